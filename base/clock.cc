@@ -1,0 +1,22 @@
+#include "base/clock.h"
+
+#include <chrono>
+
+namespace cohort {
+namespace {
+
+class SteadyClock final : public Clock {
+ public:
+  Instant Now() const override {
+    return absl::UnixEpoch() + absl::FromChrono(std::chrono::steady_clock::now().time_since_epoch());
+  }
+};
+
+}  // namespace
+
+const Clock& Clock::Steady() {
+  static const SteadyClock clock;  // trivially destructible
+  return clock;
+}
+
+}  // namespace cohort

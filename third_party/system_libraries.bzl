@@ -1,0 +1,83 @@
+"""One repository, @system, with a cc_library for each Debian library that Cohort links."""
+
+# name -> pkg-config modules. Abseil modules are named one by one: Debian's grpc++ line does not
+# bring those that only our own code calls.
+_PKG_CONFIG = {
+    "absl": [
+        "absl_base",
+        "absl_bits",
+        "absl_btree",
+        "absl_flat_hash_map",
+        "absl_flat_hash_set",
+        "absl_hash",
+        "absl_random_random",
+        "absl_span",
+        "absl_status",
+        "absl_statusor",
+        "absl_str_format",
+        "absl_strings",
+        "absl_synchronization",
+        "absl_time",
+    ],
+    "benchmark": ["benchmark"],
+    "gmock": ["gmock"],
+    "grpc": ["grpc++"],
+    "gtest": ["gtest"],
+    "gtest_main": ["gtest_main"],
+    "prometheus": ["prometheus-cpp-pull", "prometheus-cpp-core"],
+    "protobuf": ["protobuf"],
+    "spdlog": ["spdlog"],
+    "sqlite3": ["sqlite3"],
+    "zlib": ["zlib"],
+}
+
+# Libraries without a pkg-config file, or made of headers alone: name -> (a header that must exist, flags).
+_PLAIN = {
+    "cli11": ("CLI/CLI.hpp", []),
+    "grpc_reflection": ("grpcpp/ext/proto_server_reflection_plugin.h", ["-lgrpc++_reflection"]),
+    "nlohmann_json": ("nlohmann/json.hpp", []),
+}
+
+_LIBRARY = """
+cc_library(
+    name = "{name}",
+    defines = {defines},
+    linkopts = {linkopts},
+)
+"""
+
+def _flags(ctx, modules, kind):
+    result = ctx.execute(["pkg-config", kind] + modules)
+    if result.return_code != 0:
+        fail("pkg-config does not know %s; run deploy/bootstrap.sh first.\n%s" % (
+            ", ".join(modules),
+            result.stderr,
+        ))
+    return [flag for flag in result.stdout.strip().split(" ") if flag]
+
+def _unique(flags):
+    seen = {}
+    for flag in flags:
+        seen[flag] = True
+    return seen.keys()
+
+def _system_libraries_impl(ctx):
+    build = ['package(default_visibility = ["//visibility:public"])']
+    for name, modules in _PKG_CONFIG.items():
+        build.append(_LIBRARY.format(
+            name = name,
+            defines = repr([flag[2:] for flag in _flags(ctx, modules, "--cflags-only-other") if flag.startswith("-D")]),
+            linkopts = repr(_unique(_flags(ctx, modules, "--libs"))),
+        ))
+    for name, (header, linkopts) in _PLAIN.items():
+        if not ctx.path("/usr/include/" + header).exists:
+            fail("missing header %s; run deploy/bootstrap.sh first" % header)
+        build.append(_LIBRARY.format(name = name, defines = "[]", linkopts = repr(linkopts)))
+    ctx.file("BUILD", "\n".join(build) + "\n")
+
+system_libraries = repository_rule(
+    implementation = _system_libraries_impl,
+    environ = ["PKG_CONFIG_PATH"],
+    local = True,
+    doc = "Asks pkg-config once for every Debian library; headers are in the default search path.",
+)
