@@ -1,0 +1,69 @@
+// What people ask of a coordinator: which groups, who is missing, who waits for whom, limits, drain, evict.
+#ifndef COHORT_CLIENT_RENDEZVOUS_ADMIN_CLIENT_H_
+#define COHORT_CLIENT_RENDEZVOUS_ADMIN_CLIENT_H_
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "client/rendezvous/connection.h"
+#include "client/rendezvous/report.h"
+
+namespace cohort::client {
+
+struct DrainResult {
+  int64_t released_count = 0;
+  int64_t waiter_count = 0;
+  int64_t group_count = 0;
+};
+struct ServerStats {
+  int64_t server_incarnation = 0;
+  absl::Duration uptime;
+  int64_t group_count = 0;
+  int64_t member_count = 0;
+  int64_t waiter_count = 0;
+  int64_t bytes_held = 0;
+  int64_t calls_total = 0;
+  bool draining = false;
+  std::string journal;
+  std::string version;
+};
+
+// Thread-safe. Every call is bounded by `timeout`.
+class AdminClient {
+ public:
+  static std::unique_ptr<AdminClient> Create(std::shared_ptr<Connection> connection,
+                                             absl::Duration timeout = absl::Seconds(10));
+  virtual ~AdminClient() = default;
+
+  // All groups of the tenant, by name, without members.
+  virtual absl::StatusOr<std::vector<GroupInfo>> ListGroups() = 0;
+  virtual absl::StatusOr<GroupInfo> GetGroup(absl::string_view group) = 0;
+  // Calls `on_event` on the caller's thread until it returns false or `timeout` ends (then OK).
+  virtual absl::Status WatchGroup(absl::string_view group, int64_t from_revision,
+                                  const std::function<bool(const GroupEvent&)>& on_event,
+                                  absl::Duration timeout) = 0;
+  virtual absl::StatusOr<WhoIsMissingReport> WhoIsMissing(absl::string_view group) = 0;
+  // `group` empty: of all groups of the tenant.
+  virtual absl::StatusOr<std::vector<ParkedCall>> DumpWaits(absl::string_view group) = 0;
+  // Sets those given; returns all.
+  virtual absl::StatusOr<std::map<std::string, int64_t>> Limits(const std::map<std::string, int64_t>& set) = 0;
+  virtual absl::StatusOr<DrainResult> Drain(bool release_waiters, bool resume) = 0;
+  virtual absl::Status Evict(absl::string_view group, absl::string_view member, absl::string_view reason) = 0;
+  virtual absl::Status CloseGroup(absl::string_view group, absl::string_view reason) = 0;
+  virtual absl::StatusOr<ServerStats> Stats() = 0;
+
+ protected:
+  AdminClient() = default;
+};
+
+}  // namespace cohort::client
+
+#endif  // COHORT_CLIENT_RENDEZVOUS_ADMIN_CLIENT_H_

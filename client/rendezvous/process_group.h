@@ -1,0 +1,240 @@
+// A member's seat in a process group: objects between ranks, barriers, membership. It is what vLLM's
+// StatelessProcessGroup is, with the store outside of the ranks, and a name for every failure.
+//
+//   cohort::client::ProcessGroupOptions options;
+//   options.connection.address = "coordinator:7700";
+//   options.group = "trainer-weights";
+//   options.rank = 3;
+//   options.world_size = 8;
+//   COHORT_ASSIGN_OR_RETURN(auto group, cohort::client::ProcessGroup::Create(options));
+//   COHORT_RETURN_IF_ERROR(group->Barrier());
+//
+// All methods are thread-safe and block the caller for at most their timeout, unless they say otherwise.
+// Repeats after a broken connection or a restarted coordinator happen inside, with the same operation id,
+// until the timeout: a call acts once.
+//
+// Errors common to all methods (GetErrorInfo gives cause, culprit, generation, operation):
+//   DEADLINE_EXCEEDED   the timeout ended; the text and the result's MissingReport say who was missing.
+//   ABORTED             this generation ended (member lost, replaced, view changed, group closed): call Rejoin.
+//   UNAVAILABLE         the coordinator was away for the whole timeout, or is draining.
+//   INVALID_ARGUMENT    a rank, name or size is out of bounds; nothing was sent to others.
+//   RESOURCE_EXHAUSTED  a limit, named in the text.
+//   FAILED_PRECONDITION the members disagree (both sides are named), or this seat was left.
+#ifndef COHORT_CLIENT_RENDEZVOUS_PROCESS_GROUP_H_
+#define COHORT_CLIENT_RENDEZVOUS_PROCESS_GROUP_H_
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "client/rendezvous/connection.h"
+#include "client/rendezvous/report.h"
+
+namespace cohort::client {
+
+struct ProcessGroupOptions {
+  ConnectionOptions connection;
+  // When set, used in place of `connection`; several groups may share one.
+  std::shared_ptr<Connection> shared_connection;
+
+  std::string group;
+  // Absent: the coordinator assigns one.
+  std::optional<int> rank;
+  int world_size = 0;
+  // Not 0: the group is elastic, with world_size seats at most.
+  int min_world_size = 0;
+  // Unique in the group and the same after a restart of this seat. Empty: "rank-N", or "HOST-PID" without rank.
+  std::string member;
+  // Not 0: this seat's life, for a process that comes back as itself. 0: random.
+  int64_t incarnation = 0;
+  std::string host;  // empty: the host's name
+  std::vector<std::string> addresses;
+  std::map<std::string, std::string> labels;
+  // All members must bring the same.
+  std::string parameters_digest;
+
+  absl::Duration store_timeout = absl::Seconds(300);     // of Create and of calls without a timeout
+  absl::Duration data_expiration = absl::Seconds(3600);  // of objects nobody reads
+  absl::Duration lease = absl::Seconds(30);              // silence after which a member is lost
+  absl::Duration disconnect_grace = absl::Milliseconds(500);
+  absl::Duration progress_timeout = absl::ZeroDuration();  // zero: off; see ReportProgress
+  absl::Duration join_window = absl::Seconds(5);           // elastic groups
+  bool share_fate = true;  // false: a lost member ends only the waits that need it
+
+  // Called on the connection's thread, in order, for each event after joining; must not block.
+  std::function<void(const GroupEvent&)> on_event;
+  // While Create waits: who is missing so far, about each second. Called on the caller's thread.
+  std::function<void(const MissingReport&)> on_waiting;
+};
+
+struct RoundOptions {
+  std::string name;               // separate names are separate sequences of rounds
+  std::vector<RankRange> participants;  // empty: all
+  absl::Duration timeout = absl::ZeroDuration();  // zero: 30 s for barriers and votes, else store_timeout
+  std::string digest;             // all must bring the same: else FAILED_PRECONDITION on all, at once
+  // Called about each second while waiting, on the caller's thread (blocking calls only).
+  std::function<void(const MissingReport&)> on_waiting;
+};
+
+struct RoundReport {
+  int64_t number = 0;
+  absl::Duration skew;    // from the first arrival to the last
+  MissingReport missing;  // after DEADLINE_EXCEEDED
+};
+
+struct ReceivedObject {
+  std::string bytes;
+  int source = -1;
+  int64_t sequence = 0;
+};
+
+enum class VoteOp { kAnd, kOr, kSum, kMin, kMax, kEqual };
+struct VoteResult {
+  int64_t value = 0;
+  std::vector<RankRange> dissenting;  // kEqual
+};
+
+struct ViewResult {
+  int64_t generation = 0;
+  int rank = -1;  // -1: no longer a member
+  int world_size = 0;
+};
+
+struct GroupStats {
+  int64_t object_count = 0;
+  int64_t unacknowledged_count = 0;
+  int64_t open_round_count = 0;
+  int64_t round_name_count = 0;
+  int64_t waiter_count = 0;
+  int64_t bytes_held = 0;
+  int64_t barriers_released = 0;
+  int64_t objects_expired = 0;
+  int64_t key_count = 0;
+};
+
+class ProcessGroup {
+ public:
+  // Takes a seat and blocks until the group is complete, at most `store_timeout`.
+  // Also: ALREADY_EXISTS (rank held by another live member), FAILED_PRECONDITION (other spec or digest: both
+  // sides fail at once and are named), DEADLINE_EXCEEDED (lists the empty seats).
+  static absl::StatusOr<std::unique_ptr<ProcessGroup>> Create(const ProcessGroupOptions& options);
+  // The same without blocking; `done` runs on the connection's thread.
+  static void CreateAsync(const ProcessGroupOptions& options,
+                          std::function<void(absl::StatusOr<std::unique_ptr<ProcessGroup>>)> done);
+
+  // Leaves (without waiting for the answer) if Leave was not called.
+  virtual ~ProcessGroup() = default;
+
+  virtual const std::string& group() const = 0;
+  virtual const std::string& member() const = 0;
+  virtual int rank() const = 0;
+  virtual int world_size() const = 0;
+  virtual int64_t generation() const = 0;
+  // Members and state, fresh from the coordinator.
+  virtual absl::StatusOr<GroupInfo> Describe() = 0;
+
+  // --- Objects. Bytes are never interpreted. `tag` separates sequences between one pair of ranks.
+
+  // Puts an object into dst's mailbox; does not wait for dst. dst == rank(): INVALID_ARGUMENT.
+  // Source: StatelessProcessGroup.send_obj, with the sender in the key.
+  virtual absl::Status Send(absl::string_view object, int dst, absl::string_view tag = "",
+                            absl::Duration timeout = absl::ZeroDuration()) = 0;
+  // Blocks until src's next object is there. DATA_LOSS: objects expired unread (said once, with numbers).
+  virtual absl::StatusOr<std::string> Receive(int src, absl::string_view tag = "",
+                                              absl::Duration timeout = absl::ZeroDuration()) = 0;
+  // The oldest object of any source.
+  virtual absl::StatusOr<ReceivedObject> ReceiveAny(absl::string_view tag = "",
+                                                    absl::Duration timeout = absl::ZeroDuration()) = 0;
+  // All participants must call. The root passes the object and does not block; the others get it.
+  // Source: StatelessProcessGroup.broadcast_obj, freed when all have read.
+  virtual absl::StatusOr<std::string> Broadcast(absl::string_view object, int root,
+                                                const RoundOptions& options = {}) = 0;
+  // All participants must call; everyone gets the objects in order of rank. One round trip.
+  // Source: StatelessProcessGroup.all_gather_obj.
+  virtual absl::StatusOr<std::vector<std::string>> AllGather(absl::string_view object,
+                                                             const RoundOptions& options = {}) = 0;
+  // All participants must call; only the root gets the objects, the others an empty vector.
+  virtual absl::StatusOr<std::vector<std::string>> Gather(absl::string_view object, int root,
+                                                          const RoundOptions& options = {}) = 0;
+  // All participants must call; the root passes one object per participant, in order of rank, and gets its own.
+  virtual absl::StatusOr<std::string> Scatter(const std::vector<std::string>& objects, int root,
+                                              const RoundOptions& options = {}) = 0;
+  // Frees undelivered objects older than `older_than` (absent: the group's data_expiration). Returns how many.
+  // The coordinator expires by itself; this is for those who cannot wait.
+  virtual absl::StatusOr<int64_t> ExpireData(std::optional<absl::Duration> older_than = {}) = 0;
+  virtual absl::StatusOr<GroupStats> Stats() = 0;
+
+  // --- Agreement.
+
+  // All participants must call. One round trip; leaves nothing behind; may be called for ever.
+  // DEADLINE_EXCEEDED ends this round for all who wait in it: `report` (may be null) lists the missing ranks.
+  virtual absl::Status Barrier(const RoundOptions& options = {}, RoundReport* report = nullptr) = 0;
+  // Ends the open barrier `name` with CANCELLED for all who wait in it.
+  virtual absl::Status CancelBarrier(absl::string_view name, absl::string_view reason) = 0;
+  // All participants must call with the same op; all get the same small answer.
+  virtual absl::StatusOr<VoteResult> Vote(int64_t value, VoteOp op, const RoundOptions& options = {}) = 0;
+  // Which members are alive, agreed: the same answer for all in it. Works after a loss.
+  virtual absl::StatusOr<std::vector<RankRange>> AgreeAlive(
+      absl::Duration timeout = absl::Seconds(30)) = 0;
+
+  // --- The same without blocking, for event loops and fan-out; `done` runs on a thread of the library, once,
+  // and must not block. Several may be in flight; those of one (kind, name) take numbers in the order issued.
+  virtual void BarrierAsync(const RoundOptions& options,
+                            std::function<void(absl::Status, RoundReport)> done) = 0;
+  virtual void AllGatherAsync(
+      absl::string_view object, const RoundOptions& options,
+      std::function<void(absl::StatusOr<std::vector<std::string>>)> done) = 0;
+  virtual void SendAsync(absl::string_view object, int dst, absl::string_view tag,
+                         std::function<void(absl::Status)> done) = 0;
+  // `src` absent: any.
+  virtual void ReceiveAsync(std::optional<int> src, absl::string_view tag, absl::Duration timeout,
+                            std::function<void(absl::StatusOr<ReceivedObject>)> done) = 0;
+
+  // --- Unique ids of communicators, one set per (name, generation).
+  virtual absl::Status PublishUniqueIds(absl::string_view name, const std::vector<std::string>& ids) = 0;
+  virtual absl::StatusOr<std::vector<std::string>> FetchUniqueIds(
+      absl::string_view name, absl::Duration timeout = absl::ZeroDuration()) = 0;
+  enum class InitPhase { kGotId, kCallingInit, kDone, kFailed };
+  virtual absl::Status ReportInit(absl::string_view name, InitPhase phase, absl::string_view detail) = 0;
+
+  // --- Membership.
+
+  // For groups with a progress_timeout: say from the thread that works that it works. Never blocks; the lease
+  // thread carries it. A counter that stands still too long makes this member lost (NO_PROGRESS).
+  virtual void ReportProgress(int64_t counter, absl::string_view operation) = 0;
+  // Tells all. A fatal error ends the generation for everyone, with this cause if it is the first.
+  virtual absl::Status ReportError(absl::string_view detail, bool fatal,
+                                   const std::vector<RankRange>& suspected = {}) = 0;
+  // After ABORTED: takes this seat in the next generation and blocks until that is complete. Rank and world
+  // size may change; counters of rounds begin anew.
+  virtual absl::Status Rejoin(absl::Duration timeout = absl::ZeroDuration()) = 0;
+  // Proposes the next view; blocks until all who stay have acknowledged. On success this object is in it.
+  // ABORTED at once when another proposal is in flight (names its proposer).
+  virtual absl::StatusOr<ViewResult> ProposeView(const std::vector<RankRange>& remove,
+                                                 const std::vector<std::string>& add,
+                                                 absl::Duration timeout = absl::Seconds(30),
+                                                 bool drop_silent = false) = 0;
+  // Accepts (or refuses) a proposal heard of by event; blocks until it is decided. On commit this object is in
+  // the new view.
+  virtual absl::StatusOr<ViewResult> AckView(int64_t proposal, bool accept, absl::string_view reason = "",
+                                             absl::Duration timeout = absl::Seconds(30)) = 0;
+  // Good-bye: others' waits that need this member end; what it sent stays readable.
+  virtual absl::Status Leave(absl::string_view reason = "") = 0;
+  // Ends the group for all.
+  virtual absl::Status Close(absl::string_view reason = "") = 0;
+
+ protected:
+  ProcessGroup() = default;
+};
+
+}  // namespace cohort::client
+
+#endif  // COHORT_CLIENT_RENDEZVOUS_PROCESS_GROUP_H_

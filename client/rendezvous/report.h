@@ -1,0 +1,189 @@
+// What the coordinator tells about groups, waits and failures, as plain values.
+#ifndef COHORT_CLIENT_RENDEZVOUS_REPORT_H_
+#define COHORT_CLIENT_RENDEZVOUS_REPORT_H_
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "base/rank_set.h"
+
+namespace cohort::client {
+
+enum class CauseKind {
+  kNone,
+  kLeaseExpired,
+  kConnectionLost,
+  kEvicted,
+  kReplaced,
+  kLeft,
+  kReported,
+  kNoProgress,
+  kViewChanged,
+  kClosed,
+  kStaleGeneration
+};
+const char* CauseKindName(CauseKind kind);
+
+// Why a generation or an operation ended; `member` and `rank` name the culprit where there is one.
+struct Cause {
+  CauseKind kind = CauseKind::kNone;
+  std::string member;
+  std::optional<int> rank;
+  std::string host;
+  std::string detail;
+  int64_t generation = 0;
+  absl::Duration age;
+};
+
+// What an error of this library carries besides its code and text. Empty when the coordinator sent none.
+struct ErrorInfo {
+  std::string group;
+  int64_t current_generation = 0;
+  std::string operation;
+  Cause cause;
+};
+ErrorInfo GetErrorInfo(const absl::Status& status);
+
+struct MissingMember {
+  int rank = 0;
+  std::string member;  // empty: nobody has taken the seat
+  std::string host;
+  std::optional<absl::Duration> last_heard;
+  std::string last_operation;
+  absl::Duration last_operation_age;
+  int64_t progress = 0;
+  std::string progress_operation;
+  absl::Duration progress_age;
+};
+
+// Who a wait is, or was, for. `missing` is complete; `details` are of the first 64.
+struct MissingReport {
+  int expected_count = 0;
+  int arrived_count = 0;
+  std::vector<RankRange> arrived;
+  std::vector<RankRange> missing;
+  std::vector<MissingMember> details;
+  std::optional<int> first_rank;
+  std::optional<int> last_rank;
+  absl::Duration since_first;
+  absl::Duration skew;
+};
+// One line: "17 of 1000 missing: ranks 3,7-9 (worker-3 on host-a, last heard 0.4s ago; ...)".
+std::string ToString(const MissingReport& report);
+
+enum class GroupState { kForming, kActive, kBroken, kClosed };
+const char* GroupStateName(GroupState state);
+enum class MemberState { kJoining, kActive, kSuspected, kLost, kLeft, kCandidate };
+const char* MemberStateName(MemberState state);
+
+struct Member {
+  std::string name;
+  int64_t incarnation = 0;
+  int rank = -1;
+  MemberState state = MemberState::kJoining;
+  std::string host;
+  std::vector<std::string> addresses;
+  std::map<std::string, std::string> labels;
+  absl::Duration last_heard;
+  int64_t progress = 0;
+  std::string progress_operation;
+  absl::Duration progress_age;
+};
+
+struct ViewProposal {
+  int64_t id = 0;
+  std::string proposer;
+  int64_t base_generation = 0;
+  std::vector<RankRange> remove;
+  std::vector<std::string> add;
+  int world_size = 0;
+};
+
+struct GroupInfo {
+  std::string name;
+  int64_t generation = 0;
+  GroupState state = GroupState::kForming;
+  int min_members = 0;
+  int max_members = 0;
+  int world_size = 0;
+  int64_t revision = 0;
+  absl::Duration lease;
+  std::vector<Member> members;  // seats by rank, then candidates; not filled by ListGroups
+  Cause cause;                  // when broken
+  int64_t bytes_held = 0;
+  int64_t waiter_count = 0;
+  std::optional<ViewProposal> proposal;
+};
+
+enum class EventKind {
+  kJoined,
+  kSuspected,
+  kRecovered,
+  kLost,
+  kLeft,
+  kActive,
+  kBroken,
+  kViewProposed,
+  kViewCommitted,
+  kViewRefused,
+  kCandidate,
+  kDraining,
+  kClosed,
+  kErrorReported
+};
+const char* EventKindName(EventKind kind);
+
+struct GroupEvent {
+  int64_t revision = 0;
+  EventKind kind = EventKind::kJoined;
+  int64_t generation = 0;
+  std::string member;
+  std::optional<int> rank;
+  Cause cause;
+  std::optional<ViewProposal> proposal;
+};
+
+struct OpenWait {
+  std::string operation;
+  MissingReport missing;
+  absl::Duration age;
+  absl::Duration remaining;
+};
+struct InitRank {
+  int rank = 0;
+  std::string member;
+  std::string phase;
+  std::string detail;
+  absl::Duration age;
+};
+struct InitStatus {
+  std::string name;
+  std::vector<InitRank> ranks;
+};
+struct WhoIsMissingReport {
+  std::string group;
+  int64_t generation = 0;
+  GroupState state = GroupState::kForming;
+  Cause cause;
+  int world_size = 0;
+  std::vector<OpenWait> waits;
+  std::vector<InitStatus> inits;
+};
+struct ParkedCall {
+  std::string group;
+  std::string member;
+  int rank = -1;
+  std::string operation;
+  absl::Duration age;
+  absl::Duration remaining;
+  std::vector<RankRange> waits_on;
+};
+
+}  // namespace cohort::client
+
+#endif  // COHORT_CLIENT_RENDEZVOUS_REPORT_H_

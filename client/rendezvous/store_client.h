@@ -1,0 +1,102 @@
+// Keys, counters and queues of the coordinator, for programs that are in no group or in one.
+#ifndef COHORT_CLIENT_RENDEZVOUS_STORE_CLIENT_H_
+#define COHORT_CLIENT_RENDEZVOUS_STORE_CLIENT_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "client/rendezvous/connection.h"
+
+namespace cohort::client {
+
+struct KeyValue {
+  std::string key;
+  std::string value;
+  int64_t revision = 0;
+  int64_t created_revision = 0;
+  std::optional<absl::Duration> expires_in;
+};
+
+struct PutOptions {
+  std::optional<absl::Duration> expiration;
+  // Write only if the key's revision is this (0: only if absent).
+  std::optional<int64_t> expected_revision;
+};
+struct PutResult {
+  bool written = false;
+  int64_t revision = 0;
+  std::optional<KeyValue> current;  // what was there when not written
+};
+struct GetResult {
+  std::vector<KeyValue> values;
+  std::vector<std::string> missing_keys;  // when the wait ended first
+  int64_t revision = 0;
+};
+struct RangeResult {
+  std::vector<KeyValue> values;
+  std::string next;  // pass as `after` for the next page; empty: no more
+  int64_t count = 0;
+  int64_t revision = 0;
+};
+struct QueueItem {
+  std::string value;
+  int64_t sequence = 0;
+};
+struct KeyEvent {
+  bool deleted = false;
+  bool expired = false;
+  KeyValue key_value;
+};
+
+// Thread-safe. Mutations are repeated inside with one operation id: each acts once. `timeout` bounds every
+// call; errors as in process_group.h.
+class StoreClient {
+ public:
+  // `group` empty: the tenant's own namespace.
+  static std::unique_ptr<StoreClient> Create(std::shared_ptr<Connection> connection, absl::string_view group);
+  virtual ~StoreClient() = default;
+
+  virtual absl::StatusOr<PutResult> Put(absl::string_view key, absl::string_view value,
+                                        const PutOptions& options = {},
+                                        absl::Duration timeout = absl::Seconds(30)) = 0;
+  // With `wait` > 0 blocks until all keys exist (and are newer than `newer_than`).
+  virtual absl::StatusOr<GetResult> Get(const std::vector<std::string>& keys,
+                                        absl::Duration wait = absl::ZeroDuration(), int64_t newer_than = 0,
+                                        absl::Duration timeout = absl::Seconds(30)) = 0;
+  virtual absl::StatusOr<RangeResult> Range(absl::string_view prefix, absl::string_view after = "",
+                                            int page_size = 100, bool keys_only = false,
+                                            bool count_only = false,
+                                            absl::Duration timeout = absl::Seconds(30)) = 0;
+  virtual absl::StatusOr<int64_t> Delete(absl::string_view key, bool prefix = false,
+                                         absl::Duration timeout = absl::Seconds(30)) = 0;
+  virtual absl::StatusOr<int64_t> Add(absl::string_view key, int64_t delta,
+                                      absl::Duration timeout = absl::Seconds(30)) = 0;
+  virtual absl::StatusOr<int64_t> Append(absl::string_view key, absl::string_view value,
+                                         absl::Duration timeout = absl::Seconds(30)) = 0;
+  virtual absl::StatusOr<int64_t> QueuePush(absl::string_view queue, absl::string_view value,
+                                            std::optional<absl::Duration> expiration = {},
+                                            absl::Duration timeout = absl::Seconds(30)) = 0;
+  // Absent: the queue stayed empty for `wait`.
+  virtual absl::StatusOr<std::optional<QueueItem>> QueuePop(absl::string_view queue, absl::Duration wait,
+                                                            absl::Duration timeout = absl::Seconds(30)) = 0;
+  // Calls `on_event` for each change after `from_revision` (0: from now), on the caller's thread, until it
+  // returns false or `timeout` ends (then OK). OUT_OF_RANGE: compacted; Range and watch from its revision.
+  virtual absl::Status Watch(absl::string_view prefix, int64_t from_revision,
+                             const std::function<bool(const KeyEvent&)>& on_event,
+                             absl::Duration timeout) = 0;
+
+ protected:
+  StoreClient() = default;
+};
+
+}  // namespace cohort::client
+
+#endif  // COHORT_CLIENT_RENDEZVOUS_STORE_CLIENT_H_

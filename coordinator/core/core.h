@@ -1,0 +1,82 @@
+// The control plane as a pure state machine: a call, a tick or a cancellation goes in; replies and journal
+// records come out. No thread, no lock, no clock, no I/O, no log: `now` is an argument, and the same sequence
+// of inputs gives the same outputs. One Core is one shard: everything about a (tenant, group) lives in it.
+//
+// Confined to one thread at a time. Replies and records of a step belong together: a shell must make the
+// records durable before it delivers that step's replies, or any later step's.
+#ifndef COHORT_COORDINATOR_CORE_CORE_H_
+#define COHORT_COORDINATOR_CORE_CORE_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "base/clock.h"
+#include "coordinator/core/call.h"
+#include "coordinator/core/limits.h"
+#include "coordinator/core/record.h"
+#include "coordinator/core/reply.h"
+
+namespace cohort::coordinator {
+
+// What one input caused.
+struct Effects {
+  std::vector<Reply> replies;
+  std::vector<Record> records;
+};
+
+struct CoreStats {
+  int64_t group_count = 0;
+  int64_t member_count = 0;
+  int64_t waiter_count = 0;
+  int64_t bytes_held = 0;
+  int64_t barriers_released = 0;
+  int64_t members_lost = 0;
+  int64_t objects_expired = 0;
+};
+
+class Core {
+ public:
+  // `boot` counts the starts of this journal, from 1: sequence numbers, revisions and receipts of a later boot
+  // are larger than all of an earlier one. `ledger` counts bytes of several shards together; may be null.
+  Core(const Limits& limits, int64_t boot, std::shared_ptr<ByteLedger> ledger = nullptr);
+  ~Core();
+  Core(const Core&) = delete;
+  Core& operator=(const Core&) = delete;
+
+  // Rebuilds the state of an earlier boot from its rows, in any order; before any call. Every member gets a
+  // full lease from `now`.
+  void Restore(Instant now, const std::vector<Record>& rows);
+
+  // Takes one call. Its reply is in `effects` now, or in those of a later input.
+  void Handle(Instant now, Call call, Effects& effects);
+
+  // The caller of a parked call went away: no reply will be made. Unknown ids are fine.
+  void Cancel(Instant now, CallId id, Effects& effects);
+
+  // Does what time does: leases, expiries, ends of waits.
+  void Tick(Instant now, Effects& effects);
+
+  // When Tick wants to be called next; infinite future: not before another input.
+  Instant NextTick() const;
+
+  // Draining: new groups and joins are refused UNAVAILABLE, and watchers are told once.
+  void SetDraining(Instant now, bool draining, Effects& effects);
+  // Answers every parked call UNAVAILABLE.
+  void ReleaseAll(Instant now, Effects& effects);
+
+  void SetLimits(const Limits& limits);
+  CoreStats Stats() const;
+  // Keys of all groups (for dumps over all of them), sorted.
+  std::vector<GroupKey> GroupKeys() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace cohort::coordinator
+
+#endif  // COHORT_COORDINATOR_CORE_CORE_H_

@@ -1,0 +1,34 @@
+// Every bound of the coordinator, by name. An answer RESOURCE_EXHAUSTED says the name that stands here.
+#ifndef COHORT_COORDINATOR_CORE_LIMITS_H_
+#define COHORT_COORDINATOR_CORE_LIMITS_H_
+
+#include <cstdint>
+
+namespace cohort::coordinator {
+
+struct Limits {
+  int64_t max_groups = 100000;                 // per shard
+  int64_t max_members = 16384;                 // per group
+  int64_t max_candidates = 1024;               // per group, waiting to be added to a view
+  int64_t max_inline_bytes = 1 << 20;          // a value in a request; the values of an answer together
+  int64_t max_object_bytes = 64 << 20;         // a value that comes in parts
+  int64_t max_bytes_held = int64_t{4} << 30;   // of a shard's groups and stores together
+  int64_t max_group_bytes_held = int64_t{1} << 30;
+  int64_t max_mailbox_depth = 10000;           // undelivered objects of one (source, destination, tag)
+  int64_t max_unacknowledged = 4096;           // delivered objects a member has not acknowledged
+  int64_t max_round_names = 4096;              // per group; the longest unused idle one is forgotten
+  int64_t max_open_rounds = 1024;              // numbers open at once under one name
+  int64_t max_waiters_per_group = 262144;
+  int64_t max_keys = 1000000;                  // per namespace
+  int64_t max_value_bytes = 1 << 20;           // of a key or a queue entry
+  int64_t max_queue_depth = 100000;
+  int64_t max_event_log = 4096;                // events kept for watchers, per group and per namespace
+  int64_t max_operations_kept = 4096;          // first answers kept per group for repeats
+  int64_t max_unique_id_names = 256;           // per generation
+  int64_t max_blobs = 1024;                    // uploaded, not yet used, per group
+  int64_t max_closed_names = 65536;            // closed groups whose generation is remembered exactly
+};
+
+}  // namespace cohort::coordinator
+
+#endif  // COHORT_COORDINATOR_CORE_LIMITS_H_

@@ -1,0 +1,135 @@
+// What must outlive the process, as rows: the machine emits them, a journal keeps them, Restore reads them.
+//
+// A row is named by (group key, kind, id). Writing a row replaces it. The machine says what to write and what
+// to delete; the rows of one step are kept together or not at all. Instants do not travel: an expiry is kept as
+// a duration and begins anew after a restart (nothing expires early).
+#ifndef COHORT_COORDINATOR_CORE_RECORD_H_
+#define COHORT_COORDINATOR_CORE_RECORD_H_
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "base/id128.h"
+#include "base/rank_set.h"
+#include "coordinator/core/payload.h"
+#include "coordinator/core/types.h"
+
+namespace cohort::coordinator {
+
+enum class RecordKind {
+  kGroup = 1,      // id ""
+  kMember = 2,     // id: member name
+  kObject = 3,     // id: sequence
+  kRoundName = 4,  // id: kind and name
+  kRoundEnd = 5,   // id: kind, name and number
+  kKey = 6,        // id: the key
+  kQueueItem = 7,  // id: queue and sequence
+  kOperation = 8,  // id: operation id
+  kUniqueId = 9,   // id: communicator name
+};
+
+struct GroupRecord {
+  GroupSpec spec;
+  int64_t generation = 0;
+  GroupState state = GroupState::kForming;
+  Cause cause;  // without `at`
+  int world_size = 0;
+};
+struct MemberRecord {
+  int64_t incarnation = 0;
+  int rank = -1;
+  MemberState state = MemberState::kJoining;
+  Id128 session;
+  std::string name;
+  std::string host;
+  std::vector<std::string> addresses;
+  std::map<std::string, std::string> labels;
+};
+struct ObjectRecord {
+  int64_t generation = 0;
+  int source = 0;
+  int destination = 0;
+  std::string tag;
+  int64_t sequence = 0;
+  absl::Duration expiration;
+  Payload payload;
+  int64_t receipt = 0;     // not 0: handed out, not yet acknowledged
+  Id128 receive_operation; // ... to this call
+};
+struct RoundNameRecord {
+  int64_t generation = 0;
+  RoundKind kind = RoundKind::kBarrier;
+  std::string name;
+  int64_t ended_through = 0;
+  RoundOutcome last_outcome = RoundOutcome::kReleased;
+  std::string last_reason;
+};
+// A round whose values somebody still has to read: ended (all-gather, gather, vote) or open with the root's
+// contribution acknowledged (broadcast, scatter).
+struct RoundEndRecord {
+  int64_t generation = 0;
+  RoundKind kind = RoundKind::kBarrier;
+  std::string name;
+  int64_t number = 0;
+  int root = -1;
+  bool ended = true;
+  std::vector<RankRange> participants;
+  std::vector<Payload> values;
+  int64_t receipt = 0;
+  int64_t vote = 0;
+  std::vector<RankRange> dissenting;
+  std::vector<RankRange> alive;
+};
+struct KeyRecord {
+  std::string key;
+  Payload value;
+  int64_t revision = 0;
+  int64_t created_revision = 0;
+  std::optional<absl::Duration> expiration;
+  Id128 session;  // not empty: deleted with this session's member
+};
+struct QueueItemRecord {
+  std::string queue;
+  int64_t sequence = 0;
+  Payload value;
+  absl::Duration expiration;
+  int64_t receipt = 0;
+  Id128 pop_operation;
+};
+// The first answer to a mutation, kept for its repeats. Small by construction: values are not in it.
+struct OperationRecord {
+  Id128 id;
+  int reply_kind = 0;  // index in ReplyBody
+  int64_t first = 0;   // the reply's numbers, in the order of its struct
+  int64_t second = 0;
+  bool flag = false;
+};
+struct UniqueIdRecord {
+  int64_t generation = 0;
+  std::string name;
+  std::vector<std::string> ids;
+  int publisher = -1;
+  int64_t receipt = 0;
+};
+
+using RecordValue = std::variant<GroupRecord, MemberRecord, ObjectRecord, RoundNameRecord,
+                                 RoundEndRecord, KeyRecord, QueueItemRecord, OperationRecord,
+                                 UniqueIdRecord>;
+
+struct Record {
+  GroupKey key;
+  RecordKind kind = RecordKind::kGroup;
+  std::string id;
+  // Absent: delete the row; with `whole_kind`, all rows of this group and kind.
+  std::optional<RecordValue> value;
+  bool whole_kind = false;
+};
+
+}  // namespace cohort::coordinator
+
+#endif  // COHORT_COORDINATOR_CORE_RECORD_H_

@@ -1,0 +1,40 @@
+// The seam for what must outlive the process. Implementations: memory (nothing does), sqlite (one file).
+#ifndef COHORT_COORDINATOR_JOURNAL_JOURNAL_H_
+#define COHORT_COORDINATOR_JOURNAL_JOURNAL_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "coordinator/core/record.h"
+
+namespace cohort::coordinator {
+
+struct JournalContents {
+  // How often this journal was opened, this time included: 1, 2, ... Durable when Open returns.
+  int64_t boot = 1;
+  std::vector<Record> rows;
+};
+
+// Confined to one thread at a time.
+class Journal {
+ public:
+  virtual ~Journal() = default;
+
+  // Reads everything back. Once, before the first Append.
+  virtual absl::StatusOr<JournalContents> Open() = 0;
+
+  // Applies the records in order, all or none; returns when they are durable. Blocks (disk).
+  // Errors: UNAVAILABLE or RESOURCE_EXHAUSTED (disk full): nothing was applied; INTERNAL: the file is damaged.
+  virtual absl::Status Append(const std::vector<Record>& records) = 0;
+
+  // Whether Append can be skipped altogether, because nothing is kept.
+  virtual bool keeps_nothing() const = 0;
+  // "memory", "sqlite".
+  virtual const char* name() const = 0;
+};
+
+}  // namespace cohort::coordinator
+
+#endif  // COHORT_COORDINATOR_JOURNAL_JOURNAL_H_
