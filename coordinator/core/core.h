@@ -12,20 +12,12 @@
 #include <string>
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
 #include "base/clock.h"
 #include "coordinator/core/call.h"
+#include "coordinator/core/effects.h"
 #include "coordinator/core/limits.h"
-#include "coordinator/core/record.h"
-#include "coordinator/core/reply.h"
 
 namespace cohort::coordinator {
-
-// What one input caused.
-struct Effects {
-  std::vector<Reply> replies;
-  std::vector<Record> records;
-};
 
 struct CoreStats {
   int64_t group_count = 0;

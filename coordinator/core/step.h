@@ -1,0 +1,47 @@
+// One input's worth of work: the time it happens at, and what it causes.
+#ifndef COHORT_COORDINATOR_CORE_STEP_H_
+#define COHORT_COORDINATOR_CORE_STEP_H_
+
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "base/clock.h"
+#include "coordinator/core/effects.h"
+#include "coordinator/core/record.h"
+#include "coordinator/core/reply.h"
+
+namespace cohort::coordinator {
+
+class Step {
+ public:
+  Step(Instant now, Effects& effects) : now_(now), effects_(effects) {}
+
+  Instant now() const { return now_; }
+
+  void Answer(CallId id, ReplyBody body) {
+    effects_.replies.push_back(Reply{id, absl::OkStatus(), nullptr, std::move(body)});
+  }
+  void Fail(CallId id, absl::Status status, std::shared_ptr<const ErrorContext> context = nullptr) {
+    effects_.replies.push_back(Reply{id, std::move(status), std::move(context), EmptyReply{}});
+  }
+
+  void Write(const GroupKey& key, RecordKind kind, std::string id, RecordValue value) {
+    effects_.records.push_back(Record{key, kind, std::move(id), std::move(value)});
+  }
+  void Erase(const GroupKey& key, RecordKind kind, std::string id) {
+    effects_.records.push_back(Record{key, kind, std::move(id), std::nullopt});
+  }
+  void EraseAll(const GroupKey& key, RecordKind kind) {
+    effects_.records.push_back(Record{key, kind, "", std::nullopt, true});
+  }
+
+ private:
+  const Instant now_;
+  Effects& effects_;
+};
+
+}  // namespace cohort::coordinator
+
+#endif  // COHORT_COORDINATOR_CORE_STEP_H_
