@@ -10,6 +10,8 @@
 namespace cohort::coordinator {
 
 struct Effects {
+  // Set to false by a shell whose journal keeps nothing: then no records are made.
+  bool wants_records = true;
   std::vector<Reply> replies;
   std::vector<Record> records;
 };

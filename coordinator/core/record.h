@@ -68,6 +68,7 @@ struct RoundNameRecord {
   int64_t ended_through = 0;
   RoundOutcome last_outcome = RoundOutcome::kReleased;
   std::string last_reason;
+  int64_t last_released = 0;
 };
 // A round whose values somebody still has to read: ended (all-gather, gather, vote) or open with the root's
 // contribution acknowledged (broadcast, scatter).

@@ -27,13 +27,18 @@ class Step {
     effects_.replies.push_back(Reply{id, std::move(status), std::move(context), EmptyReply{}});
   }
 
+  // Whether records are wanted at all; a caller with much to copy may ask first.
+  bool keeps_records() const { return effects_.wants_records; }
   void Write(const GroupKey& key, RecordKind kind, std::string id, RecordValue value) {
+    if (!effects_.wants_records) return;
     effects_.records.push_back(Record{key, kind, std::move(id), std::move(value)});
   }
   void Erase(const GroupKey& key, RecordKind kind, std::string id) {
+    if (!effects_.wants_records) return;
     effects_.records.push_back(Record{key, kind, std::move(id), std::nullopt});
   }
   void EraseAll(const GroupKey& key, RecordKind kind) {
+    if (!effects_.wants_records) return;
     effects_.records.push_back(Record{key, kind, "", std::nullopt, true});
   }
 

@@ -1,0 +1,62 @@
+// One line per event: text for people or JSON for machines, with named fields.
+//
+//   Log(LogLevel::kInfo, "group formed", {{"group", name}, {"world_size", 8}});
+//
+// Never log values, sessions or unique ids. Fields are escaped here, so that no caller's name can forge a line.
+#ifndef COHORT_BASE_LOGGING_H_
+#define COHORT_BASE_LOGGING_H_
+
+#include <cstdint>
+#include <initializer_list>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+
+namespace cohort {
+
+enum class LogFormat { kText, kJson };
+enum class LogLevel { kDebug, kInfo, kWarning, kError };
+
+struct LogOptions {
+  std::string level = "info";  // debug, info, warning, error, off
+  LogFormat format = LogFormat::kText;
+};
+
+// A name and what it was. Numbers and booleans stay what they are in JSON.
+class LogField {
+ public:
+  LogField(absl::string_view key, absl::string_view value) : key_(key), text_(value) {}
+  LogField(absl::string_view key, const std::string& value) : key_(key), text_(value) {}
+  LogField(absl::string_view key, const char* value) : key_(key), text_(value) {}
+  LogField(absl::string_view key, bool value)
+      : key_(key), text_(value ? "true" : "false"), bare_(true) {}
+  LogField(absl::string_view key, int value) : LogField(key, static_cast<int64_t>(value)) {}
+  LogField(absl::string_view key, int64_t value);
+  LogField(absl::string_view key, double value);
+
+  absl::string_view key() const { return key_; }
+  const std::string& text() const { return text_; }
+  // Written without quotes in JSON.
+  bool bare() const { return bare_; }
+
+ private:
+  absl::string_view key_;
+  std::string text_;
+  bool bare_ = false;
+};
+
+// Sets up standard error as the one place logs go. Before the first Log of a program, from its main thread;
+// without it lines are text at level info. Errors: INVALID_ARGUMENT (no such level).
+absl::Status InitLogging(const LogOptions& options);
+
+// Thread-safe. May block on the terminal or pipe: not for hot paths.
+void Log(LogLevel level, absl::string_view message, std::initializer_list<LogField> fields = {});
+
+// The line as Log would write it, without time; for tests.
+std::string FormatLogLine(LogFormat format, absl::string_view time, LogLevel level,
+                          absl::string_view message, std::initializer_list<LogField> fields);
+
+}  // namespace cohort
+
+#endif  // COHORT_BASE_LOGGING_H_

@@ -1,0 +1,283 @@
+#include "coordinator/core/core.h"
+
+#include <algorithm>
+#include <deque>
+#include <map>
+#include <utility>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/strings/str_cat.h"
+#include "coordinator/core/group.h"
+#include "coordinator/core/shard.h"
+#include "coordinator/core/step.h"
+
+namespace cohort::coordinator {
+namespace {
+
+// The tenant's own store, which no group owns.
+struct Namespace {
+  Namespace(Shard& shard, const GroupKey& key)
+      : ledger(std::make_shared<ByteLedger>(shard.ledger)),
+        last_number(shard.FirstNumber()),
+        store(shard, key, operations, ledger, &last_number) {}
+  std::shared_ptr<ByteLedger> ledger;
+  int64_t last_number;
+  OperationWindow operations;
+  Store store;
+};
+
+template <typename T>
+constexpr bool kIsStoreCall =
+    std::is_same_v<T, PutCall> || std::is_same_v<T, GetCall> || std::is_same_v<T, RangeCall> ||
+    std::is_same_v<T, DeleteCall> || std::is_same_v<T, AddCall> || std::is_same_v<T, AppendCall> ||
+    std::is_same_v<T, QueuePushCall> || std::is_same_v<T, QueuePopCall> ||
+    std::is_same_v<T, WatchKeysCall>;
+
+}  // namespace
+
+struct Core::Impl {
+  Shard shard;
+  std::map<GroupKey, std::unique_ptr<Group>> groups;
+  std::map<std::string, std::unique_ptr<Namespace>> namespaces;  // by tenant
+  // Generations of closed groups, so that a name that comes back goes on counting.
+  std::map<GroupKey, int64_t> closed;
+  std::deque<GroupKey> closed_order;
+  int64_t closed_floor = 0;  // of those no longer remembered one by one
+  CoreStats totals;          // of groups that were closed
+
+  void NoteClosed(Step& step, const GroupKey& key, const Group& group) {
+    totals.barriers_released += group.released_barriers();
+    totals.members_lost += group.members_lost();
+    totals.objects_expired += group.objects_expired();
+    RememberClosed(&step, key, group.generation());
+  }
+
+  void RememberClosed(Step* step, const GroupKey& key, int64_t generation) {
+    if (closed.insert({key, generation}).second) closed_order.push_back(key);
+    if (step != nullptr) {
+      GroupRecord record;
+      record.state = GroupState::kClosed;
+      record.generation = generation;
+      step->Write(key, RecordKind::kGroup, "", std::move(record));
+    }
+    while (static_cast<int64_t>(closed_order.size()) > shard.limits.max_closed_names) {
+      auto oldest = closed.find(closed_order.front());
+      closed_order.pop_front();
+      if (oldest == closed.end()) continue;
+      closed_floor = std::max(closed_floor, oldest->second);
+      // The row that stays must not be below the floor: rewrite the newest one instead of keeping all.
+      if (step != nullptr) step->Erase(oldest->first, RecordKind::kGroup, "");
+      closed.erase(oldest);
+    }
+  }
+
+  int64_t NextGeneration(const GroupKey& key) const {
+    auto it = closed.find(key);
+    return (it != closed.end() ? it->second : closed_floor) + 1;
+  }
+
+  void Sweep(Step& step) {
+    for (auto it = groups.begin(); it != groups.end();) {
+      if (it->second->closed()) {
+        NoteClosed(step, it->first, *it->second);
+        it = groups.erase(it);
+      } else {
+        ++it;
+      }
+    }
+  }
+
+  // A call about a group that does not exist (any more).
+  void HandleWithout(Step& step, Call& call);
+  Group* Create(Step& step, const Call& call, const GroupSpec& spec);
+  void List(Step& step, const Call& call, const ListGroupsCall& body);
+};
+
+Core::Core(const Limits& limits, int64_t boot, std::shared_ptr<ByteLedger> ledger)
+    : impl_(std::make_unique<Impl>()) {
+  impl_->shard.limits = limits;
+  impl_->shard.boot = boot;
+  impl_->shard.ledger = std::make_shared<ByteLedger>(std::move(ledger));
+}
+
+Core::~Core() = default;
+
+Group* Core::Impl::Create(Step& step, const Call& call, const GroupSpec& spec) {
+  if (shard.draining) {
+    step.Fail(call.id, absl::UnavailableError("the coordinator is draining; no new groups are taken"));
+    return nullptr;
+  }
+  if (static_cast<int64_t>(groups.size()) >= shard.limits.max_groups) {
+    step.Fail(call.id, absl::ResourceExhaustedError(absl::StrCat("this shard holds ", groups.size(),
+                                                                 " groups; max_groups is ",
+                                                                 shard.limits.max_groups)));
+    return nullptr;
+  }
+  if (spec.max_members > shard.limits.max_members) {
+    step.Fail(call.id, absl::ResourceExhaustedError(
+                           absl::StrCat("world size ", spec.max_members, " passes max_members (",
+                                        shard.limits.max_members, ")")));
+    return nullptr;
+  }
+  const GroupKey& key = call.caller.key;
+  auto group = std::make_unique<Group>(step, shard, key, spec, NextGeneration(key));
+  return groups.emplace(key, std::move(group)).first->second.get();
+}
+
+void Core::Impl::HandleWithout(Step& step, Call& call) {
+  if (auto* create = std::get_if<CreateGroupCall>(&call.body)) {
+    if (Group* group = Create(step, call, create->spec); group != nullptr) {
+      step.Answer(call.id, CreateGroupReply{group->generation()});
+    }
+    return;
+  }
+  if (auto* join = std::get_if<JoinCall>(&call.body); join != nullptr && join->spec.has_value()) {
+    if (Group* group = Create(step, call, *join->spec); group != nullptr) {
+      group->Handle(step, std::move(call));
+    }
+    return;
+  }
+  auto context = std::make_shared<ErrorContext>();
+  context->group = call.caller.key.group;
+  step.Fail(call.id,
+            absl::NotFoundError(absl::StrCat("there is no group ", call.caller.key.group,
+                                             closed.count(call.caller.key) != 0 ? "; it was closed" : "")),
+            std::move(context));
+}
+
+void Core::Impl::List(Step& step, const Call& call, const ListGroupsCall& body) {
+  ListGroupsReply reply;
+  for (auto it = groups.upper_bound(GroupKey{call.caller.key.tenant, body.after});
+       it != groups.end() && it->first.tenant == call.caller.key.tenant &&
+       static_cast<int>(reply.groups.size()) < body.page_size;
+       ++it) {
+    reply.groups.push_back(it->second->Describe(step.now(), false));
+  }
+  step.Answer(call.id, std::move(reply));
+}
+
+void Core::Handle(Instant now, Call call, Effects& effects) {
+  Step step(now, effects);
+  Impl& impl = *impl_;
+  // What is due happened before this call.
+  impl.shard.timers.Run(step);
+  impl.shard.waits.Run(step);
+  if (const auto* list = std::get_if<ListGroupsCall>(&call.body)) {
+    impl.List(step, call, *list);
+    return;
+  }
+  if (call.caller.key.group.empty()) {
+    auto& own = impl.namespaces[call.caller.key.tenant];
+    if (own == nullptr) own = std::make_unique<Namespace>(impl.shard, call.caller.key);
+    std::visit(
+        [&](auto& body) {
+          if constexpr (kIsStoreCall<std::decay_t<decltype(body)>>) {
+            for (int64_t receipt : call.caller.acknowledged) own->store.Acknowledge(step, receipt);
+            own->store.Handle(step, call.id, call.caller, call.wait, std::move(body));
+          } else {
+            step.Fail(call.id, absl::InvalidArgumentError("scope.group is empty"));
+          }
+        },
+        call.body);
+    return;
+  }
+  const GroupKey key = call.caller.key;
+  auto it = impl.groups.find(key);
+  if (it != impl.groups.end() && it->second->closed()) {
+    impl.Sweep(step);
+    it = impl.groups.end();
+  }
+  if (it == impl.groups.end()) {
+    impl.HandleWithout(step, call);
+    it = impl.groups.find(key);
+  } else {
+    it->second->Handle(step, std::move(call));
+  }
+  if (it != impl.groups.end() && it->second->closed()) impl.Sweep(step);
+}
+
+void Core::Cancel(Instant now, CallId id, Effects& effects) {
+  Step step(now, effects);
+  impl_->shard.waits.Cancel(step, id);
+}
+
+void Core::Tick(Instant now, Effects& effects) {
+  Step step(now, effects);
+  impl_->shard.timers.Run(step);
+  impl_->shard.waits.Run(step);
+  impl_->Sweep(step);
+}
+
+Instant Core::NextTick() const {
+  return std::min(impl_->shard.timers.Next(), impl_->shard.waits.Next());
+}
+
+void Core::SetDraining(Instant now, bool draining, Effects& effects) {
+  Step step(now, effects);
+  const bool told = impl_->shard.draining;
+  impl_->shard.draining = draining;
+  if (!draining || told) return;
+  for (auto& [key, group] : impl_->groups) group->TellDraining(step);
+}
+
+void Core::ReleaseAll(Instant now, Effects& effects) {
+  Step step(now, effects);
+  for (CallId id : impl_->shard.waits.Ids()) {
+    if (impl_->shard.waits.Find(id) == nullptr) continue;
+    impl_->shard.waits.Cancel(step, id);
+    step.Fail(id, absl::UnavailableError("the coordinator is draining; repeat with the same operation id"));
+  }
+}
+
+void Core::SetLimits(const Limits& limits) { impl_->shard.limits = limits; }
+
+CoreStats Core::Stats() const {
+  CoreStats stats = impl_->totals;
+  stats.group_count = static_cast<int64_t>(impl_->groups.size());
+  for (const auto& [key, group] : impl_->groups) {
+    stats.member_count += group->live_count();
+    stats.barriers_released += group->released_barriers();
+    stats.members_lost += group->members_lost();
+    stats.objects_expired += group->objects_expired();
+  }
+  stats.waiter_count = static_cast<int64_t>(impl_->shard.waits.size());
+  stats.bytes_held = impl_->shard.ledger->held();
+  return stats;
+}
+
+std::vector<GroupKey> Core::GroupKeys() const {
+  std::vector<GroupKey> keys;
+  keys.reserve(impl_->groups.size());
+  for (const auto& [key, group] : impl_->groups) keys.push_back(key);
+  return keys;
+}
+
+void Core::Restore(Instant now, const std::vector<Record>& rows) {
+  Impl& impl = *impl_;
+  for (const Record& row : rows) {
+    if (row.kind != RecordKind::kGroup || !row.value.has_value()) continue;
+    const auto* record = std::get_if<GroupRecord>(&*row.value);
+    if (record == nullptr) continue;
+    if (record->state == GroupState::kClosed) {
+      impl.RememberClosed(nullptr, row.key, record->generation);
+    } else {
+      impl.groups[row.key] = std::make_unique<Group>(impl.shard, row.key, *record);
+    }
+  }
+  for (const Record& row : rows) {
+    if (row.kind == RecordKind::kGroup || !row.value.has_value()) continue;
+    if (!row.key.group.empty()) {
+      auto it = impl.groups.find(row.key);
+      if (it != impl.groups.end()) it->second->Restore(now, row);
+      continue;
+    }
+    auto& own = impl.namespaces[row.key.tenant];
+    if (own == nullptr) own = std::make_unique<Namespace>(impl.shard, row.key);
+    if (const auto* key = std::get_if<KeyRecord>(&*row.value)) own->store.Restore(now, *key);
+    if (const auto* item = std::get_if<QueueItemRecord>(&*row.value)) own->store.Restore(now, *item);
+    if (const auto* op = std::get_if<OperationRecord>(&*row.value)) own->operations.Restore(*op, now);
+  }
+  for (auto& [key, group] : impl.groups) group->FinishRestore(now);
+}
+
+}  // namespace cohort::coordinator

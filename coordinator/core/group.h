@@ -1,0 +1,209 @@
+// One group, over all its generations: membership, and what its members pass to each other.
+//
+// The parts that do not need each other are classes of their own (Rounds, Mailboxes, UniqueIds, Store); what ties
+// them together is here, split by subject:
+//   group.cc           entering: whose call is it, and may it act; objects, rounds, store, questions
+//   group_join.cc      taking seats until a generation is complete
+//   group_liveness.cc  leases, streams, losses, farewells: how a generation breaks
+//   group_view.cc      proposals: how a generation is followed by the next without breaking
+//   group_records.cc   journal rows
+#ifndef COHORT_COORDINATOR_CORE_GROUP_H_
+#define COHORT_COORDINATOR_CORE_GROUP_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/statusor.h"
+#include "coordinator/core/call.h"
+#include "coordinator/core/event_log.h"
+#include "coordinator/core/group_context.h"
+#include "coordinator/core/mailboxes.h"
+#include "coordinator/core/operation_window.h"
+#include "coordinator/core/rounds.h"
+#include "coordinator/core/step.h"
+#include "coordinator/core/store.h"
+#include "coordinator/core/unique_ids.h"
+#include "coordinator/core/wait_table.h"
+
+namespace cohort::coordinator {
+
+class Group final : public WaitOwner {
+ public:
+  // A new group, FORMING, without members; `generation` is its first.
+  Group(Step& step, Shard& shard, GroupKey key, GroupSpec spec, int64_t generation);
+  // One of an earlier boot; Restore follows, then FinishRestore.
+  Group(Shard& shard, GroupKey key, const GroupRecord& record);
+  ~Group();
+  Group(const Group&) = delete;
+  Group& operator=(const Group&) = delete;
+
+  // Any call on an existing group; a CreateGroupCall compares the specs.
+  void Handle(Step& step, Call&& call);
+
+  // Whether it has ended and may be destroyed.
+  bool closed() const { return state_ == GroupState::kClosed; }
+  int64_t generation() const { return context_.generation; }
+  GroupInfo Describe(Instant now, bool with_members) const;
+  int64_t released_barriers() const { return rounds_.released_barriers(); }
+  int64_t members_lost() const { return members_lost_; }
+  int64_t objects_expired() const { return mailboxes_.expired_count(); }
+  int64_t live_count() const { return context_.roster.CountLive(); }
+
+  void TellDraining(Step& step);
+
+  void Restore(Instant now, const Record& row);
+  void FinishRestore(Instant now);
+
+  // Parked joins, watches, proposals and acknowledgements.
+  void Forget(Step& step, CallId id) override;
+  void TimeOut(Step& step, CallId id) override;
+  void Explain(CallId id, ParkedCall& parked) const override;
+
+ private:
+  // --- group.cc
+  void Answer(Step& step, Call& call, CreateGroupCall& body);
+  void Answer(Step& step, Call& call, GetGroupCall& body);
+  void Answer(Step& step, Call& call, ListGroupsCall& body);
+  void Answer(Step& step, Call& call, WatchGroupCall& body);
+  void Answer(Step& step, Call& call, EnterRoundCall& body);
+  void Answer(Step& step, Call& call, CancelRoundCall& body);
+  void Answer(Step& step, Call& call, SendCall& body);
+  void Answer(Step& step, Call& call, ReceiveCall& body);
+  void Answer(Step& step, Call& call, ExpireCall& body);
+  void Answer(Step& step, Call& call, StatsCall& body);
+  void Answer(Step& step, Call& call, PutBlobCall& body);
+  void Answer(Step& step, Call& call, GetBlobCall& body);
+  void Answer(Step& step, Call& call, PublishIdsCall& body);
+  void Answer(Step& step, Call& call, FetchIdsCall& body);
+  void Answer(Step& step, Call& call, ReportInitCall& body);
+  void Answer(Step& step, Call& call, WhoIsMissingCall& body);
+  void Answer(Step& step, Call& call, DumpWaitsCall& body);
+  template <typename StoreCall>
+  void Answer(Step& step, Call& call, StoreCall& body);  // the store's own calls
+  // --- group_join.cc
+  void Answer(Step& step, Call& call, JoinCall& body);
+  // --- group_liveness.cc
+  void Answer(Step& step, Call& call, LeaveCall& body);
+  void Answer(Step& step, Call& call, KeepAliveCall& body);
+  void Answer(Step& step, Call& call, AttachCall& body);
+  void Answer(Step& step, Call& call, ReportErrorCall& body);
+  void Answer(Step& step, Call& call, EvictCall& body);
+  void Answer(Step& step, Call& call, CloseGroupCall& body);
+  // --- group_view.cc
+  void Answer(Step& step, Call& call, ProposeViewCall& body);
+  void Answer(Step& step, Call& call, AckViewCall& body);
+
+  // Who a member's call is from; nullptr: it was answered. `now_or_never`: also of a generation that is broken.
+  enum class Standing { kAnyGeneration, kBrokenToo, kActiveOnly };
+  Member* Admit(Step& step, const Call& call, const char* operation, Standing standing);
+  void Acknowledge(Step& step, const Member& member, const Caller& caller);
+  void Heard(Step& step, Member& member);
+  // The bytes or the blob of a value, counted. An error was not answered yet.
+  absl::StatusOr<Payload> Resolve(const Member& member, Value& value);
+  void DropBlob(int64_t blob);
+
+  // --- joining
+  absl::Status CheckSpec(const JoinCall& body) const;
+  std::string SpecDifference(const GroupSpec& theirs) const;
+  void FailForming(Step& step, const absl::Status& status);
+  void BeginGeneration(Step& step, const Cause& cause);
+  void SeatNewcomer(Step& step, Call& call, JoinCall& body);
+  void ParkJoin(Step& step, Call& call, Member& member, bool with_members);
+  void AnswerJoin(Step& step, Member& member);
+  void MaybeComplete(Step& step);
+  void Complete(Step& step);
+  RankSet ConfirmedSeats() const;
+  MissingReport MissingSeats(Instant now) const;
+  int CountUnseated() const;
+  std::shared_ptr<const std::vector<MemberInfo>> Members(Instant now);
+
+  // --- liveness
+  void ScheduleLiveness(Instant now);
+  void CheckLiveness(Step& step);
+  void Lose(Step& step, Member& member, Cause cause);
+  void GoneFromActive(Step& step, Member& member, const Cause& cause);
+  void Break(Step& step, const Cause& cause);
+  void Close(Step& step, Cause cause);
+  void CloseIfEmpty(Step& step, const Cause& cause);
+  void ScheduleLinger(Instant now);
+  Cause CauseOf(CauseKind kind, const Member& member, std::string detail, Instant now) const;
+
+  // --- views
+  struct Proposal {
+    ViewProposal view;
+    RankSet remove;  // with those already gone
+    RankSet needed;  // whose acknowledgement is awaited
+    RankSet acknowledged;
+    bool drop_silent = false;
+    Id128 operation;  // of the proposer's call
+    CallId proposer_call = 0;
+    int proposer_rank = -1;
+    TimerId timer = 0;
+    std::map<CallId, std::string> calls;  // parked ones: member name
+  };
+  void DecideIfAcknowledged(Step& step);
+  void CommitProposal(Step& step);
+  void EndProposal(Step& step, ViewReply::Outcome outcome, const Cause& cause);
+  void ProposalTimedOut(Step& step);
+  void MemberGoneFromProposal(Step& step, const Member& member, const Cause& cause);
+  ViewReply ViewFor(const std::string& member, ViewReply::Outcome outcome) const;
+
+  // --- events
+  void Tell(Step& step, EventKind kind, const Member* member, const Cause& cause);
+  void TellProposal(Step& step, EventKind kind, const ViewProposal& view, const Cause& cause);
+  void Publish(Step& step, GroupEvent event);
+
+  // --- records
+  void WriteGroup(Step& step);
+  void WriteMember(Step& step, const Member& member);
+  void EraseMember(Step& step, const Member& member);
+
+  Shard& shard_;
+  GroupContext context_;
+  GroupState state_ = GroupState::kForming;
+  // Why the generation broke; while FORMING, why the one before did.
+  Cause cause_;
+  std::string creator_;  // who brought the spec
+  OperationWindow operations_;
+  Store store_;
+  Rounds rounds_;
+  Mailboxes mailboxes_;
+  UniqueIds unique_ids_;
+  EventLog<GroupEvent> events_;
+  std::optional<Proposal> proposal_;
+  // How proposals were decided, for repeats and for late acknowledgements: proposal id -> outcome; the last few.
+  struct Decided {
+    ViewReply::Outcome outcome;
+    Cause cause;
+    Id128 operation;
+  };
+  std::map<int64_t, Decided> decided_;
+
+  struct Blob {
+    Payload payload;
+    std::string member;
+    TimerId expiry = 0;
+  };
+  std::map<int64_t, Blob> blobs_;
+
+  absl::flat_hash_map<CallId, std::string> joins_;  // parked joins: member name
+  absl::flat_hash_map<CallId, int64_t> watches_;    // parked watches: from which revision
+
+  TimerId liveness_timer_ = 0;
+  TimerId join_window_timer_ = 0;
+  TimerId linger_timer_ = 0;
+  Instant last_arrival_;  // of a join
+  int64_t members_lost_ = 0;
+  // The members of the present generation, made once for all who ask while nothing changes.
+  std::shared_ptr<const std::vector<MemberInfo>> member_infos_;
+};
+
+}  // namespace cohort::coordinator
+
+#endif  // COHORT_COORDINATOR_CORE_GROUP_H_

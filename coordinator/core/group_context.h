@@ -1,0 +1,77 @@
+// What the parts of a group (rounds, mailboxes, unique ids) may know of each other: the facts of its life, and
+// how to say what went wrong.
+#ifndef COHORT_COORDINATOR_CORE_GROUP_CONTEXT_H_
+#define COHORT_COORDINATOR_CORE_GROUP_CONTEXT_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "coordinator/core/payload.h"
+#include "coordinator/core/roster.h"
+#include "coordinator/core/shard.h"
+#include "coordinator/core/types.h"
+
+namespace cohort::coordinator {
+
+struct GroupContext {
+  GroupContext(Shard& s, GroupKey k)
+      : shard(s), key(std::move(k)), ledger(std::make_shared<ByteLedger>(s.ledger)),
+        last_number(s.FirstNumber()) {}
+
+  Shard& shard;
+  const GroupKey key;
+  const std::shared_ptr<ByteLedger> ledger;
+  GroupSpec spec;
+  int64_t generation = 0;
+  int world_size = 0;
+  Roster roster;
+  // The last of the numbers given out as sequence, revision, receipt, blob, proposal; never goes down.
+  int64_t last_number;
+
+  int64_t NextNumber() { return ++last_number; }
+
+  // The seat-holder that a wait on `rank` would wait for in vain, as the cause of that; null: it can still act.
+  const Cause* WhyGone(int rank) const {
+    auto it = gone.find(rank);
+    return it == gone.end() ? nullptr : &it->second;
+  }
+  // Who left, or was lost without breaking the generation.
+  std::map<int, Cause> gone;
+
+  std::shared_ptr<const ErrorContext> Explain(std::string operation, const Cause& cause) const {
+    auto context = std::make_shared<ErrorContext>();
+    context->group = key.group;
+    context->current_generation = generation;
+    context->operation = std::move(operation);
+    context->cause = cause;
+    return context;
+  }
+  absl::Status Aborted(absl::string_view operation, const Cause& cause) const {
+    return absl::AbortedError(absl::StrCat("group ", key.group, ", ", cause.ToString(),
+                                           operation.empty() ? "" : "; in ", operation));
+  }
+  // Whether `bytes` more may be held; the error names the limit.
+  absl::Status CheckRoom(int64_t bytes) const {
+    if (ledger->held() + bytes > shard.limits.max_group_bytes_held) {
+      return absl::ResourceExhaustedError(
+          absl::StrCat("group ", key.group, " holds ", ledger->held(), " bytes; ", bytes,
+                       " more pass max_group_bytes_held (", shard.limits.max_group_bytes_held, ")"));
+    }
+    const int64_t held = shard.ledger->held();
+    if (held + bytes > shard.limits.max_bytes_held) {
+      return absl::ResourceExhaustedError(absl::StrCat("the coordinator holds ", held, " bytes; ", bytes,
+                                                       " more pass max_bytes_held (",
+                                                       shard.limits.max_bytes_held, ")"));
+    }
+    return absl::OkStatus();
+  }
+};
+
+}  // namespace cohort::coordinator
+
+#endif  // COHORT_COORDINATOR_CORE_GROUP_CONTEXT_H_

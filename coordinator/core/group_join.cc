@@ -1,0 +1,421 @@
+// Taking seats until a generation is complete.
+//
+// A member is confirmed (state ACTIVE while the group is FORMING) when its Join is parked here, or was answered
+// complete. Only the last confirmation completes the generation, so whoever is told JOINED knows that all others
+// were there at that instant.
+#include <algorithm>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "coordinator/core/group.h"
+
+namespace cohort::coordinator {
+
+std::string Group::SpecDifference(const GroupSpec& theirs) const {
+  const GroupSpec& ours = context_.spec;
+  auto differ = [](const char* what, const auto& a, const auto& b) {
+    return absl::StrCat(what, " ", a, ", not ", b);
+  };
+  if (ours.max_members != theirs.max_members) {
+    return differ("world size", ours.max_members, theirs.max_members);
+  }
+  if (ours.min_members != theirs.min_members) {
+    return differ("min members", ours.min_members, theirs.min_members);
+  }
+  if (ours.parameters_digest != theirs.parameters_digest) {
+    return differ("parameters digest", absl::BytesToHexString(ours.parameters_digest),
+                  absl::BytesToHexString(theirs.parameters_digest));
+  }
+  if (ours.fate != theirs.fate) {
+    return differ("fate", static_cast<int>(ours.fate), static_cast<int>(theirs.fate));
+  }
+  auto differ_time = [&](const char* what, absl::Duration a, absl::Duration b) {
+    return a == b ? std::string() : differ(what, absl::FormatDuration(a), absl::FormatDuration(b));
+  };
+  for (std::string difference : {differ_time("lease", ours.lease, theirs.lease),
+                                 differ_time("data expiration", ours.data_expiration, theirs.data_expiration),
+                                 differ_time("progress timeout", ours.progress_timeout, theirs.progress_timeout)}) {
+    if (!difference.empty()) return difference;
+  }
+  return "";
+}
+
+absl::Status Group::CheckSpec(const JoinCall& body) const {
+  if (!body.spec.has_value()) return absl::OkStatus();
+  const std::string difference = SpecDifference(*body.spec);
+  if (difference.empty()) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(
+      "members of group ", context_.key.group, " disagree: ",
+      creator_.empty() ? "the group has " : absl::StrCat(creator_, " brings "), difference,
+      " as member ", body.member, body.rank.has_value() ? absl::StrCat(" (rank ", *body.rank, ")") : "",
+      " brings"));
+}
+
+// Both sides of a disagreement fail at once.
+void Group::FailForming(Step& step, const absl::Status& status) {
+  const auto joins = std::move(joins_);
+  joins_.clear();
+  for (const auto& [id, name] : joins) {
+    shard_.waits.Done(id);
+    step.Fail(id, status, context_.Explain("join", Cause{}));
+    Member* member = context_.roster.ByName(name);
+    if (member == nullptr) continue;
+    member->join_call = 0;
+    member->last_heard = step.now();
+    if (member->state == MemberState::kActive) member->state = MemberState::kJoining;
+  }
+}
+
+void Group::Answer(Step& step, Call& call, JoinCall& body) {
+  if (shard_.draining) {
+    step.Fail(call.id, absl::UnavailableError("the coordinator is draining; no joins are taken"));
+    return;
+  }
+  if (absl::Status agreed = CheckSpec(body); !agreed.ok()) {
+    step.Fail(call.id, agreed, context_.Explain("join", Cause{}));
+    if (state_ != GroupState::kForming) return;
+    FailForming(step, agreed);
+    // A first generation that never was: whoever is right, the next to come says anew what the group is.
+    if (cause_.empty()) {
+      Cause cause;
+      cause.kind = CauseKind::kClosed;
+      cause.detail = std::string(agreed.message());
+      cause.generation = context_.generation;
+      cause.at = step.now();
+      Close(step, cause);
+    }
+    return;
+  }
+  if (body.rank.has_value() && *body.rank >= context_.spec.max_members) {
+    step.Fail(call.id, absl::InvalidArgumentError(absl::StrCat(
+                           "rank ", *body.rank, " is not below the world size ",
+                           context_.spec.max_members)));
+    return;
+  }
+  if (context_.roster.WasReplaced(body.member, body.incarnation)) {
+    Cause cause;
+    cause.kind = CauseKind::kReplaced;
+    cause.member = body.member;
+    cause.detail = "this is a late call of the older life";
+    cause.generation = context_.generation;
+    cause.at = step.now();
+    step.Fail(call.id, context_.Aborted("join", cause), context_.Explain("join", cause));
+    return;
+  }
+  if (creator_.empty()) {
+    creator_ = absl::StrCat("member ", body.member,
+                            body.rank.has_value() ? absl::StrCat(" (rank ", *body.rank, ")") : "");
+  }
+  Member* member = context_.roster.ByName(body.member);
+  if (member == nullptr) {
+    SeatNewcomer(step, call, body);
+    return;
+  }
+
+  const bool same_life = member->incarnation == body.incarnation;
+  if (same_life && member->live() && state_ == GroupState::kActive && member->confirmed()) {
+    // A repeat whose answer was lost.
+    Heard(step, *member);
+    member->join_call = call.id;
+    member->with_members = body.with_members;
+    AnswerJoin(step, *member);
+    return;
+  }
+  if (!same_life) {
+    Cause cause = CauseOf(CauseKind::kReplaced, *member, "", step.now());
+    if (member->join_call != 0) {
+      const CallId older = member->join_call;
+      joins_.erase(older);
+      shard_.waits.Done(older);
+      member->join_call = 0;
+      step.Fail(older, context_.Aborted("join", cause), context_.Explain("join", cause));
+    }
+    store_.EndSession(step, member->session);
+    const bool was_seated = member->rank >= 0;
+    context_.roster.Replace(*member, body.incarnation, call.entropy, cause);
+    member->streams.clear();
+    shard_.timers.Cancel(member->disconnect_timer);
+    if (was_seated && state_ == GroupState::kActive) Break(step, cause);
+  } else if (member->session.empty()) {
+    // It was lost or had left, and comes back as itself.
+    context_.roster.SetSession(*member, call.entropy);
+  }
+  member->host = body.host;
+  member->addresses = body.addresses;
+  member->labels = body.labels;
+  member_infos_.reset();
+  if (member->state == MemberState::kLost || member->state == MemberState::kLeft) {
+    // Its seat ended with the generation; break that if it was only reported.
+    if (state_ == GroupState::kActive) {
+      Break(step, CauseOf(CauseKind::kReplaced, *member, "it came back", step.now()));
+    }
+    member->state = MemberState::kJoining;
+  }
+  if (state_ == GroupState::kBroken) BeginGeneration(step, cause_);
+  member->progress = 0;
+  member->progress_at = step.now();
+  ParkJoin(step, call, *member, body.with_members);
+}
+
+void Group::SeatNewcomer(Step& step, Call& call, JoinCall& body) {
+  const int seats = context_.roster.seat_count();
+  Member* holder = body.rank.has_value() ? context_.roster.BySeat(*body.rank) : nullptr;
+  if (holder != nullptr && holder->live()) {
+    step.Fail(call.id,
+              absl::AlreadyExistsError(absl::StrCat("rank ", *body.rank, " of group ", context_.key.group,
+                                                    " is held by live member ", holder->name,
+                                                    holder->host.empty() ? "" : " on ", holder->host)),
+              context_.Explain("join", Cause{}));
+    return;
+  }
+  int live = 0, vacant = 0;
+  for (const auto& [name, member] : context_.roster.members()) {
+    if (member->live() && member->state != MemberState::kCandidate) ++live;
+  }
+  for (int rank = 0; rank < seats; ++rank) {
+    const Member* seated = context_.roster.BySeat(rank);
+    if (seated == nullptr || !seated->live()) ++vacant;
+  }
+  auto member = std::make_unique<Member>();
+  member->name = body.member;
+  member->incarnation = body.incarnation;
+  member->session = call.entropy;
+  member->host = body.host;
+  member->addresses = body.addresses;
+  member->labels = body.labels;
+  member->joined_at = member->last_heard = member->operation_at = member->progress_at = step.now();
+
+  const bool room = state_ == GroupState::kForming ? live < seats : vacant > 0;
+  const bool wants_seat_beyond = body.rank.has_value() && *body.rank >= seats;
+  if (!room || wants_seat_beyond) {
+    if (state_ == GroupState::kForming && context_.spec.fixed()) {
+      step.Fail(call.id, absl::ResourceExhaustedError(absl::StrCat(
+                             "group ", context_.key.group, " has ", seats, " seats and all are taken")));
+      return;
+    }
+    int64_t candidates = 0;
+    for (const auto& [name, other] : context_.roster.members()) {
+      if (other->state == MemberState::kCandidate) ++candidates;
+    }
+    if (candidates >= shard_.limits.max_candidates) {
+      step.Fail(call.id, absl::ResourceExhaustedError(absl::StrCat(
+                             "no seat of group ", context_.key.group, " is free, and ", candidates,
+                             " wait to be added; max_candidates is ", shard_.limits.max_candidates)));
+      return;
+    }
+    member->state = MemberState::kCandidate;
+    Member& candidate = context_.roster.Add(std::move(member));
+    ParkJoin(step, call, candidate, body.with_members);
+    Tell(step, EventKind::kCandidate, &candidate, Cause{});
+    return;
+  }
+
+  if (state_ == GroupState::kActive) {
+    // Somebody left, or was lost without breaking the generation: the newcomer takes the seat in the next.
+    Cause why = context_.gone.empty() ? Cause{} : context_.gone.begin()->second;
+    if (holder != nullptr && context_.WhyGone(holder->rank) != nullptr) why = *context_.WhyGone(holder->rank);
+    Break(step, why);
+  }
+  if (state_ == GroupState::kBroken) BeginGeneration(step, cause_);
+  Member& added = context_.roster.Add(std::move(member));
+  if (body.rank.has_value()) context_.roster.Seat(added, *body.rank);
+  Tell(step, EventKind::kJoined, &added, Cause{});
+  ParkJoin(step, call, added, body.with_members);
+}
+
+void Group::ParkJoin(Step& step, Call& call, Member& member, bool with_members) {
+  if (member.join_call != 0) {
+    const CallId older = member.join_call;
+    joins_.erase(older);
+    shard_.waits.Done(older);
+    step.Fail(older, absl::CancelledError("a repeat of this call took its place"));
+  }
+  shard_.timers.Cancel(linger_timer_);
+  member.join_call = call.id;
+  member.with_members = with_members;
+  member.last_heard = step.now();
+  member.operation = "join";
+  member.operation_name.clear();
+  member.operation_number = context_.generation;
+  member.operation_at = step.now();
+  last_arrival_ = step.now();
+  if (member.state != MemberState::kCandidate) member.state = MemberState::kActive;
+  member_infos_.reset();
+  joins_[call.id] = member.name;
+  shard_.waits.Park(call.id, this, step.now(), step.now() + call.wait);
+  WriteMember(step, member);
+  ScheduleLiveness(step.now());
+  if (member.state != MemberState::kCandidate) MaybeComplete(step);
+}
+
+void Group::BeginGeneration(Step& step, const Cause& cause) {
+  rounds_.Break(step, cause, false);
+  rounds_.Clear(step);
+  mailboxes_.Clear(step);
+  unique_ids_.Clear(step);
+  context_.gone.clear();
+  ++context_.generation;
+  state_ = GroupState::kForming;
+  cause_ = cause;
+  std::vector<Member*> members;
+  for (const auto& [name, member] : context_.roster.members()) members.push_back(member.get());
+  for (Member* member : members) {
+    if (member->state == MemberState::kLost || member->state == MemberState::kLeft) {
+      EraseMember(step, *member);
+      shard_.timers.Cancel(member->disconnect_timer);
+      context_.roster.Remove(*member, cause);
+    } else if (member->state != MemberState::kCandidate) {
+      member->state = MemberState::kJoining;
+      WriteMember(step, *member);
+    }
+  }
+  // A fixed group keeps the size of its last view; an elastic one may fill up again.
+  if (!context_.spec.fixed()) {
+    context_.world_size = context_.spec.max_members;
+    context_.roster.Resize(std::max(context_.roster.seat_count(), context_.world_size));
+  }
+  member_infos_.reset();
+  WriteGroup(step);
+}
+
+int Group::CountUnseated() const {
+  int unseated = 0;
+  for (const auto& [name, member] : context_.roster.members()) {
+    if (member->rank < 0 && member->confirmed()) ++unseated;
+  }
+  return unseated;
+}
+
+RankSet Group::ConfirmedSeats() const {
+  RankSet confirmed;
+  for (int rank = 0; rank < context_.roster.seat_count(); ++rank) {
+    const Member* member = context_.roster.BySeat(rank);
+    if (member != nullptr && member->confirmed()) confirmed.Add(rank);
+  }
+  return confirmed;
+}
+
+MissingReport Group::MissingSeats(Instant now) const {
+  // Members without a wish of their own are counted into the first free seats.
+  RankSet confirmed = ConfirmedSeats();
+  int unseated = CountUnseated();
+  for (int rank = 0; rank < context_.roster.seat_count() && unseated > 0; ++rank) {
+    if (context_.roster.BySeat(rank) == nullptr && confirmed.Add(rank)) --unseated;
+  }
+  MissingReport report =
+      context_.roster.Missing(now, RankSet::All(context_.roster.seat_count()), confirmed);
+  Instant first = absl::InfiniteFuture(), last = absl::InfinitePast();
+  for (const auto& [id, name] : joins_) {
+    const WaitTable::Entry* entry = shard_.waits.Find(id);
+    auto it = context_.roster.members().find(name);
+    if (entry == nullptr || it == context_.roster.members().end()) continue;
+    if (entry->since < first) {
+      first = entry->since;
+      report.first_rank = it->second->rank;
+    }
+    if (entry->since > last) {
+      last = entry->since;
+      report.last_rank = it->second->rank;
+    }
+  }
+  if (report.first_rank.has_value() && now != absl::InfinitePast()) {
+    report.since_first = now - first;
+    report.skew = last - first;
+  }
+  return report;
+}
+
+void Group::MaybeComplete(Step& step) {
+  if (state_ != GroupState::kForming) return;
+  const int seats = context_.roster.seat_count();
+  const int present = ConfirmedSeats().count() + CountUnseated();
+  if (present >= seats) {
+    Complete(step);
+    return;
+  }
+  if (context_.spec.fixed() || present < context_.spec.min_members) return;
+  const Instant window_ends = last_arrival_ + context_.spec.join_window;
+  if (step.now() >= window_ends) {
+    Complete(step);
+    return;
+  }
+  shard_.timers.Cancel(join_window_timer_);
+  join_window_timer_ = shard_.timers.Schedule(window_ends, [this](Step& s) {
+    join_window_timer_ = 0;
+    MaybeComplete(s);
+  });
+}
+
+void Group::Complete(Step& step) {
+  shard_.timers.Cancel(join_window_timer_);
+  std::vector<Member*> members;
+  for (const auto& [name, member] : context_.roster.members()) members.push_back(member.get());
+  // An elastic generation does not wait for those who have not come back.
+  for (Member* member : members) {
+    if (member->confirmed() || member->state == MemberState::kCandidate) continue;
+    Cause cause = CauseOf(CauseKind::kViewChanged, *member, "it did not join again in time", step.now());
+    EraseMember(step, *member);
+    store_.EndSession(step, member->session);
+    shard_.timers.Cancel(member->disconnect_timer);
+    context_.roster.Remove(*member, cause);
+  }
+  // Those without a wish take free seats in the order they came.
+  std::vector<Member*> unseated;
+  for (const auto& [name, member] : context_.roster.members()) {
+    if (member->rank < 0 && member->confirmed()) unseated.push_back(member.get());
+  }
+  std::stable_sort(unseated.begin(), unseated.end(),
+                   [](const Member* a, const Member* b) { return a->joined_at < b->joined_at; });
+  int rank = 0;
+  for (Member* member : unseated) {
+    while (context_.roster.BySeat(rank) != nullptr) ++rank;
+    context_.roster.Seat(*member, rank);
+  }
+  // Ranks are dense, in the order of the seats.
+  int next = 0;
+  for (int seat = 0; seat < context_.roster.seat_count(); ++seat) {
+    Member* member = context_.roster.BySeat(seat);
+    if (member == nullptr) continue;
+    if (seat != next) context_.roster.Seat(*member, next);
+    ++next;
+  }
+  context_.roster.Resize(next);
+  context_.world_size = next;
+  state_ = GroupState::kActive;
+  member_infos_.reset();
+  Tell(step, EventKind::kActive, nullptr, Cause{});
+  WriteGroup(step);
+  for (int seat = 0; seat < next; ++seat) {
+    Member& member = *context_.roster.BySeat(seat);
+    member.last_heard = step.now();
+    member.progress_at = step.now();
+    WriteMember(step, member);
+    if (member.join_call != 0) AnswerJoin(step, member);
+  }
+  ScheduleLiveness(step.now());
+}
+
+std::shared_ptr<const std::vector<MemberInfo>> Group::Members(Instant now) {
+  if (member_infos_ == nullptr) {
+    member_infos_ = std::make_shared<const std::vector<MemberInfo>>(context_.roster.Infos(now));
+  }
+  return member_infos_;
+}
+
+void Group::AnswerJoin(Step& step, Member& member) {
+  JoinReply reply;
+  reply.session = member.session;
+  reply.rank = member.rank;
+  reply.world_size = context_.world_size;
+  reply.generation = context_.generation;
+  reply.revision = events_.newest();
+  reply.lease = context_.spec.lease;
+  if (member.with_members) reply.members = Members(step.now());
+  const CallId id = member.join_call;
+  member.join_call = 0;
+  joins_.erase(id);
+  shard_.waits.Done(id);
+  step.Answer(id, std::move(reply));
+}
+
+}  // namespace cohort::coordinator

@@ -1,0 +1,345 @@
+// Leases, streams, losses and farewells: how members go, and how a generation breaks.
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "coordinator/core/group.h"
+
+namespace cohort::coordinator {
+namespace {
+
+// How often leases are looked at: fine enough that a loss is told well within lease + 1 s.
+absl::Duration Granularity(absl::Duration lease) {
+  return std::clamp(lease / 64, absl::Milliseconds(10), absl::Milliseconds(250));
+}
+
+}  // namespace
+
+Cause Group::CauseOf(CauseKind kind, const Member& member, std::string detail, Instant now) const {
+  Cause cause;
+  cause.kind = kind;
+  cause.member = member.name;
+  if (member.rank >= 0) cause.rank = member.rank;
+  cause.host = member.host;
+  cause.detail = std::move(detail);
+  cause.generation = context_.generation;
+  cause.at = now;
+  return cause;
+}
+
+void Group::Heard(Step& step, Member& member) {
+  member.last_heard = step.now();
+  if (member.state == MemberState::kSuspected) {
+    member.state = MemberState::kActive;
+    Tell(step, EventKind::kRecovered, &member, Cause{});
+  }
+}
+
+void Group::ScheduleLiveness(Instant now) {
+  if (liveness_timer_ != 0) return;
+  const absl::Duration lease = context_.spec.lease;
+  Instant next = absl::InfiniteFuture();
+  for (const auto& [name, member] : context_.roster.members()) {
+    if (!member->live() || member->join_call != 0) continue;
+    next = std::min(next, member->last_heard +
+                              (member->state == MemberState::kSuspected ? lease : lease * 2 / 3));
+    if (context_.spec.progress_timeout > absl::ZeroDuration() && state_ == GroupState::kActive) {
+      next = std::min(next, member->progress_at + context_.spec.progress_timeout);
+    }
+  }
+  if (next == absl::InfiniteFuture()) {
+    // Only parked joins: they need no lease, but one may end without a word.
+    if (joins_.empty()) return;
+    next = now + lease;
+  }
+  next = std::max(next, now + Granularity(lease));
+  liveness_timer_ = shard_.timers.Schedule(next, [this](Step& step) {
+    liveness_timer_ = 0;
+    CheckLiveness(step);
+    if (!closed()) ScheduleLiveness(step.now());
+  });
+}
+
+void Group::CheckLiveness(Step& step) {
+  const absl::Duration lease = context_.spec.lease;
+  std::vector<std::string> names;
+  for (const auto& [name, member] : context_.roster.members()) names.push_back(name);
+  for (const std::string& name : names) {
+    Member* member = context_.roster.ByName(name);
+    if (member == nullptr || !member->live() || member->join_call != 0) continue;
+    const absl::Duration silent = step.now() - member->last_heard;
+    if (silent >= lease) {
+      Lose(step, *member,
+           CauseOf(CauseKind::kLeaseExpired, *member,
+                   absl::StrCat("not heard for ", absl::FormatDuration(silent), ", its lease is ",
+                                absl::FormatDuration(lease)),
+                   step.now()));
+      continue;
+    }
+    const absl::Duration stalled = step.now() - member->progress_at;
+    if (context_.spec.progress_timeout > absl::ZeroDuration() && state_ == GroupState::kActive &&
+        stalled >= context_.spec.progress_timeout) {
+      Lose(step, *member,
+           CauseOf(CauseKind::kNoProgress, *member,
+                   absl::StrCat("no progress for ", absl::FormatDuration(stalled), " in ",
+                                member->progress_operation.empty() ? member->operation
+                                                                   : member->progress_operation),
+                   step.now()));
+      continue;
+    }
+    if (silent >= lease * 2 / 3 && member->state == MemberState::kActive &&
+        state_ == GroupState::kActive) {
+      member->state = MemberState::kSuspected;
+      Tell(step, EventKind::kSuspected, member,
+           CauseOf(CauseKind::kLeaseExpired, *member,
+                   absl::StrCat("silent for ", absl::FormatDuration(silent)), step.now()));
+    }
+  }
+}
+
+// The member is dead, or must be treated so.
+void Group::Lose(Step& step, Member& member, Cause cause) {
+  ++members_lost_;
+  shard_.timers.Cancel(member.disconnect_timer);
+  store_.EndSession(step, member.session);
+  store_.FailSession(step, member.session, context_.Aborted("store call", cause),
+                     context_.Explain("store call", cause));
+  if (member.join_call != 0) {
+    const CallId id = member.join_call;
+    joins_.erase(id);
+    shard_.waits.Done(id);
+    member.join_call = 0;
+    step.Fail(id, context_.Aborted("join", cause), context_.Explain("join", cause));
+  }
+  member_infos_.reset();
+  if (state_ == GroupState::kForming || member.state == MemberState::kCandidate) {
+    Tell(step, EventKind::kLost, &member, cause);
+    EraseMember(step, member);
+    context_.roster.Remove(member, cause);
+    CloseIfEmpty(step, cause);
+    return;
+  }
+  member.state = MemberState::kLost;
+  context_.roster.Fence(member, cause);
+  WriteMember(step, member);
+  Tell(step, EventKind::kLost, &member, cause);
+  const bool breaks = state_ == GroupState::kActive && context_.spec.fate == Fate::kShare;
+  GoneFromActive(step, member, cause);
+  if (breaks) Break(step, cause);
+  MemberGoneFromProposal(step, member, cause);
+  CloseIfEmpty(step, cause);
+}
+
+// It holds its seat, but nothing will come from it in this generation.
+void Group::GoneFromActive(Step& step, Member& member, const Cause& cause) {
+  context_.gone.emplace(member.rank, cause);
+  rounds_.MemberGone(step, member.rank, cause);
+  if (state_ != GroupState::kActive) return;
+  mailboxes_.MemberGone(step, member.rank, cause);
+  unique_ids_.MemberGone(step, member.rank, cause);
+}
+
+void Group::Break(Step& step, const Cause& cause) {
+  state_ = GroupState::kBroken;
+  cause_ = cause;
+  Tell(step, EventKind::kBroken, nullptr, cause);
+  rounds_.Break(step, cause, true);
+  mailboxes_.Break(step, cause);
+  mailboxes_.Clear(step);
+  unique_ids_.Break(step, cause);
+  unique_ids_.Clear(step);
+  WriteGroup(step);
+}
+
+void Group::Close(Step& step, Cause cause) {
+  if (closed()) return;
+  Tell(step, EventKind::kClosed, nullptr, cause);
+  if (proposal_.has_value()) EndProposal(step, ViewReply::Outcome::kRefused, cause);
+  rounds_.Break(step, cause, false);
+  mailboxes_.Break(step, cause);
+  unique_ids_.Break(step, cause);
+  store_.FailAll(step, context_.Aborted("store call", cause), context_.Explain("store call", cause));
+  const auto joins = std::move(joins_);
+  joins_.clear();
+  for (const auto& [id, name] : joins) {
+    shard_.waits.Done(id);
+    step.Fail(id, context_.Aborted("join", cause), context_.Explain("join", cause));
+  }
+  for (RecordKind kind : {RecordKind::kGroup, RecordKind::kMember, RecordKind::kObject,
+                          RecordKind::kRoundName, RecordKind::kRoundEnd, RecordKind::kKey,
+                          RecordKind::kQueueItem, RecordKind::kOperation, RecordKind::kUniqueId}) {
+    step.EraseAll(context_.key, kind);
+  }
+  state_ = GroupState::kClosed;
+}
+
+void Group::CloseIfEmpty(Step& step, const Cause& cause) {
+  if (closed()) return;
+  if (context_.roster.CountLive() > 0) return;
+  if (cause.kind == CauseKind::kLeft) {
+    // The last one said good-bye: nobody is expected back.
+    bool all_left = true;
+    for (const auto& [name, member] : context_.roster.members()) {
+      all_left = all_left && member->state == MemberState::kLeft;
+    }
+    if (all_left) {
+      Cause closed_by = cause;
+      closed_by.kind = CauseKind::kClosed;
+      closed_by.detail = "the last member left";
+      Close(step, closed_by);
+      return;
+    }
+  }
+  // Lost ones may come back as the next generation; the name and its generation stay for a while.
+  ScheduleLinger(step.now());
+}
+
+void Group::ScheduleLinger(Instant now) {
+  shard_.timers.Cancel(linger_timer_);
+  const absl::Duration linger = std::max(context_.spec.data_expiration, context_.spec.lease);
+  linger_timer_ = shard_.timers.Schedule(now + linger, [this](Step& step) {
+    linger_timer_ = 0;
+    if (context_.roster.CountLive() > 0) return;
+    Cause cause;
+    cause.kind = CauseKind::kClosed;
+    cause.detail = "no live member for too long";
+    cause.generation = context_.generation;
+    cause.at = step.now();
+    Close(step, cause);
+  });
+}
+
+// --- Calls.
+
+void Group::Answer(Step& step, Call& call, LeaveCall& body) {
+  Member* member = Admit(step, call, "leave", Standing::kAnyGeneration);
+  if (member == nullptr) return;
+  const Cause cause = CauseOf(CauseKind::kLeft, *member, body.reason, step.now());
+  step.Answer(call.id, EmptyReply{});
+  shard_.timers.Cancel(member->disconnect_timer);
+  store_.EndSession(step, member->session);
+  store_.FailSession(step, member->session, context_.Aborted("store call", cause),
+                     context_.Explain("store call", cause));
+  if (member->join_call != 0) {
+    const CallId id = member->join_call;
+    joins_.erase(id);
+    shard_.waits.Done(id);
+    member->join_call = 0;
+    step.Fail(id, context_.Aborted("join", cause), context_.Explain("join", cause));
+  }
+  member_infos_.reset();
+  if (state_ == GroupState::kForming || member->state == MemberState::kCandidate) {
+    Tell(step, EventKind::kLeft, member, cause);
+    EraseMember(step, *member);
+    context_.roster.Remove(*member, cause);
+  } else {
+    member->state = MemberState::kLeft;
+    context_.roster.Fence(*member, cause);
+    WriteMember(step, *member);
+    Tell(step, EventKind::kLeft, member, cause);
+    GoneFromActive(step, *member, cause);
+    MemberGoneFromProposal(step, *member, cause);
+  }
+  if (context_.roster.members().empty()) {
+    Cause closed_by = cause;
+    closed_by.kind = CauseKind::kClosed;
+    closed_by.detail = "the last member left";
+    Close(step, closed_by);
+  } else {
+    CloseIfEmpty(step, cause);
+  }
+}
+
+void Group::Answer(Step& step, Call& call, KeepAliveCall& body) {
+  Member* member = Admit(step, call, "keep alive", Standing::kAnyGeneration);
+  if (member == nullptr) return;
+  if (body.progress != member->progress) {
+    member->progress = body.progress;
+    member->progress_at = step.now();
+  }
+  member->progress_operation = body.progress_operation;
+  KeepAliveReply reply;
+  reply.lease = context_.spec.lease;
+  reply.generation = context_.generation;
+  reply.state = state_;
+  if (state_ != GroupState::kActive) reply.cause = cause_;
+  if (proposal_.has_value() && proposal_->needed.Contains(member->rank) &&
+      !proposal_->acknowledged.Contains(member->rank)) {
+    reply.proposal = proposal_->view;
+  }
+  step.Answer(call.id, std::move(reply));
+}
+
+void Group::Answer(Step& step, Call& call, AttachCall& body) {
+  Member* member = context_.roster.BySession(call.caller.session);
+  if (member == nullptr) {
+    step.Answer(call.id, EmptyReply{});
+    return;
+  }
+  if (!body.closed) {
+    Heard(step, *member);
+    member->streams.push_back(body.stream);
+    shard_.timers.Cancel(member->disconnect_timer);
+    step.Answer(call.id, EmptyReply{});
+    return;
+  }
+  step.Answer(call.id, EmptyReply{});
+  auto it = std::find(member->streams.begin(), member->streams.end(), body.stream);
+  if (it == member->streams.end()) return;
+  member->streams.erase(it);
+  if (!member->streams.empty() || !member->live()) return;
+  shard_.timers.Cancel(member->disconnect_timer);
+  member->disconnect_timer = shard_.timers.Schedule(
+      step.now() + context_.spec.disconnect_grace, [this, name = member->name](Step& s) {
+        Member* gone = context_.roster.ByName(name);
+        if (gone == nullptr || !gone->live()) return;
+        gone->disconnect_timer = 0;
+        Lose(s, *gone,
+             CauseOf(CauseKind::kConnectionLost, *gone,
+                     absl::StrCat("and was not renewed within ",
+                                  absl::FormatDuration(context_.spec.disconnect_grace)),
+                     s.now()));
+      });
+}
+
+void Group::Answer(Step& step, Call& call, ReportErrorCall& body) {
+  Member* member = Admit(step, call, "report error", Standing::kBrokenToo);
+  if (member == nullptr) return;
+  Cause cause = CauseOf(CauseKind::kReported, *member, body.detail, step.now());
+  if (!body.suspected.empty()) {
+    absl::StrAppend(&cause.detail, " (suspects ranks ", FormatRanges(body.suspected).substr(0, 128), ")");
+  }
+  Tell(step, EventKind::kErrorReported, member, cause);
+  if (body.fatal && state_ == GroupState::kActive) Break(step, cause);
+  ReportErrorReply reply;
+  if (state_ == GroupState::kBroken) reply.first_cause = cause_;
+  step.Answer(call.id, std::move(reply));
+}
+
+void Group::Answer(Step& step, Call& call, EvictCall& body) {
+  Member* member = context_.roster.ByName(body.member);
+  if (member == nullptr || !member->live()) {
+    step.Fail(call.id, absl::NotFoundError(absl::StrCat("group ", context_.key.group,
+                                                        " has no live member ", body.member)));
+    return;
+  }
+  step.Answer(call.id, EvictReply{member->rank});
+  Lose(step, *member, CauseOf(CauseKind::kEvicted, *member, body.reason, step.now()));
+}
+
+void Group::Answer(Step& step, Call& call, CloseGroupCall& body) {
+  Cause cause;
+  if (!call.caller.session.empty()) {
+    Member* member = Admit(step, call, "close", Standing::kAnyGeneration);
+    if (member == nullptr) return;
+    cause = CauseOf(CauseKind::kClosed, *member, body.reason, step.now());
+  } else {
+    cause.kind = CauseKind::kClosed;
+    cause.detail = body.reason;
+    cause.generation = context_.generation;
+    cause.at = step.now();
+  }
+  step.Answer(call.id, EmptyReply{});
+  Close(step, cause);
+}
+
+}  // namespace cohort::coordinator

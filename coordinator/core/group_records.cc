@@ -1,0 +1,104 @@
+// Journal rows of a group, out and back in.
+#include "coordinator/core/group.h"
+
+namespace cohort::coordinator {
+
+Group::Group(Shard& shard, GroupKey key, const GroupRecord& record)
+    : shard_(shard),
+      context_(shard, key),
+      store_(shard, key, operations_, context_.ledger, &context_.last_number),
+      rounds_(context_),
+      mailboxes_(context_),
+      unique_ids_(context_),
+      events_(context_.last_number) {
+  context_.spec = record.spec;
+  context_.generation = record.generation;
+  context_.world_size = record.world_size;
+  context_.roster.Resize(record.world_size);
+  state_ = record.state;
+  cause_ = record.cause;
+  creator_ = "the group";
+  store_.set_data_expiration(record.spec.data_expiration);
+}
+
+void Group::WriteGroup(Step& step) {
+  if (!step.keeps_records()) return;
+  GroupRecord record;
+  record.spec = context_.spec;
+  record.generation = context_.generation;
+  record.state = state_;
+  record.cause = cause_;
+  record.world_size = context_.world_size;
+  step.Write(context_.key, RecordKind::kGroup, "", std::move(record));
+}
+
+void Group::WriteMember(Step& step, const Member& member) {
+  if (!step.keeps_records()) return;
+  MemberRecord record;
+  record.incarnation = member.incarnation;
+  record.rank = member.rank;
+  record.state = member.state;
+  record.session = member.session;
+  record.name = member.name;
+  record.host = member.host;
+  record.addresses = member.addresses;
+  record.labels = member.labels;
+  step.Write(context_.key, RecordKind::kMember, member.name, std::move(record));
+}
+
+void Group::EraseMember(Step& step, const Member& member) {
+  step.Erase(context_.key, RecordKind::kMember, member.name);
+}
+
+void Group::Restore(Instant now, const Record& row) {
+  if (!row.value.has_value()) return;
+  const RecordValue& value = *row.value;
+  if (const auto* record = std::get_if<MemberRecord>(&value)) {
+    auto member = std::make_unique<Member>();
+    member->name = record->name;
+    member->incarnation = record->incarnation;
+    member->rank = record->rank;
+    member->state = record->state;
+    member->session = record->session;
+    member->host = record->host;
+    member->addresses = record->addresses;
+    member->labels = record->labels;
+    member->joined_at = member->last_heard = member->progress_at = member->operation_at = now;
+    // Nobody waits in a Join any more; who did will come again.
+    if (state_ == GroupState::kForming && member->state == MemberState::kActive) {
+      member->state = MemberState::kJoining;
+    }
+    context_.roster.Add(std::move(member));
+  } else if (const auto* object = std::get_if<ObjectRecord>(&value)) {
+    if (object->generation == context_.generation) mailboxes_.Restore(now, *object);
+  } else if (const auto* name = std::get_if<RoundNameRecord>(&value)) {
+    if (name->generation == context_.generation) rounds_.Restore(now, *name);
+  } else if (const auto* end = std::get_if<RoundEndRecord>(&value)) {
+    if (end->generation == context_.generation) rounds_.Restore(now, *end);
+  } else if (const auto* key = std::get_if<KeyRecord>(&value)) {
+    store_.Restore(now, *key);
+  } else if (const auto* item = std::get_if<QueueItemRecord>(&value)) {
+    store_.Restore(now, *item);
+  } else if (const auto* operation = std::get_if<OperationRecord>(&value)) {
+    operations_.Restore(*operation, now);
+  } else if (const auto* ids = std::get_if<UniqueIdRecord>(&value)) {
+    if (ids->generation == context_.generation) unique_ids_.Restore(*ids);
+  }
+}
+
+void Group::FinishRestore(Instant now) {
+  last_arrival_ = now;
+  for (int rank = 0; rank < context_.roster.seat_count(); ++rank) {
+    const Member* member = context_.roster.BySeat(rank);
+    if (member == nullptr || member->live() || state_ == GroupState::kForming) continue;
+    Cause cause = CauseOf(member->state == MemberState::kLeft ? CauseKind::kLeft : CauseKind::kLeaseExpired,
+                          *member, "before the coordinator was restarted", now);
+    if (cause_.member == member->name) cause = cause_;
+    context_.gone.emplace(rank, cause);
+  }
+  cause_.at = now;
+  if (context_.roster.CountLive() == 0) ScheduleLinger(now);
+  ScheduleLiveness(now);
+}
+
+}  // namespace cohort::coordinator

@@ -1,0 +1,538 @@
+#include "coordinator/core/mailboxes.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+
+namespace cohort::coordinator {
+namespace {
+
+std::string RowId(int64_t sequence) { return absl::StrFormat("%020d", sequence); }
+
+std::string TagText(const std::string& tag) {
+  return tag.empty() ? "" : absl::StrCat(" tag \"", tag, "\"");
+}
+
+}  // namespace
+
+Mailboxes::~Mailboxes() {
+  group_.shard.timers.Cancel(expiry_timer_);
+  for (const auto& [id, key] : receiving_) group_.shard.waits.Done(id);
+  for (const auto& [id, sequence] : sending_) group_.shard.waits.Done(id);
+}
+
+absl::StatusOr<int64_t> Mailboxes::Send(Step& step, CallId id, const Member& sender,
+                                        absl::Duration wait, const SendCall& call, Payload payload) {
+  if (call.destination >= group_.world_size) {
+    return absl::InvalidArgumentError(absl::StrCat("destination ", call.destination,
+                                                   " is not below the world size ",
+                                                   group_.world_size));
+  }
+  if (call.destination == sender.rank) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("destination ", call.destination, " is the sender itself"));
+  }
+  if (const Cause* cause = group_.WhyGone(call.destination); cause != nullptr) {
+    return group_.Aborted(absl::StrCat("send to rank ", call.destination), *cause);
+  }
+  const BoxKey key(call.destination, call.tag);
+  Box& box = boxes_[key];
+  auto queue = box.by_source.find(sender.rank);
+  const int64_t depth = queue == box.by_source.end() ? 0 : static_cast<int64_t>(queue->second.size());
+  if (depth >= group_.shard.limits.max_mailbox_depth) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "mailbox from rank ", sender.rank, " to rank ", call.destination, TagText(call.tag), " holds ",
+        depth, " objects; max_mailbox_depth is ", group_.shard.limits.max_mailbox_depth));
+  }
+  Object object;
+  object.source = sender.rank;
+  object.destination = call.destination;
+  object.tag = call.tag;
+  object.sequence = group_.NextNumber();
+  object.payload = std::move(payload);
+  object.sent_at = step.now();
+  object.expiration = call.expiration.value_or(group_.spec.data_expiration);
+  const int64_t sequence = object.sequence;
+
+  // FIFO: a parked receiver for this source means that the box holds nothing older of it.
+  auto receiver = std::find_if(box.receivers.begin(), box.receivers.end(), [&](const Receiver& r) {
+    return !r.source.has_value() || *r.source == sender.rank;
+  });
+  if (receiver != box.receivers.end()) {
+    const Receiver taker = *receiver;
+    box.receivers.erase(receiver);
+    Unpark(taker.id);
+    if (call.wait_consumed) object.sender_call = id;
+    HandOut(step, taker.id, taker.operation, key, object);
+    DropIfEmpty(key);
+    return sequence;
+  }
+  if (call.wait_consumed) {
+    object.sender_call = id;
+    sending_[id] = sequence;
+    group_.shard.waits.Park(id, this, step.now(), step.now() + wait);
+  }
+  Write(step, object);
+  expiries_.insert({object.sent_at + object.expiration, sequence});
+  where_[sequence] = {key, sender.rank};
+  box.by_source[sender.rank].emplace(sequence, std::move(object));
+  ScheduleExpiry();
+  return sequence;
+}
+
+bool Mailboxes::AwaitConsumed(Step& step, CallId id, absl::Duration wait, int64_t sequence) {
+  auto it = where_.find(sequence);
+  if (it == where_.end()) return false;
+  Object& object = boxes_.at(it->second.first).by_source.at(it->second.second).at(sequence);
+  if (object.sender_call != 0) {
+    const CallId earlier = object.sender_call;
+    Unpark(earlier);
+    step.Fail(earlier, absl::CancelledError("a repeat of this call took its place"));
+  }
+  object.sender_call = id;
+  sending_[id] = sequence;
+  group_.shard.waits.Park(id, this, step.now(), step.now() + wait);
+  return true;
+}
+
+void Mailboxes::Receive(Step& step, CallId id, const Member& receiver, const Id128& operation_id,
+                        absl::Duration wait, const ReceiveCall& call) {
+  if (call.source.has_value() && *call.source >= group_.world_size) {
+    step.Fail(id, absl::InvalidArgumentError(absl::StrCat(
+                      "source ", *call.source, " is not below the world size ", group_.world_size)));
+    return;
+  }
+  if (call.source == receiver.rank) {
+    step.Fail(id, absl::InvalidArgumentError(
+                      absl::StrCat("source ", receiver.rank, " is the receiver itself")));
+    return;
+  }
+  if (!operation_id.empty()) {
+    auto again = handed_out_by_operation_.find(operation_id);
+    if (again != handed_out_by_operation_.end()) {
+      AnswerWith(step, id, handed_out_.at(again->second));
+      return;
+    }
+  }
+  auto unacknowledged = unacknowledged_.find(receiver.rank);
+  if (unacknowledged != unacknowledged_.end() &&
+      unacknowledged->second >= group_.shard.limits.max_unacknowledged) {
+    step.Fail(id, absl::ResourceExhaustedError(absl::StrCat(
+                      "rank ", receiver.rank, " has not acknowledged ", unacknowledged->second,
+                      " objects; max_unacknowledged is ", group_.shard.limits.max_unacknowledged)));
+    return;
+  }
+  const BoxKey key(receiver.rank, call.tag);
+  Box& box = boxes_[key];
+  // A repeat of a call that is still parked takes its place.
+  for (auto it = box.receivers.begin(); !operation_id.empty() && it != box.receivers.end(); ++it) {
+    if (it->operation != operation_id) continue;
+    Unpark(it->id);
+    step.Fail(it->id, absl::CancelledError("a repeat of this call took its place"));
+    box.receivers.erase(it);
+    break;
+  }
+  auto lost = call.source.has_value() ? box.lost.find(*call.source) : box.lost.begin();
+  if (lost != box.lost.end()) {
+    step.Fail(id, absl::DataLossError(absl::StrCat(
+                      lost->second.count, " objects from rank ", lost->first, " to rank ",
+                      receiver.rank, TagText(call.tag), " expired unread: sequence ",
+                      lost->second.first, " to ", lost->second.last)));
+    box.lost.erase(lost);
+    DropIfEmpty(key);
+    return;
+  }
+  if (Object* next = Next(box, call.source); next != nullptr) {
+    Object object = std::move(*next);
+    auto queue = box.by_source.find(object.source);
+    queue->second.erase(object.sequence);
+    if (queue->second.empty()) box.by_source.erase(queue);
+    where_.erase(object.sequence);
+    expiries_.erase({object.sent_at + object.expiration, object.sequence});
+    HandOut(step, id, operation_id, key, object);
+    DropIfEmpty(key);
+    return;
+  }
+  const Receiver waiting{id, receiver.rank, call.source, operation_id, step.now()};
+  if (std::optional<Cause> cause = WhyNothingComes(receiver.rank, call.source); cause.has_value()) {
+    const std::string title = Title(waiting, call.tag);
+    step.Fail(id, group_.Aborted(title, *cause), group_.Explain(title, *cause));
+    DropIfEmpty(key);
+    return;
+  }
+  box.receivers.push_back(waiting);
+  receiving_[id] = key;
+  group_.shard.waits.Park(id, this, step.now(), step.now() + wait);
+}
+
+Mailboxes::Object* Mailboxes::Next(Box& box, const std::optional<int>& source) {
+  if (source.has_value()) {
+    auto it = box.by_source.find(*source);
+    return it == box.by_source.end() ? nullptr : &it->second.begin()->second;
+  }
+  Object* oldest = nullptr;
+  for (auto& [rank, objects] : box.by_source) {
+    Object& first = objects.begin()->second;
+    if (oldest == nullptr || first.sequence < oldest->sequence) oldest = &first;
+  }
+  return oldest;
+}
+
+void Mailboxes::HandOut(Step& step, CallId id, const Id128& operation, const BoxKey& key,
+                        Object& object) {
+  AnswerConsumed(step, object, true);
+  if (operation.empty()) {  // not repeatable: handed out and gone
+    AnswerWith(step, id, object);
+    step.Erase(group_.key, RecordKind::kObject, RowId(object.sequence));
+    return;
+  }
+  object.receipt = group_.NextNumber();
+  object.operation = operation;
+  AnswerWith(step, id, object);
+  Write(step, object);
+  ++unacknowledged_[key.first];
+  handed_out_by_operation_[operation] = object.receipt;
+  expiries_.insert({object.sent_at + object.expiration, -object.receipt});
+  ScheduleExpiry();
+  const int64_t receipt = object.receipt;
+  handed_out_.emplace(receipt, std::move(object));
+}
+
+void Mailboxes::AnswerWith(Step& step, CallId id, const Object& object) {
+  ReceiveReply reply;
+  reply.payload = object.payload;
+  reply.source = object.source;
+  reply.sequence = object.sequence;
+  reply.receipt = object.receipt;
+  step.Answer(id, std::move(reply));
+}
+
+void Mailboxes::AnswerConsumed(Step& step, Object& object, bool consumed) {
+  if (object.sender_call == 0) return;
+  Unpark(object.sender_call);
+  step.Answer(object.sender_call, SendReply{object.sequence, consumed});
+  object.sender_call = 0;
+}
+
+void Mailboxes::Acknowledge(Step& step, int64_t receipt) {
+  auto it = handed_out_.find(receipt);
+  if (it == handed_out_.end()) return;
+  const Object& object = it->second;
+  step.Erase(group_.key, RecordKind::kObject, RowId(object.sequence));
+  expiries_.erase({object.sent_at + object.expiration, -receipt});
+  handed_out_by_operation_.erase(object.operation);
+  auto count = unacknowledged_.find(object.destination);
+  if (count != unacknowledged_.end() && --count->second == 0) unacknowledged_.erase(count);
+  handed_out_.erase(it);
+}
+
+std::optional<Cause> Mailboxes::WhyNothingComes(int receiver, const std::optional<int>& source) const {
+  if (source.has_value()) {
+    const Cause* cause = group_.WhyGone(*source);
+    return cause == nullptr ? std::nullopt : std::optional<Cause>(*cause);
+  }
+  std::optional<Cause> last;
+  for (int rank = 0; rank < group_.world_size; ++rank) {
+    if (rank == receiver) continue;
+    const Cause* cause = group_.WhyGone(rank);
+    if (cause == nullptr) return std::nullopt;
+    last = *cause;
+  }
+  return last;
+}
+
+void Mailboxes::MemberGone(Step& step, int rank, const Cause&) {
+  // What was sent to it, nobody will read.
+  std::vector<int64_t> unreadable;
+  for (const auto& [key, box] : boxes_) {
+    if (key.first != rank) continue;
+    for (const auto& [source, objects] : box.by_source) {
+      for (const auto& [sequence, object] : objects) unreadable.push_back(sequence);
+    }
+  }
+  for (int64_t sequence : unreadable) {
+    const auto [key, source] = where_.at(sequence);
+    Box& box = boxes_.at(key);
+    auto queue = box.by_source.find(source);
+    Object& object = queue->second.at(sequence);
+    AnswerConsumed(step, object, false);
+    expiries_.erase({object.sent_at + object.expiration, sequence});
+    step.Erase(group_.key, RecordKind::kObject, RowId(sequence));
+    where_.erase(sequence);
+    queue->second.erase(sequence);
+    if (queue->second.empty()) box.by_source.erase(queue);
+    DropIfEmpty(key);
+  }
+  std::vector<int64_t> receipts;
+  for (const auto& [receipt, object] : handed_out_) {
+    if (object.destination == rank) receipts.push_back(receipt);
+  }
+  for (int64_t receipt : receipts) Acknowledge(step, receipt);
+  std::vector<std::pair<BoxKey, CallId>> hopeless;
+  for (auto& [key, box] : boxes_) {
+    for (const Receiver& receiver : box.receivers) {
+      if (receiver.rank == rank || WhyNothingComes(receiver.rank, receiver.source).has_value()) {
+        hopeless.push_back({key, receiver.id});
+      }
+    }
+  }
+  for (const auto& [key, id] : hopeless) {
+    Box& box = boxes_.at(key);
+    auto it = std::find_if(box.receivers.begin(), box.receivers.end(),
+                           [&, call = id](const Receiver& r) { return r.id == call; });
+    const std::string title = Title(*it, key.second);
+    const std::optional<Cause> cause =
+        it->rank == rank ? *group_.WhyGone(rank) : WhyNothingComes(it->rank, it->source);
+    box.receivers.erase(it);
+    Unpark(id);
+    step.Fail(id, group_.Aborted(title, *cause), group_.Explain(title, *cause));
+    DropIfEmpty(key);
+  }
+}
+
+void Mailboxes::Break(Step& step, const Cause& cause) {
+  for (auto& [key, box] : boxes_) {
+    for (const Receiver& receiver : box.receivers) {
+      const std::string title = Title(receiver, key.second);
+      Unpark(receiver.id);
+      step.Fail(receiver.id, group_.Aborted(title, cause), group_.Explain(title, cause));
+    }
+    box.receivers.clear();
+    for (auto& [source, objects] : box.by_source) {
+      for (auto& [sequence, object] : objects) {
+        if (object.sender_call == 0) continue;
+        const std::string title = absl::StrCat("send to rank ", object.destination);
+        Unpark(object.sender_call);
+        step.Fail(object.sender_call, group_.Aborted(title, cause), group_.Explain(title, cause));
+        object.sender_call = 0;
+      }
+    }
+  }
+}
+
+void Mailboxes::Clear(Step& step) {
+  boxes_.clear();
+  where_.clear();
+  handed_out_.clear();
+  handed_out_by_operation_.clear();
+  unacknowledged_.clear();
+  expiries_.clear();
+  group_.shard.timers.Cancel(expiry_timer_);
+  expiry_at_ = absl::InfiniteFuture();
+  step.EraseAll(group_.key, RecordKind::kObject);
+}
+
+void Mailboxes::Unpark(CallId id) {
+  receiving_.erase(id);
+  sending_.erase(id);
+  group_.shard.waits.Done(id);
+}
+
+void Mailboxes::DropIfEmpty(const BoxKey& key) {
+  auto it = boxes_.find(key);
+  if (it != boxes_.end() && it->second.empty()) boxes_.erase(it);
+}
+
+// --- Expiry.
+
+void Mailboxes::ScheduleExpiry() {
+  const Instant next = expiries_.empty() ? absl::InfiniteFuture() : expiries_.begin()->first;
+  // A timer that fires early does no harm; most objects are read long before they expire.
+  if (next >= expiry_at_) return;
+  group_.shard.timers.Cancel(expiry_timer_);
+  expiry_at_ = next;
+  expiry_timer_ = group_.shard.timers.Schedule(next, [this](Step& step) { RunExpiry(step); });
+}
+
+void Mailboxes::RunExpiry(Step& step) {
+  expiry_timer_ = 0;
+  expiry_at_ = absl::InfiniteFuture();
+  while (!expiries_.empty() && expiries_.begin()->first <= step.now()) {
+    const int64_t which = expiries_.begin()->second;
+    if (which < 0) {
+      Acknowledge(step, -which);  // it was read; only the receipt was missing
+      continue;
+    }
+    const auto [key, source] = where_.at(which);
+    Lose(step, boxes_.at(key).by_source.at(source).at(which));
+  }
+  ScheduleExpiry();
+}
+
+void Mailboxes::Lose(Step& step, const Object& object) {
+  const BoxKey key(object.destination, object.tag);
+  const int source = object.source;
+  const int64_t sequence = object.sequence;
+  Box& box = boxes_.at(key);
+  auto [lost, first] = box.lost.try_emplace(source, Lost{sequence, sequence, 0});
+  lost->second.first = std::min(lost->second.first, sequence);
+  lost->second.last = std::max(lost->second.last, sequence);
+  ++lost->second.count;
+  ++expired_count_;
+  expiries_.erase({object.sent_at + object.expiration, sequence});
+  auto queue = box.by_source.find(source);
+  AnswerConsumed(step, queue->second.at(sequence), false);
+  queue->second.erase(sequence);
+  if (queue->second.empty()) box.by_source.erase(queue);
+  where_.erase(sequence);
+  step.Erase(group_.key, RecordKind::kObject, RowId(sequence));
+}
+
+void Mailboxes::Expire(Step& step, absl::Duration older_than, int64_t& count, int64_t& bytes) {
+  std::vector<int64_t> old;
+  for (const auto& [key, box] : boxes_) {
+    for (const auto& [source, objects] : box.by_source) {
+      for (const auto& [sequence, object] : objects) {
+        if (step.now() - object.sent_at >= older_than) old.push_back(sequence);
+      }
+    }
+  }
+  for (int64_t sequence : old) {
+    const auto [key, source] = where_.at(sequence);
+    const Object& object = boxes_.at(key).by_source.at(source).at(sequence);
+    ++count;
+    bytes += object.payload.size();
+    Lose(step, object);
+  }
+}
+
+// --- Waits.
+
+void Mailboxes::Forget(Step&, CallId id) {
+  if (auto it = receiving_.find(id); it != receiving_.end()) {
+    const BoxKey key = it->second;
+    receiving_.erase(it);
+    boxes_.at(key).receivers.remove_if([id](const Receiver& r) { return r.id == id; });
+    DropIfEmpty(key);
+    return;
+  }
+  if (auto it = sending_.find(id); it != sending_.end()) {
+    const int64_t sequence = it->second;
+    sending_.erase(it);
+    auto place = where_.find(sequence);
+    if (place == where_.end()) return;
+    boxes_.at(place->second.first).by_source.at(place->second.second).at(sequence).sender_call = 0;
+  }
+}
+
+void Mailboxes::TimeOut(Step& step, CallId id) {
+  if (auto it = receiving_.find(id); it != receiving_.end()) {
+    const Box& box = boxes_.at(it->second);
+    ReceiveReply reply;
+    reply.timed_out = true;
+    for (const Receiver& receiver : box.receivers) {
+      if (receiver.id == id) reply.missing = Missing(step.now(), receiver);
+    }
+    Forget(step, id);
+    step.Answer(id, std::move(reply));
+    return;
+  }
+  if (auto it = sending_.find(id); it != sending_.end()) {
+    const int64_t sequence = it->second;
+    Forget(step, id);
+    step.Answer(id, SendReply{sequence, false});
+  }
+}
+
+std::string Mailboxes::Title(const Receiver& receiver, const std::string& tag) const {
+  return absl::StrCat("receive at rank ", receiver.rank, " from ",
+                      receiver.source.has_value() ? absl::StrCat("rank ", *receiver.source) : "any rank",
+                      TagText(tag));
+}
+
+MissingReport Mailboxes::Missing(Instant now, const Receiver& receiver) const {
+  RankSet expected;
+  if (receiver.source.has_value()) {
+    expected.Add(*receiver.source);
+  } else {
+    expected = RankSet::All(group_.world_size);
+    expected.Remove(receiver.rank);
+  }
+  MissingReport report = group_.roster.Missing(now, expected, RankSet());
+  report.since_first = now - receiver.since;
+  return report;
+}
+
+void Mailboxes::Describe(Instant now, std::vector<OpenWait>& waits) const {
+  for (const auto& [key, box] : boxes_) {
+    for (const Receiver& receiver : box.receivers) {
+      OpenWait wait;
+      wait.operation = Title(receiver, key.second);
+      wait.missing = Missing(now, receiver);
+      wait.age = now - receiver.since;
+      if (const WaitTable::Entry* entry = group_.shard.waits.Find(receiver.id); entry != nullptr) {
+        wait.remaining = entry->deadline - now;
+      }
+      waits.push_back(std::move(wait));
+    }
+  }
+}
+
+void Mailboxes::Explain(CallId id, ParkedCall& parked) const {
+  parked.group = group_.key.group;
+  if (auto it = receiving_.find(id); it != receiving_.end()) {
+    for (const Receiver& receiver : boxes_.at(it->second).receivers) {
+      if (receiver.id != id) continue;
+      parked.rank = receiver.rank;
+      parked.operation = Title(receiver, it->second.second);
+      parked.waits_on = Missing(absl::InfinitePast(), receiver).missing;
+    }
+  } else if (auto sent = sending_.find(id); sent != sending_.end()) {
+    if (auto place = where_.find(sent->second); place != where_.end()) {
+      parked.rank = place->second.second;
+      const int destination = place->second.first.first;
+      parked.operation = absl::StrCat("send to rank ", destination, ", until consumed");
+      parked.waits_on = {RankRange{destination, destination}};
+    }
+  }
+  if (const Member* member = group_.roster.BySeat(parked.rank); member != nullptr) {
+    parked.member = member->name;
+  }
+}
+
+// --- Journal.
+
+void Mailboxes::Write(Step& step, const Object& object) {
+  if (!step.keeps_records()) return;
+  ObjectRecord record;
+  record.generation = group_.generation;
+  record.source = object.source;
+  record.destination = object.destination;
+  record.tag = object.tag;
+  record.sequence = object.sequence;
+  record.expiration = object.expiration;
+  record.payload = object.payload;
+  record.receipt = object.receipt;
+  record.receive_operation = object.operation;
+  step.Write(group_.key, RecordKind::kObject, RowId(object.sequence), std::move(record));
+}
+
+void Mailboxes::Restore(Instant now, const ObjectRecord& record) {
+  Object object;
+  object.source = record.source;
+  object.destination = record.destination;
+  object.tag = record.tag;
+  object.sequence = record.sequence;
+  object.payload = Payload(record.payload.bytes(), group_.ledger);
+  object.sent_at = now;
+  object.expiration = record.expiration;
+  object.receipt = record.receipt;
+  object.operation = record.receive_operation;
+  const Instant expires = now + object.expiration;
+  if (object.receipt != 0) {
+    ++unacknowledged_[object.destination];
+    handed_out_by_operation_[object.operation] = object.receipt;
+    expiries_.insert({expires, -object.receipt});
+    handed_out_.emplace(object.receipt, std::move(object));
+  } else {
+    const BoxKey key(object.destination, object.tag);
+    where_[object.sequence] = {key, object.source};
+    expiries_.insert({expires, object.sequence});
+    boxes_[key].by_source[object.source].emplace(object.sequence, std::move(object));
+  }
+  ScheduleExpiry();
+}
+
+}  // namespace cohort::coordinator

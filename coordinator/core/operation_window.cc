@@ -1,0 +1,172 @@
+#include "coordinator/core/operation_window.h"
+
+#include <cstdint>
+#include <type_traits>
+#include <utility>
+#include <variant>
+
+namespace cohort::coordinator {
+namespace {
+
+// Where the numbers of an answer lie: one table for both directions.
+template <typename T>
+struct Layout {
+  int64_t T::*first = nullptr;
+  int64_t T::*second = nullptr;
+  bool T::*flag = nullptr;
+};
+
+constexpr Layout<EmptyReply> LayoutOf(const EmptyReply&) { return {}; }
+constexpr Layout<CreateGroupReply> LayoutOf(const CreateGroupReply&) {
+  return {&CreateGroupReply::generation};
+}
+constexpr Layout<CancelRoundReply> LayoutOf(const CancelRoundReply&) {
+  return {&CancelRoundReply::number};
+}
+constexpr Layout<SendReply> LayoutOf(const SendReply&) {
+  return {&SendReply::sequence, nullptr, &SendReply::consumed};
+}
+constexpr Layout<ExpireReply> LayoutOf(const ExpireReply&) {
+  return {&ExpireReply::object_count, &ExpireReply::size_bytes};
+}
+constexpr Layout<PutBlobReply> LayoutOf(const PutBlobReply&) { return {&PutBlobReply::blob}; }
+constexpr Layout<PutReply> LayoutOf(const PutReply&) {
+  return {&PutReply::revision, nullptr, &PutReply::written};
+}
+constexpr Layout<DeleteReply> LayoutOf(const DeleteReply&) {
+  return {&DeleteReply::deleted_count, &DeleteReply::revision};
+}
+constexpr Layout<AddReply> LayoutOf(const AddReply&) {
+  return {&AddReply::value, &AddReply::revision};
+}
+constexpr Layout<AppendReply> LayoutOf(const AppendReply&) {
+  return {&AppendReply::size_bytes, &AppendReply::revision};
+}
+constexpr Layout<QueuePushReply> LayoutOf(const QueuePushReply&) {
+  return {&QueuePushReply::sequence, &QueuePushReply::depth};
+}
+
+template <typename T, typename = void>
+struct HasLayout : std::false_type {};
+template <typename T>
+struct HasLayout<T, std::void_t<decltype(LayoutOf(std::declval<const T&>()))>> : std::true_type {};
+
+// Returns false if the answer is not one that can be kept.
+template <typename T>
+bool Pack(const T& answer, OperationRecord& record) {
+  if constexpr (HasLayout<T>::value) {
+    const auto layout = LayoutOf(answer);
+    if (layout.first != nullptr) record.first = answer.*layout.first;
+    if (layout.second != nullptr) record.second = answer.*layout.second;
+    if (layout.flag != nullptr) record.flag = answer.*layout.flag;
+    return true;
+  }
+  return false;
+}
+bool Pack(const ViewReply& answer, OperationRecord& record) {
+  if (answer.outcome != ViewReply::Outcome::kCommitted) return false;
+  record.first = answer.generation;
+  record.second =
+      (static_cast<int64_t>(answer.world_size) << 32) | static_cast<uint32_t>(answer.rank);
+  record.flag = true;
+  return true;
+}
+
+template <typename T>
+void Unpack(const OperationRecord& record, T& answer) {
+  const auto layout = LayoutOf(answer);
+  if (layout.first != nullptr) answer.*layout.first = record.first;
+  if (layout.second != nullptr) answer.*layout.second = record.second;
+  if (layout.flag != nullptr) answer.*layout.flag = record.flag;
+}
+void Unpack(const OperationRecord& record, ViewReply& answer) {
+  answer.outcome = ViewReply::Outcome::kCommitted;
+  answer.generation = record.first;
+  answer.world_size = static_cast<int>(record.second >> 32);
+  answer.rank = static_cast<int32_t>(static_cast<uint32_t>(record.second));
+}
+
+template <typename T, size_t I = 0>
+constexpr int KindOf() {
+  if constexpr (std::is_same_v<std::variant_alternative_t<I, ReplyBody>, T>) {
+    return static_cast<int>(I);
+  } else {
+    return KindOf<T, I + 1>();
+  }
+}
+
+template <typename T>
+bool UnpackAs(const OperationRecord& record, ReplyBody& answer) {
+  if (record.reply_kind != KindOf<T>()) return false;
+  Unpack(record, answer.emplace<T>());
+  return true;
+}
+
+bool Decode(const OperationRecord& record, ReplyBody& answer) {
+  return UnpackAs<PutReply>(record, answer) || UnpackAs<AddReply>(record, answer) ||
+         UnpackAs<SendReply>(record, answer) || UnpackAs<QueuePushReply>(record, answer) ||
+         UnpackAs<DeleteReply>(record, answer) || UnpackAs<AppendReply>(record, answer) ||
+         UnpackAs<ExpireReply>(record, answer) || UnpackAs<ViewReply>(record, answer) ||
+         UnpackAs<EmptyReply>(record, answer) || UnpackAs<CreateGroupReply>(record, answer) ||
+         UnpackAs<CancelRoundReply>(record, answer) || UnpackAs<PutBlobReply>(record, answer);
+}
+
+}  // namespace
+
+const ReplyBody* OperationWindow::Find(const Id128& id) const {
+  if (id.empty()) return nullptr;
+  auto it = by_id_.find(id);
+  if (it == by_id_.end()) return nullptr;
+  const Entry& entry = *it->second;
+  if (entry.whole != nullptr) return entry.whole.get();
+  Decode(entry.record, found_);
+  return &found_;
+}
+
+void OperationWindow::Remember(Step& step, const GroupKey& key, const Id128& id, ReplyBody answer,
+                               const Limits& limits) {
+  while (!entries_.empty() && step.now() - entries_.front().at > kMaxAge) {
+    Drop(step, key, entries_.begin());
+  }
+  if (id.empty() || by_id_.contains(id)) return;
+
+  Entry entry;
+  entry.record.id = id;
+  entry.record.reply_kind = static_cast<int>(answer.index());
+  entry.at = step.now();
+  const bool small = std::visit([&](const auto& body) { return Pack(body, entry.record); }, answer);
+  if (!small) return;
+  const auto* put = std::get_if<PutReply>(&answer);
+  entry.recorded = put == nullptr || put->written;
+  if (entry.recorded) step.Write(key, RecordKind::kOperation, id.ToString(), entry.record);
+  if (std::holds_alternative<ViewReply>(answer)) {
+    entry.whole = std::make_unique<const ReplyBody>(std::move(answer));
+  }
+  by_id_[id] = entries_.insert(entries_.end(), std::move(entry));
+
+  while (static_cast<int64_t>(entries_.size()) > limits.max_operations_kept) {
+    Drop(step, key, entries_.begin());
+  }
+}
+
+void OperationWindow::Forget(Step& step, const GroupKey& key, const Id128& id) {
+  auto it = by_id_.find(id);
+  if (it != by_id_.end()) Drop(step, key, it->second);
+}
+
+void OperationWindow::Restore(const OperationRecord& record, Instant now) {
+  if (record.id.empty() || by_id_.contains(record.id)) return;
+  if (!Decode(record, found_)) return;
+  Entry entry;
+  entry.record = record;
+  entry.at = now;
+  by_id_[record.id] = entries_.insert(entries_.end(), std::move(entry));
+}
+
+void OperationWindow::Drop(Step& step, const GroupKey& key, Entries::iterator entry) {
+  if (entry->recorded) step.Erase(key, RecordKind::kOperation, entry->record.id.ToString());
+  by_id_.erase(entry->record.id);
+  entries_.erase(entry);
+}
+
+}  // namespace cohort::coordinator

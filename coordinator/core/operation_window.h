@@ -1,0 +1,74 @@
+// The first answers of a group, kept so that a repeated call gets the same one instead of acting
+// twice.
+#ifndef COHORT_COORDINATOR_CORE_OPERATION_WINDOW_H_
+#define COHORT_COORDINATOR_CORE_OPERATION_WINDOW_H_
+
+#include <cstddef>
+#include <list>
+#include <memory>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/time/time.h"
+#include "base/clock.h"
+#include "base/id128.h"
+#include "coordinator/core/limits.h"
+#include "coordinator/core/record.h"
+#include "coordinator/core/reply.h"
+#include "coordinator/core/step.h"
+#include "coordinator/core/types.h"
+
+namespace cohort::coordinator {
+
+// Bounded by number (Limits::max_operations_kept) and by age. Only answers made of a few numbers
+// are kept; an answer that carries values is repeated by whoever holds the values. Confined to one
+// thread.
+class OperationWindow {
+ public:
+  // A repeat that comes later than this acts anew. Ages are looked at when an answer is remembered.
+  static constexpr absl::Duration kMaxAge = absl::Minutes(10);
+
+  OperationWindow() = default;
+  OperationWindow(const OperationWindow&) = delete;
+  OperationWindow& operator=(const OperationWindow&) = delete;
+
+  // The first answer to the call with this id; null if it is not known. Valid until the next call
+  // of this window.
+  const ReplyBody* Find(const Id128& id) const;
+
+  // Keeps `answer` and writes its record. Does nothing for an empty id, an id that has an answer,
+  // and an answer that is not small. A put that failed its compare is kept without a record: it
+  // changed nothing that could outlive the process, but a late duplicate of it must not succeed
+  // after the caller was told that it failed.
+  void Remember(Step& step, const GroupKey& key, const Id128& id, ReplyBody answer,
+                const Limits& limits);
+
+  // Unknown ids are fine.
+  void Forget(Step& step, const GroupKey& key, const Id128& id);
+
+  // Takes a kept answer of an earlier life; its age counts from `now`. Rows of an unknown kind are
+  // skipped.
+  void Restore(const OperationRecord& record, Instant now);
+
+  size_t size() const { return by_id_.size(); }
+
+ private:
+  struct Entry {
+    OperationRecord record;
+    Instant at;
+    bool recorded = true;
+    // What the record has no room for; null when it says everything.
+    std::unique_ptr<const ReplyBody> whole;
+  };
+  using Entries = std::list<Entry>;
+
+  void Drop(Step& step, const GroupKey& key, Entries::iterator entry);
+
+  Entries entries_;  // oldest first
+  absl::flat_hash_map<Id128, Entries::iterator> by_id_;
+  // Entries keep the few numbers of an answer, not the whole variant, which is ten times as large.
+  mutable ReplyBody found_;
+};
+
+}  // namespace cohort::coordinator
+
+#endif  // COHORT_COORDINATOR_CORE_OPERATION_WINDOW_H_

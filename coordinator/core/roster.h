@@ -1,0 +1,118 @@
+// Who sits where in one group: seats by rank, members by name and by session, and the sessions that were fenced.
+// Only facts; what they mean is group_*.cc's business.
+#ifndef COHORT_COORDINATOR_CORE_ROSTER_H_
+#define COHORT_COORDINATOR_CORE_ROSTER_H_
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/strings/string_view.h"
+#include "base/clock.h"
+#include "base/id128.h"
+#include "base/rank_set.h"
+#include "coordinator/core/timers.h"
+#include "coordinator/core/types.h"
+
+namespace cohort::coordinator {
+
+struct Member {
+  std::string name;
+  int64_t incarnation = 0;
+  int rank = -1;  // -1: not seated yet (a candidate, or waiting for any seat)
+  MemberState state = MemberState::kJoining;
+  Id128 session;
+  std::string host;
+  std::vector<std::string> addresses;
+  std::map<std::string, std::string> labels;
+
+  Instant joined_at;
+  Instant last_heard;
+  int64_t progress = 0;
+  std::string progress_operation;
+  Instant progress_at;
+
+  // The last thing it asked for, for people.
+  const char* operation = "join";
+  std::string operation_name;
+  int64_t operation_number = 0;
+  Instant operation_at;
+
+  // The streams that stand for it, and what happens when the last one broke.
+  std::vector<int64_t> streams;
+  TimerId disconnect_timer = 0;
+
+  // Its parked Join, or 0.
+  CallId join_call = 0;
+  bool with_members = false;
+
+  bool live() const {
+    return state == MemberState::kJoining || state == MemberState::kActive ||
+           state == MemberState::kSuspected || state == MemberState::kCandidate;
+  }
+  bool confirmed() const { return state == MemberState::kActive || state == MemberState::kSuspected; }
+};
+
+class Roster {
+ public:
+  // nullptr when there is none.
+  Member* ByName(absl::string_view name);
+  Member* BySession(const Id128& session);
+  Member* BySeat(int rank) const {
+    return rank >= 0 && rank < seat_count() ? seats_[rank] : nullptr;
+  }
+
+  int seat_count() const { return static_cast<int>(seats_.size()); }
+  // Seats that fall away must be empty.
+  void Resize(int seat_count) { seats_.resize(seat_count, nullptr); }
+
+  Member& Add(std::unique_ptr<Member> member);
+  // Forgets the member; its session answers `why` from now on.
+  void Remove(Member& member, const Cause& why);
+  // The session answers `why` from now on; the member stays in its seat (it left or was lost).
+  void Fence(Member& member, const Cause& why);
+  // A new life of the same name: the old session and incarnation are fenced.
+  void Replace(Member& member, int64_t incarnation, const Id128& session, const Cause& why);
+  void SetSession(Member& member, const Id128& session);
+  // Precondition: the seat is empty.
+  void Seat(Member& member, int rank);
+  void Unseat(Member& member);
+
+  // Why this session no longer counts; nullptr: it never existed here (or long ago).
+  const Cause* WhyFenced(const Id128& session) const;
+  // Whether this life of `name` was replaced before, so that a late repeat of its Join must not win.
+  bool WasReplaced(absl::string_view name, int64_t incarnation) const;
+
+  // By name. Members are stable in memory until removed.
+  const std::map<std::string, std::unique_ptr<Member>, std::less<>>& members() const {
+    return members_;
+  }
+  int CountLive() const;
+
+  // `expected` minus `arrived`, with what is known about the first of those who are missing.
+  MissingReport Missing(Instant now, const RankSet& expected, const RankSet& arrived) const;
+  MemberInfo Info(Instant now, const Member& member) const;
+  // Seats in order of rank, then the others by name.
+  std::vector<MemberInfo> Infos(Instant now) const;
+
+ private:
+  static constexpr size_t kFencedKept = 4096;
+
+  void FenceSession(const Id128& session, const Cause& why);
+
+  std::map<std::string, std::unique_ptr<Member>, std::less<>> members_;
+  std::vector<Member*> seats_;
+  absl::flat_hash_map<Id128, Member*> sessions_;
+  absl::flat_hash_map<Id128, Cause> fenced_;
+  std::deque<Id128> fenced_order_;
+  std::deque<std::pair<std::string, int64_t>> replaced_;
+};
+
+}  // namespace cohort::coordinator
+
+#endif  // COHORT_COORDINATOR_CORE_ROSTER_H_

@@ -1,0 +1,584 @@
+// Entering, releasing and ending rounds. What is kept of ended ones, and for how long: rounds_keep.cc.
+#include "coordinator/core/rounds.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+
+namespace cohort::coordinator {
+
+std::string Rounds::Title(const Name& name, const Round& round) const {
+  return absl::StrCat(RoundKindName(round.kind), " \"", name.name, "\" #", round.number);
+}
+
+MissingReport Rounds::Missing(Instant now, const Round& round) const {
+  RankSet expected = round.participants;
+  RankSet arrived = round.arrived;
+  if (Rooted(round.kind)) {
+    // Before the root came, it is what all wait for; afterwards, those who have not read.
+    if (!round.has_root) {
+      expected.Clear();
+      expected.Add(round.root);
+      arrived.Clear();
+    } else {
+      arrived = round.read;
+      arrived.Add(round.root);
+    }
+  }
+  MissingReport report = group_.roster.Missing(now, expected, arrived);
+  if (round.first_rank >= 0) {
+    report.first_rank = round.first_rank;
+    report.last_rank = round.last_rank;
+    report.since_first = now - round.first_at;
+    report.skew = round.last_at - round.first_at;
+  }
+  return report;
+}
+
+std::shared_ptr<RoundEnd> Rounds::MakeEnd(Instant now, const Name& name, const Round& round,
+                                          RoundOutcome outcome, std::string reason) const {
+  auto end = std::make_shared<RoundEnd>();
+  end->kind = round.kind;
+  end->name = name.name;
+  end->outcome = outcome;
+  end->number = round.number;
+  end->next_number = round.number + 1;
+  end->reason = std::move(reason);
+  end->skew = round.last_at - round.first_at;
+  if (outcome != RoundOutcome::kReleased) end->missing = Missing(now, round);
+  return end;
+}
+
+// The first number this member has not taken part in.
+int64_t Rounds::NextFor(const Name& name, int rank) const {
+  int64_t next = name.ended_through + 1;
+  for (const auto& [number, round] : name.rounds) {
+    if (number < next) continue;
+    if (number > next) break;
+    if (!round.ended && !round.arrived.Contains(rank)) break;
+    next = number + 1;
+  }
+  return next;
+}
+
+std::string Rounds::Mismatch(const Round& round, const EnterRoundCall& call, int rank,
+                             const RankSet& participants) const {
+  std::string theirs, ours;
+  if (call.kind != round.kind) {
+    theirs = RoundKindName(round.kind);
+    ours = RoundKindName(call.kind);
+  } else if (participants != round.participants) {
+    theirs = absl::StrCat("participants ", round.participants.ToString());
+    ours = absl::StrCat("participants ", participants.ToString());
+  } else if (call.root != round.root) {
+    theirs = absl::StrCat("root ", round.root);
+    ours = absl::StrCat("root ", call.root);
+  } else if (call.digest != round.digest) {
+    theirs = absl::StrCat("digest ", absl::BytesToHexString(round.digest));
+    ours = absl::StrCat("digest ", absl::BytesToHexString(call.digest));
+  } else if (call.kind == RoundKind::kVote && call.op != round.op) {
+    theirs = absl::StrCat("vote op ", static_cast<int>(round.op));
+    ours = absl::StrCat("vote op ", static_cast<int>(call.op));
+  } else {
+    return "";
+  }
+  const Member* opener = group_.roster.BySeat(round.opener);
+  const Member* caller = group_.roster.BySeat(rank);
+  return absl::StrCat("rank ", round.opener, opener ? absl::StrCat(" (", opener->name, ")") : "",
+                      " brings ", theirs.substr(0, 300), ", rank ", rank,
+                      caller ? absl::StrCat(" (", caller->name, ")") : "", " brings ",
+                      ours.substr(0, 300));
+}
+
+void Rounds::Open(Step& step, const EnterRoundCall& call, int rank, RankSet participants,
+                  Round& round) {
+  round.kind = call.kind;
+  round.participants = std::move(participants);
+  round.digest = call.digest;
+  round.opener = rank;
+  round.root = call.root;
+  round.op = call.op;
+  round.first_at = round.last_at = step.now();
+  round.deadline = absl::InfiniteFuture();
+}
+
+void Rounds::Enter(Step& step, CallId id, Member& member, absl::Duration wait,
+                   const EnterRoundCall& call, std::vector<Payload> values) {
+  const int rank = member.rank;
+  RankSet participants = call.participants.empty() ? RankSet::All(group_.world_size)
+                                                   : RankSet::FromRanges(call.participants);
+  const std::string title = absl::StrCat(RoundKindName(call.kind), " \"", call.name, "\"");
+  if (participants.last() >= group_.world_size) {
+    step.Fail(id, absl::InvalidArgumentError(absl::StrCat(
+                      title, ": participant ", participants.last(), " is not below the world size ",
+                      group_.world_size)));
+    return;
+  }
+  if (!participants.Contains(rank)) {
+    step.Fail(id, absl::InvalidArgumentError(
+                      absl::StrCat(title, ": the caller, rank ", rank, ", is not among participants ",
+                                   participants.ToString().substr(0, 256))));
+    return;
+  }
+  const bool has_root = Rooted(call.kind) || call.kind == RoundKind::kGather;
+  if (has_root && !participants.Contains(call.root)) {
+    step.Fail(id, absl::InvalidArgumentError(absl::StrCat(
+                      title, ": root ", call.root, " is not among participants ",
+                      participants.ToString().substr(0, 256))));
+    return;
+  }
+  if (call.kind == RoundKind::kScatter && call.root == rank &&
+      static_cast<int>(values.size()) != participants.count()) {
+    step.Fail(id, absl::InvalidArgumentError(
+                      absl::StrCat(title, ": the root brings ", values.size(), " values for ",
+                                   participants.count(), " participants")));
+    return;
+  }
+
+  Name* name = FindOrAddName(step, call.name);
+  if (name == nullptr) {
+    step.Fail(id, absl::ResourceExhaustedError(absl::StrCat(
+                      "group ", group_.key.group, ": all names are in use; max_round_names is ",
+                      group_.shard.limits.max_round_names)));
+    return;
+  }
+  const int64_t number = call.number != 0 ? call.number : NextFor(*name, rank);
+  member.operation = RoundKindName(call.kind);
+  member.operation_name = call.name;
+  member.operation_number = number;
+  member.operation_at = step.now();
+
+  auto it = name->rounds.find(number);
+  if (it == name->rounds.end() && number <= name->ended_through) {
+    AnswerEnded(step, id, *name, number, rank);
+    return;
+  }
+  if (it == name->rounds.end()) {
+    if (static_cast<int64_t>(name->rounds.size()) >= group_.shard.limits.max_open_rounds) {
+      step.Fail(id, absl::ResourceExhaustedError(
+                        absl::StrCat(title, ": ", name->rounds.size(),
+                                     " numbers are open; max_open_rounds is ",
+                                     group_.shard.limits.max_open_rounds)));
+      return;
+    }
+    it = name->rounds.try_emplace(number).first;
+    it->second.number = number;
+    Open(step, call, rank, participants, it->second);
+  }
+  Round& round = it->second;
+  if (round.ended) {
+    AnswerEnded(step, id, *name, number, rank);
+    return;
+  }
+  if (std::string reason = Mismatch(round, call, rank, participants); !reason.empty()) {
+    round.waiters.push_back({id, rank});
+    End(step, *name, round, RoundOutcome::kMismatch, std::move(reason));
+    return;
+  }
+
+  if (!round.arrived.Contains(rank)) {
+    if (round.first_rank < 0) round.first_rank = rank;
+    round.last_rank = rank;
+    round.last_at = step.now();
+  }
+  // Having come here, the member has whatever earlier numbers gave it.
+  DropEndedBefore(step, *name, number);
+
+  if (Rooted(call.kind)) {
+    EnterRooted(step, id, rank, wait, call, std::move(values), *name, round);
+    return;
+  }
+  for (Waiter& waiter : round.waiters) {
+    if (waiter.rank != rank) continue;
+    // A repeat: the first caller is gone, or gave up on this answer.
+    Unpark(waiter.id);
+    step.Fail(waiter.id, absl::CancelledError("a repeat of this call took its place"));
+    waiter = round.waiters.back();
+    round.waiters.pop_back();
+    break;
+  }
+  for (const auto& [gone, cause] : group_.gone) {
+    if (call.kind == RoundKind::kAgreeAlive || !round.participants.Contains(gone)) continue;
+    round.waiters.push_back({id, rank});
+    AbortRound(step, *name, round, cause);
+    return;
+  }
+  const int index = round.participants.CountBelow(rank);
+  if (!values.empty()) {
+    if (round.values.empty()) round.values.resize(round.participants.count());
+    round.values[index] = std::move(values[0]);
+  }
+  if (call.kind == RoundKind::kVote) {
+    if (round.votes.empty()) round.votes.resize(round.participants.count());
+    round.votes[index] = call.vote;
+  }
+  round.arrived.Add(rank);
+  Park(step, *name, round, id, rank, wait);
+  MaybeRelease(step, *name, round);
+}
+
+void Rounds::Park(Step& step, Name& name, Round& round, CallId id, int rank, absl::Duration wait) {
+  const Instant deadline = step.now() + wait;
+  round.waiters.push_back({id, rank});
+  round.deadline = std::min(round.deadline, deadline);
+  parked_[id] = Place{&name, round.number};
+  group_.shard.waits.Park(id, this, step.now(), deadline);
+}
+
+void Rounds::Unpark(CallId id) {
+  parked_.erase(id);
+  group_.shard.waits.Done(id);
+}
+
+bool Rounds::Complete(const Round& round) const {
+  if (round.kind != RoundKind::kAgreeAlive) return round.arrived.count() == round.participants.count();
+  // Whoever is absent must be dead.
+  for (int rank : round.participants.Minus(round.arrived).ToVector()) {
+    const Member* member = group_.roster.BySeat(rank);
+    if (member != nullptr && member->live()) return false;
+  }
+  return true;
+}
+
+void Rounds::MaybeRelease(Step& step, Name& name, Round& round) {
+  if (Complete(round)) End(step, name, round, RoundOutcome::kReleased, "");
+}
+
+void Rounds::CountVotes(const Round& round, RoundEnd& end) const {
+  const std::vector<int>& ranks = round.participants.ToVector();
+  const std::vector<int64_t>& votes = round.votes;
+  uint64_t sum = 0;  // wraps; signed overflow would be undefined
+  bool all = true, any = false;
+  for (size_t i = 0; i < votes.size(); ++i) {
+    sum += static_cast<uint64_t>(votes[i]);
+    all = all && votes[i] != 0;
+    any = any || votes[i] != 0;
+    if (votes[i] != votes[0]) end.dissenting.Add(ranks[i]);
+  }
+  switch (round.op) {
+    case VoteOp::kAnd:
+      end.vote = all ? 1 : 0;
+      break;
+    case VoteOp::kOr:
+      end.vote = any ? 1 : 0;
+      break;
+    case VoteOp::kSum:
+      end.vote = static_cast<int64_t>(sum);
+      break;
+    case VoteOp::kMin:
+      end.vote = *std::min_element(votes.begin(), votes.end());
+      break;
+    case VoteOp::kMax:
+      end.vote = *std::max_element(votes.begin(), votes.end());
+      break;
+    case VoteOp::kEqual:
+      end.vote = end.dissenting.empty() ? 1 : 0;
+      break;
+  }
+  if (round.op != VoteOp::kEqual) end.dissenting.Clear();
+}
+
+void Rounds::End(Step& step, Name& name, Round& round, RoundOutcome outcome, std::string reason) {
+  std::shared_ptr<RoundEnd> end = MakeEnd(step.now(), name, round, outcome, std::move(reason));
+  const bool released = outcome == RoundOutcome::kReleased;
+  if (released && round.kind == RoundKind::kVote) CountVotes(round, *end);
+  if (round.kind == RoundKind::kAgreeAlive) end->alive = round.arrived;
+  const bool has_values = released && (round.kind == RoundKind::kAllGather || round.kind == RoundKind::kGather);
+  if (has_values) {
+    end->values = std::move(round.values);
+    end->receipt = round.receipt = group_.NextNumber();
+  }
+  if (released && round.kind == RoundKind::kBarrier) ++released_barriers_;
+
+  const std::vector<Waiter> waiters = std::move(round.waiters);
+  round.waiters.clear();
+  round.values.clear();
+  round.ended = true;
+  round.end = end;
+  for (const Waiter& waiter : waiters) {
+    Unpark(waiter.id);
+    RoundReply reply;
+    reply.end = end;
+    reply.with_values = has_values && (round.kind == RoundKind::kAllGather || waiter.rank == round.root);
+    step.Answer(waiter.id, std::move(reply));
+  }
+
+  name.last_kind = round.kind;
+  name.last_outcome = outcome;
+  name.last_reason = end->reason;
+  name.last_number = round.number;
+  if (released) name.last_released = round.number;
+  if (has_values) {
+    if (round.kind == RoundKind::kAllGather) {
+      round.unacknowledged = round.participants;
+    } else {
+      round.unacknowledged.Add(round.root);
+    }
+  }
+  Advance(step, name, round);
+  // A barrier leaves its watermark. The others must give the same answer to a member whose reply was lost.
+  if (released && round.kind != RoundKind::kBarrier) {
+    KeepValues(step, name, round);
+  } else {
+    Drop(step, name, round.number);
+  }
+}
+
+void Rounds::AbortRound(Step& step, Name& name, Round& round, const Cause& cause) {
+  const std::string title = Title(name, round);
+  const absl::Status status = group_.Aborted(title, cause);
+  const auto context = group_.Explain(title, cause);
+  for (const Waiter& waiter : round.waiters) {
+    Unpark(waiter.id);
+    step.Fail(waiter.id, status, context);
+  }
+  Drop(step, name, round.number);
+}
+
+void Rounds::AnswerEnded(Step& step, CallId id, const Name& name, int64_t number, int rank) {
+  auto it = name.rounds.find(number);
+  if (it != name.rounds.end()) {
+    const Round& round = it->second;
+    RoundReply reply;
+    reply.end = round.end;
+    reply.with_values = round.kind == RoundKind::kAllGather ||
+                        (round.kind == RoundKind::kGather && rank == round.root);
+    if (Rooted(round.kind) && rank != round.root) {
+      reply.own = round.kind == RoundKind::kBroadcast
+                      ? round.values[0]
+                      : round.values[round.participants.CountBelow(rank)];
+    }
+    step.Answer(id, std::move(reply));
+    return;
+  }
+  const std::string title = absl::StrCat(RoundKindName(name.last_kind), " \"", name.name, "\" #", number);
+  const bool released = number == name.last_released;
+  const bool last = number == name.last_number;
+  if (released && name.last_kind != RoundKind::kBarrier) {
+    step.Fail(id, absl::DataLossError(absl::StrCat(title, " was released; its values expired or were "
+                                                   "acknowledged")));
+    return;
+  }
+  auto end = std::make_shared<RoundEnd>();
+  end->kind = name.last_kind;
+  end->name = name.name;
+  end->number = number;
+  end->next_number = name.ended_through + 1;
+  end->outcome = released ? RoundOutcome::kReleased
+                 : last   ? name.last_outcome
+                          : RoundOutcome::kTimedOut;
+  end->reason = released ? ""
+                : last   ? name.last_reason
+                     : absl::StrCat("it ended before rank ", rank, " came; the name is at #",
+                                    name.ended_through + 1);
+  step.Answer(id, RoundReply{std::move(end), false, Payload()});
+}
+
+// --- Rooted rounds.
+
+void Rounds::EnterRooted(Step& step, CallId id, int rank, absl::Duration wait,
+                         const EnterRoundCall& call, std::vector<Payload> values, Name& name,
+                         Round& round) {
+  round.arrived.Add(rank);
+  if (rank == round.root) {
+    if (!round.has_root) {
+      round.has_root = true;
+      round.values = std::move(values);
+      round.receipt = group_.NextNumber();
+      round.valued_at = step.now();
+      receipts_[round.receipt] = Place{&name, round.number};
+      round.end = MakeEnd(step.now(), name, round, RoundOutcome::kReleased, "");
+      std::const_pointer_cast<RoundEnd>(round.end)->receipt = round.receipt;
+      round.unacknowledged = round.participants;
+      round.unacknowledged.Remove(round.root);
+      const std::string name_text = name.name;
+      round.expiry = group_.shard.timers.Schedule(
+          step.now() + group_.spec.data_expiration,
+          [this, name_text, number = round.number](Step& s) { ValuesExpired(s, name_text, number); });
+      WriteRound(step, name, round);
+      const std::vector<Waiter> waiters = std::move(round.waiters);
+      round.waiters.clear();
+      for (const Waiter& waiter : waiters) {
+        Unpark(waiter.id);
+        Serve(step, name, round, waiter.id, waiter.rank);
+      }
+    }
+    const bool all_read = round.read.count() == round.participants.count() - 1;
+    if (call.wait_consumed && !all_read) {
+      Park(step, name, round, id, rank, wait);
+    } else {
+      // The root needs no receipt: it has nothing to free.
+      auto end = std::make_shared<RoundEnd>(*round.end);
+      end->receipt = 0;
+      step.Answer(id, RoundReply{std::move(end), false, Payload()});
+    }
+    EndRootedIfRead(step, name, round);
+    return;
+  }
+  if (round.has_root) {
+    Serve(step, name, round, id, rank);
+    EndRootedIfRead(step, name, round);
+    return;
+  }
+  if (const Cause* cause = group_.WhyGone(round.root); cause != nullptr) {
+    round.waiters.push_back({id, rank});
+    AbortRound(step, name, round, *cause);
+    return;
+  }
+  for (size_t i = 0; i < round.waiters.size(); ++i) {
+    if (round.waiters[i].rank != rank) continue;
+    Unpark(round.waiters[i].id);
+    step.Fail(round.waiters[i].id, absl::CancelledError("a repeat of this call took its place"));
+    round.waiters.erase(round.waiters.begin() + i);
+    break;
+  }
+  Park(step, name, round, id, rank, wait);
+}
+
+void Rounds::Serve(Step& step, Name&, Round& round, CallId id, int rank) {
+  round.read.Add(rank);
+  RoundReply reply;
+  reply.end = round.end;
+  reply.own = round.kind == RoundKind::kBroadcast ? round.values[0]
+                                                  : round.values[round.participants.CountBelow(rank)];
+  step.Answer(id, std::move(reply));
+}
+
+void Rounds::EndRootedIfRead(Step& step, Name& name, Round& round) {
+  if (round.ended || !round.has_root) return;
+  for (int rank : round.participants.Minus(round.read).ToVector()) {
+    if (rank != round.root && group_.WhyGone(rank) == nullptr) return;
+  }
+  round.ended = true;
+  const std::vector<Waiter> waiters = std::move(round.waiters);
+  round.waiters.clear();
+  for (const Waiter& waiter : waiters) {  // the root, if it waits
+    Unpark(waiter.id);
+    auto end = std::make_shared<RoundEnd>(*round.end);
+    end->receipt = 0;
+    step.Answer(waiter.id, RoundReply{std::move(end), false, Payload()});
+  }
+  name.last_kind = round.kind;
+  name.last_outcome = RoundOutcome::kReleased;
+  name.last_reason.clear();
+  name.last_number = name.last_released = round.number;
+  Advance(step, name, round);
+  if (round.unacknowledged.empty()) Drop(step, name, round.number);
+}
+
+// --- Ends that are not releases.
+
+int64_t Rounds::Cancel(Step& step, const std::string& text, int64_t number, const std::string& reason) {
+  auto found = names_.find(text);
+  if (found == names_.end()) return 0;
+  Name& name = *found->second;
+  for (auto& [open, round] : name.rounds) {
+    if (round.ended || (number != 0 && open != number) || Rooted(round.kind)) continue;
+    const int64_t cancelled = open;
+    End(step, name, round, RoundOutcome::kCancelled, reason);
+    return cancelled;
+  }
+  return 0;
+}
+
+void Rounds::Forget(Step& step, CallId id) {
+  auto it = parked_.find(id);
+  if (it == parked_.end()) return;
+  Name& name = *it->second.name;
+  const int64_t number = it->second.number;
+  parked_.erase(it);
+  Round& round = name.rounds.at(number);
+  for (size_t i = 0; i < round.waiters.size(); ++i) {
+    if (round.waiters[i].id != id) continue;
+    const int rank = round.waiters[i].rank;
+    round.waiters.erase(round.waiters.begin() + i);
+    // A root that waits for its readers has given its value all the same.
+    if (Rooted(round.kind) && rank == round.root) return;
+    round.arrived.Remove(rank);
+    if (!Rooted(round.kind) && !round.values.empty()) {
+      round.values[round.participants.CountBelow(rank)].reset();
+    }
+    break;
+  }
+  if (round.arrived.empty() && !round.has_root) Drop(step, name, number);
+}
+
+void Rounds::TimeOut(Step& step, CallId id) {
+  auto it = parked_.find(id);
+  if (it == parked_.end()) return;
+  Name& name = *it->second.name;
+  Round& round = name.rounds.at(it->second.number);
+  if (!Rooted(round.kind)) {
+    End(step, name, round, RoundOutcome::kTimedOut, "");
+    return;
+  }
+  auto end = MakeEnd(step.now(), name, round, RoundOutcome::kTimedOut, "");
+  for (const Waiter& waiter : round.waiters) {
+    // The reader may come again for the same number; the root's value is given already.
+    if (waiter.id == id && waiter.rank != round.root) end->next_number = round.number;
+  }
+  Forget(step, id);
+  step.Answer(id, RoundReply{std::move(end), false, Payload()});
+}
+
+void Rounds::MemberGone(Step& step, int rank, const Cause& cause) {
+  std::vector<Place> open;
+  for (auto& [text, name] : names_) {
+    for (auto& [number, round] : name->rounds) {
+      if (!round.participants.Contains(rank)) continue;
+      round.unacknowledged.Remove(rank);
+      open.push_back({name.get(), number});
+    }
+  }
+  for (const Place& place : open) {
+    auto it = place.name->rounds.find(place.number);
+    if (it == place.name->rounds.end()) continue;
+    Round& round = it->second;
+    if (round.ended) {
+      if (round.receipt != 0 && round.unacknowledged.empty()) Drop(step, *place.name, place.number);
+    } else if (round.kind == RoundKind::kAgreeAlive) {
+      for (size_t i = 0; i < round.waiters.size(); ++i) {
+        if (round.waiters[i].rank != rank) continue;
+        const CallId id = round.waiters[i].id;
+        round.waiters.erase(round.waiters.begin() + i);
+        Unpark(id);
+        step.Fail(id, group_.Aborted(Title(*place.name, round), cause),
+                  group_.Explain(Title(*place.name, round), cause));
+        break;
+      }
+      round.arrived.Remove(rank);
+      if (round.arrived.empty()) {
+        Drop(step, *place.name, place.number);
+      } else {
+        MaybeRelease(step, *place.name, round);
+      }
+    } else if (Rooted(round.kind)) {
+      if (round.has_root) {
+        EndRootedIfRead(step, *place.name, round);
+      } else if (rank == round.root) {
+        AbortRound(step, *place.name, round, cause);
+      }
+    } else {
+      AbortRound(step, *place.name, round, cause);
+    }
+  }
+}
+
+void Rounds::Break(Step& step, const Cause& cause, bool keep_agreements) {
+  std::vector<Place> all;
+  for (auto& [text, name] : names_) {
+    for (auto& [number, round] : name->rounds) all.push_back({name.get(), number});
+  }
+  for (const Place& place : all) {
+    Round& round = place.name->rounds.at(place.number);
+    if (round.kind == RoundKind::kAgreeAlive && keep_agreements) {
+      if (!round.ended) MaybeRelease(step, *place.name, round);
+    } else {
+      AbortRound(step, *place.name, round, cause);
+    }
+  }
+}
+
+}  // namespace cohort::coordinator

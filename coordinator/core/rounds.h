@@ -1,0 +1,171 @@
+// Barriers, gathers, broadcasts and votes of one generation: numbered rounds under a name.
+//
+// The rounds of one name are one sequence for all members, whatever they are: a member that calls an all-gather
+// where the others call a barrier is a mismatch, found at once. Two families:
+//
+//   symmetric (barrier, all_gather, gather, vote, agree_alive): everyone waits until all have arrived.
+//     A call that goes away takes its arrival back. When the first `wait` ends, the number ends for all.
+//   rooted (broadcast, scatter): readers wait for the root alone; the root does not wait, unless it asks to.
+//     When a reader's `wait` ends, only that reader is told; the number stays open until all have read.
+//
+// What stays of an ended number: the watermark of the name, how the last one ended, and the values that a member
+// may still ask for again, until it acknowledges their receipt, or arrives at a later number, or they expire.
+#ifndef COHORT_COORDINATOR_CORE_ROUNDS_H_
+#define COHORT_COORDINATOR_CORE_ROUNDS_H_
+
+#include <cstdint>
+#include <list>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/inlined_vector.h"
+#include "coordinator/core/call.h"
+#include "coordinator/core/group_context.h"
+#include "coordinator/core/step.h"
+#include "coordinator/core/wait_table.h"
+
+namespace cohort::coordinator {
+
+class Rounds final : public WaitOwner {
+ public:
+  explicit Rounds(GroupContext& group) : group_(group) {}
+  ~Rounds();
+  Rounds(const Rounds&) = delete;
+  Rounds& operator=(const Rounds&) = delete;
+
+  // `values` are `call.values`, resolved. The member is seated and of this generation.
+  void Enter(Step& step, CallId id, Member& member, absl::Duration wait, const EnterRoundCall& call,
+             std::vector<Payload> values);
+  // Ends barrier `name`, number `number` (0: the lowest open one). Returns the number, 0 when none is open.
+  int64_t Cancel(Step& step, const std::string& name, int64_t number, const std::string& reason);
+  // The member has what this receipt stands for. Unknown ones are fine.
+  void Acknowledge(Step& step, int rank, int64_t receipt);
+
+  // This member will not arrive any more: rounds that need it end ABORTED; agreements do without it.
+  void MemberGone(Step& step, int rank, const Cause& cause);
+  // The generation ended. Agreements on who is alive go on when `keep_agreements`, without those gone.
+  void Break(Step& step, const Cause& cause, bool keep_agreements);
+  // Forgets everything, for the next generation. Precondition: nobody waits.
+  void Clear(Step& step);
+  // Frees values older than `older_than`.
+  void Expire(Step& step, absl::Duration older_than, int64_t& count, int64_t& bytes);
+
+  void Restore(Instant now, const RoundNameRecord& record);
+  void Restore(Instant now, const RoundEndRecord& record);
+
+  void Describe(Instant now, std::vector<OpenWait>& waits) const;
+  int64_t name_count() const { return static_cast<int64_t>(names_.size()); }
+  int64_t open_count() const;
+  int64_t released_barriers() const { return released_barriers_; }
+
+  int64_t waiter_count() const { return static_cast<int64_t>(parked_.size()); }
+
+  void Forget(Step& step, CallId id) override;
+  void TimeOut(Step& step, CallId id) override;
+  void Explain(CallId id, ParkedCall& parked) const override;
+
+ private:
+  struct Waiter {
+    CallId id = 0;
+    int rank = 0;
+  };
+  struct Round {
+    RoundKind kind = RoundKind::kBarrier;
+    int64_t number = 0;
+    RankSet participants;
+    std::string digest;
+    int opener = 0;  // who came first and so said what this round is
+    int root = -1;
+    VoteOp op = VoteOp::kAnd;
+
+    RankSet arrived;  // symmetric: waiting in it; rooted: root, and readers that wait or have read
+    RankSet read;     // rooted: who was served
+    std::vector<Waiter> waiters;
+    int first_rank = -1;
+    int last_rank = -1;
+    Instant first_at;
+    Instant last_at;
+    Instant deadline;  // the earliest of the waiters', for people
+
+    // One per participant (symmetric, scatter), or one (broadcast); empty: no values.
+    std::vector<Payload> values;
+    std::vector<int64_t> votes;
+    bool has_root = false;
+
+    bool ended = false;
+    bool recorded = false;  // a RoundEndRecord of it is in the journal
+    RankSet unacknowledged;
+    std::shared_ptr<const RoundEnd> end;
+    int64_t receipt = 0;
+    TimerId expiry = 0;
+    Instant valued_at;
+  };
+  struct Name {
+    std::string name;
+    // All numbers up to this one have ended, or will never be.
+    int64_t ended_through = 0;
+    RoundKind last_kind = RoundKind::kBarrier;
+    RoundOutcome last_outcome = RoundOutcome::kReleased;
+    std::string last_reason;
+    int64_t last_number = 0;
+    // Whoever asks again for this number was in it and must hear RELEASED, whatever came after.
+    int64_t last_released = 0;
+    // Open ones, and ended ones whose values are kept.
+    std::map<int64_t, Round> rounds;
+    std::list<Name*>::iterator use;  // in use_order_
+  };
+
+  static bool Rooted(RoundKind kind) {
+    return kind == RoundKind::kBroadcast || kind == RoundKind::kScatter;
+  }
+
+  Name* FindOrAddName(Step& step, const std::string& name);
+  void DropName(Step& step, Name& name);
+  int64_t NextFor(const Name& name, int rank) const;
+  void Open(Step& step, const EnterRoundCall& call, int rank, RankSet participants, Round& round);
+  // Empty when the call fits the round; else both sides, in words.
+  std::string Mismatch(const Round& round, const EnterRoundCall& call, int rank,
+                       const RankSet& participants) const;
+  void AnswerEnded(Step& step, CallId id, const Name& name, int64_t number, int rank);
+  void EnterRooted(Step& step, CallId id, int rank, absl::Duration wait, const EnterRoundCall& call,
+                   std::vector<Payload> values, Name& name, Round& round);
+  void Serve(Step& step, Name& name, Round& round, CallId id, int rank);
+  void Park(Step& step, Name& name, Round& round, CallId id, int rank, absl::Duration wait);
+  void Unpark(CallId id);
+  void MaybeRelease(Step& step, Name& name, Round& round);
+  bool Complete(const Round& round) const;
+  void CountVotes(const Round& round, RoundEnd& end) const;
+  // Ends a round for all who wait in it.
+  void End(Step& step, Name& name, Round& round, RoundOutcome outcome, std::string reason);
+  void AbortRound(Step& step, Name& name, Round& round, const Cause& cause);
+  void EndRootedIfRead(Step& step, Name& name, Round& round);
+  void Drop(Step& step, Name& name, int64_t number);
+  void Advance(Step& step, Name& name, const Round& round);
+  void KeepValues(Step& step, Name& name, Round& round);
+  void ValuesExpired(Step& step, const std::string& name, int64_t number);
+  void DropEndedBefore(Step& step, Name& name, int64_t number);
+  std::string Title(const Name& name, const Round& round) const;
+  MissingReport Missing(Instant now, const Round& round) const;
+  std::shared_ptr<RoundEnd> MakeEnd(Instant now, const Name& name, const Round& round,
+                                    RoundOutcome outcome, std::string reason) const;
+  void WriteName(Step& step, const Name& name);
+  void WriteRound(Step& step, const Name& name, Round& round);
+
+  GroupContext& group_;
+  std::map<std::string, std::unique_ptr<Name>, std::less<>> names_;
+  std::list<Name*> use_order_;  // least recently used first
+  struct Place {
+    Name* name = nullptr;
+    int64_t number = 0;
+  };
+  absl::flat_hash_map<CallId, Place> parked_;
+  absl::flat_hash_map<int64_t, Place> receipts_;
+  int64_t released_barriers_ = 0;
+};
+
+}  // namespace cohort::coordinator
+
+#endif  // COHORT_COORDINATOR_CORE_ROUNDS_H_

@@ -1,0 +1,191 @@
+// Time, limits and parked calls of a store; the verbs are in store_keys.cc, store_queues.cc,
+// store_watch.cc.
+#include "coordinator/core/store.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "coordinator/core/store_internal.h"
+
+namespace cohort::coordinator {
+
+// The namespace takes a number before anything happens, so that its first revision is never 0:
+// "from revision 0" means from now.
+Store::Store(Shard& shard, GroupKey key, OperationWindow& operations,
+             std::shared_ptr<ByteLedger> ledger, int64_t* last_number)
+    : shard_(shard),
+      key_(std::move(key)),
+      operations_(operations),
+      ledger_(std::move(ledger)),
+      last_number_(last_number),
+      history_(NextNumber()) {}
+
+Store::~Store() {
+  for (const auto& [id, parked] : parked_) shard_.waits.Done(id);
+  shard_.timers.Cancel(timer_);
+}
+
+void Store::CatchUp(Step& step) {
+  while (!due_.empty() && due_.begin()->at <= step.now()) {
+    const Due due = *due_.begin();
+    if (due.sequence != 0) {
+      ExpireItem(step, due.name, due.sequence);
+    } else {
+      DeleteKey(step, keys_.find(due.name), Deletion::kExpired);
+    }
+  }
+  while (!history_.empty() && history_.oldest().event.at + kHistoryAge <= step.now()) {
+    DropOldestEvent();
+  }
+}
+
+void Store::Settle(Step& step) {
+  AnswerWoken(step);
+  ArmTimer();
+}
+
+void Store::ArmTimer() {
+  Instant next = due_.empty() ? absl::InfiniteFuture() : due_.begin()->at;
+  if (!history_.empty()) next = std::min(next, history_.oldest().event.at + kHistoryAge);
+  if (next == timer_at_) return;
+  shard_.timers.Cancel(timer_);
+  timer_at_ = next;
+  if (next == absl::InfiniteFuture()) return;
+  timer_ = shard_.timers.Schedule(next, [this](Step& step) {
+    timer_ = 0;
+    timer_at_ = absl::InfiniteFuture();
+    const Turn turn(*this, step);
+  });
+}
+
+absl::Status Store::CheckValue(int64_t size, int64_t old_size) {
+  const Limits& limits = shard_.limits;
+  if (size > limits.max_value_bytes) {
+    return OverLimit("max_value_bytes", limits.max_value_bytes,
+                     absl::StrFormat("the value would have %d bytes", size));
+  }
+  const auto fits = [&](int64_t more) {
+    return ledger_->held() + more <= limits.max_group_bytes_held &&
+           (shard_.ledger == nullptr || shard_.ledger->held() + more <= limits.max_bytes_held);
+  };
+  if (fits(size)) return absl::OkStatus();
+  // Without history the old value is freed as it is replaced, and counts no more.
+  while (!history_.empty()) DropOldestEvent();
+  if (fits(size - old_size)) return absl::OkStatus();
+  if (ledger_->held() + size - old_size > limits.max_group_bytes_held) {
+    return OverLimit(
+        "max_group_bytes_held", limits.max_group_bytes_held,
+        absl::StrFormat("%d bytes are held and the value has %d", ledger_->held(), size));
+  }
+  return OverLimit(
+      "max_bytes_held", limits.max_bytes_held,
+      absl::StrFormat("%d bytes are held and the value has %d", shard_.ledger->held(), size));
+}
+
+void Store::Park(Step& step, CallId id, const Caller& caller, absl::Duration wait,
+                 std::variant<ParkedGet, ParkedPop, ParkedWatch> what) {
+  if (const auto* get = std::get_if<ParkedGet>(&what)) {
+    gets_by_key_[get->keys[get->blocked_on]].insert(id);
+  } else if (const auto* pop = std::get_if<ParkedPop>(&what)) {
+    queues_[pop->queue].consumers.emplace(pop->arrival, id);
+    if (!pop->operation.empty()) pops_by_operation_.insert({pop->operation, id});
+  } else if (const auto* watch = std::get_if<ParkedWatch>(&what)) {
+    watches_[watch->prefix.size()][watch->prefix].insert(id);
+  }
+  parked_.emplace(id, Parked{caller.session, std::move(what)});
+  shard_.waits.Park(id, this, step.now(), step.now() + wait);
+}
+
+Store::Parked Store::Unpark(ParkedCalls::iterator call) {
+  const CallId id = call->first;
+  Parked parked = std::move(call->second);
+  parked_.erase(call);
+  shard_.waits.Done(id);
+  if (const auto* get = std::get_if<ParkedGet>(&parked.what)) {
+    auto under = gets_by_key_.find(get->keys[get->blocked_on]);
+    under->second.erase(id);
+    if (under->second.empty()) gets_by_key_.erase(under);
+  } else if (const auto* pop = std::get_if<ParkedPop>(&parked.what)) {
+    if (!pop->operation.empty()) pops_by_operation_.erase({pop->operation, id});
+    auto queue = queues_.find(pop->queue);
+    queue->second.consumers.erase(pop->arrival);
+    DropIfEmpty(queue);
+  } else if (const auto* watch = std::get_if<ParkedWatch>(&parked.what)) {
+    auto length = watches_.find(watch->prefix.size());
+    auto prefix = length->second.find(watch->prefix);
+    prefix->second.erase(id);
+    if (prefix->second.empty()) length->second.erase(prefix);
+    if (length->second.empty()) watches_.erase(length);
+    woken_.erase(id);
+  }
+  return parked;
+}
+
+void Store::Forget(Step&, CallId id) {
+  auto it = parked_.find(id);
+  if (it != parked_.end()) Unpark(it);
+}
+
+void Store::TimeOut(Step& step, CallId id) {
+  auto it = parked_.find(id);
+  if (it == parked_.end()) return;
+  const Parked parked = Unpark(it);
+  // A watch has seen everything until here (S4), but not what expires in this step.
+  const int64_t seen = revision();
+  const Turn turn(*this, step);
+  if (const auto* get = std::get_if<ParkedGet>(&parked.what)) {
+    AnswerGet(step, id, *get);
+  } else if (std::holds_alternative<ParkedPop>(parked.what)) {
+    step.Answer(id, QueuePopReply{});
+  } else if (const auto* watch = std::get_if<ParkedWatch>(&parked.what)) {
+    AnswerWatch(step, id, watch->prefix, seen);
+  }
+}
+
+void Store::FailIf(Step& step, const absl::Status& status,
+                   std::shared_ptr<const ErrorContext> context, const Id128* session) {
+  for (auto it = parked_.begin(); it != parked_.end();) {
+    auto call = it++;
+    if (session != nullptr && call->second.session != *session) continue;
+    step.Fail(call->first, status, context);
+    Unpark(call);
+  }
+}
+
+void Store::FailSession(Step& step, const Id128& session, const absl::Status& status,
+                        std::shared_ptr<const ErrorContext> context) {
+  if (!session.empty()) FailIf(step, status, std::move(context), &session);
+}
+
+void Store::FailAll(Step& step, const absl::Status& status,
+                    std::shared_ptr<const ErrorContext> context) {
+  FailIf(step, status, std::move(context), nullptr);
+}
+
+bool Store::idle() const {
+  return keys_.empty() && queues_.empty() && parked_.empty() && history_.empty();
+}
+
+void Store::Explain(CallId id, ParkedCall& parked) const {
+  auto it = parked_.find(id);
+  if (it == parked_.end()) return;
+  parked.group = key_.group;
+  if (const auto* get = std::get_if<ParkedGet>(&it->second.what)) {
+    parked.operation = absl::StrCat("get ", get->keys[get->blocked_on]);
+    if (get->keys.size() > 1) {
+      absl::StrAppend(&parked.operation, " (one of ", get->keys.size(), " keys)");
+    }
+  } else if (const auto* pop = std::get_if<ParkedPop>(&it->second.what)) {
+    parked.operation = absl::StrCat("queue_pop ", pop->queue);
+  } else if (const auto* watch = std::get_if<ParkedWatch>(&it->second.what)) {
+    parked.operation = absl::StrCat("watch ", watch->prefix);
+  }
+}
+
+Id128 Store::SessionOf(CallId id) const {
+  auto it = parked_.find(id);
+  return it == parked_.end() ? Id128{} : it->second.session;
+}
+
+}  // namespace cohort::coordinator

@@ -1,0 +1,310 @@
+// Keys, counters and queues of one namespace.
+#ifndef COHORT_COORDINATOR_CORE_STORE_H_
+#define COHORT_COORDINATOR_CORE_STORE_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "absl/container/btree_map.h"
+#include "absl/container/btree_set.h"
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "base/clock.h"
+#include "base/id128.h"
+#include "coordinator/core/call.h"
+#include "coordinator/core/event_log.h"
+#include "coordinator/core/operation_window.h"
+#include "coordinator/core/payload.h"
+#include "coordinator/core/record.h"
+#include "coordinator/core/reply.h"
+#include "coordinator/core/shard.h"
+#include "coordinator/core/step.h"
+#include "coordinator/core/timers.h"
+#include "coordinator/core/types.h"
+#include "coordinator/core/wait_table.h"
+
+namespace cohort::coordinator {
+
+// proto/cohort/v1/store.proto is the contract of the calls. Confined to one thread; a call is one
+// step, so all calls on a namespace are linearizable in the order in which they are handled.
+//
+//   S1  Every change of a key takes a new number from the group's counter as its revision and is
+//   one event.
+//       The revision of the namespace is that of its last event; queues take numbers but do not
+//       move it.
+//   S2  What is due at `now` is gone before a call of that instant looks: expiry is exact, however
+//   late the
+//       timers run.
+//   S3  A queue with a waiting consumer has no waiting item.
+//   S4  A parked watch has seen every event with its prefix.
+//   S5  A parked get stands under one key that does not satisfy it.
+class Store final : public WaitOwner {
+ public:
+  // Events are kept for readers of changes at most so long, and so many bytes of values. They count
+  // as bytes held until then, but give way before a put is refused for want of bytes.
+  static constexpr absl::Duration kHistoryAge = absl::Minutes(1);
+  static constexpr int64_t kHistoryBytes = 4 << 20;
+  static constexpr int kWatchBatch = 256;
+
+  // `last_number` is the group's counter: the last number it gave out, at first
+  // shard.FirstNumber(). All references outlive the store. `ledger` counts the bytes of this
+  // namespace (a child of the shard's).
+  Store(Shard& shard, GroupKey key, OperationWindow& operations, std::shared_ptr<ByteLedger> ledger,
+        int64_t* last_number);
+  // Drops its parked calls without answers; FailAll answers them.
+  ~Store();
+  Store(const Store&) = delete;
+  Store& operator=(const Store&) = delete;
+
+  // The owner has checked the caller's session and acknowledged its receipts. With `wait` zero
+  // nothing is parked.
+  void Handle(Step& step, CallId id, const Caller& caller, absl::Duration wait, PutCall&& call);
+  void Handle(Step& step, CallId id, const Caller& caller, absl::Duration wait, GetCall&& call);
+  void Handle(Step& step, CallId id, const Caller& caller, absl::Duration wait, RangeCall&& call);
+  void Handle(Step& step, CallId id, const Caller& caller, absl::Duration wait, DeleteCall&& call);
+  void Handle(Step& step, CallId id, const Caller& caller, absl::Duration wait, AddCall&& call);
+  void Handle(Step& step, CallId id, const Caller& caller, absl::Duration wait, AppendCall&& call);
+  void Handle(Step& step, CallId id, const Caller& caller, absl::Duration wait,
+              QueuePushCall&& call);
+  void Handle(Step& step, CallId id, const Caller& caller, absl::Duration wait,
+              QueuePopCall&& call);
+  void Handle(Step& step, CallId id, const Caller& caller, absl::Duration wait,
+              WatchKeysCall&& call);
+
+  // Frees a popped item. Unknown receipts are fine.
+  void Acknowledge(Step& step, int64_t receipt);
+
+  // Deletes the keys bound to the session. Its parked calls and the items handed to it stay: see
+  // FailSession; an item that is never acknowledged goes when it expires.
+  void EndSession(Step& step, const Id128& session);
+
+  // Answer the parked calls: of one session, of all.
+  void FailSession(Step& step, const Id128& session, const absl::Status& status,
+                   std::shared_ptr<const ErrorContext> context = nullptr);
+  void FailAll(Step& step, const absl::Status& status,
+               std::shared_ptr<const ErrorContext> context = nullptr);
+
+  // Take rows of an earlier life, in any order, before any call. Expiries begin anew at `now`.
+  void Restore(Instant now, const KeyRecord& record);
+  void Restore(Instant now, const QueueItemRecord& record);
+
+  // For queue items that name no expiration; 3600 s unless set.
+  void set_data_expiration(absl::Duration expiration) { data_expiration_ = expiration; }
+
+  // Nothing kept, no event that a watcher could still ask for, and nobody waits.
+  bool idle() const;
+  int64_t key_count() const { return static_cast<int64_t>(keys_.size()); }
+  // Items of queues, those handed out and not acknowledged included.
+  int64_t queue_item_count() const { return queue_item_count_; }
+  int64_t unacknowledged_count() const { return static_cast<int64_t>(handed_out_.size()); }
+  int64_t waiter_count() const { return static_cast<int64_t>(parked_.size()); }
+  int64_t revision() const { return history_.newest(); }
+
+  void Forget(Step& step, CallId id) override;
+  void TimeOut(Step& step, CallId id) override;
+  // Fills group and operation; whose call it is, the owner knows by SessionOf.
+  void Explain(CallId id, ParkedCall& parked) const override;
+  // Of a parked call; empty if it has none or is unknown.
+  Id128 SessionOf(CallId id) const;
+
+ private:
+  struct Key {
+    Payload value;
+    int64_t revision = 0;
+    int64_t created_revision = 0;
+    std::optional<absl::Duration> expiration;
+    Instant expires_at = absl::InfiniteFuture();
+    Id128 session;
+  };
+  using Keys = absl::btree_map<std::string, Key>;
+
+  struct Item {
+    Payload value;
+    absl::Duration expiration;
+    Instant expires_at;
+  };
+  struct Queue {
+    std::map<int64_t, Item> items;        // by sequence; those not handed out
+    std::map<int64_t, CallId> consumers;  // by arrival
+    int64_t handed_out_count = 0;
+    int64_t depth() const { return static_cast<int64_t>(items.size()); }
+    bool empty() const { return items.empty() && consumers.empty() && handed_out_count == 0; }
+  };
+  using Queues = std::map<std::string, Queue>;
+  struct HandedOut {
+    std::string queue;
+    int64_t sequence = 0;
+    Item item;
+    Id128 operation;
+  };
+
+  struct Event {
+    std::string key;
+    Payload value;
+    int64_t created_revision = 0;
+    Instant expires_at = absl::InfiniteFuture();
+    bool deleted = false;
+    bool expired = false;
+    Instant at;
+  };
+  using History = EventLog<Event>;
+
+  struct ParkedGet {
+    std::vector<std::string> keys;
+    int64_t newer_than = 0;
+    size_t blocked_on = 0;  // index of the key it stands under
+  };
+  struct ParkedPop {
+    std::string queue;
+    int64_t arrival = 0;
+    Id128 operation;
+  };
+  struct ParkedWatch {
+    std::string prefix;
+  };
+  struct Parked {
+    Id128 session;
+    std::variant<ParkedGet, ParkedPop, ParkedWatch> what;
+  };
+  using ParkedCalls = std::map<CallId, Parked>;
+
+  // Why something is due at an instant: a key (sequence 0) or a queue item.
+  struct Due {
+    Instant at;
+    std::string name;
+    int64_t sequence = 0;
+    friend bool operator<(const Due& a, const Due& b) {
+      return std::tie(a.at, a.sequence, a.name) < std::tie(b.at, b.sequence, b.name);
+    }
+  };
+
+  enum class Deletion { kAsked, kExpired };
+
+  // Every entry point is one of these: what is due goes first, those who wait for the outcome are
+  // told last.
+  class Turn {
+   public:
+    Turn(Store& store, Step& step) : store_(store), step_(step) {
+      store_.CatchUp(step_);
+      store_.AnswerWoken(step_);  // before a limit may cost the history they read from
+    }
+    ~Turn() { store_.Settle(step_); }
+    Turn(const Turn&) = delete;
+    Turn& operator=(const Turn&) = delete;
+
+   private:
+    Store& store_;
+    Step& step_;
+  };
+
+  // --- store.cc: time, limits, parking
+  int64_t NextNumber() { return ++*last_number_; }
+  // Removes what is due.
+  void CatchUp(Step& step);
+  // Answers the watches that something happened for and sets the timer.
+  void Settle(Step& step);
+  void ArmTimer();
+  // Whether the call was answered from its first answer (of type R), or is refused since that is of
+  // another type.
+  template <typename R>
+  bool Repeated(Step& step, CallId id, const Caller& caller) const;
+  template <typename R>
+  void AnswerFirst(Step& step, CallId id, const Caller& caller, R answer);
+  // Whether a value of `size` bytes may take the place of one of `old_size`. May drop history.
+  absl::Status CheckValue(int64_t size, int64_t old_size);
+  void Park(Step& step, CallId id, const Caller& caller, absl::Duration wait,
+            std::variant<ParkedGet, ParkedPop, ParkedWatch> what);
+  // Takes a call off every list.
+  Parked Unpark(ParkedCalls::iterator call);
+  void FailIf(Step& step, const absl::Status& status, std::shared_ptr<const ErrorContext> context,
+              const Id128* session);
+
+  // --- store_keys.cc
+  // Gives the key this value (revisions aside) and returns the new revision.
+  int64_t WriteKey(Step& step, const std::string& key, Key entry);
+  // Returns the next key. Precondition: `it` is not end.
+  Keys::iterator DeleteKey(Step& step, Keys::iterator it, Deletion why);
+  // Whether the key at `it`, or a new one if that is end, may have a value of `size` bytes.
+  absl::Status CheckKey(Keys::const_iterator it, int64_t size);
+  void Index(const std::string& key, const Key& entry);
+  void Unindex(const std::string& key, const Key& entry);
+  KeyValue Show(Instant now, const std::string& key, const Key& entry) const;
+  // The index of the first key, from `from` round, that does not satisfy the get; its size if there
+  // is none.
+  size_t FirstUnsatisfied(const ParkedGet& get, size_t from) const;
+  absl::StatusOr<GetReply> Read(Instant now, const ParkedGet& get) const;
+  void AnswerGet(Step& step, CallId id, const ParkedGet& get) const;
+  void WakeGets(Step& step, const std::string& key);
+
+  // --- store_queues.cc
+  void AddItem(Queue& queue, const std::string& name, int64_t sequence, Item item);
+  // An item is in the namespace from CountItem to RemoveItem, wherever it is meanwhile.
+  void CountItem(const std::string& name, int64_t sequence, const Item& item);
+  void RemoveItem(Step& step, const std::string& name, int64_t sequence, const Item& item);
+  // Takes the head for a caller. Precondition: there is one.
+  QueuePopReply HandOut(Step& step, Queues::iterator queue, const Id128& operation);
+  void KeepHandedOut(Queues::iterator queue, int64_t receipt, HandedOut handed);
+  void DropHandedOut(Step& step, std::map<int64_t, HandedOut>::iterator handed);
+  // Restores S3; the queue may be gone afterwards.
+  void Serve(Step& step, Queues::iterator queue);
+  void ExpireItem(Step& step, const std::string& name, int64_t sequence);
+  void DropIfEmpty(Queues::iterator queue);
+
+  // --- store_watch.cc
+  void Emit(int64_t revision, Instant now, Event event);
+  void DropOldestEvent();
+  // Precondition: the history covers `from_revision`.
+  WatchKeysReply ReadEvents(Instant now, const std::string& prefix, int64_t from_revision) const;
+  void AnswerWatch(Step& step, CallId id, const std::string& prefix, int64_t from_revision) const;
+  void AnswerWoken(Step& step);
+
+  Shard& shard_;
+  const GroupKey key_;
+  OperationWindow& operations_;
+  const std::shared_ptr<ByteLedger> ledger_;
+  int64_t* const last_number_;
+  absl::Duration data_expiration_ = absl::Seconds(3600);
+
+  Keys keys_;
+  absl::flat_hash_map<Id128, absl::btree_set<std::string>> keys_of_session_;
+
+  Queues queues_;
+  int64_t queue_item_count_ = 0;
+  std::map<int64_t, HandedOut> handed_out_;  // by receipt
+  absl::flat_hash_map<Id128, int64_t> receipt_of_operation_;
+  absl::flat_hash_map<int64_t, int64_t> receipt_of_sequence_;
+
+  absl::btree_set<Due> due_;
+  TimerId timer_ = 0;
+  Instant timer_at_ = absl::InfiniteFuture();
+
+  History history_;
+  int64_t history_bytes_ = 0;
+
+  ParkedCalls parked_;
+  int64_t last_arrival_ = 0;
+  absl::flat_hash_map<std::string, absl::btree_set<CallId>> gets_by_key_;
+  absl::btree_set<std::pair<Id128, CallId>> pops_by_operation_;
+  // By length of the prefix, then prefix: an event looks up its key's beginning once per length in
+  // use.
+  std::map<size_t, absl::flat_hash_map<std::string, absl::btree_set<CallId>>> watches_;
+  // Watches to answer when the step settles, and from which revision.
+  std::map<CallId, int64_t> woken_;
+};
+
+// The id of a queue item's row: such ids sort by queue, then by age.
+std::string QueueItemId(const std::string& queue, int64_t sequence);
+
+}  // namespace cohort::coordinator
+
+#endif  // COHORT_COORDINATOR_CORE_STORE_H_

@@ -1,0 +1,178 @@
+// Queues: each value goes to one consumer, in order, and is kept under a receipt until that says it
+// has it.
+//
+//   pushed -> in the queue -> handed out (receipt) -> acknowledged: gone
+//                        \--> handed out, the caller named no operation: gone at once
+//   and from everywhere: expired: gone
+#include <utility>
+
+#include "absl/strings/str_format.h"
+#include "coordinator/core/store.h"
+#include "coordinator/core/store_internal.h"
+
+namespace cohort::coordinator {
+
+std::string QueueItemId(const std::string& queue, int64_t sequence) {
+  std::string id = queue;
+  id.push_back('\0');
+  id += absl::StrFormat("%020d", sequence);
+  return id;
+}
+
+void Store::Handle(Step& step, CallId id, const Caller& caller, absl::Duration,
+                   QueuePushCall&& call) {
+  const Turn turn(*this, step);
+  if (Repeated<QueuePushReply>(step, id, caller)) return;
+  auto queue = queues_.find(call.queue);
+  const int64_t kept =
+      queue == queues_.end() ? 0 : queue->second.depth() + queue->second.handed_out_count;
+  if (kept >= shard_.limits.max_queue_depth) {
+    return step.Fail(
+        id, OverLimit("max_queue_depth", shard_.limits.max_queue_depth,
+                      absl::StrFormat("queue %s has %d values, %d of them handed out and not "
+                                      "acknowledged",
+                                      call.queue, kept, queue->second.handed_out_count)));
+  }
+  const absl::Status allowed = CheckValue(static_cast<int64_t>(call.value.size()), 0);
+  if (!allowed.ok()) return step.Fail(id, allowed);
+
+  if (queue == queues_.end()) queue = queues_.try_emplace(call.queue).first;
+  const int64_t sequence = NextNumber();
+  Item item;
+  item.value = Payload(std::move(call.value), ledger_);
+  item.expiration = call.expiration.value_or(data_expiration_);
+  item.expires_at = step.now() + item.expiration;
+  step.Write(key_, RecordKind::kQueueItem, QueueItemId(call.queue, sequence),
+             QueueItemRecord{call.queue, sequence, item.value, item.expiration});
+  AddItem(queue->second, call.queue, sequence, std::move(item));
+  QueuePushReply reply{sequence};
+  reply.depth = queue->second.consumers.empty() ? queue->second.depth() : 0;
+  AnswerFirst(step, id, caller, reply);
+  Serve(step, queue);
+}
+
+void Store::Handle(Step& step, CallId id, const Caller& caller, absl::Duration wait,
+                   QueuePopCall&& call) {
+  const Turn turn(*this, step);
+  const Id128& operation = caller.operation_id;
+  if (operations_.Find(operation) != nullptr) return step.Fail(id, UsedForAnotherCall());
+  auto receipt = receipt_of_operation_.find(operation);
+  if (receipt != receipt_of_operation_.end()) {
+    const HandedOut& handed = handed_out_.at(receipt->second);
+    if (handed.queue != call.queue) return step.Fail(id, UsedForAnotherCall());
+    return step.Answer(id,
+                       QueuePopReply{true, handed.item.value, handed.sequence, receipt->second});
+  }
+  auto queue = queues_.find(call.queue);
+  if (queue != queues_.end() && !queue->second.items.empty()) {
+    step.Answer(id, HandOut(step, queue, operation));
+    DropIfEmpty(queue);
+  } else if (wait > absl::ZeroDuration()) {
+    Park(step, id, caller, wait, ParkedPop{call.queue, ++last_arrival_, operation});
+  } else {
+    step.Answer(id, QueuePopReply{});
+  }
+}
+
+void Store::Acknowledge(Step& step, int64_t receipt) {
+  auto handed = handed_out_.find(receipt);
+  if (handed == handed_out_.end()) return;
+  const Turn turn(*this, step);
+  // Unless that was its expiry's turn.
+  handed = handed_out_.find(receipt);
+  if (handed != handed_out_.end()) DropHandedOut(step, handed);
+}
+
+void Store::AddItem(Queue& queue, const std::string& name, int64_t sequence, Item item) {
+  CountItem(name, sequence, item);
+  queue.items.emplace(sequence, std::move(item));
+}
+
+void Store::CountItem(const std::string& name, int64_t sequence, const Item& item) {
+  if (item.expires_at != absl::InfiniteFuture()) due_.insert(Due{item.expires_at, name, sequence});
+  ++queue_item_count_;
+}
+
+QueuePopReply Store::HandOut(Step& step, Queues::iterator queue, const Id128& operation) {
+  const auto head = queue->second.items.begin();
+  const int64_t sequence = head->first;
+  Item item = std::move(head->second);
+  queue->second.items.erase(head);
+  QueuePopReply reply{true, item.value, sequence};
+  if (operation.empty()) {
+    RemoveItem(step, queue->first, sequence, item);
+    return reply;
+  }
+  reply.receipt = NextNumber();
+  step.Write(key_, RecordKind::kQueueItem, QueueItemId(queue->first, sequence),
+             QueueItemRecord{queue->first, sequence, item.value, item.expiration, reply.receipt,
+                             operation});
+  KeepHandedOut(queue, reply.receipt,
+                HandedOut{queue->first, sequence, std::move(item), operation});
+  return reply;
+}
+
+void Store::KeepHandedOut(Queues::iterator queue, int64_t receipt, HandedOut handed) {
+  ++queue->second.handed_out_count;
+  receipt_of_operation_[handed.operation] = receipt;
+  receipt_of_sequence_[handed.sequence] = receipt;
+  handed_out_.emplace(receipt, std::move(handed));
+}
+
+void Store::Serve(Step& step, Queues::iterator queue) {
+  const std::string name = queue->first;
+  // Taking its last consumer off may drop the queue, hence the look-up each time.
+  for (; queue != queues_.end(); queue = queues_.find(name)) {
+    if (queue->second.items.empty() || queue->second.consumers.empty()) return;
+    const CallId id = queue->second.consumers.begin()->second;
+    const Id128 operation = std::get<ParkedPop>(parked_.at(id).what).operation;
+    const QueuePopReply reply = HandOut(step, queue, operation);
+    // A repeat may have come while the first call still stood here; together they are one consumer.
+    std::vector<CallId> same = {id};
+    for (auto it = pops_by_operation_.lower_bound({operation, 0});
+         it != pops_by_operation_.end() && it->first == operation; ++it) {
+      const auto& pop = std::get<ParkedPop>(parked_.at(it->second).what);
+      if (it->second != id && pop.queue == name) same.push_back(it->second);
+    }
+    for (const CallId each : same) {
+      Unpark(parked_.find(each));
+      step.Answer(each, reply);
+    }
+  }
+}
+
+void Store::ExpireItem(Step& step, const std::string& name, int64_t sequence) {
+  auto receipt = receipt_of_sequence_.find(sequence);
+  if (receipt != receipt_of_sequence_.end()) {
+    DropHandedOut(step, handed_out_.find(receipt->second));
+    return;
+  }
+  auto queue = queues_.find(name);
+  auto item = queue->second.items.find(sequence);
+  RemoveItem(step, name, sequence, item->second);
+  queue->second.items.erase(item);
+  DropIfEmpty(queue);
+}
+
+void Store::DropHandedOut(Step& step, std::map<int64_t, HandedOut>::iterator handed) {
+  const HandedOut& gone = handed->second;
+  auto queue = queues_.find(gone.queue);
+  --queue->second.handed_out_count;
+  receipt_of_operation_.erase(gone.operation);
+  receipt_of_sequence_.erase(gone.sequence);
+  RemoveItem(step, gone.queue, gone.sequence, gone.item);
+  handed_out_.erase(handed);
+  DropIfEmpty(queue);
+}
+
+void Store::RemoveItem(Step& step, const std::string& name, int64_t sequence, const Item& item) {
+  if (item.expires_at != absl::InfiniteFuture()) due_.erase(Due{item.expires_at, name, sequence});
+  step.Erase(key_, RecordKind::kQueueItem, QueueItemId(name, sequence));
+  --queue_item_count_;
+}
+
+void Store::DropIfEmpty(Queues::iterator queue) {
+  if (queue->second.empty()) queues_.erase(queue);
+}
+
+}  // namespace cohort::coordinator

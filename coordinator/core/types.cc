@@ -1,0 +1,86 @@
+#include "coordinator/core/types.h"
+
+#include "absl/strings/str_cat.h"
+
+namespace cohort::coordinator {
+namespace {
+
+const char* What(CauseKind kind) {
+  switch (kind) {
+    case CauseKind::kNone:
+      return "ended";
+    case CauseKind::kLeaseExpired:
+      return "was lost: its lease expired";
+    case CauseKind::kConnectionLost:
+      return "was lost: its connection broke";
+    case CauseKind::kEvicted:
+      return "was evicted";
+    case CauseKind::kReplaced:
+      return "was replaced by a newer incarnation";
+    case CauseKind::kLeft:
+      return "left";
+    case CauseKind::kReported:
+      return "reported a fatal error";
+    case CauseKind::kNoProgress:
+      return "was lost: alive, but it made no progress";
+    case CauseKind::kViewChanged:
+      return "changed the view";
+    case CauseKind::kClosed:
+      return "closed the group";
+    case CauseKind::kStaleGeneration:
+      return "belongs to an older generation";
+  }
+  return "ended";
+}
+
+}  // namespace
+
+std::string Cause::ToString() const {
+  std::string text = "generation ";
+  absl::StrAppend(&text, generation, ": ");
+  if (!member.empty()) {
+    absl::StrAppend(&text, "member ", member);
+    if (rank.has_value()) absl::StrAppend(&text, " (rank ", *rank, ")");
+    if (!host.empty()) absl::StrAppend(&text, " on ", host);
+    absl::StrAppend(&text, " ");
+  }
+  absl::StrAppend(&text, What(kind));
+  if (!detail.empty()) absl::StrAppend(&text, ": ", detail.substr(0, 512));
+  return text;
+}
+
+const char* RoundKindName(RoundKind kind) {
+  switch (kind) {
+    case RoundKind::kBarrier:
+      return "barrier";
+    case RoundKind::kAllGather:
+      return "all_gather";
+    case RoundKind::kGather:
+      return "gather";
+    case RoundKind::kBroadcast:
+      return "broadcast";
+    case RoundKind::kScatter:
+      return "scatter";
+    case RoundKind::kVote:
+      return "vote";
+    case RoundKind::kAgreeAlive:
+      return "agree_alive";
+  }
+  return "round";
+}
+
+const char* InitPhaseName(InitPhase phase) {
+  switch (phase) {
+    case InitPhase::kGotId:
+      return "got_id";
+    case InitPhase::kCallingInit:
+      return "calling_init";
+    case InitPhase::kDone:
+      return "done";
+    case InitPhase::kFailed:
+      return "failed";
+  }
+  return "unknown";
+}
+
+}  // namespace cohort::coordinator
