@@ -244,7 +244,7 @@ void Group::ParkJoin(Step& step, Call& call, Member& member, bool with_members) 
   joins_[call.id] = member.name;
   shard_.waits.Park(call.id, this, step.now(), step.now() + call.wait);
   WriteMember(step, member);
-  ScheduleLiveness(step.now());
+  if (liveness_timer_ == 0) ScheduleLiveness(step.now());
   if (member.state != MemberState::kCandidate) MaybeComplete(step);
 }
 

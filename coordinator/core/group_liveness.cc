@@ -35,7 +35,8 @@ void Group::Heard(Step& step, Member& member) {
 }
 
 void Group::ScheduleLiveness(Instant now) {
-  if (liveness_timer_ != 0) return;
+  // What is heard meanwhile only moves deadlines away, so an early look is enough.
+  shard_.timers.Cancel(liveness_timer_);
   const absl::Duration lease = context_.spec.lease;
   Instant next = absl::InfiniteFuture();
   for (const auto& [name, member] : context_.roster.members()) {

@@ -114,7 +114,7 @@ QueuePopReply Store::HandOut(Step& step, Queues::iterator queue, const Id128& op
 
 void Store::KeepHandedOut(Queues::iterator queue, int64_t receipt, HandedOut handed) {
   ++queue->second.handed_out_count;
-  receipt_of_operation_[handed.operation] = receipt;
+  if (!handed.operation.empty()) receipt_of_operation_[handed.operation] = receipt;
   receipt_of_sequence_[handed.sequence] = receipt;
   handed_out_.emplace(receipt, std::move(handed));
 }

@@ -234,13 +234,14 @@ TEST(Store, PopsInTheOrderOfPushes) {
   StoreTest store;
   const int64_t first = store.Push("q", "1");
   EXPECT_EQ(store.Ask<QueuePushReply>(QueuePushCall{"q", "2"}).depth, 2);
-  const auto popped = store.Ask<QueuePopReply>(QueuePopCall{"q"});
+  auto popped = store.Ask<QueuePopReply>(QueuePopCall{"q"});
   EXPECT_TRUE(popped.found);
   EXPECT_EQ(popped.value.bytes(), "1");
   EXPECT_EQ(popped.sequence, first);
   EXPECT_EQ(popped.receipt, 0);
   EXPECT_EQ(store.Ask<QueuePopReply>(QueuePopCall{"q"}).value.bytes(), "2");
   EXPECT_FALSE(store.Ask<QueuePopReply>(QueuePopCall{"q"}).found);
+  popped.value.reset();  // bytes count as long as an answer has them
   EXPECT_EQ(store.ledger().held(), 0);
   EXPECT_EQ(store.RowCount(RecordKind::kQueueItem), 0u);
 }

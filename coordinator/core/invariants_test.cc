@@ -1,0 +1,392 @@
+// The invariants C1 to C9 of the control plane, each as a story. (C10 is the server's: server_test.cc.)
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "coordinator/core/testing/core_harness.h"
+
+namespace cohort::coordinator {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using Seat = CoreHarness::Seat;
+
+EnterRoundCall Round(RoundKind kind, std::string name = "", std::string value = "") {
+  EnterRoundCall call;
+  call.kind = kind;
+  call.name = std::move(name);
+  if (!value.empty()) {
+    call.values.resize(1);
+    call.values[0].bytes = std::move(value);
+    call.values[0].present = true;
+  }
+  return call;
+}
+EnterRoundCall Barrier(std::string name = "") { return Round(RoundKind::kBarrier, std::move(name)); }
+SendCall Send(int destination, std::string bytes, std::string tag = "") {
+  SendCall call;
+  call.destination = destination;
+  call.tag = std::move(tag);
+  call.value.bytes = std::move(bytes);
+  return call;
+}
+ReceiveCall Receive(std::optional<int> source, std::string tag = "") {
+  return ReceiveCall{source, std::move(tag)};
+}
+Id128 Op(uint64_t n) { return Id128{0x0f, n}; }
+
+TEST(InvariantC1, OldGenerationAndReplacedIncarnationAreAborted) {
+  CoreHarness h;
+  std::vector<Seat> seats = h.Form(3);
+  ASSERT_EQ(seats[2].generation, 1);
+  h.As(seats[0], Send(1, "of the first life"));
+  // w1 comes back as a new process.
+  Seat again = seats[1];
+  again.incarnation = 999;
+  again.session = Id128{};
+  const CallId join = h.Join(again, CoreHarness::Fixed(3), 1);
+  EXPECT_TRUE(h.Parked(join));
+
+  const CallId old_life = h.As(seats[1], Receive(0));
+  EXPECT_EQ(h.StatusOf(old_life).code(), absl::StatusCode::kAborted);
+  EXPECT_THAT(std::string(h.StatusOf(old_life).message()), HasSubstr("w1 (rank 1)"));
+  const CallId survivor = h.As(seats[0], Barrier());
+  EXPECT_EQ(h.StatusOf(survivor).code(), absl::StatusCode::kAborted);
+  EXPECT_EQ(h.Find(survivor)->context->cause.kind, CauseKind::kReplaced);
+
+  const CallId join0 = h.Join(seats[0], CoreHarness::Fixed(3), 0);
+  const CallId join2 = h.Join(seats[2], CoreHarness::Fixed(3), 2);
+  ASSERT_TRUE(h.Seated(again, join));
+  ASSERT_TRUE(h.Seated(seats[0], join0));
+  ASSERT_TRUE(h.Seated(seats[2], join2));
+  EXPECT_EQ(again.generation, 2);
+  // The object of the first life is not there.
+  const CallId receive = h.As(again, Receive(0), absl::Seconds(1));
+  EXPECT_TRUE(h.Parked(receive));
+  // A late Join of the old process does not win.
+  Seat late = again;
+  late.incarnation = 101;
+  late.session = Id128{};
+  EXPECT_EQ(h.StatusOf(h.Join(late, CoreHarness::Fixed(3), 1)).code(), absl::StatusCode::kAborted);
+}
+
+TEST(InvariantC2, EachCollectiveStepIsOneCallPerMember) {
+  CoreHarness h;
+  std::vector<Seat> seats = h.Form(4);
+  std::vector<CallId> calls;
+  for (const Seat& seat : seats) {
+    calls.push_back(h.As(seat, Round(RoundKind::kAllGather, "", absl::StrCat("of ", seat.rank))));
+  }
+  for (CallId id : calls) {
+    const auto* reply = h.Get<RoundReply>(id);
+    ASSERT_NE(reply, nullptr);
+    ASSERT_EQ(reply->end->values.size(), 4u);
+    EXPECT_EQ(reply->end->values[3].bytes(), "of 3");
+    EXPECT_EQ(reply->end, h.Get<RoundReply>(calls[0])->end);  // one object for all
+  }
+}
+
+TEST(InvariantC3, BarriersAreNumberedAndLeaveNothingBehind) {
+  CoreHarness h;
+  std::vector<Seat> seats = h.Form(3);
+  const size_t rows_of_one = [&] {
+    for (const Seat& seat : seats) h.As(seat, Barrier("step"));
+    return h.journal_rows();
+  }();
+  for (int number = 2; number <= 1000; ++number) {
+    CallId last = 0;
+    for (const Seat& seat : seats) last = h.As(seat, Barrier("step"));
+    ASSERT_EQ(h.Round(last)->outcome, RoundOutcome::kReleased);
+    ASSERT_EQ(h.Round(last)->number, number);
+    h.ForgetReplies();
+  }
+  EXPECT_EQ(h.journal_rows(), rows_of_one);
+  EXPECT_EQ(h.core().Stats().waiter_count, 0);
+  EXPECT_EQ(h.core().Stats().bytes_held, 0);
+  const CallId stats = h.As(seats[0], StatsCall{});
+  EXPECT_EQ(h.Get<StatsReply>(stats)->open_round_count, 0);
+  EXPECT_EQ(h.Get<StatsReply>(stats)->barriers_released, 1000);
+}
+
+TEST(InvariantC3, EachNameOfItsOwnStaysBounded) {
+  Limits limits;
+  limits.max_round_names = 8;
+  CoreHarness h(limits);
+  std::vector<Seat> seats = h.Form(2);
+  for (int step = 0; step < 1000; ++step) {
+    CallId last = 0;
+    for (const Seat& seat : seats) last = h.As(seat, Barrier(absl::StrCat("step-", step)));
+    ASSERT_EQ(h.Round(last)->outcome, RoundOutcome::kReleased);
+  }
+  const CallId stats = h.As(seats[0], StatsCall{});
+  EXPECT_EQ(h.Get<StatsReply>(stats)->round_name_count, 8);
+}
+
+TEST(InvariantC4, AnEndedWaitSaysWhoWasMissingAndForAll) {
+  CoreHarness h;
+  std::vector<Seat> seats = h.Form(8);
+  const CallId first = h.As(seats[5], Barrier("step"), absl::Seconds(10));
+  h.Advance(absl::Seconds(2));
+  const CallId second = h.As(seats[0], Barrier("step"), absl::Seconds(10));
+  h.Advance(absl::Seconds(8));
+  for (CallId id : {first, second}) {  // ended for all, also for the one with time left
+    const RoundEnd* end = h.Round(id);
+    ASSERT_NE(end, nullptr);
+    EXPECT_EQ(end->outcome, RoundOutcome::kTimedOut);
+    EXPECT_THAT(end->missing.missing, ElementsAre(RankRange{1, 4}, RankRange{6, 7}));
+    EXPECT_EQ(end->missing.first_rank, 5);
+    EXPECT_EQ(end->missing.last_rank, 0);
+    EXPECT_EQ(end->missing.since_first, absl::Seconds(10));
+    EXPECT_EQ(end->missing.skew, absl::Seconds(2));
+    ASSERT_EQ(end->missing.details.size(), 6u);
+    EXPECT_EQ(end->missing.details[0].member, "w1");
+    EXPECT_EQ(end->missing.details[0].host, "host-w1");
+  }
+  // Who comes late to that number is told, and does not wait alone.
+  EnterRoundCall late = Barrier("step");
+  late.number = 1;
+  const CallId too_late = h.As(seats[1], late);
+  ASSERT_FALSE(h.Parked(too_late));
+  EXPECT_EQ(h.Round(too_late)->outcome, RoundOutcome::kTimedOut);
+  EXPECT_EQ(h.Round(too_late)->next_number, 2);
+}
+
+TEST(InvariantC5, ObjectsGoWithTheirReadersOrExpire) {
+  CoreHarness h;
+  std::vector<Seat> seats = h.Form(3);
+  h.As(seats[0], Send(2, "a"));
+  h.As(seats[1], Send(2, "b"));
+  h.As(seats[0], Send(2, std::string(1000, 'x'), "never read"));
+  EXPECT_EQ(h.core().Stats().bytes_held, 1002);
+  // Two senders to one receiver do not collide.
+  const CallId from1 = h.As(seats[2], Receive(1), absl::Seconds(1), Op(1));
+  const CallId from0 = h.As(seats[2], Receive(0), absl::Seconds(1), Op(2));
+  EXPECT_EQ(h.Get<ReceiveReply>(from1)->payload.bytes(), "b");
+  EXPECT_EQ(h.Get<ReceiveReply>(from0)->payload.bytes(), "a");
+  const std::vector<int64_t> receipts = {h.Get<ReceiveReply>(from0)->receipt,
+                                         h.Get<ReceiveReply>(from1)->receipt};
+  h.ForgetReplies();
+  h.As(seats[2], KeepAliveCall{}, absl::Seconds(1), Id128{}, receipts);
+  EXPECT_EQ(h.core().Stats().bytes_held, 1000);
+  // The sender dies; its object goes when its time is over, with nobody's help, and the reader is told.
+  h.AdvanceAlive(absl::Seconds(3600), seats);
+  EXPECT_EQ(h.core().Stats().bytes_held, 0);
+  const CallId expired = h.As(seats[2], Receive(0, "never read"));
+  EXPECT_EQ(h.StatusOf(expired).code(), absl::StatusCode::kDataLoss);
+}
+
+TEST(InvariantC5, BytesReturnToZeroAfterEveryKindOfRound) {
+  CoreHarness h;
+  std::vector<Seat> seats = h.Form(3);
+  for (RoundKind kind : {RoundKind::kAllGather, RoundKind::kGather, RoundKind::kBroadcast, RoundKind::kScatter}) {
+    std::vector<std::pair<int, CallId>> calls;
+    for (const Seat& seat : seats) {
+      EnterRoundCall call = Round(kind, "x", "12345678");
+      call.root = kind == RoundKind::kAllGather ? -1 : 1;
+      if (kind == RoundKind::kScatter) call.values.resize(3, call.values[0]);
+      if ((kind == RoundKind::kBroadcast || kind == RoundKind::kScatter) && seat.rank != 1) call.values.clear();
+      calls.push_back({seat.rank, h.As(seat, call)});
+    }
+    std::vector<std::pair<int, int64_t>> receipts;
+    for (const auto& [rank, id] : calls) {
+      ASSERT_NE(h.Round(id), nullptr) << RoundKindName(kind) << " rank " << rank;
+      ASSERT_EQ(h.Round(id)->outcome, RoundOutcome::kReleased);
+      receipts.push_back({rank, h.Round(id)->receipt});
+    }
+    EXPECT_GT(h.core().Stats().bytes_held, 0) << RoundKindName(kind);
+    h.ForgetReplies();
+    for (const auto& [rank, receipt] : receipts) {
+      h.As(seats[rank], KeepAliveCall{}, absl::Seconds(1), Id128{}, {receipt});
+    }
+    EXPECT_EQ(h.core().Stats().bytes_held, 0) << RoundKindName(kind);
+  }
+}
+
+TEST(InvariantC6, ARepeatGetsTheFirstAnswer) {
+  CoreHarness h;
+  std::vector<Seat> seats = h.Form(2);
+  const CallId first = h.As(seats[0], Send(1, "once"), absl::Seconds(1), Op(7));
+  const CallId again = h.As(seats[0], Send(1, "once"), absl::Seconds(1), Op(7));
+  EXPECT_EQ(h.Get<SendReply>(first)->sequence, h.Get<SendReply>(again)->sequence);
+  // The receiver's answer is lost; its repeat gets the same object, also after a restart of the coordinator.
+  const CallId received = h.As(seats[1], Receive(0), absl::Seconds(1), Op(8));
+  ASSERT_EQ(h.Get<ReceiveReply>(received)->payload.bytes(), "once");
+  h.Restart();
+  const CallId repeated = h.As(seats[1], Receive(0), absl::Seconds(1), Op(8));
+  ASSERT_NE(h.Get<ReceiveReply>(repeated), nullptr);
+  EXPECT_EQ(h.Get<ReceiveReply>(repeated)->payload.bytes(), "once");
+  const CallId resent = h.As(seats[0], Send(1, "once"), absl::Seconds(1), Op(7));
+  ASSERT_TRUE(h.StatusOf(resent).ok());
+  const CallId nothing = h.As(seats[1], Receive(0), absl::Seconds(1), Op(9));
+  EXPECT_TRUE(h.Parked(nothing));
+}
+
+TEST(InvariantC6, ALostBarrierAnswerIsGivenAgain) {
+  CoreHarness h;
+  std::vector<Seat> seats = h.Form(2);
+  EnterRoundCall barrier = Barrier("step");
+  barrier.number = 1;
+  h.As(seats[0], barrier);
+  h.As(seats[1], barrier);
+  h.Restart();
+  const CallId again = h.As(seats[1], barrier);
+  ASSERT_FALSE(h.Parked(again));
+  EXPECT_EQ(h.Round(again)->outcome, RoundOutcome::kReleased);
+}
+
+TEST(InvariantC7, DisagreementFailsBothSidesAtOnceNamingBoth) {
+  CoreHarness h;
+  Seat one{"w0", 1}, two{"w1", 2};
+  GroupSpec mine = CoreHarness::Fixed(4), theirs = CoreHarness::Fixed(8);
+  const CallId first = h.Join(one, mine, 0);
+  const CallId second = h.Join(two, theirs, 1);
+  for (CallId id : {first, second}) {
+    EXPECT_EQ(h.StatusOf(id).code(), absl::StatusCode::kFailedPrecondition);
+    EXPECT_THAT(std::string(h.StatusOf(id).message()),
+                testing::AllOf(HasSubstr("w0"), HasSubstr("w1"), HasSubstr("4"), HasSubstr("8")));
+  }
+  GroupSpec digest = mine;
+  digest.parameters_digest = "abc";
+  const CallId third = h.Join(one, mine, 0);
+  const CallId fourth = h.Join(two, digest, 1);
+  EXPECT_EQ(h.StatusOf(third).code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(h.StatusOf(fourth).message()), HasSubstr("parameters digest"));
+}
+
+TEST(InvariantC7, MismatchedRoundsFailAllWhoAreInThem) {
+  CoreHarness h;
+  std::vector<Seat> seats = h.Form(3);
+  auto both_fail = [&](EnterRoundCall a, EnterRoundCall b, const char* what) {
+    const CallId first = h.As(seats[0], a);
+    const CallId second = h.As(seats[1], b);
+    for (CallId id : {first, second}) {
+      ASSERT_FALSE(h.Parked(id)) << what;
+      EXPECT_EQ(h.Round(id)->outcome, RoundOutcome::kMismatch) << what;
+      EXPECT_THAT(h.Round(id)->reason, testing::AllOf(HasSubstr("w0"), HasSubstr("w1"))) << what;
+    }
+    // The third is told the same, and the next number works.
+    EnterRoundCall late = a;
+    late.number = h.Round(first)->number;
+    EXPECT_EQ(h.Round(h.As(seats[2], late))->outcome, RoundOutcome::kMismatch) << what;
+  };
+  EnterRoundCall subset = Barrier();
+  subset.participants = {{0, 1}};
+  both_fail(Barrier(), subset, "participants");
+  EnterRoundCall digest = Barrier();
+  digest.digest = "x";
+  both_fail(Barrier(), digest, "digest");
+  both_fail(Barrier(), Round(RoundKind::kAllGather, "", "v"), "kind");
+  EnterRoundCall root0 = Round(RoundKind::kGather, "", "v"), root1 = root0;
+  root0.root = 0;
+  root1.root = 1;
+  both_fail(root0, root1, "root");
+  EnterRoundCall sum = Round(RoundKind::kVote), min = sum;
+  sum.op = VoteOp::kSum;
+  min.op = VoteOp::kMin;
+  both_fail(sum, min, "op");
+  CallId last = 0;
+  for (const Seat& seat : seats) last = h.As(seat, Barrier());
+  EXPECT_EQ(h.Round(last)->outcome, RoundOutcome::kReleased);
+}
+
+TEST(InvariantC8, ALossIsToldToAllWithItsCauseAndTheFirstCauseWins) {
+  CoreHarness h;
+  std::vector<Seat> seats = h.Form(4);
+  std::vector<CallId> waits;
+  waits.push_back(h.As(seats[0], Barrier("step"), absl::Seconds(300)));
+  waits.push_back(h.As(seats[1], Receive(3), absl::Seconds(300)));
+  const CallId watch = h.Make(WatchGroupCall{0}, Caller{}, absl::Seconds(300));
+  // Only 2 and 3 fall silent; a parked call does not renew by itself.
+  h.AdvanceAlive(absl::Seconds(31), {seats[0], seats[1]});
+  for (CallId id : waits) {
+    ASSERT_FALSE(h.Parked(id));
+    EXPECT_EQ(h.StatusOf(id).code(), absl::StatusCode::kAborted);
+    const Cause& cause = h.Find(id)->context->cause;
+    EXPECT_EQ(cause.kind, CauseKind::kLeaseExpired);
+    EXPECT_EQ(cause.member, "w2");
+    EXPECT_EQ(cause.rank, 2);
+  }
+  EXPECT_FALSE(h.Parked(watch));
+  const CallId later = h.As(seats[0], Barrier());
+  EXPECT_EQ(h.Find(later)->context->cause.member, "w2");
+  // The survivors agree on who they are, and go on in a new generation.
+  EnterRoundCall agree = Round(RoundKind::kAgreeAlive, "alive");
+  const CallId agree0 = h.As(seats[0], agree), agree1 = h.As(seats[1], agree);
+  ASSERT_FALSE(h.Parked(agree0));
+  EXPECT_EQ(h.Round(agree0)->alive.ToString(), "0-1");
+  EXPECT_EQ(h.Round(agree1)->alive.ToString(), "0-1");
+  const CallId propose = h.As(seats[0], ProposeViewCall{});
+  const CallId rival = h.As(seats[1], ProposeViewCall{});
+  EXPECT_EQ(h.StatusOf(rival).code(), absl::StatusCode::kAborted);
+  EXPECT_THAT(std::string(h.StatusOf(rival).message()), HasSubstr("w0"));
+  const CallId shown = h.Make(GetGroupCall{}, Caller{});
+  const int64_t proposal = h.Get<GetGroupReply>(shown)->group.proposal->id;
+  const CallId ack = h.As(seats[1], AckViewCall{proposal, false, ""});
+  for (CallId id : {propose, ack}) {
+    ASSERT_FALSE(h.Parked(id));
+    EXPECT_EQ(h.Get<ViewReply>(id)->outcome, ViewReply::Outcome::kCommitted);
+    EXPECT_EQ(h.Get<ViewReply>(id)->generation, 2);
+    EXPECT_EQ(h.Get<ViewReply>(id)->world_size, 2);
+  }
+}
+
+TEST(InvariantC8, ABrokenConnectionIsALossWithinTheGraceAndARenewedOneIsNone) {
+  CoreHarness h;
+  std::vector<Seat> seats = h.Form(2);
+  const CallId barrier = h.As(seats[0], Barrier(), absl::Seconds(60));
+  h.As(seats[1], AttachCall{1, false});
+  h.As(seats[1], AttachCall{1, true});
+  h.Advance(absl::Milliseconds(400));
+  h.As(seats[1], AttachCall{2, false});
+  h.Advance(absl::Seconds(5));
+  EXPECT_TRUE(h.Parked(barrier));
+  h.As(seats[1], AttachCall{2, true});
+  h.Advance(absl::Milliseconds(501));
+  ASSERT_FALSE(h.Parked(barrier));
+  EXPECT_EQ(h.Find(barrier)->context->cause.kind, CauseKind::kConnectionLost);
+  EXPECT_EQ(h.Find(barrier)->context->cause.member, "w1");
+}
+
+TEST(InvariantC8, AliveWithoutProgressIsALoss) {
+  CoreHarness h;
+  GroupSpec spec = CoreHarness::Fixed(2);
+  spec.progress_timeout = absl::Seconds(20);
+  std::vector<Seat> seats = h.Form(spec);
+  const CallId barrier = h.As(seats[0], Barrier("step"), absl::Seconds(300));
+  for (int second = 0; second < 21; ++second) {
+    h.As(seats[0], KeepAliveCall{second + 1, "waits"});
+    h.As(seats[1], KeepAliveCall{second < 5 ? second + 1 : 5, "all_reduce"});  // the thread that works is stuck
+    h.Advance(absl::Seconds(1));
+  }
+  EXPECT_TRUE(h.Parked(barrier));
+  for (int second = 21; second < 26; ++second) {
+    h.As(seats[0], KeepAliveCall{second + 1, "waits"});
+    h.As(seats[1], KeepAliveCall{5, "all_reduce"});
+    h.Advance(absl::Seconds(1));
+  }
+  ASSERT_FALSE(h.Parked(barrier));
+  EXPECT_EQ(h.Find(barrier)->context->cause.kind, CauseKind::kNoProgress);
+  EXPECT_THAT(h.Find(barrier)->context->cause.detail, HasSubstr("all_reduce"));
+}
+
+TEST(InvariantC9, LimitsNameThemselvesAndNothingIsLost) {
+  Limits limits;
+  limits.max_mailbox_depth = 2;
+  limits.max_group_bytes_held = 100;
+  CoreHarness h(limits);
+  std::vector<Seat> seats = h.Form(2);
+  h.As(seats[0], Send(1, "1"));
+  h.As(seats[0], Send(1, "2"));
+  const CallId full = h.As(seats[0], Send(1, "3"));
+  EXPECT_EQ(h.StatusOf(full).code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(h.StatusOf(full).message()), HasSubstr("max_mailbox_depth"));
+  const CallId large = h.As(seats[0], Send(1, std::string(200, 'x'), "t"));
+  EXPECT_THAT(std::string(h.StatusOf(large).message()), HasSubstr("max_group_bytes_held"));
+  EXPECT_EQ(h.Get<ReceiveReply>(h.As(seats[1], Receive(0)))->payload.bytes(), "1");
+  EXPECT_EQ(h.Get<ReceiveReply>(h.As(seats[1], Receive(0)))->payload.bytes(), "2");
+  h.ForgetReplies();
+  EXPECT_EQ(h.core().Stats().bytes_held, 0);
+}
+
+}  // namespace
+}  // namespace cohort::coordinator
