@@ -1,0 +1,285 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "coordinator/core/testing/core_harness.h"
+
+namespace cohort::coordinator {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using Seat = CoreHarness::Seat;
+
+GroupInfo Describe(CoreHarness& h) {
+  return h.Get<GetGroupReply>(h.Make(GetGroupCall{}, Caller{}))->group;
+}
+
+TEST(Join, WaitsForAllSeatsAndTellsWhoIsMissing) {
+  CoreHarness h;
+  Seat a{"a", 1}, c{"c", 3};
+  const CallId first = h.Join(a, CoreHarness::Fixed(4), 0, absl::Seconds(10));
+  const CallId third = h.Join(c, CoreHarness::Fixed(4), 2, absl::Seconds(20));
+  h.Advance(absl::Seconds(10));
+  const auto* reply = h.Get<JoinReply>(first);
+  ASSERT_NE(reply, nullptr);
+  EXPECT_TRUE(reply->timed_out);
+  EXPECT_THAT(reply->missing.missing, ElementsAre(RankRange{1, 1}, RankRange{3, 3}));
+  EXPECT_TRUE(h.Parked(third));  // one member's patience is its own
+}
+
+TEST(Join, AssignsFreeRanksInOrderOfArrivalAroundTheWishes) {
+  CoreHarness h;
+  std::vector<Seat> seats = {{"x", 1}, {"y", 2}, {"z", 3}};
+  std::vector<CallId> joins = {h.Join(seats[0], CoreHarness::Fixed(3), std::nullopt)};
+  h.Advance(absl::Seconds(1));
+  joins.push_back(h.Join(seats[1], CoreHarness::Fixed(3), std::nullopt));
+  joins.push_back(h.Join(seats[2], CoreHarness::Fixed(3), 0));
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(h.Seated(seats[i], joins[i]));
+  EXPECT_EQ(seats[0].rank, 1);
+  EXPECT_EQ(seats[1].rank, 2);
+  EXPECT_EQ(seats[2].rank, 0);
+}
+
+TEST(Join, RefusesATakenRankNamingItsHolder) {
+  CoreHarness h;
+  std::vector<Seat> seats = h.Form(2);
+  Seat thief{"thief", 9};
+  const CallId join = h.Join(thief, CoreHarness::Fixed(2), 1);
+  EXPECT_EQ(h.StatusOf(join).code(), absl::StatusCode::kAlreadyExists);
+  EXPECT_THAT(std::string(h.StatusOf(join).message()), HasSubstr("w1"));
+  EXPECT_EQ(Describe(h).state, GroupState::kActive);
+}
+
+TEST(Join, RepeatAfterALostAnswerGivesTheSameSeat) {
+  CoreHarness h;
+  std::vector<Seat> seats = h.Form(2);
+  Seat again = seats[1];
+  ASSERT_TRUE(h.Seated(again, h.Join(again, CoreHarness::Fixed(2), 1)));
+  EXPECT_EQ(again.session, seats[1].session);
+  EXPECT_EQ(again.generation, 1);
+}
+
+TEST(Join, ACancelledJoinTakesItsConfirmationBack) {
+  CoreHarness h;
+  Seat a{"a", 1}, b{"b", 2};
+  const CallId gone = h.Join(a, CoreHarness::Fixed(2), 0);
+  h.Cancel(gone);
+  const CallId waits = h.Join(b, CoreHarness::Fixed(2), 1);
+  EXPECT_TRUE(h.Parked(waits));  // a is not there to hear that the view is complete
+  const CallId back = h.Join(a, CoreHarness::Fixed(2), 0);
+  EXPECT_TRUE(h.Seated(a, back));
+  EXPECT_TRUE(h.Seated(b, waits));
+}
+
+TEST(Join, ElasticGroupGoesAheadAfterItsWindow) {
+  CoreHarness h;
+  GroupSpec spec;
+  spec.min_members = 2;
+  spec.max_members = 8;
+  spec.join_window = absl::Seconds(5);
+  Seat a{"a", 1}, b{"b", 2}, c{"c", 3};
+  const CallId ja = h.Join(a, spec, std::nullopt);
+  h.Advance(absl::Seconds(20));
+  EXPECT_TRUE(h.Parked(ja));  // below the minimum for ever
+  const CallId jb = h.Join(b, spec, std::nullopt);
+  h.Advance(absl::Seconds(4));
+  const CallId jc = h.Join(c, spec, std::nullopt);
+  h.Advance(absl::Seconds(4));
+  EXPECT_TRUE(h.Parked(jb));  // the window counts from the last arrival
+  h.Advance(absl::Seconds(1));
+  ASSERT_TRUE(h.Seated(a, ja) && h.Seated(b, jb) && h.Seated(c, jc));
+  EXPECT_EQ(c.world_size, 3);
+}
+
+TEST(Leave, EndsOnlyTheWaitsThatNeedTheLeaver) {
+  CoreHarness h;
+  std::vector<Seat> seats = h.Form(3);
+  SendCall send;
+  send.destination = 1;
+  send.value.bytes = "farewell";
+  h.As(seats[2], send);
+  const CallId from2 = h.As(seats[0], ReceiveCall{2, ""});
+  const CallId from1 = h.As(seats[0], ReceiveCall{1, ""});
+  EnterRoundCall all, two;
+  two.name = "two";
+  two.participants = {{0, 1}};
+  const CallId needs_all = h.As(seats[0], all);
+  const CallId needs_two = h.As(seats[0], two);
+  h.As(seats[2], LeaveCall{"done"});
+  EXPECT_EQ(h.StatusOf(from2).code(), absl::StatusCode::kAborted);
+  EXPECT_EQ(h.Find(from2)->context->cause.kind, CauseKind::kLeft);
+  EXPECT_EQ(h.StatusOf(needs_all).code(), absl::StatusCode::kAborted);
+  EXPECT_TRUE(h.Parked(from1));
+  EXPECT_TRUE(h.Parked(needs_two));
+  // What it sent stays readable; afterwards there is nothing to wait for.
+  EXPECT_EQ(h.Get<ReceiveReply>(h.As(seats[1], ReceiveCall{2, ""}))->payload.bytes(), "farewell");
+  EXPECT_EQ(h.StatusOf(h.As(seats[1], ReceiveCall{2, ""})).code(), absl::StatusCode::kAborted);
+  h.As(seats[1], two);
+  EXPECT_EQ(h.Round(needs_two)->outcome, RoundOutcome::kReleased);
+}
+
+TEST(Leave, OfTheLastMemberClosesTheGroupAndTheNameGoesOnCounting) {
+  CoreHarness h;
+  std::vector<Seat> seats = h.Form(2);
+  h.As(seats[0], LeaveCall{});
+  h.As(seats[1], LeaveCall{});
+  EXPECT_EQ(h.StatusOf(h.Make(GetGroupCall{}, Caller{})).code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(h.core().Stats().group_count, 0);
+  std::vector<Seat> again = h.Form(2);
+  EXPECT_EQ(again[0].generation, 2);
+  h.Restart();
+  h.As(again[0], CloseGroupCall{});
+  h.Restart();
+  EXPECT_EQ(h.Form(2)[0].generation, 3);
+}
+
+TEST(ReportFate, ALossEndsOnlyTheWaitsThatNeedIt) {
+  CoreHarness h;
+  GroupSpec spec = CoreHarness::Fixed(3);
+  spec.fate = Fate::kReport;
+  std::vector<Seat> seats = h.Form(spec);
+  const CallId from2 = h.As(seats[0], ReceiveCall{2, ""}, absl::Seconds(300));
+  const CallId from1 = h.As(seats[0], ReceiveCall{1, ""}, absl::Seconds(300));
+  h.AdvanceAlive(absl::Seconds(31), {seats[0], seats[1]});
+  EXPECT_EQ(h.StatusOf(from2).code(), absl::StatusCode::kAborted);
+  EXPECT_TRUE(h.Parked(from1));
+  EXPECT_EQ(Describe(h).state, GroupState::kActive);
+  EXPECT_EQ(Describe(h).members[2].state, MemberState::kLost);
+}
+
+TEST(View, RefusalAndSilenceAreNamed) {
+  CoreHarness h;
+  std::vector<Seat> seats = h.Form(3);
+  CallId propose = h.As(seats[0], ProposeViewCall{{{2, 2}}, {}, false}, absl::Seconds(10));
+  const int64_t refused = Describe(h).proposal->id;
+  h.As(seats[1], AckViewCall{refused, true, "busy"});
+  EXPECT_EQ(h.Get<ViewReply>(propose)->outcome, ViewReply::Outcome::kRefused);
+  EXPECT_EQ(h.Get<ViewReply>(propose)->cause.member, "w1");
+  propose = h.As(seats[0], ProposeViewCall{{{2, 2}}, {}, false}, absl::Seconds(10));
+  h.Advance(absl::Seconds(10));
+  EXPECT_EQ(h.Get<ViewReply>(propose)->outcome, ViewReply::Outcome::kTimedOut);
+  EXPECT_THAT(h.Get<ViewReply>(propose)->missing.missing, ElementsAre(RankRange{1, 1}));
+  EXPECT_EQ(Describe(h).generation, 1);
+  propose = h.As(seats[0], ProposeViewCall{{{2, 2}}, {}, true}, absl::Seconds(10));
+  h.Advance(absl::Seconds(10));
+  EXPECT_EQ(h.Get<ViewReply>(propose)->outcome, ViewReply::Outcome::kCommitted);
+  EXPECT_EQ(h.Get<ViewReply>(propose)->world_size, 1);
+  const CallId removed = h.As(seats[2], KeepAliveCall{});
+  EXPECT_EQ(h.Find(removed)->context->cause.kind, CauseKind::kViewChanged);
+}
+
+TEST(View, ReplacesAndGrowsKeepingTheOrderOfRanks) {
+  CoreHarness h;
+  std::vector<Seat> seats = h.Form(3);
+  Seat spare{"spare", 7}, extra{"extra", 8};
+  const CallId join_spare = h.Join(spare, CoreHarness::Fixed(3), std::nullopt);
+  const CallId join_extra = h.Join(extra, CoreHarness::Fixed(3), std::nullopt);
+  EXPECT_TRUE(h.Parked(join_spare));
+  const CallId parked = h.As(seats[2], EnterRoundCall{});
+  const CallId propose = h.As(seats[0], ProposeViewCall{{{1, 1}}, {"spare", "extra"}, false}, absl::Seconds(10));
+  const CallId ack = h.As(seats[2], AckViewCall{Describe(h).proposal->id, false, ""});
+  ASSERT_TRUE(h.Seated(spare, join_spare) && h.Seated(extra, join_extra));
+  EXPECT_EQ(spare.rank, 1);
+  EXPECT_EQ(extra.rank, 3);
+  EXPECT_EQ(h.Get<ViewReply>(ack)->rank, 2);
+  EXPECT_EQ(h.Get<ViewReply>(propose)->world_size, 4);
+  EXPECT_EQ(spare.generation, 2);
+  EXPECT_EQ(h.Find(parked)->context->cause.kind, CauseKind::kViewChanged);
+}
+
+TEST(View, AProposalDiesWithItsProposer) {
+  CoreHarness h;
+  std::vector<Seat> seats = h.Form(3);
+  h.As(seats[0], ProposeViewCall{{{2, 2}}, {}, false}, absl::Seconds(300));
+  const CallId ack_waits = h.As(seats[1], AckViewCall{0, false, ""});
+  EXPECT_EQ(h.StatusOf(ack_waits).code(), absl::StatusCode::kNotFound);
+  h.Make(EvictCall{"w0", "test"}, Caller{});
+  EXPECT_FALSE(Describe(h).proposal.has_value());
+  EXPECT_EQ(Describe(h).state, GroupState::kBroken);
+  EXPECT_EQ(Describe(h).cause.kind, CauseKind::kEvicted);
+}
+
+TEST(Watch, ResumesWithoutGapsAndSaysWhenItCannot) {
+  Limits limits;
+  limits.max_event_log = 4;
+  CoreHarness h(limits);
+  std::vector<Seat> seats = h.Form(2);
+  const int64_t start = Describe(h).revision;
+  for (int i = 0; i < 3; ++i) h.As(seats[0], ReportErrorCall{absl::StrCat("e", i), false, {}});
+  const auto* batch = h.Get<WatchGroupReply>(h.Make(WatchGroupCall{start}, Caller{}));
+  ASSERT_NE(batch, nullptr);
+  ASSERT_EQ(batch->events.size(), 3u);
+  EXPECT_EQ(batch->events[2].cause.detail, "e2");
+  EXPECT_TRUE(h.Parked(h.Make(WatchGroupCall{batch->revision}, Caller{})));
+  for (int i = 0; i < 3; ++i) h.As(seats[0], ReportErrorCall{"more", false, {}});
+  EXPECT_EQ(h.StatusOf(h.Make(WatchGroupCall{start}, Caller{})).code(), absl::StatusCode::kOutOfRange);
+  EXPECT_EQ(h.StatusOf(h.Make(WatchGroupCall{int64_t{1} << 60}, Caller{})).code(),
+            absl::StatusCode::kOutOfRange);
+}
+
+TEST(UniqueIds, AreFencedByGenerationAndFreedWhenFetched) {
+  CoreHarness h;
+  std::vector<Seat> seats = h.Form(2);
+  const CallId waits = h.As(seats[1], FetchIdsCall{"world"});
+  EXPECT_TRUE(h.Parked(waits));
+  h.As(seats[0], PublishIdsCall{"world", {"secret-1"}});
+  EXPECT_THAT(h.Get<FetchIdsReply>(waits)->ids, ElementsAre("secret-1"));
+  EXPECT_EQ(h.StatusOf(h.As(seats[0], PublishIdsCall{"world", {"secret-2"}})).code(),
+            absl::StatusCode::kAlreadyExists);
+  h.As(seats[1], KeepAliveCall{}, absl::Seconds(1), {}, {h.Get<FetchIdsReply>(waits)->receipt});
+  EXPECT_EQ(h.StatusOf(h.As(seats[1], FetchIdsCall{"world"})).code(), absl::StatusCode::kDataLoss);
+  // Everyone restarts twice, quickly: no id of an older generation is ever seen.
+  for (int life = 2; life <= 3; ++life) {
+    for (Seat& seat : seats) seat.incarnation += 1000, seat.session = Id128{};
+    h.Reform(seats, CoreHarness::Fixed(2));
+    ASSERT_EQ(seats[0].generation, life);
+    EXPECT_TRUE(h.Parked(h.As(seats[1], FetchIdsCall{"world"}))) << life;
+    if (life == 2) h.As(seats[0], PublishIdsCall{"world", {"second life"}});
+  }
+}
+
+TEST(WhoIsMissing, ShowsEveryOpenWaitOldestFirst) {
+  CoreHarness h;
+  std::vector<Seat> seats = h.Form(4);
+  EnterRoundCall barrier;
+  barrier.name = "step";
+  h.As(seats[0], barrier, absl::Seconds(60));
+  h.Advance(absl::Seconds(3));
+  h.As(seats[1], ReceiveCall{2, "grads"}, absl::Seconds(60));
+  h.As(seats[3], ReportInitCall{"world", InitPhase::kCallingInit, "ring 0"});
+  const auto* report = h.Get<WhoIsMissingReply>(h.Make(WhoIsMissingCall{}, Caller{}));
+  ASSERT_EQ(report->waits.size(), 2u);
+  EXPECT_EQ(report->waits[0].operation, "barrier \"step\" #1");
+  EXPECT_THAT(report->waits[0].missing.missing, ElementsAre(RankRange{1, 3}));
+  EXPECT_EQ(report->waits[0].age, absl::Seconds(3));
+  EXPECT_THAT(report->waits[1].operation, HasSubstr("tag \"grads\""));
+  ASSERT_EQ(report->inits.size(), 1u);
+  EXPECT_EQ(report->inits[0].ranks[3].phase, "calling_init");
+  const auto* dump = h.Get<DumpWaitsReply>(h.Make(DumpWaitsCall{}, Caller{}));
+  ASSERT_EQ(dump->calls.size(), 2u);
+  EXPECT_EQ(dump->calls[0].member, "w0");
+  EXPECT_THAT(dump->calls[0].waits_on, ElementsAre(RankRange{1, 3}));
+}
+
+TEST(Drain, RefusesJoinsTellsWatchersAndReleasesAll) {
+  CoreHarness h;
+  std::vector<Seat> seats = h.Form(2);
+  const CallId barrier = h.As(seats[0], EnterRoundCall{});
+  const CallId watch = h.Make(WatchGroupCall{0}, Caller{}, absl::Seconds(60));
+  Effects effects;
+  h.core().SetDraining(h.now(), true, effects);
+  ASSERT_EQ(effects.replies.size(), 1u);
+  EXPECT_EQ(effects.replies[0].id, watch);
+  Seat late{"late", 5};
+  EXPECT_EQ(h.StatusOf(h.Join(late, CoreHarness::Fixed(2), std::nullopt)).code(),
+            absl::StatusCode::kUnavailable);
+  effects = Effects{};
+  h.core().ReleaseAll(h.now(), effects);
+  ASSERT_EQ(effects.replies.size(), 1u);
+  EXPECT_EQ(effects.replies[0].id, barrier);
+  EXPECT_EQ(effects.replies[0].status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(h.core().Stats().waiter_count, 0);
+}
+
+}  // namespace
+}  // namespace cohort::coordinator
