@@ -53,22 +53,29 @@ struct Core::Impl {
   }
 
   void RememberClosed(Step* step, const GroupKey& key, int64_t generation) {
-    if (closed.insert({key, generation}).second) closed_order.push_back(key);
-    if (step != nullptr) {
-      GroupRecord record;
-      record.state = GroupState::kClosed;
-      record.generation = generation;
-      step->Write(key, RecordKind::kGroup, "", std::move(record));
-    }
-    while (static_cast<int64_t>(closed_order.size()) > shard.limits.max_closed_names) {
-      auto oldest = closed.find(closed_order.front());
+    auto [it, added] = closed.insert({key, generation});
+    if (added) closed_order.push_back(key);
+    it->second = std::max(it->second, generation);
+    if (step != nullptr) WriteClosed(*step, key, it->second);
+    while (static_cast<int64_t>(closed_order.size()) > std::max<int64_t>(shard.limits.max_closed_names, 1)) {
+      // Forgotten names may not go down either: their generation passes to the next oldest, whose row keeps it.
+      const GroupKey oldest = closed_order.front();
       closed_order.pop_front();
-      if (oldest == closed.end()) continue;
-      closed_floor = std::max(closed_floor, oldest->second);
-      // The row that stays must not be below the floor: rewrite the newest one instead of keeping all.
-      if (step != nullptr) step->Erase(oldest->first, RecordKind::kGroup, "");
+      closed_floor = std::max(closed_floor, closed.at(oldest));
       closed.erase(oldest);
+      int64_t& heir = closed.at(closed_order.front());
+      heir = std::max(heir, closed_floor);
+      if (step == nullptr) continue;
+      step->Erase(oldest, RecordKind::kGroup, "");
+      WriteClosed(*step, closed_order.front(), heir);
     }
+  }
+
+  static void WriteClosed(Step& step, const GroupKey& key, int64_t generation) {
+    GroupRecord record;
+    record.state = GroupState::kClosed;
+    record.generation = generation;
+    step.Write(key, RecordKind::kGroup, "", std::move(record));
   }
 
   int64_t NextGeneration(const GroupKey& key) const {
@@ -278,6 +285,12 @@ void Core::Restore(Instant now, const std::vector<Record>& rows) {
     if (const auto* op = std::get_if<OperationRecord>(&*row.value)) own->operations.Restore(*op, now);
   }
   for (auto& [key, group] : impl.groups) group->FinishRestore(now);
+  // When the memory of closed names is full, some were forgotten; one of the kept rows has their generation.
+  if (static_cast<int64_t>(impl.closed.size()) >= impl.shard.limits.max_closed_names) {
+    for (const auto& [key, generation] : impl.closed) {
+      impl.closed_floor = std::max(impl.closed_floor, generation);
+    }
+  }
 }
 
 }  // namespace cohort::coordinator

@@ -48,7 +48,22 @@ Group::~Group() {
   for (const auto& [id, revision] : watches_) shard_.waits.Done(id);
 }
 
+int64_t Group::waiter_count() const {
+  return static_cast<int64_t>(joins_.size() + watches_.size() +
+                              (proposal_.has_value() ? proposal_->calls.size() : 0)) +
+         rounds_.waiter_count() + mailboxes_.waiter_count() + unique_ids_.waiter_count() +
+         store_.waiter_count();
+}
+
 void Group::Handle(Step& step, Call&& call) {
+  // Which call would be parked is not known yet; at the limit, those that never are still go through.
+  if (waiter_count() >= shard_.limits.max_waiters_per_group && call.wait > absl::ZeroDuration()) {
+    step.Fail(call.id, absl::ResourceExhaustedError(absl::StrCat(
+                           "group ", context_.key.group, " has ", waiter_count(),
+                           " parked calls; max_waiters_per_group is ",
+                           shard_.limits.max_waiters_per_group)));
+    return;
+  }
   std::visit([&](auto& body) { Answer(step, call, body); }, call.body);
 }
 
@@ -139,10 +154,7 @@ GroupInfo Group::Describe(Instant now, bool with_members) const {
   info.revision = events_.newest();
   info.cause = state_ == GroupState::kBroken ? cause_ : Cause{};
   info.bytes_held = context_.ledger->held();
-  info.waiter_count = static_cast<int64_t>(joins_.size() + watches_.size() +
-                                           (proposal_.has_value() ? proposal_->calls.size() : 0)) +
-                      rounds_.waiter_count() + mailboxes_.waiter_count() + unique_ids_.waiter_count() +
-                      store_.waiter_count();
+  info.waiter_count = waiter_count();
   if (with_members) info.members = context_.roster.Infos(now);
   if (proposal_.has_value()) info.proposal = proposal_->view;
   return info;
@@ -318,7 +330,7 @@ void Group::Answer(Step& step, Call& call, StatsCall&) {
   reply.unacknowledged_count = mailboxes_.unacknowledged_count();
   reply.open_round_count = rounds_.open_count();
   reply.round_name_count = rounds_.name_count();
-  reply.waiter_count = Describe(step.now(), false).waiter_count;
+  reply.waiter_count = waiter_count();
   reply.bytes_held = context_.ledger->held();
   reply.barriers_released = rounds_.released_barriers();
   reply.objects_expired = mailboxes_.expired_count();
