@@ -104,8 +104,8 @@ absl::Status InitLogging(const LogOptions& options) {
         "log level \"", options.level, "\" is none of debug, info, warning, error, off"));
   }
   g_format.store(options.format, std::memory_order_relaxed);
-  auto logger = std::make_shared<spdlog::logger>(
-      "cohort", std::make_shared<spdlog::sinks::stderr_sink_mt>());
+  auto logger =
+      std::make_shared<spdlog::logger>("cohort", std::make_shared<spdlog::sinks::stderr_sink_mt>());
   logger->set_pattern("%v");
   logger->set_level(level);
   logger->flush_on(spdlog::level::info);
@@ -116,10 +116,12 @@ absl::Status InitLogging(const LogOptions& options) {
 void Log(LogLevel level, absl::string_view message, std::initializer_list<LogField> fields) {
   spdlog::logger* const logger = spdlog::default_logger_raw();
   if (logger == nullptr || !logger->should_log(ToSpdlog(level))) return;
-  const std::string time = absl::FormatTime("%Y-%m-%dT%H:%M:%E6SZ", absl::Now(), absl::UTCTimeZone());
+  const std::string time =
+      absl::FormatTime("%Y-%m-%dT%H:%M:%E6SZ", absl::Now(), absl::UTCTimeZone());
   // As a value, not as a format: the text may contain braces.
-  logger->log(ToSpdlog(level), spdlog::string_view_t(
-      FormatLogLine(g_format.load(std::memory_order_relaxed), time, level, message, fields)));
+  logger->log(ToSpdlog(level),
+              spdlog::string_view_t(FormatLogLine(g_format.load(std::memory_order_relaxed), time,
+                                                  level, message, fields)));
 }
 
 }  // namespace cohort

@@ -2,7 +2,8 @@
 //
 //   Log(LogLevel::kInfo, "group formed", {{"group", name}, {"world_size", 8}});
 //
-// Never log values, sessions or unique ids. Fields are escaped here, so that no caller's name can forge a line.
+// Never log values, sessions or unique ids. Fields are escaped here, so that no caller's name can
+// forge a line.
 #ifndef COHORT_BASE_LOGGING_H_
 #define COHORT_BASE_LOGGING_H_
 
@@ -46,8 +47,8 @@ class LogField {
   bool bare_ = false;
 };
 
-// Sets up standard error as the one place logs go. Before the first Log of a program, from its main thread;
-// without it lines are text at level info. Errors: INVALID_ARGUMENT (no such level).
+// Sets up standard error as the one place logs go. Before the first Log of a program, from its main
+// thread; without it lines are text at level info. Errors: INVALID_ARGUMENT (no such level).
 absl::Status InitLogging(const LogOptions& options);
 
 // Thread-safe. May block on the terminal or pipe: not for hot paths.

@@ -1,8 +1,9 @@
 // absl::Mutex, told to ThreadSanitizer.
 //
-// Debian's Abseil is not instrumented, so ThreadSanitizer sees no order through it and reports races that are
-// none. Under that sanitizer this lock brackets the same calls with its annotations; otherwise the names below
-// are aliases and cost nothing. Thread-safety annotations (ABSL_GUARDED_BY and its kin) work with both.
+// Debian's Abseil is not instrumented, so ThreadSanitizer sees no order through it and reports
+// races that are none. Under that sanitizer this lock brackets the same calls with its annotations;
+// otherwise the names below are aliases and cost nothing. Thread-safety annotations
+// (ABSL_GUARDED_BY and its kin) work with both.
 #ifndef COHORT_BASE_MUTEX_H_
 #define COHORT_BASE_MUTEX_H_
 

@@ -24,7 +24,8 @@ std::string CutText(absl::string_view text) {
 
 grpc::Status ToGrpcStatus(const absl::Status& status) {
   if (status.ok()) return grpc::Status::OK;
-  // The two enumerations have the same values by design of both libraries; the test goes through all.
+  // The two enumerations have the same values by design of both libraries; the test goes through
+  // all.
   const auto code = static_cast<grpc::StatusCode>(status.code());
   std::string details;
   const absl::optional<absl::Cord> payload = status.GetPayload(kErrorDetailsUrl);

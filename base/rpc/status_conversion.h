@@ -1,6 +1,7 @@
 // absl::Status on our side, grpc::Status on the wire: the same sixteen codes, both ways.
 //
-// Serialised cohort.v1.ErrorDetails travel as gRPC error details, and on our side as a payload of the status.
+// Serialised cohort.v1.ErrorDetails travel as gRPC error details, and on our side as a payload of
+// the status.
 #ifndef COHORT_BASE_RPC_STATUS_CONVERSION_H_
 #define COHORT_BASE_RPC_STATUS_CONVERSION_H_
 
@@ -13,8 +14,7 @@
 namespace cohort {
 
 // Where an absl::Status keeps the bytes of a cohort.v1.ErrorDetails.
-inline constexpr absl::string_view kErrorDetailsUrl =
-    "type.googleapis.com/cohort.v1.ErrorDetails";
+inline constexpr absl::string_view kErrorDetailsUrl = "type.googleapis.com/cohort.v1.ErrorDetails";
 
 // Text beyond this is cut on the way out: gRPC turns any status whose headers pass 8 KB into
 // RESOURCE_EXHAUSTED, and the header limit is shared by all metadata.

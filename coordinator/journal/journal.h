@@ -1,4 +1,5 @@
-// The seam for what must outlive the process. Implementations: memory (nothing does), sqlite (one file).
+// The seam for what must outlive the process. Implementations: memory (nothing does), sqlite (one
+// file).
 #ifndef COHORT_COORDINATOR_JOURNAL_JOURNAL_H_
 #define COHORT_COORDINATOR_JOURNAL_JOURNAL_H_
 
@@ -26,7 +27,10 @@ class Journal {
   virtual absl::StatusOr<JournalContents> Open() = 0;
 
   // Applies the records in order, all or none; returns when they are durable. Blocks (disk).
-  // Errors: UNAVAILABLE or RESOURCE_EXHAUSTED (disk full): nothing was applied; INTERNAL: the file is damaged.
+  // Errors:
+  //   UNAVAILABLE, RESOURCE_EXHAUSTED (disk full): nothing was applied; a later Append may succeed.
+  //   INTERNAL: damaged, or the disk failed to sync: whether the batch is kept shows at the next
+  //     start, and every later Append fails; the process should end.
   virtual absl::Status Append(const std::vector<Record>& records) = 0;
 
   // Whether Append can be skipped altogether, because nothing is kept.

@@ -1,0 +1,27 @@
+// A journal that keeps nothing: every start is the first. For tests, laptops, and groups that may
+// be formed anew.
+#ifndef COHORT_COORDINATOR_JOURNAL_MEMORY_JOURNAL_H_
+#define COHORT_COORDINATOR_JOURNAL_MEMORY_JOURNAL_H_
+
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "coordinator/core/record.h"
+#include "coordinator/journal/journal.h"
+
+namespace cohort::coordinator {
+
+class MemoryJournal final : public Journal {
+ public:
+  // Boot 1 and no rows.
+  absl::StatusOr<JournalContents> Open() override;
+  // OK.
+  absl::Status Append(const std::vector<Record>& records) override;
+  bool keeps_nothing() const override { return true; }
+  const char* name() const override { return "memory"; }
+};
+
+}  // namespace cohort::coordinator
+
+#endif  // COHORT_COORDINATOR_JOURNAL_MEMORY_JOURNAL_H_

@@ -1,0 +1,38 @@
+// Turns the value of a row into bytes and back, the same for every journal that keeps bytes.
+#ifndef COHORT_COORDINATOR_JOURNAL_RECORD_CODEC_H_
+#define COHORT_COORDINATOR_JOURNAL_RECORD_CODEC_H_
+
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "coordinator/core/record.h"
+
+namespace cohort::coordinator {
+
+// "group", "member", ...; "unknown" for a number that is no kind.
+const char* RecordKindName(RecordKind kind);
+
+// Which kind of row holds `value`.
+RecordKind KindOf(const RecordValue& value);
+
+// Names a row in messages: its group, kind and id, with bytes that do not print escaped and a long
+// id cut.
+std::string DescribeRow(const GroupKey& key, RecordKind kind, absl::string_view id);
+
+// Durations are kept in nanoseconds; those of 292 years and more become infinite. Cause::at is not
+// kept.
+std::string EncodeRecord(const RecordValue& value);
+
+// Takes any bytes. What it accepts, the machine can hold: enumerations are among those known, rank
+// ranges are ordered and within kMaxRank, identifiers have their length. Payloads belong to no
+// ledger. DATA_LOSS: `bytes` is not what EncodeRecord wrote for a value of `kind`; the message says
+// what is wrong.
+absl::StatusOr<RecordValue> DecodeRecord(RecordKind kind, absl::string_view bytes);
+
+// Far above Limits::max_members; keeps a damaged range from asking for a bitmap of 256 MiB.
+constexpr int kMaxRank = (1 << 20) - 1;
+
+}  // namespace cohort::coordinator
+
+#endif  // COHORT_COORDINATOR_JOURNAL_RECORD_CODEC_H_

@@ -1,0 +1,105 @@
+// A journal in one SQLite file.
+//
+//   rows  (tenant, grp, kind, id) -> value, checksum      one row per Record that is alive
+//   meta  key -> value                                    format_version, boot
+//
+// Write-ahead log with synchronous=FULL: one Append is one transaction and one sync of the log. The
+// log is folded into the file about every 4 MiB and then written from its start again, so it stays
+// near the larger of that and the largest Append. The file is created with mode 0600 (its log
+// inherits the mode); users' values are in it.
+#ifndef COHORT_COORDINATOR_JOURNAL_SQLITE_JOURNAL_H_
+#define COHORT_COORDINATOR_JOURNAL_SQLITE_JOURNAL_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "coordinator/core/record.h"
+#include "coordinator/journal/journal.h"
+
+struct sqlite3;
+struct sqlite3_stmt;
+
+namespace cohort::coordinator {
+
+// Confined to one thread at a time.
+class SqliteJournal final : public Journal {
+ public:
+  // The layout above, as a number in the file.
+  static constexpr int kFormatVersion = 1;
+
+  // `path` names the file, in a folder that exists, on a local disk. Touches nothing yet.
+  explicit SqliteJournal(std::string path);
+  ~SqliteJournal() override;
+  SqliteJournal(const SqliteJournal&) = delete;
+  SqliteJournal& operator=(const SqliteJournal&) = delete;
+
+  // Creates the file if it is missing, and holds it alone until destruction. Every message names
+  // the path.
+  //   FAILED_PRECONDITION: another journal has it open; a newer program wrote it; it is not a
+  //   journal;
+  //                        Open was called before
+  //   NOT_FOUND: its folder does not exist         PERMISSION_DENIED: may not be read and written
+  //   DATA_LOSS: damaged; names the row where it is one
+  //   RESOURCE_EXHAUSTED, UNAVAILABLE: disk full, disk error
+  // After an error the file is let go of and the boot is not counted.
+  absl::StatusOr<JournalContents> Open() override;
+
+  // Besides the errors of Journal: FAILED_PRECONDITION before a successful Open.
+  absl::Status Append(const std::vector<Record>& records) override;
+
+  bool keeps_nothing() const override { return false; }
+  const char* name() const override { return "sqlite"; }
+
+ private:
+  struct CloseDatabase {
+    void operator()(sqlite3* database) const;
+  };
+  struct FinalizeStatement {
+    void operator()(sqlite3_stmt* statement) const;
+  };
+  using Statement = std::unique_ptr<sqlite3_stmt, FinalizeStatement>;
+
+  absl::StatusOr<JournalContents> OpenFile();
+  absl::Status CreateFileIfMissing() const;
+  absl::Status CheckIsJournal(bool* is_new);
+  absl::StatusOr<std::vector<Record>> ReadRows();
+  absl::StatusOr<Record> ReadRow(sqlite3_stmt* row) const;
+  absl::StatusOr<int64_t> CountBoot(bool is_new);
+  absl::Status PrepareStatements();
+
+  absl::Status Apply(const Record& record);
+  // Runs a prepared statement of Append, and makes it ready for the next use.
+  absl::Status Run(const Statement& statement);
+  // Runs SQL once, in Open.
+  absl::Status Execute(const char* sql);
+  absl::StatusOr<Statement> Prepare(absl::string_view sql);
+  // Binds the columns that name a row, in their order.
+  void BindKey(const Statement& statement, const GroupKey& key, RecordKind kind);
+  // The one number that `sql` answers.
+  absl::StatusOr<int64_t> QueryNumber(const char* sql);
+
+  // What the database's latest error means to a caller of Open.
+  absl::Status OpenError(absl::string_view what) const;
+
+  const std::string path_;
+  std::unique_ptr<sqlite3, CloseDatabase> database_;
+  // Prepared once; destroyed before the database.
+  Statement begin_;
+  Statement commit_;
+  Statement rollback_;
+  Statement upsert_;
+  Statement erase_;
+  Statement erase_kind_;
+  // Stays an error once a sync or a rollback failed: what the disk holds can then no longer be
+  // known.
+  absl::Status broken_;
+};
+
+}  // namespace cohort::coordinator
+
+#endif  // COHORT_COORDINATOR_JOURNAL_SQLITE_JOURNAL_H_

@@ -1,0 +1,446 @@
+#include "coordinator/journal/sqlite_journal.h"
+
+#include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <signal.h>
+#include <sqlite3.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "coordinator/journal/record_codec.h"
+#include "coordinator/journal/sample_records.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace cohort::coordinator {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+class SqliteJournalTest : public testing::Test {
+ protected:
+  SqliteJournalTest() {
+    std::string pattern = absl::StrCat(testing::TempDir(), "/journal.XXXXXX");
+    folder_ = mkdtemp(pattern.data());
+    path_ = absl::StrCat(folder_, "/cohort.journal");
+  }
+  ~SqliteJournalTest() override {
+    for (const char* suffix : {"", "-wal", "-shm", "-journal"}) {
+      unlink(absl::StrCat(path_, suffix).c_str());
+    }
+    rmdir(folder_.c_str());
+  }
+
+  // Opens the file with a new journal, which the test then owns the lock through.
+  JournalContents Reopen() {
+    journal_.reset();
+    journal_ = std::make_unique<SqliteJournal>(path_);
+    absl::StatusOr<JournalContents> contents = journal_->Open();
+    EXPECT_TRUE(contents.ok()) << contents.status();
+    return contents.ok() ? *std::move(contents) : JournalContents();
+  }
+  absl::Status OpenStatus() {
+    journal_.reset();
+    return SqliteJournal(path_).Open().status();
+  }
+
+  // Changes the closed file behind the journal's back.
+  void Execute(const std::string& sql) {
+    journal_.reset();
+    sqlite3* database = nullptr;
+    ASSERT_EQ(sqlite3_open(path_.c_str(), &database), SQLITE_OK);
+    char* error = nullptr;
+    EXPECT_EQ(sqlite3_exec(database, sql.c_str(), nullptr, nullptr, &error), SQLITE_OK) << error;
+    sqlite3_free(error);
+    sqlite3_close(database);
+  }
+
+  // "group/id=value" of every stored key, in the order read.
+  static std::vector<std::string> Keys(const JournalContents& contents) {
+    std::vector<std::string> keys;
+    for (const Record& row : contents.rows) {
+      if (row.kind != RecordKind::kKey) continue;
+      keys.push_back(absl::StrCat(row.key.group, "/", row.id, "=",
+                                  std::get<KeyRecord>(*row.value).value.bytes()));
+    }
+    return keys;
+  }
+
+  static Record Delete(const std::string& group, const std::string& key) {
+    return Record{{"tenant", group}, RecordKind::kKey, key, std::nullopt};
+  }
+
+  std::string folder_;
+  std::string path_;
+  std::unique_ptr<SqliteJournal> journal_;
+};
+
+TEST_F(SqliteJournalTest, StartsEmptyAtBootOne) {
+  const JournalContents contents = Reopen();
+  EXPECT_EQ(contents.boot, 1);
+  EXPECT_THAT(contents.rows, IsEmpty());
+  EXPECT_FALSE(journal_->keeps_nothing());
+  EXPECT_STREQ(journal_->name(), "sqlite");
+}
+
+TEST_F(SqliteJournalTest, CountsEveryOpen) {
+  for (int64_t boot = 1; boot <= 4; ++boot) EXPECT_EQ(Reopen().boot, boot);
+}
+
+TEST_F(SqliteJournalTest, ReadsBackEveryKind) {
+  Reopen();
+  std::vector<Record> records;
+  int number = 0;
+  for (RecordValue& value : SampleValues()) {
+    const RecordKind kind = KindOf(value);
+    // Names with every awkward byte, and empty ones.
+    const std::string odd("\0\xff'", 3);
+    GroupKey key{number % 2 == 0 ? "" : odd, number % 2 == 0 ? odd : ""};
+    records.push_back(Record{std::move(key), kind, number % 2 == 0 ? "" : odd, std::move(value)});
+    ++number;
+  }
+  ASSERT_TRUE(journal_->Append(records).ok());
+
+  const JournalContents contents = Reopen();
+  ASSERT_EQ(contents.rows.size(), records.size());
+  for (const Record& record : records) {
+    EXPECT_EQ(std::count_if(contents.rows.begin(), contents.rows.end(),
+                            [&](const Record& row) { return SameRecord(row, record); }),
+              1)
+        << DescribeRow(record.key, record.kind, record.id);
+  }
+}
+
+TEST_F(SqliteJournalTest, ReplacesARowOfTheSameName) {
+  Reopen();
+  ASSERT_TRUE(journal_->Append({SampleKey("g", "a", "1")}).ok());
+  ASSERT_TRUE(journal_->Append({SampleKey("g", "a", "2")}).ok());
+  EXPECT_THAT(Keys(Reopen()), ElementsAre("g/a=2"));
+}
+
+TEST_F(SqliteJournalTest, DeletesOneRow) {
+  Reopen();
+  ASSERT_TRUE(journal_->Append({SampleKey("g", "a", "1"), SampleKey("g", "b", "2")}).ok());
+  ASSERT_TRUE(journal_->Append({Delete("g", "a"), Delete("g", "never there")}).ok());
+  EXPECT_THAT(Keys(Reopen()), ElementsAre("g/b=2"));
+}
+
+TEST_F(SqliteJournalTest, DeletesAKindOfOneGroupOnly) {
+  Reopen();
+  const Record other_kind{{"tenant", "g"}, RecordKind::kGroup, "", GroupRecord()};
+  Record other_tenant = SampleKey("g", "a", "3");
+  other_tenant.key.tenant = "other";
+  ASSERT_TRUE(journal_
+                  ->Append({SampleKey("g", "a", "1"), SampleKey("g", "b", "1"), other_kind,
+                            SampleKey("h", "a", "2"), other_tenant})
+                  .ok());
+  ASSERT_TRUE(
+      journal_->Append({Record{{"tenant", "g"}, RecordKind::kKey, "", std::nullopt, true}}).ok());
+  const JournalContents contents = Reopen();
+  EXPECT_THAT(Keys(contents), ElementsAre("g/a=3", "h/a=2"));
+  EXPECT_EQ(contents.rows.size(), 3u);
+}
+
+TEST_F(SqliteJournalTest, AppliesABatchInItsOrder) {
+  Reopen();
+  const Record delete_all{{"tenant", "g"}, RecordKind::kKey, "", std::nullopt, true};
+  ASSERT_TRUE(journal_
+                  ->Append({SampleKey("g", "a", "1"), delete_all, SampleKey("g", "b", "1"),
+                            SampleKey("g", "b", "2"), SampleKey("g", "c", "1"), Delete("g", "c"),
+                            Delete("g", "d"), SampleKey("g", "d", "1")})
+                  .ok());
+  EXPECT_THAT(Keys(Reopen()), ElementsAre("g/b=2", "g/d=1"));
+}
+
+TEST_F(SqliteJournalTest, AppendsNothing) {
+  Reopen();
+  EXPECT_TRUE(journal_->Append({}).ok());
+  EXPECT_THAT(Reopen().rows, IsEmpty());
+}
+
+TEST_F(SqliteJournalTest, AppliesNothingOfABatchWithAMistake) {
+  Reopen();
+  const Record mistaken{{"tenant", "g"}, RecordKind::kMember, "m", KeyRecord()};
+  EXPECT_EQ(journal_->Append({SampleKey("g", "a", "1"), mistaken}).code(),
+            absl::StatusCode::kInternal);
+  ASSERT_TRUE(journal_->Append({SampleKey("g", "b", "1")}).ok());
+  EXPECT_THAT(Keys(Reopen()), ElementsAre("g/b=1"));
+}
+
+TEST_F(SqliteJournalTest, KeepsALargeValue) {
+  Reopen();
+  std::string large(64 << 20, '\0');
+  for (size_t i = 0; i < large.size(); i += 4093) large[i] = static_cast<char>(i / 4093);
+  ASSERT_TRUE(journal_->Append({SampleKey("g", "large", large)}).ok());
+  const JournalContents contents = Reopen();
+  ASSERT_EQ(contents.rows.size(), 1u);
+  EXPECT_TRUE(std::get<KeyRecord>(*contents.rows[0].value).value.bytes() == large);
+}
+
+TEST_F(SqliteJournalTest, KeepsTheLogBounded) {
+  Reopen();
+  for (int i = 0; i < 500; ++i) {
+    ASSERT_TRUE(
+        journal_->Append({SampleKey("g", "same", std::string(60000, static_cast<char>(i)))}).ok());
+  }
+  struct stat log;
+  ASSERT_EQ(stat(absl::StrCat(path_, "-wal").c_str(), &log), 0);
+  EXPECT_LT(log.st_size, 8 << 20);
+  struct stat file;
+  ASSERT_EQ(stat(path_.c_str(), &file), 0);
+  EXPECT_LT(file.st_size, 1 << 20);
+}
+
+TEST_F(SqliteJournalTest, CreatesFilesThatOnlyTheOwnerReads) {
+  Reopen();
+  ASSERT_TRUE(journal_->Append({SampleKey("g", "a", "1")}).ok());
+  for (const char* suffix : {"", "-wal"}) {
+    struct stat file;
+    ASSERT_EQ(stat(absl::StrCat(path_, suffix).c_str(), &file), 0) << suffix;
+    EXPECT_EQ(file.st_mode & 0777, 0600u) << suffix;
+  }
+}
+
+TEST_F(SqliteJournalTest, RefusesASecondOpenerInThisProcess) {
+  Reopen();
+  ASSERT_TRUE(journal_->Append({SampleKey("g", "a", "1")}).ok());
+  for (int attempt = 0; attempt < 2; ++attempt) {
+    const absl::Status status = SqliteJournal(path_).Open().status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+    EXPECT_THAT(std::string(status.message()), HasSubstr(path_));
+    EXPECT_THAT(std::string(status.message()), HasSubstr("in use"));
+  }
+  // The first one is not disturbed, and keeps its lock.
+  ASSERT_TRUE(journal_->Append({SampleKey("g", "b", "1")}).ok());
+  EXPECT_EQ(SqliteJournal(path_).Open().status().code(), absl::StatusCode::kFailedPrecondition);
+  const JournalContents contents = Reopen();
+  EXPECT_EQ(contents.boot, 2);
+  EXPECT_THAT(Keys(contents), ElementsAre("g/a=1", "g/b=1"));
+}
+
+TEST_F(SqliteJournalTest, RefusesASecondOpenerInAnotherProcess) {
+  // The child is forked before this process touches SQLite, and tries when told to.
+  int go[2];
+  ASSERT_EQ(pipe(go), 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    char byte;
+    close(go[1]);
+    if (read(go[0], &byte, 1) != 1) _exit(3);
+    const absl::Status status = SqliteJournal(path_).Open().status();
+    _exit(status.code() == absl::StatusCode::kFailedPrecondition ? 0 : 1);
+  }
+  close(go[0]);
+  Reopen();
+  ASSERT_EQ(write(go[1], "g", 1), 1);
+  int exit_status = -1;
+  ASSERT_EQ(waitpid(child, &exit_status, 0), child);
+  close(go[1]);
+  EXPECT_EQ(exit_status, 0);
+  EXPECT_EQ(Reopen().boot, 2);
+}
+
+TEST_F(SqliteJournalTest, RefusesToOpenTwice) {
+  Reopen();
+  EXPECT_EQ(journal_->Open().status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_TRUE(journal_->Append({SampleKey("g", "a", "1")}).ok());
+}
+
+TEST_F(SqliteJournalTest, RefusesToAppendBeforeOpen) {
+  SqliteJournal journal(path_);
+  EXPECT_EQ(journal.Append({SampleKey("g", "a", "1")}).code(),
+            absl::StatusCode::kFailedPrecondition);
+}
+
+TEST_F(SqliteJournalTest, NamesAMissingFolder) {
+  const absl::Status status = SqliteJournal(folder_ + "/none/journal").Open().status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
+  EXPECT_THAT(std::string(status.message()), HasSubstr(folder_ + "/none does not exist"));
+}
+
+TEST_F(SqliteJournalTest, RefusesAFolderAndAnEmptyPath) {
+  EXPECT_EQ(SqliteJournal(folder_).Open().status().code(), absl::StatusCode::kPermissionDenied);
+  EXPECT_EQ(SqliteJournal("").Open().status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+// SQLite would take these for a database in memory.
+TEST_F(SqliteJournalTest, TakesASpecialNameForAFile) {
+  const int previous = open(".", O_RDONLY | O_DIRECTORY);
+  ASSERT_EQ(chdir(folder_.c_str()), 0);
+  for (const char* name : {":memory:", "file::memory:"}) {
+    EXPECT_EQ(SqliteJournal(name).Open()->boot, 1);
+    EXPECT_EQ(SqliteJournal(name).Open()->boot, 2);
+    EXPECT_EQ(unlink(name), 0) << name;
+  }
+  ASSERT_EQ(fchdir(previous), 0);
+  close(previous);
+}
+
+TEST_F(SqliteJournalTest, RefusesANewerFormat) {
+  Reopen();
+  Execute("UPDATE meta SET value = 2 WHERE key = 'format_version'");
+  const absl::Status status = OpenStatus();
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("newer program"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr(path_));
+  Execute("UPDATE meta SET value = 1 WHERE key = 'format_version'");
+  EXPECT_EQ(Reopen().boot, 2);  // the refused start does not count
+}
+
+TEST_F(SqliteJournalTest, RefusesAnotherProgramsFile) {
+  Execute("CREATE TABLE songs (title TEXT)");
+  const absl::Status status = OpenStatus();
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("another program"));
+}
+
+TEST_F(SqliteJournalTest, RefusesAFileThatIsNoDatabase) {
+  std::ofstream(path_) << std::string(5000, 'x');
+  const absl::Status status = OpenStatus();
+  EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
+  EXPECT_THAT(std::string(status.message()), HasSubstr(path_));
+}
+
+TEST_F(SqliteJournalTest, NamesADamagedRow) {
+  Reopen();
+  ASSERT_TRUE(journal_->Append({SampleKey("g", "a", "1"), SampleKey("g", "b", "2")}).ok());
+  Execute("UPDATE rows SET value = x'00' || value WHERE id = CAST('b' AS BLOB)");
+  const absl::Status status = OpenStatus();
+  EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("tenant \"tenant\" group \"g\" kind key (6) id \"b\""));
+  EXPECT_THAT(std::string(status.message()), HasSubstr(path_));
+}
+
+TEST_F(SqliteJournalTest, NoticesAValueUnderAnotherName) {
+  Reopen();
+  ASSERT_TRUE(journal_->Append({SampleKey("g", "a", "1")}).ok());
+  Execute("UPDATE rows SET id = CAST('c' AS BLOB)");
+  EXPECT_EQ(OpenStatus().code(), absl::StatusCode::kDataLoss);
+}
+
+TEST_F(SqliteJournalTest, ReportsMissingTables) {
+  Reopen();
+  Execute("DROP TABLE rows");
+  EXPECT_EQ(OpenStatus().code(), absl::StatusCode::kDataLoss);
+}
+
+TEST_F(SqliteJournalTest, ReportsDamagedPages) {
+  Reopen();
+  ASSERT_TRUE(journal_->Append({SampleKey("g", "a", std::string(100000, 'x'))}).ok());
+  journal_.reset();
+  std::fstream file(path_, std::ios::in | std::ios::out | std::ios::binary);
+  file.seekp(4096);
+  file << std::string(4096 * 4, '\xee');
+  file.close();
+  EXPECT_EQ(OpenStatus().code(), absl::StatusCode::kDataLoss);
+}
+
+// A limit on the size of files stands for a full disk.
+class FileSizeLimit {
+ public:
+  explicit FileSizeLimit(rlim_t bytes) {
+    signal(SIGXFSZ, SIG_IGN);
+    getrlimit(RLIMIT_FSIZE, &previous_);
+    rlimit limit = previous_;
+    limit.rlim_cur = bytes;
+    setrlimit(RLIMIT_FSIZE, &limit);
+  }
+  ~FileSizeLimit() { setrlimit(RLIMIT_FSIZE, &previous_); }
+
+ private:
+  rlimit previous_;
+};
+
+TEST_F(SqliteJournalTest, AppliesNothingWhenTheDiskIsFullAndGoesOnLater) {
+  Reopen();
+  ASSERT_TRUE(journal_->Append({SampleKey("g", "a", "before")}).ok());
+  absl::Status status;
+  {
+    FileSizeLimit limit(256 << 10);
+    status = journal_->Append({SampleKey("g", "a", "during"), SampleKey("g", "b", "during"),
+                               SampleKey("g", "c", std::string(1 << 20, 'x'))});
+  }
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr(path_));
+  ASSERT_TRUE(journal_->Append({SampleKey("g", "d", "after")}).ok());
+  EXPECT_THAT(Keys(Reopen()), ElementsAre("g/a=before", "g/d=after"));
+}
+
+TEST_F(SqliteJournalTest, AppliesNothingWhenTheDiskIsFullAtTheCommit) {
+  Reopen();
+  ASSERT_TRUE(journal_->Append({SampleKey("g", "a", "before")}).ok());
+  struct stat log;
+  ASSERT_EQ(stat(absl::StrCat(path_, "-wal").c_str(), &log), 0);
+  absl::Status status;
+  {
+    // Small enough to stay in memory until COMMIT writes it to the log.
+    FileSizeLimit limit(log.st_size + 2000);
+    status = journal_->Append({SampleKey("g", "a", "during"), SampleKey("g", "b", "during")});
+  }
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
+  EXPECT_THAT(Keys(Reopen()), ElementsAre("g/a=before"));
+}
+
+// From here on, this process's syncs fail with EIO.
+bool FailSyncs() {
+  sock_filter program[] = {
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_fdatasync, 1, 0),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_fsync, 0, 1),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EIO),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+  };
+  const sock_fprog filter{sizeof(program) / sizeof(program[0]), program};
+  return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+         prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0;
+}
+
+// An Append that came back OK without a sync would pass a power loss only by luck; this one asks
+// and hears.
+TEST_F(SqliteJournalTest, FailsForGoodOnceASyncFails) {
+  const pid_t child = fork();
+  if (child == 0) {
+    SqliteJournal journal(path_);
+    if (!journal.Open().ok()) _exit(1);
+    if (!journal.Append({SampleKey("g", "a", "before")}).ok()) _exit(2);
+    if (!FailSyncs()) _exit(77);
+    if (journal.Append({SampleKey("g", "b", "during")}).code() != absl::StatusCode::kInternal) {
+      _exit(3);
+    }
+    if (journal.Append({SampleKey("g", "c", "after")}).code() != absl::StatusCode::kInternal) {
+      _exit(4);
+    }
+    _exit(0);
+  }
+  int exit_status = -1;
+  ASSERT_EQ(waitpid(child, &exit_status, 0), child);
+  if (WIFEXITED(exit_status) && WEXITSTATUS(exit_status) == 77) {
+    GTEST_SKIP() << "this kernel allows no seccomp filter";
+  }
+  EXPECT_EQ(exit_status, 0);
+  const std::vector<std::string> keys = Keys(Reopen());
+  EXPECT_THAT(keys, testing::Contains("g/a=before"));
+  EXPECT_THAT(keys, testing::Not(testing::Contains("g/c=after")));
+}
+
+}  // namespace
+}  // namespace cohort::coordinator

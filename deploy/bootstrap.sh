@@ -1,0 +1,102 @@
+#!/usr/bin/env bash
+# Installs the Debian packages that Cohort needs and that are missing. When none is, it needs
+# neither the network nor root, and changes nothing.
+#
+#   deploy/bootstrap.sh [--benchmarks] [--develop]
+set -euo pipefail
+
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+
+usage() {
+  sed -n '2,/^set -/p' "${BASH_SOURCE[0]}" | sed -e '/^set -/d' -e 's/^# \{0,1\}//'
+}
+
+fail() {
+  echo "bootstrap: $*" >&2
+  exit 1
+}
+
+# The name=version words of the groups named.
+wanted() {
+  local group name rest
+  while read -r group name rest; do
+    case " $* " in *" $group "*) echo "$name" ;; esac
+  done < "$here/packages.txt"
+}
+
+# The installed version, or nothing.
+installed_version() {
+  dpkg-query --show --showformat='${db:Status-Abbrev} ${Version}' "$1" 2> /dev/null |
+    sed -n 's/^ii  *//p'
+}
+
+# $2 is a pattern, hence not quoted where it is used.
+matches() {
+  # shellcheck disable=SC2053
+  [[ $1 == $2 ]]
+}
+
+# Those of the words given that are not installed. Fails if one is, but not as Cohort wants it.
+missing() {
+  local word name pattern version
+  for word in "$@"; do
+    name=${word%%=*}
+    pattern=${word#*=}
+    version=$(installed_version "$name")
+    if [[ -z $version ]]; then
+      echo "$word"
+    elif ! matches "$version" "$pattern"; then
+      fail "$name $version is installed; Cohort is built with $pattern, from Debian 12"
+    fi
+  done
+}
+
+as_root() {
+  if [[ $(id -u) -eq 0 ]]; then
+    "$@"
+  elif command -v sudo > /dev/null; then
+    sudo "$@"
+  else
+    fail "must be root, or have sudo, to install packages"
+  fi
+}
+
+install_packages() {
+  as_root apt-get update -qq || fail "apt-get update failed; is the network there?"
+  as_root env DEBIAN_FRONTEND=noninteractive \
+    apt-get install -y -qq --no-install-recommends "$@" < /dev/null ||
+    fail "apt-get could not install: $*"
+}
+
+main() {
+  local groups=(test)
+  while [[ $# -gt 0 ]]; do
+    case $1 in
+      --benchmarks) groups+=(benchmark) ;;
+      --develop) groups+=(develop) ;;
+      -h | --help)
+        usage
+        exit 0
+        ;;
+      *)
+        usage >&2
+        exit 2
+        ;;
+    esac
+    shift
+  done
+  command -v dpkg-query > /dev/null || fail "this is not Debian: no dpkg-query"
+
+  local words=() lacking
+  mapfile -t words < <(wanted "${groups[@]}")
+  lacking=$(missing "${words[@]}")
+  [[ -n $lacking ]] || return 0
+  echo "bootstrap: installing ${lacking//$'\n'/ }"
+  local absent
+  mapfile -t absent <<< "$lacking"
+  install_packages "${absent[@]}"
+  lacking=$(missing "${words[@]}")
+  [[ -z $lacking ]] || fail "still missing after the installation: ${lacking//$'\n'/ }"
+}
+
+main "$@"
