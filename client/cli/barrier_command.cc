@@ -1,0 +1,63 @@
+#include "client/cli/barrier_command.h"
+
+#include <memory>
+#include <string>
+
+#include "CLI/CLI.hpp"
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "client/cli/format.h"
+#include "client/cli/seat.h"
+
+namespace cohort::cli {
+namespace {
+
+struct Flags {
+  SeatFlags seat;
+  std::string name;
+};
+
+absl::StatusOr<ExitCode> Barrier(Context& context, const Flags& flags) {
+  COHORT_ASSIGN_OR_RETURN(auto seat,
+                          Seat::Take(context, flags.seat, context.TimeoutOr(absl::Seconds(30))));
+  const std::string title = flags.name.empty() ? "barrier" : absl::StrCat("barrier ", flags.name);
+  const int64_t generation = seat->group().generation();
+  const int world_size = seat->group().world_size();
+  client::RoundReport report;
+  const absl::Status status = seat->group().Barrier(seat->RoundOptions(flags.name, title), &report);
+  if (absl::IsDeadlineExceeded(status) && !report.missing.missing.empty()) {
+    context.set_missing(report.missing);
+  }
+  COHORT_RETURN_IF_ERROR(seat->Release(status));
+
+  if (context.json()) {
+    context.printer().PrintJson({{"group", flags.seat.group},
+                                 {"generation", generation},
+                                 {"rank", flags.seat.rank},
+                                 {"world_size", world_size},
+                                 {"name", flags.name},
+                                 {"number", report.number},
+                                 {"skew_seconds", Seconds(report.skew)}});
+  } else {
+    context.printer().PrintText(absl::StrCat(title, " #", report.number, ": ",
+                                             Counted(world_size, "rank"), " met, skew ",
+                                             ShortDuration(report.skew), "\n"));
+  }
+  return ExitCode::kOk;
+}
+
+}  // namespace
+
+void AddBarrierCommand(CLI::App& parent, Context& context) {
+  const auto flags = std::make_shared<Flags>();
+  CLI::App* command = AddCommand(
+      parent, context, "barrier",
+      "Join a group as a rank, wait in a barrier, leave; --timeout (default 30s) is for all of it",
+      "cohort barrier nightly --rank 0 --world-size 2 &\n"
+      "cohort barrier nightly --rank 1 --world-size 2 --timeout 5m",
+      [&context, flags] { return Barrier(context, *flags); });
+  AddSeatFlags(*command, flags->seat);
+  command->add_option("--name", flags->name, "name of the barrier (default: the unnamed one)");
+}
+
+}  // namespace cohort::cli

@@ -1,0 +1,192 @@
+#!/bin/bash
+# The real `cohort` against the real coordinator.
+# Usage: cli_test.sh COHORT COORDINATOR
+set -u
+
+readonly cohort_binary=$1
+readonly coordinator_binary=$2
+readonly dir=$(mktemp -d)
+failures=0
+
+"$coordinator_binary" --listen 127.0.0.1:0 --metrics-listen '' --port-file "$dir/port" \
+  >"$dir/coordinator.log" 2>&1 &
+readonly coordinator_pid=$!
+trap 'kill "$coordinator_pid" 2>/dev/null; wait; rm -rf "$dir"' EXIT
+
+for _ in $(seq 200); do
+  [[ -s "$dir/port" ]] && break
+  sleep 0.05
+done
+if [[ ! -s "$dir/port" ]]; then
+  echo "the coordinator did not start:"
+  cat "$dir/coordinator.log"
+  exit 1
+fi
+export COHORT_COORDINATOR=$(head -n 1 "$dir/port")
+
+cohort() { "$cohort_binary" "$@"; }
+
+fail() {
+  echo "FAILED: $*"
+  failures=$((failures + 1))
+}
+
+# expect CODE ARGUMENT...: runs the tool; leaves its output in $out and $err.
+expect() {
+  local want=$1
+  shift
+  cohort "$@" >"$dir/out" 2>"$dir/err"
+  local got=$?
+  out=$(cat "$dir/out")
+  err=$(cat "$dir/err")
+  if [[ $got != "$want" ]]; then
+    fail "cohort $* exited with $got, not $want; out: $out; err: $err"
+  fi
+}
+
+# contains WHAT TEXT: TEXT has WHAT in it.
+contains() { [[ $2 == *"$1"* ]] || fail "'$1' is not in: $2"; }
+
+# finished PID CODE NAME: the background command ended with CODE.
+finished() {
+  wait "$1"
+  local got=$?
+  [[ $got == "$2" ]] || fail "$3 exited with $got, not $2; err: $(cat "$dir/$3.err" 2>/dev/null)"
+}
+
+# until_true COMMAND...: within ten seconds.
+until_true() {
+  for _ in $(seq 100); do
+    "$@" >/dev/null 2>&1 && return 0
+    sleep 0.1
+  done
+  fail "never true: $*"
+}
+
+# --- Usage, and no coordinator.
+expect 0 --version
+expect 2 nonsense
+expect 5 server --coordinator 127.0.0.1:1 --timeout 500ms
+contains UNAVAILABLE "$err"
+
+# --- Server and limits.
+expect 0 server
+contains serving "$out"
+expect 0 server --json
+contains '"group_count":0' "$out"
+expect 0 limits
+
+# --- Store.
+expect 0 store put color red
+expect 0 store get color
+[[ $out == red ]] || fail "store get printed '$out'"
+expect 4 store get absent
+expect 3 store get absent --wait 100ms
+expect 8 store put color blue --if-revision 0
+expect 0 store add steps 7
+expect 0 store add steps -5
+[[ $out == 2 ]] || fail "store add printed '$out'"
+expect 0 store append log ab
+expect 0 store push jobs first
+expect 0 store pop jobs --wait 1s
+[[ $out == first ]] || fail "store pop printed '$out'"
+expect 8 store pop jobs
+expect 0 store list --json
+contains '"key":"color","value":"red"' "$out"
+head -c 300000 /dev/urandom >"$dir/binary"
+cohort store put binary - <"$dir/binary" >/dev/null || fail "store put from a pipe"
+cohort store get binary | cmp - "$dir/binary" || fail "binary value changed on its way"
+expect 0 store delete color
+expect 4 store delete color
+
+"$cohort_binary" store watch watched/ --json >"$dir/watch.out" 2>"$dir/watch.err" &
+watch=$!
+until_true sh -c "'$cohort_binary' store add watched/k 1 && grep -q watched/k '$dir/watch.out'"
+kill "$watch"
+finished "$watch" 143 watch
+expect 0 store watch watched/ --timeout 100ms
+
+# --- Barrier: all there; one missing; who-is-missing meanwhile.
+cohort barrier pair --rank 1 --world-size 2 --timeout 20s >"$dir/r1.out" 2>"$dir/r1.err" &
+rank1=$!
+expect 0 barrier pair --rank 0 --world-size 2 --timeout 20s
+contains '2 ranks met' "$out"
+finished "$rank1" 0 r1
+
+cohort barrier lonely --rank 0 --world-size 2 --timeout 3s --json >"$dir/lone.out" \
+  2>"$dir/lone.err" &
+lone=$!
+until_true sh -c "'$cohort_binary' group list | grep -q lonely"
+expect 3 who-is-missing lonely
+contains 'ranks 1' "$out"
+finished "$lone" 3 lone
+contains '"code":"DEADLINE_EXCEEDED"' "$(cat "$dir/lone.out")"
+contains 'missing' "$(cat "$dir/lone.err")"
+expect 4 group show no-such-group
+contains NOT_FOUND "$err"
+
+# --- Objects: the sender may be gone before the object is read.
+cohort object send mail --rank 0 --world-size 2 --to 1 --timeout 20s "$dir/binary" \
+  >"$dir/send.out" 2>"$dir/send.err" &
+sender=$!
+cohort object recv mail --rank 1 --world-size 2 --from 0 --timeout 20s >"$dir/received" \
+  2>"$dir/recv.err" || fail "object recv: $(cat "$dir/recv.err")"
+cmp "$dir/received" "$dir/binary" || fail "object changed on its way"
+finished "$sender" 0 send
+
+echo one | cohort object gather parts --rank 1 --world-size 2 --root 0 --timeout 20s \
+  >"$dir/g1.out" 2>"$dir/g1.err" &
+gatherer=$!
+echo zero | cohort object gather parts --rank 0 --world-size 2 --root 0 --timeout 20s \
+  --output-dir "$dir/parts" 2>"$dir/g0.err" || fail "object gather: $(cat "$dir/g0.err")"
+[[ $(cat "$dir/parts/rank-0" "$dir/parts/rank-1") == $'zero\none' ]] || fail "gathered objects"
+finished "$gatherer" 0 g1
+
+# --- A terminated member leaves, and the other hears it. (SIGINT is ignored by jobs of a script.)
+"$cohort_binary" object recv broken --rank 1 --world-size 2 --from 0 --timeout 20s \
+  >"$dir/victim.out" 2>"$dir/victim.err" &
+victim=$!
+cohort object recv broken --rank 0 --world-size 2 --from 1 --timeout 20s \
+  >"$dir/other.out" 2>"$dir/other.err" &
+other=$!
+until_true sh -c "[ \$('$cohort_binary' waits broken | grep -c receive) = 2 ]"
+expect 0 group show broken
+contains active "$out"
+kill "$victim"
+finished "$victim" 143 victim
+finished "$other" 6 other
+contains 'rank-1' "$(cat "$dir/other.err")"
+
+# --- A reader that goes away.
+(sleep 0.3; cohort server) | true
+codes=("${PIPESTATUS[@]}")
+[[ ${codes[0]} == 141 ]] || fail "closed pipe exited with ${codes[0]}"
+
+# --- Drain.
+expect 0 drain
+expect 5 barrier late --rank 0 --world-size 1 --timeout 1s
+expect 0 drain --resume
+expect 0 barrier late --rank 0 --world-size 1 --timeout 10s
+
+# --- An operator ends a wait: evicts the member, closes the group.
+for verb in evict close; do
+  cohort barrier "to-$verb" --rank 0 --world-size 2 --timeout 20s --json \
+    >"$dir/$verb.out" 2>"$dir/$verb.err" &
+  waiter=$!
+  until_true sh -c "'$cohort_binary' waits 'to-$verb' | grep -q join"
+  if [[ $verb == evict ]]; then
+    expect 0 group evict to-evict rank-0 --reason 'by the test'
+  else
+    expect 0 group close to-close --reason 'by the test'
+  fi
+  finished "$waiter" 6 "$verb"
+  contains 'by the test' "$(cat "$dir/$verb.err")"
+  contains '"code":"ABORTED"' "$(cat "$dir/$verb.out")"
+done
+
+if [[ $failures -gt 0 ]]; then
+  echo "$failures failures; the coordinator said:"
+  tail -50 "$dir/coordinator.log"
+  exit 1
+fi
+echo "all passed"

@@ -1,0 +1,125 @@
+// What every command of the tool shares: its exit codes, the world around it, and the way to the
+// coordinator.
+//
+// A command is a function that adds its noun to the parser. Parsing stores the chosen action in the
+// context; the tool runs it afterwards, outside of the parser.
+#ifndef COHORT_CLIENT_CLI_COMMAND_H_
+#define COHORT_CLIENT_CLI_COMMAND_H_
+
+#include <functional>
+#include <istream>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "base/clock.h"
+#include "client/cli/clients.h"
+#include "client/cli/printer.h"
+#include "client/rendezvous/report.h"
+
+namespace CLI {
+class App;
+class Option;
+}  // namespace CLI
+
+namespace cohort::cli {
+
+// Documented in `cohort --help` and README.md; scripts depend on them.
+enum class ExitCode : int {
+  kOk = 0,
+  kError = 1,
+  kUsage = 2,            // the command line, or INVALID_ARGUMENT
+  kMissing = 3,          // DEADLINE_EXCEEDED, or `who-is-missing` found somebody
+  kNotFound = 4,         // NOT_FOUND: group, member, key
+  kUnavailable = 5,      // UNAVAILABLE: no coordinator, or it drains
+  kAborted = 6,          // ABORTED, CANCELLED: a member was lost, the generation or the round ended
+  kExhausted = 7,        // RESOURCE_EXHAUSTED: a limit
+  kConditionNotMet = 8,  // compare-and-set did not write, the queue stayed empty
+  kConflict = 9,         // FAILED_PRECONDITION, ALREADY_EXISTS: members disagree, a rank is taken
+  kInterrupted = 130,    // SIGINT (SIGTERM: 143)
+  kClosedPipe = 141,     // whoever read standard output has gone
+};
+
+// The world outside of the tool; tests bring their own. Everything is borrowed.
+struct Environment {
+  Clients* clients = nullptr;
+  const Clock* clock = nullptr;
+  std::istream* in = nullptr;
+  Printer* printer = nullptr;
+  // Value of COHORT_COORDINATOR; empty when not set.
+  std::string coordinator;
+  // Sets (or with nullptr clears) what must be done before an interrupt ends the process. May be
+  // empty.
+  std::function<void(std::function<void()>)> set_on_interrupt;
+};
+
+struct GlobalOptions {
+  std::string coordinator = "127.0.0.1:7700";
+  std::string tenant;
+  bool json = false;
+  // Absent: each command's own default.
+  std::optional<absl::Duration> timeout;
+};
+
+// An action returns how it ended. With a status, the tool prints the error.
+using Action = std::function<absl::StatusOr<ExitCode>()>;
+
+// Confined to one thread.
+class Context {
+ public:
+  explicit Context(Environment environment) : environment_(std::move(environment)) {}
+
+  GlobalOptions& options() { return options_; }
+  const Environment& environment() const { return environment_; }
+  Printer& printer() { return *environment_.printer; }
+  bool json() const { return options_.json; }
+  // The --timeout given, or else this command's `otherwise`.
+  absl::Duration TimeoutOr(absl::Duration otherwise) const {
+    return options_.timeout.value_or(otherwise);
+  }
+
+  void set_action(Action action) { action_ = std::move(action); }
+  const Action& action() const { return action_; }
+
+  // One per run, made on first use.
+  absl::StatusOr<std::shared_ptr<client::Connection>> Connect();
+  absl::StatusOr<std::unique_ptr<client::AdminClient>> Admin();
+  absl::StatusOr<std::unique_ptr<client::StoreClient>> Store(absl::string_view group);
+
+  // The last that was heard of who is missing; the error that follows shows it.
+  void set_missing(std::optional<client::MissingReport> report) { missing_ = std::move(report); }
+  const std::optional<client::MissingReport>& missing() const { return missing_; }
+
+ private:
+  const Environment environment_;
+  GlobalOptions options_;
+  Action action_;
+  std::shared_ptr<client::Connection> connection_;
+  std::optional<client::MissingReport> missing_;
+};
+
+// Adds a subcommand that runs `action` when chosen. `examples` are lines without indentation.
+CLI::App* AddCommand(CLI::App& parent, Context& context, const std::string& name,
+                     const std::string& description, const std::string& examples, Action action);
+// Adds a subcommand that only holds others, of which one must be chosen.
+CLI::App* AddNoun(CLI::App& parent, const std::string& name, const std::string& description);
+
+// An option such as "500ms", "30s", "5m": finite and not negative; anything else is a usage error.
+CLI::Option* AddDuration(CLI::App& command, const std::string& name,
+                         std::optional<absl::Duration>& target, const std::string& description);
+
+// All of FILE, or of standard input for "-".
+// Errors: NOT_FOUND (no such file), INTERNAL (it cannot be read).
+absl::StatusOr<std::string> ReadPayload(Context& context, const std::string& file);
+
+// Makes or replaces FILE. Errors: INTERNAL (it cannot be written).
+absl::Status WriteFile(const std::string& file, absl::string_view bytes);
+
+}  // namespace cohort::cli
+
+#endif  // COHORT_CLIENT_CLI_COMMAND_H_

@@ -1,0 +1,424 @@
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+#include <string>
+
+#include "client/cli/tool_run.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace cohort::cli {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+std::string ReadFile(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
+}
+
+std::string TempPath(const std::string& name) { return testing::TempDir() + "/" + name; }
+
+client::GroupInfo BrokenGroup() {
+  client::GroupInfo group;
+  group.name = "trainer";
+  group.generation = 3;
+  group.state = client::GroupState::kBroken;
+  group.min_members = group.max_members = group.world_size = 2;
+  group.revision = 17;
+  group.lease = absl::Seconds(30);
+  group.bytes_held = 1536;
+  group.waiter_count = 1;
+  group.cause.kind = client::CauseKind::kEvicted;
+  group.cause.rank = 1;
+  group.cause.member = "rank-1";
+  client::Member member;
+  member.name = "rank-0";
+  member.rank = 0;
+  member.incarnation = 5;
+  member.state = client::MemberState::kActive;
+  member.host = "host-a";
+  member.last_heard = absl::Milliseconds(350);
+  member.progress = 1200;
+  member.progress_operation = "step";
+  member.progress_age = absl::Seconds(2);
+  client::Member lost;
+  lost.name = "rank-1";
+  lost.rank = 1;
+  lost.state = client::MemberState::kLost;
+  lost.last_heard = absl::Seconds(95);
+  group.members = {member, lost};
+  return group;
+}
+
+TEST(GroupCommand, ListsGroupsInATable) {
+  ToolRun tool;
+  EXPECT_EQ(tool({"group", "list"}).out, "no groups\n");
+  tool.fake.groups = {BrokenGroup()};
+  EXPECT_EQ(tool({"group", "list"}).out,
+            "GROUP    STATE   GENERATION  RANKS  PARKED     HELD  CAUSE\n"
+            "trainer  broken           3      2       1  1.5 KiB  evicted, rank 1 (rank-1)\n");
+}
+
+TEST(GroupCommand, ShowsMembersAndCause) {
+  ToolRun tool;
+  tool.fake.groups = {BrokenGroup()};
+  EXPECT_EQ(tool({"group", "show", "trainer"}).out,
+            "group       trainer\n"
+            "state       broken\n"
+            "generation  3\n"
+            "world size  2\n"
+            "lease       30s\n"
+            "revision    17\n"
+            "holds       1.5 KiB, 1 parked call\n"
+            "cause       evicted, rank 1 (rank-1)\n"
+            "\n"
+            "RANK  MEMBER  STATE   HOST    LAST HEARD  PROGRESS\n"
+            "   0  rank-0  active  host-a  350ms ago   1200 in step (2.0s ago)\n"
+            "   1  rank-1  lost    -       1m35s ago   -\n");
+}
+
+TEST(GroupCommand, ShowsTheSameAsJson) {
+  ToolRun tool;
+  tool.fake.groups = {BrokenGroup()};
+  EXPECT_EQ(
+      tool({"group", "show", "trainer", "--json"}).out,
+      R"({"name":"trainer","generation":3,"state":"broken","min_members":2,"max_members":2,)"
+      R"("world_size":2,"revision":17,"lease_seconds":30.0,"bytes_held":1536,"waiter_count":1,)"
+      R"("cause":{"kind":"evicted","member":"rank-1","rank":1,"age_seconds":0.0},"members":[)"
+      R"({"name":"rank-0","incarnation":5,"state":"active","rank":0,"host":"host-a",)"
+      R"("last_heard_seconds":0.35,"progress":1200,"progress_operation":"step",)"
+      R"("progress_age_seconds":2.0},)"
+      R"({"name":"rank-1","incarnation":0,"state":"lost","rank":1,"last_heard_seconds":95.0}]})"
+      "\n");
+}
+
+TEST(GroupCommand, WatchPrintsALineForEachEventUntilTheGroupCloses) {
+  ToolRun tool;
+  client::GroupEvent joined;
+  joined.revision = 1;
+  joined.kind = client::EventKind::kJoined;
+  joined.generation = 1;
+  joined.member = "rank-0";
+  joined.rank = 0;
+  client::GroupEvent closed;
+  closed.revision = 2;
+  closed.kind = client::EventKind::kClosed;
+  closed.generation = 1;
+  closed.cause.kind = client::CauseKind::kClosed;
+  closed.cause.detail = "over";
+  tool.fake.group_events = {joined, closed, joined};
+  EXPECT_EQ(tool({"group", "watch", "g", "--from", "5", "--timeout", "1m"}).out,
+            "rev 1  generation 1  joined  rank 0 (rank-0)\n"
+            "rev 2  generation 1  closed  cause: closed: over\n");
+  EXPECT_THAT(tool.fake.calls, ElementsAre("GetGroup(g)", "WatchGroup(g, 5, 1m)"));
+  EXPECT_EQ(tool({"group", "watch", "g", "--json"}).out,
+            R"({"revision":1,"event":"joined","generation":1,"member":"rank-0","rank":0})"
+            "\n"
+            R"({"revision":2,"event":"closed","generation":1,)"
+            R"("cause":{"kind":"closed","detail":"over","age_seconds":0.0}})"
+            "\n");
+}
+
+TEST(GroupCommand, WatchBeginsNowUnlessToldOtherwise) {
+  ToolRun tool;
+  tool.fake.groups = {BrokenGroup()};
+  EXPECT_EQ(tool({"group", "watch", "trainer"}).code, 0);
+  EXPECT_THAT(tool.fake.calls, ElementsAre("GetGroup(trainer)", "WatchGroup(trainer, 17, inf)"));
+}
+
+TEST(GroupCommand, EvictsAndCloses) {
+  ToolRun tool;
+  EXPECT_EQ(tool({"group", "evict", "g", "rank-3", "--reason", "dead"}).out,
+            "evicted rank-3 from group g\n");
+  EXPECT_EQ(tool({"group", "close", "g"}).out, "closed group g\n");
+  EXPECT_THAT(tool.fake.calls, ElementsAre("Evict(g, rank-3, dead)", "CloseGroup(g, )"));
+}
+
+TEST(WhoIsMissingCommand, NamesRanksMembersAndSinceWhen) {
+  ToolRun tool;
+  client::WhoIsMissingReport& report = tool.fake.who_is_missing;
+  report.group = "trainer";
+  report.generation = 3;
+  report.state = client::GroupState::kActive;
+  report.world_size = 8;
+  EXPECT_EQ(tool({"who-is-missing", "trainer"}).out,
+            "group trainer, generation 3, active, 8 ranks\n"
+            "nobody is missing: no wait is open\n");
+
+  client::MissingMember member;
+  member.rank = 3;
+  member.member = "rank-3";
+  member.host = "host-a";
+  member.last_heard = absl::Milliseconds(400);
+  member.last_operation = "send to 2";
+  member.last_operation_age = absl::Seconds(41);
+  member.progress = 12;
+  member.progress_age = absl::Seconds(41);
+  client::MissingMember empty_seat;
+  empty_seat.rank = 6;
+  client::OpenWait wait;
+  wait.operation = "barrier \"step\" #812";
+  wait.age = absl::Seconds(12);
+  wait.remaining = absl::Seconds(18);
+  wait.missing.expected_count = 8;
+  wait.missing.arrived_count = 5;
+  wait.missing.arrived = {{0, 2}, {4, 5}};
+  wait.missing.missing = {{3, 3}, {6, 7}};
+  wait.missing.details = {member, empty_seat};
+  report.waits = {wait};
+  report.inits = {{"tensors", {{1, "rank-1", "calling_init", "", absl::Seconds(7)}}}};
+  EXPECT_EQ(tool({"who-is-missing", "trainer"}).out,
+            "group trainer, generation 3, active, 8 ranks\n"
+            "\n"
+            "barrier \"step\" #812: 3 of 8 missing: ranks 3,6-7; open for 12s, 18s left\n"
+            "  RANK  MEMBER        HOST    LAST HEARD  LAST OPERATION       PROGRESS\n"
+            "     3  rank-3        host-a  400ms ago   send to 2 (41s ago)  12 (41s ago)\n"
+            "     6  (empty seat)  -       never       -                    -\n"
+            "  and 1 more\n"
+            "\n"
+            "communicator tensors: not ready on 1 rank\n"
+            "  RANK  MEMBER  PHASE         SINCE     DETAIL\n"
+            "     1  rank-1  calling_init  7.0s ago  -\n");
+  EXPECT_THAT(tool({"who-is-missing", "trainer", "--json"}).out,
+              HasSubstr(R"("waits":[{"operation":"barrier \"step\" #812","age_seconds":12.0,)"
+                        R"("remaining_seconds":18.0,"missing":{"expected_count":8,)"));
+}
+
+TEST(WaitsCommand, ShowsParkedCalls) {
+  ToolRun tool;
+  EXPECT_EQ(tool({"waits"}).out, "no calls are parked\n");
+  tool.fake.parked = {
+      {"g", "rank-0", 0, "receive from 1", absl::Seconds(3), absl::Seconds(27), {{1, 1}}}};
+  EXPECT_EQ(tool({"waits", "g"}).out,
+            "GROUP  RANK  MEMBER  OPERATION       SINCE     LEFT  WAITS ON\n"
+            "g         0  rank-0  receive from 1  3.0s ago  27s   1\n");
+  EXPECT_THAT(tool.fake.calls, ElementsAre("DumpWaits()", "DumpWaits(g)"));
+}
+
+TEST(BarrierCommand, SaysWhoIsAwaitedAndThatAllMet) {
+  ToolRun tool;
+  tool.fake.waiting.expected_count = 2;
+  tool.fake.waiting.arrived_count = 1;
+  tool.fake.waiting.arrived = {{0, 0}};
+  tool.fake.waiting.missing = {{1, 1}};
+  tool.fake.round.number = 4;
+  tool.fake.round.skew = absl::Milliseconds(250);
+  const ToolResult result =
+      tool({"barrier", "g", "--rank", "0", "--world-size", "2", "--name", "step"});
+  EXPECT_EQ(result.out, "barrier step #4: 2 ranks met, skew 250ms\n");
+  EXPECT_EQ(result.err, "waiting for barrier step: 1 of 2 here (ranks 0), missing ranks 1\n");
+  EXPECT_EQ(tool({"barrier", "g", "--rank", "0", "--world-size", "2", "--json"}).out,
+            R"({"group":"g","generation":1,"rank":0,"world_size":2,"name":"","number":4,)"
+            R"("skew_seconds":0.25})"
+            "\n");
+}
+
+TEST(ObjectCommand, SendsStandardInput) {
+  ToolRun tool;
+  tool.input = std::string("a\0b", 3);
+  const ToolResult result = tool({"object", "send", "g", "--rank", "0", "--world-size", "2", "--to",
+                                  "1", "--tag", "t", "--json"});
+  EXPECT_EQ(result.out, "{\"group\":\"g\",\"rank\":0,\"to\":1,\"tag\":\"t\",\"size_bytes\":3}\n");
+  EXPECT_THAT(tool.fake.calls,
+              ElementsAre("Join(g, 0, 2, )", "Send(" + tool.input + ", 1, t)", "Leave(done)"));
+}
+
+TEST(ObjectCommand, SendsNothingWhenTheFileIsNotThere) {
+  ToolRun tool;
+  const ToolResult result = tool({"object", "send", "g", "--rank", "0", "--world-size", "2", "--to",
+                                  "1", TempPath("no-such-file")});
+  EXPECT_EQ(result.code, 4);
+  EXPECT_THAT(result.err, HasSubstr("no-such-file: No such file or directory"));
+  EXPECT_THAT(tool.fake.calls, ElementsAre());
+}
+
+TEST(ObjectCommand, ReceivesExactBytes) {
+  ToolRun tool;
+  tool.fake.received.bytes = std::string("x\0\xff", 3);
+  tool.fake.received.source = 1;
+  const std::vector<std::string> receive = {"object", "recv",         "g", "--rank",
+                                            "0",      "--world-size", "2"};
+  EXPECT_EQ(tool(receive).out, tool.fake.received.bytes);
+  EXPECT_THAT(tool.fake.calls, ElementsAre("Join(g, 0, 2, )", "ReceiveAny()", "Leave(done)"));
+
+  std::vector<std::string> from_one = receive;
+  from_one.insert(from_one.end(), {"--from", "1", "--json"});
+  EXPECT_EQ(tool(from_one).out,
+            R"({"group":"g","rank":0,"from":1,"tag":"","size_bytes":3,"object_base64":"eAD/"})"
+            "\n");
+
+  std::vector<std::string> to_file = receive;
+  const std::string path = TempPath("received");
+  to_file.insert(to_file.end(), {"--output", path});
+  EXPECT_EQ(tool(to_file).out, "");
+  EXPECT_EQ(ReadFile(path), tool.fake.received.bytes);
+}
+
+TEST(ObjectCommand, OnlyTheRootOfABroadcastReadsItsInput) {
+  ToolRun tool;
+  tool.input = "mine";
+  tool.fake.received.bytes = "theirs";
+  EXPECT_EQ(
+      tool({"object", "broadcast", "g", "--rank", "0", "--world-size", "2", "--root", "0"}).out,
+      "broadcast 4 B\n");
+  EXPECT_EQ(
+      tool({"object", "broadcast", "g", "--rank", "1", "--world-size", "2", "--root", "0"}).out,
+      "theirs");
+  EXPECT_THAT(tool.fake.calls, ElementsAre("Join(g, 0, 2, )", "Broadcast(mine, 0, )", "Leave(done)",
+                                           "Join(g, 1, 2, )", "Broadcast(, 0, )", "Leave(done)"));
+}
+
+TEST(ObjectCommand, GathersIntoAFolderIntoJsonOrInARow) {
+  ToolRun tool;
+  tool.input = "mine";
+  tool.fake.objects = {"a", "bc"};
+  const std::string dir = TempPath("gathered/deep");
+  EXPECT_EQ(tool({"object", "gather", "g", "--rank", "0", "--world-size", "2", "--root", "0",
+                  "--output-dir", dir})
+                .out,
+            "");
+  EXPECT_EQ(ReadFile(dir + "/rank-0"), "a");
+  EXPECT_EQ(ReadFile(dir + "/rank-1"), "bc");
+  EXPECT_EQ(tool({"object", "gather", "g", "--rank", "1", "--world-size", "2", "--root", "0"}).out,
+            "gave 4 B to rank 0\n");
+  EXPECT_EQ(tool({"object", "all-gather", "g", "--rank", "1", "--world-size", "2"}).out,
+            "rank 0: 1 B\na\nrank 1: 2 B\nbc\n");
+  EXPECT_EQ(tool({"object", "all-gather", "g", "--rank", "1", "--world-size", "2", "--json"}).out,
+            R"({"group":"g","rank":1,"objects":[{"rank":0,"size_bytes":1,"object_base64":"YQ=="},)"
+            R"({"rank":1,"size_bytes":2,"object_base64":"YmM="}]})"
+            "\n");
+}
+
+TEST(StoreCommand, PassesEachFlagOn) {
+  ToolRun tool;
+  tool.input = "from stdin";
+  tool.fake.put.written = true;
+  tool.fake.put.revision = 9;
+  tool.fake.number = 42;
+  EXPECT_EQ(tool({"store", "put", "k", "v"}).out, "revision 9\n");
+  EXPECT_EQ(tool({"store", "--group", "g", "put", "k", "-", "--expire", "5m", "--if-revision", "0",
+                  "--json"})
+                .out,
+            "{\"written\":true,\"revision\":9}\n");
+  EXPECT_EQ(tool({"store", "add", "k", "-5", "--group", "g"}).out, "42\n");
+  EXPECT_EQ(tool({"store", "append", "k", "v"}).out, "42\n");
+  EXPECT_EQ(tool({"store", "push", "q", "v", "--expire", "1s", "--json"}).out,
+            "{\"sequence\":42}\n");
+  EXPECT_EQ(tool({"store", "delete", "k", "--prefix"}).out, "42\n");
+  EXPECT_THAT(
+      tool.fake.calls,
+      ElementsAre("Put(, k, v, -, -, 30s)", "Put(g, k, from stdin, 5m, 0, 30s)", "Add(g, k, -5)",
+                  "Append(, k, v)", "QueuePush(, q, v, 1s)", "Delete(, k, 1)"));
+}
+
+TEST(StoreCommand, OneKeyIsAValueAndSeveralAreATable) {
+  ToolRun tool;
+  tool.fake.get.values = {{"a", "1", 5, 5, absl::Seconds(20)}};
+  EXPECT_EQ(tool({"store", "get", "a"}).out, "1");
+  tool.fake.get.values.push_back({"b", "two\n", 12, 6, {}});
+  EXPECT_EQ(tool({"store", "get", "a", "b", "--wait", "10s"}).out,
+            "KEY  REVISION  EXPIRES IN  VALUE\n"
+            "a           5  20s         1\n"
+            "b          12  -           two\\x0a\n");
+  EXPECT_THAT(tool.fake.calls, ElementsAre("Get(, a, 0, 30s)", "Get(, a b, 10s, 40s)"));
+}
+
+TEST(StoreCommand, SaysWhatStoppedACompareAndSet) {
+  ToolRun tool;
+  tool.fake.put.revision = 12;
+  tool.fake.put.current = client::KeyValue{"k", "old", 7, 3, {}};
+  const ToolResult result = tool({"store", "put", "k", "v", "--if-revision", "5", "--json"});
+  EXPECT_EQ(result.code, 8);
+  EXPECT_EQ(result.err, "cohort: not written: k is at revision 7, not 5\n");
+  EXPECT_EQ(result.out,
+            R"({"written":false,"revision":12,"current":{"key":"k","value":"old","revision":7,)"
+            R"("created_revision":3}})"
+            "\n");
+}
+
+TEST(StoreCommand, ListReadsAllPages) {
+  ToolRun tool;
+  client::RangeResult first;
+  first.values = {{"a", "1", 1, 1, {}}};
+  first.next = "a";
+  client::RangeResult second;
+  second.values = {{"b", "2", 2, 2, {}}};
+  second.revision = 2;
+  tool.fake.pages = {first, second};
+  EXPECT_EQ(tool({"store", "list", "--keys-only"}).out, "a\nb\n");
+  EXPECT_EQ(tool({"store", "list", "--keys-only", "--json"}).out,
+            "{\"keys\":[\"a\",\"b\"],\"revision\":2}\n");
+  EXPECT_THAT(tool.fake.calls, ElementsAre("Range(, , , 1)", "Range(, , a, 1)", "Range(, , , 1)",
+                                           "Range(, , a, 1)"));
+}
+
+TEST(StoreCommand, PopsExactBytesOrSaysThatTheQueueIsEmpty) {
+  ToolRun tool;
+  tool.fake.item = client::QueueItem{"v", 3};
+  EXPECT_EQ(tool({"store", "pop", "q"}).out, "v");
+  EXPECT_EQ(tool({"store", "pop", "q", "--json"}).out,
+            "{\"found\":true,\"value\":\"v\",\"sequence\":3}\n");
+  tool.fake.item.reset();
+  const ToolResult result = tool({"store", "pop", "q", "--wait", "5s", "--json"});
+  EXPECT_EQ(result.out, "{\"found\":false}\n");
+  EXPECT_EQ(result.err, "cohort: queue q is empty\n");
+  EXPECT_EQ(tool.fake.calls.back(), "QueuePop(, q, 5s, 35s)");
+}
+
+TEST(StoreCommand, WatchesChanges) {
+  ToolRun tool;
+  client::KeyEvent put;
+  put.key_value = {"k", "v", 4, 4, {}};
+  client::KeyEvent expired = put;
+  expired.deleted = expired.expired = true;
+  expired.key_value.revision = 5;
+  tool.fake.key_events = {put, expired};
+  EXPECT_EQ(tool({"store", "watch", "", "--from", "3"}).out,
+            "rev 4  put  k = v\nrev 5  expired  k\n");
+  EXPECT_THAT(tool.fake.calls, ElementsAre("Range(, , , 1)", "Watch(, , 3, inf)"));
+}
+
+TEST(DrainCommand, SaysWhatItDid) {
+  ToolRun tool;
+  tool.fake.drain = {3, 4, 1};
+  EXPECT_EQ(tool({"drain"}).out,
+            "draining: new groups and joins are refused; 1 group, 4 parked calls\n");
+  EXPECT_EQ(tool({"drain", "--now"}).out,
+            "draining: new groups and joins are refused; released 3 parked calls; 1 group, "
+            "4 parked calls\n");
+  EXPECT_EQ(tool({"drain", "--resume", "--json"}).out,
+            R"({"draining":false,"released_count":3,"waiter_count":4,"group_count":1})"
+            "\n");
+  EXPECT_THAT(tool.fake.calls, ElementsAre("Drain(0, 0)", "Drain(1, 0)", "Drain(0, 1)"));
+}
+
+TEST(ServerCommand, ShowsTotalsAndLimits) {
+  ToolRun tool;
+  tool.fake.stats.version = "1.2";
+  tool.fake.stats.uptime = absl::Minutes(3);
+  tool.fake.stats.journal = "memory";
+  EXPECT_EQ(tool({"server", "--coordinator", "h:1"}).out,
+            "coordinator   h:1\n"
+            "version       1.2\n"
+            "incarnation   0\n"
+            "state         serving\n"
+            "up for        3m0s\n"
+            "journal       memory\n"
+            "groups        0\n"
+            "members       0\n"
+            "parked calls  0\n"
+            "held          0 B\n"
+            "calls         0\n");
+  tool.fake.limits = {{"max_groups", 100}};
+  EXPECT_EQ(tool({"limits", "max_keys=7"}).out,
+            "LIMIT       VALUE\n"
+            "max_groups    100\n"
+            "max_keys        7\n");
+  EXPECT_EQ(tool({"limits", "--json"}).out, "{\"limits\":{\"max_groups\":100,\"max_keys\":7}}\n");
+  EXPECT_EQ(tool.fake.calls.back(), "Limits()");
+}
+
+}  // namespace
+}  // namespace cohort::cli

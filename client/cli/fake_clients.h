@@ -1,0 +1,65 @@
+// A coordinator of the test's making: records what the tool asked, answers what the test put there.
+#ifndef COHORT_CLIENT_CLI_FAKE_CLIENTS_H_
+#define COHORT_CLIENT_CLI_FAKE_CLIENTS_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "client/cli/clients.h"
+
+namespace cohort::cli {
+
+class FakeClients : public Clients {
+ public:
+  // What was asked, in order, such as "Evict(g, rank-3, dead)".
+  std::vector<std::string> calls;
+  client::ConnectionOptions connection;
+  client::ProcessGroupOptions seat;
+  absl::Duration admin_timeout;
+
+  // When not OK, the answer to every call but Leave.
+  absl::Status error;
+  // When not OK, the answer to joins.
+  absl::Status join_error;
+  client::ErrorInfo error_info;
+  // Told while joins and rounds wait, when somebody is missing in them.
+  client::MissingReport waiting_to_join;
+  client::MissingReport waiting;
+
+  std::vector<client::GroupInfo> groups;
+  std::vector<client::GroupEvent> group_events;
+  client::WhoIsMissingReport who_is_missing;
+  std::vector<client::ParkedCall> parked;
+  std::map<std::string, int64_t> limits;
+  client::DrainResult drain;
+  client::ServerStats stats;
+
+  client::RoundReport round;
+  std::vector<std::string> objects;
+  client::ReceivedObject received;
+
+  client::PutResult put;
+  client::GetResult get;
+  std::vector<client::RangeResult> pages;
+  int64_t number = 0;  // of Delete, Add, Append, QueuePush
+  std::optional<client::QueueItem> item;
+  std::vector<client::KeyEvent> key_events;
+
+  absl::StatusOr<std::shared_ptr<client::Connection>> Connect(
+      const client::ConnectionOptions& options) override;
+  std::unique_ptr<client::AdminClient> Admin(std::shared_ptr<client::Connection> connection,
+                                             absl::Duration timeout) override;
+  std::unique_ptr<client::StoreClient> Store(std::shared_ptr<client::Connection> connection,
+                                             absl::string_view group) override;
+  absl::StatusOr<std::unique_ptr<client::ProcessGroup>> Join(
+      const client::ProcessGroupOptions& options) override;
+  client::ErrorInfo GetErrorInfo(const absl::Status& status) override;
+};
+
+}  // namespace cohort::cli
+
+#endif  // COHORT_CLIENT_CLI_FAKE_CLIENTS_H_

@@ -1,0 +1,136 @@
+#include "client/cli/format.h"
+
+#include <cstddef>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "base/rank_set.h"
+
+namespace cohort::cli {
+namespace {
+
+// How many bytes the well-formed UTF-8 character at the front of `text` has; 0 when there is none.
+size_t Utf8Length(absl::string_view text) {
+  const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
+  const unsigned char lead = byte(0);
+  if (lead < 0x80) return 1;
+  const size_t length = lead >= 0xc2 && lead < 0xe0   ? 2
+                        : lead >= 0xe0 && lead < 0xf0 ? 3
+                        : lead >= 0xf0 && lead < 0xf5 ? 4
+                                                      : 0;
+  if (length == 0 || text.size() < length) return 0;
+  for (size_t i = 1; i < length; ++i) {
+    if ((byte(i) & 0xc0) != 0x80) return 0;
+  }
+  // Overlong forms, surrogates, and what is above U+10FFFF.
+  if (lead == 0xe0 && byte(1) < 0xa0) return 0;
+  if (lead == 0xed && byte(1) >= 0xa0) return 0;
+  if (lead == 0xf0 && byte(1) < 0x90) return 0;
+  if (lead == 0xf4 && byte(1) >= 0x90) return 0;
+  return length;
+}
+
+bool IsControl(absl::string_view character) {
+  const unsigned char first = static_cast<unsigned char>(character[0]);
+  if (character.size() == 1) return first < 0x20 || first == 0x7f;
+  // U+0080 to U+009F steer terminals too.
+  return first == 0xc2 && static_cast<unsigned char>(character[1]) < 0xa0;
+}
+
+}  // namespace
+
+std::string ShortDuration(absl::Duration duration) {
+  if (duration == absl::InfiniteDuration()) return "never";
+  if (duration <= absl::ZeroDuration()) return "0s";
+  if (duration < absl::Milliseconds(1)) {
+    return absl::StrCat(absl::ToInt64Microseconds(duration), "us");
+  }
+  if (duration < absl::Seconds(1)) return absl::StrCat(absl::ToInt64Milliseconds(duration), "ms");
+  if (duration < absl::Seconds(10)) {
+    return absl::StrFormat("%d.%ds", absl::ToInt64Seconds(duration),
+                           absl::ToInt64Milliseconds(duration) % 1000 / 100);
+  }
+  const int64_t seconds = absl::ToInt64Seconds(duration);
+  if (seconds < 60) return absl::StrCat(seconds, "s");
+  if (seconds < 3600) return absl::StrCat(seconds / 60, "m", seconds % 60, "s");
+  if (seconds < 86400) return absl::StrCat(seconds / 3600, "h", seconds / 60 % 60, "m");
+  return absl::StrCat(seconds / 86400, "d", seconds / 3600 % 24, "h");
+}
+
+std::string FormatAge(absl::Duration age) {
+  if (age == absl::InfiniteDuration()) return "never";
+  return absl::StrCat(ShortDuration(age), " ago");
+}
+
+std::string FormatAge(const std::optional<absl::Duration>& age) {
+  return age.has_value() ? FormatAge(*age) : "never";
+}
+
+std::string FormatBytes(int64_t size_bytes) {
+  if (size_bytes < 1024) return absl::StrCat(size_bytes, " B");
+  double size = static_cast<double>(size_bytes);
+  const char* unit = "B";
+  for (const char* next : {"KiB", "MiB", "GiB", "TiB"}) {
+    if (size < 1024) break;
+    size /= 1024;
+    unit = next;
+  }
+  return absl::StrFormat("%.1f %s", size, unit);
+}
+
+std::string Counted(int64_t count, absl::string_view noun) {
+  return absl::StrCat(count, " ", noun, count == 1 ? "" : "s");
+}
+
+std::string Printable(absl::string_view text) {
+  std::string result;
+  result.reserve(text.size());
+  while (!text.empty()) {
+    const size_t length = Utf8Length(text);
+    if (length == 0 || IsControl(text.substr(0, length))) {
+      const size_t escaped = length == 0 ? 1 : length;
+      for (char c : text.substr(0, escaped)) {
+        absl::StrAppendFormat(&result, "\\x%02x", static_cast<unsigned char>(c));
+      }
+      text.remove_prefix(escaped);
+    } else {
+      result.append(text.data(), length);
+      text.remove_prefix(length);
+    }
+  }
+  return result;
+}
+
+std::string FormatMember(const std::optional<int>& rank, absl::string_view member,
+                         absl::string_view host) {
+  const std::string place = host.empty() ? "" : absl::StrCat(" on ", Printable(host));
+  if (!rank.has_value()) return absl::StrCat(Printable(member), place);
+  if (member.empty()) return absl::StrCat("rank ", *rank, place);
+  return absl::StrCat("rank ", *rank, " (", Printable(member), place, ")");
+}
+
+std::string FormatCause(const client::Cause& cause) {
+  if (cause.kind == client::CauseKind::kNone) return "";
+  std::string result = client::CauseKindName(cause.kind);
+  const std::string culprit = FormatMember(cause.rank, cause.member, cause.host);
+  if (!culprit.empty()) absl::StrAppend(&result, ", ", culprit);
+  if (cause.age > absl::ZeroDuration()) absl::StrAppend(&result, ", ", FormatAge(cause.age));
+  if (!cause.detail.empty()) absl::StrAppend(&result, ": ", Printable(cause.detail));
+  return result;
+}
+
+std::string FormatProposal(const client::ViewProposal& proposal) {
+  std::string result = absl::StrCat("id ", proposal.id, " by ", Printable(proposal.proposer),
+                                    " on generation ", proposal.base_generation, ":");
+  if (!proposal.remove.empty()) {
+    absl::StrAppend(&result, " removes ranks ", FormatRanges(proposal.remove), ",");
+  }
+  if (!proposal.add.empty()) {
+    absl::StrAppend(&result, " adds ", Printable(absl::StrJoin(proposal.add, " ")), ",");
+  }
+  absl::StrAppend(&result, " world size ", proposal.world_size);
+  return result;
+}
+
+}  // namespace cohort::cli

@@ -1,0 +1,58 @@
+#include "client/cli/interrupt.h"
+
+#include <pthread.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <utility>
+
+namespace cohort::cli {
+namespace {
+
+// Wakes the listener: to stop, or because what was set has been done.
+constexpr int kWake = SIGUSR1;
+constexpr timespec kPatience = {2, 0};
+
+}  // namespace
+
+Interrupt::Interrupt() {
+  sigemptyset(&signals_);
+  for (const int signal : {SIGINT, SIGTERM}) {
+    // Whoever started the process with a signal ignored (a script's background job, nohup) wants it
+    // so.
+    struct sigaction action = {};
+    if (sigaction(signal, nullptr, &action) == 0 && action.sa_handler != SIG_IGN) {
+      sigaddset(&signals_, signal);
+    }
+  }
+  sigaddset(&signals_, kWake);
+  pthread_sigmask(SIG_BLOCK, &signals_, nullptr);
+  thread_ = std::thread([this] { Listen(); });
+}
+
+Interrupt::~Interrupt() {
+  pthread_kill(thread_.native_handle(), kWake);
+  thread_.join();
+}
+
+void Interrupt::Set(std::function<void()> on_interrupt) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  on_interrupt_ = std::move(on_interrupt);
+}
+
+void Interrupt::Listen() {
+  int signal = 0;
+  if (sigwait(&signals_, &signal) != 0 || signal == kWake) return;
+  const pthread_t listener = pthread_self();
+  std::thread work([this, listener] {
+    // Never given back: the process ends while it is held.
+    mutex_.lock();
+    if (on_interrupt_) on_interrupt_();
+    pthread_kill(listener, kWake);
+    pause();
+  });
+  sigtimedwait(&signals_, nullptr, &kPatience);
+  _exit(128 + signal);
+}
+
+}  // namespace cohort::cli

@@ -1,0 +1,53 @@
+// The `cohort` command: what people and scripts ask of a coordinator. See README.md.
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdlib>
+#include <functional>
+#include <iostream>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/clock.h"
+#include "client/cli/clients.h"
+#include "client/cli/interrupt.h"
+#include "client/cli/printer.h"
+#include "client/cli/tool.h"
+
+namespace {
+
+// 0 when it is no terminal.
+int TerminalWidth(int fd) {
+  if (isatty(fd) == 0) return 0;
+  winsize size = {};
+  const bool known = ioctl(fd, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
+  return known ? size.ws_col : 80;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  // A reader that goes away is an error of the next write, not the end of the process.
+  std::signal(SIGPIPE, SIG_IGN);
+  cohort::cli::Interrupt interrupt;
+
+  const std::unique_ptr<cohort::cli::Clients> clients = cohort::cli::MakeLibraryClients();
+  cohort::cli::Printer printer(std::cout, std::cerr,
+                               {TerminalWidth(STDOUT_FILENO), TerminalWidth(STDERR_FILENO)});
+  cohort::cli::Environment environment;
+  environment.clients = clients.get();
+  environment.clock = &cohort::Clock::Steady();
+  environment.in = &std::cin;
+  environment.printer = &printer;
+  if (const char* coordinator = std::getenv("COHORT_COORDINATOR")) {
+    environment.coordinator = coordinator;
+  }
+  environment.set_on_interrupt = [&interrupt](std::function<void()> on_interrupt) {
+    interrupt.Set(std::move(on_interrupt));
+  };
+  return static_cast<int>(cohort::cli::RunTool(
+      std::vector<std::string>(argv + (argc > 0 ? 1 : 0), argv + argc), environment));
+}

@@ -1,0 +1,81 @@
+#include "client/cli/seat.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "CLI/CLI.hpp"
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+
+namespace cohort::cli {
+
+void AddSeatFlags(CLI::App& command, SeatFlags& flags) {
+  command.add_option("GROUP", flags.group, "name of the group")->required();
+  command.add_option("--rank", flags.rank, "the rank to take part as")
+      ->required()
+      ->check(CLI::NonNegativeNumber);
+  command.add_option("--world-size", flags.world_size, "how many ranks the group has")
+      ->required()
+      ->check(CLI::PositiveNumber);
+  command.add_option("--member", flags.member, "name of this member (default: rank-N)");
+}
+
+absl::StatusOr<std::unique_ptr<Seat>> Seat::Take(Context& context, const SeatFlags& flags,
+                                                 absl::Duration timeout) {
+  const Instant deadline = context.environment().clock->Now() + timeout;
+  std::unique_ptr<Seat> seat(new Seat(context, deadline));
+  WaitingLine line(context.printer(), absl::StrCat("group ", flags.group));
+
+  client::ProcessGroupOptions options;
+  COHORT_ASSIGN_OR_RETURN(options.shared_connection, context.Connect());
+  options.connection = options.shared_connection->options();
+  options.group = flags.group;
+  options.rank = flags.rank;
+  options.world_size = flags.world_size;
+  options.member = flags.member;
+  options.store_timeout = seat->Remaining();
+  options.on_waiting = [&context, &line](const client::MissingReport& report) {
+    context.set_missing(report);
+    line.Update(report);
+  };
+  COHORT_ASSIGN_OR_RETURN(seat->group_, context.environment().clients->Join(options));
+  // Who was late for the group is not who is missing from now on.
+  context.set_missing(std::nullopt);
+  if (context.environment().set_on_interrupt) {
+    context.environment().set_on_interrupt(
+        [group = seat->group_.get()] { group->Leave("interrupted").IgnoreError(); });
+  }
+  return seat;
+}
+
+Seat::~Seat() {
+  if (group_ != nullptr) Release(absl::OkStatus()).IgnoreError();
+}
+
+absl::Duration Seat::Remaining() const {
+  return std::max(deadline_ - context_.environment().clock->Now(), absl::Milliseconds(1));
+}
+
+client::RoundOptions Seat::RoundOptions(const std::string& name, const std::string& what) {
+  waiting_line_ = std::make_unique<WaitingLine>(context_.printer(), what);
+  client::RoundOptions options;
+  options.name = name;
+  options.timeout = Remaining();
+  options.on_waiting = [this](const client::MissingReport& report) {
+    context_.set_missing(report);
+    waiting_line_->Update(report);
+  };
+  return options;
+}
+
+absl::Status Seat::Release(absl::Status outcome) {
+  waiting_line_.reset();
+  if (context_.environment().set_on_interrupt) context_.environment().set_on_interrupt(nullptr);
+  // The good-bye is a courtesy: whatever ended the generation before it does not matter now.
+  if (!absl::IsUnavailable(outcome)) group_->Leave("done").IgnoreError();
+  group_.reset();
+  return outcome;
+}
+
+}  // namespace cohort::cli

@@ -1,0 +1,64 @@
+// A seat that a command takes in a group for as long as it runs.
+#ifndef COHORT_CLIENT_CLI_SEAT_H_
+#define COHORT_CLIENT_CLI_SEAT_H_
+
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "client/cli/command.h"
+#include "client/cli/waiting_line.h"
+#include "client/rendezvous/process_group.h"
+
+namespace cohort::cli {
+
+struct SeatFlags {
+  std::string group;
+  int rank = 0;
+  int world_size = 0;
+  std::string member;
+};
+
+// Adds GROUP, --rank, --world-size and --member.
+void AddSeatFlags(CLI::App& command, SeatFlags& flags);
+
+// Joined when made, and left when released or destroyed. An interrupt (Ctrl-C) between the two
+// leaves the group first, so that the others hear "left" and need not find out. Confined to one
+// thread; borrows the context.
+class Seat {
+ public:
+  // Blocks until the group is complete; says meanwhile on standard error who is missing. `timeout`
+  // is for all that is done on this seat. Errors: as ProcessGroup::Create.
+  static absl::StatusOr<std::unique_ptr<Seat>> Take(Context& context, const SeatFlags& flags,
+                                                    absl::Duration timeout);
+  ~Seat();
+  Seat(const Seat&) = delete;
+  Seat& operator=(const Seat&) = delete;
+
+  client::ProcessGroup& group() { return *group_; }
+
+  // What is left of the timeout, and never zero (which would mean the library's default).
+  absl::Duration Remaining() const;
+
+  // Round options with the name, what is left of the timeout, and a line on standard error about
+  // who is missing. Valid until the seat is released.
+  client::RoundOptions RoundOptions(const std::string& name, const std::string& what);
+
+  // Leaves. Does not wait for the coordinator when `outcome` says that it is away. Returns
+  // `outcome`.
+  absl::Status Release(absl::Status outcome);
+
+ private:
+  Seat(Context& context, Instant deadline) : context_(context), deadline_(deadline) {}
+
+  Context& context_;
+  const Instant deadline_;
+  std::unique_ptr<WaitingLine> waiting_line_;
+  std::unique_ptr<client::ProcessGroup> group_;
+};
+
+}  // namespace cohort::cli
+
+#endif  // COHORT_CLIENT_CLI_SEAT_H_

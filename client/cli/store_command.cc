@@ -1,0 +1,328 @@
+#include "client/cli/store_command.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <iterator>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "CLI/CLI.hpp"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "base/status_macros.h"
+#include "client/cli/format.h"
+#include "client/cli/table.h"
+
+namespace cohort::cli {
+namespace {
+
+struct Flags {
+  std::string group;
+  std::vector<std::string> keys;
+  std::string key;  // or queue, or prefix
+  std::string value;
+  int64_t delta = 0;
+  bool prefix = false;
+  bool keys_only = false;
+  std::optional<int64_t> from_revision;
+  std::optional<absl::Duration> wait;
+  std::optional<absl::Duration> expire;
+  std::optional<int64_t> if_revision;
+};
+
+// Of calls that do not wait, and of what a waiting call may take besides its wait.
+constexpr absl::Duration kDefaultTimeout = absl::Seconds(30);
+constexpr absl::Duration kProbeTimeout = absl::Seconds(10);
+
+absl::Duration WaitOf(const Flags& flags) { return flags.wait.value_or(absl::ZeroDuration()); }
+
+absl::Duration TimeoutWith(const Context& context, const Flags& flags) {
+  return context.TimeoutOr(WaitOf(flags) + kDefaultTimeout);
+}
+
+absl::StatusOr<std::string> ReadValue(Context& context, const Flags& flags) {
+  if (flags.value == "-") return ReadPayload(context, "-");
+  return flags.value;
+}
+
+std::string FormatExpiry(const client::KeyValue& key_value) {
+  return key_value.expires_in.has_value() ? ShortDuration(*key_value.expires_in) : "";
+}
+
+std::string FormatValues(const std::vector<client::KeyValue>& values) {
+  Table table({"KEY", ">REVISION", "EXPIRES IN", "VALUE"});
+  for (const client::KeyValue& value : values) {
+    table.AddRow(
+        {value.key, absl::StrCat(value.revision), FormatExpiry(value), Printable(value.value)});
+  }
+  return table.ToString();
+}
+
+Json ToArray(const std::vector<client::KeyValue>& values) {
+  Json json = Json::array();
+  for (const client::KeyValue& value : values) json.push_back(ToJson(value));
+  return json;
+}
+
+// One number as the answer, for people bare, for programs under its name.
+ExitCode PrintNumber(Context& context, const char* name, int64_t number) {
+  if (context.json()) {
+    context.printer().PrintJson({{name, number}});
+  } else {
+    context.printer().PrintText(absl::StrCat(number, "\n"));
+  }
+  return ExitCode::kOk;
+}
+
+absl::StatusOr<ExitCode> Get(Context& context, const Flags& flags) {
+  COHORT_ASSIGN_OR_RETURN(auto store, context.Store(flags.group));
+  COHORT_ASSIGN_OR_RETURN(const client::GetResult result,
+                          store->Get(flags.keys, WaitOf(flags), 0, TimeoutWith(context, flags)));
+  Printer& printer = context.printer();
+  if (context.json()) {
+    printer.PrintJson({{"values", ToArray(result.values)},
+                       {"missing_keys", result.missing_keys},
+                       {"revision", result.revision}});
+  } else if (flags.keys.size() == 1 && result.values.size() == 1) {
+    printer.PrintValue(result.values[0].value);
+  } else if (!result.values.empty()) {
+    printer.PrintText(FormatValues(result.values));
+  }
+  if (result.missing_keys.empty()) return ExitCode::kOk;
+  printer.Remark(absl::StrCat(
+      "cohort: not there: ", Printable(absl::StrJoin(result.missing_keys, " ")),
+      flags.wait.has_value() ? absl::StrCat(" (waited ", ShortDuration(*flags.wait), ")") : ""));
+  return flags.wait.has_value() ? ExitCode::kMissing : ExitCode::kNotFound;
+}
+
+absl::StatusOr<ExitCode> Put(Context& context, const Flags& flags) {
+  COHORT_ASSIGN_OR_RETURN(const std::string value, ReadValue(context, flags));
+  COHORT_ASSIGN_OR_RETURN(auto store, context.Store(flags.group));
+  client::PutOptions options;
+  options.expiration = flags.expire;
+  options.expected_revision = flags.if_revision;
+  COHORT_ASSIGN_OR_RETURN(
+      const client::PutResult result,
+      store->Put(flags.key, value, options, context.TimeoutOr(kDefaultTimeout)));
+  if (context.json()) {
+    Json json = {{"written", result.written}, {"revision", result.revision}};
+    if (result.current.has_value()) json["current"] = ToJson(*result.current);
+    context.printer().PrintJson(json);
+  } else if (result.written) {
+    context.printer().PrintText(absl::StrCat("revision ", result.revision, "\n"));
+  }
+  if (result.written) return ExitCode::kOk;
+  context.printer().Remark(absl::StrCat(
+      "cohort: not written: ", Printable(flags.key),
+      result.current.has_value() ? absl::StrCat(" is at revision ", result.current->revision)
+                                 : " is absent",
+      ", not ", flags.if_revision.value_or(0)));
+  return ExitCode::kConditionNotMet;
+}
+
+absl::StatusOr<ExitCode> Delete(Context& context, const Flags& flags) {
+  COHORT_ASSIGN_OR_RETURN(auto store, context.Store(flags.group));
+  COHORT_ASSIGN_OR_RETURN(const int64_t count, store->Delete(flags.key, flags.prefix,
+                                                             context.TimeoutOr(kDefaultTimeout)));
+  PrintNumber(context, "deleted_count", count);
+  // A prefix may have nothing under it; a key that is named should be there.
+  return count == 0 && !flags.prefix ? ExitCode::kNotFound : ExitCode::kOk;
+}
+
+absl::StatusOr<ExitCode> List(Context& context, const Flags& flags) {
+  COHORT_ASSIGN_OR_RETURN(auto store, context.Store(flags.group));
+  constexpr int kPageSize = 1000;
+  std::vector<client::KeyValue> values;
+  client::RangeResult page;
+  do {
+    COHORT_ASSIGN_OR_RETURN(
+        page, store->Range(flags.key, page.next, kPageSize, flags.keys_only, /*count_only=*/false,
+                           context.TimeoutOr(kDefaultTimeout)));
+    std::move(page.values.begin(), page.values.end(), std::back_inserter(values));
+  } while (!page.next.empty());
+
+  Printer& printer = context.printer();
+  if (context.json() && flags.keys_only) {
+    Json keys = Json::array();
+    for (const client::KeyValue& value : values) keys.push_back(value.key);
+    printer.PrintJson({{"keys", std::move(keys)}, {"revision", page.revision}});
+  } else if (context.json()) {
+    printer.PrintJson({{"values", ToArray(values)}, {"revision", page.revision}});
+  } else if (flags.keys_only) {
+    for (const client::KeyValue& value : values) printer.PrintText(Printable(value.key) + "\n");
+  } else {
+    printer.PrintText(values.empty() ? "no keys\n" : FormatValues(values));
+  }
+  return ExitCode::kOk;
+}
+
+absl::StatusOr<ExitCode> Add(Context& context, const Flags& flags) {
+  COHORT_ASSIGN_OR_RETURN(auto store, context.Store(flags.group));
+  COHORT_ASSIGN_OR_RETURN(const int64_t value,
+                          store->Add(flags.key, flags.delta, context.TimeoutOr(kDefaultTimeout)));
+  return PrintNumber(context, "value", value);
+}
+
+absl::StatusOr<ExitCode> Append(Context& context, const Flags& flags) {
+  COHORT_ASSIGN_OR_RETURN(const std::string value, ReadValue(context, flags));
+  COHORT_ASSIGN_OR_RETURN(auto store, context.Store(flags.group));
+  COHORT_ASSIGN_OR_RETURN(const int64_t size_bytes,
+                          store->Append(flags.key, value, context.TimeoutOr(kDefaultTimeout)));
+  return PrintNumber(context, "size_bytes", size_bytes);
+}
+
+absl::StatusOr<ExitCode> Push(Context& context, const Flags& flags) {
+  COHORT_ASSIGN_OR_RETURN(const std::string value, ReadValue(context, flags));
+  COHORT_ASSIGN_OR_RETURN(auto store, context.Store(flags.group));
+  COHORT_ASSIGN_OR_RETURN(
+      const int64_t sequence,
+      store->QueuePush(flags.key, value, flags.expire, context.TimeoutOr(kDefaultTimeout)));
+  return PrintNumber(context, "sequence", sequence);
+}
+
+absl::StatusOr<ExitCode> Pop(Context& context, const Flags& flags) {
+  COHORT_ASSIGN_OR_RETURN(auto store, context.Store(flags.group));
+  COHORT_ASSIGN_OR_RETURN(const std::optional<client::QueueItem> item,
+                          store->QueuePop(flags.key, WaitOf(flags), TimeoutWith(context, flags)));
+  if (context.json()) {
+    Json json = {{"found", item.has_value()}};
+    if (item.has_value()) {
+      SetText(json, "value", item->value);
+      json["sequence"] = item->sequence;
+    }
+    context.printer().PrintJson(json);
+  } else if (item.has_value()) {
+    context.printer().PrintValue(item->value);
+  }
+  if (item.has_value()) return ExitCode::kOk;
+  context.printer().Remark(absl::StrCat("cohort: queue ", Printable(flags.key), " is empty"));
+  return ExitCode::kConditionNotMet;
+}
+
+std::string FormatEvent(const client::KeyEvent& event) {
+  const client::KeyValue& key_value = event.key_value;
+  const std::string head = absl::StrCat("rev ", key_value.revision, "  ");
+  if (event.deleted) {
+    return absl::StrCat(head, event.expired ? "expired" : "deleted", "  ", Printable(key_value.key),
+                        "\n");
+  }
+  return absl::StrCat(head, "put  ", Printable(key_value.key), " = ", Printable(key_value.value),
+                      "\n");
+}
+
+absl::StatusOr<ExitCode> Watch(Context& context, const Flags& flags) {
+  COHORT_ASSIGN_OR_RETURN(auto store, context.Store(flags.group));
+  // A watch waits out a coordinator that is away; that it is there to begin with is found out here,
+  // and so is from where on "now" is.
+  COHORT_ASSIGN_OR_RETURN(const client::RangeResult now,
+                          store->Range(flags.key, "", /*page_size=*/1, /*keys_only=*/true,
+                                       /*count_only=*/true, context.TimeoutOr(kProbeTimeout)));
+  const int64_t from_revision = flags.from_revision.value_or(now.revision);
+  Printer& printer = context.printer();
+  const auto on_event = [&](const client::KeyEvent& event) {
+    if (context.json()) {
+      printer.PrintJson(ToJson(event));
+    } else {
+      printer.PrintText(FormatEvent(event));
+    }
+    return printer.out_ok();
+  };
+  COHORT_RETURN_IF_ERROR(store->Watch(flags.key, from_revision, on_event,
+                                      context.TimeoutOr(absl::InfiniteDuration())));
+  return ExitCode::kOk;
+}
+
+using Command = absl::StatusOr<ExitCode> (*)(Context&, const Flags&);
+
+}  // namespace
+
+void AddStoreCommand(CLI::App& parent, Context& context) {
+  CLI::App& noun = *AddNoun(parent, "store", "Keys, counters and queues");
+  const auto flags = std::make_shared<Flags>();
+  noun.add_option("--group", flags->group, "the group's namespace (default: the tenant's own)");
+
+  const auto add = [&](const char* name, const char* description, const char* examples,
+                       Command command) {
+    return AddCommand(noun, context, name, description, examples,
+                      [&context, flags, command] { return command(context, *flags); });
+  };
+  const auto add_key = [&](CLI::App* command, const char* name, const char* description) {
+    return command->add_option(name, flags->key, description);
+  };
+  const auto add_value = [&](CLI::App* command) {
+    command->add_option("VALUE", flags->value, "the value; '-' is standard input")->required();
+  };
+
+  CLI::App* get = add("get", "Values of keys, or wait until they exist",
+                      "cohort store get config/path\n"
+                      "cohort store get ready/0 ready/1 --wait 30s --json",
+                      Get);
+  get->add_option("KEY", flags->keys, "keys, at most 1000")->required();
+  AddDuration(*get, "--wait", flags->wait, "how long to wait until all are there");
+
+  CLI::App* put = add("put", "Write a key",
+                      "cohort store put config/path /data/run7\n"
+                      "cohort store put leader host-a --if-revision 0 --expire 30s\n"
+                      "cohort store put config/file - < config.json",
+                      Put);
+  add_key(put, "KEY", "the key")->required();
+  add_value(put);
+  AddDuration(*put, "--expire", flags->expire, "delete the key after this time");
+  put->add_option("--if-revision", flags->if_revision,
+                  "write only if the key is at this revision; 0: only if it is absent")
+      ->check(CLI::NonNegativeNumber)
+      ->type_name("REVISION");
+
+  CLI::App* erase = add("delete", "Delete a key, or all keys with a prefix",
+                        "cohort store delete config/path\n"
+                        "cohort store delete ready/ --prefix",
+                        Delete);
+  add_key(erase, "KEY", "the key or prefix")->required();
+  erase->add_flag("--prefix", flags->prefix, "KEY is a prefix");
+
+  CLI::App* list = add("list", "Keys with a prefix, in order",
+                       "cohort store list\n"
+                       "cohort store list config/ --group trainer-weights",
+                       List);
+  add_key(list, "PREFIX", "the prefix (default: all)");
+  list->add_flag("--keys-only", flags->keys_only, "without values");
+
+  CLI::App* count = add("add", "Add to a counter and print its new value",
+                        "cohort store add steps 1\n"
+                        "cohort store add budget -5",
+                        Add);
+  add_key(count, "KEY", "the counter")->required();
+  count->add_option("DELTA", flags->delta, "a whole number")->required();
+
+  CLI::App* append = add("append", "Append to a value and print its new size",
+                         "cohort store append log 'step 17 done;'", Append);
+  add_key(append, "KEY", "the key")->required();
+  add_value(append);
+
+  CLI::App* push = add("push", "Put a value at the end of a queue",
+                       "cohort store push prompts 'what is a cohort?'", Push);
+  add_key(push, "QUEUE", "the queue")->required();
+  add_value(push);
+  AddDuration(*push, "--expire", flags->expire, "drop the value if nobody takes it in this time");
+
+  CLI::App* pop = add("pop", "Take the value at the head of a queue; exits with 8 if it is empty",
+                      "cohort store pop prompts --wait 1m", Pop);
+  add_key(pop, "QUEUE", "the queue")->required();
+  AddDuration(*pop, "--wait", flags->wait, "how long to wait for a value");
+
+  CLI::App* watch = add("watch", "Changes of keys with a prefix, a line each, until --timeout",
+                        "cohort store watch config/\n"
+                        "cohort store watch '' --from 17 --json",
+                        Watch);
+  add_key(watch, "PREFIX", "the prefix; '' is all")->required();
+  watch
+      ->add_option("--from", flags->from_revision,
+                   "changes after this revision (default: from now on)")
+      ->check(CLI::NonNegativeNumber)
+      ->type_name("REVISION");
+}
+
+}  // namespace cohort::cli

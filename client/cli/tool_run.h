@@ -1,0 +1,68 @@
+// Runs the tool against the fake coordinator, for tests.
+#ifndef COHORT_CLIENT_CLI_TOOL_RUN_H_
+#define COHORT_CLIENT_CLI_TOOL_RUN_H_
+
+#include <functional>
+#include <ostream>
+#include <sstream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/clock.h"
+#include "client/cli/fake_clients.h"
+#include "client/cli/printer.h"
+#include "client/cli/tool.h"
+
+namespace cohort::cli {
+
+// Time stands still.
+class StoppedClock : public Clock {
+ public:
+  Instant Now() const override { return absl::UnixEpoch(); }
+};
+
+struct ToolResult {
+  int code = 0;
+  std::string out;
+  std::string err;
+};
+
+class ToolRun {
+ public:
+  FakeClients fake;
+  std::string input;
+  std::string coordinator_variable;
+  Printer::Widths widths;
+  // How often something was set to be done on interrupt (+1), and cleared (-1), over all runs.
+  int interrupt_balance = 0;
+  int interrupts_set = 0;
+
+  ToolResult operator()(const std::vector<std::string>& arguments) {
+    std::ostringstream out;
+    std::ostringstream err;
+    const int code = Run(arguments, out, err);
+    return {code, out.str(), err.str()};
+  }
+
+  int Run(const std::vector<std::string>& arguments, std::ostream& out, std::ostream& err) {
+    std::istringstream in(input);
+    Printer printer(out, err, widths);
+    StoppedClock clock;
+    Environment environment;
+    environment.clients = &fake;
+    environment.clock = &clock;
+    environment.in = &in;
+    environment.printer = &printer;
+    environment.coordinator = coordinator_variable;
+    environment.set_on_interrupt = [this](std::function<void()> on_interrupt) {
+      interrupt_balance += on_interrupt ? 1 : -1;
+      interrupts_set += on_interrupt ? 1 : 0;
+    };
+    return static_cast<int>(RunTool(arguments, environment));
+  }
+};
+
+}  // namespace cohort::cli
+
+#endif  // COHORT_CLIENT_CLI_TOOL_RUN_H_

@@ -1,0 +1,34 @@
+// What a person sees on standard error while a call waits for others.
+#ifndef COHORT_CLIENT_CLI_WAITING_LINE_H_
+#define COHORT_CLIENT_CLI_WAITING_LINE_H_
+
+#include <string>
+
+#include "client/cli/printer.h"
+#include "client/rendezvous/report.h"
+
+namespace cohort::cli {
+
+// On a terminal one line that is written over, cut to the terminal's width; elsewhere a line
+// whenever who is here or who is missing changes. Confined to one thread; borrows the printer.
+class WaitingLine {
+ public:
+  // `what` is waited for, such as "barrier step".
+  WaitingLine(Printer& printer, std::string what);
+  // Clears the terminal's line.
+  ~WaitingLine();
+  WaitingLine(const WaitingLine&) = delete;
+  WaitingLine& operator=(const WaitingLine&) = delete;
+
+  void Update(const client::MissingReport& report);
+
+ private:
+  Printer& printer_;
+  const std::string what_;
+  std::string last_ranks_;
+  bool shown_ = false;
+};
+
+}  // namespace cohort::cli
+
+#endif  // COHORT_CLIENT_CLI_WAITING_LINE_H_

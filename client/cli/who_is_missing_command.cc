@@ -1,0 +1,143 @@
+#include "client/cli/who_is_missing_command.h"
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "CLI/CLI.hpp"
+#include "absl/strings/str_cat.h"
+#include "base/rank_set.h"
+#include "base/status_macros.h"
+#include "client/cli/format.h"
+#include "client/cli/table.h"
+
+namespace cohort::cli {
+namespace {
+
+std::string WithAge(const std::string& what, absl::Duration age) {
+  return what.empty() ? "" : absl::StrCat(what, " (", FormatAge(age), ")");
+}
+
+std::string Progress(const client::MissingMember& member) {
+  if (member.progress == 0 && member.progress_operation.empty()) return "";
+  const std::string operation =
+      member.progress_operation.empty() ? "" : absl::StrCat(" in ", member.progress_operation);
+  return WithAge(absl::StrCat(member.progress, operation), member.progress_age);
+}
+
+// barrier "step" #812: 3 of 8 missing: ranks 3,6-7; open for 12s, 18s left
+//   RANK  MEMBER  HOST  LAST HEARD  LAST OPERATION  PROGRESS
+std::string FormatWait(const client::OpenWait& wait) {
+  const client::MissingReport& missing = wait.missing;
+  std::string text = Printable(wait.operation);
+  if (missing.expected_count > 0) {
+    absl::StrAppend(&text, ": ", missing.expected_count - missing.arrived_count, " of ",
+                    missing.expected_count, " missing");
+  }
+  if (!missing.missing.empty()) {
+    absl::StrAppend(&text, ": ranks ", FormatRanges(missing.missing));
+  }
+  absl::StrAppend(&text, "; open for ", ShortDuration(wait.age));
+  if (wait.remaining != absl::InfiniteDuration()) {
+    absl::StrAppend(&text, ", ", ShortDuration(wait.remaining), " left");
+  }
+  absl::StrAppend(&text, "\n");
+  if (missing.details.empty()) return text;
+  Table table({">RANK", "MEMBER", "HOST", "LAST HEARD", "LAST OPERATION", "PROGRESS"});
+  for (const client::MissingMember& member : missing.details) {
+    table.AddRow({absl::StrCat(member.rank), member.member.empty() ? "(empty seat)" : member.member,
+                  member.host, FormatAge(member.last_heard),
+                  WithAge(member.last_operation, member.last_operation_age), Progress(member)});
+  }
+  absl::StrAppend(&text, table.ToString(2));
+  const int unnamed =
+      RankSet::FromRanges(missing.missing).count() - static_cast<int>(missing.details.size());
+  if (unnamed > 0) absl::StrAppend(&text, "  and ", unnamed, " more\n");
+  return text;
+}
+
+std::string FormatInit(const client::InitStatus& init) {
+  Table table({">RANK", "MEMBER", "PHASE", "SINCE", "DETAIL"});
+  for (const client::InitRank& rank : init.ranks) {
+    table.AddRow(
+        {absl::StrCat(rank.rank), rank.member, rank.phase, FormatAge(rank.age), rank.detail});
+  }
+  return absl::StrCat("communicator ", Printable(init.name), ": not ready on ",
+                      Counted(static_cast<int64_t>(init.ranks.size()), "rank"), "\n",
+                      table.ToString(2));
+}
+
+std::string FormatReport(const client::WhoIsMissingReport& report) {
+  std::string text = absl::StrCat("group ", Printable(report.group), ", generation ",
+                                  report.generation, ", ", client::GroupStateName(report.state),
+                                  ", ", Counted(report.world_size, "rank"), "\n");
+  const std::string cause = FormatCause(report.cause);
+  if (!cause.empty()) absl::StrAppend(&text, "cause: ", cause, "\n");
+  if (report.waits.empty() && report.inits.empty()) {
+    absl::StrAppend(&text, "nobody is missing: no wait is open\n");
+  }
+  for (const client::OpenWait& wait : report.waits) {
+    absl::StrAppend(&text, "\n", FormatWait(wait));
+  }
+  for (const client::InitStatus& init : report.inits) {
+    absl::StrAppend(&text, "\n", FormatInit(init));
+  }
+  return text;
+}
+
+absl::StatusOr<ExitCode> WhoIsMissing(Context& context, const std::string& group) {
+  COHORT_ASSIGN_OR_RETURN(auto admin, context.Admin());
+  COHORT_ASSIGN_OR_RETURN(const client::WhoIsMissingReport report, admin->WhoIsMissing(group));
+  if (context.json()) {
+    context.printer().PrintJson(ToJson(report));
+  } else {
+    context.printer().PrintText(FormatReport(report));
+  }
+  return report.waits.empty() && report.inits.empty() ? ExitCode::kOk : ExitCode::kMissing;
+}
+
+absl::StatusOr<ExitCode> Waits(Context& context, const std::string& group) {
+  COHORT_ASSIGN_OR_RETURN(auto admin, context.Admin());
+  COHORT_ASSIGN_OR_RETURN(const std::vector<client::ParkedCall> calls, admin->DumpWaits(group));
+  if (context.json()) {
+    Json json = Json::array();
+    for (const client::ParkedCall& call : calls) json.push_back(ToJson(call));
+    context.printer().PrintJson({{"waits", std::move(json)}});
+    return ExitCode::kOk;
+  }
+  Table table({"GROUP", ">RANK", "MEMBER", "OPERATION", "SINCE", "LEFT", "WAITS ON"});
+  for (const client::ParkedCall& call : calls) {
+    table.AddRow({call.group, call.rank < 0 ? "" : absl::StrCat(call.rank), call.member,
+                  call.operation, FormatAge(call.age),
+                  call.remaining == absl::InfiniteDuration() ? "" : ShortDuration(call.remaining),
+                  FormatRanges(call.waits_on)});
+  }
+  context.printer().PrintText(table.empty() ? "no calls are parked\n" : table.ToString());
+  return ExitCode::kOk;
+}
+
+}  // namespace
+
+void AddWhoIsMissingCommand(CLI::App& parent, Context& context) {
+  const auto group = std::make_shared<std::string>();
+  AddCommand(parent, context, "who-is-missing",
+             "Every open wait of a group and who keeps it open; exits with 3 when there is one",
+             "cohort who-is-missing trainer-weights\n"
+             "until cohort who-is-missing trainer-weights; do sleep 5; done",
+             [&context, group] { return WhoIsMissing(context, *group); })
+      ->add_option("GROUP", *group, "name of the group")
+      ->required();
+}
+
+void AddWaitsCommand(CLI::App& parent, Context& context) {
+  const auto group = std::make_shared<std::string>();
+  AddCommand(parent, context, "waits", "All parked calls: who waits in what, since when, on whom",
+             "cohort waits\n"
+             "cohort waits trainer-weights --json",
+             [&context, group] { return Waits(context, *group); })
+      ->add_option("GROUP", *group, "name of the group (default: all of the tenant)");
+}
+
+}  // namespace cohort::cli

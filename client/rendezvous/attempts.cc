@@ -1,0 +1,78 @@
+#include "client/rendezvous/attempts.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/random/random.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "base/rpc/status_conversion.h"
+
+namespace cohort::client {
+
+absl::Duration Backoff::Next() {
+  next_ = next_ == absl::ZeroDuration() ? shortest_ : std::min(next_ * 2, longest_);
+  absl::InsecureBitGen random;
+  return next_ * absl::Uniform(random, 0.8, 1.2);
+}
+
+bool IsAway(const grpc::Status& status) {
+  if (status.error_code() == grpc::StatusCode::UNAVAILABLE) return true;
+  // A connection that breaks between two frames of an answer is reported this way.
+  return status.error_code() == grpc::StatusCode::UNKNOWN &&
+         absl::StrContains(status.error_message(), "Stream removed");
+}
+
+std::chrono::system_clock::time_point GrpcDeadline(absl::Duration from_now) {
+  // Far deadlines are cut: the clock's type does not hold them all.
+  return std::chrono::system_clock::now() +
+         absl::ToChronoMilliseconds(std::min(from_now, absl::Hours(24 * 365)));
+}
+
+Attempts::Attempts(const ConnectionOptions& connection, CallLimits limits)
+    : address_(connection.address),
+      limits_(std::move(limits)),
+      started_(Clock::Steady().Now()),
+      backoff_(connection.min_backoff, connection.max_backoff) {}
+
+std::optional<absl::Duration> Attempts::Judge(const grpc::Status& status, absl::Status* result) {
+  if (IsAway(status) && limits_.repeat) {
+    const absl::Duration left = limits_.deadline - Clock::Steady().Now();
+    if (left > absl::ZeroDuration()) return std::min(backoff_.Next(), left);
+  }
+  // The coordinator answers within `wait`. Whoever hears nothing until the margin has passed as well talks to
+  // nobody.
+  if (IsAway(status) || status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED) {
+    *result = GaveUp(status);
+  } else {
+    *result = FromGrpcStatus(status);
+  }
+  return std::nullopt;
+}
+
+absl::Status Attempts::GaveUp(const grpc::Status& last) const {
+  return absl::UnavailableError(absl::StrCat(
+      "coordinator at ", address_, " is away: ", limits_.what, " gave up after ",
+      absl::FormatDuration(absl::Trunc(Clock::Steady().Now() - started_, absl::Milliseconds(1))),
+      " and ", count_, count_ == 1 ? " attempt" : " attempts",
+      "; the last: ", last.error_message().substr(0, 512)));
+}
+
+absl::Status Interruption::Sleep(absl::Duration pause) {
+  const Instant until = Clock::Steady().Now() + pause;
+  absl::MutexLock lock(&mutex_);
+  while (reason_.ok()) {
+    const absl::Duration left = until - Clock::Steady().Now();
+    if (left <= absl::ZeroDuration()) return absl::OkStatus();
+    raised_.WaitWithTimeout(&mutex_, left);
+  }
+  return reason_;
+}
+
+void Interruption::Raise(absl::Status reason) {
+  absl::MutexLock lock(&mutex_);
+  if (reason_.ok()) reason_ = std::move(reason);
+  raised_.SignalAll();
+}
+
+}  // namespace cohort::client

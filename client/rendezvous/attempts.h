@@ -1,0 +1,112 @@
+// What one logical call does about time and failures: how long each attempt may take, whether to try again and
+// when, and what to say in the end. Both ways of calling (call.h) go through it.
+#ifndef COHORT_CLIENT_RENDEZVOUS_ATTEMPTS_H_
+#define COHORT_CLIENT_RENDEZVOUS_ATTEMPTS_H_
+
+#include <optional>
+#include <string>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "base/clock.h"
+#include "client/rendezvous/connection.h"
+#include "client/rendezvous/report_codec.h"
+#include "grpcpp/client_context.h"
+#include "grpcpp/support/status.h"
+
+namespace cohort::client {
+
+// How much longer than its `wait` a call may take, so that an answer TIMED_OUT arrives with its diagnosis.
+inline constexpr absl::Duration kDeadlineMargin = absl::Seconds(2);
+// The coordinator parks nobody longer than this.
+inline constexpr absl::Duration kMaxWait = absl::Hours(1);
+
+struct CallLimits {
+  std::string what;  // for texts, such as barrier "step" #812
+  Instant deadline;
+  // Requests that have a `wait` get the time that is left until here; InfinitePast: they get none.
+  Instant wait_until = absl::InfiniteFuture();
+  bool repeat = true;
+};
+
+// Pauses that grow from the shortest to the longest, each with 20 % jitter. Confined to one thread at a time.
+class Backoff {
+ public:
+  Backoff(absl::Duration shortest, absl::Duration longest) : shortest_(shortest), longest_(longest) {}
+  absl::Duration Next();
+  void Reset() { next_ = absl::ZeroDuration(); }
+
+ private:
+  absl::Duration shortest_;
+  absl::Duration longest_;
+  absl::Duration next_;
+};
+
+// Whether the coordinator cannot have refused: it was away, or the connection broke.
+bool IsAway(const grpc::Status& status);
+
+std::chrono::system_clock::time_point GrpcDeadline(absl::Duration from_now);
+
+// Confined to one thread at a time.
+class Attempts {
+ public:
+  Attempts(const ConnectionOptions& connection, CallLimits limits);
+
+  // Sets this attempt's `wait` and deadline: both shrink from attempt to attempt.
+  template <typename Request>
+  void Prepare(Request& request, grpc::ClientContext& context) {
+    ++count_;
+    const Instant now = Clock::Steady().Now();
+    if (limits_.wait_until > absl::InfinitePast()) {
+      const Instant until = std::min(limits_.wait_until, limits_.deadline);
+      SetWait(std::clamp(until - now, absl::Milliseconds(1), kMaxWait), request, 0);
+    }
+    context.set_deadline(
+        GrpcDeadline(std::max(limits_.deadline - now, absl::ZeroDuration()) + kDeadlineMargin));
+  }
+
+  // The pause before the next attempt; absent when the call has ended, with `result`.
+  std::optional<absl::Duration> Judge(const grpc::Status& status, absl::Status* result);
+
+ private:
+  // Requests differ in where they keep their `wait`, if they have one.
+  template <typename Request>
+  static auto SetWait(absl::Duration wait, Request& request, int)
+      -> decltype(request.mutable_wait(), void()) {
+    ToProto(wait, request.mutable_wait());
+  }
+  template <typename Request>
+  static auto SetWait(absl::Duration wait, Request& request, int)
+      -> decltype(request.mutable_round(), void()) {
+    ToProto(wait, request.mutable_round()->mutable_wait());
+  }
+  template <typename Request>
+  static void SetWait(absl::Duration, Request&, long) {}  // NOLINT: the worse overload
+
+  absl::Status GaveUp(const grpc::Status& last) const;
+
+  const std::string& address_;
+  const CallLimits limits_;
+  const Instant started_;
+  Backoff backoff_;
+  int count_ = 0;
+};
+
+// Lets threads pause, and ends all pauses, now and later, for one reason. Thread-safe.
+class Interruption {
+ public:
+  // OK when `pause` passed; the reason when interrupted before.
+  absl::Status Sleep(absl::Duration pause);
+  void Raise(absl::Status reason);
+
+ private:
+  absl::Mutex mutex_;
+  absl::CondVar raised_;
+  absl::Status reason_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace cohort::client
+
+#endif  // COHORT_CLIENT_RENDEZVOUS_ATTEMPTS_H_

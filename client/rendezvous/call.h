@@ -1,0 +1,178 @@
+// The two ways to make a call. Both repeat it, unchanged but for its times, while the coordinator is away.
+#ifndef COHORT_CLIENT_RENDEZVOUS_CALL_H_
+#define COHORT_CLIENT_RENDEZVOUS_CALL_H_
+
+#include <functional>
+#include <memory>
+#include <utility>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/container/flat_hash_set.h"
+#include "absl/status/status.h"
+#include "absl/synchronization/mutex.h"
+#include "client/rendezvous/attempts.h"
+#include "client/rendezvous/connection_impl.h"
+#include "grpcpp/client_context.h"
+
+namespace cohort::client {
+
+// In this thread, which polls for its own answer: nobody has to be woken to hand it over. `interruption` ends
+// the pauses between attempts.
+template <typename M>
+absl::Status CallBlocking(ConnectionImpl& connection, const M& method, CallLimits limits,
+                          Interruption& interruption, typename M::Request& request,
+                          typename M::Response* response) {
+  Attempts attempts(connection.options(), std::move(limits));
+  while (true) {
+    grpc::ClientContext context;
+    attempts.Prepare(request, context);
+    const grpc::Status status =
+        (connection.stub<typename M::Service>().*method.call)(&context, request, response);
+    if (status.ok()) return absl::OkStatus();
+    absl::Status result;
+    const std::optional<absl::Duration> pause = attempts.Judge(status, &result);
+    if (!pause.has_value()) return result;
+    if (absl::Status slept = interruption.Sleep(*pause); !slept.ok()) return slept;
+    response->Clear();
+  }
+}
+
+class Cancellable {
+ public:
+  virtual ~Cancellable() = default;
+  // Asks for an early end, once it has started; it still ends in its usual way, with CANCELLED.
+  virtual void Cancel() = 0;
+};
+
+// What is in flight for one owner. Thread-safe.
+class CallRegistry {
+ public:
+  // False, and nothing is kept, after CancelAll.
+  bool Add(std::shared_ptr<Cancellable> call) {
+    absl::MutexLock lock(&mutex_);
+    if (closed_) return false;
+    calls_.insert(std::move(call));
+    return true;
+  }
+  void Remove(const std::shared_ptr<Cancellable>& call) {
+    absl::MutexLock lock(&mutex_);
+    calls_.erase(call);
+  }
+  void CancelAll() {
+    absl::flat_hash_set<std::shared_ptr<Cancellable>> calls;
+    {
+      absl::MutexLock lock(&mutex_);
+      closed_ = true;
+      calls = calls_;
+    }
+    for (const std::shared_ptr<Cancellable>& call : calls) call->Cancel();
+  }
+
+ private:
+  absl::Mutex mutex_;
+  absl::flat_hash_set<std::shared_ptr<Cancellable>> calls_ ABSL_GUARDED_BY(mutex_);
+  bool closed_ ABSL_GUARDED_BY(mutex_) = false;
+};
+
+inline absl::Status OwnerGone() {
+  return absl::CancelledError("the object that made this call was destroyed");
+}
+
+// Without a thread: attempts end on gRPC's threads, pauses on the connection's.
+template <typename M>
+class AsyncCall final : public Cancellable, public std::enable_shared_from_this<AsyncCall<M>> {
+ public:
+  using Request = typename M::Request;
+  using Response = typename M::Response;
+  using Done = std::function<void(absl::Status, Response&)>;
+
+  // `done` runs once, on a thread of the library.
+  AsyncCall(std::shared_ptr<ConnectionImpl> connection, const M& method, CallLimits limits,
+            Request request, Done done)
+      : connection_(std::move(connection)),
+        method_(method),
+        request_(std::move(request)),
+        done_(std::move(done)),
+        attempts_(connection_->options(), std::move(limits)) {}
+
+  void Start() {
+    std::shared_ptr<grpc::ClientContext> context = std::make_shared<grpc::ClientContext>();
+    {
+      absl::MutexLock lock(&mutex_);
+      pause_ = 0;
+      if (!cancelled_) context_ = context;
+    }
+    if (Cancelled()) {
+      Finish(OwnerGone());
+      return;
+    }
+    attempts_.Prepare(request_, *context);
+    response_.Clear();
+    (connection_->stub<typename M::Service>().async()->*method_.start)(
+        context.get(), &request_, &response_,
+        [self = this->shared_from_this(), context](grpc::Status status) {
+          self->OnAnswer(status);
+        });
+  }
+
+  void Cancel() override {
+    std::shared_ptr<grpc::ClientContext> context;
+    uint64_t pause = 0;
+    {
+      absl::MutexLock lock(&mutex_);
+      cancelled_ = true;
+      context = context_;
+      pause = pause_;
+    }
+    // Outside of the lock: the answer may come in this very call.
+    if (context != nullptr) context->TryCancel();
+    if (pause != 0 && connection_->timers().Cancel(pause)) {
+      connection_->timers().Post([self = this->shared_from_this()] { self->Finish(OwnerGone()); });
+    }
+  }
+
+ private:
+  bool Cancelled() {
+    absl::MutexLock lock(&mutex_);
+    return cancelled_;
+  }
+
+  void OnAnswer(const grpc::Status& status) {
+    absl::Status result;
+    std::optional<absl::Duration> pause;
+    if (!status.ok()) pause = attempts_.Judge(status, &result);
+    bool cancelled = false;
+    {
+      absl::MutexLock lock(&mutex_);
+      context_.reset();
+      cancelled = cancelled_;
+      if (pause.has_value() && !cancelled) {
+        pause_ = connection_->timers().After(
+            *pause, [self = this->shared_from_this()] { self->Start(); });
+        return;
+      }
+    }
+    Finish(cancelled && !status.ok() ? OwnerGone() : result);
+  }
+
+  void Finish(absl::Status status) {
+    Done done = std::exchange(done_, nullptr);
+    done(std::move(status), response_);
+  }
+
+  const std::shared_ptr<ConnectionImpl> connection_;
+  const M& method_;  // a constant of methods.h
+  Request request_;
+  Response response_;
+  Done done_;
+  Attempts attempts_;
+
+  absl::Mutex mutex_;
+  std::shared_ptr<grpc::ClientContext> context_ ABSL_GUARDED_BY(mutex_);
+  uint64_t pause_ ABSL_GUARDED_BY(mutex_) = 0;
+  bool cancelled_ ABSL_GUARDED_BY(mutex_) = false;
+};
+
+}  // namespace cohort::client
+
+#endif  // COHORT_CLIENT_RENDEZVOUS_CALL_H_

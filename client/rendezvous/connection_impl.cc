@@ -1,0 +1,115 @@
+#include "client/rendezvous/connection_impl.h"
+
+#include <sys/random.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "base/id128.h"
+#include "grpcpp/create_channel.h"
+#include "grpcpp/security/credentials.h"
+#include "grpcpp/support/channel_arguments.h"
+
+namespace cohort::client {
+namespace {
+
+constexpr int kConnectTimeoutMs = 2000;
+constexpr int kFirstReconnectMs = 50;
+constexpr int kMaxReconnectMs = 1000;
+constexpr int kPingTimeoutMs = 10000;
+
+bool IsName(absl::string_view name) {
+  constexpr absl::string_view kMarks = "._:/@+-";
+  return !name.empty() && name.size() <= 128 && std::all_of(name.begin(), name.end(), [&](char c) {
+    return absl::ascii_isalnum(c) || absl::StrContains(kMarks, absl::string_view(&c, 1));
+  });
+}
+
+absl::Status CheckAddress(absl::string_view address) {
+  if (absl::StartsWith(address, "unix:")) {
+    if (address.size() > sizeof("unix:") - 1) return absl::OkStatus();
+    return absl::InvalidArgumentError("address \"unix:\" has no path");
+  }
+  const size_t colon = address.rfind(':');
+  const absl::string_view host = colon == absl::string_view::npos ? "" : address.substr(0, colon);
+  const bool bracketed = absl::StartsWith(host, "[") && absl::EndsWith(host, "]");
+  uint32_t port = 0;
+  if (host.empty() || (absl::StrContains(host, ":") && !bracketed) ||
+      !absl::SimpleAtoi(address.substr(colon + 1), &port) || port == 0 || port > 65535) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "address \"", address.substr(0, 256), "\" is not host:port, [ipv6]:port or unix:/path"));
+  }
+  return absl::OkStatus();
+}
+
+std::shared_ptr<grpc::Channel> MakeChannel(const ConnectionOptions& options) {
+  grpc::ChannelArguments arguments;
+  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+  arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, options.use_http_proxy ? 1 : 0);
+  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, kFirstReconnectMs);
+  // Despite its name this one also bounds a single attempt to connect.
+  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, kConnectTimeoutMs);
+  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, kMaxReconnectMs);
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS,
+                   static_cast<int>(absl::ToInt64Milliseconds(options.keepalive_ping)));
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kPingTimeoutMs);
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+  arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
+  // Repeats are ours to make: with the operation id, and with a deadline that shrinks.
+  arguments.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);
+  arguments.SetMaxReceiveMessageSize(options.max_message_bytes);
+  arguments.SetMaxSendMessageSize(options.max_message_bytes);
+  return grpc::CreateCustomChannel(options.address, grpc::InsecureChannelCredentials(), arguments);
+}
+
+ConnectionOptions WithDefaults(ConnectionOptions options) {
+  if (options.tenant.empty()) options.tenant = "default";
+  return options;
+}
+
+}  // namespace
+
+uint64_t RandomBits() {
+  uint64_t bits = 0;
+  do {
+    // Below 256 bytes getrandom neither fails nor returns less, once the system is up.
+    if (getrandom(&bits, sizeof(bits), 0) != sizeof(bits)) bits = 0;
+  } while (bits == 0);
+  return bits;
+}
+
+ConnectionImpl::ConnectionImpl(const ConnectionOptions& options)
+    : options_(WithDefaults(options)),
+      operation_prefix_(RandomBits()),
+      channel_(MakeChannel(options_)),
+      stubs_(v1::GroupService::NewStub(channel_), v1::MessagingService::NewStub(channel_),
+             v1::StoreService::NewStub(channel_), v1::UniqueIdService::NewStub(channel_),
+             v1::AdminService::NewStub(channel_)) {}
+
+std::string ConnectionImpl::NewOperationId() {
+  return Id128{operation_prefix_, operation_count_.fetch_add(1, std::memory_order_relaxed) + 1}
+      .ToBytes();
+}
+
+absl::StatusOr<std::shared_ptr<Connection>> Connection::Create(const ConnectionOptions& options) {
+  if (absl::Status status = CheckAddress(options.address); !status.ok()) return status;
+  if (!options.tenant.empty() && !IsName(options.tenant)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("tenant \"", options.tenant.substr(0, 256), "\" is not a name"));
+  }
+  if (options.max_message_bytes <= 0 || options.min_backoff <= absl::ZeroDuration() ||
+      options.max_backoff < options.min_backoff || options.keepalive_ping <= absl::ZeroDuration()) {
+    return absl::InvalidArgumentError(
+        "connection options: sizes and times are above zero, and min_backoff is not above "
+        "max_backoff");
+  }
+  return std::shared_ptr<Connection>(std::make_shared<ConnectionImpl>(options));
+}
+
+}  // namespace cohort::client

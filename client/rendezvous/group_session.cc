@@ -1,0 +1,209 @@
+#include "client/rendezvous/group_session.h"
+
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/notification.h"
+#include "client/rendezvous/watch_stream.h"
+
+namespace cohort::client {
+namespace {
+
+// How long a destructor may wait for its good-bye to arrive.
+constexpr absl::Duration kGoodbye = absl::Seconds(1);
+constexpr absl::Duration kReportInterval = absl::Seconds(1);
+
+// The open wait that `what` names; else the oldest of the same kind; else none.
+const v1::OpenWait* FindWait(const v1::WhoIsMissingResponse& response, absl::string_view what) {
+  const absl::string_view kind = what.substr(0, what.find(' '));
+  const v1::OpenWait* same_kind = nullptr;
+  for (const v1::OpenWait& wait : response.waits()) {
+    if (wait.operation() == what) return &wait;
+    const absl::string_view operation = wait.operation();
+    if (same_kind == nullptr && operation.substr(0, operation.find(' ')) == kind) same_kind = &wait;
+  }
+  return same_kind;
+}
+
+}  // namespace
+
+GroupSession::GroupSession(std::shared_ptr<ConnectionImpl> connection, std::string group,
+                           std::string member, std::function<void(const GroupEvent&)> on_event)
+    : connection_(std::move(connection)),
+      group_(std::move(group)),
+      member_(std::move(member)),
+      on_event_(std::move(on_event)),
+      watch_backoff_(connection_->options().min_backoff, connection_->options().max_backoff) {}
+
+Seat GroupSession::seat() const {
+  absl::MutexLock lock(&mutex_);
+  return seat_;
+}
+
+absl::Status GroupSession::FillScope(const CallSpec& spec, v1::Scope* scope) {
+  absl::MutexLock lock(&mutex_);
+  if (!ended_.ok()) return ended_;
+  if (!broken_.ok() && !spec.in_any_state) return broken_;
+  scope->set_tenant(connection_->options().tenant);
+  scope->set_group(group_);
+  if (!spec.any_generation && scope->generation() == 0) scope->set_generation(seat_.generation);
+  if (!spec.new_life) scope->set_session(seat_.session);
+  if (!spec.read) scope->set_operation_id(connection_->NewOperationId());
+  return absl::OkStatus();
+}
+
+absl::Status GroupSession::Begin(const CallSpec& spec, v1::Scope* scope) {
+  COHORT_RETURN_IF_ERROR(FillScope(spec, scope));
+  absl::MutexLock lock(&mutex_);
+  if (scope->generation() == seat_.generation) receipts_.Ride(scope);
+  return absl::OkStatus();
+}
+
+void GroupSession::Finish(const v1::Scope& scope, const absl::Status& status) {
+  if (status.ok() || scope.acknowledged_receipts_size() == 0) return;
+  bool flush = false;
+  {
+    absl::MutexLock lock(&mutex_);
+    // Receipts of a generation that is over mean nothing in the next.
+    if (scope.generation() != seat_.generation || !ended_.ok()) return;
+    receipts_.Return(scope);
+    flush = !std::exchange(flush_scheduled_, true);
+  }
+  if (flush) {
+    connection_->timers().After(absl::Seconds(1), [weak = weak_from_this()] {
+      if (auto self = weak.lock()) self->FlushReceipts();
+    });
+  }
+}
+
+void GroupSession::ReportWaiting(const CallSpec& spec) {
+  v1::WhoIsMissingRequest request;
+  request.mutable_scope()->set_tenant(connection_->options().tenant);
+  request.mutable_scope()->set_group(group_);
+  v1::WhoIsMissingResponse response;
+  CallLimits limits{"WhoIsMissing", Clock::Steady().Now() + kReportInterval};
+  limits.repeat = false;
+  const absl::Status status = CallBlocking(*connection_, method::kWhoIsMissing, std::move(limits),
+                                           interruption_, request, &response);
+  if (!status.ok()) return;  // a report less; the call itself goes on
+  if (const v1::OpenWait* wait = FindWait(response, spec.what); wait != nullptr) {
+    (*spec.on_waiting)(FromProto(wait->missing()));
+  }
+}
+
+RoundTicket GroupSession::TakeNumber(const std::string& name) {
+  absl::MutexLock lock(&mutex_);
+  return RoundTicket{name, numbers_.Take(name), seat_.generation};
+}
+
+void GroupSession::ReturnNumber(const RoundTicket& ticket, const v1::RoundResult* result) {
+  absl::MutexLock lock(&mutex_);
+  if (ticket.generation != seat_.generation) return;
+  if (result == nullptr) {
+    numbers_.GiveBack(ticket.name, ticket.number);
+  } else {
+    numbers_.Continue(ticket.name, ticket.number, result->next_number());
+  }
+}
+
+void GroupSession::AddReceipt(int64_t generation, int64_t receipt) {
+  if (receipt == 0) return;
+  {
+    absl::MutexLock lock(&mutex_);
+    if (generation != seat_.generation || !ended_.ok()) return;
+    receipts_.Add(receipt);
+    if (std::exchange(flush_scheduled_, true)) return;
+  }
+  connection_->timers().After(absl::Seconds(1), [weak = weak_from_this()] {
+    if (auto self = weak.lock()) self->FlushReceipts();
+  });
+}
+
+void GroupSession::Adopt(Seat seat) {
+  {
+    absl::MutexLock lock(&mutex_);
+    if (!ended_.ok()) return;
+    if (seat.generation != seat_.generation || seat.session != seat_.session) {
+      numbers_.Clear();
+      receipts_.Clear();
+    }
+    seat_ = std::move(seat);
+    broken_ = absl::OkStatus();
+    // A survivor goes on where it was, unless the coordinator began to count anew.
+    watched_revision_ =
+        lease_epoch_ == 0 ? seat_.revision : std::min(watched_revision_, seat_.revision);
+    ++lease_epoch_;
+    ScheduleLeaseLocked();
+  }
+  OpenWatch();
+}
+
+void GroupSession::AdoptView(int64_t generation, int rank, int world_size, int64_t revision) {
+  absl::MutexLock lock(&mutex_);
+  if (generation <= seat_.generation) return;
+  numbers_.Clear();
+  receipts_.Clear();
+  seat_.generation = generation;
+  seat_.rank = rank;
+  seat_.world_size = world_size;
+  seat_.revision = revision;
+  broken_ = absl::OkStatus();
+  if (rank < 0) {
+    broken_ = absl::AbortedError(
+        absl::StrCat("group ", group_, ": this member is not in generation ", generation));
+  }
+}
+
+void GroupSession::SetProgress(int64_t counter, absl::string_view operation) {
+  absl::MutexLock lock(&mutex_);
+  progress_ = counter;
+  progress_operation_.assign(operation.data(), std::min<size_t>(operation.size(), 128));
+}
+
+void GroupSession::End(absl::Status reason) {
+  std::shared_ptr<WatchStream> watch;
+  {
+    absl::MutexLock lock(&mutex_);
+    if (!ended_.ok()) return;
+    ended_ = reason;
+    ++lease_epoch_;
+    receipts_.Clear();
+    watch.swap(watch_);
+  }
+  interruption_.Raise(std::move(reason));
+  if (watch != nullptr) watch->Cancel();
+}
+
+void GroupSession::Destroy() {
+  bool goodbye = false;
+  {
+    absl::MutexLock lock(&mutex_);
+    goodbye = ended_.ok() && !seat_.session.empty();
+  }
+  if (goodbye) {
+    v1::LeaveRequest request;
+    request.set_reason("destroyed");
+    CallSpec spec;
+    spec.what = "leave";
+    spec.in_any_state = true;
+    if (Begin(spec, request.mutable_scope()).ok()) {
+      CallLimits limits{spec.what, Clock::Steady().Now() + kGoodbye};
+      limits.repeat = false;  // whoever cannot be told now learns it from the lease
+      auto told = std::make_shared<absl::Notification>();
+      std::make_shared<AsyncCall<decltype(method::kLeave)>>(
+          connection_, method::kLeave, std::move(limits), std::move(request),
+          [told](const absl::Status&, v1::LeaveResponse&) { told->Notify(); })
+          ->Start();
+      told->WaitForNotificationWithTimeout(kGoodbye);
+    }
+  }
+  End(absl::FailedPreconditionError(absl::StrCat("group ", group_, ": this seat was left")));
+  calls_.CancelAll();
+
+  // An on_event that runs now may use what its owner is about to destroy; one that destroys us may not wait
+  // for itself.
+  absl::MutexLock lock(&mutex_);
+  if (event_thread_ == std::this_thread::get_id()) return;
+  mutex_.Await(absl::Condition(
+      +[](std::thread::id* running) { return *running == std::thread::id(); }, &event_thread_));
+}
+
+}  // namespace cohort::client

@@ -1,0 +1,89 @@
+// The lease of a session: renewed at a third of its length, with what there is to say of progress and receipts.
+#include "absl/random/random.h"
+#include "absl/strings/str_cat.h"
+#include "client/rendezvous/group_session.h"
+
+namespace cohort::client {
+
+void GroupSession::ScheduleLeaseLocked() {
+  absl::InsecureBitGen random;
+  const absl::Duration pause = seat_.lease / 3 * absl::Uniform(random, 0.9, 1.1);
+  connection_->timers().After(pause, [weak = weak_from_this(), epoch = lease_epoch_] {
+    if (auto self = weak.lock()) self->RenewLease(epoch);
+  });
+}
+
+void GroupSession::RenewLease(uint64_t epoch) {
+  {
+    absl::MutexLock lock(&mutex_);
+    if (epoch != lease_epoch_) return;
+  }
+  SendKeepAlive([weak = weak_from_this(), epoch] {
+    auto self = weak.lock();
+    if (self == nullptr) return;
+    absl::MutexLock lock(&self->mutex_);
+    if (epoch == self->lease_epoch_) self->ScheduleLeaseLocked();
+  });
+}
+
+void GroupSession::SendKeepAlive(std::function<void()> then) {
+  v1::KeepAliveRequest request;
+  CallSpec spec;
+  spec.what = "keep_alive";
+  spec.read = true;          // an answer of it is not worth keeping
+  spec.in_any_state = true;  // a survivor of a broken generation keeps its seat for the next
+  {
+    absl::MutexLock lock(&mutex_);
+    request.set_progress(progress_);
+    request.set_progress_operation(progress_operation_);
+    request.mutable_scope()->set_generation(seat_.generation);
+    // A renewal that takes longer than the pause to the next is not worth more attempts.
+    spec.deadline = Clock::Steady().Now() + seat_.lease / 3;
+  }
+  const int64_t generation = request.scope().generation();
+  CallAsync(method::kKeepAlive, std::move(request), spec,
+            [self = shared_from_this(), generation, then = std::move(then)](
+                absl::Status status, v1::KeepAliveResponse& response) {
+              self->OnKeepAlive(generation, status, response);
+              then();
+            });
+}
+
+void GroupSession::OnKeepAlive(int64_t generation, const absl::Status& status,
+                               const v1::KeepAliveResponse& response) {
+  if (absl::IsNotFound(status) || absl::IsAborted(status)) {
+    Break(generation, status);
+    return;
+  }
+  if (!status.ok()) return;
+  const bool over = response.generation() > generation ||
+                    response.state() == v1::GROUP_STATE_BROKEN ||
+                    response.state() == v1::GROUP_STATE_CLOSED;
+  if (!over) return;
+  v1::ErrorDetails details;
+  details.set_group(group_);
+  details.set_current_generation(response.generation());
+  details.set_operation("keep_alive");
+  *details.mutable_cause() = response.cause();
+  Break(generation, StatusWithDetails(absl::StatusCode::kAborted,
+                                      absl::StrCat("group ", group_, ": generation ", generation,
+                                                   " is over; ", CauseText(response.cause())),
+                                      details));
+}
+
+void GroupSession::Break(int64_t generation, absl::Status cause) {
+  absl::MutexLock lock(&mutex_);
+  if (generation == seat_.generation && broken_.ok()) broken_ = std::move(cause);
+}
+
+void GroupSession::FlushReceipts() {
+  {
+    absl::MutexLock lock(&mutex_);
+    flush_scheduled_ = false;
+    // A generation that is over frees everything by itself.
+    if (receipts_.empty() || !broken_.ok() || !ended_.ok()) return;
+  }
+  SendKeepAlive([] {});
+}
+
+}  // namespace cohort::client

@@ -1,0 +1,113 @@
+// The watch of a session: events for its owner, and the sign by which the coordinator sees at once that this
+// process died. So a stream that breaks is opened again without a pause, and only then with pauses.
+#include "base/rpc/status_conversion.h"
+#include "client/rendezvous/group_session.h"
+#include "client/rendezvous/watch_stream.h"
+
+namespace cohort::client {
+
+void GroupSession::OpenWatch() {
+  v1::WatchGroupRequest request;
+  std::shared_ptr<WatchStream> opened;
+  std::shared_ptr<WatchStream> replaced;
+  {
+    absl::MutexLock lock(&mutex_);
+    if (!ended_.ok()) return;
+    v1::Scope* scope = request.mutable_scope();
+    scope->set_tenant(connection_->options().tenant);
+    scope->set_group(group_);
+    scope->set_generation(seat_.generation);
+    scope->set_session(seat_.session);
+    request.set_from_revision(watched_revision_);
+    request.set_attach(true);
+    opened = std::make_shared<WatchStream>(weak_from_this(), connection_, std::move(request));
+    replaced = std::exchange(watch_, opened);
+    watch_was_heard_ = false;
+  }
+  // The new one first: between two streams the coordinator would see this member as gone.
+  opened->Start(opened);
+  if (replaced != nullptr) replaced->Cancel();
+}
+
+void GroupSession::OnWatchAnswer(const WatchStream* stream,
+                                 const v1::WatchGroupResponse& response) {
+  std::vector<GroupEvent> events;
+  {
+    absl::MutexLock lock(&mutex_);
+    if (watch_.get() != stream) return;
+    watch_was_heard_ = true;
+    watch_backoff_.Reset();
+    for (const v1::GroupEvent& event : response.events()) {
+      if (event.revision() <= watched_revision_) continue;
+      watched_revision_ = event.revision();
+      if (on_event_) events.push_back(FromProto(event));
+    }
+    watched_revision_ = std::max(watched_revision_, response.revision());
+  }
+  if (events.empty()) return;
+  connection_->timers().Post([weak = weak_from_this(), events = std::move(events)] {
+    auto self = weak.lock();
+    if (self == nullptr) return;
+    for (const GroupEvent& event : events) self->DeliverEvent(event);
+  });
+}
+
+void GroupSession::DeliverEvent(const GroupEvent& event) {
+  {
+    absl::MutexLock lock(&mutex_);
+    if (!ended_.ok()) return;
+    event_thread_ = std::this_thread::get_id();
+  }
+  on_event_(event);
+  absl::MutexLock lock(&mutex_);
+  event_thread_ = std::thread::id();
+}
+
+void GroupSession::OnWatchDone(const WatchStream* stream, const grpc::Status& status) {
+  absl::Duration pause;
+  int64_t generation = 0;
+  {
+    absl::MutexLock lock(&mutex_);
+    if (watch_.get() != stream || !ended_.ok()) return;
+    pause = watch_was_heard_ ? absl::ZeroDuration() : watch_backoff_.Next();
+    watch_was_heard_ = false;
+    generation = seat_.generation;
+  }
+  const auto self = shared_from_this();
+  const auto weak = weak_from_this();
+  switch (status.error_code()) {
+    case grpc::StatusCode::NOT_FOUND:
+    case grpc::StatusCode::ABORTED:
+      // Nothing to watch for this session any more, until it joins again.
+      Break(generation, FromGrpcStatus(status));
+      return;
+    case grpc::StatusCode::OUT_OF_RANGE:
+      connection_->timers().After(pause, [weak] {
+        if (auto session = weak.lock()) session->ReadRevisionAndWatch();
+      });
+      return;
+    default:
+      connection_->timers().After(pause, [weak] {
+        if (auto session = weak.lock()) session->OpenWatch();
+      });
+  }
+}
+
+void GroupSession::ReadRevisionAndWatch() {
+  v1::GetGroupRequest request;
+  CallSpec spec;
+  spec.what = "get_group";
+  spec.deadline = Clock::Steady().Now() + absl::Seconds(30);
+  spec.read = true;
+  spec.in_any_state = true;
+  CallAsync(method::kGetGroup, std::move(request), spec,
+            [self = shared_from_this()](const absl::Status& status, v1::GetGroupResponse& response) {
+              if (status.ok()) {
+                absl::MutexLock lock(&self->mutex_);
+                self->watched_revision_ = response.group().revision();
+              }
+              self->OpenWatch();
+            });
+}
+
+}  // namespace cohort::client

@@ -1,0 +1,149 @@
+// The seat behind process_group.h. What it knows lives in its GroupSession; this class turns verbs into calls.
+//
+// Each collective verb is a request that is built, a call, and an answer that is read; blocking and asynchronous
+// forms differ in the call alone. Values pass through payload_transfer.h before it and after it.
+#ifndef COHORT_CLIENT_RENDEZVOUS_PROCESS_GROUP_IMPL_H_
+#define COHORT_CLIENT_RENDEZVOUS_PROCESS_GROUP_IMPL_H_
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "client/rendezvous/group_session.h"
+#include "client/rendezvous/process_group.h"
+
+namespace cohort::client {
+
+// Of a round: its number, and when it must have ended.
+struct RoundPlan {
+  RoundTicket ticket;
+  CallSpec spec;
+};
+
+// What a RoundResult means: OK, or the error that its outcome stands for. Fills `report` unless null.
+absl::Status ReadRoundResult(const v1::RoundResult& result, absl::string_view group,
+                             const RoundPlan& plan, RoundReport* report);
+// DEADLINE_EXCEEDED of an operation whose answer said TIMED_OUT.
+absl::Status TimedOut(absl::string_view group, int64_t generation, const std::string& operation,
+                      const v1::MissingReport& missing);
+
+class ProcessGroupImpl final : public ProcessGroup {
+ public:
+  ProcessGroupImpl(ProcessGroupOptions options, std::shared_ptr<GroupSession> session)
+      : options_(std::move(options)),
+        session_(std::move(session)),
+        incarnation_(options_.incarnation) {}
+  ~ProcessGroupImpl() override { session_->Destroy(); }
+
+  const std::string& group() const override { return session_->group(); }
+  const std::string& member() const override { return session_->member(); }
+  int rank() const override { return session_->seat().rank; }
+  int world_size() const override { return session_->seat().world_size; }
+  int64_t generation() const override { return session_->seat().generation; }
+  absl::StatusOr<GroupInfo> Describe() override;
+
+  absl::Status Send(absl::string_view object, int dst, absl::string_view tag,
+                    absl::Duration timeout) override;
+  absl::StatusOr<std::string> Receive(int src, absl::string_view tag,
+                                      absl::Duration timeout) override;
+  absl::StatusOr<ReceivedObject> ReceiveAny(absl::string_view tag, absl::Duration timeout) override;
+  absl::StatusOr<std::string> Broadcast(absl::string_view object, int root,
+                                        const RoundOptions& options) override;
+  absl::StatusOr<std::vector<std::string>> AllGather(absl::string_view object,
+                                                     const RoundOptions& options) override;
+  absl::StatusOr<std::vector<std::string>> Gather(absl::string_view object, int root,
+                                                  const RoundOptions& options) override;
+  absl::StatusOr<std::string> Scatter(const std::vector<std::string>& objects, int root,
+                                      const RoundOptions& options) override;
+  absl::StatusOr<int64_t> ExpireData(std::optional<absl::Duration> older_than) override;
+  absl::StatusOr<GroupStats> Stats() override;
+
+  absl::Status Barrier(const RoundOptions& options, RoundReport* report) override;
+  absl::Status CancelBarrier(absl::string_view name, absl::string_view reason) override;
+  absl::StatusOr<VoteResult> Vote(int64_t value, VoteOp op, const RoundOptions& options) override;
+  absl::StatusOr<std::vector<RankRange>> AgreeAlive(absl::Duration timeout) override;
+
+  void BarrierAsync(const RoundOptions& options,
+                    std::function<void(absl::Status, RoundReport)> done) override;
+  void AllGatherAsync(
+      absl::string_view object, const RoundOptions& options,
+      std::function<void(absl::StatusOr<std::vector<std::string>>)> done) override;
+  void SendAsync(absl::string_view object, int dst, absl::string_view tag,
+                 std::function<void(absl::Status)> done) override;
+  void ReceiveAsync(std::optional<int> src, absl::string_view tag, absl::Duration timeout,
+                    std::function<void(absl::StatusOr<ReceivedObject>)> done) override;
+
+  absl::Status PublishUniqueIds(absl::string_view name,
+                                const std::vector<std::string>& ids) override;
+  absl::StatusOr<std::vector<std::string>> FetchUniqueIds(absl::string_view name,
+                                                          absl::Duration timeout) override;
+  absl::Status ReportInit(absl::string_view name, InitPhase phase,
+                          absl::string_view detail) override;
+
+  void ReportProgress(int64_t counter, absl::string_view operation) override;
+  absl::Status ReportError(absl::string_view detail, bool fatal,
+                           const std::vector<RankRange>& suspected) override;
+  absl::Status Rejoin(absl::Duration timeout) override;
+  absl::StatusOr<ViewResult> ProposeView(const std::vector<RankRange>& remove,
+                                         const std::vector<std::string>& add,
+                                         absl::Duration timeout, bool drop_silent) override;
+  absl::StatusOr<ViewResult> AckView(int64_t proposal, bool accept, absl::string_view reason,
+                                     absl::Duration timeout) override;
+  absl::Status Leave(absl::string_view reason) override;
+  absl::Status Close(absl::string_view reason) override;
+
+ private:
+  // Zero: the group's store_timeout.
+  Instant DeadlineAfter(absl::Duration timeout) const;
+  CallSpec Spec(std::string what, absl::Duration timeout = absl::ZeroDuration()) const;
+  absl::Status CheckPeer(int rank, absl::string_view role) const;
+
+  // Takes a number. `fallback` is the timeout when the options have none.
+  RoundPlan Plan(absl::string_view kind, const RoundOptions& options, absl::Duration fallback) const;
+  // After the call of a round: reads how it ended, or gives its number back when it did not.
+  template <typename Response>
+  absl::Status EndRound(const absl::Status& called, const Response& response, const RoundPlan& plan,
+                        RoundReport* report = nullptr) const;
+  absl::StatusOr<ReceivedObject> ReceiveFrom(std::optional<int> src, absl::string_view tag,
+                                             absl::Duration timeout);
+  template <typename Response>
+  absl::StatusOr<ViewResult> ReadView(const Response& response, absl::string_view what);
+
+  const ProcessGroupOptions options_;
+  const std::shared_ptr<GroupSession> session_;
+  std::atomic<int64_t> incarnation_;
+};
+
+// --- process_group_impl_create.cc
+
+// The request by which this member takes its seat.
+v1::JoinRequest MakeJoinRequest(const ProcessGroupOptions& options, const std::string& member,
+                                int64_t incarnation);
+CallSpec JoinSpec(const ProcessGroupOptions& options, absl::Duration timeout);
+// OK: the seat was adopted.
+absl::Status ReadJoin(const absl::Status& status, const v1::JoinResponse& response,
+                      GroupSession& session);
+
+template <typename Response>
+absl::Status ProcessGroupImpl::EndRound(const absl::Status& called, const Response& response,
+                                        const RoundPlan& plan, RoundReport* report) const {
+  if (report != nullptr) report->number = plan.ticket.number;
+  session_->ReturnNumber(plan.ticket, called.ok() ? &response.result() : nullptr);
+  if (!called.ok()) return called;
+  return ReadRoundResult(response.result(), session_->group(), plan, report);
+}
+
+inline void FillRound(const RoundPlan& plan, const RoundOptions& options, v1::Round* round) {
+  round->set_name(options.name);
+  round->set_number(plan.ticket.number);
+  RangesToProto(options.participants, round->mutable_participants());
+  round->set_digest(options.digest);
+}
+
+}  // namespace cohort::client
+
+#endif  // COHORT_CLIENT_RENDEZVOUS_PROCESS_GROUP_IMPL_H_

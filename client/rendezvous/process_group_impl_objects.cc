@@ -1,0 +1,276 @@
+// Objects between ranks: mailboxes, and rounds that carry values.
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "client/rendezvous/payload_transfer.h"
+#include "client/rendezvous/process_group_impl.h"
+
+namespace cohort::client {
+namespace {
+
+absl::Status ReadReceive(const v1::ReceiveResponse& response, const GroupSession& session,
+                         int64_t generation, const std::string& what) {
+  if (response.outcome() == v1::RECEIVE_OUTCOME_RECEIVED) return absl::OkStatus();
+  return TimedOut(session.group(), generation, what, response.missing());
+}
+
+std::string ReceiveText(std::optional<int> src, absl::string_view tag) {
+  return absl::StrCat("receive \"", tag, "\" from ",
+                      src.has_value() ? absl::StrCat(*src) : std::string("any"));
+}
+
+v1::ReceiveRequest MakeReceive(std::optional<int> src, absl::string_view tag) {
+  v1::ReceiveRequest request;
+  if (src.has_value()) request.set_source(*src);
+  request.set_tag(std::string(tag));
+  return request;
+}
+
+template <typename M>
+absl::Status CallWithPayload(const std::shared_ptr<GroupSession>& session, const M& method,
+                             typename M::Request& request, typename M::Response* response,
+                             const CallSpec& spec, absl::string_view object) {
+  return CallWithValue(
+      *session, method, request, response, spec,
+      [&] { return PackPayload(session, object, spec.deadline, request.mutable_payload()); },
+      [&] { return request.payload().has_blob(); });
+}
+
+std::string SendText(int dst, absl::string_view tag) {
+  return absl::StrCat("send \"", tag, "\" to ", dst);
+}
+
+}  // namespace
+
+absl::Status ProcessGroupImpl::Send(absl::string_view object, int dst, absl::string_view tag,
+                                    absl::Duration timeout) {
+  COHORT_RETURN_IF_ERROR(CheckPeer(dst, "destination"));
+  if (dst == rank()) return absl::InvalidArgumentError(absl::StrCat("rank ", dst, " sends to itself"));
+  const CallSpec spec = Spec(SendText(dst, tag), timeout);
+  v1::SendRequest request;
+  request.set_destination(dst);
+  request.set_tag(std::string(tag));
+  v1::SendResponse response;
+  return CallWithPayload(session_, method::kSend, request, &response, spec, object);
+}
+
+void ProcessGroupImpl::SendAsync(absl::string_view object, int dst, absl::string_view tag,
+                                 std::function<void(absl::Status)> done) {
+  absl::Status valid = CheckPeer(dst, "destination");
+  if (valid.ok() && dst == rank()) {
+    valid = absl::InvalidArgumentError(absl::StrCat("rank ", dst, " sends to itself"));
+  }
+  if (!valid.ok()) {
+    session_->connection()->timers().Post([done = std::move(done), valid] { done(valid); });
+    return;
+  }
+  v1::SendRequest request;
+  request.set_destination(dst);
+  request.set_tag(std::string(tag));
+  std::make_shared<AsyncValueCall<decltype(method::kSend)>>(
+      session_, method::kSend, std::move(request), Spec(SendText(dst, tag)), object,
+      [done = std::move(done)](const absl::Status& status, v1::SendResponse&) { done(status); })
+      ->Start();
+}
+
+absl::StatusOr<ReceivedObject> ProcessGroupImpl::ReceiveFrom(std::optional<int> src,
+                                                             absl::string_view tag,
+                                                             absl::Duration timeout) {
+  const CallSpec spec = Spec(ReceiveText(src, tag), timeout);
+  v1::ReceiveRequest request = MakeReceive(src, tag);
+  v1::ReceiveResponse response;
+  COHORT_RETURN_IF_ERROR(session_->Call(method::kReceive, request, &response, spec));
+  const int64_t generation = request.scope().generation();
+  COHORT_RETURN_IF_ERROR(ReadReceive(response, *session_, generation, spec.what));
+  COHORT_ASSIGN_OR_RETURN(
+      std::string bytes,
+      UnpackPayload(session_, *response.mutable_payload(), spec.deadline + kDeadlineMargin));
+  session_->AddReceipt(generation, response.receipt());
+  return ReceivedObject{std::move(bytes), response.source(), response.sequence()};
+}
+
+absl::StatusOr<std::string> ProcessGroupImpl::Receive(int src, absl::string_view tag,
+                                                      absl::Duration timeout) {
+  COHORT_RETURN_IF_ERROR(CheckPeer(src, "source"));
+  COHORT_ASSIGN_OR_RETURN(ReceivedObject object, ReceiveFrom(src, tag, timeout));
+  return std::move(object.bytes);
+}
+
+absl::StatusOr<ReceivedObject> ProcessGroupImpl::ReceiveAny(absl::string_view tag,
+                                                            absl::Duration timeout) {
+  return ReceiveFrom(std::nullopt, tag, timeout);
+}
+
+void ProcessGroupImpl::ReceiveAsync(std::optional<int> src, absl::string_view tag,
+                                    absl::Duration timeout,
+                                    std::function<void(absl::StatusOr<ReceivedObject>)> done) {
+  if (src.has_value()) {
+    if (absl::Status valid = CheckPeer(*src, "source"); !valid.ok()) {
+      session_->connection()->timers().Post([done = std::move(done), valid] { done(valid); });
+      return;
+    }
+  }
+  const CallSpec spec = Spec(ReceiveText(src, tag), timeout);
+  v1::ReceiveRequest request = MakeReceive(src, tag);
+  const int64_t generation = session_->seat().generation;
+  request.mutable_scope()->set_generation(generation);
+  session_->CallAsync(
+      method::kReceive, std::move(request), spec,
+      [session = session_, spec, generation, done = std::move(done)](
+          absl::Status status, v1::ReceiveResponse& response) {
+        if (status.ok()) status = ReadReceive(response, *session, generation, spec.what);
+        if (!status.ok()) {
+          done(status);
+          return;
+        }
+        UnpackPayloadAsync(session, *response.mutable_payload(), spec.deadline + kDeadlineMargin,
+                           [session, generation, done, source = response.source(),
+                            sequence = response.sequence(),
+                            receipt = response.receipt()](absl::StatusOr<std::string> bytes) {
+                             if (!bytes.ok()) {
+                               done(bytes.status());
+                               return;
+                             }
+                             session->AddReceipt(generation, receipt);
+                             done(ReceivedObject{*std::move(bytes), source, sequence});
+                           });
+      });
+}
+
+absl::StatusOr<std::string> ProcessGroupImpl::Broadcast(absl::string_view object, int root,
+                                                        const RoundOptions& options) {
+  COHORT_RETURN_IF_ERROR(CheckPeer(root, "root"));
+  const bool is_root = root == rank();
+  const RoundPlan plan = Plan("broadcast", options, options_.store_timeout);
+  v1::BroadcastRequest request;
+  FillRound(plan, options, request.mutable_round());
+  request.set_root(root);
+  v1::BroadcastResponse response;
+  const absl::Status called =
+      is_root
+          ? CallWithPayload(session_, method::kBroadcast, request, &response, plan.spec, object)
+          : session_->Call(method::kBroadcast, request, &response, plan.spec);
+  COHORT_RETURN_IF_ERROR(EndRound(called, response, plan));
+  std::string value;
+  if (is_root) {
+    value = std::string(object);
+  } else {
+    COHORT_ASSIGN_OR_RETURN(
+        value, UnpackPayload(session_, *response.mutable_payload(), plan.spec.deadline + kDeadlineMargin));
+  }
+  session_->AddReceipt(plan.ticket.generation, response.result().receipt());
+  return value;
+}
+
+absl::StatusOr<std::vector<std::string>> ProcessGroupImpl::AllGather(absl::string_view object,
+                                                                     const RoundOptions& options) {
+  const RoundPlan plan = Plan("all_gather", options, options_.store_timeout);
+  v1::AllGatherRequest request;
+  FillRound(plan, options, request.mutable_round());
+  v1::AllGatherResponse response;
+  COHORT_RETURN_IF_ERROR(EndRound(
+      CallWithPayload(session_, method::kAllGather, request, &response, plan.spec, object), response,
+      plan));
+  COHORT_ASSIGN_OR_RETURN(
+      std::vector<std::string> values,
+      UnpackValues(session_, *response.mutable_values(), plan.spec.deadline + kDeadlineMargin));
+  session_->AddReceipt(plan.ticket.generation, response.result().receipt());
+  return values;
+}
+
+void ProcessGroupImpl::AllGatherAsync(
+    absl::string_view object, const RoundOptions& options,
+    std::function<void(absl::StatusOr<std::vector<std::string>>)> done) {
+  RoundPlan plan = Plan("all_gather", options, options_.store_timeout);
+  plan.spec.on_waiting = nullptr;
+  v1::AllGatherRequest request;
+  FillRound(plan, options, request.mutable_round());
+  auto on_answer = [session = session_, plan, done](absl::Status status,
+                                                    v1::AllGatherResponse& response) {
+    session->ReturnNumber(plan.ticket, status.ok() ? &response.result() : nullptr);
+    if (status.ok()) status = ReadRoundResult(response.result(), session->group(), plan, nullptr);
+    if (!status.ok()) {
+      done(status);
+      return;
+    }
+    UnpackValuesAsync(session, *response.mutable_values(), plan.spec.deadline + kDeadlineMargin,
+                      [session, done, generation = plan.ticket.generation,
+                       receipt = response.result().receipt()](
+                          absl::StatusOr<std::vector<std::string>> values) {
+                        if (values.ok()) session->AddReceipt(generation, receipt);
+                        done(std::move(values));
+                      });
+  };
+  std::make_shared<AsyncValueCall<decltype(method::kAllGather)>>(
+      session_, method::kAllGather, std::move(request), plan.spec, object, std::move(on_answer))
+      ->Start();
+}
+
+absl::StatusOr<std::vector<std::string>> ProcessGroupImpl::Gather(absl::string_view object,
+                                                                  int root,
+                                                                  const RoundOptions& options) {
+  COHORT_RETURN_IF_ERROR(CheckPeer(root, "root"));
+  const RoundPlan plan = Plan("gather", options, options_.store_timeout);
+  v1::GatherRequest request;
+  FillRound(plan, options, request.mutable_round());
+  request.set_root(root);
+  v1::GatherResponse response;
+  COHORT_RETURN_IF_ERROR(EndRound(
+      CallWithPayload(session_, method::kGather, request, &response, plan.spec, object), response,
+      plan));
+  std::vector<std::string> values;
+  if (root == rank()) {
+    COHORT_ASSIGN_OR_RETURN(
+        values,
+        UnpackValues(session_, *response.mutable_values(), plan.spec.deadline + kDeadlineMargin));
+  }
+  session_->AddReceipt(plan.ticket.generation, response.result().receipt());
+  return values;
+}
+
+absl::StatusOr<std::string> ProcessGroupImpl::Scatter(const std::vector<std::string>& objects,
+                                                      int root, const RoundOptions& options) {
+  COHORT_RETURN_IF_ERROR(CheckPeer(root, "root"));
+  const bool is_root = root == rank();
+  const RankSet participants = options.participants.empty()
+                                   ? RankSet::All(world_size())
+                                   : RankSet::FromRanges(options.participants);
+  if (is_root && static_cast<int>(objects.size()) != participants.count()) {
+    return absl::InvalidArgumentError(absl::StrCat("scatter: ", objects.size(), " objects for ",
+                                                   participants.count(), " participants"));
+  }
+  const RoundPlan plan = Plan("scatter", options, options_.store_timeout);
+  v1::ScatterRequest request;
+  FillRound(plan, options, request.mutable_round());
+  request.set_root(root);
+  v1::ScatterResponse response;
+  const absl::Status called = CallWithValue(
+      *session_, method::kScatter, request, &response, plan.spec,
+      [&] {
+        request.clear_values();
+        if (!is_root) return absl::OkStatus();
+        return PackValues(session_, objects, plan.spec.deadline, request.mutable_values());
+      },
+      [&] { return request.values().has_blob(); });
+  COHORT_RETURN_IF_ERROR(EndRound(called, response, plan));
+  std::string value;
+  if (is_root) {
+    value = objects[participants.CountBelow(root)];
+  } else {
+    COHORT_ASSIGN_OR_RETURN(
+        value,
+        UnpackPayload(session_, *response.mutable_payload(), plan.spec.deadline + kDeadlineMargin));
+  }
+  session_->AddReceipt(plan.ticket.generation, response.result().receipt());
+  return value;
+}
+
+absl::StatusOr<int64_t> ProcessGroupImpl::ExpireData(std::optional<absl::Duration> older_than) {
+  v1::ExpireRequest request;
+  if (older_than.has_value()) ToProto(*older_than, request.mutable_older_than());
+  v1::ExpireResponse response;
+  COHORT_RETURN_IF_ERROR(session_->Call(method::kExpire, request, &response, Spec("expire")));
+  return response.object_count();
+}
+
+}  // namespace cohort::client

@@ -1,0 +1,432 @@
+// What the client does on its own: repeats, deadlines, receipts, numbers, blobs, leases, good-byes. Against a
+// scripted coordinator; what members do together is in tests/rendezvous.
+#include "client/rendezvous/process_group.h"
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/synchronization/notification.h"
+#include "client/rendezvous/testing/fake_coordinator.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace cohort::client {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+constexpr absl::Duration kLong = absl::Seconds(20);
+
+grpc::Status Away() { return grpc::Status(grpc::StatusCode::UNAVAILABLE, "away"); }
+grpc::Status Wrong() { return grpc::Status(grpc::StatusCode::INVALID_ARGUMENT, "wrong"); }
+
+std::vector<int64_t> ReceiptsOf(const SeenCall& call) {
+  return {call.scope.acknowledged_receipts().begin(), call.scope.acknowledged_receipts().end()};
+}
+
+class ProcessGroupTest : public ::testing::Test {
+ protected:
+  ProcessGroupOptions Options() {
+    ProcessGroupOptions options;
+    options.connection.address = fake_.address();
+    options.group = "g";
+    options.rank = 0;
+    options.world_size = 4;
+    options.store_timeout = kLong;
+    return options;
+  }
+  std::unique_ptr<ProcessGroup> Join() { return Join(Options()); }
+  std::unique_ptr<ProcessGroup> Join(const ProcessGroupOptions& options) {
+    auto group = ProcessGroup::Create(options);
+    EXPECT_TRUE(group.ok()) << group.status();
+    return group.ok() ? *std::move(group) : nullptr;
+  }
+
+  FakeCoordinator fake_;
+};
+
+TEST_F(ProcessGroupTest, TakesTheSeatItAsksFor) {
+  ProcessGroupOptions options = Options();
+  options.rank = 2;
+  const auto group = Join(options);
+  EXPECT_EQ(group->rank(), 2);
+  EXPECT_EQ(group->world_size(), 4);
+  EXPECT_EQ(group->generation(), 1);
+  EXPECT_EQ(group->member(), "rank-2");
+}
+
+TEST_F(ProcessGroupTest, RefusesWhatCannotBeRightWithoutAsking) {
+  ProcessGroupOptions options = Options();
+  options.rank = 4;
+  EXPECT_EQ(ProcessGroup::Create(options).status().code(), absl::StatusCode::kInvalidArgument);
+  const auto group = Join();
+  EXPECT_EQ(group->Send("x", 0).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(group->Receive(7).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(group->Scatter({"a"}, 0).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(fake_.Seen("Send"), IsEmpty());
+}
+
+TEST_F(ProcessGroupTest, RepeatsAsOneOperationInLessAndLessTime) {
+  const auto group = Join();
+  fake_.Refuse("Barrier", {Away(), Away()});
+  ASSERT_TRUE(group->Barrier().ok());
+  const auto seen = fake_.Seen("Barrier");
+  ASSERT_THAT(seen, SizeIs(3));
+  for (int i = 1; i < 3; ++i) {
+    EXPECT_EQ(seen[i].scope.operation_id(), seen[0].scope.operation_id());
+    EXPECT_EQ(seen[i].number, 1);
+    EXPECT_LT(seen[i].wait, seen[i - 1].wait);
+    EXPECT_LT(seen[i].time_left, seen[i - 1].time_left);
+  }
+  EXPECT_THAT(seen[0].scope.operation_id(), SizeIs(16));
+  EXPECT_LE(seen[0].wait, absl::Seconds(30));
+  EXPECT_GT(seen[0].time_left, seen[0].wait);
+  ASSERT_TRUE(group->Barrier().ok());
+  EXPECT_NE(fake_.Seen("Barrier")[3].scope.operation_id(), seen[0].scope.operation_id());
+}
+
+TEST_F(ProcessGroupTest, SaysWhereAndHowOftenItTriedInVain) {
+  fake_.Stop();
+  ProcessGroupOptions options = Options();
+  options.store_timeout = absl::Milliseconds(300);
+  const absl::Status status = ProcessGroup::Create(options).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(status.message()),
+              testing::AllOf(HasSubstr(options.connection.address), HasSubstr("join"),
+                             HasSubstr("attempts")));
+}
+
+TEST_F(ProcessGroupTest, DoesNotRepeatRefusals) {
+  const auto group = Join();
+  fake_.Refuse("Barrier", {Wrong()});
+  EXPECT_EQ(group->Barrier().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(fake_.Seen("Barrier"), SizeIs(1));
+}
+
+TEST_F(ProcessGroupTest, ReceiptsRideUntilTheyArrived) {
+  const auto group = Join();
+  fake_.set_receipt(7);
+  ASSERT_TRUE(group->Receive(1).ok());
+  fake_.set_receipt(0);
+  fake_.Refuse("Send", {Wrong()});
+  EXPECT_FALSE(group->Send("x", 1).ok());
+  EXPECT_TRUE(group->Send("x", 1).ok());
+  EXPECT_TRUE(group->Send("x", 1).ok());
+  const auto seen = fake_.Seen("Send");
+  EXPECT_THAT(ReceiptsOf(seen[0]), ElementsAre(7));
+  EXPECT_THAT(ReceiptsOf(seen[1]), ElementsAre(7));
+  EXPECT_THAT(ReceiptsOf(seen[2]), IsEmpty());
+}
+
+TEST_F(ProcessGroupTest, AcknowledgesByItselfWhenNobodyCalls) {
+  const auto group = Join();
+  fake_.set_receipt(9);
+  ASSERT_TRUE(group->AllGather("x").ok());
+  ASSERT_TRUE(fake_.AwaitSeen("KeepAlive", 1));
+  EXPECT_THAT(ReceiptsOf(fake_.Seen("KeepAlive")[0]), ElementsAre(9));
+}
+
+TEST_F(ProcessGroupTest, CountsRoundsOfAllKindsUnderOneName) {
+  const auto group = Join();
+  RoundOptions step;
+  step.name = "step";
+  EXPECT_TRUE(group->Barrier().ok());
+  EXPECT_TRUE(group->AllGather("x").ok());
+  EXPECT_TRUE(group->Barrier(step).ok());
+  EXPECT_TRUE(group->Vote(1, VoteOp::kAnd).ok());
+  EXPECT_EQ(fake_.Seen("Barrier")[0].number, 1);
+  EXPECT_EQ(fake_.Seen("AllGather")[0].number, 2);
+  EXPECT_EQ(fake_.Seen("Barrier")[1].number, 1);
+  EXPECT_EQ(fake_.Seen("Vote")[0].number, 3);
+}
+
+TEST_F(ProcessGroupTest, TakesPartInTheSameRoundAfterARefusal) {
+  const auto group = Join();
+  fake_.Refuse("Barrier", {Wrong()});
+  EXPECT_FALSE(group->Barrier().ok());
+  EXPECT_TRUE(group->Barrier().ok());
+  EXPECT_EQ(fake_.Seen("Barrier")[1].number, 1);
+}
+
+TEST_F(ProcessGroupTest, SaysWhoWasMissing) {
+  const auto group = Join();
+  v1::RoundResult result;
+  result.set_outcome(v1::ROUND_OUTCOME_TIMED_OUT);
+  result.set_next_number(2);
+  v1::MissingReport& missing = *result.mutable_missing();
+  missing.set_expected_count(4);
+  missing.set_arrived_count(3);
+  missing.add_missing()->set_first(3);
+  missing.mutable_missing(0)->set_last(3);
+  missing.add_details()->set_rank(3);
+  missing.mutable_details(0)->set_member("worker-3");
+  fake_.EndRounds({result});
+  RoundReport report;
+  const absl::Status status = group->Barrier({}, &report);
+  EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_THAT(std::string(status.message()),
+              testing::AllOf(HasSubstr("1 of 4 missing: ranks 3"), HasSubstr("worker-3"),
+                             HasSubstr("barrier \"\" #1")));
+  EXPECT_EQ(report.number, 1);
+  EXPECT_THAT(report.missing.missing, ElementsAre(RankRange{3, 3}));
+  EXPECT_EQ(GetErrorInfo(status).operation, "barrier \"\" #1");
+  EXPECT_TRUE(group->Barrier().ok());
+  EXPECT_EQ(fake_.Seen("Barrier")[1].number, 2);
+}
+
+TEST_F(ProcessGroupTest, TellsMismatchAndCancellationApart) {
+  const auto group = Join();
+  v1::RoundResult mismatch;
+  mismatch.set_outcome(v1::ROUND_OUTCOME_MISMATCH);
+  mismatch.set_next_number(2);
+  mismatch.set_reason("rank 0 brings a, rank 1 brings b");
+  v1::RoundResult cancelled;
+  cancelled.set_outcome(v1::ROUND_OUTCOME_CANCELLED);
+  cancelled.set_next_number(3);
+  cancelled.set_reason("shutting down");
+  fake_.EndRounds({mismatch, cancelled});
+  const absl::Status first = group->Barrier();
+  EXPECT_EQ(first.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(first.message()), HasSubstr("rank 1 brings b"));
+  const absl::Status second = group->Barrier();
+  EXPECT_EQ(second.code(), absl::StatusCode::kCancelled);
+  EXPECT_THAT(std::string(second.message()), HasSubstr("shutting down"));
+}
+
+TEST_F(ProcessGroupTest, CarriesLargeValuesBesideTheCall) {
+  const auto group = Join();
+  std::string large(3500000, 'a');
+  large[3000000] = 'b';
+  fake_.BreakFirstDownloadAfter(1 << 20);
+  const auto values = group->AllGather(large);
+  ASSERT_TRUE(values.ok()) << values.status();
+  ASSERT_THAT(*values, SizeIs(1));
+  EXPECT_TRUE((*values)[0] == large);
+  const auto downloads = fake_.Seen("Download");
+  ASSERT_THAT(downloads, SizeIs(2));
+  EXPECT_EQ(downloads[0].offset, 0);
+  EXPECT_GE(downloads[1].offset, 1 << 20) << "began anew";
+}
+
+TEST_F(ProcessGroupTest, NoticesDamageOnTheWay) {
+  const auto group = Join();
+  fake_.DamageDownloads(1234567);
+  EXPECT_EQ(group->AllGather(std::string(2 << 20, 'a')).status().code(),
+            absl::StatusCode::kDataLoss);
+}
+
+TEST_F(ProcessGroupTest, UploadsAgainWhenTheBlobIsGone) {
+  const auto group = Join();
+  fake_.Refuse("AllGather", {grpc::Status(grpc::StatusCode::NOT_FOUND, "blob 1 is not there")});
+  const auto values = group->AllGather(std::string(2 << 20, 'a'));
+  EXPECT_TRUE(values.ok()) << values.status();
+  EXPECT_THAT(fake_.Seen("Upload"), SizeIs(2));
+  fake_.Refuse("AllGather", {grpc::Status(grpc::StatusCode::NOT_FOUND, "no session"),
+                             grpc::Status(grpc::StatusCode::NOT_FOUND, "no session")});
+  EXPECT_EQ(group->AllGather(std::string(2 << 20, 'a')).status().code(),
+            absl::StatusCode::kNotFound);
+}
+
+TEST_F(ProcessGroupTest, AsyncFormsDoTheSame) {
+  const auto group = Join();
+  fake_.Refuse("Barrier", {Away()});
+  struct Results {
+    absl::Notification barrier, gathered, sent, received;
+    absl::Status barrier_status, sent_status;
+    absl::StatusOr<std::vector<std::string>> values;
+    absl::StatusOr<ReceivedObject> object;
+  } results;
+  group->BarrierAsync({}, [&](absl::Status status, const RoundReport&) {
+    results.barrier_status = std::move(status);
+    results.barrier.Notify();
+  });
+  group->AllGatherAsync(std::string(2 << 20, 'z'), {}, [&](auto values) {
+    results.values = std::move(values);
+    results.gathered.Notify();
+  });
+  group->SendAsync("x", 1, "t", [&](absl::Status status) {
+    results.sent_status = std::move(status);
+    results.sent.Notify();
+  });
+  group->ReceiveAsync(2, "t", kLong, [&](auto object) {
+    results.object = std::move(object);
+    results.received.Notify();
+  });
+  for (absl::Notification* done :
+       {&results.barrier, &results.gathered, &results.sent, &results.received}) {
+    ASSERT_TRUE(done->WaitForNotificationWithTimeout(kLong));
+  }
+  EXPECT_TRUE(results.barrier_status.ok()) << results.barrier_status;
+  EXPECT_TRUE(results.sent_status.ok()) << results.sent_status;
+  ASSERT_TRUE(results.values.ok()) << results.values.status();
+  EXPECT_TRUE((*results.values)[0] == std::string(2 << 20, 'z'));
+  ASSERT_TRUE(results.object.ok()) << results.object.status();
+  EXPECT_EQ(results.object->bytes, "object");
+  EXPECT_EQ(results.object->source, 2);
+  EXPECT_EQ(fake_.Seen("Barrier")[0].number, 1);
+  EXPECT_EQ(fake_.Seen("AllGather")[0].number, 2);
+}
+
+TEST_F(ProcessGroupTest, CallsInFlightEndWithTheirGroup) {
+  auto group = Join();
+  fake_.Hold("Receive", true);
+  fake_.Refuse("Send", std::vector<grpc::Status>(1000, Away()));
+  absl::Notification received, sent;
+  absl::Status receive_status, send_status;
+  group->ReceiveAsync(1, "", kLong, [&](auto object) {
+    receive_status = object.status();
+    received.Notify();
+  });
+  group->SendAsync("x", 1, "", [&](absl::Status status) {
+    send_status = std::move(status);
+    sent.Notify();
+  });
+  ASSERT_TRUE(fake_.AwaitSeen("Receive", 1));
+  ASSERT_TRUE(fake_.AwaitSeen("Send", 2));
+  group.reset();
+  ASSERT_TRUE(received.WaitForNotificationWithTimeout(kLong));
+  ASSERT_TRUE(sent.WaitForNotificationWithTimeout(kLong));
+  EXPECT_EQ(receive_status.code(), absl::StatusCode::kCancelled);
+  EXPECT_EQ(send_status.code(), absl::StatusCode::kCancelled);
+  EXPECT_THAT(fake_.Seen("Leave"), SizeIs(1));
+}
+
+TEST_F(ProcessGroupTest, MayBeDestroyedByItsOwnCallback) {
+  auto group = Join();
+  absl::Notification done;
+  ProcessGroup* const raw = group.get();
+  raw->BarrierAsync({}, [&](const absl::Status&, const RoundReport&) {
+    group.reset();
+    done.Notify();
+  });
+  ASSERT_TRUE(done.WaitForNotificationWithTimeout(kLong));
+}
+
+TEST_F(ProcessGroupTest, LeavesOnce) {
+  auto group = Join();
+  EXPECT_TRUE(group->Leave("done").ok());
+  EXPECT_EQ(group->Barrier().code(), absl::StatusCode::kFailedPrecondition);
+  group.reset();
+  EXPECT_THAT(fake_.Seen("Leave"), SizeIs(1));
+}
+
+TEST_F(ProcessGroupTest, SurvivesARestartOfTheCoordinator) {
+  struct Events {
+    absl::Mutex mutex;
+    std::vector<int64_t> revisions ABSL_GUARDED_BY(mutex);
+    bool AwaitCount(size_t count) {
+      const auto enough = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
+        return revisions.size() >= count;
+      };
+      absl::MutexLock lock(&mutex);
+      return mutex.AwaitWithTimeout(absl::Condition(&enough), kLong);
+    }
+  } events;
+  ProcessGroupOptions options = Options();
+  options.on_event = [&](const GroupEvent& event) {
+    absl::MutexLock lock(&events.mutex);
+    events.revisions.push_back(event.revision);
+  };
+  const auto group = Join(options);
+  v1::GroupEvent event;
+  event.set_kind(v1::GROUP_EVENT_KIND_SUSPECTED);
+  for (const int64_t revision : {11, 12}) {
+    event.set_revision(revision);
+    fake_.PublishEvent(event);
+  }
+  ASSERT_TRUE(events.AwaitCount(2));
+
+  fake_.Hold("Barrier", true);
+  absl::Notification done;
+  absl::Status status;
+  group->BarrierAsync({}, [&](absl::Status ended, const RoundReport&) {
+    status = std::move(ended);
+    done.Notify();
+  });
+  ASSERT_TRUE(fake_.AwaitSeen("Barrier", 1));
+  fake_.Stop();
+  fake_.Hold("Barrier", false);
+  fake_.Start();
+  ASSERT_TRUE(done.WaitForNotificationWithTimeout(kLong));
+  EXPECT_TRUE(status.ok()) << status;
+  const auto barriers = fake_.Seen("Barrier");
+  EXPECT_EQ(barriers.front().scope.operation_id(), barriers.back().scope.operation_id());
+
+  ASSERT_TRUE(fake_.AwaitSeen("WatchGroup", 2));
+  EXPECT_EQ(fake_.Seen("WatchGroup")[0].offset, 10);
+  EXPECT_EQ(fake_.Seen("WatchGroup").back().offset, 12);
+  event.set_revision(13);
+  fake_.PublishEvent(event);
+  ASSERT_TRUE(events.AwaitCount(3));
+  absl::MutexLock lock(&events.mutex);
+  EXPECT_THAT(events.revisions, ElementsAre(11, 12, 13));
+}
+
+TEST_F(ProcessGroupTest, WatchesFromTheCurrentRevisionWhenEventsAreGone) {
+  fake_.Refuse("WatchGroup", {grpc::Status(grpc::StatusCode::OUT_OF_RANGE, "compacted")});
+  const auto group = Join();
+  ASSERT_TRUE(fake_.AwaitSeen("WatchGroup", 2));
+  EXPECT_EQ(fake_.Seen("WatchGroup")[1].offset, 1000);
+}
+
+TEST_F(ProcessGroupTest, RenewsItsLeaseAndReportsProgress) {
+  fake_.set_lease(absl::Milliseconds(300));
+  const auto group = Join();
+  group->ReportProgress(5, "all_reduce");
+  EXPECT_TRUE(fake_.AwaitSeen("KeepAlive", 3));
+}
+
+TEST_F(ProcessGroupTest, FailsAtOnceWhenItsSessionIsGone) {
+  fake_.set_lease(absl::Milliseconds(300));
+  fake_.Refuse("KeepAlive", {grpc::Status(grpc::StatusCode::NOT_FOUND, "no such session")});
+  const auto group = Join();
+  ASSERT_TRUE(fake_.AwaitSeen("KeepAlive", 2));
+  const absl::Status status = group->Barrier();
+  EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
+  EXPECT_THAT(fake_.Seen("Barrier"), IsEmpty());
+  ASSERT_TRUE(group->Rejoin().ok());
+  EXPECT_TRUE(group->Barrier().ok());
+}
+
+TEST_F(ProcessGroupTest, TellsWhoIsMissingWhileItWaits) {
+  const auto group = Join();
+  v1::MissingReport missing;
+  missing.set_expected_count(4);
+  missing.set_arrived_count(1);
+  fake_.set_missing("barrier \"step\" #1", missing);
+  fake_.Hold("Barrier", true);
+  RoundOptions options;
+  options.name = "step";
+  options.on_waiting = [&](const MissingReport& report) {
+    EXPECT_EQ(report.expected_count, 4);
+    EXPECT_EQ(report.arrived_count, 1);
+    fake_.Hold("Barrier", false);
+  };
+  EXPECT_TRUE(group->Barrier(options).ok());
+}
+
+TEST_F(ProcessGroupTest, CreatesWithoutBlocking) {
+  fake_.Refuse("Join", {Away()});
+  absl::Notification done;
+  absl::StatusOr<std::unique_ptr<ProcessGroup>> group;
+  ProcessGroup::CreateAsync(Options(), [&](auto created) {
+    group = std::move(created);
+    done.Notify();
+  });
+  ASSERT_TRUE(done.WaitForNotificationWithTimeout(kLong));
+  ASSERT_TRUE(group.ok()) << group.status();
+  EXPECT_TRUE((*group)->Barrier().ok());
+  const auto joins = fake_.Seen("Join");
+  EXPECT_EQ(joins[0].scope.operation_id(), joins[1].scope.operation_id());
+}
+
+}  // namespace
+}  // namespace cohort::client

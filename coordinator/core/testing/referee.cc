@@ -1,0 +1,335 @@
+#include "coordinator/core/testing/referee.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "coordinator/core/testing/round_script.h"
+
+namespace cohort::coordinator {
+namespace {
+
+constexpr size_t kJudgedHistory = 40;
+
+bool NeedsLiveSession(const CallBody& body) {
+  return !std::holds_alternative<AttachCall>(body) && !std::holds_alternative<JoinCall>(body) &&
+         !std::holds_alternative<GetGroupCall>(body) &&
+         !std::holds_alternative<WatchGroupCall>(body) &&
+         !std::holds_alternative<WatchKeysCall>(body);
+}
+
+bool NeedsPresentGeneration(const CallBody& body) {
+  return std::holds_alternative<EnterRoundCall>(body) || std::holds_alternative<SendCall>(body) ||
+         std::holds_alternative<ReceiveCall>(body) || std::holds_alternative<PublishIdsCall>(body) ||
+         std::holds_alternative<FetchIdsCall>(body) || std::holds_alternative<CancelRoundCall>(body);
+}
+
+}  // namespace
+
+Referee::Referee(SimulatedWorld& world) : world_(world) {
+  world_.on_step = [this](const StepView& view) { OnStep(view); };
+  world_.on_release = [this](const Call& call, const Reply& reply) { OnRelease(call, reply); };
+}
+
+// --- Steps.
+
+void Referee::OnStep(const StepView& view) {
+  for (const auto& [call, reply] : view.replies) {
+    if (world_.tracing() && call->caller.key.group != "" &&
+        !std::holds_alternative<GetGroupCall>(call->body)) {
+      world_.Trace(absl::StrCat("reply ", reply->id, " to ", CallName(*call), " of ",
+                                call->caller.key.group, ": ",
+                                reply->status.ok() ? "ok" : std::string(reply->status.message())));
+    }
+    CheckStanding(*call, *reply);
+    if (!reply->status.ok()) continue;
+    if (const auto* receive = std::get_if<ReceiveReply>(&reply->body);
+        receive != nullptr && !receive->timed_out) {
+      handed_out_.insert({call->caller.key.group, receive->sequence});
+    }
+  }
+  for (const auto& [call, reply] : view.replies) {
+    const auto* send = std::get_if<SendReply>(&reply->body);
+    if (send == nullptr || !reply->status.ok() || !send->consumed) continue;
+    if (handed_out_.count({call->caller.key.group, send->sequence}) == 0) {
+      Fail(absl::StrCat("R7: object ", send->sequence, " of ", call->caller.key.group,
+                        " is called consumed, but nobody was given it"));
+    }
+  }
+  CheckRelease(view);
+}
+
+void Referee::CheckStanding(const Call& call, const Reply& reply) {
+  if (!reply.status.ok()) return;
+  if (NeedsLiveSession(call.body) && fenced_.count(call.caller.session) != 0) {
+    Fail(absl::StrCat("R3: a fenced session gets a good answer to ", CallName(call)));
+  }
+  auto present = generation_.find(call.caller.key.group);
+  if (NeedsPresentGeneration(call.body) && present != generation_.end() &&
+      call.caller.generation < present->second) {
+    Fail(absl::StrCat("R3: a call of generation ", call.caller.generation, " gets a good answer to ",
+                      CallName(call), " in generation ", present->second));
+  }
+}
+
+void Referee::CheckRelease(const StepView& view) {
+  std::map<RoundId, std::set<int>> now_released;
+  for (const auto& [call, reply] : view.replies) {
+    const auto* enter = std::get_if<EnterRoundCall>(&call->body);
+    const auto* round = std::get_if<RoundReply>(&reply->body);
+    if (enter == nullptr || round == nullptr || !reply->status.ok()) continue;
+    if (round->end->outcome != RoundOutcome::kReleased || Rooted(enter->kind) ||
+        enter->kind == RoundKind::kAgreeAlive) {
+      continue;
+    }
+    const std::string& group = call->caller.key.group;
+    const int64_t generation = call->caller.generation;
+    auto rank = ranks_.find({group, generation, call->caller.session});
+    if (rank == ranks_.end()) continue;
+    now_released[{group, generation, enter->name, enter->number}].insert(rank->second);
+  }
+  for (const auto& [id, ranks] : now_released) {
+    if (!released_.insert(id).second) continue;
+    const auto& [group, generation, name, number] = id;
+    const int size = sizes_.at({group, generation});
+    const std::vector<int> expected = ScriptOf(name, number, size).participants.ToVector();
+    if (std::vector<int>(ranks.begin(), ranks.end()) != expected) {
+      Fail(absl::StrCat("R4: round ", name, " #", number, " of ", group, " generation ", generation,
+                        " is released to ", absl::StrJoin(ranks, ","), " where ",
+                        absl::StrJoin(expected, ","), " take part"));
+    }
+    ++rounds_released_;
+  }
+}
+
+// --- Replies that became durable.
+
+void Referee::OnRelease(const Call& call, const Reply& reply) {
+  const std::string& group = call.caller.key.group;
+  if (!reply.status.ok()) return;
+  if (const auto* join = std::get_if<JoinReply>(&reply.body)) {
+    NoteSession(group, std::get<JoinCall>(call.body).member, join->session);
+    if (!join->timed_out) NoteGeneration(group, join->generation, "join");
+  } else if (const auto* view = std::get_if<ViewReply>(&reply.body)) {
+    if (view->outcome == ViewReply::Outcome::kCommitted) {
+      NoteGeneration(group, view->generation, "view");
+    }
+  } else if (const auto* info = std::get_if<GetGroupReply>(&reply.body)) {
+    NoteGeneration(group, info->group.generation, "get_group");
+  } else if (const auto* create = std::get_if<CreateGroupReply>(&reply.body)) {
+    NoteGeneration(group, create->generation, "create_group");
+  } else if (const auto* put = std::get_if<PutReply>(&reply.body)) {
+    if (put->written && !IsRepeat(call, put->revision, 0)) CheckRevision(call, put->revision, true);
+  } else if (const auto* add = std::get_if<AddReply>(&reply.body)) {
+    if (!IsRepeat(call, add->value, add->revision)) CheckRevision(call, add->revision, true);
+  } else if (const auto* gone = std::get_if<DeleteReply>(&reply.body)) {
+    if (!IsRepeat(call, gone->deleted_count, gone->revision)) {
+      CheckRevision(call, gone->revision, gone->deleted_count > 0);
+    }
+  } else if (const auto* push = std::get_if<QueuePushReply>(&reply.body)) {
+    IsRepeat(call, push->sequence, 0);
+  } else if (const auto* send = std::get_if<SendReply>(&reply.body)) {
+    IsRepeat(call, send->sequence, 0);
+  } else if (const auto* cancel = std::get_if<CancelRoundReply>(&reply.body)) {
+    IsRepeat(call, cancel->number, 0);
+  } else if (const auto* receive = std::get_if<ReceiveReply>(&reply.body)) {
+    if (!receive->timed_out) IsRepeat(call, receive->sequence, receive->receipt);
+  } else if (const auto* pop = std::get_if<QueuePopReply>(&reply.body)) {
+    if (pop->found) IsRepeat(call, pop->sequence, pop->receipt);
+  }
+}
+
+bool Referee::IsRepeat(const Call& call, int64_t first, int64_t second) {
+  const Id128& operation = call.caller.operation_id;
+  if (operation.empty()) return false;
+  const auto answer = std::make_tuple(call.body.index(), first, second);
+  const auto [it, is_new] = first_answers_.emplace(operation, answer);
+  if (!is_new && it->second != answer) {
+    Fail(absl::StrCat("R8: a repeat of ", CallName(call), " is answered ", first, ", ", second,
+                      " where the first answer was ", std::get<1>(it->second), ", ",
+                      std::get<2>(it->second)));
+  }
+  return !is_new;
+}
+
+void Referee::CheckRevision(const Call& call, int64_t revision, bool moved) {
+  int64_t& last = revisions_[call.caller.key.group];
+  if (revision <= last && moved) {
+    Fail(absl::StrCat("R8: ", CallName(call), " has revision ", revision, " in namespace \"",
+                      call.caller.key.group, "\", which was at ", last));
+  }
+  last = std::max(last, revision);
+}
+
+void Referee::NoteGeneration(const std::string& group, int64_t generation, const char* where) {
+  int64_t& last = generation_[group];
+  if (generation < last) {
+    Fail(absl::StrCat("R1: ", where, " says that ", group, " is in generation ", generation,
+                      "; it was in ", last));
+  }
+  last = std::max(last, generation);
+}
+
+void Referee::NoteSession(const std::string& group, const std::string& member,
+                          const Id128& session) {
+  Id128& present = sessions_[{group, member}];
+  if (present == session) return;
+  if (fenced_.count(session) != 0) Fail("R3: a join gives out a fenced session");
+  if (!present.empty()) fenced_.insert(present);
+  present = session;
+}
+
+// --- What members were told.
+
+void Referee::Seated(const std::string& group, const std::string& member, int64_t generation,
+                     const Id128& session, int rank, int world_size) {
+  const auto [size, is_first] = sizes_.emplace(std::make_pair(group, generation), world_size);
+  if (!is_first && size->second != world_size) {
+    Fail(absl::StrCat("R2: ", group, " generation ", generation, " has ", size->second, " and ",
+                      world_size, " members"));
+  }
+  const auto [seat, is_free] = seats_.emplace(std::make_tuple(group, generation, rank), session);
+  if (!is_free && seat->second != session) {
+    Fail(absl::StrCat("R2: rank ", rank, " of ", group, " generation ", generation,
+                      " belongs to two lives, one of ", member));
+  }
+  if (rank < 0 || rank >= world_size) {
+    Fail(absl::StrCat("R2: ", member, " has rank ", rank, " of ", world_size, " in ", group,
+                      " generation ", generation));
+  }
+  ranks_[{group, generation, session}] = rank;
+}
+
+void Referee::RoundEnded(const std::string& group, int64_t generation, const std::string& name,
+                         int64_t number, int rank, const RoundReply& reply) {
+  const std::string title =
+      absl::StrCat("round ", name, " #", number, " of ", group, " generation ", generation);
+  const RoundEnd& end = *reply.end;
+  const RoundScript script = ScriptOf(name, number, sizes_.at({group, generation}));
+  const bool released = end.outcome == RoundOutcome::kReleased;
+  if (end.number != number || (released && end.kind != script.kind)) {
+    Fail(absl::StrCat("R4: ", title, " is answered with a ", RoundKindName(end.kind), " #",
+                      end.number));
+    return;
+  }
+  if (!Rooted(script.kind)) {
+    const auto [told, is_first] =
+        told_.emplace(RoundId(group, generation, name, number), std::make_pair(released, end.vote));
+    if (!is_first && told->second.first != released) {
+      Fail(absl::StrCat("R5: ", title, " has ended RELEASED for some, otherwise for others: rank ",
+                        rank, " hears ", static_cast<int>(end.outcome), " ", end.reason));
+    }
+  }
+  if (!released) return;
+  const auto value_of = [&](int of) { return RoundValue(group, generation, name, number, of); };
+  const bool all_values = script.kind == RoundKind::kAllGather ||
+                          (script.kind == RoundKind::kGather && rank == script.root);
+  if (all_values) {
+    const std::vector<int> ranks = script.participants.ToVector();
+    bool right = reply.with_values && end.values.size() == ranks.size();
+    for (size_t i = 0; right && i < ranks.size(); ++i) {
+      right = end.values[i].bytes() == value_of(ranks[i]);
+    }
+    if (!right) Fail(absl::StrCat("R4: ", title, " gives rank ", rank, " the wrong values"));
+  }
+  if (Rooted(script.kind) && rank != script.root) {
+    const std::string expected =
+        value_of(script.kind == RoundKind::kBroadcast ? script.root : rank);
+    if (reply.own.bytes() != expected) {
+      Fail(absl::StrCat("R4: ", title, " gives rank ", rank, " \"", reply.own.bytes(), "\""));
+    }
+  }
+  if (script.kind == RoundKind::kVote && end.vote != ExpectedVote(script, generation, number)) {
+    Fail(absl::StrCat("R4: ", title, " counts ", end.vote));
+  }
+}
+
+void Referee::AgreedAlive(const std::string& group, int64_t generation, int64_t number,
+                          const RoundEnd& end) {
+  if (end.outcome != RoundOutcome::kReleased) return;
+  const auto [it, is_first] =
+      alive_.emplace(std::make_tuple(group, generation, number), end.alive.ToString());
+  if (!is_first && it->second != end.alive.ToString()) {
+    Fail(absl::StrCat("R13: agreement #", number, " of ", group, " generation ", generation, " is ",
+                      it->second, " and ", end.alive.ToString()));
+  }
+}
+
+void Referee::Sent(const Stream& stream, int64_t count) {
+  if (received_[stream].first < count) sent_[stream].insert(count);
+}
+
+void Referee::Received(const Stream& stream, int64_t count, int64_t sequence) {
+  ++objects_received_;
+  auto& [last_count, last_sequence] = received_[stream];
+  const std::string title =
+      absl::StrCat("objects from ", stream.source, " to ", stream.destination, " tag \"", stream.tag,
+                   "\" of ", stream.group, " generation ", stream.generation);
+  if (count <= last_count || sequence <= last_sequence) {
+    Fail(absl::StrCat("R6: ", title, ": #", count, " comes after #", last_count));
+  }
+  last_count = count;
+  last_sequence = sequence;
+  std::set<int64_t>& sent = sent_[stream];
+  auto& [missing, allowed] =
+      missed_[{stream.group, stream.generation, stream.destination, stream.tag}];
+  while (!sent.empty() && *sent.begin() <= count) {
+    if (*sent.begin() < count) ++missing;
+    sent.erase(sent.begin());
+  }
+  if (missing > allowed) {
+    Fail(absl::StrCat("R6: ", title, ": one before #", count, " is lost"));
+  }
+}
+
+void Referee::MayMiss(const std::string& group, int64_t generation, int destination,
+                      const std::string& tag, int64_t lost) {
+  missed_[{group, generation, destination, tag}].second += lost;
+}
+
+void Referee::Popped(const std::string& value, const Id128& operation) {
+  const auto [it, is_first] = popped_.emplace(value, operation);
+  if (!is_first && it->second != operation) {
+    Fail(absl::StrCat("R9: queue item ", value, " went to two"));
+  }
+}
+
+void Referee::KeySeen(const std::string& key, KeyOperation operation) {
+  histories_[key].push_back(std::move(operation));
+}
+
+void Referee::Replaced(const std::string& group, const std::string& member, int64_t incarnation) {
+  if (newest_life_[{group, member}] == incarnation) {
+    Fail(absl::StrCat("R14: ", member, " of ", group, " is replaced, but is the newest life"));
+  }
+}
+
+void Referee::CheckQueueDrained() {
+  int64_t lost = 0;
+  for (const std::string& value : pushed_) lost += popped_.count(value) == 0 ? 1 : 0;
+  if (lost > abandoned_pops_) {
+    Fail(absl::StrCat("R9: ", lost, " queue items are lost, and ", abandoned_pops_,
+                      " pops ended without an answer"));
+  }
+}
+
+void Referee::CheckCounter(int64_t value) {
+  if (value < added_ || value > added_ + maybe_added_) {
+    Fail(absl::StrCat("R10: the counter is ", value, "; ", added_, " was added for sure and ",
+                      maybe_added_, " perhaps"));
+  }
+}
+
+void Referee::CheckHistories() {
+  for (const auto& [key, history] : histories_) {
+    if (unknown_keys_.count(key) != 0 || history.size() > kJudgedHistory) continue;
+    if (IsLinearizable(history)) continue;
+    std::string text;
+    for (const KeyOperation& operation : history) {
+      absl::StrAppend(&text, "\n  ", operation.ToString());
+    }
+    Fail(absl::StrCat("the history of key ", key, " is not linearizable:", text));
+  }
+}
+
+}  // namespace cohort::coordinator

@@ -1,0 +1,391 @@
+#include "coordinator/core/testing/simulated_member.h"
+
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+
+namespace cohort::coordinator {
+namespace {
+
+constexpr absl::Duration kMargin = absl::Seconds(5);
+
+}  // namespace
+
+SimulatedMember::SimulatedMember(SimulatedWorld& world, Referee& referee, MemberPlan plan)
+    : world_(world), referee_(referee), random_(world.random()), plan_(std::move(plan)) {}
+
+void SimulatedMember::Later(absl::Duration delay, std::function<void()> action) {
+  world_.After(delay, [this, life = life_, action = std::move(action)]() mutable {
+    if (life != life_) return;
+    if (paused_until_ > world_.now()) {
+      Later(paused_until_ - world_.now(), std::move(action));
+    } else {
+      action();
+    }
+  });
+}
+
+// --- Calls.
+
+void SimulatedMember::Begin(Lane lane, CallBody body, absl::Duration wait,
+                            std::function<void(const Reply*)> done) {
+  const Key key = ++last_key_;
+  Operation& operation = open_[key];
+  operation.lane = lane;
+  operation.body = std::move(body);
+  operation.wait = wait;
+  operation.deadline = world_.now() + wait + kMargin;
+  operation.done = std::move(done);
+  Caller& caller = operation.caller;
+  caller.key = GroupKey{"t", plan_.group};
+  caller.operation_id = random_.Id();
+  if (lane == kTenantStore) {
+    caller.key.group.clear();
+    caller.acknowledged = std::exchange(store_receipts_, {});
+  } else if (!std::holds_alternative<JoinCall>(operation.body)) {
+    caller.session = session_;
+    caller.generation = generation_;
+    caller.acknowledged = std::exchange(receipts_, {});
+  }
+  Try(key);
+}
+
+void SimulatedMember::Try(Key key) {
+  auto it = open_.find(key);
+  if (it == open_.end()) return;
+  Operation& operation = it->second;
+  Call call;
+  call.caller = operation.caller;
+  call.body = operation.body;
+  call.wait = std::min(operation.wait, std::max(operation.deadline - kMargin - world_.now(),
+                                                absl::ZeroDuration()));
+  operation.attempt = world_.Send(std::move(call), [this, key, life = life_](const Reply* reply) {
+    if (life != life_) return;
+    if (paused_until_ <= world_.now()) {
+      OnAnswer(key, reply);
+      return;
+    }
+    // It lies in the socket until somebody reads it.
+    const auto kept = reply == nullptr ? nullptr : std::make_shared<const Reply>(*reply);
+    Later(paused_until_ - world_.now(), [this, key, kept] { OnAnswer(key, kept.get()); });
+  });
+}
+
+void SimulatedMember::OnAnswer(Key key, const Reply* reply) {
+  auto it = open_.find(key);
+  if (it == open_.end()) return;
+  const bool again = reply == nullptr || absl::IsUnavailable(reply->status) ||
+                     absl::IsCancelled(reply->status);
+  if (again && world_.now() < it->second.deadline) {
+    Later(random_.Between(absl::Milliseconds(5), absl::Milliseconds(200)), [this, key] { Try(key); });
+    return;
+  }
+  const Operation operation = std::move(it->second);
+  open_.erase(it);
+  const bool failed = again || !reply->status.ok();
+  const bool present =
+      operation.caller.session == session_ && operation.caller.generation == generation_;
+  if (failed && (present || operation.lane == kTenantStore)) {
+    // They go with another call.
+    auto& receipts = operation.lane == kTenantStore ? store_receipts_ : receipts_;
+    receipts.insert(receipts.begin(), operation.caller.acknowledged.begin(),
+                    operation.caller.acknowledged.end());
+  }
+  // What the lease is told about an earlier generation is not acted upon.
+  const bool outdated = !present && (operation.lane == kLease || operation.lane == kView);
+  operation.done(again || outdated ? nullptr : reply);
+}
+
+bool SimulatedMember::Over(const Reply& reply) {
+  if (!absl::IsAborted(reply.status) && !absl::IsNotFound(reply.status)) return false;
+  if (reply.context != nullptr && reply.context->cause.kind == CauseKind::kReplaced &&
+      reply.context->cause.member == plan_.name &&
+      absl::StrContains(reply.status.message(), "older life")) {
+    referee_.Replaced(plan_.group, plan_.name, incarnation_);
+  }
+  broken_ = true;
+  return true;
+}
+
+void SimulatedMember::Unexpected(const CallBody& body, const Reply& reply) {
+  Call call;
+  call.body = body;
+  world_.Fail(absl::StrCat(plan_.name, " of ", plan_.group, " did not expect of ", CallName(call),
+                           ": ", reply.status.ToString()));
+}
+
+// --- The life.
+
+void SimulatedMember::Start() {
+  ++life_;
+  alive_ = true;
+  finishing_ = seated_ = broken_ = false;
+  paused_until_ = absl::InfinitePast();
+  incarnation_ = static_cast<int64_t>(random_.Next() >> 2) + 1;
+  referee_.StartedLife(plan_.group, plan_.name, incarnation_);
+  session_ = Id128{};
+  generation_ = 0;
+  receipts_.clear();
+  store_receipts_.clear();
+  clock_speed_ = random_.Chance(0.1) ? 1.25 : 1.0 + random_.Below(10) / 100.0;
+  stream_ = static_cast<int64_t>(random_.Next() >> 2);
+  Later(random_.Between(absl::ZeroDuration(), absl::Milliseconds(500)), [this] { Join(); });
+  Later(plan_.spec.lease / 3, [this] { RenewLease(); });
+  Later(absl::Milliseconds(200), [this] { StoreStep(); });
+}
+
+void SimulatedMember::Crash() {
+  if (!alive_) return;
+  alive_ = false;
+  ++life_;
+  for (auto& [key, operation] : open_) {
+    world_.Abandon(operation.attempt);
+    // What it asked for may have happened, and nobody knows.
+    operation.done(nullptr);
+  }
+  open_.clear();
+  if (session_.empty()) return;
+  Call closed;
+  closed.caller.key = GroupKey{"t", plan_.group};
+  closed.caller.session = session_;
+  closed.body = AttachCall{stream_, true};
+  world_.After(random_.Between(absl::ZeroDuration(), absl::Milliseconds(50)), [this, closed] {
+    world_.Ask(closed, [](const Reply*) {});
+  });
+}
+
+void SimulatedMember::Pause(absl::Duration how_long) {
+  paused_until_ = std::max(paused_until_, world_.now() + how_long);
+}
+
+void SimulatedMember::Finish() {
+  finishing_ = true;
+  if (!alive_) return;
+  if (open_.empty()) Leave();
+}
+
+void SimulatedMember::NextStep() {
+  Later(random_.Between(absl::Milliseconds(1), plan_.pause * 2), [this] { Step(); });
+}
+
+void SimulatedMember::Step() {
+  if (finishing_) {
+    Leave();
+    return;
+  }
+  ++progress_;
+  if (!seated_) {
+    Join();
+    return;
+  }
+  if (broken_) {
+    // The survivors either meet again in Join, or agree on a view without the lost.
+    const int way = calm_ ? 9 : random_.Below(10);
+    if (way == 0) return AgreeAlive();
+    if (way == 1) return ProposeView();
+    Join();
+    return;
+  }
+  if (!calm_ && random_.Chance(plan_.disturb)) {
+    switch (random_.Below(6)) {
+      case 0:
+        return ProposeView();
+      case 1:
+        return AgreeAlive();
+      case 2:
+        return ReportError();
+      case 3:
+        return CancelRound();
+      case 4:
+        return Leave();
+      default:
+        return UniqueIds();
+    }
+  }
+  switch (random_.Below(8)) {
+    case 0:
+      return SendObject();
+    case 1:
+      return SendObject();
+    case 2:
+      return ReceiveObject();
+    case 3:
+      return UniqueIds();
+    default:
+      return EnterRound();
+  }
+}
+
+void SimulatedMember::Join() {
+  JoinCall join;
+  join.member = plan_.name;
+  join.incarnation = incarnation_;
+  join.host = "host";
+  join.spec = plan_.spec;
+  const absl::Duration wait = random_.Chance(0.2) ? absl::Milliseconds(300) : absl::Seconds(20);
+  Begin(kProgram, std::move(join), wait, [this](const Reply* reply) {
+    if (alive_) OnJoin(reply);
+  });
+}
+
+void SimulatedMember::OnJoin(const Reply* reply) {
+  if (reply == nullptr) return NextStep();
+  if (!reply->status.ok()) {
+    if (absl::IsAborted(reply->status)) {
+      // Replaced, or lost: only a new life can come back.
+      if (reply->context != nullptr && reply->context->cause.kind == CauseKind::kReplaced) {
+        Over(*reply);
+      }
+      incarnation_ = static_cast<int64_t>(random_.Next() >> 2) + 1;
+      referee_.StartedLife(plan_.group, plan_.name, incarnation_);
+    } else if (!absl::IsAlreadyExists(reply->status) && !absl::IsNotFound(reply->status) &&
+               !absl::IsResourceExhausted(reply->status)) {
+      Unexpected(JoinCall{}, *reply);
+    }
+    seated_ = false;
+    return NextStep();
+  }
+  const auto& joined = std::get<JoinReply>(reply->body);
+  if (joined.timed_out) {
+    seated_ = false;
+    session_ = joined.session;
+    generation_ = 0;
+    return NextStep();
+  }
+  Adopt(joined.generation, joined.session, joined.rank, joined.world_size);
+  Call attach;
+  attach.caller.key = GroupKey{"t", plan_.group};
+  attach.caller.session = session_;
+  attach.body = AttachCall{stream_};
+  world_.Ask(attach, [](const Reply*) {});
+  NextStep();
+}
+
+void SimulatedMember::Adopt(int64_t generation, const Id128& session, int rank, int world_size) {
+  const bool is_new = generation != generation_ || session != session_;
+  seated_ = true;
+  broken_ = false;
+  if (!is_new) return;
+  generation_ = generation;
+  session_ = session;
+  rank_ = rank;
+  world_size_ = world_size;
+  receipts_.clear();
+  next_number_.clear();
+  sent_.clear();
+  published_.clear();
+  referee_.Seated(plan_.group, plan_.name, generation, session, rank, world_size);
+}
+
+void SimulatedMember::RenewLease() {
+  const auto again = [this] {
+    Later(plan_.spec.lease / 3 * (0.9 + random_.Below(20) / 100.0) * clock_speed_,
+          [this] { RenewLease(); });
+  };
+  if (!alive_ || session_.empty()) return again();
+  Begin(kLease, KeepAliveCall{progress_, "step"}, absl::ZeroDuration(),
+        [this, again](const Reply* reply) {
+          if (!alive_) return;
+          again();
+          if (reply == nullptr) return;
+          if (!reply->status.ok()) {
+            if (!Over(*reply)) Unexpected(KeepAliveCall{}, *reply);
+            return;
+          }
+          const auto& kept = std::get<KeepAliveReply>(reply->body);
+          if (!seated_) return;
+          if (kept.generation > generation_ || kept.state == GroupState::kBroken) broken_ = true;
+          if (kept.proposal.has_value()) AckView(*kept.proposal);
+        });
+}
+
+void SimulatedMember::AckView(const ViewProposal& proposal) {
+  for (const auto& [key, operation] : open_) {
+    if (operation.lane == kView) return;
+  }
+  AckViewCall ack;
+  ack.proposal = proposal.id;
+  ack.refuse = random_.Chance(0.1);
+  Begin(kView, std::move(ack), absl::Seconds(3), [this](const Reply* reply) {
+    if (!alive_ || reply == nullptr || !reply->status.ok()) {
+      if (reply != nullptr && alive_) Over(*reply);
+      return;
+    }
+    const auto& view = std::get<ViewReply>(reply->body);
+    if (view.outcome == ViewReply::Outcome::kCommitted) broken_ = true;  // Join tells the seat
+  });
+}
+
+void SimulatedMember::ProposeView() {
+  ProposeViewCall propose;
+  if (random_.Chance(0.3)) {
+    const int rank = random_.Below(world_size_);
+    propose.remove = {RankRange{rank, rank}};
+  }
+  propose.drop_silent = random_.Chance(0.5);
+  Begin(kProgram, std::move(propose), absl::Seconds(4), [this](const Reply* reply) {
+    if (!alive_) return;
+    NextStep();
+    if (reply == nullptr) return;
+    if (!reply->status.ok()) {
+      const bool busy = absl::StrContains(reply->status.message(), "proposal is in progress");
+      const bool too_small = absl::IsInvalidArgument(reply->status);
+      if (!busy && !too_small && !Over(*reply)) Unexpected(ProposeViewCall{}, *reply);
+      return;
+    }
+    const auto& view = std::get<ViewReply>(reply->body);
+    if (view.outcome == ViewReply::Outcome::kCommitted) {
+      if (view.rank < 0) {
+        seated_ = false;
+      } else {
+        Adopt(view.generation, session_, view.rank, view.world_size);
+      }
+    }
+  });
+}
+
+void SimulatedMember::AgreeAlive() {
+  EnterRoundCall enter;
+  enter.kind = RoundKind::kAgreeAlive;
+  enter.name = "alive";
+  enter.number = std::max<int64_t>(next_number_["alive"], 1);
+  Begin(kProgram, enter, absl::Seconds(2),
+        [this, number = enter.number, generation = generation_](const Reply* reply) {
+          if (!alive_) return;
+          NextStep();
+          if (reply == nullptr || generation != generation_) return;
+          if (!reply->status.ok()) {
+            if (!Over(*reply)) Unexpected(EnterRoundCall{}, *reply);
+            return;
+          }
+          const RoundEnd& end = *std::get<RoundReply>(reply->body).end;
+          next_number_["alive"] = std::max(number + 1, end.next_number);
+          referee_.AgreedAlive(plan_.group, generation_, number, end);
+        });
+}
+
+void SimulatedMember::Leave() {
+  if (!seated_ && session_.empty()) {
+    if (finishing_) return;
+    return NextStep();
+  }
+  Begin(kProgram, LeaveCall{"done"}, absl::ZeroDuration(), [this](const Reply* reply) {
+    if (!alive_) return;
+    const bool told = reply != nullptr;
+    seated_ = false;
+    if (told) session_ = Id128{};
+    if (!finishing_) {
+      // The process goes, and another comes in its place.
+      Crash();
+      world_.After(random_.Between(absl::Milliseconds(50), absl::Seconds(1)), [this] {
+        if (!alive_ && !finishing_) Start();
+      });
+    } else if (!told) {
+      NextStep();
+    }
+  });
+}
+
+}  // namespace cohort::coordinator

@@ -1,0 +1,137 @@
+// A member as the client library makes one, reduced to what the coordinator sees of it: it joins, keeps its lease,
+// repeats what had no answer under the same operation id and round number, acknowledges receipts with its next
+// call, and goes on in the next generation when its own is over. What it does between is up to chance.
+//
+// It has lanes, each with one call at a time: its program, the store, its lease, and views to acknowledge.
+#ifndef COHORT_COORDINATOR_CORE_TESTING_SIMULATED_MEMBER_H_
+#define COHORT_COORDINATOR_CORE_TESTING_SIMULATED_MEMBER_H_
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "coordinator/core/call.h"
+#include "coordinator/core/reply.h"
+#include "coordinator/core/testing/referee.h"
+#include "coordinator/core/testing/round_script.h"
+#include "coordinator/core/testing/simulated_world.h"
+
+namespace cohort::coordinator {
+
+struct MemberPlan {
+  std::string group;
+  std::string name;
+  GroupSpec spec;
+  // How often, of all steps of its program, a member does what disturbs the others.
+  double disturb = 0.02;
+  absl::Duration pause = absl::Milliseconds(30);  // between two steps, about
+};
+
+class SimulatedMember {
+ public:
+  SimulatedMember(SimulatedWorld& world, Referee& referee, MemberPlan plan);
+  SimulatedMember(const SimulatedMember&) = delete;
+  SimulatedMember& operator=(const SimulatedMember&) = delete;
+
+  // A new process starts.
+  void Start();
+  // Dies without a word; its connections break.
+  void Crash();
+  // Stands still (SIGSTOP): it neither sends nor hears, and its connections stay.
+  void Pause(absl::Duration how_long);
+  // From now on it only keeps its place and works with the others, without disturbing them.
+  void Calm() { calm_ = true; }
+  // Begins nothing any more, and leaves.
+  void Finish();
+
+  bool alive() const { return alive_; }
+  bool seated() const { return seated_ && !broken_; }
+  bool gone() const { return !alive_ || (finishing_ && !seated_ && open_.empty()); }
+  int64_t generation() const { return generation_; }
+  const MemberPlan& plan() const { return plan_; }
+
+ private:
+  enum Lane { kProgram, kTenantStore, kGroupStore, kLease, kView };
+  struct Operation {
+    Lane lane = kProgram;
+    CallBody body;
+    Caller caller;
+    absl::Duration wait;
+    Instant deadline;
+    int64_t attempt = 0;
+    std::function<void(const Reply*)> done;  // null: the outcome is not known
+  };
+  using Key = int64_t;
+
+  // Runs `action` after `delay`, later when paused, never in another life.
+  void Later(absl::Duration delay, std::function<void()> action);
+  void Begin(Lane lane, CallBody body, absl::Duration wait, std::function<void(const Reply*)> done);
+  void Try(Key key);
+  void OnAnswer(Key key, const Reply* reply);
+  // Whether the answer says that this member's generation or life is over; notes it.
+  bool Over(const Reply& reply);
+
+  // --- simulated_member.cc: the life
+  void Step();
+  void NextStep();
+  void Join();
+  void OnJoin(const Reply* reply);
+  void Adopt(int64_t generation, const Id128& session, int rank, int world_size);
+  void RenewLease();
+  void AckView(const ViewProposal& proposal);
+  void ProposeView();
+  void AgreeAlive();
+  void Leave();
+  void Unexpected(const CallBody& body, const Reply& reply);
+
+  // --- simulated_member_program.cc: what it does
+  void EnterRound();
+  void CancelRound();
+  void SendObject();
+  void ReceiveObject();
+  void UniqueIds();
+  void ReportError();
+  void StoreStep();
+  void UseKey(bool shared);
+  void UseQueue();
+  void UseGroupStore();
+
+  SimulatedWorld& world_;
+  Referee& referee_;
+  SimulationRandom& random_;
+  const MemberPlan plan_;
+  bool calm_ = false;
+
+  int64_t life_ = 0;
+  bool alive_ = false;
+  bool finishing_ = false;
+  Instant paused_until_;
+  double clock_speed_ = 1;
+
+  int64_t incarnation_ = 0;
+  Id128 session_;
+  bool seated_ = false;
+  bool broken_ = false;
+  int64_t generation_ = 0;
+  int rank_ = -1;
+  int world_size_ = 0;
+  int64_t stream_ = 0;
+
+  std::map<Key, Operation> open_;
+  Key last_key_ = 0;
+  std::vector<int64_t> receipts_;        // of this generation
+  std::vector<int64_t> store_receipts_;  // of the tenant's store
+  std::map<std::string, int64_t> next_number_;
+  std::map<std::pair<int, std::string>, int64_t> sent_;
+  std::set<std::string> published_;
+  int64_t progress_ = 0;
+  std::map<std::string, int64_t> key_revisions_;
+};
+
+}  // namespace cohort::coordinator
+
+#endif  // COHORT_COORDINATOR_CORE_TESTING_SIMULATED_MEMBER_H_

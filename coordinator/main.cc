@@ -1,0 +1,161 @@
+// cohort-coordinator. Exit codes:
+//   0  ended by SIGTERM or SIGINT (every call was answered), or --help, --version, --check-config
+//   1  could not start: address in use, journal not readable
+//   2  the configuration is wrong
+//   3  the journal could not be written: nothing was acknowledged after that; restart to continue
+#include <pthread.h>
+#include <signal.h>
+
+#include <cstdio>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "base/clock.h"
+#include "base/logging.h"
+#include "base/status_macros.h"
+#include "coordinator/journal/memory_journal.h"
+#include "coordinator/journal/sqlite_journal.h"
+#include "coordinator/metrics.h"
+#include "coordinator/options.h"
+#include "coordinator/service/dispatcher.h"
+#include "coordinator/service/engine.h"
+#include "coordinator/service/rpc_server.h"
+#include "coordinator/version.h"
+#include "google/protobuf/stubs/logging.h"
+
+namespace cohort::coordinator {
+namespace {
+
+constexpr int kExitStart = 1;
+constexpr int kExitConfig = 2;
+constexpr int kExitJournal = 3;
+
+std::unique_ptr<Journal> MakeJournal(const Options& options) {
+  if (options.journal == JournalKind::kSqlite) {
+    return std::make_unique<SqliteJournal>(options.journal_path);
+  }
+  return std::make_unique<MemoryJournal>();
+}
+
+// Written aside and renamed, so that a reader sees all or nothing.
+absl::Status WritePortFile(const std::string& path, const std::vector<std::string>& addresses) {
+  const std::string temporary = path + ".tmp";
+  {
+    std::ofstream file(temporary, std::ios::trunc);
+    file << absl::StrJoin(addresses, "\n") << "\n";
+    if (!file.flush()) return absl::UnavailableError(absl::StrCat("cannot write ", temporary));
+  }
+  if (std::rename(temporary.c_str(), path.c_str()) != 0) {
+    return absl::UnavailableError(absl::StrCat("cannot write ", path));
+  }
+  return absl::OkStatus();
+}
+
+// From the signals that end the process to the one thread that waits for them.
+sigset_t EndSignals() {
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGTERM);
+  sigaddset(&signals, SIGINT);
+  return signals;
+}
+
+absl::Status Serve(const Options& options, const sigset_t& signals, bool* journal_failed) {
+  Metrics metrics;
+  EngineOptions engine_options;
+  engine_options.shards = options.shards;
+  engine_options.limits = options.limits;
+  const pthread_t main_thread = pthread_self();
+  COHORT_ASSIGN_OR_RETURN(std::unique_ptr<Engine> engine,
+                          Engine::Start(engine_options, MakeJournal(options), Clock::Steady(),
+                                        &metrics, [main_thread](const absl::Status& status) {
+                                          Log(LogLevel::kError,
+                                              "the journal could not be written; ending",
+                                              {{"error", status.ToString()}});
+                                          pthread_kill(main_thread, SIGTERM);
+                                        }));
+  DispatcherOptions dispatcher_options;
+  dispatcher_options.max_wait = options.max_wait;
+  dispatcher_options.max_message_bytes = options.max_message_bytes;
+  Dispatcher dispatcher(dispatcher_options, *engine, &metrics);
+
+  RpcServerOptions server_options;
+  server_options.listen = options.listen;
+  server_options.max_message_bytes = static_cast<int>(options.max_message_bytes);
+  server_options.max_concurrent_streams = options.max_concurrent_streams;
+  server_options.reflection = options.reflection;
+  absl::StatusOr<std::unique_ptr<RpcServer>> server = RpcServer::Start(server_options, dispatcher);
+  absl::Status status = server.status();
+  if (status.ok() && !options.metrics_listen.empty()) {
+    status = metrics.Serve(options.metrics_listen, *engine);
+  }
+  if (status.ok() && !options.port_file.empty()) {
+    status = WritePortFile(options.port_file, (*server)->addresses());
+  }
+  if (!status.ok()) {
+    engine->Shutdown();
+    return status;
+  }
+  Log(LogLevel::kInfo, "serving",
+      {{"addresses", absl::StrJoin((*server)->addresses(), ",")},
+       {"metrics_port", metrics.port()},
+       {"boot", engine->boot()},
+       {"server_incarnation", engine->server_incarnation()}});
+
+  int signal_number = 0;
+  sigwait(&signals, &signal_number);
+  *journal_failed = engine->failed();
+  Log(LogLevel::kInfo, "ending",
+      {{"signal", signal_number}, {"waiters", engine->Stats().total.waiter_count}});
+  (*server)->Shutdown(options.drain_grace);
+  metrics.Stop();
+  *journal_failed = *journal_failed || engine->failed();
+  Log(LogLevel::kInfo, "ended", {{"calls_left", dispatcher.active()}});
+  return absl::OkStatus();
+}
+
+int Main(int argc, char** argv) {
+  absl::StatusOr<ParsedOptions> parsed = ParseOptions(argc, argv);
+  if (!parsed.ok()) {
+    std::fprintf(stderr, "cohort-coordinator: %s\n",
+                 std::string(parsed.status().message()).c_str());
+    return kExitConfig;
+  }
+  if (!parsed->message.empty()) {
+    std::fputs(parsed->message.c_str(), stdout);
+    return 0;
+  }
+  const Options& options = parsed->options;
+  if (options.check_config) {
+    std::fputs(FormatOptions(options).c_str(), stdout);
+    return 0;
+  }
+  // Before any thread: all of them inherit the mask, and the signals come to sigwait alone.
+  const sigset_t signals = EndSignals();
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  signal(SIGPIPE, SIG_IGN);
+  const absl::Status logging = InitLogging(options.log);
+  if (!logging.ok()) return kExitConfig;
+  // protobuf writes a line for every malformed string that a caller sends; the caller is told, that
+  // is enough.
+  google::protobuf::SetLogHandler(nullptr);
+  Log(LogLevel::kInfo, "cohort-coordinator",
+      {{"version", kVersion}, {"config", FormatOptions(options)}});
+
+  bool journal_failed = false;
+  const absl::Status status = Serve(options, signals, &journal_failed);
+  if (!status.ok()) {
+    Log(LogLevel::kError, "could not start", {{"error", status.ToString()}});
+    return kExitStart;
+  }
+  return journal_failed ? kExitJournal : 0;
+}
+
+}  // namespace
+}  // namespace cohort::coordinator
+
+int main(int argc, char** argv) { return cohort::coordinator::Main(argc, argv); }

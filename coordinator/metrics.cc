@@ -1,0 +1,211 @@
+#include "coordinator/metrics.h"
+
+#include <array>
+#include <atomic>
+#include <exception>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "prometheus/collectable.h"
+#include "prometheus/counter.h"
+#include "prometheus/exposer.h"
+#include "prometheus/family.h"
+#include "prometheus/histogram.h"
+#include "prometheus/registry.h"
+#include "prometheus/text_serializer.h"
+
+namespace cohort::coordinator {
+namespace {
+
+constexpr size_t kCodeCount = 17;
+constexpr const char* kCodeNames[kCodeCount] = {
+    "OK",        "CANCELLED",      "UNKNOWN",           "INVALID_ARGUMENT",   "DEADLINE_EXCEEDED",
+    "NOT_FOUND", "ALREADY_EXISTS", "PERMISSION_DENIED", "RESOURCE_EXHAUSTED", "FAILED_PRECONDITION",
+    "ABORTED",   "OUT_OF_RANGE",   "UNIMPLEMENTED",     "INTERNAL",           "UNAVAILABLE",
+    "DATA_LOSS", "UNAUTHENTICATED"};
+
+using Buckets = prometheus::Histogram::BucketBoundaries;
+
+// Seconds, from what a call costs to what it may wait.
+Buckets TimeBuckets() {
+  return {0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100, 300, 1000};
+}
+
+prometheus::MetricFamily MakeFamily(const char* name, const char* help, prometheus::MetricType type,
+                                    double value) {
+  prometheus::MetricFamily family;
+  family.name = name;
+  family.help = help;
+  family.type = type;
+  prometheus::ClientMetric metric;
+  if (type == prometheus::MetricType::Counter) {
+    metric.counter.value = value;
+  } else {
+    metric.gauge.value = value;
+  }
+  family.metric.push_back(std::move(metric));
+  return family;
+}
+
+// Reads the engine when somebody scrapes, so that nothing has to be kept up to date.
+class EngineGauges final : public prometheus::Collectable {
+ public:
+  explicit EngineGauges(const Engine& engine) : engine_(engine) {}
+
+  std::vector<prometheus::MetricFamily> Collect() const override {
+    const EngineStats stats = engine_.Stats();
+    const auto gauge = prometheus::MetricType::Gauge;
+    const auto counter = prometheus::MetricType::Counter;
+    return {
+        MakeFamily("cohort_groups", "Groups that are not closed.", gauge, stats.total.group_count),
+        MakeFamily("cohort_members", "Members of all groups.", gauge, stats.total.member_count),
+        MakeFamily("cohort_waiters", "Calls that are parked.", gauge, stats.total.waiter_count),
+        MakeFamily("cohort_held_bytes", "Bytes of values held.", gauge, stats.total.bytes_held),
+        MakeFamily("cohort_barriers_released_total", "Barriers released.", counter,
+                   stats.total.barriers_released),
+        MakeFamily("cohort_members_lost_total", "Members lost.", counter, stats.total.members_lost),
+        MakeFamily("cohort_objects_expired_total", "Objects that expired unread.", counter,
+                   stats.total.objects_expired),
+        MakeFamily("cohort_draining", "1 while draining.", gauge, stats.draining ? 1 : 0),
+        MakeFamily("cohort_boot", "How often the journal was opened.", gauge, stats.boot),
+        MakeFamily("cohort_server_incarnation", "Names this life of the process.", gauge,
+                   static_cast<double>(stats.server_incarnation)),
+        MakeFamily("cohort_uptime_seconds", "Since the start.", gauge,
+                   absl::ToDoubleSeconds(stats.uptime)),
+    };
+  }
+
+ private:
+  const Engine& engine_;
+};
+
+}  // namespace
+
+struct Metrics::Impl {
+  Impl();
+
+  prometheus::Counter* Handled(size_t method, size_t code);
+
+  std::shared_ptr<prometheus::Registry> registry = std::make_shared<prometheus::Registry>();
+  prometheus::Family<prometheus::Counter>* handled_family = nullptr;
+  std::array<prometheus::Counter*, kMethodCount> started{};
+  std::array<prometheus::Histogram*, kMethodCount> seconds{};
+  // Made when a method first ends with a code.
+  std::array<std::array<std::atomic<prometheus::Counter*>, kCodeCount>, kMethodCount> handled{};
+  prometheus::Histogram* skew = nullptr;
+  prometheus::Histogram* append_seconds = nullptr;
+  prometheus::Histogram* append_records = nullptr;
+
+  std::shared_ptr<EngineGauges> gauges;
+  std::unique_ptr<prometheus::Exposer> exposer;
+};
+
+Metrics::Impl::Impl() {
+  auto& started_family = prometheus::BuildCounter()
+                             .Name("grpc_server_started_total")
+                             .Help("Calls begun.")
+                             .Register(*registry);
+  handled_family = &prometheus::BuildCounter()
+                        .Name("grpc_server_handled_total")
+                        .Help("Calls ended, by code.")
+                        .Register(*registry);
+  auto& seconds_family = prometheus::BuildHistogram()
+                             .Name("grpc_server_handling_seconds")
+                             .Help("From the request to the answer, waits included.")
+                             .Register(*registry);
+  for (size_t i = 0; i < kMethodCount; ++i) {
+    const MethodInfo& info = GetMethod(static_cast<Method>(i));
+    const prometheus::Labels labels = {{"grpc_service", info.service}, {"grpc_method", info.name}};
+    started[i] = &started_family.Add(labels);
+    seconds[i] = &seconds_family.Add(labels, TimeBuckets());
+  }
+  skew = &prometheus::BuildHistogram()
+              .Name("cohort_barrier_skew_seconds")
+              .Help("From the first arrival to the last, of released barriers.")
+              .Register(*registry)
+              .Add({}, TimeBuckets());
+  append_seconds = &prometheus::BuildHistogram()
+                        .Name("cohort_journal_append_seconds")
+                        .Help("One durable write.")
+                        .Register(*registry)
+                        .Add({}, TimeBuckets());
+  append_records = &prometheus::BuildHistogram()
+                        .Name("cohort_journal_batch_records")
+                        .Help("Records in one durable write.")
+                        .Register(*registry)
+                        .Add({}, Buckets{1, 3, 10, 30, 100, 300, 1000, 3000, 10000});
+}
+
+prometheus::Counter* Metrics::Impl::Handled(size_t method, size_t code) {
+  std::atomic<prometheus::Counter*>& slot = handled[method][code];
+  prometheus::Counter* counter = slot.load(std::memory_order_acquire);
+  if (counter == nullptr) {
+    const MethodInfo& info = GetMethod(static_cast<Method>(method));
+    // The family gives the same counter to all who ask for the same labels.
+    counter = &handled_family->Add({{"grpc_service", info.service},
+                                    {"grpc_method", info.name},
+                                    {"grpc_code", kCodeNames[code]}});
+    slot.store(counter, std::memory_order_release);
+  }
+  return counter;
+}
+
+Metrics::Metrics() : impl_(std::make_unique<Impl>()) {}
+Metrics::~Metrics() = default;
+
+absl::Status Metrics::Serve(const std::string& address, const Engine& engine) {
+  impl_->gauges = std::make_shared<EngineGauges>(engine);
+  // The library reports in exceptions; they end here.
+  try {
+    impl_->exposer = std::make_unique<prometheus::Exposer>(address, 1);
+    impl_->exposer->RegisterCollectable(impl_->registry);
+    impl_->exposer->RegisterCollectable(impl_->gauges);
+  } catch (const std::exception& error) {
+    impl_->exposer.reset();
+    return absl::UnavailableError(
+        absl::StrCat("cannot serve metrics on ", address, ": ", error.what()));
+  }
+  return absl::OkStatus();
+}
+
+int Metrics::port() const {
+  return impl_->exposer == nullptr ? 0 : impl_->exposer->GetListeningPorts().front();
+}
+
+void Metrics::Stop() {
+  impl_->exposer.reset();
+  impl_->gauges.reset();
+}
+
+std::string Metrics::Collect() const {
+  std::vector<prometheus::MetricFamily> families = impl_->registry->Collect();
+  if (impl_->gauges != nullptr) {
+    for (prometheus::MetricFamily& family : impl_->gauges->Collect()) {
+      families.push_back(std::move(family));
+    }
+  }
+  return prometheus::TextSerializer().Serialize(families);
+}
+
+void Metrics::OnStarted(Method method) { impl_->started[static_cast<size_t>(method)]->Increment(); }
+
+void Metrics::OnHandled(Method method, absl::StatusCode code, absl::Duration took) {
+  const size_t index = static_cast<size_t>(method);
+  const size_t code_index = static_cast<size_t>(code);
+  impl_->Handled(index, code_index < kCodeCount ? code_index : 2)->Increment();
+  impl_->seconds[index]->Observe(absl::ToDoubleSeconds(took));
+}
+
+void Metrics::OnRoundEnd(const RoundEnd& end) {
+  if (end.kind == RoundKind::kBarrier && end.outcome == RoundOutcome::kReleased) {
+    impl_->skew->Observe(absl::ToDoubleSeconds(end.skew));
+  }
+}
+
+void Metrics::OnAppend(absl::Duration took, size_t record_count) {
+  impl_->append_seconds->Observe(absl::ToDoubleSeconds(took));
+  impl_->append_records->Observe(static_cast<double>(record_count));
+}
+
+}  // namespace cohort::coordinator

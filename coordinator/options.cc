@@ -1,0 +1,215 @@
+#include "coordinator/options.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "CLI/CLI.hpp"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "base/status_macros.h"
+#include "coordinator/limit_names.h"
+#include "coordinator/service/listen_address.h"
+#include "coordinator/version.h"
+
+namespace cohort::coordinator {
+namespace {
+
+// gRPC takes message sizes as int.
+constexpr int64_t kMaxMessageBytes = int64_t{1} << 30;
+
+// What CLI11 fills, before it is checked.
+struct Raw {
+  std::string journal = "memory";
+  std::string log_format = "text";
+  std::string drain_grace = "10s";
+  std::string max_wait = "1h";
+  std::vector<std::string> limits;
+};
+
+absl::Status Invalid(absl::string_view flag, absl::string_view why) {
+  return absl::InvalidArgumentError(absl::StrCat(flag, ": ", why));
+}
+
+absl::Status ParseFlagDuration(absl::string_view flag, const std::string& text, absl::Duration min,
+                               absl::Duration max, absl::Duration* duration) {
+  if (!absl::ParseDuration(text, duration)) {
+    return Invalid(flag, absl::StrCat("\"", text, "\" is no duration; write 10s, 500ms or 1h"));
+  }
+  if (*duration < min || *duration > max) {
+    return Invalid(flag, absl::StrCat("must be from ", absl::FormatDuration(min), " to ",
+                                      absl::FormatDuration(max)));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ParseLimits(const std::vector<std::string>& texts, Limits* limits) {
+  for (const std::string& text : texts) {
+    const std::vector<std::string> parts = absl::StrSplit(text, absl::MaxSplits('=', 1));
+    int64_t value = 0;
+    if (parts.size() != 2 || !absl::SimpleAtoi(parts[1], &value)) {
+      return Invalid("--limit", absl::StrCat("\"", text, "\" is not NAME=VALUE"));
+    }
+    const absl::Status status = SetLimit(parts[0], value, limits);
+    if (!status.ok()) return Invalid("--limit", status.message());
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Resolve(const Raw& raw, Options* options) {
+  for (const std::string& text : options->listen) {
+    COHORT_ASSIGN_OR_RETURN(const ListenAddress address, ParseListenAddress(text));
+    if (!address.is_loopback() && !options->insecure) {
+      return Invalid("--listen",
+                     absl::StrCat(text,
+                                  " can be reached from other machines, and neither callers "
+                                  "nor traffic are protected: add --insecure to accept that"));
+    }
+  }
+  if (!options->metrics_listen.empty()) {
+    COHORT_ASSIGN_OR_RETURN(const ListenAddress address,
+                            ParseListenAddress(options->metrics_listen));
+    if (address.is_unix()) return Invalid("--metrics-listen", "must be host:port");
+  }
+  if (raw.journal == "memory") {
+    options->journal = JournalKind::kMemory;
+    if (!options->journal_path.empty()) {
+      return Invalid("--journal-path", "is of no use with --journal memory");
+    }
+  } else if (raw.journal == "sqlite") {
+    options->journal = JournalKind::kSqlite;
+    if (options->journal_path.empty()) {
+      return Invalid("--journal-path", "is needed with --journal sqlite");
+    }
+  } else {
+    return Invalid("--journal", "must be memory or sqlite");
+  }
+  if (raw.log_format == "text") {
+    options->log.format = LogFormat::kText;
+  } else if (raw.log_format == "json") {
+    options->log.format = LogFormat::kJson;
+  } else {
+    return Invalid("--log-format", "must be text or json");
+  }
+  constexpr const char* kLevels[] = {"debug", "info", "warning", "error", "off"};
+  if (std::find(std::begin(kLevels), std::end(kLevels), options->log.level) == std::end(kLevels)) {
+    return Invalid("--log-level", "must be debug, info, warning, error or off");
+  }
+  if (options->shards < 1 || options->shards > 256) return Invalid("--shards", "must be 1 to 256");
+  if (options->max_message_bytes < 1024 || options->max_message_bytes > kMaxMessageBytes) {
+    return Invalid("--max-message-bytes", absl::StrCat("must be 1024 to ", kMaxMessageBytes));
+  }
+  if (options->max_concurrent_streams < 0) {
+    return Invalid("--max-concurrent-streams", "must not be negative");
+  }
+  COHORT_RETURN_IF_ERROR(ParseFlagDuration("--drain-grace", raw.drain_grace, absl::ZeroDuration(),
+                                           absl::Hours(1), &options->drain_grace));
+  COHORT_RETURN_IF_ERROR(ParseFlagDuration("--max-wait", raw.max_wait, absl::Milliseconds(1),
+                                           absl::Hours(24), &options->max_wait));
+  COHORT_RETURN_IF_ERROR(ParseLimits(raw.limits, &options->limits));
+  for (const auto& [name, bytes] :
+       {std::pair<const char*, int64_t>{"max_inline_bytes", options->limits.max_inline_bytes},
+        std::pair<const char*, int64_t>{"max_value_bytes", options->limits.max_value_bytes}}) {
+    if (bytes >= options->max_message_bytes) {
+      return Invalid("--limit",
+                     absl::StrCat(name, "=", bytes, " must be below --max-message-bytes (",
+                                  options->max_message_bytes, ")"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+void AddFlags(CLI::App& app, Options& options, Raw& raw) {
+  app.add_option("--listen", options.listen,
+                 "address to serve on: host:port, [ipv6]:port or unix:/path; port 0 picks one; "
+                 "repeatable (127.0.0.1:7700)");
+  app.add_flag("--insecure", options.insecure,
+               "accept that a --listen address of other than this machine is unprotected");
+  app.add_option("--metrics-listen", options.metrics_listen,
+                 "address for Prometheus, host:port; empty: off (127.0.0.1:7701)");
+  app.add_option("--journal", raw.journal,
+                 "what survives a restart: memory (nothing) or sqlite (memory)");
+  app.add_option("--journal-path", options.journal_path, "file of the sqlite journal");
+  app.add_option("--shards", options.shards,
+                 "parts of the state with a lock each; a group lives in one (4)");
+  app.add_option("--log-level", options.log.level, "debug, info, warning, error or off (info)");
+  app.add_option("--log-format", raw.log_format, "text or json (text)");
+  app.add_flag("--reflection", options.reflection, "serve gRPC reflection");
+  app.add_option("--drain-grace", raw.drain_grace,
+                 "time between SIGTERM and the end for calls to be answered (10s)");
+  app.add_option("--max-wait", raw.max_wait, "no call is parked longer (1h)");
+  app.add_option("--max-message-bytes", options.max_message_bytes,
+                 "largest request, in bytes (4194304)");
+  app.add_option("--max-concurrent-streams", options.max_concurrent_streams,
+                 "calls at once on one connection; 0: no limit (0)");
+  std::vector<std::string> names;
+  for (const LimitName& limit : LimitNames()) {
+    names.push_back(absl::StrCat(limit.name, " (", Limits().*limit.field, ")"));
+  }
+  app.add_option(
+      "--limit", raw.limits,
+      absl::StrCat("NAME=VALUE, repeatable; names and defaults: ", absl::StrJoin(names, ", ")));
+  app.add_option("--port-file", options.port_file,
+                 "file to write the bound addresses to, one in a line, once ready");
+  // The flags below make no sense inside a file.
+  app.add_flag("--check-config", options.check_config, "check the configuration and exit")
+      ->configurable(false);
+}
+
+}  // namespace
+
+absl::StatusOr<ParsedOptions> ParseOptions(int argc, const char* const* argv) {
+  ParsedOptions parsed;
+  Raw raw;
+  CLI::App app("Cohort's coordinator: process groups over gRPC", "cohort-coordinator");
+  app.set_version_flag("--version", absl::StrCat("cohort-coordinator ", kVersion));
+  app.set_config("--config", "", "file with flags as name = value (ini or toml)");
+  AddFlags(app, parsed.options, raw);
+  // CLI11 speaks in exceptions; they end here.
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::CallForHelp&) {
+    parsed.message = app.help();
+    return parsed;
+  } catch (const CLI::CallForVersion&) {
+    parsed.message = absl::StrCat(app.version(), "\n");
+    return parsed;
+  } catch (const CLI::ParseError& error) {
+    return absl::InvalidArgumentError(error.what());
+  }
+  COHORT_RETURN_IF_ERROR(Resolve(raw, &parsed.options));
+  return parsed;
+}
+
+std::string FormatOptions(const Options& options) {
+  std::string text;
+  const auto add = [&text](absl::string_view name, const auto& value) {
+    absl::StrAppend(&text, name, " = ", value, "\n");
+  };
+  const auto quote = [](absl::string_view value) { return absl::StrCat("\"", value, "\""); };
+  std::vector<std::string> listen;
+  for (const std::string& address : options.listen) listen.push_back(quote(address));
+  add("listen", absl::StrCat("[", absl::StrJoin(listen, ", "), "]"));
+  add("insecure", options.insecure ? "true" : "false");
+  add("metrics-listen", quote(options.metrics_listen));
+  add("journal", options.journal == JournalKind::kSqlite ? "\"sqlite\"" : "\"memory\"");
+  if (!options.journal_path.empty()) add("journal-path", quote(options.journal_path));
+  add("shards", options.shards);
+  add("log-level", quote(options.log.level));
+  add("log-format", options.log.format == LogFormat::kJson ? "\"json\"" : "\"text\"");
+  add("reflection", options.reflection ? "true" : "false");
+  add("drain-grace", quote(absl::FormatDuration(options.drain_grace)));
+  add("max-wait", quote(absl::FormatDuration(options.max_wait)));
+  add("max-message-bytes", options.max_message_bytes);
+  add("max-concurrent-streams", options.max_concurrent_streams);
+  std::vector<std::string> limits;
+  for (const LimitName& limit : LimitNames()) {
+    limits.push_back(quote(absl::StrCat(limit.name, "=", options.limits.*limit.field)));
+  }
+  add("limit", absl::StrCat("[", absl::StrJoin(limits, ", "), "]"));
+  if (!options.port_file.empty()) add("port-file", quote(options.port_file));
+  return text;
+}
+
+}  // namespace cohort::coordinator

@@ -1,0 +1,52 @@
+// Every flag of cohort-coordinator, with its unit and default.
+#ifndef COHORT_COORDINATOR_OPTIONS_H_
+#define COHORT_COORDINATOR_OPTIONS_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "base/logging.h"
+#include "coordinator/core/limits.h"
+
+namespace cohort::coordinator {
+
+enum class JournalKind { kMemory, kSqlite };
+
+struct Options {
+  std::vector<std::string> listen = {"127.0.0.1:7700"};
+  std::string metrics_listen = "127.0.0.1:7701";  // empty: off
+  bool insecure = false;
+  JournalKind journal = JournalKind::kMemory;
+  std::string journal_path;
+  int shards = 4;
+  LogOptions log;
+  bool reflection = false;
+  absl::Duration drain_grace = absl::Seconds(10);
+  absl::Duration max_wait = absl::Hours(1);
+  int64_t max_message_bytes = int64_t{4} << 20;
+  int max_concurrent_streams = 0;
+  Limits limits;
+  std::string port_file;
+  bool check_config = false;
+};
+
+// What the command line came to.
+struct ParsedOptions {
+  Options options;
+  // Set for --help and --version: print it and exit 0.
+  std::string message;
+};
+
+// Reads flags, and the file named by --config (ini or toml; flags win). The environment is not
+// read. Errors: INVALID_ARGUMENT, with a text for the user.
+absl::StatusOr<ParsedOptions> ParseOptions(int argc, const char* const* argv);
+
+// As `name = value` lines that --config reads back.
+std::string FormatOptions(const Options& options);
+
+}  // namespace cohort::coordinator
+
+#endif  // COHORT_COORDINATOR_OPTIONS_H_

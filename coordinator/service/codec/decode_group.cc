@@ -1,0 +1,263 @@
+#include <algorithm>
+#include <map>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "coordinator/service/codec/decode.h"
+#include "coordinator/service/codec/field_checks.h"
+
+namespace cohort::coordinator {
+namespace {
+
+constexpr int kMaxAddresses = 16;
+constexpr int kMaxLabels = 32;
+constexpr size_t kMaxAddressCharacters = 256;
+constexpr size_t kMaxErrorCharacters = 1024;
+// A quiet watch gets a bookmark this often.
+constexpr absl::Duration kBookmarkPeriod = absl::Seconds(10);
+constexpr absl::Duration kDefaultJoinWait = absl::Seconds(300);
+constexpr absl::Duration kDefaultStepWait = absl::Seconds(30);
+
+using LabelsMessage = google::protobuf::Map<std::string, std::string>;
+
+absl::Status DecodeLabels(absl::string_view field, const LabelsMessage& message,
+                          std::map<std::string, std::string>* labels) {
+  if (message.size() > kMaxLabels) {
+    return InvalidField(field, absl::StrCat("more than ", kMaxLabels, " labels"));
+  }
+  for (const auto& [name, value] : message) {
+    if (name.empty()) return InvalidField(field, "a label has no name");
+    COHORT_RETURN_IF_ERROR(CheckText(field, name, 128));
+    COHORT_RETURN_IF_ERROR(CheckText(field, value, 256));
+    labels->emplace(name, value);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status DecodeSpec(const v1::GroupSpec& message, const DecodeContext& context,
+                        GroupSpec* spec) {
+  if (message.min_members() < 1) return InvalidField("spec.min_members", "must be at least 1");
+  if (message.max_members() < message.min_members()) {
+    return InvalidField("spec.max_members", "must not be below min_members");
+  }
+  if (message.max_members() > context.limits.max_members) {
+    return OverLimit("spec.max_members", "max_members", context.limits.max_members);
+  }
+  spec->min_members = message.min_members();
+  spec->max_members = message.max_members();
+  switch (message.fate()) {
+    case v1::FATE_UNSPECIFIED:
+    case v1::FATE_SHARE:
+      spec->fate = Fate::kShare;
+      break;
+    case v1::FATE_REPORT:
+      spec->fate = Fate::kReport;
+      break;
+    default:
+      return InvalidField("spec.fate", "is not known");
+  }
+  if (message.has_lease()) {
+    COHORT_RETURN_IF_ERROR(DecodeDuration("spec.lease", message.lease(), absl::Milliseconds(50),
+                                          absl::Hours(1), &spec->lease));
+  }
+  if (message.has_disconnect_grace()) {
+    COHORT_RETURN_IF_ERROR(DecodeDuration("spec.disconnect_grace", message.disconnect_grace(),
+                                          absl::ZeroDuration(), absl::Hours(1),
+                                          &spec->disconnect_grace));
+  }
+  if (message.has_data_expiration()) {
+    COHORT_RETURN_IF_ERROR(DecodeDuration("spec.data_expiration", message.data_expiration(),
+                                          absl::Milliseconds(10), kMaxExpiration,
+                                          &spec->data_expiration));
+  }
+  if (message.has_progress_timeout()) {
+    COHORT_RETURN_IF_ERROR(DecodeDuration("spec.progress_timeout", message.progress_timeout(),
+                                          absl::ZeroDuration(), absl::Hours(24),
+                                          &spec->progress_timeout));
+  }
+  if (message.has_join_window()) {
+    COHORT_RETURN_IF_ERROR(DecodeDuration("spec.join_window", message.join_window(),
+                                          absl::ZeroDuration(), absl::Hours(1),
+                                          &spec->join_window));
+  }
+  COHORT_RETURN_IF_ERROR(
+      CheckBytes("spec.parameters_digest", message.parameters_digest(), kMaxDigestBytes));
+  spec->parameters_digest = message.parameters_digest();
+  return DecodeLabels("spec.labels", message.labels(), &spec->labels);
+}
+
+}  // namespace
+
+absl::Status Decode(v1::CreateGroupRequest& request, const DecodeContext& context, Call* call) {
+  COHORT_RETURN_IF_ERROR(DecodeScope(request.scope(), GroupName::kRequired, &call->caller));
+  if (!request.has_spec()) return InvalidField("spec", "must be there");
+  CreateGroupCall body;
+  COHORT_RETURN_IF_ERROR(DecodeSpec(request.spec(), context, &body.spec));
+  call->body = std::move(body);
+  return absl::OkStatus();
+}
+
+absl::Status Decode(v1::JoinRequest& request, const DecodeContext& context, Call* call) {
+  COHORT_RETURN_IF_ERROR(DecodeScope(request.scope(), GroupName::kRequired, &call->caller));
+  COHORT_RETURN_IF_ERROR(CheckName("member", request.member()));
+  if (request.incarnation() == 0) return InvalidField("incarnation", "must not be 0");
+  COHORT_RETURN_IF_ERROR(CheckText("host", request.host(), kMaxAddressCharacters));
+  if (request.addresses_size() > kMaxAddresses) {
+    return InvalidField("addresses", absl::StrCat("more than ", kMaxAddresses));
+  }
+  for (const std::string& address : request.addresses()) {
+    COHORT_RETURN_IF_ERROR(CheckText("addresses", address, kMaxAddressCharacters));
+  }
+  JoinCall body;
+  if (request.has_rank()) {
+    COHORT_RETURN_IF_ERROR(CheckRank("rank", request.rank(), context));
+    body.rank = request.rank();
+  }
+  COHORT_RETURN_IF_ERROR(DecodeLabels("labels", request.labels(), &body.labels));
+  if (request.has_spec()) {
+    COHORT_RETURN_IF_ERROR(DecodeSpec(request.spec(), context, &body.spec.emplace()));
+  }
+  COHORT_RETURN_IF_ERROR(
+      DecodeWait(request.has_wait(), request.wait(), kDefaultJoinWait, context, &call->wait));
+  body.member = std::move(*request.mutable_member());
+  body.incarnation = request.incarnation();
+  body.host = std::move(*request.mutable_host());
+  body.addresses.assign(request.addresses().begin(), request.addresses().end());
+  body.with_members = request.with_members();
+  call->body = std::move(body);
+  return absl::OkStatus();
+}
+
+absl::Status Decode(v1::LeaveRequest& request, const DecodeContext&, Call* call) {
+  COHORT_RETURN_IF_ERROR(DecodeScope(request.scope(), GroupName::kRequired, &call->caller));
+  COHORT_RETURN_IF_ERROR(CheckText("reason", request.reason(), kMaxReasonCharacters));
+  call->body = LeaveCall{std::move(*request.mutable_reason())};
+  return absl::OkStatus();
+}
+
+absl::Status Decode(v1::KeepAliveRequest& request, const DecodeContext&, Call* call) {
+  COHORT_RETURN_IF_ERROR(DecodeScope(request.scope(), GroupName::kRequired, &call->caller));
+  COHORT_RETURN_IF_ERROR(CheckText("progress_operation", request.progress_operation(), 128));
+  call->body = KeepAliveCall{request.progress(), std::move(*request.mutable_progress_operation())};
+  return absl::OkStatus();
+}
+
+absl::Status Decode(v1::GetGroupRequest& request, const DecodeContext&, Call* call) {
+  COHORT_RETURN_IF_ERROR(DecodeScope(request.scope(), GroupName::kRequired, &call->caller));
+  call->body = GetGroupCall{};
+  return absl::OkStatus();
+}
+
+absl::Status Decode(v1::ListGroupsRequest& request, const DecodeContext&, Call* call) {
+  COHORT_RETURN_IF_ERROR(DecodeScope(request.scope(), GroupName::kOptional, &call->caller));
+  COHORT_RETURN_IF_ERROR(CheckNameOrEmpty("page_token", request.page_token()));
+  ListGroupsCall body;
+  COHORT_RETURN_IF_ERROR(DecodePageSize("page_size", request.page_size(), &body.page_size));
+  body.after = std::move(*request.mutable_page_token());
+  call->body = std::move(body);
+  return absl::OkStatus();
+}
+
+absl::Status Decode(v1::WatchGroupRequest& request, const DecodeContext& context, Call* call) {
+  COHORT_RETURN_IF_ERROR(DecodeScope(request.scope(), GroupName::kRequired, &call->caller));
+  COHORT_RETURN_IF_ERROR(CheckNotNegative("from_revision", request.from_revision()));
+  if (request.attach() && call->caller.session.empty()) {
+    return InvalidField("attach", "needs a session");
+  }
+  call->wait = std::min(kBookmarkPeriod, context.max_wait);
+  call->body = WatchGroupCall{request.from_revision()};
+  return absl::OkStatus();
+}
+
+absl::Status Decode(v1::ProposeViewRequest& request, const DecodeContext& context, Call* call) {
+  COHORT_RETURN_IF_ERROR(DecodeScope(request.scope(), GroupName::kRequired, &call->caller));
+  ProposeViewCall body;
+  COHORT_RETURN_IF_ERROR(DecodeRanges("remove", request.remove(), context, &body.remove));
+  if (request.add_size() > context.limits.max_candidates) {
+    return OverLimit("add", "max_candidates", context.limits.max_candidates);
+  }
+  for (const std::string& name : request.add()) COHORT_RETURN_IF_ERROR(CheckName("add", name));
+  body.add.assign(request.add().begin(), request.add().end());
+  switch (request.silent()) {
+    case v1::SILENT_POLICY_UNSPECIFIED:
+    case v1::SILENT_POLICY_FAIL:
+      break;
+    case v1::SILENT_POLICY_DROP:
+      body.drop_silent = true;
+      break;
+    default:
+      return InvalidField("silent", "is not known");
+  }
+  COHORT_RETURN_IF_ERROR(
+      DecodeWait(request.has_wait(), request.wait(), kDefaultStepWait, context, &call->wait));
+  call->body = std::move(body);
+  return absl::OkStatus();
+}
+
+absl::Status Decode(v1::AckViewRequest& request, const DecodeContext& context, Call* call) {
+  COHORT_RETURN_IF_ERROR(DecodeScope(request.scope(), GroupName::kRequired, &call->caller));
+  if (request.proposal() <= 0) return InvalidField("proposal", "must be positive");
+  COHORT_RETURN_IF_ERROR(CheckText("reason", request.reason(), kMaxReasonCharacters));
+  COHORT_RETURN_IF_ERROR(
+      DecodeWait(request.has_wait(), request.wait(), kDefaultStepWait, context, &call->wait));
+  call->body =
+      AckViewCall{request.proposal(), request.refuse(), std::move(*request.mutable_reason())};
+  return absl::OkStatus();
+}
+
+absl::Status Decode(v1::ReportErrorRequest& request, const DecodeContext& context, Call* call) {
+  COHORT_RETURN_IF_ERROR(DecodeScope(request.scope(), GroupName::kRequired, &call->caller));
+  COHORT_RETURN_IF_ERROR(CheckText("detail", request.detail(), kMaxErrorCharacters));
+  ReportErrorCall body;
+  COHORT_RETURN_IF_ERROR(DecodeRanges("suspected", request.suspected(), context, &body.suspected));
+  body.detail = std::move(*request.mutable_detail());
+  body.fatal = request.fatal();
+  call->body = std::move(body);
+  return absl::OkStatus();
+}
+
+absl::Status Decode(v1::AgreeAliveRequest& request, const DecodeContext& context, Call* call) {
+  COHORT_RETURN_IF_ERROR(DecodeScope(request.scope(), GroupName::kRequired, &call->caller));
+  COHORT_RETURN_IF_ERROR(CheckNameOrEmpty("name", request.name()));
+  COHORT_RETURN_IF_ERROR(CheckNotNegative("number", request.number()));
+  COHORT_RETURN_IF_ERROR(
+      DecodeWait(request.has_wait(), request.wait(), kDefaultStepWait, context, &call->wait));
+  EnterRoundCall body;
+  body.kind = RoundKind::kAgreeAlive;
+  body.name = request.name().empty() ? "alive" : request.name();
+  body.number = request.number();
+  call->body = std::move(body);
+  return absl::OkStatus();
+}
+
+absl::Status Decode(v1::VoteRequest& request, const DecodeContext& context, Call* call) {
+  COHORT_RETURN_IF_ERROR(DecodeScope(request.scope(), GroupName::kRequired, &call->caller));
+  COHORT_RETURN_IF_ERROR(CheckNameOrEmpty("name", request.name()));
+  COHORT_RETURN_IF_ERROR(CheckNotNegative("number", request.number()));
+  if (request.op() == v1::VOTE_OP_UNSPECIFIED || !v1::VoteOp_IsValid(request.op())) {
+    return InvalidField("op", "is not known");
+  }
+  EnterRoundCall body;
+  COHORT_RETURN_IF_ERROR(
+      DecodeRanges("participants", request.participants(), context, &body.participants));
+  COHORT_RETURN_IF_ERROR(
+      DecodeWait(request.has_wait(), request.wait(), kDefaultStepWait, context, &call->wait));
+  body.kind = RoundKind::kVote;
+  body.name = std::move(*request.mutable_name());
+  body.number = request.number();
+  body.op = static_cast<VoteOp>(request.op());  // the same numbers; decode_test goes through them
+  body.vote = request.value();
+  call->body = std::move(body);
+  return absl::OkStatus();
+}
+
+absl::Status Decode(v1::CloseGroupRequest& request, const DecodeContext&, Call* call) {
+  COHORT_RETURN_IF_ERROR(DecodeScope(request.scope(), GroupName::kRequired, &call->caller));
+  COHORT_RETURN_IF_ERROR(CheckText("reason", request.reason(), kMaxReasonCharacters));
+  call->body = CloseGroupCall{std::move(*request.mutable_reason())};
+  return absl::OkStatus();
+}
+
+}  // namespace cohort::coordinator

@@ -1,0 +1,197 @@
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "coordinator/service/codec/decode.h"
+#include "coordinator/service/codec/field_checks.h"
+
+namespace cohort::coordinator {
+namespace {
+
+constexpr absl::Duration kDefaultObjectWait = absl::Seconds(300);
+constexpr absl::Duration kDefaultBarrierWait = absl::Seconds(30);
+
+// The shared part of the round calls.
+absl::Status DecodeRound(v1::Round& round, absl::Duration default_wait,
+                         const DecodeContext& context, EnterRoundCall* body, Call* call) {
+  COHORT_RETURN_IF_ERROR(CheckNameOrEmpty("round.name", round.name()));
+  COHORT_RETURN_IF_ERROR(CheckNotNegative("round.number", round.number()));
+  COHORT_RETURN_IF_ERROR(CheckBytes("round.digest", round.digest(), kMaxDigestBytes));
+  COHORT_RETURN_IF_ERROR(
+      DecodeRanges("round.participants", round.participants(), context, &body->participants));
+  COHORT_RETURN_IF_ERROR(
+      DecodeWait(round.has_wait(), round.wait(), default_wait, context, &call->wait));
+  body->name = std::move(*round.mutable_name());
+  body->number = round.number();
+  body->digest = std::move(*round.mutable_digest());
+  return absl::OkStatus();
+}
+
+absl::Status DecodeOnePayload(v1::Payload& payload, const DecodeContext& context,
+                              EnterRoundCall* body) {
+  return DecodePayload("payload", payload, context, &body->values.emplace_back());
+}
+
+}  // namespace
+
+absl::Status Decode(v1::SendRequest& request, const DecodeContext& context, Call* call) {
+  COHORT_RETURN_IF_ERROR(DecodeScope(request.scope(), GroupName::kRequired, &call->caller));
+  COHORT_RETURN_IF_ERROR(CheckRank("destination", request.destination(), context));
+  COHORT_RETURN_IF_ERROR(CheckNameOrEmpty("tag", request.tag()));
+  SendCall body;
+  COHORT_RETURN_IF_ERROR(
+      DecodePayload("payload", *request.mutable_payload(), context, &body.value));
+  if (request.has_expiration()) {
+    COHORT_RETURN_IF_ERROR(DecodeDuration("expiration", request.expiration(), absl::ZeroDuration(),
+                                          kMaxExpiration, &body.expiration.emplace()));
+  }
+  COHORT_RETURN_IF_ERROR(
+      DecodeWait(request.has_wait(), request.wait(), kDefaultObjectWait, context, &call->wait));
+  body.destination = request.destination();
+  body.tag = std::move(*request.mutable_tag());
+  body.wait_consumed = request.wait_consumed();
+  call->body = std::move(body);
+  return absl::OkStatus();
+}
+
+absl::Status Decode(v1::ReceiveRequest& request, const DecodeContext& context, Call* call) {
+  COHORT_RETURN_IF_ERROR(DecodeScope(request.scope(), GroupName::kRequired, &call->caller));
+  COHORT_RETURN_IF_ERROR(CheckNameOrEmpty("tag", request.tag()));
+  ReceiveCall body;
+  if (request.has_source()) {
+    COHORT_RETURN_IF_ERROR(CheckRank("source", request.source(), context));
+    body.source = request.source();
+  }
+  COHORT_RETURN_IF_ERROR(
+      DecodeWait(request.has_wait(), request.wait(), kDefaultObjectWait, context, &call->wait));
+  body.tag = std::move(*request.mutable_tag());
+  call->body = std::move(body);
+  return absl::OkStatus();
+}
+
+absl::Status Decode(v1::BroadcastRequest& request, const DecodeContext& context, Call* call) {
+  COHORT_RETURN_IF_ERROR(DecodeScope(request.scope(), GroupName::kRequired, &call->caller));
+  COHORT_RETURN_IF_ERROR(CheckRank("root", request.root(), context));
+  EnterRoundCall body;
+  body.kind = RoundKind::kBroadcast;
+  COHORT_RETURN_IF_ERROR(
+      DecodeRound(*request.mutable_round(), kDefaultObjectWait, context, &body, call));
+  body.root = request.root();
+  body.wait_consumed = request.wait_consumed();
+  if (request.has_payload()) {
+    COHORT_RETURN_IF_ERROR(DecodeOnePayload(*request.mutable_payload(), context, &body));
+  }
+  call->body = std::move(body);
+  return absl::OkStatus();
+}
+
+absl::Status Decode(v1::AllGatherRequest& request, const DecodeContext& context, Call* call) {
+  COHORT_RETURN_IF_ERROR(DecodeScope(request.scope(), GroupName::kRequired, &call->caller));
+  EnterRoundCall body;
+  body.kind = RoundKind::kAllGather;
+  COHORT_RETURN_IF_ERROR(
+      DecodeRound(*request.mutable_round(), kDefaultObjectWait, context, &body, call));
+  COHORT_RETURN_IF_ERROR(DecodeOnePayload(*request.mutable_payload(), context, &body));
+  call->body = std::move(body);
+  return absl::OkStatus();
+}
+
+absl::Status Decode(v1::GatherRequest& request, const DecodeContext& context, Call* call) {
+  COHORT_RETURN_IF_ERROR(DecodeScope(request.scope(), GroupName::kRequired, &call->caller));
+  COHORT_RETURN_IF_ERROR(CheckRank("root", request.root(), context));
+  EnterRoundCall body;
+  body.kind = RoundKind::kGather;
+  COHORT_RETURN_IF_ERROR(
+      DecodeRound(*request.mutable_round(), kDefaultObjectWait, context, &body, call));
+  COHORT_RETURN_IF_ERROR(DecodeOnePayload(*request.mutable_payload(), context, &body));
+  body.root = request.root();
+  call->body = std::move(body);
+  return absl::OkStatus();
+}
+
+absl::Status Decode(v1::ScatterRequest& request, const DecodeContext& context, Call* call) {
+  COHORT_RETURN_IF_ERROR(DecodeScope(request.scope(), GroupName::kRequired, &call->caller));
+  COHORT_RETURN_IF_ERROR(CheckRank("root", request.root(), context));
+  EnterRoundCall body;
+  body.kind = RoundKind::kScatter;
+  COHORT_RETURN_IF_ERROR(
+      DecodeRound(*request.mutable_round(), kDefaultObjectWait, context, &body, call));
+  if (request.has_values()) {
+    v1::Values& values = *request.mutable_values();
+    if (values.has_blob() || values.sizes_bytes_size() > 0) {
+      return InvalidField("values.blob", "the values of a scatter travel inline");
+    }
+    if (values.inline__size() > context.limits.max_members) {
+      return InvalidField("values.inline", absl::StrCat("more values than max_members (",
+                                                        context.limits.max_members, ")"));
+    }
+    body.values.reserve(values.inline__size());
+    for (std::string& bytes : *values.mutable_inline_()) {
+      COHORT_RETURN_IF_ERROR(CheckInlineSize("values.inline", bytes.size(), context));
+      Value& value = body.values.emplace_back();
+      value.bytes = std::move(bytes);
+      value.present = true;
+    }
+  }
+  body.root = request.root();
+  body.wait_consumed = request.wait_consumed();
+  call->body = std::move(body);
+  return absl::OkStatus();
+}
+
+absl::Status Decode(v1::BarrierRequest& request, const DecodeContext& context, Call* call) {
+  COHORT_RETURN_IF_ERROR(DecodeScope(request.scope(), GroupName::kRequired, &call->caller));
+  EnterRoundCall body;
+  body.kind = RoundKind::kBarrier;
+  COHORT_RETURN_IF_ERROR(
+      DecodeRound(*request.mutable_round(), kDefaultBarrierWait, context, &body, call));
+  call->body = std::move(body);
+  return absl::OkStatus();
+}
+
+absl::Status Decode(v1::CancelBarrierRequest& request, const DecodeContext&, Call* call) {
+  COHORT_RETURN_IF_ERROR(DecodeScope(request.scope(), GroupName::kRequired, &call->caller));
+  COHORT_RETURN_IF_ERROR(CheckNameOrEmpty("name", request.name()));
+  COHORT_RETURN_IF_ERROR(CheckNotNegative("number", request.number()));
+  COHORT_RETURN_IF_ERROR(CheckText("reason", request.reason(), kMaxReasonCharacters));
+  call->body = CancelRoundCall{std::move(*request.mutable_name()), request.number(),
+                               std::move(*request.mutable_reason())};
+  return absl::OkStatus();
+}
+
+absl::Status Decode(v1::ExpireRequest& request, const DecodeContext&, Call* call) {
+  COHORT_RETURN_IF_ERROR(DecodeScope(request.scope(), GroupName::kRequired, &call->caller));
+  ExpireCall body;
+  if (request.has_older_than()) {
+    COHORT_RETURN_IF_ERROR(DecodeDuration("older_than", request.older_than(), absl::ZeroDuration(),
+                                          kMaxExpiration, &body.older_than.emplace()));
+  }
+  call->body = std::move(body);
+  return absl::OkStatus();
+}
+
+absl::Status Decode(v1::StatsRequest& request, const DecodeContext&, Call* call) {
+  COHORT_RETURN_IF_ERROR(DecodeScope(request.scope(), GroupName::kRequired, &call->caller));
+  call->body = StatsCall{};
+  return absl::OkStatus();
+}
+
+absl::Status Decode(v1::UploadRequest& request, const DecodeContext& context, Call* call) {
+  COHORT_RETURN_IF_ERROR(DecodeScope(request.scope(), GroupName::kRequired, &call->caller));
+  COHORT_RETURN_IF_ERROR(CheckNotNegative("size_bytes", request.size_bytes()));
+  if (request.size_bytes() > context.limits.max_object_bytes) {
+    return OverLimit("size_bytes", "max_object_bytes", context.limits.max_object_bytes);
+  }
+  call->body = PutBlobCall{};
+  return absl::OkStatus();
+}
+
+absl::Status Decode(v1::DownloadRequest& request, const DecodeContext&, Call* call) {
+  COHORT_RETURN_IF_ERROR(DecodeScope(request.scope(), GroupName::kRequired, &call->caller));
+  if (request.blob() <= 0) return InvalidField("blob", "must be positive");
+  COHORT_RETURN_IF_ERROR(CheckNotNegative("offset", request.offset()));
+  call->body = GetBlobCall{request.blob()};
+  return absl::OkStatus();
+}
+
+}  // namespace cohort::coordinator

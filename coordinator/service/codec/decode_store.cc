@@ -1,0 +1,130 @@
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "coordinator/service/codec/decode.h"
+#include "coordinator/service/codec/field_checks.h"
+
+namespace cohort::coordinator {
+namespace {
+
+constexpr int kMaxKeysPerGet = 1000;
+// A quiet watch gets a bookmark this often.
+constexpr absl::Duration kBookmarkPeriod = absl::Seconds(10);
+
+absl::Status DecodeExpiration(bool present, const google::protobuf::Duration& message,
+                              std::optional<absl::Duration>* expiration) {
+  if (!present) return absl::OkStatus();
+  return DecodeDuration("expiration", message, absl::ZeroDuration(), kMaxExpiration,
+                        &expiration->emplace());
+}
+
+}  // namespace
+
+absl::Status Decode(v1::PutRequest& request, const DecodeContext& context, Call* call) {
+  COHORT_RETURN_IF_ERROR(DecodeScope(request.scope(), GroupName::kOptional, &call->caller));
+  COHORT_RETURN_IF_ERROR(CheckKey("key", request.key()));
+  COHORT_RETURN_IF_ERROR(CheckValueSize("value", request.value().size(), context));
+  PutCall body;
+  COHORT_RETURN_IF_ERROR(
+      DecodeExpiration(request.has_expiration(), request.expiration(), &body.expiration));
+  if (request.has_expected_revision()) {
+    COHORT_RETURN_IF_ERROR(CheckNotNegative("expected_revision", request.expected_revision()));
+    body.expected_revision = request.expected_revision();
+  }
+  body.key = std::move(*request.mutable_key());
+  body.value = std::move(*request.mutable_value());
+  body.bind_to_session = request.bind_to_session();
+  call->body = std::move(body);
+  return absl::OkStatus();
+}
+
+absl::Status Decode(v1::GetRequest& request, const DecodeContext& context, Call* call) {
+  COHORT_RETURN_IF_ERROR(DecodeScope(request.scope(), GroupName::kOptional, &call->caller));
+  if (request.keys_size() < 1 || request.keys_size() > kMaxKeysPerGet) {
+    return InvalidField("keys", absl::StrCat("needs 1 to ", kMaxKeysPerGet));
+  }
+  for (const std::string& key : request.keys()) COHORT_RETURN_IF_ERROR(CheckKey("keys", key));
+  COHORT_RETURN_IF_ERROR(CheckNotNegative("newer_than", request.newer_than()));
+  COHORT_RETURN_IF_ERROR(
+      DecodeWait(request.has_wait(), request.wait(), absl::ZeroDuration(), context, &call->wait));
+  GetCall body;
+  body.keys.assign(std::make_move_iterator(request.mutable_keys()->begin()),
+                   std::make_move_iterator(request.mutable_keys()->end()));
+  body.wait = request.has_wait();
+  body.newer_than = request.newer_than();
+  call->body = std::move(body);
+  return absl::OkStatus();
+}
+
+absl::Status Decode(v1::RangeRequest& request, const DecodeContext&, Call* call) {
+  COHORT_RETURN_IF_ERROR(DecodeScope(request.scope(), GroupName::kOptional, &call->caller));
+  COHORT_RETURN_IF_ERROR(CheckPrefix("prefix", request.prefix()));
+  COHORT_RETURN_IF_ERROR(CheckPrefix("page_token", request.page_token()));
+  RangeCall body;
+  COHORT_RETURN_IF_ERROR(DecodePageSize("page_size", request.page_size(), &body.page_size));
+  body.prefix = std::move(*request.mutable_prefix());
+  body.after = std::move(*request.mutable_page_token());
+  body.keys_only = request.keys_only();
+  body.count_only = request.count_only();
+  call->body = std::move(body);
+  return absl::OkStatus();
+}
+
+absl::Status Decode(v1::DeleteRequest& request, const DecodeContext&, Call* call) {
+  COHORT_RETURN_IF_ERROR(DecodeScope(request.scope(), GroupName::kOptional, &call->caller));
+  COHORT_RETURN_IF_ERROR(request.prefix() ? CheckPrefix("key", request.key())
+                                          : CheckKey("key", request.key()));
+  call->body = DeleteCall{std::move(*request.mutable_key()), request.prefix()};
+  return absl::OkStatus();
+}
+
+absl::Status Decode(v1::AddRequest& request, const DecodeContext&, Call* call) {
+  COHORT_RETURN_IF_ERROR(DecodeScope(request.scope(), GroupName::kOptional, &call->caller));
+  COHORT_RETURN_IF_ERROR(CheckKey("key", request.key()));
+  call->body = AddCall{std::move(*request.mutable_key()), request.delta()};
+  return absl::OkStatus();
+}
+
+absl::Status Decode(v1::AppendRequest& request, const DecodeContext& context, Call* call) {
+  COHORT_RETURN_IF_ERROR(DecodeScope(request.scope(), GroupName::kOptional, &call->caller));
+  COHORT_RETURN_IF_ERROR(CheckKey("key", request.key()));
+  COHORT_RETURN_IF_ERROR(CheckValueSize("value", request.value().size(), context));
+  call->body = AppendCall{std::move(*request.mutable_key()), std::move(*request.mutable_value())};
+  return absl::OkStatus();
+}
+
+absl::Status Decode(v1::QueuePushRequest& request, const DecodeContext& context, Call* call) {
+  COHORT_RETURN_IF_ERROR(DecodeScope(request.scope(), GroupName::kOptional, &call->caller));
+  COHORT_RETURN_IF_ERROR(CheckName("queue", request.queue()));
+  COHORT_RETURN_IF_ERROR(CheckValueSize("value", request.value().size(), context));
+  QueuePushCall body;
+  COHORT_RETURN_IF_ERROR(
+      DecodeExpiration(request.has_expiration(), request.expiration(), &body.expiration));
+  body.queue = std::move(*request.mutable_queue());
+  body.value = std::move(*request.mutable_value());
+  call->body = std::move(body);
+  return absl::OkStatus();
+}
+
+absl::Status Decode(v1::QueuePopRequest& request, const DecodeContext& context, Call* call) {
+  COHORT_RETURN_IF_ERROR(DecodeScope(request.scope(), GroupName::kOptional, &call->caller));
+  COHORT_RETURN_IF_ERROR(CheckName("queue", request.queue()));
+  COHORT_RETURN_IF_ERROR(
+      DecodeWait(request.has_wait(), request.wait(), absl::ZeroDuration(), context, &call->wait));
+  call->body = QueuePopCall{std::move(*request.mutable_queue())};
+  return absl::OkStatus();
+}
+
+absl::Status Decode(v1::WatchRequest& request, const DecodeContext& context, Call* call) {
+  COHORT_RETURN_IF_ERROR(DecodeScope(request.scope(), GroupName::kOptional, &call->caller));
+  COHORT_RETURN_IF_ERROR(CheckPrefix("prefix", request.prefix()));
+  COHORT_RETURN_IF_ERROR(CheckNotNegative("from_revision", request.from_revision()));
+  call->wait = std::min(kBookmarkPeriod, context.max_wait);
+  call->body = WatchKeysCall{std::move(*request.mutable_prefix()), request.from_revision()};
+  return absl::OkStatus();
+}
+
+}  // namespace cohort::coordinator

@@ -1,0 +1,53 @@
+// From the state machine's answers to the bytes of the messages in proto/cohort/v1.
+#ifndef COHORT_COORDINATOR_SERVICE_CODEC_ENCODE_H_
+#define COHORT_COORDINATOR_SERVICE_CODEC_ENCODE_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "base/clock.h"
+#include "base/id128.h"
+#include "coordinator/core/reply.h"
+#include "coordinator/core/types.h"
+#include "coordinator/service/codec/message_bytes.h"
+#include "coordinator/service/codec/outgoing_blobs.h"
+
+namespace cohort::coordinator {
+
+// What was serialised last, so that replies which share a RoundEnd or a member list serialise it
+// once. One per batch of replies; confined to the thread that delivers the batch.
+struct EncodeCache {
+  std::shared_ptr<const void>
+      source;  // of `first` and `second`; held so that its address is not reused
+  std::shared_ptr<const std::string> first;
+  std::shared_ptr<const std::string> second;
+  int64_t blob = 0;  // not 0: `second` refers to it
+};
+
+struct EncodeContext {
+  Instant now;
+  int64_t server_incarnation = 0;
+  bool draining = false;
+  int64_t max_inline_bytes = 0;
+  int64_t max_message_bytes = 0;
+  int64_t max_blob_bytes = 0;
+  // Who asked: owner of the blobs that the answer refers to.
+  const GroupKey* key = nullptr;
+  Id128 session;
+  int page_size = 0;  // that ListGroups asked for
+  OutgoingBlobs* blobs = nullptr;
+  EncodeCache* cache = nullptr;
+};
+
+// The response message of an OK reply. Errors: RESOURCE_EXHAUSTED (an answer over the message
+// limit).
+absl::Status Encode(const Reply& reply, const EncodeContext& context, MessageBytes* message);
+
+// The status of a failed reply, with its context as ErrorDetails.
+absl::Status EncodeStatus(const Reply& reply, Instant now);
+
+}  // namespace cohort::coordinator
+
+#endif  // COHORT_COORDINATOR_SERVICE_CODEC_ENCODE_H_

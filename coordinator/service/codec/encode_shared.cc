@@ -1,0 +1,128 @@
+// The replies of which a thousand members get the same: what they share is serialised once per
+// batch.
+#include <utility>
+
+#include "cohort/v1/messaging.pb.h"
+#include "coordinator/service/codec/encode_parts.h"
+
+namespace cohort::coordinator {
+namespace {
+
+// The field numbers that the round responses have in common.
+constexpr int kResultField = 1;
+constexpr int kValueField = 2;
+
+static_assert(v1::BarrierResponse::kResultFieldNumber == kResultField);
+static_assert(v1::AllGatherResponse::kResultFieldNumber == kResultField);
+static_assert(v1::GatherResponse::kResultFieldNumber == kResultField);
+static_assert(v1::BroadcastResponse::kResultFieldNumber == kResultField);
+static_assert(v1::ScatterResponse::kResultFieldNumber == kResultField);
+static_assert(v1::VoteResponse::kResultFieldNumber == kResultField);
+static_assert(v1::AgreeAliveResponse::kResultFieldNumber == kResultField);
+static_assert(v1::AllGatherResponse::kValuesFieldNumber == kValueField);
+static_assert(v1::GatherResponse::kValuesFieldNumber == kValueField);
+static_assert(v1::BroadcastResponse::kPayloadFieldNumber == kValueField);
+static_assert(v1::ScatterResponse::kPayloadFieldNumber == kValueField);
+
+// What all members of the round get: result, and for votes and agreements what was decided.
+std::string SerializeResult(const RoundEnd& end) {
+  // The vote's response has the same result field as all others, and is the largest of those
+  // without values.
+  v1::VoteResponse response;
+  v1::RoundResult* result = response.mutable_result();
+  result->set_outcome(static_cast<v1::RoundOutcome>(end.outcome));
+  result->set_number(end.number);
+  result->set_next_number(end.next_number);
+  if (end.outcome != RoundOutcome::kReleased) Fill(end.missing, result->mutable_missing());
+  result->set_reason(end.reason);
+  Fill(end.skew, result->mutable_skew());
+  result->set_receipt(end.receipt);
+  if (end.kind == RoundKind::kVote) {
+    response.set_value(end.vote);
+    Fill(end.dissenting.ToRanges(), response.mutable_dissenting());
+  }
+  std::string bytes = response.SerializeAsString();
+  if (end.kind == RoundKind::kAgreeAlive) {
+    v1::AgreeAliveResponse alive;
+    Fill(end.alive.ToRanges(), alive.mutable_alive());
+    alive.AppendToString(&bytes);
+  }
+  return bytes;
+}
+
+// The `values` field, inline or as a blob that every reader of the round shares.
+std::string SerializeValues(const RoundEnd& end, const EncodeContext& context, int64_t* blob) {
+  int64_t total = 0;
+  for (const Payload& value : end.values) total += value.size();
+  v1::Values values;
+  if (total > context.max_inline_bytes) {
+    const OutgoingBlobs::Issued issued = context.blobs->Issue(
+        context.now, *context.key, Id128{}, end.values, end.receipt, context.max_blob_bytes);
+    values.mutable_blob()->set_blob(issued.id);
+    values.mutable_blob()->set_size_bytes(issued.content->size_bytes);
+    values.mutable_blob()->set_crc32(issued.content->crc32);
+    for (const Payload& value : end.values) values.add_sizes_bytes(value.size());
+    *blob = issued.id;
+    const std::string bytes = values.SerializeAsString();
+    return FieldHeader(kValueField, bytes.size()) + bytes;
+  }
+  // Written by hand: no second copy of the values in a message.
+  std::string inner;
+  inner.reserve(static_cast<size_t>(total) + 4 * end.values.size());
+  for (const Payload& value : end.values) {
+    inner += FieldHeader(v1::Values::kInlineFieldNumber, static_cast<size_t>(value.size()));
+    inner += value.bytes();
+  }
+  return FieldHeader(kValueField, inner.size()) + inner;
+}
+
+}  // namespace
+
+void EncodeRound(const RoundReply& reply, const EncodeContext& context, MessageBytes* message) {
+  const RoundEnd& end = *reply.end;
+  EncodeCache& cache = *context.cache;
+  if (cache.source.get() != reply.end.get()) {
+    cache = EncodeCache{};
+    cache.source = reply.end;
+  }
+  if (cache.first == nullptr) {
+    cache.first = std::make_shared<const std::string>(SerializeResult(end));
+  }
+  message->AppendShared(cache.first);
+  if (reply.with_values) {
+    if (cache.second == nullptr) {
+      cache.second =
+          std::make_shared<const std::string>(SerializeValues(end, context, &cache.blob));
+    } else if (cache.blob != 0) {
+      context.blobs->AddReader(cache.blob);
+    }
+    message->AppendShared(cache.second);
+  }
+  AppendPayload(kValueField, reply.own, end.receipt, context, message);
+}
+
+void EncodeJoin(const JoinReply& reply, const EncodeContext& context, MessageBytes* message) {
+  v1::JoinResponse response;
+  response.set_outcome(reply.timed_out ? v1::JOIN_OUTCOME_TIMED_OUT : v1::JOIN_OUTCOME_JOINED);
+  if (!reply.session.empty()) response.set_session(reply.session.ToBytes());
+  response.set_rank(reply.rank);
+  response.set_world_size(reply.world_size);
+  response.set_generation(reply.generation);
+  response.set_revision(reply.revision);
+  Fill(reply.lease, response.mutable_lease());
+  if (reply.timed_out) Fill(reply.missing, response.mutable_missing());
+  response.set_server_incarnation(context.server_incarnation);
+  message->Append(response.SerializeAsString());
+  if (reply.members == nullptr) return;
+  EncodeCache& cache = *context.cache;
+  if (cache.source.get() != reply.members.get()) {
+    cache = EncodeCache{};
+    cache.source = reply.members;
+    v1::JoinResponse members;
+    for (const MemberInfo& member : *reply.members) Fill(member, members.add_members());
+    cache.first = std::make_shared<const std::string>(members.SerializeAsString());
+  }
+  message->AppendShared(cache.first);
+}
+
+}  // namespace cohort::coordinator

@@ -1,0 +1,65 @@
+// One serialised message as pieces, so that replies to many share what they have in common and
+// large values are not copied. Concatenated in order, the pieces are the message (protobuf merges
+// its parts).
+#ifndef COHORT_COORDINATOR_SERVICE_CODEC_MESSAGE_BYTES_H_
+#define COHORT_COORDINATOR_SERVICE_CODEC_MESSAGE_BYTES_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+
+namespace cohort::coordinator {
+
+// Appends the tag and length of a length-delimited field of `size` bytes, which then follow by
+// other means.
+inline void AppendFieldHeader(int field, size_t size, std::string* out) {
+  constexpr int kLengthDelimited = 2;
+  for (uint64_t value : {static_cast<uint64_t>(field) << 3 | kLengthDelimited, uint64_t{size}}) {
+    for (; value >= 0x80; value >>= 7) out->push_back(static_cast<char>(value | 0x80));
+    out->push_back(static_cast<char>(value));
+  }
+}
+
+class MessageBytes {
+ public:
+  struct Piece {
+    // Keeps `bytes` alive and unchanged.
+    std::shared_ptr<const void> keep;
+    absl::string_view bytes;
+  };
+
+  void Append(std::string bytes) {
+    if (!bytes.empty()) AppendShared(std::make_shared<const std::string>(std::move(bytes)));
+  }
+  void AppendShared(std::shared_ptr<const std::string> bytes) {
+    const absl::string_view view = *bytes;
+    AppendShared(std::move(bytes), view);
+  }
+  void AppendShared(std::shared_ptr<const void> keep, absl::string_view bytes) {
+    if (bytes.empty()) return;
+    size_ += bytes.size();
+    pieces_.push_back(Piece{std::move(keep), bytes});
+  }
+
+  size_t size() const { return size_; }
+  const std::vector<Piece>& pieces() const { return pieces_; }
+  std::string Flatten() const {
+    std::string flat;
+    flat.reserve(size_);
+    for (const Piece& piece : pieces_) flat.append(piece.bytes.data(), piece.bytes.size());
+    return flat;
+  }
+
+ private:
+  size_t size_ = 0;
+  std::vector<Piece> pieces_;
+};
+
+}  // namespace cohort::coordinator
+
+#endif  // COHORT_COORDINATOR_SERVICE_CODEC_MESSAGE_BYTES_H_

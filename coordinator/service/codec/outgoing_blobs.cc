@@ -1,0 +1,101 @@
+#include "coordinator/service/codec/outgoing_blobs.h"
+
+#include <zlib.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "coordinator/service/random_bits.h"
+
+namespace cohort::coordinator {
+
+OutgoingBlobs::Issued OutgoingBlobs::Issue(Instant now, const GroupKey& key, const Id128& session,
+                                           std::vector<Payload> parts, int64_t receipt,
+                                           int64_t max_bytes) {
+  auto content = std::make_shared<BlobContent>();
+  uLong checksum = crc32_z(0, nullptr, 0);
+  for (const Payload& part : parts) {
+    checksum =
+        crc32_z(checksum, reinterpret_cast<const Bytef*>(part.bytes().data()), part.bytes().size());
+    content->size_bytes += part.size();
+  }
+  content->crc32 = static_cast<uint32_t>(checksum);
+  content->parts = std::move(parts);
+
+  Entry entry;
+  entry.key = key;
+  entry.session = session;
+  entry.content = content;
+  entry.issued_at = now;
+  entry.receipt = receipt;
+  const int64_t id = kFirstId | static_cast<int64_t>(RandomBits().low >> 2);
+  MutexLock lock(&mutex_);
+  // Two equal ids in 2^62 do not happen; if they did, the newer would win.
+  auto old = entries_.find(id);
+  if (old != entries_.end()) Erase(old);
+  entry.order = ++last_order_;
+  by_age_.emplace(entry.order, id);
+  size_bytes_.fetch_add(content->size_bytes, std::memory_order_relaxed);
+  count_.fetch_add(1, std::memory_order_relaxed);
+  entries_.emplace(id, std::move(entry));
+  Trim(now, std::max(max_bytes, content->size_bytes));
+  return Issued{id, std::move(content)};
+}
+
+void OutgoingBlobs::AddReader(int64_t id) {
+  MutexLock lock(&mutex_);
+  auto it = entries_.find(id);
+  if (it != entries_.end()) ++it->second.readers;
+}
+
+absl::StatusOr<std::shared_ptr<const BlobContent>> OutgoingBlobs::Find(Instant now,
+                                                                       const GroupKey& key,
+                                                                       const Id128& session,
+                                                                       int64_t id) {
+  MutexLock lock(&mutex_);
+  Trim(now, INT64_MAX);
+  auto it = entries_.find(id);
+  if (it == entries_.end() || !(it->second.key == key) ||
+      (!it->second.session.empty() && it->second.session != session)) {
+    return absl::NotFoundError("no such blob here: freed, or of another member");
+  }
+  return it->second.content;
+}
+
+void OutgoingBlobs::Downloaded(int64_t id) {
+  MutexLock lock(&mutex_);
+  auto it = entries_.find(id);
+  if (it == entries_.end() || it->second.receipt != 0) return;
+  if (++it->second.done >= it->second.readers) Erase(it);
+}
+
+void OutgoingBlobs::Acknowledge(const GroupKey& key, const std::vector<int64_t>& receipts) {
+  if (receipts.empty() || count_.load(std::memory_order_relaxed) == 0) return;
+  MutexLock lock(&mutex_);
+  for (auto it = by_age_.begin(); it != by_age_.end();) {
+    auto found = entries_.find((it++)->second);
+    Entry& entry = found->second;
+    if (entry.receipt == 0 || !(entry.key == key) ||
+        std::find(receipts.begin(), receipts.end(), entry.receipt) == receipts.end()) {
+      continue;
+    }
+    if (++entry.done >= entry.readers) Erase(found);
+  }
+}
+
+void OutgoingBlobs::Erase(Entries::iterator it) {
+  size_bytes_.fetch_sub(it->second.content->size_bytes, std::memory_order_relaxed);
+  count_.fetch_sub(1, std::memory_order_relaxed);
+  by_age_.erase(it->second.order);
+  entries_.erase(it);
+}
+
+void OutgoingBlobs::Trim(Instant now, int64_t max_bytes) {
+  while (!by_age_.empty()) {
+    auto oldest = entries_.find(by_age_.begin()->second);
+    if (now - oldest->second.issued_at < kKept && size_bytes() <= max_bytes) return;
+    Erase(oldest);
+  }
+}
+
+}  // namespace cohort::coordinator

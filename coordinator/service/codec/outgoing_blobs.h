@@ -1,0 +1,93 @@
+// Values too large to travel inline in an answer, kept until those who were told of them have
+// fetched them.
+//
+// An entry is freed when all its readers have acknowledged its receipt (or, without a receipt,
+// downloaded it to the end), after ten minutes, and, oldest first, when all together pass the
+// bound.
+#ifndef COHORT_COORDINATOR_SERVICE_CODEC_OUTGOING_BLOBS_H_
+#define COHORT_COORDINATOR_SERVICE_CODEC_OUTGOING_BLOBS_H_
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "base/clock.h"
+#include "base/id128.h"
+#include "base/mutex.h"
+#include "coordinator/core/payload.h"
+#include "coordinator/core/types.h"
+
+namespace cohort::coordinator {
+
+// Values one after the other.
+struct BlobContent {
+  std::vector<Payload> parts;
+  int64_t size_bytes = 0;
+  uint32_t crc32 = 0;
+};
+
+// Thread-safe.
+class OutgoingBlobs {
+ public:
+  static constexpr absl::Duration kKept = absl::Minutes(10);
+
+  // Whether an id is one of these; those that members uploaded are smaller.
+  static bool IsOutgoing(int64_t id) { return id >= kFirstId; }
+
+  // Keeps `parts` for one reader. With an empty `session` anyone who knows the group and the id may
+  // read: ids cannot be guessed. Computes the checksum, outside of the lock.
+  struct Issued {
+    int64_t id = 0;
+    std::shared_ptr<const BlobContent> content;
+  };
+  Issued Issue(Instant now, const GroupKey& key, const Id128& session, std::vector<Payload> parts,
+               int64_t receipt, int64_t max_bytes) ABSL_LOCKS_EXCLUDED(mutex_);
+  // One more is told of `id`.
+  void AddReader(int64_t id) ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // Errors: NOT_FOUND (freed, never there, or another's).
+  absl::StatusOr<std::shared_ptr<const BlobContent>> Find(Instant now, const GroupKey& key,
+                                                          const Id128& session, int64_t id)
+      ABSL_LOCKS_EXCLUDED(mutex_);
+  // A reader has got it to the end.
+  void Downloaded(int64_t id) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Cheap when nothing is kept.
+  void Acknowledge(const GroupKey& key, const std::vector<int64_t>& receipts)
+      ABSL_LOCKS_EXCLUDED(mutex_);
+
+  int64_t size_bytes() const { return size_bytes_.load(std::memory_order_relaxed); }
+
+ private:
+  static constexpr int64_t kFirstId = int64_t{1} << 62;
+
+  struct Entry {
+    GroupKey key;
+    Id128 session;
+    std::shared_ptr<const BlobContent> content;
+    Instant issued_at;
+    uint64_t order = 0;
+    int64_t receipt = 0;
+    int readers = 1;
+    int done = 0;
+  };
+  using Entries = absl::flat_hash_map<int64_t, Entry>;
+
+  void Erase(Entries::iterator it) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Trim(Instant now, int64_t max_bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  Mutex mutex_;
+  Entries entries_ ABSL_GUARDED_BY(mutex_);
+  std::map<uint64_t, int64_t> by_age_ ABSL_GUARDED_BY(mutex_);  // order -> id
+  uint64_t last_order_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::atomic<int64_t> size_bytes_{0};
+  std::atomic<int64_t> count_{0};
+};
+
+}  // namespace cohort::coordinator
+
+#endif  // COHORT_COORDINATOR_SERVICE_CODEC_OUTGOING_BLOBS_H_

@@ -1,0 +1,81 @@
+#include "coordinator/service/committer.h"
+
+#include <iterator>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/clock.h"
+
+namespace cohort::coordinator {
+
+Committer::Committer(Journal& journal, EngineObserver* observer,
+                     std::function<void(Answers)> deliver,
+                     std::function<void(const absl::Status&)> on_failure)
+    : journal_(journal),
+      observer_(observer),
+      deliver_(std::move(deliver)),
+      on_failure_(std::move(on_failure)) {
+  thread_ = std::thread([this] { Run(); });
+}
+
+Committer::~Committer() {
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    stopping_ = true;
+  }
+  changed_.notify_one();
+  thread_.join();
+}
+
+uint64_t Committer::Enqueue(std::vector<Record> records, Answers answers) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  const bool was_empty = queue_.records.empty() && queue_.answers.empty();
+  queue_.records.insert(queue_.records.end(), std::make_move_iterator(records.begin()),
+                        std::make_move_iterator(records.end()));
+  queue_.answers.insert(queue_.answers.end(), std::make_move_iterator(answers.begin()),
+                        std::make_move_iterator(answers.end()));
+  ++queue_.last;
+  if (was_empty) changed_.notify_one();
+  return queue_.last;
+}
+
+void Committer::Run() {
+  std::unique_lock<std::mutex> lock(mutex_);
+  for (;;) {
+    changed_.wait(
+        lock, [this] { return stopping_ || !queue_.records.empty() || !queue_.answers.empty(); });
+    if (queue_.records.empty() && queue_.answers.empty()) return;  // stopping
+    Batch batch = std::move(queue_);
+    queue_ = Batch{};
+    queue_.last = batch.last;
+    lock.unlock();
+    Commit(std::move(batch));
+    lock.lock();
+  }
+}
+
+void Committer::Commit(Batch batch) {
+  if (failure_.ok() && !batch.records.empty()) {
+    const Instant start = Clock::Steady().Now();
+    failure_ = journal_.Append(batch.records);
+    if (observer_ != nullptr) {
+      observer_->OnAppend(Clock::Steady().Now() - start, batch.records.size());
+    }
+    if (!failure_.ok()) {
+      failed_.store(true, std::memory_order_release);
+      on_failure_(failure_);
+    }
+  }
+  if (failure_.ok()) {
+    durable_.store(batch.last, std::memory_order_release);
+  } else {
+    const absl::Status status = absl::UnavailableError(
+        absl::StrCat("the journal could not be written: ", failure_.message()));
+    for (Answer& answer : batch.answers) {
+      answer.reply = Reply{answer.reply.id, status, nullptr, EmptyReply{}};
+    }
+  }
+  deliver_(std::move(batch.answers));
+}
+
+}  // namespace cohort::coordinator

@@ -1,0 +1,72 @@
+// Group commit: steps queue up with their answers, one write makes all of them durable, then the
+// answers go.
+#ifndef COHORT_COORDINATOR_SERVICE_COMMITTER_H_
+#define COHORT_COORDINATOR_SERVICE_COMMITTER_H_
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "coordinator/core/record.h"
+#include "coordinator/journal/journal.h"
+#include "coordinator/service/engine_observer.h"
+#include "coordinator/service/reply_sink.h"
+
+namespace cohort::coordinator {
+
+// Thread-safe. When a write fails nothing is acknowledged any more: those answers and all later
+// ones become UNAVAILABLE, since memory is then ahead of the disk. Only a restart from the journal
+// helps.
+class Committer {
+ public:
+  // `deliver` gets answers in the order of their steps. `on_failure` runs once. Both on the
+  // committer's thread. `journal` is used by that thread alone from now on; `observer` may be null.
+  Committer(Journal& journal, EngineObserver* observer, std::function<void(Answers)> deliver,
+            std::function<void(const absl::Status&)> on_failure);
+  // Finishes what is queued.
+  ~Committer();
+  Committer(const Committer&) = delete;
+  Committer& operator=(const Committer&) = delete;
+
+  // Queues one step; returns its number (from 1). Answers without records wait for all steps
+  // before.
+  uint64_t Enqueue(std::vector<Record> records, Answers answers);
+
+  // All steps up to this number are durable.
+  uint64_t durable() const { return durable_.load(std::memory_order_acquire); }
+  bool failed() const { return failed_.load(std::memory_order_acquire); }
+
+ private:
+  struct Batch {
+    std::vector<Record> records;
+    Answers answers;
+    uint64_t last = 0;
+  };
+
+  void Run();
+  void Commit(Batch batch);
+
+  Journal& journal_;
+  EngineObserver* const observer_;
+  const std::function<void(Answers)> deliver_;
+  const std::function<void(const absl::Status&)> on_failure_;
+  std::atomic<uint64_t> durable_{0};
+  std::atomic<bool> failed_{false};
+  absl::Status failure_;  // of the committer's thread
+
+  // The standard ones, which ThreadSanitizer knows.
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  Batch queue_;
+  bool stopping_ = false;
+  std::thread thread_;
+};
+
+}  // namespace cohort::coordinator
+
+#endif  // COHORT_COORDINATOR_SERVICE_COMMITTER_H_

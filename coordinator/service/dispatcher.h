@@ -1,0 +1,79 @@
+// From request bytes to a call, and from a reply to answer bytes: what all services share, with or
+// without a socket.
+#ifndef COHORT_COORDINATOR_SERVICE_DISPATCHER_H_
+#define COHORT_COORDINATOR_SERVICE_DISPATCHER_H_
+
+#include <atomic>
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "base/id128.h"
+#include "coordinator/core/call.h"
+#include "coordinator/core/reply.h"
+#include "coordinator/service/call_observer.h"
+#include "coordinator/service/codec/message_bytes.h"
+#include "coordinator/service/codec/outgoing_blobs.h"
+#include "coordinator/service/engine.h"
+#include "coordinator/service/method.h"
+#include "coordinator/service/reply_sink.h"
+#include "google/protobuf/io/zero_copy_stream.h"
+
+namespace cohort::coordinator {
+
+struct DispatcherOptions {
+  absl::Duration max_wait = absl::Hours(1);
+  int64_t max_message_bytes = int64_t{4} << 20;
+};
+
+// What has to be remembered of a call until its answer is encoded.
+struct Asker {
+  GroupKey key;
+  Id128 session;
+  int page_size = 0;  // of ListGroups
+};
+
+// Thread-safe.
+class Dispatcher {
+ public:
+  // `engine` and `observer` (may be null) must outlive it.
+  Dispatcher(const DispatcherOptions& options, Engine& engine, CallObserver* observer);
+  Dispatcher(const Dispatcher&) = delete;
+  Dispatcher& operator=(const Dispatcher&) = delete;
+
+  // For methods that have a decode function. `time_left` is up to the caller's deadline.
+  absl::Status Decode(Method method, google::protobuf::io::ZeroCopyInputStream* request,
+                      absl::Duration time_left, Call* call, Asker* asker);
+  // The answer of an OK reply, or the status to fail with.
+  absl::Status Encode(Method method, const Reply& reply, const Asker& asker,
+                      DeliveryContext& context, MessageBytes* message);
+  // For methods without: Limits, Drain, ServerStats.
+  absl::Status Run(Method method, google::protobuf::io::ZeroCopyInputStream* request,
+                   MessageBytes* message);
+
+  DecodeContext MakeDecodeContext(absl::Duration time_left) const;
+
+  // Counts calls in flight; pair them.
+  Instant OnStarted(Method method);
+  void OnHandled(Method method, absl::StatusCode code, Instant started);
+  void OnGone() { active_.fetch_sub(1); }
+  int64_t active() const { return active_.load(); }
+
+  Engine& engine() { return engine_; }
+  OutgoingBlobs& blobs() { return blobs_; }
+  int64_t max_message_bytes() const { return options_.max_message_bytes; }
+  // Bytes of uploads that are not complete yet, of all members together.
+  std::atomic<int64_t>& uploading_bytes() { return uploading_bytes_; }
+
+ private:
+  const DispatcherOptions options_;
+  Engine& engine_;
+  CallObserver* const observer_;
+  OutgoingBlobs blobs_;
+  std::atomic<int64_t> active_{0};
+  std::atomic<int64_t> uploading_bytes_{0};
+};
+
+}  // namespace cohort::coordinator
+
+#endif  // COHORT_COORDINATOR_SERVICE_DISPATCHER_H_

@@ -1,0 +1,49 @@
+// A blob in parts, straight from the memory it is kept in.
+#ifndef COHORT_COORDINATOR_SERVICE_DOWNLOAD_STREAM_H_
+#define COHORT_COORDINATOR_SERVICE_DOWNLOAD_STREAM_H_
+
+#include <cstdint>
+#include <memory>
+
+#include "base/clock.h"
+#include "coordinator/service/dispatcher.h"
+#include "coordinator/service/reply_sink.h"
+#include "grpcpp/server_context.h"
+#include "grpcpp/support/byte_buffer.h"
+#include "grpcpp/support/server_callback.h"
+
+namespace cohort::coordinator {
+
+// Owns itself: gone in OnDone.
+class DownloadStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer>, private ReplySink {
+ public:
+  static grpc::ServerWriteReactor<grpc::ByteBuffer>* Start(Dispatcher& dispatcher,
+                                                           grpc::CallbackServerContext* context,
+                                                           const grpc::ByteBuffer* request);
+
+ private:
+  explicit DownloadStream(Dispatcher& dispatcher);
+
+  void Begin(grpc::CallbackServerContext* context, const grpc::ByteBuffer* request);
+  void Open(std::shared_ptr<const BlobContent> content);
+  void WriteNext();
+  void Complete(const absl::Status& status);
+
+  void OnReply(Reply&& reply, DeliveryContext& context) override;
+  void OnWriteDone(bool ok) override;
+  void OnDone() override;
+
+  Dispatcher& dispatcher_;
+  const Instant started_;
+  Asker asker_;
+  int64_t blob_ = 0;
+  int64_t offset_ = 0;  // of the next part
+  std::shared_ptr<const BlobContent> content_;
+  size_t part_ = 0;          // the value that `offset_` lies in
+  int64_t part_offset_ = 0;  // ... and where
+  grpc::ByteBuffer message_;
+};
+
+}  // namespace cohort::coordinator
+
+#endif  // COHORT_COORDINATOR_SERVICE_DOWNLOAD_STREAM_H_

@@ -1,0 +1,240 @@
+#include "coordinator/service/engine.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "absl/hash/hash.h"
+#include "absl/time/clock.h"
+#include "base/status_macros.h"
+#include "coordinator/service/random_bits.h"
+
+namespace cohort::coordinator {
+namespace {
+
+constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
+constexpr int kMaxShards = 256;
+
+absl::Status DrainingError() {
+  return absl::UnavailableError("draining: the coordinator is going away; try again");
+}
+
+}  // namespace
+
+Engine::Engine(const EngineOptions& options, std::unique_ptr<Journal> journal, const Clock& clock,
+               EngineObserver* observer)
+    : journal_(std::move(journal)),
+      durable_(!journal_->keeps_nothing()),
+      clock_(clock),
+      observer_(observer),
+      started_(clock.Now()),
+      server_incarnation_(options.server_incarnation != 0 ? options.server_incarnation
+                                                          : absl::ToUnixMicros(absl::Now())) {}
+
+absl::StatusOr<std::unique_ptr<Engine>> Engine::Start(
+    const EngineOptions& options, std::unique_ptr<Journal> journal, const Clock& clock,
+    EngineObserver* observer, std::function<void(const absl::Status&)> on_failure) {
+  if (options.shards < 1 || options.shards > kMaxShards) {
+    return absl::InvalidArgumentError("the number of shards must be from 1 to 256");
+  }
+  std::unique_ptr<Engine> engine(new Engine(options, std::move(journal), clock, observer));
+  COHORT_ASSIGN_OR_RETURN(JournalContents contents, engine->journal_->Open());
+  engine->boot_ = contents.boot;
+  {
+    MutexLock lock(&engine->limits_mutex_);
+    engine->limits_versions_.push_back(std::make_unique<const Limits>(options.limits));
+    engine->limits_.store(engine->limits_versions_.back().get(), std::memory_order_release);
+  }
+  auto ledger = std::make_shared<ByteLedger>();
+  for (int i = 0; i < options.shards; ++i) {
+    auto shard = std::make_unique<Shard>();
+    MutexLock lock(&shard->mutex);
+    shard->core = std::make_unique<Core>(options.limits, contents.boot, ledger);
+    engine->shards_.push_back(std::move(shard));
+  }
+  std::vector<std::vector<Record>> rows(engine->shards_.size());
+  for (Record& row : contents.rows) rows[engine->ShardOf(row.key)].push_back(std::move(row));
+  for (size_t i = 0; i < rows.size(); ++i) {
+    Shard& shard = *engine->shards_[i];
+    MutexLock lock(&shard.mutex);
+    shard.core->Restore(clock.Now(), rows[i]);
+    rows[i].clear();
+  }
+  Engine* const raw = engine.get();
+  if (engine->durable_) {
+    if (on_failure == nullptr) on_failure = [](const absl::Status&) {};
+    engine->committer_ = std::make_unique<Committer>(
+        *engine->journal_, observer, [raw](Answers answers) { raw->Deliver(std::move(answers)); },
+        std::move(on_failure));
+  }
+  engine->alarm_ = std::make_unique<Alarm>(clock, [raw] { return raw->TickAll(); });
+  engine->alarm_->Start();
+  return engine;
+}
+
+Engine::~Engine() {
+  // The alarm steps the shards and the committer delivers for them: stop in this order.
+  if (alarm_ != nullptr) alarm_->Stop();
+  committer_.reset();
+}
+
+size_t Engine::ShardOf(const GroupKey& key) const {
+  return shards_.size() == 1 ? 0 : absl::Hash<GroupKey>()(key) % shards_.size();
+}
+
+void Engine::Submit(Call call, ReplySink* sink, CallHandle* handle) {
+  if (std::holds_alternative<ListGroupsCall>(call.body)) {
+    ListGroups(std::move(call), sink);
+    return;
+  }
+  if (std::holds_alternative<DumpWaitsCall>(call.body) && call.caller.key.group.empty()) {
+    DumpWaits(std::move(call), sink);
+    return;
+  }
+  // Joins turn these bits into the session that names the member.
+  if (std::holds_alternative<JoinCall>(call.body)) call.entropy = RandomBits();
+  const size_t index = ShardOf(call.caller.key);
+  Shard& shard = *shards_[index];
+  Answers answers;
+  Effects effects;  // outlives the lock: freeing large values takes time
+  CallId id = 0;
+  bool refused = false;
+  {
+    MutexLock lock(&shard.mutex);
+    id = ++shard.last_id;
+    ++shard.calls;
+    if (handle != nullptr) *handle = CallHandle{index, id};
+    refused = shard.closed || failed();
+    if (!refused) {
+      call.id = id;
+      shard.core->Handle(clock_.Now(), std::move(call), effects);
+      Route(shard, id, sink, effects, &answers);
+    }
+  }
+  if (refused) {
+    Refuse(id, sink);
+    return;
+  }
+  Deliver(std::move(answers));
+}
+
+bool Engine::Cancel(const CallHandle& handle) {
+  if (handle.id == 0) return false;
+  Shard& shard = *shards_[handle.shard];
+  Answers answers;
+  Effects effects;
+  {
+    MutexLock lock(&shard.mutex);
+    if (shard.parked.erase(handle.id) == 0) return false;
+    shard.core->Cancel(clock_.Now(), handle.id, effects);
+    Route(shard, 0, nullptr, effects, &answers);
+  }
+  Deliver(std::move(answers));
+  return true;
+}
+
+void Engine::Route(Shard& shard, CallId own, ReplySink* own_sink, Effects& effects,
+                   Answers* answers) {
+  bool own_answered = own == 0;
+  answers->reserve(effects.replies.size());
+  for (Reply& reply : effects.replies) {
+    if (reply.id == own && !own_answered) {
+      own_answered = true;
+      answers->push_back(Answer{own_sink, std::move(reply)});
+      continue;
+    }
+    auto it = shard.parked.find(reply.id);
+    if (it == shard.parked.end()) continue;
+    answers->push_back(Answer{it->second, std::move(reply)});
+    shard.parked.erase(it);
+  }
+  if (!own_answered) shard.parked.emplace(own, own_sink);
+  UpdateTick(shard);
+  if (!durable_) return;
+  const bool behind = !answers->empty() && shard.last_step > committer_->durable();
+  if (effects.records.empty() && !behind) return;
+  const bool has_records = !effects.records.empty();
+  const uint64_t step = committer_->Enqueue(std::move(effects.records), std::move(*answers));
+  if (has_records) shard.last_step = step;
+  answers->clear();
+}
+
+template <typename Input>
+void Engine::Step(Shard& shard, Input input) {
+  Answers answers;
+  Effects effects;
+  {
+    MutexLock lock(&shard.mutex);
+    input(*shard.core, clock_.Now(), effects);
+    Route(shard, 0, nullptr, effects, &answers);
+  }
+  Deliver(std::move(answers));
+}
+
+void Engine::Deliver(Answers answers) {
+  if (answers.empty()) return;
+  DeliveryContext context;
+  context.now = clock_.Now();
+  const RoundEnd* last = nullptr;
+  for (Answer& answer : answers) {
+    if (observer_ != nullptr) {
+      const RoundReply* round = std::get_if<RoundReply>(&answer.reply.body);
+      // A batch has the replies of one round next to each other.
+      if (round != nullptr && round->end.get() != last) {
+        last = round->end.get();
+        if (last != nullptr) observer_->OnRoundEnd(*last);
+      }
+    }
+    answer.sink->OnReply(std::move(answer.reply), context);
+  }
+}
+
+void Engine::UpdateTick(Shard& shard) {
+  const Instant next = shard.core->NextTick();
+  shard.next_tick.store(next == absl::InfiniteFuture() ? kNever : absl::ToUnixNanos(next));
+  alarm_->MoveTo(next);
+}
+
+Instant Engine::TickAll() {
+  int64_t next = kNever;
+  for (const std::unique_ptr<Shard>& shard : shards_) {
+    if (shard->next_tick.load() <= absl::ToUnixNanos(clock_.Now())) {
+      Step(*shard, [](Core& core, Instant now, Effects& effects) { core.Tick(now, effects); });
+    }
+    next = std::min(next, shard->next_tick.load());
+  }
+  return next == kNever ? absl::InfiniteFuture() : absl::FromUnixNanos(next);
+}
+
+void Engine::Refuse(CallId id, ReplySink* sink) {
+  DeliveryContext context;
+  context.now = clock_.Now();
+  sink->OnReply(
+      Reply{id,
+            failed() ? absl::UnavailableError("the journal could not be written") : DrainingError(),
+            nullptr, EmptyReply{}},
+      context);
+}
+
+void Engine::Shutdown() {
+  closed_.store(true);
+  draining_.store(true);
+  for (const std::unique_ptr<Shard>& shard : shards_) {
+    Answers answers;
+    Effects effects;
+    {
+      MutexLock lock(&shard->mutex);
+      shard->closed = true;
+      shard->core->ReleaseAll(clock_.Now(), effects);
+      Route(*shard, 0, nullptr, effects, &answers);
+      // Whatever the machine has forgotten about is answered all the same.
+      for (const auto& [id, sink] : shard->parked) {
+        answers.push_back(Answer{sink, Reply{id, DrainingError(), nullptr, EmptyReply{}}});
+      }
+      shard->parked.clear();
+    }
+    Deliver(std::move(answers));
+  }
+}
+
+}  // namespace cohort::coordinator

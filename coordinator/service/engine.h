@@ -1,0 +1,162 @@
+// Runs the state machine: shards of it under locks, its clock, and the rule that nothing is
+// answered before it is durable. Knows nothing of gRPC.
+#ifndef COHORT_COORDINATOR_SERVICE_ENGINE_H_
+#define COHORT_COORDINATOR_SERVICE_ENGINE_H_
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "base/clock.h"
+#include "base/mutex.h"
+#include "coordinator/core/call.h"
+#include "coordinator/core/core.h"
+#include "coordinator/core/limits.h"
+#include "coordinator/journal/journal.h"
+#include "coordinator/service/alarm.h"
+#include "coordinator/service/committer.h"
+#include "coordinator/service/engine_observer.h"
+#include "coordinator/service/reply_sink.h"
+
+namespace cohort::coordinator {
+
+// Names a submitted call for Cancel.
+struct CallHandle {
+  size_t shard = 0;
+  CallId id = 0;
+};
+
+struct EngineOptions {
+  int shards = 4;
+  Limits limits;
+  // Tells this life of the coordinator from others; 0: chosen from the wall clock.
+  int64_t server_incarnation = 0;
+};
+
+struct EngineStats {
+  CoreStats total;
+  int64_t calls = 0;
+  absl::Duration uptime;
+  int64_t server_incarnation = 0;
+  int64_t boot = 0;
+  bool draining = false;
+  std::string journal;
+};
+
+struct DrainResult {
+  int64_t released_count = 0;
+  int64_t waiter_count = 0;
+  int64_t group_count = 0;
+};
+
+// Thread-safe.
+class Engine {
+ public:
+  // Opens the journal and rebuilds the state. `observer` may be null and must outlive the engine.
+  // `on_failure` runs once, on a thread of the engine, when the journal fails: nothing is
+  // acknowledged after that, and the process should end. Errors: the journal's; INVALID_ARGUMENT.
+  static absl::StatusOr<std::unique_ptr<Engine>> Start(
+      const EngineOptions& options, std::unique_ptr<Journal> journal, const Clock& clock,
+      EngineObserver* observer = nullptr,
+      std::function<void(const absl::Status&)> on_failure = nullptr);
+  // Every submitted call must have been answered or cancelled: Shutdown sees to that.
+  ~Engine();
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+
+  // Gives `call` (its id and entropy are set here) to its shard. The reply comes to `sink`, perhaps
+  // before this returns. `handle`, when not null, is written before the sink can be reached.
+  // ListGroups, and DumpWaits of no group, are answered from all shards.
+  void Submit(Call call, ReplySink* sink, CallHandle* handle = nullptr);
+
+  // The caller went away. True: the sink will never be called. False: it was called, is being
+  // called, or will be very soon.
+  bool Cancel(const CallHandle& handle);
+
+  // Answers all parked calls UNAVAILABLE, and every later one at once.
+  void Shutdown();
+
+  // Stops (or, with `resume`, allows again) new groups and joins, in all shards.
+  DrainResult Drain(bool release_waiters, bool resume);
+  bool draining() const { return draining_.load(std::memory_order_relaxed); }
+
+  EngineStats Stats() const;
+  // Valid as long as the engine; a later SetLimits makes a new one.
+  const Limits& limits() const { return *limits_.load(std::memory_order_acquire); }
+  void SetLimits(const Limits& limits);
+
+  const Clock& clock() const { return clock_; }
+  int64_t server_incarnation() const { return server_incarnation_; }
+  int64_t boot() const { return boot_; }
+  bool failed() const { return committer_ != nullptr && committer_->failed(); }
+
+ private:
+  struct Shard {
+    Mutex mutex;
+    std::unique_ptr<Core> core ABSL_GUARDED_BY(mutex);
+    // Calls that were not answered at once.
+    absl::flat_hash_map<CallId, ReplySink*> parked ABSL_GUARDED_BY(mutex);
+    CallId last_id ABSL_GUARDED_BY(mutex) = 0;
+    int64_t calls ABSL_GUARDED_BY(mutex) = 0;
+    // The last step handed to the committer with records.
+    uint64_t last_step ABSL_GUARDED_BY(mutex) = 0;
+    bool closed ABSL_GUARDED_BY(mutex) = false;
+    // NextTick, in nanoseconds, for the alarm to read without the lock.
+    std::atomic<int64_t> next_tick{0};
+  };
+
+  Engine(const EngineOptions& options, std::unique_ptr<Journal> journal, const Clock& clock,
+         EngineObserver* observer);
+
+  size_t ShardOf(const GroupKey& key) const;
+
+  // The tail of every step, still under the shard's lock: finds the sinks, parks `own` when it has
+  // no reply yet, queues for the journal. What is left in `answers` may be delivered at once after
+  // unlocking.
+  void Route(Shard& shard, CallId own, ReplySink* own_sink, Effects& effects, Answers* answers)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(shard.mutex);
+  // Runs `input(core, now, effects)` as one step without a call of its own.
+  template <typename Input>
+  void Step(Shard& shard, Input input);
+  void Deliver(Answers answers);
+  void UpdateTick(Shard& shard) ABSL_EXCLUSIVE_LOCKS_REQUIRED(shard.mutex);
+  Instant TickAll();
+  void Refuse(CallId id, ReplySink* sink);
+
+  // Calls that all shards answer together.
+  void ListGroups(Call call, ReplySink* sink);
+  void DumpWaits(Call call, ReplySink* sink);
+  // One shard's part: its reply, which is there at once. Sets `must_wait_for` to the step it
+  // depends on.
+  Reply Ask(Shard& shard, Call call, uint64_t* must_wait_for);
+  void DeliverAfter(uint64_t step, ReplySink* sink, Reply reply);
+
+  const std::unique_ptr<Journal> journal_;
+  const bool durable_;
+  const Clock& clock_;
+  EngineObserver* const observer_;
+  const Instant started_;
+  const int64_t server_incarnation_;
+  int64_t boot_ = 1;
+  std::vector<std::unique_ptr<Shard>> shards_;
+  std::atomic<bool> draining_{false};
+  std::atomic<bool> closed_{false};
+
+  Mutex limits_mutex_;
+  // Readers hold plain pointers, so all versions stay; people change limits rarely.
+  std::vector<std::unique_ptr<const Limits>> limits_versions_ ABSL_GUARDED_BY(limits_mutex_);
+  std::atomic<const Limits*> limits_{nullptr};
+
+  std::unique_ptr<Committer> committer_;  // null when the journal keeps nothing
+  std::unique_ptr<Alarm> alarm_;
+};
+
+}  // namespace cohort::coordinator
+
+#endif  // COHORT_COORDINATOR_SERVICE_ENGINE_H_

@@ -1,0 +1,85 @@
+// Every method of the coordinator: its name, how its request is decoded, which answer belongs to
+// it.
+#ifndef COHORT_COORDINATOR_SERVICE_METHOD_H_
+#define COHORT_COORDINATOR_SERVICE_METHOD_H_
+
+#include <cstddef>
+#include <optional>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "coordinator/core/call.h"
+#include "coordinator/service/codec/decode_context.h"
+#include "google/protobuf/io/zero_copy_stream.h"
+
+namespace cohort::coordinator {
+
+enum class Method {
+  kCreateGroup,
+  kJoin,
+  kLeave,
+  kKeepAlive,
+  kGetGroup,
+  kListGroups,
+  kWatchGroup,
+  kProposeView,
+  kAckView,
+  kReportError,
+  kAgreeAlive,
+  kVote,
+  kCloseGroup,
+  kSend,
+  kReceive,
+  kBroadcast,
+  kAllGather,
+  kGather,
+  kScatter,
+  kBarrier,
+  kCancelBarrier,
+  kExpire,
+  kStats,
+  kUpload,
+  kDownload,
+  kPut,
+  kGet,
+  kRange,
+  kDelete,
+  kAdd,
+  kAppend,
+  kQueuePush,
+  kQueuePop,
+  kWatch,
+  kPublish,
+  kFetch,
+  kReportInit,
+  kWhoIsMissing,
+  kDumpWaits,
+  kLimits,
+  kDrain,
+  kEvict,
+  kServerStats,
+};
+inline constexpr size_t kMethodCount = static_cast<size_t>(Method::kServerStats) + 1;
+
+using DecodeFunction = absl::Status (*)(google::protobuf::io::ZeroCopyInputStream* request,
+                                        const DecodeContext& context, Call* call);
+
+struct MethodInfo {
+  Method method;
+  const char* service;  // such as cohort.v1.GroupService
+  const char* name;     // such as Join
+  // Null for Upload, whose request is a stream, and for what the shell answers itself (Limits,
+  // Drain, ServerStats). Errors besides those of the fields: INVALID_ARGUMENT (not such a message).
+  DecodeFunction decode;
+  // The alternative of ReplyBody that answers it. Another one can only be the kept answer to
+  // another method that was called with the same operation_id.
+  size_t reply_index;
+};
+
+const MethodInfo& GetMethod(Method method);
+// By "cohort.v1.GroupService/Join".
+std::optional<Method> FindMethod(absl::string_view path);
+
+}  // namespace cohort::coordinator
+
+#endif  // COHORT_COORDINATOR_SERVICE_METHOD_H_

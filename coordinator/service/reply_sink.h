@@ -1,0 +1,40 @@
+// Where the engine brings an answer.
+#ifndef COHORT_COORDINATOR_SERVICE_REPLY_SINK_H_
+#define COHORT_COORDINATOR_SERVICE_REPLY_SINK_H_
+
+#include <utility>
+#include <vector>
+
+#include "base/clock.h"
+#include "coordinator/core/reply.h"
+#include "coordinator/service/codec/encode.h"
+
+namespace cohort::coordinator {
+
+// What the replies of one batch share while they are delivered, on one thread.
+struct DeliveryContext {
+  Instant now;
+  EncodeCache cache;
+};
+
+class ReplySink {
+ public:
+  // Exactly once for each submitted call, unless Engine::Cancel returned true for it. On any
+  // thread, with no lock of the engine held, also from inside Engine::Submit. Must not block. The
+  // sink may end its own life.
+  virtual void OnReply(Reply&& reply, DeliveryContext& context) = 0;
+
+ protected:
+  ~ReplySink() = default;
+};
+
+// A reply and whom it is for.
+struct Answer {
+  ReplySink* sink = nullptr;
+  Reply reply;
+};
+using Answers = std::vector<Answer>;
+
+}  // namespace cohort::coordinator
+
+#endif  // COHORT_COORDINATOR_SERVICE_REPLY_SINK_H_

@@ -1,0 +1,48 @@
+// One call of a method that has one request and one answer, however long the answer takes.
+#ifndef COHORT_COORDINATOR_SERVICE_UNARY_CALL_H_
+#define COHORT_COORDINATOR_SERVICE_UNARY_CALL_H_
+
+#include "base/clock.h"
+#include "coordinator/service/dispatcher.h"
+#include "coordinator/service/method.h"
+#include "coordinator/service/reply_sink.h"
+#include "grpcpp/server_context.h"
+#include "grpcpp/support/byte_buffer.h"
+#include "grpcpp/support/server_callback.h"
+
+namespace cohort::coordinator {
+
+// Finishes exactly once: by its reply, or by cancellation when the engine had not answered. A
+// parked call holds no thread, and little memory: its request is dropped as soon as it is decoded.
+// Owns itself: gone in OnDone.
+class UnaryCall final : public grpc::ServerUnaryReactor, private ReplySink {
+ public:
+  // The body of a service's method. `dispatcher` outlives all calls.
+  static grpc::ServerUnaryReactor* Start(Dispatcher& dispatcher, Method method,
+                                         grpc::CallbackServerContext* context,
+                                         const grpc::ByteBuffer* request,
+                                         grpc::ByteBuffer* response);
+
+ private:
+  UnaryCall(Dispatcher& dispatcher, Method method, grpc::ByteBuffer* response);
+
+  void Handle(grpc::CallbackServerContext* context, const grpc::ByteBuffer* request);
+  // Nothing may touch `this` afterwards, unless inside a reaction or before Start returns.
+  void Complete(const absl::Status& status);
+
+  void OnReply(Reply&& reply, DeliveryContext& context) override;
+  void OnCancel() override;
+  void OnDone() override;
+
+  Dispatcher& dispatcher_;
+  const Method method_;
+  const Instant started_;
+  grpc::ByteBuffer* const response_;
+  // Written before the method returns, and read by OnCancel, which comes after that.
+  CallHandle handle_;
+  Asker asker_;
+};
+
+}  // namespace cohort::coordinator
+
+#endif  // COHORT_COORDINATOR_SERVICE_UNARY_CALL_H_

@@ -1,0 +1,139 @@
+#include "coordinator/service/upload_stream.h"
+
+#include <zlib.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/rpc/status_conversion.h"
+#include "base/status_macros.h"
+#include "coordinator/service/byte_buffer.h"
+#include "coordinator/service/codec/decode.h"
+#include "grpcpp/support/proto_buffer_reader.h"
+
+namespace cohort::coordinator {
+namespace {
+
+constexpr size_t kMaxPartBytes = 1 << 20;
+// No more is set aside on the word of the caller alone.
+constexpr int64_t kTrustedBytes = 4 << 20;
+
+}  // namespace
+
+grpc::ServerReadReactor<grpc::ByteBuffer>* UploadStream::Start(Dispatcher& dispatcher,
+                                                               grpc::CallbackServerContext* context,
+                                                               grpc::ByteBuffer* response) {
+  auto* const stream = new UploadStream(dispatcher, context, response);
+  stream->StartRead(&stream->part_);
+  return stream;
+}
+
+UploadStream::UploadStream(Dispatcher& dispatcher, grpc::CallbackServerContext* context,
+                           grpc::ByteBuffer* response)
+    : dispatcher_(dispatcher),
+      started_(dispatcher.OnStarted(Method::kUpload)),
+      context_(context),
+      response_(response) {}
+
+void UploadStream::OnReadDone(bool ok) {
+  if (!ok) {  // the end of the parts, or of the call
+    if (context_->IsCancelled()) return Complete(absl::CancelledError("the caller went away"));
+    const absl::Status status = CheckWhole();
+    if (!status.ok()) return Complete(status);
+    Call call = std::move(call_);
+    call.body = PutBlobCall{std::move(bytes_)};
+    Reserve(0);
+    // Never parked, so a cancelled caller need not be looked after here.
+    dispatcher_.engine().Submit(std::move(call), this);
+    return;
+  }
+  const absl::Status status = TakePart();
+  if (!status.ok()) return Complete(status);
+  StartRead(&part_);
+}
+
+absl::Status UploadStream::TakePart() {
+  v1::UploadRequest part;
+  {
+    grpc::ProtoBufferReader reader(&part_);
+    if (!reader.status().ok() || !part.ParseFromZeroCopyStream(&reader)) {
+      return absl::InvalidArgumentError("a part is not a well-formed UploadRequest");
+    }
+  }
+  part_.Clear();
+  if (!begun_) COHORT_RETURN_IF_ERROR(TakeFirst(part));
+  const std::string& data = part.data();
+  if (data.size() > kMaxPartBytes) {
+    return absl::InvalidArgumentError("data: a part has at most 1 MiB");
+  }
+  const int64_t have = static_cast<int64_t>(bytes_.size());
+  if (part.offset() != have) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("offset: the next part starts at ", have, ", not at ", part.offset()));
+  }
+  if (have + static_cast<int64_t>(data.size()) > size_bytes_) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("data: more than the announced ", size_bytes_, " bytes"));
+  }
+  crc32_ = static_cast<uint32_t>(
+      crc32_z(crc32_, reinterpret_cast<const Bytef*>(data.data()), data.size()));
+  bytes_.append(data);
+  return absl::OkStatus();
+}
+
+absl::Status UploadStream::TakeFirst(v1::UploadRequest& part) {
+  const DecodeContext context = dispatcher_.MakeDecodeContext(absl::InfiniteDuration());
+  COHORT_RETURN_IF_ERROR(Decode(part, context, &call_));
+  asker_.key = call_.caller.key;
+  asker_.session = call_.caller.session;
+  begun_ = true;
+  size_bytes_ = part.size_bytes();
+  announced_crc32_ = part.crc32();
+  Reserve(size_bytes_);
+  const int64_t bound = context.limits.max_bytes_held;
+  if (dispatcher_.uploading_bytes().load() > bound) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("uploads in progress are over max_bytes_held (", bound, ")"));
+  }
+  bytes_.reserve(static_cast<size_t>(std::min(size_bytes_, kTrustedBytes)));
+  return absl::OkStatus();
+}
+
+absl::Status UploadStream::CheckWhole() const {
+  if (!begun_) return absl::InvalidArgumentError("an upload needs at least one part");
+  if (static_cast<int64_t>(bytes_.size()) != size_bytes_) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("data: ", bytes_.size(), " bytes came, ", size_bytes_, " were announced"));
+  }
+  if (crc32_ != announced_crc32_) {
+    return absl::InvalidArgumentError("crc32: is not that of the bytes that came");
+  }
+  return absl::OkStatus();
+}
+
+void UploadStream::Reserve(int64_t bytes) {
+  dispatcher_.uploading_bytes().fetch_add(bytes - reserved_);
+  reserved_ = bytes;
+}
+
+void UploadStream::OnReply(Reply&& reply, DeliveryContext& context) {
+  MessageBytes message;
+  const absl::Status status = dispatcher_.Encode(Method::kUpload, reply, asker_, context, &message);
+  if (status.ok()) *response_ = ToByteBuffer(message);
+  Complete(status);
+}
+
+void UploadStream::Complete(const absl::Status& status) {
+  Reserve(0);
+  dispatcher_.OnHandled(Method::kUpload, status.code(), started_);
+  Finish(ToGrpcStatus(status));
+}
+
+void UploadStream::OnDone() {
+  Dispatcher& dispatcher = dispatcher_;
+  delete this;
+  dispatcher.OnGone();
+}
+
+}  // namespace cohort::coordinator

@@ -1,0 +1,59 @@
+// A blob that comes in parts: assembled here, checked, and then given to the state machine whole.
+#ifndef COHORT_COORDINATOR_SERVICE_UPLOAD_STREAM_H_
+#define COHORT_COORDINATOR_SERVICE_UPLOAD_STREAM_H_
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/status.h"
+#include "base/clock.h"
+#include "cohort/v1/messaging.pb.h"
+#include "coordinator/service/dispatcher.h"
+#include "coordinator/service/reply_sink.h"
+#include "grpcpp/server_context.h"
+#include "grpcpp/support/byte_buffer.h"
+#include "grpcpp/support/server_callback.h"
+
+namespace cohort::coordinator {
+
+// Owns itself: gone in OnDone. Reads one part at a time, so flow control holds back who sends too
+// fast.
+class UploadStream final : public grpc::ServerReadReactor<grpc::ByteBuffer>, private ReplySink {
+ public:
+  static grpc::ServerReadReactor<grpc::ByteBuffer>* Start(Dispatcher& dispatcher,
+                                                          grpc::CallbackServerContext* context,
+                                                          grpc::ByteBuffer* response);
+
+ private:
+  UploadStream(Dispatcher& dispatcher, grpc::CallbackServerContext* context,
+               grpc::ByteBuffer* response);
+
+  absl::Status TakeFirst(v1::UploadRequest& part);
+  absl::Status TakePart();
+  absl::Status CheckWhole() const;
+  // Counts the bytes of this upload as `bytes` among all that are in progress.
+  void Reserve(int64_t bytes);
+  void Complete(const absl::Status& status);
+
+  void OnReadDone(bool ok) override;
+  void OnReply(Reply&& reply, DeliveryContext& context) override;
+  void OnDone() override;
+
+  Dispatcher& dispatcher_;
+  const Instant started_;
+  grpc::CallbackServerContext* const context_;
+  grpc::ByteBuffer* const response_;
+  grpc::ByteBuffer part_;
+  Asker asker_;
+  Call call_;
+  bool begun_ = false;
+  std::string bytes_;
+  int64_t size_bytes_ = 0;  // as announced
+  uint32_t announced_crc32_ = 0;
+  uint32_t crc32_ = 0;  // of `bytes_`
+  int64_t reserved_ = 0;
+};
+
+}  // namespace cohort::coordinator
+
+#endif  // COHORT_COORDINATOR_SERVICE_UPLOAD_STREAM_H_

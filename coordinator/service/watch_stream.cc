@@ -1,0 +1,177 @@
+#include "coordinator/service/watch_stream.h"
+
+#include <atomic>
+#include <utility>
+
+#include "base/rpc/status_conversion.h"
+#include "cohort/v1/group.pb.h"
+#include "coordinator/service/byte_buffer.h"
+#include "grpcpp/support/proto_buffer_reader.h"
+
+namespace cohort::coordinator {
+namespace {
+
+// Names of attached streams, unique in the process.
+std::atomic<int64_t> g_last_stream{0};
+
+// For answers that nobody waits for.
+class IgnoringSink final : public ReplySink {
+ public:
+  void OnReply(Reply&&, DeliveryContext&) override {}
+};
+
+ReplySink* Ignore() {
+  static IgnoringSink* const kSink = new IgnoringSink;
+  return kSink;
+}
+
+// Whether a WatchGroupRequest asks to stand for its member. Parsed a second time: streams are few.
+bool WantsAttach(const grpc::ByteBuffer& request) {
+  grpc::ByteBuffer copy(request);
+  grpc::ProtoBufferReader reader(&copy);
+  v1::WatchGroupRequest message;
+  return reader.status().ok() && message.ParseFromZeroCopyStream(&reader) && message.attach();
+}
+
+}  // namespace
+
+grpc::ServerWriteReactor<grpc::ByteBuffer>* WatchStream::Start(Dispatcher& dispatcher,
+                                                               Method method,
+                                                               grpc::CallbackServerContext* context,
+                                                               const grpc::ByteBuffer* request) {
+  auto* const stream = new WatchStream(dispatcher, method);
+  stream->Begin(context, request);
+  return stream;
+}
+
+WatchStream::WatchStream(Dispatcher& dispatcher, Method method)
+    : dispatcher_(dispatcher), method_(method), started_(dispatcher.OnStarted(method)) {}
+
+void WatchStream::Begin(grpc::CallbackServerContext* context, const grpc::ByteBuffer* request) {
+  const bool attach = method_ == Method::kWatchGroup && WantsAttach(*request);
+  absl::Status status = absl::InternalError("the request could not be read");
+  {
+    grpc::ByteBuffer copy(*request);
+    grpc::ProtoBufferReader reader(&copy);
+    if (reader.status().ok()) {
+      status = dispatcher_.Decode(method_, &reader, TimeLeft(*context), &call_, &asker_);
+    }
+  }
+  if (!status.ok()) return Complete(status);
+  // Receipts are acknowledged by the first step alone.
+  if (!attach) {
+    StartSendInitialMetadata();
+    return;
+  }
+  stream_ = g_last_stream.fetch_add(1) + 1;
+  attaching_ = true;
+  Call call;
+  call.caller = call_.caller;
+  call.body = AttachCall{stream_, false};
+  Submit(std::move(call));
+}
+
+void WatchStream::Step() {
+  Call call = call_;
+  call_.caller.acknowledged.clear();
+  Submit(std::move(call));
+}
+
+void WatchStream::Submit(Call call) {
+  bool cancelled = false;
+  {
+    MutexLock lock(&mutex_);
+    cancelled = cancelled_;
+    waiting_ = !cancelled;
+  }
+  if (cancelled) return Complete(absl::CancelledError("the caller went away"));
+  CallHandle handle;
+  dispatcher_.engine().Submit(std::move(call), this, &handle);
+  {
+    MutexLock lock(&mutex_);
+    handle_ = handle;
+    cancelled = cancelled_;
+  }
+  // OnCancel may have come in between and not have known the handle. Handles are never reused, so
+  // if the reply was faster, this finds nothing.
+  if (cancelled && dispatcher_.engine().Cancel(handle)) {
+    Complete(absl::CancelledError("the caller went away"));
+  }
+}
+
+void WatchStream::OnReply(Reply&& reply, DeliveryContext& context) {
+  bool cancelled = false;
+  {
+    MutexLock lock(&mutex_);
+    waiting_ = false;
+    cancelled = cancelled_;
+  }
+  if (attaching_) {
+    attaching_ = false;
+    if (!reply.status.ok()) {
+      stream_ = 0;
+      return Complete(EncodeStatus(reply, context.now));
+    }
+    if (cancelled) return Complete(absl::CancelledError("the caller went away"));
+    // The first step is taken in the reaction to this. It also tells the caller that the watch
+    // stands.
+    StartSendInitialMetadata();
+    return;
+  }
+  if (cancelled) return Complete(absl::CancelledError("the caller went away"));
+  MessageBytes message;
+  const absl::Status status = dispatcher_.Encode(method_, reply, asker_, context, &message);
+  if (!status.ok()) return Complete(status);
+  if (const auto* group = std::get_if<WatchGroupReply>(&reply.body)) {
+    std::get<WatchGroupCall>(call_.body).from_revision = group->revision;
+    last_ = group->closed;
+  } else if (const auto* keys = std::get_if<WatchKeysReply>(&reply.body)) {
+    std::get<WatchKeysCall>(call_.body).from_revision = keys->revision;
+  }
+  message_ = ToByteBuffer(message);
+  StartWrite(&message_);
+}
+
+void WatchStream::OnSendInitialMetadataDone(bool ok) {
+  if (!ok) return Complete(absl::CancelledError("the caller went away"));
+  Step();
+}
+
+void WatchStream::OnWriteDone(bool ok) {
+  message_.Clear();
+  if (!ok) return Complete(absl::CancelledError("the caller went away"));
+  if (last_) return Complete(absl::OkStatus());
+  Step();
+}
+
+void WatchStream::OnCancel() {
+  CallHandle handle;
+  {
+    MutexLock lock(&mutex_);
+    cancelled_ = true;
+    if (waiting_) handle = handle_;
+  }
+  if (dispatcher_.engine().Cancel(handle)) {
+    Complete(absl::CancelledError("the caller went away"));
+  }
+}
+
+void WatchStream::Complete(const absl::Status& status) {
+  if (stream_ != 0) {
+    Call call;
+    call.caller = call_.caller;
+    call.caller.acknowledged.clear();
+    call.body = AttachCall{stream_, true};
+    dispatcher_.engine().Submit(std::move(call), Ignore());
+  }
+  dispatcher_.OnHandled(method_, status.code(), started_);
+  Finish(ToGrpcStatus(status));
+}
+
+void WatchStream::OnDone() {
+  Dispatcher& dispatcher = dispatcher_;
+  delete this;
+  dispatcher.OnGone();
+}
+
+}  // namespace cohort::coordinator

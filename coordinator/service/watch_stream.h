@@ -1,0 +1,62 @@
+// A stream of batches: of group events or of changed keys. Each batch is one step of the state
+// machine, asked for when the one before is on its way, so a slow reader holds back only itself.
+#ifndef COHORT_COORDINATOR_SERVICE_WATCH_STREAM_H_
+#define COHORT_COORDINATOR_SERVICE_WATCH_STREAM_H_
+
+#include <cstdint>
+
+#include "base/clock.h"
+#include "base/mutex.h"
+#include "coordinator/service/dispatcher.h"
+#include "coordinator/service/method.h"
+#include "coordinator/service/reply_sink.h"
+#include "grpcpp/server_context.h"
+#include "grpcpp/support/byte_buffer.h"
+#include "grpcpp/support/server_callback.h"
+
+namespace cohort::coordinator {
+
+// Steps are submitted only from inside gRPC's reactions, during which the object cannot go away.
+// Owns itself.
+class WatchStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer>, private ReplySink {
+ public:
+  // `method` is kWatchGroup or kWatch.
+  static grpc::ServerWriteReactor<grpc::ByteBuffer>* Start(Dispatcher& dispatcher, Method method,
+                                                           grpc::CallbackServerContext* context,
+                                                           const grpc::ByteBuffer* request);
+
+ private:
+  WatchStream(Dispatcher& dispatcher, Method method);
+
+  void Begin(grpc::CallbackServerContext* context, const grpc::ByteBuffer* request);
+  // Asks for the next batch. From inside a reaction only.
+  void Step() ABSL_LOCKS_EXCLUDED(mutex_);
+  void Submit(Call call) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Nothing may touch `this` afterwards, unless inside a reaction.
+  void Complete(const absl::Status& status);
+
+  void OnReply(Reply&& reply, DeliveryContext& context) override;
+  void OnSendInitialMetadataDone(bool ok) override;
+  void OnWriteDone(bool ok) override;
+  void OnCancel() override;
+  void OnDone() override;
+
+  Dispatcher& dispatcher_;
+  const Method method_;
+  const Instant started_;
+  Asker asker_;
+  Call call_;           // the next step, as it was decoded but for its revision
+  int64_t stream_ = 0;  // not 0: attached, or to be
+  bool attaching_ = false;
+  bool last_ = false;  // the group has closed: what is being written is the end
+  grpc::ByteBuffer message_;
+
+  Mutex mutex_;
+  bool waiting_ ABSL_GUARDED_BY(mutex_) = false;  // for a reply
+  bool cancelled_ ABSL_GUARDED_BY(mutex_) = false;
+  CallHandle handle_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace cohort::coordinator
+
+#endif  // COHORT_COORDINATOR_SERVICE_WATCH_STREAM_H_

@@ -1,0 +1,43 @@
+// All members of one group in one process, over as many connections as wanted.
+#ifndef COHORT_TESTS_BENCHMARK_FLEET_H_
+#define COHORT_TESTS_BENCHMARK_FLEET_H_
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "client/rendezvous/connection.h"
+#include "client/rendezvous/process_group.h"
+#include "tests/benchmark/implementation.h"
+
+namespace cohort::benchmark {
+
+class Fleet {
+ public:
+  // Makes the connections and joins all members; member i uses connection i % connections.
+  // `joining` (may be null) gets the time from the first call until all had the complete view.
+  static absl::StatusOr<std::unique_ptr<Fleet>> Join(const std::string& address, int members,
+                                                     int connections,
+                                                     absl::Duration* joining = nullptr);
+  // Closes the group for all at once, so that the farewells of many members do not go on behind our
+  // back.
+  ~Fleet();
+
+  int size() const { return static_cast<int>(groups_.size()); }
+  client::ProcessGroup& member(int rank) { return *groups_[rank]; }
+
+  absl::StatusOr<Sample> TimeBarrier(absl::Duration timeout = absl::Seconds(60));
+  absl::StatusOr<Sample> TimeAllGather(const std::string& object);
+
+ private:
+  Fleet() = default;
+
+  std::vector<std::shared_ptr<client::Connection>> connections_;
+  std::vector<std::unique_ptr<client::ProcessGroup>> groups_;
+};
+
+}  // namespace cohort::benchmark
+
+#endif  // COHORT_TESTS_BENCHMARK_FLEET_H_

@@ -1,0 +1,63 @@
+// What the rendezvous benchmark asks of every system it measures, ours and the peers alike.
+#ifndef COHORT_TESTS_BENCHMARK_IMPLEMENTATION_H_
+#define COHORT_TESTS_BENCHMARK_IMPLEMENTATION_H_
+
+#include <algorithm>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+
+namespace cohort::benchmark {
+
+enum class OperationKind {
+  kBarrier,    // all members, from the first call issued to the last answer received
+  kAllGather,  // the same, with an object from each to all
+  kHandoff,    // from just before a send until a receiver that was already blocked has the object
+  kPut,        // one small write, by `members` callers at once, each waiting for its answer
+  kJoin,       // from nothing, connections included, until all members have the complete view
+};
+
+// How members share transport connections to the server.
+enum class Shape { kPerMember, kShared };
+inline constexpr int kSharedConnections = 8;
+
+struct Cell {
+  OperationKind kind = OperationKind::kBarrier;
+  int members = 0;
+  int64_t bytes = 0;
+  Shape shape = Shape::kPerMember;
+};
+
+inline int ConnectionCount(const Cell& cell) {
+  return cell.shape == Shape::kPerMember ? cell.members
+                                         : std::min(cell.members, kSharedConnections);
+}
+
+// What running a cell's operation once has shown.
+struct Sample {
+  std::vector<absl::Duration> latencies;
+  double ops_per_s = 0;  // kPut only
+};
+
+using Operation = std::function<absl::StatusOr<Sample>()>;
+
+class Implementation {
+ public:
+  virtual ~Implementation() = default;
+
+  virtual std::string name() const = 0;
+  // "memory" or "sqlite" for those that keep a journal, else empty.
+  virtual std::string journal() const { return ""; }
+
+  // Sets up what the cell needs (servers, connections, members) and returns the operation; what was
+  // set up lives as long as the operation. UNIMPLEMENTED: this one has no part in such a cell.
+  virtual absl::StatusOr<Operation> Prepare(const Cell& cell) = 0;
+};
+
+}  // namespace cohort::benchmark
+
+#endif  // COHORT_TESTS_BENCHMARK_IMPLEMENTATION_H_

@@ -1,0 +1,19 @@
+// Bare gRPC as an implementation of the benchmark: what any service over gRPC must pay.
+#ifndef COHORT_TESTS_BENCHMARK_PEERS_GRPC_FLOOR_H_
+#define COHORT_TESTS_BENCHMARK_PEERS_GRPC_FLOOR_H_
+
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "tests/benchmark/implementation.h"
+
+namespace cohort::benchmark {
+
+// Starts `server` (the path of grpc_floor_server) with its files in `scratch`.
+absl::StatusOr<std::unique_ptr<Implementation>> StartGrpcFloor(const std::string& server,
+                                                               const std::string& scratch);
+
+}  // namespace cohort::benchmark
+
+#endif  // COHORT_TESTS_BENCHMARK_PEERS_GRPC_FLOOR_H_

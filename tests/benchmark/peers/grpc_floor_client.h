@@ -1,0 +1,41 @@
+// The client of the bare gRPC floor: the same calls, connections and bytes as ours, and nothing
+// else.
+#ifndef COHORT_TESTS_BENCHMARK_PEERS_GRPC_FLOOR_CLIENT_H_
+#define COHORT_TESTS_BENCHMARK_PEERS_GRPC_FLOOR_CLIENT_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "tests/benchmark/peers/echo.grpc.pb.h"
+
+namespace cohort::benchmark {
+
+// Thread-safe.
+class GrpcFloorClient {
+ public:
+  // Each of the `connections` is a TCP connection of its own.
+  GrpcFloorClient(const std::string& address, int connections);
+
+  // Member i calls over connection i % connections. `done` runs on a thread of gRPC.
+  void ParkAsync(int member, uint64_t round, int expected, int64_t request_bytes,
+                 int64_t reply_bytes, std::function<void(const absl::Status&)> done);
+  absl::Status Park(int member, uint64_t round, int expected, int64_t request_bytes,
+                    int64_t reply_bytes);
+  absl::Status EchoOnce(int caller, int64_t request_bytes, int64_t reply_bytes);
+  // One call over each connection, so that all are up.
+  absl::Status Connect();
+
+ private:
+  Echo::Stub& StubOf(int member) { return *stubs_[member % stubs_.size()]; }
+
+  std::vector<std::unique_ptr<Echo::Stub>> stubs_;
+};
+
+}  // namespace cohort::benchmark
+
+#endif  // COHORT_TESTS_BENCHMARK_PEERS_GRPC_FLOOR_CLIENT_H_

@@ -1,0 +1,77 @@
+// The rendezvous benchmark: Cohort, the floor of bare gRPC, and what people use today, in one run.
+//
+//   tests/benchmark/run.sh rendezvous                       # the whole table
+//   tests/benchmark/run.sh rendezvous --json --quick
+//   tests/benchmark/run.sh rendezvous --operation barrier --members 256
+//
+// What makes it fair:
+//   * In each repetition every implementation runs once, so that drift hits all alike; each is warm
+//   before.
+//   * Cohort and the floor do the same client work: asynchronous calls from this one process to a
+//   server in
+//     another, over equally many connections, with as many bytes each way (wire_sizes.h). Their
+//     difference is what our coordinator and our library cost.
+//   * A round is timed from the first call issued to the last answer received.
+//   * The stateless group has a process per member, as in life; see peers/tcpstore_stateless.py.
+//   * Redis gets a connection per blocking client and no persistence. It is compared with journal
+//   "memory"; the
+//     "sqlite" rows stand beside, and their cost of a write falls with the callers, who share a
+//     transaction.
+//   * `ops` and `handoff` use blocking calls in threads everywhere, because that is how they are
+//   used.
+#include <cstdio>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "CLI/CLI.hpp"
+#include "base/status_macros.h"
+#include "tests/benchmark/cohort_implementation.h"
+#include "tests/benchmark/peers/start_peers.h"
+#include "tests/benchmark/rendezvous_cells.h"
+
+namespace cohort::benchmark {
+namespace {
+
+absl::Status StartAll(const std::string& coordinator, const std::vector<std::string>& journals,
+                      const PeerFlags& peers,
+                      std::vector<std::unique_ptr<Implementation>>& implementations) {
+  for (const std::string& journal : journals) {
+    CoordinatorOptions options;
+    options.program = coordinator;
+    options.journal = journal;
+    options.scratch = peers.scratch;
+    COHORT_ASSIGN_OR_RETURN(auto cohort, StartCohort(options));
+    implementations.push_back(std::move(cohort));
+  }
+  return StartPeers(peers, implementations);
+}
+
+}  // namespace
+}  // namespace cohort::benchmark
+
+int main(int argc, char** argv) {
+  using namespace cohort::benchmark;
+  PeerFlags peers;
+  RendezvousOptions options;
+  std::string coordinator;
+  std::vector<std::string> journals = {"memory", "sqlite"};
+  bool json = false;
+  CLI::App app("The rendezvous benchmark");
+  app.add_flag("--json", json, "one JSON object per line");
+  app.add_option("--coordinator", coordinator, "the path of cohort-coordinator")->required();
+  app.add_option("--journal", journals, "which journals of ours to measure");
+  AddPeerFlags(app, peers);
+  AddCellFlags(app, options);
+  CLI11_PARSE(app, argc, argv);
+
+  RaiseDescriptorLimit();
+  std::vector<std::unique_ptr<Implementation>> implementations;
+  const absl::Status started = StartAll(coordinator, journals, peers, implementations);
+  if (!started.ok()) {
+    std::fprintf(stderr, "%s\n", started.ToString().c_str());
+    return 1;
+  }
+  Report report(json);
+  return RunRendezvous(options, implementations, report) == 0 ? 0 : 1;
+}

@@ -1,0 +1,117 @@
+#!/usr/bin/env bash
+# Builds and runs the benchmarks: ours and the peers in one run, interleaved, on this machine.
+#
+#   tests/benchmark/run.sh rendezvous            the control plane beside its peers, as a table
+#   tests/benchmark/run.sh rendezvous --json     the same, one JSON object per line
+#   tests/benchmark/run.sh rendezvous --quick    a few minutes less, more noise
+#   tests/benchmark/run.sh rendezvous --operation barrier --members 8 --members 256
+#   tests/benchmark/run.sh peers                 the peers alone
+#   tests/benchmark/run.sh claims [--json]       a million barriers, cost of a parked call, ...
+#
+# Nothing else should run meanwhile. All servers listen on 127.0.0.1 and end with the run.
+# BAZEL (default "bazel") may carry start-up options. BENCHMARK_BUILD_OPTIONS is passed to `build`.
+set -euo pipefail
+
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+
+fail() {
+  echo "run.sh: $*" >&2
+  exit 1
+}
+
+usage() {
+  sed -n '2,/^set /{/^#/s/^# \{0,1\}//p}' "${BASH_SOURCE[0]}"
+}
+
+need() {
+  command -v "$1" > /dev/null || fail "$1 is missing ($2): run deploy/bootstrap.sh --benchmarks"
+}
+
+build() {
+  local output
+  # shellcheck disable=SC2086  # several options
+  if ! output=$(${BAZEL:-bazel} build --config=opt ${BENCHMARK_BUILD_OPTIONS:-} "$@" 2>&1); then
+    echo "$output" >&2
+    fail "the build failed"
+  fi
+  bin=$(${BAZEL:-bazel} info --config=opt bazel-bin 2> /dev/null)
+}
+
+check_peers() {
+  need redis-server "package redis-server"
+  need /usr/bin/python3 "package python3"
+  /usr/bin/python3 -c 'from torch.distributed import TCPStore' 2> /dev/null ||
+    fail "python3-torch (with TCPStore) is missing: run deploy/bootstrap.sh --benchmarks"
+}
+
+# Runs a driver; it and (by its death) all its servers end when this script does.
+run_driver() {
+  # A proxy must not stand between us and loopback.
+  env -u http_proxy -u https_proxy -u HTTP_PROXY -u HTTPS_PROXY -u grpc_proxy "$@" &
+  driver=$!
+  wait "$driver"
+}
+
+driver=""
+bin=""
+scratch=$(mktemp -d "${TMPDIR:-/tmp}/cohort-benchmark.XXXXXX")
+cleanup() {
+  local status=$?
+  trap - EXIT INT TERM
+  if [[ -n $driver ]] && kill -0 "$driver" 2> /dev/null; then
+    kill "$driver" 2> /dev/null || true
+    wait "$driver" 2> /dev/null || true
+  fi
+  if ((status != 0)); then
+    for log in "$scratch"/*.log; do
+      [[ -s $log ]] && { echo "--- end of ${log##*/}" >&2; tail -n 5 "$log" >&2; }
+    done
+  fi
+  rm -rf "$scratch"
+  exit "$status"
+}
+trap cleanup EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
+
+section=${1:-}
+[[ $# -gt 0 ]] && shift
+ulimit -n "$(ulimit -Hn)"
+
+peer_flags() {
+  flags=(
+    --floor-server "$bin/tests/benchmark/peers/grpc_floor_server"
+    --redis-server "$(command -v redis-server)"
+    --tcpstore-script tests/benchmark/peers/tcpstore_stateless.py
+    --scratch "$scratch"
+  )
+}
+
+case $section in
+  rendezvous)
+    check_peers
+    build //tests/benchmark:rendezvous_benchmark //tests/benchmark/peers:grpc_floor_server \
+      //coordinator:cohort-coordinator
+    peer_flags
+    run_driver "$bin/tests/benchmark/rendezvous_benchmark" "${flags[@]}" \
+      --coordinator "$bin/coordinator/cohort-coordinator" "$@"
+    ;;
+  peers)
+    check_peers
+    build //tests/benchmark:peers_benchmark //tests/benchmark/peers:grpc_floor_server
+    peer_flags
+    run_driver "$bin/tests/benchmark/peers_benchmark" "${flags[@]}" "$@"
+    ;;
+  claims)
+    build //tests/benchmark:claims_benchmark //coordinator:cohort-coordinator
+    run_driver "$bin/tests/benchmark/claims_benchmark" --scratch "$scratch" \
+      --coordinator "$bin/coordinator/cohort-coordinator" "$@"
+    ;;
+  -h | --help | help)
+    usage
+    ;;
+  *)
+    usage >&2
+    fail "which benchmark? rendezvous, peers or claims"
+    ;;
+esac
