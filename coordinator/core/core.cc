@@ -1,7 +1,6 @@
 #include "coordinator/core/core.h"
 
 #include <algorithm>
-#include <deque>
 #include <map>
 #include <utility>
 
@@ -39,9 +38,14 @@ struct Core::Impl {
   Shard shard;
   std::map<GroupKey, std::unique_ptr<Group>> groups;
   std::map<std::string, std::unique_ptr<Namespace>> namespaces;  // by tenant
-  // Generations of closed groups, so that a name that comes back goes on counting.
-  std::map<GroupKey, int64_t> closed;
-  std::deque<GroupKey> closed_order;
+  // Generations of closed groups, so that a name that comes back goes on counting. Not of those that came back.
+  struct Closed {
+    int64_t generation = 0;
+    int64_t order = 0;
+  };
+  std::map<GroupKey, Closed> closed;
+  std::map<int64_t, GroupKey> closed_order;
+  int64_t last_order = 0;
   int64_t closed_floor = 0;  // of those no longer remembered one by one
   CoreStats totals;          // of groups that were closed
 
@@ -49,26 +53,33 @@ struct Core::Impl {
     totals.barriers_released += group.released_barriers();
     totals.members_lost += group.members_lost();
     totals.objects_expired += group.objects_expired();
+    shard.last_number_of_closed = std::max(shard.last_number_of_closed, group.last_number());
     RememberClosed(&step, key, group.generation());
   }
 
   void RememberClosed(Step* step, const GroupKey& key, int64_t generation) {
-    auto [it, added] = closed.insert({key, generation});
-    if (added) closed_order.push_back(key);
-    it->second = std::max(it->second, generation);
-    if (step != nullptr) WriteClosed(*step, key, it->second);
-    while (static_cast<int64_t>(closed_order.size()) > std::max<int64_t>(shard.limits.max_closed_names, 1)) {
+    closed[key] = Closed{generation, ++last_order};
+    closed_order[last_order] = key;
+    if (step != nullptr) WriteClosed(*step, key, generation);
+    while (static_cast<int64_t>(closed.size()) > std::max<int64_t>(shard.limits.max_closed_names, 1)) {
       // Forgotten names may not go down either: their generation passes to the next oldest, whose row keeps it.
-      const GroupKey oldest = closed_order.front();
-      closed_order.pop_front();
-      closed_floor = std::max(closed_floor, closed.at(oldest));
-      closed.erase(oldest);
-      int64_t& heir = closed.at(closed_order.front());
-      heir = std::max(heir, closed_floor);
+      const GroupKey oldest = closed_order.begin()->second;
+      closed_floor = std::max(closed_floor, closed.at(oldest).generation);
+      ForgetClosed(oldest);
+      const GroupKey& heir = closed_order.begin()->second;
+      int64_t& inherited = closed.at(heir).generation;
+      inherited = std::max(inherited, closed_floor);
       if (step == nullptr) continue;
       step->Erase(oldest, RecordKind::kGroup, "");
-      WriteClosed(*step, closed_order.front(), heir);
+      WriteClosed(*step, heir, inherited);
     }
+  }
+
+  void ForgetClosed(const GroupKey& key) {
+    auto it = closed.find(key);
+    if (it == closed.end()) return;
+    closed_order.erase(it->second.order);
+    closed.erase(it);
   }
 
   static void WriteClosed(Step& step, const GroupKey& key, int64_t generation) {
@@ -80,17 +91,16 @@ struct Core::Impl {
 
   int64_t NextGeneration(const GroupKey& key) const {
     auto it = closed.find(key);
-    return (it != closed.end() ? it->second : closed_floor) + 1;
+    return (it != closed.end() ? it->second.generation : closed_floor) + 1;
   }
 
+  // Takes off the groups that have ended, in the step in which they did.
   void Sweep(Step& step) {
-    for (auto it = groups.begin(); it != groups.end();) {
-      if (it->second->closed()) {
-        NoteClosed(step, it->first, *it->second);
-        it = groups.erase(it);
-      } else {
-        ++it;
-      }
+    while (!shard.closed.empty()) {
+      auto it = groups.find(shard.closed.back());
+      shard.closed.pop_back();
+      NoteClosed(step, it->first, *it->second);
+      groups.erase(it);
     }
   }
 
@@ -128,6 +138,8 @@ Group* Core::Impl::Create(Step& step, const Call& call, const GroupSpec& spec) {
   }
   const GroupKey& key = call.caller.key;
   auto group = std::make_unique<Group>(step, shard, key, spec, NextGeneration(key));
+  // The name's row is the living group's again.
+  ForgetClosed(key);
   return groups.emplace(key, std::move(group)).first->second.get();
 }
 
@@ -169,6 +181,7 @@ void Core::Handle(Instant now, Call call, Effects& effects) {
   // What is due happened before this call.
   impl.shard.timers.Run(step);
   impl.shard.waits.Run(step);
+  impl.Sweep(step);
   if (const auto* list = std::get_if<ListGroupsCall>(&call.body)) {
     impl.List(step, call, *list);
     return;
@@ -190,17 +203,12 @@ void Core::Handle(Instant now, Call call, Effects& effects) {
   }
   const GroupKey key = call.caller.key;
   auto it = impl.groups.find(key);
-  if (it != impl.groups.end() && it->second->closed()) {
-    impl.Sweep(step);
-    it = impl.groups.end();
-  }
   if (it == impl.groups.end()) {
     impl.HandleWithout(step, call);
-    it = impl.groups.find(key);
   } else {
     it->second->Handle(step, std::move(call));
   }
-  if (it != impl.groups.end() && it->second->closed()) impl.Sweep(step);
+  impl.Sweep(step);
 }
 
 void Core::Cancel(Instant now, CallId id, Effects& effects) {
@@ -285,10 +293,15 @@ void Core::Restore(Instant now, const std::vector<Record>& rows) {
     if (const auto* op = std::get_if<OperationRecord>(&*row.value)) own->operations.Restore(*op, now);
   }
   for (auto& [key, group] : impl.groups) group->FinishRestore(now);
-  // When the memory of closed names is full, some were forgotten; one of the kept rows has their generation.
-  if (static_cast<int64_t>(impl.closed.size()) >= impl.shard.limits.max_closed_names) {
-    for (const auto& [key, generation] : impl.closed) {
-      impl.closed_floor = std::max(impl.closed_floor, generation);
+  // When the memory of closed names was full, some were forgotten; one of the kept rows has their generation, even
+  // if its name came back meanwhile.
+  if (static_cast<int64_t>(impl.closed.size() + impl.groups.size()) >=
+      impl.shard.limits.max_closed_names) {
+    for (const auto& [key, known] : impl.closed) {
+      impl.closed_floor = std::max(impl.closed_floor, known.generation);
+    }
+    for (const auto& [key, group] : impl.groups) {
+      impl.closed_floor = std::max(impl.closed_floor, group->generation());
     }
   }
 }

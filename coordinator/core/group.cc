@@ -106,7 +106,7 @@ Member* Group::Admit(Step& step, const Call& call, const char* operation, Standi
   }
   if (state_ == GroupState::kActive && member->confirmed()) return member;
   if (state_ == GroupState::kBroken) {
-    if (standing == Standing::kBrokenToo) return member;
+    if (standing == Standing::kBrokenToo && member->rank >= 0) return member;
     step.Fail(call.id, context_.Aborted(operation, cause_), context_.Explain(operation, cause_));
     return nullptr;
   }
@@ -282,8 +282,8 @@ void Group::Answer(Step& step, Call& call, SendCall& body) {
       step.Fail(call.id, absl::InvalidArgumentError("operation id was used for another call"));
     } else if (!body.wait_consumed) {
       step.Answer(call.id, *first);
-    } else if (!mailboxes_.AwaitConsumed(step, call.id, call.wait, first->sequence)) {
-      step.Answer(call.id, SendReply{first->sequence, true});
+    } else {
+      mailboxes_.AwaitConsumed(step, call.id, call.wait, first->sequence);
     }
     return;
   }

@@ -18,7 +18,6 @@
 #include <utility>
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
 #include "coordinator/core/call.h"
 #include "coordinator/core/event_log.h"
@@ -49,6 +48,7 @@ class Group final : public WaitOwner {
   // Whether it has ended and may be destroyed.
   bool closed() const { return state_ == GroupState::kClosed; }
   int64_t generation() const { return context_.generation; }
+  int64_t last_number() const { return context_.last_number; }
   GroupInfo Describe(Instant now, bool with_members) const;
   int64_t released_barriers() const { return rounds_.released_barriers(); }
   int64_t members_lost() const { return members_lost_; }
@@ -118,6 +118,8 @@ class Group final : public WaitOwner {
   void ParkJoin(Step& step, Call& call, Member& member, bool with_members);
   void AnswerJoin(Step& step, Member& member);
   void MaybeComplete(Step& step);
+  // While FORMING, candidates take the seats that are free, in the order they came.
+  void FillSeats(Step& step);
   void Complete(Step& step);
   RankSet ConfirmedSeats() const;
   MissingReport MissingSeats(Instant now) const;
@@ -128,6 +130,8 @@ class Group final : public WaitOwner {
   void ScheduleLiveness(Instant now);
   void CheckLiveness(Step& step);
   void Lose(Step& step, Member& member, Cause cause);
+  // This life of the member is over: its parked calls that name no seat are answered, its bound keys and streams go.
+  void EndLife(Step& step, Member& member, const Cause& cause);
   void GoneFromActive(Step& step, Member& member, const Cause& cause);
   void Break(Step& step, const Cause& cause);
   void Close(Step& step, Cause cause);
@@ -137,6 +141,8 @@ class Group final : public WaitOwner {
 
   // --- views
   struct Proposal {
+    // Written out, or Clang takes std::optional<Proposal> for one of a type that cannot be made yet.
+    Proposal() {}
     ViewProposal view;
     RankSet remove;  // with those already gone
     RankSet needed;  // whose acknowledgement is awaited
@@ -193,8 +199,8 @@ class Group final : public WaitOwner {
   };
   std::map<int64_t, Blob> blobs_;
 
-  absl::flat_hash_map<CallId, std::string> joins_;  // parked joins: member name
-  absl::flat_hash_map<CallId, int64_t> watches_;    // parked watches: from which revision
+  std::map<CallId, std::string> joins_;  // parked joins: member name
+  std::map<CallId, int64_t> watches_;    // parked watches: from which revision
 
   TimerId liveness_timer_ = 0;
   TimerId join_window_timer_ = 0;

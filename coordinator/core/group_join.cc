@@ -123,18 +123,9 @@ void Group::Answer(Step& step, Call& call, JoinCall& body) {
   }
   if (!same_life) {
     Cause cause = CauseOf(CauseKind::kReplaced, *member, "", step.now());
-    if (member->join_call != 0) {
-      const CallId older = member->join_call;
-      joins_.erase(older);
-      shard_.waits.Done(older);
-      member->join_call = 0;
-      step.Fail(older, context_.Aborted("join", cause), context_.Explain("join", cause));
-    }
-    store_.EndSession(step, member->session);
+    EndLife(step, *member, cause);
     const bool was_seated = member->rank >= 0;
     context_.roster.Replace(*member, body.incarnation, call.entropy, cause);
-    member->streams.clear();
-    shard_.timers.Cancel(member->disconnect_timer);
     if (was_seated && state_ == GroupState::kActive) Break(step, cause);
   } else if (member->session.empty()) {
     // It was lost or had left, and comes back as itself.
@@ -150,6 +141,9 @@ void Group::Answer(Step& step, Call& call, JoinCall& body) {
       Break(step, CauseOf(CauseKind::kReplaced, *member, "it came back", step.now()));
     }
     member->state = MemberState::kJoining;
+  }
+  if (member->state == MemberState::kCandidate && state_ == GroupState::kActive && !context_.gone.empty()) {
+    Break(step, context_.gone.begin()->second);
   }
   if (state_ == GroupState::kBroken) BeginGeneration(step, cause_);
   member->progress = 0;
@@ -245,10 +239,13 @@ void Group::ParkJoin(Step& step, Call& call, Member& member, bool with_members) 
   shard_.waits.Park(call.id, this, step.now(), step.now() + call.wait);
   WriteMember(step, member);
   if (liveness_timer_ == 0) ScheduleLiveness(step.now());
+  FillSeats(step);
   if (member.state != MemberState::kCandidate) MaybeComplete(step);
 }
 
 void Group::BeginGeneration(Step& step, const Cause& cause) {
+  // It was about the generation that is given up here.
+  if (proposal_.has_value()) EndProposal(step, ViewReply::Outcome::kRefused, cause);
   rounds_.Break(step, cause, false);
   rounds_.Clear(step);
   mailboxes_.Clear(step);
@@ -262,7 +259,6 @@ void Group::BeginGeneration(Step& step, const Cause& cause) {
   for (Member* member : members) {
     if (member->state == MemberState::kLost || member->state == MemberState::kLeft) {
       EraseMember(step, *member);
-      shard_.timers.Cancel(member->disconnect_timer);
       context_.roster.Remove(*member, cause);
     } else if (member->state != MemberState::kCandidate) {
       member->state = MemberState::kJoining;
@@ -325,6 +321,29 @@ MissingReport Group::MissingSeats(Instant now) const {
   return report;
 }
 
+void Group::FillSeats(Step& step) {
+  if (state_ != GroupState::kForming) return;
+  int taken = 0;
+  std::vector<Member*> candidates;
+  for (const auto& [name, member] : context_.roster.members()) {
+    if (member->state == MemberState::kCandidate) {
+      candidates.push_back(member.get());
+    } else {
+      ++taken;
+    }
+  }
+  std::stable_sort(candidates.begin(), candidates.end(),
+                   [](const Member* a, const Member* b) { return a->joined_at < b->joined_at; });
+  for (Member* member : candidates) {
+    if (taken++ >= context_.roster.seat_count()) return;
+    member->state = member->join_call != 0 ? MemberState::kActive : MemberState::kJoining;
+    member_infos_.reset();
+    WriteMember(step, *member);
+    Tell(step, EventKind::kJoined, member, Cause{});
+  }
+  if (!candidates.empty()) MaybeComplete(step);
+}
+
 void Group::MaybeComplete(Step& step) {
   if (state_ != GroupState::kForming) return;
   const int seats = context_.roster.seat_count();
@@ -354,9 +373,8 @@ void Group::Complete(Step& step) {
   for (Member* member : members) {
     if (member->confirmed() || member->state == MemberState::kCandidate) continue;
     Cause cause = CauseOf(CauseKind::kViewChanged, *member, "it did not join again in time", step.now());
+    EndLife(step, *member, cause);
     EraseMember(step, *member);
-    store_.EndSession(step, member->session);
-    shard_.timers.Cancel(member->disconnect_timer);
     context_.roster.Remove(*member, cause);
   }
   // Those without a wish take free seats in the order they came.
@@ -392,6 +410,7 @@ void Group::Complete(Step& step) {
     WriteMember(step, member);
     if (member.join_call != 0) AnswerJoin(step, member);
   }
+  shard_.timers.Cancel(liveness_timer_);  // progress counts from now, perhaps by a shorter time
   ScheduleLiveness(step.now());
 }
 

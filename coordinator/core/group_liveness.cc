@@ -100,22 +100,13 @@ void Group::CheckLiveness(Step& step) {
 // The member is dead, or must be treated so.
 void Group::Lose(Step& step, Member& member, Cause cause) {
   ++members_lost_;
-  shard_.timers.Cancel(member.disconnect_timer);
-  store_.EndSession(step, member.session);
-  store_.FailSession(step, member.session, context_.Aborted("store call", cause),
-                     context_.Explain("store call", cause));
-  if (member.join_call != 0) {
-    const CallId id = member.join_call;
-    joins_.erase(id);
-    shard_.waits.Done(id);
-    member.join_call = 0;
-    step.Fail(id, context_.Aborted("join", cause), context_.Explain("join", cause));
-  }
-  member_infos_.reset();
+  EndLife(step, member, cause);
   if (state_ == GroupState::kForming || member.state == MemberState::kCandidate) {
     Tell(step, EventKind::kLost, &member, cause);
+    MemberGoneFromProposal(step, member, cause);
     EraseMember(step, member);
     context_.roster.Remove(member, cause);
+    FillSeats(step);
     CloseIfEmpty(step, cause);
     return;
   }
@@ -128,6 +119,32 @@ void Group::Lose(Step& step, Member& member, Cause cause) {
   if (breaks) Break(step, cause);
   MemberGoneFromProposal(step, member, cause);
   CloseIfEmpty(step, cause);
+}
+
+void Group::EndLife(Step& step, Member& member, const Cause& cause) {
+  shard_.timers.Cancel(member.disconnect_timer);
+  member.streams.clear();
+  store_.EndSession(step, member.session);
+  store_.FailSession(step, member.session, context_.Aborted("store call", cause),
+                     context_.Explain("store call", cause));
+  if (member.join_call != 0) {
+    const CallId id = member.join_call;
+    joins_.erase(id);
+    shard_.waits.Done(id);
+    member.join_call = 0;
+    step.Fail(id, context_.Aborted("join", cause), context_.Explain("join", cause));
+  }
+  if (proposal_.has_value()) {
+    for (auto it = proposal_->calls.begin(); it != proposal_->calls.end();) {
+      const auto call = it++;
+      if (call->second != member.name) continue;
+      shard_.waits.Done(call->first);
+      if (proposal_->proposer_call == call->first) proposal_->proposer_call = 0;
+      step.Fail(call->first, context_.Aborted("view", cause), context_.Explain("view", cause));
+      proposal_->calls.erase(call);
+    }
+  }
+  member_infos_.reset();
 }
 
 // It holds its seat, but nothing will come from it in this generation.
@@ -171,6 +188,7 @@ void Group::Close(Step& step, Cause cause) {
     step.EraseAll(context_.key, kind);
   }
   state_ = GroupState::kClosed;
+  shard_.closed.push_back(context_.key);
 }
 
 void Group::CloseIfEmpty(Step& step, const Cause& cause) {
@@ -216,22 +234,13 @@ void Group::Answer(Step& step, Call& call, LeaveCall& body) {
   if (member == nullptr) return;
   const Cause cause = CauseOf(CauseKind::kLeft, *member, body.reason, step.now());
   step.Answer(call.id, EmptyReply{});
-  shard_.timers.Cancel(member->disconnect_timer);
-  store_.EndSession(step, member->session);
-  store_.FailSession(step, member->session, context_.Aborted("store call", cause),
-                     context_.Explain("store call", cause));
-  if (member->join_call != 0) {
-    const CallId id = member->join_call;
-    joins_.erase(id);
-    shard_.waits.Done(id);
-    member->join_call = 0;
-    step.Fail(id, context_.Aborted("join", cause), context_.Explain("join", cause));
-  }
-  member_infos_.reset();
+  EndLife(step, *member, cause);
   if (state_ == GroupState::kForming || member->state == MemberState::kCandidate) {
     Tell(step, EventKind::kLeft, member, cause);
+    MemberGoneFromProposal(step, *member, cause);
     EraseMember(step, *member);
     context_.roster.Remove(*member, cause);
+    FillSeats(step);
   } else {
     member->state = MemberState::kLeft;
     context_.roster.Fence(*member, cause);

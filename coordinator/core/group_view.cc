@@ -10,9 +10,18 @@ constexpr size_t kDecidedKept = 16;
 }  // namespace
 
 void Group::Answer(Step& step, Call& call, ProposeViewCall& body) {
-  Member* member = Admit(step, call, "propose view", Standing::kBrokenToo);
+  // A repeat may come after the commit, from the generation before.
+  Member* member = Admit(step, call, "propose view", Standing::kAnyGeneration);
   if (member == nullptr) return;
   const Id128 operation = call.caller.operation_id;
+  if (const ReplyBody* first = operations_.Find(operation); first != nullptr) {
+    if (std::holds_alternative<ViewReply>(*first)) {
+      step.Answer(call.id, *first);
+    } else {
+      step.Fail(call.id, absl::InvalidArgumentError("operation id was used for another call"));
+    }
+    return;
+  }
   for (const auto& [id, decided] : decided_) {
     if (operation.empty() || decided.operation != operation) continue;
     ViewReply reply = ViewFor(member->name, decided.outcome);
@@ -20,6 +29,7 @@ void Group::Answer(Step& step, Call& call, ProposeViewCall& body) {
     step.Answer(call.id, std::move(reply));
     return;
   }
+  if (Admit(step, call, "propose view", Standing::kBrokenToo) == nullptr) return;
   if (proposal_.has_value()) {
     Proposal& open = *proposal_;
     if (!operation.empty() && open.operation == operation) {  // a repeat: it waits on
@@ -186,9 +196,8 @@ void Group::CommitProposal(Step& step) {
       continue;
     }
     if (member != nullptr) {
+      EndLife(step, *member, cause);
       EraseMember(step, *member);
-      store_.EndSession(step, member->session);
-      shard_.timers.Cancel(member->disconnect_timer);
       context_.roster.Remove(*member, cause);
     }
     if (next_added != added.end()) order.push_back(context_.roster.ByName(*next_added++));
@@ -209,6 +218,8 @@ void Group::CommitProposal(Step& step) {
   member_infos_.reset();
   WriteGroup(step);
 
+  operations_.Remember(step, context_.key, proposal.operation,
+                       ViewFor(proposal.view.proposer, ViewReply::Outcome::kCommitted), shard_.limits);
   decided_[proposal.view.id] = Decided{ViewReply::Outcome::kCommitted, Cause{}, proposal.operation};
   if (decided_.size() > kDecidedKept) decided_.erase(decided_.begin());
   TellProposal(step, EventKind::kViewCommitted, proposal.view, Cause{});
@@ -219,6 +230,7 @@ void Group::CommitProposal(Step& step) {
   for (Member* member : order) {
     if (member->join_call != 0) AnswerJoin(step, *member);
   }
+  shard_.timers.Cancel(liveness_timer_);  // progress counts from now, perhaps by a shorter time
   ScheduleLiveness(step.now());
 }
 

@@ -82,9 +82,12 @@ absl::StatusOr<int64_t> Mailboxes::Send(Step& step, CallId id, const Member& sen
   return sequence;
 }
 
-bool Mailboxes::AwaitConsumed(Step& step, CallId id, absl::Duration wait, int64_t sequence) {
+void Mailboxes::AwaitConsumed(Step& step, CallId id, absl::Duration wait, int64_t sequence) {
   auto it = where_.find(sequence);
-  if (it == where_.end()) return false;
+  if (it == where_.end()) {
+    step.Answer(id, SendReply{sequence, unread_.count(sequence) == 0});
+    return;
+  }
   Object& object = boxes_.at(it->second.first).by_source.at(it->second.second).at(sequence);
   if (object.sender_call != 0) {
     const CallId earlier = object.sender_call;
@@ -94,7 +97,6 @@ bool Mailboxes::AwaitConsumed(Step& step, CallId id, absl::Duration wait, int64_
   object.sender_call = id;
   sending_[id] = sequence;
   group_.shard.waits.Park(id, this, step.now(), step.now() + wait);
-  return true;
 }
 
 void Mailboxes::Receive(Step& step, CallId id, const Member& receiver, const Id128& operation_id,
@@ -113,6 +115,10 @@ void Mailboxes::Receive(Step& step, CallId id, const Member& receiver, const Id1
     auto again = handed_out_by_operation_.find(operation_id);
     if (again != handed_out_by_operation_.end()) {
       AnswerWith(step, id, handed_out_.at(again->second));
+      return;
+    }
+    if (acknowledged_.Contains(operation_id)) {
+      step.Fail(id, SpentOperations::Error());
       return;
     }
   }
@@ -223,6 +229,7 @@ void Mailboxes::Acknowledge(Step& step, int64_t receipt) {
   step.Erase(group_.key, RecordKind::kObject, RowId(object.sequence));
   expiries_.erase({object.sent_at + object.expiration, -receipt});
   handed_out_by_operation_.erase(object.operation);
+  acknowledged_.Add(object.operation, group_.shard.limits.max_operations_kept);
   auto count = unacknowledged_.find(object.destination);
   if (count != unacknowledged_.end() && --count->second == 0) unacknowledged_.erase(count);
   handed_out_.erase(it);
@@ -243,7 +250,7 @@ std::optional<Cause> Mailboxes::WhyNothingComes(int receiver, const std::optiona
   return last;
 }
 
-void Mailboxes::MemberGone(Step& step, int rank, const Cause&) {
+void Mailboxes::MemberGone(Step& step, int rank, const Cause& cause) {
   // What was sent to it, nobody will read.
   std::vector<int64_t> unreadable;
   for (const auto& [key, box] : boxes_) {
@@ -258,6 +265,7 @@ void Mailboxes::MemberGone(Step& step, int rank, const Cause&) {
     auto queue = box.by_source.find(source);
     Object& object = queue->second.at(sequence);
     AnswerConsumed(step, object, false);
+    NoteUnread(sequence);
     expiries_.erase({object.sent_at + object.expiration, sequence});
     step.Erase(group_.key, RecordKind::kObject, RowId(sequence));
     where_.erase(sequence);
@@ -270,6 +278,18 @@ void Mailboxes::MemberGone(Step& step, int rank, const Cause&) {
     if (object.destination == rank) receipts.push_back(receipt);
   }
   for (int64_t receipt : receipts) Acknowledge(step, receipt);
+  // What it sent stays, but nobody is there to hear that it was consumed.
+  for (auto& [key, box] : boxes_) {
+    auto queue = box.by_source.find(rank);
+    if (queue == box.by_source.end()) continue;
+    for (auto& [sequence, object] : queue->second) {
+      if (object.sender_call == 0) continue;
+      const std::string title = absl::StrCat("send to rank ", object.destination);
+      Unpark(object.sender_call);
+      step.Fail(object.sender_call, group_.Aborted(title, cause), group_.Explain(title, cause));
+      object.sender_call = 0;
+    }
+  }
   std::vector<std::pair<BoxKey, CallId>> hopeless;
   for (auto& [key, box] : boxes_) {
     for (const Receiver& receiver : box.receivers) {
@@ -283,11 +303,10 @@ void Mailboxes::MemberGone(Step& step, int rank, const Cause&) {
     auto it = std::find_if(box.receivers.begin(), box.receivers.end(),
                            [&, call = id](const Receiver& r) { return r.id == call; });
     const std::string title = Title(*it, key.second);
-    const std::optional<Cause> cause =
-        it->rank == rank ? *group_.WhyGone(rank) : WhyNothingComes(it->rank, it->source);
+    const Cause why = it->rank == rank ? cause : *WhyNothingComes(it->rank, it->source);
     box.receivers.erase(it);
     Unpark(id);
-    step.Fail(id, group_.Aborted(title, *cause), group_.Explain(title, *cause));
+    step.Fail(id, group_.Aborted(title, why), group_.Explain(title, why));
     DropIfEmpty(key);
   }
 }
@@ -317,6 +336,8 @@ void Mailboxes::Clear(Step& step) {
   where_.clear();
   handed_out_.clear();
   handed_out_by_operation_.clear();
+  acknowledged_.Clear();
+  unread_.clear();
   unacknowledged_.clear();
   expiries_.clear();
   group_.shard.timers.Cancel(expiry_timer_);
@@ -370,6 +391,7 @@ void Mailboxes::Lose(Step& step, const Object& object) {
   lost->second.first = std::min(lost->second.first, sequence);
   lost->second.last = std::max(lost->second.last, sequence);
   ++lost->second.count;
+  NoteUnread(sequence);
   ++expired_count_;
   expiries_.erase({object.sent_at + object.expiration, sequence});
   auto queue = box.by_source.find(source);
@@ -378,6 +400,13 @@ void Mailboxes::Lose(Step& step, const Object& object) {
   if (queue->second.empty()) box.by_source.erase(queue);
   where_.erase(sequence);
   step.Erase(group_.key, RecordKind::kObject, RowId(sequence));
+}
+
+void Mailboxes::NoteUnread(int64_t sequence) {
+  unread_.insert(sequence);
+  if (static_cast<int64_t>(unread_.size()) > group_.shard.limits.max_operations_kept) {
+    unread_.erase(unread_.begin());
+  }
 }
 
 void Mailboxes::Expire(Step& step, absl::Duration older_than, int64_t& count, int64_t& bytes) {

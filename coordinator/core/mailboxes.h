@@ -19,6 +19,7 @@
 #include "base/id128.h"
 #include "coordinator/core/call.h"
 #include "coordinator/core/group_context.h"
+#include "coordinator/core/spent_operations.h"
 #include "coordinator/core/step.h"
 #include "coordinator/core/wait_table.h"
 
@@ -35,8 +36,8 @@ class Mailboxes final : public WaitOwner {
   // does, once it was handed out). Delivers to a parked receiver at once.
   absl::StatusOr<int64_t> Send(Step& step, CallId id, const Member& sender, absl::Duration wait,
                                const SendCall& call, Payload payload);
-  // A repeat of a Send that waits: parks again if the object is still there. False: it was consumed.
-  bool AwaitConsumed(Step& step, CallId id, absl::Duration wait, int64_t sequence);
+  // A repeat of a Send that waits: parks again if the object is still there, else says what became of it.
+  void AwaitConsumed(Step& step, CallId id, absl::Duration wait, int64_t sequence);
   void Receive(Step& step, CallId id, const Member& receiver, const Id128& operation_id, absl::Duration wait,
                const ReceiveCall& call);
   // Frees what the receipt stands for. Unknown ones are fine.
@@ -104,6 +105,7 @@ class Mailboxes final : public WaitOwner {
   void Unpark(CallId id);
   void DropIfEmpty(const BoxKey& key);
   void Lose(Step& step, const Object& object);
+  void NoteUnread(int64_t sequence);
   void ScheduleExpiry();
   void RunExpiry(Step& step);
   void Write(Step& step, const Object& object);
@@ -115,6 +117,8 @@ class Mailboxes final : public WaitOwner {
   absl::flat_hash_map<int64_t, std::pair<BoxKey, int>> where_;  // sequence -> box and source
   std::map<int64_t, Object> handed_out_;                        // by receipt
   absl::flat_hash_map<Id128, int64_t> handed_out_by_operation_;
+  SpentOperations acknowledged_;  // receives
+  std::set<int64_t> unread_;      // the last objects that nobody was given
   absl::flat_hash_map<int, int64_t> unacknowledged_;  // per receiver
   // Calls: receivers by box, senders by sequence.
   absl::flat_hash_map<CallId, BoxKey> receiving_;

@@ -309,7 +309,9 @@ void Rounds::End(Step& step, Name& name, Round& round, RoundOutcome outcome, std
   name.last_outcome = outcome;
   name.last_reason = end->reason;
   name.last_number = round.number;
-  if (released) name.last_released = round.number;
+  const bool of_all = round.participants.count() == group_.world_size;
+  const bool watermark = released && round.kind == RoundKind::kBarrier && of_all;
+  if (watermark) name.last_released = round.number;
   if (has_values) {
     if (round.kind == RoundKind::kAllGather) {
       round.unacknowledged = round.participants;
@@ -318,8 +320,8 @@ void Rounds::End(Step& step, Name& name, Round& round, RoundOutcome outcome, std
     }
   }
   Advance(step, name, round);
-  // A barrier leaves its watermark. The others must give the same answer to a member whose reply was lost.
-  if (released && round.kind != RoundKind::kBarrier) {
+  // A barrier of all leaves its watermark. The others must give the same answer to a member whose reply was lost.
+  if (released && !watermark) {
     KeepValues(step, name, round);
   } else {
     Drop(step, name, round.number);
@@ -341,6 +343,13 @@ void Rounds::AnswerEnded(Step& step, CallId id, const Name& name, int64_t number
   auto it = name.rounds.find(number);
   if (it != name.rounds.end()) {
     const Round& round = it->second;
+    const bool reads = round.kind == RoundKind::kGather ? rank == round.root
+                                                        : Rooted(round.kind) && rank != round.root;
+    if (reads && round.receipt == 0) {
+      step.Fail(id, absl::DataLossError(absl::StrCat(Title(name, round), " was released and its values were "
+                                                     "acknowledged")));
+      return;
+    }
     RoundReply reply;
     reply.end = round.end;
     reply.with_values = round.kind == RoundKind::kAllGather ||
@@ -356,13 +365,13 @@ void Rounds::AnswerEnded(Step& step, CallId id, const Name& name, int64_t number
   const std::string title = absl::StrCat(RoundKindName(name.last_kind), " \"", name.name, "\" #", number);
   const bool released = number == name.last_released;
   const bool last = number == name.last_number;
-  if (released && name.last_kind != RoundKind::kBarrier) {
+  if (!released && last && name.last_outcome == RoundOutcome::kReleased) {
     step.Fail(id, absl::DataLossError(absl::StrCat(title, " was released; its values expired or were "
                                                    "acknowledged")));
     return;
   }
   auto end = std::make_shared<RoundEnd>();
-  end->kind = name.last_kind;
+  end->kind = released ? RoundKind::kBarrier : name.last_kind;
   end->name = name.name;
   end->number = number;
   end->next_number = name.ended_through + 1;
@@ -463,9 +472,9 @@ void Rounds::EndRootedIfRead(Step& step, Name& name, Round& round) {
   name.last_kind = round.kind;
   name.last_outcome = RoundOutcome::kReleased;
   name.last_reason.clear();
-  name.last_number = name.last_released = round.number;
+  name.last_number = round.number;
   Advance(step, name, round);
-  if (round.unacknowledged.empty()) Drop(step, name, round.number);
+  if (round.unacknowledged.empty()) AllAcknowledged(step, name, round);
 }
 
 // --- Ends that are not releases.
@@ -523,6 +532,18 @@ void Rounds::TimeOut(Step& step, CallId id) {
   step.Answer(id, RoundReply{std::move(end), false, Payload()});
 }
 
+void Rounds::AbortWaiter(Step& step, const Name& name, Round& round, int rank, const Cause& cause) {
+  for (size_t i = 0; i < round.waiters.size(); ++i) {
+    if (round.waiters[i].rank != rank) continue;
+    const CallId id = round.waiters[i].id;
+    round.waiters.erase(round.waiters.begin() + i);
+    Unpark(id);
+    const std::string title = Title(name, round);
+    step.Fail(id, group_.Aborted(title, cause), group_.Explain(title, cause));
+    return;
+  }
+}
+
 void Rounds::MemberGone(Step& step, int rank, const Cause& cause) {
   std::vector<Place> open;
   for (auto& [text, name] : names_) {
@@ -537,17 +558,9 @@ void Rounds::MemberGone(Step& step, int rank, const Cause& cause) {
     if (it == place.name->rounds.end()) continue;
     Round& round = it->second;
     if (round.ended) {
-      if (round.receipt != 0 && round.unacknowledged.empty()) Drop(step, *place.name, place.number);
+      if (round.receipt != 0 && round.unacknowledged.empty()) AllAcknowledged(step, *place.name, round);
     } else if (round.kind == RoundKind::kAgreeAlive) {
-      for (size_t i = 0; i < round.waiters.size(); ++i) {
-        if (round.waiters[i].rank != rank) continue;
-        const CallId id = round.waiters[i].id;
-        round.waiters.erase(round.waiters.begin() + i);
-        Unpark(id);
-        step.Fail(id, group_.Aborted(Title(*place.name, round), cause),
-                  group_.Explain(Title(*place.name, round), cause));
-        break;
-      }
+      AbortWaiter(step, *place.name, round, rank, cause);
       round.arrived.Remove(rank);
       if (round.arrived.empty()) {
         Drop(step, *place.name, place.number);
@@ -555,10 +568,14 @@ void Rounds::MemberGone(Step& step, int rank, const Cause& cause) {
         MaybeRelease(step, *place.name, round);
       }
     } else if (Rooted(round.kind)) {
+      AbortWaiter(step, *place.name, round, rank, cause);
       if (round.has_root) {
         EndRootedIfRead(step, *place.name, round);
       } else if (rank == round.root) {
         AbortRound(step, *place.name, round, cause);
+      } else {
+        round.arrived.Remove(rank);
+        if (round.arrived.empty()) Drop(step, *place.name, place.number);
       }
     } else {
       AbortRound(step, *place.name, round, cause);

@@ -8,8 +8,9 @@
 //   rooted (broadcast, scatter): readers wait for the root alone; the root does not wait, unless it asks to.
 //     When a reader's `wait` ends, only that reader is told; the number stays open until all have read.
 //
-// What stays of an ended number: the watermark of the name, how the last one ended, and the values that a member
-// may still ask for again, until it acknowledges their receipt, or arrives at a later number, or they expire.
+// What stays of an ended number: the watermark of the name, how the last one ended, the values that a member may
+// still ask for again, until it acknowledges their receipt, or arrives at a later number, or they expire; and that
+// it was released, until everyone who was in it has been in a later one that ended.
 #ifndef COHORT_COORDINATOR_CORE_ROUNDS_H_
 #define COHORT_COORDINATOR_CORE_ROUNDS_H_
 
@@ -111,9 +112,10 @@ class Rounds final : public WaitOwner {
     RoundOutcome last_outcome = RoundOutcome::kReleased;
     std::string last_reason;
     int64_t last_number = 0;
-    // Whoever asks again for this number was in it and must hear RELEASED, whatever came after.
+    // The last barrier of all members. Whoever asks for it again was in it and must hear RELEASED, whatever came
+    // after. Other rounds stay in `rounds` for that.
     int64_t last_released = 0;
-    // Open ones, and ended ones whose values are kept.
+    // Open ones, and ended ones that somebody may ask for again.
     std::map<int64_t, Round> rounds;
     std::list<Name*>::iterator use;  // in use_order_
   };
@@ -141,12 +143,18 @@ class Rounds final : public WaitOwner {
   // Ends a round for all who wait in it.
   void End(Step& step, Name& name, Round& round, RoundOutcome outcome, std::string reason);
   void AbortRound(Step& step, Name& name, Round& round, const Cause& cause);
+  // Answers the call of this rank, if it waits.
+  void AbortWaiter(Step& step, const Name& name, Round& round, int rank, const Cause& cause);
   void EndRootedIfRead(Step& step, Name& name, Round& round);
   void Drop(Step& step, Name& name, int64_t number);
   void Advance(Step& step, Name& name, const Round& round);
   void KeepValues(Step& step, Name& name, Round& round);
   void ValuesExpired(Step& step, const std::string& name, int64_t number);
+  // All who get values of this ended round have them.
+  void AllAcknowledged(Step& step, Name& name, Round& round);
   void DropEndedBefore(Step& step, Name& name, int64_t number);
+  // Whether everyone who takes part and can still act has been in it.
+  bool AllWereIn(const Round& round) const;
   std::string Title(const Name& name, const Round& round) const;
   MissingReport Missing(Instant now, const Round& round) const;
   std::shared_ptr<RoundEnd> MakeEnd(Instant now, const Name& name, const Round& round,

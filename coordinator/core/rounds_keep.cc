@@ -98,7 +98,7 @@ void Rounds::ValuesExpired(Step& step, const std::string& text, int64_t number) 
     round.ended = true;
     name.last_kind = round.kind;
     name.last_outcome = RoundOutcome::kReleased;
-    name.last_number = name.last_released = number;
+    name.last_number = number;
     const std::vector<Waiter> waiters = std::move(round.waiters);
     for (const Waiter& waiter : waiters) {
       Unpark(waiter.id);
@@ -122,20 +122,47 @@ void Rounds::Drop(Step& step, Name& name, int64_t number) {
   name.rounds.erase(it);
 }
 
-void Rounds::DropEndedBefore(Step& step, Name& name, int64_t number) {
-  // Called when somebody arrives at `number`. Symmetric rounds before it were answered to all; the caller has
-  // its answer, and whoever has not may still come for the last of them. So the last one stays until the next
-  // has ended too.
-  while (name.rounds.size() > 1) {
-    auto first = name.rounds.begin();
-    auto second = std::next(first);
-    if (first->first >= number || !first->second.ended || !second->second.ended ||
-        Rooted(first->second.kind) || Rooted(second->second.kind) ||
-        !first->second.participants.Minus(second->second.participants).empty()) {
-      break;
-    }
-    Drop(step, name, first->first);
+void Rounds::AllAcknowledged(Step& step, Name& name, Round& round) {
+  if (round.kind == RoundKind::kAllGather) {
+    Drop(step, name, round.number);
+    return;
   }
+  // Those who get no values (a root, gather's others) acknowledge nothing, and may not have their answer yet.
+  group_.shard.timers.Cancel(round.expiry);
+  receipts_.erase(round.receipt);
+  round.receipt = 0;
+  round.values.clear();
+  auto end = std::make_shared<RoundEnd>(*round.end);
+  end->values.clear();
+  end->receipt = 0;
+  round.end = std::move(end);
+  WriteRound(step, name, round);
+}
+
+bool Rounds::AllWereIn(const Round& round) const {
+  if (!Rooted(round.kind)) return true;
+  for (int rank : round.participants.Minus(round.read).ToVector()) {
+    if (rank != round.root && group_.WhyGone(rank) == nullptr) return false;
+  }
+  return true;
+}
+
+// Called when somebody arrives at `number`. It has its answers to all before; another may still come for the last one
+// it was in, and for no earlier one.
+void Rounds::DropEndedBefore(Step& step, Name& name, int64_t number) {
+  std::vector<int64_t> passed;
+  RankSet in_later_ones;
+  for (auto it = name.rounds.rbegin(); it != name.rounds.rend(); ++it) {
+    const Round& round = it->second;
+    if (!round.ended || it->first >= number) continue;
+    const bool unread = Rooted(round.kind) && round.receipt != 0;
+    if (!unread && round.participants.Minus(in_later_ones).empty()) {
+      passed.push_back(it->first);
+    } else if (AllWereIn(round)) {
+      for (int rank : round.participants.ToVector()) in_later_ones.Add(rank);
+    }
+  }
+  for (int64_t old : passed) Drop(step, name, old);
 }
 
 void Rounds::Acknowledge(Step& step, int rank, int64_t receipt) {
@@ -146,7 +173,7 @@ void Rounds::Acknowledge(Step& step, int rank, int64_t receipt) {
   Round& round = name.rounds.at(number);
   round.unacknowledged.Remove(rank);
   if (round.ended) {
-    if (round.unacknowledged.empty()) Drop(step, name, number);
+    if (round.unacknowledged.empty()) AllAcknowledged(step, name, round);
   } else {  // rooted: whoever acknowledges has read, even if that was before a restart
     round.read.Add(rank);
     EndRootedIfRead(step, name, round);
@@ -262,6 +289,7 @@ void Rounds::Restore(Instant now, const RoundEndRecord& record) {
     round.first_rank = round.last_rank = record.root;
     round.unacknowledged = round.participants;
     round.unacknowledged.Remove(record.root);
+    if (round.ended) round.read = std::exchange(round.unacknowledged, RankSet());
   } else {
     end->values = std::move(values);
     round.arrived = round.participants;

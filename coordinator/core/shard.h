@@ -2,12 +2,15 @@
 #ifndef COHORT_COORDINATOR_CORE_SHARD_H_
 #define COHORT_COORDINATOR_CORE_SHARD_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "coordinator/core/limits.h"
 #include "coordinator/core/payload.h"
 #include "coordinator/core/timers.h"
+#include "coordinator/core/types.h"
 #include "coordinator/core/wait_table.h"
 
 namespace cohort::coordinator {
@@ -21,8 +24,12 @@ struct Shard {
   WaitTable waits;
   std::shared_ptr<ByteLedger> ledger;
 
-  // Larger than every number an earlier boot can have given out.
-  int64_t FirstNumber() const { return (boot - 1) << 32; }
+  // What a group that begins counts from: larger than every number that an earlier boot, or an earlier group of
+  // this one, can have given out. So a receipt or a revision of a closed group means nothing to its successor.
+  int64_t FirstNumber() const { return std::max((boot - 1) << 32, last_number_of_closed); }
+  int64_t last_number_of_closed = 0;
+  // Groups that ended and are still to be taken off.
+  std::vector<GroupKey> closed;
 };
 
 }  // namespace cohort::coordinator

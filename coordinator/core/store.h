@@ -28,6 +28,7 @@
 #include "coordinator/core/record.h"
 #include "coordinator/core/reply.h"
 #include "coordinator/core/shard.h"
+#include "coordinator/core/spent_operations.h"
 #include "coordinator/core/step.h"
 #include "coordinator/core/timers.h"
 #include "coordinator/core/types.h"
@@ -282,6 +283,7 @@ class Store final : public WaitOwner {
   int64_t queue_item_count_ = 0;
   std::map<int64_t, HandedOut> handed_out_;  // by receipt
   absl::flat_hash_map<Id128, int64_t> receipt_of_operation_;
+  SpentOperations acknowledged_pops_;
   absl::flat_hash_map<int64_t, int64_t> receipt_of_sequence_;
 
   absl::btree_set<Due> due_;

@@ -63,6 +63,7 @@ void Store::Handle(Step& step, CallId id, const Caller& caller, absl::Duration w
     return step.Answer(id,
                        QueuePopReply{true, handed.item.value, handed.sequence, receipt->second});
   }
+  if (acknowledged_pops_.Contains(operation)) return step.Fail(id, SpentOperations::Error());
   auto queue = queues_.find(call.queue);
   if (queue != queues_.end() && !queue->second.items.empty()) {
     step.Answer(id, HandOut(step, queue, operation));
@@ -80,7 +81,9 @@ void Store::Acknowledge(Step& step, int64_t receipt) {
   const Turn turn(*this, step);
   // Unless that was its expiry's turn.
   handed = handed_out_.find(receipt);
-  if (handed != handed_out_.end()) DropHandedOut(step, handed);
+  if (handed == handed_out_.end()) return;
+  acknowledged_pops_.Add(handed->second.operation, shard_.limits.max_operations_kept);
+  DropHandedOut(step, handed);
 }
 
 void Store::AddItem(Queue& queue, const std::string& name, int64_t sequence, Item item) {

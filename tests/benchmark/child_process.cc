@@ -13,7 +13,9 @@
 #include <cstdlib>
 #include <fstream>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
 
 namespace cohort::benchmark {
@@ -136,9 +138,12 @@ absl::StatusOr<int> WaitForPortFile(const std::string& path, ChildProcess& serve
   int last_read = 0;
   while (absl::Now() < deadline) {
     std::ifstream file(path);
+    std::string line;
+    std::getline(file, line);
+    const std::vector<absl::string_view> parts = absl::StrSplit(line, ':');
     int port = 0;
     // A number that was half written the first time is another one the second time.
-    if (file >> port && port > 0 && port == last_read) return port;
+    if (absl::SimpleAtoi(parts.back(), &port) && port > 0 && port == last_read) return port;
     last_read = port;
     absl::StatusOr<ExitStatus> ended = server.Wait(absl::ZeroDuration());
     if (ended.ok()) {

@@ -55,7 +55,8 @@ class ChildProcess {
   std::FILE* from_child_ = nullptr;
 };
 
-// Waits until a server has written its port into `path`, which must not have existed before.
+// Waits until a server has written PORT or HOST:PORT into the first line of `path`, which must not
+// have existed before.
 absl::StatusOr<int> WaitForPortFile(const std::string& path, ChildProcess& server,
                                     absl::Duration timeout = absl::Seconds(20));
 // A port of 127.0.0.1 that nobody listens on now, for servers that cannot pick one themselves.

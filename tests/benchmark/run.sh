@@ -64,7 +64,7 @@ cleanup() {
   fi
   if ((status != 0)); then
     for log in "$scratch"/*.log; do
-      [[ -s $log ]] && { echo "--- end of ${log##*/}" >&2; tail -n 5 "$log" >&2; }
+      [[ -s $log ]] && { echo "--- end of ${log##*/}" >&2; tail -n 5 "$log" | cut -c 1-300 >&2; }
     done
   fi
   rm -rf "$scratch"

@@ -204,9 +204,9 @@ void SimulatedMember::Step() {
         return UniqueIds();
     }
   }
+  if (world_size_ < plan_.spec.max_members && random_.Chance(0.1)) return Grow();
   switch (random_.Below(8)) {
     case 0:
-      return SendObject();
     case 1:
       return SendObject();
     case 2:
@@ -307,7 +307,7 @@ void SimulatedMember::AckView(const ViewProposal& proposal) {
   }
   AckViewCall ack;
   ack.proposal = proposal.id;
-  ack.refuse = random_.Chance(0.1);
+  ack.refuse = !calm_ && random_.Chance(0.1);
   Begin(kView, std::move(ack), absl::Seconds(3), [this](const Reply* reply) {
     if (!alive_ || reply == nullptr || !reply->status.ok()) {
       if (reply != nullptr && alive_) Over(*reply);
@@ -325,6 +325,26 @@ void SimulatedMember::ProposeView() {
     propose.remove = {RankRange{rank, rank}};
   }
   propose.drop_silent = random_.Chance(0.5);
+  Propose(std::move(propose));
+}
+
+void SimulatedMember::Grow() {
+  Begin(kProgram, GetGroupCall{}, absl::ZeroDuration(), [this](const Reply* reply) {
+    if (!alive_) return;
+    if (reply == nullptr || !reply->status.ok()) return NextStep();
+    ProposeViewCall propose;
+    for (const MemberInfo& member : std::get<GetGroupReply>(reply->body).group.members) {
+      const int size = world_size_ + static_cast<int>(propose.add.size());
+      if (member.state == MemberState::kCandidate && size < plan_.spec.max_members) {
+        propose.add.push_back(member.name);
+      }
+    }
+    if (propose.add.empty() || broken_) return NextStep();
+    Propose(std::move(propose));
+  });
+}
+
+void SimulatedMember::Propose(ProposeViewCall propose) {
   Begin(kProgram, std::move(propose), absl::Seconds(4), [this](const Reply* reply) {
     if (!alive_) return;
     NextStep();
@@ -332,7 +352,8 @@ void SimulatedMember::ProposeView() {
     if (!reply->status.ok()) {
       const bool busy = absl::StrContains(reply->status.message(), "proposal is in progress");
       const bool too_small = absl::IsInvalidArgument(reply->status);
-      if (!busy && !too_small && !Over(*reply)) Unexpected(ProposeViewCall{}, *reply);
+      const bool no_candidate = absl::IsFailedPrecondition(reply->status);
+      if (!busy && !too_small && !no_candidate && !Over(*reply)) Unexpected(ProposeViewCall{}, *reply);
       return;
     }
     const auto& view = std::get<ViewReply>(reply->body);

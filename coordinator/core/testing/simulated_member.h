@@ -84,6 +84,9 @@ class SimulatedMember {
   void RenewLease();
   void AckView(const ViewProposal& proposal);
   void ProposeView();
+  // Adds the candidates that wait, if there are any.
+  void Grow();
+  void Propose(ProposeViewCall propose);
   void AgreeAlive();
   void Leave();
   void Unexpected(const CallBody& body, const Reply& reply);

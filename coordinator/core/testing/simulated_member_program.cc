@@ -97,8 +97,8 @@ void SimulatedMember::ReceiveObject() {
   if (random_.Chance(0.5)) receive.source = (rank_ + 1 + random_.Below(world_size_ - 1)) % world_size_;
   const absl::Duration wait = random_.Between(absl::ZeroDuration(), absl::Milliseconds(400));
   Begin(kProgram, receive, wait,
-        [this, tag = receive.tag, generation = generation_](const Reply* reply) {
-          if (reply == nullptr) referee_.MayMiss(plan_.group, generation, rank_, tag, 1);
+        [this, tag = receive.tag, generation = generation_, rank = rank_](const Reply* reply) {
+          if (reply == nullptr) referee_.MayMiss(plan_.group, generation, rank, tag, 1);
           if (!alive_) return;
           NextStep();
           if (reply == nullptr || generation != generation_) return;
@@ -106,7 +106,7 @@ void SimulatedMember::ReceiveObject() {
             int64_t lost = 0;
             const std::string text(reply->status.message());
             static_cast<void>(absl::SimpleAtoi(text.substr(0, text.find(' ')), &lost));
-            referee_.MayMiss(plan_.group, generation, rank_, tag, lost);
+            referee_.MayMiss(plan_.group, generation, rank, tag, lost);
             return;
           }
           if (!reply->status.ok()) {
@@ -118,7 +118,7 @@ void SimulatedMember::ReceiveObject() {
           receipts_.push_back(object.receipt);
           int64_t count = 0;
           static_cast<void>(absl::SimpleAtoi(object.payload.bytes(), &count));
-          referee_.Received({plan_.group, generation, object.source, rank_, tag}, count,
+          referee_.Received({plan_.group, generation, object.source, rank, tag}, count,
                             object.sequence);
         });
 }

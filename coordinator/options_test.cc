@@ -1,0 +1,126 @@
+#include "coordinator/options.h"
+
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "coordinator/limit_names.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace cohort::coordinator {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+absl::StatusOr<ParsedOptions> Parse(std::vector<const char*> flags) {
+  flags.insert(flags.begin(), "cohort-coordinator");
+  return ParseOptions(static_cast<int>(flags.size()), flags.data());
+}
+
+TEST(OptionsTest, Defaults) {
+  const auto parsed = Parse({});
+  ASSERT_TRUE(parsed.ok()) << parsed.status();
+  EXPECT_THAT(parsed->options.listen, ElementsAre("127.0.0.1:7700"));
+  EXPECT_EQ(parsed->options.metrics_listen, "127.0.0.1:7701");
+  EXPECT_EQ(parsed->options.journal, JournalKind::kMemory);
+  EXPECT_EQ(parsed->options.drain_grace, absl::Seconds(10));
+  EXPECT_EQ(parsed->message, "");
+}
+
+TEST(OptionsTest, AllTogether) {
+  const auto parsed = Parse({"--listen",
+                             "127.0.0.1:0",
+                             "--listen",
+                             "[::1]:0",
+                             "--metrics-listen",
+                             "",
+                             "--journal",
+                             "sqlite",
+                             "--journal-path",
+                             "/tmp/j",
+                             "--shards",
+                             "2",
+                             "--log-format",
+                             "json",
+                             "--log-level",
+                             "debug",
+                             "--reflection",
+                             "--drain-grace",
+                             "500ms",
+                             "--max-wait",
+                             "2m",
+                             "--limit",
+                             "max_keys=5",
+                             "--limit",
+                             "max_groups=6",
+                             "--port-file",
+                             "/tmp/p"});
+  ASSERT_TRUE(parsed.ok()) << parsed.status();
+  EXPECT_THAT(parsed->options.listen, ElementsAre("127.0.0.1:0", "[::1]:0"));
+  EXPECT_EQ(parsed->options.metrics_listen, "");
+  EXPECT_EQ(parsed->options.journal, JournalKind::kSqlite);
+  EXPECT_EQ(parsed->options.log.format, LogFormat::kJson);
+  EXPECT_EQ(parsed->options.drain_grace, absl::Milliseconds(500));
+  EXPECT_EQ(parsed->options.limits.max_keys, 5);
+  EXPECT_EQ(parsed->options.limits.max_groups, 6);
+}
+
+TEST(OptionsTest, MistakesAreNamed) {
+  const std::vector<std::pair<std::vector<const char*>, const char*>> cases = {
+      {{"--no-such-flag"}, "no-such-flag"},
+      {{"--listen", "0.0.0.0:7700"}, "--insecure"},
+      {{"--listen", "nowhere"}, "nowhere"},
+      {{"--metrics-listen", "unix:/m"}, "--metrics-listen"},
+      {{"--journal", "tape"}, "--journal"},
+      {{"--journal", "sqlite"}, "--journal-path"},
+      {{"--journal-path", "/tmp/j"}, "--journal-path"},
+      {{"--shards", "0"}, "--shards"},
+      {{"--log-level", "loud"}, "--log-level"},
+      {{"--log-format", "xml"}, "--log-format"},
+      {{"--drain-grace", "10"}, "--drain-grace"},
+      {{"--max-wait", "25h"}, "--max-wait"},
+      {{"--limit", "max_keys"}, "NAME=VALUE"},
+      {{"--limit", "max_keys=-1"}, "max_keys"},
+      {{"--limit", "max_fun=1"}, "max_fun"},
+      {{"--max-message-bytes", "100000"}, "max_inline_bytes"},
+  };
+  for (const auto& [flags, text] : cases) {
+    const auto parsed = Parse(flags);
+    EXPECT_EQ(parsed.status().code(), absl::StatusCode::kInvalidArgument) << flags[0];
+    EXPECT_THAT(std::string(parsed.status().message()), HasSubstr(text)) << flags[0];
+  }
+  EXPECT_TRUE(Parse({"--listen", "0.0.0.0:7700", "--insecure"}).ok());
+}
+
+TEST(OptionsTest, VersionAndHelp) {
+  EXPECT_THAT(Parse({"--version"})->message, HasSubstr("cohort-coordinator "));
+  EXPECT_THAT(Parse({"--help"})->message, HasSubstr("--drain-grace"));
+}
+
+TEST(OptionsTest, WhatIsPrintedCanBeReadBack) {
+  const auto first = Parse({"--listen", "127.0.0.1:1", "--listen", "unix:/run/c.sock", "--limit",
+                            "max_keys=5", "--drain-grace", "1.5s", "--metrics-listen", ""});
+  ASSERT_TRUE(first.ok()) << first.status();
+  const std::string path = absl::StrCat(testing::TempDir(), "/cohort-options.toml");
+  std::ofstream(path) << FormatOptions(first->options);
+  const auto second = Parse({"--config", path.c_str(), "--shards", "7"});
+  ASSERT_TRUE(second.ok()) << second.status();
+  EXPECT_EQ(second->options.shards, 7);
+  Options expected = first->options;
+  expected.shards = 7;
+  EXPECT_EQ(FormatOptions(second->options), FormatOptions(expected));
+}
+
+TEST(LimitNamesTest, EveryNameSetsItsField) {
+  Limits limits;
+  for (const LimitName& limit : LimitNames()) {
+    ASSERT_TRUE(SetLimit(limit.name, 42, &limits).ok());
+    EXPECT_EQ(limits.*limit.field, 42) << limit.name;
+  }
+}
+
+}  // namespace
+}  // namespace cohort::coordinator

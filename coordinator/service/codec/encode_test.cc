@@ -1,0 +1,192 @@
+#include "coordinator/service/codec/encode.h"
+
+#include <zlib.h>
+
+#include <memory>
+#include <string>
+
+#include "base/rpc/status_conversion.h"
+#include "cohort/v1/group.pb.h"
+#include "cohort/v1/messaging.pb.h"
+#include "cohort/v1/store.pb.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace cohort::coordinator {
+namespace {
+
+class EncodeTest : public testing::Test {
+ protected:
+  EncodeTest() {
+    key_.tenant = "default";
+    key_.group = "job";
+    context_.now = absl::FromUnixSeconds(1000);
+    context_.server_incarnation = 77;
+    context_.max_inline_bytes = 1000;
+    context_.max_message_bytes = 4000;
+    context_.max_blob_bytes = 1 << 20;
+    context_.key = &key_;
+    context_.session.low = 5;
+    context_.blobs = &blobs_;
+    context_.cache = &cache_;
+  }
+
+  template <typename Response>
+  Response Encoded(ReplyBody body) {
+    Reply reply;
+    reply.body = std::move(body);
+    message_ = MessageBytes();
+    EXPECT_TRUE(Encode(reply, context_, &message_).ok());
+    Response response;
+    EXPECT_TRUE(response.ParseFromString(message_.Flatten()));
+    EXPECT_EQ(message_.size(), message_.Flatten().size());
+    return response;
+  }
+  static std::shared_ptr<RoundEnd> EndWith(const std::vector<std::string>& values) {
+    auto end = std::make_shared<RoundEnd>();
+    end->kind = RoundKind::kAllGather;
+    end->number = 4;
+    end->next_number = 5;
+    end->receipt = 9;
+    for (const std::string& value : values) end->values.emplace_back(value, nullptr);
+    return end;
+  }
+
+  GroupKey key_;
+  OutgoingBlobs blobs_;
+  EncodeCache cache_;
+  EncodeContext context_;
+  MessageBytes message_;
+};
+
+TEST_F(EncodeTest, ValuesAreSerialisedOnceForAll) {
+  const auto end = EndWith({"a", "", std::string(200, 'c')});
+  const void* first = nullptr;
+  for (int member = 0; member < 3; ++member) {
+    const auto response =
+        Encoded<v1::AllGatherResponse>(RoundReply{end, /*with_values=*/true, Payload()});
+    EXPECT_EQ(response.result().outcome(), v1::ROUND_OUTCOME_RELEASED);
+    EXPECT_EQ(response.result().number(), 4);
+    EXPECT_EQ(response.result().receipt(), 9);
+    ASSERT_EQ(response.values().inline__size(), 3);
+    EXPECT_EQ(response.values().inline_(1), "");
+    EXPECT_EQ(response.values().inline_(2), std::string(200, 'c'));
+    const void* bytes = message_.pieces().back().bytes.data();
+    if (member == 0) first = bytes;
+    EXPECT_EQ(bytes, first);
+  }
+  EXPECT_FALSE(
+      Encoded<v1::GatherResponse>(RoundReply{end, /*with_values=*/false, Payload()}).has_values());
+}
+
+TEST_F(EncodeTest, LargeValuesBecomeOneBlobUntilAllHaveIt) {
+  const auto end = EndWith({std::string(600, 'a'), std::string(600, 'b')});
+  int64_t id = 0;
+  for (int member = 0; member < 2; ++member) {
+    const auto response = Encoded<v1::AllGatherResponse>(RoundReply{end, true, Payload()});
+    EXPECT_THAT(response.values().sizes_bytes(), testing::ElementsAre(600, 600));
+    if (member == 0) id = response.values().blob().blob();
+    EXPECT_EQ(response.values().blob().blob(), id);
+    const std::string all = std::string(600, 'a') + std::string(600, 'b');
+    EXPECT_EQ(response.values().blob().crc32(),
+              crc32_z(0, reinterpret_cast<const Bytef*>(all.data()), all.size()));
+  }
+  const auto found = [&] { return blobs_.Find(context_.now, key_, Id128(), id).ok(); };
+  EXPECT_TRUE(found());
+  blobs_.Acknowledge(key_, {8});
+  blobs_.Acknowledge(key_, {9});
+  EXPECT_TRUE(found());
+  blobs_.Acknowledge(key_, {9});
+  EXPECT_FALSE(found());
+  EXPECT_EQ(blobs_.size_bytes(), 0);
+}
+
+TEST_F(EncodeTest, ABlobOfOneMemberIsNobodyElses) {
+  ReceiveReply reply;
+  reply.payload = Payload(std::string(1001, 'x'), nullptr);
+  reply.receipt = 0;
+  const auto response = Encoded<v1::ReceiveResponse>(reply);
+  const int64_t id = response.payload().blob().blob();
+  EXPECT_TRUE(OutgoingBlobs::IsOutgoing(id));
+  EXPECT_EQ(response.payload().blob().size_bytes(), 1001);
+  Id128 other;
+  other.low = 6;
+  EXPECT_FALSE(blobs_.Find(context_.now, key_, other, id).ok());
+  GroupKey elsewhere = key_;
+  elsewhere.group = "job2";
+  EXPECT_FALSE(blobs_.Find(context_.now, elsewhere, context_.session, id).ok());
+  EXPECT_TRUE(blobs_.Find(context_.now, key_, context_.session, id).ok());
+  EXPECT_FALSE(blobs_.Find(context_.now + OutgoingBlobs::kKept, key_, context_.session, id).ok());
+}
+
+TEST_F(EncodeTest, EmptyValueAndNoValueDiffer) {
+  ReceiveReply reply;
+  reply.payload = Payload("", nullptr);
+  EXPECT_EQ(Encoded<v1::ReceiveResponse>(reply).payload().where_case(), v1::Payload::kInline);
+  reply.payload.reset();
+  EXPECT_FALSE(Encoded<v1::ReceiveResponse>(reply).has_payload());
+}
+
+TEST_F(EncodeTest, MembersAreSharedBetweenJoins) {
+  auto members = std::make_shared<std::vector<MemberInfo>>(2);
+  (*members)[1].name = "m1";
+  for (int rank = 0; rank < 2; ++rank) {
+    JoinReply reply;
+    reply.rank = rank;
+    reply.members = members;
+    const auto response = Encoded<v1::JoinResponse>(reply);
+    EXPECT_EQ(response.rank(), rank);
+    EXPECT_EQ(response.server_incarnation(), 77);
+    ASSERT_EQ(response.members_size(), 2);
+    EXPECT_EQ(response.members(1).name(), "m1");
+  }
+}
+
+TEST_F(EncodeTest, ARangePageEndsBeforeItIsTooLarge) {
+  RangeReply reply;
+  for (int i = 0; i < 5; ++i) {
+    KeyValue value;
+    value.key = std::string(1, static_cast<char>('a' + i));
+    value.value = Payload(std::string(400, 'v'), nullptr);
+    reply.values.push_back(value);
+  }
+  reply.next = "e";
+  const auto response = Encoded<v1::RangeResponse>(reply);
+  EXPECT_EQ(response.values_size(), 2);
+  EXPECT_EQ(response.next_page_token(), "b");
+}
+
+TEST_F(EncodeTest, AGetThatIsTooLargeSaysSo) {
+  GetReply body;
+  body.values.resize(1);
+  body.values[0].value = Payload(std::string(4001, 'v'), nullptr);
+  Reply reply;
+  reply.body = body;
+  EXPECT_EQ(Encode(reply, context_, &message_).code(), absl::StatusCode::kResourceExhausted);
+}
+
+TEST_F(EncodeTest, ErrorsCarryTheirCause) {
+  auto error = std::make_shared<ErrorContext>();
+  error->group = "job";
+  error->current_generation = 3;
+  error->cause.kind = CauseKind::kLeaseExpired;
+  error->cause.rank = 0;
+  error->cause.at = context_.now - absl::Seconds(2);
+  for (int i = 0; i < 400; ++i) error->cause.detail += "\xe2\x82\xac";
+  Reply reply;
+  reply.status = absl::AbortedError("broken");
+  reply.context = error;
+  const absl::Status status = EncodeStatus(reply, context_.now);
+  EXPECT_EQ(status.code(), absl::StatusCode::kAborted);
+  v1::ErrorDetails details;
+  const std::string bytes(*status.GetPayload(kErrorDetailsUrl));
+  ASSERT_TRUE(details.ParseFromString(bytes));
+  EXPECT_LE(bytes.size(), kMaxErrorDetailsBytes);
+  EXPECT_EQ(details.current_generation(), 3);
+  EXPECT_TRUE(details.cause().has_rank());
+  EXPECT_EQ(details.cause().kind(), v1::CAUSE_KIND_LEASE_EXPIRED);
+  EXPECT_EQ(details.cause().age().seconds(), 2);
+}
+
+}  // namespace
+}  // namespace cohort::coordinator

@@ -1,0 +1,86 @@
+#include "coordinator/service/in_process.h"
+
+#include <string>
+
+#include "cohort/v1/admin.pb.h"
+#include "cohort/v1/group.pb.h"
+#include "cohort/v1/store.pb.h"
+#include "gtest/gtest.h"
+
+namespace cohort::coordinator {
+namespace {
+
+TEST(InProcessTest, FromBytesToBytes) {
+  InProcessCoordinator coordinator;
+  v1::PutRequest put;
+  put.set_key("k");
+  put.set_value("v");
+  ASSERT_TRUE(coordinator.Handle("cohort.v1.StoreService/Put", put.SerializeAsString()).ok());
+  v1::GetRequest get;
+  get.add_keys("k");
+  const auto bytes = coordinator.Handle(Method::kGet, get.SerializeAsString());
+  ASSERT_TRUE(bytes.ok()) << bytes.status();
+  v1::GetResponse response;
+  ASSERT_TRUE(response.ParseFromString(*bytes));
+  ASSERT_EQ(response.values_size(), 1);
+  EXPECT_EQ(response.values(0).value(), "v");
+}
+
+TEST(InProcessTest, EveryMethodSurvivesNothingAndNoise) {
+  InProcessCoordinator coordinator;
+  for (size_t i = 0; i < kMethodCount; ++i) {
+    const Method method = static_cast<Method>(i);
+    EXPECT_EQ(FindMethod(std::string(GetMethod(method).service) + "/" + GetMethod(method).name),
+              method);
+    // Whatever the answer: there is one.
+    coordinator.Handle(method, "").status().IgnoreError();
+    EXPECT_FALSE(coordinator.Handle(method, "\xff\xff\xff\xff").ok()) << GetMethod(method).name;
+  }
+  EXPECT_EQ(coordinator.Handle("x/y", "").status().code(), absl::StatusCode::kUnimplemented);
+}
+
+TEST(InProcessTest, AParkedCallIsCancelled) {
+  InProcessCoordinator coordinator;
+  v1::GetRequest get;
+  get.add_keys("absent");
+  get.mutable_wait()->set_seconds(100);
+  EXPECT_EQ(coordinator.Handle(Method::kGet, get.SerializeAsString()).status().code(),
+            absl::StatusCode::kCancelled);
+  EXPECT_EQ(coordinator.engine().Stats().total.waiter_count, 0);
+}
+
+TEST(InProcessTest, LimitsCanBeReadAndSet) {
+  InProcessCoordinator coordinator;
+  v1::LimitsRequest request;
+  (*request.mutable_set())["max_value_bytes"] = 10;
+  const auto bytes = coordinator.Handle(Method::kLimits, request.SerializeAsString());
+  ASSERT_TRUE(bytes.ok());
+  v1::LimitsResponse response;
+  ASSERT_TRUE(response.ParseFromString(*bytes));
+  EXPECT_EQ(response.limits().at("max_value_bytes"), 10);
+  v1::PutRequest put;
+  put.set_key("k");
+  put.set_value("eleven bytes");
+  EXPECT_EQ(coordinator.Handle(Method::kPut, put.SerializeAsString()).status().code(),
+            absl::StatusCode::kResourceExhausted);
+  (*request.mutable_set())["max_nothing"] = 10;
+  EXPECT_FALSE(coordinator.Handle(Method::kLimits, request.SerializeAsString()).ok());
+}
+
+// A repeat with the operation id of another method must not be parsed as that method's answer.
+TEST(InProcessTest, AnOperationIdBelongsToOneMethod) {
+  InProcessCoordinator coordinator;
+  v1::AddRequest add;
+  add.mutable_scope()->set_operation_id("0123456789abcdef");
+  add.set_key("n");
+  add.set_delta(1);
+  ASSERT_TRUE(coordinator.Handle(Method::kAdd, add.SerializeAsString()).ok());
+  v1::DeleteRequest erase;
+  erase.mutable_scope()->set_operation_id("0123456789abcdef");
+  erase.set_key("n");
+  EXPECT_EQ(coordinator.Handle(Method::kDelete, erase.SerializeAsString()).status().code(),
+            absl::StatusCode::kInvalidArgument);
+}
+
+}  // namespace
+}  // namespace cohort::coordinator

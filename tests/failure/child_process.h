@@ -1,0 +1,55 @@
+// A program that a test starts, talks to by lines, and ends by its process id.
+#ifndef COHORT_TESTS_FAILURE_CHILD_PROCESS_H_
+#define COHORT_TESTS_FAILURE_CHILD_PROCESS_H_
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+
+namespace cohort::testing {
+
+// Thread-compatible. Kills its process when it goes.
+class ChildProcess {
+ public:
+  // `command[0]` is below the test's runfiles. Standard error goes to a file of the test's own; standard
+  // input and output are pipes. Aborts when the program cannot be started.
+  explicit ChildProcess(std::vector<std::string> command);
+  ~ChildProcess();
+  ChildProcess(const ChildProcess&) = delete;
+  ChildProcess& operator=(const ChildProcess&) = delete;
+
+  pid_t pid() const { return pid_; }
+
+  void WriteLine(const std::string& line);
+  // Without its newline. DEADLINE_EXCEEDED: none came. UNAVAILABLE: the process has ended its output.
+  absl::StatusOr<std::string> ReadLine(absl::Duration timeout);
+  // What it wrote to standard error so far.
+  std::string ErrorText() const;
+
+  void Signal(int signal);
+  // SIGKILL, and waits until the process is gone.
+  void Kill();
+  // Its exit status, or 128 + the signal that ended it. DEADLINE_EXCEEDED: it still runs.
+  absl::StatusOr<int> Wait(absl::Duration timeout);
+
+ private:
+  const std::string error_path_;
+  pid_t pid_ = -1;
+  int input_ = -1;
+  int output_ = -1;
+  std::string unread_;
+  std::optional<int> exit_;
+};
+
+// VmRSS of a process.
+int64_t ResidentBytes(pid_t pid);
+
+}  // namespace cohort::testing
+
+#endif  // COHORT_TESTS_FAILURE_CHILD_PROCESS_H_
