@@ -5,16 +5,19 @@
 namespace cohort::coordinator {
 namespace {
 
-constexpr int64_t kLargest = int64_t{1} << 50;
+// A group takes memory for each seat before anyone has come.
+constexpr int64_t kMostMembers = int64_t{1} << 20;
+// No protobuf message passes 2 GiB.
+constexpr int64_t kMostBytesInMessage = int64_t{1} << 30;
 
 }  // namespace
 
 const std::vector<LimitName>& LimitNames() {
   static const auto* const kNames = new std::vector<LimitName>{
       {"max_groups", &Limits::max_groups},
-      {"max_members", &Limits::max_members},
+      {"max_members", &Limits::max_members, kMostMembers},
       {"max_candidates", &Limits::max_candidates},
-      {"max_inline_bytes", &Limits::max_inline_bytes},
+      {"max_inline_bytes", &Limits::max_inline_bytes, kMostBytesInMessage},
       {"max_object_bytes", &Limits::max_object_bytes},
       {"max_bytes_held", &Limits::max_bytes_held},
       {"max_group_bytes_held", &Limits::max_group_bytes_held},
@@ -24,7 +27,7 @@ const std::vector<LimitName>& LimitNames() {
       {"max_open_rounds", &Limits::max_open_rounds},
       {"max_waiters_per_group", &Limits::max_waiters_per_group},
       {"max_keys", &Limits::max_keys},
-      {"max_value_bytes", &Limits::max_value_bytes},
+      {"max_value_bytes", &Limits::max_value_bytes, kMostBytesInMessage},
       {"max_queue_depth", &Limits::max_queue_depth},
       {"max_event_log", &Limits::max_event_log},
       {"max_operations_kept", &Limits::max_operations_kept},
@@ -40,9 +43,9 @@ const std::vector<LimitName>& LimitNames() {
 absl::Status SetLimit(absl::string_view name, int64_t value, Limits* limits) {
   for (const LimitName& limit : LimitNames()) {
     if (name != limit.name) continue;
-    if (value < 1 || value > kLargest) {
+    if (value < 1 || value > limit.largest) {
       return absl::InvalidArgumentError(
-          absl::StrCat("limit ", name, " must be from 1 to ", kLargest, ", not ", value));
+          absl::StrCat("limit ", name, " must be from 1 to ", limit.largest, ", not ", value));
     }
     limits->*limit.field = value;
     return absl::OkStatus();

@@ -14,12 +14,13 @@ namespace cohort::coordinator {
 struct LimitName {
   const char* name;
   int64_t Limits::*field;
+  int64_t largest = int64_t{1} << 50;
 };
 
 // In the order of the struct; lives for ever.
 const std::vector<LimitName>& LimitNames();
 
-// Errors: INVALID_ARGUMENT (no such limit; not from 1 to 2^50).
+// Errors: INVALID_ARGUMENT (no such limit; not from 1 to its `largest`).
 absl::Status SetLimit(absl::string_view name, int64_t value, Limits* limits);
 
 }  // namespace cohort::coordinator

@@ -18,6 +18,10 @@ absl::Duration Backoff::Next() {
 
 bool IsAway(const grpc::Status& status) {
   if (status.error_code() == grpc::StatusCode::UNAVAILABLE) return true;
+  // A coordinator that shuts down ends this way, in gRPC's own words, what reached it too late to be looked at.
+  if (status.error_code() == grpc::StatusCode::CANCELLED && status.error_message() == "CANCELLED") {
+    return true;
+  }
   // A connection that breaks between two frames of an answer is reported this way.
   return status.error_code() == grpc::StatusCode::UNKNOWN &&
          absl::StrContains(status.error_message(), "Stream removed");
@@ -40,8 +44,8 @@ std::optional<absl::Duration> Attempts::Judge(const grpc::Status& status, absl::
     const absl::Duration left = limits_.deadline - Clock::Steady().Now();
     if (left > absl::ZeroDuration()) return std::min(backoff_.Next(), left);
   }
-  // The coordinator answers within `wait`. Whoever hears nothing until the margin has passed as well talks to
-  // nobody.
+  // The coordinator answers within `wait`. Whoever hears nothing until the margin has passed as
+  // well talks to nobody.
   if (IsAway(status) || status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED) {
     *result = GaveUp(status);
   } else {

@@ -1,5 +1,5 @@
-// What one logical call does about time and failures: how long each attempt may take, whether to try again and
-// when, and what to say in the end. Both ways of calling (call.h) go through it.
+// What one logical call does about time and failures: how long each attempt may take, whether to
+// try again and when, and what to say in the end. Both ways of calling (call.h) go through it.
 #ifndef COHORT_CLIENT_RENDEZVOUS_ATTEMPTS_H_
 #define COHORT_CLIENT_RENDEZVOUS_ATTEMPTS_H_
 
@@ -18,7 +18,8 @@
 
 namespace cohort::client {
 
-// How much longer than its `wait` a call may take, so that an answer TIMED_OUT arrives with its diagnosis.
+// How much longer than its `wait` a call may take, so that an answer TIMED_OUT arrives with its
+// diagnosis.
 inline constexpr absl::Duration kDeadlineMargin = absl::Seconds(2);
 // The coordinator parks nobody longer than this.
 inline constexpr absl::Duration kMaxWait = absl::Hours(1);
@@ -31,10 +32,12 @@ struct CallLimits {
   bool repeat = true;
 };
 
-// Pauses that grow from the shortest to the longest, each with 20 % jitter. Confined to one thread at a time.
+// Pauses that grow from the shortest to the longest, each with 20 % jitter. Confined to one thread
+// at a time.
 class Backoff {
  public:
-  Backoff(absl::Duration shortest, absl::Duration longest) : shortest_(shortest), longest_(longest) {}
+  Backoff(absl::Duration shortest, absl::Duration longest)
+      : shortest_(shortest), longest_(longest) {}
   absl::Duration Next();
   void Reset() { next_ = absl::ZeroDuration(); }
 

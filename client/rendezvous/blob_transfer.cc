@@ -20,8 +20,9 @@ CallSpec TransferSpec(std::string what, Instant deadline) {
   return spec;
 }
 
-// Repeats attempts of one transfer. `Stream` is one attempt: made from (transfer, context), it starts itself
-// and calls Transfer::OnAttempt when gRPC is done with it. The subclass keeps what lasts over attempts.
+// Repeats attempts of one transfer. `Stream` is one attempt: made from (transfer, context), it
+// starts itself and calls Transfer::OnAttempt when gRPC is done with it. The subclass keeps what
+// lasts over attempts.
 class Transfer : public Cancellable, public std::enable_shared_from_this<Transfer> {
  public:
   Transfer(std::shared_ptr<GroupSession> session, std::string what, Instant deadline)
@@ -246,9 +247,9 @@ class Download final : public Transfer {
     const int64_t size = static_cast<int64_t>(bytes_.size());
     const uint32_t crc = Crc32(bytes_);
     if (wrong_ || size != blob_.size_bytes() || crc != blob_.crc32()) {
-      done(absl::DataLossError(absl::StrFormat(
-          "blob %d: %d bytes with crc32 %08x arrived in place of %d with %08x", blob_.blob(), size,
-          crc, blob_.size_bytes(), blob_.crc32())));
+      done(absl::DataLossError(
+          absl::StrFormat("blob %d: %d bytes with crc32 %08x arrived in place of %d with %08x",
+                          blob_.blob(), size, crc, blob_.size_bytes(), blob_.crc32())));
       return;
     }
     done(std::move(bytes_));
@@ -263,12 +264,14 @@ class Download final : public Transfer {
 }  // namespace
 
 uint32_t Crc32(absl::string_view bytes) {
-  return static_cast<uint32_t>(crc32_z(0, reinterpret_cast<const Bytef*>(bytes.data()), bytes.size()));
+  return static_cast<uint32_t>(
+      crc32_z(0, reinterpret_cast<const Bytef*>(bytes.data()), bytes.size()));
 }
 
 void UploadBlob(std::shared_ptr<GroupSession> session, std::shared_ptr<const std::string> bytes,
                 Instant deadline, std::function<void(absl::StatusOr<v1::BlobRef>)> done) {
-  std::make_shared<Upload>(std::move(session), std::move(bytes), deadline, std::move(done))->Begin();
+  std::make_shared<Upload>(std::move(session), std::move(bytes), deadline, std::move(done))
+      ->Begin();
 }
 
 void DownloadBlob(std::shared_ptr<GroupSession> session, const v1::BlobRef& blob, Instant deadline,

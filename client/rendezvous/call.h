@@ -1,4 +1,5 @@
-// The two ways to make a call. Both repeat it, unchanged but for its times, while the coordinator is away.
+// The two ways to make a call. Both repeat it, unchanged but for its times, while the coordinator
+// is away.
 #ifndef COHORT_CLIENT_RENDEZVOUS_CALL_H_
 #define COHORT_CLIENT_RENDEZVOUS_CALL_H_
 
@@ -16,8 +17,8 @@
 
 namespace cohort::client {
 
-// In this thread, which polls for its own answer: nobody has to be woken to hand it over. `interruption` ends
-// the pauses between attempts.
+// In this thread, which polls for its own answer: nobody has to be woken to hand it over.
+// `interruption` ends the pauses between attempts.
 template <typename M>
 absl::Status CallBlocking(ConnectionImpl& connection, const M& method, CallLimits limits,
                           Interruption& interruption, typename M::Request& request,
@@ -147,8 +148,8 @@ class AsyncCall final : public Cancellable, public std::enable_shared_from_this<
       context_.reset();
       cancelled = cancelled_;
       if (pause.has_value() && !cancelled) {
-        pause_ = connection_->timers().After(
-            *pause, [self = this->shared_from_this()] { self->Start(); });
+        pause_ = connection_->timers().After(*pause,
+                                             [self = this->shared_from_this()] { self->Start(); });
         return;
       }
     }

@@ -48,7 +48,31 @@ absl::Status CheckAddress(absl::string_view address) {
   return absl::OkStatus();
 }
 
+// gRPC 1.51 runs the callbacks of all channels on threads that it ends with the last of these
+// channels, by joining them: fatal when a callback drops that last one, and here any callback may
+// drop the last share of a connection. So one channel that leads nowhere lives for ever, and with
+// it those threads.
+void KeepCallbackThreads() {
+  static const auto* const kept = [] {
+    struct Keeper {
+      std::shared_ptr<grpc::Channel> channel =
+          grpc::CreateCustomChannel("", nullptr, grpc::ChannelArguments());
+      std::unique_ptr<v1::GroupService::StubInterface> stub = v1::GroupService::NewStub(channel);
+      grpc::ClientContext context;
+      v1::GetGroupRequest request;
+      v1::GetGroupResponse response;
+    };
+    auto* const keeper = new Keeper;
+    // A channel takes part in the threads from its first call on; this one fails at once.
+    keeper->stub->async()->GetGroup(&keeper->context, &keeper->request, &keeper->response,
+                                    [](const grpc::Status&) {});
+    return keeper;
+  }();
+  (void)kept;
+}
+
 std::shared_ptr<grpc::Channel> MakeChannel(const ConnectionOptions& options) {
+  KeepCallbackThreads();
   grpc::ChannelArguments arguments;
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, options.use_http_proxy ? 1 : 0);

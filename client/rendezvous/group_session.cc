@@ -26,11 +26,13 @@ const v1::OpenWait* FindWait(const v1::WhoIsMissingResponse& response, absl::str
 }  // namespace
 
 GroupSession::GroupSession(std::shared_ptr<ConnectionImpl> connection, std::string group,
-                           std::string member, std::function<void(const GroupEvent&)> on_event)
+                           std::string member, std::function<void(const GroupEvent&)> on_event,
+                           absl::Duration progress_timeout)
     : connection_(std::move(connection)),
       group_(std::move(group)),
       member_(std::move(member)),
       on_event_(std::move(on_event)),
+      progress_timeout_(progress_timeout),
       watch_backoff_(connection_->options().min_backoff, connection_->options().max_backoff) {}
 
 Seat GroupSession::seat() const {
@@ -53,7 +55,8 @@ absl::Status GroupSession::FillScope(const CallSpec& spec, v1::Scope* scope) {
 absl::Status GroupSession::Begin(const CallSpec& spec, v1::Scope* scope) {
   COHORT_RETURN_IF_ERROR(FillScope(spec, scope));
   absl::MutexLock lock(&mutex_);
-  if (scope->generation() == seat_.generation) receipts_.Ride(scope);
+  // Reads need no member, so the coordinator takes no acknowledgements from them.
+  if (!spec.read && scope->generation() == seat_.generation) receipts_.Ride(scope);
   return absl::OkStatus();
 }
 
@@ -198,8 +201,8 @@ void GroupSession::Destroy() {
   End(absl::FailedPreconditionError(absl::StrCat("group ", group_, ": this seat was left")));
   calls_.CancelAll();
 
-  // An on_event that runs now may use what its owner is about to destroy; one that destroys us may not wait
-  // for itself.
+  // An on_event that runs now may use what its owner is about to destroy; one that destroys us may
+  // not wait for itself.
   absl::MutexLock lock(&mutex_);
   if (event_thread_ == std::this_thread::get_id()) return;
   mutex_.Await(absl::Condition(

@@ -1,8 +1,10 @@
-// One member's session with the coordinator: its seat, its lease, its watch stream, its receipts and the numbers
-// of its rounds. A ProcessGroup holds one; so does every call in flight, which may outlive the ProcessGroup.
+// One member's session with the coordinator: its seat, its lease, its watch stream, its receipts
+// and the numbers of its rounds. A ProcessGroup holds one; so does every call in flight, which may
+// outlive the ProcessGroup.
 #ifndef COHORT_CLIENT_RENDEZVOUS_GROUP_SESSION_H_
 #define COHORT_CLIENT_RENDEZVOUS_GROUP_SESSION_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -36,7 +38,7 @@ struct Seat {
 struct CallSpec {
   std::string what;  // as the coordinator names it, such as barrier "step" #812
   Instant deadline;
-  bool read = false;            // changes nothing, so needs no operation id
+  bool read = false;            // changes nothing: no operation id, and no receipts
   bool in_any_state = false;    // makes sense in a broken generation too
   bool any_generation = false;  // joins: whichever is current
   bool new_life = false;        // joins: without the session of the life before
@@ -54,8 +56,10 @@ struct RoundTicket {
 // Thread-safe.
 class GroupSession final : public std::enable_shared_from_this<GroupSession> {
  public:
+  // `progress_timeout`: renewals come often enough to carry progress within it.
   GroupSession(std::shared_ptr<ConnectionImpl> connection, std::string group, std::string member,
-               std::function<void(const GroupEvent&)> on_event);
+               std::function<void(const GroupEvent&)> on_event,
+               absl::Duration progress_timeout = absl::InfiniteDuration());
 
   const std::shared_ptr<ConnectionImpl>& connection() const { return connection_; }
   const std::string& group() const { return group_; }
@@ -70,7 +74,8 @@ class GroupSession final : public std::enable_shared_from_this<GroupSession> {
   template <typename M>
   void CallAsync(const M& method, typename M::Request request, const CallSpec& spec,
                  typename AsyncCall<M>::Done done);
-  // The same for what is no unary call: transfers of blobs. The call must end in its usual way when cancelled.
+  // The same for what is no unary call: transfers of blobs. The call must end in its usual way when
+  // cancelled.
   absl::Status FillScope(const CallSpec& spec, v1::Scope* scope);
   CallRegistry& calls() { return calls_; }
 
@@ -87,7 +92,8 @@ class GroupSession final : public std::enable_shared_from_this<GroupSession> {
   void SetProgress(int64_t counter, absl::string_view operation);
   // All calls fail from now on with `reason`. Ends lease and watch.
   void End(absl::Status reason);
-  // Of the owner: says good-bye if nobody did, waits a moment for it, and ends everything that is in flight.
+  // Of the owner: says good-bye if nobody did, waits a moment for it, and ends everything that is
+  // in flight.
   void Destroy();
 
  private:
@@ -100,6 +106,10 @@ class GroupSession final : public std::enable_shared_from_this<GroupSession> {
   CallLimits Limits(const CallSpec& spec) const { return CallLimits{spec.what, spec.deadline}; }
 
   // group_session_lease.cc
+  // From one renewal to the next.
+  absl::Duration RenewalPauseLocked() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return std::min(seat_.lease, progress_timeout_) / 3;
+  }
   void ScheduleLeaseLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void RenewLease(uint64_t epoch);
   void SendKeepAlive(std::function<void()> then);
@@ -119,6 +129,7 @@ class GroupSession final : public std::enable_shared_from_this<GroupSession> {
   const std::string group_;
   const std::string member_;
   const std::function<void(const GroupEvent&)> on_event_;
+  const absl::Duration progress_timeout_;
 
   Interruption interruption_;
   CallRegistry calls_;
@@ -160,14 +171,14 @@ absl::Status GroupSession::Call(const M& method, typename M::Request& request,
     typename M::Response response ABSL_GUARDED_BY(mutex);
   };
   auto answer = std::make_shared<Answer>();
-  auto call = std::make_shared<AsyncCall<M>>(
-      connection_, method, Limits(spec), request,
-      [answer](absl::Status status, typename M::Response& arrived) {
-        absl::MutexLock lock(&answer->mutex);
-        answer->status = std::move(status);
-        answer->response.Swap(&arrived);
-        answer->here = true;
-      });
+  auto call =
+      std::make_shared<AsyncCall<M>>(connection_, method, Limits(spec), request,
+                                     [answer](absl::Status status, typename M::Response& arrived) {
+                                       absl::MutexLock lock(&answer->mutex);
+                                       answer->status = std::move(status);
+                                       answer->response.Swap(&arrived);
+                                       answer->here = true;
+                                     });
   call->Start();
   while (true) {
     {

@@ -1,4 +1,5 @@
-// The lease of a session: renewed at a third of its length, with what there is to say of progress and receipts.
+// The lease of a session: renewed at a third of its length (or of the progress timeout, when that is
+// shorter), with what there is to say of progress and receipts.
 #include "absl/random/random.h"
 #include "absl/strings/str_cat.h"
 #include "client/rendezvous/group_session.h"
@@ -7,7 +8,7 @@ namespace cohort::client {
 
 void GroupSession::ScheduleLeaseLocked() {
   absl::InsecureBitGen random;
-  const absl::Duration pause = seat_.lease / 3 * absl::Uniform(random, 0.9, 1.1);
+  const absl::Duration pause = RenewalPauseLocked() * absl::Uniform(random, 0.9, 1.1);
   connection_->timers().After(pause, [weak = weak_from_this(), epoch = lease_epoch_] {
     if (auto self = weak.lock()) self->RenewLease(epoch);
   });
@@ -30,7 +31,6 @@ void GroupSession::SendKeepAlive(std::function<void()> then) {
   v1::KeepAliveRequest request;
   CallSpec spec;
   spec.what = "keep_alive";
-  spec.read = true;          // an answer of it is not worth keeping
   spec.in_any_state = true;  // a survivor of a broken generation keeps its seat for the next
   {
     absl::MutexLock lock(&mutex_);
@@ -38,7 +38,7 @@ void GroupSession::SendKeepAlive(std::function<void()> then) {
     request.set_progress_operation(progress_operation_);
     request.mutable_scope()->set_generation(seat_.generation);
     // A renewal that takes longer than the pause to the next is not worth more attempts.
-    spec.deadline = Clock::Steady().Now() + seat_.lease / 3;
+    spec.deadline = Clock::Steady().Now() + RenewalPauseLocked();
   }
   const int64_t generation = request.scope().generation();
   CallAsync(method::kKeepAlive, std::move(request), spec,

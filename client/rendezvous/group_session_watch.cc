@@ -1,5 +1,6 @@
-// The watch of a session: events for its owner, and the sign by which the coordinator sees at once that this
-// process died. So a stream that breaks is opened again without a pause, and only then with pauses.
+// The watch of a session: events for its owner, and the sign by which the coordinator sees at once
+// that this process died. So a stream that breaks is opened again without a pause, and only then
+// with pauses.
 #include "base/rpc/status_conversion.h"
 #include "client/rendezvous/group_session.h"
 #include "client/rendezvous/watch_stream.h"
@@ -100,14 +101,15 @@ void GroupSession::ReadRevisionAndWatch() {
   spec.deadline = Clock::Steady().Now() + absl::Seconds(30);
   spec.read = true;
   spec.in_any_state = true;
-  CallAsync(method::kGetGroup, std::move(request), spec,
-            [self = shared_from_this()](const absl::Status& status, v1::GetGroupResponse& response) {
-              if (status.ok()) {
-                absl::MutexLock lock(&self->mutex_);
-                self->watched_revision_ = response.group().revision();
-              }
-              self->OpenWatch();
-            });
+  CallAsync(
+      method::kGetGroup, std::move(request), spec,
+      [self = shared_from_this()](const absl::Status& status, v1::GetGroupResponse& response) {
+        if (status.ok()) {
+          absl::MutexLock lock(&self->mutex_);
+          self->watched_revision_ = response.group().revision();
+        }
+        self->OpenWatch();
+      });
 }
 
 }  // namespace cohort::client

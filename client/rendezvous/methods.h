@@ -1,4 +1,5 @@
-// Every unary method of the wire, as a value: its name, how to call it in this thread, how to start it.
+// Every unary method of the wire, as a value: its name, how to call it in this thread, how to start
+// it.
 #ifndef COHORT_CLIENT_RENDEZVOUS_METHODS_H_
 #define COHORT_CLIENT_RENDEZVOUS_METHODS_H_
 
@@ -29,9 +30,10 @@ struct Method {
 namespace method {
 
 // The wire names requests and responses after their method, so one word says all.
-#define COHORT_METHOD_(service, name)                                                          \
-  inline constexpr Method<v1::service, v1::name##Request, v1::name##Response> k##name{         \
-      #name, &v1::service::StubInterface::name, &v1::service::StubInterface::async_interface::name}
+#define COHORT_METHOD_(service, name)                                                            \
+  inline constexpr Method<v1::service, v1::name##Request, v1::name##Response> k##name {          \
+#name, &v1::service::StubInterface::name, &v1::service::StubInterface::async_interface::name \
+  }
 
 COHORT_METHOD_(GroupService, Join);
 COHORT_METHOD_(GroupService, Leave);

@@ -31,8 +31,8 @@ absl::StatusOr<std::vector<std::string>> CutValues(const std::string& bytes,
   size_t offset = 0;
   for (const int64_t size : sizes) {
     if (size < 0 || static_cast<size_t>(size) > bytes.size() - offset) {
-      return absl::DataLossError(absl::StrCat("values of ", size, " and more bytes do not fit in a blob of ",
-                                              bytes.size()));
+      return absl::DataLossError(absl::StrCat(
+          "values of ", size, " and more bytes do not fit in a blob of ", bytes.size()));
     }
     values.push_back(bytes.substr(offset, size));
     offset += size;
@@ -86,8 +86,8 @@ void UnpackValuesAsync(const std::shared_ptr<GroupSession>& session, v1::Values&
     return;
   }
   DownloadBlob(session, values.blob(), deadline,
-               [done = std::move(done),
-                sizes = std::vector<int64_t>(values.sizes_bytes().begin(), values.sizes_bytes().end())](
+               [done = std::move(done), sizes = std::vector<int64_t>(values.sizes_bytes().begin(),
+                                                                     values.sizes_bytes().end())](
                    absl::StatusOr<std::string> bytes) {
                  if (!bytes.ok()) {
                    done(bytes.status());
@@ -104,8 +104,8 @@ absl::Status PackPayload(const std::shared_ptr<GroupSession>& session, absl::str
     return absl::OkStatus();
   }
   COHORT_ASSIGN_OR_RETURN(*payload, Await<v1::Payload>([&](auto done) {
-                            PackPayloadAsync(session, object, deadline, std::move(done));
-                          }));
+    PackPayloadAsync(session, object, deadline, std::move(done));
+  }));
   return absl::OkStatus();
 }
 
@@ -125,24 +125,22 @@ absl::Status PackValues(const std::shared_ptr<GroupSession>& session,
     values->add_sizes_bytes(static_cast<int64_t>(object.size()));
   }
   COHORT_ASSIGN_OR_RETURN(*values->mutable_blob(), Await<v1::BlobRef>([&](auto done) {
-                            UploadBlob(session, joined, deadline, std::move(done));
-                          }));
+    UploadBlob(session, joined, deadline, std::move(done));
+  }));
   return absl::OkStatus();
 }
 
 absl::StatusOr<std::string> UnpackPayload(const std::shared_ptr<GroupSession>& session,
                                           v1::Payload& payload, Instant deadline) {
   if (!payload.has_blob()) return std::move(*payload.mutable_inline_());
-  return Await<std::string>([&](auto done) {
-    DownloadBlob(session, payload.blob(), deadline, std::move(done));
-  });
+  return Await<std::string>(
+      [&](auto done) { DownloadBlob(session, payload.blob(), deadline, std::move(done)); });
 }
 
 absl::StatusOr<std::vector<std::string>> UnpackValues(const std::shared_ptr<GroupSession>& session,
                                                       v1::Values& values, Instant deadline) {
-  return Await<std::vector<std::string>>([&](auto done) {
-    UnpackValuesAsync(session, values, deadline, std::move(done));
-  });
+  return Await<std::vector<std::string>>(
+      [&](auto done) { UnpackValuesAsync(session, values, deadline, std::move(done)); });
 }
 
 }  // namespace cohort::client

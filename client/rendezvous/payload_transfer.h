@@ -1,4 +1,5 @@
-// Values on their way into requests and out of answers: inside when small, beside as blobs when large.
+// Values on their way into requests and out of answers: inside when small, beside as blobs when
+// large.
 #ifndef COHORT_CLIENT_RENDEZVOUS_PAYLOAD_TRANSFER_H_
 #define COHORT_CLIENT_RENDEZVOUS_PAYLOAD_TRANSFER_H_
 
@@ -27,8 +28,8 @@ absl::StatusOr<std::string> UnpackPayload(const std::shared_ptr<GroupSession>& s
 absl::StatusOr<std::vector<std::string>> UnpackValues(const std::shared_ptr<GroupSession>& session,
                                                       v1::Values& values, Instant deadline);
 
-// The same without blocking. `done` runs once: in this call when nothing has to travel, else on a thread of the
-// library.
+// The same without blocking. `done` runs once: in this call when nothing has to travel, else on a
+// thread of the library.
 void PackPayloadAsync(const std::shared_ptr<GroupSession>& session, absl::string_view object,
                       Instant deadline, std::function<void(absl::StatusOr<v1::Payload>)> done);
 void UnpackPayloadAsync(const std::shared_ptr<GroupSession>& session, v1::Payload& payload,
@@ -37,8 +38,9 @@ void UnpackValuesAsync(const std::shared_ptr<GroupSession>& session, v1::Values&
                        Instant deadline,
                        std::function<void(absl::StatusOr<std::vector<std::string>>)> done);
 
-// A blob lives until it is used: a call that is repeated after its first attempt acted, or after the coordinator
-// was restarted, finds it gone (NOT_FOUND). So calls that bring a value pack it anew then, once.
+// A blob lives until it is used: a call that is repeated after its first attempt acted, or after
+// the coordinator was restarted, finds it gone (NOT_FOUND). So calls that bring a value pack it
+// anew then, once.
 //
 // `pack` fills the request's value and returns its status; `large` says whether that is a blob.
 template <typename M, typename Pack, typename Large>
@@ -86,19 +88,20 @@ class AsyncValueCall final : public std::enable_shared_from_this<AsyncValueCall<
     const bool large = payload->has_blob();
     typename M::Request request = request_;
     *request.mutable_payload() = *std::move(payload);
-    session_->CallAsync(method_, std::move(request), spec_,
-                        [self = this->shared_from_this(), large](absl::Status status,
-                                                                 typename M::Response& response) {
-                          if (large && absl::IsNotFound(status) && !std::exchange(self->again_, true)) {
-                            self->Start();
-                          } else {
-                            self->done_(std::move(status), response);
-                          }
-                        });
+    session_->CallAsync(
+        method_, std::move(request), spec_,
+        [self = this->shared_from_this(), large](absl::Status status,
+                                                 typename M::Response& response) {
+          if (large && absl::IsNotFound(status) && !std::exchange(self->again_, true)) {
+            self->Start();
+          } else {
+            self->done_(std::move(status), response);
+          }
+        });
   }
 
   const std::shared_ptr<GroupSession> session_;
-  const M& method_;                   // a constant of methods.h
+  const M& method_;                    // a constant of methods.h
   const typename M::Request request_;  // without its payload
   const CallSpec spec_;
   const std::string object_;

@@ -1,7 +1,9 @@
-// The seat behind process_group.h. What it knows lives in its GroupSession; this class turns verbs into calls.
+// The seat behind process_group.h. What it knows lives in its GroupSession; this class turns verbs
+// into calls.
 //
-// Each collective verb is a request that is built, a call, and an answer that is read; blocking and asynchronous
-// forms differ in the call alone. Values pass through payload_transfer.h before it and after it.
+// Each collective verb is a request that is built, a call, and an answer that is read; blocking and
+// asynchronous forms differ in the call alone. Values pass through payload_transfer.h before it and
+// after it.
 #ifndef COHORT_CLIENT_RENDEZVOUS_PROCESS_GROUP_IMPL_H_
 #define COHORT_CLIENT_RENDEZVOUS_PROCESS_GROUP_IMPL_H_
 
@@ -24,7 +26,8 @@ struct RoundPlan {
   CallSpec spec;
 };
 
-// What a RoundResult means: OK, or the error that its outcome stands for. Fills `report` unless null.
+// What a RoundResult means: OK, or the error that its outcome stands for. Fills `report` unless
+// null.
 absl::Status ReadRoundResult(const v1::RoundResult& result, absl::string_view group,
                              const RoundPlan& plan, RoundReport* report);
 // DEADLINE_EXCEEDED of an operation whose answer said TIMED_OUT.
@@ -69,9 +72,8 @@ class ProcessGroupImpl final : public ProcessGroup {
 
   void BarrierAsync(const RoundOptions& options,
                     std::function<void(absl::Status, RoundReport)> done) override;
-  void AllGatherAsync(
-      absl::string_view object, const RoundOptions& options,
-      std::function<void(absl::StatusOr<std::vector<std::string>>)> done) override;
+  void AllGatherAsync(absl::string_view object, const RoundOptions& options,
+                      std::function<void(absl::StatusOr<std::vector<std::string>>)> done) override;
   void SendAsync(absl::string_view object, int dst, absl::string_view tag,
                  std::function<void(absl::Status)> done) override;
   void ReceiveAsync(std::optional<int> src, absl::string_view tag, absl::Duration timeout,
@@ -103,7 +105,8 @@ class ProcessGroupImpl final : public ProcessGroup {
   absl::Status CheckPeer(int rank, absl::string_view role) const;
 
   // Takes a number. `fallback` is the timeout when the options have none.
-  RoundPlan Plan(absl::string_view kind, const RoundOptions& options, absl::Duration fallback) const;
+  RoundPlan Plan(absl::string_view kind, const RoundOptions& options,
+                 absl::Duration fallback) const;
   // After the call of a round: reads how it ended, or gives its number back when it did not.
   template <typename Response>
   absl::Status EndRound(const absl::Status& called, const Response& response, const RoundPlan& plan,

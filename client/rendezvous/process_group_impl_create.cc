@@ -29,13 +29,14 @@ absl::Status Check(const ProcessGroupOptions& options) {
         absl::StrCat("group ", options.group, ": world_size ", options.world_size, " is below 1"));
   }
   if (options.min_world_size < 0 || options.min_world_size > options.world_size) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("group ", options.group, ": min_world_size ", options.min_world_size,
-                     " is not in 0..", options.world_size));
+    return absl::InvalidArgumentError(absl::StrCat("group ", options.group, ": min_world_size ",
+                                                   options.min_world_size, " is not in 0..",
+                                                   options.world_size));
   }
   if (options.rank.has_value() && (*options.rank < 0 || *options.rank >= options.world_size)) {
-    return absl::InvalidArgumentError(absl::StrCat("group ", options.group, ": rank ", *options.rank,
-                                                   " is not in 0..", options.world_size - 1));
+    return absl::InvalidArgumentError(absl::StrCat("group ", options.group, ": rank ",
+                                                   *options.rank, " is not in 0..",
+                                                   options.world_size - 1));
   }
   return absl::OkStatus();
 }
@@ -59,9 +60,12 @@ absl::StatusOr<std::unique_ptr<Joining>> Prepare(const ProcessGroupOptions& opti
   joining->options = options;
   if (options.incarnation == 0) joining->options.incarnation = NewIncarnation();
   joining->session = std::make_shared<GroupSession>(ConnectionImpl::Of(connection), options.group,
-                                                    MemberName(options), options.on_event);
-  joining->request = MakeJoinRequest(joining->options, joining->session->member(),
-                                     joining->options.incarnation);
+                                                    MemberName(options), options.on_event,
+                                                    options.progress_timeout > absl::ZeroDuration()
+                                                        ? options.progress_timeout
+                                                        : absl::InfiniteDuration());
+  joining->request =
+      MakeJoinRequest(joining->options, joining->session->member(), joining->options.incarnation);
   joining->spec = JoinSpec(joining->options, options.store_timeout);
   return joining;
 }
@@ -159,8 +163,8 @@ void ProcessGroup::CreateAsync(
           if (!status.ok()) {
             done(status);
           } else {
-            done(std::unique_ptr<ProcessGroup>(std::make_unique<ProcessGroupImpl>(
-                std::move(joining->options), joining->session)));
+            done(std::unique_ptr<ProcessGroup>(
+                std::make_unique<ProcessGroupImpl>(std::move(joining->options), joining->session)));
           }
         });
       });
@@ -176,7 +180,8 @@ absl::Status ProcessGroupImpl::Rejoin(absl::Duration timeout) {
   if (options_.rank != seat.rank) request.clear_rank();
   absl::Status status = session_->Call(method::kJoin, request, &response, spec);
   if (absl::IsNotFound(status) || absl::IsAborted(status)) {
-    // The session is gone: this member was lost, or the coordinator forgot it. It comes back as a new life.
+    // The session is gone: this member was lost, or the coordinator forgot it. It comes back as a
+    // new life.
     incarnation_ = NewIncarnation();
     spec.new_life = true;
     request = MakeJoinRequest(options_, session_->member(), incarnation_);

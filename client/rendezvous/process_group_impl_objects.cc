@@ -45,7 +45,8 @@ std::string SendText(int dst, absl::string_view tag) {
 absl::Status ProcessGroupImpl::Send(absl::string_view object, int dst, absl::string_view tag,
                                     absl::Duration timeout) {
   COHORT_RETURN_IF_ERROR(CheckPeer(dst, "destination"));
-  if (dst == rank()) return absl::InvalidArgumentError(absl::StrCat("rank ", dst, " sends to itself"));
+  if (dst == rank())
+    return absl::InvalidArgumentError(absl::StrCat("rank ", dst, " sends to itself"));
   const CallSpec spec = Spec(SendText(dst, tag), timeout);
   v1::SendRequest request;
   request.set_destination(dst);
@@ -82,9 +83,8 @@ absl::StatusOr<ReceivedObject> ProcessGroupImpl::ReceiveFrom(std::optional<int> 
   COHORT_RETURN_IF_ERROR(session_->Call(method::kReceive, request, &response, spec));
   const int64_t generation = request.scope().generation();
   COHORT_RETURN_IF_ERROR(ReadReceive(response, *session_, generation, spec.what));
-  COHORT_ASSIGN_OR_RETURN(
-      std::string bytes,
-      UnpackPayload(session_, *response.mutable_payload(), spec.deadline + kDeadlineMargin));
+  COHORT_ASSIGN_OR_RETURN(std::string bytes, UnpackPayload(session_, *response.mutable_payload(),
+                                                           spec.deadline + kDeadlineMargin));
   session_->AddReceipt(generation, response.receipt());
   return ReceivedObject{std::move(bytes), response.source(), response.sequence()};
 }
@@ -123,17 +123,17 @@ void ProcessGroupImpl::ReceiveAsync(std::optional<int> src, absl::string_view ta
           done(status);
           return;
         }
-        UnpackPayloadAsync(session, *response.mutable_payload(), spec.deadline + kDeadlineMargin,
-                           [session, generation, done, source = response.source(),
-                            sequence = response.sequence(),
-                            receipt = response.receipt()](absl::StatusOr<std::string> bytes) {
-                             if (!bytes.ok()) {
-                               done(bytes.status());
-                               return;
-                             }
-                             session->AddReceipt(generation, receipt);
-                             done(ReceivedObject{*std::move(bytes), source, sequence});
-                           });
+        UnpackPayloadAsync(
+            session, *response.mutable_payload(), spec.deadline + kDeadlineMargin,
+            [session, generation, done, source = response.source(), sequence = response.sequence(),
+             receipt = response.receipt()](absl::StatusOr<std::string> bytes) {
+              if (!bytes.ok()) {
+                done(bytes.status());
+                return;
+              }
+              session->AddReceipt(generation, receipt);
+              done(ReceivedObject{*std::move(bytes), source, sequence});
+            });
       });
 }
 
@@ -147,18 +147,20 @@ absl::StatusOr<std::string> ProcessGroupImpl::Broadcast(absl::string_view object
   request.set_root(root);
   v1::BroadcastResponse response;
   const absl::Status called =
-      is_root
-          ? CallWithPayload(session_, method::kBroadcast, request, &response, plan.spec, object)
-          : session_->Call(method::kBroadcast, request, &response, plan.spec);
+      is_root ? CallWithPayload(session_, method::kBroadcast, request, &response, plan.spec, object)
+              : session_->Call(method::kBroadcast, request, &response, plan.spec);
   COHORT_RETURN_IF_ERROR(EndRound(called, response, plan));
   std::string value;
   if (is_root) {
     value = std::string(object);
   } else {
-    COHORT_ASSIGN_OR_RETURN(
-        value, UnpackPayload(session_, *response.mutable_payload(), plan.spec.deadline + kDeadlineMargin));
+    COHORT_ASSIGN_OR_RETURN(value, UnpackPayload(session_, *response.mutable_payload(),
+                                                 plan.spec.deadline + kDeadlineMargin));
   }
-  session_->AddReceipt(plan.ticket.generation, response.result().receipt());
+  // Whoever was handed nothing must not acknowledge for those who were.
+  if (!is_root) {
+    session_->AddReceipt(plan.ticket.generation, response.result().receipt());
+  }
   return value;
 }
 
@@ -168,9 +170,9 @@ absl::StatusOr<std::vector<std::string>> ProcessGroupImpl::AllGather(absl::strin
   v1::AllGatherRequest request;
   FillRound(plan, options, request.mutable_round());
   v1::AllGatherResponse response;
-  COHORT_RETURN_IF_ERROR(EndRound(
-      CallWithPayload(session_, method::kAllGather, request, &response, plan.spec, object), response,
-      plan));
+  COHORT_RETURN_IF_ERROR(
+      EndRound(CallWithPayload(session_, method::kAllGather, request, &response, plan.spec, object),
+               response, plan));
   COHORT_ASSIGN_OR_RETURN(
       std::vector<std::string> values,
       UnpackValues(session_, *response.mutable_values(), plan.spec.deadline + kDeadlineMargin));
@@ -193,13 +195,13 @@ void ProcessGroupImpl::AllGatherAsync(
       done(status);
       return;
     }
-    UnpackValuesAsync(session, *response.mutable_values(), plan.spec.deadline + kDeadlineMargin,
-                      [session, done, generation = plan.ticket.generation,
-                       receipt = response.result().receipt()](
-                          absl::StatusOr<std::vector<std::string>> values) {
-                        if (values.ok()) session->AddReceipt(generation, receipt);
-                        done(std::move(values));
-                      });
+    UnpackValuesAsync(
+        session, *response.mutable_values(), plan.spec.deadline + kDeadlineMargin,
+        [session, done, generation = plan.ticket.generation,
+         receipt = response.result().receipt()](absl::StatusOr<std::vector<std::string>> values) {
+          if (values.ok()) session->AddReceipt(generation, receipt);
+          done(std::move(values));
+        });
   };
   std::make_shared<AsyncValueCall<decltype(method::kAllGather)>>(
       session_, method::kAllGather, std::move(request), plan.spec, object, std::move(on_answer))
@@ -215,16 +217,17 @@ absl::StatusOr<std::vector<std::string>> ProcessGroupImpl::Gather(absl::string_v
   FillRound(plan, options, request.mutable_round());
   request.set_root(root);
   v1::GatherResponse response;
-  COHORT_RETURN_IF_ERROR(EndRound(
-      CallWithPayload(session_, method::kGather, request, &response, plan.spec, object), response,
-      plan));
+  COHORT_RETURN_IF_ERROR(
+      EndRound(CallWithPayload(session_, method::kGather, request, &response, plan.spec, object),
+               response, plan));
   std::vector<std::string> values;
   if (root == rank()) {
-    COHORT_ASSIGN_OR_RETURN(
-        values,
-        UnpackValues(session_, *response.mutable_values(), plan.spec.deadline + kDeadlineMargin));
+    COHORT_ASSIGN_OR_RETURN(values, UnpackValues(session_, *response.mutable_values(),
+                                                 plan.spec.deadline + kDeadlineMargin));
   }
-  session_->AddReceipt(plan.ticket.generation, response.result().receipt());
+  if (root == rank()) {
+    session_->AddReceipt(plan.ticket.generation, response.result().receipt());
+  }
   return values;
 }
 
@@ -257,11 +260,12 @@ absl::StatusOr<std::string> ProcessGroupImpl::Scatter(const std::vector<std::str
   if (is_root) {
     value = objects[participants.CountBelow(root)];
   } else {
-    COHORT_ASSIGN_OR_RETURN(
-        value,
-        UnpackPayload(session_, *response.mutable_payload(), plan.spec.deadline + kDeadlineMargin));
+    COHORT_ASSIGN_OR_RETURN(value, UnpackPayload(session_, *response.mutable_payload(),
+                                                 plan.spec.deadline + kDeadlineMargin));
   }
-  session_->AddReceipt(plan.ticket.generation, response.result().receipt());
+  if (!is_root) {
+    session_->AddReceipt(plan.ticket.generation, response.result().receipt());
+  }
   return value;
 }
 

@@ -77,11 +77,11 @@ absl::Status ReadRoundResult(const v1::RoundResult& result, absl::string_view gr
     default:
       break;
   }
-  return StatusWithDetails(code,
-                           absl::StrCat(operation, " of group ", group, ": ",
-                                        v1::RoundOutcome_Name(result.outcome()), ": ",
-                                        result.reason()),
-                           DetailsOf(group, generation, operation));
+  return StatusWithDetails(
+      code,
+      absl::StrCat(operation, " of group ", group, ": ", v1::RoundOutcome_Name(result.outcome()),
+                   ": ", result.reason()),
+      DetailsOf(group, generation, operation));
 }
 
 RoundPlan ProcessGroupImpl::Plan(absl::string_view kind, const RoundOptions& options,
@@ -145,8 +145,8 @@ absl::StatusOr<VoteResult> ProcessGroupImpl::Vote(int64_t value, VoteOp op,
   request.set_value(value);
   RangesToProto(options.participants, request.mutable_participants());
   v1::VoteResponse response;
-  COHORT_RETURN_IF_ERROR(EndRound(session_->Call(method::kVote, request, &response, plan.spec),
-                                  response, plan));
+  COHORT_RETURN_IF_ERROR(
+      EndRound(session_->Call(method::kVote, request, &response, plan.spec), response, plan));
   session_->AddReceipt(plan.ticket.generation, response.result().receipt());
   return VoteResult{response.value(), RangesFromProto(response.dissenting())};
 }
@@ -161,8 +161,8 @@ absl::StatusOr<std::vector<RankRange>> ProcessGroupImpl::AgreeAlive(absl::Durati
   request.set_name(options.name);
   request.set_number(plan.ticket.number);
   v1::AgreeAliveResponse response;
-  COHORT_RETURN_IF_ERROR(EndRound(session_->Call(method::kAgreeAlive, request, &response, plan.spec),
-                                  response, plan));
+  COHORT_RETURN_IF_ERROR(
+      EndRound(session_->Call(method::kAgreeAlive, request, &response, plan.spec), response, plan));
   session_->AddReceipt(plan.ticket.generation, response.result().receipt());
   return RangesFromProto(response.alive());
 }

@@ -144,8 +144,7 @@ absl::StatusOr<ViewResult> ProcessGroupImpl::ReadView(const Response& response,
 
 absl::StatusOr<ViewResult> ProcessGroupImpl::ProposeView(const std::vector<RankRange>& remove,
                                                          const std::vector<std::string>& add,
-                                                         absl::Duration timeout,
-                                                         bool drop_silent) {
+                                                         absl::Duration timeout, bool drop_silent) {
   CallSpec spec = Spec("propose_view", timeout);
   spec.in_any_state = true;
   v1::ProposeViewRequest request;

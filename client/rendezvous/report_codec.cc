@@ -126,7 +126,8 @@ GroupInfo FromProto(const v1::Group& group) {
 GroupEvent FromProto(const v1::GroupEvent& event) {
   GroupEvent result;
   result.revision = event.revision();
-  if (event.kind() != v1::GROUP_EVENT_KIND_UNSPECIFIED && v1::GroupEventKind_IsValid(event.kind())) {
+  if (event.kind() != v1::GROUP_EVENT_KIND_UNSPECIFIED &&
+      v1::GroupEventKind_IsValid(event.kind())) {
     result.kind = static_cast<EventKind>(event.kind() - 1);
   }
   result.generation = event.generation();

@@ -1,4 +1,5 @@
-// Which number a member's next round under a name has. Every kind of round counts under the same name.
+// Which number a member's next round under a name has. Every kind of round counts under the same
+// name.
 #ifndef COHORT_CLIENT_RENDEZVOUS_ROUND_NUMBERS_H_
 #define COHORT_CLIENT_RENDEZVOUS_ROUND_NUMBERS_H_
 

@@ -1,4 +1,5 @@
-// Reads a stream of changes on the caller's thread, and opens it again where it stopped when it breaks.
+// Reads a stream of changes on the caller's thread, and opens it again where it stopped when it
+// breaks.
 #ifndef COHORT_CLIENT_RENDEZVOUS_STREAM_READER_H_
 #define COHORT_CLIENT_RENDEZVOUS_STREAM_READER_H_
 
@@ -15,9 +16,9 @@
 
 namespace cohort::client {
 
-// `open(context, from_revision)` opens the stream; `take(response)` returns whether to go on. Responses have a
-// revision, up to which the caller has then seen all. OK after `take` said no, after `timeout`, and when the
-// coordinator ended the stream.
+// `open(context, from_revision)` opens the stream; `take(response)` returns whether to go on.
+// Responses have a revision, up to which the caller has then seen all. OK after `take` said no,
+// after `timeout`, and when the coordinator ended the stream.
 template <typename Response, typename Open, typename Take>
 absl::Status ReadChanges(ConnectionImpl& connection, std::string what, int64_t from_revision,
                          absl::Duration timeout, Interruption& interruption, const Open& open,

@@ -33,7 +33,8 @@ TimerQueue::~TimerQueue() {
     state_->due.clear();
     state_->changed.Signal();
   }
-  // The last owner may let go inside a task: that task's thread cannot join itself, and ends by itself.
+  // The last owner may let go inside a task: that task's thread cannot join itself, and ends by
+  // itself.
   if (OnThread()) {
     thread_.detach();
   } else {

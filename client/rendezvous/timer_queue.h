@@ -11,13 +11,15 @@
 
 namespace cohort::client {
 
-// Thread-safe. Tasks run one at a time, those of one moment in the order they came. They must not block.
+// Thread-safe. Tasks run one at a time, those of one moment in the order they came. They must not
+// block.
 class TimerQueue {
  public:
   using Task = std::function<void()>;
 
   TimerQueue();
-  // Drops what has not run, and waits for the task that runs (unless it is that task which destroys this).
+  // Drops what has not run, and waits for the task that runs (unless it is that task which destroys
+  // this).
   ~TimerQueue();
   TimerQueue(const TimerQueue&) = delete;
   TimerQueue& operator=(const TimerQueue&) = delete;

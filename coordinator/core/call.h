@@ -99,6 +99,7 @@ struct EnterRoundCall {
   std::string digest;
   int root = -1;              // gather, broadcast, scatter
   std::vector<Value> values;  // one; scatter's root: one per participant; readers: none
+  std::vector<int64_t> sizes;  // scatter's root with a single blob: where it is cut
   bool wait_consumed = false; // broadcast, scatter
   VoteOp op = VoteOp::kAnd;
   int64_t vote = 0;

@@ -121,6 +121,18 @@ Member* Group::Admit(Step& step, const Call& call, const char* operation, Standi
   return nullptr;
 }
 
+template <typename R>
+bool Group::Repeated(Step& step, const Call& call) {
+  const ReplyBody* first = operations_.Find(call.caller.operation_id);
+  if (first == nullptr) return false;
+  if (std::holds_alternative<R>(*first)) {
+    step.Answer(call.id, *first);
+  } else {
+    step.Fail(call.id, absl::InvalidArgumentError("operation id was used for another call"));
+  }
+  return true;
+}
+
 void Group::Acknowledge(Step& step, const Member& member, const Caller& caller) {
   for (int64_t receipt : caller.acknowledged) {
     mailboxes_.Acknowledge(step, receipt);
@@ -241,6 +253,24 @@ absl::StatusOr<Payload> Group::Resolve(const Member& member, Value& value) {
   return Payload(std::move(value.bytes), context_.ledger);
 }
 
+// One value that holds several, one after the other, becomes those.
+absl::Status Group::Cut(const std::vector<int64_t>& sizes, std::vector<Payload>& values) const {
+  const Payload whole = values[0];
+  int64_t offset = 0;
+  std::vector<Payload> parts;
+  for (int64_t size : sizes) {
+    if (size < 0 || size > whole.size() - offset) break;
+    parts.emplace_back(whole.bytes().substr(offset, size), context_.ledger);
+    offset += size;
+  }
+  if (parts.size() != sizes.size() || offset != whole.size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("values.sizes_bytes do not add up to the ", whole.size(), " bytes of the blob"));
+  }
+  values = std::move(parts);
+  return absl::OkStatus();
+}
+
 void Group::Answer(Step& step, Call& call, EnterRoundCall& body) {
   const Standing standing =
       body.kind == RoundKind::kAgreeAlive ? Standing::kBrokenToo : Standing::kActiveOnly;
@@ -260,6 +290,13 @@ void Group::Answer(Step& step, Call& call, EnterRoundCall& body) {
       }
       values.push_back(*std::move(payload));
     }
+    if (!body.sizes.empty()) {
+      absl::Status cut = Cut(body.sizes, values);
+      if (!cut.ok()) {
+        step.Fail(call.id, cut);
+        return;
+      }
+    }
   }
   rounds_.Enter(step, call.id, *member, call.wait, body, std::move(values));
   for (const Value& value : body.values) DropBlob(value.blob);
@@ -267,7 +304,10 @@ void Group::Answer(Step& step, Call& call, EnterRoundCall& body) {
 
 void Group::Answer(Step& step, Call& call, CancelRoundCall& body) {
   if (Admit(step, call, "cancel barrier", Standing::kActiveOnly) == nullptr) return;
-  step.Answer(call.id, CancelRoundReply{rounds_.Cancel(step, body.name, body.number, body.reason)});
+  if (Repeated<CancelRoundReply>(step, call)) return;
+  const CancelRoundReply reply{rounds_.Cancel(step, body.name, body.number, body.reason)};
+  operations_.Remember(step, context_.key, call.caller.operation_id, reply, shard_.limits);
+  step.Answer(call.id, reply);
 }
 
 // --- Objects.
@@ -317,10 +357,12 @@ void Group::Answer(Step& step, Call& call, ReceiveCall& body) {
 
 void Group::Answer(Step& step, Call& call, ExpireCall& body) {
   if (Admit(step, call, "expire", Standing::kActiveOnly) == nullptr) return;
+  if (Repeated<ExpireReply>(step, call)) return;
   ExpireReply reply;
   const absl::Duration older_than = body.older_than.value_or(context_.spec.data_expiration);
   mailboxes_.Expire(step, older_than, reply.object_count, reply.size_bytes);
   rounds_.Expire(step, older_than, reply.object_count, reply.size_bytes);
+  operations_.Remember(step, context_.key, call.caller.operation_id, reply, shard_.limits);
   step.Answer(call.id, reply);
 }
 

@@ -103,10 +103,14 @@ class Group final : public WaitOwner {
   // Who a member's call is from; nullptr: it was answered. `now_or_never`: also of a generation that is broken.
   enum class Standing { kAnyGeneration, kBrokenToo, kActiveOnly };
   Member* Admit(Step& step, const Call& call, const char* operation, Standing standing);
+  // Whether the call was answered from its first answer (of type R), or is refused since that is of another type.
+  template <typename R>
+  bool Repeated(Step& step, const Call& call);
   void Acknowledge(Step& step, const Member& member, const Caller& caller);
   void Heard(Step& step, Member& member);
   // The bytes or the blob of a value, counted. An error was not answered yet.
   absl::StatusOr<Payload> Resolve(const Member& member, Value& value);
+  absl::Status Cut(const std::vector<int64_t>& sizes, std::vector<Payload>& values) const;
   void DropBlob(int64_t blob);
 
   // --- joining

@@ -289,6 +289,28 @@ TEST(InvariantC7, MismatchedRoundsFailAllWhoAreInThem) {
   EXPECT_EQ(h.Round(last)->outcome, RoundOutcome::kReleased);
 }
 
+// An ended round whose values are kept answers repeats; whoever was not in it has no value there.
+TEST(InvariantC7, AnEndedRoundIsAMismatchForWhoWasNotInIt) {
+  CoreHarness h;
+  std::vector<Seat> seats = h.Form(3);
+  EnterRoundCall two = Round(RoundKind::kScatter, "", "a");
+  two.number = 1;
+  two.root = 0;
+  two.participants = {{0, 1}};
+  two.values = {Value{"a", 0, true}, Value{"b", 0, true}};
+  h.As(seats[0], two);
+  EXPECT_EQ(h.Round(h.As(seats[1], two))->outcome, RoundOutcome::kReleased);
+  EnterRoundCall all = two;
+  all.participants.clear();
+  EXPECT_EQ(h.Round(h.As(seats[2], all))->outcome, RoundOutcome::kMismatch);
+  EnterRoundCall own = two;
+  own.participants = {{2, 2}};
+  own.root = 2;
+  own.values = {Value{"c", 0, true}};
+  EXPECT_EQ(h.Round(h.As(seats[2], own))->outcome, RoundOutcome::kMismatch);
+  EXPECT_EQ(h.Round(h.As(seats[1], two))->outcome, RoundOutcome::kReleased);
+}
+
 TEST(InvariantC8, ALossIsToldToAllWithItsCauseAndTheFirstCauseWins) {
   CoreHarness h;
   std::vector<Seat> seats = h.Form(4);

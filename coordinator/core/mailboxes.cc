@@ -11,6 +11,9 @@ namespace {
 
 std::string RowId(int64_t sequence) { return absl::StrFormat("%020d", sequence); }
 
+// In the row of an object that expired unread.
+constexpr int64_t kLostReceipt = -1;
+
 std::string TagText(const std::string& tag) {
   return tag.empty() ? "" : absl::StrCat(" tag \"", tag, "\"");
 }
@@ -85,7 +88,9 @@ absl::StatusOr<int64_t> Mailboxes::Send(Step& step, CallId id, const Member& sen
 void Mailboxes::AwaitConsumed(Step& step, CallId id, absl::Duration wait, int64_t sequence) {
   auto it = where_.find(sequence);
   if (it == where_.end()) {
-    step.Answer(id, SendReply{sequence, unread_.count(sequence) == 0});
+    // Of an object of an earlier boot it is not known any more; then nothing is claimed.
+    const bool known = sequence > (group_.shard.boot - 1) << 32;
+    step.Answer(id, SendReply{sequence, known && unread_.count(sequence) == 0});
     return;
   }
   Object& object = boxes_.at(it->second.first).by_source.at(it->second.second).at(sequence);
@@ -117,8 +122,11 @@ void Mailboxes::Receive(Step& step, CallId id, const Member& receiver, const Id1
       AnswerWith(step, id, handed_out_.at(again->second));
       return;
     }
-    if (acknowledged_.Contains(operation_id)) {
-      step.Fail(id, SpentOperations::Error());
+    if (spent_.Contains(operation_id)) {
+      ReceiveReply nothing;
+      nothing.timed_out = true;
+      nothing.missing = Missing(step.now(), Receiver{id, receiver.rank, call.source, operation_id, step.now()});
+      step.Answer(id, std::move(nothing));
       return;
     }
   }
@@ -140,16 +148,7 @@ void Mailboxes::Receive(Step& step, CallId id, const Member& receiver, const Id1
     box.receivers.erase(it);
     break;
   }
-  auto lost = call.source.has_value() ? box.lost.find(*call.source) : box.lost.begin();
-  if (lost != box.lost.end()) {
-    step.Fail(id, absl::DataLossError(absl::StrCat(
-                      lost->second.count, " objects from rank ", lost->first, " to rank ",
-                      receiver.rank, TagText(call.tag), " expired unread: sequence ",
-                      lost->second.first, " to ", lost->second.last)));
-    box.lost.erase(lost);
-    DropIfEmpty(key);
-    return;
-  }
+  if (TellLost(step, id, operation_id, key, call.source)) return;
   if (Object* next = Next(box, call.source); next != nullptr) {
     Object object = std::move(*next);
     auto queue = box.by_source.find(object.source);
@@ -229,7 +228,7 @@ void Mailboxes::Acknowledge(Step& step, int64_t receipt) {
   step.Erase(group_.key, RecordKind::kObject, RowId(object.sequence));
   expiries_.erase({object.sent_at + object.expiration, -receipt});
   handed_out_by_operation_.erase(object.operation);
-  acknowledged_.Add(object.operation, group_.shard.limits.max_operations_kept);
+  spent_.Add(object.operation, group_.shard.limits.max_operations_kept);
   auto count = unacknowledged_.find(object.destination);
   if (count != unacknowledged_.end() && --count->second == 0) unacknowledged_.erase(count);
   handed_out_.erase(it);
@@ -336,7 +335,7 @@ void Mailboxes::Clear(Step& step) {
   where_.clear();
   handed_out_.clear();
   handed_out_by_operation_.clear();
-  acknowledged_.Clear();
+  spent_.Clear();
   unread_.clear();
   unacknowledged_.clear();
   expiries_.clear();
@@ -387,19 +386,53 @@ void Mailboxes::Lose(Step& step, const Object& object) {
   const int source = object.source;
   const int64_t sequence = object.sequence;
   Box& box = boxes_.at(key);
-  auto [lost, first] = box.lost.try_emplace(source, Lost{sequence, sequence, 0});
-  lost->second.first = std::min(lost->second.first, sequence);
-  lost->second.last = std::max(lost->second.last, sequence);
-  ++lost->second.count;
-  NoteUnread(sequence);
+  Lost& lost = box.lost[source];
+  lost.sequences.push_back(sequence);
+  lost.told_to = Id128{};
   ++expired_count_;
+  NoteUnread(sequence);
   expiries_.erase({object.sent_at + object.expiration, sequence});
   auto queue = box.by_source.find(source);
-  AnswerConsumed(step, queue->second.at(sequence), false);
+  Object& gone = queue->second.at(sequence);
+  AnswerConsumed(step, gone, false);
+  gone.payload.reset();
+  gone.receipt = kLostReceipt;
+  Write(step, gone);
   queue->second.erase(sequence);
   if (queue->second.empty()) box.by_source.erase(queue);
   where_.erase(sequence);
-  step.Erase(group_.key, RecordKind::kObject, RowId(sequence));
+}
+
+bool Mailboxes::TellLost(Step& step, CallId id, const Id128& operation, const BoxKey& key,
+                         const std::optional<int>& source) {
+  Box& box = boxes_.at(key);
+  auto it = source.has_value() ? box.lost.find(*source) : box.lost.begin();
+  while (it != box.lost.end()) {
+    const auto lost = it++;
+    if (lost->second.told_to.empty() || lost->second.told_to == operation) {
+      const auto [first, last] =
+          std::minmax_element(lost->second.sequences.begin(), lost->second.sequences.end());
+      step.Fail(id, absl::DataLossError(absl::StrCat(
+                        lost->second.sequences.size(), " objects from rank ", lost->first, " to rank ",
+                        key.first, TagText(key.second), " expired unread: sequence ", *first, " to ",
+                        *last)));
+      lost->second.told_to = operation;
+      if (operation.empty()) ForgetLost(step, box, lost);
+      DropIfEmpty(key);
+      return true;
+    }
+    // Another call of the receiver: so it has heard.
+    ForgetLost(step, box, lost);
+    if (source.has_value()) break;
+  }
+  return false;
+}
+
+void Mailboxes::ForgetLost(Step& step, Box& box, std::map<int, Lost>::iterator lost) {
+  for (int64_t sequence : lost->second.sequences) {
+    step.Erase(group_.key, RecordKind::kObject, RowId(sequence));
+  }
+  box.lost.erase(lost);
 }
 
 void Mailboxes::NoteUnread(int64_t sequence) {
@@ -452,7 +485,9 @@ void Mailboxes::TimeOut(Step& step, CallId id) {
     ReceiveReply reply;
     reply.timed_out = true;
     for (const Receiver& receiver : box.receivers) {
-      if (receiver.id == id) reply.missing = Missing(step.now(), receiver);
+      if (receiver.id != id) continue;
+      reply.missing = Missing(step.now(), receiver);
+      spent_.Add(receiver.operation, group_.shard.limits.max_operations_kept);
     }
     Forget(step, id);
     step.Answer(id, std::move(reply));
@@ -550,6 +585,11 @@ void Mailboxes::Restore(Instant now, const ObjectRecord& record) {
   object.receipt = record.receipt;
   object.operation = record.receive_operation;
   const Instant expires = now + object.expiration;
+  if (object.receipt == kLostReceipt) {
+    boxes_[BoxKey(object.destination, object.tag)].lost[object.source].sequences.push_back(
+        object.sequence);
+    return;
+  }
   if (object.receipt != 0) {
     ++unacknowledged_[object.destination];
     handed_out_by_operation_[object.operation] = object.receipt;

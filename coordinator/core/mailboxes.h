@@ -13,6 +13,7 @@
 #include <set>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
@@ -82,10 +83,10 @@ class Mailboxes final : public WaitOwner {
     Id128 operation;
     Instant since;
   };
+  // Expired unread, and to be told. Their rows stay so long, without the values.
   struct Lost {
-    int64_t first = 0;
-    int64_t last = 0;
-    int64_t count = 0;
+    std::vector<int64_t> sequences;
+    Id128 told_to;  // who may not have heard, and asks again under this operation
   };
   // All that goes to one (destination, tag).
   struct Box {
@@ -106,6 +107,10 @@ class Mailboxes final : public WaitOwner {
   void DropIfEmpty(const BoxKey& key);
   void Lose(Step& step, const Object& object);
   void NoteUnread(int64_t sequence);
+  // Tells of what was lost on the way to this receiver, if there is something it may not know.
+  bool TellLost(Step& step, CallId id, const Id128& operation, const BoxKey& key,
+                const std::optional<int>& source);
+  void ForgetLost(Step& step, Box& box, std::map<int, Lost>::iterator lost);
   void ScheduleExpiry();
   void RunExpiry(Step& step);
   void Write(Step& step, const Object& object);
@@ -117,7 +122,7 @@ class Mailboxes final : public WaitOwner {
   absl::flat_hash_map<int64_t, std::pair<BoxKey, int>> where_;  // sequence -> box and source
   std::map<int64_t, Object> handed_out_;                        // by receipt
   absl::flat_hash_map<Id128, int64_t> handed_out_by_operation_;
-  SpentOperations acknowledged_;  // receives
+  SpentOperations spent_;  // receives
   std::set<int64_t> unread_;      // the last objects that nobody was given
   absl::flat_hash_map<int, int64_t> unacknowledged_;  // per receiver
   // Calls: receivers by box, senders by sequence.

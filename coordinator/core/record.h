@@ -58,7 +58,7 @@ struct ObjectRecord {
   int64_t sequence = 0;
   absl::Duration expiration;
   Payload payload;
-  int64_t receipt = 0;     // not 0: handed out, not yet acknowledged
+  int64_t receipt = 0;     // > 0: handed out, not yet acknowledged; < 0: expired, and nobody was told yet
   Id128 receive_operation; // ... to this call
 };
 struct RoundNameRecord {

@@ -169,6 +169,13 @@ void Rounds::Enter(Step& step, CallId id, Member& member, absl::Duration wait,
   }
   Round& round = it->second;
   if (round.ended) {
+    // Values are for those who were in the round. Its digest is not looked at: a restart forgets it.
+    if (call.kind != round.kind || call.root != round.root || participants != round.participants) {
+      step.Answer(id, RoundReply{MakeEnd(step.now(), *name, round, RoundOutcome::kMismatch,
+                                         Mismatch(round, call, rank, participants)),
+                                 false, Payload()});
+      return;
+    }
     AnswerEnded(step, id, *name, number, rank);
     return;
   }
@@ -323,9 +330,10 @@ void Rounds::End(Step& step, Name& name, Round& round, RoundOutcome outcome, std
   // A barrier of all leaves its watermark. The others must give the same answer to a member whose reply was lost.
   if (released && !watermark) {
     KeepValues(step, name, round);
-  } else {
+  } else if (round.number <= name.ended_through) {
     Drop(step, name, round.number);
   }
+  // Else the watermark waits for an earlier number that is open, and only this round knows that it has ended.
 }
 
 void Rounds::AbortRound(Step& step, Name& name, Round& round, const Cause& cause) {
@@ -343,6 +351,10 @@ void Rounds::AnswerEnded(Step& step, CallId id, const Name& name, int64_t number
   auto it = name.rounds.find(number);
   if (it != name.rounds.end()) {
     const Round& round = it->second;
+    if (round.end->outcome != RoundOutcome::kReleased) {
+      step.Answer(id, RoundReply{round.end, false, Payload()});
+      return;
+    }
     const bool reads = round.kind == RoundKind::kGather ? rank == round.root
                                                         : Rooted(round.kind) && rank != round.root;
     if (reads && round.receipt == 0) {

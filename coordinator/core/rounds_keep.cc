@@ -140,6 +140,7 @@ void Rounds::AllAcknowledged(Step& step, Name& name, Round& round) {
 }
 
 bool Rounds::AllWereIn(const Round& round) const {
+  if (round.end->outcome != RoundOutcome::kReleased) return false;
   if (!Rooted(round.kind)) return true;
   for (int rank : round.participants.Minus(round.read).ToVector()) {
     if (rank != round.root && group_.WhyGone(rank) == nullptr) return false;
@@ -156,7 +157,9 @@ void Rounds::DropEndedBefore(Step& step, Name& name, int64_t number) {
     const Round& round = it->second;
     if (!round.ended || it->first >= number) continue;
     const bool unread = Rooted(round.kind) && round.receipt != 0;
-    if (!unread && round.participants.Minus(in_later_ones).empty()) {
+    if (round.end->outcome != RoundOutcome::kReleased) {
+      if (it->first <= name.ended_through) passed.push_back(it->first);
+    } else if (!unread && round.participants.Minus(in_later_ones).empty()) {
       passed.push_back(it->first);
     } else if (AllWereIn(round)) {
       for (int rank : round.participants.ToVector()) in_later_ones.Add(rank);

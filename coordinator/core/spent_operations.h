@@ -1,4 +1,5 @@
-// Operations whose answers were acknowledged: a copy of such a call that comes late must not act anew.
+// Operations that took something and acknowledged it, or waited in vain: a copy of such a call that comes late must
+// not take anything. It is answered like one that waited in vain.
 #ifndef COHORT_COORDINATOR_CORE_SPENT_OPERATIONS_H_
 #define COHORT_COORDINATOR_CORE_SPENT_OPERATIONS_H_
 
@@ -6,13 +7,11 @@
 #include <deque>
 
 #include "absl/container/flat_hash_set.h"
-#include "absl/status/status.h"
 #include "base/id128.h"
 
 namespace cohort::coordinator {
 
-// The last ones only, and of this process only: a copy does not outlive the connection it travels on, and whoever
-// has acknowledged an answer does not ask again.
+// The last ones only, and of this process only: a copy does not outlive the connection it travels on.
 class SpentOperations {
  public:
   // An empty id is fine.
@@ -30,11 +29,6 @@ class SpentOperations {
   void Clear() {
     known_.clear();
     order_.clear();
-  }
-
-  static absl::Status Error() {
-    return absl::FailedPreconditionError(
-        "a late copy of a call whose answer was acknowledged; a new call needs a new operation id");
   }
 
  private:

@@ -136,7 +136,8 @@ void Store::TimeOut(Step& step, CallId id) {
   const Turn turn(*this, step);
   if (const auto* get = std::get_if<ParkedGet>(&parked.what)) {
     AnswerGet(step, id, *get);
-  } else if (std::holds_alternative<ParkedPop>(parked.what)) {
+  } else if (const auto* pop = std::get_if<ParkedPop>(&parked.what)) {
+    spent_pops_.Add(pop->operation, shard_.limits.max_operations_kept);
     step.Answer(id, QueuePopReply{});
   } else if (const auto* watch = std::get_if<ParkedWatch>(&parked.what)) {
     AnswerWatch(step, id, watch->prefix, seen);

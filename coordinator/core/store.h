@@ -283,7 +283,7 @@ class Store final : public WaitOwner {
   int64_t queue_item_count_ = 0;
   std::map<int64_t, HandedOut> handed_out_;  // by receipt
   absl::flat_hash_map<Id128, int64_t> receipt_of_operation_;
-  SpentOperations acknowledged_pops_;
+  SpentOperations spent_pops_;
   absl::flat_hash_map<int64_t, int64_t> receipt_of_sequence_;
 
   absl::btree_set<Due> due_;

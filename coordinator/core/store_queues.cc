@@ -63,7 +63,7 @@ void Store::Handle(Step& step, CallId id, const Caller& caller, absl::Duration w
     return step.Answer(id,
                        QueuePopReply{true, handed.item.value, handed.sequence, receipt->second});
   }
-  if (acknowledged_pops_.Contains(operation)) return step.Fail(id, SpentOperations::Error());
+  if (spent_pops_.Contains(operation)) return step.Answer(id, QueuePopReply{});
   auto queue = queues_.find(call.queue);
   if (queue != queues_.end() && !queue->second.items.empty()) {
     step.Answer(id, HandOut(step, queue, operation));
@@ -71,6 +71,7 @@ void Store::Handle(Step& step, CallId id, const Caller& caller, absl::Duration w
   } else if (wait > absl::ZeroDuration()) {
     Park(step, id, caller, wait, ParkedPop{call.queue, ++last_arrival_, operation});
   } else {
+    spent_pops_.Add(operation, shard_.limits.max_operations_kept);
     step.Answer(id, QueuePopReply{});
   }
 }
@@ -82,7 +83,7 @@ void Store::Acknowledge(Step& step, int64_t receipt) {
   // Unless that was its expiry's turn.
   handed = handed_out_.find(receipt);
   if (handed == handed_out_.end()) return;
-  acknowledged_pops_.Add(handed->second.operation, shard_.limits.max_operations_kept);
+  spent_pops_.Add(handed->second.operation, shard_.limits.max_operations_kept);
   DropHandedOut(step, handed);
 }
 

@@ -1,5 +1,7 @@
 #include "coordinator/core/types.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 
 namespace cohort::coordinator {
@@ -33,6 +35,15 @@ const char* What(CauseKind kind) {
   return "ended";
 }
 
+// Not in the middle of a UTF-8 character.
+std::string CutText(const std::string& text, size_t max_bytes) {
+  size_t end = std::min(max_bytes, text.size());
+  while (end > 0 && end < text.size() && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) {
+    --end;
+  }
+  return text.substr(0, end);
+}
+
 }  // namespace
 
 std::string Cause::ToString() const {
@@ -45,7 +56,7 @@ std::string Cause::ToString() const {
     absl::StrAppend(&text, " ");
   }
   absl::StrAppend(&text, What(kind));
-  if (!detail.empty()) absl::StrAppend(&text, ": ", detail.substr(0, 512));
+  if (!detail.empty()) absl::StrAppend(&text, ": ", CutText(detail, 512));
   return text;
 }
 

@@ -29,6 +29,7 @@ absl::Status Dispatcher::Decode(Method method, google::protobuf::io::ZeroCopyInp
     asker->page_size = list->page_size;
   }
   blobs_.Acknowledge(call->caller.key, call->caller.acknowledged);
+  blobs_.FreeOld(engine_.clock().Now());
   return absl::OkStatus();
 }
 

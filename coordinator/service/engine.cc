@@ -123,6 +123,7 @@ bool Engine::Cancel(const CallHandle& handle) {
   Shard& shard = *shards_[handle.shard];
   Answers answers;
   Effects effects;
+  effects.wants_records = durable_;
   {
     MutexLock lock(&shard.mutex);
     if (shard.parked.erase(handle.id) == 0) return false;
@@ -163,6 +164,7 @@ template <typename Input>
 void Engine::Step(Shard& shard, Input input) {
   Answers answers;
   Effects effects;
+  effects.wants_records = durable_;
   {
     MutexLock lock(&shard.mutex);
     input(*shard.core, clock_.Now(), effects);
@@ -222,6 +224,7 @@ void Engine::Shutdown() {
   for (const std::unique_ptr<Shard>& shard : shards_) {
     Answers answers;
     Effects effects;
+    effects.wants_records = durable_;
     {
       MutexLock lock(&shard->mutex);
       shard->closed = true;

@@ -14,6 +14,7 @@ constexpr size_t kMaxDumpedCalls = 10000;
 Reply Engine::Ask(Shard& shard, Call call, uint64_t* must_wait_for) {
   Answers answers;
   Effects effects;
+  effects.wants_records = durable_;
   Reply own;
   own.status = absl::InternalError("a call for all shards was not answered at once");
   {
@@ -132,6 +133,7 @@ DrainResult Engine::Drain(bool release_waiters, bool resume) {
   for (const std::unique_ptr<Shard>& shard : shards_) {
     Answers answers;
     Effects effects;
+    effects.wants_records = durable_;
     {
       MutexLock lock(&shard->mutex);
       shard->core->SetDraining(clock_.Now(), !resume, effects);

@@ -67,6 +67,17 @@ TEST(InProcessTest, LimitsCanBeReadAndSet) {
   EXPECT_FALSE(coordinator.Handle(Method::kLimits, request.SerializeAsString()).ok());
 }
 
+TEST(InProcessTest, LimitsCannotBeSetToWhatMemoryCannotBear) {
+  InProcessCoordinator coordinator;
+  for (const char* name : {"max_members", "max_inline_bytes", "max_value_bytes"}) {
+    v1::LimitsRequest request;
+    (*request.mutable_set())[name] = int64_t{1} << 40;
+    EXPECT_EQ(coordinator.Handle(Method::kLimits, request.SerializeAsString()).status().code(),
+              absl::StatusCode::kInvalidArgument)
+        << name;
+  }
+}
+
 // A repeat with the operation id of another method must not be parsed as that method's answer.
 TEST(InProcessTest, AnOperationIdBelongsToOneMethod) {
   InProcessCoordinator coordinator;

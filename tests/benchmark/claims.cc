@@ -126,9 +126,16 @@ absl::StatusOr<Row> MillionBarriers(const CoordinatorOptions& options, bool quic
   COHORT_RETURN_IF_ERROR(chain.Run(10'000));
   COHORT_ASSIGN_OR_RETURN(const int64_t before, ResidentBytes(coordinator.process->pid()));
   const SteadyTime start = Now();
-  COHORT_RETURN_IF_ERROR(chain.Run(count));
+  // Ten readings on the way: a cache that fills bends, a leak is a straight line.
+  constexpr int kReadings = 10;
+  int64_t after = before;
+  Row course = Row::array();
+  for (int i = 0; i < kReadings; ++i) {
+    COHORT_RETURN_IF_ERROR(chain.Run(count / kReadings));
+    COHORT_ASSIGN_OR_RETURN(after, ResidentBytes(coordinator.process->pid()));
+    course.push_back(Rounded(static_cast<double>(after) / kMiB, 2));
+  }
   const double seconds = absl::ToDoubleSeconds(absl::FromChrono(Now() - start));
-  COHORT_ASSIGN_OR_RETURN(const int64_t after, ResidentBytes(coordinator.process->pid()));
 
   Row row = ClaimRow("million-barriers", kMembers, options);
   row["barriers"] = count;
@@ -136,6 +143,7 @@ absl::StatusOr<Row> MillionBarriers(const CoordinatorOptions& options, bool quic
   row["barriers_per_s"] = Rounded(static_cast<double>(count) / seconds, 0);
   row["resident_mib_after_10k"] = Rounded(static_cast<double>(before) / kMiB, 2);
   row["resident_mib_at_end"] = Rounded(static_cast<double>(after) / kMiB, 2);
+  row["resident_mib_course"] = course;
   row["growth_bytes_per_barrier"] =
       Rounded(static_cast<double>(after - before) / static_cast<double>(count), 3);
   // The allocator may still settle by a little; a leak of one word per barrier would be 8 MB.

@@ -8,6 +8,7 @@
 //
 //   barrier NAME            send DST COUNT SIZE          publish NAME ID        progress COUNTER
 //   all_gather VALUE        receive SRC                  fetch NAME             leave
+//   await_event             (until its watch stream has brought one: from then on the stream stands for it)
 //
 // Ends with its standard input: so it never outlives its test.
 #include <iostream>
@@ -23,6 +24,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "absl/synchronization/notification.h"
 #include "absl/time/time.h"
 #include "client/rendezvous/process_group.h"
 
@@ -80,6 +82,12 @@ absl::Status SendMany(ProcessGroup& group, int destination, int count, int size_
   return absl::OkStatus();
 }
 
+// Set by the first event. Lives as long as the process, as the callback may.
+absl::Notification& FirstEvent() {
+  static absl::Notification* const first = new absl::Notification;
+  return *first;
+}
+
 void Follow(ProcessGroup& group, const std::string& line) {
   std::istringstream words(line);
   std::string command, first, second, third;
@@ -105,6 +113,9 @@ void Follow(ProcessGroup& group, const std::string& line) {
   } else if (command == "progress") {
     group.ReportProgress(Number(first), "test");
     Say(absl::OkStatus());
+  } else if (command == "await_event") {
+    const bool came = FirstEvent().WaitForNotificationWithTimeout(absl::Seconds(60));
+    Say(came ? absl::OkStatus() : absl::DeadlineExceededError("no event came"));
   } else if (command == "leave") {
     Say(group.Leave("done"));
   } else {
@@ -118,6 +129,9 @@ int Main(const std::vector<std::string>& arguments) {
     std::cerr << "bad arguments" << std::endl;
     return 2;
   }
+  options.on_event = [](const client::GroupEvent&) {
+    if (!FirstEvent().HasBeenNotified()) FirstEvent().Notify();
+  };
   const absl::StatusOr<std::unique_ptr<ProcessGroup>> group = ProcessGroup::Create(options);
   if (!group.ok()) {
     std::cout << "failed " << group.status() << std::endl;

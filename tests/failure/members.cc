@@ -2,14 +2,17 @@
 
 #include <poll.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <iostream>
 #include <random>
 #include <thread>
 
 #include "absl/strings/numbers.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/clock.h"
+#include "client/rendezvous/admin_client.h"
 #include "gtest/gtest.h"
 
 namespace cohort::testing {
@@ -91,11 +94,16 @@ bool Eventually(const std::function<bool()>& condition, absl::Duration timeout) 
   return true;
 }
 
-bool AwaitParked(ProcessGroup& observer, int64_t count, absl::Duration timeout) {
+bool AwaitParked(const std::string& address, const std::string& group, int64_t count,
+                 absl::Duration timeout) {
+  const std::unique_ptr<client::AdminClient> admin = client::AdminClient::Create(Connect(address));
   return Eventually(
       [&] {
-        const absl::StatusOr<client::GroupStats> stats = observer.Stats();
-        return stats.ok() && stats->waiter_count >= count;
+        const absl::StatusOr<std::vector<client::ParkedCall>> calls = admin->DumpWaits(group);
+        if (!calls.ok()) return false;
+        return count <= std::count_if(calls->begin(), calls->end(), [](const client::ParkedCall& call) {
+                 return !absl::StartsWith(call.operation, "watch");
+               });
       },
       timeout);
 }

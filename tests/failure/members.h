@@ -41,8 +41,9 @@ Members JoinAll(const std::vector<std::shared_ptr<client::Connection>>& connecti
 // Looks until `condition` holds; false: it never did.
 bool Eventually(const std::function<bool()>& condition, absl::Duration timeout = kPatience);
 
-// Until `count` calls of the group are parked at the coordinator.
-bool AwaitParked(client::ProcessGroup& observer, int64_t count, absl::Duration timeout = kPatience);
+// Until `count` calls of the group are parked at the coordinator, watches not counted.
+bool AwaitParked(const std::string& address, const std::string& group, int64_t count,
+                 absl::Duration timeout = kPatience);
 
 // Runs body(0)..body(count-1), each on a thread of its own, and waits for all.
 void OnThreads(int count, const std::function<void(int)>& body);

@@ -34,8 +34,8 @@ class BoundsCheck {
     if (!holds && broken_.empty()) broken_ = std::string(what);
   }
   void ExpectName(const std::string& name, absl::string_view what) {
-    Expect(name.size() <= 128 && std::none_of(name.begin(), name.end(),
-                                              [](char c) { return c <= ' ' || c > '~'; }),
+    Expect(name.size() <= 128 &&
+               std::none_of(name.begin(), name.end(), [](char c) { return c <= ' ' || c > '~'; }),
            what);
   }
   void ExpectRanges(const std::vector<RankRange>& ranges, absl::string_view what) {

@@ -35,9 +35,9 @@ int64_t AnyInteger(Random& random, int64_t lowest, int64_t highest) {
 }
 
 std::string AnyText(Random& random, bool is_utf8) {
-  static const char* const kWords[] = {"",   "g",  "h",    "m0",  "m1",   "m2",      "m3", "k",
-                                       "k1", "17", "-1",   "k/a", "step", "default", "q",  "\xC3\xA9",
-                                       "a b"};
+  static const char* const kWords[] = {"",     "g",       "h",  "m0",       "m1", "m2",
+                                       "m3",   "k",       "k1", "17",       "-1", "k/a",
+                                       "step", "default", "q",  "\xC3\xA9", "a b"};
   switch (Below(random, 10)) {
     case 0:
       return std::string(Below(random, 2) == 0 ? 128 : 129, 'n');
@@ -68,7 +68,8 @@ class Place {
     if (!field_->is_repeated()) return reflection.MutableMessage(message_, field_);
     const int size = reflection.FieldSize(*message_, field_);
     if (size == 0 || Below(random, 3) == 0) return reflection.AddMessage(message_, field_);
-    return reflection.MutableRepeatedMessage(message_, field_, static_cast<int>(Below(random, size)));
+    return reflection.MutableRepeatedMessage(message_, field_,
+                                             static_cast<int>(Below(random, size)));
   }
 
   void SetScalar(Random& random) const {

@@ -56,7 +56,7 @@ extern "C" size_t LLVMFuzzerCustomCrossOver(const uint8_t* data1, size_t size1,
                                             const uint8_t* data2, size_t size2, uint8_t* out,
                                             size_t max_out_size, unsigned int seed) {
   Random random(seed);
-  return Put(CrossScripts(random, ParseScript(Bytes(data1, size1)),
-                          ParseScript(Bytes(data2, size2))),
-             out, max_out_size);
+  return Put(
+      CrossScripts(random, ParseScript(Bytes(data1, size1)), ParseScript(Bytes(data2, size2))), out,
+      max_out_size);
 }

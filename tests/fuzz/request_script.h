@@ -2,7 +2,8 @@
 //
 //   input   world step*
 //   world   1 byte: the group that is there when the first step begins
-//   step    method (1 byte), manner (1 byte), length of the request (2 bytes, little endian), request
+//   step    method (1 byte), manner (1 byte), length of the request (2 bytes, little endian),
+//   request
 //
 // Every input is a script: what does not fit is cut or taken modulo.
 #ifndef COHORT_TESTS_FUZZ_REQUEST_SCRIPT_H_

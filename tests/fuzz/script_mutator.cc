@@ -55,7 +55,8 @@ void MutateScript(Random& random, RequestScript* script) {
       return;
     case 3: {  // the same from another caller: how rounds come about
       ScriptStep copy = steps[at];
-      copy.manner = (copy.manner & ~kCallerMask) | static_cast<uint8_t>(Below(random, kCallers + 1));
+      copy.manner =
+          (copy.manner & ~kCallerMask) | static_cast<uint8_t>(Below(random, kCallers + 1));
       steps.insert(steps.begin() + at + 1, std::move(copy));
       break;
     }

@@ -1,4 +1,5 @@
-// A program outside of this tree: it sees the public headers and links the public targets, nothing else.
+// A program outside of this tree: it sees the public headers and links the public targets, nothing
+// else.
 #include "client/rendezvous/admin_client.h"
 #include "client/rendezvous/connection.h"
 #include "client/rendezvous/process_group.h"

@@ -47,8 +47,9 @@ class RendezvousTest : public ::testing::Test {
 
   static cohort::testing::CoordinatorProcess::Options ProcessOptions() {
     cohort::testing::CoordinatorProcess::Options options;
-    options.flags = {"--journal", "sqlite", "--journal-path",
-                     absl::StrCat(cohort::testing::NewFolder(), "/journal"), "--log-level", "warning"};
+    options.flags = {"--journal",      "sqlite",
+                     "--journal-path", absl::StrCat(cohort::testing::NewFolder(), "/journal"),
+                     "--log-level",    "warning"};
     return options;
   }
 
@@ -169,7 +170,9 @@ TEST_F(RendezvousTest, TwoSendersToOneReceiverLoseNothing) {
 TEST_F(RendezvousTest, LargeValuesArriveWhole) {
   OnAllRanks(3, [](ProcessGroup& group) {
     const int rank = group.rank();
-    auto value = [](int seed) { return std::string((2 << 20) + seed, static_cast<char>('a' + seed)); };
+    auto value = [](int seed) {
+      return std::string((2 << 20) + seed, static_cast<char>('a' + seed));
+    };
     auto gathered = group.AllGather(value(rank));
     ASSERT_TRUE(gathered.ok()) << gathered.status();
     for (int i = 0; i < 3; ++i) EXPECT_TRUE((*gathered)[i] == value(i));
@@ -200,8 +203,7 @@ TEST_F(RendezvousTest, ABarrierOutlivesTheCoordinator) {
       const auto report = admin->WhoIsMissing("g");
       if (!report.ok()) return false;
       for (const OpenWait& wait : report->waits) {
-        if (wait.operation == "barrier \"step\" #2" &&
-            wait.missing.arrived_count == kMembers - 1) {
+        if (wait.operation == "barrier \"step\" #2" && wait.missing.arrived_count == kMembers - 1) {
           return true;
         }
       }

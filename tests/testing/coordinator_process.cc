@@ -69,9 +69,13 @@ std::string CoordinatorProcess::address() const { return absl::StrCat("127.0.0.1
 
 absl::Status CoordinatorProcess::Start() {
   unlink(port_file_.c_str());
-  std::vector<std::string> arguments = {Resolve(options_.binary), "--listen",
-                                        absl::StrCat("127.0.0.1:", port_), "--metrics-listen", "",
-                                        "--port-file", port_file_};
+  std::vector<std::string> arguments = {Resolve(options_.binary),
+                                        "--listen",
+                                        absl::StrCat("127.0.0.1:", port_),
+                                        "--metrics-listen",
+                                        "",
+                                        "--port-file",
+                                        port_file_};
   arguments.insert(arguments.end(), options_.flags.begin(), options_.flags.end());
   std::vector<char*> argv;
   for (std::string& argument : arguments) argv.push_back(argument.data());

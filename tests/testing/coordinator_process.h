@@ -1,4 +1,5 @@
-// A real coordinator in a process of its own, for tests: started on a free port, killed or asked to end.
+// A real coordinator in a process of its own, for tests: started on a free port, killed or asked to
+// end.
 #ifndef COHORT_TESTS_TESTING_COORDINATOR_PROCESS_H_
 #define COHORT_TESTS_TESTING_COORDINATOR_PROCESS_H_
 

@@ -1,4 +1,5 @@
-// A coordinator of one member that does as a test says: refuses, delays, loses, counts. It speaks real gRPC.
+// A coordinator of one member that does as a test says: refuses, delays, loses, counts. It speaks
+// real gRPC.
 #ifndef COHORT_CLIENT_RENDEZVOUS_TESTING_FAKE_COORDINATOR_H_
 #define COHORT_CLIENT_RENDEZVOUS_TESTING_FAKE_COORDINATOR_H_
 
@@ -24,10 +25,10 @@ namespace cohort::client {
 struct SeenCall {
   std::string method;
   v1::Scope scope;
-  absl::Duration wait;           // of requests that have one
-  absl::Duration time_left;      // until the gRPC deadline
-  int64_t number = 0;            // of rounds
-  int64_t offset = 0;            // of downloads, and from_revision of watches
+  absl::Duration wait;       // of requests that have one
+  absl::Duration time_left;  // until the gRPC deadline
+  int64_t number = 0;        // of rounds
+  int64_t offset = 0;        // of downloads, and from_revision of watches
 };
 
 // Thread-safe.

@@ -24,6 +24,31 @@ bool NeedsPresentGeneration(const CallBody& body) {
          std::holds_alternative<FetchIdsCall>(body) || std::holds_alternative<CancelRoundCall>(body);
 }
 
+// What tells a good answer from others of its kind.
+std::string Outcome(const Reply& reply) {
+  if (const auto* round = std::get_if<RoundReply>(&reply.body)) {
+    return absl::StrCat("outcome ", static_cast<int>(round->end->outcome));
+  }
+  if (const auto* object = std::get_if<ReceiveReply>(&reply.body)) {
+    return object->timed_out ? "nothing"
+                             : absl::StrCat(object->payload.bytes(), " from ", object->source,
+                                            " sequence ", object->sequence, " receipt ",
+                                            object->receipt);
+  }
+  if (const auto* send = std::get_if<SendReply>(&reply.body)) {
+    return absl::StrCat("sequence ", send->sequence, send->consumed ? ", consumed" : "");
+  }
+  if (const auto* join = std::get_if<JoinReply>(&reply.body)) {
+    return absl::StrCat(join->timed_out ? "timed out" : "joined", " rank ", join->rank,
+                        " generation ", join->generation, " session ", join->session.low % 1000);
+  }
+  if (const auto* view = std::get_if<ViewReply>(&reply.body)) {
+    return absl::StrCat("outcome ", static_cast<int>(view->outcome), " generation ",
+                        view->generation);
+  }
+  return "ok";
+}
+
 }  // namespace
 
 Referee::Referee(SimulatedWorld& world) : world_(world) {
@@ -35,11 +60,10 @@ Referee::Referee(SimulatedWorld& world) : world_(world) {
 
 void Referee::OnStep(const StepView& view) {
   for (const auto& [call, reply] : view.replies) {
-    if (world_.tracing() && call->caller.key.group != "" &&
-        !std::holds_alternative<GetGroupCall>(call->body)) {
+    if (world_.tracing() && !std::holds_alternative<GetGroupCall>(call->body)) {
       world_.Trace(absl::StrCat("reply ", reply->id, " to ", CallName(*call), " of ",
                                 call->caller.key.group, ": ",
-                                reply->status.ok() ? "ok" : std::string(reply->status.message())));
+                                reply->status.ok() ? Outcome(*reply) : reply->status.ToString()));
     }
     CheckStanding(*call, *reply);
     if (!reply->status.ok()) continue;
@@ -153,6 +177,8 @@ bool Referee::IsRepeat(const Call& call, int64_t first, int64_t second) {
 }
 
 void Referee::CheckRevision(const Call& call, int64_t revision, bool moved) {
+  // First answered by an earlier process, which died before it could say so.
+  if (revision <= (world_.boot() - 1) << 32) return;
   int64_t& last = revisions_[call.caller.key.group];
   if (revision <= last && moved) {
     Fail(absl::StrCat("R8: ", CallName(call), " has revision ", revision, " in namespace \"",

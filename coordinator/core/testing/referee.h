@@ -40,6 +40,8 @@ class Referee {
 
   // Watches the events of a group, and looks at it now and then.
   void Observe(const std::string& group);
+  // Nothing is to be seen any more.
+  void Rest() { observed_.clear(); }
   // The coordinator is a new process: its watches are gone.
   void OnStart();
 

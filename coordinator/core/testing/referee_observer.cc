@@ -29,7 +29,7 @@ void Referee::OnStart() {
 }
 
 void Referee::Watch(const std::string& group, int64_t from) {
-  if (!world_.up()) return;
+  if (!world_.up() || observed_.empty()) return;
   world_.Ask(CallOn(group, WatchGroupCall{from}, absl::Seconds(20)), [this, group](const Reply* reply) {
     if (reply == nullptr) return;  // OnStart watches again
     if (!reply->status.ok()) {
@@ -61,6 +61,7 @@ void Referee::Watch(const std::string& group, int64_t from) {
 }
 
 void Referee::Look(const std::string& group) {
+  if (observed_.empty()) return;
   if (world_.up()) {
     world_.Ask(CallOn(group, GetGroupCall{}, absl::ZeroDuration()), [this](const Reply* reply) {
       if (reply != nullptr && reply->status.ok()) {

@@ -49,7 +49,7 @@ class SimulatedMember {
   void Finish();
 
   bool alive() const { return alive_; }
-  bool seated() const { return seated_ && !broken_; }
+  bool seated() const { return alive_ && seated_ && !broken_; }
   bool gone() const { return !alive_ || (finishing_ && !seated_ && open_.empty()); }
   int64_t generation() const { return generation_; }
   const MemberPlan& plan() const { return plan_; }

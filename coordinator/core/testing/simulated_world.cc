@@ -10,7 +10,24 @@
 namespace cohort::coordinator {
 namespace {
 
-constexpr size_t kTraceLines = 80;
+constexpr size_t kTraceLines = 1000;
+// What tells this call from others of its kind.
+std::string Detail(const Call& call) {
+  if (const auto* send = std::get_if<SendCall>(&call.body)) {
+    return absl::StrCat(" to ", send->destination, " tag ", send->tag, " value ", send->value.bytes);
+  }
+  if (const auto* receive = std::get_if<ReceiveCall>(&call.body)) {
+    return absl::StrCat(" from ", receive->source.value_or(-1), " tag ", receive->tag);
+  }
+  if (const auto* enter = std::get_if<EnterRoundCall>(&call.body)) {
+    return absl::StrCat(" ", RoundKindName(enter->kind), " ", enter->name, " #", enter->number);
+  }
+  if (const auto* join = std::get_if<JoinCall>(&call.body)) {
+    return absl::StrCat(" ", join->member, " life ", join->incarnation % 1000);
+  }
+  return "";
+}
+
 // How late a timer of the service may run.
 constexpr absl::Duration kTimerLag = absl::Milliseconds(5);
 
@@ -139,7 +156,10 @@ void SimulatedWorld::Arrive(std::shared_ptr<const Call> call, int64_t attempt, D
   if (std::holds_alternative<JoinCall>(copy.body)) copy.entropy = random_.Id();
   if (tracing() && !undisturbed) {
     Trace(absl::StrCat("call ", id, " ", CallName(copy), " group ", copy.caller.key.group,
-                       " generation ", copy.caller.generation, attempt == 0 ? " (a copy)" : ""));
+                       " generation ", copy.caller.generation, " session ",
+                       copy.caller.session.low % 1000, Detail(copy), " acknowledges ",
+                       absl::StrJoin(copy.caller.acknowledged, ","),
+                       attempt == 0 ? " (a copy)" : ""));
   }
   Input(call.get(), [&](Effects& effects) { core_->Handle(now_, std::move(copy), effects); });
   if (undisturbed || outstanding_.count(id) == 0) return;
@@ -278,7 +298,7 @@ void SimulatedWorld::Start() {
 
 void SimulatedWorld::Crash(absl::Duration down) {
   if (core_ == nullptr) return;
-  if (tracing()) Trace(absl::StrCat("crash; ", journal_.pending_steps(), " steps are not durable"));
+  if (tracing()) Trace(absl::StrCat("the coordinator dies; ", journal_.pending_steps(), " steps are not durable"));
   // The batch under way may have reached the disk; its answers did not reach anybody.
   if (committing_ != 0 && random_.Chance(0.5)) journal_.Commit(committing_);
   journal_.DropPending();

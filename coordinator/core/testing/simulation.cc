@@ -161,10 +161,20 @@ class Simulation {
     world_.faults() = NetworkFaults{};
     for (auto& member : members_) member->Calm();
     // Those that are down come back within this time.
-    RunFor(kConvergence);
+    const Instant until = world_.now() + kConvergence;
+    do {
+      RunFor(absl::Seconds(3));
+    } while (world_.failure().empty() && world_.now() < until && !WhyNotTogether().empty());
   }
 
   void CheckConverged() {
+    const std::string why = WhyNotTogether();
+    if (why.empty()) return;
+    world_.Fail(absl::StrCat("after ", absl::FormatDuration(kConvergence), " without faults, ", why));
+  }
+
+  std::string WhyNotTogether() {
+    if (!world_.up()) return "the coordinator is down";
     for (const MemberPlan& group : groups_) {
       int seated = 0, together = 0;
       int64_t newest = 0;
@@ -177,12 +187,11 @@ class Simulation {
         together += member->seated() && member->generation() == newest ? 1 : 0;
       }
       if (seated != group.spec.max_members || together != seated) {
-        world_.Fail(absl::StrCat("after ", absl::FormatDuration(kConvergence),
-                                 " without faults, ", seated, " of ", group.spec.max_members,
-                                 " members of ", group.group, " are seated, ", together,
-                                 " of them in generation ", newest));
+        return absl::StrCat(seated, " of ", group.spec.max_members, " members of ", group.group,
+                            " are seated, ", together, " of them in generation ", newest);
       }
     }
+    return "";
   }
 
   void Finish() {
@@ -194,6 +203,7 @@ class Simulation {
     for (const MemberPlan& group : groups_) CloseGroup(group.group);
     RunFor(absl::Seconds(1));
     CheckTenantStore();
+    referee_.Rest();
     // Items that were handed to the dead expire.
     RunFor(absl::Hours(2));
     CheckNothingIsLeft();

@@ -221,7 +221,7 @@ absl::Status Decode(v1::ReportErrorRequest& request, const DecodeContext& contex
 absl::Status Decode(v1::AgreeAliveRequest& request, const DecodeContext& context, Call* call) {
   COHORT_RETURN_IF_ERROR(DecodeScope(request.scope(), GroupName::kRequired, &call->caller));
   COHORT_RETURN_IF_ERROR(CheckNameOrEmpty("name", request.name()));
-  COHORT_RETURN_IF_ERROR(CheckNotNegative("number", request.number()));
+  COHORT_RETURN_IF_ERROR(CheckRoundNumber("number", request.number()));
   COHORT_RETURN_IF_ERROR(
       DecodeWait(request.has_wait(), request.wait(), kDefaultStepWait, context, &call->wait));
   EnterRoundCall body;
@@ -235,7 +235,7 @@ absl::Status Decode(v1::AgreeAliveRequest& request, const DecodeContext& context
 absl::Status Decode(v1::VoteRequest& request, const DecodeContext& context, Call* call) {
   COHORT_RETURN_IF_ERROR(DecodeScope(request.scope(), GroupName::kRequired, &call->caller));
   COHORT_RETURN_IF_ERROR(CheckNameOrEmpty("name", request.name()));
-  COHORT_RETURN_IF_ERROR(CheckNotNegative("number", request.number()));
+  COHORT_RETURN_IF_ERROR(CheckRoundNumber("number", request.number()));
   if (request.op() == v1::VOTE_OP_UNSPECIFIED || !v1::VoteOp_IsValid(request.op())) {
     return InvalidField("op", "is not known");
   }

@@ -15,7 +15,7 @@ constexpr absl::Duration kDefaultBarrierWait = absl::Seconds(30);
 absl::Status DecodeRound(v1::Round& round, absl::Duration default_wait,
                          const DecodeContext& context, EnterRoundCall* body, Call* call) {
   COHORT_RETURN_IF_ERROR(CheckNameOrEmpty("round.name", round.name()));
-  COHORT_RETURN_IF_ERROR(CheckNotNegative("round.number", round.number()));
+  COHORT_RETURN_IF_ERROR(CheckRoundNumber("round.number", round.number()));
   COHORT_RETURN_IF_ERROR(CheckBytes("round.digest", round.digest(), kMaxDigestBytes));
   COHORT_RETURN_IF_ERROR(
       DecodeRanges("round.participants", round.participants(), context, &body->participants));
@@ -118,8 +118,23 @@ absl::Status Decode(v1::ScatterRequest& request, const DecodeContext& context, C
       DecodeRound(*request.mutable_round(), kDefaultObjectWait, context, &body, call));
   if (request.has_values()) {
     v1::Values& values = *request.mutable_values();
-    if (values.has_blob() || values.sizes_bytes_size() > 0) {
-      return InvalidField("values.blob", "the values of a scatter travel inline");
+    if (values.has_blob()) {
+      if (values.inline__size() > 0) return InvalidField("values", "has both inline values and a blob");
+      if (values.blob().blob() <= 0) return InvalidField("values.blob.blob", "must be positive");
+      if (values.sizes_bytes_size() < 1 || values.sizes_bytes_size() > context.limits.max_members) {
+        return InvalidField("values.sizes_bytes",
+                            absl::StrCat("must say where the blob is cut: 1 to ",
+                                         context.limits.max_members, " sizes"));
+      }
+      for (int64_t size : values.sizes_bytes()) {
+        if (size < 0) return InvalidField("values.sizes_bytes", "must not be negative");
+        body.sizes.push_back(size);
+      }
+      Value& value = body.values.emplace_back();
+      value.blob = values.blob().blob();
+      value.present = true;
+    } else if (values.sizes_bytes_size() > 0) {
+      return InvalidField("values.sizes_bytes", "belongs to a blob");
     }
     if (values.inline__size() > context.limits.max_members) {
       return InvalidField("values.inline", absl::StrCat("more values than max_members (",
@@ -152,7 +167,7 @@ absl::Status Decode(v1::BarrierRequest& request, const DecodeContext& context, C
 absl::Status Decode(v1::CancelBarrierRequest& request, const DecodeContext&, Call* call) {
   COHORT_RETURN_IF_ERROR(DecodeScope(request.scope(), GroupName::kRequired, &call->caller));
   COHORT_RETURN_IF_ERROR(CheckNameOrEmpty("name", request.name()));
-  COHORT_RETURN_IF_ERROR(CheckNotNegative("number", request.number()));
+  COHORT_RETURN_IF_ERROR(CheckRoundNumber("number", request.number()));
   COHORT_RETURN_IF_ERROR(CheckText("reason", request.reason(), kMaxReasonCharacters));
   call->body = CancelRoundCall{std::move(*request.mutable_name()), request.number(),
                                std::move(*request.mutable_reason())};

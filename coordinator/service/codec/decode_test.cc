@@ -159,7 +159,10 @@ TEST(DecodeTest, Ranges) {
             {"huge", [&](R& r) { add(r, 0, INT32_MAX); }, kInvalid, "max_members (16384)"},
             {"digest", [](R& r) { r.mutable_round()->set_digest(std::string(65, 'd')); }, kInvalid,
              "round.digest"},
-            {"number", [](R& r) { r.mutable_round()->set_number(-1); }, kInvalid, "round.number"}});
+            {"number", [](R& r) { r.mutable_round()->set_number(-1); }, kInvalid, "round.number"},
+            // None could follow it.
+            {"last number", [](R& r) { r.mutable_round()->set_number(INT64_MAX); }, kInvalid,
+             "round.number"}});
   R request = Base<R>();
   add(request, 5, 9);
   add(request, 0, 3);

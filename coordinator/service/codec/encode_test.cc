@@ -119,6 +119,15 @@ TEST_F(EncodeTest, ABlobOfOneMemberIsNobodyElses) {
   EXPECT_FALSE(blobs_.Find(context_.now + OutgoingBlobs::kKept, key_, context_.session, id).ok());
 }
 
+// Found by fuzzing: without a later large value, what nobody fetched was held for good.
+TEST_F(EncodeTest, WhatIsNotFetchedIsFreedByAnyLaterCall) {
+  blobs_.Issue(context_.now, key_, context_.session, {Payload("large", nullptr)}, 0, 100);
+  blobs_.FreeOld(context_.now + OutgoingBlobs::kKept - absl::Nanoseconds(1));
+  EXPECT_EQ(blobs_.size_bytes(), 5);
+  blobs_.FreeOld(context_.now + OutgoingBlobs::kKept);
+  EXPECT_EQ(blobs_.size_bytes(), 0);
+}
+
 TEST_F(EncodeTest, EmptyValueAndNoValueDiffer) {
   ReceiveReply reply;
   reply.payload = Payload("", nullptr);

@@ -76,6 +76,13 @@ absl::Status CheckNotNegative(absl::string_view field, int64_t value) {
   return value < 0 ? InvalidField(field, "must not be negative") : absl::OkStatus();
 }
 
+absl::Status CheckRoundNumber(absl::string_view field, int64_t value) {
+  constexpr int64_t kLargest = int64_t{1} << 62;
+  if (value < 0) return InvalidField(field, "must not be negative");
+  return value > kLargest ? InvalidField(field, "is too large: no number could follow")
+                          : absl::OkStatus();
+}
+
 absl::Status CheckRank(absl::string_view field, int64_t rank, const DecodeContext& context) {
   if (rank < 0) return InvalidField(field, "a rank must not be negative");
   if (rank >= context.limits.max_members) {

@@ -40,6 +40,8 @@ absl::Status CheckPrefix(absl::string_view field, absl::string_view value);
 absl::Status CheckText(absl::string_view field, absl::string_view value, size_t max_characters);
 absl::Status CheckBytes(absl::string_view field, absl::string_view value, size_t max_bytes);
 absl::Status CheckNotNegative(absl::string_view field, int64_t value);
+// Of a round; 0: the next. Numbers go on counting from the largest that was ever named.
+absl::Status CheckRoundNumber(absl::string_view field, int64_t value);
 absl::Status CheckRank(absl::string_view field, int64_t rank, const DecodeContext& context);
 // At most `max_inline_bytes`, or `max_value_bytes` for what the store keeps.
 absl::Status CheckInlineSize(absl::string_view field, size_t size, const DecodeContext& context);

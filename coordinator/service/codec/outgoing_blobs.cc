@@ -90,12 +90,24 @@ void OutgoingBlobs::Erase(Entries::iterator it) {
   entries_.erase(it);
 }
 
+void OutgoingBlobs::FreeOld(Instant now) {
+  if (absl::ToUnixNanos(now) < due_.load(std::memory_order_relaxed)) return;
+  MutexLock lock(&mutex_);
+  Trim(now, INT64_MAX);
+}
+
 void OutgoingBlobs::Trim(Instant now, int64_t max_bytes) {
+  int64_t due = std::numeric_limits<int64_t>::max();
   while (!by_age_.empty()) {
     auto oldest = entries_.find(by_age_.begin()->second);
-    if (now - oldest->second.issued_at < kKept && size_bytes() <= max_bytes) return;
+    const Instant too_old = oldest->second.issued_at + kKept;
+    if (now < too_old && size_bytes() <= max_bytes) {
+      due = absl::ToUnixNanos(too_old);
+      break;
+    }
     Erase(oldest);
   }
+  due_.store(due, std::memory_order_relaxed);
 }
 
 }  // namespace cohort::coordinator

@@ -9,6 +9,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <memory>
 #include <vector>
@@ -60,6 +61,10 @@ class OutgoingBlobs {
   void Acknowledge(const GroupKey& key, const std::vector<int64_t>& receipts)
       ABSL_LOCKS_EXCLUDED(mutex_);
 
+  // Frees what is too old. Every call passes here, or what the last reader never fetched would be
+  // held until the next large value. Cheap when nothing is due.
+  void FreeOld(Instant now) ABSL_LOCKS_EXCLUDED(mutex_);
+
   int64_t size_bytes() const { return size_bytes_.load(std::memory_order_relaxed); }
 
  private:
@@ -86,6 +91,8 @@ class OutgoingBlobs {
   uint64_t last_order_ ABSL_GUARDED_BY(mutex_) = 0;
   std::atomic<int64_t> size_bytes_{0};
   std::atomic<int64_t> count_{0};
+  // When the oldest becomes too old, in nanoseconds, or sooner; for FreeOld to read without the lock.
+  std::atomic<int64_t> due_{std::numeric_limits<int64_t>::max()};
 };
 
 }  // namespace cohort::coordinator

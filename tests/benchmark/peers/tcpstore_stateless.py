@@ -20,7 +20,9 @@ Reads commands on standard input and writes one line for each: `ok`, or the time
   printf 'setup 8\nbarrier\nbarrier\nteardown\n' | /usr/bin/python3 tcpstore_stateless.py
 """
 
+import ctypes
 import os
+import signal
 import socket
 import struct
 import sys
@@ -36,6 +38,7 @@ COMMAND = struct.Struct("<iqd")
 # Got back: when it began and ended.
 TIMES = struct.Struct("<dd")
 BARRIER, ALL_GATHER, HANDOFF = range(3)
+PR_SET_PDEATHSIG = 1
 
 
 class StatelessGroup:
@@ -119,6 +122,8 @@ def run(group, operation, size):
 
 
 def member_main(rank, world_size, port, control):
+    # A member that is blocked in the store must not outlive the benchmark.
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if rank == 0:
         store = TCPStore("127.0.0.1", 0, None, True, TIMEOUT, wait_for_workers=False)
         port = store.port

@@ -1,0 +1,208 @@
+// Members that disagree: all fail at once, each is told both sides, and the group stays usable.
+#include <functional>
+#include <iostream>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/failure/members.h"
+#include "tests/testing/coordinator_process.h"
+
+namespace cohort {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using client::ProcessGroup;
+using client::ProcessGroupOptions;
+using testing::Answers;
+using testing::BarrierAnswer;
+using testing::BarrierSlot;
+using testing::Connect;
+using testing::CoordinatorProcess;
+using testing::JoinAll;
+using testing::MemberOptions;
+using testing::Members;
+
+// Far below any timeout that the members gave, far above what a busy machine needs.
+constexpr absl::Duration kAtOnce = absl::Seconds(5);
+
+class MismatchTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    ASSERT_TRUE(coordinator_.Start().ok());
+    connection_ = Connect(coordinator_.address());
+  }
+
+  // Joins two who disagree; both must be told of both, at once.
+  void ExpectBothFail(const ProcessGroupOptions& first, const ProcessGroupOptions& second) {
+    const Instant start = Clock::Steady().Now();
+    Answers<absl::Status> answers(2);
+    const auto into = [&answers](int index) {
+      return [slot = answers.Slot(index)](absl::StatusOr<std::unique_ptr<ProcessGroup>> member) {
+        slot(member.status());
+      };
+    };
+    ProcessGroup::CreateAsync(first, into(0));
+    ProcessGroup::CreateAsync(second, into(1));
+    ASSERT_TRUE(answers.AwaitAll(kAtOnce)) << answers.arrived() << " of 2 were told at once";
+    std::cout << "both told after " << Clock::Steady().Now() - start << std::endl;
+    for (int index = 0; index < 2; ++index) {
+      EXPECT_EQ(answers[index].code(), absl::StatusCode::kFailedPrecondition) << answers[index];
+      EXPECT_THAT(std::string(answers[index].message()), AllOf(HasSubstr("alice"), HasSubstr("bob")));
+    }
+  }
+
+  ProcessGroupOptions Named(const std::string& name, int rank, int world_size) {
+    ProcessGroupOptions options = MemberOptions(connection_, "mismatch", rank, world_size);
+    options.member = name;
+    return options;
+  }
+
+  Members JoinThree() { return JoinAll({connection_}, "rounds", 3); }
+
+  void ExpectBarrierWorks(Members& members, const std::string& name) {
+    client::RoundOptions options;
+    options.name = name;
+    Answers<BarrierAnswer> answers(3);
+    for (int rank = 0; rank < 3; ++rank) members[rank]->BarrierAsync(options, BarrierSlot(answers, rank));
+    ASSERT_TRUE(answers.AwaitAll());
+    for (int rank = 0; rank < 3; ++rank) EXPECT_TRUE(answers[rank].status.ok()) << answers[rank].status;
+  }
+
+  CoordinatorProcess coordinator_{{}};
+  std::shared_ptr<client::Connection> connection_;
+};
+
+TEST_F(MismatchTest, OtherWorldSizeFailsBothWhoJoin) {
+  ExpectBothFail(Named("alice", 0, 3), Named("bob", 1, 4));
+}
+
+TEST_F(MismatchTest, OtherParametersDigestFailsBothWhoJoin) {
+  ProcessGroupOptions alice = Named("alice", 0, 3);
+  alice.parameters_digest = "bf16-tp4";
+  ProcessGroupOptions bob = Named("bob", 1, 3);
+  bob.parameters_digest = "fp32-tp4";
+  ExpectBothFail(alice, bob);
+}
+
+TEST_F(MismatchTest, AGroupFormsOnceTheyAgree) {
+  ExpectBothFail(Named("alice", 0, 2), Named("bob", 1, 3));
+  Answers<absl::Status> answers(2);
+  for (int rank = 0; rank < 2; ++rank) {
+    ProcessGroup::CreateAsync(
+        Named(rank == 0 ? "alice" : "bob", rank, 2),
+        [slot = answers.Slot(rank)](absl::StatusOr<std::unique_ptr<ProcessGroup>> member) {
+          slot(member.status());
+        });
+  }
+  ASSERT_TRUE(answers.AwaitAll(testing::kPatience + absl::Seconds(10)));
+  EXPECT_TRUE(answers[0].ok()) << answers[0];
+  EXPECT_TRUE(answers[1].ok()) << answers[1];
+}
+
+TEST_F(MismatchTest, OtherDigestOfABarrierFailsAll) {
+  Members members = JoinThree();
+  ASSERT_NE(members[2], nullptr);
+  Answers<BarrierAnswer> answers(3);
+  for (int rank = 0; rank < 3; ++rank) {
+    client::RoundOptions options;
+    options.name = "step";
+    options.digest = rank == 1 ? "lr=0.2" : "lr=0.1";
+    members[rank]->BarrierAsync(options, BarrierSlot(answers, rank));
+  }
+  ASSERT_TRUE(answers.AwaitAll(kAtOnce)) << answers.arrived() << " of 3 were told at once";
+  for (int rank = 0; rank < 3; ++rank) {
+    EXPECT_EQ(answers[rank].status.code(), absl::StatusCode::kFailedPrecondition)
+        << answers[rank].status;
+    EXPECT_THAT(std::string(answers[rank].status.message()), HasSubstr("rank"));
+    std::cout << answers[rank].status << std::endl;
+  }
+  ExpectBarrierWorks(members, "step");
+}
+
+TEST_F(MismatchTest, OtherParticipantsOfABarrierFailAll) {
+  Members members = JoinThree();
+  ASSERT_NE(members[2], nullptr);
+  Answers<BarrierAnswer> answers(3);
+  for (int rank = 0; rank < 3; ++rank) {
+    client::RoundOptions options;
+    options.name = "step";
+    if (rank == 0) options.participants = {{0, 1}};
+    members[rank]->BarrierAsync(options, BarrierSlot(answers, rank));
+  }
+  ASSERT_TRUE(answers.AwaitAll(kAtOnce)) << answers.arrived() << " of 3 were told at once";
+  for (int rank = 0; rank < 3; ++rank) {
+    EXPECT_EQ(answers[rank].status.code(), absl::StatusCode::kFailedPrecondition)
+        << answers[rank].status;
+  }
+  ExpectBarrierWorks(members, "step");
+}
+
+TEST_F(MismatchTest, OtherDigestOfAnAllGatherFailsAll) {
+  Members members = JoinThree();
+  ASSERT_NE(members[2], nullptr);
+  Answers<absl::StatusOr<std::vector<std::string>>> answers(3);
+  for (int rank = 0; rank < 3; ++rank) {
+    client::RoundOptions options;
+    options.digest = rank == 2 ? "shape=[4]" : "shape=[8]";
+    members[rank]->AllGatherAsync("value", options, answers.Slot(rank));
+  }
+  ASSERT_TRUE(answers.AwaitAll(kAtOnce));
+  for (int rank = 0; rank < 3; ++rank) {
+    EXPECT_EQ(answers[rank].status().code(), absl::StatusCode::kFailedPrecondition)
+        << answers[rank].status();
+  }
+  ExpectBarrierWorks(members, "after");
+}
+
+// Runs `call` of all three at once and expects that all are told, at once.
+void ExpectAllRefused(Members& members, const std::function<absl::Status(ProcessGroup&, int)>& call) {
+  const Instant start = Clock::Steady().Now();
+  testing::OnThreads(3, [&](int rank) {
+    const absl::Status status = call(*members[rank], rank);
+    EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << "rank " << rank << ": " << status;
+  });
+  EXPECT_LT(Clock::Steady().Now() - start, kAtOnce);
+}
+
+TEST_F(MismatchTest, OtherOpOfAVoteFailsAll) {
+  Members members = JoinThree();
+  ASSERT_NE(members[2], nullptr);
+  ExpectAllRefused(members, [](ProcessGroup& group, int rank) {
+    return group.Vote(1, rank == 0 ? client::VoteOp::kSum : client::VoteOp::kMax).status();
+  });
+  ExpectBarrierWorks(members, "after");
+}
+
+TEST_F(MismatchTest, OtherRootOfAGatherFailsAll) {
+  Members members = JoinThree();
+  ASSERT_NE(members[2], nullptr);
+  ExpectAllRefused(members, [](ProcessGroup& group, int rank) {
+    return group.Gather("value", rank == 0 ? 0 : 1).status();
+  });
+  ExpectBarrierWorks(members, "after");
+}
+
+TEST_F(MismatchTest, TwoRootsOfABroadcastFailAllReaders) {
+  Members members = JoinThree();
+  ASSERT_NE(members[2], nullptr);
+  // A root does not wait for anybody, so the first of the two may have left with OK.
+  const Instant start = Clock::Steady().Now();
+  int refused_count = 0;
+  Mutex mutex;
+  testing::OnThreads(3, [&](int rank) {
+    const absl::Status status = members[rank]->Broadcast("value", rank == 0 ? 0 : 1).status();
+    MutexLock lock(&mutex);
+    if (status.code() == absl::StatusCode::kFailedPrecondition) ++refused_count;
+  });
+  EXPECT_GE(refused_count, 2);
+  EXPECT_LT(Clock::Steady().Now() - start, kAtOnce);
+  ExpectBarrierWorks(members, "after");
+}
+
+}  // namespace
+}  // namespace cohort

@@ -1,0 +1,42 @@
+// Writes the seed corpus:
+//
+//   bazel run //tests/fuzz:make_corpus -- $PWD/tests/fuzz/corpus
+//
+// Files that are there and not of its making (what a fuzzer found) stay.
+#include <cstdio>
+#include <fstream>
+#include <map>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "tests/fuzz/sample_inputs.h"
+
+namespace {
+
+bool WriteAll(const std::string& folder, const std::map<std::string, std::string>& inputs) {
+  for (const auto& [name, bytes] : inputs) {
+    const std::string path = absl::StrCat(folder, "/", name);
+    std::ofstream file(path, std::ios::binary | std::ios::trunc);
+    file.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+    file.close();
+    if (!file) {
+      std::fprintf(stderr, "cannot write %s\n", path.c_str());
+      return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc != 2) {
+    std::fprintf(stderr, "usage: make_corpus FOLDER (with folders decode and request in it)\n");
+    return 2;
+  }
+  const std::string root = argv[1];
+  const bool written =
+      WriteAll(root + "/decode", cohort::coordinator::fuzz::SampleDecodeInputs()) &&
+      WriteAll(root + "/request", cohort::coordinator::fuzz::SampleRequestInputs());
+  return written ? 0 : 1;
+}
