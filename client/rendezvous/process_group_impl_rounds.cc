@@ -63,7 +63,7 @@ absl::Status ReadRoundResult(const v1::RoundResult& result, absl::string_view gr
       return absl::OkStatus();
     case v1::ROUND_OUTCOME_TIMED_OUT:
       // A number that ended before this member came has a reason and no report.
-      if (result.has_missing() || result.reason().empty()) {
+      if (result.missing().expected_count() > 0 || result.reason().empty()) {
         return TimedOut(group, generation, operation, result.missing());
       }
       code = absl::StatusCode::kDeadlineExceeded;

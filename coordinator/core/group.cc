@@ -64,6 +64,11 @@ void Group::Handle(Step& step, Call&& call) {
                            shard_.limits.max_waiters_per_group)));
     return;
   }
+  // Receipts ride on any call of a member, reads included.
+  if (!call.caller.acknowledged.empty()) {
+    const Member* member = context_.roster.BySession(call.caller.session);
+    if (member != nullptr) Acknowledge(step, *member, call.caller);
+  }
   std::visit([&](auto& body) { Answer(step, call, body); }, call.body);
 }
 
@@ -89,7 +94,6 @@ Member* Group::Admit(Step& step, const Call& call, const char* operation, Standi
     return nullptr;
   }
   Heard(step, *member);
-  Acknowledge(step, *member, caller);
   if (standing == Standing::kAnyGeneration) return member;
   if (caller.generation != 0 && caller.generation != context_.generation) {
     Cause stale = cause_;

@@ -429,6 +429,7 @@ bool Mailboxes::TellLost(Step& step, CallId id, const Id128& operation, const Bo
 }
 
 void Mailboxes::ForgetLost(Step& step, Box& box, std::map<int, Lost>::iterator lost) {
+  spent_.Add(lost->second.told_to, group_.shard.limits.max_operations_kept);
   for (int64_t sequence : lost->second.sequences) {
     step.Erase(group_.key, RecordKind::kObject, RowId(sequence));
   }

@@ -151,7 +151,8 @@ void Rounds::Enter(Step& step, CallId id, Member& member, absl::Duration wait,
   member.operation_at = step.now();
 
   auto it = name->rounds.find(number);
-  if (it == name->rounds.end() && number <= name->ended_through) {
+  const bool has_ended = number <= name->ended_through || number == name->last_released;
+  if (it == name->rounds.end() && has_ended) {
     AnswerEnded(step, id, *name, number, rank);
     return;
   }

@@ -63,6 +63,8 @@ class Rounds final : public WaitOwner {
   int64_t released_barriers() const { return released_barriers_; }
 
   int64_t waiter_count() const { return static_cast<int64_t>(parked_.size()); }
+  // The ranks whose calls are parked in some round.
+  RankSet WaitingRanks() const;
 
   void Forget(Step& step, CallId id) override;
   void TimeOut(Step& step, CallId id) override;

@@ -28,7 +28,7 @@ absl::Status Dispatcher::Decode(Method method, google::protobuf::io::ZeroCopyInp
   if (const auto* list = std::get_if<ListGroupsCall>(&call->body)) {
     asker->page_size = list->page_size;
   }
-  blobs_.Acknowledge(call->caller.key, call->caller.acknowledged);
+  blobs_.Acknowledge(call->caller.key, call->caller.session, call->caller.acknowledged);
   blobs_.FreeOld(engine_.clock().Now());
   return absl::OkStatus();
 }

@@ -1,5 +1,5 @@
-// Requests that no client of ours would send: each is answered with a clear error that names the field,
-// nothing of it stays behind, and the coordinator lives.
+// Requests that no client of ours would send: each is answered with a clear error that names the
+// field, nothing of it stays behind, and the coordinator lives.
 #include <zlib.h>
 
 #include <cstdint>
@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "google/protobuf/util/message_differencer.h"
 #include "gmock/gmock.h"
+#include "google/protobuf/util/message_differencer.h"
 #include "grpcpp/generic/generic_stub.h"
 #include "gtest/gtest.h"
 #include "tests/failure/members.h"
@@ -24,9 +24,9 @@ namespace cohort {
 namespace {
 
 using ::testing::AnyOf;
-using ::testing::HasSubstr;
 using testing::Context;
 using testing::CoordinatorProcess;
+using ::testing::HasSubstr;
 using testing::Stubs;
 
 constexpr int32_t kHuge = std::numeric_limits<int32_t>::max();
@@ -162,7 +162,8 @@ TEST_F(BadInputTest, RanksOutOfBounds) {
     v1::BroadcastRequest broadcast = Of<v1::BroadcastRequest>();
     broadcast.set_root(rank);
     v1::BroadcastResponse broadcast_response;
-    ExpectInvalid(stubs_->messages->Broadcast(Context().get(), broadcast, &broadcast_response), "root");
+    ExpectInvalid(stubs_->messages->Broadcast(Context().get(), broadcast, &broadcast_response),
+                  "root");
     v1::GatherRequest gather = Of<v1::GatherRequest>();
     gather.set_root(rank);
     gather.mutable_payload()->set_inline_("x");
@@ -176,7 +177,8 @@ TEST_F(BadInputTest, RanksOutOfBounds) {
     propose.add_remove()->set_first(rank);
     propose.mutable_remove(0)->set_last(rank);
     v1::ProposeViewResponse propose_response;
-    ExpectInvalid(stubs_->groups->ProposeView(Context().get(), propose, &propose_response), "remove");
+    ExpectInvalid(stubs_->groups->ProposeView(Context().get(), propose, &propose_response),
+                  "remove");
   }
   v1::SendRequest to_itself = Of<v1::SendRequest>();
   to_itself.set_destination(0);
@@ -285,9 +287,9 @@ TEST_F(BadInputTest, UnknownEnumValues) {
 }
 
 TEST_F(BadInputTest, NamesThatAreTooLongOrNoNames) {
-  for (const std::string& name : {std::string(10000, 'n'), std::string(129, 'n'), std::string("a b"),
-                                  std::string("new\nline"), std::string("nul\0", 4),
-                                  std::string("\xc3\xa4")}) {
+  for (const std::string& name :
+       {std::string(10000, 'n'), std::string(129, 'n'), std::string("a b"),
+        std::string("new\nline"), std::string("nul\0", 4), std::string("\xc3\xa4")}) {
     SCOPED_TRACE(name.substr(0, 20));
     v1::SendRequest send = Of<v1::SendRequest>();
     send.set_destination(1);
@@ -505,7 +507,8 @@ TEST_F(BadInputTest, GarbageAsAMessage) {
     for (int index = 0; index < file->service_count(); ++index) {
       const google::protobuf::ServiceDescriptor* const service = file->service(index);
       for (int number = 0; number < service->method_count(); ++number) {
-        methods.push_back(absl::StrCat("/", service->full_name(), "/", service->method(number)->name()));
+        methods.push_back(
+            absl::StrCat("/", service->full_name(), "/", service->method(number)->name()));
       }
     }
   }
@@ -532,7 +535,8 @@ TEST_F(BadInputTest, GarbageAsAMessage) {
   }
 }
 
-// Valid messages with random bytes changed: any answer is right, but for a dead server, INTERNAL or UNKNOWN.
+// Valid messages with random bytes changed: any answer is right, but for a dead server, INTERNAL or
+// UNKNOWN.
 TEST_F(BadInputTest, MessagesWithFlippedBytes) {
   std::mt19937_64 random(testing::TestSeed());
   grpc::GenericStub generic(stubs_->channel);

@@ -17,8 +17,8 @@ namespace cohort::testing {
 // Thread-compatible. Kills its process when it goes.
 class ChildProcess {
  public:
-  // `command[0]` is below the test's runfiles. Standard error goes to a file of the test's own; standard
-  // input and output are pipes. Aborts when the program cannot be started.
+  // `command[0]` is below the test's runfiles. Standard error goes to a file of the test's own;
+  // standard input and output are pipes. Aborts when the program cannot be started.
   explicit ChildProcess(std::vector<std::string> command);
   ~ChildProcess();
   ChildProcess(const ChildProcess&) = delete;
@@ -27,7 +27,8 @@ class ChildProcess {
   pid_t pid() const { return pid_; }
 
   void WriteLine(const std::string& line);
-  // Without its newline. DEADLINE_EXCEEDED: none came. UNAVAILABLE: the process has ended its output.
+  // Without its newline. DEADLINE_EXCEEDED: none came. UNAVAILABLE: the process has ended its
+  // output.
   absl::StatusOr<std::string> ReadLine(absl::Duration timeout);
   // What it wrote to standard error so far.
   std::string ErrorText() const;

@@ -1,5 +1,6 @@
-// The coordinator is killed with kill -9 again and again while members work, and started again on the same
-// port and journal: what it acknowledged is there, rounds in progress complete, and nobody loses a seat.
+// The coordinator is killed with kill -9 again and again while members work, and started again on
+// the same port and journal: what it acknowledged is there, rounds in progress complete, and nobody
+// loses a seat.
 #include <algorithm>
 #include <atomic>
 #include <iostream>
@@ -36,8 +37,8 @@ constexpr int kKillCount = 40;
 
 CoordinatorProcess::Options OnDisk() {
   CoordinatorProcess::Options options;
-  options.flags = {"--journal",      "sqlite",      "--journal-path",
-                   testing::NewFolder() + "/journal", "--log-level", "warning"};
+  options.flags = {"--journal",   "sqlite", "--journal-path", testing::NewFolder() + "/journal",
+                   "--log-level", "warning"};
   return options;
 }
 
@@ -49,7 +50,8 @@ struct Work {
   std::atomic<int64_t> sent[kWorldSize] = {};
 };
 
-// Barriers and all-gathers in step. Rank 0 decides when all stop, so that nobody waits for one who has left.
+// Barriers and all-gathers in step. Rank 0 decides when all stop, so that nobody waits for one who
+// has left.
 void RunRounds(ProcessGroup& group, Work& work) {
   int64_t step = 0;
   bool last = false;
@@ -114,7 +116,8 @@ TEST(CoordinatorKilledTest, NothingAcknowledgedIsLostAndRoundsInProgressComplete
   CoordinatorProcess coordinator(OnDisk());
   ASSERT_TRUE(coordinator.Start().ok());
   std::vector<std::shared_ptr<client::Connection>> connections;
-  for (int rank = 0; rank < kWorldSize; ++rank) connections.push_back(Connect(coordinator.address()));
+  for (int rank = 0; rank < kWorldSize; ++rank)
+    connections.push_back(Connect(coordinator.address()));
   Members members = JoinAll(connections, "group", kWorldSize);
   for (const auto& member : members) ASSERT_NE(member, nullptr);
   const int64_t generation = members[0]->generation();
@@ -129,7 +132,8 @@ TEST(CoordinatorKilledTest, NothingAcknowledgedIsLostAndRoundsInProgressComplete
     threads.emplace_back([&group, &work] { RunSender(group, work); });
     threads.emplace_back([&group, &work] { RunReceiver(group, work); });
   }
-  for (const auto& store : stores) threads.emplace_back([&store, &work] { RunAdder(*store, work); });
+  for (const auto& store : stores)
+    threads.emplace_back([&store, &work] { RunAdder(*store, work); });
 
   absl::Duration longest;
   int64_t seen_generation = generation;
@@ -151,8 +155,8 @@ TEST(CoordinatorKilledTest, NothingAcknowledgedIsLostAndRoundsInProgressComplete
   }
   work.stop = true;
   for (std::thread& thread : threads) thread.join();
-  std::cout << kKillCount << " kills, " << work.step_count << " operations, longest pause " << longest
-            << std::endl;
+  std::cout << kKillCount << " kills, " << work.step_count << " operations, longest pause "
+            << longest << std::endl;
 
   EXPECT_EQ(seen_generation, generation);
   const absl::StatusOr<int64_t> sum = stores[0]->Add("sum", 0);
@@ -171,12 +175,14 @@ TEST(CoordinatorKilledTest, NothingAcknowledgedIsLostAndRoundsInProgressComplete
   }));
 }
 
-// An upgrade: asked to end, it answers what is parked; its members must not notice any more than of a kill.
+// An upgrade: asked to end, it answers what is parked; its members must not notice any more than of
+// a kill.
 TEST(CoordinatorKilledTest, EndedBySigtermAndStartedAgainNobodyNotices) {
   CoordinatorProcess coordinator(OnDisk());
   ASSERT_TRUE(coordinator.Start().ok());
   std::vector<std::shared_ptr<client::Connection>> connections;
-  for (int rank = 0; rank < kWorldSize; ++rank) connections.push_back(Connect(coordinator.address()));
+  for (int rank = 0; rank < kWorldSize; ++rank)
+    connections.push_back(Connect(coordinator.address()));
   Members members = JoinAll(connections, "group", kWorldSize);
   for (const auto& member : members) ASSERT_NE(member, nullptr);
   Work work;
@@ -203,8 +209,8 @@ TEST(CoordinatorKilledTest, EndedBySigtermAndStartedAgainNobodyNotices) {
 TEST(CoordinatorKilledTest, ABarrierThatWasWaitedInCompletes) {
   CoordinatorProcess coordinator(OnDisk());
   ASSERT_TRUE(coordinator.Start().ok());
-  Members members = JoinAll({Connect(coordinator.address()), Connect(coordinator.address())}, "group",
-                            kWorldSize);
+  Members members = JoinAll({Connect(coordinator.address()), Connect(coordinator.address())},
+                            "group", kWorldSize);
   for (const auto& member : members) ASSERT_NE(member, nullptr);
   client::RoundOptions options;
   options.timeout = kPatience;
@@ -259,8 +265,9 @@ TEST(CoordinatorKilledTest, ObjectsAndKeysThatNobodyHasReadYetAreThereAfterwards
 TEST(CoordinatorKilledTest, AMemberThatDiedMeanwhileIsFoundAfterwards) {
   CoordinatorProcess coordinator(OnDisk());
   ASSERT_TRUE(coordinator.Start().ok());
-  Members members = JoinAll({Connect(coordinator.address()), Connect(coordinator.address())}, "group", 2,
-                            [](ProcessGroupOptions& options) { options.lease = absl::Seconds(2); });
+  Members members =
+      JoinAll({Connect(coordinator.address()), Connect(coordinator.address())}, "group", 2,
+              [](ProcessGroupOptions& options) { options.lease = absl::Seconds(2); });
   for (const auto& member : members) ASSERT_NE(member, nullptr);
   coordinator.Kill();
   // It cannot say good-bye: nobody listens.

@@ -34,7 +34,8 @@ class ExpiryTest : public ::testing::Test {
     ChildProcess sender({"tests/failure/member_main", coordinator_.address(), "group", "1", "2",
                          absl::StrCat("expiration_ms=", absl::ToInt64Milliseconds(kExpiration)),
                          share_fate ? "fate=share" : "fate=report"});
-    ProcessGroupOptions options = testing::MemberOptions(Connect(coordinator_.address()), "group", 0, 2);
+    ProcessGroupOptions options =
+        testing::MemberOptions(Connect(coordinator_.address()), "group", 0, 2);
     options.data_expiration = kExpiration;
     options.share_fate = share_fate;
     absl::StatusOr<std::unique_ptr<ProcessGroup>> reader = ProcessGroup::Create(options);
@@ -47,7 +48,8 @@ class ExpiryTest : public ::testing::Test {
     sent_ = Clock::Steady().Now();
     const absl::StatusOr<GroupStats> stats = reader_->Stats();
     ASSERT_TRUE(stats.ok()) << stats.status();
-    // The first may have gone already where this machine is slow; held bytes are those of the objects.
+    // The first may have gone already where this machine is slow; held bytes are those of the
+    // objects.
     EXPECT_GT(stats->object_count, 0);
     EXPECT_GE(stats->bytes_held, stats->object_count * kObjectBytes);
   }
@@ -70,8 +72,8 @@ TEST_P(ExpiryByFateTest, ObjectsOfADeadSenderGoAndTheirBytesWithThem) {
       },
       absl::Seconds(20)))
       << stats.object_count << " objects, " << stats.bytes_held << " bytes";
-  std::cout << "gone " << Clock::Steady().Now() - sent_ << " after the last was sent, with an expiration of "
-            << kExpiration << std::endl;
+  std::cout << "gone " << Clock::Steady().Now() - sent_
+            << " after the last was sent, with an expiration of " << kExpiration << std::endl;
 }
 
 INSTANTIATE_TEST_SUITE_P(Fate, ExpiryByFateTest, ::testing::Bool(),

@@ -15,10 +15,10 @@
 namespace cohort {
 namespace {
 
-using ::testing::HasSubstr;
 using testing::Answers;
 using testing::Connect;
 using testing::CoordinatorProcess;
+using ::testing::HasSubstr;
 using testing::JoinAll;
 using testing::kPatience;
 using testing::Members;
@@ -33,7 +33,8 @@ class FloodTest : public ::testing::Test {
     coordinator_ = std::make_unique<CoordinatorProcess>(options);
     ASSERT_TRUE(coordinator_->Start().ok());
     std::vector<std::shared_ptr<client::Connection>> connections;
-    for (int rank = 0; rank < kWorldSize; ++rank) connections.push_back(Connect(coordinator_->address()));
+    for (int rank = 0; rank < kWorldSize; ++rank)
+      connections.push_back(Connect(coordinator_->address()));
     members_ = JoinAll(connections, "group", kWorldSize);
     for (const auto& member : members_) ASSERT_NE(member, nullptr);
   }
@@ -89,7 +90,8 @@ TEST_F(FloodTest, AFullMailboxIsRefusedByNameAndOthersAreUnaffected) {
       }
     }
   });
-  std::cout << exchanged_count << " exchanges beside the flood, the longest took " << longest << std::endl;
+  std::cout << exchanged_count << " exchanges beside the flood, the longest took " << longest
+            << std::endl;
   EXPECT_GT(exchanged_count, 0);
 
   EXPECT_TRUE(members_[0]->Send("other tag", 1, "side").ok());

@@ -1,4 +1,5 @@
-// A member's process is killed or stopped in the middle of a round: the others learn who it was, and go on.
+// A member's process is killed or stopped in the middle of a round: the others learn who it was,
+// and go on.
 #include <signal.h>
 
 #include <iostream>
@@ -17,8 +18,6 @@
 namespace cohort {
 namespace {
 
-using ::testing::HasSubstr;
-using ::testing::StartsWith;
 using client::CauseKind;
 using client::EventKind;
 using client::ProcessGroup;
@@ -30,7 +29,9 @@ using testing::ChildProcess;
 using testing::Connect;
 using testing::CoordinatorProcess;
 using testing::Events;
+using ::testing::HasSubstr;
 using testing::kPatience;
+using ::testing::StartsWith;
 
 constexpr int kWorldSize = 4;
 constexpr int kVictim = 3;
@@ -41,9 +42,9 @@ class MemberKilledTest : public ::testing::Test {
   void SetUp() override { ASSERT_TRUE(coordinator_.Start().ok()); }
 
   std::unique_ptr<ChildProcess> StartVictim(bool share_fate = true) {
-    std::vector<std::string> command = {"tests/failure/member_main", coordinator_.address(), "group",
-                                        absl::StrCat(kVictim), absl::StrCat(kWorldSize),
-                                        "member=victim", "lease_ms=2000"};
+    std::vector<std::string> command = {
+        "tests/failure/member_main", coordinator_.address(), "group",        absl::StrCat(kVictim),
+        absl::StrCat(kWorldSize),    "member=victim",        "lease_ms=2000"};
     if (!share_fate) command.push_back("fate=report");
     return std::make_unique<ChildProcess>(std::move(command));
   }
@@ -58,12 +59,11 @@ class MemberKilledTest : public ::testing::Test {
       options.lease = kLease;
       options.share_fate = share_fate;
       options.on_event = events_[rank].Slot();
-      ProcessGroup::CreateAsync(
-          options,
-          [slot = joined.Slot(rank)](absl::StatusOr<std::unique_ptr<ProcessGroup>> member) {
-            ASSERT_TRUE(member.ok()) << member.status();
-            slot(std::make_shared<std::unique_ptr<ProcessGroup>>(*std::move(member)));
-          });
+      ProcessGroup::CreateAsync(options, [slot = joined.Slot(rank)](
+                                             absl::StatusOr<std::unique_ptr<ProcessGroup>> member) {
+        ASSERT_TRUE(member.ok()) << member.status();
+        slot(std::make_shared<std::unique_ptr<ProcessGroup>>(*std::move(member)));
+      });
     }
     ASSERT_TRUE(joined.AwaitAll());
     for (int rank = 0; rank < kVictim; ++rank) survivors_.push_back(std::move(*joined[rank]));
@@ -139,7 +139,8 @@ class MemberKilledTest : public ::testing::Test {
       if (rank == 0) {
         view = survivors_[0]->ProposeView({{kVictim, kVictim}}, {});
       } else {
-        const std::optional<client::GroupEvent> event = events_[rank].Await(EventKind::kViewProposed);
+        const std::optional<client::GroupEvent> event =
+            events_[rank].Await(EventKind::kViewProposed);
         ASSERT_TRUE(event.has_value() && event->proposal.has_value()) << "rank " << rank;
         EXPECT_EQ(event->proposal->remove, (std::vector<RankRange>{{kVictim, kVictim}}));
         view = survivors_[rank]->AckView(event->proposal->id, true);

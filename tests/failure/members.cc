@@ -8,8 +8,8 @@
 #include <random>
 #include <thread>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "base/clock.h"
 #include "client/rendezvous/admin_client.h"
@@ -67,11 +67,12 @@ Members JoinAll(const std::vector<std::shared_ptr<Connection>>& connections,
         MemberOptions(connections[rank % connections.size()], group, rank, world_size);
     if (adjust != nullptr) adjust(options);
     auto slot = answers.Slot(rank);
-    ProcessGroup::CreateAsync(options, [slot](absl::StatusOr<std::unique_ptr<ProcessGroup>> member) {
-      Joined joined{member.status(), std::make_shared<std::unique_ptr<ProcessGroup>>()};
-      if (member.ok()) *joined.member = *std::move(member);
-      slot(std::move(joined));
-    });
+    ProcessGroup::CreateAsync(
+        options, [slot](absl::StatusOr<std::unique_ptr<ProcessGroup>> member) {
+          Joined joined{member.status(), std::make_shared<std::unique_ptr<ProcessGroup>>()};
+          if (member.ok()) *joined.member = *std::move(member);
+          slot(std::move(joined));
+        });
   }
   EXPECT_TRUE(answers.AwaitAll(kPatience + absl::Seconds(10)))
       << answers.arrived() << " of " << world_size << " answers to Create came";
@@ -101,7 +102,8 @@ bool AwaitParked(const std::string& address, const std::string& group, int64_t c
       [&] {
         const absl::StatusOr<std::vector<client::ParkedCall>> calls = admin->DumpWaits(group);
         if (!calls.ok()) return false;
-        return count <= std::count_if(calls->begin(), calls->end(), [](const client::ParkedCall& call) {
+        return count <=
+               std::count_if(calls->begin(), calls->end(), [](const client::ParkedCall& call) {
                  return !absl::StartsWith(call.operation, "watch");
                });
       },

@@ -32,8 +32,8 @@ client::ProcessGroupOptions MemberOptions(std::shared_ptr<client::Connection> co
 
 using Members = std::vector<std::unique_ptr<client::ProcessGroup>>;
 
-// Ranks 0..world_size-1, spread over `connections`. `adjust` (may be null) edits the options of each.
-// Members that could not join are null, and a test failure.
+// Ranks 0..world_size-1, spread over `connections`. `adjust` (may be null) edits the options of
+// each. Members that could not join are null, and a test failure.
 Members JoinAll(const std::vector<std::shared_ptr<client::Connection>>& connections,
                 const std::string& group, int world_size,
                 const std::function<void(client::ProcessGroupOptions&)>& adjust = nullptr);
@@ -103,7 +103,8 @@ class Events {
  public:
   std::function<void(const client::GroupEvent&)> Slot();
   // The first event of this kind. Absent: none came.
-  std::optional<client::GroupEvent> Await(client::EventKind kind, absl::Duration timeout = kPatience);
+  std::optional<client::GroupEvent> Await(client::EventKind kind,
+                                          absl::Duration timeout = kPatience);
 
  private:
   struct State {

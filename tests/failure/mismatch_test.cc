@@ -14,15 +14,15 @@
 namespace cohort {
 namespace {
 
-using ::testing::AllOf;
-using ::testing::HasSubstr;
 using client::ProcessGroup;
 using client::ProcessGroupOptions;
+using ::testing::AllOf;
 using testing::Answers;
 using testing::BarrierAnswer;
 using testing::BarrierSlot;
 using testing::Connect;
 using testing::CoordinatorProcess;
+using ::testing::HasSubstr;
 using testing::JoinAll;
 using testing::MemberOptions;
 using testing::Members;
@@ -52,7 +52,8 @@ class MismatchTest : public ::testing::Test {
     std::cout << "both told after " << Clock::Steady().Now() - start << std::endl;
     for (int index = 0; index < 2; ++index) {
       EXPECT_EQ(answers[index].code(), absl::StatusCode::kFailedPrecondition) << answers[index];
-      EXPECT_THAT(std::string(answers[index].message()), AllOf(HasSubstr("alice"), HasSubstr("bob")));
+      EXPECT_THAT(std::string(answers[index].message()),
+                  AllOf(HasSubstr("alice"), HasSubstr("bob")));
     }
   }
 
@@ -68,9 +69,11 @@ class MismatchTest : public ::testing::Test {
     client::RoundOptions options;
     options.name = name;
     Answers<BarrierAnswer> answers(3);
-    for (int rank = 0; rank < 3; ++rank) members[rank]->BarrierAsync(options, BarrierSlot(answers, rank));
+    for (int rank = 0; rank < 3; ++rank)
+      members[rank]->BarrierAsync(options, BarrierSlot(answers, rank));
     ASSERT_TRUE(answers.AwaitAll());
-    for (int rank = 0; rank < 3; ++rank) EXPECT_TRUE(answers[rank].status.ok()) << answers[rank].status;
+    for (int rank = 0; rank < 3; ++rank)
+      EXPECT_TRUE(answers[rank].status.ok()) << answers[rank].status;
   }
 
   CoordinatorProcess coordinator_{{}};
@@ -160,11 +163,13 @@ TEST_F(MismatchTest, OtherDigestOfAnAllGatherFailsAll) {
 }
 
 // Runs `call` of all three at once and expects that all are told, at once.
-void ExpectAllRefused(Members& members, const std::function<absl::Status(ProcessGroup&, int)>& call) {
+void ExpectAllRefused(Members& members,
+                      const std::function<absl::Status(ProcessGroup&, int)>& call) {
   const Instant start = Clock::Steady().Now();
   testing::OnThreads(3, [&](int rank) {
     const absl::Status status = call(*members[rank], rank);
-    EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << "rank " << rank << ": " << status;
+    EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition)
+        << "rank " << rank << ": " << status;
   });
   EXPECT_LT(Clock::Steady().Now() - start, kAtOnce);
 }

@@ -1,4 +1,5 @@
-// A member whose main thread is stuck while its lease thread lives: found, and named, by its progress.
+// A member whose main thread is stuck while its lease thread lives: found, and named, by its
+// progress.
 #include <atomic>
 #include <memory>
 #include <optional>
@@ -53,7 +54,8 @@ class NoProgressTest : public ::testing::Test {
  protected:
   void SetUp() override { ASSERT_TRUE(coordinator_.Start().ok()); }
 
-  // Ranks 0 and 1 here, rank 2 in a process of its own, whose main thread then hangs in a read of its input.
+  // Ranks 0 and 1 here, rank 2 in a process of its own, whose main thread then hangs in a read of
+  // its input.
   void Join(absl::Duration progress_timeout) {
     stuck_ = std::make_unique<ChildProcess>(std::vector<std::string>{
         "tests/failure/member_main", coordinator_.address(), "group", "2", "3", "member=stuck",
@@ -64,12 +66,11 @@ class NoProgressTest : public ::testing::Test {
           testing::MemberOptions(Connect(coordinator_.address()), "group", rank, 3);
       options.progress_timeout = progress_timeout;
       options.on_event = events_[rank].Slot();
-      ProcessGroup::CreateAsync(
-          options,
-          [slot = joined.Slot(rank)](absl::StatusOr<std::unique_ptr<ProcessGroup>> member) {
-            ASSERT_TRUE(member.ok()) << member.status();
-            slot(std::make_shared<std::unique_ptr<ProcessGroup>>(*std::move(member)));
-          });
+      ProcessGroup::CreateAsync(options, [slot = joined.Slot(rank)](
+                                             absl::StatusOr<std::unique_ptr<ProcessGroup>> member) {
+        ASSERT_TRUE(member.ok()) << member.status();
+        slot(std::make_shared<std::unique_ptr<ProcessGroup>>(*std::move(member)));
+      });
     }
     ASSERT_TRUE(joined.AwaitAll());
     for (int rank = 0; rank < 2; ++rank) members_.push_back(std::move(*joined[rank]));
@@ -93,7 +94,8 @@ TEST_F(NoProgressTest, TheStuckMemberIsNamedToThoseWhoWorkAndThoseWhoWait) {
   client::RoundOptions options;
   options.timeout = kPatience;
   Answers<BarrierAnswer> answers(2);
-  for (int rank = 0; rank < 2; ++rank) members_[rank]->BarrierAsync(options, BarrierSlot(answers, rank));
+  for (int rank = 0; rank < 2; ++rank)
+    members_[rank]->BarrierAsync(options, BarrierSlot(answers, rank));
   ASSERT_TRUE(answers.AwaitAll());
   for (int rank = 0; rank < 2; ++rank) {
     EXPECT_EQ(answers[rank].status.code(), absl::StatusCode::kAborted) << answers[rank].status;
@@ -109,17 +111,22 @@ TEST_F(NoProgressTest, TheStuckMemberIsNamedToThoseWhoWorkAndThoseWhoWait) {
 
 TEST_F(NoProgressTest, ThoseParkedInABarrierAreNotTakenForTheStuck) {
   ASSERT_NO_FATAL_FAILURE(Join(absl::Seconds(2)));
-  stuck_->WriteLine("progress 1");
-  ASSERT_TRUE(stuck_->ReadLine(kPatience).ok());
-
-  // Their own threads hang too, but in a wait that the coordinator knows of.
+  // Their own threads stand still too, but in a wait that the coordinator knows of; and for longer.
   client::RoundOptions options;
   options.timeout = kPatience;
   Answers<BarrierAnswer> answers(2);
-  for (int rank = 0; rank < 2; ++rank) {
-    members_[rank]->ReportProgress(1, "before the barrier");
+  for (int rank = 0; rank < 2; ++rank)
     members_[rank]->BarrierAsync(options, BarrierSlot(answers, rank));
-  }
+  ASSERT_TRUE(testing::AwaitParked(coordinator_.address(), "group", 2));
+  int step = 1;
+  // The third works for two timeouts, and only then is stuck.
+  testing::Eventually(
+      [&] {
+        stuck_->WriteLine(absl::StrCat("progress ", step++));
+        return !stuck_->ReadLine(kPatience).ok() || answers.arrived() > 0;
+      },
+      absl::Seconds(4));
+  EXPECT_EQ(answers.arrived(), 0) << "lost while all was well: " << answers[0].status;
   ASSERT_TRUE(answers.AwaitAll());
   for (int rank = 0; rank < 2; ++rank) {
     const client::Cause cause = client::GetErrorInfo(answers[rank].status).cause;
@@ -141,7 +148,8 @@ TEST_F(NoProgressTest, MembersThatWorkAreNotLostThoughTheLeaseIsLongerThanTheTim
   {
     Worker first(*members_[0]);
     Worker second(*members_[1]);
-    const std::optional<client::GroupEvent> lost = events_[0].Await(EventKind::kLost, absl::Seconds(4));
+    const std::optional<client::GroupEvent> lost =
+        events_[0].Await(EventKind::kLost, absl::Seconds(4));
     EXPECT_FALSE(lost.has_value()) << lost->member << ": " << lost->cause.detail;
     stop = true;
     third.join();

@@ -1,4 +1,5 @@
-// SIGTERM while a thousand calls are parked: each is answered, and the process ends with 0 inside its grace.
+// SIGTERM while a thousand calls are parked: each is answered, and the process ends with 0 inside
+// its grace.
 #include <iostream>
 #include <map>
 #include <memory>
@@ -16,11 +17,11 @@
 namespace cohort {
 namespace {
 
-using ::testing::HasSubstr;
 using testing::Answers;
 using testing::BarrierAnswer;
 using testing::BarrierSlot;
 using testing::CoordinatorProcess;
+using ::testing::HasSubstr;
 using testing::kPatience;
 using testing::Stubs;
 
@@ -174,11 +175,13 @@ TEST_F(SigtermTest, WatchersAndMembersThatAreStillJoiningAreAnsweredToo) {
   EXPECT_EQ(keys_stream->Finish().error_code(), grpc::StatusCode::UNAVAILABLE);
 }
 
-// The library repeats what was answered UNAVAILABLE until its timeout; then its callers are answered as well.
+// The library repeats what was answered UNAVAILABLE until its timeout; then its callers are
+// answered as well.
 TEST_F(SigtermTest, MembersOfTheLibraryAreEachAnsweredWithinTheirTimeout) {
   constexpr int kWorldSize = 200;
   std::vector<std::shared_ptr<client::Connection>> connections;
-  for (int index = 0; index < 8; ++index) connections.push_back(testing::Connect(coordinator_.address()));
+  for (int index = 0; index < 8; ++index)
+    connections.push_back(testing::Connect(coordinator_.address()));
   testing::Members members = testing::JoinAll(connections, "library", kWorldSize);
   for (const auto& member : members) ASSERT_NE(member, nullptr);
   client::RoundOptions options;
@@ -193,7 +196,8 @@ TEST_F(SigtermTest, MembersOfTheLibraryAreEachAnsweredWithinTheirTimeout) {
   EXPECT_EQ(*code, 0);
   ASSERT_TRUE(answers.AwaitAll());
   for (int index = 0; index < kWorldSize - 1; ++index) {
-    EXPECT_EQ(answers[index].status.code(), absl::StatusCode::kUnavailable) << answers[index].status;
+    EXPECT_EQ(answers[index].status.code(), absl::StatusCode::kUnavailable)
+        << answers[index].status;
   }
 }
 

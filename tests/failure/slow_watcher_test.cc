@@ -1,4 +1,5 @@
-// Watchers that do not read their streams cost the coordinator little, and are told what they missed.
+// Watchers that do not read their streams cost the coordinator little, and are told what they
+// missed.
 #include <iostream>
 #include <memory>
 #include <string>
@@ -80,8 +81,8 @@ TEST_F(SlowWatcherTest, OfAGroupIsBoundedAndSeesEverythingOrIsToldThatItDidNot) 
     ASSERT_TRUE(status.ok()) << status.error_message();
   }
   const int64_t grown = testing::ResidentBytes(coordinator_.pid()) - before;
-  std::cout << kEvents << " events of 1 kB, " << kWatchers << " watchers that do not read: " << grown / kMiB
-            << " MiB more" << std::endl;
+  std::cout << kEvents << " events of 1 kB, " << kWatchers
+            << " watchers that do not read: " << grown / kMiB << " MiB more" << std::endl;
   // All of it for each watcher would be 240 MB; the log itself keeps 4096 events.
   EXPECT_LT(grown, 60 * kMiB);
 
@@ -91,7 +92,8 @@ TEST_F(SlowWatcherTest, OfAGroupIsBoundedAndSeesEverythingOrIsToldThatItDidNot) 
   int64_t event_count = 0;
   while (event_count < kEvents && watchers[0]->stream->Read(&response)) {
     for (const v1::GroupEvent& event : response.events()) {
-      ASSERT_TRUE(last == 0 || event.revision() == last + 1) << last << " then " << event.revision();
+      ASSERT_TRUE(last == 0 || event.revision() == last + 1)
+          << last << " then " << event.revision();
       last = event.revision();
       ++event_count;
     }
@@ -129,8 +131,8 @@ TEST_F(SlowWatcherTest, OfKeysIsBoundedWhenOneKeyIsOverwrittenForEver) {
     ASSERT_TRUE(status.ok()) << status.error_message();
   }
   const int64_t grown = testing::ResidentBytes(coordinator_.pid()) - before;
-  std::cout << kPuts << " writes of one key of 64 KiB, " << kWatchers << " watchers that do not read: "
-            << grown / kMiB << " MiB more" << std::endl;
+  std::cout << kPuts << " writes of one key of 64 KiB, " << kWatchers
+            << " watchers that do not read: " << grown / kMiB << " MiB more" << std::endl;
   // For each watcher all of it would be 190 MB; one log of all of it too.
   EXPECT_LT(grown, 100 * kMiB);
 

@@ -1,4 +1,5 @@
-// Members that are all restarted, quickly, twice: nobody ever sees the unique ids of an earlier life.
+// Members that are all restarted, quickly, twice: nobody ever sees the unique ids of an earlier
+// life.
 #include <signal.h>
 
 #include <memory>
@@ -16,10 +17,10 @@
 namespace cohort {
 namespace {
 
-using ::testing::StartsWith;
 using testing::ChildProcess;
 using testing::CoordinatorProcess;
 using testing::kPatience;
+using ::testing::StartsWith;
 
 constexpr int kWorldSize = 3;
 
@@ -32,9 +33,9 @@ class StaleIdsTest : public ::testing::Test {
   Life StartLife() {
     Life life;
     for (int rank = 0; rank < kWorldSize; ++rank) {
-      life.push_back(std::make_unique<ChildProcess>(std::vector<std::string>{
-          "tests/failure/member_main", coordinator_.address(), "group", absl::StrCat(rank),
-          absl::StrCat(kWorldSize)}));
+      life.push_back(std::make_unique<ChildProcess>(
+          std::vector<std::string>{"tests/failure/member_main", coordinator_.address(), "group",
+                                   absl::StrCat(rank), absl::StrCat(kWorldSize)}));
     }
     return life;
   }

@@ -1,4 +1,5 @@
-// Generated stubs of all services on one channel, for callers that keep no rule of the client library.
+// Generated stubs of all services on one channel, for callers that keep no rule of the client
+// library.
 #ifndef COHORT_TESTS_FAILURE_STUBS_H_
 #define COHORT_TESTS_FAILURE_STUBS_H_
 

@@ -15,12 +15,12 @@
 namespace cohort {
 namespace {
 
-using ::testing::HasSubstr;
 using client::EventKind;
 using client::ProcessGroupOptions;
 using testing::Connect;
 using testing::CoordinatorProcess;
 using testing::Events;
+using ::testing::HasSubstr;
 using testing::JoinAll;
 using testing::Members;
 
@@ -44,7 +44,8 @@ class TwoProposalsTest : public ::testing::Test {
   void Accept(int rank) {
     const std::optional<client::GroupEvent> event = events_[rank].Await(EventKind::kViewProposed);
     ASSERT_TRUE(event.has_value() && event->proposal.has_value());
-    const absl::StatusOr<client::ViewResult> view = members_[rank]->AckView(event->proposal->id, true);
+    const absl::StatusOr<client::ViewResult> view =
+        members_[rank]->AckView(event->proposal->id, true);
     ASSERT_TRUE(view.ok()) << view.status();
     EXPECT_EQ(view->world_size, kWorldSize - 1);
   }

@@ -11,6 +11,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "google/protobuf/stubs/logging.h"
 #include "gtest/gtest.h"
 #include "tests/fuzz/decode_check.h"
 #include "tests/fuzz/sample_inputs.h"
@@ -41,7 +42,18 @@ uint64_t Seed() {
   return seed;
 }
 
+// A line for each string that is not UTF-8 would hide what failed.
+class QuietParser {
+ public:
+  QuietParser() : before_(google::protobuf::SetLogHandler(nullptr)) {}
+  ~QuietParser() { google::protobuf::SetLogHandler(before_); }
+
+ private:
+  google::protobuf::LogHandler* const before_;
+};
+
 TEST(CorpusTest, RequestsKeepTheInvariants) {
+  const QuietParser quiet;
   const Inputs corpus = ReadCorpus("request");
   ASSERT_FALSE(corpus.empty());
   ScriptCounts counts;
@@ -54,6 +66,7 @@ TEST(CorpusTest, RequestsKeepTheInvariants) {
 }
 
 TEST(CorpusTest, DecodingKeepsTheBounds) {
+  const QuietParser quiet;
   const Inputs corpus = ReadCorpus("decode");
   ASSERT_FALSE(corpus.empty());
   std::set<int> accepted_methods;
@@ -94,6 +107,7 @@ TEST(ScriptTest, IsTheSameAfterARoundTrip) {
 }
 
 TEST(RandomInputTest, BytesAreDecodedOrRefused) {
+  const QuietParser quiet;
   Random random(Seed());
   for (int round = 0; round < 100000; ++round) {
     std::string input(2 + random() % 64, '\0');
@@ -104,9 +118,10 @@ TEST(RandomInputTest, BytesAreDecodedOrRefused) {
 }
 
 TEST(RandomInputTest, MutatedScriptsKeepTheInvariants) {
+  const QuietParser quiet;
   Random random(Seed());
   const Inputs corpus = SampleRequestInputs();
-  for (int round = 0; round < 2000; ++round) {
+  for (int round = 0; round < 500; ++round) {
     RequestScript script = ParseScript(std::next(corpus.begin(), random() % corpus.size())->second);
     for (size_t n = 1 + random() % 20; n > 0; --n) MutateScript(random, &script);
     const absl::Status status = RunScript(script);

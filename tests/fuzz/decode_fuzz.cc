@@ -9,6 +9,7 @@
 #include <cstring>
 #include <string>
 
+#include "google/protobuf/stubs/logging.h"
 #include "tests/fuzz/decode_check.h"
 #include "tests/fuzz/message_mutator.h"
 #include "tests/fuzz/wire_types.h"
@@ -16,6 +17,12 @@
 extern "C" size_t LLVMFuzzerMutate(uint8_t* data, size_t size, size_t max_size);
 
 using namespace cohort::coordinator;  // NOLINT: the entry points must be outside
+
+extern "C" int LLVMFuzzerInitialize(int*, char***) {
+  // A line for each string that is not UTF-8 would be most of the log.
+  google::protobuf::SetLogHandler(nullptr);
+  return 0;
+}
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const absl::Status status =

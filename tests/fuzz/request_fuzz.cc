@@ -9,6 +9,7 @@
 #include <cstring>
 #include <string>
 
+#include "google/protobuf/stubs/logging.h"
 #include "tests/fuzz/script_mutator.h"
 #include "tests/fuzz/script_runner.h"
 
@@ -31,6 +32,12 @@ size_t Put(const RequestScript& script, uint8_t* out, size_t max_size) {
 }
 
 }  // namespace
+
+extern "C" int LLVMFuzzerInitialize(int*, char***) {
+  // A line for each string that is not UTF-8 would be most of the log.
+  google::protobuf::SetLogHandler(nullptr);
+  return 0;
+}
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const absl::Status status = RunScript(ParseScript(Bytes(data, size)));

@@ -45,12 +45,15 @@ build() {
 
 fuzz() {
   local target=$1 seconds=$2 name=${1%_fuzz}
-  local path=${bin}/$(label "$target" | sed -e 's|^//||' -e 's|:|/|')
+  local path
+  path=$bin/$(label "$target" | sed -e 's|^//||' -e 's|:|/|')
   local seeds=tests/fuzz/corpus/$name flags=()
   mkdir -p "$output/corpus/$name" "$output/findings"
   [[ -d $seeds ]] || seeds=
   [[ $target == record_codec_fuzz ]] || flags+=(-dict=tests/fuzz/cohort.dict)
-  UBSAN_OPTIONS=print_stacktrace=1 "$path" \
+  # The entropic schedule goes through all inputs for each feature of a run: with as many features as
+  # a whole coordinator has, that is most of the time. So is looking up names of new functions.
+  UBSAN_OPTIONS=print_stacktrace=1 "$path" -entropic=0 -print_funcs=0 \
     "-max_total_time=$seconds" "-max_len=$MAX_INPUT_BYTES" "-rss_limit_mb=$MAX_MEMORY_MB" \
     "-timeout=$MAX_INPUT_SECONDS" "-artifact_prefix=$output/findings/$target-" \
     -print_final_stats=1 ${flags[@]+"${flags[@]}"} \

@@ -295,6 +295,19 @@ void AddObjects(std::map<std::string, std::string>& inputs) {
                        .Call(0, Method::kSend, send_blob)
                        .Call(1, Method::kReceive, receive)
                        .Build();
+  v1::ScatterRequest cut;
+  cut.mutable_values()->mutable_blob()->set_blob(1);
+  for (const int64_t size : {1, 0, 3}) cut.mutable_values()->add_sizes_bytes(size);
+  v1::ScatterRequest cut_wrong = cut;
+  cut_wrong.mutable_values()->set_sizes_bytes(1, std::numeric_limits<int64_t>::max());
+  inputs["scatter_of_a_blob"] = ScriptBuilder(World::kSharedFate)
+                                    .Call(0, Method::kUpload, upload)
+                                    .Call(0, Method::kScatter, cut_wrong)
+                                    .Call(0, Method::kUpload, upload)
+                                    .Call(0, Method::kScatter, cut)
+                                    .Call(1, Method::kScatter, v1::ScatterRequest())
+                                    .Call(2, Method::kScatter, v1::ScatterRequest())
+                                    .Build();
   // Values together over max_inline_bytes travel as a blob.
   v1::LimitsRequest limits;
   (*limits.mutable_set())["max_inline_bytes"] = 8;
@@ -356,15 +369,16 @@ void AddMembership(std::map<std::string, std::string>& inputs) {
                                 .Call(1, Method::kBarrier, v1::BarrierRequest())
                                 .Call(1, Method::kAgreeAlive, v1::AgreeAliveRequest())
                                 .Build();
-  v1::JoinRequest host_first = from_far;
-  host_first.mutable_spec()->set_min_members(1);
-  host_first.mutable_spec()->set_max_members(1);
+  // Short enough before the detail for its cut to be seen, which is within a character.
+  v1::JoinRequest alone;
+  alone.mutable_spec()->set_min_members(1);
+  alone.mutable_spec()->set_max_members(1);
   error.set_detail("a" + error.detail().substr(4));
-  inputs["longest_cause_alone"] = ScriptBuilder(World::kEmpty)
-                                      .Call(0, Method::kJoin, host_first)
-                                      .Call(0, Method::kReportError, error)
-                                      .Call(0, Method::kBarrier, v1::BarrierRequest())
-                                      .Build();
+  inputs["detail_cut_within_a_character"] = ScriptBuilder(World::kEmpty)
+                                                .Call(0, Method::kJoin, alone)
+                                                .Call(0, Method::kReportError, error)
+                                                .Call(0, Method::kBarrier, v1::BarrierRequest())
+                                                .Build();
   v1::EvictRequest evict;
   evict.set_member("m1");
   evict.set_reason(std::string(512, 'r'));
@@ -375,6 +389,13 @@ void AddMembership(std::map<std::string, std::string>& inputs) {
           .Call(4, Method::kEvict, evict)
           .Call(1, Method::kKeepAlive, v1::KeepAliveRequest())
           .Build();
+  inputs["closed"] = ScriptBuilder(World::kSharedFate)
+                         .Call(0, Method::kBarrier, v1::BarrierRequest())
+                         .Call(1, Method::kReceive, v1::ReceiveRequest())
+                         .Call(4, Method::kWatchGroup, v1::WatchGroupRequest())
+                         .Call(2, Method::kCloseGroup, v1::CloseGroupRequest())
+                         .Call(0, Method::kBarrier, v1::BarrierRequest())
+                         .Build();
   v1::DrainRequest drain;
   drain.set_release_waiters(true);
   inputs["drained"] = ScriptBuilder(World::kSharedFate)

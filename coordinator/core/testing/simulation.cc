@@ -62,7 +62,8 @@ class Simulation {
   void MakeFaults() {
     SimulationRandom& random = world_.random();
     NetworkFaults& faults = world_.faults();
-    const double badness = random.Below(4) * 0.01;  // of none to a lot
+    double badness = random.Below(4) * 0.01;  // of none to a lot
+    if (options_.members > 0) badness = 0.002;  // of each message, and a round needs many
     faults.loss = badness;
     faults.duplicate = badness;
     faults.slow = badness / 2;
@@ -83,7 +84,8 @@ class Simulation {
       plan.spec.lease = absl::Seconds(3 + random.Below(4));
       plan.spec.join_window = absl::Milliseconds(500);
       if (random.Chance(0.3)) plan.spec.progress_timeout = absl::Seconds(8);
-      plan.disturb = options_.members > 0 ? 0.0002 : random.Below(3) * 0.01;
+      plan.disturb = options_.members > 0 ? 0.0001 : random.Below(3) * 0.01;
+      if (options_.members > 0) plan.pause = absl::Milliseconds(100);
       groups_.push_back(plan);
       for (int m = 0; m < size; ++m) {
         plan.name = absl::StrCat(plan.group, "-m", m);
@@ -96,8 +98,9 @@ class Simulation {
   // Things that happen to processes, for as long as nothing is healed.
   void Disturb() {
     SimulationRandom& random = world_.random();
-    const absl::Duration busy = options_.members > 0 ? absl::Seconds(4) : absl::Seconds(2);
-    world_.After(random.Between(absl::Milliseconds(100), busy), [this] {
+    // Large groups need longer between two blows to get anything done.
+    const int slower = options_.members > 0 ? 6 : 1;
+    world_.After(random.Between(absl::Milliseconds(100), absl::Seconds(2)) * slower, [this] {
       if (healed_) return;
       Disturb();
       SimulationRandom& r = world_.random();

@@ -23,7 +23,6 @@ struct EncodeCache {
       source;  // of `first` and `second`; held so that its address is not reused
   std::shared_ptr<const std::string> first;
   std::shared_ptr<const std::string> second;
-  int64_t blob = 0;  // not 0: `second` refers to it
 };
 
 struct EncodeContext {

@@ -132,7 +132,7 @@ void AppendPayload(int field, const Payload& payload, int64_t receipt, const Enc
   if (!payload.has_value()) return;
   if (payload.size() > context.max_inline_bytes) {
     const OutgoingBlobs::Issued issued = context.blobs->Issue(
-        context.now, *context.key, context.session, {payload}, receipt, context.max_blob_bytes);
+        context.now, *context.key, context.session, 1, {payload}, receipt, context.max_blob_bytes);
     v1::Payload wire;
     wire.mutable_blob()->set_blob(issued.id);
     wire.mutable_blob()->set_size_bytes(issued.content->size_bytes);

@@ -51,18 +51,18 @@ std::string SerializeResult(const RoundEnd& end) {
 }
 
 // The `values` field, inline or as a blob that every reader of the round shares.
-std::string SerializeValues(const RoundEnd& end, const EncodeContext& context, int64_t* blob) {
+std::string SerializeValues(const RoundEnd& end, const EncodeContext& context) {
+  const int readers = end.kind == RoundKind::kAllGather ? static_cast<int>(end.values.size()) : 1;
   int64_t total = 0;
   for (const Payload& value : end.values) total += value.size();
   v1::Values values;
   if (total > context.max_inline_bytes) {
     const OutgoingBlobs::Issued issued = context.blobs->Issue(
-        context.now, *context.key, Id128{}, end.values, end.receipt, context.max_blob_bytes);
+        context.now, *context.key, Id128{}, readers, end.values, end.receipt, context.max_blob_bytes);
     values.mutable_blob()->set_blob(issued.id);
     values.mutable_blob()->set_size_bytes(issued.content->size_bytes);
     values.mutable_blob()->set_crc32(issued.content->crc32);
     for (const Payload& value : end.values) values.add_sizes_bytes(value.size());
-    *blob = issued.id;
     const std::string bytes = values.SerializeAsString();
     return FieldHeader(kValueField, bytes.size()) + bytes;
   }
@@ -91,10 +91,7 @@ void EncodeRound(const RoundReply& reply, const EncodeContext& context, MessageB
   message->AppendShared(cache.first);
   if (reply.with_values) {
     if (cache.second == nullptr) {
-      cache.second =
-          std::make_shared<const std::string>(SerializeValues(end, context, &cache.blob));
-    } else if (cache.blob != 0) {
-      context.blobs->AddReader(cache.blob);
+      cache.second = std::make_shared<const std::string>(SerializeValues(end, context));
     }
     message->AppendShared(cache.second);
   }

@@ -93,10 +93,11 @@ TEST_F(EncodeTest, LargeValuesBecomeOneBlobUntilAllHaveIt) {
   }
   const auto found = [&] { return blobs_.Find(context_.now, key_, Id128(), id).ok(); };
   EXPECT_TRUE(found());
-  blobs_.Acknowledge(key_, {8});
-  blobs_.Acknowledge(key_, {9});
+  blobs_.Acknowledge(key_, Id128{0, 1}, {8});
+  blobs_.Acknowledge(key_, Id128{0, 1}, {9});
+  blobs_.Acknowledge(key_, Id128{0, 1}, {9});  // once more by the same: the other has not got it
   EXPECT_TRUE(found());
-  blobs_.Acknowledge(key_, {9});
+  blobs_.Acknowledge(key_, Id128{0, 2}, {9});
   EXPECT_FALSE(found());
   EXPECT_EQ(blobs_.size_bytes(), 0);
 }
@@ -104,7 +105,7 @@ TEST_F(EncodeTest, LargeValuesBecomeOneBlobUntilAllHaveIt) {
 TEST_F(EncodeTest, ABlobOfOneMemberIsNobodyElses) {
   ReceiveReply reply;
   reply.payload = Payload(std::string(1001, 'x'), nullptr);
-  reply.receipt = 0;
+  reply.receipt = 5;
   const auto response = Encoded<v1::ReceiveResponse>(reply);
   const int64_t id = response.payload().blob().blob();
   EXPECT_TRUE(OutgoingBlobs::IsOutgoing(id));
@@ -115,13 +116,14 @@ TEST_F(EncodeTest, ABlobOfOneMemberIsNobodyElses) {
   GroupKey elsewhere = key_;
   elsewhere.group = "job2";
   EXPECT_FALSE(blobs_.Find(context_.now, elsewhere, context_.session, id).ok());
+  blobs_.Acknowledge(key_, other, {5});  // another reader of the same round, say
   EXPECT_TRUE(blobs_.Find(context_.now, key_, context_.session, id).ok());
   EXPECT_FALSE(blobs_.Find(context_.now + OutgoingBlobs::kKept, key_, context_.session, id).ok());
 }
 
 // Found by fuzzing: without a later large value, what nobody fetched was held for good.
 TEST_F(EncodeTest, WhatIsNotFetchedIsFreedByAnyLaterCall) {
-  blobs_.Issue(context_.now, key_, context_.session, {Payload("large", nullptr)}, 0, 100);
+  blobs_.Issue(context_.now, key_, context_.session, 1, {Payload("large", nullptr)}, 0, 100);
   blobs_.FreeOld(context_.now + OutgoingBlobs::kKept - absl::Nanoseconds(1));
   EXPECT_EQ(blobs_.size_bytes(), 5);
   blobs_.FreeOld(context_.now + OutgoingBlobs::kKept);

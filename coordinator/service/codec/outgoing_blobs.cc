@@ -10,8 +10,8 @@
 namespace cohort::coordinator {
 
 OutgoingBlobs::Issued OutgoingBlobs::Issue(Instant now, const GroupKey& key, const Id128& session,
-                                           std::vector<Payload> parts, int64_t receipt,
-                                           int64_t max_bytes) {
+                                           int readers, std::vector<Payload> parts,
+                                           int64_t receipt, int64_t max_bytes) {
   auto content = std::make_shared<BlobContent>();
   uLong checksum = crc32_z(0, nullptr, 0);
   for (const Payload& part : parts) {
@@ -28,6 +28,7 @@ OutgoingBlobs::Issued OutgoingBlobs::Issue(Instant now, const GroupKey& key, con
   entry.content = content;
   entry.issued_at = now;
   entry.receipt = receipt;
+  entry.readers = readers;
   const int64_t id = kFirstId | static_cast<int64_t>(RandomBits().low >> 2);
   MutexLock lock(&mutex_);
   // Two equal ids in 2^62 do not happen; if they did, the newer would win.
@@ -40,12 +41,6 @@ OutgoingBlobs::Issued OutgoingBlobs::Issue(Instant now, const GroupKey& key, con
   entries_.emplace(id, std::move(entry));
   Trim(now, std::max(max_bytes, content->size_bytes));
   return Issued{id, std::move(content)};
-}
-
-void OutgoingBlobs::AddReader(int64_t id) {
-  MutexLock lock(&mutex_);
-  auto it = entries_.find(id);
-  if (it != entries_.end()) ++it->second.readers;
 }
 
 absl::StatusOr<std::shared_ptr<const BlobContent>> OutgoingBlobs::Find(Instant now,
@@ -66,12 +61,14 @@ void OutgoingBlobs::Downloaded(int64_t id) {
   MutexLock lock(&mutex_);
   auto it = entries_.find(id);
   if (it == entries_.end() || it->second.receipt != 0) return;
-  if (++it->second.done >= it->second.readers) Erase(it);
+  Erase(it);
 }
 
-void OutgoingBlobs::Acknowledge(const GroupKey& key, const std::vector<int64_t>& receipts) {
+void OutgoingBlobs::Acknowledge(const GroupKey& key, const Id128& session,
+                                const std::vector<int64_t>& receipts) {
   if (receipts.empty() || count_.load(std::memory_order_relaxed) == 0) return;
   MutexLock lock(&mutex_);
+  std::vector<int64_t> complete;  // receipts that all readers have acknowledged
   for (auto it = by_age_.begin(); it != by_age_.end();) {
     auto found = entries_.find((it++)->second);
     Entry& entry = found->second;
@@ -79,7 +76,21 @@ void OutgoingBlobs::Acknowledge(const GroupKey& key, const std::vector<int64_t>&
         std::find(receipts.begin(), receipts.end(), entry.receipt) == receipts.end()) {
       continue;
     }
-    if (++entry.done >= entry.readers) Erase(found);
+    if (!entry.session.empty()) {
+      if (entry.session == session) Erase(found);
+      continue;
+    }
+    entry.acknowledged.insert(session);
+    if (static_cast<int>(entry.acknowledged.size()) >= entry.readers) complete.push_back(entry.receipt);
+  }
+  // One receipt may have several entries: a reader that asked again was given one of its own.
+  for (auto it = by_age_.begin(); !complete.empty() && it != by_age_.end();) {
+    auto found = entries_.find((it++)->second);
+    const Entry& entry = found->second;
+    if (entry.key == key && entry.session.empty() &&
+        std::find(complete.begin(), complete.end(), entry.receipt) != complete.end()) {
+      Erase(found);
+    }
   }
 }
 

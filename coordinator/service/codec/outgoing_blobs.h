@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "base/clock.h"
@@ -40,16 +41,16 @@ class OutgoingBlobs {
   // Whether an id is one of these; those that members uploaded are smaller.
   static bool IsOutgoing(int64_t id) { return id >= kFirstId; }
 
-  // Keeps `parts` for one reader. With an empty `session` anyone who knows the group and the id may
-  // read: ids cannot be guessed. Computes the checksum, outside of the lock.
+  // Keeps `parts` for the member of `session`; or, when that is empty, for `readers` members of the
+  // group: anyone who knows the group and the id may read, and ids cannot be guessed. Computes the
+  // checksum, outside of the lock.
   struct Issued {
     int64_t id = 0;
     std::shared_ptr<const BlobContent> content;
   };
-  Issued Issue(Instant now, const GroupKey& key, const Id128& session, std::vector<Payload> parts,
-               int64_t receipt, int64_t max_bytes) ABSL_LOCKS_EXCLUDED(mutex_);
-  // One more is told of `id`.
-  void AddReader(int64_t id) ABSL_LOCKS_EXCLUDED(mutex_);
+  Issued Issue(Instant now, const GroupKey& key, const Id128& session, int readers,
+               std::vector<Payload> parts, int64_t receipt, int64_t max_bytes)
+      ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Errors: NOT_FOUND (freed, never there, or another's).
   absl::StatusOr<std::shared_ptr<const BlobContent>> Find(Instant now, const GroupKey& key,
@@ -57,8 +58,9 @@ class OutgoingBlobs {
       ABSL_LOCKS_EXCLUDED(mutex_);
   // A reader has got it to the end.
   void Downloaded(int64_t id) ABSL_LOCKS_EXCLUDED(mutex_);
-  // Cheap when nothing is kept.
-  void Acknowledge(const GroupKey& key, const std::vector<int64_t>& receipts)
+  // The member of `session` needs what these receipts stand for no more. Cheap when nothing is
+  // kept.
+  void Acknowledge(const GroupKey& key, const Id128& session, const std::vector<int64_t>& receipts)
       ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Frees what is too old. Every call passes here, or what the last reader never fetched would be
@@ -78,7 +80,7 @@ class OutgoingBlobs {
     uint64_t order = 0;
     int64_t receipt = 0;
     int readers = 1;
-    int done = 0;
+    absl::flat_hash_set<Id128> acknowledged;
   };
   using Entries = absl::flat_hash_map<int64_t, Entry>;
 
@@ -91,7 +93,8 @@ class OutgoingBlobs {
   uint64_t last_order_ ABSL_GUARDED_BY(mutex_) = 0;
   std::atomic<int64_t> size_bytes_{0};
   std::atomic<int64_t> count_{0};
-  // When the oldest becomes too old, in nanoseconds, or sooner; for FreeOld to read without the lock.
+  // When the oldest becomes too old, in nanoseconds, or sooner; for FreeOld to read without the
+  // lock.
   std::atomic<int64_t> due_{std::numeric_limits<int64_t>::max()};
 };
 
