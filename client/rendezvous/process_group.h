@@ -208,7 +208,8 @@ class ProcessGroup {
   // --- Membership.
 
   // For groups with a progress_timeout: say from the thread that works that it works. Never blocks; the lease
-  // thread carries it. A counter that stands still too long makes this member lost (NO_PROGRESS).
+  // thread carries it. A counter that stands still too long makes this member lost (NO_PROGRESS); who waits in a
+  // round is waiting for others, and is not.
   virtual void ReportProgress(int64_t counter, absl::string_view operation) = 0;
   // Tells all. A fatal error ends the generation for everyone, with this cause if it is the first.
   virtual absl::Status ReportError(absl::string_view detail, bool fatal,

@@ -1,5 +1,6 @@
 // Leases, streams, losses and farewells: how members go, and how a generation breaks.
 #include <algorithm>
+#include <optional>
 
 #include "absl/strings/str_cat.h"
 #include "coordinator/core/group.h"
@@ -64,6 +65,7 @@ void Group::CheckLiveness(Step& step) {
   const absl::Duration lease = context_.spec.lease;
   std::vector<std::string> names;
   for (const auto& [name, member] : context_.roster.members()) names.push_back(name);
+  std::optional<RankSet> waiting;  // read when it is needed
   for (const std::string& name : names) {
     Member* member = context_.roster.ByName(name);
     if (member == nullptr || !member->live() || member->join_call != 0) continue;
@@ -79,6 +81,13 @@ void Group::CheckLiveness(Step& step) {
     const absl::Duration stalled = step.now() - member->progress_at;
     if (context_.spec.progress_timeout > absl::ZeroDuration() && state_ == GroupState::kActive &&
         stalled >= context_.spec.progress_timeout) {
+      // Who waits in a round cannot progress, and is not the one to blame: its clock runs again
+      // from its release.
+      if (!waiting.has_value()) waiting = rounds_.WaitingRanks();
+      if (member->rank >= 0 && waiting->Contains(member->rank)) {
+        member->progress_at = step.now();
+        continue;
+      }
       Lose(step, *member,
            CauseOf(CauseKind::kNoProgress, *member,
                    absl::StrCat("no progress for ", absl::FormatDuration(stalled), " in ",

@@ -391,6 +391,33 @@ TEST(InvariantC8, AliveWithoutProgressIsALoss) {
   EXPECT_THAT(h.Find(barrier)->context->cause.detail, HasSubstr("all_reduce"));
 }
 
+TEST(InvariantC8, WhoWaitsInARoundIsNotTakenForStuck) {
+  CoreHarness h;
+  GroupSpec spec = CoreHarness::Fixed(2);
+  spec.progress_timeout = absl::Seconds(20);
+  std::vector<Seat> seats = h.Form(spec);
+  const CallId barrier = h.As(seats[0], Barrier("step"), absl::Seconds(300));
+  for (int second = 0; second < 60; ++second) {
+    h.As(seats[0], KeepAliveCall{1, "waits"});
+    h.As(seats[1], KeepAliveCall{second + 1, "works long"});
+    h.Advance(absl::Seconds(1));
+  }
+  EXPECT_TRUE(h.Parked(barrier));
+  h.As(seats[1], Barrier("step"), absl::Seconds(300));
+  EXPECT_FALSE(h.Parked(barrier));
+
+  // Released, it must work again like everybody.
+  const CallId next = h.As(seats[1], Barrier("step"), absl::Seconds(300));
+  for (int second = 0; second < 45; ++second) {
+    h.As(seats[0], KeepAliveCall{1, "stuck"});
+    h.As(seats[1], KeepAliveCall{60, "waits"});
+    h.Advance(absl::Seconds(1));
+  }
+  ASSERT_FALSE(h.Parked(next));
+  EXPECT_EQ(h.Find(next)->context->cause.kind, CauseKind::kNoProgress);
+  EXPECT_EQ(h.Find(next)->context->cause.member, "w0");
+}
+
 TEST(InvariantC9, LimitsNameThemselvesAndNothingIsLost) {
   Limits limits;
   limits.max_mailbox_depth = 2;

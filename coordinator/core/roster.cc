@@ -29,6 +29,7 @@ Member& Roster::Add(std::unique_ptr<Member> member) {
 
 void Roster::Remove(Member& member, const Cause& why) {
   FenceSession(member.session, why);
+  NotePastLife(member);
   Unseat(member);
   members_.erase(members_.find(member.name));
 }
@@ -40,8 +41,7 @@ void Roster::Fence(Member& member, const Cause& why) {
 
 void Roster::Replace(Member& member, int64_t incarnation, const Id128& session, const Cause& why) {
   FenceSession(member.session, why);
-  replaced_.emplace_back(member.name, member.incarnation);
-  if (replaced_.size() > kFencedKept) replaced_.pop_front();
+  NotePastLife(member);
   member.incarnation = incarnation;
   SetSession(member, session);
 }
@@ -72,10 +72,23 @@ const Cause* Roster::WhyFenced(const Id128& session) const {
 }
 
 bool Roster::WasReplaced(absl::string_view name, int64_t incarnation) const {
-  for (const auto& [replaced_name, replaced_incarnation] : replaced_) {
-    if (replaced_incarnation == incarnation && replaced_name == name) return true;
+  bool is_past = false, superseded = false;
+  for (const auto& [past_name, past_incarnation] : past_lives_) {
+    if (past_incarnation == incarnation && past_name == name) {
+      is_past = true;
+      superseded = false;  // it may have come back as itself
+    } else if (is_past && past_name == name) {
+      superseded = true;
+    }
   }
-  return false;
+  auto present = members_.find(name);
+  if (present != members_.end() && present->second->incarnation == incarnation) return false;
+  return is_past && (superseded || present != members_.end());
+}
+
+void Roster::NotePastLife(const Member& member) {
+  past_lives_.emplace_back(member.name, member.incarnation);
+  if (past_lives_.size() > kFencedKept) past_lives_.pop_front();
 }
 
 void Roster::FenceSession(const Id128& session, const Cause& why) {

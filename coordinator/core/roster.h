@@ -85,7 +85,7 @@ class Roster {
 
   // Why this session no longer counts; nullptr: it never existed here (or long ago).
   const Cause* WhyFenced(const Id128& session) const;
-  // Whether this life of `name` was replaced before, so that a late repeat of its Join must not win.
+  // Whether a newer life of `name` was here since this one, so that a late repeat of its Join must not win.
   bool WasReplaced(absl::string_view name, int64_t incarnation) const;
 
   // By name. Members are stable in memory until removed.
@@ -104,13 +104,15 @@ class Roster {
   static constexpr size_t kFencedKept = 4096;
 
   void FenceSession(const Id128& session, const Cause& why);
+  void NotePastLife(const Member& member);
 
   std::map<std::string, std::unique_ptr<Member>, std::less<>> members_;
   std::vector<Member*> seats_;
   absl::flat_hash_map<Id128, Member*> sessions_;
   absl::flat_hash_map<Id128, Cause> fenced_;
   std::deque<Id128> fenced_order_;
-  std::deque<std::pair<std::string, int64_t>> replaced_;
+  // Lives that were replaced or removed, in this order.
+  std::deque<std::pair<std::string, int64_t>> past_lives_;
 };
 
 }  // namespace cohort::coordinator

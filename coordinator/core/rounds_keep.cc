@@ -309,6 +309,16 @@ void Rounds::Restore(Instant now, const RoundEndRecord& record) {
   }
 }
 
+RankSet Rounds::WaitingRanks() const {
+  RankSet ranks;
+  for (const auto& [name, state] : names_) {
+    for (const auto& [number, round] : state->rounds) {
+      for (const Waiter& waiter : round.waiters) ranks.Add(waiter.rank);
+    }
+  }
+  return ranks;
+}
+
 int64_t Rounds::open_count() const {
   int64_t open = 0;
   for (const auto& [text, name] : names_) {

@@ -313,6 +313,16 @@ void Referee::MayMiss(const std::string& group, int64_t generation, int destinat
   missed_[{group, generation, destination, tag}].second += lost;
 }
 
+int64_t Referee::abandoned_receives(const std::string& group) const {
+  int64_t abandoned = 0;
+  auto present = generation_.find(group);
+  for (const auto& [box, counts] : missed_) {
+    const bool now = present != generation_.end() && std::get<1>(box) == present->second;
+    if (std::get<0>(box) == group && now) abandoned += counts.second;
+  }
+  return abandoned;
+}
+
 void Referee::Popped(const std::string& value, const Id128& operation) {
   const auto [it, is_first] = popped_.emplace(value, operation);
   if (!is_first && it->second != operation) {

@@ -89,6 +89,9 @@ class Referee {
   void CheckCounter(int64_t value);
   void CheckHistories();
 
+  // Of its present generation; those whose answer nobody has.
+  int64_t abandoned_receives(const std::string& group) const;
+
   int64_t rounds_released() const { return rounds_released_; }
   int64_t objects_received() const { return objects_received_; }
   int64_t generations() const { return static_cast<int64_t>(sizes_.size()); }

@@ -127,6 +127,7 @@ void SimulatedMember::Start() {
   referee_.StartedLife(plan_.group, plan_.name, incarnation_);
   session_ = Id128{};
   generation_ = 0;
+  attached_boot_ = 0;
   receipts_.clear();
   store_receipts_.clear();
   clock_speed_ = random_.Chance(0.1) ? 1.25 : 1.0 + random_.Below(10) / 100.0;
@@ -140,6 +141,7 @@ void SimulatedMember::Crash() {
   if (!alive_) return;
   alive_ = false;
   ++life_;
+  const bool was_seated = seated_ && !broken_;
   for (auto& [key, operation] : open_) {
     world_.Abandon(operation.attempt);
     // What it asked for may have happened, and nobody knows.
@@ -151,8 +153,31 @@ void SimulatedMember::Crash() {
   closed.caller.key = GroupKey{"t", plan_.group};
   closed.caller.session = session_;
   closed.body = AttachCall{stream_, true};
-  world_.After(random_.Between(absl::ZeroDuration(), absl::Milliseconds(50)), [this, closed] {
-    world_.Ask(closed, [](const Reply*) {});
+  // Copies of its last calls may still be under way where the network doubles them.
+  const bool certain = was_seated && world_.faults().duplicate == 0;
+  world_.After(random_.Between(absl::ZeroDuration(), absl::Milliseconds(50)), [this, closed, certain] {
+    world_.Ask(closed, [this, certain](const Reply* reply) {
+      if (certain && reply != nullptr && attached_boot_ == world_.boot()) CheckMissed(attached_boot_);
+    });
+  });
+}
+
+void SimulatedMember::CheckMissed(int64_t boot) {
+  const absl::Duration allowed = plan_.spec.disconnect_grace + absl::Milliseconds(50);
+  world_.After(allowed, [this, boot, life = life_, incarnation = incarnation_] {
+    if (boot != world_.boot() || life != life_ || !world_.up()) return;
+    Call call;
+    call.caller.key = GroupKey{"t", plan_.group};
+    call.body = GetGroupCall{};
+    world_.Ask(call, [this, incarnation](const Reply* reply) {
+      if (reply == nullptr || !reply->status.ok()) return;
+      for (const MemberInfo& member : std::get<GetGroupReply>(reply->body).group.members) {
+        const bool live = member.state != MemberState::kLost && member.state != MemberState::kLeft;
+        if (member.name == plan_.name && member.incarnation == incarnation && live) {
+          world_.Fail(absl::StrCat("R11: the streams of ", plan_.name, " broke, and it counts as live"));
+        }
+      }
+    });
   });
 }
 
@@ -176,6 +201,7 @@ void SimulatedMember::Step() {
     return;
   }
   ++progress_;
+  if (resting_) return NextStep();
   if (!seated_) {
     Join();
     return;
@@ -259,7 +285,9 @@ void SimulatedMember::OnJoin(const Reply* reply) {
   attach.caller.key = GroupKey{"t", plan_.group};
   attach.caller.session = session_;
   attach.body = AttachCall{stream_};
-  world_.Ask(attach, [](const Reply*) {});
+  world_.Ask(attach, [this](const Reply* attached) {
+    if (attached != nullptr) attached_boot_ = world_.boot();
+  });
   NextStep();
 }
 

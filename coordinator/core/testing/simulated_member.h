@@ -45,6 +45,8 @@ class SimulatedMember {
   void Pause(absl::Duration how_long);
   // From now on it only keeps its place and works with the others, without disturbing them.
   void Calm() { calm_ = true; }
+  // From now on it only keeps its lease.
+  void Rest() { resting_ = true; }
   // Begins nothing any more, and leaves.
   void Finish();
 
@@ -82,6 +84,8 @@ class SimulatedMember {
   void OnJoin(const Reply* reply);
   void Adopt(int64_t generation, const Id128& session, int rank, int world_size);
   void RenewLease();
+  // Its connections broke: it must not count as live for longer than the grace.
+  void CheckMissed(int64_t boot);
   void AckView(const ViewProposal& proposal);
   void ProposeView();
   // Adds the candidates that wait, if there are any.
@@ -108,6 +112,7 @@ class SimulatedMember {
   SimulationRandom& random_;
   const MemberPlan plan_;
   bool calm_ = false;
+  bool resting_ = false;
 
   int64_t life_ = 0;
   bool alive_ = false;
@@ -123,6 +128,7 @@ class SimulatedMember {
   int rank_ = -1;
   int world_size_ = 0;
   int64_t stream_ = 0;
+  int64_t attached_boot_ = 0;
 
   std::map<Key, Operation> open_;
   Key last_key_ = 0;

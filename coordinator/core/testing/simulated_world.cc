@@ -10,7 +10,7 @@
 namespace cohort::coordinator {
 namespace {
 
-constexpr size_t kTraceLines = 200;
+constexpr size_t kTraceLines = 3000;
 // What tells this call from others of its kind.
 std::string Detail(const Call& call) {
   if (const auto* send = std::get_if<SendCall>(&call.body)) {

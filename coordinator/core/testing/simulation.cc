@@ -198,6 +198,7 @@ class Simulation {
   }
 
   void Finish() {
+    CheckAtRest();
     for (auto& member : members_) member->Finish();
     RunFor(absl::Seconds(30));
     for (const auto& member : members_) {
@@ -210,6 +211,27 @@ class Simulation {
     // Items that were handed to the dead expire.
     RunFor(absl::Hours(2));
     CheckNothingIsLeft();
+  }
+
+  // When nobody asks for anything, nothing waits, and what was received was acknowledged by a keep-alive.
+  void CheckAtRest() {
+    for (auto& member : members_) member->Rest();
+    RunFor(absl::Seconds(10));
+    for (const MemberPlan& group : groups_) {
+      Ask(group.group, StatsCall{}, [&](const Reply* reply) {
+        if (reply == nullptr || !reply->status.ok()) return;
+        const auto& stats = std::get<StatsReply>(reply->body);
+        if (stats.waiter_count > 1) {  // the referee's watch
+          world_.Fail(absl::StrCat(stats.waiter_count - 1, " calls of ", group.group, " wait at rest"));
+        }
+        const int64_t allowed = referee_.abandoned_receives(group.group);
+        if (stats.unacknowledged_count > allowed) {
+          world_.Fail(absl::StrCat(stats.unacknowledged_count, " objects of ", group.group,
+                                   " are not acknowledged at rest; ", allowed, " may be"));
+        }
+      });
+    }
+    RunFor(absl::Seconds(1));
   }
 
   void CheckTenantStore() {
