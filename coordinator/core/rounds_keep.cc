@@ -220,8 +220,10 @@ void Rounds::WriteName(Step& step, const Name& name) {
   record.kind = name.last_kind;
   record.name = name.name;
   record.ended_through = name.ended_through;
-  record.last_outcome = name.last_outcome;
-  record.last_reason = name.last_reason;
+  // A later number may have ended while an earlier one is open: how it ended is not how this one did.
+  const bool is_last = name.last_number == name.ended_through;
+  record.last_outcome = is_last ? name.last_outcome : RoundOutcome::kTimedOut;
+  record.last_reason = is_last ? name.last_reason : "";
   record.last_released = name.last_released;
   step.Write(group_.key, RecordKind::kRoundName, name.name, std::move(record));
 }

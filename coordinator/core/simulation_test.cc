@@ -1,14 +1,17 @@
-// Seeded runs of the whole state machine in a world that loses, doubles and delays messages, and kills processes.
+// Seeded runs of the whole state machine in a world that loses, doubles and delays messages, and
+// kills processes.
 //
-// A failure names its seed; COHORT_SIMULATION_SEED=<seed> runs that one alone, COHORT_SIMULATION_SEEDS=<n> runs so
-// many more than usual, from the first on, COHORT_SIMULATION_STEPS=<n> makes them longer.
+// A failure names its seed; COHORT_SIMULATION_SEED=<seed> runs that one alone,
+// COHORT_SIMULATION_SEEDS=<n> runs so many more than usual, from the first on,
+// COHORT_SIMULATION_STEPS=<n> makes them longer.
+#include "coordinator/core/testing/simulation.h"
+
 #include <cstdint>
 #include <cstdlib>
 #include <iostream>
 #include <string>
 
 #include "absl/strings/numbers.h"
-#include "coordinator/core/testing/simulation.h"
 #include "gtest/gtest.h"
 
 namespace cohort::coordinator {

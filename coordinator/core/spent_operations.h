@@ -1,5 +1,5 @@
-// Operations that took something and acknowledged it, or waited in vain: a copy of such a call that comes late must
-// not take anything. It is answered like one that waited in vain.
+// Operations that took something and acknowledged it, or waited in vain: a copy of such a call that
+// comes late must not take anything. It is answered like one that waited in vain.
 #ifndef COHORT_COORDINATOR_CORE_SPENT_OPERATIONS_H_
 #define COHORT_COORDINATOR_CORE_SPENT_OPERATIONS_H_
 
@@ -11,7 +11,8 @@
 
 namespace cohort::coordinator {
 
-// The last ones only, and of this process only: a copy does not outlive the connection it travels on.
+// The last ones only, and of this process only: a copy does not outlive the connection it travels
+// on.
 class SpentOperations {
  public:
   // An empty id is fine.

@@ -137,8 +137,8 @@ void Store::TimeOut(Step& step, CallId id) {
   if (const auto* get = std::get_if<ParkedGet>(&parked.what)) {
     AnswerGet(step, id, *get);
   } else if (const auto* pop = std::get_if<ParkedPop>(&parked.what)) {
-    spent_pops_.Add(pop->operation, shard_.limits.max_operations_kept);
     step.Answer(id, QueuePopReply{});
+    EndPop(step, pop->operation);
   } else if (const auto* watch = std::get_if<ParkedWatch>(&parked.what)) {
     AnswerWatch(step, id, watch->prefix, seen);
   }

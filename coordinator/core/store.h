@@ -256,6 +256,8 @@ class Store final : public WaitOwner {
   QueuePopReply HandOut(Step& step, Queues::iterator queue, const Id128& operation);
   void KeepHandedOut(Queues::iterator queue, int64_t receipt, HandedOut handed);
   void DropHandedOut(Step& step, std::map<int64_t, HandedOut>::iterator handed);
+  // The caller of this operation waited in vain: its other copies end with it.
+  void EndPop(Step& step, const Id128& operation);
   // Restores S3; the queue may be gone afterwards.
   void Serve(Step& step, Queues::iterator queue);
   void ExpireItem(Step& step, const std::string& name, int64_t sequence);

@@ -71,7 +71,19 @@ void Store::Handle(Step& step, CallId id, const Caller& caller, absl::Duration w
   } else if (wait > absl::ZeroDuration()) {
     Park(step, id, caller, wait, ParkedPop{call.queue, ++last_arrival_, operation});
   } else {
-    spent_pops_.Add(operation, shard_.limits.max_operations_kept);
+    step.Answer(id, QueuePopReply{});
+    EndPop(step, operation);
+  }
+}
+
+void Store::EndPop(Step& step, const Id128& operation) {
+  if (operation.empty()) return;
+  spent_pops_.Add(operation, shard_.limits.max_operations_kept);
+  for (auto it = pops_by_operation_.lower_bound({operation, 0});
+       it != pops_by_operation_.end() && it->first == operation;
+       it = pops_by_operation_.lower_bound({operation, 0})) {
+    const CallId id = it->second;
+    Unpark(parked_.find(id));
     step.Answer(id, QueuePopReply{});
   }
 }

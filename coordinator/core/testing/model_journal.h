@@ -1,4 +1,5 @@
-// A journal as a table in memory, with group commit: what was appended is durable only after Commit.
+// A journal as a table in memory, with group commit: what was appended is durable only after
+// Commit.
 #ifndef COHORT_COORDINATOR_CORE_TESTING_MODEL_JOURNAL_H_
 #define COHORT_COORDINATOR_CORE_TESTING_MODEL_JOURNAL_H_
 

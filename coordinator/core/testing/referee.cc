@@ -20,8 +20,10 @@ bool NeedsLiveSession(const CallBody& body) {
 
 bool NeedsPresentGeneration(const CallBody& body) {
   return std::holds_alternative<EnterRoundCall>(body) || std::holds_alternative<SendCall>(body) ||
-         std::holds_alternative<ReceiveCall>(body) || std::holds_alternative<PublishIdsCall>(body) ||
-         std::holds_alternative<FetchIdsCall>(body) || std::holds_alternative<CancelRoundCall>(body);
+         std::holds_alternative<ReceiveCall>(body) ||
+         std::holds_alternative<PublishIdsCall>(body) ||
+         std::holds_alternative<FetchIdsCall>(body) ||
+         std::holds_alternative<CancelRoundCall>(body);
 }
 
 // What tells a good answer from others of its kind.
@@ -30,10 +32,13 @@ std::string Outcome(const Reply& reply) {
     return absl::StrCat("outcome ", static_cast<int>(round->end->outcome));
   }
   if (const auto* object = std::get_if<ReceiveReply>(&reply.body)) {
-    return object->timed_out ? "nothing"
-                             : absl::StrCat(object->payload.bytes(), " from ", object->source,
-                                            " sequence ", object->sequence, " receipt ",
-                                            object->receipt);
+    return object->timed_out
+               ? "nothing"
+               : absl::StrCat(object->payload.bytes(), " from ", object->source, " sequence ",
+                              object->sequence, " receipt ", object->receipt);
+  }
+  if (const auto* pop = std::get_if<QueuePopReply>(&reply.body)) {
+    return absl::StrCat(pop->value.bytes(), " sequence ", pop->sequence, " receipt ", pop->receipt);
   }
   if (const auto* send = std::get_if<SendReply>(&reply.body)) {
     return absl::StrCat("sequence ", send->sequence, send->consumed ? ", consumed" : "");
@@ -91,8 +96,9 @@ void Referee::CheckStanding(const Call& call, const Reply& reply) {
   auto present = generation_.find(call.caller.key.group);
   if (NeedsPresentGeneration(call.body) && present != generation_.end() &&
       call.caller.generation < present->second) {
-    Fail(absl::StrCat("R3: a call of generation ", call.caller.generation, " gets a good answer to ",
-                      CallName(call), " in generation ", present->second));
+    Fail(absl::StrCat("R3: a call of generation ", call.caller.generation,
+                      " gets a good answer to ", CallName(call), " in generation ",
+                      present->second));
   }
 }
 
@@ -135,7 +141,10 @@ void Referee::OnRelease(const Call& call, const Reply& reply) {
     NoteSession(group, std::get<JoinCall>(call.body).member, join->session);
     if (!join->timed_out) NoteGeneration(group, join->generation, "join");
   } else if (const auto* view = std::get_if<ViewReply>(&reply.body)) {
-    if (view->outcome == ViewReply::Outcome::kCommitted) {
+    // The repeat of a proposal is told what the first was, whatever came after.
+    const bool is_repeat =
+        std::holds_alternative<ProposeViewCall>(call.body) && view->generation < generation_[group];
+    if (view->outcome == ViewReply::Outcome::kCommitted && !is_repeat) {
       NoteGeneration(group, view->generation, "view");
     }
   } else if (const auto* info = std::get_if<GetGroupReply>(&reply.body)) {
@@ -289,8 +298,8 @@ void Referee::Received(const Stream& stream, int64_t count, int64_t sequence) {
   ++objects_received_;
   auto& [last_count, last_sequence] = received_[stream];
   const std::string title =
-      absl::StrCat("objects from ", stream.source, " to ", stream.destination, " tag \"", stream.tag,
-                   "\" of ", stream.group, " generation ", stream.generation);
+      absl::StrCat("objects from ", stream.source, " to ", stream.destination, " tag \"",
+                   stream.tag, "\" of ", stream.group, " generation ", stream.generation);
   if (count <= last_count || sequence <= last_sequence) {
     Fail(absl::StrCat("R6: ", title, ": #", count, " comes after #", last_count));
   }
@@ -335,17 +344,23 @@ void Referee::KeySeen(const std::string& key, KeyOperation operation) {
 }
 
 void Referee::Replaced(const std::string& group, const std::string& member, int64_t incarnation) {
-  if (newest_life_[{group, member}] == incarnation) {
+  const bool made_anew = world_.now() < last_absent_[group] + absl::Seconds(10);
+  if (!made_anew && newest_life_[{group, member}] == incarnation) {
     Fail(absl::StrCat("R14: ", member, " of ", group, " is replaced, but is the newest life"));
   }
 }
 
 void Referee::CheckQueueDrained() {
   int64_t lost = 0;
-  for (const std::string& value : pushed_) lost += popped_.count(value) == 0 ? 1 : 0;
+  std::string first_lost;
+  for (const std::string& value : pushed_) {
+    if (popped_.count(value) != 0) continue;
+    ++lost;
+    if (first_lost.empty()) first_lost = value;
+  }
   if (lost > abandoned_pops_) {
-    Fail(absl::StrCat("R9: ", lost, " queue items are lost, and ", abandoned_pops_,
-                      " pops ended without an answer"));
+    Fail(absl::StrCat("R9: ", lost, " queue items are lost, such as ", first_lost, ", and ",
+                      abandoned_pops_, " pops ended without an answer"));
   }
 }
 

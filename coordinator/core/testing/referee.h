@@ -1,20 +1,24 @@
-// What must hold in every simulated run. The referee sees all steps of the coordinator and all that members were
-// told, keeps a model of what that means, and fails the run at the first contradiction.
+// What must hold in every simulated run. The referee sees all steps of the coordinator and all that
+// members were told, keeps a model of what that means, and fails the run at the first
+// contradiction.
 //
 //   R1   The generation of a group name never goes down, over restarts and re-creation too.
-//   R2   A (group, generation, rank) belongs to one life; all who are told a generation are told one size.
-//   R3   No good answer goes to a session after its fence, or to a call of a generation that is over.
-//   R4   A symmetric round is released to all participants in one step, with the values they brought.
-//   R5   Who was in a released round hears RELEASED, however late and often it asks.
-//   R6   Objects of (source, destination, tag): in order, none twice, none lost but those told as lost.
-//   R7   Consumed means handed out.
-//   R8   A repeat gets the first answer; revisions of a namespace only grow.
-//   R9   A queue item goes to one operation; what was pushed comes out.
-//   R10  Counters hold exactly what was added.
-//   R11  A live member was heard within its lease and a granule; one whose last stream broke, within its grace.
+//   R2   A (group, generation, rank) belongs to one life; all who are told a generation are told
+//   one
+//        size; the ranks of an active group are all taken.
+//   R3   No good answer goes to a session after its fence, or to a call of a generation that is
+//   over. R4   A symmetric round is released to all participants in one step, with what they
+//   brought. R5   Who was in a released round hears RELEASED, however late and often it asks. R6
+//   Objects of (source, destination, tag): in order, none twice, none lost but those told so. R7
+//   Consumed means handed out. R8   A repeat gets the first answer; revisions of a namespace only
+//   grow. R9   A queue item goes to one operation; what was pushed comes out. R10  Counters hold
+//   exactly what was added. R11  A live member was heard within its lease and a granule; one whose
+//   last stream broke, within
+//        its grace.
 //   R12  Events come in order, each once.
 //   R13  Agreements on who is alive are the same for all.
-//   R14  The newest life of a member is not fenced by an older one.
+//   R14  The newest life of a member is not fenced by an older one, as long as the group lives: a
+//        group that was closed and made anew knows no former lives.
 #ifndef COHORT_COORDINATOR_CORE_TESTING_REFEREE_H_
 #define COHORT_COORDINATOR_CORE_TESTING_REFEREE_H_
 
@@ -67,7 +71,8 @@ class Referee {
   };
   void Sent(const Stream& stream, int64_t count);
   void Received(const Stream& stream, int64_t count, int64_t sequence);
-  // A receive of this box ended without an answer, or told of `lost` objects: so many may be missing.
+  // A receive of this box ended without an answer, or told of `lost` objects: so many may be
+  // missing.
   void MayMiss(const std::string& group, int64_t generation, int destination,
                const std::string& tag, int64_t lost);
 
@@ -125,6 +130,7 @@ class Referee {
   std::map<GroupMember, Id128> sessions_;
   std::set<Id128> fenced_;
   std::map<GroupMember, int64_t> newest_life_;
+  std::map<std::string, Instant> last_absent_;  // when the group was not there
   std::map<std::string, int64_t> event_revision_;
 
   std::set<RoundId> released_;
@@ -132,7 +138,7 @@ class Referee {
   std::map<std::tuple<std::string, int64_t, int64_t>, std::string> alive_;
   int64_t rounds_released_ = 0;
 
-  std::map<Stream, std::set<int64_t>> sent_;  // acknowledged, not yet received
+  std::map<Stream, std::set<int64_t>> sent_;                // acknowledged, not yet received
   std::map<Stream, std::pair<int64_t, int64_t>> received_;  // last count, last sequence
   std::map<std::tuple<std::string, int64_t, int, std::string>, std::pair<int64_t, int64_t>> missed_;
   std::set<std::pair<std::string, int64_t>> handed_out_;

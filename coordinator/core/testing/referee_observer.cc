@@ -30,34 +30,36 @@ void Referee::OnStart() {
 
 void Referee::Watch(const std::string& group, int64_t from) {
   if (!world_.up() || observed_.empty()) return;
-  world_.Ask(CallOn(group, WatchGroupCall{from}, absl::Seconds(20)), [this, group](const Reply* reply) {
-    if (reply == nullptr) return;  // OnStart watches again
-    if (!reply->status.ok()) {
-      const int64_t boot = world_.boot();
-      world_.After(absl::Milliseconds(20), [this, group, boot] {
-        if (boot == world_.boot()) Watch(group, 0);
+  world_.Ask(
+      CallOn(group, WatchGroupCall{from}, absl::Seconds(20)), [this, group](const Reply* reply) {
+        if (reply == nullptr) return;  // OnStart watches again
+        if (!reply->status.ok()) {
+          last_absent_[group] = world_.now();
+          const int64_t boot = world_.boot();
+          world_.After(absl::Milliseconds(20), [this, group, boot] {
+            if (boot == world_.boot()) Watch(group, 0);
+          });
+          return;
+        }
+        const auto& answer = std::get<WatchGroupReply>(reply->body);
+        for (const GroupEvent& event : answer.events) {
+          int64_t& last = event_revision_[group];
+          if (event.revision <= last) {
+            Fail(absl::StrCat("R12: event ", event.revision, " of ", group, " comes after ", last));
+          }
+          last = std::max(last, event.revision);
+          if (event.kind == EventKind::kLost || event.kind == EventKind::kLeft) {
+            auto session = sessions_.find({group, event.member});
+            if (session != sessions_.end()) fenced_.insert(session->second);
+          }
+        }
+        // Outside of the step that made this event.
+        const int64_t boot = world_.boot();
+        const int64_t next = answer.closed ? 0 : answer.revision;
+        world_.After(absl::ZeroDuration(), [this, group, boot, next] {
+          if (boot == world_.boot()) Watch(group, next);
+        });
       });
-      return;
-    }
-    const auto& answer = std::get<WatchGroupReply>(reply->body);
-    for (const GroupEvent& event : answer.events) {
-      int64_t& last = event_revision_[group];
-      if (event.revision <= last) {
-        Fail(absl::StrCat("R12: event ", event.revision, " of ", group, " comes after ", last));
-      }
-      last = std::max(last, event.revision);
-      if (event.kind == EventKind::kLost || event.kind == EventKind::kLeft) {
-        auto session = sessions_.find({group, event.member});
-        if (session != sessions_.end()) fenced_.insert(session->second);
-      }
-    }
-    // Outside of the step that made this event.
-    const int64_t boot = world_.boot();
-    const int64_t next = answer.closed ? 0 : answer.revision;
-    world_.After(absl::ZeroDuration(), [this, group, boot, next] {
-      if (boot == world_.boot()) Watch(group, next);
-    });
-  });
 }
 
 void Referee::Look(const std::string& group) {
@@ -76,9 +78,9 @@ void Referee::Look(const std::string& group) {
 void Referee::CheckGroup(const GroupInfo& info) {
   std::set<int> ranks;
   for (const MemberInfo& member : info.members) {
-    const bool live = member.state == MemberState::kJoining || member.state == MemberState::kActive ||
-                      member.state == MemberState::kSuspected ||
-                      member.state == MemberState::kCandidate;
+    const bool live =
+        member.state == MemberState::kJoining || member.state == MemberState::kActive ||
+        member.state == MemberState::kSuspected || member.state == MemberState::kCandidate;
     if (member.rank >= 0 && !ranks.insert(member.rank).second) {
       Fail(absl::StrCat("R2: rank ", member.rank, " of ", info.name, " is taken twice"));
     }
@@ -90,7 +92,8 @@ void Referee::CheckGroup(const GroupInfo& info) {
     const absl::Duration timeout = info.spec.progress_timeout;
     if (timeout > absl::ZeroDuration() && info.state == GroupState::kActive && member.rank >= 0 &&
         member.progress_age > timeout + kGranule + kTimerLag) {
-      Fail(absl::StrCat("R11: ", member.name, " of ", info.name, " counts as live, without progress for ",
+      Fail(absl::StrCat("R11: ", member.name, " of ", info.name,
+                        " counts as live, without progress for ",
                         absl::FormatDuration(member.progress_age)));
     }
   }

@@ -1,4 +1,5 @@
-// What all members of a simulated group do in a round, worked out by each from its name and number alone.
+// What all members of a simulated group do in a round, worked out by each from its name and number
+// alone.
 #ifndef COHORT_COORDINATOR_CORE_TESTING_ROUND_SCRIPT_H_
 #define COHORT_COORDINATOR_CORE_TESTING_ROUND_SCRIPT_H_
 
@@ -27,11 +28,10 @@ inline bool Rooted(RoundKind kind) {
 inline RoundScript ScriptOf(const std::string& name, int64_t number, int world_size) {
   const uint64_t hash = Mix(Mix(name.size() + (name.empty() ? 0 : name[0])) ^ number);
   RoundScript script;
-  static constexpr RoundKind kKinds[] = {RoundKind::kBarrier, RoundKind::kBarrier,
-                                         RoundKind::kBarrier, RoundKind::kAllGather,
-                                         RoundKind::kAllGather, RoundKind::kGather,
-                                         RoundKind::kBroadcast, RoundKind::kScatter,
-                                         RoundKind::kVote, RoundKind::kVote};
+  static constexpr RoundKind kKinds[] = {
+      RoundKind::kBarrier,   RoundKind::kBarrier, RoundKind::kBarrier,   RoundKind::kAllGather,
+      RoundKind::kAllGather, RoundKind::kGather,  RoundKind::kBroadcast, RoundKind::kScatter,
+      RoundKind::kVote,      RoundKind::kVote};
   script.kind = kKinds[hash % 10];
   script.all = (hash >> 8) % 4 != 0;
   script.participants = RankSet::All(world_size);

@@ -59,8 +59,8 @@ void SimulatedMember::Try(Key key) {
   Call call;
   call.caller = operation.caller;
   call.body = operation.body;
-  call.wait = std::min(operation.wait, std::max(operation.deadline - kMargin - world_.now(),
-                                                absl::ZeroDuration()));
+  call.wait = std::min(operation.wait,
+                       std::max(operation.deadline - kMargin - world_.now(), absl::ZeroDuration()));
   operation.attempt = world_.Send(std::move(call), [this, key, life = life_](const Reply* reply) {
     if (life != life_) return;
     if (paused_until_ <= world_.now()) {
@@ -76,10 +76,11 @@ void SimulatedMember::Try(Key key) {
 void SimulatedMember::OnAnswer(Key key, const Reply* reply) {
   auto it = open_.find(key);
   if (it == open_.end()) return;
-  const bool again = reply == nullptr || absl::IsUnavailable(reply->status) ||
-                     absl::IsCancelled(reply->status);
+  const bool again =
+      reply == nullptr || absl::IsUnavailable(reply->status) || absl::IsCancelled(reply->status);
   if (again && world_.now() < it->second.deadline) {
-    Later(random_.Between(absl::Milliseconds(5), absl::Milliseconds(200)), [this, key] { Try(key); });
+    Later(random_.Between(absl::Milliseconds(5), absl::Milliseconds(200)),
+          [this, key] { Try(key); });
     return;
   }
   const Operation operation = std::move(it->second);
@@ -155,11 +156,13 @@ void SimulatedMember::Crash() {
   closed.body = AttachCall{stream_, true};
   // Copies of its last calls may still be under way where the network doubles them.
   const bool certain = was_seated && world_.faults().duplicate == 0;
-  world_.After(random_.Between(absl::ZeroDuration(), absl::Milliseconds(50)), [this, closed, certain] {
-    world_.Ask(closed, [this, certain](const Reply* reply) {
-      if (certain && reply != nullptr && attached_boot_ == world_.boot()) CheckMissed(attached_boot_);
-    });
-  });
+  world_.After(random_.Between(absl::ZeroDuration(), absl::Milliseconds(50)),
+               [this, closed, certain] {
+                 world_.Ask(closed, [this, certain](const Reply* reply) {
+                   if (certain && reply != nullptr && attached_boot_ == world_.boot())
+                     CheckMissed(attached_boot_);
+                 });
+               });
 }
 
 void SimulatedMember::CheckMissed(int64_t boot) {
@@ -174,7 +177,8 @@ void SimulatedMember::CheckMissed(int64_t boot) {
       for (const MemberInfo& member : std::get<GetGroupReply>(reply->body).group.members) {
         const bool live = member.state != MemberState::kLost && member.state != MemberState::kLeft;
         if (member.name == plan_.name && member.incarnation == incarnation && live) {
-          world_.Fail(absl::StrCat("R11: the streams of ", plan_.name, " broke, and it counts as live"));
+          world_.Fail(
+              absl::StrCat("R11: the streams of ", plan_.name, " broke, and it counts as live"));
         }
       }
     });
@@ -281,13 +285,16 @@ void SimulatedMember::OnJoin(const Reply* reply) {
     return NextStep();
   }
   Adopt(joined.generation, joined.session, joined.rank, joined.world_size);
+  // A new stream first, then the end of the one it follows.
   Call attach;
   attach.caller.key = GroupKey{"t", plan_.group};
   attach.caller.session = session_;
-  attach.body = AttachCall{stream_};
+  attach.body = AttachCall{++stream_};
   world_.Ask(attach, [this](const Reply* attached) {
     if (attached != nullptr) attached_boot_ = world_.boot();
   });
+  attach.body = AttachCall{stream_ - 1, true};
+  world_.Ask(attach, [](const Reply*) {});
   NextStep();
 }
 
@@ -326,92 +333,6 @@ void SimulatedMember::RenewLease() {
           if (!seated_) return;
           if (kept.generation > generation_ || kept.state == GroupState::kBroken) broken_ = true;
           if (kept.proposal.has_value()) AckView(*kept.proposal);
-        });
-}
-
-void SimulatedMember::AckView(const ViewProposal& proposal) {
-  for (const auto& [key, operation] : open_) {
-    if (operation.lane == kView) return;
-  }
-  AckViewCall ack;
-  ack.proposal = proposal.id;
-  ack.refuse = !calm_ && random_.Chance(0.1);
-  Begin(kView, std::move(ack), absl::Seconds(3), [this](const Reply* reply) {
-    if (!alive_ || reply == nullptr || !reply->status.ok()) {
-      if (reply != nullptr && alive_) Over(*reply);
-      return;
-    }
-    const auto& view = std::get<ViewReply>(reply->body);
-    if (view.outcome == ViewReply::Outcome::kCommitted) broken_ = true;  // Join tells the seat
-  });
-}
-
-void SimulatedMember::ProposeView() {
-  ProposeViewCall propose;
-  if (random_.Chance(0.3)) {
-    const int rank = random_.Below(world_size_);
-    propose.remove = {RankRange{rank, rank}};
-  }
-  propose.drop_silent = random_.Chance(0.5);
-  Propose(std::move(propose));
-}
-
-void SimulatedMember::Grow() {
-  Begin(kProgram, GetGroupCall{}, absl::ZeroDuration(), [this](const Reply* reply) {
-    if (!alive_) return;
-    if (reply == nullptr || !reply->status.ok()) return NextStep();
-    ProposeViewCall propose;
-    for (const MemberInfo& member : std::get<GetGroupReply>(reply->body).group.members) {
-      const int size = world_size_ + static_cast<int>(propose.add.size());
-      if (member.state == MemberState::kCandidate && size < plan_.spec.max_members) {
-        propose.add.push_back(member.name);
-      }
-    }
-    if (propose.add.empty() || broken_) return NextStep();
-    Propose(std::move(propose));
-  });
-}
-
-void SimulatedMember::Propose(ProposeViewCall propose) {
-  Begin(kProgram, std::move(propose), absl::Seconds(4), [this](const Reply* reply) {
-    if (!alive_) return;
-    NextStep();
-    if (reply == nullptr) return;
-    if (!reply->status.ok()) {
-      const bool busy = absl::StrContains(reply->status.message(), "proposal is in progress");
-      const bool too_small = absl::IsInvalidArgument(reply->status);
-      const bool no_candidate = absl::IsFailedPrecondition(reply->status);
-      if (!busy && !too_small && !no_candidate && !Over(*reply)) Unexpected(ProposeViewCall{}, *reply);
-      return;
-    }
-    const auto& view = std::get<ViewReply>(reply->body);
-    if (view.outcome == ViewReply::Outcome::kCommitted) {
-      if (view.rank < 0) {
-        seated_ = false;
-      } else {
-        Adopt(view.generation, session_, view.rank, view.world_size);
-      }
-    }
-  });
-}
-
-void SimulatedMember::AgreeAlive() {
-  EnterRoundCall enter;
-  enter.kind = RoundKind::kAgreeAlive;
-  enter.name = "alive";
-  enter.number = std::max<int64_t>(next_number_["alive"], 1);
-  Begin(kProgram, enter, absl::Seconds(2),
-        [this, number = enter.number, generation = generation_](const Reply* reply) {
-          if (!alive_) return;
-          NextStep();
-          if (reply == nullptr || generation != generation_) return;
-          if (!reply->status.ok()) {
-            if (!Over(*reply)) Unexpected(EnterRoundCall{}, *reply);
-            return;
-          }
-          const RoundEnd& end = *std::get<RoundReply>(reply->body).end;
-          next_number_["alive"] = std::max(number + 1, end.next_number);
-          referee_.AgreedAlive(plan_.group, generation_, number, end);
         });
 }
 

@@ -1,8 +1,10 @@
-// A member as the client library makes one, reduced to what the coordinator sees of it: it joins, keeps its lease,
-// repeats what had no answer under the same operation id and round number, acknowledges receipts with its next
-// call, and goes on in the next generation when its own is over. What it does between is up to chance.
+// A member as the client library makes one, reduced to what the coordinator sees of it: it joins,
+// keeps its lease, repeats what had no answer under the same operation id and round number,
+// acknowledges receipts with its next call, and goes on in the next generation when its own is
+// over. What it does between is up to chance.
 //
-// It has lanes, each with one call at a time: its program, the store, its lease, and views to acknowledge.
+// It has lanes, each with one call at a time: its program, the store, its lease, and views to
+// acknowledge.
 #ifndef COHORT_COORDINATOR_CORE_TESTING_SIMULATED_MEMBER_H_
 #define COHORT_COORDINATOR_CORE_TESTING_SIMULATED_MEMBER_H_
 

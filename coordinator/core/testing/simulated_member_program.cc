@@ -94,7 +94,8 @@ void SimulatedMember::ReceiveObject() {
   if (world_size_ < 2) return NextStep();
   ReceiveCall receive;
   receive.tag = random_.Chance(0.5) ? "t" : "";
-  if (random_.Chance(0.5)) receive.source = (rank_ + 1 + random_.Below(world_size_ - 1)) % world_size_;
+  if (random_.Chance(0.5))
+    receive.source = (rank_ + 1 + random_.Below(world_size_ - 1)) % world_size_;
   const absl::Duration wait = random_.Between(absl::ZeroDuration(), absl::Milliseconds(400));
   Begin(kProgram, receive, wait,
         [this, tag = receive.tag, generation = generation_, rank = rank_](const Reply* reply) {
@@ -171,9 +172,10 @@ void SimulatedMember::ReportError() {
 
 void SimulatedMember::StoreStep() {
   const auto again = [this] {
-    Later(random_.Between(absl::Milliseconds(50), absl::Milliseconds(500)), [this] { StoreStep(); });
+    Later(random_.Between(absl::Milliseconds(50), absl::Milliseconds(500)),
+          [this] { StoreStep(); });
   };
-  if (!alive_ || finishing_) return;
+  if (!alive_ || finishing_ || resting_) return;
   again();
   for (const auto& [key, operation] : open_) {
     if (operation.lane == kTenantStore || operation.lane == kGroupStore) return;
@@ -225,7 +227,8 @@ void SimulatedMember::UseGroupStore() {
 }
 
 void SimulatedMember::UseQueue() {
-  const std::string value = absl::StrCat(plan_.group, "/", plan_.name, "/", incarnation_, "/", ++last_key_);
+  const std::string value =
+      absl::StrCat(plan_.group, "/", plan_.name, "/", incarnation_, "/", ++last_key_);
   if (random_.Chance(0.5)) {
     Begin(kTenantStore, QueuePushCall{"queue", value}, absl::ZeroDuration(),
           [this, value](const Reply* reply) {
@@ -233,7 +236,8 @@ void SimulatedMember::UseQueue() {
           });
     return;
   }
-  Begin(kTenantStore, QueuePopCall{"queue"}, random_.Between(absl::ZeroDuration(), absl::Seconds(1)),
+  Begin(kTenantStore, QueuePopCall{"queue"},
+        random_.Between(absl::ZeroDuration(), absl::Seconds(1)),
         [this, operation = last_key_ + 1](const Reply* reply) {
           if (reply == nullptr) {
             referee_.PopAbandoned();
@@ -243,21 +247,22 @@ void SimulatedMember::UseQueue() {
           const auto& popped = std::get<QueuePopReply>(reply->body);
           if (!popped.found) return;
           store_receipts_.push_back(popped.receipt);
-          referee_.Popped(popped.value.bytes(),
-                          Id128{static_cast<uint64_t>(incarnation_), static_cast<uint64_t>(operation)});
+          referee_.Popped(popped.value.bytes(), Id128{static_cast<uint64_t>(incarnation_),
+                                                      static_cast<uint64_t>(operation)});
         });
 }
 
 void SimulatedMember::UseKey(bool shared) {
   if (shared) {
     const int64_t delta = 1 + random_.Below(5);
-    Begin(kTenantStore, AddCall{"counter", delta}, absl::ZeroDuration(), [this, delta](const Reply* reply) {
-      if (reply == nullptr) {
-        referee_.AddAbandoned(delta);
-      } else if (reply->status.ok()) {
-        referee_.Added(delta);
-      }
-    });
+    Begin(kTenantStore, AddCall{"counter", delta}, absl::ZeroDuration(),
+          [this, delta](const Reply* reply) {
+            if (reply == nullptr) {
+              referee_.AddAbandoned(delta);
+            } else if (reply->status.ok()) {
+              referee_.Added(delta);
+            }
+          });
     return;
   }
   const int64_t epoch = absl::ToInt64Milliseconds(world_.now() - absl::UnixEpoch()) /
@@ -296,32 +301,34 @@ void SimulatedMember::UseKey(bool shared) {
       body = GetCall{{key}};
       break;
   }
-  Begin(kTenantStore, std::move(body), absl::ZeroDuration(), [this, key, seen](const Reply* reply) mutable {
-    if (reply == nullptr || !reply->status.ok()) {
-      referee_.KeyUnknown(key);
-      return;
-    }
-    seen.responded = world_.steps() * 2 + 1;
-    if (const auto* put = std::get_if<PutReply>(&reply->body)) {
-      seen.done = put->written;
-      seen.revision = put->written ? put->revision : 0;
-      if (!put->written && put->current.has_value()) key_revisions_[key] = put->current->revision;
-    } else if (const auto* add = std::get_if<AddReply>(&reply->body)) {
-      seen.done = true;
-      seen.value = absl::StrCat(add->value);
-      seen.revision = add->revision;
-    } else if (const auto* gone = std::get_if<DeleteReply>(&reply->body)) {
-      seen.done = gone->deleted_count == 1;
-    } else if (const auto* get = std::get_if<GetReply>(&reply->body)) {
-      seen.done = !get->values.empty();
-      if (seen.done) {
-        seen.value = get->values[0].value.bytes();
-        seen.revision = get->values[0].revision;
-      }
-    }
-    if (seen.revision != 0) key_revisions_[key] = seen.revision;
-    referee_.KeySeen(key, seen);
-  });
+  Begin(kTenantStore, std::move(body), absl::ZeroDuration(),
+        [this, key, seen](const Reply* reply) mutable {
+          if (reply == nullptr || !reply->status.ok()) {
+            referee_.KeyUnknown(key);
+            return;
+          }
+          seen.responded = world_.steps() * 2 + 1;
+          if (const auto* put = std::get_if<PutReply>(&reply->body)) {
+            seen.done = put->written;
+            seen.revision = put->written ? put->revision : 0;
+            if (!put->written && put->current.has_value())
+              key_revisions_[key] = put->current->revision;
+          } else if (const auto* add = std::get_if<AddReply>(&reply->body)) {
+            seen.done = true;
+            seen.value = absl::StrCat(add->value);
+            seen.revision = add->revision;
+          } else if (const auto* gone = std::get_if<DeleteReply>(&reply->body)) {
+            seen.done = gone->deleted_count == 1;
+          } else if (const auto* get = std::get_if<GetReply>(&reply->body)) {
+            seen.done = !get->values.empty();
+            if (seen.done) {
+              seen.value = get->values[0].value.bytes();
+              seen.revision = get->values[0].revision;
+            }
+          }
+          if (seen.revision != 0) key_revisions_[key] = seen.revision;
+          referee_.KeySeen(key, seen);
+        });
 }
 
 }  // namespace cohort::coordinator

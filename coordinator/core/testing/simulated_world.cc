@@ -10,15 +10,17 @@
 namespace cohort::coordinator {
 namespace {
 
-constexpr size_t kTraceLines = 3000;
+constexpr size_t kTraceLines = 200;
 // What tells this call from others of its kind.
 std::string Detail(const Call& call) {
   if (const auto* send = std::get_if<SendCall>(&call.body)) {
-    return absl::StrCat(" to ", send->destination, " tag ", send->tag, " value ", send->value.bytes);
+    return absl::StrCat(" to ", send->destination, " tag ", send->tag, " value ",
+                        send->value.bytes);
   }
   if (const auto* receive = std::get_if<ReceiveCall>(&call.body)) {
     return absl::StrCat(" from ", receive->source.value_or(-1), " tag ", receive->tag);
   }
+  if (const auto* push = std::get_if<QueuePushCall>(&call.body)) return " " + push->value;
   if (const auto* enter = std::get_if<EnterRoundCall>(&call.body)) {
     return absl::StrCat(" ", RoundKindName(enter->kind), " ", enter->name, " #", enter->number);
   }
@@ -35,12 +37,13 @@ constexpr absl::Duration kTimerLag = absl::Milliseconds(5);
 
 const char* CallName(const Call& call) {
   static constexpr const char* kNames[] = {
-      "create_group", "join",        "leave",       "keep_alive",  "get_group",    "list_groups",
-      "watch_group",  "attach",      "propose_view", "ack_view",   "report_error", "close_group",
-      "enter_round",  "cancel_round", "send",       "receive",     "expire",       "stats",
-      "put_blob",     "get_blob",    "put",         "get",         "range",        "delete",
-      "add",          "append",      "queue_push",  "queue_pop",   "watch_keys",   "publish_ids",
-      "fetch_ids",    "report_init", "who_is_missing", "dump_waits", "evict"};
+      "create_group", "join",        "leave",          "keep_alive",   "get_group",
+      "list_groups",  "watch_group", "attach",         "propose_view", "ack_view",
+      "report_error", "close_group", "enter_round",    "cancel_round", "send",
+      "receive",      "expire",      "stats",          "put_blob",     "get_blob",
+      "put",          "get",         "range",          "delete",       "add",
+      "append",       "queue_push",  "queue_pop",      "watch_keys",   "publish_ids",
+      "fetch_ids",    "report_init", "who_is_missing", "dump_waits",   "evict"};
   static_assert(std::size(kNames) == std::variant_size_v<CallBody>, "one name for each call");
   return kNames[call.body.index()];
 }
@@ -188,14 +191,16 @@ void SimulatedWorld::Input(const Call* call, F input) {
   for (Reply& reply : effects.replies) {
     auto it = outstanding_.find(reply.id);
     if (it == outstanding_.end()) {
-      Fail(absl::StrCat("call ", reply.id, " is answered, but it was answered or cancelled before"));
+      Fail(
+          absl::StrCat("call ", reply.id, " is answered, but it was answered or cancelled before"));
       return;
     }
     deadlines_.erase({it->second.deadline, reply.id});
     answers.push_back(Answer{std::move(it->second), std::move(reply)});
     outstanding_.erase(it);
   }
-  for (const Answer& answer : answers) view.replies.emplace_back(answer.to.call.get(), &answer.reply);
+  for (const Answer& answer : answers)
+    view.replies.emplace_back(answer.to.call.get(), &answer.reply);
   if (on_step != nullptr) on_step(view);
   if (options_.check_each_step || steps_ % 64 == 0) CheckMachine();
   ScheduleTick();
@@ -298,7 +303,9 @@ void SimulatedWorld::Start() {
 
 void SimulatedWorld::Crash(absl::Duration down) {
   if (core_ == nullptr) return;
-  if (tracing()) Trace(absl::StrCat("the coordinator dies; ", journal_.pending_steps(), " steps are not durable"));
+  if (tracing())
+    Trace(
+        absl::StrCat("the coordinator dies; ", journal_.pending_steps(), " steps are not durable"));
   // The batch under way may have reached the disk; its answers did not reach anybody.
   if (committing_ != 0 && random_.Chance(0.5)) journal_.Commit(committing_);
   journal_.DropPending();
@@ -344,14 +351,14 @@ void SimulatedWorld::Stop(absl::Duration down) {
 
 void SimulatedWorld::Fail(std::string what) {
   if (!failure_.empty()) return;
-  failure_ = absl::StrCat("seed ", options_.seed, ", step ", steps_, ", at ",
-                          absl::FormatDuration(now_ - (absl::UnixEpoch() + absl::Hours(1))), ": ",
-                          what);
+  failure_ =
+      absl::StrCat("seed ", options_.seed, ", step ", steps_, ", at ",
+                   absl::FormatDuration(now_ - (absl::UnixEpoch() + absl::Hours(1))), ": ", what);
 }
 
 void SimulatedWorld::Trace(std::string line) {
-  trace_.push_back(absl::StrCat(absl::FormatDuration(now_ - (absl::UnixEpoch() + absl::Hours(1))),
-                                " ", line));
+  trace_.push_back(
+      absl::StrCat(absl::FormatDuration(now_ - (absl::UnixEpoch() + absl::Hours(1))), " ", line));
   if (trace_.size() > kTraceLines) trace_.pop_front();
 }
 

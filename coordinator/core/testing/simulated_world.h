@@ -1,11 +1,12 @@
 // A coordinator, its journal and a bad network, in one thread and in virtual time.
 //
-// The coordinator is a Core driven as its service drives it: calls and cancellations come from the network, ticks
-// from NextTick; the replies of a step wait until its records are durable; when the process dies, what was not
-// durable is gone together with those replies, and the next boot begins from the table.
+// The coordinator is a Core driven as its service drives it: calls and cancellations come from the
+// network, ticks from NextTick; the replies of a step wait until its records are durable; when the
+// process dies, what was not durable is gone together with those replies, and the next boot begins
+// from the table.
 //
-// The network delays, reorders, loses and doubles. A lost request or reply, a broken connection and a dead
-// coordinator all look the same to a caller: its attempt ends without an answer.
+// The network delays, reorders, loses and doubles. A lost request or reply, a broken connection and
+// a dead coordinator all look the same to a caller: its attempt ends without an answer.
 #ifndef COHORT_COORDINATOR_CORE_TESTING_SIMULATED_WORLD_H_
 #define COHORT_COORDINATOR_CORE_TESTING_SIMULATED_WORLD_H_
 
@@ -32,9 +33,9 @@
 namespace cohort::coordinator {
 
 struct NetworkFaults {
-  double loss = 0;        // of a request, and of a reply
-  double duplicate = 0;   // of a request: a copy arrives later, too
-  double slow = 0;        // a message takes up to seconds
+  double loss = 0;              // of a request, and of a reply
+  double duplicate = 0;         // of a request: a copy arrives later, too
+  double slow = 0;              // a message takes up to seconds
   double connection_break = 0;  // while a call is parked
 };
 
@@ -85,12 +86,14 @@ class SimulatedWorld {
   int64_t Send(Call call, Done done);
   // The caller lost interest: `done` will not run, and the coordinator hears of it later, or never.
   void Abandon(int64_t attempt);
-  // A call from inside the process, which nothing can disturb but a crash; then `done` runs with null.
+  // A call from inside the process, which nothing can disturb but a crash; then `done` runs with
+  // null.
   void Ask(Call call, Done done);
 
   // The process dies now and starts again after `down`.
   void Crash(absl::Duration down);
-  // As a rolling update does it: drains, answers all that is parked, then stops once all is durable.
+  // As a rolling update does it: drains, answers all that is parked, then stops once all is
+  // durable.
   void Stop(absl::Duration down);
 
   // Checkers. `on_step` sees steps as they happen; `on_release` sees replies once they are durable.

@@ -6,6 +6,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "base/rank_set.h"
 #include "coordinator/core/testing/referee.h"
 #include "coordinator/core/testing/simulated_member.h"
 #include "coordinator/core/testing/simulated_world.h"
@@ -62,7 +63,7 @@ class Simulation {
   void MakeFaults() {
     SimulationRandom& random = world_.random();
     NetworkFaults& faults = world_.faults();
-    double badness = random.Below(4) * 0.01;  // of none to a lot
+    double badness = random.Below(4) * 0.01;    // of none to a lot
     if (options_.members > 0) badness = 0.002;  // of each message, and a round needs many
     faults.loss = badness;
     faults.duplicate = badness;
@@ -173,7 +174,8 @@ class Simulation {
   void CheckConverged() {
     const std::string why = WhyNotTogether();
     if (why.empty()) return;
-    world_.Fail(absl::StrCat("after ", absl::FormatDuration(kConvergence), " without faults, ", why));
+    world_.Fail(
+        absl::StrCat("after ", absl::FormatDuration(kConvergence), " without faults, ", why));
   }
 
   std::string WhyNotTogether() {
@@ -213,17 +215,24 @@ class Simulation {
     CheckNothingIsLeft();
   }
 
-  // When nobody asks for anything, nothing waits, and what was received was acknowledged by a keep-alive.
+  // When nobody asks for anything, nothing waits, and what was received was acknowledged by a
+  // keep-alive.
   void CheckAtRest() {
     for (auto& member : members_) member->Rest();
     RunFor(absl::Seconds(10));
     for (const MemberPlan& group : groups_) {
+      Ask(group.group, DumpWaitsCall{}, [&](const Reply* reply) {
+        if (reply == nullptr || !reply->status.ok()) return;
+        for (const ParkedCall& call : std::get<DumpWaitsReply>(reply->body).calls) {
+          if (call.operation == "watch of events") continue;  // the referee's
+          world_.Fail(absl::StrCat(call.operation, " of ", call.member, " waits at rest, for ",
+                                   FormatRanges(call.waits_on), " since ",
+                                   absl::FormatDuration(call.age)));
+        }
+      });
       Ask(group.group, StatsCall{}, [&](const Reply* reply) {
         if (reply == nullptr || !reply->status.ok()) return;
         const auto& stats = std::get<StatsReply>(reply->body);
-        if (stats.waiter_count > 1) {  // the referee's watch
-          world_.Fail(absl::StrCat(stats.waiter_count - 1, " calls of ", group.group, " wait at rest"));
-        }
         const int64_t allowed = referee_.abandoned_receives(group.group);
         if (stats.unacknowledged_count > allowed) {
           world_.Fail(absl::StrCat(stats.unacknowledged_count, " objects of ", group.group,
@@ -269,7 +278,8 @@ class Simulation {
       world_.Fail(absl::StrCat(world_.held_bytes(), " bytes are held after all is closed"));
     }
     for (const Record& row : world_.journal().Rows()) {
-      // First answers of the tenant's store go by number; names of closed groups stay for their generations.
+      // First answers of the tenant's store go by number; names of closed groups stay for their
+      // generations.
       if (row.kind == RecordKind::kGroup || row.key.group.empty()) continue;
       world_.Fail(absl::StrCat("a row of kind ", static_cast<int>(row.kind), " of ", row.key.group,
                                " is left after all is closed"));
