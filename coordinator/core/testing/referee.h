@@ -1,24 +1,24 @@
 // What must hold in every simulated run. The referee sees all steps of the coordinator and all that
 // members were told, keeps a model of what that means, and fails the run at the first
-// contradiction.
+// contradiction:
 //
-//   R1   The generation of a group name never goes down, over restarts and re-creation too.
-//   R2   A (group, generation, rank) belongs to one life; all who are told a generation are told
-//   one
-//        size; the ranks of an active group are all taken.
-//   R3   No good answer goes to a session after its fence, or to a call of a generation that is
-//   over. R4   A symmetric round is released to all participants in one step, with what they
-//   brought. R5   Who was in a released round hears RELEASED, however late and often it asks. R6
-//   Objects of (source, destination, tag): in order, none twice, none lost but those told so. R7
-//   Consumed means handed out. R8   A repeat gets the first answer; revisions of a namespace only
-//   grow. R9   A queue item goes to one operation; what was pushed comes out. R10  Counters hold
-//   exactly what was added. R11  A live member was heard within its lease and a granule; one whose
-//   last stream broke, within
-//        its grace.
+//   R1   The generation of a group name never goes down: not over restarts, nor over re-creation.
+//   R2   A (group, generation, rank) belongs to one life, all who are told a generation are told
+//        the same size, and the ranks of an active group are all taken.
+//   R3   No good answer goes to a session after its fence, nor to a call of a past generation.
+//   R4   A symmetric round is released to all its participants in one step, with what they brought.
+//   R5   Who was in a released round hears RELEASED, however late and often it asks.
+//   R6   Objects of (source, destination, tag): in order, none twice, none lost but those told so.
+//   R7   Consumed means handed out.
+//   R8   A repeat gets the first answer; revisions of a namespace only grow.
+//   R9   A queue item goes to one operation; what was pushed comes out.
+//   R10  Counters hold exactly what was added.
+//   R11  A live member was heard within its lease and a granule; one whose last stream broke,
+//        within its grace.
 //   R12  Events come in order, each once.
 //   R13  Agreements on who is alive are the same for all.
-//   R14  The newest life of a member is not fenced by an older one, as long as the group lives: a
-//        group that was closed and made anew knows no former lives.
+//   R14  The newest life of a member is not fenced by an older one while the group lives. A group
+//        that was closed and made anew knows no former lives.
 #ifndef COHORT_COORDINATOR_CORE_TESTING_REFEREE_H_
 #define COHORT_COORDINATOR_CORE_TESTING_REFEREE_H_
 
