@@ -193,17 +193,17 @@ class FakeGroup : public client::ProcessGroup {
     Wait(options);
     return Answer(root == rank() ? std::string(object) : fake_.received.bytes);
   }
-  absl::StatusOr<std::vector<std::string>> AllGather(absl::string_view object,
+  absl::StatusOr<client::ObjectList> AllGather(absl::string_view object,
                                                      const client::RoundOptions& options) override {
     Record(fake_, "AllGather", object, options.name);
     Wait(options);
-    return Answer(fake_.objects);
+    return Answer(client::ObjectList(fake_.objects));
   }
-  absl::StatusOr<std::vector<std::string>> Gather(absl::string_view object, int root,
+  absl::StatusOr<client::ObjectList> Gather(absl::string_view object, int root,
                                                   const client::RoundOptions& options) override {
     Record(fake_, "Gather", object, root, options.name);
     Wait(options);
-    return Answer(root == rank() ? fake_.objects : std::vector<std::string>());
+    return Answer(root == rank() ? client::ObjectList(fake_.objects) : client::ObjectList());
   }
   absl::Status Barrier(const client::RoundOptions& options, client::RoundReport* report) override {
     Record(fake_, "Barrier", options.name);
@@ -232,7 +232,7 @@ class FakeGroup : public client::ProcessGroup {
   void BarrierAsync(const client::RoundOptions&,
                     std::function<void(absl::Status, client::RoundReport)>) override {}
   void AllGatherAsync(absl::string_view, const client::RoundOptions&,
-                      std::function<void(absl::StatusOr<std::vector<std::string>>)>) override {}
+                      std::function<void(absl::StatusOr<client::ObjectList>)>) override {}
   void SendAsync(absl::string_view, int, absl::string_view,
                  std::function<void(absl::Status)>) override {}
   void ReceiveAsync(std::optional<int>, absl::string_view, absl::Duration,

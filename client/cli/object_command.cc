@@ -64,7 +64,7 @@ void PrintDone(Context& context, Json json, const std::string& line) {
 // Objects in order of rank: into files rank-N of --output-dir, into JSON, or one after the other
 // with a title each.
 absl::Status PrintObjects(Context& context, const Flags& flags,
-                          const std::vector<std::string>& objects) {
+                          const client::ObjectList& objects) {
   if (!flags.output_dir.empty()) {
     std::error_code error;
     std::filesystem::create_directories(flags.output_dir, error);
@@ -75,7 +75,7 @@ absl::Status PrintObjects(Context& context, const Flags& flags,
   }
   Json list = Json::array();
   for (size_t rank = 0; rank < objects.size(); ++rank) {
-    const std::string& object = objects[rank];
+    const absl::string_view object = objects[rank];
     Json json = {{"rank", rank}, {"size_bytes", object.size()}};
     if (!flags.output_dir.empty()) {
       const std::string file = absl::StrCat(flags.output_dir, "/rank-", rank);

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/synchronization/notification.h"
 
 namespace cohort::client {
@@ -22,26 +22,6 @@ absl::StatusOr<T> Await(const std::function<void(std::function<void(absl::Status
   });
   answer->here.WaitForNotification();
   return std::move(answer->value);
-}
-
-absl::StatusOr<std::vector<std::string>> CutValues(const std::string& bytes,
-                                                   const std::vector<int64_t>& sizes) {
-  std::vector<std::string> values;
-  values.reserve(sizes.size());
-  size_t offset = 0;
-  for (const int64_t size : sizes) {
-    if (size < 0 || static_cast<size_t>(size) > bytes.size() - offset) {
-      return absl::DataLossError(absl::StrCat(
-          "values of ", size, " and more bytes do not fit in a blob of ", bytes.size()));
-    }
-    values.push_back(bytes.substr(offset, size));
-    offset += size;
-  }
-  if (offset != bytes.size()) {
-    return absl::DataLossError(
-        absl::StrCat("values end at ", offset, " of a blob of ", bytes.size(), " bytes"));
-  }
-  return values;
 }
 
 }  // namespace
@@ -76,13 +56,9 @@ void UnpackPayloadAsync(const std::shared_ptr<GroupSession>& session, v1::Payloa
 }
 
 void UnpackValuesAsync(const std::shared_ptr<GroupSession>& session, v1::Values& values,
-                       Instant deadline,
-                       std::function<void(absl::StatusOr<std::vector<std::string>>)> done) {
+                       Instant deadline, std::function<void(absl::StatusOr<ObjectList>)> done) {
   if (!values.has_blob()) {
-    std::vector<std::string> result;
-    result.reserve(values.inline__size());
-    for (std::string& value : *values.mutable_inline_()) result.push_back(std::move(value));
-    done(std::move(result));
+    done(ObjectList::Cut(std::move(*values.mutable_inline_()), values.sizes_bytes()));
     return;
   }
   DownloadBlob(session, values.blob(), deadline,
@@ -92,7 +68,7 @@ void UnpackValuesAsync(const std::shared_ptr<GroupSession>& session, v1::Values&
                  if (!bytes.ok()) {
                    done(bytes.status());
                  } else {
-                   done(CutValues(*bytes, sizes));
+                   done(ObjectList::Cut(*std::move(bytes), sizes));
                  }
                });
 }
@@ -112,20 +88,17 @@ absl::Status PackPayload(const std::shared_ptr<GroupSession>& session, absl::str
 absl::Status PackValues(const std::shared_ptr<GroupSession>& session,
                         const std::vector<std::string>& objects, Instant deadline,
                         v1::Values* values) {
-  int64_t total = 0;
-  for (const std::string& object : objects) total += static_cast<int64_t>(object.size());
-  if (total <= kMaxInlineBytes) {
-    for (const std::string& object : objects) values->add_inline_(object);
-    return absl::OkStatus();
-  }
-  auto joined = std::make_shared<std::string>();
-  joined->reserve(total);
+  std::string joined = absl::StrJoin(objects, "");
   for (const std::string& object : objects) {
-    joined->append(object);
     values->add_sizes_bytes(static_cast<int64_t>(object.size()));
   }
+  if (static_cast<int64_t>(joined.size()) <= kMaxInlineBytes) {
+    values->set_inline_(std::move(joined));
+    return absl::OkStatus();
+  }
+  auto blob = std::make_shared<const std::string>(std::move(joined));
   COHORT_ASSIGN_OR_RETURN(*values->mutable_blob(), Await<v1::BlobRef>([&](auto done) {
-    UploadBlob(session, joined, deadline, std::move(done));
+    UploadBlob(session, blob, deadline, std::move(done));
   }));
   return absl::OkStatus();
 }
@@ -137,9 +110,9 @@ absl::StatusOr<std::string> UnpackPayload(const std::shared_ptr<GroupSession>& s
       [&](auto done) { DownloadBlob(session, payload.blob(), deadline, std::move(done)); });
 }
 
-absl::StatusOr<std::vector<std::string>> UnpackValues(const std::shared_ptr<GroupSession>& session,
-                                                      v1::Values& values, Instant deadline) {
-  return Await<std::vector<std::string>>(
+absl::StatusOr<ObjectList> UnpackValues(const std::shared_ptr<GroupSession>& session,
+                                        v1::Values& values, Instant deadline) {
+  return Await<ObjectList>(
       [&](auto done) { UnpackValuesAsync(session, values, deadline, std::move(done)); });
 }
 

@@ -14,6 +14,7 @@
 #include "absl/strings/string_view.h"
 #include "client/rendezvous/blob_transfer.h"
 #include "client/rendezvous/group_session.h"
+#include "client/rendezvous/object_list.h"
 
 namespace cohort::client {
 
@@ -25,8 +26,8 @@ absl::Status PackValues(const std::shared_ptr<GroupSession>& session,
                         v1::Values* values);
 absl::StatusOr<std::string> UnpackPayload(const std::shared_ptr<GroupSession>& session,
                                           v1::Payload& payload, Instant deadline);
-absl::StatusOr<std::vector<std::string>> UnpackValues(const std::shared_ptr<GroupSession>& session,
-                                                      v1::Values& values, Instant deadline);
+absl::StatusOr<ObjectList> UnpackValues(const std::shared_ptr<GroupSession>& session,
+                                        v1::Values& values, Instant deadline);
 
 // The same without blocking. `done` runs once: in this call when nothing has to travel, else on a
 // thread of the library.
@@ -35,8 +36,7 @@ void PackPayloadAsync(const std::shared_ptr<GroupSession>& session, absl::string
 void UnpackPayloadAsync(const std::shared_ptr<GroupSession>& session, v1::Payload& payload,
                         Instant deadline, std::function<void(absl::StatusOr<std::string>)> done);
 void UnpackValuesAsync(const std::shared_ptr<GroupSession>& session, v1::Values& values,
-                       Instant deadline,
-                       std::function<void(absl::StatusOr<std::vector<std::string>>)> done);
+                       Instant deadline, std::function<void(absl::StatusOr<ObjectList>)> done);
 
 // A blob lives until it is used: a call that is repeated after its first attempt acted, or after
 // the coordinator was restarted, finds it gone (NOT_FOUND). So calls that bring a value pack it

@@ -36,6 +36,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "client/rendezvous/connection.h"
+#include "client/rendezvous/object_list.h"
 #include "client/rendezvous/report.h"
 
 namespace cohort::client {
@@ -159,10 +160,10 @@ class ProcessGroup {
                                                 const RoundOptions& options = {}) = 0;
   // All participants must call; everyone gets the objects in order of rank. One round trip.
   // Source: StatelessProcessGroup.all_gather_obj.
-  virtual absl::StatusOr<std::vector<std::string>> AllGather(absl::string_view object,
+  virtual absl::StatusOr<ObjectList> AllGather(absl::string_view object,
                                                              const RoundOptions& options = {}) = 0;
-  // All participants must call; only the root gets the objects, the others an empty vector.
-  virtual absl::StatusOr<std::vector<std::string>> Gather(absl::string_view object, int root,
+  // All participants must call; only the root gets the objects, the others an empty list.
+  virtual absl::StatusOr<ObjectList> Gather(absl::string_view object, int root,
                                                           const RoundOptions& options = {}) = 0;
   // All participants must call; the root passes one object per participant, in order of rank, and gets its own.
   virtual absl::StatusOr<std::string> Scatter(const std::vector<std::string>& objects, int root,
@@ -191,7 +192,7 @@ class ProcessGroup {
                             std::function<void(absl::Status, RoundReport)> done) = 0;
   virtual void AllGatherAsync(
       absl::string_view object, const RoundOptions& options,
-      std::function<void(absl::StatusOr<std::vector<std::string>>)> done) = 0;
+      std::function<void(absl::StatusOr<ObjectList>)> done) = 0;
   virtual void SendAsync(absl::string_view object, int dst, absl::string_view tag,
                          std::function<void(absl::Status)> done) = 0;
   // `src` absent: any.

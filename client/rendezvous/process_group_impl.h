@@ -56,9 +56,9 @@ class ProcessGroupImpl final : public ProcessGroup {
   absl::StatusOr<ReceivedObject> ReceiveAny(absl::string_view tag, absl::Duration timeout) override;
   absl::StatusOr<std::string> Broadcast(absl::string_view object, int root,
                                         const RoundOptions& options) override;
-  absl::StatusOr<std::vector<std::string>> AllGather(absl::string_view object,
+  absl::StatusOr<ObjectList> AllGather(absl::string_view object,
                                                      const RoundOptions& options) override;
-  absl::StatusOr<std::vector<std::string>> Gather(absl::string_view object, int root,
+  absl::StatusOr<ObjectList> Gather(absl::string_view object, int root,
                                                   const RoundOptions& options) override;
   absl::StatusOr<std::string> Scatter(const std::vector<std::string>& objects, int root,
                                       const RoundOptions& options) override;
@@ -73,7 +73,7 @@ class ProcessGroupImpl final : public ProcessGroup {
   void BarrierAsync(const RoundOptions& options,
                     std::function<void(absl::Status, RoundReport)> done) override;
   void AllGatherAsync(absl::string_view object, const RoundOptions& options,
-                      std::function<void(absl::StatusOr<std::vector<std::string>>)> done) override;
+                      std::function<void(absl::StatusOr<ObjectList>)> done) override;
   void SendAsync(absl::string_view object, int dst, absl::string_view tag,
                  std::function<void(absl::Status)> done) override;
   void ReceiveAsync(std::optional<int> src, absl::string_view tag, absl::Duration timeout,

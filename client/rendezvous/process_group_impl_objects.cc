@@ -164,7 +164,7 @@ absl::StatusOr<std::string> ProcessGroupImpl::Broadcast(absl::string_view object
   return value;
 }
 
-absl::StatusOr<std::vector<std::string>> ProcessGroupImpl::AllGather(absl::string_view object,
+absl::StatusOr<ObjectList> ProcessGroupImpl::AllGather(absl::string_view object,
                                                                      const RoundOptions& options) {
   const RoundPlan plan = Plan("all_gather", options, options_.store_timeout);
   v1::AllGatherRequest request;
@@ -174,7 +174,7 @@ absl::StatusOr<std::vector<std::string>> ProcessGroupImpl::AllGather(absl::strin
       EndRound(CallWithPayload(session_, method::kAllGather, request, &response, plan.spec, object),
                response, plan));
   COHORT_ASSIGN_OR_RETURN(
-      std::vector<std::string> values,
+      ObjectList values,
       UnpackValues(session_, *response.mutable_values(), plan.spec.deadline + kDeadlineMargin));
   session_->AddReceipt(plan.ticket.generation, response.result().receipt());
   return values;
@@ -182,7 +182,7 @@ absl::StatusOr<std::vector<std::string>> ProcessGroupImpl::AllGather(absl::strin
 
 void ProcessGroupImpl::AllGatherAsync(
     absl::string_view object, const RoundOptions& options,
-    std::function<void(absl::StatusOr<std::vector<std::string>>)> done) {
+    std::function<void(absl::StatusOr<ObjectList>)> done) {
   RoundPlan plan = Plan("all_gather", options, options_.store_timeout);
   plan.spec.on_waiting = nullptr;
   v1::AllGatherRequest request;
@@ -198,7 +198,7 @@ void ProcessGroupImpl::AllGatherAsync(
     UnpackValuesAsync(
         session, *response.mutable_values(), plan.spec.deadline + kDeadlineMargin,
         [session, done, generation = plan.ticket.generation,
-         receipt = response.result().receipt()](absl::StatusOr<std::vector<std::string>> values) {
+         receipt = response.result().receipt()](absl::StatusOr<ObjectList> values) {
           if (values.ok()) session->AddReceipt(generation, receipt);
           done(std::move(values));
         });
@@ -208,7 +208,7 @@ void ProcessGroupImpl::AllGatherAsync(
       ->Start();
 }
 
-absl::StatusOr<std::vector<std::string>> ProcessGroupImpl::Gather(absl::string_view object,
+absl::StatusOr<ObjectList> ProcessGroupImpl::Gather(absl::string_view object,
                                                                   int root,
                                                                   const RoundOptions& options) {
   COHORT_RETURN_IF_ERROR(CheckPeer(root, "root"));
@@ -220,7 +220,7 @@ absl::StatusOr<std::vector<std::string>> ProcessGroupImpl::Gather(absl::string_v
   COHORT_RETURN_IF_ERROR(
       EndRound(CallWithPayload(session_, method::kGather, request, &response, plan.spec, object),
                response, plan));
-  std::vector<std::string> values;
+  ObjectList values;
   if (root == rank()) {
     COHORT_ASSIGN_OR_RETURN(values, UnpackValues(session_, *response.mutable_values(),
                                                  plan.spec.deadline + kDeadlineMargin));

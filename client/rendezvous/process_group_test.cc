@@ -242,7 +242,7 @@ TEST_F(ProcessGroupTest, AsyncFormsDoTheSame) {
   struct Results {
     absl::Notification barrier, gathered, sent, received;
     absl::Status barrier_status, sent_status;
-    absl::StatusOr<std::vector<std::string>> values;
+    absl::StatusOr<ObjectList> values;
     absl::StatusOr<ReceivedObject> object;
   } results;
   group->BarrierAsync({}, [&](absl::Status status, const RoundReport&) {

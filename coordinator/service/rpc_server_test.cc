@@ -178,8 +178,9 @@ TEST_F(RpcServerTest, AllGatherInlineAndAsABlob) {
     for (int rank = 0; rank < 3; ++rank) {
       const v1::Values& values = responses[rank].values();
       if (size == 10) {
-        ASSERT_EQ(values.inline__size(), 3);
-        EXPECT_EQ(values.inline_(2), std::string(size, 'c'));
+        EXPECT_EQ(values.inline_(), std::string(size, 'a') + std::string(size, 'b') +
+                                        std::string(size, 'c'));
+        EXPECT_THAT(values.sizes_bytes(), testing::ElementsAre(size, size, size));
         continue;
       }
       // 150,000 bytes together are over max_inline_bytes: to be fetched.

@@ -70,7 +70,7 @@ absl::StatusOr<Sample> Fleet::TimeAllGather(const std::string& object) {
     groups_[rank]->AllGatherAsync(
         object, {},
         [done = std::move(done),
-         expected = size()](absl::StatusOr<std::vector<std::string>> objects) {
+         expected = size()](absl::StatusOr<client::ObjectList> objects) {
           if (objects.ok() && static_cast<int>(objects->size()) != expected) {
             done(absl::InternalError("objects are missing"));
           } else {

@@ -47,7 +47,8 @@ WireSizes AllGather(int members, int64_t bytes) {
   v1::AllGatherResponse response;
   FillResult(response.mutable_result());
   response.mutable_result()->set_receipt(1000);
-  for (int i = 0; i < members; ++i) response.mutable_values()->add_inline_(std::string(bytes, 'x'));
+  response.mutable_values()->set_inline_(std::string(members * bytes, 'x'));
+  for (int i = 0; i < members; ++i) response.mutable_values()->add_sizes_bytes(bytes);
   return {static_cast<int64_t>(request.ByteSizeLong()),
           static_cast<int64_t>(response.ByteSizeLong())};
 }

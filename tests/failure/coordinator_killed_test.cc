@@ -61,7 +61,7 @@ void RunRounds(ProcessGroup& group, Work& work) {
     ASSERT_TRUE(barrier.ok()) << "step " << step << ": " << barrier;
     const bool stop = work.stop;
     const std::string mine = absl::StrCat(group.rank(), ":", step, stop ? ":stop" : ":go");
-    const absl::StatusOr<std::vector<std::string>> all = group.AllGather(mine);
+    const absl::StatusOr<client::ObjectList> all = group.AllGather(mine);
     ASSERT_TRUE(all.ok()) << "step " << step << ": " << all.status();
     ASSERT_EQ(all->size(), kWorldSize);
     for (int rank = 0; rank < kWorldSize; ++rank) {

@@ -175,7 +175,7 @@ TEST_F(MemberKilledTest, KilledWhileOthersWaitInABarrierIsNamedToAll) {
 TEST_F(MemberKilledTest, KilledInsideAnAllGatherIsNamedToAll) {
   ASSERT_NO_FATAL_FAILURE(Join());
   victim_->WriteLine("all_gather mine");
-  Answers<absl::StatusOr<std::vector<std::string>>> answers(2);
+  Answers<absl::StatusOr<client::ObjectList>> answers(2);
   for (int rank = 0; rank < 2; ++rank) {
     survivors_[rank]->AllGatherAsync("mine", {}, answers.Slot(rank));
   }
@@ -226,7 +226,7 @@ TEST_F(MemberKilledTest, SurvivorsAndAReplacementGoOnInTheNextGeneration) {
   EXPECT_EQ(*line, "joined 3 4 2");
 
   victim_->WriteLine("all_gather d");
-  Answers<absl::StatusOr<std::vector<std::string>>> answers(kVictim);
+  Answers<absl::StatusOr<client::ObjectList>> answers(kVictim);
   for (int rank = 0; rank < kVictim; ++rank) {
     survivors_[rank]->AllGatherAsync(std::string(1, 'a' + rank), {}, answers.Slot(rank));
   }

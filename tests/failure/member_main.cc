@@ -101,7 +101,7 @@ void Follow(ProcessGroup& group, const std::string& line) {
     options.timeout = absl::Seconds(60);
     Say(group.Barrier(options));
   } else if (command == "all_gather") {
-    const absl::StatusOr<std::vector<std::string>> values = group.AllGather(first);
+    const absl::StatusOr<client::ObjectList> values = group.AllGather(first);
     Say(values.status(), values.ok() ? absl::StrJoin(*values, ",") : "");
   } else if (command == "send") {
     Say(SendMany(group, Number(first), Number(second), Number(third)));

@@ -148,7 +148,7 @@ TEST_F(MismatchTest, OtherParticipantsOfABarrierFailAll) {
 TEST_F(MismatchTest, OtherDigestOfAnAllGatherFailsAll) {
   Members members = JoinThree();
   ASSERT_NE(members[2], nullptr);
-  Answers<absl::StatusOr<std::vector<std::string>>> answers(3);
+  Answers<absl::StatusOr<client::ObjectList>> answers(3);
   for (int rank = 0; rank < 3; ++rank) {
     client::RoundOptions options;
     options.digest = rank == 2 ? "shape=[4]" : "shape=[8]";

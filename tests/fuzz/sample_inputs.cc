@@ -219,14 +219,16 @@ void AddRounds(std::map<std::string, std::string>& inputs) {
                             .Call(2, Method::kBroadcast, broadcast, kAcknowledgeLatest)
                             .Build();
   v1::ScatterRequest scatter;
-  for (const char* value : {"a", "b", "c"}) scatter.mutable_values()->add_inline_(value);
+  scatter.mutable_values()->set_inline_("abbc");
+  for (const int64_t size : {1, 2, 1}) scatter.mutable_values()->add_sizes_bytes(size);
   inputs["scatter"] = ScriptBuilder(World::kSharedFate).All(3, Method::kScatter, scatter).Build();
   // Whoever is not among the participants of a round that has ended has no value in it.
   v1::ScatterRequest two;
   AddRange(0, 1, two.mutable_round()->mutable_participants());
   two.mutable_round()->set_number(1);
-  two.mutable_values()->add_inline_("a");
-  two.mutable_values()->add_inline_("b");
+  two.mutable_values()->set_inline_("ab");
+  two.mutable_values()->add_sizes_bytes(1);
+  two.mutable_values()->add_sizes_bytes(1);
   v1::ScatterRequest outsider;
   outsider.mutable_round()->set_number(1);
   inputs["scatter_from_outside"] = ScriptBuilder(World::kSharedFate)

@@ -2,6 +2,7 @@
 // else.
 #include "client/rendezvous/admin_client.h"
 #include "client/rendezvous/connection.h"
+#include "client/rendezvous/object_list.h"
 #include "client/rendezvous/process_group.h"
 #include "client/rendezvous/report.h"
 #include "client/rendezvous/store_client.h"

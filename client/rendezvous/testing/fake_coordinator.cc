@@ -142,7 +142,9 @@ class FakeCoordinator::Messaging final : public v1::MessagingService::Service {
       *response->mutable_values()->mutable_blob() = request->payload().blob();
       response->mutable_values()->add_sizes_bytes(request->payload().blob().size_bytes());
     } else {
-      response->mutable_values()->add_inline_(request->payload().inline_());
+      response->mutable_values()->set_inline_(request->payload().inline_());
+      response->mutable_values()->add_sizes_bytes(
+          static_cast<int64_t>(request->payload().inline_().size()));
     }
     return fake_->Round("AllGather", context, request, response);
   }

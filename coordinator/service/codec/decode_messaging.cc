@@ -32,6 +32,42 @@ absl::Status DecodeOnePayload(v1::Payload& payload, const DecodeContext& context
   return DecodePayload("payload", payload, context, &body->values.emplace_back());
 }
 
+// The root's values for all: inline they are cut here; those of a blob are when it is there.
+absl::Status DecodeValues(v1::Values& values, const DecodeContext& context, EnterRoundCall* body) {
+  if (values.sizes_bytes_size() < 1 || values.sizes_bytes_size() > context.limits.max_members) {
+    return InvalidField("values.sizes_bytes", absl::StrCat("must say where values are cut: 1 to ",
+                                                           context.limits.max_members, " sizes"));
+  }
+  for (int64_t size : values.sizes_bytes()) {
+    if (size < 0) return InvalidField("values.sizes_bytes", "must not be negative");
+  }
+  if (values.has_blob()) {
+    if (!values.inline_().empty()) return InvalidField("values", "has both inline values and a blob");
+    if (values.blob().blob() <= 0) return InvalidField("values.blob.blob", "must be positive");
+    body->sizes.assign(values.sizes_bytes().begin(), values.sizes_bytes().end());
+    Value& value = body->values.emplace_back();
+    value.blob = values.blob().blob();
+    value.present = true;
+    return absl::OkStatus();
+  }
+  const std::string& bytes = values.inline_();
+  COHORT_RETURN_IF_ERROR(CheckInlineSize("values.inline", bytes.size(), context));
+  body->values.reserve(values.sizes_bytes_size());
+  size_t offset = 0;
+  for (int64_t size : values.sizes_bytes()) {
+    if (static_cast<uint64_t>(size) > bytes.size() - offset) break;
+    Value& value = body->values.emplace_back();
+    value.bytes = bytes.substr(offset, size);
+    value.present = true;
+    offset += size;
+  }
+  if (offset != bytes.size() || static_cast<int>(body->values.size()) != values.sizes_bytes_size()) {
+    return InvalidField("values.sizes_bytes",
+                        absl::StrCat("do not add up to the ", bytes.size(), " bytes inline"));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::Status Decode(v1::SendRequest& request, const DecodeContext& context, Call* call) {
@@ -117,36 +153,7 @@ absl::Status Decode(v1::ScatterRequest& request, const DecodeContext& context, C
   COHORT_RETURN_IF_ERROR(
       DecodeRound(*request.mutable_round(), kDefaultObjectWait, context, &body, call));
   if (request.has_values()) {
-    v1::Values& values = *request.mutable_values();
-    if (values.has_blob()) {
-      if (values.inline__size() > 0) return InvalidField("values", "has both inline values and a blob");
-      if (values.blob().blob() <= 0) return InvalidField("values.blob.blob", "must be positive");
-      if (values.sizes_bytes_size() < 1 || values.sizes_bytes_size() > context.limits.max_members) {
-        return InvalidField("values.sizes_bytes",
-                            absl::StrCat("must say where the blob is cut: 1 to ",
-                                         context.limits.max_members, " sizes"));
-      }
-      for (int64_t size : values.sizes_bytes()) {
-        if (size < 0) return InvalidField("values.sizes_bytes", "must not be negative");
-        body.sizes.push_back(size);
-      }
-      Value& value = body.values.emplace_back();
-      value.blob = values.blob().blob();
-      value.present = true;
-    } else if (values.sizes_bytes_size() > 0) {
-      return InvalidField("values.sizes_bytes", "belongs to a blob");
-    }
-    if (values.inline__size() > context.limits.max_members) {
-      return InvalidField("values.inline", absl::StrCat("more values than max_members (",
-                                                        context.limits.max_members, ")"));
-    }
-    body.values.reserve(values.inline__size());
-    for (std::string& bytes : *values.mutable_inline_()) {
-      COHORT_RETURN_IF_ERROR(CheckInlineSize("values.inline", bytes.size(), context));
-      Value& value = body.values.emplace_back();
-      value.bytes = std::move(bytes);
-      value.present = true;
-    }
+    COHORT_RETURN_IF_ERROR(DecodeValues(*request.mutable_values(), context, &body));
   }
   body.root = request.root();
   body.wait_consumed = request.wait_consumed();

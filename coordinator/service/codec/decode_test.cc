@@ -196,6 +196,34 @@ TEST(DecodeTest, Payloads) {
   EXPECT_EQ(call.wait, absl::Seconds(300));
 }
 
+TEST(DecodeTest, ScatteredValuesAreCut) {
+  using R = v1::ScatterRequest;
+  R base = Base<R>();
+  base.mutable_values()->set_inline_("abc");
+  for (const int64_t size : {1, 0, 2}) base.mutable_values()->add_sizes_bytes(size);
+  constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+  Check<R>(
+      base,
+      {{"short", [](R& r) { r.mutable_values()->set_sizes_bytes(2, 1); }, kInvalid, "3 bytes"},
+       {"long", [](R& r) { r.mutable_values()->set_sizes_bytes(2, 3); }, kInvalid, "3 bytes"},
+       {"too long", [](R& r) { r.mutable_values()->set_sizes_bytes(0, kMost); }, kInvalid, "3 bytes"},
+       {"overflow", [](R& r) { r.mutable_values()->set_sizes_bytes(2, kMost); }, kInvalid, "3 bytes"},
+       {"negative", [](R& r) { r.mutable_values()->set_sizes_bytes(1, -1); }, kInvalid, "negative"},
+       {"none", [](R& r) { r.mutable_values()->clear_sizes_bytes(); }, kInvalid, "sizes_bytes"},
+       {"both", [](R& r) { r.mutable_values()->mutable_blob()->set_blob(7); }, kInvalid, "both"},
+       {"over",
+        [](R& r) {
+          r.mutable_values()->set_inline_(std::string((1 << 20) + 1, 'x'));
+          r.mutable_values()->set_sizes_bytes(2, 1 << 20);
+        },
+        kExhausted, "max_inline_bytes (1048576)"}});
+  Call call;
+  ASSERT_TRUE(Decode(base, DecodeContext(), &call).ok());
+  std::vector<std::string> values;
+  for (const Value& value : std::get<EnterRoundCall>(call.body).values) values.push_back(value.bytes);
+  EXPECT_THAT(values, testing::ElementsAre("a", "", "bc"));
+}
+
 TEST(DecodeTest, StoreKeysAndValues) {
   using R = v1::PutRequest;
   R base;

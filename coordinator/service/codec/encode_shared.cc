@@ -66,14 +66,18 @@ std::string SerializeValues(const RoundEnd& end, const EncodeContext& context) {
     const std::string bytes = values.SerializeAsString();
     return FieldHeader(kValueField, bytes.size()) + bytes;
   }
+  for (const Payload& value : end.values) values.add_sizes_bytes(value.size());
+  const std::string sizes = values.SerializeAsString();
   // Written by hand: no second copy of the values in a message.
-  std::string inner;
-  inner.reserve(static_cast<size_t>(total) + 4 * end.values.size());
-  for (const Payload& value : end.values) {
-    inner += FieldHeader(v1::Values::kInlineFieldNumber, static_cast<size_t>(value.size()));
-    inner += value.bytes();
-  }
-  return FieldHeader(kValueField, inner.size()) + inner;
+  const std::string header =
+      FieldHeader(v1::Values::kInlineFieldNumber, static_cast<size_t>(total));
+  const size_t inner = header.size() + static_cast<size_t>(total) + sizes.size();
+  std::string bytes = FieldHeader(kValueField, inner);
+  bytes.reserve(bytes.size() + inner);
+  bytes += header;
+  for (const Payload& value : end.values) bytes += value.bytes();
+  bytes += sizes;
+  return bytes;
 }
 
 }  // namespace
