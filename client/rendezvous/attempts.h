@@ -30,6 +30,7 @@ struct CallLimits {
   // Requests that have a `wait` get the time that is left until here; InfinitePast: they get none.
   Instant wait_until = absl::InfiniteFuture();
   bool repeat = true;
+  bool by_lane = true;  // false: by gRPC alone
 };
 
 // Pauses that grow from the shortest to the longest, each with 20 % jitter. Confined to one thread
@@ -57,18 +58,20 @@ class Attempts {
  public:
   Attempts(const ConnectionOptions& connection, CallLimits limits);
 
-  // Sets this attempt's `wait` and deadline: both shrink from attempt to attempt.
+  // Sets this attempt's `wait`, and returns how long it may take: both shrink from attempt to
+  // attempt.
   template <typename Request>
-  void Prepare(Request& request, grpc::ClientContext& context) {
+  absl::Duration Prepare(Request& request) {
     ++count_;
     const Instant now = Clock::Steady().Now();
     if (limits_.wait_until > absl::InfinitePast()) {
       const Instant until = std::min(limits_.wait_until, limits_.deadline);
       SetWait(std::clamp(until - now, absl::Milliseconds(1), kMaxWait), request, 0);
     }
-    context.set_deadline(
-        GrpcDeadline(std::max(limits_.deadline - now, absl::ZeroDuration()) + kDeadlineMargin));
+    return std::max(limits_.deadline - now, absl::ZeroDuration()) + kDeadlineMargin;
   }
+  // Whether the quicker way may be taken.
+  bool by_lane() const { return limits_.by_lane; }
 
   // The pause before the next attempt; absent when the call has ended, with `result`.
   std::optional<absl::Duration> Judge(const grpc::Status& status, absl::Status* result);

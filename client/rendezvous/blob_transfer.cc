@@ -84,7 +84,7 @@ class Transfer : public Cancellable, public std::enable_shared_from_this<Transfe
       return;
     }
     v1::Scope no_wait;
-    attempts_.Prepare(no_wait, *context);
+    context->set_deadline(GrpcDeadline(attempts_.Prepare(no_wait)));
     StartStream(std::move(context));
   }
   bool Cancelled() {

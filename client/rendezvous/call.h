@@ -5,17 +5,57 @@
 
 #include <functional>
 #include <memory>
+#include <string>
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
+#include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
 #include "client/rendezvous/attempts.h"
 #include "client/rendezvous/connection_impl.h"
+#include "client/rendezvous/lane_loop.h"
+#include "google/protobuf/message_lite.h"
 #include "grpcpp/client_context.h"
 
 namespace cohort::client {
+
+// Room for the lane's header, and the request.
+template <typename Request>
+std::string LaneFrame(const Request& request) {
+  std::string frame;
+  frame.reserve(lane::kHeaderBytes + request.ByteSizeLong());
+  frame.resize(lane::kHeaderBytes);
+  request.AppendToString(&frame);
+  return frame;
+}
+
+inline grpc::Status ParseLaneBody(absl::string_view body, google::protobuf::MessageLite* response) {
+  if (response->ParseFromArray(body.data(), static_cast<int>(body.size()))) return grpc::Status::OK;
+  return grpc::Status(grpc::StatusCode::INTERNAL, "the answer is not a message of this method");
+}
+
+// False, and nothing was done, when the lane is not open.
+template <typename Request>
+bool CallByLane(const LaneRoute& route, const Request& request, absl::Duration timeout,
+                google::protobuf::MessageLite* response, grpc::Status* status) {
+  class Waiter final : public LaneLink::Waiter {
+   public:
+    Waiter(google::protobuf::MessageLite* response, grpc::Status* status)
+        : response_(response), status_(status) {}
+    void OnLaneReply(const grpc::Status& status, absl::string_view body, bool) override {
+      *status_ = status.ok() ? ParseLaneBody(body, response_) : status;
+    }
+
+   private:
+    google::protobuf::MessageLite* const response_;
+    grpc::Status* const status_;
+  };
+  if (route.link == nullptr) return false;
+  Waiter waiter(response, status);
+  return route.link->Call(route.method, LaneFrame(request), timeout, waiter);
+}
 
 // In this thread, which polls for its own answer: nobody has to be woken to hand it over.
 // `interruption` ends the pauses between attempts.
@@ -25,10 +65,14 @@ absl::Status CallBlocking(ConnectionImpl& connection, const M& method, CallLimit
                           typename M::Response* response) {
   Attempts attempts(connection.options(), std::move(limits));
   while (true) {
-    grpc::ClientContext context;
-    attempts.Prepare(request, context);
-    const grpc::Status status =
-        (connection.stub<typename M::Service>().*method.call)(&context, request, response);
+    const absl::Duration timeout = attempts.Prepare(request);
+    grpc::Status status;
+    if (!attempts.by_lane() ||
+        !CallByLane(connection.lane().RouteOf(method.path), request, timeout, response, &status)) {
+      grpc::ClientContext context;
+      context.set_deadline(GrpcDeadline(timeout));
+      status = (connection.stub<typename M::Service>().*method.call)(&context, request, response);
+    }
     if (status.ok()) return absl::OkStatus();
     absl::Status result;
     const std::optional<absl::Duration> pause = attempts.Judge(status, &result);
@@ -81,7 +125,9 @@ inline absl::Status OwnerGone() {
 
 // Without a thread: attempts end on gRPC's threads, pauses on the connection's.
 template <typename M>
-class AsyncCall final : public Cancellable, public std::enable_shared_from_this<AsyncCall<M>> {
+class AsyncCall final : public Cancellable,
+                        private LaneLink::Waiter,
+                        public std::enable_shared_from_this<AsyncCall<M>> {
  public:
   using Request = typename M::Request;
   using Response = typename M::Response;
@@ -97,18 +143,27 @@ class AsyncCall final : public Cancellable, public std::enable_shared_from_this<
         attempts_(connection_->options(), std::move(limits)) {}
 
   void Start() {
-    std::shared_ptr<grpc::ClientContext> context = std::make_shared<grpc::ClientContext>();
     {
       absl::MutexLock lock(&mutex_);
       pause_ = 0;
+    }
+    if (Cancelled()) {
+      Finish(OwnerGone());
+      return;
+    }
+    const absl::Duration timeout = attempts_.Prepare(request_);
+    response_.Clear();
+    if (attempts_.by_lane() && StartByLane(timeout)) return;
+    auto context = std::make_shared<grpc::ClientContext>();
+    context->set_deadline(GrpcDeadline(timeout));
+    {
+      absl::MutexLock lock(&mutex_);
       if (!cancelled_) context_ = context;
     }
     if (Cancelled()) {
       Finish(OwnerGone());
       return;
     }
-    attempts_.Prepare(request_, *context);
-    response_.Clear();
     (connection_->stub<typename M::Service>().async()->*method_.start)(
         context.get(), &request_, &response_,
         [self = this->shared_from_this(), context](grpc::Status status) {
@@ -118,21 +173,57 @@ class AsyncCall final : public Cancellable, public std::enable_shared_from_this<
 
   void Cancel() override {
     std::shared_ptr<grpc::ClientContext> context;
+    LaneRoute lane;
+    uint32_t lane_call = 0;
     uint64_t pause = 0;
     {
       absl::MutexLock lock(&mutex_);
       cancelled_ = true;
       context = context_;
+      lane = lane_;
+      lane_call = lane_call_;
       pause = pause_;
     }
     // Outside of the lock: the answer may come in this very call.
     if (context != nullptr) context->TryCancel();
+    if (lane.link != nullptr) lane.link->Cancel(lane_call);
     if (pause != 0 && connection_->timers().Cancel(pause)) {
       connection_->timers().Post([self = this->shared_from_this()] { self->Finish(OwnerGone()); });
     }
   }
 
  private:
+  bool StartByLane(absl::Duration timeout) {
+    const LaneRoute route = connection_->lane().RouteOf(method_.path);
+    if (route.link == nullptr) return false;
+    std::shared_ptr<AsyncCall> self = this->shared_from_this();
+    uint32_t id = 0;
+    if (!route.link->Start(route.method, LaneFrame(request_), timeout,
+                           std::shared_ptr<LaneLink::Waiter>(self, this), &id)) {
+      return false;
+    }
+    bool cancelled = false;
+    {
+      // The answer may have come before this; then a Cancel finds nothing there.
+      absl::MutexLock lock(&mutex_);
+      lane_ = route;
+      lane_call_ = id;
+      cancelled = cancelled_;
+    }
+    if (cancelled) route.link->Cancel(id);
+    return true;
+  }
+
+  void OnLaneReply(const grpc::Status& status, absl::string_view body, bool on_loop) override {
+    const grpc::Status result = status.ok() ? ParseLaneBody(body, &response_) : status;
+    if (on_loop) {
+      OnAnswer(result);
+      return;
+    }
+    // This is the thread of some caller that blocks: callbacks are not its business.
+    LaneLoop().Post([self = this->shared_from_this(), result] { self->OnAnswer(result); });
+  }
+
   bool Cancelled() {
     absl::MutexLock lock(&mutex_);
     return cancelled_;
@@ -170,6 +261,8 @@ class AsyncCall final : public Cancellable, public std::enable_shared_from_this<
 
   absl::Mutex mutex_;
   std::shared_ptr<grpc::ClientContext> context_ ABSL_GUARDED_BY(mutex_);
+  LaneRoute lane_ ABSL_GUARDED_BY(mutex_);
+  uint32_t lane_call_ ABSL_GUARDED_BY(mutex_) = 0;
   uint64_t pause_ ABSL_GUARDED_BY(mutex_) = 0;
   bool cancelled_ ABSL_GUARDED_BY(mutex_) = false;
 };

@@ -93,6 +93,14 @@ std::shared_ptr<grpc::Channel> MakeChannel(const ConnectionOptions& options) {
   return grpc::CreateCustomChannel(options.address, grpc::InsecureChannelCredentials(), arguments);
 }
 
+std::shared_ptr<LaneChannel> MakeLane(const ConnectionOptions& options) {
+  LaneLinkOptions lane;
+  lane.keepalive = options.keepalive_ping;
+  lane.max_message_bytes = static_cast<size_t>(options.max_message_bytes);
+  return std::make_shared<LaneChannel>(options.address, lane,
+                                       options.lane && !options.use_http_proxy);
+}
+
 ConnectionOptions WithDefaults(ConnectionOptions options) {
   if (options.tenant.empty()) options.tenant = "default";
   return options;
@@ -113,6 +121,7 @@ ConnectionImpl::ConnectionImpl(const ConnectionOptions& options)
     : options_(WithDefaults(options)),
       operation_prefix_(RandomBits()),
       channel_(MakeChannel(options_)),
+      lane_(MakeLane(options_)),
       stubs_(v1::GroupService::NewStub(channel_), v1::MessagingService::NewStub(channel_),
              v1::StoreService::NewStub(channel_), v1::UniqueIdService::NewStub(channel_),
              v1::AdminService::NewStub(channel_)) {}

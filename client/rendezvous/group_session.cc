@@ -189,6 +189,7 @@ void GroupSession::Destroy() {
     spec.in_any_state = true;
     if (Begin(spec, request.mutable_scope()).ok()) {
       CallLimits limits{spec.what, Clock::Steady().Now() + kGoodbye};
+      limits.by_lane = false;  // this may be the thread that would hear the answer
       limits.repeat = false;  // whoever cannot be told now learns it from the lease
       auto told = std::make_shared<absl::Notification>();
       std::make_shared<AsyncCall<decltype(method::kLeave)>>(

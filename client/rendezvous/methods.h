@@ -1,4 +1,4 @@
-// Every unary method of the wire, as a value: its name, how to call it in this thread, how to start
+// Every unary method of the wire, as a value: its names, how to call it in this thread, how to start
 // it.
 #ifndef COHORT_CLIENT_RENDEZVOUS_METHODS_H_
 #define COHORT_CLIENT_RENDEZVOUS_METHODS_H_
@@ -22,6 +22,7 @@ struct Method {
   using Stub = typename Service::StubInterface;
 
   const char* name;
+  const char* path;  // such as cohort.v1.GroupService/Join
   grpc::Status (Stub::*call)(grpc::ClientContext*, const Request&, Response*);
   void (Stub::async_interface::*start)(grpc::ClientContext*, const Request*, Response*,
                                        std::function<void(grpc::Status)>);
@@ -32,7 +33,8 @@ namespace method {
 // The wire names requests and responses after their method, so one word says all.
 #define COHORT_METHOD_(service, name)                                                            \
   inline constexpr Method<v1::service, v1::name##Request, v1::name##Response> k##name {          \
-#name, &v1::service::StubInterface::name, &v1::service::StubInterface::async_interface::name \
+    #name, "cohort.v1." #service "/" #name, &v1::service::StubInterface::name,                         \
+        &v1::service::StubInterface::async_interface::name                                       \
   }
 
 COHORT_METHOD_(GroupService, Join);

@@ -189,6 +189,7 @@ void Engine::Deliver(Answers answers) {
     }
     answer.sink->OnReply(std::move(answer.reply), context);
   }
+  for (const std::shared_ptr<Corked>& output : context.corked) output->Flush();
 }
 
 void Engine::UpdateTick(Shard& shard) {
@@ -216,6 +217,7 @@ void Engine::Refuse(CallId id, ReplySink* sink) {
             failed() ? absl::UnavailableError("the journal could not be written") : DrainingError(),
             nullptr, EmptyReply{}},
       context);
+  for (const std::shared_ptr<Corked>& output : context.corked) output->Flush();
 }
 
 void Engine::Shutdown() {

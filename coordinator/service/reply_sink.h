@@ -2,6 +2,7 @@
 #ifndef COHORT_COORDINATOR_SERVICE_REPLY_SINK_H_
 #define COHORT_COORDINATOR_SERVICE_REPLY_SINK_H_
 
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -11,10 +12,19 @@
 
 namespace cohort::coordinator {
 
+// Output that collects what one batch has for it.
+class Corked {
+ public:
+  virtual ~Corked() = default;
+  virtual void Flush() = 0;
+};
+
 // What the replies of one batch share while they are delivered, on one thread.
 struct DeliveryContext {
   Instant now;
   EncodeCache cache;
+  // Flushed when all have been delivered.
+  std::vector<std::shared_ptr<Corked>> corked;
 };
 
 class ReplySink {

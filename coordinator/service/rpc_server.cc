@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <iterator>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -9,6 +10,8 @@
 #include "base/status_macros.h"
 #include "coordinator/service/admin_service.h"
 #include "coordinator/service/group_service.h"
+#include "coordinator/service/lane/lane_server.h"
+#include "coordinator/service/lane/listener.h"
 #include "coordinator/service/listen_address.h"
 #include "coordinator/service/messaging_service.h"
 #include "coordinator/service/reflection.h"
@@ -49,14 +52,29 @@ struct RpcServer::Impl {
         unique_id(shared),
         admin(shared) {}
 
+  void Accept(std::vector<ListenSocket> sockets) {
+    ListenerSinks sinks;
+    if (lanes != nullptr) sinks.lane = [this](int fd) { lanes->Adopt(fd); };
+    sinks.grpc = [this](int fd, int listener_fd) {
+      grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters connection;
+      connection.listener_fd = listener_fd;
+      connection.fd = fd;
+      acceptor->HandleNewConnection(&connection);
+    };
+    listener = std::make_unique<Listener>(std::move(sockets), std::move(sinks));
+  }
+
   Dispatcher& dispatcher;
   GroupService group;
   MessagingService messaging;
   StoreService store;
   UniqueIdService unique_id;
   AdminService admin;
-  // After the services: it goes first.
+  // After the services: these go first, the last one first.
   std::unique_ptr<grpc::Server> server;
+  std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> acceptor;
+  std::unique_ptr<LaneServer> lanes;
+  std::unique_ptr<Listener> listener;
   bool stopped = false;
 };
 
@@ -76,8 +94,6 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(const RpcServerOptio
 
   auto impl = std::make_unique<Impl>(dispatcher);
   grpc::ServerBuilder builder;
-  // Otherwise two servers share one port and each gets half of the calls.
-  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
   builder.SetMaxReceiveMessageSize(options.max_message_bytes);
   // Answers have their own bounds; the limit of the reader is the client's to set.
   builder.SetMaxSendMessageSize(-1);
@@ -87,27 +103,33 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(const RpcServerOptio
   if (options.max_concurrent_streams > 0) {
     builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, options.max_concurrent_streams);
   }
-  std::vector<int> ports(listen.size(), 0);
-  for (size_t i = 0; i < listen.size(); ++i) {
-    builder.AddListeningPort(listen[i].text, grpc::InsecureServerCredentials(), &ports[i]);
-  }
+  // We accept, and give gRPC what is gRPC's.
+  impl->acceptor = builder.experimental().AddExternalConnectionAcceptor(
+      grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD,
+      grpc::InsecureServerCredentials());
   builder.RegisterService(&impl->group);
   builder.RegisterService(&impl->messaging);
   builder.RegisterService(&impl->store);
   builder.RegisterService(&impl->unique_id);
   builder.RegisterService(&impl->admin);
   impl->server = builder.BuildAndStart();
+  if (impl->server == nullptr) return absl::InternalError("gRPC's server did not start");
+  if (options.lane_threads > 0) {
+    LaneServerOptions lane;
+    lane.threads = options.lane_threads;
+    lane.max_message_bytes = options.max_message_bytes;
+    lane.max_concurrent_calls = options.max_concurrent_streams;
+    impl->lanes = std::make_unique<LaneServer>(lane, dispatcher);
+  }
 
   std::unique_ptr<RpcServer> server(new RpcServer(std::move(impl)));
-  for (size_t i = 0; i < listen.size(); ++i) {
-    // gRPC reports what it bound for each address; 0 (or no server at all) is a failure.
-    if (server->impl_->server == nullptr || ports[i] <= 0) {
-      return absl::UnavailableError(
-          absl::StrCat("cannot listen on ", listen[i].text,
-                       ": in use, not an address of this machine, or not allowed"));
-    }
-    server->addresses_.push_back(listen[i].WithPort(ports[i]));
+  std::vector<ListenSocket> sockets;
+  for (const ListenAddress& address : listen) {
+    COHORT_ASSIGN_OR_RETURN(std::vector<ListenSocket> opened, ListenSocket::Open(address));
+    server->addresses_.push_back(address.WithPort(opened.front().port()));
+    std::move(opened.begin(), opened.end(), std::back_inserter(sockets));
   }
+  server->impl_->Accept(std::move(sockets));
   server->SetServing(true);
   return server;
 }
@@ -132,6 +154,8 @@ void RpcServer::Shutdown(absl::Duration grace) {
     absl::SleepFor(absl::Milliseconds(1));
   }
   const absl::Duration rest = std::max(end - absl::Now(), absl::ZeroDuration());
+  impl_->listener.reset();
+  if (impl_->lanes != nullptr) impl_->lanes->Stop(std::min(rest, kLastGrace));
   impl_->server->Shutdown(After(std::min(rest, kLastGrace)));
   impl_->server->Wait();
 }

@@ -20,6 +20,8 @@ struct RpcServerOptions {
   // Per connection; 0: gRPC's own default, which is no limit.
   int max_concurrent_streams = 0;
   bool reflection = false;
+  // Threads that serve the lane (base/lane/frame.h), on the same addresses; 0: gRPC alone.
+  int lane_threads = 1;
 };
 
 class RpcServer {

@@ -1,0 +1,69 @@
+// One thread that waits for many file descriptors.
+#ifndef COHORT_BASE_LANE_EVENT_LOOP_H_
+#define COHORT_BASE_LANE_EVENT_LOOP_H_
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/container/flat_hash_map.h"
+#include "absl/time/time.h"
+#include "base/mutex.h"
+
+namespace cohort::lane {
+
+// Thread-safe.
+class EventLoop {
+ public:
+  class Handler {
+   public:
+    virtual ~Handler() = default;
+    // On the loop's thread; `events` as epoll reports them, perhaps of a descriptor that had this
+    // number before: what a read or write says counts.
+    virtual void OnEvents(uint32_t events) = 0;
+  };
+
+  // `on_tick` runs about every `tick` on the loop's thread while `ticking` is set.
+  explicit EventLoop(const std::string& name, absl::Duration tick = absl::InfiniteDuration(),
+                     std::function<void()> on_tick = nullptr);
+  // Ends the thread after the tasks it has; must not be called on it. Handlers are dropped,
+  // descriptors are not closed.
+  ~EventLoop();
+  EventLoop(const EventLoop&) = delete;
+  EventLoop& operator=(const EventLoop&) = delete;
+
+  // Holds `handler` until Remove. False when the system refuses.
+  bool Add(int fd, uint32_t events, std::shared_ptr<Handler> handler);
+  void Modify(int fd, uint32_t events);
+  // After this the handler is not called for events that are not being handled yet. Before close.
+  void Remove(int fd);
+  // Runs `task` on the loop's thread, after those before it.
+  void Post(std::function<void()> task);
+  bool InLoop() const { return std::this_thread::get_id() == thread_.get_id(); }
+  void SetTicking(bool ticking);
+
+ private:
+  void Run();
+  void Wake();
+  void RunTasks();
+
+  const int epoll_;
+  const int wake_;
+  const absl::Duration tick_;
+  const std::function<void()> on_tick_;
+  std::atomic<bool> ticking_{false};
+  std::atomic<bool> stop_{false};
+  Mutex mutex_;
+  absl::flat_hash_map<int, std::shared_ptr<Handler>> handlers_ ABSL_GUARDED_BY(mutex_);
+  std::vector<std::function<void()>> tasks_ ABSL_GUARDED_BY(mutex_);
+  std::thread thread_;
+};
+
+}  // namespace cohort::lane
+
+#endif  // COHORT_BASE_LANE_EVENT_LOOP_H_

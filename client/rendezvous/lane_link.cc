@@ -1,0 +1,490 @@
+#include "client/rendezvous/lane_link.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "client/rendezvous/lane_loop.h"
+
+namespace cohort::client {
+namespace {
+
+constexpr size_t kReadBytes = size_t{16} << 10;
+constexpr size_t kMaxReadBytes = size_t{1} << 20;
+constexpr int kProbeS = 5;
+constexpr int kProbes = 3;
+
+void Set(int fd, int level, int option, int value) {
+  setsockopt(fd, level, option, &value, sizeof(value));
+}
+
+grpc::Status Unavailable(absl::string_view why) {
+  return grpc::Status(grpc::StatusCode::UNAVAILABLE, std::string(why));
+}
+
+// All links of a process talk to few kinds of server, so they share what these say.
+std::shared_ptr<const LaneLink::Numbers> ParseNumbers(absl::string_view names) {
+  static Mutex mutex;
+  static auto* const last_names = new std::string;
+  static auto* const last = new std::shared_ptr<const LaneLink::Numbers>;
+  MutexLock lock(&mutex);
+  if (*last != nullptr && *last_names == names) return *last;
+  auto numbers = std::make_shared<LaneLink::Numbers>();
+  for (absl::string_view name : absl::StrSplit(names, '\n', absl::SkipEmpty())) {
+    numbers->emplace(std::string(name), static_cast<uint16_t>(numbers->size()));
+  }
+  *last_names = std::string(names);
+  *last = std::move(numbers);
+  return *last;
+}
+
+}  // namespace
+
+LaneLink::LaneLink(std::vector<SocketAddress> addresses, const LaneLinkOptions& options,
+                   std::function<void()> on_ready, std::function<void(End)> on_end)
+    : addresses_(std::move(addresses)),
+      options_(options),
+      connect_until_(Clock::Steady().Now() + options.connect_timeout),
+      on_ready_(std::move(on_ready)),
+      on_end_(std::move(on_end)),
+      input_(options.max_message_bytes) {}
+
+LaneLink::~LaneLink() {
+  if (fd_ >= 0) close(fd_);
+}
+
+std::shared_ptr<LaneLink> LaneLink::Connect(std::vector<SocketAddress> addresses,
+                                            const LaneLinkOptions& options,
+                                            std::function<void()> on_ready,
+                                            std::function<void(End)> on_end) {
+  std::shared_ptr<LaneLink> link(
+      new LaneLink(std::move(addresses), options, std::move(on_ready), std::move(on_end)));
+  WatchDeadlines(link);
+  LaneLoop().Post([link] { link->ConnectNext(); });
+  return link;
+}
+
+int LaneLink::Number(absl::string_view path) const {
+  const auto it = numbers_->find(path);
+  return it == numbers_->end() ? -1 : it->second;
+}
+
+void LaneLink::ConnectNext() {
+  {
+    MutexLock lock(&mutex_);
+    if (state_ == State::kEnded) return;
+  }
+  if (fd_ >= 0) {
+    LaneLoop().Remove(fd_);
+    close(std::exchange(fd_, -1));
+  }
+  while (next_address_ < addresses_.size()) {
+    const SocketAddress& address = addresses_[next_address_++];
+    fd_ = socket(address.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (fd_ < 0) continue;
+    // These fail without harm on Unix sockets, whose peers cannot vanish unnoticed.
+    Set(fd_, IPPROTO_TCP, TCP_NODELAY, 1);
+    Set(fd_, SOL_SOCKET, SO_KEEPALIVE, 1);
+    Set(fd_, IPPROTO_TCP, TCP_KEEPIDLE,
+        std::max(1, static_cast<int>(absl::ToInt64Seconds(options_.keepalive))));
+    Set(fd_, IPPROTO_TCP, TCP_KEEPINTVL, kProbeS);
+    Set(fd_, IPPROTO_TCP, TCP_KEEPCNT, kProbes);
+    Set(fd_, IPPROTO_TCP, TCP_USER_TIMEOUT, kProbeS * kProbes * 1000);
+    const int result = connect(fd_, reinterpret_cast<const sockaddr*>(&address.storage),
+                               address.size);
+    if (result == 0 || errno == EINPROGRESS) {
+      {
+        MutexLock lock(&mutex_);
+        state_ = State::kConnecting;
+        events_ = EPOLLOUT;
+      }
+      if (LaneLoop().Add(fd_, EPOLLOUT, shared_from_this())) return;
+    }
+    close(std::exchange(fd_, -1));
+  }
+  Finish(End::kBroken, "nobody listens");
+}
+
+void LaneLink::OnConnected() {
+  int error = 0;
+  socklen_t size = sizeof(error);
+  getsockopt(fd_, SOL_SOCKET, SO_ERROR, &error, &size);
+  if (error != 0) return ConnectNext();
+  MutexLock lock(&mutex_);
+  state_ = State::kGreeting;
+  output_.Append(lane::kPreface);
+  Write("");
+  UpdateEvents(true);
+}
+
+// Whether the greeting is there, whole; numbers_ is set then.
+bool LaneLink::ReadGreeting() {
+  char* const room = input_.Room(kReadBytes);
+  const ssize_t count = recv(fd_, room, kReadBytes, MSG_DONTWAIT);
+  if (count < 0 && (errno == EAGAIN || errno == EINTR)) return false;
+  if (count > 0) input_.Filled(static_cast<size_t>(count));
+  absl::string_view preface;
+  const bool whole = input_.Peek(lane::kPreface.size(), &preface);
+  if (whole && preface != lane::kPreface) {
+    Finish(End::kNotOurs, "no lane there");
+    return false;
+  }
+  if (count <= 0) Finish(End::kBroken, "the connection broke");
+  if (count <= 0 || !whole) return false;
+  // Looked at again with the hello; until that is whole nothing is skipped.
+  absl::string_view start;
+  if (!input_.Peek(lane::kPreface.size() + lane::kHeaderBytes, &start)) return false;
+  lane::FrameReader hello(kMaxReadBytes);
+  start.remove_prefix(lane::kPreface.size());
+  memcpy(hello.Room(start.size()), start.data(), start.size());
+  hello.Filled(start.size());
+  lane::Frame frame;
+  if (hello.Read(&frame) == lane::FrameReader::Next::kMore) {
+    absl::string_view all;
+    if (!input_.Peek(lane::kPreface.size() + lane::kHeaderBytes + hello.wanted(), &all)) {
+      return false;
+    }
+  }
+  input_.Skip(lane::kPreface.size());
+  if (input_.Read(&frame) != lane::FrameReader::Next::kFrame ||
+      frame.header.kind != lane::Kind::kHello) {
+    Finish(End::kNotOurs, "no lane there");
+    return false;
+  }
+  numbers_ = ParseNumbers(frame.body);
+  return true;
+}
+
+void LaneLink::OnEvents(uint32_t events) {
+  State state;
+  {
+    MutexLock lock(&mutex_);
+    state = state_;
+  }
+  switch (state) {
+    case State::kEnded:
+      return;
+    case State::kConnecting:
+      return OnConnected();
+    case State::kGreeting: {
+      if (!ReadGreeting()) return;
+      {
+        MutexLock lock(&mutex_);
+        state_ = State::kReady;
+        UpdateEvents(true);
+      }
+      const std::function<void()> on_ready = std::exchange(on_ready_, nullptr);
+      if (on_ready != nullptr) on_ready();
+      return;
+    }
+    case State::kReady:
+      break;
+  }
+  {
+    MutexLock lock(&mutex_);
+    if ((events & EPOLLOUT) != 0) {
+      blocked_ = false;
+      Write("");
+    }
+    if ((events & ~static_cast<uint32_t>(EPOLLOUT)) == 0 || reading_) return;
+    reading_ = true;
+  }
+  const bool open = ReadOnce(/*on_loop=*/true);
+  {
+    MutexLock lock(&mutex_);
+    reading_ = false;
+    PassOn();
+  }
+  if (!open) Finish(End::kBroken, "the connection broke");
+}
+
+uint32_t LaneLink::Add(uint16_t method, Pending pending, absl::Duration timeout,
+                       std::string& frame) {
+  do {
+    ++last_id_;
+  } while (calls_.contains(last_id_));
+  if (pending.waiter != nullptr) ++started_;
+  calls_.emplace(last_id_, std::move(pending));
+  lane::Header header;
+  header.body_bytes = static_cast<uint32_t>(frame.size() - lane::kHeaderBytes);
+  header.call = last_id_;
+  header.kind = lane::Kind::kCall;
+  header.method = method;
+  header.extra = static_cast<uint32_t>(
+      std::clamp<int64_t>(absl::ToInt64Milliseconds(timeout), 0, lane::kNoTimeout - 1));
+  std::string bytes;
+  lane::AppendHeader(header, &bytes);
+  frame.replace(0, lane::kHeaderBytes, bytes);
+  return last_id_;
+}
+
+void LaneLink::Write(absl::string_view bytes) {
+  if (state_ == State::kEnded) return;
+  // Most of the time nothing waits, and the socket takes it all.
+  if (!blocked_ && output_.size() == 0 && !bytes.empty()) {
+    const ssize_t sent = send(fd_, bytes.data(), bytes.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+    if (sent > 0) bytes.remove_prefix(static_cast<size_t>(sent));
+  }
+  output_.Append(bytes);
+  if (!blocked_ && output_.size() > 0) {
+    const lane::SendQueue::Flushed flushed = output_.Flush(fd_);
+    blocked_ = flushed == lane::SendQueue::Flushed::kPartly;
+    // Whoever reads is told by the socket.
+    if (flushed == lane::SendQueue::Flushed::kBroken) shutdown(fd_, SHUT_RDWR);
+  }
+  UpdateEvents(want_input_);
+}
+
+void LaneLink::UpdateEvents(bool want_input) {
+  want_input_ = want_input;
+  uint32_t events = EPOLLRDHUP;
+  if (want_input) events |= EPOLLIN;
+  if (blocked_) events |= EPOLLOUT;
+  if (events == events_) return;
+  events_ = events;
+  LaneLoop().Modify(fd_, events);
+}
+
+bool LaneLink::Start(uint16_t method, std::string frame, absl::Duration timeout,
+                     std::shared_ptr<Waiter> waiter, uint32_t* id) {
+  Pending pending;
+  pending.waiter = std::move(waiter);
+  pending.deadline = Clock::Steady().Now() + timeout;
+  MutexLock lock(&mutex_);
+  if (state_ != State::kReady) return false;
+  *id = Add(method, std::move(pending), timeout, frame);
+  Write(frame);
+  if (!want_input_ && !reading_) UpdateEvents(true);
+  LaneLoop().SetTicking(true);
+  return true;
+}
+
+bool LaneLink::Call(uint16_t method, std::string frame, absl::Duration timeout, Waiter& waiter) {
+  Blocked self;
+  self.waiter = &waiter;
+  const Instant deadline = Clock::Steady().Now() + timeout;
+  Pending pending;
+  pending.blocked = &self;
+  pending.deadline = deadline;
+  {
+    MutexLock lock(&mutex_);
+    if (state_ != State::kReady) return false;
+    const uint32_t id = Add(method, std::move(pending), timeout, frame);
+    Write(frame);
+    // `self` is borrowed by `calls_`, and by whoever took it from there until it is told.
+    while (!self.told) {
+      const absl::Duration left = deadline - Clock::Steady().Now();
+      if (left <= absl::ZeroDuration()) {
+        if (calls_.erase(id) > 0) {
+          SendCancel(id);
+          break;
+        }
+        self.changed.Wait(&mutex_);
+      } else if (reading_ || state_ != State::kReady) {
+        queue_.push_back(&self);
+        self.changed.WaitWithTimeout(&mutex_, left);
+        queue_.erase(std::find(queue_.begin(), queue_.end(), &self));
+      } else {
+        ReadForAll(left);
+      }
+    }
+    PassOn();
+  }
+  if (!self.told) {
+    waiter.OnLaneReply(grpc::Status(grpc::StatusCode::DEADLINE_EXCEEDED, "Deadline Exceeded"), "",
+                       LaneLoop().InLoop());
+  }
+  return true;
+}
+
+void LaneLink::ReadForAll(absl::Duration patience) {
+  reading_ = true;
+  if (want_input_) UpdateEvents(false);
+  mutex_.Unlock();
+  pollfd ready = {fd_, POLLIN, 0};
+  const absl::Duration timeout = std::min(patience + absl::Milliseconds(1), absl::Hours(1));
+  const int count = poll(&ready, 1, static_cast<int>(absl::ToInt64Milliseconds(timeout)));
+  const bool open = count <= 0 || ReadOnce(/*on_loop=*/false);
+  if (!open) Finish(End::kBroken, "the connection broke");
+  mutex_.Lock();
+  reading_ = false;
+}
+
+// To the next who blocks; without any, to the loop, if something may come.
+void LaneLink::PassOn() {
+  if (reading_ || state_ != State::kReady) return;
+  if (!queue_.empty()) {
+    queue_.front()->changed.Signal();
+  } else if (started_ > 0 && !want_input_) {
+    UpdateEvents(true);
+  }
+}
+
+bool LaneLink::ReadOnce(bool on_loop) {
+  const size_t size = std::max(kReadBytes, std::min(input_.wanted(), kMaxReadBytes));
+  char* const room = input_.Room(size);
+  const ssize_t count = recv(fd_, room, size, MSG_DONTWAIT);
+  if (count < 0) return errno == EAGAIN || errno == EINTR;
+  if (count == 0) return false;
+  input_.Filled(static_cast<size_t>(count));
+  return HandleInput(on_loop);
+}
+
+bool LaneLink::HandleInput(bool on_loop) {
+  lane::Frame frame;
+  while (true) {
+    switch (input_.Read(&frame)) {
+      case lane::FrameReader::Next::kMore:
+        return true;
+      case lane::FrameReader::Next::kBroken:
+        return false;
+      case lane::FrameReader::Next::kTooLarge:
+      case lane::FrameReader::Next::kFrame:
+        if (frame.header.kind != lane::Kind::kReply) return false;
+        HandleReply(frame, frame.body.size() != frame.header.body_bytes, on_loop);
+    }
+  }
+}
+
+void LaneLink::HandleReply(const lane::Frame& frame, bool too_large, bool on_loop) {
+  Pending pending;
+  {
+    MutexLock lock(&mutex_);
+    auto it = calls_.find(frame.header.call);
+    if (it == calls_.end()) return;  // given up before
+    pending = std::move(it->second);
+    calls_.erase(it);
+    if (pending.waiter != nullptr) --started_;
+  }
+  if (too_large) {
+    Tell(std::move(pending),
+         grpc::Status(grpc::StatusCode::RESOURCE_EXHAUSTED,
+                      absl::StrCat("an answer of ", frame.header.body_bytes,
+                                   " bytes is over max_message_bytes (",
+                                   options_.max_message_bytes, ")")),
+         "", on_loop);
+  } else if (frame.header.code == 0) {
+    Tell(std::move(pending), grpc::Status::OK, frame.body, on_loop);
+  } else {
+    const size_t text = std::min<size_t>(frame.header.extra, frame.body.size());
+    Tell(std::move(pending),
+         grpc::Status(static_cast<grpc::StatusCode>(frame.header.code),
+                      std::string(frame.body.substr(0, text)),
+                      std::string(frame.body.substr(text))),
+         "", on_loop);
+  }
+}
+
+void LaneLink::Tell(Pending pending, const grpc::Status& status, absl::string_view body,
+                    bool on_loop) {
+  if (pending.waiter != nullptr) {
+    pending.waiter->OnLaneReply(status, body, on_loop);
+    return;
+  }
+  pending.blocked->waiter->OnLaneReply(status, body, on_loop);
+  MutexLock lock(&mutex_);
+  pending.blocked->told = true;
+  pending.blocked->changed.Signal();
+}
+
+void LaneLink::SendCancel(uint32_t id) {
+  lane::Header header;
+  header.call = id;
+  header.kind = lane::Kind::kCancel;
+  std::string frame;
+  lane::AppendHeader(header, &frame);
+  Write(frame);
+}
+
+void LaneLink::Cancel(uint32_t id) {
+  Pending pending;
+  {
+    MutexLock lock(&mutex_);
+    auto it = calls_.find(id);
+    if (it == calls_.end() || it->second.waiter == nullptr) return;
+    pending = std::move(it->second);
+    calls_.erase(it);
+    --started_;
+    SendCancel(id);
+  }
+  LaneLoop().Post([waiter = std::move(pending.waiter)] {
+    waiter->OnLaneReply(grpc::Status(grpc::StatusCode::CANCELLED, "cancelled by the caller"), "",
+                        /*on_loop=*/true);
+  });
+}
+
+bool LaneLink::Expire(Instant now) {
+  std::vector<std::shared_ptr<Waiter>> late;
+  bool unready = false;
+  bool waiting = false;
+  {
+    MutexLock lock(&mutex_);
+    std::vector<uint32_t> ids;
+    for (const auto& [id, pending] : calls_) {
+      if (pending.waiter != nullptr && pending.deadline < now) ids.push_back(id);
+    }
+    for (const uint32_t id : ids) {
+      late.push_back(std::move(calls_.find(id)->second.waiter));
+      calls_.erase(id);
+      --started_;
+      SendCancel(id);
+    }
+    unready = state_ == State::kConnecting || state_ == State::kGreeting;
+    waiting = started_ > 0 || unready;
+  }
+  for (const std::shared_ptr<Waiter>& waiter : late) {
+    waiter->OnLaneReply(grpc::Status(grpc::StatusCode::DEADLINE_EXCEEDED, "Deadline Exceeded"), "",
+                        /*on_loop=*/true);
+  }
+  if (unready && now > connect_until_) Finish(End::kBroken, "no greeting in time");
+  return waiting;
+}
+
+bool LaneLink::ended() {
+  MutexLock lock(&mutex_);
+  return state_ == State::kEnded;
+}
+
+void LaneLink::Close() { Finish(End::kBroken, "closed"); }
+
+void LaneLink::Finish(End end, const std::string& why) {
+  absl::flat_hash_map<uint32_t, Pending> calls;
+  {
+    MutexLock lock(&mutex_);
+    if (state_ == State::kEnded) return;
+    state_ = State::kEnded;
+    calls.swap(calls_);
+    started_ = 0;
+  }
+  if (fd_ >= 0) {
+    LaneLoop().Remove(fd_);
+    shutdown(fd_, SHUT_RDWR);  // whoever reads is woken; closed with this object
+  }
+  std::vector<std::shared_ptr<Waiter>> waiters;
+  for (auto& [id, pending] : calls) {
+    if (pending.blocked != nullptr) {
+      Tell(std::move(pending), Unavailable(why), "", false);
+    } else {
+      waiters.push_back(std::move(pending.waiter));
+    }
+  }
+  LaneLoop().Post([self = shared_from_this(), waiters = std::move(waiters), end, why] {
+    for (const std::shared_ptr<Waiter>& waiter : waiters) {
+      waiter->OnLaneReply(Unavailable(why), "", /*on_loop=*/true);
+    }
+    self->on_ready_ = nullptr;
+    const std::function<void(End)> on_end = std::exchange(self->on_end_, nullptr);
+    if (on_end != nullptr) on_end(end);
+  });
+}
+
+}  // namespace cohort::client

@@ -1,0 +1,433 @@
+// A link against a server that is played here, frame by frame.
+#include "client/rendezvous/lane_link.h"
+
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstring>
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/notification.h"
+#include "client/rendezvous/lane_channel.h"
+#include "client/rendezvous/lane_loop.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace cohort::client {
+namespace {
+
+using lane::Frame;
+using lane::FrameReader;
+using lane::Header;
+using lane::Kind;
+using testing::HasSubstr;
+
+constexpr absl::Duration kLong = absl::Seconds(30);
+constexpr size_t kMaxBytes = 1 << 20;
+
+// One peer, whose socket blocks.
+class Peer {
+ public:
+  explicit Peer(int fd) : fd_(fd) {}
+  ~Peer() { Close(); }
+
+  void Close() {
+    if (fd_ >= 0) close(std::exchange(fd_, -1));
+  }
+  void Send(const std::string& bytes) {
+    ASSERT_EQ(send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL),
+              static_cast<ssize_t>(bytes.size()));
+  }
+  void SendFrame(Header header, const std::string& body) {
+    header.body_bytes = static_cast<uint32_t>(body.size());
+    std::string bytes;
+    lane::AppendHeader(header, &bytes);
+    Send(bytes + body);
+  }
+  void Reply(uint32_t call, const std::string& body) {
+    Header header;
+    header.call = call;
+    header.kind = Kind::kReply;
+    SendFrame(header, body);
+  }
+  void Greet(const std::string& names = "a/One\na/Two\n") {
+    char preface[8];
+    ASSERT_EQ(recv(fd_, preface, sizeof(preface), MSG_WAITALL), 8);
+    EXPECT_EQ(absl::string_view(preface, 8), lane::kPreface);
+    Send(std::string(lane::kPreface));
+    Header header;
+    header.kind = Kind::kHello;
+    SendFrame(header, names);
+  }
+  // The next frame; absent when the other end has gone.
+  std::optional<Header> Next(std::string* body = nullptr) {
+    Frame frame;
+    while (reader_.Read(&frame) != FrameReader::Next::kFrame) {
+      const ssize_t count = recv(fd_, reader_.Room(4096), 4096, 0);
+      if (count <= 0) return std::nullopt;
+      reader_.Filled(static_cast<size_t>(count));
+    }
+    if (body != nullptr) *body = std::string(frame.body);
+    return frame.header;
+  }
+
+ private:
+  int fd_;
+  FrameReader reader_{kMaxBytes};
+};
+
+class Answer final : public LaneLink::Waiter {
+ public:
+  void OnLaneReply(const grpc::Status& status, absl::string_view body, bool on_loop) override {
+    status_ = status;
+    body_ = std::string(body);
+    on_loop_ = on_loop;
+    here_.Notify();
+  }
+  // Waits.
+  const grpc::Status& status() {
+    EXPECT_TRUE(here_.WaitForNotificationWithTimeout(kLong));
+    return status_;
+  }
+  const std::string& body() {
+    EXPECT_TRUE(status().ok()) << status().error_message();
+    return body_;
+  }
+  bool told() const { return here_.HasBeenNotified(); }
+  bool on_loop() {
+    status();
+    return on_loop_;
+  }
+
+ private:
+  absl::Notification here_;
+  grpc::Status status_;
+  std::string body_;
+  bool on_loop_ = false;
+};
+
+std::string Frame16(const std::string& body) { return std::string(lane::kHeaderBytes, '\0') + body; }
+
+class LaneLinkTest : public testing::Test {
+ protected:
+  LaneLinkTest() {
+    listener_ = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    auto* const name = reinterpret_cast<sockaddr_in*>(&address_.storage);
+    name->sin_family = AF_INET;
+    name->sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    address_.size = sizeof(sockaddr_in);
+    EXPECT_EQ(bind(listener_, reinterpret_cast<sockaddr*>(name), address_.size), 0);
+    EXPECT_EQ(listen(listener_, 16), 0);
+    socklen_t size = sizeof(sockaddr_storage);
+    EXPECT_EQ(getsockname(listener_, reinterpret_cast<sockaddr*>(name), &size), 0);
+  }
+  ~LaneLinkTest() override {
+    if (link_ != nullptr) link_->Close();
+    close(listener_);
+  }
+
+  std::shared_ptr<LaneLink> Connect(std::vector<SocketAddress> addresses = {},
+                                    absl::Duration timeout = kLong) {
+    if (addresses.empty()) addresses = {address_};
+    LaneLinkOptions options;
+    options.max_message_bytes = kMaxBytes;
+    options.connect_timeout = timeout;
+    link_ = LaneLink::Connect(
+        std::move(addresses), options, [this] { ready_.Notify(); },
+        [this](LaneLink::End end) {
+          end_ = end;
+          ended_.Notify();
+        });
+    return link_;
+  }
+  std::unique_ptr<Peer> Accept() {
+    return std::make_unique<Peer>(accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC));
+  }
+  std::unique_ptr<Peer> Ready() {
+    Connect();
+    auto peer = Accept();
+    peer->Greet();
+    EXPECT_TRUE(ready_.WaitForNotificationWithTimeout(kLong));
+    return peer;
+  }
+  LaneLink::End End() {
+    EXPECT_TRUE(ended_.WaitForNotificationWithTimeout(kLong));
+    return end_;
+  }
+  // Calls from a thread of its own.
+  std::thread CallAside(Answer& answer, const std::string& body, absl::Duration timeout = kLong) {
+    return std::thread(
+        [this, &answer, body, timeout] { EXPECT_TRUE(link_->Call(0, Frame16(body), timeout, answer)); });
+  }
+
+  int listener_ = -1;
+  SocketAddress address_;
+  std::shared_ptr<LaneLink> link_;
+  absl::Notification ready_;
+  absl::Notification ended_;
+  LaneLink::End end_ = LaneLink::End::kBroken;
+};
+
+TEST_F(LaneLinkTest, KnowsTheServersMethods) {
+  const auto peer = Ready();
+  EXPECT_EQ(link_->Number("a/One"), 0);
+  EXPECT_EQ(link_->Number("a/Two"), 1);
+  EXPECT_EQ(link_->Number("a/Three"), -1);
+}
+
+TEST_F(LaneLinkTest, ReadsAGreetingInPieces) {
+  Connect();
+  const auto peer = Accept();
+  std::string bytes(lane::kPreface);
+  Header header;
+  header.kind = Kind::kHello;
+  header.body_bytes = 6;
+  lane::AppendHeader(header, &bytes);
+  bytes += "a/One\n";
+  for (const char byte : bytes) peer->Send(std::string(1, byte));
+  ASSERT_TRUE(ready_.WaitForNotificationWithTimeout(kLong));
+  EXPECT_EQ(link_->Number("a/One"), 0);
+}
+
+TEST_F(LaneLinkTest, BlockingCallsReadForEachOther) {
+  const auto peer = Ready();
+  constexpr int kCallers = 8;
+  std::vector<Answer> answers(kCallers);
+  std::vector<std::thread> threads;
+  for (int i = 0; i < kCallers; ++i) threads.push_back(CallAside(answers[i], absl::StrCat(i)));
+  std::vector<std::pair<uint32_t, std::string>> calls;
+  for (int i = 0; i < kCallers; ++i) {
+    std::string body;
+    const auto header = peer->Next(&body);
+    ASSERT_TRUE(header.has_value());
+    EXPECT_EQ(header->kind, Kind::kCall);
+    calls.emplace_back(header->call, body);
+  }
+  // Whoever reads gets its own answer somewhere in the middle, and another goes on.
+  for (int i = kCallers - 1; i >= 0; --i) peer->Reply(calls[i].first, calls[i].second + "!");
+  for (std::thread& thread : threads) thread.join();
+  for (int i = 0; i < kCallers; ++i) EXPECT_EQ(answers[i].body(), absl::StrCat(i, "!"));
+}
+
+TEST_F(LaneLinkTest, AnswersOfStartComeOnTheLoop) {
+  const auto peer = Ready();
+  auto first = std::make_shared<Answer>();
+  auto second = std::make_shared<Answer>();
+  uint32_t id = 0;
+  ASSERT_TRUE(link_->Start(1, Frame16("x"), kLong, first, &id));
+  ASSERT_TRUE(link_->Start(1, Frame16("y"), kLong, second, &id));
+  const auto one = peer->Next();
+  const auto two = peer->Next();
+  EXPECT_EQ(one->method, 1);
+  EXPECT_GT(one->extra, 20000);
+  peer->Reply(one->call, "1");
+  EXPECT_EQ(first->body(), "1");
+  EXPECT_TRUE(first->on_loop());
+  // With a caller that blocks, and reads, meanwhile.
+  Answer blocking;
+  std::thread caller = CallAside(blocking, "z");
+  const auto three = peer->Next();
+  peer->Reply(two->call, "2");
+  EXPECT_EQ(second->body(), "2");
+  peer->Reply(three->call, "3");
+  caller.join();
+  EXPECT_EQ(blocking.body(), "3");
+  // The loop reads again afterwards.
+  auto last = std::make_shared<Answer>();
+  ASSERT_TRUE(link_->Start(1, Frame16("x"), kLong, last, &id));
+  peer->Reply(peer->Next()->call, "4");
+  EXPECT_EQ(last->body(), "4");
+}
+
+TEST_F(LaneLinkTest, TheLoopReadsOnWhenABlockingCallerLeaves) {
+  const auto peer = Ready();
+  auto answer = std::make_shared<Answer>();
+  Answer blocking;
+  std::thread caller = CallAside(blocking, "z");
+  const auto one = peer->Next();
+  uint32_t id = 0;
+  ASSERT_TRUE(link_->Start(1, Frame16("x"), kLong, answer, &id));
+  const auto two = peer->Next();
+  peer->Reply(one->call, "");
+  caller.join();
+  peer->Reply(two->call, "late");
+  EXPECT_EQ(answer->body(), "late");
+}
+
+TEST_F(LaneLinkTest, FailuresHaveTextAndDetails) {
+  const auto peer = Ready();
+  Answer answer;
+  std::thread caller = CallAside(answer, "z");
+  Header header;
+  header.call = peer->Next()->call;
+  header.kind = Kind::kReply;
+  header.code = static_cast<uint8_t>(grpc::StatusCode::ABORTED);
+  header.extra = 4;
+  peer->SendFrame(header, "textdetails");
+  caller.join();
+  EXPECT_EQ(answer.status().error_code(), grpc::StatusCode::ABORTED);
+  EXPECT_EQ(answer.status().error_message(), "text");
+  EXPECT_EQ(answer.status().error_details(), "details");
+}
+
+TEST_F(LaneLinkTest, LateCallsAreCancelled) {
+  const auto peer = Ready();
+  Answer answer;
+  ASSERT_TRUE(link_->Call(0, Frame16("z"), absl::Milliseconds(20), answer));
+  EXPECT_EQ(answer.status().error_code(), grpc::StatusCode::DEADLINE_EXCEEDED);
+  auto started = std::make_shared<Answer>();
+  uint32_t id = 0;
+  ASSERT_TRUE(link_->Start(0, Frame16("y"), absl::Milliseconds(20), started, &id));
+  EXPECT_EQ(started->status().error_code(), grpc::StatusCode::DEADLINE_EXCEEDED);
+  for (int i = 0; i < 2; ++i) {
+    const auto call = peer->Next();
+    const auto cancel = peer->Next();
+    EXPECT_EQ(cancel->kind, Kind::kCancel);
+    EXPECT_EQ(cancel->call, call->call);
+    peer->Reply(call->call, "too late");  // and heard by nobody
+  }
+  std::thread caller = CallAside(answer, "unused");
+  peer->Reply(peer->Next()->call, "");
+  caller.join();
+}
+
+TEST_F(LaneLinkTest, CancelEndsACall) {
+  const auto peer = Ready();
+  auto answer = std::make_shared<Answer>();
+  uint32_t id = 0;
+  ASSERT_TRUE(link_->Start(0, Frame16("y"), kLong, answer, &id));
+  link_->Cancel(id);
+  EXPECT_EQ(answer->status().error_code(), grpc::StatusCode::CANCELLED);
+  link_->Cancel(id);  // nothing is there any more
+  EXPECT_EQ(peer->Next()->kind, Kind::kCall);
+  EXPECT_EQ(peer->Next()->kind, Kind::kCancel);
+}
+
+TEST_F(LaneLinkTest, ABrokenConnectionEndsAllCalls) {
+  auto peer = Ready();
+  constexpr int kCallers = 4;
+  std::vector<Answer> answers(kCallers);
+  std::vector<std::thread> threads;
+  for (int i = 0; i < kCallers; ++i) threads.push_back(CallAside(answers[i], absl::StrCat(i)));
+  auto started = std::make_shared<Answer>();
+  uint32_t id = 0;
+  ASSERT_TRUE(link_->Start(0, Frame16("y"), kLong, started, &id));
+  for (int i = 0; i < kCallers + 1; ++i) ASSERT_TRUE(peer->Next().has_value());
+  peer->Close();
+  for (std::thread& thread : threads) thread.join();
+  for (Answer& answer : answers) {
+    EXPECT_EQ(answer.status().error_code(), grpc::StatusCode::UNAVAILABLE);
+  }
+  EXPECT_EQ(started->status().error_code(), grpc::StatusCode::UNAVAILABLE);
+  EXPECT_TRUE(started->on_loop());
+  EXPECT_EQ(End(), LaneLink::End::kBroken);
+  Answer none;
+  EXPECT_FALSE(link_->Call(0, Frame16(""), kLong, none));
+}
+
+TEST_F(LaneLinkTest, NoticesTheEndOfAnIdleConnection) {
+  Ready()->Close();
+  EXPECT_EQ(End(), LaneLink::End::kBroken);
+}
+
+TEST_F(LaneLinkTest, AnswersThatAreTooLargeAreSkipped) {
+  const auto peer = Ready();
+  Answer answer;
+  std::thread caller = CallAside(answer, "z");
+  const uint32_t call = peer->Next()->call;
+  peer->Reply(call, std::string(kMaxBytes + 1, 'x'));
+  caller.join();
+  EXPECT_EQ(answer.status().error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+  EXPECT_THAT(answer.status().error_message(), HasSubstr("max_message_bytes"));
+  Answer next;
+  std::thread again = CallAside(next, "z");
+  peer->Reply(peer->Next()->call, std::string(kMaxBytes, 'y'));
+  again.join();
+  EXPECT_EQ(next.body(), std::string(kMaxBytes, 'y'));
+}
+
+TEST_F(LaneLinkTest, LargeRequestsWaitForTheSocket) {
+  const auto peer = Ready();
+  const std::string large(kMaxBytes, 'r');
+  auto answer = std::make_shared<Answer>();
+  uint32_t id = 0;
+  for (int i = 0; i < 16; ++i) {
+    ASSERT_TRUE(link_->Start(0, Frame16(large), kLong, std::make_shared<Answer>(), &id));
+  }
+  ASSERT_TRUE(link_->Start(0, Frame16("end"), kLong, answer, &id));
+  std::string body;
+  for (int i = 0; i < 16; ++i) {
+    ASSERT_TRUE(peer->Next(&body).has_value());
+    EXPECT_TRUE(body == large);
+  }
+  peer->Reply(peer->Next(&body)->call, "done");
+  EXPECT_EQ(body, "end");
+  EXPECT_EQ(answer->body(), "done");
+}
+
+TEST_F(LaneLinkTest, AServerOfAnotherKindIsNotOurs) {
+  Connect();
+  const auto peer = Accept();
+  peer->Send(std::string("\0\0\x12\4\0\0\0\0\0\0\3", 11));  // HTTP/2 begins so
+  EXPECT_EQ(End(), LaneLink::End::kNotOurs);
+}
+
+TEST_F(LaneLinkTest, SilenceIsNoGreeting) {
+  Connect({}, absl::Milliseconds(50));
+  const auto peer = Accept();
+  EXPECT_EQ(End(), LaneLink::End::kBroken);
+}
+
+TEST_F(LaneLinkTest, TriesTheAddressesInOrder) {
+  // A port that was free a moment ago.
+  SocketAddress nobody = address_;
+  const int other = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  reinterpret_cast<sockaddr_in*>(&nobody.storage)->sin_port = 0;
+  ASSERT_EQ(bind(other, reinterpret_cast<sockaddr*>(&nobody.storage), nobody.size), 0);
+  socklen_t size = sizeof(sockaddr_storage);
+  ASSERT_EQ(getsockname(other, reinterpret_cast<sockaddr*>(&nobody.storage), &size), 0);
+  Connect({nobody, address_});  // bound, but nobody listens
+  Accept()->Greet();
+  EXPECT_TRUE(ready_.WaitForNotificationWithTimeout(kLong));
+  close(other);
+}
+
+TEST_F(LaneLinkTest, AChannelMakesANewLinkWhenOneBreaks) {
+  const int port = ntohs(reinterpret_cast<sockaddr_in*>(&address_.storage)->sin_port);
+  auto channel = std::make_shared<LaneChannel>(absl::StrCat("127.0.0.1:", port), LaneLinkOptions(),
+                                               /*enabled=*/true);
+  const auto route = [&] {
+    const absl::Time end = absl::Now() + kLong;
+    while (absl::Now() < end) {
+      LaneRoute found = channel->RouteOf("a/Two");
+      if (found.link != nullptr) return found;
+      absl::SleepFor(absl::Milliseconds(1));
+    }
+    return LaneRoute();
+  };
+  EXPECT_EQ(channel->RouteOf("a/Two").link, nullptr) << "the first call goes by gRPC";
+  for (int life = 0; life < 2; ++life) {
+    std::unique_ptr<Peer> peer;
+    std::thread server([&] {
+      peer = Accept();
+      peer->Greet();
+    });
+    LaneRoute found = route();
+    server.join();
+    ASSERT_NE(found.link, nullptr);
+    EXPECT_EQ(found.method, 1);
+    EXPECT_EQ(channel->RouteOf("a/Three").link, nullptr);
+  }
+  channel = std::make_shared<LaneChannel>(absl::StrCat("127.0.0.1:", port), LaneLinkOptions(),
+                                          /*enabled=*/false);
+  EXPECT_EQ(channel->RouteOf("a/Two").link, nullptr);
+  EXPECT_EQ(channel->RouteOf("a/Two").link, nullptr);
+}
+
+}  // namespace
+}  // namespace cohort::client

@@ -1,0 +1,23 @@
+// The thread of all lanes of this process.
+#ifndef COHORT_CLIENT_RENDEZVOUS_LANE_LOOP_H_
+#define COHORT_CLIENT_RENDEZVOUS_LANE_LOOP_H_
+
+#include <functional>
+#include <memory>
+
+#include "base/lane/event_loop.h"
+
+namespace cohort::client {
+
+class LaneLink;
+
+// Lives for ever.
+lane::EventLoop& LaneLoop();
+// Ends, about twice a second, what takes longer on `link` than it may.
+void WatchDeadlines(std::weak_ptr<LaneLink> link);
+// For what blocks on the way to a link: name servers. One after the other.
+void RunAside(std::function<void()> task);
+
+}  // namespace cohort::client
+
+#endif  // COHORT_CLIENT_RENDEZVOUS_LANE_LOOP_H_

@@ -1,0 +1,47 @@
+// One call that came by the lane.
+#ifndef COHORT_COORDINATOR_SERVICE_LANE_LANE_CALL_H_
+#define COHORT_COORDINATOR_SERVICE_LANE_LANE_CALL_H_
+
+#include <cstdint>
+#include <memory>
+
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "base/clock.h"
+#include "coordinator/service/dispatcher.h"
+#include "coordinator/service/method.h"
+#include "coordinator/service/reply_sink.h"
+
+namespace cohort::coordinator {
+
+class LaneConnection;
+
+// Finishes exactly once: by its reply, or by Cancel when the engine had not answered. Holds its
+// connection, and itself while the engine has it.
+class LaneCall final : private ReplySink, public std::enable_shared_from_this<LaneCall> {
+ public:
+  LaneCall(Dispatcher& dispatcher, std::shared_ptr<LaneConnection> connection, uint32_t id,
+           Method method);
+  ~LaneCall();
+
+  // Both on the connection's loop, Cancel after Start has returned. Nothing is kept of `request`.
+  void Start(absl::string_view request, absl::Duration time_left);
+  void Cancel();
+
+ private:
+  void OnReply(Reply&& reply, DeliveryContext& context) override;
+  void Finish(const absl::Status& status, const MessageBytes& message, DeliveryContext* context);
+
+  Dispatcher& dispatcher_;
+  const std::shared_ptr<LaneConnection> connection_;
+  const uint32_t id_;
+  const Method method_;
+  const Instant started_;
+  CallHandle handle_;
+  Asker asker_;
+  std::shared_ptr<LaneCall> self_;  // while the engine has it
+};
+
+}  // namespace cohort::coordinator
+
+#endif  // COHORT_COORDINATOR_SERVICE_LANE_LANE_CALL_H_

@@ -1,0 +1,263 @@
+#include "coordinator/service/lane/lane_connection.h"
+
+#include <errno.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/rpc/status_conversion.h"
+
+namespace cohort::coordinator {
+namespace {
+
+constexpr size_t kReadBytes = size_t{64} << 10;
+// Then others have their turn.
+constexpr size_t kReadBudget = size_t{1} << 20;
+// Replies of one delivery leave early from here on.
+constexpr size_t kEagerBytes = size_t{64} << 10;
+
+// Lent to the connection that reads: most hold no partial frame, and need no buffer of their own.
+std::string& SpareBuffer() {
+  static thread_local std::string spare;
+  return spare;
+}
+
+}  // namespace
+
+LaneConnection::LaneConnection(int fd, const LaneProtocol& protocol, lane::EventLoop& loop)
+    : fd_(fd),
+      protocol_(protocol),
+      loop_(loop),
+      input_(protocol.max_body_bytes),
+      events_(EPOLLIN) {}
+
+LaneConnection::~LaneConnection() { close(fd_); }
+
+void LaneConnection::OnEvents(uint32_t events) {
+  {
+    MutexLock lock(&mutex_);
+    if (closed_) return;
+    if ((events & EPOLLOUT) != 0) {
+      blocked_ = false;
+      FlushLocked();
+    }
+    handling_ = true;
+  }
+  const bool open = (events & (EPOLLIN | EPOLLHUP | EPOLLERR)) == 0 || ReadSome();
+  {
+    MutexLock lock(&mutex_);
+    handling_ = false;
+    if (open) FlushLocked();
+  }
+  if (!open) Close();
+}
+
+bool LaneConnection::ReadSome() {
+  input_.Borrow(&SpareBuffer());
+  bool open = true;
+  for (size_t total = 0; open && total < kReadBudget;) {
+    const size_t size = std::max(kReadBytes, std::min(input_.wanted(), kReadBudget));
+    char* const room = input_.Room(size);
+    const ssize_t count = recv(fd_, room, size, MSG_DONTWAIT);
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) break;
+    if (count <= 0) {
+      open = false;
+      break;
+    }
+    input_.Filled(static_cast<size_t>(count));
+    open = HandleInput();
+    total += static_cast<size_t>(count);
+    // Less than asked for is all there was: the next question would cost a system call.
+    if (static_cast<size_t>(count) < size) break;
+  }
+  input_.GiveBack(&SpareBuffer());
+  return open;
+}
+
+bool LaneConnection::HandleInput() {
+  if (!greeted_) {
+    absl::string_view preface;
+    if (!input_.Peek(lane::kPreface.size(), &preface)) return true;
+    if (preface != lane::kPreface) return false;
+    input_.Skip(preface.size());
+    greeted_ = true;
+    MutexLock lock(&mutex_);
+    output_.Append(protocol_.hello);
+  }
+  lane::Frame frame;
+  while (true) {
+    switch (input_.Read(&frame)) {
+      case lane::FrameReader::Next::kMore:
+        return true;
+      case lane::FrameReader::Next::kBroken:
+        return false;
+      case lane::FrameReader::Next::kTooLarge:
+        if (!HandleFrame(frame, true)) return false;
+        break;
+      case lane::FrameReader::Next::kFrame:
+        if (!HandleFrame(frame, false)) return false;
+        break;
+    }
+  }
+}
+
+bool LaneConnection::HandleFrame(const lane::Frame& frame, bool too_large) {
+  const uint32_t id = frame.header.call;
+  switch (frame.header.kind) {
+    case lane::Kind::kCall:
+      if (too_large) {
+        Refuse(id, absl::ResourceExhaustedError(
+                       absl::StrCat("a request of ", frame.header.body_bytes,
+                                    " bytes is over max_message_bytes (",
+                                    protocol_.max_body_bytes, ")")));
+      } else {
+        StartCall(frame);
+      }
+      return true;
+    case lane::Kind::kCancel: {
+      std::shared_ptr<LaneCall> call;
+      {
+        MutexLock lock(&mutex_);
+        auto it = calls_.find(id);
+        if (it == calls_.end()) return true;  // its reply is on its way
+        call = std::move(it->second);
+        calls_.erase(it);
+      }
+      call->Cancel();
+      return true;
+    }
+    default:
+      return false;  // not a client's to send
+  }
+}
+
+void LaneConnection::StartCall(const lane::Frame& frame) {
+  const uint32_t id = frame.header.call;
+  if (frame.header.method >= protocol_.methods.size()) {
+    return Refuse(id, absl::UnimplementedError(absl::StrCat("no method ", frame.header.method)));
+  }
+  auto call = std::make_shared<LaneCall>(protocol_.dispatcher, shared_from_this(), id,
+                                         protocol_.methods[frame.header.method]);
+  {
+    MutexLock lock(&mutex_);
+    const bool full = protocol_.max_calls > 0 && calls_.size() >= protocol_.max_calls;
+    if (full || !calls_.emplace(id, call).second) {
+      call = nullptr;  // before the lock: a call ends without it
+    }
+  }
+  if (call == nullptr) {
+    return Refuse(id, absl::ResourceExhaustedError(
+                          absl::StrCat("over max_concurrent_streams (", protocol_.max_calls,
+                                       ") calls in flight, or call ", id, " twice")));
+  }
+  const uint32_t timeout = frame.header.extra;
+  call->Start(frame.body, timeout == lane::kNoTimeout ? absl::InfiniteDuration()
+                                                      : absl::Milliseconds(timeout));
+}
+
+void LaneConnection::Refuse(uint32_t call, const absl::Status& status) {
+  Reply(call, status, MessageBytes(), nullptr);
+}
+
+void LaneConnection::Reply(uint32_t call, const absl::Status& status, const MessageBytes& message,
+                           DeliveryContext* context) {
+  lane::Header header;
+  header.call = call;
+  header.kind = lane::Kind::kReply;
+  header.code = static_cast<uint8_t>(status.code());
+  std::string start;
+  if (status.ok()) {
+    header.body_bytes = static_cast<uint32_t>(message.size());
+    lane::AppendHeader(header, &start);
+  } else {
+    // Cut as gRPC's are: the same call has the same answer on both ways.
+    const grpc::Status cut = ToGrpcStatus(status);
+    header.extra = static_cast<uint32_t>(cut.error_message().size());
+    header.body_bytes = header.extra + static_cast<uint32_t>(cut.error_details().size());
+    lane::AppendHeader(header, &start);
+    absl::StrAppend(&start, cut.error_message(), cut.error_details());
+  }
+  std::shared_ptr<LaneCall> ended;  // outlives the lock
+  MutexLock lock(&mutex_);
+  if (auto it = calls_.find(call); it != calls_.end()) {
+    ended = std::move(it->second);
+    calls_.erase(it);
+  }
+  if (closed_ || broken_) return;
+  output_.Append(start);
+  for (const MessageBytes::Piece& piece : message.pieces()) {
+    output_.AppendShared(piece.keep, piece.bytes);
+  }
+  if (handling_ || (corked_ && output_.size() < kEagerBytes)) return;
+  if (context != nullptr && !corked_) {
+    corked_ = true;
+    context->corked.push_back(shared_from_this());
+    return;
+  }
+  FlushLocked();
+}
+
+void LaneConnection::Flush() {
+  MutexLock lock(&mutex_);
+  corked_ = false;
+  FlushLocked();
+}
+
+void LaneConnection::FlushLocked() {
+  if (closed_ || broken_) return;
+  if (!blocked_ && output_.size() > 0) {
+    switch (output_.Flush(fd_)) {
+      case lane::SendQueue::Flushed::kAll:
+        break;
+      case lane::SendQueue::Flushed::kPartly:
+        blocked_ = true;
+        break;
+      case lane::SendQueue::Flushed::kBroken:
+        broken_ = true;
+        shutdown(fd_, SHUT_RDWR);  // the loop hears of it and closes
+        break;
+    }
+  }
+  UpdateEvents();
+}
+
+void LaneConnection::UpdateEvents() {
+  uint32_t events = 0;
+  if (output_.size() < kMaxBacklog || broken_) events |= EPOLLIN;
+  if (blocked_ && !broken_) events |= EPOLLOUT;
+  if (events == events_) return;
+  events_ = events;
+  loop_.Modify(fd_, events);
+}
+
+void LaneConnection::CloseSoon() {
+  loop_.Post([self = shared_from_this()] { self->Close(); });
+}
+
+void LaneConnection::Close() {
+  absl::flat_hash_map<uint32_t, std::shared_ptr<LaneCall>> calls;
+  {
+    MutexLock lock(&mutex_);
+    if (closed_) return;
+    closed_ = true;
+    calls.swap(calls_);
+  }
+  loop_.Remove(fd_);
+  shutdown(fd_, SHUT_RDWR);
+  for (auto& [id, call] : calls) call->Cancel();
+}
+
+bool LaneConnection::WaitUntilWritten(absl::Duration patience) {
+  MutexLock lock(&mutex_);
+  const auto written = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return closed_ || broken_ || output_.size() == 0;
+  };
+  return mutex_.AwaitWithTimeout(absl::Condition(&written), patience);
+}
+
+}  // namespace cohort::coordinator

@@ -1,0 +1,86 @@
+// The server's end of one lane.
+#ifndef COHORT_COORDINATOR_SERVICE_LANE_LANE_CONNECTION_H_
+#define COHORT_COORDINATOR_SERVICE_LANE_LANE_CONNECTION_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "base/lane/event_loop.h"
+#include "base/lane/frame.h"
+#include "base/lane/send_queue.h"
+#include "base/mutex.h"
+#include "coordinator/service/dispatcher.h"
+#include "coordinator/service/lane/lane_call.h"
+#include "coordinator/service/reply_sink.h"
+
+namespace cohort::coordinator {
+
+// What all lanes of a server share.
+struct LaneProtocol {
+  Dispatcher& dispatcher;
+  std::vector<Method> methods;  // by their number on the wire
+  std::string hello;            // preface and frame
+  size_t max_body_bytes = 0;
+  size_t max_calls = 0;  // in flight, per connection; 0: no limit
+};
+
+// Calls come in on the loop's thread; replies come from any. Who does not read its replies is not
+// read from: at most kMaxBacklog and one step's replies wait here.
+class LaneConnection final : public lane::EventLoop::Handler,
+                             public Corked,
+                             public std::enable_shared_from_this<LaneConnection> {
+ public:
+  // Takes `fd`, which does not block. `protocol` and `loop` outlive it.
+  LaneConnection(int fd, const LaneProtocol& protocol, lane::EventLoop& loop);
+  ~LaneConnection() override;
+
+  void OnEvents(uint32_t events) override;
+  // Any thread. With a context, replies of one delivery leave together at its end.
+  void Reply(uint32_t call, const absl::Status& status, const MessageBytes& message,
+             DeliveryContext* context);
+  void Flush() override;
+
+  // Cancels the calls in flight.
+  void CloseSoon();
+  // Whether everything was written in time, or nobody is there to read it.
+  bool WaitUntilWritten(absl::Duration patience);
+
+ private:
+  static constexpr size_t kMaxBacklog = size_t{8} << 20;
+
+  void Close();     // on the loop's thread
+  bool ReadSome();  // false: nothing more comes from there
+  bool HandleInput();
+  bool HandleFrame(const lane::Frame& frame, bool too_large);
+  void StartCall(const lane::Frame& frame);
+  void Refuse(uint32_t call, const absl::Status& status);
+  void FlushLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void UpdateEvents() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  const int fd_;
+  const LaneProtocol& protocol_;
+  lane::EventLoop& loop_;
+  // On the loop's thread alone.
+  lane::FrameReader input_;
+  bool greeted_ = false;
+
+  Mutex mutex_;
+  lane::SendQueue output_ ABSL_GUARDED_BY(mutex_);
+  absl::flat_hash_map<uint32_t, std::shared_ptr<LaneCall>> calls_ ABSL_GUARDED_BY(mutex_);
+  bool handling_ ABSL_GUARDED_BY(mutex_) = false;  // the loop flushes when it is done
+  bool corked_ ABSL_GUARDED_BY(mutex_) = false;    // a delivery will flush
+  bool blocked_ ABSL_GUARDED_BY(mutex_) = false;   // the socket takes no more now
+  bool broken_ ABSL_GUARDED_BY(mutex_) = false;
+  bool closed_ ABSL_GUARDED_BY(mutex_) = false;
+  uint32_t events_ ABSL_GUARDED_BY(mutex_) = 0;
+};
+
+}  // namespace cohort::coordinator
+
+#endif  // COHORT_COORDINATOR_SERVICE_LANE_LANE_CONNECTION_H_

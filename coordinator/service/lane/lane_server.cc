@@ -1,0 +1,106 @@
+#include "coordinator/service/lane/lane_server.h"
+
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+
+namespace cohort::coordinator {
+namespace {
+
+// A peer whose machine is gone is noticed within kIdleS + kProbes * kProbeS seconds.
+constexpr int kIdleS = 30;
+constexpr int kProbeS = 5;
+constexpr int kProbes = 4;
+
+bool IsStream(Method method) {
+  return method == Method::kUpload || method == Method::kDownload ||
+         method == Method::kWatchGroup || method == Method::kWatch;
+}
+
+LaneProtocol MakeProtocol(const LaneServerOptions& options, Dispatcher& dispatcher) {
+  LaneProtocol protocol{dispatcher, {}, {}, static_cast<size_t>(options.max_message_bytes),
+                        static_cast<size_t>(std::max(0, options.max_concurrent_calls))};
+  std::string names;
+  for (size_t i = 0; i < kMethodCount; ++i) {
+    const Method method = static_cast<Method>(i);
+    if (IsStream(method)) continue;
+    protocol.methods.push_back(method);
+    absl::StrAppend(&names, GetMethod(method).service, "/", GetMethod(method).name, "\n");
+  }
+  lane::Header header;
+  header.kind = lane::Kind::kHello;
+  header.body_bytes = static_cast<uint32_t>(names.size());
+  protocol.hello = std::string(lane::kPreface);
+  lane::AppendHeader(header, &protocol.hello);
+  protocol.hello += names;
+  return protocol;
+}
+
+void Set(int fd, int level, int option, int value) {
+  setsockopt(fd, level, option, &value, sizeof(value));
+}
+
+// Fails without harm on Unix sockets, whose peers cannot vanish unnoticed.
+void KeepAlive(int fd) {
+  Set(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
+  Set(fd, IPPROTO_TCP, TCP_KEEPIDLE, kIdleS);
+  Set(fd, IPPROTO_TCP, TCP_KEEPINTVL, kProbeS);
+  Set(fd, IPPROTO_TCP, TCP_KEEPCNT, kProbes);
+}
+
+}  // namespace
+
+LaneServer::LaneServer(const LaneServerOptions& options, Dispatcher& dispatcher)
+    : protocol_(MakeProtocol(options, dispatcher)) {
+  for (int i = 0; i < std::max(1, options.threads); ++i) {
+    loops_.push_back(std::make_unique<lane::EventLoop>(absl::StrCat("lane-", i)));
+  }
+}
+
+LaneServer::~LaneServer() { Stop(absl::ZeroDuration()); }
+
+void LaneServer::Adopt(int fd) {
+  KeepAlive(fd);
+  lane::EventLoop& loop = *loops_[next_loop_.fetch_add(1) % loops_.size()];
+  auto connection = std::make_shared<LaneConnection>(fd, protocol_, loop);
+  MutexLock lock(&mutex_);
+  if (stopped_ || !loop.Add(fd, EPOLLIN, connection)) return;
+  if (connections_.size() >= sweep_at_) {
+    connections_.erase(std::remove_if(connections_.begin(), connections_.end(),
+                                      [](const auto& weak) { return weak.expired(); }),
+                       connections_.end());
+    sweep_at_ = std::max<size_t>(64, connections_.size() * 2);
+  }
+  connections_.push_back(connection);
+}
+
+void LaneServer::Stop(absl::Duration grace) {
+  std::vector<std::weak_ptr<LaneConnection>> connections;
+  {
+    MutexLock lock(&mutex_);
+    if (stopped_) return;
+    stopped_ = true;
+    connections.swap(connections_);
+  }
+  const absl::Time end = absl::Now() + grace;
+  for (const std::weak_ptr<LaneConnection>& weak : connections) {
+    const std::shared_ptr<LaneConnection> connection = weak.lock();
+    if (connection == nullptr) continue;
+    connection->WaitUntilWritten(std::max(end - absl::Now(), absl::ZeroDuration()));
+  }
+  for (const std::weak_ptr<LaneConnection>& weak : connections) {
+    const std::shared_ptr<LaneConnection> connection = weak.lock();
+    if (connection != nullptr) connection->CloseSoon();
+  }
+  loops_.clear();  // after the tasks they have
+}
+
+}  // namespace cohort::coordinator
