@@ -259,14 +259,15 @@ void Group::ProposalTimedOut(Step& step) {
     return;
   }
   const RankSet silent = proposal.needed.Minus(proposal.acknowledged);
-  for (int rank : silent.ToVector()) proposal.remove.Add(rank);
-  proposal.needed = proposal.acknowledged;
-  proposal.view.remove = proposal.remove.ToRanges();
-  proposal.view.world_size -= silent.count();
-  if (!context_.spec.fixed() && proposal.view.world_size < context_.spec.min_members) {
+  const int stay = proposal.view.world_size - silent.count();
+  if (stay < (context_.spec.fixed() ? 1 : context_.spec.min_members)) {
     EndProposal(step, ViewReply::Outcome::kTimedOut, Cause{});
     return;
   }
+  for (int rank : silent.ToVector()) proposal.remove.Add(rank);
+  proposal.needed = proposal.acknowledged;
+  proposal.view.remove = proposal.remove.ToRanges();
+  proposal.view.world_size = stay;
   CommitProposal(step);
 }
 

@@ -168,6 +168,17 @@ TEST(View, RefusalAndSilenceAreNamed) {
   EXPECT_EQ(h.Find(removed)->context->cause.kind, CauseKind::kViewChanged);
 }
 
+TEST(View, TheSilentAreNotDroppedWhenNobodyWouldStay) {
+  CoreHarness h;
+  std::vector<Seat> seats = h.Form(2);
+  const CallId propose = h.As(seats[0], ProposeViewCall{{{0, 0}}, {}, true}, absl::Seconds(10));
+  h.Advance(absl::Seconds(10));
+  EXPECT_EQ(h.Get<ViewReply>(propose)->outcome, ViewReply::Outcome::kTimedOut);
+  EXPECT_THAT(h.Get<ViewReply>(propose)->missing.missing, ElementsAre(RankRange{1, 1}));
+  EXPECT_EQ(Describe(h).world_size, 2);
+  EXPECT_EQ(Describe(h).generation, 1);
+}
+
 TEST(View, ReplacesAndGrowsKeepingTheOrderOfRanks) {
   CoreHarness h;
   std::vector<Seat> seats = h.Form(3);
