@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "coordinator/core/testing/round_script.h"
@@ -85,7 +86,31 @@ void Referee::OnStep(const StepView& view) {
                         " is called consumed, but nobody was given it"));
     }
   }
+  CheckLives(view);
   CheckRelease(view);
+}
+
+void Referee::CheckLives(const StepView& view) {
+  const auto* join = view.call == nullptr ? nullptr : std::get_if<JoinCall>(&view.call->body);
+  if (join == nullptr) return;
+  const GroupMember who{view.call->caller.key.group, join->member};
+  const Reply* own = nullptr;
+  for (const auto& [call, reply] : view.replies) {
+    if (call == view.call) own = reply;
+  }
+  if (own == nullptr || own->status.ok()) {
+    lives_[who].insert(join->incarnation);
+    last_life_[who] = join->incarnation;
+    return;
+  }
+  const bool refused_as_older = own->context != nullptr &&
+                                own->context->cause.kind == CauseKind::kReplaced &&
+                                absl::StrContains(own->status.message(), "older life");
+  if (!refused_as_older) return;
+  if (lives_[who].count(join->incarnation) == 0 || last_life_[who] == join->incarnation) {
+    Fail(absl::StrCat("R14: ", who.second, " of ", who.first,
+                      " is refused as an older life, but no other was taken in since"));
+  }
 }
 
 void Referee::CheckStanding(const Call& call, const Reply& reply) {
@@ -341,13 +366,6 @@ void Referee::Popped(const std::string& value, const Id128& operation) {
 
 void Referee::KeySeen(const std::string& key, KeyOperation operation) {
   histories_[key].push_back(std::move(operation));
-}
-
-void Referee::Replaced(const std::string& group, const std::string& member, int64_t incarnation) {
-  const bool made_anew = world_.now() < last_absent_[group] + absl::Seconds(10);
-  if (!made_anew && newest_life_[{group, member}] == incarnation) {
-    Fail(absl::StrCat("R14: ", member, " of ", group, " is replaced, but is the newest life"));
-  }
 }
 
 void Referee::CheckQueueDrained() {

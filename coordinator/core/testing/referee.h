@@ -17,8 +17,9 @@
 //        within its grace.
 //   R12  Events come in order, each once.
 //   R13  Agreements on who is alive are the same for all.
-//   R14  The newest life of a member is not fenced by an older one while the group lives. A group
-//        that was closed and made anew knows no former lives.
+//   R14  A life of a member is refused as an older one only after another one was taken in since.
+//        The order is the one in which the group took them in: a slow network may bring an older
+//        life after a newer one, and nobody can tell.
 #ifndef COHORT_COORDINATOR_CORE_TESTING_REFEREE_H_
 #define COHORT_COORDINATOR_CORE_TESTING_REFEREE_H_
 
@@ -84,10 +85,6 @@ class Referee {
   void KeySeen(const std::string& key, KeyOperation operation);
   // An operation of unknown outcome: the key's history cannot be judged.
   void KeyUnknown(const std::string& key) { unknown_keys_.insert(key); }
-  void StartedLife(const std::string& group, const std::string& member, int64_t incarnation) {
-    newest_life_[{group, member}] = incarnation;
-  }
-  void Replaced(const std::string& group, const std::string& member, int64_t incarnation);
 
   // --- at the end
   void CheckQueueDrained();
@@ -109,6 +106,7 @@ class Referee {
   void OnStep(const StepView& view);
   void OnRelease(const Call& call, const Reply& reply);
   void CheckStanding(const Call& call, const Reply& reply);
+  void CheckLives(const StepView& view);
   void CheckRelease(const StepView& view);
   // Whether the operation was answered before; then the answer must be the same.
   bool IsRepeat(const Call& call, int64_t first, int64_t second);
@@ -129,8 +127,8 @@ class Referee {
   std::map<std::tuple<std::string, int64_t, Id128>, int> ranks_;
   std::map<GroupMember, Id128> sessions_;
   std::set<Id128> fenced_;
-  std::map<GroupMember, int64_t> newest_life_;
-  std::map<std::string, Instant> last_absent_;  // when the group was not there
+  std::map<GroupMember, std::set<int64_t>> lives_;  // that the group took in
+  std::map<GroupMember, int64_t> last_life_;        // ... the last one
   std::map<std::string, int64_t> event_revision_;
 
   std::set<RoundId> released_;

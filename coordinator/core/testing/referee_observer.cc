@@ -34,7 +34,6 @@ void Referee::Watch(const std::string& group, int64_t from) {
       CallOn(group, WatchGroupCall{from}, absl::Seconds(20)), [this, group](const Reply* reply) {
         if (reply == nullptr) return;  // OnStart watches again
         if (!reply->status.ok()) {
-          last_absent_[group] = world_.now();
           const int64_t boot = world_.boot();
           world_.After(absl::Milliseconds(20), [this, group, boot] {
             if (boot == world_.boot()) Watch(group, 0);

@@ -3,7 +3,6 @@
 #include <utility>
 
 #include "absl/status/status.h"
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 
 namespace cohort::coordinator {
@@ -101,11 +100,6 @@ void SimulatedMember::OnAnswer(Key key, const Reply* reply) {
 
 bool SimulatedMember::Over(const Reply& reply) {
   if (!absl::IsAborted(reply.status) && !absl::IsNotFound(reply.status)) return false;
-  if (reply.context != nullptr && reply.context->cause.kind == CauseKind::kReplaced &&
-      reply.context->cause.member == plan_.name &&
-      absl::StrContains(reply.status.message(), "older life")) {
-    referee_.Replaced(plan_.group, plan_.name, incarnation_);
-  }
   broken_ = true;
   return true;
 }
@@ -125,7 +119,6 @@ void SimulatedMember::Start() {
   finishing_ = seated_ = broken_ = false;
   paused_until_ = absl::InfinitePast();
   incarnation_ = static_cast<int64_t>(random_.Next() >> 2) + 1;
-  referee_.StartedLife(plan_.group, plan_.name, incarnation_);
   session_ = Id128{};
   generation_ = 0;
   attached_boot_ = 0;
@@ -269,7 +262,6 @@ void SimulatedMember::OnJoin(const Reply* reply) {
         Over(*reply);
       }
       incarnation_ = static_cast<int64_t>(random_.Next() >> 2) + 1;
-      referee_.StartedLife(plan_.group, plan_.name, incarnation_);
     } else if (!absl::IsAlreadyExists(reply->status) && !absl::IsNotFound(reply->status) &&
                !absl::IsResourceExhausted(reply->status)) {
       Unexpected(JoinCall{}, *reply);
