@@ -94,8 +94,10 @@ struct Core::Impl {
     return (it != closed.end() ? it->second.generation : closed_floor) + 1;
   }
 
-  // Takes off the groups that have ended, in the step in which they did.
-  void Sweep(Step& step) {
+  // What ends each step: watchers hear what happened, and the groups that have ended are taken off.
+  void Finish(Step& step) {
+    for (Group* group : shard.telling) group->TellWatchers(step);
+    shard.telling.clear();
     while (!shard.closed.empty()) {
       auto it = groups.find(shard.closed.back());
       shard.closed.pop_back();
@@ -181,7 +183,7 @@ void Core::Handle(Instant now, Call call, Effects& effects) {
   // What is due happened before this call.
   impl.shard.timers.Run(step);
   impl.shard.waits.Run(step);
-  impl.Sweep(step);
+  impl.Finish(step);
   if (const auto* list = std::get_if<ListGroupsCall>(&call.body)) {
     impl.List(step, call, *list);
     return;
@@ -208,19 +210,20 @@ void Core::Handle(Instant now, Call call, Effects& effects) {
   } else {
     it->second->Handle(step, std::move(call));
   }
-  impl.Sweep(step);
+  impl.Finish(step);
 }
 
 void Core::Cancel(Instant now, CallId id, Effects& effects) {
   Step step(now, effects);
   impl_->shard.waits.Cancel(step, id);
+  impl_->Finish(step);
 }
 
 void Core::Tick(Instant now, Effects& effects) {
   Step step(now, effects);
   impl_->shard.timers.Run(step);
   impl_->shard.waits.Run(step);
-  impl_->Sweep(step);
+  impl_->Finish(step);
 }
 
 Instant Core::NextTick() const {
@@ -233,6 +236,7 @@ void Core::SetDraining(Instant now, bool draining, Effects& effects) {
   impl_->shard.draining = draining;
   if (!draining || told) return;
   for (auto& [key, group] : impl_->groups) group->TellDraining(step);
+  impl_->Finish(step);
 }
 
 void Core::ReleaseAll(Instant now, Effects& effects) {

@@ -9,7 +9,6 @@ namespace {
 
 constexpr size_t kWaitsShown = 100;
 constexpr size_t kDumped = 10000;
-constexpr size_t kWatchBatch = 256;
 constexpr absl::Duration kBlobLife = absl::Seconds(60);
 
 }  // namespace
@@ -36,6 +35,7 @@ Group::~Group() {
   shard_.timers.Cancel(liveness_timer_);
   shard_.timers.Cancel(join_window_timer_);
   shard_.timers.Cancel(linger_timer_);
+  shard_.timers.Cancel(tell_timer_);
   if (proposal_.has_value()) {
     shard_.timers.Cancel(proposal_->timer);
     for (const auto& [id, name] : proposal_->calls) shard_.waits.Done(id);
@@ -182,62 +182,6 @@ void Group::Answer(Step& step, Call& call, GetGroupCall&) {
 
 void Group::Answer(Step& step, Call& call, ListGroupsCall&) {
   step.Answer(call.id, ListGroupsReply{{Describe(step.now(), false)}});
-}
-
-// --- Events.
-
-void Group::Tell(Step& step, EventKind kind, const Member* member, const Cause& cause) {
-  GroupEvent event;
-  event.kind = kind;
-  if (member != nullptr) {
-    event.member = member->name;
-    if (member->rank >= 0) event.rank = member->rank;
-  }
-  event.cause = cause;
-  Publish(step, std::move(event));
-}
-
-void Group::TellProposal(Step& step, EventKind kind, const ViewProposal& view, const Cause& cause) {
-  GroupEvent event;
-  event.kind = kind;
-  event.member = view.proposer;
-  event.proposal = view;
-  event.cause = cause;
-  Publish(step, std::move(event));
-}
-
-void Group::Publish(Step& step, GroupEvent event) {
-  event.revision = context_.NextNumber();
-  event.generation = context_.generation;
-  const int64_t revision = event.revision;
-  const bool closed = event.kind == EventKind::kClosed;
-  events_.Append(revision, event, shard_.limits.max_event_log);
-  auto waiting = std::move(watches_);
-  watches_.clear();
-  for (const auto& [id, from] : waiting) {
-    shard_.waits.Done(id);
-    step.Answer(id, WatchGroupReply{{event}, revision, closed});
-  }
-}
-
-void Group::Answer(Step& step, Call& call, WatchGroupCall& body) {
-  const int64_t from = body.from_revision == 0 ? events_.newest() : body.from_revision;
-  auto batch = events_.Read(from, kWatchBatch);
-  switch (batch.outcome) {
-    case EventLog<GroupEvent>::Outcome::kCompacted:
-      step.Fail(call.id, absl::OutOfRangeError(absl::StrCat(
-                             "events of group ", context_.key.group, " after revision ", from,
-                             " are not kept; read the group and watch from its revision ",
-                             events_.newest())));
-      return;
-    case EventLog<GroupEvent>::Outcome::kEvents:
-      step.Answer(call.id, WatchGroupReply{std::move(batch.events), batch.revision, false});
-      return;
-    case EventLog<GroupEvent>::Outcome::kNone:
-      watches_[call.id] = from;
-      shard_.waits.Park(call.id, this, step.now(), step.now() + call.wait);
-      return;
-  }
 }
 
 // --- Rounds.
@@ -572,7 +516,7 @@ void Group::TimeOut(Step& step, CallId id) {
   if (auto it = watches_.find(id); it != watches_.end()) {
     const int64_t from = it->second;
     watches_.erase(it);
-    step.Answer(id, WatchGroupReply{{}, std::max(from, events_.newest()), false});
+    AnswerWatch(step, id, from);
     return;
   }
   if (!proposal_.has_value()) return;

@@ -4,6 +4,7 @@
 // them together is here, split by subject:
 //   group.cc           entering: whose call is it, and may it act; objects, rounds, store, questions
 //   group_join.cc      taking seats until a generation is complete
+//   group_events.cc    what its watchers hear, and when
 //   group_liveness.cc  leases, streams, losses, farewells: how a generation breaks
 //   group_view.cc      proposals: how a generation is followed by the next without breaking
 //   group_records.cc   journal rows
@@ -57,6 +58,8 @@ class Group final : public WaitOwner {
   int64_t live_count() const { return context_.roster.CountLive(); }
 
   void TellDraining(Step& step);
+  // At the end of a step, when the shard lists the group as telling.
+  void TellWatchers(Step& step);
 
   void Restore(Instant now, const Record& row);
   void FinishRestore(Instant now);
@@ -71,7 +74,6 @@ class Group final : public WaitOwner {
   void Answer(Step& step, Call& call, CreateGroupCall& body);
   void Answer(Step& step, Call& call, GetGroupCall& body);
   void Answer(Step& step, Call& call, ListGroupsCall& body);
-  void Answer(Step& step, Call& call, WatchGroupCall& body);
   void Answer(Step& step, Call& call, EnterRoundCall& body);
   void Answer(Step& step, Call& call, CancelRoundCall& body);
   void Answer(Step& step, Call& call, SendCall& body);
@@ -87,6 +89,8 @@ class Group final : public WaitOwner {
   void Answer(Step& step, Call& call, DumpWaitsCall& body);
   template <typename StoreCall>
   void Answer(Step& step, Call& call, StoreCall& body);  // the store's own calls
+  // --- group_events.cc
+  void Answer(Step& step, Call& call, WatchGroupCall& body);
   // --- group_join.cc
   void Answer(Step& step, Call& call, JoinCall& body);
   // --- group_liveness.cc
@@ -118,6 +122,8 @@ class Group final : public WaitOwner {
   std::string SpecDifference(const GroupSpec& theirs) const;
   void FailForming(Step& step, const absl::Status& status);
   void BeginGeneration(Step& step, const Cause& cause);
+  // Whether a newcomer finds a seat: a free one while FORMING, later that of somebody who is gone.
+  bool HasRoom() const;
   void SeatNewcomer(Step& step, Call& call, JoinCall& body);
   void ParkJoin(Step& step, Call& call, Member& member, bool with_members);
   void AnswerJoin(Step& step, Member& member);
@@ -169,6 +175,8 @@ class Group final : public WaitOwner {
   void Tell(Step& step, EventKind kind, const Member* member, const Cause& cause);
   void TellProposal(Step& step, EventKind kind, const ViewProposal& view, const Cause& cause);
   void Publish(Step& step, GroupEvent event);
+  // With the events after `from`; a bookmark when there are none. The call is not parked any more.
+  void AnswerWatch(Step& step, CallId id, int64_t from);
 
   // --- records
   void WriteGroup(Step& step);
@@ -205,11 +213,18 @@ class Group final : public WaitOwner {
 
   std::map<CallId, std::string> joins_;  // parked joins: member name
   std::map<CallId, int64_t> watches_;    // parked watches: from which revision
+  // Watchers were told up to here; those who have heard that hear the rest together.
+  int64_t told_revision_ = context_.last_number;
+  int64_t untold_ = 0;      // events after told_revision_
+  bool tells_now_ = false;  // it is in shard_.telling
+  Instant last_told_ = absl::InfinitePast();
+  TimerId tell_timer_ = 0;
 
   TimerId liveness_timer_ = 0;
   TimerId join_window_timer_ = 0;
   TimerId linger_timer_ = 0;
   Instant last_arrival_;  // of a join
+  bool may_have_candidates_ = true;
   int64_t members_lost_ = 0;
   // The members of the present generation, made once for all who ask while nothing changes.
   std::shared_ptr<const std::vector<MemberInfo>> member_infos_;

@@ -151,6 +151,23 @@ void Group::Answer(Step& step, Call& call, JoinCall& body) {
   ParkJoin(step, call, *member, body.with_members);
 }
 
+bool Group::HasRoom() const {
+  const auto& members = context_.roster.members();
+  const int seats = context_.roster.seat_count();
+  if (state_ == GroupState::kForming) {
+    // Counted only when it matters, or a thousand joins look at a million members.
+    if (static_cast<int>(members.size()) < seats) return true;
+    return seats > std::count_if(members.begin(), members.end(), [](const auto& entry) {
+             return entry.second->live() && entry.second->state != MemberState::kCandidate;
+           });
+  }
+  for (int rank = 0; rank < seats; ++rank) {
+    const Member* seated = context_.roster.BySeat(rank);
+    if (seated == nullptr || !seated->live()) return true;
+  }
+  return false;
+}
+
 void Group::SeatNewcomer(Step& step, Call& call, JoinCall& body) {
   const int seats = context_.roster.seat_count();
   Member* holder = body.rank.has_value() ? context_.roster.BySeat(*body.rank) : nullptr;
@@ -162,14 +179,6 @@ void Group::SeatNewcomer(Step& step, Call& call, JoinCall& body) {
               context_.Explain("join", Cause{}));
     return;
   }
-  int live = 0, vacant = 0;
-  for (const auto& [name, member] : context_.roster.members()) {
-    if (member->live() && member->state != MemberState::kCandidate) ++live;
-  }
-  for (int rank = 0; rank < seats; ++rank) {
-    const Member* seated = context_.roster.BySeat(rank);
-    if (seated == nullptr || !seated->live()) ++vacant;
-  }
   auto member = std::make_unique<Member>();
   member->name = body.member;
   member->incarnation = body.incarnation;
@@ -179,7 +188,7 @@ void Group::SeatNewcomer(Step& step, Call& call, JoinCall& body) {
   member->labels = body.labels;
   member->joined_at = member->last_heard = member->operation_at = member->progress_at = step.now();
 
-  const bool room = state_ == GroupState::kForming ? live < seats : vacant > 0;
+  const bool room = HasRoom();
   const bool wants_seat_beyond = body.rank.has_value() && *body.rank >= seats;
   if (!room || wants_seat_beyond) {
     if (state_ == GroupState::kForming && context_.spec.fixed()) {
@@ -198,6 +207,7 @@ void Group::SeatNewcomer(Step& step, Call& call, JoinCall& body) {
       return;
     }
     member->state = MemberState::kCandidate;
+    may_have_candidates_ = true;
     Member& candidate = context_.roster.Add(std::move(member));
     ParkJoin(step, call, candidate, body.with_members);
     Tell(step, EventKind::kCandidate, &candidate, Cause{});
@@ -322,7 +332,7 @@ MissingReport Group::MissingSeats(Instant now) const {
 }
 
 void Group::FillSeats(Step& step) {
-  if (state_ != GroupState::kForming) return;
+  if (state_ != GroupState::kForming || !may_have_candidates_) return;
   int taken = 0;
   std::vector<Member*> candidates;
   for (const auto& [name, member] : context_.roster.members()) {
@@ -332,6 +342,7 @@ void Group::FillSeats(Step& step) {
       ++taken;
     }
   }
+  may_have_candidates_ = !candidates.empty();
   std::stable_sort(candidates.begin(), candidates.end(),
                    [](const Member* a, const Member* b) { return a->joined_at < b->joined_at; });
   for (Member* member : candidates) {
@@ -347,6 +358,9 @@ void Group::FillSeats(Step& step) {
 void Group::MaybeComplete(Step& step) {
   if (state_ != GroupState::kForming) return;
   const int seats = context_.roster.seat_count();
+  // While FORMING, whoever is confirmed is parked here, so most joins need not count.
+  const int enough = context_.spec.fixed() ? seats : std::min(seats, context_.spec.min_members);
+  if (static_cast<int>(joins_.size()) < enough) return;
   const int present = ConfirmedSeats().count() + CountUnseated();
   if (present >= seats) {
     Complete(step);

@@ -217,6 +217,7 @@ TEST(Watch, ResumesWithoutGapsAndSaysWhenItCannot) {
   std::vector<Seat> seats = h.Form(2);
   const int64_t start = Describe(h).revision;
   for (int i = 0; i < 3; ++i) h.As(seats[0], ReportErrorCall{absl::StrCat("e", i), false, {}});
+  h.Advance(absl::Milliseconds(50));
   const auto* batch = h.Get<WatchGroupReply>(h.Make(WatchGroupCall{start}, Caller{}));
   ASSERT_NE(batch, nullptr);
   ASSERT_EQ(batch->events.size(), 3u);
@@ -226,6 +227,74 @@ TEST(Watch, ResumesWithoutGapsAndSaysWhenItCannot) {
   EXPECT_EQ(h.StatusOf(h.Make(WatchGroupCall{start}, Caller{})).code(), absl::StatusCode::kOutOfRange);
   EXPECT_EQ(h.StatusOf(h.Make(WatchGroupCall{int64_t{1} << 60}, Caller{})).code(),
             absl::StatusCode::kOutOfRange);
+}
+
+TEST(Watch, HearsAtOnceOfALoneEventAndOfManyTogether) {
+  CoreHarness h;
+  GroupSpec spec = CoreHarness::Fixed(6);
+  spec.fate = Fate::kReport;
+  std::vector<Seat> seats = h.Form(spec);
+  h.Advance(absl::Seconds(1));
+  const CallId first = h.Make(WatchGroupCall{0}, Caller{});
+  h.As(seats[1], LeaveCall{});
+  const auto* alone = h.Get<WatchGroupReply>(first);
+  ASSERT_NE(alone, nullptr);
+  EXPECT_EQ(alone->events.size(), 1u);
+  const CallId second = h.Make(WatchGroupCall{alone->revision}, Caller{});
+  for (int rank : {2, 3, 4}) h.As(seats[rank], LeaveCall{});
+  EXPECT_TRUE(h.Parked(second));
+  EXPECT_TRUE(h.Parked(h.Make(WatchGroupCall{alone->revision}, Caller{}, absl::Milliseconds(70))));
+  h.Advance(absl::Milliseconds(50));
+  const auto* many = h.Get<WatchGroupReply>(second);
+  ASSERT_NE(many, nullptr);
+  ASSERT_EQ(many->events.size(), 3u);
+  EXPECT_EQ(many->events[2].member, "w4");
+  EXPECT_EQ(many->revision, Describe(h).revision);
+}
+
+TEST(Watch, HearsAtOnceOfWhatMustBeActedUpon) {
+  CoreHarness h;
+  std::vector<Seat> seats = h.Form(4);
+  const CallId watch = h.Make(WatchGroupCall{0}, Caller{});
+  h.As(seats[1], ReportErrorCall{"odd", false, {}});
+  EXPECT_TRUE(h.Parked(watch));
+  h.Make(EvictCall{"w2", "test"}, Caller{});
+  const auto* told = h.Get<WatchGroupReply>(watch);
+  ASSERT_NE(told, nullptr);
+  ASSERT_EQ(told->events.size(), 3u);
+  EXPECT_EQ(told->events[0].kind, EventKind::kErrorReported);
+  EXPECT_EQ(told->events[1].kind, EventKind::kLost);
+  EXPECT_EQ(told->events[2].kind, EventKind::kBroken);
+  EXPECT_FALSE(told->closed);
+  const CallId last = h.Make(WatchGroupCall{told->revision}, Caller{});
+  h.Make(CloseGroupCall{}, Caller{});
+  EXPECT_TRUE(h.Get<WatchGroupReply>(last)->closed);
+}
+
+TEST(Watch, WhoseWaitEndsGetsWhatWasNotToldYet) {
+  CoreHarness h;
+  std::vector<Seat> seats = h.Form(2);
+  const CallId watch = h.Make(WatchGroupCall{0}, Caller{}, absl::Milliseconds(10));
+  h.As(seats[1], ReportErrorCall{"odd", false, {}});
+  h.Advance(absl::Milliseconds(10));
+  EXPECT_EQ(h.Get<WatchGroupReply>(watch)->events.size(), 1u);
+}
+
+TEST(Watch, MissesNothingWhenTheLogIsShorterThanAStep) {
+  Limits limits;
+  limits.max_event_log = 2;
+  CoreHarness h(limits);
+  std::vector<Seat> seats = h.Form(2);
+  CallId watch = h.Make(WatchGroupCall{0}, Caller{});
+  int heard = 0;
+  for (int i = 0; i < 7; ++i) {
+    h.As(seats[0], ReportErrorCall{absl::StrCat("e", i), false, {}});
+    const auto* told = h.Get<WatchGroupReply>(watch);
+    if (told == nullptr) continue;
+    for (const GroupEvent& event : told->events) EXPECT_EQ(event.cause.detail, absl::StrCat("e", heard++));
+    watch = h.Make(WatchGroupCall{told->revision}, Caller{});
+  }
+  EXPECT_GE(heard, 6);
 }
 
 TEST(UniqueIds, AreFencedByGenerationAndFreedWhenFetched) {

@@ -15,6 +15,8 @@
 
 namespace cohort::coordinator {
 
+class Group;
+
 struct Shard {
   Limits limits;
   // Counts the starts of this journal, from 1. Counters that are not kept start at FirstNumber().
@@ -28,6 +30,8 @@ struct Shard {
   // this one, can have given out. So a receipt or a revision of a closed group means nothing to its successor.
   int64_t FirstNumber() const { return std::max((boot - 1) << 32, last_number_of_closed); }
   int64_t last_number_of_closed = 0;
+  // Groups whose watchers hear at the end of the step what happened in it.
+  std::vector<Group*> telling;
   // Groups that ended and are still to be taken off.
   std::vector<GroupKey> closed;
 };

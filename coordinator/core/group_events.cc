@@ -1,0 +1,116 @@
+// What happened in the group, and how its watchers hear of it.
+//
+// When a thousand members leave, each of them sooner or later hears of all the others: so that this does not take a
+// million messages, watchers hear at the end of the step, and of what nobody must act upon at once, only every so
+// often. A lone event never waits.
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "coordinator/core/group.h"
+
+namespace cohort::coordinator {
+namespace {
+
+// How many events one answer brings, and how many may wait to be told.
+constexpr int64_t kWatchBatch = 256;
+// Between two tidings that could have waited.
+constexpr absl::Duration kTellInterval = absl::Milliseconds(50);
+
+// One for each member of the group, perhaps, and all at once.
+bool MayWait(EventKind kind) {
+  switch (kind) {
+    case EventKind::kJoined:
+    case EventKind::kCandidate:
+    case EventKind::kSuspected:
+    case EventKind::kRecovered:
+    case EventKind::kLost:
+    case EventKind::kLeft:
+    case EventKind::kErrorReported:
+      return true;
+    default:
+      return false;
+  }
+}
+
+}  // namespace
+
+void Group::Tell(Step& step, EventKind kind, const Member* member, const Cause& cause) {
+  GroupEvent event;
+  event.kind = kind;
+  if (member != nullptr) {
+    event.member = member->name;
+    if (member->rank >= 0) event.rank = member->rank;
+  }
+  event.cause = cause;
+  Publish(step, std::move(event));
+}
+
+void Group::TellProposal(Step& step, EventKind kind, const ViewProposal& view, const Cause& cause) {
+  GroupEvent event;
+  event.kind = kind;
+  event.member = view.proposer;
+  event.proposal = view;
+  event.cause = cause;
+  Publish(step, std::move(event));
+}
+
+void Group::Publish(Step& step, GroupEvent event) {
+  // The log must still have all that a parked watcher has not heard.
+  if (untold_ >= std::min(kWatchBatch, std::max<int64_t>(shard_.limits.max_event_log, 1))) TellWatchers(step);
+  event.revision = context_.NextNumber();
+  event.generation = context_.generation;
+  const int64_t revision = event.revision;
+  const Instant at = MayWait(event.kind) ? last_told_ + kTellInterval : step.now();
+  events_.Append(revision, std::move(event), shard_.limits.max_event_log);
+  ++untold_;
+  if (at <= step.now()) {
+    if (!tells_now_) shard_.telling.push_back(this);
+    tells_now_ = true;
+  } else if (tell_timer_ == 0) {
+    tell_timer_ = shard_.timers.Schedule(at, [this](Step& s) {
+      tell_timer_ = 0;
+      TellWatchers(s);
+    });
+  }
+}
+
+void Group::TellWatchers(Step& step) {
+  shard_.timers.Cancel(tell_timer_);
+  tells_now_ = false;
+  untold_ = 0;
+  told_revision_ = events_.newest();
+  last_told_ = step.now();
+  const auto waiting = std::exchange(watches_, {});
+  for (const auto& [id, from] : waiting) {
+    if (from >= told_revision_) {  // it came after the last event
+      watches_.emplace(id, from);
+      continue;
+    }
+    shard_.waits.Done(id);
+    AnswerWatch(step, id, from);
+  }
+}
+
+void Group::AnswerWatch(Step& step, CallId id, int64_t from) {
+  auto batch = events_.Read(from, kWatchBatch);
+  const bool closed = !batch.events.empty() && batch.events.back().kind == EventKind::kClosed;
+  step.Answer(id, WatchGroupReply{std::move(batch.events), batch.revision, closed});
+}
+
+void Group::Answer(Step& step, Call& call, WatchGroupCall& body) {
+  const int64_t from = body.from_revision == 0 ? events_.newest() : body.from_revision;
+  if (!events_.Covers(from)) {
+    step.Fail(call.id, absl::OutOfRangeError(absl::StrCat(
+                           "events of group ", context_.key.group, " after revision ", from,
+                           " are not kept; read the group and watch from its revision ",
+                           events_.newest())));
+  } else if (from < told_revision_) {
+    AnswerWatch(step, call.id, from);
+  } else {
+    watches_[call.id] = from;
+    shard_.waits.Park(call.id, this, step.now(), step.now() + call.wait);
+  }
+}
+
+}  // namespace cohort::coordinator
