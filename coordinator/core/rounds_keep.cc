@@ -294,7 +294,10 @@ void Rounds::Restore(Instant now, const RoundEndRecord& record) {
     round.first_rank = round.last_rank = record.root;
     round.unacknowledged = round.participants;
     round.unacknowledged.Remove(record.root);
-    if (round.ended) round.read = std::exchange(round.unacknowledged, RankSet());
+    if (round.ended) {
+      round.read = round.unacknowledged;
+      round.unacknowledged.Clear();
+    }
   } else {
     end->values = std::move(values);
     round.arrived = round.participants;
