@@ -2,12 +2,15 @@
 //
 // The parts that do not need each other are classes of their own (Rounds, Mailboxes, UniqueIds, Store); what ties
 // them together is here, split by subject:
-//   group.cc           entering: whose call is it, and may it act; objects, rounds, store, questions
-//   group_join.cc      taking seats until a generation is complete
-//   group_events.cc    what its watchers hear, and when
-//   group_liveness.cc  leases, streams, losses, farewells: how a generation breaks
-//   group_view.cc      proposals: how a generation is followed by the next without breaking
-//   group_records.cc   journal rows
+//   group.cc            entering: whose call is it, and may it act; the store; parked calls of the group itself
+//   group_objects.cc    rounds, objects, unique ids: what members pass to each other
+//   group_questions.cc  who is missing, what waits
+//   group_events.cc     what its watchers hear, and when
+//   group_join.cc       taking seats
+//   group_complete.cc   when a generation is complete
+//   group_liveness.cc   leases, streams, losses, farewells: how a generation breaks
+//   group_view.cc       proposals: how a generation is followed by the next without breaking
+//   group_records.cc    journal rows
 #ifndef COHORT_COORDINATOR_CORE_GROUP_H_
 #define COHORT_COORDINATOR_CORE_GROUP_H_
 
@@ -74,21 +77,23 @@ class Group final : public WaitOwner {
   void Answer(Step& step, Call& call, CreateGroupCall& body);
   void Answer(Step& step, Call& call, GetGroupCall& body);
   void Answer(Step& step, Call& call, ListGroupsCall& body);
+  template <typename StoreCall>
+  void Answer(Step& step, Call& call, StoreCall& body);  // the store's own calls
+  // --- group_objects.cc
   void Answer(Step& step, Call& call, EnterRoundCall& body);
   void Answer(Step& step, Call& call, CancelRoundCall& body);
   void Answer(Step& step, Call& call, SendCall& body);
   void Answer(Step& step, Call& call, ReceiveCall& body);
   void Answer(Step& step, Call& call, ExpireCall& body);
-  void Answer(Step& step, Call& call, StatsCall& body);
   void Answer(Step& step, Call& call, PutBlobCall& body);
   void Answer(Step& step, Call& call, GetBlobCall& body);
   void Answer(Step& step, Call& call, PublishIdsCall& body);
   void Answer(Step& step, Call& call, FetchIdsCall& body);
   void Answer(Step& step, Call& call, ReportInitCall& body);
+  // --- group_questions.cc
   void Answer(Step& step, Call& call, WhoIsMissingCall& body);
   void Answer(Step& step, Call& call, DumpWaitsCall& body);
-  template <typename StoreCall>
-  void Answer(Step& step, Call& call, StoreCall& body);  // the store's own calls
+  void Answer(Step& step, Call& call, StatsCall& body);
   // --- group_events.cc
   void Answer(Step& step, Call& call, WatchGroupCall& body);
   // --- group_join.cc
@@ -117,7 +122,7 @@ class Group final : public WaitOwner {
   absl::Status Cut(const std::vector<int64_t>& sizes, std::vector<Payload>& values) const;
   void DropBlob(int64_t blob);
 
-  // --- joining
+  // --- joining and completing
   absl::Status CheckSpec(const JoinCall& body) const;
   std::string SpecDifference(const GroupSpec& theirs) const;
   void FailForming(Step& step, const absl::Status& status);

@@ -1,0 +1,179 @@
+// When a generation is complete, and who is missing until then.
+//
+// A member is confirmed (state ACTIVE while the group is FORMING) when its Join is parked here, or was answered
+// complete. Only the last confirmation completes the generation, so whoever is told JOINED knows that all others
+// were there at that instant.
+#include <algorithm>
+
+#include "coordinator/core/group.h"
+
+namespace cohort::coordinator {
+
+int Group::CountUnseated() const {
+  int unseated = 0;
+  for (const auto& [name, member] : context_.roster.members()) {
+    if (member->rank < 0 && member->confirmed()) ++unseated;
+  }
+  return unseated;
+}
+
+RankSet Group::ConfirmedSeats() const {
+  RankSet confirmed;
+  for (int rank = 0; rank < context_.roster.seat_count(); ++rank) {
+    const Member* member = context_.roster.BySeat(rank);
+    if (member != nullptr && member->confirmed()) confirmed.Add(rank);
+  }
+  return confirmed;
+}
+
+MissingReport Group::MissingSeats(Instant now) const {
+  // Members without a wish of their own are counted into the first free seats.
+  RankSet confirmed = ConfirmedSeats();
+  int unseated = CountUnseated();
+  for (int rank = 0; rank < context_.roster.seat_count() && unseated > 0; ++rank) {
+    if (context_.roster.BySeat(rank) == nullptr && confirmed.Add(rank)) --unseated;
+  }
+  MissingReport report =
+      context_.roster.Missing(now, RankSet::All(context_.roster.seat_count()), confirmed);
+  Instant first = absl::InfiniteFuture(), last = absl::InfinitePast();
+  for (const auto& [id, name] : joins_) {
+    const WaitTable::Entry* entry = shard_.waits.Find(id);
+    auto it = context_.roster.members().find(name);
+    if (entry == nullptr || it == context_.roster.members().end()) continue;
+    if (entry->since < first) {
+      first = entry->since;
+      report.first_rank = it->second->rank;
+    }
+    if (entry->since > last) {
+      last = entry->since;
+      report.last_rank = it->second->rank;
+    }
+  }
+  if (report.first_rank.has_value() && now != absl::InfinitePast()) {
+    report.since_first = now - first;
+    report.skew = last - first;
+  }
+  return report;
+}
+
+void Group::FillSeats(Step& step) {
+  if (state_ != GroupState::kForming || !may_have_candidates_) return;
+  int taken = 0;
+  std::vector<Member*> candidates;
+  for (const auto& [name, member] : context_.roster.members()) {
+    if (member->state == MemberState::kCandidate) {
+      candidates.push_back(member.get());
+    } else {
+      ++taken;
+    }
+  }
+  may_have_candidates_ = !candidates.empty();
+  std::stable_sort(candidates.begin(), candidates.end(),
+                   [](const Member* a, const Member* b) { return a->joined_at < b->joined_at; });
+  for (Member* member : candidates) {
+    if (taken++ >= context_.roster.seat_count()) return;
+    member->state = member->join_call != 0 ? MemberState::kActive : MemberState::kJoining;
+    member_infos_.reset();
+    WriteMember(step, *member);
+    Tell(step, EventKind::kJoined, member, Cause{});
+  }
+  if (!candidates.empty()) MaybeComplete(step);
+}
+
+void Group::MaybeComplete(Step& step) {
+  if (state_ != GroupState::kForming) return;
+  const int seats = context_.roster.seat_count();
+  // While FORMING, whoever is confirmed is parked here, so most joins need not count.
+  const int enough = context_.spec.fixed() ? seats : std::min(seats, context_.spec.min_members);
+  if (static_cast<int>(joins_.size()) < enough) return;
+  const int present = ConfirmedSeats().count() + CountUnseated();
+  if (present >= seats) {
+    Complete(step);
+    return;
+  }
+  if (context_.spec.fixed() || present < context_.spec.min_members) return;
+  const Instant window_ends = last_arrival_ + context_.spec.join_window;
+  if (step.now() >= window_ends) {
+    Complete(step);
+    return;
+  }
+  shard_.timers.Cancel(join_window_timer_);
+  join_window_timer_ = shard_.timers.Schedule(window_ends, [this](Step& s) {
+    join_window_timer_ = 0;
+    MaybeComplete(s);
+  });
+}
+
+void Group::Complete(Step& step) {
+  shard_.timers.Cancel(join_window_timer_);
+  std::vector<Member*> members;
+  for (const auto& [name, member] : context_.roster.members()) members.push_back(member.get());
+  // An elastic generation does not wait for those who have not come back.
+  for (Member* member : members) {
+    if (member->confirmed() || member->state == MemberState::kCandidate) continue;
+    Cause cause = CauseOf(CauseKind::kViewChanged, *member, "it did not join again in time", step.now());
+    EndLife(step, *member, cause);
+    EraseMember(step, *member);
+    context_.roster.Remove(*member, cause);
+  }
+  // Those without a wish take free seats in the order they came.
+  std::vector<Member*> unseated;
+  for (const auto& [name, member] : context_.roster.members()) {
+    if (member->rank < 0 && member->confirmed()) unseated.push_back(member.get());
+  }
+  std::stable_sort(unseated.begin(), unseated.end(),
+                   [](const Member* a, const Member* b) { return a->joined_at < b->joined_at; });
+  int rank = 0;
+  for (Member* member : unseated) {
+    while (context_.roster.BySeat(rank) != nullptr) ++rank;
+    context_.roster.Seat(*member, rank);
+  }
+  // Ranks are dense, in the order of the seats.
+  int next = 0;
+  for (int seat = 0; seat < context_.roster.seat_count(); ++seat) {
+    Member* member = context_.roster.BySeat(seat);
+    if (member == nullptr) continue;
+    if (seat != next) context_.roster.Seat(*member, next);
+    ++next;
+  }
+  context_.roster.Resize(next);
+  context_.world_size = next;
+  state_ = GroupState::kActive;
+  member_infos_.reset();
+  Tell(step, EventKind::kActive, nullptr, Cause{});
+  WriteGroup(step);
+  for (int seat = 0; seat < next; ++seat) {
+    Member& member = *context_.roster.BySeat(seat);
+    member.last_heard = step.now();
+    member.progress_at = step.now();
+    WriteMember(step, member);
+    if (member.join_call != 0) AnswerJoin(step, member);
+  }
+  shard_.timers.Cancel(liveness_timer_);  // progress counts from now, perhaps by a shorter time
+  ScheduleLiveness(step.now());
+}
+
+std::shared_ptr<const std::vector<MemberInfo>> Group::Members(Instant now) {
+  if (member_infos_ == nullptr) {
+    member_infos_ = std::make_shared<const std::vector<MemberInfo>>(context_.roster.Infos(now));
+  }
+  return member_infos_;
+}
+
+void Group::AnswerJoin(Step& step, Member& member) {
+  JoinReply reply;
+  reply.session = member.session;
+  reply.rank = member.rank;
+  reply.world_size = context_.world_size;
+  reply.generation = context_.generation;
+  reply.revision = events_.newest();
+  reply.lease = context_.spec.lease;
+  if (member.with_members) reply.members = Members(step.now());
+  const CallId id = member.join_call;
+  member.join_call = 0;
+  joins_.erase(id);
+  shard_.waits.Done(id);
+  step.Answer(id, std::move(reply));
+}
+
+}  // namespace cohort::coordinator

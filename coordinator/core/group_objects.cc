@@ -1,0 +1,223 @@
+// What members pass to each other: their calls are admitted here, their values resolved; rounds, mailboxes and unique
+// ids do the rest.
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "coordinator/core/group.h"
+
+namespace cohort::coordinator {
+namespace {
+
+constexpr absl::Duration kBlobLife = absl::Seconds(60);
+
+}  // namespace
+
+template <typename R>
+bool Group::Repeated(Step& step, const Call& call) {
+  const ReplyBody* first = operations_.Find(call.caller.operation_id);
+  if (first == nullptr) return false;
+  if (std::holds_alternative<R>(*first)) {
+    step.Answer(call.id, *first);
+  } else {
+    step.Fail(call.id, absl::InvalidArgumentError("operation id was used for another call"));
+  }
+  return true;
+}
+
+// --- Rounds.
+
+absl::StatusOr<Payload> Group::Resolve(const Member& member, Value& value) {
+  if (value.blob != 0) {
+    auto it = blobs_.find(value.blob);
+    if (it == blobs_.end() || it->second.member != member.name) {
+      return absl::NotFoundError(absl::StrCat("blob ", value.blob, " is not there: it was used, expired, "
+                                              "or uploaded by another member; upload it again"));
+    }
+    return it->second.payload;
+  }
+  if (absl::Status room = context_.CheckRoom(static_cast<int64_t>(value.bytes.size())); !room.ok()) {
+    return room;
+  }
+  return Payload(std::move(value.bytes), context_.ledger);
+}
+
+// One value that holds several, one after the other, becomes those.
+absl::Status Group::Cut(const std::vector<int64_t>& sizes, std::vector<Payload>& values) const {
+  const Payload whole = values[0];
+  int64_t offset = 0;
+  std::vector<Payload> parts;
+  for (int64_t size : sizes) {
+    if (size < 0 || size > whole.size() - offset) break;
+    parts.emplace_back(whole.bytes().substr(offset, size), context_.ledger);
+    offset += size;
+  }
+  if (parts.size() != sizes.size() || offset != whole.size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("values.sizes_bytes do not add up to the ", whole.size(), " bytes of the blob"));
+  }
+  values = std::move(parts);
+  return absl::OkStatus();
+}
+
+void Group::Answer(Step& step, Call& call, EnterRoundCall& body) {
+  const Standing standing =
+      body.kind == RoundKind::kAgreeAlive ? Standing::kBrokenToo : Standing::kActiveOnly;
+  Member* member = Admit(step, call, RoundKindName(body.kind), standing);
+  if (member == nullptr) return;
+  std::vector<Payload> values;
+  const bool brings = body.kind == RoundKind::kAllGather || body.kind == RoundKind::kGather ||
+                      (body.root == member->rank && (body.kind == RoundKind::kBroadcast ||
+                                                     body.kind == RoundKind::kScatter));
+  if (brings) {
+    if (body.values.empty()) body.values.resize(1);  // no value is an empty one
+    for (Value& value : body.values) {
+      absl::StatusOr<Payload> payload = Resolve(*member, value);
+      if (!payload.ok()) {
+        step.Fail(call.id, payload.status());
+        return;
+      }
+      values.push_back(*std::move(payload));
+    }
+    if (!body.sizes.empty()) {
+      absl::Status cut = Cut(body.sizes, values);
+      if (!cut.ok()) {
+        step.Fail(call.id, cut);
+        return;
+      }
+    }
+  }
+  rounds_.Enter(step, call.id, *member, call.wait, body, std::move(values));
+  for (const Value& value : body.values) DropBlob(value.blob);
+}
+
+void Group::Answer(Step& step, Call& call, CancelRoundCall& body) {
+  if (Admit(step, call, "cancel barrier", Standing::kActiveOnly) == nullptr) return;
+  if (Repeated<CancelRoundReply>(step, call)) return;
+  const CancelRoundReply reply{rounds_.Cancel(step, body.name, body.number, body.reason)};
+  operations_.Remember(step, context_.key, call.caller.operation_id, reply, shard_.limits);
+  step.Answer(call.id, reply);
+}
+
+// --- Objects.
+
+void Group::Answer(Step& step, Call& call, SendCall& body) {
+  Member* member = Admit(step, call, "send", Standing::kActiveOnly);
+  if (member == nullptr) return;
+  const Id128 operation = call.caller.operation_id;
+  if (const ReplyBody* again = operations_.Find(operation); again != nullptr) {
+    const SendReply* first = std::get_if<SendReply>(again);
+    if (first == nullptr) {
+      step.Fail(call.id, absl::InvalidArgumentError("operation id was used for another call"));
+    } else if (!body.wait_consumed) {
+      step.Answer(call.id, *first);
+    } else {
+      mailboxes_.AwaitConsumed(step, call.id, call.wait, first->sequence);
+    }
+    return;
+  }
+  member->operation = "send";
+  member->operation_name = body.tag;
+  member->operation_number = 0;
+  member->operation_at = step.now();
+  absl::StatusOr<Payload> payload = Resolve(*member, body.value);
+  absl::StatusOr<int64_t> sequence =
+      payload.ok() ? mailboxes_.Send(step, call.id, *member, call.wait, body, *std::move(payload))
+                   : absl::StatusOr<int64_t>(payload.status());
+  if (!sequence.ok()) {
+    const Cause* why = context_.WhyGone(body.destination);
+    step.Fail(call.id, sequence.status(), why == nullptr ? nullptr : context_.Explain("send", *why));
+    return;
+  }
+  DropBlob(body.value.blob);
+  operations_.Remember(step, context_.key, operation, SendReply{*sequence, false}, shard_.limits);
+  if (!body.wait_consumed) step.Answer(call.id, SendReply{*sequence, false});
+}
+
+void Group::Answer(Step& step, Call& call, ReceiveCall& body) {
+  Member* member = Admit(step, call, "receive", Standing::kActiveOnly);
+  if (member == nullptr) return;
+  member->operation = "receive";
+  member->operation_name = body.tag;
+  member->operation_number = 0;
+  member->operation_at = step.now();
+  mailboxes_.Receive(step, call.id, *member, call.caller.operation_id, call.wait, body);
+}
+
+void Group::Answer(Step& step, Call& call, ExpireCall& body) {
+  if (Admit(step, call, "expire", Standing::kActiveOnly) == nullptr) return;
+  if (Repeated<ExpireReply>(step, call)) return;
+  ExpireReply reply;
+  const absl::Duration older_than = body.older_than.value_or(context_.spec.data_expiration);
+  mailboxes_.Expire(step, older_than, reply.object_count, reply.size_bytes);
+  rounds_.Expire(step, older_than, reply.object_count, reply.size_bytes);
+  operations_.Remember(step, context_.key, call.caller.operation_id, reply, shard_.limits);
+  step.Answer(call.id, reply);
+}
+
+// --- Values that come and go in parts.
+
+void Group::Answer(Step& step, Call& call, PutBlobCall& body) {
+  Member* member = Admit(step, call, "upload", Standing::kActiveOnly);
+  if (member == nullptr) return;
+  if (static_cast<int64_t>(blobs_.size()) >= shard_.limits.max_blobs) {
+    step.Fail(call.id, absl::ResourceExhaustedError(
+                           absl::StrCat("group ", context_.key.group, " has ", blobs_.size(),
+                                        " unused blobs; max_blobs is ", shard_.limits.max_blobs)));
+    return;
+  }
+  Value value;
+  value.bytes = std::move(body.bytes);
+  absl::StatusOr<Payload> payload = Resolve(*member, value);
+  if (!payload.ok()) {
+    step.Fail(call.id, payload.status());
+    return;
+  }
+  const int64_t id = context_.NextNumber();
+  Blob& blob = blobs_[id];
+  blob.payload = *std::move(payload);
+  blob.member = member->name;
+  blob.expiry = shard_.timers.Schedule(step.now() + kBlobLife, [this, id](Step&) { DropBlob(id); });
+  step.Answer(call.id, PutBlobReply{id});
+}
+
+void Group::Answer(Step& step, Call& call, GetBlobCall& body) {
+  Member* member = Admit(step, call, "download", Standing::kActiveOnly);
+  if (member == nullptr) return;
+  auto it = blobs_.find(body.blob);
+  if (it == blobs_.end() || it->second.member != member->name) {
+    step.Fail(call.id, absl::NotFoundError(absl::StrCat("blob ", body.blob, " is not there")));
+    return;
+  }
+  step.Answer(call.id, GetBlobReply{it->second.payload});
+}
+
+void Group::DropBlob(int64_t id) {
+  auto it = blobs_.find(id);
+  if (it == blobs_.end()) return;
+  shard_.timers.Cancel(it->second.expiry);
+  blobs_.erase(it);
+}
+
+// --- Unique ids.
+
+void Group::Answer(Step& step, Call& call, PublishIdsCall& body) {
+  Member* member = Admit(step, call, "publish unique ids", Standing::kActiveOnly);
+  if (member != nullptr) unique_ids_.Publish(step, call.id, *member, body);
+}
+
+void Group::Answer(Step& step, Call& call, FetchIdsCall& body) {
+  Member* member = Admit(step, call, "fetch unique ids", Standing::kActiveOnly);
+  if (member == nullptr) return;
+  member->operation = "fetch unique ids";
+  member->operation_name = body.name;
+  member->operation_number = 0;
+  member->operation_at = step.now();
+  unique_ids_.Fetch(step, call.id, *member, call.wait, body);
+}
+
+void Group::Answer(Step& step, Call& call, ReportInitCall& body) {
+  Member* member = Admit(step, call, "report init", Standing::kActiveOnly);
+  if (member != nullptr) unique_ids_.Report(step, call.id, *member, body);
+}
+
+}  // namespace cohort::coordinator

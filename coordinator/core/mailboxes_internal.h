@@ -1,0 +1,21 @@
+// What the files of Mailboxes share.
+#ifndef COHORT_COORDINATOR_CORE_MAILBOXES_INTERNAL_H_
+#define COHORT_COORDINATOR_CORE_MAILBOXES_INTERNAL_H_
+
+#include <cstdint>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+
+namespace cohort::coordinator::mailboxes_internal {
+
+inline std::string RowId(int64_t sequence) { return absl::StrFormat("%020d", sequence); }
+
+inline std::string TagText(const std::string& tag) {
+  return tag.empty() ? "" : absl::StrCat(" tag \"", tag, "\"");
+}
+
+}  // namespace cohort::coordinator::mailboxes_internal
+
+#endif  // COHORT_COORDINATOR_CORE_MAILBOXES_INTERNAL_H_
