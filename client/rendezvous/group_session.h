@@ -21,6 +21,7 @@
 #include "client/rendezvous/receipts.h"
 #include "client/rendezvous/report.h"
 #include "client/rendezvous/round_numbers.h"
+#include "client/rendezvous/send_turns.h"
 
 namespace cohort::client {
 
@@ -78,6 +79,7 @@ class GroupSession final : public std::enable_shared_from_this<GroupSession> {
   // cancelled.
   absl::Status FillScope(const CallSpec& spec, v1::Scope* scope);
   CallRegistry& calls() { return calls_; }
+  SendTurns& send_turns() { return send_turns_; }
 
   RoundTicket TakeNumber(const std::string& name);
   // `result` null: no answer came, or a refusal.
@@ -133,6 +135,7 @@ class GroupSession final : public std::enable_shared_from_this<GroupSession> {
 
   Interruption interruption_;
   CallRegistry calls_;
+  SendTurns send_turns_;
 
   mutable absl::Mutex mutex_;
   Seat seat_ ABSL_GUARDED_BY(mutex_);

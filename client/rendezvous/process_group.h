@@ -145,6 +145,11 @@ class ProcessGroup {
   // --- Objects. Bytes are never interpreted. `tag` separates sequences between one pair of ranks.
 
   // Puts an object into dst's mailbox; does not wait for dst. dst == rank(): INVALID_ARGUMENT.
+  // Objects to one dst under one tag arrive in the order of the calls, SendAsync's included: each call is made
+  // when the one before it has its answer, so a slow one delays those behind it (up to their own timeouts), and
+  // other tags and destinations go on meanwhile. A call that failed stops none behind it. If it failed with
+  // DEADLINE_EXCEEDED, UNAVAILABLE or CANCELLED, its object may still arrive, once and perhaps late: after
+  // objects that were sent behind it. Those of the calls that succeeded are always in order.
   // Source: StatelessProcessGroup.send_obj, with the sender in the key.
   virtual absl::Status Send(absl::string_view object, int dst, absl::string_view tag = "",
                             absl::Duration timeout = absl::ZeroDuration()) = 0;
@@ -193,6 +198,8 @@ class ProcessGroup {
   virtual void AllGatherAsync(
       absl::string_view object, const RoundOptions& options,
       std::function<void(absl::StatusOr<ObjectList>)> done) = 0;
+  // Several in flight keep the order of Send. The timeout is store_timeout, from this call on; one that had to
+  // wait for its turn for so long ends, unsent, when the one before it does.
   virtual void SendAsync(absl::string_view object, int dst, absl::string_view tag,
                          std::function<void(absl::Status)> done) = 0;
   // `src` absent: any.

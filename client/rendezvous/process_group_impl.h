@@ -103,6 +103,7 @@ class ProcessGroupImpl final : public ProcessGroup {
   Instant DeadlineAfter(absl::Duration timeout) const;
   CallSpec Spec(std::string what, absl::Duration timeout = absl::ZeroDuration()) const;
   absl::Status CheckPeer(int rank, absl::string_view role) const;
+  absl::Status CheckDestination(int dst) const;
 
   // Takes a number. `fallback` is the timeout when the options have none.
   RoundPlan Plan(absl::string_view kind, const RoundOptions& options,

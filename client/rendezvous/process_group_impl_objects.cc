@@ -40,38 +40,73 @@ std::string SendText(int dst, absl::string_view tag) {
   return absl::StrCat("send \"", tag, "\" to ", dst);
 }
 
+// `generation`: in which it was called. An object that had to wait must not get into another one.
+v1::SendRequest MakeSend(const SendLane& lane, int64_t generation) {
+  v1::SendRequest request;
+  request.mutable_scope()->set_generation(generation);
+  request.set_destination(lane.first);
+  request.set_tag(lane.second);
+  return request;
+}
+
+// Of a send whose time passed while those before it had no answer.
+absl::Status NotSent(const GroupSession& session, const CallSpec& spec) {
+  return absl::DeadlineExceededError(
+      absl::StrCat(spec.what, " of group ", session.group(),
+                   ": not sent; the sends before it had no answer in its time"));
+}
+
 }  // namespace
+
+absl::Status ProcessGroupImpl::CheckDestination(int dst) const {
+  COHORT_RETURN_IF_ERROR(CheckPeer(dst, "destination"));
+  if (dst != rank()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("rank ", dst, " sends to itself"));
+}
 
 absl::Status ProcessGroupImpl::Send(absl::string_view object, int dst, absl::string_view tag,
                                     absl::Duration timeout) {
-  COHORT_RETURN_IF_ERROR(CheckPeer(dst, "destination"));
-  if (dst == rank())
-    return absl::InvalidArgumentError(absl::StrCat("rank ", dst, " sends to itself"));
+  COHORT_RETURN_IF_ERROR(CheckDestination(dst));
   const CallSpec spec = Spec(SendText(dst, tag), timeout);
+  const SendLane lane(dst, tag);
+  const int64_t generation = session_->seat().generation;
+  if (!session_->send_turns().Await(lane, spec.deadline)) return NotSent(*session_, spec);
   v1::SendRequest request;
-  request.set_destination(dst);
-  request.set_tag(std::string(tag));
   v1::SendResponse response;
-  return CallWithPayload(session_, method::kSend, request, &response, spec, object);
+  absl::Status status = CallWithValue(
+      *session_, method::kSend, request, &response, spec,
+      [&] {
+        request = MakeSend(lane, generation);
+        return PackPayload(session_, object, spec.deadline, request.mutable_payload());
+      },
+      [&] { return request.payload().has_blob(); });
+  session_->send_turns().End(lane);
+  return status;
 }
 
 void ProcessGroupImpl::SendAsync(absl::string_view object, int dst, absl::string_view tag,
                                  std::function<void(absl::Status)> done) {
-  absl::Status valid = CheckPeer(dst, "destination");
-  if (valid.ok() && dst == rank()) {
-    valid = absl::InvalidArgumentError(absl::StrCat("rank ", dst, " sends to itself"));
-  }
-  if (!valid.ok()) {
+  if (absl::Status valid = CheckDestination(dst); !valid.ok()) {
     session_->connection()->timers().Post([done = std::move(done), valid] { done(valid); });
     return;
   }
-  v1::SendRequest request;
-  request.set_destination(dst);
-  request.set_tag(std::string(tag));
-  std::make_shared<AsyncValueCall<decltype(method::kSend)>>(
-      session_, method::kSend, std::move(request), Spec(SendText(dst, tag)), object,
-      [done = std::move(done)](const absl::Status& status, v1::SendResponse&) { done(status); })
-      ->Start();
+  const CallSpec spec = Spec(SendText(dst, tag));
+  const SendLane lane(dst, tag);
+  auto end = [session = session_, lane, done = std::move(done)](const absl::Status& status) {
+    session->send_turns().End(lane);
+    done(status);
+  };
+  auto call = std::make_shared<AsyncValueCall<decltype(method::kSend)>>(
+      session_, method::kSend, MakeSend(lane, session_->seat().generation), spec, object,
+      [end](const absl::Status& status, v1::SendResponse&) { end(status); });
+  session_->send_turns().Take(lane, [session = session_, spec, call, end] {
+    if (Clock::Steady().Now() < spec.deadline) {
+      call->Start();
+    } else {
+      // Not in this call: thousands in a row may have come too late.
+      session->connection()->timers().Post([session, spec, end] { end(NotSent(*session, spec)); });
+    }
+  });
 }
 
 absl::StatusOr<ReceivedObject> ProcessGroupImpl::ReceiveFrom(std::optional<int> src,

@@ -11,47 +11,22 @@
 #include "absl/strings/match.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/synchronization/notification.h"
-#include "client/rendezvous/testing/fake_coordinator.h"
+#include "client/rendezvous/testing/process_group_test_base.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
 namespace cohort::client {
 namespace {
 
+using ProcessGroupTest = ProcessGroupTestBase;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
-constexpr absl::Duration kLong = absl::Seconds(20);
-
-grpc::Status Away() { return grpc::Status(grpc::StatusCode::UNAVAILABLE, "away"); }
-grpc::Status Wrong() { return grpc::Status(grpc::StatusCode::INVALID_ARGUMENT, "wrong"); }
-
 std::vector<int64_t> ReceiptsOf(const SeenCall& call) {
   return {call.scope.acknowledged_receipts().begin(), call.scope.acknowledged_receipts().end()};
 }
-
-class ProcessGroupTest : public ::testing::Test {
- protected:
-  ProcessGroupOptions Options() {
-    ProcessGroupOptions options;
-    options.connection.address = fake_.address();
-    options.group = "g";
-    options.rank = 0;
-    options.world_size = 4;
-    options.store_timeout = kLong;
-    return options;
-  }
-  std::unique_ptr<ProcessGroup> Join() { return Join(Options()); }
-  std::unique_ptr<ProcessGroup> Join(const ProcessGroupOptions& options) {
-    auto group = ProcessGroup::Create(options);
-    EXPECT_TRUE(group.ok()) << group.status();
-    return group.ok() ? *std::move(group) : nullptr;
-  }
-
-  FakeCoordinator fake_;
-};
 
 TEST_F(ProcessGroupTest, TakesTheSeatItAsksFor) {
   ProcessGroupOptions options = Options();

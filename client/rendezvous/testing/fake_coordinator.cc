@@ -54,9 +54,9 @@ class FakeCoordinator::Group final : public v1::GroupService::Service {
     response->set_session(std::string(16, 's'));
     response->set_rank(request->rank());
     response->set_world_size(request->spec().max_members());
-    response->set_generation(1);
     response->set_revision(10);
     absl::MutexLock lock(&fake_->mutex_);
+    response->set_generation(fake_->generation_);
     ToProto(fake_->lease_, response->mutable_lease());
     return grpc::Status::OK;
   }
@@ -114,7 +114,9 @@ class FakeCoordinator::Messaging final : public v1::MessagingService::Service {
   explicit Messaging(FakeCoordinator* fake) : fake_(fake) {}
   grpc::Status Send(grpc::ServerContext* context, const v1::SendRequest* request,
                     v1::SendResponse*) override {
-    return fake_->Enter("Send", context, *request);
+    SeenCall call{"Send", request->scope()};
+    call.object = request->payload().inline_();
+    return fake_->Note(context, std::move(call));
   }
   grpc::Status Receive(grpc::ServerContext* context, const v1::ReceiveRequest* request,
                        v1::ReceiveResponse* response) override {
@@ -270,6 +272,10 @@ void FakeCoordinator::Hold(const std::string& method, bool hold) {
 void FakeCoordinator::set_lease(absl::Duration lease) {
   absl::MutexLock lock(&mutex_);
   lease_ = lease;
+}
+void FakeCoordinator::set_generation(int64_t generation) {
+  absl::MutexLock lock(&mutex_);
+  generation_ = generation;
 }
 void FakeCoordinator::set_receipt(int64_t receipt) {
   absl::MutexLock lock(&mutex_);

@@ -29,6 +29,7 @@ struct SeenCall {
   absl::Duration time_left;  // until the gRPC deadline
   int64_t number = 0;        // of rounds
   int64_t offset = 0;        // of downloads, and from_revision of watches
+  std::string object;        // of sends, when it is small
 };
 
 // Thread-safe.
@@ -51,6 +52,8 @@ class FakeCoordinator {
   // Calls of `method` are parked while this holds (or until they are cancelled).
   void Hold(const std::string& method, bool hold);
   void set_lease(absl::Duration lease);
+  // Of those who join from now on.
+  void set_generation(int64_t generation);
   // All receives and rounds come with this receipt.
   void set_receipt(int64_t receipt);
   void set_missing(const std::string& operation, const v1::MissingReport& missing);
@@ -93,6 +96,7 @@ class FakeCoordinator {
   std::deque<v1::RoundResult> results_ ABSL_GUARDED_BY(mutex_);
   std::map<std::string, bool> held_ ABSL_GUARDED_BY(mutex_);
   absl::Duration lease_ ABSL_GUARDED_BY(mutex_) = absl::Seconds(30);
+  int64_t generation_ ABSL_GUARDED_BY(mutex_) = 1;
   int64_t receipt_ ABSL_GUARDED_BY(mutex_) = 0;
   v1::OpenWait open_wait_ ABSL_GUARDED_BY(mutex_);
   int64_t damaged_ ABSL_GUARDED_BY(mutex_) = -1;

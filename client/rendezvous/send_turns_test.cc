@@ -1,0 +1,80 @@
+#include "client/rendezvous/send_turns.h"
+
+#include <atomic>
+#include <thread>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace cohort::client {
+namespace {
+
+using ::testing::ElementsAre;
+
+const SendLane kLane{1, "t"};
+
+Instant In(absl::Duration time) { return Clock::Steady().Now() + time; }
+
+TEST(SendTurns, ComeOneAfterTheOther) {
+  SendTurns turns;
+  std::vector<int> started;
+  for (int i = 0; i < 3; ++i) {
+    turns.Take(kLane, [&started, i] { started.push_back(i); });
+  }
+  EXPECT_THAT(started, ElementsAre(0));
+  turns.End(kLane);
+  EXPECT_THAT(started, ElementsAre(0, 1));
+  turns.End(kLane);
+  turns.End(kLane);
+  EXPECT_THAT(started, ElementsAre(0, 1, 2));
+  turns.Take(kLane, [&started] { started.push_back(3); });
+  EXPECT_THAT(started, ElementsAre(0, 1, 2, 3));
+}
+
+TEST(SendTurns, OtherLanesAreFree) {
+  SendTurns turns;
+  EXPECT_TRUE(turns.Await(kLane, In(absl::ZeroDuration())));
+  EXPECT_TRUE(turns.Await({1, "u"}, In(absl::ZeroDuration())));
+  EXPECT_TRUE(turns.Await({2, "t"}, In(absl::ZeroDuration())));
+  EXPECT_FALSE(turns.Await(kLane, In(absl::ZeroDuration())));
+}
+
+TEST(SendTurns, WhoGaveUpIsPassedOver) {
+  SendTurns turns;
+  std::vector<int> started;
+  turns.Take(kLane, [&] { started.push_back(0); });
+  EXPECT_FALSE(turns.Await(kLane, In(absl::Milliseconds(1))));
+  turns.Take(kLane, [&] { started.push_back(1); });
+  turns.End(kLane);
+  EXPECT_THAT(started, ElementsAre(0, 1));
+}
+
+TEST(SendTurns, OneAtATimeAmongThreads) {
+  SendTurns turns;
+  int inside = 0;  // of whoever has the lane, and of nobody else
+  int turn_count = 0;
+  std::atomic<int> gave_up_count{0};
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i) {
+    threads.emplace_back([&, i] {
+      for (int round = 0; round < 2000; ++round) {
+        // Some so impatient that giving up and the turn's coming meet.
+        if (!turns.Await(kLane, In(i == 0 ? absl::Microseconds(20) : absl::Seconds(60)))) {
+          ++gave_up_count;
+          continue;
+        }
+        EXPECT_EQ(++inside, 1);
+        ++turn_count;
+        --inside;
+        turns.End(kLane);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(turn_count + gave_up_count, 4 * 2000);
+  EXPECT_TRUE(turns.Await(kLane, In(absl::ZeroDuration()))) << "the lane was not given back";
+}
+
+}  // namespace
+}  // namespace cohort::client
