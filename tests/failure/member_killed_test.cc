@@ -233,7 +233,7 @@ TEST_F(MemberKilledTest, SurvivorsAndAReplacementGoOnInTheNextGeneration) {
   ASSERT_TRUE(answers.AwaitAll());
   for (int rank = 0; rank < kVictim; ++rank) {
     ASSERT_TRUE(answers[rank].ok()) << answers[rank].status();
-    EXPECT_EQ(*answers[rank], (std::vector<std::string>{"a", "b", "c", "d"}));
+    EXPECT_EQ(answers[rank]->ToStrings(), (std::vector<std::string>{"a", "b", "c", "d"}));
   }
 }
 
