@@ -40,7 +40,7 @@ Group::~Group() {
 }
 
 int64_t Group::waiter_count() const {
-  return static_cast<int64_t>(joins_.size() + watches_.size() +
+  return static_cast<int64_t>(joins_.size() +
                               (proposal_.has_value() ? proposal_->calls.size() : 0)) +
          rounds_.waiter_count() + mailboxes_.waiter_count() + unique_ids_.waiter_count() +
          store_.waiter_count();
@@ -48,9 +48,11 @@ int64_t Group::waiter_count() const {
 
 void Group::Handle(Step& step, Call&& call) {
   // Which call would be parked is not known yet; at the limit, those that never are still go through.
-  if (waiter_count() >= shard_.limits.max_waiters_per_group && call.wait > absl::ZeroDuration()) {
+  const int64_t parked_count =
+      waiter_count() + static_cast<int64_t>(watches_.size()) + store_.watch_count();
+  if (parked_count >= shard_.limits.max_waiters_per_group && call.wait > absl::ZeroDuration()) {
     step.Fail(call.id, absl::ResourceExhaustedError(absl::StrCat(
-                           "group ", context_.key.group, " has ", waiter_count(),
+                           "group ", context_.key.group, " has ", parked_count,
                            " parked calls; max_waiters_per_group is ",
                            shard_.limits.max_waiters_per_group)));
     return;

@@ -57,6 +57,7 @@ class Group final : public WaitOwner {
   int64_t released_barriers() const { return rounds_.released_barriers(); }
   int64_t members_lost() const { return members_lost_; }
   int64_t objects_expired() const { return mailboxes_.expired_count(); }
+  // Calls that wait for somebody; watches do not.
   int64_t waiter_count() const;
   int64_t live_count() const { return context_.roster.CountLive(); }
 

@@ -58,6 +58,7 @@ void Group::Answer(Step& step, Call& call, DumpWaitsCall&) {
         entry->owner != &unique_ids_ && entry->owner != &store_) {
       continue;
     }
+    if (watches_.count(id) != 0 || store_.IsWatch(id)) continue;
     ++reply.total_count;
     if (reply.calls.size() == kDumped) continue;
     ParkedCall parked;

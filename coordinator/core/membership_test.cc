@@ -295,6 +295,24 @@ TEST(Watch, MissesNothingWhenTheLogIsShorterThanAStep) {
     watch = h.Make(WatchGroupCall{told->revision}, Caller{});
   }
   EXPECT_GE(heard, 6);
+TEST(Watch, IsNotCountedOrListedAmongTheWaits) {
+  CoreHarness h;
+  std::vector<Seat> seats = h.Form(2);
+  EXPECT_TRUE(h.Parked(h.Make(WatchGroupCall{Describe(h).revision}, Caller{}, absl::Seconds(60))));
+  EXPECT_TRUE(h.Parked(h.As(seats[0], WatchKeysCall{"k/"}, absl::Seconds(60))));
+  EXPECT_EQ(Describe(h).waiter_count, 0);
+  EXPECT_EQ(h.Get<DumpWaitsReply>(h.Make(DumpWaitsCall{}, Caller{}))->total_count, 0);
+
+  GetCall get;
+  get.keys = {"k/absent"};
+  get.wait = true;
+  EXPECT_TRUE(h.Parked(h.As(seats[0], std::move(get), absl::Seconds(60))));
+  EXPECT_TRUE(h.Parked(h.As(seats[1], ReceiveCall{0, ""}, absl::Seconds(60))));
+  EXPECT_EQ(Describe(h).waiter_count, 2);
+  EXPECT_EQ(h.Get<StatsReply>(h.Make(StatsCall{}, Caller{}))->waiter_count, 2);
+  const auto* dump = h.Get<DumpWaitsReply>(h.Make(DumpWaitsCall{}, Caller{}));
+  EXPECT_EQ(dump->total_count, 2);
+  EXPECT_EQ(dump->calls.size(), 2u);
 }
 
 TEST(UniqueIds, AreFencedByGenerationAndFreedWhenFetched) {

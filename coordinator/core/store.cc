@@ -92,6 +92,7 @@ void Store::Park(Step& step, CallId id, const Caller& caller, absl::Duration wai
     if (!pop->operation.empty()) pops_by_operation_.insert({pop->operation, id});
   } else if (const auto* watch = std::get_if<ParkedWatch>(&what)) {
     watches_[watch->prefix.size()][watch->prefix].insert(id);
+    ++watch_count_;
   }
   parked_.emplace(id, Parked{caller.session, std::move(what)});
   shard_.waits.Park(id, this, step.now(), step.now() + wait);
@@ -118,6 +119,7 @@ Store::Parked Store::Unpark(ParkedCalls::iterator call) {
     if (prefix->second.empty()) length->second.erase(prefix);
     if (length->second.empty()) watches_.erase(length);
     woken_.erase(id);
+    --watch_count_;
   }
   return parked;
 }
@@ -182,6 +184,11 @@ void Store::Explain(CallId id, ParkedCall& parked) const {
   } else if (const auto* watch = std::get_if<ParkedWatch>(&it->second.what)) {
     parked.operation = absl::StrCat("watch ", watch->prefix);
   }
+}
+
+bool Store::IsWatch(CallId id) const {
+  auto it = parked_.find(id);
+  return it != parked_.end() && std::holds_alternative<ParkedWatch>(it->second.what);
 }
 
 Id128 Store::SessionOf(CallId id) const {

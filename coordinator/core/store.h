@@ -108,7 +108,10 @@ class Store final : public WaitOwner {
   // Items of queues, those handed out and not acknowledged included.
   int64_t queue_item_count() const { return queue_item_count_; }
   int64_t unacknowledged_count() const { return static_cast<int64_t>(handed_out_.size()); }
-  int64_t waiter_count() const { return static_cast<int64_t>(parked_.size()); }
+  // Calls that wait for a key or an item; watches wait for nobody.
+  int64_t waiter_count() const { return static_cast<int64_t>(parked_.size()) - watch_count_; }
+  int64_t watch_count() const { return watch_count_; }
+  bool IsWatch(CallId id) const;
   int64_t revision() const { return history_.newest(); }
 
   void Forget(Step& step, CallId id) override;
@@ -296,6 +299,7 @@ class Store final : public WaitOwner {
   int64_t history_bytes_ = 0;
 
   ParkedCalls parked_;
+  int64_t watch_count_ = 0;  // of those parked
   int64_t last_arrival_ = 0;
   absl::flat_hash_map<std::string, absl::btree_set<CallId>> gets_by_key_;
   absl::btree_set<std::pair<Id128, CallId>> pops_by_operation_;
