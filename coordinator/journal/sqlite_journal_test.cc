@@ -1,21 +1,10 @@
-#include "coordinator/journal/sqlite_journal.h"
-
+// What the journal keeps, and who may open it.
 #include <fcntl.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
-#include <signal.h>
-#include <sqlite3.h>
-#include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstdlib>
-#include <fstream>
 #include <memory>
 #include <string>
 #include <utility>
@@ -25,73 +14,17 @@
 #include "absl/strings/str_cat.h"
 #include "coordinator/journal/record_codec.h"
 #include "coordinator/journal/sample_records.h"
+#include "coordinator/journal/sqlite_journal_test_base.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
 namespace cohort::coordinator {
 namespace {
 
+using SqliteJournalTest = SqliteJournalTestBase;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-
-class SqliteJournalTest : public testing::Test {
- protected:
-  SqliteJournalTest() {
-    std::string pattern = absl::StrCat(testing::TempDir(), "/journal.XXXXXX");
-    folder_ = mkdtemp(pattern.data());
-    path_ = absl::StrCat(folder_, "/cohort.journal");
-  }
-  ~SqliteJournalTest() override {
-    for (const char* suffix : {"", "-wal", "-shm", "-journal"}) {
-      unlink(absl::StrCat(path_, suffix).c_str());
-    }
-    rmdir(folder_.c_str());
-  }
-
-  // Opens the file with a new journal, which the test then owns the lock through.
-  JournalContents Reopen() {
-    journal_.reset();
-    journal_ = std::make_unique<SqliteJournal>(path_);
-    absl::StatusOr<JournalContents> contents = journal_->Open();
-    EXPECT_TRUE(contents.ok()) << contents.status();
-    return contents.ok() ? *std::move(contents) : JournalContents();
-  }
-  absl::Status OpenStatus() {
-    journal_.reset();
-    return SqliteJournal(path_).Open().status();
-  }
-
-  // Changes the closed file behind the journal's back.
-  void Execute(const std::string& sql) {
-    journal_.reset();
-    sqlite3* database = nullptr;
-    ASSERT_EQ(sqlite3_open(path_.c_str(), &database), SQLITE_OK);
-    char* error = nullptr;
-    EXPECT_EQ(sqlite3_exec(database, sql.c_str(), nullptr, nullptr, &error), SQLITE_OK) << error;
-    sqlite3_free(error);
-    sqlite3_close(database);
-  }
-
-  // "group/id=value" of every stored key, in the order read.
-  static std::vector<std::string> Keys(const JournalContents& contents) {
-    std::vector<std::string> keys;
-    for (const Record& row : contents.rows) {
-      if (row.kind != RecordKind::kKey) continue;
-      keys.push_back(absl::StrCat(row.key.group, "/", row.id, "=",
-                                  std::get<KeyRecord>(*row.value).value.bytes()));
-    }
-    return keys;
-  }
-
-  static Record Delete(const std::string& group, const std::string& key) {
-    return Record{{"tenant", group}, RecordKind::kKey, key, std::nullopt};
-  }
-
-  std::string folder_;
-  std::string path_;
-  std::unique_ptr<SqliteJournal> journal_;
-};
 
 TEST_F(SqliteJournalTest, StartsEmptyAtBootOne) {
   const JournalContents contents = Reopen();
@@ -292,154 +225,6 @@ TEST_F(SqliteJournalTest, TakesASpecialNameForAFile) {
   }
   ASSERT_EQ(fchdir(previous), 0);
   close(previous);
-}
-
-TEST_F(SqliteJournalTest, RefusesANewerFormat) {
-  Reopen();
-  Execute("UPDATE meta SET value = 2 WHERE key = 'format_version'");
-  const absl::Status status = OpenStatus();
-  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("newer program"));
-  EXPECT_THAT(std::string(status.message()), HasSubstr(path_));
-  Execute("UPDATE meta SET value = 1 WHERE key = 'format_version'");
-  EXPECT_EQ(Reopen().boot, 2);  // the refused start does not count
-}
-
-TEST_F(SqliteJournalTest, RefusesAnotherProgramsFile) {
-  Execute("CREATE TABLE songs (title TEXT)");
-  const absl::Status status = OpenStatus();
-  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("another program"));
-}
-
-TEST_F(SqliteJournalTest, RefusesAFileThatIsNoDatabase) {
-  std::ofstream(path_) << std::string(5000, 'x');
-  const absl::Status status = OpenStatus();
-  EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
-  EXPECT_THAT(std::string(status.message()), HasSubstr(path_));
-}
-
-TEST_F(SqliteJournalTest, NamesADamagedRow) {
-  Reopen();
-  ASSERT_TRUE(journal_->Append({SampleKey("g", "a", "1"), SampleKey("g", "b", "2")}).ok());
-  Execute("UPDATE rows SET value = x'00' || value WHERE id = CAST('b' AS BLOB)");
-  const absl::Status status = OpenStatus();
-  EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
-  EXPECT_THAT(std::string(status.message()),
-              HasSubstr("tenant \"tenant\" group \"g\" kind key (6) id \"b\""));
-  EXPECT_THAT(std::string(status.message()), HasSubstr(path_));
-}
-
-TEST_F(SqliteJournalTest, NoticesAValueUnderAnotherName) {
-  Reopen();
-  ASSERT_TRUE(journal_->Append({SampleKey("g", "a", "1")}).ok());
-  Execute("UPDATE rows SET id = CAST('c' AS BLOB)");
-  EXPECT_EQ(OpenStatus().code(), absl::StatusCode::kDataLoss);
-}
-
-TEST_F(SqliteJournalTest, ReportsMissingTables) {
-  Reopen();
-  Execute("DROP TABLE rows");
-  EXPECT_EQ(OpenStatus().code(), absl::StatusCode::kDataLoss);
-}
-
-TEST_F(SqliteJournalTest, ReportsDamagedPages) {
-  Reopen();
-  ASSERT_TRUE(journal_->Append({SampleKey("g", "a", std::string(100000, 'x'))}).ok());
-  journal_.reset();
-  std::fstream file(path_, std::ios::in | std::ios::out | std::ios::binary);
-  file.seekp(4096);
-  file << std::string(4096 * 4, '\xee');
-  file.close();
-  EXPECT_EQ(OpenStatus().code(), absl::StatusCode::kDataLoss);
-}
-
-// A limit on the size of files stands for a full disk.
-class FileSizeLimit {
- public:
-  explicit FileSizeLimit(rlim_t bytes) {
-    signal(SIGXFSZ, SIG_IGN);
-    getrlimit(RLIMIT_FSIZE, &previous_);
-    rlimit limit = previous_;
-    limit.rlim_cur = bytes;
-    setrlimit(RLIMIT_FSIZE, &limit);
-  }
-  ~FileSizeLimit() { setrlimit(RLIMIT_FSIZE, &previous_); }
-
- private:
-  rlimit previous_;
-};
-
-TEST_F(SqliteJournalTest, AppliesNothingWhenTheDiskIsFullAndGoesOnLater) {
-  Reopen();
-  ASSERT_TRUE(journal_->Append({SampleKey("g", "a", "before")}).ok());
-  absl::Status status;
-  {
-    FileSizeLimit limit(256 << 10);
-    status = journal_->Append({SampleKey("g", "a", "during"), SampleKey("g", "b", "during"),
-                               SampleKey("g", "c", std::string(1 << 20, 'x'))});
-  }
-  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
-  EXPECT_THAT(std::string(status.message()), HasSubstr(path_));
-  ASSERT_TRUE(journal_->Append({SampleKey("g", "d", "after")}).ok());
-  EXPECT_THAT(Keys(Reopen()), ElementsAre("g/a=before", "g/d=after"));
-}
-
-TEST_F(SqliteJournalTest, AppliesNothingWhenTheDiskIsFullAtTheCommit) {
-  Reopen();
-  ASSERT_TRUE(journal_->Append({SampleKey("g", "a", "before")}).ok());
-  struct stat log;
-  ASSERT_EQ(stat(absl::StrCat(path_, "-wal").c_str(), &log), 0);
-  absl::Status status;
-  {
-    // Small enough to stay in memory until COMMIT writes it to the log.
-    FileSizeLimit limit(log.st_size + 2000);
-    status = journal_->Append({SampleKey("g", "a", "during"), SampleKey("g", "b", "during")});
-  }
-  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
-  EXPECT_THAT(Keys(Reopen()), ElementsAre("g/a=before"));
-}
-
-// From here on, this process's syncs fail with EIO.
-bool FailSyncs() {
-  sock_filter program[] = {
-      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
-      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_fdatasync, 1, 0),
-      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_fsync, 0, 1),
-      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EIO),
-      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-  };
-  const sock_fprog filter{sizeof(program) / sizeof(program[0]), program};
-  return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
-         prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0;
-}
-
-// An Append that came back OK without a sync would pass a power loss only by luck; this one asks
-// and hears.
-TEST_F(SqliteJournalTest, FailsForGoodOnceASyncFails) {
-  const pid_t child = fork();
-  if (child == 0) {
-    SqliteJournal journal(path_);
-    if (!journal.Open().ok()) _exit(1);
-    if (!journal.Append({SampleKey("g", "a", "before")}).ok()) _exit(2);
-    if (!FailSyncs()) _exit(77);
-    if (journal.Append({SampleKey("g", "b", "during")}).code() != absl::StatusCode::kInternal) {
-      _exit(3);
-    }
-    if (journal.Append({SampleKey("g", "c", "after")}).code() != absl::StatusCode::kInternal) {
-      _exit(4);
-    }
-    _exit(0);
-  }
-  int exit_status = -1;
-  ASSERT_EQ(waitpid(child, &exit_status, 0), child);
-  if (WIFEXITED(exit_status) && WEXITSTATUS(exit_status) == 77) {
-    GTEST_SKIP() << "this kernel allows no seccomp filter";
-  }
-  EXPECT_EQ(exit_status, 0);
-  const std::vector<std::string> keys = Keys(Reopen());
-  EXPECT_THAT(keys, testing::Contains("g/a=before"));
-  EXPECT_THAT(keys, testing::Not(testing::Contains("g/c=after")));
 }
 
 }  // namespace
