@@ -29,6 +29,21 @@ v1::VoteOp ToProto(VoteOp op) {
   return v1::VOTE_OP_UNSPECIFIED;
 }
 
+const char* OutcomeText(v1::RoundOutcome outcome) {
+  switch (outcome) {
+    case v1::ROUND_OUTCOME_RELEASED:
+      return "released";
+    case v1::ROUND_OUTCOME_TIMED_OUT:
+      return "timed out";
+    case v1::ROUND_OUTCOME_CANCELLED:
+      return "cancelled";
+    case v1::ROUND_OUTCOME_MISMATCH:
+      return "mismatch";
+    default:
+      return "ended in a way unknown to this client";
+  }
+}
+
 v1::ErrorDetails DetailsOf(absl::string_view group, int64_t generation,
                            const std::string& operation) {
   v1::ErrorDetails details;
@@ -79,8 +94,8 @@ absl::Status ReadRoundResult(const v1::RoundResult& result, absl::string_view gr
   }
   return StatusWithDetails(
       code,
-      absl::StrCat(operation, " of group ", group, ": ", v1::RoundOutcome_Name(result.outcome()),
-                   ": ", result.reason()),
+      absl::StrCat(operation, " of group ", group, ": ", OutcomeText(result.outcome()), ": ",
+                   result.reason()),
       DetailsOf(group, generation, operation));
 }
 

@@ -1,5 +1,5 @@
-// What the client does on its own: repeats, deadlines, receipts, numbers, blobs, leases, good-byes.
-// Against a scripted coordinator; what members do together is in tests/rendezvous.
+// What the client does on its own in a call: repeats, deadlines, receipts, numbers, blobs. Against a
+// scripted coordinator; what members do together is in tests/rendezvous.
 #include "client/rendezvous/process_group.h"
 
 #include <functional>
@@ -171,10 +171,11 @@ TEST_F(ProcessGroupTest, TellsMismatchAndCancellationApart) {
   fake_.EndRounds({mismatch, cancelled});
   const absl::Status first = group->Barrier();
   EXPECT_EQ(first.code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_THAT(std::string(first.message()), HasSubstr("rank 1 brings b"));
+  EXPECT_THAT(std::string(first.message()),
+              HasSubstr("group g: mismatch: rank 0 brings a, rank 1 brings b"));
   const absl::Status second = group->Barrier();
   EXPECT_EQ(second.code(), absl::StatusCode::kCancelled);
-  EXPECT_THAT(std::string(second.message()), HasSubstr("shutting down"));
+  EXPECT_THAT(std::string(second.message()), HasSubstr("group g: cancelled: shutting down"));
 }
 
 TEST_F(ProcessGroupTest, CarriesLargeValuesBesideTheCall) {
@@ -249,127 +250,6 @@ TEST_F(ProcessGroupTest, AsyncFormsDoTheSame) {
   EXPECT_EQ(results.object->source, 2);
   EXPECT_EQ(fake_.Seen("Barrier")[0].number, 1);
   EXPECT_EQ(fake_.Seen("AllGather")[0].number, 2);
-}
-
-TEST_F(ProcessGroupTest, CallsInFlightEndWithTheirGroup) {
-  auto group = Join();
-  fake_.Hold("Receive", true);
-  fake_.Refuse("Send", std::vector<grpc::Status>(1000, Away()));
-  absl::Notification received, sent;
-  absl::Status receive_status, send_status;
-  group->ReceiveAsync(1, "", kLong, [&](auto object) {
-    receive_status = object.status();
-    received.Notify();
-  });
-  group->SendAsync("x", 1, "", [&](absl::Status status) {
-    send_status = std::move(status);
-    sent.Notify();
-  });
-  ASSERT_TRUE(fake_.AwaitSeen("Receive", 1));
-  ASSERT_TRUE(fake_.AwaitSeen("Send", 2));
-  group.reset();
-  ASSERT_TRUE(received.WaitForNotificationWithTimeout(kLong));
-  ASSERT_TRUE(sent.WaitForNotificationWithTimeout(kLong));
-  EXPECT_EQ(receive_status.code(), absl::StatusCode::kCancelled);
-  EXPECT_EQ(send_status.code(), absl::StatusCode::kCancelled);
-  EXPECT_THAT(fake_.Seen("Leave"), SizeIs(1));
-}
-
-TEST_F(ProcessGroupTest, MayBeDestroyedByItsOwnCallback) {
-  auto group = Join();
-  absl::Notification done;
-  ProcessGroup* const raw = group.get();
-  raw->BarrierAsync({}, [&](const absl::Status&, const RoundReport&) {
-    group.reset();
-    done.Notify();
-  });
-  ASSERT_TRUE(done.WaitForNotificationWithTimeout(kLong));
-}
-
-TEST_F(ProcessGroupTest, LeavesOnce) {
-  auto group = Join();
-  EXPECT_TRUE(group->Leave("done").ok());
-  EXPECT_EQ(group->Barrier().code(), absl::StatusCode::kFailedPrecondition);
-  group.reset();
-  EXPECT_THAT(fake_.Seen("Leave"), SizeIs(1));
-}
-
-TEST_F(ProcessGroupTest, SurvivesARestartOfTheCoordinator) {
-  struct Events {
-    absl::Mutex mutex;
-    std::vector<int64_t> revisions ABSL_GUARDED_BY(mutex);
-    bool AwaitCount(size_t count) {
-      const auto enough = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
-        return revisions.size() >= count;
-      };
-      absl::MutexLock lock(&mutex);
-      return mutex.AwaitWithTimeout(absl::Condition(&enough), kLong);
-    }
-  } events;
-  ProcessGroupOptions options = Options();
-  options.on_event = [&](const GroupEvent& event) {
-    absl::MutexLock lock(&events.mutex);
-    events.revisions.push_back(event.revision);
-  };
-  const auto group = Join(options);
-  v1::GroupEvent event;
-  event.set_kind(v1::GROUP_EVENT_KIND_SUSPECTED);
-  for (const int64_t revision : {11, 12}) {
-    event.set_revision(revision);
-    fake_.PublishEvent(event);
-  }
-  ASSERT_TRUE(events.AwaitCount(2));
-
-  fake_.Hold("Barrier", true);
-  absl::Notification done;
-  absl::Status status;
-  group->BarrierAsync({}, [&](absl::Status ended, const RoundReport&) {
-    status = std::move(ended);
-    done.Notify();
-  });
-  ASSERT_TRUE(fake_.AwaitSeen("Barrier", 1));
-  fake_.Stop();
-  fake_.Hold("Barrier", false);
-  fake_.Start();
-  ASSERT_TRUE(done.WaitForNotificationWithTimeout(kLong));
-  EXPECT_TRUE(status.ok()) << status;
-  const auto barriers = fake_.Seen("Barrier");
-  EXPECT_EQ(barriers.front().scope.operation_id(), barriers.back().scope.operation_id());
-
-  ASSERT_TRUE(fake_.AwaitSeen("WatchGroup", 2));
-  EXPECT_EQ(fake_.Seen("WatchGroup")[0].offset, 10);
-  EXPECT_EQ(fake_.Seen("WatchGroup").back().offset, 12);
-  event.set_revision(13);
-  fake_.PublishEvent(event);
-  ASSERT_TRUE(events.AwaitCount(3));
-  absl::MutexLock lock(&events.mutex);
-  EXPECT_THAT(events.revisions, ElementsAre(11, 12, 13));
-}
-
-TEST_F(ProcessGroupTest, WatchesFromTheCurrentRevisionWhenEventsAreGone) {
-  fake_.Refuse("WatchGroup", {grpc::Status(grpc::StatusCode::OUT_OF_RANGE, "compacted")});
-  const auto group = Join();
-  ASSERT_TRUE(fake_.AwaitSeen("WatchGroup", 2));
-  EXPECT_EQ(fake_.Seen("WatchGroup")[1].offset, 1000);
-}
-
-TEST_F(ProcessGroupTest, RenewsItsLeaseAndReportsProgress) {
-  fake_.set_lease(absl::Milliseconds(300));
-  const auto group = Join();
-  group->ReportProgress(5, "all_reduce");
-  EXPECT_TRUE(fake_.AwaitSeen("KeepAlive", 3));
-}
-
-TEST_F(ProcessGroupTest, FailsAtOnceWhenItsSessionIsGone) {
-  fake_.set_lease(absl::Milliseconds(300));
-  fake_.Refuse("KeepAlive", {grpc::Status(grpc::StatusCode::NOT_FOUND, "no such session")});
-  const auto group = Join();
-  ASSERT_TRUE(fake_.AwaitSeen("KeepAlive", 2));
-  const absl::Status status = group->Barrier();
-  EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
-  EXPECT_THAT(fake_.Seen("Barrier"), IsEmpty());
-  ASSERT_TRUE(group->Rejoin().ok());
-  EXPECT_TRUE(group->Barrier().ok());
 }
 
 TEST_F(ProcessGroupTest, TellsWhoIsMissingWhileItWaits) {

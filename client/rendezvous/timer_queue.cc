@@ -5,16 +5,16 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
-#include "absl/synchronization/mutex.h"
 #include "base/clock.h"
+#include "base/mutex.h"
 
 namespace cohort::client {
 
 struct TimerQueue::State {
   using Key = std::pair<Instant, uint64_t>;
 
-  absl::Mutex mutex;
-  absl::CondVar changed;
+  Mutex mutex;
+  CondVar changed;
   std::map<Key, Task> tasks ABSL_GUARDED_BY(mutex);
   absl::flat_hash_map<uint64_t, Instant> due ABSL_GUARDED_BY(mutex);
   uint64_t last_id ABSL_GUARDED_BY(mutex) = 0;
@@ -27,7 +27,7 @@ TimerQueue::TimerQueue()
 TimerQueue::~TimerQueue() {
   std::map<State::Key, Task> dropped;
   {
-    absl::MutexLock lock(&state_->mutex);
+    MutexLock lock(&state_->mutex);
     state_->stopping = true;
     dropped.swap(state_->tasks);
     state_->due.clear();
@@ -44,7 +44,7 @@ TimerQueue::~TimerQueue() {
 
 uint64_t TimerQueue::After(absl::Duration delay, Task task) {
   const Instant due = Clock::Steady().Now() + delay;
-  absl::MutexLock lock(&state_->mutex);
+  MutexLock lock(&state_->mutex);
   const uint64_t id = ++state_->last_id;
   const auto added = state_->tasks.emplace(State::Key{due, id}, std::move(task)).first;
   state_->due[id] = due;
@@ -54,7 +54,7 @@ uint64_t TimerQueue::After(absl::Duration delay, Task task) {
 
 bool TimerQueue::Cancel(uint64_t id) {
   Task dropped;  // destroyed after unlock: what it holds may call back
-  absl::MutexLock lock(&state_->mutex);
+  MutexLock lock(&state_->mutex);
   const auto due = state_->due.find(id);
   if (due == state_->due.end()) return false;
   const auto task = state_->tasks.find(State::Key{due->second, id});
