@@ -93,8 +93,9 @@ void ProcessGroupImpl::SendAsync(absl::string_view object, int dst, absl::string
   const CallSpec spec = Spec(SendText(dst, tag));
   const SendLane lane(dst, tag);
   auto end = [session = session_, lane, done = std::move(done)](const absl::Status& status) {
-    session->send_turns().End(lane);
+    // In this order, so that they are told in the order of the calls.
     done(status);
+    session->send_turns().End(lane);
   };
   auto call = std::make_shared<AsyncValueCall<decltype(method::kSend)>>(
       session_, method::kSend, MakeSend(lane, session_->seat().generation), spec, object,
