@@ -123,7 +123,7 @@ absl::Status Resolve(const Raw& raw, Options* options) {
 void AddFlags(CLI::App& app, Options& options, Raw& raw) {
   app.add_option("--listen", options.listen,
                  "address to serve on: host:port, [ipv6]:port or unix:/path; port 0 picks one; "
-                 "repeatable (127.0.0.1:7700)");
+                 "0.0.0.0 and [::] both mean IPv4 and IPv6; repeatable (127.0.0.1:7700)");
   app.add_flag("--insecure", options.insecure,
                "accept that a --listen address of other than this machine is unprotected");
   app.add_option("--metrics-listen", options.metrics_listen,

@@ -126,12 +126,16 @@ class ProcessGroup {
   // Takes a seat and blocks until the group is complete, at most `store_timeout`.
   // Also: ALREADY_EXISTS (rank held by another live member), FAILED_PRECONDITION (other spec or digest: both
   // sides fail at once and are named), DEADLINE_EXCEEDED (lists the empty seats).
+  //
+  // The coordinator notices a dead process by the stream that is opened as this returns. It stands one round trip
+  // later, which joining does not wait for: a member killed within that time is found by its lease alone.
   static absl::StatusOr<std::unique_ptr<ProcessGroup>> Create(const ProcessGroupOptions& options);
   // The same without blocking; `done` runs on the connection's thread.
   static void CreateAsync(const ProcessGroupOptions& options,
                           std::function<void(absl::StatusOr<std::unique_ptr<ProcessGroup>>)> done);
 
-  // Leaves (without waiting for the answer) if Leave was not called.
+  // Leaves if Leave was not called, and waits for the answer: at most a second. Also waits for an
+  // on_event that runs, unless called by it.
   virtual ~ProcessGroup() = default;
 
   virtual const std::string& group() const = 0;
@@ -207,6 +211,8 @@ class ProcessGroup {
                             std::function<void(absl::StatusOr<ReceivedObject>)> done) = 0;
 
   // --- Unique ids of communicators, one set per (name, generation).
+
+  // The ids are freed when all members but this one have fetched them: who publishes is not counted as a reader.
   virtual absl::Status PublishUniqueIds(absl::string_view name, const std::vector<std::string>& ids) = 0;
   virtual absl::StatusOr<std::vector<std::string>> FetchUniqueIds(
       absl::string_view name, absl::Duration timeout = absl::ZeroDuration()) = 0;
