@@ -71,9 +71,21 @@ absl::Status Dispatcher::Run(Method method, google::protobuf::io::ZeroCopyInputS
 }
 
 Instant Dispatcher::OnStarted(Method method) {
-  active_.fetch_add(1);
+  active_.fetch_add(kOneCall);
   if (observer_ != nullptr) observer_->OnStarted(method);
   return engine_.clock().Now();
+}
+
+bool Dispatcher::AwaitIdle(absl::Duration timeout) {
+  MutexLock lock(&mutex_);
+  idle_ = false;
+  if (active_.fetch_or(kAwaited) / kOneCall == 0) return true;
+  return mutex_.AwaitWithTimeout(absl::Condition(&idle_), timeout);
+}
+
+void Dispatcher::NotifyIdle() {
+  MutexLock lock(&mutex_);
+  idle_ = true;
 }
 
 void Dispatcher::OnHandled(Method method, absl::StatusCode code, Instant started) {

@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "base/id128.h"
+#include "base/mutex.h"
 #include "coordinator/core/call.h"
 #include "coordinator/core/reply.h"
 #include "coordinator/service/call_observer.h"
@@ -53,11 +54,17 @@ class Dispatcher {
 
   DecodeContext MakeDecodeContext(absl::Duration time_left) const;
 
-  // Counts calls in flight; pair them.
+  // Counts calls in flight; pair OnStarted and OnGone.
   Instant OnStarted(Method method);
   void OnHandled(Method method, absl::StatusCode code, Instant started);
-  void OnGone() { active_.fetch_sub(1); }
-  int64_t active() const { return active_.load(); }
+  void OnGone() {
+    // Nothing of this object is touched after the last call has gone, unless somebody awaits that.
+    if (active_.fetch_sub(kOneCall) == kOneCall + kAwaited) NotifyIdle();
+  }
+  int64_t active() const { return active_.load() / kOneCall; }
+  // Until no call is in flight; false: some were left at the end of `timeout`. From one thread at a
+  // time.
+  bool AwaitIdle(absl::Duration timeout);
 
   Engine& engine() { return engine_; }
   OutgoingBlobs& blobs() { return blobs_; }
@@ -66,11 +73,18 @@ class Dispatcher {
   std::atomic<int64_t>& uploading_bytes() { return uploading_bytes_; }
 
  private:
+  // The lowest bit of `active_` says whether somebody awaits that it falls to none.
+  static constexpr int64_t kAwaited = 1;
+  static constexpr int64_t kOneCall = 2;
+  void NotifyIdle();
+
   const DispatcherOptions options_;
   Engine& engine_;
   CallObserver* const observer_;
   OutgoingBlobs blobs_;
   std::atomic<int64_t> active_{0};
+  Mutex mutex_;
+  bool idle_ ABSL_GUARDED_BY(mutex_) = false;
   std::atomic<int64_t> uploading_bytes_{0};
 };
 

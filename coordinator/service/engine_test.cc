@@ -19,6 +19,9 @@
 namespace cohort::coordinator {
 namespace {
 
+// Longer than anything here takes; only a hang reaches it.
+constexpr auto kPatience = std::chrono::seconds(20);
+
 // A journal that is as slow or as broken as a test wants.
 class FakeJournal final : public Journal {
  public:
@@ -39,7 +42,11 @@ class FakeJournal final : public Journal {
     }
     void WaitForAppends(int count) {
       std::unique_lock<std::mutex> lock(mutex);
-      changed.wait(lock, [&] { return appends_begun >= count; });
+      EXPECT_TRUE(changed.wait_for(lock, kPatience, [&] { return appends_begun >= count; }));
+    }
+    int AppendsDone() {
+      std::lock_guard<std::mutex> lock(mutex);
+      return appends_done;
     }
   };
 
@@ -76,7 +83,11 @@ class NoJournal final : public Journal {
 
 class Sink final : public ReplySink {
  public:
+  Sink() = default;
+  // `on_reply` runs before the reply can be seen.
+  explicit Sink(std::function<void()> on_reply) : on_reply_(std::move(on_reply)) {}
   void OnReply(Reply&& reply, DeliveryContext&) override {
+    if (on_reply_) on_reply_();
     std::lock_guard<std::mutex> lock(mutex_);
     ++count_;
     reply_ = std::move(reply);
@@ -88,12 +99,13 @@ class Sink final : public ReplySink {
   }
   Reply Wait() {
     std::unique_lock<std::mutex> lock(mutex_);
-    changed_.wait_for(lock, std::chrono::seconds(20), [&] { return count_ > 0; });
+    changed_.wait_for(lock, kPatience, [&] { return count_ > 0; });
     EXPECT_EQ(count_, 1);
     return reply_;
   }
 
  private:
+  const std::function<void()> on_reply_;
   std::mutex mutex_;
   std::condition_variable changed_;
   int count_ = 0;
@@ -144,13 +156,13 @@ TEST(EngineTest, NothingIsAnsweredBeforeItIsDurable) {
   auto control = std::make_shared<FakeJournal::Control>();
   control->Block(true);
   auto engine = StartEngine(std::make_unique<FakeJournal>(control));
-  Sink put;
+  const auto expect_durable = [&] { EXPECT_EQ(control->AppendsDone(), 1); };
+  Sink put(expect_durable);
   engine->Submit(Put("k", "v"), &put);
   control->WaitForAppends(1);
   // A read of the same shard sees what could still be lost: it waits too.
-  Sink get;
+  Sink get(expect_durable);
   engine->Submit(Get("k"), &get);
-  absl::SleepFor(absl::Milliseconds(50));
   EXPECT_EQ(put.count(), 0);
   EXPECT_EQ(get.count(), 0);
   control->Block(false);

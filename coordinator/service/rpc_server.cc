@@ -150,9 +150,7 @@ void RpcServer::Shutdown(absl::Duration grace) {
   // From here on every call is answered at once, those that come in included. gRPC's own Shutdown
   // waits for all reactors to finish, so they have to be finished first.
   impl_->dispatcher.engine().Shutdown();
-  while (impl_->dispatcher.active() > 0 && absl::Now() < end) {
-    absl::SleepFor(absl::Milliseconds(1));
-  }
+  impl_->dispatcher.AwaitIdle(end - absl::Now());
   const absl::Duration rest = std::max(end - absl::Now(), absl::ZeroDuration());
   impl_->listener.reset();
   if (impl_->lanes != nullptr) impl_->lanes->Stop(std::min(rest, kLastGrace));

@@ -1,14 +1,9 @@
-#include "coordinator/service/rpc_server.h"
-
-#include <unistd.h>
+// Calls and streams over a socket.
 #include <zlib.h>
 
 #include <atomic>
-#include <condition_variable>
 #include <filesystem>
 #include <fstream>
-#include <mutex>
-#include <sstream>
 #include <string>
 #include <thread>
 #include <vector>
@@ -16,24 +11,17 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/strings/str_split.h"
-#include "absl/time/clock.h"
-#include "base/clock.h"
 #include "cohort/v1/admin.grpc.pb.h"
 #include "cohort/v1/group.grpc.pb.h"
 #include "cohort/v1/messaging.grpc.pb.h"
 #include "cohort/v1/store.grpc.pb.h"
-#include "coordinator/journal/memory_journal.h"
+#include "coordinator/service/rpc_server_test_base.h"
 #include "gmock/gmock.h"
 #include "grpcpp/grpcpp.h"
 #include "gtest/gtest.h"
 
 namespace cohort::coordinator {
 namespace {
-
-void SetSeconds(int64_t seconds, google::protobuf::Duration* duration) {
-  duration->set_seconds(seconds);
-}
 
 // How often threads of gRPC's executor, which share one name, have gone to sleep.
 int64_t ExecutorSleeps() {
@@ -52,71 +40,7 @@ int64_t ExecutorSleeps() {
   return sleeps;
 }
 
-// A coordinator on a port of its own, and a channel to it.
-class RpcServerTest : public testing::Test {
- protected:
-  void SetUp() override {
-    EngineOptions options;
-    options.limits.max_inline_bytes = 64 << 10;
-    engine_ = Engine::Start(options, std::make_unique<MemoryJournal>(), Clock::Steady()).value();
-    dispatcher_ = std::make_unique<Dispatcher>(DispatcherOptions(), *engine_, nullptr);
-    auto server = RpcServer::Start(server_options_, *dispatcher_);
-    ASSERT_TRUE(server.ok()) << server.status();
-    server_ = *std::move(server);
-    channel_ = NewChannel();
-  }
-  void TearDown() override {
-    if (server_ != nullptr) server_->Shutdown(absl::Seconds(5));
-    EXPECT_EQ(dispatcher_->active(), 0);
-  }
-
-  std::shared_ptr<grpc::Channel> NewChannel() {
-    grpc::ChannelArguments arguments;
-    arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
-    return grpc::CreateCustomChannel(server_->addresses()[0], grpc::InsecureChannelCredentials(),
-                                     arguments);
-  }
-
-  struct Joined {
-    v1::JoinResponse response;
-    v1::Scope scope;
-  };
-  // Joins `world_size` members at once; all must get in.
-  std::vector<Joined> Form(const std::string& group, int world_size) {
-    std::vector<Joined> members(world_size);
-    std::vector<std::thread> threads;
-    for (int rank = 0; rank < world_size; ++rank) {
-      threads.emplace_back([&, rank] {
-        v1::JoinRequest request;
-        request.mutable_scope()->set_group(group);
-        request.set_member(absl::StrCat("m", rank));
-        request.set_incarnation(1 + rank);
-        request.set_rank(rank);
-        request.set_with_members(true);
-        request.mutable_spec()->set_min_members(world_size);
-        request.mutable_spec()->set_max_members(world_size);
-        SetSeconds(10, request.mutable_wait());
-        grpc::ClientContext context;
-        auto stub = v1::GroupService::NewStub(channel_);
-        Joined& member = members[rank];
-        const grpc::Status status = stub->Join(&context, request, &member.response);
-        EXPECT_TRUE(status.ok()) << status.error_message();
-        EXPECT_EQ(member.response.outcome(), v1::JOIN_OUTCOME_JOINED);
-        member.scope.set_group(group);
-        member.scope.set_generation(member.response.generation());
-        member.scope.set_session(member.response.session());
-      });
-    }
-    for (std::thread& thread : threads) thread.join();
-    return members;
-  }
-
-  RpcServerOptions server_options_;
-  std::unique_ptr<Engine> engine_;
-  std::unique_ptr<Dispatcher> dispatcher_;
-  std::unique_ptr<RpcServer> server_;
-  std::shared_ptr<grpc::Channel> channel_;
-};
+using RpcServerTest = RpcServerTestBase;
 
 TEST_F(RpcServerTest, CreateJoinBarrierSendReceive) {
   auto groups = v1::GroupService::NewStub(channel_);
@@ -358,7 +282,7 @@ TEST_F(RpcServerTest, ACancelledCallIsForgotten) {
   *request.mutable_scope() = members[0].scope;
   grpc::ClientContext context;
   std::thread canceller([&] {
-    while (engine_->Stats().total.waiter_count == 0) absl::SleepFor(absl::Milliseconds(1));
+    EXPECT_TRUE(AwaitParked(1, 3));
     context.TryCancel();
   });
   v1::ReceiveResponse response;
@@ -366,7 +290,7 @@ TEST_F(RpcServerTest, ACancelledCallIsForgotten) {
       v1::MessagingService::NewStub(channel_)->Receive(&context, request, &response);
   canceller.join();
   EXPECT_EQ(status.error_code(), grpc::StatusCode::CANCELLED);
-  for (int i = 0; i < 1000 && dispatcher_->active() > 0; ++i) absl::SleepFor(absl::Milliseconds(5));
+  EXPECT_TRUE(dispatcher_->AwaitIdle(kPatience));
   EXPECT_EQ(engine_->Stats().total.waiter_count, 0);
 }
 
@@ -414,111 +338,6 @@ TEST_F(RpcServerTest, ListGroupsPagesOverAllShards) {
   } while (!token.empty());
   ASSERT_EQ(names.size(), 25u);
   for (int i = 0; i < 25; ++i) EXPECT_EQ(names[i], absl::StrFormat("g%02d", i));
-}
-
-TEST_F(RpcServerTest, ATakenPortIsAnError) {
-  RpcServerOptions options;
-  options.listen = server_->addresses();
-  const auto second = RpcServer::Start(options, *dispatcher_);
-  EXPECT_EQ(second.status().code(), absl::StatusCode::kUnavailable);
-  EXPECT_THAT(std::string(second.status().message()), testing::HasSubstr(options.listen[0]));
-}
-
-// The local addresses that this process listens on at `port`, in the hexadecimal of /proc.
-std::vector<std::string> Listening(const char* table, int port) {
-  std::vector<std::string> found;
-  std::ifstream file(table);
-  const std::string suffix = absl::StrFormat(":%04X", port);
-  for (std::string line; std::getline(file, line);) {
-    const std::vector<std::string> fields = absl::StrSplit(line, ' ', absl::SkipEmpty());
-    if (fields.size() > 3 && fields[3] == "0A" && absl::EndsWith(fields[1], suffix)) {
-      found.push_back(fields[1].substr(0, fields[1].size() - suffix.size()));
-    }
-  }
-  return found;
-}
-
-TEST_F(RpcServerTest, BoundIsExactlyWhatWasAsked) {
-  const std::string address = server_->addresses()[0];
-  ASSERT_TRUE(absl::StartsWith(address, "127.0.0.1:"));
-  const int port = std::stoi(address.substr(address.rfind(':') + 1));
-  EXPECT_GT(port, 0);
-  // gRPC may open an IPv6 socket for it, bound to the same IPv4 address in its IPv6 spelling.
-  std::vector<std::string> bound = Listening("/proc/net/tcp", port);
-  for (const std::string& v6 : Listening("/proc/net/tcp6", port)) bound.push_back(v6);
-  EXPECT_THAT(bound,
-              testing::ElementsAre(testing::AnyOf("0100007F", "0000000000000000FFFF00000100007F")));
-}
-
-TEST_F(RpcServerTest, UnixSocket) {
-  // Not below the test's own folder, whose name may be too long for a socket.
-  const std::string path = absl::StrCat("/tmp/cohort-rpc-server-test-", getpid(), ".sock");
-  RpcServerOptions options;
-  options.listen = {absl::StrCat("unix:", path)};
-  auto server = RpcServer::Start(options, *dispatcher_);
-  ASSERT_TRUE(server.ok()) << server.status();
-  auto channel = grpc::CreateChannel((*server)->addresses()[0], grpc::InsecureChannelCredentials());
-  v1::ServerStatsResponse response;
-  grpc::ClientContext context;
-  EXPECT_TRUE(v1::AdminService::NewStub(channel)
-                  ->ServerStats(&context, v1::ServerStatsRequest(), &response)
-                  .ok());
-  EXPECT_EQ(response.journal(), "memory");
-}
-
-// C10: a thousand parked calls, each is answered, and the server is gone well inside its grace.
-TEST_F(RpcServerTest, ShutdownAnswersAThousandParkedCalls) {
-  constexpr int kCalls = 1000;
-  struct Pending {
-    grpc::ClientContext context;
-    v1::GetRequest request;
-    v1::GetResponse response;
-  };
-  std::vector<std::unique_ptr<v1::StoreService::Stub>> stubs;
-  for (int i = 0; i < 4; ++i) stubs.push_back(v1::StoreService::NewStub(NewChannel()));
-  std::vector<Pending> calls(kCalls);
-  std::mutex mutex;
-  std::condition_variable changed;
-  int unavailable = 0;
-  int answered = 0;
-  for (int i = 0; i < kCalls; ++i) {
-    Pending& call = calls[i];
-    call.request.add_keys(absl::StrCat("absent-", i));
-    SetSeconds(600, call.request.mutable_wait());
-    stubs[i % stubs.size()]->async()->Get(
-        &call.context, &call.request, &call.response, [&](grpc::Status status) {
-          std::lock_guard<std::mutex> lock(mutex);
-          ++answered;
-          unavailable += status.error_code() == grpc::StatusCode::UNAVAILABLE;
-          changed.notify_one();
-        });
-  }
-  while (engine_->Stats().total.waiter_count < kCalls) absl::SleepFor(absl::Milliseconds(5));
-  // A watch and an upload that never goes on are in the way too.
-  v1::WatchRequest watch;
-  grpc::ClientContext watch_context;
-  auto reader = stubs[0]->Watch(&watch_context, watch);
-  reader->WaitForInitialMetadata();
-  const absl::Time start = absl::Now();
-  server_->Shutdown(absl::Seconds(10));
-  EXPECT_LT(absl::Now() - start, absl::Seconds(5));
-  EXPECT_EQ(dispatcher_->active(), 0);
-  std::unique_lock<std::mutex> lock(mutex);
-  changed.wait_for(lock, std::chrono::seconds(10), [&] { return answered == kCalls; });
-  EXPECT_EQ(answered, kCalls);
-  EXPECT_EQ(unavailable, kCalls);
-  EXPECT_EQ(reader->Finish().error_code(), grpc::StatusCode::UNAVAILABLE);
-}
-
-TEST_F(RpcServerTest, ShutdownEndsAnUploadThatStands) {
-  grpc::ClientContext context;
-  v1::UploadResponse response;
-  auto writer = v1::MessagingService::NewStub(channel_)->Upload(&context, &response);
-  for (int i = 0; i < 1000 && dispatcher_->active() == 0; ++i)
-    absl::SleepFor(absl::Milliseconds(2));
-  ASSERT_EQ(dispatcher_->active(), 1);
-  server_->Shutdown(absl::Milliseconds(200));
-  EXPECT_FALSE(writer->Finish().ok());
 }
 
 }  // namespace
