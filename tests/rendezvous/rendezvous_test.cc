@@ -1,4 +1,4 @@
-// Members as threads, each with a connection of its own, against a real coordinator process.
+// Groups: members meet, talk, lose one another and meet again.
 #include <atomic>
 #include <functional>
 #include <memory>
@@ -13,82 +13,16 @@
 #include "absl/synchronization/notification.h"
 #include "client/rendezvous/admin_client.h"
 #include "client/rendezvous/process_group.h"
-#include "client/rendezvous/store_client.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tests/testing/coordinator_process.h"
+#include "tests/rendezvous/rendezvous_test_base.h"
 
 namespace cohort::client {
 namespace {
 
+using RendezvousTest = RendezvousTestBase;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-
-constexpr int kMembers = 8;
-constexpr absl::Duration kLong = absl::Seconds(30);
-
-// Waits until `holds`, which asks the coordinator, does; each question is a round trip.
-bool Eventually(const std::function<bool()>& holds) {
-  const absl::Time deadline = absl::Now() + kLong;
-  while (absl::Now() < deadline) {
-    if (holds()) return true;
-  }
-  return false;
-}
-
-class RendezvousTest : public ::testing::Test {
- protected:
-  RendezvousTest() : coordinator_(ProcessOptions()) {}
-
-  void SetUp() override {
-    const absl::Status started = coordinator_.Start();
-    ASSERT_TRUE(started.ok()) << started;
-  }
-
-  static cohort::testing::CoordinatorProcess::Options ProcessOptions() {
-    cohort::testing::CoordinatorProcess::Options options;
-    options.flags = {"--journal",      "sqlite",
-                     "--journal-path", absl::StrCat(cohort::testing::NewFolder(), "/journal"),
-                     "--log-level",    "warning"};
-    return options;
-  }
-
-  ProcessGroupOptions Options(int rank, int world_size = kMembers) {
-    ProcessGroupOptions options;
-    options.connection.address = coordinator_.address();
-    options.group = "g";
-    options.rank = rank;
-    options.world_size = world_size;
-    options.store_timeout = kLong;
-    // Longer than a restart of the coordinator on a busy machine.
-    options.disconnect_grace = absl::Seconds(10);
-    return options;
-  }
-
-  // Runs `body` on a thread per member, and joins them all.
-  void OnAllRanks(int world_size, const std::function<void(ProcessGroup&)>& body) {
-    std::vector<std::thread> threads;
-    for (int rank = 0; rank < world_size; ++rank) {
-      threads.emplace_back([this, rank, world_size, &body] {
-        auto group = ProcessGroup::Create(Options(rank, world_size));
-        ASSERT_TRUE(group.ok()) << "rank " << rank << ": " << group.status();
-        body(**group);
-        // Nobody goes while others still talk to it.
-        const absl::Status end = (*group)->Barrier({"end"});
-        EXPECT_TRUE(end.ok() || absl::IsAborted(end)) << "rank " << rank << ": " << end;
-      });
-    }
-    for (std::thread& thread : threads) thread.join();
-  }
-
-  std::shared_ptr<Connection> Connect() {
-    ConnectionOptions options;
-    options.address = coordinator_.address();
-    return *Connection::Create(options);
-  }
-
-  cohort::testing::CoordinatorProcess coordinator_;
-};
 
 TEST_F(RendezvousTest, MembersMeetAndTalk) {
   OnAllRanks(kMembers, [](ProcessGroup& group) {
@@ -337,97 +271,6 @@ TEST_F(RendezvousTest, UniqueIdsReachAll) {
     }
     EXPECT_TRUE(group.ReportInit("nccl", ProcessGroup::InitPhase::kDone, "").ok());
   });
-}
-
-TEST_F(RendezvousTest, StoreKeepsCountsQueuesAndWatches) {
-  auto store = StoreClient::Create(Connect(), "");
-  auto put = store->Put("a/1", "one");
-  ASSERT_TRUE(put.ok()) << put.status();
-  EXPECT_TRUE(put->written);
-  PutOptions only_if_absent;
-  only_if_absent.expected_revision = 0;
-  auto refused = store->Put("a/1", "two", only_if_absent);
-  ASSERT_TRUE(refused.ok()) << refused.status();
-  EXPECT_FALSE(refused->written);
-  ASSERT_TRUE(refused->current.has_value());
-  EXPECT_EQ(refused->current->value, "one");
-
-  EXPECT_EQ(store->Add("n", 5).value(), 5);
-  EXPECT_EQ(store->Add("n", -2).value(), 3);
-  EXPECT_EQ(store->Append("log", "ab").value(), 2);
-  auto range = store->Range("a/");
-  ASSERT_TRUE(range.ok()) << range.status();
-  ASSERT_EQ(range->values.size(), 1u);
-  auto nothing = store->Get({"late"}, absl::Milliseconds(50));
-  ASSERT_TRUE(nothing.ok()) << nothing.status();
-  EXPECT_THAT(nothing->missing_keys, ElementsAre("late"));
-
-  std::thread writer([&] { EXPECT_TRUE(store->Put("late", "now").ok()); });
-  auto late = store->Get({"late"}, kLong);
-  writer.join();
-  ASSERT_TRUE(late.ok()) << late.status();
-  ASSERT_EQ(late->values.size(), 1u);
-  EXPECT_EQ(late->values[0].value, "now");
-
-  EXPECT_TRUE(store->QueuePush("q", "x").ok());
-  auto popped = store->QueuePop("q", kLong);
-  ASSERT_TRUE(popped.ok()) << popped.status();
-  ASSERT_TRUE(popped->has_value());
-  EXPECT_EQ((*popped)->value, "x");
-  auto empty = store->QueuePop("q", absl::ZeroDuration());
-  ASSERT_TRUE(empty.ok()) << empty.status();
-  EXPECT_FALSE(empty->has_value());
-
-  std::vector<std::string> changed;
-  const absl::Status watched = store->Watch(
-      "a/", put->revision - 1,
-      [&](const KeyEvent& event) {
-        changed.push_back(absl::StrCat(event.key_value.key, event.deleted ? " deleted" : ""));
-        if (changed.size() == 1) {
-          EXPECT_EQ(store->Delete("a/", true).value(), 1);
-        }
-        return changed.size() < 2;
-      },
-      kLong);
-  EXPECT_TRUE(watched.ok()) << watched;
-  EXPECT_THAT(changed, ElementsAre("a/1", "a/1 deleted"));
-}
-
-TEST_F(RendezvousTest, PeopleSeeGroups) {
-  auto admin = AdminClient::Create(Connect());
-  auto stats = admin->Stats();
-  ASSERT_TRUE(stats.ok()) << stats.status();
-  EXPECT_EQ(stats->group_count, 0);
-  OnAllRanks(2, [&](ProcessGroup& group) {
-    if (group.rank() == 1) return;
-    auto groups = admin->ListGroups();
-    ASSERT_TRUE(groups.ok()) << groups.status();
-    ASSERT_EQ(groups->size(), 1u);
-    EXPECT_EQ((*groups)[0].name, "g");
-    auto info = admin->GetGroup("g");
-    ASSERT_TRUE(info.ok()) << info.status();
-    EXPECT_EQ(info->state, GroupState::kActive);
-    EXPECT_EQ(info->members.size(), 2u);
-    auto described = group.Describe();
-    ASSERT_TRUE(described.ok()) << described.status();
-    EXPECT_EQ(described->revision, info->revision);
-    EXPECT_TRUE(admin->DumpWaits("").ok());
-    auto limits = admin->Limits({});
-    ASSERT_TRUE(limits.ok()) << limits.status();
-    EXPECT_GT(limits->size(), 0u);
-    std::vector<EventKind> kinds;
-    EXPECT_TRUE(admin
-                    ->WatchGroup(
-                        "g", 1,
-                        [&](const GroupEvent& event) {
-                          kinds.push_back(event.kind);
-                          return event.kind != EventKind::kActive;
-                        },
-                        kLong)
-                    .ok());
-    EXPECT_EQ(kinds.back(), EventKind::kActive);
-  });
-  EXPECT_EQ(admin->GetGroup("nobody").status().code(), absl::StatusCode::kNotFound);
 }
 
 }  // namespace
