@@ -295,6 +295,8 @@ TEST(Watch, MissesNothingWhenTheLogIsShorterThanAStep) {
     watch = h.Make(WatchGroupCall{told->revision}, Caller{});
   }
   EXPECT_GE(heard, 6);
+}
+
 TEST(Watch, IsNotCountedOrListedAmongTheWaits) {
   CoreHarness h;
   std::vector<Seat> seats = h.Form(2);

@@ -1,0 +1,387 @@
+// The lane as a client on a bare socket sees it, beside gRPC on the same port.
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <optional>
+#include <set>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "base/lane/frame.h"
+#include "cohort/v1/messaging.grpc.pb.h"
+#include "cohort/v1/store.grpc.pb.h"
+#include "coordinator/service/rpc_server_test_base.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace cohort::coordinator {
+namespace {
+
+using lane::FrameReader;
+using lane::Header;
+using lane::Kind;
+using testing::HasSubstr;
+
+constexpr char kPut[] = "cohort.v1.StoreService/Put";
+constexpr char kGet[] = "cohort.v1.StoreService/Get";
+constexpr char kBarrier[] = "cohort.v1.MessagingService/Barrier";
+
+struct Reply {
+  Header header;
+  std::string body;
+
+  absl::StatusCode code() const { return static_cast<absl::StatusCode>(header.code); }
+  std::string text() const { return body.substr(0, header.extra); }
+};
+
+// Blocks, for at most kPatience.
+class LaneClient {
+ public:
+  // host:port or unix:/path.
+  explicit LaneClient(const std::string& address) {
+    if (absl::StartsWith(address, "unix:")) {
+      sockaddr_un name = {};
+      name.sun_family = AF_UNIX;
+      address.copy(name.sun_path, sizeof(name.sun_path) - 1, 5);
+      Connect(AF_UNIX, reinterpret_cast<sockaddr*>(&name), sizeof(name));
+      return;
+    }
+    const size_t colon = address.rfind(':');
+    sockaddr_in name = {};
+    name.sin_family = AF_INET;
+    name.sin_port = htons(static_cast<uint16_t>(std::stoi(address.substr(colon + 1))));
+    inet_pton(AF_INET, address.substr(0, colon).c_str(), &name.sin_addr);
+    Connect(AF_INET, reinterpret_cast<sockaddr*>(&name), sizeof(name));
+  }
+  ~LaneClient() { Close(); }
+
+  void Close() {
+    if (fd_ >= 0) close(std::exchange(fd_, -1));
+  }
+  void Send(absl::string_view bytes) {
+    while (!bytes.empty()) {
+      const ssize_t sent = send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+      ASSERT_GT(sent, 0);
+      bytes.remove_prefix(static_cast<size_t>(sent));
+    }
+  }
+  // Whether all of it went without waiting for a second.
+  bool TrySend(absl::string_view bytes) {
+    const timeval second = {1, 0};
+    setsockopt(fd_, SOL_SOCKET, SO_SNDTIMEO, &second, sizeof(second));
+    return send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(bytes.size());
+  }
+  void Greet() {
+    Send(lane::kPreface);
+    AwaitGreeting();
+  }
+  void AwaitGreeting() {
+    ASSERT_EQ(Take(lane::kPreface.size()), lane::kPreface);
+    const std::optional<Reply> hello = Next();
+    ASSERT_TRUE(hello.has_value());
+    ASSERT_EQ(hello->header.kind, Kind::kHello);
+    methods_ = absl::StrSplit(hello->body, '\n', absl::SkipEmpty());
+  }
+  std::string Frame(Kind kind, uint32_t call, const std::string& method, const std::string& body) {
+    Header header;
+    header.kind = kind;
+    header.call = call;
+    header.body_bytes = static_cast<uint32_t>(body.size());
+    header.extra = lane::kNoTimeout;
+    if (!method.empty()) header.method = Number(method);
+    std::string bytes;
+    lane::AppendHeader(header, &bytes);
+    return bytes + body;
+  }
+  void Call(uint32_t call, const std::string& method, const google::protobuf::MessageLite& request) {
+    Send(Frame(Kind::kCall, call, method, request.SerializeAsString()));
+  }
+  std::string Take(size_t size) {
+    std::string bytes(size, '\0');
+    EXPECT_EQ(recv(fd_, &bytes[0], size, MSG_WAITALL), static_cast<ssize_t>(size));
+    return bytes;
+  }
+  // Absent when the server has closed.
+  std::optional<Reply> Next() {
+    lane::Frame frame;
+    while (reader_.Read(&frame) != FrameReader::Next::kFrame) {
+      const ssize_t count = recv(fd_, reader_.Room(65536), 65536, 0);
+      if (count <= 0) return std::nullopt;
+      reader_.Filled(static_cast<size_t>(count));
+    }
+    return Reply{frame.header, std::string(frame.body)};
+  }
+  uint16_t Number(const std::string& method) {
+    for (size_t i = 0; i < methods_.size(); ++i) {
+      if (methods_[i] == method) return static_cast<uint16_t>(i);
+    }
+    ADD_FAILURE() << "no method " << method;
+    return 0;
+  }
+  const std::vector<std::string>& methods() const { return methods_; }
+
+ private:
+  void Connect(int family, const sockaddr* name, socklen_t size) {
+    fd_ = socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    const timeval patience = {absl::ToInt64Seconds(kPatience), 0};
+    setsockopt(fd_, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
+    EXPECT_EQ(connect(fd_, name, size), 0) << strerror(errno);
+  }
+
+  int fd_ = -1;
+  std::vector<std::string> methods_;  // by their number
+  FrameReader reader_{size_t{64} << 20};
+};
+
+v1::PutRequest Put(const std::string& key, const std::string& value) {
+  v1::PutRequest request;
+  request.set_key(key);
+  request.set_value(value);
+  return request;
+}
+
+v1::GetRequest Get(const std::string& key, int64_t wait_s = 0) {
+  v1::GetRequest request;
+  request.add_keys(key);
+  if (wait_s > 0) SetSeconds(wait_s, request.mutable_wait());
+  return request;
+}
+
+class LaneTest : public RpcServerTestBase {
+ protected:
+  void SetUp() override {
+    const char* const folder = std::getenv("TEST_TMPDIR");
+    path_ = absl::StrCat(folder == nullptr ? "/tmp" : folder, "/lane.sock");
+    if (path_.size() > 100) path_ = absl::StrCat("/tmp/lane-test-", getpid(), ".sock");
+    server_options_.listen = {"127.0.0.1:0", absl::StrCat("unix:", path_)};
+    server_options_.max_message_bytes = 256 << 10;
+    RpcServerTestBase::SetUp();
+    client_ = std::make_unique<LaneClient>(server_->addresses()[0]);
+  }
+
+  int64_t waiters() { return engine_->Stats().total.waiter_count; }
+  bool AwaitNobody() {
+    const absl::Time end = absl::Now() + kPatience;
+    while ((waiters() > 0 || dispatcher_->active() > 0) && absl::Now() < end) {
+      std::this_thread::yield();
+    }
+    return waiters() == 0 && dispatcher_->active() == 0;
+  }
+
+  std::string path_;
+  std::unique_ptr<LaneClient> client_;
+};
+
+TEST_F(LaneTest, CallsHaveTheAnswersThatGrpcGives) {
+  client_->Greet();
+  client_->Call(1, kPut, Put("k", "v"));
+  const auto put = client_->Next();
+  ASSERT_TRUE(put.has_value());
+  EXPECT_EQ(put->header.call, 1);
+  EXPECT_EQ(put->code(), absl::StatusCode::kOk);
+  grpc::ClientContext context;
+  v1::GetResponse by_grpc;
+  ASSERT_TRUE(v1::StoreService::NewStub(channel_)->Get(&context, Get("k"), &by_grpc).ok());
+  client_->Call(2, kGet, Get("k"));
+  v1::GetResponse by_lane;
+  ASSERT_TRUE(by_lane.ParseFromString(client_->Next()->body));
+  EXPECT_EQ(by_lane.SerializeAsString(), by_grpc.SerializeAsString());
+  EXPECT_EQ(by_lane.values(0).value(), "v");
+
+  v1::BarrierRequest stranger;
+  stranger.mutable_scope()->set_group("nobody");
+  grpc::ClientContext second;
+  v1::BarrierResponse ignored;
+  const grpc::Status status =
+      v1::MessagingService::NewStub(channel_)->Barrier(&second, stranger, &ignored);
+  client_->Call(3, kBarrier, stranger);
+  const auto refused = client_->Next();
+  EXPECT_EQ(static_cast<int>(refused->code()), static_cast<int>(status.error_code()));
+  EXPECT_EQ(refused->text(), status.error_message());
+  EXPECT_EQ(refused->body.substr(refused->header.extra), status.error_details());
+}
+
+TEST_F(LaneTest, EveryMethodButTheStreamsIsThere) {
+  client_->Greet();
+  const std::set<std::string> methods(client_->methods().begin(), client_->methods().end());
+  for (size_t i = 0; i < kMethodCount; ++i) {
+    const MethodInfo& info = GetMethod(static_cast<Method>(i));
+    const bool stream = info.method == Method::kUpload || info.method == Method::kDownload ||
+                        info.method == Method::kWatch || info.method == Method::kWatchGroup;
+    EXPECT_EQ(methods.count(absl::StrCat(info.service, "/", info.name)), stream ? 0 : 1)
+        << info.name;
+  }
+}
+
+TEST_F(LaneTest, AnyPiecesAndAnyTransport) {
+  for (const std::string& address : server_->addresses()) {
+    LaneClient client(address);
+    for (const char byte : lane::kPreface) client.Send(absl::string_view(&byte, 1));
+    client.AwaitGreeting();
+    const std::string frame = client.Frame(Kind::kCall, 7, kPut, Put("k", "v").SerializeAsString());
+    for (const char byte : frame) client.Send(absl::string_view(&byte, 1));
+    EXPECT_EQ(client.Next()->code(), absl::StatusCode::kOk);
+  }
+}
+
+TEST_F(LaneTest, ManyCallsAtOnceAreEachAnswered) {
+  client_->Greet();
+  std::string bytes;
+  for (uint32_t call = 1; call <= 1000; ++call) {
+    bytes += client_->Frame(Kind::kCall, call, kPut, Put("k", "v").SerializeAsString());
+  }
+  client_->Send(bytes);
+  std::set<uint32_t> answered;
+  for (int i = 0; i < 1000; ++i) {
+    const auto reply = client_->Next();
+    ASSERT_TRUE(reply.has_value());
+    EXPECT_EQ(reply->code(), absl::StatusCode::kOk);
+    EXPECT_TRUE(answered.insert(reply->header.call).second);
+  }
+}
+
+TEST_F(LaneTest, BadRequestsAreToldAndTheLaneGoesOn) {
+  client_->Greet();
+  client_->Send(client_->Frame(Kind::kCall, 1, kPut, "\xff\xff not a message"));
+  EXPECT_EQ(client_->Next()->code(), absl::StatusCode::kInvalidArgument);
+  client_->Send(client_->Frame(Kind::kCall, 2, kPut, std::string((256 << 10) + 1, 'x')));
+  const auto large = client_->Next();
+  EXPECT_EQ(large->code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(large->text(), HasSubstr("max_message_bytes"));
+  std::string unknown = client_->Frame(Kind::kCall, 3, kPut, "");
+  unknown[10] = unknown[11] = '\x7f';
+  client_->Send(unknown);
+  EXPECT_EQ(client_->Next()->code(), absl::StatusCode::kUnimplemented);
+  // One number for two calls in flight.
+  client_->Call(4, kGet, Get("never", 60));
+  ASSERT_TRUE(AwaitParked(1, 0));
+  client_->Call(4, kGet, Get("never", 60));
+  EXPECT_THAT(client_->Next()->text(), HasSubstr("twice"));
+  client_->Call(5, kPut, Put("k", "v"));
+  EXPECT_EQ(client_->Next()->header.call, 5);
+}
+
+TEST_F(LaneTest, OtherFramesEndTheConnection) {
+  for (const Kind kind : {Kind::kHello, Kind::kReply, static_cast<Kind>(77)}) {
+    LaneClient client(server_->addresses()[0]);
+    client.Greet();
+    client.Call(1, kGet, Get("never", 60));
+    ASSERT_TRUE(AwaitParked(1, 0));
+    client.Send(client.Frame(kind, 1, "", ""));
+    EXPECT_FALSE(client.Next().has_value());
+    EXPECT_TRUE(AwaitNobody());
+  }
+}
+
+TEST_F(LaneTest, ACancelledCallIsForgotten) {
+  client_->Greet();
+  client_->Call(1, kGet, Get("never", 60));
+  ASSERT_TRUE(AwaitParked(1, 0));
+  client_->Send(client_->Frame(Kind::kCancel, 1, "", ""));
+  EXPECT_TRUE(AwaitNobody());
+  client_->Send(client_->Frame(Kind::kCancel, 1, "", ""));  // for the second time
+  client_->Call(1, kPut, Put("never", "v"));
+  EXPECT_EQ(client_->Next()->header.call, 1);
+}
+
+TEST_F(LaneTest, WhoGoesTakesItsCallsAlong) {
+  client_->Greet();
+  for (uint32_t call = 1; call <= 100; ++call) client_->Call(call, kGet, Get("never", 60));
+  ASSERT_TRUE(AwaitParked(100, 0));
+  client_->Close();
+  EXPECT_TRUE(AwaitNobody());
+}
+
+// What a client does not read waits here only up to a bound; then it is not read from.
+TEST_F(LaneTest, WhoDoesNotReadIsNotReadFrom) {
+  client_->Greet();
+  client_->Call(1, kPut, Put("large", std::string(200 << 10, 'x')));
+  ASSERT_EQ(client_->Next()->code(), absl::StatusCode::kOk);
+  const std::string request = client_->Frame(Kind::kCall, 2, kGet, Get("large").SerializeAsString());
+  std::string many;
+  while (many.size() < (64 << 10)) many += request;
+  // Each byte asked with costs thousands in answers: 64 MiB of requests would be 300 GiB.
+  int sent = 0;
+  while (sent < 1024 && client_->TrySend(many)) ++sent;
+  EXPECT_LT(sent, 1024);
+  // Others are served meanwhile.
+  LaneClient other(server_->addresses()[0]);
+  other.Greet();
+  other.Call(1, kPut, Put("k", "v"));
+  EXPECT_EQ(other.Next()->code(), absl::StatusCode::kOk);
+}
+
+TEST_F(LaneTest, ShutdownAnswersWhoWaits) {
+  client_->Greet();
+  for (uint32_t call = 1; call <= 50; ++call) client_->Call(call, kGet, Get("never", 60));
+  ASSERT_TRUE(AwaitParked(50, 0));
+  std::thread stopper([this] { server_->Shutdown(absl::Seconds(10)); });
+  for (int i = 0; i < 50; ++i) {
+    const auto reply = client_->Next();
+    ASSERT_TRUE(reply.has_value()) << i;
+    EXPECT_EQ(reply->code(), absl::StatusCode::kUnavailable);
+  }
+  EXPECT_FALSE(client_->Next().has_value());
+  stopper.join();
+}
+
+TEST_F(LaneTest, OthersOnThePortAreServedOrSentAway) {
+  // An HTTP client, and one who has only half of our word: neither disturbs.
+  LaneClient http(server_->addresses()[0]);
+  http.Send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+  LaneClient half(server_->addresses()[0]);
+  half.Send(lane::kPreface.substr(0, 3));
+  client_->Greet();
+  grpc::ClientContext context;
+  v1::PutResponse response;
+  EXPECT_TRUE(v1::StoreService::NewStub(channel_)->Put(&context, Put("k", "v"), &response).ok());
+  half.Send(lane::kPreface.substr(3));
+  half.AwaitGreeting();
+}
+
+TEST_F(LaneTest, ASocketFileIsTakenOverFromTheDeadAlone) {
+  RpcServerOptions options;
+  options.listen = {absl::StrCat("unix:", path_)};
+  const auto second = RpcServer::Start(options, *dispatcher_);
+  EXPECT_EQ(second.status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(second.status().message()), HasSubstr("another server"));
+  server_->Shutdown(absl::ZeroDuration());
+  EXPECT_NE(access(path_.c_str(), F_OK), 0) << "the file goes with its server";
+  // What a killed server leaves: a file that nobody answers.
+  sockaddr_un name = {};
+  name.sun_family = AF_UNIX;
+  path_.copy(name.sun_path, sizeof(name.sun_path) - 1);
+  const int dead = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  ASSERT_EQ(bind(dead, reinterpret_cast<sockaddr*>(&name), sizeof(name)), 0);
+  close(dead);
+  const auto third = RpcServer::Start(options, *dispatcher_);
+  EXPECT_TRUE(third.ok()) << third.status();
+}
+
+class NoLaneTest : public RpcServerTestBase {
+ protected:
+  void SetUp() override {
+    server_options_.lane_threads = 0;
+    RpcServerTestBase::SetUp();
+  }
+};
+
+TEST_F(NoLaneTest, GrpcAnswersInstead) {
+  LaneClient client(server_->addresses()[0]);
+  client.Send(lane::kPreface);
+  EXPECT_NE(client.Take(lane::kPreface.size()), lane::kPreface);  // HTTP/2's settings
+  grpc::ClientContext context;
+  v1::PutResponse response;
+  EXPECT_TRUE(v1::StoreService::NewStub(channel_)->Put(&context, Put("k", "v"), &response).ok());
+}
+
+}  // namespace
+}  // namespace cohort::coordinator
