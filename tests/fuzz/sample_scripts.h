@@ -1,0 +1,15 @@
+// Scripts of calls, by hand: what members do in earnest, and at its edges.
+#ifndef COHORT_TESTS_FUZZ_SAMPLE_SCRIPTS_H_
+#define COHORT_TESTS_FUZZ_SAMPLE_SCRIPTS_H_
+
+#include <map>
+#include <string>
+
+namespace cohort::coordinator::fuzz {
+
+// File name to input, for request_fuzz.
+std::map<std::string, std::string> SampleScripts();
+
+}  // namespace cohort::coordinator::fuzz
+
+#endif  // COHORT_TESTS_FUZZ_SAMPLE_SCRIPTS_H_
