@@ -100,6 +100,9 @@ absl::Status Resolve(const Raw& raw, Options* options) {
   if (options->max_message_bytes < 1024 || options->max_message_bytes > kMaxMessageBytes) {
     return Invalid("--max-message-bytes", absl::StrCat("must be 1024 to ", kMaxMessageBytes));
   }
+  if (options->lane_threads < 0 || options->lane_threads > 64) {
+    return absl::InvalidArgumentError("--lane-threads must be from 0 to 64");
+  }
   if (options->max_concurrent_streams < 0) {
     return Invalid("--max-concurrent-streams", "must not be negative");
   }
@@ -123,7 +126,7 @@ absl::Status Resolve(const Raw& raw, Options* options) {
 void AddFlags(CLI::App& app, Options& options, Raw& raw) {
   app.add_option("--listen", options.listen,
                  "address to serve on: host:port, [ipv6]:port or unix:/path; port 0 picks one; "
-                 "0.0.0.0 and [::] both mean IPv4 and IPv6; repeatable (127.0.0.1:7700)");
+                 "0.0.0.0 means IPv4, [::] IPv6 and IPv4; repeatable (127.0.0.1:7700)");
   app.add_flag("--insecure", options.insecure,
                "accept that a --listen address of other than this machine is unprotected");
   app.add_option("--metrics-listen", options.metrics_listen,
@@ -136,6 +139,8 @@ void AddFlags(CLI::App& app, Options& options, Raw& raw) {
   app.add_option("--log-level", options.log.level, "debug, info, warning, error or off (info)");
   app.add_option("--log-format", raw.log_format, "text or json (text)");
   app.add_flag("--reflection", options.reflection, "serve gRPC reflection");
+  app.add_option("--lane-threads", options.lane_threads,
+                 "threads for calls in plain frames, on the same addresses; 0: gRPC alone (1)");
   app.add_option("--drain-grace", raw.drain_grace,
                  "time between SIGTERM and the end for calls to be answered (10s)");
   app.add_option("--max-wait", raw.max_wait, "no call is parked longer (1h)");
@@ -199,6 +204,7 @@ std::string FormatOptions(const Options& options) {
   add("log-level", quote(options.log.level));
   add("log-format", options.log.format == LogFormat::kJson ? "\"json\"" : "\"text\"");
   add("reflection", options.reflection ? "true" : "false");
+  add("lane-threads", options.lane_threads);
   add("drain-grace", quote(absl::FormatDuration(options.drain_grace)));
   add("max-wait", quote(absl::FormatDuration(options.max_wait)));
   add("max-message-bytes", options.max_message_bytes);

@@ -24,6 +24,7 @@ struct Options {
   int shards = 4;
   LogOptions log;
   bool reflection = false;
+  int lane_threads = 1;  // 0: gRPC alone
   absl::Duration drain_grace = absl::Seconds(10);
   absl::Duration max_wait = absl::Hours(1);
   int64_t max_message_bytes = int64_t{4} << 20;

@@ -23,7 +23,7 @@ struct Limits {
   int64_t max_value_bytes = 1 << 20;           // of a key or a queue entry
   int64_t max_queue_depth = 100000;
   int64_t max_event_log = 4096;                // events kept for watchers, per group and per namespace
-  int64_t max_operations_kept = 4096;          // first answers kept per group for repeats
+  int64_t max_operations_kept = 16384;         // first answers kept per group for repeats
   int64_t max_unique_id_names = 256;           // per generation
   int64_t max_blobs = 1024;                    // uploaded, not yet used, per group
   int64_t max_closed_names = 65536;            // closed groups whose generation is remembered exactly

@@ -1,6 +1,8 @@
 #include "coordinator/core/operation_window.h"
 
+#include <algorithm>
 #include <cstdint>
+#include <iterator>
 #include <type_traits>
 #include <utility>
 #include <variant>
@@ -125,14 +127,17 @@ const ReplyBody* OperationWindow::Find(const Id128& id) const {
 
 void OperationWindow::Remember(Step& step, const GroupKey& key, const Id128& id, ReplyBody answer,
                                const Limits& limits) {
-  while (!entries_.empty() && step.now() - entries_.front().at > kMaxAge) {
-    Drop(step, key, entries_.begin());
+  while (!by_age_.empty()) {
+    Entries& entries = clients_.at(by_age_.begin()->second);
+    if (step.now() - entries.front().at <= kMaxAge) break;
+    Drop(step, key, entries.begin());
   }
   if (id.empty() || by_id_.contains(id)) return;
 
   Entry entry;
   entry.record.id = id;
   entry.record.reply_kind = static_cast<int>(answer.index());
+  entry.record.number = last_number_ + 1;
   entry.at = step.now();
   const bool small = std::visit([&](const auto& body) { return Pack(body, entry.record); }, answer);
   if (!small) return;
@@ -142,11 +147,38 @@ void OperationWindow::Remember(Step& step, const GroupKey& key, const Id128& id,
   if (std::holds_alternative<ViewReply>(answer)) {
     entry.whole = std::make_unique<const ReplyBody>(std::move(answer));
   }
-  by_id_[id] = entries_.insert(entries_.end(), std::move(entry));
-
-  while (static_cast<int64_t>(entries_.size()) > limits.max_operations_kept) {
-    Drop(step, key, entries_.begin());
+  Insert(std::move(entry));
+  while (static_cast<int64_t>(by_id_.size()) > limits.max_operations_kept) {
+    Drop(step, key, clients_.at(ranks_.rbegin()->client).begin());
   }
+}
+
+void OperationWindow::Insert(Entry entry) {
+  const uint64_t client = entry.record.id.high;
+  last_number_ = std::max(last_number_, entry.record.number);
+  Unrank(client);
+  Entries& entries = clients_[client];
+  // The newest but for those that come back from a journal, in any order.
+  auto after = entries.end();
+  while (after != entries.begin() && std::prev(after)->record.number > entry.record.number) --after;
+  const Id128 id = entry.record.id;
+  by_id_[id] = entries.insert(after, std::move(entry));
+  Rerank(client);
+}
+
+void OperationWindow::Unrank(uint64_t client) {
+  const auto it = clients_.find(client);
+  if (it == clients_.end()) return;
+  const int64_t oldest = it->second.front().record.number;
+  ranks_.erase(Rank{it->second.size(), oldest, client});
+  by_age_.erase({oldest, client});
+}
+
+void OperationWindow::Rerank(uint64_t client) {
+  const auto it = clients_.find(client);
+  const int64_t oldest = it->second.front().record.number;
+  ranks_.insert(Rank{it->second.size(), oldest, client});
+  by_age_.emplace(oldest, client);
 }
 
 void OperationWindow::Forget(Step& step, const GroupKey& key, const Id128& id) {
@@ -160,13 +192,21 @@ void OperationWindow::Restore(const OperationRecord& record, Instant now) {
   Entry entry;
   entry.record = record;
   entry.at = now;
-  by_id_[record.id] = entries_.insert(entries_.end(), std::move(entry));
+  Insert(std::move(entry));
 }
 
 void OperationWindow::Drop(Step& step, const GroupKey& key, Entries::iterator entry) {
   if (entry->recorded) step.Erase(key, RecordKind::kOperation, entry->record.id.ToString());
+  const uint64_t client = entry->record.id.high;
   by_id_.erase(entry->record.id);
-  entries_.erase(entry);
+  Unrank(client);
+  Entries& entries = clients_.at(client);
+  entries.erase(entry);
+  if (entries.empty()) {
+    clients_.erase(client);
+  } else {
+    Rerank(client);
+  }
 }
 
 }  // namespace cohort::coordinator

@@ -4,9 +4,13 @@
 #define COHORT_COORDINATOR_CORE_OPERATION_WINDOW_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <list>
 #include <memory>
+#include <tuple>
+#include <utility>
 
+#include "absl/container/btree_set.h"
 #include "absl/container/flat_hash_map.h"
 #include "absl/time/time.h"
 #include "base/clock.h"
@@ -19,7 +23,11 @@
 
 namespace cohort::coordinator {
 
-// Bounded by number (Limits::max_operations_kept) and by age. Only answers made of a few numbers
+// Bounded by number (Limits::max_operations_kept) and by age. At the bound, whoever has most gives
+// up its oldest: what one client has in flight is not pushed out by the haste of others. The first
+// half of an id stands for a client, as this project's library makes them; others may make every id
+// at random, and lose the oldest of all.
+// Only answers made of a few numbers
 // are kept; an answer that carries values is repeated by whoever holds the values. Confined to one
 // thread.
 class OperationWindow {
@@ -60,11 +68,27 @@ class OperationWindow {
     std::unique_ptr<const ReplyBody> whole;
   };
   using Entries = std::list<Entry>;
+  // Who has most, and among them the one with the oldest, comes last.
+  struct Rank {
+    size_t count = 0;
+    int64_t oldest = 0;
+    uint64_t client = 0;
+    bool operator<(const Rank& other) const {
+      return std::tie(count, other.oldest, client) < std::tie(other.count, oldest, other.client);
+    }
+  };
 
+  void Insert(Entry entry);
   void Drop(Step& step, const GroupKey& key, Entries::iterator entry);
+  // Around every change of a client's entries.
+  void Unrank(uint64_t client);
+  void Rerank(uint64_t client);
 
-  Entries entries_;  // oldest first
+  absl::flat_hash_map<uint64_t, Entries> clients_;  // each with its oldest first; none is empty
   absl::flat_hash_map<Id128, Entries::iterator> by_id_;
+  absl::btree_set<Rank> ranks_;
+  absl::btree_set<std::pair<int64_t, uint64_t>> by_age_;  // number of a client's oldest, client
+  int64_t last_number_ = 0;
   // Entries keep the few numbers of an answer, not the whole variant, which is ten times as large.
   mutable ReplyBody found_;
 };

@@ -126,6 +126,42 @@ TEST_F(OperationWindowTest, EvictsTheOldestAboveTheLimit) {
   EXPECT_EQ(records[1].id, Id(1).ToString());
 }
 
+// In a group whose other clients are busy: what one has in flight is not pushed out by them.
+TEST_F(OperationWindowTest, EvictsOfTheClientThatHasMost) {
+  limits_.max_operations_kept = 10;
+  Remember(Id128{7, 1}, AddReply{1, 1});
+  Remember(Id128{7, 2}, AddReply{2, 2});
+  for (uint64_t n = 1; n <= 1000; ++n) Remember(Id128{8, n}, AddReply{3, 3});
+  EXPECT_NE(window_.Find(Id128{7, 1}), nullptr);
+  EXPECT_NE(window_.Find(Id128{7, 2}), nullptr);
+  EXPECT_EQ(window_.Find(Id128{8, 992}), nullptr);
+  EXPECT_NE(window_.Find(Id128{8, 993}), nullptr);
+  EXPECT_EQ(window_.size(), 10u);
+  // Who makes every id anew is a client each time: then the oldest goes.
+  for (uint64_t n = 100; n < 120; ++n) Remember(Id128{n, n}, AddReply{4, 4});
+  EXPECT_EQ(window_.size(), 10u);
+  EXPECT_NE(window_.Find(Id128{119, 119}), nullptr);
+  EXPECT_NE(window_.Find(Id128{112, 112}), nullptr);
+  EXPECT_EQ(window_.Find(Id128{105, 105}), nullptr);
+}
+
+// Rows come back in the order of their keys, which says nothing about time.
+TEST_F(OperationWindowTest, TheOldestIsTheOldestAfterARestartToo) {
+  limits_.max_operations_kept = 4;
+  std::vector<OperationRecord> rows;
+  for (const uint64_t n : {4, 3, 2, 1}) {
+    const std::vector<Record> records = Remember(Id(n), AddReply{1, 1});
+    rows.push_back(std::get<OperationRecord>(*records.at(0).value));
+  }
+  OperationWindow next;
+  for (auto row = rows.rbegin(); row != rows.rend(); ++row) next.Restore(*row, now_);
+  Effects effects;
+  Step step(now_, effects);
+  next.Remember(step, kKey, Id(5), AddReply{1, 1}, limits_);
+  EXPECT_EQ(next.Find(Id(4)), nullptr);
+  for (const uint64_t n : {3, 2, 1, 5}) EXPECT_NE(next.Find(Id(n)), nullptr) << n;
+}
+
 TEST_F(OperationWindowTest, DropsWhatIsOlderThanTenMinutesWhenItRemembers) {
   Remember(Id(1), AddReply{1, 1});
   now_ += absl::Minutes(10);

@@ -109,6 +109,7 @@ struct OperationRecord {
   int64_t first = 0;   // the reply's numbers, in the order of its struct
   int64_t second = 0;
   bool flag = false;
+  int64_t number = 0;  // counts up in each window: tells the older from the newer
 };
 struct UniqueIdRecord {
   int64_t generation = 0;

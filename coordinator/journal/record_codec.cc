@@ -302,6 +302,7 @@ void Encode(const OperationRecord& record, wire::Row* row) {
   out->set_first(record.first);
   out->set_second(record.second);
   out->set_flag(record.flag);
+  out->set_number(record.number);
 }
 
 bool Decode(const wire::Operation& in, OperationRecord* record) {
@@ -309,6 +310,7 @@ bool Decode(const wire::Operation& in, OperationRecord* record) {
   record->first = in.first();
   record->second = in.second();
   record->flag = in.flag();
+  record->number = in.number();
   return Decode(in.id(), &record->id);
 }
 

@@ -128,6 +128,7 @@ RecordValue FullOperation() {
   record.first = -1;
   record.second = kMaxNumber;
   record.flag = true;
+  record.number = 7;
   return record;
 }
 
@@ -202,9 +203,9 @@ bool Same(const QueueItemRecord& a, const QueueItemRecord& b) {
   return a0 == b0 && a1 == b1 && Same(a2, b2) && a3 == b3 && a4 == b4 && a5 == b5;
 }
 bool Same(const OperationRecord& a, const OperationRecord& b) {
-  const auto& [a0, a1, a2, a3, a4] = a;
-  const auto& [b0, b1, b2, b3, b4] = b;
-  return a0 == b0 && a1 == b1 && a2 == b2 && a3 == b3 && a4 == b4;
+  const auto& [a0, a1, a2, a3, a4, a5] = a;
+  const auto& [b0, b1, b2, b3, b4, b5] = b;
+  return a0 == b0 && a1 == b1 && a2 == b2 && a3 == b3 && a4 == b4 && a5 == b5;
 }
 bool Same(const UniqueIdRecord& a, const UniqueIdRecord& b) {
   const auto& [a0, a1, a2, a3, a4] = a;
