@@ -9,7 +9,7 @@
 #include <array>
 #include <utility>
 
-#include "absl/time/clock.h"
+#include "base/clock.h"
 
 namespace cohort::lane {
 namespace {
@@ -82,7 +82,7 @@ void EventLoop::Post(std::function<void()> task) {
     first = tasks_.empty();
     tasks_.push_back(std::move(task));
   }
-  if (first) Wake();
+  if (first && !InLoop()) Wake();
 }
 
 void EventLoop::SetTicking(bool ticking) {
@@ -93,6 +93,11 @@ void EventLoop::Wake() {
   const uint64_t one = 1;
   // Full means that it is awake already.
   [[maybe_unused]] const ssize_t written = write(wake_, &one, sizeof(one));
+}
+
+bool EventLoop::HasTasks() {
+  MutexLock lock(&mutex_);
+  return !tasks_.empty();
 }
 
 void EventLoop::RunTasks() {
@@ -106,10 +111,11 @@ void EventLoop::RunTasks() {
 
 void EventLoop::Run() {
   std::array<epoll_event, kMaxEvents> events;
-  absl::Time next_tick = absl::InfinitePast();
+  Instant next_tick = absl::InfinitePast();
   while (!stop_.load()) {
     const bool ticking = ticking_.load() && tick_ < absl::InfiniteDuration();
-    const int timeout = ticking ? static_cast<int>(absl::ToInt64Milliseconds(tick_)) : -1;
+    int timeout = ticking ? static_cast<int>(absl::ToInt64Milliseconds(tick_)) : -1;
+    if (HasTasks()) timeout = 0;  // posted by tasks
     const int count = epoll_wait(epoll_, events.data(), kMaxEvents, timeout);
     for (int i = 0; i < count; ++i) {
       const int fd = events[i].data.fd;
@@ -128,7 +134,7 @@ void EventLoop::Run() {
     }
     RunTasks();
     if (!ticking) continue;
-    const absl::Time now = absl::Now();
+    const Instant now = Clock::Steady().Now();
     if (now < next_tick) continue;
     next_tick = now + tick_;
     on_tick_();

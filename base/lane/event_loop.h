@@ -50,6 +50,7 @@ class EventLoop {
  private:
   void Run();
   void Wake();
+  bool HasTasks();
   void RunTasks();
 
   const int epoll_;

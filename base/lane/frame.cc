@@ -8,6 +8,8 @@ namespace {
 
 // A reader of large frames does not keep their size for ever.
 constexpr size_t kMaxSpareBytes = size_t{256} << 10;
+// The start of a frame that is left over moves to a buffer of its own size up to here.
+constexpr size_t kMaxKeptBytes = size_t{4} << 10;
 
 void Put(uint32_t value, size_t bytes, std::string* out) {
   for (size_t i = 0; i < bytes; ++i) out->push_back(static_cast<char>(value >> (8 * i)));
@@ -95,13 +97,12 @@ void FrameReader::Borrow(std::string* spare) {
 }
 
 void FrameReader::GiveBack(std::string* spare) {
-  if (begin_ != end_) return;
-  begin_ = end_ = 0;
-  if (spare->empty() && buffer_.size() <= kMaxSpareBytes) {
-    buffer_.swap(*spare);
-  } else {
-    std::string().swap(buffer_);
-  }
+  if (end_ - begin_ > kMaxKeptBytes) return;
+  std::string rest(buffer_, begin_, end_ - begin_);
+  begin_ = 0;
+  end_ = rest.size();
+  rest.swap(buffer_);
+  if (spare->empty() && rest.size() <= kMaxSpareBytes) spare->swap(rest);
 }
 
 }  // namespace cohort::lane

@@ -72,10 +72,11 @@ class FrameReader {
   void Skip(size_t count) { begin_ += count; }
 
   Next Read(Frame* frame);
+  size_t held() const { return end_ - begin_; }
   // How many more bytes the frame at the front needs; 0 when that is not known.
   size_t wanted() const;
   // Most connections are idle most of the time, and hold no memory: they borrow `spare` to read,
-  // and give it back unless part of a frame is left in it.
+  // and give it back unless a good part of a frame is left in it.
   void Borrow(std::string* spare);
   void GiveBack(std::string* spare);
 

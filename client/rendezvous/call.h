@@ -44,7 +44,7 @@ bool CallByLane(const LaneRoute& route, const Request& request, absl::Duration t
    public:
     Waiter(google::protobuf::MessageLite* response, grpc::Status* status)
         : response_(response), status_(status) {}
-    void OnLaneReply(const grpc::Status& status, absl::string_view body, bool) override {
+    void OnLaneReply(const grpc::Status& status, absl::string_view body) override {
       *status_ = status.ok() ? ParseLaneBody(body, response_) : status;
     }
 
@@ -67,7 +67,8 @@ absl::Status CallBlocking(ConnectionImpl& connection, const M& method, CallLimit
   while (true) {
     const absl::Duration timeout = attempts.Prepare(request);
     grpc::Status status;
-    if (!attempts.by_lane() ||
+    // A callback that blocks, as it should not, must not wait for the thread it runs on.
+    if (!attempts.by_lane() || LaneLoop().InLoop() ||
         !CallByLane(connection.lane().RouteOf(method.path), request, timeout, response, &status)) {
       grpc::ClientContext context;
       context.set_deadline(GrpcDeadline(timeout));
@@ -196,6 +197,11 @@ class AsyncCall final : public Cancellable,
   bool StartByLane(absl::Duration timeout) {
     const LaneRoute route = connection_->lane().RouteOf(method_.path);
     if (route.link == nullptr) return false;
+    int attempt = 0;
+    {
+      absl::MutexLock lock(&mutex_);
+      attempt = attempt_;
+    }
     std::shared_ptr<AsyncCall> self = this->shared_from_this();
     uint32_t id = 0;
     if (!route.link->Start(route.method, LaneFrame(request_), timeout,
@@ -204,23 +210,21 @@ class AsyncCall final : public Cancellable,
     }
     bool cancelled = false;
     {
-      // The answer may have come before this; then a Cancel finds nothing there.
       absl::MutexLock lock(&mutex_);
-      lane_ = route;
-      lane_call_ = id;
+      // Else the answer has come before this.
+      if (attempt == attempt_) {
+        lane_ = route;
+        lane_call_ = id;
+      }
       cancelled = cancelled_;
     }
     if (cancelled) route.link->Cancel(id);
     return true;
   }
 
-  void OnLaneReply(const grpc::Status& status, absl::string_view body, bool on_loop) override {
+  void OnLaneReply(const grpc::Status& status, absl::string_view body) override {
     const grpc::Status result = status.ok() ? ParseLaneBody(body, &response_) : status;
-    if (on_loop) {
-      OnAnswer(result);
-      return;
-    }
-    // This is the thread of some caller that blocks: callbacks are not its business.
+    // This thread reads for others, and may be that of a caller that blocks: callbacks come later.
     LaneLoop().Post([self = this->shared_from_this(), result] { self->OnAnswer(result); });
   }
 
@@ -236,7 +240,9 @@ class AsyncCall final : public Cancellable,
     bool cancelled = false;
     {
       absl::MutexLock lock(&mutex_);
+      ++attempt_;
       context_.reset();
+      lane_ = LaneRoute();
       cancelled = cancelled_;
       if (pause.has_value() && !cancelled) {
         pause_ = connection_->timers().After(*pause,
@@ -263,6 +269,7 @@ class AsyncCall final : public Cancellable,
   std::shared_ptr<grpc::ClientContext> context_ ABSL_GUARDED_BY(mutex_);
   LaneRoute lane_ ABSL_GUARDED_BY(mutex_);
   uint32_t lane_call_ ABSL_GUARDED_BY(mutex_) = 0;
+  int attempt_ ABSL_GUARDED_BY(mutex_) = 0;
   uint64_t pause_ ABSL_GUARDED_BY(mutex_) = 0;
   bool cancelled_ ABSL_GUARDED_BY(mutex_) = false;
 };

@@ -174,8 +174,10 @@ absl::Status GroupSession::Call(const M& method, typename M::Request& request,
     typename M::Response response ABSL_GUARDED_BY(mutex);
   };
   auto answer = std::make_shared<Answer>();
+  CallLimits limits = Limits(spec);
+  limits.by_lane = !LaneLoop().InLoop();
   auto call =
-      std::make_shared<AsyncCall<M>>(connection_, method, Limits(spec), request,
+      std::make_shared<AsyncCall<M>>(connection_, method, std::move(limits), request,
                                      [answer](absl::Status status, typename M::Response& arrived) {
                                        absl::MutexLock lock(&answer->mutex);
                                        answer->status = std::move(status);

@@ -99,8 +99,8 @@ void LaneLink::ConnectNext() {
     Set(fd_, IPPROTO_TCP, TCP_KEEPINTVL, kProbeS);
     Set(fd_, IPPROTO_TCP, TCP_KEEPCNT, kProbes);
     Set(fd_, IPPROTO_TCP, TCP_USER_TIMEOUT, kProbeS * kProbes * 1000);
-    const int result = connect(fd_, reinterpret_cast<const sockaddr*>(&address.storage),
-                               address.size);
+    const int result =
+        connect(fd_, reinterpret_cast<const sockaddr*>(&address.storage), address.size);
     if (result == 0 || errno == EINPROGRESS) {
       {
         MutexLock lock(&mutex_);
@@ -176,6 +176,11 @@ void LaneLink::OnEvents(uint32_t events) {
     case State::kConnecting:
       return OnConnected();
     case State::kGreeting: {
+      if ((events & EPOLLOUT) != 0) {
+        MutexLock lock(&mutex_);
+        blocked_ = false;
+        Write("");
+      }
       if (!ReadGreeting()) return;
       {
         MutexLock lock(&mutex_);
@@ -198,7 +203,7 @@ void LaneLink::OnEvents(uint32_t events) {
     if ((events & ~static_cast<uint32_t>(EPOLLOUT)) == 0 || reading_) return;
     reading_ = true;
   }
-  const bool open = ReadOnce(/*on_loop=*/true);
+  const bool open = ReadOnce();
   {
     MutexLock lock(&mutex_);
     reading_ = false;
@@ -300,8 +305,7 @@ bool LaneLink::Call(uint16_t method, std::string frame, absl::Duration timeout, 
     PassOn();
   }
   if (!self.told) {
-    waiter.OnLaneReply(grpc::Status(grpc::StatusCode::DEADLINE_EXCEEDED, "Deadline Exceeded"), "",
-                       LaneLoop().InLoop());
+    waiter.OnLaneReply(grpc::Status(grpc::StatusCode::DEADLINE_EXCEEDED, "Deadline Exceeded"), "");
   }
   return true;
 }
@@ -313,7 +317,7 @@ void LaneLink::ReadForAll(absl::Duration patience) {
   pollfd ready = {fd_, POLLIN, 0};
   const absl::Duration timeout = std::min(patience + absl::Milliseconds(1), absl::Hours(1));
   const int count = poll(&ready, 1, static_cast<int>(absl::ToInt64Milliseconds(timeout)));
-  const bool open = count <= 0 || ReadOnce(/*on_loop=*/false);
+  const bool open = count <= 0 || ReadOnce();
   if (!open) Finish(End::kBroken, "the connection broke");
   mutex_.Lock();
   reading_ = false;
@@ -329,17 +333,17 @@ void LaneLink::PassOn() {
   }
 }
 
-bool LaneLink::ReadOnce(bool on_loop) {
+bool LaneLink::ReadOnce() {
   const size_t size = std::max(kReadBytes, std::min(input_.wanted(), kMaxReadBytes));
   char* const room = input_.Room(size);
   const ssize_t count = recv(fd_, room, size, MSG_DONTWAIT);
   if (count < 0) return errno == EAGAIN || errno == EINTR;
   if (count == 0) return false;
   input_.Filled(static_cast<size_t>(count));
-  return HandleInput(on_loop);
+  return HandleInput();
 }
 
-bool LaneLink::HandleInput(bool on_loop) {
+bool LaneLink::HandleInput() {
   lane::Frame frame;
   while (true) {
     switch (input_.Read(&frame)) {
@@ -350,12 +354,12 @@ bool LaneLink::HandleInput(bool on_loop) {
       case lane::FrameReader::Next::kTooLarge:
       case lane::FrameReader::Next::kFrame:
         if (frame.header.kind != lane::Kind::kReply) return false;
-        HandleReply(frame, frame.body.size() != frame.header.body_bytes, on_loop);
+        HandleReply(frame, frame.body.size() != frame.header.body_bytes);
     }
   }
 }
 
-void LaneLink::HandleReply(const lane::Frame& frame, bool too_large, bool on_loop) {
+void LaneLink::HandleReply(const lane::Frame& frame, bool too_large) {
   Pending pending;
   {
     MutexLock lock(&mutex_);
@@ -367,30 +371,29 @@ void LaneLink::HandleReply(const lane::Frame& frame, bool too_large, bool on_loo
   }
   if (too_large) {
     Tell(std::move(pending),
-         grpc::Status(grpc::StatusCode::RESOURCE_EXHAUSTED,
-                      absl::StrCat("an answer of ", frame.header.body_bytes,
-                                   " bytes is over max_message_bytes (",
-                                   options_.max_message_bytes, ")")),
-         "", on_loop);
+         grpc::Status(
+             grpc::StatusCode::RESOURCE_EXHAUSTED,
+             absl::StrCat("an answer of ", frame.header.body_bytes,
+                          " bytes is over max_message_bytes (", options_.max_message_bytes, ")")),
+         "");
   } else if (frame.header.code == 0) {
-    Tell(std::move(pending), grpc::Status::OK, frame.body, on_loop);
+    Tell(std::move(pending), grpc::Status::OK, frame.body);
   } else {
     const size_t text = std::min<size_t>(frame.header.extra, frame.body.size());
-    Tell(std::move(pending),
-         grpc::Status(static_cast<grpc::StatusCode>(frame.header.code),
-                      std::string(frame.body.substr(0, text)),
-                      std::string(frame.body.substr(text))),
-         "", on_loop);
+    Tell(
+        std::move(pending),
+        grpc::Status(static_cast<grpc::StatusCode>(frame.header.code),
+                     std::string(frame.body.substr(0, text)), std::string(frame.body.substr(text))),
+        "");
   }
 }
 
-void LaneLink::Tell(Pending pending, const grpc::Status& status, absl::string_view body,
-                    bool on_loop) {
+void LaneLink::Tell(Pending pending, const grpc::Status& status, absl::string_view body) {
   if (pending.waiter != nullptr) {
-    pending.waiter->OnLaneReply(status, body, on_loop);
+    pending.waiter->OnLaneReply(status, body);
     return;
   }
-  pending.blocked->waiter->OnLaneReply(status, body, on_loop);
+  pending.blocked->waiter->OnLaneReply(status, body);
   MutexLock lock(&mutex_);
   pending.blocked->told = true;
   pending.blocked->changed.Signal();
@@ -417,8 +420,7 @@ void LaneLink::Cancel(uint32_t id) {
     SendCancel(id);
   }
   LaneLoop().Post([waiter = std::move(pending.waiter)] {
-    waiter->OnLaneReply(grpc::Status(grpc::StatusCode::CANCELLED, "cancelled by the caller"), "",
-                        /*on_loop=*/true);
+    waiter->OnLaneReply(grpc::Status(grpc::StatusCode::CANCELLED, "cancelled by the caller"), "");
   });
 }
 
@@ -442,8 +444,7 @@ bool LaneLink::Expire(Instant now) {
     waiting = started_ > 0 || unready;
   }
   for (const std::shared_ptr<Waiter>& waiter : late) {
-    waiter->OnLaneReply(grpc::Status(grpc::StatusCode::DEADLINE_EXCEEDED, "Deadline Exceeded"), "",
-                        /*on_loop=*/true);
+    waiter->OnLaneReply(grpc::Status(grpc::StatusCode::DEADLINE_EXCEEDED, "Deadline Exceeded"), "");
   }
   if (unready && now > connect_until_) Finish(End::kBroken, "no greeting in time");
   return waiting;
@@ -454,7 +455,10 @@ bool LaneLink::ended() {
   return state_ == State::kEnded;
 }
 
-void LaneLink::Close() { Finish(End::kBroken, "closed"); }
+// Until a link is ready, its descriptor changes, and is the loop's alone.
+void LaneLink::Close() {
+  LaneLoop().Post([self = shared_from_this()] { self->Finish(End::kBroken, "closed"); });
+}
 
 void LaneLink::Finish(End end, const std::string& why) {
   absl::flat_hash_map<uint32_t, Pending> calls;
@@ -472,14 +476,14 @@ void LaneLink::Finish(End end, const std::string& why) {
   std::vector<std::shared_ptr<Waiter>> waiters;
   for (auto& [id, pending] : calls) {
     if (pending.blocked != nullptr) {
-      Tell(std::move(pending), Unavailable(why), "", false);
+      Tell(std::move(pending), Unavailable(why), "");
     } else {
       waiters.push_back(std::move(pending.waiter));
     }
   }
   LaneLoop().Post([self = shared_from_this(), waiters = std::move(waiters), end, why] {
     for (const std::shared_ptr<Waiter>& waiter : waiters) {
-      waiter->OnLaneReply(Unavailable(why), "", /*on_loop=*/true);
+      waiter->OnLaneReply(Unavailable(why), "");
     }
     self->on_ready_ = nullptr;
     const std::function<void(End)> on_end = std::exchange(self->on_end_, nullptr);

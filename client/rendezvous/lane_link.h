@@ -45,9 +45,9 @@ class LaneLink final : public lane::EventLoop::Handler,
   class Waiter {
    public:
     virtual ~Waiter() = default;
-    // Once, with no lock held. `body` is valid in here alone. `on_loop`: on the loop's thread, where
-    // callbacks may run.
-    virtual void OnLaneReply(const grpc::Status& status, absl::string_view body, bool on_loop) = 0;
+    // Once, with no lock held. `body` is valid in here alone. On a
+    // thread that reads for others: nothing of the user's may run in here.
+    virtual void OnLaneReply(const grpc::Status& status, absl::string_view body) = 0;
   };
   enum class End {
     kNotOurs,  // whoever listens there does not speak this protocol
@@ -111,11 +111,11 @@ class LaneLink final : public lane::EventLoop::Handler,
   // Takes the reading, and lets go of the lock meanwhile.
   void ReadForAll(absl::Duration patience) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // While `reading_` is this thread's.
-  bool ReadOnce(bool on_loop);
-  bool HandleInput(bool on_loop);
-  void HandleReply(const lane::Frame& frame, bool too_large, bool on_loop);
+  bool ReadOnce();
+  bool HandleInput();
+  void HandleReply(const lane::Frame& frame, bool too_large);
   void PassOn() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void Tell(Pending pending, const grpc::Status& status, absl::string_view body, bool on_loop);
+  void Tell(Pending pending, const grpc::Status& status, absl::string_view body);
   void Finish(End end, const std::string& why);
 
   const std::vector<SocketAddress> addresses_;

@@ -23,6 +23,8 @@ Watched& AllWatched() {
 }
 
 void OnTick() {
+  // First: who begins to wait from here on sets it again.
+  LaneLoop().SetTicking(false);
   Watched& watched = AllWatched();
   std::vector<std::weak_ptr<LaneLink>> links;
   {
@@ -37,8 +39,7 @@ void OnTick() {
     waiting = link->Expire(Clock::Steady().Now()) || waiting;
     living.push_back(std::move(weak));
   }
-  // Before the links are back: who begins to wait meanwhile sets it again.
-  LaneLoop().SetTicking(waiting);
+  if (waiting) LaneLoop().SetTicking(true);
   MutexLock lock(&watched.mutex);
   watched.links.insert(watched.links.end(), std::make_move_iterator(living.begin()),
                        std::make_move_iterator(living.end()));

@@ -83,6 +83,12 @@ bool Dispatcher::AwaitIdle(absl::Duration timeout) {
   return mutex_.AwaitWithTimeout(absl::Condition(&idle_), timeout);
 }
 
+// Under the lock: whoever awaits the last call may destroy this as soon as it knows.
+void Dispatcher::GoneWhileAwaited() {
+  MutexLock lock(&mutex_);
+  if (active_.fetch_sub(kOneCall) == kOneCall + kAwaited) idle_ = true;
+}
+
 void Dispatcher::NotifyIdle() {
   MutexLock lock(&mutex_);
   idle_ = true;

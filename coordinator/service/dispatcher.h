@@ -59,7 +59,11 @@ class Dispatcher {
   void OnHandled(Method method, absl::StatusCode code, Instant started);
   void OnGone() {
     // Nothing of this object is touched after the last call has gone, unless somebody awaits that.
-    if (active_.fetch_sub(kOneCall) == kOneCall + kAwaited) NotifyIdle();
+    if ((active_.load() & kAwaited) != 0) {
+      GoneWhileAwaited();
+    } else if (active_.fetch_sub(kOneCall) == kOneCall + kAwaited) {
+      NotifyIdle();
+    }
   }
   int64_t active() const { return active_.load() / kOneCall; }
   // Until no call is in flight; false: some were left at the end of `timeout`. From one thread at a
@@ -77,6 +81,7 @@ class Dispatcher {
   static constexpr int64_t kAwaited = 1;
   static constexpr int64_t kOneCall = 2;
   void NotifyIdle();
+  void GoneWhileAwaited();
 
   const DispatcherOptions options_;
   Engine& engine_;

@@ -97,6 +97,7 @@ void Engine::Submit(Call call, ReplySink* sink, CallHandle* handle) {
   Shard& shard = *shards_[index];
   Answers answers;
   Effects effects;  // outlives the lock: freeing large values takes time
+  effects.wants_records = durable_;
   CallId id = 0;
   bool refused = false;
   {

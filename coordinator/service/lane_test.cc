@@ -77,7 +77,8 @@ class LaneClient {
   bool TrySend(absl::string_view bytes) {
     const timeval second = {1, 0};
     setsockopt(fd_, SOL_SOCKET, SO_SNDTIMEO, &second, sizeof(second));
-    return send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(bytes.size());
+    return send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL) ==
+           static_cast<ssize_t>(bytes.size());
   }
   void Greet() {
     Send(lane::kPreface);
@@ -101,7 +102,8 @@ class LaneClient {
     lane::AppendHeader(header, &bytes);
     return bytes + body;
   }
-  void Call(uint32_t call, const std::string& method, const google::protobuf::MessageLite& request) {
+  void Call(uint32_t call, const std::string& method,
+            const google::protobuf::MessageLite& request) {
     Send(Frame(Kind::kCall, call, method, request.SerializeAsString()));
   }
   std::string Take(size_t size) {
@@ -158,13 +160,19 @@ v1::GetRequest Get(const std::string& key, int64_t wait_s = 0) {
 class LaneTest : public RpcServerTestBase {
  protected:
   void SetUp() override {
-    const char* const folder = std::getenv("TEST_TMPDIR");
-    path_ = absl::StrCat(folder == nullptr ? "/tmp" : folder, "/lane.sock");
-    if (path_.size() > 100) path_ = absl::StrCat("/tmp/lane-test-", getpid(), ".sock");
+    char folder[] = "/tmp/lane-XXXXXX";  // a socket's path has to be short
+    ASSERT_NE(mkdtemp(folder), nullptr);
+    path_ = absl::StrCat(folder, "/socket");
     server_options_.listen = {"127.0.0.1:0", absl::StrCat("unix:", path_)};
     server_options_.max_message_bytes = 256 << 10;
     RpcServerTestBase::SetUp();
     client_ = std::make_unique<LaneClient>(server_->addresses()[0]);
+  }
+
+  void TearDown() override {
+    RpcServerTestBase::TearDown();
+    server_.reset();
+    rmdir(path_.substr(0, path_.rfind('/')).c_str());
   }
 
   int64_t waiters() { return engine_->Stats().total.waiter_count; }
@@ -265,6 +273,12 @@ TEST_F(LaneTest, BadRequestsAreToldAndTheLaneGoesOn) {
   ASSERT_TRUE(AwaitParked(1, 0));
   client_->Call(4, kGet, Get("never", 60));
   EXPECT_THAT(client_->Next()->text(), HasSubstr("twice"));
+  // Refusals do not end the call that has the number.
+  client_->Send(client_->Frame(Kind::kCall, 4, kPut, std::string((256 << 10) + 1, 'x')));
+  EXPECT_EQ(client_->Next()->code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(waiters(), 1);
+  client_->Send(client_->Frame(Kind::kCancel, 4, "", ""));
+  EXPECT_TRUE(AwaitNobody());
   client_->Call(5, kPut, Put("k", "v"));
   EXPECT_EQ(client_->Next()->header.call, 5);
 }
@@ -305,7 +319,8 @@ TEST_F(LaneTest, WhoDoesNotReadIsNotReadFrom) {
   client_->Greet();
   client_->Call(1, kPut, Put("large", std::string(200 << 10, 'x')));
   ASSERT_EQ(client_->Next()->code(), absl::StatusCode::kOk);
-  const std::string request = client_->Frame(Kind::kCall, 2, kGet, Get("large").SerializeAsString());
+  const std::string request =
+      client_->Frame(Kind::kCall, 2, kGet, Get("large").SerializeAsString());
   std::string many;
   while (many.size() < (64 << 10)) many += request;
   // Each byte asked with costs thousands in answers: 64 MiB of requests would be 300 GiB.

@@ -36,6 +36,7 @@ constexpr char kServiceNames[][32] = {
 constexpr int kMinPingIntervalMs = 10000;
 // What is left for gRPC's own streams (health watches) once ours have ended.
 constexpr absl::Duration kLastGrace = absl::Milliseconds(200);
+constexpr absl::Duration kLastAnswers = absl::Seconds(30);
 
 std::chrono::system_clock::time_point After(absl::Duration duration) {
   return std::chrono::system_clock::now() + absl::ToChronoMilliseconds(duration);
@@ -88,6 +89,14 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(const RpcServerOptio
     COHORT_ASSIGN_OR_RETURN(ListenAddress address, ParseListenAddress(text));
     listen.push_back(std::move(address));
   }
+  // Before the rest: a server that cannot listen has done nothing.
+  std::vector<ListenSocket> sockets;
+  std::vector<std::string> addresses;
+  for (const ListenAddress& address : listen) {
+    COHORT_ASSIGN_OR_RETURN(std::vector<ListenSocket> opened, ListenSocket::Open(address));
+    addresses.push_back(address.WithPort(opened.front().port()));
+    std::move(opened.begin(), opened.end(), std::back_inserter(sockets));
+  }
   // Switches of the whole process; setting them again is harmless.
   grpc::EnableDefaultHealthCheckService(true);
   if (options.reflection) COHORT_RETURN_IF_ERROR(EnableReflection());
@@ -123,12 +132,7 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(const RpcServerOptio
   }
 
   std::unique_ptr<RpcServer> server(new RpcServer(std::move(impl)));
-  std::vector<ListenSocket> sockets;
-  for (const ListenAddress& address : listen) {
-    COHORT_ASSIGN_OR_RETURN(std::vector<ListenSocket> opened, ListenSocket::Open(address));
-    server->addresses_.push_back(address.WithPort(opened.front().port()));
-    std::move(opened.begin(), opened.end(), std::back_inserter(sockets));
-  }
+  server->addresses_ = std::move(addresses);
   server->impl_->Accept(std::move(sockets));
   server->SetServing(true);
   return server;
@@ -156,6 +160,8 @@ void RpcServer::Shutdown(absl::Duration grace) {
   if (impl_->lanes != nullptr) impl_->lanes->Stop(std::min(rest, kLastGrace));
   impl_->server->Shutdown(After(std::min(rest, kLastGrace)));
   impl_->server->Wait();
+  // What the journal has not written yet is still on its way here.
+  impl_->dispatcher.AwaitIdle(kLastAnswers);
 }
 
 }  // namespace cohort::coordinator

@@ -41,7 +41,7 @@ void LaneCall::OnReply(Reply&& reply, DeliveryContext& context) {
 void LaneCall::Finish(const absl::Status& status, const MessageBytes& message,
                       DeliveryContext* context) {
   dispatcher_.OnHandled(method_, status.code(), started_);
-  connection_->Reply(id_, status, message, context);
+  connection_->Reply(this, id_, status, message, context);
 }
 
 void LaneCall::Cancel() {

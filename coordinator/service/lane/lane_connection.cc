@@ -17,6 +17,7 @@ namespace {
 constexpr size_t kReadBytes = size_t{64} << 10;
 // Then others have their turn.
 constexpr size_t kReadBudget = size_t{1} << 20;
+constexpr int kTurns = 4;
 // Replies of one delivery leave early from here on.
 constexpr size_t kEagerBytes = size_t{64} << 10;
 
@@ -38,6 +39,8 @@ LaneConnection::LaneConnection(int fd, const LaneProtocol& protocol, lane::Event
 LaneConnection::~LaneConnection() { close(fd_); }
 
 void LaneConnection::OnEvents(uint32_t events) {
+  // Nobody is there to be answered.
+  if ((events & (EPOLLHUP | EPOLLERR)) != 0) return Close();
   {
     MutexLock lock(&mutex_);
     if (closed_) return;
@@ -45,22 +48,37 @@ void LaneConnection::OnEvents(uint32_t events) {
       blocked_ = false;
       FlushLocked();
     }
-    handling_ = true;
   }
-  const bool open = (events & (EPOLLIN | EPOLLHUP | EPOLLERR)) == 0 || ReadSome();
-  {
-    MutexLock lock(&mutex_);
-    handling_ = false;
-    if (open) FlushLocked();
+  bool readable = (events & EPOLLIN) != 0;
+  for (int turn = 0; readable || paused_; ++turn) {
+    if (turn == kTurns) {  // then others have theirs
+      loop_.Post([self = shared_from_this()] { self->OnEvents(0); });
+      return;
+    }
+    {
+      MutexLock lock(&mutex_);
+      handling_ = true;
+    }
+    // What was read before comes first.
+    const bool open = paused_ ? HandleInput() : ReadSome();
+    readable = readable && paused_;
+    {
+      MutexLock lock(&mutex_);
+      handling_ = false;
+      if (open) FlushLocked();
+      if (open && Backlogged()) return;  // until the socket takes more
+    }
+    if (!open) return Close();
   }
-  if (!open) Close();
 }
 
 bool LaneConnection::ReadSome() {
   input_.Borrow(&SpareBuffer());
   bool open = true;
-  for (size_t total = 0; open && total < kReadBudget;) {
-    const size_t size = std::max(kReadBytes, std::min(input_.wanted(), kReadBudget));
+  for (size_t total = 0; open && !paused_ && total < kReadBudget;) {
+    // No more room than what has come already: who declares much holds little.
+    const size_t size =
+        std::max(kReadBytes, std::min({input_.wanted(), input_.held(), kReadBudget}));
     char* const room = input_.Room(size);
     const ssize_t count = recv(fd_, room, size, MSG_DONTWAIT);
     if (count < 0 && errno == EINTR) continue;
@@ -91,6 +109,11 @@ bool LaneConnection::HandleInput() {
   }
   lane::Frame frame;
   while (true) {
+    {
+      MutexLock lock(&mutex_);
+      paused_ = Backlogged();
+    }
+    if (paused_) return true;
     switch (input_.Read(&frame)) {
       case lane::FrameReader::Next::kMore:
         return true;
@@ -111,10 +134,9 @@ bool LaneConnection::HandleFrame(const lane::Frame& frame, bool too_large) {
   switch (frame.header.kind) {
     case lane::Kind::kCall:
       if (too_large) {
-        Refuse(id, absl::ResourceExhaustedError(
-                       absl::StrCat("a request of ", frame.header.body_bytes,
-                                    " bytes is over max_message_bytes (",
-                                    protocol_.max_body_bytes, ")")));
+        Refuse(id, absl::ResourceExhaustedError(absl::StrCat(
+                       "a request of ", frame.header.body_bytes,
+                       " bytes is over max_message_bytes (", protocol_.max_body_bytes, ")")));
       } else {
         StartCall(frame);
       }
@@ -143,31 +165,34 @@ void LaneConnection::StartCall(const lane::Frame& frame) {
   }
   auto call = std::make_shared<LaneCall>(protocol_.dispatcher, shared_from_this(), id,
                                          protocol_.methods[frame.header.method]);
+  bool full = false;
+  bool added = false;
   {
     MutexLock lock(&mutex_);
-    const bool full = protocol_.max_calls > 0 && calls_.size() >= protocol_.max_calls;
-    if (full || !calls_.emplace(id, call).second) {
-      call = nullptr;  // before the lock: a call ends without it
-    }
+    full = protocol_.max_calls > 0 && calls_.size() >= protocol_.max_calls;
+    added = !full && calls_.emplace(id, call).second;
   }
-  if (call == nullptr) {
-    return Refuse(id, absl::ResourceExhaustedError(
-                          absl::StrCat("over max_concurrent_streams (", protocol_.max_calls,
-                                       ") calls in flight, or call ", id, " twice")));
+  if (full) {
+    return Refuse(
+        id, absl::UnavailableError(absl::StrCat("max_concurrent_streams (", protocol_.max_calls,
+                                                ") calls are in flight")));
+  }
+  if (!added) {
+    return Refuse(id, absl::InvalidArgumentError(absl::StrCat("call ", id, " is in flight twice")));
   }
   const uint32_t timeout = frame.header.extra;
-  call->Start(frame.body, timeout == lane::kNoTimeout ? absl::InfiniteDuration()
-                                                      : absl::Milliseconds(timeout));
+  call->Start(frame.body,
+              timeout == lane::kNoTimeout ? absl::InfiniteDuration() : absl::Milliseconds(timeout));
 }
 
-void LaneConnection::Refuse(uint32_t call, const absl::Status& status) {
-  Reply(call, status, MessageBytes(), nullptr);
+void LaneConnection::Refuse(uint32_t id, const absl::Status& status) {
+  Reply(nullptr, id, status, MessageBytes(), nullptr);
 }
 
-void LaneConnection::Reply(uint32_t call, const absl::Status& status, const MessageBytes& message,
-                           DeliveryContext* context) {
+void LaneConnection::Reply(const LaneCall* from, uint32_t id, const absl::Status& status,
+                           const MessageBytes& message, DeliveryContext* context) {
   lane::Header header;
-  header.call = call;
+  header.call = id;
   header.kind = lane::Kind::kReply;
   header.code = static_cast<uint8_t>(status.code());
   std::string start;
@@ -184,7 +209,8 @@ void LaneConnection::Reply(uint32_t call, const absl::Status& status, const Mess
   }
   std::shared_ptr<LaneCall> ended;  // outlives the lock
   MutexLock lock(&mutex_);
-  if (auto it = calls_.find(call); it != calls_.end()) {
+  // Another call may have the number by now, or have had it before.
+  if (auto it = calls_.find(id); it != calls_.end() && it->second.get() == from) {
     ended = std::move(it->second);
     calls_.erase(it);
   }
@@ -228,7 +254,7 @@ void LaneConnection::FlushLocked() {
 
 void LaneConnection::UpdateEvents() {
   uint32_t events = 0;
-  if (output_.size() < kMaxBacklog || broken_) events |= EPOLLIN;
+  if (!Backlogged() || broken_) events |= EPOLLIN;
   if (blocked_ && !broken_) events |= EPOLLOUT;
   if (events == events_) return;
   events_ = events;

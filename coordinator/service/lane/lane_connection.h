@@ -31,7 +31,7 @@ struct LaneProtocol {
 };
 
 // Calls come in on the loop's thread; replies come from any. Who does not read its replies is not
-// read from: at most kMaxBacklog and one step's replies wait here.
+// read from: at most kMaxBacklog, one reply and those of parked calls wait here.
 class LaneConnection final : public lane::EventLoop::Handler,
                              public Corked,
                              public std::enable_shared_from_this<LaneConnection> {
@@ -41,9 +41,10 @@ class LaneConnection final : public lane::EventLoop::Handler,
   ~LaneConnection() override;
 
   void OnEvents(uint32_t events) override;
-  // Any thread. With a context, replies of one delivery leave together at its end.
-  void Reply(uint32_t call, const absl::Status& status, const MessageBytes& message,
-             DeliveryContext* context);
+  // Any thread. With a context, replies of one delivery leave together at its end. `from` is the
+  // call that ends; null for one that never began.
+  void Reply(const LaneCall* from, uint32_t id, const absl::Status& status,
+             const MessageBytes& message, DeliveryContext* context);
   void Flush() override;
 
   // Cancels the calls in flight.
@@ -59,7 +60,10 @@ class LaneConnection final : public lane::EventLoop::Handler,
   bool HandleInput();
   bool HandleFrame(const lane::Frame& frame, bool too_large);
   void StartCall(const lane::Frame& frame);
-  void Refuse(uint32_t call, const absl::Status& status);
+  void Refuse(uint32_t id, const absl::Status& status);
+  bool Backlogged() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return output_.size() >= kMaxBacklog;
+  }
   void FlushLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void UpdateEvents() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
@@ -69,6 +73,7 @@ class LaneConnection final : public lane::EventLoop::Handler,
   // On the loop's thread alone.
   lane::FrameReader input_;
   bool greeted_ = false;
+  bool paused_ = false;  // with requests left in `input_`, for the backlog
 
   Mutex mutex_;
   lane::SendQueue output_ ABSL_GUARDED_BY(mutex_);

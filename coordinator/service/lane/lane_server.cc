@@ -26,7 +26,10 @@ bool IsStream(Method method) {
 }
 
 LaneProtocol MakeProtocol(const LaneServerOptions& options, Dispatcher& dispatcher) {
-  LaneProtocol protocol{dispatcher, {}, {}, static_cast<size_t>(options.max_message_bytes),
+  LaneProtocol protocol{dispatcher,
+                        {},
+                        {},
+                        static_cast<size_t>(options.max_message_bytes),
                         static_cast<size_t>(std::max(0, options.max_concurrent_calls))};
   std::string names;
   for (size_t i = 0; i < kMethodCount; ++i) {
@@ -54,6 +57,8 @@ void KeepAlive(int fd) {
   Set(fd, IPPROTO_TCP, TCP_KEEPIDLE, kIdleS);
   Set(fd, IPPROTO_TCP, TCP_KEEPINTVL, kProbeS);
   Set(fd, IPPROTO_TCP, TCP_KEEPCNT, kProbes);
+  // Probes rest while something sent is unanswered.
+  Set(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, (kIdleS + kProbes * kProbeS) * 1000);
 }
 
 }  // namespace
@@ -69,10 +74,14 @@ LaneServer::~LaneServer() { Stop(absl::ZeroDuration()); }
 
 void LaneServer::Adopt(int fd) {
   KeepAlive(fd);
-  lane::EventLoop& loop = *loops_[next_loop_.fetch_add(1) % loops_.size()];
-  auto connection = std::make_shared<LaneConnection>(fd, protocol_, loop);
   MutexLock lock(&mutex_);
-  if (stopped_ || !loop.Add(fd, EPOLLIN, connection)) return;
+  if (stopped_) {
+    close(fd);
+    return;
+  }
+  lane::EventLoop& loop = *loops_[next_loop_++ % loops_.size()];
+  auto connection = std::make_shared<LaneConnection>(fd, protocol_, loop);
+  if (!loop.Add(fd, EPOLLIN, connection)) return;
   if (connections_.size() >= sweep_at_) {
     connections_.erase(std::remove_if(connections_.begin(), connections_.end(),
                                       [](const auto& weak) { return weak.expired(); }),

@@ -2,7 +2,7 @@
 #ifndef COHORT_COORDINATOR_SERVICE_LANE_LANE_SERVER_H_
 #define COHORT_COORDINATOR_SERVICE_LANE_LANE_SERVER_H_
 
-#include <atomic>
+#include <cstddef>
 #include <memory>
 #include <vector>
 
@@ -37,8 +37,8 @@ class LaneServer {
  private:
   const LaneProtocol protocol_;
   std::vector<std::unique_ptr<lane::EventLoop>> loops_;
-  std::atomic<size_t> next_loop_{0};
   Mutex mutex_;
+  size_t next_loop_ ABSL_GUARDED_BY(mutex_) = 0;
   std::vector<std::weak_ptr<LaneConnection>> connections_ ABSL_GUARDED_BY(mutex_);
   size_t sweep_at_ ABSL_GUARDED_BY(mutex_) = 64;
   bool stopped_ ABSL_GUARDED_BY(mutex_) = false;

@@ -36,11 +36,11 @@ class Listener::Guest final : public lane::EventLoop::Handler,
     if (count < 0 && (errno == EAGAIN || errno == EINTR)) return;
     const absl::string_view seen(first, count > 0 ? static_cast<size_t>(count) : 0);
     if (seen.empty()) return Leave();
-    const bool ours = listener_.sinks_.lane != nullptr &&
-                      seen == lane::kPreface.substr(0, seen.size());
+    const bool ours =
+        listener_.sinks_.lane != nullptr && seen == lane::kPreface.substr(0, seen.size());
     if (ours && seen.size() < lane::kPreface.size()) return;  // told when there is more
     const int fd = std::exchange(fd_, -1);
-    listener_.loop_->Remove(fd);
+    listener_.loop_.Remove(fd);
     if (ours) {
       listener_.sinks_.lane(fd);
     } else {
@@ -51,7 +51,7 @@ class Listener::Guest final : public lane::EventLoop::Handler,
 
   bool silent(Instant now) const { return now - since_ > kSilence; }
   void Leave() {
-    listener_.loop_->Remove(fd_);
+    listener_.loop_.Remove(fd_);
     listener_.guests_.erase(shared_from_this());
   }
 
@@ -70,15 +70,16 @@ class Listener::Door final : public lane::EventLoop::Handler {
     while (true) {
       const int fd = accept4(fd_, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
       if (fd < 0) {
-        if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) Rest();
-        if (errno == ECONNABORTED || errno == EINTR) continue;
+        const int error = errno;
+        if (error == ECONNABORTED || error == EINTR) continue;
+        if (error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM) Rest();
         return;
       }
       auto guest = std::make_shared<Guest>(listener_, fd, fd_);
       listener_.guests_.insert(guest);
-      listener_.loop_->SetTicking(true);
+      listener_.loop_.SetTicking(true);
       // Edge-triggered: half a preface must not wake us again and again.
-      if (!listener_.loop_->Add(fd, EPOLLIN | EPOLLRDHUP | EPOLLET, guest)) {
+      if (!listener_.loop_.Add(fd, EPOLLIN | EPOLLRDHUP | EPOLLET, guest)) {
         listener_.guests_.erase(guest);
       }
     }
@@ -88,9 +89,9 @@ class Listener::Door final : public lane::EventLoop::Handler {
   // Those who knock meanwhile wait in the kernel's queue.
   void Rest() {
     Log(LogLevel::kWarning, "too many open files: accepting no connections for a moment", {});
-    listener_.loop_->Modify(fd_, 0);
+    listener_.loop_.Modify(fd_, 0);
     listener_.resting_.push_back(fd_);
-    listener_.loop_->SetTicking(true);
+    listener_.loop_.SetTicking(true);
   }
 
   Listener& listener_;
@@ -100,23 +101,21 @@ class Listener::Door final : public lane::EventLoop::Handler {
 Listener::Listener(std::vector<ListenSocket> sockets, ListenerSinks sinks)
     : sinks_(std::move(sinks)),
       sockets_(std::move(sockets)),
-      loop_(std::make_unique<lane::EventLoop>("listener", kTick, [this] { OnTick(); })) {
+      loop_("listener", kTick, [this] { OnTick(); }) {
   for (const ListenSocket& socket : sockets_) {
-    loop_->Add(socket.fd(), EPOLLIN, std::make_shared<Door>(*this, socket.fd()));
+    loop_.Add(socket.fd(), EPOLLIN, std::make_shared<Door>(*this, socket.fd()));
   }
 }
 
-Listener::~Listener() { loop_.reset(); }
-
 void Listener::OnTick() {
-  for (const int fd : std::exchange(resting_, {})) loop_->Modify(fd, EPOLLIN);
+  for (const int fd : std::exchange(resting_, {})) loop_.Modify(fd, EPOLLIN);
   const Instant now = Clock::Steady().Now();
   std::vector<std::shared_ptr<Guest>> silent;
   for (const std::shared_ptr<Guest>& guest : guests_) {
     if (guest->silent(now)) silent.push_back(guest);
   }
   for (const std::shared_ptr<Guest>& guest : silent) guest->Leave();
-  loop_->SetTicking(!guests_.empty() || !resting_.empty());
+  loop_.SetTicking(!guests_.empty() || !resting_.empty());
 }
 
 }  // namespace cohort::coordinator

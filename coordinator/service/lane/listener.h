@@ -24,7 +24,7 @@ class Listener {
  public:
   Listener(std::vector<ListenSocket> sockets, ListenerSinks sinks);
   // Accepts nothing more. No sink runs afterwards.
-  ~Listener();
+  ~Listener() = default;
 
  private:
   class Door;
@@ -38,7 +38,7 @@ class Listener {
   absl::flat_hash_set<std::shared_ptr<Guest>> guests_;
   std::vector<int> resting_;  // doors that wait for descriptors to become free
   // Last: its thread ends first.
-  std::unique_ptr<lane::EventLoop> loop_;
+  lane::EventLoop loop_;
 };
 
 }  // namespace cohort::coordinator
