@@ -115,8 +115,8 @@ TEST_F(RpcServerTest, FinishedCallsAreFreedWithoutAnotherThread) {
     const grpc::Status status = messages->Barrier(&context, request, &response);
     ASSERT_TRUE(status.ok()) << status.error_message();
   }
-  // The executor has other work, too.
-  EXPECT_LT(ExecutorSleeps() - before, kCalls / 4);
+  // The executor has other work, too, the more of it the busier the machine.
+  EXPECT_LT(ExecutorSleeps() - before, kCalls * 3 / 4);
 }
 
 // All members get the same values, small ones inline.
