@@ -1,10 +1,8 @@
+// A link at work; how it comes to be: lane_link_connect.cc.
 #include "client/rendezvous/lane_link.h"
 
 #include <errno.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <poll.h>
-#include <string.h>
 #include <sys/epoll.h>
 #include <unistd.h>
 
@@ -12,7 +10,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
 #include "client/rendezvous/lane_loop.h"
 
 namespace cohort::client {
@@ -20,31 +17,9 @@ namespace {
 
 constexpr size_t kReadBytes = size_t{16} << 10;
 constexpr size_t kMaxReadBytes = size_t{1} << 20;
-constexpr int kProbeS = 5;
-constexpr int kProbes = 3;
-
-void Set(int fd, int level, int option, int value) {
-  setsockopt(fd, level, option, &value, sizeof(value));
-}
 
 grpc::Status Unavailable(absl::string_view why) {
   return grpc::Status(grpc::StatusCode::UNAVAILABLE, std::string(why));
-}
-
-// All links of a process talk to few kinds of server, so they share what these say.
-std::shared_ptr<const LaneLink::Numbers> ParseNumbers(absl::string_view names) {
-  static Mutex mutex;
-  static auto* const last_names = new std::string;
-  static auto* const last = new std::shared_ptr<const LaneLink::Numbers>;
-  MutexLock lock(&mutex);
-  if (*last != nullptr && *last_names == names) return *last;
-  auto numbers = std::make_shared<LaneLink::Numbers>();
-  for (absl::string_view name : absl::StrSplit(names, '\n', absl::SkipEmpty())) {
-    numbers->emplace(std::string(name), static_cast<uint16_t>(numbers->size()));
-  }
-  *last_names = std::string(names);
-  *last = std::move(numbers);
-  return *last;
 }
 
 }  // namespace
@@ -62,106 +37,9 @@ LaneLink::~LaneLink() {
   if (fd_ >= 0) close(fd_);
 }
 
-std::shared_ptr<LaneLink> LaneLink::Connect(std::vector<SocketAddress> addresses,
-                                            const LaneLinkOptions& options,
-                                            std::function<void()> on_ready,
-                                            std::function<void(End)> on_end) {
-  std::shared_ptr<LaneLink> link(
-      new LaneLink(std::move(addresses), options, std::move(on_ready), std::move(on_end)));
-  WatchDeadlines(link);
-  LaneLoop().Post([link] { link->ConnectNext(); });
-  return link;
-}
-
 int LaneLink::Number(absl::string_view path) const {
   const auto it = numbers_->find(path);
   return it == numbers_->end() ? -1 : it->second;
-}
-
-void LaneLink::ConnectNext() {
-  {
-    MutexLock lock(&mutex_);
-    if (state_ == State::kEnded) return;
-  }
-  if (fd_ >= 0) {
-    LaneLoop().Remove(fd_);
-    close(std::exchange(fd_, -1));
-  }
-  while (next_address_ < addresses_.size()) {
-    const SocketAddress& address = addresses_[next_address_++];
-    fd_ = socket(address.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    if (fd_ < 0) continue;
-    // These fail without harm on Unix sockets, whose peers cannot vanish unnoticed.
-    Set(fd_, IPPROTO_TCP, TCP_NODELAY, 1);
-    Set(fd_, SOL_SOCKET, SO_KEEPALIVE, 1);
-    Set(fd_, IPPROTO_TCP, TCP_KEEPIDLE,
-        std::max(1, static_cast<int>(absl::ToInt64Seconds(options_.keepalive))));
-    Set(fd_, IPPROTO_TCP, TCP_KEEPINTVL, kProbeS);
-    Set(fd_, IPPROTO_TCP, TCP_KEEPCNT, kProbes);
-    Set(fd_, IPPROTO_TCP, TCP_USER_TIMEOUT, kProbeS * kProbes * 1000);
-    const int result =
-        connect(fd_, reinterpret_cast<const sockaddr*>(&address.storage), address.size);
-    if (result == 0 || errno == EINPROGRESS) {
-      {
-        MutexLock lock(&mutex_);
-        state_ = State::kConnecting;
-        events_ = EPOLLOUT;
-      }
-      if (LaneLoop().Add(fd_, EPOLLOUT, shared_from_this())) return;
-    }
-    close(std::exchange(fd_, -1));
-  }
-  Finish(End::kBroken, "nobody listens");
-}
-
-void LaneLink::OnConnected() {
-  int error = 0;
-  socklen_t size = sizeof(error);
-  getsockopt(fd_, SOL_SOCKET, SO_ERROR, &error, &size);
-  if (error != 0) return ConnectNext();
-  MutexLock lock(&mutex_);
-  state_ = State::kGreeting;
-  output_.Append(lane::kPreface);
-  Write("");
-  UpdateEvents(true);
-}
-
-// Whether the greeting is there, whole; numbers_ is set then.
-bool LaneLink::ReadGreeting() {
-  char* const room = input_.Room(kReadBytes);
-  const ssize_t count = recv(fd_, room, kReadBytes, MSG_DONTWAIT);
-  if (count < 0 && (errno == EAGAIN || errno == EINTR)) return false;
-  if (count > 0) input_.Filled(static_cast<size_t>(count));
-  absl::string_view preface;
-  const bool whole = input_.Peek(lane::kPreface.size(), &preface);
-  if (whole && preface != lane::kPreface) {
-    Finish(End::kNotOurs, "no lane there");
-    return false;
-  }
-  if (count <= 0) Finish(End::kBroken, "the connection broke");
-  if (count <= 0 || !whole) return false;
-  // Looked at again with the hello; until that is whole nothing is skipped.
-  absl::string_view start;
-  if (!input_.Peek(lane::kPreface.size() + lane::kHeaderBytes, &start)) return false;
-  lane::FrameReader hello(kMaxReadBytes);
-  start.remove_prefix(lane::kPreface.size());
-  memcpy(hello.Room(start.size()), start.data(), start.size());
-  hello.Filled(start.size());
-  lane::Frame frame;
-  if (hello.Read(&frame) == lane::FrameReader::Next::kMore) {
-    absl::string_view all;
-    if (!input_.Peek(lane::kPreface.size() + lane::kHeaderBytes + hello.wanted(), &all)) {
-      return false;
-    }
-  }
-  input_.Skip(lane::kPreface.size());
-  if (input_.Read(&frame) != lane::FrameReader::Next::kFrame ||
-      frame.header.kind != lane::Kind::kHello) {
-    Finish(End::kNotOurs, "no lane there");
-    return false;
-  }
-  numbers_ = ParseNumbers(frame.body);
-  return true;
 }
 
 void LaneLink::OnEvents(uint32_t events) {

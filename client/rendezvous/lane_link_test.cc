@@ -13,73 +13,19 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
-#include "client/rendezvous/lane_channel.h"
-#include "client/rendezvous/lane_loop.h"
+#include "client/rendezvous/testing/lane_peer.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
 namespace cohort::client {
 namespace {
 
-using lane::Frame;
-using lane::FrameReader;
 using lane::Header;
 using lane::Kind;
 using testing::HasSubstr;
 
 constexpr absl::Duration kLong = absl::Seconds(30);
 constexpr size_t kMaxBytes = 1 << 20;
-
-// One peer, whose socket blocks.
-class Peer {
- public:
-  explicit Peer(int fd) : fd_(fd) {}
-  ~Peer() { Close(); }
-
-  void Close() {
-    if (fd_ >= 0) close(std::exchange(fd_, -1));
-  }
-  void Send(const std::string& bytes) {
-    ASSERT_EQ(send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL),
-              static_cast<ssize_t>(bytes.size()));
-  }
-  void SendFrame(Header header, const std::string& body) {
-    header.body_bytes = static_cast<uint32_t>(body.size());
-    std::string bytes;
-    lane::AppendHeader(header, &bytes);
-    Send(bytes + body);
-  }
-  void Reply(uint32_t call, const std::string& body) {
-    Header header;
-    header.call = call;
-    header.kind = Kind::kReply;
-    SendFrame(header, body);
-  }
-  void Greet(const std::string& names = "a/One\na/Two\n") {
-    char preface[8];
-    ASSERT_EQ(recv(fd_, preface, sizeof(preface), MSG_WAITALL), 8);
-    EXPECT_EQ(absl::string_view(preface, 8), lane::kPreface);
-    Send(std::string(lane::kPreface));
-    Header header;
-    header.kind = Kind::kHello;
-    SendFrame(header, names);
-  }
-  // The next frame; absent when the other end has gone.
-  std::optional<Header> Next(std::string* body = nullptr) {
-    Frame frame;
-    while (reader_.Read(&frame) != FrameReader::Next::kFrame) {
-      const ssize_t count = recv(fd_, reader_.Room(4096), 4096, 0);
-      if (count <= 0) return std::nullopt;
-      reader_.Filled(static_cast<size_t>(count));
-    }
-    if (body != nullptr) *body = std::string(frame.body);
-    return frame.header;
-  }
-
- private:
-  int fd_;
-  FrameReader reader_{kMaxBytes};
-};
 
 class Answer final : public LaneLink::Waiter {
  public:
@@ -111,28 +57,16 @@ std::string Frame16(const std::string& body) {
 
 class LaneLinkTest : public testing::Test {
  protected:
-  LaneLinkTest() {
-    listener_ = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    auto* const name = reinterpret_cast<sockaddr_in*>(&address_.storage);
-    name->sin_family = AF_INET;
-    name->sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    address_.size = sizeof(sockaddr_in);
-    EXPECT_EQ(bind(listener_, reinterpret_cast<sockaddr*>(name), address_.size), 0);
-    EXPECT_EQ(listen(listener_, 16), 0);
-    socklen_t size = sizeof(sockaddr_storage);
-    EXPECT_EQ(getsockname(listener_, reinterpret_cast<sockaddr*>(name), &size), 0);
-  }
   ~LaneLinkTest() override {
     if (link_ != nullptr) {
       link_->Close();
       End();
     }
-    close(listener_);
   }
 
   std::shared_ptr<LaneLink> Connect(std::vector<SocketAddress> addresses = {},
                                     absl::Duration timeout = kLong) {
-    if (addresses.empty()) addresses = {address_};
+    if (addresses.empty()) addresses = {host_.address()};
     LaneLinkOptions options;
     options.max_message_bytes = kMaxBytes;
     options.connect_timeout = timeout;
@@ -144,10 +78,8 @@ class LaneLinkTest : public testing::Test {
         });
     return link_;
   }
-  std::unique_ptr<Peer> Accept() {
-    return std::make_unique<Peer>(accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC));
-  }
-  std::unique_ptr<Peer> Ready() {
+  std::unique_ptr<LanePeer> Accept() { return host_.Accept(); }
+  std::unique_ptr<LanePeer> Ready() {
     Connect();
     auto peer = Accept();
     peer->Greet();
@@ -165,8 +97,7 @@ class LaneLinkTest : public testing::Test {
     });
   }
 
-  int listener_ = -1;
-  SocketAddress address_;
+  LaneHost host_;
   std::shared_ptr<LaneLink> link_;
   absl::Notification ready_;
   absl::Notification ended_;
@@ -385,50 +316,16 @@ TEST_F(LaneLinkTest, SilenceIsNoGreeting) {
 
 TEST_F(LaneLinkTest, TriesTheAddressesInOrder) {
   // A port that was free a moment ago.
-  SocketAddress nobody = address_;
+  SocketAddress nobody = host_.address();
   const int other = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   reinterpret_cast<sockaddr_in*>(&nobody.storage)->sin_port = 0;
   ASSERT_EQ(bind(other, reinterpret_cast<sockaddr*>(&nobody.storage), nobody.size), 0);
   socklen_t size = sizeof(sockaddr_storage);
   ASSERT_EQ(getsockname(other, reinterpret_cast<sockaddr*>(&nobody.storage), &size), 0);
-  Connect({nobody, address_});  // bound, but nobody listens
+  Connect({nobody, host_.address()});  // bound, but nobody listens
   Accept()->Greet();
   EXPECT_TRUE(ready_.WaitForNotificationWithTimeout(kLong));
   close(other);
-}
-
-TEST_F(LaneLinkTest, AChannelMakesANewLinkWhenOneBreaks) {
-  const int port = ntohs(reinterpret_cast<sockaddr_in*>(&address_.storage)->sin_port);
-  auto channel = std::make_shared<LaneChannel>(absl::StrCat("127.0.0.1:", port), LaneLinkOptions(),
-                                               /*enabled=*/true);
-  std::shared_ptr<LaneLink> last;
-  const auto route = [&] {
-    const absl::Time end = absl::Now() + kLong;
-    while (absl::Now() < end) {
-      LaneRoute found = channel->RouteOf("a/Two");
-      if (found.link != nullptr && found.link != last) return found;
-      absl::SleepFor(absl::Milliseconds(1));
-    }
-    return LaneRoute();
-  };
-  EXPECT_EQ(channel->RouteOf("a/Two").link, nullptr) << "the first call goes by gRPC";
-  for (int life = 0; life < 2; ++life) {
-    std::unique_ptr<Peer> peer;
-    std::thread server([&] {
-      peer = Accept();
-      peer->Greet();
-    });
-    const LaneRoute found = route();
-    server.join();
-    ASSERT_NE(found.link, nullptr);
-    last = found.link;
-    EXPECT_EQ(found.method, 1);
-    EXPECT_EQ(channel->RouteOf("a/Three").link, nullptr);
-  }
-  channel = std::make_shared<LaneChannel>(absl::StrCat("127.0.0.1:", port), LaneLinkOptions(),
-                                          /*enabled=*/false);
-  EXPECT_EQ(channel->RouteOf("a/Two").link, nullptr);
-  EXPECT_EQ(channel->RouteOf("a/Two").link, nullptr);
 }
 
 }  // namespace
