@@ -7,7 +7,7 @@
 #include <string>
 #include <utility>
 
-#include "absl/strings/str_format.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 
 namespace cohort {
@@ -34,7 +34,9 @@ struct Id128 {
     return bytes;
   }
   // Hexadecimal, for logs of operation ids. Never log a session.
-  std::string ToString() const { return absl::StrFormat("%016x%016x", high, low); }
+  std::string ToString() const {
+    return absl::StrCat(absl::Hex(high, absl::kZeroPad16), absl::Hex(low, absl::kZeroPad16));
+  }
 
   friend bool operator==(const Id128& a, const Id128& b) {
     return a.high == b.high && a.low == b.low;

@@ -11,8 +11,8 @@ constexpr size_t kMaxSpareBytes = size_t{256} << 10;
 // The start of a frame that is left over moves to a buffer of its own size up to here.
 constexpr size_t kMaxKeptBytes = size_t{4} << 10;
 
-void Put(uint32_t value, size_t bytes, std::string* out) {
-  for (size_t i = 0; i < bytes; ++i) out->push_back(static_cast<char>(value >> (8 * i)));
+void Put(uint32_t value, size_t bytes, char* to) {
+  for (size_t i = 0; i < bytes; ++i) to[i] = static_cast<char>(value >> (8 * i));
 }
 
 uint32_t Take(const char* from, size_t bytes) {
@@ -38,13 +38,19 @@ bool IsKind(Kind kind) { return kind >= Kind::kHello && kind <= Kind::kReply; }
 
 }  // namespace
 
+void WriteHeader(const Header& header, char* to) {
+  Put(header.body_bytes, 4, to);
+  Put(header.call, 4, to + 4);
+  Put(static_cast<uint32_t>(header.kind), 1, to + 8);
+  Put(header.code, 1, to + 9);
+  Put(header.method, 2, to + 10);
+  Put(header.extra, 4, to + 12);
+}
+
 void AppendHeader(const Header& header, std::string* out) {
-  Put(header.body_bytes, 4, out);
-  Put(header.call, 4, out);
-  Put(static_cast<uint32_t>(header.kind), 1, out);
-  Put(header.code, 1, out);
-  Put(header.method, 2, out);
-  Put(header.extra, 4, out);
+  char bytes[kHeaderBytes];
+  WriteHeader(header, bytes);
+  out->append(bytes, sizeof(bytes));
 }
 
 char* FrameReader::Room(size_t bytes) {

@@ -43,6 +43,8 @@ struct Header {
   uint32_t extra = 0;
 };
 
+// To `to`, which has room for kHeaderBytes.
+void WriteHeader(const Header& header, char* to);
 void AppendHeader(const Header& header, std::string* out);
 
 struct Frame {

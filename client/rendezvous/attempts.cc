@@ -18,7 +18,8 @@ absl::Duration Backoff::Next() {
 
 bool IsAway(const grpc::Status& status) {
   if (status.error_code() == grpc::StatusCode::UNAVAILABLE) return true;
-  // A coordinator that shuts down ends this way, in gRPC's own words, what reached it too late to be looked at.
+  // A coordinator that shuts down ends this way, in gRPC's own words, what reached it too late to
+  // be looked at.
   if (status.error_code() == grpc::StatusCode::CANCELLED && status.error_message() == "CANCELLED") {
     return true;
   }
@@ -64,7 +65,7 @@ absl::Status Attempts::GaveUp(const grpc::Status& last) const {
 
 absl::Status Interruption::Sleep(absl::Duration pause) {
   const Instant until = Clock::Steady().Now() + pause;
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(&mutex_);
   while (reason_.ok()) {
     const absl::Duration left = until - Clock::Steady().Now();
     if (left <= absl::ZeroDuration()) return absl::OkStatus();
@@ -74,7 +75,7 @@ absl::Status Interruption::Sleep(absl::Duration pause) {
 }
 
 void Interruption::Raise(absl::Status reason) {
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(&mutex_);
   if (reason_.ok()) reason_ = std::move(reason);
   raised_.SignalAll();
 }

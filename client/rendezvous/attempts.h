@@ -8,9 +8,9 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
-#include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "base/clock.h"
+#include "base/mutex.h"
 #include "client/rendezvous/connection.h"
 #include "client/rendezvous/report_codec.h"
 #include "grpcpp/client_context.h"
@@ -108,8 +108,8 @@ class Interruption {
   void Raise(absl::Status reason);
 
  private:
-  absl::Mutex mutex_;
-  absl::CondVar raised_;
+  Mutex mutex_;
+  CondVar raised_;
   absl::Status reason_ ABSL_GUARDED_BY(mutex_);
 };
 

@@ -43,7 +43,7 @@ class Transfer : public Cancellable, public std::enable_shared_from_this<Transfe
   void Cancel() override {
     std::shared_ptr<grpc::ClientContext> context;
     {
-      absl::MutexLock lock(&mutex_);
+      MutexLock lock(&mutex_);
       cancelled_ = true;
       context = context_;
     }
@@ -76,7 +76,7 @@ class Transfer : public Cancellable, public std::enable_shared_from_this<Transfe
   void Attempt() {
     auto context = std::make_shared<grpc::ClientContext>();
     {
-      absl::MutexLock lock(&mutex_);
+      MutexLock lock(&mutex_);
       context_ = context;
     }
     if (Cancelled()) {
@@ -88,7 +88,7 @@ class Transfer : public Cancellable, public std::enable_shared_from_this<Transfe
     StartStream(std::move(context));
   }
   bool Cancelled() {
-    absl::MutexLock lock(&mutex_);
+    MutexLock lock(&mutex_);
     return cancelled_;
   }
 
@@ -97,7 +97,7 @@ class Transfer : public Cancellable, public std::enable_shared_from_this<Transfe
   Attempts attempts_;
   v1::Scope scope_;
 
-  absl::Mutex mutex_;
+  Mutex mutex_;
   std::shared_ptr<grpc::ClientContext> context_ ABSL_GUARDED_BY(mutex_);
   bool cancelled_ ABSL_GUARDED_BY(mutex_) = false;
 };

@@ -12,7 +12,7 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
-#include "absl/synchronization/mutex.h"
+#include "base/mutex.h"
 #include "client/rendezvous/attempts.h"
 #include "client/rendezvous/connection_impl.h"
 #include "client/rendezvous/lane_loop.h"
@@ -95,19 +95,19 @@ class CallRegistry {
  public:
   // False, and nothing is kept, after CancelAll.
   bool Add(std::shared_ptr<Cancellable> call) {
-    absl::MutexLock lock(&mutex_);
+    MutexLock lock(&mutex_);
     if (closed_) return false;
     calls_.insert(std::move(call));
     return true;
   }
   void Remove(const std::shared_ptr<Cancellable>& call) {
-    absl::MutexLock lock(&mutex_);
+    MutexLock lock(&mutex_);
     calls_.erase(call);
   }
   void CancelAll() {
     absl::flat_hash_set<std::shared_ptr<Cancellable>> calls;
     {
-      absl::MutexLock lock(&mutex_);
+      MutexLock lock(&mutex_);
       closed_ = true;
       calls = calls_;
     }
@@ -115,7 +115,7 @@ class CallRegistry {
   }
 
  private:
-  absl::Mutex mutex_;
+  Mutex mutex_;
   absl::flat_hash_set<std::shared_ptr<Cancellable>> calls_ ABSL_GUARDED_BY(mutex_);
   bool closed_ ABSL_GUARDED_BY(mutex_) = false;
 };
@@ -145,7 +145,7 @@ class AsyncCall final : public Cancellable,
 
   void Start() {
     {
-      absl::MutexLock lock(&mutex_);
+      MutexLock lock(&mutex_);
       pause_ = 0;
     }
     if (Cancelled()) {
@@ -158,7 +158,7 @@ class AsyncCall final : public Cancellable,
     auto context = std::make_shared<grpc::ClientContext>();
     context->set_deadline(GrpcDeadline(timeout));
     {
-      absl::MutexLock lock(&mutex_);
+      MutexLock lock(&mutex_);
       if (!cancelled_) context_ = context;
     }
     if (Cancelled()) {
@@ -178,7 +178,7 @@ class AsyncCall final : public Cancellable,
     uint32_t lane_call = 0;
     uint64_t pause = 0;
     {
-      absl::MutexLock lock(&mutex_);
+      MutexLock lock(&mutex_);
       cancelled_ = true;
       context = context_;
       lane = lane_;
@@ -199,7 +199,7 @@ class AsyncCall final : public Cancellable,
     if (route.link == nullptr) return false;
     int attempt = 0;
     {
-      absl::MutexLock lock(&mutex_);
+      MutexLock lock(&mutex_);
       attempt = attempt_;
     }
     std::shared_ptr<AsyncCall> self = this->shared_from_this();
@@ -210,7 +210,7 @@ class AsyncCall final : public Cancellable,
     }
     bool cancelled = false;
     {
-      absl::MutexLock lock(&mutex_);
+      MutexLock lock(&mutex_);
       // Else the answer has come before this.
       if (attempt == attempt_) {
         lane_ = route;
@@ -229,7 +229,7 @@ class AsyncCall final : public Cancellable,
   }
 
   bool Cancelled() {
-    absl::MutexLock lock(&mutex_);
+    MutexLock lock(&mutex_);
     return cancelled_;
   }
 
@@ -239,7 +239,7 @@ class AsyncCall final : public Cancellable,
     if (!status.ok()) pause = attempts_.Judge(status, &result);
     bool cancelled = false;
     {
-      absl::MutexLock lock(&mutex_);
+      MutexLock lock(&mutex_);
       ++attempt_;
       context_.reset();
       lane_ = LaneRoute();
@@ -265,7 +265,7 @@ class AsyncCall final : public Cancellable,
   Done done_;
   Attempts attempts_;
 
-  absl::Mutex mutex_;
+  Mutex mutex_;
   std::shared_ptr<grpc::ClientContext> context_ ABSL_GUARDED_BY(mutex_);
   LaneRoute lane_ ABSL_GUARDED_BY(mutex_);
   uint32_t lane_call_ ABSL_GUARDED_BY(mutex_) = 0;

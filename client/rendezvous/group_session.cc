@@ -36,12 +36,17 @@ GroupSession::GroupSession(std::shared_ptr<ConnectionImpl> connection, std::stri
       watch_backoff_(connection_->options().min_backoff, connection_->options().max_backoff) {}
 
 Seat GroupSession::seat() const {
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(&mutex_);
   return seat_;
 }
 
+Place GroupSession::place() const {
+  MutexLock lock(&mutex_);
+  return Place{seat_.generation, seat_.rank, seat_.world_size};
+}
+
 absl::Status GroupSession::FillScope(const CallSpec& spec, v1::Scope* scope) {
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(&mutex_);
   if (!ended_.ok()) return ended_;
   if (!broken_.ok() && !spec.in_any_state) return broken_;
   scope->set_tenant(connection_->options().tenant);
@@ -54,7 +59,7 @@ absl::Status GroupSession::FillScope(const CallSpec& spec, v1::Scope* scope) {
 
 absl::Status GroupSession::Begin(const CallSpec& spec, v1::Scope* scope) {
   COHORT_RETURN_IF_ERROR(FillScope(spec, scope));
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(&mutex_);
   // Reads need no member, so the coordinator takes no acknowledgements from them.
   if (!spec.read && scope->generation() == seat_.generation) receipts_.Ride(scope);
   return absl::OkStatus();
@@ -64,7 +69,7 @@ void GroupSession::Finish(const v1::Scope& scope, const absl::Status& status) {
   if (status.ok() || scope.acknowledged_receipts_size() == 0) return;
   bool flush = false;
   {
-    absl::MutexLock lock(&mutex_);
+    MutexLock lock(&mutex_);
     // Receipts of a generation that is over mean nothing in the next.
     if (scope.generation() != seat_.generation || !ended_.ok()) return;
     receipts_.Return(scope);
@@ -93,12 +98,12 @@ void GroupSession::ReportWaiting(const CallSpec& spec) {
 }
 
 RoundTicket GroupSession::TakeNumber(const std::string& name) {
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(&mutex_);
   return RoundTicket{name, numbers_.Take(name), seat_.generation};
 }
 
 void GroupSession::ReturnNumber(const RoundTicket& ticket, const v1::RoundResult* result) {
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(&mutex_);
   if (ticket.generation != seat_.generation) return;
   if (result == nullptr) {
     numbers_.GiveBack(ticket.name, ticket.number);
@@ -110,7 +115,7 @@ void GroupSession::ReturnNumber(const RoundTicket& ticket, const v1::RoundResult
 void GroupSession::AddReceipt(int64_t generation, int64_t receipt) {
   if (receipt == 0) return;
   {
-    absl::MutexLock lock(&mutex_);
+    MutexLock lock(&mutex_);
     if (generation != seat_.generation || !ended_.ok()) return;
     receipts_.Add(receipt);
     if (std::exchange(flush_scheduled_, true)) return;
@@ -122,7 +127,7 @@ void GroupSession::AddReceipt(int64_t generation, int64_t receipt) {
 
 void GroupSession::Adopt(Seat seat) {
   {
-    absl::MutexLock lock(&mutex_);
+    MutexLock lock(&mutex_);
     if (!ended_.ok()) return;
     if (seat.generation != seat_.generation || seat.session != seat_.session) {
       numbers_.Clear();
@@ -140,7 +145,7 @@ void GroupSession::Adopt(Seat seat) {
 }
 
 void GroupSession::AdoptView(int64_t generation, int rank, int world_size, int64_t revision) {
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(&mutex_);
   if (generation <= seat_.generation) return;
   numbers_.Clear();
   receipts_.Clear();
@@ -156,7 +161,7 @@ void GroupSession::AdoptView(int64_t generation, int rank, int world_size, int64
 }
 
 void GroupSession::SetProgress(int64_t counter, absl::string_view operation) {
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(&mutex_);
   progress_ = counter;
   progress_operation_.assign(operation.data(), std::min<size_t>(operation.size(), 128));
 }
@@ -164,7 +169,7 @@ void GroupSession::SetProgress(int64_t counter, absl::string_view operation) {
 void GroupSession::End(absl::Status reason) {
   std::shared_ptr<WatchStream> watch;
   {
-    absl::MutexLock lock(&mutex_);
+    MutexLock lock(&mutex_);
     if (!ended_.ok()) return;
     ended_ = reason;
     ++lease_epoch_;
@@ -178,7 +183,7 @@ void GroupSession::End(absl::Status reason) {
 void GroupSession::Destroy() {
   bool goodbye = false;
   {
-    absl::MutexLock lock(&mutex_);
+    MutexLock lock(&mutex_);
     goodbye = ended_.ok() && !seat_.session.empty();
   }
   if (goodbye) {
@@ -190,7 +195,7 @@ void GroupSession::Destroy() {
     if (Begin(spec, request.mutable_scope()).ok()) {
       CallLimits limits{spec.what, Clock::Steady().Now() + kGoodbye};
       limits.by_lane = false;  // this may be the thread that would hear the answer
-      limits.repeat = false;  // whoever cannot be told now learns it from the lease
+      limits.repeat = false;   // whoever cannot be told now learns it from the lease
       auto told = std::make_shared<absl::Notification>();
       std::make_shared<AsyncCall<decltype(method::kLeave)>>(
           connection_, method::kLeave, std::move(limits), std::move(request),
@@ -204,7 +209,7 @@ void GroupSession::Destroy() {
 
   // An on_event that runs now may use what its owner is about to destroy; one that destroys us may
   // not wait for itself.
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(&mutex_);
   if (event_thread_ == std::this_thread::get_id()) return;
   mutex_.Await(absl::Condition(
       +[](std::thread::id* running) { return *running == std::thread::id(); }, &event_thread_));

@@ -14,8 +14,8 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
-#include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "base/mutex.h"
 #include "base/status_macros.h"
 #include "client/rendezvous/call.h"
 #include "client/rendezvous/receipts.h"
@@ -34,6 +34,13 @@ struct Seat {
   std::string session;
   int64_t revision = 0;
   absl::Duration lease = absl::Seconds(30);
+};
+
+// The numbers of a seat.
+struct Place {
+  int64_t generation = 0;
+  int rank = -1;
+  int world_size = 0;
 };
 
 struct CallSpec {
@@ -66,6 +73,7 @@ class GroupSession final : public std::enable_shared_from_this<GroupSession> {
   const std::string& group() const { return group_; }
   const std::string& member() const { return member_; }
   Seat seat() const;
+  Place place() const;
 
   // Blocks until the answer is there. OK: `response` is filled.
   template <typename M>
@@ -137,7 +145,7 @@ class GroupSession final : public std::enable_shared_from_this<GroupSession> {
   CallRegistry calls_;
   SendTurns send_turns_;
 
-  mutable absl::Mutex mutex_;
+  mutable Mutex mutex_;
   Seat seat_ ABSL_GUARDED_BY(mutex_);
   absl::Status broken_ ABSL_GUARDED_BY(mutex_);  // why this generation is over
   absl::Status ended_ ABSL_GUARDED_BY(mutex_);   // why this session is over
@@ -168,7 +176,7 @@ absl::Status GroupSession::Call(const M& method, typename M::Request& request,
 
   // This thread both waits for the answer and tells who is missing, so the answer comes to another.
   struct Answer {
-    absl::Mutex mutex;
+    Mutex mutex;
     bool here ABSL_GUARDED_BY(mutex) = false;
     absl::Status status ABSL_GUARDED_BY(mutex);
     typename M::Response response ABSL_GUARDED_BY(mutex);
@@ -179,7 +187,7 @@ absl::Status GroupSession::Call(const M& method, typename M::Request& request,
   auto call =
       std::make_shared<AsyncCall<M>>(connection_, method, std::move(limits), request,
                                      [answer](absl::Status status, typename M::Response& arrived) {
-                                       absl::MutexLock lock(&answer->mutex);
+                                       MutexLock lock(&answer->mutex);
                                        answer->status = std::move(status);
                                        answer->response.Swap(&arrived);
                                        answer->here = true;
@@ -187,7 +195,7 @@ absl::Status GroupSession::Call(const M& method, typename M::Request& request,
   call->Start();
   while (true) {
     {
-      absl::MutexLock lock(&answer->mutex);
+      MutexLock lock(&answer->mutex);
       if (answer->mutex.AwaitWithTimeout(absl::Condition(&answer->here), absl::Seconds(1))) {
         response->Swap(&answer->response);
         Finish(request.scope(), answer->status);

@@ -1,5 +1,5 @@
-// The lease of a session: renewed at a third of its length (or of the progress timeout, when that is
-// shorter), with what there is to say of progress and receipts.
+// The lease of a session: renewed at a third of its length (or of the progress timeout, when that
+// is shorter), with what there is to say of progress and receipts.
 #include "absl/random/random.h"
 #include "absl/strings/str_cat.h"
 #include "client/rendezvous/group_session.h"
@@ -16,13 +16,13 @@ void GroupSession::ScheduleLeaseLocked() {
 
 void GroupSession::RenewLease(uint64_t epoch) {
   {
-    absl::MutexLock lock(&mutex_);
+    MutexLock lock(&mutex_);
     if (epoch != lease_epoch_) return;
   }
   SendKeepAlive([weak = weak_from_this(), epoch] {
     auto self = weak.lock();
     if (self == nullptr) return;
-    absl::MutexLock lock(&self->mutex_);
+    MutexLock lock(&self->mutex_);
     if (epoch == self->lease_epoch_) self->ScheduleLeaseLocked();
   });
 }
@@ -33,7 +33,7 @@ void GroupSession::SendKeepAlive(std::function<void()> then) {
   spec.what = "keep_alive";
   spec.in_any_state = true;  // a survivor of a broken generation keeps its seat for the next
   {
-    absl::MutexLock lock(&mutex_);
+    MutexLock lock(&mutex_);
     request.set_progress(progress_);
     request.set_progress_operation(progress_operation_);
     request.mutable_scope()->set_generation(seat_.generation);
@@ -72,13 +72,13 @@ void GroupSession::OnKeepAlive(int64_t generation, const absl::Status& status,
 }
 
 void GroupSession::Break(int64_t generation, absl::Status cause) {
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(&mutex_);
   if (generation == seat_.generation && broken_.ok()) broken_ = std::move(cause);
 }
 
 void GroupSession::FlushReceipts() {
   {
-    absl::MutexLock lock(&mutex_);
+    MutexLock lock(&mutex_);
     flush_scheduled_ = false;
     // A generation that is over frees everything by itself.
     if (receipts_.empty() || !broken_.ok() || !ended_.ok()) return;

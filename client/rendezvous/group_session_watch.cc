@@ -12,7 +12,7 @@ void GroupSession::OpenWatch() {
   std::shared_ptr<WatchStream> opened;
   std::shared_ptr<WatchStream> replaced;
   {
-    absl::MutexLock lock(&mutex_);
+    MutexLock lock(&mutex_);
     if (!ended_.ok()) return;
     v1::Scope* scope = request.mutable_scope();
     scope->set_tenant(connection_->options().tenant);
@@ -34,7 +34,7 @@ void GroupSession::OnWatchAnswer(const WatchStream* stream,
                                  const v1::WatchGroupResponse& response) {
   std::vector<GroupEvent> events;
   {
-    absl::MutexLock lock(&mutex_);
+    MutexLock lock(&mutex_);
     if (watch_.get() != stream) return;
     watch_was_heard_ = true;
     watch_backoff_.Reset();
@@ -55,12 +55,12 @@ void GroupSession::OnWatchAnswer(const WatchStream* stream,
 
 void GroupSession::DeliverEvent(const GroupEvent& event) {
   {
-    absl::MutexLock lock(&mutex_);
+    MutexLock lock(&mutex_);
     if (!ended_.ok()) return;
     event_thread_ = std::this_thread::get_id();
   }
   on_event_(event);
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(&mutex_);
   event_thread_ = std::thread::id();
 }
 
@@ -68,7 +68,7 @@ void GroupSession::OnWatchDone(const WatchStream* stream, const grpc::Status& st
   absl::Duration pause;
   int64_t generation = 0;
   {
-    absl::MutexLock lock(&mutex_);
+    MutexLock lock(&mutex_);
     if (watch_.get() != stream || !ended_.ok()) return;
     pause = watch_was_heard_ ? absl::ZeroDuration() : watch_backoff_.Next();
     watch_was_heard_ = false;
@@ -105,7 +105,7 @@ void GroupSession::ReadRevisionAndWatch() {
       method::kGetGroup, std::move(request), spec,
       [self = shared_from_this()](const absl::Status& status, v1::GetGroupResponse& response) {
         if (status.ok()) {
-          absl::MutexLock lock(&self->mutex_);
+          MutexLock lock(&self->mutex_);
           self->watched_revision_ = response.group().revision();
         }
         self->OpenWatch();

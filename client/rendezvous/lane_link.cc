@@ -104,9 +104,7 @@ uint32_t LaneLink::Add(uint16_t method, Pending pending, absl::Duration timeout,
   header.method = method;
   header.extra = static_cast<uint32_t>(
       std::clamp<int64_t>(absl::ToInt64Milliseconds(timeout), 0, lane::kNoTimeout - 1));
-  std::string bytes;
-  lane::AppendHeader(header, &bytes);
-  frame.replace(0, lane::kHeaderBytes, bytes);
+  lane::WriteHeader(header, &frame[0]);
   return last_id_;
 }
 

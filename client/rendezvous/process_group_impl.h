@@ -44,9 +44,9 @@ class ProcessGroupImpl final : public ProcessGroup {
 
   const std::string& group() const override { return session_->group(); }
   const std::string& member() const override { return session_->member(); }
-  int rank() const override { return session_->seat().rank; }
-  int world_size() const override { return session_->seat().world_size; }
-  int64_t generation() const override { return session_->seat().generation; }
+  int rank() const override { return session_->place().rank; }
+  int world_size() const override { return session_->place().world_size; }
+  int64_t generation() const override { return session_->place().generation; }
   absl::StatusOr<GroupInfo> Describe() override;
 
   absl::Status Send(absl::string_view object, int dst, absl::string_view tag,
@@ -57,9 +57,9 @@ class ProcessGroupImpl final : public ProcessGroup {
   absl::StatusOr<std::string> Broadcast(absl::string_view object, int root,
                                         const RoundOptions& options) override;
   absl::StatusOr<ObjectList> AllGather(absl::string_view object,
-                                                     const RoundOptions& options) override;
+                                       const RoundOptions& options) override;
   absl::StatusOr<ObjectList> Gather(absl::string_view object, int root,
-                                                  const RoundOptions& options) override;
+                                    const RoundOptions& options) override;
   absl::StatusOr<std::string> Scatter(const std::vector<std::string>& objects, int root,
                                       const RoundOptions& options) override;
   absl::StatusOr<int64_t> ExpireData(std::optional<absl::Duration> older_than) override;

@@ -69,7 +69,7 @@ absl::Status ProcessGroupImpl::Send(absl::string_view object, int dst, absl::str
   COHORT_RETURN_IF_ERROR(CheckDestination(dst));
   const CallSpec spec = Spec(SendText(dst, tag), timeout);
   const SendLane lane(dst, tag);
-  const int64_t generation = session_->seat().generation;
+  const int64_t generation = session_->place().generation;
   if (!session_->send_turns().Await(lane, spec.deadline)) return NotSent(*session_, spec);
   v1::SendRequest request;
   v1::SendResponse response;
@@ -98,7 +98,7 @@ void ProcessGroupImpl::SendAsync(absl::string_view object, int dst, absl::string
     session->send_turns().End(lane);
   };
   auto call = std::make_shared<AsyncValueCall<decltype(method::kSend)>>(
-      session_, method::kSend, MakeSend(lane, session_->seat().generation), spec, object,
+      session_, method::kSend, MakeSend(lane, session_->place().generation), spec, object,
       [end](const absl::Status& status, v1::SendResponse&) { end(status); });
   session_->send_turns().Take(lane, [session = session_, spec, call, end] {
     if (Clock::Steady().Now() < spec.deadline) {
@@ -148,7 +148,7 @@ void ProcessGroupImpl::ReceiveAsync(std::optional<int> src, absl::string_view ta
   }
   const CallSpec spec = Spec(ReceiveText(src, tag), timeout);
   v1::ReceiveRequest request = MakeReceive(src, tag);
-  const int64_t generation = session_->seat().generation;
+  const int64_t generation = session_->place().generation;
   request.mutable_scope()->set_generation(generation);
   session_->CallAsync(
       method::kReceive, std::move(request), spec,
@@ -201,7 +201,7 @@ absl::StatusOr<std::string> ProcessGroupImpl::Broadcast(absl::string_view object
 }
 
 absl::StatusOr<ObjectList> ProcessGroupImpl::AllGather(absl::string_view object,
-                                                                     const RoundOptions& options) {
+                                                       const RoundOptions& options) {
   const RoundPlan plan = Plan("all_gather", options, options_.store_timeout);
   v1::AllGatherRequest request;
   FillRound(plan, options, request.mutable_round());
@@ -209,16 +209,14 @@ absl::StatusOr<ObjectList> ProcessGroupImpl::AllGather(absl::string_view object,
   COHORT_RETURN_IF_ERROR(
       EndRound(CallWithPayload(session_, method::kAllGather, request, &response, plan.spec, object),
                response, plan));
-  COHORT_ASSIGN_OR_RETURN(
-      ObjectList values,
-      UnpackValues(session_, *response.mutable_values(), plan.spec.deadline + kDeadlineMargin));
+  COHORT_ASSIGN_OR_RETURN(ObjectList values, UnpackValues(session_, *response.mutable_values(),
+                                                          plan.spec.deadline + kDeadlineMargin));
   session_->AddReceipt(plan.ticket.generation, response.result().receipt());
   return values;
 }
 
-void ProcessGroupImpl::AllGatherAsync(
-    absl::string_view object, const RoundOptions& options,
-    std::function<void(absl::StatusOr<ObjectList>)> done) {
+void ProcessGroupImpl::AllGatherAsync(absl::string_view object, const RoundOptions& options,
+                                      std::function<void(absl::StatusOr<ObjectList>)> done) {
   RoundPlan plan = Plan("all_gather", options, options_.store_timeout);
   plan.spec.on_waiting = nullptr;
   v1::AllGatherRequest request;
@@ -231,22 +229,20 @@ void ProcessGroupImpl::AllGatherAsync(
       done(status);
       return;
     }
-    UnpackValuesAsync(
-        session, *response.mutable_values(), plan.spec.deadline + kDeadlineMargin,
-        [session, done, generation = plan.ticket.generation,
-         receipt = response.result().receipt()](absl::StatusOr<ObjectList> values) {
-          if (values.ok()) session->AddReceipt(generation, receipt);
-          done(std::move(values));
-        });
+    UnpackValuesAsync(session, *response.mutable_values(), plan.spec.deadline + kDeadlineMargin,
+                      [session, done, generation = plan.ticket.generation,
+                       receipt = response.result().receipt()](absl::StatusOr<ObjectList> values) {
+                        if (values.ok()) session->AddReceipt(generation, receipt);
+                        done(std::move(values));
+                      });
   };
   std::make_shared<AsyncValueCall<decltype(method::kAllGather)>>(
       session_, method::kAllGather, std::move(request), plan.spec, object, std::move(on_answer))
       ->Start();
 }
 
-absl::StatusOr<ObjectList> ProcessGroupImpl::Gather(absl::string_view object,
-                                                                  int root,
-                                                                  const RoundOptions& options) {
+absl::StatusOr<ObjectList> ProcessGroupImpl::Gather(absl::string_view object, int root,
+                                                    const RoundOptions& options) {
   COHORT_RETURN_IF_ERROR(CheckPeer(root, "root"));
   const RoundPlan plan = Plan("gather", options, options_.store_timeout);
   v1::GatherRequest request;

@@ -4,8 +4,8 @@
 #include <utility>
 #include <vector>
 
-#include "absl/synchronization/mutex.h"
 #include "absl/synchronization/notification.h"
+#include "base/mutex.h"
 #include "client/rendezvous/testing/process_group_test_base.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -63,19 +63,19 @@ TEST_F(ProcessGroupSessionTest, LeavesOnce) {
 
 TEST_F(ProcessGroupSessionTest, SurvivesARestartOfTheCoordinator) {
   struct Events {
-    absl::Mutex mutex;
+    Mutex mutex;
     std::vector<int64_t> revisions ABSL_GUARDED_BY(mutex);
     bool AwaitCount(size_t count) {
       const auto enough = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
         return revisions.size() >= count;
       };
-      absl::MutexLock lock(&mutex);
+      MutexLock lock(&mutex);
       return mutex.AwaitWithTimeout(absl::Condition(&enough), kLong);
     }
   } events;
   ProcessGroupOptions options = Options();
   options.on_event = [&](const GroupEvent& event) {
-    absl::MutexLock lock(&events.mutex);
+    MutexLock lock(&events.mutex);
     events.revisions.push_back(event.revision);
   };
   const auto group = Join(options);
@@ -109,7 +109,7 @@ TEST_F(ProcessGroupSessionTest, SurvivesARestartOfTheCoordinator) {
   event.set_revision(13);
   fake_.PublishEvent(event);
   ASSERT_TRUE(events.AwaitCount(3));
-  absl::MutexLock lock(&events.mutex);
+  MutexLock lock(&events.mutex);
   EXPECT_THAT(events.revisions, ElementsAre(11, 12, 13));
 }
 

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "absl/synchronization/mutex.h"
+#include "base/mutex.h"
 #include "client/rendezvous/testing/process_group_test_base.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -25,7 +25,7 @@ class Ends {
  public:
   std::function<void(absl::Status)> Slot() {
     return [this](const absl::Status& status) {
-      absl::MutexLock lock(&mutex_);
+      MutexLock lock(&mutex_);
       statuses_.push_back(status);
     };
   }
@@ -33,13 +33,13 @@ class Ends {
     const auto enough = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
       return statuses_.size() >= count;
     };
-    absl::MutexLock lock(&mutex_);
+    MutexLock lock(&mutex_);
     EXPECT_TRUE(mutex_.AwaitWithTimeout(absl::Condition(&enough), kLong));
     return statuses_;
   }
 
  private:
-  absl::Mutex mutex_;
+  Mutex mutex_;
   std::vector<absl::Status> statuses_ ABSL_GUARDED_BY(mutex_);
 };
 

@@ -4,7 +4,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
-#include "absl/synchronization/mutex.h"
+#include "base/mutex.h"
 #include "base/status_macros.h"
 #include "client/rendezvous/call.h"
 #include "client/rendezvous/receipts.h"
@@ -55,7 +55,7 @@ class StoreNamespace final : public std::enable_shared_from_this<StoreNamespace>
     FillScope(scope);
     if (mutates) scope->set_operation_id(connection_->NewOperationId());
     {
-      absl::MutexLock lock(&mutex_);
+      MutexLock lock(&mutex_);
       receipts_.Ride(scope);
     }
     const Instant now = Clock::Steady().Now();
@@ -65,7 +65,7 @@ class StoreNamespace final : public std::enable_shared_from_this<StoreNamespace>
         CallBlocking(*connection_, method, std::move(limits), interruption_, request, response);
     if (!status.ok() && scope->acknowledged_receipts_size() > 0) {
       {
-        absl::MutexLock lock(&mutex_);
+        MutexLock lock(&mutex_);
         receipts_.Return(*scope);
       }
       ScheduleFlush();
@@ -76,7 +76,7 @@ class StoreNamespace final : public std::enable_shared_from_this<StoreNamespace>
   void AddReceipt(int64_t receipt) {
     if (receipt == 0) return;
     {
-      absl::MutexLock lock(&mutex_);
+      MutexLock lock(&mutex_);
       receipts_.Add(receipt);
     }
     ScheduleFlush();
@@ -88,7 +88,7 @@ class StoreNamespace final : public std::enable_shared_from_this<StoreNamespace>
     FillScope(request.mutable_scope());
     request.add_keys("-");
     {
-      absl::MutexLock lock(&mutex_);
+      MutexLock lock(&mutex_);
       flush_scheduled_ = false;
       if (receipts_.empty()) return;
       receipts_.Ride(request.mutable_scope());
@@ -100,7 +100,7 @@ class StoreNamespace final : public std::enable_shared_from_this<StoreNamespace>
         connection_, method::kGet, std::move(limits), std::move(request),
         [self = shared_from_this(), scope](const absl::Status& status, v1::GetResponse&) {
           if (status.ok()) return;
-          absl::MutexLock lock(&self->mutex_);
+          MutexLock lock(&self->mutex_);
           self->receipts_.Return(scope);
         })
         ->Start();
@@ -109,7 +109,7 @@ class StoreNamespace final : public std::enable_shared_from_this<StoreNamespace>
  private:
   void ScheduleFlush() {
     {
-      absl::MutexLock lock(&mutex_);
+      MutexLock lock(&mutex_);
       if (std::exchange(flush_scheduled_, true)) return;
     }
     connection_->timers().After(absl::Seconds(1), [weak = weak_from_this()] {
@@ -121,7 +121,7 @@ class StoreNamespace final : public std::enable_shared_from_this<StoreNamespace>
   const std::string group_;
   Interruption interruption_;  // nobody raises it: these calls end by their timeouts
 
-  absl::Mutex mutex_;
+  Mutex mutex_;
   Receipts receipts_ ABSL_GUARDED_BY(mutex_);
   bool flush_scheduled_ ABSL_GUARDED_BY(mutex_) = false;
 };

@@ -10,10 +10,10 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "base/clock.h"
+#include "base/mutex.h"
 #include "cohort/v1/group.grpc.pb.h"
 #include "coordinator/journal/memory_journal.h"
 #include "coordinator/service/call_observer.h"
@@ -36,18 +36,18 @@ inline constexpr absl::Duration kPatience = absl::Seconds(20);
 class CountingObserver final : public CallObserver {
  public:
   void OnStarted(Method) override {
-    absl::MutexLock lock(&mutex_);
+    MutexLock lock(&mutex_);
     ++started_;
   }
   void OnHandled(Method, absl::StatusCode, absl::Duration) override {}
   bool AwaitStarted(int64_t count) {
     const auto enough = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return started_ >= count; };
-    absl::MutexLock lock(&mutex_);
+    MutexLock lock(&mutex_);
     return mutex_.AwaitWithTimeout(absl::Condition(&enough), kPatience);
   }
 
  private:
-  absl::Mutex mutex_;
+  Mutex mutex_;
   int64_t started_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 

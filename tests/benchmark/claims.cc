@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
+#include "base/mutex.h"
 #include "base/status_macros.h"
 #include "tests/benchmark/fleet.h"
 #include "tests/benchmark/timing.h"
@@ -66,7 +66,7 @@ class ParkedBarriers {
       fleet_.member(rank).BarrierAsync(
           options, [this](absl::Status status, client::RoundReport report) {
             const SteadyTime now = Now();
-            absl::MutexLock lock(&mutex_);
+            MutexLock lock(&mutex_);
             answers_.push_back({std::move(status), std::move(report), now});
           });
     }
@@ -74,7 +74,7 @@ class ParkedBarriers {
 
   // All answers there are when all have come or `limit` has passed.
   std::vector<Answer> Collect(absl::Duration limit) ABSL_LOCKS_EXCLUDED(mutex_) {
-    absl::MutexLock lock(&mutex_);
+    MutexLock lock(&mutex_);
     mutex_.AwaitWithTimeout(absl::Condition(this, &ParkedBarriers::AllAnswered), limit);
     return answers_;
   }
@@ -86,7 +86,7 @@ class ParkedBarriers {
 
   Fleet& fleet_;
   size_t expected_ = 0;
-  absl::Mutex mutex_;
+  Mutex mutex_;
   std::vector<Answer> answers_ ABSL_GUARDED_BY(mutex_);
 };
 

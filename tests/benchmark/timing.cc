@@ -11,14 +11,14 @@ namespace cohort::benchmark {
 
 void Completion::Done(const absl::Status& status) {
   const SteadyTime now = Now();
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(&mutex_);
   status_.Update(status);
   last_ = now;
   --remaining_;
 }
 
 absl::StatusOr<SteadyTime> Completion::Wait() {
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(&mutex_);
   mutex_.Await(absl::Condition(
       +[](int* remaining) { return *remaining <= 0; }, &remaining_));
   if (!status_.ok()) return status_;
@@ -41,7 +41,7 @@ absl::StatusOr<Sample> TimeFanOut(
 
 absl::StatusOr<Sample> TimeHandoffs(int count, const std::function<absl::Status()>& receive,
                                     const std::function<absl::Status()>& send) {
-  absl::Mutex mutex;
+  Mutex mutex;
   int entered = 0;
   std::vector<SteadyTime> received;
   absl::Status receive_status;
@@ -49,12 +49,12 @@ absl::StatusOr<Sample> TimeHandoffs(int count, const std::function<absl::Status(
   std::thread receiver([&] {
     for (int i = 0; i < count; ++i) {
       {
-        absl::MutexLock lock(&mutex);
+        MutexLock lock(&mutex);
         entered = i + 1;
       }
       absl::Status status = receive();
       const SteadyTime now = Now();
-      absl::MutexLock lock(&mutex);
+      MutexLock lock(&mutex);
       receive_status.Update(status);
       received.push_back(now);
     }
@@ -65,14 +65,14 @@ absl::StatusOr<Sample> TimeHandoffs(int count, const std::function<absl::Status(
   for (int i = 0; i < count; ++i) {
     {
       auto is_entered = [&] { return entered > i; };
-      absl::MutexLock lock(&mutex);
+      MutexLock lock(&mutex);
       mutex.Await(absl::Condition(&is_entered));
     }
     absl::SleepFor(absl::Milliseconds(2));
     const SteadyTime start = Now();
     send_status.Update(send());
     auto is_received = [&] { return static_cast<int>(received.size()) > i; };
-    absl::MutexLock lock(&mutex);
+    MutexLock lock(&mutex);
     mutex.Await(absl::Condition(&is_received));
     sample.latencies.push_back(absl::FromChrono(received[i] - start));
   }

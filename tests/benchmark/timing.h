@@ -8,8 +8,8 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "base/mutex.h"
 #include "tests/benchmark/implementation.h"
 
 namespace cohort::benchmark {
@@ -27,7 +27,7 @@ class Completion {
   absl::StatusOr<SteadyTime> Wait() ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
-  absl::Mutex mutex_;
+  Mutex mutex_;
   int remaining_ ABSL_GUARDED_BY(mutex_);
   absl::Status status_ ABSL_GUARDED_BY(mutex_);
   SteadyTime last_ ABSL_GUARDED_BY(mutex_);

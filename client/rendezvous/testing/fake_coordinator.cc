@@ -55,7 +55,7 @@ class FakeCoordinator::Group final : public v1::GroupService::Service {
     response->set_rank(request->rank());
     response->set_world_size(request->spec().max_members());
     response->set_revision(10);
-    absl::MutexLock lock(&fake_->mutex_);
+    MutexLock lock(&fake_->mutex_);
     response->set_generation(fake_->generation_);
     ToProto(fake_->lease_, response->mutable_lease());
     return grpc::Status::OK;
@@ -84,7 +84,7 @@ class FakeCoordinator::Group final : public v1::GroupService::Service {
     while (!context->IsCancelled()) {
       v1::WatchGroupResponse response;
       {
-        absl::MutexLock lock(&fake_->mutex_);
+        MutexLock lock(&fake_->mutex_);
         if (fake_->stopping_) break;
         for (; next < fake_->events_.size(); ++next) {
           if (fake_->events_[next].revision() > request->from_revision()) {
@@ -123,7 +123,7 @@ class FakeCoordinator::Messaging final : public v1::MessagingService::Service {
     if (grpc::Status status = fake_->Enter("Receive", context, *request); !status.ok()) {
       return status;
     }
-    absl::MutexLock lock(&fake_->mutex_);
+    MutexLock lock(&fake_->mutex_);
     response->set_outcome(v1::RECEIVE_OUTCOME_RECEIVED);
     response->mutable_payload()->set_inline_("object");
     response->set_source(request->source());
@@ -169,7 +169,7 @@ class FakeCoordinator::Messaging final : public v1::MessagingService::Service {
     if (Crc32(bytes) != first.crc32() || first.size_bytes() != static_cast<int64_t>(bytes.size())) {
       return grpc::Status(grpc::StatusCode::INVALID_ARGUMENT, "checksum");
     }
-    absl::MutexLock lock(&fake_->mutex_);
+    MutexLock lock(&fake_->mutex_);
     response->set_blob(++fake_->last_blob_);
     fake_->blobs_[fake_->last_blob_] = std::move(bytes);
     return grpc::Status::OK;
@@ -182,7 +182,7 @@ class FakeCoordinator::Messaging final : public v1::MessagingService::Service {
     std::string bytes;
     int64_t stop = -1;
     {
-      absl::MutexLock lock(&fake_->mutex_);
+      MutexLock lock(&fake_->mutex_);
       bytes = fake_->blobs_[request->blob()];
       if (fake_->damaged_ >= 0) bytes[fake_->damaged_] ^= 1;
       stop = std::exchange(fake_->break_after_, -1);
@@ -212,7 +212,7 @@ class FakeCoordinator::Admin final : public v1::AdminService::Service {
     if (grpc::Status status = fake_->Enter("WhoIsMissing", context, *request); !status.ok()) {
       return status;
     }
-    absl::MutexLock lock(&fake_->mutex_);
+    MutexLock lock(&fake_->mutex_);
     *response->add_waits() = fake_->open_wait_;
     return grpc::Status::OK;
   }
@@ -234,7 +234,7 @@ std::string FakeCoordinator::address() const { return absl::StrCat("127.0.0.1:",
 
 void FakeCoordinator::Start() {
   {
-    absl::MutexLock lock(&mutex_);
+    MutexLock lock(&mutex_);
     stopping_ = false;
   }
   grpc::ServerBuilder builder;
@@ -248,7 +248,7 @@ void FakeCoordinator::Start() {
 
 void FakeCoordinator::Stop() {
   {
-    absl::MutexLock lock(&mutex_);
+    MutexLock lock(&mutex_);
     stopping_ = true;
   }
   if (server_ == nullptr) return;
@@ -258,53 +258,53 @@ void FakeCoordinator::Stop() {
 }
 
 void FakeCoordinator::Refuse(const std::string& method, std::vector<grpc::Status> statuses) {
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(&mutex_);
   refusals_[method].assign(statuses.begin(), statuses.end());
 }
 void FakeCoordinator::EndRounds(std::vector<v1::RoundResult> results) {
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(&mutex_);
   results_.assign(results.begin(), results.end());
 }
 void FakeCoordinator::Hold(const std::string& method, bool hold) {
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(&mutex_);
   held_[method] = hold;
 }
 void FakeCoordinator::set_lease(absl::Duration lease) {
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(&mutex_);
   lease_ = lease;
 }
 void FakeCoordinator::set_generation(int64_t generation) {
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(&mutex_);
   generation_ = generation;
 }
 void FakeCoordinator::set_receipt(int64_t receipt) {
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(&mutex_);
   receipt_ = receipt;
 }
 void FakeCoordinator::set_missing(const std::string& operation, const v1::MissingReport& missing) {
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(&mutex_);
   open_wait_.set_operation(operation);
   *open_wait_.mutable_missing() = missing;
 }
 void FakeCoordinator::DamageDownloads(int64_t offset) {
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(&mutex_);
   damaged_ = offset;
 }
 void FakeCoordinator::BreakFirstDownloadAfter(int64_t bytes) {
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(&mutex_);
   break_after_ = bytes;
 }
 void FakeCoordinator::DropBlobs() {
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(&mutex_);
   blobs_.clear();
 }
 void FakeCoordinator::PublishEvent(v1::GroupEvent event) {
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(&mutex_);
   events_.push_back(std::move(event));
 }
 
 std::vector<SeenCall> FakeCoordinator::Seen(const std::string& method) const {
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(&mutex_);
   std::vector<SeenCall> calls;
   for (const SeenCall& call : seen_) {
     if (call.method == method) calls.push_back(call);
@@ -318,14 +318,14 @@ bool FakeCoordinator::AwaitSeen(const std::string& method, size_t count) const {
              return call.method == method;
            })) >= count;
   };
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(&mutex_);
   return mutex_.AwaitWithTimeout(absl::Condition(&enough), absl::Seconds(10));
 }
 
 grpc::Status FakeCoordinator::Note(grpc::ServerContext* context, SeenCall call) {
   call.time_left = absl::FromChrono(context->deadline() - std::chrono::system_clock::now());
   const std::string method = call.method;
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(&mutex_);
   seen_.push_back(std::move(call));
   while (held_[method] && !stopping_ && !context->IsCancelled()) {
     const auto released = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
@@ -350,7 +350,7 @@ grpc::Status FakeCoordinator::Enter(const std::string& method, grpc::ServerConte
 }
 
 v1::RoundResult FakeCoordinator::NextResult(int64_t number) {
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(&mutex_);
   v1::RoundResult result;
   if (!results_.empty()) {
     result = results_.front();
@@ -373,7 +373,7 @@ grpc::Status FakeCoordinator::Round(const std::string& method, grpc::ServerConte
 }
 
 bool FakeCoordinator::HasBlob(const v1::Payload& payload) const {
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(&mutex_);
   return blobs_.count(payload.blob().blob()) != 0;
 }
 

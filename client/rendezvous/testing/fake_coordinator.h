@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "base/mutex.h"
 #include "cohort/v1/admin.grpc.pb.h"
 #include "cohort/v1/group.grpc.pb.h"
 #include "cohort/v1/messaging.grpc.pb.h"
@@ -90,7 +90,7 @@ class FakeCoordinator {
   int port_ = 0;
   std::unique_ptr<grpc::Server> server_;
 
-  mutable absl::Mutex mutex_;
+  mutable Mutex mutex_;
   std::vector<SeenCall> seen_ ABSL_GUARDED_BY(mutex_);
   std::map<std::string, std::deque<grpc::Status>> refusals_ ABSL_GUARDED_BY(mutex_);
   std::deque<v1::RoundResult> results_ ABSL_GUARDED_BY(mutex_);

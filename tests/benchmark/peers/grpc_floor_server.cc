@@ -20,7 +20,7 @@
 
 #include "CLI/CLI.hpp"
 #include "absl/base/thread_annotations.h"
-#include "absl/synchronization/mutex.h"
+#include "base/mutex.h"
 #include "tests/benchmark/peers/echo.grpc.pb.h"
 
 namespace cohort::benchmark {
@@ -79,7 +79,7 @@ class FloorService final : public Base {
     }
     std::vector<ParkedCall*> released;
     {
-      absl::MutexLock lock(&mutex_);
+      MutexLock lock(&mutex_);
       std::vector<ParkedCall*>& round = rounds_[park.round()];
       round.push_back(call);
       if (round.size() == park.expected()) {
@@ -100,7 +100,7 @@ class FloorService final : public Base {
   }
 
  private:
-  absl::Mutex mutex_;
+  Mutex mutex_;
   // A call whose client has gone stays until the process ends: the driver waits for all its calls.
   std::unordered_map<uint64_t, std::vector<ParkedCall*>> rounds_ ABSL_GUARDED_BY(mutex_);
 };
