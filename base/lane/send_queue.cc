@@ -15,6 +15,8 @@ constexpr size_t kSharedFrom = 2048;
 // Chunks of copies end here, so that what was sent is freed.
 constexpr size_t kChunkBytes = size_t{64} << 10;
 constexpr size_t kMaxPieces = 64;
+// Room for a header and the small answer behind it.
+constexpr size_t kFirstBytes = 256;
 
 }  // namespace
 
@@ -22,7 +24,7 @@ void SendQueue::Append(absl::string_view bytes) {
   if (bytes.empty()) return;
   if (chunks_.empty() || chunks_.back().keep != nullptr ||
       chunks_.back().own.size() + bytes.size() > kChunkBytes) {
-    chunks_.emplace_back();
+    chunks_.emplace_back().own.reserve(std::max(bytes.size(), kFirstBytes));
   }
   chunks_.back().own.append(bytes.data(), bytes.size());
   size_ += bytes.size();

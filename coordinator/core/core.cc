@@ -38,7 +38,8 @@ struct Core::Impl {
   Shard shard;
   std::map<GroupKey, std::unique_ptr<Group>> groups;
   std::map<std::string, std::unique_ptr<Namespace>> namespaces;  // by tenant
-  // Generations of closed groups, so that a name that comes back goes on counting. Not of those that came back.
+  // Generations of closed groups, so that a name that comes back goes on counting. Not of those
+  // that came back.
   struct Closed {
     int64_t generation = 0;
     int64_t order = 0;
@@ -61,8 +62,10 @@ struct Core::Impl {
     closed[key] = Closed{generation, ++last_order};
     closed_order[last_order] = key;
     if (step != nullptr) WriteClosed(*step, key, generation);
-    while (static_cast<int64_t>(closed.size()) > std::max<int64_t>(shard.limits.max_closed_names, 1)) {
-      // Forgotten names may not go down either: their generation passes to the next oldest, whose row keeps it.
+    while (static_cast<int64_t>(closed.size()) >
+           std::max<int64_t>(shard.limits.max_closed_names, 1)) {
+      // Forgotten names may not go down either: their generation passes to the next oldest, whose
+      // row keeps it.
       const GroupKey oldest = closed_order.begin()->second;
       closed_floor = std::max(closed_floor, closed.at(oldest).generation);
       ForgetClosed(oldest);
@@ -123,7 +126,8 @@ Core::~Core() = default;
 
 Group* Core::Impl::Create(Step& step, const Call& call, const GroupSpec& spec) {
   if (shard.draining) {
-    step.Fail(call.id, absl::UnavailableError("the coordinator is draining; no new groups are taken"));
+    step.Fail(call.id,
+              absl::UnavailableError("the coordinator is draining; no new groups are taken"));
     return nullptr;
   }
   if (static_cast<int64_t>(groups.size()) >= shard.limits.max_groups) {
@@ -133,9 +137,9 @@ Group* Core::Impl::Create(Step& step, const Call& call, const GroupSpec& spec) {
     return nullptr;
   }
   if (spec.max_members > shard.limits.max_members) {
-    step.Fail(call.id, absl::ResourceExhaustedError(
-                           absl::StrCat("world size ", spec.max_members, " passes max_members (",
-                                        shard.limits.max_members, ")")));
+    step.Fail(call.id, absl::ResourceExhaustedError(absl::StrCat("world size ", spec.max_members,
+                                                                 " passes max_members (",
+                                                                 shard.limits.max_members, ")")));
     return nullptr;
   }
   const GroupKey& key = call.caller.key;
@@ -161,8 +165,9 @@ void Core::Impl::HandleWithout(Step& step, Call& call) {
   auto context = std::make_shared<ErrorContext>();
   context->group = call.caller.key.group;
   step.Fail(call.id,
-            absl::NotFoundError(absl::StrCat("there is no group ", call.caller.key.group,
-                                             closed.count(call.caller.key) != 0 ? "; it was closed" : "")),
+            absl::NotFoundError(
+                absl::StrCat("there is no group ", call.caller.key.group,
+                             closed.count(call.caller.key) != 0 ? "; it was closed" : "")),
             std::move(context));
 }
 
@@ -203,8 +208,7 @@ void Core::Handle(Instant now, Call call, Effects& effects) {
         call.body);
     return;
   }
-  const GroupKey key = call.caller.key;
-  auto it = impl.groups.find(key);
+  auto it = impl.groups.find(call.caller.key);
   if (it == impl.groups.end()) {
     impl.HandleWithout(step, call);
   } else {
@@ -244,7 +248,8 @@ void Core::ReleaseAll(Instant now, Effects& effects) {
   for (CallId id : impl_->shard.waits.Ids()) {
     if (impl_->shard.waits.Find(id) == nullptr) continue;
     impl_->shard.waits.Cancel(step, id);
-    step.Fail(id, absl::UnavailableError("the coordinator is draining; repeat with the same operation id"));
+    step.Fail(id, absl::UnavailableError(
+                      "the coordinator is draining; repeat with the same operation id"));
   }
 }
 
@@ -293,12 +298,14 @@ void Core::Restore(Instant now, const std::vector<Record>& rows) {
     auto& own = impl.namespaces[row.key.tenant];
     if (own == nullptr) own = std::make_unique<Namespace>(impl.shard, row.key);
     if (const auto* key = std::get_if<KeyRecord>(&*row.value)) own->store.Restore(now, *key);
-    if (const auto* item = std::get_if<QueueItemRecord>(&*row.value)) own->store.Restore(now, *item);
-    if (const auto* op = std::get_if<OperationRecord>(&*row.value)) own->operations.Restore(*op, now);
+    if (const auto* item = std::get_if<QueueItemRecord>(&*row.value))
+      own->store.Restore(now, *item);
+    if (const auto* op = std::get_if<OperationRecord>(&*row.value))
+      own->operations.Restore(*op, now);
   }
   for (auto& [key, group] : impl.groups) group->FinishRestore(now);
-  // When the memory of closed names was full, some were forgotten; one of the kept rows has their generation, even
-  // if its name came back meanwhile.
+  // When the memory of closed names was full, some were forgotten; one of the kept rows has their
+  // generation, even if its name came back meanwhile.
   if (static_cast<int64_t>(impl.closed.size() + impl.groups.size()) >=
       impl.shard.limits.max_closed_names) {
     for (const auto& [key, known] : impl.closed) {

@@ -1,4 +1,5 @@
-// Objects on their way from sender to receiver. How long they stay: mailboxes_keep.cc; who waits: mailboxes_waits.cc.
+// Objects on their way from sender to receiver. How long they stay: mailboxes_keep.cc; who waits:
+// mailboxes_waits.cc.
 #include "coordinator/core/mailboxes.h"
 
 #include <algorithm>
@@ -10,7 +11,6 @@
 namespace cohort::coordinator {
 namespace {
 
-using mailboxes_internal::RowId;
 using mailboxes_internal::TagText;
 
 }  // namespace
@@ -22,11 +22,11 @@ Mailboxes::~Mailboxes() {
 }
 
 absl::StatusOr<int64_t> Mailboxes::Send(Step& step, CallId id, const Member& sender,
-                                        absl::Duration wait, const SendCall& call, Payload payload) {
+                                        absl::Duration wait, const SendCall& call,
+                                        Payload payload) {
   if (call.destination >= group_.world_size) {
-    return absl::InvalidArgumentError(absl::StrCat("destination ", call.destination,
-                                                   " is not below the world size ",
-                                                   group_.world_size));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "destination ", call.destination, " is not below the world size ", group_.world_size));
   }
   if (call.destination == sender.rank) {
     return absl::InvalidArgumentError(
@@ -38,11 +38,13 @@ absl::StatusOr<int64_t> Mailboxes::Send(Step& step, CallId id, const Member& sen
   const BoxKey key(call.destination, call.tag);
   Box& box = boxes_[key];
   auto queue = box.by_source.find(sender.rank);
-  const int64_t depth = queue == box.by_source.end() ? 0 : static_cast<int64_t>(queue->second.size());
+  const int64_t depth =
+      queue == box.by_source.end() ? 0 : static_cast<int64_t>(queue->second.size());
   if (depth >= group_.shard.limits.max_mailbox_depth) {
-    return absl::ResourceExhaustedError(absl::StrCat(
-        "mailbox from rank ", sender.rank, " to rank ", call.destination, TagText(call.tag), " holds ",
-        depth, " objects; max_mailbox_depth is ", group_.shard.limits.max_mailbox_depth));
+    return absl::ResourceExhaustedError(absl::StrCat("mailbox from rank ", sender.rank, " to rank ",
+                                                     call.destination, TagText(call.tag), " holds ",
+                                                     depth, " objects; max_mailbox_depth is ",
+                                                     group_.shard.limits.max_mailbox_depth));
   }
   Object object;
   object.source = sender.rank;
@@ -102,8 +104,9 @@ void Mailboxes::AwaitConsumed(Step& step, CallId id, absl::Duration wait, int64_
 void Mailboxes::Receive(Step& step, CallId id, const Member& receiver, const Id128& operation_id,
                         absl::Duration wait, const ReceiveCall& call) {
   if (call.source.has_value() && *call.source >= group_.world_size) {
-    step.Fail(id, absl::InvalidArgumentError(absl::StrCat(
-                      "source ", *call.source, " is not below the world size ", group_.world_size)));
+    step.Fail(id,
+              absl::InvalidArgumentError(absl::StrCat(
+                  "source ", *call.source, " is not below the world size ", group_.world_size)));
     return;
   }
   if (call.source == receiver.rank) {
@@ -120,7 +123,8 @@ void Mailboxes::Receive(Step& step, CallId id, const Member& receiver, const Id1
     if (spent_.Contains(operation_id)) {
       ReceiveReply nothing;
       nothing.timed_out = true;
-      nothing.missing = Missing(step.now(), Receiver{id, receiver.rank, call.source, operation_id, step.now()});
+      nothing.missing =
+          Missing(step.now(), Receiver{id, receiver.rank, call.source, operation_id, step.now()});
       step.Answer(id, std::move(nothing));
       return;
     }
@@ -185,7 +189,7 @@ void Mailboxes::HandOut(Step& step, CallId id, const Id128& operation, const Box
   AnswerConsumed(step, object, true);
   if (operation.empty()) {  // not repeatable: handed out and gone
     AnswerWith(step, id, object);
-    step.Erase(group_.key, RecordKind::kObject, RowId(object.sequence));
+    EraseRow(step, object.sequence);
     return;
   }
   object.receipt = group_.NextNumber();
@@ -220,7 +224,7 @@ void Mailboxes::Acknowledge(Step& step, int64_t receipt) {
   auto it = handed_out_.find(receipt);
   if (it == handed_out_.end()) return;
   const Object& object = it->second;
-  step.Erase(group_.key, RecordKind::kObject, RowId(object.sequence));
+  EraseRow(step, object.sequence);
   expiries_.erase({object.sent_at + object.expiration, -receipt});
   handed_out_by_operation_.erase(object.operation);
   spent_.Add(object.operation, group_.shard.limits.max_operations_kept);
@@ -229,7 +233,8 @@ void Mailboxes::Acknowledge(Step& step, int64_t receipt) {
   handed_out_.erase(it);
 }
 
-std::optional<Cause> Mailboxes::WhyNothingComes(int receiver, const std::optional<int>& source) const {
+std::optional<Cause> Mailboxes::WhyNothingComes(int receiver,
+                                                const std::optional<int>& source) const {
   if (source.has_value()) {
     const Cause* cause = group_.WhyGone(*source);
     return cause == nullptr ? std::nullopt : std::optional<Cause>(*cause);
@@ -261,7 +266,7 @@ void Mailboxes::MemberGone(Step& step, int rank, const Cause& cause) {
     AnswerConsumed(step, object, false);
     NoteUnread(sequence);
     expiries_.erase({object.sent_at + object.expiration, sequence});
-    step.Erase(group_.key, RecordKind::kObject, RowId(sequence));
+    EraseRow(step, sequence);
     where_.erase(sequence);
     queue->second.erase(sequence);
     if (queue->second.empty()) box.by_source.erase(queue);

@@ -1,8 +1,9 @@
-// Objects between two ranks of one generation: FIFO per (source, destination, tag), each read exactly once.
+// Objects between two ranks of one generation: FIFO per (source, destination, tag), each read
+// exactly once.
 //
-// An object is in one of three places: in its box; handed out, under a receipt, until the receiver acknowledges
-// (a repeat of the same Receive gets it again); or gone. Objects nobody reads expire, and the next reader of that
-// box is told once that something was lost.
+// An object is in one of three places: in its box; handed out, under a receipt, until the receiver
+// acknowledges (a repeat of the same Receive gets it again); or gone. Objects nobody reads expire,
+// and the next reader of that box is told once that something was lost.
 #ifndef COHORT_COORDINATOR_CORE_MAILBOXES_H_
 #define COHORT_COORDINATOR_CORE_MAILBOXES_H_
 
@@ -33,14 +34,15 @@ class Mailboxes final : public WaitOwner {
   Mailboxes(const Mailboxes&) = delete;
   Mailboxes& operator=(const Mailboxes&) = delete;
 
-  // Puts the object; returns its sequence, or why not. The caller answers, unless `wait_consumed` (then this
-  // does, once it was handed out). Delivers to a parked receiver at once.
+  // Puts the object; returns its sequence, or why not. The caller answers, unless `wait_consumed`
+  // (then this does, once it was handed out). Delivers to a parked receiver at once.
   absl::StatusOr<int64_t> Send(Step& step, CallId id, const Member& sender, absl::Duration wait,
                                const SendCall& call, Payload payload);
-  // A repeat of a Send that waits: parks again if the object is still there, else says what became of it.
+  // A repeat of a Send that waits: parks again if the object is still there, else says what became
+  // of it.
   void AwaitConsumed(Step& step, CallId id, absl::Duration wait, int64_t sequence);
-  void Receive(Step& step, CallId id, const Member& receiver, const Id128& operation_id, absl::Duration wait,
-               const ReceiveCall& call);
+  void Receive(Step& step, CallId id, const Member& receiver, const Id128& operation_id,
+               absl::Duration wait, const ReceiveCall& call);
   // Frees what the receipt stands for. Unknown ones are fine.
   void Acknowledge(Step& step, int64_t receipt);
 
@@ -114,6 +116,7 @@ class Mailboxes final : public WaitOwner {
   void ScheduleExpiry();
   void RunExpiry(Step& step);
   void Write(Step& step, const Object& object);
+  void EraseRow(Step& step, int64_t sequence);
   std::string Title(const Receiver& receiver, const std::string& tag) const;
   MissingReport Missing(Instant now, const Receiver& receiver) const;
 
@@ -122,8 +125,8 @@ class Mailboxes final : public WaitOwner {
   absl::flat_hash_map<int64_t, std::pair<BoxKey, int>> where_;  // sequence -> box and source
   std::map<int64_t, Object> handed_out_;                        // by receipt
   absl::flat_hash_map<Id128, int64_t> handed_out_by_operation_;
-  SpentOperations spent_;  // receives
-  std::set<int64_t> unread_;      // the last objects that nobody was given
+  SpentOperations spent_;                             // receives
+  std::set<int64_t> unread_;                          // the last objects that nobody was given
   absl::flat_hash_map<int, int64_t> unacknowledged_;  // per receiver
   // Calls: receivers by box, senders by sequence.
   absl::flat_hash_map<CallId, BoxKey> receiving_;

@@ -6,11 +6,12 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 
 namespace cohort::coordinator::mailboxes_internal {
 
-inline std::string RowId(int64_t sequence) { return absl::StrFormat("%020d", sequence); }
+inline std::string RowId(int64_t sequence) {
+  return absl::StrCat(absl::Dec(sequence, absl::kZeroPad20));
+}
 
 inline std::string TagText(const std::string& tag) {
   return tag.empty() ? "" : absl::StrCat(" tag \"", tag, "\"");

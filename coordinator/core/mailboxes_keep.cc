@@ -74,10 +74,10 @@ bool Mailboxes::TellLost(Step& step, CallId id, const Id128& operation, const Bo
     if (lost->second.told_to.empty() || lost->second.told_to == operation) {
       const auto [first, last] =
           std::minmax_element(lost->second.sequences.begin(), lost->second.sequences.end());
-      step.Fail(id, absl::DataLossError(absl::StrCat(
-                        lost->second.sequences.size(), " objects from rank ", lost->first, " to rank ",
-                        key.first, TagText(key.second), " expired unread: sequence ", *first, " to ",
-                        *last)));
+      step.Fail(id, absl::DataLossError(
+                        absl::StrCat(lost->second.sequences.size(), " objects from rank ",
+                                     lost->first, " to rank ", key.first, TagText(key.second),
+                                     " expired unread: sequence ", *first, " to ", *last)));
       lost->second.told_to = operation;
       if (operation.empty()) ForgetLost(step, box, lost);
       DropIfEmpty(key);
@@ -93,7 +93,7 @@ bool Mailboxes::TellLost(Step& step, CallId id, const Id128& operation, const Bo
 void Mailboxes::ForgetLost(Step& step, Box& box, std::map<int, Lost>::iterator lost) {
   spent_.Add(lost->second.told_to, group_.shard.limits.max_operations_kept);
   for (int64_t sequence : lost->second.sequences) {
-    step.Erase(group_.key, RecordKind::kObject, RowId(sequence));
+    EraseRow(step, sequence);
   }
   box.lost.erase(lost);
 }
@@ -138,6 +138,10 @@ void Mailboxes::Write(Step& step, const Object& object) {
   record.receipt = object.receipt;
   record.receive_operation = object.operation;
   step.Write(group_.key, RecordKind::kObject, RowId(object.sequence), std::move(record));
+}
+
+void Mailboxes::EraseRow(Step& step, int64_t sequence) {
+  if (step.keeps_records()) step.Erase(group_.key, RecordKind::kObject, RowId(sequence));
 }
 
 void Mailboxes::Restore(Instant now, const ObjectRecord& record) {

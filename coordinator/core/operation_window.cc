@@ -143,7 +143,9 @@ void OperationWindow::Remember(Step& step, const GroupKey& key, const Id128& id,
   if (!small) return;
   const auto* put = std::get_if<PutReply>(&answer);
   entry.recorded = put == nullptr || put->written;
-  if (entry.recorded) step.Write(key, RecordKind::kOperation, id.ToString(), entry.record);
+  if (entry.recorded && step.keeps_records()) {
+    step.Write(key, RecordKind::kOperation, id.ToString(), entry.record);
+  }
   if (std::holds_alternative<ViewReply>(answer)) {
     entry.whole = std::make_unique<const ReplyBody>(std::move(answer));
   }
@@ -196,7 +198,9 @@ void OperationWindow::Restore(const OperationRecord& record, Instant now) {
 }
 
 void OperationWindow::Drop(Step& step, const GroupKey& key, Entries::iterator entry) {
-  if (entry->recorded) step.Erase(key, RecordKind::kOperation, entry->record.id.ToString());
+  if (entry->recorded && step.keeps_records()) {
+    step.Erase(key, RecordKind::kOperation, entry->record.id.ToString());
+  }
   const uint64_t client = entry->record.id.high;
   by_id_.erase(entry->record.id);
   Unrank(client);

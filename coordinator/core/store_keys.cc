@@ -168,9 +168,11 @@ int64_t Store::WriteKey(Step& step, const std::string& key, Key entry) {
   entry.created_revision = is_new ? entry.revision : it->second.created_revision;
   it->second = entry;
   Index(key, entry);
-  step.Write(key_, RecordKind::kKey, key,
-             KeyRecord{key, entry.value, entry.revision, entry.created_revision, entry.expiration,
-                       entry.session});
+  if (step.keeps_records()) {
+    step.Write(key_, RecordKind::kKey, key,
+               KeyRecord{key, entry.value, entry.revision, entry.created_revision, entry.expiration,
+                         entry.session});
+  }
   Emit(entry.revision, step.now(),
        Event{key, entry.value, entry.created_revision, entry.expires_at});
   WakeGets(step, key);

@@ -6,17 +6,16 @@
 //   and from everywhere: expired: gone
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/string_view.h"
 #include "coordinator/core/store.h"
 #include "coordinator/core/store_internal.h"
 
 namespace cohort::coordinator {
 
 std::string QueueItemId(const std::string& queue, int64_t sequence) {
-  std::string id = queue;
-  id.push_back('\0');
-  id += absl::StrFormat("%020d", sequence);
-  return id;
+  return absl::StrCat(queue, absl::string_view("\0", 1), absl::Dec(sequence, absl::kZeroPad20));
 }
 
 void Store::Handle(Step& step, CallId id, const Caller& caller, absl::Duration,
@@ -42,8 +41,10 @@ void Store::Handle(Step& step, CallId id, const Caller& caller, absl::Duration,
   item.value = Payload(std::move(call.value), ledger_);
   item.expiration = call.expiration.value_or(data_expiration_);
   item.expires_at = step.now() + item.expiration;
-  step.Write(key_, RecordKind::kQueueItem, QueueItemId(call.queue, sequence),
-             QueueItemRecord{call.queue, sequence, item.value, item.expiration});
+  if (step.keeps_records()) {
+    step.Write(key_, RecordKind::kQueueItem, QueueItemId(call.queue, sequence),
+               QueueItemRecord{call.queue, sequence, item.value, item.expiration});
+  }
   AddItem(queue->second, call.queue, sequence, std::move(item));
   QueuePushReply reply{sequence};
   reply.depth = queue->second.consumers.empty() ? queue->second.depth() : 0;
@@ -120,9 +121,11 @@ QueuePopReply Store::HandOut(Step& step, Queues::iterator queue, const Id128& op
     return reply;
   }
   reply.receipt = NextNumber();
-  step.Write(key_, RecordKind::kQueueItem, QueueItemId(queue->first, sequence),
-             QueueItemRecord{queue->first, sequence, item.value, item.expiration, reply.receipt,
-                             operation});
+  if (step.keeps_records()) {
+    step.Write(key_, RecordKind::kQueueItem, QueueItemId(queue->first, sequence),
+               QueueItemRecord{queue->first, sequence, item.value, item.expiration, reply.receipt,
+                               operation});
+  }
   KeepHandedOut(queue, reply.receipt,
                 HandedOut{queue->first, sequence, std::move(item), operation});
   return reply;
@@ -183,7 +186,9 @@ void Store::DropHandedOut(Step& step, std::map<int64_t, HandedOut>::iterator han
 
 void Store::RemoveItem(Step& step, const std::string& name, int64_t sequence, const Item& item) {
   if (item.expires_at != absl::InfiniteFuture()) due_.erase(Due{item.expires_at, name, sequence});
-  step.Erase(key_, RecordKind::kQueueItem, QueueItemId(name, sequence));
+  if (step.keeps_records()) {
+    step.Erase(key_, RecordKind::kQueueItem, QueueItemId(name, sequence));
+  }
   --queue_item_count_;
 }
 

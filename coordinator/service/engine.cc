@@ -98,6 +98,7 @@ void Engine::Submit(Call call, ReplySink* sink, CallHandle* handle) {
   Answers answers;
   Effects effects;  // outlives the lock: freeing large values takes time
   effects.wants_records = durable_;
+  effects.replies.reserve(2);  // its own, and that of one who waited for it
   CallId id = 0;
   bool refused = false;
   {

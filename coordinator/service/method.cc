@@ -1,12 +1,14 @@
 #include "coordinator/service/method.h"
 
 #include <array>
+#include <cstddef>
 #include <string>
 #include <type_traits>
 
 #include "absl/strings/str_cat.h"
 #include "coordinator/core/reply.h"
 #include "coordinator/service/codec/decode.h"
+#include "google/protobuf/arena.h"
 
 namespace cohort::coordinator {
 namespace {
@@ -17,10 +19,15 @@ constexpr char kStore[] = "cohort.v1.StoreService";
 constexpr char kUniqueIds[] = "cohort.v1.UniqueIdService";
 constexpr char kAdmin[] = "cohort.v1.AdminService";
 
+constexpr size_t kRequestBlockBytes = 2048;
+
 template <typename Request>
 absl::Status DecodeFrom(google::protobuf::io::ZeroCopyInputStream* stream,
                         const DecodeContext& context, Call* call) {
-  Request request;
+  // Most requests fit in here: their parts cost no allocations. What the call keeps is moved out.
+  alignas(std::max_align_t) char block[kRequestBlockBytes];
+  google::protobuf::Arena arena(block, sizeof(block));
+  Request& request = *google::protobuf::Arena::CreateMessage<Request>(&arena);
   if (!request.ParseFromZeroCopyStream(stream)) {
     return absl::InvalidArgumentError("the request is not a well-formed message of this method");
   }

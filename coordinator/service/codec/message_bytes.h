@@ -9,8 +9,8 @@
 #include <memory>
 #include <string>
 #include <utility>
-#include <vector>
 
+#include "absl/container/inlined_vector.h"
 #include "absl/strings/string_view.h"
 
 namespace cohort::coordinator {
@@ -47,7 +47,7 @@ class MessageBytes {
   }
 
   size_t size() const { return size_; }
-  const std::vector<Piece>& pieces() const { return pieces_; }
+  const absl::InlinedVector<Piece, 2>& pieces() const { return pieces_; }
   std::string Flatten() const {
     std::string flat;
     flat.reserve(size_);
@@ -57,7 +57,7 @@ class MessageBytes {
 
  private:
   size_t size_ = 0;
-  std::vector<Piece> pieces_;
+  absl::InlinedVector<Piece, 2> pieces_;
 };
 
 }  // namespace cohort::coordinator

@@ -195,18 +195,18 @@ void LaneConnection::Reply(const LaneCall* from, uint32_t id, const absl::Status
   header.call = id;
   header.kind = lane::Kind::kReply;
   header.code = static_cast<uint8_t>(status.code());
-  std::string start;
+  std::string error;
   if (status.ok()) {
     header.body_bytes = static_cast<uint32_t>(message.size());
-    lane::AppendHeader(header, &start);
   } else {
     // Cut as gRPC's are: the same call has the same answer on both ways.
     const grpc::Status cut = ToGrpcStatus(status);
+    error = absl::StrCat(cut.error_message(), cut.error_details());
     header.extra = static_cast<uint32_t>(cut.error_message().size());
-    header.body_bytes = header.extra + static_cast<uint32_t>(cut.error_details().size());
-    lane::AppendHeader(header, &start);
-    absl::StrAppend(&start, cut.error_message(), cut.error_details());
+    header.body_bytes = static_cast<uint32_t>(error.size());
   }
+  char start[lane::kHeaderBytes];
+  lane::WriteHeader(header, start);
   std::shared_ptr<LaneCall> ended;  // outlives the lock
   MutexLock lock(&mutex_);
   // Another call may have the number by now, or have had it before.
@@ -215,7 +215,8 @@ void LaneConnection::Reply(const LaneCall* from, uint32_t id, const absl::Status
     calls_.erase(it);
   }
   if (closed_ || broken_) return;
-  output_.Append(start);
+  output_.Append(absl::string_view(start, sizeof(start)));
+  output_.Append(error);
   for (const MessageBytes::Piece& piece : message.pieces()) {
     output_.AppendShared(piece.keep, piece.bytes);
   }
