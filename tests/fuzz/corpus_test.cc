@@ -14,7 +14,10 @@
 #include "google/protobuf/stubs/logging.h"
 #include "gtest/gtest.h"
 #include "tests/fuzz/decode_check.h"
+#include "tests/fuzz/lane_check.h"
+#include "tests/fuzz/lane_mutator.h"
 #include "tests/fuzz/sample_inputs.h"
+#include "tests/fuzz/sample_lanes.h"
 #include "tests/fuzz/script_mutator.h"
 #include "tests/fuzz/script_runner.h"
 
@@ -79,6 +82,20 @@ TEST(CorpusTest, DecodingKeepsTheBounds) {
   EXPECT_GT(accepted_methods.size(), kMethodCount / 2);
 }
 
+TEST(CorpusTest, LanesKeepTheirPromises) {
+  const QuietParser quiet;
+  const Inputs corpus = ReadCorpus("lane");
+  ASSERT_FALSE(corpus.empty());
+  LaneCounts counts;
+  for (const auto& [name, input] : corpus) {
+    const absl::Status status = CheckLane(ParseLaneScript(input), &counts);
+    EXPECT_TRUE(status.ok()) << name << ": " << status.message();
+  }
+  EXPECT_GT(counts.answered, 0);
+  EXPECT_GT(counts.refused, 0);
+  EXPECT_GT(counts.closed, 0);
+}
+
 TEST(CorpusTest, IsWhatTheGeneratorMakes) {
   const auto expect_in = [](const Inputs& made, const Inputs& kept) {
     for (const auto& [name, input] : made) {
@@ -89,6 +106,7 @@ TEST(CorpusTest, IsWhatTheGeneratorMakes) {
   };
   expect_in(SampleDecodeInputs(), ReadCorpus("decode"));
   expect_in(SampleRequestInputs(), ReadCorpus("request"));
+  expect_in(SampleLaneInputs(), ReadCorpus("lane"));
 }
 
 // Every method is in the corpus, so that a new one cannot be forgotten.
@@ -103,6 +121,9 @@ TEST(CorpusTest, CoversEveryMethod) {
 TEST(ScriptTest, IsTheSameAfterARoundTrip) {
   for (const auto& [name, input] : SampleRequestInputs()) {
     EXPECT_EQ(SerializeScript(ParseScript(input)), input) << name;
+  }
+  for (const auto& [name, input] : SampleLaneInputs()) {
+    EXPECT_EQ(SerializeLaneScript(ParseLaneScript(input)), input) << name;
   }
 }
 
@@ -125,6 +146,19 @@ TEST(RandomInputTest, MutatedScriptsKeepTheInvariants) {
     RequestScript script = ParseScript(std::next(corpus.begin(), random() % corpus.size())->second);
     for (size_t n = 1 + random() % 20; n > 0; --n) MutateScript(random, &script);
     const absl::Status status = RunScript(script);
+    ASSERT_TRUE(status.ok()) << "round " << round << ": " << status.message();
+  }
+}
+
+TEST(RandomInputTest, MutatedLanesKeepTheirPromises) {
+  const QuietParser quiet;
+  Random random(Seed());
+  const Inputs corpus = SampleLaneInputs();
+  for (int round = 0; round < 500; ++round) {
+    LaneScript script =
+        ParseLaneScript(std::next(corpus.begin(), random() % corpus.size())->second);
+    for (size_t n = 1 + random() % 20; n > 0; --n) MutateLaneScript(random, &script);
+    const absl::Status status = CheckLane(script);
     ASSERT_TRUE(status.ok()) << "round " << round << ": " << status.message();
   }
 }

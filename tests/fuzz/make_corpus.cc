@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "tests/fuzz/sample_inputs.h"
+#include "tests/fuzz/sample_lanes.h"
 
 namespace {
 
@@ -31,11 +32,13 @@ bool WriteAll(const std::string& folder, const std::map<std::string, std::string
 
 int main(int argc, char** argv) {
   if (argc != 2) {
-    std::fprintf(stderr, "usage: make_corpus FOLDER (with folders decode and request in it)\n");
+    std::fprintf(stderr,
+                 "usage: make_corpus FOLDER (with folders decode, lane and request in it)\n");
     return 2;
   }
   const std::string root = argv[1];
   const bool written =
+      WriteAll(root + "/lane", cohort::coordinator::fuzz::SampleLaneInputs()) &&
       WriteAll(root + "/decode", cohort::coordinator::fuzz::SampleDecodeInputs()) &&
       WriteAll(root + "/request", cohort::coordinator::fuzz::SampleRequestInputs());
   return written ? 0 : 1;

@@ -4,7 +4,7 @@
 #   tests/fuzz/run.sh [SECONDS [TARGET...]]
 #
 # SECONDS         for each target; default 60
-# TARGET          request_fuzz, decode_fuzz, record_codec_fuzz; default: all
+# TARGET          request_fuzz, lane_fuzz, decode_fuzz, record_codec_fuzz; default: all
 #
 # Exits 0 when nothing was found. Otherwise the last lines name the inputs: put one into
 # tests/fuzz/corpus under a name that says what it shows, and corpus_test keeps it fixed.
@@ -71,7 +71,7 @@ main() {
     shift
   fi
   targets=("$@")
-  [[ ${#targets[@]} -gt 0 ]] || targets=(request_fuzz decode_fuzz record_codec_fuzz)
+  [[ ${#targets[@]} -gt 0 ]] || targets=(request_fuzz lane_fuzz decode_fuzz record_codec_fuzz)
 
   cache=${COHORT_BAZEL_CACHE:-$HOME/.cache/cohort-bazel}
   output_base=${COHORT_FUZZ_OUTPUT_BASE:-$HOME/.cache/cohort-fuzz-build}

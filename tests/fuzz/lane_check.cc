@@ -1,0 +1,250 @@
+#include "tests/fuzz/lane_check.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "base/clock.h"
+#include "base/lane/frame.h"
+#include "base/status_macros.h"
+#include "coordinator/journal/memory_journal.h"
+#include "coordinator/service/dispatcher.h"
+#include "coordinator/service/engine.h"
+#include "coordinator/service/lane/lane_server.h"
+
+namespace cohort::coordinator::fuzz {
+namespace {
+
+constexpr absl::Duration kPatience = absl::Seconds(10);
+constexpr size_t kMaxMessageBytes = 8192;
+constexpr int kMaxCalls = 16;
+// Calls of scripts have numbers of one byte.
+constexpr uint32_t kLastCall = 0x10000;
+constexpr char kLastMethod[] = "cohort.v1.AdminService/ServerStats";
+
+absl::Status Violation(absl::string_view what) { return absl::InternalError(what); }
+
+// What the server makes of a client's bytes, read here in a way of its own.
+struct Expected {
+  bool broken = false;         // a frame that no client sends
+  bool last_is_heard = false;  // it is not swallowed by the body of another frame
+  std::map<uint32_t, int> calls;
+};
+
+Expected ReadFrames(const std::string& bytes) {
+  const auto number = [&bytes](size_t at, int size) {
+    uint32_t value = 0;
+    for (int i = size - 1; i >= 0; --i) {
+      value = value << 8 | static_cast<uint8_t>(bytes[at + static_cast<size_t>(i)]);
+    }
+    return value;
+  };
+  Expected expected;
+  for (size_t at = 0; bytes.size() - at >= lane::kHeaderBytes;) {
+    const size_t size = number(at, 4);
+    const uint32_t call = number(at + 4, 4);
+    const uint32_t kind = number(at + 8, 1);
+    const bool is_call = kind == static_cast<uint32_t>(lane::Kind::kCall);
+    const bool known = kind >= static_cast<uint32_t>(lane::Kind::kHello) &&
+                       kind <= static_cast<uint32_t>(lane::Kind::kReply);
+    const bool whole = bytes.size() - at - lane::kHeaderBytes >= size;
+    // What is too large is answered by its header; a kind that is none is seen in it, too.
+    if (known && !whole && size <= kMaxMessageBytes) break;
+    if (!is_call && kind != static_cast<uint32_t>(lane::Kind::kCancel)) {
+      expected.broken = true;
+      break;
+    }
+    if (is_call) ++expected.calls[call];
+    if (is_call && call == kLastCall && whole) expected.last_is_heard = true;
+    if (!whole) break;
+    at += lane::kHeaderBytes + size;
+  }
+  // Another call of the same number may wait for ever, and take the answer's place.
+  if (expected.calls[kLastCall] > 1) expected.last_is_heard = false;
+  return expected;
+}
+
+class Coordinator {
+ public:
+  static absl::StatusOr<std::unique_ptr<Coordinator>> Start() {
+    EngineOptions options;
+    options.shards = 2;
+    options.server_incarnation = 1;
+    auto result = std::make_unique<Coordinator>();
+    COHORT_ASSIGN_OR_RETURN(
+        result->engine_,
+        Engine::Start(options, std::make_unique<MemoryJournal>(), Clock::Steady()));
+    DispatcherOptions dispatch;
+    dispatch.max_message_bytes = kMaxMessageBytes;
+    result->dispatcher_ = std::make_unique<Dispatcher>(dispatch, *result->engine_, nullptr);
+    LaneServerOptions lane;
+    lane.max_message_bytes = kMaxMessageBytes;
+    lane.max_concurrent_calls = kMaxCalls;
+    result->lanes_ = std::make_unique<LaneServer>(lane, *result->dispatcher_);
+    return result;
+  }
+  ~Coordinator() {
+    if (engine_ != nullptr) engine_->Shutdown();
+  }
+
+  LaneServer& lanes() { return *lanes_; }
+  bool AwaitNobody() { return dispatcher_->AwaitIdle(kPatience); }
+  int64_t waiter_count() { return engine_->Stats().total.waiter_count; }
+
+ private:
+  std::unique_ptr<Engine> engine_;
+  std::unique_ptr<Dispatcher> dispatcher_;
+  std::unique_ptr<LaneServer> lanes_;
+};
+
+// Writes and reads as the socket allows, so that neither side waits for the other.
+class Client {
+ public:
+  Client(int fd, size_t piece) : fd_(fd), piece_(piece) {}
+  ~Client() { close(fd_); }
+
+  void Write(absl::string_view bytes) { absl::StrAppend(&unsent_, bytes); }
+  void Close() { shutdown(fd_, SHUT_WR); }
+  bool closed() const { return closed_; }
+
+  // Absent when the server has closed. Errors: INTERNAL (nothing came).
+  absl::Status Next(bool* there, lane::Frame* frame) {
+    const Instant deadline = Clock::Steady().Now() + kPatience;
+    while (true) {
+      switch (input_.Read(frame)) {
+        case lane::FrameReader::Next::kFrame:
+          *there = true;
+          return absl::OkStatus();
+        case lane::FrameReader::Next::kMore:
+          break;
+        default:
+          return Violation("the server sent what is no frame");
+      }
+      COHORT_RETURN_IF_ERROR(ReadOrWrite(deadline));
+      if (!closed_) continue;
+      *there = false;
+      return absl::OkStatus();
+    }
+  }
+  absl::Status Preface() {
+    const Instant deadline = Clock::Steady().Now() + kPatience;
+    absl::string_view preface;
+    while (!input_.Peek(lane::kPreface.size(), &preface)) {
+      COHORT_RETURN_IF_ERROR(ReadOrWrite(deadline));
+      if (closed_) return Violation("the server did not greet");
+    }
+    if (preface != lane::kPreface) return Violation("the server greeted otherwise");
+    input_.Skip(preface.size());
+    return absl::OkStatus();
+  }
+
+ private:
+  absl::Status ReadOrWrite(Instant deadline) {
+    pollfd ready = {fd_, static_cast<short>(unsent_.empty() ? POLLIN : POLLIN | POLLOUT), 0};
+    const absl::Duration left = deadline - Clock::Steady().Now();
+    if (left <= absl::ZeroDuration() ||
+        poll(&ready, 1, static_cast<int>(absl::ToInt64Milliseconds(left)) + 1) == 0) {
+      return Violation("nothing came from the server in time");
+    }
+    if ((ready.revents & POLLOUT) != 0 && !unsent_.empty()) {
+      const size_t size = std::min(piece_, unsent_.size());
+      const ssize_t sent = send(fd_, unsent_.data(), size, MSG_DONTWAIT | MSG_NOSIGNAL);
+      if (sent > 0) unsent_.erase(0, static_cast<size_t>(sent));
+      if (sent < 0 && errno != EAGAIN && errno != EINTR) unsent_.clear();  // it has closed
+    }
+    if ((ready.revents & ~POLLOUT) != 0) {
+      const ssize_t count = recv(fd_, input_.Room(65536), 65536, MSG_DONTWAIT);
+      if (count > 0) input_.Filled(static_cast<size_t>(count));
+      if (count == 0 || (count < 0 && errno != EAGAIN && errno != EINTR)) closed_ = true;
+    }
+    return absl::OkStatus();
+  }
+
+  const int fd_;
+  const size_t piece_;
+  std::string unsent_;
+  lane::FrameReader input_{size_t{64} << 20};
+  bool closed_ = false;
+};
+
+absl::StatusOr<uint16_t> NumberOfLastMethod(const lane::Frame& hello) {
+  const std::vector<absl::string_view> methods = absl::StrSplit(hello.body, '\n');
+  const auto it = std::find(methods.begin(), methods.end(), kLastMethod);
+  if (it == methods.end()) return Violation("the server has no method ServerStats");
+  return static_cast<uint16_t>(it - methods.begin());
+}
+
+std::string LastCall(uint16_t method) {
+  lane::Header header;
+  header.kind = lane::Kind::kCall;
+  header.call = kLastCall;
+  header.method = method;
+  header.extra = lane::kNoTimeout;
+  std::string bytes;
+  lane::AppendHeader(header, &bytes);
+  return bytes;
+}
+
+absl::Status Converse(Client& client, const LaneScript& script, LaneCounts& counts) {
+  client.Write(lane::kPreface);
+  COHORT_RETURN_IF_ERROR(client.Preface());
+  bool there = false;
+  lane::Frame frame;
+  COHORT_RETURN_IF_ERROR(client.Next(&there, &frame));
+  if (!there || frame.header.kind != lane::Kind::kHello) return Violation("no hello came");
+  COHORT_ASSIGN_OR_RETURN(const uint16_t method, NumberOfLastMethod(frame));
+
+  const std::string bytes = LaneBytes(script) + LastCall(method);
+  Expected expected = ReadFrames(bytes);
+  client.Write(bytes);
+  // Behind a frame that was never finished, the server waits, and rightly.
+  if (!expected.broken && !expected.last_is_heard) return absl::OkStatus();
+  while (true) {
+    COHORT_RETURN_IF_ERROR(client.Next(&there, &frame));
+    if (!there) {
+      ++counts.closed;
+      return expected.broken ? absl::OkStatus() : Violation("the server closed without cause");
+    }
+    if (frame.header.kind != lane::Kind::kReply) return Violation("the server sent no reply");
+    if (expected.calls[frame.header.call]-- <= 0) {
+      return Violation(absl::StrCat("a reply too many to call ", frame.header.call));
+    }
+    if (frame.header.code != 0 && frame.header.extra > frame.body.size()) {
+      return Violation("the text of an error is longer than its frame");
+    }
+    ++(frame.header.code == 0 ? counts.answered : counts.refused);
+    if (frame.header.call == kLastCall && expected.calls[kLastCall] == 0) break;
+  }
+  return expected.broken ? Violation("the server went on behind a broken frame") : absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status CheckLane(const LaneScript& script, LaneCounts* counts) {
+  LaneCounts ignored;
+  COHORT_ASSIGN_OR_RETURN(const std::unique_ptr<Coordinator> coordinator, Coordinator::Start());
+  int ends[2];
+  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) != 0) {
+    return absl::UnavailableError("no socket pair");
+  }
+  coordinator->lanes().Adopt(ends[0]);
+  {
+    Client client(ends[1], size_t{1} << (script.pieces % 17));
+    COHORT_RETURN_IF_ERROR(Converse(client, script, counts == nullptr ? ignored : *counts));
+  }
+  if (!coordinator->AwaitNobody()) return Violation("calls of a client that is gone are left");
+  if (coordinator->waiter_count() != 0) return Violation("a client that is gone waits");
+  return absl::OkStatus();
+}
+
+}  // namespace cohort::coordinator::fuzz
