@@ -1,6 +1,7 @@
 #include "tests/benchmark/coordinator_process.h"
 
 #include <atomic>
+#include <cstdio>
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
@@ -20,6 +21,7 @@ absl::StatusOr<CoordinatorProcess> StartCoordinator(const CoordinatorOptions& op
   child.command.insert(child.command.end(), options.more_arguments.begin(),
                        options.more_arguments.end());
   child.log_path = stem + ".log";
+  std::remove(port_file.c_str());  // of a run before
   CoordinatorProcess coordinator;
   COHORT_ASSIGN_OR_RETURN(coordinator.process, ChildProcess::Start(child));
   COHORT_ASSIGN_OR_RETURN(const int port, WaitForPortFile(port_file, *coordinator.process));

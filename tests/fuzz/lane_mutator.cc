@@ -2,6 +2,7 @@
 
 #include <memory>
 
+#include "coordinator/service/lane/lane_server.h"
 #include "coordinator/service/method.h"
 #include "tests/fuzz/wire_types.h"
 
@@ -16,11 +17,7 @@ Method MethodOf(uint8_t number) {
   size_t left = number;
   for (size_t i = 0; i < kMethodCount; ++i) {
     const Method method = static_cast<Method>(i);
-    if (method == Method::kUpload || method == Method::kDownload || method == Method::kWatchGroup ||
-        method == Method::kWatch) {
-      continue;
-    }
-    if (left-- == 0) return method;
+    if (GoesByLane(method) && left-- == 0) return method;
   }
   return Method::kPut;  // of a number that is none
 }
@@ -36,7 +33,7 @@ LaneStep NewStep(Random& random) {
   LaneStep step;
   step.form = static_cast<uint8_t>(random() % kFormCount);
   step.call = static_cast<uint8_t>(random() % kCallCount);
-  step.method = static_cast<uint8_t>(random() % (kMethodCount - 3));
+  step.method = static_cast<uint8_t>(random() % (kMethodCount - 5));
   step.time_left = static_cast<uint8_t>(random() % 16);
   if (step.form < kCancelForm) MutateBody(random, &step);
   return step;

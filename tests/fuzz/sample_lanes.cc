@@ -6,6 +6,7 @@
 #include "cohort/v1/group.pb.h"
 #include "cohort/v1/messaging.pb.h"
 #include "cohort/v1/store.pb.h"
+#include "coordinator/service/lane/lane_server.h"
 #include "coordinator/service/method.h"
 #include "google/protobuf/message_lite.h"
 #include "tests/fuzz/lane_script.h"
@@ -13,14 +14,11 @@
 namespace cohort::coordinator::fuzz {
 namespace {
 
-// The number of a method on a lane, which has no streams.
+// The number of a method on a lane.
 uint8_t NumberOf(Method wanted) {
   uint8_t number = 0;
   for (size_t i = 0; i < static_cast<size_t>(wanted); ++i) {
-    const Method method = static_cast<Method>(i);
-    const bool stream = method == Method::kUpload || method == Method::kDownload ||
-                        method == Method::kWatchGroup || method == Method::kWatch;
-    number += stream ? 0 : 1;
+    number += GoesByLane(static_cast<Method>(i)) ? 1 : 0;
   }
   return number;
 }

@@ -20,11 +20,6 @@ constexpr int kIdleS = 30;
 constexpr int kProbeS = 5;
 constexpr int kProbes = 4;
 
-bool IsStream(Method method) {
-  return method == Method::kUpload || method == Method::kDownload ||
-         method == Method::kWatchGroup || method == Method::kWatch;
-}
-
 LaneProtocol MakeProtocol(const LaneServerOptions& options, Dispatcher& dispatcher) {
   LaneProtocol protocol{dispatcher,
                         {},
@@ -34,7 +29,7 @@ LaneProtocol MakeProtocol(const LaneServerOptions& options, Dispatcher& dispatch
   std::string names;
   for (size_t i = 0; i < kMethodCount; ++i) {
     const Method method = static_cast<Method>(i);
-    if (IsStream(method)) continue;
+    if (!GoesByLane(method)) continue;
     protocol.methods.push_back(method);
     absl::StrAppend(&names, GetMethod(method).service, "/", GetMethod(method).name, "\n");
   }
@@ -62,6 +57,20 @@ void KeepAlive(int fd) {
 }
 
 }  // namespace
+
+bool GoesByLane(Method method) {
+  switch (method) {
+    case Method::kUpload:
+    case Method::kDownload:
+    case Method::kWatchGroup:
+    case Method::kWatch:
+    case Method::kListGroups:
+    case Method::kDumpWaits:
+      return false;
+    default:
+      return true;
+  }
+}
 
 LaneServer::LaneServer(const LaneServerOptions& options, Dispatcher& dispatcher)
     : protocol_(MakeProtocol(options, dispatcher)) {

@@ -20,6 +20,9 @@ struct LaneServerOptions {
   int max_concurrent_calls = 0;  // per connection; 0: no limit
 };
 
+// Streams go by gRPC, and so do questions about all groups: a lane's thread serves many callers.
+bool GoesByLane(Method method);
+
 // Thread-safe.
 class LaneServer {
  public:

@@ -1,6 +1,7 @@
 #include "tests/benchmark/peers/grpc_floor.h"
 
 #include <atomic>
+#include <cstdio>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -85,6 +86,7 @@ absl::StatusOr<std::unique_ptr<Implementation>> StartGrpcFloor(const std::string
   ChildProcessOptions options;
   options.command = {server, "--listen", "127.0.0.1:0", "--port-file", port_file};
   options.log_path = absl::StrCat(scratch, "/grpc_floor.log");
+  std::remove(port_file.c_str());  // of a run before
   COHORT_ASSIGN_OR_RETURN(std::unique_ptr<ChildProcess> process, ChildProcess::Start(options));
   COHORT_ASSIGN_OR_RETURN(const int port, WaitForPortFile(port_file, *process));
   return std::make_unique<GrpcFloor>(std::move(process), absl::StrCat("127.0.0.1:", port));
