@@ -1,0 +1,50 @@
+// How elements of all ranks become one.
+#ifndef COHORT_BASE_REDUCTION_H_
+#define COHORT_BASE_REDUCTION_H_
+
+#include <array>
+#include <cstdint>
+#include <optional>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "base/data_type.h"
+
+namespace cohort {
+
+// The values travel between processes: they do not change.
+enum class ReduceOp : uint8_t {
+  kSum = 1,        // integers wrap
+  kProd = 2,       // integers wrap
+  kMin = 3,        // a NaN on any rank is the result
+  kMax = 4,        // a NaN on any rank is the result
+  kAvg = 5,        // the sum divided by the number of ranks; of integers, towards zero
+  kPreMulSum = 6,  // the sum of `scale` times each
+  kBitAnd = 7,
+  kBitOr = 8,
+  kBitXor = 9,
+};
+
+inline constexpr std::array<ReduceOp, 9> kReduceOps = {
+    ReduceOp::kSum,       ReduceOp::kProd,   ReduceOp::kMin,   ReduceOp::kMax,   ReduceOp::kAvg,
+    ReduceOp::kPreMulSum, ReduceOp::kBitAnd, ReduceOp::kBitOr, ReduceOp::kBitXor};
+
+struct Reduction {
+  ReduceOp op = ReduceOp::kSum;
+  double scale = 1;  // of kPreMulSum
+};
+
+// "sum", "pre_mul_sum", "bit_and", ...
+absl::string_view NameOf(ReduceOp op);
+std::optional<ReduceOp> FindReduceOp(absl::string_view name);
+// Whether a number that came from elsewhere is one of the above.
+bool IsReduceOp(int value);
+
+// Bool: sum, max and bit_or are "any"; prod, min and bit_and are "all"; bit_xor is "an odd number".
+// Errors: INVALID_ARGUMENT names both when elements of `type` cannot be reduced by `op`: complex
+// numbers by none, floating ones not bit by bit, integers and bool not scaled, bool not averaged.
+absl::Status CheckReducible(DataType type, ReduceOp op);
+
+}  // namespace cohort
+
+#endif  // COHORT_BASE_REDUCTION_H_
