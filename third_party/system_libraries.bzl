@@ -24,6 +24,7 @@ _PKG_CONFIG = {
     "grpc": ["grpc++"],
     "gtest": ["gtest"],
     "gtest_main": ["gtest_main"],
+    "highway": ["libhwy"],
     "prometheus": ["prometheus-cpp-pull", "prometheus-cpp-core"],
     "protobuf": ["protobuf"],
     "spdlog": ["spdlog"],
