@@ -1,0 +1,77 @@
+#include "base/shm/segment.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+
+namespace cohort::shm {
+namespace {
+
+constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
+
+absl::Status Failed(absl::string_view what, size_t bytes) {
+  return absl::ResourceExhaustedError(absl::StrCat(
+      "shared memory of ", bytes, " bytes: ", what, ": ", absl::ErrnoToStatus(errno, "").message()));
+}
+
+}  // namespace
+
+Segment& Segment::operator=(Segment&& other) noexcept {
+  std::swap(fd_, other.fd_);
+  std::swap(data_, other.data_);
+  std::swap(size_, other.size_);
+  return *this;
+}
+
+Segment::~Segment() {
+  if (data_ != nullptr) munmap(data_, size_);
+  if (fd_ >= 0) close(fd_);
+}
+
+absl::StatusOr<Segment> Segment::MapWhole(int fd, size_t bytes) {
+  void* const data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  if (data == MAP_FAILED) {
+    absl::Status failed = Failed("mmap", bytes);
+    close(fd);
+    return failed;
+  }
+  return Segment(fd, static_cast<char*>(data), bytes);
+}
+
+absl::StatusOr<Segment> Segment::Create(const std::string& label, size_t bytes) {
+  if (bytes == 0) return absl::InvalidArgumentError("shared memory of no bytes");
+  const int fd = memfd_create(label.c_str(), MFD_CLOEXEC | MFD_ALLOW_SEALING);
+  if (fd < 0) return Failed("memfd_create", bytes);
+  if (ftruncate(fd, static_cast<off_t>(bytes)) != 0 || fcntl(fd, F_ADD_SEALS, kSeals) != 0) {
+    absl::Status failed = Failed("setting its size", bytes);
+    close(fd);
+    return failed;
+  }
+  return MapWhole(fd, bytes);
+}
+
+absl::StatusOr<Segment> Segment::Map(int fd, size_t bytes) {
+  const int seals = fcntl(fd, F_GET_SEALS);
+  struct stat info = {};
+  absl::string_view wrong;
+  if (seals < 0) {
+    wrong = "it is no memory file";
+  } else if ((seals & kSeals) != kSeals) {
+    wrong = "its size is not sealed";
+  } else if (bytes == 0 || fstat(fd, &info) != 0 || info.st_size != static_cast<off_t>(bytes)) {
+    wrong = "it has another size";
+  }
+  if (wrong.empty()) return MapWhole(fd, bytes);
+  close(fd);
+  return absl::InvalidArgumentError(
+      absl::StrCat("shared memory of ", bytes, " bytes that came from elsewhere: ", wrong));
+}
+
+}  // namespace cohort::shm
