@@ -1,0 +1,127 @@
+#include "worker/communicator/arguments.h"
+
+#include <limits>
+
+#include "absl/strings/str_cat.h"
+
+namespace cohort::worker {
+namespace {
+
+constexpr absl::string_view kNames[] = {"all_reduce", "reduce",         "broadcast",
+                                        "all_gather", "reduce_scatter", "all_to_all",
+                                        "gather",     "scatter",        "barrier"};
+
+bool IsVerb(Verb verb) { return verb >= Verb::kAllReduce && verb <= Verb::kBarrier; }
+
+// How many times `count` elements a rank reads and writes.
+int InputParts(Verb verb, bool is_root, int size) {
+  switch (verb) {
+    case Verb::kReduceScatter:
+    case Verb::kAllToAll:
+      return size;
+    case Verb::kScatter:
+      return is_root ? size : 0;
+    case Verb::kBroadcast:
+      return is_root ? 1 : 0;
+    case Verb::kBarrier:
+      return 0;
+    default:
+      return 1;
+  }
+}
+int OutputParts(Verb verb, bool is_root, int size) {
+  switch (verb) {
+    case Verb::kAllGather:
+    case Verb::kAllToAll:
+      return size;
+    case Verb::kGather:
+      return is_root ? size : 0;
+    case Verb::kReduce:
+      return is_root ? 1 : 0;
+    case Verb::kBarrier:
+      return 0;
+    default:
+      return 1;
+  }
+}
+
+absl::Status Refuse(const Operation& operation, absl::string_view why) {
+  return absl::InvalidArgumentError(absl::StrCat(NameOf(operation.verb), ": ", why));
+}
+
+// Where the input may begin if it lies in the output, or the other way round: in place.
+int64_t InPlaceOffset(Verb verb, int rank, int64_t bytes) {
+  switch (verb) {
+    case Verb::kAllGather:
+    case Verb::kGather:
+      return rank * bytes;  // of the input in the output
+    case Verb::kReduceScatter:
+    case Verb::kScatter:
+      return -rank * bytes;  // of the output in the input
+    default:
+      return 0;
+  }
+}
+
+}  // namespace
+
+std::string NameOf(Verb verb) {
+  if (!IsVerb(verb)) return absl::StrCat("verb ", static_cast<int>(verb));
+  return std::string(kNames[static_cast<int>(verb) - 1]);
+}
+
+bool Reduces(Verb verb) {
+  return verb == Verb::kAllReduce || verb == Verb::kReduce || verb == Verb::kReduceScatter;
+}
+
+bool HasRoot(Verb verb) {
+  return verb == Verb::kReduce || verb == Verb::kBroadcast || verb == Verb::kGather ||
+         verb == Verb::kScatter;
+}
+
+std::string Describe(const Operation& operation) {
+  std::string text = NameOf(operation.verb);
+  if (operation.verb == Verb::kBarrier) return text;
+  absl::StrAppend(&text, " of ", operation.count, " ", NameOf(operation.type));
+  if (Reduces(operation.verb)) absl::StrAppend(&text, " by ", NameOf(operation.reduction.op));
+  if (operation.reduction.op == ReduceOp::kPreMulSum) {
+    absl::StrAppend(&text, " times ", operation.reduction.scale);
+  }
+  if (HasRoot(operation.verb)) absl::StrAppend(&text, ", root ", operation.root);
+  return text;
+}
+
+absl::Status CheckArguments(const Operation& operation, int rank, int size, const void* input,
+                            const void* output) {
+  if (operation.verb == Verb::kBarrier) return absl::OkStatus();
+  const int64_t count = operation.count;
+  if (count < 0) return Refuse(operation, absl::StrCat("a count of ", count));
+  const int64_t element = SizeOf(operation.type);
+  if (count > std::numeric_limits<int64_t>::max() / element / size) {
+    return Refuse(operation, absl::StrCat(count, " elements for each of ", size, " ranks are more ",
+                                          "than memory has addresses"));
+  }
+  if (HasRoot(operation.verb) && (operation.root < 0 || operation.root >= size)) {
+    return Refuse(operation, absl::StrCat("root ", operation.root, " is not in 0..", size - 1));
+  }
+  if (Reduces(operation.verb)) {
+    const absl::Status reducible = CheckReducible(operation.type, operation.reduction.op);
+    if (!reducible.ok()) return Refuse(operation, reducible.message());
+  }
+  const bool is_root = HasRoot(operation.verb) && operation.root == rank;
+  const int64_t bytes = count * element;
+  const int64_t input_bytes = InputParts(operation.verb, is_root, size) * bytes;
+  const int64_t output_bytes = OutputParts(operation.verb, is_root, size) * bytes;
+  if (input_bytes > 0 && input == nullptr) return Refuse(operation, "the input is null");
+  if (output_bytes > 0 && output == nullptr) return Refuse(operation, "the output is null");
+  if (input_bytes == 0 || output_bytes == 0) return absl::OkStatus();
+  const auto* const from = static_cast<const char*>(input);
+  const auto* const to = static_cast<const char*>(output);
+  const bool apart = from + input_bytes <= to || to + output_bytes <= from;
+  const bool in_place =
+      from == to + InPlaceOffset(operation.verb, rank, bytes) && operation.verb != Verb::kAllToAll;
+  if (apart || in_place) return absl::OkStatus();
+  return Refuse(operation, "input and output overlap, and not as \"in place\" means for it");
+}
+
+}  // namespace cohort::worker

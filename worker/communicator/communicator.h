@@ -1,0 +1,73 @@
+// Collectives on flat, contiguous memory: what a backend does, and nothing more. Dimensions, ragged
+// sizes, strides and tensor maps live above it.
+#ifndef COHORT_WORKER_COMMUNICATOR_COMMUNICATOR_H_
+#define COHORT_WORKER_COMMUNICATOR_COMMUNICATOR_H_
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "base/clock.h"
+#include "base/data_type.h"
+#include "base/reduction.h"
+
+namespace cohort::worker {
+
+// All ranks call the same verbs in the same order, with the same type, count, root and reduction;
+// `count` is in elements and may be 0. A call blocks until its memory may be used again, at the
+// latest until `deadline` (steady time). Inputs are read and outputs written in no order; they do
+// not overlap, unless a verb says what "in place" means for it. After an error, outputs are
+// undefined. One thread at a time.
+//
+// Errors of every verb:
+//   INVALID_ARGUMENT   this rank's arguments make no sense (the others wait for it in vain); or
+//   ranks
+//                      called different things: all of them get this, naming two that differ, and
+//                      the communicator works on
+//   DEADLINE_EXCEEDED  some ranks did not come; names them. It works no more: the others get
+//   ABORTED ABORTED            a rank is gone or gave up, or Abort was called; names the rank and
+//   the cause
+class Communicator {
+ public:
+  virtual ~Communicator() = default;
+
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
+
+  // output[i] = the reduction of all ranks' input[i], on every rank with the same bits. In place:
+  // output == input.
+  virtual absl::Status AllReduce(const void* input, void* output, int64_t count, DataType type,
+                                 const Reduction& reduction, Instant deadline) = 0;
+  // As AllReduce, to `root` alone; `output` of others is not looked at.
+  virtual absl::Status Reduce(const void* input, void* output, int64_t count, DataType type,
+                              const Reduction& reduction, int root, Instant deadline) = 0;
+  // output = input of `root`; `input` of others is not looked at. In place: output == input.
+  virtual absl::Status Broadcast(const void* input, void* output, int64_t count, DataType type,
+                                 int root, Instant deadline) = 0;
+  // output[r * count ...] = input of rank r. In place: input == output + rank * count.
+  virtual absl::Status AllGather(const void* input, void* output, int64_t count, DataType type,
+                                 Instant deadline) = 0;
+  // output[i] = the reduction of all ranks' input[rank * count + i]. In place: output == input +
+  // rank * count.
+  virtual absl::Status ReduceScatter(const void* input, void* output, int64_t count, DataType type,
+                                     const Reduction& reduction, Instant deadline) = 0;
+  // output[r * count ...] = rank r's input[rank * count ...]. Not in place.
+  virtual absl::Status AllToAll(const void* input, void* output, int64_t count, DataType type,
+                                Instant deadline) = 0;
+  // As AllGather, to `root` alone; `output` of others is not looked at.
+  virtual absl::Status Gather(const void* input, void* output, int64_t count, DataType type,
+                              int root, Instant deadline) = 0;
+  // output = root's input[rank * count ...]; `input` of others is not looked at. In place at the
+  // root: output == input + rank * count.
+  virtual absl::Status Scatter(const void* input, void* output, int64_t count, DataType type,
+                               int root, Instant deadline) = 0;
+  // Returns when all ranks have come.
+  virtual absl::Status Barrier(Instant deadline) = 0;
+
+  // Ends what is in flight, on all ranks, and everything later. From any thread; the first cause
+  // stays.
+  virtual void Abort(const absl::Status& cause) = 0;
+};
+
+}  // namespace cohort::worker
+
+#endif  // COHORT_WORKER_COMMUNICATOR_COMMUNICATOR_H_

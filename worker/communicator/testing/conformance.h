@@ -1,0 +1,69 @@
+// What every backend must do: one suite, split by verb over conformance_*.cc. A backend's test file
+// says how its ranks come to be:
+//
+//   INSTANTIATE_TEST_SUITE_P(Host, ConformanceTest, ::testing::Values(Backend{...}));
+#ifndef COHORT_WORKER_COMMUNICATOR_TESTING_CONFORMANCE_H_
+#define COHORT_WORKER_COMMUNICATOR_TESTING_CONFORMANCE_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "base/clock.h"
+#include "gtest/gtest.h"
+#include "worker/communicator/communicator.h"
+
+namespace cohort::worker {
+
+using Communicators = std::vector<std::unique_ptr<Communicator>>;
+using Bytes = std::vector<char>;
+
+struct Backend {
+  std::string name;
+  std::vector<int> sizes;                    // of groups that it can have
+  std::function<Communicators(int)> create;  // one for each rank
+};
+
+class ConformanceTest : public ::testing::TestWithParam<Backend> {
+ protected:
+  // The ranks of one group, each on a thread of its own.
+  class World {
+   public:
+    explicit World(Communicators ranks) : ranks_(std::move(ranks)) {}
+    int size() const { return static_cast<int>(ranks_.size()); }
+    Communicator& rank(int rank) { return *ranks_[static_cast<size_t>(rank)]; }
+    // The statuses by rank.
+    std::vector<absl::Status> Run(const std::function<absl::Status(Communicator&)>& body);
+
+   private:
+    Communicators ranks_;
+  };
+
+  // For each size of group that the backend has.
+  void ForEachWorld(const std::function<void(World&)>& body);
+  World MakeWorld(int size) { return World(GetParam().create(size)); }
+  bool HasSize(int size) const;
+
+  // What rank r brings: bytes that every test makes anew, such that sums of a few numbers neither
+  // overflow nor are NaN.
+  static Bytes Input(int rank, int64_t count, DataType type);
+  static std::vector<Bytes> Inputs(int size, int64_t count, DataType type);
+  // Of `count` elements from element `at` of each.
+  static Bytes Reduced(const std::vector<Bytes>& inputs, int64_t at, int64_t count, DataType type,
+                       const Reduction& reduction);
+  static Bytes Part(const Bytes& bytes, int64_t at, int64_t count, DataType type);
+
+  // None, one, odd ones, and those around where a backend may change its ways.
+  static std::vector<int64_t> Counts(DataType type);
+  static std::vector<int64_t> SmallCounts() { return {0, 1, 37}; }
+
+  static Instant Soon() { return Clock::Steady().Now() + absl::Seconds(60); }
+  static void ExpectOk(const std::vector<absl::Status>& statuses, const std::string& what);
+};
+
+}  // namespace cohort::worker
+
+#endif  // COHORT_WORKER_COMMUNICATOR_TESTING_CONFORMANCE_H_

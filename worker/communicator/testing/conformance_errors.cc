@@ -1,0 +1,146 @@
+// What goes wrong, and who is told what.
+#include <atomic>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "worker/communicator/testing/conformance.h"
+
+namespace cohort::worker {
+namespace {
+
+using ::testing::HasSubstr;
+
+absl::Status SumOf(Communicator& group, int64_t count, DataType type, Instant deadline) {
+  Bytes bytes(static_cast<size_t>(count * SizeOf(type)));
+  return group.AllReduce(bytes.data(), bytes.data(), count, type, {ReduceOp::kSum}, deadline);
+}
+
+}  // namespace
+
+TEST_P(ConformanceTest, BarrierWaitsForAll) {
+  ForEachWorld([](World& world) {
+    std::atomic<int> arrived{0};
+    for (int round = 1; round <= 200; ++round) {
+      ExpectOk(world.Run([&](Communicator& group) {
+        arrived.fetch_add(1);
+        const absl::Status status = group.Barrier(Soon());
+        return arrived.load() >= round * group.size() ? status
+                                                      : absl::InternalError("released too early");
+      }),
+               absl::StrCat("barrier ", round));
+    }
+  });
+}
+
+// All are told the same, naming two that differ; nothing is lost, and all goes on.
+TEST_P(ConformanceTest, RanksThatCallDifferentThingsAreToldAlike) {
+  if (!HasSize(3)) GTEST_SKIP() << "the backend has no group of three";
+  World world = MakeWorld(3);
+  const auto expect_refused = [&](const std::function<absl::Status(Communicator&)>& body,
+                                  const std::string& first, const std::string& second) {
+    const std::vector<absl::Status> statuses = world.Run(body);
+    for (const absl::Status& status : statuses) {
+      EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+      EXPECT_EQ(status.message(), statuses[0].message());
+      EXPECT_THAT(std::string(status.message()), HasSubstr(first));
+      EXPECT_THAT(std::string(status.message()), HasSubstr(second));
+    }
+    ExpectOk(
+        world.Run([](Communicator& group) { return SumOf(group, 300000, DataType::kF32, Soon()); }),
+        "all_reduce behind it");
+  };
+  expect_refused(
+      [](Communicator& group) {
+        return SumOf(group, group.rank() == 2 ? 11 : 10, DataType::kF32, Soon());
+      },
+      "rank 0 all_reduce of 10 f32 by sum", "rank 2 all_reduce of 11 f32 by sum");
+  expect_refused(
+      [](Communicator& group) {
+        return SumOf(group, 10, group.rank() == 1 ? DataType::kF16 : DataType::kBF16, Soon());
+      },
+      "of 10 bf16", "rank 1 all_reduce of 10 f16");
+  expect_refused(
+      [](Communicator& group) {
+        return group.rank() == 1 ? group.Barrier(Soon()) : SumOf(group, 10, DataType::kI8, Soon());
+      },
+      "all_reduce of 10 i8", "rank 1 barrier");
+  expect_refused(
+      [](Communicator& group) {
+        Bytes bytes(16);
+        return group.Broadcast(bytes.data(), bytes.data(), 16, DataType::kU8, group.rank() / 2,
+                               Soon());
+      },
+      "root 0", "rank 2 broadcast of 16 u8, root 1");
+  expect_refused(
+      [](Communicator& group) {
+        float number = 1;
+        const Reduction reduction = {ReduceOp::kPreMulSum, group.rank() == 0 ? 0.5 : 0.25};
+        return group.AllReduce(&number, &number, 1, DataType::kF32, reduction, Soon());
+      },
+      "rank 0 all_reduce", "rank 1 all_reduce");
+}
+
+TEST_P(ConformanceTest, ADeadlineNamesWhoDidNotCome) {
+  if (!HasSize(3)) GTEST_SKIP() << "the backend has no group of three";
+  World world = MakeWorld(3);
+  ExpectOk(world.Run([](Communicator& group) { return group.Barrier(Soon()); }), "barrier");
+  const std::vector<absl::Status> statuses = world.Run([](Communicator& group) {
+    if (group.rank() == 1) return absl::OkStatus();  // is elsewhere
+    const absl::Duration patience = absl::Milliseconds(group.rank() == 0 ? 50 : 20000);
+    return SumOf(group, 10, DataType::kF32, Clock::Steady().Now() + patience);
+  });
+  EXPECT_EQ(statuses[0].code(), absl::StatusCode::kDeadlineExceeded) << statuses[0];
+  EXPECT_THAT(std::string(statuses[0].message()), HasSubstr("rank 1 did not come"));
+  EXPECT_EQ(statuses[2].code(), absl::StatusCode::kAborted) << statuses[2];
+  EXPECT_THAT(std::string(statuses[2].message()), HasSubstr("rank 0 gave up"));
+  EXPECT_THAT(std::string(statuses[2].message()), HasSubstr("rank 1 did not come"));
+  // Whoever comes late is told, and at once.
+  const absl::Status late = SumOf(world.rank(1), 10, DataType::kF32, Soon());
+  EXPECT_EQ(late.code(), absl::StatusCode::kAborted) << late;
+}
+
+TEST_P(ConformanceTest, AbortEndsWhatIsInFlightAndAllLater) {
+  ForEachWorld([](World& world) {
+    const int last = world.size() - 1;
+    const std::vector<absl::Status> statuses = world.Run([&](Communicator& group) {
+      if (group.rank() == last) {
+        group.Abort(absl::UnavailableError("the power fails"));
+        group.Abort(absl::UnavailableError("a later cause"));
+      }
+      return group.Barrier(Soon());
+    });
+    for (const absl::Status& status : statuses) {
+      EXPECT_EQ(status.code(), absl::StatusCode::kAborted) << status;
+      EXPECT_EQ(status.message(), absl::StrCat("rank ", last, " aborted: the power fails"));
+    }
+    for (const absl::Status& status :
+         world.Run([](Communicator& group) { return SumOf(group, 5, DataType::kF64, Soon()); })) {
+      EXPECT_EQ(status.code(), absl::StatusCode::kAborted) << status;
+    }
+  });
+}
+
+TEST_P(ConformanceTest, ArgumentsWithoutSenseAreRefusedAtOnce) {
+  World world = MakeWorld(GetParam().sizes.front());
+  Communicator& group = world.rank(0);
+  Bytes bytes(4096);
+  const auto refuse = [&](const absl::Status& status, const std::string& why) {
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr(why));
+  };
+  char* const data = bytes.data();
+  const Reduction sum = {ReduceOp::kSum};
+  refuse(group.AllReduce(data, data, -1, DataType::kF32, sum, Soon()), "a count of -1");
+  refuse(group.AllReduce(data, data, int64_t{1} << 62, DataType::kF32, sum, Soon()), "more than");
+  refuse(group.AllReduce(nullptr, data, 4, DataType::kF32, sum, Soon()), "the input is null");
+  refuse(group.AllReduce(data, nullptr, 4, DataType::kF32, sum, Soon()), "the output is null");
+  refuse(group.AllReduce(data, data + 4, 4, DataType::kF32, sum, Soon()), "overlap");
+  refuse(group.AllReduce(data, data, 4, DataType::kC64, sum, Soon()), "c64 cannot be reduced");
+  refuse(group.Broadcast(data, data, 4, DataType::kF32, group.size(), Soon()), "root");
+  refuse(group.Gather(data, data, 4, DataType::kF32, -1, Soon()), "root -1");
+  refuse(group.AllToAll(data, data, 4, DataType::kF32, Soon()), "overlap");
+  // Nothing of that was a turn: all goes on.
+  ExpectOk(world.Run([](Communicator& rank) { return rank.Barrier(Soon()); }), "barrier");
+}
+
+}  // namespace cohort::worker
