@@ -145,6 +145,27 @@ TEST_F(LaneLinkTest, BlockingCallsReadForEachOther) {
   for (int i = 0; i < kCallers; ++i) EXPECT_EQ(answers[i].body(), absl::StrCat(i, "!"));
 }
 
+// Answers that come one by one: whoever reads leaves with its own, and the next reads on.
+TEST_F(LaneLinkTest, BlockingCallersPassTheReadingOn) {
+  const auto peer = Ready();
+  constexpr int kCallers = 4;
+  std::vector<Answer> answers(kCallers);
+  std::vector<std::thread> threads;
+  for (int i = 0; i < kCallers; ++i) threads.push_back(CallAside(answers[i], absl::StrCat(i)));
+  std::vector<std::pair<uint32_t, size_t>> calls;
+  for (int i = 0; i < kCallers; ++i) {
+    std::string body;
+    const auto header = peer->Next(&body);
+    ASSERT_TRUE(header.has_value());
+    calls.emplace_back(header->call, std::stoul(body));
+  }
+  for (const auto& [call, caller] : calls) {
+    peer->Reply(call, "!");
+    EXPECT_EQ(answers[caller].body(), "!") << caller;
+    threads[caller].join();
+  }
+}
+
 TEST_F(LaneLinkTest, CallsThatBlockAndCallsThatDoNot) {
   const auto peer = Ready();
   auto first = std::make_shared<Answer>();
@@ -214,7 +235,11 @@ TEST_F(LaneLinkTest, LateCallsAreCancelled) {
   uint32_t id = 0;
   ASSERT_TRUE(link_->Start(0, Frame16("y"), absl::Milliseconds(20), started, &id));
   EXPECT_EQ(started->status().error_code(), grpc::StatusCode::DEADLINE_EXCEEDED);
-  for (int i = 0; i < 2; ++i) {
+  // The clock is looked at again as long as somebody waits.
+  auto later = std::make_shared<Answer>();
+  ASSERT_TRUE(link_->Start(0, Frame16("w"), absl::Milliseconds(700), later, &id));
+  EXPECT_EQ(later->status().error_code(), grpc::StatusCode::DEADLINE_EXCEEDED);
+  for (int i = 0; i < 3; ++i) {
     const auto call = peer->Next();
     const auto cancel = peer->Next();
     EXPECT_EQ(cancel->kind, Kind::kCancel);
