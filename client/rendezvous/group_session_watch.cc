@@ -83,7 +83,8 @@ void GroupSession::OnWatchDone(const WatchStream* stream, const grpc::Status& st
       Break(generation, FromGrpcStatus(status));
       return;
     case grpc::StatusCode::OUT_OF_RANGE:
-      connection_->timers().After(pause, [weak] {
+      // The coordinator is there, and has forgotten: as after its restart.
+      connection_->timers().Post([weak] {
         if (auto session = weak.lock()) session->ReadRevisionAndWatch();
       });
       return;

@@ -66,10 +66,12 @@ struct ListGroupsCall {
 struct WatchGroupCall {
   int64_t from_revision = 0;
 };
-// A stream that stands for the caller's session opened (or, with `closed`, ended).
+// A stream that stands for the caller's session opened (or, with `closed`, ended). One that the
+// coordinator ended itself (`by_us`) says nothing about the member, whose lease goes on.
 struct AttachCall {
   int64_t stream = 0;
   bool closed = false;
+  bool by_us = false;
 };
 struct ProposeViewCall {
   std::vector<RankRange> remove;

@@ -184,7 +184,8 @@ void Group::Close(Step& step, Cause cause) {
   rounds_.Break(step, cause, false);
   mailboxes_.Break(step, cause);
   unique_ids_.Break(step, cause);
-  store_.FailAll(step, context_.Aborted("store call", cause), context_.Explain("store call", cause));
+  store_.FailAll(step, context_.Aborted("store call", cause),
+                 context_.Explain("store call", cause));
   const auto joins = std::move(joins_);
   joins_.clear();
   for (const auto& [id, name] : joins) {
@@ -305,7 +306,7 @@ void Group::Answer(Step& step, Call& call, AttachCall& body) {
   auto it = std::find(member->streams.begin(), member->streams.end(), body.stream);
   if (it == member->streams.end()) return;
   member->streams.erase(it);
-  if (!member->streams.empty() || !member->live()) return;
+  if (!member->streams.empty() || !member->live() || body.by_us) return;
   shard_.timers.Cancel(member->disconnect_timer);
   member->disconnect_timer = shard_.timers.Schedule(
       step.now() + context_.spec.disconnect_grace, [this, name = member->name](Step& s) {
@@ -314,7 +315,7 @@ void Group::Answer(Step& step, Call& call, AttachCall& body) {
         gone->disconnect_timer = 0;
         Lose(s, *gone,
              CauseOf(CauseKind::kConnectionLost, *gone,
-                     absl::StrCat("and was not renewed within ",
+                     absl::StrCat("not renewed within ",
                                   absl::FormatDuration(context_.spec.disconnect_grace)),
                      s.now()));
       });
@@ -325,7 +326,8 @@ void Group::Answer(Step& step, Call& call, ReportErrorCall& body) {
   if (member == nullptr) return;
   Cause cause = CauseOf(CauseKind::kReported, *member, body.detail, step.now());
   if (!body.suspected.empty()) {
-    absl::StrAppend(&cause.detail, " (suspects ranks ", FormatRanges(body.suspected).substr(0, 128), ")");
+    absl::StrAppend(&cause.detail, " (suspects ranks ", FormatRanges(body.suspected).substr(0, 128),
+                    ")");
   }
   Tell(step, EventKind::kErrorReported, member, cause);
   if (body.fatal && state_ == GroupState::kActive) Break(step, cause);

@@ -131,6 +131,21 @@ TEST(InvariantC8, ALossIsToldToAllWithItsCauseAndTheFirstCauseWins) {
   }
 }
 
+TEST(InvariantC8, AStreamThatTheCoordinatorEndedIsNoLoss) {
+  CoreHarness h;
+  std::vector<Seat> seats = h.Form(2);
+  const CallId barrier = h.As(seats[0], Barrier(), absl::Seconds(60));
+  h.As(seats[1], AttachCall{1, false});
+  h.As(seats[1], AttachCall{1, true, true});
+  h.Advance(absl::Seconds(5));
+  EXPECT_TRUE(h.Parked(barrier));
+  // Another that breaks is one.
+  h.As(seats[1], AttachCall{2, false});
+  h.As(seats[1], AttachCall{2, true});
+  h.Advance(absl::Milliseconds(501));
+  EXPECT_FALSE(h.Parked(barrier));
+}
+
 TEST(InvariantC8, ABrokenConnectionIsALossWithinTheGraceAndARenewedOneIsNone) {
   CoreHarness h;
   std::vector<Seat> seats = h.Form(2);

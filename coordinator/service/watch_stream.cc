@@ -84,7 +84,7 @@ void WatchStream::Submit(Call call) {
     cancelled = cancelled_;
     waiting_ = !cancelled;
   }
-  if (cancelled) return Complete(absl::CancelledError("the caller went away"));
+  if (cancelled) return CallerWent();
   CallHandle handle;
   dispatcher_.engine().Submit(std::move(call), this, &handle);
   {
@@ -95,7 +95,7 @@ void WatchStream::Submit(Call call) {
   // OnCancel may have come in between and not have known the handle. Handles are never reused, so
   // if the reply was faster, this finds nothing.
   if (cancelled && dispatcher_.engine().Cancel(handle)) {
-    Complete(absl::CancelledError("the caller went away"));
+    CallerWent();
   }
 }
 
@@ -112,13 +112,13 @@ void WatchStream::OnReply(Reply&& reply, DeliveryContext& context) {
       stream_ = 0;
       return Complete(EncodeStatus(reply, context.now));
     }
-    if (cancelled) return Complete(absl::CancelledError("the caller went away"));
+    if (cancelled) return CallerWent();
     // The first step is taken in the reaction to this. It also tells the caller that the watch
     // stands.
     StartSendInitialMetadata();
     return;
   }
-  if (cancelled) return Complete(absl::CancelledError("the caller went away"));
+  if (cancelled) return CallerWent();
   MessageBytes message;
   const absl::Status status = dispatcher_.Encode(method_, reply, asker_, context, &message);
   if (!status.ok()) return Complete(status);
@@ -133,13 +133,13 @@ void WatchStream::OnReply(Reply&& reply, DeliveryContext& context) {
 }
 
 void WatchStream::OnSendInitialMetadataDone(bool ok) {
-  if (!ok) return Complete(absl::CancelledError("the caller went away"));
+  if (!ok) return CallerWent();
   Step();
 }
 
 void WatchStream::OnWriteDone(bool ok) {
   message_.Clear();
-  if (!ok) return Complete(absl::CancelledError("the caller went away"));
+  if (!ok) return CallerWent();
   if (last_) return Complete(absl::OkStatus());
   Step();
 }
@@ -152,8 +152,13 @@ void WatchStream::OnCancel() {
     if (waiting_) handle = handle_;
   }
   if (dispatcher_.engine().Cancel(handle)) {
-    Complete(absl::CancelledError("the caller went away"));
+    CallerWent();
   }
+}
+
+void WatchStream::CallerWent() {
+  by_us_ = false;
+  Complete(absl::CancelledError("the caller went away"));
 }
 
 void WatchStream::Complete(const absl::Status& status) {
@@ -161,7 +166,7 @@ void WatchStream::Complete(const absl::Status& status) {
     Call call;
     call.caller = call_.caller;
     call.caller.acknowledged.clear();
-    call.body = AttachCall{stream_, true};
+    call.body = AttachCall{stream_, true, by_us_};
     dispatcher_.engine().Submit(std::move(call), Ignore());
   }
   dispatcher_.OnHandled(method_, status.code(), started_);

@@ -33,6 +33,7 @@ class WatchStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer>, pri
   void Step() ABSL_LOCKS_EXCLUDED(mutex_);
   void Submit(Call call) ABSL_LOCKS_EXCLUDED(mutex_);
   // Nothing may touch `this` afterwards, unless inside a reaction.
+  void CallerWent();
   void Complete(const absl::Status& status);
 
   void OnReply(Reply&& reply, DeliveryContext& context) override;
@@ -48,6 +49,7 @@ class WatchStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer>, pri
   Call call_;           // the next step, as it was decoded but for its revision
   int64_t stream_ = 0;  // not 0: attached, or to be
   bool attaching_ = false;
+  bool by_us_ = true;  // who ends the stream, unless the caller went
   bool last_ = false;  // the group has closed: what is being written is the end
   grpc::ByteBuffer message_;
 

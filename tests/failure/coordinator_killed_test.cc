@@ -229,6 +229,37 @@ TEST(CoordinatorKilledTest, ABarrierThatWasWaitedInCompletes) {
   }
 }
 
+// Members whose next attempt comes later than a connection may be away.
+TEST(CoordinatorKilledTest, NobodyIsLostWhoComesBackSlowly) {
+  CoordinatorProcess coordinator(OnDisk());
+  ASSERT_TRUE(coordinator.Start().ok());
+  client::ConnectionOptions slow;
+  slow.address = coordinator.address();
+  slow.min_backoff = slow.max_backoff = absl::Seconds(1);
+  std::vector<std::shared_ptr<client::Connection>> connections;
+  for (int i = 0; i < 2; ++i) connections.push_back(*client::Connection::Create(slow));
+  Members members = JoinAll(connections, "group", 2);
+  for (const auto& member : members) ASSERT_NE(member, nullptr);
+  client::RoundOptions options;
+  options.timeout = kPatience;
+  Answers<BarrierAnswer> answers(2);
+  members[0]->BarrierAsync(options, BarrierSlot(answers, 0));
+  ASSERT_TRUE(testing::AwaitParked(coordinator.address(), "group", 1));
+  coordinator.Kill();
+  ASSERT_TRUE(coordinator.Start().ok());
+  // Longer than a pause and the grace of a broken connection together.
+  EXPECT_FALSE(testing::Eventually(
+      [&] {
+        const auto info = members[1]->Describe();
+        return info.ok() && info->state == client::GroupState::kBroken;
+      },
+      absl::Seconds(4)));
+  members[1]->BarrierAsync(options, BarrierSlot(answers, 1));
+  ASSERT_TRUE(answers.AwaitAll());
+  for (int rank = 0; rank < 2; ++rank)
+    EXPECT_TRUE(answers[rank].status.ok()) << answers[rank].status;
+}
+
 TEST(CoordinatorKilledTest, ObjectsAndKeysThatNobodyHasReadYetAreThereAfterwards) {
   CoordinatorProcess coordinator(OnDisk());
   ASSERT_TRUE(coordinator.Start().ok());
