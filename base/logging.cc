@@ -9,6 +9,7 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "nlohmann/json.hpp"
+#include "spdlog/async.h"
 #include "spdlog/sinks/stdout_sinks.h"
 #include "spdlog/spdlog.h"
 
@@ -104,8 +105,13 @@ absl::Status InitLogging(const LogOptions& options) {
         "log level \"", options.level, "\" is none of debug, info, warning, error, off"));
   }
   g_format.store(options.format, std::memory_order_relaxed);
-  auto logger =
-      std::make_shared<spdlog::logger>("cohort", std::make_shared<spdlog::sinks::stderr_sink_mt>());
+  // A thread writes; whoever logs never waits for a terminal or a pipe that nobody reads. Then the
+  // oldest lines are lost.
+  constexpr size_t kQueuedLines = 8192;
+  spdlog::init_thread_pool(kQueuedLines, 1);
+  auto logger = std::make_shared<spdlog::async_logger>(
+      "cohort", std::make_shared<spdlog::sinks::stderr_sink_mt>(), spdlog::thread_pool(),
+      spdlog::async_overflow_policy::overrun_oldest);
   logger->set_pattern("%v");
   logger->set_level(level);
   logger->flush_on(spdlog::level::info);

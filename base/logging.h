@@ -51,7 +51,8 @@ class LogField {
 // thread; without it lines are text at level info. Errors: INVALID_ARGUMENT (no such level).
 absl::Status InitLogging(const LogOptions& options);
 
-// Thread-safe. May block on the terminal or pipe: not for hot paths.
+// Thread-safe. Writes at once before InitLogging; behind it a thread of its own does, which inherits
+// the signal mask of InitLogging's caller, and ends with the program after the last line.
 void Log(LogLevel level, absl::string_view message, std::initializer_list<LogField> fields = {});
 
 // The line as Log would write it, without time; for tests.

@@ -94,6 +94,7 @@ struct Metrics::Impl {
   // Made when a method first ends with a code.
   std::array<std::array<std::atomic<prometheus::Counter*>, kCodeCount>, kMethodCount> handled{};
   prometheus::Histogram* skew = nullptr;
+  std::array<prometheus::Counter*, kEventKindCount + 1> group_events{};
   prometheus::Histogram* append_seconds = nullptr;
   prometheus::Histogram* append_records = nullptr;
 
@@ -125,6 +126,14 @@ Metrics::Impl::Impl() {
               .Help("From the first arrival to the last, of released barriers.")
               .Register(*registry)
               .Add({}, TimeBuckets());
+  auto& events_family = prometheus::BuildCounter()
+                            .Name("cohort_group_events_total")
+                            .Help("What happened to groups, by kind.")
+                            .Register(*registry);
+  for (int kind = 1; kind <= kEventKindCount; ++kind) {
+    group_events[static_cast<size_t>(kind)] =
+        &events_family.Add({{"kind", EventKindName(static_cast<EventKind>(kind))}});
+  }
   append_seconds = &prometheus::BuildHistogram()
                         .Name("cohort_journal_append_seconds")
                         .Help("One durable write.")
@@ -201,6 +210,10 @@ void Metrics::OnRoundEnd(const RoundEnd& end) {
   if (end.kind == RoundKind::kBarrier && end.outcome == RoundOutcome::kReleased) {
     impl_->skew->Observe(absl::ToDoubleSeconds(end.skew));
   }
+}
+
+void Metrics::OnGroupEvent(const GroupKey&, const GroupEvent& event) {
+  impl_->group_events[static_cast<size_t>(event.kind)]->Increment();
 }
 
 void Metrics::OnAppend(absl::Duration took, size_t record_count) {

@@ -34,6 +34,7 @@ class Metrics final : public CallObserver, public EngineObserver {
   void OnStarted(Method method) override;
   void OnHandled(Method method, absl::StatusCode code, absl::Duration took) override;
   void OnRoundEnd(const RoundEnd& end) override;
+  void OnGroupEvent(const GroupKey& key, const GroupEvent& event) override;
   void OnAppend(absl::Duration took, size_t record_count) override;
 
  private:

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Cohort at work on this machine: installs what is missing, builds, starts a coordinator with a journal on disk,
-# lets four processes form a group and pass objects, shows who is missing while one is, kills the coordinator in
-# the middle of a barrier, and stops everything again. Ends with a table; exit status 0 if all of it worked.
+# lets four processes form a group and pass objects, shows who is missing while one is, kills the coordinator
+# while three wait for the fourth, and stops everything again. Ends with a table; exit status 0 if all of it worked.
 #
 #   deploy/quickstart.sh
 set -euo pipefail

@@ -73,7 +73,11 @@ absl::Status Seat::Release(absl::Status outcome) {
   waiting_line_.reset();
   if (context_.environment().set_on_interrupt) context_.environment().set_on_interrupt(nullptr);
   // The good-bye is a courtesy: whatever ended the generation before it does not matter now.
-  if (!absl::IsUnavailable(outcome)) group_->Leave("done").IgnoreError();
+  if (!absl::IsUnavailable(outcome)) {
+    // The others are told this as the cause of whatever they wait for.
+    group_->Leave(outcome.ok() ? "done" : absl::StrCat("it failed: ", outcome.message()))
+        .IgnoreError();
+  }
   group_.reset();
   return outcome;
 }

@@ -287,7 +287,8 @@ TEST(Seat, IsLeftAfterSuccessAndAfterFailure) {
   tool.fake.calls.clear();
   tool.fake.error = absl::DeadlineExceededError("late");
   EXPECT_EQ(tool(barrier).code, 3);
-  EXPECT_THAT(tool.fake.calls, ElementsAre("Join(g, 1, 2, me)", "Barrier(step)", "Leave(done)"));
+  EXPECT_THAT(tool.fake.calls,
+              ElementsAre("Join(g, 1, 2, me)", "Barrier(step)", "Leave(it failed: late)"));
   EXPECT_EQ(tool.interrupts_set, 2);
   EXPECT_EQ(tool.interrupt_balance, 0);
 }

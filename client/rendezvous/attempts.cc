@@ -56,8 +56,11 @@ std::optional<absl::Duration> Attempts::Judge(const grpc::Status& status, absl::
 }
 
 absl::Status Attempts::GaveUp(const grpc::Status& last) const {
+  // One that answers so is there, and takes nothing more.
+  const bool drains = absl::StrContains(last.error_message(), "draining");
   return absl::UnavailableError(absl::StrCat(
-      "coordinator at ", address_, " is away: ", limits_.what, " gave up after ",
+      "coordinator at ", address_, drains ? " is draining: " : " is away: ", limits_.what,
+      " gave up after ",
       absl::FormatDuration(absl::Trunc(Clock::Steady().Now() - started_, absl::Milliseconds(1))),
       " and ", count_, count_ == 1 ? " attempt" : " attempts",
       "; the last: ", last.error_message().substr(0, 512)));

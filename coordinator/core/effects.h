@@ -9,11 +9,20 @@
 
 namespace cohort::coordinator {
 
+// What people will want to read about a group afterwards.
+struct GroupNote {
+  GroupKey key;
+  GroupEvent event;
+};
+
 struct Effects {
   // Set to false by a shell whose journal keeps nothing: then no records are made.
   bool wants_records = true;
+  // Set to true by a shell that tells somebody of what happens to groups.
+  bool wants_notes = false;
   std::vector<Reply> replies;
   std::vector<Record> records;
+  std::vector<GroupNote> notes;
 };
 
 }  // namespace cohort::coordinator

@@ -61,6 +61,7 @@ void Group::Publish(Step& step, GroupEvent event) {
   event.revision = context_.NextNumber();
   event.generation = context_.generation;
   const int64_t revision = event.revision;
+  step.Note(context_.key, event);
   const Instant at = MayWait(event.kind) ? last_told_ + kTellInterval : step.now();
   events_.Append(revision, std::move(event), shard_.limits.max_event_log);
   ++untold_;

@@ -27,6 +27,10 @@ class Step {
     effects_.replies.push_back(Reply{id, std::move(status), std::move(context), EmptyReply{}});
   }
 
+  void Note(const GroupKey& key, const GroupEvent& event) {
+    if (effects_.wants_notes) effects_.notes.push_back(GroupNote{key, event});
+  }
+
   // Whether records are wanted at all; a caller with much to copy may ask first.
   bool keeps_records() const { return effects_.wants_records; }
   void Write(const GroupKey& key, RecordKind kind, std::string id, RecordValue value) {

@@ -179,6 +179,9 @@ struct GroupEvent {
   std::optional<ViewProposal> proposal;
 };
 
+inline constexpr int kEventKindCount = 14;
+const char* EventKindName(EventKind kind);
+
 enum class RoundKind {
   kBarrier = 1,
   kAllGather = 2,

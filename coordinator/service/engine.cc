@@ -97,7 +97,7 @@ void Engine::Submit(Call call, ReplySink* sink, CallHandle* handle) {
   Shard& shard = *shards_[index];
   Answers answers;
   Effects effects;  // outlives the lock: freeing large values takes time
-  effects.wants_records = durable_;
+  Prepare(effects);
   effects.replies.reserve(2);  // its own, and that of one who waited for it
   CallId id = 0;
   bool refused = false;
@@ -117,7 +117,7 @@ void Engine::Submit(Call call, ReplySink* sink, CallHandle* handle) {
     Refuse(id, sink);
     return;
   }
-  Deliver(std::move(answers));
+  Deliver(std::move(answers), effects);
 }
 
 bool Engine::Cancel(const CallHandle& handle) {
@@ -125,14 +125,14 @@ bool Engine::Cancel(const CallHandle& handle) {
   Shard& shard = *shards_[handle.shard];
   Answers answers;
   Effects effects;
-  effects.wants_records = durable_;
+  Prepare(effects);
   {
     MutexLock lock(&shard.mutex);
     if (shard.parked.erase(handle.id) == 0) return false;
     shard.core->Cancel(clock_.Now(), handle.id, effects);
     Route(shard, 0, nullptr, effects, &answers);
   }
-  Deliver(std::move(answers));
+  Deliver(std::move(answers), effects);
   return true;
 }
 
@@ -166,12 +166,22 @@ template <typename Input>
 void Engine::Step(Shard& shard, Input input) {
   Answers answers;
   Effects effects;
-  effects.wants_records = durable_;
+  Prepare(effects);
   {
     MutexLock lock(&shard.mutex);
     input(*shard.core, clock_.Now(), effects);
     Route(shard, 0, nullptr, effects, &answers);
   }
+  Deliver(std::move(answers), effects);
+}
+
+void Engine::Prepare(Effects& effects) const {
+  effects.wants_records = durable_;
+  effects.wants_notes = observer_ != nullptr;
+}
+
+void Engine::Deliver(Answers answers, const Effects& effects) {
+  for (const GroupNote& note : effects.notes) observer_->OnGroupEvent(note.key, note.event);
   Deliver(std::move(answers));
 }
 
@@ -228,7 +238,7 @@ void Engine::Shutdown() {
   for (const std::unique_ptr<Shard>& shard : shards_) {
     Answers answers;
     Effects effects;
-    effects.wants_records = durable_;
+    Prepare(effects);
     {
       MutexLock lock(&shard->mutex);
       shard->closed = true;
@@ -240,7 +250,7 @@ void Engine::Shutdown() {
       }
       shard->parked.clear();
     }
-    Deliver(std::move(answers));
+    Deliver(std::move(answers), effects);
   }
 }
 

@@ -124,6 +124,9 @@ class Engine {
   // Runs `input(core, now, effects)` as one step without a call of its own.
   template <typename Input>
   void Step(Shard& shard, Input input);
+  void Prepare(Effects& effects) const;
+  // Tells the observer of what happened, and those who are answered.
+  void Deliver(Answers answers, const Effects& effects);
   void Deliver(Answers answers);
   void UpdateTick(Shard& shard) ABSL_EXCLUSIVE_LOCKS_REQUIRED(shard.mutex);
   Instant TickAll();

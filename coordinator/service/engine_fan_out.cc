@@ -14,7 +14,7 @@ constexpr size_t kMaxDumpedCalls = 10000;
 Reply Engine::Ask(Shard& shard, Call call, uint64_t* must_wait_for) {
   Answers answers;
   Effects effects;
-  effects.wants_records = durable_;
+  Prepare(effects);
   Reply own;
   own.status = absl::InternalError("a call for all shards was not answered at once");
   {
@@ -33,7 +33,7 @@ Reply Engine::Ask(Shard& shard, Call call, uint64_t* must_wait_for) {
     Route(shard, 0, nullptr, effects, &answers);
     *must_wait_for = std::max(*must_wait_for, shard.last_step);
   }
-  Deliver(std::move(answers));
+  Deliver(std::move(answers), effects);
   return own;
 }
 
@@ -133,7 +133,7 @@ DrainResult Engine::Drain(bool release_waiters, bool resume) {
   for (const std::unique_ptr<Shard>& shard : shards_) {
     Answers answers;
     Effects effects;
-    effects.wants_records = durable_;
+    Prepare(effects);
     {
       MutexLock lock(&shard->mutex);
       shard->core->SetDraining(clock_.Now(), !resume, effects);
@@ -145,7 +145,7 @@ DrainResult Engine::Drain(bool release_waiters, bool resume) {
       result.group_count += after.group_count;
       Route(*shard, 0, nullptr, effects, &answers);
     }
-    Deliver(std::move(answers));
+    Deliver(std::move(answers), effects);
   }
   return result;
 }

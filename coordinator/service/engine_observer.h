@@ -6,6 +6,7 @@
 
 #include "absl/time/time.h"
 #include "coordinator/core/reply.h"
+#include "coordinator/core/types.h"
 
 namespace cohort::coordinator {
 
@@ -15,6 +16,8 @@ class EngineObserver {
   virtual ~EngineObserver() = default;
   // Once for each round, when its members are answered.
   virtual void OnRoundEnd(const RoundEnd& end) = 0;
+  // Once for each event of a group, in its order; it may not be durable yet.
+  virtual void OnGroupEvent(const GroupKey& key, const GroupEvent& event) = 0;
   // Once for each write to the journal.
   virtual void OnAppend(absl::Duration took, size_t record_count) = 0;
 };

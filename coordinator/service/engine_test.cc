@@ -152,6 +152,39 @@ TEST(EngineTest, WithoutJournalAnswersComeInline) {
   engine->Shutdown();
 }
 
+TEST(EngineTest, TellsTheObserverWhatHappensToGroups) {
+  class Observer final : public EngineObserver {
+   public:
+    void OnRoundEnd(const RoundEnd&) override {}
+    void OnGroupEvent(const GroupKey& key, const GroupEvent& event) override {
+      told.push_back(key.group + " " + EventKindName(event.kind));
+    }
+    void OnAppend(absl::Duration, size_t) override {}
+    std::vector<std::string> told;
+  } observer;
+  auto engine = Engine::Start(EngineOptions(), std::make_unique<NoJournal>(), Clock::Steady(),
+                              &observer, nullptr)
+                    .value();
+  JoinCall join;
+  join.member = "m";
+  join.spec = GroupSpec();
+  join.spec->min_members = join.spec->max_members = 1;
+  Call call;
+  call.caller.key = GroupKey{"default", "g"};
+  call.body = join;
+  Sink joined;
+  engine->Submit(call, &joined);
+  const Reply reply = joined.Wait();
+  ASSERT_TRUE(reply.status.ok()) << reply.status;
+  call.caller.session = std::get<JoinReply>(reply.body).session;
+  call.body = LeaveCall{"done"};
+  Sink left;
+  engine->Submit(call, &left);
+  EXPECT_TRUE(left.Wait().status.ok());
+  EXPECT_THAT(observer.told, ::testing::ElementsAre("g joined", "g active", "g left", "g closed"));
+  engine->Shutdown();
+}
+
 TEST(EngineTest, NothingIsAnsweredBeforeItIsDurable) {
   auto control = std::make_shared<FakeJournal::Control>();
   control->Block(true);
