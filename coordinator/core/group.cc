@@ -194,6 +194,8 @@ void Group::Forget(Step& step, CallId id) {
     if (state_ == GroupState::kForming && member->state == MemberState::kActive) {
       member->state = MemberState::kJoining;
     }
+    // Without a stream, its call was all that we knew of its process.
+    if (member->streams.empty()) AwaitConnection(step, *member);
     return;
   }
   if (watches_.erase(id) != 0) return;

@@ -145,6 +145,7 @@ class Group final : public WaitOwner {
   // --- liveness
   void ScheduleLiveness(Instant now);
   void CheckLiveness(Step& step);
+  void AwaitConnection(Step& step, Member& member);
   void Lose(Step& step, Member& member, Cause cause);
   // This life of the member is over: its parked calls that name no seat are answered, its bound keys and streams go.
   void EndLife(Step& step, Member& member, const Cause& cause);

@@ -231,6 +231,7 @@ void Group::ParkJoin(Step& step, Call& call, Member& member, bool with_members) 
     step.Fail(older, absl::CancelledError("a repeat of this call took its place"));
   }
   shard_.timers.Cancel(linger_timer_);
+  shard_.timers.Cancel(member.disconnect_timer);
   member.join_call = call.id;
   member.with_members = with_members;
   member.last_heard = step.now();

@@ -106,6 +106,21 @@ void Group::CheckLiveness(Step& step) {
   }
 }
 
+// Nothing connects the member to us any more: it is lost unless something does within the grace.
+void Group::AwaitConnection(Step& step, Member& member) {
+  shard_.timers.Cancel(member.disconnect_timer);
+  const absl::Duration grace = context_.spec.disconnect_grace;
+  member.disconnect_timer =
+      shard_.timers.Schedule(step.now() + grace, [this, grace, name = member.name](Step& s) {
+        Member* gone = context_.roster.ByName(name);
+        if (gone == nullptr || !gone->live()) return;
+        gone->disconnect_timer = 0;
+        Lose(s, *gone,
+             CauseOf(CauseKind::kConnectionLost, *gone,
+                     absl::StrCat("not renewed within ", absl::FormatDuration(grace)), s.now()));
+      });
+}
+
 // The member is dead, or must be treated so.
 void Group::Lose(Step& step, Member& member, Cause cause) {
   ++members_lost_;
@@ -307,18 +322,7 @@ void Group::Answer(Step& step, Call& call, AttachCall& body) {
   if (it == member->streams.end()) return;
   member->streams.erase(it);
   if (!member->streams.empty() || !member->live() || body.by_us) return;
-  shard_.timers.Cancel(member->disconnect_timer);
-  member->disconnect_timer = shard_.timers.Schedule(
-      step.now() + context_.spec.disconnect_grace, [this, name = member->name](Step& s) {
-        Member* gone = context_.roster.ByName(name);
-        if (gone == nullptr || !gone->live()) return;
-        gone->disconnect_timer = 0;
-        Lose(s, *gone,
-             CauseOf(CauseKind::kConnectionLost, *gone,
-                     absl::StrCat("not renewed within ",
-                                  absl::FormatDuration(context_.spec.disconnect_grace)),
-                     s.now()));
-      });
+  AwaitConnection(step, *member);
 }
 
 void Group::Answer(Step& step, Call& call, ReportErrorCall& body) {

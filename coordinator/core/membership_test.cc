@@ -71,6 +71,22 @@ TEST(Join, ACancelledJoinTakesItsConfirmationBack) {
   EXPECT_TRUE(h.Seated(b, waits));
 }
 
+// Until it is seated and has opened its stream, its call is all that stands for a process.
+TEST(Join, WhoseCallEndsLosesItsSeatSoonUnlessItComesAgain) {
+  CoreHarness h;
+  Seat seat{"a", 1};
+  const CallId first = h.Join(seat, CoreHarness::Fixed(2), 0);
+  h.Cancel(first);
+  h.Advance(absl::Milliseconds(400));
+  const CallId again = h.Join(seat, CoreHarness::Fixed(2), 0);
+  h.Advance(absl::Seconds(5));
+  EXPECT_TRUE(h.Parked(again));
+  h.Cancel(again);
+  h.Advance(absl::Milliseconds(501));
+  Seat other{"b", 1};
+  EXPECT_TRUE(h.Parked(h.Join(other, CoreHarness::Fixed(2), 0)));
+}
+
 TEST(Join, ElasticGroupGoesAheadAfterItsWindow) {
   CoreHarness h;
   GroupSpec spec;
@@ -187,7 +203,8 @@ TEST(View, ReplacesAndGrowsKeepingTheOrderOfRanks) {
   const CallId join_extra = h.Join(extra, CoreHarness::Fixed(3), std::nullopt);
   EXPECT_TRUE(h.Parked(join_spare));
   const CallId parked = h.As(seats[2], EnterRoundCall{});
-  const CallId propose = h.As(seats[0], ProposeViewCall{{{1, 1}}, {"spare", "extra"}, false}, absl::Seconds(10));
+  const CallId propose =
+      h.As(seats[0], ProposeViewCall{{{1, 1}}, {"spare", "extra"}, false}, absl::Seconds(10));
   const CallId ack = h.As(seats[2], AckViewCall{Describe(h).proposal->id, false, ""});
   ASSERT_TRUE(h.Seated(spare, join_spare) && h.Seated(extra, join_extra));
   EXPECT_EQ(spare.rank, 1);
@@ -224,7 +241,8 @@ TEST(Watch, ResumesWithoutGapsAndSaysWhenItCannot) {
   EXPECT_EQ(batch->events[2].cause.detail, "e2");
   EXPECT_TRUE(h.Parked(h.Make(WatchGroupCall{batch->revision}, Caller{})));
   for (int i = 0; i < 3; ++i) h.As(seats[0], ReportErrorCall{"more", false, {}});
-  EXPECT_EQ(h.StatusOf(h.Make(WatchGroupCall{start}, Caller{})).code(), absl::StatusCode::kOutOfRange);
+  EXPECT_EQ(h.StatusOf(h.Make(WatchGroupCall{start}, Caller{})).code(),
+            absl::StatusCode::kOutOfRange);
   EXPECT_EQ(h.StatusOf(h.Make(WatchGroupCall{int64_t{1} << 60}, Caller{})).code(),
             absl::StatusCode::kOutOfRange);
 }
@@ -291,7 +309,8 @@ TEST(Watch, MissesNothingWhenTheLogIsShorterThanAStep) {
     h.As(seats[0], ReportErrorCall{absl::StrCat("e", i), false, {}});
     const auto* told = h.Get<WatchGroupReply>(watch);
     if (told == nullptr) continue;
-    for (const GroupEvent& event : told->events) EXPECT_EQ(event.cause.detail, absl::StrCat("e", heard++));
+    for (const GroupEvent& event : told->events)
+      EXPECT_EQ(event.cause.detail, absl::StrCat("e", heard++));
     watch = h.Make(WatchGroupCall{told->revision}, Caller{});
   }
   EXPECT_GE(heard, 6);

@@ -12,6 +12,9 @@
 namespace cohort::worker {
 namespace {
 
+// Inputs repeat themselves: a period that fits into no buffer evenly.
+constexpr int64_t kPeriod = 29 * 61;
+
 template <typename T>
 void Put(T value, char* to) {
   std::memcpy(to, &value, sizeof(value));
@@ -86,9 +89,14 @@ bool ConformanceTest::HasSize(int size) const {
 Bytes ConformanceTest::Input(int rank, int64_t count, DataType type) {
   const int64_t element = SizeOf(type);
   Bytes bytes(static_cast<size_t>(count * element));
-  for (int64_t i = 0; i < count; ++i) {
+  for (int64_t i = 0; i < std::min(count, kPeriod); ++i) {
     const int number = static_cast<int>((i * 7 + rank * 13 + i / 61) % 29) - 9;
     PutNumber(number, type, bytes.data() + i * element);
+  }
+  const int64_t period = kPeriod * element;
+  for (int64_t at = period; at < count * element; at += period) {
+    std::memcpy(bytes.data() + at, bytes.data(),
+                static_cast<size_t>(std::min(period, count * element - at)));
   }
   return bytes;
 }
