@@ -42,6 +42,10 @@ Sum Combine(ReduceOp op, Sum a, Sum b) {
     if (op == ReduceOp::kBitAnd) return a & b;
     if (op == ReduceOp::kBitOr) return a | b;
     if (op == ReduceOp::kBitXor) return a ^ b;
+    if (op == ReduceOp::kProd) {  // may be too large, and is cut anyway
+      return static_cast<Sum>(static_cast<unsigned __int128>(a) *
+                              static_cast<unsigned __int128>(b));
+    }
   }
   switch (op) {
     case ReduceOp::kProd:
