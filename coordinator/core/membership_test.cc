@@ -1,3 +1,5 @@
+// One file, though long: members come, go, vote on views and hear of each other in the same few
+// lines of set-up.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
