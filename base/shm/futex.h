@@ -9,8 +9,8 @@
 
 namespace cohort::shm {
 
-// Returns at once when `word` is not `expected`; otherwise at a wake, at `deadline` (steady time; it
-// may be InfiniteFuture), or without cause. `word` may lie in shared memory.
+// Returns at once when `word` is not `expected`; otherwise at a wake, at `deadline` (steady time;
+// it may be InfiniteFuture), or without cause. `word` may lie in shared memory.
 void FutexWait(const std::atomic<uint32_t>& word, uint32_t expected, Instant deadline);
 
 void FutexWakeAll(std::atomic<uint32_t>& word);

@@ -78,9 +78,9 @@ void Heap::Free(void* memory) {
   if (kept_ > kKept) {
     const size_t first = RoundUp(begin, kPage);
     const size_t last = (begin + size) / kPage * kPage;
-    if (first < last && fallocate(segment_.fd(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
-                                  static_cast<off_t>(first),
-                                  static_cast<off_t>(last - first)) == 0) {
+    if (first < last &&
+        fallocate(segment_.fd(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+                  static_cast<off_t>(first), static_cast<off_t>(last - first)) == 0) {
       kept_ -= last - first;
     }
   }

@@ -3,10 +3,8 @@
 #define COHORT_BASE_SHM_HEAP_H_
 
 #include <cstddef>
-#include <cstdint>
 #include <map>
 #include <memory>
-#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -34,20 +32,10 @@ class Heap {
   // in the capacity).
   absl::StatusOr<void*> Allocate(size_t bytes);
 
-  // Takes what Allocate gave, once. Up to `kKept` freed bytes keep their pages, so that the next who
-  // allocates them need not touch new ones; of more, the machine gets the pages back.
+  // Takes what Allocate gave, once. Up to `kKept` freed bytes keep their pages, so that the next
+  // who allocates them need not touch new ones; of more, the machine gets the pages back.
   static constexpr size_t kKept = size_t{256} << 20;
   void Free(void* memory);
-
-  // Where in the segment, if all of it lies there.
-  std::optional<int64_t> OffsetOf(const void* memory, size_t bytes) const {
-    const auto at = reinterpret_cast<uintptr_t>(memory);
-    const auto begin = reinterpret_cast<uintptr_t>(segment_.data());
-    if (at < begin || at - begin > segment_.size() || bytes > segment_.size() - (at - begin)) {
-      return std::nullopt;
-    }
-    return static_cast<int64_t>(at - begin);
-  }
 
   const Segment& segment() const { return segment_; }
   size_t bytes_in_use() const;

@@ -38,7 +38,7 @@ TEST(HeapTest, MemoryIsSeenByAllWhoMappedItBefore) {
   const absl::StatusOr<void*> memory = heap->Allocate(3 * kMiB);
   ASSERT_TRUE(memory.ok());
   std::memset(*memory, 42, 3 * kMiB);
-  const std::optional<int64_t> offset = heap->OffsetOf(*memory, 3 * kMiB);
+  const std::optional<int64_t> offset = heap->segment().OffsetOf(*memory, 3 * kMiB);
   ASSERT_TRUE(offset.has_value());
   EXPECT_EQ(peer->data()[*offset + 3 * kMiB - 1], 42);
 }
@@ -46,13 +46,13 @@ TEST(HeapTest, MemoryIsSeenByAllWhoMappedItBefore) {
 TEST(HeapTest, OffsetsAreOfWhatLiesInsideAlone) {
   const std::unique_ptr<Heap> heap = MakeHeap(kMiB);
   char* const begin = heap->segment().data();
-  EXPECT_EQ(heap->OffsetOf(begin, kMiB), 0);
-  EXPECT_EQ(heap->OffsetOf(begin + kMiB, 0), static_cast<int64_t>(kMiB));
-  EXPECT_EQ(heap->OffsetOf(begin + 10, kMiB - 10), 10);
-  EXPECT_FALSE(heap->OffsetOf(begin + 10, kMiB - 9).has_value());
-  EXPECT_FALSE(heap->OffsetOf(begin - 1, 1).has_value());
-  EXPECT_FALSE(heap->OffsetOf(begin, SIZE_MAX).has_value());
-  EXPECT_FALSE(heap->OffsetOf(&begin, 1).has_value());
+  EXPECT_EQ(heap->segment().OffsetOf(begin, kMiB), 0);
+  EXPECT_EQ(heap->segment().OffsetOf(begin + kMiB, 0), static_cast<int64_t>(kMiB));
+  EXPECT_EQ(heap->segment().OffsetOf(begin + 10, kMiB - 10), 10);
+  EXPECT_FALSE(heap->segment().OffsetOf(begin + 10, kMiB - 9).has_value());
+  EXPECT_FALSE(heap->segment().OffsetOf(begin - 1, 1).has_value());
+  EXPECT_FALSE(heap->segment().OffsetOf(begin, SIZE_MAX).has_value());
+  EXPECT_FALSE(heap->segment().OffsetOf(&begin, 1).has_value());
 }
 
 TEST(HeapTest, NoTwoOverlapAndAllComesBack) {

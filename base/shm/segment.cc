@@ -17,8 +17,8 @@ namespace {
 constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 
 absl::Status Failed(absl::string_view what, size_t bytes) {
-  return absl::ResourceExhaustedError(absl::StrCat(
-      "shared memory of ", bytes, " bytes: ", what, ": ", absl::ErrnoToStatus(errno, "").message()));
+  return absl::ResourceExhaustedError(absl::StrCat("shared memory of ", bytes, " bytes: ", what,
+                                                   ": ", absl::ErrnoToStatus(errno, "").message()));
 }
 
 }  // namespace

@@ -3,6 +3,8 @@
 #define COHORT_BASE_SHM_SEGMENT_H_
 
 #include <cstddef>
+#include <cstdint>
+#include <optional>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -24,12 +26,25 @@ class Segment {
   // bytes).
   static absl::StatusOr<Segment> Create(const std::string& label, size_t bytes);
 
-  // Takes `fd`, which another process made with Create. Errors: INVALID_ARGUMENT when it is not such
-  // a file, is not sealed, or has another size than `bytes`.
+  // Takes `fd`, which another process made with Create. Errors: INVALID_ARGUMENT when it is not
+  // such a file, is not sealed, or has another size than `bytes`.
   static absl::StatusOr<Segment> Map(int fd, size_t bytes);
 
   char* data() const { return data_; }
   size_t size() const { return size_; }
+  // Where in it, if all of the `bytes` from `memory` on lie there.
+  std::optional<int64_t> OffsetOf(const void* memory, size_t bytes) const {
+    const auto at = reinterpret_cast<uintptr_t>(memory);
+    const auto begin = reinterpret_cast<uintptr_t>(data_);
+    if (at < begin || at - begin > size_ || bytes > size_ - (at - begin)) return std::nullopt;
+    return static_cast<int64_t>(at - begin);
+  }
+  // The other way round; null if they do not lie there.
+  char* At(int64_t offset, size_t bytes) const {
+    const auto at = static_cast<size_t>(offset);
+    return offset < 0 || at > size_ || bytes > size_ - at ? nullptr : data_ + at;
+  }
+
   // To be passed to another process; stays this object's.
   int fd() const { return fd_; }
 

@@ -91,6 +91,16 @@ std::string Describe(const Operation& operation) {
   return text;
 }
 
+int64_t InputBytes(const Operation& operation, int rank, int size) {
+  const bool is_root = HasRoot(operation.verb) && operation.root == rank;
+  return InputParts(operation.verb, is_root, size) * operation.count * SizeOf(operation.type);
+}
+
+int64_t OutputBytes(const Operation& operation, int rank, int size) {
+  const bool is_root = HasRoot(operation.verb) && operation.root == rank;
+  return OutputParts(operation.verb, is_root, size) * operation.count * SizeOf(operation.type);
+}
+
 absl::Status CheckArguments(const Operation& operation, int rank, int size, const void* input,
                             const void* output) {
   if (operation.verb == Verb::kBarrier) return absl::OkStatus();
@@ -108,10 +118,9 @@ absl::Status CheckArguments(const Operation& operation, int rank, int size, cons
     const absl::Status reducible = CheckReducible(operation.type, operation.reduction.op);
     if (!reducible.ok()) return Refuse(operation, reducible.message());
   }
-  const bool is_root = HasRoot(operation.verb) && operation.root == rank;
   const int64_t bytes = count * element;
-  const int64_t input_bytes = InputParts(operation.verb, is_root, size) * bytes;
-  const int64_t output_bytes = OutputParts(operation.verb, is_root, size) * bytes;
+  const int64_t input_bytes = InputBytes(operation, rank, size);
+  const int64_t output_bytes = OutputBytes(operation, rank, size);
   if (input_bytes > 0 && input == nullptr) return Refuse(operation, "the input is null");
   if (output_bytes > 0 && output == nullptr) return Refuse(operation, "the output is null");
   if (input_bytes == 0 || output_bytes == 0) return absl::OkStatus();
@@ -122,6 +131,30 @@ absl::Status CheckArguments(const Operation& operation, int rank, int size, cons
       from == to + InPlaceOffset(operation.verb, rank, bytes) && operation.verb != Verb::kAllToAll;
   if (apart || in_place) return absl::OkStatus();
   return Refuse(operation, "input and output overlap, and not as \"in place\" means for it");
+}
+
+std::string Describe(const Transfer& transfer) {
+  return absl::StrCat(transfer.sends ? "send of " : "receive of ", transfer.count, " ",
+                      NameOf(transfer.type), transfer.sends ? " to rank " : " from rank ",
+                      transfer.peer);
+}
+
+absl::Status CheckTransfers(absl::Span<const Transfer> transfers, int rank, int size) {
+  for (const Transfer& transfer : transfers) {
+    const auto refuse = [&](absl::string_view why) {
+      return absl::InvalidArgumentError(absl::StrCat(Describe(transfer), ": ", why));
+    };
+    if (transfer.peer < 0 || transfer.peer >= size) {
+      return refuse(absl::StrCat("ranks are 0..", size - 1));
+    }
+    if (transfer.peer == rank) return refuse("that is this rank itself");
+    if (transfer.count < 0) return refuse("a negative count");
+    if (transfer.count > std::numeric_limits<int64_t>::max() / SizeOf(transfer.type)) {
+      return refuse("more than memory has addresses");
+    }
+    if (transfer.count > 0 && transfer.data == nullptr) return refuse("its memory is null");
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace cohort::worker

@@ -6,8 +6,10 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "absl/types/span.h"
 #include "base/data_type.h"
 #include "base/reduction.h"
+#include "worker/communicator/communicator.h"
 
 namespace cohort::worker {
 
@@ -42,9 +44,19 @@ bool HasRoot(Verb verb);
 // Such as: all_reduce of 4096 bf16 by sum; broadcast of 10 f32 from root 3.
 std::string Describe(const Operation& operation);
 
+// That the rank reads and writes; 0 where it has no input or output.
+int64_t InputBytes(const Operation& operation, int rank, int size);
+int64_t OutputBytes(const Operation& operation, int rank, int size);
+
 // `input` and `output` are looked at where this rank has them. Errors: INVALID_ARGUMENT.
 absl::Status CheckArguments(const Operation& operation, int rank, int size, const void* input,
                             const void* output);
+
+// Such as: send of 4096 bf16 to rank 3; receive of 10 f32 from rank 0.
+std::string Describe(const Transfer& transfer);
+
+// Of each. Errors: INVALID_ARGUMENT.
+absl::Status CheckTransfers(absl::Span<const Transfer> transfers, int rank, int size);
 
 }  // namespace cohort::worker
 

@@ -6,11 +6,28 @@
 #include <cstdint>
 
 #include "absl/status/status.h"
+#include "absl/types/span.h"
 #include "base/clock.h"
 #include "base/data_type.h"
 #include "base/reduction.h"
 
 namespace cohort::worker {
+
+// One message to a rank, or one from it.
+struct Transfer {
+  static Transfer Send(int peer, const void* data, int64_t count, DataType type) {
+    return {true, peer, const_cast<void*>(data), count, type};
+  }
+  static Transfer Receive(int peer, void* data, int64_t count, DataType type) {
+    return {false, peer, data, count, type};
+  }
+
+  bool sends = false;
+  int peer = 0;
+  void* data = nullptr;  // of a send: read only
+  int64_t count = 0;
+  DataType type = DataType::kU8;
+};
 
 // All ranks call the same verbs in the same order, with the same type, count, root and reduction;
 // `count` is in elements and may be 0. A call blocks until its memory may be used again, at the
@@ -60,6 +77,14 @@ class Communicator {
   // root: output == input + rank * count.
   virtual absl::Status Scatter(const void* input, void* output, int64_t count, DataType type,
                                int root, Instant deadline) = 0;
+  // Sends and receives, none of which waits for another: they may be given in any order. Called by
+  // the two ranks of each message alone. What one rank sends another arrives in the order sent: a
+  // send is taken by the first receive from its rank that has none yet. Empty messages travel too.
+  //
+  // A receive of another type or count than what was sent is INVALID_ARGUMENT, naming both, and the
+  // message is gone; the others of the list are done all the same. The sender is told too, unless
+  // the message was so small that it did not wait. To and from itself: INVALID_ARGUMENT.
+  virtual absl::Status Exchange(absl::Span<const Transfer> transfers, Instant deadline) = 0;
   // Returns when all ranks have come.
   virtual absl::Status Barrier(Instant deadline) = 0;
 

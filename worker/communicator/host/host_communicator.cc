@@ -1,28 +1,25 @@
 #include "worker/communicator/host/host_communicator.h"
 
-#include <algorithm>
 #include <cstring>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "worker/communicator/host/reduce_kernel.h"
 
 namespace cohort::worker {
 namespace {
 
 // Up to here every rank reduces everything itself, and they meet once; above, each reduces its
 // slice, and they meet again.
-constexpr int64_t kOneShotBytes = int64_t{16} << 10;
-
-// The stages of one operation's meetings.
-constexpr int kFilled = 0;
-constexpr int kReduced = 1;
+constexpr int64_t kSmallReduction = int64_t{8} << 10;
+// The same of what is moved: a second copy is cheap, a meeting is not.
+constexpr int64_t kSmallMove = int64_t{8} << 10;
 
 const char* At(const void* from, int64_t bytes) { return static_cast<const char*>(from) + bytes; }
 char* At(void* to, int64_t bytes) { return static_cast<char*>(to) + bytes; }
 
 // Memory that is where it should be already is left alone.
-void Copy(void* to, const void* from, int64_t bytes) {
+void CopyOne(void* to, const void* from, int64_t bytes) {
   if (to != from && bytes > 0) std::memcpy(to, from, static_cast<size_t>(bytes));
 }
 
@@ -41,69 +38,49 @@ absl::Status Done() { return absl::OkStatus(); }
 
 }  // namespace
 
-HostCommunicator::HostCommunicator(HostSpace space, int rank)
-    : space_(std::move(space)), rank_(rank), meeting_(space_, rank) {}
-
-const std::vector<const void*>& HostCommunicator::Buffers(int64_t offset) {
-  buffers_.clear();
-  for (int rank = 0; rank < size(); ++rank) buffers_.push_back(At(buffer(rank), offset));
-  return buffers_;
-}
-
-absl::Status HostCommunicator::Exchange(const Operation& operation, int parts, Instant deadline,
-                                        const std::function<void(const Chunk&)>& put,
-                                        const std::function<absl::Status(const Chunk&)>& take) {
-  const int64_t room =
-      static_cast<int64_t>(HostSpace::kBufferBytes) / parts / SizeOf(operation.type);
-  Chunk chunk;
-  do {
-    chunk.size = std::min(room, operation.count - chunk.at);
-    // Whoever still reads the buffer before this one has not come to the meeting before this one.
-    which_ = 1 - which_;
-    put(chunk);
-    if (absl::Status status = meeting_.Meet(operation, kFilled, deadline); !status.ok()) {
-      // Ranks that called different things may be at different buffers; all have come, so none
-      // reads.
-      which_ = static_cast<int>(meeting_.turn() % 2);
-      return status;
-    }
-    COHORT_RETURN_IF_ERROR(take(chunk));
-    chunk.at += chunk.size;
-  } while (chunk.at < operation.count);
-  return absl::OkStatus();
-}
-
 absl::Status HostCommunicator::AllReduce(const void* input, void* output, int64_t count,
                                          DataType type, const Reduction& reduction,
                                          Instant deadline) {
   const Operation operation = MakeOperation(Verb::kAllReduce, count, type, 0, reduction);
   COHORT_RETURN_IF_ERROR(CheckArguments(operation, rank_, size(), input, output));
   const int64_t element = SizeOf(type);
-  return Exchange(
-      operation, 1, deadline,
-      [&](const Chunk& chunk) {
-        Copy(buffer(rank_), At(input, chunk.at * element), chunk.size * element);
-      },
-      [&](const Chunk& chunk) -> absl::Status {
-        char* const result = At(output, chunk.at * element);
-        if (chunk.size * element <= kOneShotBytes) {
-          void* const whole = result;
-          worker::Reduce(type, reduction, Buffers(0), absl::MakeConstSpan(&whole, 1), chunk.size);
-          return Done();
-        }
-        const auto first = [&](int rank) { return chunk.size * rank / size() * element; };
-        // Nobody else reads this rank's slice of any buffer, so the result may lie in its own.
-        void* const slices[] = {At(buffer(rank_), first(rank_)), At(result, first(rank_))};
-        worker::Reduce(type, reduction, Buffers(first(rank_)), slices,
-                       (first(rank_ + 1) - first(rank_)) / element);
-        COHORT_RETURN_IF_ERROR(meeting_.Meet(operation, kReduced, deadline));
-        for (int step = 1; step < size(); ++step) {
-          const int owner = (rank_ + step) % size();
-          Copy(At(result, first(owner)), At(buffer(owner), first(owner)),
-               first(owner + 1) - first(owner));
-        }
-        return Done();
-      });
+  const int64_t bytes = count * element;
+  const auto reduce = [&](const std::vector<const void*>& from, absl::Span<void* const> to,
+                          int64_t size, Stores stores = Stores::kCached) {
+    worker::Reduce(type, reduction, from, to, size, stores);
+  };
+  if (bytes <= kSmallReduction) {
+    COHORT_RETURN_IF_ERROR(Deposit(operation, input, bytes, deadline));
+    reduce(Deposits(0), absl::MakeConstSpan(&output, 1), count);
+    return Done();
+  }
+  return Large(operation, input, output,
+               {true, true, 1,
+                [&] {
+                  const Slice own = SliceOf(rank_, bytes);
+                  reduce(Inputs(own.begin), Outputs(own.begin), own.size / element,
+                         StoresOf(2 * bytes * size()));
+                },
+                [&](const Chunk& chunk) {
+                  CopyOne(buffer(rank_), At(input, chunk.at * element), chunk.size * element);
+                },
+                [&](const Chunk& chunk) -> absl::Status {
+                  char* const result = At(output, chunk.at * element);
+                  const int64_t chunk_bytes = chunk.size * element;
+                  const Slice own = SliceOf(rank_, chunk_bytes);
+                  // Nobody else reads this rank's slice of any buffer, so the result may lie in its
+                  // own.
+                  void* const slices[] = {At(buffer(rank_), own.begin), At(result, own.begin)};
+                  reduce(Deposits(own.begin), slices, own.size / element);
+                  COHORT_RETURN_IF_ERROR(meeting_.Meet(operation, kReduced, deadline));
+                  for (int step = 1; step < size(); ++step) {
+                    const int owner = (rank_ + step) % size();
+                    const Slice slice = SliceOf(owner, chunk_bytes);
+                    CopyOne(At(result, slice.begin), buffer(owner) + slice.begin, slice.size);
+                  }
+                  return Done();
+                }},
+               deadline);
 }
 
 absl::Status HostCommunicator::Reduce(const void* input, void* output, int64_t count, DataType type,
@@ -111,17 +88,31 @@ absl::Status HostCommunicator::Reduce(const void* input, void* output, int64_t c
   const Operation operation = MakeOperation(Verb::kReduce, count, type, root, reduction);
   COHORT_RETURN_IF_ERROR(CheckArguments(operation, rank_, size(), input, output));
   const int64_t element = SizeOf(type);
-  return Exchange(
-      operation, 1, deadline,
-      [&](const Chunk& chunk) {
-        Copy(buffer(rank_), At(input, chunk.at * element), chunk.size * element);
-      },
-      [&](const Chunk& chunk) {
-        if (rank_ != root) return Done();
-        void* const result = At(output, chunk.at * element);
-        worker::Reduce(type, reduction, Buffers(0), absl::MakeConstSpan(&result, 1), chunk.size);
-        return Done();
-      });
+  const int64_t bytes = count * element;
+  const auto reduce_all = [&](const Chunk& chunk) {
+    if (rank_ != root) return Done();
+    void* const result = At(output, chunk.at * element);
+    worker::Reduce(type, reduction, Deposits(0), absl::MakeConstSpan(&result, 1), chunk.size);
+    return Done();
+  };
+  if (bytes <= kSmallReduction) {
+    COHORT_RETURN_IF_ERROR(Deposit(operation, input, bytes, deadline));
+    return reduce_all({0, count});
+  }
+  return Large(operation, input, output,
+               {true, true, 1,
+                [&] {
+                  const Slice own = SliceOf(rank_, bytes);
+                  void* const result = At(outputs_[static_cast<size_t>(root)], own.begin);
+                  worker::Reduce(type, reduction, Inputs(own.begin),
+                                 absl::MakeConstSpan(&result, 1), own.size / element,
+                                 StoresOf(bytes * (size() + 1)));
+                },
+                [&](const Chunk& chunk) {
+                  CopyOne(buffer(rank_), At(input, chunk.at * element), chunk.size * element);
+                },
+                reduce_all},
+               deadline);
 }
 
 absl::Status HostCommunicator::Broadcast(const void* input, void* output, int64_t count,
@@ -129,17 +120,31 @@ absl::Status HostCommunicator::Broadcast(const void* input, void* output, int64_
   const Operation operation = MakeOperation(Verb::kBroadcast, count, type, root);
   COHORT_RETURN_IF_ERROR(CheckArguments(operation, rank_, size(), input, output));
   const int64_t element = SizeOf(type);
-  return Exchange(
-      operation, 1, deadline,
-      [&](const Chunk& chunk) {
-        if (rank_ != root) return;
-        Copy(buffer(rank_), At(input, chunk.at * element), chunk.size * element);
-      },
-      [&](const Chunk& chunk) {
-        const void* const from = rank_ == root ? At(input, chunk.at * element) : buffer(root);
-        Copy(At(output, chunk.at * element), from, chunk.size * element);
-        return Done();
-      });
+  const int64_t bytes = count * element;
+  const int64_t own_bytes = rank_ == root ? bytes : 0;
+  if (bytes <= kSmallMove) {
+    COHORT_RETURN_IF_ERROR(Deposit(operation, input, own_bytes, deadline, bytes));
+    CopyOne(output, rank_ == root ? input : deposit(root), bytes);
+    return Done();
+  }
+  return Large(operation, input, output,
+               {true, true, 1,
+                [&] {
+                  const Slice own = SliceOf(rank_, bytes);
+                  const char* const from = inputs_[static_cast<size_t>(root)] + own.begin;
+                  Copy(from, OutputsBut(from, own.begin), own.size, StoresOf(bytes * size()));
+                },
+                [&](const Chunk& chunk) {
+                  if (rank_ != root) return;
+                  CopyOne(buffer(rank_), At(input, chunk.at * element), chunk.size * element);
+                },
+                [&](const Chunk& chunk) {
+                  const void* const from =
+                      rank_ == root ? At(input, chunk.at * element) : buffer(root);
+                  CopyOne(At(output, chunk.at * element), from, chunk.size * element);
+                  return Done();
+                }},
+               deadline);
 }
 
 absl::Status HostCommunicator::AllGather(const void* input, void* output, int64_t count,
@@ -147,19 +152,30 @@ absl::Status HostCommunicator::AllGather(const void* input, void* output, int64_
   const Operation operation = MakeOperation(Verb::kAllGather, count, type);
   COHORT_RETURN_IF_ERROR(CheckArguments(operation, rank_, size(), input, output));
   const int64_t element = SizeOf(type);
-  return Exchange(
-      operation, 1, deadline,
-      [&](const Chunk& chunk) {
-        Copy(buffer(rank_), At(input, chunk.at * element), chunk.size * element);
-      },
-      [&](const Chunk& chunk) {
-        for (int step = 0; step < size(); ++step) {
-          const int rank = (rank_ + step) % size();
-          const void* const from = step == 0 ? At(input, chunk.at * element) : buffer(rank);
-          Copy(At(output, (rank * count + chunk.at) * element), from, chunk.size * element);
-        }
-        return Done();
-      });
+  const int64_t bytes = count * element;
+  const auto take = [&](const Chunk& chunk) {
+    for (int step = 0; step < size(); ++step) {
+      const int rank = (rank_ + step) % size();
+      const void* const from = step == 0 ? At(input, chunk.at * element) : deposit(rank);
+      CopyOne(At(output, (rank * count + chunk.at) * element), from, chunk.size * element);
+    }
+    return Done();
+  };
+  if (bytes <= kSmallMove) {
+    COHORT_RETURN_IF_ERROR(Deposit(operation, input, bytes, deadline));
+    return take({0, count});
+  }
+  return Large(operation, input, output,
+               {false, true, 1,
+                [&] {
+                  Copy(input, OutputsBut(input, rank_ * bytes), bytes,
+                       StoresOf(bytes * (size() + 1) * size()));
+                },
+                [&](const Chunk& chunk) {
+                  CopyOne(buffer(rank_), At(input, chunk.at * element), chunk.size * element);
+                },
+                take},
+               deadline);
 }
 
 absl::Status HostCommunicator::ReduceScatter(const void* input, void* output, int64_t count,
@@ -168,20 +184,33 @@ absl::Status HostCommunicator::ReduceScatter(const void* input, void* output, in
   const Operation operation = MakeOperation(Verb::kReduceScatter, count, type, 0, reduction);
   COHORT_RETURN_IF_ERROR(CheckArguments(operation, rank_, size(), input, output));
   const int64_t element = SizeOf(type);
-  return Exchange(
-      operation, size(), deadline,
-      [&](const Chunk& chunk) {
-        for (int rank = 0; rank < size(); ++rank) {
-          Copy(At(buffer(rank_), rank * chunk.size * element),
-               At(input, (rank * count + chunk.at) * element), chunk.size * element);
-        }
-      },
-      [&](const Chunk& chunk) {
-        void* const result = At(output, chunk.at * element);
-        worker::Reduce(type, reduction, Buffers(rank_ * chunk.size * element),
-                       absl::MakeConstSpan(&result, 1), chunk.size);
-        return Done();
-      });
+  const int64_t bytes = count * element;
+  if (bytes * size() <= kSmallReduction) {
+    COHORT_RETURN_IF_ERROR(Deposit(operation, input, bytes * size(), deadline));
+    worker::Reduce(type, reduction, Deposits(rank_ * bytes), absl::MakeConstSpan(&output, 1),
+                   count);
+    return Done();
+  }
+  return Large(operation, input, output,
+               {true, false, size(),
+                [&] {
+                  worker::Reduce(type, reduction, Inputs(rank_ * bytes),
+                                 absl::MakeConstSpan(&output, 1), count,
+                                 StoresOf(bytes * (size() + 1) * size()));
+                },
+                [&](const Chunk& chunk) {
+                  for (int rank = 0; rank < size(); ++rank) {
+                    CopyOne(At(buffer(rank_), rank * chunk.size * element),
+                            At(input, (rank * count + chunk.at) * element), chunk.size * element);
+                  }
+                },
+                [&](const Chunk& chunk) {
+                  void* const result = At(output, chunk.at * element);
+                  worker::Reduce(type, reduction, Deposits(rank_ * chunk.size * element),
+                                 absl::MakeConstSpan(&result, 1), chunk.size);
+                  return Done();
+                }},
+               deadline);
 }
 
 absl::Status HostCommunicator::AllToAll(const void* input, void* output, int64_t count,
@@ -189,24 +218,45 @@ absl::Status HostCommunicator::AllToAll(const void* input, void* output, int64_t
   const Operation operation = MakeOperation(Verb::kAllToAll, count, type);
   COHORT_RETURN_IF_ERROR(CheckArguments(operation, rank_, size(), input, output));
   const int64_t element = SizeOf(type);
-  return Exchange(
-      operation, size(), deadline,
-      [&](const Chunk& chunk) {
-        for (int rank = 0; rank < size(); ++rank) {
-          if (rank == rank_) continue;
-          Copy(At(buffer(rank_), rank * chunk.size * element),
-               At(input, (rank * count + chunk.at) * element), chunk.size * element);
-        }
-      },
-      [&](const Chunk& chunk) {
-        for (int step = 0; step < size(); ++step) {
-          const int rank = (rank_ + step) % size();
-          const void* const from = step == 0 ? At(input, (rank_ * count + chunk.at) * element)
-                                             : At(buffer(rank), rank_ * chunk.size * element);
-          Copy(At(output, (rank * count + chunk.at) * element), from, chunk.size * element);
-        }
-        return Done();
-      });
+  const int64_t bytes = count * element;
+  // `from` gives what a rank has for this one.
+  const auto take = [&](const Chunk& chunk, absl::FunctionRef<const void*(int)> from,
+                        Stores stores) {
+    for (int step = 0; step < size(); ++step) {
+      const int rank = (rank_ + step) % size();
+      void* const to = At(output, (rank * count + chunk.at) * element);
+      Copy(step == 0 ? At(input, (rank_ * count + chunk.at) * element) : from(rank),
+           absl::MakeConstSpan(&to, 1), chunk.size * element, stores);
+    }
+    return Done();
+  };
+  if (bytes * size() <= kSmallMove) {
+    COHORT_RETURN_IF_ERROR(Deposit(operation, input, bytes * size(), deadline));
+    return take(
+        {0, count}, [&](int rank) { return deposit(rank) + rank_ * bytes; }, Stores::kCached);
+  }
+  return Large(operation, input, output,
+               {true, false, size(),
+                [&] {
+                  take(
+                      {0, count},
+                      [&](int rank) { return inputs_[static_cast<size_t>(rank)] + rank_ * bytes; },
+                      StoresOf(2 * bytes * size() * size()))
+                      .IgnoreError();
+                },
+                [&](const Chunk& chunk) {
+                  for (int rank = 0; rank < size(); ++rank) {
+                    if (rank == rank_) continue;
+                    CopyOne(At(buffer(rank_), rank * chunk.size * element),
+                            At(input, (rank * count + chunk.at) * element), chunk.size * element);
+                  }
+                },
+                [&](const Chunk& chunk) {
+                  return take(
+                      chunk, [&](int rank) { return buffer(rank) + rank_ * chunk.size * element; },
+                      Stores::kCached);
+                }},
+               deadline);
 }
 
 absl::Status HostCommunicator::Gather(const void* input, void* output, int64_t count, DataType type,
@@ -214,20 +264,32 @@ absl::Status HostCommunicator::Gather(const void* input, void* output, int64_t c
   const Operation operation = MakeOperation(Verb::kGather, count, type, root);
   COHORT_RETURN_IF_ERROR(CheckArguments(operation, rank_, size(), input, output));
   const int64_t element = SizeOf(type);
-  return Exchange(
-      operation, 1, deadline,
-      [&](const Chunk& chunk) {
-        if (rank_ == root) return;
-        Copy(buffer(rank_), At(input, chunk.at * element), chunk.size * element);
-      },
-      [&](const Chunk& chunk) {
-        if (rank_ != root) return Done();
-        for (int rank = 0; rank < size(); ++rank) {
-          const void* const from = rank == rank_ ? At(input, chunk.at * element) : buffer(rank);
-          Copy(At(output, (rank * count + chunk.at) * element), from, chunk.size * element);
-        }
-        return Done();
-      });
+  const int64_t bytes = count * element;
+  const auto take = [&](const Chunk& chunk) {
+    if (rank_ != root) return Done();
+    for (int rank = 0; rank < size(); ++rank) {
+      const void* const from = rank == rank_ ? At(input, chunk.at * element) : deposit(rank);
+      CopyOne(At(output, (rank * count + chunk.at) * element), from, chunk.size * element);
+    }
+    return Done();
+  };
+  if (bytes <= kSmallMove) {
+    COHORT_RETURN_IF_ERROR(Deposit(operation, input, bytes, deadline));
+    return take({0, count});
+  }
+  return Large(operation, input, output,
+               {false, true, 1,
+                [&] {
+                  void* const to = outputs_[static_cast<size_t>(root)] + rank_ * bytes;
+                  if (rank_ == root && to == input) return;
+                  Copy(input, absl::MakeConstSpan(&to, 1), bytes, StoresOf(2 * bytes * size()));
+                },
+                [&](const Chunk& chunk) {
+                  if (rank_ == root) return;
+                  CopyOne(buffer(rank_), At(input, chunk.at * element), chunk.size * element);
+                },
+                take},
+               deadline);
 }
 
 absl::Status HostCommunicator::Scatter(const void* input, void* output, int64_t count,
@@ -235,30 +297,50 @@ absl::Status HostCommunicator::Scatter(const void* input, void* output, int64_t 
   const Operation operation = MakeOperation(Verb::kScatter, count, type, root);
   COHORT_RETURN_IF_ERROR(CheckArguments(operation, rank_, size(), input, output));
   const int64_t element = SizeOf(type);
-  return Exchange(
-      operation, size(), deadline,
-      [&](const Chunk& chunk) {
-        if (rank_ != root) return;
-        for (int rank = 0; rank < size(); ++rank) {
-          if (rank == rank_) continue;
-          Copy(At(buffer(rank_), rank * chunk.size * element),
-               At(input, (rank * count + chunk.at) * element), chunk.size * element);
-        }
-      },
-      [&](const Chunk& chunk) {
-        const void* const from = rank_ == root ? At(input, (rank_ * count + chunk.at) * element)
-                                               : At(buffer(root), rank_ * chunk.size * element);
-        Copy(At(output, chunk.at * element), from, chunk.size * element);
-        return Done();
-      });
+  const int64_t bytes = count * element;
+  const int64_t own_bytes = rank_ == root ? bytes * size() : 0;
+  if (bytes * size() <= kSmallMove) {
+    COHORT_RETURN_IF_ERROR(Deposit(operation, input, own_bytes, deadline, bytes * size()));
+    CopyOne(output, rank_ == root ? At(input, rank_ * bytes) : deposit(root) + rank_ * bytes,
+            bytes);
+    return Done();
+  }
+  return Large(operation, input, output,
+               {true, false, size(),
+                [&] {
+                  const char* const from = inputs_[static_cast<size_t>(root)] + rank_ * bytes;
+                  if (rank_ == root && output == At(input, rank_ * bytes)) return;
+                  Copy(from, absl::MakeConstSpan(&output, 1), bytes, StoresOf(2 * bytes * size()));
+                },
+                [&](const Chunk& chunk) {
+                  if (rank_ != root) return;
+                  for (int rank = 0; rank < size(); ++rank) {
+                    if (rank == rank_) continue;
+                    CopyOne(At(buffer(rank_), rank * chunk.size * element),
+                            At(input, (rank * count + chunk.at) * element), chunk.size * element);
+                  }
+                },
+                [&](const Chunk& chunk) {
+                  const void* const from = rank_ == root
+                                               ? At(input, (rank_ * count + chunk.at) * element)
+                                               : buffer(root) + rank_ * chunk.size * element;
+                  CopyOne(At(output, chunk.at * element), from, chunk.size * element);
+                  return Done();
+                }},
+               deadline);
+}
+
+absl::Status HostCommunicator::Exchange(absl::Span<const Transfer> transfers, Instant deadline) {
+  COHORT_RETURN_IF_ERROR(CheckTransfers(transfers, rank_, size()));
+  return mailbox_.Exchange(transfers, deadline);
 }
 
 absl::Status HostCommunicator::Barrier(Instant deadline) {
-  return meeting_.Meet(MakeOperation(Verb::kBarrier, 0, DataType::kU8), kFilled, deadline);
+  return meeting_.Meet(MakeOperation(Verb::kBarrier, 0, DataType::kU8), kPut, deadline);
 }
 
 void HostCommunicator::Abort(const absl::Status& cause) {
-  meeting_.Abort(absl::StrCat("rank ", rank_, " aborted: ", cause.message()));
+  Poison(absl::StrCat("rank ", rank_, " aborted: ", cause.message()));
 }
 
 }  // namespace cohort::worker

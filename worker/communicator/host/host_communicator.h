@@ -3,24 +3,42 @@
 #define COHORT_WORKER_COMMUNICATOR_HOST_HOST_COMMUNICATOR_H_
 
 #include <cstdint>
-#include <functional>
-#include <memory>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
+#include "absl/status/statusor.h"
 #include "worker/communicator/arguments.h"
 #include "worker/communicator/communicator.h"
 #include "worker/communicator/host/host_space.h"
+#include "worker/communicator/host/mailbox.h"
 #include "worker/communicator/host/meeting.h"
+#include "worker/communicator/host/reduce_kernel.h"
+#include "worker/communicator/host/waiter.h"
 
 namespace cohort::worker {
 
-// Data of any memory passes through the ranks' buffers in the space, a chunk at a time: each rank
-// puts in what others need, all meet, each takes what it needs. The calling thread does its own
-// share; there is no other. Buffers alternate, so that one meeting for each chunk is enough.
+// What the ranks of one host share, as one of them has mapped it.
+struct HostMemory {
+  HostSpace space;
+  RankHeaps heaps;
+};
+
+// Three ways, by size and by where the tensors are:
+//
+// - small: each rank puts what others need into its arrival line or its buffer, all meet, each
+// takes
+//   what it needs, and computes it itself. One meeting.
+// - direct: all tensors that others touch lie in the ranks' heaps. They meet and say where; then
+// each
+//   rank does its slice of the work, from all inputs to all outputs, at twice the tensor's size of
+//   traffic for an all_reduce; and they meet again.
+// - staged: others. As small, a chunk of each buffer at a time.
+//
+// The calling thread does its own share; there is no other.
 class HostCommunicator final : public Communicator {
  public:
-  // `space` was made for all ranks of the communicator.
-  HostCommunicator(HostSpace space, int rank);
+  // `memory` was made for all ranks of the communicator.
+  HostCommunicator(HostMemory memory, int rank);
 
   int rank() const override { return rank_; }
   int size() const override { return space_.ranks(); }
@@ -41,31 +59,83 @@ class HostCommunicator final : public Communicator {
                       Instant deadline) override;
   absl::Status Scatter(const void* input, void* output, int64_t count, DataType type, int root,
                        Instant deadline) override;
+  absl::Status Exchange(absl::Span<const Transfer> transfers, Instant deadline) override;
   absl::Status Barrier(Instant deadline) override;
   void Abort(const absl::Status& cause) override;
 
+  // As Abort, when somebody else than this rank is the cause, such as "rank 3 is gone".
+  void Poison(absl::string_view cause) { waiter_.SetPoison(cause); }
+
  private:
+  // The stages of one operation's meetings.
+  static constexpr int kPut = 0;
+  static constexpr int kPutLate = 1;
+  static constexpr int kReduced = 2;
+  static constexpr int kDone = 3;
+
   // `size` elements from element `at` on, of each part.
   struct Chunk {
     int64_t at = 0;
     int64_t size = 0;
   };
+  // What a large operation does, by the three steps of which it is made.
+  struct Ways {
+    // Whether the inputs or the outputs must lie in heaps for the direct way.
+    bool needs_inputs = false;
+    bool needs_outputs = false;
+    // How many chunks lie side by side in one buffer.
+    int parts = 1;
+    absl::FunctionRef<void()> direct;
+    absl::FunctionRef<void(const Chunk&)> put;
+    absl::FunctionRef<absl::Status(const Chunk&)> take;
+  };
+  // Puts `bytes` where all see them, and meets. Of each rank: deposit(rank), until the next.
+  // `bytes_of_all`: the most that any rank puts, where they differ.
+  absl::Status Deposit(const Operation& operation, const void* data, int64_t bytes,
+                       Instant deadline, int64_t bytes_of_all = 0);
+  absl::Status MeetForBuffers(const Operation& operation, int stage, Instant deadline);
+  const char* deposit(int rank) const {
+    return in_line_ ? meeting_.data(rank) : space_.buffer(rank, which_);
+  }
+  // Of all ranks in order, `offset` bytes into each.
+  const std::vector<const void*>& Deposits(int64_t offset);
 
-  // For each chunk of the operation's elements: `put` fills this rank's buffer, all meet, and
-  // `take` reads the buffers. `parts`: how many chunks lie side by side in one buffer.
-  absl::Status Exchange(const Operation& operation, int parts, Instant deadline,
-                        const std::function<void(const Chunk&)>& put,
-                        const std::function<absl::Status(const Chunk&)>& take);
+  absl::Status Large(const Operation& operation, const void* input, void* output, const Ways& ways,
+                     Instant deadline);
+  enum class Agreed { kDirect, kStaged, kMixed };
+  // Learns from the last meeting where all ranks' tensors are.
+  absl::StatusOr<Agreed> LearnPlaces(const Operation& operation, const Ways& ways);
+  Chunk FirstChunk(const Operation& operation, const Ways& ways) const;
+
+  // A rank's share of `bytes`, cut between cache lines.
+  struct Slice {
+    int64_t begin = 0;
+    int64_t size = 0;
+  };
+  Slice SliceOf(int rank, int64_t bytes) const;
+  // Tensors of the direct way, `offset` bytes into each.
+  const std::vector<const void*>& Inputs(int64_t offset);
+  const std::vector<void*>& Outputs(int64_t offset) { return OutputsBut(nullptr, offset); }
+  // Without that which is `input` itself.
+  const std::vector<void*>& OutputsBut(const void* input, int64_t offset);
+  // For an operation that touches so many bytes in all.
+  Stores StoresOf(int64_t bytes) const;
 
   char* buffer(int rank) const { return space_.buffer(rank, which_); }
-  // Of all ranks in order, `offset` bytes into the buffer.
-  const std::vector<const void*>& Buffers(int64_t offset);
 
   const HostSpace space_;
+  const RankHeaps heaps_;
   const int rank_;
+  const int64_t stream_from_;
+  Waiter waiter_;
   Meeting meeting_;
-  int which_ = 0;
-  std::vector<const void*> buffers_;
+  Mailbox mailbox_;
+  int which_ = 0;                    // of this rank's buffers, was used last
+  bool in_line_ = false;             // the last deposits
+  std::vector<const char*> inputs_;  // by rank, of the direct way
+  std::vector<char*> outputs_;
+  std::vector<const void*> from_;
+  std::vector<void*> to_;
 };
 
 }  // namespace cohort::worker

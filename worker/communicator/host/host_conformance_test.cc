@@ -1,26 +1,46 @@
 #include <unistd.h>
 
+#include "base/shm/heap.h"
 #include "worker/communicator/host/host_communicator.h"
 #include "worker/communicator/testing/conformance.h"
 
 namespace cohort::worker {
 namespace {
 
-// Each rank with a mapping of its own, as in a process of its own.
+// One for all ranks, as of ranks that one process has.
+shm::Heap& TensorHeap() {
+  static shm::Heap* const heap = shm::Heap::Create("test-heap", size_t{1} << 30)->release();
+  return *heap;
+}
+
+// Each rank with mappings of its own, as in a process of its own.
 Communicators Create(int size) {
   Communicators ranks;
   absl::StatusOr<HostSpace> space = HostSpace::Create(size);
   EXPECT_TRUE(space.ok()) << space.status();
+  const shm::Segment& own = TensorHeap().segment();
   for (int rank = 0; rank < size; ++rank) {
-    absl::StatusOr<HostSpace> own = HostSpace::Attach(dup(space->fd()), size);
-    EXPECT_TRUE(own.ok()) << own.status();
-    ranks.push_back(std::make_unique<HostCommunicator>(*std::move(own), rank));
+    absl::StatusOr<shm::Segment> other = shm::Segment::Map(dup(own.fd()), own.size());
+    EXPECT_TRUE(other.ok()) << other.status();
+    RankHeaps heaps(static_cast<size_t>(size), std::make_shared<shm::Segment>(*std::move(other)));
+    heaps[static_cast<size_t>(rank)] = {std::shared_ptr<void>(), &own};
+    absl::StatusOr<HostSpace> mapped = HostSpace::Attach(dup(space->fd()), size);
+    EXPECT_TRUE(mapped.ok()) << mapped.status();
+    ranks.push_back(
+        std::make_unique<HostCommunicator>(HostMemory{*std::move(mapped), std::move(heaps)}, rank));
   }
   return ranks;
 }
 
-INSTANTIATE_TEST_SUITE_P(Host, ConformanceTest,
-                         ::testing::Values(Backend{"host", {1, 2, 3, 4, 5, 7, 8}, Create}));
+const std::vector<int> kSizes = {1, 2, 3, 4, 5, 7, 8};
+
+INSTANTIATE_TEST_SUITE_P(Plain, ConformanceTest,
+                         ::testing::Values(Backend{"plain", kSizes, Create}));
+INSTANTIATE_TEST_SUITE_P(Registered, ConformanceTest,
+                         ::testing::Values(Backend{"registered", kSizes, Create, &TensorHeap()}));
+INSTANTIATE_TEST_SUITE_P(Mixed, ConformanceTest,
+                         ::testing::Values(Backend{
+                             "mixed", {2, 3, 5}, Create, &TensorHeap(), true}));
 
 }  // namespace
 }  // namespace cohort::worker

@@ -10,25 +10,39 @@ namespace cohort::worker {
 namespace {
 
 // "COHORT" and the version of what follows.
-constexpr uint64_t kMagic = 0x434F484F52540001;
+constexpr uint64_t kMagic = 0x434F484F52540002;
 constexpr size_t kPage = 4096;
 
-// At the start; lines and buffers follow, each from a page of their own.
 struct Header {
   std::atomic<uint64_t> magic;
-  SleepWords sleep_words;
+  alignas(kCacheLine) std::atomic<uint32_t> sleepers;
   Poison poison;
 };
 static_assert(sizeof(Header) <= kPage);
 
-size_t LinesBytes(int ranks) {
-  const size_t bytes = static_cast<size_t>(ranks) * 2 * sizeof(ArrivalLine);
-  return (bytes + kPage - 1) / kPage * kPage;
-}
+// One after the other, each from a page of its own: the header, words to sleep on, arrival lines,
+// channels, buffers. Pages that nobody touches take no memory.
+struct Layout {
+  explicit Layout(int count) {
+    const auto ranks = static_cast<size_t>(count);
+    const auto next = [this](size_t size) {
+      const size_t begin = bytes;
+      bytes += (size + kPage - 1) / kPage * kPage;
+      return begin;
+    };
+    next(sizeof(Header));
+    sleep_words = next(ranks * sizeof(SleepWords));
+    lines = next(ranks * 2 * sizeof(ArrivalLine));
+    channels = next(ranks * ranks * sizeof(Channel));
+    buffers = next(ranks * 2 * HostSpace::kBufferBytes);
+  }
 
-size_t SpaceBytes(int ranks) {
-  return kPage + LinesBytes(ranks) + static_cast<size_t>(ranks) * 2 * HostSpace::kBufferBytes;
-}
+  size_t sleep_words;
+  size_t lines;
+  size_t channels;
+  size_t buffers;
+  size_t bytes = 0;
+};
 
 absl::Status CheckRanks(int ranks) {
   if (ranks >= 1 && ranks <= HostSpace::kMaxRanks) return absl::OkStatus();
@@ -40,17 +54,27 @@ Header& HeaderOf(const shm::Segment& segment) { return *reinterpret_cast<Header*
 
 }  // namespace
 
+HostSpace::HostSpace(shm::Segment segment, int ranks)
+    : segment_(std::move(segment)), ranks_(ranks) {
+  const Layout layout(ranks);
+  char* const begin = segment_.data();
+  sleep_words_ = reinterpret_cast<SleepWords*>(begin + layout.sleep_words);
+  lines_ = reinterpret_cast<ArrivalLine*>(begin + layout.lines);
+  channels_ = reinterpret_cast<Channel*>(begin + layout.channels);
+  buffers_ = begin + layout.buffers;
+}
+
 absl::StatusOr<HostSpace> HostSpace::Create(int ranks) {
   COHORT_RETURN_IF_ERROR(CheckRanks(ranks));
   COHORT_ASSIGN_OR_RETURN(shm::Segment segment,
-                          shm::Segment::Create("cohort-space", SpaceBytes(ranks)));
+                          shm::Segment::Create("cohort-space", Layout(ranks).bytes));
   HeaderOf(segment).magic.store(kMagic, std::memory_order_release);
   return HostSpace(std::move(segment), ranks);
 }
 
 absl::StatusOr<HostSpace> HostSpace::Attach(int fd, int ranks) {
   COHORT_RETURN_IF_ERROR(CheckRanks(ranks));
-  COHORT_ASSIGN_OR_RETURN(shm::Segment segment, shm::Segment::Map(fd, SpaceBytes(ranks)));
+  COHORT_ASSIGN_OR_RETURN(shm::Segment segment, shm::Segment::Map(fd, Layout(ranks).bytes));
   if (HeaderOf(segment).magic.load(std::memory_order_acquire) != kMagic) {
     return absl::InvalidArgumentError("the shared memory is no space for ranks of this version");
   }
@@ -59,16 +83,6 @@ absl::StatusOr<HostSpace> HostSpace::Attach(int fd, int ranks) {
 
 Poison& HostSpace::poison() const { return HeaderOf(segment_).poison; }
 
-SleepWords& HostSpace::sleep_words() const { return HeaderOf(segment_).sleep_words; }
-
-ArrivalLine& HostSpace::line(int rank, uint64_t turn) const {
-  auto* const lines = reinterpret_cast<ArrivalLine*>(segment_.data() + kPage);
-  return lines[static_cast<size_t>(rank) * 2 + turn % 2];
-}
-
-char* HostSpace::buffer(int rank, int which) const {
-  const size_t number = static_cast<size_t>(rank) * 2 + static_cast<size_t>(which);
-  return segment_.data() + kPage + LinesBytes(ranks_) + number * kBufferBytes;
-}
+std::atomic<uint32_t>& HostSpace::sleepers() const { return HeaderOf(segment_).sleepers; }
 
 }  // namespace cohort::worker

@@ -1,11 +1,12 @@
-// The memory in which the ranks of one host meet: a line for each to say what it calls, and two
-// buffers for each to put data in.
+// The memory in which the ranks of one host meet: a line for each to say what it calls, buffers to
+// put data in, and a channel from each to each for messages.
 #ifndef COHORT_WORKER_COMMUNICATOR_HOST_HOST_SPACE_H_
 #define COHORT_WORKER_COMMUNICATOR_HOST_HOST_SPACE_H_
 
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 
 #include "absl/status/statusor.h"
 #include "base/shm/segment.h"
@@ -16,26 +17,67 @@ inline constexpr size_t kCacheLine = 64;
 
 // Written by one rank, read by all. `turn` is stored last: who sees it sees the rest.
 struct alignas(kCacheLine) ArrivalLine {
+  static constexpr size_t kDataBytes = 32;
+
   std::atomic<uint64_t> turn;
   uint64_t what;
   int64_t count;
+  double scale;
+  // Of small operations the elements themselves; of large ones where they are.
+  char data[kDataBytes];
 };
 static_assert(sizeof(ArrivalLine) == kCacheLine);
+
+// A piece of a message, or all of it. `number` is stored last; it counts the channel's fragments.
+struct alignas(kCacheLine) FragmentLine {
+  static constexpr size_t kDataBytes = 24;
+
+  std::atomic<uint64_t> number;
+  int64_t count;  // of the elements of the whole message
+  int64_t place;  // where the whole message lies in the sender's heap; negative: it comes in pieces
+  uint32_t bytes;  // of this piece: in `data` if they fit, else in the channel's buffer
+  uint8_t type;
+  char data[kDataBytes];
+};
+static_assert(sizeof(FragmentLine) == kCacheLine);
+
+// Written by the receiver.
+struct alignas(kCacheLine) TakenLine {
+  std::atomic<uint64_t> number;  // of fragments
+  // The first fragment of the last message that was refused, and what had been expected.
+  uint64_t refused;
+  int64_t expected_count;
+  uint8_t expected_type;
+};
+static_assert(sizeof(TakenLine) == kCacheLine);
+
+// Messages from one rank to another: a ring of fragments.
+struct Channel {
+  static constexpr uint64_t kFragments = 8;
+  static constexpr size_t kFragmentBytes = size_t{8} << 10;
+
+  FragmentLine fragments[kFragments];
+  TakenLine taken;
+  char buffers[kFragments][kFragmentBytes];
+
+  FragmentLine& line(uint64_t number) { return fragments[number % kFragments]; }
+  char* buffer(uint64_t number) { return buffers[number % kFragments]; }
+};
 
 // Why nothing works any more. The first writer's text stays.
 struct Poison {
   enum State : uint32_t { kNone = 0, kBeingWritten = 1, kWritten = 2 };
-  static constexpr size_t kMaxText = 240;
+  static constexpr size_t kMaxText = 500;
 
   alignas(kCacheLine) std::atomic<uint32_t> state;
   uint32_t size;
   char text[kMaxText];
 };
 
-// Ranks that sleep count themselves; who arrives looks, and wakes them by changing `event`.
-struct SleepWords {
-  alignas(kCacheLine) std::atomic<uint32_t> sleepers;
-  alignas(kCacheLine) std::atomic<uint32_t> event;
+// What one rank sleeps on, and whether it does.
+struct alignas(kCacheLine) SleepWords {
+  std::atomic<uint32_t> event;
+  std::atomic<uint32_t> sleeps;
 };
 
 // Movable. The same bytes are mapped by every rank, in its own process or not.
@@ -43,7 +85,7 @@ class HostSpace {
  public:
   // Of each of a rank's two buffers.
   static constexpr size_t kBufferBytes = size_t{512} << 10;
-  static constexpr int kMaxRanks = 1024;
+  static constexpr int kMaxRanks = 256;
 
   // For `ranks` of them. Errors: INVALID_ARGUMENT (not 1..kMaxRanks), RESOURCE_EXHAUSTED.
   static absl::StatusOr<HostSpace> Create(int ranks);
@@ -55,16 +97,30 @@ class HostSpace {
   int fd() const { return segment_.fd(); }
 
   Poison& poison() const;
-  SleepWords& sleep_words() const;
+  // How many ranks sleep: who changes something looks here first.
+  std::atomic<uint32_t>& sleepers() const;
+  SleepWords& sleep_words(int rank) const { return sleep_words_[rank]; }
   // Of the rank's turns, even or odd.
-  ArrivalLine& line(int rank, uint64_t turn) const;
-  char* buffer(int rank, int which) const;
+  ArrivalLine& line(int rank, uint64_t turn) const {
+    return lines_[static_cast<size_t>(rank) * 2 + turn % 2];
+  }
+  char* buffer(int rank, int which) const {
+    return buffers_ + (static_cast<size_t>(rank) * 2 + static_cast<size_t>(which)) * kBufferBytes;
+  }
+  Channel& channel(int from, int to) const {
+    return channels_[static_cast<size_t>(from) * static_cast<size_t>(ranks_) +
+                     static_cast<size_t>(to)];
+  }
 
  private:
-  HostSpace(shm::Segment segment, int ranks) : segment_(std::move(segment)), ranks_(ranks) {}
+  HostSpace(shm::Segment segment, int ranks);
 
   shm::Segment segment_;
   int ranks_;
+  SleepWords* sleep_words_;
+  ArrivalLine* lines_;
+  Channel* channels_;
+  char* buffers_;
 };
 
 }  // namespace cohort::worker

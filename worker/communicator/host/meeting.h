@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "worker/communicator/arguments.h"
 #include "worker/communicator/host/host_space.h"
+#include "worker/communicator/host/waiter.h"
 
 namespace cohort::worker {
 
@@ -16,8 +17,13 @@ namespace cohort::worker {
 // are enough, and nothing is ever reset.
 class Meeting {
  public:
-  // `space` outlives it.
-  Meeting(const HostSpace& space, int rank);
+  // Both outlive it.
+  Meeting(const HostSpace& space, const Waiter& waiter, int rank);
+
+  // What this rank brings to its next meeting: ArrivalLine::kDataBytes of them.
+  char* own_data() const { return space_.line(rank_, turn_ + 1).data; }
+  // What a rank brought to the last meeting. Stays until this rank comes to the next.
+  const char* data(int rank) const { return space_.line(rank, turn_).data; }
 
   // Returns when all ranks have arrived at this turn. `stage` tells the meetings of one operation
   // apart. What was written before is seen by all behind it.
@@ -26,26 +32,20 @@ class Meeting {
   // DEADLINE_EXCEEDED names who did not come, and poisons the space; ABORTED says who poisoned it.
   absl::Status Meet(const Operation& operation, int stage, Instant deadline);
 
-  // Wakes and ends all ranks. Any thread; the first cause stays.
-  void Abort(absl::string_view cause);
-
   // How many turns this rank has had.
   uint64_t turn() const { return turn_; }
 
  private:
-  bool Here(int rank) const;
-  void WakeSleepers();
-  absl::Status Await(int rank, const Operation& operation, Instant deadline);
-  void Sleep(int rank, Instant deadline);
-  absl::Status GiveUp(const Operation& operation);
-  absl::Status Poisoned() const;
-  absl::Status Compare() const;
+  bool Here(int rank) const {
+    return space_.line(rank, turn_).turn.load(std::memory_order_acquire) == turn_;
+  }
+  bool AllHere() const;
+  absl::Status GiveUp(const Operation& operation) const;
+  absl::Status Mismatch(int rank) const;
 
   const HostSpace& space_;
+  const Waiter& waiter_;
   const int rank_;
-  // Looks at a line before sleeping; less where ranks outnumber processors.
-  const int looks_;
-  const bool yields_;
   uint64_t turn_ = 0;
 };
 

@@ -7,6 +7,7 @@
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "worker/communicator/host/reduce_kernel.cc"
+#include "hwy/cache_control.h"
 #include "hwy/foreach_target.h"
 // Behind foreach_target.h.
 #include "hwy/highway.h"
@@ -20,12 +21,25 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 // --- How elements become lanes, and lanes elements.
 
+// To memory that is aligned for it, if it goes past the caches. Highway streams 16 bytes at least.
+template <bool kStream, typename Lanes, typename Tag, typename T>
+HWY_INLINE void StoreLanes(Lanes lanes, Tag tag, T* to) {
+  if constexpr (kStream && hn::MaxLanes(Tag()) * sizeof(T) >= 16) {
+    hn::Stream(lanes, tag, to);
+  } else {
+    hn::StoreU(lanes, tag, to);
+  }
+}
+
 template <typename T>
 struct PlainLanes {
   using Element = T;
   using Tag = hn::ScalableTag<T>;
   HWY_INLINE hn::Vec<Tag> Load(Tag tag, const T* from) const { return hn::LoadU(tag, from); }
-  HWY_INLINE void Store(Tag tag, hn::Vec<Tag> lanes, T* to) const { hn::StoreU(lanes, tag, to); }
+  template <bool kStream>
+  HWY_INLINE void Store(Tag tag, hn::Vec<Tag> lanes, T* to) const {
+    StoreLanes<kStream>(lanes, tag, to);
+  }
 };
 
 struct F16Lanes {
@@ -35,8 +49,12 @@ struct F16Lanes {
   HWY_INLINE hn::Vec<Tag> Load(Tag tag, const Element* from) const {
     return hn::PromoteTo(tag, hn::LoadU(Half(), from));
   }
+  template <bool kStream>
   HWY_INLINE void Store(Tag, hn::Vec<Tag> lanes, Element* to) const {
-    hn::StoreU(hn::DemoteTo(Half(), lanes), Half(), to);
+    // As bits, which can be streamed on all machines.
+    const hn::RebindToUnsigned<Half> bits;
+    StoreLanes<kStream>(hn::BitCast(bits, hn::DemoteTo(Half(), lanes)), bits,
+                        reinterpret_cast<uint16_t*>(to));
   }
 };
 
@@ -50,6 +68,7 @@ struct BF16Lanes {
   HWY_INLINE hn::Vec<Tag> Load(Tag tag, const Element* from) const {
     return hn::BitCast(tag, hn::ShiftLeft<16>(hn::PromoteTo(Wide(), hn::LoadU(Half(), from))));
   }
+  template <bool kStream>
   HWY_INLINE void Store(Tag, hn::Vec<Tag> lanes, Element* to) const {
     const Wide wide;
     const auto bits = hn::BitCast(wide, lanes);
@@ -58,7 +77,7 @@ struct BF16Lanes {
     const auto sign = hn::And(hn::ShiftRight<16>(bits), hn::Set(wide, 0x8000));
     const auto nan = hn::Or(sign, hn::Set(wide, 0x7FC0));
     const auto result = hn::IfThenElse(hn::RebindMask(wide, hn::IsNaN(lanes)), nan, rounded);
-    hn::StoreU(hn::DemoteTo(Half(), hn::BitCast(Signed(), result)), Half(), to);
+    StoreLanes<kStream>(hn::DemoteTo(Half(), hn::BitCast(Signed(), result)), Half(), to);
   }
 };
 
@@ -141,36 +160,142 @@ struct Over {
 // --- All together.
 
 template <typename Lanes, typename Op, typename First, typename Last>
-void ReduceLanes(const Operands& operands, const Op& op, const First& first, const Last& last) {
+class Kernel {
+ public:
   using Element = typename Lanes::Element;
-  const typename Lanes::Tag tag;
-  const Lanes lanes;
-  const int64_t step = static_cast<int64_t>(hn::Lanes(tag));
-  const auto input = [&](size_t k, int64_t at)
-                         HWY_ATTR { return static_cast<const Element*>(operands.inputs[k]) + at; };
-  const auto output = [&](size_t k, int64_t at)
-                          HWY_ATTR { return static_cast<Element*>(operands.outputs[k]) + at; };
-  int64_t at = 0;
-  for (; at + step <= operands.count; at += step) {
-    auto value = first(tag, lanes.Load(tag, input(0, at)));
-    for (size_t k = 1; k < operands.inputs.size(); ++k) {
-      value = op(value, first(tag, lanes.Load(tag, input(k, at))));
+  using Tag = typename Lanes::Tag;
+
+  Kernel(const Operands& operands, Op op, First first, Last last)
+      : operands_(operands), op_(op), first_(first), last_(last) {}
+
+  void Run() const {
+    const int64_t begin = operands_.stores == Stores::kStreaming ? AlignedFrom() : -1;
+    int64_t at = 0;
+    if (begin >= 0 && begin < operands_.count) {
+      Piece(0, begin);
+      at = Vectors<true>(begin);
+      // Streamed stores are in no order with others until here.
+      hwy::FlushStream();
+    } else {
+      at = Vectors<false>(0);
     }
-    value = last(tag, value);
-    for (size_t k = 0; k < operands.outputs.size(); ++k) lanes.Store(tag, value, output(k, at));
+    Piece(at, operands_.count - at);
   }
-  if (at == operands.count) return;
-  // The rest, by way of a whole vector.
-  HWY_ALIGN Element rest[hn::MaxLanes(typename Lanes::Tag())] = {};
-  const size_t bytes = static_cast<size_t>(operands.count - at) * sizeof(Element);
-  std::memcpy(rest, input(0, at), bytes);
-  auto value = first(tag, lanes.Load(tag, rest));
-  for (size_t k = 1; k < operands.inputs.size(); ++k) {
-    std::memcpy(rest, input(k, at), bytes);
-    value = op(value, first(tag, lanes.Load(tag, rest)));
+
+ private:
+  // Of each loop's step.
+  static constexpr int64_t kVectors = 4;
+
+  const Element* input(size_t k, int64_t at) const {
+    return static_cast<const Element*>(operands_.inputs[k]) + at;
   }
-  lanes.Store(tag, last(tag, value), rest);
-  for (size_t k = 0; k < operands.outputs.size(); ++k) std::memcpy(output(k, at), rest, bytes);
+  Element* output(size_t k, int64_t at) const {
+    return static_cast<Element*>(operands_.outputs[k]) + at;
+  }
+
+  // The first element from which on the outputs are aligned for streaming; negative: they never are
+  // at once.
+  int64_t AlignedFrom() const {
+    constexpr uintptr_t kAlignment = 64;
+    const auto past = [&](size_t k) {
+      return reinterpret_cast<uintptr_t>(output(k, 0)) % kAlignment;
+    };
+    for (size_t k = 1; k < operands_.outputs.size(); ++k) {
+      if (past(k) != past(0)) return -1;
+    }
+    const uintptr_t bytes = (kAlignment - past(0)) % kAlignment;
+    return bytes % sizeof(Element) == 0 ? static_cast<int64_t>(bytes / sizeof(Element)) : -1;
+  }
+
+  // From `at` on, as many as fill vectors. Returns where it ends.
+  template <bool kStream>
+  int64_t Vectors(int64_t at) const {
+    switch (operands_.inputs.size()) {
+      case 1:
+        return VectorsOf<kStream, 1>(at);
+      case 2:
+        return VectorsOf<kStream, 2>(at);
+      case 4:
+        return VectorsOf<kStream, 4>(at);
+      default:
+        return VectorsOf<kStream, 0>(at);
+    }
+  }
+
+  // kInputs is 0: any number.
+  template <bool kStream, size_t kInputs>
+  HWY_NOINLINE int64_t VectorsOf(int64_t at) const {
+    const Tag tag;
+    const Lanes lanes;
+    const size_t inputs = kInputs > 0 ? kInputs : operands_.inputs.size();
+    const size_t outputs = operands_.outputs.size();
+    const auto step = static_cast<int64_t>(hn::Lanes(tag));
+    for (; at + kVectors * step <= operands_.count; at += kVectors * step) {
+      const Element* from = input(0, at);
+      auto a = first_(tag, lanes.Load(tag, from));
+      auto b = first_(tag, lanes.Load(tag, from + step));
+      auto c = first_(tag, lanes.Load(tag, from + 2 * step));
+      auto d = first_(tag, lanes.Load(tag, from + 3 * step));
+      for (size_t k = 1; k < inputs; ++k) {
+        from = input(k, at);
+        a = op_(a, first_(tag, lanes.Load(tag, from)));
+        b = op_(b, first_(tag, lanes.Load(tag, from + step)));
+        c = op_(c, first_(tag, lanes.Load(tag, from + 2 * step)));
+        d = op_(d, first_(tag, lanes.Load(tag, from + 3 * step)));
+      }
+      a = last_(tag, a);
+      b = last_(tag, b);
+      c = last_(tag, c);
+      d = last_(tag, d);
+      for (size_t k = 0; k < outputs; ++k) {
+        Element* const to = output(k, at);
+        lanes.template Store<kStream>(tag, a, to);
+        lanes.template Store<kStream>(tag, b, to + step);
+        lanes.template Store<kStream>(tag, c, to + 2 * step);
+        lanes.template Store<kStream>(tag, d, to + 3 * step);
+      }
+    }
+    for (; at + step <= operands_.count; at += step) {
+      auto value = first_(tag, lanes.Load(tag, input(0, at)));
+      for (size_t k = 1; k < inputs; ++k) {
+        value = op_(value, first_(tag, lanes.Load(tag, input(k, at))));
+      }
+      value = last_(tag, value);
+      for (size_t k = 0; k < outputs; ++k) {
+        lanes.template Store<false>(tag, value, output(k, at));
+      }
+    }
+    return at;
+  }
+
+  // `count` elements that do not fill vectors, by way of whole ones.
+  void Piece(int64_t at, int64_t count) const {
+    const Tag tag;
+    const Lanes lanes;
+    constexpr auto kLanes = static_cast<int64_t>(hn::MaxLanes(Tag()));
+    HWY_ALIGN Element rest[kLanes] = {};
+    for (; count > 0; at += kLanes, count -= kLanes) {
+      const size_t bytes = static_cast<size_t>(std::min(count, kLanes)) * sizeof(Element);
+      std::memcpy(rest, input(0, at), bytes);
+      auto value = first_(tag, lanes.Load(tag, rest));
+      for (size_t k = 1; k < operands_.inputs.size(); ++k) {
+        std::memcpy(rest, input(k, at), bytes);
+        value = op_(value, first_(tag, lanes.Load(tag, rest)));
+      }
+      lanes.template Store<false>(tag, last_(tag, value), rest);
+      for (size_t k = 0; k < operands_.outputs.size(); ++k) std::memcpy(output(k, at), rest, bytes);
+    }
+  }
+
+  const Operands& operands_;
+  const Op op_;
+  const First first_;
+  const Last last_;
+};
+
+template <typename Lanes, typename Op, typename First, typename Last>
+void ReduceLanes(const Operands& operands, const Op& op, const First& first, const Last& last) {
+  Kernel<Lanes, Op, First, Last>(operands, op, first, last).Run();
 }
 
 template <typename Lanes>
@@ -266,6 +391,10 @@ bool ReduceVectors(DataType type, const Reduction& reduction, const Operands& op
   }
 }
 
+void CopyVectors(const Operands& operands) {
+  ReduceLanes<PlainLanes<uint8_t>>(operands, Sum(), Nothing(), Nothing());
+}
+
 }  // namespace HWY_NAMESPACE
 }  // namespace cohort::worker
 HWY_AFTER_NAMESPACE();
@@ -274,12 +403,24 @@ HWY_AFTER_NAMESPACE();
 namespace cohort::worker {
 
 HWY_EXPORT(ReduceVectors);
+HWY_EXPORT(CopyVectors);
 
 void Reduce(DataType type, const Reduction& reduction, absl::Span<const void* const> inputs,
-            absl::Span<void* const> outputs, int64_t count) {
-  const Operands operands = {inputs, outputs, count};
+            absl::Span<void* const> outputs, int64_t count, Stores stores) {
+  const Operands operands = {inputs, outputs, count, stores};
   if (count == 0 || HWY_DYNAMIC_DISPATCH(ReduceVectors)(type, reduction, operands)) return;
   ReduceScalars(type, reduction, operands);
+}
+
+void Copy(const void* input, absl::Span<void* const> outputs, int64_t bytes, Stores stores) {
+  if (bytes == 0) return;
+  if (stores == Stores::kStreaming) {
+    return HWY_DYNAMIC_DISPATCH(CopyVectors)(
+        {absl::MakeConstSpan(&input, 1), outputs, bytes, stores});
+  }
+  for (void* const output : outputs) {
+    if (output != input) std::memcpy(output, input, static_cast<size_t>(bytes));
+  }
 }
 
 }  // namespace cohort::worker

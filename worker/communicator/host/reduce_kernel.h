@@ -7,6 +7,7 @@
 #include "absl/types/span.h"
 #include "base/data_type.h"
 #include "base/reduction.h"
+#include "worker/communicator/host/reduce_scalar.h"
 
 namespace cohort::worker {
 
@@ -18,7 +19,11 @@ namespace cohort::worker {
 // depends neither on who computes it nor on where a tensor is cut; nor on the machine's vectors: a
 // product is rounded before it is added.
 void Reduce(DataType type, const Reduction& reduction, absl::Span<const void* const> inputs,
-            absl::Span<void* const> outputs, int64_t count);
+            absl::Span<void* const> outputs, int64_t count, Stores stores = Stores::kCached);
+
+// `bytes` of them to each of `outputs`, which may be where they are already; read once.
+void Copy(const void* input, absl::Span<void* const> outputs, int64_t bytes,
+          Stores stores = Stores::kCached);
 
 }  // namespace cohort::worker
 

@@ -265,6 +265,51 @@ TEST_P(ReduceTest, SmallFloatsAreRoundedOnce) {
   EXPECT_EQ(FloatFromBF16(sum), 1.0f + 0x1p-7f);
 }
 
+// Outputs that begin anywhere, alike or not.
+TEST_P(ReduceTest, StreamedResultsAreTheSame) {
+  for (const DataType type : {DataType::kF32, DataType::kF64, DataType::kBF16, DataType::kF16,
+                              DataType::kI8, DataType::kU64, DataType::kF8E5M2}) {
+    const size_t size = static_cast<size_t>(SizeOf(type));
+    for (const size_t count : {1, 15, 16, 100, 1031}) {
+      for (const size_t shift : {size_t{0}, size, size_t{1}, 3 * size}) {
+        std::vector<Bytes> inputs(3, Bytes(count * size));
+        for (Bytes& input : inputs) {
+          for (uint8_t& byte : input) byte = static_cast<uint8_t>(random_() % 0x60);
+        }
+        const std::vector<const void*> from = {inputs[0].data(), inputs[1].data(),
+                                               inputs[2].data()};
+        Bytes expected(count * size);
+        Reduce(type, {ReduceOp::kSum}, from, std::vector<void*>{expected.data()},
+               static_cast<int64_t>(count));
+        for (const size_t other_shift : {shift, size_t{0}}) {
+          Bytes first(count * size + 200, 0xAB);
+          Bytes second(count * size + 200, 0xAB);
+          const auto at = [](Bytes& bytes, size_t past) {
+            const auto begin = reinterpret_cast<uintptr_t>(bytes.data());
+            return bytes.data() + (64 - begin % 64) + past;
+          };
+          uint8_t* const one = at(first, shift);
+          uint8_t* const two = at(second, other_shift);
+          Reduce(type, {ReduceOp::kSum}, from, std::vector<void*>{one, two},
+                 static_cast<int64_t>(count), Stores::kStreaming);
+          for (uint8_t* const result : {one, two}) {
+            ASSERT_EQ(std::memcmp(result, expected.data(), expected.size()), 0) << NameOf(type);
+            ASSERT_EQ(result[-1], 0xAB);
+            ASSERT_EQ(result[expected.size()], 0xAB);
+          }
+          Copy(inputs[0].data(), std::vector<void*>{one, two}, static_cast<int64_t>(count * size),
+               Stores::kStreaming);
+          for (uint8_t* const result : {one, two}) {
+            ASSERT_EQ(std::memcmp(result, inputs[0].data(), expected.size()), 0);
+            ASSERT_EQ(result[-1], 0xAB);
+            ASSERT_EQ(result[expected.size()], 0xAB);
+          }
+        }
+      }
+    }
+  }
+}
+
 TEST_P(ReduceTest, NothingIsTouchedForNoElements) {
   const void* const from = nullptr;
   void* const to = nullptr;

@@ -10,10 +10,15 @@
 
 namespace cohort::worker {
 
+// kStreaming goes past the caches: for results that would not stay there anyhow. They are seen by
+// others behind the next release, as usual.
+enum class Stores { kCached, kStreaming };
+
 struct Operands {
   absl::Span<const void* const> inputs;
   absl::Span<void* const> outputs;
   int64_t count = 0;
+  Stores stores = Stores::kCached;
 };
 
 // As Reduce. Bool, the 8-bit floating types, and products and averages of integers; f16 and f64

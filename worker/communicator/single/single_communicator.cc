@@ -65,6 +65,10 @@ absl::Status SingleCommunicator::Scatter(const void* input, void* output, int64_
                                          DataType type, int root, Instant) {
   return Run(Verb::kScatter, input, output, count, type, root, nullptr);
 }
+absl::Status SingleCommunicator::Exchange(absl::Span<const Transfer> transfers, Instant) {
+  COHORT_RETURN_IF_ERROR(CheckTransfers(transfers, 0, 1));
+  return Run(Verb::kBarrier, nullptr, nullptr, 0, DataType::kU8, 0, nullptr);
+}
 absl::Status SingleCommunicator::Barrier(Instant) {
   return Run(Verb::kBarrier, nullptr, nullptr, 0, DataType::kU8, 0, nullptr);
 }

@@ -30,6 +30,7 @@ class SingleCommunicator final : public Communicator {
                       Instant deadline) override;
   absl::Status Scatter(const void* input, void* output, int64_t count, DataType type, int root,
                        Instant deadline) override;
+  absl::Status Exchange(absl::Span<const Transfer> transfers, Instant deadline) override;
   absl::Status Barrier(Instant deadline) override;
   void Abort(const absl::Status& cause) override;
 

@@ -15,20 +15,30 @@
 #include "base/clock.h"
 #include "gtest/gtest.h"
 #include "worker/communicator/communicator.h"
+#include "worker/communicator/testing/test_allocator.h"
 
 namespace cohort::worker {
 
 using Communicators = std::vector<std::unique_ptr<Communicator>>;
-using Bytes = std::vector<char>;
+// Of the memory that the backend under test is about.
+using Bytes = std::vector<char, TestAllocator<char>>;
 
 struct Backend {
   std::string name;
   std::vector<int> sizes;                    // of groups that it can have
   std::function<Communicators(int)> create;  // one for each rank
+  shm::Heap* heap = nullptr;                 // where tensors lie; null: memory of the process
+  bool every_second = false;                 // tensor lies there, and the others do not
 };
 
 class ConformanceTest : public ::testing::TestWithParam<Backend> {
+ public:
+  static Instant Soon() { return Clock::Steady().Now() + absl::Seconds(60); }
+
  protected:
+  void SetUp() override { SetTestHeap(GetParam().heap, GetParam().every_second); }
+  void TearDown() override { SetTestHeap(nullptr); }
+
   // The ranks of one group, each on a thread of its own.
   class World {
    public:
@@ -60,7 +70,6 @@ class ConformanceTest : public ::testing::TestWithParam<Backend> {
   static std::vector<int64_t> Counts(DataType type);
   static std::vector<int64_t> SmallCounts() { return {0, 1, 37}; }
 
-  static Instant Soon() { return Clock::Steady().Now() + absl::Seconds(60); }
   static void ExpectOk(const std::vector<absl::Status>& statuses, const std::string& what);
 };
 

@@ -1,0 +1,176 @@
+// The three ways of HostCommunicator: what its verbs are made of.
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "worker/communicator/host/host_communicator.h"
+
+namespace cohort::worker {
+namespace {
+
+// Where a rank's tensors are: offsets in its heap, or this. Of one that it does not have: anything.
+constexpr int64_t kElsewhere = -1;
+struct Places {
+  int64_t input;
+  int64_t output;
+};
+static_assert(sizeof(Places) <= ArrivalLine::kDataBytes);
+
+int64_t PlaceOf(const shm::Segment* heap, const void* memory, int64_t bytes) {
+  if (bytes == 0) return 0;
+  if (heap == nullptr) return kElsewhere;
+  return heap->OffsetOf(memory, static_cast<size_t>(bytes)).value_or(kElsewhere);
+}
+
+// Beyond a good part of the last cache, what is stored is gone from it before it is read.
+int64_t StreamFrom() {
+  const long cache = sysconf(_SC_LEVEL3_CACHE_SIZE);
+  return std::max<int64_t>(cache, int64_t{8} << 20) / 2;
+}
+
+}  // namespace
+
+HostCommunicator::HostCommunicator(HostMemory memory, int rank)
+    : space_(std::move(memory.space)),
+      heaps_(std::move(memory.heaps)),
+      rank_(rank),
+      stream_from_(StreamFrom()),
+      waiter_(space_, rank),
+      meeting_(space_, waiter_, rank),
+      mailbox_(space_, heaps_, waiter_, rank) {
+  const auto ranks = static_cast<size_t>(space_.ranks());
+  inputs_.resize(ranks);
+  outputs_.resize(ranks);
+  from_.reserve(ranks);
+  to_.reserve(ranks);
+}
+
+absl::Status HostCommunicator::Deposit(const Operation& operation, const void* data, int64_t bytes,
+                                       Instant deadline, int64_t bytes_of_all) {
+  in_line_ = std::max(bytes, bytes_of_all) <= static_cast<int64_t>(ArrivalLine::kDataBytes);
+  which_ = 1 - which_;
+  if (bytes > 0) {
+    std::memcpy(in_line_ ? meeting_.own_data() : buffer(rank_), data, static_cast<size_t>(bytes));
+  }
+  return MeetForBuffers(operation, kPut, deadline);
+}
+
+absl::Status HostCommunicator::MeetForBuffers(const Operation& operation, int stage,
+                                              Instant deadline) {
+  absl::Status status = meeting_.Meet(operation, stage, deadline);
+  // Ranks that called different things may be at different buffers; all have come, so none reads.
+  if (!status.ok()) which_ = static_cast<int>(meeting_.turn() % 2);
+  return status;
+}
+
+const std::vector<const void*>& HostCommunicator::Deposits(int64_t offset) {
+  from_.clear();
+  for (int rank = 0; rank < size(); ++rank) from_.push_back(deposit(rank) + offset);
+  return from_;
+}
+
+absl::Status HostCommunicator::Large(const Operation& operation, const void* input, void* output,
+                                     const Ways& ways, Instant deadline) {
+  in_line_ = false;
+  which_ = 1 - which_;
+  const shm::Segment* const heap = heaps_[static_cast<size_t>(rank_)].get();
+  const Places own = {PlaceOf(heap, input, InputBytes(operation, rank_, size())),
+                      PlaceOf(heap, output, OutputBytes(operation, rank_, size()))};
+  // This rank knows already that there is no direct way.
+  const bool staged = (ways.needs_inputs && own.input == kElsewhere) ||
+                      (ways.needs_outputs && own.output == kElsewhere);
+  if (staged) ways.put(FirstChunk(operation, ways));
+  std::memcpy(meeting_.own_data(), &own, sizeof(own));
+  COHORT_RETURN_IF_ERROR(MeetForBuffers(operation, kPut, deadline));
+  COHORT_ASSIGN_OR_RETURN(const Agreed agreed, LearnPlaces(operation, ways));
+  if (agreed == Agreed::kDirect) {
+    ways.direct();
+    return meeting_.Meet(operation, kDone, deadline);
+  }
+  if (agreed == Agreed::kMixed) {
+    // Some had hoped in vain.
+    if (!staged) ways.put(FirstChunk(operation, ways));
+    COHORT_RETURN_IF_ERROR(MeetForBuffers(operation, kPutLate, deadline));
+  }
+  Chunk chunk = FirstChunk(operation, ways);
+  COHORT_RETURN_IF_ERROR(ways.take(chunk));
+  const int64_t room = chunk.size;
+  for (chunk.at += room; chunk.at < operation.count; chunk.at += room) {
+    chunk.size = std::min(room, operation.count - chunk.at);
+    // Whoever still reads the buffer before this one has not come to the meeting before this one.
+    which_ = 1 - which_;
+    ways.put(chunk);
+    COHORT_RETURN_IF_ERROR(MeetForBuffers(operation, kPut, deadline));
+    COHORT_RETURN_IF_ERROR(ways.take(chunk));
+  }
+  return absl::OkStatus();
+}
+
+HostCommunicator::Chunk HostCommunicator::FirstChunk(const Operation& operation,
+                                                     const Ways& ways) const {
+  const int64_t room =
+      static_cast<int64_t>(HostSpace::kBufferBytes) / ways.parts / SizeOf(operation.type);
+  return {0, std::min(room, operation.count)};
+}
+
+absl::StatusOr<HostCommunicator::Agreed> HostCommunicator::LearnPlaces(const Operation& operation,
+                                                                       const Ways& ways) {
+  bool direct = true;
+  bool staged = true;
+  for (int rank = 0; rank < size(); ++rank) {
+    Places places;
+    std::memcpy(&places, meeting_.data(rank), sizeof(places));
+    const auto number = static_cast<size_t>(rank);
+    const bool here = !(ways.needs_inputs && places.input == kElsewhere) &&
+                      !(ways.needs_outputs && places.output == kElsewhere);
+    direct = direct && here;
+    staged = staged && !here;
+    const shm::Segment* const heap = heaps_[number].get();
+    // False: it would have to be there, and is not.
+    const auto find = [&](int64_t place, int64_t bytes, auto& pointer) {
+      pointer = place == kElsewhere || heap == nullptr
+                    ? nullptr
+                    : heap->At(place, static_cast<size_t>(bytes));
+      return pointer != nullptr || place == kElsewhere || bytes == 0;
+    };
+    if (!find(places.input, InputBytes(operation, rank, size()), inputs_[number]) ||
+        !find(places.output, OutputBytes(operation, rank, size()), outputs_[number])) {
+      const std::string text = absl::StrCat("rank ", rank, " names memory that it does not have");
+      Poison(text);
+      return absl::AbortedError(text);
+    }
+  }
+  return direct ? Agreed::kDirect : staged ? Agreed::kStaged : Agreed::kMixed;
+}
+
+HostCommunicator::Slice HostCommunicator::SliceOf(int rank, int64_t bytes) const {
+  constexpr auto kUnit = static_cast<int64_t>(kCacheLine);
+  const int64_t units = (bytes + kUnit - 1) / kUnit;
+  const int64_t begin = units * rank / size() * kUnit;
+  const int64_t end = std::min(units * (rank + 1) / size() * kUnit, bytes);
+  return {begin, end - begin};
+}
+
+const std::vector<const void*>& HostCommunicator::Inputs(int64_t offset) {
+  from_.clear();
+  for (const char* const input : inputs_) from_.push_back(input + offset);
+  return from_;
+}
+
+const std::vector<void*>& HostCommunicator::OutputsBut(const void* input, int64_t offset) {
+  to_.clear();
+  for (char* const output : outputs_) {
+    if (output + offset != input) to_.push_back(output + offset);
+  }
+  return to_;
+}
+
+Stores HostCommunicator::StoresOf(int64_t bytes) const {
+  return bytes >= stream_from_ ? Stores::kStreaming : Stores::kCached;
+}
+
+}  // namespace cohort::worker

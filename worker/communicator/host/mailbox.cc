@@ -1,0 +1,206 @@
+#include "worker/communicator/host/mailbox.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "worker/communicator/arguments.h"
+
+namespace cohort::worker {
+namespace {
+
+constexpr auto kFragmentBytes = static_cast<int64_t>(Channel::kFragmentBytes);
+
+int64_t BytesOf(const Transfer& transfer) { return transfer.count * SizeOf(transfer.type); }
+
+// What another process has written as a message's type and count.
+std::string DescribeMessage(int64_t count, int type) {
+  return absl::StrCat(
+      count, " ",
+      IsDataType(type) ? NameOf(static_cast<DataType>(type)) : absl::string_view("elements"));
+}
+
+}  // namespace
+
+Mailbox::Mailbox(const HostSpace& space, const RankHeaps& heaps, const Waiter& waiter, int rank)
+    : space_(space),
+      heaps_(heaps),
+      waiter_(waiter),
+      rank_(rank),
+      peers_(static_cast<size_t>(space.ranks())) {}
+
+absl::Status Mailbox::Exchange(absl::Span<const Transfer> transfers, Instant deadline) {
+  if (waiter_.poisoned()) return waiter_.CauseOfPoison();
+  progress_.assign(transfers.size(), Progress());
+  refusals_.clear();
+  Pass(transfers);
+  while (!AllDone()) {
+    const absl::Status status = waiter_.Await([&] { return Pass(transfers); }, deadline);
+    if (absl::IsDeadlineExceeded(status)) return GiveUp(transfers);
+    if (!status.ok()) return status;
+    if (waiter_.poisoned()) return waiter_.CauseOfPoison();
+  }
+  return refusals_.empty() ? absl::OkStatus()
+                           : absl::InvalidArgumentError(absl::StrJoin(refusals_, "; "));
+}
+
+bool Mailbox::AllDone() const {
+  return std::all_of(progress_.begin(), progress_.end(),
+                     [](const Progress& progress) { return progress.done; });
+}
+
+bool Mailbox::Pass(absl::Span<const Transfer> transfers) {
+  ++pass_;
+  bool moved = false;
+  for (size_t i = 0; i < transfers.size(); ++i) {
+    const Transfer& transfer = transfers[i];
+    Progress& progress = progress_[i];
+    if (progress.done) continue;
+    Peer& peer = peers_[static_cast<size_t>(transfer.peer)];
+    uint64_t& waits = transfer.sends ? peer.send_waits : peer.receive_waits;
+    if (waits == pass_) continue;
+    moved |= transfer.sends ? Send(transfer, progress) : Receive(transfer, progress);
+    if (!progress.done) waits = pass_;
+  }
+  return moved;
+}
+
+bool Mailbox::Send(const Transfer& transfer, Progress& progress) {
+  Peer& peer = peers_[static_cast<size_t>(transfer.peer)];
+  Channel& channel = space_.channel(rank_, transfer.peer);
+  const uint64_t taken = channel.taken.number.load(std::memory_order_acquire);
+  const int64_t bytes = BytesOf(transfer);
+  // Up to here the channel holds the message, and who sends it need not wait for who takes it.
+  const bool small = bytes <= kFragmentBytes;
+  bool moved = false;
+  while (!progress.begun || progress.bytes < bytes) {
+    if (peer.sent - taken >= Channel::kFragments) break;
+    const uint64_t number = peer.sent + 1;
+    FragmentLine& line = channel.line(number);
+    if (!progress.begun) progress.first = number;
+    progress.begun = true;
+    line.type = static_cast<uint8_t>(transfer.type);
+    line.count = transfer.count;
+    line.place = -1;
+    const char* const data = static_cast<const char*>(transfer.data) + progress.bytes;
+    const shm::Segment* const heap = heaps_[static_cast<size_t>(rank_)].get();
+    if (!small && heap != nullptr) {
+      line.place = heap->OffsetOf(transfer.data, static_cast<size_t>(bytes)).value_or(-1);
+    }
+    int64_t piece = std::min(bytes - progress.bytes, kFragmentBytes);
+    if (line.place >= 0) {
+      piece = bytes;
+      line.bytes = 0;
+    } else {
+      char* const room = piece <= static_cast<int64_t>(FragmentLine::kDataBytes)
+                             ? line.data
+                             : channel.buffer(number);
+      if (piece > 0) std::memcpy(room, data, static_cast<size_t>(piece));
+      line.bytes = static_cast<uint32_t>(piece);
+    }
+    line.number.store(number, std::memory_order_release);
+    peer.sent = number;
+    progress.bytes += piece;
+    moved = true;
+  }
+  if (moved) waiter_.Wake(transfer.peer);
+  if (!progress.begun || progress.bytes < bytes) return moved;
+  if (small) {
+    progress.done = true;
+  } else if (taken >= peer.sent) {
+    // A later fragment than the message's last is never on its way while it is not done.
+    progress.done = true;
+    moved = true;
+    if (channel.taken.refused == progress.first) {
+      refusals_.push_back(
+          absl::StrCat(Describe(transfer), ": it expected ",
+                       DescribeMessage(channel.taken.expected_count, channel.taken.expected_type)));
+    }
+  }
+  return moved;
+}
+
+bool Mailbox::Receive(const Transfer& transfer, Progress& progress) {
+  Peer& peer = peers_[static_cast<size_t>(transfer.peer)];
+  Channel& channel = space_.channel(transfer.peer, rank_);
+  bool moved = false;
+  while (!progress.done) {
+    const uint64_t number = peer.taken + 1;
+    const FragmentLine& line = channel.line(number);
+    if (line.number.load(std::memory_order_acquire) != number) break;
+    moved = true;
+    if (!progress.begun) {
+      progress.begun = true;
+      progress.first = number;
+      if (line.count != transfer.count || line.type != static_cast<uint8_t>(transfer.type)) {
+        progress.refused = true;
+        refusals_.push_back(
+            absl::StrCat(Describe(transfer), ": it sent ", DescribeMessage(line.count, line.type)));
+        channel.taken.expected_count = transfer.count;
+        channel.taken.expected_type = static_cast<uint8_t>(transfer.type);
+        channel.taken.refused = number;
+      }
+    }
+    if (!Take(transfer, line, channel.buffer(number), progress)) return true;
+    peer.taken = number;
+    channel.taken.number.store(number, std::memory_order_release);
+  }
+  if (moved) waiter_.Wake(transfer.peer);
+  return moved;
+}
+
+bool Mailbox::Take(const Transfer& transfer, const FragmentLine& line, const char* buffer,
+                   Progress& progress) {
+  // Read once: another process may write there what it likes.
+  const int64_t place = line.place;
+  const int64_t piece = line.bytes;
+  const int64_t whole = progress.refused && IsDataType(line.type)
+                            ? line.count * SizeOf(static_cast<DataType>(line.type))
+                            : BytesOf(transfer);
+  if (place >= 0) {
+    progress.done = true;
+    if (progress.refused) return true;
+    const auto& heap = heaps_[static_cast<size_t>(transfer.peer)];
+    const char* const from =
+        heap == nullptr ? nullptr : heap->At(place, static_cast<size_t>(whole));
+    if (from == nullptr) {
+      Poison(transfer.peer, "names memory that it does not have");
+      return false;
+    }
+    std::memcpy(transfer.data, from, static_cast<size_t>(whole));
+    return true;
+  }
+  if (piece > kFragmentBytes || piece > whole - progress.bytes || (piece == 0 && whole > 0)) {
+    Poison(transfer.peer, "sends what is no piece of its message");
+    return false;
+  }
+  if (!progress.refused && piece > 0) {
+    const bool inside = piece <= static_cast<int64_t>(FragmentLine::kDataBytes);
+    std::memcpy(static_cast<char*>(transfer.data) + progress.bytes, inside ? line.data : buffer,
+                static_cast<size_t>(piece));
+  }
+  progress.bytes += piece;
+  progress.done = progress.bytes == whole;
+  return true;
+}
+
+absl::Status Mailbox::GiveUp(absl::Span<const Transfer> transfers) {
+  std::vector<std::string> waiting;
+  bool begun = false;
+  for (size_t i = 0; i < transfers.size(); ++i) {
+    const Progress& progress = progress_[i];
+    begun = begun || (progress.begun && !progress.done);
+    if (!progress.done) waiting.push_back(Describe(transfers[i]));
+  }
+  const std::string text = absl::StrCat(absl::StrJoin(waiting, ", "), ": it did not come");
+  // Where nothing has begun, nothing is half done.
+  if (begun) waiter_.SetPoison(absl::StrCat("rank ", rank_, " gave up ", text));
+  return absl::DeadlineExceededError(text);
+}
+
+void Mailbox::Poison(int culprit, absl::string_view what) {
+  waiter_.SetPoison(absl::StrCat("rank ", culprit, " ", what));
+}
+
+}  // namespace cohort::worker

@@ -1,0 +1,76 @@
+// Messages between two ranks that share memory.
+#ifndef COHORT_WORKER_COMMUNICATOR_HOST_MAILBOX_H_
+#define COHORT_WORKER_COMMUNICATOR_HOST_MAILBOX_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+#include "base/clock.h"
+#include "base/shm/segment.h"
+#include "worker/communicator/communicator.h"
+#include "worker/communicator/host/host_space.h"
+#include "worker/communicator/host/waiter.h"
+
+namespace cohort::worker {
+
+// The segments from which the ranks allocate tensors, by rank, as mapped here; null where a rank
+// has none.
+using RankHeaps = std::vector<std::shared_ptr<const shm::Segment>>;
+
+// One rank's. A message goes in fragments through the channel of its two ranks: within a fragment's
+// line, through the channel's buffers, or, when it lies in the sender's heap, by its place there,
+// from where the receiver copies it. Senders of messages that the channel can hold do not wait.
+class Mailbox {
+ public:
+  // All outlive it.
+  Mailbox(const HostSpace& space, const RankHeaps& heaps, const Waiter& waiter, int rank);
+
+  // As Communicator::Exchange, of transfers that make sense.
+  absl::Status Exchange(absl::Span<const Transfer> transfers, Instant deadline);
+
+ private:
+  // Of one transfer of an exchange.
+  struct Progress {
+    bool begun = false;
+    bool done = false;
+    uint64_t first = 0;  // fragment of the message
+    int64_t bytes = 0;   // that have gone
+    bool refused = false;
+  };
+  // Fragments that have gone between this rank and a peer.
+  struct Peer {
+    uint64_t sent = 0;
+    uint64_t taken = 0;
+    // The exchange's pass in which an earlier transfer of the list was not done.
+    uint64_t send_waits = 0;
+    uint64_t receive_waits = 0;
+  };
+
+  // Whether anything moved.
+  bool Pass(absl::Span<const Transfer> transfers);
+  bool Send(const Transfer& transfer, Progress& progress);
+  bool Receive(const Transfer& transfer, Progress& progress);
+  // To memory of the transfer, from a fragment. False: it lies where nothing can.
+  bool Take(const Transfer& transfer, const FragmentLine& line, const char* buffer,
+            Progress& progress);
+  absl::Status GiveUp(absl::Span<const Transfer> transfers);
+  bool AllDone() const;
+  void Poison(int culprit, absl::string_view what);
+
+  const HostSpace& space_;
+  const RankHeaps& heaps_;
+  const Waiter& waiter_;
+  const int rank_;
+  std::vector<Peer> peers_;
+  std::vector<Progress> progress_;  // of the exchange at work
+  uint64_t pass_ = 0;
+  std::vector<std::string> refusals_;
+};
+
+}  // namespace cohort::worker
+
+#endif  // COHORT_WORKER_COMMUNICATOR_HOST_MAILBOX_H_

@@ -1,0 +1,104 @@
+#include "worker/communicator/host/waiter.h"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+
+#include "base/shm/futex.h"
+
+namespace cohort::worker {
+namespace {
+
+// A look costs some ten nanoseconds as long as nobody writes; a sleeper costs tens of microseconds.
+constexpr int kLooks = 8000;
+constexpr int kYields = 200;
+// Of the looks, between two at the poison.
+constexpr int kLooksBetween = 64;
+
+int Processors() {
+  cpu_set_t allowed;
+  CPU_ZERO(&allowed);
+  if (sched_getaffinity(0, sizeof(allowed), &allowed) != 0) return 1;
+  return CPU_COUNT(&allowed);
+}
+
+void Pause() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+}  // namespace
+
+Waiter::Waiter(const HostSpace& space, int rank)
+    : space_(space), rank_(rank), yields_(space.ranks() > Processors()) {}
+
+absl::Status Waiter::Await(absl::FunctionRef<bool()> done, Instant deadline) const {
+  const int looks = yields_ ? kYields : kLooks;
+  for (int look = 1; look <= looks; ++look) {
+    if (done()) return absl::OkStatus();
+    yields_ ? static_cast<void>(sched_yield()) : Pause();
+    if (look % kLooksBetween == 0 && poisoned()) break;
+  }
+  while (!done()) {
+    if (poisoned()) return CauseOfPoison();
+    if (Clock::Steady().Now() >= deadline) return absl::DeadlineExceededError("");
+    Sleep(done, deadline);
+  }
+  return absl::OkStatus();
+}
+
+void Waiter::Sleep(absl::FunctionRef<bool()> done, Instant deadline) const {
+  SleepWords& words = space_.sleep_words(rank_);
+  const uint32_t event = words.event.load(std::memory_order_acquire);
+  words.sleeps.store(1, std::memory_order_relaxed);
+  space_.sleepers().fetch_add(1, std::memory_order_seq_cst);
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  if (!done() && !poisoned()) shm::FutexWait(words.event, event, deadline);
+  space_.sleepers().fetch_sub(1, std::memory_order_relaxed);
+  words.sleeps.store(0, std::memory_order_relaxed);
+}
+
+void Waiter::WakeNow(int rank) const {
+  SleepWords& words = space_.sleep_words(rank);
+  if (words.sleeps.load(std::memory_order_relaxed) == 0) return;
+  words.event.fetch_add(1, std::memory_order_release);
+  shm::FutexWakeAll(words.event);
+}
+
+void Waiter::WakeAllNow() const {
+  for (int rank = 0; rank < space_.ranks(); ++rank) WakeNow(rank);
+}
+
+void Waiter::SetPoison(absl::string_view cause) const {
+  Poison& poison = space_.poison();
+  uint32_t none = Poison::kNone;
+  if (poison.state.compare_exchange_strong(none, Poison::kBeingWritten)) {
+    const size_t size = std::min(cause.size(), Poison::kMaxText);
+    std::memcpy(poison.text, cause.data(), size);
+    poison.size = static_cast<uint32_t>(size);
+    poison.state.store(Poison::kWritten, std::memory_order_release);
+  }
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  WakeAllNow();
+}
+
+absl::Status Waiter::CauseOfPoison() const {
+  const Poison& poison = space_.poison();
+  // Its writer is about to finish; should it die in between, the text is lost, and no more.
+  const Instant patience = Clock::Steady().Now() + absl::Milliseconds(100);
+  while (poison.state.load(std::memory_order_acquire) != Poison::kWritten) {
+    if (Clock::Steady().Now() > patience) {
+      return absl::AbortedError("a rank ended the communicator");
+    }
+    sched_yield();
+  }
+  const size_t size = std::min<size_t>(poison.size, Poison::kMaxText);
+  return absl::AbortedError(std::string(poison.text, size));
+}
+
+}  // namespace cohort::worker

@@ -1,0 +1,57 @@
+// How a rank waits for what another does in shared memory: it looks, then sleeps; and how all are
+// woken when there is nothing left to wait for.
+#ifndef COHORT_WORKER_COMMUNICATOR_HOST_WAITER_H_
+#define COHORT_WORKER_COMMUNICATOR_HOST_WAITER_H_
+
+#include <atomic>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "base/clock.h"
+#include "worker/communicator/host/host_space.h"
+
+namespace cohort::worker {
+
+// One rank's. Await by one thread at a time; the rest from any.
+class Waiter {
+ public:
+  // `space` outlives it.
+  Waiter(const HostSpace& space, int rank);
+
+  // Until `done`. Whoever makes it true calls Wake or WakeAll behind that. Errors: ABORTED, who
+  // poisoned the space and why; DEADLINE_EXCEEDED, without a word.
+  absl::Status Await(absl::FunctionRef<bool()> done, Instant deadline) const;
+
+  // Of those that sleep. What was stored before is seen by who does not.
+  void Wake(int rank) const {
+    if (SomebodySleeps()) WakeNow(rank);
+  }
+  bool SomebodySleeps() const {
+    // Either this sees the sleeper, or the sleeper sees what was stored.
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+    return space_.sleepers().load(std::memory_order_relaxed) != 0;
+  }
+  void WakeAllNow() const;
+
+  // Ends all that wait and will wait. The first cause stays.
+  void SetPoison(absl::string_view cause) const;
+  bool poisoned() const {
+    return space_.poison().state.load(std::memory_order_acquire) != Poison::kNone;
+  }
+  // ABORTED, and why. Of a poisoned space.
+  absl::Status CauseOfPoison() const;
+
+ private:
+  void WakeNow(int rank) const;
+  void Sleep(absl::FunctionRef<bool()> done, Instant deadline) const;
+
+  const HostSpace& space_;
+  const int rank_;
+  // Where ranks outnumber processors, looking keeps from working the one who is waited for.
+  const bool yields_;
+};
+
+}  // namespace cohort::worker
+
+#endif  // COHORT_WORKER_COMMUNICATOR_HOST_WAITER_H_
