@@ -1,0 +1,158 @@
+// A group of ranks, as each of them sees it: who it is, tensors to and from the others, objects,
+// barriers. Whether the rank is this process (worker::LocalGroup) or a daemon's (RemoteGroup) makes
+// no difference to who uses it.
+#ifndef COHORT_CLIENT_COLLECTIVE_GROUP_H_
+#define COHORT_CLIENT_COLLECTIVE_GROUP_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "absl/types/span.h"
+#include "base/reduction.h"
+#include "base/tensor.h"
+
+namespace cohort::client {
+
+// By rank: how many elements of the dimension in question each has.
+using Sizes = std::vector<int64_t>;
+
+struct CallOptions {
+  // Of this call; absent: the group's.
+  std::optional<absl::Duration> timeout;
+};
+
+// One tensor to a rank, or one from it.
+struct TensorTransfer {
+  bool sends = false;
+  int peer = 0;
+  Tensor tensor;
+};
+
+// Rules of all tensor verbs
+//
+// - All ranks of the group call the same verbs in the same order, with the same type, shape (but for
+//   what is said to be ragged), root and reduction. A call blocks until its tensors may be used
+//   again, at most for its timeout.
+// - `dim` is -n..n-1, counted from the end if negative. Roots and peers are ranks in the group.
+// - Inputs and outputs have any strides. Fast are contiguous ones from Allocate, of all ranks.
+// - Outputs are written by the call and by nobody else. They do not overlap inputs, unless they are
+//   the very same elements where "in place" allows it.
+// - Tensors of no elements, and groups of one rank, are fine everywhere.
+// - Floating types of 8 and 16 bits are added up in f32 in the order of ranks and rounded once: all
+//   ranks have the same bits.
+//
+// Errors of all
+//
+//   INVALID_ARGUMENT    ranks called different things: all of them get this, naming two that
+//                       differ, and the group works on. Or this rank's tensors do not fit the verb:
+//                       the others wait for it, so their calls end with their timeouts, naming it.
+//   DEADLINE_EXCEEDED   some ranks did not come in time; names them. The group is broken.
+//   ABORTED             a rank is lost, gave up or aborted, or the generation ended: names it and the
+//                       cause. Form a group of the next generation.
+//   RESOURCE_EXHAUSTED  no memory.
+class Group {
+ public:
+  virtual ~Group() = default;
+
+  virtual const std::string& name() const = 0;
+  virtual int64_t generation() const = 0;
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
+
+  // --- Memory.
+
+  // Contiguous, of no defined value, where the other ranks of this host can reach it: what is in it
+  // need not be copied to be shared. Lives as long as the tensor or a copy, and not longer than
+  // the group's process (or daemon). Errors: RESOURCE_EXHAUSTED.
+  virtual absl::StatusOr<Tensor> Allocate(DataType type, const Shape& shape) = 0;
+
+  // --- Every rank has the same part.
+
+  // output = the reduction of all inputs. In place: output is input.
+  virtual absl::Status AllReduce(const Tensor& input, const Tensor& output,
+                                 const Reduction& reduction, const CallOptions& options = {}) = 0;
+  // As AllReduce, at the root; `output` of others is not looked at.
+  virtual absl::Status Reduce(const Tensor& input, const Tensor& output, const Reduction& reduction,
+                              int root, const CallOptions& options = {}) = 0;
+  // All have what the root's `tensor` has.
+  virtual absl::Status Broadcast(const Tensor& tensor, int root,
+                                 const CallOptions& options = {}) = 0;
+  // output = all inputs one behind the other along `dim`, by rank. output's extent there is size()
+  // times input's.
+  virtual absl::Status AllGather(const Tensor& input, const Tensor& output, int dim,
+                                 const CallOptions& options = {}) = 0;
+  // output = this rank's part along `dim` of the reduction of all inputs. input's extent there is
+  // size() times output's.
+  virtual absl::Status ReduceScatter(const Tensor& input, const Tensor& output, int dim,
+                                     const Reduction& reduction,
+                                     const CallOptions& options = {}) = 0;
+  // Part r of output along the first dimension = part `rank` of rank r's input. Its extent is a
+  // multiple of size(). Not in place.
+  virtual absl::Status AllToAll(const Tensor& input, const Tensor& output,
+                                const CallOptions& options = {}) = 0;
+  // As AllGather, at the root; `output` of others is not looked at.
+  virtual absl::Status Gather(const Tensor& input, const Tensor& output, int dim, int root,
+                              const CallOptions& options = {}) = 0;
+  // output = part `rank` along `dim` of the root's input; `input` of others is not looked at.
+  virtual absl::Status Scatter(const Tensor& input, const Tensor& output, int dim, int root,
+                               const CallOptions& options = {}) = 0;
+
+  // --- Ragged: parts of different sizes along `dim`. All ranks give the same `sizes`, one for each
+  // rank, which is checked as everything else is.
+
+  // Input's extent along `dim` is sizes[rank()], output's is the sum.
+  virtual absl::Status AllGatherV(const Tensor& input, const Tensor& output, int dim,
+                                  const Sizes& sizes, const CallOptions& options = {}) = 0;
+  // Input's extent along `dim` is the sum, output's is sizes[rank()].
+  virtual absl::Status ReduceScatterV(const Tensor& input, const Tensor& output, int dim,
+                                      const Sizes& sizes, const Reduction& reduction,
+                                      const CallOptions& options = {}) = 0;
+  // As AllGatherV, at the root.
+  virtual absl::Status GatherV(const Tensor& input, const Tensor& output, int dim,
+                               const Sizes& sizes, int root, const CallOptions& options = {}) = 0;
+  // Along the first dimension: input_sizes[r] go to rank r, output_sizes[r] come from it, where they
+  // are what it sends: other numbers are INVALID_ARGUMENT on all ranks, naming the two. Not in place.
+  virtual absl::Status AllToAllV(const Tensor& input, const Sizes& input_sizes,
+                                 const Tensor& output, const Sizes& output_sizes,
+                                 const CallOptions& options = {}) = 0;
+  // Every rank's `own`, by rank: for ragged verbs whose sizes nobody knows yet.
+  virtual absl::StatusOr<Sizes> ExchangeSizes(int64_t own, const CallOptions& options = {}) = 0;
+
+  // --- Between two ranks.
+
+  // Sends and receives, none of which waits for another. The two ranks of each alone call it; what
+  // one sends another arrives in the order sent. A receive's tensor has the sent one's type and as
+  // many elements: else it is INVALID_ARGUMENT, naming both, and that message is gone.
+  virtual absl::Status Exchange(absl::Span<const TensorTransfer> transfers,
+                                const CallOptions& options = {}) = 0;
+  absl::Status Send(const Tensor& tensor, int destination, const CallOptions& options = {});
+  absl::Status Receive(const Tensor& tensor, int source, const CallOptions& options = {});
+
+  // --- Objects and barriers, through the coordinator: see client::ProcessGroup, whose errors these
+  // are.
+
+  virtual absl::Status SendObject(absl::string_view object, int destination,
+                                  const CallOptions& options = {}) = 0;
+  virtual absl::StatusOr<std::string> ReceiveObject(int source,
+                                                    const CallOptions& options = {}) = 0;
+  virtual absl::StatusOr<std::string> BroadcastObject(absl::string_view object, int root,
+                                                      const CallOptions& options = {}) = 0;
+  virtual absl::StatusOr<std::vector<std::string>> AllGatherObjects(
+      absl::string_view object, const CallOptions& options = {}) = 0;
+  virtual absl::Status Barrier(const CallOptions& options = {}) = 0;
+
+  // --- The end.
+
+  // Ends what is in flight on all ranks, and everything later, with ABORTED and `cause`. Any thread.
+  virtual void Abort(const absl::Status& cause) = 0;
+};
+
+}  // namespace cohort::client
+
+#endif  // COHORT_CLIENT_COLLECTIVE_GROUP_H_
