@@ -1,0 +1,82 @@
+// Messages between this rank and another, over a link and the streams beside it.
+#ifndef COHORT_WORKER_COMMUNICATOR_SOCKET_MAILBOX_H_
+#define COHORT_WORKER_COMMUNICATOR_SOCKET_MAILBOX_H_
+
+#include <cstdint>
+#include <deque>
+#include <string>
+
+#include "absl/status/status.h"
+#include "worker/communicator/communicator.h"
+#include "worker/communicator/socket/frame.h"
+#include "worker/communicator/socket/link.h"
+#include "worker/communicator/socket/traffic.h"
+
+namespace cohort::worker {
+
+// One transfer of an exchange.
+struct Posted {
+  Transfer transfer;
+  bool settled = false;  // or its data is on the way
+  absl::Status status;
+};
+
+// A small message goes at once and is kept by the receiver until it is asked for; a large one is
+// offered, and goes when it has been accepted. A sender may have so many bytes of messages and
+// offers on the way that have not been taken as the window allows. Confined to one thread at a
+// time.
+class Mailbox {
+ public:
+  Mailbox(Link* link, Traffic* traffic, int64_t window)
+      : link_(*link), traffic_(*traffic), window_(window), credit_(window) {}
+
+  // `posted` and `open`, how many transfers and flows are not done, live until Drop or until the
+  // transfers are done.
+  void Post(Posted* posted, int* open);
+  void Drop();
+  // Whether something is expected of the other rank.
+  bool waits() const { return !sends_.empty() || !offers_.empty() || !receives_.empty(); }
+
+  // Frames of the kinds kMessage to kCredit, as Link::Handler has it.
+  absl::Status OnHeader(const FrameHeader& header, char** sink);
+  absl::Status OnFrame(const FrameHeader& header);
+
+  // A message up to here is small.
+  int64_t small_bytes() const { return window_ / 4; }
+
+ private:
+  // What has come and was not asked for yet.
+  struct Arrival {
+    Subject subject;
+    bool offered = false;
+    bool complete = false;
+    std::string payload;
+  };
+
+  void SendMore();
+  void Match();
+  void Deliver(Posted& receive, const Arrival& arrival);
+  void Settle(Posted& posted, absl::Status status);
+  void StartFlows(const Transfer& transfer);
+  void GiveCredit(int64_t bytes);
+  absl::Status CheckMessage(const FrameHeader& header);
+
+  Link& link_;
+  Traffic& traffic_;
+  const int64_t window_;
+  int* open_ = nullptr;
+
+  int64_t credit_;
+  std::deque<Posted*> sends_;   // not begun
+  std::deque<Posted*> offers_;  // not answered
+
+  int64_t taken_ = 0;   // bytes, not told yet
+  int64_t on_way_ = 0;  // that the other may think are on the way
+  std::deque<Posted*> receives_;
+  std::deque<Arrival> arrivals_;
+  Posted* direct_ = nullptr;  // the payload being received goes to its memory
+};
+
+}  // namespace cohort::worker
+
+#endif  // COHORT_WORKER_COMMUNICATOR_SOCKET_MAILBOX_H_

@@ -1,0 +1,281 @@
+#include "worker/communicator/socket/mesh.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <string.h>
+
+#include <algorithm>
+#include <list>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "base/rank_set.h"
+#include "base/status_macros.h"
+#include "worker/communicator/socket/handshake.h"
+#include "worker/communicator/socket/wait.h"
+
+namespace cohort::worker {
+namespace {
+
+// Of connections that have not said yet who they are. One more, and the oldest is dropped.
+constexpr size_t kMaxStrangers = 256;
+// Of stream 0: all that may be on the way in it finds room.
+constexpr int kFrameBufferBytes = 512 << 10;
+constexpr int kKeepAliveS = 3;
+
+void Set(int fd, int level, int option, int value) {
+  setsockopt(fd, level, option, &value, sizeof(value));
+}
+
+// The time-out is for stream 0 alone: a rank that is busy elsewhere reads that one late, but there
+// is room for all that is sent meanwhile; other streams may stand still as long as a deadline lets.
+void Tune(int fd, int stream, absl::Duration link_timeout) {
+  Set(fd, IPPROTO_TCP, TCP_NODELAY, 1);
+  Set(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
+  Set(fd, IPPROTO_TCP, TCP_KEEPIDLE, kKeepAliveS);
+  Set(fd, IPPROTO_TCP, TCP_KEEPINTVL, kKeepAliveS);
+  const int timeout_s = std::max(1, static_cast<int>(absl::ToInt64Seconds(link_timeout)));
+  Set(fd, IPPROTO_TCP, TCP_KEEPCNT, std::max(1, timeout_s / kKeepAliveS));
+  if (stream > 0) return;
+  Set(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, timeout_s * 1000);
+  Set(fd, SOL_SOCKET, SO_SNDBUF, kFrameBufferBytes);
+  Set(fd, SOL_SOCKET, SO_RCVBUF, kFrameBufferBytes);
+}
+
+// A connection to a rank below.
+struct Outgoing {
+  int rank = 0;
+  int stream = 0;
+  FileDescriptor fd;
+  bool connected = false;
+  bool done = false;
+  Welcome welcome;
+  size_t got = 0;
+};
+
+// A connection of whoever.
+struct Stranger {
+  FileDescriptor fd;
+  Hello hello;
+  size_t got = 0;
+};
+
+class Builder {
+ public:
+  Builder(const Listener& listener, const MeshOptions& options, Instant deadline)
+      : listener_(listener),
+        options_(options),
+        started_(Clock::Steady().Now()),
+        deadline_(deadline),
+        self_{options.rank, static_cast<int>(options.addresses.size()), options.streams,
+              options.secret} {}
+
+  absl::StatusOr<Mesh> Run();
+
+ private:
+  absl::Status Start(int rank, int stream, const SocketAddress& address);
+  absl::Status Advance(Outgoing& outgoing);
+  absl::Status Say(Outgoing& outgoing);
+  // Whether the stranger is no longer one.
+  bool Advance(Stranger& stranger);
+  void Accept();
+  absl::Status Wait();
+  absl::Status GiveUp() const;
+  absl::Status Failed(int rank, absl::string_view why) const {
+    return absl::UnavailableError(absl::StrCat(
+        "rank ", rank, " at ", options_.addresses[static_cast<size_t>(rank)], ": ", why));
+  }
+  FileDescriptor& slot(int rank, int stream) {
+    return mesh_.streams[static_cast<size_t>(rank)][static_cast<size_t>(stream)];
+  }
+
+  const Listener& listener_;
+  const MeshOptions& options_;
+  const Instant started_;
+  const Instant deadline_;
+  const Membership self_;
+  Mesh mesh_;
+  std::vector<Outgoing> outgoing_;
+  std::list<Stranger> strangers_;
+  int missing_ = 0;  // connections
+  int refused_ = 0;
+  std::string last_refusal_;
+  std::vector<pollfd> polled_;
+};
+
+absl::Status Builder::Start(int rank, int stream, const SocketAddress& address) {
+  Outgoing outgoing;
+  outgoing.rank = rank;
+  outgoing.stream = stream;
+  outgoing.fd = FileDescriptor(
+      socket(address.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  if (!outgoing.fd.is_open()) return Failed(rank, strerror(errno));
+  Tune(outgoing.fd.get(), stream, options_.link_timeout);
+  if (connect(outgoing.fd.get(), address.get(), address.size) != 0 && errno != EINPROGRESS) {
+    return Failed(rank, strerror(errno));
+  }
+  outgoing_.push_back(std::move(outgoing));
+  return absl::OkStatus();
+}
+
+absl::Status Builder::Say(Outgoing& outgoing) {
+  int error = 0;
+  socklen_t size = sizeof(error);
+  getsockopt(outgoing.fd.get(), SOL_SOCKET, SO_ERROR, &error, &size);
+  if (error != 0) return Failed(outgoing.rank, strerror(error));
+  const Hello hello = MakeHello(self_, outgoing.rank, outgoing.stream);
+  // The first bytes of a connection always find room.
+  const ssize_t sent = send(outgoing.fd.get(), &hello, sizeof(hello), MSG_NOSIGNAL);
+  if (sent != static_cast<ssize_t>(sizeof(hello))) return Failed(outgoing.rank, strerror(errno));
+  outgoing.connected = true;
+  return absl::OkStatus();
+}
+
+absl::Status Builder::Advance(Outgoing& outgoing) {
+  if (!outgoing.connected) return Say(outgoing);
+  const ssize_t got =
+      recv(outgoing.fd.get(), reinterpret_cast<char*>(&outgoing.welcome) + outgoing.got,
+           sizeof(Welcome) - outgoing.got, 0);
+  if (got == 0) return Failed(outgoing.rank, "closed the connection without an answer");
+  if (got < 0) {
+    if (errno == EAGAIN || errno == EINTR) return absl::OkStatus();
+    return Failed(outgoing.rank, strerror(errno));
+  }
+  outgoing.got += static_cast<size_t>(got);
+  if (outgoing.got < sizeof(Welcome)) return absl::OkStatus();
+  const absl::string_view refusal = Refusal(outgoing.welcome, self_);
+  if (!refusal.empty()) return Failed(outgoing.rank, refusal);
+  slot(outgoing.rank, outgoing.stream) = std::move(outgoing.fd);
+  outgoing.done = true;
+  --missing_;
+  return absl::OkStatus();
+}
+
+void Builder::Accept() {
+  while (true) {
+    const int fd = accept4(listener_.fd(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    if (fd < 0) return;
+    if (strangers_.size() >= kMaxStrangers) strangers_.pop_front();
+    strangers_.emplace_back().fd = FileDescriptor(fd);
+  }
+}
+
+bool Builder::Advance(Stranger& stranger) {
+  const ssize_t got =
+      recv(stranger.fd.get(), reinterpret_cast<char*>(&stranger.hello) + stranger.got,
+           sizeof(Hello) - stranger.got, 0);
+  if (got == 0) return true;
+  if (got < 0) return errno != EAGAIN && errno != EINTR;
+  stranger.got += static_cast<size_t>(got);
+  // What is no rank may never send as much as a rank does.
+  const bool other = stranger.got >= sizeof(uint64_t) && stranger.hello.magic != kHandshakeMagic;
+  if (stranger.got < sizeof(Hello) && !other) return false;
+  Answer answer = Judge(stranger.hello, self_);
+  FileDescriptor* place = nullptr;
+  if (answer == Answer::kWelcome) {
+    place = &slot(static_cast<int>(stranger.hello.from), static_cast<int>(stranger.hello.stream));
+    if (place->is_open()) answer = Answer::kDuplicate;
+  }
+  const Welcome welcome = MakeWelcome(self_, answer);
+  const ssize_t sent = send(stranger.fd.get(), &welcome, sizeof(welcome), MSG_NOSIGNAL);
+  if (answer != Answer::kWelcome) {
+    ++refused_;
+    last_refusal_ = std::string(Describe(answer));
+    return true;
+  }
+  if (sent != static_cast<ssize_t>(sizeof(welcome))) return true;
+  Tune(stranger.fd.get(), static_cast<int>(stranger.hello.stream), options_.link_timeout);
+  *place = std::move(stranger.fd);
+  --missing_;
+  return true;
+}
+
+absl::Status Builder::GiveUp() const {
+  const absl::Duration patience = deadline_ - started_;
+  std::vector<std::string> parts;
+  for (const Outgoing& outgoing : outgoing_) {
+    if (outgoing.done) continue;
+    // Most of the ranks below are missed for the same reason; the first is named.
+    parts.push_back(absl::StrCat("rank ", outgoing.rank, " at ",
+                                 options_.addresses[static_cast<size_t>(outgoing.rank)],
+                                 outgoing.connected ? ": did not answer" : ": cannot be reached"));
+    break;
+  }
+  RankSet absent;
+  for (int rank = self_.rank + 1; rank < self_.size; ++rank) {
+    for (const FileDescriptor& fd : mesh_.streams[static_cast<size_t>(rank)]) {
+      if (!fd.is_open()) absent.Add(rank);
+    }
+  }
+  if (!absent.empty()) {
+    parts.push_back(absl::StrCat("rank ", absent.ToString(), " did not connect"));
+  }
+  std::string text = absl::StrCat(
+      parts.empty() ? "" : parts[0], parts.size() > 1 ? "; " : "", parts.size() > 1 ? parts[1] : "",
+      " within ", absl::FormatDuration(absl::Trunc(patience, absl::Milliseconds(1))));
+  if (refused_ > 0) {
+    absl::StrAppend(&text, " (", refused_, " others were refused; the last: ", last_refusal_, ")");
+  }
+  return absl::DeadlineExceededError(text);
+}
+
+absl::Status Builder::Wait() {
+  polled_.clear();
+  polled_.push_back({listener_.fd(), POLLIN, 0});
+  for (const Outgoing& outgoing : outgoing_) {
+    if (outgoing.done) continue;
+    const short events = outgoing.connected ? POLLIN : POLLOUT;
+    polled_.push_back({outgoing.fd.get(), events, 0});
+  }
+  for (const Stranger& stranger : strangers_) polled_.push_back({stranger.fd.get(), POLLIN, 0});
+  return PollUntil(polled_, deadline_) ? absl::OkStatus() : GiveUp();
+}
+
+absl::StatusOr<Mesh> Builder::Run() {
+  mesh_.streams.resize(static_cast<size_t>(self_.size));
+  for (int rank = 0; rank < self_.size; ++rank) {
+    if (rank == self_.rank) continue;
+    mesh_.streams[static_cast<size_t>(rank)].resize(static_cast<size_t>(self_.streams));
+    missing_ += self_.streams;
+  }
+  for (int rank = 0; rank < self_.rank; ++rank) {
+    absl::StatusOr<SocketAddress> address =
+        ResolveAddress(options_.addresses[static_cast<size_t>(rank)]);
+    if (!address.ok()) return Failed(rank, address.status().message());
+    for (int stream = 0; stream < self_.streams; ++stream) {
+      COHORT_RETURN_IF_ERROR(Start(rank, stream, *address));
+    }
+  }
+  while (missing_ > 0) {
+    COHORT_RETURN_IF_ERROR(Wait());
+    size_t at = 0;
+    const bool knocked = polled_[at++].revents != 0;
+    for (Outgoing& outgoing : outgoing_) {
+      if (outgoing.done || polled_[at++].revents == 0) continue;
+      COHORT_RETURN_IF_ERROR(Advance(outgoing));
+    }
+    for (auto it = strangers_.begin(); it != strangers_.end();) {
+      const bool ready = polled_[at++].revents != 0;
+      it = ready && Advance(*it) ? strangers_.erase(it) : std::next(it);
+    }
+    if (knocked) Accept();
+  }
+  return std::move(mesh_);
+}
+
+}  // namespace
+
+absl::StatusOr<Mesh> ConnectMesh(const Listener& listener, const MeshOptions& options,
+                                 Instant deadline) {
+  const int size = static_cast<int>(options.addresses.size());
+  if (options.rank < 0 || options.rank >= size || options.streams < 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("rank ", options.rank, " of ", size, " with ", options.streams, " streams"));
+  }
+  return Builder(listener, options, deadline).Run();
+}
+
+}  // namespace cohort::worker

@@ -1,0 +1,39 @@
+// Connections between all ranks of a group.
+#ifndef COHORT_WORKER_COMMUNICATOR_SOCKET_MESH_H_
+#define COHORT_WORKER_COMMUNICATOR_SOCKET_MESH_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "base/clock.h"
+#include "base/id128.h"
+#include "worker/communicator/socket/file_descriptor.h"
+#include "worker/communicator/socket/listener.h"
+
+namespace cohort::worker {
+
+struct MeshOptions {
+  int rank = 0;
+  std::vector<std::string> addresses;  // of the listeners, by rank
+  Id128 secret;                        // of this group and generation
+  int streams = 1;                     // connections between two ranks; the same on all
+  // A link on which nothing is acknowledged for so long is cut.
+  absl::Duration link_timeout = absl::Seconds(15);
+};
+
+struct Mesh {
+  // By rank and stream, non-blocking; none for this rank itself. Stream 0 has the link's time-out.
+  std::vector<std::vector<FileDescriptor>> streams;
+};
+
+// Each rank connects to those below it and accepts those above it; one thread does both. Whoever
+// connects and does not belong there is turned away and harms nobody. Errors: UNAVAILABLE names a
+// rank that cannot be connected to, and its address; DEADLINE_EXCEEDED the ranks that did not come.
+absl::StatusOr<Mesh> ConnectMesh(const Listener& listener, const MeshOptions& options,
+                                 Instant deadline);
+
+}  // namespace cohort::worker
+
+#endif  // COHORT_WORKER_COMMUNICATOR_SOCKET_MESH_H_

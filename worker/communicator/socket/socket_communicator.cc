@@ -1,0 +1,275 @@
+#include "worker/communicator/socket/socket_communicator.h"
+
+#include <sched.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "absl/container/inlined_vector.h"
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "worker/communicator/host/reduce_kernel.h"
+#include "worker/communicator/socket/mesh.h"
+#include "worker/communicator/socket/plan.h"
+
+namespace cohort::worker {
+namespace {
+
+constexpr absl::Duration kSpin = absl::Microseconds(50);
+
+// What one rank may keep of all others: parts of collectives that came early, and messages that
+// were not asked for yet; and the least of each that makes sense.
+constexpr int64_t kDirectBytes = int64_t{128} << 10;
+constexpr int64_t kMaxDirectBytes = int64_t{32} << 10;
+constexpr int64_t kMinDirectBytes = int64_t{1} << 10;
+constexpr int64_t kWindowBytes = int64_t{1} << 20;
+constexpr int64_t kMaxWindowBytes = int64_t{128} << 10;
+constexpr int64_t kMinWindowBytes = int64_t{8} << 10;
+// Frames come in by way of so much.
+constexpr size_t kLandingBytes = size_t{64} << 10;
+
+// Of `all`, for each of the other ranks.
+int64_t Share(int64_t all, int size, int64_t least, int64_t most) {
+  return std::clamp(all / std::max(1, size - 1), least, most);
+}
+
+absl::Duration DefaultSpin(int size) {
+  cpu_set_t allowed;
+  CPU_ZERO(&allowed);
+  if (sched_getaffinity(0, sizeof(allowed), &allowed) != 0) return absl::ZeroDuration();
+  return size <= CPU_COUNT(&allowed) ? kSpin : absl::ZeroDuration();
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<SocketCommunicator>> SocketCommunicator::Connect(
+    int rank, const Listener& listener, const std::vector<std::string>& addresses,
+    const Id128& secret, const SocketOptions& options, Instant deadline) {
+  MeshOptions mesh_options;
+  mesh_options.rank = rank;
+  mesh_options.addresses = addresses;
+  mesh_options.secret = secret;
+  mesh_options.streams = 1 + std::max(1, options.streams);
+  mesh_options.link_timeout = options.link_timeout;
+  COHORT_ASSIGN_OR_RETURN(Mesh mesh, ConnectMesh(listener, mesh_options, deadline));
+  std::vector<FileDescriptor> links(addresses.size());
+  for (size_t peer = 0; peer < addresses.size(); ++peer) {
+    std::vector<FileDescriptor>& streams = mesh.streams[peer];
+    if (streams.empty()) continue;
+    links[peer] = std::move(streams.front());
+    streams.erase(streams.begin());
+  }
+  const int size = static_cast<int>(addresses.size());
+  std::unique_ptr<SocketCommunicator> communicator(new SocketCommunicator(
+      rank, std::move(links), std::move(mesh.streams), options.spin.value_or(DefaultSpin(size))));
+  if (!communicator->event_.is_open()) {
+    return absl::ResourceExhaustedError(absl::StrCat("eventfd: ", strerror(errno)));
+  }
+  return communicator;
+}
+
+SocketCommunicator::SocketCommunicator(int rank, std::vector<FileDescriptor> links,
+                                       std::vector<std::vector<FileDescriptor>> streams,
+                                       absl::Duration spin)
+    : rank_(rank),
+      spin_(spin),
+      traffic_(std::move(streams)),
+      event_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+      landing_(kLandingBytes) {
+  const int size = static_cast<int>(links.size());
+  direct_bytes_ = Share(kDirectBytes, size, kMinDirectBytes, kMaxDirectBytes);
+  const int64_t window = Share(kWindowBytes, size, kMinWindowBytes, kMaxWindowBytes);
+  for (int peer = 0; peer < size; ++peer) {
+    FileDescriptor& fd = links[static_cast<size_t>(peer)];
+    peers_.push_back(peer == rank ? nullptr
+                                  : std::make_unique<Peer>(peer, std::move(fd), &traffic_, window));
+  }
+}
+
+SocketCommunicator::~SocketCommunicator() {
+  FrameHeader goodbye;
+  goodbye.kind = FrameKind::kGoodbye;
+  ForEachPeer([&](Peer& peer) {
+    peer.link.SendLast(goodbye);
+    peer.link.Close();
+  });
+}
+
+absl::Status SocketCommunicator::Run(Verb verb, const void* input, void* output, int64_t count,
+                                     DataType type, int root, const Reduction& reduction,
+                                     Instant deadline) {
+  Call call;
+  call.operation.verb = verb;
+  call.operation.count = count;
+  call.operation.type = type;
+  call.operation.root = root;
+  call.operation.reduction = reduction;
+  call.input = static_cast<const char*>(input);
+  call.output = static_cast<char*>(output);
+  call.rank = rank_;
+  call.size = size();
+  COHORT_RETURN_IF_ERROR(CheckArguments(call.operation, rank_, size(), input, output));
+  call.bytes = count * SizeOf(type);
+  const bool direct = call.bytes <= direct_bytes_ || size() == 1;
+  COHORT_RETURN_IF_ERROR(Meet(call, direct, deadline));
+  if (direct) {
+    Finish(call);
+    return absl::OkStatus();
+  }
+
+  Plan(call, &scratch_, &traffic_);
+  const absl::Status status =
+      Drive([this] { return traffic_.idle(); },
+            [&] {
+              return absl::StrCat(Describe(call.operation), ": rank ",
+                                  traffic_.Unfinished().ToString(), " did not finish");
+            },
+            deadline);
+  traffic_.Clear();
+  return status;
+}
+
+absl::Status SocketCommunicator::Meet(const Call& call, bool direct, Instant deadline) {
+  if (poisoned_.load(std::memory_order_acquire)) return Poisoned();
+  ++turn_;
+  FrameHeader header;
+  header.kind = FrameKind::kOperation;
+  header.number = turn_;
+  header.subject = SubjectOf(call.operation);
+  ForEachPeer([&](Peer& peer) {
+    const bool with_part = direct && Needs(call.operation, peer.link.rank(), rank_);
+    const absl::string_view part(with_part ? PartFor(call, peer.link.rank()) : nullptr,
+                                 with_part ? static_cast<size_t>(call.bytes) : 0);
+    header.payload_bytes = static_cast<uint32_t>(part.size());
+    peer.link.Send(header, part);
+  });
+  missing_ = 0;
+  ForEachPeer([&](Peer& peer) { missing_ += Here(peer.link.rank()) ? 0 : 1; });
+  meeting_ = true;
+  const absl::Status status = Drive([this] { return missing_ == 0 && Flushed(); },
+                                    [&] {
+                                      return absl::StrCat(Describe(call.operation), ": rank ",
+                                                          Missing().ToString(), " did not come");
+                                    },
+                                    deadline);
+  meeting_ = false;
+  COHORT_RETURN_IF_ERROR(status);
+  COHORT_RETURN_IF_ERROR(Compare(header.subject));
+  return CheckParts(call, direct);
+}
+
+absl::Status SocketCommunicator::Compare(const Subject& own) const {
+  const auto subject = [&](int rank) -> const Subject& {
+    return rank == rank_ ? own : arrival(rank, turn_).subject;
+  };
+  for (int rank = 1; rank < size(); ++rank) {
+    if (subject(rank) == subject(0)) continue;
+    return absl::InvalidArgumentError(absl::StrCat("ranks called different things: rank 0 ",
+                                                   worker::Describe(subject(0)), "; rank ", rank,
+                                                   " ", worker::Describe(subject(rank))));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status SocketCommunicator::CheckParts(const Call& call, bool direct) {
+  for (int rank = 0; rank < size(); ++rank) {
+    if (rank == rank_) continue;
+    const bool with_part = direct && Needs(call.operation, rank_, rank);
+    if (arrival(rank, turn_).payload_bytes == (with_part ? call.bytes : 0)) continue;
+    Poison(absl::StrCat("rank ", rank, " broke the protocol: a part of another size"));
+    return Poisoned();
+  }
+  return absl::OkStatus();
+}
+
+void SocketCommunicator::Finish(const Call& call) {
+  const Operation& operation = call.operation;
+  const auto part_of = [&](int rank) {
+    return rank == rank_ ? PartFor(call, rank) : arrival(rank, turn_).payload.data();
+  };
+  if (Reduces(operation.verb)) {
+    if (!Needs(operation, rank_, rank_)) return;
+    absl::InlinedVector<const void*, 16> inputs;
+    for (int rank = 0; rank < size(); ++rank) inputs.push_back(part_of(rank));
+    void* const output = call.output;
+    worker::Reduce(operation.type, operation.reduction, inputs, absl::MakeConstSpan(&output, 1),
+                   operation.count);
+    return;
+  }
+  for (int rank = 0; rank < size(); ++rank) {
+    if (!Needs(operation, rank_, rank)) continue;
+    char* const place = PlaceOf(call, rank);
+    if (place != part_of(rank)) std::memcpy(place, part_of(rank), static_cast<size_t>(call.bytes));
+  }
+}
+
+absl::Status SocketCommunicator::Exchange(absl::Span<const Transfer> transfers, Instant deadline) {
+  COHORT_RETURN_IF_ERROR(CheckTransfers(transfers, rank_, size()));
+  if (poisoned_.load(std::memory_order_acquire)) return Poisoned();
+  std::vector<Posted> all(transfers.size());
+  int open = 0;
+  for (size_t i = 0; i < all.size(); ++i) {
+    all[i].transfer = transfers[i];
+    peers_[static_cast<size_t>(transfers[i].peer)]->mailbox.Post(&all[i], &open);
+  }
+  const absl::Status status =
+      Drive([&] { return open == 0 && Flushed(); },
+            [&] {
+              for (const Posted& posted : all) {
+                if (posted.settled && !traffic_.Needs(posted.transfer.peer)) continue;
+                return absl::StrCat(Describe(posted.transfer), ": rank ", posted.transfer.peer,
+                                    posted.settled ? " did not finish" : " did not come");
+              }
+              return std::string("the rest of what was sent");
+            },
+            deadline);
+  ForEachPeer([](Peer& peer) { peer.mailbox.Drop(); });
+  traffic_.Clear();
+  COHORT_RETURN_IF_ERROR(status);
+  for (const Posted& posted : all) COHORT_RETURN_IF_ERROR(posted.status);
+  return absl::OkStatus();
+}
+
+absl::Status SocketCommunicator::AllReduce(const void* input, void* output, int64_t count,
+                                           DataType type, const Reduction& reduction,
+                                           Instant deadline) {
+  return Run(Verb::kAllReduce, input, output, count, type, 0, reduction, deadline);
+}
+absl::Status SocketCommunicator::Reduce(const void* input, void* output, int64_t count,
+                                        DataType type, const Reduction& reduction, int root,
+                                        Instant deadline) {
+  return Run(Verb::kReduce, input, output, count, type, root, reduction, deadline);
+}
+absl::Status SocketCommunicator::Broadcast(const void* input, void* output, int64_t count,
+                                           DataType type, int root, Instant deadline) {
+  return Run(Verb::kBroadcast, input, output, count, type, root, {}, deadline);
+}
+absl::Status SocketCommunicator::AllGather(const void* input, void* output, int64_t count,
+                                           DataType type, Instant deadline) {
+  return Run(Verb::kAllGather, input, output, count, type, 0, {}, deadline);
+}
+absl::Status SocketCommunicator::ReduceScatter(const void* input, void* output, int64_t count,
+                                               DataType type, const Reduction& reduction,
+                                               Instant deadline) {
+  return Run(Verb::kReduceScatter, input, output, count, type, 0, reduction, deadline);
+}
+absl::Status SocketCommunicator::AllToAll(const void* input, void* output, int64_t count,
+                                          DataType type, Instant deadline) {
+  return Run(Verb::kAllToAll, input, output, count, type, 0, {}, deadline);
+}
+absl::Status SocketCommunicator::Gather(const void* input, void* output, int64_t count,
+                                        DataType type, int root, Instant deadline) {
+  return Run(Verb::kGather, input, output, count, type, root, {}, deadline);
+}
+absl::Status SocketCommunicator::Scatter(const void* input, void* output, int64_t count,
+                                         DataType type, int root, Instant deadline) {
+  return Run(Verb::kScatter, input, output, count, type, root, {}, deadline);
+}
+absl::Status SocketCommunicator::Barrier(Instant deadline) {
+  return Run(Verb::kBarrier, nullptr, nullptr, 0, DataType::kU8, 0, {}, deadline);
+}
+
+}  // namespace cohort::worker

@@ -1,0 +1,164 @@
+// Ranks on different hosts, over TCP.
+#ifndef COHORT_WORKER_COMMUNICATOR_SOCKET_SOCKET_COMMUNICATOR_H_
+#define COHORT_WORKER_COMMUNICATOR_SOCKET_SOCKET_COMMUNICATOR_H_
+
+#include <poll.h>
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/functional/function_ref.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "base/id128.h"
+#include "base/mutex.h"
+#include "base/rank_set.h"
+#include "worker/communicator/arguments.h"
+#include "worker/communicator/communicator.h"
+#include "worker/communicator/socket/file_descriptor.h"
+#include "worker/communicator/socket/link.h"
+#include "worker/communicator/socket/listener.h"
+#include "worker/communicator/socket/mailbox.h"
+#include "worker/communicator/socket/part.h"
+#include "worker/communicator/socket/traffic.h"
+
+namespace cohort::worker {
+
+// The same on all ranks, but for `spin`.
+struct SocketOptions {
+  // Connections between two ranks for large data; one more carries all that is small.
+  int streams = 2;
+  // A rank that acknowledges nothing for so long is gone.
+  absl::Duration link_timeout = absl::Seconds(15);
+  // How long a call looks again and again before it sleeps; none: a while, unless the ranks are
+  // more than this machine's processors.
+  std::optional<absl::Duration> spin;
+};
+
+// The calling thread does all the work; there is no other. Every collective begins with a frame
+// from each rank to each, that says what was called. If their parts are small they come with it,
+// and that was all; if not, they follow once all have agreed.
+class SocketCommunicator final : public Communicator, private Link::Handler {
+ public:
+  // Connects this rank with the others, whose listeners are at `addresses`, by rank. `secret` is
+  // that of the group and generation. Errors as ConnectMesh.
+  static absl::StatusOr<std::unique_ptr<SocketCommunicator>> Connect(
+      int rank, const Listener& listener, const std::vector<std::string>& addresses,
+      const Id128& secret, const SocketOptions& options, Instant deadline);
+  // The others are told that this rank left, not that it died.
+  ~SocketCommunicator() override;
+
+  int rank() const override { return rank_; }
+  int size() const override { return static_cast<int>(peers_.size()); }
+
+  absl::Status AllReduce(const void* input, void* output, int64_t count, DataType type,
+                         const Reduction& reduction, Instant deadline) override;
+  absl::Status Reduce(const void* input, void* output, int64_t count, DataType type,
+                      const Reduction& reduction, int root, Instant deadline) override;
+  absl::Status Broadcast(const void* input, void* output, int64_t count, DataType type, int root,
+                         Instant deadline) override;
+  absl::Status AllGather(const void* input, void* output, int64_t count, DataType type,
+                         Instant deadline) override;
+  absl::Status ReduceScatter(const void* input, void* output, int64_t count, DataType type,
+                             const Reduction& reduction, Instant deadline) override;
+  absl::Status AllToAll(const void* input, void* output, int64_t count, DataType type,
+                        Instant deadline) override;
+  absl::Status Gather(const void* input, void* output, int64_t count, DataType type, int root,
+                      Instant deadline) override;
+  absl::Status Scatter(const void* input, void* output, int64_t count, DataType type, int root,
+                       Instant deadline) override;
+  absl::Status Exchange(absl::Span<const Transfer> transfers, Instant deadline) override;
+  absl::Status Barrier(Instant deadline) override;
+  void Abort(const absl::Status& cause) override;
+
+ private:
+  // A rank has come to an operation.
+  struct Arrival {
+    uint64_t turn = 0;
+    Subject subject;
+    uint32_t payload_bytes = 0;
+    std::vector<char> payload;
+  };
+  // Another rank. One may be ahead by an operation, not more.
+  struct Peer {
+    Peer(int rank, FileDescriptor fd, Traffic* traffic, int64_t window)
+        : link(rank, std::move(fd)), mailbox(&link, traffic, window) {}
+    Link link;
+    Mailbox mailbox;
+    Arrival arrivals[2];
+    char abort_text[kMaxAbortBytes];
+  };
+
+  SocketCommunicator(int rank, std::vector<FileDescriptor> links,
+                     std::vector<std::vector<FileDescriptor>> streams, absl::Duration spin);
+
+  // From the rank behind this one on.
+  template <typename Body>
+  void ForEachPeer(const Body& body) {
+    for (int step = 1; step < size(); ++step) {
+      body(*peers_[static_cast<size_t>((rank_ + step) % size())]);
+    }
+  }
+  absl::Status Run(Verb verb, const void* input, void* output, int64_t count, DataType type,
+                   int root, const Reduction& reduction, Instant deadline);
+  // All ranks say what they call, and small parts. Whether they differ is found by all.
+  absl::Status Meet(const Call& call, bool direct, Instant deadline);
+  absl::Status Compare(const Subject& own) const;
+  absl::Status CheckParts(const Call& call, bool direct);
+  // With the small parts that came.
+  void Finish(const Call& call);
+  Arrival& arrival(int rank, uint64_t turn) const {
+    return peers_[static_cast<size_t>(rank)]->arrivals[turn % 2];
+  }
+  bool Here(int rank) const { return arrival(rank, turn_).turn == turn_; }
+  RankSet Missing() const;
+
+  // Link::Handler
+  absl::Status OnHeader(Link& link, const FrameHeader& header, char** sink) override;
+  absl::Status OnFrame(Link& link, const FrameHeader& header) override;
+
+  // Reads, writes and reduces until `finished`. `late` says what had not come by the deadline.
+  absl::Status Drive(absl::FunctionRef<bool()> finished, absl::FunctionRef<std::string()> late,
+                     Instant deadline);
+  bool Flushed();
+  // Whether something was moved.
+  bool Advance();
+  bool Read(Peer& peer);
+  void Sleep(Instant deadline);
+  // Whether the call in flight needs something of that rank.
+  bool Waits(const Peer& peer) const;
+  void CheckEnd(const Peer& peer);
+  void Lost(int rank, const std::string& reason);
+
+  // The first cause stays; whether it is this one.
+  bool Poison(absl::string_view cause);
+  absl::Status Poisoned();
+
+  const int rank_;
+  const absl::Duration spin_;
+  Traffic traffic_;
+  std::vector<std::unique_ptr<Peer>> peers_;  // by rank; none for this one
+  const FileDescriptor event_;                // readable once there is a cause
+  int64_t direct_bytes_ = 0;                  // parts up to here are small
+
+  uint64_t turn_ = 0;  // of operations
+  bool meeting_ = false;
+  int missing_ = 0;  // ranks that have not come to this turn
+  std::vector<char> landing_;
+  std::vector<char> scratch_;
+  std::vector<pollfd> polled_;
+  std::vector<Peer*> polled_peers_;
+
+  std::atomic<bool> poisoned_{false};
+  Mutex mutex_;
+  absl::Status cause_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace cohort::worker
+
+#endif  // COHORT_WORKER_COMMUNICATOR_SOCKET_SOCKET_COMMUNICATOR_H_

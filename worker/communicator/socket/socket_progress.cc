@@ -1,0 +1,207 @@
+// How a call gets on: bytes in and out until it is done, and how it ends early.
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "worker/communicator/socket/socket_communicator.h"
+#include "worker/communicator/socket/wait.h"
+
+namespace cohort::worker {
+namespace {
+
+void Pause() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+}  // namespace
+
+RankSet SocketCommunicator::Missing() const {
+  RankSet missing;
+  for (int rank = 0; rank < size(); ++rank) {
+    if (rank != rank_ && !Here(rank)) missing.Add(rank);
+  }
+  return missing;
+}
+
+bool SocketCommunicator::Flushed() {
+  bool flushed = true;
+  ForEachPeer([&](Peer& peer) {
+    if (peer.link.has_unsent()) peer.link.Flush();
+    flushed = flushed && !peer.link.has_unsent();
+  });
+  return flushed;
+}
+
+bool SocketCommunicator::Waits(const Peer& peer) const {
+  const int rank = peer.link.rank();
+  return (meeting_ && !Here(rank)) || peer.mailbox.waits() || traffic_.Needs(rank);
+}
+
+void SocketCommunicator::CheckEnd(const Peer& peer) {
+  if (peer.link.end().empty() || !Waits(peer)) return;
+  Poison(absl::StrCat("rank ", peer.link.rank(), " is gone: ", peer.link.end()));
+}
+
+bool SocketCommunicator::Read(Peer& peer) {
+  if (!peer.link.end().empty()) return false;
+  const absl::StatusOr<bool> some = peer.link.Read(*this, landing_);
+  if (!some.ok()) {
+    Poison(
+        absl::StrCat("rank ", peer.link.rank(), " broke the protocol: ", some.status().message()));
+    return false;
+  }
+  CheckEnd(peer);
+  return *some;
+}
+
+void SocketCommunicator::Lost(int rank, const std::string& reason) {
+  // It may have said why.
+  Peer& peer = *peers_[static_cast<size_t>(rank)];
+  while (!poisoned_.load() && Read(peer)) {
+  }
+  Poison(absl::StrCat("rank ", rank, " is gone: ", reason));
+}
+
+bool SocketCommunicator::Advance() {
+  bool any = false;
+  if (!traffic_.idle()) {
+    const Traffic::Moved moved = traffic_.Move();
+    if (moved.lost_rank >= 0) Lost(moved.lost_rank, moved.reason);
+    if (moved.any) return true;
+  }
+  ForEachPeer([&](Peer& peer) {
+    const bool awaited = (meeting_ && !Here(peer.link.rank())) || peer.mailbox.waits();
+    if (awaited && !poisoned_.load(std::memory_order_relaxed)) any = Read(peer) || any;
+  });
+  return any;
+}
+
+absl::Status SocketCommunicator::Drive(absl::FunctionRef<bool()> finished,
+                                       absl::FunctionRef<std::string()> late, Instant deadline) {
+  ForEachPeer([this](Peer& peer) { CheckEnd(peer); });
+  Instant idle_since = absl::InfiniteFuture();
+  while (true) {
+    if (poisoned_.load(std::memory_order_acquire)) return Poisoned();
+    if (finished()) return absl::OkStatus();
+    if (Advance()) {
+      idle_since = absl::InfiniteFuture();
+      continue;
+    }
+    const Instant now = Clock::Steady().Now();
+    if (now >= deadline) {
+      const std::string text = late();
+      if (!Poison(absl::StrCat("rank ", rank_, " gave up ", text))) return Poisoned();
+      return absl::DeadlineExceededError(text);
+    }
+    idle_since = std::min(idle_since, now);
+    if (now - idle_since < spin_) {
+      Pause();
+    } else {
+      Sleep(deadline);
+    }
+  }
+}
+
+void SocketCommunicator::Sleep(Instant deadline) {
+  polled_.clear();
+  polled_peers_.clear();
+  ForEachPeer([this](Peer& peer) {
+    if (!peer.link.end().empty()) return;
+    const int events = POLLIN | (peer.link.has_unsent() ? POLLOUT : 0);
+    polled_.push_back({peer.link.fd(), static_cast<short>(events), 0});
+    polled_peers_.push_back(&peer);
+  });
+  polled_.push_back({event_.get(), POLLIN, 0});
+  traffic_.AddInterest(&polled_);
+  if (!PollUntil(polled_, deadline)) return;
+  for (size_t i = 0; i < polled_peers_.size(); ++i) {
+    if ((polled_[i].revents & ~POLLOUT) == 0) continue;
+    if (poisoned_.load(std::memory_order_relaxed)) return;
+    Read(*polled_peers_[i]);
+  }
+}
+
+absl::Status SocketCommunicator::OnHeader(Link& link, const FrameHeader& header, char** sink) {
+  Peer& peer = *peers_[static_cast<size_t>(link.rank())];
+  switch (header.kind) {
+    case FrameKind::kOperation: {
+      Arrival& arrival = peer.arrivals[header.number % 2];
+      if (header.number < turn_ || header.number > turn_ + 1 || arrival.turn >= header.number) {
+        return absl::InternalError("an operation out of turn");
+      }
+      if (header.payload_bytes > direct_bytes_) return absl::InternalError("too large a part");
+      if (header.payload_bytes > 0 && arrival.payload.empty()) {
+        arrival.payload.resize(static_cast<size_t>(direct_bytes_));
+      }
+      *sink = arrival.payload.data();
+      return absl::OkStatus();
+    }
+    case FrameKind::kAbort:
+      if (header.payload_bytes > kMaxAbortBytes) return absl::InternalError("too long a cause");
+      *sink = peer.abort_text;
+      return absl::OkStatus();
+    case FrameKind::kGoodbye:
+      return header.payload_bytes == 0 ? absl::OkStatus()
+                                       : absl::InternalError("too long a goodbye");
+    default:
+      return peer.mailbox.OnHeader(header, sink);
+  }
+}
+
+absl::Status SocketCommunicator::OnFrame(Link& link, const FrameHeader& header) {
+  Peer& peer = *peers_[static_cast<size_t>(link.rank())];
+  switch (header.kind) {
+    case FrameKind::kOperation: {
+      Arrival& arrival = peer.arrivals[header.number % 2];
+      arrival.turn = header.number;
+      arrival.subject = header.subject;
+      arrival.payload_bytes = header.payload_bytes;
+      if (meeting_ && header.number == turn_) --missing_;
+      return absl::OkStatus();
+    }
+    case FrameKind::kAbort:
+      Poison(absl::Utf8SafeCHexEscape({peer.abort_text, header.payload_bytes}));
+      return absl::OkStatus();
+    case FrameKind::kGoodbye:
+      link.set_leaving();
+      return absl::OkStatus();
+    default:
+      return peer.mailbox.OnFrame(header);
+  }
+}
+
+bool SocketCommunicator::Poison(absl::string_view cause) {
+  {
+    MutexLock lock(&mutex_);
+    if (!cause_.ok()) return false;
+    cause_ = absl::AbortedError(cause);
+    poisoned_.store(true, std::memory_order_release);
+  }
+  const absl::string_view text = cause.substr(0, kMaxAbortBytes);
+  FrameHeader header;
+  header.kind = FrameKind::kAbort;
+  header.payload_bytes = static_cast<uint32_t>(text.size());
+  ForEachPeer([&](Peer& peer) { peer.link.SendLast(header, text); });
+  const uint64_t one = 1;
+  [[maybe_unused]] const ssize_t written = write(event_.get(), &one, sizeof(one));
+  return true;
+}
+
+absl::Status SocketCommunicator::Poisoned() {
+  MutexLock lock(&mutex_);
+  return cause_;
+}
+
+void SocketCommunicator::Abort(const absl::Status& cause) {
+  Poison(absl::StrCat("rank ", rank_, " aborted: ", cause.message()));
+}
+
+}  // namespace cohort::worker

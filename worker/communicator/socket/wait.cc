@@ -1,0 +1,23 @@
+#include "worker/communicator/socket/wait.h"
+
+#include <algorithm>
+
+namespace cohort::worker {
+namespace {
+
+// Longer than this no call of the system is asked to wait.
+constexpr absl::Duration kLongest = absl::Hours(1);
+
+}  // namespace
+
+bool PollUntil(std::vector<pollfd>& polled, Instant deadline) {
+  while (true) {
+    const absl::Duration left = deadline - Clock::Steady().Now();
+    const timespec patience = absl::ToTimespec(std::clamp(left, absl::ZeroDuration(), kLongest));
+    const int ready = ppoll(polled.data(), polled.size(), &patience, nullptr);
+    if (ready > 0) return true;
+    if (Clock::Steady().Now() >= deadline) return false;
+  }
+}
+
+}  // namespace cohort::worker
