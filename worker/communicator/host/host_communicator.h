@@ -9,8 +9,8 @@
 #include "absl/status/statusor.h"
 #include "worker/communicator/arguments.h"
 #include "worker/communicator/communicator.h"
+#include "worker/communicator/host/host_mailbox.h"
 #include "worker/communicator/host/host_space.h"
-#include "worker/communicator/host/mailbox.h"
 #include "worker/communicator/host/meeting.h"
 #include "worker/communicator/host/reduce_kernel.h"
 #include "worker/communicator/host/waiter.h"
@@ -129,7 +129,7 @@ class HostCommunicator final : public Communicator {
   const int64_t stream_from_;
   Waiter waiter_;
   Meeting meeting_;
-  Mailbox mailbox_;
+  HostMailbox mailbox_;
   int which_ = 0;                    // of this rank's buffers, was used last
   bool in_line_ = false;             // the last deposits
   std::vector<const char*> inputs_;  // by rank, of the direct way

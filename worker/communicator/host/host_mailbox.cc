@@ -1,4 +1,4 @@
-#include "worker/communicator/host/mailbox.h"
+#include "worker/communicator/host/host_mailbox.h"
 
 #include <algorithm>
 #include <cstring>
@@ -23,14 +23,15 @@ std::string DescribeMessage(int64_t count, int type) {
 
 }  // namespace
 
-Mailbox::Mailbox(const HostSpace& space, const RankHeaps& heaps, const Waiter& waiter, int rank)
+HostMailbox::HostMailbox(const HostSpace& space, const RankHeaps& heaps, const Waiter& waiter,
+                         int rank)
     : space_(space),
       heaps_(heaps),
       waiter_(waiter),
       rank_(rank),
       peers_(static_cast<size_t>(space.ranks())) {}
 
-absl::Status Mailbox::Exchange(absl::Span<const Transfer> transfers, Instant deadline) {
+absl::Status HostMailbox::Exchange(absl::Span<const Transfer> transfers, Instant deadline) {
   if (waiter_.poisoned()) return waiter_.CauseOfPoison();
   progress_.assign(transfers.size(), Progress());
   refusals_.clear();
@@ -45,12 +46,12 @@ absl::Status Mailbox::Exchange(absl::Span<const Transfer> transfers, Instant dea
                            : absl::InvalidArgumentError(absl::StrJoin(refusals_, "; "));
 }
 
-bool Mailbox::AllDone() const {
+bool HostMailbox::AllDone() const {
   return std::all_of(progress_.begin(), progress_.end(),
                      [](const Progress& progress) { return progress.done; });
 }
 
-bool Mailbox::Pass(absl::Span<const Transfer> transfers) {
+bool HostMailbox::Pass(absl::Span<const Transfer> transfers) {
   ++pass_;
   bool moved = false;
   for (size_t i = 0; i < transfers.size(); ++i) {
@@ -66,7 +67,7 @@ bool Mailbox::Pass(absl::Span<const Transfer> transfers) {
   return moved;
 }
 
-bool Mailbox::Send(const Transfer& transfer, Progress& progress) {
+bool HostMailbox::Send(const Transfer& transfer, Progress& progress) {
   Peer& peer = peers_[static_cast<size_t>(transfer.peer)];
   Channel& channel = space_.channel(rank_, transfer.peer);
   const uint64_t taken = channel.taken.number.load(std::memory_order_acquire);
@@ -121,7 +122,7 @@ bool Mailbox::Send(const Transfer& transfer, Progress& progress) {
   return moved;
 }
 
-bool Mailbox::Receive(const Transfer& transfer, Progress& progress) {
+bool HostMailbox::Receive(const Transfer& transfer, Progress& progress) {
   Peer& peer = peers_[static_cast<size_t>(transfer.peer)];
   Channel& channel = space_.channel(transfer.peer, rank_);
   bool moved = false;
@@ -150,8 +151,8 @@ bool Mailbox::Receive(const Transfer& transfer, Progress& progress) {
   return moved;
 }
 
-bool Mailbox::Take(const Transfer& transfer, const FragmentLine& line, const char* buffer,
-                   Progress& progress) {
+bool HostMailbox::Take(const Transfer& transfer, const FragmentLine& line, const char* buffer,
+                       Progress& progress) {
   // Read once: another process may write there what it likes.
   const int64_t place = line.place;
   const int64_t piece = line.bytes;
@@ -185,7 +186,7 @@ bool Mailbox::Take(const Transfer& transfer, const FragmentLine& line, const cha
   return true;
 }
 
-absl::Status Mailbox::GiveUp(absl::Span<const Transfer> transfers) {
+absl::Status HostMailbox::GiveUp(absl::Span<const Transfer> transfers) {
   std::vector<std::string> waiting;
   bool begun = false;
   for (size_t i = 0; i < transfers.size(); ++i) {
@@ -199,7 +200,7 @@ absl::Status Mailbox::GiveUp(absl::Span<const Transfer> transfers) {
   return absl::DeadlineExceededError(text);
 }
 
-void Mailbox::Poison(int culprit, absl::string_view what) {
+void HostMailbox::Poison(int culprit, absl::string_view what) {
   waiter_.SetPoison(absl::StrCat("rank ", culprit, " ", what));
 }
 

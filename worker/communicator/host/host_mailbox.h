@@ -1,6 +1,6 @@
 // Messages between two ranks that share memory.
-#ifndef COHORT_WORKER_COMMUNICATOR_HOST_MAILBOX_H_
-#define COHORT_WORKER_COMMUNICATOR_HOST_MAILBOX_H_
+#ifndef COHORT_WORKER_COMMUNICATOR_HOST_HOST_MAILBOX_H_
+#define COHORT_WORKER_COMMUNICATOR_HOST_HOST_MAILBOX_H_
 
 #include <cstdint>
 #include <memory>
@@ -24,10 +24,10 @@ using RankHeaps = std::vector<std::shared_ptr<const shm::Segment>>;
 // One rank's. A message goes in fragments through the channel of its two ranks: within a fragment's
 // line, through the channel's buffers, or, when it lies in the sender's heap, by its place there,
 // from where the receiver copies it. Senders of messages that the channel can hold do not wait.
-class Mailbox {
+class HostMailbox {
  public:
   // All outlive it.
-  Mailbox(const HostSpace& space, const RankHeaps& heaps, const Waiter& waiter, int rank);
+  HostMailbox(const HostSpace& space, const RankHeaps& heaps, const Waiter& waiter, int rank);
 
   // As Communicator::Exchange, of transfers that make sense.
   absl::Status Exchange(absl::Span<const Transfer> transfers, Instant deadline);
@@ -73,4 +73,4 @@ class Mailbox {
 
 }  // namespace cohort::worker
 
-#endif  // COHORT_WORKER_COMMUNICATOR_HOST_MAILBOX_H_
+#endif  // COHORT_WORKER_COMMUNICATOR_HOST_HOST_MAILBOX_H_

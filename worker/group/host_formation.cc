@@ -1,0 +1,273 @@
+#include "worker/group/host_formation.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/rank_set.h"
+#include "base/status_macros.h"
+
+namespace cohort::worker {
+namespace {
+
+using shm::LocalSocket;
+
+// "COHORT" and the version of what follows.
+constexpr uint64_t kMagic = 0x434F484F52540101;
+
+// From each rank to the first, with its heap.
+struct Hello {
+  uint64_t magic;
+  uint64_t secret[2];
+  int32_t rank;
+};
+// From the first to each: the ranks, behind it; with the space, then all heaps, in as many messages
+// as that takes. The first byte of those that follow is kMore.
+struct Welcome {
+  uint64_t magic;
+  int32_t count;
+};
+// Then, from each to the first and from the first to each, one byte; behind kFailed a text.
+constexpr char kMore = 'm';
+constexpr char kReady = 'r';
+constexpr char kFailed = 'f';
+// From the first, instead of a welcome; a text follows.
+constexpr char kNotLetIn = 'n';
+
+constexpr absl::Duration kHelloPatience = absl::Seconds(1);
+
+absl::string_view BytesOf(const Hello& hello) {
+  return {reinterpret_cast<const char*>(&hello), sizeof(hello)};
+}
+
+absl::Status With(int rank, const absl::Status& status) {
+  return absl::Status(status.code(),
+                      absl::StrCat("sharing memory with rank ", rank, ": ", status.message()));
+}
+
+class Former {
+ public:
+  Former(const HostFormationOptions& options, Instant deadline)
+      : options_(options), deadline_(deadline) {}
+
+  absl::StatusOr<HostFormation> Run() {
+    const int first = options_.candidates.front().rank;
+    if (options_.candidates.size() == 1) return Alone("");
+    if (options_.rank == first) return Lead();
+    return Follow(first);
+  }
+
+ private:
+  HostFormation Alone(std::string why_not) {
+    HostFormation alone;
+    alone.ranks = {options_.rank};
+    alone.why_not = std::move(why_not);
+    return alone;
+  }
+
+  const HostCandidate* Find(int rank) const {
+    for (const HostCandidate& candidate : options_.candidates) {
+      if (candidate.rank == rank) return &candidate;
+    }
+    return nullptr;
+  }
+
+  // --- The first.
+
+  absl::StatusOr<HostFormation> Lead() {
+    HostFormation formation;
+    std::vector<std::shared_ptr<const shm::Segment>> heaps = AcceptAll(formation);
+    if (formation.links.empty()) return Alone(formation.why_not);
+    std::sort(formation.links.begin(), formation.links.end(),
+              [](const HostLink& a, const HostLink& b) { return a.rank < b.rank; });
+    formation.ranks = {options_.rank};
+    RankHeaps ordered = {options_.heap};
+    for (const HostLink& link : formation.links) {
+      formation.ranks.push_back(link.rank);
+      ordered.push_back(heaps[IndexOf(link.rank)]);
+    }
+    const absl::Status handed = HandOut(formation, ordered);
+    for (const HostLink& link : formation.links) {
+      const std::string verdict = handed.ok()
+                                      ? std::string(1, kReady)
+                                      : absl::StrCat(std::string(1, kFailed), handed.message());
+      COHORT_RETURN_IF_ERROR(With(
+          link.rank, link.socket.Send(verdict.substr(0, LocalSocket::kMaxBytes), {}, deadline_)));
+    }
+    if (!handed.ok()) return handed;
+    return formation;
+  }
+
+  size_t IndexOf(int rank) const {
+    return static_cast<size_t>(Find(rank) - options_.candidates.data());
+  }
+
+  // Those who come and belong here; their heaps, by candidate.
+  std::vector<std::shared_ptr<const shm::Segment>> AcceptAll(HostFormation& formation) {
+    std::vector<std::shared_ptr<const shm::Segment>> heaps(options_.candidates.size());
+    RankSet turned_away;
+    const Instant end = std::min(deadline_, Clock::Steady().Now() + options_.window);
+    while (formation.links.size() + 1 + static_cast<size_t>(turned_away.count()) <
+           options_.candidates.size()) {
+      absl::StatusOr<LocalSocket> socket = options_.listener->Accept(end);
+      if (!socket.ok()) break;
+      const Instant patience = std::min(end, Clock::Steady().Now() + kHelloPatience);
+      absl::StatusOr<LocalSocket::Message> message = socket->Receive(patience);
+      Hello hello;
+      // Others of this machine may connect to anything.
+      if (!message.ok() || message->bytes.size() != sizeof(hello) || message->fds.size() != 1) {
+        continue;
+      }
+      std::memcpy(&hello, message->bytes.data(), sizeof(hello));
+      const HostCandidate* const candidate = Find(hello.rank);
+      if (hello.magic != kMagic || hello.secret[0] != options_.secret.high ||
+          hello.secret[1] != options_.secret.low || candidate == nullptr ||
+          hello.rank == options_.rank || heaps[IndexOf(hello.rank)] != nullptr) {
+        continue;
+      }
+      std::string why_not;
+      if (socket->peer().uid != geteuid()) {
+        why_not = absl::StrCat("rank ", hello.rank, " is a process of user ", socket->peer().uid,
+                               ", rank ", options_.rank, " of user ", geteuid());
+      } else {
+        absl::StatusOr<shm::Segment> heap =
+            shm::Segment::Map(message->fds[0].release(), candidate->heap_bytes);
+        if (heap.ok()) {
+          heaps[IndexOf(hello.rank)] = std::make_shared<shm::Segment>(*std::move(heap));
+          formation.links.push_back({hello.rank, *std::move(socket)});
+          continue;
+        }
+        why_not = absl::StrCat("rank ", hello.rank, ": ", heap.status().message());
+      }
+      formation.why_not = why_not;
+      turned_away.Add(hello.rank);
+      socket->Send(absl::StrCat(std::string(1, kNotLetIn), why_not), {}, patience).IgnoreError();
+    }
+    RankSet absent;
+    for (size_t i = 1; i < heaps.size(); ++i) {
+      const int rank = options_.candidates[i].rank;
+      if (heaps[i] == nullptr && !turned_away.Contains(rank)) absent.Add(rank);
+    }
+    if (!absent.empty()) {
+      formation.why_not =
+          absl::StrCat("rank ", absent.ToString(), " did not come to rank ", options_.rank,
+                       " within ", absl::FormatDuration(options_.window));
+    }
+    return heaps;
+  }
+
+  absl::Status HandOut(HostFormation& formation, const RankHeaps& heaps) {
+    const int count = static_cast<int>(formation.ranks.size());
+    COHORT_ASSIGN_OR_RETURN(HostSpace space, HostSpace::Create(count));
+    const Welcome welcome = {kMagic, count};
+    std::string bytes(reinterpret_cast<const char*>(&welcome), sizeof(welcome));
+    for (const int rank : formation.ranks) {
+      const auto number = static_cast<int32_t>(rank);
+      bytes.append(reinterpret_cast<const char*>(&number), sizeof(number));
+    }
+    std::vector<int> fds = {space.fd()};
+    for (const auto& heap : heaps) fds.push_back(heap->fd());
+    for (const HostLink& link : formation.links) {
+      for (size_t at = 0; at < fds.size(); at += LocalSocket::kMaxFds) {
+        const absl::Span<const int> some =
+            absl::MakeConstSpan(fds).subspan(at, LocalSocket::kMaxFds);
+        COHORT_RETURN_IF_ERROR(With(
+            link.rank, link.socket.Send(at == 0 ? bytes : std::string(1, kMore), some, deadline_)));
+      }
+    }
+    formation.memory = std::make_unique<HostMemory>(HostMemory{std::move(space), heaps});
+    for (const HostLink& link : formation.links) {
+      const absl::StatusOr<LocalSocket::Message> answer = link.socket.Receive(deadline_);
+      if (!answer.ok()) return With(link.rank, answer.status());
+      if (answer->bytes[0] == kReady) continue;
+      return absl::ResourceExhaustedError(
+          absl::StrCat("rank ", link.rank, ": ", answer->bytes.substr(1)));
+    }
+    return absl::OkStatus();
+  }
+
+  // --- The others.
+
+  absl::StatusOr<HostFormation> Follow(int first) {
+    const std::string& name = options_.candidates.front().local_socket;
+    absl::StatusOr<LocalSocket> socket = LocalSocket::Connect(name, deadline_);
+    if (!socket.ok()) {
+      return Alone(absl::StrCat("rank ", options_.rank, " does not reach rank ", first, ": ",
+                                socket.status().message()));
+    }
+    const Hello hello = {kMagic, {options_.secret.high, options_.secret.low}, options_.rank};
+    const int heap = options_.heap->fd();
+    COHORT_RETURN_IF_ERROR(
+        With(first, socket->Send(BytesOf(hello), absl::MakeConstSpan(&heap, 1), deadline_)));
+    absl::StatusOr<LocalSocket::Message> message = socket->Receive(deadline_);
+    if (!message.ok()) return With(first, message.status());
+    if (message->bytes[0] == kNotLetIn) return Alone(message->bytes.substr(1));
+    HostFormation formation;
+    const absl::Status taken = TakeIn(*socket, *std::move(message), formation);
+    const std::string answer = taken.ok() ? std::string(1, kReady)
+                                          : absl::StrCat(std::string(1, kFailed), taken.message());
+    COHORT_RETURN_IF_ERROR(
+        With(first, socket->Send(answer.substr(0, LocalSocket::kMaxBytes), {}, deadline_)));
+    absl::StatusOr<LocalSocket::Message> verdict = socket->Receive(deadline_);
+    if (!verdict.ok()) return With(first, verdict.status());
+    if (!taken.ok()) return taken;
+    if (verdict->bytes[0] != kReady) return absl::UnavailableError(verdict->bytes.substr(1));
+    formation.links.push_back({first, *std::move(socket)});
+    return formation;
+  }
+
+  absl::Status TakeIn(const LocalSocket& socket, LocalSocket::Message message,
+                      HostFormation& formation) {
+    Welcome welcome;
+    const absl::Status strange = absl::UnavailableError("the first rank's welcome is none");
+    if (message.bytes.size() < sizeof(welcome)) return strange;
+    std::memcpy(&welcome, message.bytes.data(), sizeof(welcome));
+    const auto count = static_cast<size_t>(std::max(welcome.count, 0));
+    if (welcome.magic != kMagic || count < 2 || count > options_.candidates.size() ||
+        message.bytes.size() != sizeof(welcome) + count * sizeof(int32_t)) {
+      return strange;
+    }
+    for (size_t i = 0; i < count; ++i) {
+      int32_t rank;
+      std::memcpy(&rank, message.bytes.data() + sizeof(welcome) + i * sizeof(rank), sizeof(rank));
+      if (Find(rank) == nullptr) return strange;
+      formation.ranks.push_back(rank);
+    }
+    std::vector<UniqueFd> fds = std::move(message.fds);
+    while (fds.size() < count + 1) {
+      absl::StatusOr<LocalSocket::Message> more = socket.Receive(deadline_);
+      if (!more.ok()) return more.status();
+      if (more->fds.empty()) return strange;
+      for (UniqueFd& fd : more->fds) fds.push_back(std::move(fd));
+    }
+    COHORT_ASSIGN_OR_RETURN(HostSpace space,
+                            HostSpace::Attach(fds[0].release(), static_cast<int>(count)));
+    RankHeaps heaps;
+    for (size_t i = 0; i < count; ++i) {
+      const int rank = formation.ranks[i];
+      if (rank == options_.rank) {
+        heaps.push_back(options_.heap);
+        continue;
+      }
+      COHORT_ASSIGN_OR_RETURN(shm::Segment heap,
+                              shm::Segment::Map(fds[i + 1].release(), Find(rank)->heap_bytes));
+      heaps.push_back(std::make_shared<shm::Segment>(std::move(heap)));
+    }
+    formation.memory = std::make_unique<HostMemory>(HostMemory{std::move(space), std::move(heaps)});
+    return absl::OkStatus();
+  }
+
+  const HostFormationOptions& options_;
+  const Instant deadline_;
+};
+
+}  // namespace
+
+absl::StatusOr<HostFormation> FormHost(const HostFormationOptions& options, Instant deadline) {
+  return Former(options, deadline).Run();
+}
+
+}  // namespace cohort::worker

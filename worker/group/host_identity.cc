@@ -1,0 +1,44 @@
+#include "worker/group/host_identity.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+
+#include <fstream>
+
+#include "absl/strings/str_cat.h"
+#include "base/unique_fd.h"
+#include "worker/communicator/socket/listener.h"
+
+namespace cohort::worker {
+
+std::string HostIdentity() {
+  std::string boot;
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
+  struct stat network = {};
+  stat("/proc/self/ns/net", &network);
+  return absl::StrCat(boot, "/", network.st_ino);
+}
+
+std::string LocalAddressTowards(absl::string_view address) {
+  constexpr char kLoopback[] = "127.0.0.1";
+  const absl::StatusOr<SocketAddress> target = ResolveAddress(address);
+  if (!target.ok()) return kLoopback;
+  // Connecting such a socket sends nothing: it only chooses the way.
+  const UniqueFd fd(socket(target->storage.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  sockaddr_storage local = {};
+  socklen_t size = sizeof(local);
+  if (fd.get() < 0 || connect(fd.get(), target->get(), target->size) != 0 ||
+      getsockname(fd.get(), reinterpret_cast<sockaddr*>(&local), &size) != 0) {
+    return kLoopback;
+  }
+  char text[INET6_ADDRSTRLEN] = {};
+  const void* const number =
+      local.ss_family == AF_INET6
+          ? static_cast<const void*>(&reinterpret_cast<const sockaddr_in6*>(&local)->sin6_addr)
+          : static_cast<const void*>(&reinterpret_cast<const sockaddr_in*>(&local)->sin_addr);
+  return inet_ntop(local.ss_family, number, text, sizeof(text)) != nullptr ? text : kLoopback;
+}
+
+}  // namespace cohort::worker
