@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "absl/status/status.h"
+#include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "base/clock.h"
 #include "base/data_type.h"
@@ -88,9 +89,9 @@ class Communicator {
   // Returns when all ranks have come.
   virtual absl::Status Barrier(Instant deadline) = 0;
 
-  // Ends what is in flight, on all ranks, and everything later. From any thread; the first cause
-  // stays.
-  virtual void Abort(const absl::Status& cause) = 0;
+  // Ends what is in flight, on all ranks, and everything later, with ABORTED and `cause`, which says
+  // who is to blame, such as "rank 3 is gone". From any thread; the first cause stays.
+  virtual void Abort(absl::string_view cause) = 0;
 };
 
 }  // namespace cohort::worker

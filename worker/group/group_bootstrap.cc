@@ -162,7 +162,7 @@ class Bootstrap {
         std::make_unique<HostCommunicator>(std::move(*formation.memory), group_.rank());
     formed.watch = std::make_unique<HostWatch>(
         std::move(supervisor), std::move(formation.links),
-        [host = communicator.get()](const std::string& cause) { host->Poison(cause); });
+        [host = communicator.get()](const std::string& cause) { host->Abort(cause); });
     formed.communicator = std::move(communicator);
     return formed;
   }

@@ -3,7 +3,6 @@
 #include <cstring>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 
 namespace cohort::worker {
@@ -339,8 +338,6 @@ absl::Status HostCommunicator::Barrier(Instant deadline) {
   return meeting_.Meet(MakeOperation(Verb::kBarrier, 0, DataType::kU8), kPut, deadline);
 }
 
-void HostCommunicator::Abort(const absl::Status& cause) {
-  Poison(absl::StrCat("rank ", rank_, " aborted: ", cause.message()));
-}
+void HostCommunicator::Abort(absl::string_view cause) { waiter_.SetPoison(cause); }
 
 }  // namespace cohort::worker

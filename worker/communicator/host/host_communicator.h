@@ -61,10 +61,7 @@ class HostCommunicator final : public Communicator {
                        Instant deadline) override;
   absl::Status Exchange(absl::Span<const Transfer> transfers, Instant deadline) override;
   absl::Status Barrier(Instant deadline) override;
-  void Abort(const absl::Status& cause) override;
-
-  // As Abort, when somebody else than this rank is the cause, such as "rank 3 is gone".
-  void Poison(absl::string_view cause) { waiter_.SetPoison(cause); }
+  void Abort(absl::string_view cause) override;
 
  private:
   // The stages of one operation's meetings.

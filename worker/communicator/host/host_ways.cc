@@ -140,7 +140,7 @@ absl::StatusOr<HostCommunicator::Agreed> HostCommunicator::LearnPlaces(const Ope
     if (!find(places.input, InputBytes(operation, rank, size()), inputs_[number]) ||
         !find(places.output, OutputBytes(operation, rank, size()), outputs_[number])) {
       const std::string text = absl::StrCat("rank ", rank, " names memory that it does not have");
-      Poison(text);
+      Abort(text);
       return absl::AbortedError(text);
     }
   }

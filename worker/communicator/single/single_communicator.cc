@@ -2,7 +2,6 @@
 
 #include <cstring>
 
-#include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "worker/communicator/host/reduce_kernel.h"
 
@@ -73,10 +72,10 @@ absl::Status SingleCommunicator::Barrier(Instant) {
   return Run(Verb::kBarrier, nullptr, nullptr, 0, DataType::kU8, 0, nullptr);
 }
 
-void SingleCommunicator::Abort(const absl::Status& cause) {
+void SingleCommunicator::Abort(absl::string_view cause) {
   MutexLock lock(&mutex_);
   if (!aborted_.ok()) return;
-  aborted_ = absl::AbortedError(absl::StrCat("rank 0 aborted: ", cause.message()));
+  aborted_ = absl::AbortedError(cause);
 }
 
 }  // namespace cohort::worker

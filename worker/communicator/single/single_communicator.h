@@ -32,7 +32,7 @@ class SingleCommunicator final : public Communicator {
                        Instant deadline) override;
   absl::Status Exchange(absl::Span<const Transfer> transfers, Instant deadline) override;
   absl::Status Barrier(Instant deadline) override;
-  void Abort(const absl::Status& cause) override;
+  void Abort(absl::string_view cause) override;
 
  private:
   absl::Status Run(Verb verb, const void* input, void* output, int64_t count, DataType type,
