@@ -38,6 +38,13 @@ _PLAIN = {
     "nlohmann_json": ("nlohmann/json.hpp", []),
 }
 
+# What only benchmarks link: name -> (a folder of headers beside the system's own or "", a header, flags).
+# Where a library is not installed, targets that need it are skipped by wildcards, and cannot be built.
+_OPTIONAL = {
+    "gloo": ("", "gloo/context.h", ["-lgloo"]),
+    "openmpi": ("openmpi/include", "mpi.h", ["-lmpi"]),
+}
+
 # Linked from their archives in `-c opt`. Whoever wakes finds its caches cold; code that lies in one
 # file, and is called without a jump through a table, is there sooner: 3 to 10 % of the time of a small
 # hand-off, where sixty shared libraries were.
@@ -58,6 +65,25 @@ cc_library(
     name = "{name}",
     defines = {defines},
     linkopts = {linkopts},
+)
+"""
+
+_OPTIONAL_LIBRARY = """
+cc_library(
+    name = "{name}",
+    hdrs = {hdrs},
+    includes = {includes},
+    linkopts = {linkopts},
+    target_compatible_with = {constraints},
+)
+"""
+
+_NOT_INSTALLED = """
+constraint_setting(name = "installation")
+
+constraint_value(
+    name = "not_installed",
+    constraint_setting = ":installation",
 )
 """
 
@@ -87,6 +113,19 @@ def _linkopts(ctx, name, modules, folder):
     static = ["-Wl,--start-group"] + archives + ["-Wl,--end-group"] + others
     return 'select({":opt": %r, "//conditions:default": %r})' % (static, shared)
 
+def _optional_library(ctx, folder, name, where, header, linkopts):
+    beside = folder + "/" + where if where else "/usr/include"
+    installed = ctx.path(beside + "/" + header).exists
+    if installed and where:
+        ctx.symlink(beside, name)
+    return _OPTIONAL_LIBRARY.format(
+        name = name,
+        hdrs = 'glob(["%s/**"])' % name if installed and where else "[]",
+        includes = repr([name] if installed and where else []),
+        linkopts = repr(linkopts),
+        constraints = repr([] if installed else [":not_installed"]),
+    )
+
 def _unique(flags):
     seen = {}
     for flag in flags:
@@ -106,6 +145,9 @@ def _system_libraries_impl(ctx):
         if not ctx.path("/usr/include/" + header).exists:
             fail("missing header %s; run deploy/bootstrap.sh first" % header)
         build.append(_LIBRARY.format(name = name, defines = "[]", linkopts = repr(linkopts)))
+    build.append(_NOT_INSTALLED)
+    for name, (where, header, linkopts) in _OPTIONAL.items():
+        build.append(_optional_library(ctx, folder, name, where, header, linkopts))
     ctx.file("BUILD", "\n".join(build) + "\n")
 
 system_libraries = repository_rule(
