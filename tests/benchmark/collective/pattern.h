@@ -1,0 +1,22 @@
+// Inputs whose every result can be told from what went wrong, and the check of outputs.
+#ifndef COHORT_TESTS_BENCHMARK_COLLECTIVE_PATTERN_H_
+#define COHORT_TESTS_BENCHMARK_COLLECTIVE_PATTERN_H_
+
+#include "absl/status/status.h"
+#include "tests/benchmark/collective/work.h"
+
+namespace cohort::benchmark {
+
+// Rank r's element i is (i + 331 r) mod 1021: small whole numbers, so that sums are exact in any
+// order, with a prime period, so that blocks that lie in a wrong place show.
+void FillInput(const Work& work, int rank, int members, float* input);
+
+// Bytes that are no result.
+void SpoilOutput(const Work& work, int rank, int members, float* output);
+
+// DATA_LOSS when an element of the output is not what the operation gives; names the first.
+absl::Status CheckOutput(const Work& work, int rank, int members, const float* output);
+
+}  // namespace cohort::benchmark
+
+#endif  // COHORT_TESTS_BENCHMARK_COLLECTIVE_PATTERN_H_
