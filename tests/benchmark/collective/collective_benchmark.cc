@@ -1,0 +1,127 @@
+// The collective benchmark: the peers and the limit in one run, one process per rank.
+//
+//   tests/benchmark/run.sh collective                         # the whole table, two members
+//   tests/benchmark/run.sh collective --members 4 --json
+//   tests/benchmark/run.sh collective --operation all_reduce --sizes 65536 1M
+//
+// What makes it fair:
+//   * All members of all implementations live as long as the run, and sleep in a read while others
+//     are measured. Rounds of short bursts go from one to the next, so that drift hits all alike.
+//   * The same work for all (work.h): fp32, sums, into other memory than inputs lie in; buffers are
+//     used again, and all their pages have been written. Each result is verified before it is
+//     timed.
+//   * A burst: once or a few times without the clock, the implementation's own barrier, then N
+//     operations in a row, timed by each rank; the slowest rank's time over N. N is the same for
+//     all ranks, and such that a burst takes about 25 ms, but not under three.
+//   * Peers show their best: Open MPI of several settings (openmpi_field.cc) beside the default
+//   one,
+//     Gloo of all its algorithms and ways to wait (gloo_field.cc). Which it was stands in the row.
+//   * The limit is measured, too (limit_member.cc): what the memory of this machine allows now.
+#include <sched.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "CLI/CLI.hpp"
+#include "tests/benchmark/collective/contest.h"
+#include "tests/benchmark/collective/field.h"
+#include "tests/benchmark/collective/stop_signal.h"
+#include "tests/benchmark/collective/table.h"
+
+namespace cohort::benchmark {
+namespace {
+
+struct Flags {
+  bool json = false;
+  bool quick = false;
+  int64_t deadline_s = 20;
+  std::vector<std::string> operations;
+  std::vector<int64_t> sizes = {8, 1 << 10, 4 << 10, 64 << 10, 1 << 20, 16 << 20, 64 << 20};
+  FieldOptions field;
+};
+
+void AddFlags(CLI::App& app, Flags& flags) {
+  app.add_flag("--json", flags.json, "one JSON object per line");
+  app.add_flag("--quick", flags.quick, "fewer and shorter rounds");
+  app.add_option("--members", flags.field.members, "how many ranks")->check(CLI::Range(2, 64));
+  app.add_option("--sizes", flags.sizes, "in bytes; 64K and 1M are understood")
+      ->transform(CLI::AsSizeValue(false))
+      ->check(CLI::Range(int64_t{4}, int64_t{1} << 28));
+  app.add_option("--operation", flags.operations,
+                 "only these: all_reduce, reduce_scatter, broadcast, all_gather, all_to_all, "
+                 "sendrecv");
+  app.add_option("--implementation", flags.field.implementations,
+                 "only these: openmpi, openmpi-best, gloo-best, limit");
+  app.add_option("--deadline", flags.deadline_s, "seconds that a burst may take")
+      ->check(CLI::Range(1, 3600));
+  app.add_option("--programs", flags.field.programs, "the folder of the members' programs")
+      ->required();
+  app.add_option("--mpirun", flags.field.mpirun, "the path of mpirun")->required();
+  app.add_option("--scratch", flags.field.scratch, "a folder for logs and sockets")->required();
+  app.add_option("--memory-scratch", flags.field.memory_scratch,
+                 "a folder in memory for what Open MPI shares");
+}
+
+int CoreCount() {
+  cpu_set_t allowed;
+  return sched_getaffinity(0, sizeof(allowed), &allowed) == 0 ? CPU_COUNT(&allowed) : 1;
+}
+
+std::vector<Collective> WantedCollectives(const std::vector<std::string>& names) {
+  std::vector<Collective> wanted;
+  for (Collective collective : AllCollectives()) {
+    if (names.empty() ||
+        std::find(names.begin(), names.end(), CollectiveName(collective)) != names.end()) {
+      wanted.push_back(collective);
+    }
+  }
+  return wanted;
+}
+
+ContestOptions OptionsFor(bool quick) {
+  ContestOptions options;
+  if (quick) {
+    options.burst = absl::Milliseconds(15);
+    options.rounds = 5;
+    options.budget = absl::Milliseconds(300);
+  }
+  return options;
+}
+
+// The exit status.
+int RunAll(const Flags& flags) {
+  Field field = MakeField(flags.field);
+  Table table(flags.json, flags.field.members);
+  for (Collective collective : WantedCollectives(flags.operations)) {
+    for (int64_t bytes : flags.sizes) {
+      const std::vector<Result> results =
+          RunContest(OptionsFor(flags.quick), collective, bytes, field.entrants);
+      if (StopSignal() != 0) return 128 + StopSignal();
+      table.Add(collective, bytes, results);
+    }
+  }
+  return table.failures() == 0 ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace cohort::benchmark
+
+int main(int argc, char** argv) {
+  using namespace cohort::benchmark;
+  Flags flags;
+  CLI::App app("The collective benchmark");
+  AddFlags(app, flags);
+  CLI11_PARSE(app, argc, argv);
+  for (const std::string& name : flags.operations) {
+    if (!ParseCollective(name).ok()) {
+      std::fprintf(stderr, "no operation \"%s\"\n", name.c_str());
+      return 2;
+    }
+  }
+  flags.field.cores = CoreCount();
+  flags.field.deadline = absl::Seconds(flags.deadline_s);
+  CatchStopSignals();
+  return RunAll(flags);
+}

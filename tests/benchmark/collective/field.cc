@@ -1,0 +1,53 @@
+#include "tests/benchmark/collective/field.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace cohort::benchmark {
+namespace {
+
+// Leaves in each entrant the rows that are wanted, and drops entrants and teams that are in none.
+void KeepOnly(const std::vector<std::string>& wanted, Field& field) {
+  const auto unwanted = [&wanted](const std::string& name) {
+    return std::find(wanted.begin(), wanted.end(), name) == wanted.end();
+  };
+  std::vector<Entrant> entrants;
+  for (Entrant& entrant : field.entrants) {
+    std::vector<std::string>& rows = entrant.implementations;
+    rows.erase(std::remove_if(rows.begin(), rows.end(), unwanted), rows.end());
+    if (!rows.empty()) entrants.push_back(std::move(entrant));
+  }
+  field.entrants = std::move(entrants);
+  const auto idle = [&field](const std::unique_ptr<Team>& team) {
+    return std::none_of(field.entrants.begin(), field.entrants.end(),
+                        [&team](const Entrant& entrant) { return entrant.team == team.get(); });
+  };
+  field.teams.erase(std::remove_if(field.teams.begin(), field.teams.end(), idle),
+                    field.teams.end());
+}
+
+}  // namespace
+
+Field MakeField(const FieldOptions& options) {
+  Field field;
+  AddOpenMpi(options, field);
+  AddGloo(options, field);
+  AddLimit(options, field);
+  if (!options.implementations.empty()) KeepOnly(options.implementations, field);
+  return field;
+}
+
+Team* AddTeam(const FieldOptions& options, const std::string& name,
+              std::function<std::vector<Command>(const Command& arguments)> commands,
+              Field& field) {
+  TeamOptions team;
+  team.name = name;
+  team.members = options.members;
+  team.scratch = options.scratch;
+  team.deadline = options.deadline;
+  team.commands = std::move(commands);
+  field.teams.push_back(std::make_unique<Team>(std::move(team)));
+  return field.teams.back().get();
+}
+
+}  // namespace cohort::benchmark

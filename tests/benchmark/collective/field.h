@@ -1,0 +1,65 @@
+// Who takes part in the collective benchmark: teams, and the ways in which they do an operation.
+//
+// An implementation is added by a program of its members (member.h, member_main.h) and a function
+// that adds its team and entrants to the field; MakeField calls it.
+#ifndef COHORT_TESTS_BENCHMARK_COLLECTIVE_FIELD_H_
+#define COHORT_TESTS_BENCHMARK_COLLECTIVE_FIELD_H_
+
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "tests/benchmark/collective/team.h"
+#include "tests/benchmark/collective/work.h"
+
+namespace cohort::benchmark {
+
+// One way of one team to do some operations. Of all that stand for the same implementation (and
+// memory), the table shows the best in each cell.
+struct Entrant {
+  std::vector<std::string> implementations;  // the rows that it stands for
+  std::string label;                         // what the table calls it, where there are several
+  Team* team = nullptr;
+  std::vector<Collective> collectives;
+  int64_t max_bytes = std::numeric_limits<int64_t>::max();
+  Memory memory = Memory::kPlain;
+  bool tells_memory = false;  // whether the row has a field "memory"
+  std::string way;            // as the member knows it
+
+  int failures = 0;  // so far
+};
+
+struct Field {
+  std::vector<std::unique_ptr<Team>> teams;
+  std::vector<Entrant> entrants;
+};
+
+struct FieldOptions {
+  int members = 2;
+  int cores = 1;
+  std::string programs;        // the folder that holds the programs of the members
+  std::string scratch;         // a folder for logs and sockets
+  std::string memory_scratch;  // one in memory (/dev/shm), for what Open MPI shares; may be empty
+  std::string mpirun;
+  absl::Duration deadline = absl::Seconds(20);
+  std::vector<std::string> implementations;  // only these; empty: all
+};
+
+// The order of entrants is that in which they run.
+Field MakeField(const FieldOptions& options);
+
+// Adds a team and returns it, for entrants to name.
+Team* AddTeam(const FieldOptions& options, const std::string& name,
+              std::function<std::vector<Command>(const Command& arguments)> commands, Field& field);
+
+// One each.
+void AddOpenMpi(const FieldOptions& options, Field& field);
+void AddGloo(const FieldOptions& options, Field& field);
+void AddLimit(const FieldOptions& options, Field& field);
+
+}  // namespace cohort::benchmark
+
+#endif  // COHORT_TESTS_BENCHMARK_COLLECTIVE_FIELD_H_

@@ -1,0 +1,89 @@
+// The members of one implementation: processes that live as long as the run, and sleep while others
+// are measured.
+#ifndef COHORT_TESTS_BENCHMARK_COLLECTIVE_TEAM_H_
+#define COHORT_TESTS_BENCHMARK_COLLECTIVE_TEAM_H_
+
+#include <sys/types.h>
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "tests/benchmark/child_process.h"
+#include "tests/benchmark/collective/control_socket.h"
+#include "tests/benchmark/collective/work.h"
+
+namespace cohort::benchmark {
+
+using Command = std::vector<std::string>;
+
+struct TeamOptions {
+  std::string name;  // of its log, too
+  int members = 0;
+  std::string scratch;
+  absl::Duration deadline = absl::Seconds(20);  // of every call
+  // The processes to start, which bring `members` member programs to life (member_main.h), all with
+  // these arguments and a rank each.
+  std::function<std::vector<Command>(const Command& arguments)> commands;
+};
+
+// `program --rank R` with `arguments`, for each rank: for implementations that nobody else starts.
+std::vector<Command> OneForEachRank(const std::string& program, int members,
+                                    const Command& arguments);
+
+// Not thread-safe. When a member does not answer in time, or has ended, all of them are ended: the
+// call fails, and the next Start makes new ones.
+//
+// Errors of all calls: DEADLINE_EXCEEDED, UNAVAILABLE (ended), CANCELLED (a stop signal came).
+class Team {
+ public:
+  explicit Team(TeamOptions options) : options_(std::move(options)) {}
+  // Asks them to end, and kills those that have not within five seconds.
+  ~Team() { End(); }
+
+  const std::string& name() const { return options_.name; }
+
+  // Returns when all members have formed their group; at once when they have before. Given up for
+  // good after a few failures.
+  absl::Status Start();
+  // How many times they have been started: what was prepared in another life is gone.
+  int life() const { return lives_; }
+
+  // Makes a piece of work ready under a number, and verifies it. Also UNIMPLEMENTED, and INTERNAL
+  // with a member's own words.
+  absl::Status Prepare(int id, const Work& work);
+  // Seconds for each iteration, of the slowest rank.
+  absl::StatusOr<double> Run(int id, int64_t iterations);
+  absl::Status Forget(int id);
+
+  void End();
+
+ private:
+  struct Seat {
+    ControlSocket control;
+    int pidfd = -1;
+    std::optional<int> rank;
+  };
+
+  absl::Status StartProcesses();
+  absl::Status Welcome(absl::Time deadline);
+  // The same to all; what each has answered. Ends the team where it fails.
+  absl::StatusOr<std::vector<std::string>> Ask(const std::string& text);
+  absl::StatusOr<std::vector<std::string>> Answers(absl::Time deadline);
+  void Kill();
+
+  const TeamOptions options_;
+  int lives_ = 0;
+  int failures_ = 0;
+  std::vector<std::unique_ptr<ChildProcess>> processes_;
+  std::vector<Seat> seats_;
+};
+
+}  // namespace cohort::benchmark
+
+#endif  // COHORT_TESTS_BENCHMARK_COLLECTIVE_TEAM_H_
