@@ -1,0 +1,75 @@
+// Gloo with each of its algorithms, over TCP on the loopback interface.
+#include <cstdint>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "tests/benchmark/collective/field.h"
+
+namespace cohort::benchmark {
+namespace {
+
+// In synchronous mode both sides of a pair may sit in a blocking write at once, each waiting for
+// the other to read: what does not fit into the sockets' buffers stays there for ever. Half of what
+// the system lets a connection receive, because it counts more than the bytes themselves.
+int64_t MaxSynchronousBytes() {
+  std::ifstream limits("/proc/sys/net/ipv4/tcp_rmem");
+  int64_t least = 0;
+  int64_t usual = 0;
+  int64_t most = 0;
+  return limits >> least >> usual >> most ? most / 2 : 64 << 10;
+}
+
+struct Algorithm {
+  std::string name;
+  Collective collective;
+};
+
+// On unbound buffers, which know no synchronous mode.
+const std::vector<Algorithm> kFunctions = {
+    {"ring", Collective::kAllReduce}, {"bcube", Collective::kAllReduce},
+    {"tree", Collective::kBroadcast}, {"ring", Collective::kAllGather},
+    {"pairs", Collective::kAllToAll}, {"unbound", Collective::kSendReceive},
+};
+
+// Classes on bound buffers.
+const std::vector<Algorithm> kClasses = {
+    {"class-ring-chunked", Collective::kAllReduce},
+    {"class-halving-doubling", Collective::kAllReduce},
+    {"class-bcube", Collective::kAllReduce},
+    {"class-halving-doubling", Collective::kReduceScatter},
+    {"class-one-to-all", Collective::kBroadcast},
+    {"class-ring", Collective::kAllGather},
+    {"class-pairs", Collective::kAllToAll},
+    {"class-bound", Collective::kSendReceive},
+};
+
+}  // namespace
+
+void AddGloo(const FieldOptions& options, Field& field) {
+  Entrant entrant;
+  entrant.implementations = {"gloo-best"};
+  entrant.team = AddTeam(
+      options, "gloo",
+      [options](const Command& arguments) {
+        return OneForEachRank(absl::StrCat(options.programs, "/gloo_member"), options.members,
+                              arguments);
+      },
+      field);
+  const auto add = [&](const Algorithm& algorithm, const std::string& mode) {
+    entrant.way = absl::StrCat(mode, "/", algorithm.name);
+    entrant.label = entrant.way;
+    entrant.collectives = {algorithm.collective};
+    field.entrants.push_back(entrant);
+  };
+  for (const Algorithm& algorithm : kFunctions) add(algorithm, "async");
+  for (const Algorithm& algorithm : kClasses) add(algorithm, "async");
+  entrant.max_bytes = MaxSynchronousBytes();
+  for (const Algorithm& algorithm : kClasses) add(algorithm, "sync");
+  // Who polls for a rank that waits for the same core takes milliseconds for a message.
+  if (options.members > options.cores) return;
+  for (const Algorithm& algorithm : kClasses) add(algorithm, "busy");
+}
+
+}  // namespace cohort::benchmark

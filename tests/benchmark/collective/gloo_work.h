@@ -1,0 +1,37 @@
+// Gloo's two generations of algorithms behind one function: what to call for a piece of work.
+#ifndef COHORT_TESTS_BENCHMARK_COLLECTIVE_GLOO_WORK_H_
+#define COHORT_TESTS_BENCHMARK_COLLECTIVE_GLOO_WORK_H_
+
+#include <gloo/context.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "tests/benchmark/collective/work.h"
+
+namespace cohort::benchmark {
+
+// One operation, with all that it needs inside. Throws what Gloo throws.
+using GlooCall = std::function<void()>;
+
+struct GlooTask {
+  std::shared_ptr<gloo::Context> context;
+  Work work;
+  std::string algorithm;
+  // As long as ExtentsOf says; `output` of a reduce_scatter as long as the input, which the classes
+  // need: the result is its head.
+  float* input = nullptr;
+  float* output = nullptr;
+};
+
+// The functions on unbound buffers: what PyTorch calls. Empty: not one of them.
+GlooCall MakeFunctionCall(const GlooTask& task);
+
+// The classes on bound buffers, which are older. They reduce in place, so that the input is copied
+// first. Empty: not one of them.
+GlooCall MakeClassCall(const GlooTask& task);
+
+}  // namespace cohort::benchmark
+
+#endif  // COHORT_TESTS_BENCHMARK_COLLECTIVE_GLOO_WORK_H_

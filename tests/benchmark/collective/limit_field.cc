@@ -1,0 +1,31 @@
+// The limit (limit_member.cc says what it is).
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "tests/benchmark/collective/field.h"
+
+namespace cohort::benchmark {
+
+void AddLimit(const FieldOptions& options, Field& field) {
+  Entrant entrant;
+  entrant.implementations = {"limit"};
+  entrant.team = AddTeam(
+      options, "limit",
+      [options](const Command& arguments) {
+        return OneForEachRank(absl::StrCat(options.programs, "/limit_member"), options.members,
+                              arguments);
+      },
+      field);
+  for (const char* way : {"cached", "streaming"}) {
+    entrant.way = entrant.label = way;
+    entrant.collectives = AllCollectives();
+    field.entrants.push_back(entrant);
+  }
+  entrant.way = entrant.label = "memcpy";
+  entrant.collectives = {Collective::kBroadcast, Collective::kAllGather, Collective::kAllToAll,
+                         Collective::kSendReceive};
+  field.entrants.push_back(entrant);
+}
+
+}  // namespace cohort::benchmark

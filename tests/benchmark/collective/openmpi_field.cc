@@ -1,0 +1,97 @@
+// Open MPI as people start it, and with the settings that were ever found to be faster on one host.
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "tests/benchmark/collective/field.h"
+
+namespace cohort::benchmark {
+namespace {
+
+struct Setting {
+  std::string label;
+  std::vector<std::string> flags;
+};
+
+// Temporaries of 64 MiB are allocated in each call; the pages of freed ones go back to the system
+// and are cleared again for the next, unless glibc is told to keep them.
+const std::vector<std::string> kKeepMemory = {"-x", "MALLOC_TRIM_THRESHOLD_=68719476736", "-x",
+                                              "MALLOC_MMAP_MAX_=0"};
+
+std::vector<Setting> BestSettings(const FieldOptions& options) {
+  std::vector<Setting> settings = {
+      {"kept-memory", {}},
+      {"ucx",
+       {"--mca", "pml", "ucx", "--mca", "pml_ucx_tls", "any", "--mca", "pml_ucx_devices", "any",
+        "-x", "UCX_TLS=self,sm"}},
+      {"vader-copy", {"--mca", "btl_vader_single_copy_mechanism", "none"}},
+      {"coll-sm", {"--mca", "coll_sm_priority", "100"}},
+  };
+  if (options.members > options.cores) {
+    settings.push_back({"yield", {"--mca", "mpi_yield_when_idle", "1"}});
+    settings.push_back({"coll-sm-yield",
+                        {"--mca", "coll_sm_priority", "100", "--mca", "mpi_yield_when_idle", "1"}});
+  }
+  for (Setting& setting : settings) {
+    setting.flags.insert(setting.flags.end(), kKeepMemory.begin(), kKeepMemory.end());
+  }
+  return settings;
+}
+
+// Its files go where they end with the run even if it is killed, and lie in memory as those that it
+// shares do by default.
+Command Mpirun(const FieldOptions& options, const Setting& setting) {
+  Command command = {options.mpirun, "--allow-run-as-root", "-np", absl::StrCat(options.members)};
+  if (options.members > options.cores) command.push_back("--oversubscribe");
+  if (!options.memory_scratch.empty()) {
+    const std::string& folder = options.memory_scratch;
+    command.insert(command.end(),
+                   {"--mca", "orte_tmpdir_base", folder, "--mca", "btl_vader_backing_directory",
+                    folder, "-x", absl::StrCat("UCX_POSIX_DIR=", folder)});
+  }
+  command.insert(command.end(), setting.flags.begin(), setting.flags.end());
+  command.push_back(absl::StrCat(options.programs, "/openmpi_member"));
+  return command;
+}
+
+Team* AddMpiTeam(const FieldOptions& options, const Setting& setting, Field& field) {
+  Command mpirun = Mpirun(options, setting);
+  return AddTeam(
+      options, absl::StrCat("openmpi-", setting.label),
+      [mpirun = std::move(mpirun)](const Command& arguments) {
+        Command command = mpirun;
+        command.insert(command.end(), arguments.begin(), arguments.end());
+        return std::vector<Command>{std::move(command)};
+      },
+      field);
+}
+
+}  // namespace
+
+void AddOpenMpi(const FieldOptions& options, Field& field) {
+  Team* team = AddMpiTeam(options, {"default", {}}, field);
+  Entrant entrant;
+  entrant.implementations = {"openmpi", "openmpi-best"};
+  entrant.label = "default";
+  entrant.team = team;
+  entrant.collectives = AllCollectives();
+  field.entrants.push_back(entrant);
+
+  entrant.implementations = {"openmpi-best"};
+  std::vector<Setting> settings = BestSettings(options);
+  for (const Setting& setting : settings) {
+    entrant.label = setting.label;
+    entrant.team = AddMpiTeam(options, setting, field);
+    entrant.collectives = AllCollectives();
+    entrant.way.clear();
+    field.entrants.push_back(entrant);
+    // Other code than the call for equal blocks.
+    entrant.label = absl::StrCat(setting.label, "/uneven");
+    entrant.collectives = {Collective::kReduceScatter};
+    entrant.way = "uneven";
+    field.entrants.push_back(entrant);
+  }
+}
+
+}  // namespace cohort::benchmark
