@@ -7,6 +7,8 @@
 #   tests/benchmark/run.sh rendezvous --operation barrier --members 8 --members 256
 #   tests/benchmark/run.sh peers                 the peers alone
 #   tests/benchmark/run.sh claims [--json]       a million barriers, cost of a parked call, ...
+#   tests/benchmark/run.sh collective [--json]   collectives on host memory beside Open MPI and Gloo
+#   tests/benchmark/run.sh collective --members 4 --operation all_reduce --sizes 64K 1M
 #
 # Nothing else should run meanwhile. All servers listen on 127.0.0.1 and end with the run.
 # BAZEL (default "bazel") may carry start-up options. BENCHMARK_BUILD_OPTIONS is passed to `build`.
@@ -44,6 +46,14 @@ check_peers() {
     fail "python3-torch (with TCPStore) is missing: run deploy/bootstrap.sh --benchmarks"
 }
 
+check_collective_peers() {
+  need mpirun "package openmpi-bin"
+  [[ -e /usr/include/gloo/context.h ]] ||
+    fail "libgloo-dev is missing: run deploy/bootstrap.sh --benchmarks"
+  mpicc --showme:version > /dev/null 2>&1 ||
+    fail "libopenmpi-dev is missing: run deploy/bootstrap.sh --benchmarks"
+}
+
 # Runs a driver; it and (by its death) all its servers end when this script does.
 run_driver() {
   # A proxy must not stand between us and loopback.
@@ -55,6 +65,7 @@ run_driver() {
 driver=""
 bin=""
 scratch=$(mktemp -d "${TMPDIR:-/tmp}/cohort-benchmark.XXXXXX")
+memory_scratch=""
 cleanup() {
   local status=$?
   trap - EXIT INT TERM
@@ -67,7 +78,7 @@ cleanup() {
       [[ -s $log ]] && { echo "--- end of ${log##*/}" >&2; tail -n 5 "$log" | cut -c 1-300 >&2; }
     done
   fi
-  rm -rf "$scratch"
+  rm -rf "$scratch" ${memory_scratch:+"$memory_scratch"}
   exit "$status"
 }
 trap cleanup EXIT
@@ -107,11 +118,21 @@ case $section in
     run_driver "$bin/tests/benchmark/claims_benchmark" --scratch "$scratch" \
       --coordinator "$bin/coordinator/cohort-coordinator" "$@"
     ;;
+  collective)
+    check_collective_peers
+    build //tests/benchmark/collective:collective_benchmark \
+      //tests/benchmark/collective:gloo_member //tests/benchmark/collective:limit_member \
+      //tests/benchmark/collective:openmpi_member
+    [[ ! -w /dev/shm ]] || memory_scratch=$(mktemp -d /dev/shm/cohort-benchmark.XXXXXX)
+    run_driver "$bin/tests/benchmark/collective/collective_benchmark" --scratch "$scratch" \
+      --memory-scratch "$memory_scratch" --programs "$bin/tests/benchmark/collective" \
+      --mpirun "$(command -v mpirun)" "$@"
+    ;;
   -h | --help | help)
     usage
     ;;
   *)
     usage >&2
-    fail "which benchmark? rendezvous, peers or claims"
+    fail "which benchmark? rendezvous, peers, claims or collective"
     ;;
 esac
