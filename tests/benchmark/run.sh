@@ -122,11 +122,12 @@ case $section in
     check_collective_peers
     build //tests/benchmark/collective:collective_benchmark \
       //tests/benchmark/collective:gloo_member //tests/benchmark/collective:limit_member \
-      //tests/benchmark/collective:openmpi_member
+      //tests/benchmark/collective:openmpi_member //tests/benchmark/collective:cohort_member \
+      //tests/benchmark/collective:cohort_tcp_member //coordinator:cohort-coordinator
     [[ ! -w /dev/shm ]] || memory_scratch=$(mktemp -d /dev/shm/cohort-benchmark.XXXXXX)
     run_driver "$bin/tests/benchmark/collective/collective_benchmark" --scratch "$scratch" \
       --memory-scratch "$memory_scratch" --programs "$bin/tests/benchmark/collective" \
-      --mpirun "$(command -v mpirun)" "$@"
+      --mpirun "$(command -v mpirun)" --coordinator "$bin/coordinator/cohort-coordinator" "$@"
     ;;
   -h | --help | help)
     usage

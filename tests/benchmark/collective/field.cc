@@ -30,6 +30,7 @@ void KeepOnly(const std::vector<std::string>& wanted, Field& field) {
 
 Field MakeField(const FieldOptions& options) {
   Field field;
+  AddCohort(options, field);
   AddOpenMpi(options, field);
   AddGloo(options, field);
   AddLimit(options, field);

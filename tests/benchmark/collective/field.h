@@ -44,6 +44,7 @@ struct FieldOptions {
   std::string scratch;         // a folder for logs and sockets
   std::string memory_scratch;  // one in memory (/dev/shm), for what Open MPI shares; may be empty
   std::string mpirun;
+  std::string coordinator;     // the program
   absl::Duration deadline = absl::Seconds(20);
   std::vector<std::string> implementations;  // only these; empty: all
 };
@@ -56,6 +57,7 @@ Team* AddTeam(const FieldOptions& options, const std::string& name,
               std::function<std::vector<Command>(const Command& arguments)> commands, Field& field);
 
 // One each.
+void AddCohort(const FieldOptions& options, Field& field);
 void AddOpenMpi(const FieldOptions& options, Field& field);
 void AddGloo(const FieldOptions& options, Field& field);
 void AddLimit(const FieldOptions& options, Field& field);

@@ -21,6 +21,8 @@ namespace cohort::worker {
 struct HostMemory {
   HostSpace space;
   RankHeaps heaps;
+  // What the ranks are called in errors, by rank, where they are some of a larger group; else empty.
+  std::vector<int> names;
 };
 
 // Three ways, by size and by where the tensors are:
@@ -122,6 +124,7 @@ class HostCommunicator final : public Communicator {
 
   const HostSpace space_;
   const RankHeaps heaps_;
+  const std::vector<int> names_;
   const int rank_;
   const int64_t stream_from_;
   Waiter waiter_;

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -26,6 +28,12 @@ int64_t PlaceOf(const shm::Segment* heap, const void* memory, int64_t bytes) {
   return heap->OffsetOf(memory, static_cast<size_t>(bytes)).value_or(kElsewhere);
 }
 
+std::vector<int> Counted(int ranks) {
+  std::vector<int> names(static_cast<size_t>(ranks));
+  std::iota(names.begin(), names.end(), 0);
+  return names;
+}
+
 // Beyond a good part of the last cache, what is stored is gone from it before it is read.
 int64_t StreamFrom() {
   const long cache = sysconf(_SC_LEVEL3_CACHE_SIZE);
@@ -37,10 +45,11 @@ int64_t StreamFrom() {
 HostCommunicator::HostCommunicator(HostMemory memory, int rank)
     : space_(std::move(memory.space)),
       heaps_(std::move(memory.heaps)),
+      names_(memory.names.empty() ? Counted(space_.ranks()) : std::move(memory.names)),
       rank_(rank),
       stream_from_(StreamFrom()),
       waiter_(space_, rank),
-      meeting_(space_, waiter_, rank),
+      meeting_(space_, waiter_, names_, rank),
       mailbox_(space_, heaps_, waiter_, rank) {
   const auto ranks = static_cast<size_t>(space_.ranks());
   inputs_.resize(ranks);
@@ -139,7 +148,7 @@ absl::StatusOr<HostCommunicator::Agreed> HostCommunicator::LearnPlaces(const Ope
     };
     if (!find(places.input, InputBytes(operation, rank, size()), inputs_[number]) ||
         !find(places.output, OutputBytes(operation, rank, size()), outputs_[number])) {
-      const std::string text = absl::StrCat("rank ", rank, " names memory that it does not have");
+      const std::string text = absl::StrCat("rank ", names_[number], " names memory that it does not have");
       Abort(text);
       return absl::AbortedError(text);
     }

@@ -35,8 +35,9 @@ std::string Describe(const ArrivalLine& line) {
 
 }  // namespace
 
-Meeting::Meeting(const HostSpace& space, const Waiter& waiter, int rank)
-    : space_(space), waiter_(waiter), rank_(rank) {}
+Meeting::Meeting(const HostSpace& space, const Waiter& waiter, const std::vector<int>& names,
+                 int rank)
+    : space_(space), waiter_(waiter), names_(names), rank_(rank) {}
 
 absl::Status Meeting::Meet(const Operation& operation, int stage, Instant deadline) {
   if (waiter_.poisoned()) return waiter_.CauseOfPoison();
@@ -74,18 +75,18 @@ bool Meeting::AllHere() const {
 absl::Status Meeting::GiveUp(const Operation& operation) const {
   RankSet missing;
   for (int rank = 0; rank < space_.ranks(); ++rank) {
-    if (!Here(rank)) missing.Add(rank);
+    if (!Here(rank)) missing.Add(names_[static_cast<size_t>(rank)]);
   }
   const std::string text =
       absl::StrCat(worker::Describe(operation), ": rank ", missing.ToString(), " did not come");
-  waiter_.SetPoison(absl::StrCat("rank ", rank_, " gave up ", text));
+  waiter_.SetPoison(absl::StrCat("rank ", names_[static_cast<size_t>(rank_)], " gave up ", text));
   return absl::DeadlineExceededError(text);
 }
 
 absl::Status Meeting::Mismatch(int rank) const {
-  return absl::InvalidArgumentError(absl::StrCat("ranks called different things: rank 0 ",
-                                                 Describe(space_.line(0, turn_)), "; rank ", rank,
-                                                 " ", Describe(space_.line(rank, turn_))));
+  return absl::InvalidArgumentError(absl::StrCat(
+      "ranks called different things: rank ", names_[0], " ", Describe(space_.line(0, turn_)),
+      "; rank ", names_[static_cast<size_t>(rank)], " ", Describe(space_.line(rank, turn_))));
 }
 
 }  // namespace cohort::worker

@@ -3,6 +3,7 @@
 #define COHORT_WORKER_COMMUNICATOR_HOST_MEETING_H_
 
 #include <cstdint>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "base/clock.h"
@@ -17,8 +18,8 @@ namespace cohort::worker {
 // are enough, and nothing is ever reset.
 class Meeting {
  public:
-  // Both outlive it.
-  Meeting(const HostSpace& space, const Waiter& waiter, int rank);
+  // All outlive it. `names`: what the ranks are called in errors, by rank.
+  Meeting(const HostSpace& space, const Waiter& waiter, const std::vector<int>& names, int rank);
 
   // What this rank brings to its next meeting: ArrivalLine::kDataBytes of them.
   char* own_data() const { return space_.line(rank_, turn_ + 1).data; }
@@ -45,6 +46,7 @@ class Meeting {
 
   const HostSpace& space_;
   const Waiter& waiter_;
+  const std::vector<int>& names_;
   const int rank_;
   uint64_t turn_ = 0;
 };

@@ -74,7 +74,7 @@ class SocketCommunicator final : public Communicator, private Link::Handler {
                        Instant deadline) override;
   absl::Status Exchange(absl::Span<const Transfer> transfers, Instant deadline) override;
   absl::Status Barrier(Instant deadline) override;
-  void Abort(const absl::Status& cause) override;
+  void Abort(absl::string_view cause) override;
 
  private:
   // A rank has come to an operation.

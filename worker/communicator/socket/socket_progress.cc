@@ -200,8 +200,6 @@ absl::Status SocketCommunicator::Poisoned() {
   return cause_;
 }
 
-void SocketCommunicator::Abort(const absl::Status& cause) {
-  Poison(absl::StrCat("rank ", rank_, " aborted: ", cause.message()));
-}
+void SocketCommunicator::Abort(absl::string_view cause) { Poison(cause); }
 
 }  // namespace cohort::worker
