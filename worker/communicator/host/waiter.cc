@@ -11,10 +11,11 @@
 namespace cohort::worker {
 namespace {
 
-// A look costs some ten nanoseconds as long as nobody writes; a sleeper costs tens of microseconds.
-constexpr int kLooks = 8000;
-constexpr int kYields = 200;
-// Of the looks, between two at the poison.
+// A look costs some ten nanoseconds as long as nobody writes. After so many the one who is waited
+// for may not be running: then the processor is offered to it. A sleeper costs tens of microseconds.
+constexpr int kLooks = 1500;
+constexpr int kYields = 300;
+// Of both, between two looks at the poison.
 constexpr int kLooksBetween = 64;
 
 int Processors() {
@@ -35,13 +36,13 @@ void Pause() {
 }  // namespace
 
 Waiter::Waiter(const HostSpace& space, int rank)
-    : space_(space), rank_(rank), yields_(space.ranks() > Processors()) {}
+    : space_(space), rank_(rank), crowded_(space.ranks() > Processors()) {}
 
 absl::Status Waiter::Await(absl::FunctionRef<bool()> done, Instant deadline) const {
-  const int looks = yields_ ? kYields : kLooks;
-  for (int look = 1; look <= looks; ++look) {
+  const int looks = crowded_ ? 0 : kLooks;
+  for (int look = 0; look < looks + kYields; ++look) {
     if (done()) return absl::OkStatus();
-    yields_ ? static_cast<void>(sched_yield()) : Pause();
+    look < looks ? Pause() : static_cast<void>(sched_yield());
     if (look % kLooksBetween == 0 && poisoned()) break;
   }
   while (!done()) {

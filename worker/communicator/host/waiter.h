@@ -49,7 +49,7 @@ class Waiter {
   const HostSpace& space_;
   const int rank_;
   // Where ranks outnumber processors, looking keeps from working the one who is waited for.
-  const bool yields_;
+  const bool crowded_;
 };
 
 }  // namespace cohort::worker
