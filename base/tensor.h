@@ -19,8 +19,10 @@ using Shape = absl::InlinedVector<int64_t, 6>;
 
 // "[3, 4]"
 std::string FormatShape(const Shape& shape);
-// How many elements; of a shape with an extent of 0: none.
+// How many elements; of a shape with an extent of 0: none. Precondition: that many fit int64_t.
 int64_t ElementCount(const Shape& shape);
+// Of contiguous elements.
+Shape ContiguousStrides(const Shape& shape);
 // -n..n-1 to 0..n-1. Errors: INVALID_ARGUMENT (also of a shape of no dimensions).
 absl::StatusOr<int> ResolveDim(const Shape& shape, int dim);
 
@@ -33,10 +35,11 @@ class Tensor {
   // Contiguous elements: the last dimension's lie next to each other, and so on.
   Tensor(void* data, DataType type, Shape shape, std::shared_ptr<const void> owner = nullptr);
   // Any layout; `strides` are in elements, and may be 0 or negative. As many as extents.
-  Tensor(void* data, DataType type, Shape shape, Shape strides,
-         std::shared_ptr<const void> owner = nullptr);
-  // Contiguous, zeros, in memory of the process.
+  static Tensor Strided(void* data, DataType type, Shape shape, Shape strides,
+                        std::shared_ptr<const void> owner = nullptr);
+  // Contiguous, in memory of the process, at a multiple of 64 bytes; zeros, or of no defined value.
   static Tensor Zeros(DataType type, Shape shape);
+  static Tensor Uninitialized(DataType type, Shape shape);
 
   void* data() const { return data_; }
   DataType type() const { return type_; }
@@ -47,13 +50,14 @@ class Tensor {
   int dims() const { return static_cast<int>(shape_.size()); }
   int64_t count() const { return ElementCount(shape_); }
   int64_t bytes() const { return count() * SizeOf(type_); }
+  // Strides that take nobody anywhere, of extents of 1, do not count.
   bool contiguous() const;
 
   // The elements from `begin` on, `size` of them, of dimension `dim`, which is in 0..dims()-1; not
   // copied. Errors: INVALID_ARGUMENT (outside).
   absl::StatusOr<Tensor> Narrow(int dim, int64_t begin, int64_t size) const;
-  // The same elements with another shape of as many. Errors: INVALID_ARGUMENT (not as many, or not
-  // contiguous).
+  // The same elements with another shape of as many. Errors: INVALID_ARGUMENT (not as many, a
+  // negative extent, or not contiguous).
   absl::StatusOr<Tensor> Reshape(Shape shape) const;
   // Dimension `i` of the result is dimension order[i]; not copied. `order` is a permutation.
   Tensor Permute(const absl::InlinedVector<int, 6>& order) const;
@@ -69,8 +73,8 @@ class Tensor {
   std::shared_ptr<const void> owner_;
 };
 
-// Element by element, whatever the layouts; the two do not overlap, unless they are the same.
-// Errors: INVALID_ARGUMENT (another type or shape).
+// Element by element, whatever the layouts, in as long runs as they have in common; the two do not
+// overlap, unless they are the same. Errors: INVALID_ARGUMENT (another type or shape).
 absl::Status CopyTensor(const Tensor& from, const Tensor& to);
 // As it is if it is contiguous, else a contiguous copy in memory of the process.
 Tensor Packed(const Tensor& tensor);

@@ -36,8 +36,8 @@ struct TensorTransfer {
 
 // Rules of all tensor verbs
 //
-// - All ranks of the group call the same verbs in the same order, with the same type, shape (but for
-//   what is said to be ragged), root and reduction. A call blocks until its tensors may be used
+// - All ranks of the group call the same verbs in the same order, with the same type, shape (but
+//   for what is said to be ragged), root and reduction. A call blocks until its tensors may be used
 //   again, at most for its timeout.
 // - `dim` is -n..n-1, counted from the end if negative. Roots and peers are ranks in the group.
 // - Inputs and outputs have any strides. Fast are contiguous ones from Allocate, of all ranks.
@@ -53,8 +53,8 @@ struct TensorTransfer {
 //                       differ, and the group works on. Or this rank's tensors do not fit the verb:
 //                       the others wait for it, so their calls end with their timeouts, naming it.
 //   DEADLINE_EXCEEDED   some ranks did not come in time; names them. The group is broken.
-//   ABORTED             a rank is lost, gave up or aborted, or the generation ended: names it and the
-//                       cause. Form a group of the next generation.
+//   ABORTED             a rank is lost, gave up or aborted, or the generation ended: names it and
+//                       the cause. Form a group of the next generation.
 //   RESOURCE_EXHAUSTED  no memory.
 class Group {
  public:
@@ -117,7 +117,8 @@ class Group {
   virtual absl::Status GatherV(const Tensor& input, const Tensor& output, int dim,
                                const Sizes& sizes, int root, const CallOptions& options = {}) = 0;
   // Along the first dimension: input_sizes[r] go to rank r, output_sizes[r] come from it, where they
-  // are what it sends: other numbers are INVALID_ARGUMENT on all ranks, naming the two. Not in place.
+  // are what it sends: other numbers are INVALID_ARGUMENT on all ranks, naming the two. Not in
+  // place.
   virtual absl::Status AllToAllV(const Tensor& input, const Sizes& input_sizes,
                                  const Tensor& output, const Sizes& output_sizes,
                                  const CallOptions& options = {}) = 0;
@@ -127,7 +128,8 @@ class Group {
   // --- Between two ranks.
 
   // Sends and receives, none of which waits for another. The two ranks of each alone call it; what
-  // one sends another arrives in the order sent. A receive's tensor has the sent one's type and as
+  // one sends another arrives in the order sent, and is received before either calls a verb of all
+  // ranks: behind one it may be INVALID_ARGUMENT. A receive's tensor has the sent one's type and as
   // many elements: else it is INVALID_ARGUMENT, naming both, and that message is gone.
   virtual absl::Status Exchange(absl::Span<const TensorTransfer> transfers,
                                 const CallOptions& options = {}) = 0;
@@ -149,7 +151,8 @@ class Group {
 
   // --- The end.
 
-  // Ends what is in flight on all ranks, and everything later, with ABORTED and `cause`. Any thread.
+  // Ends what is in flight on all ranks, and everything later, with ABORTED and `cause`. From any
+  // thread.
   virtual void Abort(const absl::Status& cause) = 0;
 };
 

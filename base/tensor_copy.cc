@@ -1,0 +1,144 @@
+// How elements get from one layout to another.
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+#include "base/tensor.h"
+
+namespace cohort {
+namespace {
+
+// Strides are in bytes from here on.
+struct Axis {
+  int64_t extent;
+  int64_t from;
+  int64_t to;
+};
+using Axes = absl::InlinedVector<Axis, 6>;
+
+// As few axes as the two layouts need, the one of the smallest steps in `to` last.
+Axes Simplify(const Tensor& from, const Tensor& to, const char*& source, char*& target) {
+  const int64_t element = SizeOf(from.type());
+  Axes axes;
+  for (size_t i = 0; i < from.shape().size(); ++i) {
+    const int64_t extent = from.shape()[i];
+    if (extent == 1) continue;
+    Axis axis = {extent, from.strides()[i] * element, to.strides()[i] * element};
+    if (axis.to < 0) {
+      source += (extent - 1) * axis.from;
+      target += (extent - 1) * axis.to;
+      axis.from = -axis.from;
+      axis.to = -axis.to;
+    }
+    axes.push_back(axis);
+  }
+  std::sort(axes.begin(), axes.end(), [](const Axis& a, const Axis& b) {
+    return a.to != b.to ? a.to > b.to : std::abs(a.from) > std::abs(b.from);
+  });
+  Axes merged;
+  for (const Axis& axis : axes) {
+    if (!merged.empty() && merged.back().to == axis.extent * axis.to &&
+        merged.back().from == axis.extent * axis.from) {
+      merged.back() = {merged.back().extent * axis.extent, axis.from, axis.to};
+    } else {
+      merged.push_back(axis);
+    }
+  }
+  return merged;
+}
+
+// Pieces of kBytes, in tiles: where one of the two sides jumps from line to line of the cache, the
+// lines are still there when the next column comes.
+template <int64_t kBytes>
+void CopyPlane(const char* from, char* to, const Axis& outer, const Axis& inner) {
+  constexpr int64_t kTile = 32;
+  for (int64_t i = 0; i < outer.extent; i += kTile) {
+    const int64_t rows = std::min(kTile, outer.extent - i);
+    for (int64_t j = 0; j < inner.extent; j += kTile) {
+      const int64_t columns = std::min(kTile, inner.extent - j);
+      for (int64_t row = i; row < i + rows; ++row) {
+        const char* source = from + row * outer.from + j * inner.from;
+        char* target = to + row * outer.to + j * inner.to;
+        for (int64_t column = 0; column < columns; ++column) {
+          std::memcpy(target, source, kBytes);
+          source += inner.from;
+          target += inner.to;
+        }
+      }
+    }
+  }
+}
+
+void CopyRuns(const char* from, char* to, const Axis& outer, const Axis& inner, int64_t bytes) {
+  for (int64_t i = 0; i < outer.extent; ++i) {
+    for (int64_t j = 0; j < inner.extent; ++j) {
+      std::memcpy(to + i * outer.to + j * inner.to, from + i * outer.from + j * inner.from,
+                  static_cast<size_t>(bytes));
+    }
+  }
+}
+
+void CopyTwoAxes(const char* from, char* to, const Axis& outer, const Axis& inner, int64_t bytes) {
+  switch (bytes) {
+    case 1:
+      return CopyPlane<1>(from, to, outer, inner);
+    case 2:
+      return CopyPlane<2>(from, to, outer, inner);
+    case 4:
+      return CopyPlane<4>(from, to, outer, inner);
+    case 8:
+      return CopyPlane<8>(from, to, outer, inner);
+    case 16:
+      return CopyPlane<16>(from, to, outer, inner);
+    case 32:
+      return CopyPlane<32>(from, to, outer, inner);
+    case 64:
+      return CopyPlane<64>(from, to, outer, inner);
+    default:
+      return CopyRuns(from, to, outer, inner, bytes);
+  }
+}
+
+// Runs of `bytes` along all axes; the last two at once.
+void CopyAxes(const char* from, char* to, const Axis* axes, size_t count, int64_t bytes) {
+  constexpr Axis kOnce = {1, 0, 0};
+  if (count <= 2) {
+    return CopyTwoAxes(from, to, count == 2 ? axes[0] : kOnce, count >= 1 ? axes[count - 1] : kOnce,
+                       bytes);
+  }
+  for (int64_t i = 0; i < axes[0].extent; ++i) {
+    CopyAxes(from + i * axes[0].from, to + i * axes[0].to, axes + 1, count - 1, bytes);
+  }
+}
+
+}  // namespace
+
+absl::Status CopyTensor(const Tensor& from, const Tensor& to) {
+  if (from.type() != to.type() || from.shape() != to.shape()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(from.ToString(), " cannot be copied to ", to.ToString()));
+  }
+  if (from.count() == 0) return absl::OkStatus();
+  if (from.data() == to.data() && from.strides() == to.strides()) return absl::OkStatus();
+  const auto* source = static_cast<const char*>(from.data());
+  auto* target = static_cast<char*>(to.data());
+  Axes axes = Simplify(from, to, source, target);
+  int64_t bytes = SizeOf(from.type());
+  if (!axes.empty() && axes.back().from == bytes && axes.back().to == bytes) {
+    bytes *= axes.back().extent;
+    axes.pop_back();
+  }
+  // The plane is of the two axes that are fastest in `to` and in `from`.
+  if (axes.size() > 2) {
+    const auto last = axes.end() - 1;
+    const auto fastest = std::min_element(axes.begin(), last, [](const Axis& a, const Axis& b) {
+      return std::abs(a.from) < std::abs(b.from);
+    });
+    std::rotate(fastest, fastest + 1, last);
+  }
+  CopyAxes(source, target, axes.data(), axes.size(), bytes);
+  return absl::OkStatus();
+}
+
+}  // namespace cohort
