@@ -35,6 +35,7 @@ _PKG_CONFIG = {
 # Libraries without a pkg-config file, or made of headers alone: name -> (a header that must exist, flags).
 _PLAIN = {
     "cli11": ("CLI/CLI.hpp", []),
+    "dlpack": ("dlpack/dlpack.h", []),
     "nlohmann_json": ("nlohmann/json.hpp", []),
 }
 
