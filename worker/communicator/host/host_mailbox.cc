@@ -36,8 +36,12 @@ absl::Status HostMailbox::Exchange(absl::Span<const Transfer> transfers, Instant
   progress_.assign(transfers.size(), Progress());
   refusals_.clear();
   Pass(transfers);
+  // A pass that has moved something may be followed by one that has not: what is awaited must stay
+  // true once it is.
   while (!AllDone()) {
-    const absl::Status status = waiter_.Await([&] { return Pass(transfers); }, deadline);
+    bool moved = false;
+    const absl::Status status =
+        waiter_.Await([&] { return moved = Pass(transfers) || moved; }, deadline);
     if (absl::IsDeadlineExceeded(status)) return GiveUp(transfers);
     if (!status.ok()) return status;
     if (waiter_.poisoned()) return waiter_.CauseOfPoison();
