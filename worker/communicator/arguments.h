@@ -36,6 +36,7 @@ struct Operation {
   DataType type = DataType::kU8;
   Reduction reduction;  // of verbs that reduce
   int root = 0;         // of verbs that have one
+  uint32_t tag = 0;     // the communicator's
 };
 
 bool Reduces(Verb verb);

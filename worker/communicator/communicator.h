@@ -37,10 +37,11 @@ struct Transfer {
 // undefined. One thread at a time.
 //
 // Errors of every verb:
+//
 //   INVALID_ARGUMENT   this rank's arguments make no sense (the others wait for it in vain); or
 //   ranks
-//                      called different things: all of them get this, naming two that differ, and
-//                      the communicator works on
+//                      called different things: all of them get this, naming two that differ, with
+//                      the mark of mismatch.h, and the communicator works on
 //   DEADLINE_EXCEEDED  some ranks did not come; names them. It works no more: the others get
 //   ABORTED ABORTED            a rank is gone or gave up, or Abort was called; names the rank and
 //   the cause
@@ -50,6 +51,11 @@ class Communicator {
 
   virtual int rank() const = 0;
   virtual int size() const = 0;
+
+  // What else the ranks must agree on in the verbs to come: a digest of it, which is compared as
+  // the count is, and costs nothing; of messages, between their two ranks. What lies above this,
+  // such as shapes, is checked so. 0 until it is set.
+  void set_tag(uint32_t tag) { tag_ = tag; }
 
   // output[i] = the reduction of all ranks' input[i], on every rank with the same bits. In place:
   // output == input.
@@ -82,9 +88,9 @@ class Communicator {
   // the two ranks of each message alone. What one rank sends another arrives in the order sent: a
   // send is taken by the first receive from its rank that has none yet. Empty messages travel too.
   //
-  // A receive of another type or count than what was sent is INVALID_ARGUMENT, naming both, and the
-  // message is gone; the others of the list are done all the same. The sender is told too, unless
-  // the message was so small that it did not wait. To and from itself: INVALID_ARGUMENT.
+  // A receive of another type, count or tag than what was sent is INVALID_ARGUMENT, naming both,
+  // and the message is gone; the others of the list are done all the same. The sender is told too,
+  // unless the message was so small that it did not wait. To and from itself: INVALID_ARGUMENT.
   virtual absl::Status Exchange(absl::Span<const Transfer> transfers, Instant deadline) = 0;
   // Returns when all ranks have come.
   virtual absl::Status Barrier(Instant deadline) = 0;
@@ -92,6 +98,12 @@ class Communicator {
   // Ends what is in flight, on all ranks, and everything later, with ABORTED and `cause`, which says
   // who is to blame, such as "rank 3 is gone". From any thread; the first cause stays.
   virtual void Abort(absl::string_view cause) = 0;
+
+ protected:
+  uint32_t tag() const { return tag_; }
+
+ private:
+  uint32_t tag_ = 0;
 };
 
 }  // namespace cohort::worker

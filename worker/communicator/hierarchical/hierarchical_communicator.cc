@@ -5,8 +5,8 @@
 #include <string>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "worker/communicator/mismatch.h"
 
 namespace cohort::worker {
 namespace {
@@ -23,6 +23,8 @@ struct Called {
   uint8_t type;
   uint8_t op;
   uint8_t unused;
+  uint32_t tag;
+  uint32_t unused_too;
 };
 
 Operation OperationOf(const Called& called) {
@@ -83,15 +85,17 @@ absl::Status HierarchicalCommunicator::Agree(const Operation& operation, Instant
                       static_cast<uint8_t>(operation.verb),
                       static_cast<uint8_t>(operation.type),
                       static_cast<uint8_t>(operation.reduction.op),
+                      0,
+                      tag(),
                       0};
+  levels_.mesh->set_tag(0);
   std::vector<Called> all(static_cast<size_t>(size()));
   COHORT_RETURN_IF_ERROR(
       levels_.mesh->AllGather(&own, all.data(), sizeof(own), DataType::kU8, deadline));
   for (size_t rank = 1; rank < all.size(); ++rank) {
     if (std::memcmp(&all[rank], &all[0], sizeof(own)) == 0) continue;
-    return absl::InvalidArgumentError(
-        absl::StrCat("ranks called different things: rank 0 ", Describe(OperationOf(all[0])),
-                     "; rank ", rank, " ", Describe(OperationOf(all[rank]))));
+    return MismatchError(Describe(OperationOf(all[0])), static_cast<int>(rank),
+                         Describe(OperationOf(all[rank])));
   }
   return absl::OkStatus();
 }
@@ -106,7 +110,7 @@ absl::Status HierarchicalCommunicator::AllReduce(const void* input, void* output
                                                  Instant deadline) {
   const int64_t element = SizeOf(type);
   if (count * element < kLarge || reduction.op == ReduceOp::kAvg) {
-    return levels_.mesh->AllReduce(input, output, count, type, reduction, deadline);
+    return Mesh().AllReduce(input, output, count, type, reduction, deadline);
   }
   const Operation operation = MakeOperation(Verb::kAllReduce, count, type, 0, reduction);
   COHORT_RETURN_IF_ERROR(CheckArguments(operation, rank(), size(), input, output));
@@ -139,7 +143,7 @@ absl::Status HierarchicalCommunicator::Broadcast(const void* input, void* output
                                                  DataType type, int root, Instant deadline) {
   const int64_t element = SizeOf(type);
   if (count * element < kLarge || root < 0 || root >= size()) {
-    return levels_.mesh->Broadcast(input, output, count, type, root, deadline);
+    return Mesh().Broadcast(input, output, count, type, root, deadline);
   }
   const Operation operation = MakeOperation(Verb::kBroadcast, count, type, root);
   COHORT_RETURN_IF_ERROR(CheckArguments(operation, rank(), size(), input, output));
@@ -179,7 +183,7 @@ absl::Status HierarchicalCommunicator::AllGather(const void* input, void* output
                                                  DataType type, Instant deadline) {
   const int64_t bytes = count * SizeOf(type);
   if (!even_ || bytes * size() < kLarge) {
-    return levels_.mesh->AllGather(input, output, count, type, deadline);
+    return Mesh().AllGather(input, output, count, type, deadline);
   }
   const Operation operation = MakeOperation(Verb::kAllGather, count, type);
   COHORT_RETURN_IF_ERROR(CheckArguments(operation, rank(), size(), input, output));
@@ -209,7 +213,7 @@ absl::Status HierarchicalCommunicator::ReduceScatter(const void* input, void* ou
                                                      Instant deadline) {
   const int64_t bytes = count * SizeOf(type);
   if (!even_ || bytes * size() < kLarge || reduction.op == ReduceOp::kAvg) {
-    return levels_.mesh->ReduceScatter(input, output, count, type, reduction, deadline);
+    return Mesh().ReduceScatter(input, output, count, type, reduction, deadline);
   }
   const Operation operation = MakeOperation(Verb::kReduceScatter, count, type, 0, reduction);
   COHORT_RETURN_IF_ERROR(CheckArguments(operation, rank(), size(), input, output));
@@ -233,31 +237,31 @@ absl::Status HierarchicalCommunicator::ReduceScatter(const void* input, void* ou
 absl::Status HierarchicalCommunicator::Reduce(const void* input, void* output, int64_t count,
                                               DataType type, const Reduction& reduction, int root,
                                               Instant deadline) {
-  return levels_.mesh->Reduce(input, output, count, type, reduction, root, deadline);
+  return Mesh().Reduce(input, output, count, type, reduction, root, deadline);
 }
 
 absl::Status HierarchicalCommunicator::AllToAll(const void* input, void* output, int64_t count,
                                                 DataType type, Instant deadline) {
-  return levels_.mesh->AllToAll(input, output, count, type, deadline);
+  return Mesh().AllToAll(input, output, count, type, deadline);
 }
 
 absl::Status HierarchicalCommunicator::Gather(const void* input, void* output, int64_t count,
                                               DataType type, int root, Instant deadline) {
-  return levels_.mesh->Gather(input, output, count, type, root, deadline);
+  return Mesh().Gather(input, output, count, type, root, deadline);
 }
 
 absl::Status HierarchicalCommunicator::Scatter(const void* input, void* output, int64_t count,
                                                DataType type, int root, Instant deadline) {
-  return levels_.mesh->Scatter(input, output, count, type, root, deadline);
+  return Mesh().Scatter(input, output, count, type, root, deadline);
 }
 
 absl::Status HierarchicalCommunicator::Exchange(absl::Span<const Transfer> transfers,
                                                 Instant deadline) {
-  return levels_.mesh->Exchange(transfers, deadline);
+  return Mesh().Exchange(transfers, deadline);
 }
 
 absl::Status HierarchicalCommunicator::Barrier(Instant deadline) {
-  return levels_.mesh->Barrier(deadline);
+  return Mesh().Barrier(deadline);
 }
 
 void HierarchicalCommunicator::Abort(absl::string_view cause) {

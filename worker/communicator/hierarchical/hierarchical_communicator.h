@@ -67,6 +67,11 @@ class HierarchicalCommunicator final : public Communicator {
     int index = 0;  // among its ranks
   };
 
+  // For what goes straight.
+  Communicator& Mesh() {
+    levels_.mesh->set_tag(tag());
+    return *levels_.mesh;
+  }
   static std::vector<Place> PlacesOf(const Hosts& hosts);
 
   // Whether all ranks call the same: found before the levels would find it on some ranks alone.

@@ -22,20 +22,21 @@ void CopyOne(void* to, const void* from, int64_t bytes) {
   if (to != from && bytes > 0) std::memcpy(to, from, static_cast<size_t>(bytes));
 }
 
-Operation MakeOperation(Verb verb, int64_t count, DataType type, int root = 0,
-                        const Reduction& reduction = {}) {
+absl::Status Done() { return absl::OkStatus(); }
+
+}  // namespace
+
+Operation HostCommunicator::MakeOperation(Verb verb, int64_t count, DataType type, int root,
+                                          const Reduction& reduction) const {
   Operation operation;
   operation.verb = verb;
   operation.count = count;
   operation.type = type;
   operation.reduction = reduction;
   operation.root = root;
+  operation.tag = tag();
   return operation;
 }
-
-absl::Status Done() { return absl::OkStatus(); }
-
-}  // namespace
 
 absl::Status HostCommunicator::AllReduce(const void* input, void* output, int64_t count,
                                          DataType type, const Reduction& reduction,
@@ -331,7 +332,7 @@ absl::Status HostCommunicator::Scatter(const void* input, void* output, int64_t 
 
 absl::Status HostCommunicator::Exchange(absl::Span<const Transfer> transfers, Instant deadline) {
   COHORT_RETURN_IF_ERROR(CheckTransfers(transfers, rank_, size()));
-  return mailbox_.Exchange(transfers, deadline);
+  return mailbox_.Exchange(transfers, tag(), deadline);
 }
 
 absl::Status HostCommunicator::Barrier(Instant deadline) {

@@ -31,9 +31,8 @@ struct HostMemory {
 // takes
 //   what it needs, and computes it itself. One meeting.
 // - direct: all tensors that others touch lie in the ranks' heaps. They meet and say where; then
-// each
-//   rank does its slice of the work, from all inputs to all outputs, at twice the tensor's size of
-//   traffic for an all_reduce; and they meet again.
+//   each rank does its slice of the work, from all inputs to all outputs, at twice the tensor's
+//   size of traffic for an all_reduce; and they meet again.
 // - staged: others. As small, a chunk of each buffer at a time.
 //
 // The calling thread does its own share; there is no other.
@@ -71,6 +70,9 @@ class HostCommunicator final : public Communicator {
   static constexpr int kPutLate = 1;
   static constexpr int kReduced = 2;
   static constexpr int kDone = 3;
+
+  Operation MakeOperation(Verb verb, int64_t count, DataType type, int root = 0,
+                          const Reduction& reduction = {}) const;
 
   // `size` elements from element `at` on, of each part.
   struct Chunk {

@@ -14,11 +14,14 @@ constexpr auto kFragmentBytes = static_cast<int64_t>(Channel::kFragmentBytes);
 
 int64_t BytesOf(const Transfer& transfer) { return transfer.count * SizeOf(transfer.type); }
 
-// What another process has written as a message's type and count.
-std::string DescribeMessage(int64_t count, int type) {
+// What another process has written as a message's type and count; where they are no others, it was
+// the tag.
+std::string DescribeMessage(const Transfer& own, int64_t count, int type) {
+  const bool same = count == own.count && type == static_cast<int>(own.type);
   return absl::StrCat(
       count, " ",
-      IsDataType(type) ? NameOf(static_cast<DataType>(type)) : absl::string_view("elements"));
+      IsDataType(type) ? NameOf(static_cast<DataType>(type)) : absl::string_view("elements"),
+      same ? " in a call of another kind" : "");
 }
 
 }  // namespace
@@ -31,8 +34,10 @@ HostMailbox::HostMailbox(const HostSpace& space, const RankHeaps& heaps, const W
       rank_(rank),
       peers_(static_cast<size_t>(space.ranks())) {}
 
-absl::Status HostMailbox::Exchange(absl::Span<const Transfer> transfers, Instant deadline) {
+absl::Status HostMailbox::Exchange(absl::Span<const Transfer> transfers, uint32_t tag,
+                                   Instant deadline) {
   if (waiter_.poisoned()) return waiter_.CauseOfPoison();
+  tag_ = tag;
   progress_.assign(transfers.size(), Progress());
   refusals_.clear();
   Pass(transfers);
@@ -86,6 +91,7 @@ bool HostMailbox::Send(const Transfer& transfer, Progress& progress) {
     if (!progress.begun) progress.first = number;
     progress.begun = true;
     line.type = static_cast<uint8_t>(transfer.type);
+    line.tag = tag_;
     line.count = transfer.count;
     line.place = -1;
     const char* const data = static_cast<const char*>(transfer.data) + progress.bytes;
@@ -118,9 +124,9 @@ bool HostMailbox::Send(const Transfer& transfer, Progress& progress) {
     progress.done = true;
     moved = true;
     if (channel.taken.refused == progress.first) {
-      refusals_.push_back(
-          absl::StrCat(Describe(transfer), ": it expected ",
-                       DescribeMessage(channel.taken.expected_count, channel.taken.expected_type)));
+      refusals_.push_back(absl::StrCat(
+          Describe(transfer), ": it expected ",
+          DescribeMessage(transfer, channel.taken.expected_count, channel.taken.expected_type)));
     }
   }
   return moved;
@@ -138,10 +144,11 @@ bool HostMailbox::Receive(const Transfer& transfer, Progress& progress) {
     if (!progress.begun) {
       progress.begun = true;
       progress.first = number;
-      if (line.count != transfer.count || line.type != static_cast<uint8_t>(transfer.type)) {
+      if (line.count != transfer.count || line.type != static_cast<uint8_t>(transfer.type) ||
+          line.tag != tag_) {
         progress.refused = true;
-        refusals_.push_back(
-            absl::StrCat(Describe(transfer), ": it sent ", DescribeMessage(line.count, line.type)));
+        refusals_.push_back(absl::StrCat(Describe(transfer), ": it sent ",
+                                         DescribeMessage(transfer, line.count, line.type)));
         channel.taken.expected_count = transfer.count;
         channel.taken.expected_type = static_cast<uint8_t>(transfer.type);
         channel.taken.refused = number;

@@ -30,7 +30,7 @@ class HostMailbox {
   HostMailbox(const HostSpace& space, const RankHeaps& heaps, const Waiter& waiter, int rank);
 
   // As Communicator::Exchange, of transfers that make sense.
-  absl::Status Exchange(absl::Span<const Transfer> transfers, Instant deadline);
+  absl::Status Exchange(absl::Span<const Transfer> transfers, uint32_t tag, Instant deadline);
 
  private:
   // Of one transfer of an exchange.
@@ -67,6 +67,7 @@ class HostMailbox {
   const int rank_;
   std::vector<Peer> peers_;
   std::vector<Progress> progress_;  // of the exchange at work
+  uint32_t tag_ = 0;
   uint64_t pass_ = 0;
   std::vector<std::string> refusals_;
 };

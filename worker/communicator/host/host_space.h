@@ -36,6 +36,7 @@ struct alignas(kCacheLine) FragmentLine {
   int64_t count;  // of the elements of the whole message
   int64_t place;  // where the whole message lies in the sender's heap; negative: it comes in pieces
   uint32_t bytes;  // of this piece: in `data` if they fit, else in the channel's buffer
+  uint32_t tag;
   uint8_t type;
   char data[kDataBytes];
 };

@@ -5,26 +5,31 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/rank_set.h"
+#include "worker/communicator/mismatch.h"
 
 namespace cohort::worker {
 namespace {
 
+// From the lowest bits: verb 4, type 5, op 4, stage 3, root 16, tag 32.
+static_assert(HostSpace::kMaxRanks <= 1 << 16);
+
 uint64_t Encode(const Operation& operation, int stage) {
   uint64_t what = static_cast<uint64_t>(operation.verb) |
-                  static_cast<uint64_t>(operation.type) << 8 | static_cast<uint64_t>(stage) << 24;
-  if (Reduces(operation.verb)) what |= static_cast<uint64_t>(operation.reduction.op) << 16;
-  if (HasRoot(operation.verb)) what |= static_cast<uint64_t>(operation.root) << 32;
+                  static_cast<uint64_t>(operation.type) << 4 | static_cast<uint64_t>(stage) << 13 |
+                  static_cast<uint64_t>(operation.tag) << 32;
+  if (Reduces(operation.verb)) what |= static_cast<uint64_t>(operation.reduction.op) << 9;
+  if (HasRoot(operation.verb)) what |= static_cast<uint64_t>(operation.root) << 16;
   return what;
 }
 
 // Whatever another process has written there.
 std::string Describe(const ArrivalLine& line) {
   Operation operation;
-  operation.verb = static_cast<Verb>(line.what & 0xFF);
+  operation.verb = static_cast<Verb>(line.what & 0xF);
   operation.count = line.count;
-  const int type = static_cast<int>(line.what >> 8 & 0xFF);
-  const int op = static_cast<int>(line.what >> 16 & 0xFF);
-  operation.root = static_cast<int>(line.what >> 32);
+  const int type = static_cast<int>(line.what >> 4 & 0x1F);
+  const int op = static_cast<int>(line.what >> 9 & 0xF);
+  operation.root = static_cast<int>(line.what >> 16 & 0xFFFF);
   if (!IsDataType(type) || (Reduces(operation.verb) && !IsReduceOp(op))) {
     return NameOf(operation.verb);
   }
@@ -84,9 +89,7 @@ absl::Status Meeting::GiveUp(const Operation& operation) const {
 }
 
 absl::Status Meeting::Mismatch(int rank) const {
-  return absl::InvalidArgumentError(absl::StrCat(
-      "ranks called different things: rank ", names_[0], " ", Describe(space_.line(0, turn_)),
-      "; rank ", names_[static_cast<size_t>(rank)], " ", Describe(space_.line(rank, turn_))));
+  return MismatchError(Describe(space_.line(0, turn_)), rank, Describe(space_.line(rank, turn_)));
 }
 
 }  // namespace cohort::worker

@@ -13,6 +13,7 @@ bool operator==(const Subject& a, const Subject& b) {
 Subject SubjectOf(const Operation& operation) {
   Subject subject;
   subject.verb = static_cast<uint8_t>(operation.verb);
+  subject.tag = operation.tag;
   if (operation.verb == Verb::kBarrier) return subject;
   subject.count = operation.count;
   subject.type = static_cast<uint8_t>(operation.type);
@@ -25,8 +26,9 @@ Subject SubjectOf(const Operation& operation) {
   return subject;
 }
 
-Subject SubjectOf(const Transfer& transfer) {
+Subject SubjectOf(const Transfer& transfer, uint32_t tag) {
   Subject subject;
+  subject.tag = tag;
   subject.count = transfer.count;
   subject.type = static_cast<uint8_t>(transfer.type);
   return subject;

@@ -29,11 +29,12 @@ enum class FrameKind : uint32_t {
 struct Subject {
   int64_t count = 0;
   uint64_t scale = 0;  // the bits of a double
+  uint32_t tag = 0;
   int32_t root = 0;
   uint8_t verb = 0;  // none for messages
   uint8_t type = 0;
   uint8_t op = 0;
-  uint8_t unused = 0;
+  uint8_t unused[5] = {};
 
   friend bool operator==(const Subject& a, const Subject& b);
   friend bool operator!=(const Subject& a, const Subject& b) { return !(a == b); }
@@ -45,13 +46,13 @@ struct FrameHeader {
   uint64_t number = 0;  // of the operation in the group; of the message between two; of bytes
   Subject subject;
 };
-static_assert(sizeof(FrameHeader) == 40, "it travels as it is");
+static_assert(sizeof(FrameHeader) == 48, "it travels as it is");
 
 inline constexpr int64_t kFrameHeaderBytes = sizeof(FrameHeader);
 inline constexpr uint32_t kMaxAbortBytes = 1024;
 
 Subject SubjectOf(const Operation& operation);
-Subject SubjectOf(const Transfer& transfer);
+Subject SubjectOf(const Transfer& transfer, uint32_t tag);
 // Of what another rank has sent, whatever it is.
 std::string Describe(const Subject& subject);
 

@@ -21,9 +21,13 @@ FrameHeader Make(FrameKind kind, const Subject& subject = {}, int64_t payload_by
   return header;
 }
 
-absl::Status Mismatch(const Transfer& transfer, const Subject& other) {
-  return absl::InvalidArgumentError(absl::StrCat(
-      Describe(transfer), ": ", transfer.sends ? "it wants " : "it has sent ", Describe(other)));
+Subject SubjectOf(const Posted& posted) { return SubjectOf(posted.transfer, posted.tag); }
+
+absl::Status Mismatch(const Posted& posted, const Subject& other) {
+  const Transfer& transfer = posted.transfer;
+  return absl::InvalidArgumentError(
+      absl::StrCat(Describe(transfer), ": ", transfer.sends ? "it wants " : "it has sent ",
+                   Describe(other), posted.tag == other.tag ? "" : " in a call of another kind"));
 }
 
 absl::Status Broken(absl::string_view what) { return absl::InternalError(what); }
@@ -65,7 +69,7 @@ void Mailbox::SendMore() {
     if (cost > credit_) return;
     credit_ -= cost;
     sends_.pop_front();
-    const Subject subject = SubjectOf(send.transfer);
+    const Subject subject = SubjectOf(send);
     if (small) {
       link_.Send(Make(FrameKind::kMessage, subject, bytes),
                  {static_cast<const char*>(send.transfer.data), static_cast<size_t>(bytes)});
@@ -88,11 +92,11 @@ void Mailbox::Match() {
 }
 
 void Mailbox::Deliver(Posted& receive, const Arrival& arrival) {
-  const Subject wanted = SubjectOf(receive.transfer);
+  const Subject wanted = SubjectOf(receive);
   GiveCredit(kFrameHeaderBytes + static_cast<int64_t>(arrival.payload.size()));
   if (arrival.subject != wanted) {
     if (arrival.offered) link_.Send(Make(FrameKind::kRefuse, wanted));
-    return Settle(receive, Mismatch(receive.transfer, arrival.subject));
+    return Settle(receive, Mismatch(receive, arrival.subject));
   }
   if (arrival.offered) {
     link_.Send(Make(FrameKind::kAccept));
@@ -138,7 +142,7 @@ absl::Status Mailbox::OnHeader(const FrameHeader& header, char** sink) {
   if (absl::Status status = CheckMessage(header); !status.ok()) return status;
   const bool small = header.kind == FrameKind::kMessage;
   if (small && arrivals_.empty() && !receives_.empty() &&
-      SubjectOf(receives_.front()->transfer) == header.subject) {
+      SubjectOf(*receives_.front()) == header.subject) {
     direct_ = receives_.front();
     *sink = static_cast<char*>(direct_->transfer.data);
     return absl::OkStatus();
@@ -170,7 +174,7 @@ absl::Status Mailbox::OnFrame(const FrameHeader& header) {
       Posted& offer = *offers_.front();
       offers_.pop_front();
       if (header.kind == FrameKind::kRefuse) {
-        Settle(offer, Mismatch(offer.transfer, header.subject));
+        Settle(offer, Mismatch(offer, header.subject));
         return absl::OkStatus();
       }
       StartFlows(offer.transfer);

@@ -17,6 +17,7 @@ namespace cohort::worker {
 // One transfer of an exchange.
 struct Posted {
   Transfer transfer;
+  uint32_t tag = 0;
   bool settled = false;  // or its data is on the way
   absl::Status status;
 };

@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "worker/communicator/host/reduce_kernel.h"
+#include "worker/communicator/mismatch.h"
 #include "worker/communicator/socket/mesh.h"
 #include "worker/communicator/socket/plan.h"
 
@@ -107,6 +108,7 @@ absl::Status SocketCommunicator::Run(Verb verb, const void* input, void* output,
   call.operation.type = type;
   call.operation.root = root;
   call.operation.reduction = reduction;
+  call.operation.tag = tag();
   call.input = static_cast<const char*>(input);
   call.output = static_cast<char*>(output);
   call.rank = rank_;
@@ -167,9 +169,7 @@ absl::Status SocketCommunicator::Compare(const Subject& own) const {
   };
   for (int rank = 1; rank < size(); ++rank) {
     if (subject(rank) == subject(0)) continue;
-    return absl::InvalidArgumentError(absl::StrCat("ranks called different things: rank 0 ",
-                                                   worker::Describe(subject(0)), "; rank ", rank,
-                                                   " ", worker::Describe(subject(rank))));
+    return MismatchError(worker::Describe(subject(0)), rank, worker::Describe(subject(rank)));
   }
   return absl::OkStatus();
 }
@@ -213,6 +213,7 @@ absl::Status SocketCommunicator::Exchange(absl::Span<const Transfer> transfers, 
   int open = 0;
   for (size_t i = 0; i < all.size(); ++i) {
     all[i].transfer = transfers[i];
+    all[i].tag = tag();
     peers_[static_cast<size_t>(transfers[i].peer)]->mailbox.Post(&all[i], &open);
   }
   const absl::Status status =

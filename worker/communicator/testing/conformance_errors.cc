@@ -3,6 +3,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
+#include "worker/communicator/mismatch.h"
 #include "worker/communicator/testing/conformance.h"
 
 namespace cohort::worker {
@@ -41,6 +42,7 @@ TEST_P(ConformanceTest, RanksThatCallDifferentThingsAreToldAlike) {
     const std::vector<absl::Status> statuses = world.Run(body);
     for (const absl::Status& status : statuses) {
       EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+      EXPECT_TRUE(IsMismatch(status)) << status;
       EXPECT_EQ(status.message(), statuses[0].message());
       EXPECT_THAT(std::string(status.message()), HasSubstr(first));
       EXPECT_THAT(std::string(status.message()), HasSubstr(second));
@@ -78,6 +80,48 @@ TEST_P(ConformanceTest, RanksThatCallDifferentThingsAreToldAlike) {
         return group.AllReduce(&number, &number, 1, DataType::kF32, reduction, Soon());
       },
       "rank 0 all_reduce", "rank 1 all_reduce");
+}
+
+// What lies above flat memory is compared too.
+TEST_P(ConformanceTest, RanksWithDifferentTagsAreToldAlike) {
+  if (!HasSize(3)) GTEST_SKIP() << "the backend has no group of three";
+  World world = MakeWorld(3);
+  for (const int64_t count : {int64_t{0}, int64_t{10}, int64_t{300000}}) {
+    const std::vector<absl::Status> statuses = world.Run([&](Communicator& group) {
+      group.set_tag(group.rank() == 1 ? 0xFEDCBA98 : 0xFEDCBA99);
+      return SumOf(group, count, DataType::kF32, Soon());
+    });
+    for (const absl::Status& status : statuses) {
+      EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+      EXPECT_TRUE(IsMismatch(status)) << status;
+      EXPECT_EQ(status.message(), statuses[0].message());
+      EXPECT_THAT(std::string(status.message()), HasSubstr("of another tag"));
+    }
+    ExpectOk(world.Run([&](Communicator& group) {
+      group.set_tag(7);
+      return SumOf(group, count, DataType::kF32, Soon());
+    }),
+             "all_reduce behind it");
+  }
+}
+
+// Messages of one kind of call do not pass for those of another.
+TEST_P(ConformanceTest, MessagesWithDifferentTagsAreRefused) {
+  if (!HasSize(2)) GTEST_SKIP() << "the backend has no group of two";
+  World world = MakeWorld(2);
+  for (const int64_t count : {int64_t{3}, int64_t{300000}}) {
+    const std::vector<absl::Status> statuses = world.Run([&](Communicator& group) {
+      group.set_tag(static_cast<uint32_t>(group.rank()));
+      Bytes bytes(static_cast<size_t>(count));
+      const Transfer transfer = group.rank() == 0
+                                    ? Transfer::Send(1, bytes.data(), count, DataType::kU8)
+                                    : Transfer::Receive(0, bytes.data(), count, DataType::kU8);
+      return group.Exchange({transfer}, Soon());
+    });
+    EXPECT_EQ(statuses[1].code(), absl::StatusCode::kInvalidArgument) << statuses[1];
+    EXPECT_THAT(std::string(statuses[1].message()), HasSubstr("in a call of another kind"));
+    EXPECT_FALSE(IsMismatch(statuses[1])) << statuses[1];
+  }
 }
 
 TEST_P(ConformanceTest, ADeadlineNamesWhoDidNotCome) {

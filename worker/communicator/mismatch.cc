@@ -1,0 +1,25 @@
+#include "worker/communicator/mismatch.h"
+
+#include "absl/strings/cord.h"
+#include "absl/strings/str_cat.h"
+
+namespace cohort::worker {
+namespace {
+
+constexpr absl::string_view kMark = "cohort/ranks-called-different-things";
+
+}  // namespace
+
+absl::Status MismatchError(absl::string_view first, int other_rank, absl::string_view other) {
+  absl::Status status = absl::InvalidArgumentError(
+      absl::StrCat("ranks called different things: rank 0 ", first, "; rank ", other_rank, " ",
+                   other, first == other ? ", of another tag" : ""));
+  status.SetPayload(kMark, absl::Cord());
+  return status;
+}
+
+bool IsMismatch(const absl::Status& status) {
+  return absl::IsInvalidArgument(status) && status.GetPayload(kMark).has_value();
+}
+
+}  // namespace cohort::worker
