@@ -3,6 +3,7 @@
 #include <sys/random.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 
@@ -11,6 +12,7 @@
 #include "base/id128.h"
 #include "base/status_macros.h"
 #include "cohort/v1/rank_card.pb.h"
+#include "worker/communicator/hierarchical/hierarchical_communicator.h"
 #include "worker/communicator/host/host_communicator.h"
 #include "worker/communicator/single/single_communicator.h"
 #include "worker/communicator/socket/listener.h"
@@ -56,13 +58,28 @@ class Bootstrap {
     }
     COHORT_RETURN_IF_ERROR(ExchangeCards(coordinator_address));
     COHORT_ASSIGN_OR_RETURN(HostFormation formation, MeetOnHost());
-    const std::string why_not = formation.why_not;
-    COHORT_ASSIGN_OR_RETURN(const bool all_here, ExchangeReach(formation));
+    COHORT_ASSIGN_OR_RETURN(const Hosts hosts, ExchangeReach(formation));
     FormedCommunicator formed;
-    formed.why_not = why_not;
-    formed.paths = PathsOf(formation, all_here);
-    if (all_here) return OnHost(std::move(formation), std::move(formed));
-    COHORT_ASSIGN_OR_RETURN(formed.communicator, BySockets());
+    formed.why_not = formation.why_not;
+    formed.paths = PathsOf(formation);
+    std::vector<HostLink> links = std::move(formation.links);
+    if (hosts.size() == 1) {
+      formed.communicator =
+          std::make_unique<HostCommunicator>(std::move(*formation.memory), group_.rank());
+    } else {
+      COHORT_ASSIGN_OR_RETURN(std::unique_ptr<Communicator> mesh, BySockets());
+      if (hosts.size() == cards_.size()) {
+        formed.communicator = std::move(mesh);
+      } else {
+        COHORT_ASSIGN_OR_RETURN(formed.communicator,
+                                OnTwoLevels(std::move(mesh), hosts, std::move(formation)));
+      }
+    }
+    if (links.empty()) return formed;
+    COHORT_ASSIGN_OR_RETURN(std::shared_ptr<Supervisor> supervisor, Supervisor::Shared());
+    formed.watch = std::make_unique<HostWatch>(
+        std::move(supervisor), std::move(links),
+        [group = formed.communicator.get()](const std::string& cause) { group->Abort(cause); });
     return formed;
   }
 
@@ -125,46 +142,78 @@ class Bootstrap {
     return FormHost(options, deadline_);
   }
 
-  // Whether all ranks share memory with all.
-  absl::StatusOr<bool> ExchangeReach(const HostFormation& formation) {
+  // Which ranks share memory, as all of them say.
+  absl::StatusOr<Hosts> ExchangeReach(const HostFormation& formation) {
     v1::RankReach reach;
     for (const int rank : formation.ranks) reach.add_shares_memory_with(rank);
     reach.set_why_not(formation.why_not);
     COHORT_ASSIGN_OR_RETURN(const client::ObjectList all,
                             AllGather(reach.SerializeAsString(), kReach));
-    bool all_here = true;
+    Hosts hosts;
     for (size_t rank = 0; rank < all.size(); ++rank) {
       v1::RankReach other;
-      if (!other.ParseFromArray(all[rank].data(), static_cast<int>(all[rank].size()))) {
+      const bool understood =
+          other.ParseFromArray(all[rank].data(), static_cast<int>(all[rank].size()));
+      const auto& ranks = other.shares_memory_with();
+      if (!understood || std::find(ranks.begin(), ranks.end(), static_cast<int>(rank)) ==
+                             ranks.end()) {
         return absl::FailedPreconditionError(
             absl::StrCat("rank ", rank, " says what nobody understands"));
       }
-      all_here = all_here && other.shares_memory_with_size() == group_.world_size();
+      if (ranks[0] == static_cast<int>(rank)) hosts.emplace_back(ranks.begin(), ranks.end());
     }
-    return all_here;
+    size_t placed = 0;
+    for (const std::vector<int>& host : hosts) placed += host.size();
+    if (placed != all.size()) {
+      return absl::FailedPreconditionError("the ranks do not agree on who shares memory");
+    }
+    return hosts;
   }
 
-  std::vector<std::string> PathsOf(const HostFormation&, bool all_here) const {
+  std::vector<std::string> PathsOf(const HostFormation& formation) const {
     std::vector<std::string> paths;
-    for (size_t rank = 0; rank < cards_.size(); ++rank) {
-      if (static_cast<int>(rank) == group_.rank()) {
-        paths.push_back("self");
-      } else {
-        paths.push_back(all_here ? "shared memory" : absl::StrCat("tcp ", cards_[rank].address()));
-      }
-    }
+    for (const v1::RankCard& card : cards_) paths.push_back(absl::StrCat("tcp ", card.address()));
+    for (const int rank : formation.ranks) paths[static_cast<size_t>(rank)] = "shared memory";
+    paths[static_cast<size_t>(group_.rank())] = "self";
     return paths;
   }
 
-  absl::StatusOr<FormedCommunicator> OnHost(HostFormation formation, FormedCommunicator formed) {
-    COHORT_ASSIGN_OR_RETURN(std::shared_ptr<Supervisor> supervisor, Supervisor::Shared());
-    auto communicator =
-        std::make_unique<HostCommunicator>(std::move(*formation.memory), group_.rank());
-    formed.watch = std::make_unique<HostWatch>(
-        std::move(supervisor), std::move(formation.links),
-        [host = communicator.get()](const std::string& cause) { host->Abort(cause); });
-    formed.communicator = std::move(communicator);
-    return formed;
+  absl::StatusOr<std::unique_ptr<Communicator>> OnTwoLevels(std::unique_ptr<Communicator> mesh,
+                                                            const Hosts& hosts,
+                                                            HostFormation formation) {
+    const auto own = std::find(formation.ranks.begin(), formation.ranks.end(), group_.rank());
+    const auto index = static_cast<size_t>(own - formation.ranks.begin());
+    bool even = true;
+    for (const std::vector<int>& host : hosts) even = even && host.size() == hosts[0].size();
+    Levels levels;
+    if (formation.memory == nullptr) {
+      levels.inside = std::make_unique<SingleCommunicator>();
+    } else {
+      formation.memory->names = formation.ranks;
+      levels.inside = std::make_unique<HostCommunicator>(std::move(*formation.memory),
+                                                         static_cast<int>(index));
+    }
+    // Nobody listens for the mesh any more.
+    COHORT_RETURN_IF_ERROR(mesh->Barrier(deadline_));
+    if (even || index == 0) {
+      std::vector<std::string> addresses;
+      SocketOptions options;
+      int place = 0;
+      for (size_t host = 0; host < hosts.size(); ++host) {
+        const int rank = hosts[host][index];
+        if (rank == formation.ranks[index] && hosts[host] == formation.ranks) {
+          place = static_cast<int>(host);
+        }
+        addresses.push_back(cards_[static_cast<size_t>(rank)].address());
+        options.names.push_back(rank);
+      }
+      const Id128 secret = {secret_.high, secret_.low + 1 + index};
+      COHORT_ASSIGN_OR_RETURN(levels.across,
+                              SocketCommunicator::Connect(place, *listener_, addresses, secret,
+                                                          options, deadline_));
+    }
+    levels.mesh = std::move(mesh);
+    return std::make_unique<HierarchicalCommunicator>(std::move(levels), hosts);
   }
 
   absl::StatusOr<std::unique_ptr<Communicator>> BySockets() {
