@@ -1,0 +1,56 @@
+#include "worker/group/explain_mismatch.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "worker/communicator/mismatch.h"
+
+namespace cohort::worker {
+namespace {
+
+// Of all that a rank tells, such as the sizes of many ranks; and of what a status quotes of it.
+constexpr size_t kTold = 4096;
+constexpr size_t kQuoted = 600;
+
+// Of no call.
+constexpr uint32_t kExplainTag = 0x3A77B0C5;
+
+// What surrounds `at`, where that is all there is room for.
+std::string Quote(absl::string_view text, size_t at) {
+  if (text.size() <= kQuoted) return std::string(text);
+  const size_t begin = at < kQuoted / 2 ? 0 : std::min(at - kQuoted / 2, text.size() - kQuoted);
+  return absl::StrCat(begin > 0 ? "..." : "", text.substr(begin, kQuoted),
+                      begin + kQuoted < text.size() ? "..." : "");
+}
+
+}  // namespace
+
+absl::Status ExplainMismatch(Communicator& communicator, const std::string& own,
+                             const absl::Status& mismatch, Instant deadline) {
+  std::string told(kTold, '\0');
+  std::memcpy(&told[0], own.data(), std::min(own.size(), kTold));
+  const auto ranks = static_cast<size_t>(communicator.size());
+  std::string all(ranks * kTold, '\0');
+  communicator.set_tag(kExplainTag);
+  const absl::Status status = communicator.AllGather(
+      told.data(), &all[0], static_cast<int64_t>(kTold), DataType::kU8, deadline);
+  if (!status.ok()) return mismatch;
+  const auto told_by = [&](size_t rank) {
+    const absl::string_view text = absl::string_view(all).substr(rank * kTold, kTold);
+    return text.substr(0, text.find('\0'));
+  };
+  const absl::string_view first = told_by(0);
+  for (size_t rank = 1; rank < ranks; ++rank) {
+    const absl::string_view other = told_by(rank);
+    if (other == first) continue;
+    const auto ends = std::mismatch(first.begin(), first.end(), other.begin(), other.end());
+    const auto at = static_cast<size_t>(ends.first - first.begin());
+    return MismatchError(Quote(first, at), static_cast<int>(rank), Quote(other, at));
+  }
+  return mismatch;
+}
+
+}  // namespace cohort::worker

@@ -1,0 +1,351 @@
+// The verbs of parts of different sizes. Equal ones are a case of the verbs of equal parts, and
+// compared like others. Small ones are padded to the largest: one meeting, where part by part it
+// would be one or two each. Large ones go part by part, from where they are to where they belong.
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <numeric>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "worker/group/parts.h"
+#include "worker/group/tensor_verbs.h"
+
+namespace cohort::worker {
+namespace {
+
+// Of all parts together, padded, in bytes.
+constexpr int64_t kPadded = int64_t{128} << 10;
+
+enum class Way { kEqual, kPadded, kParts };
+
+int64_t Largest(absl::Span<const int64_t> sizes) {
+  return *std::max_element(sizes.begin(), sizes.end());
+}
+
+// All ranks come to the same, or have called different things.
+Way WayOf(const TensorCall& call) {
+  const int64_t largest = Largest(call.sizes);
+  if (*std::min_element(call.sizes.begin(), call.sizes.end()) == largest) return Way::kEqual;
+  const int64_t row = RowCount(call.shape, call.dim) * SizeOf(call.type);
+  const auto ranks = static_cast<int64_t>(call.sizes.size());
+  return row == 0 || largest <= kPadded / row / ranks ? Way::kPadded : Way::kParts;
+}
+
+TensorCall MakeRagged(TensorVerb verb, const Tensor& tensor) {
+  TensorCall call = MakeTensorCall(verb, tensor);
+  call.ragged = true;
+  return call;
+}
+
+Shape WithExtent(const Shape& shape, int dim, int64_t extent) {
+  Shape result = shape;
+  result[static_cast<size_t>(dim)] = extent;
+  return result;
+}
+
+// Calls body(rank, begin, count) for each part that is not empty; in elements of flat memory.
+template <typename Body>
+void ForEachPart(absl::Span<const int64_t> sizes, int64_t row, const Body& body) {
+  int64_t begin = 0;
+  for (size_t rank = 0; rank < sizes.size(); ++rank) {
+    const int64_t count = sizes[rank] * row;
+    if (count > 0) body(static_cast<int>(rank), begin, count);
+    begin += count;
+  }
+}
+
+// A part may lie where it belongs in the whole, `in_place`, or else outside.
+absl::Status CheckApart(const TensorCall& call, const Tensor& part, const Tensor& whole,
+                        const char* in_place) {
+  if (part.count() == 0 || whole.count() == 0) return absl::OkStatus();
+  const auto* const a = static_cast<const char*>(part.data());
+  const auto* const b = static_cast<const char*>(whole.data());
+  if (a == in_place || a + part.bytes() <= b || b + whole.bytes() <= a) return absl::OkStatus();
+  return Refuse(call, "input and output overlap, and not as \"in place\" means for it");
+}
+
+// How many elements lie before a rank's part.
+int64_t Before(absl::Span<const int64_t> sizes, int rank) {
+  return std::accumulate(sizes.begin(), sizes.begin() + rank, int64_t{0});
+}
+
+}  // namespace
+
+absl::StatusOr<int64_t> TensorVerbs::SetSizes(TensorCall& call,
+                                              absl::Span<const int64_t> sizes) const {
+  if (static_cast<int>(sizes.size()) != size()) {
+    return Refuse(call,
+                  absl::StrCat(sizes.size(), " sizes, and not one for each of ", size(), " ranks"));
+  }
+  int64_t sum = 0;
+  for (size_t rank = 0; rank < sizes.size(); ++rank) {
+    if (sizes[rank] < 0) {
+      return Refuse(call, absl::StrCat("a size of ", sizes[rank], " for rank ", rank));
+    }
+    if (__builtin_add_overflow(sum, sizes[rank], &sum)) {
+      return Refuse(call, "the sizes' sum is larger than memory");
+    }
+  }
+  call.sizes = sizes;
+  return sum;
+}
+
+absl::Status TensorVerbs::AllGatherV(const Tensor& input, const Tensor& output, int dim,
+                                     absl::Span<const int64_t> sizes, Instant deadline) {
+  TensorCall call = MakeRagged(TensorVerb::kAllGatherV, input);
+  COHORT_RETURN_IF_ERROR(SetDim(call, dim));
+  COHORT_ASSIGN_OR_RETURN(const int64_t sum, SetSizes(call, sizes));
+  const int64_t own = sizes[static_cast<size_t>(rank())];
+  COHORT_RETURN_IF_ERROR(CheckInput(call, input, WithExtent(input.shape(), call.dim, own)));
+  COHORT_RETURN_IF_ERROR(CheckOutput(call, output, WithExtent(input.shape(), call.dim, sum)));
+  const Way way = WayOf(call);
+  if (way == Way::kEqual) return EqualAllGather(call, input, output, deadline);
+  if (way == Way::kPadded) return PaddedAllGather(call, input, output, deadline);
+  return BroadcastParts(call, input, output, deadline);
+}
+
+absl::Status TensorVerbs::PaddedAllGather(const TensorCall& call, const Tensor& input,
+                                          const Tensor& output, Instant deadline) {
+  const int64_t pitch = Largest(call.sizes) * RowCount(call.shape, call.dim);
+  const int64_t bytes = pitch * SizeOf(call.type);
+  COHORT_ASSIGN_OR_RETURN(char* const all, scratch_.Take(Scratch::kOutput, bytes * size()));
+  char* const own = all + bytes * rank();
+  COHORT_RETURN_IF_ERROR(CopyTensor(input, Tensor(own, call.type, input.shape())));
+  const absl::Status status = For(call).AllGather(own, all, pitch, call.type, deadline);
+  if (status.ok()) UnpackParts(all, pitch, output, call.dim, call.sizes);
+  return Finish(call, status, deadline);
+}
+
+absl::Status TensorVerbs::BroadcastParts(const TensorCall& call, const Tensor& input,
+                                         const Tensor& output, Instant deadline) {
+  const int64_t row = RowCount(call.shape, call.dim);
+  const int64_t element = SizeOf(call.type);
+  const bool direct = HasFlatParts(output, call.dim);
+  char* all = static_cast<char*>(output.data());
+  if (!direct) {
+    COHORT_ASSIGN_OR_RETURN(all, scratch_.Take(Scratch::kOutput, output.bytes()));
+  }
+  char* const own = all + Before(call.sizes, rank()) * row * element;
+  const void* from = input.data();
+  if (!input.contiguous()) {
+    from = own;
+    COHORT_RETURN_IF_ERROR(CopyTensor(input, Tensor(own, call.type, input.shape())));
+  } else if (direct) {
+    COHORT_RETURN_IF_ERROR(CheckApart(call, input, output, own));
+  }
+  absl::Status status;
+  ForEachPart(call.sizes, row, [&](int root, int64_t begin, int64_t count) {
+    if (!status.ok()) return;
+    status = For(call).Broadcast(from, all + begin * element, count, call.type, root, deadline);
+  });
+  if (status.ok() && !direct) UnpackParts(all, 0, output, call.dim, call.sizes);
+  return Finish(call, status, deadline);
+}
+
+absl::Status TensorVerbs::ReduceScatterV(const Tensor& input, const Tensor& output, int dim,
+                                         absl::Span<const int64_t> sizes,
+                                         const Reduction& reduction, Instant deadline) {
+  TensorCall call = MakeRagged(TensorVerb::kReduceScatterV, output);
+  call.reduction = &reduction;
+  COHORT_RETURN_IF_ERROR(SetDim(call, dim));
+  COHORT_ASSIGN_OR_RETURN(const int64_t sum, SetSizes(call, sizes));
+  const int64_t own = sizes[static_cast<size_t>(rank())];
+  COHORT_RETURN_IF_ERROR(CheckOutput(call, output, WithExtent(output.shape(), call.dim, own)));
+  COHORT_RETURN_IF_ERROR(CheckInput(call, input, WithExtent(output.shape(), call.dim, sum)));
+  const Way way = WayOf(call);
+  if (way == Way::kEqual) return EqualReduceScatter(call, input, output, deadline);
+  if (way == Way::kPadded) return PaddedReduceScatter(call, input, output, deadline);
+  return ReduceParts(call, input, output, deadline);
+}
+
+absl::Status TensorVerbs::PaddedReduceScatter(const TensorCall& call, const Tensor& input,
+                                              const Tensor& output, Instant deadline) {
+  const int64_t pitch = Largest(call.sizes) * RowCount(call.shape, call.dim);
+  const int64_t bytes = pitch * SizeOf(call.type);
+  COHORT_ASSIGN_OR_RETURN(char* const all, scratch_.Take(Scratch::kInput, bytes * size()));
+  // What is added up should be numbers, and quick ones.
+  std::memset(all, 0, static_cast<size_t>(bytes * size()));
+  PackParts(input, call.dim, call.sizes, pitch, all);
+  char* const own = all + bytes * rank();
+  const absl::Status status =
+      For(call).ReduceScatter(all, own, pitch, call.type, *call.reduction, deadline);
+  return Finish(call, status, own, output, deadline);
+}
+
+absl::Status TensorVerbs::ReduceParts(const TensorCall& call, const Tensor& input,
+                                      const Tensor& output, Instant deadline) {
+  const int64_t row = RowCount(call.shape, call.dim);
+  const int64_t element = SizeOf(call.type);
+  const bool direct = HasFlatParts(input, call.dim);
+  char* all = static_cast<char*>(input.data());
+  if (!direct) {
+    COHORT_ASSIGN_OR_RETURN(all, scratch_.Take(Scratch::kInput, input.bytes()));
+    PackParts(input, call.dim, call.sizes, 0, all);
+  } else if (output.contiguous()) {
+    const char* const own = all + Before(call.sizes, rank()) * row * element;
+    COHORT_RETURN_IF_ERROR(CheckApart(call, output, input, own));
+  }
+  COHORT_ASSIGN_OR_RETURN(void* const to, Place(output));
+  absl::Status status;
+  ForEachPart(call.sizes, row, [&](int root, int64_t begin, int64_t count) {
+    if (!status.ok()) return;
+    status = For(call).Reduce(all + begin * element, root == rank() ? to : nullptr, count,
+                              call.type, *call.reduction, root, deadline);
+  });
+  return Finish(call, status, to, output, deadline);
+}
+
+absl::Status TensorVerbs::GatherV(const Tensor& input, const Tensor& output, int dim,
+                                  absl::Span<const int64_t> sizes, int root, Instant deadline) {
+  TensorCall call = MakeRagged(TensorVerb::kGatherV, input);
+  COHORT_RETURN_IF_ERROR(CheckRoot(call, root));
+  call.root = root;
+  COHORT_RETURN_IF_ERROR(SetDim(call, dim));
+  COHORT_ASSIGN_OR_RETURN(const int64_t sum, SetSizes(call, sizes));
+  const int64_t own = sizes[static_cast<size_t>(rank())];
+  COHORT_RETURN_IF_ERROR(CheckInput(call, input, WithExtent(input.shape(), call.dim, own)));
+  if (rank() == root) {
+    COHORT_RETURN_IF_ERROR(CheckOutput(call, output, WithExtent(input.shape(), call.dim, sum)));
+  }
+  const Way way = WayOf(call);
+  if (way == Way::kEqual) return EqualGather(call, input, output, deadline);
+  if (way == Way::kPadded) return PaddedGather(call, input, output, deadline);
+  return SendParts(call, input, output, deadline);
+}
+
+absl::Status TensorVerbs::PaddedGather(const TensorCall& call, const Tensor& input,
+                                       const Tensor& output, Instant deadline) {
+  const int64_t pitch = Largest(call.sizes) * RowCount(call.shape, call.dim);
+  const int64_t bytes = pitch * SizeOf(call.type);
+  const bool is_root = rank() == call.root;
+  COHORT_ASSIGN_OR_RETURN(char* const all,
+                          scratch_.Take(Scratch::kOutput, is_root ? bytes * size() : bytes));
+  char* const own = is_root ? all + bytes * rank() : all;
+  COHORT_RETURN_IF_ERROR(CopyTensor(input, Tensor(own, call.type, input.shape())));
+  const absl::Status status = For(call).Gather(own, all, pitch, call.type, call.root, deadline);
+  if (status.ok() && is_root) UnpackParts(all, pitch, output, call.dim, call.sizes);
+  return Finish(call, status, deadline);
+}
+
+absl::Status TensorVerbs::SendParts(const TensorCall& call, const Tensor& input,
+                                    const Tensor& output, Instant deadline) {
+  const int64_t row = RowCount(call.shape, call.dim);
+  const int64_t element = SizeOf(call.type);
+  if (rank() != call.root) {
+    COHORT_ASSIGN_OR_RETURN(const void* const from, Load(input));
+    absl::Status status = For(call).Barrier(deadline);
+    if (status.ok() && input.count() > 0) {
+      const Transfer send = Transfer::Send(call.root, from, input.count(), call.type);
+      status = communicator_.Exchange({send}, deadline);
+    }
+    return Finish(call, status, deadline);
+  }
+  const bool direct = HasFlatParts(output, call.dim);
+  char* all = static_cast<char*>(output.data());
+  if (!direct) {
+    COHORT_ASSIGN_OR_RETURN(all, scratch_.Take(Scratch::kOutput, output.bytes()));
+  }
+  char* const own = all + Before(call.sizes, rank()) * row * element;
+  if (direct && input.contiguous()) {
+    COHORT_RETURN_IF_ERROR(CheckApart(call, input, output, own));
+  }
+  absl::Status status = For(call).Barrier(deadline);
+  if (status.ok()) {
+    status = CopyTensor(input, Tensor(own, call.type, input.shape()));
+  }
+  if (status.ok()) {
+    std::vector<Transfer> receives;
+    ForEachPart(call.sizes, row, [&](int peer, int64_t begin, int64_t count) {
+      if (peer == rank()) return;
+      receives.push_back(Transfer::Receive(peer, all + begin * element, count, call.type));
+    });
+    status = communicator_.Exchange(receives, deadline);
+  }
+  if (status.ok() && !direct) UnpackParts(all, 0, output, call.dim, call.sizes);
+  return Finish(call, status, deadline);
+}
+
+absl::Status TensorVerbs::AllToAllV(const Tensor& input, absl::Span<const int64_t> input_sizes,
+                                    const Tensor& output, absl::Span<const int64_t> output_sizes,
+                                    Instant deadline) {
+  TensorCall call = MakeRagged(TensorVerb::kAllToAllV, input);
+  COHORT_RETURN_IF_ERROR(SetDim(call, 0));
+  COHORT_ASSIGN_OR_RETURN(const int64_t sent, SetSizes(call, input_sizes));
+  COHORT_RETURN_IF_ERROR(CheckInput(call, input, WithExtent(input.shape(), 0, sent)));
+  COHORT_ASSIGN_OR_RETURN(const int64_t received, SetSizes(call, output_sizes));
+  COHORT_RETURN_IF_ERROR(CheckOutput(call, output, WithExtent(input.shape(), 0, received)));
+  call.sizes = {};  // each rank has its own
+  if (input.contiguous() && output.contiguous()) {
+    COHORT_RETURN_IF_ERROR(CheckApart(call, input, output, nullptr));
+  }
+
+  const auto ranks = static_cast<size_t>(size());
+  all_sizes_.resize(2 * ranks * ranks);
+  int64_t* const own = all_sizes_.data() + 2 * size() * rank();
+  std::copy(input_sizes.begin(), input_sizes.end(), own);
+  std::copy(output_sizes.begin(), output_sizes.end(), own + size());
+  const absl::Status met =
+      For(call).AllGather(own, all_sizes_.data(), 2 * size(), DataType::kI64, deadline);
+  if (!met.ok()) return Finish(call, met, deadline);
+  COHORT_RETURN_IF_ERROR(CheckCounterparts(call));
+  const bool equal = std::all_of(all_sizes_.begin(), all_sizes_.end(),
+                                 [&](int64_t size) { return size == all_sizes_[0]; });
+  if (equal) return EqualAllToAll(call, input, output, deadline);
+  return ExchangeParts(call, input, input_sizes, output, output_sizes, deadline);
+}
+
+absl::Status TensorVerbs::CheckCounterparts(const TensorCall& call) const {
+  const auto ranks = static_cast<size_t>(size());
+  for (size_t from = 0; from < ranks; ++from) {
+    for (size_t to = 0; to < ranks; ++to) {
+      const int64_t sent = all_sizes_[from * 2 * ranks + to];
+      const int64_t expected = all_sizes_[to * 2 * ranks + ranks + from];
+      if (sent == expected) continue;
+      return Refuse(call, absl::StrCat("rank ", from, " sends ", sent, " to rank ", to,
+                                       ", which expects ", expected, " from it"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status TensorVerbs::ExchangeParts(const TensorCall& call, const Tensor& input,
+                                        absl::Span<const int64_t> input_sizes, const Tensor& output,
+                                        absl::Span<const int64_t> output_sizes, Instant deadline) {
+  const int64_t row = RowCount(call.shape, 0);
+  const int64_t element = SizeOf(call.type);
+  COHORT_ASSIGN_OR_RETURN(const void* const packed, Load(input));
+  COHORT_ASSIGN_OR_RETURN(void* const to, Place(output));
+  const auto* const from = static_cast<const char*>(packed);
+  std::vector<Transfer> transfers;
+  const char* own = nullptr;
+  ForEachPart(input_sizes, row, [&](int peer, int64_t begin, int64_t count) {
+    const char* const part = from + begin * element;
+    if (peer == rank()) {
+      own = part;
+    } else {
+      transfers.push_back(Transfer::Send(peer, part, count, call.type));
+    }
+  });
+  ForEachPart(output_sizes, row, [&](int peer, int64_t begin, int64_t count) {
+    char* const part = static_cast<char*>(to) + begin * element;
+    if (peer == rank()) {
+      std::memcpy(part, own, static_cast<size_t>(count * element));
+    } else {
+      transfers.push_back(Transfer::Receive(peer, part, count, call.type));
+    }
+  });
+  return Finish(call, For(call).Exchange(transfers, deadline), to, output, deadline);
+}
+
+absl::StatusOr<client::Sizes> TensorVerbs::ExchangeSizes(int64_t own, Instant deadline) {
+  TensorCall call;
+  call.verb = TensorVerb::kExchangeSizes;
+  if (own < 0) return Refuse(call, absl::StrCat("a size of ", own));
+  client::Sizes sizes(static_cast<size_t>(size()));
+  const absl::Status status = For(call).AllGather(&own, sizes.data(), 1, DataType::kI64, deadline);
+  COHORT_RETURN_IF_ERROR(Finish(call, status, deadline));
+  return sizes;
+}
+
+}  // namespace cohort::worker

@@ -1,0 +1,33 @@
+#include "worker/group/scratch.h"
+
+#include <algorithm>
+
+#include "base/status_macros.h"
+
+namespace cohort::worker {
+namespace {
+
+constexpr int64_t kLeast = int64_t{64} << 10;
+
+}  // namespace
+
+absl::StatusOr<char*> Scratch::Take(Use use, int64_t bytes) {
+  Tensor& block = blocks_[use];
+  if (bytes > block.bytes() || block.data() == nullptr) {
+    // Twice as much, so that a call that grows does not allocate each time; but no more than asked
+    // for of what is not kept.
+    const int64_t wanted =
+        bytes > kKept ? bytes : std::min(kKept, std::max({bytes, 2 * block.bytes(), kLeast}));
+    block = Tensor();
+    COHORT_ASSIGN_OR_RETURN(block, allocate_(DataType::kU8, {wanted}));
+  }
+  return static_cast<char*>(block.data());
+}
+
+void Scratch::Trim() {
+  for (Tensor& block : blocks_) {
+    if (block.bytes() > kKept) block = Tensor();
+  }
+}
+
+}  // namespace cohort::worker

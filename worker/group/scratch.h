@@ -1,0 +1,41 @@
+// Contiguous memory for the time of one call.
+#ifndef COHORT_WORKER_GROUP_SCRATCH_H_
+#define COHORT_WORKER_GROUP_SCRATCH_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <utility>
+
+#include "absl/status/statusor.h"
+#include "base/tensor.h"
+
+namespace cohort::worker {
+
+// Contiguous elements of no defined value: of a heap that the other ranks of the host see, where
+// there is one. Errors: RESOURCE_EXHAUSTED.
+using TensorAllocator = std::function<absl::StatusOr<Tensor>(DataType, const Shape&)>;
+
+// Keeps what it has for the next call. One thread at a time.
+class Scratch {
+ public:
+  // What is taken for one does not disturb the other.
+  enum Use { kInput = 0, kOutput = 1 };
+
+  explicit Scratch(TensorAllocator allocate) : allocate_(std::move(allocate)) {}
+
+  // At a multiple of 64 bytes if what the allocator gives is; until the next of the same use.
+  absl::StatusOr<char*> Take(Use use, int64_t bytes);
+
+  // At the end of a call: what is large goes back.
+  static constexpr int64_t kKept = int64_t{64} << 20;
+  void Trim();
+
+ private:
+  const TensorAllocator allocate_;
+  Tensor blocks_[2];
+};
+
+}  // namespace cohort::worker
+
+#endif  // COHORT_WORKER_GROUP_SCRATCH_H_

@@ -1,0 +1,308 @@
+#include "worker/group/tensor_verbs.h"
+
+#include <limits>
+#include <utility>
+
+#include "absl/container/inlined_vector.h"
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "worker/communicator/arguments.h"
+#include "worker/communicator/mismatch.h"
+#include "worker/group/explain_mismatch.h"
+#include "worker/group/parts.h"
+
+namespace cohort::worker {
+namespace {
+
+constexpr absl::string_view kOverlapping = "the output's elements lie on top of each other";
+
+// With so many times the extent of `dim`; what is too large for numbers fits no tensor.
+Shape Times(const Shape& shape, int dim, int factor) {
+  Shape result = shape;
+  int64_t& extent = result[static_cast<size_t>(dim)];
+  if (__builtin_mul_overflow(extent, factor, &extent)) extent = std::numeric_limits<int64_t>::max();
+  return result;
+}
+
+// A part's shape. Errors: INVALID_ARGUMENT (a remainder).
+absl::StatusOr<Shape> PartOf(const TensorCall& call, const Tensor& tensor, int dim, int parts) {
+  Shape result = tensor.shape();
+  int64_t& extent = result[static_cast<size_t>(dim)];
+  if (extent % parts != 0) {
+    return Refuse(call, absl::StrCat("the extent of dimension ", dim, " of the input, ", extent,
+                                     ", is not a multiple of the ", parts, " ranks"));
+  }
+  extent /= parts;
+  return result;
+}
+
+absl::Status CheckTensor(const TensorCall& call, absl::string_view which, const Tensor& tensor) {
+  if (tensor.data() != nullptr || tensor.count() == 0) return absl::OkStatus();
+  return Refuse(call, absl::StrCat("the ", which, ", ", tensor.ToString(), ", has no memory"));
+}
+
+absl::Status CheckTensor(const TensorCall& call, absl::string_view which, const Tensor& tensor,
+                         const Shape& shape) {
+  if (tensor.type() != call.type || tensor.shape() != shape) {
+    return Refuse(call, absl::StrCat("the ", which, " is ", tensor.ToString(), " and should be ",
+                                     NameOf(call.type), " ", FormatShape(shape)));
+  }
+  return CheckTensor(call, which, tensor);
+}
+
+bool HasRepeats(const Tensor& tensor) {
+  for (size_t i = 0; i < tensor.shape().size(); ++i) {
+    if (tensor.strides()[i] == 0 && tensor.shape()[i] > 1) return tensor.count() > 0;
+  }
+  return false;
+}
+
+}  // namespace
+
+TensorVerbs::TensorVerbs(Communicator* communicator, TensorAllocator scratch)
+    : communicator_(*communicator), scratch_(std::move(scratch)) {}
+
+absl::Status TensorVerbs::CheckRoot(const TensorCall& call, int root) const {
+  if (root >= 0 && root < size()) return absl::OkStatus();
+  return Refuse(call, absl::StrCat("root ", root, " is not in 0..", size() - 1));
+}
+
+absl::Status TensorVerbs::CheckInput(const TensorCall& call, const Tensor& input) const {
+  return CheckTensor(call, "input", input);
+}
+
+absl::Status TensorVerbs::CheckInput(const TensorCall& call, const Tensor& input,
+                                     const Shape& shape) const {
+  return CheckTensor(call, "input", input, shape);
+}
+
+absl::Status TensorVerbs::CheckOutput(const TensorCall& call, const Tensor& output,
+                                      const Shape& shape) const {
+  if (HasRepeats(output)) return Refuse(call, kOverlapping);
+  return CheckTensor(call, "output", output, shape);
+}
+
+absl::StatusOr<const void*> TensorVerbs::Load(const Tensor& view) {
+  if (view.contiguous()) return view.data();
+  COHORT_ASSIGN_OR_RETURN(char* const flat, scratch_.Take(Scratch::kInput, view.bytes()));
+  COHORT_RETURN_IF_ERROR(CopyTensor(view, Tensor(flat, view.type(), view.shape())));
+  return flat;
+}
+
+absl::StatusOr<void*> TensorVerbs::Place(const Tensor& view) {
+  if (view.contiguous()) return view.data();
+  return scratch_.Take(Scratch::kOutput, view.bytes());
+}
+
+void TensorVerbs::Store(const void* flat, const Tensor& view) {
+  if (flat == view.data()) return;
+  // Of the same type and shape, so that it cannot fail.
+  CopyTensor(Tensor(const_cast<void*>(flat), view.type(), view.shape()), view).IgnoreError();
+}
+
+Communicator& TensorVerbs::For(const TensorCall& call) {
+  communicator_.set_tag(Digest(call));
+  return communicator_;
+}
+
+absl::Status TensorVerbs::Finish(const TensorCall& call, absl::Status status, Instant deadline) {
+  scratch_.Trim();
+  if (!IsMismatch(status)) return status;
+  return ExplainMismatch(communicator_, Describe(call), status, deadline);
+}
+
+absl::Status TensorVerbs::Finish(const TensorCall& call, absl::Status status, const void* flat,
+                                 const Tensor& view, Instant deadline) {
+  if (status.ok() && flat != nullptr) Store(flat, view);
+  return Finish(call, std::move(status), deadline);
+}
+
+absl::Status TensorVerbs::AllReduce(const Tensor& input, const Tensor& output,
+                                    const Reduction& reduction, Instant deadline) {
+  TensorCall call = MakeTensorCall(TensorVerb::kAllReduce, input);
+  call.reduction = &reduction;
+  COHORT_RETURN_IF_ERROR(CheckInput(call, input));
+  COHORT_RETURN_IF_ERROR(CheckOutput(call, output, input.shape()));
+  COHORT_ASSIGN_OR_RETURN(const void* const from, Load(input));
+  COHORT_ASSIGN_OR_RETURN(void* const to, Place(output));
+  return Finish(call, For(call).AllReduce(from, to, input.count(), call.type, reduction, deadline),
+                to, output, deadline);
+}
+
+absl::Status TensorVerbs::Reduce(const Tensor& input, const Tensor& output,
+                                 const Reduction& reduction, int root, Instant deadline) {
+  TensorCall call = MakeTensorCall(TensorVerb::kReduce, input);
+  call.reduction = &reduction;
+  COHORT_RETURN_IF_ERROR(CheckRoot(call, root));
+  call.root = root;
+  COHORT_RETURN_IF_ERROR(CheckInput(call, input));
+  void* to = nullptr;
+  if (rank() == root) {
+    COHORT_RETURN_IF_ERROR(CheckOutput(call, output, input.shape()));
+    COHORT_ASSIGN_OR_RETURN(to, Place(output));
+  }
+  COHORT_ASSIGN_OR_RETURN(const void* const from, Load(input));
+  return Finish(call,
+                For(call).Reduce(from, to, input.count(), call.type, reduction, root, deadline), to,
+                output, deadline);
+}
+
+absl::Status TensorVerbs::Broadcast(const Tensor& tensor, int root, Instant deadline) {
+  TensorCall call = MakeTensorCall(TensorVerb::kBroadcast, tensor);
+  COHORT_RETURN_IF_ERROR(CheckRoot(call, root));
+  call.root = root;
+  const bool is_root = rank() == root;
+  COHORT_RETURN_IF_ERROR(is_root ? CheckInput(call, tensor)
+                                 : CheckOutput(call, tensor, tensor.shape()));
+  COHORT_ASSIGN_OR_RETURN(void* const flat, Place(tensor));
+  if (is_root && flat != tensor.data()) {
+    COHORT_RETURN_IF_ERROR(CopyTensor(tensor, Tensor(flat, tensor.type(), tensor.shape())));
+  }
+  const absl::Status status =
+      For(call).Broadcast(flat, flat, tensor.count(), call.type, root, deadline);
+  return Finish(call, status, is_root ? nullptr : flat, tensor, deadline);
+}
+
+absl::Status TensorVerbs::AllGather(const Tensor& input, const Tensor& output, int dim,
+                                    Instant deadline) {
+  TensorCall call = MakeTensorCall(TensorVerb::kAllGather, input);
+  COHORT_RETURN_IF_ERROR(SetDim(call, dim));
+  COHORT_RETURN_IF_ERROR(CheckInput(call, input));
+  COHORT_RETURN_IF_ERROR(CheckOutput(call, output, Times(input.shape(), call.dim, size())));
+  return EqualAllGather(call, input, output, deadline);
+}
+
+absl::Status TensorVerbs::EqualAllGather(const TensorCall& call, const Tensor& input,
+                                         const Tensor& output, Instant deadline) {
+  Tensor room;
+  const Tensor& parts = EqualParts(output, call.dim, size(), &room);
+  COHORT_ASSIGN_OR_RETURN(const void* const from, Load(input));
+  COHORT_ASSIGN_OR_RETURN(void* const to, Place(parts));
+  return Finish(call, For(call).AllGather(from, to, input.count(), call.type, deadline), to, parts,
+                deadline);
+}
+
+absl::Status TensorVerbs::ReduceScatter(const Tensor& input, const Tensor& output, int dim,
+                                        const Reduction& reduction, Instant deadline) {
+  TensorCall call = MakeTensorCall(TensorVerb::kReduceScatter, input);
+  call.reduction = &reduction;
+  COHORT_RETURN_IF_ERROR(SetDim(call, dim));
+  COHORT_RETURN_IF_ERROR(CheckInput(call, input));
+  COHORT_ASSIGN_OR_RETURN(const Shape part, PartOf(call, input, call.dim, size()));
+  COHORT_RETURN_IF_ERROR(CheckOutput(call, output, part));
+  return EqualReduceScatter(call, input, output, deadline);
+}
+
+absl::Status TensorVerbs::EqualReduceScatter(const TensorCall& call, const Tensor& input,
+                                             const Tensor& output, Instant deadline) {
+  Tensor room;
+  COHORT_ASSIGN_OR_RETURN(const void* const from, Load(EqualParts(input, call.dim, size(), &room)));
+  COHORT_ASSIGN_OR_RETURN(void* const to, Place(output));
+  return Finish(
+      call, For(call).ReduceScatter(from, to, output.count(), call.type, *call.reduction, deadline),
+      to, output, deadline);
+}
+
+absl::Status TensorVerbs::AllToAll(const Tensor& input, const Tensor& output, Instant deadline) {
+  TensorCall call = MakeTensorCall(TensorVerb::kAllToAll, input);
+  COHORT_RETURN_IF_ERROR(SetDim(call, 0));
+  COHORT_RETURN_IF_ERROR(CheckInput(call, input));
+  COHORT_RETURN_IF_ERROR(PartOf(call, input, 0, size()).status());
+  COHORT_RETURN_IF_ERROR(CheckOutput(call, output, input.shape()));
+  return EqualAllToAll(call, input, output, deadline);
+}
+
+absl::Status TensorVerbs::EqualAllToAll(const TensorCall& call, const Tensor& input,
+                                        const Tensor& output, Instant deadline) {
+  COHORT_ASSIGN_OR_RETURN(const void* const from, Load(input));
+  COHORT_ASSIGN_OR_RETURN(void* const to, Place(output));
+  return Finish(call, For(call).AllToAll(from, to, input.count() / size(), call.type, deadline), to,
+                output, deadline);
+}
+
+absl::Status TensorVerbs::Gather(const Tensor& input, const Tensor& output, int dim, int root,
+                                 Instant deadline) {
+  TensorCall call = MakeTensorCall(TensorVerb::kGather, input);
+  COHORT_RETURN_IF_ERROR(CheckRoot(call, root));
+  call.root = root;
+  COHORT_RETURN_IF_ERROR(SetDim(call, dim));
+  COHORT_RETURN_IF_ERROR(CheckInput(call, input));
+  if (rank() == root) {
+    COHORT_RETURN_IF_ERROR(CheckOutput(call, output, Times(input.shape(), call.dim, size())));
+  }
+  return EqualGather(call, input, output, deadline);
+}
+
+absl::Status TensorVerbs::EqualGather(const TensorCall& call, const Tensor& input,
+                                      const Tensor& output, Instant deadline) {
+  Tensor parts;
+  void* to = nullptr;
+  if (rank() == call.root) {
+    Tensor room;
+    parts = EqualParts(output, call.dim, size(), &room);
+    COHORT_ASSIGN_OR_RETURN(to, Place(parts));
+  }
+  COHORT_ASSIGN_OR_RETURN(const void* const from, Load(input));
+  return Finish(call, For(call).Gather(from, to, input.count(), call.type, call.root, deadline), to,
+                parts, deadline);
+}
+
+absl::Status TensorVerbs::Scatter(const Tensor& input, const Tensor& output, int dim, int root,
+                                  Instant deadline) {
+  TensorCall call = MakeTensorCall(TensorVerb::kScatter, output);
+  COHORT_RETURN_IF_ERROR(CheckRoot(call, root));
+  call.root = root;
+  COHORT_RETURN_IF_ERROR(SetDim(call, dim));
+  COHORT_RETURN_IF_ERROR(CheckOutput(call, output, output.shape()));
+  const void* from = nullptr;
+  if (rank() == root) {
+    COHORT_RETURN_IF_ERROR(CheckInput(call, input, Times(output.shape(), call.dim, size())));
+    Tensor room;
+    COHORT_ASSIGN_OR_RETURN(from, Load(EqualParts(input, call.dim, size(), &room)));
+  }
+  COHORT_ASSIGN_OR_RETURN(void* const to, Place(output));
+  return Finish(call, For(call).Scatter(from, to, output.count(), call.type, root, deadline), to,
+                output, deadline);
+}
+
+absl::Status TensorVerbs::Exchange(absl::Span<const client::TensorTransfer> transfers,
+                                   Instant deadline) {
+  constexpr int64_t kLine = 64;
+  absl::InlinedVector<Transfer, 8> flat;
+  int64_t bytes = 0;  // of scratch
+  for (const client::TensorTransfer& transfer : transfers) {
+    const Tensor& tensor = transfer.tensor;
+    flat.push_back({transfer.sends, transfer.peer, tensor.data(), tensor.count(), tensor.type()});
+    if (!transfer.sends && HasRepeats(tensor)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(Describe(flat.back()), ": its elements lie on top of each other"));
+    }
+    if (!tensor.contiguous()) bytes += (tensor.bytes() + kLine - 1) / kLine * kLine;
+  }
+  COHORT_RETURN_IF_ERROR(CheckTransfers(flat, rank(), size()));
+  communicator_.set_tag(0);
+  if (bytes == 0) return communicator_.Exchange(flat, deadline);
+
+  COHORT_ASSIGN_OR_RETURN(char* room, scratch_.Take(Scratch::kInput, bytes));
+  for (size_t i = 0; i < flat.size(); ++i) {
+    const Tensor& tensor = transfers[i].tensor;
+    if (tensor.contiguous()) continue;
+    flat[i].data = room;
+    room += (tensor.bytes() + kLine - 1) / kLine * kLine;
+    if (flat[i].sends) {
+      COHORT_RETURN_IF_ERROR(
+          CopyTensor(tensor, Tensor(flat[i].data, tensor.type(), tensor.shape())));
+    }
+  }
+  const absl::Status status = communicator_.Exchange(flat, deadline);
+  // Where one message was not what was expected, the others have arrived.
+  if (status.ok() || absl::IsInvalidArgument(status)) {
+    for (size_t i = 0; i < flat.size(); ++i) {
+      if (!flat[i].sends) Store(flat[i].data, transfers[i].tensor);
+    }
+  }
+  scratch_.Trim();
+  return status;
+}
+
+}  // namespace cohort::worker

@@ -1,0 +1,130 @@
+// The tensor verbs of client::Group, on a communicator: dimensions, strides and ragged sizes on top
+// of flat memory.
+#ifndef COHORT_WORKER_GROUP_TENSOR_VERBS_H_
+#define COHORT_WORKER_GROUP_TENSOR_VERBS_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "base/clock.h"
+#include "base/reduction.h"
+#include "base/tensor.h"
+#include "client/collective/group.h"
+#include "worker/communicator/communicator.h"
+#include "worker/group/scratch.h"
+#include "worker/group/tensor_call.h"
+
+namespace cohort::worker {
+
+// What each verb does, and its errors: see client::Group. A tensor whose memory is what the
+// communicator needs goes to it as it is; others go through scratch, with a copy in or out. What
+// cannot be seen in flat memory, such as shapes, is compared by digest in the communicator's own
+// meeting, and costs no other.
+//
+// A rank's own mistake is found before anything is called. One thread at a time.
+class TensorVerbs {
+ public:
+  // `communicator` outlives it, and is called by nobody else, but for Abort.
+  TensorVerbs(Communicator* communicator, TensorAllocator scratch);
+
+  int rank() const { return communicator_.rank(); }
+  int size() const { return communicator_.size(); }
+
+  absl::Status AllReduce(const Tensor& input, const Tensor& output, const Reduction& reduction,
+                         Instant deadline);
+  absl::Status Reduce(const Tensor& input, const Tensor& output, const Reduction& reduction,
+                      int root, Instant deadline);
+  absl::Status Broadcast(const Tensor& tensor, int root, Instant deadline);
+  absl::Status AllGather(const Tensor& input, const Tensor& output, int dim, Instant deadline);
+  absl::Status ReduceScatter(const Tensor& input, const Tensor& output, int dim,
+                             const Reduction& reduction, Instant deadline);
+  absl::Status AllToAll(const Tensor& input, const Tensor& output, Instant deadline);
+  absl::Status Gather(const Tensor& input, const Tensor& output, int dim, int root,
+                      Instant deadline);
+  absl::Status Scatter(const Tensor& input, const Tensor& output, int dim, int root,
+                       Instant deadline);
+
+  absl::Status AllGatherV(const Tensor& input, const Tensor& output, int dim,
+                          absl::Span<const int64_t> sizes, Instant deadline);
+  absl::Status ReduceScatterV(const Tensor& input, const Tensor& output, int dim,
+                              absl::Span<const int64_t> sizes, const Reduction& reduction,
+                              Instant deadline);
+  absl::Status GatherV(const Tensor& input, const Tensor& output, int dim,
+                       absl::Span<const int64_t> sizes, int root, Instant deadline);
+  absl::Status AllToAllV(const Tensor& input, absl::Span<const int64_t> input_sizes,
+                         const Tensor& output, absl::Span<const int64_t> output_sizes,
+                         Instant deadline);
+  absl::StatusOr<client::Sizes> ExchangeSizes(int64_t own, Instant deadline);
+
+  absl::Status Exchange(absl::Span<const client::TensorTransfer> transfers, Instant deadline);
+
+ private:
+  // --- Local checks. Errors: INVALID_ARGUMENT, naming the call and what it should be.
+
+  absl::Status CheckRoot(const TensorCall& call, int root) const;
+  absl::Status CheckInput(const TensorCall& call, const Tensor& input) const;
+  // Of the call's type and so many elements by dimension.
+  absl::Status CheckInput(const TensorCall& call, const Tensor& input, const Shape& shape) const;
+  absl::Status CheckOutput(const TensorCall& call, const Tensor& output, const Shape& shape) const;
+  // Puts them into the call. One size for each rank, and the sum.
+  absl::StatusOr<int64_t> SetSizes(TensorCall& call, absl::Span<const int64_t> sizes) const;
+
+  // --- Flat memory.
+
+  // What the view's elements are in flat memory: its own, or a copy in scratch.
+  absl::StatusOr<const void*> Load(const Tensor& view);
+  // Where the view's elements shall come to be: its own memory, or scratch, which Store copies to
+  // the view.
+  absl::StatusOr<void*> Place(const Tensor& view);
+  static void Store(const void* flat, const Tensor& view);
+
+  // What is called from now on is `call`.
+  Communicator& For(const TensorCall& call);
+  // The result of the call, with an error that people can read.
+  absl::Status Finish(const TensorCall& call, absl::Status status, Instant deadline);
+  // And with its result at `flat` in the view, unless it is null.
+  absl::Status Finish(const TensorCall& call, absl::Status status, const void* flat,
+                      const Tensor& view, Instant deadline);
+
+  // --- Of checked calls.
+
+  absl::Status EqualAllGather(const TensorCall& call, const Tensor& input, const Tensor& output,
+                              Instant deadline);
+  absl::Status EqualReduceScatter(const TensorCall& call, const Tensor& input, const Tensor& output,
+                                  Instant deadline);
+  absl::Status EqualGather(const TensorCall& call, const Tensor& input, const Tensor& output,
+                           Instant deadline);
+  absl::Status EqualAllToAll(const TensorCall& call, const Tensor& input, const Tensor& output,
+                             Instant deadline);
+
+  // Each part padded to the size of the largest.
+  absl::Status PaddedAllGather(const TensorCall& call, const Tensor& input, const Tensor& output,
+                               Instant deadline);
+  absl::Status PaddedReduceScatter(const TensorCall& call, const Tensor& input,
+                                   const Tensor& output, Instant deadline);
+  absl::Status PaddedGather(const TensorCall& call, const Tensor& input, const Tensor& output,
+                            Instant deadline);
+  // Each part by a verb of its own.
+  absl::Status BroadcastParts(const TensorCall& call, const Tensor& input, const Tensor& output,
+                              Instant deadline);
+  absl::Status ReduceParts(const TensorCall& call, const Tensor& input, const Tensor& output,
+                           Instant deadline);
+  absl::Status SendParts(const TensorCall& call, const Tensor& input, const Tensor& output,
+                         Instant deadline);
+  absl::Status ExchangeParts(const TensorCall& call, const Tensor& input,
+                             absl::Span<const int64_t> input_sizes, const Tensor& output,
+                             absl::Span<const int64_t> output_sizes, Instant deadline);
+  // That each rank gets as much as the other sends.
+  absl::Status CheckCounterparts(const TensorCall& call) const;
+
+  Communicator& communicator_;
+  Scratch scratch_;
+  std::vector<int64_t> all_sizes_;  // of an all_to_all_v: by rank, those of its input and output
+};
+
+}  // namespace cohort::worker
+
+#endif  // COHORT_WORKER_GROUP_TENSOR_VERBS_H_

@@ -1,0 +1,52 @@
+// The ranks of a group for tests of what lies above communicators: each on a thread of its own.
+#ifndef COHORT_WORKER_GROUP_TESTING_VERBS_WORLD_H_
+#define COHORT_WORKER_GROUP_TESTING_VERBS_WORLD_H_
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "base/clock.h"
+#include "base/tensor.h"
+#include "worker/communicator/communicator.h"
+#include "worker/group/tensor_verbs.h"
+
+namespace cohort::worker {
+
+enum class Medium {
+  kHeap,     // shared memory, with tensors and scratch in heaps that all see
+  kMixed,    // as that, but every second tensor is in memory of the process
+  kProcess,  // shared memory, with tensors and scratch in memory of the process
+  kSocket,
+};
+
+std::string NameOf(Medium medium);
+
+class VerbsWorld {
+ public:
+  VerbsWorld(Medium medium, int size);
+
+  int size() const { return static_cast<int>(verbs_.size()); }
+  TensorVerbs& rank(int rank) { return *verbs_[static_cast<size_t>(rank)]; }
+  Communicator& communicator(int rank) { return *communicators_[static_cast<size_t>(rank)]; }
+  // Where tensors of the medium lie.
+  Tensor Allocate(DataType type, const Shape& shape);
+
+  // The statuses by rank.
+  std::vector<absl::Status> Run(const std::function<absl::Status(TensorVerbs&)>& body);
+
+ private:
+  const Medium medium_;
+  std::vector<std::unique_ptr<Communicator>> communicators_;
+  std::vector<std::unique_ptr<TensorVerbs>> verbs_;
+  int allocated_ = 0;
+};
+
+Instant Soon();
+void ExpectOk(const std::vector<absl::Status>& statuses, const std::string& what);
+
+}  // namespace cohort::worker
+
+#endif  // COHORT_WORKER_GROUP_TESTING_VERBS_WORLD_H_
