@@ -1,8 +1,6 @@
 #include "worker/communicator/socket/mesh.h"
 
 #include <errno.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <poll.h>
 #include <string.h>
 
@@ -15,6 +13,7 @@
 #include "base/rank_set.h"
 #include "base/status_macros.h"
 #include "worker/communicator/socket/handshake.h"
+#include "worker/communicator/socket/tuning.h"
 #include "worker/communicator/socket/wait.h"
 
 namespace cohort::worker {
@@ -22,29 +21,6 @@ namespace {
 
 // Of connections that have not said yet who they are. One more, and the oldest is dropped.
 constexpr size_t kMaxStrangers = 256;
-// Of stream 0: all that may be on the way in it finds room.
-constexpr int kFrameBufferBytes = 512 << 10;
-constexpr int kKeepAliveS = 3;
-
-void Set(int fd, int level, int option, int value) {
-  setsockopt(fd, level, option, &value, sizeof(value));
-}
-
-// The time-out is for stream 0 alone: a rank that is busy elsewhere reads that one late, but there
-// is room for all that is sent meanwhile; other streams may stand still as long as a deadline lets.
-void Tune(int fd, int stream, absl::Duration link_timeout) {
-  Set(fd, IPPROTO_TCP, TCP_NODELAY, 1);
-  Set(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
-  Set(fd, IPPROTO_TCP, TCP_KEEPIDLE, kKeepAliveS);
-  Set(fd, IPPROTO_TCP, TCP_KEEPINTVL, kKeepAliveS);
-  const int timeout_s = std::max(1, static_cast<int>(absl::ToInt64Seconds(link_timeout)));
-  Set(fd, IPPROTO_TCP, TCP_KEEPCNT, std::max(1, timeout_s / kKeepAliveS));
-  if (stream > 0) return;
-  Set(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, timeout_s * 1000);
-  Set(fd, SOL_SOCKET, SO_SNDBUF, kFrameBufferBytes);
-  Set(fd, SOL_SOCKET, SO_RCVBUF, kFrameBufferBytes);
-}
-
 // A connection to a rank below.
 struct Outgoing {
   int rank = 0;
@@ -113,7 +89,6 @@ absl::Status Builder::Start(int rank, int stream, const SocketAddress& address) 
   outgoing.fd = FileDescriptor(
       socket(address.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!outgoing.fd.is_open()) return Failed(rank, strerror(errno));
-  Tune(outgoing.fd.get(), stream, options_.link_timeout);
   if (connect(outgoing.fd.get(), address.get(), address.size) != 0 && errno != EINPROGRESS) {
     return Failed(rank, strerror(errno));
   }
@@ -126,6 +101,7 @@ absl::Status Builder::Say(Outgoing& outgoing) {
   socklen_t size = sizeof(error);
   getsockopt(outgoing.fd.get(), SOL_SOCKET, SO_ERROR, &error, &size);
   if (error != 0) return Failed(outgoing.rank, strerror(error));
+  TuneConnection(outgoing.fd.get(), outgoing.stream, options_.link_timeout);
   const Hello hello = MakeHello(self_, outgoing.rank, outgoing.stream);
   // The first bytes of a connection always find room.
   const ssize_t sent = send(outgoing.fd.get(), &hello, sizeof(hello), MSG_NOSIGNAL);
@@ -187,7 +163,7 @@ bool Builder::Advance(Stranger& stranger) {
     return true;
   }
   if (sent != static_cast<ssize_t>(sizeof(welcome))) return true;
-  Tune(stranger.fd.get(), static_cast<int>(stranger.hello.stream), options_.link_timeout);
+  TuneConnection(stranger.fd.get(), static_cast<int>(stranger.hello.stream), options_.link_timeout);
   *place = std::move(stranger.fd);
   --missing_;
   return true;

@@ -151,7 +151,7 @@ absl::Status SocketCommunicator::Meet(const Call& call, bool direct, Instant dea
   missing_ = 0;
   ForEachPeer([&](Peer& peer) { missing_ += Here(peer.link.rank()) ? 0 : 1; });
   meeting_ = true;
-  const absl::Status status = Drive([this] { return missing_ == 0 && Flushed(); },
+  const absl::Status status = Drive([this] { return missing_ == 0; },
                                     [&] {
                                       return absl::StrCat(Describe(call.operation), ": rank ",
                                                           Missing().ToString(), " did not come");
@@ -217,7 +217,7 @@ absl::Status SocketCommunicator::Exchange(absl::Span<const Transfer> transfers, 
     peers_[static_cast<size_t>(transfers[i].peer)]->mailbox.Post(&all[i], &open);
   }
   const absl::Status status =
-      Drive([&] { return open == 0 && Flushed(); },
+      Drive([&] { return open == 0; },
             [&] {
               for (const Posted& posted : all) {
                 if (posted.settled && !traffic_.Needs(posted.transfer.peer)) continue;

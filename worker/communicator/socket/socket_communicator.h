@@ -122,13 +122,17 @@ class SocketCommunicator final : public Communicator, private Link::Handler {
   absl::Status OnHeader(Link& link, const FrameHeader& header, char** sink) override;
   absl::Status OnFrame(Link& link, const FrameHeader& header) override;
 
-  // Reads, writes and reduces until `finished`. `late` says what had not come by the deadline.
+  // Reads, writes and reduces until `finished` and all is sent. `late` says what had not come by
+  // the deadline.
   absl::Status Drive(absl::FunctionRef<bool()> finished, absl::FunctionRef<std::string()> late,
                      Instant deadline);
+  absl::Status GiveUp(const std::string& text);
+  // Whether all that was to be sent to links is sent.
   bool Flushed();
   // Whether something was moved.
   bool Advance();
   bool Read(Peer& peer);
+  // Until something can be read or written, and reads it if it is a frame.
   void Sleep(Instant deadline);
   // Whether the call in flight needs something of that rank.
   bool Waits(const Peer& peer) const;

@@ -13,6 +13,10 @@
 namespace cohort::worker {
 namespace {
 
+// Of those in which something was moved, between two looks at the clock and at all links: large
+// data must not hide that a rank has aborted.
+constexpr int kRoundsBetween = 16;
+
 void Pause() {
 #if defined(__x86_64__)
   __builtin_ia32_pause();
@@ -88,26 +92,31 @@ absl::Status SocketCommunicator::Drive(absl::FunctionRef<bool()> finished,
                                        absl::FunctionRef<std::string()> late, Instant deadline) {
   ForEachPeer([this](Peer& peer) { CheckEnd(peer); });
   Instant idle_since = absl::InfiniteFuture();
+  int rounds = 0;
   while (true) {
     if (poisoned_.load(std::memory_order_acquire)) return Poisoned();
-    if (finished()) return absl::OkStatus();
-    if (Advance()) {
+    if (Flushed() && finished()) return absl::OkStatus();
+    const bool moved = Advance();
+    if (moved) {
       idle_since = absl::InfiniteFuture();
-      continue;
+      if (++rounds % kRoundsBetween != 0) continue;
     }
     const Instant now = Clock::Steady().Now();
-    if (now >= deadline) {
-      const std::string text = late();
-      if (!Poison(absl::StrCat("rank ", rank_, " gave up ", text))) return Poisoned();
-      return absl::DeadlineExceededError(text);
-    }
+    if (now >= deadline) return GiveUp(late());
     idle_since = std::min(idle_since, now);
-    if (now - idle_since < spin_) {
+    if (moved) {
+      Sleep(now);
+    } else if (now - idle_since < spin_) {
       Pause();
     } else {
       Sleep(deadline);
     }
   }
+}
+
+absl::Status SocketCommunicator::GiveUp(const std::string& text) {
+  if (!Poison(absl::StrCat("rank ", rank_, " gave up ", text))) return Poisoned();
+  return absl::DeadlineExceededError(text);
 }
 
 void SocketCommunicator::Sleep(Instant deadline) {
