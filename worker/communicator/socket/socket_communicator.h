@@ -139,6 +139,7 @@ class SocketCommunicator final : public Communicator, private Link::Handler {
   void CheckEnd(const Peer& peer);
   void Lost(int rank, const std::string& reason);
 
+  void OnAbort(int rank, const std::string& cause);
   // The first cause stays; whether it is this one.
   bool Poison(absl::string_view cause);
   absl::Status Poisoned();

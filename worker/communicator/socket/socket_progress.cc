@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "worker/communicator/socket/socket_communicator.h"
@@ -177,7 +178,7 @@ absl::Status SocketCommunicator::OnFrame(Link& link, const FrameHeader& header) 
       return absl::OkStatus();
     }
     case FrameKind::kAbort:
-      Poison(absl::Utf8SafeCHexEscape({peer.abort_text, header.payload_bytes}));
+      OnAbort(link.rank(), absl::Utf8SafeCHexEscape({peer.abort_text, header.payload_bytes}));
       return absl::OkStatus();
     case FrameKind::kGoodbye:
       link.set_leaving();
@@ -185,6 +186,11 @@ absl::Status SocketCommunicator::OnFrame(Link& link, const FrameHeader& header) 
     default:
       return peer.mailbox.OnFrame(header);
   }
+}
+
+void SocketCommunicator::OnAbort(int rank, const std::string& cause) {
+  // Every cause names a rank; should this one not, it names the one that it came from.
+  Poison(absl::StartsWith(cause, "rank ") ? cause : absl::StrCat("rank ", rank, " says: ", cause));
 }
 
 bool SocketCommunicator::Poison(absl::string_view cause) {

@@ -1,0 +1,206 @@
+// Ranks that die, leave, stop or stand still: who is told what, and how soon.
+#include <poll.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "worker/communicator/socket/mesh.h"
+#include "worker/communicator/socket/testing_group.h"
+
+namespace cohort::worker {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+constexpr int64_t kLargeCount = int64_t{4} << 20;
+
+absl::Status Sum(Communicator& group, int64_t count, Instant deadline = Soon()) {
+  std::vector<float> input(static_cast<size_t>(count), 1);
+  std::vector<float> output(static_cast<size_t>(count));
+  return group.AllReduce(input.data(), output.data(), count, DataType::kF32, {ReduceOp::kSum},
+                         deadline);
+}
+
+absl::Status Pass(Communicator& group, bool sends, int peer, int64_t count,
+                  Instant deadline = Soon()) {
+  std::vector<char> bytes(static_cast<size_t>(count));
+  const Transfer transfer = sends ? Transfer::Send(peer, bytes.data(), count, DataType::kU8)
+                                  : Transfer::Receive(peer, bytes.data(), count, DataType::kU8);
+  return group.Exchange(absl::MakeConstSpan(&transfer, 1), deadline);
+}
+
+void ExpectAborted(const absl::Status& status, const std::string& text) {
+  EXPECT_EQ(status.code(), absl::StatusCode::kAborted) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr(text));
+}
+
+// A rank in a process of its own: says one byte for each large sum that it has done, and in the end
+// what it was told.
+struct Child {
+  pid_t pid = -1;
+  FileDescriptor said;
+
+  Child(const TestGroup& group, int rank) {
+    int ends[2];
+    EXPECT_EQ(pipe(ends), 0);
+    pid = fork();
+    if (pid == 0) {
+      absl::Status status;
+      {
+        const auto communicator = group.Connect(rank);
+        while (status.ok()) {
+          status = Sum(*communicator, kLargeCount);
+          if (status.ok() && write(ends[1], ".", 1) != 1) break;
+        }
+        const std::string text = status.ToString();
+        [[maybe_unused]] const ssize_t written = write(ends[1], text.data(), text.size());
+      }
+      _exit(0);
+    }
+    close(ends[1]);
+    said = FileDescriptor(ends[0]);
+  }
+  // Empty when nothing comes in time, or no more.
+  std::string Hear(Instant deadline) const {
+    pollfd readable = {said.get(), POLLIN, 0};
+    const absl::Duration left = deadline - Clock::Steady().Now();
+    if (poll(&readable, 1, static_cast<int>(absl::ToInt64Milliseconds(left))) <= 0) return "";
+    std::string text(1024, '\0');
+    const ssize_t got = read(said.get(), &text[0], text.size());
+    text.resize(got > 0 ? static_cast<size_t>(got) : 0);
+    return text;
+  }
+};
+
+TEST(SocketFailureTest, AKilledRankIsNamedToAllOthersAtOnce) {
+  const TestGroup group(3);
+  std::vector<Child> children;
+  for (int rank = 0; rank < 3; ++rank) children.emplace_back(group, rank);
+  // All are at it.
+  for (const Child& child : children) ASSERT_NE(child.Hear(Soon()), "");
+  ASSERT_EQ(kill(children[1].pid, SIGKILL), 0);
+  const Instant killed = Clock::Steady().Now();
+  for (const int rank : {0, 2}) {
+    std::string text;
+    while (!absl::StrContains(text, "ABORTED")) {
+      const std::string more = children[static_cast<size_t>(rank)].Hear(Soon());
+      ASSERT_NE(more, "") << "rank " << rank << ": " << text;
+      text += more;
+    }
+    EXPECT_THAT(text, HasSubstr("ABORTED: rank 1 is gone: connection "));
+  }
+  // Milliseconds; a busy machine takes longer.
+  EXPECT_LT(Clock::Steady().Now() - killed, absl::Seconds(5));
+  for (const Child& child : children) waitpid(child.pid, nullptr, 0);
+}
+
+TEST(SocketFailureTest, AnAbortFromAnotherThreadReachesAll) {
+  const TestGroup group(3);
+  const auto ranks = group.ConnectAll();
+  std::vector<absl::Status> statuses(3);
+  std::vector<std::thread> threads;
+  // Two wait in a collective and one for a message; none of it ever comes.
+  threads.emplace_back([&] { statuses[0] = ranks[0]->Barrier(Soon()); });
+  threads.emplace_back([&] { statuses[1] = ranks[1]->Barrier(Soon()); });
+  threads.emplace_back([&] { statuses[2] = Pass(*ranks[2], false, 0, 5); });
+  ranks[2]->Abort(absl::CancelledError("enough"));
+  for (std::thread& thread : threads) thread.join();
+  for (const absl::Status& status : statuses) ExpectAborted(status, "rank 2 aborted: enough");
+}
+
+TEST(SocketFailureTest, WhoLeavesIsMissedOnlyByWhoNeedsIt) {
+  const TestGroup group(3);
+  auto ranks = group.ConnectAll();
+  const auto run = [&](const std::vector<int>& who,
+                       const std::function<absl::Status(Communicator&)>& body) {
+    std::vector<absl::Status> statuses(3);
+    std::vector<std::thread> threads;
+    for (const int rank : who) {
+      const size_t index = static_cast<size_t>(rank);
+      threads.emplace_back([&, index] { statuses[index] = body(*ranks[index]); });
+    }
+    for (std::thread& thread : threads) thread.join();
+    return statuses;
+  };
+  for (const absl::Status& status :
+       run({0, 1, 2}, [](Communicator& rank) { return Sum(rank, kLargeCount); })) {
+    EXPECT_TRUE(status.ok()) << status;
+  }
+  EXPECT_TRUE(Pass(*ranks[0], true, 2, 100).ok());
+  ranks[0].reset();
+  for (const int64_t count : {10, 1000000}) {
+    for (const absl::Status& status : run({1, 2}, [&](Communicator& rank) {
+           return Pass(rank, rank.rank() == 1, 3 - rank.rank(), count);
+         })) {
+      EXPECT_TRUE(status.ok()) << status;
+    }
+  }
+  // What it sent before it left is there.
+  EXPECT_TRUE(Pass(*ranks[2], false, 0, 100).ok());
+  ExpectAborted(Pass(*ranks[2], false, 0, 100), "rank 0 is gone: it left");
+  ExpectAborted(ranks[1]->Barrier(Soon()), "rank 0 is gone: it left");
+}
+
+// Small messages do not wait for their receiver, but there is an end to it.
+TEST(SocketFailureTest, MessagesThatNobodyTakesAreBounded) {
+  const TestGroup group(2);
+  const auto ranks = group.ConnectAll();
+  absl::Status status;
+  int sent = 0;
+  while (status.ok() && sent < 100000) {
+    status = Pass(*ranks[0], true, 1, 1000, In(absl::Milliseconds(100)));
+    if (status.ok()) ++sent;
+  }
+  EXPECT_GT(sent, 10);
+  EXPECT_LT(sent, 1000);
+  EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded) << status;
+  EXPECT_THAT(std::string(status.message()), StartsWith("send of 1000 u8 to rank 1: rank 1"));
+  // What was sent before is there; then the end is seen.
+  absl::Status end;
+  int received = 0;
+  while (end.ok() && received <= sent) {
+    end = Pass(*ranks[1], false, 0, 1000);
+    if (end.ok()) ++received;
+  }
+  EXPECT_LE(received, sent);
+  ExpectAborted(end, "rank 0 gave up send of 1000 u8 to rank 1");
+}
+
+// Rank 1 comes to the operation and sends no byte of its part.
+TEST(SocketFailureTest, ADeadlineInTheMiddleNamesWhoStandsStill) {
+  const TestGroup group(2);
+  MeshOptions options;
+  options.rank = 1;
+  options.addresses = group.addresses;
+  options.secret = kTestSecret;
+  options.streams = 3;
+  absl::StatusOr<Mesh> mesh;
+  std::thread connecting([&] { mesh = ConnectMesh(group.listeners[1], options, Soon()); });
+  const auto rank = group.Connect(0);
+  connecting.join();
+  ASSERT_TRUE(mesh.ok()) << mesh.status();
+  Operation operation;
+  operation.verb = Verb::kAllReduce;
+  operation.count = kLargeCount;
+  operation.type = DataType::kF32;
+  FrameHeader header;
+  header.number = 1;
+  header.subject = SubjectOf(operation);
+  ASSERT_EQ(send(mesh->streams[0][0].get(), &header, sizeof(header), 0),
+            static_cast<ssize_t>(sizeof(header)));
+  const absl::Status status = Sum(*rank, kLargeCount, In(absl::Milliseconds(50)));
+  EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded) << status;
+  EXPECT_EQ(status.message(), "all_reduce of 4194304 f32 by sum: rank 1 did not finish");
+}
+
+}  // namespace
+}  // namespace cohort::worker
