@@ -48,6 +48,7 @@ void Link::SendLocked(const FrameHeader& header, absl::string_view payload) {
     const ssize_t result = sendmsg(fd_.get(), &message, MSG_DONTWAIT | MSG_NOSIGNAL);
     if (result < 0 && !IsNothing(errno)) {
       closed_ = true;
+      is_broken_.store(true, std::memory_order_relaxed);
       return;
     }
     sent = result < 0 ? 0 : static_cast<size_t>(result);
@@ -67,6 +68,7 @@ void Link::Flush() {
       if (errno == EINTR) continue;
       if (IsNothing(errno)) return;
       closed_ = true;
+      is_broken_.store(true, std::memory_order_relaxed);
       break;
     }
     unsent_at_ += static_cast<size_t>(sent);
@@ -95,6 +97,7 @@ absl::StatusOr<bool> Link::Read(Handler& handler, std::vector<char>& landing) {
                            : recv(fd_.get(), landing.data(), landing.size(), MSG_DONTWAIT);
   if (got <= 0) {
     if (got < 0 && IsNothing(errno)) return false;
+    in_order_ = leaving_ || got == 0;
     end_ = leaving_ ? "it left" : ReasonOfEnd(got, errno);
     return true;
   }

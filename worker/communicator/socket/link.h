@@ -45,6 +45,8 @@ class Link {
   void SendLast(const FrameHeader& header, absl::string_view payload = {});
   void Flush();
   bool has_unsent() const { return has_unsent_.load(std::memory_order_relaxed); }
+  // Whether what was sent last may be lost: the other end takes no more.
+  bool is_broken() const { return is_broken_.load(std::memory_order_relaxed); }
   // After SendLast, before the link goes: nothing that was sent is lost because of what was not
   // read.
   void Close();
@@ -53,6 +55,9 @@ class Link {
   absl::StatusOr<bool> Read(Handler& handler, std::vector<char>& landing);
   // Why nothing comes any more; empty as long as something may.
   const std::string& end() const { return end_; }
+  // Whether it ended on purpose, or with all there was to say: what was sent on other streams
+  // before has come too, or will.
+  bool ended_in_order() const { return in_order_; }
   void set_leaving() { leaving_ = true; }
 
  private:
@@ -67,9 +72,9 @@ class Link {
   Mutex mutex_;
   std::string unsent_ ABSL_GUARDED_BY(mutex_);
   size_t unsent_at_ ABSL_GUARDED_BY(mutex_) = 0;
-  // Nothing more is to be sent, or can be; whoever receives will see why.
-  bool closed_ ABSL_GUARDED_BY(mutex_) = false;
+  bool closed_ ABSL_GUARDED_BY(mutex_) = false;  // nothing more is to be sent, or can be
   std::atomic<bool> has_unsent_{false};
+  std::atomic<bool> is_broken_{false};
 
   char header_bytes_[sizeof(FrameHeader)];
   size_t header_got_ = 0;
@@ -77,6 +82,7 @@ class Link {
   char* sink_ = nullptr;
   size_t payload_left_ = 0;
   bool leaving_ = false;
+  bool in_order_ = false;
   std::string end_;
 };
 

@@ -22,13 +22,14 @@ namespace {
 constexpr absl::Duration kSpin = absl::Microseconds(50);
 
 // What one rank may keep of all others: parts of collectives that came early, and messages that
-// were not asked for yet; and the least of each that makes sense.
-constexpr int64_t kDirectBytes = int64_t{128} << 10;
-constexpr int64_t kMaxDirectBytes = int64_t{32} << 10;
+// were not asked for yet; and what it may keep of one. The most of both fits into a link's buffers,
+// so that a rank that is busy elsewhere never looks like one whose link is cut.
+constexpr int64_t kDirectBytes = int64_t{256} << 10;
 constexpr int64_t kMinDirectBytes = int64_t{1} << 10;
+constexpr int64_t kMaxDirectBytes = int64_t{128} << 10;
 constexpr int64_t kWindowBytes = int64_t{1} << 20;
-constexpr int64_t kMaxWindowBytes = int64_t{128} << 10;
 constexpr int64_t kMinWindowBytes = int64_t{8} << 10;
+constexpr int64_t kMaxWindowBytes = int64_t{64} << 10;
 // Frames come in by way of so much.
 constexpr size_t kLandingBytes = size_t{64} << 10;
 
@@ -209,12 +210,15 @@ void SocketCommunicator::Finish(const Call& call) {
 absl::Status SocketCommunicator::Exchange(absl::Span<const Transfer> transfers, Instant deadline) {
   COHORT_RETURN_IF_ERROR(CheckTransfers(transfers, rank_, size()));
   if (poisoned_.load(std::memory_order_acquire)) return Poisoned();
-  std::vector<Posted> all(transfers.size());
+  absl::InlinedVector<Posted, 4> all(transfers.size());
   int open = 0;
   for (size_t i = 0; i < all.size(); ++i) {
     all[i].transfer = transfers[i];
     all[i].tag = tag();
-    peers_[static_cast<size_t>(transfers[i].peer)]->mailbox.Post(&all[i], &open);
+    Peer& peer = *peers_[static_cast<size_t>(transfers[i].peer)];
+    peer.mailbox.Post(&all[i], &open);
+    // Nothing else would tell that a small message went nowhere.
+    if (transfers[i].sends && peer.link.is_broken()) Lost(transfers[i].peer, "it takes no more");
   }
   const absl::Status status =
       Drive([&] { return open == 0; },

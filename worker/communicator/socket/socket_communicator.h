@@ -134,7 +134,7 @@ class SocketCommunicator final : public Communicator, private Link::Handler {
   bool Read(Peer& peer);
   // Until something can be read or written, and reads it if it is a frame.
   void Sleep(Instant deadline);
-  // Whether the call in flight needs something of that rank.
+  // Whether the call in flight needs a frame of that rank.
   bool Waits(const Peer& peer) const;
   void CheckEnd(const Peer& peer);
   void Lost(int rank, const std::string& reason);

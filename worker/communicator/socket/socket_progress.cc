@@ -46,12 +46,14 @@ bool SocketCommunicator::Flushed() {
 }
 
 bool SocketCommunicator::Waits(const Peer& peer) const {
-  const int rank = peer.link.rank();
-  return (meeting_ && !Here(rank)) || peer.mailbox.waits() || traffic_.Needs(rank);
+  return (meeting_ && !Here(peer.link.rank())) || peer.mailbox.waits();
 }
 
 void SocketCommunicator::CheckEnd(const Peer& peer) {
-  if (peer.link.end().empty() || !Waits(peer)) return;
+  if (peer.link.end().empty()) return;
+  // The other streams say themselves where they end, unless the way to that rank is cut.
+  const bool cut = !peer.link.ended_in_order() && traffic_.Needs(peer.link.rank());
+  if (!cut && !Waits(peer)) return;
   Poison(absl::StrCat("rank ", peer.link.rank(), " is gone: ", peer.link.end()));
 }
 
@@ -72,7 +74,8 @@ void SocketCommunicator::Lost(int rank, const std::string& reason) {
   Peer& peer = *peers_[static_cast<size_t>(rank)];
   while (!poisoned_.load() && Read(peer)) {
   }
-  Poison(absl::StrCat("rank ", rank, " is gone: ", reason));
+  Poison(absl::StrCat("rank ", rank,
+                      " is gone: ", peer.link.end().empty() ? reason : peer.link.end()));
 }
 
 bool SocketCommunicator::Advance() {
@@ -83,8 +86,7 @@ bool SocketCommunicator::Advance() {
     if (moved.any) return true;
   }
   ForEachPeer([&](Peer& peer) {
-    const bool awaited = (meeting_ && !Here(peer.link.rank())) || peer.mailbox.waits();
-    if (awaited && !poisoned_.load(std::memory_order_relaxed)) any = Read(peer) || any;
+    if (Waits(peer) && !poisoned_.load(std::memory_order_relaxed)) any = Read(peer) || any;
   });
   return any;
 }
