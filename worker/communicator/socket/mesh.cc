@@ -19,7 +19,8 @@
 namespace cohort::worker {
 namespace {
 
-// Of connections that have not said yet who they are. One more, and the oldest is dropped.
+// Of connections that have not said yet who they are, beside those that are awaited. One more, and
+// the oldest is dropped.
 constexpr size_t kMaxStrangers = 256;
 // A connection to a rank below.
 struct Outgoing {
@@ -134,7 +135,7 @@ void Builder::Accept() {
   while (true) {
     const int fd = accept4(listener_.fd(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
     if (fd < 0) return;
-    if (strangers_.size() >= kMaxStrangers) strangers_.pop_front();
+    if (strangers_.size() >= kMaxStrangers + static_cast<size_t>(missing_)) strangers_.pop_front();
     strangers_.emplace_back().fd = FileDescriptor(fd);
   }
 }
