@@ -184,48 +184,36 @@ void Planner::ReducePart(int part, int parts, int64_t ring) {
     reducer.output_ring = ring;
   }
   Reducer* const added = traffic_.Reduce(std::move(reducer));
+  added->operands[static_cast<size_t>(call_.rank)] = {call_.input + own.begin, 0, nullptr};
+
+  // A ring's bytes are used once they are reduced; or, if the result lies there, once it is sent.
   const int64_t* used = &added->done;
-  if (!keeps && own.size() > 0) {
-    Flow result;
-    result.data = rings;
-    result.size = own.size();
-    result.ring = ring;
-    result.gate = &added->done;
-    // Behind the inputs, should they share the stream.
-    ForEachPeer([&](int peer) {
-      if (peer != call_.operation.root) return;
-      const Range other = bytes_of(peer);
-      traffic_.Send(peer, part, {const_cast<char*>(call_.input) + other.begin, other.size()});
-      used = &traffic_.Send(peer, result_stream, result)->done;
-    });
-  }
-  int index = 0;
+  std::vector<Flow*> inputs;
   ForEachPeer([&](int peer) {
     const Range other = bytes_of(peer);
-    const bool sent_already = !keeps && own.size() > 0 && peer == call_.operation.root;
-    if (!sent_already) {
-      traffic_.Send(peer, part, {const_cast<char*>(call_.input) + other.begin, other.size()});
-    }
+    traffic_.Send(peer, part, {const_cast<char*>(call_.input) + other.begin, other.size()});
     Flow input;
-    input.data = rings + index++ * ring;
+    input.data = rings + static_cast<int64_t>(inputs.size()) * ring;
     input.size = own.size();
     input.ring = ring;
-    input.gate = used;
-    const Flow* const received = traffic_.Receive(peer, part, input);
-    added->operands[static_cast<size_t>(peer)] = {input.data, ring, &received->done};
+    inputs.push_back(traffic_.Receive(peer, part, input));
+    added->operands[static_cast<size_t>(peer)] = {input.data, ring, &inputs.back()->done};
     if (scatters) return;
+    // Results come behind the inputs, should they share a stream.
     if (keeps) {
       traffic_.Receive(peer, result_stream, {call_.output + other.begin, other.size()});
     }
-    if (keeps && WantsResult(peer)) {
+    if (WantsResult(peer)) {
       Flow result;
-      result.data = call_.output + own.begin;
+      result.data = added->output;
       result.size = own.size();
+      result.ring = added->output_ring;
       result.gate = &added->done;
-      traffic_.Send(peer, result_stream, result);
+      const Flow* const sent = traffic_.Send(peer, result_stream, result);
+      if (!keeps) used = &sent->done;
     }
   });
-  added->operands[static_cast<size_t>(call_.rank)] = {call_.input + own.begin, 0, nullptr};
+  for (Flow* const input : inputs) input->gate = used;
 }
 
 void Planner::Reduces() {
