@@ -90,7 +90,9 @@ absl::Status LocalGroup::Form(absl::Duration timeout) {
   bootstrap.timeout = timeout;
   COHORT_ASSIGN_OR_RETURN(formed_,
                           FormCommunicator(*membership_, coordinator_address_, bootstrap));
-  verbs_ = std::make_unique<TensorVerbs>(*formed_.communicator, options_.bootstrap.heap);
+  verbs_ = std::make_unique<TensorVerbs>(
+      formed_.communicator.get(),
+      [this](DataType type, const Shape& shape) { return Allocate(type, shape); });
   MutexLock lock(&end_mutex_);
   current_ = formed_.communicator.get();
   // What ended meanwhile was told while there was nothing to end.

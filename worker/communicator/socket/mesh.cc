@@ -63,7 +63,10 @@ class Builder {
   absl::Status GiveUp() const;
   absl::Status Failed(int rank, absl::string_view why) const {
     return absl::UnavailableError(absl::StrCat(
-        "rank ", rank, " at ", options_.addresses[static_cast<size_t>(rank)], ": ", why));
+        "rank ", Name(rank), " at ", options_.addresses[static_cast<size_t>(rank)], ": ", why));
+  }
+  int Name(int rank) const {
+    return options_.names.empty() ? rank : options_.names[static_cast<size_t>(rank)];
   }
   FileDescriptor& slot(int rank, int stream) {
     return mesh_.streams[static_cast<size_t>(rank)][static_cast<size_t>(stream)];
@@ -176,7 +179,7 @@ absl::Status Builder::GiveUp() const {
   for (const Outgoing& outgoing : outgoing_) {
     if (outgoing.done) continue;
     // Most of the ranks below are missed for the same reason; the first is named.
-    parts.push_back(absl::StrCat("rank ", outgoing.rank, " at ",
+    parts.push_back(absl::StrCat("rank ", Name(outgoing.rank), " at ",
                                  options_.addresses[static_cast<size_t>(outgoing.rank)],
                                  outgoing.connected ? ": did not answer" : ": cannot be reached"));
     break;
@@ -184,7 +187,7 @@ absl::Status Builder::GiveUp() const {
   RankSet absent;
   for (int rank = self_.rank + 1; rank < self_.size; ++rank) {
     for (const FileDescriptor& fd : mesh_.streams[static_cast<size_t>(rank)]) {
-      if (!fd.is_open()) absent.Add(rank);
+      if (!fd.is_open()) absent.Add(Name(rank));
     }
   }
   if (!absent.empty()) {

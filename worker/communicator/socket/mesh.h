@@ -21,6 +21,7 @@ struct MeshOptions {
   int streams = 1;                     // connections between two ranks; the same on all
   // A link on which nothing is acknowledged for so long is cut.
   absl::Duration link_timeout = absl::Seconds(15);
+  std::vector<int> names;  // by rank, for errors; empty: as they are
 };
 
 struct Mesh {

@@ -56,6 +56,7 @@ absl::StatusOr<std::unique_ptr<SocketCommunicator>> SocketCommunicator::Connect(
   mesh_options.secret = secret;
   mesh_options.streams = 1 + std::max(1, options.streams);
   mesh_options.link_timeout = options.link_timeout;
+  mesh_options.names = options.names;
   COHORT_ASSIGN_OR_RETURN(Mesh mesh, ConnectMesh(listener, mesh_options, deadline));
   std::vector<FileDescriptor> links(addresses.size());
   for (size_t peer = 0; peer < addresses.size(); ++peer) {
@@ -67,6 +68,7 @@ absl::StatusOr<std::unique_ptr<SocketCommunicator>> SocketCommunicator::Connect(
   const int size = static_cast<int>(addresses.size());
   std::unique_ptr<SocketCommunicator> communicator(new SocketCommunicator(
       rank, std::move(links), std::move(mesh.streams), options.spin.value_or(DefaultSpin(size))));
+  communicator->names_ = options.names;
   if (!communicator->event_.is_open()) {
     return absl::ResourceExhaustedError(absl::StrCat("eventfd: ", strerror(errno)));
   }
@@ -128,7 +130,7 @@ absl::Status SocketCommunicator::Run(Verb verb, const void* input, void* output,
       Drive([this] { return traffic_.idle(); },
             [&] {
               return absl::StrCat(Describe(call.operation), ": rank ",
-                                  traffic_.Unfinished().ToString(), " did not finish");
+                                  Names(traffic_.Unfinished()), " did not finish");
             },
             deadline);
   traffic_.Clear();
@@ -155,7 +157,7 @@ absl::Status SocketCommunicator::Meet(const Call& call, bool direct, Instant dea
   const absl::Status status = Drive([this] { return missing_ == 0; },
                                     [&] {
                                       return absl::StrCat(Describe(call.operation), ": rank ",
-                                                          Missing().ToString(), " did not come");
+                                                          Names(Missing()), " did not come");
                                     },
                                     deadline);
   meeting_ = false;
@@ -180,7 +182,7 @@ absl::Status SocketCommunicator::CheckParts(const Call& call, bool direct) {
     if (rank == rank_) continue;
     const bool with_part = direct && Needs(call.operation, rank_, rank);
     if (arrival(rank, turn_).payload_bytes == (with_part ? call.bytes : 0)) continue;
-    Poison(absl::StrCat("rank ", rank, " broke the protocol: a part of another size"));
+    Poison(absl::StrCat("rank ", Name(rank), " broke the protocol: a part of another size"));
     return Poisoned();
   }
   return absl::OkStatus();

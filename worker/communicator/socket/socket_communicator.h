@@ -38,6 +38,8 @@ struct SocketOptions {
   // How long a call looks again and again before it sleeps; none: a while, unless the ranks are
   // more than this machine's processors.
   std::optional<absl::Duration> spin;
+  // What the ranks are called in errors, by rank, where they are some of a larger group; else empty.
+  std::vector<int> names;
 };
 
 // The calling thread does all the work; there is no other. Every collective begins with a frame
@@ -117,6 +119,10 @@ class SocketCommunicator final : public Communicator, private Link::Handler {
   }
   bool Here(int rank) const { return arrival(rank, turn_).turn == turn_; }
   RankSet Missing() const;
+  int Name(int rank) const {
+    return names_.empty() ? rank : names_[static_cast<size_t>(rank)];
+  }
+  std::string Names(const RankSet& ranks) const;
 
   // Link::Handler
   absl::Status OnHeader(Link& link, const FrameHeader& header, char** sink) override;
@@ -145,6 +151,7 @@ class SocketCommunicator final : public Communicator, private Link::Handler {
   absl::Status Poisoned();
 
   const int rank_;
+  std::vector<int> names_;
   const absl::Duration spin_;
   Traffic traffic_;
   std::vector<std::unique_ptr<Peer>> peers_;  // by rank; none for this one

@@ -112,7 +112,7 @@ TEST(SocketFailureTest, AnAbortFromAnotherThreadReachesAll) {
   threads.emplace_back([&] { statuses[0] = ranks[0]->Barrier(Soon()); });
   threads.emplace_back([&] { statuses[1] = ranks[1]->Barrier(Soon()); });
   threads.emplace_back([&] { statuses[2] = Pass(*ranks[2], false, 0, 5); });
-  ranks[2]->Abort(absl::CancelledError("enough"));
+  ranks[2]->Abort("rank 2 aborted: enough");
   for (std::thread& thread : threads) thread.join();
   for (const absl::Status& status : statuses) ExpectAborted(status, "rank 2 aborted: enough");
 }

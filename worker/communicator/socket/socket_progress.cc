@@ -36,6 +36,12 @@ RankSet SocketCommunicator::Missing() const {
   return missing;
 }
 
+std::string SocketCommunicator::Names(const RankSet& ranks) const {
+  RankSet named;
+  for (const int rank : ranks.ToVector()) named.Add(Name(rank));
+  return named.ToString();
+}
+
 bool SocketCommunicator::Flushed() {
   bool flushed = true;
   ForEachPeer([&](Peer& peer) {
@@ -54,7 +60,7 @@ void SocketCommunicator::CheckEnd(const Peer& peer) {
   // The other streams say themselves where they end, unless the way to that rank is cut.
   const bool cut = !peer.link.ended_in_order() && traffic_.Needs(peer.link.rank());
   if (!cut && !Waits(peer)) return;
-  Poison(absl::StrCat("rank ", peer.link.rank(), " is gone: ", peer.link.end()));
+  Poison(absl::StrCat("rank ", Name(peer.link.rank()), " is gone: ", peer.link.end()));
 }
 
 bool SocketCommunicator::Read(Peer& peer) {
@@ -62,7 +68,7 @@ bool SocketCommunicator::Read(Peer& peer) {
   const absl::StatusOr<bool> some = peer.link.Read(*this, landing_);
   if (!some.ok()) {
     Poison(
-        absl::StrCat("rank ", peer.link.rank(), " broke the protocol: ", some.status().message()));
+        absl::StrCat("rank ", Name(peer.link.rank()), " broke the protocol: ", some.status().message()));
     return false;
   }
   CheckEnd(peer);
@@ -74,7 +80,7 @@ void SocketCommunicator::Lost(int rank, const std::string& reason) {
   Peer& peer = *peers_[static_cast<size_t>(rank)];
   while (!poisoned_.load() && Read(peer)) {
   }
-  Poison(absl::StrCat("rank ", rank,
+  Poison(absl::StrCat("rank ", Name(rank),
                       " is gone: ", peer.link.end().empty() ? reason : peer.link.end()));
 }
 
@@ -118,7 +124,7 @@ absl::Status SocketCommunicator::Drive(absl::FunctionRef<bool()> finished,
 }
 
 absl::Status SocketCommunicator::GiveUp(const std::string& text) {
-  if (!Poison(absl::StrCat("rank ", rank_, " gave up ", text))) return Poisoned();
+  if (!Poison(absl::StrCat("rank ", Name(rank_), " gave up ", text))) return Poisoned();
   return absl::DeadlineExceededError(text);
 }
 
@@ -192,7 +198,7 @@ absl::Status SocketCommunicator::OnFrame(Link& link, const FrameHeader& header) 
 
 void SocketCommunicator::OnAbort(int rank, const std::string& cause) {
   // Every cause names a rank; should this one not, it names the one that it came from.
-  Poison(absl::StartsWith(cause, "rank ") ? cause : absl::StrCat("rank ", rank, " says: ", cause));
+  Poison(absl::StartsWith(cause, "rank ") ? cause : absl::StrCat("rank ", Name(rank), " says: ", cause));
 }
 
 bool SocketCommunicator::Poison(absl::string_view cause) {
