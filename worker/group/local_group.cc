@@ -103,13 +103,20 @@ absl::Status LocalGroup::Form(absl::Duration timeout) {
 absl::Status LocalGroup::Rejoin(absl::Duration timeout) {
   MutexLock lock(&call_mutex_);
   const Instant deadline = Clock::Steady().Now() + timeout;
-  // Whoever still waits in the old generation must not wait for this rank.
-  if (formed_.communicator != nullptr) {
-    formed_.communicator->Abort(
-        absl::StrCat("rank ", rank(), " goes on in the next generation"));
+  const auto left = [deadline] { return deadline - Clock::Steady().Now(); };
+  const std::string why = absl::StrCat("rank ", rank(), " goes on in the next generation");
+  while (true) {
+    // Whoever still waits in the old generation must not wait for this rank.
+    if (formed_.communicator != nullptr) formed_.communicator->Abort(why);
+    // Ranks of one host know of a death long before the coordinator does: for it, the generation may
+    // be in order still. That it is over already is no error.
+    const absl::Status reported = membership_->ReportError(why, /*fatal=*/true);
+    if (!reported.ok() && !absl::IsAborted(reported)) return reported;
+    COHORT_RETURN_IF_ERROR(membership_->Rejoin(left()));
+    const absl::Status formed = Form(left());
+    // The next may break as well, before it stands.
+    if (!absl::IsAborted(formed) || left() <= absl::ZeroDuration()) return formed;
   }
-  COHORT_RETURN_IF_ERROR(membership_->Rejoin(timeout));
-  return Form(deadline - Clock::Steady().Now());
 }
 
 void LocalGroup::OnEvent(const client::GroupEvent& event) {
