@@ -5,6 +5,8 @@
 #include <cstring>
 #include <type_traits>
 
+// Machines of before 2008.
+#define HWY_DISABLED_TARGETS HWY_SSSE3
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "worker/communicator/host/reduce_kernel.cc"
 #include "hwy/cache_control.h"
@@ -159,7 +161,9 @@ struct Over {
 
 // --- All together.
 
-template <typename Lanes, typename Op, typename First, typename Last>
+// kFast: with loops of their own for streaming and for the most usual numbers of inputs, each of
+// which takes the compiler its time.
+template <bool kFast, typename Lanes, typename Op, typename First, typename Last>
 class Kernel {
  public:
   using Element = typename Lanes::Element;
@@ -169,15 +173,19 @@ class Kernel {
       : operands_(operands), op_(op), first_(first), last_(last) {}
 
   void Run() const {
-    const int64_t begin = operands_.stores == Stores::kStreaming ? AlignedFrom() : -1;
     int64_t at = 0;
-    if (begin >= 0 && begin < operands_.count) {
-      Piece(0, begin);
-      at = Vectors<true>(begin);
-      // Streamed stores are in no order with others until here.
-      hwy::FlushStream();
+    if constexpr (kFast) {
+      const int64_t begin = operands_.stores == Stores::kStreaming ? AlignedFrom() : -1;
+      if (begin >= 0 && begin < operands_.count) {
+        Piece(0, begin);
+        at = Vectors<true>(begin);
+        // Streamed stores are in no order with others until here.
+        hwy::FlushStream();
+      } else {
+        at = Vectors<false>(0);
+      }
     } else {
-      at = Vectors<false>(0);
+      at = VectorsOf<false, 0>(0);
     }
     Piece(at, operands_.count - at);
   }
@@ -293,16 +301,16 @@ class Kernel {
   const Last last_;
 };
 
-template <typename Lanes, typename Op, typename First, typename Last>
+template <typename Lanes, bool kFast = false, typename Op, typename First, typename Last>
 void ReduceLanes(const Operands& operands, const Op& op, const First& first, const Last& last) {
-  Kernel<Lanes, Op, First, Last>(operands, op, first, last).Run();
+  Kernel<kFast, Lanes, Op, First, Last>(operands, op, first, last).Run();
 }
 
 template <typename Lanes>
 bool ReduceFloats(const Operands& operands, const Reduction& reduction) {
   switch (reduction.op) {
     case ReduceOp::kSum:
-      ReduceLanes<Lanes>(operands, Sum(), Nothing(), Nothing());
+      ReduceLanes<Lanes, true>(operands, Sum(), Nothing(), Nothing());
       return true;
     case ReduceOp::kProd:
       ReduceLanes<Lanes>(operands, Product(), Nothing(), Nothing());
@@ -314,7 +322,7 @@ bool ReduceFloats(const Operands& operands, const Reduction& reduction) {
       ReduceLanes<Lanes>(operands, Maximum(), Nothing(), Nothing());
       return true;
     case ReduceOp::kAvg:
-      ReduceLanes<Lanes>(operands, Sum(), Nothing(),
+      ReduceLanes<Lanes, true>(operands, Sum(), Nothing(),
                          Over{static_cast<double>(operands.inputs.size())});
       return true;
     case ReduceOp::kPreMulSum:
@@ -392,7 +400,7 @@ bool ReduceVectors(DataType type, const Reduction& reduction, const Operands& op
 }
 
 void CopyVectors(const Operands& operands) {
-  ReduceLanes<PlainLanes<uint8_t>>(operands, Sum(), Nothing(), Nothing());
+  ReduceLanes<PlainLanes<uint8_t>, true>(operands, Sum(), Nothing(), Nothing());
 }
 
 }  // namespace HWY_NAMESPACE
