@@ -28,9 +28,13 @@ std::string Group::SpecDifference(const GroupSpec& theirs) const {
   auto differ_time = [&](const char* what, absl::Duration a, absl::Duration b) {
     return a == b ? std::string() : differ(what, absl::FormatDuration(a), absl::FormatDuration(b));
   };
-  for (std::string difference : {differ_time("lease", ours.lease, theirs.lease),
-                                 differ_time("data expiration", ours.data_expiration, theirs.data_expiration),
-                                 differ_time("progress timeout", ours.progress_timeout, theirs.progress_timeout)}) {
+  for (std::string difference :
+       {differ_time("lease", ours.lease, theirs.lease),
+        differ_time("disconnect grace", ours.disconnect_grace, theirs.disconnect_grace),
+        differ_time("data expiration", ours.data_expiration, theirs.data_expiration),
+        differ_time("progress timeout", ours.progress_timeout, theirs.progress_timeout),
+        // A fixed group waits for all of its members, however long.
+        ours.fixed() ? "" : differ_time("join window", ours.join_window, theirs.join_window)}) {
     if (!difference.empty()) return difference;
   }
   return "";

@@ -32,6 +32,45 @@ TEST(InvariantC7, DisagreementFailsBothSidesAtOnceNamingBoth) {
   EXPECT_THAT(std::string(h.StatusOf(fourth).message()), HasSubstr("parameters digest"));
 }
 
+TEST(InvariantC7, EveryDifferenceOfTheGroupsTimesIsNamed) {
+  const auto disagree = [](GroupSpec mine, absl::Duration GroupSpec::*time) {
+    CoreHarness h;
+    Seat one{"w0", 1}, two{"w1", 2};
+    mine.*time = absl::Seconds(7);
+    GroupSpec theirs = mine;
+    theirs.*time = absl::Seconds(9);
+    const CallId first = h.Join(one, mine, 0);
+    h.Join(two, theirs, 1);
+    return std::string(h.StatusOf(first).message());
+  };
+  const GroupSpec fixed = CoreHarness::Fixed(4);
+  EXPECT_THAT(disagree(fixed, &GroupSpec::lease), HasSubstr("lease 7s, not 9s"));
+  EXPECT_THAT(disagree(fixed, &GroupSpec::disconnect_grace),
+              HasSubstr("disconnect grace 7s, not 9s"));
+  EXPECT_THAT(disagree(fixed, &GroupSpec::data_expiration),
+              HasSubstr("data expiration 7s, not 9s"));
+  EXPECT_THAT(disagree(fixed, &GroupSpec::progress_timeout),
+              HasSubstr("progress timeout 7s, not 9s"));
+  GroupSpec elastic = fixed;
+  elastic.min_members = 2;
+  EXPECT_THAT(disagree(elastic, &GroupSpec::join_window), HasSubstr("join window 7s, not 9s"));
+  // A fixed group has no window to disagree about.
+  EXPECT_EQ(disagree(fixed, &GroupSpec::join_window), "parked");
+}
+
+// A group that broke keeps what it was made with: who comes back with something else is told.
+TEST(InvariantC7, ADifferenceIsNamedWhenTheGroupFormsAgainToo) {
+  CoreHarness h;
+  std::vector<Seat> seats = h.Form(2);
+  h.Make(EvictCall{"w1", "test"}, Caller{});
+  GroupSpec patient = CoreHarness::Fixed(2);
+  patient.disconnect_grace = absl::Seconds(10);
+  const CallId back = h.Join(seats[0], patient, 0);
+  EXPECT_EQ(h.StatusOf(back).code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(h.StatusOf(back).message()),
+              HasSubstr("disconnect grace 500ms, not 10s"));
+}
+
 TEST(InvariantC7, MismatchedRoundsFailAllWhoAreInThem) {
   CoreHarness h;
   std::vector<Seat> seats = h.Form(3);
