@@ -20,7 +20,9 @@ bool NamesMissing(const absl::Status& status, const std::optional<client::Missin
 
 // The coordinator's texts often name the culprit and what happened to it.
 bool TellsCause(absl::string_view text, const client::Cause& cause) {
-  if (cause.member.empty() && cause.detail.empty()) return false;
+  if (cause.member.empty() && cause.detail.empty()) {
+    return absl::StrContains(text, client::CauseKindName(cause.kind));
+  }
   return absl::StrContains(text, cause.member) && absl::StrContains(text, cause.detail);
 }
 

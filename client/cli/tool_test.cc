@@ -215,6 +215,17 @@ TEST(Errors, DoNotRepeatACauseThatTheTextTells) {
             "cohort: ABORTED: group g, generation 1: rank-3 was evicted: broken disk\n");
 }
 
+TEST(Errors, DoNotRepeatThatSomethingWasClosedBySomeone) {
+  ToolRun tool;
+  tool.fake.error =
+      absl::NotFoundError("there is no group g; it was closed 3.2s ago, in generation 1");
+  tool.fake.error_info.group = "g";
+  tool.fake.error_info.cause.kind = client::CauseKind::kClosed;
+  tool.fake.error_info.cause.age = absl::Seconds(3);
+  EXPECT_EQ(tool({"server"}).err,
+            "cohort: NOT_FOUND: there is no group g; it was closed 3.2s ago, in generation 1\n");
+}
+
 TEST(Errors, DeadlinesNameTheMissingRanks) {
   ToolRun tool;
   tool.fake.join_error = absl::DeadlineExceededError("group g is not complete");

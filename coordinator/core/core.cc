@@ -13,6 +13,9 @@
 namespace cohort::coordinator {
 namespace {
 
+// Enough to know why a group was closed: the names of many are remembered.
+constexpr size_t kMaxClosedDetailBytes = 256;
+
 // The tenant's own store, which no group owns.
 struct Namespace {
   Namespace(Shard& shard, const GroupKey& key)
@@ -38,10 +41,12 @@ struct Core::Impl {
   Shard shard;
   std::map<GroupKey, std::unique_ptr<Group>> groups;
   std::map<std::string, std::unique_ptr<Namespace>> namespaces;  // by tenant
-  // Generations of closed groups, so that a name that comes back goes on counting. Not of those
-  // that came back.
+  // Generations of closed groups, so that a name that comes back goes on counting, and what ended
+  // them. Not of those that came back.
   struct Closed {
     int64_t generation = 0;
+    Cause cause;
+    bool in_this_boot = true;  // else its time is not known
     int64_t order = 0;
   };
   std::map<GroupKey, Closed> closed;
@@ -55,13 +60,16 @@ struct Core::Impl {
     totals.members_lost += group.members_lost();
     totals.objects_expired += group.objects_expired();
     shard.last_number_of_closed = std::max(shard.last_number_of_closed, group.last_number());
-    RememberClosed(&step, key, group.generation());
+    Cause cause = group.cause();
+    cause.detail = CutText(cause.detail, kMaxClosedDetailBytes);
+    RememberClosed(&step, key, Closed{group.generation(), std::move(cause)});
   }
 
-  void RememberClosed(Step* step, const GroupKey& key, int64_t generation) {
-    closed[key] = Closed{generation, ++last_order};
+  void RememberClosed(Step* step, const GroupKey& key, Closed group) {
+    group.order = ++last_order;
+    if (step != nullptr) WriteClosed(*step, key, group);
+    closed[key] = std::move(group);
     closed_order[last_order] = key;
-    if (step != nullptr) WriteClosed(*step, key, generation);
     while (static_cast<int64_t>(closed.size()) >
            std::max<int64_t>(shard.limits.max_closed_names, 1)) {
       // Forgotten names may not go down either: their generation passes to the next oldest, whose
@@ -70,11 +78,11 @@ struct Core::Impl {
       closed_floor = std::max(closed_floor, closed.at(oldest).generation);
       ForgetClosed(oldest);
       const GroupKey& heir = closed_order.begin()->second;
-      int64_t& inherited = closed.at(heir).generation;
-      inherited = std::max(inherited, closed_floor);
+      Closed& inherits = closed.at(heir);
+      inherits.generation = std::max(inherits.generation, closed_floor);
       if (step == nullptr) continue;
       step->Erase(oldest, RecordKind::kGroup, "");
-      WriteClosed(*step, heir, inherited);
+      WriteClosed(*step, heir, inherits);
     }
   }
 
@@ -85,16 +93,32 @@ struct Core::Impl {
     closed.erase(it);
   }
 
-  static void WriteClosed(Step& step, const GroupKey& key, int64_t generation) {
+  static void WriteClosed(Step& step, const GroupKey& key, const Closed& group) {
     GroupRecord record;
     record.state = GroupState::kClosed;
-    record.generation = generation;
+    record.generation = group.generation;
+    record.cause = group.cause;
     step.Write(key, RecordKind::kGroup, "", std::move(record));
   }
 
   int64_t NextGeneration(const GroupKey& key) const {
     auto it = closed.find(key);
     return (it != closed.end() ? it->second.generation : closed_floor) + 1;
+  }
+
+  // "3.2s ago, in generation 4, by member w0 (rank 0) on host-a: job is over".
+  static std::string HowClosed(const Closed& group, Instant now) {
+    const Cause& cause = group.cause;
+    std::string text =
+        group.in_this_boot
+            ? absl::StrCat(absl::FormatDuration(absl::Trunc(now - cause.at, absl::Milliseconds(1))),
+                           " ago")
+            : "before the coordinator's last start";
+    if (cause.generation != 0) absl::StrAppend(&text, ", in generation ", cause.generation);
+    const std::string culprit = cause.Culprit();
+    if (!culprit.empty()) absl::StrAppend(&text, ", by ", culprit);
+    if (!cause.detail.empty()) absl::StrAppend(&text, ": ", cause.detail);
+    return text;
   }
 
   // What ends each step: watchers hear what happened, and the groups that have ended are taken off.
@@ -164,11 +188,12 @@ void Core::Impl::HandleWithout(Step& step, Call& call) {
   }
   auto context = std::make_shared<ErrorContext>();
   context->group = call.caller.key.group;
-  step.Fail(call.id,
-            absl::NotFoundError(
-                absl::StrCat("there is no group ", call.caller.key.group,
-                             closed.count(call.caller.key) != 0 ? "; it was closed" : "")),
-            std::move(context));
+  std::string text = absl::StrCat("there is no group ", call.caller.key.group);
+  if (const auto it = closed.find(call.caller.key); it != closed.end()) {
+    absl::StrAppend(&text, "; it was closed ", HowClosed(it->second, step.now()));
+    context->cause = it->second.cause;
+  }
+  step.Fail(call.id, absl::NotFoundError(text), std::move(context));
 }
 
 void Core::Impl::List(Step& step, const Call& call, const ListGroupsCall& body) {
@@ -283,7 +308,9 @@ void Core::Restore(Instant now, const std::vector<Record>& rows) {
     const auto* record = std::get_if<GroupRecord>(&*row.value);
     if (record == nullptr) continue;
     if (record->state == GroupState::kClosed) {
-      impl.RememberClosed(nullptr, row.key, record->generation);
+      Impl::Closed group{record->generation, record->cause, /*in_this_boot=*/false};
+      group.cause.at = now;
+      impl.RememberClosed(nullptr, row.key, std::move(group));
     } else {
       impl.groups[row.key] = std::make_unique<Group>(impl.shard, row.key, *record);
     }

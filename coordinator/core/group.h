@@ -52,6 +52,8 @@ class Group final : public WaitOwner {
   // Whether it has ended and may be destroyed.
   bool closed() const { return state_ == GroupState::kClosed; }
   int64_t generation() const { return context_.generation; }
+  // Why the generation ended; of a closed group, why that was closed.
+  const Cause& cause() const { return cause_; }
   int64_t last_number() const { return context_.last_number; }
   GroupInfo Describe(Instant now, bool with_members) const;
   int64_t released_barriers() const { return rounds_.released_barriers(); }

@@ -213,6 +213,7 @@ void Group::Close(Step& step, Cause cause) {
     step.EraseAll(context_.key, kind);
   }
   state_ = GroupState::kClosed;
+  cause_ = std::move(cause);
   shard_.closed.push_back(context_.key);
 }
 

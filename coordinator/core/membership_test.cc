@@ -151,6 +151,33 @@ TEST(Leave, OfTheLastMemberClosesTheGroupAndTheNameGoesOnCounting) {
   EXPECT_EQ(h.Form(2)[0].generation, 3);
 }
 
+TEST(Close, TheNameTellsWhoClosedItWhenAndWhy) {
+  CoreHarness h;
+  const auto asked = [&h] { return h.Make(GetGroupCall{}, Caller{}); };
+  const auto text = [&h](CallId id) { return std::string(h.StatusOf(id).message()); };
+  EXPECT_EQ(text(asked()), "there is no group g");
+  h.Form(1);
+  h.Make(CloseGroupCall{"job is over"}, Caller{});
+  h.Advance(absl::Milliseconds(3207));
+  const CallId after = asked();
+  EXPECT_EQ(text(after),
+            "there is no group g; it was closed 3.207s ago, in generation 1: job is over");
+  EXPECT_EQ(h.Find(after)->context->cause.kind, CauseKind::kClosed);
+  EXPECT_EQ(h.Find(after)->context->cause.at, h.now() - absl::Milliseconds(3207));
+  std::vector<Seat> seats = h.Form(1);
+  h.As(seats[0], LeaveCall{});
+  h.Advance(absl::Minutes(61));
+  EXPECT_EQ(
+      text(asked()),
+      "there is no group g; it was closed 1h1m ago, in generation 2, by member w0 (rank 0) on "
+      "host-w0: the last member left");
+  // Of the time, a start of the coordinator leaves only that.
+  h.Restart();
+  EXPECT_EQ(text(asked()),
+            "there is no group g; it was closed before the coordinator's last start, in generation "
+            "2, by member w0 (rank 0) on host-w0: the last member left");
+}
+
 TEST(ReportFate, ALossEndsOnlyTheWaitsThatNeedIt) {
   CoreHarness h;
   GroupSpec spec = CoreHarness::Fixed(3);

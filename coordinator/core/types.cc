@@ -35,7 +35,8 @@ const char* What(CauseKind kind) {
   return "ended";
 }
 
-// Not in the middle of a UTF-8 character.
+}  // namespace
+
 std::string CutText(const std::string& text, size_t max_bytes) {
   size_t end = std::min(max_bytes, text.size());
   while (end > 0 && end < text.size() && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) {
@@ -44,18 +45,17 @@ std::string CutText(const std::string& text, size_t max_bytes) {
   return text.substr(0, end);
 }
 
-}  // namespace
+std::string Cause::Culprit() const {
+  if (member.empty()) return "";
+  std::string text = absl::StrCat("member ", member);
+  if (rank.has_value()) absl::StrAppend(&text, " (rank ", *rank, ")");
+  if (!host.empty()) absl::StrAppend(&text, " on ", host);
+  return text;
+}
 
 std::string Cause::ToString() const {
-  std::string text = "generation ";
-  absl::StrAppend(&text, generation, ": ");
-  if (!member.empty()) {
-    absl::StrAppend(&text, "member ", member);
-    if (rank.has_value()) absl::StrAppend(&text, " (rank ", *rank, ")");
-    if (!host.empty()) absl::StrAppend(&text, " on ", host);
-    absl::StrAppend(&text, " ");
-  }
-  absl::StrAppend(&text, What(kind));
+  std::string text = absl::StrCat("generation ", generation, ": ", Culprit(),
+                                  member.empty() ? "" : " ", What(kind));
   if (!detail.empty()) absl::StrAppend(&text, ": ", CutText(detail, 512));
   return text;
 }

@@ -87,7 +87,12 @@ struct Cause {
   bool empty() const { return kind == CauseKind::kNone; }
   // One sentence: who, what happened, in which generation.
   std::string ToString() const;
+  // "member w0 (rank 0) on host-a", as much of it as is known; empty when nobody did it.
+  std::string Culprit() const;
 };
+
+// At most `max_bytes`, and not a part of a UTF-8 character.
+std::string CutText(const std::string& text, size_t max_bytes);
 
 struct MemberInfo {
   std::string name;
