@@ -36,7 +36,7 @@ INSERT INTO meta (key, value) VALUES ('boot', 0);
 )sql";
 
 // SQLite takes "", ":memory:" and "file:..." for something else than the name of a file.
-std::string AsFileName(std::string path) {
+std::string AsFileName(const std::string& path) {
   if (path.empty() || path.front() == '/') return path;
   return absl::StrCat("./", path);
 }
@@ -132,7 +132,7 @@ void SqliteJournal::FinalizeStatement::operator()(sqlite3_stmt* statement) const
   sqlite3_finalize(statement);
 }
 
-SqliteJournal::SqliteJournal(std::string path) : path_(AsFileName(std::move(path))) {}
+SqliteJournal::SqliteJournal(const std::string& path) : path_(AsFileName(path)) {}
 
 SqliteJournal::~SqliteJournal() = default;
 

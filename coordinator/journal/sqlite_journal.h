@@ -33,7 +33,7 @@ class SqliteJournal final : public Journal {
   static constexpr int kFormatVersion = 1;
 
   // `path` names the file, in a folder that exists, on a local disk. Touches nothing yet.
-  explicit SqliteJournal(std::string path);
+  explicit SqliteJournal(const std::string& path);
   ~SqliteJournal() override;
   SqliteJournal(const SqliteJournal&) = delete;
   SqliteJournal& operator=(const SqliteJournal&) = delete;
