@@ -151,8 +151,10 @@ int Main(int argc, char** argv) {
   // protobuf writes a line for every malformed string that a caller sends; the caller is told, that
   // is enough.
   google::protobuf::SetLogHandler(nullptr);
+  // All of it is for --check-config to print.
+  const std::string changes = FormatChanges(options);
   Log(LogLevel::kInfo, "cohort-coordinator",
-      {{"version", kVersion}, {"config", FormatOptions(options)}});
+      {{"version", kVersion}, {"config", changes.empty() ? "default" : changes}});
 
   bool journal_failed = false;
   const absl::Status status = Serve(options, signals, &journal_failed);

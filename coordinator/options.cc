@@ -7,6 +7,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "base/status_macros.h"
 #include "coordinator/limit_names.h"
@@ -162,6 +163,41 @@ void AddFlags(CLI::App& app, Options& options, Raw& raw) {
       ->configurable(false);
 }
 
+// A flag's name, and its value as a file has it.
+using Setting = std::pair<std::string, std::string>;
+constexpr char kLimitSetting[] = "limit";
+
+std::vector<Setting> SettingsOf(const Options& options) {
+  std::vector<Setting> settings;
+  const auto add = [&settings](absl::string_view name, const auto& value) {
+    settings.emplace_back(name, absl::StrCat(value));
+  };
+  const auto quote = [](absl::string_view value) { return absl::StrCat("\"", value, "\""); };
+  std::vector<std::string> listen;
+  for (const std::string& address : options.listen) listen.push_back(quote(address));
+  add("listen", absl::StrCat("[", absl::StrJoin(listen, ", "), "]"));
+  add("insecure", options.insecure ? "true" : "false");
+  add("metrics-listen", quote(options.metrics_listen));
+  add("journal", options.journal == JournalKind::kSqlite ? "\"sqlite\"" : "\"memory\"");
+  if (!options.journal_path.empty()) add("journal-path", quote(options.journal_path));
+  add("shards", options.shards);
+  add("log-level", quote(options.log.level));
+  add("log-format", options.log.format == LogFormat::kJson ? "\"json\"" : "\"text\"");
+  add("reflection", options.reflection ? "true" : "false");
+  add("lane-threads", options.lane_threads);
+  add("drain-grace", quote(absl::FormatDuration(options.drain_grace)));
+  add("max-wait", quote(absl::FormatDuration(options.max_wait)));
+  add("max-message-bytes", options.max_message_bytes);
+  add("max-concurrent-streams", options.max_concurrent_streams);
+  std::vector<std::string> limits;
+  for (const LimitName& limit : LimitNames()) {
+    limits.push_back(quote(absl::StrCat(limit.name, "=", options.limits.*limit.field)));
+  }
+  add(kLimitSetting, absl::StrCat("[", absl::StrJoin(limits, ", "), "]"));
+  if (!options.port_file.empty()) add("port-file", quote(options.port_file));
+  return settings;
+}
+
 }  // namespace
 
 absl::StatusOr<ParsedOptions> ParseOptions(int argc, const char* const* argv) {
@@ -189,33 +225,29 @@ absl::StatusOr<ParsedOptions> ParseOptions(int argc, const char* const* argv) {
 
 std::string FormatOptions(const Options& options) {
   std::string text;
-  const auto add = [&text](absl::string_view name, const auto& value) {
+  for (const auto& [name, value] : SettingsOf(options)) {
     absl::StrAppend(&text, name, " = ", value, "\n");
-  };
-  const auto quote = [](absl::string_view value) { return absl::StrCat("\"", value, "\""); };
-  std::vector<std::string> listen;
-  for (const std::string& address : options.listen) listen.push_back(quote(address));
-  add("listen", absl::StrCat("[", absl::StrJoin(listen, ", "), "]"));
-  add("insecure", options.insecure ? "true" : "false");
-  add("metrics-listen", quote(options.metrics_listen));
-  add("journal", options.journal == JournalKind::kSqlite ? "\"sqlite\"" : "\"memory\"");
-  if (!options.journal_path.empty()) add("journal-path", quote(options.journal_path));
-  add("shards", options.shards);
-  add("log-level", quote(options.log.level));
-  add("log-format", options.log.format == LogFormat::kJson ? "\"json\"" : "\"text\"");
-  add("reflection", options.reflection ? "true" : "false");
-  add("lane-threads", options.lane_threads);
-  add("drain-grace", quote(absl::FormatDuration(options.drain_grace)));
-  add("max-wait", quote(absl::FormatDuration(options.max_wait)));
-  add("max-message-bytes", options.max_message_bytes);
-  add("max-concurrent-streams", options.max_concurrent_streams);
-  std::vector<std::string> limits;
-  for (const LimitName& limit : LimitNames()) {
-    limits.push_back(quote(absl::StrCat(limit.name, "=", options.limits.*limit.field)));
   }
-  add("limit", absl::StrCat("[", absl::StrJoin(limits, ", "), "]"));
-  if (!options.port_file.empty()) add("port-file", quote(options.port_file));
   return text;
+}
+
+std::string FormatChanges(const Options& options) {
+  const Options defaults;
+  const std::vector<Setting> usual = SettingsOf(defaults);
+  std::vector<std::string> changes;
+  for (const Setting& setting : SettingsOf(options)) {
+    if (std::find(usual.begin(), usual.end(), setting) != usual.end()) continue;
+    if (setting.first == kLimitSetting) {
+      for (const LimitName& limit : LimitNames()) {
+        if (options.limits.*limit.field == defaults.limits.*limit.field) continue;
+        changes.push_back(absl::StrCat(limit.name, "=", options.limits.*limit.field));
+      }
+    } else {
+      changes.push_back(
+          absl::StrCat(setting.first, "=", absl::StrReplaceAll(setting.second, {{"\"", ""}})));
+    }
+  }
+  return absl::StrJoin(changes, " ");
 }
 
 }  // namespace cohort::coordinator

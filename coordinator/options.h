@@ -48,6 +48,10 @@ absl::StatusOr<ParsedOptions> ParseOptions(int argc, const char* const* argv);
 // As `name = value` lines that --config reads back.
 std::string FormatOptions(const Options& options);
 
+// What is not by default, for people to read: "journal=sqlite journal-path=/j max_keys=5"; empty
+// when all is.
+std::string FormatChanges(const Options& options);
+
 }  // namespace cohort::coordinator
 
 #endif  // COHORT_COORDINATOR_OPTIONS_H_

@@ -114,6 +114,15 @@ TEST(OptionsTest, WhatIsPrintedCanBeReadBack) {
   EXPECT_EQ(FormatOptions(second->options), FormatOptions(expected));
 }
 
+TEST(OptionsTest, OnlyWhatWasChangedIsLogged) {
+  EXPECT_EQ(FormatChanges(Options()), "");
+  const auto parsed = Parse({"--listen", "127.0.0.1:1", "--listen", "unix:/run/c.sock", "--journal",
+                             "sqlite", "--journal-path", "/tmp/j", "--limit", "max_keys=5"});
+  ASSERT_TRUE(parsed.ok()) << parsed.status();
+  EXPECT_EQ(FormatChanges(parsed->options),
+            "listen=[127.0.0.1:1, unix:/run/c.sock] journal=sqlite journal-path=/tmp/j max_keys=5");
+}
+
 TEST(LimitNamesTest, EveryNameSetsItsField) {
   Limits limits;
   for (const LimitName& limit : LimitNames()) {
