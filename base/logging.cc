@@ -2,10 +2,13 @@
 
 #include <atomic>
 #include <cmath>
+#include <memory>
+#include <thread>
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "nlohmann/json.hpp"
@@ -117,6 +120,16 @@ absl::Status InitLogging(const LogOptions& options) {
   logger->flush_on(spdlog::level::info);
   spdlog::set_default_logger(std::move(logger));
   return absl::OkStatus();
+}
+
+bool FinishLogging(absl::Duration patience) {
+  // Joins the thread that writes, and so may never come back.
+  auto finished = std::make_shared<absl::Notification>();
+  std::thread([finished] {
+    spdlog::shutdown();
+    finished->Notify();
+  }).detach();
+  return finished->WaitForNotificationWithTimeout(patience);
 }
 
 void Log(LogLevel level, absl::string_view message, std::initializer_list<LogField> fields) {

@@ -13,6 +13,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
+#include "absl/time/time.h"
 
 namespace cohort {
 
@@ -54,6 +55,11 @@ absl::Status InitLogging(const LogOptions& options);
 // Thread-safe. Writes at once before InitLogging; behind it a thread of its own does, which inherits
 // the signal mask of InitLogging's caller, and ends with the program after the last line.
 void Log(LogLevel level, absl::string_view message, std::initializer_list<LogField> fields = {});
+
+// Writes what was logged; the last thing a program does, when nobody logs any more. False: nobody
+// read it within `patience`. Then the program must end by _exit, since exit would wait for that
+// reader.
+bool FinishLogging(absl::Duration patience);
 
 // The line as Log would write it, without time; for tests.
 std::string FormatLogLine(LogFormat format, absl::string_view time, LogLevel level,

@@ -1,5 +1,11 @@
 #include "base/logging.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <string>
+
+#include "absl/time/clock.h"
 #include "gtest/gtest.h"
 
 namespace cohort {
@@ -31,6 +37,40 @@ TEST(LoggingTest, UnknownLevelIsAnError) {
   EXPECT_FALSE(InitLogging({.level = "loud"}).ok());
   EXPECT_TRUE(InitLogging({.level = "error"}).ok());
   Log(LogLevel::kError, "braces {} are text", {{"k", "{0}"}});
+}
+
+// A pipe that nobody reads and that takes nothing more, as standard error.
+void BlockStandardError() {
+  int ends[2];
+  if (pipe(ends) != 0 || dup2(ends[1], STDERR_FILENO) < 0) _exit(9);
+  fcntl(ends[1], F_SETFL, O_NONBLOCK);
+  const std::string page(4096, 'x');
+  while (write(ends[1], page.data(), page.size()) > 0) {
+  }
+  fcntl(ends[1], F_SETFL, 0);
+}
+
+TEST(LoggingDeathTest, TheEndWaitsForAReaderOnlySoLong) {
+  EXPECT_EXIT(
+      {
+        BlockStandardError();
+        InitLogging({}).IgnoreError();
+        Log(LogLevel::kInfo, "nobody reads this");
+        const absl::Time start = absl::Now();
+        const bool finished = FinishLogging(absl::Milliseconds(50));
+        _exit(finished ? 1 : absl::Now() - start > absl::Seconds(20) ? 2 : 0);
+      },
+      testing::ExitedWithCode(0), "");
+}
+
+TEST(LoggingDeathTest, TheLastLinesAreWrittenBeforeTheEnd) {
+  EXPECT_EXIT(
+      {
+        InitLogging({}).IgnoreError();
+        for (int i = 0; i < 1000; ++i) Log(LogLevel::kInfo, "line", {{"number", i}});
+        _exit(FinishLogging(absl::Seconds(20)) ? 0 : 1);
+      },
+      testing::ExitedWithCode(0), "number=999");
 }
 
 }  // namespace

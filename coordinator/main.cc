@@ -5,6 +5,7 @@
 //   3  the journal could not be written: nothing was acknowledged after that; restart to continue
 #include <pthread.h>
 #include <signal.h>
+#include <unistd.h>
 
 #include <cstdio>
 #include <fstream>
@@ -15,12 +16,13 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
 #include "base/clock.h"
 #include "base/logging.h"
 #include "base/status_macros.h"
+#include "coordinator/group_log.h"
 #include "coordinator/journal/memory_journal.h"
 #include "coordinator/journal/sqlite_journal.h"
-#include "coordinator/group_log.h"
 #include "coordinator/metrics.h"
 #include "coordinator/options.h"
 #include "coordinator/service/dispatcher.h"
@@ -168,4 +170,9 @@ int Main(int argc, char** argv) {
 }  // namespace
 }  // namespace cohort::coordinator
 
-int main(int argc, char** argv) { return cohort::coordinator::Main(argc, argv); }
+int main(int argc, char** argv) {
+  const int code = cohort::coordinator::Main(argc, argv);
+  // Whoever should read standard error may have stopped to; that must not keep the process.
+  if (!cohort::FinishLogging(absl::Seconds(1))) _exit(code);
+  return code;
+}
