@@ -123,4 +123,9 @@ std::string FormatRanges(const std::vector<RankRange>& ranges) {
   return text;
 }
 
+std::string NameRanks(const std::vector<RankRange>& ranges) {
+  const bool one = ranges.size() == 1 && ranges[0].first == ranges[0].last;
+  return absl::StrCat(one ? "rank " : "ranks ", FormatRanges(ranges));
+}
+
 }  // namespace cohort

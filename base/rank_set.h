@@ -59,6 +59,9 @@ class RankSet {
 // Such as "0,3-7,9".
 std::string FormatRanges(const std::vector<RankRange>& ranges);
 
+// Such as "rank 3", "ranks 0,3-7,9".
+std::string NameRanks(const std::vector<RankRange>& ranges);
+
 }  // namespace cohort
 
 #endif  // COHORT_BASE_RANK_SET_H_

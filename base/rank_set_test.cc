@@ -36,6 +36,12 @@ TEST(RankSet, EqualityIgnoresCapacity) {
   EXPECT_NE(a, RankSet::FromRanges({{2, 2}}));
 }
 
+TEST(RankSet, OneRankIsNotNamedAsMany) {
+  EXPECT_EQ(NameRanks({{3, 3}}), "rank 3");
+  EXPECT_EQ(NameRanks({{3, 4}}), "ranks 3-4");
+  EXPECT_EQ(NameRanks({{0, 0}, {3, 3}}), "ranks 0,3");
+}
+
 TEST(RankSet, BehavesLikeASet) {
   std::mt19937 random(7);
   RankSet set;

@@ -118,7 +118,7 @@ cohort barrier lonely --rank 0 --world-size 2 --timeout 3s --json >"$dir/lone.ou
 lone=$!
 until_true sh -c "'$cohort_binary' group list | grep -q lonely"
 expect 3 who-is-missing lonely
-contains 'ranks 1' "$out"
+contains 'missing: rank 1;' "$out"
 finished "$lone" 3 lone
 contains '"code":"DEADLINE_EXCEEDED"' "$(cat "$dir/lone.out")"
 contains 'missing' "$(cat "$dir/lone.err")"

@@ -208,7 +208,7 @@ TEST(BarrierCommand, SaysWhoIsAwaitedAndThatAllMet) {
   const ToolResult result =
       tool({"barrier", "g", "--rank", "0", "--world-size", "2", "--name", "step"});
   EXPECT_EQ(result.out, "barrier step #4: 2 ranks met, skew 250ms\n");
-  EXPECT_EQ(result.err, "waiting for barrier step: 1 of 2 here (ranks 0), missing ranks 1\n");
+  EXPECT_EQ(result.err, "waiting for barrier step: 1 of 2 here (rank 0), missing rank 1\n");
   EXPECT_EQ(tool({"barrier", "g", "--rank", "0", "--world-size", "2", "--json"}).out,
             R"({"group":"g","generation":1,"rank":0,"world_size":2,"name":"","number":4,)"
             R"("skew_seconds":0.25})"

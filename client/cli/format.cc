@@ -124,7 +124,7 @@ std::string FormatProposal(const client::ViewProposal& proposal) {
   std::string result = absl::StrCat("id ", proposal.id, " by ", Printable(proposal.proposer),
                                     " on generation ", proposal.base_generation, ":");
   if (!proposal.remove.empty()) {
-    absl::StrAppend(&result, " removes ranks ", FormatRanges(proposal.remove), ",");
+    absl::StrAppend(&result, " removes ", NameRanks(proposal.remove), ",");
   }
   if (!proposal.add.empty()) {
     absl::StrAppend(&result, " adds ", Printable(absl::StrJoin(proposal.add, " ")), ",");

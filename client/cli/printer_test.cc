@@ -111,7 +111,7 @@ TEST(WaitingLine, SaysInAFileOnlyWhatChanged) {
   report.details.clear();
   line.Update(report);
   EXPECT_THAT(err.str(), HasSubstr("ago)\nwaiting for barrier step: 3 of 4 here (ranks 0-2), "
-                                   "missing ranks 3\n"));
+                                   "missing rank 3\n"));
 }
 
 TEST(WaitingLine, KeepsToOneLineOfATerminalAndClearsIt) {

@@ -29,9 +29,9 @@ std::string Describe(const std::string& what, const client::MissingReport& repor
   std::string result = absl::StrCat("waiting for ", what, ": ", report.arrived_count, " of ",
                                     report.expected_count, " here");
   if (!report.arrived.empty()) {
-    absl::StrAppend(&result, " (ranks ", FormatRanges(report.arrived), ")");
+    absl::StrAppend(&result, " (", NameRanks(report.arrived), ")");
   }
-  absl::StrAppend(&result, ", missing ranks ", FormatRanges(report.missing));
+  absl::StrAppend(&result, ", missing ", NameRanks(report.missing));
   std::string names;
   size_t named = 0;
   for (const client::MissingMember& member : report.details) {

@@ -37,7 +37,7 @@ std::string FormatWait(const client::OpenWait& wait) {
                     missing.expected_count, " missing");
   }
   if (!missing.missing.empty()) {
-    absl::StrAppend(&text, ": ranks ", FormatRanges(missing.missing));
+    absl::StrAppend(&text, ": ", NameRanks(missing.missing));
   }
   absl::StrAppend(&text, "; open for ", ShortDuration(wait.age));
   if (wait.remaining != absl::InfiniteDuration()) {

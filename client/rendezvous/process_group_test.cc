@@ -149,7 +149,7 @@ TEST_F(ProcessGroupTest, SaysWhoWasMissing) {
   const absl::Status status = group->Barrier({}, &report);
   EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded);
   EXPECT_THAT(std::string(status.message()),
-              testing::AllOf(HasSubstr("1 of 4 missing: ranks 3"), HasSubstr("worker-3"),
+              testing::AllOf(HasSubstr("1 of 4 missing: rank 3"), HasSubstr("worker-3"),
                              HasSubstr("barrier \"\" #1")));
   EXPECT_EQ(report.number, 1);
   EXPECT_THAT(report.missing.missing, ElementsAre(RankRange{3, 3}));

@@ -144,7 +144,7 @@ std::string ToString(const MissingReport& report) {
   const int missing_count = std::max(report.expected_count - report.arrived_count, 0);
   std::string text = absl::StrCat(missing_count, " of ", report.expected_count, " missing");
   if (!report.missing.empty()) {
-    absl::StrAppend(&text, ": ranks ", Cut(FormatRanges(report.missing), kMaxRangesText));
+    absl::StrAppend(&text, ": ", Cut(NameRanks(report.missing), kMaxRangesText));
   }
   if (!report.details.empty()) {
     const int shown = std::min<int>(kDetailsInText, static_cast<int>(report.details.size()));

@@ -331,8 +331,7 @@ void Group::Answer(Step& step, Call& call, ReportErrorCall& body) {
   if (member == nullptr) return;
   Cause cause = CauseOf(CauseKind::kReported, *member, body.detail, step.now());
   if (!body.suspected.empty()) {
-    absl::StrAppend(&cause.detail, " (suspects ranks ", FormatRanges(body.suspected).substr(0, 128),
-                    ")");
+    absl::StrAppend(&cause.detail, " (suspects ", NameRanks(body.suspected).substr(0, 128), ")");
   }
   Tell(step, EventKind::kErrorReported, member, cause);
   if (body.fatal && state_ == GroupState::kActive) Break(step, cause);
