@@ -13,8 +13,9 @@
 
 namespace cohort {
 
-// Where an absl::Status keeps the bytes of a cohort.v1.ErrorDetails.
-inline constexpr absl::string_view kErrorDetailsUrl = "type.googleapis.com/cohort.v1.ErrorDetails";
+// Where an absl::Status keeps the bytes of a cohort.v1.ErrorDetails. People read it wherever a
+// status is printed with its payloads; it never travels.
+inline constexpr absl::string_view kErrorDetailsUrl = "cohort.v1.ErrorDetails";
 
 // Text beyond this is cut on the way out: gRPC turns any status whose headers pass 8 KB into
 // RESOURCE_EXHAUSTED, and the header limit is shared by all metadata.

@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "base/id128.h"
+#include "client/rendezvous/report_codec.h"
 #include "grpcpp/create_channel.h"
 #include "grpcpp/security/credentials.h"
 #include "grpcpp/support/channel_arguments.h"
@@ -124,7 +125,9 @@ ConnectionImpl::ConnectionImpl(const ConnectionOptions& options)
       lane_(MakeLane(options_)),
       stubs_(v1::GroupService::NewStub(channel_), v1::MessagingService::NewStub(channel_),
              v1::StoreService::NewStub(channel_), v1::UniqueIdService::NewStub(channel_),
-             v1::AdminService::NewStub(channel_)) {}
+             v1::AdminService::NewStub(channel_)) {
+  PrintErrorDetailsAsText();
+}
 
 std::string ConnectionImpl::NewOperationId() {
   return Id128{operation_prefix_, operation_count_.fetch_add(1, std::memory_order_relaxed) + 1}

@@ -3,8 +3,10 @@
 #include <string>
 #include <utility>
 
+#include "absl/status/status_payload_printer.h"
 #include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
 #include "base/rpc/status_conversion.h"
 
@@ -180,6 +182,38 @@ std::string CauseText(const v1::Cause& cause) {
   absl::StrAppend(&text, CauseKindName(FromProto(cause).kind));
   if (!cause.detail().empty()) absl::StrAppend(&text, ": ", cause.detail().substr(0, 512));
   return text;
+}
+
+namespace {
+
+// What the text of the status may not say; absent when the payload is somebody else's.
+absl::optional<std::string> DetailsText(absl::string_view url, const absl::Cord& payload) {
+  v1::ErrorDetails details;
+  if (url != kErrorDetailsUrl || !details.ParseFromString(std::string(payload))) {
+    return absl::nullopt;
+  }
+  std::vector<std::string> parts;
+  if (!details.group().empty()) parts.push_back(absl::StrCat("group ", details.group()));
+  if (details.current_generation() != 0) {
+    parts.push_back(absl::StrCat("generation ", details.current_generation()));
+  }
+  if (!details.operation().empty()) parts.push_back(details.operation());
+  if (details.has_cause()) parts.push_back(absl::StrCat("cause: ", CauseText(details.cause())));
+  return absl::StrJoin(parts, "; ");
+}
+
+}  // namespace
+
+void PrintErrorDetailsAsText() {
+  static const bool done = [] {
+    // Abseil's one extension point for this; when it is gone, the bytes are printed again.
+    using absl::status_internal::GetStatusPayloadPrinter;
+    if (GetStatusPayloadPrinter() == nullptr) {
+      absl::status_internal::SetStatusPayloadPrinter(&DetailsText);
+    }
+    return true;
+  }();
+  (void)done;
 }
 
 absl::Status StatusWithDetails(absl::StatusCode code, absl::string_view text,

@@ -52,6 +52,10 @@ std::string CauseText(const v1::Cause& cause);
 absl::Status StatusWithDetails(absl::StatusCode code, absl::string_view text,
                                const v1::ErrorDetails& details);
 
+// From now on `<<` and ToString of a status print what it carries as text, not as bytes. Does
+// nothing in a program that has set a printer of payloads itself. Thread-safe.
+void PrintErrorDetailsAsText();
+
 }  // namespace cohort::client
 
 #endif  // COHORT_CLIENT_RENDEZVOUS_REPORT_CODEC_H_

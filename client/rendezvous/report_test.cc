@@ -1,6 +1,8 @@
 #include "client/rendezvous/report.h"
 
+#include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
+#include "client/rendezvous/report_codec.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -40,6 +42,25 @@ TEST(ErrorInfo, IsEmptyWhenNothingWasSent) {
   const ErrorInfo info = GetErrorInfo(absl::AbortedError("x"));
   EXPECT_EQ(info.group, "");
   EXPECT_EQ(info.cause.kind, CauseKind::kNone);
+}
+
+TEST(ErrorDetails, ArePrintedAsText) {
+  PrintErrorDetailsAsText();
+  v1::ErrorDetails details;
+  details.set_group("g");
+  details.set_current_generation(3);
+  details.set_operation("barrier \"step\" #812");
+  details.mutable_cause()->set_kind(v1::CAUSE_KIND_EVICTED);
+  details.mutable_cause()->set_member("rank-3");
+  details.mutable_cause()->set_generation(2);
+  details.mutable_cause()->set_detail("broken disk");
+  absl::Status status = StatusWithDetails(absl::StatusCode::kAborted, "it is over", details);
+  EXPECT_EQ(status.ToString(),
+            "ABORTED: it is over [cohort.v1.ErrorDetails='group g; generation 3; barrier "
+            "\"step\" #812; cause: generation 2: member rank-3 evicted: broken disk']");
+  status = absl::AbortedError("x");
+  status.SetPayload("other", absl::Cord("\x01"));
+  EXPECT_EQ(status.ToString(), "ABORTED: x [other='\\x01']");
 }
 
 }  // namespace
