@@ -28,6 +28,10 @@ bool IsAway(const grpc::Status& status) {
          absl::StrContains(status.error_message(), "Stream removed");
 }
 
+bool IsDraining(const grpc::Status& status) {
+  return absl::StrContains(status.error_message(), "draining");
+}
+
 std::chrono::system_clock::time_point GrpcDeadline(absl::Duration from_now) {
   // Far deadlines are cut: the clock's type does not hold them all.
   return std::chrono::system_clock::now() +
@@ -50,14 +54,27 @@ std::optional<absl::Duration> Attempts::Judge(const grpc::Status& status, absl::
   if (IsAway(status) || status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED) {
     *result = GaveUp(status);
   } else {
-    *result = FromGrpcStatus(status);
+    *result = Refused(status);
   }
   return std::nullopt;
 }
 
+absl::Status Attempts::Refused(const grpc::Status& status) const {
+  // No coordinator says either; gRPC puts HTTP's errors into such words.
+  const bool foreign =
+      status.error_code() == grpc::StatusCode::UNIMPLEMENTED ||
+      absl::StrContains(status.error_message(), "Received http2 header with status");
+  if (!foreign) return FromGrpcStatus(status);
+  return absl::Status(static_cast<absl::StatusCode>(status.error_code()),
+                      absl::StrCat("what answers at ", address_,
+                                   " is no Cohort coordinator, or one that does not know ",
+                                   limits_.what, status.error_message().empty() ? "" : ": ",
+                                   status.error_message().substr(0, 512)));
+}
+
 absl::Status Attempts::GaveUp(const grpc::Status& last) const {
   // One that answers so is there, and takes nothing more.
-  const bool drains = absl::StrContains(last.error_message(), "draining");
+  const bool drains = IsDraining(last);
   return absl::UnavailableError(absl::StrCat(
       "coordinator at ", address_, drains ? " is draining: " : " is away: ", limits_.what,
       " gave up after ",

@@ -50,6 +50,8 @@ class Backoff {
 
 // Whether the coordinator cannot have refused: it was away, or the connection broke.
 bool IsAway(const grpc::Status& status);
+// Whether it is there, and takes nothing new.
+bool IsDraining(const grpc::Status& status);
 
 std::chrono::system_clock::time_point GrpcDeadline(absl::Duration from_now);
 
@@ -91,6 +93,7 @@ class Attempts {
   template <typename Request>
   static void SetWait(absl::Duration, Request&, long) {}  // NOLINT: the worse overload
 
+  absl::Status Refused(const grpc::Status& status) const;
   absl::Status GaveUp(const grpc::Status& last) const;
 
   const std::string& address_;

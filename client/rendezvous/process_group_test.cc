@@ -87,6 +87,21 @@ TEST_F(ProcessGroupTest, DoesNotRepeatRefusals) {
   EXPECT_THAT(fake_.Seen("Barrier"), SizeIs(1));
 }
 
+TEST_F(ProcessGroupTest, SaysThatSomebodyElseAnswers) {
+  fake_.Refuse("Join", {grpc::Status(grpc::StatusCode::UNIMPLEMENTED,
+                                     "Received http2 header with status: 404"),
+                        grpc::Status(grpc::StatusCode::PERMISSION_DENIED,
+                                     "Received http2 header with status: 403")});
+  for (const absl::StatusCode code :
+       {absl::StatusCode::kUnimplemented, absl::StatusCode::kPermissionDenied}) {
+    const absl::Status status = ProcessGroup::Create(Options()).status();
+    EXPECT_EQ(status.code(), code);
+    EXPECT_THAT(std::string(status.message()),
+                testing::AllOf(HasSubstr(fake_.address()), HasSubstr("is no Cohort coordinator"),
+                               HasSubstr("http2 header with status: 40")));
+  }
+}
+
 TEST_F(ProcessGroupTest, ReceiptsRideUntilTheyArrived) {
   const auto group = Join();
   fake_.set_receipt(7);
