@@ -4,9 +4,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "client/rendezvous/call.h"
 #include "client/rendezvous/report_codec.h"
 #include "client/rendezvous/stream_reader.h"
+#include "client/rendezvous/telling_call.h"
 
 namespace cohort::client {
 namespace {
@@ -146,7 +146,7 @@ class AdminClientImpl final : public AdminClient {
   template <typename M>
   absl::Status Call(const M& method, typename M::Request& request, typename M::Response* response) {
     CallLimits limits{method.name, Clock::Steady().Now() + timeout_};
-    return CallBlocking(*connection_, method, std::move(limits), interruption_, request, response);
+    return CallTelling(*connection_, method, std::move(limits), interruption_, request, response);
   }
 
   const std::shared_ptr<ConnectionImpl> connection_;

@@ -47,7 +47,11 @@ Attempts::Attempts(const ConnectionOptions& connection, CallLimits limits)
 std::optional<absl::Duration> Attempts::Judge(const grpc::Status& status, absl::Status* result) {
   if (IsAway(status) && limits_.repeat) {
     const absl::Duration left = limits_.deadline - Clock::Steady().Now();
-    if (left > absl::ZeroDuration()) return std::min(backoff_.Next(), left);
+    if (left > absl::ZeroDuration()) {
+      const absl::Duration pause = std::min(backoff_.Next(), left);
+      if (limits_.on_repeat) limits_.on_repeat(status, pause);
+      return pause;
+    }
   }
   // The coordinator answers within `wait`. Whoever hears nothing until the margin has passed as
   // well talks to nobody.
@@ -91,6 +95,11 @@ absl::Status Interruption::Sleep(absl::Duration pause) {
     if (left <= absl::ZeroDuration()) return absl::OkStatus();
     raised_.WaitWithTimeout(&mutex_, left);
   }
+  return reason_;
+}
+
+absl::Status Interruption::reason() const {
+  MutexLock lock(&mutex_);
   return reason_;
 }
 

@@ -3,8 +3,11 @@
 #ifndef COHORT_CLIENT_RENDEZVOUS_ATTEMPTS_H_
 #define COHORT_CLIENT_RENDEZVOUS_ATTEMPTS_H_
 
+#include <functional>
 #include <optional>
 #include <string>
+#include <type_traits>
+#include <utility>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
@@ -31,7 +34,19 @@ struct CallLimits {
   Instant wait_until = absl::InfiniteFuture();
   bool repeat = true;
   bool by_lane = true;  // false: by gRPC alone
+  // Told before each pause: what was heard, and how long it is. On the thread that heard it.
+  std::function<void(const grpc::Status&, absl::Duration)> on_repeat;
 };
+
+// Whether requests of this kind may ask the coordinator to wait.
+template <typename Request, typename = void>
+struct HasWait : std::false_type {};
+template <typename Request>
+struct HasWait<Request, std::void_t<decltype(std::declval<Request&>().mutable_wait())>>
+    : std::true_type {};
+template <typename Request>
+struct HasWait<Request, std::void_t<decltype(std::declval<Request&>().mutable_round())>>
+    : std::true_type {};
 
 // Pauses that grow from the shortest to the longest, each with 20 % jitter. Confined to one thread
 // at a time.
@@ -109,9 +124,11 @@ class Interruption {
   // OK when `pause` passed; the reason when interrupted before.
   absl::Status Sleep(absl::Duration pause);
   void Raise(absl::Status reason);
+  // OK until raised.
+  absl::Status reason() const;
 
  private:
-  Mutex mutex_;
+  mutable Mutex mutex_;
   CondVar raised_;
   absl::Status reason_ ABSL_GUARDED_BY(mutex_);
 };

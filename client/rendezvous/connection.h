@@ -2,11 +2,13 @@
 #ifndef COHORT_CLIENT_RENDEZVOUS_CONNECTION_H_
 #define COHORT_CLIENT_RENDEZVOUS_CONNECTION_H_
 
+#include <functional>
 #include <memory>
 #include <string>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "client/rendezvous/report.h"
 
 namespace cohort::client {
 
@@ -25,6 +27,10 @@ struct ConnectionOptions {
   // Calls with one answer travel in plain frames on a second connection to the same port, where the
   // coordinator offers that: less work and fewer wake-ups than HTTP/2. False: everything by gRPC.
   bool lane = true;
+  // While the coordinator cannot be reached, does not answer or drains: about each second, from a
+  // second on, by every call that blocks meanwhile, on its caller's thread. Watches say it when
+  // they try again.
+  std::function<void(const AwayReport&)> on_away;
 };
 
 // Thread-safe. Owns one transport connection and one thread, which renews leases, acknowledges answers and

@@ -31,6 +31,10 @@ class ConnectionImpl final : public Connection,
   TimerQueue& timers() { return timers_; }
   // The quicker way, for unary calls.
   LaneChannel& lane() { return *lane_; }
+  // Whether there is a connection now, by either way.
+  bool reached() const {
+    return lane_->ready() || channel_->GetState(/*try_to_connect=*/false) == GRPC_CHANNEL_READY;
+  }
 
   template <typename Service>
   typename Service::StubInterface& stub() {

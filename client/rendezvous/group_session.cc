@@ -82,7 +82,7 @@ void GroupSession::Finish(const v1::Scope& scope, const absl::Status& status) {
   }
 }
 
-void GroupSession::ReportWaiting(const CallSpec& spec) {
+absl::Status GroupSession::ReportWaiting(const CallSpec& spec) {
   v1::WhoIsMissingRequest request;
   request.mutable_scope()->set_tenant(connection_->options().tenant);
   request.mutable_scope()->set_group(group_);
@@ -91,10 +91,11 @@ void GroupSession::ReportWaiting(const CallSpec& spec) {
   limits.repeat = false;
   const absl::Status status = CallBlocking(*connection_, method::kWhoIsMissing, std::move(limits),
                                            interruption_, request, &response);
-  if (!status.ok()) return;  // a report less; the call itself goes on
+  if (!status.ok()) return status;  // a report less; the call itself goes on
   if (const v1::OpenWait* wait = FindWait(response, spec.what); wait != nullptr) {
     (*spec.on_waiting)(FromProto(wait->missing()));
   }
+  return absl::OkStatus();
 }
 
 RoundTicket GroupSession::TakeNumber(const std::string& name) {

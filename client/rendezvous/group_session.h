@@ -17,11 +17,11 @@
 #include "absl/time/time.h"
 #include "base/mutex.h"
 #include "base/status_macros.h"
-#include "client/rendezvous/call.h"
 #include "client/rendezvous/receipts.h"
 #include "client/rendezvous/report.h"
 #include "client/rendezvous/round_numbers.h"
 #include "client/rendezvous/send_turns.h"
+#include "client/rendezvous/telling_call.h"
 
 namespace cohort::client {
 
@@ -112,7 +112,8 @@ class GroupSession final : public std::enable_shared_from_this<GroupSession> {
   absl::Status Begin(const CallSpec& spec, v1::Scope* scope);
   // Returns receipts that did not arrive.
   void Finish(const v1::Scope& scope, const absl::Status& status);
-  void ReportWaiting(const CallSpec& spec);
+  // Tells on_waiting; returns how asking went.
+  absl::Status ReportWaiting(const CallSpec& spec);
   CallLimits Limits(const CallSpec& spec) const { return CallLimits{spec.what, spec.deadline}; }
 
   // group_session_lease.cc
@@ -167,43 +168,14 @@ template <typename M>
 absl::Status GroupSession::Call(const M& method, typename M::Request& request,
                                 typename M::Response* response, const CallSpec& spec) {
   COHORT_RETURN_IF_ERROR(Begin(spec, request.mutable_scope()));
-  if (spec.on_waiting == nullptr || !*spec.on_waiting) {
-    absl::Status status =
-        CallBlocking(*connection_, method, Limits(spec), interruption_, request, response);
-    Finish(request.scope(), status);
-    return status;
+  std::function<absl::Status()> ask;
+  if (spec.on_waiting != nullptr && *spec.on_waiting) {
+    ask = [this, &spec] { return ReportWaiting(spec); };
   }
-
-  // This thread both waits for the answer and tells who is missing, so the answer comes to another.
-  struct Answer {
-    Mutex mutex;
-    bool here ABSL_GUARDED_BY(mutex) = false;
-    absl::Status status ABSL_GUARDED_BY(mutex);
-    typename M::Response response ABSL_GUARDED_BY(mutex);
-  };
-  auto answer = std::make_shared<Answer>();
-  CallLimits limits = Limits(spec);
-  limits.by_lane = !LaneLoop().InLoop();
-  auto call =
-      std::make_shared<AsyncCall<M>>(connection_, method, std::move(limits), request,
-                                     [answer](absl::Status status, typename M::Response& arrived) {
-                                       MutexLock lock(&answer->mutex);
-                                       answer->status = std::move(status);
-                                       answer->response.Swap(&arrived);
-                                       answer->here = true;
-                                     });
-  call->Start();
-  while (true) {
-    {
-      MutexLock lock(&answer->mutex);
-      if (answer->mutex.AwaitWithTimeout(absl::Condition(&answer->here), absl::Seconds(1))) {
-        response->Swap(&answer->response);
-        Finish(request.scope(), answer->status);
-        return answer->status;
-      }
-    }
-    ReportWaiting(spec);
-  }
+  absl::Status status =
+      CallTelling(*connection_, method, Limits(spec), interruption_, request, response, ask);
+  Finish(request.scope(), status);
+  return status;
 }
 
 template <typename M>

@@ -77,6 +77,11 @@ LaneRoute LaneChannel::RouteOf(absl::string_view path) {
   return route;
 }
 
+bool LaneChannel::ready() const {
+  MutexLock lock(&mutex_);
+  return state_ == State::kReady;
+}
+
 void LaneChannel::Connect() {
   const auto connect = [weak = weak_from_this(), options = options_](
                            std::vector<SocketAddress> addresses) {

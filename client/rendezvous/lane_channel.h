@@ -35,6 +35,7 @@ class LaneChannel final : public std::enable_shared_from_this<LaneChannel> {
   // For a method such as "cohort.v1.MessagingService/Send". Begins to connect, in the background,
   // when there is no link; not for the first call, which may be the only one.
   LaneRoute RouteOf(absl::string_view path);
+  bool ready() const;
 
  private:
   enum class State { kNone, kConnecting, kReady, kRefused };
@@ -45,7 +46,7 @@ class LaneChannel final : public std::enable_shared_from_this<LaneChannel> {
 
   const std::string address_;
   const LaneLinkOptions options_;
-  Mutex mutex_;
+  mutable Mutex mutex_;
   State state_ ABSL_GUARDED_BY(mutex_);
   bool used_ ABSL_GUARDED_BY(mutex_) = false;
   std::shared_ptr<LaneLink> link_ ABSL_GUARDED_BY(mutex_);

@@ -13,6 +13,7 @@ namespace {
 constexpr int kDetailsInText = 6;
 constexpr size_t kMaxRangesText = 256;
 constexpr size_t kMaxReportText = 1000;
+constexpr size_t kMaxAwayDetail = 200;
 
 std::string Seconds(absl::Duration duration) {
   return absl::StrFormat("%.1fs", absl::ToDoubleSeconds(duration));
@@ -156,6 +157,14 @@ std::string ToString(const MissingReport& report) {
     absl::StrAppend(&text, shown < missing_count ? "; ...)" : ")");
   }
   return Cut(std::move(text), kMaxReportText);
+}
+
+std::string ToString(const AwayReport& report) {
+  const std::string coordinator = absl::StrCat("the coordinator at ", report.address);
+  if (report.kind == AwayKind::kDraining) return absl::StrCat(coordinator, " is draining");
+  return absl::StrCat(
+      coordinator, report.kind == AwayKind::kSilent ? " does not answer" : " cannot be reached",
+      report.detail.empty() ? "" : absl::StrCat(" (", Cut(report.detail, kMaxAwayDetail), ")"));
 }
 
 }  // namespace cohort::client

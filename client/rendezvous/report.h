@@ -76,6 +76,21 @@ struct MissingReport {
 // One line: "17 of 1000 missing: ranks 3,7-9 (worker-3 on host-a, last heard 0.4s ago; ...)".
 std::string ToString(const MissingReport& report);
 
+enum class AwayKind {
+  kUnreachable,  // there is no connection to it
+  kSilent,       // there is one, and no answer
+  kDraining      // it refuses what is new
+};
+// What a call hears of a coordinator that does not serve it, while it goes on trying.
+struct AwayReport {
+  AwayKind kind = AwayKind::kUnreachable;
+  std::string address;
+  std::string detail;        // what was heard last; may be empty
+  absl::Duration remaining;  // until the call gives up
+};
+// One line: "the coordinator at 10.0.0.7:7700 cannot be reached (Connection refused)".
+std::string ToString(const AwayReport& report);
+
 enum class GroupState { kForming, kActive, kBroken, kClosed };
 const char* GroupStateName(GroupState state);
 enum class MemberState { kJoining, kActive, kSuspected, kLost, kLeft, kCandidate };

@@ -38,6 +38,18 @@ TEST(MissingReport, StaysBelowOneKilobyte) {
   EXPECT_LE(ToString(report).size(), 1024u);
 }
 
+TEST(AwayReport, SaysWhatIsWrong) {
+  AwayReport report;
+  report.address = "host:1";
+  EXPECT_EQ(ToString(report), "the coordinator at host:1 cannot be reached");
+  report.detail = "Connection refused";
+  EXPECT_EQ(ToString(report), "the coordinator at host:1 cannot be reached (Connection refused)");
+  report.kind = AwayKind::kSilent;
+  EXPECT_EQ(ToString(report), "the coordinator at host:1 does not answer (Connection refused)");
+  report.kind = AwayKind::kDraining;
+  EXPECT_EQ(ToString(report), "the coordinator at host:1 is draining");
+}
+
 TEST(ErrorInfo, IsEmptyWhenNothingWasSent) {
   const ErrorInfo info = GetErrorInfo(absl::AbortedError("x"));
   EXPECT_EQ(info.group, "");

@@ -12,6 +12,7 @@
 #include "base/rpc/status_conversion.h"
 #include "client/rendezvous/attempts.h"
 #include "client/rendezvous/connection_impl.h"
+#include "client/rendezvous/telling_call.h"
 #include "grpcpp/client_context.h"
 
 namespace cohort::client {
@@ -25,6 +26,8 @@ absl::Status ReadChanges(ConnectionImpl& connection, std::string what, int64_t f
                          const Take& take) {
   const Instant deadline = Clock::Steady().Now() + timeout;
   Attempts attempts(connection.options(), CallLimits{std::move(what), deadline});
+  Fortune fortune(connection, deadline, /*may_wait=*/true);
+  Instant told_at = absl::InfinitePast();
   while (true) {
     const absl::Duration left = deadline - Clock::Steady().Now();
     if (left <= absl::ZeroDuration()) return absl::OkStatus();
@@ -48,6 +51,11 @@ absl::Status ReadChanges(ConnectionImpl& connection, std::string what, int64_t f
     absl::Status result;
     const std::optional<absl::Duration> pause = attempts.Judge(status, &result);
     if (!pause.has_value()) return result;
+    fortune.OnRepeat(status, *pause);
+    if (Clock::Steady().Now() - told_at >= absl::Seconds(1)) {
+      told_at = Clock::Steady().Now();
+      fortune.Served();
+    }
     if (absl::Status slept = interruption.Sleep(*pause); !slept.ok()) return slept;
   }
 }

@@ -1,0 +1,70 @@
+#include "client/rendezvous/telling_call.h"
+
+#include <algorithm>
+#include <string>
+
+#include "absl/strings/match.h"
+
+namespace cohort::client {
+namespace {
+
+// After its pause a call may be refused again; so long it is not taken for served.
+constexpr absl::Duration kRefusal = absl::Milliseconds(500);
+
+// Whether it was gRPC that had no connection, and not the coordinator that spoke.
+bool FailedToConnect(const grpc::Status& status) {
+  return absl::StartsWith(status.error_message(), "failed to connect") ||
+         absl::StartsWith(status.error_message(), "DNS resolution failed");
+}
+
+// "failed to connect to all addresses; last error: UNKNOWN: ipv4:10.0.0.7:7700: Failed to connect
+// to remote host: Connection refused" in two words. The error at the end has all of it.
+std::string Shortly(const grpc::Status& status) {
+  const std::string text = status.error_message();
+  if (!FailedToConnect(status)) return text;
+  const size_t last = text.rfind(": ");
+  return last == std::string::npos ? text : text.substr(last + 2);
+}
+
+}  // namespace
+
+void Fortune::OnRepeat(const grpc::Status& refusal, absl::Duration pause) {
+  MutexLock lock(&mutex_);
+  refusal_ = refusal;
+  refused_until_ = Clock::Steady().Now() + pause + kRefusal;
+}
+
+bool Fortune::Served() {
+  grpc::Status refusal;
+  bool refused = false;
+  {
+    MutexLock lock(&mutex_);
+    refused = Clock::Steady().Now() < refused_until_;
+    if (refused) refusal = refusal_;
+  }
+  if (refused && IsDraining(refusal)) {
+    Tell(AwayKind::kDraining, Shortly(refusal));
+  } else if (!connection_.reached()) {
+    Tell(AwayKind::kUnreachable, Shortly(refusal));
+  } else if (refused && !FailedToConnect(refusal)) {
+    Tell(AwayKind::kSilent, Shortly(refusal));
+  } else if (!may_wait_) {
+    Tell(AwayKind::kSilent, "");
+  } else {
+    return true;
+  }
+  return false;
+}
+
+void Fortune::Tell(AwayKind kind, std::string detail) const {
+  const ConnectionOptions& options = connection_.options();
+  if (!options.on_away) return;
+  AwayReport report;
+  report.kind = kind;
+  report.address = options.address;
+  report.detail = std::move(detail);
+  report.remaining = std::max(deadline_ - Clock::Steady().Now(), absl::ZeroDuration());
+  options.on_away(report);
+}
+
+}  // namespace cohort::client

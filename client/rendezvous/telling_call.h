@@ -1,0 +1,106 @@
+// A call that blocks, and tells meanwhile how it fares: who keeps it waiting, or that the
+// coordinator does not serve it.
+#ifndef COHORT_CLIENT_RENDEZVOUS_TELLING_CALL_H_
+#define COHORT_CLIENT_RENDEZVOUS_TELLING_CALL_H_
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "base/mutex.h"
+#include "client/rendezvous/call.h"
+#include "client/rendezvous/report.h"
+
+namespace cohort::client {
+
+// How a call fares at the coordinator. Thread-safe; borrows the connection.
+class Fortune {
+ public:
+  // `may_wait`: an answer may take as long as the call.
+  Fortune(ConnectionImpl& connection, Instant deadline, bool may_wait)
+      : connection_(connection), deadline_(deadline), may_wait_(may_wait) {}
+
+  // As CallLimits::on_repeat.
+  void OnRepeat(const grpc::Status& refusal, absl::Duration pause);
+  // False, and on_away was told, when the coordinator does not serve the call now.
+  bool Served();
+  // The coordinator gave no answer to something else either.
+  void TellSilent(absl::string_view detail) { Tell(AwayKind::kSilent, std::string(detail)); }
+
+ private:
+  void Tell(AwayKind kind, std::string detail) const;
+
+  ConnectionImpl& connection_;
+  const Instant deadline_;
+  const bool may_wait_;
+
+  Mutex mutex_;
+  grpc::Status refusal_ ABSL_GUARDED_BY(mutex_);
+  Instant refused_until_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();
+};
+
+// As CallBlocking. About each second, on this thread: `on_away` of the connection while the
+// coordinator does not serve the call, else `ask`, which asks what it waits for and returns how
+// that went. Both may be empty.
+template <typename M>
+absl::Status CallTelling(ConnectionImpl& connection, const M& method, CallLimits limits,
+                         Interruption& interruption, typename M::Request& request,
+                         typename M::Response* response,
+                         const std::function<absl::Status()>& ask = nullptr) {
+  const bool nobody_listens = !connection.options().on_away && !ask;
+  // On its own thread the connection cannot run what this would wait for.
+  if (nobody_listens || connection.timers().OnThread()) {
+    return CallBlocking(connection, method, std::move(limits), interruption, request, response);
+  }
+  // This thread tells, so the answer comes to another.
+  struct Answer {
+    Answer(ConnectionImpl& connection, const CallLimits& limits)
+        : fortune(connection, limits.deadline,
+                  HasWait<typename M::Request>::value && limits.wait_until > absl::InfinitePast()) {
+    }
+    Fortune fortune;
+    Mutex mutex;
+    bool here ABSL_GUARDED_BY(mutex) = false;
+    absl::Status status ABSL_GUARDED_BY(mutex);
+    typename M::Response response ABSL_GUARDED_BY(mutex);
+  };
+  auto answer = std::make_shared<Answer>(connection, limits);
+  limits.by_lane = limits.by_lane && !LaneLoop().InLoop();
+  limits.on_repeat = [answer](const grpc::Status& refusal, absl::Duration pause) {
+    answer->fortune.OnRepeat(refusal, pause);
+  };
+  auto call = std::make_shared<AsyncCall<M>>(
+      connection.shared_from_this(), method, std::move(limits), request,
+      [answer](absl::Status status, typename M::Response& arrived) {
+        MutexLock lock(&answer->mutex);
+        answer->status = std::move(status);
+        answer->response.Swap(&arrived);
+        answer->here = true;
+      });
+  call->Start();
+  while (true) {
+    {
+      MutexLock lock(&answer->mutex);
+      if (answer->mutex.AwaitWithTimeout(absl::Condition(&answer->here), absl::Seconds(1))) {
+        response->Swap(&answer->response);
+        return answer->status;
+      }
+    }
+    if (!answer->fortune.Served()) {
+      if (absl::Status reason = interruption.reason(); !reason.ok()) {
+        call->Cancel();
+        return reason;
+      }
+    } else if (ask) {
+      const absl::Status asked = ask();
+      if (absl::IsUnavailable(asked)) answer->fortune.TellSilent("");
+    }
+  }
+}
+
+}  // namespace cohort::client
+
+#endif  // COHORT_CLIENT_RENDEZVOUS_TELLING_CALL_H_

@@ -1,0 +1,103 @@
+// What a caller hears while the coordinator does not serve its call. Against a scripted
+// coordinator, which comes back because it was told.
+#include "client/rendezvous/telling_call.h"
+
+#include <thread>
+#include <vector>
+
+#include "client/rendezvous/admin_client.h"
+#include "client/rendezvous/testing/process_group_test_base.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace cohort::client {
+namespace {
+
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+class TellingCallTest : public ProcessGroupTestBase {
+ protected:
+  // Options whose on_away notes what it heard, and does what the test wants.
+  ProcessGroupOptions Telling(std::function<void()> then) {
+    ProcessGroupOptions options = Options();
+    options.connection.on_away = [this, then = std::move(then)](const AwayReport& report) {
+      EXPECT_EQ(std::this_thread::get_id(), caller_);
+      EXPECT_EQ(report.address, fake_.address());
+      EXPECT_GT(report.remaining, absl::ZeroDuration());
+      EXPECT_LT(report.remaining, kLong);
+      heard_.push_back(report);
+      then();
+    };
+    return options;
+  }
+
+  const std::thread::id caller_ = std::this_thread::get_id();
+  std::vector<AwayReport> heard_;
+};
+
+TEST_F(TellingCallTest, SaysThatTheCoordinatorCannotBeReached) {
+  fake_.Stop();
+  ASSERT_NE(Join(Telling([this] { fake_.Start(); })), nullptr);
+  ASSERT_THAT(heard_, SizeIs(1));
+  EXPECT_EQ(heard_[0].kind, AwayKind::kUnreachable);
+  EXPECT_EQ(heard_[0].detail, "Connection refused");
+}
+
+TEST_F(TellingCallTest, SaysThatTheCoordinatorDrains) {
+  // Pauses of 50 to 800 ms: the call is still refused after a second.
+  fake_.Refuse("Join", std::vector<grpc::Status>(
+                           6, grpc::Status(grpc::StatusCode::UNAVAILABLE, "draining; no joins")));
+  ASSERT_NE(Join(Telling([] {})), nullptr);
+  ASSERT_FALSE(heard_.empty());
+  EXPECT_EQ(heard_[0].kind, AwayKind::kDraining);
+}
+
+TEST_F(TellingCallTest, SaysThatAnAnswerThatNeedNotWaitDoesNotCome) {
+  fake_.Hold("WhoIsMissing", true);
+  const ProcessGroupOptions options = Telling([this] { fake_.Hold("WhoIsMissing", false); });
+  const auto admin = AdminClient::Create(*Connection::Create(options.connection), kLong);
+  EXPECT_TRUE(admin->WhoIsMissing("g").ok());
+  ASSERT_THAT(heard_, SizeIs(1));
+  EXPECT_EQ(heard_[0].kind, AwayKind::kSilent);
+}
+
+TEST_F(TellingCallTest, SaysNothingOfACallThatWaitsForOthers) {
+  const auto group = Join(Telling([] {}));
+  fake_.Hold("Barrier", true);
+  v1::MissingReport missing;
+  missing.set_expected_count(4);
+  missing.set_arrived_count(3);
+  fake_.set_missing("barrier \"\" #1", missing);
+  RoundOptions round;
+  round.timeout = kLong;
+  int waiting = 0;
+  round.on_waiting = [&](const MissingReport&) {
+    ++waiting;
+    fake_.Hold("Barrier", false);
+  };
+  EXPECT_TRUE(group->Barrier(round).ok());
+  EXPECT_EQ(waiting, 1);
+  EXPECT_THAT(heard_, IsEmpty());
+}
+
+TEST_F(TellingCallTest, BlamesNobodyWhileTheCoordinatorIsAway) {
+  const auto group = Join(Telling([this] {
+    fake_.Hold("Barrier", false);
+    fake_.Start();
+  }));
+  fake_.Hold("Barrier", true);
+  fake_.set_missing("barrier \"\" #1", v1::MissingReport());
+  RoundOptions round;
+  round.timeout = kLong;
+  bool stopped = false;
+  round.on_waiting = [&](const MissingReport&) {
+    if (!std::exchange(stopped, true)) fake_.Stop();
+  };
+  EXPECT_TRUE(group->Barrier(round).ok());
+  ASSERT_FALSE(heard_.empty());
+  EXPECT_EQ(heard_[0].kind, AwayKind::kUnreachable);
+}
+
+}  // namespace
+}  // namespace cohort::client
