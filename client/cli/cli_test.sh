@@ -66,8 +66,9 @@ until_true() {
 # --- Usage, and no coordinator.
 expect 0 --version
 expect 2 nonsense
-expect 5 server --coordinator 127.0.0.1:1 --timeout 500ms
+expect 5 server --coordinator 127.0.0.1:1 --timeout 1500ms
 contains UNAVAILABLE "$err"
+contains 'the coordinator at 127.0.0.1:1 cannot be reached (Connection refused); trying for' "$err"
 
 # --- Server and limits.
 expect 0 server
@@ -164,7 +165,8 @@ codes=("${PIPESTATUS[@]}")
 
 # --- Drain.
 expect 0 drain
-expect 5 barrier late --rank 0 --world-size 1 --timeout 1s
+expect 5 barrier late --rank 0 --world-size 1 --timeout 1500ms
+contains "waiting for group late: the coordinator at $COHORT_COORDINATOR is draining" "$err"
 expect 0 drain --resume
 expect 0 barrier late --rank 0 --world-size 1 --timeout 10s
 

@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "base/status_macros.h"
+#include "client/cli/format.h"
 
 namespace cohort::cli {
 namespace {
@@ -43,9 +44,19 @@ absl::StatusOr<std::shared_ptr<client::Connection>> Context::Connect() {
     client::ConnectionOptions options;
     options.address = options_.coordinator;
     options.tenant = options_.tenant;
+    options.on_away = [this](const client::AwayReport& away) { OnAway(away); };
     COHORT_ASSIGN_OR_RETURN(connection_, environment_.clients->Connect(options));
   }
   return connection_;
+}
+
+void Context::OnAway(const client::AwayReport& away) {
+  // The good-bye of an interrupted command is said on another thread, and briefly.
+  if (std::this_thread::get_id() != thread_) return;
+  if (on_away_) return on_away_(away);
+  // Heard each second, worth a line when it is news.
+  if (std::exchange(remarked_, away.kind) == away.kind) return;
+  printer().Remark(absl::StrCat("cohort: ", FormatAway(away)));
 }
 
 absl::StatusOr<std::unique_ptr<client::AdminClient>> Context::Admin() {

@@ -11,6 +11,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -73,6 +74,8 @@ using Action = std::function<absl::StatusOr<ExitCode>()>;
 class Context {
  public:
   explicit Context(Environment environment) : environment_(std::move(environment)) {}
+  Context(const Context&) = delete;
+  Context& operator=(const Context&) = delete;
 
   GlobalOptions& options() { return options_; }
   const Environment& environment() const { return environment_; }
@@ -91,16 +94,26 @@ class Context {
   absl::StatusOr<std::unique_ptr<client::AdminClient>> Admin();
   absl::StatusOr<std::unique_ptr<client::StoreClient>> Store(absl::string_view group);
 
+  // Who shows from now on that the coordinator is away, in place of a remark; null: nobody.
+  void set_on_away(std::function<void(const client::AwayReport&)> on_away) {
+    on_away_ = std::move(on_away);
+  }
+
   // The last that was heard of who is missing; the error that follows shows it.
   void set_missing(std::optional<client::MissingReport> report) { missing_ = std::move(report); }
   const std::optional<client::MissingReport>& missing() const { return missing_; }
 
  private:
+  void OnAway(const client::AwayReport& away);
+
   const Environment environment_;
   GlobalOptions options_;
   Action action_;
   std::shared_ptr<client::Connection> connection_;
   std::optional<client::MissingReport> missing_;
+  std::function<void(const client::AwayReport&)> on_away_;
+  std::optional<client::AwayKind> remarked_;
+  const std::thread::id thread_ = std::this_thread::get_id();
 };
 
 // Adds a subcommand that runs `action` when chosen. `examples` are lines without indentation.

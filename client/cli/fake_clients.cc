@@ -14,6 +14,8 @@ template <typename... Arguments>
 void Record(FakeClients& fake, const char* method, const Arguments&... arguments) {
   const std::vector<std::string> words = {absl::StrCat(arguments)...};
   fake.calls.push_back(absl::StrCat(method, "(", absl::StrJoin(words, ", "), ")"));
+  const auto away = fake.away.find(method);
+  if (away != fake.away.end()) fake.connection.on_away(away->second);
 }
 
 class FakeConnection : public client::Connection {

@@ -30,6 +30,9 @@ class FakeClients : public Clients {
   client::MissingReport waiting_to_join;
   client::MissingReport waiting;
 
+  // Told by these methods before they answer.
+  std::map<std::string, client::AwayReport> away;
+
   std::vector<client::GroupInfo> groups;
   std::vector<client::GroupEvent> group_events;
   client::WhoIsMissingReport who_is_missing;

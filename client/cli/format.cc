@@ -120,6 +120,14 @@ std::string FormatCause(const client::Cause& cause) {
   return result;
 }
 
+std::string FormatAway(const client::AwayReport& away) {
+  const std::string patience =
+      away.remaining == absl::InfiniteDuration()
+          ? "trying on"
+          : absl::StrCat("trying for ", ShortDuration(away.remaining), " more");
+  return absl::StrCat(Printable(client::ToString(away)), "; ", patience);
+}
+
 std::string FormatProposal(const client::ViewProposal& proposal) {
   std::string result = absl::StrCat("id ", proposal.id, " by ", Printable(proposal.proposer),
                                     " on generation ", proposal.base_generation, ":");

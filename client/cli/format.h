@@ -36,6 +36,9 @@ std::string FormatMember(const std::optional<int>& rank, absl::string_view membe
 // "lease_expired, rank 3 (rank-3 on host-a), 4.2s ago: detail"; "" when there is no cause.
 std::string FormatCause(const client::Cause& cause);
 
+// "the coordinator at 10.0.0.7:7700 cannot be reached (Connection refused); trying for 9.0s more".
+std::string FormatAway(const client::AwayReport& away);
+
 // "id 4 by rank-0 on generation 2: removes rank 3, adds worker-9, world size 8".
 std::string FormatProposal(const client::ViewProposal& proposal);
 

@@ -114,6 +114,25 @@ TEST(WaitingLine, SaysInAFileOnlyWhatChanged) {
                                    "missing rank 3\n"));
 }
 
+TEST(WaitingLine, BlamesNobodyWhileTheCoordinatorIsAway) {
+  std::ostringstream err;
+  Printer printer(err, err, {});
+  WaitingLine line(printer, "barrier step");
+  line.Update(TwoOfFour());
+  err.str("");
+  client::AwayReport away;
+  away.address = "host:1";
+  away.remaining = absl::Seconds(20);
+  line.Update(away);
+  away.remaining = absl::Seconds(19);
+  line.Update(away);
+  EXPECT_EQ(err.str(),
+            "waiting for barrier step: the coordinator at host:1 cannot be reached; trying for 20s "
+            "more\n");
+  line.Update(TwoOfFour());
+  EXPECT_THAT(err.str(), HasSubstr("more\nwaiting for barrier step: 2 of 4 here"));
+}
+
 TEST(WaitingLine, KeepsToOneLineOfATerminalAndClearsIt) {
   std::ostringstream err;
   Printer printer(err, err, {0, 31});

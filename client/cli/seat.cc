@@ -25,7 +25,8 @@ absl::StatusOr<std::unique_ptr<Seat>> Seat::Take(Context& context, const SeatFla
                                                  absl::Duration timeout) {
   const Instant deadline = context.environment().clock->Now() + timeout;
   std::unique_ptr<Seat> seat(new Seat(context, deadline));
-  WaitingLine line(context.printer(), absl::StrCat("group ", flags.group));
+  seat->ShowWaiting(
+      std::make_unique<WaitingLine>(context.printer(), absl::StrCat("group ", flags.group)));
 
   client::ProcessGroupOptions options;
   COHORT_ASSIGN_OR_RETURN(options.shared_connection, context.Connect());
@@ -35,11 +36,13 @@ absl::StatusOr<std::unique_ptr<Seat>> Seat::Take(Context& context, const SeatFla
   options.world_size = flags.world_size;
   options.member = flags.member;
   options.store_timeout = seat->Remaining();
-  options.on_waiting = [&context, &line](const client::MissingReport& report) {
+  options.on_waiting = [&context,
+                        line = seat->waiting_line_.get()](const client::MissingReport& report) {
     context.set_missing(report);
-    line.Update(report);
+    line->Update(report);
   };
   COHORT_ASSIGN_OR_RETURN(seat->group_, context.environment().clients->Join(options));
+  seat->ShowWaiting(nullptr);
   // Who was late for the group is not who is missing from now on.
   context.set_missing(std::nullopt);
   if (context.environment().set_on_interrupt) {
@@ -50,7 +53,15 @@ absl::StatusOr<std::unique_ptr<Seat>> Seat::Take(Context& context, const SeatFla
 }
 
 Seat::~Seat() {
+  ShowWaiting(nullptr);
   if (group_ != nullptr) Release(absl::OkStatus()).IgnoreError();
+}
+
+void Seat::ShowWaiting(std::unique_ptr<WaitingLine> line) {
+  waiting_line_ = std::move(line);
+  if (waiting_line_ == nullptr) return context_.set_on_away(nullptr);
+  context_.set_on_away(
+      [line = waiting_line_.get()](const client::AwayReport& away) { line->Update(away); });
 }
 
 absl::Duration Seat::Remaining() const {
@@ -58,7 +69,7 @@ absl::Duration Seat::Remaining() const {
 }
 
 client::RoundOptions Seat::RoundOptions(const std::string& name, const std::string& what) {
-  waiting_line_ = std::make_unique<WaitingLine>(context_.printer(), what);
+  ShowWaiting(std::make_unique<WaitingLine>(context_.printer(), what));
   client::RoundOptions options;
   options.name = name;
   options.timeout = Remaining();
@@ -70,7 +81,7 @@ client::RoundOptions Seat::RoundOptions(const std::string& name, const std::stri
 }
 
 absl::Status Seat::Release(absl::Status outcome) {
-  waiting_line_.reset();
+  ShowWaiting(nullptr);
   if (context_.environment().set_on_interrupt) context_.environment().set_on_interrupt(nullptr);
   // The good-bye is a courtesy: whatever ended the generation before it does not matter now.
   if (!absl::IsUnavailable(outcome)) {

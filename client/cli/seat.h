@@ -29,7 +29,8 @@ void AddSeatFlags(CLI::App& command, SeatFlags& flags);
 // thread; borrows the context.
 class Seat {
  public:
-  // Blocks until the group is complete; says meanwhile on standard error who is missing. `timeout`
+  // Blocks until the group is complete; says meanwhile on standard error who is missing, or that
+  // the coordinator is away. `timeout`
   // is for all that is done on this seat. Errors: as ProcessGroup::Create.
   static absl::StatusOr<std::unique_ptr<Seat>> Take(Context& context, const SeatFlags& flags,
                                                     absl::Duration timeout);
@@ -43,7 +44,7 @@ class Seat {
   absl::Duration Remaining() const;
 
   // Round options with the name, what is left of the timeout, and a line on standard error about
-  // who is missing. Valid until the seat is released.
+  // who is missing, or the coordinator. Valid until the seat is released.
   client::RoundOptions RoundOptions(const std::string& name, const std::string& what);
 
   // Leaves. Does not wait for the coordinator when `outcome` says that it is away. Returns
@@ -52,6 +53,9 @@ class Seat {
 
  private:
   Seat(Context& context, Instant deadline) : context_(context), deadline_(deadline) {}
+
+  // Null: what was shown is cleared.
+  void ShowWaiting(std::unique_ptr<WaitingLine> line);
 
   Context& context_;
   const Instant deadline_;

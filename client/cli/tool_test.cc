@@ -251,6 +251,42 @@ TEST(Errors, NobodyIsBlamedForHavingJoinedLate) {
   EXPECT_THAT(result.err, HasSubstr("cohort: DEADLINE_EXCEEDED: no object\n"));
 }
 
+client::AwayReport Away(client::AwayKind kind) {
+  client::AwayReport away;
+  away.kind = kind;
+  away.address = "h:1";
+  away.detail = "Connection refused";
+  away.remaining = absl::Seconds(9);
+  return away;
+}
+
+TEST(Away, IsRemarkedWhenItIsNews) {
+  ToolRun tool;
+  tool.fake.away["Range"] = Away(client::AwayKind::kUnreachable);
+  tool.fake.pages.resize(2);
+  tool.fake.pages[0].next = "a";
+  const ToolResult result = tool({"store", "list"});
+  EXPECT_EQ(result.code, 0);
+  EXPECT_EQ(result.err,
+            "cohort: the coordinator at h:1 cannot be reached (Connection refused); trying for "
+            "9.0s more\n");
+  EXPECT_THAT(tool.fake.calls, testing::SizeIs(2));
+}
+
+TEST(Away, IsShownWhereTheMissingWouldBe) {
+  ToolRun tool;
+  tool.fake.away["Join"] = Away(client::AwayKind::kDraining);
+  tool.fake.away["Barrier"] = Away(client::AwayKind::kSilent);
+  EXPECT_EQ(tool({"barrier", "g", "--rank", "0", "--world-size", "2"}).err,
+            "waiting for group g: the coordinator at h:1 is draining; trying for 9.0s more\n"
+            "waiting for barrier: the coordinator at h:1 does not answer (Connection refused); "
+            "trying for 9.0s more\n");
+  // Of a call without a line of its own it is a remark again.
+  tool.fake.away = {{"Send", Away(client::AwayKind::kSilent)}};
+  EXPECT_THAT(tool({"object", "send", "g", "--rank", "0", "--world-size", "2", "--to", "1"}).err,
+              StartsWith("cohort: the coordinator at h:1 does not answer"));
+}
+
 TEST(Errors, TextOfOthersStaysOnOneLine) {
   ToolRun tool;
   tool.fake.error = absl::InternalError("a\nb\x1b[31m");

@@ -64,17 +64,25 @@ WaitingLine::~WaitingLine() {
 }
 
 void WaitingLine::Update(const client::MissingReport& report) {
+  Show(Describe(what_, report),
+       absl::StrCat(FormatRanges(report.arrived), "/", FormatRanges(report.missing)));
+}
+
+void WaitingLine::Update(const client::AwayReport& away) {
+  Show(absl::StrCat("waiting for ", what_, ": ", FormatAway(away)),
+       absl::StrCat("away ", static_cast<int>(away.kind)));
+}
+
+void WaitingLine::Show(const std::string& text, const std::string& changed) {
   if (printer_.err_width() > 0) {
     const size_t width = static_cast<size_t>(std::max(printer_.err_width() - 1, 1));
-    printer_.RemarkText(absl::StrCat(kClearLine, Cut(Describe(what_, report), width)));
+    printer_.RemarkText(absl::StrCat(kClearLine, Cut(text, width)));
     shown_ = true;
     return;
   }
-  const std::string ranks =
-      absl::StrCat(FormatRanges(report.arrived), "/", FormatRanges(report.missing));
-  if (ranks == last_ranks_) return;
-  last_ranks_ = ranks;
-  printer_.Remark(Describe(what_, report));
+  if (changed == last_change_) return;
+  last_change_ = changed;
+  printer_.Remark(text);
 }
 
 }  // namespace cohort::cli

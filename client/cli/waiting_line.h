@@ -10,7 +10,8 @@
 namespace cohort::cli {
 
 // On a terminal one line that is written over, cut to the terminal's width; elsewhere a line
-// whenever who is here or who is missing changes. Confined to one thread; borrows the printer.
+// whenever who is here or who is missing changes, or the coordinator goes away. Confined to one
+// thread; borrows the printer.
 class WaitingLine {
  public:
   // `what` is waited for, such as "barrier step".
@@ -21,11 +22,16 @@ class WaitingLine {
   WaitingLine& operator=(const WaitingLine&) = delete;
 
   void Update(const client::MissingReport& report);
+  // Nobody can know who is missing while the coordinator does not say it.
+  void Update(const client::AwayReport& away);
 
  private:
+  // `changed` tells one news from another.
+  void Show(const std::string& text, const std::string& changed);
+
   Printer& printer_;
   const std::string what_;
-  std::string last_ranks_;
+  std::string last_change_;
   bool shown_ = false;
 };
 
