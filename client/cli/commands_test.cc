@@ -186,6 +186,39 @@ TEST(WhoIsMissingCommand, NamesRanksMembersAndSinceWhen) {
                         R"("remaining_seconds":18.0,"missing":{"expected_count":8,)"));
 }
 
+TEST(WhoIsMissingCommand, DoesNotSayNobodyBeforeTheCoordinatorCanKnow) {
+  ToolRun tool;
+  client::WhoIsMissingReport& report = tool.fake.who_is_missing;
+  report.group = "trainer";
+  report.generation = 3;
+  report.state = client::GroupState::kActive;
+  report.world_size = 8;
+  tool.fake.stats.uptime = absl::Milliseconds(800);
+  const std::string start =
+      "the coordinator started 800ms ago: members may not have come back and asked again yet";
+  ToolResult result = tool({"who-is-missing", "trainer"});
+  EXPECT_EQ(result.code, 5);
+  EXPECT_EQ(result.out,
+            "group trainer, generation 3, active, 8 ranks\n" + start + "; ask again in 4.2s\n");
+  result = tool({"who-is-missing", "trainer", "--json"});
+  EXPECT_EQ(result.code, 5);
+  EXPECT_THAT(result.out, HasSubstr(R"("waits":[],"inits":[],"settling":true})"));
+
+  // Who is named may only not have come back yet.
+  report.waits.emplace_back();
+  result = tool({"who-is-missing", "trainer"});
+  EXPECT_EQ(result.code, 3);
+  EXPECT_THAT(result.out, HasSubstr(start));
+
+  tool.fake.who_is_missing_error = absl::NotFoundError("there is no group trainer");
+  result = tool({"who-is-missing", "trainer"});
+  EXPECT_EQ(result.code, 4);
+  EXPECT_EQ(result.err, "cohort: " + start + "\ncohort: NOT_FOUND: there is no group trainer\n");
+  tool.fake.stats.uptime = absl::Seconds(5);
+  EXPECT_EQ(tool({"who-is-missing", "trainer"}).err,
+            "cohort: NOT_FOUND: there is no group trainer\n");
+}
+
 TEST(WaitsCommand, ShowsParkedCalls) {
   ToolRun tool;
   EXPECT_EQ(tool({"waits"}).out, "no calls are parked\n");

@@ -50,6 +50,7 @@ class FakeAdmin : public client::AdminClient {
   }
   absl::StatusOr<client::WhoIsMissingReport> WhoIsMissing(absl::string_view group) override {
     Record(fake_, "WhoIsMissing", group);
+    if (!fake_.who_is_missing_error.ok()) return fake_.who_is_missing_error;
     return Answer(fake_.who_is_missing);
   }
   absl::StatusOr<std::vector<client::ParkedCall>> DumpWaits(absl::string_view group) override {

@@ -13,6 +13,13 @@
 
 namespace cohort::cli {
 
+// Of a coordinator that has heard of everybody.
+inline client::ServerStats LongUp() {
+  client::ServerStats stats;
+  stats.uptime = absl::Hours(1);
+  return stats;
+}
+
 class FakeClients : public Clients {
  public:
   // What was asked, in order, such as "Evict(g, rank-3, dead)".
@@ -36,10 +43,11 @@ class FakeClients : public Clients {
   std::vector<client::GroupInfo> groups;
   std::vector<client::GroupEvent> group_events;
   client::WhoIsMissingReport who_is_missing;
+  absl::Status who_is_missing_error;
   std::vector<client::ParkedCall> parked;
   std::map<std::string, int64_t> limits;
   client::DrainResult drain;
-  client::ServerStats stats;
+  client::ServerStats stats = LongUp();
 
   client::RoundReport round;
   std::vector<std::string> objects;

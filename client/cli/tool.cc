@@ -36,7 +36,7 @@ Exit codes:
     2  usage: the command line is wrong, or the coordinator called it an invalid argument
     3  somebody is missing: a deadline was exceeded, or who-is-missing found an open wait
     4  not found: group, member, key or file
-    5  the coordinator is unavailable, or drains
+    5  the coordinator is unavailable, drains, or (who-is-missing) has just started
     6  aborted: a member was lost, or the generation or the round ended
     7  a limit is exhausted
     8  a condition is not met: compare-and-set did not write, the queue is empty

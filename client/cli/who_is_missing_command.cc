@@ -69,13 +69,29 @@ std::string FormatInit(const client::InitStatus& init) {
                       table.ToString(2));
 }
 
-std::string FormatReport(const client::WhoIsMissingReport& report) {
+// After its start the coordinator hears of waits only as members ask again. A client does so at
+// most 2.4 s after the last time (ConnectionOptions::max_backoff), and at first may find no
+// connection.
+constexpr absl::Duration kSettling = absl::Seconds(5);
+
+bool Settles(const client::ServerStats& stats) { return stats.uptime < kSettling; }
+
+std::string FormatStart(const client::ServerStats& stats) {
+  return absl::StrCat("the coordinator started ", FormatAge(stats.uptime),
+                      ": members may not have come back and asked again yet");
+}
+
+std::string FormatReport(const client::WhoIsMissingReport& report,
+                         const client::ServerStats& stats) {
   std::string text = absl::StrCat("group ", Printable(report.group), ", generation ",
                                   report.generation, ", ", client::GroupStateName(report.state),
                                   ", ", Counted(report.world_size, "rank"), "\n");
   const std::string cause = FormatCause(report.cause);
   if (!cause.empty()) absl::StrAppend(&text, "cause: ", cause, "\n");
-  if (report.waits.empty() && report.inits.empty()) {
+  if (Settles(stats)) {
+    absl::StrAppend(&text, FormatStart(stats), "; ask again in ",
+                    ShortDuration(kSettling - stats.uptime), "\n");
+  } else if (report.waits.empty() && report.inits.empty()) {
     absl::StrAppend(&text, "nobody is missing: no wait is open\n");
   }
   for (const client::OpenWait& wait : report.waits) {
@@ -89,13 +105,24 @@ std::string FormatReport(const client::WhoIsMissingReport& report) {
 
 absl::StatusOr<ExitCode> WhoIsMissing(Context& context, const std::string& group) {
   COHORT_ASSIGN_OR_RETURN(auto admin, context.Admin());
-  COHORT_ASSIGN_OR_RETURN(const client::WhoIsMissingReport report, admin->WhoIsMissing(group));
-  if (context.json()) {
-    context.printer().PrintJson(ToJson(report));
-  } else {
-    context.printer().PrintText(FormatReport(report));
+  const absl::StatusOr<client::WhoIsMissingReport> report = admin->WhoIsMissing(group);
+  if (!report.ok() && !absl::IsNotFound(report.status())) return report.status();
+  // Afterwards: the report is of no later moment.
+  COHORT_ASSIGN_OR_RETURN(const client::ServerStats stats, admin->Stats());
+  if (!report.ok()) {
+    // Without a journal the group is there again when its members are.
+    if (Settles(stats)) context.printer().Remark(absl::StrCat("cohort: ", FormatStart(stats)));
+    return report.status();
   }
-  return report.waits.empty() && report.inits.empty() ? ExitCode::kOk : ExitCode::kMissing;
+  if (context.json()) {
+    Json json = ToJson(*report);
+    json["settling"] = Settles(stats);
+    context.printer().PrintJson(json);
+  } else {
+    context.printer().PrintText(FormatReport(*report, stats));
+  }
+  if (!report->waits.empty() || !report->inits.empty()) return ExitCode::kMissing;
+  return Settles(stats) ? ExitCode::kUnavailable : ExitCode::kOk;
 }
 
 absl::StatusOr<ExitCode> Waits(Context& context, const std::string& group) {
@@ -122,11 +149,13 @@ absl::StatusOr<ExitCode> Waits(Context& context, const std::string& group) {
 
 void AddWhoIsMissingCommand(CLI::App& parent, Context& context) {
   const auto group = std::make_shared<std::string>();
-  AddCommand(parent, context, "who-is-missing",
-             "Every open wait of a group and who keeps it open; exits with 3 when there is one",
-             "cohort who-is-missing trainer-weights\n"
-             "until cohort who-is-missing trainer-weights; do sleep 5; done",
-             [&context, group] { return WhoIsMissing(context, *group); })
+  AddCommand(
+      parent, context, "who-is-missing",
+      "Every open wait of a group and who keeps it open; exits with 3 when there is one, and "
+      "with 5 when the coordinator has just started and cannot know",
+      "cohort who-is-missing trainer-weights\n"
+      "until cohort who-is-missing trainer-weights; do sleep 5; done",
+      [&context, group] { return WhoIsMissing(context, *group); })
       ->add_option("GROUP", *group, "name of the group")
       ->required();
 }
