@@ -52,6 +52,7 @@ struct Environment {
   const Clock* clock = nullptr;
   std::istream* in = nullptr;
   Printer* printer = nullptr;
+  std::function<void(absl::Duration)> sleep;
   // Value of COHORT_COORDINATOR; empty when not set.
   std::string coordinator;
   // Sets (or with nullptr clears) what must be done before an interrupt ends the process. May be

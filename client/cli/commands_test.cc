@@ -112,7 +112,7 @@ TEST(GroupCommand, WatchPrintsALineForEachEventUntilTheGroupCloses) {
   EXPECT_EQ(tool({"group", "watch", "g", "--from", "5", "--timeout", "1m"}).out,
             "rev 1  generation 1  joined  rank 0 (rank-0)\n"
             "rev 2  generation 1  closed  cause: closed: over\n");
-  EXPECT_THAT(tool.fake.calls, ElementsAre("GetGroup(g)", "WatchGroup(g, 5, 1m)"));
+  EXPECT_THAT(tool.fake.calls, ElementsAre("GetGroup(g)", "Stats()", "WatchGroup(g, 5, 1m)"));
   EXPECT_EQ(tool({"group", "watch", "g", "--json"}).out,
             R"({"revision":1,"event":"joined","generation":1,"member":"rank-0","rank":0})"
             "\n"
@@ -126,6 +126,59 @@ TEST(GroupCommand, WatchBeginsNowUnlessToldOtherwise) {
   tool.fake.groups = {BrokenGroup()};
   EXPECT_EQ(tool({"group", "watch", "trainer"}).code, 0);
   EXPECT_THAT(tool.fake.calls, ElementsAre("GetGroup(trainer)", "WatchGroup(trainer, 17, inf)"));
+}
+
+TEST(GroupCommand, WatchGoesOnWhenTheCoordinatorHasForgottenTheEvents) {
+  ToolRun tool;
+  tool.fake.groups = {BrokenGroup()};
+  tool.fake.group_events.resize(1);
+  tool.fake.group_events[0].revision = 20;
+  tool.fake.next = {absl::OkStatus(), absl::OutOfRangeError("not kept"), absl::OkStatus()};
+  const ToolResult result = tool({"group", "watch", "trainer"});
+  EXPECT_EQ(result.code, 0);
+  EXPECT_EQ(result.err,
+            "cohort: what happened after revision 20 is not known (the coordinator restarted, or "
+            "keeps it no longer); "
+            "watching on from revision 17, generation 3, broken\n");
+  EXPECT_THAT(tool.fake.calls, ElementsAre("GetGroup(trainer)", "WatchGroup(trainer, 17, inf)",
+                                           "GetGroup(trainer)", "WatchGroup(trainer, 17, inf)"));
+}
+
+TEST(GroupCommand, WatchFromARevisionThatIsNotKeptIsAnErrorUnlessTheCoordinatorRestarted) {
+  ToolRun tool;
+  tool.fake.groups = {BrokenGroup()};
+  tool.fake.next = {absl::OkStatus(), absl::OutOfRangeError("not kept")};
+  EXPECT_EQ(tool({"group", "watch", "trainer", "--from", "5"}).err,
+            "cohort: OUT_OF_RANGE: not kept\n");
+}
+
+TEST(GroupCommand, WatchCanWaitForTheGroup) {
+  ToolRun tool;
+  const absl::Status none = absl::NotFoundError("there is no group g");
+  tool.fake.next = {none};
+  ToolResult result = tool({"group", "watch", "g"});
+  EXPECT_EQ(result.code, 4);
+  EXPECT_THAT(result.err, HasSubstr("--wait"));
+
+  tool.fake.calls.clear();
+  tool.fake.next = {none, none};
+  EXPECT_EQ(tool({"group", "watch", "g", "--wait", "1m"}).code, 0);
+  EXPECT_THAT(tool.fake.calls,
+              ElementsAre("GetGroup(g)", "GetGroup(g)", "GetGroup(g)", "WatchGroup(g, 0, inf)"));
+
+  // It waits as long as it was told, and not longer than the command may take.
+  tool.fake.calls.clear();
+  tool.fake.next = {none, none, none, none, none};
+  EXPECT_EQ(tool({"group", "watch", "g", "--wait", "1m", "--timeout", "1s"}).code, 4);
+  EXPECT_EQ(tool.fake.calls.size(), 3u);
+
+  // A group that is gone with its coordinator may come back.
+  tool.fake.calls.clear();
+  tool.fake.next = {absl::OkStatus(), none, none};
+  result = tool({"group", "watch", "g", "--wait", "1m"});
+  EXPECT_EQ(result.code, 0);
+  EXPECT_THAT(result.err, HasSubstr("(the group was gone); watching on"));
+  EXPECT_EQ(tool.fake.calls.size(), 5u);
 }
 
 TEST(GroupCommand, EvictsAndCloses) {
@@ -411,6 +464,22 @@ TEST(StoreCommand, WatchesChanges) {
   EXPECT_EQ(tool({"store", "watch", "", "--from", "3"}).out,
             "rev 4  put  k = v\nrev 5  expired  k\n");
   EXPECT_THAT(tool.fake.calls, ElementsAre("Range(, , , 1)", "Watch(, , 3, inf)"));
+}
+
+TEST(StoreCommand, WatchGoesOnWhenTheCoordinatorHasForgottenTheChanges) {
+  ToolRun tool;
+  client::RangeResult first, second;
+  first.revision = 7;
+  second.revision = 70;
+  tool.fake.pages = {first, second};
+  tool.fake.next = {absl::OkStatus(), absl::OutOfRangeError("not kept")};
+  EXPECT_EQ(tool({"store", "watch", "k"}).err,
+            "cohort: what changed after revision 7 is not known (the coordinator restarted, or "
+            "keeps it no longer); "
+            "watching on from revision 70\n");
+  EXPECT_EQ(tool.fake.calls.back(), "Watch(, k, 70, inf)");
+  tool.fake.next = {absl::OkStatus(), absl::OutOfRangeError("not kept")};
+  EXPECT_EQ(tool({"store", "watch", "k", "--from", "5"}).code, 1);
 }
 
 TEST(DrainCommand, SaysWhatItDid) {

@@ -18,6 +18,14 @@ void Record(FakeClients& fake, const char* method, const Arguments&... arguments
   if (away != fake.away.end()) fake.connection.on_away(away->second);
 }
 
+// Takes the next answer, when one is set and is an error.
+absl::Status Next(FakeClients& fake) {
+  if (fake.next.empty()) return absl::OkStatus();
+  absl::Status status = std::move(fake.next.front());
+  fake.next.pop_front();
+  return status;
+}
+
 class FakeConnection : public client::Connection {
  public:
   explicit FakeConnection(client::ConnectionOptions options) : options_(std::move(options)) {}
@@ -37,6 +45,7 @@ class FakeAdmin : public client::AdminClient {
   }
   absl::StatusOr<client::GroupInfo> GetGroup(absl::string_view group) override {
     Record(fake_, "GetGroup", group);
+    if (absl::Status status = Next(fake_); !status.ok()) return status;
     return Answer(fake_.groups.empty() ? client::GroupInfo() : fake_.groups[0]);
   }
   absl::Status WatchGroup(absl::string_view group, int64_t from_revision,
@@ -46,6 +55,7 @@ class FakeAdmin : public client::AdminClient {
     for (const client::GroupEvent& event : fake_.group_events) {
       if (!on_event(event)) return absl::OkStatus();
     }
+    if (absl::Status status = Next(fake_); !status.ok()) return status;
     return fake_.error;
   }
   absl::StatusOr<client::WhoIsMissingReport> WhoIsMissing(absl::string_view group) override {
@@ -113,6 +123,7 @@ class FakeStore : public client::StoreClient {
   absl::StatusOr<client::RangeResult> Range(absl::string_view prefix, absl::string_view after, int,
                                             bool keys_only, bool, absl::Duration) override {
     Record(fake_, "Range", group_, prefix, after, keys_only);
+    if (absl::Status status = Next(fake_); !status.ok()) return status;
     if (page_ < fake_.pages.size()) return Answer(fake_.pages[page_++]);
     return Answer(client::RangeResult());
   }
@@ -150,6 +161,7 @@ class FakeStore : public client::StoreClient {
     for (const client::KeyEvent& event : fake_.key_events) {
       if (!on_event(event)) return absl::OkStatus();
     }
+    if (absl::Status status = Next(fake_); !status.ok()) return status;
     return fake_.error;
   }
 

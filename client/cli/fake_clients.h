@@ -3,6 +3,7 @@
 #define COHORT_CLIENT_CLI_FAKE_CLIENTS_H_
 
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <memory>
 #include <optional>
@@ -30,6 +31,9 @@ class FakeClients : public Clients {
 
   // When not OK, the answer to every call but Leave.
   absl::Status error;
+  // The answers to the next calls of GetGroup, WatchGroup, Range and Watch, one each; where one is
+  // OK, and after them, it is as if there were none. Streams bring their events before it.
+  std::deque<absl::Status> next;
   // When not OK, the answer to joins.
   absl::Status join_error;
   client::ErrorInfo error_info;

@@ -1,5 +1,6 @@
 #include "client/cli/group_command.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -20,6 +21,7 @@ struct Flags {
   std::string member;
   std::string reason;
   std::optional<int64_t> from_revision;
+  std::optional<absl::Duration> wait;
 };
 
 std::string Progress(const client::Member& member) {
@@ -106,14 +108,46 @@ absl::StatusOr<ExitCode> Show(Context& context, const Flags& flags) {
   return ExitCode::kOk;
 }
 
+// How often a group that is not there is looked for.
+constexpr absl::Duration kLookInterval = absl::Milliseconds(500);
+
+// Waits for the group to exist, until `until`.
+absl::StatusOr<client::GroupInfo> AwaitGroup(Context& context, client::AdminClient& admin,
+                                             const std::string& name, Instant until) {
+  const Environment& environment = context.environment();
+  while (true) {
+    absl::StatusOr<client::GroupInfo> group = admin.GetGroup(name);
+    if (!absl::IsNotFound(group.status())) return group;
+    const absl::Duration left = until - environment.clock->Now();
+    if (left <= absl::ZeroDuration()) return group;
+    environment.sleep(std::min(left, kLookInterval));
+  }
+}
+
 absl::StatusOr<ExitCode> Watch(Context& context, const Flags& flags) {
   COHORT_ASSIGN_OR_RETURN(auto admin, context.Admin());
+  Printer& printer = context.printer();
+  const Clock& clock = *context.environment().clock;
+  const Instant deadline = clock.Now() + context.TimeoutOr(absl::InfiniteDuration());
+  const auto await_group = [&] {
+    const Instant until = clock.Now() + flags.wait.value_or(absl::ZeroDuration());
+    return AwaitGroup(context, *admin, flags.group, std::min(until, deadline));
+  };
   // A watch waits out a coordinator that is away; that it is there to begin with is found out here,
   // and so is from where on "now" is.
-  COHORT_ASSIGN_OR_RETURN(const client::GroupInfo group, admin->GetGroup(flags.group));
-  const int64_t from_revision = flags.from_revision.value_or(group.revision);
-  Printer& printer = context.printer();
+  absl::StatusOr<client::GroupInfo> group = await_group();
+  if (absl::IsNotFound(group.status()) && !flags.wait.has_value()) {
+    printer.Remark("cohort: with --wait 5m the watch begins when the group exists");
+  }
+  COHORT_RETURN_IF_ERROR(group.status());
+  int64_t seen = flags.from_revision.value_or(group->revision);
+  int64_t incarnation = 0;
+  if (flags.from_revision.has_value()) {
+    COHORT_ASSIGN_OR_RETURN(const client::ServerStats stats, admin->Stats());
+    incarnation = stats.server_incarnation;
+  }
   const auto on_event = [&](const client::GroupEvent& event) {
+    seen = event.revision;
     if (context.json()) {
       printer.PrintJson(ToJson(event));
     } else {
@@ -122,9 +156,29 @@ absl::StatusOr<ExitCode> Watch(Context& context, const Flags& flags) {
     // Nothing comes after the end of a group, and nothing is read after the end of a pipe.
     return printer.out_ok() && event.kind != client::EventKind::kClosed;
   };
-  COHORT_RETURN_IF_ERROR(admin->WatchGroup(flags.group, from_revision, on_event,
-                                           context.TimeoutOr(absl::InfiniteDuration())));
-  return ExitCode::kOk;
+  while (true) {
+    const int64_t from = seen;
+    const absl::Status status =
+        admin->WatchGroup(flags.group, from, on_event, deadline - clock.Now());
+    const bool gone = absl::IsNotFound(status) && flags.wait.has_value();
+    if (!absl::IsOutOfRange(status) && !gone) {
+      COHORT_RETURN_IF_ERROR(status);
+      return ExitCode::kOk;
+    }
+    // The coordinator kept no events over its restart. Had it not restarted, the user asked for
+    // what there is not.
+    if (flags.from_revision == seen && !gone) {
+      COHORT_ASSIGN_OR_RETURN(const client::ServerStats stats, admin->Stats());
+      if (stats.server_incarnation == incarnation) return status;
+    }
+    COHORT_ASSIGN_OR_RETURN(group, await_group());
+    printer.Remark(absl::StrCat(
+        "cohort: what happened after revision ", seen, " is not known (",
+        gone ? "the group was gone" : "the coordinator restarted, or keeps it no longer",
+        "); watching on from revision ", group->revision, ", generation ", group->generation, ", ",
+        client::GroupStateName(group->state)));
+    seen = group->revision;
+  }
 }
 
 absl::StatusOr<ExitCode> Evict(Context& context, const Flags& flags) {
@@ -168,7 +222,7 @@ void AddGroupCommand(CLI::App& parent, Context& context) {
 
   CLI::App* watch = AddCommand(noun, context, "watch",
                                "Events of a group, a line each, until it closes or --timeout ends",
-                               "cohort group watch trainer-weights\n"
+                               "cohort group watch trainer-weights --wait 5m\n"
                                "cohort group watch trainer-weights --from 17 --timeout 5m --json",
                                [&context, flags] { return Watch(context, *flags); });
   watch
@@ -176,6 +230,9 @@ void AddGroupCommand(CLI::App& parent, Context& context) {
                    "events after this revision (default: from now on)")
       ->check(CLI::NonNegativeNumber)
       ->type_name("REVISION");
+
+  AddDuration(*watch, "--wait", flags->wait,
+              "how long to wait for the group to exist, now and when it is gone");
 
   CLI::App* evict = AddCommand(noun, context, "evict", "Declare a member lost",
                                "cohort group evict trainer-weights rank-3 --reason 'host is dead'",

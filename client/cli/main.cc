@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/time/clock.h"
 #include "base/clock.h"
 #include "client/cli/clients.h"
 #include "client/cli/interrupt.h"
@@ -42,6 +43,7 @@ int main(int argc, char** argv) {
   environment.clock = &cohort::Clock::Steady();
   environment.in = &std::cin;
   environment.printer = &printer;
+  environment.sleep = absl::SleepFor;
   if (const char* coordinator = std::getenv("COHORT_COORDINATOR")) {
     environment.coordinator = coordinator;
   }

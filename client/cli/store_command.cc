@@ -217,12 +217,15 @@ absl::StatusOr<ExitCode> Watch(Context& context, const Flags& flags) {
   COHORT_ASSIGN_OR_RETURN(auto store, context.Store(flags.group));
   // A watch waits out a coordinator that is away; that it is there to begin with is found out here,
   // and so is from where on "now" is.
-  COHORT_ASSIGN_OR_RETURN(const client::RangeResult now,
-                          store->Range(flags.key, "", /*page_size=*/1, /*keys_only=*/true,
-                                       /*count_only=*/true, context.TimeoutOr(kProbeTimeout)));
-  const int64_t from_revision = flags.from_revision.value_or(now.revision);
+  const auto probe = [&] {
+    return store->Range(flags.key, "", /*page_size=*/1, /*keys_only=*/true, /*count_only=*/true,
+                        context.TimeoutOr(kProbeTimeout));
+  };
+  COHORT_ASSIGN_OR_RETURN(client::RangeResult now, probe());
+  int64_t seen = flags.from_revision.value_or(now.revision);
   Printer& printer = context.printer();
   const auto on_event = [&](const client::KeyEvent& event) {
+    seen = event.key_value.revision;
     if (context.json()) {
       printer.PrintJson(ToJson(event));
     } else {
@@ -230,9 +233,24 @@ absl::StatusOr<ExitCode> Watch(Context& context, const Flags& flags) {
     }
     return printer.out_ok();
   };
-  COHORT_RETURN_IF_ERROR(store->Watch(flags.key, from_revision, on_event,
-                                      context.TimeoutOr(absl::InfiniteDuration())));
-  return ExitCode::kOk;
+  const Clock& clock = *context.environment().clock;
+  const Instant deadline = clock.Now() + context.TimeoutOr(absl::InfiniteDuration());
+  while (true) {
+    const int64_t from = seen;
+    const absl::Status status = store->Watch(flags.key, from, on_event, deadline - clock.Now());
+    // The coordinator kept no events over its restart; what the user asked for is another matter.
+    if (!absl::IsOutOfRange(status) || flags.from_revision == seen) {
+      COHORT_RETURN_IF_ERROR(status);
+      return ExitCode::kOk;
+    }
+    COHORT_ASSIGN_OR_RETURN(now, probe());
+    seen = now.revision;
+    printer.Remark(absl::StrCat(
+        "cohort: what changed after revision ", from,
+        " is not known (the coordinator restarted, or keeps it no longer); watching on from "
+        "revision ",
+        seen));
+  }
 }
 
 using Command = absl::StatusOr<ExitCode> (*)(Context&, const Flags&);

@@ -16,10 +16,14 @@
 
 namespace cohort::cli {
 
-// Time stands still.
-class StoppedClock : public Clock {
+// Time passes when somebody sleeps.
+class SleepClock : public Clock {
  public:
-  Instant Now() const override { return absl::UnixEpoch(); }
+  Instant Now() const override { return now_; }
+  void Sleep(absl::Duration duration) { now_ += duration; }
+
+ private:
+  Instant now_ = absl::UnixEpoch();
 };
 
 struct ToolResult {
@@ -48,8 +52,9 @@ class ToolRun {
   int Run(const std::vector<std::string>& arguments, std::ostream& out, std::ostream& err) {
     std::istringstream in(input);
     Printer printer(out, err, widths);
-    StoppedClock clock;
+    SleepClock clock;
     Environment environment;
+    environment.sleep = [&clock](absl::Duration duration) { clock.Sleep(duration); };
     environment.clients = &fake;
     environment.clock = &clock;
     environment.in = &in;
