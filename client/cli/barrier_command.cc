@@ -55,7 +55,7 @@ void AddBarrierCommand(CLI::App& parent, Context& context) {
       "Join a group as a rank, wait in a barrier, leave; --timeout (default 30s) is for all of it",
       "cohort barrier nightly --rank 0 --world-size 2 &\n"
       "cohort barrier nightly --rank 1 --world-size 2 --timeout 5m",
-      [&context, flags] { return Barrier(context, *flags); });
+      [&context, flags] { return Barrier(context, *flags); }, "30s");
   AddSeatFlags(*command, flags->seat);
   command->add_option("--name", flags->name, "name of the barrier (default: the unnamed one)");
 }

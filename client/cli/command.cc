@@ -9,6 +9,8 @@
 
 #include "CLI/CLI.hpp"
 #include "absl/status/status.h"
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "base/status_macros.h"
@@ -70,15 +72,15 @@ absl::StatusOr<std::unique_ptr<client::StoreClient>> Context::Store(absl::string
 }
 
 CLI::App* AddCommand(CLI::App& parent, Context& context, const std::string& name,
-                     const std::string& description, const std::string& examples, Action action) {
+                     const std::string& description, const std::string& examples, Action action,
+                     const std::string& timeout) {
   CLI::App* command = parent.add_subcommand(name, description);
   std::string footer = "Examples:";
   for (absl::string_view line : absl::StrSplit(examples, '\n', absl::SkipEmpty())) {
     absl::StrAppend(&footer, "\n  ", line);
   }
-  absl::StrAppend(&footer,
-                  "\n\n--coordinator, --tenant, --json and --timeout go with every command: see "
-                  "'cohort --help'.");
+  absl::StrAppend(&footer, "\n\n--coordinator, --tenant, --json and --timeout (here by default ",
+                  timeout, ") go with every command: see 'cohort --help'.");
   command->footer(footer);
   command->callback([&context, action = std::move(action)] { context.set_action(action); });
   return command;
@@ -104,8 +106,23 @@ CLI::Option* AddDuration(CLI::App& command, const std::string& name,
       ->check([](const std::string& text) {
         absl::Duration duration;
         if (ParseTimeout(text, &duration)) return std::string();
+        // The parser gives an option its value, also when that was forgotten.
+        if (absl::StartsWith(text, "--")) {
+          return absl::StrCat("a duration such as 500ms, 30s or 5m is missing before ", text);
+        }
         return absl::StrCat("'", text, "' is no duration such as 500ms, 30s or 5m");
       });
+}
+
+std::function<std::string(const std::string&)> WholeNumber(int64_t least) {
+  return [least](const std::string& text) {
+    int64_t number = 0;
+    // The parser takes a plus sign and such for no number, and so do we.
+    if (!absl::SimpleAtoi(text, &number)) {
+      return absl::StrCat("'", text, "' is no whole number");
+    }
+    return number < least ? absl::StrCat(number, " is below ", least) : std::string();
+  };
 }
 
 absl::StatusOr<std::string> ReadPayload(Context& context, const std::string& file) {

@@ -6,6 +6,7 @@
 #ifndef COHORT_CLIENT_CLI_COMMAND_H_
 #define COHORT_CLIENT_CLI_COMMAND_H_
 
+#include <cstdint>
 #include <functional>
 #include <istream>
 #include <memory>
@@ -117,15 +118,20 @@ class Context {
   const std::thread::id thread_ = std::this_thread::get_id();
 };
 
-// Adds a subcommand that runs `action` when chosen. `examples` are lines without indentation.
+// Adds a subcommand that runs `action` when chosen. `examples` are lines without indentation;
+// `timeout` is what the help says of --timeout's default.
 CLI::App* AddCommand(CLI::App& parent, Context& context, const std::string& name,
-                     const std::string& description, const std::string& examples, Action action);
+                     const std::string& description, const std::string& examples, Action action,
+                     const std::string& timeout = "10s");
 // Adds a subcommand that only holds others, of which one must be chosen.
 CLI::App* AddNoun(CLI::App& parent, const std::string& name, const std::string& description);
 
 // An option such as "500ms", "30s", "5m": finite and not negative; anything else is a usage error.
 CLI::Option* AddDuration(CLI::App& command, const std::string& name,
                          std::optional<absl::Duration>& target, const std::string& description);
+
+// For an option's check(): a whole number, not below `least`; anything else is a usage error.
+std::function<std::string(const std::string&)> WholeNumber(int64_t least);
 
 // All of FILE, or of standard input for "-".
 // Errors: NOT_FOUND (no such file), INTERNAL (it cannot be read).

@@ -390,13 +390,22 @@ TEST(StoreCommand, PassesEachFlagOn) {
             "{\"written\":true,\"revision\":9}\n");
   EXPECT_EQ(tool({"store", "add", "k", "-5", "--group", "g"}).out, "42\n");
   EXPECT_EQ(tool({"store", "append", "k", "v"}).out, "42\n");
+  EXPECT_EQ(tool({"store", "push", "q", "v"}).out, "sequence 42\n");
   EXPECT_EQ(tool({"store", "push", "q", "v", "--expire", "1s", "--json"}).out,
             "{\"sequence\":42}\n");
   EXPECT_EQ(tool({"store", "delete", "k", "--prefix"}).out, "42\n");
-  EXPECT_THAT(
-      tool.fake.calls,
-      ElementsAre("Put(, k, v, -, -, 30s)", "Put(g, k, from stdin, 5m, 0, 30s)", "Add(g, k, -5)",
-                  "Append(, k, v)", "QueuePush(, q, v, 1s)", "Delete(, k, 1)"));
+  EXPECT_THAT(tool.fake.calls,
+              ElementsAre("Put(, k, v, -, -, 30s)", "Put(g, k, from stdin, 5m, 0, 30s)",
+                          "Add(g, k, -5)", "Append(, k, v)", "QueuePush(, q, v, -)",
+                          "QueuePush(, q, v, 1s)", "Delete(, k, 1)"));
+}
+
+TEST(StoreCommand, SaysThatThereWasNothingToDelete) {
+  ToolRun tool;
+  const ToolResult result = tool({"store", "delete", "k"});
+  EXPECT_EQ(result.code, 4);
+  EXPECT_EQ(result.out, "0\n");
+  EXPECT_EQ(result.err, "cohort: not there: k\n");
 }
 
 TEST(StoreCommand, OneKeyIsAValueAndSeveralAreATable) {

@@ -220,15 +220,15 @@ void AddGroupCommand(CLI::App& parent, Context& context) {
                               "cohort group show trainer-weights",
                               [&context, flags] { return Show(context, *flags); });
 
-  CLI::App* watch = AddCommand(noun, context, "watch",
-                               "Events of a group, a line each, until it closes or --timeout ends",
-                               "cohort group watch trainer-weights --wait 5m\n"
-                               "cohort group watch trainer-weights --from 17 --timeout 5m --json",
-                               [&context, flags] { return Watch(context, *flags); });
+  CLI::App* watch = AddCommand(
+      noun, context, "watch", "Events of a group, a line each, until it closes or --timeout ends",
+      "cohort group watch trainer-weights --wait 5m\n"
+      "cohort group watch trainer-weights --from 17 --timeout 5m --json",
+      [&context, flags] { return Watch(context, *flags); }, "for ever");
   watch
       ->add_option("--from", flags->from_revision,
                    "events after this revision (default: from now on)")
-      ->check(CLI::NonNegativeNumber)
+      ->check(WholeNumber(0))
       ->type_name("REVISION");
 
   AddDuration(*watch, "--wait", flags->wait,

@@ -202,9 +202,7 @@ absl::StatusOr<ExitCode> AllGather(Context& context, const Flags& flags) {
 }
 
 void AddRoot(CLI::App& command, Flags& flags) {
-  command.add_option("--root", flags.root, "the root's rank")
-      ->required()
-      ->check(CLI::NonNegativeNumber);
+  command.add_option("--root", flags.root, "the root's rank")->required()->check(WholeNumber(0));
 }
 
 void AddFile(CLI::App& command, Flags& flags, const std::string& description) {
@@ -217,38 +215,36 @@ void AddObjectCommand(CLI::App& parent, Context& context) {
   CLI::App& noun = *AddNoun(parent, "object", "Objects between ranks, from and to files and pipes");
   const auto flags = std::make_shared<Flags>();
 
-  CLI::App* send =
-      AddCommand(noun, context, "send",
-                 "Join, give an object to another rank, leave; the object stays for its reader",
-                 "echo hello | cohort object send demo --rank 0 --world-size 2 --to 1\n"
-                 "cohort object send demo --rank 0 --world-size 2 --to 1 --tag config config.json",
-                 [&context, flags] { return Send(context, *flags); });
-  send->add_option("--to", flags->to, "the reader's rank")
-      ->required()
-      ->check(CLI::NonNegativeNumber);
+  CLI::App* send = AddCommand(
+      noun, context, "send",
+      "Join, give an object to another rank, leave; the object stays for its reader",
+      "echo hello | cohort object send demo --rank 0 --world-size 2 --to 1\n"
+      "cohort object send demo --rank 0 --world-size 2 --to 1 --tag config config.json",
+      [&context, flags] { return Send(context, *flags); }, "5m");
+  send->add_option("--to", flags->to, "the reader's rank")->required()->check(WholeNumber(0));
 
   CLI::App* receive = AddCommand(
       noun, context, "recv", "Join, take the next object meant for this rank, leave",
       "cohort object recv demo --rank 1 --world-size 2 --from 0\n"
       "cohort object recv demo --rank 1 --world-size 2 --output config.json --tag config",
-      [&context, flags] { return Receive(context, *flags); });
+      [&context, flags] { return Receive(context, *flags); }, "5m");
   receive->add_option("--from", flags->from, "the sender's rank, or 'any' (default)");
 
-  CLI::App* broadcast =
-      AddCommand(noun, context, "broadcast", "Join, pass the root's object to all, leave",
-                 "cohort object broadcast demo --rank 0 --world-size 3 --root 0 weights.idx\n"
-                 "cohort object broadcast demo --rank 1 --world-size 3 --root 0 > weights.idx",
-                 [&context, flags] { return Broadcast(context, *flags); });
-  CLI::App* gather =
-      AddCommand(noun, context, "gather", "Join, give everyone's object to the root, leave",
-                 "hostname | cohort object gather demo --rank 1 --world-size 2 --root 0\n"
-                 "hostname | cohort object gather demo --rank 0 --world-size 2 --root 0 "
-                 "--output-dir hosts",
-                 [&context, flags] { return Gather(context, *flags); });
-  CLI::App* all_gather =
-      AddCommand(noun, context, "all-gather", "Join, give everyone's object to everyone, leave",
-                 "hostname | cohort object all-gather demo --rank 0 --world-size 2 --json",
-                 [&context, flags] { return AllGather(context, *flags); });
+  CLI::App* broadcast = AddCommand(
+      noun, context, "broadcast", "Join, pass the root's object to all, leave",
+      "cohort object broadcast demo --rank 0 --world-size 3 --root 0 weights.idx\n"
+      "cohort object broadcast demo --rank 1 --world-size 3 --root 0 > weights.idx",
+      [&context, flags] { return Broadcast(context, *flags); }, "5m");
+  CLI::App* gather = AddCommand(
+      noun, context, "gather", "Join, give everyone's object to the root, leave",
+      "hostname | cohort object gather demo --rank 1 --world-size 2 --root 0\n"
+      "hostname | cohort object gather demo --rank 0 --world-size 2 --root 0 "
+      "--output-dir hosts",
+      [&context, flags] { return Gather(context, *flags); }, "5m");
+  CLI::App* all_gather = AddCommand(
+      noun, context, "all-gather", "Join, give everyone's object to everyone, leave",
+      "hostname | cohort object all-gather demo --rank 0 --world-size 2 --json",
+      [&context, flags] { return AllGather(context, *flags); }, "5m");
 
   for (CLI::App* command : {send, receive, broadcast, gather, all_gather}) {
     AddSeatFlags(*command, flags->seat);

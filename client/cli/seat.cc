@@ -14,10 +14,10 @@ void AddSeatFlags(CLI::App& command, SeatFlags& flags) {
   command.add_option("GROUP", flags.group, "name of the group")->required();
   command.add_option("--rank", flags.rank, "the rank to take part as")
       ->required()
-      ->check(CLI::NonNegativeNumber);
+      ->check(WholeNumber(0));
   command.add_option("--world-size", flags.world_size, "how many ranks the group has")
       ->required()
-      ->check(CLI::PositiveNumber);
+      ->check(WholeNumber(1));
   command.add_option("--member", flags.member, "name of this member (default: rank-N)");
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <iterator>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -129,7 +130,9 @@ absl::StatusOr<ExitCode> Delete(Context& context, const Flags& flags) {
                                                              context.TimeoutOr(kDefaultTimeout)));
   PrintNumber(context, "deleted_count", count);
   // A prefix may have nothing under it; a key that is named should be there.
-  return count == 0 && !flags.prefix ? ExitCode::kNotFound : ExitCode::kOk;
+  if (count > 0 || flags.prefix) return ExitCode::kOk;
+  context.printer().Remark(absl::StrCat("cohort: not there: ", Printable(flags.key)));
+  return ExitCode::kNotFound;
 }
 
 absl::StatusOr<ExitCode> List(Context& context, const Flags& flags) {
@@ -180,7 +183,9 @@ absl::StatusOr<ExitCode> Push(Context& context, const Flags& flags) {
   COHORT_ASSIGN_OR_RETURN(
       const int64_t sequence,
       store->QueuePush(flags.key, value, flags.expire, context.TimeoutOr(kDefaultTimeout)));
-  return PrintNumber(context, "sequence", sequence);
+  if (context.json()) return PrintNumber(context, "sequence", sequence);
+  context.printer().PrintText(absl::StrCat("sequence ", sequence, "\n"));
+  return ExitCode::kOk;
 }
 
 absl::StatusOr<ExitCode> Pop(Context& context, const Flags& flags) {
@@ -263,9 +268,10 @@ void AddStoreCommand(CLI::App& parent, Context& context) {
   noun.add_option("--group", flags->group, "the group's namespace (default: the tenant's own)");
 
   const auto add = [&](const char* name, const char* description, const char* examples,
-                       Command command) {
-    return AddCommand(noun, context, name, description, examples,
-                      [&context, flags, command] { return command(context, *flags); });
+                       Command command, const char* timeout = "30s") {
+    return AddCommand(
+        noun, context, name, description, examples,
+        [&context, flags, command] { return command(context, *flags); }, timeout);
   };
   const auto add_key = [&](CLI::App* command, const char* name, const char* description) {
     return command->add_option(name, flags->key, description);
@@ -277,7 +283,7 @@ void AddStoreCommand(CLI::App& parent, Context& context) {
   CLI::App* get = add("get", "Values of keys, or wait until they exist",
                       "cohort store get config/path\n"
                       "cohort store get ready/0 ready/1 --wait 30s --json",
-                      Get);
+                      Get, "30s, and what --wait says");
   get->add_option("KEY", flags->keys, "keys, at most 1000")->required();
   AddDuration(*get, "--wait", flags->wait, "how long to wait until all are there");
 
@@ -291,7 +297,7 @@ void AddStoreCommand(CLI::App& parent, Context& context) {
   AddDuration(*put, "--expire", flags->expire, "delete the key after this time");
   put->add_option("--if-revision", flags->if_revision,
                   "write only if the key is at this revision; 0: only if it is absent")
-      ->check(CLI::NonNegativeNumber)
+      ->check(WholeNumber(0))
       ->type_name("REVISION");
 
   CLI::App* erase = add("delete", "Delete a key, or all keys with a prefix",
@@ -313,7 +319,9 @@ void AddStoreCommand(CLI::App& parent, Context& context) {
                         "cohort store add budget -5",
                         Add);
   add_key(count, "KEY", "the counter")->required();
-  count->add_option("DELTA", flags->delta, "a whole number")->required();
+  count->add_option("DELTA", flags->delta, "a whole number")
+      ->required()
+      ->check(WholeNumber(std::numeric_limits<int64_t>::min()));
 
   CLI::App* append = add("append", "Append to a value and print its new size",
                          "cohort store append log 'step 17 done;'", Append);
@@ -327,19 +335,19 @@ void AddStoreCommand(CLI::App& parent, Context& context) {
   AddDuration(*push, "--expire", flags->expire, "drop the value if nobody takes it in this time");
 
   CLI::App* pop = add("pop", "Take the value at the head of a queue; exits with 8 if it is empty",
-                      "cohort store pop prompts --wait 1m", Pop);
+                      "cohort store pop prompts --wait 1m", Pop, "30s, and what --wait says");
   add_key(pop, "QUEUE", "the queue")->required();
   AddDuration(*pop, "--wait", flags->wait, "how long to wait for a value");
 
   CLI::App* watch = add("watch", "Changes of keys with a prefix, a line each, until --timeout",
                         "cohort store watch config/\n"
                         "cohort store watch '' --from 17 --json",
-                        Watch);
+                        Watch, "for ever");
   add_key(watch, "PREFIX", "the prefix; '' is all")->required();
   watch
       ->add_option("--from", flags->from_revision,
                    "changes after this revision (default: from now on)")
-      ->check(CLI::NonNegativeNumber)
+      ->check(WholeNumber(0))
       ->type_name("REVISION");
 }
 

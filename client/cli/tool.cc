@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "client/cli/barrier_command.h"
 #include "client/cli/drain_command.h"
 #include "client/cli/error_report.h"
@@ -89,6 +90,30 @@ std::string CommandPath(const CLI::App& app) {
   return absl::StrCat(app.get_name(), " ", CommandPath(*chosen.front()));
 }
 
+const CLI::App& Chosen(const CLI::App& app) {
+  const auto chosen = app.get_subcommands();
+  return chosen.empty() ? app : Chosen(*chosen.front());
+}
+
+// The parser only says that one is required.
+std::string WrongCommand(const CLI::App& noun, const std::vector<std::string>& rest) {
+  std::vector<std::string> names;
+  for (const CLI::App* command : noun.get_subcommands([](const CLI::App*) { return true; })) {
+    names.push_back(command->get_name());
+  }
+  return absl::StrCat(rest.empty() ? "a command is missing" : absl::StrCat("no command ", rest[0]),
+                      "; there are ", absl::StrJoin(names, ", "));
+}
+
+// What is wrong with the command line.
+std::string UsageError(const CLI::App& app, const CLI::ParseError& error) {
+  const CLI::App& chosen = Chosen(app);
+  const bool needs_command =
+      !chosen.get_subcommands([](const CLI::App*) { return true; }).empty() &&
+      error.get_exit_code() == static_cast<int>(CLI::ExitCodes::RequiredError);
+  return needs_command ? WrongCommand(chosen, app.remaining(/*recurse=*/true)) : error.what();
+}
+
 void PrintError(Context& context, const absl::Status& status) {
   const client::ErrorInfo info = context.environment().clients->GetErrorInfo(status);
   context.printer().Remark(absl::StrCat("cohort: ", ErrorLine(status, info, context.missing())));
@@ -104,11 +129,12 @@ ExitCode EndOfParsing(const CLI::App& app, const CLI::ParseError& error, Context
     context.printer().PrintText(text.str());
     return ExitCode::kOk;
   }
+  const std::string text = UsageError(app, error);
   context.printer().Remark(
-      absl::StrCat("cohort: ", Printable(error.what()), " (try '", CommandPath(app), " --help')"));
+      absl::StrCat("cohort: ", Printable(text), " (try '", CommandPath(app), " --help')"));
   if (json) {
     context.printer().PrintJson(
-        ErrorJson(absl::InvalidArgumentError(error.what()), client::ErrorInfo(), {}));
+        ErrorJson(absl::InvalidArgumentError(text), client::ErrorInfo(), {}));
   }
   return ExitCode::kUsage;
 }

@@ -125,6 +125,42 @@ TEST(Arguments, HelpListsExitCodesAndExamples) {
   }
 }
 
+TEST(Arguments, WrongUsageNamesWhatIsWrong) {
+  const std::vector<std::pair<std::vector<std::string>, std::string>> wrong = {
+      {{"nonsense", "x"}, "no command nonsense; there are group, who-is-missing, "},
+      {{"group", "nonsense"}, "no command nonsense; there are list, show, watch, evict, close"},
+      {{"group"}, "a command is missing; there are list, show, "},
+      {{"group", "--json"}, "a command is missing; there are list, show, "},
+      {{"group", "show"}, "GROUP is required"},
+      {{"store", "get", "--wait", "--timeout", "5s", "k"},
+       "--wait: a duration such as 500ms, 30s or 5m is missing before --timeout"},
+      {{"barrier", "g", "--rank", "x", "--world-size", "2"}, "--rank: 'x' is no whole number"},
+      {{"barrier", "g", "--rank", "-1", "--world-size", "2"}, "--rank: -1 is below 0"},
+      {{"barrier", "g", "--rank", "0", "--world-size", "0"}, "--world-size: 0 is below 1"},
+      {{"store", "add", "k", "one"}, "DELTA: 'one' is no whole number"},
+  };
+  for (const auto& [arguments, text] : wrong) {
+    ToolRun tool;
+    EXPECT_THAT(tool(arguments).err, StartsWith("cohort: " + text))
+        << testing::PrintToString(arguments);
+  }
+}
+
+TEST(Arguments, HelpTellsTheDefaultTimeout) {
+  ToolRun tool;
+  for (const auto& [command, timeout] :
+       std::vector<std::pair<std::vector<std::string>, std::string>>{
+           {{"object", "send", "--help"}, "5m"},
+           {{"object", "recv", "--help"}, "5m"},
+           {{"barrier", "--help"}, "30s"},
+           {{"store", "put", "--help"}, "30s"},
+           {{"group", "watch", "--help"}, "for ever"},
+           {{"server", "--help"}, "10s"},
+       }) {
+    EXPECT_THAT(tool(command).out, HasSubstr("--timeout (here by default " + timeout + ")"));
+  }
+}
+
 TEST(Arguments, VersionIsAResult) {
   ToolRun tool;
   const ToolResult result = tool({"--version"});
