@@ -18,8 +18,11 @@ struct Flags {
 };
 
 absl::StatusOr<ExitCode> Barrier(Context& context, const Flags& flags) {
+  const Clock& clock = *context.environment().clock;
+  const Instant started = clock.Now();
   COHORT_ASSIGN_OR_RETURN(auto seat,
                           Seat::Take(context, flags.seat, context.TimeoutOr(absl::Seconds(30))));
+  const absl::Duration join = clock.Now() - started;
   const std::string title = flags.name.empty() ? "barrier" : absl::StrCat("barrier ", flags.name);
   const int64_t generation = seat->group().generation();
   const int world_size = seat->group().world_size();
@@ -37,11 +40,12 @@ absl::StatusOr<ExitCode> Barrier(Context& context, const Flags& flags) {
                                  {"world_size", world_size},
                                  {"name", flags.name},
                                  {"number", report.number},
+                                 {"join_seconds", Seconds(join)},
                                  {"skew_seconds", Seconds(report.skew)}});
   } else {
-    context.printer().PrintText(absl::StrCat(title, " #", report.number, ": ",
-                                             Counted(world_size, "rank"), " met, skew ",
-                                             ShortDuration(report.skew), "\n"));
+    context.printer().PrintText(absl::StrCat(
+        title, " #", report.number, ": ", Counted(world_size, "rank"), " met, skew ",
+        ShortDuration(report.skew), " (after ", ShortDuration(join), " until all had joined)\n"));
   }
   return ExitCode::kOk;
 }

@@ -289,15 +289,17 @@ TEST(BarrierCommand, SaysWhoIsAwaitedAndThatAllMet) {
   tool.fake.waiting.arrived_count = 1;
   tool.fake.waiting.arrived = {{0, 0}};
   tool.fake.waiting.missing = {{1, 1}};
+  tool.join_takes = absl::Milliseconds(3100);
   tool.fake.round.number = 4;
   tool.fake.round.skew = absl::Milliseconds(250);
   const ToolResult result =
       tool({"barrier", "g", "--rank", "0", "--world-size", "2", "--name", "step"});
-  EXPECT_EQ(result.out, "barrier step #4: 2 ranks met, skew 250ms\n");
+  EXPECT_EQ(result.out,
+            "barrier step #4: 2 ranks met, skew 250ms (after 3.1s until all had joined)\n");
   EXPECT_EQ(result.err, "waiting for barrier step: 1 of 2 here (rank 0), missing rank 1\n");
   EXPECT_EQ(tool({"barrier", "g", "--rank", "0", "--world-size", "2", "--json"}).out,
             R"({"group":"g","generation":1,"rank":0,"world_size":2,"name":"","number":4,)"
-            R"("skew_seconds":0.25})"
+            R"("join_seconds":3.1,"skew_seconds":0.25})"
             "\n");
 }
 

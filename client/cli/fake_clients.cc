@@ -319,6 +319,7 @@ absl::StatusOr<std::unique_ptr<client::ProcessGroup>> FakeClients::Join(
   seat = options;
   Record(*this, "Join", options.group, *options.rank, options.world_size, options.member);
   if (options.on_waiting && !waiting_to_join.missing.empty()) options.on_waiting(waiting_to_join);
+  if (on_join) on_join();
   if (!join_error.ok()) return join_error;
   return std::unique_ptr<client::ProcessGroup>(std::make_unique<FakeGroup>(*this));
 }

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -39,6 +40,7 @@ class FakeClients : public Clients {
   client::ErrorInfo error_info;
   // Told while joins and rounds wait, when somebody is missing in them.
   client::MissingReport waiting_to_join;
+  std::function<void()> on_join;
   client::MissingReport waiting;
 
   // Told by these methods before they answer.

@@ -41,6 +41,8 @@ class ToolRun {
   // How often something was set to be done on interrupt (+1), and cleared (-1), over all runs.
   int interrupt_balance = 0;
   int interrupts_set = 0;
+  // Passes when a seat is taken.
+  absl::Duration join_takes;
 
   ToolResult operator()(const std::vector<std::string>& arguments) {
     std::ostringstream out;
@@ -54,6 +56,7 @@ class ToolRun {
     Printer printer(out, err, widths);
     SleepClock clock;
     Environment environment;
+    fake.on_join = [this, &clock] { clock.Sleep(join_takes); };
     environment.sleep = [&clock](absl::Duration duration) { clock.Sleep(duration); };
     environment.clients = &fake;
     environment.clock = &clock;
