@@ -48,25 +48,48 @@ Axes Simplify(const Tensor& from, const Tensor& to, const char*& source, char*& 
   return merged;
 }
 
-// Pieces of kBytes, in tiles: where one of the two sides jumps from line to line of the cache, the
-// lines are still there when the next column comes.
 template <int64_t kBytes>
-void CopyPlane(const char* from, char* to, const Axis& outer, const Axis& inner) {
-  constexpr int64_t kTile = 32;
+void CopyLine(const char* from, int64_t from_step, char* to, int64_t to_step, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) {
+    std::memcpy(to, from, kBytes);
+    from += from_step;
+    to += to_step;
+  }
+}
+
+// Pieces of kBytes, where what is next to each other on one side is far apart on the other: in
+// tiles, each through a small copy, so that every line of the cache is read whole and written whole
+// while it is there, wherever it falls.
+template <int64_t kBytes>
+void Transpose(const char* from, char* to, const Axis& outer, const Axis& inner) {
+  constexpr int64_t kTile = kBytes <= 2 ? 64 : 32;
+  alignas(64) char tile[kTile * kTile * kBytes];
   for (int64_t i = 0; i < outer.extent; i += kTile) {
     const int64_t rows = std::min(kTile, outer.extent - i);
     for (int64_t j = 0; j < inner.extent; j += kTile) {
       const int64_t columns = std::min(kTile, inner.extent - j);
-      for (int64_t row = i; row < i + rows; ++row) {
-        const char* source = from + row * outer.from + j * inner.from;
-        char* target = to + row * outer.to + j * inner.to;
-        for (int64_t column = 0; column < columns; ++column) {
-          std::memcpy(target, source, kBytes);
-          source += inner.from;
-          target += inner.to;
-        }
+      const char* const source = from + i * outer.from + j * inner.from;
+      char* const target = to + i * outer.to + j * inner.to;
+      for (int64_t column = 0; column < columns; ++column) {
+        CopyLine<kBytes>(source + column * inner.from, outer.from, tile + column * kTile * kBytes,
+                         kBytes, rows);
+      }
+      for (int64_t row = 0; row < rows; ++row) {
+        CopyLine<kBytes>(tile + row * kBytes, kTile * kBytes, target + row * outer.to, inner.to,
+                         columns);
       }
     }
+  }
+}
+
+template <int64_t kBytes>
+void CopyPlane(const char* from, char* to, const Axis& outer, const Axis& inner) {
+  if constexpr (kBytes <= 8) {
+    const bool crossed = std::abs(outer.from) < std::abs(inner.from);
+    if (crossed && outer.extent >= 8) return Transpose<kBytes>(from, to, outer, inner);
+  }
+  for (int64_t i = 0; i < outer.extent; ++i) {
+    CopyLine<kBytes>(from + i * outer.from, inner.from, to + i * outer.to, inner.to, inner.extent);
   }
 }
 
