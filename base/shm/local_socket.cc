@@ -35,9 +35,8 @@ absl::Status AwaitEvent(int fd, short event, Instant deadline, absl::string_view
     int timeout = -1;
     if (deadline != absl::InfiniteFuture()) {
       const absl::Duration left = std::max(deadline - Clock::Steady().Now(), absl::ZeroDuration());
-      timeout = static_cast<int>(
-          std::min<int64_t>(absl::ToInt64Milliseconds(absl::Ceil(left, absl::Milliseconds(1))),
-                            INT_MAX));
+      timeout = static_cast<int>(std::min<int64_t>(
+          absl::ToInt64Milliseconds(absl::Ceil(left, absl::Milliseconds(1))), INT_MAX));
     }
     pollfd entry = {fd, event, 0};
     const int ready = poll(&entry, 1, timeout);

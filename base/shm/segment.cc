@@ -6,6 +6,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <cstdint>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -15,6 +17,30 @@ namespace cohort::shm {
 namespace {
 
 constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
+
+// Of what is so large, the same offset in two segments would often have addresses that differ in
+// few high bits alone: to some processors (AMD's choose a way of their first cache by a digest of
+// 16 bits of the address) those are one place, and reading both in turn takes twice as long. So
+// each begins at another distance from a multiple of 256 MiB. In steps in which a huge page can be
+// mapped.
+constexpr size_t kLarge = size_t{1} << 30;
+constexpr size_t kWindow = size_t{256} << 20;
+constexpr size_t kStep = size_t{2} << 20;
+
+// Where to map; null where anything is as good.
+char* PlaceFor(size_t bytes) {
+  static std::atomic<size_t> placed{0};
+  if (bytes < kLarge) return nullptr;
+  const size_t room = bytes + 2 * kWindow;
+  void* const reserved =
+      mmap(nullptr, room, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (reserved == MAP_FAILED) return nullptr;
+  munmap(reserved, room);
+  const auto begin = (reinterpret_cast<uintptr_t>(reserved) + kWindow - 1) / kWindow * kWindow;
+  constexpr size_t kSteps = kWindow / kStep;
+  // Odd, so that all steps come before one comes again; and far from the one before.
+  return reinterpret_cast<char*>(begin + placed.fetch_add(37) % kSteps * kStep);
+}
 
 absl::Status Failed(absl::string_view what, size_t bytes) {
   return absl::ResourceExhaustedError(absl::StrCat("shared memory of ", bytes, " bytes: ", what,
@@ -36,7 +62,8 @@ Segment::~Segment() {
 }
 
 absl::StatusOr<Segment> Segment::MapWhole(int fd, size_t bytes) {
-  void* const data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  // Only a wish: if something else has come there meanwhile, it lies where there is room.
+  void* const data = mmap(PlaceFor(bytes), bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   if (data == MAP_FAILED) {
     absl::Status failed = Failed("mmap", bytes);
     close(fd);

@@ -4,8 +4,10 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <set>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "base/shm/futex.h"
@@ -35,6 +37,19 @@ TEST(SegmentTest, NobodyCanChangeItsSize) {
   ASSERT_TRUE(segment.ok());
   EXPECT_NE(ftruncate(segment->fd(), 10), 0);
   EXPECT_NE(ftruncate(segment->fd(), 2 * kBytes), 0);
+}
+
+// To a processor that looks at the middle bits of addresses alone, no two begin at the same place.
+TEST(SegmentTest, LargeOnesBeginAtDifferentDistances) {
+  std::vector<Segment> segments;
+  std::set<uintptr_t> begins;
+  for (int i = 0; i < 20; ++i) {
+    absl::StatusOr<Segment> segment = Segment::Create("test", size_t{1} << 30);
+    ASSERT_TRUE(segment.ok()) << segment.status();
+    begins.insert(reinterpret_cast<uintptr_t>(segment->data()) % (size_t{256} << 20));
+    segments.push_back(*std::move(segment));
+  }
+  EXPECT_EQ(begins.size(), segments.size());
 }
 
 TEST(SegmentTest, RefusesWhatIsNotOne) {

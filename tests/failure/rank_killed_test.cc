@@ -20,9 +20,9 @@
 namespace cohort {
 namespace {
 
+using ::testing::AnyOf;
 using testing::ChildProcess;
 using testing::CoordinatorProcess;
-using ::testing::AnyOf;
 using ::testing::HasSubstr;
 using testing::kPatience;
 using ::testing::StartsWith;
@@ -36,7 +36,7 @@ class RankKilledTest : public ::testing::Test {
   // `host`: ranks with different ones share no memory.
   void Start(int rank, const std::string& host = "", const std::string& more = "timeout_ms=60000") {
     std::vector<std::string> command = {"tests/failure/rank_main", coordinator_.address(), "group",
-                                        absl::StrCat(rank), absl::StrCat(kSize), more};
+                                        absl::StrCat(rank),        absl::StrCat(kSize),    more};
     if (!host.empty()) command.push_back(absl::StrCat("host=", host));
     ranks_[rank] = std::make_unique<ChildProcess>(std::move(command));
   }
@@ -85,10 +85,9 @@ class RankKilledTest : public ::testing::Test {
     ++generation_;
     const std::vector<std::string> joined = Lines();
     for (int rank = 0; rank < kSize; ++rank) {
-      EXPECT_THAT(joined[rank],
-                  StartsWith(rank == victim
-                                 ? absl::StrCat("joined ", rank, " ", kSize, " ", generation_)
-                                 : "OK"));
+      EXPECT_THAT(joined[rank], StartsWith(rank == victim ? absl::StrCat("joined ", rank, " ",
+                                                                         kSize, " ", generation_)
+                                                          : "OK"));
     }
     Tell(absl::StrCat("once ", what));
     ExpectAll("OK");
@@ -106,8 +105,8 @@ TEST_F(RankKilledTest, InEveryOperationAndSizeOnOneHost) {
   std::mt19937 random(static_cast<uint32_t>(testing::TestSeed()));
   for (const char* const operation :
        {"all_reduce", "broadcast", "all_gather", "reduce_scatter", "all_to_all", "exchange"}) {
-    for (const char* const size : {"8 plain", "4096 plain", "65536 registered", "3000000 plain",
-                                   "20000000 registered"}) {
+    for (const char* const size :
+         {"8 plain", "4096 plain", "65536 registered", "3000000 plain", "20000000 registered"}) {
       KillInTheMiddle(absl::StrCat(operation, " ", size), static_cast<int>(random() % kSize));
       if (HasFatalFailure() || HasNonfatalFailure()) return;
     }

@@ -74,11 +74,11 @@ class Work {
     const bool spreads = operation == "all_gather";
     const bool parts = operation == "reduce_scatter" || operation == "all_to_all";
     const int64_t input = parts ? (count + group.size() - 1) / group.size() * group.size() : count;
-    const int64_t output = spreads                          ? count * group.size()
+    const int64_t output = spreads                         ? count * group.size()
                            : operation == "reduce_scatter" ? input / group.size()
-                                                            : input;
-    for (const auto& [tensor, size] : {std::make_pair(&work.input_, input),
-                                       std::make_pair(&work.output_, output)}) {
+                                                           : input;
+    for (const auto& [tensor, size] :
+         {std::make_pair(&work.input_, input), std::make_pair(&work.output_, output)}) {
       if (registered) {
         absl::StatusOr<Tensor> allocated = group.Allocate(DataType::kF32, {size});
         if (!allocated.ok()) return allocated.status();
@@ -113,14 +113,15 @@ class Work {
     const auto* const data = static_cast<const float*>(output_.data());
     for (int64_t i = 0; i < output_.count(); ++i) {
       if (data[i] == Expected(i)) continue;
-      return absl::DataLossError(absl::StrCat(operation_, ": element ", i, " is ", data[i],
-                                              ", not ", Expected(i)));
+      return absl::DataLossError(
+          absl::StrCat(operation_, ": element ", i, " is ", data[i], ", not ", Expected(i)));
     }
     return absl::OkStatus();
   }
 
  private:
-  Work(LocalGroup& group, std::string operation) : group_(group), operation_(std::move(operation)) {}
+  Work(LocalGroup& group, std::string operation)
+      : group_(group), operation_(std::move(operation)) {}
 
   float SumAt(int64_t i) const {
     float sum = 0;

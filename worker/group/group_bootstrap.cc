@@ -155,8 +155,8 @@ class Bootstrap {
       const bool understood =
           other.ParseFromArray(all[rank].data(), static_cast<int>(all[rank].size()));
       const auto& ranks = other.shares_memory_with();
-      if (!understood || std::find(ranks.begin(), ranks.end(), static_cast<int>(rank)) ==
-                             ranks.end()) {
+      if (!understood ||
+          std::find(ranks.begin(), ranks.end(), static_cast<int>(rank)) == ranks.end()) {
         return absl::FailedPreconditionError(
             absl::StrCat("rank ", rank, " says what nobody understands"));
       }
@@ -190,8 +190,8 @@ class Bootstrap {
       levels.inside = std::make_unique<SingleCommunicator>();
     } else {
       formation.memory->names = formation.ranks;
-      levels.inside = std::make_unique<HostCommunicator>(std::move(*formation.memory),
-                                                         static_cast<int>(index));
+      levels.inside =
+          std::make_unique<HostCommunicator>(std::move(*formation.memory), static_cast<int>(index));
     }
     // Nobody listens for the mesh any more.
     COHORT_RETURN_IF_ERROR(mesh->Barrier(deadline_));
@@ -208,9 +208,9 @@ class Bootstrap {
         options.names.push_back(rank);
       }
       const Id128 secret = {secret_.high, secret_.low + 1 + index};
-      COHORT_ASSIGN_OR_RETURN(levels.across,
-                              SocketCommunicator::Connect(place, *listener_, addresses, secret,
-                                                          options, deadline_));
+      COHORT_ASSIGN_OR_RETURN(
+          levels.across,
+          SocketCommunicator::Connect(place, *listener_, addresses, secret, options, deadline_));
     }
     levels.mesh = std::move(mesh);
     return std::make_unique<HierarchicalCommunicator>(std::move(levels), hosts);

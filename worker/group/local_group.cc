@@ -56,8 +56,8 @@ absl::StatusOr<std::unique_ptr<LocalGroup>> LocalGroup::Create(LocalGroupOptions
   group->coordinator_address_ = membership.shared_connection != nullptr
                                     ? membership.shared_connection->options().address
                                     : membership.connection.address;
-  membership.on_event = [group = group.get(), next = membership.on_event](
-                            const client::GroupEvent& event) {
+  membership.on_event = [group = group.get(),
+                         next = membership.on_event](const client::GroupEvent& event) {
     group->OnEvent(event);
     if (next != nullptr) next(event);
   };
@@ -88,8 +88,7 @@ absl::Status LocalGroup::Form(absl::Duration timeout) {
   formed_.communicator.reset();
   BootstrapOptions bootstrap = options_.bootstrap;
   bootstrap.timeout = timeout;
-  COHORT_ASSIGN_OR_RETURN(formed_,
-                          FormCommunicator(*membership_, coordinator_address_, bootstrap));
+  COHORT_ASSIGN_OR_RETURN(formed_, FormCommunicator(*membership_, coordinator_address_, bootstrap));
   verbs_ = std::make_unique<TensorVerbs>(
       formed_.communicator.get(),
       [this](DataType type, const Shape& shape) { return Allocate(type, shape); });
@@ -108,8 +107,8 @@ absl::Status LocalGroup::Rejoin(absl::Duration timeout) {
   while (true) {
     // Whoever still waits in the old generation must not wait for this rank.
     if (formed_.communicator != nullptr) formed_.communicator->Abort(why);
-    // Ranks of one host know of a death long before the coordinator does: for it, the generation may
-    // be in order still. That it is over already is no error.
+    // Ranks of one host know of a death long before the coordinator does: for it, the generation
+    // may be in order still. That it is over already is no error.
     const absl::Status reported = membership_->ReportError(why, /*fatal=*/true);
     if (!reported.ok() && !absl::IsAborted(reported)) return reported;
     COHORT_RETURN_IF_ERROR(membership_->Rejoin(left()));
@@ -143,18 +142,19 @@ absl::StatusOr<Tensor> LocalGroup::Allocate(DataType type, const Shape& shape) {
   const std::shared_ptr<shm::Heap>& heap = options_.bootstrap.heap;
   const auto bytes = static_cast<size_t>(ElementCount(shape) * SizeOf(type));
   COHORT_ASSIGN_OR_RETURN(void* const data, heap->Allocate(bytes));
-  std::shared_ptr<const void> owner(data, [heap](const void* memory) {
-    heap->Free(const_cast<void*>(memory));
-  });
+  std::shared_ptr<const void> owner(
+      data, [heap](const void* memory) { heap->Free(const_cast<void*>(memory)); });
   return Tensor(data, type, shape, std::move(owner));
 }
 
-absl::Status LocalGroup::AllReduce(const Tensor& input, const Tensor& output, const Reduction& reduction, const CallOptions& options) {
+absl::Status LocalGroup::AllReduce(const Tensor& input, const Tensor& output,
+                                   const Reduction& reduction, const CallOptions& options) {
   MutexLock lock(&call_mutex_);
   return verbs_->AllReduce(input, output, reduction, DeadlineOf(options));
 }
 
-absl::Status LocalGroup::Reduce(const Tensor& input, const Tensor& output, const Reduction& reduction, int root, const CallOptions& options) {
+absl::Status LocalGroup::Reduce(const Tensor& input, const Tensor& output,
+                                const Reduction& reduction, int root, const CallOptions& options) {
   MutexLock lock(&call_mutex_);
   return verbs_->Reduce(input, output, reduction, root, DeadlineOf(options));
 }
@@ -164,52 +164,64 @@ absl::Status LocalGroup::Broadcast(const Tensor& tensor, int root, const CallOpt
   return verbs_->Broadcast(tensor, root, DeadlineOf(options));
 }
 
-absl::Status LocalGroup::AllGather(const Tensor& input, const Tensor& output, int dim, const CallOptions& options) {
+absl::Status LocalGroup::AllGather(const Tensor& input, const Tensor& output, int dim,
+                                   const CallOptions& options) {
   MutexLock lock(&call_mutex_);
   return verbs_->AllGather(input, output, dim, DeadlineOf(options));
 }
 
-absl::Status LocalGroup::ReduceScatter(const Tensor& input, const Tensor& output, int dim, const Reduction& reduction, const CallOptions& options) {
+absl::Status LocalGroup::ReduceScatter(const Tensor& input, const Tensor& output, int dim,
+                                       const Reduction& reduction, const CallOptions& options) {
   MutexLock lock(&call_mutex_);
   return verbs_->ReduceScatter(input, output, dim, reduction, DeadlineOf(options));
 }
 
-absl::Status LocalGroup::AllToAll(const Tensor& input, const Tensor& output, const CallOptions& options) {
+absl::Status LocalGroup::AllToAll(const Tensor& input, const Tensor& output,
+                                  const CallOptions& options) {
   MutexLock lock(&call_mutex_);
   return verbs_->AllToAll(input, output, DeadlineOf(options));
 }
 
-absl::Status LocalGroup::Gather(const Tensor& input, const Tensor& output, int dim, int root, const CallOptions& options) {
+absl::Status LocalGroup::Gather(const Tensor& input, const Tensor& output, int dim, int root,
+                                const CallOptions& options) {
   MutexLock lock(&call_mutex_);
   return verbs_->Gather(input, output, dim, root, DeadlineOf(options));
 }
 
-absl::Status LocalGroup::Scatter(const Tensor& input, const Tensor& output, int dim, int root, const CallOptions& options) {
+absl::Status LocalGroup::Scatter(const Tensor& input, const Tensor& output, int dim, int root,
+                                 const CallOptions& options) {
   MutexLock lock(&call_mutex_);
   return verbs_->Scatter(input, output, dim, root, DeadlineOf(options));
 }
 
-absl::Status LocalGroup::AllGatherV(const Tensor& input, const Tensor& output, int dim, const Sizes& sizes, const CallOptions& options) {
+absl::Status LocalGroup::AllGatherV(const Tensor& input, const Tensor& output, int dim,
+                                    const Sizes& sizes, const CallOptions& options) {
   MutexLock lock(&call_mutex_);
   return verbs_->AllGatherV(input, output, dim, sizes, DeadlineOf(options));
 }
 
-absl::Status LocalGroup::ReduceScatterV(const Tensor& input, const Tensor& output, int dim, const Sizes& sizes, const Reduction& reduction, const CallOptions& options) {
+absl::Status LocalGroup::ReduceScatterV(const Tensor& input, const Tensor& output, int dim,
+                                        const Sizes& sizes, const Reduction& reduction,
+                                        const CallOptions& options) {
   MutexLock lock(&call_mutex_);
   return verbs_->ReduceScatterV(input, output, dim, sizes, reduction, DeadlineOf(options));
 }
 
-absl::Status LocalGroup::GatherV(const Tensor& input, const Tensor& output, int dim, const Sizes& sizes, int root, const CallOptions& options) {
+absl::Status LocalGroup::GatherV(const Tensor& input, const Tensor& output, int dim,
+                                 const Sizes& sizes, int root, const CallOptions& options) {
   MutexLock lock(&call_mutex_);
   return verbs_->GatherV(input, output, dim, sizes, root, DeadlineOf(options));
 }
 
-absl::Status LocalGroup::AllToAllV(const Tensor& input, const Sizes& input_sizes, const Tensor& output, const Sizes& output_sizes, const CallOptions& options) {
+absl::Status LocalGroup::AllToAllV(const Tensor& input, const Sizes& input_sizes,
+                                   const Tensor& output, const Sizes& output_sizes,
+                                   const CallOptions& options) {
   MutexLock lock(&call_mutex_);
   return verbs_->AllToAllV(input, input_sizes, output, output_sizes, DeadlineOf(options));
 }
 
-absl::Status LocalGroup::Exchange(absl::Span<const client::TensorTransfer> transfers, const CallOptions& options) {
+absl::Status LocalGroup::Exchange(absl::Span<const client::TensorTransfer> transfers,
+                                  const CallOptions& options) {
   MutexLock lock(&call_mutex_);
   return verbs_->Exchange(transfers, DeadlineOf(options));
 }

@@ -167,14 +167,12 @@ absl::Status HierarchicalCommunicator::Broadcast(const void* input, void* output
     const int64_t rest = part * levels_.inside->size();
     char* const own = At(output, own_.index * part * element);
     if (at_root) {
-      COHORT_RETURN_IF_ERROR(
-          levels_.inside->Scatter(input, own, part, type, from.index, deadline));
+      COHORT_RETURN_IF_ERROR(levels_.inside->Scatter(input, own, part, type, from.index, deadline));
     }
     COHORT_RETURN_IF_ERROR(levels_.across->Broadcast(own, own, part, type, from.host, deadline));
-    COHORT_RETURN_IF_ERROR(levels_.mesh->Broadcast(rank() == root ? At(input, rest * element)
-                                                                  : nullptr,
-                                                   At(output, rest * element), count - rest, type,
-                                                   root, deadline));
+    COHORT_RETURN_IF_ERROR(
+        levels_.mesh->Broadcast(rank() == root ? At(input, rest * element) : nullptr,
+                                At(output, rest * element), count - rest, type, root, deadline));
     return levels_.inside->AllGather(own, output, part, type, deadline);
   }());
 }
@@ -194,9 +192,8 @@ absl::Status HierarchicalCommunicator::AllGather(const void* input, void* output
     scratch_.resize(static_cast<size_t>(size() * bytes));
     char* const own = scratch_.data() + own_.index * column;
     COHORT_RETURN_IF_ERROR(levels_.across->AllGather(input, own, count, type, deadline));
-    COHORT_RETURN_IF_ERROR(levels_.inside->AllGather(own, scratch_.data(),
-                                                     count * levels_.across->size(), type,
-                                                     deadline));
+    COHORT_RETURN_IF_ERROR(levels_.inside->AllGather(
+        own, scratch_.data(), count * levels_.across->size(), type, deadline));
     for (int rank = 0; rank < size(); ++rank) {
       const Place& place = places_[static_cast<size_t>(rank)];
       std::memcpy(At(output, rank * bytes),
@@ -207,9 +204,8 @@ absl::Status HierarchicalCommunicator::AllGather(const void* input, void* output
   }());
 }
 
-absl::Status HierarchicalCommunicator::ReduceScatter(const void* input, void* output,
-                                                     int64_t count, DataType type,
-                                                     const Reduction& reduction,
+absl::Status HierarchicalCommunicator::ReduceScatter(const void* input, void* output, int64_t count,
+                                                     DataType type, const Reduction& reduction,
                                                      Instant deadline) {
   const int64_t bytes = count * SizeOf(type);
   if (!even_ || bytes * size() < kLarge || reduction.op == ReduceOp::kAvg) {
@@ -227,9 +223,8 @@ absl::Status HierarchicalCommunicator::ReduceScatter(const void* input, void* ou
                   At(input, rank * bytes), static_cast<size_t>(bytes));
     }
     char* const own = scratch_.data() + own_.index * column;
-    COHORT_RETURN_IF_ERROR(levels_.inside->ReduceScatter(scratch_.data(), own,
-                                                         count * levels_.across->size(), type,
-                                                         reduction, deadline));
+    COHORT_RETURN_IF_ERROR(levels_.inside->ReduceScatter(
+        scratch_.data(), own, count * levels_.across->size(), type, reduction, deadline));
     return levels_.across->ReduceScatter(own, output, count, type, Then(reduction), deadline);
   }());
 }

@@ -11,8 +11,8 @@
 
 namespace cohort::worker {
 
-// Which ranks share a host: every rank once, each host's in order, hosts in the order of their first
-// ranks. The same on all ranks.
+// Which ranks share a host: every rank once, each host's in order, hosts in the order of their
+// first ranks. The same on all ranks.
 using Hosts = std::vector<std::vector<int>>;
 
 // What a HierarchicalCommunicator is made of.

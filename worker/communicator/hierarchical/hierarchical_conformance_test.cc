@@ -36,8 +36,8 @@ Communicators Connect(size_t count, Id128 secret) {
   return communicators;
 }
 
-// Hosts of which each has `per_host` ranks, or the last fewer; every second rank on another host, so
-// that a host's ranks are not neighbours.
+// Hosts of which each has `per_host` ranks, or the last fewer; every second rank on another host,
+// so that a host's ranks are not neighbours.
 Hosts MakeHosts(int size, int per_host) {
   const int count = (size + per_host - 1) / per_host;
   Hosts hosts(static_cast<size_t>(count));
@@ -77,13 +77,11 @@ Communicators CreateWith(int size, int per_host) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Even, ConformanceTest,
-                         ::testing::Values(Backend{"even", {2, 4, 8}, [](int size) {
-                                                     return CreateWith(size, 2);
-                                                   }}));
+                         ::testing::Values(Backend{
+                             "even", {2, 4, 8}, [](int size) { return CreateWith(size, 2); }}));
 INSTANTIATE_TEST_SUITE_P(Uneven, ConformanceTest,
-                         ::testing::Values(Backend{"uneven", {3, 5, 7}, [](int size) {
-                                                     return CreateWith(size, 2);
-                                                   }}));
+                         ::testing::Values(Backend{
+                             "uneven", {3, 5, 7}, [](int size) { return CreateWith(size, 2); }}));
 
 }  // namespace
 }  // namespace cohort::worker

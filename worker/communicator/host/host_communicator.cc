@@ -1,6 +1,5 @@
 #include "worker/communicator/host/host_communicator.h"
 
-#include <cstring>
 #include <utility>
 
 #include "base/status_macros.h"
@@ -8,18 +7,16 @@
 namespace cohort::worker {
 namespace {
 
-// Up to here every rank reduces everything itself, and they meet once; above, each reduces its
-// slice, and they meet again.
-constexpr int64_t kSmallReduction = int64_t{8} << 10;
-// The same of what is moved: a second copy is cheap, a meeting is not.
-constexpr int64_t kSmallMove = int64_t{8} << 10;
+// Up to here every rank reduces all of a chunk itself; above, each reduces its slice, and they meet
+// again.
+constexpr int64_t kOneShotBytes = int64_t{16} << 10;
 
 const char* At(const void* from, int64_t bytes) { return static_cast<const char*>(from) + bytes; }
 char* At(void* to, int64_t bytes) { return static_cast<char*>(to) + bytes; }
 
 // Memory that is where it should be already is left alone.
 void CopyOne(void* to, const void* from, int64_t bytes) {
-  if (to != from && bytes > 0) std::memcpy(to, from, static_cast<size_t>(bytes));
+  if (to != from) Copy(from, absl::MakeConstSpan(&to, 1), bytes);
 }
 
 absl::Status Done() { return absl::OkStatus(); }
@@ -49,7 +46,7 @@ absl::Status HostCommunicator::AllReduce(const void* input, void* output, int64_
                           int64_t size, Stores stores = Stores::kCached) {
     worker::Reduce(type, reduction, from, to, size, stores);
   };
-  if (bytes <= kSmallReduction) {
+  if (bytes <= space_.small_bytes()) {
     COHORT_RETURN_IF_ERROR(Deposit(operation, input, bytes, deadline));
     reduce(Deposits(0), absl::MakeConstSpan(&output, 1), count);
     return Done();
@@ -57,9 +54,9 @@ absl::Status HostCommunicator::AllReduce(const void* input, void* output, int64_
   return Large(operation, input, output,
                {true, true, 1,
                 [&] {
-                  const Slice own = SliceOf(rank_, bytes);
-                  reduce(Inputs(own.begin), Outputs(own.begin), own.size / element,
-                         StoresOf(2 * bytes * size()));
+                  ForShare(bytes, 2 * bytes * size(), [&](Slice share, Stores stores) {
+                    reduce(Inputs(share.begin), Outputs(share.begin), share.size / element, stores);
+                  });
                 },
                 [&](const Chunk& chunk) {
                   CopyOne(buffer(rank_), At(input, chunk.at * element), chunk.size * element);
@@ -67,6 +64,11 @@ absl::Status HostCommunicator::AllReduce(const void* input, void* output, int64_
                 [&](const Chunk& chunk) -> absl::Status {
                   char* const result = At(output, chunk.at * element);
                   const int64_t chunk_bytes = chunk.size * element;
+                  if (chunk_bytes <= kOneShotBytes) {
+                    void* const whole = result;
+                    reduce(Deposits(0), absl::MakeConstSpan(&whole, 1), chunk.size);
+                    return Done();
+                  }
                   const Slice own = SliceOf(rank_, chunk_bytes);
                   // Nobody else reads this rank's slice of any buffer, so the result may lie in its
                   // own.
@@ -95,18 +97,18 @@ absl::Status HostCommunicator::Reduce(const void* input, void* output, int64_t c
     worker::Reduce(type, reduction, Deposits(0), absl::MakeConstSpan(&result, 1), chunk.size);
     return Done();
   };
-  if (bytes <= kSmallReduction) {
+  if (bytes <= space_.small_bytes()) {
     COHORT_RETURN_IF_ERROR(Deposit(operation, input, bytes, deadline));
     return reduce_all({0, count});
   }
   return Large(operation, input, output,
                {true, true, 1,
                 [&] {
-                  const Slice own = SliceOf(rank_, bytes);
-                  void* const result = At(outputs_[static_cast<size_t>(root)], own.begin);
-                  worker::Reduce(type, reduction, Inputs(own.begin),
-                                 absl::MakeConstSpan(&result, 1), own.size / element,
-                                 StoresOf(bytes * (size() + 1)));
+                  ForShare(bytes, bytes * (size() + 1), [&](Slice share, Stores stores) {
+                    void* const result = At(outputs_[static_cast<size_t>(root)], share.begin);
+                    worker::Reduce(type, reduction, Inputs(share.begin),
+                                   absl::MakeConstSpan(&result, 1), share.size / element, stores);
+                  });
                 },
                 [&](const Chunk& chunk) {
                   CopyOne(buffer(rank_), At(input, chunk.at * element), chunk.size * element);
@@ -122,7 +124,7 @@ absl::Status HostCommunicator::Broadcast(const void* input, void* output, int64_
   const int64_t element = SizeOf(type);
   const int64_t bytes = count * element;
   const int64_t own_bytes = rank_ == root ? bytes : 0;
-  if (bytes <= kSmallMove) {
+  if (bytes <= space_.small_bytes()) {
     COHORT_RETURN_IF_ERROR(Deposit(operation, input, own_bytes, deadline, bytes));
     CopyOne(output, rank_ == root ? input : deposit(root), bytes);
     return Done();
@@ -130,9 +132,10 @@ absl::Status HostCommunicator::Broadcast(const void* input, void* output, int64_
   return Large(operation, input, output,
                {true, true, 1,
                 [&] {
-                  const Slice own = SliceOf(rank_, bytes);
-                  const char* const from = inputs_[static_cast<size_t>(root)] + own.begin;
-                  Copy(from, OutputsBut(from, own.begin), own.size, StoresOf(bytes * size()));
+                  ForShare(bytes, bytes * size(), [&](Slice share, Stores stores) {
+                    const char* const from = inputs_[static_cast<size_t>(root)] + share.begin;
+                    Copy(from, OutputsBut(from, share.begin), share.size, stores);
+                  });
                 },
                 [&](const Chunk& chunk) {
                   if (rank_ != root) return;
@@ -161,7 +164,7 @@ absl::Status HostCommunicator::AllGather(const void* input, void* output, int64_
     }
     return Done();
   };
-  if (bytes <= kSmallMove) {
+  if (bytes <= space_.small_bytes()) {
     COHORT_RETURN_IF_ERROR(Deposit(operation, input, bytes, deadline));
     return take({0, count});
   }
@@ -185,7 +188,7 @@ absl::Status HostCommunicator::ReduceScatter(const void* input, void* output, in
   COHORT_RETURN_IF_ERROR(CheckArguments(operation, rank_, size(), input, output));
   const int64_t element = SizeOf(type);
   const int64_t bytes = count * element;
-  if (bytes * size() <= kSmallReduction) {
+  if (bytes * size() <= space_.small_bytes()) {
     COHORT_RETURN_IF_ERROR(Deposit(operation, input, bytes * size(), deadline));
     worker::Reduce(type, reduction, Deposits(rank_ * bytes), absl::MakeConstSpan(&output, 1),
                    count);
@@ -230,7 +233,7 @@ absl::Status HostCommunicator::AllToAll(const void* input, void* output, int64_t
     }
     return Done();
   };
-  if (bytes * size() <= kSmallMove) {
+  if (bytes * size() <= space_.small_bytes()) {
     COHORT_RETURN_IF_ERROR(Deposit(operation, input, bytes * size(), deadline));
     return take(
         {0, count}, [&](int rank) { return deposit(rank) + rank_ * bytes; }, Stores::kCached);
@@ -273,7 +276,7 @@ absl::Status HostCommunicator::Gather(const void* input, void* output, int64_t c
     }
     return Done();
   };
-  if (bytes <= kSmallMove) {
+  if (bytes <= space_.small_bytes()) {
     COHORT_RETURN_IF_ERROR(Deposit(operation, input, bytes, deadline));
     return take({0, count});
   }
@@ -299,7 +302,7 @@ absl::Status HostCommunicator::Scatter(const void* input, void* output, int64_t 
   const int64_t element = SizeOf(type);
   const int64_t bytes = count * element;
   const int64_t own_bytes = rank_ == root ? bytes * size() : 0;
-  if (bytes * size() <= kSmallMove) {
+  if (bytes * size() <= space_.small_bytes()) {
     COHORT_RETURN_IF_ERROR(Deposit(operation, input, own_bytes, deadline, bytes * size()));
     CopyOne(output, rank_ == root ? At(input, rank_ * bytes) : deposit(root) + rank_ * bytes,
             bytes);

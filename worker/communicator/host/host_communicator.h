@@ -21,7 +21,8 @@ namespace cohort::worker {
 struct HostMemory {
   HostSpace space;
   RankHeaps heaps;
-  // What the ranks are called in errors, by rank, where they are some of a larger group; else empty.
+  // What the ranks are called in errors, by rank, where they are some of a larger group; else
+  // empty.
   std::vector<int> names;
 };
 
@@ -114,6 +115,9 @@ class HostCommunicator final : public Communicator {
     int64_t size = 0;
   };
   Slice SliceOf(int rank, int64_t bytes) const;
+  // What this rank does of an operation that cuts `bytes` between ranks, and touches so many in
+  // all.
+  void ForShare(int64_t bytes, int64_t touched, absl::FunctionRef<void(Slice, Stores)> body);
   // Tensors of the direct way, `offset` bytes into each.
   const std::vector<const void*>& Inputs(int64_t offset);
   const std::vector<void*>& Outputs(int64_t offset) { return OutputsBut(nullptr, offset); }

@@ -1,14 +1,22 @@
 #include "worker/communicator/host/host_mailbox.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "worker/communicator/arguments.h"
+#include "worker/communicator/host/reduce_kernel.h"
 
 namespace cohort::worker {
 namespace {
+
+// From here on, past the caches.
+constexpr int64_t kStreamFrom = int64_t{8} << 20;
+
+void CopyOne(void* to, const void* from, int64_t bytes) {
+  Copy(from, absl::MakeConstSpan(&to, 1), bytes,
+       bytes >= kStreamFrom ? Stores::kStreaming : Stores::kCached);
+}
 
 constexpr auto kFragmentBytes = static_cast<int64_t>(Channel::kFragmentBytes);
 
@@ -107,7 +115,7 @@ bool HostMailbox::Send(const Transfer& transfer, Progress& progress) {
       char* const room = piece <= static_cast<int64_t>(FragmentLine::kDataBytes)
                              ? line.data
                              : channel.buffer(number);
-      if (piece > 0) std::memcpy(room, data, static_cast<size_t>(piece));
+      CopyOne(room, data, piece);
       line.bytes = static_cast<uint32_t>(piece);
     }
     line.number.store(number, std::memory_order_release);
@@ -180,7 +188,7 @@ bool HostMailbox::Take(const Transfer& transfer, const FragmentLine& line, const
       Poison(transfer.peer, "names memory that it does not have");
       return false;
     }
-    std::memcpy(transfer.data, from, static_cast<size_t>(whole));
+    CopyOne(transfer.data, from, whole);
     return true;
   }
   if (piece > kFragmentBytes || piece > whole - progress.bytes || (piece == 0 && whole > 0)) {
@@ -189,8 +197,7 @@ bool HostMailbox::Take(const Transfer& transfer, const FragmentLine& line, const
   }
   if (!progress.refused && piece > 0) {
     const bool inside = piece <= static_cast<int64_t>(FragmentLine::kDataBytes);
-    std::memcpy(static_cast<char*>(transfer.data) + progress.bytes, inside ? line.data : buffer,
-                static_cast<size_t>(piece));
+    CopyOne(static_cast<char*>(transfer.data) + progress.bytes, inside ? line.data : buffer, piece);
   }
   progress.bytes += piece;
   progress.done = progress.bytes == whole;

@@ -1,5 +1,7 @@
 #include "worker/communicator/host/host_space.h"
 
+#include <sched.h>
+
 #include <utility>
 
 #include "absl/status/status.h"
@@ -15,7 +17,13 @@ constexpr size_t kPage = 4096;
 
 struct Header {
   std::atomic<uint64_t> magic;
+  // As who made it saw it: the same for all ranks.
+  uint32_t crowded;
   alignas(kCacheLine) std::atomic<uint32_t> sleepers;
+  struct alignas(kCacheLine) Taken {
+    std::atomic<int64_t> pieces;
+  };
+  Taken taken[2];
   Poison poison;
 };
 static_assert(sizeof(Header) <= kPage);
@@ -44,6 +52,13 @@ struct Layout {
   size_t bytes = 0;
 };
 
+int Processors() {
+  cpu_set_t allowed;
+  CPU_ZERO(&allowed);
+  if (sched_getaffinity(0, sizeof(allowed), &allowed) != 0) return 1;
+  return CPU_COUNT(&allowed);
+}
+
 absl::Status CheckRanks(int ranks) {
   if (ranks >= 1 && ranks <= HostSpace::kMaxRanks) return absl::OkStatus();
   return absl::InvalidArgumentError(
@@ -56,6 +71,9 @@ Header& HeaderOf(const shm::Segment& segment) { return *reinterpret_cast<Header*
 
 HostSpace::HostSpace(shm::Segment segment, int ranks)
     : segment_(std::move(segment)), ranks_(ranks) {
+  constexpr int64_t kSmall = 512;
+  constexpr int64_t kSmallWhereCrowded = int64_t{16} << 10;
+  small_bytes_ = crowded() ? kSmallWhereCrowded : kSmall;
   const Layout layout(ranks);
   char* const begin = segment_.data();
   sleep_words_ = reinterpret_cast<SleepWords*>(begin + layout.sleep_words);
@@ -68,6 +86,7 @@ absl::StatusOr<HostSpace> HostSpace::Create(int ranks) {
   COHORT_RETURN_IF_ERROR(CheckRanks(ranks));
   COHORT_ASSIGN_OR_RETURN(shm::Segment segment,
                           shm::Segment::Create("cohort-space", Layout(ranks).bytes));
+  HeaderOf(segment).crowded = ranks > Processors() ? 1 : 0;
   HeaderOf(segment).magic.store(kMagic, std::memory_order_release);
   return HostSpace(std::move(segment), ranks);
 }
@@ -81,7 +100,13 @@ absl::StatusOr<HostSpace> HostSpace::Attach(int fd, int ranks) {
   return HostSpace(std::move(segment), ranks);
 }
 
+bool HostSpace::crowded() const { return HeaderOf(segment_).crowded != 0; }
+
 Poison& HostSpace::poison() const { return HeaderOf(segment_).poison; }
+
+std::atomic<int64_t>& HostSpace::taken(uint64_t turn) const {
+  return HeaderOf(segment_).taken[turn % 2].pieces;
+}
 
 std::atomic<uint32_t>& HostSpace::sleepers() const { return HeaderOf(segment_).sleepers; }
 

@@ -95,11 +95,18 @@ class HostSpace {
   static absl::StatusOr<HostSpace> Attach(int fd, int ranks);
 
   int ranks() const { return ranks_; }
+  // Whether the ranks are more than the processors that they may use.
+  bool crowded() const;
+  // Up to here an operation takes one meeting, with a copy; above, two, without. Where ranks wait
+  // for the same processors, a meeting costs as much as copying many KiB.
+  int64_t small_bytes() const { return small_bytes_; }
   int fd() const { return segment_.fd(); }
 
   Poison& poison() const;
   // How many ranks sleep: who changes something looks here first.
   std::atomic<uint32_t>& sleepers() const;
+  // Of one large operation, begun at a turn: the pieces of it that somebody has taken.
+  std::atomic<int64_t>& taken(uint64_t turn) const;
   SleepWords& sleep_words(int rank) const { return sleep_words_[rank]; }
   // Of the rank's turns, even or odd.
   ArrivalLine& line(int rank, uint64_t turn) const {
@@ -118,6 +125,7 @@ class HostSpace {
 
   shm::Segment segment_;
   int ranks_;
+  int64_t small_bytes_;
   SleepWords* sleep_words_;
   ArrivalLine* lines_;
   Channel* channels_;

@@ -62,9 +62,8 @@ absl::Status HostCommunicator::Deposit(const Operation& operation, const void* d
                                        Instant deadline, int64_t bytes_of_all) {
   in_line_ = std::max(bytes, bytes_of_all) <= static_cast<int64_t>(ArrivalLine::kDataBytes);
   which_ = 1 - which_;
-  if (bytes > 0) {
-    std::memcpy(in_line_ ? meeting_.own_data() : buffer(rank_), data, static_cast<size_t>(bytes));
-  }
+  void* const room = in_line_ ? meeting_.own_data() : buffer(rank_);
+  Copy(data, absl::MakeConstSpan(&room, 1), bytes);
   return MeetForBuffers(operation, kPut, deadline);
 }
 
@@ -93,6 +92,8 @@ absl::Status HostCommunicator::Large(const Operation& operation, const void* inp
   const bool staged = (ways.needs_inputs && own.input == kElsewhere) ||
                       (ways.needs_outputs && own.output == kElsewhere);
   if (staged) ways.put(FirstChunk(operation, ways));
+  // Whoever took pieces at a turn like this one has been to the meeting behind it.
+  if (rank_ == 0) space_.taken(meeting_.turn() + 1).store(0, std::memory_order_relaxed);
   std::memcpy(meeting_.own_data(), &own, sizeof(own));
   COHORT_RETURN_IF_ERROR(MeetForBuffers(operation, kPut, deadline));
   COHORT_ASSIGN_OR_RETURN(const Agreed agreed, LearnPlaces(operation, ways));
@@ -148,7 +149,8 @@ absl::StatusOr<HostCommunicator::Agreed> HostCommunicator::LearnPlaces(const Ope
     };
     if (!find(places.input, InputBytes(operation, rank, size()), inputs_[number]) ||
         !find(places.output, OutputBytes(operation, rank, size()), outputs_[number])) {
-      const std::string text = absl::StrCat("rank ", names_[number], " names memory that it does not have");
+      const std::string text =
+          absl::StrCat("rank ", names_[number], " names memory that it does not have");
       Abort(text);
       return absl::AbortedError(text);
     }
@@ -162,6 +164,20 @@ HostCommunicator::Slice HostCommunicator::SliceOf(int rank, int64_t bytes) const
   const int64_t begin = units * rank / size() * kUnit;
   const int64_t end = std::min(units * (rank + 1) / size() * kUnit, bytes);
   return {begin, end - begin};
+}
+
+void HostCommunicator::ForShare(int64_t bytes, int64_t touched,
+                                absl::FunctionRef<void(Slice, Stores)> body) {
+  const Stores stores = StoresOf(touched);
+  if (stores == Stores::kCached) return body(SliceOf(rank_, bytes), stores);
+  // Whoever is faster does more; who takes which piece changes no bits.
+  constexpr int64_t kPiece = int64_t{256} << 10;
+  std::atomic<int64_t>& taken = space_.taken(meeting_.turn());
+  while (true) {
+    const int64_t begin = taken.fetch_add(1, std::memory_order_relaxed) * kPiece;
+    if (begin >= bytes) return;
+    body({begin, std::min(kPiece, bytes - begin)}, stores);
+  }
 }
 
 const std::vector<const void*>& HostCommunicator::Inputs(int64_t offset) {

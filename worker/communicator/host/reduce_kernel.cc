@@ -185,7 +185,7 @@ class Kernel {
         at = Vectors<false>(0);
       }
     } else {
-      at = VectorsOf<false, 0>(0);
+      at = VectorsOf<false, 0, 0>(0);
     }
     Piece(at, operands_.count - at);
   }
@@ -218,59 +218,79 @@ class Kernel {
   // From `at` on, as many as fill vectors. Returns where it ends.
   template <bool kStream>
   int64_t Vectors(int64_t at) const {
-    switch (operands_.inputs.size()) {
-      case 1:
-        return VectorsOf<kStream, 1>(at);
-      case 2:
-        return VectorsOf<kStream, 2>(at);
-      case 4:
-        return VectorsOf<kStream, 4>(at);
-      default:
-        return VectorsOf<kStream, 0>(at);
-    }
+    const size_t inputs = operands_.inputs.size();
+    const size_t outputs = operands_.outputs.size();
+    if (inputs == 1 && outputs == 1) return VectorsOf<kStream, 1, 1>(at);
+    if (inputs == 1 && outputs == 2) return VectorsOf<kStream, 1, 2>(at);
+    if (inputs == 2 && outputs == 1) return VectorsOf<kStream, 2, 1>(at);
+    if (inputs == 2 && outputs == 2) return VectorsOf<kStream, 2, 2>(at);
+    if (inputs == 4 && outputs == 4) return VectorsOf<kStream, 4, 4>(at);
+    return VectorsOf<kStream, 0, 0>(at);
   }
 
-  // kInputs is 0: any number.
-  template <bool kStream, size_t kInputs>
+  // Addresses that the compiler can keep in registers, if it knows how many.
+  template <size_t kCount, typename T, typename Pointers>
+  struct Addresses {
+    explicit Addresses(const Pointers& pointers) {
+      for (size_t k = 0; k < kCount; ++k) at[k] = static_cast<T*>(pointers[k]);
+    }
+    HWY_INLINE T* operator[](size_t k) const { return at[k]; }
+    size_t size() const { return kCount; }
+    T* at[kCount];
+  };
+  template <typename T, typename Pointers>
+  struct Addresses<0, T, Pointers> {
+    explicit Addresses(const Pointers& pointers) : pointers(pointers) {}
+    HWY_INLINE T* operator[](size_t k) const { return static_cast<T*>(pointers[k]); }
+    size_t size() const { return pointers.size(); }
+    const Pointers& pointers;
+  };
+
+  // 0: any number.
+  template <bool kStream, size_t kInputs, size_t kOutputs>
   HWY_NOINLINE int64_t VectorsOf(int64_t at) const {
     const Tag tag;
     const Lanes lanes;
-    const size_t inputs = kInputs > 0 ? kInputs : operands_.inputs.size();
-    const size_t outputs = operands_.outputs.size();
+    const Op op = op_;
+    const First first = first_;
+    const Last last = last_;
+    const Addresses<kInputs, const Element, absl::Span<const void* const>> in(operands_.inputs);
+    const Addresses<kOutputs, Element, absl::Span<void* const>> out(operands_.outputs);
     const auto step = static_cast<int64_t>(hn::Lanes(tag));
-    for (; at + kVectors * step <= operands_.count; at += kVectors * step) {
-      const Element* from = input(0, at);
-      auto a = first_(tag, lanes.Load(tag, from));
-      auto b = first_(tag, lanes.Load(tag, from + step));
-      auto c = first_(tag, lanes.Load(tag, from + 2 * step));
-      auto d = first_(tag, lanes.Load(tag, from + 3 * step));
-      for (size_t k = 1; k < inputs; ++k) {
-        from = input(k, at);
-        a = op_(a, first_(tag, lanes.Load(tag, from)));
-        b = op_(b, first_(tag, lanes.Load(tag, from + step)));
-        c = op_(c, first_(tag, lanes.Load(tag, from + 2 * step)));
-        d = op_(d, first_(tag, lanes.Load(tag, from + 3 * step)));
+    const int64_t end = operands_.count;
+    for (; at + kVectors * step <= end; at += kVectors * step) {
+      const Element* from = in[0] + at;
+      auto a = first(tag, lanes.Load(tag, from));
+      auto b = first(tag, lanes.Load(tag, from + step));
+      auto c = first(tag, lanes.Load(tag, from + 2 * step));
+      auto d = first(tag, lanes.Load(tag, from + 3 * step));
+      for (size_t k = 1; k < in.size(); ++k) {
+        from = in[k] + at;
+        a = op(a, first(tag, lanes.Load(tag, from)));
+        b = op(b, first(tag, lanes.Load(tag, from + step)));
+        c = op(c, first(tag, lanes.Load(tag, from + 2 * step)));
+        d = op(d, first(tag, lanes.Load(tag, from + 3 * step)));
       }
-      a = last_(tag, a);
-      b = last_(tag, b);
-      c = last_(tag, c);
-      d = last_(tag, d);
-      for (size_t k = 0; k < outputs; ++k) {
-        Element* const to = output(k, at);
+      a = last(tag, a);
+      b = last(tag, b);
+      c = last(tag, c);
+      d = last(tag, d);
+      for (size_t k = 0; k < out.size(); ++k) {
+        Element* const to = out[k] + at;
         lanes.template Store<kStream>(tag, a, to);
         lanes.template Store<kStream>(tag, b, to + step);
         lanes.template Store<kStream>(tag, c, to + 2 * step);
         lanes.template Store<kStream>(tag, d, to + 3 * step);
       }
     }
-    for (; at + step <= operands_.count; at += step) {
-      auto value = first_(tag, lanes.Load(tag, input(0, at)));
-      for (size_t k = 1; k < inputs; ++k) {
-        value = op_(value, first_(tag, lanes.Load(tag, input(k, at))));
+    for (; at + step <= end; at += step) {
+      auto value = first(tag, lanes.Load(tag, in[0] + at));
+      for (size_t k = 1; k < in.size(); ++k) {
+        value = op(value, first(tag, lanes.Load(tag, in[k] + at)));
       }
-      value = last_(tag, value);
-      for (size_t k = 0; k < outputs; ++k) {
-        lanes.template Store<false>(tag, value, output(k, at));
+      value = last(tag, value);
+      for (size_t k = 0; k < out.size(); ++k) {
+        lanes.template Store<false>(tag, value, out[k] + at);
       }
     }
     return at;
@@ -323,7 +343,7 @@ bool ReduceFloats(const Operands& operands, const Reduction& reduction) {
       return true;
     case ReduceOp::kAvg:
       ReduceLanes<Lanes, true>(operands, Sum(), Nothing(),
-                         Over{static_cast<double>(operands.inputs.size())});
+                               Over{static_cast<double>(operands.inputs.size())});
       return true;
     case ReduceOp::kPreMulSum:
       ReduceLanes<Lanes>(operands, Sum(), Times{reduction.scale}, Nothing());
@@ -422,7 +442,8 @@ void Reduce(DataType type, const Reduction& reduction, absl::Span<const void* co
 
 void Copy(const void* input, absl::Span<void* const> outputs, int64_t bytes, Stores stores) {
   if (bytes == 0) return;
-  if (stores == Stores::kStreaming) {
+  constexpr int64_t kFew = 256;
+  if (bytes > kFew) {
     return HWY_DYNAMIC_DISPATCH(CopyVectors)(
         {absl::MakeConstSpan(&input, 1), outputs, bytes, stores});
   }

@@ -12,18 +12,12 @@ namespace cohort::worker {
 namespace {
 
 // A look costs some ten nanoseconds as long as nobody writes. After so many the one who is waited
-// for may not be running: then the processor is offered to it. A sleeper costs tens of microseconds.
+// for may not be running: then the processor is offered to it. A sleeper costs tens of
+// microseconds.
 constexpr int kLooks = 1500;
 constexpr int kYields = 300;
 // Of both, between two looks at the poison.
 constexpr int kLooksBetween = 64;
-
-int Processors() {
-  cpu_set_t allowed;
-  CPU_ZERO(&allowed);
-  if (sched_getaffinity(0, sizeof(allowed), &allowed) != 0) return 1;
-  return CPU_COUNT(&allowed);
-}
 
 void Pause() {
 #if defined(__x86_64__)
@@ -36,7 +30,7 @@ void Pause() {
 }  // namespace
 
 Waiter::Waiter(const HostSpace& space, int rank)
-    : space_(space), rank_(rank), crowded_(space.ranks() > Processors()) {}
+    : space_(space), rank_(rank), crowded_(space.crowded()) {}
 
 absl::Status Waiter::Await(absl::FunctionRef<bool()> done, Instant deadline) const {
   const int looks = crowded_ ? 0 : kLooks;

@@ -129,8 +129,8 @@ absl::Status SocketCommunicator::Run(Verb verb, const void* input, void* output,
   const absl::Status status =
       Drive([this] { return traffic_.idle(); },
             [&] {
-              return absl::StrCat(Describe(call.operation), ": rank ",
-                                  Names(traffic_.Unfinished()), " did not finish");
+              return absl::StrCat(Describe(call.operation), ": rank ", Names(traffic_.Unfinished()),
+                                  " did not finish");
             },
             deadline);
   traffic_.Clear();

@@ -38,7 +38,8 @@ struct SocketOptions {
   // How long a call looks again and again before it sleeps; none: a while, unless the ranks are
   // more than this machine's processors.
   std::optional<absl::Duration> spin;
-  // What the ranks are called in errors, by rank, where they are some of a larger group; else empty.
+  // What the ranks are called in errors, by rank, where they are some of a larger group; else
+  // empty.
   std::vector<int> names;
 };
 
@@ -119,9 +120,7 @@ class SocketCommunicator final : public Communicator, private Link::Handler {
   }
   bool Here(int rank) const { return arrival(rank, turn_).turn == turn_; }
   RankSet Missing() const;
-  int Name(int rank) const {
-    return names_.empty() ? rank : names_[static_cast<size_t>(rank)];
-  }
+  int Name(int rank) const { return names_.empty() ? rank : names_[static_cast<size_t>(rank)]; }
   std::string Names(const RankSet& ranks) const;
 
   // Link::Handler

@@ -67,8 +67,8 @@ bool SocketCommunicator::Read(Peer& peer) {
   if (!peer.link.end().empty()) return false;
   const absl::StatusOr<bool> some = peer.link.Read(*this, landing_);
   if (!some.ok()) {
-    Poison(
-        absl::StrCat("rank ", Name(peer.link.rank()), " broke the protocol: ", some.status().message()));
+    Poison(absl::StrCat("rank ", Name(peer.link.rank()),
+                        " broke the protocol: ", some.status().message()));
     return false;
   }
   CheckEnd(peer);
@@ -198,7 +198,8 @@ absl::Status SocketCommunicator::OnFrame(Link& link, const FrameHeader& header) 
 
 void SocketCommunicator::OnAbort(int rank, const std::string& cause) {
   // Every cause names a rank; should this one not, it names the one that it came from.
-  Poison(absl::StartsWith(cause, "rank ") ? cause : absl::StrCat("rank ", Name(rank), " says: ", cause));
+  Poison(absl::StartsWith(cause, "rank ") ? cause
+                                          : absl::StrCat("rank ", Name(rank), " says: ", cause));
 }
 
 bool SocketCommunicator::Poison(absl::string_view cause) {
