@@ -64,6 +64,7 @@ absl::Status CallTelling(ConnectionImpl& connection, const M& method, CallLimits
     Fortune fortune;
     Mutex mutex;
     bool here ABSL_GUARDED_BY(mutex) = false;
+    bool released ABSL_GUARDED_BY(mutex) = false;
     absl::Status status ABSL_GUARDED_BY(mutex);
     typename M::Response response ABSL_GUARDED_BY(mutex);
   };
@@ -72,26 +73,44 @@ absl::Status CallTelling(ConnectionImpl& connection, const M& method, CallLimits
   limits.on_repeat = [answer](const grpc::Status& refusal, absl::Duration pause) {
     answer->fortune.OnRepeat(refusal, pause);
   };
-  auto call = std::make_shared<AsyncCall<M>>(
-      connection.shared_from_this(), method, std::move(limits), request,
-      [answer](absl::Status status, typename M::Response& arrived) {
+  // The thread that brings the answer must not be the last to let go of the connection: the
+  // caller's process may be ending by then, and gRPC with it.
+  std::shared_ptr<ConnectionImpl> lent(
+      &connection, [answer, kept = connection.shared_from_this()](ConnectionImpl*) mutable {
+        kept.reset();
         MutexLock lock(&answer->mutex);
-        answer->status = std::move(status);
-        answer->response.Swap(&arrived);
-        answer->here = true;
+        answer->released = true;
       });
+  const auto let_go = [&answer](std::shared_ptr<AsyncCall<M>>& call) {
+    call.reset();
+    MutexLock lock(&answer->mutex);
+    answer->mutex.AwaitWithTimeout(absl::Condition(&answer->released), absl::Seconds(1));
+  };
+  auto call =
+      std::make_shared<AsyncCall<M>>(std::move(lent), method, std::move(limits), request,
+                                     [answer](absl::Status status, typename M::Response& arrived) {
+                                       MutexLock lock(&answer->mutex);
+                                       answer->status = std::move(status);
+                                       answer->response.Swap(&arrived);
+                                       answer->here = true;
+                                     });
   call->Start();
   while (true) {
+    bool here = false;
     {
       MutexLock lock(&answer->mutex);
-      if (answer->mutex.AwaitWithTimeout(absl::Condition(&answer->here), absl::Seconds(1))) {
-        response->Swap(&answer->response);
-        return answer->status;
-      }
+      here = answer->mutex.AwaitWithTimeout(absl::Condition(&answer->here), absl::Seconds(1));
+    }
+    if (here) {
+      let_go(call);
+      MutexLock lock(&answer->mutex);
+      response->Swap(&answer->response);
+      return answer->status;
     }
     if (!answer->fortune.Served()) {
       if (absl::Status reason = interruption.reason(); !reason.ok()) {
         call->Cancel();
+        let_go(call);
         return reason;
       }
     } else if (ask) {

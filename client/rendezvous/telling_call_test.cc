@@ -99,5 +99,16 @@ TEST_F(TellingCallTest, BlamesNobodyWhileTheCoordinatorIsAway) {
   EXPECT_EQ(heard_[0].kind, AwayKind::kUnreachable);
 }
 
+// Else the thread that brought the answer might be the last to let go, while the process ends.
+TEST_F(TellingCallTest, NobodyElseHoldsTheConnectionOnceACallHasReturned) {
+  const auto connection = *Connection::Create(Telling([] {}).connection);
+  const auto admin = AdminClient::Create(connection, kLong);
+  const long holders = connection.use_count();
+  for (int call = 0; call < 500; ++call) {
+    ASSERT_TRUE(admin->WhoIsMissing("g").ok());
+    ASSERT_EQ(connection.use_count(), holders) << "call " << call;
+  }
+}
+
 }  // namespace
 }  // namespace cohort::client
