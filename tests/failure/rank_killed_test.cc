@@ -128,6 +128,25 @@ TEST_F(RankKilledTest, BetweenHosts) {
   std::cout << "kill -9 to the last of the others told, at worst: " << slowest_ << std::endl;
 }
 
+// Nobody takes the dead rank's place in time: calls say so, until somebody does.
+TEST_F(RankKilledTest, ARejoinThatFailsMayBeRepeated) {
+  constexpr int kVictim = 3;
+  for (int rank = 0; rank < kSize; ++rank) Start(rank);
+  ExpectAll("joined");
+  ranks_[kVictim]->Kill();
+  Tell("rejoin 300", kVictim);
+  Lines(kVictim);
+  Tell("once all_reduce 4096 plain", kVictim);
+  for (const std::string& line : Lines(kVictim)) {
+    EXPECT_THAT(line, AnyOf("", HasSubstr("Rejoin has failed")));
+  }
+  Start(kVictim);
+  Tell("rejoin", kVictim);
+  Lines();
+  Tell("once all_reduce 4096 plain");
+  ExpectAll("OK");
+}
+
 TEST_F(RankKilledTest, AStoppedRankIsNamedByTheCallsDeadline) {
   constexpr int kVictim = 2;
   for (int rank = 0; rank < kSize; ++rank) Start(rank, "", "timeout_ms=1500");

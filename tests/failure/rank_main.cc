@@ -8,7 +8,7 @@
 //
 //   once OPERATION BYTES MEMORY    one operation, its result verified
 //   loop OPERATION BYTES MEMORY    until one fails; prints `running` after a few
-//   rejoin
+//   rejoin [TIMEOUT_MS]
 //   leave                          ends the program
 //
 // OPERATION: all_reduce, broadcast, all_gather, reduce_scatter, all_to_all, exchange. MEMORY:
@@ -148,7 +148,9 @@ class Work {
 };
 
 absl::Status Follow(LocalGroup& group, const std::vector<std::string>& words) {
-  if (words[0] == "rejoin") return group.Rejoin();
+  if (words[0] == "rejoin") {
+    return group.Rejoin(words.size() > 1 ? absl::Milliseconds(Number(words[1])) : absl::Minutes(1));
+  }
   if (words.size() != 4) return absl::InvalidArgumentError("no such command");
   absl::StatusOr<Work> work =
       Work::Make(group, words[1], Number(words[2]), words[3] == "registered");

@@ -28,6 +28,11 @@ absl::StatusOr<std::shared_ptr<shm::Heap>> ProcessHeap() {
   return heap;
 }
 
+// A Rejoin has failed, and none has followed.
+absl::Status NotFormed() {
+  return absl::AbortedError("the group has not been formed again: Rejoin has failed");
+}
+
 // Such as: rank 3 (trainer-3 on host-a) is lost: LEASE_EXPIRED, nothing heard for 30s.
 std::string Describe(const client::GroupEvent& event) {
   const client::Cause& cause = event.cause;
@@ -67,6 +72,11 @@ absl::StatusOr<std::unique_ptr<LocalGroup>> LocalGroup::Create(LocalGroupOptions
 }
 
 LocalGroup::~LocalGroup() {
+  Drop();
+  membership_.reset();
+}
+
+void LocalGroup::Drop() {
   {
     MutexLock lock(&end_mutex_);
     current_ = nullptr;
@@ -75,17 +85,10 @@ LocalGroup::~LocalGroup() {
   formed_.watch.reset();
   verbs_.reset();
   formed_.communicator.reset();
-  membership_.reset();
 }
 
 absl::Status LocalGroup::Form(absl::Duration timeout) {
-  {
-    MutexLock lock(&end_mutex_);
-    current_ = nullptr;
-  }
-  formed_.watch.reset();
-  verbs_.reset();
-  formed_.communicator.reset();
+  Drop();
   BootstrapOptions bootstrap = options_.bootstrap;
   bootstrap.timeout = timeout;
   COHORT_ASSIGN_OR_RETURN(formed_, FormCommunicator(*membership_, coordinator_address_, bootstrap));
@@ -107,6 +110,7 @@ absl::Status LocalGroup::Rejoin(absl::Duration timeout) {
   while (true) {
     // Whoever still waits in the old generation must not wait for this rank.
     if (formed_.communicator != nullptr) formed_.communicator->Abort(why);
+    Drop();
     // Ranks of one host know of a death long before the coordinator does: for it, the generation
     // may be in order still. That it is over already is no error.
     const absl::Status reported = membership_->ReportError(why, /*fatal=*/true);
@@ -150,53 +154,62 @@ absl::StatusOr<Tensor> LocalGroup::Allocate(DataType type, const Shape& shape) {
 absl::Status LocalGroup::AllReduce(const Tensor& input, const Tensor& output,
                                    const Reduction& reduction, const CallOptions& options) {
   MutexLock lock(&call_mutex_);
+  if (verbs_ == nullptr) return NotFormed();
   return verbs_->AllReduce(input, output, reduction, DeadlineOf(options));
 }
 
 absl::Status LocalGroup::Reduce(const Tensor& input, const Tensor& output,
                                 const Reduction& reduction, int root, const CallOptions& options) {
   MutexLock lock(&call_mutex_);
+  if (verbs_ == nullptr) return NotFormed();
   return verbs_->Reduce(input, output, reduction, root, DeadlineOf(options));
 }
 
 absl::Status LocalGroup::Broadcast(const Tensor& tensor, int root, const CallOptions& options) {
   MutexLock lock(&call_mutex_);
+  if (verbs_ == nullptr) return NotFormed();
   return verbs_->Broadcast(tensor, root, DeadlineOf(options));
 }
 
 absl::Status LocalGroup::AllGather(const Tensor& input, const Tensor& output, int dim,
                                    const CallOptions& options) {
   MutexLock lock(&call_mutex_);
+  if (verbs_ == nullptr) return NotFormed();
   return verbs_->AllGather(input, output, dim, DeadlineOf(options));
 }
 
 absl::Status LocalGroup::ReduceScatter(const Tensor& input, const Tensor& output, int dim,
                                        const Reduction& reduction, const CallOptions& options) {
   MutexLock lock(&call_mutex_);
+  if (verbs_ == nullptr) return NotFormed();
   return verbs_->ReduceScatter(input, output, dim, reduction, DeadlineOf(options));
 }
 
 absl::Status LocalGroup::AllToAll(const Tensor& input, const Tensor& output,
                                   const CallOptions& options) {
   MutexLock lock(&call_mutex_);
+  if (verbs_ == nullptr) return NotFormed();
   return verbs_->AllToAll(input, output, DeadlineOf(options));
 }
 
 absl::Status LocalGroup::Gather(const Tensor& input, const Tensor& output, int dim, int root,
                                 const CallOptions& options) {
   MutexLock lock(&call_mutex_);
+  if (verbs_ == nullptr) return NotFormed();
   return verbs_->Gather(input, output, dim, root, DeadlineOf(options));
 }
 
 absl::Status LocalGroup::Scatter(const Tensor& input, const Tensor& output, int dim, int root,
                                  const CallOptions& options) {
   MutexLock lock(&call_mutex_);
+  if (verbs_ == nullptr) return NotFormed();
   return verbs_->Scatter(input, output, dim, root, DeadlineOf(options));
 }
 
 absl::Status LocalGroup::AllGatherV(const Tensor& input, const Tensor& output, int dim,
                                     const Sizes& sizes, const CallOptions& options) {
   MutexLock lock(&call_mutex_);
+  if (verbs_ == nullptr) return NotFormed();
   return verbs_->AllGatherV(input, output, dim, sizes, DeadlineOf(options));
 }
 
@@ -204,12 +217,14 @@ absl::Status LocalGroup::ReduceScatterV(const Tensor& input, const Tensor& outpu
                                         const Sizes& sizes, const Reduction& reduction,
                                         const CallOptions& options) {
   MutexLock lock(&call_mutex_);
+  if (verbs_ == nullptr) return NotFormed();
   return verbs_->ReduceScatterV(input, output, dim, sizes, reduction, DeadlineOf(options));
 }
 
 absl::Status LocalGroup::GatherV(const Tensor& input, const Tensor& output, int dim,
                                  const Sizes& sizes, int root, const CallOptions& options) {
   MutexLock lock(&call_mutex_);
+  if (verbs_ == nullptr) return NotFormed();
   return verbs_->GatherV(input, output, dim, sizes, root, DeadlineOf(options));
 }
 
@@ -217,17 +232,20 @@ absl::Status LocalGroup::AllToAllV(const Tensor& input, const Sizes& input_sizes
                                    const Tensor& output, const Sizes& output_sizes,
                                    const CallOptions& options) {
   MutexLock lock(&call_mutex_);
+  if (verbs_ == nullptr) return NotFormed();
   return verbs_->AllToAllV(input, input_sizes, output, output_sizes, DeadlineOf(options));
 }
 
 absl::Status LocalGroup::Exchange(absl::Span<const client::TensorTransfer> transfers,
                                   const CallOptions& options) {
   MutexLock lock(&call_mutex_);
+  if (verbs_ == nullptr) return NotFormed();
   return verbs_->Exchange(transfers, DeadlineOf(options));
 }
 
 absl::StatusOr<Sizes> LocalGroup::ExchangeSizes(int64_t own, const CallOptions& options) {
   MutexLock lock(&call_mutex_);
+  if (verbs_ == nullptr) return NotFormed();
   return verbs_->ExchangeSizes(own, DeadlineOf(options));
 }
 

@@ -103,6 +103,8 @@ class LocalGroup final : public client::Group {
   explicit LocalGroup(LocalGroupOptions options) : options_(std::move(options)) {}
 
   absl::Status Form(absl::Duration timeout);
+  // What the generation that ends had.
+  void Drop();
   void OnEvent(const client::GroupEvent& event);
   Instant DeadlineOf(const client::CallOptions& options) const;
   client::RoundOptions RoundOf(const client::CallOptions& options) const;
