@@ -97,8 +97,9 @@ absl::Status LocalGroup::Form(absl::Duration timeout) {
       [this](DataType type, const Shape& shape) { return Allocate(type, shape); });
   MutexLock lock(&end_mutex_);
   current_ = formed_.communicator.get();
+  current_generation_ = membership_->generation();
   // What ended meanwhile was told while there was nothing to end.
-  if (!ended_.empty() && ended_generation_ == membership_->generation()) current_->Abort(ended_);
+  if (ended_generation_ == current_generation_) current_->Abort(ended_);
   return absl::OkStatus();
 }
 
@@ -127,9 +128,11 @@ void LocalGroup::OnEvent(const client::GroupEvent& event) {
                     event.kind == EventKind::kLost || event.kind == EventKind::kLeft;
   if (!ends) return;
   MutexLock lock(&end_mutex_);
+  // What is told late of a generation does not end the next.
+  if (event.generation <= ended_generation_) return;
   ended_ = Describe(event);
   ended_generation_ = event.generation;
-  if (current_ != nullptr) current_->Abort(ended_);
+  if (current_ != nullptr && current_generation_ == ended_generation_) current_->Abort(ended_);
 }
 
 Instant LocalGroup::DeadlineOf(const CallOptions& options) const {

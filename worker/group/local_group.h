@@ -120,6 +120,7 @@ class LocalGroup final : public client::Group {
   // What may be told to end, from the connection's thread; null while there is none.
   Mutex end_mutex_;
   Communicator* current_ ABSL_GUARDED_BY(end_mutex_) = nullptr;
+  int64_t current_generation_ ABSL_GUARDED_BY(end_mutex_) = 0;
   std::string ended_ ABSL_GUARDED_BY(end_mutex_);  // why, of the generation
   int64_t ended_generation_ ABSL_GUARDED_BY(end_mutex_) = 0;
 };
