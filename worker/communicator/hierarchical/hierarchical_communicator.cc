@@ -109,7 +109,7 @@ absl::Status HierarchicalCommunicator::AllReduce(const void* input, void* output
                                                  DataType type, const Reduction& reduction,
                                                  Instant deadline) {
   const int64_t element = SizeOf(type);
-  if (count * element < kLarge || reduction.op == ReduceOp::kAvg) {
+  if (count < kLarge / element || reduction.op == ReduceOp::kAvg) {
     return Mesh().AllReduce(input, output, count, type, reduction, deadline);
   }
   const Operation operation = MakeOperation(Verb::kAllReduce, count, type, 0, reduction);
@@ -142,7 +142,7 @@ absl::Status HierarchicalCommunicator::AllReduce(const void* input, void* output
 absl::Status HierarchicalCommunicator::Broadcast(const void* input, void* output, int64_t count,
                                                  DataType type, int root, Instant deadline) {
   const int64_t element = SizeOf(type);
-  if (count * element < kLarge || root < 0 || root >= size()) {
+  if (count < kLarge / element || root < 0 || root >= size()) {
     return Mesh().Broadcast(input, output, count, type, root, deadline);
   }
   const Operation operation = MakeOperation(Verb::kBroadcast, count, type, root);
@@ -179,14 +179,14 @@ absl::Status HierarchicalCommunicator::Broadcast(const void* input, void* output
 
 absl::Status HierarchicalCommunicator::AllGather(const void* input, void* output, int64_t count,
                                                  DataType type, Instant deadline) {
-  const int64_t bytes = count * SizeOf(type);
-  if (!even_ || bytes * size() < kLarge) {
+  if (!even_ || count < kLarge / SizeOf(type) / size()) {
     return Mesh().AllGather(input, output, count, type, deadline);
   }
   const Operation operation = MakeOperation(Verb::kAllGather, count, type);
   COHORT_RETURN_IF_ERROR(CheckArguments(operation, rank(), size(), input, output));
   COHORT_RETURN_IF_ERROR(Agree(operation, deadline));
   return Checked([&]() -> absl::Status {
+    const int64_t bytes = count * SizeOf(type);
     const int64_t column = levels_.across->size() * bytes;
     // Of each place on a host: that of all hosts.
     scratch_.resize(static_cast<size_t>(size() * bytes));
@@ -207,14 +207,14 @@ absl::Status HierarchicalCommunicator::AllGather(const void* input, void* output
 absl::Status HierarchicalCommunicator::ReduceScatter(const void* input, void* output, int64_t count,
                                                      DataType type, const Reduction& reduction,
                                                      Instant deadline) {
-  const int64_t bytes = count * SizeOf(type);
-  if (!even_ || bytes * size() < kLarge || reduction.op == ReduceOp::kAvg) {
+  if (!even_ || count < kLarge / SizeOf(type) / size() || reduction.op == ReduceOp::kAvg) {
     return Mesh().ReduceScatter(input, output, count, type, reduction, deadline);
   }
   const Operation operation = MakeOperation(Verb::kReduceScatter, count, type, 0, reduction);
   COHORT_RETURN_IF_ERROR(CheckArguments(operation, rank(), size(), input, output));
   COHORT_RETURN_IF_ERROR(Agree(operation, deadline));
   return Checked([&]() -> absl::Status {
+    const int64_t bytes = count * SizeOf(type);
     const int64_t column = levels_.across->size() * bytes;
     scratch_.resize(static_cast<size_t>(size() * bytes));
     for (int rank = 0; rank < size(); ++rank) {
