@@ -52,7 +52,7 @@ void Waiter::Sleep(absl::FunctionRef<bool()> done, Instant deadline) const {
   const uint32_t event = words.event.load(std::memory_order_acquire);
   words.sleeps.store(1, std::memory_order_relaxed);
   space_.sleepers().fetch_add(1, std::memory_order_seq_cst);
-  std::atomic_thread_fence(std::memory_order_seq_cst);
+  FullFence();
   if (!done() && !poisoned()) shm::FutexWait(words.event, event, deadline);
   space_.sleepers().fetch_sub(1, std::memory_order_relaxed);
   words.sleeps.store(0, std::memory_order_relaxed);
@@ -78,7 +78,7 @@ void Waiter::SetPoison(absl::string_view cause) const {
     poison.size = static_cast<uint32_t>(size);
     poison.state.store(Poison::kWritten, std::memory_order_release);
   }
-  std::atomic_thread_fence(std::memory_order_seq_cst);
+  FullFence();
   WakeAllNow();
 }
 
