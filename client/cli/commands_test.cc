@@ -1,3 +1,5 @@
+// What each command asks and prints. One file, though long: a case is a few lines, and all share one
+// set of clients that answer as told.
 #include <cstdlib>
 #include <fstream>
 #include <iterator>

@@ -1,3 +1,4 @@
+// One file, though long: statements and the rules by which they are repeated belong to one connection.
 #include "coordinator/journal/sqlite_journal.h"
 
 #include <errno.h>

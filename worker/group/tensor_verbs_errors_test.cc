@@ -1,5 +1,6 @@
 // Who is told what when ranks disagree, or when one of them asks for what makes no sense; and that
 // the group is there to be used afterwards.
+// One file, though long: its cases share one way to say what all ranks must be told.
 #include <functional>
 #include <limits>
 #include <string>

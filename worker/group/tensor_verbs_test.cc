@@ -1,5 +1,6 @@
 // What each rank must hold after a verb, worked out in one place from all inputs, for random
 // shapes, layouts, types and sizes.
+// One file, though long: a verb's case is its call beside the model's answer.
 #include "worker/group/tensor_verbs.h"
 
 #include <algorithm>

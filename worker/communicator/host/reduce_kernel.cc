@@ -1,4 +1,5 @@
 // Compiled once for each kind of vector unit; which one runs is chosen at run time (Highway).
+// One file, though long: Highway includes it once for each of them.
 #include "worker/communicator/host/reduce_kernel.h"
 
 #include <algorithm>
