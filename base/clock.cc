@@ -15,8 +15,9 @@ class SteadyClock final : public Clock {
 }  // namespace
 
 const Clock& Clock::Steady() {
-  static const SteadyClock clock;  // trivially destructible
-  return clock;
+  // Never destroyed: threads that outlive main() look at it too.
+  static const auto* const clock = new SteadyClock();
+  return *clock;
 }
 
 }  // namespace cohort
