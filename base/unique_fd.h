@@ -23,6 +23,7 @@ class UniqueFd {
 
   // Negative: none.
   int get() const { return fd_; }
+  bool is_open() const { return fd_ >= 0; }
   int release() { return std::exchange(fd_, -1); }
 
  private:

@@ -14,7 +14,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "base/mutex.h"
-#include "worker/communicator/socket/file_descriptor.h"
+#include "base/unique_fd.h"
 #include "worker/communicator/socket/frame.h"
 
 namespace cohort::worker {
@@ -34,7 +34,7 @@ class Link {
     virtual absl::Status OnFrame(Link& link, const FrameHeader& header) = 0;
   };
 
-  Link(int rank, FileDescriptor fd) : rank_(rank), fd_(std::move(fd)) {}
+  Link(int rank, UniqueFd fd) : rank_(rank), fd_(std::move(fd)) {}
 
   int rank() const { return rank_; }
   int fd() const { return fd_.get(); }
@@ -67,7 +67,7 @@ class Link {
   absl::Status Filled(Handler& handler, size_t count);
 
   const int rank_;
-  const FileDescriptor fd_;
+  const UniqueFd fd_;
 
   Mutex mutex_;
   std::string unsent_ ABSL_GUARDED_BY(mutex_);

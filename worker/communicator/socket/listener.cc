@@ -75,8 +75,8 @@ absl::StatusOr<Listener> Listener::Open(const std::string& host, int port) {
         absl::StrCat("cannot listen on ", Join(host, port), ": ", strerror(errno)));
   };
   Listener listener;
-  listener.fd_ = FileDescriptor(
-      socket(address.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  listener.fd_ =
+      UniqueFd(socket(address.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!listener.fd_.is_open()) return refuse();
   // Takes over from connections that are still closing; never from a live listener.
   const int one = 1;

@@ -8,7 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "worker/communicator/socket/file_descriptor.h"
+#include "base/unique_fd.h"
 
 namespace cohort::worker {
 
@@ -37,7 +37,7 @@ class Listener {
   const std::string& address() const { return address_; }
 
  private:
-  FileDescriptor fd_;
+  UniqueFd fd_;
   int port_ = 0;
   std::string address_;
 };

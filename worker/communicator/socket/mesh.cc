@@ -26,7 +26,7 @@ constexpr size_t kMaxStrangers = 256;
 struct Outgoing {
   int rank = 0;
   int stream = 0;
-  FileDescriptor fd;
+  UniqueFd fd;
   bool connected = false;
   bool done = false;
   Welcome welcome;
@@ -35,7 +35,7 @@ struct Outgoing {
 
 // A connection of whoever.
 struct Stranger {
-  FileDescriptor fd;
+  UniqueFd fd;
   Hello hello;
   size_t got = 0;
 };
@@ -68,7 +68,7 @@ class Builder {
   int Name(int rank) const {
     return options_.names.empty() ? rank : options_.names[static_cast<size_t>(rank)];
   }
-  FileDescriptor& slot(int rank, int stream) {
+  UniqueFd& slot(int rank, int stream) {
     return mesh_.streams[static_cast<size_t>(rank)][static_cast<size_t>(stream)];
   }
 
@@ -90,8 +90,8 @@ absl::Status Builder::Start(int rank, int stream, const SocketAddress& address) 
   Outgoing outgoing;
   outgoing.rank = rank;
   outgoing.stream = stream;
-  outgoing.fd = FileDescriptor(
-      socket(address.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  outgoing.fd =
+      UniqueFd(socket(address.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!outgoing.fd.is_open()) return Failed(rank, strerror(errno));
   if (connect(outgoing.fd.get(), address.get(), address.size) != 0 && errno != EINPROGRESS) {
     return Failed(rank, strerror(errno));
@@ -139,7 +139,7 @@ void Builder::Accept() {
     const int fd = accept4(listener_.fd(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
     if (fd < 0) return;
     if (strangers_.size() >= kMaxStrangers + static_cast<size_t>(missing_)) strangers_.pop_front();
-    strangers_.emplace_back().fd = FileDescriptor(fd);
+    strangers_.emplace_back().fd = UniqueFd(fd);
   }
 }
 
@@ -154,7 +154,7 @@ bool Builder::Advance(Stranger& stranger) {
   const bool other = stranger.got >= sizeof(uint64_t) && stranger.hello.magic != kHandshakeMagic;
   if (stranger.got < sizeof(Hello) && !other) return false;
   Answer answer = Judge(stranger.hello, self_);
-  FileDescriptor* place = nullptr;
+  UniqueFd* place = nullptr;
   if (answer == Answer::kWelcome) {
     place = &slot(static_cast<int>(stranger.hello.from), static_cast<int>(stranger.hello.stream));
     if (place->is_open()) answer = Answer::kDuplicate;
@@ -186,7 +186,7 @@ absl::Status Builder::GiveUp() const {
   }
   RankSet absent;
   for (int rank = self_.rank + 1; rank < self_.size; ++rank) {
-    for (const FileDescriptor& fd : mesh_.streams[static_cast<size_t>(rank)]) {
+    for (const UniqueFd& fd : mesh_.streams[static_cast<size_t>(rank)]) {
       if (!fd.is_open()) absent.Add(Name(rank));
     }
   }

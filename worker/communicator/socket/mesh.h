@@ -9,7 +9,7 @@
 #include "absl/time/time.h"
 #include "base/clock.h"
 #include "base/id128.h"
-#include "worker/communicator/socket/file_descriptor.h"
+#include "base/unique_fd.h"
 #include "worker/communicator/socket/listener.h"
 
 namespace cohort::worker {
@@ -26,7 +26,7 @@ struct MeshOptions {
 
 struct Mesh {
   // By rank and stream, non-blocking; none for this rank itself. Stream 0 has the link's time-out.
-  std::vector<std::vector<FileDescriptor>> streams;
+  std::vector<std::vector<UniqueFd>> streams;
 };
 
 // Each rank connects to those below it and accepts those above it; one thread does both. Whoever

@@ -58,10 +58,10 @@ class MeshTest : public ::testing::Test {
     for (std::thread& thread : threads) thread.join();
     return meshes;
   }
-  FileDescriptor Knock(int rank) const {
+  UniqueFd Knock(int rank) const {
     const absl::StatusOr<SocketAddress> address =
         ResolveAddress(addresses_[static_cast<size_t>(rank)]);
-    FileDescriptor fd(socket(address->storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    UniqueFd fd(socket(address->storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
     EXPECT_EQ(connect(fd.get(), address->get(), address->size), 0) << strerror(errno);
     return fd;
   }
@@ -70,12 +70,12 @@ class MeshTest : public ::testing::Test {
   std::vector<Listener> listeners_;
 };
 
-void Send(const FileDescriptor& fd, const void* bytes, size_t count) {
+void Send(const UniqueFd& fd, const void* bytes, size_t count) {
   EXPECT_EQ(send(fd.get(), bytes, count, MSG_NOSIGNAL), static_cast<ssize_t>(count));
 }
 
 // Whatever is answered until the connection is closed.
-std::string ReadAll(const FileDescriptor& fd) {
+std::string ReadAll(const UniqueFd& fd) {
   std::string all;
   char bytes[256];
   while (true) {
@@ -85,7 +85,7 @@ std::string ReadAll(const FileDescriptor& fd) {
   }
 }
 
-Answer AnswerTo(const FileDescriptor& fd, const Hello& hello) {
+Answer AnswerTo(const UniqueFd& fd, const Hello& hello) {
   Send(fd, &hello, sizeof(hello));
   const std::string answer = ReadAll(fd);
   EXPECT_EQ(answer.size(), sizeof(Welcome));
@@ -155,7 +155,7 @@ TEST_F(MeshTest, TurnsStrangersAwayAndHarmsNobody) {
   EXPECT_EQ(answer_to([](Hello& hello) { hello.stream = 2; }), Answer::kOtherShape);
   EXPECT_EQ(answer_to([](Hello& hello) { hello.size = 3; }), Answer::kOtherShape);
   for (int i = 0; i < 50; ++i) {
-    const FileDescriptor stranger = Knock(0);
+    const UniqueFd stranger = Knock(0);
     std::string garbage(random() % 100, '\0');
     for (char& byte : garbage) byte = static_cast<char>(random());
     Send(stranger, garbage.data(), garbage.size());
@@ -164,10 +164,10 @@ TEST_F(MeshTest, TurnsStrangersAwayAndHarmsNobody) {
     }
   }
   // More who say nothing than are listened to at once.
-  std::vector<FileDescriptor> silent;
+  std::vector<UniqueFd> silent;
   for (int i = 0; i < 300; ++i) silent.push_back(Knock(0));
   // One that comes twice.
-  const FileDescriptor early = Knock(0);
+  const UniqueFd early = Knock(0);
   Send(early, &good, sizeof(good));
   Welcome welcome;
   ASSERT_EQ(recv(early.get(), &welcome, sizeof(welcome), MSG_WAITALL),
@@ -176,7 +176,7 @@ TEST_F(MeshTest, TurnsStrangersAwayAndHarmsNobody) {
   EXPECT_EQ(welcome.secret, kSecret.low);
   EXPECT_EQ(AnswerTo(Knock(0), good), Answer::kDuplicate);
   good.stream = 1;
-  const FileDescriptor second = Knock(0);
+  const UniqueFd second = Knock(0);
   Send(second, &good, sizeof(good));
   waiting.join();
   EXPECT_TRUE(first.ok()) << first.status();
@@ -223,7 +223,7 @@ TEST_F(MeshTest, WhoAnswersMustBelongToTheGroup) {
   std::thread connecting([&] { status = Connect(Options(1), Soon()).status(); });
   pollfd knocked = {listeners_[0].fd(), POLLIN, 0};
   ASSERT_EQ(poll(&knocked, 1, 60000), 1);
-  const FileDescriptor impostor(accept(listeners_[0].fd(), nullptr, nullptr));
+  const UniqueFd impostor(accept(listeners_[0].fd(), nullptr, nullptr));
   Welcome welcome;
   welcome.secret = kSecret.high;
   Send(impostor, &welcome, sizeof(welcome));

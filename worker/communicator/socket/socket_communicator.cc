@@ -13,7 +13,6 @@
 #include "base/status_macros.h"
 #include "worker/communicator/host/reduce_kernel.h"
 #include "worker/communicator/mismatch.h"
-#include "worker/communicator/socket/mesh.h"
 #include "worker/communicator/socket/plan.h"
 
 namespace cohort::worker {
@@ -47,9 +46,11 @@ absl::Duration DefaultSpin(int size) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<SocketCommunicator>> SocketCommunicator::Connect(
-    int rank, const Listener& listener, const std::vector<std::string>& addresses,
-    const Id128& secret, const SocketOptions& options, Instant deadline) {
+absl::StatusOr<Mesh> SocketCommunicator::ConnectLinks(int rank, const Listener& listener,
+                                                      const std::vector<std::string>& addresses,
+                                                      const Id128& secret,
+                                                      const SocketOptions& options,
+                                                      Instant deadline) {
   MeshOptions mesh_options;
   mesh_options.rank = rank;
   mesh_options.addresses = addresses;
@@ -57,17 +58,22 @@ absl::StatusOr<std::unique_ptr<SocketCommunicator>> SocketCommunicator::Connect(
   mesh_options.streams = 1 + std::max(1, options.streams);
   mesh_options.link_timeout = options.link_timeout;
   mesh_options.names = options.names;
-  COHORT_ASSIGN_OR_RETURN(Mesh mesh, ConnectMesh(listener, mesh_options, deadline));
-  std::vector<FileDescriptor> links(addresses.size());
-  for (size_t peer = 0; peer < addresses.size(); ++peer) {
-    std::vector<FileDescriptor>& streams = mesh.streams[peer];
+  return ConnectMesh(listener, mesh_options, deadline);
+}
+
+absl::StatusOr<std::unique_ptr<SocketCommunicator>> SocketCommunicator::Make(
+    int rank, Mesh mesh, const SocketOptions& options) {
+  const size_t size = mesh.streams.size();
+  std::vector<UniqueFd> links(size);
+  for (size_t peer = 0; peer < size; ++peer) {
+    std::vector<UniqueFd>& streams = mesh.streams[peer];
     if (streams.empty()) continue;
     links[peer] = std::move(streams.front());
     streams.erase(streams.begin());
   }
-  const int size = static_cast<int>(addresses.size());
-  std::unique_ptr<SocketCommunicator> communicator(new SocketCommunicator(
-      rank, std::move(links), std::move(mesh.streams), options.spin.value_or(DefaultSpin(size))));
+  std::unique_ptr<SocketCommunicator> communicator(
+      new SocketCommunicator(rank, std::move(links), std::move(mesh.streams),
+                             options.spin.value_or(DefaultSpin(static_cast<int>(size)))));
   communicator->names_ = options.names;
   if (!communicator->event_.is_open()) {
     return absl::ResourceExhaustedError(absl::StrCat("eventfd: ", strerror(errno)));
@@ -75,8 +81,16 @@ absl::StatusOr<std::unique_ptr<SocketCommunicator>> SocketCommunicator::Connect(
   return communicator;
 }
 
-SocketCommunicator::SocketCommunicator(int rank, std::vector<FileDescriptor> links,
-                                       std::vector<std::vector<FileDescriptor>> streams,
+absl::StatusOr<std::unique_ptr<SocketCommunicator>> SocketCommunicator::Connect(
+    int rank, const Listener& listener, const std::vector<std::string>& addresses,
+    const Id128& secret, const SocketOptions& options, Instant deadline) {
+  COHORT_ASSIGN_OR_RETURN(Mesh mesh,
+                          ConnectLinks(rank, listener, addresses, secret, options, deadline));
+  return Make(rank, std::move(mesh), options);
+}
+
+SocketCommunicator::SocketCommunicator(int rank, std::vector<UniqueFd> links,
+                                       std::vector<std::vector<UniqueFd>> streams,
                                        absl::Duration spin)
     : rank_(rank),
       spin_(spin),
@@ -87,7 +101,7 @@ SocketCommunicator::SocketCommunicator(int rank, std::vector<FileDescriptor> lin
   direct_bytes_ = Share(kDirectBytes, size, kMinDirectBytes, kMaxDirectBytes);
   const int64_t window = Share(kWindowBytes, size, kMinWindowBytes, kMaxWindowBytes);
   for (int peer = 0; peer < size; ++peer) {
-    FileDescriptor& fd = links[static_cast<size_t>(peer)];
+    UniqueFd& fd = links[static_cast<size_t>(peer)];
     peers_.push_back(peer == rank ? nullptr
                                   : std::make_unique<Peer>(peer, std::move(fd), &traffic_, window));
   }

@@ -18,12 +18,13 @@
 #include "base/id128.h"
 #include "base/mutex.h"
 #include "base/rank_set.h"
+#include "base/unique_fd.h"
 #include "worker/communicator/arguments.h"
 #include "worker/communicator/communicator.h"
-#include "worker/communicator/socket/file_descriptor.h"
 #include "worker/communicator/socket/link.h"
 #include "worker/communicator/socket/listener.h"
 #include "worker/communicator/socket/mailbox.h"
+#include "worker/communicator/socket/mesh.h"
 #include "worker/communicator/socket/part.h"
 #include "worker/communicator/socket/traffic.h"
 
@@ -53,6 +54,13 @@ class SocketCommunicator final : public Communicator, private Link::Handler {
   static absl::StatusOr<std::unique_ptr<SocketCommunicator>> Connect(
       int rank, const Listener& listener, const std::vector<std::string>& addresses,
       const Id128& secret, const SocketOptions& options, Instant deadline);
+  // The same in two steps, which may be those of two processes. Errors of Make: RESOURCE_EXHAUSTED.
+  static absl::StatusOr<Mesh> ConnectLinks(int rank, const Listener& listener,
+                                           const std::vector<std::string>& addresses,
+                                           const Id128& secret, const SocketOptions& options,
+                                           Instant deadline);
+  static absl::StatusOr<std::unique_ptr<SocketCommunicator>> Make(int rank, Mesh mesh,
+                                                                  const SocketOptions& options);
   // The others are told that this rank left, not that it died.
   ~SocketCommunicator() override;
 
@@ -89,7 +97,7 @@ class SocketCommunicator final : public Communicator, private Link::Handler {
   };
   // Another rank. One may be ahead by an operation, not more.
   struct Peer {
-    Peer(int rank, FileDescriptor fd, Traffic* traffic, int64_t window)
+    Peer(int rank, UniqueFd fd, Traffic* traffic, int64_t window)
         : link(rank, std::move(fd)), mailbox(&link, traffic, window) {}
     Link link;
     Mailbox mailbox;
@@ -97,8 +105,8 @@ class SocketCommunicator final : public Communicator, private Link::Handler {
     char abort_text[kMaxAbortBytes];
   };
 
-  SocketCommunicator(int rank, std::vector<FileDescriptor> links,
-                     std::vector<std::vector<FileDescriptor>> streams, absl::Duration spin);
+  SocketCommunicator(int rank, std::vector<UniqueFd> links,
+                     std::vector<std::vector<UniqueFd>> streams, absl::Duration spin);
 
   // From the rank behind this one on.
   template <typename Body>
@@ -154,7 +162,7 @@ class SocketCommunicator final : public Communicator, private Link::Handler {
   const absl::Duration spin_;
   Traffic traffic_;
   std::vector<std::unique_ptr<Peer>> peers_;  // by rank; none for this one
-  const FileDescriptor event_;                // readable once there is a cause
+  const UniqueFd event_;                      // readable once there is a cause
   int64_t direct_bytes_ = 0;                  // parts up to here are small
 
   uint64_t turn_ = 0;  // of operations

@@ -47,7 +47,7 @@ void ExpectAborted(const absl::Status& status, const std::string& text) {
 // what it was told.
 struct Child {
   pid_t pid = -1;
-  FileDescriptor said;
+  UniqueFd said;
 
   Child(const TestGroup& group, int rank) {
     int ends[2];
@@ -67,7 +67,7 @@ struct Child {
       _exit(0);
     }
     close(ends[1]);
-    said = FileDescriptor(ends[0]);
+    said = UniqueFd(ends[0]);
   }
   // Empty when nothing comes in time, or no more.
   std::string Hear(Instant deadline) const {

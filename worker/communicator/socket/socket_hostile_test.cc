@@ -95,7 +95,7 @@ class SocketHostileTest : public ::testing::Test {
   const unsigned seed_;
   std::mt19937 random_;
   std::vector<float> memory_ = std::vector<float>(200000);
-  std::vector<FileDescriptor> streams_;
+  std::vector<UniqueFd> streams_;
   std::unique_ptr<SocketCommunicator> rank_;
 };
 

@@ -38,9 +38,9 @@ bool IsNothing(int error) { return error == EAGAIN || error == EWOULDBLOCK || er
 
 }  // namespace
 
-Traffic::Traffic(std::vector<std::vector<FileDescriptor>> streams) : index_(streams.size()) {
+Traffic::Traffic(std::vector<std::vector<UniqueFd>> streams) : index_(streams.size()) {
   for (size_t rank = 0; rank < streams.size(); ++rank) {
-    for (FileDescriptor& fd : streams[rank]) {
+    for (UniqueFd& fd : streams[rank]) {
       index_[rank].push_back(static_cast<int>(all_.size()));
       Stream& stream = all_.emplace_back();
       stream.rank = static_cast<int>(rank);

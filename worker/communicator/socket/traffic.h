@@ -13,7 +13,7 @@
 #include "base/data_type.h"
 #include "base/rank_set.h"
 #include "base/reduction.h"
-#include "worker/communicator/socket/file_descriptor.h"
+#include "base/unique_fd.h"
 
 namespace cohort::worker {
 
@@ -52,7 +52,7 @@ struct Reducer {
 class Traffic {
  public:
   // By rank and stream; none for this rank.
-  explicit Traffic(std::vector<std::vector<FileDescriptor>> streams);
+  explicit Traffic(std::vector<std::vector<UniqueFd>> streams);
 
   int streams() const { return streams_; }
 
@@ -82,7 +82,7 @@ class Traffic {
  private:
   struct Stream {
     int rank = 0;
-    FileDescriptor fd;
+    UniqueFd fd;
     std::deque<Flow*> sends;
     std::deque<Flow*> receives;
   };
