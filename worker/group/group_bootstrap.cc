@@ -12,14 +12,10 @@
 #include "base/id128.h"
 #include "base/status_macros.h"
 #include "cohort/v1/rank_card.pb.h"
-#include "worker/communicator/hierarchical/hierarchical_communicator.h"
-#include "worker/communicator/host/host_communicator.h"
-#include "worker/communicator/single/single_communicator.h"
 #include "worker/communicator/socket/listener.h"
 #include "worker/communicator/socket/socket_communicator.h"
 #include "worker/group/host_formation.h"
 #include "worker/group/host_identity.h"
-#include "worker/group/supervisor.h"
 
 namespace cohort::worker {
 namespace {
@@ -29,6 +25,7 @@ constexpr uint32_t kVersion = 1;
 // Of the rounds through the coordinator.
 constexpr char kCards[] = "cohort.bootstrap.cards";
 constexpr char kReach[] = "cohort.bootstrap.reach";
+constexpr char kMeshed[] = "cohort.bootstrap.meshed";
 
 std::string HostName() {
   char name[256] = {};
@@ -49,38 +46,30 @@ class Bootstrap {
   Bootstrap(client::ProcessGroup& group, const BootstrapOptions& options)
       : group_(group), options_(options), deadline_(Clock::Steady().Now() + options.timeout) {}
 
-  absl::StatusOr<FormedCommunicator> Run(const std::string& coordinator_address) {
+  absl::StatusOr<MetRanks> Run(const std::string& coordinator_address) {
+    MetRanks met;
+    Connections& connections = met.connections;
+    connections.rank = group_.rank();
     if (group_.world_size() == 1) {
-      FormedCommunicator alone;
-      alone.communicator = std::make_unique<SingleCommunicator>();
-      alone.paths = {"self"};
-      return alone;
+      connections.hosts = {{0}};
+      connections.paths = {"self"};
+      return met;
     }
     COHORT_RETURN_IF_ERROR(ExchangeCards(coordinator_address));
     COHORT_ASSIGN_OR_RETURN(HostFormation formation, MeetOnHost());
-    COHORT_ASSIGN_OR_RETURN(const Hosts hosts, ExchangeReach(formation));
-    FormedCommunicator formed;
-    formed.why_not = formation.why_not;
-    formed.paths = PathsOf(formation);
-    std::vector<HostLink> links = std::move(formation.links);
-    if (hosts.size() == 1) {
-      formed.communicator =
-          std::make_unique<HostCommunicator>(std::move(*formation.memory), group_.rank());
-    } else {
-      COHORT_ASSIGN_OR_RETURN(std::unique_ptr<Communicator> mesh, BySockets());
-      if (hosts.size() == cards_.size()) {
-        formed.communicator = std::move(mesh);
-      } else {
-        COHORT_ASSIGN_OR_RETURN(formed.communicator,
-                                OnTwoLevels(std::move(mesh), hosts, std::move(formation)));
-      }
-    }
-    if (links.empty()) return formed;
-    COHORT_ASSIGN_OR_RETURN(std::shared_ptr<Supervisor> supervisor, Supervisor::Shared());
-    formed.watch = std::make_unique<HostWatch>(
-        std::move(supervisor), std::move(links),
-        [group = formed.communicator.get()](const std::string& cause) { group->Abort(cause); });
-    return formed;
+    COHORT_ASSIGN_OR_RETURN(connections.hosts, ExchangeReach(formation));
+    connections.why_not = formation.why_not;
+    connections.paths = PathsOf(formation);
+    connections.memory = std::move(formation.memory);
+    met.links = std::move(formation.links);
+    const size_t hosts = connections.hosts.size();
+    if (hosts == 1) return met;
+    COHORT_ASSIGN_OR_RETURN(connections.mesh, BySockets());
+    if (hosts == cards_.size()) return met;
+    // Until nobody listens for the mesh any more.
+    COHORT_RETURN_IF_ERROR(AllGather("", kMeshed).status());
+    COHORT_RETURN_IF_ERROR(Cross(connections));
+    return met;
   }
 
  private:
@@ -178,51 +167,26 @@ class Bootstrap {
     return paths;
   }
 
-  absl::StatusOr<std::unique_ptr<Communicator>> OnTwoLevels(std::unique_ptr<Communicator> mesh,
-                                                            const Hosts& hosts,
-                                                            HostFormation formation) {
-    const auto own = std::find(formation.ranks.begin(), formation.ranks.end(), group_.rank());
-    const auto index = static_cast<size_t>(own - formation.ranks.begin());
-    bool even = true;
-    for (const std::vector<int>& host : hosts) even = even && host.size() == hosts[0].size();
-    Levels levels;
-    if (formation.memory == nullptr) {
-      levels.inside = std::make_unique<SingleCommunicator>();
-    } else {
-      formation.memory->names = formation.ranks;
-      levels.inside =
-          std::make_unique<HostCommunicator>(std::move(*formation.memory), static_cast<int>(index));
-    }
-    // Nobody listens for the mesh any more.
-    COHORT_RETURN_IF_ERROR(mesh->Barrier(deadline_));
-    if (even || index == 0) {
-      std::vector<std::string> addresses;
-      SocketOptions options;
-      int place = 0;
-      for (size_t host = 0; host < hosts.size(); ++host) {
-        const int rank = hosts[host][index];
-        if (rank == formation.ranks[index] && hosts[host] == formation.ranks) {
-          place = static_cast<int>(host);
-        }
-        addresses.push_back(cards_[static_cast<size_t>(rank)].address());
-        options.names.push_back(rank);
-      }
-      const Id128 secret = {secret_.high, secret_.low + 1 + index};
-      COHORT_ASSIGN_OR_RETURN(
-          levels.across,
-          SocketCommunicator::Connect(place, *listener_, addresses, secret, options, deadline_));
-    }
-    levels.mesh = std::move(mesh);
-    return std::make_unique<HierarchicalCommunicator>(std::move(levels), hosts);
-  }
-
-  absl::StatusOr<std::unique_ptr<Communicator>> BySockets() {
+  absl::StatusOr<Mesh> BySockets() {
     std::vector<std::string> addresses;
     for (const v1::RankCard& card : cards_) addresses.push_back(card.address());
+    return SocketCommunicator::ConnectLinks(group_.rank(), *listener_, addresses, secret_,
+                                            OptionsOfMesh(), deadline_);
+  }
+
+  absl::Status Cross(Connections& connections) {
+    const Crossing crossing = CrossingOf(connections.hosts, group_.rank());
+    if (!crossing.crosses) return absl::OkStatus();
+    std::vector<std::string> addresses;
+    for (const int rank : crossing.ranks) {
+      addresses.push_back(cards_[static_cast<size_t>(rank)].address());
+    }
+    const Id128 secret = {secret_.high, secret_.low + 1 + crossing.place};
     COHORT_ASSIGN_OR_RETURN(
-        std::unique_ptr<Communicator> communicator,
-        SocketCommunicator::Connect(group_.rank(), *listener_, addresses, secret_, {}, deadline_));
-    return communicator;
+        connections.across,
+        SocketCommunicator::ConnectLinks(static_cast<int>(crossing.host), *listener_, addresses,
+                                         secret, OptionsOfCrossing(crossing), deadline_));
+    return absl::OkStatus();
   }
 
   client::ProcessGroup& group_;
@@ -236,9 +200,9 @@ class Bootstrap {
 
 }  // namespace
 
-absl::StatusOr<FormedCommunicator> FormCommunicator(client::ProcessGroup& group,
-                                                    const std::string& coordinator_address,
-                                                    const BootstrapOptions& options) {
+absl::StatusOr<MetRanks> MeetRanks(client::ProcessGroup& group,
+                                   const std::string& coordinator_address,
+                                   const BootstrapOptions& options) {
   return Bootstrap(group, options).Run(coordinator_address);
 }
 

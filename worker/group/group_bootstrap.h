@@ -1,4 +1,4 @@
-// Where the planes meet: ranks that the coordinator brought together become a communicator.
+// Where the planes meet: ranks that the coordinator brought together are connected.
 #ifndef COHORT_WORKER_GROUP_GROUP_BOOTSTRAP_H_
 #define COHORT_WORKER_GROUP_GROUP_BOOTSTRAP_H_
 
@@ -10,8 +10,8 @@
 #include "absl/time/time.h"
 #include "base/shm/heap.h"
 #include "client/rendezvous/process_group.h"
-#include "worker/communicator/communicator.h"
-#include "worker/group/host_watch.h"
+#include "worker/group/connections.h"
+#include "worker/group/host_formation.h"
 
 namespace cohort::worker {
 
@@ -28,23 +28,20 @@ struct BootstrapOptions {
   absl::Duration host_window = absl::Seconds(5);
 };
 
-struct FormedCommunicator {
-  std::unique_ptr<Communicator> communicator;
-  // By rank: how this rank reaches it, "self", "shared memory" or "tcp 10.0.0.4:4123".
-  std::vector<std::string> paths;
-  // Why not all ranks of this host share memory; empty if they do.
-  std::string why_not;
-  std::unique_ptr<HostWatch> watch;  // goes before the communicator
+struct MetRanks {
+  Connections connections;
+  // To ranks of this host: one closes when the process at its other end does.
+  std::vector<HostLink> links;
 };
 
 // All ranks of `group`'s generation call it; blocks for at most the timeout. Two rounds through the
 // coordinator: how each can be reached; then, once those of a host have met, who shares memory with
-// whom. Errors: those of ProcessGroup::AllGather (naming who is missing); FAILED_PRECONDITION
-// (ranks of another version); UNAVAILABLE, DEADLINE_EXCEEDED, RESOURCE_EXHAUSTED name the rank that
-// could not be connected.
-absl::StatusOr<FormedCommunicator> FormCommunicator(client::ProcessGroup& group,
-                                                    const std::string& coordinator_address,
-                                                    const BootstrapOptions& options);
+// whom; and a third where there are both. Errors: those of ProcessGroup::AllGather (naming who is
+// missing); FAILED_PRECONDITION (ranks of another version); UNAVAILABLE, DEADLINE_EXCEEDED,
+// RESOURCE_EXHAUSTED name the rank that could not be connected.
+absl::StatusOr<MetRanks> MeetRanks(client::ProcessGroup& group,
+                                   const std::string& coordinator_address,
+                                   const BootstrapOptions& options);
 
 }  // namespace cohort::worker
 

@@ -5,18 +5,21 @@
 
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 
 namespace cohort::worker {
 namespace {
 
+// And why, if there is a reason.
 constexpr absl::string_view kBye = "bye";
+constexpr size_t kMaxWhy = 500;
 
 }  // namespace
 
 HostWatch::HostWatch(std::shared_ptr<Supervisor> supervisor, std::vector<HostLink> links,
                      std::function<void(const std::string&)> on_gone)
-    : supervisor_(std::move(supervisor)), on_gone_(std::move(on_gone)) {
+    : supervisor_(std::move(supervisor)), on_gone_(std::move(on_gone)), goodbye_(kBye) {
   for (HostLink& link : links) {
     auto watched = std::make_unique<Watched>();
     watched->pid = link.socket.peer().pid;
@@ -40,8 +43,12 @@ HostWatch::~HostWatch() {
   for (const auto& watched : watched_) {
     if (watched->process_watch != 0) supervisor_->Unwatch(watched->process_watch);
     supervisor_->Unwatch(watched->socket_watch);
-    watched->link.socket.Send(kBye, {}, absl::InfinitePast()).IgnoreError();
+    watched->link.socket.Send(goodbye_, {}, absl::InfinitePast()).IgnoreError();
   }
+}
+
+void HostWatch::SayGoodbye(const std::string& why) {
+  goodbye_ = absl::StrCat(kBye, why.substr(0, kMaxWhy));
 }
 
 bool HostWatch::OnReadable(Watched& watched, bool process_ended) {
@@ -51,11 +58,15 @@ bool HostWatch::OnReadable(Watched& watched, bool process_ended) {
       watched.link.socket.Receive(absl::InfinitePast());
   if (absl::IsDeadlineExceeded(message.status()) && !process_ended) return true;
   watched.gone = true;
-  const bool left = message.ok() && message->bytes == kBye;
-  on_gone_(left ? absl::StrCat("rank ", watched.link.rank, " left the group")
-                : absl::StrCat("rank ", watched.link.rank, " is gone: its process ",
-                               watched.pid == 0 ? std::string("") : absl::StrCat(watched.pid, " "),
-                               "ended"));
+  const int rank = watched.link.rank;
+  if (message.ok() && absl::StartsWith(message->bytes, kBye)) {
+    const absl::string_view why = absl::string_view(message->bytes).substr(kBye.size());
+    on_gone_(why.empty() ? absl::StrCat("rank ", rank, " left the group")
+                         : absl::StrCat("rank ", rank, " left the group: ", why));
+  } else {
+    const std::string pid = watched.pid == 0 ? "" : absl::StrCat(watched.pid, " ");
+    on_gone_(absl::StrCat("rank ", rank, " is gone: its process ", pid, "ended"));
+  }
   return false;
 }
 

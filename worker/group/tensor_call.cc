@@ -8,14 +8,6 @@
 namespace cohort::worker {
 namespace {
 
-absl::string_view NameOf(TensorVerb verb) {
-  constexpr absl::string_view kNames[] = {
-      "all_reduce", "reduce",       "broadcast",     "all_gather",   "reduce_scatter",
-      "all_to_all", "gather",       "scatter",       "all_gather_v", "reduce_scatter_v",
-      "gather_v",   "all_to_all_v", "exchange_sizes"};
-  return kNames[static_cast<int>(verb) - 1];
-}
-
 class Mixer {
  public:
   void Add(uint64_t value) {
@@ -29,6 +21,14 @@ class Mixer {
 };
 
 }  // namespace
+
+absl::string_view NameOf(TensorVerb verb) {
+  constexpr absl::string_view kNames[] = {
+      "all_reduce", "reduce",       "broadcast",      "all_gather",   "reduce_scatter",
+      "all_to_all", "gather",       "scatter",        "all_gather_v", "reduce_scatter_v",
+      "gather_v",   "all_to_all_v", "exchange_sizes", "exchange"};
+  return kNames[static_cast<int>(verb) - 1];
+}
 
 TensorCall MakeTensorCall(TensorVerb verb, const Tensor& tensor) {
   TensorCall call;

@@ -29,6 +29,7 @@ enum class TensorVerb : uint8_t {
   kGatherV = 11,
   kAllToAllV = 12,
   kExchangeSizes = 13,
+  kExchange = 14,  // between two ranks: not compared
 };
 
 // Refers to the arguments of the call, which outlive it.
@@ -42,6 +43,9 @@ struct TensorCall {
   const Reduction* reduction = nullptr;
   absl::Span<const int64_t> sizes;
 };
+
+// "all_reduce", "all_gather_v", ...
+absl::string_view NameOf(TensorVerb verb);
 
 TensorCall MakeTensorCall(TensorVerb verb, const Tensor& tensor);
 // -n..n-1. Errors: INVALID_ARGUMENT.

@@ -1,0 +1,64 @@
+#include "worker/group/connections.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/status_macros.h"
+#include "worker/communicator/single/single_communicator.h"
+
+namespace cohort::worker {
+
+Crossing CrossingOf(const Hosts& hosts, int rank) {
+  Crossing crossing;
+  bool even = true;
+  for (size_t host = 0; host < hosts.size(); ++host) {
+    const std::vector<int>& ranks = hosts[host];
+    even = even && ranks.size() == hosts[0].size();
+    const auto own = std::find(ranks.begin(), ranks.end(), rank);
+    if (own == ranks.end()) continue;
+    crossing.host = host;
+    crossing.place = static_cast<size_t>(own - ranks.begin());
+  }
+  crossing.crosses = even || crossing.place == 0;
+  if (!crossing.crosses) return crossing;
+  for (const std::vector<int>& ranks : hosts) crossing.ranks.push_back(ranks[crossing.place]);
+  return crossing;
+}
+
+SocketOptions OptionsOfMesh() { return {}; }
+
+SocketOptions OptionsOfCrossing(const Crossing& crossing) {
+  SocketOptions options;
+  options.names = crossing.ranks;
+  return options;
+}
+
+absl::StatusOr<std::unique_ptr<Communicator>> MakeCommunicator(Connections connections) {
+  const int rank = connections.rank;
+  if (connections.size() == 1) return std::make_unique<SingleCommunicator>();
+  if (connections.hosts.size() == 1) {
+    return std::make_unique<HostCommunicator>(std::move(*connections.memory), rank);
+  }
+  COHORT_ASSIGN_OR_RETURN(
+      std::unique_ptr<Communicator> mesh,
+      SocketCommunicator::Make(rank, *std::move(connections.mesh), OptionsOfMesh()));
+  if (connections.hosts.size() == connections.paths.size()) return mesh;
+  const Crossing crossing = CrossingOf(connections.hosts, rank);
+  Levels levels;
+  levels.mesh = std::move(mesh);
+  if (connections.memory == nullptr) {
+    levels.inside = std::make_unique<SingleCommunicator>();
+  } else {
+    connections.memory->names = connections.hosts[crossing.host];
+    levels.inside = std::make_unique<HostCommunicator>(std::move(*connections.memory),
+                                                       static_cast<int>(crossing.place));
+  }
+  if (crossing.crosses) {
+    COHORT_ASSIGN_OR_RETURN(levels.across, SocketCommunicator::Make(static_cast<int>(crossing.host),
+                                                                    *std::move(connections.across),
+                                                                    OptionsOfCrossing(crossing)));
+  }
+  return std::make_unique<HierarchicalCommunicator>(std::move(levels), connections.hosts);
+}
+
+}  // namespace cohort::worker

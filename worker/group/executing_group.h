@@ -1,0 +1,104 @@
+// What those forms of Group have in common whose calls the calling thread executes.
+#ifndef COHORT_WORKER_GROUP_EXECUTING_GROUP_H_
+#define COHORT_WORKER_GROUP_EXECUTING_GROUP_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "base/mutex.h"
+#include "client/collective/group.h"
+#include "worker/group/connections.h"
+#include "worker/group/flight_recorder.h"
+#include "worker/group/tensor_verbs.h"
+
+namespace cohort::worker {
+
+// Calls of several threads take turns, in an order that only the caller can make the same on all
+// ranks.
+class ExecutingGroup : public client::Group {
+ public:
+  // By rank: how this rank reaches it, such as "shared memory".
+  const std::vector<std::string>& paths() const { return paths_; }
+  // Why not all ranks of this host share memory; empty if they do.
+  const std::string& why_not() const { return why_not_; }
+  // The last calls of this rank.
+  const FlightRecorder& flight_recorder() const { return flight_recorder_; }
+
+  absl::Status AllReduce(const Tensor& input, const Tensor& output, const Reduction& reduction,
+                         const client::CallOptions& options) final;
+  absl::Status Reduce(const Tensor& input, const Tensor& output, const Reduction& reduction,
+                      int root, const client::CallOptions& options) final;
+  absl::Status Broadcast(const Tensor& tensor, int root, const client::CallOptions& options) final;
+  absl::Status AllGather(const Tensor& input, const Tensor& output, int dim,
+                         const client::CallOptions& options) final;
+  absl::Status ReduceScatter(const Tensor& input, const Tensor& output, int dim,
+                             const Reduction& reduction, const client::CallOptions& options) final;
+  absl::Status AllToAll(const Tensor& input, const Tensor& output,
+                        const client::CallOptions& options) final;
+  absl::Status Gather(const Tensor& input, const Tensor& output, int dim, int root,
+                      const client::CallOptions& options) final;
+  absl::Status Scatter(const Tensor& input, const Tensor& output, int dim, int root,
+                       const client::CallOptions& options) final;
+  absl::Status AllGatherV(const Tensor& input, const Tensor& output, int dim,
+                          const client::Sizes& sizes, const client::CallOptions& options) final;
+  absl::Status ReduceScatterV(const Tensor& input, const Tensor& output, int dim,
+                              const client::Sizes& sizes, const Reduction& reduction,
+                              const client::CallOptions& options) final;
+  absl::Status GatherV(const Tensor& input, const Tensor& output, int dim,
+                       const client::Sizes& sizes, int root,
+                       const client::CallOptions& options) final;
+  absl::Status AllToAllV(const Tensor& input, const client::Sizes& input_sizes,
+                         const Tensor& output, const client::Sizes& output_sizes,
+                         const client::CallOptions& options) final;
+  absl::StatusOr<client::Sizes> ExchangeSizes(int64_t own,
+                                              const client::CallOptions& options) final;
+  absl::Status Exchange(absl::Span<const client::TensorTransfer> transfers,
+                        const client::CallOptions& options) final;
+  void Abort(const absl::Status& cause) final;
+
+ protected:
+  // `timeout` is of calls without their own.
+  explicit ExecutingGroup(absl::Duration timeout) : timeout_(timeout) {}
+
+  // A generation begins; while `call_mutex_` is held.
+  absl::Status Begin(Connections connections) ABSL_EXCLUSIVE_LOCKS_REQUIRED(call_mutex_);
+  // It is over: calls are refused until the next.
+  void Drop() ABSL_EXCLUSIVE_LOCKS_REQUIRED(call_mutex_);
+  // Ends what is in flight, and all of the generation. From any thread.
+  void End(absl::string_view cause);
+
+  absl::Duration TimeoutOf(const client::CallOptions& options) const {
+    return options.timeout.value_or(timeout_);
+  }
+
+  Mutex call_mutex_;  // held by the call at work
+
+ private:
+  // Calls body(verbs, deadline), and keeps a record of it.
+  template <typename Body>
+  absl::Status Run(TensorVerb verb, DataType type, int64_t bytes, int root,
+                   const client::CallOptions& options, Body&& body);
+
+  const absl::Duration timeout_;
+  std::vector<std::string> paths_;
+  std::string why_not_;
+  std::unique_ptr<Communicator> communicator_ ABSL_GUARDED_BY(call_mutex_);
+  std::unique_ptr<TensorVerbs> verbs_ ABSL_GUARDED_BY(call_mutex_);
+  FlightRecorder flight_recorder_;
+
+  // What may be told to end; null while there is none.
+  Mutex end_mutex_;
+  Communicator* current_ ABSL_GUARDED_BY(end_mutex_) = nullptr;
+};
+
+}  // namespace cohort::worker
+
+#endif  // COHORT_WORKER_GROUP_EXECUTING_GROUP_H_

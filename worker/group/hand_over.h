@@ -1,0 +1,31 @@
+// A rank's memory and sockets go from the daemon that met the other ranks to the client whose
+// threads will use them.
+#ifndef COHORT_WORKER_GROUP_HAND_OVER_H_
+#define COHORT_WORKER_GROUP_HAND_OVER_H_
+
+#include <memory>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "base/clock.h"
+#include "base/shm/local_socket.h"
+#include "base/shm/segment.h"
+#include "worker/group/connections.h"
+
+namespace cohort::worker {
+
+// Whole, as descriptors: what is handed over is the receiver's alone once the sender's is
+// destroyed. Errors: UNAVAILABLE (the client is gone), DEADLINE_EXCEEDED.
+absl::Status SendConnections(const Connections& connections, const shm::LocalSocket& socket,
+                             Instant deadline);
+
+// `heap` is this rank's, which the client has mapped already. Errors: UNAVAILABLE (the daemon is
+// gone), DEADLINE_EXCEEDED, FAILED_PRECONDITION (a daemon of another version), INVALID_ARGUMENT
+// (what comes makes no sense), RESOURCE_EXHAUSTED (memory, descriptors).
+absl::StatusOr<Connections> ReceiveConnections(const shm::LocalSocket& socket,
+                                               std::shared_ptr<const shm::Segment> heap,
+                                               Instant deadline);
+
+}  // namespace cohort::worker
+
+#endif  // COHORT_WORKER_GROUP_HAND_OVER_H_

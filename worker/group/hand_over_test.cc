@@ -1,0 +1,135 @@
+#include "worker/group/hand_over.h"
+
+#include <unistd.h>
+
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/shm/heap.h"
+#include "gtest/gtest.h"
+#include "worker/communicator/socket/testing_group.h"
+
+namespace cohort::worker {
+namespace {
+
+using shm::LocalListener;
+using shm::LocalSocket;
+
+struct Ends {
+  LocalSocket daemon;
+  LocalSocket client;
+};
+
+Ends Connected() {
+  const absl::StatusOr<LocalListener> listener = LocalListener::Create();
+  EXPECT_TRUE(listener.ok()) << listener.status();
+  Ends ends;
+  ends.client = *LocalSocket::Connect(listener->name(), Soon());
+  ends.daemon = *listener->Accept(Soon());
+  return ends;
+}
+
+// Two hosts of two ranks, as far as one process can play them.
+class HandOverTest : public testing::Test {
+ protected:
+  static constexpr int kRanks = 4;
+  const Hosts kHosts = {{0, 2}, {1, 3}};
+
+  HandOverTest() {
+    for (int rank = 0; rank < kRanks; ++rank) {
+      heaps_.push_back(*shm::Heap::Create("test-heap", size_t{1} << 24));
+    }
+    for (size_t host = 0; host < kHosts.size(); ++host) spaces_.push_back(*HostSpace::Create(2));
+  }
+
+  std::shared_ptr<const shm::Segment> HeapOf(int rank) const {
+    const auto& heap = heaps_[static_cast<size_t>(rank)];
+    return {heap, &heap->segment()};
+  }
+
+  Connections Meet(int rank, const TestGroup& mesh, const std::vector<TestGroup>& crossings) const {
+    Connections connections;
+    connections.rank = rank;
+    connections.hosts = kHosts;
+    connections.paths.assign(kRanks, "tcp");
+    connections.why_not = "no reason";
+    const Crossing crossing = CrossingOf(kHosts, rank);
+    RankHeaps heaps;
+    for (const int other : kHosts[crossing.host]) heaps.push_back(HeapOf(other));
+    connections.memory = std::make_unique<HostMemory>(
+        HostMemory{*HostSpace::Attach(dup(spaces_[crossing.host].fd()), 2), std::move(heaps)});
+    connections.mesh = *SocketCommunicator::ConnectLinks(
+        rank, mesh.listeners[static_cast<size_t>(rank)], mesh.addresses, kTestSecret,
+        OptionsOfMesh(), Soon());
+    const TestGroup& across = crossings[crossing.place];
+    connections.across = *SocketCommunicator::ConnectLinks(
+        static_cast<int>(crossing.host), across.listeners[crossing.host], across.addresses,
+        kTestSecret, OptionsOfCrossing(crossing), Soon());
+    return connections;
+  }
+
+  std::vector<std::shared_ptr<shm::Heap>> heaps_;
+  std::vector<HostSpace> spaces_;
+};
+
+TEST_F(HandOverTest, WhatIsHandedOverWorks) {
+  const TestGroup mesh(kRanks);
+  std::vector<TestGroup> crossings;
+  for (int place = 0; place < 2; ++place) crossings.emplace_back(2);
+  std::vector<std::thread> ranks;
+  for (int rank = 0; rank < kRanks; ++rank) {
+    ranks.emplace_back([&, rank] {
+      Ends ends = Connected();
+      {
+        const Connections met = Meet(rank, mesh, crossings);
+        const absl::Status sent = SendConnections(met, ends.daemon, Soon());
+        ASSERT_TRUE(sent.ok()) << sent;
+      }
+      absl::StatusOr<Connections> taken = ReceiveConnections(ends.client, HeapOf(rank), Soon());
+      ASSERT_TRUE(taken.ok()) << taken.status();
+      EXPECT_EQ(taken->hosts, kHosts);
+      EXPECT_EQ(taken->why_not, "no reason");
+      absl::StatusOr<std::unique_ptr<Communicator>> group = MakeCommunicator(*std::move(taken));
+      ASSERT_TRUE(group.ok()) << group.status();
+      // One that goes through the mesh, one on both levels.
+      for (const int64_t count : {int64_t{1}, int64_t{100000}}) {
+        std::vector<float> values(static_cast<size_t>(count), static_cast<float>(rank + 1));
+        const absl::Status status = (*group)->AllReduce(
+            values.data(), values.data(), count, DataType::kF32, {ReduceOp::kSum}, Soon());
+        ASSERT_TRUE(status.ok()) << status;
+        EXPECT_EQ(values, std::vector<float>(values.size(), 10.0f));
+      }
+    });
+  }
+  for (std::thread& rank : ranks) rank.join();
+}
+
+TEST_F(HandOverTest, StrangeWordsAreRefused) {
+  // How long what follows is, as bytes and descriptors; and that.
+  const std::vector<std::pair<std::vector<uint32_t>, std::string>> strange = {
+      {{0, 0}, ""}, {{1u << 31, 0}, ""}, {{4, 1u << 31}, "abcd"}, {{4, 0}, "abcd"}, {{1}, ""}};
+  for (const auto& [preface, bytes] : strange) {
+    Ends ends = Connected();
+    const absl::string_view first(reinterpret_cast<const char*>(preface.data()),
+                                  preface.size() * sizeof(uint32_t));
+    ASSERT_TRUE(ends.daemon.Send(first, {}, Soon()).ok());
+    if (!bytes.empty()) {
+      ASSERT_TRUE(ends.daemon.Send(bytes, {}, Soon()).ok());
+    }
+    const absl::Status status = ReceiveConnections(ends.client, HeapOf(0), Soon()).status();
+    EXPECT_TRUE(absl::IsInvalidArgument(status) || absl::IsFailedPrecondition(status)) << status;
+  }
+}
+
+TEST_F(HandOverTest, AWorkerThatGoesIsNamed) {
+  Ends ends = Connected();
+  ends.daemon = LocalSocket();
+  const absl::Status status = ReceiveConnections(ends.client, HeapOf(0), Soon()).status();
+  EXPECT_TRUE(absl::IsUnavailable(status)) << status;
+}
+
+}  // namespace
+}  // namespace cohort::worker

@@ -1,0 +1,130 @@
+#include "worker/group/seat.h"
+
+#include <optional>
+#include <utility>
+
+#include "absl/memory/memory.h"
+#include "absl/strings/str_cat.h"
+#include "base/clock.h"
+#include "base/status_macros.h"
+#include "worker/group/supervisor.h"
+
+namespace cohort::worker {
+namespace {
+
+using client::EventKind;
+
+// Such as: rank 3 (trainer-3 on host-a) is lost: LEASE_EXPIRED, nothing heard for 30s.
+std::string Describe(const client::GroupEvent& event) {
+  const client::Cause& cause = event.cause;
+  std::string text;
+  const std::optional<int> rank = cause.rank.has_value() ? cause.rank : event.rank;
+  const std::string& member = cause.member.empty() ? event.member : cause.member;
+  if (rank.has_value()) absl::StrAppend(&text, "rank ", *rank, " ");
+  if (!member.empty()) {
+    absl::StrAppend(&text, "(", member, cause.host.empty() ? "" : absl::StrCat(" on ", cause.host),
+                    ") ");
+  }
+  absl::StrAppend(&text, text.empty() ? "the group: " : "ended the generation: ",
+                  client::CauseKindName(cause.kind));
+  if (!cause.detail.empty()) absl::StrAppend(&text, ", ", cause.detail);
+  return text;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Seat>> Seat::Take(SeatOptions options) {
+  auto seat = absl::WrapUnique(new Seat(std::move(options)));
+  client::ProcessGroupOptions& membership = seat->options_.membership;
+  seat->coordinator_address_ = membership.shared_connection != nullptr
+                                   ? membership.shared_connection->options().address
+                                   : membership.connection.address;
+  membership.on_event = [seat = seat.get(),
+                         next = membership.on_event](const client::GroupEvent& event) {
+    seat->OnEvent(event);
+    if (next != nullptr) next(event);
+  };
+  COHORT_ASSIGN_OR_RETURN(seat->membership_, client::ProcessGroup::Create(membership));
+  return seat;
+}
+
+Seat::~Seat() {
+  Disregard();
+  membership_.reset();
+}
+
+absl::StatusOr<Connections> Seat::Meet(absl::Duration timeout) {
+  Disregard();
+  BootstrapOptions bootstrap = options_.bootstrap;
+  bootstrap.timeout = timeout;
+  COHORT_ASSIGN_OR_RETURN(MetRanks met, MeetRanks(*membership_, coordinator_address_, bootstrap));
+  links_ = std::move(met.links);
+  if (links_.empty()) return std::move(met.connections);
+  // The watch begins here: a connection that closes before anybody attends is not overlooked.
+  COHORT_ASSIGN_OR_RETURN(std::shared_ptr<Supervisor> supervisor, Supervisor::Shared());
+  watch_ = std::make_unique<HostWatch>(std::move(supervisor), std::move(links_),
+                                       [this, generation = membership_->generation()](
+                                           const std::string& cause) { End(generation, cause); });
+  links_.clear();
+  return std::move(met.connections);
+}
+
+void Seat::Attend(std::function<void(const std::string&)> on_end) {
+  MutexLock lock(&mutex_);
+  // What ended meanwhile was told while there was nobody to hear it.
+  if (ended_generation_ == membership_->generation()) return on_end(cause_);
+  on_end_ = std::move(on_end);
+}
+
+void Seat::Disregard() {
+  {
+    MutexLock lock(&mutex_);
+    on_end_ = nullptr;
+  }
+  watch_.reset();
+}
+
+absl::StatusOr<Connections> Seat::Rejoin(absl::Duration timeout) {
+  const Instant deadline = Clock::Steady().Now() + timeout;
+  const auto left = [deadline] { return deadline - Clock::Steady().Now(); };
+  const std::string why =
+      absl::StrCat("rank ", membership_->rank(), " goes on in the next generation");
+  while (true) {
+    Disregard();
+    // Ranks of one host know of a death long before the coordinator does: for it, the generation
+    // may be in order still. That it is over already is no error.
+    const absl::Status reported = membership_->ReportError(why, /*fatal=*/true);
+    if (!reported.ok() && !absl::IsAborted(reported)) return reported;
+    COHORT_RETURN_IF_ERROR(membership_->Rejoin(left()));
+    absl::StatusOr<Connections> met = Meet(left());
+    // The next may break as well, before it stands.
+    if (!absl::IsAborted(met.status()) || left() <= absl::ZeroDuration()) return met;
+  }
+}
+
+void Seat::LeaveBecause(const std::string& why) {
+  {
+    MutexLock lock(&mutex_);
+    on_end_ = nullptr;
+  }
+  if (watch_ != nullptr) watch_->SayGoodbye(why);
+  watch_.reset();
+  membership_->ReportError(why, /*fatal=*/true).IgnoreError();
+}
+
+void Seat::OnEvent(const client::GroupEvent& event) {
+  const bool ends = event.kind == EventKind::kBroken || event.kind == EventKind::kClosed ||
+                    event.kind == EventKind::kLost || event.kind == EventKind::kLeft;
+  if (ends) End(event.generation, Describe(event));
+}
+
+void Seat::End(int64_t generation, const std::string& cause) {
+  MutexLock lock(&mutex_);
+  // What is told late of a generation does not end the next; and the first cause stays.
+  if (generation <= ended_generation_) return;
+  ended_generation_ = generation;
+  cause_ = cause;
+  if (on_end_ != nullptr) std::exchange(on_end_, nullptr)(cause_);
+}
+
+}  // namespace cohort::worker
