@@ -1,0 +1,93 @@
+#include "client/collective/async_calls.h"
+
+#include <pthread.h>
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace cohort::client {
+
+struct PendingCall::State {
+  State(Group& group, AsyncCalls::Call call) : group(group), call(std::move(call)) {}
+
+  void Finish(absl::Status result) {
+    call = nullptr;
+    MutexLock lock(&mutex);
+    status = std::move(result);
+  }
+  bool over() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) { return status.has_value(); }
+
+  Group& group;
+  AsyncCalls::Call call;  // of the thread that runs it
+  Mutex mutex;
+  std::optional<absl::Status> status ABSL_GUARDED_BY(mutex);
+};
+
+std::optional<absl::Status> PendingCall::Test() const {
+  if (state_ == nullptr) return absl::OkStatus();
+  MutexLock lock(&state_->mutex);
+  return state_->status;
+}
+
+absl::Status PendingCall::Wait(absl::Duration timeout) const {
+  if (state_ == nullptr) return absl::OkStatus();
+  MutexLock lock(&state_->mutex);
+  const absl::Condition over(
+      +[](State* state) ABSL_EXCLUSIVE_LOCKS_REQUIRED(state->mutex) { return state->over(); },
+      state_.get());
+  if (!state_->mutex.AwaitWithTimeout(over, timeout)) {
+    return absl::DeadlineExceededError(
+        absl::StrCat("the call is not over after ", absl::FormatDuration(timeout)));
+  }
+  return *state_->status;
+}
+
+void PendingCall::Cancel() const {
+  if (state_ == nullptr) return;
+  MutexLock lock(&state_->mutex);  // the group is there as long as the call is not over
+  if (!state_->over()) state_->group.Abort(absl::CancelledError("it cancelled a call"));
+}
+
+AsyncCalls::AsyncCalls(Group& group) : group_(group), thread_([this] { Run(); }) {
+  pthread_setname_np(thread_.native_handle(), "cohort-async");
+}
+
+AsyncCalls::~AsyncCalls() {
+  std::deque<std::shared_ptr<PendingCall::State>> left;
+  {
+    MutexLock lock(&mutex_);
+    stopping_ = true;
+    left.swap(queue_);
+    changed_.Signal();
+  }
+  if (!left.empty()) group_.Abort(absl::CancelledError("calls that it had started were dropped"));
+  thread_.join();
+  for (const auto& call : left) {
+    call->Finish(absl::CancelledError("dropped before it began"));
+  }
+}
+
+PendingCall AsyncCalls::Start(Call call) {
+  auto state = std::make_shared<PendingCall::State>(group_, std::move(call));
+  MutexLock lock(&mutex_);
+  queue_.push_back(state);
+  changed_.Signal();
+  return PendingCall(std::move(state));
+}
+
+void AsyncCalls::Run() {
+  while (true) {
+    std::shared_ptr<PendingCall::State> next;
+    {
+      MutexLock lock(&mutex_);
+      while (queue_.empty() && !stopping_) changed_.Wait(&mutex_);
+      if (queue_.empty()) return;
+      next = std::move(queue_.front());
+      queue_.pop_front();
+    }
+    next->Finish(next->call(group_));
+  }
+}
+
+}  // namespace cohort::client
