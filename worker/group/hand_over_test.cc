@@ -61,9 +61,9 @@ class HandOverTest : public testing::Test {
     for (const int other : kHosts[crossing.host]) heaps.push_back(HeapOf(other));
     connections.memory = std::make_unique<HostMemory>(
         HostMemory{*HostSpace::Attach(dup(spaces_[crossing.host].fd()), 2), std::move(heaps)});
-    connections.mesh = *SocketCommunicator::ConnectLinks(
-        rank, mesh.listeners[static_cast<size_t>(rank)], mesh.addresses, kTestSecret,
-        OptionsOfMesh(), Soon());
+    connections.mesh =
+        *SocketCommunicator::ConnectLinks(rank, mesh.listeners[static_cast<size_t>(rank)],
+                                          mesh.addresses, kTestSecret, OptionsOfMesh(), Soon());
     const TestGroup& across = crossings[crossing.place];
     connections.across = *SocketCommunicator::ConnectLinks(
         static_cast<int>(crossing.host), across.listeners[crossing.host], across.addresses,
@@ -97,8 +97,8 @@ TEST_F(HandOverTest, WhatIsHandedOverWorks) {
       // One that goes through the mesh, one on both levels.
       for (const int64_t count : {int64_t{1}, int64_t{100000}}) {
         std::vector<float> values(static_cast<size_t>(count), static_cast<float>(rank + 1));
-        const absl::Status status = (*group)->AllReduce(
-            values.data(), values.data(), count, DataType::kF32, {ReduceOp::kSum}, Soon());
+        const absl::Status status = (*group)->AllReduce(values.data(), values.data(), count,
+                                                        DataType::kF32, {ReduceOp::kSum}, Soon());
         ASSERT_TRUE(status.ok()) << status;
         EXPECT_EQ(values, std::vector<float>(values.size(), 10.0f));
       }
