@@ -1,11 +1,12 @@
-// What each command asks and prints. One file, though long: a case is a few lines, and all share one
-// set of clients that answer as told.
+// What each command asks and prints. One file, though long: a case is a few lines, and all share
+// one set of clients that answer as told.
 #include <cstdlib>
 #include <fstream>
 #include <iterator>
 #include <string>
 
 #include "client/cli/tool_run.h"
+#include "client/collective/path_note.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -14,6 +15,7 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 std::string ReadFile(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
@@ -79,6 +81,24 @@ TEST(GroupCommand, ShowsMembersAndCause) {
             "RANK  MEMBER  STATE   HOST    LAST HEARD  PROGRESS\n"
             "   0  rank-0  active  host-a  350ms ago   1200 in step (2.0s ago)\n"
             "   1  rank-1  lost    -       1m35s ago   -\n");
+}
+
+TEST(GroupCommand, ShowsHowItsRanksReachEachOther) {
+  ToolRun tool;
+  tool.fake.groups = {BrokenGroup()};
+  const auto keep = [&](int generation) {
+    client::KeyValue paths;
+    paths.value = client::EncodePathNote({generation, {{0}, {1}}, {"rank 1 did not come"}});
+    tool.fake.get.values = {paths};
+  };
+  keep(3);
+  const std::string out = tool({"group", "show", "trainer"}).out;
+  EXPECT_THAT(out, HasSubstr("paths       TCP between all ranks\n"));
+  EXPECT_THAT(out, HasSubstr("not shared  rank 1 did not come\n"));
+  EXPECT_THAT(tool({"group", "show", "trainer", "--json"}).out,
+              HasSubstr(R"("paths":{"generation":3,"hosts":[[0],[1]],)"));
+  keep(2);  // of the generation before
+  EXPECT_THAT(tool({"group", "show", "trainer"}).out, Not(HasSubstr("paths")));
 }
 
 TEST(GroupCommand, ShowsTheSameAsJson) {

@@ -9,9 +9,11 @@
 
 #include "CLI/CLI.hpp"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "base/status_macros.h"
 #include "client/cli/format.h"
 #include "client/cli/table.h"
+#include "client/collective/path_note.h"
 
 namespace cohort::cli {
 namespace {
@@ -44,7 +46,8 @@ std::string FormatMembers(const client::GroupInfo& group) {
   return table.ToString();
 }
 
-std::string FormatGroup(const client::GroupInfo& group) {
+std::string FormatGroup(const client::GroupInfo& group,
+                        const std::optional<client::PathNote>& paths) {
   const std::string seats = group.min_members == group.max_members
                                 ? absl::StrCat(group.world_size)
                                 : absl::StrCat(group.world_size, " (elastic, ", group.min_members,
@@ -60,6 +63,8 @@ std::string FormatGroup(const client::GroupInfo& group) {
                              Counted(group.waiter_count, "parked call"))},
       {"cause", FormatCause(group.cause)},
       {"proposal", group.proposal.has_value() ? FormatProposal(*group.proposal) : ""},
+      {"paths", paths.has_value() ? client::FormatPathNote(*paths) : ""},
+      {"not shared", paths.has_value() ? absl::StrJoin(paths->why_not, "; ") : ""},
   });
   return absl::StrCat(facts, "\n", FormatMembers(group));
 }
@@ -97,13 +102,27 @@ absl::StatusOr<ExitCode> List(Context& context) {
   return ExitCode::kOk;
 }
 
+// What its ranks said of it, if they move tensors and this generation stands.
+std::optional<client::PathNote> PathsOf(Context& context, const client::GroupInfo& group) {
+  const auto store = context.Store(group.name);
+  if (!store.ok()) return std::nullopt;
+  const auto kept = (*store)->Get({std::string(client::kPathNoteKey)});
+  if (!kept.ok() || kept->values.empty()) return std::nullopt;
+  std::optional<client::PathNote> note = client::DecodePathNote(kept->values[0].value);
+  if (note.has_value() && note->generation != group.generation) note.reset();
+  return note;
+}
+
 absl::StatusOr<ExitCode> Show(Context& context, const Flags& flags) {
   COHORT_ASSIGN_OR_RETURN(auto admin, context.Admin());
   COHORT_ASSIGN_OR_RETURN(const client::GroupInfo group, admin->GetGroup(flags.group));
+  const std::optional<client::PathNote> paths = PathsOf(context, group);
   if (context.json()) {
-    context.printer().PrintJson(ToJson(group));
+    Json json = ToJson(group);
+    if (paths.has_value()) json["paths"] = Json::parse(client::EncodePathNote(*paths));
+    context.printer().PrintJson(json);
   } else {
-    context.printer().PrintText(FormatGroup(group));
+    context.printer().PrintText(FormatGroup(group, paths));
   }
   return ExitCode::kOk;
 }

@@ -57,7 +57,7 @@ class Bootstrap {
     }
     COHORT_RETURN_IF_ERROR(ExchangeCards(coordinator_address));
     COHORT_ASSIGN_OR_RETURN(HostFormation formation, MeetOnHost());
-    COHORT_ASSIGN_OR_RETURN(connections.hosts, ExchangeReach(formation));
+    COHORT_ASSIGN_OR_RETURN(connections.hosts, ExchangeReach(formation, met));
     connections.why_not = formation.why_not;
     connections.paths = PathsOf(formation);
     connections.memory = std::move(formation.memory);
@@ -132,7 +132,7 @@ class Bootstrap {
   }
 
   // Which ranks share memory, as all of them say.
-  absl::StatusOr<Hosts> ExchangeReach(const HostFormation& formation) {
+  absl::StatusOr<Hosts> ExchangeReach(const HostFormation& formation, MetRanks& met) {
     v1::RankReach reach;
     for (const int rank : formation.ranks) reach.add_shares_memory_with(rank);
     reach.set_why_not(formation.why_not);
@@ -148,6 +148,11 @@ class Bootstrap {
           std::find(ranks.begin(), ranks.end(), static_cast<int>(rank)) == ranks.end()) {
         return absl::FailedPreconditionError(
             absl::StrCat("rank ", rank, " says what nobody understands"));
+      }
+      std::vector<std::string>& reasons = met.why_not_of_all;
+      if (!other.why_not().empty() &&
+          std::find(reasons.begin(), reasons.end(), other.why_not()) == reasons.end()) {
+        reasons.push_back(other.why_not());
       }
       if (ranks[0] == static_cast<int>(rank)) hosts.emplace_back(ranks.begin(), ranks.end());
     }

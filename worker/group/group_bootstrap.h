@@ -32,6 +32,8 @@ struct MetRanks {
   Connections connections;
   // To ranks of this host: one closes when the process at its other end does.
   std::vector<HostLink> links;
+  // Why ranks that might share memory do not, as any of them says it; each text once.
+  std::vector<std::string> why_not_of_all;
 };
 
 // All ranks of `group`'s generation call it; blocks for at most the timeout. Two rounds through the

@@ -7,12 +7,16 @@
 #include "absl/strings/str_cat.h"
 #include "base/clock.h"
 #include "base/status_macros.h"
+#include "client/collective/path_note.h"
+#include "client/rendezvous/store_client.h"
 #include "worker/group/supervisor.h"
 
 namespace cohort::worker {
 namespace {
 
 using client::EventKind;
+
+constexpr absl::Duration kNotePatience = absl::Seconds(2);
 
 // Such as: rank 3 (trainer-3 on host-a) is lost: LEASE_EXPIRED, nothing heard for 30s.
 std::string Describe(const client::GroupEvent& event) {
@@ -36,9 +40,11 @@ std::string Describe(const client::GroupEvent& event) {
 absl::StatusOr<std::unique_ptr<Seat>> Seat::Take(SeatOptions options) {
   auto seat = absl::WrapUnique(new Seat(std::move(options)));
   client::ProcessGroupOptions& membership = seat->options_.membership;
-  seat->coordinator_address_ = membership.shared_connection != nullptr
-                                   ? membership.shared_connection->options().address
-                                   : membership.connection.address;
+  if (membership.shared_connection == nullptr) {
+    COHORT_ASSIGN_OR_RETURN(membership.shared_connection,
+                            client::Connection::Create(membership.connection));
+  }
+  seat->connection_ = membership.shared_connection;
   membership.on_event = [seat = seat.get(),
                          next = membership.on_event](const client::GroupEvent& event) {
     seat->OnEvent(event);
@@ -57,7 +63,9 @@ absl::StatusOr<Connections> Seat::Meet(absl::Duration timeout) {
   Disregard();
   BootstrapOptions bootstrap = options_.bootstrap;
   bootstrap.timeout = timeout;
-  COHORT_ASSIGN_OR_RETURN(MetRanks met, MeetRanks(*membership_, coordinator_address_, bootstrap));
+  COHORT_ASSIGN_OR_RETURN(MetRanks met,
+                          MeetRanks(*membership_, connection_->options().address, bootstrap));
+  if (membership_->rank() == 0) NotePaths(met);
   links_ = std::move(met.links);
   if (links_.empty()) return std::move(met.connections);
   // The watch begins here: a connection that closes before anybody attends is not overlooked.
@@ -110,6 +118,15 @@ void Seat::LeaveBecause(const std::string& why) {
   if (watch_ != nullptr) watch_->SayGoodbye(why);
   watch_.reset();
   membership_->ReportError(why, /*fatal=*/true).IgnoreError();
+}
+
+void Seat::NotePaths(const MetRanks& met) {
+  const client::PathNote note = {membership_->generation(), met.connections.hosts,
+                                 met.why_not_of_all};
+  // Without it people know less, and the group works as well.
+  client::StoreClient::Create(connection_, membership_->group())
+      ->Put(client::kPathNoteKey, client::EncodePathNote(note), {}, kNotePatience)
+      .IgnoreError();
 }
 
 void Seat::OnEvent(const client::GroupEvent& event) {

@@ -14,6 +14,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "base/mutex.h"
+#include "client/rendezvous/connection.h"
 #include "client/rendezvous/process_group.h"
 #include "worker/group/connections.h"
 #include "worker/group/group_bootstrap.h"
@@ -57,11 +58,13 @@ class Seat {
  private:
   explicit Seat(SeatOptions options) : options_(std::move(options)) {}
 
+  // Leaves with the coordinator, for people, how the ranks reach each other.
+  void NotePaths(const MetRanks& met);
   void OnEvent(const client::GroupEvent& event);
   void End(int64_t generation, const std::string& cause);
 
   SeatOptions options_;
-  std::string coordinator_address_;
+  std::shared_ptr<client::Connection> connection_;
   std::unique_ptr<client::ProcessGroup> membership_;
   std::vector<HostLink> links_;  // of ranks met and not attended to yet
   std::unique_ptr<HostWatch> watch_;
