@@ -65,8 +65,9 @@ class ExecutingGroup : public client::Group {
   void Abort(const absl::Status& cause) final;
 
  protected:
-  // `timeout` is of calls without their own.
-  explicit ExecutingGroup(absl::Duration timeout) : timeout_(timeout) {}
+  // `timeout` is of calls without their own. `flight_memory` as FlightRecorder's.
+  explicit ExecutingGroup(absl::Duration timeout, std::shared_ptr<void> flight_memory = nullptr)
+      : timeout_(timeout), flight_recorder_(std::move(flight_memory)) {}
 
   // A generation begins; while `call_mutex_` is held.
   absl::Status Begin(Connections connections) ABSL_EXCLUSIVE_LOCKS_REQUIRED(call_mutex_);

@@ -3,6 +3,7 @@
 #define COHORT_WORKER_GROUP_FLIGHT_RECORDER_H_
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -12,7 +13,6 @@
 #include "absl/time/time.h"
 #include "base/clock.h"
 #include "base/data_type.h"
-#include "base/tensor.h"
 #include "worker/group/tensor_call.h"
 
 namespace cohort::worker {
@@ -23,61 +23,49 @@ struct FlightEntry {
   int64_t generation = 0;
   TensorVerb verb = TensorVerb::kAllReduce;
   DataType type = DataType::kU8;
-  int64_t bytes = 0;  // of this rank's input, or of its output if that is larger
-  int root = -1;      // -1: none
-  Instant started;    // steady time
-  absl::Duration took = absl::InfiniteDuration();  // so far infinite: it is running
-  std::optional<absl::StatusCode> code;            // none: it is running
+  int64_t bytes = 0;                     // of this rank's input, or of its output if that is larger
+  int root = -1;                         // or the peer of a single transfer; -1: none
+  Instant started;                       // steady time
+  std::optional<absl::Duration> took;    // none: it is running
+  std::optional<absl::StatusCode> code;  // none: it is running
 };
 
 // Always on: a call costs two looks at the processor's counter. Keeps the last kEntries. One thread
-// writes, any thread reads.
+// writes, any thread or process reads.
 class FlightRecorder {
  public:
   static constexpr size_t kEntries = 1024;
 
-  FlightRecorder();
+  // A record is such a piece of memory, of zeros to begin with.
+  struct Memory;
+  static size_t MemoryBytes();
 
-  // A call begins, at `now`. `input` and `output` are looked at for their sizes.
+  // In memory of its own, or where others can read it as well: MemoryBytes() of them, at a multiple
+  // of 64, whatever is in them.
+  explicit FlightRecorder(std::shared_ptr<void> memory = nullptr);
+
+  // A call begins, at `now`.
   void Begin(int64_t generation, TensorVerb verb, DataType type, int64_t bytes, int root,
-             Instant now) {
-    Line& line = lines_[static_cast<size_t>(++sequence_) % kEntries];
-    // Whoever reads any of what follows then sees that it is not the entry that it began to read.
-    line.sequence.store(0, std::memory_order_relaxed);
-    line.generation.store(generation, std::memory_order_release);
-    line.what.store(static_cast<uint64_t>(verb) << 8 | static_cast<uint64_t>(type),
-                    std::memory_order_release);
-    line.root.store(root, std::memory_order_release);
-    line.bytes.store(bytes, std::memory_order_release);
-    line.started.store(absl::ToUnixNanos(now), std::memory_order_release);
-    line.ticks.store(Ticks(), std::memory_order_release);
-    line.ended.store(kRunning, std::memory_order_release);
-    line.sequence.store(sequence_, std::memory_order_release);
-  }
-
+             Instant now);
   // The call that began last has ended.
-  void End(absl::StatusCode code) {
-    Line& line = lines_[static_cast<size_t>(sequence_) % kEntries];
-    line.ticks.store(Ticks() - line.ticks.load(std::memory_order_relaxed),
-                     std::memory_order_release);
-    line.ended.store(static_cast<int64_t>(code), std::memory_order_release);
-  }
+  void End(absl::StatusCode code);
 
-  // Oldest first.
-  std::vector<FlightEntry> Read() const;
+  std::vector<FlightEntry> Read() const { return Read(memory_.get()); }
+  // Of another's memory, which may hold anything: what makes no sense is left out. Oldest first.
+  static std::vector<FlightEntry> Read(const void* memory);
 
  private:
   static constexpr int64_t kRunning = -1;
 
   struct alignas(64) Line {
-    std::atomic<int64_t> sequence{0};
-    std::atomic<int64_t> generation{0};
-    std::atomic<uint64_t> what{0};
-    std::atomic<int64_t> root{0};
-    std::atomic<int64_t> bytes{0};
-    std::atomic<int64_t> started{0};
-    std::atomic<int64_t> ticks{0};  // at the beginning; at the end, between the two
-    std::atomic<int64_t> ended{0};  // a status code
+    std::atomic<int64_t> sequence;  // 0: none, or being written
+    std::atomic<int64_t> generation;
+    std::atomic<uint64_t> what;  // verb and type
+    std::atomic<int64_t> root;
+    std::atomic<int64_t> bytes;
+    std::atomic<int64_t> started;  // steady time, in nanoseconds
+    std::atomic<int64_t> ticks;    // at the beginning; at the end, between the two
+    std::atomic<int64_t> ended;    // a status code
   };
 
   // Of the processor's counter, which is an eighth of the price of asking for the time.
@@ -89,11 +77,41 @@ class FlightRecorder {
 #endif
   }
 
-  const int64_t first_ticks_;
-  const Instant first_instant_;
+  const std::shared_ptr<void> memory_;
+  Line* const lines_;
   int64_t sequence_ = 0;
-  std::unique_ptr<Line[]> lines_;
 };
+
+struct FlightRecorder::Memory {
+  // By which ticks are turned into time: both were read at once.
+  alignas(64) std::atomic<int64_t> first_ticks;
+  std::atomic<int64_t> first_nanoseconds;
+  Line lines[kEntries];
+};
+
+inline size_t FlightRecorder::MemoryBytes() { return sizeof(Memory); }
+
+inline void FlightRecorder::Begin(int64_t generation, TensorVerb verb, DataType type, int64_t bytes,
+                                  int root, Instant now) {
+  constexpr std::memory_order kRelease = std::memory_order_release;
+  Line& line = lines_[static_cast<size_t>(++sequence_) % kEntries];
+  // Whoever reads any of what follows then sees that it is not the entry that it began to read.
+  line.sequence.store(0, std::memory_order_relaxed);
+  line.generation.store(generation, kRelease);
+  line.what.store(static_cast<uint64_t>(verb) << 8 | static_cast<uint64_t>(type), kRelease);
+  line.root.store(root, kRelease);
+  line.bytes.store(bytes, kRelease);
+  line.started.store(absl::ToUnixNanos(now), kRelease);
+  line.ticks.store(Ticks(), kRelease);
+  line.ended.store(kRunning, kRelease);
+  line.sequence.store(sequence_, kRelease);
+}
+
+inline void FlightRecorder::End(absl::StatusCode code) {
+  Line& line = lines_[static_cast<size_t>(sequence_) % kEntries];
+  line.ticks.store(Ticks() - line.ticks.load(std::memory_order_relaxed), std::memory_order_release);
+  line.ended.store(static_cast<int64_t>(code), std::memory_order_release);
+}
 
 }  // namespace cohort::worker
 

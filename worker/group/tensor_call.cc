@@ -30,6 +30,11 @@ absl::string_view NameOf(TensorVerb verb) {
   return kNames[static_cast<int>(verb) - 1];
 }
 
+bool IsTensorVerb(int value) {
+  return value >= static_cast<int>(TensorVerb::kAllReduce) &&
+         value <= static_cast<int>(TensorVerb::kExchange);
+}
+
 TensorCall MakeTensorCall(TensorVerb verb, const Tensor& tensor) {
   TensorCall call;
   call.verb = verb;

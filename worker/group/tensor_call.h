@@ -46,6 +46,8 @@ struct TensorCall {
 
 // "all_reduce", "all_gather_v", ...
 absl::string_view NameOf(TensorVerb verb);
+// Whether a number that came from elsewhere is one of the above.
+bool IsTensorVerb(int value);
 
 TensorCall MakeTensorCall(TensorVerb verb, const Tensor& tensor);
 // -n..n-1. Errors: INVALID_ARGUMENT.

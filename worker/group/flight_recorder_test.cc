@@ -1,0 +1,91 @@
+#include "worker/group/flight_recorder.h"
+
+#include <atomic>
+#include <cstring>
+#include <random>
+#include <thread>
+
+#include "gtest/gtest.h"
+
+namespace cohort::worker {
+namespace {
+
+Instant Now() { return Clock::Steady().Now(); }
+
+TEST(FlightRecorderTest, SaysWhatRanAndWhatRuns) {
+  FlightRecorder recorder;
+  const Instant before = Now();
+  recorder.Begin(7, TensorVerb::kBroadcast, DataType::kBF16, 4096, 2, before);
+  while (Now() - before < absl::Milliseconds(2)) std::this_thread::yield();
+  recorder.End(absl::StatusCode::kAborted);
+  const absl::Duration most = Now() - before;
+  recorder.Begin(8, TensorVerb::kAllReduce, DataType::kF32, 8, -1, Now());
+
+  const std::vector<FlightEntry> entries = recorder.Read();
+  ASSERT_EQ(entries.size(), 2u);
+  EXPECT_EQ(entries[0].sequence, 1);
+  EXPECT_EQ(entries[0].generation, 7);
+  EXPECT_EQ(entries[0].verb, TensorVerb::kBroadcast);
+  EXPECT_EQ(entries[0].type, DataType::kBF16);
+  EXPECT_EQ(entries[0].bytes, 4096);
+  EXPECT_EQ(entries[0].root, 2);
+  EXPECT_EQ(entries[0].started, before);
+  EXPECT_EQ(entries[0].code, absl::StatusCode::kAborted);
+  ASSERT_TRUE(entries[0].took.has_value());
+  // Ticks are not exact over so short a time.
+  EXPECT_GT(*entries[0].took, absl::Milliseconds(1));
+  EXPECT_LT(*entries[0].took, most * 2);
+  EXPECT_EQ(entries[1].sequence, 2);
+  EXPECT_FALSE(entries[1].code.has_value());
+  EXPECT_FALSE(entries[1].took.has_value());
+}
+
+TEST(FlightRecorderTest, KeepsTheLast) {
+  FlightRecorder recorder;
+  constexpr int64_t kCalls = 3 * FlightRecorder::kEntries + 5;
+  for (int64_t i = 0; i < kCalls; ++i) {
+    recorder.Begin(1, TensorVerb::kAllReduce, DataType::kF32, i, -1, Now());
+    recorder.End(absl::StatusCode::kOk);
+  }
+  const std::vector<FlightEntry> entries = recorder.Read();
+  ASSERT_EQ(entries.size(), FlightRecorder::kEntries);
+  EXPECT_EQ(entries.front().sequence, kCalls - static_cast<int64_t>(entries.size()) + 1);
+  EXPECT_EQ(entries.back().sequence, kCalls);
+}
+
+TEST(FlightRecorderTest, WhoReadsMeanwhileSeesWholeEntries) {
+  FlightRecorder recorder;
+  std::atomic<bool> stop{false};
+  std::thread writer([&] {
+    for (int64_t i = 1; !stop; ++i) {
+      recorder.Begin(i, TensorVerb::kReduce, DataType::kI8, i, static_cast<int>(i % 1000), Now());
+      recorder.End(absl::StatusCode::kOk);
+    }
+  });
+  for (int i = 0; i < 200; ++i) {
+    for (const FlightEntry& entry : recorder.Read()) {
+      ASSERT_EQ(entry.bytes, entry.sequence);
+      ASSERT_EQ(entry.generation, entry.sequence);
+      ASSERT_EQ(entry.root, entry.sequence % 1000);
+    }
+  }
+  stop = true;
+  writer.join();
+}
+
+TEST(FlightRecorderTest, AnythingInAnothersMemoryIsSurvived) {
+  std::mt19937_64 random(1);
+  const auto memory = std::make_unique<FlightRecorder::Memory>();
+  for (int round = 0; round < 20; ++round) {
+    auto* const words = reinterpret_cast<uint64_t*>(memory.get());
+    for (size_t i = 0; i < FlightRecorder::MemoryBytes() / sizeof(uint64_t); ++i) {
+      words[i] = round % 2 == 0 ? random() : random() % 8;
+    }
+    for (const FlightEntry& entry : FlightRecorder::Read(memory.get())) {
+      EXPECT_FALSE(NameOf(entry.verb).empty());
+    }
+  }
+}
+
+}  // namespace
+}  // namespace cohort::worker
