@@ -1,7 +1,5 @@
 #include "worker/communicator/arguments.h"
 
-#include <limits>
-
 #include "absl/strings/str_cat.h"
 
 namespace cohort::worker {
@@ -107,7 +105,8 @@ absl::Status CheckArguments(const Operation& operation, int rank, int size, cons
   const int64_t count = operation.count;
   if (count < 0) return Refuse(operation, absl::StrCat("a count of ", count));
   const int64_t element = SizeOf(operation.type);
-  if (count > std::numeric_limits<int64_t>::max() / element / size) {
+  int64_t bytes_of_all = 0;
+  if (__builtin_mul_overflow(count, element * size, &bytes_of_all)) {
     return Refuse(operation, absl::StrCat(count, " elements for each of ", size, " ranks are more ",
                                           "than memory has addresses"));
   }
@@ -149,7 +148,8 @@ absl::Status CheckTransfers(absl::Span<const Transfer> transfers, int rank, int 
     }
     if (transfer.peer == rank) return refuse("that is this rank itself");
     if (transfer.count < 0) return refuse("a negative count");
-    if (transfer.count > std::numeric_limits<int64_t>::max() / SizeOf(transfer.type)) {
+    int64_t bytes = 0;
+    if (__builtin_mul_overflow(transfer.count, SizeOf(transfer.type), &bytes)) {
       return refuse("more than memory has addresses");
     }
     if (transfer.count > 0 && transfer.data == nullptr) return refuse("its memory is null");

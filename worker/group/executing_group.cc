@@ -22,6 +22,7 @@ int64_t Larger(const Tensor& input, const Tensor& output) {
 
 absl::Status ExecutingGroup::Begin(Connections connections) {
   Drop();
+  generation_ = generation();
   paths_ = connections.paths;
   why_not_ = connections.why_not;
   COHORT_ASSIGN_OR_RETURN(communicator_, MakeCommunicator(std::move(connections)));
@@ -58,8 +59,9 @@ absl::Status ExecutingGroup::Run(TensorVerb verb, DataType type, int64_t bytes, 
   if (verbs_ == nullptr) {
     return absl::AbortedError("the group has not been formed again: Rejoin has failed");
   }
-  const Instant now = Clock::Steady().Now();
-  flight_recorder_.Begin(generation(), verb, type, bytes, root, now);
+  const int64_t ticks = TickClock::Ticks();
+  const Instant now = clock_.At(ticks);
+  flight_recorder_.Begin(generation_, verb, type, bytes, root, now, ticks);
   absl::Status status = body(*verbs_, now + TimeoutOf(options));
   flight_recorder_.End(status.code());
   return status;

@@ -18,6 +18,7 @@
 #include "worker/group/connections.h"
 #include "worker/group/flight_recorder.h"
 #include "worker/group/tensor_verbs.h"
+#include "worker/group/tick_clock.h"
 
 namespace cohort::worker {
 
@@ -93,6 +94,8 @@ class ExecutingGroup : public client::Group {
   std::string why_not_;
   std::unique_ptr<Communicator> communicator_ ABSL_GUARDED_BY(call_mutex_);
   std::unique_ptr<TensorVerbs> verbs_ ABSL_GUARDED_BY(call_mutex_);
+  int64_t generation_ ABSL_GUARDED_BY(call_mutex_) = 0;
+  TickClock clock_ ABSL_GUARDED_BY(call_mutex_);
   FlightRecorder flight_recorder_;
 
   // What may be told to end; null while there is none.

@@ -18,7 +18,7 @@ FlightRecorder::FlightRecorder(std::shared_ptr<void> memory)
     : memory_(memory != nullptr ? std::move(memory) : OwnMemory(sizeof(Memory))),
       lines_((new (memory_.get()) Memory())->lines) {
   auto& header = *static_cast<Memory*>(memory_.get());
-  header.first_ticks.store(Ticks());
+  header.first_ticks.store(TickClock::Ticks());
   header.first_nanoseconds.store(absl::ToUnixNanos(Clock::Steady().Now()));
 }
 
@@ -31,7 +31,7 @@ std::vector<FlightEntry> FlightRecorder::Read(const void* memory) {
     return static_cast<double>(static_cast<uint64_t>(now) - static_cast<uint64_t>(first.load()));
   };
   const double tick = since(absl::ToUnixNanos(Clock::Steady().Now()), all.first_nanoseconds) /
-                      std::max(since(Ticks(), all.first_ticks), 1.0);
+                      std::max(since(TickClock::Ticks(), all.first_ticks), 1.0);
   std::vector<FlightEntry> entries;
   for (const Line& line : all.lines) {
     FlightEntry entry;

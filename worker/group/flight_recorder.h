@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "base/data_type.h"
 #include "worker/group/tensor_call.h"
+#include "worker/group/tick_clock.h"
 
 namespace cohort::worker {
 
@@ -44,9 +45,9 @@ class FlightRecorder {
   // of 64, whatever is in them.
   explicit FlightRecorder(std::shared_ptr<void> memory = nullptr);
 
-  // A call begins, at `now`.
+  // A call begins at `now`, which is at `ticks` of TickClock.
   void Begin(int64_t generation, TensorVerb verb, DataType type, int64_t bytes, int root,
-             Instant now);
+             Instant now, int64_t ticks);
   // The call that began last has ended.
   void End(absl::StatusCode code);
 
@@ -68,15 +69,6 @@ class FlightRecorder {
     std::atomic<int64_t> ended;    // a status code
   };
 
-  // Of the processor's counter, which is an eighth of the price of asking for the time.
-  static int64_t Ticks() {
-#if defined(__x86_64__)
-    return static_cast<int64_t>(__builtin_ia32_rdtsc());
-#else
-    return absl::ToUnixNanos(Clock::Steady().Now());
-#endif
-  }
-
   const std::shared_ptr<void> memory_;
   Line* const lines_;
   int64_t sequence_ = 0;
@@ -92,7 +84,7 @@ struct FlightRecorder::Memory {
 inline size_t FlightRecorder::MemoryBytes() { return sizeof(Memory); }
 
 inline void FlightRecorder::Begin(int64_t generation, TensorVerb verb, DataType type, int64_t bytes,
-                                  int root, Instant now) {
+                                  int root, Instant now, int64_t ticks) {
   constexpr std::memory_order kRelease = std::memory_order_release;
   Line& line = lines_[static_cast<size_t>(++sequence_) % kEntries];
   // Whoever reads any of what follows then sees that it is not the entry that it began to read.
@@ -102,14 +94,15 @@ inline void FlightRecorder::Begin(int64_t generation, TensorVerb verb, DataType 
   line.root.store(root, kRelease);
   line.bytes.store(bytes, kRelease);
   line.started.store(absl::ToUnixNanos(now), kRelease);
-  line.ticks.store(Ticks(), kRelease);
+  line.ticks.store(ticks, kRelease);
   line.ended.store(kRunning, kRelease);
   line.sequence.store(sequence_, kRelease);
 }
 
 inline void FlightRecorder::End(absl::StatusCode code) {
   Line& line = lines_[static_cast<size_t>(sequence_) % kEntries];
-  line.ticks.store(Ticks() - line.ticks.load(std::memory_order_relaxed), std::memory_order_release);
+  line.ticks.store(TickClock::Ticks() - line.ticks.load(std::memory_order_relaxed),
+                   std::memory_order_release);
   line.ended.store(static_cast<int64_t>(code), std::memory_order_release);
 }
 
