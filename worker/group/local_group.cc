@@ -59,7 +59,10 @@ LocalGroup::~LocalGroup() {
 
 absl::Status LocalGroup::Form(Connections connections) {
   COHORT_RETURN_IF_ERROR(Begin(std::move(connections)));
-  seat_->Attend([this](const std::string& cause) { End(cause); });
+  seat_->Attend([this, generation = generation()](const std::string& cause) {
+    End(cause);
+    if (options_.on_end != nullptr) options_.on_end(generation, cause);
+  });
   return absl::OkStatus();
 }
 

@@ -3,6 +3,7 @@
 #define COHORT_WORKER_GROUP_LOCAL_GROUP_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -25,6 +26,9 @@ struct LocalGroupOptions {
   // How ranks find each other. Without a heap: the process's.
   BootstrapOptions bootstrap;
   absl::Duration timeout = absl::Seconds(300);  // of calls without their own
+  // A generation has ended by itself, and why; once for each, on any thread. It must not block, nor
+  // call the group.
+  std::function<void(int64_t generation, const std::string& cause)> on_end;
 };
 
 // The calling thread executes its share of each operation; the coordinator is not asked.
