@@ -25,11 +25,11 @@ trap stop_all EXIT
 
 build() {
   local cache=${COHORT_BAZEL_CACHE:-$HOME/.cache/cohort-bazel}
-  local targets=(//coordinator:cohort-coordinator //client/cli:cohort)
+  local targets=(//coordinator:cohort-coordinator //worker/cli:cohort)
   bazel build --config=opt "--disk_cache=$cache" --noshow_progress "${targets[@]}"
   local bin
   bin=$(bazel info --config=opt bazel-bin 2> /dev/null)
-  cp "$bin/coordinator/cohort-coordinator" "$bin/client/cli/cohort" "$scratch/"
+  cp "$bin/coordinator/cohort-coordinator" "$bin/worker/cli/cohort" "$scratch/"
 }
 
 # Starts it on a port of its own choice, or on the one it had.
