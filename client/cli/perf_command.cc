@@ -187,6 +187,8 @@ absl::StatusOr<ExitCode> RunRank(Context& context, const Flags& flags) {
       context.printer().PrintText(PerfLine(row, group.size()));
     }
   }
+  // Who leaves ends the calls of those who are not done.
+  COHORT_RETURN_IF_ERROR(group.Barrier());
   if (prints && !context.json()) {
     context.printer().PrintText(
         flags.measure.checks == 0
@@ -211,10 +213,11 @@ std::vector<std::string> RankArguments(const Context& context, const Flags& flag
   std::vector<std::string> arguments;
   const std::vector<std::string>& own = context.arguments();
   for (size_t i = 0; i < own.size(); ++i) {
-    if (own[i] == kMembers)
+    if (own[i] == kMembers) {
       ++i;  // and its value
-    else if (!absl::StartsWith(own[i], absl::StrCat(kMembers, "=")))
+    } else if (!absl::StartsWith(own[i], absl::StrCat(kMembers, "="))) {
       arguments.push_back(own[i]);
+    }
   }
   for (const std::string& word : {std::string("--rank"), absl::StrCat(rank),
                                   std::string("--world-size"), absl::StrCat(flags.members)}) {

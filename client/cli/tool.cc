@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "client/cli/barrier_command.h"
+#include "client/cli/checkpoint_command.h"
 #include "client/cli/drain_command.h"
 #include "client/cli/error_report.h"
 #include "client/cli/format.h"
@@ -79,6 +80,8 @@ void AddCommands(CLI::App& app, Context& context) {
   AddBarrierCommand(app, context);
   AddObjectCommand(app, context);
   AddPerfCommand(app, context);
+  AddPushCommand(app, context);
+  AddPullCommand(app, context);
   AddStoreCommand(app, context);
   AddDrainCommand(app, context);
   AddServerCommand(app, context);
