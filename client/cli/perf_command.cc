@@ -153,10 +153,10 @@ absl::Status CheckAlike(client::Group& group, const std::string& own) {
 }
 
 void PrintHeader(Context& context, const Flags& flags, client::Group& group) {
-  context.printer().PrintText(
-      absl::StrCat("# group ", group.name(), ", ", Counted(group.size(), "rank"), ", form ",
-                   flags.group.form, ", ", flags.memory,
-                   " memory; time: the slowest rank's median; bandwidth: GB/s\n", PerfTitles()));
+  context.printer().PrintText(absl::StrCat(
+      "# group ", group.name(), ", ", Counted(group.size(), "rank"), ", form ", flags.group.form,
+      ", ", flags.memory,
+      " memory; time: median of about ten batches, slowest rank; bandwidth: GB/s\n", PerfTitles()));
 }
 
 absl::StatusOr<ExitCode> RunRank(Context& context, const Flags& flags) {

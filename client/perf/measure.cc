@@ -10,60 +10,97 @@
 namespace cohort::perf {
 namespace {
 
-constexpr int kMinIterations = 5;
-constexpr int kMaxIterations = 2000;
+constexpr int kFewestBatches = 5;
+constexpr int kWantedBatches = 10;
+constexpr int kLargestBatch = 10000;
 
-// Of the single calls, in microseconds.
-absl::StatusOr<std::vector<double>> Time(const Work& work, int calls, const Clock& clock) {
-  std::vector<double> times(static_cast<size_t>(calls));
-  Instant before = clock.Now();
-  for (double& time : times) {
-    COHORT_RETURN_IF_ERROR(work.Run());
-    const Instant after = clock.Now();
-    time = absl::ToDoubleMicroseconds(after - before);
-    before = after;
+// Microseconds of each call of the batch, on average.
+absl::StatusOr<double> TimeBatch(const Work& work, int calls, const Clock& clock) {
+  const Instant begin = clock.Now();
+  for (int i = 0; i < calls; ++i) COHORT_RETURN_IF_ERROR(work.Run());
+  return absl::ToDoubleMicroseconds(clock.Now() - begin) / calls;
+}
+
+// Says how large the next batch is; the others do what rank 0 says.
+class Pace {
+ public:
+  explicit Pace(const MeasureOptions& options) : options_(options) {}
+
+  // 0: it is enough. `call_us` is how long calls took last, `spent` how long all timed ones.
+  int Next(int calls_done, int batches_done, double call_us, absl::Duration spent) const {
+    if (options_.iterations > 0) {
+      const int batch = (options_.iterations + kWantedBatches - 1) / kWantedBatches;
+      return std::min(batch, options_.iterations - calls_done);
+    }
+    if (batches_done >= kFewestBatches && spent >= options_.duration) return 0;
+    const double batch_us = absl::ToDoubleMicroseconds(options_.duration) / kWantedBatches;
+    return static_cast<int>(
+        std::clamp(batch_us / std::max(call_us, 0.01), 1.0, static_cast<double>(kLargestBatch)));
   }
-  return times;
+
+ private:
+  const MeasureOptions& options_;
+};
+
+// Of the slowest rank in each, in microseconds, and how many calls they were.
+struct Batches {
+  std::vector<double> call_us;
+  std::vector<int> calls;
+};
+
+// Single calls are no measure: where data may wait for its reader, a rank may run ahead of the
+// others, and where ranks share a processor, most calls find all done and a few wait for long. So
+// batches are timed, and begin together.
+absl::StatusOr<Batches> TimeBatches(client::Group& group, const Work& work,
+                                    const MeasureOptions& options, const Clock& clock) {
+  COHORT_ASSIGN_OR_RETURN(double call_us, TimeBatch(work, options.warmup, clock));
+  const Pace pace(options);
+  const Tensor order = Tensor::Zeros(DataType::kI32, {1});
+  auto* const next = static_cast<int32_t*>(order.data());
+  Batches batches;
+  int done = 0;
+  absl::Duration spent;
+  while (true) {
+    *next = pace.Next(done, static_cast<int>(batches.calls.size()), call_us, spent);
+    COHORT_RETURN_IF_ERROR(group.Broadcast(order, 0));
+    const int calls = *next;
+    if (calls == 0) break;
+    COHORT_ASSIGN_OR_RETURN(call_us, TimeBatch(work, calls, clock));
+    spent += absl::Microseconds(call_us * calls);
+    done += calls;
+    batches.calls.push_back(calls);
+    batches.call_us.push_back(call_us);
+  }
+  const auto count = static_cast<int64_t>(batches.call_us.size());
+  const Tensor slowest(batches.call_us.data(), DataType::kF64, {count});
+  COHORT_RETURN_IF_ERROR(group.AllReduce(slowest, slowest, {ReduceOp::kMax}));
+  return batches;
 }
 
 double Median(std::vector<double> times) {
-  if (times.empty()) return 0;
   const auto middle = times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2);
   std::nth_element(times.begin(), middle, times.end());
   return *middle;
 }
 
-// Rank 0 decides, all do so many.
-absl::StatusOr<int> Iterations(client::Group& group, const MeasureOptions& options,
-                               double call_us) {
-  if (options.iterations > 0) return options.iterations;
-  const Tensor number = Tensor::Zeros(DataType::kI32, {1});
-  auto* const iterations = static_cast<int32_t*>(number.data());
-  const double wanted = absl::ToDoubleMicroseconds(options.duration) / std::max(call_us, 0.1);
-  *iterations =
-      static_cast<int32_t>(std::clamp(wanted, double{kMinIterations}, double{kMaxIterations}));
-  COHORT_RETURN_IF_ERROR(group.Broadcast(number, 0));
-  return *iterations;
+Figures Summarize(const Batches& batches) {
+  Figures figures;
+  double total_us = 0;
+  for (size_t i = 0; i < batches.calls.size(); ++i) {
+    figures.iterations += batches.calls[i];
+    total_us += batches.call_us[i] * batches.calls[i];
+  }
+  figures.mean_us = total_us / figures.iterations;
+  figures.median_us = Median(batches.call_us);
+  figures.min_us = *std::min_element(batches.call_us.begin(), batches.call_us.end());
+  return figures;
 }
 
-// Of the slowest rank, and everybody's wrong elements.
-absl::Status Agree(client::Group& group, Figures& figures) {
-  const Tensor times = Tensor::Zeros(DataType::kF64, {3});
-  auto* const time = static_cast<double*>(times.data());
-  time[0] = figures.median_us;
-  time[1] = figures.mean_us;
-  time[2] = figures.min_us;
-  COHORT_RETURN_IF_ERROR(group.AllReduce(times, times, {ReduceOp::kMax}));
-  figures.median_us = time[0];
-  figures.mean_us = time[1];
-  figures.min_us = time[2];
-  if (!figures.wrong.has_value()) return absl::OkStatus();
-  const Tensor wrong = Tensor::Zeros(DataType::kI64, {1});
-  auto* const count = static_cast<int64_t*>(wrong.data());
-  *count = *figures.wrong;
-  COHORT_RETURN_IF_ERROR(group.AllReduce(wrong, wrong, {ReduceOp::kSum}));
-  figures.wrong = *count;
-  return absl::OkStatus();
+absl::StatusOr<int64_t> SumOfAll(client::Group& group, int64_t own) {
+  const Tensor sum = Tensor::Zeros(DataType::kI64, {1});
+  *static_cast<int64_t*>(sum.data()) = own;
+  COHORT_RETURN_IF_ERROR(group.AllReduce(sum, sum, {ReduceOp::kSum}));
+  return *static_cast<int64_t*>(sum.data());
 }
 
 absl::StatusOr<Figures> MeasureOneWay(client::Group& group, const Case& run, bool in_place,
@@ -73,22 +110,18 @@ absl::StatusOr<Figures> MeasureOneWay(client::Group& group, const Case& run, boo
     return Pattern(run.type, run.reduction, group.size(), static_cast<uint64_t>(round));
   };
   work.Fill(pattern(0));
-  COHORT_ASSIGN_OR_RETURN(const std::vector<double> warm, Time(work, options.warmup, clock));
-  Figures figures;
-  COHORT_ASSIGN_OR_RETURN(figures.iterations, Iterations(group, options, Median(warm)));
-  const Instant begin = clock.Now();
-  COHORT_ASSIGN_OR_RETURN(const std::vector<double> times, Time(work, figures.iterations, clock));
-  figures.mean_us = absl::ToDoubleMicroseconds(clock.Now() - begin) / figures.iterations;
-  figures.median_us = Median(times);
-  figures.min_us = *std::min_element(times.begin(), times.end());
+  COHORT_ASSIGN_OR_RETURN(const Batches batches, TimeBatches(group, work, options, clock));
+  Figures figures = Summarize(batches);
+  if (options.checks == 0) return figures;
+  int64_t wrong = 0;
   // Not while it is timed: the comparison would be in the caches' way.
   for (int round = 1; round <= options.checks; ++round) {
     const Pattern numbers = pattern(round);
     work.Fill(numbers);
     COHORT_RETURN_IF_ERROR(work.Run());
-    figures.wrong = figures.wrong.value_or(0) + work.CountWrong(numbers);
+    wrong += work.CountWrong(numbers);
   }
-  COHORT_RETURN_IF_ERROR(Agree(group, figures));
+  COHORT_ASSIGN_OR_RETURN(figures.wrong, SumOfAll(group, wrong));
   return figures;
 }
 

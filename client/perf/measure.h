@@ -17,18 +17,19 @@ namespace cohort::perf {
 struct MeasureOptions {
   bool registered = true;  // tensors from Group::Allocate; else of this process alone
   int warmup = 5;          // calls before the timed ones
-  // Timed calls; 0: as many as take about `duration`, as rank 0 finds in the warm-up.
+  // Timed calls; 0: as many as take about `duration`, as rank 0 finds.
   int iterations = 0;
   absl::Duration duration = absl::Milliseconds(50);
   int checks = 1;  // calls whose results are compared, each with other inputs
 };
 
-// Of one way to run a case. Times are the slowest rank's.
+// Of one way to run a case. Calls are timed in about ten batches, each on average of its calls, and
+// of its slowest rank.
 struct Figures {
-  double median_us = 0;  // of the single calls
-  double mean_us = 0;    // all calls by their number
-  double min_us = 0;
-  int iterations = 0;
+  double median_us = 0;          // of the batches
+  double mean_us = 0;            // of all calls
+  double min_us = 0;             // of the fastest batch
+  int iterations = 0;            // calls that were timed
   std::optional<int64_t> wrong;  // elements, of all ranks and checks; absent: nothing was checked
 };
 
