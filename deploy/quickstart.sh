@@ -1,10 +1,26 @@
 #!/usr/bin/env bash
-# Cohort at work on this machine: installs what is missing, builds, starts a coordinator with a journal on disk,
-# lets four processes form a group and pass objects, shows who is missing while one is, kills the coordinator
-# while three wait for the fourth, and stops everything again. Ends with a table; exit status 0 if all of it worked.
+# Cohort at work on this machine: installs what is missing, builds, and starts a coordinator with a journal on disk.
+# Four processes form a group and pass objects; measure all collectives and check the results; one of them pushes a
+# checkpoint to the others, which verify it. Then one comes late, and who-is-missing names it; and once more, while the
+# coordinator is killed. Everything is stopped again, and looked for. Ends with a table; exit status 0 if all of it
+# worked.
 #
-#   deploy/quickstart.sh
+#   deploy/quickstart.sh                            # a checkpoint of 200 MB, made here
+#   deploy/quickstart.sh --input FILE.safetensors   # one of your own; it is not copied
 set -euo pipefail
+
+usage() { sed -n '2,/^set -/p' "${BASH_SOURCE[0]}" | sed -e '/^set -/d' -e 's/^# \{0,1\}//'; }
+
+input=
+case $#:${1-} in
+  0:) ;;
+  2:--input)
+    [[ -r $2 ]] || { echo "quickstart: cannot read $2" >&2; exit 2; }
+    input=$(realpath "$2")
+    ;;
+  1:-h | 1:--help) usage; exit 0 ;;
+  *) usage >&2; exit 2 ;;
+esac
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cd "$root"
@@ -13,11 +29,21 @@ readonly WORLD=4
 scratch=$(mktemp -d)
 coordinator=
 address=
+# How each rank takes part. A rank that a worker is takes `--form attached --worker ADDRESS`, once for each.
+rank_flags=(--form local)
+
+# Known by it afterwards, whatever they are.
+export COHORT_QUICKSTART=$scratch
+export TMPDIR=$scratch/tmp
+mkdir "$TMPDIR"
+deploy/left_behind.py --sockets > "$scratch/sockets.before"
 
 say() { printf '\n== %s\n' "$*"; }
 
 stop_all() {
-  [[ -z $coordinator ]] || kill -TERM "$coordinator" 2> /dev/null || true
+  local pids
+  mapfile -t pids < <(jobs -p)
+  [[ ${#pids[@]} -eq 0 ]] || kill -TERM "${pids[@]}" 2> /dev/null || true
   wait 2> /dev/null || true
   rm -rf "$scratch"
 }
@@ -25,11 +51,12 @@ trap stop_all EXIT
 
 build() {
   local cache=${COHORT_BAZEL_CACHE:-$HOME/.cache/cohort-bazel}
-  local targets=(//coordinator:cohort-coordinator //client/cli:cohort)
-  bazel build --config=opt "--disk_cache=$cache" --noshow_progress "${targets[@]}"
+  local targets=(//coordinator:cohort-coordinator //worker/cli:cohort)
+  # Its server stays for the next build, and is none of ours.
+  env -u COHORT_QUICKSTART -u TMPDIR bazel build --config=opt "--disk_cache=$cache" --noshow_progress "${targets[@]}"
   local bin
-  bin=$(bazel info --config=opt bazel-bin 2> /dev/null)
-  cp "$bin/coordinator/cohort-coordinator" "$bin/client/cli/cohort" "$scratch/"
+  bin=$(env -u COHORT_QUICKSTART -u TMPDIR bazel info --config=opt bazel-bin 2> /dev/null)
+  cp "$bin/coordinator/cohort-coordinator" "$bin/worker/cli/cohort" "$scratch/"
 }
 
 # Starts it on a port of its own choice, or on the one it had.
@@ -118,6 +145,50 @@ late_rank() {
   for rank in "${!pids[@]}"; do wait "${pids[$rank]}" || { cat "$scratch/err.$rank" >&2; return 1; }; done
 }
 
+collectives() {
+  "$scratch/cohort" perf --members $WORLD "${rank_flags[@]}" --sizes 4K,256K,4M --timeout 60s
+}
+
+make_checkpoint() {
+  input=$scratch/model.safetensors
+  made=1
+  deploy/make_checkpoint.py "$input" || return 1
+}
+
+# The last rank keeps a copy of what was made here; what a user brings is only compared with.
+checkpoint() {
+  local pids=() rank status=0 flags
+  for ((rank = 1; rank < WORLD; rank++)); do
+    flags=(--verify "$input")
+    [[ -z $made || $rank -lt $((WORLD - 1)) ]] || flags=(--output "$scratch/copy.safetensors")
+    "$scratch/cohort" pull --group checkpoint --rank "$rank" --world-size $WORLD "${rank_flags[@]}" "${flags[@]}" \
+      > "$scratch/out.$rank" 2> "$scratch/err.$rank" &
+    pids+=($!)
+  done
+  "$scratch/cohort" push "$input" --group checkpoint --world-size $WORLD "${rank_flags[@]}" || status=1
+  for ((rank = 1; rank < WORLD; rank++)); do
+    wait "${pids[$((rank - 1))]}" || { status=1; cat "$scratch/err.$rank" >&2; }
+    cat "$scratch/out.$rank"
+  done
+  [[ $status -eq 0 ]] || return 1
+  [[ -z $made ]] || cmp "$input" "$scratch/copy.safetensors" || return 1
+}
+
+# Stops what still runs, and looks for what should be gone.
+stop_and_look() {
+  kill -TERM "$coordinator"
+  wait "$coordinator" || { echo "the coordinator ended with status $?" >&2; return 1; }
+  coordinator=
+  ! (exec 3<> "/dev/tcp/${address%:*}/${address##*:}") 2> /dev/null ||
+    { echo "somebody still listens on $address" >&2; return 1; }
+  local files
+  files=$(find "$TMPDIR" "$scratch" -name '*.tmp' -o -path "$TMPDIR/*")
+  [[ -z $files ]] || { echo "files are left: $files" >&2; return 1; }
+  rm -rf "$scratch/journal.db"* "$scratch"/*.safetensors
+  deploy/left_behind.py "COHORT_QUICKSTART=$scratch" "$scratch/sockets.before" || return 1
+}
+
+made=
 say "packages"
 deploy/bootstrap.sh
 say "build"
@@ -126,13 +197,16 @@ say "coordinator with a journal on disk, and $WORLD processes"
 step "start the coordinator" start_coordinator
 step "barrier of $WORLD processes (join, meet, leave)" barrier
 step "all-gather of an object each, compared byte by byte" all_gather
+say "all collectives of $WORLD processes, each result checked"
+step "all collectives, measured, every element right" collectives
+say "a checkpoint from rank 0 to the $((WORLD - 1)) others"
+[[ -n $input ]] || step "make a checkpoint" make_checkpoint
+step "push it; $((WORLD - 1)) ranks verify it tensor by tensor" checkpoint
 say "one rank comes late"
 step "who-is-missing names rank $((WORLD - 1)); then the barrier completes" late_rank wait
 say "one rank comes late, and the coordinator is killed (-9) meanwhile"
 step "restarted from its journal; the barrier completes" late_rank kill
+say "stop"
+step "no process, file, shared memory or socket is left" stop_and_look
 say "done"
 printf '%s\n' "${passed[@]}"
-kill -TERM "$coordinator"
-wait "$coordinator"
-coordinator=
-echo "the coordinator ended with status 0; nothing is left behind"

@@ -41,13 +41,17 @@ absl::StatusOr<std::string> ReadAll(std::istream& in, absl::string_view name) {
 
 }  // namespace
 
+client::ConnectionOptions Context::ConnectionOptions() {
+  client::ConnectionOptions options;
+  options.address = options_.coordinator;
+  options.tenant = options_.tenant;
+  options.on_away = [this](const client::AwayReport& away) { OnAway(away); };
+  return options;
+}
+
 absl::StatusOr<std::shared_ptr<client::Connection>> Context::Connect() {
   if (connection_ == nullptr) {
-    client::ConnectionOptions options;
-    options.address = options_.coordinator;
-    options.tenant = options_.tenant;
-    options.on_away = [this](const client::AwayReport& away) { OnAway(away); };
-    COHORT_ASSIGN_OR_RETURN(connection_, environment_.clients->Connect(options));
+    COHORT_ASSIGN_OR_RETURN(connection_, environment_.clients->Connect(ConnectionOptions()));
   }
   return connection_;
 }

@@ -14,6 +14,7 @@
 #include <string>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -21,6 +22,7 @@
 #include "absl/time/time.h"
 #include "base/clock.h"
 #include "client/cli/clients.h"
+#include "client/cli/group_maker.h"
 #include "client/cli/printer.h"
 #include "client/rendezvous/report.h"
 
@@ -50,6 +52,7 @@ enum class ExitCode : int {
 // The world outside of the tool; tests bring their own. Everything is borrowed.
 struct Environment {
   Clients* clients = nullptr;
+  GroupMaker* groups = nullptr;
   const Clock* clock = nullptr;
   std::istream* in = nullptr;
   Printer* printer = nullptr;
@@ -75,11 +78,14 @@ using Action = std::function<absl::StatusOr<ExitCode>()>;
 // Confined to one thread.
 class Context {
  public:
-  explicit Context(Environment environment) : environment_(std::move(environment)) {}
+  Context(Environment environment, std::vector<std::string> arguments)
+      : environment_(std::move(environment)), arguments_(std::move(arguments)) {}
   Context(const Context&) = delete;
   Context& operator=(const Context&) = delete;
 
   GlobalOptions& options() { return options_; }
+  // The command line, without the program's name.
+  const std::vector<std::string>& arguments() const { return arguments_; }
   const Environment& environment() const { return environment_; }
   Printer& printer() { return *environment_.printer; }
   bool json() const { return options_.json; }
@@ -91,6 +97,8 @@ class Context {
   void set_action(Action action) { action_ = std::move(action); }
   const Action& action() const { return action_; }
 
+  // How to reach the coordinator; says who is away as set_on_away has it.
+  client::ConnectionOptions ConnectionOptions();
   // One per run, made on first use.
   absl::StatusOr<std::shared_ptr<client::Connection>> Connect();
   absl::StatusOr<std::unique_ptr<client::AdminClient>> Admin();
@@ -109,6 +117,7 @@ class Context {
   void OnAway(const client::AwayReport& away);
 
   const Environment environment_;
+  const std::vector<std::string> arguments_;
   GlobalOptions options_;
   Action action_;
   std::shared_ptr<client::Connection> connection_;

@@ -12,11 +12,13 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "client/cli/barrier_command.h"
+#include "client/cli/checkpoint_command.h"
 #include "client/cli/drain_command.h"
 #include "client/cli/error_report.h"
 #include "client/cli/format.h"
 #include "client/cli/group_command.h"
 #include "client/cli/object_command.h"
+#include "client/cli/perf_command.h"
 #include "client/cli/server_command.h"
 #include "client/cli/store_command.h"
 #include "client/cli/who_is_missing_command.h"
@@ -49,7 +51,8 @@ Examples:
   cohort server
   cohort who-is-missing trainer-weights
   cohort barrier nightly --rank 0 --world-size 2
-  cohort store put config/path /data/run7)";
+  cohort store put config/path /data/run7
+  cohort perf --members 4)";
 
 void AddGlobalOptions(CLI::App& app, Context& context) {
   GlobalOptions& options = context.options();
@@ -76,6 +79,9 @@ void AddCommands(CLI::App& app, Context& context) {
   AddWaitsCommand(app, context);
   AddBarrierCommand(app, context);
   AddObjectCommand(app, context);
+  AddPerfCommand(app, context);
+  AddPushCommand(app, context);
+  AddPullCommand(app, context);
   AddStoreCommand(app, context);
   AddDrainCommand(app, context);
   AddServerCommand(app, context);
@@ -170,7 +176,7 @@ ExitCode ParseAndRun(const std::vector<std::string>& arguments, Context& context
 }  // namespace
 
 ExitCode RunTool(const std::vector<std::string>& arguments, const Environment& environment) {
-  Context context(environment);
+  Context context(environment, arguments);
   ExitCode code = ExitCode::kError;
   try {
     code = ParseAndRun(arguments, context);

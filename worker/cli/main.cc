@@ -1,4 +1,5 @@
-// The `cohort` command: what people and scripts ask of a coordinator. See README.md.
+// The `cohort` command: what people and scripts ask of a coordinator and of groups. See
+// client/cli/README.md.
 #include <sys/ioctl.h>
 #include <unistd.h>
 
@@ -17,6 +18,7 @@
 #include "client/cli/interrupt.h"
 #include "client/cli/printer.h"
 #include "client/cli/tool.h"
+#include "worker/cli/group_maker.h"
 
 namespace {
 
@@ -36,10 +38,12 @@ int main(int argc, char** argv) {
   cohort::cli::Interrupt interrupt;
 
   const std::unique_ptr<cohort::cli::Clients> clients = cohort::cli::MakeLibraryClients();
+  const std::unique_ptr<cohort::cli::GroupMaker> groups = cohort::worker::MakeGroupMaker();
   cohort::cli::Printer printer(std::cout, std::cerr,
                                {TerminalWidth(STDOUT_FILENO), TerminalWidth(STDERR_FILENO)});
   cohort::cli::Environment environment;
   environment.clients = clients.get();
+  environment.groups = groups.get();
   environment.clock = &cohort::Clock::Steady();
   environment.in = &std::cin;
   environment.printer = &printer;

@@ -1,0 +1,96 @@
+// Checkpoints in the safetensors format: eight bytes with the length of a JSON header,
+// little-endian; the header, which names the tensors and says where they lie; then their bytes.
+#ifndef COHORT_CLIENT_CHECKPOINT_SAFETENSORS_H_
+#define COHORT_CLIENT_CHECKPOINT_SAFETENSORS_H_
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "base/data_type.h"
+#include "base/tensor.h"
+
+namespace cohort::checkpoint {
+
+struct TensorEntry {
+  std::string name;
+  DataType type = DataType::kU8;
+  Shape shape;
+  // Counted from the end of the header.
+  int64_t begin = 0;
+  int64_t end = 0;
+
+  int64_t bytes() const { return end - begin; }
+};
+
+// What a header says. The tensors are in the order of their bytes, which they fill without holes.
+struct Layout {
+  std::map<std::string, std::string> metadata;
+  std::vector<TensorEntry> tensors;
+  int64_t header_bytes = 0;  // where the tensors' bytes begin in the file
+  int64_t data_bytes = 0;
+
+  int64_t file_bytes() const { return header_bytes + data_bytes; }
+};
+
+inline constexpr int64_t kLengthBytes = 8;
+// More is no header but damage; the format's own library draws the line there as well.
+inline constexpr int64_t kMaxHeaderBytes = 100'000'000;
+
+// How many bytes of a file of `file_bytes` are its header, the length included. `front` is at least
+// its first eight bytes, if it has so many. Errors: INVALID_ARGUMENT.
+absl::StatusOr<int64_t> HeaderBytes(absl::string_view front, int64_t file_bytes);
+
+// `header` is as many first bytes of the file. Nothing in it is believed: the text is one JSON
+// object without repeated names; types are known; shapes, extents and offsets agree; tensors
+// neither overlap nor leave holes, and end where the file does. Errors: INVALID_ARGUMENT, naming
+// the tensor or the offset.
+absl::StatusOr<Layout> ParseHeader(absl::string_view header, int64_t file_bytes);
+
+// The eight bytes and the header of such a file; offsets are not looked at, but follow from the
+// order. The tensors' bytes begin at a multiple of eight.
+std::string FormatHeader(const std::vector<TensorEntry>& tensors,
+                         const std::map<std::string, std::string>& metadata);
+
+// "F32", "BF16", ...; empty: the format has no such type.
+absl::string_view SafetensorsNameOf(DataType type);
+
+// A file that is there to be read; mapped, so that what is not looked at costs nothing. Movable.
+class File {
+ public:
+  // Errors: NOT_FOUND, PERMISSION_DENIED, INTERNAL (it cannot be read), INVALID_ARGUMENT (it is no
+  // regular file, or damaged). All name the file.
+  static absl::StatusOr<File> Open(const std::string& path);
+  File(File&& other) noexcept { *this = std::move(other); }
+  File& operator=(File&& other) noexcept;
+  ~File();
+
+  const std::string& path() const { return path_; }
+  const Layout& layout() const { return layout_; }
+  // All of them.
+  absl::string_view bytes() const { return bytes_; }
+  absl::string_view header() const;
+  absl::string_view data() const;
+  absl::string_view BytesOf(const TensorEntry& tensor) const;
+
+  // Whether it still is what was opened. To look at bytes that were cut off ends the process, and
+  // those that were written over are no checkpoint: so this is asked along the way. Errors:
+  // DATA_LOSS.
+  absl::Status CheckUnchanged() const;
+
+ private:
+  File() = default;
+
+  std::string path_;
+  int fd_ = -1;
+  int64_t changed_ns_ = 0;
+  absl::string_view bytes_;
+  Layout layout_;
+};
+
+}  // namespace cohort::checkpoint
+
+#endif  // COHORT_CLIENT_CHECKPOINT_SAFETENSORS_H_

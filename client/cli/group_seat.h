@@ -1,0 +1,59 @@
+// A rank that a command is, in a group that moves tensors, for as long as it runs.
+#ifndef COHORT_CLIENT_CLI_GROUP_SEAT_H_
+#define COHORT_CLIENT_CLI_GROUP_SEAT_H_
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "client/cli/command.h"
+#include "client/cli/group_maker.h"
+#include "client/collective/group.h"
+
+namespace cohort::cli {
+
+struct GroupFlags {
+  std::string group;
+  int rank = -1;       // -1: not given
+  int world_size = 0;  // 0: not given
+  std::string form = "local";
+  std::vector<std::string> workers;
+};
+
+// Adds --group, --rank, --world-size, --form and --worker.
+void AddGroupFlags(CLI::App& command, GroupFlags& flags);
+
+// Whether they go together. Errors: INVALID_ARGUMENT.
+absl::Status CheckGroupFlags(const GroupFlags& flags);
+
+// Confined to one thread; borrows the context. An interrupt aborts the group, so that the others
+// hear who ended it, and does what else it was told.
+class GroupSeat {
+ public:
+  // Blocks until the group is complete, at most `timeout`, which also is each call's; says
+  // meanwhile on standard error who is missing, or that the coordinator is away. Errors: as
+  // CheckGroupFlags and GroupMaker::Make.
+  static absl::StatusOr<std::unique_ptr<GroupSeat>> Take(Context& context, const GroupFlags& flags,
+                                                         absl::Duration timeout);
+  ~GroupSeat();
+  GroupSeat(const GroupSeat&) = delete;
+  GroupSeat& operator=(const GroupSeat&) = delete;
+
+  client::Group& group() { return *group_; }
+
+  // Also done on an interrupt, on another thread.
+  void SetOnInterrupt(std::function<void()> work);
+
+ private:
+  explicit GroupSeat(Context& context) : context_(context) {}
+
+  Context& context_;
+  std::unique_ptr<client::Group> group_;
+};
+
+}  // namespace cohort::cli
+
+#endif  // COHORT_CLIENT_CLI_GROUP_SEAT_H_

@@ -1,0 +1,31 @@
+// How far a long command is, on a terminal.
+#ifndef COHORT_CLIENT_CLI_PROGRESS_LINE_H_
+#define COHORT_CLIENT_CLI_PROGRESS_LINE_H_
+
+#include "absl/strings/string_view.h"
+#include "client/cli/printer.h"
+
+namespace cohort::cli {
+
+// One line of standard error that is written over; nothing where that is no terminal. Confined to
+// one thread; borrows the printer.
+class ProgressLine {
+ public:
+  explicit ProgressLine(Printer& printer) : printer_(printer) {}
+  // Clears the line.
+  ~ProgressLine() { Clear(); }
+  ProgressLine(const ProgressLine&) = delete;
+  ProgressLine& operator=(const ProgressLine&) = delete;
+
+  void Show(absl::string_view text);
+  // Before a result is printed.
+  void Clear();
+
+ private:
+  Printer& printer_;
+  bool shown_ = false;
+};
+
+}  // namespace cohort::cli
+
+#endif  // COHORT_CLIENT_CLI_PROGRESS_LINE_H_

@@ -1,0 +1,248 @@
+#include "client/perf/pattern.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/small_float.h"
+
+namespace cohort::perf {
+namespace {
+
+constexpr int64_t kPeriod = 1021;
+
+uint64_t Mix(uint64_t x) {
+  x += 0x9e3779b97f4a7c15;
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
+  return x ^ (x >> 31);
+}
+
+// Numbers below it are exact in the type.
+uint64_t Bound(DataType type) {
+  switch (type) {
+    case DataType::kBool:
+      return 2;
+    case DataType::kF8E5M2:
+      return 8;
+    case DataType::kF8E4M3:
+      return 16;
+    default:
+      return 101;
+  }
+}
+
+template <typename T>
+void Put(T value, char* to) {
+  std::memcpy(to, &value, sizeof(value));
+}
+
+void PutInteger(DataType type, uint64_t value, char* to) {
+  // Little-endian, as all machines are that this runs on: the low bytes come first.
+  std::memcpy(to, &value, static_cast<size_t>(SizeOf(type)));
+}
+
+void PutFloating(DataType type, double value, char* to) {
+  const auto single = static_cast<float>(value);
+  switch (type) {
+    case DataType::kF16:
+      return Put(F16FromFloat(single), to);
+    case DataType::kBF16:
+      return Put(BF16FromFloat(single), to);
+    case DataType::kF8E4M3:
+      return Put(F8E4M3FromFloat(single), to);
+    case DataType::kF8E5M2:
+      return Put(F8E5M2FromFloat(single), to);
+    case DataType::kF32:
+      return Put(single, to);
+    case DataType::kF64:
+      return Put(value, to);
+    case DataType::kC64:
+      Put(single, to);
+      return Put(-single, to + sizeof(single));
+    default:
+      Put(value, to);
+      return Put(-value, to + sizeof(value));
+  }
+}
+
+// As the type's own arithmetic wraps.
+int64_t Wrapped(DataType type, uint64_t value) {
+  switch (type) {
+    case DataType::kI8:
+      return static_cast<int8_t>(value);
+    case DataType::kI16:
+      return static_cast<int16_t>(value);
+    case DataType::kI32:
+      return static_cast<int32_t>(value);
+    case DataType::kU8:
+      return static_cast<uint8_t>(value);
+    case DataType::kU16:
+      return static_cast<uint16_t>(value);
+    case DataType::kU32:
+      return static_cast<uint32_t>(value);
+    default:
+      return static_cast<int64_t>(value);
+  }
+}
+
+// Calls work(elements, offset in the period, count) for each stretch of whole periods.
+template <typename Work>
+void ByPeriod(int64_t first, int64_t count, const Work& work) {
+  for (int64_t done = 0; done < count;) {
+    const int64_t at = (first + done) % kPeriod;
+    const int64_t length = std::min(kPeriod - at, count - done);
+    work(done, at, length);
+    done += length;
+  }
+}
+
+int64_t CountDifferent(const std::string& sequence, int64_t element, int64_t first, int64_t count,
+                       const void* elements) {
+  const auto* const data = static_cast<const char*>(elements);
+  int64_t wrong = 0;
+  ByPeriod(first, count, [&](int64_t done, int64_t at, int64_t length) {
+    const char* const found = data + done * element;
+    const char* const wanted = sequence.data() + at * element;
+    if (std::memcmp(found, wanted, static_cast<size_t>(length * element)) == 0) return;
+    for (int64_t i = 0; i < length; ++i) {
+      const int64_t offset = i * element;
+      if (std::memcmp(found + offset, wanted + offset, static_cast<size_t>(element)) != 0) ++wrong;
+    }
+  });
+  return wrong;
+}
+
+}  // namespace
+
+Pattern::Pattern(DataType type, const Reduction& reduction, int ranks, uint64_t round)
+    : type_(type), reduction_(reduction), ranks_(ranks), round_(round) {}
+
+double Pattern::Value(int rank, int64_t at) const {
+  const uint64_t chance =
+      Mix(Mix(round_ * 1000003 + static_cast<uint64_t>(rank)) + static_cast<uint64_t>(at));
+  // Powers of two have exact products.
+  if (reduction_.op == ReduceOp::kProd && IsFloating(type_)) return 1.0 + chance % 2;
+  return static_cast<double>(chance % Bound(type_));
+}
+
+double Pattern::ReducedFloating(int64_t at) const {
+  const double scale = reduction_.op == ReduceOp::kPreMulSum ? reduction_.scale : 1;
+  double result = Value(0, at) * scale;
+  for (int rank = 1; rank < ranks_; ++rank) {
+    const double value = Value(rank, at) * scale;
+    switch (reduction_.op) {
+      case ReduceOp::kProd:
+        result *= value;
+        break;
+      case ReduceOp::kMin:
+        result = std::min(result, value);
+        break;
+      case ReduceOp::kMax:
+        result = std::max(result, value);
+        break;
+      default:
+        result += value;
+    }
+  }
+  if (reduction_.op != ReduceOp::kAvg) return result;
+  // In the precision in which the type is added up.
+  if (type_ == DataType::kF64) return result / ranks_;
+  return static_cast<float>(result) / static_cast<float>(ranks_);
+}
+
+uint64_t Pattern::ReducedInteger(int64_t at) const {
+  auto result = static_cast<uint64_t>(Value(0, at));
+  for (int rank = 1; rank < ranks_; ++rank) {
+    const auto value = static_cast<uint64_t>(Value(rank, at));
+    switch (reduction_.op) {
+      case ReduceOp::kProd:
+        result *= value;
+        break;
+      case ReduceOp::kMin:
+        result = std::min(result, value);
+        break;
+      case ReduceOp::kMax:
+        result = std::max(result, value);
+        break;
+      case ReduceOp::kBitAnd:
+        result &= value;
+        break;
+      case ReduceOp::kBitOr:
+        result |= value;
+        break;
+      case ReduceOp::kBitXor:
+        result ^= value;
+        break;
+      default:
+        result += value;
+    }
+  }
+  if (reduction_.op != ReduceOp::kAvg) return result;
+  return static_cast<uint64_t>(Wrapped(type_, result) / ranks_);
+}
+
+bool Pattern::ReducedBool(int64_t at) const {
+  int count = 0;
+  for (int rank = 0; rank < ranks_; ++rank) count += Value(rank, at) != 0 ? 1 : 0;
+  switch (reduction_.op) {
+    case ReduceOp::kProd:
+    case ReduceOp::kMin:
+    case ReduceOp::kBitAnd:
+      return count == ranks_;
+    case ReduceOp::kBitXor:
+      return count % 2 == 1;
+    default:
+      return count > 0;
+  }
+}
+
+std::string Pattern::Sequence(int rank) const {
+  const int64_t element = SizeOf(type_);
+  std::string sequence(static_cast<size_t>(kPeriod * element), '\0');
+  for (int64_t at = 0; at < kPeriod; ++at) {
+    char* const to = sequence.data() + at * element;
+    const double value = Value(rank, at);
+    if (IsFloating(type_) || IsComplex(type_)) {
+      PutFloating(type_, value, to);
+    } else {
+      PutInteger(type_, static_cast<uint64_t>(value), to);
+    }
+  }
+  return sequence;
+}
+
+std::string Pattern::ReducedSequence() const {
+  const int64_t element = SizeOf(type_);
+  std::string sequence(static_cast<size_t>(kPeriod * element), '\0');
+  for (int64_t at = 0; at < kPeriod; ++at) {
+    char* const to = sequence.data() + at * element;
+    if (IsFloating(type_)) {
+      PutFloating(type_, ReducedFloating(at), to);
+    } else if (type_ == DataType::kBool) {
+      Put(static_cast<uint8_t>(ReducedBool(at)), to);
+    } else {
+      PutInteger(type_, ReducedInteger(at), to);
+    }
+  }
+  return sequence;
+}
+
+void Pattern::Fill(int rank, int64_t first, int64_t count, void* elements) const {
+  const std::string sequence = Sequence(rank);
+  const int64_t element = SizeOf(type_);
+  auto* const data = static_cast<char*>(elements);
+  ByPeriod(first, count, [&](int64_t done, int64_t at, int64_t length) {
+    std::memcpy(data + done * element, sequence.data() + at * element,
+                static_cast<size_t>(length * element));
+  });
+}
+
+int64_t Pattern::CountWrong(int rank, int64_t first, int64_t count, const void* elements) const {
+  return CountDifferent(Sequence(rank), SizeOf(type_), first, count, elements);
+}
+
+int64_t Pattern::CountWrongReduced(int64_t first, int64_t count, const void* elements) const {
+  return CountDifferent(ReducedSequence(), SizeOf(type_), first, count, elements);
+}
+
+}  // namespace cohort::perf
