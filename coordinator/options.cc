@@ -11,7 +11,7 @@
 #include "absl/strings/str_split.h"
 #include "base/status_macros.h"
 #include "coordinator/limit_names.h"
-#include "coordinator/service/listen_address.h"
+#include "base/rpc/listen_address.h"
 #include "coordinator/version.h"
 
 namespace cohort::coordinator {

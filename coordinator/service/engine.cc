@@ -7,7 +7,7 @@
 #include "absl/hash/hash.h"
 #include "absl/time/clock.h"
 #include "base/status_macros.h"
-#include "coordinator/service/random_bits.h"
+#include "base/rpc/random_bits.h"
 
 namespace cohort::coordinator {
 namespace {

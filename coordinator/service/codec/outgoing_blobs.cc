@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "coordinator/service/random_bits.h"
+#include "base/rpc/random_bits.h"
 
 namespace cohort::coordinator {
 

@@ -1,4 +1,4 @@
-#include "coordinator/service/reflection.h"
+#include "base/rpc/reflection.h"
 
 #include <dlfcn.h>
 
@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "grpcpp/grpcpp.h"
 
-namespace cohort::coordinator {
+namespace cohort {
 
 absl::Status EnableReflection() {
   // Its name ends in the major and minor version of the gRPC it belongs to.
@@ -21,4 +21,4 @@ absl::Status EnableReflection() {
   return absl::OkStatus();
 }
 
-}  // namespace cohort::coordinator
+}  // namespace cohort

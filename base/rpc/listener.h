@@ -1,6 +1,6 @@
 // Accepts connections and tells by their first bytes who they are for: the lane, or gRPC.
-#ifndef COHORT_COORDINATOR_SERVICE_LANE_LISTENER_H_
-#define COHORT_COORDINATOR_SERVICE_LANE_LISTENER_H_
+#ifndef COHORT_BASE_RPC_LISTENER_H_
+#define COHORT_BASE_RPC_LISTENER_H_
 
 #include <functional>
 #include <memory>
@@ -9,9 +9,9 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/time/time.h"
 #include "base/lane/event_loop.h"
-#include "coordinator/service/lane/listen_socket.h"
+#include "base/rpc/listen_socket.h"
 
-namespace cohort::coordinator {
+namespace cohort {
 
 struct ListenerSinks {
   // Take the descriptor, which does not block and from which nothing was read.
@@ -41,6 +41,6 @@ class Listener {
   lane::EventLoop loop_;
 };
 
-}  // namespace cohort::coordinator
+}  // namespace cohort
 
-#endif  // COHORT_COORDINATOR_SERVICE_LANE_LISTENER_H_
+#endif  // COHORT_BASE_RPC_LISTENER_H_

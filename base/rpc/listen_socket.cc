@@ -1,4 +1,4 @@
-#include "coordinator/service/lane/listen_socket.h"
+#include "base/rpc/listen_socket.h"
 
 #include <errno.h>
 #include <netdb.h>
@@ -16,7 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 
-namespace cohort::coordinator {
+namespace cohort {
 namespace {
 
 constexpr int kSocketFlags = SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC;
@@ -126,4 +126,4 @@ absl::StatusOr<std::vector<ListenSocket>> ListenSocket::Open(const ListenAddress
   return sockets;
 }
 
-}  // namespace cohort::coordinator
+}  // namespace cohort

@@ -1,14 +1,14 @@
 // Sockets that listen on exactly the addresses asked for.
-#ifndef COHORT_COORDINATOR_SERVICE_LANE_LISTEN_SOCKET_H_
-#define COHORT_COORDINATOR_SERVICE_LANE_LISTEN_SOCKET_H_
+#ifndef COHORT_BASE_RPC_LISTEN_SOCKET_H_
+#define COHORT_BASE_RPC_LISTEN_SOCKET_H_
 
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "coordinator/service/listen_address.h"
+#include "base/rpc/listen_address.h"
 
-namespace cohort::coordinator {
+namespace cohort {
 
 // Does not block, and is closed with this object. Of a Unix socket, the file is removed as well.
 class ListenSocket {
@@ -34,6 +34,6 @@ class ListenSocket {
   std::string path_;
 };
 
-}  // namespace cohort::coordinator
+}  // namespace cohort
 
-#endif  // COHORT_COORDINATOR_SERVICE_LANE_LISTEN_SOCKET_H_
+#endif  // COHORT_BASE_RPC_LISTEN_SOCKET_H_

@@ -1,8 +1,8 @@
-#include "coordinator/service/listen_address.h"
+#include "base/rpc/listen_address.h"
 
 #include "gtest/gtest.h"
 
-namespace cohort::coordinator {
+namespace cohort {
 namespace {
 
 TEST(ListenAddressTest, WellFormed) {
@@ -40,4 +40,4 @@ TEST(ListenAddressTest, Malformed) {
 }
 
 }  // namespace
-}  // namespace cohort::coordinator
+}  // namespace cohort

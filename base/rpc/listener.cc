@@ -1,4 +1,4 @@
-#include "coordinator/service/lane/listener.h"
+#include "base/rpc/listener.h"
 
 #include <errno.h>
 #include <sys/epoll.h>
@@ -11,7 +11,7 @@
 #include "base/lane/frame.h"
 #include "base/logging.h"
 
-namespace cohort::coordinator {
+namespace cohort {
 namespace {
 
 constexpr absl::Duration kTick = absl::Seconds(1);
@@ -118,4 +118,4 @@ void Listener::OnTick() {
   loop_.SetTicking(!guests_.empty() || !resting_.empty());
 }
 
-}  // namespace cohort::coordinator
+}  // namespace cohort

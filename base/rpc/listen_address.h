@@ -1,13 +1,13 @@
 // Addresses to listen on, as people write them.
-#ifndef COHORT_COORDINATOR_SERVICE_LISTEN_ADDRESS_H_
-#define COHORT_COORDINATOR_SERVICE_LISTEN_ADDRESS_H_
+#ifndef COHORT_BASE_RPC_LISTEN_ADDRESS_H_
+#define COHORT_BASE_RPC_LISTEN_ADDRESS_H_
 
 #include <string>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 
-namespace cohort::coordinator {
+namespace cohort {
 
 struct ListenAddress {
   std::string text;  // as it was written
@@ -25,6 +25,6 @@ struct ListenAddress {
 // host:port, [IPv6]:port, unix:/path. Errors: INVALID_ARGUMENT.
 absl::StatusOr<ListenAddress> ParseListenAddress(absl::string_view text);
 
-}  // namespace cohort::coordinator
+}  // namespace cohort
 
-#endif  // COHORT_COORDINATOR_SERVICE_LISTEN_ADDRESS_H_
+#endif  // COHORT_BASE_RPC_LISTEN_ADDRESS_H_

@@ -1,4 +1,4 @@
-#include "coordinator/service/listen_address.h"
+#include "base/rpc/listen_address.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 
-namespace cohort::coordinator {
+namespace cohort {
 namespace {
 
 // sun_path holds 108 bytes, the final NUL included.
@@ -64,4 +64,4 @@ absl::StatusOr<ListenAddress> ParseListenAddress(absl::string_view text) {
   return address;
 }
 
-}  // namespace cohort::coordinator
+}  // namespace cohort

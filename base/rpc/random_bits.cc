@@ -1,8 +1,8 @@
-#include "coordinator/service/random_bits.h"
+#include "base/rpc/random_bits.h"
 
 #include <sys/random.h>
 
-namespace cohort::coordinator {
+namespace cohort {
 
 Id128 RandomBits() {
   Id128 bits;
@@ -14,4 +14,4 @@ Id128 RandomBits() {
   return bits;
 }
 
-}  // namespace cohort::coordinator
+}  // namespace cohort

@@ -1,0 +1,52 @@
+#include "client/collective/attach_connection.h"
+
+#include <utility>
+
+#include "absl/memory/memory.h"
+#include "base/status_macros.h"
+
+namespace cohort::client {
+namespace {
+
+constexpr uint32_t kMagic = 0x43484F52;
+constexpr uint32_t kVersion = 1;
+
+absl::StatusOr<v1::AttachAnswer> Read(const shm::LocalSocket::Message& message) {
+  v1::AttachAnswer answer;
+  if (!answer.ParseFromString(message.bytes)) {
+    return absl::UnavailableError("the worker's answer cannot be understood");
+  }
+  if (answer.code() != 0) {
+    return absl::Status(static_cast<absl::StatusCode>(answer.code()), answer.text());
+  }
+  return answer;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<AttachConnection>> AttachConnection::Connect(
+    absl::string_view socket, absl::string_view session, Instant deadline) {
+  COHORT_ASSIGN_OR_RETURN(shm::LocalSocket connection, shm::LocalSocket::Connect(socket, deadline));
+  v1::AttachHello hello;
+  hello.set_magic(kMagic);
+  hello.set_version(kVersion);
+  hello.set_session(std::string(session));
+  COHORT_RETURN_IF_ERROR(connection.Send(hello.SerializeAsString(), {}, deadline));
+  COHORT_ASSIGN_OR_RETURN(shm::LocalSocket::Message message, connection.Receive(deadline));
+  COHORT_ASSIGN_OR_RETURN(const v1::AttachAnswer answer, Read(message));
+  if (message.fds.size() != 1) return absl::UnavailableError("the worker has sent no memory");
+  COHORT_ASSIGN_OR_RETURN(shm::Segment segment,
+                          shm::Segment::Map(message.fds[0].release(), answer.heap_bytes()));
+  return absl::WrapUnique(new AttachConnection(std::move(connection), std::move(segment)));
+}
+
+absl::StatusOr<v1::AttachAnswer> AttachConnection::Ask(const v1::AttachRequest& request,
+                                                       absl::Span<const int> fds,
+                                                       Instant deadline) {
+  MutexLock lock(&mutex_);
+  COHORT_RETURN_IF_ERROR(socket_.Send(request.SerializeAsString(), fds, deadline));
+  COHORT_ASSIGN_OR_RETURN(const shm::LocalSocket::Message message, socket_.Receive(deadline));
+  return Read(message);
+}
+
+}  // namespace cohort::client

@@ -1,0 +1,52 @@
+// The way to a worker's memory, from the same host.
+#ifndef COHORT_CLIENT_COLLECTIVE_ATTACH_CONNECTION_H_
+#define COHORT_CLIENT_COLLECTIVE_ATTACH_CONNECTION_H_
+
+#include <cstdint>
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "base/clock.h"
+#include "base/mutex.h"
+#include "base/shm/local_socket.h"
+#include "base/shm/segment.h"
+#include "cohort/v1/attach.pb.h"
+
+namespace cohort::client {
+
+// While it stands, the session does; the worker learns by it that this process is gone.
+// Thread-safe.
+class AttachConnection {
+ public:
+  // Errors: UNAVAILABLE (nobody listens there: another host, or another network namespace),
+  // PERMISSION_DENIED (another user's worker), NOT_FOUND (no such session), DEADLINE_EXCEEDED.
+  static absl::StatusOr<std::unique_ptr<AttachConnection>> Connect(absl::string_view socket,
+                                                                   absl::string_view session,
+                                                                   Instant deadline);
+
+  // The session's memory.
+  const shm::Segment& segment() const { return segment_; }
+
+  // One request and its answer. Errors: those of the answer; UNAVAILABLE (the worker is gone),
+  // DEADLINE_EXCEEDED: then the connection is of no use any more.
+  absl::StatusOr<v1::AttachAnswer> Ask(const v1::AttachRequest& request, absl::Span<const int> fds,
+                                       Instant deadline);
+
+  // For longer talks; whoever holds the lock talks.
+  Mutex& mutex() { return mutex_; }
+  const shm::LocalSocket& socket() const { return socket_; }
+
+ private:
+  AttachConnection(shm::LocalSocket socket, shm::Segment segment)
+      : socket_(std::move(socket)), segment_(std::move(segment)) {}
+
+  Mutex mutex_;
+  const shm::LocalSocket socket_;
+  const shm::Segment segment_;
+};
+
+}  // namespace cohort::client
+
+#endif  // COHORT_CLIENT_COLLECTIVE_ATTACH_CONNECTION_H_

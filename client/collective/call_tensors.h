@@ -1,0 +1,63 @@
+// How a call's tensors get to the worker, and what it made of them back.
+#ifndef COHORT_CLIENT_COLLECTIVE_CALL_TENSORS_H_
+#define COHORT_CLIENT_COLLECTIVE_CALL_TENSORS_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "base/clock.h"
+#include "base/tensor.h"
+#include "client/collective/worker_session.h"
+#include "cohort/v1/worker.pb.h"
+
+namespace cohort::client {
+
+// Tensors in the worker's memory stay where they are. Of others, small ones travel with the call;
+// larger ones are copied to the worker's memory, once there and once back: by this process where
+// that memory is shared, else as a stream. One thread.
+class CallTensors {
+ public:
+  CallTensors(WorkerSession& session, Instant deadline);
+  // Memory taken for the call goes back.
+  ~CallTensors();
+
+  // Before the call. Errors: those of the worker.
+  absl::Status AddInput(const Tensor& tensor, v1::TensorRef* ref);
+  absl::Status AddOutput(const Tensor& tensor, v1::TensorRef* ref);
+  // Of a call in place.
+  absl::Status AddInOut(const Tensor& tensor, v1::TensorRef* ref);
+
+  // After it went well: outputs that did not lie at the worker. `inline_outputs` by their order.
+  absl::Status Finish(const std::vector<const std::string*>& inline_outputs);
+  // After it failed: `answered` if the worker has ended it.
+  void Fail(bool answered) { reusable_ = answered; }
+
+ private:
+  struct Output {
+    Tensor tensor;
+    bool is_inline = false;
+    size_t scratch = 0;  // index
+  };
+
+  absl::Duration Left() const;
+  bool Resident(const Tensor& tensor, v1::TensorRef* ref) const;
+  // Whether one of so many bytes travels with the call; `left` is what it leaves of the room.
+  bool FitsInline(int64_t bytes, int64_t& left) const;
+  absl::StatusOr<size_t> TakeScratch(const Tensor& tensor, v1::TensorRef* ref);
+  absl::Status Upload(const Tensor& tensor, size_t scratch);
+
+  WorkerSession& session_;
+  const Instant deadline_;
+  int64_t request_left_;
+  int64_t response_left_;
+  std::vector<WorkerSession::Scratch> scratch_;
+  std::vector<Output> outputs_;
+  bool reusable_ = false;
+};
+
+}  // namespace cohort::client
+
+#endif  // COHORT_CLIENT_COLLECTIVE_CALL_TENSORS_H_

@@ -1,0 +1,353 @@
+#include "client/collective/remote_group.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/memory/memory.h"
+#include "absl/strings/str_cat.h"
+#include "base/clock.h"
+#include "base/status_macros.h"
+#include "client/collective/call_tensors.h"
+
+namespace cohort::client {
+namespace {
+
+using Stub = v1::WorkerService::Stub;
+
+constexpr absl::Duration kGoodBye = absl::Seconds(1);
+constexpr absl::Duration kShortTimeout = absl::Seconds(5);
+
+void SetDuration(absl::Duration duration, google::protobuf::Duration* to) {
+  const absl::Duration bounded =
+      std::min(std::max(duration, absl::ZeroDuration()), absl::Hours(24));
+  const int64_t nanoseconds = absl::ToInt64Nanoseconds(bounded);
+  to->set_seconds(nanoseconds / 1000000000);
+  to->set_nanos(static_cast<int32_t>(nanoseconds % 1000000000));
+}
+
+bool SameElements(const Tensor& a, const Tensor& b) {
+  return a.data() == b.data() && a.type() == b.type() && a.shape() == b.shape() &&
+         a.strides() == b.strides();
+}
+
+v1::RunCollectiveRequest MakeRequest(v1::TensorVerb verb) {
+  v1::RunCollectiveRequest request;
+  request.set_verb(verb);
+  return request;
+}
+
+void SetReduction(const Reduction& reduction, v1::RunCollectiveRequest& request) {
+  request.set_reduce_op(static_cast<int>(reduction.op));
+  request.set_scale(reduction.scale);
+}
+
+void SetSizes(const Sizes& sizes, google::protobuf::RepeatedField<int64_t>* to) {
+  to->Add(sizes.begin(), sizes.end());
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<RemoteGroup>> RemoteGroup::Create(RemoteGroupOptions options) {
+  if (options.session == nullptr) {
+    COHORT_ASSIGN_OR_RETURN(options.session, WorkerSession::Connect(options.worker));
+  }
+  auto group = absl::WrapUnique(new RemoteGroup(std::move(options)));
+  const RemoteGroupOptions& seat = group->options_;
+  v1::JoinGroupRequest request;
+  request.set_coordinator(seat.coordinator);
+  request.set_tenant(seat.tenant);
+  request.set_group(seat.group);
+  if (seat.rank.has_value()) request.set_rank(*seat.rank);
+  request.set_world_size(seat.world_size);
+  request.set_member(seat.member);
+  request.set_parameters_digest(seat.parameters_digest);
+  if (seat.lease.has_value()) SetDuration(*seat.lease, request.mutable_lease());
+  SetDuration(seat.join_timeout, request.mutable_timeout());
+  v1::JoinGroupResponse response;
+  bool answered = false;
+  // Forming begins when joining has ended, and has as long.
+  COHORT_RETURN_IF_ERROR(group->Explain(
+      seat.session->Call(&Stub::JoinGroup, request, 2 * seat.join_timeout, &response, &answered),
+      answered));
+  group->Adopt(response);
+  return group;
+}
+
+RemoteGroup::~RemoteGroup() {
+  if (group_ == 0 || !session().Standing(0, 0).ok()) return;
+  v1::LeaveGroupRequest request;
+  request.set_group(group_);
+  v1::LeaveGroupResponse response;
+  // What does not arrive the end of the session does.
+  session().Call(&Stub::LeaveGroup, request, kGoodBye, &response).IgnoreError();
+}
+
+absl::Status RemoteGroup::Rejoin(absl::Duration timeout) {
+  COHORT_RETURN_IF_ERROR(Explain(session().Standing(0, 0), false));
+  v1::RejoinGroupRequest request;
+  request.set_group(group_);
+  SetDuration(timeout, request.mutable_timeout());
+  v1::JoinGroupResponse response;
+  bool answered = false;
+  COHORT_RETURN_IF_ERROR(Explain(
+      session().Call(&Stub::RejoinGroup, request, timeout, &response, &answered), answered));
+  Adopt(response);
+  return absl::OkStatus();
+}
+
+void RemoteGroup::Adopt(const v1::JoinGroupResponse& seat) {
+  group_ = seat.group();
+  generation_ = seat.generation();
+  rank_ = seat.rank();
+  world_size_ = seat.world_size();
+  paths_.assign(seat.paths().begin(), seat.paths().end());
+  why_not_ = seat.why_not();
+}
+
+absl::Duration RemoteGroup::TimeoutOf(const CallOptions& options) const {
+  return options.timeout.value_or(options_.timeout);
+}
+
+absl::Status RemoteGroup::Standing() const {
+  const absl::Status session = this->session().Standing(0, 0);
+  if (!session.ok()) return Explain(session, false);
+  return this->session().Standing(group_, generation_);
+}
+
+absl::Status RemoteGroup::Explain(const absl::Status& status, bool answered) const {
+  if (status.ok() || answered) return status;
+  return absl::Status(status.code(), absl::StrCat(status.message(), "; group ", options_.group,
+                                                  world_size_ > 0 ? absl::StrCat(", rank ", rank_)
+                                                                  : std::string()));
+}
+
+absl::StatusOr<Tensor> RemoteGroup::Allocate(DataType type, const Shape& shape) {
+  if (session().attached() == nullptr) return Tensor::Uninitialized(type, shape);
+  return session().CreateTensor(type, shape);
+}
+
+absl::Status RemoteGroup::Run(v1::RunCollectiveRequest& request, const Tensor* input,
+                              const Tensor* output, const CallOptions& options) {
+  COHORT_RETURN_IF_ERROR(Standing());
+  const absl::Duration timeout = TimeoutOf(options);
+  CallTensors tensors(session(), Clock::Steady().Now() + timeout);
+  if (input != nullptr && output != nullptr && SameElements(*input, *output)) {
+    request.set_in_place(true);
+    COHORT_RETURN_IF_ERROR(tensors.AddInOut(*input, request.mutable_input()));
+  } else {
+    if (input != nullptr) COHORT_RETURN_IF_ERROR(tensors.AddInput(*input, request.mutable_input()));
+    if (output != nullptr) {
+      COHORT_RETURN_IF_ERROR(tensors.AddOutput(*output, request.mutable_output()));
+    }
+  }
+  v1::RunCollectiveResponse response;
+  COHORT_RETURN_IF_ERROR(RunRequest(request, tensors, timeout, &response));
+  return tensors.Finish({&response.output()});
+}
+
+absl::Status RemoteGroup::RunRequest(v1::RunCollectiveRequest& request, CallTensors& tensors,
+                                     absl::Duration timeout, v1::RunCollectiveResponse* response) {
+  request.set_group(group_);
+  SetDuration(timeout, request.mutable_timeout());
+  bool answered = false;
+  const absl::Status status =
+      session().Call(&Stub::RunCollective, request, timeout, response, &answered);
+  if (!status.ok()) tensors.Fail(answered);
+  return Explain(status, answered);
+}
+
+absl::Status RemoteGroup::AllReduce(const Tensor& input, const Tensor& output,
+                                    const Reduction& reduction, const CallOptions& options) {
+  v1::RunCollectiveRequest request = MakeRequest(v1::TENSOR_VERB_ALL_REDUCE);
+  SetReduction(reduction, request);
+  return Run(request, &input, &output, options);
+}
+
+absl::Status RemoteGroup::Reduce(const Tensor& input, const Tensor& output,
+                                 const Reduction& reduction, int root, const CallOptions& options) {
+  v1::RunCollectiveRequest request = MakeRequest(v1::TENSOR_VERB_REDUCE);
+  SetReduction(reduction, request);
+  request.set_root(root);
+  return Run(request, &input, root == rank_ ? &output : nullptr, options);
+}
+
+absl::Status RemoteGroup::Broadcast(const Tensor& tensor, int root, const CallOptions& options) {
+  COHORT_RETURN_IF_ERROR(Standing());
+  v1::RunCollectiveRequest request = MakeRequest(v1::TENSOR_VERB_BROADCAST);
+  request.set_root(root);
+  const absl::Duration timeout = TimeoutOf(options);
+  CallTensors tensors(session(), Clock::Steady().Now() + timeout);
+  COHORT_RETURN_IF_ERROR(root == rank_ ? tensors.AddInput(tensor, request.mutable_input())
+                                       : tensors.AddOutput(tensor, request.mutable_input()));
+  v1::RunCollectiveResponse response;
+  COHORT_RETURN_IF_ERROR(RunRequest(request, tensors, timeout, &response));
+  return tensors.Finish({&response.output()});
+}
+
+absl::Status RemoteGroup::AllGather(const Tensor& input, const Tensor& output, int dim,
+                                    const CallOptions& options) {
+  v1::RunCollectiveRequest request = MakeRequest(v1::TENSOR_VERB_ALL_GATHER);
+  request.set_dim(dim);
+  return Run(request, &input, &output, options);
+}
+
+absl::Status RemoteGroup::ReduceScatter(const Tensor& input, const Tensor& output, int dim,
+                                        const Reduction& reduction, const CallOptions& options) {
+  v1::RunCollectiveRequest request = MakeRequest(v1::TENSOR_VERB_REDUCE_SCATTER);
+  request.set_dim(dim);
+  SetReduction(reduction, request);
+  return Run(request, &input, &output, options);
+}
+
+absl::Status RemoteGroup::AllToAll(const Tensor& input, const Tensor& output,
+                                   const CallOptions& options) {
+  v1::RunCollectiveRequest request = MakeRequest(v1::TENSOR_VERB_ALL_TO_ALL);
+  return Run(request, &input, &output, options);
+}
+
+absl::Status RemoteGroup::Gather(const Tensor& input, const Tensor& output, int dim, int root,
+                                 const CallOptions& options) {
+  v1::RunCollectiveRequest request = MakeRequest(v1::TENSOR_VERB_GATHER);
+  request.set_dim(dim);
+  request.set_root(root);
+  return Run(request, &input, root == rank_ ? &output : nullptr, options);
+}
+
+absl::Status RemoteGroup::Scatter(const Tensor& input, const Tensor& output, int dim, int root,
+                                  const CallOptions& options) {
+  v1::RunCollectiveRequest request = MakeRequest(v1::TENSOR_VERB_SCATTER);
+  request.set_dim(dim);
+  request.set_root(root);
+  return Run(request, root == rank_ ? &input : nullptr, &output, options);
+}
+
+absl::Status RemoteGroup::AllGatherV(const Tensor& input, const Tensor& output, int dim,
+                                     const Sizes& sizes, const CallOptions& options) {
+  v1::RunCollectiveRequest request = MakeRequest(v1::TENSOR_VERB_ALL_GATHER_V);
+  request.set_dim(dim);
+  SetSizes(sizes, request.mutable_sizes());
+  return Run(request, &input, &output, options);
+}
+
+absl::Status RemoteGroup::ReduceScatterV(const Tensor& input, const Tensor& output, int dim,
+                                         const Sizes& sizes, const Reduction& reduction,
+                                         const CallOptions& options) {
+  v1::RunCollectiveRequest request = MakeRequest(v1::TENSOR_VERB_REDUCE_SCATTER_V);
+  request.set_dim(dim);
+  SetReduction(reduction, request);
+  SetSizes(sizes, request.mutable_sizes());
+  return Run(request, &input, &output, options);
+}
+
+absl::Status RemoteGroup::GatherV(const Tensor& input, const Tensor& output, int dim,
+                                  const Sizes& sizes, int root, const CallOptions& options) {
+  v1::RunCollectiveRequest request = MakeRequest(v1::TENSOR_VERB_GATHER_V);
+  request.set_dim(dim);
+  request.set_root(root);
+  SetSizes(sizes, request.mutable_sizes());
+  return Run(request, &input, root == rank_ ? &output : nullptr, options);
+}
+
+absl::Status RemoteGroup::AllToAllV(const Tensor& input, const Sizes& input_sizes,
+                                    const Tensor& output, const Sizes& output_sizes,
+                                    const CallOptions& options) {
+  v1::RunCollectiveRequest request = MakeRequest(v1::TENSOR_VERB_ALL_TO_ALL_V);
+  SetSizes(input_sizes, request.mutable_sizes());
+  SetSizes(output_sizes, request.mutable_output_sizes());
+  return Run(request, &input, &output, options);
+}
+
+absl::StatusOr<Sizes> RemoteGroup::ExchangeSizes(int64_t own, const CallOptions& options) {
+  COHORT_RETURN_IF_ERROR(Standing());
+  v1::RunCollectiveRequest request = MakeRequest(v1::TENSOR_VERB_EXCHANGE_SIZES);
+  request.set_own_size(own);
+  const absl::Duration timeout = TimeoutOf(options);
+  CallTensors none(session(), Clock::Steady().Now() + timeout);
+  v1::RunCollectiveResponse response;
+  COHORT_RETURN_IF_ERROR(RunRequest(request, none, timeout, &response));
+  return Sizes(response.sizes().begin(), response.sizes().end());
+}
+
+absl::Status RemoteGroup::Exchange(absl::Span<const TensorTransfer> transfers,
+                                   const CallOptions& options) {
+  COHORT_RETURN_IF_ERROR(Standing());
+  v1::RunCollectiveRequest request = MakeRequest(v1::TENSOR_VERB_EXCHANGE);
+  const absl::Duration timeout = TimeoutOf(options);
+  CallTensors tensors(session(), Clock::Steady().Now() + timeout);
+  for (const TensorTransfer& transfer : transfers) {
+    v1::TensorTransfer& one = *request.add_transfers();
+    one.set_sends(transfer.sends);
+    one.set_peer(transfer.peer);
+    COHORT_RETURN_IF_ERROR(transfer.sends
+                               ? tensors.AddInput(transfer.tensor, one.mutable_tensor())
+                               : tensors.AddOutput(transfer.tensor, one.mutable_tensor()));
+  }
+  v1::RunCollectiveResponse response;
+  COHORT_RETURN_IF_ERROR(RunRequest(request, tensors, timeout, &response));
+  std::vector<const std::string*> received;
+  for (const std::string& bytes : response.received()) received.push_back(&bytes);
+  return tensors.Finish(received);
+}
+
+absl::StatusOr<std::vector<std::string>> RemoteGroup::RunObject(v1::ObjectVerb verb,
+                                                                absl::string_view object, int peer,
+                                                                const CallOptions& options) {
+  COHORT_RETURN_IF_ERROR(Standing());
+  v1::RunObjectRequest request;
+  request.set_group(group_);
+  request.set_verb(verb);
+  request.set_object(std::string(object));
+  request.set_peer(peer);
+  const absl::Duration timeout = TimeoutOf(options);
+  SetDuration(timeout, request.mutable_timeout());
+  v1::RunObjectResponse response;
+  bool answered = false;
+  // The worker's own call to the coordinator has a margin as well.
+  const absl::Status status =
+      session().Call(&Stub::RunObject, request, timeout + kShortTimeout, &response, &answered);
+  COHORT_RETURN_IF_ERROR(Explain(status, answered));
+  return std::vector<std::string>(std::make_move_iterator(response.mutable_objects()->begin()),
+                                  std::make_move_iterator(response.mutable_objects()->end()));
+}
+
+absl::StatusOr<std::string> RemoteGroup::OneObject(v1::ObjectVerb verb, absl::string_view object,
+                                                   int peer, const CallOptions& options) {
+  COHORT_ASSIGN_OR_RETURN(std::vector<std::string> objects, RunObject(verb, object, peer, options));
+  if (objects.size() != 1) {
+    return absl::InternalError(absl::StrCat(session().worker(), " sent no object"));
+  }
+  return std::move(objects[0]);
+}
+
+absl::Status RemoteGroup::SendObject(absl::string_view object, int destination,
+                                     const CallOptions& options) {
+  return RunObject(v1::OBJECT_VERB_SEND, object, destination, options).status();
+}
+
+absl::StatusOr<std::string> RemoteGroup::ReceiveObject(int source, const CallOptions& options) {
+  return OneObject(v1::OBJECT_VERB_RECEIVE, "", source, options);
+}
+
+absl::StatusOr<std::string> RemoteGroup::BroadcastObject(absl::string_view object, int root,
+                                                         const CallOptions& options) {
+  return OneObject(v1::OBJECT_VERB_BROADCAST, object, root, options);
+}
+
+absl::StatusOr<std::vector<std::string>> RemoteGroup::AllGatherObjects(absl::string_view object,
+                                                                       const CallOptions& options) {
+  return RunObject(v1::OBJECT_VERB_ALL_GATHER, object, 0, options);
+}
+
+absl::Status RemoteGroup::Barrier(const CallOptions& options) {
+  return RunObject(v1::OBJECT_VERB_BARRIER, "", 0, options).status();
+}
+
+void RemoteGroup::Abort(const absl::Status& cause) {
+  v1::AbortGroupRequest request;
+  request.set_group(group_);
+  request.set_cause(std::string(cause.message()));
+  v1::AbortGroupResponse response;
+  session().Call(&Stub::AbortGroup, request, kGoodBye, &response).IgnoreError();
+}
+
+}  // namespace cohort::client

@@ -1,0 +1,137 @@
+// A group of which a worker daemon holds this client's rank.
+#ifndef COHORT_CLIENT_COLLECTIVE_REMOTE_GROUP_H_
+#define COHORT_CLIENT_COLLECTIVE_REMOTE_GROUP_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "client/collective/group.h"
+#include "client/collective/worker_session.h"
+#include "cohort/v1/worker.pb.h"
+
+namespace cohort::client {
+
+class CallTensors;
+
+struct RemoteGroupOptions {
+  // Shared with other groups of this process; null: one of its own, to `worker`.
+  std::shared_ptr<WorkerSession> session;
+  WorkerSessionOptions worker;
+
+  std::string coordinator;  // empty: the worker's
+  std::string tenant;
+  std::string group;
+  std::optional<int> rank;  // absent: the coordinator assigns one
+  int world_size = 0;
+  std::string member;  // empty: "rank-N"
+  std::string parameters_digest;
+  std::optional<absl::Duration> lease;
+  absl::Duration join_timeout = absl::Seconds(300);
+  absl::Duration timeout = absl::Seconds(300);  // of calls without their own
+};
+
+// The worker runs the collectives; this process waits for its answers. On the worker's host,
+// tensors from Allocate lie in memory that both have, and calls on them move no bytes.
+//
+// Errors are those of the worker's group, word for word. When the worker itself is gone, calls end
+// at once with ABORTED, naming it and the group; then a group needs another session.
+class RemoteGroup final : public Group {
+ public:
+  // Takes the seat and waits until the group is complete. Errors: those of WorkerSession::Connect
+  // and of worker::LocalGroup::Create.
+  static absl::StatusOr<std::unique_ptr<RemoteGroup>> Create(RemoteGroupOptions options);
+  // Leaves.
+  ~RemoteGroup() override;
+
+  // After ABORTED or DEADLINE_EXCEEDED: takes the seat in the next generation. Tensors stay valid.
+  // Not beside other calls.
+  absl::Status Rejoin(absl::Duration timeout = absl::Seconds(60));
+
+  // By rank: how the worker reaches it, such as "shared memory".
+  const std::vector<std::string>& paths() const { return paths_; }
+  const std::string& why_not() const { return why_not_; }
+  WorkerSession& session() const { return *options_.session; }
+
+  const std::string& name() const override { return options_.group; }
+  int64_t generation() const override { return generation_; }
+  int rank() const override { return rank_; }
+  int size() const override { return world_size_; }
+
+  // Where no memory is shared with the worker: memory of this process.
+  absl::StatusOr<Tensor> Allocate(DataType type, const Shape& shape) override;
+
+  absl::Status AllReduce(const Tensor& input, const Tensor& output, const Reduction& reduction,
+                         const CallOptions& options) override;
+  absl::Status Reduce(const Tensor& input, const Tensor& output, const Reduction& reduction,
+                      int root, const CallOptions& options) override;
+  absl::Status Broadcast(const Tensor& tensor, int root, const CallOptions& options) override;
+  absl::Status AllGather(const Tensor& input, const Tensor& output, int dim,
+                         const CallOptions& options) override;
+  absl::Status ReduceScatter(const Tensor& input, const Tensor& output, int dim,
+                             const Reduction& reduction, const CallOptions& options) override;
+  absl::Status AllToAll(const Tensor& input, const Tensor& output,
+                        const CallOptions& options) override;
+  absl::Status Gather(const Tensor& input, const Tensor& output, int dim, int root,
+                      const CallOptions& options) override;
+  absl::Status Scatter(const Tensor& input, const Tensor& output, int dim, int root,
+                       const CallOptions& options) override;
+  absl::Status AllGatherV(const Tensor& input, const Tensor& output, int dim, const Sizes& sizes,
+                          const CallOptions& options) override;
+  absl::Status ReduceScatterV(const Tensor& input, const Tensor& output, int dim,
+                              const Sizes& sizes, const Reduction& reduction,
+                              const CallOptions& options) override;
+  absl::Status GatherV(const Tensor& input, const Tensor& output, int dim, const Sizes& sizes,
+                       int root, const CallOptions& options) override;
+  absl::Status AllToAllV(const Tensor& input, const Sizes& input_sizes, const Tensor& output,
+                         const Sizes& output_sizes, const CallOptions& options) override;
+  absl::StatusOr<Sizes> ExchangeSizes(int64_t own, const CallOptions& options) override;
+  absl::Status Exchange(absl::Span<const TensorTransfer> transfers,
+                        const CallOptions& options) override;
+
+  absl::Status SendObject(absl::string_view object, int destination,
+                          const CallOptions& options) override;
+  absl::StatusOr<std::string> ReceiveObject(int source, const CallOptions& options) override;
+  absl::StatusOr<std::string> BroadcastObject(absl::string_view object, int root,
+                                              const CallOptions& options) override;
+  absl::StatusOr<std::vector<std::string>> AllGatherObjects(absl::string_view object,
+                                                            const CallOptions& options) override;
+  absl::Status Barrier(const CallOptions& options) override;
+  void Abort(const absl::Status& cause) override;
+
+ private:
+  explicit RemoteGroup(RemoteGroupOptions options) : options_(std::move(options)) {}
+
+  void Adopt(const v1::JoinGroupResponse& seat);
+  absl::Duration TimeoutOf(const CallOptions& options) const;
+  // What ends all calls at once, or OK.
+  absl::Status Standing() const;
+  // With the group's name where the worker does not know it.
+  absl::Status Explain(const absl::Status& status, bool answered) const;
+
+  // The request's verb and numbers are set; null: not looked at by the verb.
+  absl::Status Run(v1::RunCollectiveRequest& request, const Tensor* input, const Tensor* output,
+                   const CallOptions& options);
+  absl::Status RunRequest(v1::RunCollectiveRequest& request, CallTensors& tensors,
+                          absl::Duration timeout, v1::RunCollectiveResponse* response);
+  absl::StatusOr<std::vector<std::string>> RunObject(v1::ObjectVerb verb, absl::string_view object,
+                                                     int peer, const CallOptions& options);
+  absl::StatusOr<std::string> OneObject(v1::ObjectVerb verb, absl::string_view object, int peer,
+                                        const CallOptions& options);
+
+  RemoteGroupOptions options_;
+  uint64_t group_ = 0;  // as the worker numbers it
+  int64_t generation_ = 0;
+  int rank_ = 0;
+  int world_size_ = 0;
+  std::vector<std::string> paths_;
+  std::string why_not_;
+};
+
+}  // namespace cohort::client
+
+#endif  // COHORT_CLIENT_COLLECTIVE_REMOTE_GROUP_H_

@@ -1,0 +1,335 @@
+#include "client/collective/worker_session.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/rpc/status_conversion.h"
+#include "base/status_macros.h"
+#include "grpcpp/create_channel.h"
+#include "grpcpp/security/credentials.h"
+#include "grpcpp/support/channel_arguments.h"
+
+namespace cohort::client {
+namespace {
+
+using Stub = v1::WorkerService::Stub;
+
+// The worker's words, not the transport's. The same in worker/service.
+constexpr char kAnsweredKey[] = "cohort-worker-answered";
+// What the worker has to say when the time is over arrives within it.
+constexpr absl::Duration kMargin = absl::Seconds(2);
+// Of calls that do not wait for other ranks.
+constexpr absl::Duration kShortTimeout = absl::Seconds(10);
+constexpr absl::Duration kGoodBye = absl::Seconds(1);
+constexpr int64_t kPartBytes = int64_t{1} << 20;
+constexpr int64_t kMinScratch = int64_t{64} << 10;
+constexpr int kPingMs = 10000;
+constexpr int kPingTimeoutMs = 5000;
+constexpr int kConnectTimeoutMs = 2000;
+
+std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address) {
+  grpc::ChannelArguments arguments;
+  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+  arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 50);
+  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, kConnectTimeoutMs);
+  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1000);
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, kPingMs);
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kPingTimeoutMs);
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+  arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
+  arguments.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);
+  arguments.SetMaxReceiveMessageSize(-1);
+  arguments.SetMaxSendMessageSize(-1);
+  return grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);
+}
+
+std::string HostName() {
+  char name[256] = {};
+  gethostname(name, sizeof(name) - 1);
+  return name;
+}
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<WorkerSession>> WorkerSession::Connect(
+    const WorkerSessionOptions& options) {
+  std::shared_ptr<WorkerSession> session(new WorkerSession(options));
+  COHORT_RETURN_IF_ERROR(session->Open());
+  return session;
+}
+
+WorkerSession::WorkerSession(const WorkerSessionOptions& options)
+    : options_(options),
+      stub_(v1::WorkerService::NewStub(MakeChannel(options.address))),
+      worker_(absl::StrCat("the worker at ", options.address)) {}
+
+WorkerSession::~WorkerSession() {
+  // The worker frees whatever is left.
+  stream_context_.TryCancel();
+  if (listener_.joinable()) listener_.join();
+}
+
+absl::Status WorkerSession::Open() {
+  const Instant deadline = Clock::Steady().Now() + options_.connect_timeout;
+  stream_context_.set_wait_for_ready(true);
+  listener_ = std::thread([this] { Listen(); });
+  {
+    MutexLock lock(&mutex_);
+    const auto decided = [this]() ABSL_NO_THREAD_SAFETY_ANALYSIS {
+      return opened_yet_ || ended_.has_value();
+    };
+    if (!mutex_.AwaitWithTimeout(absl::Condition(&decided), deadline - Clock::Steady().Now())) {
+      return absl::UnavailableError(absl::StrCat(worker_, " does not answer within ",
+                                                 absl::FormatDuration(options_.connect_timeout)));
+    }
+    if (ended_.has_value()) return *ended_;
+    absl::StrAppend(&worker_, " (process ", opened_.pid(), " on ", opened_.host(), ")");
+  }
+  if (!options_.attach) {
+    why_not_attached_ = "it was not asked for";
+    return absl::OkStatus();
+  }
+  absl::StatusOr<std::unique_ptr<AttachConnection>> attached = AttachConnection::Connect(
+      opened_.attach_socket(), opened_.session(), Clock::Steady().Now() + kShortTimeout);
+  if (attached.ok()) {
+    attached_ = *std::move(attached);
+  } else {
+    why_not_attached_ = std::string(attached.status().message());
+  }
+  return absl::OkStatus();
+}
+
+void WorkerSession::Listen() {
+  v1::OpenSessionRequest request;
+  request.set_client(options_.client_name.empty() ? program_invocation_short_name
+                                                  : options_.client_name);
+  request.set_pid(getpid());
+  request.set_host(HostName());
+  const std::unique_ptr<grpc::ClientReader<v1::SessionEvent>> reader =
+      stub_->OpenSession(&stream_context_, request);
+  v1::SessionEvent event;
+  while (reader->Read(&event)) {
+    MutexLock lock(&mutex_);
+    if (event.has_opened() && !opened_yet_) {
+      opened_ = event.opened();
+      opened_yet_ = true;
+    } else if (event.has_group_ended()) {
+      GroupEnd& end = group_ends_[event.group_ended().group()];
+      if (event.group_ended().generation() > end.generation) {
+        end = {event.group_ended().generation(), event.group_ended().cause()};
+      }
+    }
+  }
+  const grpc::Status status = reader->Finish();
+  bool answered = stream_context_.GetServerTrailingMetadata().count(kAnsweredKey) > 0;
+  MutexLock lock(&mutex_);
+  if (answered && !opened_yet_) {
+    ended_ = FromGrpcStatus(status);  // refused
+  } else if (!opened_yet_) {
+    ended_ = absl::UnavailableError(
+        absl::StrCat(worker_, " cannot be reached: ", status.error_message()));
+  } else {
+    ended_ = absl::AbortedError(absl::StrCat(worker_, " is gone: ", status.error_message()));
+  }
+}
+
+void WorkerSession::SetDeadline(grpc::ClientContext& context, absl::Duration timeout) {
+  const absl::Duration bounded = std::min(timeout, absl::Hours(24 * 365)) + kMargin;
+  context.set_deadline(std::chrono::system_clock::now() + absl::ToChronoMilliseconds(bounded));
+}
+
+absl::Status WorkerSession::Read(const grpc::ClientContext& context, const grpc::Status& status,
+                                 bool* answered) const {
+  const bool own_words = context.GetServerTrailingMetadata().count(kAnsweredKey) > 0;
+  if (answered != nullptr) *answered = status.ok() || own_words;
+  if (status.ok()) return absl::OkStatus();
+  if (own_words) {
+    absl::Status said = FromGrpcStatus(status);
+    // A session that has ended is not known any more; why it ended says more.
+    if (!absl::IsNotFound(said)) return said;
+    MutexLock lock(&mutex_);
+    return ended_.has_value() ? *ended_ : said;
+  }
+  {
+    // The stream and the call break at once; which is seen first is chance.
+    MutexLock lock(&mutex_);
+    if (ended_.has_value()) return *ended_;
+  }
+  if (status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED) {
+    return absl::DeadlineExceededError(absl::StrCat(worker_, " has not answered in time"));
+  }
+  if (status.error_code() == grpc::StatusCode::UNAVAILABLE) {
+    return absl::AbortedError(absl::StrCat(worker_, " is gone: ", status.error_message()));
+  }
+  // Such as a message larger than the worker takes.
+  return absl::Status(FromGrpcStatus(status).code(),
+                      absl::StrCat(worker_, ": ", status.error_message()));
+}
+
+absl::Status WorkerSession::WriteTensor(uint64_t tensor, const void* from, int64_t bytes,
+                                        absl::Duration timeout) {
+  grpc::ClientContext context;
+  SetDeadline(context, timeout);
+  v1::WriteTensorResponse response;
+  const std::unique_ptr<grpc::ClientWriter<v1::WriteTensorRequest>> writer =
+      stub_->WriteTensor(&context, &response);
+  const int64_t part_bytes = std::min(kPartBytes, max_message_bytes() / 2);
+  const char* at = static_cast<const char*>(from);
+  v1::WriteTensorRequest part;
+  part.set_session(opened_.session());
+  part.set_tensor(tensor);
+  for (int64_t left = bytes; left > 0;) {
+    const int64_t size = std::min(left, part_bytes);
+    part.set_bytes(at, static_cast<size_t>(size));
+    if (!writer->Write(part)) break;  // Finish says why
+    at += size;
+    left -= size;
+    part.Clear();
+  }
+  writer->WritesDone();
+  return Read(context, writer->Finish(), nullptr);
+}
+
+absl::Status WorkerSession::ReadTensor(uint64_t tensor, void* to, int64_t bytes,
+                                       absl::Duration timeout) {
+  grpc::ClientContext context;
+  SetDeadline(context, timeout);
+  v1::ReadTensorRequest request;
+  request.set_session(opened_.session());
+  request.set_tensor(tensor);
+  request.set_size(static_cast<uint64_t>(bytes));
+  const std::unique_ptr<grpc::ClientReader<v1::ReadTensorResponse>> reader =
+      stub_->ReadTensor(&context, request);
+  auto* at = static_cast<char*>(to);
+  int64_t left = bytes;
+  v1::ReadTensorResponse part;
+  while (reader->Read(&part)) {
+    const auto size = static_cast<int64_t>(part.bytes().size());
+    if (size > left) {
+      context.TryCancel();
+      break;
+    }
+    std::copy(part.bytes().begin(), part.bytes().end(), at);
+    at += size;
+    left -= size;
+  }
+  COHORT_RETURN_IF_ERROR(Read(context, reader->Finish(), nullptr));
+  if (left > 0) {
+    return absl::DataLossError(
+        absl::StrCat(worker_, " sent ", bytes - left, " of ", bytes, " bytes"));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Tensor> WorkerSession::CreateTensor(DataType type, const Shape& shape) {
+  v1::CreateTensorRequest request;
+  request.mutable_layout()->set_data_type(static_cast<int>(type));
+  for (const int64_t extent : shape) request.mutable_layout()->add_shape(extent);
+  v1::CreateTensorResponse response;
+  COHORT_RETURN_IF_ERROR(Call(&Stub::CreateTensor, request, kShortTimeout, &response));
+  const auto offset = static_cast<int64_t>(response.offset());
+  const int64_t bytes = ElementCount(shape) * SizeOf(type);
+  char* const data = attached_->segment().At(offset, static_cast<size_t>(bytes));
+  if (data == nullptr) {
+    return absl::InternalError(absl::StrCat(worker_, " gave memory that is not its own"));
+  }
+  {
+    MutexLock lock(&mutex_);
+    blocks_[offset] = {response.tensor(), bytes};
+  }
+  std::shared_ptr<const void> owner(
+      data, [session = shared_from_this(), offset, tensor = response.tensor()](const void*) {
+        {
+          MutexLock lock(&session->mutex_);
+          session->blocks_.erase(offset);
+        }
+        session->FreeTensor(tensor);
+      });
+  return Tensor(data, type, shape, std::move(owner));
+}
+
+void WorkerSession::FreeTensor(uint64_t tensor) {
+  {
+    MutexLock lock(&mutex_);
+    if (ended_.has_value()) return;
+  }
+  v1::FreeTensorRequest request;
+  request.set_tensor(tensor);
+  v1::FreeTensorResponse response;
+  // If the worker is gone, so is the tensor.
+  Call(&Stub::FreeTensor, request, kGoodBye, &response).IgnoreError();
+}
+
+std::optional<WorkerSession::Place> WorkerSession::Find(const Tensor& tensor) const {
+  if (attached_ == nullptr) return std::nullopt;
+  const std::optional<int64_t> offset = attached_->segment().OffsetOf(tensor.data(), 1);
+  if (!offset.has_value()) return std::nullopt;
+  MutexLock lock(&mutex_);
+  auto block = blocks_.upper_bound(*offset);
+  if (block == blocks_.begin()) return std::nullopt;
+  --block;
+  const int64_t at = *offset - block->first;
+  const int64_t element = SizeOf(tensor.type());
+  if (at >= block->second.bytes || at % element != 0) return std::nullopt;
+  return Place{block->second.tensor, at / element};
+}
+
+absl::StatusOr<WorkerSession::Scratch> WorkerSession::TakeScratch(int64_t bytes) {
+  {
+    // The smallest that is large enough.
+    MutexLock lock(&mutex_);
+    auto best = scratch_.end();
+    for (auto one = scratch_.begin(); one != scratch_.end(); ++one) {
+      if (one->bytes >= bytes && (best == scratch_.end() || one->bytes < best->bytes)) best = one;
+    }
+    if (best != scratch_.end()) {
+      const Scratch taken = *best;
+      scratch_.erase(best);
+      scratch_bytes_ -= taken.bytes;
+      return taken;
+    }
+  }
+  // In steps, so that calls of about the same size share.
+  int64_t size = kMinScratch;
+  while (size < bytes && size < kPartBytes) size *= 2;
+  size = std::max(size, (bytes + kPartBytes - 1) / kPartBytes * (size < bytes ? kPartBytes : 0));
+  v1::CreateTensorRequest request;
+  request.mutable_layout()->set_data_type(static_cast<int>(DataType::kU8));
+  request.mutable_layout()->add_shape(size);
+  v1::CreateTensorResponse response;
+  COHORT_RETURN_IF_ERROR(Call(&Stub::CreateTensor, request, kShortTimeout, &response));
+  Scratch scratch = {response.tensor(), size, nullptr};
+  if (attached_ != nullptr) {
+    scratch.data =
+        attached_->segment().At(static_cast<int64_t>(response.offset()), static_cast<size_t>(size));
+  }
+  return scratch;
+}
+
+void WorkerSession::GiveBack(const Scratch& scratch, bool reusable) {
+  {
+    MutexLock lock(&mutex_);
+    if (reusable && scratch_bytes_ + scratch.bytes <= kKeptScratch) {
+      scratch_.push_back(scratch);
+      scratch_bytes_ += scratch.bytes;
+      return;
+    }
+  }
+  FreeTensor(scratch.tensor);
+}
+
+absl::Status WorkerSession::Standing(uint64_t group, int64_t generation) const {
+  MutexLock lock(&mutex_);
+  if (ended_.has_value()) return *ended_;
+  const auto end = group_ends_.find(group);
+  if (end == group_ends_.end() || end->second.generation < generation) return absl::OkStatus();
+  return absl::AbortedError(end->second.cause);
+}
+
+}  // namespace cohort::client

@@ -1,0 +1,140 @@
+// A session with a worker daemon: what several groups of a process share.
+#ifndef COHORT_CLIENT_COLLECTIVE_WORKER_SESSION_H_
+#define COHORT_CLIENT_COLLECTIVE_WORKER_SESSION_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "base/clock.h"
+#include "base/mutex.h"
+#include "base/tensor.h"
+#include "client/collective/attach_connection.h"
+#include "cohort/v1/worker.grpc.pb.h"
+#include "grpcpp/client_context.h"
+
+namespace cohort::client {
+
+struct WorkerSessionOptions {
+  // "host:port", "[::1]:port" or "unix:/path".
+  std::string address = "127.0.0.1:7800";
+  std::string client_name;  // for people; empty: this program's
+  absl::Duration connect_timeout = absl::Seconds(10);
+  // False: no memory is shared with the worker, as if it were on another host.
+  bool attach = true;
+};
+
+// When it goes, the worker leaves all groups of the session. Thread-safe.
+class WorkerSession : public std::enable_shared_from_this<WorkerSession> {
+ public:
+  // Errors: UNAVAILABLE (nobody answers, or the worker is draining), DEADLINE_EXCEEDED.
+  static absl::StatusOr<std::shared_ptr<WorkerSession>> Connect(
+      const WorkerSessionOptions& options);
+  ~WorkerSession();
+
+  // Such as: the worker at 10.0.0.4:7800 (process 4711 on host-a).
+  const std::string& worker() const { return worker_; }
+  int64_t max_message_bytes() const { return opened_.max_message_bytes(); }
+
+  // --- Calls. `call` is such as &Stub::RunCollective; the session is put into the request.
+
+  // Errors: those of the worker, unchanged; ABORTED (the session has ended: the worker is gone);
+  // DEADLINE_EXCEEDED (no answer within a moment after `timeout`). `answered` (may be null):
+  // whether the worker itself has spoken.
+  template <typename Method, typename Request, typename Response>
+  absl::Status Call(Method method, Request& request, absl::Duration timeout, Response* response,
+                    bool* answered = nullptr) {
+    request.set_session(opened_.session());
+    grpc::ClientContext context;
+    SetDeadline(context, timeout);
+    return Read(context, ((*stub_).*method)(&context, request, response), answered);
+  }
+
+  // Of a tensor that is no part of the shared memory. In order, from its beginning.
+  absl::Status WriteTensor(uint64_t tensor, const void* from, int64_t bytes,
+                           absl::Duration timeout);
+  absl::Status ReadTensor(uint64_t tensor, void* to, int64_t bytes, absl::Duration timeout);
+
+  // --- Memory. Null unless attached.
+  AttachConnection* attached() const { return attached_.get(); }
+  // Why not; empty if it is.
+  const std::string& why_not_attached() const { return why_not_attached_; }
+
+  // Contiguous elements in the worker's memory, of no defined value, freed with the last copy.
+  // Precondition: attached. Errors: RESOURCE_EXHAUSTED, and those of Call.
+  absl::StatusOr<Tensor> CreateTensor(DataType type, const Shape& shape);
+  // Where the tensor's first element lies in the worker's memory.
+  struct Place {
+    uint64_t tensor = 0;
+    int64_t first = 0;  // in elements of its type
+  };
+  std::optional<Place> Find(const Tensor& tensor) const;
+
+  // Memory of the worker for the time of a call; it is kept for later ones.
+  struct Scratch {
+    uint64_t tensor = 0;
+    int64_t bytes = 0;
+    char* data = nullptr;  // null unless attached
+  };
+  absl::StatusOr<Scratch> TakeScratch(int64_t bytes);
+  // `reusable`: nobody works with it any more.
+  void GiveBack(const Scratch& scratch, bool reusable);
+
+  // --- What the worker told.
+
+  // OK, or why this session, or this generation of the group, has ended.
+  absl::Status Standing(uint64_t group, int64_t generation) const;
+
+ private:
+  struct GroupEnd {
+    int64_t generation = 0;
+    std::string cause;
+  };
+  // Of scratch that waits for a call.
+  static constexpr int64_t kKeptScratch = int64_t{256} << 20;
+
+  explicit WorkerSession(const WorkerSessionOptions& options);
+
+  static void SetDeadline(grpc::ClientContext& context, absl::Duration timeout);
+  absl::Status Read(const grpc::ClientContext& context, const grpc::Status& status,
+                    bool* answered) const;
+  // Reads events until the stream ends.
+  void Listen();
+  absl::Status Open();
+  void FreeTensor(uint64_t tensor);
+
+  const WorkerSessionOptions options_;
+  std::unique_ptr<v1::WorkerService::Stub> stub_;
+  grpc::ClientContext stream_context_;
+  v1::SessionOpened opened_;
+  std::string worker_;
+  std::unique_ptr<AttachConnection> attached_;
+  std::string why_not_attached_;
+
+  mutable Mutex mutex_;
+  bool opened_yet_ ABSL_GUARDED_BY(mutex_) = false;
+  std::optional<absl::Status> ended_ ABSL_GUARDED_BY(mutex_);
+  std::map<uint64_t, GroupEnd> group_ends_ ABSL_GUARDED_BY(mutex_);
+  // By offset in the shared memory.
+  struct Block {
+    uint64_t tensor = 0;
+    int64_t bytes = 0;
+  };
+  std::map<int64_t, Block> blocks_ ABSL_GUARDED_BY(mutex_);
+  std::vector<Scratch> scratch_ ABSL_GUARDED_BY(mutex_);
+  int64_t scratch_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
+
+  std::thread listener_;
+};
+
+}  // namespace cohort::client
+
+#endif  // COHORT_CLIENT_COLLECTIVE_WORKER_SESSION_H_

@@ -1,0 +1,116 @@
+#include "tests/worker/worker_test_base.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "grpcpp/create_channel.h"
+#include "grpcpp/security/credentials.h"
+#include "tests/failure/members.h"
+
+namespace cohort::testing {
+
+void WorkerTest::SetUp() { ASSERT_TRUE(coordinator_.Start().ok()); }
+
+void WorkerTest::StartWorker(const std::vector<std::string>& flags) {
+  // Below 108 bytes, which the test's folder may not be.
+  char folder[] = "/tmp/cohort-XXXXXX";
+  ASSERT_NE(mkdtemp(folder), nullptr);
+  Worker worker;
+  worker.path = absl::StrCat(folder, "/worker.sock");
+  CoordinatorProcess::Options options;
+  options.binary = "worker/service/cohort-worker";
+  options.flags = {"--listen", absl::StrCat("unix:", worker.path), "--coordinator",
+                   coordinator_.address()};
+  options.flags.insert(options.flags.end(), flags.begin(), flags.end());
+  worker.process = std::make_unique<CoordinatorProcess>(options);
+  const absl::Status started = worker.process->Start();
+  ASSERT_TRUE(started.ok()) << started;
+  workers_.push_back(std::move(worker));
+}
+
+std::string WorkerTest::AddressOf(int index, Way way) const {
+  const Worker& worker = workers_[static_cast<size_t>(index)];
+  return way == Way::kUnix ? absl::StrCat("unix:", worker.path) : worker.process->address();
+}
+
+std::unique_ptr<v1::WorkerService::Stub> WorkerTest::StubOf(int index) const {
+  return v1::WorkerService::NewStub(
+      grpc::CreateChannel(AddressOf(index, Way::kTcp), grpc::InsecureChannelCredentials()));
+}
+
+v1::GetWorkerResponse WorkerTest::Describe(int index) const {
+  grpc::ClientContext context;
+  context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(20));
+  v1::GetWorkerResponse response;
+  const grpc::Status status = StubOf(index)->GetWorker(&context, {}, &response);
+  EXPECT_TRUE(status.ok()) << status.error_message();
+  return response;
+}
+
+bool WorkerTest::AwaitEmpty(int index) const {
+  return Eventually([this, index] {
+    const v1::GetWorkerResponse now = Describe(index);
+    return now.session_count() == 0 && now.tensor_count() == 0 && now.tensor_bytes() == 0 &&
+           now.ranks_size() == 0;
+  });
+}
+
+std::shared_ptr<client::WorkerSession> WorkerTest::Connect(int index, Way way,
+                                                           const std::string& name) const {
+  client::WorkerSessionOptions options;
+  options.address = AddressOf(index, way);
+  options.client_name = name;
+  options.attach = way != Way::kFar;
+  absl::StatusOr<std::shared_ptr<client::WorkerSession>> session =
+      client::WorkerSession::Connect(options);
+  EXPECT_TRUE(session.ok()) << session.status();
+  if (!session.ok()) return nullptr;
+  EXPECT_EQ((*session)->attached() != nullptr, options.attach) << (*session)->why_not_attached();
+  return *std::move(session);
+}
+
+client::RemoteGroupOptions WorkerTest::SeatOf(std::shared_ptr<client::WorkerSession> session,
+                                              const std::string& group, int rank,
+                                              int world_size) const {
+  client::RemoteGroupOptions options;
+  options.session = std::move(session);
+  options.group = group;
+  options.rank = rank;
+  options.world_size = world_size;
+  options.join_timeout = kPatience;
+  options.timeout = kPatience;
+  return options;
+}
+
+WorkerTest::Groups WorkerTest::Join(
+    const std::vector<std::shared_ptr<client::WorkerSession>>& sessions,
+    const std::string& group) const {
+  const int size = static_cast<int>(sessions.size());
+  Groups groups(sessions.size());
+  OnThreads(size, [&](int rank) {
+    const auto at = static_cast<size_t>(rank);
+    absl::StatusOr<std::unique_ptr<client::RemoteGroup>> joined =
+        client::RemoteGroup::Create(SeatOf(sessions[at], group, rank, size));
+    EXPECT_TRUE(joined.ok()) << "rank " << rank << ": " << joined.status();
+    if (joined.ok()) groups[at] = *std::move(joined);
+  });
+  return groups;
+}
+
+std::vector<absl::Status> WorkerTest::OnRanks(
+    const Groups& groups, const std::function<absl::Status(client::Group&)>& body) {
+  std::vector<absl::Status> statuses(groups.size());
+  OnThreads(static_cast<int>(groups.size()), [&](int rank) {
+    const auto at = static_cast<size_t>(rank);
+    statuses[at] = body(*groups[at]);
+  });
+  return statuses;
+}
+
+void WorkerTest::ExpectOk(const std::vector<absl::Status>& statuses) {
+  for (size_t rank = 0; rank < statuses.size(); ++rank) {
+    EXPECT_TRUE(statuses[rank].ok()) << "rank " << rank << ": " << statuses[rank];
+  }
+}
+
+}  // namespace cohort::testing

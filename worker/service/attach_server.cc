@@ -1,0 +1,181 @@
+#include "worker/service/attach_server.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <utility>
+#include <vector>
+
+#include "absl/memory/memory.h"
+#include "absl/strings/str_cat.h"
+#include "base/clock.h"
+#include "base/status_macros.h"
+
+namespace cohort::worker {
+namespace {
+
+constexpr uint32_t kMagic = 0x43484F52;
+constexpr uint32_t kVersion = 1;
+// A client that connects says so at once, and takes its answers.
+constexpr absl::Duration kPatience = absl::Seconds(5);
+
+Instant Soon() { return Clock::Steady().Now() + kPatience; }
+
+// Waits until one of them is readable; which ones are. Negative descriptors never are.
+std::vector<bool> AwaitReadable(const std::vector<int>& descriptors) {
+  std::vector<pollfd> entries;
+  for (const int fd : descriptors) entries.push_back({fd, POLLIN, 0});
+  while (poll(entries.data(), entries.size(), -1) < 0 && errno == EINTR) {
+  }
+  std::vector<bool> readable;
+  for (const pollfd& entry : entries) readable.push_back(entry.revents != 0);
+  return readable;
+}
+
+void Reply(const shm::LocalSocket& client, const absl::Status& status, v1::AttachAnswer answer,
+           absl::Span<const int> fds = {}) {
+  answer.set_code(static_cast<int>(status.code()));
+  answer.set_text(std::string(status.message().substr(0, 1024)));
+  // Code 0 and no text would be a message of no bytes.
+  std::string bytes = answer.SerializeAsString();
+  if (bytes.empty()) bytes = std::string("\x08\x00", 2);
+  client.Send(bytes, fds, Soon()).IgnoreError();
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<AttachServer>> AttachServer::Start(SessionTable& sessions) {
+  COHORT_ASSIGN_OR_RETURN(shm::LocalListener listener, shm::LocalListener::Create());
+  UniqueFd stop(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (stop.get() < 0) return absl::ResourceExhaustedError("no file descriptors are left");
+  return absl::WrapUnique(new AttachServer(sessions, std::move(listener), std::move(stop)));
+}
+
+AttachServer::AttachServer(SessionTable& sessions, shm::LocalListener listener, UniqueFd stop)
+    : sessions_(sessions),
+      listener_(std::move(listener)),
+      stop_(std::move(stop)),
+      thread_([this] { Run(); }) {}
+
+AttachServer::~AttachServer() {
+  eventfd_write(stop_.get(), 1);
+  thread_.join();
+  for (Guest& guest : guests_) guest.thread.join();
+}
+
+void AttachServer::Run() {
+  while (!AwaitReadable({listener_.fd(), stop_.get()})[1]) {
+    absl::StatusOr<shm::LocalSocket> client = listener_.Accept(absl::InfinitePast());
+    DropDone();
+    if (!client.ok() || guests_.size() >= kMaxGuests) continue;
+    Guest& guest = guests_.emplace_back();
+    guest.thread = std::thread([this, &guest, socket = *std::move(client)] {
+      Serve(socket);
+      guest.done = true;
+    });
+  }
+}
+
+void AttachServer::DropDone() {
+  for (auto guest = guests_.begin(); guest != guests_.end();) {
+    if (guest->done) {
+      guest->thread.join();
+      guest = guests_.erase(guest);
+    } else {
+      ++guest;
+    }
+  }
+}
+
+void AttachServer::Serve(const shm::LocalSocket& client) {
+  const absl::StatusOr<std::shared_ptr<Session>> session = Greet(client);
+  if (!session.ok()) {
+    Reply(client, session.status(), {});
+    return;
+  }
+  if (Follow(client, **session)) {
+    sessions_.End(*session, absl::StrCat("its client (", (*session)->Describe(), ") is gone"));
+  }
+}
+
+absl::StatusOr<std::shared_ptr<Session>> AttachServer::Greet(const shm::LocalSocket& client) {
+  if (client.peer().uid != geteuid()) {
+    return absl::PermissionDeniedError(
+        "memory is shared with processes of the worker's user alone");
+  }
+  COHORT_ASSIGN_OR_RETURN(const shm::LocalSocket::Message message, client.Receive(Soon()));
+  v1::AttachHello hello;
+  if (!hello.ParseFromString(message.bytes) || hello.magic() != kMagic) {
+    return absl::InvalidArgumentError("that is no hello");
+  }
+  if (hello.version() != kVersion) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("the client speaks version ", hello.version(), ", this worker ", kVersion));
+  }
+  COHORT_ASSIGN_OR_RETURN(std::shared_ptr<Session> session, sessions_.Find(hello.session()));
+  COHORT_ASSIGN_OR_RETURN(const std::shared_ptr<shm::Heap> heap, session->heap());
+  v1::AttachAnswer answer;
+  answer.set_heap_bytes(heap->segment().size());
+  const int fd = heap->segment().fd();
+  Reply(client, absl::OkStatus(), std::move(answer), absl::MakeConstSpan(&fd, 1));
+  return session;
+}
+
+bool AttachServer::Follow(const shm::LocalSocket& client, Session& session) {
+  // A child that the client forked keeps its connection open, but not its process.
+  const pid_t pid = client.peer().pid;
+  const UniqueFd process(pid > 0 ? static_cast<int>(syscall(SYS_pidfd_open, pid, 0)) : -1);
+  while (true) {
+    const std::vector<bool> readable =
+        AwaitReadable({client.fd(), process.get(), session.ended_fd(), stop_.get()});
+    if (readable[2] || readable[3]) return false;
+    if (readable[1]) return true;
+    absl::StatusOr<shm::LocalSocket::Message> message = client.Receive(absl::InfinitePast());
+    if (absl::IsDeadlineExceeded(message.status())) continue;
+    if (!message.ok()) return true;
+    AnswerRequest(client, session, *std::move(message));
+  }
+}
+
+void AttachServer::AnswerRequest(const shm::LocalSocket& client, Session& session,
+                                 shm::LocalSocket::Message message) {
+  v1::AttachRequest request;
+  v1::AttachAnswer answer;
+  absl::Status status;
+  if (!request.ParseFromString(message.bytes)) {
+    status = absl::InvalidArgumentError("that is no request");
+  } else if (request.has_register_memory()) {
+    status = Register(session, request.register_memory(), message, &answer);
+  } else if (request.has_hand_over_group()) {
+    const absl::StatusOr<std::shared_ptr<GroupEntry>> entry =
+        session.FindGroup(request.hand_over_group().group());
+    status = entry.ok() ? (*entry)->HandOver(client, Soon()) : entry.status();
+    if (status.ok()) return;  // it has answered
+  } else {
+    status = absl::UnimplementedError("this worker does not know what is asked");
+  }
+  Reply(client, status, std::move(answer));
+}
+
+absl::Status AttachServer::Register(Session& session, const v1::RegisterMemory& request,
+                                    shm::LocalSocket::Message& message, v1::AttachAnswer* answer) {
+  if (message.fds.size() != 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("memory is registered with one descriptor; ", message.fds.size(), " came"));
+  }
+  COHORT_ASSIGN_OR_RETURN(shm::Segment segment,
+                          shm::Segment::Map(message.fds[0].release(), request.bytes()));
+  auto owner = std::make_shared<shm::Segment>(std::move(segment));
+  TensorMemory memory;
+  memory.data = owner->data();
+  memory.bytes = static_cast<int64_t>(owner->size());
+  memory.owner = std::move(owner);
+  COHORT_ASSIGN_OR_RETURN(const uint64_t tensor, session.tensors().Add(std::move(memory)));
+  answer->set_tensor(tensor);
+  return absl::OkStatus();
+}
+
+}  // namespace cohort::worker

@@ -1,0 +1,59 @@
+// Where clients of the same host and user get a session's memory.
+#ifndef COHORT_WORKER_SERVICE_ATTACH_SERVER_H_
+#define COHORT_WORKER_SERVICE_ATTACH_SERVER_H_
+
+#include <atomic>
+#include <list>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "absl/status/statusor.h"
+#include "base/shm/local_socket.h"
+#include "base/unique_fd.h"
+#include "cohort/v1/attach.pb.h"
+#include "worker/service/session_table.h"
+
+namespace cohort::worker {
+
+// Serves proto/cohort/v1/attach.proto with one thread for each client. When a client's connection
+// closes, or its process ends, its session ends.
+class AttachServer {
+ public:
+  // `sessions` outlives it. Errors: RESOURCE_EXHAUSTED.
+  static absl::StatusOr<std::unique_ptr<AttachServer>> Start(SessionTable& sessions);
+  // Sends all clients away; their sessions go on.
+  ~AttachServer();
+
+  const std::string& name() const { return listener_.name(); }
+
+ private:
+  struct Guest {
+    std::thread thread;
+    std::atomic<bool> done{false};
+  };
+  static constexpr size_t kMaxGuests = 4096;
+
+  AttachServer(SessionTable& sessions, shm::LocalListener listener, UniqueFd stop);
+  void Run();
+  void DropDone();
+  void Serve(const shm::LocalSocket& client);
+  // Answers the hello. Errors: those of the answer.
+  absl::StatusOr<std::shared_ptr<Session>> Greet(const shm::LocalSocket& client);
+  // Until the client, the session or the server ends; true: the client did.
+  bool Follow(const shm::LocalSocket& client, Session& session);
+  void AnswerRequest(const shm::LocalSocket& client, Session& session,
+                     shm::LocalSocket::Message message);
+  absl::Status Register(Session& session, const v1::RegisterMemory& request,
+                        shm::LocalSocket::Message& message, v1::AttachAnswer* answer);
+
+  SessionTable& sessions_;
+  const shm::LocalListener listener_;
+  const UniqueFd stop_;
+  std::list<Guest> guests_;  // of the thread
+  std::thread thread_;
+};
+
+}  // namespace cohort::worker
+
+#endif  // COHORT_WORKER_SERVICE_ATTACH_SERVER_H_

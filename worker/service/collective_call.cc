@@ -1,0 +1,251 @@
+#include "worker/service/collective_call.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "worker/service/tensor_layout.h"
+
+namespace cohort::worker {
+namespace {
+
+using client::CallOptions;
+using client::Sizes;
+using client::TensorTransfer;
+
+constexpr int kMaxTransfers = 65536;
+
+Sizes ToSizes(const google::protobuf::RepeatedField<int64_t>& sizes) {
+  return Sizes(sizes.begin(), sizes.end());
+}
+
+}  // namespace
+
+CollectiveCall::CollectiveCall(const TensorTable& tensors, int64_t max_inline_bytes,
+                               const v1::RunCollectiveRequest& request,
+                               v1::RunCollectiveResponse* response)
+    : tensors_(tensors), inline_left_(max_inline_bytes), request_(request), response_(response) {}
+
+absl::Status CollectiveCall::Run(client::Group& group, absl::Duration timeout) {
+  CallOptions options;
+  options.timeout = timeout;
+  return Call(group, options);
+}
+
+absl::Status CollectiveCall::Call(client::Group& group, const CallOptions& options) {
+  const v1::RunCollectiveRequest& request = request_;
+  switch (request.verb()) {
+    case v1::TENSOR_VERB_ALL_REDUCE:
+    case v1::TENSOR_VERB_REDUCE: {
+      COHORT_ASSIGN_OR_RETURN(const Reduction reduction, ReadReduction());
+      COHORT_ASSIGN_OR_RETURN(const Tensor input, Input());
+      COHORT_ASSIGN_OR_RETURN(const Tensor output, Output());
+      return request.verb() == v1::TENSOR_VERB_ALL_REDUCE
+                 ? group.AllReduce(input, output, reduction, options)
+                 : group.Reduce(input, output, reduction, request.root(), options);
+    }
+    case v1::TENSOR_VERB_BROADCAST: {
+      COHORT_ASSIGN_OR_RETURN(const Tensor tensor, BroadcastTensor(request.root() == group.rank()));
+      return group.Broadcast(tensor, request.root(), options);
+    }
+    case v1::TENSOR_VERB_ALL_GATHER: {
+      COHORT_ASSIGN_OR_RETURN(const Tensor input, Input());
+      COHORT_ASSIGN_OR_RETURN(const Tensor output, Output());
+      return group.AllGather(input, output, request.dim(), options);
+    }
+    case v1::TENSOR_VERB_REDUCE_SCATTER: {
+      COHORT_ASSIGN_OR_RETURN(const Reduction reduction, ReadReduction());
+      COHORT_ASSIGN_OR_RETURN(const Tensor input, Input());
+      COHORT_ASSIGN_OR_RETURN(const Tensor output, Output());
+      return group.ReduceScatter(input, output, request.dim(), reduction, options);
+    }
+    case v1::TENSOR_VERB_ALL_TO_ALL: {
+      COHORT_ASSIGN_OR_RETURN(const Tensor input, Input());
+      COHORT_ASSIGN_OR_RETURN(const Tensor output, Output());
+      return group.AllToAll(input, output, options);
+    }
+    case v1::TENSOR_VERB_GATHER: {
+      COHORT_ASSIGN_OR_RETURN(const Tensor input, Input());
+      COHORT_ASSIGN_OR_RETURN(const Tensor output, Output());
+      return group.Gather(input, output, request.dim(), request.root(), options);
+    }
+    case v1::TENSOR_VERB_SCATTER: {
+      COHORT_ASSIGN_OR_RETURN(const Tensor input, Input());
+      COHORT_ASSIGN_OR_RETURN(const Tensor output, Output());
+      return group.Scatter(input, output, request.dim(), request.root(), options);
+    }
+    case v1::TENSOR_VERB_ALL_GATHER_V: {
+      COHORT_ASSIGN_OR_RETURN(const Tensor input, Input());
+      COHORT_ASSIGN_OR_RETURN(const Tensor output, Output());
+      return group.AllGatherV(input, output, request.dim(), ToSizes(request.sizes()), options);
+    }
+    case v1::TENSOR_VERB_REDUCE_SCATTER_V: {
+      COHORT_ASSIGN_OR_RETURN(const Reduction reduction, ReadReduction());
+      COHORT_ASSIGN_OR_RETURN(const Tensor input, Input());
+      COHORT_ASSIGN_OR_RETURN(const Tensor output, Output());
+      return group.ReduceScatterV(input, output, request.dim(), ToSizes(request.sizes()), reduction,
+                                  options);
+    }
+    case v1::TENSOR_VERB_GATHER_V: {
+      COHORT_ASSIGN_OR_RETURN(const Tensor input, Input());
+      COHORT_ASSIGN_OR_RETURN(const Tensor output, Output());
+      return group.GatherV(input, output, request.dim(), ToSizes(request.sizes()), request.root(),
+                           options);
+    }
+    case v1::TENSOR_VERB_ALL_TO_ALL_V: {
+      COHORT_ASSIGN_OR_RETURN(const Tensor input, Input());
+      COHORT_ASSIGN_OR_RETURN(const Tensor output, Output());
+      return group.AllToAllV(input, ToSizes(request.sizes()), output,
+                             ToSizes(request.output_sizes()), options);
+    }
+    case v1::TENSOR_VERB_EXCHANGE_SIZES: {
+      COHORT_ASSIGN_OR_RETURN(const Sizes sizes, group.ExchangeSizes(request.own_size(), options));
+      response_->mutable_sizes()->Add(sizes.begin(), sizes.end());
+      return absl::OkStatus();
+    }
+    case v1::TENSOR_VERB_EXCHANGE:
+      return Exchange(group, options);
+    default:
+      return absl::InvalidArgumentError(absl::StrCat(request.verb(), " is not a verb"));
+  }
+}
+
+absl::Status CollectiveCall::Exchange(client::Group& group, const CallOptions& options) {
+  if (request_.transfers_size() > kMaxTransfers) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(request_.transfers_size(), " transfers; at most ", kMaxTransfers));
+  }
+  std::vector<TensorTransfer> transfers;
+  for (const v1::TensorTransfer& one : request_.transfers()) {
+    const bool is_inline = one.tensor().where_case() == v1::TensorRef::kInline;
+    absl::StatusOr<Tensor> tensor =
+        one.sends() ? ReadOnly(one.tensor())
+                    : Writable(one.tensor(), is_inline ? response_->add_received() : nullptr);
+    COHORT_RETURN_IF_ERROR(tensor.status());
+    transfers.push_back({one.sends(), one.peer(), *std::move(tensor)});
+  }
+  return group.Exchange(transfers, options);
+}
+
+absl::StatusOr<Tensor> CollectiveCall::Input() {
+  if (!request_.has_input()) return Tensor();
+  return ReadOnly(request_.input());
+}
+
+absl::StatusOr<Tensor> CollectiveCall::Output() {
+  if (!request_.in_place()) {
+    if (!request_.has_output()) return Tensor();
+    return Writable(request_.output(), response_->mutable_output());
+  }
+  if (request_.input().where_case() != v1::TensorRef::kInline) return ReadOnly(request_.input());
+  return Writable(request_.input(), response_->mutable_output());
+}
+
+absl::StatusOr<Tensor> CollectiveCall::BroadcastTensor(bool root) {
+  return root ? ReadOnly(request_.input())
+              : Writable(request_.input(), response_->mutable_output());
+}
+
+absl::StatusOr<Tensor> CollectiveCall::ReadOnly(const v1::TensorRef& ref) {
+  if (ref.where_case() != v1::TensorRef::kInline) return Resident(ref);
+  COHORT_ASSIGN_OR_RETURN(const TensorLayout layout, ReadLayout(ref.layout()));
+  if (!layout.contiguous || static_cast<size_t>(layout.bytes) != ref.inline_().size()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "an inline tensor of ", NameOf(layout.type), " ", FormatShape(layout.shape),
+        " is contiguous and has ", layout.bytes, " bytes; ", ref.inline_().size(), " came"));
+  }
+  bytes_ = std::max(bytes_, layout.bytes);
+  // Nobody writes to it: only inputs of verbs lie there.
+  return Tensor(const_cast<char*>(ref.inline_().data()), layout.type, layout.shape);
+}
+
+absl::StatusOr<Tensor> CollectiveCall::Writable(const v1::TensorRef& ref,
+                                                std::string* inline_bytes) {
+  if (ref.where_case() != v1::TensorRef::kInline) return Resident(ref);
+  COHORT_ASSIGN_OR_RETURN(const TensorLayout layout, ReadLayout(ref.layout()));
+  if (!layout.contiguous) {
+    return absl::InvalidArgumentError("an inline tensor is contiguous");
+  }
+  if (layout.bytes > inline_left_) {
+    return absl::ResourceExhaustedError(absl::StrCat("an inline output of ", layout.bytes,
+                                                     " bytes, where --max-message-bytes ",
+                                                     "leaves room for ", inline_left_));
+  }
+  inline_left_ -= layout.bytes;
+  bytes_ = std::max(bytes_, layout.bytes);
+  inline_bytes->resize(static_cast<size_t>(layout.bytes));
+  return Tensor(&(*inline_bytes)[0], layout.type, layout.shape);
+}
+
+absl::StatusOr<Tensor> CollectiveCall::Resident(const v1::TensorRef& ref) {
+  if (ref.where_case() != v1::TensorRef::kTensor) {
+    return absl::InvalidArgumentError("a tensor is neither inline nor one of the session's");
+  }
+  COHORT_ASSIGN_OR_RETURN(const TensorLayout layout, ReadLayout(ref.layout()));
+  COHORT_ASSIGN_OR_RETURN(TensorMemory memory, tensors_.Find(ref.tensor()));
+  bytes_ = std::max(bytes_, layout.bytes);
+  return ViewOf(memory.data, memory.bytes, layout, ref.first(), std::move(memory.owner));
+}
+
+absl::StatusOr<Reduction> CollectiveCall::ReadReduction() const {
+  if (!IsReduceOp(request_.reduce_op())) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(request_.reduce_op(), " is not the number of a reduction"));
+  }
+  return Reduction{static_cast<ReduceOp>(request_.reduce_op()), request_.scale()};
+}
+
+const char* NameOf(v1::TensorVerb verb) {
+  switch (verb) {
+    case v1::TENSOR_VERB_ALL_REDUCE:
+      return "all_reduce";
+    case v1::TENSOR_VERB_REDUCE:
+      return "reduce";
+    case v1::TENSOR_VERB_BROADCAST:
+      return "broadcast";
+    case v1::TENSOR_VERB_ALL_GATHER:
+      return "all_gather";
+    case v1::TENSOR_VERB_REDUCE_SCATTER:
+      return "reduce_scatter";
+    case v1::TENSOR_VERB_ALL_TO_ALL:
+      return "all_to_all";
+    case v1::TENSOR_VERB_GATHER:
+      return "gather";
+    case v1::TENSOR_VERB_SCATTER:
+      return "scatter";
+    case v1::TENSOR_VERB_ALL_GATHER_V:
+      return "all_gather_v";
+    case v1::TENSOR_VERB_REDUCE_SCATTER_V:
+      return "reduce_scatter_v";
+    case v1::TENSOR_VERB_GATHER_V:
+      return "gather_v";
+    case v1::TENSOR_VERB_ALL_TO_ALL_V:
+      return "all_to_all_v";
+    case v1::TENSOR_VERB_EXCHANGE_SIZES:
+      return "exchange_sizes";
+    case v1::TENSOR_VERB_EXCHANGE:
+      return "exchange";
+    default:
+      return "unknown";
+  }
+}
+
+const char* NameOf(v1::ObjectVerb verb) {
+  switch (verb) {
+    case v1::OBJECT_VERB_SEND:
+      return "send_object";
+    case v1::OBJECT_VERB_RECEIVE:
+      return "receive_object";
+    case v1::OBJECT_VERB_BROADCAST:
+      return "broadcast_object";
+    case v1::OBJECT_VERB_ALL_GATHER:
+      return "all_gather_objects";
+    case v1::OBJECT_VERB_BARRIER:
+      return "barrier";
+    default:
+      return "unknown";
+  }
+}
+
+}  // namespace cohort::worker

@@ -1,0 +1,59 @@
+// One RunCollective: its tensors found, its verb called.
+#ifndef COHORT_WORKER_SERVICE_COLLECTIVE_CALL_H_
+#define COHORT_WORKER_SERVICE_COLLECTIVE_CALL_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "base/tensor.h"
+#include "client/collective/group.h"
+#include "cohort/v1/worker.pb.h"
+#include "worker/service/tensor_table.h"
+
+namespace cohort::worker {
+
+// Tensors lie in the session's table, in the request or in the response. One thread.
+class CollectiveCall {
+ public:
+  // All of them outlive it. An inline output has at most `max_inline_bytes`.
+  CollectiveCall(const TensorTable& tensors, int64_t max_inline_bytes,
+                 const v1::RunCollectiveRequest& request, v1::RunCollectiveResponse* response);
+
+  // Errors: INVALID_ARGUMENT and NOT_FOUND (a tensor of the request), RESOURCE_EXHAUSTED (inline
+  // outputs too large), and those of the verb.
+  absl::Status Run(client::Group& group, absl::Duration timeout);
+  // Of the larger of input and output.
+  int64_t bytes() const { return bytes_; }
+
+ private:
+  absl::Status Call(client::Group& group, const client::CallOptions& options);
+  absl::Status Exchange(client::Group& group, const client::CallOptions& options);
+
+  // Only read. Absent: of no elements.
+  absl::StatusOr<Tensor> Input();
+  // Written to; absent: of no elements.
+  absl::StatusOr<Tensor> Output();
+  absl::StatusOr<Tensor> ReadOnly(const v1::TensorRef& ref);
+  absl::StatusOr<Tensor> Writable(const v1::TensorRef& ref, std::string* inline_bytes);
+  // Of a broadcast: read at the root, written elsewhere.
+  absl::StatusOr<Tensor> BroadcastTensor(bool root);
+  absl::StatusOr<Tensor> Resident(const v1::TensorRef& ref);
+  absl::StatusOr<Reduction> ReadReduction() const;
+
+  const TensorTable& tensors_;
+  int64_t inline_left_;
+  const v1::RunCollectiveRequest& request_;
+  v1::RunCollectiveResponse* const response_;
+  int64_t bytes_ = 0;
+};
+
+// "all_reduce", ...; for metrics and records. Of what is no verb: "unknown".
+const char* NameOf(v1::TensorVerb verb);
+const char* NameOf(v1::ObjectVerb verb);
+
+}  // namespace cohort::worker
+
+#endif  // COHORT_WORKER_SERVICE_COLLECTIVE_CALL_H_

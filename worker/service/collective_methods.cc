@@ -1,0 +1,95 @@
+// Verbs on tensors and on objects. The thread of the call does the rank's share of the work.
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "worker/service/answer.h"
+#include "worker/service/collective_call.h"
+#include "worker/service/worker_service.h"
+
+namespace cohort::worker {
+namespace {
+
+constexpr absl::Duration kTimeout = absl::Seconds(300);
+
+}  // namespace
+
+grpc::Status WorkerService::RunCollective(grpc::ServerContext* context,
+                                          const v1::RunCollectiveRequest* request,
+                                          v1::RunCollectiveResponse* response) {
+  const Instant started = Clock::Steady().Now();
+  int64_t bytes = 0;
+  const auto run = [&]() -> absl::Status {
+    COHORT_ASSIGN_OR_RETURN(const std::shared_ptr<Session> session,
+                            sessions_.Find(request->session()));
+    COHORT_ASSIGN_OR_RETURN(const std::shared_ptr<GroupEntry> entry,
+                            session->FindGroup(request->group()));
+    COHORT_ASSIGN_OR_RETURN(const absl::Duration timeout,
+                            ReadTimeout(request->has_timeout(), request->timeout(), kTimeout));
+    COHORT_ASSIGN_OR_RETURN(const CallGate::Pass pass, gate_.Enter());
+    CollectiveCall call(session->tensors(), options_.max_message_bytes, *request, response);
+    const int64_t generation = entry->group().generation();
+    const absl::Status status = call.Run(entry->group(), timeout);
+    entry->NoteResult(generation, status);
+    bytes = call.bytes();
+    return status;
+  };
+  const absl::Status status = run();
+  metrics_.OnCall(NameOf(request->verb()), bytes, Clock::Steady().Now() - started, status.code());
+  return Answer(context, status);
+}
+
+grpc::Status WorkerService::RunObject(grpc::ServerContext* context,
+                                      const v1::RunObjectRequest* request,
+                                      v1::RunObjectResponse* response) {
+  const Instant started = Clock::Steady().Now();
+  const auto run = [&]() -> absl::Status {
+    COHORT_ASSIGN_OR_RETURN(const std::shared_ptr<Session> session,
+                            sessions_.Find(request->session()));
+    COHORT_ASSIGN_OR_RETURN(const std::shared_ptr<GroupEntry> entry,
+                            session->FindGroup(request->group()));
+    COHORT_ASSIGN_OR_RETURN(const CallGate::Pass pass, gate_.Enter());
+    return RunObject(*entry, *request, response);
+  };
+  const absl::Status status = run();
+  auto bytes = static_cast<int64_t>(request->object().size());
+  for (const std::string& object : response->objects()) {
+    bytes = std::max(bytes, static_cast<int64_t>(object.size()));
+  }
+  metrics_.OnCall(NameOf(request->verb()), bytes, Clock::Steady().Now() - started, status.code());
+  return Answer(context, status);
+}
+
+absl::Status WorkerService::RunObject(GroupEntry& entry, const v1::RunObjectRequest& request,
+                                      v1::RunObjectResponse* response) {
+  client::Group& group = entry.group();
+  client::CallOptions options;
+  COHORT_ASSIGN_OR_RETURN(options.timeout,
+                          ReadTimeout(request.has_timeout(), request.timeout(), kTimeout));
+  switch (request.verb()) {
+    case v1::OBJECT_VERB_SEND:
+      return group.SendObject(request.object(), request.peer(), options);
+    case v1::OBJECT_VERB_RECEIVE: {
+      COHORT_ASSIGN_OR_RETURN(*response->add_objects(),
+                              group.ReceiveObject(request.peer(), options));
+      return absl::OkStatus();
+    }
+    case v1::OBJECT_VERB_BROADCAST: {
+      COHORT_ASSIGN_OR_RETURN(*response->add_objects(),
+                              group.BroadcastObject(request.object(), request.peer(), options));
+      return absl::OkStatus();
+    }
+    case v1::OBJECT_VERB_ALL_GATHER: {
+      COHORT_ASSIGN_OR_RETURN(std::vector<std::string> objects,
+                              group.AllGatherObjects(request.object(), options));
+      for (std::string& object : objects) response->add_objects(std::move(object));
+      return absl::OkStatus();
+    }
+    case v1::OBJECT_VERB_BARRIER:
+      return group.Barrier(options);
+    default:
+      return absl::InvalidArgumentError(absl::StrCat(request.verb(), " is not a verb"));
+  }
+}
+
+}  // namespace cohort::worker

@@ -1,0 +1,139 @@
+#include "worker/service/metrics.h"
+
+#include <atomic>
+#include <exception>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "prometheus/collectable.h"
+#include "prometheus/counter.h"
+#include "prometheus/exposer.h"
+#include "prometheus/family.h"
+#include "prometheus/histogram.h"
+#include "prometheus/registry.h"
+
+namespace cohort::worker {
+namespace {
+
+// Of bytes, up to and with the first.
+struct SizeClass {
+  int64_t most;
+  const char* name;
+};
+constexpr SizeClass kSizeClasses[] = {{int64_t{4} << 10, "<=4Ki"},
+                                      {int64_t{64} << 10, "<=64Ki"},
+                                      {int64_t{1} << 20, "<=1Mi"},
+                                      {int64_t{16} << 20, "<=16Mi"},
+                                      {INT64_MAX, ">16Mi"}};
+
+const char* SizeClassOf(int64_t bytes) {
+  const SizeClass* size = kSizeClasses;
+  while (bytes > size->most) ++size;
+  return size->name;
+}
+
+// Seconds, from a call in shared memory to one that waits for somebody.
+prometheus::Histogram::BucketBoundaries TimeBuckets() {
+  return {0.00001, 0.00003, 0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100};
+}
+
+prometheus::MetricFamily MakeGauge(const char* name, const char* help, int64_t value) {
+  prometheus::MetricFamily family;
+  family.name = name;
+  family.help = help;
+  family.type = prometheus::MetricType::Gauge;
+  prometheus::ClientMetric metric;
+  metric.gauge.value = static_cast<double>(value);
+  family.metric.push_back(std::move(metric));
+  return family;
+}
+
+// Looks when somebody scrapes, so that nothing has to be kept up to date.
+class SessionGauges final : public prometheus::Collectable {
+ public:
+  explicit SessionGauges(const SessionTable& sessions) : sessions_(sessions) {}
+
+  std::vector<prometheus::MetricFamily> Collect() const override {
+    const WorkerStats stats = sessions_.Stats();
+    return {
+        MakeGauge("cohort_worker_sessions", "Clients.", stats.sessions),
+        MakeGauge("cohort_worker_groups", "Ranks that live here.", stats.groups),
+        MakeGauge("cohort_worker_tensors", "Tensors of all sessions.", stats.tensors),
+        MakeGauge("cohort_worker_tensor_bytes", "Bytes of tensors.", stats.tensor_bytes),
+        MakeGauge("cohort_worker_draining", "1 while draining.", sessions_.draining() ? 1 : 0),
+    };
+  }
+
+ private:
+  const SessionTable& sessions_;
+};
+
+}  // namespace
+
+struct Metrics::Impl {
+  std::shared_ptr<prometheus::Registry> registry = std::make_shared<prometheus::Registry>();
+  prometheus::Family<prometheus::Counter>& calls =
+      prometheus::BuildCounter()
+          .Name("cohort_worker_calls_total")
+          .Help("Collectives and objects that ended, by verb and size.")
+          .Register(*registry);
+  prometheus::Family<prometheus::Counter>& bytes =
+      prometheus::BuildCounter()
+          .Name("cohort_worker_bytes_total")
+          .Help("Bytes of the larger of input and output, of calls that went well.")
+          .Register(*registry);
+  prometheus::Family<prometheus::Counter>& errors =
+      prometheus::BuildCounter()
+          .Name("cohort_worker_errors_total")
+          .Help("Calls that failed, by verb and code.")
+          .Register(*registry);
+  prometheus::Family<prometheus::Histogram>& seconds =
+      prometheus::BuildHistogram()
+          .Name("cohort_worker_call_seconds")
+          .Help("Of calls that went well, waits for other ranks included.")
+          .Register(*registry);
+
+  std::shared_ptr<SessionGauges> gauges;
+  std::unique_ptr<prometheus::Exposer> exposer;
+};
+
+Metrics::Metrics() : impl_(std::make_unique<Impl>()) {}
+Metrics::~Metrics() = default;
+
+absl::Status Metrics::Serve(const std::string& address, const SessionTable& sessions) {
+  impl_->gauges = std::make_shared<SessionGauges>(sessions);
+  // The library reports in exceptions; they end here.
+  try {
+    impl_->exposer = std::make_unique<prometheus::Exposer>(address, 1);
+    impl_->exposer->RegisterCollectable(impl_->registry);
+    impl_->exposer->RegisterCollectable(impl_->gauges);
+  } catch (const std::exception& error) {
+    impl_->exposer.reset();
+    return absl::UnavailableError(
+        absl::StrCat("cannot serve metrics on ", address, ": ", error.what()));
+  }
+  return absl::OkStatus();
+}
+
+int Metrics::port() const {
+  return impl_->exposer == nullptr ? 0 : impl_->exposer->GetListeningPorts().front();
+}
+
+void Metrics::Stop() {
+  impl_->exposer.reset();
+  impl_->gauges.reset();
+}
+
+void Metrics::OnCall(const char* verb, int64_t bytes, absl::Duration took, absl::StatusCode code) {
+  const prometheus::Labels labels = {{"verb", verb}, {"size", SizeClassOf(bytes)}};
+  impl_->calls.Add(labels).Increment();
+  if (code != absl::StatusCode::kOk) {
+    impl_->errors.Add({{"verb", verb}, {"code", absl::StatusCodeToString(code)}}).Increment();
+    return;
+  }
+  impl_->bytes.Add(labels).Increment(static_cast<double>(bytes));
+  impl_->seconds.Add(labels, TimeBuckets()).Observe(absl::ToDoubleSeconds(took));
+}
+
+}  // namespace cohort::worker

@@ -1,0 +1,50 @@
+// Every flag of cohort-worker, with its unit and default.
+#ifndef COHORT_WORKER_SERVICE_OPTIONS_H_
+#define COHORT_WORKER_SERVICE_OPTIONS_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "base/logging.h"
+
+namespace cohort::worker {
+
+struct Options {
+  std::string coordinator = "127.0.0.1:7700";
+  std::vector<std::string> listen = {"127.0.0.1:7800"};
+  bool insecure = false;
+  std::string metrics_listen = "127.0.0.1:7801";  // empty: off
+  std::string advertise;                          // empty: found out
+  std::string host_identity;                      // empty: this machine
+  LogOptions log;
+  bool reflection = false;
+  absl::Duration drain_grace = absl::Seconds(10);
+  int max_calls = 1024;
+  int64_t max_message_bytes = int64_t{16} << 20;
+  std::string port_file;
+  bool check_config = false;
+};
+
+// What the command line came to.
+struct ParsedOptions {
+  Options options;
+  // Set for --help and --version: print it and exit 0.
+  std::string message;
+};
+
+// Reads flags, and the file named by --config (ini or toml; flags win). The environment is not
+// read. Errors: INVALID_ARGUMENT, with a text for the user.
+absl::StatusOr<ParsedOptions> ParseOptions(int argc, const char* const* argv);
+
+// As `name = value` lines that --config reads back.
+std::string FormatOptions(const Options& options);
+
+// What is not by default, for people to read: "coordinator=c:7700 max-calls=8"; empty when all is.
+std::string FormatChanges(const Options& options);
+
+}  // namespace cohort::worker
+
+#endif  // COHORT_WORKER_SERVICE_OPTIONS_H_

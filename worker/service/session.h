@@ -1,0 +1,104 @@
+// A client's stay, and all that it made in it.
+#ifndef COHORT_WORKER_SERVICE_SESSION_H_
+#define COHORT_WORKER_SERVICE_SESSION_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "base/id128.h"
+#include "base/mutex.h"
+#include "base/shm/heap.h"
+#include "base/unique_fd.h"
+#include "cohort/v1/worker.pb.h"
+#include "worker/service/group_entry.h"
+#include "worker/service/tensor_table.h"
+
+namespace cohort::worker {
+
+// Calls in flight share in it; what it owns goes with the last of them. Thread-safe.
+class Session {
+ public:
+  struct Client {
+    std::string name;
+    int pid = 0;
+    std::string host;
+  };
+
+  // Errors: RESOURCE_EXHAUSTED (no descriptors).
+  static absl::StatusOr<std::shared_ptr<Session>> Create(Client client);
+
+  const Id128& id() const { return id_; }
+  const Client& client() const { return client_; }
+  // Such as: trainer, process 4711 on host-a.
+  std::string Describe() const;
+
+  // --- Memory.
+
+  // Made when first asked for. Errors: RESOURCE_EXHAUSTED.
+  absl::StatusOr<std::shared_ptr<shm::Heap>> heap();
+  TensorTable& tensors() { return tensors_; }
+  // Of the heap. Errors: RESOURCE_EXHAUSTED.
+  absl::StatusOr<TensorMemory> Allocate(int64_t bytes);
+
+  // --- Groups, by numbers that are never given twice.
+
+  uint64_t NextGroup();
+  // Errors: ABORTED (the session has ended meanwhile).
+  absl::Status AddGroup(uint64_t group, std::shared_ptr<GroupEntry> entry);
+  // Errors: NOT_FOUND.
+  absl::StatusOr<std::shared_ptr<GroupEntry>> FindGroup(uint64_t group) const;
+  absl::StatusOr<std::shared_ptr<GroupEntry>> TakeGroup(uint64_t group);
+  std::map<uint64_t, std::shared_ptr<GroupEntry>> groups() const;
+
+  // --- Events.
+
+  // Must not block, and not call the session.
+  class Listener {
+   public:
+    virtual ~Listener() = default;
+    virtual void OnEvent(const v1::SessionEvent& event) = 0;
+    virtual void OnEnded(absl::string_view cause) = 0;
+  };
+  // Null: nobody listens; when it returns, nobody is being told.
+  void SetListener(Listener* listener);
+  void Tell(const v1::SessionEvent& event);
+
+  // --- The end.
+
+  // Ends all that is in flight, on all ranks, with `cause`; once. Never blocks. False: it had ended
+  // before.
+  bool End(absl::string_view cause);
+  // After End: leaves all groups. Blocks while their coordinator is away.
+  void Leave();
+  bool ended() const;
+  // Readable once it has ended.
+  int ended_fd() const { return ended_fd_.get(); }
+
+ private:
+  Session(Client client, UniqueFd ended_fd);
+
+  const Id128 id_;
+  const Client client_;
+  const UniqueFd ended_fd_;
+  TensorTable tensors_;
+
+  mutable Mutex mutex_;
+  std::shared_ptr<shm::Heap> heap_ ABSL_GUARDED_BY(mutex_);
+  uint64_t last_group_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::map<uint64_t, std::shared_ptr<GroupEntry>> groups_ ABSL_GUARDED_BY(mutex_);
+  bool ended_ ABSL_GUARDED_BY(mutex_) = false;
+  std::string cause_ ABSL_GUARDED_BY(mutex_);
+
+  Mutex listener_mutex_;
+  Listener* listener_ ABSL_GUARDED_BY(listener_mutex_) = nullptr;
+};
+
+}  // namespace cohort::worker
+
+#endif  // COHORT_WORKER_SERVICE_SESSION_H_

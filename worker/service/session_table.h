@@ -1,0 +1,66 @@
+// All sessions of the daemon.
+#ifndef COHORT_WORKER_SERVICE_SESSION_TABLE_H_
+#define COHORT_WORKER_SERVICE_SESSION_TABLE_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "base/clock.h"
+#include "base/id128.h"
+#include "base/mutex.h"
+#include "worker/service/session.h"
+
+namespace cohort::worker {
+
+struct WorkerStats {
+  int64_t sessions = 0;
+  int64_t groups = 0;
+  int64_t tensors = 0;
+  int64_t tensor_bytes = 0;
+};
+
+// Thread-safe.
+class SessionTable {
+ public:
+  SessionTable() : state_(std::make_shared<State>()) {}
+
+  // Errors: UNAVAILABLE (draining), RESOURCE_EXHAUSTED.
+  static constexpr size_t kMaxSessions = 4096;
+  absl::StatusOr<std::shared_ptr<Session>> Open(Session::Client client);
+  // Errors: INVALID_ARGUMENT (no id of a session), NOT_FOUND.
+  absl::StatusOr<std::shared_ptr<Session>> Find(absl::string_view id) const;
+  // Aborts its groups at once, with `cause`, and leaves them on a thread of its own. Never blocks.
+  void End(const std::shared_ptr<Session>& session, absl::string_view cause);
+  std::vector<std::shared_ptr<Session>> All() const;
+  // Of sessions that are still being left too: what is not zero in the end was forgotten.
+  WorkerStats Stats() const;
+
+  // No session, and no group, from now on.
+  void Drain();
+  // Errors: UNAVAILABLE.
+  absl::Status CheckServing() const;
+  bool draining() const { return !CheckServing().ok(); }
+  // False: some are still being left.
+  bool AwaitLeft(Instant deadline) const;
+
+ private:
+  // Shared with the threads that leave.
+  struct State {
+    mutable Mutex mutex;
+    bool draining ABSL_GUARDED_BY(mutex) = false;
+    std::map<Id128, std::shared_ptr<Session>> sessions ABSL_GUARDED_BY(mutex);
+    std::map<Id128, std::shared_ptr<Session>> leaving ABSL_GUARDED_BY(mutex);
+  };
+
+  const std::shared_ptr<State> state_;
+};
+
+}  // namespace cohort::worker
+
+#endif  // COHORT_WORKER_SERVICE_SESSION_TABLE_H_

@@ -1,0 +1,36 @@
+// Layouts that come from clients, checked.
+#ifndef COHORT_WORKER_SERVICE_TENSOR_LAYOUT_H_
+#define COHORT_WORKER_SERVICE_TENSOR_LAYOUT_H_
+
+#include <cstdint>
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "base/tensor.h"
+#include "cohort/v1/worker.pb.h"
+
+namespace cohort::worker {
+
+struct TensorLayout {
+  DataType type = DataType::kU8;
+  Shape shape;
+  Shape strides;
+  bool contiguous = true;
+  int64_t bytes = 0;  // of its elements, one behind the other
+  // In elements, from the first: those that lie lowest and highest. Of no elements: 0 and -1.
+  int64_t lowest = 0;
+  int64_t highest = -1;
+};
+
+// Errors: INVALID_ARGUMENT (no such type, negative extents, sizes beyond 2^62 bytes, another number
+// of strides than of extents, more than 16 dimensions).
+absl::StatusOr<TensorLayout> ReadLayout(const v1::TensorLayout& layout);
+
+// Elements of that layout in `bytes` of memory, the first of them at element `first`. Errors:
+// INVALID_ARGUMENT (one of them lies outside, or is not aligned).
+absl::StatusOr<Tensor> ViewOf(char* memory, int64_t bytes, const TensorLayout& layout,
+                              int64_t first, std::shared_ptr<const void> owner);
+
+}  // namespace cohort::worker
+
+#endif  // COHORT_WORKER_SERVICE_TENSOR_LAYOUT_H_

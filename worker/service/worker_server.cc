@@ -1,0 +1,88 @@
+#include "worker/service/worker_server.h"
+
+#include <chrono>
+#include <iterator>
+#include <utility>
+
+#include "absl/memory/memory.h"
+#include "base/rpc/listen_address.h"
+#include "base/rpc/listen_socket.h"
+#include "base/rpc/reflection.h"
+#include "base/status_macros.h"
+#include "grpcpp/health_check_service_interface.h"
+
+namespace cohort::worker {
+namespace {
+
+constexpr const char* kServiceNames[] = {"", "cohort.v1.WorkerService"};
+// A client that pings more often than this, without data, is sent away.
+constexpr int kMinPingIntervalMs = 5000;
+// A client's host that is gone without a word is noticed after both.
+constexpr int kPingMs = 10000;
+constexpr int kPingTimeoutMs = 5000;
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<WorkerServer>> WorkerServer::Start(
+    const WorkerServerOptions& options, WorkerService& service) {
+  auto result = absl::WrapUnique(new WorkerServer());
+  result->stopped_ = true;  // until it runs
+  // Before the rest: a server that cannot listen has done nothing.
+  std::vector<ListenSocket> sockets;
+  for (const std::string& text : options.listen) {
+    COHORT_ASSIGN_OR_RETURN(const ListenAddress address, ParseListenAddress(text));
+    COHORT_ASSIGN_OR_RETURN(std::vector<ListenSocket> opened, ListenSocket::Open(address));
+    result->addresses_.push_back(address.WithPort(opened.front().port()));
+    std::move(opened.begin(), opened.end(), std::back_inserter(sockets));
+  }
+  // Switches of the whole process; setting them again is harmless.
+  grpc::EnableDefaultHealthCheckService(true);
+  if (options.reflection) COHORT_RETURN_IF_ERROR(EnableReflection());
+
+  grpc::ServerBuilder builder;
+  builder.SetMaxReceiveMessageSize(static_cast<int>(options.max_message_bytes));
+  // Answers have their own bounds; the limit of the reader is the client's to set.
+  builder.SetMaxSendMessageSize(-1);
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS,
+                             kMinPingIntervalMs);
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kPingMs);
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kPingTimeoutMs);
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
+  // We accept, and give gRPC the connections: so we bind what was asked for, and nothing else.
+  result->acceptor_ = builder.experimental().AddExternalConnectionAcceptor(
+      grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD,
+      grpc::InsecureServerCredentials());
+  builder.RegisterService(&service);
+  result->server_ = builder.BuildAndStart();
+  if (result->server_ == nullptr) return absl::InternalError("gRPC's server did not start");
+  result->stopped_ = false;
+
+  ListenerSinks sinks;
+  sinks.grpc = [acceptor = result->acceptor_.get()](int fd, int listener_fd) {
+    grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters connection;
+    connection.listener_fd = listener_fd;
+    connection.fd = fd;
+    acceptor->HandleNewConnection(&connection);
+  };
+  result->listener_ = std::make_unique<::cohort::Listener>(std::move(sockets), std::move(sinks));
+  result->SetServing(true);
+  return result;
+}
+
+void WorkerServer::SetServing(bool serving) {
+  grpc::HealthCheckServiceInterface* const health = server_->GetHealthCheckService();
+  if (health == nullptr) return;
+  for (const char* name : kServiceNames) health->SetServingStatus(name, serving);
+}
+
+void WorkerServer::Shutdown(absl::Duration grace) {
+  if (stopped_) return;
+  stopped_ = true;
+  SetServing(false);
+  listener_.reset();
+  server_->Shutdown(std::chrono::system_clock::now() + absl::ToChronoMilliseconds(grace));
+  server_->Wait();
+}
+
+}  // namespace cohort::worker

@@ -1,0 +1,56 @@
+// The listening side: binds, serves, and goes away in order.
+#ifndef COHORT_WORKER_SERVICE_WORKER_SERVER_H_
+#define COHORT_WORKER_SERVICE_WORKER_SERVER_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "base/rpc/listener.h"
+#include "grpcpp/server.h"
+#include "grpcpp/server_builder.h"
+#include "worker/service/worker_service.h"
+
+namespace cohort::worker {
+
+struct WorkerServerOptions {
+  // host:port with port 0 for any, or unix:/path.
+  std::vector<std::string> listen;
+  int64_t max_message_bytes = 0;
+  bool reflection = false;
+};
+
+class WorkerServer {
+ public:
+  // Listens on exactly the addresses asked for; a taken port or path is an error, a path that a
+  // dead worker left is not. `service` outlives it. Errors: INVALID_ARGUMENT (an address that makes
+  // no sense), UNAVAILABLE (cannot be bound; names it).
+  static absl::StatusOr<std::unique_ptr<WorkerServer>> Start(const WorkerServerOptions& options,
+                                                             WorkerService& service);
+  ~WorkerServer() { Shutdown(absl::ZeroDuration()); }
+
+  // As asked, with port 0 replaced by the one that was given.
+  const std::vector<std::string>& addresses() const { return addresses_; }
+
+  // What the health service says; SERVING from the start.
+  void SetServing(bool serving);
+  // Takes no connections, and cancels what is left after `grace`. Waits for all calls to return: so
+  // whatever blocks them has been ended before.
+  void Shutdown(absl::Duration grace);
+
+ private:
+  WorkerServer() = default;
+
+  std::vector<std::string> addresses_;
+  std::unique_ptr<grpc::Server> server_;
+  std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> acceptor_;
+  std::unique_ptr<::cohort::Listener> listener_;
+  bool stopped_ = false;
+};
+
+}  // namespace cohort::worker
+
+#endif  // COHORT_WORKER_SERVICE_WORKER_SERVER_H_

@@ -1,0 +1,78 @@
+#include "worker/service/worker_service.h"
+
+#include <unistd.h>
+
+#include <utility>
+
+#include "absl/strings/escaping.h"
+#include "worker/service/answer.h"
+#include "worker/service/session_stream.h"
+#include "worker/service/version.h"
+
+namespace cohort::worker {
+
+WorkerService::WorkerService(WorkerServiceOptions options, SessionTable& sessions, CallGate& gate,
+                             Metrics& metrics)
+    : options_(std::move(options)),
+      started_(Clock::Steady().Now()),
+      sessions_(sessions),
+      gate_(gate),
+      metrics_(metrics) {}
+
+grpc::ServerWriteReactor<v1::SessionEvent>* WorkerService::OpenSession(
+    grpc::CallbackServerContext* context, const v1::OpenSessionRequest* request) {
+  context->AddTrailingMetadata(kAnsweredKey, "1");
+  absl::StatusOr<std::shared_ptr<Session>> session =
+      sessions_.Open({request->client(), request->pid(), request->host()});
+  if (!session.ok()) return new SessionStream(sessions_, session.status());
+  v1::SessionEvent event;
+  v1::SessionOpened& opened = *event.mutable_opened();
+  opened.set_session((*session)->id().ToBytes());
+  opened.set_attach_socket(options_.attach_socket);
+  opened.set_coordinator(options_.coordinator);
+  opened.set_pid(getpid());
+  opened.set_host(HostName());
+  opened.set_max_message_bytes(options_.max_message_bytes);
+  return new SessionStream(sessions_, *std::move(session), event);
+}
+
+grpc::Status WorkerService::GetWorker(grpc::ServerContext* context, const v1::GetWorkerRequest*,
+                                      v1::GetWorkerResponse* response) {
+  const WorkerStats stats = sessions_.Stats();
+  response->set_version(kVersion);
+  response->set_pid(getpid());
+  response->set_host(HostName());
+  const absl::Duration uptime = Clock::Steady().Now() - started_;
+  response->mutable_uptime()->set_seconds(absl::ToInt64Seconds(uptime));
+  response->set_coordinator(options_.coordinator);
+  response->set_session_count(static_cast<int32_t>(stats.sessions));
+  response->set_tensor_count(stats.tensors);
+  response->set_tensor_bytes(stats.tensor_bytes);
+  response->set_draining(sessions_.draining());
+  for (const std::shared_ptr<Session>& session : sessions_.All()) {
+    for (const auto& [number, entry] : session->groups()) {
+      const GroupFacts facts = entry->facts();
+      v1::WorkerRank& rank = *response->add_ranks();
+      // Enough to tell sessions apart, too little to use one.
+      rank.set_session(absl::BytesToHexString(session->id().ToBytes().substr(0, 4)));
+      rank.set_client(session->client().name);
+      rank.set_client_pid(session->client().pid);
+      rank.set_tenant(facts.tenant);
+      rank.set_group(facts.group);
+      rank.set_generation(facts.generation);
+      rank.set_rank(facts.rank);
+      rank.set_world_size(facts.world_size);
+      for (const std::string& path : facts.paths) rank.add_paths(path);
+      rank.set_ended(facts.ended);
+    }
+  }
+  return Answer(context, absl::OkStatus());
+}
+
+grpc::Status WorkerService::GetFlightRecord(grpc::ServerContext* context,
+                                            const v1::GetFlightRecordRequest*,
+                                            v1::GetFlightRecordResponse*) {
+  return Answer(context, absl::OkStatus());
+}
+
+}  // namespace cohort::worker

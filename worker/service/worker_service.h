@@ -1,0 +1,87 @@
+// cohort.v1.WorkerService: what clients ask of the daemon.
+#ifndef COHORT_WORKER_SERVICE_WORKER_SERVICE_H_
+#define COHORT_WORKER_SERVICE_WORKER_SERVICE_H_
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "base/clock.h"
+#include "cohort/v1/worker.grpc.pb.h"
+#include "worker/service/call_gate.h"
+#include "worker/service/metrics.h"
+#include "worker/service/session_table.h"
+
+namespace cohort::worker {
+
+struct WorkerServiceOptions {
+  std::string coordinator;      // of groups that name none
+  std::string advertised_host;  // as BootstrapOptions
+  std::string host_identity;    // as BootstrapOptions
+  int64_t max_message_bytes = 0;
+  std::string attach_socket;  // where clients of this host get memory
+};
+
+// Calls that may wait run on the thread that gRPC read them with, to the end: a hand-over to
+// another would cost more than a small collective. So they are of the synchronous API; the stream
+// of a session, whose end must be noticed at once, is of the other.
+class WorkerService final
+    : public v1::WorkerService::WithCallbackMethod_OpenSession<v1::WorkerService::Service> {
+ public:
+  // All outlive it.
+  WorkerService(WorkerServiceOptions options, SessionTable& sessions, CallGate& gate,
+                Metrics& metrics);
+
+  // worker_service.cc
+  grpc::ServerWriteReactor<v1::SessionEvent>* OpenSession(
+      grpc::CallbackServerContext* context, const v1::OpenSessionRequest* request) override;
+  grpc::Status GetWorker(grpc::ServerContext* context, const v1::GetWorkerRequest* request,
+                         v1::GetWorkerResponse* response) override;
+  grpc::Status GetFlightRecord(grpc::ServerContext* context,
+                               const v1::GetFlightRecordRequest* request,
+                               v1::GetFlightRecordResponse* response) override;
+
+  // group_methods.cc
+  grpc::Status JoinGroup(grpc::ServerContext* context, const v1::JoinGroupRequest* request,
+                         v1::JoinGroupResponse* response) override;
+  grpc::Status RejoinGroup(grpc::ServerContext* context, const v1::RejoinGroupRequest* request,
+                           v1::JoinGroupResponse* response) override;
+  grpc::Status LeaveGroup(grpc::ServerContext* context, const v1::LeaveGroupRequest* request,
+                          v1::LeaveGroupResponse* response) override;
+  grpc::Status AbortGroup(grpc::ServerContext* context, const v1::AbortGroupRequest* request,
+                          v1::AbortGroupResponse* response) override;
+
+  // tensor_methods.cc
+  grpc::Status CreateTensor(grpc::ServerContext* context, const v1::CreateTensorRequest* request,
+                            v1::CreateTensorResponse* response) override;
+  grpc::Status FreeTensor(grpc::ServerContext* context, const v1::FreeTensorRequest* request,
+                          v1::FreeTensorResponse* response) override;
+  grpc::Status WriteTensor(grpc::ServerContext* context,
+                           grpc::ServerReader<v1::WriteTensorRequest>* reader,
+                           v1::WriteTensorResponse* response) override;
+  grpc::Status ReadTensor(grpc::ServerContext* context, const v1::ReadTensorRequest* request,
+                          grpc::ServerWriter<v1::ReadTensorResponse>* writer) override;
+
+  // collective_methods.cc
+  grpc::Status RunCollective(grpc::ServerContext* context, const v1::RunCollectiveRequest* request,
+                             v1::RunCollectiveResponse* response) override;
+  grpc::Status RunObject(grpc::ServerContext* context, const v1::RunObjectRequest* request,
+                         v1::RunObjectResponse* response) override;
+
+ private:
+  absl::Status Join(const v1::JoinGroupRequest& request, v1::JoinGroupResponse* response);
+  absl::Status Rejoin(const v1::RejoinGroupRequest& request, v1::JoinGroupResponse* response);
+  absl::Status RunObject(GroupEntry& entry, const v1::RunObjectRequest& request,
+                         v1::RunObjectResponse* response);
+
+  const WorkerServiceOptions options_;
+  const Instant started_;
+  SessionTable& sessions_;
+  CallGate& gate_;
+  Metrics& metrics_;
+};
+
+}  // namespace cohort::worker
+
+#endif  // COHORT_WORKER_SERVICE_WORKER_SERVICE_H_
