@@ -44,6 +44,12 @@ absl::StatusOr<v1::AttachAnswer> AttachConnection::Ask(const v1::AttachRequest& 
                                                        absl::Span<const int> fds,
                                                        Instant deadline) {
   MutexLock lock(&mutex_);
+  return AskLocked(request, fds, deadline);
+}
+
+absl::StatusOr<v1::AttachAnswer> AttachConnection::AskLocked(const v1::AttachRequest& request,
+                                                             absl::Span<const int> fds,
+                                                             Instant deadline) {
   COHORT_RETURN_IF_ERROR(socket_.Send(request.SerializeAsString(), fds, deadline));
   COHORT_ASSIGN_OR_RETURN(const shm::LocalSocket::Message message, socket_.Receive(deadline));
   return Read(message);

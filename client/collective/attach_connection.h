@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
@@ -35,7 +36,10 @@ class AttachConnection {
                                        Instant deadline);
 
   // For longer talks; whoever holds the lock talks.
-  Mutex& mutex() { return mutex_; }
+  Mutex& mutex() ABSL_LOCK_RETURNED(mutex_) { return mutex_; }
+  absl::StatusOr<v1::AttachAnswer> AskLocked(const v1::AttachRequest& request,
+                                             absl::Span<const int> fds, Instant deadline)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   const shm::LocalSocket& socket() const { return socket_; }
 
  private:

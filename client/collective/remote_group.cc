@@ -61,6 +61,7 @@ absl::StatusOr<std::unique_ptr<RemoteGroup>> RemoteGroup::Create(RemoteGroupOpti
   request.set_world_size(seat.world_size);
   request.set_member(seat.member);
   request.set_parameters_digest(seat.parameters_digest);
+  request.set_attached(seat.attached);
   if (seat.lease.has_value()) SetDuration(*seat.lease, request.mutable_lease());
   SetDuration(seat.join_timeout, request.mutable_timeout());
   v1::JoinGroupResponse response;

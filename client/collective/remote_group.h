@@ -33,6 +33,8 @@ struct RemoteGroupOptions {
   std::optional<absl::Duration> lease;
   absl::Duration join_timeout = absl::Seconds(300);
   absl::Duration timeout = absl::Seconds(300);  // of calls without their own
+  // Tensor verbs are not the worker's to run: see worker::AttachedGroup.
+  bool attached = false;
 };
 
 // The worker runs the collectives; this process waits for its answers. On the worker's host,
@@ -56,6 +58,8 @@ class RemoteGroup final : public Group {
   const std::vector<std::string>& paths() const { return paths_; }
   const std::string& why_not() const { return why_not_; }
   WorkerSession& session() const { return *options_.session; }
+  // As the worker numbers it, in this session.
+  uint64_t number() const { return group_; }
 
   const std::string& name() const override { return options_.group; }
   int64_t generation() const override { return generation_; }

@@ -123,6 +123,12 @@ void WorkerSession::Listen() {
       GroupEnd& end = group_ends_[event.group_ended().group()];
       if (event.group_ended().generation() > end.generation) {
         end = {event.group_ended().generation(), event.group_ended().cause()};
+        const auto awaited = awaited_.find(event.group_ended().group());
+        if (awaited != awaited_.end() && awaited->second.generation == end.generation) {
+          const OnEnd on_end = std::move(awaited->second.on_end);
+          awaited_.erase(awaited);
+          on_end(end.cause);
+        }
       }
     }
   }
@@ -137,6 +143,20 @@ void WorkerSession::Listen() {
   } else {
     ended_ = absl::AbortedError(absl::StrCat(worker_, " is gone: ", status.error_message()));
   }
+  for (const auto& [group, awaited] : awaited_) awaited.on_end(std::string(ended_->message()));
+  awaited_.clear();
+}
+
+void WorkerSession::AwaitEnd(uint64_t group, int64_t generation, OnEnd on_end) {
+  MutexLock lock(&mutex_);
+  awaited_.erase(group);
+  if (on_end == nullptr) return;
+  const auto end = group_ends_.find(group);
+  if (ended_.has_value()) return on_end(std::string(ended_->message()));
+  if (end != group_ends_.end() && end->second.generation == generation) {
+    return on_end(end->second.cause);
+  }
+  awaited_[group] = {generation, std::move(on_end)};
 }
 
 void WorkerSession::SetDeadline(grpc::ClientContext& context, absl::Duration timeout) {

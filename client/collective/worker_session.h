@@ -3,6 +3,7 @@
 #define COHORT_CLIENT_COLLECTIVE_WORKER_SESSION_H_
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -90,6 +91,11 @@ class WorkerSession : public std::enable_shared_from_this<WorkerSession> {
 
   // --- What the worker told.
 
+  // `on_end` is called once with why this session, or that generation of the group, has ended; at
+  // once if it has. On any thread; it must not block, nor call the session. Null: nobody is to be
+  // told any more, and when it returns nobody is being told.
+  using OnEnd = std::function<void(const std::string&)>;
+  void AwaitEnd(uint64_t group, int64_t generation, OnEnd on_end);
   // OK, or why this session, or this generation of the group, has ended.
   absl::Status Standing(uint64_t group, int64_t generation) const;
 
@@ -97,6 +103,10 @@ class WorkerSession : public std::enable_shared_from_this<WorkerSession> {
   struct GroupEnd {
     int64_t generation = 0;
     std::string cause;
+  };
+  struct Awaited {
+    int64_t generation = 0;
+    OnEnd on_end;
   };
   // Of scratch that waits for a call.
   static constexpr int64_t kKeptScratch = int64_t{256} << 20;
@@ -123,6 +133,7 @@ class WorkerSession : public std::enable_shared_from_this<WorkerSession> {
   bool opened_yet_ ABSL_GUARDED_BY(mutex_) = false;
   std::optional<absl::Status> ended_ ABSL_GUARDED_BY(mutex_);
   std::map<uint64_t, GroupEnd> group_ends_ ABSL_GUARDED_BY(mutex_);
+  std::map<uint64_t, Awaited> awaited_ ABSL_GUARDED_BY(mutex_);
   // By offset in the shared memory.
   struct Block {
     uint64_t tensor = 0;

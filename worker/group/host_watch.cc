@@ -19,7 +19,7 @@ constexpr size_t kMaxWhy = 500;
 
 HostWatch::HostWatch(std::shared_ptr<Supervisor> supervisor, std::vector<HostLink> links,
                      std::function<void(const std::string&)> on_gone)
-    : supervisor_(std::move(supervisor)), on_gone_(std::move(on_gone)), goodbye_(kBye) {
+    : supervisor_(std::move(supervisor)), on_gone_(std::move(on_gone)) {
   for (HostLink& link : links) {
     auto watched = std::make_unique<Watched>();
     watched->pid = link.socket.peer().pid;
@@ -43,12 +43,15 @@ HostWatch::~HostWatch() {
   for (const auto& watched : watched_) {
     if (watched->process_watch != 0) supervisor_->Unwatch(watched->process_watch);
     supervisor_->Unwatch(watched->socket_watch);
-    watched->link.socket.Send(goodbye_, {}, absl::InfinitePast()).IgnoreError();
+    watched->link.socket.Send(kBye, {}, absl::InfinitePast()).IgnoreError();
   }
 }
 
 void HostWatch::SayGoodbye(const std::string& why) {
-  goodbye_ = absl::StrCat(kBye, why.substr(0, kMaxWhy));
+  const std::string goodbye = absl::StrCat(kBye, why.substr(0, kMaxWhy));
+  for (const auto& watched : watched_) {
+    watched->link.socket.Send(goodbye, {}, absl::InfinitePast()).IgnoreError();
+  }
 }
 
 bool HostWatch::OnReadable(Watched& watched, bool process_ended) {

@@ -24,7 +24,7 @@ class HostWatch {
   // The others are told that this rank leaves, not that it died.
   ~HostWatch();
 
-  // What the destructor says then, in other words: that this rank leaves because of `why`.
+  // Tells them now that this rank leaves because of `why`.
   void SayGoodbye(const std::string& why);
 
  private:
@@ -41,7 +41,6 @@ class HostWatch {
 
   const std::shared_ptr<Supervisor> supervisor_;
   const std::function<void(const std::string&)> on_gone_;
-  std::string goodbye_;
   std::vector<std::unique_ptr<Watched>> watched_;
 };
 

@@ -66,14 +66,13 @@ absl::StatusOr<Connections> Seat::Meet(absl::Duration timeout) {
   COHORT_ASSIGN_OR_RETURN(MetRanks met,
                           MeetRanks(*membership_, connection_->options().address, bootstrap));
   if (membership_->rank() == 0) NotePaths(met);
-  links_ = std::move(met.links);
-  if (links_.empty()) return std::move(met.connections);
+  if (met.links.empty()) return std::move(met.connections);
   // The watch begins here: a connection that closes before anybody attends is not overlooked.
   COHORT_ASSIGN_OR_RETURN(std::shared_ptr<Supervisor> supervisor, Supervisor::Shared());
-  watch_ = std::make_unique<HostWatch>(std::move(supervisor), std::move(links_),
+  MutexLock lock(&watch_mutex_);
+  watch_ = std::make_unique<HostWatch>(std::move(supervisor), std::move(met.links),
                                        [this, generation = membership_->generation()](
                                            const std::string& cause) { End(generation, cause); });
-  links_.clear();
   return std::move(met.connections);
 }
 
@@ -89,6 +88,7 @@ void Seat::Disregard() {
     MutexLock lock(&mutex_);
     on_end_ = nullptr;
   }
+  MutexLock lock(&watch_mutex_);
   watch_.reset();
 }
 
@@ -110,14 +110,9 @@ absl::StatusOr<Connections> Seat::Rejoin(absl::Duration timeout) {
   }
 }
 
-void Seat::LeaveBecause(const std::string& why) {
-  {
-    MutexLock lock(&mutex_);
-    on_end_ = nullptr;
-  }
+void Seat::Tell(const std::string& why) {
+  MutexLock lock(&watch_mutex_);
   if (watch_ != nullptr) watch_->SayGoodbye(why);
-  watch_.reset();
-  membership_->ReportError(why, /*fatal=*/true).IgnoreError();
 }
 
 void Seat::NotePaths(const MetRanks& met) {

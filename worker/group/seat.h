@@ -49,9 +49,9 @@ class Seat {
   // timeout.
   absl::StatusOr<Connections> Rejoin(absl::Duration timeout);
 
-  // Leaves, and the others are told that it is because of `why`: to them it is as a death. Blocks
-  // for a second at most.
-  void LeaveBecause(const std::string& why);
+  // The other ranks of this host are told, at once, that this one is out because of `why`; those of
+  // other hosts hear of it when it leaves. From any thread.
+  void Tell(const std::string& why);
 
   client::ProcessGroup& membership() const { return *membership_; }
 
@@ -66,8 +66,9 @@ class Seat {
   SeatOptions options_;
   std::shared_ptr<client::Connection> connection_;
   std::unique_ptr<client::ProcessGroup> membership_;
-  std::vector<HostLink> links_;  // of ranks met and not attended to yet
-  std::unique_ptr<HostWatch> watch_;
+
+  Mutex watch_mutex_;
+  std::unique_ptr<HostWatch> watch_ ABSL_GUARDED_BY(watch_mutex_);
 
   Mutex mutex_;
   std::function<void(const std::string&)> on_end_ ABSL_GUARDED_BY(mutex_);

@@ -150,14 +150,23 @@ void AttachServer::AnswerRequest(const shm::LocalSocket& client, Session& sessio
   } else if (request.has_register_memory()) {
     status = Register(session, request.register_memory(), message, &answer);
   } else if (request.has_hand_over_group()) {
-    const absl::StatusOr<std::shared_ptr<GroupEntry>> entry =
-        session.FindGroup(request.hand_over_group().group());
-    status = entry.ok() ? (*entry)->HandOver(client, Soon()) : entry.status();
+    status = HandOver(client, session, request.hand_over_group());
     if (status.ok()) return;  // it has answered
   } else {
     status = absl::UnimplementedError("this worker does not know what is asked");
   }
   Reply(client, status, std::move(answer));
+}
+
+absl::Status AttachServer::HandOver(const shm::LocalSocket& client, Session& session,
+                                    const v1::HandOverGroup& request) {
+  COHORT_ASSIGN_OR_RETURN(const std::shared_ptr<GroupEntry> entry,
+                          session.FindGroup(request.group()));
+  TensorMemory record;
+  if (request.flight_record() != 0) {
+    COHORT_ASSIGN_OR_RETURN(record, session.tensors().Find(request.flight_record()));
+  }
+  return entry->HandOver(client, std::move(record), Soon());
 }
 
 absl::Status AttachServer::Register(Session& session, const v1::RegisterMemory& request,

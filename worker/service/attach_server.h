@@ -44,6 +44,9 @@ class AttachServer {
   bool Follow(const shm::LocalSocket& client, Session& session);
   void AnswerRequest(const shm::LocalSocket& client, Session& session,
                      shm::LocalSocket::Message message);
+  // OK: it has been answered.
+  static absl::Status HandOver(const shm::LocalSocket& client, Session& session,
+                               const v1::HandOverGroup& request);
   absl::Status Register(Session& session, const v1::RegisterMemory& request,
                         shm::LocalSocket::Message& message, v1::AttachAnswer* answer);
 

@@ -28,8 +28,14 @@ grpc::Status WorkerService::RunCollective(grpc::ServerContext* context,
                             ReadTimeout(request->has_timeout(), request->timeout(), kTimeout));
     COHORT_ASSIGN_OR_RETURN(const CallGate::Pass pass, gate_.Enter());
     CollectiveCall call(session->tensors(), options_.max_message_bytes, *request, response);
-    const int64_t generation = entry->group().generation();
-    const absl::Status status = call.Run(entry->group(), timeout);
+    LocalGroup* const group = entry->local();
+    if (group == nullptr) {
+      return absl::FailedPreconditionError(absl::StrCat("group ", entry->facts().group,
+                                                        " is attached: its client runs its tensor ",
+                                                        "verbs itself"));
+    }
+    const int64_t generation = group->generation();
+    const absl::Status status = call.Run(*group, timeout);
     entry->NoteResult(generation, status);
     bytes = call.bytes();
     return status;
@@ -62,31 +68,34 @@ grpc::Status WorkerService::RunObject(grpc::ServerContext* context,
 
 absl::Status WorkerService::RunObject(GroupEntry& entry, const v1::RunObjectRequest& request,
                                       v1::RunObjectResponse* response) {
-  client::Group& group = entry.group();
-  client::CallOptions options;
-  COHORT_ASSIGN_OR_RETURN(options.timeout,
+  client::ProcessGroup& member = entry.membership();
+  COHORT_ASSIGN_OR_RETURN(const absl::Duration timeout,
                           ReadTimeout(request.has_timeout(), request.timeout(), kTimeout));
+  client::RoundOptions round;
+  round.timeout = timeout;
   switch (request.verb()) {
     case v1::OBJECT_VERB_SEND:
-      return group.SendObject(request.object(), request.peer(), options);
+      return member.Send(request.object(), request.peer(), "", timeout);
     case v1::OBJECT_VERB_RECEIVE: {
       COHORT_ASSIGN_OR_RETURN(*response->add_objects(),
-                              group.ReceiveObject(request.peer(), options));
+                              member.Receive(request.peer(), "", timeout));
       return absl::OkStatus();
     }
     case v1::OBJECT_VERB_BROADCAST: {
       COHORT_ASSIGN_OR_RETURN(*response->add_objects(),
-                              group.BroadcastObject(request.object(), request.peer(), options));
+                              member.Broadcast(request.object(), request.peer(), round));
       return absl::OkStatus();
     }
     case v1::OBJECT_VERB_ALL_GATHER: {
-      COHORT_ASSIGN_OR_RETURN(std::vector<std::string> objects,
-                              group.AllGatherObjects(request.object(), options));
-      for (std::string& object : objects) response->add_objects(std::move(object));
+      COHORT_ASSIGN_OR_RETURN(const client::ObjectList objects,
+                              member.AllGather(request.object(), round));
+      for (size_t rank = 0; rank < objects.size(); ++rank) {
+        response->add_objects(std::string(objects[rank]));
+      }
       return absl::OkStatus();
     }
     case v1::OBJECT_VERB_BARRIER:
-      return group.Barrier(options);
+      return member.Barrier(round);
     default:
       return absl::InvalidArgumentError(absl::StrCat(request.verb(), " is not a verb"));
   }

@@ -4,18 +4,20 @@
 
 #include <cstdint>
 #include <functional>
-#include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/status/statusor.h"
+#include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "base/clock.h"
 #include "base/mutex.h"
 #include "base/shm/local_socket.h"
+#include "client/rendezvous/process_group.h"
+#include "worker/group/flight_recorder.h"
 #include "worker/group/local_group.h"
+#include "worker/service/tensor_table.h"
 
 namespace cohort::worker {
 
@@ -26,6 +28,7 @@ struct GroupFacts {
   int64_t generation = 0;
   int rank = 0;
   int world_size = 0;
+  bool attached = false;
   std::vector<std::string> paths;
   std::string why_not;
   std::string ended;  // why; empty: it has not
@@ -37,39 +40,43 @@ class GroupEntry {
   // `generation` has ended by itself, with `cause`; once for each. On any thread; must not block.
   using OnEnded = std::function<void(int64_t generation, const std::string& cause)>;
 
-  // Blocks as LocalGroup::Create does, whose errors these are.
-  static absl::StatusOr<std::shared_ptr<GroupEntry>> Join(LocalGroupOptions options,
-                                                          OnEnded on_ended);
   virtual ~GroupEntry() = default;
 
-  LocalGroup& group() { return *group_; }
   GroupFacts facts() const;
-  absl::Status Rejoin(absl::Duration timeout);
+  virtual client::ProcessGroup& membership() = 0;
+  // Who executes its collectives here; null if the client does.
+  virtual LocalGroup* local() { return nullptr; }
+
+  // Takes the seat in the next generation. Errors: those of LocalGroup::Rejoin.
+  virtual absl::Status Rejoin(absl::Duration timeout) = 0;
   // What a tensor verb came to: some ends are seen by calls first.
   void NoteResult(int64_t generation, const absl::Status& status);
 
-  // Ends what is in flight, on all ranks. Never blocks.
-  void Abort(absl::string_view cause);
+  // Ends what is in flight, on all ranks. Never blocks for long.
+  virtual void Abort(absl::string_view cause) = 0;
   // Says good-bye to the coordinator, and thereby ends what waits there. Blocks while it is away.
-  void Leave(absl::string_view reason);
+  virtual void Leave(absl::string_view reason) = 0;
 
-  // Gives the client at the other end of the socket what it needs to run collectives itself, its
-  // answer included. An error: nothing was sent. UNIMPLEMENTED unless attached.
-  virtual absl::Status HandOver(const shm::LocalSocket& client, Instant deadline);
+  // Answers the client at the other end of the socket, and gives it what it needs to run
+  // collectives itself. `flight_record`: where the client will keep one, if it says so. An error:
+  // nothing was sent. FAILED_PRECONDITION unless attached.
+  virtual absl::Status HandOver(const shm::LocalSocket& client, TensorMemory flight_record,
+                                Instant deadline) = 0;
+  // The rank's last calls, oldest first.
+  virtual std::vector<FlightEntry> ReadFlightRecord() const = 0;
 
  protected:
-  GroupEntry() = default;
+  explicit GroupEntry(OnEnded on_ended) : on_ended_(std::move(on_ended)) {}
+
+  void SetFacts(GroupFacts facts);
+  void NoteEnd(int64_t generation, const std::string& cause);
 
  private:
-  struct Ends;
-
-  void TakeFacts();
-
-  std::shared_ptr<Ends> ends_;
-  std::string tenant_;
-  std::unique_ptr<LocalGroup> group_;
+  const OnEnded on_ended_;
   mutable Mutex mutex_;
   GroupFacts facts_ ABSL_GUARDED_BY(mutex_);
+  int64_t ended_ ABSL_GUARDED_BY(mutex_) = 0;  // the last generation that has
+  std::string why_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace cohort::worker

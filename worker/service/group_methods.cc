@@ -5,6 +5,8 @@
 #include "base/logging.h"
 #include "base/status_macros.h"
 #include "worker/service/answer.h"
+#include "worker/service/attached_entry.h"
+#include "worker/service/local_entry.h"
 #include "worker/service/worker_service.h"
 
 namespace cohort::worker {
@@ -47,9 +49,6 @@ absl::Status WorkerService::Join(const v1::JoinGroupRequest& request,
                           sessions_.Find(request.session()));
   COHORT_ASSIGN_OR_RETURN(const absl::Duration timeout,
                           ReadTimeout(request.has_timeout(), request.timeout(), kJoinTimeout));
-  if (request.attached()) {
-    return absl::UnimplementedError("this worker does not hand groups to its clients");
-  }
   COHORT_ASSIGN_OR_RETURN(const CallGate::Pass pass, gate_.Enter());
   LocalGroupOptions options;
   client::ProcessGroupOptions& membership = options.membership;
@@ -71,18 +70,24 @@ absl::Status WorkerService::Join(const v1::JoinGroupRequest& request,
   COHORT_ASSIGN_OR_RETURN(options.bootstrap.heap, session->heap());
 
   const uint64_t group = session->NextGroup();
-  COHORT_ASSIGN_OR_RETURN(
-      std::shared_ptr<GroupEntry> entry,
-      GroupEntry::Join(std::move(options), [weak = std::weak_ptr<Session>(session), group](
-                                               int64_t generation, const std::string& cause) {
-        const std::shared_ptr<Session> told = weak.lock();
-        if (told == nullptr) return;
-        v1::SessionEvent event;
-        event.mutable_group_ended()->set_group(group);
-        event.mutable_group_ended()->set_generation(generation);
-        event.mutable_group_ended()->set_cause(cause);
-        told->Tell(event);
-      }));
+  const auto on_ended = [weak = std::weak_ptr<Session>(session), group](int64_t generation,
+                                                                        const std::string& cause) {
+    const std::shared_ptr<Session> told = weak.lock();
+    if (told == nullptr) return;
+    v1::SessionEvent event;
+    event.mutable_group_ended()->set_group(group);
+    event.mutable_group_ended()->set_generation(generation);
+    event.mutable_group_ended()->set_cause(cause);
+    told->Tell(event);
+  };
+  std::shared_ptr<GroupEntry> entry;
+  if (request.attached()) {
+    COHORT_ASSIGN_OR_RETURN(
+        entry, AttachedEntry::Join({std::move(options.membership), std::move(options.bootstrap)},
+                                   on_ended));
+  } else {
+    COHORT_ASSIGN_OR_RETURN(entry, LocalEntry::Join(std::move(options), on_ended));
+  }
   if (const absl::Status added = session->AddGroup(group, entry); !added.ok()) {
     // The client went while its seat was being taken: the others must not wait for it.
     entry->Abort(added.message());

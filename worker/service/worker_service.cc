@@ -5,11 +5,30 @@
 #include <utility>
 
 #include "absl/strings/escaping.h"
+#include "absl/time/clock.h"
+#include "base/clock.h"
 #include "worker/service/answer.h"
 #include "worker/service/session_stream.h"
 #include "worker/service/version.h"
 
 namespace cohort::worker {
+namespace {
+
+void Fill(const FlightEntry& entry, absl::Duration calendar, v1::FlightEntry* to) {
+  to->set_sequence(entry.sequence);
+  to->set_generation(entry.generation);
+  to->set_verb(std::string(NameOf(entry.verb)));
+  to->set_data_type(static_cast<int>(entry.type));
+  to->set_bytes(entry.bytes);
+  to->set_root(entry.root);
+  to->set_started_ns(absl::ToUnixNanos(entry.started + calendar));
+  if (entry.took.has_value()) {
+    to->set_finished_ns(absl::ToUnixNanos(entry.started + *entry.took + calendar));
+  }
+  to->set_state(entry.code.has_value() ? absl::StatusCodeToString(*entry.code) : "running");
+}
+
+}  // namespace
 
 WorkerService::WorkerService(WorkerServiceOptions options, SessionTable& sessions, CallGate& gate,
                              Metrics& metrics)
@@ -62,6 +81,7 @@ grpc::Status WorkerService::GetWorker(grpc::ServerContext* context, const v1::Ge
       rank.set_generation(facts.generation);
       rank.set_rank(facts.rank);
       rank.set_world_size(facts.world_size);
+      rank.set_attached(facts.attached);
       for (const std::string& path : facts.paths) rank.add_paths(path);
       rank.set_ended(facts.ended);
     }
@@ -70,8 +90,24 @@ grpc::Status WorkerService::GetWorker(grpc::ServerContext* context, const v1::Ge
 }
 
 grpc::Status WorkerService::GetFlightRecord(grpc::ServerContext* context,
-                                            const v1::GetFlightRecordRequest*,
-                                            v1::GetFlightRecordResponse*) {
+                                            const v1::GetFlightRecordRequest* request,
+                                            v1::GetFlightRecordResponse* response) {
+  // Calls are recorded by steady time; the caller's clocks know the calendar's.
+  const absl::Duration calendar = absl::Now() - Clock::Steady().Now();
+  for (const std::shared_ptr<Session>& session : sessions_.All()) {
+    for (const auto& [number, entry] : session->groups()) {
+      const GroupFacts facts = entry->facts();
+      if (!request->group().empty() && request->group() != facts.group) continue;
+      v1::FlightRecord& record = *response->add_records();
+      record.set_tenant(facts.tenant);
+      record.set_group(facts.group);
+      record.set_generation(facts.generation);
+      record.set_rank(facts.rank);
+      for (const FlightEntry& call : entry->ReadFlightRecord()) {
+        Fill(call, calendar, record.add_entries());
+      }
+    }
+  }
   return Answer(context, absl::OkStatus());
 }
 

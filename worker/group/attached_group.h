@@ -1,0 +1,81 @@
+// A group of which a worker daemon keeps the seat, and whose calls the calling thread executes.
+#ifndef COHORT_WORKER_GROUP_ATTACHED_GROUP_H_
+#define COHORT_WORKER_GROUP_ATTACHED_GROUP_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "client/collective/remote_group.h"
+#include "worker/group/executing_group.h"
+
+namespace cohort::worker {
+
+// The speed of LocalGroup with the supervision of a daemon: it joins, meets the other ranks, renews
+// the lease, watches all of them and this process, and tells this one when a generation has ended;
+// memory and sockets it hands over. So it runs beside its client, on the same host and as the same
+// user.
+//
+// When this process dies, the daemon tells the others, by name. When the daemon dies, calls end
+// with ABORTED, naming it; then a group needs another session.
+class AttachedGroup final : public ExecutingGroup {
+ public:
+  // Errors: those of RemoteGroup::Create and ReceiveConnections; FAILED_PRECONDITION (no memory is
+  // shared with the worker; says why not).
+  static absl::StatusOr<std::unique_ptr<AttachedGroup>> Create(client::RemoteGroupOptions options);
+  // Leaves.
+  ~AttachedGroup() override;
+
+  // As LocalGroup's.
+  absl::Status Rejoin(absl::Duration timeout = absl::Seconds(60));
+
+  const std::string& name() const override { return seat_->name(); }
+  int64_t generation() const override { return seat_->generation(); }
+  int rank() const override { return seat_->rank(); }
+  int size() const override { return seat_->size(); }
+
+  absl::StatusOr<Tensor> Allocate(DataType type, const Shape& shape) override {
+    return seat_->Allocate(type, shape);
+  }
+
+  absl::Status SendObject(absl::string_view object, int destination,
+                          const client::CallOptions& options) override {
+    return seat_->SendObject(object, destination, options);
+  }
+  absl::StatusOr<std::string> ReceiveObject(int source,
+                                            const client::CallOptions& options) override {
+    return seat_->ReceiveObject(source, options);
+  }
+  absl::StatusOr<std::string> BroadcastObject(absl::string_view object, int root,
+                                              const client::CallOptions& options) override {
+    return seat_->BroadcastObject(object, root, options);
+  }
+  absl::StatusOr<std::vector<std::string>> AllGatherObjects(
+      absl::string_view object, const client::CallOptions& options) override {
+    return seat_->AllGatherObjects(object, options);
+  }
+  absl::Status Barrier(const client::CallOptions& options) override {
+    return seat_->Barrier(options);
+  }
+
+ private:
+  AttachedGroup(std::unique_ptr<client::RemoteGroup> seat, absl::Duration timeout,
+                Tensor flight_record);
+
+  // Takes over what the worker has of the present generation.
+  absl::Status Take(absl::Duration timeout) ABSL_EXCLUSIVE_LOCKS_REQUIRED(call_mutex_);
+  // Nobody is told of ends any more.
+  void Disregard();
+
+  const std::unique_ptr<client::RemoteGroup> seat_;
+  const Tensor flight_record_;
+};
+
+}  // namespace cohort::worker
+
+#endif  // COHORT_WORKER_GROUP_ATTACHED_GROUP_H_

@@ -1,0 +1,103 @@
+#include "worker/service/attached_entry.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "cohort/v1/attach.pb.h"
+#include "worker/group/hand_over.h"
+
+namespace cohort::worker {
+
+absl::StatusOr<std::shared_ptr<GroupEntry>> AttachedEntry::Join(SeatOptions options,
+                                                                OnEnded on_ended) {
+  const std::string tenant = options.membership.connection.tenant;
+  const absl::Duration timeout = options.bootstrap.timeout;
+  std::shared_ptr<AttachedEntry> entry(new AttachedEntry(std::move(on_ended)));
+  entry->tenant_ = tenant;
+  COHORT_ASSIGN_OR_RETURN(entry->seat_, Seat::Take(std::move(options)));
+  COHORT_ASSIGN_OR_RETURN(Connections connections, entry->seat_->Meet(timeout));
+  MutexLock lock(&entry->seat_mutex_);
+  entry->Keep(std::move(connections));
+  return entry;
+}
+
+AttachedEntry::~AttachedEntry() {
+  if (seat_ != nullptr) seat_->Disregard();
+}
+
+void AttachedEntry::Keep(Connections connections) {
+  const client::ProcessGroup& member = seat_->membership();
+  GroupFacts facts;
+  facts.tenant = tenant_;
+  facts.group = member.group();
+  facts.generation = member.generation();
+  facts.rank = member.rank();
+  facts.world_size = member.world_size();
+  facts.attached = true;
+  facts.paths = connections.paths;
+  facts.why_not = connections.why_not;
+  connections_ = std::move(connections);
+  const int64_t generation = facts.generation;
+  SetFacts(std::move(facts));
+  seat_->Attend([this, generation](const std::string& cause) { NoteEnd(generation, cause); });
+}
+
+absl::Status AttachedEntry::Rejoin(absl::Duration timeout) {
+  MutexLock lock(&seat_mutex_);
+  if (left_) return absl::AbortedError("the group has been left");
+  connections_.reset();
+  COHORT_ASSIGN_OR_RETURN(Connections connections, seat_->Rejoin(timeout));
+  Keep(std::move(connections));
+  return absl::OkStatus();
+}
+
+void AttachedEntry::Abort(absl::string_view cause) {
+  // Sockets that nobody took close here; those that the client has it closes, or its end does.
+  const GroupFacts facts = this->facts();
+  const std::string why = absl::StrCat("rank ", facts.rank, " aborted: ", cause);
+  NoteEnd(facts.generation, why);
+  seat_->Tell(why);
+}
+
+void AttachedEntry::Leave(absl::string_view reason) {
+  MutexLock lock(&seat_mutex_);
+  left_ = true;
+  connections_.reset();
+  seat_->Disregard();
+  seat_->membership().Leave(reason).IgnoreError();
+}
+
+absl::Status AttachedEntry::HandOver(const shm::LocalSocket& client, TensorMemory flight_record,
+                                     Instant deadline) {
+  MutexLock lock(&seat_mutex_);
+  if (!connections_.has_value()) {
+    return absl::FailedPreconditionError("this generation of the group has been handed over");
+  }
+  if (flight_record.data != nullptr &&
+      flight_record.bytes < static_cast<int64_t>(FlightRecorder::MemoryBytes())) {
+    return absl::InvalidArgumentError(absl::StrCat("a flight record has ",
+                                                   FlightRecorder::MemoryBytes(), " bytes, not ",
+                                                   flight_record.bytes));
+  }
+  {
+    MutexLock record_lock(&record_mutex_);
+    flight_record_ = std::move(flight_record);
+  }
+  const Connections connections = *std::move(connections_);
+  connections_.reset();
+  v1::AttachAnswer answer;
+  answer.set_text("the group follows");
+  // Half of it is no use to anybody: the client goes, and takes its session with it.
+  client.Send(answer.SerializeAsString(), {}, deadline).IgnoreError();
+  SendConnections(connections, client, deadline).IgnoreError();
+  return absl::OkStatus();
+}
+
+std::vector<FlightEntry> AttachedEntry::ReadFlightRecord() const {
+  MutexLock lock(&record_mutex_);
+  if (flight_record_.data == nullptr) return {};
+  return FlightRecorder::Read(flight_record_.data);
+}
+
+}  // namespace cohort::worker

@@ -1,0 +1,51 @@
+// A rank whose collectives its client executes: the seat, the watch and the other ranks are kept
+// here, memory and sockets are handed over.
+#ifndef COHORT_WORKER_SERVICE_ATTACHED_ENTRY_H_
+#define COHORT_WORKER_SERVICE_ATTACHED_ENTRY_H_
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/statusor.h"
+#include "base/mutex.h"
+#include "worker/group/seat.h"
+#include "worker/service/group_entry.h"
+
+namespace cohort::worker {
+
+class AttachedEntry final : public GroupEntry {
+ public:
+  // Takes the seat and meets the other ranks; blocks for at most the membership's store_timeout and
+  // the bootstrap's timeout. Errors: those of Seat::Take and Seat::Meet.
+  static absl::StatusOr<std::shared_ptr<GroupEntry>> Join(SeatOptions options, OnEnded on_ended);
+  ~AttachedEntry() override;
+
+  client::ProcessGroup& membership() override { return seat_->membership(); }
+  absl::Status Rejoin(absl::Duration timeout) override;
+  void Abort(absl::string_view cause) override;
+  void Leave(absl::string_view reason) override;
+  absl::Status HandOver(const shm::LocalSocket& client, TensorMemory flight_record,
+                        Instant deadline) override;
+  std::vector<FlightEntry> ReadFlightRecord() const override;
+
+ private:
+  explicit AttachedEntry(OnEnded on_ended) : GroupEntry(std::move(on_ended)) {}
+  void Keep(Connections connections) ABSL_EXCLUSIVE_LOCKS_REQUIRED(seat_mutex_);
+
+  std::string tenant_;
+  Mutex seat_mutex_;  // held by whoever moves the seat
+  std::unique_ptr<Seat> seat_;
+  // Of the present generation, until they are handed over.
+  std::optional<Connections> connections_ ABSL_GUARDED_BY(seat_mutex_);
+  bool left_ ABSL_GUARDED_BY(seat_mutex_) = false;
+
+  mutable Mutex record_mutex_;
+  TensorMemory flight_record_ ABSL_GUARDED_BY(record_mutex_);
+};
+
+}  // namespace cohort::worker
+
+#endif  // COHORT_WORKER_SERVICE_ATTACHED_ENTRY_H_

@@ -1,0 +1,50 @@
+#include "worker/service/local_entry.h"
+
+#include <utility>
+
+#include "base/status_macros.h"
+
+namespace cohort::worker {
+
+absl::StatusOr<std::shared_ptr<GroupEntry>> LocalEntry::Join(LocalGroupOptions options,
+                                                             OnEnded on_ended) {
+  std::shared_ptr<LocalEntry> entry(new LocalEntry(std::move(on_ended)));
+  entry->tenant_ = options.membership.connection.tenant;
+  options.on_end = [entry = entry.get()](int64_t generation, const std::string& cause) {
+    entry->NoteEnd(generation, cause);
+  };
+  COHORT_ASSIGN_OR_RETURN(entry->group_, LocalGroup::Create(std::move(options)));
+  entry->TakeFacts();
+  return entry;
+}
+
+void LocalEntry::TakeFacts() {
+  GroupFacts facts;
+  facts.tenant = tenant_;
+  facts.group = group_->name();
+  facts.generation = group_->generation();
+  facts.rank = group_->rank();
+  facts.world_size = group_->size();
+  facts.paths = group_->paths();
+  facts.why_not = group_->why_not();
+  SetFacts(std::move(facts));
+}
+
+absl::Status LocalEntry::Rejoin(absl::Duration timeout) {
+  COHORT_RETURN_IF_ERROR(group_->Rejoin(timeout));
+  TakeFacts();
+  return absl::OkStatus();
+}
+
+void LocalEntry::Abort(absl::string_view cause) { group_->Abort(absl::AbortedError(cause)); }
+
+void LocalEntry::Leave(absl::string_view reason) {
+  // Whoever is told otherwise first, or not at all, is told by the connections of the ranks.
+  group_->membership().Leave(reason).IgnoreError();
+}
+
+absl::Status LocalEntry::HandOver(const shm::LocalSocket&, TensorMemory, Instant) {
+  return absl::FailedPreconditionError("this group was not joined as attached");
+}
+
+}  // namespace cohort::worker

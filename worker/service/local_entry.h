@@ -1,0 +1,42 @@
+// A rank whose collectives run here: its client calls them.
+#ifndef COHORT_WORKER_SERVICE_LOCAL_ENTRY_H_
+#define COHORT_WORKER_SERVICE_LOCAL_ENTRY_H_
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "worker/group/local_group.h"
+#include "worker/service/group_entry.h"
+
+namespace cohort::worker {
+
+class LocalEntry final : public GroupEntry {
+ public:
+  // Blocks as LocalGroup::Create does, whose errors these are.
+  static absl::StatusOr<std::shared_ptr<GroupEntry>> Join(LocalGroupOptions options,
+                                                          OnEnded on_ended);
+
+  client::ProcessGroup& membership() override { return group_->membership(); }
+  LocalGroup* local() override { return group_.get(); }
+  absl::Status Rejoin(absl::Duration timeout) override;
+  void Abort(absl::string_view cause) override;
+  void Leave(absl::string_view reason) override;
+  absl::Status HandOver(const shm::LocalSocket& client, TensorMemory flight_record,
+                        Instant deadline) override;
+  std::vector<FlightEntry> ReadFlightRecord() const override {
+    return group_->flight_recorder().Read();
+  }
+
+ private:
+  explicit LocalEntry(OnEnded on_ended) : GroupEntry(std::move(on_ended)) {}
+  void TakeFacts();
+
+  std::string tenant_;
+  std::unique_ptr<LocalGroup> group_;
+};
+
+}  // namespace cohort::worker
+
+#endif  // COHORT_WORKER_SERVICE_LOCAL_ENTRY_H_
