@@ -123,11 +123,15 @@ case $section in
     build //tests/benchmark/collective:collective_benchmark \
       //tests/benchmark/collective:gloo_member //tests/benchmark/collective:limit_member \
       //tests/benchmark/collective:openmpi_member //tests/benchmark/collective:cohort_member \
-      //tests/benchmark/collective:cohort_tcp_member //coordinator:cohort-coordinator
+      //tests/benchmark/collective:cohort_attached_member \
+      //tests/benchmark/collective:cohort_daemon_member \
+      //tests/benchmark/collective:cohort_tcp_member //tests/benchmark/collective:grpc_member \
+      //coordinator:cohort-coordinator //worker/service:cohort-worker
     [[ ! -w /dev/shm ]] || memory_scratch=$(mktemp -d /dev/shm/cohort-benchmark.XXXXXX)
     run_driver "$bin/tests/benchmark/collective/collective_benchmark" --scratch "$scratch" \
       --memory-scratch "$memory_scratch" --programs "$bin/tests/benchmark/collective" \
-      --mpirun "$(command -v mpirun)" --coordinator "$bin/coordinator/cohort-coordinator" "$@"
+      --mpirun "$(command -v mpirun)" --coordinator "$bin/coordinator/cohort-coordinator" \
+      --worker "$bin/worker/service/cohort-worker" "$@"
     ;;
   -h | --help | help)
     usage

@@ -1,5 +1,5 @@
-// Cohort: its ranks as members, with memory that the group hands out and with the caller's own; and
-// once more over sockets.
+// Cohort: its ranks as members, in the three forms of a group, with memory that the group hands out
+// and with the caller's own; once more over sockets; and what a bare call to a worker costs.
 #include <string>
 #include <vector>
 
@@ -20,22 +20,36 @@ std::string FolderOf(const Command& arguments) {
 }  // namespace
 
 void AddCohort(const FieldOptions& options, Field& field) {
-  const auto add = [&](const std::string& name, const std::string& program) {
+  const auto add = [&](const std::string& name, const std::string& program, bool workers) {
     Entrant entrant;
     entrant.implementations = {name};
     entrant.team = AddTeam(
         options, name,
-        [options, program](const Command& arguments) {
+        [options, program, workers](const Command& arguments) {
+          const std::string folder = FolderOf(arguments);
+          const std::string coordinator = absl::StrCat("unix:", folder, "/coordinator");
           std::vector<Command> commands = OneForEachRank(
               absl::StrCat(options.programs, "/", program), options.members, arguments);
-          commands.push_back({options.coordinator, "--listen",
-                              absl::StrCat("unix:", FolderOf(arguments), "/coordinator"),
-                              "--metrics-listen", "", "--journal", "memory"});
+          commands.push_back({options.coordinator, "--listen", coordinator, "--metrics-listen", "",
+                              "--journal", "memory"});
+          for (int rank = 0; workers && rank < options.members; ++rank) {
+            commands.push_back({options.worker, "--coordinator", coordinator, "--listen",
+                                absl::StrCat("unix:", folder, "/worker-", rank), "--metrics-listen",
+                                ""});
+          }
           return commands;
         },
         field);
     entrant.collectives = AllCollectives();
     entrant.tells_memory = true;
+    if (name == "grpc") {
+      // The floor of small calls.
+      entrant.tells_memory = false;
+      entrant.collectives = {Collective::kAllReduce};
+      entrant.max_bytes = 4 << 10;
+      field.entrants.push_back(entrant);
+      return;
+    }
     for (const Memory memory : {Memory::kRegistered, Memory::kPlain}) {
       if (name == "cohort-tcp" && memory == Memory::kRegistered) continue;
       entrant.memory = memory;
@@ -43,8 +57,11 @@ void AddCohort(const FieldOptions& options, Field& field) {
       field.entrants.push_back(entrant);
     }
   };
-  add("cohort", "cohort_member");
-  add("cohort-tcp", "cohort_tcp_member");
+  add("cohort", "cohort_member", false);
+  add("cohort-attached", "cohort_attached_member", true);
+  add("cohort-daemon", "cohort_daemon_member", true);
+  add("cohort-tcp", "cohort_tcp_member", false);
+  add("grpc", "grpc_member", true);
 }
 
 }  // namespace cohort::benchmark

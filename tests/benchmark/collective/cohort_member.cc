@@ -1,5 +1,5 @@
-// A rank of Cohort, in one of the forms of client::Group. The program's name says which: "tcp" is
-// with ranks that share no memory.
+// A rank of Cohort, in one of the forms of client::Group. The program's name says which: "attached"
+// and "daemon" are with a worker for each rank, "tcp" is with ranks that share no memory.
 #include <memory>
 #include <string>
 #include <utility>
@@ -8,8 +8,10 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "client/collective/group.h"
+#include "client/collective/remote_group.h"
 #include "tests/benchmark/collective/member.h"
 #include "tests/benchmark/collective/member_main.h"
+#include "worker/group/attached_group.h"
 #include "worker/group/local_group.h"
 
 namespace cohort::benchmark {
@@ -87,7 +89,24 @@ MadeGroup MakeLocal(const MemberOptions& options, bool tcp) {
   return worker::LocalGroup::Create(std::move(local));
 }
 
+// Of the worker that was started for this rank.
+client::RemoteGroupOptions SeatAtWorker(const MemberOptions& options) {
+  client::RemoteGroupOptions seat;
+  seat.worker.address = absl::StrCat("unix:", options.folder, "/worker-", options.rank);
+  seat.worker.connect_timeout = absl::Seconds(30);
+  seat.group = "benchmark";
+  seat.rank = options.rank;
+  seat.world_size = options.members;
+  return seat;
+}
+
 MadeGroup MakeGroup(const MemberOptions& options, absl::string_view program) {
+  if (absl::StrContains(program, "attached")) {
+    return worker::AttachedGroup::Create(SeatAtWorker(options));
+  }
+  if (absl::StrContains(program, "daemon")) {
+    return client::RemoteGroup::Create(SeatAtWorker(options));
+  }
   return MakeLocal(options, absl::StrContains(program, "tcp"));
 }
 
@@ -118,7 +137,8 @@ class CohortMember final : public Member {
 
 int main(int argc, char** argv) {
   using namespace cohort::benchmark;
-  const std::string program = argv[0];
+  std::string program = argv[0];
+  program = program.substr(program.rfind('/') + 1);
   return MemberMain(
       argc, argv,
       [program](const MemberOptions& options) -> absl::StatusOr<std::unique_ptr<Member>> {

@@ -53,7 +53,8 @@ void AddFlags(CLI::App& app, Flags& flags) {
                  "only these: all_reduce, reduce_scatter, broadcast, all_gather, all_to_all, "
                  "sendrecv");
   app.add_option("--implementation", flags.field.implementations,
-                 "only these: cohort, cohort-tcp, openmpi, openmpi-best, gloo-best, limit");
+                 "only these: cohort, cohort-attached, cohort-daemon, cohort-tcp, grpc, openmpi, "
+                 "openmpi-best, gloo-best, limit");
   app.add_option("--deadline", flags.deadline_s, "seconds that a burst may take")
       ->check(CLI::Range(1, 3600));
   app.add_option("--programs", flags.field.programs, "the folder of the members' programs")
@@ -61,6 +62,7 @@ void AddFlags(CLI::App& app, Flags& flags) {
   app.add_option("--mpirun", flags.field.mpirun, "the path of mpirun")->required();
   app.add_option("--coordinator", flags.field.coordinator, "the path of cohort-coordinator")
       ->required();
+  app.add_option("--worker", flags.field.worker, "the path of cohort-worker")->required();
   app.add_option("--scratch", flags.field.scratch, "a folder for logs and sockets")->required();
   app.add_option("--memory-scratch", flags.field.memory_scratch,
                  "a folder in memory for what Open MPI shares");

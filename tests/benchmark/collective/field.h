@@ -45,6 +45,7 @@ struct FieldOptions {
   std::string memory_scratch;  // one in memory (/dev/shm), for what Open MPI shares; may be empty
   std::string mpirun;
   std::string coordinator;     // the program
+  std::string worker;          // the program
   absl::Duration deadline = absl::Seconds(20);
   std::vector<std::string> implementations;  // only these; empty: all
 };
