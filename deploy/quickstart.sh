@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Cohort at work on this machine: installs what is missing, builds, and starts a coordinator with a journal on disk.
-# Four processes form a group and pass objects; measure all collectives and check the results; one of them pushes a
-# checkpoint to the others, which verify it. Then one comes late, and who-is-missing names it; and once more, while the
+# Four processes form a group and pass objects. Four workers are started, and four clients beside them: they measure all
+# collectives and check the results; one of them pushes a checkpoint to the others, which verify it. Then one comes late, and who-is-missing names it; and once more, while the
 # coordinator is killed. Everything is stopped again, and looked for. Ends with a table; exit status 0 if all of it
 # worked.
 #
@@ -29,8 +29,9 @@ readonly WORLD=4
 scratch=$(mktemp -d)
 coordinator=
 address=
-# How each rank takes part. A rank that a worker is takes `--form attached --worker ADDRESS`, once for each.
-rank_flags=(--form local)
+workers=()
+# How each rank takes part: a worker is the rank, and lends its memory to the client that computes.
+rank_flags=(--form attached)
 
 # Known by it afterwards, whatever they are.
 export COHORT_QUICKSTART=$scratch
@@ -51,12 +52,12 @@ trap stop_all EXIT
 
 build() {
   local cache=${COHORT_BAZEL_CACHE:-$HOME/.cache/cohort-bazel}
-  local targets=(//coordinator:cohort-coordinator //worker/cli:cohort)
+  local targets=(//coordinator:cohort-coordinator //worker/service:cohort-worker //worker/cli:cohort)
   # Its server stays for the next build, and is none of ours.
   env -u COHORT_QUICKSTART -u TMPDIR bazel build --config=opt "--disk_cache=$cache" --noshow_progress "${targets[@]}"
   local bin
   bin=$(env -u COHORT_QUICKSTART -u TMPDIR bazel info --config=opt bazel-bin 2> /dev/null)
-  cp "$bin/coordinator/cohort-coordinator" "$bin/worker/cli/cohort" "$scratch/"
+  cp "$bin/coordinator/cohort-coordinator" "$bin/worker/service/cohort-worker" "$bin/worker/cli/cohort" "$scratch/"
 }
 
 # Starts it on a port of its own choice, or on the one it had.
@@ -77,6 +78,24 @@ start_coordinator() {
   done
   address=$(head -n 1 "$scratch/port")
   export COHORT_COORDINATOR=$address
+}
+
+# One for each rank, at a Unix socket of its own.
+start_workers() {
+  local rank deadline=$((SECONDS + 20))
+  for ((rank = 0; rank < WORLD; rank++)); do
+    "$scratch/cohort-worker" --coordinator "$address" --listen "unix:$scratch/worker-$rank" --metrics-listen '' \
+      --port-file "$scratch/worker-$rank.port" >> "$scratch/worker-$rank.log" 2>&1 &
+    workers+=($!)
+    rank_flags+=(--worker "unix:$scratch/worker-$rank")
+  done
+  for ((rank = 0; rank < WORLD; rank++)); do
+    until [[ -s $scratch/worker-$rank.port ]]; do
+      kill -0 "${workers[$rank]}" 2> /dev/null && [[ $SECONDS -lt $deadline ]] ||
+        { cat "$scratch/worker-$rank.log" >&2; return 1; }
+      read -r -t 0.05 < <(:) || true
+    done
+  done
 }
 
 # Runs the command given once per rank, as processes of their own; "RANK" in it is the rank.
@@ -176,6 +195,11 @@ checkpoint() {
 
 # Stops what still runs, and looks for what should be gone.
 stop_and_look() {
+  local worker
+  kill -TERM "${workers[@]}"
+  for worker in "${workers[@]}"; do
+    wait "$worker" || { echo "a worker ended with status $?" >&2; return 1; }
+  done
   kill -TERM "$coordinator"
   wait "$coordinator" || { echo "the coordinator ended with status $?" >&2; return 1; }
   coordinator=
@@ -197,7 +221,8 @@ say "coordinator with a journal on disk, and $WORLD processes"
 step "start the coordinator" start_coordinator
 step "barrier of $WORLD processes (join, meet, leave)" barrier
 step "all-gather of an object each, compared byte by byte" all_gather
-say "all collectives of $WORLD processes, each result checked"
+say "$WORLD workers; all collectives of $WORLD processes beside them, each result checked"
+step "start $WORLD workers" start_workers
 step "all collectives, measured, every element right" collectives
 say "a checkpoint from rank 0 to the $((WORLD - 1)) others"
 [[ -n $input ]] || step "make a checkpoint" make_checkpoint

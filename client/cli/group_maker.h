@@ -39,8 +39,8 @@ class GroupMaker {
  public:
   virtual ~GroupMaker() = default;
 
-  // Blocks until the group is complete. Errors: those of client::ProcessGroup::Create, and
-  // UNIMPLEMENTED (this program has no such form).
+  // Blocks until the group is complete. Errors: those of client::ProcessGroup::Create, of the
+  // worker, and UNIMPLEMENTED (this program has no such form).
   virtual absl::StatusOr<std::unique_ptr<client::Group>> Make(const GroupRequest& request) = 0;
 };
 

@@ -1,6 +1,10 @@
 #include "worker/cli/group_maker.h"
 
+#include <algorithm>
+
 #include "base/status_macros.h"
+#include "client/collective/remote_group.h"
+#include "worker/group/attached_group.h"
 #include "worker/group/local_group.h"
 
 namespace cohort::worker {
@@ -23,6 +27,22 @@ GroupOr MakeLocal(const cli::GroupRequest& request) {
   return group;
 }
 
+client::RemoteGroupOptions SeatAtWorker(const cli::GroupRequest& request) {
+  client::RemoteGroupOptions options;
+  options.worker.address = request.worker;
+  options.worker.client_name = "cohort";
+  options.worker.connect_timeout = std::min(request.form_timeout, absl::Seconds(10));
+  options.coordinator = request.coordinator.address;
+  options.tenant = request.coordinator.tenant;
+  options.group = request.group;
+  options.rank = request.rank;
+  options.world_size = request.world_size;
+  options.member = request.member;
+  options.join_timeout = request.form_timeout;
+  options.timeout = request.call_timeout;
+  return options;
+}
+
 class Maker final : public cli::GroupMaker {
  public:
   GroupOr Make(const cli::GroupRequest& request) override {
@@ -30,10 +50,9 @@ class Maker final : public cli::GroupMaker {
       case cli::GroupForm::kLocal:
         return MakeLocal(request);
       case cli::GroupForm::kAttached:
-        return absl::UnimplementedError(
-            "--form attached: this program cannot attach to a worker's memory yet");
+        return AttachedGroup::Create(SeatAtWorker(request));
       case cli::GroupForm::kRemote:
-        return absl::UnimplementedError("--form remote: this program cannot call a worker yet");
+        return client::RemoteGroup::Create(SeatAtWorker(request));
     }
     return absl::InvalidArgumentError("no such form of a group");
   }
