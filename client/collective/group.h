@@ -54,7 +54,7 @@ struct TensorTransfer {
 //                       the others wait for it, so their calls end with their timeouts, naming it.
 //   DEADLINE_EXCEEDED   some ranks did not come in time; names them. The group is broken.
 //   ABORTED             a rank is lost, gave up or aborted, or the generation ended: names it and
-//                       the cause. Form a group of the next generation.
+//                       the cause. Rejoin.
 //   RESOURCE_EXHAUSTED  no memory.
 class Group {
  public:
@@ -64,6 +64,8 @@ class Group {
   virtual int64_t generation() const = 0;
   virtual int rank() const = 0;
   virtual int size() const = 0;
+  // By rank: how this rank reaches it, "self", "shared memory" or "tcp 10.0.0.4:4123".
+  virtual const std::vector<std::string>& paths() const = 0;
 
   // --- Memory.
 
@@ -149,8 +151,12 @@ class Group {
       absl::string_view object, const CallOptions& options = {}) = 0;
   virtual absl::Status Barrier(const CallOptions& options = {}) = 0;
 
-  // --- The end.
+  // --- The end, and the next beginning.
 
+  // After ABORTED or DEADLINE_EXCEEDED: takes the seat in the next generation, and waits until it is
+  // complete. Tensors stay valid. Not beside other calls, but it ends those in flight. When it
+  // fails, it may be called again. Errors: those of forming the group.
+  virtual absl::Status Rejoin(absl::Duration timeout = absl::Seconds(60)) = 0;
   // Ends what is in flight on all ranks, and everything later, with ABORTED and `cause`. From any
   // thread.
   virtual void Abort(const absl::Status& cause) = 0;

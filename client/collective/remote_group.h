@@ -52,10 +52,10 @@ class RemoteGroup final : public Group {
 
   // After ABORTED or DEADLINE_EXCEEDED: takes the seat in the next generation. Tensors stay valid.
   // Not beside other calls.
-  absl::Status Rejoin(absl::Duration timeout = absl::Seconds(60));
+  absl::Status Rejoin(absl::Duration timeout = absl::Seconds(60)) override;
 
   // By rank: how the worker reaches it, such as "shared memory".
-  const std::vector<std::string>& paths() const { return paths_; }
+  const std::vector<std::string>& paths() const override { return paths_; }
   const std::string& why_not() const { return why_not_; }
   WorkerSession& session() const { return *options_.session; }
   // As the worker numbers it, in this session.

@@ -1,7 +1,9 @@
 // A rank that moves tensors, in a process of its own, so that a test can kill or stop it.
 //
 //   rank_main ADDRESS GROUP RANK SIZE [host=NAME] [timeout_ms=N] [lease_ms=N] [member=NAME]
+//             [attached=WORKER] [remote=WORKER]
 //
+// It is the rank itself, or attached to the worker at that address, or calls it.
 // Prints `joined RANK SIZE GENERATION PATH`, PATH being how it reaches the rank behind it, or
 // `failed CODE TEXT` and ends. Then follows commands, one in a line, and prints `CODE TEXT` for
 // each:
@@ -25,11 +27,15 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "client/collective/remote_group.h"
+#include "worker/group/attached_group.h"
 #include "worker/group/local_group.h"
 
 namespace cohort {
 namespace {
 
+using client::Group;
+using client::RemoteGroupOptions;
 using worker::LocalGroup;
 using worker::LocalGroupOptions;
 
@@ -40,25 +46,37 @@ int Number(const std::string& text) {
   return absl::SimpleAtoi(text, &number) ? number : -1;
 }
 
-LocalGroupOptions ReadOptions(int argc, char** argv) {
-  LocalGroupOptions options;
-  options.membership.connection.address = argv[1];
-  options.membership.connection.min_backoff = absl::Milliseconds(10);
-  options.membership.connection.max_backoff = absl::Milliseconds(100);
-  options.membership.group = argv[2];
-  options.membership.rank = Number(argv[3]);
-  options.membership.world_size = Number(argv[4]);
-  options.membership.store_timeout = absl::Seconds(60);
+using Made = absl::StatusOr<std::unique_ptr<Group>>;
+
+Made MakeGroup(int argc, char** argv) {
+  LocalGroupOptions local;
+  RemoteGroupOptions remote;
+  bool attached = false;
+  local.membership.connection.address = argv[1];
+  local.membership.connection.min_backoff = absl::Milliseconds(10);
+  local.membership.connection.max_backoff = absl::Milliseconds(100);
+  local.membership.store_timeout = absl::Seconds(60);
+  local.membership.group = remote.group = argv[2];
+  local.membership.rank = remote.rank = Number(argv[3]);
+  local.membership.world_size = remote.world_size = Number(argv[4]);
+  remote.worker.address.clear();
+  remote.coordinator = argv[1];
   for (int i = 5; i < argc; ++i) {
     const std::pair<std::string, std::string> setting =
         absl::StrSplit(argv[i], absl::MaxSplits('=', 1));
     const absl::Duration duration = absl::Milliseconds(Number(setting.second));
-    if (setting.first == "host") options.bootstrap.host_identity = setting.second;
-    if (setting.first == "timeout_ms") options.timeout = duration;
-    if (setting.first == "lease_ms") options.membership.lease = duration;
-    if (setting.first == "member") options.membership.member = setting.second;
+    if (setting.first == "host") local.bootstrap.host_identity = setting.second;
+    if (setting.first == "timeout_ms") local.timeout = remote.timeout = duration;
+    if (setting.first == "lease_ms") local.membership.lease = duration;
+    if (setting.first == "member") local.membership.member = setting.second;
+    attached = attached || setting.first == "attached";
+    if (setting.first == "attached" || setting.first == "remote") {
+      remote.worker.address = setting.second;
+    }
   }
-  return options;
+  if (remote.worker.address.empty()) return LocalGroup::Create(std::move(local));
+  if (attached) return worker::AttachedGroup::Create(std::move(remote));
+  return client::RemoteGroup::Create(std::move(remote));
 }
 
 // Small numbers, so that sums are exact. Element i of rank r.
@@ -67,7 +85,7 @@ float Value(int rank, int64_t i) { return static_cast<float>((i * 7 + rank * 13)
 // One operation with its tensors, to be run again and again.
 class Work {
  public:
-  static absl::StatusOr<Work> Make(LocalGroup& group, const std::string& operation, int64_t bytes,
+  static absl::StatusOr<Work> Make(Group& group, const std::string& operation, int64_t bytes,
                                    bool registered) {
     Work work(group, operation);
     const int64_t count = bytes / static_cast<int64_t>(sizeof(float));
@@ -120,8 +138,7 @@ class Work {
   }
 
  private:
-  Work(LocalGroup& group, std::string operation)
-      : group_(group), operation_(std::move(operation)) {}
+  Work(Group& group, std::string operation) : group_(group), operation_(std::move(operation)) {}
 
   float SumAt(int64_t i) const {
     float sum = 0;
@@ -141,13 +158,13 @@ class Work {
     return Value(from, rank * part + i % part);
   }
 
-  LocalGroup& group_;
+  Group& group_;
   const std::string operation_;
   Tensor input_;
   Tensor output_;
 };
 
-absl::Status Follow(LocalGroup& group, const std::vector<std::string>& words) {
+absl::Status Follow(Group& group, const std::vector<std::string>& words) {
   if (words[0] == "rejoin") {
     return group.Rejoin(words.size() > 1 ? absl::Milliseconds(Number(words[1])) : absl::Minutes(1));
   }
@@ -167,7 +184,7 @@ absl::Status Follow(LocalGroup& group, const std::vector<std::string>& words) {
 }
 
 int Main(int argc, char** argv) {
-  absl::StatusOr<std::unique_ptr<LocalGroup>> group = LocalGroup::Create(ReadOptions(argc, argv));
+  const Made group = MakeGroup(argc, argv);
   const auto say = [](const absl::Status& status) {
     std::cout << absl::StatusCodeToString(status.code()) << " " << status.message() << std::endl;
   };
@@ -176,7 +193,7 @@ int Main(int argc, char** argv) {
     say(group.status());
     return 1;
   }
-  LocalGroup& rank = **group;
+  Group& rank = **group;
   std::cout << "joined " << rank.rank() << " " << rank.size() << " " << rank.generation() << " "
             << rank.paths()[static_cast<size_t>((rank.rank() + 1) % rank.size())] << std::endl;
   std::string line;

@@ -32,7 +32,7 @@ class AttachedGroup final : public ExecutingGroup {
   ~AttachedGroup() override;
 
   // As LocalGroup's.
-  absl::Status Rejoin(absl::Duration timeout = absl::Seconds(60));
+  absl::Status Rejoin(absl::Duration timeout = absl::Seconds(60)) override;
 
   const std::string& name() const override { return seat_->name(); }
   int64_t generation() const override { return seat_->generation(); }

@@ -26,8 +26,7 @@ namespace cohort::worker {
 // ranks.
 class ExecutingGroup : public client::Group {
  public:
-  // By rank: how this rank reaches it, such as "shared memory".
-  const std::vector<std::string>& paths() const { return paths_; }
+  const std::vector<std::string>& paths() const final { return paths_; }
   // Why not all ranks of this host share memory; empty if they do.
   const std::string& why_not() const { return why_not_; }
   // The last calls of this rank.

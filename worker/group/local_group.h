@@ -45,7 +45,7 @@ class LocalGroup final : public ExecutingGroup {
   ~LocalGroup() override;
 
   // After ABORTED or DEADLINE_EXCEEDED: takes the seat in the next generation. Tensors stay valid.
-  absl::Status Rejoin(absl::Duration timeout = absl::Seconds(60));
+  absl::Status Rejoin(absl::Duration timeout = absl::Seconds(60)) override;
 
   client::ProcessGroup& membership() { return seat_->membership(); }
 
