@@ -187,6 +187,7 @@ class FakeGroup : public client::ProcessGroup {
   int rank() const override { return *options_.rank; }
   int world_size() const override { return options_.world_size; }
   int64_t generation() const override { return 1; }
+  int64_t revision() const override { return 1; }
 
   absl::Status Send(absl::string_view object, int dst, absl::string_view tag,
                     absl::Duration) override {

@@ -26,6 +26,7 @@ constexpr absl::Duration kMargin = absl::Seconds(2);
 // Of calls that do not wait for other ranks.
 constexpr absl::Duration kShortTimeout = absl::Seconds(10);
 constexpr absl::Duration kGoodBye = absl::Seconds(1);
+constexpr absl::Duration kEndOnItsWay = absl::Milliseconds(500);
 constexpr int64_t kPartBytes = int64_t{1} << 20;
 constexpr int64_t kMinScratch = int64_t{64} << 10;
 constexpr int kPingMs = 10000;
@@ -127,7 +128,7 @@ void WorkerSession::Listen() {
         if (awaited != awaited_.end() && awaited->second.generation == end.generation) {
           const OnEnd on_end = std::move(awaited->second.on_end);
           awaited_.erase(awaited);
-          on_end(end.cause);
+          on_end(end.cause, false);
         }
       }
     }
@@ -143,7 +144,8 @@ void WorkerSession::Listen() {
   } else {
     ended_ = absl::AbortedError(absl::StrCat(worker_, " is gone: ", status.error_message()));
   }
-  for (const auto& [group, awaited] : awaited_) awaited.on_end(std::string(ended_->message()));
+  for (const auto& [group, awaited] : awaited_)
+    awaited.on_end(std::string(ended_->message()), true);
   awaited_.clear();
 }
 
@@ -152,9 +154,9 @@ void WorkerSession::AwaitEnd(uint64_t group, int64_t generation, OnEnd on_end) {
   awaited_.erase(group);
   if (on_end == nullptr) return;
   const auto end = group_ends_.find(group);
-  if (ended_.has_value()) return on_end(std::string(ended_->message()));
+  if (ended_.has_value()) return on_end(std::string(ended_->message()), true);
   if (end != group_ends_.end() && end->second.generation == generation) {
-    return on_end(end->second.cause);
+    return on_end(end->second.cause, false);
   }
   awaited_[group] = {generation, std::move(on_end)};
 }
@@ -171,10 +173,12 @@ absl::Status WorkerSession::Read(const grpc::ClientContext& context, const grpc:
   if (status.ok()) return absl::OkStatus();
   if (own_words) {
     absl::Status said = FromGrpcStatus(status);
-    // A session that has ended is not known any more; why it ended says more.
+    // A session that has ended is not known any more. Why it ended says more, and may be on its
+    // way.
     if (!absl::IsNotFound(said)) return said;
     MutexLock lock(&mutex_);
-    return ended_.has_value() ? *ended_ : said;
+    const auto known = [this]() ABSL_NO_THREAD_SAFETY_ANALYSIS { return ended_.has_value(); };
+    return mutex_.AwaitWithTimeout(absl::Condition(&known), kEndOnItsWay) ? *ended_ : said;
   }
   {
     // The stream and the call break at once; which is seen first is chance.

@@ -94,7 +94,7 @@ class WorkerSession : public std::enable_shared_from_this<WorkerSession> {
   // `on_end` is called once with why this session, or that generation of the group, has ended; at
   // once if it has. On any thread; it must not block, nor call the session. Null: nobody is to be
   // told any more, and when it returns nobody is being told.
-  using OnEnd = std::function<void(const std::string&)>;
+  using OnEnd = std::function<void(const std::string& cause, bool session_ended)>;
   void AwaitEnd(uint64_t group, int64_t generation, OnEnd on_end);
   // OK, or why this session, or this generation of the group, has ended.
   absl::Status Standing(uint64_t group, int64_t generation) const;

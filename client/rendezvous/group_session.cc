@@ -42,7 +42,7 @@ Seat GroupSession::seat() const {
 
 Place GroupSession::place() const {
   MutexLock lock(&mutex_);
-  return Place{seat_.generation, seat_.rank, seat_.world_size};
+  return Place{seat_.generation, seat_.rank, seat_.world_size, seat_.revision};
 }
 
 absl::Status GroupSession::FillScope(const CallSpec& spec, v1::Scope* scope) {

@@ -41,6 +41,7 @@ struct Place {
   int64_t generation = 0;
   int rank = -1;
   int world_size = 0;
+  int64_t revision = 0;
 };
 
 struct CallSpec {

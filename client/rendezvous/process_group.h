@@ -143,6 +143,8 @@ class ProcessGroup {
   virtual int rank() const = 0;
   virtual int world_size() const = 0;
   virtual int64_t generation() const = 0;
+  // Of the events by which the generation came to stand: those that are told of it with larger ones happened to it.
+  virtual int64_t revision() const = 0;
   // Members and state, fresh from the coordinator.
   virtual absl::StatusOr<GroupInfo> Describe() = 0;
 

@@ -47,6 +47,7 @@ class ProcessGroupImpl final : public ProcessGroup {
   int rank() const override { return session_->place().rank; }
   int world_size() const override { return session_->place().world_size; }
   int64_t generation() const override { return session_->place().generation; }
+  int64_t revision() const override { return session_->place().revision; }
   absl::StatusOr<GroupInfo> Describe() override;
 
   absl::Status Send(absl::string_view object, int dst, absl::string_view tag,

@@ -88,8 +88,12 @@ absl::Status AttachedGroup::Take(absl::Duration timeout) {
                                      rank(), ": ", connections.status().message()));
   }
   COHORT_RETURN_IF_ERROR(Begin(*std::move(connections)));
-  session->AwaitEnd(seat_->number(), generation(),
-                    [this](const std::string& cause) { End(cause); });
+  session->AwaitEnd(
+      seat_->number(), generation(),
+      [this, rank = rank()](const std::string& cause, bool session_ended) {
+        // Other ranks read it, too.
+        End(session_ended ? absl::StrCat("rank ", rank, " lost its worker: ", cause) : cause);
+      });
   return absl::OkStatus();
 }
 

@@ -51,6 +51,7 @@ absl::StatusOr<std::unique_ptr<Seat>> Seat::Take(SeatOptions options) {
     if (next != nullptr) next(event);
   };
   COHORT_ASSIGN_OR_RETURN(seat->membership_, client::ProcessGroup::Create(membership));
+  seat->Stand();
   return seat;
 }
 
@@ -104,6 +105,7 @@ absl::StatusOr<Connections> Seat::Rejoin(absl::Duration timeout) {
     const absl::Status reported = membership_->ReportError(why, /*fatal=*/true);
     if (!reported.ok() && !absl::IsAborted(reported)) return reported;
     COHORT_RETURN_IF_ERROR(membership_->Rejoin(left()));
+    Stand();
     absl::StatusOr<Connections> met = Meet(left());
     // The next may break as well, before it stands.
     if (!absl::IsAborted(met.status()) || left() <= absl::ZeroDuration()) return met;
@@ -125,13 +127,35 @@ void Seat::NotePaths(const MetRanks& met) {
 }
 
 void Seat::OnEvent(const client::GroupEvent& event) {
-  const bool ends = event.kind == EventKind::kBroken || event.kind == EventKind::kClosed ||
-                    event.kind == EventKind::kLost || event.kind == EventKind::kLeft;
-  if (ends) End(event.generation, Describe(event));
+  const bool closes = event.kind == EventKind::kBroken || event.kind == EventKind::kClosed;
+  const bool goes = event.kind == EventKind::kLost || event.kind == EventKind::kLeft;
+  if (!closes && !goes) return;
+  MutexLock lock(&mutex_);
+  if (closes) return EndLocked(event.generation, Describe(event));
+  // Who held a seat before may leave it while the generation forms: somebody else takes it.
+  if (event.generation > generation_) {
+    early_.push_back({event.generation, event.revision, Describe(event)});
+  } else if (event.revision > revision_) {
+    EndLocked(event.generation, Describe(event));
+  }
+}
+
+void Seat::Stand() {
+  MutexLock lock(&mutex_);
+  generation_ = membership_->generation();
+  revision_ = membership_->revision();
+  for (const Early& early : early_) {
+    if (early.revision > revision_) EndLocked(early.generation, early.cause);
+  }
+  early_.clear();
 }
 
 void Seat::End(int64_t generation, const std::string& cause) {
   MutexLock lock(&mutex_);
+  EndLocked(generation, cause);
+}
+
+void Seat::EndLocked(int64_t generation, const std::string& cause) {
   // What is told late of a generation does not end the next; and the first cause stays.
   if (generation <= ended_generation_) return;
   ended_generation_ = generation;

@@ -62,6 +62,10 @@ class Seat {
   void NotePaths(const MetRanks& met);
   void OnEvent(const client::GroupEvent& event);
   void End(int64_t generation, const std::string& cause);
+  void EndLocked(int64_t generation, const std::string& cause)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // A generation stands: what was told of it before it did is not about it.
+  void Stand();
 
   SeatOptions options_;
   std::shared_ptr<client::Connection> connection_;
@@ -72,6 +76,15 @@ class Seat {
 
   Mutex mutex_;
   std::function<void(const std::string&)> on_end_ ABSL_GUARDED_BY(mutex_);
+  int64_t generation_ ABSL_GUARDED_BY(mutex_) = 0;  // that stands
+  int64_t revision_ ABSL_GUARDED_BY(mutex_) = 0;    // as it came to stand
+  // Of generations that do not stand yet.
+  struct Early {
+    int64_t generation = 0;
+    int64_t revision = 0;
+    std::string cause;
+  };
+  std::vector<Early> early_ ABSL_GUARDED_BY(mutex_);
   int64_t ended_generation_ ABSL_GUARDED_BY(mutex_) = 0;
   std::string cause_ ABSL_GUARDED_BY(mutex_);  // of that
 };
