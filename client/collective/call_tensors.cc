@@ -49,7 +49,8 @@ bool CallTensors::Resident(const Tensor& tensor, v1::TensorRef* ref) const {
 }
 
 bool CallTensors::FitsInline(int64_t bytes, int64_t& left) const {
-  if (bytes > left || (session_.attached() != nullptr && bytes > session_.inline_bytes())) return false;
+  if (bytes > left || (session_.attached() != nullptr && bytes > session_.inline_bytes()))
+    return false;
   left -= bytes;
   return true;
 }

@@ -10,6 +10,8 @@
 #include "absl/strings/str_cat.h"
 #include "base/clock.h"
 #include "gmock/gmock.h"
+#include "grpcpp/grpcpp.h"
+#include "grpcpp/impl/codegen/client_unary_call.h"
 #include "tests/failure/child_process.h"
 #include "tests/failure/members.h"
 #include "tests/worker/worker_test_base.h"
@@ -34,6 +36,24 @@ class EndsTest : public WorkerTest {
     return std::make_unique<ChildProcess>(
         std::vector<std::string>{"tests/worker/client_main", AddressOf(worker, way), "group",
                                  absl::StrCat(rank), absl::StrCat(size)});
+  }
+  // The answer of the standard health service, as it travels.
+  std::string Health(int index) const {
+    const std::shared_ptr<grpc::Channel> channel =
+        grpc::CreateChannel(AddressOf(index, Way::kTcp), grpc::InsecureChannelCredentials());
+    const grpc::internal::RpcMethod method("/grpc.health.v1.Health/Check",
+                                           grpc::internal::RpcMethod::NORMAL_RPC);
+    grpc::ClientContext context;
+    grpc::ByteBuffer request;
+    grpc::Slice nothing("");
+    request = grpc::ByteBuffer(&nothing, 1);
+    grpc::ByteBuffer response;
+    const grpc::Status status =
+        grpc::internal::BlockingUnaryCall<grpc::ByteBuffer, grpc::ByteBuffer>(
+            channel.get(), method, &context, request, &response);
+    grpc::Slice answer;
+    if (!status.ok() || !response.TrySingleSlice(&answer).ok()) return status.error_message();
+    return std::string(reinterpret_cast<const char*>(answer.begin()), answer.size());
   }
   static std::string Line(ChildProcess& client) {
     const absl::StatusOr<std::string> line = client.ReadLine(kPatience);
@@ -165,6 +185,7 @@ TEST_F(EndsTest, AWorkerThatDrainsEndsParkedCallsAfterItsGraceAndSaysWhy) {
     const Tensor tensor = Tensor::Zeros(DataType::kF32, {8});
     return groups[0]->AllReduce(tensor, tensor, kMax, {});
   });
+  ASSERT_TRUE(testing::Eventually([&] { return Describe(0).call_count() == 1; }));
   auto ended = std::async(std::launch::async, [&] { return worker(0).Terminate(kPatience); });
   const absl::Status status = parked.get();
   EXPECT_EQ(status.code(), absl::StatusCode::kAborted) << status;
@@ -192,6 +213,7 @@ TEST_F(EndsTest, ADrainLetsCallsFinishAndRefusesSessions) {
     const Tensor tensor = Tensor::Zeros(DataType::kF32, {8});
     return groups[0]->AllReduce(tensor, tensor, kMax, {});
   });
+  ASSERT_TRUE(testing::Eventually([&] { return Describe(0).call_count() == 1; }));
   auto ended = std::async(std::launch::async, [&] { return worker(0).Terminate(kPatience); });
   ASSERT_TRUE(testing::Eventually([&] { return Describe(0).draining(); }));
   client::WorkerSessionOptions options;
@@ -204,6 +226,54 @@ TEST_F(EndsTest, ADrainLetsCallsFinishAndRefusesSessions) {
   EXPECT_TRUE(finished.ok()) << finished;
   const absl::Status other_finished = parked.get();
   EXPECT_TRUE(other_finished.ok()) << other_finished;
+  EXPECT_EQ(ended.get().value_or(-1), 0);
+}
+
+TEST_F(EndsTest, AClientThatIsKilledWhileItWaitsMayComeAgain) {
+  StartWorker();
+  std::unique_ptr<ChildProcess> first = StartClient(0, Way::kUnix, 0, 2);
+  ASSERT_TRUE(testing::Eventually([&] { return Describe(0).session_count() == 1; }));
+  ASSERT_TRUE(testing::AwaitParked(coordinator_.address(), "group", 1));
+  first->Kill();
+  ASSERT_TRUE(testing::Eventually([&] { return Describe(0).session_count() == 0; }));
+  std::unique_ptr<ChildProcess> again = StartClient(0, Way::kUnix, 0, 2);
+  std::unique_ptr<ChildProcess> other = StartClient(0, Way::kUnix, 1, 2);
+  EXPECT_THAT(Line(*again), StartsWith("joined"));
+  EXPECT_THAT(Line(*other), StartsWith("joined"));
+  EXPECT_EQ(Line(*again), "running");
+  EXPECT_EQ(Line(*other), "running");
+}
+
+// A seat that is being taken cannot be given up; the worker ends without it.
+TEST_F(EndsTest, AWorkerDrainsWhileAClientWaitsForItsGroup) {
+  StartWorker({"--drain-grace", "100ms"});
+  std::unique_ptr<ChildProcess> client = StartClient(0, Way::kUnix, 0, 2);
+  ASSERT_TRUE(testing::AwaitParked(coordinator_.address(), "group", 1));
+  const absl::StatusOr<int> code = worker(0).Terminate(kPatience);
+  ASSERT_TRUE(code.ok()) << code.status();
+  EXPECT_EQ(*code, 0);
+  const std::string line = Line(*client);
+  EXPECT_THAT(line, StartsWith("failed ABORTED"));
+  EXPECT_THAT(line, HasSubstr(AddressOf(0, Way::kUnix)));
+}
+
+// What a load balancer sees.
+TEST_F(EndsTest, HealthSaysThatItDrains) {
+  StartWorker({"--drain-grace", "60s"});
+  auto session = Connect(0, Way::kTcp);
+  auto other = Connect(0, Way::kTcp);
+  const Groups groups = JoinAll({session, other}, "group");
+  EXPECT_EQ(Health(0), std::string("\x08\x01", 2));
+  auto parked = std::async(std::launch::async, [&] {
+    const Tensor tensor = Tensor::Zeros(DataType::kF32, {8});
+    return groups[0]->AllReduce(tensor, tensor, kMax, {});
+  });
+  ASSERT_TRUE(testing::Eventually([&] { return Describe(0).call_count() == 1; }));
+  auto ended = std::async(std::launch::async, [&] { return worker(0).Terminate(kPatience); });
+  EXPECT_TRUE(testing::Eventually([&] { return Health(0) == std::string("\x08\x02", 2); }));
+  const Tensor tensor = Tensor::Zeros(DataType::kF32, {8});
+  EXPECT_TRUE(groups[1]->AllReduce(tensor, tensor, kMax, {}).ok());
+  EXPECT_TRUE(parked.get().ok());
   EXPECT_EQ(ended.get().value_or(-1), 0);
 }
 
