@@ -94,6 +94,27 @@ TEST_F(EndsTest, AKilledClientIsNamedToTheOthersWithinASecond) {
   }
 }
 
+TEST_F(EndsTest, AKilledClientIsNamedToOtherHostsWithinASecond) {
+  for (const char* const host : {"a", "b", "b"}) StartWorker({"--host-identity", host});
+  std::unique_ptr<ChildProcess> clients[3];
+  for (int rank = 0; rank < 3; ++rank) clients[rank] = StartClient(rank, Way::kTcp, rank, 3);
+  for (const auto& client : clients) EXPECT_THAT(Line(*client), StartsWith("joined"));
+  for (const auto& client : clients) EXPECT_EQ(Line(*client), "running");
+  EXPECT_THAT(Describe(0).ranks(0).paths(1), StartsWith("tcp "));
+  const pid_t victim = clients[1]->pid();
+  const Instant killed = Clock::Steady().Now();
+  clients[1]->Kill();
+  for (const int other : {0, 2}) {
+    const std::string line = Line(*clients[other]);
+    EXPECT_THAT(line, StartsWith("ABORTED "));
+    EXPECT_THAT(line, HasSubstr("rank 1 "));
+    EXPECT_THAT(line, HasSubstr(absl::StrCat("client (trainer, process ", victim, " on ")));
+  }
+  const absl::Duration took = Clock::Steady().Now() - killed;
+  EXPECT_LT(took, absl::Seconds(1));
+  std::cout << "kill -9 of a client to the last of the others told: " << took << std::endl;
+}
+
 TEST_F(EndsTest, WhoHasGoneIsNamedByTheNextCall) {
   StartWorker();
   StartWorker();
