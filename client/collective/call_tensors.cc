@@ -9,9 +9,6 @@
 namespace cohort::client {
 namespace {
 
-// Where memory is shared: more than this is copied faster than gRPC carries it.
-constexpr int64_t kInlineBytes = int64_t{8} << 10;
-
 void SetLayout(const Tensor& tensor, bool contiguous, v1::TensorRef* ref) {
   v1::TensorLayout& layout = *ref->mutable_layout();
   layout.set_data_type(static_cast<int>(tensor.type()));
@@ -52,7 +49,8 @@ bool CallTensors::Resident(const Tensor& tensor, v1::TensorRef* ref) const {
 }
 
 bool CallTensors::FitsInline(int64_t bytes, int64_t& left) const {
-  if (bytes > left || (session_.attached() != nullptr && bytes > kInlineBytes)) return false;
+  if (bytes > left || (session_.attached() != nullptr && bytes > session_.inline_bytes()))
+    return false;
   left -= bytes;
   return true;
 }

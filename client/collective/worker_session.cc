@@ -29,8 +29,9 @@ constexpr absl::Duration kGoodBye = absl::Seconds(1);
 constexpr absl::Duration kEndOnItsWay = absl::Milliseconds(500);
 constexpr int64_t kPartBytes = int64_t{1} << 20;
 constexpr int64_t kMinScratch = int64_t{64} << 10;
-constexpr int kPingMs = 10000;
-constexpr int kPingTimeoutMs = 5000;
+// A worker's host that is gone without a word is noticed after both.
+constexpr int kPingMs = 20000;
+constexpr int kPingTimeoutMs = 10000;
 constexpr int kConnectTimeoutMs = 2000;
 
 std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address) {

@@ -31,6 +31,9 @@ struct WorkerSessionOptions {
   absl::Duration connect_timeout = absl::Seconds(10);
   // False: no memory is shared with the worker, as if it were on another host.
   bool attach = true;
+  // Where memory is shared: tensors of this process that are larger are copied there; smaller ones
+  // travel with the call, which is faster than one more copy.
+  int64_t inline_bytes = int64_t{8} << 10;
 };
 
 // When it goes, the worker leaves all groups of the session. Thread-safe.
@@ -44,6 +47,7 @@ class WorkerSession : public std::enable_shared_from_this<WorkerSession> {
   // Such as: the worker at 10.0.0.4:7800 (process 4711 on host-a).
   const std::string& worker() const { return worker_; }
   int64_t max_message_bytes() const { return opened_.max_message_bytes(); }
+  int64_t inline_bytes() const { return options_.inline_bytes; }
 
   // --- Calls. `call` is such as &Stub::RunCollective; the session is put into the request.
 

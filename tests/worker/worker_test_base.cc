@@ -82,7 +82,7 @@ client::RemoteGroupOptions WorkerTest::SeatOf(std::shared_ptr<client::WorkerSess
   return options;
 }
 
-WorkerTest::Groups WorkerTest::Join(
+WorkerTest::Groups WorkerTest::JoinAll(
     const std::vector<std::shared_ptr<client::WorkerSession>>& sessions,
     const std::string& group) const {
   const int size = static_cast<int>(sessions.size());

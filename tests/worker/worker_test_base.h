@@ -42,8 +42,8 @@ class WorkerTest : public ::testing::Test {
                                     const std::string& group, int rank, int world_size) const;
   // Rank r on session r.
   using Groups = std::vector<std::unique_ptr<client::RemoteGroup>>;
-  Groups Join(const std::vector<std::shared_ptr<client::WorkerSession>>& sessions,
-              const std::string& group) const;
+  Groups JoinAll(const std::vector<std::shared_ptr<client::WorkerSession>>& sessions,
+                 const std::string& group) const;
 
   // body(0), body(1)..., each on a thread of its own; the statuses.
   static std::vector<absl::Status> OnRanks(const Groups& groups,

@@ -1,17 +1,20 @@
 #include "worker/service/metrics.h"
 
-#include <atomic>
 #include <exception>
 #include <utility>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
+#include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
+#include "base/mutex.h"
 #include "prometheus/collectable.h"
 #include "prometheus/counter.h"
 #include "prometheus/exposer.h"
 #include "prometheus/family.h"
 #include "prometheus/histogram.h"
 #include "prometheus/registry.h"
+#include "prometheus/text_serializer.h"
 
 namespace cohort::worker {
 namespace {
@@ -27,11 +30,18 @@ constexpr SizeClass kSizeClasses[] = {{int64_t{4} << 10, "<=4Ki"},
                                       {int64_t{16} << 20, "<=16Mi"},
                                       {INT64_MAX, ">16Mi"}};
 
-const char* SizeClassOf(int64_t bytes) {
+const SizeClass& SizeClassOf(int64_t bytes) {
   const SizeClass* size = kSizeClasses;
   while (bytes > size->most) ++size;
-  return size->name;
+  return *size;
 }
+
+// Of one verb and size.
+struct Cell {
+  prometheus::Counter* calls = nullptr;
+  prometheus::Counter* bytes = nullptr;
+  prometheus::Histogram* seconds = nullptr;
+};
 
 // Seconds, from a call in shared memory to one that waits for somebody.
 prometheus::Histogram::BucketBoundaries TimeBuckets() {
@@ -94,6 +104,20 @@ struct Metrics::Impl {
           .Help("Of calls that went well, waits for other ranks included.")
           .Register(*registry);
 
+  // Looking them up by labels takes as long as a small collective.
+  Cell CellOf(const char* verb, const SizeClass& size) {
+    MutexLock lock(&mutex);
+    Cell& cell = cells[{verb, size.name}];
+    if (cell.calls == nullptr) {
+      const prometheus::Labels labels = {{"verb", verb}, {"size", size.name}};
+      cell = {&calls.Add(labels), &bytes.Add(labels), &seconds.Add(labels, TimeBuckets())};
+    }
+    return cell;
+  }
+
+  Mutex mutex;
+  absl::flat_hash_map<std::pair<const char*, const char*>, Cell> cells ABSL_GUARDED_BY(mutex);
+
   std::shared_ptr<SessionGauges> gauges;
   std::unique_ptr<prometheus::Exposer> exposer;
 };
@@ -125,15 +149,25 @@ void Metrics::Stop() {
   impl_->gauges.reset();
 }
 
+std::string Metrics::Collect() const {
+  std::vector<prometheus::MetricFamily> families = impl_->registry->Collect();
+  if (impl_->gauges != nullptr) {
+    for (prometheus::MetricFamily& family : impl_->gauges->Collect()) {
+      families.push_back(std::move(family));
+    }
+  }
+  return prometheus::TextSerializer().Serialize(families);
+}
+
 void Metrics::OnCall(const char* verb, int64_t bytes, absl::Duration took, absl::StatusCode code) {
-  const prometheus::Labels labels = {{"verb", verb}, {"size", SizeClassOf(bytes)}};
-  impl_->calls.Add(labels).Increment();
+  const Cell cell = impl_->CellOf(verb, SizeClassOf(bytes));
+  cell.calls->Increment();
   if (code != absl::StatusCode::kOk) {
     impl_->errors.Add({{"verb", verb}, {"code", absl::StatusCodeToString(code)}}).Increment();
     return;
   }
-  impl_->bytes.Add(labels).Increment(static_cast<double>(bytes));
-  impl_->seconds.Add(labels, TimeBuckets()).Observe(absl::ToDoubleSeconds(took));
+  cell.bytes->Increment(static_cast<double>(bytes));
+  cell.seconds->Observe(absl::ToDoubleSeconds(took));
 }
 
 }  // namespace cohort::worker

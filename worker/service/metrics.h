@@ -25,7 +25,10 @@ class Metrics {
   int port() const;
   void Stop();
 
-  // A verb has ended; `bytes`: of the larger of input and output.
+  // The text that is served.
+  std::string Collect() const;
+
+  // A verb has ended; its name lives for ever. `bytes`: of the larger of input and output.
   void OnCall(const char* verb, int64_t bytes, absl::Duration took, absl::StatusCode code);
 
  private:

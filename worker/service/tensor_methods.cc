@@ -55,6 +55,8 @@ grpc::Status WorkerService::WriteTensor(grpc::ServerContext* context,
                                         grpc::ServerReader<v1::WriteTensorRequest>* reader,
                                         v1::WriteTensorResponse* response) {
   const auto write = [&]() -> absl::Status {
+    // It waits for parts as long as the client likes.
+    COHORT_ASSIGN_OR_RETURN(const CallGate::Pass pass, gate_.Enter());
     v1::WriteTensorRequest part;
     if (!reader->Read(&part)) return absl::InvalidArgumentError("nothing was written");
     COHORT_ASSIGN_OR_RETURN(const std::shared_ptr<Session> session, sessions_.Find(part.session()));
@@ -81,6 +83,7 @@ grpc::Status WorkerService::ReadTensor(grpc::ServerContext* context,
                             sessions_.Find(request->session()));
     COHORT_ASSIGN_OR_RETURN(const TensorMemory memory, session->tensors().Find(request->tensor()));
     COHORT_RETURN_IF_ERROR(CheckRange(memory, request->offset(), request->size()));
+    COHORT_ASSIGN_OR_RETURN(const CallGate::Pass pass, gate_.Enter());
     // Below what any reader's messages may have, and the worker's own too.
     const int64_t part_bytes = std::min(kPartBytes, options_.max_message_bytes / 2);
     const char* at = memory.data + request->offset();

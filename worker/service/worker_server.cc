@@ -17,9 +17,9 @@ namespace {
 constexpr const char* kServiceNames[] = {"", "cohort.v1.WorkerService"};
 // A client that pings more often than this, without data, is sent away.
 constexpr int kMinPingIntervalMs = 5000;
-// A client's host that is gone without a word is noticed after both.
-constexpr int kPingMs = 10000;
-constexpr int kPingTimeoutMs = 5000;
+// A client's host that is gone without a word is noticed after both: together as long as a lease.
+constexpr int kPingMs = 20000;
+constexpr int kPingTimeoutMs = 10000;
 
 }  // namespace
 

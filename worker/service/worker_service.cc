@@ -68,6 +68,7 @@ grpc::Status WorkerService::GetWorker(grpc::ServerContext* context, const v1::Ge
   response->set_tensor_count(stats.tensors);
   response->set_tensor_bytes(stats.tensor_bytes);
   response->set_draining(sessions_.draining());
+  response->set_call_count(gate_.active());
   for (const std::shared_ptr<Session>& session : sessions_.All()) {
     for (const auto& [number, entry] : session->groups()) {
       const GroupFacts facts = entry->facts();

@@ -1,0 +1,354 @@
+// Callers that keep no rule: each gets an error that says what is wrong, and the worker goes on.
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <limits>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "base/clock.h"
+#include "base/shm/local_socket.h"
+#include "client/collective/attach_connection.h"
+#include "gmock/gmock.h"
+#include "tests/failure/members.h"
+#include "tests/worker/worker_test_base.h"
+
+namespace cohort {
+namespace {
+
+using ::testing::HasSubstr;
+using testing::kPatience;
+using testing::Way;
+using testing::WorkerTest;
+using Stub = v1::WorkerService::Stub;
+
+constexpr int64_t kHuge = std::numeric_limits<int64_t>::max();
+
+class BadInputTest : public WorkerTest {
+ protected:
+  void SetUp() override {
+    WorkerTest::SetUp();
+    StartWorker({"--max-message-bytes", "65536"});
+    stub_ = StubOf(0);
+    reader_ = stub_->OpenSession(&stream_, {});
+    v1::SessionEvent event;
+    ASSERT_TRUE(reader_->Read(&event));
+    opened_ = event.opened();
+    v1::JoinGroupRequest join;
+    join.set_session(opened_.session());
+    join.set_group("group");
+    join.set_rank(0);
+    join.set_world_size(1);
+    v1::JoinGroupResponse joined;
+    ASSERT_TRUE(Call(&Stub::JoinGroup, join, &joined).ok());
+    group_ = joined.group();
+    v1::CreateTensorRequest create;
+    create.set_session(opened_.session());
+    *create.mutable_layout() = Layout({16});
+    v1::CreateTensorResponse created;
+    ASSERT_TRUE(Call(&Stub::CreateTensor, create, &created).ok());
+    tensor_ = created.tensor();
+  }
+
+  void TearDown() override {
+    // Whatever happened, it works.
+    v1::RunCollectiveRequest request = AllReduce();
+    v1::RunCollectiveResponse response;
+    const grpc::Status status = Call(&Stub::RunCollective, request, &response);
+    EXPECT_TRUE(status.ok()) << status.error_message();
+    stream_.TryCancel();
+    EXPECT_TRUE(AwaitEmpty(0));
+  }
+
+  template <typename Method, typename Request, typename Response>
+  grpc::Status Call(Method method, const Request& request, Response* response) {
+    grpc::ClientContext context;
+    context.set_deadline(std::chrono::system_clock::now() + absl::ToChronoSeconds(kPatience));
+    return ((*stub_).*method)(&context, request, response);
+  }
+
+  static v1::TensorLayout Layout(const std::vector<int64_t>& shape,
+                                 const std::vector<int64_t>& strides = {}) {
+    v1::TensorLayout layout;
+    layout.set_data_type(static_cast<int>(DataType::kF32));
+    layout.mutable_shape()->Add(shape.begin(), shape.end());
+    layout.mutable_strides()->Add(strides.begin(), strides.end());
+    return layout;
+  }
+  v1::TensorRef Ref(const v1::TensorLayout& layout, int64_t first = 0) const {
+    v1::TensorRef ref;
+    *ref.mutable_layout() = layout;
+    ref.set_tensor(tensor_);
+    ref.set_first(first);
+    return ref;
+  }
+  v1::RunCollectiveRequest AllReduce() const {
+    v1::RunCollectiveRequest request;
+    request.set_session(opened_.session());
+    request.set_group(group_);
+    request.set_verb(v1::TENSOR_VERB_ALL_REDUCE);
+    request.set_reduce_op(static_cast<int>(ReduceOp::kSum));
+    *request.mutable_input() = Ref(Layout({16}));
+    request.set_in_place(true);
+    return request;
+  }
+  void ExpectRefused(const v1::RunCollectiveRequest& request, grpc::StatusCode code,
+                     const std::string& why) {
+    v1::RunCollectiveResponse response;
+    const grpc::Status status = Call(&Stub::RunCollective, request, &response);
+    EXPECT_EQ(status.error_code(), code) << status.error_message();
+    EXPECT_THAT(status.error_message(), HasSubstr(why));
+  }
+
+  std::unique_ptr<Stub> stub_;
+  grpc::ClientContext stream_;
+  std::unique_ptr<grpc::ClientReader<v1::SessionEvent>> reader_;
+  v1::SessionOpened opened_;
+  uint64_t group_ = 0;
+  uint64_t tensor_ = 0;
+  // The session ends with it.
+  std::unique_ptr<client::AttachConnection> attached_;
+};
+
+TEST_F(BadInputTest, NamesThatNobodyHas) {
+  v1::RunCollectiveRequest request = AllReduce();
+  request.set_session("short");
+  ExpectRefused(request, grpc::StatusCode::INVALID_ARGUMENT, "5 bytes");
+  request.set_session(std::string(16, 'x'));
+  ExpectRefused(request, grpc::StatusCode::NOT_FOUND, "no such session");
+  request = AllReduce();
+  request.set_group(99);
+  ExpectRefused(request, grpc::StatusCode::NOT_FOUND, "no group 99");
+  request = AllReduce();
+  request.mutable_input()->set_tensor(99);
+  ExpectRefused(request, grpc::StatusCode::NOT_FOUND, "no tensor 99");
+  request = AllReduce();
+  request.set_verb(v1::TENSOR_VERB_UNSPECIFIED);
+  ExpectRefused(request, grpc::StatusCode::INVALID_ARGUMENT, "not a verb");
+  request.set_verb(static_cast<v1::TensorVerb>(77));
+  ExpectRefused(request, grpc::StatusCode::INVALID_ARGUMENT, "not a verb");
+  request = AllReduce();
+  request.set_reduce_op(0);
+  ExpectRefused(request, grpc::StatusCode::INVALID_ARGUMENT, "reduction");
+  request = AllReduce();
+  request.mutable_timeout()->set_seconds(-1);
+  ExpectRefused(request, grpc::StatusCode::INVALID_ARGUMENT, "timeout");
+  request.mutable_timeout()->set_seconds(kHuge);
+  ExpectRefused(request, grpc::StatusCode::INVALID_ARGUMENT, "timeout");
+  request = AllReduce();
+  request.mutable_input()->clear_where();
+  ExpectRefused(request, grpc::StatusCode::INVALID_ARGUMENT, "neither inline");
+}
+
+TEST_F(BadInputTest, ElementsOutsideOfTheirTensor) {
+  const auto refuse = [this](const v1::TensorRef& ref) {
+    v1::RunCollectiveRequest request = AllReduce();
+    *request.mutable_input() = ref;
+    ExpectRefused(request, grpc::StatusCode::INVALID_ARGUMENT, "a tensor of f32");
+  };
+  refuse(Ref(Layout({17})));
+  refuse(Ref(Layout({16}), 1));
+  refuse(Ref(Layout({1}), -1));
+  refuse(Ref(Layout({1}), kHuge));
+  refuse(Ref(Layout({2}, {16})));
+  refuse(Ref(Layout({2}, {-1})));
+  refuse(Ref(Layout({kHuge})));
+  refuse(Ref(Layout({int64_t{1} << 31, int64_t{1} << 31, 4})));
+  refuse(Ref(Layout({-4})));
+  refuse(Ref(Layout({2, 2}, {1})));
+  refuse(Ref(Layout({2, 2}, {kHuge, kHuge})));
+}
+
+TEST_F(BadInputTest, InlineTensorsOfAnotherSize) {
+  v1::RunCollectiveRequest request = AllReduce();
+  request.mutable_input()->set_inline_("too short");
+  ExpectRefused(request, grpc::StatusCode::INVALID_ARGUMENT, "9 came");
+  request.mutable_input()->set_inline_(std::string(64, '\0'));
+  *request.mutable_input()->mutable_layout() = Layout({16}, {2});
+  ExpectRefused(request, grpc::StatusCode::INVALID_ARGUMENT, "contiguous");
+  // An answer larger than any message.
+  request = AllReduce();
+  request.set_in_place(false);
+  *request.mutable_output()->mutable_layout() = Layout({int64_t{1} << 30});
+  request.mutable_output()->set_inline_("");
+  ExpectRefused(request, grpc::StatusCode::RESOURCE_EXHAUSTED, "--max-message-bytes");
+  // No output at all.
+  request.clear_output();
+  ExpectRefused(request, grpc::StatusCode::INVALID_ARGUMENT, "all_reduce");
+}
+
+TEST_F(BadInputTest, PartsOutsideOfTheirTensor) {
+  const auto write = [this](uint64_t offset, size_t size) {
+    grpc::ClientContext context;
+    v1::WriteTensorResponse response;
+    auto writer = stub_->WriteTensor(&context, &response);
+    v1::WriteTensorRequest part;
+    part.set_session(opened_.session());
+    part.set_tensor(tensor_);
+    part.set_offset(offset);
+    part.set_bytes(std::string(size, 'x'));
+    writer->Write(part);
+    writer->WritesDone();
+    return writer->Finish().error_code();
+  };
+  EXPECT_EQ(write(0, 64), grpc::StatusCode::OK);
+  EXPECT_EQ(write(0, 65), grpc::StatusCode::OUT_OF_RANGE);
+  EXPECT_EQ(write(64, 1), grpc::StatusCode::OUT_OF_RANGE);
+  EXPECT_EQ(write(std::numeric_limits<uint64_t>::max(), 8), grpc::StatusCode::OUT_OF_RANGE);
+  const auto read = [this](uint64_t offset, uint64_t size) {
+    grpc::ClientContext context;
+    v1::ReadTensorRequest request;
+    request.set_session(opened_.session());
+    request.set_tensor(tensor_);
+    request.set_offset(offset);
+    request.set_size(size);
+    auto reader = stub_->ReadTensor(&context, request);
+    v1::ReadTensorResponse part;
+    while (reader->Read(&part)) {
+    }
+    return reader->Finish().error_code();
+  };
+  EXPECT_EQ(read(60, 4), grpc::StatusCode::OK);
+  EXPECT_EQ(read(60, 5), grpc::StatusCode::OUT_OF_RANGE);
+  EXPECT_EQ(read(8, std::numeric_limits<uint64_t>::max()), grpc::StatusCode::OUT_OF_RANGE);
+}
+
+TEST_F(BadInputTest, TensorsLargerThanTheMachine) {
+  v1::CreateTensorRequest request;
+  request.set_session(opened_.session());
+  *request.mutable_layout() = Layout({int64_t{1} << 50});
+  v1::CreateTensorResponse response;
+  EXPECT_EQ(Call(&Stub::CreateTensor, request, &response).error_code(),
+            grpc::StatusCode::RESOURCE_EXHAUSTED);
+  *request.mutable_layout() = Layout({kHuge, kHuge});
+  EXPECT_EQ(Call(&Stub::CreateTensor, request, &response).error_code(),
+            grpc::StatusCode::INVALID_ARGUMENT);
+  v1::FreeTensorRequest free;
+  free.set_session(opened_.session());
+  free.set_tensor(12345);
+  v1::FreeTensorResponse freed;
+  EXPECT_EQ(Call(&Stub::FreeTensor, free, &freed).error_code(), grpc::StatusCode::NOT_FOUND);
+}
+
+TEST_F(BadInputTest, SeatsThatCannotBe) {
+  v1::JoinGroupRequest request;
+  request.set_session(opened_.session());
+  request.mutable_timeout()->set_seconds(5);
+  v1::JoinGroupResponse response;
+  const auto join = [&] { return Call(&Stub::JoinGroup, request, &response).error_code(); };
+  EXPECT_EQ(join(), grpc::StatusCode::INVALID_ARGUMENT);  // no name, no size
+  request.set_group("other");
+  request.set_world_size(-3);
+  EXPECT_EQ(join(), grpc::StatusCode::INVALID_ARGUMENT);
+  request.set_world_size(2);
+  request.set_rank(7);
+  EXPECT_EQ(join(), grpc::StatusCode::INVALID_ARGUMENT);
+  request.set_rank(0);
+  request.set_coordinator("nonsense");
+  EXPECT_EQ(join(), grpc::StatusCode::INVALID_ARGUMENT);
+  request.set_coordinator("");
+  request.set_attached(true);
+  EXPECT_EQ(join(), grpc::StatusCode::UNIMPLEMENTED);
+}
+
+TEST_F(BadInputTest, GarbageAtTheAttachSocket) {
+  const auto soon = [] { return Clock::Steady().Now() + kPatience; };
+  const auto answer = [&](const std::string& hello) {
+    const absl::StatusOr<shm::LocalSocket> socket =
+        shm::LocalSocket::Connect(opened_.attach_socket(), soon());
+    EXPECT_TRUE(socket.ok()) << socket.status();
+    EXPECT_TRUE(socket->Send(hello, {}, soon()).ok());
+    const absl::StatusOr<shm::LocalSocket::Message> message = socket->Receive(soon());
+    EXPECT_TRUE(message.ok()) << message.status();
+    v1::AttachAnswer parsed;
+    EXPECT_TRUE(message.ok() && parsed.ParseFromString(message->bytes));
+    EXPECT_TRUE(!message.ok() || message->fds.empty());
+    return parsed.text();
+  };
+  EXPECT_THAT(answer("hello?"), HasSubstr("no hello"));
+  v1::AttachHello hello;
+  hello.set_magic(0x43484F52);
+  hello.set_version(9);
+  EXPECT_THAT(answer(hello.SerializeAsString()), HasSubstr("version 9"));
+  hello.set_version(1);
+  EXPECT_THAT(answer(hello.SerializeAsString()), HasSubstr("session"));
+  hello.set_session(std::string(16, 'x'));
+  EXPECT_THAT(answer(hello.SerializeAsString()), HasSubstr("no such session"));
+  std::mt19937 random(20261121);
+  for (int i = 0; i < 200; ++i) {
+    std::string garbage(1 + random() % 300, '\0');
+    for (char& byte : garbage) byte = static_cast<char>(random());
+    answer(garbage);
+  }
+}
+
+TEST_F(BadInputTest, MemoryIsRegisteredIfItIsSealed) {
+  const auto soon = [] { return Clock::Steady().Now() + kPatience; };
+  absl::StatusOr<std::unique_ptr<client::AttachConnection>> connected =
+      client::AttachConnection::Connect(opened_.attach_socket(), opened_.session(), soon());
+  ASSERT_TRUE(connected.ok()) << connected.status();
+  attached_ = *std::move(connected);
+  v1::AttachRequest request;
+  request.mutable_register_memory()->set_bytes(4096);
+  EXPECT_EQ(attached_->Ask(request, {}, soon()).status().code(),
+            absl::StatusCode::kInvalidArgument);
+  const UniqueFd open(memfd_create("open", MFD_CLOEXEC));
+  ASSERT_EQ(ftruncate(open.get(), 4096), 0);
+  const int not_sealed[] = {open.get()};
+  const absl::Status refused = attached_->Ask(request, not_sealed, soon()).status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("sealed"));
+  absl::StatusOr<shm::Segment> segment = shm::Segment::Create("test", 4096);
+  ASSERT_TRUE(segment.ok());
+  const int sealed[] = {segment->fd()};
+  request.mutable_register_memory()->set_bytes(8192);
+  EXPECT_EQ(attached_->Ask(request, sealed, soon()).status().code(),
+            absl::StatusCode::kInvalidArgument);
+  request.mutable_register_memory()->set_bytes(4096);
+  const absl::StatusOr<v1::AttachAnswer> answer = attached_->Ask(request, sealed, soon());
+  ASSERT_TRUE(answer.ok()) << answer.status();
+  // It is a tensor like any.
+  auto* const elements = reinterpret_cast<float*>(segment->data());
+  for (int i = 0; i < 16; ++i) elements[i] = static_cast<float>(i);
+  v1::RunCollectiveRequest collective = AllReduce();
+  collective.mutable_input()->set_tensor(answer->tensor());
+  collective.set_in_place(false);
+  *collective.mutable_output() = collective.input();
+  collective.mutable_output()->set_first(16);
+  v1::RunCollectiveResponse response;
+  const grpc::Status status = Call(&Stub::RunCollective, collective, &response);
+  EXPECT_TRUE(status.ok()) << status.error_message();
+  EXPECT_EQ(elements[16 + 5], 5);
+  // A group that was not joined as attached is not handed over.
+  v1::AttachRequest hand_over;
+  hand_over.mutable_hand_over_group()->set_group(group_);
+  EXPECT_EQ(attached_->Ask(hand_over, {}, soon()).status().code(),
+            absl::StatusCode::kUnimplemented);
+}
+
+class CallLimitTest : public WorkerTest {};
+
+TEST_F(CallLimitTest, NamesItself) {
+  StartWorker({"--max-calls", "1"});
+  auto session = Connect(0, Way::kTcp);
+  client::RemoteGroupOptions waiting = SeatOf(session, "group", 0, 2);
+  waiting.join_timeout = absl::Seconds(3);
+  absl::Status first;
+  absl::Status second;
+  testing::OnThreads(2, [&](int thread) {
+    client::RemoteGroupOptions options = waiting;
+    options.group = absl::StrCat("group-", thread);
+    (thread == 0 ? first : second) = client::RemoteGroup::Create(options).status();
+  });
+  const bool first_waited = absl::IsDeadlineExceeded(first);
+  EXPECT_TRUE(absl::IsDeadlineExceeded(first_waited ? first : second)) << first << second;
+  const absl::Status& refused = first_waited ? second : first;
+  EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted) << refused;
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("--max-calls"));
+}
+
+}  // namespace
+}  // namespace cohort

@@ -1,0 +1,339 @@
+// Clients and workers are killed, or asked to end: who is left is told who it was, at once, and
+// nothing of theirs stays.
+#include <signal.h>
+
+#include <atomic>
+#include <future>
+#include <iostream>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "base/clock.h"
+#include "gmock/gmock.h"
+#include "grpcpp/grpcpp.h"
+#include "grpcpp/impl/codegen/client_unary_call.h"
+#include "tests/failure/child_process.h"
+#include "tests/failure/members.h"
+#include "tests/worker/worker_test_base.h"
+
+namespace cohort {
+namespace {
+
+using ::testing::AllOf;
+using testing::ChildProcess;
+using testing::CoordinatorProcess;
+using ::testing::HasSubstr;
+using testing::kPatience;
+using ::testing::StartsWith;
+using testing::Way;
+using testing::WorkerTest;
+
+constexpr Reduction kMax = {ReduceOp::kMax};
+
+class EndsTest : public WorkerTest {
+ protected:
+  std::unique_ptr<ChildProcess> StartClient(int worker, Way way, int rank, int size) const {
+    return std::make_unique<ChildProcess>(
+        std::vector<std::string>{"tests/worker/client_main", AddressOf(worker, way), "group",
+                                 absl::StrCat(rank), absl::StrCat(size)});
+  }
+  // The answer of the standard health service, as it travels.
+  std::string Health(int index) const {
+    const std::shared_ptr<grpc::Channel> channel =
+        grpc::CreateChannel(AddressOf(index, Way::kTcp), grpc::InsecureChannelCredentials());
+    const grpc::internal::RpcMethod method("/grpc.health.v1.Health/Check",
+                                           grpc::internal::RpcMethod::NORMAL_RPC);
+    grpc::ClientContext context;
+    grpc::ByteBuffer request;
+    grpc::Slice nothing("");
+    request = grpc::ByteBuffer(&nothing, 1);
+    grpc::ByteBuffer response;
+    const grpc::Status status =
+        grpc::internal::BlockingUnaryCall<grpc::ByteBuffer, grpc::ByteBuffer>(
+            channel.get(), method, &context, request, &response);
+    grpc::Slice answer;
+    if (!status.ok() || !response.TrySingleSlice(&answer).ok()) return status.error_message();
+    return std::string(reinterpret_cast<const char*>(answer.begin()), answer.size());
+  }
+  static std::string Line(ChildProcess& client) {
+    const absl::StatusOr<std::string> line = client.ReadLine(kPatience);
+    EXPECT_TRUE(line.ok()) << line.status() << "\n" << client.ErrorText();
+    return line.value_or("nothing");
+  }
+};
+
+TEST_F(EndsTest, AKilledClientIsNamedToTheOthersWithinASecond) {
+  for (const Way way : {Way::kUnix, Way::kTcp}) {
+    SCOPED_TRACE(static_cast<int>(way));
+    StartWorker();
+    StartWorker();
+    const int base = way == Way::kUnix ? 0 : 2;
+    // The third shares the second's worker.
+    std::unique_ptr<ChildProcess> clients[] = {StartClient(base, way, 0, 3),
+                                               StartClient(base + 1, way, 1, 3),
+                                               StartClient(base + 1, way, 2, 3)};
+    for (const auto& client : clients) EXPECT_THAT(Line(*client), StartsWith("joined"));
+    for (const auto& client : clients) EXPECT_EQ(Line(*client), "running");
+    const pid_t victim = clients[2]->pid();
+    const Instant killed = Clock::Steady().Now();
+    clients[2]->Kill();
+    for (const int other : {0, 1}) {
+      const std::string line = Line(*clients[other]);
+      EXPECT_THAT(line, StartsWith("ABORTED "));
+      EXPECT_THAT(line, HasSubstr("rank 2 "));
+      EXPECT_THAT(line, HasSubstr(absl::StrCat("client (trainer, process ", victim, " on ")));
+    }
+    const absl::Duration took = Clock::Steady().Now() - killed;
+    EXPECT_LT(took, absl::Seconds(1));
+    std::cout << "kill -9 of a client to the last of the others told: " << took << std::endl;
+    EXPECT_TRUE(testing::Eventually([&] { return Describe(base + 1).session_count() == 1; },
+                                    absl::Seconds(10)));
+    for (const auto& client : clients) client->Kill();
+    EXPECT_TRUE(AwaitEmpty(base));
+    EXPECT_TRUE(AwaitEmpty(base + 1));
+  }
+}
+
+TEST_F(EndsTest, AKilledClientIsNamedToOtherHostsWithinASecond) {
+  for (const char* const host : {"a", "b", "b"}) StartWorker({"--host-identity", host});
+  std::unique_ptr<ChildProcess> clients[3];
+  for (int rank = 0; rank < 3; ++rank) clients[rank] = StartClient(rank, Way::kTcp, rank, 3);
+  for (const auto& client : clients) EXPECT_THAT(Line(*client), StartsWith("joined"));
+  for (const auto& client : clients) EXPECT_EQ(Line(*client), "running");
+  EXPECT_THAT(Describe(0).ranks(0).paths(1), StartsWith("tcp "));
+  const pid_t victim = clients[1]->pid();
+  const Instant killed = Clock::Steady().Now();
+  clients[1]->Kill();
+  for (const int other : {0, 2}) {
+    const std::string line = Line(*clients[other]);
+    EXPECT_THAT(line, StartsWith("ABORTED "));
+    EXPECT_THAT(line, HasSubstr("rank 1 "));
+    EXPECT_THAT(line, HasSubstr(absl::StrCat("client (trainer, process ", victim, " on ")));
+  }
+  const absl::Duration took = Clock::Steady().Now() - killed;
+  EXPECT_LT(took, absl::Seconds(1));
+  std::cout << "kill -9 of a client to the last of the others told: " << took << std::endl;
+}
+
+TEST_F(EndsTest, WhoHasGoneIsNamedByTheNextCall) {
+  StartWorker();
+  StartWorker();
+  auto session = Connect(1, Way::kTcp);
+  Groups groups(1);
+  std::unique_ptr<ChildProcess> victim = StartClient(0, Way::kTcp, 0, 2);
+  absl::StatusOr<std::unique_ptr<client::RemoteGroup>> group =
+      client::RemoteGroup::Create(SeatOf(session, "group", 1, 2));
+  ASSERT_TRUE(group.ok()) << group.status();
+  EXPECT_THAT(Line(*victim), StartsWith("joined"));
+  victim->Kill();
+  // The worker tells that the generation has ended; nobody needs to ask it.
+  EXPECT_TRUE(testing::Eventually([&] { return !(*group)->Barrier({}).ok(); }));
+  const absl::Status status = (*group)->Barrier({});
+  EXPECT_EQ(status.code(), absl::StatusCode::kAborted) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("rank 0"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("client (trainer, process "));
+}
+
+TEST_F(EndsTest, AKilledWorkerIsNamedToItsClientAndToTheOtherRanks) {
+  StartWorker();
+  StartWorker();
+  for (const Way way : {Way::kUnix, Way::kFar}) {
+    auto lost = Connect(0, way);
+    auto other = Connect(1, way);
+    const Groups groups = JoinAll({lost, other}, "group");
+    ASSERT_NE(groups[0], nullptr);
+    const pid_t pid = worker(0).pid();
+    Instant killed;
+    std::atomic<int> calls{0};
+    const std::vector<absl::Status> statuses = OnRanks(groups, [&](client::Group& group) {
+      absl::Status status;
+      const Tensor own = Tensor::Zeros(DataType::kF32, {100000});
+      while (status.ok()) {
+        status = group.AllReduce(own, own, kMax);
+        if (++calls == 20) {
+          killed = Clock::Steady().Now();
+          worker(0).Kill();
+        }
+      }
+      EXPECT_LT(Clock::Steady().Now() - killed, absl::Seconds(1));
+      return status;
+    });
+    EXPECT_EQ(statuses[0].code(), absl::StatusCode::kAborted) << statuses[0];
+    EXPECT_THAT(std::string(statuses[0].message()),
+                AllOf(HasSubstr(AddressOf(0, way)), HasSubstr(absl::StrCat("process ", pid)),
+                      HasSubstr("group")));
+    EXPECT_EQ(statuses[1].code(), absl::StatusCode::kAborted) << statuses[1];
+    EXPECT_THAT(std::string(statuses[1].message()), HasSubstr("rank 0"));
+    // Later calls need not ask anybody.
+    EXPECT_EQ(groups[0]->Barrier({}).code(), absl::StatusCode::kAborted);
+    EXPECT_EQ(groups[0]->Rejoin().code(), absl::StatusCode::kAborted);
+    // The path that it left does not keep the next from starting.
+    ASSERT_TRUE(worker(0).Start().ok());
+  }
+}
+
+TEST_F(EndsTest, RanksGoOnInTheNextGeneration) {
+  StartWorker();
+  StartWorker();
+  auto keeper = Connect(0, Way::kUnix);
+  auto victim = Connect(1, Way::kUnix);
+  Groups groups = JoinAll({keeper, victim}, "group");
+  absl::StatusOr<Tensor> kept = groups[0]->Allocate(DataType::kF32, {4});
+  ASSERT_TRUE(kept.ok()) << kept.status();
+  groups[1]->Abort(absl::InternalError("enough"));
+  const absl::Status status = groups[0]->AllReduce(*kept, *kept, kMax, {});
+  EXPECT_EQ(status.code(), absl::StatusCode::kAborted) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("rank 1 aborted: enough"));
+  ExpectOk(OnRanks(groups, [](client::Group& group) {
+    return static_cast<client::RemoteGroup&>(group).Rejoin();
+  }));
+  EXPECT_EQ(groups[0]->generation(), 2);
+  static_cast<float*>(kept->data())[3] = 7;
+  ExpectOk(OnRanks(groups, [&](client::Group& group) {
+    const Tensor own = group.rank() == 0 ? *kept : Tensor::Zeros(DataType::kF32, {4});
+    return group.AllReduce(own, own, kMax);
+  }));
+  EXPECT_EQ(static_cast<float*>(kept->data())[3], 7);
+}
+
+TEST_F(EndsTest, AWorkerThatDrainsEndsParkedCallsAfterItsGraceAndSaysWhy) {
+  StartWorker({"--drain-grace", "500ms"});
+  StartWorker();
+  auto session = Connect(0, Way::kTcp);
+  auto other = Connect(1, Way::kTcp);
+  const Groups groups = JoinAll({session, other}, "group");
+  auto parked = std::async(std::launch::async, [&] {
+    const Tensor tensor = Tensor::Zeros(DataType::kF32, {8});
+    return groups[0]->AllReduce(tensor, tensor, kMax, {});
+  });
+  ASSERT_TRUE(testing::Eventually([&] { return Describe(0).call_count() == 1; }));
+  auto ended = std::async(std::launch::async, [&] { return worker(0).Terminate(kPatience); });
+  const absl::Status status = parked.get();
+  EXPECT_EQ(status.code(), absl::StatusCode::kAborted) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("its worker is draining"));
+  const absl::StatusOr<int> code = ended.get();
+  ASSERT_TRUE(code.ok()) << code.status();
+  EXPECT_EQ(*code, 0);
+  const Tensor tensor = Tensor::Zeros(DataType::kF32, {8});
+  const absl::Status told = groups[1]->AllReduce(tensor, tensor, kMax, {});
+  EXPECT_EQ(told.code(), absl::StatusCode::kAborted) << told;
+  EXPECT_THAT(std::string(told.message()),
+              AllOf(HasSubstr("rank 0 "), HasSubstr("its worker is draining")));
+  const absl::Status gone = groups[0]->Barrier({});
+  EXPECT_EQ(gone.code(), absl::StatusCode::kAborted) << gone;
+  EXPECT_THAT(std::string(gone.message()), HasSubstr("its worker is draining"));
+}
+
+TEST_F(EndsTest, ADrainLetsCallsFinishAndRefusesSessions) {
+  StartWorker({"--drain-grace", "60s"});
+  StartWorker();
+  auto session = Connect(0, Way::kTcp);
+  auto other = Connect(1, Way::kTcp);
+  const Groups groups = JoinAll({session, other}, "group");
+  auto parked = std::async(std::launch::async, [&] {
+    const Tensor tensor = Tensor::Zeros(DataType::kF32, {8});
+    return groups[0]->AllReduce(tensor, tensor, kMax, {});
+  });
+  ASSERT_TRUE(testing::Eventually([&] { return Describe(0).call_count() == 1; }));
+  auto ended = std::async(std::launch::async, [&] { return worker(0).Terminate(kPatience); });
+  ASSERT_TRUE(testing::Eventually([&] { return Describe(0).draining(); }));
+  client::WorkerSessionOptions options;
+  options.address = AddressOf(0, Way::kTcp);
+  const absl::Status refused = client::WorkerSession::Connect(options).status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("draining"));
+  const Tensor tensor = Tensor::Zeros(DataType::kF32, {8});
+  const absl::Status finished = groups[1]->AllReduce(tensor, tensor, kMax, {});
+  EXPECT_TRUE(finished.ok()) << finished;
+  const absl::Status other_finished = parked.get();
+  EXPECT_TRUE(other_finished.ok()) << other_finished;
+  EXPECT_EQ(ended.get().value_or(-1), 0);
+}
+
+TEST_F(EndsTest, AClientThatIsKilledWhileItWaitsMayComeAgain) {
+  StartWorker();
+  std::unique_ptr<ChildProcess> first = StartClient(0, Way::kUnix, 0, 2);
+  ASSERT_TRUE(testing::Eventually([&] { return Describe(0).session_count() == 1; }));
+  ASSERT_TRUE(testing::AwaitParked(coordinator_.address(), "group", 1));
+  first->Kill();
+  ASSERT_TRUE(testing::Eventually([&] { return Describe(0).session_count() == 0; }));
+  std::unique_ptr<ChildProcess> again = StartClient(0, Way::kUnix, 0, 2);
+  std::unique_ptr<ChildProcess> other = StartClient(0, Way::kUnix, 1, 2);
+  EXPECT_THAT(Line(*again), StartsWith("joined"));
+  EXPECT_THAT(Line(*other), StartsWith("joined"));
+  EXPECT_EQ(Line(*again), "running");
+  EXPECT_EQ(Line(*other), "running");
+}
+
+// A seat that is being taken cannot be given up; the worker ends without it.
+TEST_F(EndsTest, AWorkerDrainsWhileAClientWaitsForItsGroup) {
+  StartWorker({"--drain-grace", "100ms"});
+  std::unique_ptr<ChildProcess> client = StartClient(0, Way::kUnix, 0, 2);
+  ASSERT_TRUE(testing::AwaitParked(coordinator_.address(), "group", 1));
+  const absl::StatusOr<int> code = worker(0).Terminate(kPatience);
+  ASSERT_TRUE(code.ok()) << code.status();
+  EXPECT_EQ(*code, 0);
+  const std::string line = Line(*client);
+  EXPECT_THAT(line, StartsWith("failed ABORTED"));
+  EXPECT_THAT(line, HasSubstr(AddressOf(0, Way::kUnix)));
+}
+
+// What a load balancer sees.
+TEST_F(EndsTest, HealthSaysThatItDrains) {
+  StartWorker({"--drain-grace", "60s"});
+  auto session = Connect(0, Way::kTcp);
+  auto other = Connect(0, Way::kTcp);
+  const Groups groups = JoinAll({session, other}, "group");
+  EXPECT_EQ(Health(0), std::string("\x08\x01", 2));
+  auto parked = std::async(std::launch::async, [&] {
+    const Tensor tensor = Tensor::Zeros(DataType::kF32, {8});
+    return groups[0]->AllReduce(tensor, tensor, kMax, {});
+  });
+  ASSERT_TRUE(testing::Eventually([&] { return Describe(0).call_count() == 1; }));
+  auto ended = std::async(std::launch::async, [&] { return worker(0).Terminate(kPatience); });
+  EXPECT_TRUE(testing::Eventually([&] { return Health(0) == std::string("\x08\x02", 2); }));
+  const Tensor tensor = Tensor::Zeros(DataType::kF32, {8});
+  EXPECT_TRUE(groups[1]->AllReduce(tensor, tensor, kMax, {}).ok());
+  EXPECT_TRUE(parked.get().ok());
+  EXPECT_EQ(ended.get().value_or(-1), 0);
+}
+
+TEST_F(EndsTest, ALivingWorkersAddressIsNotTaken) {
+  StartWorker();
+  for (const Way way : {Way::kUnix, Way::kTcp}) {
+    CoordinatorProcess::Options options;
+    options.binary = "worker/service/cohort-worker";
+    options.flags = {"--listen", AddressOf(0, way)};
+    CoordinatorProcess second(options);
+    EXPECT_FALSE(second.Start().ok());
+  }
+  EXPECT_NE(Connect(0, Way::kUnix), nullptr);
+}
+
+TEST_F(EndsTest, SessionsAndGroupsOfOneWorkerAreApart) {
+  StartWorker();
+  // Two ranks of a group in one worker, and two groups in one session.
+  auto first = Connect(0, Way::kUnix);
+  auto second = Connect(0, Way::kUnix);
+  const Groups one = JoinAll({first, second}, "one");
+  Groups two = JoinAll({first, second}, "two");
+  const Tensor tensor = Tensor::Zeros(DataType::kF32, {100000});
+  ExpectOk(OnRanks(one, [](client::Group& group) {
+    const Tensor own = Tensor::Zeros(DataType::kF32, {100000});
+    return group.AllReduce(own, own, kMax);
+  }));
+  EXPECT_EQ(Describe(0).ranks_size(), 4);
+  EXPECT_EQ(Describe(0).session_count(), 2);
+  two[0]->Abort(absl::InternalError("done with it"));
+  EXPECT_EQ(two[1]->AllReduce(tensor, tensor, kMax, {}).code(), absl::StatusCode::kAborted);
+  ExpectOk(OnRanks(one, [](client::Group& group) {
+    const Tensor own = Tensor::Zeros(DataType::kF32, {8});
+    return group.AllReduce(own, own, kMax);
+  }));
+  two.clear();
+  EXPECT_EQ(Describe(0).ranks_size(), 2);
+  EXPECT_GT(Describe(0).tensor_count(), 0);  // scratch, kept for later calls
+}
+
+}  // namespace
+}  // namespace cohort
