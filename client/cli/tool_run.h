@@ -2,7 +2,9 @@
 #ifndef COHORT_CLIENT_CLI_TOOL_RUN_H_
 #define COHORT_CLIENT_CLI_TOOL_RUN_H_
 
+#include <cstdint>
 #include <functional>
+#include <memory>
 #include <ostream>
 #include <sstream>
 #include <string>
@@ -11,8 +13,10 @@
 
 #include "base/clock.h"
 #include "client/cli/fake_clients.h"
+#include "client/cli/group_maker.h"
 #include "client/cli/printer.h"
 #include "client/cli/tool.h"
+#include "client/collective/testing/lone_group.h"
 
 namespace cohort::cli {
 
@@ -32,9 +36,29 @@ struct ToolResult {
   std::string err;
 };
 
+// Makes groups of one rank.
+class LoneGroups : public GroupMaker {
+ public:
+  // What was asked, in order.
+  std::vector<GroupRequest> requests;
+  // When not OK, the answer.
+  absl::Status error;
+  // Of each group made: see LoneGroup.
+  int64_t spoils_call = 0;
+
+  absl::StatusOr<std::unique_ptr<client::Group>> Make(const GroupRequest& request) override {
+    requests.push_back(request);
+    if (!error.ok()) return error;
+    auto group = std::make_unique<client::LoneGroup>();
+    group->spoils_call = spoils_call;
+    return group;
+  }
+};
+
 class ToolRun {
  public:
   FakeClients fake;
+  LoneGroups groups;
   std::string input;
   std::string coordinator_variable;
   Printer::Widths widths;
@@ -59,6 +83,7 @@ class ToolRun {
     fake.on_join = [this, &clock] { clock.Sleep(join_takes); };
     environment.sleep = [&clock](absl::Duration duration) { clock.Sleep(duration); };
     environment.clients = &fake;
+    environment.groups = &groups;
     environment.clock = &clock;
     environment.in = &in;
     environment.printer = &printer;

@@ -59,6 +59,11 @@ TEST(Arguments, WrongUsageEndsWithTwoAndAsksNothing) {
       {"server", "--timeout", "-5s"},
       {"server", "--unknown"},
       {"drain", "--now", "--resume"},
+      {"perf", "--members", "0"},
+      {"perf", "--factor", "1", "--members", "2"},
+      {"perf", "--form", "other", "--members", "2"},
+      {"push", "--group", "g"},
+      {"pull", "--group", "g", "--output", "a", "--verify", "b"},
       {"limits", "max_keys"},
       {"limits", "max_keys=many"},
   };
@@ -115,6 +120,9 @@ TEST(Arguments, HelpListsExitCodesAndExamples) {
                                              {"store", "pop"},
                                              {"store", "watch"},
                                              {"drain"},
+                                             {"perf"},
+                                             {"push"},
+                                             {"pull"},
                                              {"server"},
                                              {"limits"}}) {
     std::vector<std::string> arguments = command;

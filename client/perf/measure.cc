@@ -13,6 +13,8 @@ namespace {
 constexpr int kFewestBatches = 5;
 constexpr int kWantedBatches = 10;
 constexpr int kLargestBatch = 10000;
+// Where a call is over before the clock moves, it is enough at last.
+constexpr int kMostBatches = 100;
 
 // Microseconds of each call of the batch, on average.
 absl::StatusOr<double> TimeBatch(const Work& work, int calls, const Clock& clock) {
@@ -33,6 +35,7 @@ class Pace {
       return std::min(batch, options_.iterations - calls_done);
     }
     if (batches_done >= kFewestBatches && spent >= options_.duration) return 0;
+    if (batches_done >= kMostBatches) return 0;
     const double batch_us = absl::ToDoubleMicroseconds(options_.duration) / kWantedBatches;
     return static_cast<int>(
         std::clamp(batch_us / std::max(call_us, 0.01), 1.0, static_cast<double>(kLargestBatch)));

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "absl/status/status.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
@@ -100,9 +101,10 @@ absl::StatusOr<int64_t> ParseSize(absl::string_view text) {
     shift = 30;
   }
   int64_t number = 0;
-  // Of text that begins with a digit: no sign, no blanks.
-  if (text.empty() || text[0] < '0' || text[0] > '9' || !absl::SimpleAtoi(text, &number) ||
-      number < 1 || number > (std::numeric_limits<int64_t>::max() >> shift)) {
+  // Digits alone: no sign, no blanks.
+  if (!std::all_of(text.begin(), text.end(), absl::ascii_isdigit) ||
+      !absl::SimpleAtoi(text, &number) || number < 1 ||
+      number > (std::numeric_limits<int64_t>::max() >> shift)) {
     return absl::InvalidArgumentError(
         absl::StrCat("'", whole, "' is no size such as 8, 64K, 1M or 2G"));
   }

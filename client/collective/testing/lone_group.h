@@ -1,0 +1,121 @@
+// A group of one rank, for tests of what stands above groups.
+#ifndef COHORT_CLIENT_COLLECTIVE_TESTING_LONE_GROUP_H_
+#define COHORT_CLIENT_COLLECTIVE_TESTING_LONE_GROUP_H_
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "client/collective/group.h"
+
+namespace cohort::client {
+
+// What its verbs give is what one rank's must be: a copy. Ragged verbs and messages, which a rank
+// alone has little use for, are UNIMPLEMENTED.
+class LoneGroup : public Group {
+ public:
+  // The call with this number, counted from 1 over all tensor verbs, flips a bit of its output.
+  int64_t spoils_call = 0;
+  // When not OK, the answer to all tensor verbs.
+  absl::Status error;
+  int64_t calls = 0;
+  std::vector<std::string> aborts;
+
+  const std::string& name() const override { return name_; }
+  int64_t generation() const override { return 1; }
+  int rank() const override { return 0; }
+  int size() const override { return 1; }
+
+  absl::StatusOr<Tensor> Allocate(DataType type, const Shape& shape) override {
+    return Tensor::Uninitialized(type, shape);
+  }
+
+  absl::Status AllReduce(const Tensor& input, const Tensor& output, const Reduction&,
+                         const CallOptions&) override {
+    return Copy(input, output);
+  }
+  absl::Status Reduce(const Tensor& input, const Tensor& output, const Reduction&, int,
+                      const CallOptions&) override {
+    return Copy(input, output);
+  }
+  absl::Status Broadcast(const Tensor& tensor, int, const CallOptions&) override {
+    return Copy(tensor, tensor);
+  }
+  absl::Status AllGather(const Tensor& input, const Tensor& output, int,
+                         const CallOptions&) override {
+    return Copy(input, output);
+  }
+  absl::Status ReduceScatter(const Tensor& input, const Tensor& output, int, const Reduction&,
+                             const CallOptions&) override {
+    return Copy(input, output);
+  }
+  absl::Status AllToAll(const Tensor& input, const Tensor& output, const CallOptions&) override {
+    return Copy(input, output);
+  }
+  absl::Status Gather(const Tensor& input, const Tensor& output, int, int,
+                      const CallOptions&) override {
+    return Copy(input, output);
+  }
+  absl::Status Scatter(const Tensor& input, const Tensor& output, int, int,
+                       const CallOptions&) override {
+    return Copy(input, output);
+  }
+
+  absl::Status AllGatherV(const Tensor&, const Tensor&, int, const Sizes&,
+                          const CallOptions&) override {
+    return NotHere();
+  }
+  absl::Status ReduceScatterV(const Tensor&, const Tensor&, int, const Sizes&, const Reduction&,
+                              const CallOptions&) override {
+    return NotHere();
+  }
+  absl::Status GatherV(const Tensor&, const Tensor&, int, const Sizes&, int,
+                       const CallOptions&) override {
+    return NotHere();
+  }
+  absl::Status AllToAllV(const Tensor&, const Sizes&, const Tensor&, const Sizes&,
+                         const CallOptions&) override {
+    return NotHere();
+  }
+  absl::StatusOr<Sizes> ExchangeSizes(int64_t own, const CallOptions&) override {
+    return Sizes{own};
+  }
+  absl::Status Exchange(absl::Span<const TensorTransfer>, const CallOptions&) override {
+    return NotHere();
+  }
+
+  absl::Status SendObject(absl::string_view, int, const CallOptions&) override { return NotHere(); }
+  absl::StatusOr<std::string> ReceiveObject(int, const CallOptions&) override { return NotHere(); }
+  absl::StatusOr<std::string> BroadcastObject(absl::string_view object, int,
+                                              const CallOptions&) override {
+    return std::string(object);
+  }
+  absl::StatusOr<std::vector<std::string>> AllGatherObjects(absl::string_view object,
+                                                            const CallOptions&) override {
+    return std::vector<std::string>{std::string(object)};
+  }
+  absl::Status Barrier(const CallOptions&) override { return absl::OkStatus(); }
+  void Abort(const absl::Status& cause) override { aborts.emplace_back(cause.message()); }
+
+ private:
+  static absl::Status NotHere() { return absl::UnimplementedError("a rank alone has no other"); }
+
+  absl::Status Copy(const Tensor& input, const Tensor& output) {
+    if (!error.ok()) return error;
+    const absl::Status copied = CopyTensor(input, output);
+    if (++calls == spoils_call && output.bytes() > 0) {
+      auto* const last = static_cast<char*>(output.data()) + output.bytes() - 1;
+      *last = static_cast<char>(*last ^ 1);
+    }
+    return copied;
+  }
+
+  const std::string name_ = "alone";
+};
+
+}  // namespace cohort::client
+
+#endif  // COHORT_CLIENT_COLLECTIVE_TESTING_LONE_GROUP_H_
