@@ -209,6 +209,17 @@ finished "$unkept" 1 unkept
 contains "it differs in tensor 'model.layers.0." "$(cat "$dir/unkept.err")"
 finished "$checker" 0 checker
 
+# --- Nor does a rank that knows before that it cannot.
+group=nowhere
+pull nowhere 1 3 --output "$dir/nowhere/model.safetensors"
+nowhere=$puller
+pull incomparable 2 3 --verify "$dir/cut.safetensors"
+incomparable=$puller
+expect 4 push "$dir/model.safetensors" --group nowhere --world-size 3 --timeout 30s
+contains "NOT_FOUND: rank 1: cannot make $dir/nowhere/model.safetensors" "$err"
+finished "$nowhere" 4 nowhere
+finished "$incomparable" 2 incomparable
+
 # --- Who waits to pull and is told to end removes what it began.
 group=waiting
 pull waiter 1 2 --output "$dir/waited.safetensors"
