@@ -23,6 +23,20 @@ class CheckSink final : public Sink {
   absl::Status End() override { return absl::OkStatus(); }
 };
 
+// Of a rank that cannot keep it, and knows why before it comes: it takes part nonetheless, so that
+// nobody waits for it, and all hear the reason.
+class FailedSink final : public Sink {
+ public:
+  explicit FailedSink(absl::Status status) : status_(std::move(status)) {}
+
+  absl::Status Begin(const Layout&, absl::string_view) override { return status_; }
+  absl::Status Take(absl::string_view) override { return status_; }
+  absl::Status End() override { return status_; }
+
+ private:
+  const absl::Status status_;
+};
+
 // Writes it to a file, byte by byte what the root has.
 class FileSink final : public Sink {
  public:

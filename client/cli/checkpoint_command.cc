@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -115,26 +116,36 @@ absl::StatusOr<ExitCode> Pull(Context& context, const Flags& flags) {
                                                    flags.group.rank, " of ", flags.group.world_size,
                                                    " pulls from another rank"));
   }
-  const absl::Duration timeout = context.TimeoutOr(kDefaultTimeout);
+  // Made first, so that it outlives the seat. What is wrong with a file of this rank's is no reason
+  // to let the others wait for it.
+  absl::StatusOr<checkpoint::File> compared = absl::UnknownError("nothing is compared");
+  std::unique_ptr<checkpoint::Sink> sink = std::make_unique<checkpoint::CheckSink>();
+  std::function<void()> remove;
+  std::string verb = "checked";
   if (!flags.output.empty()) {
-    // Before the group forms: what cannot be kept need not be sent.
-    COHORT_ASSIGN_OR_RETURN(auto file, checkpoint::OutputFile::Create(flags.output));
-    const auto remove = [name = file->temporary()] { unlink(name.c_str()); };
-    if (context.environment().set_on_interrupt) context.environment().set_on_interrupt(remove);
-    checkpoint::FileSink sink(std::move(file));
-    COHORT_ASSIGN_OR_RETURN(auto seat, GroupSeat::Take(context, flags.group, timeout));
-    seat->SetOnInterrupt(remove);
-    return Receive(context, flags, *seat, sink, "pulled", flags.output);
+    verb = "pulled";
+    auto file = checkpoint::OutputFile::Create(flags.output);
+    if (file.ok()) {
+      remove = [name = (*file)->temporary()] { unlink(name.c_str()); };
+      sink = std::make_unique<checkpoint::FileSink>(*std::move(file));
+    } else {
+      sink = std::make_unique<checkpoint::FailedSink>(file.status());
+    }
+  } else if (!flags.verify.empty()) {
+    verb = "verified";
+    compared = checkpoint::File::Open(flags.verify);
+    if (compared.ok()) {
+      sink = std::make_unique<checkpoint::VerifySink>(*compared);
+    } else {
+      sink = std::make_unique<checkpoint::FailedSink>(compared.status());
+    }
   }
-  if (!flags.verify.empty()) {
-    COHORT_ASSIGN_OR_RETURN(const checkpoint::File file, checkpoint::File::Open(flags.verify));
-    checkpoint::VerifySink sink(file);
-    COHORT_ASSIGN_OR_RETURN(auto seat, GroupSeat::Take(context, flags.group, timeout));
-    return Receive(context, flags, *seat, sink, "verified", flags.verify);
-  }
-  checkpoint::CheckSink sink;
-  COHORT_ASSIGN_OR_RETURN(auto seat, GroupSeat::Take(context, flags.group, timeout));
-  return Receive(context, flags, *seat, sink, "checked", "");
+  if (context.environment().set_on_interrupt) context.environment().set_on_interrupt(remove);
+  COHORT_ASSIGN_OR_RETURN(
+      auto seat, GroupSeat::Take(context, flags.group, context.TimeoutOr(kDefaultTimeout)));
+  seat->SetOnInterrupt(remove);
+  return Receive(context, flags, *seat, *sink, verb,
+                 flags.output.empty() ? flags.verify : flags.output);
 }
 
 }  // namespace

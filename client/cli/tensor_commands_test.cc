@@ -141,18 +141,5 @@ TEST(PullCommand, NobodyPullsFromItself) {
   EXPECT_THAT(tool.groups.requests, IsEmpty());
 }
 
-TEST(PullCommand, WhatCannotBeKeptIsNotAskedFor) {
-  ToolRun tool;
-  EXPECT_EQ(tool({"pull", "--group", "g", "--rank", "1", "--world-size", "2", "--output",
-                  "/nowhere/model"})
-                .code,
-            4);
-  EXPECT_EQ(tool({"pull", "--group", "g", "--rank", "1", "--world-size", "2", "--verify",
-                  "/nowhere/model"})
-                .code,
-            4);
-  EXPECT_THAT(tool.groups.requests, IsEmpty());
-}
-
 }  // namespace
 }  // namespace cohort::cli

@@ -82,7 +82,9 @@ gone() { ! kill -0 "$1" 2>/dev/null; }
 # --- All collectives, as processes that one command starts.
 readonly rows=27 # nine operations of three sizes
 for members in 2 3; do
-  expect 0 perf --members $members --sizes 8,4096,1M --json --timeout 30s
+  more=()
+  [[ $members == 2 ]] || more=(--iterations 20)
+  expect 0 perf --members $members --sizes 8,4096,1M --json --timeout 30s "${more[@]}"
   [[ $(wc -l <"$dir/out") == "$rows" ]] || fail "$members members: not $rows rows: $out"
   [[ $(grep -c '"wrong_count":0' "$dir/out") == "$rows" ]] || fail "$members members: $out"
   ! grep -q '"wrong_count":[1-9]' "$dir/out" || fail "$members members: $out"
@@ -208,6 +210,17 @@ contains 'DATA_LOSS: rank 1: what came is not' "$err"
 finished "$unkept" 1 unkept
 contains "it differs in tensor 'model.layers.0." "$(cat "$dir/unkept.err")"
 finished "$checker" 0 checker
+
+# --- Nor does a rank that knows before that it cannot.
+group=nowhere
+pull nowhere 1 3 --output "$dir/nowhere/model.safetensors"
+nowhere=$puller
+pull incomparable 2 3 --verify "$dir/cut.safetensors"
+incomparable=$puller
+expect 4 push "$dir/model.safetensors" --group nowhere --world-size 3 --timeout 30s
+contains "NOT_FOUND: rank 1: cannot make $dir/nowhere/model.safetensors" "$err"
+finished "$nowhere" 4 nowhere
+finished "$incomparable" 2 incomparable
 
 # --- Who waits to pull and is told to end removes what it began.
 group=waiting

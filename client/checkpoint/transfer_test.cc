@@ -1,0 +1,244 @@
+// Push and Pull between threads, over a group that can damage what it carries.
+#include "client/checkpoint/transfer.h"
+
+#include <algorithm>
+#include <cstring>
+#include <fstream>
+#include <functional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "base/mutex.h"
+#include "client/checkpoint/checksums.h"
+#include "client/collective/testing/lone_group.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace cohort::checkpoint {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr absl::Duration kPatience = absl::Seconds(30);
+
+// Where the ranks of a test meet: each step, everybody hands in something and sees what all have.
+class Meeting {
+ public:
+  explicit Meeting(int ranks) : texts_(static_cast<size_t>(ranks)) {}
+
+  absl::StatusOr<std::vector<std::string>> Meet(int rank, std::string text) {
+    MutexLock lock(&mutex_);
+    texts_[static_cast<size_t>(rank)] = std::move(text);
+    const int64_t step = step_;
+    if (++arrived_ == texts_.size()) {
+      arrived_ = 0;
+      ++step_;
+      met_ = texts_;
+    }
+    const auto over = [&] { return step_ > step || !ended_.empty(); };
+    if (!mutex_.AwaitWithTimeout(absl::Condition(&over), kPatience)) {
+      return absl::DeadlineExceededError("nobody came");
+    }
+    if (step_ > step) return met_;
+    return absl::AbortedError(ended_);
+  }
+  void End(const std::string& why) {
+    MutexLock lock(&mutex_);
+    if (ended_.empty()) ended_ = why;
+  }
+
+ private:
+  Mutex mutex_;
+  std::vector<std::string> texts_;
+  std::vector<std::string> met_;
+  size_t arrived_ = 0;
+  int64_t step_ = 0;
+  std::string ended_;
+};
+
+class MeetingGroup : public client::LoneGroup {
+ public:
+  MeetingGroup(Meeting& meeting, int rank, int size)
+      : meeting_(meeting), rank_(rank), size_(size) {}
+
+  // The broadcast with this number, counted from 1, brings this rank another last byte.
+  int damages = 0;
+
+  int rank() const override { return rank_; }
+  int size() const override { return size_; }
+  absl::Status Broadcast(const Tensor& tensor, int root, const client::CallOptions&) override {
+    auto* const data = static_cast<char*>(tensor.data());
+    const auto size = static_cast<size_t>(tensor.bytes());
+    const auto all = meeting_.Meet(rank_, rank_ == root ? std::string(data, size) : "");
+    if (!all.ok()) return all.status();
+    const std::string& sent = (*all)[static_cast<size_t>(root)];
+    EXPECT_EQ(sent.size(), size);
+    std::copy(sent.begin(), sent.end(), data);
+    if (++broadcasts_ == damages) data[size - 1] = static_cast<char>(data[size - 1] ^ 1);
+    return absl::OkStatus();
+  }
+  absl::StatusOr<std::string> BroadcastObject(absl::string_view object, int root,
+                                              const client::CallOptions&) override {
+    const auto all = meeting_.Meet(rank_, std::string(object));
+    if (!all.ok()) return all.status();
+    return (*all)[static_cast<size_t>(root)];
+  }
+  absl::StatusOr<std::vector<std::string>> AllGatherObjects(absl::string_view object,
+                                                            const client::CallOptions&) override {
+    return meeting_.Meet(rank_, std::string(object));
+  }
+  absl::Status Barrier(const client::CallOptions&) override {
+    return meeting_.Meet(rank_, "").status();
+  }
+  void Abort(const absl::Status& cause) override {
+    meeting_.End(absl::StrCat("rank ", rank_, " aborted: ", cause.message()));
+  }
+
+ private:
+  Meeting& meeting_;
+  const int rank_;
+  const int size_;
+  int broadcasts_ = 0;
+};
+
+class Memory : public Sink {
+ public:
+  std::string file;
+  bool ended = false;
+  // The answer to Take.
+  absl::Status error;
+
+  absl::Status Begin(const Layout&, absl::string_view header) override {
+    file = std::string(header);
+    return absl::OkStatus();
+  }
+  absl::Status Take(absl::string_view data) override {
+    file.append(data.data(), data.size());
+    return error;
+  }
+  absl::Status End() override {
+    ended = true;
+    return absl::OkStatus();
+  }
+};
+
+std::string Content() {
+  const std::vector<TensorEntry> tensors = {{"a", DataType::kU8, {10'000}},
+                                            {"none", DataType::kF32, {0}},
+                                            {"b", DataType::kBF16, {7, 501}}};
+  std::string content = FormatHeader(tensors, {{"format", "pt"}});
+  for (int i = 0; i < 10'000 + 7'014; ++i) content.push_back(static_cast<char>(i * 31));
+  return content;
+}
+
+absl::StatusOr<File> OpenNew(const std::string& content) {
+  const auto* const test = testing::UnitTest::GetInstance()->current_test_info();
+  const std::string path = absl::StrCat(testing::TempDir(), "/", test->name(), ".safetensors");
+  std::ofstream(path, std::ios::binary | std::ios::trunc) << content;
+  return File::Open(path);
+}
+
+// A rank that pushes and two that pull.
+struct Outcome {
+  absl::StatusOr<TransferReport> root = absl::UnknownError("");
+  absl::StatusOr<TransferReport> others[2] = {absl::UnknownError(""), absl::UnknownError("")};
+  Memory memory[2];
+};
+
+void RunAll(Outcome& outcome, const absl::StatusOr<File>& file, int64_t piece_bytes,
+            int damages_rank_1 = 0) {
+  Meeting meeting(3);
+  TransferOptions options;
+  options.piece_bytes = piece_bytes;
+  std::vector<std::thread> others;
+  for (int i = 0; i < 2; ++i) {
+    others.emplace_back([&, i] {
+      MeetingGroup group(meeting, i + 1, 3);
+      if (i == 0) group.damages = damages_rank_1;
+      outcome.others[i] = Pull(group, 0, outcome.memory[i], options);
+    });
+  }
+  MeetingGroup group(meeting, 0, 3);
+  outcome.root = Push(group, file, options);
+  for (std::thread& other : others) other.join();
+}
+
+TEST(TransferTest, AllHaveTheFileByteByByte) {
+  const std::string content = Content();
+  const auto file = OpenNew(content);
+  ASSERT_TRUE(file.ok()) << file.status();
+  for (const int64_t piece_bytes : {int64_t{1} << 20, int64_t{10'000}, int64_t{999}}) {
+    Outcome outcome;
+    RunAll(outcome, file, piece_bytes);
+    ASSERT_TRUE(outcome.root.ok()) << outcome.root.status();
+    EXPECT_EQ(outcome.root->crc32, Crc32(content));
+    EXPECT_EQ(outcome.root->tensors, 3);
+    for (int i = 0; i < 2; ++i) {
+      ASSERT_TRUE(outcome.others[i].ok()) << outcome.others[i].status();
+      EXPECT_EQ(outcome.others[i]->crc32, Crc32(content));
+      EXPECT_TRUE(outcome.memory[i].file == content);
+      EXPECT_TRUE(outcome.memory[i].ended);
+    }
+  }
+}
+
+TEST(TransferTest, NoTensorsAreFine) {
+  const auto file = OpenNew(FormatHeader({}, {}));
+  Outcome outcome;
+  RunAll(outcome, file, 1000);
+  EXPECT_TRUE(outcome.root.ok()) << outcome.root.status();
+  EXPECT_TRUE(outcome.others[1].ok()) << outcome.others[1].status();
+}
+
+TEST(TransferTest, ADamagedFileIsToldToAll) {
+  Outcome outcome;
+  RunAll(outcome, OpenNew(Content() + "more"), 1000);
+  EXPECT_EQ(outcome.root.status().code(), absl::StatusCode::kInvalidArgument);
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_EQ(outcome.others[i].status().code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(std::string(outcome.others[i].status().message()),
+                HasSubstr("rank 0, which pushes: checkpoint "));
+    EXPECT_EQ(outcome.memory[i].file, "");
+  }
+}
+
+TEST(TransferTest, DamageOnTheWayIsFoundWhereItIs) {
+  const auto file = OpenNew(Content());
+  Outcome outcome;
+  // The header, then pieces of 10000 bytes: the second is of tensor b.
+  RunAll(outcome, file, 10'000, 3);
+  EXPECT_EQ(outcome.others[0].status().code(), absl::StatusCode::kDataLoss);
+  EXPECT_THAT(std::string(outcome.others[0].status().message()), HasSubstr("tensor 'b' was sent"));
+  EXPECT_FALSE(outcome.memory[0].ended);
+  EXPECT_TRUE(outcome.others[1].ok()) << outcome.others[1].status();
+  EXPECT_EQ(outcome.root.status().code(), absl::StatusCode::kDataLoss);
+  EXPECT_THAT(std::string(outcome.root.status().message()), HasSubstr("rank 1: tensor 'b'"));
+}
+
+TEST(TransferTest, ADamagedHeaderEndsItForAll) {
+  const auto file = OpenNew(Content());
+  Outcome outcome;
+  RunAll(outcome, file, 10'000, 1);
+  EXPECT_EQ(outcome.others[0].status().code(), absl::StatusCode::kDataLoss);
+  EXPECT_EQ(outcome.others[1].status().code(), absl::StatusCode::kAborted);
+  EXPECT_EQ(outcome.root.status().code(), absl::StatusCode::kAborted);
+  EXPECT_THAT(std::string(outcome.root.status().message()),
+              HasSubstr("rank 1 aborted: the header"));
+}
+
+TEST(TransferTest, WhoCannotKeepItDoesNotStopTheOthers) {
+  const std::string content = Content();
+  const auto file = OpenNew(content);
+  Outcome outcome;
+  outcome.memory[0].error = absl::ResourceExhaustedError("no room");
+  RunAll(outcome, file, 999);
+  EXPECT_EQ(outcome.others[0].status(), absl::ResourceExhaustedError("no room"));
+  EXPECT_TRUE(outcome.others[1].ok()) << outcome.others[1].status();
+  EXPECT_TRUE(outcome.memory[1].file == content);
+  EXPECT_EQ(outcome.root.status(), absl::ResourceExhaustedError("rank 1: no room"));
+}
+
+}  // namespace
+}  // namespace cohort::checkpoint
