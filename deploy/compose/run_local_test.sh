@@ -2,7 +2,7 @@
 # run_local.sh with the real programs: the services of docker-compose.yml; what it says when something fails; that it
 # leaves nothing behind, also when it is stopped or killed.
 #
-#   run_local_test.sh RUN_LOCAL COORDINATOR COHORT HEALTH
+#   run_local_test.sh RUN_LOCAL COORDINATOR WORKER COHORT HEALTH
 set -euo pipefail
 export PATH=$PATH:/usr/sbin:/sbin
 
@@ -13,8 +13,6 @@ mkdir -p "$binaries" "$TEST_TMPDIR/folders"
 for program in "$@"; do ln -s "$(realpath "$program")" "$binaries/"; done
 # Folders of run_local.sh are made here, and its processes known by that name.
 export TMPDIR=$TEST_TMPDIR/folders
-# The ranks are the tests' own.
-export COHORT_FORM=local
 
 fail() {
   echo "FAILED: $*" >&2
@@ -81,11 +79,16 @@ start_endless() {
   done
 }
 
-local_run 0 --without 'worker-*'
+local_run 0
 cat "$TEST_TMPDIR/output"
+says "worker-3 runs at"
 says "this is not Docker"
 says "passed: a checkpoint from rank 0 to all others"
+says "passed: .*(remote)"
 nothing_left "a run"
+
+COHORT_FORM=local local_run 0 --without 'worker-*'
+says "passed: .*(local)"
 
 # shellcheck disable=SC2016
 write_file '[[ $$NAME == "a value" && -z $${TEST_TMPDIR:-} ]] || exit 1
