@@ -78,8 +78,9 @@ absl::StatusOr<Connections> Seat::Meet(absl::Duration timeout) {
 
 void Seat::Attend(std::function<void(const std::string&)> on_end) {
   MutexLock lock(&mutex_);
+  attended_generation_ = membership_->generation();
   // What ended meanwhile was told while there was nobody to hear it.
-  if (ended_generation_ == membership_->generation()) return on_end(cause_);
+  if (ended_generation_ == attended_generation_) return on_end(cause_);
   on_end_ = std::move(on_end);
 }
 
@@ -132,8 +133,9 @@ void Seat::OnEvent(const client::GroupEvent& event) {
 
 void Seat::End(int64_t generation, const std::string& cause) {
   MutexLock lock(&mutex_);
-  // What is told late of a generation does not end the next; and the first cause stays.
-  if (generation <= ended_generation_) return;
+  // What is told late of a generation, as after a cut, does not end the next, even when the first
+  // was known to have ended by a deadline alone; and the first cause stays.
+  if (generation <= ended_generation_ || generation < attended_generation_) return;
   ended_generation_ = generation;
   cause_ = cause;
   if (on_end_ != nullptr) std::exchange(on_end_, nullptr)(cause_);

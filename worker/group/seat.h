@@ -72,6 +72,7 @@ class Seat {
 
   Mutex mutex_;
   std::function<void(const std::string&)> on_end_ ABSL_GUARDED_BY(mutex_);
+  int64_t attended_generation_ ABSL_GUARDED_BY(mutex_) = 0;
   int64_t ended_generation_ ABSL_GUARDED_BY(mutex_) = 0;
   std::string cause_ ABSL_GUARDED_BY(mutex_);  // of that
 };
