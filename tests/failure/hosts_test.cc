@@ -221,7 +221,7 @@ TEST_F(HostsTest, LateNewsOfACutDoNotEndTheNextGeneration) {
 
 TEST_F(HostsTest, ACutThatIsMendedInTimeEndsNothing) {
   if (const absl::Status status = Begin(2, 2); !status.ok()) GTEST_SKIP() << status;
-  Tell("once all_reduce 20000000 plain");
+  Tell("once all_reduce 3000000 plain");
   ASSERT_EQ(network_->Cut(1), absl::OkStatus());
   ASSERT_EQ(network_->Mend(1), absl::OkStatus());
   ExpectAll("OK");
