@@ -12,19 +12,13 @@
 #include <fstream>
 #include <sstream>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/clock.h"
 #include "tests/testing/coordinator_process.h"
 
 namespace cohort::testing {
 namespace {
-
-std::string Resolve(const std::string& program) {
-  const char* const folder = std::getenv("TEST_SRCDIR");
-  const char* const workspace = std::getenv("TEST_WORKSPACE");
-  if (folder == nullptr || workspace == nullptr) return program;
-  return absl::StrCat(folder, "/", workspace, "/", program);
-}
 
 // Waits until `descriptor` is readable or at its end.
 bool AwaitReadable(int descriptor, absl::Duration timeout) {
@@ -34,10 +28,17 @@ bool AwaitReadable(int descriptor, absl::Duration timeout) {
 
 }  // namespace
 
+std::string ProgramPath(const std::string& program) {
+  const char* const folder = std::getenv("TEST_SRCDIR");
+  const char* const workspace = std::getenv("TEST_WORKSPACE");
+  if (absl::StartsWith(program, "/") || folder == nullptr || workspace == nullptr) return program;
+  return absl::StrCat(folder, "/", workspace, "/", program);
+}
+
 ChildProcess::ChildProcess(std::vector<std::string> command)
     : error_path_(absl::StrCat(NewFolder(), "/stderr")) {
   signal(SIGPIPE, SIG_IGN);
-  command[0] = Resolve(command[0]);
+  command[0] = ProgramPath(command[0]);
   int input[2];
   int output[2];
   if (pipe2(input, O_CLOEXEC) != 0 || pipe2(output, O_CLOEXEC) != 0) std::abort();

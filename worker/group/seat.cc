@@ -80,7 +80,6 @@ absl::StatusOr<Connections> Seat::Meet(absl::Duration timeout) {
 void Seat::Attend(std::function<void(const std::string&)> on_end) {
   MutexLock lock(&mutex_);
   // What ended meanwhile was told while there was nobody to hear it.
-  if (ended_generation_ == membership_->generation()) return on_end(cause_);
   on_end_ = std::move(on_end);
 }
 
@@ -156,8 +155,9 @@ void Seat::End(int64_t generation, const std::string& cause) {
 }
 
 void Seat::EndLocked(int64_t generation, const std::string& cause) {
-  // What is told late of a generation does not end the next; and the first cause stays.
-  if (generation <= ended_generation_) return;
+  // What is told late of a generation, as after a cut, does not end the next, even when the first
+  // was known to have ended by a deadline alone; and the first cause stays.
+  if (generation <= ended_generation_ || generation < generation_) return;
   ended_generation_ = generation;
   cause_ = cause;
   if (on_end_ != nullptr) std::exchange(on_end_, nullptr)(cause_);

@@ -1,0 +1,127 @@
+#!/usr/bin/env python3
+"""Without Docker: whether the compose file and the Dockerfiles name what is there, and the programs take their flags.
+
+    compose_file_test.py PROGRAM...       # those that are built; their flags are tried
+"""
+
+import ipaddress
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, HERE)
+try:
+    import yaml
+
+    import compose_file
+except ImportError as error:
+    print(f"SKIPPED: {error}; Debian's package is python3-yaml")
+    sys.exit(0)
+
+DOCKER = os.path.join(HERE, "..", "docker")
+PROGRAMS = {os.path.basename(path): os.path.abspath(path) for path in sys.argv[1:]}
+
+
+def check_config(test, program, flags):
+    if program not in PROGRAMS:
+        print(f"{program} is not given, its flags are not tried")
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        done = subprocess.run(
+            [PROGRAMS[program], *flags, "--check-config"],
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            timeout=30,
+            check=False,
+        )
+    test.assertEqual(done.returncode, 0, f"{program}: {done.stderr}")
+
+
+class ComposeFileTest(unittest.TestCase):
+    path = os.path.join(HERE, "docker-compose.yml")
+
+    def setUp(self):
+        os.environ.pop("COHORT_FORM", None)
+        self.compose = compose_file.ComposeFile(self.path, lambda name: False)
+        self.services = self.compose.services
+
+    def test_services_come_behind_those_they_wait_for(self):
+        names = list(self.services)
+        self.assertEqual(names[0], "coordinator")
+        self.assertEqual(names[-1], "tests")
+        self.assertEqual(set(self.services["tests"].after), set(names) - {"tests"})
+
+    def test_addresses_differ_and_are_in_the_subnet(self):
+        addresses = [service.address for service in self.services.values()]
+        self.assertEqual(len(addresses), len(set(addresses)))
+        for address in addresses:
+            self.assertIn(ipaddress.ip_address(address), ipaddress.ip_network(self.compose.subnet))
+
+    def test_programs_take_their_flags(self):
+        for name, service in self.services.items():
+            if name != "tests":
+                with self.subTest(name):
+                    check_config(self, service.words[0], service.words[1:])
+
+    def test_files_that_are_mounted_are_there(self):
+        for service in self.services.values():
+            for source, _ in service.volumes:
+                self.assertTrue(not source.startswith("/") or os.path.exists(source), source)
+
+    def test_workers_that_tests_use_are_there(self):
+        environment = self.services["tests"].environment
+        self.assertEqual(environment["COHORT_FORM"], "remote")
+        workers = [word.split(":")[0] for word in environment["COHORT_WORKERS"].split()]
+        self.assertEqual(workers, [name for name in self.services if name.startswith("worker-")])
+        self.assertEqual(environment["COHORT_COORDINATOR"], "coordinator:7700")
+
+    def test_dockerfiles_are_there(self):
+        with open(self.path, encoding="utf-8") as file:
+            services = yaml.safe_load(file)["services"]
+        for service in services.values():
+            name = os.path.basename(service["build"]["dockerfile"])
+            with open(os.path.join(DOCKER, name), encoding="utf-8") as dockerfile:
+                text = dockerfile.read()
+            if "target" in service["build"]:
+                self.assertRegex(text, rf"(?m)^FROM \S+ AS {service['build']['target']}$")
+
+    def test_grace_is_longer_than_the_drain(self):
+        for name, service in self.services.items():
+            for word in service.words:
+                match = re.fullmatch(r"--drain-grace=(\w+)", word)
+                if match:
+                    self.assertGreater(service.grace, compose_file.seconds(match[1]), name)
+
+    def test_what_is_not_known_is_an_error(self):
+        known = {"entrypoint": ["x"], "networks": {"n": {"ipv4_address": "10.0.0.1"}}}
+        compose_file.Service("x", known, HERE)
+        with self.assertRaisesRegex(compose_file.Error, "service x: unknown: ports"):
+            compose_file.Service("x", {**known, "ports": ["1:1"]}, HERE)
+
+    def test_interpolation(self):
+        os.environ["COHORT_COMPOSE_TEST"] = "set"
+        os.environ.pop("COHORT_COMPOSE_ABSENT", None)
+        text = ["${COHORT_COMPOSE_TEST:-no} ${COHORT_COMPOSE_ABSENT:-else} $$1"]
+        self.assertEqual(compose_file.interpolate(text), ["set else $1"])
+
+
+class DockerfileTest(unittest.TestCase):
+    def test_commands_are_taken_by_the_programs(self):
+        for name, program in (("coordinator", "cohort-coordinator"), ("worker", "cohort-worker")):
+            with self.subTest(name), open(os.path.join(DOCKER, f"{name}.Dockerfile"), encoding="utf-8") as file:
+                final = file.read().replace("\\\n", "").rsplit("\nFROM ", 1)[1]
+                (entrypoint,) = re.findall(r"(?m)^ENTRYPOINT (.*)$", final)
+                (command,) = re.findall(r"(?m)^CMD (.*)$", final)
+                self.assertEqual(json.loads(entrypoint), [program])
+                check_config(self, program, json.loads(command))
+                self.assertRegex(final, r"(?m)^USER [1-9]\d*:[1-9]\d*$")
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1], verbosity=2)

@@ -1,0 +1,39 @@
+# The worker daemon, the `cohort` command, and the health probe; no shell, no other user than 65532.
+#
+#   docker build -f deploy/docker/worker.Dockerfile -t cohort-worker .
+#   docker build -f deploy/docker/worker.Dockerfile --target tests -t cohort-tests .
+FROM debian:12 AS build
+WORKDIR /src
+COPY deploy/bootstrap.sh deploy/packages.txt deploy/
+RUN deploy/bootstrap.sh
+COPY . .
+RUN bazel build --config=opt --spawn_strategy=local \
+      //worker/service:cohort-worker //worker/cli:cohort //deploy/docker:cohort-health && \
+    deploy/docker/collect_runtime.sh /runtime \
+      bazel-bin/worker/service/cohort-worker bazel-bin/worker/cli/cohort bazel-bin/deploy/docker/cohort-health && \
+    strip --strip-debug /runtime/usr/local/bin/* && \
+    mkdir -p /runtime/run/cohort && \
+    chown 65532:65532 /runtime/var/lib/cohort /runtime/run/cohort
+
+# With a shell, for scripts that use `cohort`.
+FROM debian:12-slim AS tests
+COPY --from=build /runtime/usr /usr
+COPY --from=build --chown=65532:65532 /runtime/var/lib/cohort /var/lib/cohort
+USER 65532:65532
+WORKDIR /var/lib/cohort
+ENTRYPOINT ["bash"]
+
+FROM scratch
+COPY --from=build /runtime /
+USER 65532:65532
+ENV PATH=/usr/local/bin
+WORKDIR /var/lib/cohort
+# Clients; metrics. Tensors go by ports that the system picks.
+EXPOSE 7800 7801
+STOPSIGNAL SIGTERM
+HEALTHCHECK --interval=5s --timeout=3s --start-period=5s --retries=3 \
+  CMD ["cohort-health", "127.0.0.1:7800"]
+ENTRYPOINT ["cohort-worker"]
+# --insecure: whoever reaches the port may use the worker. Leave that to a network of its own.
+CMD ["--listen", "0.0.0.0:7800", "--insecure", "--metrics-listen", "0.0.0.0:7801", \
+     "--coordinator", "coordinator:7700"]

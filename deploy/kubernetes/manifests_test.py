@@ -1,0 +1,248 @@
+#!/usr/bin/env python3
+"""Without a cluster: whether the manifests can be read, what they name is there, and the programs take their flags.
+
+    manifests_test.py PROGRAM...       # those that are built; their flags are tried
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+try:
+    import yaml
+except ImportError:
+    print("SKIPPED: no PyYAML here; Debian's package is python3-yaml")
+    sys.exit(0)
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+PROGRAMS = {os.path.basename(path): os.path.abspath(path) for path in sys.argv[1:]}
+# What an image holds beside its own program.
+ALSO_IN_IMAGES = {"cohort", "cohort-health"}
+
+
+def read(path):
+    with open(path, encoding="utf-8") as file:
+        return [document for document in yaml.safe_load_all(file) if document]
+
+
+def kustomization(folder):
+    (document,) = read(os.path.join(folder, "kustomization.yaml"))
+    return document
+
+
+def resources(folder):
+    """All documents of a kustomization, those that it builds on included, as they are written."""
+    documents = []
+    for name in kustomization(folder)["resources"]:
+        path = os.path.join(folder, name)
+        documents += resources(path) if os.path.isdir(path) else read(path)
+    return documents
+
+
+def duration(text):
+    return int(re.fullmatch(r"(\d+)s", text)[1])
+
+
+def flag(container, name):
+    return next((arg.split("=", 1)[1] for arg in container.get("args", []) if arg.startswith(f"--{name}=")), None)
+
+
+class Manifests:
+    def __init__(self, documents):
+        self.documents = documents
+
+    def of(self, *kinds):
+        return [document for document in self.documents if document["kind"] in kinds]
+
+    def pods(self):
+        """(name, labels, spec) of each template."""
+        for workload in self.of("StatefulSet", "Job", "Deployment"):
+            template = workload["spec"]["template"]
+            yield workload["metadata"]["name"], template["metadata"]["labels"], template["spec"]
+
+    def containers(self):
+        for name, _, spec in self.pods():
+            for container in spec["containers"]:
+                yield name, spec, container
+
+    def selected(self, labels):
+        return [spec for _, own, spec in self.pods() if labels.items() <= own.items()]
+
+
+class ManifestsTest(unittest.TestCase):
+    manifests = Manifests(resources(os.path.join(HERE, "overlays", "example")))
+
+    def test_names_are_unique(self):
+        names = [(document["kind"], document["metadata"]["name"]) for document in self.manifests.documents]
+        self.assertEqual(len(names), len(set(names)))
+        self.assertGreaterEqual(len(names), 9)
+
+    def test_services_select_pods_with_such_ports(self):
+        for service in self.manifests.of("Service"):
+            with self.subTest(service["metadata"]["name"]):
+                pods = self.manifests.selected(service["spec"]["selector"])
+                self.assertEqual(len(pods), 1)
+                ports = {port["name"]: port["containerPort"] for port in pods[0]["containers"][0]["ports"]}
+                for port in service["spec"]["ports"]:
+                    self.assertEqual(ports.get(port["targetPort"]), port["port"])
+
+    def test_sets_have_a_headless_service_and_select_their_own_pods(self):
+        services = {service["metadata"]["name"]: service for service in self.manifests.of("Service")}
+        for workload in self.manifests.of("StatefulSet"):
+            with self.subTest(workload["metadata"]["name"]):
+                spec = workload["spec"]
+                self.assertEqual(services[spec["serviceName"]]["spec"]["clusterIP"], "None")
+                own = spec["template"]["metadata"]["labels"]
+                self.assertLessEqual(spec["selector"]["matchLabels"].items(), own.items())
+                self.assertLessEqual(services[spec["serviceName"]]["spec"]["selector"].items(), own.items())
+
+    def test_one_coordinator_and_workers_at_once(self):
+        sets = {workload["metadata"]["name"]: workload["spec"] for workload in self.manifests.of("StatefulSet")}
+        self.assertEqual(sets["cohort-coordinator"]["replicas"], 1)
+        self.assertEqual(sets["cohort-worker"]["podManagementPolicy"], "Parallel")
+
+    def test_policies_and_budgets_select_pods(self):
+        for document in self.manifests.of("NetworkPolicy", "PodDisruptionBudget"):
+            with self.subTest(document["metadata"]["name"]):
+                spec = document["spec"]
+                pods = self.manifests.selected(spec.get("podSelector", spec.get("selector"))["matchLabels"])
+                self.assertEqual(len(pods), 1)
+                ports = {port["name"] for port in pods[0]["containers"][0]["ports"]}
+                for rule in spec.get("ingress", []):
+                    for port in rule.get("ports", []):
+                        self.assertIn(port["port"], ports)
+
+    def test_mounts_have_their_volumes(self):
+        for workload in self.manifests.of("StatefulSet", "Job"):
+            spec = workload["spec"]
+            volumes = {volume["name"] for volume in spec["template"]["spec"].get("volumes", [])}
+            volumes |= {claim["metadata"]["name"] for claim in spec.get("volumeClaimTemplates", [])}
+            mounted = set()
+            for container in spec["template"]["spec"]["containers"]:
+                mounted |= {mount["name"] for mount in container.get("volumeMounts", [])}
+            self.assertEqual(mounted, volumes, workload["metadata"]["name"])
+
+    def test_files_that_programs_write_are_on_volumes(self):
+        for name, _, container in self.manifests.containers():
+            mounts = [mount["mountPath"] for mount in container.get("volumeMounts", [])]
+            written = [arg.split("unix:", 1)[1] for arg in container.get("args", []) if "=unix:" in arg]
+            written += [path for path in [flag(container, "journal-path")] if path]
+            for path in written:
+                self.assertTrue(any(path.startswith(mount + "/") for mount in mounts), f"{name}: {path}")
+
+    def test_probes_and_listeners_are_the_ports(self):
+        for name, _, container in self.manifests.containers():
+            ports = {port["name"]: port["containerPort"] for port in container.get("ports", [])}
+            for kind in ("startupProbe", "readinessProbe", "livenessProbe"):
+                if kind in container:
+                    self.assertEqual(container[kind]["grpc"]["port"], ports["grpc"], f"{name}: {kind}")
+            if ports:
+                self.assertIn("livenessProbe", container, name)
+                self.assertEqual(flag(container, "listen"), f"0.0.0.0:{ports['grpc']}")
+                self.assertEqual(flag(container, "metrics-listen"), f"0.0.0.0:{ports['metrics']}")
+
+    def test_addresses_are_those_of_services(self):
+        ports = {
+            service["metadata"]["name"]: {port["port"] for port in service["spec"]["ports"]}
+            for service in self.manifests.of("Service")
+        }
+        count = 0
+        for name, _, container in self.manifests.containers():
+            texts = container.get("args", []) + [env.get("value", "") for env in container.get("env", [])]
+            for host, port in re.findall(r"(cohort-[a-z0-9.-]+):(\d+)", " ".join(texts)):
+                service = host.split(".")[-1]
+                self.assertIn(int(port), ports.get(service, {}), f"{name}: {host}:{port}")
+                count += 1
+        self.assertGreaterEqual(count, 10)
+
+    def test_pods_are_confined_and_end_in_time(self):
+        for name, spec, container in self.manifests.containers():
+            with self.subTest(name):
+                self.assertIs(spec["securityContext"]["runAsNonRoot"], True)
+                self.assertGreater(spec["securityContext"]["runAsUser"], 0)
+                own = container["securityContext"]
+                self.assertIs(own["readOnlyRootFilesystem"], True)
+                self.assertIs(own["allowPrivilegeEscalation"], False)
+                self.assertEqual(own["capabilities"]["drop"], ["ALL"])
+                self.assertIn("memory", container["resources"]["limits"])
+                self.assertIn("requests", container["resources"])
+                grace = flag(container, "drain-grace")
+                if grace is not None:
+                    self.assertGreater(spec["terminationGracePeriodSeconds"], duration(grace))
+
+    def test_programs_take_their_flags(self):
+        for name, _, container in self.manifests.containers():
+            (program,) = container["command"]
+            self.assertTrue(program in ALSO_IN_IMAGES or program == container["image"], f"{name}: {program}")
+            if program not in PROGRAMS or program == "cohort":
+                print(f"{name}: {program} is not given, its flags are not tried")
+                continue
+            with tempfile.TemporaryDirectory() as folder:
+                done = subprocess.run(
+                    [PROGRAMS[program], *container["args"], "--check-config"],
+                    cwd=folder,
+                    capture_output=True,
+                    text=True,
+                    timeout=30,
+                    check=False,
+                )
+            self.assertEqual(done.returncode, 0, f"{name}: {done.stderr}")
+
+
+class OverlayTest(unittest.TestCase):
+    folder = os.path.join(HERE, "overlays", "example")
+
+    def test_what_it_changes_is_there(self):
+        overlay = kustomization(self.folder)
+        documents = Manifests(resources(self.folder))
+        images = {container["image"] for _, _, container in documents.containers()}
+        self.assertEqual({image["name"] for image in overlay["images"]}, images)
+        sets = {document["metadata"]["name"] for document in documents.of("StatefulSet")}
+        self.assertLessEqual({entry["name"] for entry in overlay["replicas"]}, sets)
+        for patch in overlay["patches"]:
+            self.assertTrue(read(os.path.join(self.folder, patch["path"])))
+            self.assertIn(patch["target"]["name"], sets)
+
+    def test_the_job_uses_all_workers(self):
+        overlay = kustomization(self.folder)
+        (count,) = [entry["count"] for entry in overlay["replicas"] if entry["name"] == "cohort-worker"]
+        (job,) = Manifests(resources(self.folder)).of("Job")
+        args = job["spec"]["template"]["spec"]["containers"][0]["args"]
+        workers = [arg for arg in args if arg.startswith("--worker=")]
+        self.assertEqual(workers, [f"--worker=cohort-worker-{i}.cohort-worker:7800" for i in range(count)])
+        self.assertIn(f"--members={count}", args)
+
+    @unittest.skipIf(shutil.which("kubectl") is None, "no kubectl here to render it")
+    def test_kubectl_renders_it(self):
+        with tempfile.TemporaryDirectory() as home:
+            done = subprocess.run(
+                # A copy: in a sandbox, files are links, which kustomize does not follow.
+                [
+                    "sh",
+                    "-ec",
+                    f'cp -RL "{HERE}/base" "{HERE}/overlays" "{home}"; kubectl kustomize "{home}/overlays/example"',
+                ],
+                env={**os.environ, "HOME": home},
+                capture_output=True,
+                text=True,
+                timeout=60,
+                check=False,
+            )
+        self.assertEqual(done.returncode, 0, done.stderr)
+        rendered = Manifests([document for document in yaml.safe_load_all(done.stdout) if document])
+        sets = {document["metadata"]["name"]: document for document in rendered.of("StatefulSet")}
+        self.assertEqual(sets["cohort-worker"]["spec"]["replicas"], 8)
+        claim = sets["cohort-coordinator"]["spec"]["volumeClaimTemplates"][0]
+        self.assertEqual(claim["spec"]["storageClassName"], "local-ssd")
+        for _, labels, _ in rendered.pods():
+            self.assertTrue("app.kubernetes.io/part-of" in labels or "cohort.dev/member" in labels)
+        for _, _, container in rendered.containers():
+            self.assertTrue(container["image"].startswith("registry.example.com/"))
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1], verbosity=2)
