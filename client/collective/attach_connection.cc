@@ -8,9 +8,6 @@
 namespace cohort::client {
 namespace {
 
-constexpr uint32_t kMagic = 0x43484F52;
-constexpr uint32_t kVersion = 1;
-
 absl::StatusOr<v1::AttachAnswer> Read(const shm::LocalSocket::Message& message) {
   v1::AttachAnswer answer;
   if (!answer.ParseFromString(message.bytes)) {
@@ -28,8 +25,8 @@ absl::StatusOr<std::unique_ptr<AttachConnection>> AttachConnection::Connect(
     absl::string_view socket, absl::string_view session, Instant deadline) {
   COHORT_ASSIGN_OR_RETURN(shm::LocalSocket connection, shm::LocalSocket::Connect(socket, deadline));
   v1::AttachHello hello;
-  hello.set_magic(kMagic);
-  hello.set_version(kVersion);
+  hello.set_magic(v1::ATTACH_PROTOCOL_MAGIC);
+  hello.set_version(v1::ATTACH_PROTOCOL_VERSION);
   hello.set_session(std::string(session));
   COHORT_RETURN_IF_ERROR(connection.Send(hello.SerializeAsString(), {}, deadline));
   COHORT_ASSIGN_OR_RETURN(shm::LocalSocket::Message message, connection.Receive(deadline));

@@ -123,8 +123,14 @@ absl::Status RemoteGroup::Explain(const absl::Status& status, bool answered) con
 }
 
 absl::StatusOr<Tensor> RemoteGroup::Allocate(DataType type, const Shape& shape) {
-  if (session().attached() == nullptr) return Tensor::Uninitialized(type, shape);
-  return session().CreateTensor(type, shape);
+  if (session().attached() != nullptr) return session().CreateTensor(type, shape);
+  for (const int64_t extent : shape) {
+    if (extent < 0) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("a tensor of ", FormatShape(shape), ": an extent is negative"));
+    }
+  }
+  return Tensor::Uninitialized(type, shape);
 }
 
 absl::Status RemoteGroup::Run(v1::RunCollectiveRequest& request, const Tensor* input,

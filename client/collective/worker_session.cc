@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/rpc/answered.h"
 #include "base/rpc/status_conversion.h"
 #include "base/status_macros.h"
 #include "grpcpp/create_channel.h"
@@ -19,8 +20,6 @@ namespace {
 
 using Stub = v1::WorkerService::Stub;
 
-// The worker's words, not the transport's. The same in worker/service.
-constexpr char kAnsweredKey[] = "cohort-worker-answered";
 // What the worker has to say when the time is over arrives within it.
 constexpr absl::Duration kMargin = absl::Seconds(2);
 // Of calls that do not wait for other ranks.

@@ -270,7 +270,7 @@ TEST_F(BadInputTest, GarbageAtTheAttachSocket) {
   };
   EXPECT_THAT(answer("hello?"), HasSubstr("no hello"));
   v1::AttachHello hello;
-  hello.set_magic(0x43484F52);
+  hello.set_magic(v1::ATTACH_PROTOCOL_MAGIC);
   hello.set_version(9);
   EXPECT_THAT(answer(hello.SerializeAsString()), HasSubstr("version 9"));
   hello.set_version(1);

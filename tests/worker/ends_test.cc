@@ -196,6 +196,28 @@ TEST_F(EndsTest, RanksGoOnInTheNextGeneration) {
   EXPECT_EQ(static_cast<float*>(kept->data())[3], 7);
 }
 
+TEST_F(EndsTest, AWorkerThatDoesNotAnswerIsNamed) {
+  client::WorkerSessionOptions nowhere;
+  nowhere.address = absl::StrCat("unix:", testing::NewFolder(), "/nobody");
+  nowhere.connect_timeout = absl::Milliseconds(300);
+  const absl::Status nobody = client::WorkerSession::Connect(nowhere).status();
+  EXPECT_EQ(nobody.code(), absl::StatusCode::kUnavailable) << nobody;
+  EXPECT_THAT(std::string(nobody.message()), HasSubstr(nowhere.address));
+
+  StartWorker();
+  auto session = Connect(0, Way::kTcp);
+  auto other = Connect(0, Way::kTcp);
+  const Groups groups = JoinAll({session, other}, "group");
+  worker(0).Pause();
+  client::CallOptions soon;
+  soon.timeout = absl::Milliseconds(100);
+  const absl::Status silent = groups[0]->Barrier(soon);
+  EXPECT_EQ(silent.code(), absl::StatusCode::kDeadlineExceeded) << silent;
+  EXPECT_THAT(std::string(silent.message()),
+              AllOf(HasSubstr(absl::StrCat("process ", worker(0).pid())), HasSubstr("group")));
+  worker(0).Resume();
+}
+
 TEST_F(EndsTest, AWorkerThatDrainsEndsParkedCallsAfterItsGraceAndSaysWhy) {
   StartWorker({"--drain-grace", "500ms"});
   StartWorker();

@@ -1,5 +1,8 @@
 #include "tests/worker/worker_test_base.h"
 
+#include <unistd.h>
+
+#include <cstdlib>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -9,6 +12,14 @@
 
 namespace cohort::testing {
 
+WorkerTest::~WorkerTest() {
+  for (Worker& worker : workers_) {
+    worker.process.reset();
+    unlink(worker.path.c_str());
+    rmdir(worker.folder.c_str());
+  }
+}
+
 void WorkerTest::SetUp() { ASSERT_TRUE(coordinator_.Start().ok()); }
 
 void WorkerTest::StartWorker(const std::vector<std::string>& flags) {
@@ -16,6 +27,7 @@ void WorkerTest::StartWorker(const std::vector<std::string>& flags) {
   char folder[] = "/tmp/cohort-XXXXXX";
   ASSERT_NE(mkdtemp(folder), nullptr);
   Worker worker;
+  worker.folder = folder;
   worker.path = absl::StrCat(folder, "/worker.sock");
   CoordinatorProcess::Options options;
   options.binary = "worker/service/cohort-worker";

@@ -24,6 +24,7 @@ enum class Way {
 
 class WorkerTest : public ::testing::Test {
  protected:
+  ~WorkerTest() override;
   // Starts the coordinator.
   void SetUp() override;
 
@@ -55,6 +56,7 @@ class WorkerTest : public ::testing::Test {
  private:
   struct Worker {
     std::unique_ptr<CoordinatorProcess> process;
+    std::string folder;
     std::string path;
   };
   std::vector<Worker> workers_;

@@ -17,8 +17,6 @@
 namespace cohort::worker {
 namespace {
 
-constexpr uint32_t kMagic = 0x43484F52;
-constexpr uint32_t kVersion = 1;
 // A client that connects says so at once, and takes its answers.
 constexpr absl::Duration kPatience = absl::Seconds(5);
 
@@ -108,12 +106,13 @@ absl::StatusOr<std::shared_ptr<Session>> AttachServer::Greet(const shm::LocalSoc
   }
   COHORT_ASSIGN_OR_RETURN(const shm::LocalSocket::Message message, client.Receive(Soon()));
   v1::AttachHello hello;
-  if (!hello.ParseFromString(message.bytes) || hello.magic() != kMagic) {
+  if (!hello.ParseFromString(message.bytes) || hello.magic() != v1::ATTACH_PROTOCOL_MAGIC) {
     return absl::InvalidArgumentError("that is no hello");
   }
-  if (hello.version() != kVersion) {
+  if (hello.version() != v1::ATTACH_PROTOCOL_VERSION) {
     return absl::FailedPreconditionError(
-        absl::StrCat("the client speaks version ", hello.version(), ", this worker ", kVersion));
+        absl::StrCat("the client speaks version ", hello.version(), ", this worker ",
+                     static_cast<int>(v1::ATTACH_PROTOCOL_VERSION)));
   }
   COHORT_ASSIGN_OR_RETURN(std::shared_ptr<Session> session, sessions_.Find(hello.session()));
   COHORT_ASSIGN_OR_RETURN(const std::shared_ptr<shm::Heap> heap, session->heap());

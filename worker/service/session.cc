@@ -127,9 +127,10 @@ void Session::Leave() {
     groups.swap(groups_);
     cause = cause_;
   }
+  // What calls in flight still need, they hold.
+  tensors_.Close();
   for (const auto& [number, entry] : groups) entry->Leave(cause);
   groups.clear();
-  tensors_.Close();
   MutexLock lock(&mutex_);
   heap_.reset();
 }
