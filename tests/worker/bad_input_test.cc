@@ -15,6 +15,7 @@
 #include "gmock/gmock.h"
 #include "tests/failure/members.h"
 #include "tests/worker/worker_test_base.h"
+#include "worker/group/hand_over.h"
 
 namespace cohort {
 namespace {
@@ -250,8 +251,42 @@ TEST_F(BadInputTest, SeatsThatCannotBe) {
   request.set_coordinator("nonsense");
   EXPECT_EQ(join(), grpc::StatusCode::INVALID_ARGUMENT);
   request.set_coordinator("");
+}
+
+// Its client runs the collectives, with what is handed over, once.
+TEST_F(BadInputTest, AnAttachedGroupIsItsClients) {
+  const Instant deadline = Clock::Steady().Now() + kPatience;
+  v1::JoinGroupRequest request;
+  request.set_session(opened_.session());
+  request.mutable_timeout()->set_seconds(5);
+  request.set_group("own");
+  request.set_world_size(1);
+  request.set_rank(0);
   request.set_attached(true);
-  EXPECT_EQ(join(), grpc::StatusCode::UNIMPLEMENTED);
+  v1::JoinGroupResponse joined;
+  ASSERT_TRUE(Call(&Stub::JoinGroup, request, &joined).ok());
+  v1::RunCollectiveRequest collective = AllReduce();
+  collective.set_group(joined.group());
+  v1::RunCollectiveResponse response;
+  EXPECT_EQ(Call(&Stub::RunCollective, collective, &response).error_code(),
+            grpc::StatusCode::FAILED_PRECONDITION);
+  v1::AttachRequest hand_over;
+  hand_over.mutable_hand_over_group()->set_group(joined.group());
+  hand_over.mutable_hand_over_group()->set_flight_record(tensor_);  // far too small
+  EXPECT_EQ(attached_->Ask(hand_over, {}, deadline).status().code(),
+            absl::StatusCode::kInvalidArgument);
+  hand_over.mutable_hand_over_group()->set_flight_record(424242);
+  EXPECT_EQ(attached_->Ask(hand_over, {}, deadline).status().code(), absl::StatusCode::kNotFound);
+  hand_over.mutable_hand_over_group()->clear_flight_record();
+  {
+    MutexLock lock(&attached_->mutex());
+    ASSERT_TRUE(attached_->AskLocked(hand_over, {}, deadline).ok());
+    const absl::Status taken =
+        worker::ReceiveConnections(attached_->socket(), nullptr, deadline).status();
+    ASSERT_TRUE(taken.ok()) << taken;
+  }
+  EXPECT_EQ(attached_->Ask(hand_over, {}, deadline).status().code(),
+            absl::StatusCode::kFailedPrecondition);
 }
 
 TEST_F(BadInputTest, GarbageAtTheAttachSocket) {
@@ -326,7 +361,7 @@ TEST_F(BadInputTest, MemoryIsRegisteredIfItIsSealed) {
   v1::AttachRequest hand_over;
   hand_over.mutable_hand_over_group()->set_group(group_);
   EXPECT_EQ(attached_->Ask(hand_over, {}, soon()).status().code(),
-            absl::StatusCode::kUnimplemented);
+            absl::StatusCode::kFailedPrecondition);
 }
 
 class CallLimitTest : public WorkerTest {};

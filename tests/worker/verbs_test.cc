@@ -47,7 +47,7 @@ class VerbsTest : public testing::WorkerTest, public ::testing::WithParamInterfa
       sessions.push_back(Connect(static_cast<int>(i), GetParam().ways[i]));
       ASSERT_NE(sessions.back(), nullptr);
     }
-    groups_ = JoinAll(sessions, "verbs");
+    groups_ = JoinAll(sessions, "verbs", GetParam().ways);
     for (const auto& group : groups_) ASSERT_NE(group, nullptr);
   }
 
@@ -309,6 +309,11 @@ TEST_P(VerbsTest, MismatchIsToldInTheGroupsWords) {
 INSTANTIATE_TEST_SUITE_P(
     All, VerbsTest,
     ::testing::Values(Setting{"SmallPlainUnix", {Way::kUnix, Way::kUnix}, false, 8},
+                      Setting{"SmallOwn", {Way::kOwn, Way::kOwn}, true, 8},
+                      Setting{"MiddleOwnPlain", {Way::kOwn, Way::kOwn, Way::kOwn}, false, 9000},
+                      Setting{"LargeOwn", {Way::kOwn, Way::kOwn}, true, 400000},
+                      // Who runs a rank's share is nobody else's business.
+                      Setting{"Mixed", {Way::kOwn, Way::kUnix, Way::kFar}, true, 9000},
                       Setting{"SmallAllocated", {Way::kUnix, Way::kTcp, Way::kUnix}, true, 8},
                       Setting{"SmallFar", {Way::kFar, Way::kFar, Way::kFar}, false, 8},
                       Setting{"MiddlePlain", {Way::kTcp, Way::kUnix, Way::kTcp}, false, 9000},

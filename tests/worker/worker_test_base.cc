@@ -9,6 +9,7 @@
 #include "grpcpp/create_channel.h"
 #include "grpcpp/security/credentials.h"
 #include "tests/failure/members.h"
+#include "worker/group/attached_group.h"
 
 namespace cohort::testing {
 
@@ -95,14 +96,18 @@ client::RemoteGroupOptions WorkerTest::SeatOf(std::shared_ptr<client::WorkerSess
 }
 
 WorkerTest::Groups WorkerTest::JoinAll(
-    const std::vector<std::shared_ptr<client::WorkerSession>>& sessions,
-    const std::string& group) const {
+    const std::vector<std::shared_ptr<client::WorkerSession>>& sessions, const std::string& group,
+    const std::vector<Way>& ways) const {
   const int size = static_cast<int>(sessions.size());
   Groups groups(sessions.size());
   OnThreads(size, [&](int rank) {
     const auto at = static_cast<size_t>(rank);
-    absl::StatusOr<std::unique_ptr<client::RemoteGroup>> joined =
-        client::RemoteGroup::Create(SeatOf(sessions[at], group, rank, size));
+    const auto join = [&]() -> absl::StatusOr<std::unique_ptr<client::Group>> {
+      client::RemoteGroupOptions seat = SeatOf(sessions[at], group, rank, size);
+      if (at < ways.size() && ways[at] == Way::kOwn) return worker::AttachedGroup::Create(seat);
+      return client::RemoteGroup::Create(seat);
+    };
+    absl::StatusOr<std::unique_ptr<client::Group>> joined = join();
     EXPECT_TRUE(joined.ok()) << "rank " << rank << ": " << joined.status();
     if (joined.ok()) groups[at] = *std::move(joined);
   });

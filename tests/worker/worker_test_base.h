@@ -20,6 +20,7 @@ enum class Way {
   kUnix,  // by a path, and attached
   kTcp,   // by a port, and attached
   kFar,   // by a port, as from another host
+  kOwn,   // attached, and runs the collectives itself
 };
 
 class WorkerTest : public ::testing::Test {
@@ -42,9 +43,9 @@ class WorkerTest : public ::testing::Test {
   client::RemoteGroupOptions SeatOf(std::shared_ptr<client::WorkerSession> session,
                                     const std::string& group, int rank, int world_size) const;
   // Rank r on session r.
-  using Groups = std::vector<std::unique_ptr<client::RemoteGroup>>;
+  using Groups = std::vector<std::unique_ptr<client::Group>>;
   Groups JoinAll(const std::vector<std::shared_ptr<client::WorkerSession>>& sessions,
-                 const std::string& group) const;
+                 const std::string& group, const std::vector<Way>& ways = {}) const;
 
   // body(0), body(1)..., each on a thread of its own; the statuses.
   static std::vector<absl::Status> OnRanks(const Groups& groups,

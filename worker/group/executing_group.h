@@ -62,7 +62,7 @@ class ExecutingGroup : public client::Group {
                                               const client::CallOptions& options) final;
   absl::Status Exchange(absl::Span<const client::TensorTransfer> transfers,
                         const client::CallOptions& options) final;
-  void Abort(const absl::Status& cause) final;
+  void Abort(const absl::Status& cause) override;
 
  protected:
   // `timeout` is of calls without their own. `flight_memory` as FlightRecorder's.

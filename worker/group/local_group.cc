@@ -112,4 +112,11 @@ absl::Status LocalGroup::Barrier(const CallOptions& options) {
   return membership().Barrier(RoundOf(TimeoutOf(options)));
 }
 
+void LocalGroup::Abort(const absl::Status& cause) {
+  const std::string why = absl::StrCat("rank ", rank(), " aborted: ", cause.message());
+  End(why);
+  // Ranks that are in no call hear of it as well.
+  seat_->Tell(why);
+}
+
 }  // namespace cohort::worker

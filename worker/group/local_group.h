@@ -65,6 +65,7 @@ class LocalGroup final : public ExecutingGroup {
   absl::StatusOr<std::vector<std::string>> AllGatherObjects(
       absl::string_view object, const client::CallOptions& options) override;
   absl::Status Barrier(const client::CallOptions& options) override;
+  void Abort(const absl::Status& cause) override;
 
  private:
   explicit LocalGroup(LocalGroupOptions options)
