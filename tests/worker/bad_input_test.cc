@@ -270,6 +270,10 @@ TEST_F(BadInputTest, AnAttachedGroupIsItsClients) {
   v1::RunCollectiveResponse response;
   EXPECT_EQ(Call(&Stub::RunCollective, collective, &response).error_code(),
             grpc::StatusCode::FAILED_PRECONDITION);
+  absl::StatusOr<std::unique_ptr<client::AttachConnection>> connected =
+      client::AttachConnection::Connect(opened_.attach_socket(), opened_.session(), deadline);
+  ASSERT_TRUE(connected.ok()) << connected.status();
+  attached_ = *std::move(connected);
   v1::AttachRequest hand_over;
   hand_over.mutable_hand_over_group()->set_group(joined.group());
   hand_over.mutable_hand_over_group()->set_flight_record(tensor_);  // far too small

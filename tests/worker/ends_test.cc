@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/clock.h"
+#include "client/rendezvous/admin_client.h"
 #include "gmock/gmock.h"
 #include "grpcpp/grpcpp.h"
 #include "grpcpp/impl/codegen/client_unary_call.h"
@@ -279,7 +280,15 @@ TEST_F(EndsTest, AClientThatIsKilledWhileItWaitsMayComeAgain) {
   ASSERT_TRUE(testing::AwaitParked(coordinator_.address(), "group", 1));
   first->Kill();
   ASSERT_TRUE(testing::Eventually([&] { return Describe(0).session_count() == 0; }));
+  // Whoever completes the group with the one that is gone is in a generation that ends at once.
+  const auto admin = client::AdminClient::Create(testing::Connect(coordinator_.address()));
+  const auto incarnation = [&]() -> int64_t {
+    const absl::StatusOr<client::GroupInfo> group = admin->GetGroup("group");
+    return group.ok() && !group->members.empty() ? group->members[0].incarnation : 0;
+  };
+  const int64_t gone = incarnation();
   std::unique_ptr<ChildProcess> again = StartClient(0, Way::kUnix, 0, 2);
+  ASSERT_TRUE(testing::Eventually([&] { return incarnation() != gone; }));
   std::unique_ptr<ChildProcess> other = StartClient(0, Way::kUnix, 1, 2);
   EXPECT_THAT(Line(*again), StartsWith("joined"));
   EXPECT_THAT(Line(*other), StartsWith("joined"));

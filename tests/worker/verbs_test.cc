@@ -27,6 +27,8 @@ using worker::Slice;
 using worker::TensorModel;
 using worker::With;
 
+constexpr int64_t kMessageBytes = int64_t{1} << 20;
+
 struct Setting {
   std::string name;
   std::vector<Way> ways;  // of the ranks
@@ -41,7 +43,9 @@ class VerbsTest : public testing::WorkerTest, public ::testing::WithParamInterfa
 
   void SetUp() override {
     WorkerTest::SetUp();
-    for (size_t i = 0; i < GetParam().ways.size(); ++i) StartWorker();
+    for (size_t i = 0; i < GetParam().ways.size(); ++i) {
+      StartWorker({"--max-message-bytes", absl::StrCat(kMessageBytes)});
+    }
     std::vector<std::shared_ptr<client::WorkerSession>> sessions;
     for (size_t i = 0; i < GetParam().ways.size(); ++i) {
       sessions.push_back(Connect(static_cast<int>(i), GetParam().ways[i]));
@@ -311,7 +315,7 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(Setting{"SmallPlainUnix", {Way::kUnix, Way::kUnix}, false, 8},
                       Setting{"SmallOwn", {Way::kOwn, Way::kOwn}, true, 8},
                       Setting{"MiddleOwnPlain", {Way::kOwn, Way::kOwn, Way::kOwn}, false, 9000},
-                      Setting{"LargeOwn", {Way::kOwn, Way::kOwn}, true, 400000},
+                      Setting{"LargeOwn", {Way::kOwn, Way::kOwn}, true, 120000},
                       // Who runs a rank's share is nobody else's business.
                       Setting{"Mixed", {Way::kOwn, Way::kUnix, Way::kFar}, true, 9000},
                       Setting{"SmallAllocated", {Way::kUnix, Way::kTcp, Way::kUnix}, true, 8},
@@ -319,10 +323,10 @@ INSTANTIATE_TEST_SUITE_P(
                       Setting{"MiddlePlain", {Way::kTcp, Way::kUnix, Way::kTcp}, false, 9000},
                       Setting{"MiddleAllocated", {Way::kTcp, Way::kUnix}, true, 9000},
                       Setting{"MiddleFar", {Way::kFar, Way::kUnix}, true, 9000},
-                      Setting{"LargePlain", {Way::kUnix, Way::kTcp}, false, 400000},
-                      Setting{"LargeAllocated", {Way::kUnix, Way::kTcp}, true, 400000},
+                      Setting{"LargePlain", {Way::kUnix, Way::kTcp}, false, 120000},
+                      Setting{"LargeAllocated", {Way::kUnix, Way::kTcp}, true, 120000},
                       // More than the half of a message.
-                      Setting{"LargeFar", {Way::kFar, Way::kFar}, false, 800000}),
+                      Setting{"LargeFar", {Way::kFar, Way::kFar}, false, 120000}),
     [](const auto& info) { return info.param.name; });
 
 }  // namespace
