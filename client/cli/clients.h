@@ -3,11 +3,13 @@
 #define COHORT_CLIENT_CLI_CLIENTS_H_
 
 #include <memory>
+#include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "client/collective/worker_client.h"
 #include "client/rendezvous/admin_client.h"
 #include "client/rendezvous/connection.h"
 #include "client/rendezvous/process_group.h"
@@ -16,7 +18,8 @@
 
 namespace cohort::cli {
 
-// Each method is the static function of the same meaning in client/rendezvous.
+// Each method is the static function of the same meaning in client/rendezvous
+// and client/collective.
 class Clients {
  public:
   virtual ~Clients() = default;
@@ -29,6 +32,8 @@ class Clients {
                                                      absl::string_view group) = 0;
   virtual absl::StatusOr<std::unique_ptr<client::ProcessGroup>> Join(
       const client::ProcessGroupOptions& options) = 0;
+  virtual std::unique_ptr<client::WorkerClient> Worker(const std::string& address,
+                                                       absl::Duration timeout) = 0;
   virtual client::ErrorInfo GetErrorInfo(const absl::Status& status) = 0;
 };
 

@@ -101,6 +101,42 @@ TEST(GroupCommand, ShowsHowItsRanksReachEachOther) {
   EXPECT_THAT(tool({"group", "show", "trainer"}).out, Not(HasSubstr("paths")));
 }
 
+TEST(WorkerCommand, ShowsWhoLivesThere) {
+  ToolRun tool;
+  tool.fake.worker.version = "1.2.3";
+  tool.fake.worker.pid = 17;
+  tool.fake.worker.host = "host-a";
+  tool.fake.worker.tensor_bytes = 2048;
+  client::WorkerRank rank;
+  rank.client = "trainer";
+  rank.client_pid = 4711;
+  rank.group = "weights";
+  rank.generation = 3;
+  rank.rank = 1;
+  rank.world_size = 4;
+  rank.attached = true;
+  tool.fake.worker.ranks = {rank};
+  const std::string out = tool({"worker", "show", "unix:/w"}).out;
+  EXPECT_THAT(tool.fake.calls, ElementsAre("Worker(unix:/w, 10s)"));
+  EXPECT_THAT(out, HasSubstr("process   17 on host-a\n"));
+  EXPECT_THAT(out, HasSubstr("weights     1   4           3  trainer 4711  in the client"));
+  EXPECT_THAT(tool({"worker", "show", "--json"}).out, HasSubstr(R"("client_pid":4711)"));
+}
+
+TEST(WorkerCommand, TracesAllWorkersAsOne) {
+  ToolRun tool;
+  client::FlightRecord record;
+  record.group = "weights";
+  record.calls.resize(1);
+  record.calls[0].verb = "all_reduce";
+  tool.fake.flights = {record};
+  const std::string out = tool({"worker", "trace", "a:1", "b:2", "--group", "weights"}).out;
+  EXPECT_THAT(tool.fake.calls, ElementsAre("Worker(a:1, 10s)", "ReadFlightRecords(weights)",
+                                           "Worker(b:2, 10s)", "ReadFlightRecords(weights)"));
+  EXPECT_THAT(out, HasSubstr(R"("traceEvents":[)"));
+  EXPECT_THAT(out, HasSubstr("all_reduce (running)"));
+}
+
 TEST(GroupCommand, ShowsTheSameAsJson) {
   ToolRun tool;
   tool.fake.groups = {BrokenGroup()};

@@ -101,6 +101,25 @@ class FakeAdmin : public client::AdminClient {
   FakeClients& fake_;
 };
 
+class FakeWorker : public client::WorkerClient {
+ public:
+  explicit FakeWorker(FakeClients& fake) : fake_(fake) {}
+
+  absl::StatusOr<client::WorkerInfo> Describe() override {
+    if (!fake_.error.ok()) return fake_.error;
+    return fake_.worker;
+  }
+  absl::StatusOr<std::vector<client::FlightRecord>> ReadFlightRecords(
+      const std::string& group) override {
+    Record(fake_, "ReadFlightRecords", group);
+    if (!fake_.error.ok()) return fake_.error;
+    return fake_.flights;
+  }
+
+ private:
+  FakeClients& fake_;
+};
+
 class FakeStore : public client::StoreClient {
  public:
   FakeStore(FakeClients& fake, absl::string_view group) : fake_(fake), group_(group) {}
@@ -210,13 +229,13 @@ class FakeGroup : public client::ProcessGroup {
     return Answer(root == rank() ? std::string(object) : fake_.received.bytes);
   }
   absl::StatusOr<client::ObjectList> AllGather(absl::string_view object,
-                                                     const client::RoundOptions& options) override {
+                                               const client::RoundOptions& options) override {
     Record(fake_, "AllGather", object, options.name);
     Wait(options);
     return Answer(client::ObjectList(fake_.objects));
   }
   absl::StatusOr<client::ObjectList> Gather(absl::string_view object, int root,
-                                                  const client::RoundOptions& options) override {
+                                            const client::RoundOptions& options) override {
     Record(fake_, "Gather", object, root, options.name);
     Wait(options);
     return Answer(root == rank() ? client::ObjectList(fake_.objects) : client::ObjectList());
@@ -323,6 +342,12 @@ absl::StatusOr<std::unique_ptr<client::ProcessGroup>> FakeClients::Join(
   if (on_join) on_join();
   if (!join_error.ok()) return join_error;
   return std::unique_ptr<client::ProcessGroup>(std::make_unique<FakeGroup>(*this));
+}
+
+std::unique_ptr<client::WorkerClient> FakeClients::Worker(const std::string& address,
+                                                          absl::Duration timeout) {
+  Record(*this, "Worker", address, absl::FormatDuration(timeout));
+  return std::make_unique<FakeWorker>(*this);
 }
 
 client::ErrorInfo FakeClients::GetErrorInfo(const absl::Status&) { return error_info; }

@@ -66,6 +66,9 @@ class FakeClients : public Clients {
   std::optional<client::QueueItem> item;
   std::vector<client::KeyEvent> key_events;
 
+  client::WorkerInfo worker;
+  std::vector<client::FlightRecord> flights;
+
   absl::StatusOr<std::shared_ptr<client::Connection>> Connect(
       const client::ConnectionOptions& options) override;
   std::unique_ptr<client::AdminClient> Admin(std::shared_ptr<client::Connection> connection,
@@ -74,6 +77,8 @@ class FakeClients : public Clients {
                                              absl::string_view group) override;
   absl::StatusOr<std::unique_ptr<client::ProcessGroup>> Join(
       const client::ProcessGroupOptions& options) override;
+  std::unique_ptr<client::WorkerClient> Worker(const std::string& address,
+                                               absl::Duration timeout) override;
   client::ErrorInfo GetErrorInfo(const absl::Status& status) override;
 };
 

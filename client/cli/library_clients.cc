@@ -23,6 +23,10 @@ class LibraryClients : public Clients {
       const client::ProcessGroupOptions& options) override {
     return client::ProcessGroup::Create(options);
   }
+  std::unique_ptr<client::WorkerClient> Worker(const std::string& address,
+                                               absl::Duration timeout) override {
+    return client::WorkerClient::Create(address, timeout);
+  }
   client::ErrorInfo GetErrorInfo(const absl::Status& status) override {
     return client::GetErrorInfo(status);
   }

@@ -63,8 +63,7 @@ void PrintDone(Context& context, Json json, const std::string& line) {
 
 // Objects in order of rank: into files rank-N of --output-dir, into JSON, or one after the other
 // with a title each.
-absl::Status PrintObjects(Context& context, const Flags& flags,
-                          const client::ObjectList& objects) {
+absl::Status PrintObjects(Context& context, const Flags& flags, const client::ObjectList& objects) {
   if (!flags.output_dir.empty()) {
     std::error_code error;
     std::filesystem::create_directories(flags.output_dir, error);

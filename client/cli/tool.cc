@@ -22,6 +22,7 @@
 #include "client/cli/server_command.h"
 #include "client/cli/store_command.h"
 #include "client/cli/who_is_missing_command.h"
+#include "client/cli/worker_command.h"
 
 namespace cohort::cli {
 namespace {
@@ -85,6 +86,7 @@ void AddCommands(CLI::App& app, Context& context) {
   AddStoreCommand(app, context);
   AddDrainCommand(app, context);
   AddServerCommand(app, context);
+  AddWorkerCommand(app, context);
   AddLimitsCommand(app, context);
   app.footer(kFooter);
 }

@@ -118,8 +118,8 @@ class Group {
   // As AllGatherV, at the root.
   virtual absl::Status GatherV(const Tensor& input, const Tensor& output, int dim,
                                const Sizes& sizes, int root, const CallOptions& options = {}) = 0;
-  // Along the first dimension: input_sizes[r] go to rank r, output_sizes[r] come from it, where they
-  // are what it sends: other numbers are INVALID_ARGUMENT on all ranks, naming the two. Not in
+  // Along the first dimension: input_sizes[r] go to rank r, output_sizes[r] come from it, where
+  // they are what it sends: other numbers are INVALID_ARGUMENT on all ranks, naming the two. Not in
   // place.
   virtual absl::Status AllToAllV(const Tensor& input, const Sizes& input_sizes,
                                  const Tensor& output, const Sizes& output_sizes,
@@ -153,8 +153,8 @@ class Group {
 
   // --- The end, and the next beginning.
 
-  // After ABORTED or DEADLINE_EXCEEDED: takes the seat in the next generation, and waits until it is
-  // complete. Tensors stay valid. Not beside other calls, but it ends those in flight. When it
+  // After ABORTED or DEADLINE_EXCEEDED: takes the seat in the next generation, and waits until it
+  // is complete. Tensors stay valid. Not beside other calls, but it ends those in flight. When it
   // fails, it may be called again. Errors: those of forming the group.
   virtual absl::Status Rejoin(absl::Duration timeout = absl::Seconds(60)) = 0;
   // Ends what is in flight on all ranks, and everything later, with ABORTED and `cause`. From any

@@ -28,6 +28,10 @@ class LoneGroup : public Group {
   int64_t generation() const override { return 1; }
   int rank() const override { return 0; }
   int size() const override { return 1; }
+  const std::vector<std::string>& paths() const override { return paths_; }
+  absl::Status Rejoin(absl::Duration) override {
+    return absl::UnimplementedError("a group of one rank does not end");
+  }
 
   absl::StatusOr<Tensor> Allocate(DataType type, const Shape& shape) override {
     return Tensor::Uninitialized(type, shape);
@@ -114,6 +118,7 @@ class LoneGroup : public Group {
   }
 
   const std::string name_ = "alone";
+  const std::vector<std::string> paths_ = {"self"};
 };
 
 }  // namespace cohort::client
