@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "base/clock.h"
 #include "base/status_macros.h"
 #include "worker/communicator/mismatch.h"
 
@@ -51,6 +52,15 @@ Operation MakeOperation(Verb verb, int64_t count, DataType type, int root = 0,
 // Of partial results.
 Reduction Then(const Reduction& reduction) {
   return reduction.op == ReduceOp::kPreMulSum ? Reduction{ReduceOp::kSum} : reduction;
+}
+
+// Of what ranks of other hosts must do. Whoever waits in vain for them says so before its
+// neighbours, who wait for it, take it for the culprit.
+Instant Sooner(Instant deadline) {
+  constexpr absl::Duration kMost = absl::Milliseconds(200);
+  const Instant now = Clock::Steady().Now();
+  if (deadline <= now) return deadline;
+  return deadline - std::min((deadline - now) / 8, kMost);
 }
 
 }  // namespace
@@ -115,13 +125,14 @@ absl::Status HierarchicalCommunicator::AllReduce(const void* input, void* output
   const Operation operation = MakeOperation(Verb::kAllReduce, count, type, 0, reduction);
   COHORT_RETURN_IF_ERROR(CheckArguments(operation, rank(), size(), input, output));
   COHORT_RETURN_IF_ERROR(Agree(operation, deadline));
+  const Instant far = Sooner(deadline);
   return Checked([&]() -> absl::Status {
     if (!even_) {
       COHORT_RETURN_IF_ERROR(
           levels_.inside->Reduce(input, output, count, type, reduction, 0, deadline));
       if (own_.index == 0) {
         COHORT_RETURN_IF_ERROR(
-            levels_.across->AllReduce(output, output, count, type, Then(reduction), deadline));
+            levels_.across->AllReduce(output, output, count, type, Then(reduction), far));
       }
       return levels_.inside->Broadcast(output, output, count, type, 0, deadline);
     }
@@ -130,11 +141,9 @@ absl::Status HierarchicalCommunicator::AllReduce(const void* input, void* output
     char* const own = At(output, own_.index * part * element);
     COHORT_RETURN_IF_ERROR(
         levels_.inside->ReduceScatter(input, own, part, type, reduction, deadline));
-    COHORT_RETURN_IF_ERROR(
-        levels_.across->AllReduce(own, own, part, type, Then(reduction), deadline));
-    COHORT_RETURN_IF_ERROR(levels_.mesh->AllReduce(At(input, rest * element),
-                                                   At(output, rest * element), count - rest, type,
-                                                   reduction, deadline));
+    COHORT_RETURN_IF_ERROR(levels_.across->AllReduce(own, own, part, type, Then(reduction), far));
+    COHORT_RETURN_IF_ERROR(levels_.mesh->AllReduce(
+        At(input, rest * element), At(output, rest * element), count - rest, type, reduction, far));
     return levels_.inside->AllGather(own, output, part, type, deadline);
   }());
 }
@@ -148,6 +157,7 @@ absl::Status HierarchicalCommunicator::Broadcast(const void* input, void* output
   const Operation operation = MakeOperation(Verb::kBroadcast, count, type, root);
   COHORT_RETURN_IF_ERROR(CheckArguments(operation, rank(), size(), input, output));
   COHORT_RETURN_IF_ERROR(Agree(operation, deadline));
+  const Instant far = Sooner(deadline);
   const Place from = places_[static_cast<size_t>(root)];
   const bool at_root = own_.host == from.host;
   return Checked([&]() -> absl::Status {
@@ -158,7 +168,7 @@ absl::Status HierarchicalCommunicator::Broadcast(const void* input, void* output
       }
       if (own_.index == 0) {
         COHORT_RETURN_IF_ERROR(
-            levels_.across->Broadcast(output, output, count, type, from.host, deadline));
+            levels_.across->Broadcast(output, output, count, type, from.host, far));
       }
       if (at_root) return absl::OkStatus();
       return levels_.inside->Broadcast(output, output, count, type, 0, deadline);
@@ -169,10 +179,10 @@ absl::Status HierarchicalCommunicator::Broadcast(const void* input, void* output
     if (at_root) {
       COHORT_RETURN_IF_ERROR(levels_.inside->Scatter(input, own, part, type, from.index, deadline));
     }
-    COHORT_RETURN_IF_ERROR(levels_.across->Broadcast(own, own, part, type, from.host, deadline));
+    COHORT_RETURN_IF_ERROR(levels_.across->Broadcast(own, own, part, type, from.host, far));
     COHORT_RETURN_IF_ERROR(
         levels_.mesh->Broadcast(rank() == root ? At(input, rest * element) : nullptr,
-                                At(output, rest * element), count - rest, type, root, deadline));
+                                At(output, rest * element), count - rest, type, root, far));
     return levels_.inside->AllGather(own, output, part, type, deadline);
   }());
 }
@@ -185,13 +195,14 @@ absl::Status HierarchicalCommunicator::AllGather(const void* input, void* output
   const Operation operation = MakeOperation(Verb::kAllGather, count, type);
   COHORT_RETURN_IF_ERROR(CheckArguments(operation, rank(), size(), input, output));
   COHORT_RETURN_IF_ERROR(Agree(operation, deadline));
+  const Instant far = Sooner(deadline);
   return Checked([&]() -> absl::Status {
     const int64_t bytes = count * SizeOf(type);
     const int64_t column = levels_.across->size() * bytes;
     // Of each place on a host: that of all hosts.
     scratch_.resize(static_cast<size_t>(size() * bytes));
     char* const own = scratch_.data() + own_.index * column;
-    COHORT_RETURN_IF_ERROR(levels_.across->AllGather(input, own, count, type, deadline));
+    COHORT_RETURN_IF_ERROR(levels_.across->AllGather(input, own, count, type, far));
     COHORT_RETURN_IF_ERROR(levels_.inside->AllGather(
         own, scratch_.data(), count * levels_.across->size(), type, deadline));
     for (int rank = 0; rank < size(); ++rank) {
@@ -213,6 +224,7 @@ absl::Status HierarchicalCommunicator::ReduceScatter(const void* input, void* ou
   const Operation operation = MakeOperation(Verb::kReduceScatter, count, type, 0, reduction);
   COHORT_RETURN_IF_ERROR(CheckArguments(operation, rank(), size(), input, output));
   COHORT_RETURN_IF_ERROR(Agree(operation, deadline));
+  const Instant far = Sooner(deadline);
   return Checked([&]() -> absl::Status {
     const int64_t bytes = count * SizeOf(type);
     const int64_t column = levels_.across->size() * bytes;
@@ -225,7 +237,7 @@ absl::Status HierarchicalCommunicator::ReduceScatter(const void* input, void* ou
     char* const own = scratch_.data() + own_.index * column;
     COHORT_RETURN_IF_ERROR(levels_.inside->ReduceScatter(
         scratch_.data(), own, count * levels_.across->size(), type, reduction, deadline));
-    return levels_.across->ReduceScatter(own, output, count, type, Then(reduction), deadline);
+    return levels_.across->ReduceScatter(own, output, count, type, Then(reduction), far);
   }());
 }
 

@@ -16,8 +16,10 @@ namespace {
 // microseconds.
 constexpr int kLooks = 1500;
 constexpr int kYields = 300;
-// Of both, between two looks at the poison.
+constexpr absl::Duration kMostYielding = absl::Milliseconds(1);
+// Between two looks at the poison and, of yields, at the clock.
 constexpr int kLooksBetween = 64;
+constexpr int kYieldsBetween = 8;
 
 void Pause() {
 #if defined(__x86_64__)
@@ -34,10 +36,20 @@ Waiter::Waiter(const HostSpace& space, int rank)
 
 absl::Status Waiter::Await(absl::FunctionRef<bool()> done, Instant deadline) const {
   const int looks = crowded_ ? 0 : kLooks;
-  for (int look = 0; look < looks + kYields; ++look) {
+  for (int look = 0; look < looks; ++look) {
     if (done()) return absl::OkStatus();
-    look < looks ? Pause() : static_cast<void>(sched_yield());
+    Pause();
     if (look % kLooksBetween == 0 && poisoned()) break;
+  }
+  if (done()) return absl::OkStatus();
+  // Where strangers take what is offered, each offer costs milliseconds.
+  const Instant end_of_yields = Clock::Steady().Now() + kMostYielding;
+  for (int yield = 0; yield < kYields; ++yield) {
+    if (done()) return absl::OkStatus();
+    sched_yield();
+    if (yield % kYieldsBetween == 0 && (poisoned() || Clock::Steady().Now() > end_of_yields)) {
+      break;
+    }
   }
   while (!done()) {
     if (poisoned()) return CauseOfPoison();
