@@ -60,9 +60,8 @@ absl::Status ExecutingGroup::Run(TensorVerb verb, DataType type, int64_t bytes, 
     return absl::AbortedError("the group has not been formed again: Rejoin has failed");
   }
   const int64_t ticks = TickClock::Ticks();
-  const Instant now = clock_.At(ticks);
-  flight_recorder_.Begin(generation_, verb, type, bytes, root, now, ticks);
-  absl::Status status = body(*verbs_, now + TimeoutOf(options));
+  flight_recorder_.Begin(generation_, verb, type, bytes, root, ticks);
+  absl::Status status = body(*verbs_, clock_.JustBefore(ticks) + TimeoutOf(options));
   flight_recorder_.End(status.code());
   return status;
 }

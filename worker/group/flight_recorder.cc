@@ -32,6 +32,8 @@ std::vector<FlightEntry> FlightRecorder::Read(const void* memory) {
   };
   const double tick = since(absl::ToUnixNanos(Clock::Steady().Now()), all.first_nanoseconds) /
                       std::max(since(TickClock::Ticks(), all.first_ticks), 1.0);
+  const int64_t first_ticks = all.first_ticks.load();
+  const Instant first = absl::FromUnixNanos(all.first_nanoseconds.load());
   std::vector<FlightEntry> entries;
   for (const Line& line : all.lines) {
     FlightEntry entry;
@@ -42,13 +44,16 @@ std::vector<FlightEntry> FlightRecorder::Read(const void* memory) {
     entry.generation = line.generation.load(kAcquire);
     entry.root = static_cast<int>(line.root.load(kAcquire));
     entry.bytes = line.bytes.load(kAcquire);
-    entry.started = absl::FromUnixNanos(line.started.load(kAcquire));
-    const int64_t took = line.ticks.load(kAcquire);
+    const int64_t started = line.started.load(kAcquire);
+    const int64_t took = line.took.load(kAcquire);
     // Written anew meanwhile: what was read is of two calls.
     if (line.sequence.load(std::memory_order_relaxed) != entry.sequence) continue;
     if (!IsTensorVerb(static_cast<int>(what >> 8)) || !IsDataType(static_cast<int>(what & 0xFF))) {
       continue;
     }
+    const auto since_first =
+        static_cast<int64_t>(static_cast<uint64_t>(started) - static_cast<uint64_t>(first_ticks));
+    entry.started = first + absl::Nanoseconds(static_cast<double>(since_first) * tick);
     entry.verb = static_cast<TensorVerb>(what >> 8);
     entry.type = static_cast<DataType>(what & 0xFF);
     if (ended != kRunning) {

@@ -45,9 +45,9 @@ class FlightRecorder {
   // of 64, whatever is in them.
   explicit FlightRecorder(std::shared_ptr<void> memory = nullptr);
 
-  // A call begins at `now`, which is at `ticks` of TickClock.
+  // A call begins at `ticks` of TickClock.
   void Begin(int64_t generation, TensorVerb verb, DataType type, int64_t bytes, int root,
-             Instant now, int64_t ticks);
+             int64_t ticks);
   // The call that began last has ended.
   void End(absl::StatusCode code);
 
@@ -64,8 +64,8 @@ class FlightRecorder {
     std::atomic<uint64_t> what;  // verb and type
     std::atomic<int64_t> root;
     std::atomic<int64_t> bytes;
-    std::atomic<int64_t> started;  // steady time, in nanoseconds
-    std::atomic<int64_t> ticks;    // at the beginning; at the end, between the two
+    std::atomic<int64_t> started;  // in ticks
+    std::atomic<int64_t> took;     // in ticks
     std::atomic<int64_t> ended;    // a status code
   };
 
@@ -84,7 +84,7 @@ struct FlightRecorder::Memory {
 inline size_t FlightRecorder::MemoryBytes() { return sizeof(Memory); }
 
 inline void FlightRecorder::Begin(int64_t generation, TensorVerb verb, DataType type, int64_t bytes,
-                                  int root, Instant now, int64_t ticks) {
+                                  int root, int64_t ticks) {
   constexpr std::memory_order kRelease = std::memory_order_release;
   Line& line = lines_[static_cast<size_t>(++sequence_) % kEntries];
   // Whoever reads any of what follows then sees that it is not the entry that it began to read.
@@ -93,16 +93,15 @@ inline void FlightRecorder::Begin(int64_t generation, TensorVerb verb, DataType 
   line.what.store(static_cast<uint64_t>(verb) << 8 | static_cast<uint64_t>(type), kRelease);
   line.root.store(root, kRelease);
   line.bytes.store(bytes, kRelease);
-  line.started.store(absl::ToUnixNanos(now), kRelease);
-  line.ticks.store(ticks, kRelease);
+  line.started.store(ticks, kRelease);
   line.ended.store(kRunning, kRelease);
   line.sequence.store(sequence_, kRelease);
 }
 
 inline void FlightRecorder::End(absl::StatusCode code) {
   Line& line = lines_[static_cast<size_t>(sequence_) % kEntries];
-  line.ticks.store(TickClock::Ticks() - line.ticks.load(std::memory_order_relaxed),
-                   std::memory_order_release);
+  line.took.store(TickClock::Ticks() - line.started.load(std::memory_order_relaxed),
+                  std::memory_order_release);
   line.ended.store(static_cast<int64_t>(code), std::memory_order_release);
 }
 

@@ -15,11 +15,11 @@ Instant Now() { return Clock::Steady().Now(); }
 TEST(FlightRecorderTest, SaysWhatRanAndWhatRuns) {
   FlightRecorder recorder;
   const Instant before = Now();
-  recorder.Begin(7, TensorVerb::kBroadcast, DataType::kBF16, 4096, 2, before, TickClock::Ticks());
+  recorder.Begin(7, TensorVerb::kBroadcast, DataType::kBF16, 4096, 2, TickClock::Ticks());
   while (Now() - before < absl::Milliseconds(2)) std::this_thread::yield();
   recorder.End(absl::StatusCode::kAborted);
   const absl::Duration most = Now() - before;
-  recorder.Begin(8, TensorVerb::kAllReduce, DataType::kF32, 8, -1, Now(), TickClock::Ticks());
+  recorder.Begin(8, TensorVerb::kAllReduce, DataType::kF32, 8, -1, TickClock::Ticks());
 
   const std::vector<FlightEntry> entries = recorder.Read();
   ASSERT_EQ(entries.size(), 2u);
@@ -29,7 +29,7 @@ TEST(FlightRecorderTest, SaysWhatRanAndWhatRuns) {
   EXPECT_EQ(entries[0].type, DataType::kBF16);
   EXPECT_EQ(entries[0].bytes, 4096);
   EXPECT_EQ(entries[0].root, 2);
-  EXPECT_EQ(entries[0].started, before);
+  EXPECT_LT(absl::AbsDuration(entries[0].started - before), absl::Milliseconds(1));
   EXPECT_EQ(entries[0].code, absl::StatusCode::kAborted);
   ASSERT_TRUE(entries[0].took.has_value());
   // Ticks are not exact over so short a time.
@@ -40,27 +40,24 @@ TEST(FlightRecorderTest, SaysWhatRanAndWhatRuns) {
   EXPECT_FALSE(entries[1].took.has_value());
 }
 
-TEST(TickClockTest, GoesWithTheSteadyClock) {
+TEST(TickClockTest, IsALittleBehindTheSteadyClockAndNeverBefore) {
   TickClock clock;
   const Instant end = Now() + absl::Milliseconds(50);
-  Instant last = absl::InfinitePast();
-  while (true) {
+  Instant after;
+  do {
     const Instant before = Now();
-    const Instant read = clock.At(TickClock::Ticks());
-    const Instant after = Now();
-    EXPECT_GE(read, before - absl::Microseconds(50));
-    EXPECT_LE(read, after + absl::Microseconds(50));
-    if (after > end) break;
-    last = read;
-  }
-  EXPECT_GT(last, absl::InfinitePast());
+    const Instant read = clock.JustBefore(TickClock::Ticks());
+    after = Now();
+    EXPECT_GE(read, before - absl::Microseconds(200));
+    EXPECT_LE(read, after);
+  } while (after < end);
 }
 
 TEST(FlightRecorderTest, KeepsTheLast) {
   FlightRecorder recorder;
   constexpr int64_t kCalls = 3 * FlightRecorder::kEntries + 5;
   for (int64_t i = 0; i < kCalls; ++i) {
-    recorder.Begin(1, TensorVerb::kAllReduce, DataType::kF32, i, -1, Now(), TickClock::Ticks());
+    recorder.Begin(1, TensorVerb::kAllReduce, DataType::kF32, i, -1, TickClock::Ticks());
     recorder.End(absl::StatusCode::kOk);
   }
   const std::vector<FlightEntry> entries = recorder.Read();
@@ -74,7 +71,7 @@ TEST(FlightRecorderTest, WhoReadsMeanwhileSeesWholeEntries) {
   std::atomic<bool> stop{false};
   std::thread writer([&] {
     for (int64_t i = 1; !stop; ++i) {
-      recorder.Begin(i, TensorVerb::kReduce, DataType::kI8, i, static_cast<int>(i % 1000), Now(),
+      recorder.Begin(i, TensorVerb::kReduce, DataType::kI8, i, static_cast<int>(i % 1000),
                      TickClock::Ticks());
       recorder.End(absl::StatusCode::kOk);
     }

@@ -20,11 +20,14 @@ absl::StatusOr<char*> Scratch::Take(Use use, int64_t bytes) {
         bytes > kKept ? bytes : std::min(kKept, std::max({bytes, 2 * block.bytes(), kLeast}));
     block = Tensor();
     COHORT_ASSIGN_OR_RETURN(block, allocate_(DataType::kU8, {wanted}));
+    too_large_ = too_large_ || wanted > kKept;
   }
   return static_cast<char*>(block.data());
 }
 
 void Scratch::Trim() {
+  if (!too_large_) return;
+  too_large_ = false;
   for (Tensor& block : blocks_) {
     if (block.bytes() > kKept) block = Tensor();
   }

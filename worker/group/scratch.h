@@ -34,6 +34,7 @@ class Scratch {
  private:
   const TensorAllocator allocate_;
   Tensor blocks_[2];
+  bool too_large_ = false;  // one of them is more than is kept
 };
 
 }  // namespace cohort::worker

@@ -107,7 +107,7 @@ Communicator& TensorVerbs::For(const TensorCall& call) {
 
 absl::Status TensorVerbs::Finish(const TensorCall& call, absl::Status status, Instant deadline) {
   scratch_.Trim();
-  if (!IsMismatch(status)) return status;
+  if (status.ok() || !IsMismatch(status)) return status;
   return ExplainMismatch(communicator_, Describe(call), status, deadline);
 }
 

@@ -1,4 +1,4 @@
-// The time, at the price of a look at the processor's counter.
+// The time of a call, at the price of a look at the processor's counter.
 #ifndef COHORT_WORKER_GROUP_TICK_CLOCK_H_
 #define COHORT_WORKER_GROUP_TICK_CLOCK_H_
 
@@ -21,39 +21,21 @@ class TickClock {
 #endif
   }
 
-  // The steady time at `ticks`, which are this moment's. Between two looks at the steady clock,
-  // some milliseconds apart, it is reckoned from the ticks.
-  Instant At(int64_t ticks) {
-    const int64_t since = ticks - base_ticks_;
-    if (since < 0 || since > span_) return Look(ticks);
-    return base_ + absl::Nanoseconds(static_cast<int64_t>(static_cast<double>(since) * tick_));
+  // The steady time at `ticks`, which are this moment's, or some tens of microseconds before: good
+  // enough to reckon a deadline from, which then is that much early.
+  Instant JustBefore(int64_t ticks) {
+    if (static_cast<uint64_t>(ticks - last_ticks_) > kSpan) {
+      last_ticks_ = ticks;
+      last_ = Clock::Steady().Now();
+    }
+    return last_;
   }
 
  private:
-  // How far ahead is reckoned, in ticks: 2 to 20 ms by what processors there are.
-  static constexpr int64_t kSpan = 10'000'000;
+  static constexpr uint64_t kSpan = 100'000;
 
-  Instant Look(int64_t ticks) {
-    const Instant now = Clock::Steady().Now();
-    const int64_t since = ticks - first_ticks_;
-    if (first_ticks_ == 0 || since <= 0) {
-      first_ticks_ = ticks;
-      first_ = now;
-    } else if (since > kSpan) {
-      tick_ = absl::ToDoubleNanoseconds(now - first_) / static_cast<double>(since);
-      span_ = kSpan;
-    }
-    base_ticks_ = ticks;
-    base_ = now;
-    return now;
-  }
-
-  int64_t first_ticks_ = 0;  // 0: it has not looked yet
-  Instant first_;
-  int64_t base_ticks_ = 0;
-  Instant base_;
-  double tick_ = 0;    // in nanoseconds
-  int64_t span_ = -1;  // nothing is reckoned until the length of a tick is known
+  int64_t last_ticks_ = Ticks();
+  Instant last_ = Clock::Steady().Now();
 };
 
 }  // namespace cohort::worker
