@@ -1,5 +1,6 @@
 // Every verb, through daemons, on 2 and 3 ranks: near and far, in tensors of the daemon and of the
 // client, of any layout. What must come out is worked out from all inputs in one place.
+#include <algorithm>
 #include <numeric>
 #include <optional>
 #include <random>
@@ -7,7 +8,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
 #include "base/testing/random_tensor.h"
+#include "client/collective/async_calls.h"
 #include "tests/failure/members.h"
 #include "tests/worker/worker_test_base.h"
 #include "worker/group/testing/tensor_model.h"
@@ -270,6 +273,24 @@ TEST_P(VerbsTest, EmptyAndSingle) {
           return group.AllReduce(in, out, kSum);
         });
   }
+}
+
+// Several in flight, each from the result of the one before it.
+TEST_P(VerbsTest, WithoutWaiting) {
+  const auto ranks = static_cast<float>(size());
+  ExpectOk(OnRanks(groups_, [ranks](Group& group) -> absl::Status {
+    const Tensor tensor = Tensor::Zeros(DataType::kF32, {5});
+    auto* const values = static_cast<float*>(tensor.data());
+    std::fill_n(values, 5, 1.0f);
+    client::AsyncCalls calls(group);
+    client::PendingCall last;
+    for (int i = 0; i < 3; ++i) {
+      last = calls.Start([tensor](Group& g) { return g.AllReduce(tensor, tensor, kSum); });
+    }
+    COHORT_RETURN_IF_ERROR(last.Wait(testing::kPatience));
+    EXPECT_EQ(values[4], ranks * ranks * ranks);
+    return absl::OkStatus();
+  }));
 }
 
 TEST_P(VerbsTest, Objects) {

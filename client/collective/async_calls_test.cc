@@ -1,0 +1,126 @@
+#include "client/collective/async_calls.h"
+
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/synchronization/notification.h"
+#include "client/collective/testing/lone_group.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace cohort::client {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+constexpr absl::Duration kPatience = absl::Seconds(60);
+
+// A call that has begun, and ends when it is let go.
+struct Held {
+  absl::Notification begun;
+  absl::Notification let_go;
+
+  AsyncCalls::Call Make(absl::Status result = absl::OkStatus()) {
+    return [this, result](Group&) {
+      begun.Notify();
+      let_go.WaitForNotification();
+      return result;
+    };
+  }
+};
+
+TEST(AsyncCallsTest, RunInTheOrderInWhichTheyWereStarted) {
+  LoneGroup group;
+  AsyncCalls calls(group);
+  std::vector<int> order;
+  std::vector<int> expected;
+  PendingCall last;
+  for (int i = 0; i < 200; ++i) {
+    expected.push_back(i);
+    last = calls.Start([&order, i](Group&) {
+      order.push_back(i);
+      return absl::OkStatus();
+    });
+  }
+  EXPECT_EQ(last.Wait(kPatience), absl::OkStatus());
+  EXPECT_EQ(order, expected);
+}
+
+TEST(AsyncCallsTest, TellHowItFares) {
+  LoneGroup group;
+  Held held;
+  AsyncCalls calls(group);
+  const PendingCall call = calls.Start(held.Make(absl::DataLossError("spoilt")));
+  held.begun.WaitForNotification();
+  EXPECT_FALSE(call.Test().has_value());
+  EXPECT_EQ(call.Wait(absl::ZeroDuration()).code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_FALSE(call.Test().has_value());
+  held.let_go.Notify();
+  EXPECT_EQ(call.Wait(kPatience), absl::DataLossError("spoilt"));
+  EXPECT_EQ(call.Test(), absl::DataLossError("spoilt"));
+  EXPECT_EQ(PendingCall().Wait(), absl::OkStatus());
+}
+
+TEST(AsyncCallsTest, KeepWhatTheyWereGivenUntilTheyAreOver) {
+  LoneGroup group;
+  Held held;
+  AsyncCalls calls(group);
+  auto given = std::make_shared<int>(1);
+  const std::weak_ptr<int> watched = given;
+  const PendingCall call = calls.Start(
+      [given = std::move(given), run = held.Make()](Group& group) { return run(group); });
+  held.begun.WaitForNotification();
+  EXPECT_FALSE(watched.expired());
+  held.let_go.Notify();
+  EXPECT_EQ(call.Wait(kPatience), absl::OkStatus());
+  EXPECT_TRUE(watched.expired());
+}
+
+TEST(AsyncCallsTest, CancelAbortsTheGroupUnlessTheCallIsOver) {
+  LoneGroup group;
+  Held held;
+  AsyncCalls calls(group);
+  const PendingCall done = calls.Start([](Group&) { return absl::OkStatus(); });
+  EXPECT_EQ(done.Wait(kPatience), absl::OkStatus());
+  done.Cancel();
+  EXPECT_THAT(group.aborts, IsEmpty());
+  const PendingCall running = calls.Start(held.Make());
+  held.begun.WaitForNotification();
+  running.Cancel();
+  EXPECT_THAT(group.aborts, ElementsAre(HasSubstr("cancelled")));
+  held.let_go.Notify();
+  EXPECT_EQ(running.Wait(kPatience), absl::OkStatus());
+}
+
+class TellingGroup : public LoneGroup {
+ public:
+  absl::Notification aborted;
+  void Abort(const absl::Status& cause) override {
+    LoneGroup::Abort(cause);
+    aborted.Notify();
+  }
+};
+
+TEST(AsyncCallsTest, WhatHasNotBegunAtTheEndIsDroppedAndOthersAreTold) {
+  TellingGroup group;
+  Held held;
+  auto calls = std::make_unique<AsyncCalls>(group);
+  const PendingCall running = calls->Start(held.Make());
+  held.begun.WaitForNotification();
+  const PendingCall behind = calls->Start([](Group&) { return absl::OkStatus(); });
+  std::thread end([&calls] { calls.reset(); });
+  EXPECT_TRUE(group.aborted.WaitForNotificationWithTimeout(kPatience));
+  held.let_go.Notify();
+  end.join();
+  EXPECT_EQ(running.Wait(kPatience), absl::OkStatus());
+  EXPECT_EQ(behind.Wait(kPatience).code(), absl::StatusCode::kCancelled);
+  EXPECT_THAT(group.aborts, ElementsAre(HasSubstr("dropped")));
+}
+
+}  // namespace
+}  // namespace cohort::client
