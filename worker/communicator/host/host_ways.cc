@@ -1,6 +1,4 @@
 // The three ways of HostCommunicator: what its verbs are made of.
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstring>
 #include <numeric>
@@ -10,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "worker/communicator/host/host_communicator.h"
+#include "worker/communicator/host/last_cache.h"
 
 namespace cohort::worker {
 namespace {
@@ -36,8 +35,8 @@ std::vector<int> Counted(int ranks) {
 
 // Beyond a good part of the last cache, what is stored is gone from it before it is read.
 int64_t StreamFrom() {
-  const long cache = sysconf(_SC_LEVEL3_CACHE_SIZE);
-  return std::max<int64_t>(cache, int64_t{8} << 20) / 2;
+  static const int64_t half = std::max(LastCacheBytes(), int64_t{8} << 20) / 2;
+  return half;
 }
 
 }  // namespace
