@@ -5,21 +5,17 @@ namespace {
 
 struct Info {
   DataType type;
-  int64_t bytes;
   absl::string_view name;
 };
 
 // By value, from 1.
 constexpr Info kInfos[] = {
-    {DataType::kBool, 1, "bool"},      {DataType::kI8, 1, "i8"},
-    {DataType::kU8, 1, "u8"},          {DataType::kI16, 2, "i16"},
-    {DataType::kU16, 2, "u16"},        {DataType::kI32, 4, "i32"},
-    {DataType::kU32, 4, "u32"},        {DataType::kI64, 8, "i64"},
-    {DataType::kU64, 8, "u64"},        {DataType::kF16, 2, "f16"},
-    {DataType::kBF16, 2, "bf16"},      {DataType::kF32, 4, "f32"},
-    {DataType::kF64, 8, "f64"},        {DataType::kF8E4M3, 1, "f8_e4m3"},
-    {DataType::kF8E5M2, 1, "f8_e5m2"}, {DataType::kC64, 8, "c64"},
-    {DataType::kC128, 16, "c128"},
+    {DataType::kBool, "bool"}, {DataType::kI8, "i8"},          {DataType::kU8, "u8"},
+    {DataType::kI16, "i16"},   {DataType::kU16, "u16"},        {DataType::kI32, "i32"},
+    {DataType::kU32, "u32"},   {DataType::kI64, "i64"},        {DataType::kU64, "u64"},
+    {DataType::kF16, "f16"},   {DataType::kBF16, "bf16"},      {DataType::kF32, "f32"},
+    {DataType::kF64, "f64"},   {DataType::kF8E4M3, "f8_e4m3"}, {DataType::kF8E5M2, "f8_e5m2"},
+    {DataType::kC64, "c64"},   {DataType::kC128, "c128"},
 };
 
 constexpr bool InOrder() {
@@ -30,12 +26,11 @@ constexpr bool InOrder() {
   return value == static_cast<int>(kDataTypes.size());
 }
 static_assert(InOrder(), "kInfos must be in the order of DataType");
+static_assert(kElementBytes.size() == kDataTypes.size() + 1);
 
 const Info& InfoOf(DataType type) { return kInfos[static_cast<int>(type) - 1]; }
 
 }  // namespace
-
-int64_t SizeOf(DataType type) { return InfoOf(type).bytes; }
 
 absl::string_view NameOf(DataType type) { return InfoOf(type).name; }
 

@@ -3,6 +3,7 @@
 #define COHORT_BASE_DATA_TYPE_H_
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 
@@ -37,8 +38,11 @@ inline constexpr std::array<DataType, 17> kDataTypes = {
     DataType::kBF16, DataType::kF32, DataType::kF64, DataType::kF8E4M3, DataType::kF8E5M2,
     DataType::kC64,  DataType::kC128};
 
+// By value.
+inline constexpr std::array<uint8_t, 18> kElementBytes = {0, 1, 1, 1, 2, 2, 4, 4, 8,
+                                                          8, 2, 2, 4, 8, 1, 1, 8, 16};
 // In bytes, of one element.
-int64_t SizeOf(DataType type);
+inline constexpr int64_t SizeOf(DataType type) { return kElementBytes[static_cast<size_t>(type)]; }
 
 // "bool", "i32", "bf16", "f8_e4m3", "c64", ...
 absl::string_view NameOf(DataType type);

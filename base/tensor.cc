@@ -63,6 +63,7 @@ Tensor::Tensor(void* data, DataType type, Shape shape, std::shared_ptr<const voi
       type_(type),
       shape_(std::move(shape)),
       strides_(ContiguousStrides(shape_)),
+      count_(ElementCount(shape_)),
       owner_(std::move(owner)) {}
 
 Tensor Tensor::Strided(void* data, DataType type, Shape shape, Shape strides,
@@ -74,6 +75,7 @@ Tensor Tensor::Strided(void* data, DataType type, Shape shape, Shape strides,
   tensor.shape_ = std::move(shape);
   tensor.strides_ = std::move(strides);
   tensor.owner_ = std::move(owner);
+  tensor.Measure();
   return tensor;
 }
 
@@ -91,7 +93,10 @@ Tensor Tensor::Zeros(DataType type, Shape shape) {
   return tensor;
 }
 
-bool Tensor::contiguous() const { return IsContiguous(shape_, strides_); }
+void Tensor::Measure() {
+  count_ = ElementCount(shape_);
+  contiguous_ = IsContiguous(shape_, strides_);
+}
 
 absl::StatusOr<Tensor> Tensor::Narrow(int dim, int64_t begin, int64_t size) const {
   if (dim < 0 || dim >= dims()) {
@@ -104,6 +109,7 @@ absl::StatusOr<Tensor> Tensor::Narrow(int dim, int64_t begin, int64_t size) cons
   }
   Tensor part = *this;
   part.shape_[at] = size;
+  part.Measure();
   // Where there is no element, there may be no memory either.
   if (part.count() > 0) {
     part.data_ = static_cast<char*>(data_) + begin * strides_[at] * SizeOf(type_);
@@ -132,6 +138,7 @@ Tensor Tensor::Permute(const absl::InlinedVector<int, 6>& order) const {
     result.shape_[i] = shape_[static_cast<size_t>(order[i])];
     result.strides_[i] = strides_[static_cast<size_t>(order[i])];
   }
+  result.Measure();
   return result;
 }
 

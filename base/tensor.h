@@ -48,10 +48,10 @@ class Tensor {
   const std::shared_ptr<const void>& owner() const { return owner_; }
 
   int dims() const { return static_cast<int>(shape_.size()); }
-  int64_t count() const { return ElementCount(shape_); }
+  int64_t count() const { return count_; }
   int64_t bytes() const { return count() * SizeOf(type_); }
   // Strides that take nobody anywhere, of extents of 1, do not count.
-  bool contiguous() const;
+  bool contiguous() const { return contiguous_; }
 
   // The elements from `begin` on, `size` of them, of dimension `dim`, which is in 0..dims()-1; not
   // copied. Errors: INVALID_ARGUMENT (outside).
@@ -66,10 +66,15 @@ class Tensor {
   std::string ToString() const;
 
  private:
+  // Of the shape and strides that it has now.
+  void Measure();
+
   void* data_ = nullptr;
   DataType type_ = DataType::kU8;
   Shape shape_ = {0};
   Shape strides_ = {1};
+  int64_t count_ = 0;
+  bool contiguous_ = true;
   std::shared_ptr<const void> owner_;
 };
 

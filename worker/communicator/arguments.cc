@@ -68,15 +68,6 @@ std::string NameOf(Verb verb) {
   return std::string(kNames[static_cast<int>(verb) - 1]);
 }
 
-bool Reduces(Verb verb) {
-  return verb == Verb::kAllReduce || verb == Verb::kReduce || verb == Verb::kReduceScatter;
-}
-
-bool HasRoot(Verb verb) {
-  return verb == Verb::kReduce || verb == Verb::kBroadcast || verb == Verb::kGather ||
-         verb == Verb::kScatter;
-}
-
 std::string Describe(const Operation& operation) {
   std::string text = NameOf(operation.verb);
   if (operation.verb == Verb::kBarrier) return text;

@@ -39,8 +39,13 @@ struct Operation {
   uint32_t tag = 0;     // the communicator's
 };
 
-bool Reduces(Verb verb);
-bool HasRoot(Verb verb);
+inline bool Reduces(Verb verb) {
+  return verb == Verb::kAllReduce || verb == Verb::kReduce || verb == Verb::kReduceScatter;
+}
+inline bool HasRoot(Verb verb) {
+  return verb == Verb::kReduce || verb == Verb::kBroadcast || verb == Verb::kGather ||
+         verb == Verb::kScatter;
+}
 
 // Such as: all_reduce of 4096 bf16 by sum; broadcast of 10 f32 from root 3.
 std::string Describe(const Operation& operation);

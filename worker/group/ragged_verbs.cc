@@ -38,12 +38,6 @@ TensorCall MakeRagged(TensorVerb verb, const Tensor& tensor) {
   return call;
 }
 
-Shape WithExtent(const Shape& shape, int dim, int64_t extent) {
-  Shape result = shape;
-  result[static_cast<size_t>(dim)] = extent;
-  return result;
-}
-
 // Calls body(rank, begin, count) for each part that is not empty; in elements of flat memory.
 template <typename Body>
 void ForEachPart(absl::Span<const int64_t> sizes, int64_t row, const Body& body) {
@@ -97,8 +91,8 @@ absl::Status TensorVerbs::AllGatherV(const Tensor& input, const Tensor& output, 
   COHORT_RETURN_IF_ERROR(SetDim(call, dim));
   COHORT_ASSIGN_OR_RETURN(const int64_t sum, SetSizes(call, sizes));
   const int64_t own = sizes[static_cast<size_t>(rank())];
-  COHORT_RETURN_IF_ERROR(CheckInput(call, input, WithExtent(input.shape(), call.dim, own)));
-  COHORT_RETURN_IF_ERROR(CheckOutput(call, output, WithExtent(input.shape(), call.dim, sum)));
+  COHORT_RETURN_IF_ERROR(CheckInput(call, input, {input.shape(), call.dim, own}));
+  COHORT_RETURN_IF_ERROR(CheckOutput(call, output, {input.shape(), call.dim, sum}));
   const Way way = WayOf(call);
   if (way == Way::kEqual) return EqualAllGather(call, input, output, deadline);
   if (way == Way::kPadded) return PaddedAllGather(call, input, output, deadline);
@@ -151,8 +145,8 @@ absl::Status TensorVerbs::ReduceScatterV(const Tensor& input, const Tensor& outp
   COHORT_RETURN_IF_ERROR(SetDim(call, dim));
   COHORT_ASSIGN_OR_RETURN(const int64_t sum, SetSizes(call, sizes));
   const int64_t own = sizes[static_cast<size_t>(rank())];
-  COHORT_RETURN_IF_ERROR(CheckOutput(call, output, WithExtent(output.shape(), call.dim, own)));
-  COHORT_RETURN_IF_ERROR(CheckInput(call, input, WithExtent(output.shape(), call.dim, sum)));
+  COHORT_RETURN_IF_ERROR(CheckOutput(call, output, {output.shape(), call.dim, own}));
+  COHORT_RETURN_IF_ERROR(CheckInput(call, input, {output.shape(), call.dim, sum}));
   const Way way = WayOf(call);
   if (way == Way::kEqual) return EqualReduceScatter(call, input, output, deadline);
   if (way == Way::kPadded) return PaddedReduceScatter(call, input, output, deadline);
@@ -204,9 +198,9 @@ absl::Status TensorVerbs::GatherV(const Tensor& input, const Tensor& output, int
   COHORT_RETURN_IF_ERROR(SetDim(call, dim));
   COHORT_ASSIGN_OR_RETURN(const int64_t sum, SetSizes(call, sizes));
   const int64_t own = sizes[static_cast<size_t>(rank())];
-  COHORT_RETURN_IF_ERROR(CheckInput(call, input, WithExtent(input.shape(), call.dim, own)));
+  COHORT_RETURN_IF_ERROR(CheckInput(call, input, {input.shape(), call.dim, own}));
   if (rank() == root) {
-    COHORT_RETURN_IF_ERROR(CheckOutput(call, output, WithExtent(input.shape(), call.dim, sum)));
+    COHORT_RETURN_IF_ERROR(CheckOutput(call, output, {input.shape(), call.dim, sum}));
   }
   const Way way = WayOf(call);
   if (way == Way::kEqual) return EqualGather(call, input, output, deadline);
@@ -272,9 +266,9 @@ absl::Status TensorVerbs::AllToAllV(const Tensor& input, absl::Span<const int64_
   TensorCall call = MakeRagged(TensorVerb::kAllToAllV, input);
   COHORT_RETURN_IF_ERROR(SetDim(call, 0));
   COHORT_ASSIGN_OR_RETURN(const int64_t sent, SetSizes(call, input_sizes));
-  COHORT_RETURN_IF_ERROR(CheckInput(call, input, WithExtent(input.shape(), 0, sent)));
+  COHORT_RETURN_IF_ERROR(CheckInput(call, input, {input.shape(), 0, sent}));
   COHORT_ASSIGN_OR_RETURN(const int64_t received, SetSizes(call, output_sizes));
-  COHORT_RETURN_IF_ERROR(CheckOutput(call, output, WithExtent(input.shape(), 0, received)));
+  COHORT_RETURN_IF_ERROR(CheckOutput(call, output, {input.shape(), 0, received}));
   call.sizes = {};  // each rank has its own
   if (input.contiguous() && output.contiguous()) {
     COHORT_RETURN_IF_ERROR(CheckApart(call, input, output, nullptr));

@@ -44,6 +44,10 @@ TensorCall MakeTensorCall(TensorVerb verb, const Tensor& tensor) {
 }
 
 absl::Status SetDim(TensorCall& call, int dim) {
+  if (dim >= 0 && dim < static_cast<int>(call.shape.size())) {
+    call.dim = dim;
+    return absl::OkStatus();
+  }
   const absl::StatusOr<int> resolved = ResolveDim(Shape(call.shape.begin(), call.shape.end()), dim);
   if (!resolved.ok()) return Refuse(call, resolved.status().message());
   call.dim = *resolved;
@@ -52,21 +56,20 @@ absl::Status SetDim(TensorCall& call, int dim) {
 
 uint32_t Digest(const TensorCall& call) {
   Mixer mixer;
+  const int op = call.reduction == nullptr ? 0 : static_cast<int>(call.reduction->op);
   mixer.Add(static_cast<uint64_t>(call.verb) | static_cast<uint64_t>(call.type) << 8 |
-            static_cast<uint64_t>(call.dim + 1) << 16 | uint64_t{call.shape.size()} << 32);
-  mixer.Add(static_cast<uint64_t>(call.root + 1) | uint64_t{call.sizes.size()} << 32);
+            static_cast<uint64_t>(op) << 16 | uint64_t{call.shape.size()} << 32);
+  mixer.Add(static_cast<uint64_t>(call.root + 1) | static_cast<uint64_t>(call.dim + 1) << 32);
   for (size_t i = 0; i < call.shape.size(); ++i) {
     if (call.ragged && static_cast<int>(i) == call.dim) continue;
     mixer.Add(static_cast<uint64_t>(call.shape[i]));
   }
+  if (!call.sizes.empty()) mixer.Add(call.sizes.size());
   for (const int64_t size : call.sizes) mixer.Add(static_cast<uint64_t>(size));
-  if (call.reduction != nullptr) {
-    mixer.Add(static_cast<uint64_t>(call.reduction->op));
-    if (call.reduction->op == ReduceOp::kPreMulSum) {
-      uint64_t scale = 0;
-      std::memcpy(&scale, &call.reduction->scale, sizeof(scale));
-      mixer.Add(scale);
-    }
+  if (op == static_cast<int>(ReduceOp::kPreMulSum)) {
+    uint64_t scale = 0;
+    std::memcpy(&scale, &call.reduction->scale, sizeof(scale));
+    mixer.Add(scale);
   }
   return mixer.Result();
 }

@@ -1,6 +1,7 @@
 #include "worker/group/tensor_verbs.h"
 
 #include <limits>
+#include <string>
 #include <utility>
 
 #include "absl/container/inlined_vector.h"
@@ -16,24 +17,23 @@ namespace {
 
 constexpr absl::string_view kOverlapping = "the output's elements lie on top of each other";
 
-// With so many times the extent of `dim`; what is too large for numbers fits no tensor.
-Shape Times(const Shape& shape, int dim, int factor) {
-  Shape result = shape;
-  int64_t& extent = result[static_cast<size_t>(dim)];
-  if (__builtin_mul_overflow(extent, factor, &extent)) extent = std::numeric_limits<int64_t>::max();
-  return result;
+int64_t ExtentOf(const Tensor& tensor, int dim) { return tensor.shape()[static_cast<size_t>(dim)]; }
+
+// As many parts along the call's dimension; what is too large for numbers fits no tensor.
+Like Whole(const TensorCall& call, const Tensor& part, int parts) {
+  int64_t extent = 0;
+  if (__builtin_mul_overflow(ExtentOf(part, call.dim), parts, &extent)) {
+    extent = std::numeric_limits<int64_t>::max();
+  }
+  return {part.shape(), call.dim, extent};
 }
 
-// A part's shape. Errors: INVALID_ARGUMENT (a remainder).
-absl::StatusOr<Shape> PartOf(const TensorCall& call, const Tensor& tensor, int dim, int parts) {
-  Shape result = tensor.shape();
-  int64_t& extent = result[static_cast<size_t>(dim)];
-  if (extent % parts != 0) {
-    return Refuse(call, absl::StrCat("the extent of dimension ", dim, " of the input, ", extent,
-                                     ", is not a multiple of the ", parts, " ranks"));
-  }
-  extent /= parts;
-  return result;
+// Errors: INVALID_ARGUMENT (a remainder).
+absl::Status CheckParts(const TensorCall& call, const Tensor& input, int dim, int parts) {
+  const int64_t extent = ExtentOf(input, dim);
+  if (extent % parts == 0) return absl::OkStatus();
+  return Refuse(call, absl::StrCat("the extent of dimension ", dim, " of the input, ", extent,
+                                   ", is not a multiple of the ", parts, " ranks"));
 }
 
 absl::Status CheckTensor(const TensorCall& call, absl::string_view which, const Tensor& tensor) {
@@ -41,16 +41,31 @@ absl::Status CheckTensor(const TensorCall& call, absl::string_view which, const 
   return Refuse(call, absl::StrCat("the ", which, ", ", tensor.ToString(), ", has no memory"));
 }
 
+bool Is(const Shape& shape, const Like& like) {
+  if (shape.size() != like.shape.size()) return false;
+  for (size_t i = 0; i < shape.size(); ++i) {
+    if (shape[i] != (static_cast<int>(i) == like.dim ? like.extent : like.shape[i])) return false;
+  }
+  return true;
+}
+
+std::string FormatShape(const Like& like) {
+  Shape shape = like.shape;
+  if (like.dim >= 0) shape[static_cast<size_t>(like.dim)] = like.extent;
+  return cohort::FormatShape(shape);
+}
+
 absl::Status CheckTensor(const TensorCall& call, absl::string_view which, const Tensor& tensor,
-                         const Shape& shape) {
-  if (tensor.type() != call.type || tensor.shape() != shape) {
+                         const Like& like) {
+  if (tensor.type() != call.type || !Is(tensor.shape(), like)) {
     return Refuse(call, absl::StrCat("the ", which, " is ", tensor.ToString(), " and should be ",
-                                     NameOf(call.type), " ", FormatShape(shape)));
+                                     NameOf(call.type), " ", FormatShape(like)));
   }
   return CheckTensor(call, which, tensor);
 }
 
 bool HasRepeats(const Tensor& tensor) {
+  if (tensor.contiguous()) return false;
   for (size_t i = 0; i < tensor.shape().size(); ++i) {
     if (tensor.strides()[i] == 0 && tensor.shape()[i] > 1) return tensor.count() > 0;
   }
@@ -72,14 +87,14 @@ absl::Status TensorVerbs::CheckInput(const TensorCall& call, const Tensor& input
 }
 
 absl::Status TensorVerbs::CheckInput(const TensorCall& call, const Tensor& input,
-                                     const Shape& shape) const {
-  return CheckTensor(call, "input", input, shape);
+                                     const Like& like) const {
+  return CheckTensor(call, "input", input, like);
 }
 
 absl::Status TensorVerbs::CheckOutput(const TensorCall& call, const Tensor& output,
-                                      const Shape& shape) const {
+                                      const Like& like) const {
   if (HasRepeats(output)) return Refuse(call, kOverlapping);
-  return CheckTensor(call, "output", output, shape);
+  return CheckTensor(call, "output", output, like);
 }
 
 absl::StatusOr<const void*> TensorVerbs::Load(const Tensor& view) {
@@ -168,7 +183,7 @@ absl::Status TensorVerbs::AllGather(const Tensor& input, const Tensor& output, i
   TensorCall call = MakeTensorCall(TensorVerb::kAllGather, input);
   COHORT_RETURN_IF_ERROR(SetDim(call, dim));
   COHORT_RETURN_IF_ERROR(CheckInput(call, input));
-  COHORT_RETURN_IF_ERROR(CheckOutput(call, output, Times(input.shape(), call.dim, size())));
+  COHORT_RETURN_IF_ERROR(CheckOutput(call, output, Whole(call, input, size())));
   return EqualAllGather(call, input, output, deadline);
 }
 
@@ -188,8 +203,9 @@ absl::Status TensorVerbs::ReduceScatter(const Tensor& input, const Tensor& outpu
   call.reduction = &reduction;
   COHORT_RETURN_IF_ERROR(SetDim(call, dim));
   COHORT_RETURN_IF_ERROR(CheckInput(call, input));
-  COHORT_ASSIGN_OR_RETURN(const Shape part, PartOf(call, input, call.dim, size()));
-  COHORT_RETURN_IF_ERROR(CheckOutput(call, output, part));
+  COHORT_RETURN_IF_ERROR(CheckParts(call, input, call.dim, size()));
+  const int64_t extent = ExtentOf(input, call.dim) / size();
+  COHORT_RETURN_IF_ERROR(CheckOutput(call, output, {input.shape(), call.dim, extent}));
   return EqualReduceScatter(call, input, output, deadline);
 }
 
@@ -207,7 +223,7 @@ absl::Status TensorVerbs::AllToAll(const Tensor& input, const Tensor& output, In
   TensorCall call = MakeTensorCall(TensorVerb::kAllToAll, input);
   COHORT_RETURN_IF_ERROR(SetDim(call, 0));
   COHORT_RETURN_IF_ERROR(CheckInput(call, input));
-  COHORT_RETURN_IF_ERROR(PartOf(call, input, 0, size()).status());
+  COHORT_RETURN_IF_ERROR(CheckParts(call, input, 0, size()));
   COHORT_RETURN_IF_ERROR(CheckOutput(call, output, input.shape()));
   return EqualAllToAll(call, input, output, deadline);
 }
@@ -228,7 +244,7 @@ absl::Status TensorVerbs::Gather(const Tensor& input, const Tensor& output, int 
   COHORT_RETURN_IF_ERROR(SetDim(call, dim));
   COHORT_RETURN_IF_ERROR(CheckInput(call, input));
   if (rank() == root) {
-    COHORT_RETURN_IF_ERROR(CheckOutput(call, output, Times(input.shape(), call.dim, size())));
+    COHORT_RETURN_IF_ERROR(CheckOutput(call, output, Whole(call, input, size())));
   }
   return EqualGather(call, input, output, deadline);
 }
@@ -256,7 +272,7 @@ absl::Status TensorVerbs::Scatter(const Tensor& input, const Tensor& output, int
   COHORT_RETURN_IF_ERROR(CheckOutput(call, output, output.shape()));
   const void* from = nullptr;
   if (rank() == root) {
-    COHORT_RETURN_IF_ERROR(CheckInput(call, input, Times(output.shape(), call.dim, size())));
+    COHORT_RETURN_IF_ERROR(CheckInput(call, input, Whole(call, output, size())));
     Tensor room;
     COHORT_ASSIGN_OR_RETURN(from, Load(EqualParts(input, call.dim, size(), &room)));
   }

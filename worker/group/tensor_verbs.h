@@ -19,6 +19,16 @@
 
 namespace cohort::worker {
 
+// A shape by another, which outlives it.
+struct Like {
+  Like(const Shape& shape) : shape(shape) {}  // NOLINT: a shape is like itself
+  Like(const Shape& shape, int dim, int64_t extent) : shape(shape), dim(dim), extent(extent) {}
+
+  const Shape& shape;
+  int dim = -1;  // which has another extent; -1: none
+  int64_t extent = 0;
+};
+
 // What each verb does, and its errors: see client::Group. A tensor whose memory is what the
 // communicator needs goes to it as it is; others go through scratch, with a copy in or out. What
 // cannot be seen in flat memory, such as shapes, is compared by digest in the communicator's own
@@ -67,8 +77,8 @@ class TensorVerbs {
   absl::Status CheckRoot(const TensorCall& call, int root) const;
   absl::Status CheckInput(const TensorCall& call, const Tensor& input) const;
   // Of the call's type and so many elements by dimension.
-  absl::Status CheckInput(const TensorCall& call, const Tensor& input, const Shape& shape) const;
-  absl::Status CheckOutput(const TensorCall& call, const Tensor& output, const Shape& shape) const;
+  absl::Status CheckInput(const TensorCall& call, const Tensor& input, const Like& like) const;
+  absl::Status CheckOutput(const TensorCall& call, const Tensor& output, const Like& like) const;
   // Puts them into the call. One size for each rank, and the sum.
   absl::StatusOr<int64_t> SetSizes(TensorCall& call, absl::Span<const int64_t> sizes) const;
 
