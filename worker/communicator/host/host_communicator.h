@@ -96,9 +96,7 @@ class HostCommunicator final : public Communicator {
   absl::Status Deposit(const Operation& operation, const void* data, int64_t bytes,
                        Instant deadline, int64_t bytes_of_all = 0);
   absl::Status MeetForBuffers(const Operation& operation, int stage, Instant deadline);
-  const char* deposit(int rank) const {
-    return in_line_ ? meeting_.data(rank) : space_.buffer(rank, which_);
-  }
+  const char* deposit(int rank) const { return in_line_ ? meeting_.data(rank) : buffer(rank); }
   // Of all ranks in order, `offset` bytes into each.
   const std::vector<const void*>& Deposits(int64_t offset);
 
@@ -126,7 +124,9 @@ class HostCommunicator final : public Communicator {
   // For an operation that touches so many bytes in all.
   Stores StoresOf(int64_t bytes) const;
 
-  char* buffer(int rank) const { return space_.buffer(rank, which_); }
+  // Takes the other buffer, for so many bytes.
+  void NextBuffer(int64_t bytes);
+  char* buffer(int rank) const { return space_.buffer(rank, which_) + at_; }
 
   const HostSpace space_;
   const RankHeaps heaps_;
@@ -137,6 +137,7 @@ class HostCommunicator final : public Communicator {
   Meeting meeting_;
   HostMailbox mailbox_;
   int which_ = 0;                    // of this rank's buffers, was used last
+  int64_t at_ = 0;                   // from where on
   bool in_line_ = false;             // the last deposits
   std::vector<const char*> inputs_;  // by rank, of the direct way
   std::vector<char*> outputs_;

@@ -13,12 +13,26 @@ namespace {
 // From here on, past the caches.
 constexpr int64_t kStreamFrom = int64_t{8} << 20;
 
-void CopyOne(void* to, const void* from, int64_t bytes) {
+// `whole`: of the message that this is a piece of.
+void CopyOne(void* to, const void* from, int64_t bytes, int64_t whole = 0) {
   Copy(from, absl::MakeConstSpan(&to, 1), bytes,
-       bytes >= kStreamFrom ? Stores::kStreaming : Stores::kCached);
+       whole >= kStreamFrom ? Stores::kStreaming : Stores::kCached);
 }
 
-constexpr auto kFragmentBytes = static_cast<int64_t>(Channel::kFragmentBytes);
+// Of a message, so that its receiver need not wait for all of it.
+int64_t PieceBytes(int64_t message, int64_t most) {
+  constexpr int64_t kPieces = 4;
+  return std::clamp(message / kPieces, Channel::kSmallBytes, most);
+}
+
+// Where in its buffer a piece goes: what is written again soon has to be fetched from the cache of
+// the one who read it.
+int64_t PlaceOf(uint64_t fragment, int64_t piece, int64_t room) {
+  constexpr auto kUnit = static_cast<int64_t>(kApart);
+  const int64_t step = (piece + kUnit - 1) / kUnit * kUnit;
+  const int64_t places = std::max<int64_t>(room / step, 1);
+  return static_cast<int64_t>(fragment / Channel::kFragments) % places * step;
+}
 
 int64_t BytesOf(const Transfer& transfer) { return transfer.count * SizeOf(transfer.type); }
 
@@ -87,13 +101,16 @@ bool HostMailbox::Pass(absl::Span<const Transfer> transfers) {
 bool HostMailbox::Send(const Transfer& transfer, Progress& progress) {
   Peer& peer = peers_[static_cast<size_t>(transfer.peer)];
   Channel& channel = space_.channel(rank_, transfer.peer);
-  const uint64_t taken = channel.taken.number.load(std::memory_order_acquire);
   const int64_t bytes = BytesOf(transfer);
   // Up to here the channel holds the message, and who sends it need not wait for who takes it.
-  const bool small = bytes <= kFragmentBytes;
+  const bool small = bytes <= Channel::kSmallBytes;
+  // The receiver writes its line all the time: looking at it costs both of them.
+  if (!small || peer.sent - peer.seen_taken >= Channel::kFragments) {
+    peer.seen_taken = channel.taken.number.load(std::memory_order_acquire);
+  }
   bool moved = false;
   while (!progress.begun || progress.bytes < bytes) {
-    if (peer.sent - taken >= Channel::kFragments) break;
+    if (peer.sent - peer.seen_taken >= Channel::kFragments) break;
     const uint64_t number = peer.sent + 1;
     FragmentLine& line = channel.line(number);
     if (!progress.begun) progress.first = number;
@@ -107,14 +124,16 @@ bool HostMailbox::Send(const Transfer& transfer, Progress& progress) {
     if (!small && heap != nullptr) {
       line.place = heap->OffsetOf(transfer.data, static_cast<size_t>(bytes)).value_or(-1);
     }
-    int64_t piece = std::min(bytes - progress.bytes, kFragmentBytes);
+    int64_t piece = std::min(bytes - progress.bytes, PieceBytes(bytes, space_.fragment_bytes()));
     if (line.place >= 0) {
       piece = bytes;
       line.bytes = 0;
     } else {
-      char* const room = piece <= static_cast<int64_t>(FragmentLine::kDataBytes)
-                             ? line.data
-                             : channel.buffer(number);
+      char* room = line.data;
+      if (piece > static_cast<int64_t>(FragmentLine::kDataBytes)) {
+        line.place = PlaceOf(number, piece, space_.fragment_bytes());
+        room = space_.fragment(rank_, transfer.peer, number) + line.place;
+      }
       CopyOne(room, data, piece);
       line.bytes = static_cast<uint32_t>(piece);
     }
@@ -123,11 +142,14 @@ bool HostMailbox::Send(const Transfer& transfer, Progress& progress) {
     progress.bytes += piece;
     moved = true;
   }
-  if (moved) waiter_.Wake(transfer.peer);
+  if (moved) {
+    waiter_.Wake(transfer.peer);
+    PrefetchToWrite(&channel.line(peer.sent + 1));
+  }
   if (!progress.begun || progress.bytes < bytes) return moved;
   if (small) {
     progress.done = true;
-  } else if (taken >= peer.sent) {
+  } else if (peer.seen_taken >= peer.sent) {
     // A later fragment than the message's last is never on its way while it is not done.
     progress.done = true;
     moved = true;
@@ -162,7 +184,9 @@ bool HostMailbox::Receive(const Transfer& transfer, Progress& progress) {
         channel.taken.refused = number;
       }
     }
-    if (!Take(transfer, line, channel.buffer(number), progress)) return true;
+    if (!Take(transfer, line, space_.fragment(transfer.peer, rank_, number), progress)) {
+      return true;
+    }
     peer.taken = number;
     channel.taken.number.store(number, std::memory_order_release);
   }
@@ -178,7 +202,7 @@ bool HostMailbox::Take(const Transfer& transfer, const FragmentLine& line, const
   const int64_t whole = progress.refused && IsDataType(line.type)
                             ? line.count * SizeOf(static_cast<DataType>(line.type))
                             : BytesOf(transfer);
-  if (place >= 0) {
+  if (place >= 0 && piece == 0) {
     progress.done = true;
     if (progress.refused) return true;
     const auto& heap = heaps_[static_cast<size_t>(transfer.peer)];
@@ -188,16 +212,18 @@ bool HostMailbox::Take(const Transfer& transfer, const FragmentLine& line, const
       Poison(transfer.peer, "names memory that it does not have");
       return false;
     }
-    CopyOne(transfer.data, from, whole);
+    CopyOne(transfer.data, from, whole, whole);
     return true;
   }
-  if (piece > kFragmentBytes || piece > whole - progress.bytes || (piece == 0 && whole > 0)) {
+  const bool inside = piece <= static_cast<int64_t>(FragmentLine::kDataBytes);
+  const bool fits = inside || (place >= 0 && place <= space_.fragment_bytes() - piece);
+  if (!fits || piece > whole - progress.bytes || (piece == 0 && whole > 0)) {
     Poison(transfer.peer, "sends what is no piece of its message");
     return false;
   }
   if (!progress.refused && piece > 0) {
-    const bool inside = piece <= static_cast<int64_t>(FragmentLine::kDataBytes);
-    CopyOne(static_cast<char*>(transfer.data) + progress.bytes, inside ? line.data : buffer, piece);
+    CopyOne(static_cast<char*>(transfer.data) + progress.bytes, inside ? line.data : buffer + place,
+            piece, whole);
   }
   progress.bytes += piece;
   progress.done = progress.bytes == whole;

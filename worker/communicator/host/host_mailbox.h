@@ -44,6 +44,7 @@ class HostMailbox {
   // Fragments that have gone between this rank and a peer.
   struct Peer {
     uint64_t sent = 0;
+    uint64_t seen_taken = 0;  // of those sent, when this rank looked last
     uint64_t taken = 0;
     // The exchange's pass in which an earlier transfer of the list was not done.
     uint64_t send_waits = 0;

@@ -2,6 +2,7 @@
 
 #include <sched.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -12,7 +13,7 @@ namespace cohort::worker {
 namespace {
 
 // "COHORT" and the version of what follows.
-constexpr uint64_t kMagic = 0x434F484F52540002;
+constexpr uint64_t kMagic = 0x434F484F52540003;
 constexpr size_t kPage = 4096;
 
 struct Header {
@@ -28,8 +29,15 @@ struct Header {
 };
 static_assert(sizeof(Header) <= kPage);
 
+int64_t FragmentBytes(int ranks) {
+  constexpr int64_t kMost = int64_t{128} << 10;
+  constexpr int64_t kOfAll = int64_t{512} << 10;
+  const int64_t bytes = std::clamp(kOfAll / ranks, Channel::kSmallBytes, kMost);
+  return bytes / static_cast<int64_t>(kPage) * static_cast<int64_t>(kPage);
+}
+
 // One after the other, each from a page of its own: the header, words to sleep on, arrival lines,
-// channels, buffers. Pages that nobody touches take no memory.
+// channels, buffers, those of channels. Pages that nobody touches take no memory.
 struct Layout {
   explicit Layout(int count) {
     const auto ranks = static_cast<size_t>(count);
@@ -43,12 +51,15 @@ struct Layout {
     lines = next(ranks * 2 * sizeof(ArrivalLine));
     channels = next(ranks * ranks * sizeof(Channel));
     buffers = next(ranks * 2 * HostSpace::kBufferBytes);
+    fragments =
+        next(ranks * ranks * Channel::kFragments * static_cast<size_t>(FragmentBytes(count)));
   }
 
   size_t sleep_words;
   size_t lines;
   size_t channels;
   size_t buffers;
+  size_t fragments;
   size_t bytes = 0;
 };
 
@@ -74,12 +85,14 @@ HostSpace::HostSpace(shm::Segment segment, int ranks)
   constexpr int64_t kSmall = 512;
   constexpr int64_t kSmallWhereCrowded = int64_t{16} << 10;
   small_bytes_ = crowded() ? kSmallWhereCrowded : kSmall;
+  fragment_bytes_ = FragmentBytes(ranks);
   const Layout layout(ranks);
   char* const begin = segment_.data();
   sleep_words_ = reinterpret_cast<SleepWords*>(begin + layout.sleep_words);
   lines_ = reinterpret_cast<ArrivalLine*>(begin + layout.lines);
   channels_ = reinterpret_cast<Channel*>(begin + layout.channels);
   buffers_ = begin + layout.buffers;
+  fragments_ = begin + layout.fragments;
 }
 
 absl::StatusOr<HostSpace> HostSpace::Create(int ranks) {

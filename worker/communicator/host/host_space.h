@@ -14,9 +14,12 @@
 namespace cohort::worker {
 
 inline constexpr size_t kCacheLine = 64;
+// Processors fetch lines in pairs: what one writes while another reads its neighbour is kept apart
+// by so much.
+inline constexpr size_t kApart = 2 * kCacheLine;
 
 // Written by one rank, read by all. `turn` is stored last: who sees it sees the rest.
-struct alignas(kCacheLine) ArrivalLine {
+struct alignas(kApart) ArrivalLine {
   static constexpr size_t kDataBytes = 32;
 
   std::atomic<uint64_t> turn;
@@ -26,43 +29,43 @@ struct alignas(kCacheLine) ArrivalLine {
   // Of small operations the elements themselves; of large ones where they are.
   char data[kDataBytes];
 };
-static_assert(sizeof(ArrivalLine) == kCacheLine);
+static_assert(sizeof(ArrivalLine) == kApart);
+static_assert(offsetof(ArrivalLine, data) + ArrivalLine::kDataBytes == kCacheLine);
 
 // A piece of a message, or all of it. `number` is stored last; it counts the channel's fragments.
-struct alignas(kCacheLine) FragmentLine {
+struct alignas(kApart) FragmentLine {
   static constexpr size_t kDataBytes = 24;
 
   std::atomic<uint64_t> number;
-  int64_t count;  // of the elements of the whole message
-  int64_t place;  // where the whole message lies in the sender's heap; negative: it comes in pieces
-  uint32_t bytes;  // of this piece: in `data` if they fit, else in the channel's buffer
+  int64_t count;   // of the elements of the whole message
+  int64_t place;   // of the piece in its buffer; if it has no bytes, of the message in the heap
+  uint32_t bytes;  // of this piece: in `data` if they fit, else in the buffer
   uint32_t tag;
   uint8_t type;
   char data[kDataBytes];
 };
-static_assert(sizeof(FragmentLine) == kCacheLine);
+static_assert(sizeof(FragmentLine) == kApart);
+static_assert(offsetof(FragmentLine, data) + FragmentLine::kDataBytes <= kCacheLine);
 
 // Written by the receiver.
-struct alignas(kCacheLine) TakenLine {
+struct alignas(kApart) TakenLine {
   std::atomic<uint64_t> number;  // of fragments
   // The first fragment of the last message that was refused, and what had been expected.
   uint64_t refused;
   int64_t expected_count;
   uint8_t expected_type;
 };
-static_assert(sizeof(TakenLine) == kCacheLine);
 
-// Messages from one rank to another: a ring of fragments.
+// Messages from one rank to another: a ring of fragments, each with a buffer.
 struct Channel {
   static constexpr uint64_t kFragments = 8;
-  static constexpr size_t kFragmentBytes = size_t{8} << 10;
+  // The channel holds so much at least, whatever its buffers' size.
+  static constexpr int64_t kSmallBytes = int64_t{8} << 10;
 
   FragmentLine fragments[kFragments];
   TakenLine taken;
-  char buffers[kFragments][kFragmentBytes];
 
   FragmentLine& line(uint64_t number) { return fragments[number % kFragments]; }
-  char* buffer(uint64_t number) { return buffers[number % kFragments]; }
 };
 
 // Why nothing works any more. The first writer's text stays.
@@ -100,6 +103,9 @@ class HostSpace {
   // Up to here an operation takes one meeting, with a copy; above, two, without. Where ranks wait
   // for the same processors, a meeting costs as much as copying many KiB.
   int64_t small_bytes() const { return small_bytes_; }
+  // Of a channel's buffers. Through large ones large messages go fastest: what is written again
+  // soon has to be fetched from the cache of the one who read it. The more ranks, the smaller.
+  int64_t fragment_bytes() const { return fragment_bytes_; }
   int fd() const { return segment_.fd(); }
 
   Poison& poison() const;
@@ -119,6 +125,12 @@ class HostSpace {
     return channels_[static_cast<size_t>(from) * static_cast<size_t>(ranks_) +
                      static_cast<size_t>(to)];
   }
+  char* fragment(int from, int to, uint64_t number) const {
+    const size_t channel =
+        static_cast<size_t>(from) * static_cast<size_t>(ranks_) + static_cast<size_t>(to);
+    return fragments_ + (channel * Channel::kFragments + number % Channel::kFragments) *
+                            static_cast<size_t>(fragment_bytes_);
+  }
 
  private:
   HostSpace(shm::Segment segment, int ranks);
@@ -126,10 +138,12 @@ class HostSpace {
   shm::Segment segment_;
   int ranks_;
   int64_t small_bytes_;
+  int64_t fragment_bytes_;
   SleepWords* sleep_words_;
   ArrivalLine* lines_;
   Channel* channels_;
   char* buffers_;
+  char* fragments_;
 };
 
 }  // namespace cohort::worker

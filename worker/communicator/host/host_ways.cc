@@ -59,11 +59,22 @@ HostCommunicator::HostCommunicator(HostMemory memory, int rank)
 
 absl::Status HostCommunicator::Deposit(const Operation& operation, const void* data, int64_t bytes,
                                        Instant deadline, int64_t bytes_of_all) {
-  in_line_ = std::max(bytes, bytes_of_all) <= static_cast<int64_t>(ArrivalLine::kDataBytes);
-  which_ = 1 - which_;
+  bytes_of_all = std::max(bytes, bytes_of_all);
+  in_line_ = bytes_of_all <= static_cast<int64_t>(ArrivalLine::kDataBytes);
+  NextBuffer(bytes_of_all);
   void* const room = in_line_ ? meeting_.own_data() : buffer(rank_);
   Copy(data, absl::MakeConstSpan(&room, 1), bytes);
   return MeetForBuffers(operation, kPut, deadline);
+}
+
+void HostCommunicator::NextBuffer(int64_t bytes) {
+  which_ = 1 - which_;
+  // What is written again soon has to be fetched from the cache of the one who read it.
+  constexpr auto kRoom = static_cast<int64_t>(HostSpace::kBufferBytes);
+  constexpr auto kUnit = static_cast<int64_t>(kApart);
+  const int64_t step = std::max((bytes + kUnit - 1) / kUnit * kUnit, kUnit);
+  // By the turn, on which all ranks agree whatever they call.
+  at_ = static_cast<int64_t>(meeting_.turn() / 2) % std::max<int64_t>(kRoom / step, 1) * step;
 }
 
 absl::Status HostCommunicator::MeetForBuffers(const Operation& operation, int stage,
@@ -83,14 +94,16 @@ const std::vector<const void*>& HostCommunicator::Deposits(int64_t offset) {
 absl::Status HostCommunicator::Large(const Operation& operation, const void* input, void* output,
                                      const Ways& ways, Instant deadline) {
   in_line_ = false;
-  which_ = 1 - which_;
+  const Chunk first = FirstChunk(operation, ways);
+  const int64_t buffer_bytes = first.size * ways.parts * SizeOf(operation.type);
+  NextBuffer(buffer_bytes);
   const shm::Segment* const heap = heaps_[static_cast<size_t>(rank_)].get();
   const Places own = {PlaceOf(heap, input, InputBytes(operation, rank_, size())),
                       PlaceOf(heap, output, OutputBytes(operation, rank_, size()))};
   // This rank knows already that there is no direct way.
   const bool staged = (ways.needs_inputs && own.input == kElsewhere) ||
                       (ways.needs_outputs && own.output == kElsewhere);
-  if (staged) ways.put(FirstChunk(operation, ways));
+  if (staged) ways.put(first);
   // Whoever took pieces at a turn like this one has been to the meeting behind it.
   if (rank_ == 0) space_.taken(meeting_.turn() + 1).store(0, std::memory_order_relaxed);
   std::memcpy(meeting_.own_data(), &own, sizeof(own));
@@ -102,16 +115,16 @@ absl::Status HostCommunicator::Large(const Operation& operation, const void* inp
   }
   if (agreed == Agreed::kMixed) {
     // Some had hoped in vain.
-    if (!staged) ways.put(FirstChunk(operation, ways));
+    if (!staged) ways.put(first);
     COHORT_RETURN_IF_ERROR(MeetForBuffers(operation, kPutLate, deadline));
   }
-  Chunk chunk = FirstChunk(operation, ways);
+  Chunk chunk = first;
   COHORT_RETURN_IF_ERROR(ways.take(chunk));
   const int64_t room = chunk.size;
   for (chunk.at += room; chunk.at < operation.count; chunk.at += room) {
     chunk.size = std::min(room, operation.count - chunk.at);
     // Whoever still reads the buffer before this one has not come to the meeting before this one.
-    which_ = 1 - which_;
+    NextBuffer(buffer_bytes);
     ways.put(chunk);
     COHORT_RETURN_IF_ERROR(MeetForBuffers(operation, kPut, deadline));
     COHORT_RETURN_IF_ERROR(ways.take(chunk));

@@ -55,11 +55,12 @@ absl::Status Meeting::Meet(const Operation& operation, int stage, Instant deadli
   // Of those who come last, one at least sees that all are here.
   if (waiter_.SomebodySleeps() && AllHere()) waiter_.WakeAllNow();
   for (int rank = 0; rank < space_.ranks(); ++rank) {
-    if (Here(rank)) continue;
+    if (waiter_.Glance([&] { return Here(rank); })) continue;
     const absl::Status status = waiter_.Await([this] { return AllHere(); }, deadline);
     if (absl::IsDeadlineExceeded(status)) return GiveUp(operation);
     if (!status.ok()) return status;
   }
+  PrefetchToWrite(&space_.line(rank_, turn_ + 1));
   const ArrivalLine& first = space_.line(0, turn_);
   for (int rank = 1; rank < space_.ranks(); ++rank) {
     const ArrivalLine& other = space_.line(rank, turn_);

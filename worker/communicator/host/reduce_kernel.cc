@@ -22,7 +22,7 @@ namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-// --- How elements become lanes, and lanes elements.
+// --- How elements become lanes, and lanes elements. One: the same, one at a time.
 
 // To memory that is aligned for it, if it goes past the caches. Highway streams 16 bytes at least.
 template <bool kStream, typename Lanes, typename Tag, typename T>
@@ -34,10 +34,11 @@ HWY_INLINE void StoreLanes(Lanes lanes, Tag tag, T* to) {
   }
 }
 
-template <typename T>
+template <typename T, typename VectorTag = hn::ScalableTag<T>>
 struct PlainLanes {
   using Element = T;
-  using Tag = hn::ScalableTag<T>;
+  using Tag = VectorTag;
+  using One = PlainLanes<T, hn::CappedTag<T, 1>>;
   HWY_INLINE hn::Vec<Tag> Load(Tag tag, const T* from) const { return hn::LoadU(tag, from); }
   template <bool kStream>
   HWY_INLINE void Store(Tag tag, hn::Vec<Tag> lanes, T* to) const {
@@ -45,9 +46,11 @@ struct PlainLanes {
   }
 };
 
+template <typename VectorTag = hn::ScalableTag<float>>
 struct F16Lanes {
   using Element = hwy::float16_t;
-  using Tag = hn::ScalableTag<float>;
+  using Tag = VectorTag;
+  using One = F16Lanes<hn::CappedTag<float, 1>>;
   using Half = hn::Rebind<hwy::float16_t, Tag>;
   HWY_INLINE hn::Vec<Tag> Load(Tag tag, const Element* from) const {
     return hn::PromoteTo(tag, hn::LoadU(Half(), from));
@@ -62,9 +65,11 @@ struct F16Lanes {
 };
 
 // Highway's own conversion to this type cuts; this one rounds to nearest, ties to even.
+template <typename VectorTag = hn::ScalableTag<float>>
 struct BF16Lanes {
   using Element = uint16_t;
-  using Tag = hn::ScalableTag<float>;
+  using Tag = VectorTag;
+  using One = BF16Lanes<hn::CappedTag<float, 1>>;
   using Wide = hn::RebindToUnsigned<Tag>;
   using Signed = hn::RebindToSigned<Tag>;
   using Half = hn::Rebind<uint16_t, Tag>;
@@ -302,6 +307,9 @@ class Kernel {
     const Tag tag;
     const Lanes lanes;
     constexpr auto kLanes = static_cast<int64_t>(hn::MaxLanes(Tag()));
+    // What has just been written by pieces is long in being read as a whole.
+    constexpr int64_t kFew = 8;
+    if (count <= kFew) return Elements(at, at + count);
     HWY_ALIGN Element rest[kLanes] = {};
     for (; count > 0; at += kLanes, count -= kLanes) {
       const size_t bytes = static_cast<size_t>(std::min(count, kLanes)) * sizeof(Element);
@@ -313,6 +321,22 @@ class Kernel {
       }
       lanes.template Store<false>(tag, last_(tag, value), rest);
       for (size_t k = 0; k < operands_.outputs.size(); ++k) std::memcpy(output(k, at), rest, bytes);
+    }
+  }
+
+  void Elements(int64_t begin, int64_t end) const {
+    using One = typename Lanes::One;
+    const typename One::Tag tag;
+    const One one;
+    for (int64_t at = begin; at < end; ++at) {
+      auto value = first_(tag, one.Load(tag, input(0, at)));
+      for (size_t k = 1; k < operands_.inputs.size(); ++k) {
+        value = op_(value, first_(tag, one.Load(tag, input(k, at))));
+      }
+      value = last_(tag, value);
+      for (size_t k = 0; k < operands_.outputs.size(); ++k) {
+        one.template Store<false>(tag, value, output(k, at));
+      }
     }
   }
 
@@ -395,10 +419,10 @@ bool ReduceVectors(DataType type, const Reduction& reduction, const Operands& op
 #if HWY_TARGET != HWY_SSSE3 && HWY_TARGET != HWY_SSE4 && HWY_TARGET != HWY_EMU128 && \
     HWY_TARGET != HWY_SCALAR
     case DataType::kF16:
-      return ReduceFloats<F16Lanes>(operands, reduction);
+      return ReduceFloats<F16Lanes<>>(operands, reduction);
 #endif
     case DataType::kBF16:
-      return ReduceFloats<BF16Lanes>(operands, reduction);
+      return ReduceFloats<BF16Lanes<>>(operands, reduction);
     case DataType::kI8:
       return ReduceIntegers<int8_t>(operands, reduction.op);
     case DataType::kU8:

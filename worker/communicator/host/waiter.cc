@@ -21,14 +21,6 @@ constexpr absl::Duration kMostYielding = absl::Milliseconds(1);
 constexpr int kLooksBetween = 64;
 constexpr int kYieldsBetween = 8;
 
-void Pause() {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#elif defined(__aarch64__)
-  asm volatile("yield");
-#endif
-}
-
 }  // namespace
 
 Waiter::Waiter(const HostSpace& space, int rank)
