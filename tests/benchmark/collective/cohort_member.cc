@@ -86,6 +86,7 @@ MadeGroup MakeLocal(const MemberOptions& options, bool tcp) {
   local.membership.rank = options.rank;
   local.membership.world_size = options.members;
   if (tcp) local.bootstrap.host_identity = absl::StrCat("host-", options.rank);
+  local.bootstrap.advertised_host = options.address;
   return worker::LocalGroup::Create(std::move(local));
 }
 

@@ -3,6 +3,7 @@
 //   tests/benchmark/run.sh collective                         # the whole table, two members
 //   tests/benchmark/run.sh collective --members 4 --json
 //   tests/benchmark/run.sh collective --operation all_reduce --sizes 65536 1M
+//   tests/benchmark/run.sh collective --apart        # over a network of this machine's own
 //
 // What makes it fair:
 //   * All members of all implementations live as long as the run, and sleep in a read while others
@@ -21,6 +22,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -29,6 +31,7 @@
 #include "tests/benchmark/collective/field.h"
 #include "tests/benchmark/collective/stop_signal.h"
 #include "tests/benchmark/collective/table.h"
+#include "tests/failure/host_network.h"
 
 namespace cohort::benchmark {
 namespace {
@@ -36,6 +39,7 @@ namespace {
 struct Flags {
   bool json = false;
   bool quick = false;
+  bool apart = false;
   int64_t deadline_s = 20;
   std::vector<std::string> operations;
   std::vector<int64_t> sizes = {8, 1 << 10, 4 << 10, 64 << 10, 1 << 20, 16 << 20, 64 << 20};
@@ -45,6 +49,9 @@ struct Flags {
 void AddFlags(CLI::App& app, Flags& flags) {
   app.add_flag("--json", flags.json, "one JSON object per line");
   app.add_flag("--quick", flags.quick, "fewer and shorter rounds");
+  app.add_flag("--apart", flags.apart,
+               "each rank on a host of its own: a network namespace of this machine, on a switch; "
+               "of those that use sockets: cohort-tcp and gloo-best");
   app.add_option("--members", flags.field.members, "how many ranks")->check(CLI::Range(2, 64));
   app.add_option("--sizes", flags.sizes, "in bytes; 64K and 1M are understood")
       ->transform(CLI::AsSizeValue(false))
@@ -95,7 +102,20 @@ ContestOptions OptionsFor(bool quick) {
 }
 
 // The exit status.
-int RunAll(const Flags& flags) {
+int RunAll(Flags flags) {
+  std::unique_ptr<testing::HostNetwork> hosts;
+  if (flags.apart) {
+    auto made = testing::HostNetwork::Create(flags.field.members);
+    if (!made.ok()) {
+      std::fprintf(stderr, "%s\n", made.status().ToString().c_str());
+      return 1;
+    }
+    hosts = *std::move(made);
+    flags.field.hosts = hosts.get();
+    if (flags.field.implementations.empty()) {
+      flags.field.implementations = {"cohort-tcp", "gloo-best"};
+    }
+  }
   Field field = MakeField(flags.field);
   Table table(flags.json, flags.field.members);
   for (Collective collective : WantedCollectives(flags.operations)) {

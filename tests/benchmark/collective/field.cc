@@ -1,7 +1,10 @@
 #include "tests/benchmark/collective/field.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
+
+#include "absl/strings/numbers.h"
 
 namespace cohort::benchmark {
 namespace {
@@ -26,6 +29,15 @@ void KeepOnly(const std::vector<std::string>& wanted, Field& field) {
                     field.teams.end());
 }
 
+// A member's command, on the host of its rank.
+Command OnHost(const testing::HostNetwork& hosts, Command command) {
+  const auto flag = std::find(command.begin(), command.end(), "--rank");
+  int rank = 0;
+  if (flag == command.end() || !absl::SimpleAtoi(*std::next(flag), &rank)) return command;
+  command.insert(command.end(), {"--address", testing::HostNetwork::Address(rank)});
+  return hosts.On(rank, std::move(command));
+}
+
 }  // namespace
 
 Field MakeField(const FieldOptions& options) {
@@ -47,6 +59,14 @@ Team* AddTeam(const FieldOptions& options, const std::string& name,
   team.scratch = options.scratch;
   team.deadline = options.deadline;
   team.commands = std::move(commands);
+  if (options.hosts != nullptr) {
+    team.commands = [on_one = std::move(team.commands),
+                     &hosts = *options.hosts](const Command& arguments) {
+      std::vector<Command> all = on_one(arguments);
+      for (Command& command : all) command = OnHost(hosts, std::move(command));
+      return all;
+    };
+  }
   field.teams.push_back(std::make_unique<Team>(std::move(team)));
   return field.teams.back().get();
 }

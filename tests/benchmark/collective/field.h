@@ -14,6 +14,7 @@
 #include "absl/time/time.h"
 #include "tests/benchmark/collective/team.h"
 #include "tests/benchmark/collective/work.h"
+#include "tests/failure/host_network.h"
 
 namespace cohort::benchmark {
 
@@ -44,10 +45,12 @@ struct FieldOptions {
   std::string scratch;         // a folder for logs and sockets
   std::string memory_scratch;  // one in memory (/dev/shm), for what Open MPI shares; may be empty
   std::string mpirun;
-  std::string coordinator;     // the program
-  std::string worker;          // the program
+  std::string coordinator;  // the program
+  std::string worker;       // the program
   absl::Duration deadline = absl::Seconds(20);
   std::vector<std::string> implementations;  // only these; empty: all
+  // Where each rank is on a host of its own; null: all on this one.
+  const testing::HostNetwork* hosts = nullptr;
 };
 
 // The order of entrants is that in which they run.

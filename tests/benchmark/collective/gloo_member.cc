@@ -1,4 +1,4 @@
-// A rank of Gloo: three full meshes of TCP connections on the loopback interface, one for each way
+// A rank of Gloo: three full meshes of TCP connections, one for each way
 // of waiting for sockets. A way is "MODE/ALGORITHM": "async/ring", "busy/class-bcube".
 #include <gloo/barrier.h>
 #include <gloo/rendezvous/context.h>
@@ -59,7 +59,8 @@ class GlooMember final : public Member {
  public:
   explicit GlooMember(const MemberOptions& options) : options_(options) {
     gloo::rendezvous::FileStore store(options.folder);
-    auto device = gloo::transport::tcp::CreateDevice("127.0.0.1");
+    auto device = gloo::transport::tcp::CreateDevice(
+        options.address.empty() ? "127.0.0.1" : options.address.c_str());
     for (const char* mode : {"async", "sync", "busy"}) {
       gloo::rendezvous::PrefixStore part(mode, store);
       auto context = std::make_shared<gloo::rendezvous::Context>(options.rank, options.members);

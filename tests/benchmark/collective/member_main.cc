@@ -140,6 +140,7 @@ int MemberMain(int argc, char** argv, const MemberFactory& factory) {
   app.add_option("--members", options.members, "how many there are")->required();
   app.add_option("--rank", options.rank, "which of them this is");
   app.add_option("--folder", options.folder, "shared by the members");
+  app.add_option("--address", options.address, "this rank's, where others are on other hosts");
   CLI11_PARSE(app, argc, argv);
 
   absl::StatusOr<ControlSocket> control = ControlSocket::Connect(path);

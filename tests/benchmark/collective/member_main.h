@@ -14,15 +14,16 @@ namespace cohort::benchmark {
 struct MemberOptions {
   int rank = -1;  // where the program that starts members does not say it another way
   int members = 0;
-  std::string folder;  // empty, shared by the members of one start
+  std::string folder;   // empty, shared by the members of one start
+  std::string address;  // by which the other ranks reach this one, where they are on other hosts
 };
 
 // Blocks until the group is there.
 using MemberFactory = std::function<absl::StatusOr<std::unique_ptr<Member>>(const MemberOptions&)>;
 
-// Reads --control PATH --members P [--rank R] [--folder DIR], makes the member, and does what the
-// driver at PATH says (team.h) until it says "quit". Ends at once when the driver is gone, even in
-// the middle of a call. Returns main's result.
+// Reads --control PATH --members P [--rank R] [--folder DIR] [--address A], makes the member, and
+// does what the driver at PATH says (team.h) until it says "quit". Ends at once when the driver is
+// gone, even in the middle of a call. Returns main's result.
 int MemberMain(int argc, char** argv, const MemberFactory& factory);
 
 }  // namespace cohort::benchmark
