@@ -13,7 +13,8 @@ absl::StatusOr<std::shared_ptr<GroupEntry>> AttachedEntry::Join(SeatOptions opti
                                                                 OnEnded on_ended) {
   const std::string tenant = options.membership.connection.tenant;
   const absl::Duration timeout = options.bootstrap.timeout;
-  std::shared_ptr<AttachedEntry> entry(new AttachedEntry(std::move(on_ended)));
+  std::shared_ptr<AttachedEntry> entry(
+      new AttachedEntry(options.membership.cancellation, std::move(on_ended)));
   entry->tenant_ = tenant;
   COHORT_ASSIGN_OR_RETURN(entry->seat_, Seat::Take(std::move(options)));
   COHORT_ASSIGN_OR_RETURN(Connections connections, entry->seat_->Meet(timeout));

@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -30,7 +31,8 @@ class LocalEntry final : public GroupEntry {
   }
 
  private:
-  explicit LocalEntry(OnEnded on_ended) : GroupEntry(std::move(on_ended)) {}
+  LocalEntry(std::shared_ptr<client::Cancellation> seating, OnEnded on_ended)
+      : GroupEntry(std::move(seating), std::move(on_ended)) {}
   void TakeFacts();
 
   std::string tenant_;
