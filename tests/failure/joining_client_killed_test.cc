@@ -148,9 +148,9 @@ TEST_P(JoiningClientKilledTest, WhileRanksMeet) {
   ASSERT_TRUE(testing::AwaitParked(coordinator_.address(), "group", 1));
   const Instant killed = Clock::Steady().Now();
   gone->Kill();
-  const std::optional<client::GroupEvent> broken = events.Await(client::EventKind::kBroken);
-  ASSERT_TRUE(broken.has_value());
-  EXPECT_EQ(broken->cause.rank, 0);
+  const std::optional<client::GroupEvent> left = events.Await(client::EventKind::kLeft);
+  ASSERT_TRUE(left.has_value());
+  EXPECT_EQ(left->rank, 0);
   EXPECT_LT(Clock::Steady().Now() - killed, absl::Seconds(1));
 }
 
