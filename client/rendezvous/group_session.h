@@ -106,7 +106,7 @@ class GroupSession final : public std::enable_shared_from_this<GroupSession> {
   void End(absl::Status reason);
   // Of the owner: says good-bye if nobody did, waits a moment for it, and ends everything that is
   // in flight.
-  void Destroy();
+  void Destroy(absl::string_view reason = "destroyed");
 
  private:
   friend class WatchStream;

@@ -97,7 +97,9 @@ void GiveUp(Joining& joining, absl::Status status, v1::JoinResponse& response) {
     spec.on_waiting = nullptr;
     status = session.Call(method::kJoin, joining.request, &response, spec);
   }
-  if (ReadJoin(status, response, session).ok()) session.Destroy();
+  if (ReadJoin(status, response, session).ok()) {
+    session.Destroy(joining.options.cancellation->reason().message());
+  }
 }
 
 }  // namespace
