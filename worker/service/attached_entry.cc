@@ -101,4 +101,11 @@ std::vector<FlightEntry> AttachedEntry::ReadFlightRecord() const {
   return FlightRecorder::Read(flight_record_.data);
 }
 
+std::vector<WaitedFor> AttachedEntry::ReadWaits() const {
+  const int size = facts().world_size;
+  MutexLock lock(&record_mutex_);
+  if (flight_record_.data == nullptr) return {};
+  return FlightRecorder::ReadWaits(flight_record_.data, size, kMostWaits);
+}
+
 }  // namespace cohort::worker

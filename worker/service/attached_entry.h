@@ -31,6 +31,7 @@ class AttachedEntry final : public GroupEntry {
   absl::Status HandOver(const shm::LocalSocket& client, TensorMemory flight_record,
                         Instant deadline) override;
   std::vector<FlightEntry> ReadFlightRecord() const override;
+  std::vector<WaitedFor> ReadWaits() const override;
 
  private:
   AttachedEntry(std::shared_ptr<client::Cancellation> seating, OnEnded on_ended)

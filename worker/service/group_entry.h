@@ -70,6 +70,9 @@ class GroupEntry {
                                 Instant deadline) = 0;
   // The rank's last calls, oldest first.
   virtual std::vector<FlightEntry> ReadFlightRecord() const = 0;
+  // For whom the rank has slept in calls, the longest first; kMostWaits at most.
+  static constexpr size_t kMostWaits = 16;
+  virtual std::vector<WaitedFor> ReadWaits() const = 0;
 
  protected:
   // `seating`: what the seat is taken with.

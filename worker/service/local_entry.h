@@ -29,6 +29,9 @@ class LocalEntry final : public GroupEntry {
   std::vector<FlightEntry> ReadFlightRecord() const override {
     return group_->flight_recorder().Read();
   }
+  std::vector<WaitedFor> ReadWaits() const override {
+    return group_->flight_recorder().ReadWaits(facts().world_size, kMostWaits);
+  }
 
  private:
   LocalEntry(std::shared_ptr<client::Cancellation> seating, OnEnded on_ended)
