@@ -8,7 +8,6 @@
 #include <unistd.h>
 
 #include <cstdio>
-#include <fstream>
 #include <memory>
 #include <string>
 #include <utility>
@@ -18,6 +17,8 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "base/clock.h"
+#include "base/daemon/end_signals.h"
+#include "base/daemon/port_file.h"
 #include "base/logging.h"
 #include "base/status_macros.h"
 #include "coordinator/group_log.h"
@@ -43,29 +44,6 @@ std::unique_ptr<Journal> MakeJournal(const Options& options) {
     return std::make_unique<SqliteJournal>(options.journal_path);
   }
   return std::make_unique<MemoryJournal>();
-}
-
-// Written aside and renamed, so that a reader sees all or nothing.
-absl::Status WritePortFile(const std::string& path, const std::vector<std::string>& addresses) {
-  const std::string temporary = path + ".tmp";
-  {
-    std::ofstream file(temporary, std::ios::trunc);
-    file << absl::StrJoin(addresses, "\n") << "\n";
-    if (!file.flush()) return absl::UnavailableError(absl::StrCat("cannot write ", temporary));
-  }
-  if (std::rename(temporary.c_str(), path.c_str()) != 0) {
-    return absl::UnavailableError(absl::StrCat("cannot write ", path));
-  }
-  return absl::OkStatus();
-}
-
-// From the signals that end the process to the one thread that waits for them.
-sigset_t EndSignals() {
-  sigset_t signals;
-  sigemptyset(&signals);
-  sigaddset(&signals, SIGTERM);
-  sigaddset(&signals, SIGINT);
-  return signals;
 }
 
 absl::Status Serve(const Options& options, const sigset_t& signals, bool* journal_failed) {
@@ -144,10 +122,7 @@ int Main(int argc, char** argv) {
     std::fputs(FormatOptions(options).c_str(), stdout);
     return 0;
   }
-  // Before any thread: all of them inherit the mask, and the signals come to sigwait alone.
-  const sigset_t signals = EndSignals();
-  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
-  signal(SIGPIPE, SIG_IGN);
+  const sigset_t signals = BlockEndSignals();
   const absl::Status logging = InitLogging(options.log);
   if (!logging.ok()) return kExitConfig;
   // protobuf writes a line for every malformed string that a caller sends; the caller is told, that

@@ -2,14 +2,13 @@
 
 #include <array>
 #include <atomic>
-#include <exception>
 #include <utility>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
+#include "base/daemon/metrics_endpoint.h"
+#include "base/status_macros.h"
 #include "prometheus/collectable.h"
 #include "prometheus/counter.h"
-#include "prometheus/exposer.h"
 #include "prometheus/family.h"
 #include "prometheus/histogram.h"
 #include "prometheus/registry.h"
@@ -99,7 +98,7 @@ struct Metrics::Impl {
   prometheus::Histogram* append_records = nullptr;
 
   std::shared_ptr<EngineGauges> gauges;
-  std::unique_ptr<prometheus::Exposer> exposer;
+  std::unique_ptr<MetricsEndpoint> endpoint;
 };
 
 Metrics::Impl::Impl() {
@@ -165,25 +164,15 @@ Metrics::~Metrics() = default;
 
 absl::Status Metrics::Serve(const std::string& address, const Engine& engine) {
   impl_->gauges = std::make_shared<EngineGauges>(engine);
-  // The library reports in exceptions; they end here.
-  try {
-    impl_->exposer = std::make_unique<prometheus::Exposer>(address, 1);
-    impl_->exposer->RegisterCollectable(impl_->registry);
-    impl_->exposer->RegisterCollectable(impl_->gauges);
-  } catch (const std::exception& error) {
-    impl_->exposer.reset();
-    return absl::UnavailableError(
-        absl::StrCat("cannot serve metrics on ", address, ": ", error.what()));
-  }
+  COHORT_ASSIGN_OR_RETURN(impl_->endpoint,
+                          MetricsEndpoint::Start(address, {impl_->registry, impl_->gauges}));
   return absl::OkStatus();
 }
 
-int Metrics::port() const {
-  return impl_->exposer == nullptr ? 0 : impl_->exposer->GetListeningPorts().front();
-}
+int Metrics::port() const { return impl_->endpoint == nullptr ? 0 : impl_->endpoint->port(); }
 
 void Metrics::Stop() {
-  impl_->exposer.reset();
+  impl_->endpoint.reset();
   impl_->gauges.reset();
 }
 

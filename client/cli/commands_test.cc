@@ -115,12 +115,16 @@ TEST(WorkerCommand, ShowsWhoLivesThere) {
   rank.rank = 1;
   rank.world_size = 4;
   rank.attached = true;
+  rank.waits = {{3, absl::Milliseconds(12400)}, {0, absl::Milliseconds(200)}};
   tool.fake.worker.ranks = {rank};
   const std::string out = tool({"worker", "show", "unix:/w"}).out;
   EXPECT_THAT(tool.fake.calls, ElementsAre("Worker(unix:/w, 10s)"));
   EXPECT_THAT(out, HasSubstr("process   17 on host-a\n"));
   EXPECT_THAT(out, HasSubstr("weights     1   4           3  trainer 4711  in the client"));
+  EXPECT_THAT(out, HasSubstr("rank 3 12s, rank 0 200ms"));
   EXPECT_THAT(tool({"worker", "show", "--json"}).out, HasSubstr(R"("client_pid":4711)"));
+  EXPECT_THAT(tool({"worker", "show", "--json"}).out,
+              HasSubstr(R"("waits":[{"rank":3,"seconds":12.4},{"rank":0,"seconds":0.2}])"));
 }
 
 TEST(WorkerCommand, TracesAllWorkersAsOne) {

@@ -1,5 +1,6 @@
 #include "client/cli/worker_command.h"
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <utility>
@@ -17,6 +18,7 @@ namespace cohort::cli {
 namespace {
 
 constexpr absl::Duration kTimeout = absl::Seconds(10);
+constexpr size_t kShownWaits = 3;
 
 struct Flags {
   std::string address = "127.0.0.1:7800";
@@ -33,6 +35,9 @@ Json ToJson(const client::WorkerInfo& info) {
                  {"client", rank.client},     {"client_pid", rank.client_pid},
                  {"attached", rank.attached}, {"paths", rank.paths}};
     if (!rank.ended.empty()) json["ended"] = rank.ended;
+    for (const client::RankWait& wait : rank.waits) {
+      json["waits"].push_back({{"rank", wait.rank}, {"seconds", absl::ToDoubleSeconds(wait.time)}});
+    }
     ranks.push_back(std::move(json));
   }
   return {{"version", info.version},
@@ -45,6 +50,16 @@ Json ToJson(const client::WorkerInfo& info) {
           {"tensor_count", info.tensor_count},
           {"tensor_bytes", info.tensor_bytes},
           {"ranks", std::move(ranks)}};
+}
+
+// Such as: rank 3 12.4s, rank 1 200ms.
+std::string FormatWaits(const client::WorkerRank& rank) {
+  std::string text;
+  for (size_t i = 0; i < std::min(rank.waits.size(), kShownWaits); ++i) {
+    absl::StrAppend(&text, i > 0 ? ", " : "", "rank ", rank.waits[i].rank, " ",
+                    ShortDuration(rank.waits[i].time));
+  }
+  return text;
 }
 
 absl::StatusOr<ExitCode> Show(Context& context, const Flags& flags) {
@@ -65,11 +80,12 @@ absl::StatusOr<ExitCode> Show(Context& context, const Flags& flags) {
       {"sessions", absl::StrCat(info.session_count)},
       {"tensors", absl::StrCat(info.tensor_count, ", ", FormatBytes(info.tensor_bytes))},
   });
-  Table table({"GROUP", ">RANK", ">OF", ">GENERATION", "CLIENT", "COLLECTIVES RUN", "ENDED"});
+  Table table(
+      {"GROUP", ">RANK", ">OF", ">GENERATION", "CLIENT", "COLLECTIVES RUN", "WAITED FOR", "ENDED"});
   for (const client::WorkerRank& rank : info.ranks) {
     table.AddRow({rank.group, absl::StrCat(rank.rank), absl::StrCat(rank.world_size),
                   absl::StrCat(rank.generation), absl::StrCat(rank.client, " ", rank.client_pid),
-                  rank.attached ? "in the client" : "here", rank.ended});
+                  rank.attached ? "in the client" : "here", FormatWaits(rank), rank.ended});
   }
   context.printer().PrintText(table.empty() ? text : absl::StrCat(text, "\n", table.ToString()));
   return ExitCode::kOk;

@@ -27,6 +27,9 @@ WorkerRank Read(const v1::WorkerRank& from) {
   rank.attached = from.attached();
   rank.paths.assign(from.paths().begin(), from.paths().end());
   rank.ended = from.ended();
+  for (const v1::RankWait& wait : from.waits()) {
+    rank.waits.push_back({wait.rank(), absl::Seconds(wait.seconds())});
+  }
   return rank;
 }
 

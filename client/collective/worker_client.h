@@ -14,6 +14,12 @@
 
 namespace cohort::client {
 
+// How long a rank has slept in calls because another had not come.
+struct RankWait {
+  int rank = 0;  // the other
+  absl::Duration time;
+};
+
 // A rank that lives in a worker.
 struct WorkerRank {
   std::string client;  // whose it is
@@ -26,6 +32,7 @@ struct WorkerRank {
   bool attached = false;  // its client runs the collectives
   std::vector<std::string> paths;
   std::string ended;  // why, if the generation has
+  std::vector<RankWait> waits;  // the longest first
 };
 
 struct WorkerInfo {

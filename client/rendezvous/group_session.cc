@@ -181,7 +181,7 @@ void GroupSession::End(absl::Status reason) {
   if (watch != nullptr) watch->Cancel();
 }
 
-void GroupSession::Destroy() {
+void GroupSession::Destroy(absl::string_view reason) {
   bool goodbye = false;
   {
     MutexLock lock(&mutex_);
@@ -189,7 +189,7 @@ void GroupSession::Destroy() {
   }
   if (goodbye) {
     v1::LeaveRequest request;
-    request.set_reason("destroyed");
+    request.set_reason(std::string(reason.substr(0, 512)));
     CallSpec spec;
     spec.what = "leave";
     spec.in_any_state = true;

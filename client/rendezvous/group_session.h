@@ -53,6 +53,7 @@ struct CallSpec {
   bool new_life = false;        // joins: without the session of the life before
   // Blocking calls: told about each second who is missing. Borrowed; may be null or empty.
   const std::function<void(const MissingReport&)>* on_waiting = nullptr;
+  std::shared_ptr<Cancellation> cancellation;  // of blocking calls; may be null
 };
 
 // A number taken for one round, in the generation in which it was taken.
@@ -105,7 +106,7 @@ class GroupSession final : public std::enable_shared_from_this<GroupSession> {
   void End(absl::Status reason);
   // Of the owner: says good-bye if nobody did, waits a moment for it, and ends everything that is
   // in flight.
-  void Destroy();
+  void Destroy(absl::string_view reason = "destroyed");
 
  private:
   friend class WatchStream;
@@ -173,8 +174,8 @@ absl::Status GroupSession::Call(const M& method, typename M::Request& request,
   if (spec.on_waiting != nullptr && *spec.on_waiting) {
     ask = [this, &spec] { return ReportWaiting(spec); };
   }
-  absl::Status status =
-      CallTelling(*connection_, method, Limits(spec), interruption_, request, response, ask);
+  absl::Status status = CallTelling(*connection_, method, Limits(spec), interruption_, request,
+                                    response, ask, spec.cancellation.get());
   Finish(request.scope(), status);
   return status;
 }

@@ -35,6 +35,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "client/rendezvous/cancellation.h"
 #include "client/rendezvous/connection.h"
 #include "client/rendezvous/object_list.h"
 #include "client/rendezvous/report.h"
@@ -74,6 +75,8 @@ struct ProcessGroupOptions {
   std::function<void(const GroupEvent&)> on_event;
   // While Create waits: who is missing so far, about each second. Called on the caller's thread.
   std::function<void(const MissingReport&)> on_waiting;
+  // Ends Create and Rejoin early, with its reason; Create then leaves no seat behind. May be null.
+  std::shared_ptr<Cancellation> cancellation;
 };
 
 struct RoundOptions {
@@ -83,6 +86,8 @@ struct RoundOptions {
   std::string digest;             // all must bring the same: else FAILED_PRECONDITION on all, at once
   // Called about each second while waiting, on the caller's thread (blocking calls only).
   std::function<void(const MissingReport&)> on_waiting;
+  // Ends this member's wait early, with its reason (blocking calls only). May be null.
+  std::shared_ptr<Cancellation> cancellation;
 };
 
 struct RoundReport {

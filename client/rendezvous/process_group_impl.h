@@ -40,7 +40,12 @@ class ProcessGroupImpl final : public ProcessGroup {
       : options_(std::move(options)),
         session_(std::move(session)),
         incarnation_(options_.incarnation) {}
-  ~ProcessGroupImpl() override { session_->Destroy(); }
+  ~ProcessGroupImpl() override {
+    // The others hear why.
+    const absl::Status why =
+        options_.cancellation != nullptr ? options_.cancellation->reason() : absl::OkStatus();
+    session_->Destroy(why.ok() ? "destroyed" : why.message());
+  }
 
   const std::string& group() const override { return session_->group(); }
   const std::string& member() const override { return session_->member(); }

@@ -1,6 +1,7 @@
 // Taking a seat, for the first time and again.
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <utility>
 
@@ -9,6 +10,8 @@
 
 namespace cohort::client {
 namespace {
+
+constexpr absl::Duration kGiveUp = absl::Seconds(1);
 
 std::string HostName() {
   std::array<char, 257> name{};
@@ -59,15 +62,44 @@ absl::StatusOr<std::unique_ptr<Joining>> Prepare(const ProcessGroupOptions& opti
   auto joining = std::make_unique<Joining>();
   joining->options = options;
   if (options.incarnation == 0) joining->options.incarnation = NewIncarnation();
-  joining->session = std::make_shared<GroupSession>(ConnectionImpl::Of(connection), options.group,
-                                                    MemberName(options), options.on_event,
-                                                    options.progress_timeout > absl::ZeroDuration()
-                                                        ? options.progress_timeout
-                                                        : absl::InfiniteDuration());
+  joining->session = std::make_shared<GroupSession>(
+      ConnectionImpl::Of(connection), options.group, MemberName(options), options.on_event,
+      options.progress_timeout > absl::ZeroDuration() ? options.progress_timeout
+                                                      : absl::InfiniteDuration());
   joining->request =
       MakeJoinRequest(joining->options, joining->session->member(), joining->options.incarnation);
   joining->spec = JoinSpec(joining->options, options.store_timeout);
   return joining;
+}
+
+// After a join that was cancelled. The coordinator gives up a seat whose join went away; but the
+// group may have become complete while that was on its way. Then the others are told at once that
+// nobody sits there, or they would wait for the lease to end.
+void GiveUp(Joining& joining, absl::Status status, v1::JoinResponse& response) {
+  GroupSession& session = *joining.session;
+  if (!status.ok()) {
+    CallSpec spec;
+    spec.what = "get_group";
+    spec.deadline = Clock::Steady().Now() + kGiveUp;
+    spec.read = spec.any_generation = true;
+    v1::GetGroupRequest question;
+    v1::GetGroupResponse group;
+    if (!session.Call(method::kGetGroup, question, &group, spec).ok()) return;
+    const auto& members = group.group().members();
+    const bool seated = std::any_of(members.begin(), members.end(), [&](const v1::Member& member) {
+      return member.name() == session.member() &&
+             member.incarnation() == joining.options.incarnation;
+    });
+    if (group.group().state() != v1::GROUP_STATE_ACTIVE || !seated) return;
+    // The answer that was lost, once more.
+    spec = JoinSpec(joining.options, kGiveUp);
+    spec.cancellation = nullptr;
+    spec.on_waiting = nullptr;
+    status = session.Call(method::kJoin, joining.request, &response, spec);
+  }
+  if (ReadJoin(status, response, session).ok()) {
+    session.Destroy(joining.options.cancellation->reason().message());
+  }
 }
 
 }  // namespace
@@ -105,6 +137,7 @@ CallSpec JoinSpec(const ProcessGroupOptions& options, absl::Duration timeout) {
   spec.in_any_state = true;
   spec.any_generation = true;
   spec.on_waiting = &options.on_waiting;
+  spec.cancellation = options.cancellation;
   return spec;
 }
 
@@ -133,6 +166,10 @@ absl::StatusOr<std::unique_ptr<ProcessGroup>> ProcessGroup::Create(
   v1::JoinResponse response;
   const absl::Status status =
       joining->session->Call(method::kJoin, joining->request, &response, joining->spec);
+  if (options.cancellation != nullptr && !options.cancellation->reason().ok()) {
+    GiveUp(*joining, status, response);
+    return options.cancellation->reason();
+  }
   COHORT_RETURN_IF_ERROR(ReadJoin(status, response, *joining->session));
   return std::unique_ptr<ProcessGroup>(
       std::make_unique<ProcessGroupImpl>(std::move(joining->options), joining->session));

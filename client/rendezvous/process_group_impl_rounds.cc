@@ -106,6 +106,7 @@ RoundPlan ProcessGroupImpl::Plan(absl::string_view kind, const RoundOptions& opt
   plan.spec = Spec(absl::StrCat(kind, " \"", options.name, "\" #", plan.ticket.number),
                    options.timeout > absl::ZeroDuration() ? options.timeout : fallback);
   plan.spec.on_waiting = &options.on_waiting;
+  plan.spec.cancellation = options.cancellation;
   return plan;
 }
 

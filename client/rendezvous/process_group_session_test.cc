@@ -1,4 +1,5 @@
 // What the client does between calls: leases, watches, good-byes, and restarts of the coordinator.
+#include <future>
 #include <memory>
 #include <string>
 #include <utility>
@@ -59,6 +60,68 @@ TEST_F(ProcessGroupSessionTest, LeavesOnce) {
   EXPECT_EQ(group->Barrier().code(), absl::StatusCode::kFailedPrecondition);
   group.reset();
   EXPECT_THAT(fake_.Seen("Leave"), SizeIs(1));
+}
+
+TEST_F(ProcessGroupSessionTest, AJoinThatIsCancelledEndsWithTheReason) {
+  fake_.Hold("Join", true);
+  ProcessGroupOptions options = Options();
+  options.cancellation = std::make_shared<Cancellation>();
+  auto joined = std::async(std::launch::async, [&] { return ProcessGroup::Create(options); });
+  ASSERT_TRUE(fake_.AwaitSeen("Join", 1));
+  options.cancellation->Cancel(absl::AbortedError("enough"));
+  EXPECT_EQ(joined.get().status(), absl::AbortedError("enough"));
+  EXPECT_THAT(fake_.Seen("Leave"), IsEmpty());
+  // What is cancelled before is not asked.
+  EXPECT_EQ(ProcessGroup::Create(options).status(), absl::AbortedError("enough"));
+  EXPECT_THAT(fake_.Seen("Join"), SizeIs(1));
+}
+
+TEST_F(ProcessGroupSessionTest, AJoinThatIsCancelledEndsWhileTheCoordinatorIsAway) {
+  fake_.Refuse("Join", std::vector<grpc::Status>(1000, Away()));
+  ProcessGroupOptions options = Options();
+  options.connection.min_backoff = options.connection.max_backoff = kLong;
+  options.cancellation = std::make_shared<Cancellation>();
+  auto joined = std::async(std::launch::async, [&] { return ProcessGroup::Create(options); });
+  ASSERT_TRUE(fake_.AwaitSeen("Join", 1));
+  options.cancellation->Cancel(absl::AbortedError("enough"));
+  EXPECT_EQ(joined.get().status(), absl::AbortedError("enough"));
+}
+
+TEST_F(ProcessGroupSessionTest, ASeatThatWasTakenAsItsJoinWasCancelledIsLeft) {
+  fake_.Hold("Join", true);
+  fake_.Hold("GetGroup", true);
+  fake_.set_complete(true);
+  ProcessGroupOptions options = Options();
+  options.cancellation = std::make_shared<Cancellation>();
+  auto joined = std::async(std::launch::async, [&] { return ProcessGroup::Create(options); });
+  ASSERT_TRUE(fake_.AwaitSeen("Join", 1));
+  options.cancellation->Cancel(absl::AbortedError("enough"));
+  ASSERT_TRUE(fake_.AwaitSeen("GetGroup", 1));
+  fake_.Hold("Join", false);
+  fake_.Hold("GetGroup", false);
+  EXPECT_EQ(joined.get().status(), absl::AbortedError("enough"));
+  EXPECT_THAT(fake_.Seen("Join"), SizeIs(2));
+  EXPECT_THAT(fake_.Seen("Leave"), SizeIs(1));
+}
+
+TEST_F(ProcessGroupSessionTest, RoundsAndRejoinsAreCancelledToo) {
+  ProcessGroupOptions options = Options();
+  options.cancellation = std::make_shared<Cancellation>();
+  auto group = Join(options);
+  fake_.Hold("Barrier", true);
+  RoundOptions round;
+  round.timeout = kLong;
+  round.cancellation = std::make_shared<Cancellation>();
+  auto waited = std::async(std::launch::async, [&] { return group->Barrier(round); });
+  ASSERT_TRUE(fake_.AwaitSeen("Barrier", 1));
+  round.cancellation->Cancel(absl::AbortedError("enough"));
+  EXPECT_EQ(waited.get(), absl::AbortedError("enough"));
+  fake_.Hold("Join", true);
+  auto rejoined = std::async(std::launch::async, [&] { return group->Rejoin(kLong); });
+  ASSERT_TRUE(fake_.AwaitSeen("Join", 2));
+  options.cancellation->Cancel(absl::AbortedError("no more"));
+  EXPECT_EQ(rejoined.get(), absl::AbortedError("no more"));
+  EXPECT_THAT(fake_.Seen("Join"), SizeIs(2));
 }
 
 TEST_F(ProcessGroupSessionTest, SurvivesARestartOfTheCoordinator) {

@@ -5,13 +5,16 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "base/mutex.h"
+#include "base/status_macros.h"
 #include "client/rendezvous/call.h"
+#include "client/rendezvous/cancellation.h"
 #include "client/rendezvous/report.h"
 
 namespace cohort::client {
@@ -44,13 +47,15 @@ class Fortune {
 
 // As CallBlocking. About each second, on this thread: `on_away` of the connection while the
 // coordinator does not serve the call, else `ask`, which asks what it waits for and returns how
-// that went. Both may be empty.
+// that went. Both may be empty. `cancellation` may be null.
 template <typename M>
 absl::Status CallTelling(ConnectionImpl& connection, const M& method, CallLimits limits,
                          Interruption& interruption, typename M::Request& request,
                          typename M::Response* response,
-                         const std::function<absl::Status()>& ask = nullptr) {
-  const bool nobody_listens = !connection.options().on_away && !ask;
+                         const std::function<absl::Status()>& ask = nullptr,
+                         Cancellation* cancellation = nullptr) {
+  if (cancellation != nullptr) COHORT_RETURN_IF_ERROR(cancellation->reason());
+  const bool nobody_listens = !connection.options().on_away && !ask && cancellation == nullptr;
   // On its own thread the connection cannot run what this would wait for.
   if (nobody_listens || connection.timers().OnThread()) {
     return CallBlocking(connection, method, std::move(limits), interruption, request, response);
@@ -95,6 +100,11 @@ absl::Status CallTelling(ConnectionImpl& connection, const M& method, CallLimits
                                        answer->here = true;
                                      });
   call->Start();
+  // Borrows the call, and so goes before it.
+  std::optional<Cancellation::Listener> cancel;
+  if (cancellation != nullptr) {
+    cancel.emplace(*cancellation, [call = call.get()](const absl::Status&) { call->Cancel(); });
+  }
   while (true) {
     bool here = false;
     {
@@ -102,14 +112,19 @@ absl::Status CallTelling(ConnectionImpl& connection, const M& method, CallLimits
       here = answer->mutex.AwaitWithTimeout(absl::Condition(&answer->here), absl::Seconds(1));
     }
     if (here) {
+      cancel.reset();
       let_go(call);
       MutexLock lock(&answer->mutex);
       response->Swap(&answer->response);
+      if (cancellation != nullptr && absl::IsCancelled(answer->status)) {
+        COHORT_RETURN_IF_ERROR(cancellation->reason());
+      }
       return answer->status;
     }
     if (!answer->fortune.Served()) {
       if (absl::Status reason = interruption.reason(); !reason.ok()) {
         call->Cancel();
+        cancel.reset();
         let_go(call);
         return reason;
       }

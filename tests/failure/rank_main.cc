@@ -68,7 +68,7 @@ Made MakeGroup(int argc, char** argv) {
     if (setting.first == "host") local.bootstrap.host_identity = setting.second;
     if (setting.first == "timeout_ms") local.timeout = remote.timeout = duration;
     if (setting.first == "lease_ms") local.membership.lease = duration;
-    if (setting.first == "member") local.membership.member = setting.second;
+    if (setting.first == "member") local.membership.member = remote.member = setting.second;
     attached = attached || setting.first == "attached";
     if (setting.first == "attached" || setting.first == "remote") {
       remote.worker.address = setting.second;

@@ -1,5 +1,7 @@
 // SIGTERM while a thousand calls are parked: each is answered, and the process ends with 0 inside
 // its grace.
+#include <signal.h>
+
 #include <iostream>
 #include <map>
 #include <memory>
@@ -7,9 +9,11 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "base/clock.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/failure/child_process.h"
 #include "tests/failure/members.h"
 #include "tests/failure/stubs.h"
 #include "tests/testing/coordinator_process.h"
@@ -20,6 +24,7 @@ namespace {
 using testing::Answers;
 using testing::BarrierAnswer;
 using testing::BarrierSlot;
+using testing::ChildProcess;
 using testing::CoordinatorProcess;
 using ::testing::HasSubstr;
 using testing::kPatience;
@@ -109,6 +114,22 @@ TEST_F(SigtermTest, AThousandParkedCallsAreEachAnswered) {
     // An answer, not a broken connection.
     EXPECT_THAT(text, HasSubstr("drain"));
   }
+}
+
+// Nobody calls, and Prometheus may.
+TEST(IdleSigtermTest, EndsAtOnceWhileItsMetricsAreServed) {
+  ChildProcess coordinator({"coordinator/cohort-coordinator", "--listen", "127.0.0.1:0",
+                            "--metrics-listen", "127.0.0.1:0"});
+  ASSERT_TRUE(testing::Eventually(
+      [&] { return absl::StrContains(coordinator.ErrorText(), "metrics_port="); }));
+  const Instant start = Clock::Steady().Now();
+  coordinator.Signal(SIGTERM);
+  const absl::StatusOr<int> code = coordinator.Wait(kPatience);
+  const absl::Duration took = Clock::Steady().Now() - start;
+  ASSERT_TRUE(code.ok()) << code.status();
+  EXPECT_EQ(*code, 0);
+  EXPECT_LT(took, absl::Seconds(1));
+  std::cout << "ended " << took << " after SIGTERM" << std::endl;
 }
 
 TEST_F(SigtermTest, WatchersAndMembersThatAreStillJoiningAreAnsweredToo) {

@@ -296,17 +296,51 @@ TEST_F(EndsTest, AClientThatIsKilledWhileItWaitsMayComeAgain) {
   EXPECT_EQ(Line(*other), "running");
 }
 
-// A seat that is being taken cannot be given up; the worker ends without it.
+// A seat that is being taken is given up, and its client may ask another worker.
 TEST_F(EndsTest, AWorkerDrainsWhileAClientWaitsForItsGroup) {
-  StartWorker({"--drain-grace", "100ms"});
+  StartWorker({"--drain-grace", "1h"});
   std::unique_ptr<ChildProcess> client = StartClient(0, Way::kUnix, 0, 2);
   ASSERT_TRUE(testing::AwaitParked(coordinator_.address(), "group", 1));
   const absl::StatusOr<int> code = worker(0).Terminate(kPatience);
   ASSERT_TRUE(code.ok()) << code.status();
   EXPECT_EQ(*code, 0);
   const std::string line = Line(*client);
-  EXPECT_THAT(line, StartsWith("failed ABORTED"));
-  EXPECT_THAT(line, HasSubstr(AddressOf(0, Way::kUnix)));
+  EXPECT_THAT(line, StartsWith("failed UNAVAILABLE"));
+  EXPECT_THAT(line, HasSubstr("rank 0 of group group takes no seat: the worker is draining"));
+}
+
+// The session goes on, and may have another seat.
+TEST_F(EndsTest, ACallThatIsCancelledTakesNoSeat) {
+  StartWorker();
+  const std::unique_ptr<v1::WorkerService::Stub> stub = StubOf(0);
+  grpc::ClientContext stream_context;
+  const auto stream = stub->OpenSession(&stream_context, {});
+  v1::SessionEvent event;
+  ASSERT_TRUE(stream->Read(&event));
+  v1::JoinGroupRequest request;
+  request.set_session(event.opened().session());
+  request.set_group("group");
+  request.set_rank(0);
+  request.set_world_size(2);
+  v1::JoinGroupResponse response;
+  grpc::ClientContext cancelled;
+  auto joined = std::async(std::launch::async,
+                           [&] { return stub->JoinGroup(&cancelled, request, &response); });
+  ASSERT_TRUE(testing::AwaitParked(coordinator_.address(), "group", 1));
+  cancelled.TryCancel();
+  EXPECT_EQ(joined.get().error_code(), grpc::StatusCode::CANCELLED);
+  const auto admin = client::AdminClient::Create(testing::Connect(coordinator_.address()));
+  EXPECT_TRUE(testing::Eventually([&] {
+    const absl::StatusOr<client::GroupInfo> group = admin->GetGroup("group");
+    return group.ok() && group->members.empty();
+  }));
+  request.set_group("alone");
+  request.set_world_size(1);
+  grpc::ClientContext context;
+  const grpc::Status alone = stub->JoinGroup(&context, request, &response);
+  EXPECT_TRUE(alone.ok()) << alone.error_message();
+  stream_context.TryCancel();
+  EXPECT_TRUE(AwaitEmpty(0));
 }
 
 // What a load balancer sees.

@@ -36,12 +36,14 @@ SocketOptions OptionsOfCrossing(const Crossing& crossing) {
 absl::StatusOr<std::unique_ptr<Communicator>> MakeCommunicator(Connections connections) {
   const int rank = connections.rank;
   if (connections.size() == 1) return std::make_unique<SingleCommunicator>();
+  if (connections.memory != nullptr) connections.memory->waits = connections.waits;
   if (connections.hosts.size() == 1) {
     return std::make_unique<HostCommunicator>(std::move(*connections.memory), rank);
   }
-  COHORT_ASSIGN_OR_RETURN(
-      std::unique_ptr<Communicator> mesh,
-      SocketCommunicator::Make(rank, *std::move(connections.mesh), OptionsOfMesh()));
+  SocketOptions of_mesh = OptionsOfMesh();
+  of_mesh.waits = connections.waits;
+  COHORT_ASSIGN_OR_RETURN(std::unique_ptr<Communicator> mesh,
+                          SocketCommunicator::Make(rank, *std::move(connections.mesh), of_mesh));
   if (connections.hosts.size() == connections.paths.size()) return mesh;
   const Crossing crossing = CrossingOf(connections.hosts, rank);
   Levels levels;
@@ -54,9 +56,11 @@ absl::StatusOr<std::unique_ptr<Communicator>> MakeCommunicator(Connections conne
                                                        static_cast<int>(crossing.place));
   }
   if (crossing.crosses) {
-    COHORT_ASSIGN_OR_RETURN(levels.across, SocketCommunicator::Make(static_cast<int>(crossing.host),
-                                                                    *std::move(connections.across),
-                                                                    OptionsOfCrossing(crossing)));
+    SocketOptions of_crossing = OptionsOfCrossing(crossing);
+    of_crossing.waits = connections.waits;
+    COHORT_ASSIGN_OR_RETURN(levels.across,
+                            SocketCommunicator::Make(static_cast<int>(crossing.host),
+                                                     *std::move(connections.across), of_crossing));
   }
   return std::make_unique<HierarchicalCommunicator>(std::move(levels), connections.hosts);
 }

@@ -14,6 +14,7 @@
 #include "worker/communicator/host/host_communicator.h"
 #include "worker/communicator/socket/mesh.h"
 #include "worker/communicator/socket/socket_communicator.h"
+#include "worker/communicator/wait_log.h"
 
 namespace cohort::worker {
 
@@ -30,6 +31,9 @@ struct Connections {
   std::unique_ptr<HostMemory> memory;
   std::optional<Mesh> mesh;    // of all ranks; none if they all share memory
   std::optional<Mesh> across;  // of one rank of each host, where there are two levels
+
+  // Of the rank, and outlives the communicator; null: nobody wants to know for whom it sleeps.
+  WaitLog* waits = nullptr;
 
   int size() const { return static_cast<int>(paths.size()); }
 };

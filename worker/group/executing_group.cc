@@ -25,6 +25,7 @@ absl::Status ExecutingGroup::Begin(Connections connections) {
   generation_ = generation();
   paths_ = connections.paths;
   why_not_ = connections.why_not;
+  connections.waits = &flight_recorder_.waits();
   COHORT_ASSIGN_OR_RETURN(communicator_, MakeCommunicator(std::move(connections)));
   verbs_ = std::make_unique<TensorVerbs>(
       communicator_.get(),

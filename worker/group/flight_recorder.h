@@ -1,4 +1,4 @@
-// What a rank called last, for whoever asks when nothing moves any more.
+// What a rank called last, and for whom it waited, for whoever asks when nothing moves any more.
 #ifndef COHORT_WORKER_GROUP_FLIGHT_RECORDER_H_
 #define COHORT_WORKER_GROUP_FLIGHT_RECORDER_H_
 
@@ -13,6 +13,7 @@
 #include "absl/time/time.h"
 #include "base/clock.h"
 #include "base/data_type.h"
+#include "worker/communicator/wait_log.h"
 #include "worker/group/tensor_call.h"
 #include "worker/group/tick_clock.h"
 
@@ -51,9 +52,16 @@ class FlightRecorder {
   // The call that began last has ended.
   void End(absl::StatusCode code);
 
+  // Lies in the same memory.
+  WaitLog& waits();
+
   std::vector<FlightEntry> Read() const { return Read(memory_.get()); }
   // Of another's memory, which may hold anything: what makes no sense is left out. Oldest first.
   static std::vector<FlightEntry> Read(const void* memory);
+  std::vector<WaitedFor> ReadWaits(int size, size_t most) const {
+    return ReadWaits(memory_.get(), size, most);
+  }
+  static std::vector<WaitedFor> ReadWaits(const void* memory, int size, size_t most);
 
  private:
   static constexpr int64_t kRunning = -1;
@@ -79,7 +87,14 @@ struct FlightRecorder::Memory {
   alignas(64) std::atomic<int64_t> first_ticks;
   std::atomic<int64_t> first_nanoseconds;
   Line lines[kEntries];
+  WaitLog waits;
 };
+
+inline WaitLog& FlightRecorder::waits() { return static_cast<Memory*>(memory_.get())->waits; }
+
+inline std::vector<WaitedFor> FlightRecorder::ReadWaits(const void* memory, int size, size_t most) {
+  return static_cast<const Memory*>(memory)->waits.Read(size, most);
+}
 
 inline size_t FlightRecorder::MemoryBytes() { return sizeof(Memory); }
 

@@ -81,6 +81,7 @@ class Bootstrap {
     client::RoundOptions round;
     round.name = name;
     round.timeout = Left();
+    round.cancellation = options_.cancellation;
     return group_.AllGather(object, round);
   }
 

@@ -9,6 +9,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "base/shm/heap.h"
+#include "client/rendezvous/cancellation.h"
 #include "client/rendezvous/process_group.h"
 #include "worker/group/connections.h"
 #include "worker/group/host_formation.h"
@@ -26,6 +27,8 @@ struct BootstrapOptions {
   absl::Duration timeout = absl::Seconds(30);
   // How long ranks of one host wait for each other before they go on by sockets.
   absl::Duration host_window = absl::Seconds(5);
+  // Ends waits at the coordinator early, with its reason. May be null.
+  std::shared_ptr<client::Cancellation> cancellation;
 };
 
 struct MetRanks {

@@ -14,7 +14,7 @@
 namespace cohort::worker {
 
 // A method's last words.
-inline grpc::Status Answer(grpc::ServerContext* context, const absl::Status& status) {
+inline grpc::Status Answer(grpc::ServerContextBase* context, const absl::Status& status) {
   context->AddTrailingMetadata(kAnsweredKey, "1");
   return ToGrpcStatus(status);
 }

@@ -13,7 +13,8 @@ absl::StatusOr<std::shared_ptr<GroupEntry>> AttachedEntry::Join(SeatOptions opti
                                                                 OnEnded on_ended) {
   const std::string tenant = options.membership.connection.tenant;
   const absl::Duration timeout = options.bootstrap.timeout;
-  std::shared_ptr<AttachedEntry> entry(new AttachedEntry(std::move(on_ended)));
+  std::shared_ptr<AttachedEntry> entry(
+      new AttachedEntry(options.membership.cancellation, std::move(on_ended)));
   entry->tenant_ = tenant;
   COHORT_ASSIGN_OR_RETURN(entry->seat_, Seat::Take(std::move(options)));
   COHORT_ASSIGN_OR_RETURN(Connections connections, entry->seat_->Meet(timeout));
@@ -98,6 +99,13 @@ std::vector<FlightEntry> AttachedEntry::ReadFlightRecord() const {
   MutexLock lock(&record_mutex_);
   if (flight_record_.data == nullptr) return {};
   return FlightRecorder::Read(flight_record_.data);
+}
+
+std::vector<WaitedFor> AttachedEntry::ReadWaits() const {
+  const int size = facts().world_size;
+  MutexLock lock(&record_mutex_);
+  if (flight_record_.data == nullptr) return {};
+  return FlightRecorder::ReadWaits(flight_record_.data, size, kMostWaits);
 }
 
 }  // namespace cohort::worker

@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -30,9 +31,11 @@ class AttachedEntry final : public GroupEntry {
   absl::Status HandOver(const shm::LocalSocket& client, TensorMemory flight_record,
                         Instant deadline) override;
   std::vector<FlightEntry> ReadFlightRecord() const override;
+  std::vector<WaitedFor> ReadWaits() const override;
 
  private:
-  explicit AttachedEntry(OnEnded on_ended) : GroupEntry(std::move(on_ended)) {}
+  AttachedEntry(std::shared_ptr<client::Cancellation> seating, OnEnded on_ended)
+      : GroupEntry(std::move(seating), std::move(on_ended)) {}
   void Keep(Connections connections) ABSL_EXCLUSIVE_LOCKS_REQUIRED(seat_mutex_);
 
   std::string tenant_;

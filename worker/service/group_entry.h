@@ -4,7 +4,9 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -14,6 +16,7 @@
 #include "base/clock.h"
 #include "base/mutex.h"
 #include "base/shm/local_socket.h"
+#include "client/rendezvous/cancellation.h"
 #include "client/rendezvous/process_group.h"
 #include "worker/group/flight_recorder.h"
 #include "worker/group/local_group.h"
@@ -47,8 +50,11 @@ class GroupEntry {
   // Who executes its collectives here; null if the client does.
   virtual LocalGroup* local() { return nullptr; }
 
-  // Takes the seat in the next generation. Errors: those of LocalGroup::Rejoin.
+  // Takes the seat in the next generation. Errors: those of LocalGroup::Rejoin, and the reason of
+  // the cancellation.
   virtual absl::Status Rejoin(absl::Duration timeout) = 0;
+  // Ends the taking of a seat, now or later.
+  client::Cancellation& seating() { return *seating_; }
   // What a tensor verb came to: some ends are seen by calls first.
   void NoteResult(int64_t generation, const absl::Status& status);
 
@@ -64,14 +70,20 @@ class GroupEntry {
                                 Instant deadline) = 0;
   // The rank's last calls, oldest first.
   virtual std::vector<FlightEntry> ReadFlightRecord() const = 0;
+  // For whom the rank has slept in calls, the longest first; kMostWaits at most.
+  static constexpr size_t kMostWaits = 16;
+  virtual std::vector<WaitedFor> ReadWaits() const = 0;
 
  protected:
-  explicit GroupEntry(OnEnded on_ended) : on_ended_(std::move(on_ended)) {}
+  // `seating`: what the seat is taken with.
+  GroupEntry(std::shared_ptr<client::Cancellation> seating, OnEnded on_ended)
+      : seating_(std::move(seating)), on_ended_(std::move(on_ended)) {}
 
   void SetFacts(GroupFacts facts);
   void NoteEnd(int64_t generation, const std::string& cause);
 
  private:
+  const std::shared_ptr<client::Cancellation> seating_;
   const OnEnded on_ended_;
   mutable Mutex mutex_;
   GroupFacts facts_ ABSL_GUARDED_BY(mutex_);

@@ -1,4 +1,8 @@
 // Seats: taking one, taking it again, leaving it.
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -34,22 +38,61 @@ void LogSeat(absl::string_view what, const Session& session, const GroupFacts& f
        {"pid", session.client().pid}});
 }
 
+// Waits for other ranks on a thread of its own, until its caller goes away. Deletes itself when
+// gRPC is done with it.
+class SeatingCall final : public grpc::ServerUnaryReactor {
+ public:
+  using Body = std::function<absl::Status(const std::shared_ptr<client::Cancellation>&)>;
+
+  SeatingCall(grpc::CallbackServerContext* context, CallGate::Pass pass, Body body)
+      : context_(context), pass_(std::move(pass)), body_(std::move(body)) {
+    std::thread([this] { Finish(Answer(context_, body_(seating_))); }).detach();
+  }
+
+  void OnCancel() override {
+    seating_->Cancel(absl::CancelledError("its caller has cancelled the call, or is gone"));
+  }
+  void OnDone() override { delete this; }
+
+ private:
+  grpc::CallbackServerContext* const context_;
+  const CallGate::Pass pass_;
+  const Body body_;
+  const std::shared_ptr<client::Cancellation> seating_ = std::make_shared<client::Cancellation>();
+};
+
+// Of a seat that is not taken any more.
+absl::Status Unseated(absl::string_view rank, absl::string_view group, const absl::Status& why) {
+  return absl::Status(why.code(), absl::StrCat("rank ", rank, " of group ", group,
+                                               " takes no seat: ", why.message()));
+}
+
 }  // namespace
 
-grpc::Status WorkerService::JoinGroup(grpc::ServerContext* context,
-                                      const v1::JoinGroupRequest* request,
-                                      v1::JoinGroupResponse* response) {
-  return Answer(context, Join(*request, response));
+grpc::ServerUnaryReactor* WorkerService::JoinGroup(grpc::CallbackServerContext* context,
+                                                   const v1::JoinGroupRequest* request,
+                                                   v1::JoinGroupResponse* response) {
+  absl::StatusOr<CallGate::Pass> pass = gate_.Enter();
+  if (!pass.ok()) {
+    grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
+    reactor->Finish(Answer(context, pass.status()));
+    return reactor;
+  }
+  return new SeatingCall(context, *std::move(pass), [this, request, response](const auto& seating) {
+    return Join(*request, seating, response);
+  });
 }
 
 absl::Status WorkerService::Join(const v1::JoinGroupRequest& request,
+                                 const std::shared_ptr<client::Cancellation>& seating,
                                  v1::JoinGroupResponse* response) {
   COHORT_RETURN_IF_ERROR(sessions_.CheckServing());
   COHORT_ASSIGN_OR_RETURN(const std::shared_ptr<Session> session,
                           sessions_.Find(request.session()));
   COHORT_ASSIGN_OR_RETURN(const absl::Duration timeout,
                           ReadTimeout(request.has_timeout(), request.timeout(), kJoinTimeout));
-  COHORT_ASSIGN_OR_RETURN(const CallGate::Pass pass, gate_.Enter());
+  const client::Cancellation::Listener end_of_session(
+      session->seating(), [&](const absl::Status& why) { seating->Cancel(why); });
   LocalGroupOptions options;
   client::ProcessGroupOptions& membership = options.membership;
   membership.connection.address =
@@ -64,9 +107,11 @@ absl::Status WorkerService::Join(const v1::JoinGroupRequest& request,
     COHORT_ASSIGN_OR_RETURN(membership.lease, ReadTimeout(true, request.lease(), membership.lease));
   }
   membership.store_timeout = timeout;
+  membership.cancellation = seating;
   options.bootstrap.advertised_host = options_.advertised_host;
   options.bootstrap.host_identity = options_.host_identity;
   options.bootstrap.timeout = timeout;
+  options.bootstrap.cancellation = seating;
   COHORT_ASSIGN_OR_RETURN(options.bootstrap.heap, session->heap());
 
   const uint64_t group = session->NextGroup();
@@ -80,20 +125,23 @@ absl::Status WorkerService::Join(const v1::JoinGroupRequest& request,
     event.mutable_group_ended()->set_cause(cause);
     told->Tell(event);
   };
-  std::shared_ptr<GroupEntry> entry;
-  if (request.attached()) {
-    COHORT_ASSIGN_OR_RETURN(
-        entry, AttachedEntry::Join({std::move(options.membership), std::move(options.bootstrap)},
-                                   on_ended));
-  } else {
-    COHORT_ASSIGN_OR_RETURN(entry, LocalEntry::Join(std::move(options), on_ended));
+  const absl::StatusOr<std::shared_ptr<GroupEntry>> joined =
+      request.attached()
+          ? AttachedEntry::Join({std::move(options.membership), std::move(options.bootstrap)},
+                                on_ended)
+          : LocalEntry::Join(std::move(options), on_ended);
+  absl::Status cancelled = seating->reason();
+  if (joined.ok() && cancelled.ok()) cancelled = session->AddGroup(group, *joined);
+  if (!cancelled.ok()) {
+    if (joined.ok()) {
+      // The client went while its seat was being taken: the others must not wait for it.
+      (*joined)->Abort(cancelled.message());
+      (*joined)->Leave(cancelled.message());
+    }
+    return Unseated(request.has_rank() ? absl::StrCat(request.rank()) : "?", request.group(),
+                    cancelled);
   }
-  if (const absl::Status added = session->AddGroup(group, entry); !added.ok()) {
-    // The client went while its seat was being taken: the others must not wait for it.
-    entry->Abort(added.message());
-    entry->Leave(added.message());
-    return added;
-  }
+  COHORT_ASSIGN_OR_RETURN(const std::shared_ptr<GroupEntry> entry, joined);
   const GroupFacts facts = entry->facts();
   LogSeat("joined", *session, facts);
   Fill(group, facts, response);
@@ -116,8 +164,14 @@ absl::Status WorkerService::Rejoin(const v1::RejoinGroupRequest& request,
   COHORT_ASSIGN_OR_RETURN(const absl::Duration timeout,
                           ReadTimeout(request.has_timeout(), request.timeout(), kRejoinTimeout));
   COHORT_ASSIGN_OR_RETURN(const CallGate::Pass pass, gate_.Enter());
-  COHORT_RETURN_IF_ERROR(entry->Rejoin(timeout));
+  const client::Cancellation::Listener end_of_session(
+      session->seating(), [&](const absl::Status& why) { entry->seating().Cancel(why); });
+  const absl::Status rejoined = entry->Rejoin(timeout);
   const GroupFacts facts = entry->facts();
+  if (const absl::Status cancelled = entry->seating().reason(); !cancelled.ok()) {
+    return Unseated(absl::StrCat(facts.rank), facts.group, cancelled);
+  }
+  COHORT_RETURN_IF_ERROR(rejoined);
   LogSeat("joined again", *session, facts);
   Fill(request.group(), facts, response);
   return absl::OkStatus();
@@ -133,7 +187,10 @@ grpc::Status WorkerService::LeaveGroup(grpc::ServerContext* context,
                             session->TakeGroup(request->group()));
     LogSeat("left", *session, entry->facts());
     // What is still called ends; else the others are told that it left, as of any rank.
-    if (entry.use_count() > 1) entry->Abort("it leaves the group");
+    if (entry.use_count() > 1) {
+      entry->Abort("it leaves the group");
+      entry->seating().Cancel(absl::AbortedError("it leaves the group"));
+    }
     return absl::OkStatus();
   };
   return Answer(context, leave());

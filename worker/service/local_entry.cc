@@ -8,7 +8,8 @@ namespace cohort::worker {
 
 absl::StatusOr<std::shared_ptr<GroupEntry>> LocalEntry::Join(LocalGroupOptions options,
                                                              OnEnded on_ended) {
-  std::shared_ptr<LocalEntry> entry(new LocalEntry(std::move(on_ended)));
+  std::shared_ptr<LocalEntry> entry(
+      new LocalEntry(options.membership.cancellation, std::move(on_ended)));
   entry->tenant_ = options.membership.connection.tenant;
   options.on_end = [entry = entry.get()](int64_t generation, const std::string& cause) {
     entry->NoteEnd(generation, cause);

@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -28,9 +29,13 @@ class LocalEntry final : public GroupEntry {
   std::vector<FlightEntry> ReadFlightRecord() const override {
     return group_->flight_recorder().Read();
   }
+  std::vector<WaitedFor> ReadWaits() const override {
+    return group_->flight_recorder().ReadWaits(facts().world_size, kMostWaits);
+  }
 
  private:
-  explicit LocalEntry(OnEnded on_ended) : GroupEntry(std::move(on_ended)) {}
+  LocalEntry(std::shared_ptr<client::Cancellation> seating, OnEnded on_ended)
+      : GroupEntry(std::move(seating), std::move(on_ended)) {}
   void TakeFacts();
 
   std::string tenant_;

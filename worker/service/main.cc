@@ -2,12 +2,10 @@
 //   0  ended by SIGTERM or SIGINT, or --help, --version, --check-config
 //   1  could not start: address in use
 //   2  the configuration is wrong
-#include <pthread.h>
 #include <signal.h>
 #include <unistd.h>
 
 #include <cstdio>
-#include <fstream>
 #include <memory>
 #include <string>
 #include <utility>
@@ -17,6 +15,8 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "base/clock.h"
+#include "base/daemon/end_signals.h"
+#include "base/daemon/port_file.h"
 #include "base/logging.h"
 #include "base/status_macros.h"
 #include "google/protobuf/stubs/logging.h"
@@ -37,29 +37,6 @@ constexpr int kExitConfig = 2;
 // For calls that were ended to return, and for good-byes to the coordinator.
 constexpr absl::Duration kLastAnswers = absl::Seconds(2);
 constexpr absl::Duration kLastGrace = absl::Milliseconds(200);
-
-// Written aside and renamed, so that a reader sees all or nothing.
-absl::Status WritePortFile(const std::string& path, const std::vector<std::string>& addresses) {
-  const std::string temporary = path + ".tmp";
-  {
-    std::ofstream file(temporary, std::ios::trunc);
-    file << absl::StrJoin(addresses, "\n") << "\n";
-    if (!file.flush()) return absl::UnavailableError(absl::StrCat("cannot write ", temporary));
-  }
-  if (std::rename(temporary.c_str(), path.c_str()) != 0) {
-    return absl::UnavailableError(absl::StrCat("cannot write ", path));
-  }
-  return absl::OkStatus();
-}
-
-// From the signals that end the process to the one thread that waits for them.
-sigset_t EndSignals() {
-  sigset_t signals;
-  sigemptyset(&signals);
-  sigaddset(&signals, SIGTERM);
-  sigaddset(&signals, SIGINT);
-  return signals;
-}
 
 // False: something is still on its way, and the process must end without waiting for it.
 bool Drain(absl::Duration grace, SessionTable& sessions, CallGate& gate, WorkerServer& server) {
@@ -142,10 +119,7 @@ int Main(int argc, char** argv) {
     std::fputs(FormatOptions(options).c_str(), stdout);
     return 0;
   }
-  // Before any thread: all of them inherit the mask, and the signals come to sigwait alone.
-  const sigset_t signals = EndSignals();
-  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
-  signal(SIGPIPE, SIG_IGN);
+  const sigset_t signals = BlockEndSignals();
   if (!InitLogging(options.log).ok()) return kExitConfig;
   // protobuf writes a line for every malformed string that a caller sends; the caller is told.
   google::protobuf::SetLogHandler(nullptr);

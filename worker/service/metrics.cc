@@ -1,16 +1,17 @@
 #include "worker/service/metrics.h"
 
-#include <exception>
+#include <map>
 #include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
+#include "base/daemon/metrics_endpoint.h"
 #include "base/mutex.h"
+#include "base/status_macros.h"
 #include "prometheus/collectable.h"
 #include "prometheus/counter.h"
-#include "prometheus/exposer.h"
 #include "prometheus/family.h"
 #include "prometheus/histogram.h"
 #include "prometheus/registry.h"
@@ -59,6 +60,37 @@ prometheus::MetricFamily MakeGauge(const char* name, const char* help, int64_t v
   return family;
 }
 
+// A client may join any number of groups.
+constexpr size_t kMostWaits = 4096;
+
+// Of each rank that lives here, and each that it waited for.
+prometheus::MetricFamily MakeWaits(const SessionTable& sessions) {
+  prometheus::MetricFamily family;
+  family.name = "cohort_worker_wait_seconds_total";
+  family.help = "How long a rank slept in tensor calls because another had not come.";
+  family.type = prometheus::MetricType::Counter;
+  // A seat that was taken over may be in two sessions for a moment.
+  std::map<std::vector<std::string>, double> waits;
+  for (const std::shared_ptr<Session>& session : sessions.All()) {
+    for (const auto& [number, entry] : session->groups()) {
+      const GroupFacts facts = entry->facts();
+      for (const WaitedFor& wait : entry->ReadWaits()) {
+        if (waits.size() >= kMostWaits) break;
+        waits[{facts.tenant, facts.group, absl::StrCat(facts.rank), absl::StrCat(wait.rank)}] +=
+            absl::ToDoubleSeconds(wait.time);
+      }
+    }
+  }
+  for (const auto& [labels, seconds] : waits) {
+    prometheus::ClientMetric metric;
+    metric.label = {
+        {"tenant", labels[0]}, {"group", labels[1]}, {"rank", labels[2]}, {"waits_for", labels[3]}};
+    metric.counter.value = seconds;
+    family.metric.push_back(std::move(metric));
+  }
+  return family;
+}
+
 // Looks when somebody scrapes, so that nothing has to be kept up to date.
 class SessionGauges final : public prometheus::Collectable {
  public:
@@ -72,6 +104,7 @@ class SessionGauges final : public prometheus::Collectable {
         MakeGauge("cohort_worker_tensors", "Tensors of all sessions.", stats.tensors),
         MakeGauge("cohort_worker_tensor_bytes", "Bytes of tensors.", stats.tensor_bytes),
         MakeGauge("cohort_worker_draining", "1 while draining.", sessions_.draining() ? 1 : 0),
+        MakeWaits(sessions_),
     };
   }
 
@@ -119,7 +152,7 @@ struct Metrics::Impl {
   absl::flat_hash_map<std::pair<const char*, const char*>, Cell> cells ABSL_GUARDED_BY(mutex);
 
   std::shared_ptr<SessionGauges> gauges;
-  std::unique_ptr<prometheus::Exposer> exposer;
+  std::unique_ptr<MetricsEndpoint> endpoint;
 };
 
 Metrics::Metrics() : impl_(std::make_unique<Impl>()) {}
@@ -127,25 +160,15 @@ Metrics::~Metrics() = default;
 
 absl::Status Metrics::Serve(const std::string& address, const SessionTable& sessions) {
   impl_->gauges = std::make_shared<SessionGauges>(sessions);
-  // The library reports in exceptions; they end here.
-  try {
-    impl_->exposer = std::make_unique<prometheus::Exposer>(address, 1);
-    impl_->exposer->RegisterCollectable(impl_->registry);
-    impl_->exposer->RegisterCollectable(impl_->gauges);
-  } catch (const std::exception& error) {
-    impl_->exposer.reset();
-    return absl::UnavailableError(
-        absl::StrCat("cannot serve metrics on ", address, ": ", error.what()));
-  }
+  COHORT_ASSIGN_OR_RETURN(impl_->endpoint,
+                          MetricsEndpoint::Start(address, {impl_->registry, impl_->gauges}));
   return absl::OkStatus();
 }
 
-int Metrics::port() const {
-  return impl_->exposer == nullptr ? 0 : impl_->exposer->GetListeningPorts().front();
-}
+int Metrics::port() const { return impl_->endpoint == nullptr ? 0 : impl_->endpoint->port(); }
 
 void Metrics::Stop() {
-  impl_->exposer.reset();
+  impl_->endpoint.reset();
   impl_->gauges.reset();
 }
 

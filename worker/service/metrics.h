@@ -12,7 +12,8 @@
 
 namespace cohort::worker {
 
-// Thread-safe. Labels are verbs, sizes and codes only: never a name that a client chose.
+// Thread-safe. Labels are verbs, sizes and codes; names that clients chose are in the seconds that
+// ranks waited for each other alone, which go with the rank that lives here.
 class Metrics {
  public:
   Metrics();

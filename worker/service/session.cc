@@ -113,6 +113,7 @@ bool Session::End(absl::string_view cause) {
     cause_ = std::string(cause);
   }
   eventfd_write(ended_fd_.get(), 1);
+  seating_.Cancel(absl::AbortedError(absl::StrCat("the session has ended: ", cause)));
   for (const auto& [number, entry] : groups()) entry->Abort(cause);
   MutexLock lock(&listener_mutex_);
   if (listener_ != nullptr) listener_->OnEnded(cause);

@@ -15,6 +15,7 @@
 #include "base/mutex.h"
 #include "base/shm/heap.h"
 #include "base/unique_fd.h"
+#include "client/rendezvous/cancellation.h"
 #include "cohort/v1/worker.pb.h"
 #include "worker/service/group_entry.h"
 #include "worker/service/tensor_table.h"
@@ -56,6 +57,9 @@ class Session {
   absl::StatusOr<std::shared_ptr<GroupEntry>> TakeGroup(uint64_t group);
   std::map<uint64_t, std::shared_ptr<GroupEntry>> groups() const;
 
+  // What takes seats for the session ends when this is cancelled; no seat is taken then.
+  client::Cancellation& seating() { return seating_; }
+
   // --- Events.
 
   // Must not block, and not call the session.
@@ -87,6 +91,7 @@ class Session {
   const Client client_;
   const UniqueFd ended_fd_;
   TensorTable tensors_;
+  client::Cancellation seating_;
 
   mutable Mutex mutex_;
   std::shared_ptr<shm::Heap> heap_ ABSL_GUARDED_BY(mutex_);

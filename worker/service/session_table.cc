@@ -89,8 +89,11 @@ WorkerStats SessionTable::Stats() const {
 }
 
 void SessionTable::Drain() {
-  MutexLock lock(&state_->mutex);
-  state_->draining = true;
+  {
+    MutexLock lock(&state_->mutex);
+    state_->draining = true;
+  }
+  for (const std::shared_ptr<Session>& session : All()) session->seating().Cancel(CheckServing());
 }
 
 absl::Status SessionTable::CheckServing() const {

@@ -41,7 +41,7 @@ class SessionTable {
   // Of sessions that are still being left too: what is not zero in the end was forgotten.
   WorkerStats Stats() const;
 
-  // No session, and no group, from now on.
+  // No session, and no group, from now on: seats that are being taken are given up.
   void Drain();
   // Errors: UNAVAILABLE.
   absl::Status CheckServing() const;

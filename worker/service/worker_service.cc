@@ -85,6 +85,11 @@ grpc::Status WorkerService::GetWorker(grpc::ServerContext* context, const v1::Ge
       rank.set_attached(facts.attached);
       for (const std::string& path : facts.paths) rank.add_paths(path);
       rank.set_ended(facts.ended);
+      for (const WaitedFor& wait : entry->ReadWaits()) {
+        v1::RankWait& to = *rank.add_waits();
+        to.set_rank(wait.rank);
+        to.set_seconds(absl::ToDoubleSeconds(wait.time));
+      }
     }
   }
   return Answer(context, absl::OkStatus());

@@ -3,11 +3,13 @@
 #define COHORT_WORKER_SERVICE_WORKER_SERVICE_H_
 
 #include <cstdint>
+#include <memory>
 #include <string>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "base/clock.h"
+#include "client/rendezvous/cancellation.h"
 #include "cohort/v1/worker.grpc.pb.h"
 #include "worker/service/call_gate.h"
 #include "worker/service/metrics.h"
@@ -25,9 +27,11 @@ struct WorkerServiceOptions {
 
 // Calls that may wait run on the thread that gRPC read them with, to the end: a hand-over to
 // another would cost more than a small collective. So they are of the synchronous API; the stream
-// of a session, whose end must be noticed at once, is of the other.
+// of a session and the taking of a seat, whose callers' end must be noticed at once, are of the
+// other.
 class WorkerService final
-    : public v1::WorkerService::WithCallbackMethod_OpenSession<v1::WorkerService::Service> {
+    : public v1::WorkerService::WithCallbackMethod_OpenSession<
+          v1::WorkerService::WithCallbackMethod_JoinGroup<v1::WorkerService::Service>> {
  public:
   // All outlive it.
   WorkerService(WorkerServiceOptions options, SessionTable& sessions, CallGate& gate,
@@ -43,8 +47,9 @@ class WorkerService final
                                v1::GetFlightRecordResponse* response) override;
 
   // group_methods.cc
-  grpc::Status JoinGroup(grpc::ServerContext* context, const v1::JoinGroupRequest* request,
-                         v1::JoinGroupResponse* response) override;
+  grpc::ServerUnaryReactor* JoinGroup(grpc::CallbackServerContext* context,
+                                      const v1::JoinGroupRequest* request,
+                                      v1::JoinGroupResponse* response) override;
   grpc::Status RejoinGroup(grpc::ServerContext* context, const v1::RejoinGroupRequest* request,
                            v1::JoinGroupResponse* response) override;
   grpc::Status LeaveGroup(grpc::ServerContext* context, const v1::LeaveGroupRequest* request,
@@ -70,7 +75,10 @@ class WorkerService final
                          v1::RunObjectResponse* response) override;
 
  private:
-  absl::Status Join(const v1::JoinGroupRequest& request, v1::JoinGroupResponse* response);
+  // Until `seating` is cancelled.
+  absl::Status Join(const v1::JoinGroupRequest& request,
+                    const std::shared_ptr<client::Cancellation>& seating,
+                    v1::JoinGroupResponse* response);
   absl::Status Rejoin(const v1::RejoinGroupRequest& request, v1::JoinGroupResponse* response);
   absl::Status RunObject(GroupEntry& entry, const v1::RunObjectRequest& request,
                          v1::RunObjectResponse* response);

@@ -49,6 +49,11 @@ class FakeCoordinator::Group final : public v1::GroupService::Service {
   explicit Group(FakeCoordinator* fake) : fake_(fake) {}
   grpc::Status Join(grpc::ServerContext* context, const v1::JoinRequest* request,
                     v1::JoinResponse* response) override {
+    {
+      MutexLock lock(&fake_->mutex_);
+      fake_->joined_.set_name(request->member());
+      fake_->joined_.set_incarnation(request->incarnation());
+    }
     if (grpc::Status status = fake_->Enter("Join", context, *request); !status.ok()) return status;
     response->set_outcome(v1::JOIN_OUTCOME_JOINED);
     response->set_session(std::string(16, 's'));
@@ -73,6 +78,12 @@ class FakeCoordinator::Group final : public v1::GroupService::Service {
   grpc::Status GetGroup(grpc::ServerContext* context, const v1::GetGroupRequest* request,
                         v1::GetGroupResponse* response) override {
     response->mutable_group()->set_revision(1000);
+    {
+      MutexLock lock(&fake_->mutex_);
+      response->mutable_group()->set_state(fake_->complete_ ? v1::GROUP_STATE_ACTIVE
+                                                            : v1::GROUP_STATE_FORMING);
+      *response->mutable_group()->add_members() = fake_->joined_;
+    }
     return fake_->Enter("GetGroup", context, *request);
   }
   grpc::Status WatchGroup(grpc::ServerContext* context, const v1::WatchGroupRequest* request,
@@ -273,6 +284,11 @@ void FakeCoordinator::set_lease(absl::Duration lease) {
   MutexLock lock(&mutex_);
   lease_ = lease;
 }
+void FakeCoordinator::set_complete(bool complete) {
+  MutexLock lock(&mutex_);
+  complete_ = complete;
+}
+
 void FakeCoordinator::set_generation(int64_t generation) {
   MutexLock lock(&mutex_);
   generation_ = generation;

@@ -52,6 +52,8 @@ class FakeCoordinator {
   // Calls of `method` are parked while this holds (or until they are cancelled).
   void Hold(const std::string& method, bool hold);
   void set_lease(absl::Duration lease);
+  // Whether the group of the one who joined last is said to be complete.
+  void set_complete(bool complete);
   // Of those who join from now on.
   void set_generation(int64_t generation);
   // All receives and rounds come with this receipt.
@@ -97,6 +99,8 @@ class FakeCoordinator {
   std::map<std::string, bool> held_ ABSL_GUARDED_BY(mutex_);
   absl::Duration lease_ ABSL_GUARDED_BY(mutex_) = absl::Seconds(30);
   int64_t generation_ ABSL_GUARDED_BY(mutex_) = 1;
+  bool complete_ ABSL_GUARDED_BY(mutex_) = false;
+  v1::Member joined_ ABSL_GUARDED_BY(mutex_);
   int64_t receipt_ ABSL_GUARDED_BY(mutex_) = 0;
   v1::OpenWait open_wait_ ABSL_GUARDED_BY(mutex_);
   int64_t damaged_ ABSL_GUARDED_BY(mutex_) = -1;

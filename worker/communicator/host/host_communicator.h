@@ -24,6 +24,7 @@ struct HostMemory {
   // What the ranks are called in errors, by rank, where they are some of a larger group; else
   // empty.
   std::vector<int> names;
+  WaitLog* waits = nullptr;  // outlives the communicator; null: nobody wants to know
 };
 
 // Three ways, by size and by where the tensors are:

@@ -67,8 +67,8 @@ absl::Status HostMailbox::Exchange(absl::Span<const Transfer> transfers, uint32_
   // true once it is.
   while (!AllDone()) {
     bool moved = false;
-    const absl::Status status =
-        waiter_.Await([&] { return moved = Pass(transfers) || moved; }, deadline);
+    const absl::Status status = waiter_.Await([&] { return moved = Pass(transfers) || moved; },
+                                              deadline, [&] { return PeersOfTheRest(transfers); });
     if (absl::IsDeadlineExceeded(status)) return GiveUp(transfers);
     if (!status.ok()) return status;
     if (waiter_.poisoned()) return waiter_.CauseOfPoison();
@@ -80,6 +80,14 @@ absl::Status HostMailbox::Exchange(absl::Span<const Transfer> transfers, uint32_
 bool HostMailbox::AllDone() const {
   return std::all_of(progress_.begin(), progress_.end(),
                      [](const Progress& progress) { return progress.done; });
+}
+
+RankSet HostMailbox::PeersOfTheRest(absl::Span<const Transfer> transfers) const {
+  RankSet peers;
+  for (size_t i = 0; i < transfers.size(); ++i) {
+    if (!progress_[i].done) peers.Add(transfers[i].peer);
+  }
+  return peers;
 }
 
 bool HostMailbox::Pass(absl::Span<const Transfer> transfers) {

@@ -60,6 +60,7 @@ class HostMailbox {
             Progress& progress);
   absl::Status GiveUp(absl::Span<const Transfer> transfers);
   bool AllDone() const;
+  RankSet PeersOfTheRest(absl::Span<const Transfer> transfers) const;
   void Poison(int culprit, absl::string_view what);
 
   const HostSpace& space_;

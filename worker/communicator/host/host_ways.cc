@@ -47,7 +47,7 @@ HostCommunicator::HostCommunicator(HostMemory memory, int rank)
       names_(memory.names.empty() ? Counted(space_.ranks()) : std::move(memory.names)),
       rank_(rank),
       stream_from_(StreamFrom()),
-      waiter_(space_, rank),
+      waiter_(space_, rank, memory.waits),
       meeting_(space_, waiter_, names_, rank),
       mailbox_(space_, heaps_, waiter_, rank) {
   const auto ranks = static_cast<size_t>(space_.ranks());

@@ -4,7 +4,6 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "base/rank_set.h"
 #include "worker/communicator/mismatch.h"
 
 namespace cohort::worker {
@@ -56,7 +55,8 @@ absl::Status Meeting::Meet(const Operation& operation, int stage, Instant deadli
   if (waiter_.SomebodySleeps() && AllHere()) waiter_.WakeAllNow();
   for (int rank = 0; rank < space_.ranks(); ++rank) {
     if (waiter_.Glance([&] { return Here(rank); })) continue;
-    const absl::Status status = waiter_.Await([this] { return AllHere(); }, deadline);
+    const absl::Status status =
+        waiter_.Await([this] { return AllHere(); }, deadline, [this] { return Missing(); });
     if (absl::IsDeadlineExceeded(status)) return GiveUp(operation);
     if (!status.ok()) return status;
   }
@@ -78,13 +78,17 @@ bool Meeting::AllHere() const {
   return true;
 }
 
-absl::Status Meeting::GiveUp(const Operation& operation) const {
+RankSet Meeting::Missing() const {
   RankSet missing;
   for (int rank = 0; rank < space_.ranks(); ++rank) {
     if (!Here(rank)) missing.Add(names_[static_cast<size_t>(rank)]);
   }
+  return missing;
+}
+
+absl::Status Meeting::GiveUp(const Operation& operation) const {
   const std::string text =
-      absl::StrCat(worker::Describe(operation), ": rank ", missing.ToString(), " did not come");
+      absl::StrCat(worker::Describe(operation), ": rank ", Missing().ToString(), " did not come");
   waiter_.SetPoison(absl::StrCat("rank ", names_[static_cast<size_t>(rank_)], " gave up ", text));
   return absl::DeadlineExceededError(text);
 }

@@ -7,6 +7,7 @@
 
 #include "absl/status/status.h"
 #include "base/clock.h"
+#include "base/rank_set.h"
 #include "worker/communicator/arguments.h"
 #include "worker/communicator/host/host_space.h"
 #include "worker/communicator/host/waiter.h"
@@ -41,6 +42,7 @@ class Meeting {
     return space_.line(rank, turn_).turn.load(std::memory_order_acquire) == turn_;
   }
   bool AllHere() const;
+  RankSet Missing() const;
   absl::Status GiveUp(const Operation& operation) const;
   absl::Status Mismatch(int rank) const;
 

@@ -23,10 +23,11 @@ constexpr int kYieldsBetween = 8;
 
 }  // namespace
 
-Waiter::Waiter(const HostSpace& space, int rank)
-    : space_(space), rank_(rank), crowded_(space.crowded()) {}
+Waiter::Waiter(const HostSpace& space, int rank, WaitLog* log)
+    : space_(space), rank_(rank), crowded_(space.crowded()), log_(log) {}
 
-absl::Status Waiter::Await(absl::FunctionRef<bool()> done, Instant deadline) const {
+absl::Status Waiter::Await(absl::FunctionRef<bool()> done, Instant deadline,
+                           absl::FunctionRef<RankSet()> absent) const {
   const int looks = crowded_ ? 0 : kLooks;
   for (int look = 0; look < looks; ++look) {
     if (done()) return absl::OkStatus();
@@ -45,8 +46,15 @@ absl::Status Waiter::Await(absl::FunctionRef<bool()> done, Instant deadline) con
   }
   while (!done()) {
     if (poisoned()) return CauseOfPoison();
-    if (Clock::Steady().Now() >= deadline) return absl::DeadlineExceededError("");
-    Sleep(done, deadline);
+    const Instant now = Clock::Steady().Now();
+    if (now >= deadline) return absl::DeadlineExceededError("");
+    if (log_ == nullptr) {
+      Sleep(done, deadline);
+      continue;
+    }
+    const RankSet awaited = absent();
+    Sleep(done, std::min(deadline, now + kNotedSleep));
+    log_->Add(awaited, Clock::Steady().Now() - now);
   }
   return absl::OkStatus();
 }

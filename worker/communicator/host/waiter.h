@@ -9,7 +9,9 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "base/clock.h"
+#include "base/rank_set.h"
 #include "worker/communicator/host/host_space.h"
+#include "worker/communicator/wait_log.h"
 
 namespace cohort::worker {
 
@@ -46,11 +48,14 @@ inline void Pause() {
 class Waiter {
  public:
   // `space` outlives it.
-  Waiter(const HostSpace& space, int rank);
+  // `log` (may be null) learns for whom it sleeps.
+  Waiter(const HostSpace& space, int rank, WaitLog* log = nullptr);
 
-  // Until `done`. Whoever makes it true calls Wake or WakeAll behind that. Errors: ABORTED, who
-  // poisoned the space and why; DEADLINE_EXCEEDED, without a word.
-  absl::Status Await(absl::FunctionRef<bool()> done, Instant deadline) const;
+  // Until `done`. Whoever makes it true calls Wake or WakeAll behind that. `absent` is asked before
+  // it sleeps: who has to come, as ranks are called in errors. Errors: ABORTED, who poisoned the
+  // space and why; DEADLINE_EXCEEDED, without a word.
+  absl::Status Await(absl::FunctionRef<bool()> done, Instant deadline,
+                     absl::FunctionRef<RankSet()> absent) const;
   // As Await begins, for what is expected within a few hundred nanoseconds. False: not yet.
   template <typename Done>
   bool Glance(const Done& done) const {
@@ -91,6 +96,7 @@ class Waiter {
   const int rank_;
   // Where ranks outnumber processors, looking keeps from working the one who is waited for.
   const bool crowded_;
+  WaitLog* const log_;
 };
 
 }  // namespace cohort::worker

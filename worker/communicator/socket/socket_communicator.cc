@@ -75,6 +75,7 @@ absl::StatusOr<std::unique_ptr<SocketCommunicator>> SocketCommunicator::Make(
       new SocketCommunicator(rank, std::move(links), std::move(mesh.streams),
                              options.spin.value_or(DefaultSpin(static_cast<int>(size)))));
   communicator->names_ = options.names;
+  communicator->waits_ = options.waits;
   if (!communicator->event_.is_open()) {
     return absl::ResourceExhaustedError(absl::StrCat("eventfd: ", strerror(errno)));
   }

@@ -27,6 +27,7 @@
 #include "worker/communicator/socket/mesh.h"
 #include "worker/communicator/socket/part.h"
 #include "worker/communicator/socket/traffic.h"
+#include "worker/communicator/wait_log.h"
 
 namespace cohort::worker {
 
@@ -42,6 +43,7 @@ struct SocketOptions {
   // What the ranks are called in errors, by rank, where they are some of a larger group; else
   // empty.
   std::vector<int> names;
+  WaitLog* waits = nullptr;  // learns for whom it sleeps; outlives the communicator; may be null
 };
 
 // The calling thread does all the work; there is no other. Every collective begins with a frame
@@ -128,6 +130,8 @@ class SocketCommunicator final : public Communicator, private Link::Handler {
   }
   bool Here(int rank) const { return arrival(rank, turn_).turn == turn_; }
   RankSet Missing() const;
+  // Whose next words the call at work needs, as ranks are called in errors.
+  RankSet Awaited();
   int Name(int rank) const { return names_.empty() ? rank : names_[static_cast<size_t>(rank)]; }
   std::string Names(const RankSet& ranks) const;
 
@@ -159,6 +163,7 @@ class SocketCommunicator final : public Communicator, private Link::Handler {
 
   const int rank_;
   std::vector<int> names_;
+  WaitLog* waits_ = nullptr;
   const absl::Duration spin_;
   Traffic traffic_;
   std::vector<std::unique_ptr<Peer>> peers_;  // by rank; none for this one

@@ -55,6 +55,15 @@ bool SocketCommunicator::Waits(const Peer& peer) const {
   return (meeting_ && !Here(peer.link.rank())) || peer.mailbox.waits();
 }
 
+RankSet SocketCommunicator::Awaited() {
+  RankSet ranks;
+  ForEachPeer([&](Peer& peer) {
+    const int rank = peer.link.rank();
+    if (Waits(peer) || traffic_.Needs(rank)) ranks.Add(Name(rank));
+  });
+  return ranks;
+}
+
 void SocketCommunicator::CheckEnd(const Peer& peer) {
   if (peer.link.end().empty()) return;
   // The other streams say themselves where they end, unless the way to that rank is cut.
@@ -117,8 +126,12 @@ absl::Status SocketCommunicator::Drive(absl::FunctionRef<bool()> finished,
       Sleep(now);
     } else if (now - idle_since < spin_) {
       Pause();
-    } else {
+    } else if (waits_ == nullptr) {
       Sleep(deadline);
+    } else {
+      const RankSet awaited = Awaited();
+      Sleep(std::min(deadline, now + kNotedSleep));
+      waits_->Add(awaited, Clock::Steady().Now() - now);
     }
   }
 }

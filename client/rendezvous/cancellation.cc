@@ -1,0 +1,37 @@
+#include "client/rendezvous/cancellation.h"
+
+#include <utility>
+
+namespace cohort::client {
+
+void Cancellation::Cancel(const absl::Status& reason) {
+  MutexLock lock(&mutex_);
+  if (!reason_.ok()) return;
+  reason_ = reason;
+  for (const Listener* listener : listeners_) listener->hear_(reason_);
+  listeners_.clear();
+}
+
+absl::Status Cancellation::reason() const {
+  MutexLock lock(&mutex_);
+  return reason_;
+}
+
+Cancellation::Listener::Listener(Cancellation& cancellation,
+                                 std::function<void(const absl::Status& reason)> hear)
+    : cancellation_(cancellation), hear_(std::move(hear)) {
+  MutexLock lock(&cancellation_.mutex_);
+  if (cancellation_.reason_.ok()) {
+    cancellation_.listeners_.insert(this);
+  } else {
+    hear_(cancellation_.reason_);
+  }
+}
+
+Cancellation::Listener::~Listener() {
+  // Behind a Cancel that runs.
+  MutexLock lock(&cancellation_.mutex_);
+  cancellation_.listeners_.erase(this);
+}
+
+}  // namespace cohort::client

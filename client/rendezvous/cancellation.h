@@ -1,0 +1,49 @@
+// How one thread ends what another waits for.
+#ifndef COHORT_CLIENT_RENDEZVOUS_CANCELLATION_H_
+#define COHORT_CLIENT_RENDEZVOUS_CANCELLATION_H_
+
+#include <functional>
+#include <set>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "base/mutex.h"
+
+namespace cohort::client {
+
+// Calls that it was given to end with its reason, now and later. Thread-safe.
+class Cancellation {
+ public:
+  Cancellation() = default;
+  Cancellation(const Cancellation&) = delete;
+  Cancellation& operator=(const Cancellation&) = delete;
+
+  // `reason` is an error; the first stays.
+  void Cancel(const absl::Status& reason);
+  // OK: it has not been cancelled.
+  absl::Status reason() const;
+
+  // Runs `hear` when it is cancelled, at once if it has been; on the thread that cancels. `hear`
+  // must not block, nor use the cancellation. Once this is destroyed, it does not run.
+  class Listener {
+   public:
+    Listener(Cancellation& cancellation, std::function<void(const absl::Status& reason)> hear);
+    ~Listener();
+    Listener(const Listener&) = delete;
+    Listener& operator=(const Listener&) = delete;
+
+   private:
+    friend class Cancellation;
+    Cancellation& cancellation_;
+    const std::function<void(const absl::Status&)> hear_;
+  };
+
+ private:
+  mutable Mutex mutex_;
+  absl::Status reason_ ABSL_GUARDED_BY(mutex_);
+  std::set<const Listener*> listeners_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace cohort::client
+
+#endif  // COHORT_CLIENT_RENDEZVOUS_CANCELLATION_H_
