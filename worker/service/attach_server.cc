@@ -100,11 +100,13 @@ void AttachServer::Serve(const shm::LocalSocket& client) {
 }
 
 absl::StatusOr<std::shared_ptr<Session>> AttachServer::Greet(const shm::LocalSocket& client) {
-  if (client.peer().uid != geteuid()) {
-    return absl::PermissionDeniedError(
-        "memory is shared with processes of the worker's user alone");
-  }
+  // First: where something is left unread, the kernel ends the connection without the answer.
   COHORT_ASSIGN_OR_RETURN(const shm::LocalSocket::Message message, client.Receive(Soon()));
+  if (const uid_t user = client.peer().uid; user != geteuid()) {
+    return absl::PermissionDeniedError(
+        absl::StrCat("the worker is a process of user ", geteuid(), ", its client of user ", user,
+                     ": memory is shared between processes of one user alone"));
+  }
   v1::AttachHello hello;
   if (!hello.ParseFromString(message.bytes) || hello.magic() != v1::ATTACH_PROTOCOL_MAGIC) {
     return absl::InvalidArgumentError("that is no hello");
