@@ -60,9 +60,9 @@ class UsersTest : public ::testing::Test {
              const std::vector<std::string>& more = {}) {
     ranks_.clear();
     for (size_t rank = 0; rank < users.size(); ++rank) {
-      std::vector<std::string> command = {"tests/failure/rank_main", coordinator_.address(), group,
-                                          absl::StrCat(rank),        absl::StrCat(users.size()),
-                                          "timeout_ms=20000"};
+      std::vector<std::string> command = {
+          "tests/failure/rank_main", coordinator_.address(),     group,
+          absl::StrCat(rank),        absl::StrCat(users.size()), "timeout_ms=20000"};
       if (users[rank] != kRoot) command.push_back(absl::StrCat("uid=", users[rank]));
       if (rank < more.size()) command.push_back(more[rank]);
       ranks_.push_back(std::make_unique<ChildProcess>(std::move(command)));
