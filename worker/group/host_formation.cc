@@ -31,8 +31,8 @@ struct Welcome {
   uint64_t magic;
   int32_t count;
 };
-// Then, from each to the first and from the first to each, one byte; behind kFailed a text. From the
-// first, kFailed may come instead of a welcome.
+// Then, from each to the first and from the first to each, one byte; behind kFailed a text. From
+// the first, kFailed may come instead of a welcome.
 constexpr char kMore = 'm';
 constexpr char kReady = 'r';
 constexpr char kFailed = 'f';

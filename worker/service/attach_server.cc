@@ -20,6 +20,9 @@ namespace {
 // A client that connects says so at once, and takes its answers.
 constexpr absl::Duration kPatience = absl::Seconds(5);
 
+// Between two looks at a queue that cannot be served.
+constexpr int kPauseMs = 20;
+
 Instant Soon() { return Clock::Steady().Now() + kPatience; }
 
 // Waits until one of them is readable; which ones are. Negative descriptors never are.
@@ -68,6 +71,11 @@ void AttachServer::Run() {
   while (!AwaitReadable({listener_.fd(), stop_.get()})[1]) {
     absl::StatusOr<shm::LocalSocket> client = listener_.Accept(absl::InfinitePast());
     DropDone();
+    if (absl::IsResourceExhausted(client.status())) {
+      // It stays in the queue, and the listener readable, until somebody gives up a descriptor.
+      pollfd stop = {stop_.get(), POLLIN, 0};
+      poll(&stop, 1, kPauseMs);
+    }
     if (!client.ok() || guests_.size() >= kMaxGuests) continue;
     Guest& guest = guests_.emplace_back();
     guest.thread = std::thread([this, &guest, socket = *std::move(client)] {
