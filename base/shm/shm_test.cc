@@ -60,6 +60,15 @@ TEST(SegmentTest, RefusesWhatIsNotOne) {
   const int loose = memfd_create("loose", MFD_ALLOW_SEALING);
   ASSERT_EQ(ftruncate(loose, kBytes), 0);
   EXPECT_EQ(Segment::Map(loose, kBytes).status().code(), absl::StatusCode::kInvalidArgument);
+  // Its size may fall, or its seals be of no use since more may come.
+  for (const int seals : {F_SEAL_GROW | F_SEAL_SEAL, F_SEAL_SHRINK | F_SEAL_GROW}) {
+    const int half = memfd_create("half", MFD_ALLOW_SEALING);
+    ASSERT_EQ(ftruncate(half, kBytes), 0);
+    ASSERT_EQ(fcntl(half, F_ADD_SEALS, seals), 0);
+    const absl::Status refused = Segment::Map(half, kBytes).status();
+    EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_NE(refused.message().find("its size is not sealed"), absl::string_view::npos) << refused;
+  }
   const absl::StatusOr<Segment> segment = Segment::Create("test", kBytes);
   EXPECT_EQ(Segment::Map(dup(segment->fd()), kBytes + 1).status().code(),
             absl::StatusCode::kInvalidArgument);

@@ -1,5 +1,6 @@
 #include "client/collective/worker_session.h"
 
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -7,7 +8,11 @@
 #include <chrono>
 #include <utility>
 
+#include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "base/rpc/answered.h"
 #include "base/rpc/status_conversion.h"
 #include "base/status_macros.h"
@@ -32,6 +37,9 @@ constexpr int64_t kMinScratch = int64_t{64} << 10;
 constexpr int kPingMs = 20000;
 constexpr int kPingTimeoutMs = 10000;
 constexpr int kConnectTimeoutMs = 2000;
+// sun_path without its last byte, which is 0.
+constexpr size_t kMaxPathBytes = sizeof(sockaddr_un::sun_path) - 1;
+constexpr size_t kShownAddress = 256;
 
 std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address) {
   grpc::ChannelArguments arguments;
@@ -50,6 +58,35 @@ std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address) {
   return grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);
 }
 
+// What gRPC would try to reach until the time is over, or call by another name. Names of hosts are
+// the resolver's.
+absl::Status CheckAddress(absl::string_view address) {
+  const auto refuse = [&](absl::string_view why) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the worker's address \"", absl::CHexEscape(address.substr(0, kShownAddress)),
+                     address.size() > kShownAddress ? "..." : "", "\": ", why));
+  };
+  if (absl::StartsWith(address, "unix:")) {
+    absl::string_view path = absl::StripPrefix(address, "unix:");
+    // "unix:///path" is the same.
+    if (absl::StartsWith(path, "//")) path.remove_prefix(2);
+    if (path.empty()) return refuse("it has no path");
+    if (path.size() > kMaxPathBytes) {
+      return refuse(absl::StrCat("its path has ", path.size(), " bytes; that of a Unix socket has ",
+                                 kMaxPathBytes, " at most"));
+    }
+    if (path.find('\0') != absl::string_view::npos) return refuse("its path has a byte 0");
+    return absl::OkStatus();
+  }
+  const size_t colon = address.rfind(':');
+  int port = 0;
+  if (colon == absl::string_view::npos || colon == 0 ||
+      !absl::SimpleAtoi(address.substr(colon + 1), &port) || port < 1 || port > 65535) {
+    return refuse("it is not host:port, [ipv6]:port or unix:/path");
+  }
+  return absl::OkStatus();
+}
+
 std::string HostName() {
   char name[256] = {};
   gethostname(name, sizeof(name) - 1);
@@ -60,6 +97,7 @@ std::string HostName() {
 
 absl::StatusOr<std::shared_ptr<WorkerSession>> WorkerSession::Connect(
     const WorkerSessionOptions& options) {
+  COHORT_RETURN_IF_ERROR(CheckAddress(options.address));
   std::shared_ptr<WorkerSession> session(new WorkerSession(options));
   COHORT_RETURN_IF_ERROR(session->Open());
   return session;

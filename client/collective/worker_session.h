@@ -39,7 +39,8 @@ struct WorkerSessionOptions {
 // When it goes, the worker leaves all groups of the session. Thread-safe.
 class WorkerSession : public std::enable_shared_from_this<WorkerSession> {
  public:
-  // Errors: UNAVAILABLE (nobody answers, or the worker is draining), DEADLINE_EXCEEDED.
+  // Errors: INVALID_ARGUMENT (no address, or a longer path than Unix sockets have), UNAVAILABLE
+  // (nobody answers, or the worker is draining), DEADLINE_EXCEEDED.
   static absl::StatusOr<std::shared_ptr<WorkerSession>> Connect(
       const WorkerSessionOptions& options);
   ~WorkerSession();

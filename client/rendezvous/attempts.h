@@ -42,10 +42,10 @@ struct CallLimits {
 template <typename Request, typename = void>
 struct HasWait : std::false_type {};
 template <typename Request>
-struct HasWait<Request, std::void_t<decltype(std::declval<Request&>().mutable_wait())>>
+struct HasWait<Request, decltype(std::declval<Request&>().mutable_wait(), void())>
     : std::true_type {};
 template <typename Request>
-struct HasWait<Request, std::void_t<decltype(std::declval<Request&>().mutable_round())>>
+struct HasWait<Request, decltype(std::declval<Request&>().mutable_round(), void())>
     : std::true_type {};
 
 // Pauses that grow from the shortest to the longest, each with 20 % jitter. Confined to one thread

@@ -1,7 +1,9 @@
 // A rank that moves tensors, in a process of its own, so that a test can kill or stop it.
 //
 //   rank_main ADDRESS GROUP RANK SIZE [host=NAME] [timeout_ms=N] [lease_ms=N] [member=NAME]
-//             [attached=WORKER] [remote=WORKER]
+//             [attached=WORKER] [remote=WORKER] [uid=N]
+//
+// With a uid it gives up being root, and is that user's process.
 //
 // It is the rank itself, or attached to the worker at that address, or calls it.
 // Prints `joined RANK SIZE GENERATION PATH`, PATH being how it reaches the rank behind it, or
@@ -15,7 +17,11 @@
 //
 // OPERATION: all_reduce, broadcast, all_gather, reduce_scatter, all_to_all, exchange. MEMORY:
 // registered or plain. Ends with its standard input: so it never outlives its test.
+#include <grp.h>
+#include <unistd.h>
+
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <iostream>
 #include <memory>
@@ -24,6 +30,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
@@ -183,7 +190,21 @@ absl::Status Follow(Group& group, const std::vector<std::string>& words) {
   }
 }
 
+// Before any thread starts.
+void BecomeUser(int argc, char** argv) {
+  for (int i = 5; i < argc; ++i) {
+    const absl::string_view setting = argv[i];
+    if (!absl::StartsWith(setting, "uid=")) continue;
+    const auto uid = static_cast<uid_t>(Number(std::string(setting.substr(4))));
+    if (setgroups(0, nullptr) != 0 || setgid(uid) != 0 || setuid(uid) != 0) {
+      std::cout << "failed to become user " << uid << std::endl;
+      std::exit(1);
+    }
+  }
+}
+
 int Main(int argc, char** argv) {
+  BecomeUser(argc, argv);
   const Made group = MakeGroup(argc, argv);
   const auto say = [](const absl::Status& status) {
     std::cout << absl::StatusCodeToString(status.code()) << " " << status.message() << std::endl;

@@ -1,4 +1,5 @@
 // Callers that keep no rule: each gets an error that says what is wrong, and the worker goes on.
+#include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -334,12 +335,16 @@ TEST_F(BadInputTest, MemoryIsRegisteredIfItIsSealed) {
   request.mutable_register_memory()->set_bytes(4096);
   EXPECT_EQ(attached_->Ask(request, {}, soon()).status().code(),
             absl::StatusCode::kInvalidArgument);
-  const UniqueFd open(memfd_create("open", MFD_CLOEXEC));
-  ASSERT_EQ(ftruncate(open.get(), 4096), 0);
-  const int not_sealed[] = {open.get()};
-  const absl::Status refused = attached_->Ask(request, not_sealed, soon()).status();
-  EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(refused.message()), HasSubstr("sealed"));
+  // Shrunk later, it would end the worker.
+  for (const int seals : {0, F_SEAL_GROW | F_SEAL_SEAL}) {
+    const UniqueFd open(memfd_create("open", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+    ASSERT_EQ(ftruncate(open.get(), 4096), 0);
+    ASSERT_EQ(fcntl(open.get(), F_ADD_SEALS, seals), 0);
+    const int not_sealed[] = {open.get()};
+    const absl::Status refused = attached_->Ask(request, not_sealed, soon()).status();
+    EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(std::string(refused.message()), HasSubstr("sealed"));
+  }
   absl::StatusOr<shm::Segment> segment = shm::Segment::Create("test", 4096);
   ASSERT_TRUE(segment.ok());
   const int sealed[] = {segment->fd()};

@@ -1,5 +1,7 @@
 #include "worker/group/hand_over.h"
 
+#include <sys/socket.h>
+
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
@@ -41,6 +43,12 @@ void AddMesh(const std::optional<Mesh>& mesh, google::protobuf::RepeatedField<in
 
 absl::Status Strange(absl::string_view what) {
   return absl::InvalidArgumentError(absl::StrCat("what the worker hands over has ", what));
+}
+
+bool IsStream(int fd) {
+  int type = 0;
+  socklen_t size = sizeof(type);
+  return getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &size) == 0 && type == SOCK_STREAM;
 }
 
 class Taker {
@@ -121,6 +129,7 @@ class Taker {
       if (streams[rank] < (rank == own ? 0 : 1)) return Strange("no socket to a rank");
       for (int32_t i = 0; i < streams[rank]; ++i) {
         COHORT_ASSIGN_OR_RETURN(UniqueFd fd, Next());
+        if (!IsStream(fd.get())) return Strange("something else for a socket");
         mesh.streams.back().push_back(std::move(fd));
       }
     }

@@ -1,5 +1,6 @@
 #include "worker/group/hand_over.h"
 
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <string>
@@ -9,6 +10,8 @@
 
 #include "base/clock.h"
 #include "base/shm/heap.h"
+#include "base/unique_fd.h"
+#include "cohort/v1/hand_over.pb.h"
 #include "gtest/gtest.h"
 #include "worker/communicator/socket/testing_group.h"
 
@@ -122,6 +125,56 @@ TEST_F(HandOverTest, StrangeWordsAreRefused) {
     const absl::Status status = ReceiveConnections(ends.client, HeapOf(0), Soon()).status();
     EXPECT_TRUE(absl::IsInvalidArgument(status) || absl::IsFailedPrecondition(status)) << status;
   }
+}
+
+// Shrunk later, memory would end whoever reads it.
+TEST_F(HandOverTest, MemoryWhoseSizeIsNotSealedIsRefused) {
+  constexpr uint64_t kBytes = 4096;
+  for (const bool space_is_loose : {true, false}) {
+    const UniqueFd loose(memfd_create("loose", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+    ASSERT_EQ(ftruncate(loose.get(), kBytes), 0);
+    v1::HandOver said;
+    said.set_version(1);
+    said.add_paths("self");
+    said.add_paths("shared memory");
+    v1::RanksOfHost& host = *said.add_hosts();
+    host.add_ranks(0);
+    host.add_ranks(1);
+    said.add_heap_bytes(kBytes);
+    said.add_heap_bytes(kBytes);
+    const int space = space_is_loose ? loose.get() : spaces_[0].fd();
+    const int fds[] = {space, HeapOf(0)->fd(), loose.get()};
+    const std::string bytes = said.SerializeAsString();
+    const uint32_t preface[] = {static_cast<uint32_t>(bytes.size()), 3};
+    Ends ends = Connected();
+    const absl::string_view first(reinterpret_cast<const char*>(preface), sizeof(preface));
+    ASSERT_TRUE(ends.daemon.Send(first, {}, Soon()).ok());
+    ASSERT_TRUE(ends.daemon.Send(bytes, {}, Soon()).ok());
+    ASSERT_TRUE(ends.daemon.Send("d", fds, Soon()).ok());
+    const absl::Status status = ReceiveConnections(ends.client, HeapOf(0), Soon()).status();
+    EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
+    EXPECT_NE(status.message().find("its size is not sealed"), absl::string_view::npos) << status;
+  }
+}
+
+TEST_F(HandOverTest, WhatIsNoSocketIsRefused) {
+  v1::HandOver said;
+  said.set_version(1);
+  for (int rank = 0; rank < 2; ++rank) {
+    said.add_paths("tcp");
+    said.add_hosts()->add_ranks(rank);
+    said.add_mesh_streams(rank);
+  }
+  const std::string bytes = said.SerializeAsString();
+  const uint32_t preface[] = {static_cast<uint32_t>(bytes.size()), 1};
+  const int fds[] = {spaces_[0].fd()};
+  Ends ends = Connected();
+  const absl::string_view first(reinterpret_cast<const char*>(preface), sizeof(preface));
+  ASSERT_TRUE(ends.daemon.Send(first, {}, Soon()).ok());
+  ASSERT_TRUE(ends.daemon.Send(bytes, {}, Soon()).ok());
+  ASSERT_TRUE(ends.daemon.Send("d", fds, Soon()).ok());
+  const absl::Status status = ReceiveConnections(ends.client, HeapOf(0), Soon()).status();
+  EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
 }
 
 TEST_F(HandOverTest, AWorkerThatGoesIsNamed) {

@@ -1,5 +1,6 @@
 #include "worker/group/host_formation.h"
 
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -18,7 +19,7 @@ using shm::LocalSocket;
 // "COHORT" and the version of what follows.
 constexpr uint64_t kMagic = 0x434F484F52540101;
 
-// From each rank to the first, with its heap.
+// From each rank to the first, with its heap; without it to a process of another user.
 struct Hello {
   uint64_t magic;
   uint64_t secret[2];
@@ -30,7 +31,8 @@ struct Welcome {
   uint64_t magic;
   int32_t count;
 };
-// Then, from each to the first and from the first to each, one byte; behind kFailed a text.
+// Then, from each to the first and from the first to each, one byte; behind kFailed a text. From
+// the first, kFailed may come instead of a welcome.
 constexpr char kMore = 'm';
 constexpr char kReady = 'r';
 constexpr char kFailed = 'f';
@@ -80,6 +82,7 @@ class Former {
   absl::StatusOr<HostFormation> Lead() {
     HostFormation formation;
     std::vector<std::shared_ptr<const shm::Segment>> heaps = AcceptAll(formation);
+    TurnAwayTheRest();
     if (formation.links.empty()) return Alone(formation.why_not);
     std::sort(formation.links.begin(), formation.links.end(),
               [](const HostLink& a, const HostLink& b) { return a.rank < b.rank; });
@@ -94,8 +97,10 @@ class Former {
       const std::string verdict = handed.ok()
                                       ? std::string(1, kReady)
                                       : absl::StrCat(std::string(1, kFailed), handed.message());
-      COHORT_RETURN_IF_ERROR(With(
-          link.rank, link.socket.Send(verdict.substr(0, LocalSocket::kMaxBytes), {}, deadline_)));
+      const absl::Status told = With(
+          link.rank, link.socket.Send(verdict.substr(0, LocalSocket::kMaxBytes), {}, deadline_));
+      // Of a failure all are told, also those behind one that is gone.
+      if (handed.ok() && !told.ok()) return told;
     }
     if (!handed.ok()) return handed;
     return formation;
@@ -118,9 +123,7 @@ class Former {
       absl::StatusOr<LocalSocket::Message> message = socket->Receive(patience);
       Hello hello;
       // Others of this machine may connect to anything.
-      if (!message.ok() || message->bytes.size() != sizeof(hello) || message->fds.size() != 1) {
-        continue;
-      }
+      if (!message.ok() || message->bytes.size() != sizeof(hello)) continue;
       std::memcpy(&hello, message->bytes.data(), sizeof(hello));
       const HostCandidate* const candidate = Find(hello.rank);
       if (hello.magic != kMagic || hello.secret[0] != options_.secret.high ||
@@ -129,9 +132,11 @@ class Former {
         continue;
       }
       std::string why_not;
-      if (socket->peer().uid != geteuid()) {
-        why_not = absl::StrCat("rank ", hello.rank, " is a process of user ", socket->peer().uid,
-                               ", rank ", options_.rank, " of user ", geteuid());
+      if (const uid_t user = socket->peer().uid; user != geteuid()) {
+        why_not = OtherUser(hello.rank, user);
+      } else if (message->fds.size() != 1) {
+        why_not = absl::StrCat("rank ", hello.rank, " came with ", message->fds.size(),
+                               " descriptors, not with that of its memory");
       } else {
         absl::StatusOr<shm::Segment> heap =
             shm::Segment::Map(message->fds[0].release(), candidate->heap_bytes);
@@ -157,6 +162,19 @@ class Former {
                        " within ", absl::FormatDuration(options_.window));
     }
     return heaps;
+  }
+
+  // Whoever comes later is told so by the end of its connection, and waits for nothing.
+  void TurnAwayTheRest() const {
+    const int listener = options_.listener->fd();
+    shutdown(listener, SHUT_RDWR);
+    while (UniqueFd(accept4(listener, nullptr, nullptr, SOCK_CLOEXEC)).get() >= 0) {
+    }
+  }
+
+  std::string OtherUser(int rank, uid_t user) const {
+    return absl::StrCat("rank ", rank, " is a process of user ", user, ", rank ", options_.rank,
+                        " of user ", geteuid());
   }
 
   absl::Status HandOut(HostFormation& formation, const RankHeaps& heaps) {
@@ -200,11 +218,23 @@ class Former {
     }
     const Hello hello = {kMagic, {options_.secret.high, options_.secret.low}, options_.rank};
     const int heap = options_.heap->fd();
-    COHORT_RETURN_IF_ERROR(
-        With(first, socket->Send(BytesOf(hello), absl::MakeConstSpan(&heap, 1), deadline_)));
-    absl::StatusOr<LocalSocket::Message> message = socket->Receive(deadline_);
+    const uid_t user = socket->peer().uid;
+    // Another user's process gets no memory; it hears of this one, so that it need not wait.
+    const absl::Span<const int> fds = absl::MakeConstSpan(&heap, user == geteuid() ? 1 : 0);
+    absl::Status said = socket->Send(BytesOf(hello), fds, deadline_);
+    absl::StatusOr<LocalSocket::Message> message =
+        said.ok() ? socket->Receive(deadline_) : std::move(said);
+    if (user != geteuid()) return Alone(OtherUser(first, user));
+    if (absl::IsUnavailable(message.status())) {
+      // Nothing has been shared yet. If the first rank is dead, its seat tells of that.
+      return Alone(absl::StrCat("rank ", options_.rank, " came too late to rank ", first,
+                                ", or that is gone: ", message.status().message()));
+    }
     if (!message.ok()) return With(first, message.status());
     if (message->bytes[0] == kNotLetIn) return Alone(message->bytes.substr(1));
+    if (message->bytes[0] == kFailed) {
+      return absl::UnavailableError(message->bytes.substr(1));
+    }
     HostFormation formation;
     const absl::Status taken = TakeIn(*socket, *std::move(message), formation);
     const std::string answer = taken.ok() ? std::string(1, kReady)
@@ -233,8 +263,14 @@ class Former {
     for (size_t i = 0; i < count; ++i) {
       int32_t rank;
       std::memcpy(&rank, message.bytes.data() + sizeof(welcome) + i * sizeof(rank), sizeof(rank));
-      if (Find(rank) == nullptr) return strange;
+      // In order, so that none is there twice, and the first is who says it.
+      if (Find(rank) == nullptr || (i > 0 && rank <= formation.ranks.back())) return strange;
       formation.ranks.push_back(rank);
+    }
+    if (formation.ranks.front() != options_.candidates.front().rank ||
+        std::find(formation.ranks.begin(), formation.ranks.end(), options_.rank) ==
+            formation.ranks.end()) {
+      return strange;
     }
     std::vector<UniqueFd> fds = std::move(message.fds);
     while (fds.size() < count + 1) {

@@ -5,6 +5,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 
+#include <cstdint>
 #include <fstream>
 
 #include "absl/strings/str_cat.h"
@@ -13,12 +14,28 @@
 
 namespace cohort::worker {
 
+namespace {
+
+// The number of this process's network namespace.
+uint64_t NetworkNamespace() {
+#ifdef SO_NETNS_COOKIE
+  const UniqueFd fd(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  uint64_t cookie = 0;
+  socklen_t size = sizeof(cookie);
+  if (getsockopt(fd.get(), SOL_SOCKET, SO_NETNS_COOKIE, &cookie, &size) == 0) return cookie;
+#endif
+  // Of kernels before 5.14. A process that has changed its user may not look there.
+  struct stat network = {};
+  stat("/proc/self/ns/net", &network);
+  return network.st_ino;
+}
+
+}  // namespace
+
 std::string HostIdentity() {
   std::string boot;
   std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
-  struct stat network = {};
-  stat("/proc/self/ns/net", &network);
-  return absl::StrCat(boot, "/", network.st_ino);
+  return absl::StrCat(boot, "/", NetworkNamespace());
 }
 
 std::string LocalAddressTowards(absl::string_view address) {

@@ -20,6 +20,9 @@ namespace {
 // A client that connects says so at once, and takes its answers.
 constexpr absl::Duration kPatience = absl::Seconds(5);
 
+// Between two looks at a queue that cannot be served.
+constexpr int kPauseMs = 20;
+
 Instant Soon() { return Clock::Steady().Now() + kPatience; }
 
 // Waits until one of them is readable; which ones are. Negative descriptors never are.
@@ -68,6 +71,11 @@ void AttachServer::Run() {
   while (!AwaitReadable({listener_.fd(), stop_.get()})[1]) {
     absl::StatusOr<shm::LocalSocket> client = listener_.Accept(absl::InfinitePast());
     DropDone();
+    if (absl::IsResourceExhausted(client.status())) {
+      // It stays in the queue, and the listener readable, until somebody gives up a descriptor.
+      pollfd stop = {stop_.get(), POLLIN, 0};
+      poll(&stop, 1, kPauseMs);
+    }
     if (!client.ok() || guests_.size() >= kMaxGuests) continue;
     Guest& guest = guests_.emplace_back();
     guest.thread = std::thread([this, &guest, socket = *std::move(client)] {
@@ -100,11 +108,13 @@ void AttachServer::Serve(const shm::LocalSocket& client) {
 }
 
 absl::StatusOr<std::shared_ptr<Session>> AttachServer::Greet(const shm::LocalSocket& client) {
-  if (client.peer().uid != geteuid()) {
-    return absl::PermissionDeniedError(
-        "memory is shared with processes of the worker's user alone");
-  }
+  // First: where something is left unread, the kernel ends the connection without the answer.
   COHORT_ASSIGN_OR_RETURN(const shm::LocalSocket::Message message, client.Receive(Soon()));
+  if (const uid_t user = client.peer().uid; user != geteuid()) {
+    return absl::PermissionDeniedError(
+        absl::StrCat("the worker is a process of user ", geteuid(), ", its client of user ", user,
+                     ": memory is shared between processes of one user alone"));
+  }
   v1::AttachHello hello;
   if (!hello.ParseFromString(message.bytes) || hello.magic() != v1::ATTACH_PROTOCOL_MAGIC) {
     return absl::InvalidArgumentError("that is no hello");

@@ -36,6 +36,12 @@ int64_t PlaceOf(uint64_t fragment, int64_t piece, int64_t room) {
 
 int64_t BytesOf(const Transfer& transfer) { return transfer.count * SizeOf(transfer.type); }
 
+// What another process writes anew as it likes: looked at once.
+template <typename T>
+T ReadOnce(const T& word) {
+  return __atomic_load_n(&word, __ATOMIC_RELAXED);
+}
+
 // What another process has written as a message's type and count; where they are no others, it was
 // the tag.
 std::string DescribeMessage(const Transfer& own, int64_t count, int type) {
@@ -44,6 +50,16 @@ std::string DescribeMessage(const Transfer& own, int64_t count, int type) {
       count, " ",
       IsDataType(type) ? NameOf(static_cast<DataType>(type)) : absl::string_view("elements"),
       same ? " in a call of another kind" : "");
+}
+
+// The bytes of a message that another process has named so; of what cannot be, -1.
+int64_t WholeOf(int64_t count, int type) {
+  int64_t bytes = -1;
+  if (count < 0 || !IsDataType(type) ||
+      __builtin_mul_overflow(count, SizeOf(static_cast<DataType>(type)), &bytes)) {
+    return -1;
+  }
+  return bytes;
 }
 
 }  // namespace
@@ -72,6 +88,8 @@ absl::Status HostMailbox::Exchange(absl::Span<const Transfer> transfers, uint32_
     if (absl::IsDeadlineExceeded(status)) return GiveUp(transfers);
     if (!status.ok()) return status;
     if (waiter_.poisoned()) return waiter_.CauseOfPoison();
+    // How long a refused message is, its sender alone knows: it may never end.
+    if (!refusals_.empty() && Clock::Steady().Now() >= deadline) return GiveUp(transfers);
   }
   return refusals_.empty() ? absl::OkStatus()
                            : absl::InvalidArgumentError(absl::StrJoin(refusals_, "; "));
@@ -182,11 +200,14 @@ bool HostMailbox::Receive(const Transfer& transfer, Progress& progress) {
     if (!progress.begun) {
       progress.begun = true;
       progress.first = number;
-      if (line.count != transfer.count || line.type != static_cast<uint8_t>(transfer.type) ||
-          line.tag != tag_) {
+      const int64_t count = ReadOnce(line.count);
+      const uint8_t type = ReadOnce(line.type);
+      if (count != transfer.count || type != static_cast<uint8_t>(transfer.type) ||
+          ReadOnce(line.tag) != tag_) {
         progress.refused = true;
-        refusals_.push_back(absl::StrCat(Describe(transfer), ": it sent ",
-                                         DescribeMessage(transfer, line.count, line.type)));
+        progress.whole = WholeOf(count, type);
+        refusals_.push_back(
+            absl::StrCat(Describe(transfer), ": it sent ", DescribeMessage(transfer, count, type)));
         channel.taken.expected_count = transfer.count;
         channel.taken.expected_type = static_cast<uint8_t>(transfer.type);
         channel.taken.refused = number;
@@ -197,6 +218,8 @@ bool HostMailbox::Receive(const Transfer& transfer, Progress& progress) {
     }
     peer.taken = number;
     channel.taken.number.store(number, std::memory_order_release);
+    // Now and then somebody looks at the clock.
+    if (progress.refused && number % Channel::kFragments == 0) break;
   }
   if (moved) waiter_.Wake(transfer.peer);
   return moved;
@@ -204,12 +227,9 @@ bool HostMailbox::Receive(const Transfer& transfer, Progress& progress) {
 
 bool HostMailbox::Take(const Transfer& transfer, const FragmentLine& line, const char* buffer,
                        Progress& progress) {
-  // Read once: another process may write there what it likes.
-  const int64_t place = line.place;
-  const int64_t piece = line.bytes;
-  const int64_t whole = progress.refused && IsDataType(line.type)
-                            ? line.count * SizeOf(static_cast<DataType>(line.type))
-                            : BytesOf(transfer);
+  const int64_t place = ReadOnce(line.place);
+  const int64_t piece = ReadOnce(line.bytes);
+  const int64_t whole = progress.refused ? progress.whole : BytesOf(transfer);
   if (place >= 0 && piece == 0) {
     progress.done = true;
     if (progress.refused) return true;

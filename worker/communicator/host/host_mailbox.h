@@ -40,6 +40,7 @@ class HostMailbox {
     uint64_t first = 0;  // fragment of the message
     int64_t bytes = 0;   // that have gone
     bool refused = false;
+    int64_t whole = 0;  // bytes of the refused message, as its sender named them
   };
   // Fragments that have gone between this rank and a peer.
   struct Peer {

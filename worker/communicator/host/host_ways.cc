@@ -184,10 +184,17 @@ void HostCommunicator::ForShare(int64_t bytes, int64_t touched,
   if (stores == Stores::kCached) return body(SliceOf(rank_, bytes), stores);
   // Whoever is faster does more; who takes which piece changes no bits.
   constexpr int64_t kPiece = int64_t{256} << 10;
+  const int64_t pieces = (bytes + kPiece - 1) / kPiece;
   std::atomic<int64_t>& taken = space_.taken(meeting_.turn());
-  while (true) {
-    const int64_t begin = taken.fetch_add(1, std::memory_order_relaxed) * kPiece;
-    if (begin >= bytes) return;
+  // Nobody takes more than all of them, whatever another process writes there.
+  for (int64_t i = 0; i < pieces; ++i) {
+    const int64_t piece = taken.fetch_add(1, std::memory_order_relaxed);
+    if (piece < 0) {
+      return Abort(absl::StrCat("rank ", names_[static_cast<size_t>(rank_)],
+                                " found shared memory damaged: the number of a piece is ", piece));
+    }
+    if (piece >= pieces) return;
+    const int64_t begin = piece * kPiece;
     body({begin, std::min(kPiece, bytes - begin)}, stores);
   }
 }

@@ -1,0 +1,186 @@
+// Ranks that come late, lie, or bring what is no memory: the others hear of it, and nobody waits.
+#include "worker/group/host_formation.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/unique_fd.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace cohort::worker {
+namespace {
+
+using shm::LocalListener;
+using shm::LocalSocket;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+constexpr size_t kHeapBytes = 4096;
+
+Instant Soon() { return Clock::Steady().Now() + absl::Seconds(60); }
+
+class HostFormationTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    for (int rank = 0; rank < 2; ++rank) {
+      listeners_.push_back(*LocalListener::Create());
+      candidates_.push_back({rank, listeners_.back().name(), kHeapBytes});
+    }
+  }
+
+  HostFormationOptions OptionsOf(int rank) const {
+    HostFormationOptions options;
+    options.rank = rank;
+    options.candidates = candidates_;
+    options.secret = {1, 2};
+    options.listener = &listeners_[static_cast<size_t>(rank)];
+    options.heap = std::make_shared<shm::Segment>(*shm::Segment::Create("test", kHeapBytes));
+    return options;
+  }
+
+  // What rank 1 says first.
+  static std::string Hello() {
+    struct {
+      uint64_t magic = 0x434F484F52540101;
+      uint64_t secret[2] = {1, 2};
+      int32_t rank = 1;
+    } hello;
+    std::string bytes(sizeof(hello), '\0');
+    std::memcpy(&bytes[0], &hello.magic, sizeof(hello.magic));
+    std::memcpy(&bytes[8], hello.secret, sizeof(hello.secret));
+    std::memcpy(&bytes[24], &hello.rank, sizeof(hello.rank));
+    return bytes;
+  }
+
+  // Rank 0 among those who come, of whom there is one, which says hello with `fds`.
+  absl::StatusOr<HostFormation> LeadOne(const std::vector<int>& fds, std::string* answer) {
+    std::thread other([&] {
+      const absl::StatusOr<LocalSocket> socket = LocalSocket::Connect(listeners_[0].name(), Soon());
+      ASSERT_TRUE(socket.ok() && socket->Send(Hello(), fds, Soon()).ok());
+      const absl::StatusOr<LocalSocket::Message> message = socket->Receive(Soon());
+      *answer = message.ok() ? message->bytes : message.status().ToString();
+    });
+    absl::StatusOr<HostFormation> formation = FormHost(OptionsOf(0), Soon());
+    other.join();
+    return formation;
+  }
+
+  void ExpectLeftOut(const absl::StatusOr<HostFormation>& formation, const std::string& why) {
+    ASSERT_TRUE(formation.ok()) << formation.status();
+    EXPECT_THAT(formation->ranks, ElementsAre(0));
+    EXPECT_THAT(formation->why_not, HasSubstr("rank 1"));
+    EXPECT_THAT(formation->why_not, HasSubstr(why));
+  }
+
+  std::vector<LocalListener> listeners_;
+  std::vector<HostCandidate> candidates_;
+};
+
+TEST_F(HostFormationTest, TwoMeet) {
+  absl::StatusOr<HostFormation> second;
+  std::thread other([&] { second = FormHost(OptionsOf(1), Soon()); });
+  const absl::StatusOr<HostFormation> first = FormHost(OptionsOf(0), Soon());
+  other.join();
+  ASSERT_TRUE(first.ok() && second.ok()) << first.status() << second.status();
+  EXPECT_THAT(first->ranks, ElementsAre(0, 1));
+  EXPECT_THAT(second->ranks, ElementsAre(0, 1));
+}
+
+// Shrunk later, it would end whoever reads it.
+TEST_F(HostFormationTest, MemoryWhoseSizeIsNotSealedIsLeftOut) {
+  for (const int seals : {0, F_SEAL_GROW | F_SEAL_SEAL}) {
+    const UniqueFd loose(memfd_create("loose", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+    ASSERT_EQ(ftruncate(loose.get(), kHeapBytes), 0);
+    ASSERT_EQ(fcntl(loose.get(), F_ADD_SEALS, seals), 0);
+    // Where one group has met, no other does.
+    listeners_.clear();
+    candidates_.clear();
+    SetUp();
+    std::string answer;
+    ExpectLeftOut(LeadOne({loose.get()}, &answer), "its size is not sealed");
+    EXPECT_THAT(answer, HasSubstr("its size is not sealed"));
+  }
+}
+
+TEST_F(HostFormationTest, ARankWithoutMemoryIsLeftOutAtOnce) {
+  std::string answer;
+  ExpectLeftOut(LeadOne({}, &answer), "0 descriptors");
+  EXPECT_THAT(answer, HasSubstr("0 descriptors"));
+}
+
+TEST_F(HostFormationTest, MemoryOfAnotherSizeIsLeftOut) {
+  const absl::StatusOr<shm::Segment> small = shm::Segment::Create("small", 64);
+  std::string answer;
+  ExpectLeftOut(LeadOne({small->fd()}, &answer), "another size");
+}
+
+TEST_F(HostFormationTest, WhoComesTooLateIsAloneAndDoesNotWait) {
+  HostFormationOptions options = OptionsOf(0);
+  options.window = absl::Milliseconds(1);
+  ASSERT_TRUE(FormHost(options, Soon()).ok());
+  const absl::StatusOr<HostFormation> late = FormHost(OptionsOf(1), Soon());
+  ASSERT_TRUE(late.ok()) << late.status();
+  EXPECT_THAT(late->ranks, ElementsAre(1));
+  EXPECT_THAT(late->why_not, HasSubstr("rank 0"));
+}
+
+// Those whom the first accepted the connection of, and no more.
+TEST_F(HostFormationTest, WhomTheFirstHangsUpOnIsAlone) {
+  std::thread first([&] {
+    const absl::StatusOr<LocalSocket> socket = listeners_[0].Accept(Soon());
+    ASSERT_TRUE(socket.ok() && socket->Receive(Soon()).ok());
+  });
+  const absl::StatusOr<HostFormation> formation = FormHost(OptionsOf(1), Soon());
+  first.join();
+  ASSERT_TRUE(formation.ok()) << formation.status();
+  EXPECT_THAT(formation->ranks, ElementsAre(1));
+  EXPECT_THAT(formation->why_not, HasSubstr("rank 0"));
+}
+
+TEST_F(HostFormationTest, WelcomesThatAreNoneAreErrors) {
+  const auto welcome = [](std::vector<int32_t> ranks) {
+    std::string bytes(16, '\0');
+    const uint64_t magic = 0x434F484F52540101;
+    const auto count = static_cast<int32_t>(ranks.size());
+    std::memcpy(&bytes[0], &magic, sizeof(magic));
+    std::memcpy(&bytes[8], &count, sizeof(count));
+    return bytes.append(reinterpret_cast<const char*>(ranks.data()), ranks.size() * 4);
+  };
+  for (const std::string& message :
+       {std::string("x"), welcome({}), welcome({0, 0}), welcome({1, 0}), welcome({0, 2}),
+        welcome({0, 1, 2}), welcome({1, 1}), welcome({0, 1}).substr(0, 20)}) {
+    std::thread first([&] {
+      const absl::StatusOr<LocalSocket> socket = listeners_[0].Accept(Soon());
+      ASSERT_TRUE(socket.ok() && socket->Receive(Soon()).ok());
+      ASSERT_TRUE(socket->Send(message, {}, Soon()).ok());
+      EXPECT_THAT(socket->Receive(Soon())->bytes, HasSubstr("welcome is none"));
+      ASSERT_TRUE(socket->Send("r", {}, Soon()).ok());
+    });
+    const absl::Status status = FormHost(OptionsOf(1), Soon()).status();
+    first.join();
+    EXPECT_TRUE(absl::IsUnavailable(status)) << status;
+  }
+}
+
+TEST_F(HostFormationTest, WhyTheFirstFailedReachesThoseWhoWait) {
+  std::thread first([&] {
+    const absl::StatusOr<LocalSocket> socket = listeners_[0].Accept(Soon());
+    ASSERT_TRUE(socket.ok() && socket->Receive(Soon()).ok());
+    ASSERT_TRUE(socket->Send("frank 7 has no room", {}, Soon()).ok());
+  });
+  const absl::Status status = FormHost(OptionsOf(1), Soon()).status();
+  first.join();
+  EXPECT_TRUE(absl::IsUnavailable(status)) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("rank 7 has no room"));
+}
+
+}  // namespace
+}  // namespace cohort::worker
