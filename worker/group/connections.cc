@@ -36,12 +36,16 @@ SocketOptions OptionsOfCrossing(const Crossing& crossing) {
 absl::StatusOr<std::unique_ptr<Communicator>> MakeCommunicator(Connections connections) {
   const int rank = connections.rank;
   if (connections.size() == 1) return std::make_unique<SingleCommunicator>();
-  if (connections.memory != nullptr) connections.memory->waits = connections.waits;
+  if (connections.memory != nullptr) {
+    connections.memory->waits = connections.waits;
+    connections.memory->gives_way = connections.gives_way;
+  }
   if (connections.hosts.size() == 1) {
     return std::make_unique<HostCommunicator>(std::move(*connections.memory), rank);
   }
   SocketOptions of_mesh = OptionsOfMesh();
   of_mesh.waits = connections.waits;
+  if (connections.gives_way) of_mesh.spin = absl::ZeroDuration();
   COHORT_ASSIGN_OR_RETURN(std::unique_ptr<Communicator> mesh,
                           SocketCommunicator::Make(rank, *std::move(connections.mesh), of_mesh));
   if (connections.hosts.size() == connections.paths.size()) return mesh;
@@ -58,6 +62,7 @@ absl::StatusOr<std::unique_ptr<Communicator>> MakeCommunicator(Connections conne
   if (crossing.crosses) {
     SocketOptions of_crossing = OptionsOfCrossing(crossing);
     of_crossing.waits = connections.waits;
+    of_crossing.spin = of_mesh.spin;
     COHORT_ASSIGN_OR_RETURN(levels.across,
                             SocketCommunicator::Make(static_cast<int>(crossing.host),
                                                      *std::move(connections.across), of_crossing));

@@ -34,6 +34,8 @@ struct Connections {
 
   // Of the rank, and outlives the communicator; null: nobody wants to know for whom it sleeps.
   WaitLog* waits = nullptr;
+  // While this rank waits, threads that bring it work may need its processor: it offers it at once.
+  bool gives_way = false;
 
   int size() const { return static_cast<int>(paths.size()); }
 };

@@ -58,6 +58,7 @@ LocalGroup::~LocalGroup() {
 }
 
 absl::Status LocalGroup::Form(Connections connections) {
+  connections.gives_way = options_.gives_way;
   COHORT_RETURN_IF_ERROR(Begin(std::move(connections)));
   seat_->Attend([this, generation = generation()](const std::string& cause) {
     End(cause);

@@ -26,6 +26,9 @@ struct LocalGroupOptions {
   // How ranks find each other. Without a heap: the process's.
   BootstrapOptions bootstrap;
   absl::Duration timeout = absl::Seconds(300);  // of calls without their own
+  // Of a process whose callers are others: a rank that waits leaves the processor to the threads
+  // that bring the next call.
+  bool gives_way = false;
   // A generation has ended by itself, and why; once for each, on any thread. It must not block, nor
   // call the group.
   std::function<void(int64_t generation, const std::string& cause)> on_end;

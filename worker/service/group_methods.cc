@@ -108,6 +108,7 @@ absl::Status WorkerService::Join(const v1::JoinGroupRequest& request,
   }
   membership.store_timeout = timeout;
   membership.cancellation = seating;
+  options.gives_way = true;
   options.bootstrap.advertised_host = options_.advertised_host;
   options.bootstrap.host_identity = options_.host_identity;
   options.bootstrap.timeout = timeout;

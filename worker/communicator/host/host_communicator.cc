@@ -15,8 +15,8 @@ const char* At(const void* from, int64_t bytes) { return static_cast<const char*
 char* At(void* to, int64_t bytes) { return static_cast<char*>(to) + bytes; }
 
 // Memory that is where it should be already is left alone.
-void CopyOne(void* to, const void* from, int64_t bytes) {
-  if (to != from) Copy(from, absl::MakeConstSpan(&to, 1), bytes);
+void CopyOne(void* to, const void* from, int64_t bytes, Stores stores = Stores::kCached) {
+  if (to != from) Copy(from, absl::MakeConstSpan(&to, 1), bytes, stores);
 }
 
 absl::Status Done() { return absl::OkStatus(); }
@@ -78,7 +78,8 @@ absl::Status HostCommunicator::AllReduce(const void* input, void* output, int64_
                   for (int step = 1; step < size(); ++step) {
                     const int owner = (rank_ + step) % size();
                     const Slice slice = SliceOf(owner, chunk_bytes);
-                    CopyOne(At(result, slice.begin), buffer(owner) + slice.begin, slice.size);
+                    CopyOne(At(result, slice.begin), buffer(owner) + slice.begin, slice.size,
+                            taken_out_);
                   }
                   return Done();
                 }},
@@ -94,7 +95,8 @@ absl::Status HostCommunicator::Reduce(const void* input, void* output, int64_t c
   const auto reduce_all = [&](const Chunk& chunk) {
     if (rank_ != root) return Done();
     void* const result = At(output, chunk.at * element);
-    worker::Reduce(type, reduction, Deposits(0), absl::MakeConstSpan(&result, 1), chunk.size);
+    worker::Reduce(type, reduction, Deposits(0), absl::MakeConstSpan(&result, 1), chunk.size,
+                   taken_out_);
     return Done();
   };
   if (bytes <= space_.small_bytes()) {
@@ -144,7 +146,7 @@ absl::Status HostCommunicator::Broadcast(const void* input, void* output, int64_
                 [&](const Chunk& chunk) {
                   const void* const from =
                       rank_ == root ? At(input, chunk.at * element) : buffer(root);
-                  CopyOne(At(output, chunk.at * element), from, chunk.size * element);
+                  CopyOne(At(output, chunk.at * element), from, chunk.size * element, taken_out_);
                   return Done();
                 }},
                deadline);
@@ -160,7 +162,8 @@ absl::Status HostCommunicator::AllGather(const void* input, void* output, int64_
     for (int step = 0; step < size(); ++step) {
       const int rank = (rank_ + step) % size();
       const void* const from = step == 0 ? At(input, chunk.at * element) : deposit(rank);
-      CopyOne(At(output, (rank * count + chunk.at) * element), from, chunk.size * element);
+      CopyOne(At(output, (rank * count + chunk.at) * element), from, chunk.size * element,
+              taken_out_);
     }
     return Done();
   };
@@ -210,7 +213,7 @@ absl::Status HostCommunicator::ReduceScatter(const void* input, void* output, in
                 [&](const Chunk& chunk) {
                   void* const result = At(output, chunk.at * element);
                   worker::Reduce(type, reduction, Deposits(rank_ * chunk.size * element),
-                                 absl::MakeConstSpan(&result, 1), chunk.size);
+                                 absl::MakeConstSpan(&result, 1), chunk.size, taken_out_);
                   return Done();
                 }},
                deadline);
@@ -257,7 +260,7 @@ absl::Status HostCommunicator::AllToAll(const void* input, void* output, int64_t
                 [&](const Chunk& chunk) {
                   return take(
                       chunk, [&](int rank) { return buffer(rank) + rank_ * chunk.size * element; },
-                      Stores::kCached);
+                      taken_out_);
                 }},
                deadline);
 }
@@ -272,7 +275,8 @@ absl::Status HostCommunicator::Gather(const void* input, void* output, int64_t c
     if (rank_ != root) return Done();
     for (int rank = 0; rank < size(); ++rank) {
       const void* const from = rank == rank_ ? At(input, chunk.at * element) : deposit(rank);
-      CopyOne(At(output, (rank * count + chunk.at) * element), from, chunk.size * element);
+      CopyOne(At(output, (rank * count + chunk.at) * element), from, chunk.size * element,
+              taken_out_);
     }
     return Done();
   };
@@ -327,7 +331,7 @@ absl::Status HostCommunicator::Scatter(const void* input, void* output, int64_t 
                   const void* const from = rank_ == root
                                                ? At(input, (rank_ * count + chunk.at) * element)
                                                : buffer(root) + rank_ * chunk.size * element;
-                  CopyOne(At(output, chunk.at * element), from, chunk.size * element);
+                  CopyOne(At(output, chunk.at * element), from, chunk.size * element, taken_out_);
                   return Done();
                 }},
                deadline);

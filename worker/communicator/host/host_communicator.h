@@ -25,6 +25,7 @@ struct HostMemory {
   // empty.
   std::vector<int> names;
   WaitLog* waits = nullptr;  // outlives the communicator; null: nobody wants to know
+  bool gives_way = false;    // as where ranks outnumber processors: waits without looking
 };
 
 // Three ways, by size and by where the tensors are:
@@ -137,10 +138,11 @@ class HostCommunicator final : public Communicator {
   Waiter waiter_;
   Meeting meeting_;
   HostMailbox mailbox_;
-  int which_ = 0;                    // of this rank's buffers, was used last
-  int64_t at_ = 0;                   // from where on
-  bool in_line_ = false;             // the last deposits
-  std::vector<const char*> inputs_;  // by rank, of the direct way
+  int which_ = 0;                       // of this rank's buffers, was used last
+  int64_t at_ = 0;                      // from where on
+  Stores taken_out_ = Stores::kCached;  // how what is taken from buffers is stored
+  bool in_line_ = false;                // the last deposits
+  std::vector<const char*> inputs_;     // by rank, of the direct way
   std::vector<char*> outputs_;
   std::vector<const void*> from_;
   std::vector<void*> to_;

@@ -47,7 +47,7 @@ HostCommunicator::HostCommunicator(HostMemory memory, int rank)
       names_(memory.names.empty() ? Counted(space_.ranks()) : std::move(memory.names)),
       rank_(rank),
       stream_from_(StreamFrom()),
-      waiter_(space_, rank, memory.waits),
+      waiter_(space_, rank, memory.gives_way, memory.waits),
       meeting_(space_, waiter_, names_, rank),
       mailbox_(space_, heaps_, waiter_, rank) {
   const auto ranks = static_cast<size_t>(space_.ranks());
@@ -61,6 +61,7 @@ absl::Status HostCommunicator::Deposit(const Operation& operation, const void* d
                                        Instant deadline, int64_t bytes_of_all) {
   bytes_of_all = std::max(bytes, bytes_of_all);
   in_line_ = bytes_of_all <= static_cast<int64_t>(ArrivalLine::kDataBytes);
+  taken_out_ = Stores::kCached;
   NextBuffer(bytes_of_all);
   void* const room = in_line_ ? meeting_.own_data() : buffer(rank_);
   Copy(data, absl::MakeConstSpan(&room, 1), bytes);
@@ -69,6 +70,7 @@ absl::Status HostCommunicator::Deposit(const Operation& operation, const void* d
 
 void HostCommunicator::NextBuffer(int64_t bytes) {
   which_ = 1 - which_;
+  if (in_line_) return;
   // What is written again soon has to be fetched from the cache of the one who read it.
   constexpr auto kRoom = static_cast<int64_t>(HostSpace::kBufferBytes);
   constexpr auto kUnit = static_cast<int64_t>(kApart);
@@ -94,6 +96,7 @@ const std::vector<const void*>& HostCommunicator::Deposits(int64_t offset) {
 absl::Status HostCommunicator::Large(const Operation& operation, const void* input, void* output,
                                      const Ways& ways, Instant deadline) {
   in_line_ = false;
+  taken_out_ = StoresOf(OutputBytes(operation, operation.root, size()) * size());
   const Chunk first = FirstChunk(operation, ways);
   const int64_t buffer_bytes = first.size * ways.parts * SizeOf(operation.type);
   NextBuffer(buffer_bytes);

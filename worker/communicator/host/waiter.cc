@@ -52,12 +52,12 @@ std::string Readable(absl::string_view text) {
 
 }  // namespace
 
-Waiter::Waiter(const HostSpace& space, int rank, WaitLog* log)
-    : space_(space), rank_(rank), crowded_(space.crowded()), log_(log) {}
+Waiter::Waiter(const HostSpace& space, int rank, bool gives_way, WaitLog* log)
+    : space_(space), rank_(rank), gives_way_(gives_way || space.crowded()), log_(log) {}
 
 absl::Status Waiter::Await(absl::FunctionRef<bool()> done, Instant deadline,
                            absl::FunctionRef<RankSet()> absent) const {
-  const int looks = crowded_ ? 0 : kLooks;
+  const int looks = gives_way_ ? 0 : kLooks;
   for (int look = 0; look < looks; ++look) {
     if (done()) return absl::OkStatus();
     Pause();

@@ -48,8 +48,9 @@ inline void Pause() {
 class Waiter {
  public:
   // `space` outlives it.
-  // `log` (may be null) learns for whom it sleeps.
-  Waiter(const HostSpace& space, int rank, WaitLog* log = nullptr);
+  // `gives_way`: never looks for long before it offers the processor, as where ranks outnumber
+  // processors. `log` (may be null) learns for whom it sleeps.
+  Waiter(const HostSpace& space, int rank, bool gives_way = false, WaitLog* log = nullptr);
 
   // Until `done`. Whoever makes it true calls Wake or WakeAll behind that. `absent` is asked before
   // it sleeps: who has to come, as ranks are called in errors. Errors: ABORTED, who poisoned the
@@ -59,7 +60,7 @@ class Waiter {
   // As Await begins, for what is expected within a few hundred nanoseconds. False: not yet.
   template <typename Done>
   bool Glance(const Done& done) const {
-    const int looks = crowded_ ? 1 : kGlances;
+    const int looks = gives_way_ ? 1 : kGlances;
     for (int look = 0; look < looks; ++look) {
       if (done()) return true;
       Pause();
@@ -95,7 +96,7 @@ class Waiter {
   const HostSpace& space_;
   const int rank_;
   // Where ranks outnumber processors, looking keeps from working the one who is waited for.
-  const bool crowded_;
+  const bool gives_way_;
   WaitLog* const log_;
 };
 
