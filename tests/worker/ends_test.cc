@@ -1,6 +1,7 @@
 // Clients and workers are killed, or asked to end: who is left is told who it was, at once, and
 // nothing of theirs stays.
 #include <signal.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <future>
@@ -199,7 +200,8 @@ TEST_F(EndsTest, RanksGoOnInTheNextGeneration) {
 
 TEST_F(EndsTest, AWorkerThatDoesNotAnswerIsNamed) {
   client::WorkerSessionOptions nowhere;
-  nowhere.address = absl::StrCat("unix:", testing::NewFolder(), "/nobody");
+  // Short, as a socket's path must be.
+  nowhere.address = absl::StrCat("unix:/tmp/cohort-nobody-", getpid());
   nowhere.connect_timeout = absl::Milliseconds(300);
   const absl::Status nobody = client::WorkerSession::Connect(nowhere).status();
   EXPECT_EQ(nobody.code(), absl::StatusCode::kUnavailable) << nobody;

@@ -38,13 +38,12 @@ struct Transfer {
 //
 // Errors of every verb:
 //
-//   INVALID_ARGUMENT   this rank's arguments make no sense (the others wait for it in vain); or
-//   ranks
-//                      called different things: all of them get this, naming two that differ, with
-//                      the mark of mismatch.h, and the communicator works on
-//   DEADLINE_EXCEEDED  some ranks did not come; names them. It works no more: the others get
-//   ABORTED ABORTED            a rank is gone or gave up, or Abort was called; names the rank and
-//   the cause
+// - INVALID_ARGUMENT: this rank's arguments make no sense (the others wait for it in vain); or ranks
+//   called different things: all of them get this, naming two that differ, with the mark of
+//   mismatch.h, and the communicator works on.
+// - DEADLINE_EXCEEDED: some ranks did not come; names them. It works no more: the others get
+//   ABORTED.
+// - ABORTED: a rank is gone or gave up, or Abort was called; names the rank and the cause.
 class Communicator {
  public:
   virtual ~Communicator() = default;
@@ -67,6 +66,17 @@ class Communicator {
   // output = input of `root`; `input` of others is not looked at. In place: output == input.
   virtual absl::Status Broadcast(const void* input, void* output, int64_t count, DataType type,
                                  int root, Instant deadline) = 0;
+  // As Broadcast, but a rank may return before the others have come: the root of few bytes waits
+  // for nobody, others wait for the root. Whoever called something else is told at once, by an
+  // error without a mark; ranks that have gone on hear of it by TakeOverdue.
+  virtual absl::Status BroadcastAhead(const void* input, void* output, int64_t count, DataType type,
+                                      int root, Instant deadline) {
+    return Broadcast(input, output, count, type, root, deadline);
+  }
+  // Once: INVALID_ARGUMENT, how a BroadcastAhead of before differed from what another rank called.
+  // To be asked behind every call that has succeeded.
+  virtual absl::Status TakeOverdue() { return absl::OkStatus(); }
+
   // output[r * count ...] = input of rank r. In place: input == output + rank * count.
   virtual absl::Status AllGather(const void* input, void* output, int64_t count, DataType type,
                                  Instant deadline) = 0;

@@ -122,7 +122,8 @@ Communicator& TensorVerbs::For(const TensorCall& call) {
 
 absl::Status TensorVerbs::Finish(const TensorCall& call, absl::Status status, Instant deadline) {
   scratch_.Trim();
-  if (status.ok() || !IsMismatch(status)) return status;
+  if (status.ok()) return communicator_.TakeOverdue();
+  if (!IsMismatch(status)) return status;
   return ExplainMismatch(communicator_, Describe(call), status, deadline);
 }
 
@@ -174,7 +175,7 @@ absl::Status TensorVerbs::Broadcast(const Tensor& tensor, int root, Instant dead
     COHORT_RETURN_IF_ERROR(CopyTensor(tensor, Tensor(flat, tensor.type(), tensor.shape())));
   }
   const absl::Status status =
-      For(call).Broadcast(flat, flat, tensor.count(), call.type, root, deadline);
+      For(call).BroadcastAhead(flat, flat, tensor.count(), call.type, root, deadline);
   return Finish(call, status, is_root ? nullptr : flat, tensor, deadline);
 }
 

@@ -152,6 +152,24 @@ absl::Status HostCommunicator::Broadcast(const void* input, void* output, int64_
                deadline);
 }
 
+absl::Status HostCommunicator::BroadcastAhead(const void* input, void* output, int64_t count,
+                                              DataType type, int root, Instant deadline) {
+  const Operation operation = MakeOperation(Verb::kBroadcast, count, type, root);
+  COHORT_RETURN_IF_ERROR(CheckArguments(operation, rank_, size(), input, output));
+  const int64_t bytes = count * SizeOf(type);
+  if (bytes > HostSpace::kAheadBytes) {
+    return Broadcast(input, output, count, type, root, deadline);
+  }
+  const bool in_line = bytes <= static_cast<int64_t>(ArrivalLine::kDataBytes);
+  if (rank_ == root) {
+    CopyOne(in_line ? meeting_.own_data() : space_.ahead(root, meeting_.turn() + 1), input, bytes);
+  }
+  COHORT_RETURN_IF_ERROR(meeting_.Follow(operation, root, deadline));
+  const void* const data = in_line ? meeting_.data(root) : space_.ahead(root, meeting_.turn());
+  CopyOne(output, rank_ == root ? input : data, bytes);
+  return Done();
+}
+
 absl::Status HostCommunicator::AllGather(const void* input, void* output, int64_t count,
                                          DataType type, Instant deadline) {
   const Operation operation = MakeOperation(Verb::kAllGather, count, type);

@@ -53,6 +53,9 @@ class HostCommunicator final : public Communicator {
                       const Reduction& reduction, int root, Instant deadline) override;
   absl::Status Broadcast(const void* input, void* output, int64_t count, DataType type, int root,
                          Instant deadline) override;
+  absl::Status BroadcastAhead(const void* input, void* output, int64_t count, DataType type,
+                              int root, Instant deadline) override;
+  absl::Status TakeOverdue() override { return meeting_.TakeOverdue(); }
   absl::Status AllGather(const void* input, void* output, int64_t count, DataType type,
                          Instant deadline) override;
   absl::Status ReduceScatter(const void* input, void* output, int64_t count, DataType type,

@@ -13,7 +13,7 @@ namespace cohort::worker {
 namespace {
 
 // "COHORT" and the version of what follows.
-constexpr uint64_t kMagic = 0x434F484F52540003;
+constexpr uint64_t kMagic = 0x434F484F52540004;
 constexpr size_t kPage = 4096;
 
 struct Header {
@@ -37,7 +37,7 @@ int64_t FragmentBytes(int ranks) {
 }
 
 // One after the other, each from a page of its own: the header, words to sleep on, arrival lines,
-// channels, buffers, those of channels. Pages that nobody touches take no memory.
+// channels, buffers, those of channels, those of turns. Pages that nobody touches take no memory.
 struct Layout {
   explicit Layout(int count) {
     const auto ranks = static_cast<size_t>(count);
@@ -48,11 +48,12 @@ struct Layout {
     };
     next(sizeof(Header));
     sleep_words = next(ranks * sizeof(SleepWords));
-    lines = next(ranks * 2 * sizeof(ArrivalLine));
+    lines = next(ranks * HostSpace::kLines * sizeof(ArrivalLine));
     channels = next(ranks * ranks * sizeof(Channel));
     buffers = next(ranks * 2 * HostSpace::kBufferBytes);
     fragments =
         next(ranks * ranks * Channel::kFragments * static_cast<size_t>(FragmentBytes(count)));
+    ahead = next(ranks * HostSpace::kLines * static_cast<size_t>(HostSpace::kAheadBytes));
   }
 
   size_t sleep_words;
@@ -60,6 +61,7 @@ struct Layout {
   size_t channels;
   size_t buffers;
   size_t fragments;
+  size_t ahead;
   size_t bytes = 0;
 };
 
@@ -93,6 +95,7 @@ HostSpace::HostSpace(shm::Segment segment, int ranks)
   channels_ = reinterpret_cast<Channel*>(begin + layout.channels);
   buffers_ = begin + layout.buffers;
   fragments_ = begin + layout.fragments;
+  ahead_ = begin + layout.ahead;
 }
 
 absl::StatusOr<HostSpace> HostSpace::Create(int ranks) {

@@ -90,6 +90,10 @@ class HostSpace {
   // Of each of a rank's two buffers.
   static constexpr size_t kBufferBytes = size_t{512} << 10;
   static constexpr int kMaxRanks = 256;
+  // Of each rank, for as many turns: nobody is further ahead of another than half of them.
+  static constexpr uint64_t kLines = 16;
+  // Of a rank's data for each of these turns.
+  static constexpr int64_t kAheadBytes = int64_t{16} << 10;
 
   // For `ranks` of them. Errors: INVALID_ARGUMENT (not 1..kMaxRanks), RESOURCE_EXHAUSTED.
   static absl::StatusOr<HostSpace> Create(int ranks);
@@ -114,9 +118,11 @@ class HostSpace {
   // Of one large operation, begun at a turn: the pieces of it that somebody has taken.
   std::atomic<int64_t>& taken(uint64_t turn) const;
   SleepWords& sleep_words(int rank) const { return sleep_words_[rank]; }
-  // Of the rank's turns, even or odd.
   ArrivalLine& line(int rank, uint64_t turn) const {
-    return lines_[static_cast<size_t>(rank) * 2 + turn % 2];
+    return lines_[static_cast<size_t>(rank) * kLines + turn % kLines];
+  }
+  char* ahead(int rank, uint64_t turn) const {
+    return ahead_ + (static_cast<size_t>(rank) * kLines + turn % kLines) * kAheadBytes;
   }
   char* buffer(int rank, int which) const {
     return buffers_ + (static_cast<size_t>(rank) * 2 + static_cast<size_t>(which)) * kBufferBytes;
@@ -144,6 +150,7 @@ class HostSpace {
   Channel* channels_;
   char* buffers_;
   char* fragments_;
+  char* ahead_;
 };
 
 }  // namespace cohort::worker

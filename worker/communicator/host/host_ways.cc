@@ -82,8 +82,8 @@ void HostCommunicator::NextBuffer(int64_t bytes) {
 absl::Status HostCommunicator::MeetForBuffers(const Operation& operation, int stage,
                                               Instant deadline) {
   absl::Status status = meeting_.Meet(operation, stage, deadline);
-  // Ranks that called different things may be at different buffers; all have come, so none reads.
-  if (!status.ok()) which_ = static_cast<int>(meeting_.turn() % 2);
+  // Ranks that called something else have taken no buffer. Nobody reads from this one.
+  if (!status.ok()) which_ = 1 - which_;
   return status;
 }
 

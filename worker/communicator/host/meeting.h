@@ -3,6 +3,8 @@
 #define COHORT_WORKER_COMMUNICATOR_HOST_MEETING_H_
 
 #include <cstdint>
+#include <optional>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -15,8 +17,8 @@
 namespace cohort::worker {
 
 // One rank's side. A rank that arrives at turn t has done with all that others wrote for the turns
-// before; and nobody arrives at t + 2 before all have arrived at t + 1. So two lines for each rank
-// are enough, and nothing is ever reset.
+// before, and has compared what all came for up to turn t - kAhead. So a line may be written again
+// 2 * kAhead turns later, and nothing is ever reset.
 class Meeting {
  public:
   // All outlive it. `names`: what the ranks are called in errors, by rank.
@@ -34,23 +36,49 @@ class Meeting {
   // DEADLINE_EXCEEDED names who did not come, and poisons the space; ABORTED says who poisoned it.
   absl::Status Meet(const Operation& operation, int stage, Instant deadline);
 
+  // Returns when `root` has arrived at this turn; at the root, at once. What the others came for is
+  // compared at one of the next turns: see TakeOverdue.
+  //
+  // Errors: INVALID_ARGUMENT, without mark, when this rank and the root came for different things;
+  // others as Meet.
+  absl::Status Follow(const Operation& operation, int root, Instant deadline);
+  // Once: INVALID_ARGUMENT, what was found of turns that this rank had gone on from.
+  absl::Status TakeOverdue() {
+    return overdue_.ok() ? absl::OkStatus() : std::exchange(overdue_, absl::OkStatus());
+  }
+
   // How many turns this rank has had.
   uint64_t turn() const { return turn_; }
 
  private:
-  bool Here(int rank) const {
-    return space_.line(rank, turn_).turn.load(std::memory_order_acquire) == turn_;
+  // How far a rank that follows may be ahead of others.
+  static constexpr uint64_t kAhead = HostSpace::kLines / 2;
+
+  bool Here(int rank, uint64_t turn) const {
+    return space_.line(rank, turn).turn.load(std::memory_order_acquire) == turn;
   }
-  bool AllHere() const;
-  RankSet Missing() const;
-  absl::Status GiveUp(const Operation& operation) const;
-  absl::Status Mismatch(int rank) const;
+  bool AllHere(uint64_t turn) const;
+  RankSet Missing(uint64_t turn) const;
+
+  void Arrive(const Operation& operation, int stage);
+  // Compares what all came for at the turns that it has not yet, up to `last`; waits for them.
+  absl::Status CatchUp(uint64_t last, const Operation& operation, Instant deadline);
+  absl::Status AwaitAll(uint64_t turn, const Operation& operation, Instant deadline) const;
+  // Of a turn at which all are here: who came for something else than rank 0; none: nobody.
+  std::optional<int> Stranger(uint64_t turn) const;
+  // Whether somebody came to follow, who does not wait for all.
+  bool SomebodyFollows(uint64_t turn) const;
+  absl::Status Differ(uint64_t turn, int one, int other) const;
+  // Of what is waited for at `turn`.
+  absl::Status GiveUp(uint64_t turn, const Operation& operation) const;
 
   const HostSpace& space_;
   const Waiter& waiter_;
   const std::vector<int>& names_;
   const int rank_;
   uint64_t turn_ = 0;
+  uint64_t compared_ = 0;  // up to this turn
+  absl::Status overdue_;
 };
 
 }  // namespace cohort::worker

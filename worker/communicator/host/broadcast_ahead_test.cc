@@ -1,0 +1,235 @@
+// Broadcasts whose root does not wait: what is moved is right whoever is ahead of whom, nobody is
+// too far ahead, and a difference is told to all, if late to those who had gone on.
+#include <unistd.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "base/clock.h"
+#include "gtest/gtest.h"
+#include "worker/communicator/host/host_communicator.h"
+#include "worker/communicator/host/host_space.h"
+#include "worker/communicator/mismatch.h"
+
+namespace cohort::worker {
+namespace {
+
+constexpr int kAhead = 8;
+constexpr absl::Duration kShort = absl::Milliseconds(50);
+
+Instant In(absl::Duration duration) { return Clock::Steady().Now() + duration; }
+Instant Soon() { return In(absl::Seconds(60)); }
+
+// Without heaps: what is large goes through buffers.
+std::vector<std::unique_ptr<HostCommunicator>> MakeRanks(int size) {
+  std::vector<std::unique_ptr<HostCommunicator>> ranks;
+  absl::StatusOr<HostSpace> space = HostSpace::Create(size);
+  EXPECT_TRUE(space.ok()) << space.status();
+  for (int rank = 0; rank < size; ++rank) {
+    absl::StatusOr<HostSpace> mapped = HostSpace::Attach(dup(space->fd()), size);
+    EXPECT_TRUE(mapped.ok()) << mapped.status();
+    HostMemory memory{*std::move(mapped), RankHeaps(static_cast<size_t>(size)), {}};
+    ranks.push_back(std::make_unique<HostCommunicator>(std::move(memory), rank));
+  }
+  return ranks;
+}
+
+absl::Status BroadcastOne(HostCommunicator& rank, int32_t& value, int root,
+                          Instant deadline = Soon()) {
+  return rank.BroadcastAhead(&value, &value, 1, DataType::kI32, root, deadline);
+}
+
+absl::Status Sum(HostCommunicator& rank, int32_t& value) {
+  return rank.AllReduce(&value, &value, 1, DataType::kI32, {ReduceOp::kSum}, Soon());
+}
+
+// On a thread for each rank.
+void OnAll(std::vector<std::unique_ptr<HostCommunicator>>& ranks,
+           const std::function<void(HostCommunicator&)>& body) {
+  std::vector<std::thread> threads;
+  for (auto& rank : ranks) threads.emplace_back([&] { body(*rank); });
+  for (std::thread& thread : threads) thread.join();
+}
+
+// Through buffers, several times: who read from another buffer than was written would see it.
+void ExpectWorks(HostCommunicator& rank) {
+  constexpr int64_t kCount = 20000;
+  for (int32_t round = 0; round < 4; ++round) {
+    const std::vector<int32_t> input(kCount, 100 * round + rank.rank());
+    std::vector<int32_t> output(static_cast<size_t>(kCount * rank.size()));
+    ASSERT_TRUE(rank.AllGather(input.data(), output.data(), kCount, DataType::kI32, Soon()).ok());
+    for (int other = 0; other < rank.size(); ++other) {
+      ASSERT_EQ(output[static_cast<size_t>(other * kCount)], 100 * round + other);
+      ASSERT_EQ(output[static_cast<size_t>(other * kCount + kCount - 1)], 100 * round + other);
+    }
+  }
+}
+
+TEST(BroadcastAheadTest, TheRootGoesOnAndNothingIsLost) {
+  auto ranks = MakeRanks(2);
+  for (int32_t i = 0; i < kAhead; ++i) {
+    int32_t value = 1000 + i;
+    ASSERT_TRUE(BroadcastOne(*ranks[0], value, 0, In(absl::ZeroDuration())).ok()) << i;
+  }
+  for (int32_t i = 0; i < kAhead; ++i) {
+    int32_t value = 0;
+    ASSERT_TRUE(BroadcastOne(*ranks[1], value, 0).ok());
+    EXPECT_EQ(value, 1000 + i);
+  }
+}
+
+TEST(BroadcastAheadTest, TheRootWaitsForWhoIsTooFarBehindAndNamesIt) {
+  auto ranks = MakeRanks(2);
+  int32_t value = 7;
+  absl::Status status;
+  int calls = 0;
+  while (status.ok() && calls <= 2 * kAhead) {
+    status = BroadcastOne(*ranks[0], value, 0, In(kShort));
+    ++calls;
+  }
+  EXPECT_EQ(calls, kAhead + 1);
+  EXPECT_TRUE(absl::IsDeadlineExceeded(status)) << status;
+  EXPECT_TRUE(absl::StrContains(status.message(), "rank 1 did not come")) << status;
+  EXPECT_TRUE(absl::IsAborted(BroadcastOne(*ranks[1], value, 0)));
+}
+
+TEST(BroadcastAheadTest, WhoReadsNamesTheRootThatDoesNotCome) {
+  auto ranks = MakeRanks(3);
+  int32_t value = 7;
+  const absl::Status status = BroadcastOne(*ranks[1], value, 2, In(kShort));
+  EXPECT_TRUE(absl::IsDeadlineExceeded(status)) << status;
+  EXPECT_TRUE(absl::StrContains(status.message(), "2 did not come")) << status;
+}
+
+TEST(BroadcastAheadTest, WhoCalledSomethingElseHearsAtOnceAndTheRootWithItsNextCall) {
+  auto ranks = MakeRanks(2);
+  OnAll(ranks, [](HostCommunicator& rank) {
+    int32_t value = 1;
+    if (rank.rank() == 0) {
+      ASSERT_TRUE(BroadcastOne(rank, value, 0).ok());
+      ASSERT_TRUE(rank.TakeOverdue().ok());
+    } else {
+      const absl::Status status = Sum(rank, value);
+      EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
+      // The root will not come to explain.
+      EXPECT_FALSE(IsMismatch(status));
+      EXPECT_TRUE(absl::StrContains(status.message(), "rank 0 broadcast of 1 i32, root 0"))
+          << status;
+      EXPECT_TRUE(absl::StrContains(status.message(), "rank 1 all_reduce of 1 i32")) << status;
+    }
+    value = 21;
+    ASSERT_TRUE(Sum(rank, value).ok());
+    EXPECT_EQ(value, 42);
+    const absl::Status overdue = rank.TakeOverdue();
+    if (rank.rank() == 0) {
+      EXPECT_TRUE(absl::IsInvalidArgument(overdue)) << overdue;
+      EXPECT_TRUE(absl::StrContains(overdue.message(), "rank 1 all_reduce of 1 i32")) << overdue;
+    } else {
+      EXPECT_TRUE(overdue.ok()) << overdue;
+    }
+    EXPECT_TRUE(rank.TakeOverdue().ok());
+    ExpectWorks(rank);
+  });
+}
+
+TEST(BroadcastAheadTest, ALargeCallThatFindsAFollowerLeavesBuffersInStep) {
+  auto ranks = MakeRanks(2);
+  OnAll(ranks, [](HostCommunicator& rank) {
+    for (int i = 0; i < 3; ++i) {
+      if (rank.rank() == 0) {
+        int32_t value = 1;
+        ASSERT_TRUE(BroadcastOne(rank, value, 0).ok());
+      } else {
+        std::vector<int32_t> much(50000);
+        const absl::Status status = rank.AllReduce(much.data(), much.data(), 50000, DataType::kI32,
+                                                   {ReduceOp::kSum}, Soon());
+        EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
+      }
+      ExpectWorks(rank);
+    }
+  });
+}
+
+TEST(BroadcastAheadTest, OfTwoRootsBothHear) {
+  auto ranks = MakeRanks(2);
+  OnAll(ranks, [](HostCommunicator& rank) {
+    int32_t value = 1;
+    ASSERT_TRUE(BroadcastOne(rank, value, rank.rank()).ok());
+    ASSERT_TRUE(Sum(rank, value).ok());
+    const absl::Status overdue = rank.TakeOverdue();
+    EXPECT_TRUE(absl::IsInvalidArgument(overdue)) << overdue;
+    EXPECT_TRUE(absl::StrContains(overdue.message(), "root 1")) << overdue;
+    ExpectWorks(rank);
+  });
+}
+
+TEST(BroadcastAheadTest, WhoWasToldIsNotToldAgain) {
+  auto ranks = MakeRanks(3);
+  OnAll(ranks, [](HostCommunicator& rank) {
+    int32_t values[2] = {1, 2};
+    const absl::Status status =
+        rank.BroadcastAhead(values, values, rank.rank() == 1 ? 2 : 1, DataType::kI32, 0, Soon());
+    EXPECT_EQ(status.ok(), rank.rank() != 1) << status;
+    for (int i = 0; i < kAhead + 2; ++i) ASSERT_TRUE(BroadcastOne(rank, values[0], 0).ok());
+    EXPECT_EQ(absl::IsInvalidArgument(rank.TakeOverdue()), rank.rank() != 1);
+    EXPECT_TRUE(rank.TakeOverdue().ok());
+    ExpectWorks(rank);
+  });
+}
+
+// Any calls in any order, on ranks that are now ahead and now behind.
+void RandomCalls(HostCommunicator& rank, uint32_t seed, int calls) {
+  std::mt19937 same(seed);  // on all ranks
+  std::mt19937 own(seed + 1 + static_cast<uint32_t>(rank.rank()));
+  const auto size = static_cast<int32_t>(rank.size());
+  for (int32_t call = 0; call < calls; ++call) {
+    if (own() % 64 == 0) std::this_thread::yield();
+    const int root = static_cast<int>(same() % static_cast<uint32_t>(size));
+    const auto kind = same() % 8;
+    if (kind < 6) {
+      constexpr int64_t kCounts[] = {0, 1, 8, 9, 700, 4096, 5000};
+      const int64_t count = kCounts[same() % 7];
+      const auto filled = [&](int32_t value) {
+        return std::vector<int32_t>(static_cast<size_t>(count) + 1, value);
+      };
+      std::vector<int32_t> values = filled(rank.rank() == root ? call : -1);
+      ASSERT_TRUE(
+          rank.BroadcastAhead(values.data(), values.data(), count, DataType::kI32, root, Soon())
+              .ok());
+      for (int64_t i = 0; i < count; ++i) ASSERT_EQ(values[static_cast<size_t>(i)], call);
+    } else if (kind == 6) {
+      int32_t value = call + rank.rank();
+      ASSERT_TRUE(Sum(rank, value).ok());
+      ASSERT_EQ(value, size * call + size * (size - 1) / 2);
+    } else {
+      const std::vector<int32_t> input(3000, call + rank.rank());
+      std::vector<int32_t> output(static_cast<size_t>(3000 * size));
+      ASSERT_TRUE(rank.AllGather(input.data(), output.data(), 3000, DataType::kI32, Soon()).ok());
+      for (int32_t other = 0; other < size; ++other) {
+        ASSERT_EQ(output[static_cast<size_t>(3000 * other + 2999)], call + other);
+      }
+    }
+    ASSERT_TRUE(rank.TakeOverdue().ok());
+  }
+}
+
+TEST(BroadcastAheadTest, AmongOtherCallsInAnyOrder) {
+  for (const int size : {2, 3, 5}) {
+    const auto seed = static_cast<uint32_t>(20261121 + size);
+    SCOPED_TRACE(absl::StrCat(size, " ranks, seed ", seed));
+    auto ranks = MakeRanks(size);
+    OnAll(ranks, [&](HostCommunicator& rank) { RandomCalls(rank, seed, 3000); });
+  }
+}
+
+}  // namespace
+}  // namespace cohort::worker
