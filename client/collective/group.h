@@ -52,9 +52,9 @@ struct TensorTransfer {
 //   INVALID_ARGUMENT    ranks called different things: all of them get this, naming two that
 //                       differ, and the group works on. Or this rank's tensors do not fit the verb:
 //                       the others wait for it, so their calls end with their timeouts, naming it.
-//                       On a host, the root of a broadcast of up to 16 KiB waits for nobody, and the
-//                       others only for the root. Who called something else hears so at once; those
-//                       who went on hear it from a later call, which says that it was done itself.
+//                       On a host, the root of a broadcast of few KiB waits for nobody, and others
+//                       only for the root. Who called something else hears so at once; those who
+//                       went on hear it from a later call, which says that it was done itself.
 //   DEADLINE_EXCEEDED   some ranks did not come in time; names them. The group is broken.
 //   ABORTED             a rank is lost, gave up or aborted, or the generation ended: names it and
 //                       the cause. Rejoin.

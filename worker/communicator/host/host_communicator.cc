@@ -157,7 +157,7 @@ absl::Status HostCommunicator::BroadcastAhead(const void* input, void* output, i
   const Operation operation = MakeOperation(Verb::kBroadcast, count, type, root);
   COHORT_RETURN_IF_ERROR(CheckArguments(operation, rank_, size(), input, output));
   const int64_t bytes = count * SizeOf(type);
-  if (bytes > HostSpace::kAheadBytes) {
+  if (bytes > space_.ahead_bytes()) {
     return Broadcast(input, output, count, type, root, deadline);
   }
   const bool in_line = bytes <= static_cast<int64_t>(ArrivalLine::kDataBytes);

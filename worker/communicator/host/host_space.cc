@@ -13,7 +13,7 @@ namespace cohort::worker {
 namespace {
 
 // "COHORT" and the version of what follows.
-constexpr uint64_t kMagic = 0x434F484F52540004;
+constexpr uint64_t kMagic = 0x434F484F52540005;
 constexpr size_t kPage = 4096;
 
 struct Header {
@@ -53,7 +53,7 @@ struct Layout {
     buffers = next(ranks * 2 * HostSpace::kBufferBytes);
     fragments =
         next(ranks * ranks * Channel::kFragments * static_cast<size_t>(FragmentBytes(count)));
-    ahead = next(ranks * HostSpace::kLines * static_cast<size_t>(HostSpace::kAheadBytes));
+    ahead = next(ranks * HostSpace::kLines * static_cast<size_t>(HostSpace::kAheadRoom));
   }
 
   size_t sleep_words;
@@ -87,6 +87,8 @@ HostSpace::HostSpace(shm::Segment segment, int ranks)
   constexpr int64_t kSmall = 512;
   constexpr int64_t kSmallWhereCrowded = int64_t{16} << 10;
   small_bytes_ = crowded() ? kSmallWhereCrowded : kSmall;
+  constexpr int64_t kAhead = int64_t{2} << 10;
+  ahead_bytes_ = crowded() ? kAheadRoom : kAhead;
   fragment_bytes_ = FragmentBytes(ranks);
   const Layout layout(ranks);
   char* const begin = segment_.data();

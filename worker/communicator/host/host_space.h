@@ -91,9 +91,9 @@ class HostSpace {
   static constexpr size_t kBufferBytes = size_t{512} << 10;
   static constexpr int kMaxRanks = 256;
   // Of each rank, for as many turns: nobody is further ahead of another than half of them.
-  static constexpr uint64_t kLines = 16;
-  // Of a rank's data for each of these turns.
-  static constexpr int64_t kAheadBytes = int64_t{16} << 10;
+  static constexpr uint64_t kLines = 64;
+  // The room for a rank's data of each of these turns.
+  static constexpr int64_t kAheadRoom = int64_t{16} << 10;
 
   // For `ranks` of them. Errors: INVALID_ARGUMENT (not 1..kMaxRanks), RESOURCE_EXHAUSTED.
   static absl::StatusOr<HostSpace> Create(int ranks);
@@ -107,6 +107,8 @@ class HostSpace {
   // Up to here an operation takes one meeting, with a copy; above, two, without. Where ranks wait
   // for the same processors, a meeting costs as much as copying many KiB.
   int64_t small_bytes() const { return small_bytes_; }
+  // Up to here a broadcast's root copies what it has and goes on.
+  int64_t ahead_bytes() const { return ahead_bytes_; }
   // Of a channel's buffers. Through large ones large messages go fastest: what is written again
   // soon has to be fetched from the cache of the one who read it. The more ranks, the smaller.
   int64_t fragment_bytes() const { return fragment_bytes_; }
@@ -122,7 +124,7 @@ class HostSpace {
     return lines_[static_cast<size_t>(rank) * kLines + turn % kLines];
   }
   char* ahead(int rank, uint64_t turn) const {
-    return ahead_ + (static_cast<size_t>(rank) * kLines + turn % kLines) * kAheadBytes;
+    return ahead_ + (static_cast<size_t>(rank) * kLines + turn % kLines) * kAheadRoom;
   }
   char* buffer(int rank, int which) const {
     return buffers_ + (static_cast<size_t>(rank) * 2 + static_cast<size_t>(which)) * kBufferBytes;
@@ -144,6 +146,7 @@ class HostSpace {
   shm::Segment segment_;
   int ranks_;
   int64_t small_bytes_;
+  int64_t ahead_bytes_;
   int64_t fragment_bytes_;
   SleepWords* sleep_words_;
   ArrivalLine* lines_;

@@ -69,8 +69,7 @@ class Meeting {
   // Whether somebody came to follow, who does not wait for all.
   bool SomebodyFollows(uint64_t turn) const;
   absl::Status Differ(uint64_t turn, int one, int other) const;
-  // Of what is waited for at `turn`.
-  absl::Status GiveUp(uint64_t turn, const Operation& operation) const;
+  absl::Status GiveUp(const RankSet& missing, const Operation& operation) const;
 
   const HostSpace& space_;
   const Waiter& waiter_;
