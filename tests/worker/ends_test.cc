@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <chrono>
 #include <future>
 #include <iostream>
 #include <string>
@@ -219,6 +220,31 @@ TEST_F(EndsTest, AWorkerThatDoesNotAnswerIsNamed) {
   EXPECT_THAT(std::string(silent.message()),
               AllOf(HasSubstr(absl::StrCat("process ", worker(0).pid())), HasSubstr("group")));
   worker(0).Resume();
+}
+
+// Neither its root nor its sender waits for who takes them.
+TEST_F(EndsTest, WhatWasGivenBeforeLeavingArrives) {
+  StartWorker();
+  StartWorker();
+  for (const Way way : {Way::kTcp, Way::kOwn}) {
+    Groups groups = JoinAll({Connect(0, way), Connect(1, way)}, "group", {way, way});
+    const Tensor given = Tensor::Zeros(DataType::kI32, {1});
+    *static_cast<int32_t*>(given.data()) = 42;
+    ASSERT_TRUE(groups[0]->Send(given, 1).ok());
+    ASSERT_TRUE(groups[0]->Broadcast(given, 0).ok());
+    auto left = std::async(std::launch::async, [&] { groups[0].reset(); });
+    // Long enough for the others to be told that it left, if it did.
+    EXPECT_EQ(left.wait_for(std::chrono::milliseconds(200)), std::future_status::timeout);
+    const Tensor sent = Tensor::Zeros(DataType::kI32, {1});
+    const Tensor taken = Tensor::Zeros(DataType::kI32, {1});
+    const absl::Status received = groups[1]->Receive(sent, 0);
+    EXPECT_TRUE(received.ok()) << received;
+    const absl::Status broadcast = groups[1]->Broadcast(taken, 0);
+    EXPECT_TRUE(broadcast.ok()) << broadcast;
+    EXPECT_EQ(*static_cast<int32_t*>(sent.data()), 42);
+    EXPECT_EQ(*static_cast<int32_t*>(taken.data()), 42);
+    left.get();
+  }
 }
 
 TEST_F(EndsTest, AWorkerThatDrainsEndsParkedCallsAfterItsGraceAndSaysWhy) {

@@ -38,8 +38,8 @@ struct Transfer {
 //
 // Errors of every verb:
 //
-// - INVALID_ARGUMENT: this rank's arguments make no sense (the others wait for it in vain); or ranks
-//   called different things: all of them get this, naming two that differ, with the mark of
+// - INVALID_ARGUMENT: this rank's arguments make no sense (the others wait for it in vain). Or the
+//   ranks called different things: all of them get this, naming two that differ, with the mark of
 //   mismatch.h, and the communicator works on.
 // - DEADLINE_EXCEEDED: some ranks did not come; names them. It works no more: the others get
 //   ABORTED.
@@ -105,8 +105,12 @@ class Communicator {
   // Returns when all ranks have come.
   virtual absl::Status Barrier(Instant deadline) = 0;
 
-  // Ends what is in flight, on all ranks, and everything later, with ABORTED and `cause`, which says
-  // who is to blame, such as "rank 3 is gone". From any thread; the first cause stays.
+  // Before this rank leaves for good: returns when the others have come for what it gave them and
+  // did not wait for, or never will, and at `deadline`.
+  virtual void Settle(Instant deadline) { static_cast<void>(deadline); }
+
+  // Ends what is in flight, on all ranks, and everything later, with ABORTED and `cause`, which
+  // says who is to blame, such as "rank 3 is gone". From any thread; the first cause stays.
   virtual void Abort(absl::string_view cause) = 0;
 
  protected:

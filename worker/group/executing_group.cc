@@ -35,6 +35,11 @@ absl::Status ExecutingGroup::Begin(Connections connections) {
   return absl::OkStatus();
 }
 
+void ExecutingGroup::Settle() {
+  constexpr absl::Duration kPatience = absl::Seconds(1);
+  if (communicator_ != nullptr) communicator_->Settle(Clock::Steady().Now() + kPatience);
+}
+
 void ExecutingGroup::Drop() {
   {
     MutexLock lock(&end_mutex_);

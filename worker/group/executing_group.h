@@ -71,6 +71,9 @@ class ExecutingGroup : public client::Group {
 
   // A generation begins; while `call_mutex_` is held.
   absl::Status Begin(Connections connections) ABSL_EXCLUSIVE_LOCKS_REQUIRED(call_mutex_);
+  // Before this rank leaves: what it broadcast or sent, and did not wait for, arrives, if the
+  // others come for it within a second.
+  void Settle() ABSL_EXCLUSIVE_LOCKS_REQUIRED(call_mutex_);
   // It is over: calls are refused until the next.
   void Drop() ABSL_EXCLUSIVE_LOCKS_REQUIRED(call_mutex_);
   // Ends what is in flight, and all of the generation. From any thread.

@@ -51,6 +51,7 @@ absl::StatusOr<std::unique_ptr<LocalGroup>> LocalGroup::Create(LocalGroupOptions
 LocalGroup::~LocalGroup() {
   if (seat_ == nullptr) return;
   MutexLock lock(&call_mutex_);
+  Settle();
   // The others hear that this rank leaves before its connections close.
   seat_->Disregard();
   Drop();

@@ -44,7 +44,7 @@ class LocalGroup final : public ExecutingGroup {
   // Takes the seat, waits until the group is complete, and connects the ranks. Errors: those of
   // ProcessGroup::Create and MeetRanks.
   static absl::StatusOr<std::unique_ptr<LocalGroup>> Create(LocalGroupOptions options);
-  // Leaves.
+  // Leaves; what it gave and did not wait for is given a second to arrive.
   ~LocalGroup() override;
 
   // After ABORTED or DEADLINE_EXCEEDED: takes the seat in the next generation. Tensors stay valid.

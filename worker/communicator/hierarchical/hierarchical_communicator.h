@@ -59,6 +59,7 @@ class HierarchicalCommunicator final : public Communicator {
                        Instant deadline) override;
   absl::Status Exchange(absl::Span<const Transfer> transfers, Instant deadline) override;
   absl::Status Barrier(Instant deadline) override;
+  void Settle(Instant deadline) override { levels_.inside->Settle(deadline); }
   void Abort(absl::string_view cause) override;
 
  private:

@@ -364,6 +364,11 @@ absl::Status HostCommunicator::Barrier(Instant deadline) {
   return meeting_.Meet(MakeOperation(Verb::kBarrier, 0, DataType::kU8), kPut, deadline);
 }
 
+void HostCommunicator::Settle(Instant deadline) {
+  meeting_.Settle(deadline);
+  mailbox_.Settle(deadline);
+}
+
 void HostCommunicator::Abort(absl::string_view cause) { waiter_.SetPoison(cause); }
 
 }  // namespace cohort::worker

@@ -30,9 +30,8 @@ struct HostMemory {
 
 // Three ways, by size and by where the tensors are:
 //
-// - small: each rank puts what others need into its arrival line or its buffer, all meet, each
-// takes
-//   what it needs, and computes it itself. One meeting.
+// - small: each rank puts what others need into its arrival line or its buffer, and all meet. Each
+//   takes what it needs, and computes it itself. One meeting.
 // - direct: all tensors that others touch lie in the ranks' heaps. They meet and say where; then
 //   each rank does its slice of the work, from all inputs to all outputs, at twice the tensor's
 //   size of traffic for an all_reduce; and they meet again.
@@ -68,6 +67,7 @@ class HostCommunicator final : public Communicator {
                        Instant deadline) override;
   absl::Status Exchange(absl::Span<const Transfer> transfers, Instant deadline) override;
   absl::Status Barrier(Instant deadline) override;
+  void Settle(Instant deadline) override;
   void Abort(absl::string_view cause) override;
 
  private:

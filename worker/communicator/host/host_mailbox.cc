@@ -258,6 +258,20 @@ bool HostMailbox::Take(const Transfer& transfer, const FragmentLine& line, const
   return true;
 }
 
+void HostMailbox::Settle(Instant deadline) const {
+  const auto untaken = [this] {
+    RankSet ranks;
+    for (int peer = 0; peer < space_.ranks(); ++peer) {
+      const uint64_t sent = peers_[static_cast<size_t>(peer)].sent;
+      if (space_.channel(rank_, peer).taken.number.load(std::memory_order_acquire) < sent) {
+        ranks.Add(peer);
+      }
+    }
+    return ranks;
+  };
+  waiter_.Await([&] { return untaken().empty(); }, deadline, untaken).IgnoreError();
+}
+
 absl::Status HostMailbox::GiveUp(absl::Span<const Transfer> transfers) {
   std::vector<std::string> waiting;
   bool begun = false;

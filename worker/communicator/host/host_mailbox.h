@@ -31,6 +31,8 @@ class HostMailbox {
 
   // As Communicator::Exchange, of transfers that make sense.
   absl::Status Exchange(absl::Span<const Transfer> transfers, uint32_t tag, Instant deadline);
+  // Returns when all that was sent has been taken, or never will be, and at `deadline`.
+  void Settle(Instant deadline) const;
 
  private:
   // Of one transfer of an exchange.

@@ -95,6 +95,12 @@ absl::Status Meeting::Follow(const Operation& operation, int root, Instant deadl
                                                                    : Differ(turn_, root, rank_);
 }
 
+void Meeting::Settle(Instant deadline) const {
+  if (compared_ == turn_) return;
+  waiter_.Await([this] { return AllHere(turn_); }, deadline, [this] { return Missing(turn_); })
+      .IgnoreError();
+}
+
 void Meeting::Arrive(const Operation& operation, int stage) {
   ++turn_;
   ArrivalLine& own = space_.line(rank_, turn_);

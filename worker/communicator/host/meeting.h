@@ -47,6 +47,9 @@ class Meeting {
     return overdue_.ok() ? absl::OkStatus() : std::exchange(overdue_, absl::OkStatus());
   }
 
+  // Returns when all have arrived at this rank's last turn, or never will, and at `deadline`.
+  void Settle(Instant deadline) const;
+
   // How many turns this rank has had.
   uint64_t turn() const { return turn_; }
 
