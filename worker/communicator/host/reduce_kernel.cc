@@ -328,14 +328,18 @@ class Kernel {
     using One = typename Lanes::One;
     const typename One::Tag tag;
     const One one;
+    // Elements may lie anywhere, and a vector of one is read as what it is.
+    Element element;
     for (int64_t at = begin; at < end; ++at) {
-      auto value = first_(tag, one.Load(tag, input(0, at)));
+      std::memcpy(&element, input(0, at), sizeof(element));
+      auto value = first_(tag, one.Load(tag, &element));
       for (size_t k = 1; k < operands_.inputs.size(); ++k) {
-        value = op_(value, first_(tag, one.Load(tag, input(k, at))));
+        std::memcpy(&element, input(k, at), sizeof(element));
+        value = op_(value, first_(tag, one.Load(tag, &element)));
       }
-      value = last_(tag, value);
+      one.template Store<false>(tag, last_(tag, value), &element);
       for (size_t k = 0; k < operands_.outputs.size(); ++k) {
-        one.template Store<false>(tag, value, output(k, at));
+        std::memcpy(output(k, at), &element, sizeof(element));
       }
     }
   }
