@@ -1,5 +1,6 @@
 // Clients and workers are killed, or asked to end: who is left is told who it was, at once, and
 // nothing of theirs stays.
+// One file, though long: all ends of one kind of process, on the same workers.
 #include <signal.h>
 #include <unistd.h>
 
