@@ -296,10 +296,10 @@ absl::Status TensorVerbs::Exchange(absl::Span<const client::TensorTransfer> tran
     }
     if (!tensor.contiguous()) bytes += (tensor.bytes() + kLine - 1) / kLine * kLine;
   }
-  COHORT_RETURN_IF_ERROR(CheckTransfers(flat, rank(), size()));
   communicator_.set_tag(0);
   if (bytes == 0) return communicator_.Exchange(flat, deadline);
 
+  COHORT_RETURN_IF_ERROR(CheckTransfers(flat, rank(), size()));
   COHORT_ASSIGN_OR_RETURN(char* room, scratch_.Take(Scratch::kInput, bytes));
   for (size_t i = 0; i < flat.size(); ++i) {
     const Tensor& tensor = transfers[i].tensor;

@@ -111,6 +111,7 @@ RankSet HostMailbox::PeersOfTheRest(absl::Span<const Transfer> transfers) const 
 bool HostMailbox::Pass(absl::Span<const Transfer> transfers) {
   ++pass_;
   bool moved = false;
+  bool told = true;
   for (size_t i = 0; i < transfers.size(); ++i) {
     const Transfer& transfer = transfers[i];
     Progress& progress = progress_[i];
@@ -118,20 +119,40 @@ bool HostMailbox::Pass(absl::Span<const Transfer> transfers) {
     Peer& peer = peers_[static_cast<size_t>(transfer.peer)];
     uint64_t& waits = transfer.sends ? peer.send_waits : peer.receive_waits;
     if (waits == pass_) continue;
-    moved |= transfer.sends ? Send(transfer, progress) : Receive(transfer, progress);
+    // Nobody sleeps on while this rank copies much.
+    if (!told && BytesOf(transfer) > Channel::kSmallBytes) told = Tell(transfers.first(i));
+    if (transfer.sends ? Send(transfer, progress) : Receive(transfer, progress)) {
+      moved = true;
+      told = false;
+    }
     if (!progress.done) waits = pass_;
   }
+  if (!told) Tell(transfers);
   return moved;
+}
+
+bool HostMailbox::Tell(absl::Span<const Transfer> transfers) const {
+  if (waiter_.SomebodySleeps()) {
+    for (const Transfer& transfer : transfers) waiter_.WakeNow(transfer.peer);
+  }
+  return true;
+}
+
+int64_t HostMailbox::PlaceInHeap(const Transfer& transfer) const {
+  const shm::Segment* const heap = heaps_[static_cast<size_t>(rank_)].get();
+  if (heap == nullptr) return -1;
+  return heap->OffsetOf(transfer.data, static_cast<size_t>(BytesOf(transfer))).value_or(-1);
 }
 
 bool HostMailbox::Send(const Transfer& transfer, Progress& progress) {
   Peer& peer = peers_[static_cast<size_t>(transfer.peer)];
   Channel& channel = space_.channel(rank_, transfer.peer);
   const int64_t bytes = BytesOf(transfer);
-  // Up to here the channel holds the message, and who sends it need not wait for who takes it.
-  const bool small = bytes <= Channel::kSmallBytes;
+  // Nobody waits for who takes a message that the channel holds.
+  const bool ahead = bytes <= Channel::kSmallBytes ||
+                     (bytes <= space_.sent_ahead_bytes() && PlaceInHeap(transfer) < 0);
   // The receiver writes its line all the time: looking at it costs both of them.
-  if (!small || peer.sent - peer.seen_taken >= Channel::kFragments) {
+  if (!ahead || peer.sent - peer.seen_taken >= Channel::kFragments) {
     peer.seen_taken = channel.taken.number.load(std::memory_order_acquire);
   }
   bool moved = false;
@@ -144,12 +165,8 @@ bool HostMailbox::Send(const Transfer& transfer, Progress& progress) {
     line.type = static_cast<uint8_t>(transfer.type);
     line.tag = tag_;
     line.count = transfer.count;
-    line.place = -1;
+    line.place = ahead ? -1 : PlaceInHeap(transfer);
     const char* const data = static_cast<const char*>(transfer.data) + progress.bytes;
-    const shm::Segment* const heap = heaps_[static_cast<size_t>(rank_)].get();
-    if (!small && heap != nullptr) {
-      line.place = heap->OffsetOf(transfer.data, static_cast<size_t>(bytes)).value_or(-1);
-    }
     int64_t piece = std::min(bytes - progress.bytes, PieceBytes(bytes, space_.fragment_bytes()));
     if (line.place >= 0) {
       piece = bytes;
@@ -168,12 +185,9 @@ bool HostMailbox::Send(const Transfer& transfer, Progress& progress) {
     progress.bytes += piece;
     moved = true;
   }
-  if (moved) {
-    waiter_.Wake(transfer.peer);
-    PrefetchToWrite(&channel.line(peer.sent + 1));
-  }
+  if (moved) PrefetchToWrite(&channel.line(peer.sent + 1));
   if (!progress.begun || progress.bytes < bytes) return moved;
-  if (small) {
+  if (ahead) {
     progress.done = true;
   } else if (peer.seen_taken >= peer.sent) {
     // A later fragment than the message's last is never on its way while it is not done.
@@ -221,7 +235,6 @@ bool HostMailbox::Receive(const Transfer& transfer, Progress& progress) {
     // Now and then somebody looks at the clock.
     if (progress.refused && number % Channel::kFragments == 0) break;
   }
-  if (moved) waiter_.Wake(transfer.peer);
   return moved;
 }
 

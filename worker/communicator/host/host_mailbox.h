@@ -56,6 +56,10 @@ class HostMailbox {
 
   // Whether anything moved.
   bool Pass(absl::Span<const Transfer> transfers);
+  // Wakes the peers of those of which something may have moved. True.
+  bool Tell(absl::Span<const Transfer> transfers) const;
+  // Where in this rank's heap the message lies; -1: elsewhere.
+  int64_t PlaceInHeap(const Transfer& transfer) const;
   bool Send(const Transfer& transfer, Progress& progress);
   bool Receive(const Transfer& transfer, Progress& progress);
   // To memory of the transfer, from a fragment. False: it lies where nothing can.

@@ -89,6 +89,9 @@ HostSpace::HostSpace(shm::Segment segment, int ranks)
   small_bytes_ = crowded() ? kSmallWhereCrowded : kSmall;
   constexpr int64_t kAhead = int64_t{2} << 10;
   ahead_bytes_ = crowded() ? kAheadRoom : kAhead;
+  // What its channel holds is a matter of how large its buffers are at least.
+  constexpr int64_t kHeld = Channel::kSmallBytes * static_cast<int64_t>(Channel::kFragments);
+  sent_ahead_bytes_ = crowded() ? kHeld : Channel::kSmallBytes;
   fragment_bytes_ = FragmentBytes(ranks);
   const Layout layout(ranks);
   char* const begin = segment_.data();

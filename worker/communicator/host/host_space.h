@@ -59,7 +59,7 @@ struct alignas(kApart) TakenLine {
 // Messages from one rank to another: a ring of fragments, each with a buffer.
 struct Channel {
   static constexpr uint64_t kFragments = 8;
-  // The channel holds so much at least, whatever its buffers' size.
+  // Each buffer holds so much at least.
   static constexpr int64_t kSmallBytes = int64_t{8} << 10;
 
   FragmentLine fragments[kFragments];
@@ -109,6 +109,8 @@ class HostSpace {
   int64_t small_bytes() const { return small_bytes_; }
   // Up to here a broadcast's root copies what it has and goes on.
   int64_t ahead_bytes() const { return ahead_bytes_; }
+  // Up to here a message's sender copies what it has and goes on.
+  int64_t sent_ahead_bytes() const { return sent_ahead_bytes_; }
   // Of a channel's buffers. Through large ones large messages go fastest: what is written again
   // soon has to be fetched from the cache of the one who read it. The more ranks, the smaller.
   int64_t fragment_bytes() const { return fragment_bytes_; }
@@ -147,6 +149,7 @@ class HostSpace {
   int ranks_;
   int64_t small_bytes_;
   int64_t ahead_bytes_;
+  int64_t sent_ahead_bytes_;
   int64_t fragment_bytes_;
   SleepWords* sleep_words_;
   ArrivalLine* lines_;

@@ -52,7 +52,7 @@ class Waiter {
   // processors. `log` (may be null) learns for whom it sleeps.
   Waiter(const HostSpace& space, int rank, bool gives_way = false, WaitLog* log = nullptr);
 
-  // Until `done`. Whoever makes it true calls Wake or WakeAll behind that. `absent` is asked before
+  // Until `done`. Whoever makes it true asks SomebodySleeps behind that. `absent` is asked before
   // it sleeps: who has to come, as ranks are called in errors. Errors: ABORTED, who poisoned the
   // space and why; DEADLINE_EXCEEDED, without a word.
   absl::Status Await(absl::FunctionRef<bool()> done, Instant deadline,
@@ -68,15 +68,13 @@ class Waiter {
     return false;
   }
 
-  // Of those that sleep. What was stored before is seen by who does not.
-  void Wake(int rank) const {
-    if (SomebodySleeps()) WakeNow(rank);
-  }
+  // What was stored before is seen by who does not sleep; who does has to be woken.
   bool SomebodySleeps() const {
     // Either this sees the sleeper, or the sleeper sees what was stored.
     FullFence();
     return space_.sleepers().load(std::memory_order_relaxed) != 0;
   }
+  void WakeNow(int rank) const;
   void WakeAllNow() const;
 
   // Ends all that wait and will wait. The first cause stays.
@@ -90,7 +88,6 @@ class Waiter {
  private:
   static constexpr int kGlances = 30;
 
-  void WakeNow(int rank) const;
   void Sleep(absl::FunctionRef<bool()> done, Instant deadline) const;
 
   const HostSpace& space_;
