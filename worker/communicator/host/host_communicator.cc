@@ -54,12 +54,12 @@ absl::Status HostCommunicator::AllReduce(const void* input, void* output, int64_
   return Large(operation, input, output,
                {true, true, 1,
                 [&] {
-                  ForShare(bytes, 2 * bytes * size(), [&](Slice share, Stores stores) {
+                  ForShare(bytes, size(), 2 * bytes * size(), [&](Slice share, Stores stores) {
                     reduce(Inputs(share.begin), Outputs(share.begin), share.size / element, stores);
                   });
                 },
                 [&](const Chunk& chunk) {
-                  CopyOne(buffer(rank_), At(input, chunk.at * element), chunk.size * element);
+                  Put(buffer(rank_), At(input, chunk.at * element), chunk.size * element);
                 },
                 [&](const Chunk& chunk) -> absl::Status {
                   char* const result = At(output, chunk.at * element);
@@ -73,7 +73,7 @@ absl::Status HostCommunicator::AllReduce(const void* input, void* output, int64_
                   // Nobody else reads this rank's slice of any buffer, so the result may lie in its
                   // own.
                   void* const slices[] = {At(buffer(rank_), own.begin), At(result, own.begin)};
-                  reduce(Deposits(own.begin), slices, own.size / element);
+                  reduce(Deposits(own.begin), slices, own.size / element, put_.best());
                   COHORT_RETURN_IF_ERROR(meeting_.Meet(operation, kReduced, deadline));
                   for (int step = 1; step < size(); ++step) {
                     const int owner = (rank_ + step) % size();
@@ -106,14 +106,15 @@ absl::Status HostCommunicator::Reduce(const void* input, void* output, int64_t c
   return Large(operation, input, output,
                {true, true, 1,
                 [&] {
-                  ForShare(bytes, bytes * (size() + 1), [&](Slice share, Stores stores) {
+                  // One stores what is read of all: the time tells little of the stores.
+                  ForShare(bytes, 0, bytes * (size() + 1), [&](Slice share, Stores stores) {
                     void* const result = At(outputs_[static_cast<size_t>(root)], share.begin);
                     worker::Reduce(type, reduction, Inputs(share.begin),
                                    absl::MakeConstSpan(&result, 1), share.size / element, stores);
                   });
                 },
                 [&](const Chunk& chunk) {
-                  CopyOne(buffer(rank_), At(input, chunk.at * element), chunk.size * element);
+                  Put(buffer(rank_), At(input, chunk.at * element), chunk.size * element);
                 },
                 reduce_all},
                deadline);
@@ -134,14 +135,14 @@ absl::Status HostCommunicator::Broadcast(const void* input, void* output, int64_
   return Large(operation, input, output,
                {true, true, 1,
                 [&] {
-                  ForShare(bytes, bytes * size(), [&](Slice share, Stores stores) {
+                  ForShare(bytes, size() - 1, bytes * size(), [&](Slice share, Stores stores) {
                     const char* const from = inputs_[static_cast<size_t>(root)] + share.begin;
                     Copy(from, OutputsBut(from, share.begin), share.size, stores);
                   });
                 },
                 [&](const Chunk& chunk) {
                   if (rank_ != root) return;
-                  CopyOne(buffer(rank_), At(input, chunk.at * element), chunk.size * element);
+                  Put(buffer(rank_), At(input, chunk.at * element), chunk.size * element);
                 },
                 [&](const Chunk& chunk) {
                   const void* const from =
@@ -192,11 +193,13 @@ absl::Status HostCommunicator::AllGather(const void* input, void* output, int64_
   return Large(operation, input, output,
                {false, true, 1,
                 [&] {
-                  Copy(input, OutputsBut(input, rank_ * bytes), bytes,
-                       StoresOf(bytes * (size() + 1) * size()));
+                  ForOthers(bytes * (size() - 1), bytes * (size() + 1) * size(),
+                            [&](Stores stores) {
+                              Copy(input, OutputsBut(input, rank_ * bytes), bytes, stores);
+                            });
                 },
                 [&](const Chunk& chunk) {
-                  CopyOne(buffer(rank_), At(input, chunk.at * element), chunk.size * element);
+                  Put(buffer(rank_), At(input, chunk.at * element), chunk.size * element);
                 },
                 take},
                deadline);
@@ -224,8 +227,8 @@ absl::Status HostCommunicator::ReduceScatter(const void* input, void* output, in
                 },
                 [&](const Chunk& chunk) {
                   for (int rank = 0; rank < size(); ++rank) {
-                    CopyOne(At(buffer(rank_), rank * chunk.size * element),
-                            At(input, (rank * count + chunk.at) * element), chunk.size * element);
+                    Put(At(buffer(rank_), rank * chunk.size * element),
+                        At(input, (rank * count + chunk.at) * element), chunk.size * element);
                   }
                 },
                 [&](const Chunk& chunk) {
@@ -271,8 +274,8 @@ absl::Status HostCommunicator::AllToAll(const void* input, void* output, int64_t
                 [&](const Chunk& chunk) {
                   for (int rank = 0; rank < size(); ++rank) {
                     if (rank == rank_) continue;
-                    CopyOne(At(buffer(rank_), rank * chunk.size * element),
-                            At(input, (rank * count + chunk.at) * element), chunk.size * element);
+                    Put(At(buffer(rank_), rank * chunk.size * element),
+                        At(input, (rank * count + chunk.at) * element), chunk.size * element);
                   }
                 },
                 [&](const Chunk& chunk) {
@@ -311,7 +314,7 @@ absl::Status HostCommunicator::Gather(const void* input, void* output, int64_t c
                 },
                 [&](const Chunk& chunk) {
                   if (rank_ == root) return;
-                  CopyOne(buffer(rank_), At(input, chunk.at * element), chunk.size * element);
+                  Put(buffer(rank_), At(input, chunk.at * element), chunk.size * element);
                 },
                 take},
                deadline);
@@ -341,8 +344,8 @@ absl::Status HostCommunicator::Scatter(const void* input, void* output, int64_t 
                   if (rank_ != root) return;
                   for (int rank = 0; rank < size(); ++rank) {
                     if (rank == rank_) continue;
-                    CopyOne(At(buffer(rank_), rank * chunk.size * element),
-                            At(input, (rank * count + chunk.at) * element), chunk.size * element);
+                    Put(At(buffer(rank_), rank * chunk.size * element),
+                        At(input, (rank * count + chunk.at) * element), chunk.size * element);
                   }
                 },
                 [&](const Chunk& chunk) {

@@ -13,6 +13,7 @@
 #include "worker/communicator/host/host_space.h"
 #include "worker/communicator/host/meeting.h"
 #include "worker/communicator/host/reduce_kernel.h"
+#include "worker/communicator/host/store_choice.h"
 #include "worker/communicator/host/waiter.h"
 
 namespace cohort::worker {
@@ -112,15 +113,21 @@ class HostCommunicator final : public Communicator {
   absl::StatusOr<Agreed> LearnPlaces(const Operation& operation, const Ways& ways);
   Chunk FirstChunk(const Operation& operation, const Ways& ways) const;
 
+  // Into this rank's buffer, for others to read.
+  void Put(void* to, const void* from, int64_t bytes);
+
   // A rank's share of `bytes`, cut between cache lines.
   struct Slice {
     int64_t begin = 0;
     int64_t size = 0;
   };
   Slice SliceOf(int rank, int64_t bytes) const;
-  // What this rank does of an operation that cuts `bytes` between ranks, and touches so many in
-  // all.
-  void ForShare(int64_t bytes, int64_t touched, absl::FunctionRef<void(Slice, Stores)> body);
+  // What this rank does of an operation that touches so many bytes in all: stores so many that
+  // others read.
+  void ForOthers(int64_t bytes, int64_t touched, absl::FunctionRef<void(Stores)> body);
+  // The same, of an operation that cuts `bytes` between ranks and stores `copies` of each of them.
+  void ForShare(int64_t bytes, int copies, int64_t touched,
+                absl::FunctionRef<void(Slice, Stores)> body);
   // Tensors of the direct way, `offset` bytes into each.
   const std::vector<const void*>& Inputs(int64_t offset);
   const std::vector<void*>& Outputs(int64_t offset) { return OutputsBut(nullptr, offset); }
@@ -144,6 +151,8 @@ class HostCommunicator final : public Communicator {
   int which_ = 0;                       // of this rank's buffers, was used last
   int64_t at_ = 0;                      // from where on
   Stores taken_out_ = Stores::kCached;  // how what is taken from buffers is stored
+  StoreChoice put_;                     // of what goes into buffers
+  StoreChoice direct_;                  // of what goes into others' tensors
   bool in_line_ = false;                // the last deposits
   std::vector<const char*> inputs_;     // by rank, of the direct way
   std::vector<char*> outputs_;

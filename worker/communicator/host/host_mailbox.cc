@@ -172,12 +172,13 @@ bool HostMailbox::Send(const Transfer& transfer, Progress& progress) {
       piece = bytes;
       line.bytes = 0;
     } else {
-      char* room = line.data;
+      void* room = line.data;
       if (piece > static_cast<int64_t>(FragmentLine::kDataBytes)) {
         line.place = PlaceOf(number, piece, space_.fragment_bytes());
         room = space_.fragment(rank_, transfer.peer, number) + line.place;
       }
-      CopyOne(room, data, piece);
+      store_choice_.Run(
+          piece, [&](Stores stores) { Copy(data, absl::MakeConstSpan(&room, 1), piece, stores); });
       line.bytes = static_cast<uint32_t>(piece);
     }
     line.number.store(number, std::memory_order_release);

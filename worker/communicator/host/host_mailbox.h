@@ -13,6 +13,7 @@
 #include "base/shm/segment.h"
 #include "worker/communicator/communicator.h"
 #include "worker/communicator/host/host_space.h"
+#include "worker/communicator/host/store_choice.h"
 #include "worker/communicator/host/waiter.h"
 
 namespace cohort::worker {
@@ -79,6 +80,7 @@ class HostMailbox {
   uint32_t tag_ = 0;
   uint64_t pass_ = 0;
   std::vector<std::string> refusals_;
+  StoreChoice store_choice_;  // of pieces
 };
 
 }  // namespace cohort::worker

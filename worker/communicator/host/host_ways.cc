@@ -182,10 +182,24 @@ HostCommunicator::Slice HostCommunicator::SliceOf(int rank, int64_t bytes) const
   return {begin, end - begin};
 }
 
-void HostCommunicator::ForShare(int64_t bytes, int64_t touched,
+void HostCommunicator::Put(void* to, const void* from, int64_t bytes) {
+  put_.Run(bytes, [&](Stores stores) { Copy(from, absl::MakeConstSpan(&to, 1), bytes, stores); });
+}
+
+void HostCommunicator::ForOthers(int64_t bytes, int64_t touched,
+                                 absl::FunctionRef<void(Stores)> body) {
+  const Stores stores = StoresOf(touched);
+  if (stores == Stores::kStreaming) return body(stores);
+  direct_.Run(bytes, body);
+}
+
+void HostCommunicator::ForShare(int64_t bytes, int copies, int64_t touched,
                                 absl::FunctionRef<void(Slice, Stores)> body) {
   const Stores stores = StoresOf(touched);
-  if (stores == Stores::kCached) return body(SliceOf(rank_, bytes), stores);
+  if (stores == Stores::kCached) {
+    const Slice own = SliceOf(rank_, bytes);
+    return ForOthers(own.size * copies, touched, [&](Stores choice) { body(own, choice); });
+  }
   // Whoever is faster does more; who takes which piece changes no bits.
   constexpr int64_t kPiece = int64_t{256} << 10;
   const int64_t pieces = (bytes + kPiece - 1) / kPiece;
