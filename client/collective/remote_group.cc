@@ -52,6 +52,7 @@ absl::StatusOr<std::unique_ptr<RemoteGroup>> RemoteGroup::Create(RemoteGroupOpti
     COHORT_ASSIGN_OR_RETURN(options.session, WorkerSession::Connect(options.worker));
   }
   auto group = absl::WrapUnique(new RemoteGroup(std::move(options)));
+  group->lane_ = group->session().MakeLane();
   const RemoteGroupOptions& seat = group->options_;
   v1::JoinGroupRequest request;
   request.set_coordinator(seat.coordinator);
@@ -158,7 +159,7 @@ absl::Status RemoteGroup::RunRequest(v1::RunCollectiveRequest& request, CallTens
   SetDuration(timeout, request.mutable_timeout());
   bool answered = false;
   const absl::Status status =
-      session().Call(&Stub::RunCollective, request, timeout, response, &answered);
+      session().RunCollective(*lane_, request, timeout, response, &answered);
   if (!status.ok()) tensors.Fail(answered);
   return Explain(status, answered);
 }

@@ -128,6 +128,7 @@ class RemoteGroup final : public Group {
                                         const CallOptions& options);
 
   RemoteGroupOptions options_;
+  std::unique_ptr<WorkerLane> lane_;
   uint64_t group_ = 0;  // as the worker numbers it
   int64_t generation_ = 0;
   int rank_ = 0;

@@ -204,9 +204,27 @@ void WorkerSession::SetDeadline(grpc::ClientContext& context, absl::Duration tim
   context.set_deadline(std::chrono::system_clock::now() + absl::ToChronoMilliseconds(bounded));
 }
 
+std::unique_ptr<WorkerLane> WorkerSession::MakeLane() const {
+  return std::make_unique<WorkerLane>(options_.address, max_message_bytes());
+}
+
+absl::Status WorkerSession::RunCollective(WorkerLane& lane, v1::RunCollectiveRequest& request,
+                                          absl::Duration timeout,
+                                          v1::RunCollectiveResponse* response, bool* answered) {
+  request.set_session(opened_.session());
+  WorkerLane::Answer answer;
+  if (!lane.Run(request, timeout + kMargin, response, &answer)) {
+    return Call(&Stub::RunCollective, request, timeout, response, answered);
+  }
+  return Read(answer.status, answer.own_words, answered);
+}
+
 absl::Status WorkerSession::Read(const grpc::ClientContext& context, const grpc::Status& status,
                                  bool* answered) const {
-  const bool own_words = context.GetServerTrailingMetadata().count(kAnsweredKey) > 0;
+  return Read(status, context.GetServerTrailingMetadata().count(kAnsweredKey) > 0, answered);
+}
+
+absl::Status WorkerSession::Read(const grpc::Status& status, bool own_words, bool* answered) const {
   if (answered != nullptr) *answered = status.ok() || own_words;
   if (status.ok()) return absl::OkStatus();
   if (own_words) {

@@ -19,6 +19,7 @@
 #include "base/mutex.h"
 #include "base/tensor.h"
 #include "client/collective/attach_connection.h"
+#include "client/collective/worker_lane.h"
 #include "cohort/v1/worker.grpc.pb.h"
 #include "grpcpp/client_context.h"
 
@@ -63,6 +64,13 @@ class WorkerSession : public std::enable_shared_from_this<WorkerSession> {
     SetDeadline(context, timeout);
     return Read(context, ((*stub_).*method)(&context, request, response), answered);
   }
+
+  // The same for RunCollective, by `lane` where it is open.
+  absl::Status RunCollective(WorkerLane& lane, v1::RunCollectiveRequest& request,
+                             absl::Duration timeout, v1::RunCollectiveResponse* response,
+                             bool* answered);
+  // Of one group, which it outlives.
+  std::unique_ptr<WorkerLane> MakeLane() const;
 
   // Of a tensor that is no part of the shared memory. In order, from its beginning.
   absl::Status WriteTensor(uint64_t tensor, const void* from, int64_t bytes,
@@ -121,6 +129,8 @@ class WorkerSession : public std::enable_shared_from_this<WorkerSession> {
   static void SetDeadline(grpc::ClientContext& context, absl::Duration timeout);
   absl::Status Read(const grpc::ClientContext& context, const grpc::Status& status,
                     bool* answered) const;
+  // `own_words`: the worker itself has said so.
+  absl::Status Read(const grpc::Status& status, bool own_words, bool* answered) const;
   // Reads events until the stream ends.
   void Listen();
   absl::Status Open();

@@ -260,7 +260,7 @@ void LaneLink::HandleReply(const lane::Frame& frame, bool too_large) {
         std::move(pending),
         grpc::Status(static_cast<grpc::StatusCode>(frame.header.code),
                      std::string(frame.body.substr(0, text)), std::string(frame.body.substr(text))),
-        "");
+        frame.body);
   }
 }
 

@@ -45,8 +45,8 @@ class LaneLink final : public lane::EventLoop::Handler,
   class Waiter {
    public:
     virtual ~Waiter() = default;
-    // Once, with no lock held. `body` is valid in here alone. On a
-    // thread that reads for others: nothing of the user's may run in here.
+    // Once, with no lock held. `body` is valid in here alone; empty with an error that the server
+    // has not sent. On a thread that reads for others: nothing of the user's may run in here.
     virtual void OnLaneReply(const grpc::Status& status, absl::string_view body) = 0;
   };
   enum class End {

@@ -17,17 +17,22 @@ constexpr absl::Duration kTimeout = absl::Seconds(300);
 grpc::Status WorkerService::RunCollective(grpc::ServerContext* context,
                                           const v1::RunCollectiveRequest* request,
                                           v1::RunCollectiveResponse* response) {
+  return Answer(context, RunCollective(*request, response));
+}
+
+absl::Status WorkerService::RunCollective(const v1::RunCollectiveRequest& request,
+                                          v1::RunCollectiveResponse* response) {
   const Instant started = Clock::Steady().Now();
   int64_t bytes = 0;
   const auto run = [&]() -> absl::Status {
     COHORT_ASSIGN_OR_RETURN(const std::shared_ptr<Session> session,
-                            sessions_.Find(request->session()));
+                            sessions_.Find(request.session()));
     COHORT_ASSIGN_OR_RETURN(const std::shared_ptr<GroupEntry> entry,
-                            session->FindGroup(request->group()));
+                            session->FindGroup(request.group()));
     COHORT_ASSIGN_OR_RETURN(const absl::Duration timeout,
-                            ReadTimeout(request->has_timeout(), request->timeout(), kTimeout));
+                            ReadTimeout(request.has_timeout(), request.timeout(), kTimeout));
     COHORT_ASSIGN_OR_RETURN(const CallGate::Pass pass, gate_.Enter());
-    CollectiveCall call(session->tensors(), options_.max_message_bytes, *request, response);
+    CollectiveCall call(session->tensors(), options_.max_message_bytes, request, response);
     LocalGroup* const group = entry->local();
     if (group == nullptr) {
       return absl::FailedPreconditionError(absl::StrCat("group ", entry->facts().group,
@@ -41,8 +46,8 @@ grpc::Status WorkerService::RunCollective(grpc::ServerContext* context,
     return status;
   };
   const absl::Status status = run();
-  metrics_.OnCall(NameOf(request->verb()), bytes, Clock::Steady().Now() - started, status.code());
-  return Answer(context, status);
+  metrics_.OnCall(NameOf(request.verb()), bytes, Clock::Steady().Now() - started, status.code());
+  return status;
 }
 
 grpc::Status WorkerService::RunObject(grpc::ServerContext* context,

@@ -75,6 +75,7 @@ absl::Status Serve(const Options& options, const sigset_t& signals) {
   server_options.listen = options.listen;
   server_options.max_message_bytes = options.max_message_bytes;
   server_options.reflection = options.reflection;
+  server_options.max_lanes = options.max_calls;
   COHORT_ASSIGN_OR_RETURN(const std::unique_ptr<WorkerServer> server,
                           WorkerServer::Start(server_options, service));
   if (!options.metrics_listen.empty()) {

@@ -59,6 +59,11 @@ absl::StatusOr<std::unique_ptr<WorkerServer>> WorkerServer::Start(
   result->stopped_ = false;
 
   ListenerSinks sinks;
+  if (options.max_lanes > 0) {
+    result->lane_ =
+        std::make_unique<CallLane>(service, options.max_message_bytes, options.max_lanes);
+    sinks.lane = [lane = result->lane_.get()](int fd) { lane->Adopt(fd); };
+  }
   sinks.grpc = [acceptor = result->acceptor_.get()](int fd, int listener_fd) {
     grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters connection;
     connection.listener_fd = listener_fd;
@@ -81,6 +86,7 @@ void WorkerServer::Shutdown(absl::Duration grace) {
   stopped_ = true;
   SetServing(false);
   listener_.reset();
+  if (lane_ != nullptr) lane_->Stop(grace);
   server_->Shutdown(std::chrono::system_clock::now() + absl::ToChronoMilliseconds(grace));
   server_->Wait();
 }

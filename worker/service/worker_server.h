@@ -12,6 +12,7 @@
 #include "base/rpc/listener.h"
 #include "grpcpp/server.h"
 #include "grpcpp/server_builder.h"
+#include "worker/service/call_lane.h"
 #include "worker/service/worker_service.h"
 
 namespace cohort::worker {
@@ -21,6 +22,8 @@ struct WorkerServerOptions {
   std::vector<std::string> listen;
   int64_t max_message_bytes = 0;
   bool reflection = false;
+  // Calls in plain frames, beside gRPC; 0: none.
+  int max_lanes = 0;
 };
 
 class WorkerServer {
@@ -47,6 +50,7 @@ class WorkerServer {
   std::vector<std::string> addresses_;
   std::unique_ptr<grpc::Server> server_;
   std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> acceptor_;
+  std::unique_ptr<CallLane> lane_;
   std::unique_ptr<::cohort::Listener> listener_;
   bool stopped_ = false;
 };

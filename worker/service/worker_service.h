@@ -71,6 +71,9 @@ class WorkerService final
   // collective_methods.cc
   grpc::Status RunCollective(grpc::ServerContext* context, const v1::RunCollectiveRequest* request,
                              v1::RunCollectiveResponse* response) override;
+  // The same, however the request has come.
+  absl::Status RunCollective(const v1::RunCollectiveRequest& request,
+                             v1::RunCollectiveResponse* response);
   grpc::Status RunObject(grpc::ServerContext* context, const v1::RunObjectRequest* request,
                          v1::RunObjectResponse* response) override;
 

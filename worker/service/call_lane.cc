@@ -1,0 +1,184 @@
+#include "worker/service/call_lane.h"
+
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/rpc/status_conversion.h"
+
+namespace cohort::worker {
+namespace {
+
+constexpr size_t kReadBytes = size_t{64} << 10;
+// Who does not take an answer for so long is sent away.
+constexpr int kSendSeconds = 30;
+// A peer whose machine is gone is noticed within kIdleS + kProbes * kProbeS seconds.
+constexpr int kIdleS = 20;
+constexpr int kProbeS = 5;
+constexpr int kProbes = 2;
+constexpr char kMethod[] = "cohort.v1.WorkerService/RunCollective\n";
+
+void Set(int fd, int level, int option, int value) {
+  setsockopt(fd, level, option, &value, sizeof(value));
+}
+
+void Prepare(int fd) {
+  fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) & ~O_NONBLOCK);
+  const timeval patience = {kSendSeconds, 0};
+  setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
+  // These fail without harm on Unix sockets, whose peers cannot vanish unnoticed.
+  Set(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
+  Set(fd, IPPROTO_TCP, TCP_KEEPIDLE, kIdleS);
+  Set(fd, IPPROTO_TCP, TCP_KEEPINTVL, kProbeS);
+  Set(fd, IPPROTO_TCP, TCP_KEEPCNT, kProbes);
+  Set(fd, IPPROTO_TCP, TCP_NODELAY, 1);
+}
+
+bool SendAll(int fd, absl::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t sent = send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+    if (sent < 0 && errno == EINTR) continue;
+    if (sent <= 0) return false;
+    bytes.remove_prefix(static_cast<size_t>(sent));
+  }
+  return true;
+}
+
+std::string Hello() {
+  std::string hello(lane::kPreface);
+  lane::Header header;
+  header.kind = lane::Kind::kHello;
+  header.body_bytes = sizeof(kMethod) - 1;
+  lane::AppendHeader(header, &hello);
+  return hello + kMethod;
+}
+
+}  // namespace
+
+CallLane::CallLane(WorkerService& service, int64_t max_message_bytes, int max_connections)
+    : service_(service),
+      max_message_bytes_(max_message_bytes),
+      max_connections_(static_cast<size_t>(std::max(max_connections, 0))) {}
+
+CallLane::~CallLane() { Stop(absl::ZeroDuration()); }
+
+void CallLane::Adopt(int fd) {
+  UniqueFd taken(fd);
+  Prepare(fd);
+  MutexLock lock(&mutex_);
+  JoinDone();
+  if (stopped_ || connections_.size() >= max_connections_) return;
+  Connection& connection = connections_.emplace_back();
+  connection.fd = std::move(taken);
+  connection.thread = std::thread([this, &connection] { Serve(connection); });
+}
+
+void CallLane::Serve(Connection& connection) {
+  const int fd = connection.fd.get();
+  lane::FrameReader input(static_cast<size_t>(max_message_bytes_));
+  bool greeted = false;
+  bool open = true;
+  while (open) {
+    const size_t room = std::max(kReadBytes, std::min(input.wanted(), size_t{1} << 20));
+    const ssize_t count = recv(fd, input.Room(room), room, 0);
+    if (count < 0 && errno == EINTR) continue;
+    if (count <= 0) break;
+    input.Filled(static_cast<size_t>(count));
+    if (!greeted) {
+      absl::string_view preface;
+      if (!input.Peek(lane::kPreface.size(), &preface)) continue;
+      if (preface != lane::kPreface || !SendAll(fd, Hello())) break;
+      input.Skip(preface.size());
+      greeted = true;
+    }
+    for (bool more = true; open && more;) {
+      lane::Frame frame;
+      switch (input.Read(&frame)) {
+        case lane::FrameReader::Next::kMore:
+          more = false;
+          break;
+        case lane::FrameReader::Next::kBroken:
+          open = false;
+          break;
+        case lane::FrameReader::Next::kTooLarge:
+          open = Answer(fd, frame, true);
+          break;
+        case lane::FrameReader::Next::kFrame:
+          open = Answer(fd, frame, false);
+          break;
+      }
+    }
+  }
+  shutdown(fd, SHUT_RDWR);
+  MutexLock lock(&mutex_);
+  connection.done = true;
+}
+
+bool CallLane::Answer(int fd, const lane::Frame& frame, bool too_large) {
+  // A call ends by its own time, and by the end of its session.
+  if (frame.header.kind == lane::Kind::kCancel) return true;
+  if (frame.header.kind != lane::Kind::kCall) return false;
+  v1::RunCollectiveRequest request;
+  v1::RunCollectiveResponse response;
+  absl::Status status;
+  if (too_large) {
+    status = absl::ResourceExhaustedError(absl::StrCat(
+        "a request of ", frame.header.body_bytes, " bytes; the worker takes ", max_message_bytes_));
+  } else if (frame.header.method != 0) {
+    status = absl::UnimplementedError(absl::StrCat("no method ", frame.header.method));
+  } else if (!request.ParseFromArray(frame.body.data(), static_cast<int>(frame.body.size()))) {
+    status = absl::InvalidArgumentError("the request is no message of this method");
+  } else {
+    status = service_.RunCollective(request, &response);
+  }
+  lane::Header header;
+  header.call = frame.header.call;
+  header.kind = lane::Kind::kReply;
+  header.code = static_cast<uint8_t>(status.code());
+  std::string answer(lane::kHeaderBytes, '\0');
+  if (status.ok()) {
+    response.AppendToString(&answer);
+  } else {
+    // Cut as gRPC's are: the same call has the same answer on both ways.
+    const grpc::Status cut = ToGrpcStatus(status);
+    absl::StrAppend(&answer, cut.error_message(), cut.error_details());
+    header.extra = static_cast<uint32_t>(cut.error_message().size());
+  }
+  header.body_bytes = static_cast<uint32_t>(answer.size() - lane::kHeaderBytes);
+  lane::WriteHeader(header, &answer[0]);
+  return SendAll(fd, answer);
+}
+
+void CallLane::JoinDone() {
+  for (auto it = connections_.begin(); it != connections_.end();) {
+    if (!it->done) {
+      ++it;
+      continue;
+    }
+    it->thread.join();  // does nothing more
+    it = connections_.erase(it);
+  }
+}
+
+void CallLane::Stop(absl::Duration grace) {
+  MutexLock lock(&mutex_);
+  stopped_ = true;
+  for (Connection& connection : connections_) shutdown(connection.fd.get(), SHUT_RD);
+  const auto all_done = [this]() ABSL_NO_THREAD_SAFETY_ANALYSIS {
+    return std::all_of(connections_.begin(), connections_.end(),
+                       [](const Connection& connection) { return connection.done; });
+  };
+  mutex_.AwaitWithTimeout(absl::Condition(&all_done), grace);
+  for (Connection& connection : connections_) shutdown(connection.fd.get(), SHUT_RDWR);
+  mutex_.Await(absl::Condition(&all_done));
+  JoinDone();
+}
+
+}  // namespace cohort::worker

@@ -1,0 +1,58 @@
+// Collectives in plain frames (base/lane/frame.h), on the addresses of gRPC: a call has less on its
+// way there than in HTTP/2.
+#ifndef COHORT_WORKER_SERVICE_CALL_LANE_H_
+#define COHORT_WORKER_SERVICE_CALL_LANE_H_
+
+#include <cstdint>
+#include <list>
+#include <thread>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/time/time.h"
+#include "base/lane/frame.h"
+#include "base/mutex.h"
+#include "base/unique_fd.h"
+#include "worker/service/worker_service.h"
+
+namespace cohort::worker {
+
+// RunCollective alone. Each connection has a thread, which reads a call, runs it and answers it: so
+// nobody is woken in between, and a client has one call in flight on each. Thread-safe.
+class CallLane {
+ public:
+  // `service` outlives it. More connections than `max_connections` are closed: their clients go by
+  // gRPC.
+  CallLane(WorkerService& service, int64_t max_message_bytes, int max_connections);
+  // As Stop, at once.
+  ~CallLane();
+
+  // Takes a connection that begins with the lane's preface.
+  void Adopt(int fd);
+  // Reads no more calls; those that run are answered, if they are done and taken within `grace`.
+  // Waits for all threads: whatever blocks calls has been ended before.
+  void Stop(absl::Duration grace);
+
+ private:
+  struct Connection {
+    UniqueFd fd;
+    bool done = false;
+    std::thread thread;
+  };
+
+  void Serve(Connection& connection);
+  // One frame of a call. False: the connection is of no more use.
+  bool Answer(int fd, const lane::Frame& frame, bool too_large);
+  void JoinDone() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  WorkerService& service_;
+  const int64_t max_message_bytes_;
+  const size_t max_connections_;
+  Mutex mutex_;
+  // Threads refer to their own.
+  std::list<Connection> connections_ ABSL_GUARDED_BY(mutex_);
+  bool stopped_ ABSL_GUARDED_BY(mutex_) = false;
+};
+
+}  // namespace cohort::worker
+
+#endif  // COHORT_WORKER_SERVICE_CALL_LANE_H_

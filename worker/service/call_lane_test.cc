@@ -1,0 +1,196 @@
+#include "worker/service/call_lane.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <random>
+#include <string>
+
+#include "absl/time/clock.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace cohort::worker {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr int64_t kMaxMessageBytes = 4096;
+constexpr absl::Duration kSoon = absl::Seconds(20);
+
+class CallLaneTest : public ::testing::Test {
+ protected:
+  // The client's end.
+  UniqueFd Connect() {
+    int ends[2];
+    EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends), 0);
+    lane_.Adopt(ends[0]);
+    fcntl(ends[1], F_SETFL, 0);
+    return UniqueFd(ends[1]);
+  }
+  UniqueFd ConnectAndGreet() {
+    UniqueFd fd = Connect();
+    Send(fd, std::string(lane::kPreface));
+    EXPECT_EQ(Read(fd, lane::kPreface.size()), lane::kPreface);
+    const lane::Header hello = ReadHeader(fd);
+    EXPECT_EQ(hello.kind, lane::Kind::kHello);
+    EXPECT_EQ(Read(fd, hello.body_bytes), "cohort.v1.WorkerService/RunCollective\n");
+    return fd;
+  }
+
+  static void Send(const UniqueFd& fd, const std::string& bytes) {
+    EXPECT_EQ(send(fd.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL),
+              static_cast<ssize_t>(bytes.size()));
+  }
+  static std::string Call(uint32_t id, uint16_t method, const std::string& body) {
+    lane::Header header;
+    header.kind = lane::Kind::kCall;
+    header.call = id;
+    header.method = method;
+    header.body_bytes = static_cast<uint32_t>(body.size());
+    header.extra = lane::kNoTimeout;
+    std::string frame;
+    lane::AppendHeader(header, &frame);
+    return frame + body;
+  }
+  // Shorter when the connection is closed.
+  static std::string Read(const UniqueFd& fd, size_t bytes) {
+    std::string read;
+    while (read.size() < bytes) {
+      pollfd ready = {fd.get(), POLLIN, 0};
+      if (poll(&ready, 1, static_cast<int>(absl::ToInt64Milliseconds(kSoon))) != 1) {
+        ADD_FAILURE() << "nothing came in time";
+        break;
+      }
+      char part[4096];
+      const ssize_t count = recv(fd.get(), part, std::min(sizeof(part), bytes - read.size()), 0);
+      if (count <= 0) break;
+      read.append(part, static_cast<size_t>(count));
+    }
+    return read;
+  }
+  static lane::Header ReadHeader(const UniqueFd& fd) {
+    const std::string bytes = Read(fd, lane::kHeaderBytes);
+    lane::FrameReader reader(kMaxMessageBytes * 2);
+    bytes.copy(reader.Room(bytes.size()), bytes.size());
+    reader.Filled(bytes.size());
+    const size_t wanted = reader.wanted();
+    if (wanted > 0) {
+      reader.Room(wanted);
+      reader.Filled(wanted);
+    }
+    lane::Frame frame;
+    EXPECT_EQ(reader.Read(&frame), lane::FrameReader::Next::kFrame);
+    return frame.header;
+  }
+  static std::string ReadError(const UniqueFd& fd, uint32_t id, absl::StatusCode code) {
+    const lane::Header header = ReadHeader(fd);
+    EXPECT_EQ(header.kind, lane::Kind::kReply);
+    EXPECT_EQ(header.call, id);
+    EXPECT_EQ(header.code, static_cast<int>(code));
+    return Read(fd, header.body_bytes).substr(0, header.extra);
+  }
+  static bool Closed(const UniqueFd& fd) { return Read(fd, 1).empty(); }
+
+  SessionTable sessions_;
+  CallGate gate_{8};
+  Metrics metrics_;
+  WorkerService service_{WorkerServiceOptions{"", "", "", kMaxMessageBytes, ""}, sessions_, gate_,
+                         metrics_};
+  CallLane lane_{service_, kMaxMessageBytes, 3};
+};
+
+TEST_F(CallLaneTest, AnswersAsGrpcDoes) {
+  const UniqueFd fd = ConnectAndGreet();
+  v1::RunCollectiveRequest request;
+  request.set_session(std::string(16, 'x'));
+  Send(fd, Call(7, 0, request.SerializeAsString()));
+  EXPECT_THAT(ReadError(fd, 7, absl::StatusCode::kNotFound), HasSubstr("session"));
+  // Two at once, in two pieces.
+  const std::string both = Call(8, 0, request.SerializeAsString()) + Call(9, 0, "");
+  Send(fd, both.substr(0, 5));
+  Send(fd, both.substr(5));
+  ReadError(fd, 8, absl::StatusCode::kNotFound);
+  EXPECT_THAT(ReadError(fd, 9, absl::StatusCode::kInvalidArgument), HasSubstr("session"));
+}
+
+TEST_F(CallLaneTest, WhatIsNoCallIsRefusedAndTheNextIsServed) {
+  const UniqueFd fd = ConnectAndGreet();
+  Send(fd, Call(1, 3, ""));
+  EXPECT_EQ(ReadError(fd, 1, absl::StatusCode::kUnimplemented), "no method 3");
+  Send(fd, Call(2, 0, std::string(kMaxMessageBytes + 1, 'x')));
+  EXPECT_THAT(ReadError(fd, 2, absl::StatusCode::kResourceExhausted), HasSubstr("4097 bytes"));
+  Send(fd, Call(3, 0, std::string(100, '\xff')));
+  EXPECT_THAT(ReadError(fd, 3, absl::StatusCode::kInvalidArgument), HasSubstr("no message"));
+  lane::Header cancel;
+  cancel.kind = lane::Kind::kCancel;
+  std::string frame;
+  lane::AppendHeader(cancel, &frame);
+  Send(fd, frame + Call(4, 9, ""));
+  EXPECT_EQ(ReadError(fd, 4, absl::StatusCode::kUnimplemented), "no method 9");
+}
+
+TEST_F(CallLaneTest, StrangersAreSentAway) {
+  const UniqueFd no_preface = Connect();
+  Send(no_preface, "GET / HTTP/1.1\r\n");
+  EXPECT_TRUE(Closed(no_preface));
+
+  const UniqueFd server = ConnectAndGreet();
+  lane::Header header;
+  header.kind = lane::Kind::kReply;
+  std::string frame;
+  lane::AppendHeader(header, &frame);
+  Send(server, frame);
+  EXPECT_TRUE(Closed(server));
+}
+
+TEST_F(CallLaneTest, GarbageHurtsNobody) {
+  const auto seed = static_cast<uint32_t>(absl::ToUnixNanos(absl::Now()));
+  SCOPED_TRACE(::testing::Message() << "seed " << seed);
+  std::mt19937 random(seed);
+  for (int round = 0; round < 200; ++round) {
+    const UniqueFd fd = Connect();
+    std::string bytes(lane::kPreface);
+    for (int i = 0; i < 100; ++i) bytes += static_cast<char>(random() % (round % 2 ? 256 : 4));
+    Send(fd, bytes);
+    shutdown(fd.get(), SHUT_WR);
+    Read(fd, size_t{1} << 20);  // until it is closed
+  }
+  const UniqueFd fd = ConnectAndGreet();
+  Send(fd, Call(1, 5, ""));
+  EXPECT_EQ(ReadError(fd, 1, absl::StatusCode::kUnimplemented), "no method 5");
+}
+
+TEST_F(CallLaneTest, MoreThanItTakesAreClosedAndPlacesBecomeFree) {
+  UniqueFd first = ConnectAndGreet();
+  const UniqueFd second = ConnectAndGreet();
+  const UniqueFd third = ConnectAndGreet();
+  EXPECT_TRUE(Closed(Connect()));
+  first = UniqueFd();
+  const absl::Time deadline = absl::Now() + kSoon;
+  // Until its thread has noticed.
+  while (true) {
+    const UniqueFd next = Connect();
+    send(next.get(), lane::kPreface.data(), lane::kPreface.size(), MSG_NOSIGNAL);
+    if (Read(next, lane::kPreface.size()) == lane::kPreface) break;
+    ASSERT_LT(absl::Now(), deadline);
+  }
+}
+
+TEST_F(CallLaneTest, StopEndsIdleConnectionsAtOnce) {
+  const UniqueFd greeted = ConnectAndGreet();
+  const UniqueFd silent = Connect();
+  const absl::Time begin = absl::Now();
+  lane_.Stop(absl::Seconds(10));
+  EXPECT_LT(absl::Now() - begin, absl::Seconds(8));
+  EXPECT_TRUE(Closed(greeted));
+  EXPECT_TRUE(Closed(silent));
+  EXPECT_TRUE(Closed(Connect()));
+}
+
+}  // namespace
+}  // namespace cohort::worker
