@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "base/clock.h"
@@ -102,6 +103,9 @@ class Communicator {
   // and the message is gone; the others of the list are done all the same. The sender is told too,
   // unless the message was so small that it did not wait. To and from itself: INVALID_ARGUMENT.
   virtual absl::Status Exchange(absl::Span<const Transfer> transfers, Instant deadline) = 0;
+  // Whether a message of `peer` that nobody has received has come, or begun to. Does not wait.
+  // Errors: ABORTED, as soon as this rank knows of it, by whatever it could have heard from `peer`.
+  virtual absl::StatusOr<bool> HasMessage(int peer) = 0;
   // Returns when all ranks have come.
   virtual absl::Status Barrier(Instant deadline) = 0;
 

@@ -58,6 +58,7 @@ class HierarchicalCommunicator final : public Communicator {
   absl::Status Scatter(const void* input, void* output, int64_t count, DataType type, int root,
                        Instant deadline) override;
   absl::Status Exchange(absl::Span<const Transfer> transfers, Instant deadline) override;
+  absl::StatusOr<bool> HasMessage(int peer) override { return Mesh().HasMessage(peer); }
   absl::Status Barrier(Instant deadline) override;
   void Settle(Instant deadline) override { levels_.inside->Settle(deadline); }
   void Abort(absl::string_view cause) override;

@@ -67,6 +67,7 @@ class HostCommunicator final : public Communicator {
   absl::Status Scatter(const void* input, void* output, int64_t count, DataType type, int root,
                        Instant deadline) override;
   absl::Status Exchange(absl::Span<const Transfer> transfers, Instant deadline) override;
+  absl::StatusOr<bool> HasMessage(int peer) override { return mailbox_.HasMessage(peer); }
   absl::Status Barrier(Instant deadline) override;
   void Settle(Instant deadline) override;
   void Abort(absl::string_view cause) override;

@@ -95,6 +95,13 @@ absl::Status HostMailbox::Exchange(absl::Span<const Transfer> transfers, uint32_
                            : absl::InvalidArgumentError(absl::StrJoin(refusals_, "; "));
 }
 
+absl::StatusOr<bool> HostMailbox::HasMessage(int peer) const {
+  if (waiter_.poisoned()) return waiter_.CauseOfPoison();
+  const uint64_t next = peers_[static_cast<size_t>(peer)].taken + 1;
+  const FragmentLine& line = space_.channel(peer, rank_).line(next);
+  return line.number.load(std::memory_order_acquire) == next;
+}
+
 bool HostMailbox::AllDone() const {
   return std::all_of(progress_.begin(), progress_.end(),
                      [](const Progress& progress) { return progress.done; });

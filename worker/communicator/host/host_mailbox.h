@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "base/clock.h"
 #include "base/shm/segment.h"
@@ -32,6 +33,8 @@ class HostMailbox {
 
   // As Communicator::Exchange, of transfers that make sense.
   absl::Status Exchange(absl::Span<const Transfer> transfers, uint32_t tag, Instant deadline);
+  // As Communicator::HasMessage.
+  absl::StatusOr<bool> HasMessage(int peer) const;
   // Returns when all that was sent has been taken, or never will be, and at `deadline`.
   void Settle(Instant deadline) const;
 

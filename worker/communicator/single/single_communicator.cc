@@ -68,6 +68,11 @@ absl::Status SingleCommunicator::Exchange(absl::Span<const Transfer> transfers, 
   COHORT_RETURN_IF_ERROR(CheckTransfers(transfers, 0, 1));
   return Run(Verb::kBarrier, nullptr, nullptr, 0, DataType::kU8, 0, nullptr);
 }
+absl::StatusOr<bool> SingleCommunicator::HasMessage(int) {
+  MutexLock lock(&mutex_);
+  if (!aborted_.ok()) return aborted_;
+  return false;
+}
 absl::Status SingleCommunicator::Barrier(Instant) {
   return Run(Verb::kBarrier, nullptr, nullptr, 0, DataType::kU8, 0, nullptr);
 }

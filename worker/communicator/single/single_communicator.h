@@ -31,6 +31,7 @@ class SingleCommunicator final : public Communicator {
   absl::Status Scatter(const void* input, void* output, int64_t count, DataType type, int root,
                        Instant deadline) override;
   absl::Status Exchange(absl::Span<const Transfer> transfers, Instant deadline) override;
+  absl::StatusOr<bool> HasMessage(int peer) override;
   absl::Status Barrier(Instant deadline) override;
   void Abort(absl::string_view cause) override;
 

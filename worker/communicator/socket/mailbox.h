@@ -38,6 +38,8 @@ class Mailbox {
   // Whether something is expected of the other rank.
   bool waits() const { return !sends_.empty() || !offers_.empty() || !receives_.empty(); }
 
+  bool has_arrival() const { return !arrivals_.empty(); }
+
   // Frames of the kinds kMessage to kCredit, as Link::Handler has it.
   absl::Status OnHeader(const FrameHeader& header, char** sink);
   absl::Status OnFrame(const FrameHeader& header);

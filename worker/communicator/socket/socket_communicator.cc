@@ -224,6 +224,18 @@ void SocketCommunicator::Finish(const Call& call) {
   }
 }
 
+absl::StatusOr<bool> SocketCommunicator::HasMessage(int rank) {
+  if (poisoned_.load(std::memory_order_acquire)) return Poisoned();
+  Peer& peer = *peers_[static_cast<size_t>(rank)];
+  if (peer.mailbox.has_arrival()) return true;
+  Read(peer);
+  if (poisoned_.load(std::memory_order_acquire)) return Poisoned();
+  if (peer.mailbox.has_arrival()) return true;
+  if (peer.link.end().empty()) return false;
+  Lost(rank, "");
+  return Poisoned();
+}
+
 absl::Status SocketCommunicator::Exchange(absl::Span<const Transfer> transfers, Instant deadline) {
   COHORT_RETURN_IF_ERROR(CheckTransfers(transfers, rank_, size()));
   if (poisoned_.load(std::memory_order_acquire)) return Poisoned();

@@ -149,6 +149,41 @@ TEST_P(ConformanceTest, AMessageThatDoesNotComeNamesItsSender) {
   EXPECT_THAT(std::string(statuses[0].message()), HasSubstr("receive of 10 f32 from rank 2"));
 }
 
+TEST_P(ConformanceTest, AMessageThatHasComeIsSeen) {
+  if (!HasSize(3)) GTEST_SKIP() << "the backend has no group of three";
+  World world = MakeWorld(3);
+  ExpectOk(world.Run([](Communicator& group) -> absl::Status {
+    Bytes bytes(12);
+    if (group.rank() == 0) {
+      const absl::StatusOr<bool> nothing = group.HasMessage(1);
+      if (!nothing.ok() || *nothing) return absl::InternalError("a message that nobody sent");
+    }
+    absl::Status status = group.Barrier(Soon());
+    if (!status.ok() || group.rank() == 2) return status;
+    if (group.rank() == 1) return SendOne(group, 0, bytes, DataType::kF32);
+    const Instant deadline = Soon();
+    while (true) {
+      const absl::StatusOr<bool> come = group.HasMessage(1);
+      if (!come.ok()) return come.status();
+      if (*come) break;
+      if (Clock::Steady().Now() > deadline) return absl::InternalError("it is not seen");
+    }
+    const absl::StatusOr<bool> other = group.HasMessage(2);
+    if (!other.ok() || *other) return absl::InternalError("a message of another rank");
+    status = ReceiveOne(group, 1, bytes, DataType::kF32);
+    if (!status.ok()) return status;
+    const absl::StatusOr<bool> behind = group.HasMessage(1);
+    return behind.ok() && !*behind ? absl::OkStatus() : absl::InternalError("it stays");
+  }),
+           "a look");
+  // And so is the end.
+  world.rank(1).Abort("rank 1 is tired");
+  const Instant deadline = Soon();
+  while (world.rank(0).HasMessage(1).ok()) ASSERT_LT(Clock::Steady().Now(), deadline);
+  EXPECT_EQ(world.rank(0).HasMessage(1).status().code(), absl::StatusCode::kAborted);
+  EXPECT_EQ(world.rank(0).HasMessage(1).status().message(), "rank 1 is tired");
+}
+
 TEST_P(ConformanceTest, AbortEndsAnExchange) {
   if (!HasSize(2)) GTEST_SKIP() << "the backend has no group of two";
   World world = MakeWorld(2);
