@@ -12,9 +12,10 @@ bool Exists(int device) {
   return device >= 0 && device < state().machine.devices;
 }
 
+// What stays the last error, whoever has asked for it: without a driver the runtime cannot begin.
 cudaError_t Sticky() {
   MutexLock lock(&state().mutex);
-  return state().sticky;
+  return state().machine.missing != cudaSuccess ? state().machine.missing : state().sticky;
 }
 
 struct ErrorText {
@@ -83,7 +84,8 @@ cudaError_t cudaRuntimeGetVersion(int* version) {
 
 // Without a driver this is no error, but version 0.
 cudaError_t cudaDriverGetVersion(int* version) {
-  *version = Exists(0) ? CUDART_VERSION : 0;
+  MutexLock lock(&state().mutex);
+  *version = state().machine.missing == cudaErrorInsufficientDriver ? 0 : CUDART_VERSION;
   return cudaSuccess;
 }
 

@@ -2,29 +2,16 @@
 
 #include <atomic>
 #include <cstring>
-#include <future>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "cuda_runtime_api.h"
 #include "gtest/gtest.h"
+#include "worker/cuda/testing/stream_gate.h"
 
 namespace cohort::worker::cuda {
 namespace {
-
-// Holds a stream until it is let go.
-class Gate {
- public:
-  static void Pass(void* gate) { static_cast<Gate*>(gate)->open_.get_future().wait(); }
-  void Close(cudaStream_t stream) {
-    ASSERT_EQ(cudaLaunchHostFunc(stream, &Gate::Pass, this), cudaSuccess);
-  }
-  void Open() { open_.set_value(); }
-
- private:
-  std::promise<void> open_;
-};
 
 class FakeRuntimeTest : public testing::Test {
  protected:
@@ -57,8 +44,8 @@ class FakeRuntimeTest : public testing::Test {
 };
 
 TEST_F(FakeRuntimeTest, AStreamDoesItsWorkInOrderAndTheCallerGoesOn) {
-  Gate gate;
-  gate.Close(stream_);
+  StreamGate gate;
+  ASSERT_EQ(gate.Close(stream_), cudaSuccess);
   auto* const device = static_cast<char*>(Device(100));
   auto* const host = static_cast<char*>(Pinned(100));
   std::memset(host, 7, 100);
@@ -85,8 +72,8 @@ TEST_F(FakeRuntimeTest, AStreamDoesItsWorkInOrderAndTheCallerGoesOn) {
 TEST_F(FakeRuntimeTest, AnotherStreamWaitsForAnEvent) {
   cudaStream_t other = nullptr;
   ASSERT_EQ(cudaStreamCreateWithPriority(&other, cudaStreamNonBlocking, 0), cudaSuccess);
-  Gate gate;
-  gate.Close(stream_);
+  StreamGate gate;
+  ASSERT_EQ(gate.Close(stream_), cudaSuccess);
   const cudaEvent_t event = NewEvent();
   EXPECT_EQ(cudaEventRecord(event, stream_), cudaSuccess);
   EXPECT_EQ(cudaStreamWaitEvent(other, event, 0), cudaSuccess);
@@ -129,8 +116,8 @@ TEST_F(FakeRuntimeTest, EventsMeasureTime) {
 }
 
 TEST_F(FakeRuntimeTest, FreeingWaitsForTheDevice) {
-  Gate gate;
-  gate.Close(stream_);
+  StreamGate gate;
+  ASSERT_EQ(gate.Close(stream_), cudaSuccess);
   char* const device = static_cast<char*>(Device(100));
   EXPECT_EQ(cudaMemsetAsync(device, 1, 100, stream_), cudaSuccess);
   std::atomic<bool> freed{false};
@@ -186,8 +173,8 @@ TEST_F(FakeRuntimeTest, MemoryEnds) {
 }
 
 TEST_F(FakeRuntimeTest, MemoryOfAStreamIsFreedInItsOrder) {
-  Gate gate;
-  gate.Close(stream_);
+  StreamGate gate;
+  ASSERT_EQ(gate.Close(stream_), cudaSuccess);
   void* memory = nullptr;
   EXPECT_EQ(cudaMallocAsync(&memory, 100, stream_), cudaSuccess);
   EXPECT_EQ(cudaMemsetAsync(memory, 1, 100, stream_), cudaSuccess);
@@ -211,8 +198,8 @@ TEST_F(FakeRuntimeTest, ErrorsComeWhenTheyAreAskedFor) {
 
   std::atomic<bool> called{false};
   const auto call = [](void* called) { *static_cast<std::atomic<bool>*>(called) = true; };
-  Gate gate;
-  gate.Close(stream_);
+  StreamGate gate;
+  ASSERT_EQ(gate.Close(stream_), cudaSuccess);
   EXPECT_EQ(cudaLaunchHostFunc(stream_, call, &called), cudaSuccess);
   LoseContext();
   gate.Open();
