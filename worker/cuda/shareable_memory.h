@@ -1,0 +1,47 @@
+// Device memory made to be shared with other processes.
+#ifndef COHORT_WORKER_CUDA_SHAREABLE_MEMORY_H_
+#define COHORT_WORKER_CUDA_SHAREABLE_MEMORY_H_
+
+#include <cstddef>
+#include <utility>
+
+#include "absl/status/statusor.h"
+#include "worker/cuda/virtual_mapping.h"
+
+namespace cohort::worker::cuda {
+
+// Of cuMemCreate, so that a file descriptor names it (ipc_memory.h): that passes between
+// containers, and each process ends its own use whenever it likes. Takes whole units, mostly of 2
+// MiB. Movable; at the end of its holder nothing enqueued may use it any more.
+class ShareableMemory {
+ public:
+  // Of no bytes: no address. Errors: RESOURCE_EXHAUSTED (naming bytes and device), UNIMPLEMENTED
+  // (the device or the container cannot), and those of DescribeDevice.
+  static absl::StatusOr<ShareableMemory> Allocate(int device, size_t bytes);
+
+  ShareableMemory() = default;
+  ShareableMemory(ShareableMemory&& other) noexcept { *this = std::move(other); }
+  ShareableMemory& operator=(ShareableMemory&& other) noexcept {
+    std::swap(mapping_, other.mapping_);
+    std::swap(size_, other.size_);
+    std::swap(device_, other.device_);
+    return *this;
+  }
+
+  char* data() const { return mapping_.data(); }
+  // As asked for; the units may have more.
+  size_t size() const { return size_; }
+  int device() const { return device_; }
+
+ private:
+  ShareableMemory(VirtualMapping mapping, size_t size, int device)
+      : mapping_(std::move(mapping)), size_(size), device_(device) {}
+
+  VirtualMapping mapping_;
+  size_t size_ = 0;
+  int device_ = 0;
+};
+
+}  // namespace cohort::worker::cuda
+
+#endif  // COHORT_WORKER_CUDA_SHAREABLE_MEMORY_H_

@@ -1,0 +1,90 @@
+// Streams, events and captures of the fake runtime, as objects.
+#ifndef COHORT_WORKER_CUDA_TESTING_FAKE_STREAM_H_
+#define COHORT_WORKER_CUDA_TESTING_FAKE_STREAM_H_
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "base/clock.h"
+#include "base/mutex.h"
+#include "cuda_runtime_api.h"
+
+namespace cohort::worker::cuda::fake {
+
+using Work = std::function<void()>;
+
+// One point in a stream's work.
+class Mark {
+ public:
+  void Reach();
+  bool reached() const;
+  void Await() const;
+  // When it was. Only once reached.
+  Instant at() const;
+
+ private:
+  mutable Mutex mutex_;
+  mutable CondVar changed_;
+  bool reached_ ABSL_GUARDED_BY(mutex_) = false;
+  Instant at_ ABSL_GUARDED_BY(mutex_);
+};
+
+// What is issued while it lasts, to be replayed in the order in which it was issued.
+struct Capture {
+  cudaStream_t origin = nullptr;
+  std::vector<Work> work;
+  bool invalid = false;
+};
+
+// A queue, and the thread that does what is in it in order.
+class Stream {
+ public:
+  explicit Stream(int device);
+  // Waits for what is left in the queue.
+  ~Stream();
+  Stream(const Stream&) = delete;
+  Stream& operator=(const Stream&) = delete;
+
+  int device() const { return device_; }
+  void Push(Work work);
+  // Takes nothing any more; its thread ends after what is in the queue.
+  void Close();
+  bool idle() const;
+  bool ended() const;
+  // Until all that was pushed before is done.
+  void Finish() const;
+
+  // Under the lock of the state.
+  std::shared_ptr<Capture> capture;
+
+ private:
+  void Run();
+
+  const int device_;
+  mutable Mutex mutex_;
+  mutable CondVar changed_;
+  std::deque<Work> queue_ ABSL_GUARDED_BY(mutex_);
+  int64_t pushed_ ABSL_GUARDED_BY(mutex_) = 0;
+  int64_t done_ ABSL_GUARDED_BY(mutex_) = 0;
+  bool closed_ ABSL_GUARDED_BY(mutex_) = false;
+  bool ended_ ABSL_GUARDED_BY(mutex_) = false;
+  std::thread thread_;
+};
+
+struct Event {
+  int device = 0;
+  bool timed = false;
+  // Null: never recorded.
+  std::shared_ptr<Mark> mark;
+  // Recorded while its stream was captured.
+  std::shared_ptr<Capture> capture;
+};
+
+}  // namespace cohort::worker::cuda::fake
+
+#endif  // COHORT_WORKER_CUDA_TESTING_FAKE_STREAM_H_
