@@ -70,7 +70,7 @@ ncclResult_t FakeNcclApi::Init(const char* function, ncclComm_t* comm, int ranks
       return Fail(ncclInvalidArgument, absl::StrCat(function, ": invalid argument"));
     }
     *comm = nullptr;
-    if (groups_.count(std::this_thread::get_id()) > 0) {
+    if (groups_.count(ThisThread()) > 0) {
       Misused("init in a group, which the fake does not do");
       return ncclInvalidUsage;
     }

@@ -10,7 +10,6 @@
 #include <optional>
 #include <set>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -24,7 +23,7 @@ namespace cohort::worker {
 
 // What somebody called.
 struct FakeNcclCall {
-  std::thread::id thread;
+  int thread = 0;        // as ThisThread of who called
   std::string function;  // "ncclAllReduce"
   int rank = -1;         // -1: not known yet
   int device = -1;
@@ -88,13 +87,15 @@ class FakeNcclApi final : public NcclApi {
 
   // --- What was seen.
 
+  // A number for the thread that calls this. Those of the system come again.
+  static int ThisThread();
   // In the order in which they began; polls that follow each other on a thread are one. Not
   // GetErrorString, GetLastError. What has no communicator is of the rank that its thread was last.
   std::vector<FakeNcclCall> calls() const;
   // "ncclGroupStart", "ncclSend", ... of one rank, or of all.
   std::vector<std::string> functions(std::optional<int> rank = {}) const;
   // That called something of the device.
-  std::set<std::thread::id> ThreadsOf(int device) const;
+  std::set<int> ThreadsOf(int device) const;
   // What no caller of NCCL may do: calls of one device at the same time, calls on communicators
   // that are gone or in progress, ranks that differ, whatever blocked for too long. Empty in a good
   // test.
@@ -179,7 +180,7 @@ class FakeNcclApi final : public NcclApi {
     ncclComm_t comm = nullptr;
     cudaStream_t stream = nullptr;
     std::vector<FakeOperation> operations;
-    bool has_run = false;
+    bool is_awaited = true;  // it runs once, and is part of on_streams until then
   };
   // What a thread has called since its GroupStart.
   struct Group {
@@ -240,7 +241,7 @@ class FakeNcclApi final : public NcclApi {
   CondVar changed_;
   std::vector<FakeNcclCall> calls_ ABSL_GUARDED_BY(mutex_);
   std::set<size_t> active_ ABSL_GUARDED_BY(mutex_);  // of calls_
-  std::map<std::thread::id, size_t> last_calls_ ABSL_GUARDED_BY(mutex_);
+  std::map<int, size_t> last_calls_ ABSL_GUARDED_BY(mutex_);
   std::deque<std::string> errors_ ABSL_GUARDED_BY(mutex_);  // their texts stay where they are
   std::vector<Fault> faults_ ABSL_GUARDED_BY(mutex_);
   bool hangs_next_ ABSL_GUARDED_BY(mutex_) = false;
@@ -252,7 +253,7 @@ class FakeNcclApi final : public NcclApi {
   std::map<std::string, FoundingPtr> foundings_ ABSL_GUARDED_BY(mutex_);
   std::set<std::string> ids_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::unique_ptr<ncclComm>> comms_ ABSL_GUARDED_BY(mutex_);  // those that are gone too
-  std::map<std::thread::id, Group> groups_ ABSL_GUARDED_BY(mutex_);
+  std::map<int, Group> groups_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::unique_ptr<Batch>> launched_ ABSL_GUARDED_BY(mutex_);
   int running_ ABSL_GUARDED_BY(mutex_) = 0;
   std::set<void*> memory_ ABSL_GUARDED_BY(mutex_);

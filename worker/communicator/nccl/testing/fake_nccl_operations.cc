@@ -179,7 +179,7 @@ ncclResult_t FakeNcclApi::Operate(const FakeOperation& operation, ncclComm_t com
     Group alone;
     {
       MutexLock lock(&mutex_);
-      const auto group = groups_.find(std::this_thread::get_id());
+      const auto group = groups_.find(ThisThread());
       const bool grouped = group != groups_.end();
       Group& mine = grouped ? group->second : alone;
       const ncclResult_t result = Add(operation, comm, stream, mine);
@@ -241,7 +241,7 @@ ncclResult_t FakeNcclApi::Add(FakeOperation operation, ncclComm_t comm, cudaStre
 ncclResult_t FakeNcclApi::GroupStart() {
   return Call("ncclGroupStart", nullptr, -1, [&] {
     MutexLock lock(&mutex_);
-    ++groups_[std::this_thread::get_id()].depth;
+    ++groups_[ThisThread()].depth;
     return ncclSuccess;
   });
 }
@@ -252,7 +252,7 @@ ncclResult_t FakeNcclApi::GroupEnd() {
   bool is_inner = false;
   {
     MutexLock lock(&mutex_);
-    const auto group = groups_.find(std::this_thread::get_id());
+    const auto group = groups_.find(ThisThread());
     if (group != groups_.end()) {
       is_inner = --group->second.depth > 0;
       if (!is_inner) {
@@ -298,16 +298,19 @@ ncclResult_t FakeNcclApi::Issue(std::vector<std::unique_ptr<Batch>> batches) {
 
 ncclResult_t FakeNcclApi::Launch(std::unique_ptr<Batch> batch) {
   Batch* const launched = batch.get();
+  cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
+  cudaStreamIsCapturing(launched->stream, &capture);
+  // Of what is captured nobody knows whether it will run, nor how often.
+  launched->is_awaited = capture == cudaStreamCaptureStatusNone;
   {
     MutexLock lock(&mutex_);
-    ++launched->comm->on_streams;
-    // A captured graph may run it again and again.
+    if (launched->is_awaited) ++launched->comm->on_streams;
     launched_.push_back(std::move(batch));
   }
   const cudaError_t error = cudaLaunchHostFunc(launched->stream, RunBatch, launched);
   if (error == cudaSuccess) return ncclSuccess;
   MutexLock lock(&mutex_);
-  --launched->comm->on_streams;
+  if (launched->is_awaited) --launched->comm->on_streams;
   return Fail(ncclUnhandledCudaError,
               absl::StrCat("Cuda failure ", static_cast<int>(error), " at launch"));
 }
@@ -324,8 +327,7 @@ void FakeNcclApi::RunBatch(void* argument) {
   clique->Run(batch.comm->rank, batch.operations, nccl.options_.patience);
   MutexLock lock(&nccl.mutex_);
   --nccl.running_;
-  if (!batch.has_run) --batch.comm->on_streams;
-  batch.has_run = true;
+  if (batch.is_awaited) --batch.comm->on_streams;
   nccl.changed_.SignalAll();
 }
 

@@ -1,4 +1,6 @@
 // What the fake NCCL is told to do wrong, and what it has seen.
+#include <atomic>
+
 #include "absl/strings/str_cat.h"
 #include "base/clock.h"
 #include "worker/communicator/nccl/testing/fake_nccl_api.h"
@@ -59,6 +61,12 @@ void FakeNcclApi::StopAll() {
   for (const auto& comm : comms_) comm->founding->clique->Stop(comm->rank);
 }
 
+int FakeNcclApi::ThisThread() {
+  static std::atomic<int> last{0};
+  thread_local const int mine = ++last;
+  return mine;
+}
+
 std::vector<FakeNcclCall> FakeNcclApi::calls() const {
   MutexLock lock(&mutex_);
   return calls_;
@@ -72,8 +80,8 @@ std::vector<std::string> FakeNcclApi::functions(std::optional<int> rank) const {
   return names;
 }
 
-std::set<std::thread::id> FakeNcclApi::ThreadsOf(int device) const {
-  std::set<std::thread::id> threads;
+std::set<int> FakeNcclApi::ThreadsOf(int device) const {
+  std::set<int> threads;
   for (const FakeNcclCall& call : calls()) {
     if (call.device == device && !TouchesNoDevice(call.function)) threads.insert(call.thread);
   }
@@ -131,7 +139,7 @@ ncclResult_t FakeNcclApi::Call(const char* function, ncclComm_t comm, int rank,
 
 size_t FakeNcclApi::Record(const char* function, ncclComm_t comm, int rank) {
   FakeNcclCall call;
-  call.thread = std::this_thread::get_id();
+  call.thread = ThisThread();
   call.function = function;
   call.rank = rank;
   const auto last = last_calls_.find(call.thread);

@@ -58,7 +58,9 @@ class FakeNcclTest : public ::testing::Test {
   void MakeRanks(int count) {
     ranks_.resize(static_cast<size_t>(count));
     for (int rank = 0; rank < count; ++rank) ranks_[static_cast<size_t>(rank)].rank = rank;
-    OnRanks([](Rank& rank) { ASSERT_EQ(cudaStreamCreate(&rank.stream), cudaSuccess); });
+    OnRanks([](Rank& rank) {
+      ASSERT_EQ(cudaStreamCreateWithPriority(&rank.stream, cudaStreamNonBlocking, 0), cudaSuccess);
+    });
     ASSERT_EQ(nccl_->GetUniqueId(&id_), ncclSuccess);
   }
 
