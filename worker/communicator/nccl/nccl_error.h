@@ -24,7 +24,7 @@ namespace cohort::worker {
 //   a later NCCL
 absl::Status NcclError(NcclApi& nccl, ncclResult_t result, absl::string_view call);
 
-// "ncclSystemError", ...; of one that is none here, "result 42".
+// "ncclSystemError", ...; of one that is none here, "result 9".
 std::string NameOf(ncclResult_t result);
 
 }  // namespace cohort::worker

@@ -35,8 +35,8 @@ TEST(NcclErrorTest, EveryResultHasItsCodeAndText) {
                     "ncclInvalidUsage: NCCL was not used as it must be"},
            Expected{ncclRemoteError, absl::StatusCode::kAborted,
                     "ncclRemoteError: another rank failed, or is gone"},
-           Expected{static_cast<ncclResult_t>(42), absl::StatusCode::kUnknown,
-                    "result 42: not known to this program"},
+           Expected{static_cast<ncclResult_t>(9), absl::StatusCode::kUnknown,
+                    "result 9: not known to this program"},
        }) {
     const absl::Status status = NcclError(nccl, expected.result, "ncclAllReduce");
     EXPECT_EQ(status.code(), expected.code) << expected.text;
@@ -61,6 +61,18 @@ TEST(NcclErrorTest, SaysWhatNcclSaid) {
   EXPECT_THAT(std::string(NcclError(nccl, result, "ncclGroupStart").message()),
               AllOf(HasSubstr("NCCL last said: ncclGroupStart was told to fail"),
                     Not(HasSubstr("NCCL_DEBUG"))));
+}
+
+TEST(NcclErrorTest, TellsNoId) {
+  FakeNcclApi nccl;
+  ncclUniqueId id;
+  ASSERT_EQ(nccl.GetUniqueId(&id), ncclSuccess);
+  nccl.FailNext("ncclCommInitRankConfig", ncclSystemError);
+  ncclComm_t comm = nullptr;
+  const ncclResult_t result = nccl.CommInitRankConfig(&comm, 2, id, 0, nullptr);
+  ASSERT_EQ(result, ncclSystemError);
+  EXPECT_THAT(std::string(NcclError(nccl, result, "ncclCommInitRankConfig").message()),
+              Not(HasSubstr(id.internal)));
 }
 
 }  // namespace

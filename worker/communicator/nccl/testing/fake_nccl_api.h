@@ -100,7 +100,7 @@ class FakeNcclApi final : public NcclApi {
   // that are gone or in progress, ranks that differ, whatever blocked for too long. Empty in a good
   // test.
   std::vector<std::string> misuses() const;
-  // What exists now: "communicator of rank 0", "2 windows of rank 1", "memory".
+  // What exists now, in no order: "communicator of rank 0", "2 windows of rank 1", "memory".
   std::vector<std::string> leaks() const;
   int registered() const;  // buffers and windows, now
 

@@ -40,6 +40,8 @@ class FakeNcclTest : public ::testing::Test {
     for (Rank& rank : ranks_) cudaStreamSynchronize(rank.stream);
     nccl_.reset();
     for (Rank& rank : ranks_) cudaStreamDestroy(rank.stream);
+    // Joins the threads of streams.
+    cuda::ResetFakeRuntime();
   }
 
   // Runs `body` for each rank on a thread with its device, and joins them all.
