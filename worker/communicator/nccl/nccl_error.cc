@@ -1,7 +1,6 @@
 #include "worker/communicator/nccl/nccl_error.h"
 
 #include "absl/strings/ascii.h"
-#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 
 namespace cohort::worker {
@@ -53,8 +52,11 @@ absl::string_view MeaningOf(ncclResult_t result) {
 // Printable, and not too long.
 std::string Tidy(const char* text) {
   if (text == nullptr) return "";
-  const absl::string_view stripped = absl::StripAsciiWhitespace(text);
-  return absl::CHexEscape(stripped.substr(0, kLongestText));
+  std::string tidy(absl::StripAsciiWhitespace(text).substr(0, kLongestText));
+  for (char& c : tidy) {
+    if (!absl::ascii_isprint(static_cast<unsigned char>(c))) c = ' ';
+  }
+  return tidy;
 }
 
 }  // namespace
