@@ -35,6 +35,15 @@ cc_library(
 )
 """
 
+_HEADERS = [
+    "include/*.h",
+    "include/*.hpp",
+    "include/crt/*",
+    # What cuda_fp16.h, and so nccl.h, includes; where it is depends on the toolkit.
+    "include/nv/**",
+    "include/cccl/nv/**",
+]
+
 _DEFS = """
 def if_cuda(then, otherwise = []):
     return {choice}
@@ -50,8 +59,8 @@ def _cuda_toolkit_impl(ctx):
         ctx.symlink(archive, "libcudart_static.a")
     ctx.file("BUILD", _BUILD.format(
         # Not the folders of other libraries, which are thousands of files.
-        headers = 'glob(["include/*.h", "include/crt/*"])' if found else "[]",
-        includes = repr(["include"] if found else []),
+        headers = "glob(%s)" % repr(_HEADERS) if found else "[]",
+        includes = repr(["include", "include/cccl"] if found else []),
         archives = repr(["libcudart_static.a"] if found else []),
         constraints = repr([] if found else [":not_installed"]),
     ))

@@ -11,8 +11,8 @@
 namespace cohort::worker {
 
 // Each is the function of NCCL that is called as it is (ncclCommAbort is CommAbort), with its
-// arguments, results and rules about threads; see nccl.h of 2.28. The real one is loaded at run time
-// (loaded_nccl_api.h), so that programs start where there is none; tests have another
+// arguments, results and rules about threads; see nccl.h of 2.28. The real one is loaded at run
+// time (loaded_nccl_api.h), so that programs start where there is none; tests have another
 // (testing/fake_nccl_api.h).
 class NcclApi {
  public:

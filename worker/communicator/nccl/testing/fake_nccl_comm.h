@@ -1,0 +1,43 @@
+// A communicator of the fake NCCL: what is behind ncclComm_t. For its sources alone.
+#ifndef COHORT_WORKER_COMMUNICATOR_NCCL_TESTING_FAKE_NCCL_COMM_H_
+#define COHORT_WORKER_COMMUNICATOR_NCCL_TESTING_FAKE_NCCL_COMM_H_
+
+#include <map>
+#include <memory>
+#include <set>
+#include <vector>
+
+#include "worker/communicator/nccl/testing/fake_nccl_api.h"
+
+// Under the lock of its FakeNcclApi. Stays when it is gone, so that who uses it then is found out.
+struct ncclComm {
+  struct PreMulSum {
+    ncclDataType_t type = ncclFloat32;
+    cohort::worker::FakeScalar scalar{};
+    const void* memory = nullptr;
+  };
+
+  cohort::worker::FakeNcclApi::FoundingPtr founding;
+  int rank = 0;
+  int device = 0;
+  bool blocking = true;
+
+  bool gone = false;
+  bool revoked = false;
+  bool finalized = false;
+  ncclResult_t error = ncclSuccess;
+  // The first operations, while they connect.
+  bool connected = false;
+  int polls_to_connect = 0;
+  std::vector<std::unique_ptr<cohort::worker::FakeNcclApi::Batch>> connecting;
+  int on_streams = 0;  // batches that are not done
+  // What it shrinks to, and where that is to be told.
+  int shrinks = 0;
+  ncclComm* shrunk = nullptr;
+  ncclComm** tell_shrunk = nullptr;
+  std::map<int, PreMulSum> ops;
+  std::map<void*, void*> buffers;  // by handle
+  std::map<void*, void*> windows;
+};
+
+#endif  // COHORT_WORKER_COMMUNICATOR_NCCL_TESTING_FAKE_NCCL_COMM_H_
