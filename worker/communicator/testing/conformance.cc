@@ -1,6 +1,7 @@
 #include "worker/communicator/testing/conformance.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <thread>
 #include <utility>
@@ -56,6 +57,35 @@ void PutNumber(int number, DataType type, char* to) {
     case DataType::kC128:
       Put<double>(fraction, to);
       return Put<double>(-fraction, to + sizeof(double));
+  }
+}
+
+template <typename T>
+T Get(const char* from) {
+  T value;
+  std::memcpy(&value, from, sizeof(value));
+  return value;
+}
+
+// An element of a type that can be rounded, and half the distance from 1 to the next.
+struct Number {
+  double value = 0;
+  double half = 0;
+};
+Number GetNumber(const char* from, DataType type) {
+  switch (type) {
+    case DataType::kF16:
+      return {FloatFromF16(Get<uint16_t>(from)), 0x1p-11};
+    case DataType::kBF16:
+      return {FloatFromBF16(Get<uint16_t>(from)), 0x1p-8};
+    case DataType::kF8E4M3:
+      return {FloatFromF8E4M3(Get<uint8_t>(from)), 0x1p-4};
+    case DataType::kF8E5M2:
+      return {FloatFromF8E5M2(Get<uint8_t>(from)), 0x1p-3};
+    case DataType::kF32:
+      return {Get<float>(from), 0x1p-24};
+    default:
+      return {Get<double>(from), 0x1p-53};
   }
 }
 
@@ -115,6 +145,32 @@ Bytes ConformanceTest::Reduced(const std::vector<Bytes>& inputs, int64_t at, int
   void* const to = result.data();
   Reduce(type, reduction, from, absl::MakeConstSpan(&to, 1), count);
   return result;
+}
+
+bool ConformanceTest::Matches(const Bytes& result, const Bytes& expected, DataType type) {
+  if (result == expected) return true;
+  if (!GetParam().rounds_at_each_step || result.size() != expected.size()) return false;
+  const auto element = static_cast<size_t>(SizeOf(type));
+  for (size_t at = 0; at < result.size(); at += element) {
+    if (type == DataType::kBool) {
+      if ((result[at] != 0) != (expected[at] != 0)) return false;
+    } else if (IsFloating(type)) {
+      const Number one = GetNumber(&result[at], type);
+      const Number other = GetNumber(&expected[at], type);
+      if (one.value == other.value) continue;
+      // Of eight numbers of up to 5, seven times rounded.
+      const double allowed = one.half * 7 * (40 + std::abs(other.value));
+      if (!(std::abs(one.value - other.value) <= allowed)) return false;
+    } else if (std::memcmp(&result[at], &expected[at], element) != 0) {
+      return false;
+    }
+  }
+  return true;
+}
+
+bool ConformanceTest::Has(DataType type, ReduceOp op) {
+  if (!CheckReducible(type, op).ok()) return false;
+  return GetParam().reduces == nullptr || GetParam().reduces(type, op);
 }
 
 Bytes ConformanceTest::Part(const Bytes& bytes, int64_t at, int64_t count, DataType type) {

@@ -29,6 +29,10 @@ struct Backend {
   std::function<Communicators(int)> create;  // one for each rank
   shm::Heap* heap = nullptr;                 // where tensors lie; null: memory of the process
   bool every_second = false;                 // tensor lies there, and the others do not
+  // Which reductions it has; null: all that CheckReducible allows.
+  std::function<bool(DataType, ReduceOp)> reduces;
+  // Rounds at each step, in whatever order, and leaves a bool that is true as it is.
+  bool rounds_at_each_step = false;
 };
 
 class ConformanceTest : public ::testing::TestWithParam<Backend> {
@@ -64,6 +68,9 @@ class ConformanceTest : public ::testing::TestWithParam<Backend> {
   // Of `count` elements from element `at` of each.
   static Bytes Reduced(const std::vector<Bytes>& inputs, int64_t at, int64_t count, DataType type,
                        const Reduction& reduction);
+  // Whether a reduction's result is what the backend may give for `expected`.
+  static bool Matches(const Bytes& result, const Bytes& expected, DataType type);
+  static bool Has(DataType type, ReduceOp op);
   static Bytes Part(const Bytes& bytes, int64_t at, int64_t count, DataType type);
 
   // None, one, odd ones, and those around where a backend may change its ways.

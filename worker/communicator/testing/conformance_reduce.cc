@@ -28,13 +28,13 @@ TEST_P(ConformanceTest, AllReduce) {
       }),
                what);
       for (size_t rank = 0; rank < inputs.size(); ++rank) {
-        ASSERT_TRUE(apart[rank] == expected) << what << ", rank " << rank;
-        ASSERT_TRUE(in_place[rank] == expected) << what << ", in place, rank " << rank;
+        ASSERT_TRUE(Matches(apart[rank], expected, type)) << what << ", rank " << rank;
+        ASSERT_TRUE(Matches(in_place[rank], expected, type)) << what << ", in place, rank " << rank;
       }
     };
     for (const DataType type : kDataTypes) {
       for (const ReduceOp op : kReduceOps) {
-        if (!CheckReducible(type, op).ok()) continue;
+        if (!Has(type, op)) continue;
         for (const int64_t count : SmallCounts()) check(type, Reduction{op, kScale}, count);
       }
     }
@@ -47,6 +47,7 @@ TEST_P(ConformanceTest, AllReduce) {
 TEST_P(ConformanceTest, Reduce) {
   ForEachWorld([](World& world) {
     for (const DataType type : {DataType::kF32, DataType::kBF16, DataType::kI64, DataType::kBool}) {
+      if (!Has(type, ReduceOp::kMax)) continue;
       for (const int64_t count : Counts(type)) {
         const int root = static_cast<int>(count % world.size());
         const std::string what = absl::StrCat("reduce of ", count, " ", NameOf(type));
@@ -64,8 +65,9 @@ TEST_P(ConformanceTest, Reduce) {
                               {ReduceOp::kMax}, root, Soon());
         }),
                  what);
-        ASSERT_TRUE(apart == expected) << what;
-        ASSERT_TRUE(in_place[static_cast<size_t>(root)] == expected) << what << ", in place";
+        ASSERT_TRUE(Matches(apart, expected, type)) << what;
+        ASSERT_TRUE(Matches(in_place[static_cast<size_t>(root)], expected, type))
+            << what << ", in place";
       }
     }
   });
@@ -91,14 +93,14 @@ TEST_P(ConformanceTest, ReduceScatter) {
       for (int rank = 0; rank < world.size(); ++rank) {
         const size_t index = static_cast<size_t>(rank);
         const Bytes expected = Reduced(inputs, rank * count, count, type, reduction);
-        ASSERT_TRUE(apart[index] == expected) << what << ", rank " << rank;
-        ASSERT_TRUE(Part(in_place[index], rank * count, count, type) == expected)
+        ASSERT_TRUE(Matches(apart[index], expected, type)) << what << ", rank " << rank;
+        ASSERT_TRUE(Matches(Part(in_place[index], rank * count, count, type), expected, type))
             << what << ", in place, rank " << rank;
       }
     };
     for (const DataType type : kDataTypes) {
       for (const ReduceOp op : kReduceOps) {
-        if (!CheckReducible(type, op).ok()) continue;
+        if (!Has(type, op)) continue;
         for (const int64_t count : SmallCounts()) check(type, Reduction{op, kScale}, count);
       }
     }

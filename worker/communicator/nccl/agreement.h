@@ -1,0 +1,72 @@
+// What ranks are about to do on their devices, compared by host memory or sockets: NCCL itself does
+// not compare, and does not say who has not come.
+#ifndef COHORT_WORKER_COMMUNICATOR_NCCL_AGREEMENT_H_
+#define COHORT_WORKER_COMMUNICATOR_NCCL_AGREEMENT_H_
+
+#include <cstdint>
+#include <deque>
+#include <string>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+#include "base/clock.h"
+#include "worker/communicator/arguments.h"
+#include "worker/communicator/communicator.h"
+
+namespace cohort::worker {
+
+// One rank's side. One thread at a time.
+class Agreement {
+ public:
+  // `host` has the same ranks, is used by nothing else, and outlives it.
+  explicit Agreement(Communicator* host);
+
+  // All ranks call it. Returns when all have come for the same. Errors: those of
+  // Communicator.
+  absl::Status OnOperation(const Operation& operation, Instant deadline);
+
+  // The ranks of messages agree on each before it goes, whatever else they have to agree on.
+  // `post`: sends and receives, by their places in the list, that both sides have called, and that
+  // go together; it does not wait for them. Ranks post the messages between them in the same order.
+  //
+  // Errors: INVALID_ARGUMENT, when some were not what the other side has called: those are not
+  // posted, and all others have been. DEADLINE_EXCEEDED names whose call did not come. ABORTED.
+  absl::Status OnTransfers(absl::Span<const Transfer> transfers, uint32_t tag, Instant deadline,
+                           absl::FunctionRef<absl::Status(const std::vector<size_t>&)> post);
+
+ private:
+  // What one rank says of a message to the other.
+  struct Note {
+    uint8_t kind = 0;
+    uint8_t type = 0;
+    uint8_t same = 0;  // of an answer: what was offered is what was expected
+    uint32_t tag = 0;
+    int64_t count = 0;
+  };
+  struct Peer {
+    std::deque<Note> offers;      // that no receive has taken yet
+    std::deque<size_t> sends;     // without an answer
+    std::deque<size_t> receives;  // without an offer
+  };
+
+  absl::Status Say(int peer, const Note& note, Instant deadline);
+  // Reads a note of `peer`, if one has come.
+  absl::StatusOr<bool> Listen(int peer, Instant deadline);
+  void OnAnswer(const Note& note, int peer);
+  // Answers the offers that receives wait for.
+  absl::Status AnswerOffers(int peer, Instant deadline);
+
+  Communicator& host_;
+  std::vector<Peer> peers_;
+  // Of the list at work.
+  absl::Span<const Transfer> transfers_;
+  uint32_t tag_ = 0;
+  std::vector<size_t> ready_;
+  std::vector<std::string> refusals_;
+};
+
+}  // namespace cohort::worker
+
+#endif  // COHORT_WORKER_COMMUNICATOR_NCCL_AGREEMENT_H_

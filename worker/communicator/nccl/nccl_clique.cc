@@ -1,0 +1,194 @@
+#include "worker/communicator/nccl/nccl_clique.h"
+
+#include <sched.h>
+
+#include <cstring>
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include "absl/memory/memory.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "base/logging.h"
+#include "base/status_macros.h"
+#include "worker/communicator/nccl/nccl_error.h"
+#include "worker/communicator/nccl/nccl_lane.h"
+#include "worker/cuda/device.h"
+
+namespace cohort::worker {
+namespace {
+
+// From so many ranks on, one root for as many of them.
+constexpr int kRanksPerRoot = 128;
+// What NCCL may take to end something before it is left to itself.
+constexpr absl::Duration kEndPatience = absl::Seconds(2);
+// Between two questions.
+constexpr absl::Duration kPause = absl::Microseconds(200);
+
+}  // namespace
+
+absl::StatusOr<std::vector<std::string>> NewNcclIds(NcclApi& nccl, int size) {
+  std::vector<std::string> ids;
+  for (int roots = 0; roots <= (size - 1) / kRanksPerRoot; ++roots) {
+    ncclUniqueId id;
+    COHORT_RETURN_IF_ERROR(NcclError(nccl, nccl.GetUniqueId(&id), "ncclGetUniqueId"));
+    ids.emplace_back(id.internal, sizeof(id.internal));
+  }
+  return ids;
+}
+
+NcclClique::NcclClique(std::shared_ptr<NcclApi> nccl, NcclCliqueOptions options)
+    : nccl_(std::move(nccl)), options_(std::move(options)), ending_(std::make_shared<Mutex>()) {}
+
+absl::StatusOr<std::unique_ptr<NcclClique>> NcclClique::Form(
+    std::shared_ptr<NcclApi> nccl, const NcclCliqueOptions& options, Instant deadline,
+    absl::FunctionRef<absl::Status()> standing) {
+  std::vector<ncclUniqueId> ids(options.ids.size());
+  for (size_t i = 0; i < ids.size(); ++i) {
+    if (options.ids[i].size() != sizeof(ids[i].internal)) {
+      return absl::InvalidArgumentError(absl::StrCat("a unique id of ", options.ids[i].size(),
+                                                     " bytes; NCCL's have ",
+                                                     sizeof(ids[i].internal)));
+    }
+    std::memcpy(ids[i].internal, options.ids[i].data(), sizeof(ids[i].internal));
+  }
+  if (ids.empty()) return absl::InvalidArgumentError("no unique id");
+  auto clique = absl::WrapUnique(new NcclClique(std::move(nccl), options));
+  NcclApi& api = *clique->nccl_;
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.blocking = 0;
+  config.commName = clique->options_.name.c_str();
+  const char* call = ids.size() == 1 ? "ncclCommInitRankConfig" : "ncclCommInitRankScalable";
+  ncclResult_t result = ncclSuccess;
+  {
+    COHORT_ASSIGN_OR_RETURN(const cuda::CurrentDevice current,
+                            cuda::CurrentDevice::Set(options.device));
+    COHORT_ASSIGN_OR_RETURN(const NcclLane::Turn turn,
+                            NcclLane::Of(options.device).Enter(deadline));
+    result =
+        ids.size() == 1
+            ? api.CommInitRankConfig(&clique->comm_, options.size, ids[0], options.rank, &config)
+            : api.CommInitRankScalable(&clique->comm_, options.size, options.rank,
+                                       static_cast<int>(ids.size()), ids.data(), &config);
+  }
+  absl::Status status = NcclError(api, result, call);
+  if (status.ok() && clique->comm_ == nullptr) {
+    status = absl::InternalError(absl::StrCat(call, " has made nothing"));
+  }
+  if (status.ok()) status = clique->AwaitCalls(call, deadline, standing);
+  if (!status.ok()) {
+    clique->revoked_ = true;  // there is nobody to end it with
+    return status;
+  }
+  return clique;
+}
+
+bool NcclClique::EndAside(std::function<void()> end) {
+  struct Shared {
+    Mutex mutex;
+    bool done = false;
+    bool late = false;
+    // Given back when time is up: what does not return must not keep other groups from the device.
+    std::optional<NcclLane::Turn> turn;
+  };
+  const auto shared = std::make_shared<Shared>();
+  const Instant time_is_up = Clock::Steady().Now() + kEndPatience;
+  std::thread([shared, ending = ending_, device = options_.device, time_is_up,
+               end = std::move(end)] {
+    {
+      MutexLock lock(ending.get());
+      if (Clock::Steady().Now() < time_is_up) {
+        // Nor must another's call keep this from its end.
+        absl::StatusOr<NcclLane::Turn> turn =
+            NcclLane::Of(device).Enter(time_is_up - kEndPatience / 2);
+        MutexLock taken(&shared->mutex);
+        if (turn.ok() && !shared->late) shared->turn.emplace(*std::move(turn));
+      }
+      const absl::StatusOr<cuda::CurrentDevice> current = cuda::CurrentDevice::Set(device);
+      end();
+    }
+    MutexLock lock(&shared->mutex);
+    shared->turn.reset();
+    shared->done = true;
+  }).detach();
+  MutexLock lock(&shared->mutex);
+  const bool done = shared->mutex.AwaitWithTimeout(absl::Condition(&shared->done),
+                                                   time_is_up - Clock::Steady().Now());
+  shared->late = !done;
+  shared->turn.reset();
+  return done;
+}
+
+NcclClique::~NcclClique() {
+  if (comm_ == nullptr) return;
+  const bool ended = EndAside([nccl = nccl_, comm = comm_, revoked = revoked_] {
+    if (!revoked) {
+      ncclResult_t state = nccl->CommFinalize(comm);
+      const absl::Time deadline = absl::Now() + kEndPatience / 2;
+      while (state == ncclInProgress && absl::Now() < deadline) {
+        absl::SleepFor(kPause);
+        if (nccl->CommGetAsyncError(comm, &state) != ncclSuccess) break;
+      }
+      if (state == ncclSuccess) {
+        nccl->CommDestroy(comm);
+        return;
+      }
+    }
+    nccl->CommAbort(comm);
+  });
+  if (!ended) {
+    Log(LogLevel::kWarning, "NCCL does not end a communicator; it is left to itself",
+        {{"communicator", options_.name}, {"rank", options_.rank}, {"device", options_.device}});
+  }
+}
+
+absl::Status NcclClique::Health(Instant deadline) {
+  ncclResult_t state = ncclSuccess;
+  COHORT_ASSIGN_OR_RETURN(const NcclLane::Turn turn, NcclLane::Of(options_.device).Enter(deadline));
+  const ncclResult_t asked = nccl_->CommGetAsyncError(comm_, &state);
+  if (asked != ncclSuccess) return NcclError(*nccl_, asked, "ncclCommGetAsyncError");
+  return NcclError(*nccl_, state, "ncclCommGetAsyncError");
+}
+
+absl::Status NcclClique::AwaitCalls(const char* call, Instant deadline,
+                                    absl::FunctionRef<absl::Status()> standing) {
+  for (int look = 0;; ++look) {
+    ncclResult_t state = ncclSuccess;
+    {
+      COHORT_ASSIGN_OR_RETURN(const NcclLane::Turn turn,
+                              NcclLane::Of(options_.device).Enter(deadline));
+      const ncclResult_t asked = nccl_->CommGetAsyncError(comm_, &state);
+      if (asked != ncclSuccess) return NcclError(*nccl_, asked, "ncclCommGetAsyncError");
+    }
+    if (state != ncclInProgress) return NcclError(*nccl_, state, call);
+    COHORT_RETURN_IF_ERROR(standing());
+    if (Clock::Steady().Now() >= deadline) {
+      return absl::DeadlineExceededError(absl::StrCat(call, " is not through"));
+    }
+    if (look < 100) {
+      sched_yield();
+    } else {
+      absl::SleepFor(kPause);
+    }
+  }
+}
+
+void NcclClique::Revoke() {
+  if (std::exchange(revoked_, true)) return;
+  const bool returned = EndAside([nccl = nccl_, comm = comm_] {
+    nccl->CommRevoke(comm, NCCL_REVOKE_DEFAULT);
+    ncclResult_t state = ncclInProgress;
+    const absl::Time deadline = absl::Now() + kEndPatience;
+    while (state == ncclInProgress && absl::Now() < deadline) {
+      if (nccl->CommGetAsyncError(comm, &state) != ncclSuccess) return;
+      absl::SleepFor(kPause);
+    }
+  });
+  if (!returned) {
+    Log(LogLevel::kWarning, "NCCL does not revoke a communicator; its end will be by force",
+        {{"communicator", options_.name}, {"rank", options_.rank}, {"device", options_.device}});
+  }
+}
+
+}  // namespace cohort::worker

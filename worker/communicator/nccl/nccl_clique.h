@@ -1,0 +1,71 @@
+// NCCL's communicator, and how it begins and ends within a deadline.
+#ifndef COHORT_WORKER_COMMUNICATOR_NCCL_NCCL_CLIQUE_H_
+#define COHORT_WORKER_COMMUNICATOR_NCCL_NCCL_CLIQUE_H_
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/statusor.h"
+#include "base/clock.h"
+#include "base/mutex.h"
+#include "worker/communicator/nccl/nccl_api.h"
+
+namespace cohort::worker {
+
+// As many ids as a group of `size` wants roots: NCCL starts from several at once beyond a hundred
+// ranks or so. Each is of use once, while this process lives, which answers for it. A secret: never
+// logged.
+absl::StatusOr<std::vector<std::string>> NewNcclIds(NcclApi& nccl, int size);
+
+struct NcclCliqueOptions {
+  int device = 0;
+  int rank = 0;
+  int size = 1;
+  std::vector<std::string> ids;
+  std::string name;
+};
+
+// Non-blocking: NCCL's calls return at once, and are asked how far they are. One thread at a time.
+class NcclClique {
+ public:
+  // `standing` is asked now and then whether to go on. Errors: INVALID_ARGUMENT (ids that are
+  // none), DEADLINE_EXCEEDED, what `standing` says, those of NCCL. Then nothing is left of it.
+  static absl::StatusOr<std::unique_ptr<NcclClique>> Form(
+      std::shared_ptr<NcclApi> nccl, const NcclCliqueOptions& options, Instant deadline,
+      absl::FunctionRef<absl::Status()> standing);
+  // Of one that was not revoked: gives the others a moment to end, too. Of another: ends what is
+  // left of it. A thread that NCCL does not give back is left behind, and said so in the log.
+  ~NcclClique();
+
+  ncclComm_t comm() const { return comm_; }
+  int device() const { return options_.device; }
+
+  // Whether NCCL has noticed that something went wrong since. Errors: its, and those of
+  // NcclLane::Enter.
+  absl::Status Health(Instant deadline);
+  // Until calls that returned ncclInProgress are through.
+  absl::Status AwaitCalls(const char* call, Instant deadline,
+                          absl::FunctionRef<absl::Status()> standing);
+  // Ends what is in flight, here. Once; nothing but the end comes after it.
+  void Revoke();
+
+ private:
+  NcclClique(std::shared_ptr<NcclApi> nccl, NcclCliqueOptions options);
+
+  // Runs `end` in the device's lane, behind others of this clique, on a thread of its own. False:
+  // not within a moment; it goes on by itself.
+  bool EndAside(std::function<void()> end);
+
+  const std::shared_ptr<NcclApi> nccl_;
+  const NcclCliqueOptions options_;
+  const std::shared_ptr<Mutex> ending_;  // held by a thread that ends something
+  ncclComm_t comm_ = nullptr;
+  bool revoked_ = false;
+};
+
+}  // namespace cohort::worker
+
+#endif  // COHORT_WORKER_COMMUNICATOR_NCCL_NCCL_CLIQUE_H_

@@ -1,0 +1,118 @@
+// Ranks with a GPU each, by NCCL.
+#ifndef COHORT_WORKER_COMMUNICATOR_NCCL_NCCL_COMMUNICATOR_H_
+#define COHORT_WORKER_COMMUNICATOR_NCCL_NCCL_COMMUNICATOR_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/functional/function_ref.h"
+#include "absl/status/statusor.h"
+#include "base/mutex.h"
+#include "worker/communicator/arguments.h"
+#include "worker/communicator/communicator.h"
+#include "worker/communicator/nccl/agreement.h"
+#include "worker/communicator/nccl/nccl_api.h"
+#include "worker/communicator/nccl/nccl_clique.h"
+#include "worker/cuda/event.h"
+#include "worker/cuda/stream.h"
+
+namespace cohort::worker {
+
+struct NcclFormation {
+  std::shared_ptr<NcclApi> nccl;
+  int device = 0;
+  int compute_capability = 0;  // of the device: 90 is 9.0
+  // Made by members and the same on all ranks, in the same order: see NewNcclIds.
+  std::vector<std::string> ids;
+  std::string name;  // in NCCL's own logs
+  // Of the same ranks, by host memory or sockets, and used by nothing else.
+  std::unique_ptr<Communicator> host;
+};
+
+// All memory is the device's, or what the device reaches. Before an operation ranks agree on it by
+// way of the host: so a difference, a rank that does not come and one that has gone are what they
+// are for other backends. What then fails or stalls on the devices ends the group: it is revoked,
+// never waited for beyond the deadline.
+//
+// One after the other in this process: operations of all groups on a device are issued under one
+// lock. Of several groups on the same devices, ranks issue in the same order.
+//
+// Differences from other backends: nccl_types.h; bitwise reductions and those of 16-bit integers
+// are UNIMPLEMENTED.
+class NcclCommunicator final : public Communicator {
+ public:
+  // All ranks call it. Errors: DEADLINE_EXCEEDED (not all ranks have come, or NCCL does not get
+  // on), ABORTED, those of CUDA and NCCL.
+  static absl::StatusOr<std::unique_ptr<NcclCommunicator>> Form(NcclFormation formation,
+                                                                Instant deadline);
+  // Does not wait for other ranks for more than a moment.
+  ~NcclCommunicator() override;
+
+  int rank() const override { return host_->rank(); }
+  int size() const override { return host_->size(); }
+
+  absl::Status AllReduce(const void* input, void* output, int64_t count, DataType type,
+                         const Reduction& reduction, Instant deadline) override;
+  absl::Status Reduce(const void* input, void* output, int64_t count, DataType type,
+                      const Reduction& reduction, int root, Instant deadline) override;
+  absl::Status Broadcast(const void* input, void* output, int64_t count, DataType type, int root,
+                         Instant deadline) override;
+  absl::Status AllGather(const void* input, void* output, int64_t count, DataType type,
+                         Instant deadline) override;
+  absl::Status ReduceScatter(const void* input, void* output, int64_t count, DataType type,
+                             const Reduction& reduction, Instant deadline) override;
+  absl::Status AllToAll(const void* input, void* output, int64_t count, DataType type,
+                        Instant deadline) override;
+  absl::Status Gather(const void* input, void* output, int64_t count, DataType type, int root,
+                      Instant deadline) override;
+  absl::Status Scatter(const void* input, void* output, int64_t count, DataType type, int root,
+                       Instant deadline) override;
+  absl::Status Exchange(absl::Span<const Transfer> transfers, Instant deadline) override;
+  absl::StatusOr<bool> HasMessage(int peer) override { return host_->HasMessage(peer); }
+  absl::Status Barrier(Instant deadline) override;
+  void Settle(Instant deadline) override { host_->Settle(deadline); }
+  void Abort(absl::string_view cause) override;
+
+ private:
+  NcclCommunicator(NcclFormation formation, cuda::Stream stream, cuda::Event done);
+
+  // Of elements that are `factor` times as many, of NCCL's `type`, by `op`.
+  struct Elements {
+    ncclDataType_t type = ncclUint8;
+    size_t count = 0;
+    ncclRedOp_t op = ncclSum;
+  };
+  using Issue = absl::FunctionRef<ncclResult_t(const Elements&, ncclComm_t, cudaStream_t)>;
+  // Checks, agrees, issues, and waits. `call`: NCCL's name.
+  absl::Status Run(const Operation& operation, const void* input, void* output, const char* call,
+                   Issue issue, Instant deadline);
+  absl::StatusOr<Elements> ElementsOf(const Operation& operation);
+  absl::Status RunIssued(const char* call, Instant deadline,
+                         absl::FunctionRef<ncclResult_t()> issue);
+  // Until the device has done what was issued.
+  absl::Status AwaitDevice(const std::string& what, Instant deadline);
+  // OK, or why this group works no more.
+  absl::Status Standing();
+  // Whatever happened while an operation was on its way to the device.
+  absl::Status Break(const absl::Status& status);
+
+  const std::shared_ptr<NcclApi> nccl_;
+  const int compute_capability_;
+  const std::unique_ptr<Communicator> host_;
+  const cuda::Stream stream_;
+  cuda::Event done_;
+  Agreement agreement_;
+  std::unique_ptr<NcclClique> clique_;
+  int looks_at_ = 0;  // whether this rank is heard to have ended
+
+  Mutex mutex_;
+  absl::Status broken_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace cohort::worker
+
+#endif  // COHORT_WORKER_COMMUNICATOR_NCCL_NCCL_COMMUNICATOR_H_

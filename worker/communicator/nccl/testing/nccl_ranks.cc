@@ -1,0 +1,44 @@
+#include "worker/communicator/nccl/testing/nccl_ranks.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include "gtest/gtest.h"
+#include "worker/communicator/host/host_communicator.h"
+
+namespace cohort::worker {
+
+NcclRanks FormNcclRanks(const std::shared_ptr<FakeNcclApi>& nccl, int size, Instant deadline,
+                        const std::vector<int>& absent) {
+  absl::StatusOr<HostSpace> space = HostSpace::Create(size);
+  EXPECT_TRUE(space.ok()) << space.status();
+  const absl::StatusOr<std::vector<std::string>> ids = NewNcclIds(*nccl, size);
+  EXPECT_TRUE(ids.ok()) << ids.status();
+  NcclRanks ranks;
+  for (int rank = 0; rank < size; ++rank) ranks.emplace_back(absl::UnknownError("absent"));
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < size; ++rank) {
+    if (std::find(absent.begin(), absent.end(), rank) != absent.end()) continue;
+    threads.emplace_back([&, rank] {
+      NcclFormation formation;
+      formation.nccl = nccl;
+      formation.device = rank;
+      formation.compute_capability = kFakeComputeCapability;
+      formation.ids = *ids;
+      formation.name = "test";
+      absl::StatusOr<HostSpace> mapped = HostSpace::Attach(dup(space->fd()), size);
+      EXPECT_TRUE(mapped.ok()) << mapped.status();
+      formation.host = std::make_unique<HostCommunicator>(
+          HostMemory{*std::move(mapped), RankHeaps(static_cast<size_t>(size))}, rank);
+      ranks[static_cast<size_t>(rank)] = NcclCommunicator::Form(std::move(formation), deadline);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  return ranks;
+}
+
+}  // namespace cohort::worker

@@ -1,0 +1,25 @@
+// A group over the fake NCCL: each rank on a thread of its own, with a device of its own.
+#ifndef COHORT_WORKER_COMMUNICATOR_NCCL_TESTING_NCCL_RANKS_H_
+#define COHORT_WORKER_COMMUNICATOR_NCCL_TESTING_NCCL_RANKS_H_
+
+#include <memory>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "base/clock.h"
+#include "worker/communicator/nccl/nccl_communicator.h"
+#include "worker/communicator/nccl/testing/fake_nccl_api.h"
+
+namespace cohort::worker {
+
+inline constexpr int kFakeComputeCapability = 90;
+
+using NcclRanks = std::vector<absl::StatusOr<std::unique_ptr<NcclCommunicator>>>;
+
+// The fake machine has as many devices. Ranks in `absent` do not come.
+NcclRanks FormNcclRanks(const std::shared_ptr<FakeNcclApi>& nccl, int size, Instant deadline,
+                        const std::vector<int>& absent = {});
+
+}  // namespace cohort::worker
+
+#endif  // COHORT_WORKER_COMMUNICATOR_NCCL_TESTING_NCCL_RANKS_H_
