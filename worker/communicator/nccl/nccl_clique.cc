@@ -28,14 +28,14 @@ constexpr absl::Duration kPause = absl::Microseconds(200);
 
 }  // namespace
 
-absl::StatusOr<std::vector<std::string>> NewNcclIds(NcclApi& nccl, int size) {
-  std::vector<std::string> ids;
-  for (int roots = 0; roots <= (size - 1) / kRanksPerRoot; ++roots) {
-    ncclUniqueId id;
-    COHORT_RETURN_IF_ERROR(NcclError(nccl, nccl.GetUniqueId(&id), "ncclGetUniqueId"));
-    ids.emplace_back(id.internal, sizeof(id.internal));
-  }
-  return ids;
+int NcclRoots(int size) { return (size - 1) / kRanksPerRoot + 1; }
+
+int RankOfNcclRoot(int root) { return root * kRanksPerRoot; }
+
+absl::StatusOr<std::string> NewNcclId(NcclApi& nccl) {
+  ncclUniqueId id;
+  COHORT_RETURN_IF_ERROR(NcclError(nccl, nccl.GetUniqueId(&id), "ncclGetUniqueId"));
+  return std::string(id.internal, sizeof(id.internal));
 }
 
 NcclClique::NcclClique(std::shared_ptr<NcclApi> nccl, NcclCliqueOptions options)

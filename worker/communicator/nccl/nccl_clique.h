@@ -15,10 +15,13 @@
 
 namespace cohort::worker {
 
-// As many ids as a group of `size` wants roots: NCCL starts from several at once beyond a hundred
-// ranks or so. Each is of use once, while this process lives, which answers for it. A secret: never
-// logged.
-absl::StatusOr<std::vector<std::string>> NewNcclIds(NcclApi& nccl, int size);
+// From how many roots a group of `size` starts: beyond a hundred ranks or so several are faster.
+// Each wants an id.
+int NcclRoots(int size);
+// Which rank makes it.
+int RankOfNcclRoot(int root);
+// Of use once, while this process lives, which answers for it. A secret: never logged.
+absl::StatusOr<std::string> NewNcclId(NcclApi& nccl);
 
 struct NcclCliqueOptions {
   int device = 0;

@@ -26,7 +26,7 @@ struct NcclFormation {
   std::shared_ptr<NcclApi> nccl;
   int device = 0;
   int compute_capability = 0;  // of the device: 90 is 9.0
-  // Made by members and the same on all ranks, in the same order: see NewNcclIds.
+  // Made by members and the same on all ranks, in the same order: see NewNcclId.
   std::vector<std::string> ids;
   std::string name;  // in NCCL's own logs
   // Of the same ranks, by host memory or sockets, and used by nothing else.

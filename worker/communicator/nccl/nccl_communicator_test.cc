@@ -181,10 +181,11 @@ TEST_F(NcclCommunicatorTest, IdsThatAreNoneAreRefused) {
 }
 
 TEST_F(NcclCommunicatorTest, LargeGroupsStartFromSeveralRoots) {
-  EXPECT_EQ(NewNcclIds(*nccl_, 1)->size(), 1u);
-  EXPECT_EQ(NewNcclIds(*nccl_, 128)->size(), 1u);
-  EXPECT_EQ(NewNcclIds(*nccl_, 129)->size(), 2u);
-  EXPECT_EQ(NewNcclIds(*nccl_, 1024)->size(), 8u);
+  EXPECT_EQ(NcclRoots(1), 1);
+  EXPECT_EQ(NcclRoots(128), 1);
+  EXPECT_EQ(NcclRoots(129), 2);
+  EXPECT_EQ(NcclRoots(1024), 8);
+  EXPECT_EQ(RankOfNcclRoot(7), 896);
 }
 
 // Two groups on the same devices, called from two threads of each rank: NCCL is called by one at a

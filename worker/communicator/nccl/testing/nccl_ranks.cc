@@ -16,8 +16,8 @@ NcclRanks FormNcclRanks(const std::shared_ptr<FakeNcclApi>& nccl, int size, Inst
                         const std::vector<int>& absent) {
   absl::StatusOr<HostSpace> space = HostSpace::Create(size);
   EXPECT_TRUE(space.ok()) << space.status();
-  const absl::StatusOr<std::vector<std::string>> ids = NewNcclIds(*nccl, size);
-  EXPECT_TRUE(ids.ok()) << ids.status();
+  const absl::StatusOr<std::string> id = NewNcclId(*nccl);
+  EXPECT_TRUE(id.ok()) << id.status();
   NcclRanks ranks;
   for (int rank = 0; rank < size; ++rank) ranks.emplace_back(absl::UnknownError("absent"));
   std::vector<std::thread> threads;
@@ -28,7 +28,7 @@ NcclRanks FormNcclRanks(const std::shared_ptr<FakeNcclApi>& nccl, int size, Inst
       formation.nccl = nccl;
       formation.device = rank;
       formation.compute_capability = kFakeComputeCapability;
-      formation.ids = *ids;
+      formation.ids = {*id};
       formation.name = "test";
       absl::StatusOr<HostSpace> mapped = HostSpace::Attach(dup(space->fd()), size);
       EXPECT_TRUE(mapped.ok()) << mapped.status();

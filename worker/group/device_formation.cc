@@ -1,0 +1,101 @@
+#include "worker/group/device_formation.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "base/clock.h"
+#include "base/status_macros.h"
+#include "worker/communicator/nccl/nccl_clique.h"
+#include "worker/cuda/device.h"
+
+namespace cohort::worker {
+namespace {
+
+using Phase = client::ProcessGroup::InitPhase;
+
+constexpr char kName[] = "nccl";
+
+std::string NameOfRoot(int root) { return root == 0 ? kName : absl::StrCat(kName, ".", root); }
+
+class DeviceFormation {
+ public:
+  DeviceFormation(client::ProcessGroup& group, const DeviceFormationOptions& options)
+      : group_(group), options_(options), deadline_(Clock::Steady().Now() + options.timeout) {}
+
+  absl::StatusOr<std::unique_ptr<NcclCommunicator>> Run(std::unique_ptr<Communicator>& host) {
+    COHORT_ASSIGN_OR_RETURN(const cuda::DeviceInfo device, cuda::DescribeDevice(options_.device));
+    NcclFormation formation;
+    formation.nccl = options_.nccl;
+    formation.device = options_.device;
+    formation.compute_capability =
+        device.compute_capability.first * 10 + device.compute_capability.second;
+    formation.name = absl::StrCat(group_.group(), ".", group_.generation());
+    COHORT_ASSIGN_OR_RETURN(formation.ids, ExchangeIds());
+    Report(Phase::kCallingInit,
+           absl::StrCat(device.name, ", ", device.pci_bus_id, ", NCCL ", options_.nccl->version()));
+    formation.host = std::move(host);
+    COHORT_ASSIGN_OR_RETURN(std::unique_ptr<NcclCommunicator> formed,
+                            NcclCommunicator::Form(std::move(formation), deadline_));
+    Report(Phase::kDone, "");
+    return formed;
+  }
+
+  // Who asks who is missing may be told late; forming goes on.
+  void Report(Phase phase, absl::string_view detail) {
+    group_.ReportInit(kName, phase, detail).IgnoreError();
+  }
+
+ private:
+  absl::StatusOr<std::vector<std::string>> ExchangeIds() {
+    const int roots = NcclRoots(group_.world_size());
+    std::vector<std::string> ids(static_cast<size_t>(roots));
+    for (int root = 0; root < roots; ++root) {
+      if (RankOfNcclRoot(root) != group_.rank()) continue;
+      std::string& id = ids[static_cast<size_t>(root)];
+      COHORT_ASSIGN_OR_RETURN(id, NewNcclId(*options_.nccl));
+      COHORT_RETURN_IF_ERROR(group_.PublishUniqueIds(NameOfRoot(root), {id}));
+    }
+    for (int root = 0; root < roots; ++root) {
+      std::string& id = ids[static_cast<size_t>(root)];
+      if (!id.empty()) continue;
+      const absl::Duration left =
+          std::max(deadline_ - Clock::Steady().Now(), absl::Milliseconds(1));
+      COHORT_ASSIGN_OR_RETURN(std::vector<std::string> fetched,
+                              group_.FetchUniqueIds(NameOfRoot(root), left));
+      if (fetched.size() != 1) {
+        return absl::FailedPreconditionError(absl::StrCat("rank ", RankOfNcclRoot(root),
+                                                          " has published ", fetched.size(),
+                                                          " ids for one communicator"));
+      }
+      id = std::move(fetched[0]);
+    }
+    Report(Phase::kGotId, "");
+    return ids;
+  }
+
+  client::ProcessGroup& group_;
+  const DeviceFormationOptions& options_;
+  const Instant deadline_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<NcclCommunicator>> FormOnDevices(
+    client::ProcessGroup& group, std::unique_ptr<Communicator> host,
+    const DeviceFormationOptions& options) {
+  DeviceFormation formation(group, options);
+  absl::StatusOr<std::unique_ptr<NcclCommunicator>> formed = formation.Run(host);
+  if (formed.ok()) return formed;
+  formation.Report(Phase::kFailed, formed.status().message());
+  // Others wait for this rank in vain.
+  if (host != nullptr) {
+    host->Abort(absl::StrCat("rank ", group.rank(),
+                             " could not form NCCL's group: ", formed.status().message()));
+  }
+  return formed.status();
+}
+
+}  // namespace cohort::worker
