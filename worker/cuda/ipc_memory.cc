@@ -145,8 +145,11 @@ absl::StatusOr<ImportedMemory> ImportedMemory::Import(const ExportedMemory& expo
                                   &imported.opened_, handle, cudaIpcMemLazyEnablePeerAccess))));
     COHORT_ASSIGN_OR_RETURN(const Driver* const driver, GetDriver());
     COHORT_ASSIGN_OR_RETURN(const Allocation allocation, AllocationOf(*driver, imported.opened_));
-    if (allocation.bytes != exported.allocation_bytes) {
-      return WrongSize(exported, absl::StrCat("its allocation has ", allocation.bytes));
+    // Small allocations are parts of larger ones, which are opened as a whole.
+    const size_t before = reinterpret_cast<CUdeviceptr>(imported.opened_) - allocation.begin;
+    if (exported.offset + exported.bytes > allocation.bytes - before) {
+      return WrongSize(exported, absl::StrCat("its allocation ends after ",
+                                              allocation.bytes - before, " bytes"));
     }
     imported.data_ = static_cast<char*>(imported.opened_) + exported.offset;
   }

@@ -5,12 +5,12 @@
 
 #include <cstdint>
 #include <cstring>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "base/shm/local_socket.h"
 #include "base/shm/segment.h"
@@ -91,12 +91,25 @@ absl::StatusOr<Side> NewSide(shm::Segment segment) {
   return Side{std::move(stream), std::move(segment), std::move(registered)};
 }
 
+// More than the allocation has is not imported, whatever the message says.
+absl::Status ImportTooMuch(ExportedMemory* memory) {
+  constexpr size_t kMore = size_t{1} << 30;
+  memory->allocation_bytes += kMore;
+  memory->bytes += kMore;
+  const absl::Status refused = ImportedMemory::Import(*memory).status();
+  memory->allocation_bytes -= kMore;
+  memory->bytes -= kMore;
+  if (refused.code() == absl::StatusCode::kInvalidArgument) return absl::OkStatus();
+  return absl::InternalError(absl::StrCat("too much was imported: ", refused.ToString()));
+}
+
 // The importer's stream doubles each byte, when the owner's has filled them and before it reads.
 absl::Status ImportOne(const shm::LocalSocket& socket) {
   COHORT_ASSIGN_OR_RETURN(auto received, Receive(socket));
   COHORT_ASSIGN_OR_RETURN(shm::Segment segment,
                           shm::Segment::Map(received.second.release(), kFlagBytes));
   COHORT_ASSIGN_OR_RETURN(const Side side, NewSide(std::move(segment)));
+  COHORT_RETURN_IF_ERROR(ImportTooMuch(&received.first));
   {
     COHORT_ASSIGN_OR_RETURN(const ImportedMemory memory, ImportedMemory::Import(received.first));
     COHORT_ASSIGN_OR_RETURN(const PinnedMemory host, PinnedMemory::Allocate(kBytes));

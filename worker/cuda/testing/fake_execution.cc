@@ -42,7 +42,7 @@ cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned int flag
     if (flags != cudaStreamDefault && flags != cudaStreamNonBlocking) return cudaErrorInvalidValue;
     *stream = NewHandle<cudaStream_t>();
     MutexLock lock(&state().mutex);
-    state().streams.emplace(*stream, std::make_shared<Stream>(CurrentDevice()));
+    state().streams.emplace(*stream, Stream::Start(CurrentDevice()));
     return cudaSuccess;
   });
 }
@@ -58,7 +58,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
     found->second->Close();
     s.closed_streams.push_back(std::move(found->second));
     s.streams.erase(found);
-    // Their threads have nothing left to do but to be joined.
+    // Those that have nothing left to do.
     for (auto it = s.closed_streams.begin(); it != s.closed_streams.end();) {
       it = (*it)->ended() ? s.closed_streams.erase(it) : it + 1;
     }
@@ -146,7 +146,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
       return on->capture->invalid ? cudaErrorStreamCaptureInvalidated : cudaSuccess;
     }
     recorded->mark = std::make_shared<Mark>();
-    on->Push([mark = recorded->mark] { mark->Reach(); });
+    on->Push(recorded->mark);
     return cudaSuccess;
   });
 }

@@ -28,7 +28,8 @@ void ResetFakeRuntime(const FakeMachine& machine) {
     s.default_streams.clear();
     s.closed_streams.clear();
   }
-  streams.clear();  // each joins its thread
+  for (const auto& stream : streams) stream->Close();
+  for (const auto& stream : streams) stream->AwaitEnd();
   MutexLock lock(&s.mutex);
   s.failures.clear();
   s.events.clear();

@@ -47,7 +47,7 @@ std::shared_ptr<Stream> FindStream(cudaStream_t stream) {
   // The default stream's two other names are the same here.
   if (stream == nullptr || stream == cudaStreamLegacy || stream == cudaStreamPerThread) {
     std::shared_ptr<Stream>& found = s.default_streams[CurrentDevice()];
-    if (found == nullptr) found = std::make_shared<Stream>(CurrentDevice());
+    if (found == nullptr) found = Stream::Start(CurrentDevice());
     return found;
   }
   const auto found = s.streams.find(stream);

@@ -1,5 +1,6 @@
 #include "worker/cuda/testing/fake_stream.h"
 
+#include <thread>
 #include <utility>
 
 #include "worker/cuda/testing/fake_state.h"
@@ -28,16 +29,19 @@ Instant Mark::at() const {
   return at_;
 }
 
-Stream::Stream(int device) : device_(device), thread_([this] { Run(); }) {}
-
-Stream::~Stream() {
-  Close();
-  thread_.join();
+std::shared_ptr<Stream> Stream::Start(int device) {
+  std::shared_ptr<Stream> stream(new Stream(device));
+  std::thread([stream] { stream->Run(); }).detach();
+  return stream;
 }
 
-void Stream::Push(Work work) {
+void Stream::Push(Work work) { Add({std::move(work), nullptr}); }
+
+void Stream::Push(std::shared_ptr<Mark> mark) { Add({nullptr, std::move(mark)}); }
+
+void Stream::Add(Item item) {
   MutexLock lock(&mutex_);
-  queue_.push_back(std::move(work));
+  queue_.push_back(std::move(item));
   ++pushed_;
   changed_.SignalAll();
 }
@@ -58,6 +62,11 @@ bool Stream::ended() const {
   return ended_;
 }
 
+void Stream::AwaitEnd() const {
+  MutexLock lock(&mutex_);
+  while (!ended_) changed_.Wait(&mutex_);
+}
+
 void Stream::Finish() const {
   MutexLock lock(&mutex_);
   const int64_t target = pushed_;
@@ -66,21 +75,23 @@ void Stream::Finish() const {
 
 void Stream::Run() {
   for (;;) {
-    Work work;
+    Item item;
     {
       MutexLock lock(&mutex_);
       while (queue_.empty() && !closed_) changed_.Wait(&mutex_);
       if (queue_.empty()) {
         ended_ = true;
+        changed_.SignalAll();
         return;
       }
-      work = std::move(queue_.front());
+      item = std::move(queue_.front());
       queue_.pop_front();
     }
-    work();
-    work = nullptr;
+    if (item.work != nullptr) item.work();
+    item.work = nullptr;
     MutexLock lock(&mutex_);
     ++done_;
+    if (item.mark != nullptr) item.mark->Reach();
     changed_.SignalAll();
   }
 }

@@ -6,7 +6,6 @@
 #include <deque>
 #include <functional>
 #include <memory>
-#include <thread>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -41,21 +40,23 @@ struct Capture {
   bool invalid = false;
 };
 
-// A queue, and the thread that does what is in it in order.
+// A queue, and the thread that does what is in it in order. The thread ends once the stream is
+// closed and empty; nobody joins it, so that a program can end before.
 class Stream {
  public:
-  explicit Stream(int device);
-  // Waits for what is left in the queue.
-  ~Stream();
+  static std::shared_ptr<Stream> Start(int device);
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;
 
   int device() const { return device_; }
   void Push(Work work);
-  // Takes nothing any more; its thread ends after what is in the queue.
+  // `mark` is reached as soon as, and no sooner than, the stream counts what is before it as done.
+  void Push(std::shared_ptr<Mark> mark);
+  // Takes nothing any more.
   void Close();
   bool idle() const;
   bool ended() const;
+  void AwaitEnd() const;
   // Until all that was pushed before is done.
   void Finish() const;
 
@@ -63,17 +64,24 @@ class Stream {
   std::shared_ptr<Capture> capture;
 
  private:
+  // One of the two.
+  struct Item {
+    Work work;
+    std::shared_ptr<Mark> mark;
+  };
+
+  explicit Stream(int device) : device_(device) {}
+  void Add(Item item);
   void Run();
 
   const int device_;
   mutable Mutex mutex_;
   mutable CondVar changed_;
-  std::deque<Work> queue_ ABSL_GUARDED_BY(mutex_);
+  std::deque<Item> queue_ ABSL_GUARDED_BY(mutex_);
   int64_t pushed_ ABSL_GUARDED_BY(mutex_) = 0;
   int64_t done_ ABSL_GUARDED_BY(mutex_) = 0;
   bool closed_ ABSL_GUARDED_BY(mutex_) = false;
   bool ended_ ABSL_GUARDED_BY(mutex_) = false;
-  std::thread thread_;
 };
 
 struct Event {

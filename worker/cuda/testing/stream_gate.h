@@ -3,7 +3,9 @@
 #define COHORT_WORKER_CUDA_TESTING_STREAM_GATE_H_
 
 #include <memory>
+#include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "base/mutex.h"
 #include "cuda_runtime_api.h"
 
@@ -19,11 +21,7 @@ class StreamGate {
 
   // What is enqueued from now on waits until the gate opens.
   cudaError_t Close(cudaStream_t stream) {
-    // The stream may come here after the gate's end.
-    auto* const state = new std::shared_ptr<State>(state_);
-    const cudaError_t result = cudaLaunchHostFunc(stream, &StreamGate::Pass, state);
-    if (result != cudaSuccess) delete state;
-    return result;
+    return cudaLaunchHostFunc(stream, &StreamGate::Pass, state_);
   }
   void Open() {
     MutexLock lock(&state_->mutex);
@@ -39,13 +37,20 @@ class StreamGate {
   };
 
   static void Pass(void* argument) {
-    const std::unique_ptr<std::shared_ptr<State>> state(
-        static_cast<std::shared_ptr<State>*>(argument));
-    MutexLock lock(&(*state)->mutex);
-    while (!(*state)->open) (*state)->changed.Wait(&(*state)->mutex);
+    auto* const state = static_cast<State*>(argument);
+    MutexLock lock(&state->mutex);
+    while (!state->open) state->changed.Wait(&state->mutex);
   }
 
-  const std::shared_ptr<State> state_ = std::make_shared<State>();
+  // Kept for ever: the stream may come to it after the gate's end, or never.
+  static State* NewState() {
+    static Mutex* const mutex = new Mutex;
+    static auto* const states = new std::vector<std::unique_ptr<State>>;
+    MutexLock lock(mutex);
+    return states->emplace_back(std::make_unique<State>()).get();
+  }
+
+  State* const state_ = NewState();
 };
 
 }  // namespace cohort::worker::cuda
