@@ -13,6 +13,11 @@ shm::Heap& TensorHeap() {
   return *heap;
 }
 
+TestMemory& TensorMemory() {
+  static auto* const memory = new TestHeap(&TensorHeap());
+  return *memory;
+}
+
 // Each rank with mappings of its own, as in a process of its own.
 Communicators Create(int size) {
   Communicators ranks;
@@ -37,10 +42,10 @@ const std::vector<int> kSizes = {1, 2, 3, 4, 5, 7, 8};
 INSTANTIATE_TEST_SUITE_P(Plain, ConformanceTest,
                          ::testing::Values(Backend{"plain", kSizes, Create}));
 INSTANTIATE_TEST_SUITE_P(Registered, ConformanceTest,
-                         ::testing::Values(Backend{"registered", kSizes, Create, &TensorHeap()}));
+                         ::testing::Values(Backend{"registered", kSizes, Create, &TensorMemory()}));
 INSTANTIATE_TEST_SUITE_P(Mixed, ConformanceTest,
                          ::testing::Values(Backend{
-                             "mixed", {2, 3, 5}, Create, &TensorHeap(), true}));
+                             "mixed", {2, 3, 5}, Create, &TensorMemory(), true}));
 
 }  // namespace
 }  // namespace cohort::worker

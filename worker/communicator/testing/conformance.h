@@ -27,7 +27,7 @@ struct Backend {
   std::string name;
   std::vector<int> sizes;                    // of groups that it can have
   std::function<Communicators(int)> create;  // one for each rank
-  shm::Heap* heap = nullptr;                 // where tensors lie; null: memory of the process
+  TestMemory* memory = nullptr;              // where tensors lie; null: memory of the process
   bool every_second = false;                 // tensor lies there, and the others do not
   // Which reductions it has; null: all that CheckReducible allows.
   std::function<bool(DataType, ReduceOp)> reduces;
@@ -40,8 +40,8 @@ class ConformanceTest : public ::testing::TestWithParam<Backend> {
   static Instant Soon() { return Clock::Steady().Now() + absl::Seconds(60); }
 
  protected:
-  void SetUp() override { SetTestHeap(GetParam().heap, GetParam().every_second); }
-  void TearDown() override { SetTestHeap(nullptr); }
+  void SetUp() override { SetTestMemory(GetParam().memory, GetParam().every_second); }
+  void TearDown() override { SetTestMemory(nullptr); }
 
   // The ranks of one group, each on a thread of its own.
   class World {

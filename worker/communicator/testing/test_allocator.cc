@@ -2,41 +2,51 @@
 
 #include <atomic>
 #include <cstdint>
-#include <vector>
+#include <set>
 
 #include "gtest/gtest.h"
 
 namespace cohort::worker {
 namespace {
 
-shm::Heap* current = nullptr;
+TestMemory* current = nullptr;
 bool every_second_only = false;
 std::atomic<uint32_t> pieces{0};
 // All there have been: memory goes back where it came from.
-std::vector<shm::Heap*>& Heaps() {
-  static auto* const heaps = new std::vector<shm::Heap*>();
-  return *heaps;
+std::set<TestMemory*>& Memories() {
+  static auto* const memories = new std::set<TestMemory*>();
+  return *memories;
 }
 
 }  // namespace
 
-void SetTestHeap(shm::Heap* heap, bool every_second) {
-  current = heap;
+void* TestHeap::Allocate(size_t bytes) {
+  const absl::StatusOr<void*> memory = heap_.Allocate(bytes);
+  EXPECT_TRUE(memory.ok()) << memory.status();
+  return *memory;
+}
+
+bool TestHeap::Free(void* memory) {
+  if (!heap_.segment().OffsetOf(memory, 0).has_value()) return false;
+  heap_.Free(memory);
+  return true;
+}
+
+void SetTestMemory(TestMemory* memory, bool every_second) {
+  current = memory;
   every_second_only = every_second;
-  if (heap != nullptr) Heaps().push_back(heap);
+  if (memory != nullptr) Memories().insert(memory);
 }
 
 void* AllocateForTest(size_t bytes) {
   const bool second = pieces.fetch_add(1) % 2 == 1;
   if (current == nullptr || (every_second_only && second)) return ::operator new(bytes);
-  const absl::StatusOr<void*> memory = current->Allocate(bytes);
-  EXPECT_TRUE(memory.ok()) << memory.status();
-  return *memory;
+  return current->Allocate(bytes);
 }
 
 void FreeForTest(void* memory) {
-  for (shm::Heap* const heap : Heaps()) {
-    if (heap->segment().OffsetOf(memory, 0).has_value()) return heap->Free(memory);
+  for (TestMemory* const from : Memories()) {
+    if (from->Free(memory)) return;
   }
   ::operator delete(memory);
 }

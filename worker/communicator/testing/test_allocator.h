@@ -1,4 +1,5 @@
-// Memory for tests: of the process, or of a heap that other processes map.
+// Memory for tests: of the process, of a heap that other processes map, or of what else a backend
+// is about.
 #ifndef COHORT_WORKER_COMMUNICATOR_TESTING_TEST_ALLOCATOR_H_
 #define COHORT_WORKER_COMMUNICATOR_TESTING_TEST_ALLOCATOR_H_
 
@@ -9,8 +10,28 @@
 
 namespace cohort::worker {
 
+// The test reads and writes it, and so does the backend.
+class TestMemory {
+ public:
+  virtual ~TestMemory() = default;
+  virtual void* Allocate(size_t bytes) = 0;
+  // False: it is not from here.
+  virtual bool Free(void* memory) = 0;
+};
+
+class TestHeap final : public TestMemory {
+ public:
+  explicit TestHeap(shm::Heap* heap) : heap_(*heap) {}
+  void* Allocate(size_t bytes) override;
+  bool Free(void* memory) override;
+
+ private:
+  shm::Heap& heap_;
+};
+
 // What is allocated from now on lies there, or every second piece; null: memory of the process.
-void SetTestHeap(shm::Heap* heap, bool every_second = false);
+// Lives for ever.
+void SetTestMemory(TestMemory* memory, bool every_second = false);
 void* AllocateForTest(size_t bytes);
 // Wherever it lies.
 void FreeForTest(void* memory);
