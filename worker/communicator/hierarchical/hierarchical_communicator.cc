@@ -57,7 +57,7 @@ Reduction Then(const Reduction& reduction) {
 // Of what ranks of other hosts must do. Whoever waits in vain for them says so before its
 // neighbours, who wait for it, take it for the culprit.
 Instant Sooner(Instant deadline) {
-  constexpr absl::Duration kMost = absl::Milliseconds(200);
+  constexpr absl::Duration kMost = absl::Seconds(1);
   const Instant now = Clock::Steady().Now();
   if (deadline <= now) return deadline;
   return deadline - std::min((deadline - now) / 8, kMost);

@@ -54,7 +54,7 @@ absl::Status HostCommunicator::AllReduce(const void* input, void* output, int64_
   return Large(operation, input, output,
                {true, true, 1,
                 [&] {
-                  ForShare(bytes, size(), 2 * bytes * size(), [&](Slice share, Stores stores) {
+                  ForShare(bytes, size() - 1, 2 * bytes * size(), [&](Slice share, Stores stores) {
                     reduce(Inputs(share.begin), Outputs(share.begin), share.size / element, stores);
                   });
                 },

@@ -126,7 +126,8 @@ class HostCommunicator final : public Communicator {
   // What this rank does of an operation that touches so many bytes in all: stores so many that
   // others read.
   void ForOthers(int64_t bytes, int64_t touched, absl::FunctionRef<void(Stores)> body);
-  // The same, of an operation that cuts `bytes` between ranks and stores `copies` of each of them.
+  // The same, of an operation that cuts `bytes` between ranks and stores `copies` of each of
+  // them in memory of others.
   void ForShare(int64_t bytes, int copies, int64_t touched,
                 absl::FunctionRef<void(Slice, Stores)> body);
   // Tensors of the direct way, `offset` bytes into each.
