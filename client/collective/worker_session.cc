@@ -1,3 +1,5 @@
+// One file, though long: what a session has opened, it calls, listens to and gives back under one
+// lock.
 #include "client/collective/worker_session.h"
 
 #include <sys/un.h>

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/time/clock.h"
 #include "base/status_macros.h"
 #include "worker/communicator/mismatch.h"
 
@@ -56,7 +57,11 @@ constexpr uint8_t kAnswer = 2;
 // Of messages that could go together with others that the other side has not called yet: it may
 // call those later, and not before it has these.
 constexpr absl::Duration kPatience = absl::Milliseconds(100);
+// How often others' notes are looked for at once, and with offers of the processor; then with
+// pauses, so that who waits for long burns nothing.
 constexpr int kLooks = 2000;
+constexpr int kYields = 3000;
+constexpr absl::Duration kPause = absl::Microseconds(100);
 
 std::string DescribeMessage(const Transfer& own, uint32_t tag, int64_t count, uint8_t type,
                             uint32_t other_tag) {
@@ -145,7 +150,11 @@ absl::Status Agreement::OnTransfers(
       return absl::DeadlineExceededError(
           absl::StrCat(absl::StrJoin(waiting, ", "), ": it did not come"));
     }
-    if (look > kLooks) sched_yield();
+    if (look > kYields) {
+      absl::SleepFor(kPause);
+    } else if (look > kLooks) {
+      sched_yield();
+    }
   }
   return refusals_.empty() ? absl::OkStatus()
                            : absl::InvalidArgumentError(absl::StrJoin(refusals_, "; "));

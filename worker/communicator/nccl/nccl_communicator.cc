@@ -167,12 +167,15 @@ absl::Status NcclCommunicator::Run(const Operation& operation, const void* input
           &elements.op, scalar, elements.type, ncclScalarHostImmediate, clique_->comm());
       if (made != ncclSuccess) return made;
     }
-    const ncclResult_t result = issue(elements, clique_->comm(), stream_.get());
-    if (scales) nccl_->RedOpDestroy(elements.op, clique_->comm());
-    return result;
+    return issue(elements, clique_->comm(), stream_.get());
   });
   if (status.ok()) {
     status = clique_->AwaitCalls(call, deadline, [this] { return Standing(); });
+  }
+  if (status.ok() && scales) {
+    // Not sooner: a communicator that is in progress takes no other call.
+    status = RunIssued("ncclRedOpDestroy", deadline,
+                       [&] { return nccl_->RedOpDestroy(elements.op, clique_->comm()); });
   }
   if (status.ok()) status = AwaitDevice(Describe(operation), deadline);
   return status.ok() ? status : Break(status);

@@ -168,6 +168,19 @@ TEST_F(NcclCommunicatorTest, FormingThatFailsOnOneRankEndsIt) {
   }
 }
 
+// NCCL connects in its first operation, and takes no other call meanwhile.
+TEST_F(NcclCommunicatorTest, AScaledSumMayBeTheFirstOperation) {
+  Form();
+  for (const absl::Status& status : Run([](auto& group) {
+         float number = 2;
+         const absl::Status done = group.AllReduce(&number, &number, 1, DataType::kF32,
+                                                   {ReduceOp::kPreMulSum, 0.5}, Soon());
+         return !done.ok() || number == kRanks ? done : absl::InternalError("a wrong sum");
+       })) {
+    EXPECT_TRUE(status.ok()) << status;
+  }
+}
+
 TEST_F(NcclCommunicatorTest, IdsThatAreNoneAreRefused) {
   const NcclCliqueOptions nothing;
   EXPECT_EQ(
