@@ -23,7 +23,7 @@
 namespace cohort::worker {
 namespace {
 
-constexpr int kAhead = 32;
+constexpr int kAhead = HostSpace::kLines / 2;
 constexpr absl::Duration kShort = absl::Milliseconds(50);
 
 Instant In(absl::Duration duration) { return Clock::Steady().Now() + duration; }

@@ -91,7 +91,7 @@ class HostSpace {
   static constexpr size_t kBufferBytes = size_t{512} << 10;
   static constexpr int kMaxRanks = 256;
   // Of each rank, for as many turns: nobody is further ahead of another than half of them.
-  static constexpr uint64_t kLines = 64;
+  static constexpr uint64_t kLines = 128;
   // The room for a rank's data of each of these turns.
   static constexpr int64_t kAheadRoom = int64_t{16} << 10;
 

@@ -1,32 +1,78 @@
 #include "worker/communicator/host/store_choice.h"
 
+#include <algorithm>
+
 #include "worker/communicator/host/host_space.h"
 
 namespace cohort::worker {
 namespace {
 
-// Between what is shared, read from memory at worst (8 ns, and 15 where four ranks do so at once),
-// and what is not.
-constexpr absl::Duration kSlowLine = absl::Nanoseconds(20);
-// One may have been interrupted, or have been the first to touch its memory.
-constexpr int kSlowInTurn = 3;
-constexpr int kTimedEach = 4;
-// Past the caches. Seldom enough that those in between, which are slow, do not count.
-constexpr int kTriedEach = 128;
+// What stores to a shared cache never take, unless their data comes from memory.
+constexpr absl::Duration kSuspicious = absl::Nanoseconds(8);
+// Past the caches the writer gains by so much, or the readers' loss is not worth it.
+constexpr int kWorthIt = 2;
+// Steps that make an average. Each may be for another reader; in turn, so which of them are timed
+// has no divisor in common with small numbers of readers.
+constexpr int kAveraged = 7;
+constexpr int kTimedEach = 5;
+// Past the caches. Seldom enough that those through them, which are slow, do not count.
+constexpr int kLookedBackEach = 127;
+// After trying in vain: of averages.
+constexpr int kPatience = 32;
 
 }  // namespace
 
 StoreChoice::Step StoreChoice::Next() {
-  const bool timed = ++steps_ >= (past_caches_ ? kTriedEach : slow_ > 0 ? 1 : kTimedEach);
-  if (timed) steps_ = 0;
-  return {past_caches_ && !timed ? Stores::kStreaming : Stores::kCached, timed};
+  ++steps_;
+  bool timed = true;
+  last_ = Stores::kStreaming;
+  switch (way_) {
+    case Way::kThrough:
+      last_ = Stores::kCached;
+      timed = steps_ % kTimedEach == 0;
+      break;
+    case Way::kTrying:
+      break;
+    case Way::kPast:
+      if (steps_ % kLookedBackEach == 0) last_ = Stores::kCached;
+      timed = steps_ % kLookedBackEach <= 1;
+      break;
+  }
+  return {last_, timed};
 }
 
 void StoreChoice::Took(int64_t bytes, absl::Duration took) {
-  const bool slow = took > kSlowLine * (bytes / static_cast<int64_t>(kCacheLine));
-  slow_ = slow ? slow_ + 1 : 0;
-  if (!slow) past_caches_ = false;
-  if (slow_ >= kSlowInTurn) past_caches_ = true;
+  Average& average = last_ == Stores::kCached ? through_ : past_;
+  const absl::Duration line = took / (bytes / static_cast<int64_t>(kCacheLine));
+  average.sum += line;
+  average.longest = std::max(average.longest, line);
+  ++average.steps;
+  switch (way_) {
+    case Way::kThrough:
+      if (through_.steps < kAveraged) return;
+      if (through_.value() > kSuspicious && --patience_ < 0) {
+        way_ = Way::kTrying;
+      } else {
+        through_ = {};
+      }
+      return;
+    case Way::kTrying:
+      if (past_.steps < kAveraged) return;
+      if (through_.value() > kWorthIt * past_.value()) return Take(Way::kPast);
+      patience_ = kPatience;
+      return Take(Way::kThrough);
+    case Way::kPast:
+      if (through_.steps < kAveraged || past_.steps < kAveraged) return;
+      if (through_.value() <= kWorthIt * past_.value()) return Take(Way::kThrough);
+      through_ = past_ = {};
+      return;
+  }
+}
+
+void StoreChoice::Take(Way way) {
+  way_ = way;
+  steps_ = 0;
+  through_ = past_ = {};
 }
 
 }  // namespace cohort::worker
