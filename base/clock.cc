@@ -8,7 +8,8 @@ namespace {
 class SteadyClock final : public Clock {
  public:
   Instant Now() const override {
-    return absl::UnixEpoch() + absl::FromChrono(std::chrono::steady_clock::now().time_since_epoch());
+    return absl::UnixEpoch() +
+           absl::FromChrono(std::chrono::steady_clock::now().time_since_epoch());
   }
 };
 

@@ -1,4 +1,5 @@
-// The time that waits, leases and expiries are measured in: steady, and handed in so that tests drive it.
+// The time that waits, leases and expiries are measured in: steady, and handed in so that tests
+// drive it.
 #ifndef COHORT_BASE_CLOCK_H_
 #define COHORT_BASE_CLOCK_H_
 

@@ -62,15 +62,19 @@ std::string NameOfDevice(int32_t device) {
   }
 }
 
-absl::Status CheckDevice(const DLTensor& tensor) {
+absl::StatusOr<Device> DeviceOf(const DLTensor& tensor) {
   // As a number: the enum of this header need not have it.
   int32_t device = 0;
   static_assert(sizeof(device) == sizeof(tensor.device.device_type));
   std::memcpy(&device, &tensor.device.device_type, sizeof(device));
-  if (device == kDLCPU || device == kDLCUDAHost || device == kDLROCMHost) return absl::OkStatus();
-  return absl::UnimplementedError(absl::StrCat("a tensor on ", NameOfDevice(device), ":",
-                                               tensor.device.device_id,
-                                               "; only those in memory of the host can be taken"));
+  if (device == kDLCPU || device == kDLCUDAHost || device == kDLROCMHost) return Device::Host();
+  const int32_t index = tensor.device.device_id;
+  if (device == kDLCUDA && index >= 0 && index <= std::numeric_limits<int16_t>::max()) {
+    return Device::Cuda(index);
+  }
+  return absl::UnimplementedError(
+      absl::StrCat("a tensor on ", NameOfDevice(device), ":", index,
+                   "; only those in memory of the host or of a GPU of CUDA's can be taken"));
 }
 
 absl::StatusOr<DataType> TypeOf(const DLDataType& type) {
@@ -115,7 +119,7 @@ absl::Status CheckExtent(const DLTensor& tensor, const Shape& strides, int64_t e
 }
 
 absl::StatusOr<Tensor> View(const DLTensor& tensor, std::shared_ptr<const void> owner) {
-  COHORT_RETURN_IF_ERROR(CheckDevice(tensor));
+  COHORT_ASSIGN_OR_RETURN(const Device device, DeviceOf(tensor));
   COHORT_ASSIGN_OR_RETURN(const DataType type, TypeOf(tensor.dtype));
   if (tensor.ndim < 0 || tensor.ndim > kMaxDims) {
     return Refuse(absl::StrCat("of ", tensor.ndim, " dimensions"));
@@ -131,8 +135,10 @@ absl::StatusOr<Tensor> View(const DLTensor& tensor, std::shared_ptr<const void> 
     empty = empty || extent == 0;
   }
   // No way leads to an element.
-  if (empty)
-    return Tensor::Strided(tensor.data, type, shape, Shape(shape.size(), 0), std::move(owner));
+  if (empty) {
+    return Tensor::Strided(tensor.data, type, shape, Shape(shape.size(), 0), std::move(owner),
+                           device);
+  }
   if (!fits) {
     return Refuse(absl::StrCat("of shape ", FormatShape(shape), " is larger than memory"));
   }
@@ -141,7 +147,7 @@ absl::StatusOr<Tensor> View(const DLTensor& tensor, std::shared_ptr<const void> 
                             : Shape(tensor.strides, tensor.strides + tensor.ndim);
   COHORT_RETURN_IF_ERROR(CheckExtent(tensor, strides, SizeOf(type)));
   return Tensor::Strided(static_cast<char*>(tensor.data) + tensor.byte_offset, type, shape, strides,
-                         std::move(owner));
+                         std::move(owner), device);
 }
 
 // What ToDLPack gives away.
@@ -167,7 +173,8 @@ DLManagedTensor* ToDLPack(const Tensor& tensor) {
   auto* const exported = new Export{tensor, tensor.shape(), tensor.strides(), {}};
   DLTensor& view = exported->managed.dl_tensor;
   view.data = tensor.data();
-  view.device = {kDLCPU, 0};
+  view.device =
+      tensor.device().is_host() ? DLDevice{kDLCPU, 0} : DLDevice{kDLCUDA, tensor.device().index()};
   view.ndim = tensor.dims();
   const Code& code = kCodes[static_cast<size_t>(tensor.type()) - 1];
   view.dtype = {code.code, code.bits, 1};

@@ -11,7 +11,8 @@ struct DLManagedTensor;
 namespace cohort {
 
 // Takes `managed` whatever comes of it: its deleter is called once, when the tensor and all its
-// copies are gone, or before an error returns. Memory of the host alone, pinned or not.
+// copies are gone, or before an error returns. Of the host, pinned or not, or of a GPU of CUDA's:
+// what was enqueued to write it is up to who gives it.
 //
 // Errors: INVALID_ARGUMENT (what no tensor can be: negative extents, more bytes than addresses, no
 // memory for elements); UNIMPLEMENTED (another device, or another type of elements; names it).

@@ -103,6 +103,18 @@ TEST(FromDLPackTest, PinnedMemoryIsTheHosts) {
   EXPECT_TRUE(FromDLPack(&foreign.managed).ok());
 }
 
+TEST(FromDLPackTest, OfAGpuThereAndBack) {
+  Foreign foreign;
+  foreign.managed.dl_tensor.device = {kDLCUDA, 3};
+  const absl::StatusOr<Tensor> tensor = FromDLPack(&foreign.managed);
+  ASSERT_TRUE(tensor.ok()) << tensor.status();
+  EXPECT_EQ(tensor->device(), Device::Cuda(3));
+  DLManagedTensor* const back = ToDLPack(*tensor);
+  EXPECT_EQ(back->dl_tensor.device.device_type, kDLCUDA);
+  EXPECT_EQ(back->dl_tensor.device.device_id, 3);
+  back->deleter(back);
+}
+
 TEST(FromDLPackTest, NeedsNoDeleter) {
   Foreign foreign;
   foreign.managed.deleter = nullptr;
@@ -118,7 +130,9 @@ TEST(FromDLPackTest, RefusesOtherDevicesAndTypes) {
     EXPECT_THAT(std::string(status.message()), HasSubstr(why));
     EXPECT_EQ(foreign.deleted, 1);
   };
-  refuse([](DLTensor& tensor) { tensor.device = {kDLCUDA, 3}; }, "cuda:3");
+  refuse([](DLTensor& tensor) { tensor.device = {kDLROCM, 3}; }, "rocm:3");
+  refuse([](DLTensor& tensor) { tensor.device = {kDLCUDA, -1}; }, "cuda:-1");
+  refuse([](DLTensor& tensor) { tensor.device = {kDLCUDA, 70000}; }, "cuda:70000");
   refuse([](DLTensor& tensor) { tensor.device = {kDLCUDAManaged, 0}; }, "cuda_managed:0");
   refuse(
       [](DLTensor& tensor) {

@@ -52,8 +52,8 @@ class LogField {
 // thread; without it lines are text at level info. Errors: INVALID_ARGUMENT (no such level).
 absl::Status InitLogging(const LogOptions& options);
 
-// Thread-safe. Writes at once before InitLogging; behind it a thread of its own does, which inherits
-// the signal mask of InitLogging's caller, and ends with the program after the last line.
+// Thread-safe. Writes at once before InitLogging; behind it a thread of its own does, which
+// inherits the signal mask of InitLogging's caller, and ends with the program after the last line.
 void Log(LogLevel level, absl::string_view message, std::initializer_list<LogField> fields = {});
 
 // Writes what was logged; the last thing a program does, when nobody logs any more. False: nobody

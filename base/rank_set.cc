@@ -62,7 +62,8 @@ int RankSet::first() const {
 
 int RankSet::last() const {
   for (size_t i = words_.size(); i-- > 0;) {
-    if (words_[i] != 0) return static_cast<int>(i) * kBits + kBits - 1 - absl::countl_zero(words_[i]);
+    if (words_[i] != 0)
+      return static_cast<int>(i) * kBits + kBits - 1 - absl::countl_zero(words_[i]);
   }
   return -1;
 }

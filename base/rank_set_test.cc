@@ -56,8 +56,7 @@ TEST(RankSet, BehavesLikeASet) {
     ASSERT_EQ(set.count(), static_cast<int>(model.size()));
     ASSERT_EQ(set.first(), model.empty() ? -1 : *model.begin());
     ASSERT_EQ(set.last(), model.empty() ? -1 : *model.rbegin());
-    ASSERT_EQ(set.CountBelow(rank),
-              std::distance(model.begin(), model.lower_bound(rank)));
+    ASSERT_EQ(set.CountBelow(rank), std::distance(model.begin(), model.lower_bound(rank)));
   }
   EXPECT_EQ(set.ToVector(), std::vector<int>(model.begin(), model.end()));
 }

@@ -10,10 +10,10 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
-#define COHORT_RETURN_IF_ERROR(expression)                    \
-  do {                                                        \
-    ::absl::Status cohort_status_ = (expression);             \
-    if (!cohort_status_.ok()) return cohort_status_;          \
+#define COHORT_RETURN_IF_ERROR(expression)           \
+  do {                                               \
+    ::absl::Status cohort_status_ = (expression);    \
+    if (!cohort_status_.ok()) return cohort_status_; \
   } while (false)
 
 #define COHORT_MACRO_JOIN_(a, b) a##b

@@ -58,20 +58,23 @@ absl::StatusOr<int> ResolveDim(const Shape& shape, int dim) {
                                                  "..", dims - 1));
 }
 
-Tensor::Tensor(void* data, DataType type, Shape shape, std::shared_ptr<const void> owner)
+Tensor::Tensor(void* data, DataType type, Shape shape, std::shared_ptr<const void> owner,
+               Device device)
     : data_(data),
       type_(type),
+      device_(device),
       shape_(std::move(shape)),
       strides_(ContiguousStrides(shape_)),
       count_(ElementCount(shape_)),
       owner_(std::move(owner)) {}
 
 Tensor Tensor::Strided(void* data, DataType type, Shape shape, Shape strides,
-                       std::shared_ptr<const void> owner) {
+                       std::shared_ptr<const void> owner, Device device) {
   assert(shape.size() == strides.size());
   Tensor tensor;
   tensor.data_ = data;
   tensor.type_ = type;
+  tensor.device_ = device;
   tensor.shape_ = std::move(shape);
   tensor.strides_ = std::move(strides);
   tensor.owner_ = std::move(owner);
@@ -128,7 +131,7 @@ absl::StatusOr<Tensor> Tensor::Reshape(Shape shape) const {
     return absl::InvalidArgumentError(
         absl::StrCat(ToString(), " is not contiguous: it cannot have another shape"));
   }
-  return Tensor(data_, type_, std::move(shape), owner_);
+  return Tensor(data_, type_, std::move(shape), owner_, device_);
 }
 
 Tensor Tensor::Permute(const absl::InlinedVector<int, 6>& order) const {
@@ -143,7 +146,8 @@ Tensor Tensor::Permute(const absl::InlinedVector<int, 6>& order) const {
 }
 
 std::string Tensor::ToString() const {
-  return absl::StrCat(NameOf(type_), " ", FormatShape(shape_));
+  return absl::StrCat(NameOf(type_), " ", FormatShape(shape_), device_.is_host() ? "" : " on ",
+                      device_.is_host() ? "" : device_.ToString());
 }
 
 Tensor Packed(const Tensor& tensor) {

@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "base/data_type.h"
+#include "base/device.h"
 
 namespace cohort {
 
@@ -27,22 +28,24 @@ Shape ContiguousStrides(const Shape& shape);
 absl::StatusOr<int> ResolveDim(const Shape& shape, int dim);
 
 // A view of elements, and a share in what keeps them alive; cheap to copy. Copies are of the same
-// elements. Not checked: that memory is where `data` says.
+// elements. Not checked: that memory is where `data` and `device` say.
 class Tensor {
  public:
   Tensor() = default;  // of no elements: shape [0], u8
 
   // Contiguous elements: the last dimension's lie next to each other, and so on.
-  Tensor(void* data, DataType type, Shape shape, std::shared_ptr<const void> owner = nullptr);
+  Tensor(void* data, DataType type, Shape shape, std::shared_ptr<const void> owner = nullptr,
+         Device device = {});
   // Any layout; `strides` are in elements, and may be 0 or negative. As many as extents.
   static Tensor Strided(void* data, DataType type, Shape shape, Shape strides,
-                        std::shared_ptr<const void> owner = nullptr);
+                        std::shared_ptr<const void> owner = nullptr, Device device = {});
   // Contiguous, in memory of the process, at a multiple of 64 bytes; zeros, or of no defined value.
   static Tensor Zeros(DataType type, Shape shape);
   static Tensor Uninitialized(DataType type, Shape shape);
 
   void* data() const { return data_; }
   DataType type() const { return type_; }
+  Device device() const { return device_; }
   const Shape& shape() const { return shape_; }
   const Shape& strides() const { return strides_; }
   const std::shared_ptr<const void>& owner() const { return owner_; }
@@ -62,7 +65,7 @@ class Tensor {
   // Dimension `i` of the result is dimension order[i]; not copied. `order` is a permutation.
   Tensor Permute(const absl::InlinedVector<int, 6>& order) const;
 
-  // Such as: bf16 [3, 4]
+  // Such as: bf16 [3, 4], or, on a GPU: bf16 [3, 4] on cuda:1
   std::string ToString() const;
 
  private:
@@ -71,6 +74,7 @@ class Tensor {
 
   void* data_ = nullptr;
   DataType type_ = DataType::kU8;
+  Device device_;
   Shape shape_ = {0};
   Shape strides_ = {1};
   int64_t count_ = 0;
@@ -79,9 +83,10 @@ class Tensor {
 };
 
 // Element by element, whatever the layouts, in as long runs as they have in common; the two do not
-// overlap, unless they are the same. Errors: INVALID_ARGUMENT (another type or shape).
+// overlap, unless they are the same. Errors: INVALID_ARGUMENT (another type or shape, or memory of
+// a GPU).
 absl::Status CopyTensor(const Tensor& from, const Tensor& to);
-// As it is if it is contiguous, else a contiguous copy in memory of the process.
+// As it is if it is contiguous, else a contiguous copy in memory of the process. Of the host's.
 Tensor Packed(const Tensor& tensor);
 
 }  // namespace cohort

@@ -4,49 +4,12 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "base/copy_plan.h"
+#include "base/status_macros.h"
 #include "base/tensor.h"
 
 namespace cohort {
 namespace {
-
-// Strides are in bytes from here on.
-struct Axis {
-  int64_t extent;
-  int64_t from;
-  int64_t to;
-};
-using Axes = absl::InlinedVector<Axis, 6>;
-
-// As few axes as the two layouts need, the one of the smallest steps in `to` last.
-Axes Simplify(const Tensor& from, const Tensor& to, const char*& source, char*& target) {
-  const int64_t element = SizeOf(from.type());
-  Axes axes;
-  for (size_t i = 0; i < from.shape().size(); ++i) {
-    const int64_t extent = from.shape()[i];
-    if (extent == 1) continue;
-    Axis axis = {extent, from.strides()[i] * element, to.strides()[i] * element};
-    if (axis.to < 0) {
-      source += (extent - 1) * axis.from;
-      target += (extent - 1) * axis.to;
-      axis.from = -axis.from;
-      axis.to = -axis.to;
-    }
-    axes.push_back(axis);
-  }
-  std::sort(axes.begin(), axes.end(), [](const Axis& a, const Axis& b) {
-    return a.to != b.to ? a.to > b.to : std::abs(a.from) > std::abs(b.from);
-  });
-  Axes merged;
-  for (const Axis& axis : axes) {
-    if (!merged.empty() && merged.back().to == axis.extent * axis.to &&
-        merged.back().from == axis.extent * axis.from) {
-      merged.back() = {merged.back().extent * axis.extent, axis.from, axis.to};
-    } else {
-      merged.push_back(axis);
-    }
-  }
-  return merged;
-}
 
 template <int64_t kBytes>
 void CopyLine(const char* from, int64_t from_step, char* to, int64_t to_step, int64_t count) {
@@ -61,7 +24,7 @@ void CopyLine(const char* from, int64_t from_step, char* to, int64_t to_step, in
 // tiles, each through a small copy, so that every line of the cache is read whole and written whole
 // while it is there, wherever it falls.
 template <int64_t kBytes>
-void Transpose(const char* from, char* to, const Axis& outer, const Axis& inner) {
+void Transpose(const char* from, char* to, const CopyAxis& outer, const CopyAxis& inner) {
   constexpr int64_t kTile = kBytes <= 2 ? 64 : 32;
   alignas(64) char tile[kTile * kTile * kBytes];
   for (int64_t i = 0; i < outer.extent; i += kTile) {
@@ -83,7 +46,7 @@ void Transpose(const char* from, char* to, const Axis& outer, const Axis& inner)
 }
 
 template <int64_t kBytes>
-void CopyPlane(const char* from, char* to, const Axis& outer, const Axis& inner) {
+void CopyPlane(const char* from, char* to, const CopyAxis& outer, const CopyAxis& inner) {
   if constexpr (kBytes <= 8) {
     const bool crossed = std::abs(outer.from) < std::abs(inner.from);
     if (crossed && outer.extent >= 8) return Transpose<kBytes>(from, to, outer, inner);
@@ -93,7 +56,8 @@ void CopyPlane(const char* from, char* to, const Axis& outer, const Axis& inner)
   }
 }
 
-void CopyRuns(const char* from, char* to, const Axis& outer, const Axis& inner, int64_t bytes) {
+void CopyRuns(const char* from, char* to, const CopyAxis& outer, const CopyAxis& inner,
+              int64_t bytes) {
   for (int64_t i = 0; i < outer.extent; ++i) {
     for (int64_t j = 0; j < inner.extent; ++j) {
       std::memcpy(to + i * outer.to + j * inner.to, from + i * outer.from + j * inner.from,
@@ -102,7 +66,8 @@ void CopyRuns(const char* from, char* to, const Axis& outer, const Axis& inner, 
   }
 }
 
-void CopyTwoAxes(const char* from, char* to, const Axis& outer, const Axis& inner, int64_t bytes) {
+void CopyTwoAxes(const char* from, char* to, const CopyAxis& outer, const CopyAxis& inner,
+                 int64_t bytes) {
   switch (bytes) {
     case 1:
       return CopyPlane<1>(from, to, outer, inner);
@@ -124,43 +89,38 @@ void CopyTwoAxes(const char* from, char* to, const Axis& outer, const Axis& inne
 }
 
 // Runs of `bytes` along all axes; the last two at once.
-void CopyAxes(const char* from, char* to, const Axis* axes, size_t count, int64_t bytes) {
-  constexpr Axis kOnce = {1, 0, 0};
+void CopyAlong(const char* from, char* to, const CopyAxis* axes, size_t count, int64_t bytes) {
+  constexpr CopyAxis kOnce = {1, 0, 0};
   if (count <= 2) {
     return CopyTwoAxes(from, to, count == 2 ? axes[0] : kOnce, count >= 1 ? axes[count - 1] : kOnce,
                        bytes);
   }
   for (int64_t i = 0; i < axes[0].extent; ++i) {
-    CopyAxes(from + i * axes[0].from, to + i * axes[0].to, axes + 1, count - 1, bytes);
+    CopyAlong(from + i * axes[0].from, to + i * axes[0].to, axes + 1, count - 1, bytes);
   }
 }
 
 }  // namespace
 
 absl::Status CopyTensor(const Tensor& from, const Tensor& to) {
-  if (from.type() != to.type() || from.shape() != to.shape()) {
+  COHORT_RETURN_IF_ERROR(CheckCopy(from, to));
+  if (!from.device().is_host() || !to.device().is_host()) {
     return absl::InvalidArgumentError(
-        absl::StrCat(from.ToString(), " cannot be copied to ", to.ToString()));
+        absl::StrCat(from.ToString(), " to ", to.ToString(), ": not by the host's processors"));
   }
   if (from.count() == 0) return absl::OkStatus();
   if (from.data() == to.data() && from.strides() == to.strides()) return absl::OkStatus();
-  const auto* source = static_cast<const char*>(from.data());
-  auto* target = static_cast<char*>(to.data());
-  Axes axes = Simplify(from, to, source, target);
-  int64_t bytes = SizeOf(from.type());
-  if (!axes.empty() && axes.back().from == bytes && axes.back().to == bytes) {
-    bytes *= axes.back().extent;
-    axes.pop_back();
-  }
+  CopyPlan plan = PlanCopy(from, to);
+  CopyAxes& axes = plan.axes;
   // The plane is of the two axes that are fastest in `to` and in `from`.
   if (axes.size() > 2) {
     const auto last = axes.end() - 1;
-    const auto fastest = std::min_element(axes.begin(), last, [](const Axis& a, const Axis& b) {
-      return std::abs(a.from) < std::abs(b.from);
-    });
+    const auto fastest = std::min_element(
+        axes.begin(), last,
+        [](const CopyAxis& a, const CopyAxis& b) { return std::abs(a.from) < std::abs(b.from); });
     std::rotate(fastest, fastest + 1, last);
   }
-  CopyAxes(source, target, axes.data(), axes.size(), bytes);
+  CopyAlong(plan.from, plan.to, axes.data(), axes.size(), plan.run);
   return absl::OkStatus();
 }
 

@@ -53,6 +53,28 @@ TEST(ShapeTest, DimensionsCountFromBothEnds) {
   EXPECT_FALSE(ResolveDim({}, -1).ok());
 }
 
+TEST(TensorTest, ViewsAreOnTheSameDevice) {
+  char memory[64];  // of a GPU, as it were
+  const Tensor tensor(memory, DataType::kF32, {4, 4}, nullptr, Device::Cuda(1));
+  EXPECT_EQ(tensor.Narrow(0, 1, 2)->device(), Device::Cuda(1));
+  EXPECT_EQ(tensor.Reshape({16})->device(), Device::Cuda(1));
+  EXPECT_EQ(tensor.Permute({1, 0}).device(), Device::Cuda(1));
+  const Tensor strided =
+      Tensor::Strided(memory, DataType::kF32, {4, 2}, {4, 1}, nullptr, Device::Cuda(1));
+  EXPECT_EQ(strided.device(), Device::Cuda(1));
+  EXPECT_EQ(strided.ToString(), "f32 [4, 2] on cuda:1");
+  EXPECT_TRUE(Tensor::Zeros(DataType::kF32, {4}).device().is_host());
+}
+
+TEST(TensorTest, MemoryOfAGpuIsNotCopiedHere) {
+  const Tensor host = Tensor::Zeros(DataType::kF32, {4});
+  const Tensor device(host.data(), DataType::kF32, {4}, nullptr, Device::Cuda(0));
+  for (const absl::Status& status : {CopyTensor(host, device), CopyTensor(device, host)}) {
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(std::string(status.message()), HasSubstr("on cuda:0"));
+  }
+}
+
 TEST(TensorTest, KeepsItsMemory) {
   Tensor view;
   EXPECT_EQ(view.count(), 0);

@@ -22,6 +22,12 @@ Tensor View(const WorkerSession::Scratch& scratch, const Tensor& like) {
   return Tensor(scratch.data, like.type(), like.shape());
 }
 
+absl::Status CheckOnHost(const Tensor& tensor) {
+  if (tensor.device().is_host()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(tensor.ToString(), ": a worker's groups move memory of the host"));
+}
+
 }  // namespace
 
 CallTensors::CallTensors(WorkerSession& session, Instant deadline)
@@ -71,6 +77,7 @@ absl::Status CallTensors::Upload(const Tensor& tensor, size_t scratch) {
 }
 
 absl::Status CallTensors::AddInput(const Tensor& tensor, v1::TensorRef* ref) {
+  COHORT_RETURN_IF_ERROR(CheckOnHost(tensor));
   if (Resident(tensor, ref)) return absl::OkStatus();
   const int64_t bytes = tensor.bytes();
   if (FitsInline(bytes, request_left_)) {
@@ -83,6 +90,7 @@ absl::Status CallTensors::AddInput(const Tensor& tensor, v1::TensorRef* ref) {
 }
 
 absl::Status CallTensors::AddOutput(const Tensor& tensor, v1::TensorRef* ref) {
+  COHORT_RETURN_IF_ERROR(CheckOnHost(tensor));
   if (Resident(tensor, ref)) return absl::OkStatus();
   if (FitsInline(tensor.bytes(), response_left_)) {
     SetLayout(tensor, /*contiguous=*/true, ref);

@@ -41,6 +41,8 @@ struct TensorTransfer {
 //   again, at most for its timeout.
 // - `dim` is -n..n-1, counted from the end if negative. Roots and peers are ranks in the group.
 // - Inputs and outputs have any strides. Fast are contiguous ones from Allocate, of all ranks.
+// - The tensors of a call are all in memory of the host, or all on this rank's device(), on all
+//   ranks alike.
 // - Outputs are written by the call and by nobody else. They do not overlap inputs, unless they are
 //   the very same elements where "in place" allows it.
 // - Tensors of no elements, and groups of one rank, are fine everywhere.
@@ -69,13 +71,19 @@ class Group {
   virtual int size() const = 0;
   // By rank: how this rank reaches it, "self", "shared memory" or "tcp 10.0.0.4:4123".
   virtual const std::vector<std::string>& paths() const = 0;
+  // Objects, barriers and sizes go by way of the host, whatever it is.
+  virtual Placement placement() const { return Placement::kHost; }
+  // The GPU of this rank; the host, where it has none.
+  virtual Device device() const { return Device::Host(); }
 
   // --- Memory.
 
   // Contiguous, of no defined value, where the other ranks of this host can reach it: what is in it
   // need not be copied to be shared. Lives as long as the tensor or a copy, and not longer than
-  // the group's process (or daemon). Errors: RESOURCE_EXHAUSTED.
-  virtual absl::StatusOr<Tensor> Allocate(DataType type, const Shape& shape) = 0;
+  // the group's process (or daemon). On the host, or on device(). Errors: RESOURCE_EXHAUSTED;
+  // INVALID_ARGUMENT (another device, or a negative extent).
+  virtual absl::StatusOr<Tensor> Allocate(DataType type, const Shape& shape,
+                                          Device device = {}) = 0;
 
   // --- Every rank has the same part.
 

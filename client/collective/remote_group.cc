@@ -123,7 +123,11 @@ absl::Status RemoteGroup::Explain(const absl::Status& status, bool answered) con
                                                                   : std::string()));
 }
 
-absl::StatusOr<Tensor> RemoteGroup::Allocate(DataType type, const Shape& shape) {
+absl::StatusOr<Tensor> RemoteGroup::Allocate(DataType type, const Shape& shape, Device device) {
+  if (!device.is_host()) {
+    return absl::InvalidArgumentError(absl::StrCat("no tensor on ", device.ToString(),
+                                                   ": a worker's groups move memory of the host"));
+  }
   if (session().attached() != nullptr) return session().CreateTensor(type, shape);
   for (const int64_t extent : shape) {
     if (extent < 0) {

@@ -67,7 +67,7 @@ class RemoteGroup final : public Group {
   int size() const override { return world_size_; }
 
   // Where no memory is shared with the worker: memory of this process.
-  absl::StatusOr<Tensor> Allocate(DataType type, const Shape& shape) override;
+  absl::StatusOr<Tensor> Allocate(DataType type, const Shape& shape, Device device = {}) override;
 
   absl::Status AllReduce(const Tensor& input, const Tensor& output, const Reduction& reduction,
                          const CallOptions& options) override;

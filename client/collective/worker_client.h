@@ -31,7 +31,7 @@ struct WorkerRank {
   int world_size = 0;
   bool attached = false;  // its client runs the collectives
   std::vector<std::string> paths;
-  std::string ended;  // why, if the generation has
+  std::string ended;            // why, if the generation has
   std::vector<RankWait> waits;  // the longest first
 };
 

@@ -39,8 +39,8 @@ class AttachedGroup final : public ExecutingGroup {
   int rank() const override { return seat_->rank(); }
   int size() const override { return seat_->size(); }
 
-  absl::StatusOr<Tensor> Allocate(DataType type, const Shape& shape) override {
-    return seat_->Allocate(type, shape);
+  absl::StatusOr<Tensor> Allocate(DataType type, const Shape& shape, Device device) override {
+    return seat_->Allocate(type, shape, device);
   }
 
   absl::Status SendObject(absl::string_view object, int destination,

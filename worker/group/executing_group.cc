@@ -27,11 +27,25 @@ absl::Status ExecutingGroup::Begin(Connections connections) {
   why_not_ = connections.why_not;
   connections.waits = &flight_recorder_.waits();
   COHORT_ASSIGN_OR_RETURN(communicator_, MakeCommunicator(std::move(connections)));
-  verbs_ = std::make_unique<TensorVerbs>(
-      communicator_.get(),
-      [this](DataType type, const Shape& shape) { return Allocate(type, shape); });
+  verbs_ = std::make_unique<TensorVerbs>(communicator_.get(), &host_place_);
   MutexLock lock(&end_mutex_);
   current_ = communicator_.get();
+  return absl::OkStatus();
+}
+
+absl::Status ExecutingGroup::BeginOnDevice(DevicePlane& plane, client::ProcessGroup& membership,
+                                           absl::Duration timeout) {
+  absl::StatusOr<std::unique_ptr<DeviceSide>> side =
+      plane.Form(membership, *communicator_, timeout);
+  if (!side.ok()) {
+    Drop();
+    return side.status();
+  }
+  device_side_ = *std::move(side);
+  device_verbs_ = std::make_unique<TensorVerbs>(
+      &device_side_->communicator(), &device_side_->place(), plane.device(), communicator_.get());
+  MutexLock lock(&end_mutex_);
+  current_on_device_ = &device_side_->communicator();
   return absl::OkStatus();
 }
 
@@ -44,7 +58,10 @@ void ExecutingGroup::Drop() {
   {
     MutexLock lock(&end_mutex_);
     current_ = nullptr;
+    current_on_device_ = nullptr;
   }
+  device_verbs_.reset();
+  device_side_.reset();
   verbs_.reset();
   communicator_.reset();
 }
@@ -52,29 +69,44 @@ void ExecutingGroup::Drop() {
 void ExecutingGroup::End(absl::string_view cause) {
   MutexLock lock(&end_mutex_);
   if (current_ != nullptr) current_->Abort(cause);
+  if (current_on_device_ != nullptr) current_on_device_->Abort(cause);
 }
 
 void ExecutingGroup::Abort(const absl::Status& cause) {
   End(absl::StrCat("rank ", rank(), " aborted: ", cause.message()));
 }
 
-template <typename Body>
-absl::Status ExecutingGroup::Run(TensorVerb verb, DataType type, int64_t bytes, int root,
-                                 const CallOptions& options, Body&& body) {
-  MutexLock lock(&call_mutex_);
+absl::StatusOr<TensorVerbs*> ExecutingGroup::VerbsFor(TensorVerb verb, const Tensor& tensor) {
   if (verbs_ == nullptr) {
     return absl::AbortedError("the group has not been formed again: Rejoin has failed");
   }
+  const bool on_host = tensor.device().is_host();
+  const Placement placement = this->placement();
+  // Sizes go by way of the host whatever the group moves.
+  if (on_host && (placement != Placement::kDevice || verb == TensorVerb::kExchangeSizes)) {
+    return verbs_.get();
+  }
+  if (!on_host && device_verbs_ != nullptr) return device_verbs_.get();
+  return absl::InvalidArgumentError(absl::StrCat(
+      NameOf(verb), " of ", tensor.ToString(), on_host ? ", in memory of the host" : "",
+      ": the placement of group ", name(), " is ", NameOf(placement)));
+}
+
+template <typename Body>
+absl::Status ExecutingGroup::Run(TensorVerb verb, const Tensor& tensor, int64_t bytes, int root,
+                                 const CallOptions& options, Body&& body) {
+  MutexLock lock(&call_mutex_);
+  COHORT_ASSIGN_OR_RETURN(TensorVerbs* const verbs, VerbsFor(verb, tensor));
   const int64_t ticks = TickClock::Ticks();
-  flight_recorder_.Begin(generation_, verb, type, bytes, root, ticks);
-  absl::Status status = body(*verbs_, clock_.JustBefore(ticks) + TimeoutOf(options));
+  flight_recorder_.Begin(generation_, verb, tensor.type(), bytes, root, ticks);
+  absl::Status status = body(*verbs, clock_.JustBefore(ticks) + TimeoutOf(options));
   flight_recorder_.End(status.code());
   return status;
 }
 
 absl::Status ExecutingGroup::AllReduce(const Tensor& input, const Tensor& output,
                                        const Reduction& reduction, const CallOptions& options) {
-  return Run(TensorVerb::kAllReduce, input.type(), input.bytes(), kNoRoot, options,
+  return Run(TensorVerb::kAllReduce, input, input.bytes(), kNoRoot, options,
              [&](TensorVerbs& verbs, Instant deadline) {
                return verbs.AllReduce(input, output, reduction, deadline);
              });
@@ -83,14 +115,14 @@ absl::Status ExecutingGroup::AllReduce(const Tensor& input, const Tensor& output
 absl::Status ExecutingGroup::Reduce(const Tensor& input, const Tensor& output,
                                     const Reduction& reduction, int root,
                                     const CallOptions& options) {
-  return Run(TensorVerb::kReduce, input.type(), input.bytes(), root, options,
+  return Run(TensorVerb::kReduce, input, input.bytes(), root, options,
              [&](TensorVerbs& verbs, Instant deadline) {
                return verbs.Reduce(input, output, reduction, root, deadline);
              });
 }
 
 absl::Status ExecutingGroup::Broadcast(const Tensor& tensor, int root, const CallOptions& options) {
-  return Run(TensorVerb::kBroadcast, tensor.type(), tensor.bytes(), root, options,
+  return Run(TensorVerb::kBroadcast, tensor, tensor.bytes(), root, options,
              [&](TensorVerbs& verbs, Instant deadline) {
                return verbs.Broadcast(tensor, root, deadline);
              });
@@ -98,7 +130,7 @@ absl::Status ExecutingGroup::Broadcast(const Tensor& tensor, int root, const Cal
 
 absl::Status ExecutingGroup::AllGather(const Tensor& input, const Tensor& output, int dim,
                                        const CallOptions& options) {
-  return Run(TensorVerb::kAllGather, input.type(), output.bytes(), kNoRoot, options,
+  return Run(TensorVerb::kAllGather, input, output.bytes(), kNoRoot, options,
              [&](TensorVerbs& verbs, Instant deadline) {
                return verbs.AllGather(input, output, dim, deadline);
              });
@@ -106,7 +138,7 @@ absl::Status ExecutingGroup::AllGather(const Tensor& input, const Tensor& output
 
 absl::Status ExecutingGroup::ReduceScatter(const Tensor& input, const Tensor& output, int dim,
                                            const Reduction& reduction, const CallOptions& options) {
-  return Run(TensorVerb::kReduceScatter, input.type(), input.bytes(), kNoRoot, options,
+  return Run(TensorVerb::kReduceScatter, input, input.bytes(), kNoRoot, options,
              [&](TensorVerbs& verbs, Instant deadline) {
                return verbs.ReduceScatter(input, output, dim, reduction, deadline);
              });
@@ -114,7 +146,7 @@ absl::Status ExecutingGroup::ReduceScatter(const Tensor& input, const Tensor& ou
 
 absl::Status ExecutingGroup::AllToAll(const Tensor& input, const Tensor& output,
                                       const CallOptions& options) {
-  return Run(TensorVerb::kAllToAll, input.type(), input.bytes(), kNoRoot, options,
+  return Run(TensorVerb::kAllToAll, input, input.bytes(), kNoRoot, options,
              [&](TensorVerbs& verbs, Instant deadline) {
                return verbs.AllToAll(input, output, deadline);
              });
@@ -122,7 +154,7 @@ absl::Status ExecutingGroup::AllToAll(const Tensor& input, const Tensor& output,
 
 absl::Status ExecutingGroup::Gather(const Tensor& input, const Tensor& output, int dim, int root,
                                     const CallOptions& options) {
-  return Run(TensorVerb::kGather, input.type(), Larger(input, output), root, options,
+  return Run(TensorVerb::kGather, input, Larger(input, output), root, options,
              [&](TensorVerbs& verbs, Instant deadline) {
                return verbs.Gather(input, output, dim, root, deadline);
              });
@@ -130,7 +162,7 @@ absl::Status ExecutingGroup::Gather(const Tensor& input, const Tensor& output, i
 
 absl::Status ExecutingGroup::Scatter(const Tensor& input, const Tensor& output, int dim, int root,
                                      const CallOptions& options) {
-  return Run(TensorVerb::kScatter, output.type(), Larger(input, output), root, options,
+  return Run(TensorVerb::kScatter, output, Larger(input, output), root, options,
              [&](TensorVerbs& verbs, Instant deadline) {
                return verbs.Scatter(input, output, dim, root, deadline);
              });
@@ -138,7 +170,7 @@ absl::Status ExecutingGroup::Scatter(const Tensor& input, const Tensor& output, 
 
 absl::Status ExecutingGroup::AllGatherV(const Tensor& input, const Tensor& output, int dim,
                                         const Sizes& sizes, const CallOptions& options) {
-  return Run(TensorVerb::kAllGatherV, input.type(), output.bytes(), kNoRoot, options,
+  return Run(TensorVerb::kAllGatherV, input, output.bytes(), kNoRoot, options,
              [&](TensorVerbs& verbs, Instant deadline) {
                return verbs.AllGatherV(input, output, dim, sizes, deadline);
              });
@@ -147,7 +179,7 @@ absl::Status ExecutingGroup::AllGatherV(const Tensor& input, const Tensor& outpu
 absl::Status ExecutingGroup::ReduceScatterV(const Tensor& input, const Tensor& output, int dim,
                                             const Sizes& sizes, const Reduction& reduction,
                                             const CallOptions& options) {
-  return Run(TensorVerb::kReduceScatterV, input.type(), input.bytes(), kNoRoot, options,
+  return Run(TensorVerb::kReduceScatterV, input, input.bytes(), kNoRoot, options,
              [&](TensorVerbs& verbs, Instant deadline) {
                return verbs.ReduceScatterV(input, output, dim, sizes, reduction, deadline);
              });
@@ -155,7 +187,7 @@ absl::Status ExecutingGroup::ReduceScatterV(const Tensor& input, const Tensor& o
 
 absl::Status ExecutingGroup::GatherV(const Tensor& input, const Tensor& output, int dim,
                                      const Sizes& sizes, int root, const CallOptions& options) {
-  return Run(TensorVerb::kGatherV, input.type(), Larger(input, output), root, options,
+  return Run(TensorVerb::kGatherV, input, Larger(input, output), root, options,
              [&](TensorVerbs& verbs, Instant deadline) {
                return verbs.GatherV(input, output, dim, sizes, root, deadline);
              });
@@ -164,7 +196,7 @@ absl::Status ExecutingGroup::GatherV(const Tensor& input, const Tensor& output, 
 absl::Status ExecutingGroup::AllToAllV(const Tensor& input, const Sizes& input_sizes,
                                        const Tensor& output, const Sizes& output_sizes,
                                        const CallOptions& options) {
-  return Run(TensorVerb::kAllToAllV, input.type(), Larger(input, output), kNoRoot, options,
+  return Run(TensorVerb::kAllToAllV, input, Larger(input, output), kNoRoot, options,
              [&](TensorVerbs& verbs, Instant deadline) {
                return verbs.AllToAllV(input, input_sizes, output, output_sizes, deadline);
              });
@@ -176,17 +208,19 @@ absl::Status ExecutingGroup::Exchange(absl::Span<const client::TensorTransfer> t
   for (const client::TensorTransfer& transfer : transfers) {
     bytes = std::max(bytes, transfer.tensor.bytes());
   }
-  const DataType type = transfers.empty() ? DataType::kU8 : transfers[0].tensor.type();
+  const Tensor none;
+  const Tensor& first = transfers.empty() ? none : transfers[0].tensor;
   const int peer = transfers.size() == 1 ? transfers[0].peer : kNoRoot;
   return Run(
-      TensorVerb::kExchange, type, bytes, peer, options,
+      TensorVerb::kExchange, first, bytes, peer, options,
       [&](TensorVerbs& verbs, Instant deadline) { return verbs.Exchange(transfers, deadline); });
 }
 
 absl::StatusOr<Sizes> ExecutingGroup::ExchangeSizes(int64_t own, const CallOptions& options) {
   Sizes sizes;
-  COHORT_RETURN_IF_ERROR(Run(TensorVerb::kExchangeSizes, DataType::kI64, sizeof(own), kNoRoot,
-                             options, [&](TensorVerbs& verbs, Instant deadline) -> absl::Status {
+  COHORT_RETURN_IF_ERROR(Run(TensorVerb::kExchangeSizes, Tensor(&own, DataType::kI64, {1}),
+                             sizeof(own), kNoRoot, options,
+                             [&](TensorVerbs& verbs, Instant deadline) -> absl::Status {
                                COHORT_ASSIGN_OR_RETURN(sizes, verbs.ExchangeSizes(own, deadline));
                                return absl::OkStatus();
                              }));

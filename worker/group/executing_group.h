@@ -16,6 +16,7 @@
 #include "base/mutex.h"
 #include "client/collective/group.h"
 #include "worker/group/connections.h"
+#include "worker/group/device_plane.h"
 #include "worker/group/flight_recorder.h"
 #include "worker/group/tensor_verbs.h"
 #include "worker/group/tick_clock.h"
@@ -71,6 +72,10 @@ class ExecutingGroup : public client::Group {
 
   // A generation begins; while `call_mutex_` is held.
   absl::Status Begin(Connections connections) ABSL_EXCLUSIVE_LOCKS_REQUIRED(call_mutex_);
+  // And for tensors on `plane`, which outlives it, too. All ranks of `membership` call it, behind
+  // Begin. Errors: those of DevicePlane::Form; then all of the generation is over.
+  absl::Status BeginOnDevice(DevicePlane& plane, client::ProcessGroup& membership,
+                             absl::Duration timeout) ABSL_EXCLUSIVE_LOCKS_REQUIRED(call_mutex_);
   // Before this rank leaves: what it broadcast or sent, and did not wait for, arrives, if the
   // others come for it within a second.
   void Settle() ABSL_EXCLUSIVE_LOCKS_REQUIRED(call_mutex_);
@@ -86,16 +91,23 @@ class ExecutingGroup : public client::Group {
   Mutex call_mutex_;  // held by the call at work
 
  private:
-  // Calls body(verbs, deadline), and keeps a record of it.
+  // Calls body(verbs, deadline) with the verbs of where `tensor` lies, and keeps a record of it.
   template <typename Body>
-  absl::Status Run(TensorVerb verb, DataType type, int64_t bytes, int root,
+  absl::Status Run(TensorVerb verb, const Tensor& tensor, int64_t bytes, int root,
                    const client::CallOptions& options, Body&& body);
+  absl::StatusOr<TensorVerbs*> VerbsFor(TensorVerb verb, const Tensor& tensor)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(call_mutex_);
 
   const absl::Duration timeout_;
+  HostPlace host_place_{
+      [this](DataType type, const Shape& shape) { return Allocate(type, shape, Device::Host()); }};
   std::vector<std::string> paths_;
   std::string why_not_;
   std::unique_ptr<Communicator> communicator_ ABSL_GUARDED_BY(call_mutex_);
   std::unique_ptr<TensorVerbs> verbs_ ABSL_GUARDED_BY(call_mutex_);
+  // On the GPU, where the group has tensors there; it lives on `communicator_`.
+  std::unique_ptr<DeviceSide> device_side_ ABSL_GUARDED_BY(call_mutex_);
+  std::unique_ptr<TensorVerbs> device_verbs_ ABSL_GUARDED_BY(call_mutex_);
   int64_t generation_ ABSL_GUARDED_BY(call_mutex_) = 0;
   TickClock clock_ ABSL_GUARDED_BY(call_mutex_);
   FlightRecorder flight_recorder_;
@@ -103,6 +115,7 @@ class ExecutingGroup : public client::Group {
   // What may be told to end; null while there is none.
   Mutex end_mutex_;
   Communicator* current_ ABSL_GUARDED_BY(end_mutex_) = nullptr;
+  Communicator* current_on_device_ ABSL_GUARDED_BY(end_mutex_) = nullptr;
 };
 
 }  // namespace cohort::worker

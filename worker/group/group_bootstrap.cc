@@ -100,6 +100,7 @@ class Bootstrap {
     COHORT_ASSIGN_OR_RETURN(*card.mutable_secret(), RandomSecret());
     card.set_host_name(HostName());
     card.set_pid(getpid());
+    card.set_placement(static_cast<uint32_t>(options_.placement));
     COHORT_ASSIGN_OR_RETURN(const client::ObjectList cards,
                             AllGather(card.SerializeAsString(), kCards));
     for (size_t rank = 0; rank < cards.size(); ++rank) {
@@ -112,7 +113,21 @@ class Bootstrap {
       }
       cards_.push_back(std::move(other));
     }
+    COHORT_RETURN_IF_ERROR(CheckPlacements());
     secret_ = Id128::FromBytes(cards_[0].secret());
+    return absl::OkStatus();
+  }
+
+  absl::Status CheckPlacements() const {
+    const auto placement_of = [&](size_t rank) {
+      return NameOf(static_cast<Placement>(cards_[rank].placement()));
+    };
+    for (size_t rank = 1; rank < cards_.size(); ++rank) {
+      if (cards_[rank].placement() == cards_[0].placement()) continue;
+      return absl::InvalidArgumentError(
+          absl::StrCat("ranks of group ", group_.group(), " want different placements: rank 0 ",
+                       placement_of(0), ", rank ", rank, " ", placement_of(rank)));
+    }
     return absl::OkStatus();
   }
 

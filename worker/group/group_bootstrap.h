@@ -8,6 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "base/device.h"
 #include "base/shm/heap.h"
 #include "client/rendezvous/cancellation.h"
 #include "client/rendezvous/process_group.h"
@@ -24,6 +25,8 @@ struct BootstrapOptions {
   std::string advertised_host;
   // Ranks with different names share no memory. Empty: this machine and its network namespace.
   std::string host_identity;
+  // The same on all ranks.
+  Placement placement = Placement::kHost;
   absl::Duration timeout = absl::Seconds(30);
   // How long ranks of one host wait for each other before they go on by sockets.
   absl::Duration host_window = absl::Seconds(5);
@@ -42,7 +45,8 @@ struct MetRanks {
 // All ranks of `group`'s generation call it; blocks for at most the timeout. Two rounds through the
 // coordinator: how each can be reached; then, once those of a host have met, who shares memory with
 // whom; and a third where there are both. Errors: those of ProcessGroup::AllGather (naming who is
-// missing); FAILED_PRECONDITION (ranks of another version); UNAVAILABLE, DEADLINE_EXCEEDED,
+// missing); FAILED_PRECONDITION (ranks of another version); INVALID_ARGUMENT, on all
+// ranks alike (not one placement); UNAVAILABLE, DEADLINE_EXCEEDED,
 // RESOURCE_EXHAUSTED name the rank that could not be connected.
 absl::StatusOr<MetRanks> MeetRanks(client::ProcessGroup& group,
                                    const std::string& coordinator_address,

@@ -36,6 +36,13 @@ client::RoundOptions RoundOf(absl::Duration timeout) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<LocalGroup>> LocalGroup::Create(LocalGroupOptions options) {
+  if (options.bootstrap.placement == Placement::kHost) {
+    options.plane = nullptr;
+  } else if (options.plane == nullptr) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("group ", options.membership.group, " is to have tensors on GPUs (placement ",
+                     NameOf(options.bootstrap.placement), "), and this rank has none"));
+  }
   if (options.bootstrap.heap == nullptr) {
     COHORT_ASSIGN_OR_RETURN(options.bootstrap.heap, ProcessHeap());
   }
@@ -65,7 +72,8 @@ absl::Status LocalGroup::Form(Connections connections) {
     End(cause);
     if (options_.on_end != nullptr) options_.on_end(generation, cause);
   });
-  return absl::OkStatus();
+  if (placement() == Placement::kHost) return absl::OkStatus();
+  return BeginOnDevice(*options_.plane, membership(), options_.bootstrap.timeout);
 }
 
 absl::Status LocalGroup::Rejoin(absl::Duration timeout) {
@@ -78,7 +86,14 @@ absl::Status LocalGroup::Rejoin(absl::Duration timeout) {
   return Form(std::move(connections));
 }
 
-absl::StatusOr<Tensor> LocalGroup::Allocate(DataType type, const Shape& shape) {
+absl::StatusOr<Tensor> LocalGroup::Allocate(DataType type, const Shape& shape, Device device) {
+  if (!device.is_host()) {
+    if (device == this->device()) return options_.plane->Allocate(type, shape);
+    return absl::InvalidArgumentError(
+        absl::StrCat("no tensor on ", device.ToString(), ": rank ", rank(), " of group ", name(),
+                     this->device().is_host() ? " has no GPU" : " has another GPU, ",
+                     this->device().is_host() ? "" : this->device().ToString()));
+  }
   const std::shared_ptr<shm::Heap>& heap = options_.bootstrap.heap;
   const auto bytes = static_cast<size_t>(ElementCount(shape) * SizeOf(type));
   COHORT_ASSIGN_OR_RETURN(void* const data, heap->Allocate(bytes));

@@ -26,6 +26,8 @@ struct LocalGroupOptions {
   // How ranks find each other. Without a heap: the process's.
   BootstrapOptions bootstrap;
   absl::Duration timeout = absl::Seconds(300);  // of calls without their own
+  // Where bootstrap.placement is not the host alone: this rank's GPU.
+  std::shared_ptr<DevicePlane> plane;
   // Of a process whose callers are others: a rank that waits leaves the processor to the threads
   // that bring the next call.
   bool gives_way = false;
@@ -42,7 +44,8 @@ struct LocalGroupOptions {
 class LocalGroup final : public ExecutingGroup {
  public:
   // Takes the seat, waits until the group is complete, and connects the ranks. Errors: those of
-  // ProcessGroup::Create and MeetRanks.
+  // ProcessGroup::Create, MeetRanks and DevicePlane::Form; FAILED_PRECONDITION (a placement on
+  // devices without a plane).
   static absl::StatusOr<std::unique_ptr<LocalGroup>> Create(LocalGroupOptions options);
   // Leaves; what it gave and did not wait for is given a second to arrive.
   ~LocalGroup() override;
@@ -57,7 +60,12 @@ class LocalGroup final : public ExecutingGroup {
   int rank() const override { return seat_->membership().rank(); }
   int size() const override { return seat_->membership().world_size(); }
 
-  absl::StatusOr<Tensor> Allocate(DataType type, const Shape& shape) override;
+  Placement placement() const override { return options_.bootstrap.placement; }
+  Device device() const override {
+    return options_.plane == nullptr ? Device::Host() : options_.plane->device();
+  }
+
+  absl::StatusOr<Tensor> Allocate(DataType type, const Shape& shape, Device device) override;
 
   absl::Status SendObject(absl::string_view object, int destination,
                           const client::CallOptions& options) override;

@@ -1,23 +1,26 @@
 #include "worker/group/parts.h"
 
-#include "absl/functional/function_ref.h"
+#include "base/status_macros.h"
 
 namespace cohort::worker {
 namespace {
 
 // Of each part: the elements in the tensor, and their place in flat memory.
-void ForEachPart(const Tensor& tensor, int dim, absl::Span<const int64_t> sizes, int64_t pitch,
-                 char* flat, absl::FunctionRef<void(const Tensor&, const Tensor&)> body) {
-  if (tensor.count() == 0) return;
+absl::Status ForEachPart(const Tensor& tensor, int dim, absl::Span<const int64_t> sizes,
+                         int64_t pitch, char* flat, CopyPart body) {
+  if (tensor.count() == 0) return absl::OkStatus();
   const int64_t row = RowCount(tensor.shape(), dim);
   int64_t begin = 0;
   for (size_t rank = 0; rank < sizes.size(); ++rank) {
     if (sizes[rank] == 0) continue;
     const Tensor part = tensor.Narrow(dim, begin, sizes[rank]).value();
     const int64_t at = pitch == 0 ? begin * row : static_cast<int64_t>(rank) * pitch;
-    body(part, Tensor(flat + at * SizeOf(tensor.type()), tensor.type(), part.shape()));
+    const Tensor place(flat + at * SizeOf(tensor.type()), tensor.type(), part.shape(), nullptr,
+                       tensor.device());
+    COHORT_RETURN_IF_ERROR(body(part, place));
     begin += sizes[rank];
   }
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -38,23 +41,19 @@ const Tensor& EqualParts(const Tensor& tensor, int dim, int parts, Tensor* room)
   shape[at] /= parts;
   shape.insert(shape.begin(), parts);
   strides.insert(strides.begin(), shape[at + 1] * strides[at]);
-  *room = Tensor::Strided(tensor.data(), tensor.type(), shape, strides);
+  *room = Tensor::Strided(tensor.data(), tensor.type(), shape, strides, nullptr, tensor.device());
   return *room;
 }
 
-// Both are of the same type and shape, so that copying cannot fail.
-void PackParts(const Tensor& tensor, int dim, absl::Span<const int64_t> sizes, int64_t pitch,
-               char* flat) {
-  ForEachPart(tensor, dim, sizes, pitch, flat, [](const Tensor& part, const Tensor& place) {
-    CopyTensor(part, place).IgnoreError();
-  });
+absl::Status PackParts(const Tensor& tensor, int dim, absl::Span<const int64_t> sizes,
+                       int64_t pitch, char* flat, CopyPart copy) {
+  return ForEachPart(tensor, dim, sizes, pitch, flat, copy);
 }
 
-void UnpackParts(const char* flat, int64_t pitch, const Tensor& tensor, int dim,
-                 absl::Span<const int64_t> sizes) {
-  ForEachPart(
-      tensor, dim, sizes, pitch, const_cast<char*>(flat),
-      [](const Tensor& part, const Tensor& place) { CopyTensor(place, part).IgnoreError(); });
+absl::Status UnpackParts(const char* flat, int64_t pitch, const Tensor& tensor, int dim,
+                         absl::Span<const int64_t> sizes, CopyPart copy) {
+  return ForEachPart(tensor, dim, sizes, pitch, const_cast<char*>(flat),
+                     [&](const Tensor& part, const Tensor& place) { return copy(place, part); });
 }
 
 int64_t RowCount(absl::Span<const int64_t> shape, int dim) {

@@ -5,6 +5,8 @@
 
 #include <cstdint>
 
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "base/tensor.h"
 
@@ -19,11 +21,13 @@ bool HasFlatParts(const Tensor& tensor, int dim);
 const Tensor& EqualParts(const Tensor& tensor, int dim, int parts, Tensor* room);
 
 // Parts of any sizes, whose sum is the extent. In flat memory, part r begins at element
-// r * pitch of it, or, if `pitch` is 0, where part r - 1 ends.
-void PackParts(const Tensor& tensor, int dim, absl::Span<const int64_t> sizes, int64_t pitch,
-               char* flat);
-void UnpackParts(const char* flat, int64_t pitch, const Tensor& tensor, int dim,
-                 absl::Span<const int64_t> sizes);
+// r * pitch of it, or, if `pitch` is 0, where part r - 1 ends. Each is copied by copy(from, to),
+// until one fails.
+using CopyPart = absl::FunctionRef<absl::Status(const Tensor& from, const Tensor& to)>;
+absl::Status PackParts(const Tensor& tensor, int dim, absl::Span<const int64_t> sizes,
+                       int64_t pitch, char* flat, CopyPart copy);
+absl::Status UnpackParts(const char* flat, int64_t pitch, const Tensor& tensor, int dim,
+                         absl::Span<const int64_t> sizes, CopyPart copy);
 
 // How many elements belong to one index of `dim`.
 int64_t RowCount(absl::Span<const int64_t> shape, int dim);

@@ -105,10 +105,11 @@ absl::Status TensorVerbs::PaddedAllGather(const TensorCall& call, const Tensor& 
   const int64_t bytes = pitch * SizeOf(call.type);
   COHORT_ASSIGN_OR_RETURN(char* const all, scratch_.Take(Scratch::kOutput, bytes * size()));
   char* const own = all + bytes * rank();
-  COHORT_RETURN_IF_ERROR(CopyTensor(input, Tensor(own, call.type, input.shape())));
+  COHORT_RETURN_IF_ERROR(place_.Copy(input, Flat(own, call.type, input.shape())));
   const absl::Status status = For(call).AllGather(own, all, pitch, call.type, deadline);
-  if (status.ok()) UnpackParts(all, pitch, output, call.dim, call.sizes);
-  return Finish(call, status, deadline);
+  if (!status.ok()) return Finish(call, status, deadline);
+  return FinishCopied(call, UnpackParts(all, pitch, output, call.dim, call.sizes, Copier()),
+                      deadline);
 }
 
 absl::Status TensorVerbs::BroadcastParts(const TensorCall& call, const Tensor& input,
@@ -124,7 +125,7 @@ absl::Status TensorVerbs::BroadcastParts(const TensorCall& call, const Tensor& i
   const void* from = input.data();
   if (!input.contiguous()) {
     from = own;
-    COHORT_RETURN_IF_ERROR(CopyTensor(input, Tensor(own, call.type, input.shape())));
+    COHORT_RETURN_IF_ERROR(place_.Copy(input, Flat(own, call.type, input.shape())));
   } else if (direct) {
     COHORT_RETURN_IF_ERROR(CheckApart(call, input, output, own));
   }
@@ -133,8 +134,8 @@ absl::Status TensorVerbs::BroadcastParts(const TensorCall& call, const Tensor& i
     if (!status.ok()) return;
     status = For(call).Broadcast(from, all + begin * element, count, call.type, root, deadline);
   });
-  if (status.ok() && !direct) UnpackParts(all, 0, output, call.dim, call.sizes);
-  return Finish(call, status, deadline);
+  if (!status.ok() || direct) return Finish(call, status, deadline);
+  return FinishCopied(call, UnpackParts(all, 0, output, call.dim, call.sizes, Copier()), deadline);
 }
 
 absl::Status TensorVerbs::ReduceScatterV(const Tensor& input, const Tensor& output, int dim,
@@ -159,8 +160,8 @@ absl::Status TensorVerbs::PaddedReduceScatter(const TensorCall& call, const Tens
   const int64_t bytes = pitch * SizeOf(call.type);
   COHORT_ASSIGN_OR_RETURN(char* const all, scratch_.Take(Scratch::kInput, bytes * size()));
   // What is added up should be numbers, and quick ones.
-  std::memset(all, 0, static_cast<size_t>(bytes * size()));
-  PackParts(input, call.dim, call.sizes, pitch, all);
+  COHORT_RETURN_IF_ERROR(place_.Clear(all, bytes * size()));
+  COHORT_RETURN_IF_ERROR(PackParts(input, call.dim, call.sizes, pitch, all, Copier()));
   char* const own = all + bytes * rank();
   const absl::Status status =
       For(call).ReduceScatter(all, own, pitch, call.type, *call.reduction, deadline);
@@ -175,7 +176,7 @@ absl::Status TensorVerbs::ReduceParts(const TensorCall& call, const Tensor& inpu
   char* all = static_cast<char*>(input.data());
   if (!direct) {
     COHORT_ASSIGN_OR_RETURN(all, scratch_.Take(Scratch::kInput, input.bytes()));
-    PackParts(input, call.dim, call.sizes, 0, all);
+    COHORT_RETURN_IF_ERROR(PackParts(input, call.dim, call.sizes, 0, all, Copier()));
   } else if (output.contiguous()) {
     const char* const own = all + Before(call.sizes, rank()) * row * element;
     COHORT_RETURN_IF_ERROR(CheckApart(call, output, input, own));
@@ -216,10 +217,11 @@ absl::Status TensorVerbs::PaddedGather(const TensorCall& call, const Tensor& inp
   COHORT_ASSIGN_OR_RETURN(char* const all,
                           scratch_.Take(Scratch::kOutput, is_root ? bytes * size() : bytes));
   char* const own = is_root ? all + bytes * rank() : all;
-  COHORT_RETURN_IF_ERROR(CopyTensor(input, Tensor(own, call.type, input.shape())));
+  COHORT_RETURN_IF_ERROR(place_.Copy(input, Flat(own, call.type, input.shape())));
   const absl::Status status = For(call).Gather(own, all, pitch, call.type, call.root, deadline);
-  if (status.ok() && is_root) UnpackParts(all, pitch, output, call.dim, call.sizes);
-  return Finish(call, status, deadline);
+  if (!status.ok() || !is_root) return Finish(call, status, deadline);
+  return FinishCopied(call, UnpackParts(all, pitch, output, call.dim, call.sizes, Copier()),
+                      deadline);
 }
 
 absl::Status TensorVerbs::SendParts(const TensorCall& call, const Tensor& input,
@@ -246,7 +248,7 @@ absl::Status TensorVerbs::SendParts(const TensorCall& call, const Tensor& input,
   }
   absl::Status status = For(call).Barrier(deadline);
   if (status.ok()) {
-    status = CopyTensor(input, Tensor(own, call.type, input.shape()));
+    status = place_.Copy(input, Flat(own, call.type, input.shape()));
   }
   if (status.ok()) {
     std::vector<Transfer> receives;
@@ -256,8 +258,9 @@ absl::Status TensorVerbs::SendParts(const TensorCall& call, const Tensor& input,
     });
     status = communicator_.Exchange(receives, deadline);
   }
-  if (status.ok() && !direct) UnpackParts(all, 0, output, call.dim, call.sizes);
-  return Finish(call, status, deadline);
+  if (!status.ok()) return Finish(call, status, deadline);
+  if (!direct) status = UnpackParts(all, 0, output, call.dim, call.sizes, Copier());
+  return FinishCopied(call, status, deadline);
 }
 
 absl::Status TensorVerbs::AllToAllV(const Tensor& input, absl::Span<const int64_t> input_sizes,
@@ -279,8 +282,9 @@ absl::Status TensorVerbs::AllToAllV(const Tensor& input, absl::Span<const int64_
   int64_t* const own = all_sizes_.data() + 2 * size() * rank();
   std::copy(input_sizes.begin(), input_sizes.end(), own);
   std::copy(output_sizes.begin(), output_sizes.end(), own + size());
+  host_.set_tag(Digest(call));
   const absl::Status met =
-      For(call).AllGather(own, all_sizes_.data(), 2 * size(), DataType::kI64, deadline);
+      host_.AllGather(own, all_sizes_.data(), 2 * size(), DataType::kI64, deadline);
   if (!met.ok()) return Finish(call, met, deadline);
   COHORT_RETURN_IF_ERROR(CheckCounterparts(call));
   const bool equal = std::all_of(all_sizes_.begin(), all_sizes_.end(),
@@ -313,6 +317,7 @@ absl::Status TensorVerbs::ExchangeParts(const TensorCall& call, const Tensor& in
   const auto* const from = static_cast<const char*>(packed);
   std::vector<Transfer> transfers;
   const char* own = nullptr;
+  absl::Status copied;
   ForEachPart(input_sizes, row, [&](int peer, int64_t begin, int64_t count) {
     const char* const part = from + begin * element;
     if (peer == rank()) {
@@ -324,12 +329,15 @@ absl::Status TensorVerbs::ExchangeParts(const TensorCall& call, const Tensor& in
   ForEachPart(output_sizes, row, [&](int peer, int64_t begin, int64_t count) {
     char* const part = static_cast<char*>(to) + begin * element;
     if (peer == rank()) {
-      std::memcpy(part, own, static_cast<size_t>(count * element));
+      copied = place_.Copy(Flat(own, call.type, {count}), Flat(part, call.type, {count}));
     } else {
       transfers.push_back(Transfer::Receive(peer, part, count, call.type));
     }
   });
-  return Finish(call, For(call).Exchange(transfers, deadline), to, output, deadline);
+  absl::Status status = For(call).Exchange(transfers, deadline);
+  status.Update(copied);
+  if (status.ok()) status = Store(to, output);
+  return FinishCopied(call, status, deadline);
 }
 
 absl::StatusOr<client::Sizes> TensorVerbs::ExchangeSizes(int64_t own, Instant deadline) {

@@ -19,7 +19,7 @@ absl::StatusOr<char*> Scratch::Take(Use use, int64_t bytes) {
     const int64_t wanted =
         bytes > kKept ? bytes : std::min(kKept, std::max({bytes, 2 * block.bytes(), kLeast}));
     block = Tensor();
-    COHORT_ASSIGN_OR_RETURN(block, allocate_(DataType::kU8, {wanted}));
+    COHORT_ASSIGN_OR_RETURN(block, place_.Allocate(DataType::kU8, {wanted}));
     too_large_ = too_large_ || wanted > kKept;
   }
   return static_cast<char*>(block.data());

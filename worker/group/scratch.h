@@ -4,17 +4,12 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
-#include <utility>
 
 #include "absl/status/statusor.h"
 #include "base/tensor.h"
+#include "worker/group/tensor_place.h"
 
 namespace cohort::worker {
-
-// Contiguous elements of no defined value: of a heap that the other ranks of the host see, where
-// there is one. Errors: RESOURCE_EXHAUSTED.
-using TensorAllocator = std::function<absl::StatusOr<Tensor>(DataType, const Shape&)>;
 
 // Keeps what it has for the next call. One thread at a time.
 class Scratch {
@@ -22,9 +17,10 @@ class Scratch {
   // What is taken for one does not disturb the other.
   enum Use { kInput = 0, kOutput = 1 };
 
-  explicit Scratch(TensorAllocator allocate) : allocate_(std::move(allocate)) {}
+  // `place` outlives it.
+  explicit Scratch(TensorPlace* place) : place_(*place) {}
 
-  // At a multiple of 64 bytes if what the allocator gives is; until the next of the same use.
+  // At a multiple of 64 bytes if what the place gives is; until the next of the same use.
   absl::StatusOr<char*> Take(Use use, int64_t bytes);
 
   // At the end of a call: what is large goes back.
@@ -32,7 +28,7 @@ class Scratch {
   void Trim();
 
  private:
-  const TensorAllocator allocate_;
+  TensorPlace& place_;
   Tensor blocks_[2];
   bool too_large_ = false;  // one of them is more than is kept
 };

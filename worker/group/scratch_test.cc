@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "worker/group/tensor_place.h"
 
 namespace cohort::worker {
 namespace {
@@ -10,10 +11,11 @@ namespace {
 class ScratchTest : public ::testing::Test {
  protected:
   std::vector<int64_t> allocated_;
-  Scratch scratch_{[this](DataType type, const Shape& shape) -> absl::StatusOr<Tensor> {
+  HostPlace place_{[this](DataType type, const Shape& shape) -> absl::StatusOr<Tensor> {
     allocated_.push_back(ElementCount(shape) * SizeOf(type));
     return Tensor::Uninitialized(type, shape);
   }};
+  Scratch scratch_{&place_};
 };
 
 TEST_F(ScratchTest, IsReused) {

@@ -39,6 +39,7 @@ TensorCall MakeTensorCall(TensorVerb verb, const Tensor& tensor) {
   TensorCall call;
   call.verb = verb;
   call.type = tensor.type();
+  call.on_gpus = tensor.device().is_cuda();
   call.shape = tensor.shape();
   return call;
 }
@@ -58,7 +59,8 @@ uint32_t Digest(const TensorCall& call) {
   Mixer mixer;
   const int op = call.reduction == nullptr ? 0 : static_cast<int>(call.reduction->op);
   mixer.Add(static_cast<uint64_t>(call.verb) | static_cast<uint64_t>(call.type) << 8 |
-            static_cast<uint64_t>(op) << 16 | uint64_t{call.shape.size()} << 32);
+            static_cast<uint64_t>(op) << 16 | uint64_t{call.on_gpus} << 24 |
+            uint64_t{call.shape.size()} << 32);
   mixer.Add(static_cast<uint64_t>(call.root + 1) | static_cast<uint64_t>(call.dim + 1) << 32);
   for (size_t i = 0; i < call.shape.size(); ++i) {
     if (call.ragged && static_cast<int>(i) == call.dim) continue;
@@ -85,7 +87,7 @@ std::string Describe(const TensorCall& call) {
       absl::StrAppend(&text, call.shape[i]);
     }
   }
-  absl::StrAppend(&text, "]");
+  absl::StrAppend(&text, call.on_gpus ? "] on GPUs" : "]");
   if (call.dim >= 0) absl::StrAppend(&text, " along dimension ", call.dim);
   if (call.reduction != nullptr) {
     absl::StrAppend(&text, " by ", cohort::NameOf(call.reduction->op));

@@ -36,6 +36,7 @@ enum class TensorVerb : uint8_t {
 struct TensorCall {
   TensorVerb verb = TensorVerb::kAllReduce;
   DataType type = DataType::kU8;
+  bool on_gpus = false;             // of memory of GPUs, whichever they are
   absl::Span<const int64_t> shape;  // of the tensor that every rank has
   int dim = -1;                     // resolved; -1: of the whole tensor
   bool ragged = false;              // the extent of `dim` is each rank's own

@@ -74,33 +74,48 @@ bool HasRepeats(const Tensor& tensor) {
 
 }  // namespace
 
-TensorVerbs::TensorVerbs(Communicator* communicator, TensorAllocator scratch)
-    : communicator_(*communicator), scratch_(std::move(scratch)) {}
+TensorVerbs::TensorVerbs(Communicator* communicator, TensorPlace* place, Device device,
+                         Communicator* host)
+    : communicator_(*communicator),
+      host_(*host),
+      place_(*place),
+      device_(device),
+      scratch_(place) {}
 
 absl::Status TensorVerbs::CheckRoot(const TensorCall& call, int root) const {
   if (root >= 0 && root < size()) return absl::OkStatus();
   return Refuse(call, absl::StrCat("root ", root, " is not in 0..", size() - 1));
 }
 
+absl::Status TensorVerbs::CheckDevice(const TensorCall& call, absl::string_view which,
+                                      const Tensor& tensor) const {
+  if (tensor.device() == device_) return absl::OkStatus();
+  return Refuse(call, absl::StrCat("the ", which, " is ", tensor.ToString(), " and should be on ",
+                                   device_.ToString()));
+}
+
 absl::Status TensorVerbs::CheckInput(const TensorCall& call, const Tensor& input) const {
+  COHORT_RETURN_IF_ERROR(CheckDevice(call, "input", input));
   return CheckTensor(call, "input", input);
 }
 
 absl::Status TensorVerbs::CheckInput(const TensorCall& call, const Tensor& input,
                                      const Like& like) const {
+  COHORT_RETURN_IF_ERROR(CheckDevice(call, "input", input));
   return CheckTensor(call, "input", input, like);
 }
 
 absl::Status TensorVerbs::CheckOutput(const TensorCall& call, const Tensor& output,
                                       const Like& like) const {
   if (HasRepeats(output)) return Refuse(call, kOverlapping);
+  COHORT_RETURN_IF_ERROR(CheckDevice(call, "output", output));
   return CheckTensor(call, "output", output, like);
 }
 
 absl::StatusOr<const void*> TensorVerbs::Load(const Tensor& view) {
   if (view.contiguous()) return view.data();
   COHORT_ASSIGN_OR_RETURN(char* const flat, scratch_.Take(Scratch::kInput, view.bytes()));
-  COHORT_RETURN_IF_ERROR(CopyTensor(view, Tensor(flat, view.type(), view.shape())));
+  COHORT_RETURN_IF_ERROR(place_.Copy(view, Flat(flat, view.type(), view.shape())));
   return flat;
 }
 
@@ -109,10 +124,9 @@ absl::StatusOr<void*> TensorVerbs::Place(const Tensor& view) {
   return scratch_.Take(Scratch::kOutput, view.bytes());
 }
 
-void TensorVerbs::Store(const void* flat, const Tensor& view) {
-  if (flat == view.data()) return;
-  // Of the same type and shape, so that it cannot fail.
-  CopyTensor(Tensor(const_cast<void*>(flat), view.type(), view.shape()), view).IgnoreError();
+absl::Status TensorVerbs::Store(const void* flat, const Tensor& view) {
+  if (flat == view.data()) return absl::OkStatus();
+  return place_.Copy(Flat(flat, view.type(), view.shape()), view);
 }
 
 Communicator& TensorVerbs::For(const TensorCall& call) {
@@ -124,13 +138,21 @@ absl::Status TensorVerbs::Finish(const TensorCall& call, absl::Status status, In
   scratch_.Trim();
   if (status.ok()) return communicator_.TakeOverdue();
   if (!IsMismatch(status)) return status;
-  return ExplainMismatch(communicator_, Describe(call), status, deadline);
+  return ExplainMismatch(host_, Describe(call), status, deadline);
+}
+
+absl::Status TensorVerbs::FinishCopied(const TensorCall& call, absl::Status status,
+                                       Instant deadline) {
+  if (status.ok()) status = place_.Finish(deadline);
+  return Finish(call, std::move(status), deadline);
 }
 
 absl::Status TensorVerbs::Finish(const TensorCall& call, absl::Status status, const void* flat,
                                  const Tensor& view, Instant deadline) {
-  if (status.ok() && flat != nullptr) Store(flat, view);
-  return Finish(call, std::move(status), deadline);
+  if (!status.ok() || flat == nullptr || flat == view.data()) {
+    return Finish(call, std::move(status), deadline);
+  }
+  return FinishCopied(call, Store(flat, view), deadline);
 }
 
 absl::Status TensorVerbs::AllReduce(const Tensor& input, const Tensor& output,
@@ -172,7 +194,7 @@ absl::Status TensorVerbs::Broadcast(const Tensor& tensor, int root, Instant dead
                                  : CheckOutput(call, tensor, tensor.shape()));
   COHORT_ASSIGN_OR_RETURN(void* const flat, Place(tensor));
   if (is_root && flat != tensor.data()) {
-    COHORT_RETURN_IF_ERROR(CopyTensor(tensor, Tensor(flat, tensor.type(), tensor.shape())));
+    COHORT_RETURN_IF_ERROR(place_.Copy(tensor, Flat(flat, tensor.type(), tensor.shape())));
   }
   const absl::Status status =
       For(call).BroadcastAhead(flat, flat, tensor.count(), call.type, root, deadline);
@@ -290,6 +312,11 @@ absl::Status TensorVerbs::Exchange(absl::Span<const client::TensorTransfer> tran
   for (const client::TensorTransfer& transfer : transfers) {
     const Tensor& tensor = transfer.tensor;
     flat.push_back({transfer.sends, transfer.peer, tensor.data(), tensor.count(), tensor.type()});
+    if (tensor.device() != device_) {
+      return absl::InvalidArgumentError(absl::StrCat(Describe(flat.back()), ": the tensor is on ",
+                                                     tensor.device().ToString(),
+                                                     " and should be on ", device_.ToString()));
+    }
     if (!transfer.sends && HasRepeats(tensor)) {
       return absl::InvalidArgumentError(
           absl::StrCat(Describe(flat.back()), ": its elements lie on top of each other"));
@@ -308,18 +335,20 @@ absl::Status TensorVerbs::Exchange(absl::Span<const client::TensorTransfer> tran
     room += (tensor.bytes() + kLine - 1) / kLine * kLine;
     if (flat[i].sends) {
       COHORT_RETURN_IF_ERROR(
-          CopyTensor(tensor, Tensor(flat[i].data, tensor.type(), tensor.shape())));
+          place_.Copy(tensor, Flat(flat[i].data, tensor.type(), tensor.shape())));
     }
   }
   const absl::Status status = communicator_.Exchange(flat, deadline);
   // Where one message was not what was expected, the others have arrived.
+  absl::Status stored;
   if (status.ok() || absl::IsInvalidArgument(status)) {
     for (size_t i = 0; i < flat.size(); ++i) {
-      if (!flat[i].sends) Store(flat[i].data, transfers[i].tensor);
+      if (!flat[i].sends) stored.Update(Store(flat[i].data, transfers[i].tensor));
     }
+    stored.Update(place_.Finish(deadline));
   }
   scratch_.Trim();
-  return status;
+  return status.ok() ? stored : status;
 }
 
 }  // namespace cohort::worker

@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "base/clock.h"
 #include "base/reduction.h"
@@ -16,6 +17,7 @@
 #include "worker/communicator/communicator.h"
 #include "worker/group/scratch.h"
 #include "worker/group/tensor_call.h"
+#include "worker/group/tensor_place.h"
 
 namespace cohort::worker {
 
@@ -37,8 +39,11 @@ struct Like {
 // A rank's own mistake is found before anything is called. One thread at a time.
 class TensorVerbs {
  public:
-  // `communicator` outlives it, and is called by nobody else, but for Abort.
-  TensorVerbs(Communicator* communicator, TensorAllocator scratch);
+  // All outlive it. `communicator` moves what lies in `place`, on `device`; `host` moves sizes and
+  // texts, by memory of the process: the same one where that is the place.
+  TensorVerbs(Communicator* communicator, TensorPlace* place)
+      : TensorVerbs(communicator, place, Device::Host(), communicator) {}
+  TensorVerbs(Communicator* communicator, TensorPlace* place, Device device, Communicator* host);
 
   int rank() const { return communicator_.rank(); }
   int size() const { return communicator_.size(); }
@@ -74,6 +79,8 @@ class TensorVerbs {
  private:
   // --- Local checks. Errors: INVALID_ARGUMENT, naming the call and what it should be.
 
+  absl::Status CheckDevice(const TensorCall& call, absl::string_view which,
+                           const Tensor& tensor) const;
   absl::Status CheckRoot(const TensorCall& call, int root) const;
   absl::Status CheckInput(const TensorCall& call, const Tensor& input) const;
   // Of the call's type and so many elements by dimension.
@@ -89,12 +96,21 @@ class TensorVerbs {
   // Where the view's elements shall come to be: its own memory, or scratch, which Store copies to
   // the view.
   absl::StatusOr<void*> Place(const Tensor& view);
-  static void Store(const void* flat, const Tensor& view);
+  absl::Status Store(const void* flat, const Tensor& view);
+  // A flat tensor of the place.
+  Tensor Flat(const void* data, DataType type, const Shape& shape) const {
+    return Tensor(const_cast<void*>(data), type, shape, nullptr, device_);
+  }
+  auto Copier() {
+    return [this](const Tensor& from, const Tensor& to) { return place_.Copy(from, to); };
+  }
 
   // What is called from now on is `call`.
   Communicator& For(const TensorCall& call);
   // The result of the call, with an error that people can read.
   absl::Status Finish(const TensorCall& call, absl::Status status, Instant deadline);
+  // And when what was copied after it is there.
+  absl::Status FinishCopied(const TensorCall& call, absl::Status status, Instant deadline);
   // And with its result at `flat` in the view, unless it is null.
   absl::Status Finish(const TensorCall& call, absl::Status status, const void* flat,
                       const Tensor& view, Instant deadline);
@@ -131,6 +147,9 @@ class TensorVerbs {
   absl::Status CheckCounterparts(const TensorCall& call) const;
 
   Communicator& communicator_;
+  Communicator& host_;
+  TensorPlace& place_;
+  const Device device_;
   Scratch scratch_;
   std::vector<int64_t> all_sizes_;  // of an all_to_all_v: by rank, those of its input and output
 };

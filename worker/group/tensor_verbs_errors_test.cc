@@ -401,9 +401,10 @@ TEST(OwnMistakesTest, AreFoundBeforeAnythingIsCalled) {
 
 TEST(OwnMistakesTest, NoMemoryIsSaid) {
   VerbsWorld world(Medium::kHeap, 1);
-  TensorVerbs verbs(&world.communicator(0), [](DataType, const Shape&) -> absl::StatusOr<Tensor> {
+  HostPlace full([](DataType, const Shape&) -> absl::StatusOr<Tensor> {
     return absl::ResourceExhaustedError("the heap is full");
   });
+  TensorVerbs verbs(&world.communicator(0), &full);
   const Tensor columns = *F32({4, 4}).Narrow(1, 0, 2);
   EXPECT_EQ(verbs.AllReduce(columns, columns, kSum, Soon()).code(),
             absl::StatusCode::kResourceExhausted);

@@ -33,7 +33,7 @@ class LoneGroup : public Group {
     return absl::UnimplementedError("a group of one rank does not end");
   }
 
-  absl::StatusOr<Tensor> Allocate(DataType type, const Shape& shape) override {
+  absl::StatusOr<Tensor> Allocate(DataType type, const Shape& shape, Device) override {
     return Tensor::Uninitialized(type, shape);
   }
 

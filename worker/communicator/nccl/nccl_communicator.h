@@ -54,6 +54,8 @@ class NcclCommunicator final : public Communicator {
   ~NcclCommunicator() override;
 
   int rank() const override { return host_->rank(); }
+  // In whose order operations are done, and what is enqueued there is done between them.
+  cudaStream_t stream() const { return stream_.get(); }
   int size() const override { return host_->size(); }
 
   absl::Status AllReduce(const void* input, void* output, int64_t count, DataType type,

@@ -95,14 +95,16 @@ std::string NameOf(Medium medium) {
 }
 
 VerbsWorld::VerbsWorld(Medium medium, int size)
-    : medium_(medium),
-      communicators_(medium == Medium::kSocket ? BySockets(size) : SharingMemory(size)) {
-  const bool in_heap = medium == Medium::kHeap || medium == Medium::kMixed;
+    : VerbsWorld(medium, medium == Medium::kSocket ? BySockets(size) : SharingMemory(size)) {
   for (const auto& communicator : communicators_) {
-    verbs_.push_back(
-        std::make_unique<TensorVerbs>(communicator.get(), in_heap ? FromHeap : FromProcess));
+    verbs_.push_back(std::make_unique<TensorVerbs>(communicator.get(), &place_));
   }
 }
+
+VerbsWorld::VerbsWorld(Medium medium, std::vector<std::unique_ptr<Communicator>> communicators)
+    : medium_(medium),
+      place_(medium == Medium::kHeap || medium == Medium::kMixed ? FromHeap : FromProcess),
+      communicators_(std::move(communicators)) {}
 
 Tensor VerbsWorld::Allocate(DataType type, const Shape& shape) {
   const bool in_heap =

@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/tensor.h"
 #include "worker/communicator/communicator.h"
+#include "worker/group/tensor_place.h"
 #include "worker/group/tensor_verbs.h"
 
 namespace cohort::worker {
@@ -27,18 +28,32 @@ std::string NameOf(Medium medium);
 class VerbsWorld {
  public:
   VerbsWorld(Medium medium, int size);
+  virtual ~VerbsWorld() = default;
 
   int size() const { return static_cast<int>(verbs_.size()); }
   TensorVerbs& rank(int rank) { return *verbs_[static_cast<size_t>(rank)]; }
   Communicator& communicator(int rank) { return *communicators_[static_cast<size_t>(rank)]; }
-  // Where tensors of the medium lie.
-  Tensor Allocate(DataType type, const Shape& shape);
+  // Where tensors of the medium lie; this process can read it.
+  virtual Tensor Allocate(DataType type, const Shape& shape);
+  // The same elements, as a rank gives them to its verbs.
+  virtual Tensor Seen(int /*rank*/, const Tensor& tensor) { return tensor; }
+  virtual bool Reduces(DataType type, ReduceOp op) { return CheckReducible(type, op).ok(); }
 
   // The statuses by rank.
   std::vector<absl::Status> Run(const std::function<absl::Status(TensorVerbs&)>& body);
 
+ protected:
+  VerbsWorld(Medium medium, std::vector<std::unique_ptr<Communicator>> communicators);
+  std::vector<std::unique_ptr<TensorVerbs>>& verbs() { return verbs_; }
+  // Before what they live on.
+  void Clear() {
+    verbs_.clear();
+    communicators_.clear();
+  }
+
  private:
   const Medium medium_;
+  HostPlace place_;
   std::vector<std::unique_ptr<Communicator>> communicators_;
   std::vector<std::unique_ptr<TensorVerbs>> verbs_;
   int allocated_ = 0;

@@ -1,0 +1,42 @@
+// Tensors of a GPU.
+#ifndef COHORT_WORKER_GROUP_CUDA_PLACE_H_
+#define COHORT_WORKER_GROUP_CUDA_PLACE_H_
+
+#include <memory>
+#include <utility>
+
+#include "absl/status/statusor.h"
+#include "base/tensor.h"
+#include "cuda_runtime_api.h"
+#include "worker/cuda/event.h"
+#include "worker/group/tensor_place.h"
+
+namespace cohort::worker {
+
+// Memory of cudaMalloc. Errors: RESOURCE_EXHAUSTED, INVALID_ARGUMENT (a negative extent).
+absl::StatusOr<Tensor> AllocateOnDevice(int device, DataType type, const Shape& shape);
+
+// Copies are in two dimensions at once, enqueued on one stream. A layout that needs many, such as a
+// transposition, takes some microseconds for each.
+class CudaPlace final : public TensorPlace {
+ public:
+  // `stream` is of `device`, and outlives it. Errors: those of cuda::Event.
+  static absl::StatusOr<std::unique_ptr<CudaPlace>> Create(int device, cudaStream_t stream);
+
+  absl::StatusOr<Tensor> Allocate(DataType type, const Shape& shape) override;
+  absl::Status Copy(const Tensor& from, const Tensor& to) override;
+  absl::Status Clear(void* memory, int64_t bytes) override;
+  absl::Status Finish(Instant deadline) override;
+
+ private:
+  CudaPlace(int device, cudaStream_t stream, cuda::Event done)
+      : device_(device), stream_(stream), done_(std::move(done)) {}
+
+  const int device_;
+  const cudaStream_t stream_;
+  cuda::Event done_;
+};
+
+}  // namespace cohort::worker
+
+#endif  // COHORT_WORKER_GROUP_CUDA_PLACE_H_

@@ -1,0 +1,222 @@
+// Groups with tensors on GPUs, from a real coordinator on: over the fake NCCL and the fake CUDA
+// runtime, each rank on a thread of its own.
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "base/tensor.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/testing/coordinator_process.h"
+#include "worker/communicator/nccl/testing/fake_nccl_api.h"
+#include "worker/cuda/testing/fake_runtime.h"
+#include "worker/group/cuda_plane.h"
+#include "worker/group/local_group.h"
+
+namespace cohort::worker {
+namespace {
+
+using client::Group;
+using ::testing::HasSubstr;
+
+constexpr int kRanks = 3;
+constexpr Reduction kSum = {ReduceOp::kSum};
+
+using MadeGroup = absl::StatusOr<std::unique_ptr<LocalGroup>>;
+
+// Memory of the fake's devices can be read and written here.
+float* Floats(const Tensor& tensor) { return static_cast<float*>(tensor.data()); }
+
+class DeviceGroupTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    cuda::FakeMachine machine;
+    machine.devices = kRanks;
+    cuda::ResetFakeRuntime(machine);
+    nccl_ = std::make_shared<FakeNcclApi>();
+    const absl::Status started = coordinator_.Start();
+    ASSERT_TRUE(started.ok()) << started;
+  }
+
+  LocalGroupOptions Options(int rank, Placement placement) {
+    LocalGroupOptions options;
+    options.membership.connection.address = coordinator_.address();
+    options.membership.group = "devices";
+    options.membership.rank = rank;
+    options.membership.world_size = kRanks;
+    options.bootstrap.placement = placement;
+    if (placement != Placement::kHost) options.plane = std::make_shared<CudaPlane>(nccl_, rank);
+    return options;
+  }
+
+  std::vector<MadeGroup> Create(const std::vector<Placement>& placements) {
+    std::vector<MadeGroup> made;
+    for (int rank = 0; rank < kRanks; ++rank) made.emplace_back(absl::UnknownError("not yet"));
+    std::vector<std::thread> threads;
+    for (int rank = 0; rank < kRanks; ++rank) {
+      threads.emplace_back([&, rank] {
+        const auto at = static_cast<size_t>(rank);
+        made[at] = LocalGroup::Create(Options(rank, placements[at]));
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    return made;
+  }
+  void Form(Placement placement) {
+    for (MadeGroup& made : Create(std::vector<Placement>(kRanks, placement))) {
+      ASSERT_TRUE(made.ok()) << made.status();
+      groups_.push_back(*std::move(made));
+    }
+  }
+
+  // The statuses by rank.
+  std::vector<absl::Status> Run(const std::function<absl::Status(Group&)>& body) {
+    std::vector<absl::Status> statuses(groups_.size());
+    std::vector<std::thread> threads;
+    for (size_t rank = 0; rank < groups_.size(); ++rank) {
+      threads.emplace_back([&, rank] { statuses[rank] = body(*groups_[rank]); });
+    }
+    for (std::thread& thread : threads) thread.join();
+    return statuses;
+  }
+  void ExpectSums(bool on_device) {
+    for (const absl::Status& status : Run([&](Group& group) {
+           const Device device = on_device ? group.device() : Device::Host();
+           const absl::StatusOr<Tensor> tensor = group.Allocate(DataType::kF32, {5}, device);
+           if (!tensor.ok()) return tensor.status();
+           EXPECT_EQ(tensor->device(), device);
+           std::fill_n(Floats(*tensor), 5, static_cast<float>(group.rank() + 1));
+           const absl::Status status = group.AllReduce(*tensor, *tensor, kSum);
+           EXPECT_EQ(Floats(*tensor)[4], 6) << "rank " << group.rank();
+           return status;
+         })) {
+      EXPECT_TRUE(status.ok()) << status;
+    }
+  }
+
+  cohort::testing::CoordinatorProcess coordinator_{{}};
+  std::shared_ptr<FakeNcclApi> nccl_;
+  std::vector<std::unique_ptr<LocalGroup>> groups_;
+};
+
+TEST_F(DeviceGroupTest, BothKindsOfTensorsAndObjects) {
+  Form(Placement::kBoth);
+  for (int round = 0; round < 3; ++round) {
+    ExpectSums(true);
+    ExpectSums(false);
+  }
+  for (const absl::Status& status : Run([](Group& group) -> absl::Status {
+         const auto sizes = group.ExchangeSizes(group.rank());
+         if (!sizes.ok()) return sizes.status();
+         EXPECT_EQ(*sizes, (client::Sizes{0, 1, 2}));
+         return group.Barrier();
+       })) {
+    EXPECT_TRUE(status.ok()) << status;
+  }
+}
+
+TEST_F(DeviceGroupTest, OnDevicesAloneHostTensorsAreRefused) {
+  Form(Placement::kDevice);
+  for (const absl::Status& status : Run([](Group& group) {
+         const Tensor tensor = Tensor::Zeros(DataType::kF32, {4});
+         return group.AllReduce(tensor, tensor, kSum);
+       })) {
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+    EXPECT_THAT(std::string(status.message()),
+                HasSubstr("all_reduce of f32 [4], in memory of the host: the placement of group "
+                          "devices is device"));
+  }
+  for (const absl::Status& status :
+       Run([](Group& group) { return group.ExchangeSizes(7).status(); })) {
+    EXPECT_TRUE(status.ok()) << status;
+  }
+  ExpectSums(true);
+}
+
+TEST_F(DeviceGroupTest, OnTheHostAloneDeviceTensorsAreRefused) {
+  Form(Placement::kHost);
+  const Tensor tensor(nullptr, DataType::kF32, {4}, nullptr, Device::Cuda(0));
+  for (const absl::Status& status :
+       Run([&](Group& group) { return group.AllReduce(tensor, tensor, kSum); })) {
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("placement of group devices is host"));
+  }
+  EXPECT_EQ(groups_[0]->Allocate(DataType::kF32, {4}, Device::Cuda(0)).status().code(),
+            absl::StatusCode::kInvalidArgument);
+  ExpectSums(false);
+}
+
+TEST_F(DeviceGroupTest, PlacesOfACallThatDifferAreToldToAll) {
+  Form(Placement::kBoth);
+  for (const absl::Status& status : Run([](Group& group) -> absl::Status {
+         const bool strange = group.rank() == 2;
+         const auto tensor =
+             group.Allocate(DataType::kF32, {4}, strange ? Device::Host() : group.device());
+         if (!tensor.ok()) return tensor.status();
+         return group.AllReduce(*tensor, *tensor, kSum);
+       })) {
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("on GPUs"));
+    EXPECT_THAT(std::string(status.message()), HasSubstr("rank 2"));
+  }
+  ExpectSums(true);
+  ExpectSums(false);
+}
+
+TEST_F(DeviceGroupTest, PlacementsThatDifferAreToldToAll) {
+  const std::vector<MadeGroup> made =
+      Create({Placement::kBoth, Placement::kHost, Placement::kBoth});
+  for (const MadeGroup& rank : made) {
+    EXPECT_EQ(rank.status().code(), absl::StatusCode::kInvalidArgument) << rank.status();
+    EXPECT_THAT(std::string(rank.status().message()),
+                HasSubstr("want different placements: rank 0 both, rank 1 host"));
+  }
+}
+
+TEST_F(DeviceGroupTest, WithoutAGpuThereIsNoPlacementOnIt) {
+  LocalGroupOptions options = Options(0, Placement::kDevice);
+  options.plane = nullptr;
+  const absl::Status status = LocalGroup::Create(std::move(options)).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
+}
+
+TEST_F(DeviceGroupTest, ARankThatCannotFormEndsItForAll) {
+  nccl_->FailNext("ncclCommInitRankConfig", ncclUnhandledCudaError, 1);
+  const std::vector<MadeGroup> made = Create(std::vector<Placement>(kRanks, Placement::kBoth));
+  EXPECT_EQ(made[1].status().code(), absl::StatusCode::kInternal) << made[1].status();
+  for (const size_t rank : {0, 2}) {
+    EXPECT_EQ(made[rank].status().code(), absl::StatusCode::kAborted) << made[rank].status();
+    EXPECT_THAT(std::string(made[rank].status().message()), HasSubstr("rank 1"));
+  }
+}
+
+// The first generation ends while two ranks wait on their devices for the third.
+TEST_F(DeviceGroupTest, EndsByNameAndFormsAnew) {
+  Form(Placement::kBoth);
+  ExpectSums(true);
+  for (int rank = 0; rank < kRanks; ++rank) {
+    const absl::Status status = Run([&](Group& group) -> absl::Status {
+      if (group.rank() == 1) {
+        group.Abort(absl::CancelledError("no more"));
+        return absl::OkStatus();
+      }
+      const auto tensor = group.Allocate(DataType::kF32, {4}, group.device());
+      if (!tensor.ok()) return tensor.status();
+      return group.AllReduce(*tensor, *tensor, kSum);
+    })[0];
+    EXPECT_EQ(status.code(), absl::StatusCode::kAborted) << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("rank 1 aborted: no more"));
+    for (const absl::Status& again : Run([](Group& group) { return group.Rejoin(); })) {
+      ASSERT_TRUE(again.ok()) << again;
+    }
+    EXPECT_EQ(groups_[0]->generation(), groups_[2]->generation());
+    ExpectSums(true);
+  }
+}
+
+}  // namespace
+}  // namespace cohort::worker

@@ -1,0 +1,47 @@
+// What a group needs for tensors of GPUs. An interface, so that groups are also built where there
+// is no CUDA toolkit.
+#ifndef COHORT_WORKER_GROUP_DEVICE_PLANE_H_
+#define COHORT_WORKER_GROUP_DEVICE_PLANE_H_
+
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "base/tensor.h"
+#include "client/rendezvous/process_group.h"
+#include "worker/communicator/communicator.h"
+#include "worker/group/tensor_place.h"
+
+namespace cohort::worker {
+
+// A rank's GPU in one generation of a group.
+class DeviceSide {
+ public:
+  virtual ~DeviceSide() = default;
+
+  virtual Communicator& communicator() = 0;
+  virtual TensorPlace& place() = 0;
+};
+
+// A rank's GPU. Shared by groups, and outlives what they form. Thread-safe.
+class DevicePlane {
+ public:
+  virtual ~DevicePlane() = default;
+
+  virtual Device device() const = 0;
+
+  // Contiguous, of no defined value. Lives as long as the tensor or a copy. Errors:
+  // RESOURCE_EXHAUSTED.
+  virtual absl::StatusOr<Tensor> Allocate(DataType type, const Shape& shape) = 0;
+
+  // All ranks of `group`'s generation call it. `host` has the same ranks and outlives what is
+  // formed, which uses it during its calls. Errors: DEADLINE_EXCEEDED (names whose part has not
+  // come), ABORTED (a rank could not, or is gone; named), those of CUDA and NCCL.
+  virtual absl::StatusOr<std::unique_ptr<DeviceSide>> Form(client::ProcessGroup& group,
+                                                           Communicator& host,
+                                                           absl::Duration timeout) = 0;
+};
+
+}  // namespace cohort::worker
+
+#endif  // COHORT_WORKER_GROUP_DEVICE_PLANE_H_
