@@ -254,6 +254,7 @@ TEST_F(EndsTest, AWorkerThatDrainsEndsParkedCallsAfterItsGraceAndSaysWhy) {
   auto session = Connect(0, Way::kTcp);
   auto other = Connect(1, Way::kTcp);
   const Groups groups = JoinAll({session, other}, "group");
+  ASSERT_TRUE(testing::Eventually([&] { return Describe(0).call_count() == 0; }));
   auto parked = std::async(std::launch::async, [&] {
     const Tensor tensor = Tensor::Zeros(DataType::kF32, {8});
     return groups[0]->AllReduce(tensor, tensor, kMax, {});
@@ -282,6 +283,7 @@ TEST_F(EndsTest, ADrainLetsCallsFinishAndRefusesSessions) {
   auto session = Connect(0, Way::kTcp);
   auto other = Connect(1, Way::kTcp);
   const Groups groups = JoinAll({session, other}, "group");
+  ASSERT_TRUE(testing::Eventually([&] { return Describe(0).call_count() == 0; }));
   auto parked = std::async(std::launch::async, [&] {
     const Tensor tensor = Tensor::Zeros(DataType::kF32, {8});
     return groups[0]->AllReduce(tensor, tensor, kMax, {});
