@@ -25,7 +25,7 @@ class DeviceFormation {
   DeviceFormation(client::ProcessGroup& group, const DeviceFormationOptions& options)
       : group_(group), options_(options), deadline_(Clock::Steady().Now() + options.timeout) {}
 
-  absl::StatusOr<std::unique_ptr<NcclCommunicator>> Run(std::unique_ptr<Communicator>& host) {
+  absl::StatusOr<std::unique_ptr<NcclCommunicator>> Run(Communicator* host) {
     COHORT_ASSIGN_OR_RETURN(const cuda::DeviceInfo device, cuda::DescribeDevice(options_.device));
     NcclFormation formation;
     formation.nccl = options_.nccl;
@@ -36,7 +36,7 @@ class DeviceFormation {
     COHORT_ASSIGN_OR_RETURN(formation.ids, ExchangeIds());
     Report(Phase::kCallingInit,
            absl::StrCat(device.name, ", ", device.pci_bus_id, ", NCCL ", options_.nccl->version()));
-    formation.host = std::move(host);
+    formation.host = host;
     COHORT_ASSIGN_OR_RETURN(std::unique_ptr<NcclCommunicator> formed,
                             NcclCommunicator::Form(std::move(formation), deadline_));
     Report(Phase::kDone, "");
@@ -84,17 +84,14 @@ class DeviceFormation {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<NcclCommunicator>> FormOnDevices(
-    client::ProcessGroup& group, std::unique_ptr<Communicator> host,
-    const DeviceFormationOptions& options) {
+    client::ProcessGroup& group, Communicator* host, const DeviceFormationOptions& options) {
   DeviceFormation formation(group, options);
   absl::StatusOr<std::unique_ptr<NcclCommunicator>> formed = formation.Run(host);
   if (formed.ok()) return formed;
   formation.Report(Phase::kFailed, formed.status().message());
   // Others wait for this rank in vain.
-  if (host != nullptr) {
-    host->Abort(absl::StrCat("rank ", group.rank(),
-                             " could not form NCCL's group: ", formed.status().message()));
-  }
+  host->Abort(absl::StrCat("rank ", group.rank(),
+                           " could not form NCCL's group: ", formed.status().message()));
   return formed.status();
 }
 

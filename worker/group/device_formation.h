@@ -19,16 +19,16 @@ struct DeviceFormationOptions {
   absl::Duration timeout = absl::Seconds(60);
 };
 
-// All ranks of `group`'s generation call it, with a communicator by way of the host that nothing
-// else uses. Rank 0, and one of each further 128, makes an id and publishes it for this generation
-// alone; all fetch all ids. Each tells the coordinator how far it is, so that `cohort
-// who-is-missing` names who is stuck in it. Blocks for at most the timeout.
+// All ranks of `group`'s generation call it, with a communicator by way of the host that outlives
+// what is formed, and is used by nothing else at the same time. Rank 0, and one of each further
+// 128, makes an id and publishes it for this generation alone; all fetch all ids. Each tells the
+// coordinator how far it is, so that `cohort who-is-missing` names who is stuck in it. Blocks for
+// at most the timeout.
 //
 // Errors: DEADLINE_EXCEEDED (names whose id has not come, or says that NCCL does not get on), those
 // of CUDA and NCCL, ABORTED (a rank could not form it, or is gone; named).
 absl::StatusOr<std::unique_ptr<NcclCommunicator>> FormOnDevices(
-    client::ProcessGroup& group, std::unique_ptr<Communicator> host,
-    const DeviceFormationOptions& options);
+    client::ProcessGroup& group, Communicator* host, const DeviceFormationOptions& options);
 
 }  // namespace cohort::worker
 

@@ -64,10 +64,11 @@ class DeviceFormationTest : public ::testing::Test {
         options.nccl = nccl_;
         options.device = rank;
         options.timeout = timeout;
-        auto host = std::make_unique<HostCommunicator>(
+        std::unique_ptr<Communicator>& host = hosts_[static_cast<size_t>(rank)];
+        host = std::make_unique<HostCommunicator>(
             HostMemory{*HostSpace::Attach(dup(space_->fd()), kRanks), RankHeaps(kRanks)}, rank);
         formed[static_cast<size_t>(rank)] =
-            FormOnDevices(*groups_[static_cast<size_t>(rank)], std::move(host), options);
+            FormOnDevices(*groups_[static_cast<size_t>(rank)], host.get(), options);
       });
     }
     for (std::thread& thread : threads) thread.join();
@@ -83,6 +84,7 @@ class DeviceFormationTest : public ::testing::Test {
   std::shared_ptr<FakeNcclApi> nccl_;
   std::vector<std::unique_ptr<client::ProcessGroup>> groups_;
   std::optional<HostSpace> space_;
+  std::vector<std::unique_ptr<Communicator>> hosts_{kRanks};
 };
 
 TEST_F(DeviceFormationTest, RanksMeetAndCompute) {

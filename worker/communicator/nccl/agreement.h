@@ -20,7 +20,7 @@ namespace cohort::worker {
 // One rank's side. One thread at a time.
 class Agreement {
  public:
-  // `host` has the same ranks, is used by nothing else, and outlives it.
+  // `host` has the same ranks and outlives it; between the calls others may use it.
   explicit Agreement(Communicator* host);
 
   // All ranks call it. Returns when all have come for the same. Errors: those of

@@ -87,10 +87,10 @@ absl::StatusOr<std::unique_ptr<NcclCommunicator>> NcclCommunicator::Form(NcclFor
 NcclCommunicator::NcclCommunicator(NcclFormation formation, cuda::Stream stream, cuda::Event done)
     : nccl_(std::move(formation.nccl)),
       compute_capability_(formation.compute_capability),
-      host_(std::move(formation.host)),
+      host_(formation.host),
       stream_(std::move(stream)),
       done_(std::move(done)),
-      agreement_(host_.get()) {}
+      agreement_(host_) {}
 
 NcclCommunicator::~NcclCommunicator() = default;
 

@@ -29,8 +29,9 @@ struct NcclFormation {
   // Made by members and the same on all ranks, in the same order: see NewNcclId.
   std::vector<std::string> ids;
   std::string name;  // in NCCL's own logs
-  // Of the same ranks, by host memory or sockets, and used by nothing else.
-  std::unique_ptr<Communicator> host;
+  // Of the same ranks, by host memory or sockets; outlives it. Used between the calls by others,
+  // never at the same time.
+  Communicator* host = nullptr;
 };
 
 // All memory is the device's, or what the device reaches. Before an operation ranks agree on it by
@@ -74,6 +75,7 @@ class NcclCommunicator final : public Communicator {
   absl::Status Exchange(absl::Span<const Transfer> transfers, Instant deadline) override;
   absl::StatusOr<bool> HasMessage(int peer) override { return host_->HasMessage(peer); }
   absl::Status Barrier(Instant deadline) override;
+  absl::Status TakeOverdue() override { return host_->TakeOverdue(); }
   void Settle(Instant deadline) override { host_->Settle(deadline); }
   void Abort(absl::string_view cause) override;
 
@@ -102,7 +104,7 @@ class NcclCommunicator final : public Communicator {
 
   const std::shared_ptr<NcclApi> nccl_;
   const int compute_capability_;
-  const std::unique_ptr<Communicator> host_;
+  Communicator* const host_;
   const cuda::Stream stream_;
   cuda::Event done_;
   Agreement agreement_;

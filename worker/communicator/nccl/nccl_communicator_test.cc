@@ -38,14 +38,14 @@ class NcclCommunicatorTest : public ::testing::Test {
 
   void Form() {
     ranks_ = FormNcclRanks(nccl_, kRanks, Soon());
-    for (const auto& rank : ranks_) ASSERT_TRUE(rank.ok()) << rank.status();
+    for (const NcclRank& rank : ranks_) ASSERT_TRUE(rank.nccl.ok()) << rank.nccl.status();
   }
   std::vector<absl::Status> Run(const std::function<absl::Status(NcclCommunicator&)>& body) {
     std::vector<absl::Status> statuses(ranks_.size());
     std::vector<std::thread> threads;
     for (size_t rank = 0; rank < ranks_.size(); ++rank) {
-      if (!ranks_[rank].ok()) continue;
-      threads.emplace_back([&, rank] { statuses[rank] = body(**ranks_[rank]); });
+      if (!ranks_[rank].nccl.ok()) continue;
+      threads.emplace_back([&, rank] { statuses[rank] = body(**ranks_[rank].nccl); });
     }
     for (std::thread& thread : threads) thread.join();
     return statuses;
@@ -114,7 +114,7 @@ TEST_F(NcclCommunicatorTest, AbortEndsWhatHangsOnDevices) {
   nccl_->HangNext();
   std::thread aborts([&] {
     while (nccl_->functions(0).back() != "ncclCommGetAsyncError") std::this_thread::yield();
-    (*ranks_[0])->Abort("rank 1 is gone");
+    (*ranks_[0].nccl)->Abort("rank 1 is gone");
   });
   for (const absl::Status& status : Run([](auto& group) { return Sum(group); })) {
     EXPECT_EQ(status.code(), absl::StatusCode::kAborted) << status;
@@ -141,7 +141,7 @@ TEST_F(NcclCommunicatorTest, AnEndThatBlocksKeepsNobody) {
   nccl_->BlockNext("ncclCommAbort", absl::Seconds(30), 0);
   const Instant begin = Clock::Steady().Now();
   Run([](auto& group) { return Sum(group, In(absl::Milliseconds(50))); });
-  ranks_[0] = absl::UnknownError("destroyed");
+  ranks_[0].nccl = absl::UnknownError("destroyed");
   EXPECT_LT(Clock::Steady().Now() - begin, absl::Seconds(20));
   nccl_->Release();
 }
@@ -149,7 +149,7 @@ TEST_F(NcclCommunicatorTest, AnEndThatBlocksKeepsNobody) {
 TEST_F(NcclCommunicatorTest, FormingEndsByTheDeadlineWhenARankDoesNotCome) {
   ranks_ = FormNcclRanks(nccl_, kRanks, In(absl::Milliseconds(300)), {1});
   for (const int rank : {0, 2}) {
-    const absl::Status& status = ranks_[static_cast<size_t>(rank)].status();
+    const absl::Status& status = ranks_[static_cast<size_t>(rank)].nccl.status();
     EXPECT_FALSE(status.ok());
     EXPECT_THAT(status.code(),
                 ::testing::AnyOf(absl::StatusCode::kDeadlineExceeded, absl::StatusCode::kAborted));
@@ -160,9 +160,9 @@ TEST_F(NcclCommunicatorTest, FormingEndsByTheDeadlineWhenARankDoesNotCome) {
 TEST_F(NcclCommunicatorTest, FormingThatFailsOnOneRankEndsIt) {
   nccl_->FailNext("ncclCommInitRankConfig", ncclUnhandledCudaError, 1);
   ranks_ = FormNcclRanks(nccl_, kRanks, Soon());
-  EXPECT_EQ(ranks_[1].status().code(), absl::StatusCode::kInternal) << ranks_[1].status();
+  EXPECT_EQ(ranks_[1].nccl.status().code(), absl::StatusCode::kInternal) << ranks_[1].nccl.status();
   for (const int rank : {0, 2}) {
-    const absl::Status& status = ranks_[static_cast<size_t>(rank)].status();
+    const absl::Status& status = ranks_[static_cast<size_t>(rank)].nccl.status();
     EXPECT_EQ(status.code(), absl::StatusCode::kAborted) << status;
     EXPECT_THAT(std::string(status.message()), HasSubstr("rank 1 could not form NCCL's group"));
   }
@@ -211,7 +211,7 @@ TEST_F(NcclCommunicatorTest, GroupsOfADeviceTakeTurns) {
     for (NcclRanks* const group : {&ranks_, &others}) {
       threads.emplace_back([&, group, rank] {
         for (int i = 0; i < 50; ++i) {
-          const absl::Status status = Sum(**(*group)[static_cast<size_t>(rank)]);
+          const absl::Status status = Sum(**(*group)[static_cast<size_t>(rank)].nccl);
           ASSERT_TRUE(status.ok()) << status;
         }
       });

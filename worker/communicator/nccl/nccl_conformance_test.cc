@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "worker/communicator/nccl/nccl_types.h"
+#include "worker/communicator/nccl/testing/hosted.h"
 #include "worker/communicator/nccl/testing/nccl_ranks.h"
 #include "worker/communicator/testing/conformance.h"
 #include "worker/cuda/testing/fake_runtime.h"
@@ -26,9 +27,9 @@ const std::shared_ptr<FakeNcclApi>& Nccl() {
 
 Communicators Create(int size) {
   Communicators ranks;
-  for (auto& formed : FormNcclRanks(Nccl(), size, ConformanceTest::Soon())) {
-    EXPECT_TRUE(formed.ok()) << formed.status();
-    ranks.push_back(*std::move(formed));
+  for (NcclRank& formed : FormNcclRanks(Nccl(), size, ConformanceTest::Soon())) {
+    EXPECT_TRUE(formed.nccl.ok()) << formed.nccl.status();
+    ranks.push_back(std::make_unique<Hosted>(std::move(formed.host), *std::move(formed.nccl)));
   }
   return ranks;
 }

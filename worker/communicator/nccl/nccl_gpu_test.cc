@@ -9,6 +9,7 @@
 #include "worker/communicator/nccl/nccl_clique.h"
 #include "worker/communicator/nccl/nccl_communicator.h"
 #include "worker/communicator/nccl/nccl_types.h"
+#include "worker/communicator/nccl/testing/hosted.h"
 #include "worker/communicator/single/single_communicator.h"
 #include "worker/communicator/testing/conformance.h"
 #include "worker/cuda/device.h"
@@ -58,12 +59,13 @@ Communicators Create(int size) {
   EXPECT_TRUE(id.ok()) << id.status();
   formation.ids = {*std::move(id)};
   formation.name = "conformance";
-  formation.host = std::make_unique<SingleCommunicator>();
+  auto host = std::make_unique<SingleCommunicator>();
+  formation.host = host.get();
   absl::StatusOr<std::unique_ptr<NcclCommunicator>> formed =
       NcclCommunicator::Form(std::move(formation), ConformanceTest::Soon());
   EXPECT_TRUE(formed.ok()) << formed.status();
   Communicators ranks;
-  ranks.push_back(*std::move(formed));
+  ranks.push_back(std::make_unique<Hosted>(std::move(host), *std::move(formed)));
   return ranks;
 }
 

@@ -18,8 +18,7 @@ NcclRanks FormNcclRanks(const std::shared_ptr<FakeNcclApi>& nccl, int size, Inst
   EXPECT_TRUE(space.ok()) << space.status();
   const absl::StatusOr<std::string> id = NewNcclId(*nccl);
   EXPECT_TRUE(id.ok()) << id.status();
-  NcclRanks ranks;
-  for (int rank = 0; rank < size; ++rank) ranks.emplace_back(absl::UnknownError("absent"));
+  NcclRanks ranks(static_cast<size_t>(size));
   std::vector<std::thread> threads;
   for (int rank = 0; rank < size; ++rank) {
     if (std::find(absent.begin(), absent.end(), rank) != absent.end()) continue;
@@ -32,9 +31,11 @@ NcclRanks FormNcclRanks(const std::shared_ptr<FakeNcclApi>& nccl, int size, Inst
       formation.name = "test";
       absl::StatusOr<HostSpace> mapped = HostSpace::Attach(dup(space->fd()), size);
       EXPECT_TRUE(mapped.ok()) << mapped.status();
-      formation.host = std::make_unique<HostCommunicator>(
+      NcclRank& formed = ranks[static_cast<size_t>(rank)];
+      formed.host = std::make_unique<HostCommunicator>(
           HostMemory{*std::move(mapped), RankHeaps(static_cast<size_t>(size))}, rank);
-      ranks[static_cast<size_t>(rank)] = NcclCommunicator::Form(std::move(formation), deadline);
+      formation.host = formed.host.get();
+      formed.nccl = NcclCommunicator::Form(std::move(formation), deadline);
     });
   }
   for (std::thread& thread : threads) thread.join();

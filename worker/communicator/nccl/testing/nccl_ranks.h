@@ -14,7 +14,12 @@ namespace cohort::worker {
 
 inline constexpr int kFakeComputeCapability = 90;
 
-using NcclRanks = std::vector<absl::StatusOr<std::unique_ptr<NcclCommunicator>>>;
+// One rank, and what it agrees by.
+struct NcclRank {
+  std::unique_ptr<Communicator> host;
+  absl::StatusOr<std::unique_ptr<NcclCommunicator>> nccl = absl::UnknownError("absent");
+};
+using NcclRanks = std::vector<NcclRank>;
 
 // The fake machine has as many devices. Ranks in `absent` do not come.
 NcclRanks FormNcclRanks(const std::shared_ptr<FakeNcclApi>& nccl, int size, Instant deadline,
