@@ -3,7 +3,6 @@
 #define COHORT_WORKER_COMMUNICATOR_NCCL_NCCL_COMMUNICATOR_H_
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -11,12 +10,16 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "absl/types/span.h"
 #include "base/mutex.h"
 #include "worker/communicator/arguments.h"
 #include "worker/communicator/communicator.h"
 #include "worker/communicator/nccl/agreement.h"
 #include "worker/communicator/nccl/nccl_api.h"
+#include "worker/communicator/nccl/nccl_call.h"
 #include "worker/communicator/nccl/nccl_clique.h"
+#include "worker/communicator/nccl/nccl_flight.h"
 #include "worker/cuda/event.h"
 #include "worker/cuda/stream.h"
 
@@ -32,6 +35,14 @@ struct NcclFormation {
   // Of the same ranks, by host memory or sockets; outlives it. Used between the calls by others,
   // never at the same time.
   Communicator* host = nullptr;
+};
+
+struct NcclCallOptions {
+  // Of the group's device; null: its default stream.
+  cudaStream_t stream = nullptr;
+  // What the operation may take on the device, the wait for other ranks included: from when it has
+  // its turn there, and not from now.
+  absl::Duration timeout = absl::Minutes(10);
 };
 
 // All memory is the device's, or what the device reaches. Before an operation ranks agree on it by
@@ -79,26 +90,53 @@ class NcclCommunicator final : public Communicator {
   void Settle(Instant deadline) override { host_->Settle(deadline); }
   void Abort(absl::string_view cause) override;
 
+  // --- On a caller's stream. These return once the work is enqueued there; what is enqueued on the
+  // stream behind it finds the result, and nothing waits on the host. All ranks enqueue the same in
+  // the same order; those of one group run in that order, whatever streams they are on.
+  //
+  // What fails later ends the group: the stream goes on, with outputs that are undefined, and the
+  // next call says why (ABORTED).
+
+  // Not of a barrier. `operation.tag` is what set_tag would be given. Returns at `deadline` at the
+  // latest: the first operation of a group waits for the others to connect, and the device takes so
+  // many and no more.
+  absl::Status Enqueue(const Operation& operation, const void* input, void* output,
+                       const NcclCallOptions& options, Instant deadline);
+  // As Exchange. Nobody compares them: both sides give the messages between them in the same order.
+  absl::Status Enqueue(absl::Span<const Transfer> transfers, const NcclCallOptions& options,
+                       Instant deadline);
+  // Whether all is well, as far as is known now; does not wait. Errors: why the group has ended.
+  absl::Status Check();
+  // Until all that was enqueued so far is done. Errors: DEADLINE_EXCEEDED, which ends nothing, and
+  // those of Check.
+  absl::Status Await(Instant deadline);
+
  private:
   NcclCommunicator(NcclFormation formation, cuda::Stream stream, cuda::Event done);
 
-  // Of elements that are `factor` times as many, of NCCL's `type`, by `op`.
-  struct Elements {
-    ncclDataType_t type = ncclUint8;
-    size_t count = 0;
-    ncclRedOp_t op = ncclSum;
-  };
-  using Issue = absl::FunctionRef<ncclResult_t(const Elements&, ncclComm_t, cudaStream_t)>;
-  // Checks, agrees, issues, and waits. `call`: NCCL's name.
-  absl::Status Run(const Operation& operation, const void* input, void* output, const char* call,
-                   Issue issue, Instant deadline);
-  absl::StatusOr<Elements> ElementsOf(const Operation& operation);
+  // Checks, agrees, issues, and waits.
+  absl::Status Run(const Operation& operation, const void* input, void* output, Instant deadline);
+  // Until NCCL has put it on `stream`.
+  absl::Status Issue(const Operation& operation, NcclOperands operands, const void* input,
+                     void* output, cudaStream_t stream, Instant deadline);
+  absl::Status IssueMessages(absl::Span<const Transfer> transfers, const std::vector<size_t>& which,
+                             cudaStream_t stream, Instant deadline);
+  // Issues `work` between two marks on the caller's stream. `agree`: with the other ranks.
+  absl::Status Launch(NcclWork work, const NcclCallOptions& options, Instant deadline,
+                      absl::FunctionRef<absl::Status()> agree,
+                      absl::FunctionRef<absl::Status()> issue);
+  absl::Status AwaitRoom(Instant deadline);
+  // Whether something is in flight. Errors: what ends the group.
+  absl::StatusOr<bool> LookAtFlight();
   absl::Status RunIssued(const char* call, Instant deadline,
                          absl::FunctionRef<ncclResult_t()> issue);
   // Until the device has done what was issued.
   absl::Status AwaitDevice(const std::string& what, Instant deadline);
-  // OK, or why this group works no more.
+  // OK, or why this group works no more: as far as this rank knows, as far as it can hear, and so
+  // that what is in flight here ends, too.
+  absl::Status Broken();
   absl::Status Standing();
+  absl::Status Stand();
   // Whatever happened while an operation was on its way to the device.
   absl::Status Break(const absl::Status& status);
 
@@ -108,6 +146,8 @@ class NcclCommunicator final : public Communicator {
   const cuda::Stream stream_;
   cuda::Event done_;
   Agreement agreement_;
+  NcclFlight flight_;
+  int64_t sequence_ = 0;  // of operations
   std::unique_ptr<NcclClique> clique_;
   int looks_at_ = 0;  // whether this rank is heard to have ended
 
