@@ -68,7 +68,7 @@ NcclCommunicator::NcclCommunicator(NcclFormation formation, cuda::Stream stream,
       agreement_(host_),
       flight_(formation.device) {}
 
-NcclCommunicator::~NcclCommunicator() = default;
+NcclCommunicator::~NcclCommunicator() { NcclWatchdog::OfProcess().Forget(this); }
 
 absl::Status NcclCommunicator::Broken() {
   MutexLock lock(&mutex_);
@@ -95,14 +95,16 @@ void NcclCommunicator::Abort(absl::string_view cause) {
     MutexLock lock(&mutex_);
     if (broken_.ok()) broken_ = absl::AbortedError(cause);
   }
-  // Whoever waits for the device notices, and ends it.
+  // Whoever waits for the device notices, and ends it; so does the watchdog.
   host_->Abort(cause);
 }
 
-absl::Status NcclCommunicator::Break(const absl::Status& status) {
+absl::Status NcclCommunicator::Break(const absl::Status& status, NcclClique::Patience patience) {
   absl::Status cause;
+  absl::Status answer;
   {
     MutexLock lock(&mutex_);
+    answer = broken_.ok() ? status : broken_;
     if (broken_.ok()) {
       broken_ =
           absl::IsAborted(status)
@@ -113,8 +115,22 @@ absl::Status NcclCommunicator::Break(const absl::Status& status) {
   }
   host_->Abort(cause.message());
   flight_.Clear();
-  if (clique_ != nullptr) clique_->Revoke();
-  return status;
+  if (clique_ != nullptr) clique_->Revoke(patience);
+  return answer;
+}
+
+bool NcclCommunicator::Look() {
+  // A thread without a device would make the first one its own.
+  const absl::StatusOr<cuda::CurrentDevice> current = cuda::CurrentDevice::Set(clique_->device());
+  absl::Status status = current.status();
+  if (status.ok()) status = Broken();
+  if (status.ok()) {
+    const absl::StatusOr<bool> in_flight = LookAtFlight();
+    if (in_flight.ok()) return *in_flight;
+    status = in_flight.status();
+  }
+  Break(status, NcclClique::Patience::kDoNotWait).IgnoreError();
+  return false;
 }
 
 absl::Status NcclCommunicator::Run(const Operation& operation, const void* input, void* output,
@@ -311,8 +327,10 @@ absl::Status NcclCommunicator::Launch(NcclWork work, const NcclCallOptions& opti
   absl::Status status = issue();
   if (status.ok() && !captured) status = marks->end.Record(options.stream);
   if (!status.ok()) return Break(status);
-  if (!captured) flight_.Add(work, *std::move(marks), options.timeout);
-  return absl::OkStatus();
+  if (captured) return status;
+  flight_.Add(work, *std::move(marks), options.timeout);
+  NcclWatchdog::OfProcess().Watch(this);
+  return status;
 }
 
 absl::Status NcclCommunicator::AwaitRoom(Instant deadline) {

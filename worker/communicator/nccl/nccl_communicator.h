@@ -20,6 +20,7 @@
 #include "worker/communicator/nccl/nccl_call.h"
 #include "worker/communicator/nccl/nccl_clique.h"
 #include "worker/communicator/nccl/nccl_flight.h"
+#include "worker/communicator/nccl/nccl_watchdog.h"
 #include "worker/cuda/event.h"
 #include "worker/cuda/stream.h"
 
@@ -55,7 +56,7 @@ struct NcclCallOptions {
 //
 // Differences from other backends: nccl_types.h; bitwise reductions and those of 16-bit integers
 // are UNIMPLEMENTED.
-class NcclCommunicator final : public Communicator {
+class NcclCommunicator final : public Communicator, private NcclWatchdog::Ward {
  public:
   // All ranks call it. Errors: DEADLINE_EXCEEDED (not all ranks have come, or NCCL does not get
   // on), ABORTED, those of CUDA and NCCL.
@@ -95,7 +96,8 @@ class NcclCommunicator final : public Communicator {
   // the same order; those of one group run in that order, whatever streams they are on.
   //
   // What fails later ends the group: the stream goes on, with outputs that are undefined, and the
-  // next call says why (ABORTED).
+  // next call says why (ABORTED). A thread of this process finds it out, whether somebody calls or
+  // not: that an operation takes longer than it may, that NCCL has failed, that Abort was called.
 
   // Not of a barrier. `operation.tag` is what set_tag would be given. Returns at `deadline` at the
   // latest: the first operation of a group waits for the others to connect, and the device takes so
@@ -137,8 +139,12 @@ class NcclCommunicator final : public Communicator {
   absl::Status Broken();
   absl::Status Standing();
   absl::Status Stand();
-  // Whatever happened while an operation was on its way to the device.
-  absl::Status Break(const absl::Status& status);
+  // Ends the group, here and for the others, for what happened while something was on its way to
+  // the device or on it. Returns that, or why the group had ended before. From any thread.
+  absl::Status Break(const absl::Status& status,
+                     NcclClique::Patience patience = NcclClique::Patience::kAMoment);
+  // The watchdog's.
+  bool Look() override;
 
   const std::shared_ptr<NcclApi> nccl_;
   const int compute_capability_;
