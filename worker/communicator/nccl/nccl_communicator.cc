@@ -5,6 +5,7 @@
 
 #include "absl/memory/memory.h"
 #include "absl/strings/str_cat.h"
+#include "base/rank_set.h"
 #include "base/status_macros.h"
 #include "worker/communicator/mismatch.h"
 #include "worker/communicator/nccl/nccl_call.h"
@@ -33,6 +34,15 @@ Operation MakeOperation(Verb verb, int64_t count, DataType type, uint32_t tag, i
   return operation;
 }
 
+// The places of those that have something to move.
+std::vector<size_t> Filled(absl::Span<const Transfer> transfers) {
+  std::vector<size_t> places;
+  for (size_t i = 0; i < transfers.size(); ++i) {
+    if (transfers[i].count > 0) places.push_back(i);
+  }
+  return places;
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<NcclCommunicator>> NcclCommunicator::Form(NcclFormation formation,
@@ -45,8 +55,13 @@ absl::StatusOr<std::unique_ptr<NcclCommunicator>> NcclCommunicator::Form(NcclFor
   options.size = formation.host->size();
   options.ids = formation.ids;
   options.name = formation.name;
-  auto result = absl::WrapUnique(
-      new NcclCommunicator(std::move(formation), std::move(stream), std::move(done)));
+  if (formation.board != nullptr && formation.board->ranks() != options.size) {
+    return absl::InvalidArgumentError(absl::StrCat("a board for ", formation.board->ranks(),
+                                                   " ranks in a group of ", options.size));
+  }
+  COHORT_ASSIGN_OR_RETURN(NcclBoard board, NcclBoard::Create(options.size));
+  auto result = absl::WrapUnique(new NcclCommunicator(std::move(formation), std::move(board),
+                                                      std::move(stream), std::move(done)));
   absl::StatusOr<std::unique_ptr<NcclClique>> clique =
       NcclClique::Form(result->nccl_, options, deadline, [&] { return result->Standing(); });
   if (!clique.ok()) {
@@ -56,22 +71,50 @@ absl::StatusOr<std::unique_ptr<NcclCommunicator>> NcclCommunicator::Form(NcclFor
     return clique.status();
   }
   result->clique_ = *std::move(clique);
+  COHORT_RETURN_IF_ERROR(result->AgreeOnFormation(deadline));
   return result;
 }
 
-NcclCommunicator::NcclCommunicator(NcclFormation formation, cuda::Stream stream, cuda::Event done)
+NcclCommunicator::NcclCommunicator(NcclFormation formation, NcclBoard own_board,
+                                   cuda::Stream stream, cuda::Event done)
     : nccl_(std::move(formation.nccl)),
       compute_capability_(formation.compute_capability),
       host_(formation.host),
       stream_(std::move(stream)),
       done_(std::move(done)),
-      agreement_(host_),
+      mode_(formation.agreement),
+      board_(formation.board != nullptr ? formation.board
+                                        : std::make_shared<const NcclBoard>(std::move(own_board))),
+      board_is_shared_(formation.board != nullptr),
+      agreement_(host_, board_.get()),
       flight_(formation.device) {}
 
 NcclCommunicator::~NcclCommunicator() { NcclWatchdog::OfProcess().Forget(this); }
 
+absl::Status NcclCommunicator::AgreeOnFormation(Instant deadline) {
+  const std::string modes[] = {"kOff", "kAsync", "kStrict"};
+  const auto name = [&](int32_t given) {
+    const auto mode = static_cast<size_t>(given / 2);
+    return absl::StrCat(mode < 3 ? modes[mode] : "what nobody knows", ", ",
+                        given % 2 == 0 ? "no board" : "a board");
+  };
+  const int32_t own = static_cast<int32_t>(mode_) * 2 + (board_is_shared_ ? 1 : 0);
+  std::vector<int32_t> all(static_cast<size_t>(size()));
+  host_->set_tag(0);
+  const absl::Status met = host_->AllGather(&own, all.data(), 1, DataType::kI32, deadline);
+  if (!met.ok()) return Break(met);
+  for (size_t rank = 1; rank < all.size(); ++rank) {
+    if (all[rank] == all[0]) continue;
+    return absl::InvalidArgumentError(absl::StrCat("ranks form different groups: rank 0 ",
+                                                   name(all[0]), "; rank ", rank, " ",
+                                                   name(all[rank])));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status NcclCommunicator::Broken() {
   MutexLock lock(&mutex_);
+  if (broken_.ok() && board_is_shared_) broken_ = board_->verdict();
   return broken_;
 }
 
@@ -95,22 +138,23 @@ void NcclCommunicator::Abort(absl::string_view cause) {
     MutexLock lock(&mutex_);
     if (broken_.ok()) broken_ = absl::AbortedError(cause);
   }
+  board_->Condemn(absl::AbortedError(cause));
   // Whoever waits for the device notices, and ends it; so does the watchdog.
   host_->Abort(cause);
 }
 
 absl::Status NcclCommunicator::Break(const absl::Status& status, NcclClique::Patience patience) {
-  absl::Status cause;
-  absl::Status answer;
-  {
+  absl::Status cause = Broken();
+  const absl::Status answer = cause.ok() ? status : cause;
+  if (cause.ok()) {
+    cause = absl::IsAborted(status) || IsDifference(status)
+                ? status
+                : absl::AbortedError(absl::StrCat("rank ", rank(), " gave up: ", status.message()));
+    // Of several that say so at once, the first stays for all.
+    board_->Condemn(cause);
+    const absl::Status verdict = board_->verdict();
     MutexLock lock(&mutex_);
-    answer = broken_.ok() ? status : broken_;
-    if (broken_.ok()) {
-      broken_ =
-          absl::IsAborted(status)
-              ? status
-              : absl::AbortedError(absl::StrCat("rank ", rank(), " gave up: ", status.message()));
-    }
+    if (broken_.ok()) broken_ = verdict.ok() ? cause : verdict;
     cause = broken_;
   }
   host_->Abort(cause.message());
@@ -138,13 +182,29 @@ absl::Status NcclCommunicator::Run(const Operation& operation, const void* input
   COHORT_RETURN_IF_ERROR(CheckArguments(operation, rank(), size(), input, output));
   COHORT_ASSIGN_OR_RETURN(const NcclOperands operands, OperandsOf(operation, compute_capability_));
   COHORT_RETURN_IF_ERROR(Stand());
-  absl::Status status = agreement_.OnOperation(operation, deadline);
-  if (!status.ok()) return IsMismatch(status) ? status : Break(status);
-  ++sequence_;
+  COHORT_RETURN_IF_ERROR(Meet(operation, false, deadline));
+  const int64_t sequence = Post(operation, false);
   if (operation.count == 0) return absl::OkStatus();
-  status = Issue(operation, operands, input, output, stream_.get(), deadline);
+  absl::Status status = Issue(operation, operands, input, output, stream_.get(), deadline);
   if (status.ok()) status = AwaitDevice(Describe(operation), deadline);
-  return status.ok() ? status : Break(status);
+  if (!status.ok()) return Break(status);
+  board_->Advance(rank(), {sequence, sequence});
+  return status;
+}
+
+absl::Status NcclCommunicator::Meet(const Operation& operation, bool on_stream, Instant deadline) {
+  if (mode_ == NcclAgreement::kOff) return absl::OkStatus();
+  if (on_stream && mode_ != NcclAgreement::kStrict) return absl::OkStatus();
+  const absl::Status status = agreement_.OnOperation(operation, deadline);
+  return status.ok() || IsMismatch(status) ? status : Break(status);
+}
+
+int64_t NcclCommunicator::Post(const Operation& operation, bool on_stream) {
+  OperationLine line = LineOf(operation);
+  line.on_stream = on_stream && mode_ == NcclAgreement::kAsync ? 1 : 0;
+  if (mode_ != NcclAgreement::kOff) chain_ = Chained(chain_, line);
+  board_->Post(rank(), {line, chain_});
+  return board_->posted(rank());
 }
 
 absl::Status NcclCommunicator::Issue(const Operation& operation, NcclOperands operands,
@@ -254,8 +314,16 @@ absl::Status NcclCommunicator::Exchange(absl::Span<const Transfer> transfers, In
     posted = true;
     return IssueMessages(transfers, ready, stream_.get(), deadline);
   };
-  const absl::Status agreed = agreement_.OnTransfers(transfers, tag(), deadline, post);
-  if (!agreed.ok() && !absl::IsInvalidArgument(agreed)) return Break(agreed);
+  absl::Status agreed;
+  if (mode_ == NcclAgreement::kOff) {
+    const std::vector<size_t> filled = Filled(transfers);
+    if (filled.empty()) return absl::OkStatus();
+    const absl::Status issued = post(filled);
+    if (!issued.ok()) return Break(issued);
+  } else {
+    agreed = agreement_.OnTransfers(transfers, tag(), deadline, post);
+    if (!agreed.ok() && !absl::IsInvalidArgument(agreed)) return Break(agreed);
+  }
   if (!posted) return agreed;
   const absl::Status done = AwaitDevice(
       transfers.size() == 1 ? Describe(transfers[0]) : absl::StrCat(transfers.size(), " messages"),
@@ -265,8 +333,11 @@ absl::Status NcclCommunicator::Exchange(absl::Span<const Transfer> transfers, In
 
 absl::Status NcclCommunicator::Barrier(Instant deadline) {
   COHORT_RETURN_IF_ERROR(Stand());
-  const absl::Status status =
-      agreement_.OnOperation(MakeOperation(Verb::kBarrier, 0, DataType::kU8, tag()), deadline);
+  if (mode_ != NcclAgreement::kOff) {
+    return Meet(MakeOperation(Verb::kBarrier, 0, DataType::kU8, tag()), false, deadline);
+  }
+  host_->set_tag(tag());
+  const absl::Status status = host_->Barrier(deadline);
   return status.ok() || IsMismatch(status) ? status : Break(status);
 }
 
@@ -278,32 +349,44 @@ absl::Status NcclCommunicator::Enqueue(const Operation& operation, const void* i
   COHORT_RETURN_IF_ERROR(CheckArguments(operation, rank(), size(), input, output));
   COHORT_ASSIGN_OR_RETURN(const NcclOperands operands, OperandsOf(operation, compute_capability_));
   COHORT_RETURN_IF_ERROR(Stand());
-  NcclWork work;
-  work.operation = operation;
+  const auto meet = [&] { return Meet(operation, true, deadline); };
   if (operation.count == 0) {
-    ++sequence_;
+    COHORT_RETURN_IF_ERROR(meet());
+    Post(operation, true);
+    NcclWatchdog::OfProcess().Watch(this);
     return absl::OkStatus();
   }
-  return Launch(
-      work, options, deadline, [&] { return absl::OkStatus(); },
-      [&] { return Issue(operation, operands, input, output, options.stream, deadline); });
+  NcclWork work;
+  work.operation = operation;
+  return Launch(work, options, deadline, meet, [&] {
+    return Issue(operation, operands, input, output, options.stream, deadline);
+  });
 }
 
 absl::Status NcclCommunicator::Enqueue(absl::Span<const Transfer> transfers,
                                        const NcclCallOptions& options, Instant deadline) {
   COHORT_RETURN_IF_ERROR(CheckTransfers(transfers, rank(), size()));
   COHORT_RETURN_IF_ERROR(Stand());
-  std::vector<size_t> filled;
-  for (size_t i = 0; i < transfers.size(); ++i) {
-    if (transfers[i].count > 0) filled.push_back(i);
-  }
-  if (filled.empty()) return absl::OkStatus();
+  if (transfers.empty()) return absl::OkStatus();
   NcclWork work;
-  work.messages = filled.size();
-  work.message = transfers[filled[0]];
-  return Launch(
-      work, options, deadline, [] { return absl::OkStatus(); },
-      [&] { return IssueMessages(transfers, filled, options.stream, deadline); });
+  work.messages = transfers.size();
+  work.message = transfers[0];
+  const auto no_meeting = [] { return absl::OkStatus(); };
+  const auto post = [&](const std::vector<size_t>& which) {
+    return IssueMessages(transfers, which, options.stream, deadline);
+  };
+  if (mode_ != NcclAgreement::kStrict) {
+    const std::vector<size_t> filled = Filled(transfers);
+    if (filled.empty()) return absl::OkStatus();
+    return Launch(work, options, deadline, no_meeting, [&] { return post(filled); });
+  }
+  // Those that both sides call go, whatever becomes of the others.
+  absl::Status agreed;
+  const absl::Status launched = Launch(work, options, deadline, no_meeting, [&] {
+    agreed = agreement_.OnTransfers(transfers, tag(), deadline, post);
+    return absl::IsInvalidArgument(agreed) ? absl::OkStatus() : agreed;
+  });
+  return launched.ok() ? agreed : launched;
 }
 
 absl::Status NcclCommunicator::Launch(NcclWork work, const NcclCallOptions& options,
@@ -323,12 +406,11 @@ absl::Status NcclCommunicator::Launch(NcclWork work, const NcclCallOptions& opti
   }
   // Up to here the group is as it was.
   COHORT_RETURN_IF_ERROR(agree());
-  if (work.messages == 0) work.sequence = ++sequence_;
+  if (work.messages == 0) work.sequence = Post(work.operation, true);
   absl::Status status = issue();
   if (status.ok() && !captured) status = marks->end.Record(options.stream);
   if (!status.ok()) return Break(status);
-  if (captured) return status;
-  flight_.Add(work, *std::move(marks), options.timeout);
+  if (!captured) flight_.Add(work, *std::move(marks), options.timeout);
   NcclWatchdog::OfProcess().Watch(this);
   return status;
 }
@@ -347,15 +429,53 @@ absl::Status NcclCommunicator::AwaitRoom(Instant deadline) {
 
 absl::StatusOr<bool> NcclCommunicator::LookAtFlight() {
   COHORT_ASSIGN_OR_RETURN(const std::optional<NcclFlight::First> first, flight_.Look());
+  board_->Advance(rank(), {flight_.started(), flight_.finished()});
+  if (board_is_shared_ && mode_ != NcclAgreement::kOff) {
+    const std::optional<NcclBoard::Difference> difference = board_->FindDifference(rank());
+    if (difference.has_value()) return DifferenceError(rank(), *difference);
+  }
   if (!first.has_value()) return false;
   const absl::Status health = clique_->TryHealth();
-  if (!health.ok()) {
-    return absl::Status(health.code(), absl::StrCat(Describe(first->work), ": ", health.message()));
+  if (health.ok() && !first->late) return true;
+  const std::string ran = first->runs
+                              ? absl::StrCat("it has run for ", absl::FormatDuration(first->ran))
+                              : "it waits behind other work";
+  const std::string what = absl::StrCat(Describe(first->work), ": ", ran, Others(first->work));
+  if (health.ok()) return absl::DeadlineExceededError(what);
+  return absl::Status(health.code(), absl::StrCat(what, "; ", health.message()));
+}
+
+std::string NcclCommunicator::Others(const NcclWork& work) const {
+  if (size() == 1 || work.messages > 0) return "";
+  if (!board_is_shared_) return "; who has not come to it is not known, without a board";
+  RankSet absent, waiting, inside;
+  std::string last;
+  for (int other = 0; other < size(); ++other) {
+    if (other == rank()) continue;
+    const NcclBoard::Progress progress = board_->progress(other);
+    const int64_t posted = board_->posted(other);
+    if (posted < work.sequence) {
+      if (absent.Add(other) && absent.count() == 1) {
+        const auto entry = board_->Read(other, posted);
+        last = entry.has_value() ? absl::StrCat(", rank ", other, " has come to operation ", posted,
+                                                " and no further: ", Describe(entry->line))
+                                 : "";
+      }
+    } else if (progress.started < work.sequence) {
+      waiting.Add(other);
+    } else if (progress.finished < work.sequence) {
+      inside.Add(other);
+    }
   }
-  if (!first->late) return true;
-  return absl::DeadlineExceededError(absl::StrCat(Describe(first->work), ": it has run for ",
-                                                  absl::FormatDuration(first->ran),
-                                                  " and is not done"));
+  std::string text;
+  if (!absent.empty()) {
+    absl::StrAppend(&text, "; not come to it: ranks ", absent.ToString(), last);
+  }
+  if (!waiting.empty()) {
+    absl::StrAppend(&text, "; not begun on their devices: ranks ", waiting.ToString());
+  }
+  if (!inside.empty()) absl::StrAppend(&text, "; not finished: ranks ", inside.ToString());
+  return text;
 }
 
 absl::Status NcclCommunicator::Check() {

@@ -17,6 +17,7 @@
 #include "worker/communicator/communicator.h"
 #include "worker/communicator/nccl/agreement.h"
 #include "worker/communicator/nccl/nccl_api.h"
+#include "worker/communicator/nccl/nccl_board.h"
 #include "worker/communicator/nccl/nccl_call.h"
 #include "worker/communicator/nccl/nccl_clique.h"
 #include "worker/communicator/nccl/nccl_flight.h"
@@ -25,6 +26,19 @@
 #include "worker/cuda/stream.h"
 
 namespace cohort::worker {
+
+// How it is found that ranks called different things, which NCCL does not tell: its devices hang,
+// or take one thing for another.
+enum class NcclAgreement {
+  // It is not. A difference, or a rank that does not come, is found when time runs out.
+  kOff,
+  // Operations that block meet on the host before they begin. Those on streams go ahead: what was
+  // enqueued is compared by the board, a few milliseconds later, and by the next operation that
+  // meets. Then it cannot be taken back, and ends the group.
+  kAsync,
+  // All meet: a difference is found before anything is enqueued, and the group works on.
+  kStrict,
+};
 
 struct NcclFormation {
   std::shared_ptr<NcclApi> nccl;
@@ -36,6 +50,12 @@ struct NcclFormation {
   // Of the same ranks, by host memory or sockets; outlives it. Used between the calls by others,
   // never at the same time.
   Communicator* host = nullptr;
+  // The same on all ranks.
+  NcclAgreement agreement = NcclAgreement::kAsync;
+  // Of the same ranks, where they share memory, and for this formation alone; or of none of them.
+  // With it a difference between operations on streams is found soon, a rank that gives up is heard
+  // of by all at once, and who has not come to an operation is named.
+  std::shared_ptr<const NcclBoard> board;
 };
 
 struct NcclCallOptions {
@@ -96,15 +116,17 @@ class NcclCommunicator final : public Communicator, private NcclWatchdog::Ward {
   // the same order; those of one group run in that order, whatever streams they are on.
   //
   // What fails later ends the group: the stream goes on, with outputs that are undefined, and the
-  // next call says why (ABORTED). A thread of this process finds it out, whether somebody calls or
+  // next call says why (ABORTED, or INVALID_ARGUMENT when ranks had enqueued different things). A
+  // thread of this process finds it out, whether somebody calls or
   // not: that an operation takes longer than it may, that NCCL has failed, that Abort was called.
 
   // Not of a barrier. `operation.tag` is what set_tag would be given. Returns at `deadline` at the
-  // latest: the first operation of a group waits for the others to connect, and the device takes so
-  // many and no more.
+  // latest: the first operation of a group waits for the others to connect, the device takes so
+  // many and no more, and kStrict waits for all ranks. Errors: those of the verbs.
   absl::Status Enqueue(const Operation& operation, const void* input, void* output,
                        const NcclCallOptions& options, Instant deadline);
-  // As Exchange. Nobody compares them: both sides give the messages between them in the same order.
+  // As Exchange. Only kStrict compares messages; otherwise both sides give those between them in
+  // the same order, and one without its other side is late.
   absl::Status Enqueue(absl::Span<const Transfer> transfers, const NcclCallOptions& options,
                        Instant deadline);
   // Whether all is well, as far as is known now; does not wait. Errors: why the group has ended.
@@ -114,7 +136,10 @@ class NcclCommunicator final : public Communicator, private NcclWatchdog::Ward {
   absl::Status Await(Instant deadline);
 
  private:
-  NcclCommunicator(NcclFormation formation, cuda::Stream stream, cuda::Event done);
+  NcclCommunicator(NcclFormation formation, NcclBoard own_board, cuda::Stream stream,
+                   cuda::Event done);
+  // That all ranks were given the same.
+  absl::Status AgreeOnFormation(Instant deadline);
 
   // Checks, agrees, issues, and waits.
   absl::Status Run(const Operation& operation, const void* input, void* output, Instant deadline);
@@ -128,6 +153,12 @@ class NcclCommunicator final : public Communicator, private NcclWatchdog::Ward {
                       absl::FunctionRef<absl::Status()> agree,
                       absl::FunctionRef<absl::Status()> issue);
   absl::Status AwaitRoom(Instant deadline);
+  // As the next operation of this rank. Returns its number.
+  int64_t Post(const Operation& operation, bool on_stream);
+  // A meeting of all ranks for it, if there is to be one.
+  absl::Status Meet(const Operation& operation, bool on_stream, Instant deadline);
+  // Who has not come to an operation, or is not done with it.
+  std::string Others(const NcclWork& work) const;
   // Whether something is in flight. Errors: what ends the group.
   absl::StatusOr<bool> LookAtFlight();
   absl::Status RunIssued(const char* call, Instant deadline,
@@ -151,9 +182,13 @@ class NcclCommunicator final : public Communicator, private NcclWatchdog::Ward {
   Communicator* const host_;
   const cuda::Stream stream_;
   cuda::Event done_;
+  const NcclAgreement mode_;
+  // The formation's, or one that nobody else sees.
+  const std::shared_ptr<const NcclBoard> board_;
+  const bool board_is_shared_;
   Agreement agreement_;
   NcclFlight flight_;
-  int64_t sequence_ = 0;  // of operations
+  uint64_t chain_ = 0;  // of what was posted
   std::unique_ptr<NcclClique> clique_;
   int looks_at_ = 0;  // whether this rank is heard to have ended
 

@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <memory>
+#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -37,13 +38,17 @@ class NcclGroupTest : public ::testing::TestWithParam<int> {
       EXPECT_TRUE(idle.ok()) << idle;
     }
     streams_.clear();
-    EXPECT_THAT(nccl_->misuses(), ::testing::IsEmpty());
+    if (misuse_.empty()) {
+      EXPECT_THAT(nccl_->misuses(), ::testing::IsEmpty());
+    } else {
+      EXPECT_THAT(nccl_->misuses(), ::testing::Each(::testing::HasSubstr(misuse_)));
+    }
     EXPECT_THAT(nccl_->leaks(), ::testing::IsEmpty());
     EXPECT_EQ(cuda::AliveInFakeRuntime(), "");
   }
 
-  void Form(int size) {
-    ranks_ = FormNcclRanks(nccl_, size, Soon());
+  void Form(int size, const NcclRanksOptions& options = {}) {
+    ranks_ = FormNcclRanks(nccl_, size, Soon(), options);
     for (const NcclRank& rank : ranks_) ASSERT_TRUE(rank.nccl.ok()) << rank.nccl.status();
     for (int rank = 0; rank < size; ++rank) {
       absl::StatusOr<cuda::Stream> stream = cuda::Stream::Create(rank);
@@ -97,6 +102,7 @@ class NcclGroupTest : public ::testing::TestWithParam<int> {
   }
 
   std::shared_ptr<FakeNcclApi> nccl_;
+  std::string misuse_;  // that a test is about, and no other
   std::vector<cuda::Stream> streams_;
   NcclRanks ranks_;
 };
