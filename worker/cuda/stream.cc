@@ -42,6 +42,12 @@ absl::Status Synchronize(cudaStream_t stream, Instant deadline) {
   return event.Wait(deadline);
 }
 
+absl::StatusOr<bool> IsCaptured(cudaStream_t stream) {
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  COHORT_RETURN_IF_ERROR(COHORT_CUDA_CALL(cudaStreamIsCapturing(stream, &status)));
+  return status != cudaStreamCaptureStatusNone;
+}
+
 absl::StatusOr<int> DeviceOf(cudaStream_t stream) {
   int device = 0;
   COHORT_RETURN_IF_ERROR(COHORT_CUDA_CALL(cudaStreamGetDevice(stream, &device)));

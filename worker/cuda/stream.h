@@ -50,6 +50,10 @@ absl::StatusOr<bool> IsIdle(cudaStream_t stream);
 // until `deadline` (steady time). Errors: DEADLINE_EXCEEDED, and those of IsIdle.
 absl::Status Synchronize(cudaStream_t stream, Instant deadline);
 
+// Whether what is enqueued becomes a graph's. Errors: FAILED_PRECONDITION (another stream's capture
+// is in the way).
+absl::StatusOr<bool> IsCaptured(cudaStream_t stream);
+
 // The device of a stream.
 absl::StatusOr<int> DeviceOf(cudaStream_t stream);
 

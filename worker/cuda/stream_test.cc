@@ -116,6 +116,18 @@ TEST_F(StreamTest, TheyMove) {
   EXPECT_EQ(event_moved.Wait(Soon()), absl::OkStatus());
 }
 
+TEST_F(StreamTest, WhetherAStreamIsCapturedCanBeAsked) {
+  absl::StatusOr<Stream> stream = Stream::Create(0);
+  ASSERT_TRUE(stream.ok());
+  EXPECT_EQ(*IsCaptured(stream->get()), false);
+  ASSERT_EQ(cudaStreamBeginCapture(stream->get(), cudaStreamCaptureModeThreadLocal), cudaSuccess);
+  EXPECT_EQ(*IsCaptured(stream->get()), true);
+  cudaGraph_t graph = nullptr;
+  ASSERT_EQ(cudaStreamEndCapture(stream->get(), &graph), cudaSuccess) << "it does no harm";
+  EXPECT_EQ(*IsCaptured(stream->get()), false);
+  EXPECT_EQ(cudaGraphDestroy(graph), cudaSuccess);
+}
+
 TEST_F(StreamTest, FailuresOfTheDeviceEndAWait) {
   absl::StatusOr<Stream> stream = Stream::Create(0);
   ASSERT_TRUE(stream.ok());

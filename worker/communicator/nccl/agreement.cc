@@ -3,9 +3,10 @@
 #include <sched.h>
 
 #include <algorithm>
-#include <cstring>
+#include <optional>
 #include <utility>
 
+#include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
@@ -15,42 +16,16 @@
 namespace cohort::worker {
 namespace {
 
-// What all ranks have to have in common, as it travels.
-struct Line {
-  uint8_t verb = 0;
-  uint8_t type = 0;
-  uint8_t op = 0;
-  int32_t root = 0;
-  uint32_t tag = 0;
-  int64_t count = 0;
-  double scale = 0;
+constexpr char kEndMark[] = "cohort/ranks-enqueued-different-things";
+// Of what was called before, looked at when ranks are found to differ in it.
+constexpr int64_t kRemembered = 64;
+
+// What each says in a meeting.
+struct Said {
+  OperationLine line;
+  int64_t before = 0;
+  uint64_t chain = 0;
 };
-
-Line LineOf(const Operation& operation) {
-  Line line;
-  std::memset(static_cast<void*>(&line), 0, sizeof(line));  // compared with what lies between
-  line.verb = static_cast<uint8_t>(operation.verb);
-  line.type = static_cast<uint8_t>(operation.type);
-  line.count = operation.count;
-  line.tag = operation.tag;
-  if (HasRoot(operation.verb)) line.root = operation.root;
-  if (Reduces(operation.verb)) {
-    line.op = static_cast<uint8_t>(operation.reduction.op);
-    line.scale = operation.reduction.scale;
-  }
-  return line;
-}
-
-std::string Describe(const Line& line) {
-  Operation operation;
-  operation.verb = static_cast<Verb>(line.verb);
-  operation.count = line.count;
-  operation.root = line.root;
-  if (!IsDataType(line.type) || (line.op != 0 && !IsReduceOp(line.op))) return "what nobody knows";
-  operation.type = static_cast<DataType>(line.type);
-  if (Reduces(operation.verb)) operation.reduction = {static_cast<ReduceOp>(line.op), line.scale};
-  return worker::Describe(operation);
-}
 
 constexpr uint8_t kOffer = 1;
 constexpr uint8_t kAnswer = 2;
@@ -74,19 +49,91 @@ std::string DescribeMessage(const Transfer& own, uint32_t tag, int64_t count, ui
 
 }  // namespace
 
-Agreement::Agreement(Communicator* host)
-    : host_(*host), peers_(static_cast<size_t>(host->size())) {}
+Agreement::Agreement(Communicator* host, const NcclBoard* board)
+    : host_(*host), board_(*board), peers_(static_cast<size_t>(host->size())) {}
 
 absl::Status Agreement::OnOperation(const Operation& operation, Instant deadline) {
-  const Line own = LineOf(operation);
-  std::vector<Line> lines(peers_.size());
+  const NcclBoard::Entry last = Last();
+  const Said own{LineOf(operation), board_.posted(host_.rank()), last.chain};
+  std::vector<Said> said(peers_.size());
   host_.set_tag(0);
-  COHORT_RETURN_IF_ERROR(host_.AllGather(&own, lines.data(), sizeof(own), DataType::kU8, deadline));
-  for (size_t rank = 1; rank < lines.size(); ++rank) {
-    if (std::memcmp(&lines[0], &lines[rank], sizeof(Line)) == 0) continue;
-    return MismatchError(Describe(lines[0]), static_cast<int>(rank), Describe(lines[rank]));
+  COHORT_RETURN_IF_ERROR(host_.AllGather(&own, said.data(), sizeof(own), DataType::kU8, deadline));
+  for (const Said& other : said) {
+    if (other.before != said[0].before || other.chain != said[0].chain) {
+      return FindDifference(deadline);
+    }
+  }
+  for (size_t rank = 1; rank < said.size(); ++rank) {
+    if (Same(said[0].line, said[rank].line)) continue;
+    return MismatchError(Describe(said[0].line), static_cast<int>(rank), Describe(said[rank].line));
   }
   return absl::OkStatus();
+}
+
+NcclBoard::Entry Agreement::Last() const {
+  return board_.Read(host_.rank(), board_.posted(host_.rank())).value_or(NcclBoard::Entry());
+}
+
+absl::Status Agreement::FindDifference(Instant deadline) {
+  struct Remembered {
+    int64_t sequence;  // 0: none
+    NcclBoard::Entry entry;
+  };
+  std::vector<Remembered> own(kRemembered);
+  const int64_t posted = board_.posted(host_.rank());
+  for (int64_t at = std::max<int64_t>(1, posted - kRemembered + 1); at <= posted; ++at) {
+    const auto entry = board_.Read(host_.rank(), at);
+    if (entry.has_value()) own[static_cast<size_t>(at % kRemembered)] = {at, *entry};
+  }
+  std::vector<Remembered> all(own.size() * peers_.size());
+  const auto bytes = static_cast<int64_t>(own.size() * sizeof(Remembered));
+  host_.set_tag(0);
+  COHORT_RETURN_IF_ERROR(host_.AllGather(own.data(), all.data(), bytes, DataType::kU8, deadline));
+  // The earliest that two have kept, or that only one has.
+  std::optional<NcclBoard::Difference> first;
+  for (size_t rank = 1; rank < peers_.size(); ++rank) {
+    for (size_t i = 0; i < own.size(); ++i) {
+      const Remembered& mine = all[i];
+      const Remembered& theirs = all[rank * own.size() + i];
+      if (mine.sequence == theirs.sequence && mine.entry.chain == theirs.entry.chain) continue;
+      const bool both = mine.sequence == theirs.sequence;
+      NcclBoard::Difference found;
+      found.rank = static_cast<int>(rank);
+      found.sequence = both ? mine.sequence : std::max(mine.sequence, theirs.sequence);
+      if (mine.sequence == found.sequence) found.mine = mine.entry.line;
+      if (theirs.sequence == found.sequence) found.theirs = theirs.entry.line;
+      if (!first.has_value() || found.sequence < first->sequence) first = found;
+    }
+  }
+  if (first.has_value() && first->sequence > 1) {
+    // Whether what was before is known of both, and was the same.
+    const auto before = static_cast<size_t>((first->sequence - 1) % kRemembered);
+    const Remembered& mine = all[before];
+    const Remembered& theirs = all[static_cast<size_t>(first->rank) * own.size() + before];
+    first->is_first = mine.sequence == first->sequence - 1 && theirs.sequence == mine.sequence;
+  }
+  return DifferenceError(0, first.value_or(NcclBoard::Difference()));
+}
+
+absl::Status DifferenceError(int rank, const NcclBoard::Difference& difference) {
+  const auto name = [](const OperationLine& line) {
+    return line.verb == 0 ? std::string("nothing") : Describe(line);
+  };
+  const bool mine_first = rank < difference.rank;
+  const OperationLine& lower = mine_first ? difference.mine : difference.theirs;
+  const OperationLine& higher = mine_first ? difference.theirs : difference.mine;
+  absl::Status status = absl::InvalidArgumentError(absl::StrCat(
+      "ranks called different things as operation ", difference.sequence,
+      difference.is_first ? "" : " or before it", ": rank ", std::min(rank, difference.rank), " ",
+      name(lower), "; rank ", std::max(rank, difference.rank), " ", name(higher),
+      name(lower) == name(higher) ? ", of another tag" : "",
+      "; devices may hang in it: this group has ended, and is to be formed anew"));
+  status.SetPayload(kEndMark, absl::Cord());
+  return status;
+}
+
+bool IsDifference(const absl::Status& status) {
+  return absl::IsInvalidArgument(status) && status.GetPayload(kEndMark).has_value();
 }
 
 absl::Status Agreement::OnTransfers(

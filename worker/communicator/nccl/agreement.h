@@ -14,17 +14,25 @@
 #include "base/clock.h"
 #include "worker/communicator/arguments.h"
 #include "worker/communicator/communicator.h"
+#include "worker/communicator/nccl/nccl_board.h"
+#include "worker/communicator/nccl/operation_line.h"
 
 namespace cohort::worker {
+
+// INVALID_ARGUMENT, marked: what `rank` and another have enqueued. Nothing takes that back: unlike
+// MismatchError it ends a group.
+absl::Status DifferenceError(int rank, const NcclBoard::Difference& difference);
+bool IsDifference(const absl::Status& status);
 
 // One rank's side. One thread at a time.
 class Agreement {
  public:
   // `host` has the same ranks and outlives it; between the calls others may use it.
-  explicit Agreement(Communicator* host);
+  // What this rank posts on `board` is compared, too; nothing else there is looked at.
+  Agreement(Communicator* host, const NcclBoard* board);
 
-  // All ranks call it. Returns when all have come for the same. Errors: those of
-  // Communicator.
+  // All ranks call it. Returns when all have come for the same, and have posted the same before.
+  // Errors: those of Communicator, and of all ranks DifferenceError.
   absl::Status OnOperation(const Operation& operation, Instant deadline);
 
   // The ranks of messages agree on each before it goes, whatever else they have to agree on.
@@ -37,6 +45,11 @@ class Agreement {
                            absl::FunctionRef<absl::Status(const std::vector<size_t>&)> post);
 
  private:
+  // The last that this rank has posted.
+  NcclBoard::Entry Last() const;
+  // All ranks call it. What they have posted differs.
+  absl::Status FindDifference(Instant deadline);
+
   // What one rank says of a message to the other.
   struct Note {
     uint8_t kind = 0;
@@ -59,6 +72,7 @@ class Agreement {
   absl::Status AnswerOffers(int peer, Instant deadline);
 
   Communicator& host_;
+  const NcclBoard& board_;
   std::vector<Peer> peers_;
   // Of the list at work.
   absl::Span<const Transfer> transfers_;

@@ -39,7 +39,7 @@ absl::StatusOr<std::string> NewNcclId(NcclApi& nccl) {
 }
 
 NcclClique::NcclClique(std::shared_ptr<NcclApi> nccl, NcclCliqueOptions options)
-    : nccl_(std::move(nccl)), options_(std::move(options)), ending_(std::make_shared<Mutex>()) {}
+    : nccl_(std::move(nccl)), options_(std::move(options)), ending_(std::make_shared<Ending>()) {}
 
 absl::StatusOr<std::unique_ptr<NcclClique>> NcclClique::Form(
     std::shared_ptr<NcclApi> nccl, const NcclCliqueOptions& options, Instant deadline,
@@ -84,7 +84,8 @@ absl::StatusOr<std::unique_ptr<NcclClique>> NcclClique::Form(
   return clique;
 }
 
-bool NcclClique::EndAside(std::function<void()> end) {
+bool NcclClique::EndAside(std::shared_ptr<Ending> ending, int device, bool last,
+                          std::function<void()> end) {
   struct Shared {
     Mutex mutex;
     bool done = false;
@@ -94,10 +95,9 @@ bool NcclClique::EndAside(std::function<void()> end) {
   };
   const auto shared = std::make_shared<Shared>();
   const Instant time_is_up = Clock::Steady().Now() + kEndPatience;
-  std::thread([shared, ending = ending_, device = options_.device, time_is_up,
-               end = std::move(end)] {
+  std::thread([shared, ending = std::move(ending), device, last, time_is_up, end = std::move(end)] {
     {
-      MutexLock lock(ending.get());
+      MutexLock lock(&ending->mutex);
       if (Clock::Steady().Now() < time_is_up) {
         // Nor must another's call keep this from its end.
         absl::StatusOr<NcclLane::Turn> turn =
@@ -106,7 +106,8 @@ bool NcclClique::EndAside(std::function<void()> end) {
         if (turn.ok() && !shared->late) shared->turn.emplace(*std::move(turn));
       }
       const absl::StatusOr<cuda::CurrentDevice> current = cuda::CurrentDevice::Set(device);
-      end();
+      if (!ending->gone) end();
+      ending->gone = ending->gone || last;
     }
     MutexLock lock(&shared->mutex);
     shared->turn.reset();
@@ -122,7 +123,7 @@ bool NcclClique::EndAside(std::function<void()> end) {
 
 NcclClique::~NcclClique() {
   if (comm_ == nullptr) return;
-  const bool ended = EndAside([nccl = nccl_, comm = comm_, revoked = revoked_] {
+  const auto end = [nccl = nccl_, comm = comm_, revoked = revoked_.load()] {
     if (!revoked) {
       ncclResult_t state = nccl->CommFinalize(comm);
       const absl::Time deadline = absl::Now() + kEndPatience / 2;
@@ -136,8 +137,8 @@ NcclClique::~NcclClique() {
       }
     }
     nccl->CommAbort(comm);
-  });
-  if (!ended) {
+  };
+  if (!EndAside(ending_, options_.device, true, end)) {
     Log(LogLevel::kWarning, "NCCL does not end a communicator; it is left to itself",
         {{"communicator", options_.name}, {"rank", options_.rank}, {"device", options_.device}});
   }
@@ -149,6 +150,12 @@ absl::Status NcclClique::Health(Instant deadline) {
   const ncclResult_t asked = nccl_->CommGetAsyncError(comm_, &state);
   if (asked != ncclSuccess) return NcclError(*nccl_, asked, "ncclCommGetAsyncError");
   return NcclError(*nccl_, state, "ncclCommGetAsyncError");
+}
+
+absl::Status NcclClique::TryHealth() {
+  const absl::Status health = Health(absl::InfinitePast());
+  // The lane's; NCCL's errors are none of this kind.
+  return absl::IsDeadlineExceeded(health) ? absl::OkStatus() : health;
 }
 
 absl::Status NcclClique::AwaitCalls(const char* call, Instant deadline,
@@ -174,9 +181,9 @@ absl::Status NcclClique::AwaitCalls(const char* call, Instant deadline,
   }
 }
 
-void NcclClique::Revoke() {
-  if (std::exchange(revoked_, true)) return;
-  const bool returned = EndAside([nccl = nccl_, comm = comm_] {
+void NcclClique::Revoke(Patience patience) {
+  if (revoked_.exchange(true)) return;
+  const auto end = [nccl = nccl_, comm = comm_] {
     nccl->CommRevoke(comm, NCCL_REVOKE_DEFAULT);
     ncclResult_t state = ncclInProgress;
     const absl::Time deadline = absl::Now() + kEndPatience;
@@ -184,10 +191,16 @@ void NcclClique::Revoke() {
       if (nccl->CommGetAsyncError(comm, &state) != ncclSuccess) return;
       absl::SleepFor(kPause);
     }
-  });
-  if (!returned) {
+  };
+  auto revoke = [ending = ending_, options = options_, end] {
+    if (EndAside(ending, options.device, false, end)) return;
     Log(LogLevel::kWarning, "NCCL does not revoke a communicator; its end will be by force",
-        {{"communicator", options_.name}, {"rank", options_.rank}, {"device", options_.device}});
+        {{"communicator", options.name}, {"rank", options.rank}, {"device", options.device}});
+  };
+  if (patience == Patience::kAMoment) {
+    revoke();
+  } else {
+    std::thread(std::move(revoke)).detach();
   }
 }
 

@@ -2,11 +2,13 @@
 #ifndef COHORT_WORKER_COMMUNICATOR_NCCL_NCCL_CLIQUE_H_
 #define COHORT_WORKER_COMMUNICATOR_NCCL_NCCL_CLIQUE_H_
 
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "base/clock.h"
@@ -31,7 +33,8 @@ struct NcclCliqueOptions {
   std::string name;
 };
 
-// Non-blocking: NCCL's calls return at once, and are asked how far they are. One thread at a time.
+// Non-blocking: NCCL's calls return at once, and are asked how far they are. One thread at a
+// time, but for TryHealth and Revoke.
 class NcclClique {
  public:
   // `standing` is asked now and then whether to go on. Errors: INVALID_ARGUMENT (ids that are
@@ -49,24 +52,35 @@ class NcclClique {
   // Whether NCCL has noticed that something went wrong since. Errors: its, and those of
   // NcclLane::Enter.
   absl::Status Health(Instant deadline);
+  // The same, without waiting for anybody: OK when another's call is at work.
+  absl::Status TryHealth();
   // Until calls that returned ncclInProgress are through.
   absl::Status AwaitCalls(const char* call, Instant deadline,
                           absl::FunctionRef<absl::Status()> standing);
-  // Ends what is in flight, here. Once; nothing but the end comes after it.
-  void Revoke();
+  // Ends what is in flight, here; nothing but the end comes after it. Returns when that is done or
+  // too slow; with kDoNotWait, and when it was called before, at once. From any thread.
+  enum class Patience { kAMoment, kDoNotWait };
+  void Revoke(Patience patience = Patience::kAMoment);
 
  private:
   NcclClique(std::shared_ptr<NcclApi> nccl, NcclCliqueOptions options);
 
-  // Runs `end` in the device's lane, behind others of this clique, on a thread of its own. False:
-  // not within a moment; it goes on by itself.
-  bool EndAside(std::function<void()> end);
+  // What ends something does it one after the other, and nothing behind the last.
+  struct Ending {
+    Mutex mutex;
+    bool gone ABSL_GUARDED_BY(mutex) = false;
+  };
+
+  // Runs `end` in the device's lane, on a thread of its own; not when the clique is gone, which it
+  // is behind the `last`. False: not within a moment; it goes on by itself.
+  static bool EndAside(std::shared_ptr<Ending> ending, int device, bool last,
+                       std::function<void()> end);
 
   const std::shared_ptr<NcclApi> nccl_;
   const NcclCliqueOptions options_;
-  const std::shared_ptr<Mutex> ending_;  // held by a thread that ends something
+  const std::shared_ptr<Ending> ending_;
   ncclComm_t comm_ = nullptr;
-  bool revoked_ = false;
+  std::atomic<bool> revoked_{false};
 };
 
 }  // namespace cohort::worker

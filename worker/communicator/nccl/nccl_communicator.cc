@@ -1,16 +1,16 @@
 #include "worker/communicator/nccl/nccl_communicator.h"
 
-#include <cstring>
+#include <optional>
 #include <utility>
 
 #include "absl/memory/memory.h"
 #include "absl/strings/str_cat.h"
-#include "base/small_float.h"
+#include "base/rank_set.h"
 #include "base/status_macros.h"
 #include "worker/communicator/mismatch.h"
+#include "worker/communicator/nccl/nccl_call.h"
 #include "worker/communicator/nccl/nccl_error.h"
 #include "worker/communicator/nccl/nccl_lane.h"
-#include "worker/communicator/nccl/nccl_types.h"
 #include "worker/cuda/device.h"
 #include "worker/cuda/wait.h"
 
@@ -19,6 +19,8 @@ namespace {
 
 // At a device that works, before NCCL and the other ranks are looked at each time, too.
 constexpr int kLooksAlone = 64;
+// Each holds two events. CUDA itself takes about as many before it lets callers wait.
+constexpr size_t kMostInFlight = 1024;
 
 Operation MakeOperation(Verb verb, int64_t count, DataType type, uint32_t tag, int root = 0,
                         const Reduction& reduction = {}) {
@@ -32,30 +34,13 @@ Operation MakeOperation(Verb verb, int64_t count, DataType type, uint32_t tag, i
   return operation;
 }
 
-template <typename T>
-void Store(T value, char* to) {
-  std::memcpy(to, &value, sizeof(value));
-}
-
-// As an element of `type`, which CheckReducible allows to be scaled.
-void StoreScale(DataType type, double scale, char* to) {
-  const auto single = static_cast<float>(scale);
-  switch (type) {
-    case DataType::kF64:
-      return Store(scale, to);
-    case DataType::kF32:
-      return Store(single, to);
-    case DataType::kF16:
-      return Store(F16FromFloat(single), to);
-    case DataType::kBF16:
-      return Store(BF16FromFloat(single), to);
-    case DataType::kF8E4M3:
-      return Store(F8E4M3FromFloat(single), to);
-    case DataType::kF8E5M2:
-      return Store(F8E5M2FromFloat(single), to);
-    default:
-      return;
+// The places of those that have something to move.
+std::vector<size_t> Filled(absl::Span<const Transfer> transfers) {
+  std::vector<size_t> places;
+  for (size_t i = 0; i < transfers.size(); ++i) {
+    if (transfers[i].count > 0) places.push_back(i);
   }
+  return places;
 }
 
 }  // namespace
@@ -70,8 +55,13 @@ absl::StatusOr<std::unique_ptr<NcclCommunicator>> NcclCommunicator::Form(NcclFor
   options.size = formation.host->size();
   options.ids = formation.ids;
   options.name = formation.name;
-  auto result = absl::WrapUnique(
-      new NcclCommunicator(std::move(formation), std::move(stream), std::move(done)));
+  if (formation.board != nullptr && formation.board->ranks() != options.size) {
+    return absl::InvalidArgumentError(absl::StrCat("a board for ", formation.board->ranks(),
+                                                   " ranks in a group of ", options.size));
+  }
+  COHORT_ASSIGN_OR_RETURN(NcclBoard board, NcclBoard::Create(options.size));
+  auto result = absl::WrapUnique(new NcclCommunicator(std::move(formation), std::move(board),
+                                                      std::move(stream), std::move(done)));
   absl::StatusOr<std::unique_ptr<NcclClique>> clique =
       NcclClique::Form(result->nccl_, options, deadline, [&] { return result->Standing(); });
   if (!clique.ok()) {
@@ -81,24 +71,55 @@ absl::StatusOr<std::unique_ptr<NcclCommunicator>> NcclCommunicator::Form(NcclFor
     return clique.status();
   }
   result->clique_ = *std::move(clique);
+  COHORT_RETURN_IF_ERROR(result->AgreeOnFormation(deadline));
   return result;
 }
 
-NcclCommunicator::NcclCommunicator(NcclFormation formation, cuda::Stream stream, cuda::Event done)
+NcclCommunicator::NcclCommunicator(NcclFormation formation, NcclBoard own_board,
+                                   cuda::Stream stream, cuda::Event done)
     : nccl_(std::move(formation.nccl)),
       compute_capability_(formation.compute_capability),
       host_(formation.host),
       stream_(std::move(stream)),
       done_(std::move(done)),
-      agreement_(host_) {}
+      mode_(formation.agreement),
+      board_(formation.board != nullptr ? formation.board
+                                        : std::make_shared<const NcclBoard>(std::move(own_board))),
+      board_is_shared_(formation.board != nullptr),
+      agreement_(host_, board_.get()),
+      flight_(formation.device) {}
 
-NcclCommunicator::~NcclCommunicator() = default;
+NcclCommunicator::~NcclCommunicator() { NcclWatchdog::OfProcess().Forget(this); }
+
+absl::Status NcclCommunicator::AgreeOnFormation(Instant deadline) {
+  const std::string modes[] = {"kOff", "kAsync", "kStrict"};
+  const auto name = [&](int32_t given) {
+    const auto mode = static_cast<size_t>(given / 2);
+    return absl::StrCat(mode < 3 ? modes[mode] : "what nobody knows", ", ",
+                        given % 2 == 0 ? "no board" : "a board");
+  };
+  const int32_t own = static_cast<int32_t>(mode_) * 2 + (board_is_shared_ ? 1 : 0);
+  std::vector<int32_t> all(static_cast<size_t>(size()));
+  host_->set_tag(0);
+  const absl::Status met = host_->AllGather(&own, all.data(), 1, DataType::kI32, deadline);
+  if (!met.ok()) return Break(met);
+  for (size_t rank = 1; rank < all.size(); ++rank) {
+    if (all[rank] == all[0]) continue;
+    return absl::InvalidArgumentError(absl::StrCat("ranks form different groups: rank 0 ",
+                                                   name(all[0]), "; rank ", rank, " ",
+                                                   name(all[rank])));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status NcclCommunicator::Broken() {
+  MutexLock lock(&mutex_);
+  if (broken_.ok() && board_is_shared_) broken_ = board_->verdict();
+  return broken_;
+}
 
 absl::Status NcclCommunicator::Standing() {
-  {
-    MutexLock lock(&mutex_);
-    if (!broken_.ok()) return broken_;
-  }
+  COHORT_RETURN_IF_ERROR(Broken());
   if (size() == 1) return absl::OkStatus();
   // One at a time: whoever ended the group tells all, and where all share memory any tells it.
   looks_at_ = (looks_at_ + 1) % size();
@@ -106,79 +127,113 @@ absl::Status NcclCommunicator::Standing() {
   return host_->HasMessage(looks_at_).status();
 }
 
+absl::Status NcclCommunicator::Stand() {
+  const absl::Status status = Standing();
+  // What is still in flight here would wait for ranks that have given up.
+  return status.ok() ? status : Break(status);
+}
+
 void NcclCommunicator::Abort(absl::string_view cause) {
   {
     MutexLock lock(&mutex_);
     if (broken_.ok()) broken_ = absl::AbortedError(cause);
   }
-  // Whoever waits for the device notices, and ends it.
+  board_->Condemn(absl::AbortedError(cause));
+  // Whoever waits for the device notices, and ends it; so does the watchdog.
   host_->Abort(cause);
 }
 
-absl::Status NcclCommunicator::Break(const absl::Status& status) {
-  absl::Status cause;
-  {
+absl::Status NcclCommunicator::Break(const absl::Status& status, NcclClique::Patience patience) {
+  absl::Status cause = Broken();
+  const absl::Status answer = cause.ok() ? status : cause;
+  if (cause.ok()) {
+    cause = absl::IsAborted(status) || IsDifference(status)
+                ? status
+                : absl::AbortedError(absl::StrCat("rank ", rank(), " gave up: ", status.message()));
+    // Of several that say so at once, the first stays for all.
+    board_->Condemn(cause);
+    const absl::Status verdict = board_->verdict();
     MutexLock lock(&mutex_);
-    if (broken_.ok()) {
-      broken_ =
-          absl::IsAborted(status)
-              ? status
-              : absl::AbortedError(absl::StrCat("rank ", rank(), " gave up: ", status.message()));
-    }
+    if (broken_.ok()) broken_ = verdict.ok() ? cause : verdict;
     cause = broken_;
   }
   host_->Abort(cause.message());
-  if (clique_ != nullptr) clique_->Revoke();
-  return status;
+  flight_.Clear();
+  if (clique_ != nullptr) clique_->Revoke(patience);
+  return answer;
 }
 
-absl::StatusOr<NcclCommunicator::Elements> NcclCommunicator::ElementsOf(
-    const Operation& operation) {
-  Elements elements;
-  if (Reduces(operation.verb)) {
-    COHORT_ASSIGN_OR_RETURN(
-        const NcclReduction reduction,
-        ReductionFor(operation.type, operation.reduction.op, compute_capability_));
-    elements.type = reduction.type;
-    elements.op = reduction.op;
-    elements.count = static_cast<size_t>(operation.count);
-    return elements;
+bool NcclCommunicator::Look() {
+  // A thread without a device would make the first one its own.
+  const absl::StatusOr<cuda::CurrentDevice> current = cuda::CurrentDevice::Set(clique_->device());
+  absl::Status status = current.status();
+  if (status.ok()) status = Broken();
+  if (status.ok()) {
+    const absl::StatusOr<bool> in_flight = LookAtFlight();
+    if (in_flight.ok()) return *in_flight;
+    status = in_flight.status();
   }
-  const NcclElements moved = ElementsToMove(operation.type);
-  elements.type = moved.type;
-  elements.count = static_cast<size_t>(operation.count * moved.factor);
-  return elements;
+  Break(status, NcclClique::Patience::kDoNotWait).IgnoreError();
+  return false;
 }
 
 absl::Status NcclCommunicator::Run(const Operation& operation, const void* input, void* output,
-                                   const char* call, Issue issue, Instant deadline) {
+                                   Instant deadline) {
   COHORT_RETURN_IF_ERROR(CheckArguments(operation, rank(), size(), input, output));
-  COHORT_ASSIGN_OR_RETURN(Elements elements, ElementsOf(operation));
-  COHORT_RETURN_IF_ERROR(Standing());
-  absl::Status status = agreement_.OnOperation(operation, deadline);
-  if (!status.ok()) return IsMismatch(status) ? status : Break(status);
+  COHORT_ASSIGN_OR_RETURN(const NcclOperands operands, OperandsOf(operation, compute_capability_));
+  COHORT_RETURN_IF_ERROR(Stand());
+  COHORT_RETURN_IF_ERROR(Meet(operation, false, deadline));
+  const int64_t sequence = Post(operation, false);
   if (operation.count == 0) return absl::OkStatus();
-  const bool scales = elements.op == ncclNumOps && Reduces(operation.verb);
-  status = RunIssued(call, deadline, [&] {
+  absl::Status status = Issue(operation, operands, input, output, stream_.get(), deadline);
+  if (status.ok()) status = AwaitDevice(Describe(operation), deadline);
+  if (!status.ok()) return Break(status);
+  board_->Advance(rank(), {sequence, sequence});
+  return status;
+}
+
+absl::Status NcclCommunicator::Meet(const Operation& operation, bool on_stream, Instant deadline) {
+  if (mode_ == NcclAgreement::kOff) return absl::OkStatus();
+  if (on_stream && mode_ != NcclAgreement::kStrict) return absl::OkStatus();
+  const absl::Status status = agreement_.OnOperation(operation, deadline);
+  return status.ok() || IsMismatch(status) ? status : Break(status);
+}
+
+int64_t NcclCommunicator::Post(const Operation& operation, bool on_stream) {
+  OperationLine line = LineOf(operation);
+  line.on_stream = on_stream && mode_ == NcclAgreement::kAsync ? 1 : 0;
+  if (mode_ != NcclAgreement::kOff) chain_ = Chained(chain_, line);
+  board_->Post(rank(), {line, chain_});
+  return board_->posted(rank());
+}
+
+absl::Status NcclCommunicator::Issue(const Operation& operation, NcclOperands operands,
+                                     const void* input, void* output, cudaStream_t stream,
+                                     Instant deadline) {
+  const char* const call = NcclFunction(operation.verb);
+  const bool scales = operands.op == ncclNumOps;
+  COHORT_RETURN_IF_ERROR(RunIssued(call, deadline, [&] {
     if (scales) {
-      alignas(8) char scalar[8] = {};
-      StoreScale(operation.type, operation.reduction.scale, scalar);
-      const ncclResult_t made = nccl_->RedOpCreatePreMulSum(
-          &elements.op, scalar, elements.type, ncclScalarHostImmediate, clique_->comm());
+      const ncclResult_t made =
+          MakeScaledSum(*nccl_, operation, operands.type, clique_->comm(), &operands.op);
       if (made != ncclSuccess) return made;
     }
-    return issue(elements, clique_->comm(), stream_.get());
-  });
-  if (status.ok()) {
-    status = clique_->AwaitCalls(call, deadline, [this] { return Standing(); });
-  }
-  if (status.ok() && scales) {
-    // Not sooner: a communicator that is in progress takes no other call.
-    status = RunIssued("ncclRedOpDestroy", deadline,
-                       [&] { return nccl_->RedOpDestroy(elements.op, clique_->comm()); });
-  }
-  if (status.ok()) status = AwaitDevice(Describe(operation), deadline);
-  return status.ok() ? status : Break(status);
+    return CallNccl(*nccl_, operation, operands, input, output, clique_->comm(), stream);
+  }));
+  COHORT_RETURN_IF_ERROR(clique_->AwaitCalls(call, deadline, [this] { return Standing(); }));
+  if (!scales) return absl::OkStatus();
+  // Not sooner: a communicator that is in progress takes no other call.
+  return RunIssued("ncclRedOpDestroy", deadline,
+                   [&] { return nccl_->RedOpDestroy(operands.op, clique_->comm()); });
+}
+
+absl::Status NcclCommunicator::IssueMessages(absl::Span<const Transfer> transfers,
+                                             const std::vector<size_t>& which, cudaStream_t stream,
+                                             Instant deadline) {
+  COHORT_RETURN_IF_ERROR(RunIssued("ncclGroupEnd", deadline, [&] {
+    return CallNccl(*nccl_, transfers, which, clique_->comm(), stream);
+  }));
+  return clique_->AwaitCalls("ncclGroupEnd", deadline, [this] { return Standing(); });
 }
 
 absl::Status NcclCommunicator::RunIssued(const char* call, Instant deadline,
@@ -209,114 +264,66 @@ absl::Status NcclCommunicator::AwaitDevice(const std::string& what, Instant dead
 absl::Status NcclCommunicator::AllReduce(const void* input, void* output, int64_t count,
                                          DataType type, const Reduction& reduction,
                                          Instant deadline) {
-  return Run(
-      MakeOperation(Verb::kAllReduce, count, type, tag(), 0, reduction), input, output,
-      "ncclAllReduce",
-      [&](const Elements& e, ncclComm_t comm, cudaStream_t stream) {
-        return nccl_->AllReduce(input, output, e.count, e.type, e.op, comm, stream);
-      },
-      deadline);
+  return Run(MakeOperation(Verb::kAllReduce, count, type, tag(), 0, reduction), input, output,
+             deadline);
 }
 
 absl::Status NcclCommunicator::Reduce(const void* input, void* output, int64_t count, DataType type,
                                       const Reduction& reduction, int root, Instant deadline) {
-  return Run(
-      MakeOperation(Verb::kReduce, count, type, tag(), root, reduction), input, output,
-      "ncclReduce",
-      [&](const Elements& e, ncclComm_t comm, cudaStream_t stream) {
-        return nccl_->Reduce(input, output, e.count, e.type, e.op, root, comm, stream);
-      },
-      deadline);
+  return Run(MakeOperation(Verb::kReduce, count, type, tag(), root, reduction), input, output,
+             deadline);
 }
 
 absl::Status NcclCommunicator::Broadcast(const void* input, void* output, int64_t count,
                                          DataType type, int root, Instant deadline) {
-  return Run(
-      MakeOperation(Verb::kBroadcast, count, type, tag(), root), input, output, "ncclBroadcast",
-      [&](const Elements& e, ncclComm_t comm, cudaStream_t stream) {
-        return nccl_->Broadcast(input, output, e.count, e.type, root, comm, stream);
-      },
-      deadline);
+  return Run(MakeOperation(Verb::kBroadcast, count, type, tag(), root), input, output, deadline);
 }
 
 absl::Status NcclCommunicator::AllGather(const void* input, void* output, int64_t count,
                                          DataType type, Instant deadline) {
-  return Run(
-      MakeOperation(Verb::kAllGather, count, type, tag()), input, output, "ncclAllGather",
-      [&](const Elements& e, ncclComm_t comm, cudaStream_t stream) {
-        return nccl_->AllGather(input, output, e.count, e.type, comm, stream);
-      },
-      deadline);
+  return Run(MakeOperation(Verb::kAllGather, count, type, tag()), input, output, deadline);
 }
 
 absl::Status NcclCommunicator::ReduceScatter(const void* input, void* output, int64_t count,
                                              DataType type, const Reduction& reduction,
                                              Instant deadline) {
-  return Run(
-      MakeOperation(Verb::kReduceScatter, count, type, tag(), 0, reduction), input, output,
-      "ncclReduceScatter",
-      [&](const Elements& e, ncclComm_t comm, cudaStream_t stream) {
-        return nccl_->ReduceScatter(input, output, e.count, e.type, e.op, comm, stream);
-      },
-      deadline);
+  return Run(MakeOperation(Verb::kReduceScatter, count, type, tag(), 0, reduction), input, output,
+             deadline);
 }
 
 absl::Status NcclCommunicator::AllToAll(const void* input, void* output, int64_t count,
                                         DataType type, Instant deadline) {
-  return Run(
-      MakeOperation(Verb::kAllToAll, count, type, tag()), input, output, "ncclAlltoAll",
-      [&](const Elements& e, ncclComm_t comm, cudaStream_t stream) {
-        return nccl_->AlltoAll(input, output, e.count, e.type, comm, stream);
-      },
-      deadline);
+  return Run(MakeOperation(Verb::kAllToAll, count, type, tag()), input, output, deadline);
 }
 
 absl::Status NcclCommunicator::Gather(const void* input, void* output, int64_t count, DataType type,
                                       int root, Instant deadline) {
-  return Run(
-      MakeOperation(Verb::kGather, count, type, tag(), root), input, output, "ncclGather",
-      [&](const Elements& e, ncclComm_t comm, cudaStream_t stream) {
-        return nccl_->Gather(input, output, e.count, e.type, root, comm, stream);
-      },
-      deadline);
+  return Run(MakeOperation(Verb::kGather, count, type, tag(), root), input, output, deadline);
 }
 
 absl::Status NcclCommunicator::Scatter(const void* input, void* output, int64_t count,
                                        DataType type, int root, Instant deadline) {
-  return Run(
-      MakeOperation(Verb::kScatter, count, type, tag(), root), input, output, "ncclScatter",
-      [&](const Elements& e, ncclComm_t comm, cudaStream_t stream) {
-        return nccl_->Scatter(input, output, e.count, e.type, root, comm, stream);
-      },
-      deadline);
+  return Run(MakeOperation(Verb::kScatter, count, type, tag(), root), input, output, deadline);
 }
 
 absl::Status NcclCommunicator::Exchange(absl::Span<const Transfer> transfers, Instant deadline) {
   COHORT_RETURN_IF_ERROR(CheckTransfers(transfers, rank(), size()));
-  COHORT_RETURN_IF_ERROR(Standing());
+  COHORT_RETURN_IF_ERROR(Stand());
   bool posted = false;
-  const auto post = [&](const std::vector<size_t>& ready) -> absl::Status {
-    COHORT_RETURN_IF_ERROR(RunIssued("ncclGroupEnd", deadline, [&] {
-      ncclResult_t result = nccl_->GroupStart();
-      for (const size_t i : ready) {
-        const Transfer& transfer = transfers[i];
-        if (transfer.count == 0 || result != ncclSuccess) continue;
-        const NcclElements moved = ElementsToMove(transfer.type);
-        const auto count = static_cast<size_t>(transfer.count * moved.factor);
-        result = transfer.sends ? nccl_->Send(transfer.data, count, moved.type, transfer.peer,
-                                              clique_->comm(), stream_.get())
-                                : nccl_->Recv(transfer.data, count, moved.type, transfer.peer,
-                                              clique_->comm(), stream_.get());
-        if (result == ncclInProgress) result = ncclSuccess;
-      }
-      const ncclResult_t ended = nccl_->GroupEnd();
-      return result == ncclSuccess ? ended : result;
-    }));
+  const auto post = [&](const std::vector<size_t>& ready) {
     posted = true;
-    return clique_->AwaitCalls("ncclGroupEnd", deadline, [this] { return Standing(); });
+    return IssueMessages(transfers, ready, stream_.get(), deadline);
   };
-  const absl::Status agreed = agreement_.OnTransfers(transfers, tag(), deadline, post);
-  if (!agreed.ok() && !absl::IsInvalidArgument(agreed)) return Break(agreed);
+  absl::Status agreed;
+  if (mode_ == NcclAgreement::kOff) {
+    const std::vector<size_t> filled = Filled(transfers);
+    if (filled.empty()) return absl::OkStatus();
+    const absl::Status issued = post(filled);
+    if (!issued.ok()) return Break(issued);
+  } else {
+    agreed = agreement_.OnTransfers(transfers, tag(), deadline, post);
+    if (!agreed.ok() && !absl::IsInvalidArgument(agreed)) return Break(agreed);
+  }
   if (!posted) return agreed;
   const absl::Status done = AwaitDevice(
       transfers.size() == 1 ? Describe(transfers[0]) : absl::StrCat(transfers.size(), " messages"),
@@ -325,10 +332,178 @@ absl::Status NcclCommunicator::Exchange(absl::Span<const Transfer> transfers, In
 }
 
 absl::Status NcclCommunicator::Barrier(Instant deadline) {
-  COHORT_RETURN_IF_ERROR(Standing());
-  const absl::Status status =
-      agreement_.OnOperation(MakeOperation(Verb::kBarrier, 0, DataType::kU8, tag()), deadline);
+  COHORT_RETURN_IF_ERROR(Stand());
+  if (mode_ != NcclAgreement::kOff) {
+    return Meet(MakeOperation(Verb::kBarrier, 0, DataType::kU8, tag()), false, deadline);
+  }
+  host_->set_tag(tag());
+  const absl::Status status = host_->Barrier(deadline);
   return status.ok() || IsMismatch(status) ? status : Break(status);
+}
+
+absl::Status NcclCommunicator::Enqueue(const Operation& operation, const void* input, void* output,
+                                       const NcclCallOptions& options, Instant deadline) {
+  if (operation.verb == Verb::kBarrier) {
+    return absl::InvalidArgumentError("a barrier is of the ranks' threads, not of a stream");
+  }
+  COHORT_RETURN_IF_ERROR(CheckArguments(operation, rank(), size(), input, output));
+  COHORT_ASSIGN_OR_RETURN(const NcclOperands operands, OperandsOf(operation, compute_capability_));
+  COHORT_RETURN_IF_ERROR(Stand());
+  const auto meet = [&] { return Meet(operation, true, deadline); };
+  if (operation.count == 0) {
+    COHORT_RETURN_IF_ERROR(meet());
+    Post(operation, true);
+    NcclWatchdog::OfProcess().Watch(this);
+    return absl::OkStatus();
+  }
+  NcclWork work;
+  work.operation = operation;
+  return Launch(work, options, deadline, meet, [&] {
+    return Issue(operation, operands, input, output, options.stream, deadline);
+  });
+}
+
+absl::Status NcclCommunicator::Enqueue(absl::Span<const Transfer> transfers,
+                                       const NcclCallOptions& options, Instant deadline) {
+  COHORT_RETURN_IF_ERROR(CheckTransfers(transfers, rank(), size()));
+  COHORT_RETURN_IF_ERROR(Stand());
+  if (transfers.empty()) return absl::OkStatus();
+  NcclWork work;
+  work.messages = transfers.size();
+  work.message = transfers[0];
+  const auto no_meeting = [] { return absl::OkStatus(); };
+  const auto post = [&](const std::vector<size_t>& which) {
+    return IssueMessages(transfers, which, options.stream, deadline);
+  };
+  if (mode_ != NcclAgreement::kStrict) {
+    const std::vector<size_t> filled = Filled(transfers);
+    if (filled.empty()) return absl::OkStatus();
+    return Launch(work, options, deadline, no_meeting, [&] { return post(filled); });
+  }
+  // Those that both sides call go, whatever becomes of the others.
+  absl::Status agreed;
+  const absl::Status launched = Launch(work, options, deadline, no_meeting, [&] {
+    agreed = agreement_.OnTransfers(transfers, tag(), deadline, post);
+    return absl::IsInvalidArgument(agreed) ? absl::OkStatus() : agreed;
+  });
+  return launched.ok() ? agreed : launched;
+}
+
+absl::Status NcclCommunicator::Launch(NcclWork work, const NcclCallOptions& options,
+                                      Instant deadline, absl::FunctionRef<absl::Status()> agree,
+                                      absl::FunctionRef<absl::Status()> issue) {
+  // The default stream is that of the thread's device.
+  COHORT_ASSIGN_OR_RETURN(const cuda::CurrentDevice current,
+                          cuda::CurrentDevice::Set(clique_->device()));
+  COHORT_RETURN_IF_ERROR(AwaitRoom(deadline));
+  // Of what is captured nobody may ask how far it is, nor knows how often it will run.
+  COHORT_ASSIGN_OR_RETURN(const bool captured, cuda::IsCaptured(options.stream));
+  std::optional<NcclFlight::Marks> marks;
+  if (!captured) {
+    COHORT_ASSIGN_OR_RETURN(NcclFlight::Marks taken, flight_.TakeMarks());
+    COHORT_RETURN_IF_ERROR(taken.start.Record(options.stream));
+    marks.emplace(std::move(taken));
+  }
+  // Up to here the group is as it was.
+  COHORT_RETURN_IF_ERROR(agree());
+  if (work.messages == 0) work.sequence = Post(work.operation, true);
+  absl::Status status = issue();
+  if (status.ok() && !captured) status = marks->end.Record(options.stream);
+  if (!status.ok()) return Break(status);
+  if (!captured) flight_.Add(work, *std::move(marks), options.timeout);
+  NcclWatchdog::OfProcess().Watch(this);
+  return status;
+}
+
+absl::Status NcclCommunicator::AwaitRoom(Instant deadline) {
+  if (flight_.size() < kMostInFlight) return absl::OkStatus();
+  const auto has_room = [this]() -> absl::StatusOr<bool> {
+    COHORT_RETURN_IF_ERROR(Check());
+    return flight_.size() < kMostInFlight;
+  };
+  COHORT_ASSIGN_OR_RETURN(const bool room, cuda::PollUntil(has_room, deadline));
+  if (room) return absl::OkStatus();
+  return absl::DeadlineExceededError(
+      absl::StrCat("the device has ", kMostInFlight, " operations to do, and does not begin more"));
+}
+
+absl::StatusOr<bool> NcclCommunicator::LookAtFlight() {
+  COHORT_ASSIGN_OR_RETURN(const std::optional<NcclFlight::First> first, flight_.Look());
+  board_->Advance(rank(), {flight_.started(), flight_.finished()});
+  if (board_is_shared_ && mode_ != NcclAgreement::kOff) {
+    const std::optional<NcclBoard::Difference> difference = board_->FindDifference(rank());
+    if (difference.has_value()) return DifferenceError(rank(), *difference);
+  }
+  if (!first.has_value()) return false;
+  const absl::Status health = clique_->TryHealth();
+  if (health.ok() && !first->late) return true;
+  const std::string ran = first->runs
+                              ? absl::StrCat("it has run for ", absl::FormatDuration(first->ran))
+                              : "it waits behind other work";
+  const std::string what = absl::StrCat(Describe(first->work), ": ", ran, Others(first->work));
+  if (health.ok()) return absl::DeadlineExceededError(what);
+  return absl::Status(health.code(), absl::StrCat(what, "; ", health.message()));
+}
+
+std::string NcclCommunicator::Others(const NcclWork& work) const {
+  if (size() == 1 || work.messages > 0) return "";
+  if (!board_is_shared_) return "; who has not come to it is not known, without a board";
+  RankSet absent, waiting, inside;
+  std::string last;
+  for (int other = 0; other < size(); ++other) {
+    if (other == rank()) continue;
+    const NcclBoard::Progress progress = board_->progress(other);
+    const int64_t posted = board_->posted(other);
+    if (posted < work.sequence) {
+      if (absent.Add(other) && absent.count() == 1) {
+        const auto entry = board_->Read(other, posted);
+        last = entry.has_value() ? absl::StrCat(", rank ", other, " has come to operation ", posted,
+                                                " and no further: ", Describe(entry->line))
+                                 : "";
+      }
+    } else if (progress.started < work.sequence) {
+      waiting.Add(other);
+    } else if (progress.finished < work.sequence) {
+      inside.Add(other);
+    }
+  }
+  std::string text;
+  if (!absent.empty()) {
+    absl::StrAppend(&text, "; not come to it: ranks ", absent.ToString(), last);
+  }
+  if (!waiting.empty()) {
+    absl::StrAppend(&text, "; not begun on their devices: ranks ", waiting.ToString());
+  }
+  if (!inside.empty()) absl::StrAppend(&text, "; not finished: ranks ", inside.ToString());
+  return text;
+}
+
+absl::Status NcclCommunicator::Check() {
+  COHORT_RETURN_IF_ERROR(Stand());
+  const absl::Status status = LookAtFlight().status();
+  if (status.ok()) return status;
+  Break(status).IgnoreError();
+  return Broken();
+}
+
+absl::Status NcclCommunicator::Await(Instant deadline) {
+  int looks = 0;
+  const auto is_done = [&]() -> absl::StatusOr<bool> {
+    if (++looks % kLooksAlone == 1) COHORT_RETURN_IF_ERROR(Check());
+    COHORT_RETURN_IF_ERROR(Broken());
+    const absl::StatusOr<std::optional<NcclFlight::First>> first = flight_.Look();
+    return first.ok() ? !first->has_value() : absl::StatusOr<bool>(Break(first.status()));
+  };
+  COHORT_ASSIGN_OR_RETURN(const bool done, cuda::PollUntil(is_done, deadline));
+  // What was forgotten, since the group ended, is not done.
+  if (done) return Broken();
+  const absl::StatusOr<std::optional<NcclFlight::First>> first = flight_.Look();
+  if (!first.ok()) return Break(first.status());
+  if (!first->has_value()) return Broken();
+  return absl::DeadlineExceededError(absl::StrCat(
+      Describe((*first)->work),
+      (*first)->runs ? absl::StrCat(" runs for ", absl::FormatDuration((*first)->ran), " already")
+                     : " waits behind other work of its stream"));
 }
 
 }  // namespace cohort::worker

@@ -3,7 +3,6 @@
 #define COHORT_WORKER_COMMUNICATOR_NCCL_NCCL_COMMUNICATOR_H_
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -11,16 +10,35 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "absl/types/span.h"
 #include "base/mutex.h"
 #include "worker/communicator/arguments.h"
 #include "worker/communicator/communicator.h"
 #include "worker/communicator/nccl/agreement.h"
 #include "worker/communicator/nccl/nccl_api.h"
+#include "worker/communicator/nccl/nccl_board.h"
+#include "worker/communicator/nccl/nccl_call.h"
 #include "worker/communicator/nccl/nccl_clique.h"
+#include "worker/communicator/nccl/nccl_flight.h"
+#include "worker/communicator/nccl/nccl_watchdog.h"
 #include "worker/cuda/event.h"
 #include "worker/cuda/stream.h"
 
 namespace cohort::worker {
+
+// How it is found that ranks called different things, which NCCL does not tell: its devices hang,
+// or take one thing for another.
+enum class NcclAgreement {
+  // It is not. A difference, or a rank that does not come, is found when time runs out.
+  kOff,
+  // Operations that block meet on the host before they begin. Those on streams go ahead: what was
+  // enqueued is compared by the board, a few milliseconds later, and by the next operation that
+  // meets. Then it cannot be taken back, and ends the group.
+  kAsync,
+  // All meet: a difference is found before anything is enqueued, and the group works on.
+  kStrict,
+};
 
 struct NcclFormation {
   std::shared_ptr<NcclApi> nccl;
@@ -32,6 +50,20 @@ struct NcclFormation {
   // Of the same ranks, by host memory or sockets; outlives it. Used between the calls by others,
   // never at the same time.
   Communicator* host = nullptr;
+  // The same on all ranks.
+  NcclAgreement agreement = NcclAgreement::kAsync;
+  // Of the same ranks, where they share memory, and for this formation alone; or of none of them.
+  // With it a difference between operations on streams is found soon, a rank that gives up is heard
+  // of by all at once, and who has not come to an operation is named.
+  std::shared_ptr<const NcclBoard> board;
+};
+
+struct NcclCallOptions {
+  // Of the group's device; null: its default stream.
+  cudaStream_t stream = nullptr;
+  // What the operation may take on the device, the wait for other ranks included: from when it has
+  // its turn there, and not from now.
+  absl::Duration timeout = absl::Minutes(10);
 };
 
 // All memory is the device's, or what the device reaches. Before an operation ranks agree on it by
@@ -44,7 +76,7 @@ struct NcclFormation {
 //
 // Differences from other backends: nccl_types.h; bitwise reductions and those of 16-bit integers
 // are UNIMPLEMENTED.
-class NcclCommunicator final : public Communicator {
+class NcclCommunicator final : public Communicator, private NcclWatchdog::Ward {
  public:
   // All ranks call it. Errors: DEADLINE_EXCEEDED (not all ranks have come, or NCCL does not get
   // on), ABORTED, those of CUDA and NCCL.
@@ -53,9 +85,11 @@ class NcclCommunicator final : public Communicator {
   // Does not wait for other ranks for more than a moment.
   ~NcclCommunicator() override;
 
-  int rank() const override { return host_->rank(); }
-  // In whose order operations are done, and what is enqueued there is done between them.
+  // On which operations that block are done, in the order of the calls; what is enqueued there is
+  // done between them.
   cudaStream_t stream() const { return stream_.get(); }
+
+  int rank() const override { return host_->rank(); }
   int size() const override { return host_->size(); }
 
   absl::Status AllReduce(const void* input, void* output, int64_t count, DataType type,
@@ -81,35 +115,84 @@ class NcclCommunicator final : public Communicator {
   void Settle(Instant deadline) override { host_->Settle(deadline); }
   void Abort(absl::string_view cause) override;
 
- private:
-  NcclCommunicator(NcclFormation formation, cuda::Stream stream, cuda::Event done);
+  // --- On a caller's stream. These return once the work is enqueued there; what is enqueued on the
+  // stream behind it finds the result, and nothing waits on the host. All ranks enqueue the same in
+  // the same order; those of one group run in that order, whatever streams they are on.
+  //
+  // What fails later ends the group: the stream goes on, with outputs that are undefined, and the
+  // next call says why (ABORTED, or INVALID_ARGUMENT when ranks had enqueued different things). A
+  // thread of this process finds it out, whether somebody calls or
+  // not: that an operation takes longer than it may, that NCCL has failed, that Abort was called.
 
-  // Of elements that are `factor` times as many, of NCCL's `type`, by `op`.
-  struct Elements {
-    ncclDataType_t type = ncclUint8;
-    size_t count = 0;
-    ncclRedOp_t op = ncclSum;
-  };
-  using Issue = absl::FunctionRef<ncclResult_t(const Elements&, ncclComm_t, cudaStream_t)>;
-  // Checks, agrees, issues, and waits. `call`: NCCL's name.
-  absl::Status Run(const Operation& operation, const void* input, void* output, const char* call,
-                   Issue issue, Instant deadline);
-  absl::StatusOr<Elements> ElementsOf(const Operation& operation);
+  // Not of a barrier. `operation.tag` is what set_tag would be given. Returns at `deadline` at the
+  // latest: the first operation of a group waits for the others to connect, the device takes so
+  // many and no more, and kStrict waits for all ranks. Errors: those of the verbs.
+  absl::Status Enqueue(const Operation& operation, const void* input, void* output,
+                       const NcclCallOptions& options, Instant deadline);
+  // As Exchange. Only kStrict compares messages; otherwise both sides give those between them in
+  // the same order, and one without its other side is late.
+  absl::Status Enqueue(absl::Span<const Transfer> transfers, const NcclCallOptions& options,
+                       Instant deadline);
+  // Whether all is well, as far as is known now; does not wait. Errors: why the group has ended.
+  absl::Status Check();
+  // Until all that was enqueued so far is done. Errors: DEADLINE_EXCEEDED, which ends nothing, and
+  // those of Check.
+  absl::Status Await(Instant deadline);
+
+ private:
+  NcclCommunicator(NcclFormation formation, NcclBoard own_board, cuda::Stream stream,
+                   cuda::Event done);
+  // That all ranks were given the same.
+  absl::Status AgreeOnFormation(Instant deadline);
+
+  // Checks, agrees, issues, and waits.
+  absl::Status Run(const Operation& operation, const void* input, void* output, Instant deadline);
+  // Until NCCL has put it on `stream`.
+  absl::Status Issue(const Operation& operation, NcclOperands operands, const void* input,
+                     void* output, cudaStream_t stream, Instant deadline);
+  absl::Status IssueMessages(absl::Span<const Transfer> transfers, const std::vector<size_t>& which,
+                             cudaStream_t stream, Instant deadline);
+  // Issues `work` between two marks on the caller's stream. `agree`: with the other ranks.
+  absl::Status Launch(NcclWork work, const NcclCallOptions& options, Instant deadline,
+                      absl::FunctionRef<absl::Status()> agree,
+                      absl::FunctionRef<absl::Status()> issue);
+  absl::Status AwaitRoom(Instant deadline);
+  // As the next operation of this rank. Returns its number.
+  int64_t Post(const Operation& operation, bool on_stream);
+  // A meeting of all ranks for it, if there is to be one.
+  absl::Status Meet(const Operation& operation, bool on_stream, Instant deadline);
+  // Who has not come to an operation, or is not done with it.
+  std::string Others(const NcclWork& work) const;
+  // Whether something is in flight. Errors: what ends the group.
+  absl::StatusOr<bool> LookAtFlight();
   absl::Status RunIssued(const char* call, Instant deadline,
                          absl::FunctionRef<ncclResult_t()> issue);
   // Until the device has done what was issued.
   absl::Status AwaitDevice(const std::string& what, Instant deadline);
-  // OK, or why this group works no more.
+  // OK, or why this group works no more: as far as this rank knows, as far as it can hear, and so
+  // that what is in flight here ends, too.
+  absl::Status Broken();
   absl::Status Standing();
-  // Whatever happened while an operation was on its way to the device.
-  absl::Status Break(const absl::Status& status);
+  absl::Status Stand();
+  // Ends the group, here and for the others, for what happened while something was on its way to
+  // the device or on it. Returns that, or why the group had ended before. From any thread.
+  absl::Status Break(const absl::Status& status,
+                     NcclClique::Patience patience = NcclClique::Patience::kAMoment);
+  // The watchdog's.
+  bool Look() override;
 
   const std::shared_ptr<NcclApi> nccl_;
   const int compute_capability_;
   Communicator* const host_;
   const cuda::Stream stream_;
   cuda::Event done_;
+  const NcclAgreement mode_;
+  // The formation's, or one that nobody else sees.
+  const std::shared_ptr<const NcclBoard> board_;
+  const bool board_is_shared_;
   Agreement agreement_;
+  NcclFlight flight_;
+  uint64_t chain_ = 0;  // of what was posted
   std::unique_ptr<NcclClique> clique_;
   int looks_at_ = 0;  // whether this rank is heard to have ended
 

@@ -147,7 +147,7 @@ TEST_F(NcclCommunicatorTest, AnEndThatBlocksKeepsNobody) {
 }
 
 TEST_F(NcclCommunicatorTest, FormingEndsByTheDeadlineWhenARankDoesNotCome) {
-  ranks_ = FormNcclRanks(nccl_, kRanks, In(absl::Milliseconds(300)), {1});
+  ranks_ = FormNcclRanks(nccl_, kRanks, In(absl::Milliseconds(300)), {{1}});
   for (const int rank : {0, 2}) {
     const absl::Status& status = ranks_[static_cast<size_t>(rank)].nccl.status();
     EXPECT_FALSE(status.ok());

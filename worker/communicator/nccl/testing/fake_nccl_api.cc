@@ -205,6 +205,8 @@ void FakeNcclApi::Flush(ncclComm& comm) {
 
 void FakeNcclApi::Stop(ncclComm& comm) {
   comm.connecting.clear();
+  comm.stopped = true;
+  changed_.SignalAll();
   const std::shared_ptr<FakeClique> clique = comm.founding->clique;
   clique->Stop(comm.rank);
   // What runs needs the lock to end.
@@ -287,6 +289,8 @@ ncclResult_t FakeNcclApi::CommRevoke(ncclComm_t comm, int flags) {
       return ncclSuccess;
     }
     comm->connecting.clear();
+    comm->stopped = true;
+    changed_.SignalAll();
     comm->founding->clique->Stop(comm->rank);
     return ncclInProgress;
   });

@@ -45,6 +45,8 @@ struct FakeNcclCall {
 // - Sends and receives that do not meet, and collectives that differ, hang until abort or revoke of
 //   each rank.
 // - Empty collectives are dropped without meeting anybody; empty messages are not.
+// - Operations of one communicator run in the order in which they were called, on whatever streams
+//   they are; not so when they were captured.
 // - A revoked communicator refuses collectives and finalize (ncclInvalidUsage) and to be revoked
 //   again (ncclInvalidArgument), and can be shrunk, destroyed and aborted.
 //
@@ -181,6 +183,7 @@ class FakeNcclApi final : public NcclApi {
     cudaStream_t stream = nullptr;
     std::vector<FakeOperation> operations;
     bool is_awaited = true;  // it runs once, and is part of on_streams until then
+    int64_t turn = 0;        // if so
   };
   // What a thread has called since its GroupStart.
   struct Group {
@@ -232,6 +235,8 @@ class FakeNcclApi final : public NcclApi {
   ncclResult_t Issue(std::vector<std::unique_ptr<Batch>> batches);
   ncclResult_t Launch(std::unique_ptr<Batch> batch);
   static void RunBatch(void* batch);
+  // Until those before it have run, or all are stopped.
+  void AwaitTurn(const Batch& batch) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   ncclResult_t Register(ncclComm_t comm, void* memory, size_t bytes, bool window, void** handle);
   ncclResult_t Deregister(ncclComm_t comm, bool window, void* handle);
 

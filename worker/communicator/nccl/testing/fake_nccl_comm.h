@@ -2,6 +2,7 @@
 #ifndef COHORT_WORKER_COMMUNICATOR_NCCL_TESTING_FAKE_NCCL_COMM_H_
 #define COHORT_WORKER_COMMUNICATOR_NCCL_TESTING_FAKE_NCCL_COMM_H_
 
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <set>
@@ -31,6 +32,10 @@ struct ncclComm {
   int polls_to_connect = 0;
   std::vector<std::unique_ptr<cohort::worker::FakeNcclApi::Batch>> connecting;
   int on_streams = 0;  // batches that are not done
+  // They run in the order in which they were issued, on whatever streams, until they are stopped.
+  int64_t turns = 0;
+  int64_t turns_done = 0;
+  bool stopped = false;
   // What it shrinks to, and where that is to be told.
   int shrinks = 0;
   ncclComm* shrunk = nullptr;

@@ -1,7 +1,9 @@
 // Of the fake NCCL: memory, reductions, operations and groups of them.
+#include <algorithm>
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "base/clock.h"
 #include "cuda_runtime_api.h"
 #include "worker/communicator/nccl/testing/fake_nccl_api.h"
 #include "worker/communicator/nccl/testing/fake_nccl_comm.h"
@@ -304,13 +306,19 @@ ncclResult_t FakeNcclApi::Launch(std::unique_ptr<Batch> batch) {
   launched->is_awaited = capture == cudaStreamCaptureStatusNone;
   {
     MutexLock lock(&mutex_);
-    if (launched->is_awaited) ++launched->comm->on_streams;
+    if (launched->is_awaited) {
+      ++launched->comm->on_streams;
+      launched->turn = launched->comm->turns++;
+    }
     launched_.push_back(std::move(batch));
   }
   const cudaError_t error = cudaLaunchHostFunc(launched->stream, RunBatch, launched);
   if (error == cudaSuccess) return ncclSuccess;
   MutexLock lock(&mutex_);
-  if (launched->is_awaited) --launched->comm->on_streams;
+  if (launched->is_awaited) {
+    --launched->comm->on_streams;
+    --launched->comm->turns;
+  }
   return Fail(ncclUnhandledCudaError,
               absl::StrCat("Cuda failure ", static_cast<int>(error), " at launch"));
 }
@@ -322,13 +330,28 @@ void FakeNcclApi::RunBatch(void* argument) {
   {
     MutexLock lock(&nccl.mutex_);
     ++nccl.running_;
+    if (batch.is_awaited) nccl.AwaitTurn(batch);
     clique = batch.comm->founding->clique;
   }
   clique->Run(batch.comm->rank, batch.operations, nccl.options_.patience);
   MutexLock lock(&nccl.mutex_);
   --nccl.running_;
-  if (batch.is_awaited) --batch.comm->on_streams;
+  if (batch.is_awaited) {
+    --batch.comm->on_streams;
+    batch.comm->turns_done = std::max(batch.comm->turns_done, batch.turn + 1);
+  }
   nccl.changed_.SignalAll();
+}
+
+void FakeNcclApi::AwaitTurn(const Batch& batch) {
+  const Instant deadline = Clock::Steady().Now() + options_.patience;
+  while (batch.comm->turns_done < batch.turn && !batch.comm->stopped) {
+    if (Clock::Steady().Now() > deadline) {
+      return Misused(absl::StrCat("rank ", batch.comm->rank,
+                                  " waited too long behind an operation on another stream"));
+    }
+    changed_.WaitWithTimeout(&mutex_, deadline - Clock::Steady().Now());
+  }
 }
 
 }  // namespace cohort::worker

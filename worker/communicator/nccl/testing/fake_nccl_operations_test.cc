@@ -3,6 +3,7 @@
 
 #include "base/small_float.h"
 #include "worker/communicator/nccl/testing/fake_nccl_test_base.h"
+#include "worker/cuda/testing/stream_gate.h"
 
 namespace cohort::worker {
 namespace {
@@ -312,6 +313,27 @@ TEST_F(FakeNcclOperationsTest, CountsMemoryAndWhatIsRegistered) {
   EXPECT_EQ(nccl_->MemFree(memory), ncclSuccess);
   DestroyAll();
   EXPECT_THAT(nccl_->leaks(), IsEmpty());
+}
+
+TEST_F(FakeNcclOperationsTest, OperationsOnSeveralStreamsRunInTheOrderOfTheirCalls) {
+  Form(2);
+  std::vector<int32_t> numbers = {1, 1};
+  OnRanks([&](Rank& rank) {
+    int32_t* const number = &numbers[static_cast<size_t>(rank.rank)];
+    const cudaStream_t first = rank.stream;
+    cudaStream_t second = nullptr;
+    ASSERT_EQ(cudaStreamCreateWithPriority(&second, cudaStreamNonBlocking, 0), cudaSuccess);
+    cuda::StreamGate gate;
+    ASSERT_EQ(gate.Close(first), cudaSuccess);
+    ASSERT_EQ(Await(rank.comm, AllReduce(rank, number)), ncclSuccess);
+    ASSERT_EQ(nccl_->Broadcast(number, number, 1, ncclInt32, 0, rank.comm, second), ncclSuccess);
+    gate.Open();
+    ASSERT_EQ(cudaStreamSynchronize(second), cudaSuccess);
+    EXPECT_EQ(*number, 2);
+    cudaStreamDestroy(second);
+  });
+  DestroyAll();
+  ExpectClean();
 }
 
 }  // namespace

@@ -58,7 +58,10 @@ void FakeNcclApi::StopAll() {
   MutexLock lock(&mutex_);
   ++releases_;
   changed_.SignalAll();
-  for (const auto& comm : comms_) comm->founding->clique->Stop(comm->rank);
+  for (const auto& comm : comms_) {
+    comm->stopped = true;
+    comm->founding->clique->Stop(comm->rank);
+  }
 }
 
 int FakeNcclApi::ThisThread() {

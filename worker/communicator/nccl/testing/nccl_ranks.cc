@@ -13,15 +13,19 @@
 namespace cohort::worker {
 
 NcclRanks FormNcclRanks(const std::shared_ptr<FakeNcclApi>& nccl, int size, Instant deadline,
-                        const std::vector<int>& absent) {
+                        const NcclRanksOptions& options) {
   absl::StatusOr<HostSpace> space = HostSpace::Create(size);
   EXPECT_TRUE(space.ok()) << space.status();
+  const absl::StatusOr<NcclBoard> board = NcclBoard::Create(size);
+  EXPECT_TRUE(board.ok()) << board.status();
   const absl::StatusOr<std::string> id = NewNcclId(*nccl);
   EXPECT_TRUE(id.ok()) << id.status();
   NcclRanks ranks(static_cast<size_t>(size));
   std::vector<std::thread> threads;
   for (int rank = 0; rank < size; ++rank) {
-    if (std::find(absent.begin(), absent.end(), rank) != absent.end()) continue;
+    if (std::find(options.absent.begin(), options.absent.end(), rank) != options.absent.end()) {
+      continue;
+    }
     threads.emplace_back([&, rank] {
       NcclFormation formation;
       formation.nccl = nccl;
@@ -35,6 +39,13 @@ NcclRanks FormNcclRanks(const std::shared_ptr<FakeNcclApi>& nccl, int size, Inst
       formed.host = std::make_unique<HostCommunicator>(
           HostMemory{*std::move(mapped), RankHeaps(static_cast<size_t>(size))}, rank);
       formation.host = formed.host.get();
+      formation.agreement = options.agreement;
+      if (options.board) {
+        absl::StatusOr<NcclBoard> attached = NcclBoard::Attach(dup(board->fd()), size);
+        EXPECT_TRUE(attached.ok()) << attached.status();
+        formation.board = std::make_shared<const NcclBoard>(*std::move(attached));
+      }
+      options.differ(rank, formation);
       formed.nccl = NcclCommunicator::Form(std::move(formation), deadline);
     });
   }

@@ -2,6 +2,7 @@
 #ifndef COHORT_WORKER_COMMUNICATOR_NCCL_TESTING_NCCL_RANKS_H_
 #define COHORT_WORKER_COMMUNICATOR_NCCL_TESTING_NCCL_RANKS_H_
 
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -21,9 +22,17 @@ struct NcclRank {
 };
 using NcclRanks = std::vector<NcclRank>;
 
-// The fake machine has as many devices. Ranks in `absent` do not come.
+struct NcclRanksOptions {
+  std::vector<int> absent;  // they do not come
+  NcclAgreement agreement = NcclAgreement::kAsync;
+  bool board = false;
+  // By what a rank's formation differs from the others'.
+  std::function<void(int, NcclFormation&)> differ = [](int, NcclFormation&) {};
+};
+
+// The fake machine has as many devices.
 NcclRanks FormNcclRanks(const std::shared_ptr<FakeNcclApi>& nccl, int size, Instant deadline,
-                        const std::vector<int>& absent = {});
+                        const NcclRanksOptions& options = {});
 
 }  // namespace cohort::worker
 

@@ -1,0 +1,44 @@
+// An operation in NCCL's words, and the call of it.
+#ifndef COHORT_WORKER_COMMUNICATOR_NCCL_NCCL_CALL_H_
+#define COHORT_WORKER_COMMUNICATOR_NCCL_NCCL_CALL_H_
+
+#include <cstddef>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "worker/communicator/arguments.h"
+#include "worker/communicator/communicator.h"
+#include "worker/communicator/nccl/nccl_api.h"
+
+namespace cohort::worker {
+
+// Of elements that may be several times as many, of NCCL's type.
+struct NcclOperands {
+  ncclDataType_t type = ncclUint8;
+  size_t count = 0;
+  // ncclNumOps: the sum of scaled elements, which has to be made.
+  ncclRedOp_t op = ncclSum;
+};
+
+// Errors: as ReductionFor.
+absl::StatusOr<NcclOperands> OperandsOf(const Operation& operation, int compute_capability);
+
+// "ncclAllReduce", ...; of a barrier, which NCCL does not have, "".
+const char* NcclFunction(Verb verb);
+
+// A sum of elements that `operation` scales. Whoever calls this destroys `op`.
+ncclResult_t MakeScaledSum(NcclApi& nccl, const Operation& operation, ncclDataType_t type,
+                           ncclComm_t comm, ncclRedOp_t* op);
+
+// Not of a barrier. Arguments are as they were checked.
+ncclResult_t CallNccl(NcclApi& nccl, const Operation& operation, const NcclOperands& operands,
+                      const void* input, void* output, ncclComm_t comm, cudaStream_t stream);
+
+// Those that `which` names, in one group. Empty ones are left out.
+ncclResult_t CallNccl(NcclApi& nccl, absl::Span<const Transfer> transfers,
+                      const std::vector<size_t>& which, ncclComm_t comm, cudaStream_t stream);
+
+}  // namespace cohort::worker
+
+#endif  // COHORT_WORKER_COMMUNICATOR_NCCL_NCCL_CALL_H_

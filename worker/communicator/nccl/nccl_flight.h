@@ -1,0 +1,83 @@
+// What one rank has enqueued on its device and does not know to be done.
+#ifndef COHORT_WORKER_COMMUNICATOR_NCCL_NCCL_FLIGHT_H_
+#define COHORT_WORKER_COMMUNICATOR_NCCL_NCCL_FLIGHT_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "base/clock.h"
+#include "base/mutex.h"
+#include "worker/communicator/arguments.h"
+#include "worker/communicator/communicator.h"
+#include "worker/cuda/event.h"
+
+namespace cohort::worker {
+
+// An operation of all ranks, or messages that go together.
+struct NcclWork {
+  int64_t sequence = 0;  // of operations, from 1; messages have none
+  Operation operation;
+  size_t messages = 0;
+  Transfer message;  // the first
+};
+// Such as: all_reduce of 10 f32 by sum (operation 17); 3 messages, the first a send of ...
+std::string Describe(const NcclWork& work);
+
+// NCCL runs the work of a communicator in the order of its calls, whatever streams it is on: so
+// only the first that is not done can run. Thread-safe.
+class NcclFlight {
+ public:
+  // Events around an operation, which are used again.
+  struct Marks {
+    cuda::Event start;
+    cuda::Event end;
+  };
+  struct First {
+    NcclWork work;
+    bool runs = false;   // else it waits behind other work of its stream
+    absl::Duration ran;  // since that was seen
+    bool late = false;   // for longer than it may
+  };
+
+  explicit NcclFlight(int device) : device_(device) {}
+
+  // Errors: those of CUDA.
+  absl::StatusOr<Marks> TakeMarks();
+  // Behind all others. Both marks are recorded; `timeout`: what it may run.
+  void Add(const NcclWork& work, Marks marks, absl::Duration timeout);
+  size_t size() const;
+
+  // Asks the device, and forgets what is done. What is left, if anything. Errors: the device's.
+  absl::StatusOr<std::optional<First>> Look();
+  // The last operations that were seen to begin and to be done; 0: none.
+  int64_t started() const;
+  int64_t finished() const;
+  // Forgets all of it.
+  void Clear();
+
+ private:
+  struct Entry {
+    NcclWork work;
+    Marks marks;
+    absl::Duration timeout;
+    std::optional<Instant> started;
+  };
+
+  const int device_;
+  mutable Mutex mutex_;
+  std::deque<Entry> entries_ ABSL_GUARDED_BY(mutex_);
+  std::vector<Marks> free_ ABSL_GUARDED_BY(mutex_);
+  int64_t started_ ABSL_GUARDED_BY(mutex_) = 0;
+  int64_t finished_ ABSL_GUARDED_BY(mutex_) = 0;
+};
+
+}  // namespace cohort::worker
+
+#endif  // COHORT_WORKER_COMMUNICATOR_NCCL_NCCL_FLIGHT_H_

@@ -1,0 +1,180 @@
+#include "worker/communicator/nccl/nccl_watchdog.h"
+
+#include <atomic>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "worker/communicator/nccl/testing/nccl_group_test.h"
+#include "worker/cuda/testing/stream_gate.h"
+
+namespace cohort::worker {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+class NcclWatchdogTest : public NcclGroupTest {
+ protected:
+  // Well until now: connected, so that what follows is on the device when Enqueue returns.
+  void FormAndConnect(int size) {
+    Form(size);
+    numbers_.assign(static_cast<size_t>(size), 1);
+    RunWell([&](NcclCommunicator& group) {
+      COHORT_RETURN_IF_ERROR(EnqueueSum(group, &number(group)));
+      return group.Await(Soon());
+    });
+  }
+  float& number(const NcclCommunicator& group) {
+    return numbers_[static_cast<size_t>(group.rank())];
+  }
+  void ExpectAllEnded(const ::testing::Matcher<std::string>& cause) {
+    for (const absl::Status& status : Run([&](NcclCommunicator& group) {
+           EXPECT_TRUE(Eventually([&] { return !group.Check().ok(); }));
+           return EnqueueSum(group, &number(group));
+         })) {
+      EXPECT_EQ(status.code(), absl::StatusCode::kAborted) << status;
+      EXPECT_THAT(std::string(status.message()), cause);
+    }
+  }
+  bool IsIdle(int rank) {
+    const absl::StatusOr<bool> idle = cuda::IsIdle(stream(rank));
+    return idle.ok() && *idle;
+  }
+
+  std::vector<float> numbers_;
+};
+
+struct CountingWard final : NcclWatchdog::Ward {
+  bool Look() override {
+    ++looks;
+    return in_flight;
+  }
+  std::atomic<int> looks{0};
+  std::atomic<bool> in_flight{false};
+};
+
+TEST_F(NcclWatchdogTest, LooksAtThoseInFlightAloneAndEndsWithTheLast) {
+  NcclWatchdog watchdog;
+  EXPECT_FALSE(watchdog.runs());
+  CountingWard idle, busy;
+  busy.in_flight = true;
+  watchdog.Watch(&idle);
+  EXPECT_TRUE(watchdog.runs());
+  EXPECT_TRUE(Eventually([&] { return idle.looks == 1; }));
+  watchdog.Watch(&busy);
+  EXPECT_TRUE(Eventually([&] { return busy.looks == 5; }));
+  EXPECT_EQ(idle.looks, 1);
+  watchdog.Watch(&idle);
+  EXPECT_TRUE(Eventually([&] { return idle.looks == 2; }));
+  watchdog.Forget(&busy);
+  const int looks = busy.looks;
+  watchdog.Watch(&idle);
+  EXPECT_TRUE(Eventually([&] { return idle.looks == 3; }));
+  EXPECT_EQ(busy.looks, looks);
+  EXPECT_TRUE(watchdog.runs());
+  watchdog.Forget(&idle);
+  EXPECT_FALSE(watchdog.runs());
+  watchdog.Forget(&idle);
+  watchdog.Watch(&idle);
+  EXPECT_TRUE(Eventually([&] { return idle.looks == 4; })) << "another thread";
+}
+
+TEST_F(NcclWatchdogTest, ThereIsNoThreadButForOperationsOnStreams) {
+  Form(2);
+  RunWell([](NcclCommunicator& group) {
+    float one = 1;
+    return group.AllReduce(&one, &one, 1, DataType::kF32, {ReduceOp::kSum}, Soon());
+  });
+  EXPECT_FALSE(NcclWatchdog::OfProcess().runs());
+  RunWell([&](NcclCommunicator& group) {
+    float one = 1;
+    COHORT_RETURN_IF_ERROR(EnqueueSum(group, &one));
+    return group.Await(Soon());
+  });
+  EXPECT_TRUE(NcclWatchdog::OfProcess().runs());
+  ranks_.clear();
+  EXPECT_FALSE(NcclWatchdog::OfProcess().runs());
+}
+
+TEST_P(NcclWatchdogTest, WhatRunsForTooLongEndsTheGroupAndIsNamed) {
+  FormAndConnect(GetParam());
+  nccl_->HangNext();
+  RunWell([&](NcclCommunicator& group) {
+    const bool is_last = group.rank() == size() - 1;
+    return EnqueueSum(group, &number(group), is_last ? absl::Milliseconds(50) : absl::Seconds(60));
+  });
+  // Nobody calls anything.
+  EXPECT_TRUE(Eventually([&] { return IsIdle(size() - 1); }));
+  ExpectAllEnded(AllOf(HasSubstr(absl::StrCat("rank ", size() - 1, " gave up: ")),
+                       HasSubstr("all_reduce of 1 f32 by sum (operation 2): it has run for ")));
+}
+
+TEST_P(NcclWatchdogTest, AnAbortFromElsewhereFreesTheStreams) {
+  FormAndConnect(GetParam());
+  nccl_->HangNext();
+  RunWell([&](NcclCommunicator& group) { return EnqueueSum(group, &number(group)); });
+  for (int r = 0; r < size(); ++r) rank(r).Abort("rank 7 is gone");
+  for (int r = 0; r < size(); ++r) {
+    EXPECT_TRUE(Eventually([&] { return IsIdle(r); })) << r;
+  }
+  ExpectAllEnded("rank 7 is gone");
+}
+
+TEST_P(NcclWatchdogTest, ErrorsOfNcclEndTheGroupAndAreNamed) {
+  FormAndConnect(GetParam());
+  nccl_->HangNext();
+  RunWell([&](NcclCommunicator& group) { return EnqueueSum(group, &number(group)); });
+  nccl_->InjectAsyncError(0, ncclRemoteError);
+  EXPECT_TRUE(Eventually([&] { return IsIdle(0); }));
+  ExpectAllEnded(AllOf(HasSubstr("(operation 2)"), HasSubstr("ncclRemoteError")));
+}
+
+INSTANTIATE_TEST_SUITE_P(Worlds, NcclWatchdogTest, ::testing::Values(1, 2, 3, 5));
+
+// Of two groups on a device the one that runs is late; the other, which waits for longer than it
+// may run, is not.
+TEST_F(NcclWatchdogTest, TimeSpentBehindOtherWorkDoesNotCount) {
+  FormAndConnect(1);
+  NcclRanks others = FormNcclRanks(nccl_, 1, Soon());
+  NcclCommunicator& other = **others[0].nccl;
+  absl::StatusOr<cuda::Stream> hangs = cuda::Stream::Create(0);
+  ASSERT_TRUE(hangs.ok());
+  cuda::StreamGate gate;
+  ASSERT_EQ(gate.Close(stream(0)), cudaSuccess);
+  ASSERT_EQ(EnqueueSum(rank(0), &numbers_[0], absl::Milliseconds(50)), absl::OkStatus());
+  nccl_->HangNext();
+  float number = 1;
+  ASSERT_EQ(other.Enqueue(Of(Verb::kAllReduce, 1), &number, &number,
+                          {hangs->get(), absl::Milliseconds(100)}, Soon()),
+            absl::OkStatus());
+  EXPECT_TRUE(Eventually([&] { return !other.Check().ok(); }));
+  EXPECT_EQ(rank(0).Check(), absl::OkStatus());
+  gate.Open();
+  EXPECT_EQ(rank(0).Await(Soon()), absl::OkStatus());
+}
+
+// It is taken out of NCCL's hands, but not out of the watchdog's.
+TEST_F(NcclWatchdogTest, ARevokeThatBlocksDoesNotKeepItFromOtherGroups) {
+  FormAndConnect(2);
+  NcclRanks others = FormNcclRanks(nccl_, 1, Soon());
+  NcclCommunicator& other = **others[0].nccl;
+  nccl_->BlockNext("ncclCommRevoke", absl::Seconds(30), 1);
+  nccl_->HangNext();
+  RunWell([&](NcclCommunicator& group) {
+    return EnqueueSum(group, &number(group), absl::Milliseconds(20));
+  });
+  nccl_->HangNext();
+  float number = 1;
+  ASSERT_EQ(other.Enqueue(Of(Verb::kAllReduce, 1), &number, &number,
+                          {stream(0), absl::Milliseconds(20)}, Soon()),
+            absl::OkStatus());
+  const Instant begin = Clock::Steady().Now();
+  EXPECT_TRUE(Eventually([&] { return !other.Check().ok(); }));
+  EXPECT_LT(Clock::Steady().Now() - begin, absl::Seconds(20));
+  nccl_->Release();
+}
+
+}  // namespace
+}  // namespace cohort::worker

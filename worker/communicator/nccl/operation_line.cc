@@ -1,0 +1,52 @@
+#include "worker/communicator/nccl/operation_line.h"
+
+#include <array>
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+
+namespace cohort::worker {
+
+OperationLine LineOf(const Operation& operation) {
+  OperationLine line;
+  line.verb = static_cast<uint8_t>(operation.verb);
+  line.type = static_cast<uint8_t>(operation.type);
+  line.count = operation.count;
+  line.tag = operation.tag;
+  if (HasRoot(operation.verb)) line.root = operation.root;
+  if (Reduces(operation.verb)) {
+    line.op = static_cast<uint8_t>(operation.reduction.op);
+    line.scale = operation.reduction.scale;
+  }
+  return line;
+}
+
+bool Same(const OperationLine& a, const OperationLine& b) {
+  return std::memcmp(&a, &b, sizeof(a)) == 0;
+}
+
+std::string Describe(const OperationLine& line) {
+  Operation operation;
+  operation.verb = static_cast<Verb>(line.verb);
+  operation.count = line.count;
+  operation.root = line.root;
+  if (!IsDataType(line.type) || (line.op != 0 && !IsReduceOp(line.op))) return "what nobody knows";
+  operation.type = static_cast<DataType>(line.type);
+  if (Reduces(operation.verb)) operation.reduction = {static_cast<ReduceOp>(line.op), line.scale};
+  return absl::StrCat(Describe(operation), line.on_stream != 0 ? " on a stream" : "");
+}
+
+uint64_t Chained(uint64_t chain, const OperationLine& line) {
+  std::array<uint64_t, sizeof(line) / sizeof(uint64_t)> words;
+  std::memcpy(words.data(), &line, sizeof(line));
+  for (const uint64_t word : words) {
+    // As SplitMix64 mixes; the same in every process, as no hash of the standard library need be.
+    chain = (chain ^ word) + 0x9e3779b97f4a7c15;
+    chain = (chain ^ (chain >> 30)) * 0xbf58476d1ce4e5b9;
+    chain = (chain ^ (chain >> 27)) * 0x94d049bb133111eb;
+    chain ^= chain >> 31;
+  }
+  return chain;
+}
+
+}  // namespace cohort::worker

@@ -1,0 +1,38 @@
+// What all ranks have to have in common in an operation, as it travels.
+#ifndef COHORT_WORKER_COMMUNICATOR_NCCL_OPERATION_LINE_H_
+#define COHORT_WORKER_COMMUNICATOR_NCCL_OPERATION_LINE_H_
+
+#include <cstdint>
+#include <string>
+
+#include "worker/communicator/arguments.h"
+
+namespace cohort::worker {
+
+// Compared byte by byte: what lies between the fields is 0. Read from others' memory, it may be
+// anything.
+struct OperationLine {
+  uint8_t verb = 0;
+  uint8_t type = 0;
+  uint8_t op = 0;
+  // 1: on a stream, without a meeting before it. Who waits in a meeting waits for all.
+  uint8_t on_stream = 0;
+  int32_t root = 0;
+  uint32_t tag = 0;
+  int32_t zero = 0;
+  int64_t count = 0;
+  double scale = 0;
+};
+static_assert(sizeof(OperationLine) == 32);
+
+OperationLine LineOf(const Operation& operation);
+bool Same(const OperationLine& a, const OperationLine& b);
+// Such as: all_reduce of 10 f32 by sum on a stream.
+std::string Describe(const OperationLine& line);
+
+// A digest of `line` behind all that `chain` is a digest of.
+uint64_t Chained(uint64_t chain, const OperationLine& line);
+
+}  // namespace cohort::worker
+
+#endif  // COHORT_WORKER_COMMUNICATOR_NCCL_OPERATION_LINE_H_
