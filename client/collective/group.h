@@ -25,6 +25,12 @@ using Sizes = std::vector<int64_t>;
 struct CallOptions {
   // Of this call; absent: the group's.
   std::optional<absl::Duration> timeout;
+  // Of tensors on this rank's GPU: a cudaStream_t of this process, null the default one. The call
+  // returns once its work is enqueued there; what is enqueued on the stream behind it finds the
+  // result. Of several streams, the group's work is done in the order of its calls. The timeout is
+  // then what the work may take on the device, once it is its turn. What goes wrong there is said
+  // by the next call, and by AwaitStreams. Absent: the call blocks.
+  std::optional<void*> stream;
 };
 
 // One tensor to a rank, or one from it.
@@ -148,6 +154,12 @@ class Group {
                                 const CallOptions& options = {}) = 0;
   absl::Status Send(const Tensor& tensor, int destination, const CallOptions& options = {});
   absl::Status Receive(const Tensor& tensor, int source, const CallOptions& options = {});
+
+  // Until all that was enqueued on streams is done. OK where there is none. Errors:
+  // DEADLINE_EXCEEDED, which ends nothing; why the group has ended.
+  virtual absl::Status AwaitStreams(const CallOptions& /*options*/ = {}) {
+    return absl::OkStatus();
+  }
 
   // --- Objects and barriers, through the coordinator: see client::ProcessGroup, whose errors these
   // are.

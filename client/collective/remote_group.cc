@@ -17,6 +17,12 @@ using Stub = v1::WorkerService::Stub;
 constexpr absl::Duration kGoodBye = absl::Seconds(1);
 constexpr absl::Duration kShortTimeout = absl::Seconds(5);
 
+absl::Status CheckNoStream(const CallOptions& options) {
+  if (!options.stream.has_value()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      "a stream is for tensors on GPUs: a worker's groups move memory of the host");
+}
+
 void SetDuration(absl::Duration duration, google::protobuf::Duration* to) {
   const absl::Duration bounded =
       std::min(std::max(duration, absl::ZeroDuration()), absl::Hours(24));
@@ -141,6 +147,7 @@ absl::StatusOr<Tensor> RemoteGroup::Allocate(DataType type, const Shape& shape, 
 absl::Status RemoteGroup::Run(v1::RunCollectiveRequest& request, const Tensor* input,
                               const Tensor* output, const CallOptions& options) {
   COHORT_RETURN_IF_ERROR(Standing());
+  COHORT_RETURN_IF_ERROR(CheckNoStream(options));
   const absl::Duration timeout = TimeoutOf(options);
   CallTensors tensors(session(), Clock::Steady().Now() + timeout);
   if (input != nullptr && output != nullptr && SameElements(*input, *output)) {
@@ -273,6 +280,7 @@ absl::StatusOr<Sizes> RemoteGroup::ExchangeSizes(int64_t own, const CallOptions&
   COHORT_RETURN_IF_ERROR(Standing());
   v1::RunCollectiveRequest request = MakeRequest(v1::TENSOR_VERB_EXCHANGE_SIZES);
   request.set_own_size(own);
+  COHORT_RETURN_IF_ERROR(CheckNoStream(options));
   const absl::Duration timeout = TimeoutOf(options);
   CallTensors none(session(), Clock::Steady().Now() + timeout);
   v1::RunCollectiveResponse response;

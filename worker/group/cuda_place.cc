@@ -55,7 +55,7 @@ absl::StatusOr<Tensor> CudaPlace::Allocate(DataType type, const Shape& shape) {
   return AllocateOnDevice(device_, type, shape);
 }
 
-absl::Status CudaPlace::Copy(const Tensor& from, const Tensor& to) {
+absl::Status CopyOnStream(const Tensor& from, const Tensor& to, cudaStream_t stream) {
   COHORT_RETURN_IF_ERROR(CheckCopy(from, to));
   if (from.count() == 0) return absl::OkStatus();
   if (from.data() == to.data() && from.strides() == to.strides()) return absl::OkStatus();
@@ -66,10 +66,22 @@ absl::Status CudaPlace::Copy(const Tensor& from, const Tensor& to) {
         return (IsRows(a, plan.run) ? a.extent : 0) < (IsRows(b, plan.run) ? b.extent : 0);
       });
   if (longest != plan.axes.end()) std::rotate(longest, longest + 1, plan.axes.end());
-  return CopyRuns(plan.from, plan.to, plan.axes.data(), plan.axes.size(), plan.run, stream_);
+  return CopyRuns(plan.from, plan.to, plan.axes.data(), plan.axes.size(), plan.run, stream);
 }
 
 absl::Status CudaPlace::Clear(void* memory, int64_t bytes) {
+  return cuda::Fill(memory, 0, static_cast<size_t>(bytes), stream_);
+}
+
+absl::StatusOr<Tensor> CudaStreamPlace::Allocate(DataType type, const Shape& shape) {
+  const auto bytes = static_cast<size_t>(ElementCount(shape) * SizeOf(type));
+  COHORT_ASSIGN_OR_RETURN(cuda::StreamMemory memory, cuda::StreamMemory::Allocate(stream_, bytes));
+  auto owner = std::make_shared<cuda::StreamMemory>(std::move(memory));
+  char* const data = owner->data();
+  return Tensor(data, type, shape, std::move(owner), Device::Cuda(device_));
+}
+
+absl::Status CudaStreamPlace::Clear(void* memory, int64_t bytes) {
   return cuda::Fill(memory, 0, static_cast<size_t>(bytes), stream_);
 }
 

@@ -16,15 +16,21 @@ namespace cohort::worker {
 // Memory of cudaMalloc. Errors: RESOURCE_EXHAUSTED, INVALID_ARGUMENT (a negative extent).
 absl::StatusOr<Tensor> AllocateOnDevice(int device, DataType type, const Shape& shape);
 
-// Copies are in two dimensions at once, enqueued on one stream. A layout that needs many, such as a
-// transposition, takes some microseconds for each.
+// Enqueues a copy of any layout, in two dimensions at once. A layout that needs many such, as a
+// transposition does, takes some microseconds for each. Errors: as CheckCopy, and those of
+// cuda::Copy.
+absl::Status CopyOnStream(const Tensor& from, const Tensor& to, cudaStream_t stream);
+
+// On a stream of the group's, whose work is waited for.
 class CudaPlace final : public TensorPlace {
  public:
   // `stream` is of `device`, and outlives it. Errors: those of cuda::Event.
   static absl::StatusOr<std::unique_ptr<CudaPlace>> Create(int device, cudaStream_t stream);
 
   absl::StatusOr<Tensor> Allocate(DataType type, const Shape& shape) override;
-  absl::Status Copy(const Tensor& from, const Tensor& to) override;
+  absl::Status Copy(const Tensor& from, const Tensor& to) override {
+    return CopyOnStream(from, to, stream_);
+  }
   absl::Status Clear(void* memory, int64_t bytes) override;
   absl::Status Finish(Instant deadline) override;
 
@@ -35,6 +41,25 @@ class CudaPlace final : public TensorPlace {
   const int device_;
   const cudaStream_t stream_;
   cuda::Event done_;
+};
+
+// On a caller's stream, whose work is not waited for: memory comes and goes in its order. For the
+// time of a call.
+class CudaStreamPlace final : public TensorPlace {
+ public:
+  // Both outlive what is allocated.
+  CudaStreamPlace(int device, cudaStream_t stream) : device_(device), stream_(stream) {}
+
+  absl::StatusOr<Tensor> Allocate(DataType type, const Shape& shape) override;
+  absl::Status Copy(const Tensor& from, const Tensor& to) override {
+    return CopyOnStream(from, to, stream_);
+  }
+  absl::Status Clear(void* memory, int64_t bytes) override;
+  absl::Status Finish(Instant /*deadline*/) override { return absl::OkStatus(); }
+
+ private:
+  const int device_;
+  const cudaStream_t stream_;
 };
 
 }  // namespace cohort::worker

@@ -1,5 +1,6 @@
 // Groups with tensors on GPUs, from a real coordinator on: over the fake NCCL and the fake CUDA
 // runtime, each rank on a thread of its own.
+#include <algorithm>
 #include <functional>
 #include <memory>
 #include <string>
@@ -13,7 +14,9 @@
 #include "gtest/gtest.h"
 #include "tests/testing/coordinator_process.h"
 #include "worker/communicator/nccl/testing/fake_nccl_api.h"
+#include "worker/cuda/stream.h"
 #include "worker/cuda/testing/fake_runtime.h"
+#include "worker/cuda/testing/stream_gate.h"
 #include "worker/group/cuda_plane.h"
 #include "worker/group/local_group.h"
 
@@ -117,6 +120,68 @@ TEST_F(DeviceGroupTest, BothKindsOfTensorsAndObjects) {
        })) {
     EXPECT_TRUE(status.ok()) << status;
   }
+}
+
+TEST_F(DeviceGroupTest, OnStreamsNothingIsWaitedFor) {
+  Form(Placement::kBoth);
+  for (const absl::Status& status : Run([](Group& group) -> absl::Status {
+         const int rank = group.rank();
+         const auto stream = cuda::Stream::Create(rank);
+         if (!stream.ok()) return stream.status();
+         client::CallOptions options;
+         options.stream = stream->get();
+         const auto wide = group.Allocate(DataType::kF32, {4, 6}, group.device());
+         const auto sums = group.Allocate(DataType::kF32, {4, 3}, group.device());
+         const auto all = group.Allocate(DataType::kF32, {4, 9}, group.device());
+         std::fill_n(Floats(*wide), 24, static_cast<float>(rank + 1));
+         cuda::StreamGate gate;
+         EXPECT_EQ(gate.Close(stream->get()), cudaSuccess);
+         // Of every second column, so that copies go before and behind.
+         const Tensor columns = Tensor::Strided(wide->data(), DataType::kF32, {4, 3}, {6, 2},
+                                                wide->owner(), wide->device());
+         absl::Status status = group.AllReduce(columns, *sums, kSum, options);
+         status.Update(group.AllGather(*sums, *all, 1, options));
+         client::CallOptions soon;
+         soon.timeout = absl::Milliseconds(1);
+         EXPECT_EQ(group.AwaitStreams(soon).code(), absl::StatusCode::kDeadlineExceeded);
+         gate.Open();
+         status.Update(group.AwaitStreams());
+         status.Update(cuda::Synchronize(stream->get(), Clock::Steady().Now() + absl::Minutes(1)));
+         for (int i = 0; i < 36; ++i) EXPECT_EQ(Floats(*all)[i], 6) << i;
+         const Tensor host = Tensor::Zeros(DataType::kF32, {4});
+         EXPECT_EQ(group.AllReduce(host, host, kSum, options).code(),
+                   absl::StatusCode::kInvalidArgument);
+         return status;
+       })) {
+    EXPECT_TRUE(status.ok()) << status;
+  }
+  ExpectSums(true);
+}
+
+// It cannot be taken back: the group ends with it.
+TEST_F(DeviceGroupTest, WhatDiffersOnStreamsIsToldByTheNextCall) {
+  Form(Placement::kBoth);
+  for (const absl::Status& status : Run([](Group& group) -> absl::Status {
+         const auto stream = cuda::Stream::Create(group.rank());
+         if (!stream.ok()) return stream.status();
+         client::CallOptions options;
+         options.stream = stream->get();
+         const int64_t count = group.rank() == 1 ? 5 : 4;
+         const auto tensor = group.Allocate(DataType::kF32, {count}, group.device());
+         if (!tensor.ok()) return tensor.status();
+         const absl::Status enqueued = group.AllReduce(*tensor, *tensor, kSum, options);
+         if (!enqueued.ok()) return enqueued;
+         return group.AllReduce(*tensor, *tensor, kSum);
+       })) {
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("4 f32"));
+    EXPECT_THAT(std::string(status.message()), HasSubstr("5 f32"));
+    EXPECT_THAT(std::string(status.message()), HasSubstr("rank 1"));
+  }
+  for (const absl::Status& again : Run([](Group& group) { return group.Rejoin(); })) {
+    ASSERT_TRUE(again.ok()) << again;
+  }
+  ExpectSums(true);
 }
 
 TEST_F(DeviceGroupTest, OnDevicesAloneHostTensorsAreRefused) {

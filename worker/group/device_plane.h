@@ -5,12 +5,14 @@
 
 #include <memory>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "base/clock.h"
 #include "base/tensor.h"
 #include "client/rendezvous/process_group.h"
 #include "worker/communicator/communicator.h"
-#include "worker/group/tensor_place.h"
+#include "worker/group/tensor_verbs.h"
 
 namespace cohort::worker {
 
@@ -19,8 +21,15 @@ class DeviceSide {
  public:
   virtual ~DeviceSide() = default;
 
+  // To be told of the end.
   virtual Communicator& communicator() = 0;
-  virtual TensorPlace& place() = 0;
+  virtual TensorVerbs& verbs() = 0;
+  // Calls `body` with verbs whose work is enqueued on a stream of this process, and which return
+  // then. `timeout`: what the work of each may take on the device.
+  virtual absl::Status OnStream(void* stream, absl::Duration timeout,
+                                absl::FunctionRef<absl::Status(TensorVerbs&)> body) = 0;
+  // Until all of that is done. Errors: DEADLINE_EXCEEDED, why the group has ended.
+  virtual absl::Status AwaitStreams(Instant deadline) = 0;
 };
 
 // A rank's GPU. Shared by groups, and outlives what they form. Thread-safe.

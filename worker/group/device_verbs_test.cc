@@ -19,12 +19,14 @@ using ::testing::HasSubstr;
 
 constexpr Reduction kSum = {ReduceOp::kSum};
 
-TEST(DeviceVerbsTest, EveryVerbAsTheModelSays) {
+class DeviceVerbsTest : public ::testing::TestWithParam<DeviceWorld::Calls> {};
+
+TEST_P(DeviceVerbsTest, EveryVerbAsTheModelSays) {
   const unsigned seed = std::random_device()();
   SCOPED_TRACE(absl::StrCat("seed ", seed));
   std::mt19937 random(seed);
   for (const int size : {1, 2, 3}) {
-    DeviceWorld world(size);
+    DeviceWorld world(size, GetParam());
     for (int round = 0; round < 120; ++round) {
       SCOPED_TRACE(absl::StrCat(size, " ranks, round ", round));
       RunVerbRound(world, random);
@@ -33,9 +35,9 @@ TEST(DeviceVerbsTest, EveryVerbAsTheModelSays) {
   }
 }
 
-TEST(DeviceVerbsTest, ExchangeOfAnyLayout) {
+TEST_P(DeviceVerbsTest, ExchangeOfAnyLayout) {
   std::mt19937 random(7);
-  DeviceWorld world(3);
+  DeviceWorld world(3, GetParam());
   for (int round = 0; round < 20; ++round) {
     const Shape shape = RandomShape(random, 0);
     std::vector<RandomTensor> sent;
@@ -60,6 +62,13 @@ TEST(DeviceVerbsTest, ExchangeOfAnyLayout) {
     }
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(Calls, DeviceVerbsTest,
+                         ::testing::Values(DeviceWorld::Calls::kBlock,
+                                           DeviceWorld::Calls::kOnStreams),
+                         [](const auto& info) {
+                           return info.param == DeviceWorld::Calls::kBlock ? "Block" : "OnStreams";
+                         });
 
 class DeviceErrorsTest : public ::testing::Test {
  protected:

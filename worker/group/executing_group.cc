@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "absl/base/optimization.h"
 #include "absl/strings/str_cat.h"
 #include "base/clock.h"
 #include "base/status_macros.h"
@@ -42,8 +43,6 @@ absl::Status ExecutingGroup::BeginOnDevice(DevicePlane& plane, client::ProcessGr
     return side.status();
   }
   device_side_ = *std::move(side);
-  device_verbs_ = std::make_unique<TensorVerbs>(
-      &device_side_->communicator(), &device_side_->place(), plane.device(), communicator_.get());
   MutexLock lock(&end_mutex_);
   current_on_device_ = &device_side_->communicator();
   return absl::OkStatus();
@@ -60,7 +59,6 @@ void ExecutingGroup::Drop() {
     current_ = nullptr;
     current_on_device_ = nullptr;
   }
-  device_verbs_.reset();
   device_side_.reset();
   verbs_.reset();
   communicator_.reset();
@@ -86,7 +84,7 @@ absl::StatusOr<TensorVerbs*> ExecutingGroup::VerbsFor(TensorVerb verb, const Ten
   if (on_host && (placement != Placement::kDevice || verb == TensorVerb::kExchangeSizes)) {
     return verbs_.get();
   }
-  if (!on_host && device_verbs_ != nullptr) return device_verbs_.get();
+  if (!on_host && device_side_ != nullptr) return &device_side_->verbs();
   return absl::InvalidArgumentError(absl::StrCat(
       NameOf(verb), " of ", tensor.ToString(), on_host ? ", in memory of the host" : "",
       ": the placement of group ", name(), " is ", NameOf(placement)));
@@ -99,9 +97,30 @@ absl::Status ExecutingGroup::Run(TensorVerb verb, const Tensor& tensor, int64_t 
   COHORT_ASSIGN_OR_RETURN(TensorVerbs* const verbs, VerbsFor(verb, tensor));
   const int64_t ticks = TickClock::Ticks();
   flight_recorder_.Begin(generation_, verb, tensor.type(), bytes, root, ticks);
-  absl::Status status = body(*verbs, clock_.JustBefore(ticks) + TimeoutOf(options));
+  const Instant deadline = clock_.JustBefore(ticks) + TimeoutOf(options);
+  absl::Status status = ABSL_PREDICT_TRUE(!options.stream.has_value())
+                            ? body(*verbs, deadline)
+                            : OnStream(verb, tensor, options, [&](TensorVerbs& on_stream) {
+                                return body(on_stream, deadline);
+                              });
   flight_recorder_.End(status.code());
   return status;
+}
+
+absl::Status ExecutingGroup::OnStream(TensorVerb verb, const Tensor& tensor,
+                                      const CallOptions& options,
+                                      absl::FunctionRef<absl::Status(TensorVerbs&)> body) {
+  if (tensor.device().is_host()) {
+    return absl::InvalidArgumentError(absl::StrCat(NameOf(verb), " of ", tensor.ToString(),
+                                                   " on a stream: those are for tensors on GPUs"));
+  }
+  return device_side_->OnStream(*options.stream, TimeoutOf(options), body);
+}
+
+absl::Status ExecutingGroup::AwaitStreams(const CallOptions& options) {
+  MutexLock lock(&call_mutex_);
+  if (device_side_ == nullptr) return absl::OkStatus();
+  return device_side_->AwaitStreams(Clock::Steady().Now() + TimeoutOf(options));
 }
 
 absl::Status ExecutingGroup::AllReduce(const Tensor& input, const Tensor& output,

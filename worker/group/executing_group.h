@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -63,6 +64,7 @@ class ExecutingGroup : public client::Group {
                                               const client::CallOptions& options) final;
   absl::Status Exchange(absl::Span<const client::TensorTransfer> transfers,
                         const client::CallOptions& options) final;
+  absl::Status AwaitStreams(const client::CallOptions& options) final;
   void Abort(const absl::Status& cause) override;
 
  protected:
@@ -95,6 +97,9 @@ class ExecutingGroup : public client::Group {
   template <typename Body>
   absl::Status Run(TensorVerb verb, const Tensor& tensor, int64_t bytes, int root,
                    const client::CallOptions& options, Body&& body);
+  absl::Status OnStream(TensorVerb verb, const Tensor& tensor, const client::CallOptions& options,
+                        absl::FunctionRef<absl::Status(TensorVerbs&)> body)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(call_mutex_);
   absl::StatusOr<TensorVerbs*> VerbsFor(TensorVerb verb, const Tensor& tensor)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(call_mutex_);
 
@@ -107,7 +112,6 @@ class ExecutingGroup : public client::Group {
   std::unique_ptr<TensorVerbs> verbs_ ABSL_GUARDED_BY(call_mutex_);
   // On the GPU, where the group has tensors there; it lives on `communicator_`.
   std::unique_ptr<DeviceSide> device_side_ ABSL_GUARDED_BY(call_mutex_);
-  std::unique_ptr<TensorVerbs> device_verbs_ ABSL_GUARDED_BY(call_mutex_);
   int64_t generation_ ABSL_GUARDED_BY(call_mutex_) = 0;
   TickClock clock_ ABSL_GUARDED_BY(call_mutex_);
   FlightRecorder flight_recorder_;

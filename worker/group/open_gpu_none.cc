@@ -4,8 +4,8 @@
 namespace cohort::worker {
 
 absl::StatusOr<std::shared_ptr<DevicePlane>> OpenGpu(int device) {
-  return absl::UnimplementedError(absl::StrCat(
-      "no GPU ", device, ": this program was built where there was no CUDA toolkit"));
+  return absl::UnimplementedError(
+      absl::StrCat("no GPU ", device, ": this program was built where there was no CUDA toolkit"));
 }
 
 }  // namespace cohort::worker

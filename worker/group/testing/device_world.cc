@@ -2,7 +2,9 @@
 
 #include <utility>
 
+#include "base/status_macros.h"
 #include "gtest/gtest.h"
+#include "worker/communicator/nccl/nccl_stream_communicator.h"
 #include "worker/communicator/nccl/nccl_types.h"
 #include "worker/cuda/testing/fake_runtime.h"
 
@@ -10,12 +12,14 @@ namespace cohort::worker {
 
 struct DeviceWorld::Parts {
   std::vector<std::unique_ptr<Communicator>> hosts;
-  std::vector<std::unique_ptr<Communicator>> devices;
-  std::vector<std::unique_ptr<CudaPlace>> places;
+  std::vector<std::unique_ptr<NcclCommunicator>> groups;  // of verbs on streams
+  std::vector<cuda::Stream> streams;
+  std::vector<std::unique_ptr<Communicator>> communicators;
+  std::vector<std::unique_ptr<TensorPlace>> places;
 };
 
-DeviceWorld::DeviceWorld(int size)
-    : DeviceWorld([size] {
+DeviceWorld::DeviceWorld(int size, Calls calls)
+    : DeviceWorld([=] {
         cuda::FakeMachine machine;
         machine.devices = size;
         cuda::ResetFakeRuntime(machine);
@@ -24,18 +28,34 @@ DeviceWorld::DeviceWorld(int size)
         for (int rank = 0; rank < size; ++rank) {
           NcclRank& formed = ranks[static_cast<size_t>(rank)];
           EXPECT_TRUE(formed.nccl.ok()) << formed.nccl.status();
-          auto place = CudaPlace::Create(rank, (*formed.nccl)->stream());
-          EXPECT_TRUE(place.ok()) << place.status();
-          parts.places.push_back(*std::move(place));
+          std::unique_ptr<NcclCommunicator> group = *std::move(formed.nccl);
           parts.hosts.push_back(std::move(formed.host));
-          parts.devices.push_back(*std::move(formed.nccl));
+          if (calls == Calls::kBlock) {
+            auto place = CudaPlace::Create(rank, group->stream());
+            EXPECT_TRUE(place.ok()) << place.status();
+            parts.places.push_back(*std::move(place));
+            parts.communicators.push_back(std::move(group));
+            continue;
+          }
+          auto stream = cuda::Stream::Create(rank);
+          EXPECT_TRUE(stream.ok()) << stream.status();
+          NcclCallOptions options;
+          options.stream = stream->get();
+          options.timeout = absl::Seconds(60);
+          parts.communicators.push_back(
+              std::make_unique<NcclStreamCommunicator>(group.get(), options));
+          parts.places.push_back(std::make_unique<CudaStreamPlace>(rank, stream->get()));
+          parts.groups.push_back(std::move(group));
+          parts.streams.push_back(*std::move(stream));
         }
         return parts;
       }()) {}
 
 DeviceWorld::DeviceWorld(Parts parts)
-    : VerbsWorld(Medium::kProcess, std::move(parts.devices)),
+    : VerbsWorld(Medium::kProcess, std::move(parts.communicators)),
       hosts_(std::move(parts.hosts)),
+      groups_(std::move(parts.groups)),
+      streams_(std::move(parts.streams)),
       places_(std::move(parts.places)) {
   for (size_t rank = 0; rank < hosts_.size(); ++rank) {
     const int number = static_cast<int>(rank);
@@ -46,6 +66,13 @@ DeviceWorld::DeviceWorld(Parts parts)
 
 // Verbs and communicators go before what they live on.
 DeviceWorld::~DeviceWorld() { Clear(); }
+
+absl::Status DeviceWorld::Await(int rank) {
+  if (streams_.empty()) return absl::OkStatus();
+  const auto at = static_cast<size_t>(rank);
+  COHORT_RETURN_IF_ERROR(groups_[at]->Await(Soon()));
+  return cuda::Synchronize(streams_[at].get(), Soon());
+}
 
 Tensor DeviceWorld::Allocate(DataType type, const Shape& shape) {
   const absl::StatusOr<Tensor> tensor = AllocateOnDevice(0, type, shape);

@@ -8,6 +8,7 @@
 #include "base/tensor.h"
 #include "worker/communicator/nccl/testing/fake_nccl_api.h"
 #include "worker/communicator/nccl/testing/nccl_ranks.h"
+#include "worker/cuda/stream.h"
 #include "worker/group/cuda_place.h"
 #include "worker/group/testing/verbs_world.h"
 
@@ -16,11 +17,14 @@ namespace cohort::worker {
 // Sets the fake machine up anew. Memory of its devices can be read by this process.
 class DeviceWorld final : public VerbsWorld {
  public:
-  explicit DeviceWorld(int size);
+  // Verbs block, or are enqueued on a stream of each rank's.
+  enum class Calls { kBlock, kOnStreams };
+  explicit DeviceWorld(int size, Calls calls = Calls::kBlock);
   ~DeviceWorld() override;
 
   Tensor Allocate(DataType type, const Shape& shape) override;
   Tensor Seen(int rank, const Tensor& tensor) override;
+  absl::Status Await(int rank) override;
   bool Reduces(DataType type, ReduceOp op) override;
 
   // By way of the host, of the same ranks.
@@ -31,7 +35,9 @@ class DeviceWorld final : public VerbsWorld {
   explicit DeviceWorld(Parts parts);
 
   const std::vector<std::unique_ptr<Communicator>> hosts_;
-  std::vector<std::unique_ptr<CudaPlace>> places_;
+  const std::vector<std::unique_ptr<NcclCommunicator>> groups_;
+  std::vector<cuda::Stream> streams_;
+  std::vector<std::unique_ptr<TensorPlace>> places_;
 };
 
 }  // namespace cohort::worker

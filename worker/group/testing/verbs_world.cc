@@ -118,7 +118,10 @@ std::vector<absl::Status> VerbsWorld::Run(const std::function<absl::Status(Tenso
   std::vector<absl::Status> statuses(verbs_.size());
   std::vector<std::thread> threads;
   for (size_t rank = 0; rank < verbs_.size(); ++rank) {
-    threads.emplace_back([&, rank] { statuses[rank] = body(*verbs_[rank]); });
+    threads.emplace_back([&, rank] {
+      statuses[rank] = body(*verbs_[rank]);
+      if (statuses[rank].ok()) statuses[rank] = Await(static_cast<int>(rank));
+    });
   }
   for (std::thread& thread : threads) thread.join();
   return statuses;

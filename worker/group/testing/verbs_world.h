@@ -37,6 +37,8 @@ class VerbsWorld {
   virtual Tensor Allocate(DataType type, const Shape& shape);
   // The same elements, as a rank gives them to its verbs.
   virtual Tensor Seen(int /*rank*/, const Tensor& tensor) { return tensor; }
+  // Until what a rank has called is done.
+  virtual absl::Status Await(int /*rank*/) { return absl::OkStatus(); }
   virtual bool Reduces(DataType type, ReduceOp op) { return CheckReducible(type, op).ok(); }
 
   // The statuses by rank.
