@@ -1,5 +1,10 @@
 #include "client/collective/group.h"
 
+#include <utility>
+
+#include "base/status_macros.h"
+#include "client/collective/recording.h"
+
 namespace cohort::client {
 
 absl::Status Group::Send(const Tensor& tensor, int destination, const CallOptions& options) {
@@ -10,6 +15,12 @@ absl::Status Group::Send(const Tensor& tensor, int destination, const CallOption
 absl::Status Group::Receive(const Tensor& tensor, int source, const CallOptions& options) {
   const TensorTransfer transfer = {false, source, tensor};
   return Exchange(absl::MakeConstSpan(&transfer, 1), options);
+}
+
+absl::StatusOr<std::unique_ptr<Sequence>> Group::Record(
+    absl::FunctionRef<absl::Status(Group&)> body, const CallOptions& options) {
+  COHORT_ASSIGN_OR_RETURN(RecordedCalls calls, RecordCalls(*this, body, options));
+  return SequenceOfCalls(*this, std::move(calls));
 }
 
 }  // namespace cohort::client

@@ -5,10 +5,12 @@
 #define COHORT_CLIENT_COLLECTIVE_GROUP_H_
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -16,6 +18,7 @@
 #include "absl/types/span.h"
 #include "base/reduction.h"
 #include "base/tensor.h"
+#include "client/collective/sequence.h"
 
 namespace cohort::client {
 
@@ -160,6 +163,17 @@ class Group {
   virtual absl::Status AwaitStreams(const CallOptions& /*options*/ = {}) {
     return absl::OkStatus();
   }
+
+  // --- Many at once.
+
+  // Keeps what `body` calls of the tensor verbs of the group that it is given, in place of doing
+  // it. All ranks record the same, which is compared. Nothing else can be recorded: objects,
+  // barriers, sizes and allocations are FAILED_PRECONDITION, and so is Record, on the rank that
+  // tries; the others hear INVALID_ARGUMENT. What is wrong with a call's tensors may be said by the
+  // first replay. Errors: body's; INVALID_ARGUMENT, on all ranks alike, names the first call that
+  // differs; those of verbs.
+  virtual absl::StatusOr<std::unique_ptr<Sequence>> Record(
+      absl::FunctionRef<absl::Status(Group&)> body, const CallOptions& options = {});
 
   // --- Objects and barriers, through the coordinator: see client::ProcessGroup, whose errors these
   // are.

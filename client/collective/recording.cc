@@ -1,0 +1,312 @@
+#include "client/collective/recording.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
+#include "base/clock.h"
+#include "base/status_macros.h"
+
+namespace cohort::client {
+namespace {
+
+// FNV-1a: the same in all processes.
+class Digest {
+ public:
+  void Add(absl::string_view text) {
+    for (const char c : text) Add(c);
+    Add('\0');
+  }
+  // As a size, which is not negative.
+  int64_t value() const { return static_cast<int64_t>(state_ >> 1); }
+
+ private:
+  void Add(char c) { state_ = (state_ ^ static_cast<unsigned char>(c)) * 0x100000001B3u; }
+
+  uint64_t state_ = 0xCBF29CE484222325u;
+};
+
+// What all ranks have in common: `dim`, counted from the end if negative, may be each rank's own.
+std::string Text(absl::string_view verb, const Tensor& tensor, std::optional<int> dim = {},
+                 bool ragged = false) {
+  std::string text = absl::StrCat(verb, " of ", NameOf(tensor.type()), " [");
+  const int own = ragged && *dim < 0 ? *dim + tensor.dims() : dim.value_or(-1);
+  for (int i = 0; i < tensor.dims(); ++i) {
+    absl::StrAppend(&text, i == 0 ? "" : ", ");
+    if (ragged && i == own) {
+      absl::StrAppend(&text, "*");
+    } else {
+      absl::StrAppend(&text, tensor.shape()[static_cast<size_t>(i)]);
+    }
+  }
+  absl::StrAppend(&text, tensor.device().is_cuda() ? "] on GPUs" : "]");
+  if (dim.has_value()) absl::StrAppend(&text, " along dimension ", *dim);
+  return text;
+}
+
+std::string By(const Reduction& reduction) {
+  if (reduction.op != ReduceOp::kPreMulSum) return absl::StrCat(" by ", NameOf(reduction.op));
+  return absl::StrCat(" by ", NameOf(reduction.op), " times ", reduction.scale);
+}
+
+std::string At(int root) { return absl::StrCat(", root ", root); }
+
+std::string With(const Sizes& sizes) {
+  return absl::StrCat(", sizes [", absl::StrJoin(sizes, ", "), "]");
+}
+
+class Recorder final : public Group {
+ public:
+  explicit Recorder(const Group& group) : group_(group) {}
+
+  const std::string& name() const override { return group_.name(); }
+  int64_t generation() const override { return group_.generation(); }
+  int rank() const override { return group_.rank(); }
+  int size() const override { return group_.size(); }
+  const std::vector<std::string>& paths() const override { return group_.paths(); }
+  Placement placement() const override { return group_.placement(); }
+  Device device() const override { return group_.device(); }
+
+  absl::StatusOr<Tensor> Allocate(DataType, const Shape&, Device) override {
+    return Refuse("Allocate");
+  }
+
+  absl::Status AllReduce(const Tensor& input, const Tensor& output, const Reduction& reduction,
+                         const CallOptions& options) override {
+    return Note(absl::StrCat(Text("all_reduce", input), By(reduction)), input, options,
+                [=](Group& group, const CallOptions& at_replay) {
+                  return group.AllReduce(input, output, reduction, at_replay);
+                });
+  }
+  absl::Status Reduce(const Tensor& input, const Tensor& output, const Reduction& reduction,
+                      int root, const CallOptions& options) override {
+    return Note(absl::StrCat(Text("reduce", input), By(reduction), At(root)), input, options,
+                [=](Group& group, const CallOptions& at_replay) {
+                  return group.Reduce(input, output, reduction, root, at_replay);
+                });
+  }
+  absl::Status Broadcast(const Tensor& tensor, int root, const CallOptions& options) override {
+    return Note(absl::StrCat(Text("broadcast", tensor), At(root)), tensor, options,
+                [=](Group& group, const CallOptions& at_replay) {
+                  return group.Broadcast(tensor, root, at_replay);
+                });
+  }
+  absl::Status AllGather(const Tensor& input, const Tensor& output, int dim,
+                         const CallOptions& options) override {
+    return Note(Text("all_gather", input, dim), input, options,
+                [=](Group& group, const CallOptions& at_replay) {
+                  return group.AllGather(input, output, dim, at_replay);
+                });
+  }
+  absl::Status ReduceScatter(const Tensor& input, const Tensor& output, int dim,
+                             const Reduction& reduction, const CallOptions& options) override {
+    return Note(absl::StrCat(Text("reduce_scatter", input, dim), By(reduction)), input, options,
+                [=](Group& group, const CallOptions& at_replay) {
+                  return group.ReduceScatter(input, output, dim, reduction, at_replay);
+                });
+  }
+  absl::Status AllToAll(const Tensor& input, const Tensor& output,
+                        const CallOptions& options) override {
+    return Note(Text("all_to_all", input), input, options,
+                [=](Group& group, const CallOptions& at_replay) {
+                  return group.AllToAll(input, output, at_replay);
+                });
+  }
+  absl::Status Gather(const Tensor& input, const Tensor& output, int dim, int root,
+                      const CallOptions& options) override {
+    return Note(absl::StrCat(Text("gather", input, dim), At(root)), input, options,
+                [=](Group& group, const CallOptions& at_replay) {
+                  return group.Gather(input, output, dim, root, at_replay);
+                });
+  }
+  absl::Status Scatter(const Tensor& input, const Tensor& output, int dim, int root,
+                       const CallOptions& options) override {
+    return Note(absl::StrCat(Text("scatter", output, dim), At(root)), output, options,
+                [=](Group& group, const CallOptions& at_replay) {
+                  return group.Scatter(input, output, dim, root, at_replay);
+                });
+  }
+  absl::Status AllGatherV(const Tensor& input, const Tensor& output, int dim, const Sizes& sizes,
+                          const CallOptions& options) override {
+    return Note(absl::StrCat(Text("all_gather_v", input, dim, true), With(sizes)), input, options,
+                [=](Group& group, const CallOptions& at_replay) {
+                  return group.AllGatherV(input, output, dim, sizes, at_replay);
+                });
+  }
+  absl::Status ReduceScatterV(const Tensor& input, const Tensor& output, int dim,
+                              const Sizes& sizes, const Reduction& reduction,
+                              const CallOptions& options) override {
+    return Note(
+        absl::StrCat(Text("reduce_scatter_v", output, dim, true), By(reduction), With(sizes)),
+        input, options, [=](Group& group, const CallOptions& at_replay) {
+          return group.ReduceScatterV(input, output, dim, sizes, reduction, at_replay);
+        });
+  }
+  absl::Status GatherV(const Tensor& input, const Tensor& output, int dim, const Sizes& sizes,
+                       int root, const CallOptions& options) override {
+    return Note(absl::StrCat(Text("gather_v", input, dim, true), At(root), With(sizes)), input,
+                options, [=](Group& group, const CallOptions& at_replay) {
+                  return group.GatherV(input, output, dim, sizes, root, at_replay);
+                });
+  }
+  absl::Status AllToAllV(const Tensor& input, const Sizes& input_sizes, const Tensor& output,
+                         const Sizes& output_sizes, const CallOptions& options) override {
+    return Note(Text("all_to_all_v", input, 0, true), input, options,
+                [=](Group& group, const CallOptions& at_replay) {
+                  return group.AllToAllV(input, input_sizes, output, output_sizes, at_replay);
+                });
+  }
+  absl::StatusOr<Sizes> ExchangeSizes(int64_t, const CallOptions&) override {
+    return Refuse("ExchangeSizes");
+  }
+  absl::Status Exchange(absl::Span<const TensorTransfer> transfers,
+                        const CallOptions& options) override {
+    const std::vector<TensorTransfer> kept(transfers.begin(), transfers.end());
+    return Note("", kept.empty() ? Tensor() : kept[0].tensor, options,
+                [kept](Group& group, const CallOptions& at_replay) {
+                  return group.Exchange(kept, at_replay);
+                });
+  }
+
+  absl::Status SendObject(absl::string_view, int, const CallOptions&) override {
+    return Refuse("SendObject");
+  }
+  absl::StatusOr<std::string> ReceiveObject(int, const CallOptions&) override {
+    return Refuse("ReceiveObject");
+  }
+  absl::StatusOr<std::string> BroadcastObject(absl::string_view, int, const CallOptions&) override {
+    return Refuse("BroadcastObject");
+  }
+  absl::StatusOr<std::vector<std::string>> AllGatherObjects(absl::string_view,
+                                                            const CallOptions&) override {
+    return Refuse("AllGatherObjects");
+  }
+  absl::Status Barrier(const CallOptions&) override { return Refuse("Barrier"); }
+  absl::Status AwaitStreams(const CallOptions&) override { return Refuse("AwaitStreams"); }
+  absl::StatusOr<std::unique_ptr<Sequence>> Record(absl::FunctionRef<absl::Status(Group&)>,
+                                                   const CallOptions&) override {
+    return Refuse("Record");
+  }
+  absl::Status Rejoin(absl::Duration) override { return Refuse("Rejoin"); }
+  void Abort(const absl::Status&) override { Refuse("Abort").IgnoreError(); }
+
+  // Also where the body did not look at what it was told.
+  const absl::Status& refused() const { return refused_; }
+  RecordedCalls& calls() { return calls_; }
+
+ private:
+  absl::Status Refuse(absl::string_view what) {
+    const absl::Status status = absl::FailedPreconditionError(absl::StrCat(
+        what, " cannot be recorded: tensor verbs alone, without options of their own"));
+    if (refused_.ok()) refused_ = status;
+    return status;
+  }
+
+  template <typename Run>
+  absl::Status Note(std::string text, const Tensor& tensor, const CallOptions& options, Run run) {
+    if (options.timeout.has_value() || options.stream.has_value()) return Refuse("CallOptions");
+    calls_.push_back({std::move(text), tensor.device().is_cuda(), std::move(run)});
+    return absl::OkStatus();
+  }
+
+  const Group& group_;
+  RecordedCalls calls_;
+  absl::Status refused_;
+};
+
+// Between the calls that all ranks have in common, by number from 1; messages have none.
+std::vector<absl::string_view> Common(const RecordedCalls& calls) {
+  std::vector<absl::string_view> texts;
+  for (const RecordedCall& call : calls) {
+    if (!call.text.empty()) texts.push_back(call.text);
+  }
+  return texts;
+}
+
+constexpr absl::string_view kNone = "no more calls";
+
+// Called by all ranks, which have recorded different things, or not all of them anything. `own`:
+// the calls, a line each.
+absl::Status ExplainDifference(Group& group, const std::string& own, const CallOptions& options) {
+  COHORT_ASSIGN_OR_RETURN(const std::vector<std::string> all, group.AllGatherObjects(own, options));
+  const std::vector<absl::string_view> first = absl::StrSplit(all[0], '\n');
+  for (size_t rank = 1; rank < all.size(); ++rank) {
+    const std::vector<absl::string_view> other = absl::StrSplit(all[rank], '\n');
+    for (size_t i = 0; i < std::max(first.size(), other.size()); ++i) {
+      const absl::string_view a = i < first.size() && !first[i].empty() ? first[i] : kNone;
+      const absl::string_view b = i < other.size() && !other[i].empty() ? other[i] : kNone;
+      if (a == b) continue;
+      return absl::InvalidArgumentError(absl::StrCat("ranks recorded different sequences: call ",
+                                                     i + 1, " is, of rank 0, ", a, ", and of rank ",
+                                                     rank, " ", b));
+    }
+  }
+  return absl::InvalidArgumentError("ranks recorded different sequences");
+}
+
+class CallSequence final : public Sequence {
+ public:
+  CallSequence(Group& group, RecordedCalls calls)
+      : group_(group), calls_(std::move(calls)), generation_(group.generation()) {}
+
+  int size() const override { return static_cast<int>(calls_.size()); }
+
+  absl::Status Replay(const CallOptions& options) override {
+    if (group_.generation() != generation_) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("a sequence of generation ", generation_, " of group ", group_.name(),
+                       ", which is in generation ", group_.generation(), ": record it anew"));
+    }
+    CallOptions left = options;
+    const Instant deadline = options.timeout.has_value() ? Clock::Steady().Now() + *options.timeout
+                                                         : absl::InfiniteFuture();
+    for (size_t i = 0; i < calls_.size(); ++i) {
+      const absl::Status status = calls_[i].run(group_, left);
+      if (!status.ok()) {
+        return absl::Status(status.code(), absl::StrCat("call ", i + 1, " of ", calls_.size(),
+                                                        " recorded: ", status.message()));
+      }
+      if (options.timeout.has_value()) left.timeout = deadline - Clock::Steady().Now();
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  Group& group_;
+  const RecordedCalls calls_;
+  const int64_t generation_;
+};
+
+}  // namespace
+
+absl::StatusOr<RecordedCalls> RecordCalls(Group& group,
+                                          absl::FunctionRef<absl::Status(Group&)> body,
+                                          const CallOptions& options) {
+  Recorder recorder(group);
+  absl::Status status = body(recorder);
+  if (status.ok()) status = recorder.refused();
+  const std::vector<absl::string_view> common = Common(recorder.calls());
+  Digest digest;
+  for (const absl::string_view text : common) digest.Add(text);
+  // A rank that could not record comes all the same, so that the others hear of it.
+  COHORT_ASSIGN_OR_RETURN(const Sizes digests,
+                          group.ExchangeSizes(status.ok() ? digest.value() : 0, options));
+  const bool same = std::all_of(digests.begin(), digests.end(),
+                                [&](int64_t other) { return other == digests[0]; });
+  if (same && status.ok()) return std::move(recorder.calls());
+  const std::string own =
+      status.ok()
+          ? absl::StrJoin(common, "\n")
+          : absl::StrReplaceAll(absl::StrCat("not recorded: ", status.message()), {{"\n", " "}});
+  const absl::Status difference = ExplainDifference(group, own, options);
+  return status.ok() ? difference : status;
+}
+
+std::unique_ptr<Sequence> SequenceOfCalls(Group& group, RecordedCalls calls) {
+  return std::make_unique<CallSequence>(group, std::move(calls));
+}
+
+}  // namespace cohort::client

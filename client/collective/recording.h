@@ -1,0 +1,40 @@
+// What a group's verbs are called with, kept instead of done.
+#ifndef COHORT_CLIENT_COLLECTIVE_RECORDING_H_
+#define COHORT_CLIENT_COLLECTIVE_RECORDING_H_
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/statusor.h"
+#include "client/collective/group.h"
+#include "client/collective/sequence.h"
+
+namespace cohort::client {
+
+struct RecordedCall {
+  // The same on all ranks. Empty: of messages, on which its two ranks alone agree.
+  std::string text;
+  bool on_gpu = false;
+  // Keeps its arguments.
+  std::function<absl::Status(Group&, const CallOptions&)> run;
+};
+using RecordedCalls = std::vector<RecordedCall>;
+
+// What `body` calls of the verbs of the group that it is given, which does nothing else. All ranks
+// of `group` call it. Errors: body's; FAILED_PRECONDITION (it called what cannot be recorded);
+// INVALID_ARGUMENT, on all ranks alike (they recorded different calls; names the first); and those
+// of Group::ExchangeSizes.
+absl::StatusOr<RecordedCalls> RecordCalls(Group& group,
+                                          absl::FunctionRef<absl::Status(Group&)> body,
+                                          const CallOptions& options);
+
+// One after the other. `group` outlives it.
+std::unique_ptr<Sequence> SequenceOfCalls(Group& group, RecordedCalls calls);
+
+}  // namespace cohort::client
+
+#endif  // COHORT_CLIENT_COLLECTIVE_RECORDING_H_
