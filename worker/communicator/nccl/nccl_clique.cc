@@ -2,6 +2,7 @@
 
 #include <sched.h>
 
+#include <algorithm>
 #include <cstring>
 #include <optional>
 #include <thread>
@@ -84,8 +85,8 @@ absl::StatusOr<std::unique_ptr<NcclClique>> NcclClique::Form(
   return clique;
 }
 
-bool NcclClique::EndAside(std::shared_ptr<Ending> ending, int device, bool last,
-                          std::function<void()> end) {
+bool NcclClique::RunAside(std::shared_ptr<Ending> ending, int device, bool last,
+                          absl::Duration patience, std::function<void()> end) {
   struct Shared {
     Mutex mutex;
     bool done = false;
@@ -94,14 +95,14 @@ bool NcclClique::EndAside(std::shared_ptr<Ending> ending, int device, bool last,
     std::optional<NcclLane::Turn> turn;
   };
   const auto shared = std::make_shared<Shared>();
-  const Instant time_is_up = Clock::Steady().Now() + kEndPatience;
-  std::thread([shared, ending = std::move(ending), device, last, time_is_up, end = std::move(end)] {
+  const Instant time_is_up = Clock::Steady().Now() + patience;
+  std::thread([shared, ending = std::move(ending), device, last, patience, time_is_up,
+               end = std::move(end)] {
     {
       MutexLock lock(&ending->mutex);
       if (Clock::Steady().Now() < time_is_up) {
         // Nor must another's call keep this from its end.
-        absl::StatusOr<NcclLane::Turn> turn =
-            NcclLane::Of(device).Enter(time_is_up - kEndPatience / 2);
+        absl::StatusOr<NcclLane::Turn> turn = NcclLane::Of(device).Enter(time_is_up - patience / 2);
         MutexLock taken(&shared->mutex);
         if (turn.ok() && !shared->late) shared->turn.emplace(*std::move(turn));
       }
@@ -138,7 +139,7 @@ NcclClique::~NcclClique() {
     }
     nccl->CommAbort(comm);
   };
-  if (!EndAside(ending_, options_.device, true, end)) {
+  if (!RunAside(ending_, options_.device, true, kEndPatience, end)) {
     Log(LogLevel::kWarning, "NCCL does not end a communicator; it is left to itself",
         {{"communicator", options_.name}, {"rank", options_.rank}, {"device", options_.device}});
   }
@@ -181,6 +182,51 @@ absl::Status NcclClique::AwaitCalls(const char* call, Instant deadline,
   }
 }
 
+absl::StatusOr<std::unique_ptr<NcclClique>> NcclClique::Shrink(
+    const std::vector<int>& gone, bool abort, const std::string& name, Instant deadline,
+    absl::FunctionRef<absl::Status()> standing) {
+  // What a call fills that may not come back while anybody waits for it.
+  struct Call {
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    std::string name;
+    std::vector<int> gone;
+    ncclComm_t shrunk = nullptr;
+    ncclResult_t result = ncclInternalError;
+  };
+  const auto call = std::make_shared<Call>();
+  call->name = name;
+  call->config.blocking = 0;
+  call->config.commName = call->name.c_str();
+  call->gone = gone;
+  // From here on only its end may follow.
+  const bool was_revoked = revoked_.exchange(true);
+  const int flags = abort || was_revoked ? NCCL_SHRINK_ABORT : NCCL_SHRINK_DEFAULT;
+  const bool returned = RunAside(ending_, options_.device, false, deadline - Clock::Steady().Now(),
+                                 [call, nccl = nccl_, comm = comm_, flags] {
+                                   call->result = nccl->CommShrink(
+                                       comm, call->gone.data(), static_cast<int>(call->gone.size()),
+                                       &call->shrunk, &call->config, flags);
+                                 });
+  if (!returned) return absl::DeadlineExceededError("ncclCommShrink does not return");
+  COHORT_RETURN_IF_ERROR(NcclError(*nccl_, call->result, "ncclCommShrink"));
+  COHORT_RETURN_IF_ERROR(AwaitCalls("ncclCommShrink", deadline, standing));
+  if (call->shrunk == nullptr) return absl::InternalError("ncclCommShrink has made nothing");
+  NcclCliqueOptions options;
+  options.device = options_.device;
+  const auto below = std::lower_bound(gone.begin(), gone.end(), options_.rank) - gone.begin();
+  options.rank = options_.rank - static_cast<int>(below);
+  options.size = options_.size - static_cast<int>(gone.size());
+  options.name = name;
+  auto clique = absl::WrapUnique(new NcclClique(nccl_, std::move(options)));
+  clique->comm_ = call->shrunk;
+  const absl::Status status = clique->AwaitCalls("ncclCommShrink", deadline, standing);
+  if (!status.ok()) {
+    clique->revoked_ = true;
+    return status;
+  }
+  return clique;
+}
+
 void NcclClique::Revoke(Patience patience) {
   if (revoked_.exchange(true)) return;
   const auto end = [nccl = nccl_, comm = comm_] {
@@ -193,7 +239,7 @@ void NcclClique::Revoke(Patience patience) {
     }
   };
   auto revoke = [ending = ending_, options = options_, end] {
-    if (EndAside(ending, options.device, false, end)) return;
+    if (RunAside(ending, options.device, false, kEndPatience, end)) return;
     Log(LogLevel::kWarning, "NCCL does not revoke a communicator; its end will be by force",
         {{"communicator", options.name}, {"rank", options.rank}, {"device", options.device}});
   };

@@ -57,6 +57,12 @@ class NcclClique {
   // Until calls that returned ncclInProgress are through.
   absl::Status AwaitCalls(const char* call, Instant deadline,
                           absl::FunctionRef<absl::Status()> standing);
+  // Those of its ranks that are not `gone`, which is in ascending order and the same for all of
+  // them; all of them call it, with nothing in flight, or with `abort`, which ends that. Whatever
+  // comes of it, only the end of this one may follow. `name`: of the new one. Errors: as Form.
+  absl::StatusOr<std::unique_ptr<NcclClique>> Shrink(const std::vector<int>& gone, bool abort,
+                                                     const std::string& name, Instant deadline,
+                                                     absl::FunctionRef<absl::Status()> standing);
   // Ends what is in flight, here; nothing but the end comes after it. Returns when that is done or
   // too slow; with kDoNotWait, and when it was called before, at once. From any thread.
   enum class Patience { kAMoment, kDoNotWait };
@@ -72,9 +78,9 @@ class NcclClique {
   };
 
   // Runs `end` in the device's lane, on a thread of its own; not when the clique is gone, which it
-  // is behind the `last`. False: not within a moment; it goes on by itself.
-  static bool EndAside(std::shared_ptr<Ending> ending, int device, bool last,
-                       std::function<void()> end);
+  // is behind the `last`. False: not within `patience`; it goes on by itself.
+  static bool RunAside(std::shared_ptr<Ending> ending, int device, bool last,
+                       absl::Duration patience, std::function<void()> end);
 
   const std::shared_ptr<NcclApi> nccl_;
   const NcclCliqueOptions options_;

@@ -47,21 +47,13 @@ std::vector<size_t> Filled(absl::Span<const Transfer> transfers) {
 
 absl::StatusOr<std::unique_ptr<NcclCommunicator>> NcclCommunicator::Form(NcclFormation formation,
                                                                          Instant deadline) {
-  COHORT_ASSIGN_OR_RETURN(cuda::Stream stream, cuda::Stream::Create(formation.device));
-  COHORT_ASSIGN_OR_RETURN(cuda::Event done, cuda::Event::Create(formation.device));
   NcclCliqueOptions options;
   options.device = formation.device;
   options.rank = formation.host->rank();
   options.size = formation.host->size();
   options.ids = formation.ids;
   options.name = formation.name;
-  if (formation.board != nullptr && formation.board->ranks() != options.size) {
-    return absl::InvalidArgumentError(absl::StrCat("a board for ", formation.board->ranks(),
-                                                   " ranks in a group of ", options.size));
-  }
-  COHORT_ASSIGN_OR_RETURN(NcclBoard board, NcclBoard::Create(options.size));
-  auto result = absl::WrapUnique(new NcclCommunicator(std::move(formation), std::move(board),
-                                                      std::move(stream), std::move(done)));
+  COHORT_ASSIGN_OR_RETURN(std::unique_ptr<NcclCommunicator> result, Prepare(std::move(formation)));
   absl::StatusOr<std::unique_ptr<NcclClique>> clique =
       NcclClique::Form(result->nccl_, options, deadline, [&] { return result->Standing(); });
   if (!clique.ok()) {
@@ -73,6 +65,20 @@ absl::StatusOr<std::unique_ptr<NcclCommunicator>> NcclCommunicator::Form(NcclFor
   result->clique_ = *std::move(clique);
   COHORT_RETURN_IF_ERROR(result->AgreeOnFormation(deadline));
   return result;
+}
+
+absl::StatusOr<std::unique_ptr<NcclCommunicator>> NcclCommunicator::Prepare(
+    NcclFormation formation) {
+  const int ranks = formation.host->size();
+  if (formation.board != nullptr && formation.board->ranks() != ranks) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a board for ", formation.board->ranks(), " ranks in a group of ", ranks));
+  }
+  COHORT_ASSIGN_OR_RETURN(cuda::Stream stream, cuda::Stream::Create(formation.device));
+  COHORT_ASSIGN_OR_RETURN(cuda::Event done, cuda::Event::Create(formation.device));
+  COHORT_ASSIGN_OR_RETURN(NcclBoard board, NcclBoard::Create(ranks));
+  return absl::WrapUnique(new NcclCommunicator(std::move(formation), std::move(board),
+                                               std::move(stream), std::move(done)));
 }
 
 NcclCommunicator::NcclCommunicator(NcclFormation formation, NcclBoard own_board,

@@ -58,6 +58,17 @@ struct NcclFormation {
   std::shared_ptr<const NcclBoard> board;
 };
 
+// A group of those who are left of another.
+struct NcclRemainder {
+  // Ranks of the other group that are not in it: in any order, some, and not all.
+  std::vector<int> gone;
+  std::string name;  // in NCCL's own logs
+  // As of NcclFormation. The ranks of `host` are those who are left, in their order.
+  Communicator* host = nullptr;
+  NcclAgreement agreement = NcclAgreement::kAsync;
+  std::shared_ptr<const NcclBoard> board;
+};
+
 struct NcclCallOptions {
   // Of the group's device; null: its default stream.
   cudaStream_t stream = nullptr;
@@ -135,11 +146,25 @@ class NcclCommunicator final : public Communicator, private NcclWatchdog::Ward {
   // those of Check.
   absl::Status Await(Instant deadline);
 
+  // --- When ranks go.
+
+  // What comes behind it; this group has ended then, whatever comes of it. All who are left call
+  // it, in whatever state the group is: where one of them knows it to be broken, or has waited for
+  // half of the time, what is in flight is ended on all; otherwise it comes to its end first.
+  //
+  // Errors, of all of them the same, after which `host` can still be used and the group be formed
+  // anew: INVALID_ARGUMENT (lists that differ or make no sense; this group is as it was then),
+  // those of NCCL and CUDA, naming the rank. Of whoever waited: DEADLINE_EXCEEDED, ABORTED.
+  absl::StatusOr<std::unique_ptr<NcclCommunicator>> Shrink(const NcclRemainder& remainder,
+                                                           Instant deadline);
+
  private:
   NcclCommunicator(NcclFormation formation, NcclBoard own_board, cuda::Stream stream,
                    cuda::Event done);
   // That all ranks were given the same.
   absl::Status AgreeOnFormation(Instant deadline);
+  // The same group of the same device, with nothing of NCCL's yet.
+  static absl::StatusOr<std::unique_ptr<NcclCommunicator>> Prepare(NcclFormation formation);
 
   // Checks, agrees, issues, and waits.
   absl::Status Run(const Operation& operation, const void* input, void* output, Instant deadline);
