@@ -97,7 +97,7 @@ bool NcclClique::RunAside(std::shared_ptr<Ending> ending, int device, bool last,
   const auto shared = std::make_shared<Shared>();
   const Instant time_is_up = Clock::Steady().Now() + patience;
   std::thread([shared, ending = std::move(ending), device, last, patience, time_is_up,
-               end = std::move(end)] {
+               end = std::move(end)]() mutable {
     {
       MutexLock lock(&ending->mutex);
       if (Clock::Steady().Now() < time_is_up) {
@@ -110,8 +110,13 @@ bool NcclClique::RunAside(std::shared_ptr<Ending> ending, int device, bool last,
       if (!ending->gone) end();
       ending->gone = ending->gone || last;
     }
+    {
+      MutexLock lock(&shared->mutex);
+      shared->turn.reset();
+    }
+    // What goes with it may want a turn of its own.
+    end = nullptr;
     MutexLock lock(&shared->mutex);
-    shared->turn.reset();
     shared->done = true;
   }).detach();
   MutexLock lock(&shared->mutex);
@@ -124,8 +129,11 @@ bool NcclClique::RunAside(std::shared_ptr<Ending> ending, int device, bool last,
 
 NcclClique::~NcclClique() {
   if (comm_ == nullptr) return;
-  const auto end = [nccl = nccl_, comm = comm_, revoked = revoked_.load()] {
+  // The memory stays until NCCL has let it go.
+  auto end = [nccl = nccl_, comm = comm_, revoked = revoked_.load(),
+              registrations = std::move(registrations_)] {
     if (!revoked) {
+      for (const auto& registration : registrations) End(*nccl, comm, *registration);
       ncclResult_t state = nccl->CommFinalize(comm);
       const absl::Time deadline = absl::Now() + kEndPatience / 2;
       while (state == ncclInProgress && absl::Now() < deadline) {
@@ -139,7 +147,7 @@ NcclClique::~NcclClique() {
     }
     nccl->CommAbort(comm);
   };
-  if (!RunAside(ending_, options_.device, true, kEndPatience, end)) {
+  if (!RunAside(ending_, options_.device, true, kEndPatience, std::move(end))) {
     Log(LogLevel::kWarning, "NCCL does not end a communicator; it is left to itself",
         {{"communicator", options_.name}, {"rank", options_.rank}, {"device", options_.device}});
   }
@@ -225,6 +233,62 @@ absl::StatusOr<std::unique_ptr<NcclClique>> NcclClique::Shrink(
     return status;
   }
   return clique;
+}
+
+absl::Status NcclClique::Register(std::shared_ptr<NcclMemory> memory, bool as_window,
+                                  Instant deadline, absl::FunctionRef<absl::Status()> standing) {
+  const char* const call = as_window ? "ncclCommWindowRegister" : "ncclCommRegister";
+  const auto made = std::make_shared<Registration>();
+  made->memory = std::move(memory);
+  char* const data = made->memory->data();
+  const size_t bytes = made->memory->size();
+  // Here already, since NCCL may fill it later than anybody waits for.
+  registrations_.push_back(made);
+  absl::Status status;
+  {
+    COHORT_ASSIGN_OR_RETURN(const cuda::CurrentDevice current,
+                            cuda::CurrentDevice::Set(options_.device));
+    COHORT_ASSIGN_OR_RETURN(const NcclLane::Turn turn,
+                            NcclLane::Of(options_.device).Enter(deadline));
+    status = NcclError(*nccl_,
+                       as_window ? nccl_->CommWindowRegister(comm_, data, bytes, &made->window,
+                                                             NCCL_WIN_COLL_SYMMETRIC)
+                                 : nccl_->CommRegister(comm_, data, bytes, &made->buffer),
+                       call);
+  }
+  if (status.ok()) status = AwaitCalls(call, deadline, standing);
+  // One that is still under way keeps its memory.
+  if (!status.ok() && !absl::IsDeadlineExceeded(status)) registrations_.pop_back();
+  return status;
+}
+
+ncclResult_t NcclClique::End(NcclApi& nccl, ncclComm_t comm, const Registration& registration) {
+  if (registration.window != nullptr) return nccl.CommWindowDeregister(comm, registration.window);
+  if (registration.buffer != nullptr) return nccl.CommDeregister(comm, registration.buffer);
+  return ncclSuccess;
+}
+
+absl::Status NcclClique::Deregister(const void* data, Instant deadline) {
+  const auto found = std::find_if(registrations_.begin(), registrations_.end(),
+                                  [data](const auto& one) { return one->memory->data() == data; });
+  if (found == registrations_.end()) {
+    return absl::InvalidArgumentError("memory that is not registered with this group");
+  }
+  // Let go outside of the turn: it may be the last to hold the memory.
+  const std::shared_ptr<Registration> registration = *found;
+  COHORT_ASSIGN_OR_RETURN(const cuda::CurrentDevice current,
+                          cuda::CurrentDevice::Set(options_.device));
+  COHORT_ASSIGN_OR_RETURN(const NcclLane::Turn turn, NcclLane::Of(options_.device).Enter(deadline));
+  const ncclResult_t result = End(*nccl_, comm_, *registration);
+  registrations_.erase(found);
+  return NcclError(
+      *nccl_, result,
+      registration->window != nullptr ? "ncclCommWindowDeregister" : "ncclCommDeregister");
+}
+
+bool NcclClique::IsRegistered(const void* memory, size_t bytes) const {
+  return std::any_of(registrations_.begin(), registrations_.end(),
+                     [&](const auto& one) { return one->memory->Holds(memory, bytes); });
 }
 
 void NcclClique::Revoke(Patience patience) {
