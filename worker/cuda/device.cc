@@ -67,6 +67,13 @@ absl::StatusOr<int> FindDevice(absl::string_view uuid) {
                    "container is given"));
 }
 
+absl::StatusOr<bool> CanAccessPeer(int device, int peer) {
+  int can = 0;
+  COHORT_RETURN_IF_ERROR(Of(absl::StrCat(Name(device), " and ", peer),
+                            COHORT_CUDA_CALL(cudaDeviceCanAccessPeer(&can, device, peer))));
+  return can != 0;
+}
+
 absl::StatusOr<MemoryUse> DeviceMemoryUse(int device) {
   COHORT_ASSIGN_OR_RETURN(const CurrentDevice current, CurrentDevice::Set(device));
   MemoryUse use;

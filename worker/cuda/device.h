@@ -34,6 +34,10 @@ absl::StatusOr<DeviceInfo> DescribeDevice(int device);
 // DeviceCount.
 absl::StatusOr<int> FindDevice(absl::string_view uuid);
 
+// Whether kernels of `device` may read and write the memory of `peer`, as NVLink or PCIe lets them.
+// Not its own. Errors: as DescribeDevice.
+absl::StatusOr<bool> CanAccessPeer(int device, int peer);
+
 struct MemoryUse {
   size_t free = 0;
   size_t total = 0;

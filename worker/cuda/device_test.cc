@@ -35,6 +35,17 @@ TEST_F(DeviceTest, DescribesEach) {
   EXPECT_EQ(DescribeDevice(3).status().code(), absl::StatusCode::kInvalidArgument);
 }
 
+TEST_F(DeviceTest, ReachesOthersOrNot) {
+  EXPECT_EQ(CanAccessPeer(0, 2).value(), true);
+  EXPECT_EQ(CanAccessPeer(1, 1).value(), false);
+  EXPECT_EQ(CanAccessPeer(0, 3).status().code(), absl::StatusCode::kInvalidArgument);
+  FakeMachine machine;
+  machine.devices = 2;
+  machine.peer_access = false;
+  ResetFakeRuntime(machine);
+  EXPECT_EQ(CanAccessPeer(0, 1).value(), false);
+}
+
 TEST_F(DeviceTest, IsFoundByItsUuid) {
   EXPECT_EQ(FindDevice(DescribeDevice(2)->uuid).value(), 2);
   EXPECT_EQ(FindDevice("GPU-of-another-machine").status().code(),

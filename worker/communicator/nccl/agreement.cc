@@ -52,9 +52,9 @@ std::string DescribeMessage(const Transfer& own, uint32_t tag, int64_t count, ui
 Agreement::Agreement(Communicator* host, const NcclBoard* board)
     : host_(*host), board_(*board), peers_(static_cast<size_t>(host->size())) {}
 
-absl::Status Agreement::OnOperation(const Operation& operation, Instant deadline) {
+absl::Status Agreement::OnOperation(const OperationLine& line, Instant deadline) {
   const NcclBoard::Entry last = Last();
-  const Said own{LineOf(operation), board_.posted(host_.rank()), last.chain};
+  const Said own{line, board_.posted(host_.rank()), last.chain};
   std::vector<Said> said(peers_.size());
   host_.set_tag(0);
   COHORT_RETURN_IF_ERROR(host_.AllGather(&own, said.data(), sizeof(own), DataType::kU8, deadline));

@@ -33,7 +33,7 @@ class Agreement {
 
   // All ranks call it. Returns when all have come for the same, and have posted the same before.
   // Errors: those of Communicator, and of all ranks DifferenceError.
-  absl::Status OnOperation(const Operation& operation, Instant deadline);
+  absl::Status OnOperation(const OperationLine& line, Instant deadline);
 
   // The ranks of messages agree on each before it goes, whatever else they have to agree on.
   // `post`: sends and receives, by their places in the list, that both sides have called, and that

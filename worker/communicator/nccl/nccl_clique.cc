@@ -2,6 +2,7 @@
 
 #include <sched.h>
 
+#include <algorithm>
 #include <cstring>
 #include <optional>
 #include <thread>
@@ -84,8 +85,8 @@ absl::StatusOr<std::unique_ptr<NcclClique>> NcclClique::Form(
   return clique;
 }
 
-bool NcclClique::EndAside(std::shared_ptr<Ending> ending, int device, bool last,
-                          std::function<void()> end) {
+bool NcclClique::RunAside(std::shared_ptr<Ending> ending, int device, bool last,
+                          absl::Duration patience, std::function<void()> end) {
   struct Shared {
     Mutex mutex;
     bool done = false;
@@ -94,14 +95,14 @@ bool NcclClique::EndAside(std::shared_ptr<Ending> ending, int device, bool last,
     std::optional<NcclLane::Turn> turn;
   };
   const auto shared = std::make_shared<Shared>();
-  const Instant time_is_up = Clock::Steady().Now() + kEndPatience;
-  std::thread([shared, ending = std::move(ending), device, last, time_is_up, end = std::move(end)] {
+  const Instant time_is_up = Clock::Steady().Now() + patience;
+  std::thread([shared, ending = std::move(ending), device, last, patience, time_is_up,
+               end = std::move(end)]() mutable {
     {
       MutexLock lock(&ending->mutex);
       if (Clock::Steady().Now() < time_is_up) {
         // Nor must another's call keep this from its end.
-        absl::StatusOr<NcclLane::Turn> turn =
-            NcclLane::Of(device).Enter(time_is_up - kEndPatience / 2);
+        absl::StatusOr<NcclLane::Turn> turn = NcclLane::Of(device).Enter(time_is_up - patience / 2);
         MutexLock taken(&shared->mutex);
         if (turn.ok() && !shared->late) shared->turn.emplace(*std::move(turn));
       }
@@ -109,8 +110,13 @@ bool NcclClique::EndAside(std::shared_ptr<Ending> ending, int device, bool last,
       if (!ending->gone) end();
       ending->gone = ending->gone || last;
     }
+    {
+      MutexLock lock(&shared->mutex);
+      shared->turn.reset();
+    }
+    // What goes with it may want a turn of its own.
+    end = nullptr;
     MutexLock lock(&shared->mutex);
-    shared->turn.reset();
     shared->done = true;
   }).detach();
   MutexLock lock(&shared->mutex);
@@ -123,8 +129,11 @@ bool NcclClique::EndAside(std::shared_ptr<Ending> ending, int device, bool last,
 
 NcclClique::~NcclClique() {
   if (comm_ == nullptr) return;
-  const auto end = [nccl = nccl_, comm = comm_, revoked = revoked_.load()] {
+  // The memory stays until NCCL has let it go.
+  auto end = [nccl = nccl_, comm = comm_, revoked = revoked_.load(),
+              registrations = std::move(registrations_)] {
     if (!revoked) {
+      for (const auto& registration : registrations) End(*nccl, comm, *registration);
       ncclResult_t state = nccl->CommFinalize(comm);
       const absl::Time deadline = absl::Now() + kEndPatience / 2;
       while (state == ncclInProgress && absl::Now() < deadline) {
@@ -138,7 +147,7 @@ NcclClique::~NcclClique() {
     }
     nccl->CommAbort(comm);
   };
-  if (!EndAside(ending_, options_.device, true, end)) {
+  if (!RunAside(ending_, options_.device, true, kEndPatience, std::move(end))) {
     Log(LogLevel::kWarning, "NCCL does not end a communicator; it is left to itself",
         {{"communicator", options_.name}, {"rank", options_.rank}, {"device", options_.device}});
   }
@@ -181,6 +190,107 @@ absl::Status NcclClique::AwaitCalls(const char* call, Instant deadline,
   }
 }
 
+absl::StatusOr<std::unique_ptr<NcclClique>> NcclClique::Shrink(
+    const std::vector<int>& gone, bool abort, const std::string& name, Instant deadline,
+    absl::FunctionRef<absl::Status()> standing) {
+  // What a call fills that may not come back while anybody waits for it.
+  struct Call {
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    std::string name;
+    std::vector<int> gone;
+    ncclComm_t shrunk = nullptr;
+    ncclResult_t result = ncclInternalError;
+  };
+  const auto call = std::make_shared<Call>();
+  call->name = name;
+  call->config.blocking = 0;
+  call->config.commName = call->name.c_str();
+  call->gone = gone;
+  // From here on only its end may follow.
+  const bool was_revoked = revoked_.exchange(true);
+  const int flags = abort || was_revoked ? NCCL_SHRINK_ABORT : NCCL_SHRINK_DEFAULT;
+  const bool returned = RunAside(ending_, options_.device, false, deadline - Clock::Steady().Now(),
+                                 [call, nccl = nccl_, comm = comm_, flags] {
+                                   call->result = nccl->CommShrink(
+                                       comm, call->gone.data(), static_cast<int>(call->gone.size()),
+                                       &call->shrunk, &call->config, flags);
+                                 });
+  if (!returned) return absl::DeadlineExceededError("ncclCommShrink does not return");
+  COHORT_RETURN_IF_ERROR(NcclError(*nccl_, call->result, "ncclCommShrink"));
+  COHORT_RETURN_IF_ERROR(AwaitCalls("ncclCommShrink", deadline, standing));
+  if (call->shrunk == nullptr) return absl::InternalError("ncclCommShrink has made nothing");
+  NcclCliqueOptions options;
+  options.device = options_.device;
+  const auto below = std::lower_bound(gone.begin(), gone.end(), options_.rank) - gone.begin();
+  options.rank = options_.rank - static_cast<int>(below);
+  options.size = options_.size - static_cast<int>(gone.size());
+  options.name = name;
+  auto clique = absl::WrapUnique(new NcclClique(nccl_, std::move(options)));
+  clique->comm_ = call->shrunk;
+  const absl::Status status = clique->AwaitCalls("ncclCommShrink", deadline, standing);
+  if (!status.ok()) {
+    clique->revoked_ = true;
+    return status;
+  }
+  return clique;
+}
+
+absl::Status NcclClique::Register(std::shared_ptr<NcclMemory> memory, bool as_window,
+                                  Instant deadline, absl::FunctionRef<absl::Status()> standing) {
+  const char* const call = as_window ? "ncclCommWindowRegister" : "ncclCommRegister";
+  const auto made = std::make_shared<Registration>();
+  made->memory = std::move(memory);
+  char* const data = made->memory->data();
+  const size_t bytes = made->memory->size();
+  // Here already, since NCCL may fill it later than anybody waits for.
+  registrations_.push_back(made);
+  absl::Status status;
+  {
+    COHORT_ASSIGN_OR_RETURN(const cuda::CurrentDevice current,
+                            cuda::CurrentDevice::Set(options_.device));
+    COHORT_ASSIGN_OR_RETURN(const NcclLane::Turn turn,
+                            NcclLane::Of(options_.device).Enter(deadline));
+    status = NcclError(*nccl_,
+                       as_window ? nccl_->CommWindowRegister(comm_, data, bytes, &made->window,
+                                                             NCCL_WIN_COLL_SYMMETRIC)
+                                 : nccl_->CommRegister(comm_, data, bytes, &made->buffer),
+                       call);
+  }
+  if (status.ok()) status = AwaitCalls(call, deadline, standing);
+  // One that is still under way keeps its memory.
+  if (!status.ok() && !absl::IsDeadlineExceeded(status)) registrations_.pop_back();
+  return status;
+}
+
+ncclResult_t NcclClique::End(NcclApi& nccl, ncclComm_t comm, const Registration& registration) {
+  if (registration.window != nullptr) return nccl.CommWindowDeregister(comm, registration.window);
+  if (registration.buffer != nullptr) return nccl.CommDeregister(comm, registration.buffer);
+  return ncclSuccess;
+}
+
+absl::Status NcclClique::Deregister(const void* data, Instant deadline) {
+  const auto found = std::find_if(registrations_.begin(), registrations_.end(),
+                                  [data](const auto& one) { return one->memory->data() == data; });
+  if (found == registrations_.end()) {
+    return absl::InvalidArgumentError("memory that is not registered with this group");
+  }
+  // Let go outside of the turn: it may be the last to hold the memory.
+  const std::shared_ptr<Registration> registration = *found;
+  COHORT_ASSIGN_OR_RETURN(const cuda::CurrentDevice current,
+                          cuda::CurrentDevice::Set(options_.device));
+  COHORT_ASSIGN_OR_RETURN(const NcclLane::Turn turn, NcclLane::Of(options_.device).Enter(deadline));
+  const ncclResult_t result = End(*nccl_, comm_, *registration);
+  registrations_.erase(found);
+  return NcclError(
+      *nccl_, result,
+      registration->window != nullptr ? "ncclCommWindowDeregister" : "ncclCommDeregister");
+}
+
+bool NcclClique::IsRegistered(const void* memory, size_t bytes) const {
+  return std::any_of(registrations_.begin(), registrations_.end(),
+                     [&](const auto& one) { return one->memory->Holds(memory, bytes); });
+}
+
 void NcclClique::Revoke(Patience patience) {
   if (revoked_.exchange(true)) return;
   const auto end = [nccl = nccl_, comm = comm_] {
@@ -193,7 +303,7 @@ void NcclClique::Revoke(Patience patience) {
     }
   };
   auto revoke = [ending = ending_, options = options_, end] {
-    if (EndAside(ending, options.device, false, end)) return;
+    if (RunAside(ending, options.device, false, kEndPatience, end)) return;
     Log(LogLevel::kWarning, "NCCL does not revoke a communicator; its end will be by force",
         {{"communicator", options.name}, {"rank", options.rank}, {"device", options.device}});
   };

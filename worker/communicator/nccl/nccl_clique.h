@@ -3,6 +3,7 @@
 #define COHORT_WORKER_COMMUNICATOR_NCCL_NCCL_CLIQUE_H_
 
 #include <atomic>
+#include <cstddef>
 #include <functional>
 #include <memory>
 #include <string>
@@ -14,6 +15,7 @@
 #include "base/clock.h"
 #include "base/mutex.h"
 #include "worker/communicator/nccl/nccl_api.h"
+#include "worker/communicator/nccl/nccl_memory.h"
 
 namespace cohort::worker {
 
@@ -57,13 +59,37 @@ class NcclClique {
   // Until calls that returned ncclInProgress are through.
   absl::Status AwaitCalls(const char* call, Instant deadline,
                           absl::FunctionRef<absl::Status()> standing);
+  // With NCCL, for operations of this clique: as a symmetric window, which all ranks make of memory
+  // of one size, or by itself. Ends with the clique, if not before. Errors: those of AwaitCalls.
+  absl::Status Register(std::shared_ptr<NcclMemory> memory, bool as_window, Instant deadline,
+                        absl::FunctionRef<absl::Status()> standing);
+  // What begins at `data`; nothing in flight uses it. Errors: INVALID_ARGUMENT (it is not
+  // registered), those of NCCL and NcclLane::Enter.
+  absl::Status Deregister(const void* data, Instant deadline);
+  // All of it.
+  bool IsRegistered(const void* memory, size_t bytes) const;
+
+  // Those of its ranks that are not `gone`, which is in ascending order and the same for all of
+  // them; all of them call it, with nothing in flight, or with `abort`, which ends that. Whatever
+  // comes of it, only the end of this one may follow. `name`: of the new one. Errors: as Form.
+  absl::StatusOr<std::unique_ptr<NcclClique>> Shrink(const std::vector<int>& gone, bool abort,
+                                                     const std::string& name, Instant deadline,
+                                                     absl::FunctionRef<absl::Status()> standing);
   // Ends what is in flight, here; nothing but the end comes after it. Returns when that is done or
   // too slow; with kDoNotWait, and when it was called before, at once. From any thread.
   enum class Patience { kAMoment, kDoNotWait };
   void Revoke(Patience patience = Patience::kAMoment);
 
  private:
+  // One of the two, once NCCL has it.
+  struct Registration {
+    std::shared_ptr<NcclMemory> memory;
+    void* buffer = nullptr;
+    ncclWindow_t window = nullptr;
+  };
+
   NcclClique(std::shared_ptr<NcclApi> nccl, NcclCliqueOptions options);
+  static ncclResult_t End(NcclApi& nccl, ncclComm_t comm, const Registration& registration);
 
   // What ends something does it one after the other, and nothing behind the last.
   struct Ending {
@@ -72,14 +98,15 @@ class NcclClique {
   };
 
   // Runs `end` in the device's lane, on a thread of its own; not when the clique is gone, which it
-  // is behind the `last`. False: not within a moment; it goes on by itself.
-  static bool EndAside(std::shared_ptr<Ending> ending, int device, bool last,
-                       std::function<void()> end);
+  // is behind the `last`. False: not within `patience`; it goes on by itself.
+  static bool RunAside(std::shared_ptr<Ending> ending, int device, bool last,
+                       absl::Duration patience, std::function<void()> end);
 
   const std::shared_ptr<NcclApi> nccl_;
   const NcclCliqueOptions options_;
   const std::shared_ptr<Ending> ending_;
   ncclComm_t comm_ = nullptr;
+  std::vector<std::shared_ptr<Registration>> registrations_;
   std::atomic<bool> revoked_{false};
 };
 

@@ -47,21 +47,13 @@ std::vector<size_t> Filled(absl::Span<const Transfer> transfers) {
 
 absl::StatusOr<std::unique_ptr<NcclCommunicator>> NcclCommunicator::Form(NcclFormation formation,
                                                                          Instant deadline) {
-  COHORT_ASSIGN_OR_RETURN(cuda::Stream stream, cuda::Stream::Create(formation.device));
-  COHORT_ASSIGN_OR_RETURN(cuda::Event done, cuda::Event::Create(formation.device));
   NcclCliqueOptions options;
   options.device = formation.device;
   options.rank = formation.host->rank();
   options.size = formation.host->size();
   options.ids = formation.ids;
   options.name = formation.name;
-  if (formation.board != nullptr && formation.board->ranks() != options.size) {
-    return absl::InvalidArgumentError(absl::StrCat("a board for ", formation.board->ranks(),
-                                                   " ranks in a group of ", options.size));
-  }
-  COHORT_ASSIGN_OR_RETURN(NcclBoard board, NcclBoard::Create(options.size));
-  auto result = absl::WrapUnique(new NcclCommunicator(std::move(formation), std::move(board),
-                                                      std::move(stream), std::move(done)));
+  COHORT_ASSIGN_OR_RETURN(std::unique_ptr<NcclCommunicator> result, Prepare(std::move(formation)));
   absl::StatusOr<std::unique_ptr<NcclClique>> clique =
       NcclClique::Form(result->nccl_, options, deadline, [&] { return result->Standing(); });
   if (!clique.ok()) {
@@ -73,6 +65,20 @@ absl::StatusOr<std::unique_ptr<NcclCommunicator>> NcclCommunicator::Form(NcclFor
   result->clique_ = *std::move(clique);
   COHORT_RETURN_IF_ERROR(result->AgreeOnFormation(deadline));
   return result;
+}
+
+absl::StatusOr<std::unique_ptr<NcclCommunicator>> NcclCommunicator::Prepare(
+    NcclFormation formation) {
+  const int ranks = formation.host->size();
+  if (formation.board != nullptr && formation.board->ranks() != ranks) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a board for ", formation.board->ranks(), " ranks in a group of ", ranks));
+  }
+  COHORT_ASSIGN_OR_RETURN(cuda::Stream stream, cuda::Stream::Create(formation.device));
+  COHORT_ASSIGN_OR_RETURN(cuda::Event done, cuda::Event::Create(formation.device));
+  COHORT_ASSIGN_OR_RETURN(NcclBoard board, NcclBoard::Create(ranks));
+  return absl::WrapUnique(new NcclCommunicator(std::move(formation), std::move(board),
+                                               std::move(stream), std::move(done)));
 }
 
 NcclCommunicator::NcclCommunicator(NcclFormation formation, NcclBoard own_board,
@@ -182,8 +188,9 @@ absl::Status NcclCommunicator::Run(const Operation& operation, const void* input
   COHORT_RETURN_IF_ERROR(CheckArguments(operation, rank(), size(), input, output));
   COHORT_ASSIGN_OR_RETURN(const NcclOperands operands, OperandsOf(operation, compute_capability_));
   COHORT_RETURN_IF_ERROR(Stand());
-  COHORT_RETURN_IF_ERROR(Meet(operation, false, deadline));
-  const int64_t sequence = Post(operation, false);
+  const OperationLine line = LineFor(operation, input, output);
+  COHORT_RETURN_IF_ERROR(Meet(line, false, deadline));
+  const int64_t sequence = Post(line, false);
   if (operation.count == 0) return absl::OkStatus();
   absl::Status status = Issue(operation, operands, input, output, stream_.get(), deadline);
   if (status.ok()) status = AwaitDevice(Describe(operation), deadline);
@@ -192,15 +199,21 @@ absl::Status NcclCommunicator::Run(const Operation& operation, const void* input
   return status;
 }
 
-absl::Status NcclCommunicator::Meet(const Operation& operation, bool on_stream, Instant deadline) {
+OperationLine NcclCommunicator::LineFor(const Operation& operation, const void* input,
+                                        const void* output) const {
+  OperationLine line = LineOf(operation);
+  line.registered = Registered(operation, input, output);
+  return line;
+}
+
+absl::Status NcclCommunicator::Meet(const OperationLine& line, bool on_stream, Instant deadline) {
   if (mode_ == NcclAgreement::kOff) return absl::OkStatus();
   if (on_stream && mode_ != NcclAgreement::kStrict) return absl::OkStatus();
-  const absl::Status status = agreement_.OnOperation(operation, deadline);
+  const absl::Status status = agreement_.OnOperation(line, deadline);
   return status.ok() || IsMismatch(status) ? status : Break(status);
 }
 
-int64_t NcclCommunicator::Post(const Operation& operation, bool on_stream) {
-  OperationLine line = LineOf(operation);
+int64_t NcclCommunicator::Post(OperationLine line, bool on_stream) {
   line.on_stream = on_stream && mode_ == NcclAgreement::kAsync ? 1 : 0;
   if (mode_ != NcclAgreement::kOff) chain_ = Chained(chain_, line);
   board_->Post(rank(), {line, chain_});
@@ -334,7 +347,7 @@ absl::Status NcclCommunicator::Exchange(absl::Span<const Transfer> transfers, In
 absl::Status NcclCommunicator::Barrier(Instant deadline) {
   COHORT_RETURN_IF_ERROR(Stand());
   if (mode_ != NcclAgreement::kOff) {
-    return Meet(MakeOperation(Verb::kBarrier, 0, DataType::kU8, tag()), false, deadline);
+    return Meet(LineOf(MakeOperation(Verb::kBarrier, 0, DataType::kU8, tag())), false, deadline);
   }
   host_->set_tag(tag());
   const absl::Status status = host_->Barrier(deadline);
@@ -349,16 +362,19 @@ absl::Status NcclCommunicator::Enqueue(const Operation& operation, const void* i
   COHORT_RETURN_IF_ERROR(CheckArguments(operation, rank(), size(), input, output));
   COHORT_ASSIGN_OR_RETURN(const NcclOperands operands, OperandsOf(operation, compute_capability_));
   COHORT_RETURN_IF_ERROR(Stand());
-  const auto meet = [&] { return Meet(operation, true, deadline); };
+  const OperationLine line = LineFor(operation, input, output);
+  const auto agree = [&]() -> absl::StatusOr<int64_t> {
+    COHORT_RETURN_IF_ERROR(Meet(line, true, deadline));
+    return Post(line, true);
+  };
   if (operation.count == 0) {
-    COHORT_RETURN_IF_ERROR(meet());
-    Post(operation, true);
+    COHORT_RETURN_IF_ERROR(agree().status());
     NcclWatchdog::OfProcess().Watch(this);
     return absl::OkStatus();
   }
   NcclWork work;
   work.operation = operation;
-  return Launch(work, options, deadline, meet, [&] {
+  return Launch(work, options, deadline, agree, [&] {
     return Issue(operation, operands, input, output, options.stream, deadline);
   });
 }
@@ -371,7 +387,7 @@ absl::Status NcclCommunicator::Enqueue(absl::Span<const Transfer> transfers,
   NcclWork work;
   work.messages = transfers.size();
   work.message = transfers[0];
-  const auto no_meeting = [] { return absl::OkStatus(); };
+  const auto no_meeting = []() -> absl::StatusOr<int64_t> { return 0; };
   const auto post = [&](const std::vector<size_t>& which) {
     return IssueMessages(transfers, which, options.stream, deadline);
   };
@@ -390,7 +406,8 @@ absl::Status NcclCommunicator::Enqueue(absl::Span<const Transfer> transfers,
 }
 
 absl::Status NcclCommunicator::Launch(NcclWork work, const NcclCallOptions& options,
-                                      Instant deadline, absl::FunctionRef<absl::Status()> agree,
+                                      Instant deadline,
+                                      absl::FunctionRef<absl::StatusOr<int64_t>()> agree,
                                       absl::FunctionRef<absl::Status()> issue) {
   // The default stream is that of the thread's device.
   COHORT_ASSIGN_OR_RETURN(const cuda::CurrentDevice current,
@@ -405,8 +422,7 @@ absl::Status NcclCommunicator::Launch(NcclWork work, const NcclCallOptions& opti
     marks.emplace(std::move(taken));
   }
   // Up to here the group is as it was.
-  COHORT_RETURN_IF_ERROR(agree());
-  if (work.messages == 0) work.sequence = Post(work.operation, true);
+  COHORT_ASSIGN_OR_RETURN(work.sequence, agree());
   absl::Status status = issue();
   if (status.ok() && !captured) status = marks->end.Record(options.stream);
   if (!status.ok()) return Break(status);

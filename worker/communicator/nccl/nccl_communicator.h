@@ -21,7 +21,9 @@
 #include "worker/communicator/nccl/nccl_call.h"
 #include "worker/communicator/nccl/nccl_clique.h"
 #include "worker/communicator/nccl/nccl_flight.h"
+#include "worker/communicator/nccl/nccl_memory.h"
 #include "worker/communicator/nccl/nccl_watchdog.h"
+#include "worker/communicator/nccl/operation_line.h"
 #include "worker/cuda/event.h"
 #include "worker/cuda/stream.h"
 
@@ -55,6 +57,17 @@ struct NcclFormation {
   // Of the same ranks, where they share memory, and for this formation alone; or of none of them.
   // With it a difference between operations on streams is found soon, a rank that gives up is heard
   // of by all at once, and who has not come to an operation is named.
+  std::shared_ptr<const NcclBoard> board;
+};
+
+// A group of those who are left of another.
+struct NcclRemainder {
+  // Ranks of the other group that are not in it: in any order, some, and not all.
+  std::vector<int> gone;
+  std::string name;  // in NCCL's own logs
+  // As of NcclFormation. The ranks of `host` are those who are left, in their order.
+  Communicator* host = nullptr;
+  NcclAgreement agreement = NcclAgreement::kAsync;
   std::shared_ptr<const NcclBoard> board;
 };
 
@@ -139,11 +152,40 @@ class NcclCommunicator final : public Communicator, private NcclWatchdog::Ward {
   // those of Check.
   absl::Status Await(Instant deadline);
 
+  // --- Memory that NCCL moves from and to without copies. All ranks register theirs, or none; and
+  // in an operation all ranks' memory is registered, or none, since NCCL knows no bounds otherwise:
+  // that is compared like the rest of an operation. Not so for messages, whose ranks see to it.
+
+  // New memory of the device, registered. All ranks call it. Of the same size on all, and where
+  // every device reaches every other, it is a symmetric window. Errors: those of NcclMemory and
+  // NCCL, naming the rank; all ranks get them, and the group works on.
+  absl::StatusOr<std::shared_ptr<NcclMemory>> Allocate(size_t bytes, Instant deadline);
+  // The same for memory that was allocated for another group.
+  absl::Status Register(std::shared_ptr<NcclMemory> memory, Instant deadline);
+  // Of this rank alone, when nothing is in flight, which it waits for. The memory stays as it is.
+  // What is registered when the group ends is deregistered then. Errors: INVALID_ARGUMENT (it is
+  // not registered), those of Await.
+  absl::Status Deregister(const NcclMemory& memory, Instant deadline);
+
+  // --- When ranks go.
+
+  // What comes behind it; this group has ended then, whatever comes of it. All who are left call
+  // it, in whatever state the group is: where one of them knows it to be broken, or has waited for
+  // half of the time, what is in flight is ended on all; otherwise it comes to its end first.
+  //
+  // Errors, of all of them the same, after which `host` can still be used and the group be formed
+  // anew: INVALID_ARGUMENT (lists that differ or make no sense; this group is as it was then),
+  // those of NCCL and CUDA, naming the rank. Of whoever waited: DEADLINE_EXCEEDED, ABORTED.
+  absl::StatusOr<std::unique_ptr<NcclCommunicator>> Shrink(const NcclRemainder& remainder,
+                                                           Instant deadline);
+
  private:
   NcclCommunicator(NcclFormation formation, NcclBoard own_board, cuda::Stream stream,
                    cuda::Event done);
   // That all ranks were given the same.
   absl::Status AgreeOnFormation(Instant deadline);
+  // The same group of the same device, with nothing of NCCL's yet.
+  static absl::StatusOr<std::unique_ptr<NcclCommunicator>> Prepare(NcclFormation formation);
 
   // Checks, agrees, issues, and waits.
   absl::Status Run(const Operation& operation, const void* input, void* output, Instant deadline);
@@ -152,15 +194,20 @@ class NcclCommunicator final : public Communicator, private NcclWatchdog::Ward {
                      void* output, cudaStream_t stream, Instant deadline);
   absl::Status IssueMessages(absl::Span<const Transfer> transfers, const std::vector<size_t>& which,
                              cudaStream_t stream, Instant deadline);
-  // Issues `work` between two marks on the caller's stream. `agree`: with the other ranks.
+  // Issues `work` between two marks on the caller's stream. `agree`: with the other ranks; the
+  // number that the work has then.
   absl::Status Launch(NcclWork work, const NcclCallOptions& options, Instant deadline,
-                      absl::FunctionRef<absl::Status()> agree,
+                      absl::FunctionRef<absl::StatusOr<int64_t>()> agree,
                       absl::FunctionRef<absl::Status()> issue);
   absl::Status AwaitRoom(Instant deadline);
+  OperationLine LineFor(const Operation& operation, const void* input, const void* output) const;
+  int32_t Registered(const Operation& operation, const void* input, const void* output) const;
+  absl::StatusOr<std::shared_ptr<NcclMemory>> RegisterOnAll(
+      absl::StatusOr<std::shared_ptr<NcclMemory>> memory, Instant deadline);
   // As the next operation of this rank. Returns its number.
-  int64_t Post(const Operation& operation, bool on_stream);
+  int64_t Post(OperationLine line, bool on_stream);
   // A meeting of all ranks for it, if there is to be one.
-  absl::Status Meet(const Operation& operation, bool on_stream, Instant deadline);
+  absl::Status Meet(const OperationLine& line, bool on_stream, Instant deadline);
   // Who has not come to an operation, or is not done with it.
   std::string Others(const NcclWork& work) const;
   // Whether something is in flight. Errors: what ends the group.

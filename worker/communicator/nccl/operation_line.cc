@@ -33,7 +33,11 @@ std::string Describe(const OperationLine& line) {
   if (!IsDataType(line.type) || (line.op != 0 && !IsReduceOp(line.op))) return "what nobody knows";
   operation.type = static_cast<DataType>(line.type);
   if (Reduces(operation.verb)) operation.reduction = {static_cast<ReduceOp>(line.op), line.scale};
-  return absl::StrCat(Describe(operation), line.on_stream != 0 ? " on a stream" : "");
+  const char* const memory = line.registered == 0                   ? ""
+                             : line.registered == kInputRegistered  ? ", registered input"
+                             : line.registered == kOutputRegistered ? ", registered output"
+                                                                    : ", registered memory";
+  return absl::StrCat(Describe(operation), line.on_stream != 0 ? " on a stream" : "", memory);
 }
 
 uint64_t Chained(uint64_t chain, const OperationLine& line) {

@@ -19,11 +19,13 @@ struct OperationLine {
   uint8_t on_stream = 0;
   int32_t root = 0;
   uint32_t tag = 0;
-  int32_t zero = 0;
+  int32_t registered = 0;  // which of the tensors that all ranks have lie in registered memory
   int64_t count = 0;
   double scale = 0;
 };
 static_assert(sizeof(OperationLine) == 32);
+constexpr int32_t kInputRegistered = 1;
+constexpr int32_t kOutputRegistered = 2;
 
 OperationLine LineOf(const Operation& operation);
 bool Same(const OperationLine& a, const OperationLine& b);

@@ -139,6 +139,15 @@ cudaError_t cudaDeviceGetPCIBusId(char* id, int length, int device) {
   });
 }
 
+cudaError_t cudaDeviceCanAccessPeer(int* can, int device, int peer) {
+  return Call(__func__, [&] {
+    if (!Exists(device) || !Exists(peer)) return cudaErrorInvalidDevice;
+    MutexLock lock(&state().mutex);
+    *can = state().machine.peer_access && device != peer ? 1 : 0;
+    return cudaSuccess;
+  });
+}
+
 cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
   return Call(__func__, [&] {
     MutexLock lock(&state().mutex);

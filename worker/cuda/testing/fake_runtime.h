@@ -23,6 +23,8 @@ struct FakeMachine {
   // What every call answers: cudaErrorInsufficientDriver, cudaErrorNoDevice. With no devices it is
   // the latter.
   cudaError_t missing = cudaSuccess;
+  // Whether devices say that they reach each other's memory. They do in any case.
+  bool peer_access = true;
   // Whether memory can be handed to other processes as a file descriptor.
   bool exports_fds = true;
 };

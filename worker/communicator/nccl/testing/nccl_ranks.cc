@@ -12,10 +12,22 @@
 
 namespace cohort::worker {
 
-NcclRanks FormNcclRanks(const std::shared_ptr<FakeNcclApi>& nccl, int size, Instant deadline,
-                        const NcclRanksOptions& options) {
+std::vector<std::unique_ptr<Communicator>> MakeHosts(int size) {
   absl::StatusOr<HostSpace> space = HostSpace::Create(size);
   EXPECT_TRUE(space.ok()) << space.status();
+  std::vector<std::unique_ptr<Communicator>> hosts;
+  for (int rank = 0; rank < size; ++rank) {
+    absl::StatusOr<HostSpace> mapped = HostSpace::Attach(dup(space->fd()), size);
+    EXPECT_TRUE(mapped.ok()) << mapped.status();
+    hosts.push_back(std::make_unique<HostCommunicator>(
+        HostMemory{*std::move(mapped), RankHeaps(static_cast<size_t>(size))}, rank));
+  }
+  return hosts;
+}
+
+NcclRanks FormNcclRanks(const std::shared_ptr<FakeNcclApi>& nccl, int size, Instant deadline,
+                        const NcclRanksOptions& options) {
+  std::vector<std::unique_ptr<Communicator>> hosts = MakeHosts(size);
   const absl::StatusOr<NcclBoard> board = NcclBoard::Create(size);
   EXPECT_TRUE(board.ok()) << board.status();
   const absl::StatusOr<std::string> id = NewNcclId(*nccl);
@@ -33,11 +45,8 @@ NcclRanks FormNcclRanks(const std::shared_ptr<FakeNcclApi>& nccl, int size, Inst
       formation.compute_capability = kFakeComputeCapability;
       formation.ids = {*id};
       formation.name = "test";
-      absl::StatusOr<HostSpace> mapped = HostSpace::Attach(dup(space->fd()), size);
-      EXPECT_TRUE(mapped.ok()) << mapped.status();
       NcclRank& formed = ranks[static_cast<size_t>(rank)];
-      formed.host = std::make_unique<HostCommunicator>(
-          HostMemory{*std::move(mapped), RankHeaps(static_cast<size_t>(size))}, rank);
+      formed.host = std::move(hosts[static_cast<size_t>(rank)]);
       formation.host = formed.host.get();
       formation.agreement = options.agreement;
       if (options.board) {

@@ -22,6 +22,9 @@ struct NcclRank {
 };
 using NcclRanks = std::vector<NcclRank>;
 
+// One for each rank, sharing memory.
+std::vector<std::unique_ptr<Communicator>> MakeHosts(int size);
+
 struct NcclRanksOptions {
   std::vector<int> absent;  // they do not come
   NcclAgreement agreement = NcclAgreement::kAsync;

@@ -1,0 +1,178 @@
+// How those who are left of a group go on.
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/rank_set.h"
+#include "base/status_macros.h"
+#include "worker/communicator/nccl/nccl_communicator.h"
+
+namespace cohort::worker {
+namespace {
+
+constexpr size_t kMaxText = 400;
+
+// What each who is left says to the others, before and behind the attempt.
+struct Word {
+  int32_t code = 0;
+  int32_t broken = 0;
+  uint64_t list = 0;  // a digest of who is gone
+  char text[kMaxText] = {};
+
+  void Say(absl::string_view what) {
+    std::memcpy(text, what.data(), std::min(what.size(), kMaxText - 1));
+  }
+  std::string said() const { return std::string(text, strnlen(text, kMaxText)); }
+};
+
+absl::StatusOr<std::vector<Word>> Hear(Communicator& host, const Word& own, Instant deadline) {
+  std::vector<Word> words(static_cast<size_t>(host.size()));
+  host.set_tag(0);
+  COHORT_RETURN_IF_ERROR(host.AllGather(&own, words.data(), sizeof(own), DataType::kU8, deadline));
+  return words;
+}
+
+// Who fails sends each of the others a byte, so that nobody goes on waiting for it.
+absl::Status TellFailure(Communicator& host, Instant deadline) {
+  const char byte = 1;
+  std::vector<Transfer> notes;
+  for (int peer = 0; peer < host.size(); ++peer) {
+    if (peer != host.rank()) notes.push_back(Transfer::Send(peer, &byte, 1, DataType::kU8));
+  }
+  host.set_tag(0);
+  return host.Exchange(notes, deadline);
+}
+
+// Takes the bytes of those who failed, so that nothing of this is left behind.
+absl::Status TakeFailures(Communicator& host, const std::vector<Word>& words, Instant deadline) {
+  std::vector<char> bytes(words.size());
+  std::vector<Transfer> notes;
+  for (size_t peer = 0; peer < words.size(); ++peer) {
+    if (words[peer].code == 0 || static_cast<int>(peer) == host.rank()) continue;
+    notes.push_back(Transfer::Receive(static_cast<int>(peer), &bytes[peer], 1, DataType::kU8));
+  }
+  host.set_tag(0);
+  return host.Exchange(notes, deadline);
+}
+
+absl::Status AnyFailed(Communicator& host) {
+  for (int peer = 0; peer < host.size(); ++peer) {
+    if (peer == host.rank()) continue;
+    COHORT_ASSIGN_OR_RETURN(const bool failed, host.HasMessage(peer));
+    if (failed) return absl::AbortedError(absl::StrCat("rank ", peer, " has failed in it"));
+  }
+  return absl::OkStatus();
+}
+
+std::string NameOf(const RankSet& gone) {
+  return gone.empty() ? "nobody" : absl::StrCat("ranks ", gone.ToString());
+}
+
+// Why this list and host are none, or OK.
+absl::Status CheckRemainder(const NcclRemainder& remainder, const RankSet& gone, int rank,
+                            int size) {
+  const auto is_none = [size](int r) { return r < 0 || r >= size; };
+  if (std::any_of(remainder.gone.begin(), remainder.gone.end(), is_none)) {
+    return absl::InvalidArgumentError(absl::StrCat("there are no such ranks in a group of ", size));
+  }
+  if (gone.empty()) return absl::InvalidArgumentError("a group that loses nobody");
+  if (gone.Contains(rank)) {
+    return absl::InvalidArgumentError(absl::StrCat("rank ", rank, " itself is among them"));
+  }
+  const int left = size - gone.count();
+  const int place = rank - gone.CountBelow(rank);
+  if (remainder.host->size() == left && remainder.host->rank() == place) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("rank ", rank, " is to be rank ", place, " of ", left, ", and comes as rank ",
+                   remainder.host->rank(), " of ", remainder.host->size()));
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<NcclCommunicator>> NcclCommunicator::Shrink(
+    const NcclRemainder& remainder, Instant deadline) {
+  Communicator& host = *remainder.host;
+  RankSet gone;
+  for (const int r : remainder.gone) {
+    if (r >= 0) gone.Add(r);
+  }
+  Word own;
+  const absl::Status valid = CheckRemainder(remainder, gone, rank(), size());
+  own.code = static_cast<int32_t>(valid.code());
+  own.Say(valid.ok() ? NameOf(gone) : absl::StrCat(NameOf(gone), ": ", valid.message()));
+  for (const int r : gone.ToVector()) own.list = own.list * 1000003 + static_cast<uint64_t>(r) + 1;
+  // In a group that works, what is in flight comes to its end first; if it does, in good time.
+  const Instant begin = Clock::Steady().Now();
+  const absl::Status standing = valid.ok() ? Await(begin + (deadline - begin) / 2) : Broken();
+  own.broken = standing.ok() ? 0 : 1;
+  COHORT_ASSIGN_OR_RETURN(const std::vector<Word> words, Hear(host, own, deadline));
+  bool broken = false;
+  for (size_t r = 0; r < words.size(); ++r) {
+    broken = broken || words[r].broken != 0;
+    if (words[r].code != 0) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("rank ", r, " of those who are left goes on without ", words[r].said()));
+    }
+    if (words[r].list != words[0].list) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "those who are left do not agree on who is gone: rank 0 of them goes on without ",
+          words[0].said(), "; rank ", r, " without ", words[r].said()));
+    }
+  }
+  // Behind the attempt there is to be time to say what came of it.
+  const Instant now = Clock::Steady().Now();
+  const Instant attempt_ends = now + (deadline - now) * 3 / 4;
+  absl::Status ended = absl::AbortedError(
+      absl::StrCat("the group goes on without ", NameOf(gone), ", as another group"));
+  if (broken) {
+    Break(ended).IgnoreError();
+  } else {
+    MutexLock lock(&mutex_);
+    broken_ = ended;
+  }
+  NcclFormation formation;
+  formation.nccl = nccl_;
+  formation.device = clique_->device();
+  formation.compute_capability = compute_capability_;
+  formation.name = remainder.name;
+  formation.host = remainder.host;
+  formation.agreement = remainder.agreement;
+  formation.board = remainder.board;
+  absl::StatusOr<std::unique_ptr<NcclCommunicator>> result = Prepare(std::move(formation));
+  absl::Status status = result.status();
+  if (status.ok()) {
+    absl::StatusOr<std::unique_ptr<NcclClique>> shrunk = clique_->Shrink(
+        gone.ToVector(), broken, remainder.name, attempt_ends, [&] { return AnyFailed(host); });
+    status = shrunk.status();
+    if (shrunk.ok()) (*result)->clique_ = *std::move(shrunk);
+  }
+  Word outcome;
+  outcome.code = static_cast<int32_t>(status.code());
+  outcome.Say(status.message());
+  if (!status.ok()) COHORT_RETURN_IF_ERROR(TellFailure(host, deadline));
+  absl::StatusOr<std::vector<Word>> outcomes = Hear(host, outcome, deadline);
+  absl::Status failure = outcomes.status();
+  if (outcomes.ok()) {
+    COHORT_RETURN_IF_ERROR(TakeFailures(host, *outcomes, deadline));
+    // Who was stopped by another's failure is not the one to be named.
+    for (const bool aborted : {false, true}) {
+      for (size_t r = 0; r < outcomes->size() && failure.ok(); ++r) {
+        const auto code = static_cast<absl::StatusCode>((*outcomes)[r].code);
+        if (code == absl::StatusCode::kOk || (code == absl::StatusCode::kAborted) != aborted) {
+          continue;
+        }
+        failure = absl::Status(
+            code, absl::StrCat("rank ", r, " of those who are left: ", (*outcomes)[r].said()));
+      }
+    }
+  }
+  if (failure.ok()) {
+    COHORT_RETURN_IF_ERROR((*result)->AgreeOnFormation(deadline));
+    return result;
+  }
+  if (result.ok() && (*result)->clique_ != nullptr) (*result)->clique_->Revoke();
+  return failure;
+}
+
+}  // namespace cohort::worker
