@@ -2,7 +2,10 @@
 // are killed or stand still. The same on host memory proves the test where there is no GPU.
 //
 // About results and errors alone: ranks on one device take turns of milliseconds.
+#include <arpa/inet.h>
+#include <netinet/in.h>
 #include <signal.h>
+#include <sys/socket.h>
 
 #include <cstdlib>
 #include <fstream>
@@ -14,6 +17,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/clock.h"
+#include "base/unique_fd.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/failure/child_process.h"
@@ -23,6 +27,7 @@
 namespace cohort::testing {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::AnyOf;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
@@ -80,6 +85,18 @@ bool IsStopped(pid_t pid) {
   return false;
 }
 
+// Nobody listens there now.
+int FreePort() {
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t length = sizeof(address);
+  const UniqueFd probe(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  EXPECT_EQ(bind(probe.get(), reinterpret_cast<sockaddr*>(&address), length), 0);
+  EXPECT_EQ(getsockname(probe.get(), reinterpret_cast<sockaddr*>(&address), &length), 0);
+  return ntohs(address.sin_port);
+}
+
 class RanksTest : public ::testing::TestWithParam<int> {
  protected:
   void SetUp() override {
@@ -89,14 +106,14 @@ class RanksTest : public ::testing::TestWithParam<int> {
   }
 
   // All ranks, and reads that they have joined.
-  void Start(absl::Duration deadline) {
+  void Start(absl::Duration deadline, const std::string& ras = "") {
     ranks_.clear();
     for (int rank = 0; rank < size(); ++rank) {
       ranks_.push_back(std::make_unique<ChildProcess>(std::vector<std::string>{
           RankProgram(), "--plane", std::string(kPlane), "--coordinator", coordinator_.address(),
           "--group", "ranks", "--rank", absl::StrCat(rank), "--ranks", absl::StrCat(size()),
           "--deadline-ms", absl::StrCat(absl::ToInt64Milliseconds(deadline)), "--limit-s",
-          absl::StrCat(kLimitSeconds)}));
+          absl::StrCat(kLimitSeconds), "--ras", ras}));
     }
     for (int rank = 0; rank < size(); ++rank) {
       ASSERT_EQ(Line(rank, kLong), absl::StrCat("joined ", rank, " ", size(), " 1"));
@@ -254,6 +271,23 @@ TEST_P(RanksTest, ARankThatStandsStillForAWhileComesBack) {
   process(victim).Signal(SIGCONT);
   EXPECT_THAT(Line(victim, kLong), AnyOf(StartsWith("ABORTED "), StartsWith("DEADLINE_EXCEEDED ")));
   GoOn(All());
+  Leave(All());
+}
+
+TEST_P(RanksTest, NcclItselfSaysThatAllAreThere) {
+  const std::string address = absl::StrCat("127.0.0.1:", FreePort());
+  ASSERT_NO_FATAL_FAILURE(Start(kLong, address));
+  ExpectAlike(All(), "sum");
+  if (!kOnDevice) {
+    EXPECT_THAT(Ask({0}, "ras")[0], AllOf(StartsWith("UNAVAILABLE "), HasSubstr(address)));
+    return;
+  }
+  std::string said;
+  EXPECT_TRUE(Eventually([&] {
+    said = Ask({0}, "ras")[0];
+    return absl::StartsWith(said,
+                            absl::StrCat("OK 1 communicators, ", size(), " ranks, 0 missing"));
+  })) << said;
   Leave(All());
 }
 

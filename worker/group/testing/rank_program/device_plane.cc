@@ -22,7 +22,7 @@ constexpr int kDevice = 0;
 
 // Several ranks on one device: each is taken for one of another host, connected by sockets, and its
 // kernels are so small that those of all ranks find room. What is set already stays.
-void SetUpNccl(int seat) {
+void SetUpNccl(int seat, const std::string& ras_address) {
   const std::pair<const char*, std::string> settings[] = {
       {"NCCL_HOSTID", absl::StrCat("cohort-rank-", seat)},
       {"NCCL_SOCKET_IFNAME", "lo"},
@@ -33,10 +33,13 @@ void SetUpNccl(int seat) {
       {"NCCL_NVLS_ENABLE", "0"},
       {"NCCL_MNNVL_ENABLE", "0"},
       {"NCCL_MAX_NCHANNELS", "2"},
-      {"NCCL_RAS_ENABLE", "0"},
+      // From 2.30 on that is refused otherwise.
+      {"NCCL_MULTI_RANK_GPU_ENABLE", "1"},
+      {"NCCL_RAS_ENABLE", ras_address.empty() ? "0" : "1"},
       {"NCCL_DEBUG", "WARN"},
   };
   for (const auto& [name, value] : settings) setenv(name, value.c_str(), /*overwrite=*/0);
+  if (!ras_address.empty()) setenv("NCCL_RAS_ADDR", ras_address.c_str(), /*overwrite=*/1);
 }
 
 class DevicePlane final : public Plane {
@@ -88,8 +91,8 @@ class DevicePlane final : public Plane {
 
 absl::Status CheckForDevice() { return worker::cuda::DeviceCount().status(); }
 
-absl::StatusOr<std::unique_ptr<Plane>> MakeDevicePlane(int seat) {
-  SetUpNccl(seat);
+absl::StatusOr<std::unique_ptr<Plane>> MakeDevicePlane(int seat, const std::string& ras_address) {
+  SetUpNccl(seat, ras_address);
   COHORT_ASSIGN_OR_RETURN(const worker::cuda::DeviceInfo device,
                           worker::cuda::DescribeDevice(kDevice));
   COHORT_ASSIGN_OR_RETURN(std::shared_ptr<worker::NcclApi> nccl, NcclOfProgram());

@@ -50,10 +50,11 @@ std::unique_ptr<Plane> MakeHostPlane();
 // Whether there is a GPU. Errors: FAILED_PRECONDITION.
 absl::Status CheckForDevice();
 
-// Device 0. `seat` sets this process apart from the other ranks on the device: NCCL takes those for
-// ranks of one host, and refuses them. To be called before anything else calls NCCL. Errors:
-// FAILED_PRECONDITION (there is no GPU), those of LoadNccl.
-absl::StatusOr<std::unique_ptr<Plane>> MakeDevicePlane(int seat);
+// Device 0. NCCL's RAS threads listen at `ras_address`; empty: there are none. `seat` sets this
+// process apart from the other ranks on the device: NCCL takes those for ranks of one host, and
+// refuses them. To be called before anything else calls NCCL. Errors: FAILED_PRECONDITION (there is
+// no GPU), those of LoadNccl.
+absl::StatusOr<std::unique_ptr<Plane>> MakeDevicePlane(int seat, const std::string& ras_address);
 
 }  // namespace cohort::testing
 

@@ -14,6 +14,8 @@
 //   disagree WHAT          the last rank calls another verb, op, type, count or root
 //   loop [ITERATIONS]      all_reduce until one fails; prints `running` after a few. The process
 //                          stops itself (SIGSTOP) before iteration ITERATIONS
+//   ras                    what NCCL's RAS threads know: `OK N communicators, N ranks, N missing`,
+//                          and what stands out
 //   rejoin                 `OK RANK RANKS GENERATION`
 //   leave                  ends the program
 //
@@ -21,6 +23,7 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstdint>
 #include <iostream>
@@ -34,6 +37,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "base/status_macros.h"
+#include "worker/communicator/nccl/ras.h"
 #include "worker/group/testing/rank_program/plane.h"
 #include "worker/group/testing/rank_program/seated_rank.h"
 #include "worker/group/testing/rank_program/verb_table.h"
@@ -46,12 +50,14 @@ using worker::Verb;
 
 constexpr int kNoDevice = 3;
 constexpr int kIterationsToRun = 3;
+constexpr absl::Duration kRasPatience = absl::Seconds(10);
 constexpr int64_t kLoopCount = int64_t{1} << 16;
 
 struct Options {
   std::string plane = "host";
   bool probe = false;
   SeatedRankOptions seat;
+  std::string ras;          // where NCCL's RAS threads listen; empty: there are none
   int deadline_ms = 60000;  // of a call
   int limit_s = 300;
 };
@@ -59,8 +65,11 @@ struct Options {
 // Runs the commands.
 class Commands {
  public:
-  Commands(Plane& plane, SeatedRank& rank, absl::Duration deadline)
-      : plane_(plane), rank_(rank), deadline_(deadline) {}
+  Commands(Plane& plane, SeatedRank& rank, const Options& options)
+      : plane_(plane),
+        rank_(rank),
+        ras_(options.ras),
+        deadline_(absl::Milliseconds(options.deadline_ms)) {}
 
   // What there is to say.
   absl::StatusOr<std::string> Follow(const std::vector<std::string>& words) {
@@ -74,6 +83,7 @@ class Commands {
     if (words[0] == "table") return RunTable(words);
     if (words[0] == "sum") return Sum();
     if (words[0] == "disagree" && words.size() == 2) return Disagree(words[1]);
+    if (words[0] == "ras") return AskRas();
     if (words[0] == "loop") return Loop(has_number ? number : -1);
     return absl::InvalidArgumentError("no such command");
   }
@@ -142,6 +152,24 @@ class Commands {
     }
   }
 
+  absl::StatusOr<std::string> AskRas() const {
+    COHORT_ASSIGN_OR_RETURN(
+        const worker::NcclRasReport report,
+        worker::AskNcclRas({ras_}, Clock::Steady().Now() + std::min(deadline_, kRasPatience)));
+    size_t ranks = 0;
+    size_t missing = 0;
+    std::string findings;
+    for (const worker::NcclRasCommunicator& communicator : report.communicators) {
+      ranks += communicator.ranks.size();
+      missing += communicator.missing.size();
+      for (const std::string& finding : worker::FindingsOf(communicator)) {
+        absl::StrAppend(&findings, "; ", finding);
+      }
+    }
+    return absl::StrCat(report.communicators.size(), " communicators, ", ranks, " ranks, ", missing,
+                        " missing", findings);
+  }
+
   // Of kLoopCount elements.
   absl::StatusOr<char*> Memory() {
     if (memory_ == nullptr) {
@@ -154,13 +182,14 @@ class Commands {
 
   Plane& plane_;
   SeatedRank& rank_;
+  const std::string ras_;
   const absl::Duration deadline_;
   char* memory_ = nullptr;
 };
 
 absl::StatusOr<std::unique_ptr<Plane>> MakePlane(const Options& options) {
   if (options.plane == "host") return MakeHostPlane();
-  return MakeDevicePlane(options.seat.rank);
+  return MakeDevicePlane(options.seat.rank, options.ras);
 }
 
 void Say(const std::string& before, const absl::Status& status, const std::string& text = "") {
@@ -187,7 +216,7 @@ int Run(const Options& options) {
     Say("failed ", rank.status());
     return 1;
   }
-  Commands commands(**plane, **rank, absl::Milliseconds(options.deadline_ms));
+  Commands commands(**plane, **rank, options);
   std::cout << "joined " << commands.Place() << std::endl;
   std::string line;
   while (std::getline(std::cin, line) && line != "leave") {
@@ -207,6 +236,7 @@ int Main(int argc, char** argv) {
   app.add_option("--group", options.seat.group);
   app.add_option("--rank", options.seat.rank);
   app.add_option("--ranks", options.seat.ranks);
+  app.add_option("--ras", options.ras);
   app.add_option("--deadline-ms", options.deadline_ms);
   app.add_option("--limit-s", options.limit_s);
   CLI11_PARSE(app, argc, argv);
