@@ -164,7 +164,9 @@ case $section in
     . tests/gpu/find_nccl.sh
     find_nccl
     find_torch
-    NCCL_SOCKET_IFNAME=${NCCL_SOCKET_IFNAME:-lo} run_driver "$program" "${torch_flags[@]}" "$@"
+    # What hangs on a device must not hang the machine.
+    NCCL_SOCKET_IFNAME=${NCCL_SOCKET_IFNAME:-lo} run_driver timeout --kill-after=10 900 "$program" \
+      "${torch_flags[@]}" "$@"
     ;;
   -h | --help | help)
     usage

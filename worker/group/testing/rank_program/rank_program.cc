@@ -198,14 +198,10 @@ void Say(const std::string& before, const absl::Status& status, const std::strin
 }
 
 int Run(const Options& options) {
-  if (options.plane == "device" && !CheckForDevice().ok()) {
-    Say("failed ", CheckForDevice());
-    return kNoDevice;
-  }
   const absl::StatusOr<std::unique_ptr<Plane>> plane = MakePlane(options);
   if (!plane.ok()) {
     Say("failed ", plane.status());
-    return 1;
+    return CheckForDevice().ok() ? 1 : kNoDevice;
   }
   if (options.probe) {
     Say("", absl::OkStatus(), options.plane);
