@@ -3,7 +3,8 @@
 # carried to another machine.
 #
 #   deploy/bundle.sh FOLDER              coordinator, worker and command line
-#   deploy/bundle.sh --gpu-tests FOLDER  the tests that want a GPU: tests/gpu/run.sh FOLDER runs them
+#   deploy/bundle.sh --gpu-tests FOLDER  the tests that want a GPU (tests/gpu/run.sh FOLDER) and the
+#                                        benchmark (tests/benchmark/run.sh gpu --bundle FOLDER)
 #
 # BAZEL (default "bazel") may carry start-up options. BUNDLE_BUILD_OPTIONS is passed to `build`.
 set -euo pipefail
@@ -15,7 +16,9 @@ targets=(//coordinator:cohort-coordinator //worker/service:cohort-worker //worke
 if [[ ${1:-} == --gpu-tests ]]; then
   shift
   targets=(//worker/cuda:runtime_test //worker/cuda:ipc_process_gpu_test
-    //worker/communicator/nccl:nccl_gpu_test)
+    //worker/communicator/nccl:nccl_gpu_test //tests/gpu:ranks_gpu_test
+    //worker/group/testing/rank_program:rank_program //coordinator:cohort-coordinator
+    //tests/benchmark/gpu:gpu_benchmark)
 fi
 [[ $# -eq 1 && $1 != -* ]] || usage
 mkdir -p "$1"

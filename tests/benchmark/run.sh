@@ -9,6 +9,8 @@
 #   tests/benchmark/run.sh claims [--json]       a million barriers, cost of a parked call, ...
 #   tests/benchmark/run.sh collective [--json]   collectives on host memory beside Open MPI and Gloo
 #   tests/benchmark/run.sh collective --members 4 --operation all_reduce --sizes 64K 1M
+#   tests/benchmark/run.sh gpu [--json]          what we add to NCCL's calls; exits 3 without a GPU
+#   tests/benchmark/run.sh gpu --bundle FOLDER   the same from deploy/bundle.sh --gpu-tests FOLDER
 #
 # Nothing else should run meanwhile. All servers listen on 127.0.0.1 and end with the run.
 # BAZEL (default "bazel") may carry start-up options. BENCHMARK_BUILD_OPTIONS is passed to `build`.
@@ -98,6 +100,18 @@ peer_flags() {
   )
 }
 
+# A Python whose torch.distributed has NCCL, for the flags of the GPU benchmark.
+find_torch() {
+  torch_flags=()
+  if python3 -c 'import sys, torch.distributed as d; sys.exit(not d.is_nccl_available())' \
+    2> /dev/null; then
+    torch_flags=(--torch-python "$(command -v python3)"
+      --torch-script tests/benchmark/gpu/torch_contender.py)
+  else
+    echo "torch is left out: there is no python3 with torch.distributed and its NCCL here" >&2
+  fi
+}
+
 case $section in
   rendezvous)
     check_peers
@@ -133,11 +147,32 @@ case $section in
       --mpirun "$(command -v mpirun)" --coordinator "$bin/coordinator/cohort-coordinator" \
       --worker "$bin/worker/service/cohort-worker" "$@"
     ;;
+  gpu)
+    device_node=${COHORT_GPU_NODE:-/dev/nvidiactl}
+    if [[ ! -e $device_node ]]; then
+      echo "no GPU here (there is no $device_node)"
+      exit 3
+    fi
+    if [[ ${1:-} == --bundle ]]; then
+      program=$(cd "${2:?--bundle FOLDER}" && pwd)/bin/gpu_benchmark
+      shift 2
+    else
+      build //tests/benchmark/gpu:gpu_benchmark
+      program=$bin/tests/benchmark/gpu/gpu_benchmark
+    fi
+    # shellcheck source=tests/gpu/find_nccl.sh
+    . tests/gpu/find_nccl.sh
+    find_nccl
+    find_torch
+    # What hangs on a device must not hang the machine.
+    NCCL_SOCKET_IFNAME=${NCCL_SOCKET_IFNAME:-lo} run_driver timeout --kill-after=10 900 "$program" \
+      "${torch_flags[@]}" "$@"
+    ;;
   -h | --help | help)
     usage
     ;;
   *)
     usage >&2
-    fail "which benchmark? rendezvous, peers, claims or collective"
+    fail "which benchmark? rendezvous, peers, claims, collective or gpu"
     ;;
 esac

@@ -80,6 +80,7 @@ absl::StatusOr<Connections> Seat::Meet(absl::Duration timeout) {
 void Seat::Attend(std::function<void(const std::string&)> on_end) {
   MutexLock lock(&mutex_);
   // What ended meanwhile was told while there was nobody to hear it.
+  if (ended_generation_ == generation_) return on_end(cause_);
   on_end_ = std::move(on_end);
 }
 

@@ -1,0 +1,131 @@
+// The measuring of the GPU benchmark, on the fake CUDA and the fake NCCL: what it measures is no
+// time of anything, but every cell is done, verified and told.
+#include "tests/benchmark/gpu/gpu_cells.h"
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "worker/communicator/nccl/benchmark/nccl_source.h"
+
+namespace cohort::benchmark {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+constexpr int64_t kMost = 1 << 20;
+
+GpuMeasureOptions Quick() {
+  GpuMeasureOptions options;
+  options.rounds = 3;
+  options.burst = absl::Milliseconds(1);
+  options.most_calls = 4;
+  return options;
+}
+
+// Says what is done with it. It queues, or not.
+class Scripted final : public DeviceContender {
+ public:
+  Scripted(std::string name, std::vector<std::string>* log, bool queues, bool fails)
+      : name_(std::move(name)), log_(*log), queues_(queues), fails_(fails) {}
+
+  const std::string& name() const override { return name_; }
+  absl::Status Prepare(DeviceOperation operation, int64_t bytes) override {
+    log_.push_back(absl::StrCat(name_, " ", NameOf(operation), " ", bytes));
+    return absl::OkStatus();
+  }
+  absl::StatusOr<absl::Duration> RunBlocking(int calls) override {
+    log_.push_back(absl::StrCat(name_, " blocking ", calls));
+    return calls * absl::Microseconds(100);
+  }
+  absl::StatusOr<Queued> RunQueued(int calls) override {
+    if (!queues_) return absl::UnimplementedError("no");
+    log_.push_back(absl::StrCat(name_, " queued ", calls));
+    return Queued{calls * absl::Microseconds(5), calls * absl::Microseconds(50)};
+  }
+  absl::Status Verify() override {
+    return fails_ ? absl::DataLossError("wrong") : absl::OkStatus();
+  }
+
+ private:
+  const std::string name_;
+  std::vector<std::string>& log_;
+  const bool queues_;
+  const bool fails_;
+};
+
+std::vector<std::unique_ptr<DeviceContender>> Two(std::vector<std::string>* log, bool fails) {
+  std::vector<std::unique_ptr<DeviceContender>> contenders;
+  contenders.push_back(std::make_unique<Scripted>("nccl", log, true, false));
+  contenders.push_back(std::make_unique<Scripted>("cohort", log, false, fails));
+  return contenders;
+}
+
+TEST(GpuCellsTest, RoundsAreInTurn) {
+  std::vector<std::string> log;
+  GpuMeasureOptions options = Quick();
+  options.rounds = 2;
+  const auto contenders = Two(&log, false);
+  const auto results = MeasureGpuCell(options, DeviceOperation::kBroadcast, 64, contenders);
+  EXPECT_THAT(
+      log, ElementsAre("nccl broadcast 64", "nccl blocking 3", "nccl queued 3", "nccl blocking 3",
+                       "cohort broadcast 64", "cohort blocking 3", "cohort blocking 3",
+                       "nccl blocking 4", "nccl queued 4", "cohort blocking 4", "nccl blocking 4",
+                       "nccl queued 4", "cohort blocking 4"));
+  const std::vector<Row> rows = RowsOf(DeviceOperation::kBroadcast, 64, results);
+  ASSERT_EQ(rows.size(), 4u);
+  EXPECT_EQ(rows[0].dump(),
+            R"({"section":"gpu","operation":"broadcast","members":1,"bytes":64,)"
+            R"("implementation":"nccl","memory":"device","mode":"blocking","median_us":100.0,)"
+            R"("min_us":100.0,"max_us":100.0,"calls":4,"rounds":2,"times_nccl":1.0})");
+  EXPECT_EQ(rows[1]["mode"], "queued");
+  EXPECT_EQ(rows[1]["median_us"], 50);
+  EXPECT_EQ(rows[2]["mode"], "enqueue");
+  EXPECT_EQ(rows[2]["median_us"], 5);
+  EXPECT_EQ(rows[3]["implementation"], "cohort");
+}
+
+TEST(GpuCellsTest, AWrongResultIsNoResult) {
+  std::vector<std::string> log;
+  const auto contenders = Two(&log, true);
+  const auto results = MeasureGpuCell(Quick(), DeviceOperation::kAllReduce, 64, contenders);
+  EXPECT_THAT(std::string(results.back().status.message()), HasSubstr("wrong"));
+  for (const Row& row : RowsOf(DeviceOperation::kAllReduce, 64, results)) {
+    EXPECT_EQ(row["implementation"], "nccl");
+  }
+}
+
+TEST(GpuCellsTest, CohortAndNcclDoAllOperationsAndSizes) {
+  const auto nccl = LinkedNccl();
+  ASSERT_TRUE(nccl.ok());
+  std::vector<std::unique_ptr<DeviceContender>> contenders;
+  for (const auto make : {MakeNcclContender, MakeCohortContender}) {
+    auto contender = make(*nccl, kMost);
+    ASSERT_TRUE(contender.ok()) << contender.status();
+    contenders.push_back(*std::move(contender));
+  }
+  for (const DeviceOperation operation :
+       {DeviceOperation::kAllReduce, DeviceOperation::kAllGather, DeviceOperation::kReduceScatter,
+        DeviceOperation::kBroadcast}) {
+    for (const int64_t bytes : {int64_t{8}, int64_t{65540}, kMost}) {
+      const auto results = MeasureGpuCell(Quick(), operation, bytes, contenders);
+      for (const GpuResult& result : results) {
+        EXPECT_EQ(result.status, absl::OkStatus()) << NameOf(operation) << " " << bytes;
+        EXPECT_EQ(result.seconds.size(), 3u);
+      }
+      const std::vector<Row> rows = RowsOf(operation, bytes, results);
+      ASSERT_GE(rows.size(), 4u);
+      for (const Row& row : rows) {
+        EXPECT_GT(row["median_us"], 0) << row;
+        EXPECT_GT(row["times_nccl"], 0) << row;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace cohort::benchmark

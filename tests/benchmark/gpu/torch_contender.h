@@ -1,0 +1,27 @@
+// PyTorch's ProcessGroupNCCL as a contender: a Python beside this process, which sleeps in a read
+// while others are measured.
+#ifndef COHORT_TESTS_BENCHMARK_GPU_TORCH_CONTENDER_H_
+#define COHORT_TESTS_BENCHMARK_GPU_TORCH_CONTENDER_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "worker/communicator/nccl/benchmark/device_contender.h"
+
+namespace cohort::benchmark {
+
+struct TorchOptions {
+  std::string python;
+  std::string script;  // torch_contender.py
+};
+
+// Errors: UNAVAILABLE (it ended, and why), DEADLINE_EXCEEDED (no answer), INTERNAL (what it said is
+// none).
+absl::StatusOr<std::unique_ptr<DeviceContender>> MakeTorchContender(const TorchOptions& options,
+                                                                    int64_t most_bytes);
+
+}  // namespace cohort::benchmark
+
+#endif  // COHORT_TESTS_BENCHMARK_GPU_TORCH_CONTENDER_H_

@@ -1,0 +1,54 @@
+// What a rank does with a device, on the fake CUDA and the fake NCCL: a group of one.
+#include <memory>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/failure/child_process.h"
+#include "tests/failure/members.h"
+#include "tests/testing/coordinator_process.h"
+
+namespace cohort::testing {
+namespace {
+
+using ::testing::StartsWith;
+
+constexpr char kProgram[] = "worker/group/testing/rank_program/rank_program_on_fakes";
+
+class DeviceProgramTest : public ::testing::Test {
+ protected:
+  std::string Ask(const std::string& command) {
+    process_->WriteLine(command);
+    return Line();
+  }
+  std::string Line() {
+    return process_->ReadLine(kPatience).value_or(absl::StrCat("nothing: ", process_->ErrorText()));
+  }
+
+  CoordinatorProcess coordinator_{{}};
+  std::unique_ptr<ChildProcess> process_;
+};
+
+TEST_F(DeviceProgramTest, GoesThroughTheTableAndFormsAgain) {
+  ASSERT_TRUE(coordinator_.Start().ok());
+  process_ = std::make_unique<ChildProcess>(std::vector<std::string>{
+      kProgram, "--plane", "device", "--coordinator", coordinator_.address(), "--group", "one"});
+  ASSERT_EQ(Line(), "joined 0 1 1");
+  EXPECT_THAT(Ask(absl::StrCat("table ", static_cast<uint32_t>(TestSeed()))), StartsWith("OK "));
+  EXPECT_THAT(Ask("rejoin"), "OK 0 1 2");
+  EXPECT_THAT(Ask("sum"), StartsWith("OK "));
+  EXPECT_THAT(Ask("nothing"), StartsWith("INVALID_ARGUMENT"));
+  process_->WriteLine("leave");
+  EXPECT_EQ(process_->Wait(kPatience).value_or(-1), 0);
+}
+
+TEST_F(DeviceProgramTest, AProbeSaysThatThereIsADevice) {
+  process_ = std::make_unique<ChildProcess>(
+      std::vector<std::string>{kProgram, "--plane", "device", "--probe"});
+  EXPECT_EQ(Line(), "OK device");
+  EXPECT_EQ(process_->Wait(kPatience).value_or(-1), 0);
+}
+
+}  // namespace
+}  // namespace cohort::testing

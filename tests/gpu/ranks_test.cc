@@ -1,0 +1,297 @@
+// Ranks in processes of their own that share one GPU, and what becomes of them when they disagree,
+// are killed or stand still. The same on host memory proves the test where there is no GPU.
+//
+// About results and errors alone: ranks on one device take turns of milliseconds.
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <signal.h>
+#include <sys/socket.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "base/clock.h"
+#include "base/unique_fd.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/failure/child_process.h"
+#include "tests/failure/members.h"
+#include "tests/testing/coordinator_process.h"
+
+namespace cohort::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::AnyOf;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+// COHORT_TEST_PLANE is the build's: "host" or "device".
+constexpr absl::string_view kPlane = COHORT_TEST_PLANE;
+constexpr bool kOnDevice = kPlane == "device";
+
+constexpr int kNoDevice = 3;  // exit status of a probe
+// Of joining and forming, and of the table: only a hang reaches it.
+constexpr absl::Duration kLong = absl::Seconds(150);
+// Of a process, whatever happens.
+constexpr int kLimitSeconds = 200;
+// Of some 2500, which chance chooses; 0: all.
+constexpr int kTableCells = kOnDevice ? 1000 : 0;
+// Of calls in which a rank is missing. The first on a device connects the ranks.
+constexpr absl::Duration kDeadline = kOnDevice ? absl::Seconds(10) : absl::Seconds(2);
+// Within which all must have been told, from then on.
+constexpr absl::Duration kGrace = absl::Seconds(2);
+
+// In a bundle, programs lie in one folder.
+std::string Program(const std::string& path) {
+  const char* const folder = std::getenv("COHORT_TEST_PROGRAMS");
+  if (folder == nullptr) return path;
+  return absl::StrCat(folder, path.substr(path.rfind('/')));
+}
+
+std::string RankProgram() { return Program("worker/group/testing/rank_program/rank_program"); }
+
+CoordinatorProcess::Options Coordinator() {
+  CoordinatorProcess::Options options;
+  options.binary = Program(options.binary);
+  return options;
+}
+
+// Empty: they can run here.
+const std::string& WhyNotHere() {
+  static const auto* const why = new std::string([] {
+    ChildProcess probe({RankProgram(), "--plane", std::string(kPlane), "--probe"});
+    const std::string line = probe.ReadLine(kLong).value_or("no answer");
+    const absl::StatusOr<int> status = probe.Wait(kLong);
+    if (status.ok() && *status == 0) return std::string();
+    EXPECT_EQ(status.value_or(-1), kNoDevice) << line << "\n" << probe.ErrorText();
+    return line;
+  }());
+  return *why;
+}
+
+bool IsStopped(pid_t pid) {
+  std::ifstream file(absl::StrCat("/proc/", pid, "/status"));
+  std::string word;
+  while (file >> word) {
+    if (word == "State:" && file >> word) return word == "T";
+  }
+  return false;
+}
+
+// Nobody listens there now.
+int FreePort() {
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t length = sizeof(address);
+  const UniqueFd probe(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  EXPECT_EQ(bind(probe.get(), reinterpret_cast<sockaddr*>(&address), length), 0);
+  EXPECT_EQ(getsockname(probe.get(), reinterpret_cast<sockaddr*>(&address), &length), 0);
+  return ntohs(address.sin_port);
+}
+
+class RanksTest : public ::testing::TestWithParam<int> {
+ protected:
+  void SetUp() override {
+    if (!WhyNotHere().empty()) GTEST_SKIP() << "needs a GPU: " << WhyNotHere();
+    const absl::Status started = coordinator_.Start();
+    ASSERT_TRUE(started.ok()) << started;
+  }
+
+  // All ranks, and reads that they have joined.
+  void Start(absl::Duration deadline, const std::string& ras = "") {
+    ranks_.clear();
+    for (int rank = 0; rank < size(); ++rank) {
+      ranks_.push_back(std::make_unique<ChildProcess>(std::vector<std::string>{
+          RankProgram(), "--plane", std::string(kPlane), "--coordinator", coordinator_.address(),
+          "--group", "ranks", "--rank", absl::StrCat(rank), "--ranks", absl::StrCat(size()),
+          "--deadline-ms", absl::StrCat(absl::ToInt64Milliseconds(deadline)), "--limit-s",
+          absl::StrCat(kLimitSeconds), "--ras", ras}));
+    }
+    for (int rank = 0; rank < size(); ++rank) {
+      ASSERT_EQ(Line(rank, kLong), absl::StrCat("joined ", rank, " ", size(), " 1"));
+    }
+  }
+
+  int size() const { return GetParam(); }
+  ChildProcess& process(int rank) { return *ranks_[static_cast<size_t>(rank)]; }
+  std::vector<int> Others(int victim) const {
+    std::vector<int> others;
+    for (int rank = 0; rank < size(); ++rank) {
+      if (rank != victim) others.push_back(rank);
+    }
+    return others;
+  }
+  std::vector<int> All() const { return Others(-1); }
+  int AnyRank() {
+    static std::mt19937 random(static_cast<uint32_t>(TestSeed()));
+    return static_cast<int>(random() % static_cast<unsigned>(size()));
+  }
+
+  void Tell(const std::vector<int>& ranks, const std::string& command) {
+    for (const int rank : ranks) process(rank).WriteLine(command);
+  }
+  std::string Line(int rank, absl::Duration timeout) {
+    const absl::StatusOr<std::string> line = process(rank).ReadLine(timeout);
+    EXPECT_TRUE(line.ok()) << "rank " << rank << ": " << line.status() << "\n"
+                           << process(rank).ErrorText();
+    return line.value_or("nothing");
+  }
+  // What each of them says to `command`.
+  std::vector<std::string> Ask(const std::vector<int>& ranks, const std::string& command) {
+    Tell(ranks, command);
+    std::vector<std::string> lines;
+    for (const int rank : ranks) lines.push_back(Line(rank, kLong));
+    return lines;
+  }
+  // All say the same, which is a success.
+  void ExpectAlike(const std::vector<int>& ranks, const std::string& command) {
+    const std::vector<std::string> lines = Ask(ranks, command);
+    for (const std::string& line : lines) {
+      EXPECT_THAT(line, StartsWith("OK "));
+      EXPECT_EQ(line, lines[0]) << "not the same bits on all ranks";
+    }
+  }
+  void StartLoops() {
+    Tell(All(), "loop");
+    for (const int rank : All()) ASSERT_EQ(Line(rank, kLong), "running");
+  }
+
+  // Those who are left go on without the others, in the next generation.
+  void GoOn(const std::vector<int>& ranks) {
+    const std::vector<std::string> lines = Ask(ranks, "rejoin");
+    for (size_t i = 0; i < ranks.size(); ++i) {
+      EXPECT_EQ(lines[i], absl::StrCat("OK ", i, " ", ranks.size(), " 2"));
+    }
+    ExpectAlike(ranks, "sum");
+    ExpectAlike(ranks, "sum");
+  }
+  void Leave(const std::vector<int>& ranks) {
+    Tell(ranks, "leave");
+    for (const int rank : ranks) {
+      const absl::StatusOr<int> status = process(rank).Wait(kLong);
+      EXPECT_TRUE(status.ok() && *status == 0) << "rank " << rank << ": " << status.status()
+                                               << ", exit status " << status.value_or(-1) << "\n"
+                                               << process(rank).ErrorText();
+    }
+  }
+
+  CoordinatorProcess coordinator_{Coordinator()};
+  std::vector<std::unique_ptr<ChildProcess>> ranks_;
+};
+
+TEST_P(RanksTest, EveryVerbHasTheRightResult) {
+  ASSERT_NO_FATAL_FAILURE(Start(kLong));
+  const std::string table =
+      absl::StrCat("table ", static_cast<uint32_t>(TestSeed()), " ", kTableCells);
+  const std::vector<std::string> lines = Ask(All(), table);
+  for (const std::string& line : lines) {
+    EXPECT_THAT(line, StartsWith("OK "));
+    EXPECT_EQ(line, lines[0]) << "not the same bits on all ranks";
+  }
+  std::cout << lines[0] << std::endl;
+  Leave(All());
+}
+
+TEST_P(RanksTest, WhoCallsDifferentThingsIsToldAndTheGroupWorksOn) {
+  ASSERT_NO_FATAL_FAILURE(Start(kLong));
+  for (const char* const what : {"verb", "op", "type", "count", "root"}) {
+    SCOPED_TRACE(what);
+    const std::vector<std::string> lines = Ask(All(), absl::StrCat("disagree ", what));
+    for (const std::string& line : lines) {
+      EXPECT_THAT(line, StartsWith("INVALID_ARGUMENT "));
+      EXPECT_THAT(line, HasSubstr("rank 0 "));
+      EXPECT_THAT(line, HasSubstr(absl::StrCat("rank ", size() - 1, " ")));
+      EXPECT_EQ(line, lines[0]);
+    }
+    ExpectAlike(All(), "sum");
+  }
+  Leave(All());
+}
+
+TEST_P(RanksTest, ARankThatIsKilledIsNamedAndTheOthersGoOn) {
+  ASSERT_NO_FATAL_FAILURE(Start(kDeadline));
+  ASSERT_NO_FATAL_FAILURE(StartLoops());
+  const int victim = AnyRank();
+  process(victim).Kill();
+  const Instant latest = Clock::Steady().Now() + kDeadline + kGrace;
+  for (const int rank : Others(victim)) {
+    const std::string line = Line(rank, latest - Clock::Steady().Now());
+    EXPECT_THAT(line, AnyOf(StartsWith("ABORTED "), StartsWith("DEADLINE_EXCEEDED ")));
+    EXPECT_THAT(line, HasSubstr(absl::StrCat("rank ", victim, " ")));
+  }
+  GoOn(Others(victim));
+  Leave(Others(victim));
+}
+
+TEST_P(RanksTest, ARankThatDoesNotComeIsNamedByTheDeadline) {
+  ASSERT_NO_FATAL_FAILURE(Start(kDeadline));
+  const int victim = AnyRank();
+  Tell(Others(victim), "loop");
+  Tell({victim}, "loop 20");
+  for (const int rank : All()) ASSERT_EQ(Line(rank, kLong), "running");
+  const pid_t pid = process(victim).pid();
+  ASSERT_TRUE(Eventually([pid] { return IsStopped(pid); }));
+  const Instant latest = Clock::Steady().Now() + kDeadline + kGrace;
+  bool late = false;
+  for (const int rank : Others(victim)) {
+    const std::string line = Line(rank, latest - Clock::Steady().Now());
+    late = late || absl::StartsWith(line, "DEADLINE_EXCEEDED ");
+    EXPECT_THAT(line, AnyOf(StartsWith("ABORTED "), StartsWith("DEADLINE_EXCEEDED ")));
+    EXPECT_THAT(line, HasSubstr(absl::StrCat("rank ", victim, " did not come")));
+  }
+  EXPECT_TRUE(late);
+  process(victim).Kill();
+  GoOn(Others(victim));
+  Leave(Others(victim));
+}
+
+// It may stand still while the devices are at work: then who it was is not always known, but all
+// are told, and it can come back.
+TEST_P(RanksTest, ARankThatStandsStillForAWhileComesBack) {
+  ASSERT_NO_FATAL_FAILURE(Start(kDeadline));
+  ASSERT_NO_FATAL_FAILURE(StartLoops());
+  const int victim = AnyRank();
+  process(victim).Signal(SIGSTOP);
+  const Instant latest = Clock::Steady().Now() + kDeadline + kGrace;
+  for (const int rank : Others(victim)) {
+    const std::string line = Line(rank, latest - Clock::Steady().Now());
+    EXPECT_THAT(line, AnyOf(StartsWith("ABORTED "), StartsWith("DEADLINE_EXCEEDED ")));
+    if (!kOnDevice) {
+      EXPECT_THAT(line, HasSubstr(absl::StrCat("rank ", victim, " ")));
+    }
+  }
+  process(victim).Signal(SIGCONT);
+  EXPECT_THAT(Line(victim, kLong), AnyOf(StartsWith("ABORTED "), StartsWith("DEADLINE_EXCEEDED ")));
+  GoOn(All());
+  Leave(All());
+}
+
+TEST_P(RanksTest, NcclItselfSaysThatAllAreThere) {
+  const std::string address = absl::StrCat("127.0.0.1:", FreePort());
+  ASSERT_NO_FATAL_FAILURE(Start(kLong, address));
+  ExpectAlike(All(), "sum");
+  if (!kOnDevice) {
+    EXPECT_THAT(Ask({0}, "ras")[0], AllOf(StartsWith("UNAVAILABLE "), HasSubstr(address)));
+    return;
+  }
+  std::string said;
+  EXPECT_TRUE(Eventually([&] {
+    said = Ask({0}, "ras")[0];
+    return absl::StartsWith(said,
+                            absl::StrCat("OK 1 communicators, ", size(), " ranks, 0 missing"));
+  })) << said;
+  Leave(All());
+}
+
+INSTANTIATE_TEST_SUITE_P(Ranks, RanksTest, ::testing::Values(2, 3));
+
+}  // namespace
+}  // namespace cohort::testing

@@ -1,0 +1,104 @@
+#include <utility>
+
+#include "base/clock.h"
+#include "base/status_macros.h"
+#include "worker/communicator/nccl/benchmark/device_buffers.h"
+#include "worker/communicator/nccl/benchmark/device_contender.h"
+#include "worker/communicator/nccl/nccl_clique.h"
+#include "worker/communicator/nccl/nccl_communicator.h"
+#include "worker/communicator/single/single_communicator.h"
+#include "worker/cuda/device.h"
+
+namespace cohort::benchmark {
+namespace {
+
+using worker::NcclCommunicator;
+
+Instant Soon() { return Clock::Steady().Now() + absl::Seconds(60); }
+
+class CohortContender final : public DeviceContender {
+ public:
+  CohortContender(DeviceBuffers buffers, std::unique_ptr<NcclCommunicator> group)
+      : buffers_(std::move(buffers)), group_(std::move(group)) {}
+
+  const std::string& name() const override { return name_; }
+  absl::Status Prepare(DeviceOperation operation, int64_t bytes) override {
+    operation_ = operation;
+    bytes_ = bytes;
+    return buffers_.Fill(bytes);
+  }
+  absl::StatusOr<absl::Duration> RunBlocking(int calls) override {
+    const Instant begin = Clock::Steady().Now();
+    for (int call = 0; call < calls; ++call) COHORT_RETURN_IF_ERROR(Call());
+    return Clock::Steady().Now() - begin;
+  }
+  absl::StatusOr<Queued> RunQueued(int) override {
+    // The place of operations that do not wait for the device, when there are.
+    return absl::UnimplementedError("calls of NcclCommunicator wait for the device");
+  }
+  absl::Status Verify() override { return buffers_.Verify(bytes_); }
+
+ private:
+  absl::Status Call() {
+    const void* const input = buffers_.input();
+    void* const output = buffers_.output();
+    const auto count = bytes_ / static_cast<int64_t>(sizeof(float));
+    switch (operation_) {
+      case DeviceOperation::kAllReduce:
+        return group_->AllReduce(input, output, count, DataType::kF32, {ReduceOp::kSum}, Soon());
+      case DeviceOperation::kAllGather:
+        return group_->AllGather(input, output, count, DataType::kF32, Soon());
+      case DeviceOperation::kReduceScatter:
+        return group_->ReduceScatter(input, output, count, DataType::kF32, {ReduceOp::kSum},
+                                     Soon());
+      case DeviceOperation::kBroadcast:
+        return group_->Broadcast(input, output, count, DataType::kF32, 0, Soon());
+    }
+    return absl::InternalError("no such operation");
+  }
+
+  const std::string name_ = "cohort";
+  DeviceBuffers buffers_;
+  const std::unique_ptr<NcclCommunicator> group_;
+  DeviceOperation operation_ = DeviceOperation::kAllReduce;
+  int64_t bytes_ = 0;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<DeviceContender>> MakeCohortContender(
+    std::shared_ptr<worker::NcclApi> nccl, int64_t most_bytes) {
+  COHORT_ASSIGN_OR_RETURN(const worker::cuda::DeviceInfo device,
+                          worker::cuda::DescribeDevice(kBenchmarkDevice));
+  COHORT_ASSIGN_OR_RETURN(DeviceBuffers buffers, DeviceBuffers::Allocate(most_bytes));
+  worker::NcclFormation formation;
+  formation.device = kBenchmarkDevice;
+  formation.compute_capability =
+      device.compute_capability.first * 10 + device.compute_capability.second;
+  COHORT_ASSIGN_OR_RETURN(std::string id, worker::NewNcclId(*nccl));
+  formation.ids = {std::move(id)};
+  formation.nccl = std::move(nccl);
+  formation.name = "benchmark";
+  formation.host = std::make_unique<worker::SingleCommunicator>();
+  COHORT_ASSIGN_OR_RETURN(std::unique_ptr<NcclCommunicator> group,
+                          NcclCommunicator::Form(std::move(formation), Soon()));
+  return std::make_unique<CohortContender>(std::move(buffers), std::move(group));
+}
+
+absl::Status CheckForGpu() { return worker::cuda::DeviceCount().status(); }
+
+std::string NameOf(DeviceOperation operation) {
+  switch (operation) {
+    case DeviceOperation::kAllReduce:
+      return "all_reduce";
+    case DeviceOperation::kAllGather:
+      return "all_gather";
+    case DeviceOperation::kReduceScatter:
+      return "reduce_scatter";
+    case DeviceOperation::kBroadcast:
+      return "broadcast";
+  }
+  return "";
+}
+
+}  // namespace cohort::benchmark

@@ -1,0 +1,54 @@
+// Who takes part in the benchmark of collectives on a GPU: one rank, so that what is measured is
+// what each adds to NCCL's own call.
+#ifndef COHORT_WORKER_COMMUNICATOR_NCCL_BENCHMARK_DEVICE_CONTENDER_H_
+#define COHORT_WORKER_COMMUNICATOR_NCCL_BENCHMARK_DEVICE_CONTENDER_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "worker/communicator/nccl/nccl_api.h"
+
+namespace cohort::benchmark {
+
+enum class DeviceOperation { kAllReduce, kAllGather, kReduceScatter, kBroadcast };
+// "all_reduce", ...
+std::string NameOf(DeviceOperation operation);
+
+// One thread.
+class DeviceContender {
+ public:
+  virtual ~DeviceContender() = default;
+  virtual const std::string& name() const = 0;
+
+  // What the calls to come do: on `bytes` of f32, into other memory than they come from.
+  virtual absl::Status Prepare(DeviceOperation operation, int64_t bytes) = 0;
+  // Each call is through before the next begins. How long all took.
+  virtual absl::StatusOr<absl::Duration> RunBlocking(int calls) = 0;
+  // Calls that do not wait for the device, which is waited for in the end.
+  struct Queued {
+    absl::Duration enqueued;  // until the last call returned
+    absl::Duration done;      // until the device was through
+  };
+  // UNIMPLEMENTED: it has only calls that wait.
+  virtual absl::StatusOr<Queued> RunQueued(int calls) = 0;
+  // Whether the last call's result is right. Errors: DATA_LOSS.
+  virtual absl::Status Verify() = 0;
+};
+
+// On device 0. `most_bytes`: of any Prepare.
+absl::StatusOr<std::unique_ptr<DeviceContender>> MakeCohortContender(
+    std::shared_ptr<worker::NcclApi> nccl, int64_t most_bytes);
+// NCCL's functions on a stream, and nothing else.
+absl::StatusOr<std::unique_ptr<DeviceContender>> MakeNcclContender(
+    std::shared_ptr<worker::NcclApi> nccl, int64_t most_bytes);
+
+// OK where there is a GPU; FAILED_PRECONDITION says why not.
+absl::Status CheckForGpu();
+
+}  // namespace cohort::benchmark
+
+#endif  // COHORT_WORKER_COMMUNICATOR_NCCL_BENCHMARK_DEVICE_CONTENDER_H_

@@ -1,0 +1,8 @@
+#include "worker/communicator/nccl/benchmark/nccl_source.h"
+#include "worker/communicator/nccl/loaded_nccl_api.h"
+
+namespace cohort::benchmark {
+
+absl::StatusOr<std::shared_ptr<worker::NcclApi>> LinkedNccl() { return worker::LoadNccl(); }
+
+}  // namespace cohort::benchmark

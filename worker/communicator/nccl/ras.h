@@ -1,0 +1,88 @@
+// What NCCL itself knows of a job: the report of its RAS threads, asked for on this machine's
+// socket.
+//
+// The protocol is lines of text over TCP, as the client that comes with NCCL speaks it: a greeting,
+// a time-out, the format, and "STATUS", upon which the report follows until the connection closes.
+// The format that programs can read, JSON, is there from 2.28.7 on.
+#ifndef COHORT_WORKER_COMMUNICATOR_NCCL_RAS_H_
+#define COHORT_WORKER_COMMUNICATOR_NCCL_RAS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "base/clock.h"
+
+namespace cohort::worker {
+
+struct NcclRasProcess {
+  std::string host;  // its address; "unknown"
+  int pid = -1;      // as its host counts; -1: not known
+  int device = -1;   // as the process counts
+};
+
+// That has answered.
+struct NcclRasRank {
+  int rank = 0;
+  NcclRasProcess process;
+  int init_state = 0;  // an ncclResult_t, as is the next
+  int async_error = 0;
+  bool finalizes = false;
+  bool is_destroyed = false;
+  bool is_aborted = false;
+  // How many it has launched, by NCCL's names, such as "AllReduce".
+  std::map<std::string, uint64_t> operations;
+};
+
+// That has not, or does not know of the communicator any more.
+struct NcclRasMissingRank {
+  int rank = 0;
+  NcclRasProcess process;
+  bool is_unresponsive = false;  // its process has not answered this question
+  bool is_dead = false;          // NCCL has given its process up
+};
+
+struct NcclRasCommunicator {
+  std::string hash;  // of NCCL's own, with a second part that sets equal ones apart
+  int size = 0;
+  std::vector<NcclRasRank> ranks;
+  std::vector<NcclRasMissingRank> missing;
+};
+
+struct NcclRasReport {
+  std::string nccl_version;
+  std::vector<NcclRasCommunicator> communicators;
+  // That were not answered while the report was made: then it may lack something.
+  int timeouts = 0;
+};
+
+// Errors: DATA_LOSS (it is none: what is wrong with it, and where).
+absl::StatusOr<NcclRasReport> ParseNcclRasReport(absl::string_view json);
+
+// What stands out, a sentence each, for people: ranks that are dead, silent, failed, or behind the
+// others in an operation. None: all ranks are there, and have launched the same.
+std::vector<std::string> FindingsOf(const NcclRasCommunicator& communicator);
+
+struct NcclRasOptions {
+  // HOST:PORT, of which HOST is "localhost" or a number. Empty: $NCCL_RAS_ADDR, or else where NCCL
+  // listens by itself, localhost:28028.
+  std::string address;
+  size_t most_bytes = size_t{16} << 20;  // of the report
+};
+
+// NCCL asks all other processes of the job, and is given the time until `deadline` (steady time)
+// less a second for it, but never less than one second, in which it answers without those who do
+// not.
+//
+// Errors: INVALID_ARGUMENT (the address), UNAVAILABLE (nobody listens there, or it hangs up),
+// DEADLINE_EXCEEDED, RESOURCE_EXHAUSTED (a longer report), FAILED_PRECONDITION (an NCCL before
+// 2.28.7), DATA_LOSS (no such answer: it is not NCCL that listens there).
+absl::StatusOr<NcclRasReport> AskNcclRas(const NcclRasOptions& options, Instant deadline);
+
+}  // namespace cohort::worker
+
+#endif  // COHORT_WORKER_COMMUNICATOR_NCCL_RAS_H_

@@ -1,0 +1,78 @@
+// Seats at a real coordinator, in one process.
+#include "worker/group/seat.h"
+
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/mutex.h"
+#include "base/shm/heap.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/testing/coordinator_process.h"
+
+namespace cohort::worker {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr int kRanks = 2;
+constexpr absl::Duration kLong = absl::Seconds(60);
+
+class SeatTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    const absl::Status started = coordinator_.Start();
+    ASSERT_TRUE(started.ok()) << started;
+    std::vector<std::thread> threads;
+    for (int rank = 0; rank < kRanks; ++rank) {
+      threads.emplace_back([this, rank] { Meet(rank); });
+    }
+    for (std::thread& thread : threads) thread.join();
+  }
+
+  void Meet(int rank) {
+    SeatOptions options;
+    options.membership.connection.address = coordinator_.address();
+    options.membership.group = "seats";
+    options.membership.rank = rank;
+    options.membership.world_size = kRanks;
+    if (rank == 0) {
+      options.membership.on_event = [this](const client::GroupEvent& event) {
+        MutexLock lock(&mutex_);
+        has_left_ = has_left_ || event.kind == client::EventKind::kLeft;
+      };
+    }
+    auto heap = shm::Heap::Create("seat-test", size_t{1} << 20);
+    ASSERT_TRUE(heap.ok()) << heap.status();
+    options.bootstrap.heap = *std::move(heap);
+    auto seat = Seat::Take(std::move(options));
+    ASSERT_TRUE(seat.ok()) << seat.status();
+    seats_[rank] = *std::move(seat);
+    const absl::StatusOr<Connections> met = seats_[rank]->Meet(kLong);
+    ASSERT_TRUE(met.ok()) << met.status();
+  }
+
+  cohort::testing::CoordinatorProcess coordinator_{{}};
+  Mutex mutex_;
+  bool has_left_ ABSL_GUARDED_BY(mutex_) = false;
+  std::unique_ptr<Seat> seats_[kRanks];
+};
+
+TEST_F(SeatTest, WhatEndedBeforeAnybodyAttendsIsToldAtOnce) {
+  ASSERT_NE(seats_[0], nullptr);
+  seats_[1].reset();
+  {
+    MutexLock lock(&mutex_);
+    ASSERT_TRUE(mutex_.AwaitWithTimeout(absl::Condition(&has_left_), kLong));
+  }
+  std::string told;
+  seats_[0]->Attend([&told](const std::string& cause) { told = cause; });
+  EXPECT_THAT(told, HasSubstr("rank 1"));
+}
+
+}  // namespace
+}  // namespace cohort::worker

@@ -1,0 +1,104 @@
+#include <cstdlib>
+#include <deque>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "worker/communicator/nccl/nccl_types.h"
+#include "worker/cuda/copy.h"
+#include "worker/cuda/device.h"
+#include "worker/cuda/device_memory.h"
+#include "worker/cuda/stream.h"
+#include "worker/group/device_formation.h"
+#include "worker/group/testing/rank_program/nccl_of_program.h"
+#include "worker/group/testing/rank_program/plane.h"
+
+namespace cohort::testing {
+namespace {
+
+using worker::Communicator;
+
+constexpr int kDevice = 0;
+
+// Several ranks on one device: each is taken for one of another host, connected by sockets, and its
+// kernels are so small that those of all ranks find room. What is set already stays.
+void SetUpNccl(int seat, const std::string& ras_address) {
+  const std::pair<const char*, std::string> settings[] = {
+      {"NCCL_HOSTID", absl::StrCat("cohort-rank-", seat)},
+      {"NCCL_SOCKET_IFNAME", "lo"},
+      {"NCCL_NET", "Socket"},
+      {"NCCL_IB_DISABLE", "1"},
+      {"NCCL_P2P_DISABLE", "1"},
+      {"NCCL_SHM_DISABLE", "1"},
+      {"NCCL_NVLS_ENABLE", "0"},
+      {"NCCL_MNNVL_ENABLE", "0"},
+      {"NCCL_MAX_NCHANNELS", "2"},
+      // From 2.30 on that is refused otherwise.
+      {"NCCL_MULTI_RANK_GPU_ENABLE", "1"},
+      {"NCCL_RAS_ENABLE", ras_address.empty() ? "0" : "1"},
+      {"NCCL_DEBUG", "WARN"},
+  };
+  for (const auto& [name, value] : settings) setenv(name, value.c_str(), /*overwrite=*/0);
+  if (!ras_address.empty()) setenv("NCCL_RAS_ADDR", ras_address.c_str(), /*overwrite=*/1);
+}
+
+class DevicePlane final : public Plane {
+ public:
+  DevicePlane(std::shared_ptr<worker::NcclApi> nccl, int compute_capability,
+              worker::cuda::Stream stream)
+      : nccl_(std::move(nccl)),
+        compute_capability_(compute_capability),
+        stream_(std::move(stream)) {}
+
+  absl::StatusOr<Formed> Form(client::ProcessGroup& group, std::unique_ptr<Communicator> host,
+                              absl::Duration timeout) override {
+    worker::DeviceFormationOptions options;
+    options.nccl = nccl_;
+    options.device = kDevice;
+    options.timeout = timeout;
+    Formed formed;
+    COHORT_ASSIGN_OR_RETURN(formed.verbs, worker::FormOnDevices(group, std::move(host), options));
+    return formed;
+  }
+  bool Reduces(DataType type, ReduceOp op) const override {
+    return worker::ReductionFor(type, op, compute_capability_).ok();
+  }
+  absl::StatusOr<char*> Allocate(size_t bytes) override {
+    COHORT_ASSIGN_OR_RETURN(worker::cuda::DeviceMemory piece,
+                            worker::cuda::DeviceMemory::Allocate(kDevice, bytes));
+    pieces_.push_back(std::move(piece));
+    return pieces_.back().data();
+  }
+  absl::Status Write(absl::string_view bytes, char* to, Instant deadline) override {
+    COHORT_RETURN_IF_ERROR(worker::cuda::Copy(to, bytes.data(), bytes.size(), stream_.get()));
+    return worker::cuda::Synchronize(stream_.get(), deadline);
+  }
+  absl::StatusOr<std::string> Read(const char* from, size_t bytes, Instant deadline) override {
+    std::string read(bytes, '\0');
+    COHORT_RETURN_IF_ERROR(worker::cuda::Copy(read.data(), from, bytes, stream_.get()));
+    COHORT_RETURN_IF_ERROR(worker::cuda::Synchronize(stream_.get(), deadline));
+    return read;
+  }
+
+ private:
+  const std::shared_ptr<worker::NcclApi> nccl_;
+  const int compute_capability_;
+  const worker::cuda::Stream stream_;
+  std::deque<worker::cuda::DeviceMemory> pieces_;
+};
+
+}  // namespace
+
+absl::Status CheckForDevice() { return worker::cuda::DeviceCount().status(); }
+
+absl::StatusOr<std::unique_ptr<Plane>> MakeDevicePlane(int seat, const std::string& ras_address) {
+  SetUpNccl(seat, ras_address);
+  COHORT_ASSIGN_OR_RETURN(const worker::cuda::DeviceInfo device,
+                          worker::cuda::DescribeDevice(kDevice));
+  COHORT_ASSIGN_OR_RETURN(std::shared_ptr<worker::NcclApi> nccl, NcclOfProgram());
+  COHORT_ASSIGN_OR_RETURN(worker::cuda::Stream stream, worker::cuda::Stream::Create(kDevice));
+  const int capability = device.compute_capability.first * 10 + device.compute_capability.second;
+  return std::make_unique<DevicePlane>(std::move(nccl), capability, std::move(stream));
+}
+
+}  // namespace cohort::testing

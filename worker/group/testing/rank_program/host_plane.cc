@@ -1,0 +1,37 @@
+#include <deque>
+#include <utility>
+#include <vector>
+
+#include "worker/group/testing/rank_program/plane.h"
+
+namespace cohort::testing {
+namespace {
+
+class HostPlane final : public Plane {
+ public:
+  absl::StatusOr<Formed> Form(client::ProcessGroup&, std::unique_ptr<worker::Communicator> host,
+                              absl::Duration) override {
+    return Formed{nullptr, std::move(host)};
+  }
+  bool Reduces(DataType type, ReduceOp op) const override { return CheckReducible(type, op).ok(); }
+  absl::StatusOr<char*> Allocate(size_t bytes) override {
+    pieces_.emplace_back(bytes);
+    return pieces_.back().data();
+  }
+  absl::Status Write(absl::string_view bytes, char* to, Instant) override {
+    bytes.copy(to, bytes.size());
+    return absl::OkStatus();
+  }
+  absl::StatusOr<std::string> Read(const char* from, size_t bytes, Instant) override {
+    return std::string(from, bytes);
+  }
+
+ private:
+  std::deque<std::vector<char>> pieces_;
+};
+
+}  // namespace
+
+std::unique_ptr<Plane> MakeHostPlane() { return std::make_unique<HostPlane>(); }
+
+}  // namespace cohort::testing

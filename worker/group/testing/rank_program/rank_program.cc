@@ -1,0 +1,251 @@
+// A rank under test, in a process of its own: several of them share one GPU.
+//
+//   rank_program --plane device --probe
+//     says whether there is a GPU with an NCCL; exits with 3 without a GPU
+//   rank_program --plane host|device --coordinator ADDRESS --group NAME --rank R --ranks N
+//
+// Prints `joined RANK RANKS GENERATION`, or `failed CODE TEXT` and ends. Then follows commands, one
+// in a line, and prints `CODE TEXT` for each:
+//
+//   table SEED [CELLS]     all verbs, or so many of them, each result verified: `OK N cells, digest
+//   D`,
+//                          the same on all
+//   sum                    one all_reduce, its result verified
+//   disagree WHAT          the last rank calls another verb, op, type, count or root
+//   loop [ITERATIONS]      all_reduce until one fails; prints `running` after a few. The process
+//                          stops itself (SIGSTOP) before iteration ITERATIONS
+//   ras                    what NCCL's RAS threads know: `OK N communicators, N ranks, N missing`,
+//                          and what stands out
+//   rejoin                 `OK RANK RANKS GENERATION`
+//   leave                  ends the program
+//
+// Ends with its standard input, with the process that started it, and after --limit-s in any case.
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <cstdint>
+#include <iostream>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "CLI/CLI.hpp"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "base/status_macros.h"
+#include "worker/communicator/nccl/ras.h"
+#include "worker/group/testing/rank_program/plane.h"
+#include "worker/group/testing/rank_program/seated_rank.h"
+#include "worker/group/testing/rank_program/verb_table.h"
+
+namespace cohort::testing {
+namespace {
+
+using worker::Operation;
+using worker::Verb;
+
+constexpr int kNoDevice = 3;
+constexpr int kIterationsToRun = 3;
+constexpr absl::Duration kRasPatience = absl::Seconds(10);
+constexpr int64_t kLoopCount = int64_t{1} << 16;
+
+struct Options {
+  std::string plane = "host";
+  bool probe = false;
+  SeatedRankOptions seat;
+  std::string ras;          // where NCCL's RAS threads listen; empty: there are none
+  int deadline_ms = 60000;  // of a call
+  int limit_s = 300;
+};
+
+// Runs the commands.
+class Commands {
+ public:
+  Commands(Plane& plane, SeatedRank& rank, const Options& options)
+      : plane_(plane),
+        rank_(rank),
+        ras_(options.ras),
+        deadline_(absl::Milliseconds(options.deadline_ms)) {}
+
+  // What there is to say.
+  absl::StatusOr<std::string> Follow(const std::vector<std::string>& words) {
+    int64_t number = 0;
+    const bool has_number = words.size() == 2 && absl::SimpleAtoi(words[1], &number);
+    if (words[0] == "rejoin") {
+      COHORT_RETURN_IF_ERROR(rank_.Rejoin());
+      return Place();
+    }
+    if (!rank_.has_verbs()) return absl::FailedPreconditionError("the last rejoin failed");
+    if (words[0] == "table") return RunTable(words);
+    if (words[0] == "sum") return Sum();
+    if (words[0] == "disagree" && words.size() == 2) return Disagree(words[1]);
+    if (words[0] == "ras") return AskRas();
+    if (words[0] == "loop") return Loop(has_number ? number : -1);
+    return absl::InvalidArgumentError("no such command");
+  }
+
+  std::string Place() {
+    return absl::StrCat(rank_.verbs().rank(), " ", rank_.verbs().size(), " ",
+                        rank_.membership().generation());
+  }
+
+ private:
+  absl::StatusOr<std::string> RunTable(const std::vector<std::string>& words) {
+    uint32_t seed = 0;
+    size_t cells = 0;
+    if (words.size() < 2 || !absl::SimpleAtoi(words[1], &seed) ||
+        (words.size() > 2 && !absl::SimpleAtoi(words[2], &cells))) {
+      return absl::InvalidArgumentError("table SEED [CELLS]");
+    }
+    std::vector<Cell> table =
+        MakeTable(seed, rank_.verbs().size(),
+                  [this](DataType type, ReduceOp op) { return plane_.Reduces(type, op); });
+    if (cells > 0 && cells < table.size()) table.resize(cells);
+    TableRun run(plane_, rank_.verbs(), seed, deadline_);
+    for (const Cell& cell : table) COHORT_RETURN_IF_ERROR(run.Run(cell));
+    return absl::StrCat(table.size(), " cells, digest ", absl::Hex(run.digest()));
+  }
+
+  absl::StatusOr<std::string> Sum() {
+    Cell cell;
+    cell.operation.verb = Verb::kAllReduce;
+    cell.operation.type = DataType::kF32;
+    cell.operation.count = 12345;
+    TableRun run(plane_, rank_.verbs(), 1, deadline_);
+    COHORT_RETURN_IF_ERROR(run.Run(cell));
+    return absl::StrCat("digest ", absl::Hex(run.digest()));
+  }
+
+  absl::StatusOr<std::string> Disagree(const std::string& what) {
+    COHORT_ASSIGN_OR_RETURN(char* const memory, Memory());
+    worker::Communicator& verbs = rank_.verbs();
+    const bool differs = verbs.rank() == verbs.size() - 1;
+    const Instant deadline = Clock::Steady().Now() + deadline_;
+    if (what == "root") {
+      COHORT_RETURN_IF_ERROR(
+          verbs.Broadcast(memory, memory, 100, DataType::kF32, differs ? 1 : 0, deadline));
+      return std::string("nobody minds");
+    }
+    if (what == "verb" && differs) {
+      COHORT_RETURN_IF_ERROR(verbs.Barrier(deadline));
+      return std::string("nobody minds");
+    }
+    const DataType type = what == "type" && differs ? DataType::kI32 : DataType::kF32;
+    const ReduceOp op = what == "op" && differs ? ReduceOp::kMax : ReduceOp::kSum;
+    const int64_t count = what == "count" && differs ? 101 : 100;
+    COHORT_RETURN_IF_ERROR(verbs.AllReduce(memory, memory, count, type, {op}, deadline));
+    return std::string("nobody minds");
+  }
+
+  absl::StatusOr<std::string> Loop(int64_t stops_before) {
+    COHORT_ASSIGN_OR_RETURN(char* const memory, Memory());
+    for (int64_t iteration = 0;; ++iteration) {
+      if (iteration == stops_before) std::raise(SIGSTOP);
+      COHORT_RETURN_IF_ERROR(rank_.verbs().AllReduce(memory, memory, kLoopCount, DataType::kI32,
+                                                     {ReduceOp::kMax},
+                                                     Clock::Steady().Now() + deadline_));
+      if (iteration == kIterationsToRun) std::cout << "running" << std::endl;
+    }
+  }
+
+  absl::StatusOr<std::string> AskRas() const {
+    COHORT_ASSIGN_OR_RETURN(
+        const worker::NcclRasReport report,
+        worker::AskNcclRas({ras_}, Clock::Steady().Now() + std::min(deadline_, kRasPatience)));
+    size_t ranks = 0;
+    size_t missing = 0;
+    std::string findings;
+    for (const worker::NcclRasCommunicator& communicator : report.communicators) {
+      ranks += communicator.ranks.size();
+      missing += communicator.missing.size();
+      for (const std::string& finding : worker::FindingsOf(communicator)) {
+        absl::StrAppend(&findings, "; ", finding);
+      }
+    }
+    return absl::StrCat(report.communicators.size(), " communicators, ", ranks, " ranks, ", missing,
+                        " missing", findings);
+  }
+
+  // Of kLoopCount elements.
+  absl::StatusOr<char*> Memory() {
+    if (memory_ == nullptr) {
+      const std::string zeros(static_cast<size_t>(kLoopCount) * sizeof(int32_t), '\0');
+      COHORT_ASSIGN_OR_RETURN(memory_, plane_.Allocate(zeros.size()));
+      COHORT_RETURN_IF_ERROR(plane_.Write(zeros, memory_, Clock::Steady().Now() + deadline_));
+    }
+    return memory_;
+  }
+
+  Plane& plane_;
+  SeatedRank& rank_;
+  const std::string ras_;
+  const absl::Duration deadline_;
+  char* memory_ = nullptr;
+};
+
+absl::StatusOr<std::unique_ptr<Plane>> MakePlane(const Options& options) {
+  if (options.plane == "host") return MakeHostPlane();
+  return MakeDevicePlane(options.seat.rank, options.ras);
+}
+
+void Say(const std::string& before, const absl::Status& status, const std::string& text = "") {
+  std::cout << before << absl::StatusCodeToString(status.code()) << " "
+            << (status.ok() ? absl::string_view(text) : status.message()) << std::endl;
+}
+
+int Run(const Options& options) {
+  const absl::StatusOr<std::unique_ptr<Plane>> plane = MakePlane(options);
+  if (!plane.ok()) {
+    Say("failed ", plane.status());
+    return CheckForDevice().ok() ? 1 : kNoDevice;
+  }
+  if (options.probe) {
+    Say("", absl::OkStatus(), options.plane);
+    return 0;
+  }
+  const absl::StatusOr<std::unique_ptr<SeatedRank>> rank = SeatedRank::Join(**plane, options.seat);
+  if (!rank.ok()) {
+    Say("failed ", rank.status());
+    return 1;
+  }
+  Commands commands(**plane, **rank, options);
+  std::cout << "joined " << commands.Place() << std::endl;
+  std::string line;
+  while (std::getline(std::cin, line) && line != "leave") {
+    const absl::StatusOr<std::string> said = commands.Follow(absl::StrSplit(line, ' '));
+    Say("", said.status(), said.value_or(""));
+  }
+  return 0;
+}
+
+int Main(int argc, char** argv) {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  Options options;
+  CLI::App app("A rank under test, in a process of its own.");
+  app.add_option("--plane", options.plane)->check(CLI::IsMember({"host", "device"}));
+  app.add_flag("--probe", options.probe);
+  app.add_option("--coordinator", options.seat.coordinator);
+  app.add_option("--group", options.seat.group);
+  app.add_option("--rank", options.seat.rank);
+  app.add_option("--ranks", options.seat.ranks);
+  app.add_option("--ras", options.ras);
+  app.add_option("--deadline-ms", options.deadline_ms);
+  app.add_option("--limit-s", options.limit_s);
+  CLI11_PARSE(app, argc, argv);
+  // Contexts on one device are made one after the other.
+  options.seat.join_window = absl::Seconds(options.plane == "host" ? 3 : 10);
+  // What hangs on a device hangs for ever: SIGALRM ends it.
+  alarm(static_cast<unsigned>(options.limit_s));
+  const int status = Run(options);
+  // Not the destructors of what is static: NCCL's threads that did not end may still use it.
+  _exit(status);
+}
+
+}  // namespace
+}  // namespace cohort::testing
+
+int main(int argc, char** argv) { return cohort::testing::Main(argc, argv); }

@@ -1,0 +1,75 @@
+// All verbs with all types, reductions, sizes, roots and in place, as a list that each rank makes
+// from the same seed and goes through with the others.
+#ifndef COHORT_WORKER_GROUP_TESTING_RANK_PROGRAM_VERB_TABLE_H_
+#define COHORT_WORKER_GROUP_TESTING_RANK_PROGRAM_VERB_TABLE_H_
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "worker/communicator/arguments.h"
+#include "worker/communicator/communicator.h"
+#include "worker/group/testing/rank_program/plane.h"
+
+namespace cohort::testing {
+
+struct Cell {
+  uint32_t number = 0;     // what ranks bring to it follows from it
+  bool exchanges = false;  // to the next rank, from the one before; else `operation`
+  worker::Operation operation;
+  bool in_place = false;
+  int shift = 0;  // elements between the beginning of an allocation and the tensors
+};
+
+// Such as: all_reduce of 37 bf16 by sum, in place.
+std::string Describe(const Cell& cell);
+
+// Every verb, type, reduction that `reduces` has, and size (none, one, odd, and around 1 MiB) once,
+// with a root, in place or not, and at an address as chance will have it; in an order likewise.
+std::vector<Cell> MakeTable(uint32_t seed, int ranks,
+                            const std::function<bool(DataType, ReduceOp)>& reduces);
+
+// One rank's way through cells. One thread.
+class TableRun {
+ public:
+  // `verbs` and `plane` outlive it.
+  TableRun(Plane& plane, worker::Communicator& verbs, uint32_t seed, absl::Duration timeout)
+      : plane_(plane), verbs_(verbs), seed_(seed), timeout_(timeout) {}
+
+  // Errors: those of the verb, before which is said which it was; DATA_LOSS (the result is wrong,
+  // or something else was written than the result).
+  absl::Status Run(const Cell& cell);
+
+  // Of all results so far that all ranks must have alike, bit by bit.
+  uint64_t digest() const { return digest_; }
+
+ private:
+  // Where in an allocation the tensors of a cell lie.
+  struct Layout {
+    size_t bytes = 0;
+    size_t input = 0;
+    size_t input_bytes = 0;
+    size_t output = 0;
+    size_t output_bytes = 0;
+  };
+  Layout LayOut(const Cell& cell) const;
+  absl::Status Call(const Cell& cell, const Layout& layout);
+  absl::Status Check(const Cell& cell, absl::string_view output) const;
+  absl::Status RunCell(const Cell& cell);
+
+  Plane& plane_;
+  worker::Communicator& verbs_;
+  const uint32_t seed_;
+  const absl::Duration timeout_;
+  uint64_t digest_ = 0xCBF29CE484222325u;
+  char* memory_ = nullptr;
+  size_t memory_bytes_ = 0;
+};
+
+}  // namespace cohort::testing
+
+#endif  // COHORT_WORKER_GROUP_TESTING_RANK_PROGRAM_VERB_TABLE_H_

@@ -1,0 +1,130 @@
+// The table on a group of one, and on memory that is not what it was.
+#include "worker/group/testing/rank_program/verb_table.h"
+
+#include <functional>
+#include <memory>
+#include <set>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "worker/communicator/single/single_communicator.h"
+
+namespace cohort::testing {
+namespace {
+
+using ::testing::HasSubstr;
+using worker::SingleCommunicator;
+using worker::Verb;
+
+constexpr uint32_t kSeed = 5;
+
+bool IsReduction(DataType type, ReduceOp op) { return CheckReducible(type, op).ok(); }
+
+// Of the host, and what is read of it passes through `change`.
+class ChangedPlane final : public Plane {
+ public:
+  explicit ChangedPlane(std::function<void(std::string&)> change) : change_(std::move(change)) {}
+
+  absl::StatusOr<Formed> Form(client::ProcessGroup& group,
+                              std::unique_ptr<worker::Communicator> host,
+                              absl::Duration timeout) override {
+    return plane_->Form(group, std::move(host), timeout);
+  }
+  bool Reduces(DataType type, ReduceOp op) const override { return plane_->Reduces(type, op); }
+  absl::StatusOr<char*> Allocate(size_t bytes) override { return plane_->Allocate(bytes); }
+  absl::Status Write(absl::string_view bytes, char* to, Instant deadline) override {
+    return plane_->Write(bytes, to, deadline);
+  }
+  absl::StatusOr<std::string> Read(const char* from, size_t bytes, Instant deadline) override {
+    absl::StatusOr<std::string> read = plane_->Read(from, bytes, deadline);
+    if (read.ok()) change_(*read);
+    return read;
+  }
+
+ private:
+  const std::function<void(std::string&)> change_;
+  const std::unique_ptr<Plane> plane_ = MakeHostPlane();
+};
+
+TEST(VerbTableTest, HasEveryVerbTypeReductionAndSizeOnce) {
+  const std::vector<Cell> table = MakeTable(kSeed, 3, IsReduction);
+  std::set<std::tuple<bool, Verb, DataType, ReduceOp, int64_t>> told;
+  std::set<std::pair<Verb, int>> roots;
+  std::set<std::pair<Verb, bool>> places;
+  for (size_t i = 0; i < table.size(); ++i) {
+    const Cell& cell = table[i];
+    const worker::Operation& operation = cell.operation;
+    EXPECT_EQ(cell.number, i);
+    EXPECT_TRUE(told.insert({cell.exchanges, operation.verb, operation.type, operation.reduction.op,
+                             operation.count})
+                    .second)
+        << Describe(cell);
+    roots.insert({operation.verb, operation.root});
+    places.insert({operation.verb, cell.in_place});
+  }
+  EXPECT_GT(table.size(), 2000u);
+  EXPECT_EQ(roots.size(), 9u * 3) << "some verb never has some root";
+  EXPECT_EQ(places.size(), 9u * 2 - 2) << "all_to_all and exchange are never in place";
+}
+
+TEST(VerbTableTest, IsTheSameForAllRanks) {
+  const std::vector<Cell> one = MakeTable(kSeed, 2, IsReduction);
+  const std::vector<Cell> other = MakeTable(kSeed, 2, IsReduction);
+  ASSERT_EQ(one.size(), other.size());
+  for (size_t i = 0; i < one.size(); ++i) EXPECT_EQ(Describe(one[i]), Describe(other[i]));
+  EXPECT_NE(Describe(one[0]), Describe(MakeTable(kSeed + 1, 2, IsReduction)[0]));
+}
+
+TEST(VerbTableTest, AGroupOfOneIsRight) {
+  const std::unique_ptr<Plane> plane = MakeHostPlane();
+  SingleCommunicator alone;
+  TableRun run(*plane, alone, kSeed, absl::Seconds(60));
+  for (const Cell& cell : MakeTable(kSeed, 1, IsReduction)) {
+    ASSERT_EQ(run.Run(cell), absl::OkStatus());
+  }
+}
+
+TEST(VerbTableTest, AByteBesideTheOutputIsSeen) {
+  for (const bool in_front : {false, true}) {
+    ChangedPlane plane([in_front](std::string& read) {
+      char& byte = in_front ? read.front() : read.back();
+      byte = static_cast<char>(byte + 1);
+    });
+    SingleCommunicator alone;
+    TableRun run(plane, alone, kSeed, absl::Seconds(60));
+    std::vector<Cell> table = MakeTable(kSeed, 1, IsReduction);
+    table.resize(100);
+    for (const Cell& cell : table) {
+      const absl::Status status = run.Run(cell);
+      EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << Describe(cell);
+      EXPECT_THAT(std::string(status.message()), HasSubstr("that is not of the output"));
+    }
+  }
+}
+
+TEST(VerbTableTest, AWrongOutputIsSeenAndSaysWhereAndOfWhat) {
+  // In a group of one, that is the last byte of the output.
+  ChangedPlane plane([](std::string& read) {
+    char& byte = read[read.size() - 257];
+    byte = static_cast<char>(byte ^ 0x41);
+  });
+  SingleCommunicator alone;
+  TableRun run(plane, alone, kSeed, absl::Seconds(60));
+  for (const Cell& cell : MakeTable(kSeed, 1, IsReduction)) {
+    const worker::Operation& operation = cell.operation;
+    // One that is true may be so in many ways.
+    if (operation.count == 0 || operation.type == DataType::kBool) continue;
+    const absl::Status status = run.Run(cell);
+    EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << Describe(cell);
+    EXPECT_THAT(std::string(status.message()), HasSubstr(Describe(cell)));
+    EXPECT_THAT(std::string(status.message()),
+                HasSubstr("element " + std::to_string(operation.count - 1)));
+  }
+}
+
+}  // namespace
+}  // namespace cohort::testing
