@@ -37,7 +37,7 @@ class LoneRank final : public ExecutingGroup {
   int rank() const override { return 0; }
   int size() const override { return 1; }
   absl::Status Rejoin(absl::Duration) override { return Never(); }
-  absl::StatusOr<Tensor> Allocate(DataType type, const Shape& shape) override {
+  absl::StatusOr<Tensor> Allocate(DataType type, const Shape& shape, Device) override {
     if (ElementCount(shape) * SizeOf(type) > kMaxScratch) {
       return absl::ResourceExhaustedError("more than there is");
     }
