@@ -39,7 +39,7 @@ class AttachedGroup final : public ExecutingGroup {
   int rank() const override { return seat_->rank(); }
   int size() const override { return seat_->size(); }
 
-  absl::StatusOr<Tensor> Allocate(DataType type, const Shape& shape, Device device) override {
+  absl::StatusOr<Tensor> Allocate(DataType type, const Shape& shape, Device device = {}) override {
     return seat_->Allocate(type, shape, device);
   }
 

@@ -65,7 +65,7 @@ class LocalGroup final : public ExecutingGroup {
     return options_.plane == nullptr ? Device::Host() : options_.plane->device();
   }
 
-  absl::StatusOr<Tensor> Allocate(DataType type, const Shape& shape, Device device) override;
+  absl::StatusOr<Tensor> Allocate(DataType type, const Shape& shape, Device device = {}) override;
 
   absl::Status SendObject(absl::string_view object, int destination,
                           const client::CallOptions& options) override;
