@@ -37,6 +37,8 @@ class DeviceFormation {
     Report(Phase::kCallingInit,
            absl::StrCat(device.name, ", ", device.pci_bus_id, ", NCCL ", options_.nccl->version()));
     formation.host = host;
+    formation.agreement = options_.agreement;
+    formation.board = options_.board;
     COHORT_ASSIGN_OR_RETURN(std::unique_ptr<NcclCommunicator> formed,
                             NcclCommunicator::Form(std::move(formation), deadline_));
     Report(Phase::kDone, "");

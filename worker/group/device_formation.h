@@ -17,6 +17,9 @@ struct DeviceFormationOptions {
   std::shared_ptr<NcclApi> nccl;
   int device = 0;
   absl::Duration timeout = absl::Seconds(60);
+  // As of NcclFormation.
+  NcclAgreement agreement = NcclAgreement::kAsync;
+  std::shared_ptr<const NcclBoard> board;
 };
 
 // All ranks of `group`'s generation call it, with a communicator by way of the host that outlives

@@ -86,7 +86,7 @@ absl::StatusOr<std::unique_ptr<NcclClique>> NcclClique::Form(
 }
 
 bool NcclClique::RunAside(std::shared_ptr<Ending> ending, int device, bool last,
-                          absl::Duration patience, std::function<void()> end) {
+                          absl::Duration patience, std::function<void(bool)> end) {
   struct Shared {
     Mutex mutex;
     bool done = false;
@@ -100,14 +100,15 @@ bool NcclClique::RunAside(std::shared_ptr<Ending> ending, int device, bool last,
                end = std::move(end)]() mutable {
     {
       MutexLock lock(&ending->mutex);
+      bool has_turn = false;
       if (Clock::Steady().Now() < time_is_up) {
-        // Nor must another's call keep this from its end.
         absl::StatusOr<NcclLane::Turn> turn = NcclLane::Of(device).Enter(time_is_up - patience / 2);
         MutexLock taken(&shared->mutex);
-        if (turn.ok() && !shared->late) shared->turn.emplace(*std::move(turn));
+        has_turn = turn.ok() && !shared->late;
+        if (has_turn) shared->turn.emplace(*std::move(turn));
       }
       const absl::StatusOr<cuda::CurrentDevice> current = cuda::CurrentDevice::Set(device);
-      if (!ending->gone) end();
+      if (!ending->gone) end(has_turn);
       ending->gone = ending->gone || last;
     }
     {
@@ -131,7 +132,7 @@ NcclClique::~NcclClique() {
   if (comm_ == nullptr) return;
   // The memory stays until NCCL has let it go.
   auto end = [nccl = nccl_, comm = comm_, revoked = revoked_.load(),
-              registrations = std::move(registrations_)] {
+              registrations = std::move(registrations_)](bool) {
     if (!revoked) {
       for (const auto& registration : registrations) End(*nccl, comm, *registration);
       ncclResult_t state = nccl->CommFinalize(comm);
@@ -200,6 +201,7 @@ absl::StatusOr<std::unique_ptr<NcclClique>> NcclClique::Shrink(
     std::vector<int> gone;
     ncclComm_t shrunk = nullptr;
     ncclResult_t result = ncclInternalError;
+    bool has_turn = false;
   };
   const auto call = std::make_shared<Call>();
   call->name = name;
@@ -209,13 +211,19 @@ absl::StatusOr<std::unique_ptr<NcclClique>> NcclClique::Shrink(
   // From here on only its end may follow.
   const bool was_revoked = revoked_.exchange(true);
   const int flags = abort || was_revoked ? NCCL_SHRINK_ABORT : NCCL_SHRINK_DEFAULT;
-  const bool returned = RunAside(ending_, options_.device, false, deadline - Clock::Steady().Now(),
-                                 [call, nccl = nccl_, comm = comm_, flags] {
-                                   call->result = nccl->CommShrink(
-                                       comm, call->gone.data(), static_cast<int>(call->gone.size()),
-                                       &call->shrunk, &call->config, flags);
-                                 });
-  if (!returned) return absl::DeadlineExceededError("ncclCommShrink does not return");
+  const auto shrink = [call, nccl = nccl_, comm = comm_, flags](bool has_turn) {
+    call->has_turn = has_turn;
+    if (!has_turn) return;
+    call->result = nccl->CommShrink(comm, call->gone.data(), static_cast<int>(call->gone.size()),
+                                    &call->shrunk, &call->config, flags);
+  };
+  if (!RunAside(ending_, options_.device, false, deadline - Clock::Steady().Now(), shrink)) {
+    return absl::DeadlineExceededError("ncclCommShrink does not return");
+  }
+  if (!call->has_turn) {
+    return absl::DeadlineExceededError(absl::StrCat("another group's call of NCCL on device ",
+                                                    options_.device, " does not return"));
+  }
   COHORT_RETURN_IF_ERROR(NcclError(*nccl_, call->result, "ncclCommShrink"));
   COHORT_RETURN_IF_ERROR(AwaitCalls("ncclCommShrink", deadline, standing));
   if (call->shrunk == nullptr) return absl::InternalError("ncclCommShrink has made nothing");
@@ -293,7 +301,7 @@ bool NcclClique::IsRegistered(const void* memory, size_t bytes) const {
 
 void NcclClique::Revoke(Patience patience) {
   if (revoked_.exchange(true)) return;
-  const auto end = [nccl = nccl_, comm = comm_] {
+  const auto end = [nccl = nccl_, comm = comm_](bool) {
     nccl->CommRevoke(comm, NCCL_REVOKE_DEFAULT);
     ncclResult_t state = ncclInProgress;
     const absl::Time deadline = absl::Now() + kEndPatience;

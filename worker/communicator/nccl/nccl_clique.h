@@ -97,10 +97,12 @@ class NcclClique {
     bool gone ABSL_GUARDED_BY(mutex) = false;
   };
 
-  // Runs `end` in the device's lane, on a thread of its own; not when the clique is gone, which it
-  // is behind the `last`. False: not within `patience`; it goes on by itself.
+  // Runs `end` on a thread of its own; not when the clique is gone, which it is behind the `last`.
+  // It is told whether it has its turn in the device's lane: for half of `patience` it waits for
+  // that, since another's call that does not come back must not keep this from its end. False: not
+  // done within `patience`; it goes on by itself.
   static bool RunAside(std::shared_ptr<Ending> ending, int device, bool last,
-                       absl::Duration patience, std::function<void()> end);
+                       absl::Duration patience, std::function<void(bool)> end);
 
   const std::shared_ptr<NcclApi> nccl_;
   const NcclCliqueOptions options_;

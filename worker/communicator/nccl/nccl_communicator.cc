@@ -193,7 +193,12 @@ absl::Status NcclCommunicator::Run(const Operation& operation, const void* input
   const int64_t sequence = Post(line, false);
   if (operation.count == 0) return absl::OkStatus();
   absl::Status status = Issue(operation, operands, input, output, stream_.get(), deadline);
-  if (status.ok()) status = AwaitDevice(Describe(operation), deadline);
+  if (!status.ok()) return Break(status);
+  board_->Advance(rank(), {sequence, 0});
+  NcclWork work;
+  work.sequence = sequence;
+  work.operation = operation;
+  status = AwaitDevice(work, deadline);
   if (!status.ok()) return Break(status);
   board_->Advance(rank(), {sequence, sequence});
   return status;
@@ -258,7 +263,7 @@ absl::Status NcclCommunicator::RunIssued(const char* call, Instant deadline,
   return NcclError(*nccl_, issue(), call);
 }
 
-absl::Status NcclCommunicator::AwaitDevice(const std::string& what, Instant deadline) {
+absl::Status NcclCommunicator::AwaitDevice(const NcclWork& work, Instant deadline) {
   COHORT_RETURN_IF_ERROR(done_.Record(stream_.get()));
   int looks = 0;
   const auto is_done = [&]() -> absl::StatusOr<bool> {
@@ -270,8 +275,9 @@ absl::Status NcclCommunicator::AwaitDevice(const std::string& what, Instant dead
   };
   COHORT_ASSIGN_OR_RETURN(const bool done, cuda::PollUntil(is_done, deadline));
   if (done) return absl::OkStatus();
-  return absl::DeadlineExceededError(
-      absl::StrCat(what, ": all ranks have come, and the devices do not finish"));
+  return absl::DeadlineExceededError(absl::StrCat(
+      Describe(work), ": ", mode_ == NcclAgreement::kOff ? "" : "all ranks have come, and ",
+      "the devices do not finish", board_is_shared_ ? Others(work) : ""));
 }
 
 absl::Status NcclCommunicator::AllReduce(const void* input, void* output, int64_t count,
@@ -338,9 +344,10 @@ absl::Status NcclCommunicator::Exchange(absl::Span<const Transfer> transfers, In
     if (!agreed.ok() && !absl::IsInvalidArgument(agreed)) return Break(agreed);
   }
   if (!posted) return agreed;
-  const absl::Status done = AwaitDevice(
-      transfers.size() == 1 ? Describe(transfers[0]) : absl::StrCat(transfers.size(), " messages"),
-      deadline);
+  NcclWork work;
+  work.messages = transfers.size();
+  work.message = transfers[0];
+  const absl::Status done = AwaitDevice(work, deadline);
   return done.ok() ? agreed : Break(done);
 }
 

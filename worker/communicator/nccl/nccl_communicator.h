@@ -215,7 +215,7 @@ class NcclCommunicator final : public Communicator, private NcclWatchdog::Ward {
   absl::Status RunIssued(const char* call, Instant deadline,
                          absl::FunctionRef<ncclResult_t()> issue);
   // Until the device has done what was issued.
-  absl::Status AwaitDevice(const std::string& what, Instant deadline);
+  absl::Status AwaitDevice(const NcclWork& work, Instant deadline);
   // OK, or why this group works no more: as far as this rank knows, as far as it can hear, and so
   // that what is in flight here ends, too.
   absl::Status Broken();

@@ -233,6 +233,26 @@ TEST_F(NcclShrinkTest, WhoDoesNotComeIsNamed) {
   EXPECT_THAT(std::string(statuses[0].message()), HasSubstr("1"));
 }
 
+TEST_F(NcclShrinkTest, AnotherGroupsCallThatDoesNotReturnIsNamed) {
+  FormAndConnect(3);
+  NcclRanks others = FormNcclRanks(nccl_, 1, Soon());
+  nccl_->BlockNext("ncclBroadcast", absl::Seconds(30), 0);
+  float number = 1;
+  std::thread blocks([&] {
+    const absl::Status status =
+        (*others[0].nccl)->Broadcast(&number, &number, 1, DataType::kF32, 0, Soon());
+    EXPECT_TRUE(status.ok()) << status;
+  });
+  EXPECT_TRUE(Eventually([&] { return nccl_->functions(0).back() == "ncclBroadcast"; }));
+  for (const absl::Status& status : Shrink({1}, In(absl::Seconds(1)))) {
+    EXPECT_EQ(status, absl::DeadlineExceededError(
+                          "rank 0 of those who are left: another group's call of NCCL on device 0 "
+                          "does not return"));
+  }
+  nccl_->Release();
+  blocks.join();
+}
+
 TEST_F(NcclShrinkTest, AnotherAndAnother) {
   FormAndConnect(5);
   for (int n = 5; n > 1; --n) {
