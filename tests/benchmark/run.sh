@@ -165,7 +165,7 @@ case $section in
     find_nccl
     find_torch
     # What hangs on a device must not hang the machine.
-    NCCL_SOCKET_IFNAME=${NCCL_SOCKET_IFNAME:-lo} run_driver timeout --kill-after=10 900 "$program" \
+    TEST_TMPDIR=$scratch NCCL_SOCKET_IFNAME=${NCCL_SOCKET_IFNAME:-lo} run_driver timeout --kill-after=10 900 "$program" \
       "${torch_flags[@]}" "$@"
     ;;
   -h | --help | help)

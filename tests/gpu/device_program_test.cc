@@ -1,4 +1,6 @@
 // What a rank does with a device, on the fake CUDA and the fake NCCL: a group of one.
+#include <signal.h>
+
 #include <memory>
 #include <string>
 
@@ -48,6 +50,15 @@ TEST_F(DeviceProgramTest, AProbeSaysThatThereIsADevice) {
       std::vector<std::string>{kProgram, "--plane", "device", "--probe"});
   EXPECT_EQ(Line(), "OK device");
   EXPECT_EQ(process_->Wait(kPatience).value_or(-1), 0);
+}
+
+// Whatever it waits for, and whether or not anybody still looks after it.
+TEST_F(DeviceProgramTest, EndsByItselfAtItsLimit) {
+  ASSERT_TRUE(coordinator_.Start().ok());
+  process_ = std::make_unique<ChildProcess>(std::vector<std::string>{
+      kProgram, "--plane", "device", "--coordinator", coordinator_.address(), "--group", "two",
+      "--ranks", "2", "--limit-s", "1"});
+  EXPECT_EQ(process_->Wait(kPatience).value_or(-1), 128 + SIGALRM);
 }
 
 }  // namespace

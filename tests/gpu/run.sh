@@ -6,8 +6,8 @@
 #   tests/gpu/run.sh BUNDLE               on a machine that has no compiler
 #   tests/gpu/run.sh --only NAME BUNDLE   one of the tests: ranks_gpu_test, sanitizer, ...
 #
-# Without a GPU it says so and exits with 3. COHORT_NCCL_LIBRARY names another NCCL than the one that
-# is found.
+# Without a GPU, or where there is nothing to run, it says so and exits with 3. COHORT_NCCL_LIBRARY
+# names another NCCL than the one that is found.
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
@@ -53,8 +53,11 @@ find_nccl
 
 passed=0
 failed=0
-output=$(mktemp "${TMPDIR:-/tmp}/cohort-gpu-output.XXXXXX")
-trap 'rm -f "$output"; [[ -n ${1:-} ]] || rm -rf "$bundle"' EXIT
+scratch=$(mktemp -d "${TMPDIR:-/tmp}/cohort-gpu-scratch.XXXXXX")
+trap 'rm -rf "$scratch"; [[ -n ${1:-} ]] || rm -rf "$bundle"' EXIT
+output=$scratch/output
+# Where tests keep what they need.
+export TEST_TMPDIR=$scratch
 
 succeed() { passed=$((passed + 1)); }
 fail() {
@@ -120,4 +123,8 @@ for test in "$bundle"/bin/*_test; do
 done
 ! wanted sanitizer || run_sanitizer
 echo "$passed passed, $failed failed"
-((failed == 0 && passed > 0))
+if ((passed + failed == 0)); then
+  echo "nothing was run"
+  exit 3
+fi
+((failed == 0))

@@ -38,6 +38,8 @@ expect 0 "$folder/bundle"
 says "1 passed, 0 failed"
 [[ -x /usr/local/cuda/bin/compute-sanitizer ]] || says "compute-sanitizer: not found here"
 
+[[ -x /usr/local/cuda/bin/compute-sanitizer ]] || expect 3 --only sanitizer "$folder/bundle"
+
 put "$folder/bundle/bin/bad_test" 'exit 4'
 expect 1 "$folder/bundle"
 says "bad_test: exit status 4"

@@ -12,8 +12,9 @@
 //                          the same on all
 //   sum                    one all_reduce, its result verified
 //   disagree WHAT          the last rank calls another verb, op, type, count or root
-//   loop [ITERATIONS]      all_reduce until one fails; prints `running` after a few. The process
-//                          stops itself (SIGSTOP) before iteration ITERATIONS
+//   loop COUNT [TIMES]     all_reduce of COUNT i32 until one fails; prints `running` after a few.
+//   The
+//                          process stops itself (SIGSTOP) when it has called it TIMES times
 //   ras                    what NCCL's RAS threads know: `OK N communicators, N ranks, N missing`,
 //                          and what stands out
 //   rejoin                 `OK RANK RANKS GENERATION`
@@ -51,7 +52,7 @@ using worker::Verb;
 constexpr int kNoDevice = 3;
 constexpr int kIterationsToRun = 3;
 constexpr absl::Duration kRasPatience = absl::Seconds(10);
-constexpr int64_t kLoopCount = int64_t{1} << 16;
+constexpr int64_t kMostCount = int64_t{1} << 24;  // of a loop
 
 struct Options {
   std::string plane = "host";
@@ -73,8 +74,6 @@ class Commands {
 
   // What there is to say.
   absl::StatusOr<std::string> Follow(const std::vector<std::string>& words) {
-    int64_t number = 0;
-    const bool has_number = words.size() == 2 && absl::SimpleAtoi(words[1], &number);
     if (words[0] == "rejoin") {
       COHORT_RETURN_IF_ERROR(rank_.Rejoin());
       return Place();
@@ -84,7 +83,7 @@ class Commands {
     if (words[0] == "sum") return Sum();
     if (words[0] == "disagree" && words.size() == 2) return Disagree(words[1]);
     if (words[0] == "ras") return AskRas();
-    if (words[0] == "loop") return Loop(has_number ? number : -1);
+    if (words[0] == "loop") return Loop(words);
     return absl::InvalidArgumentError("no such command");
   }
 
@@ -121,7 +120,7 @@ class Commands {
   }
 
   absl::StatusOr<std::string> Disagree(const std::string& what) {
-    COHORT_ASSIGN_OR_RETURN(char* const memory, Memory());
+    COHORT_ASSIGN_OR_RETURN(char* const memory, Memory(1000));
     worker::Communicator& verbs = rank_.verbs();
     const bool differs = verbs.rank() == verbs.size() - 1;
     const Instant deadline = Clock::Steady().Now() + deadline_;
@@ -141,11 +140,17 @@ class Commands {
     return std::string("nobody minds");
   }
 
-  absl::StatusOr<std::string> Loop(int64_t stops_before) {
-    COHORT_ASSIGN_OR_RETURN(char* const memory, Memory());
+  absl::StatusOr<std::string> Loop(const std::vector<std::string>& words) {
+    int64_t count = 0;
+    int64_t stops_before = -1;
+    if (words.size() < 2 || !absl::SimpleAtoi(words[1], &count) || count < 0 ||
+        count > kMostCount || (words.size() > 2 && !absl::SimpleAtoi(words[2], &stops_before))) {
+      return absl::InvalidArgumentError("loop COUNT [TIMES]");
+    }
+    COHORT_ASSIGN_OR_RETURN(char* const memory, Memory(count));
     for (int64_t iteration = 0;; ++iteration) {
       if (iteration == stops_before) std::raise(SIGSTOP);
-      COHORT_RETURN_IF_ERROR(rank_.verbs().AllReduce(memory, memory, kLoopCount, DataType::kI32,
+      COHORT_RETURN_IF_ERROR(rank_.verbs().AllReduce(memory, memory, count, DataType::kI32,
                                                      {ReduceOp::kMax},
                                                      Clock::Steady().Now() + deadline_));
       if (iteration == kIterationsToRun) std::cout << "running" << std::endl;
@@ -170,21 +175,18 @@ class Commands {
                         " missing", findings);
   }
 
-  // Of kLoopCount elements.
-  absl::StatusOr<char*> Memory() {
-    if (memory_ == nullptr) {
-      const std::string zeros(static_cast<size_t>(kLoopCount) * sizeof(int32_t), '\0');
-      COHORT_ASSIGN_OR_RETURN(memory_, plane_.Allocate(zeros.size()));
-      COHORT_RETURN_IF_ERROR(plane_.Write(zeros, memory_, Clock::Steady().Now() + deadline_));
-    }
-    return memory_;
+  // Of so many i32, all 0.
+  absl::StatusOr<char*> Memory(int64_t count) {
+    const std::string zeros(static_cast<size_t>(count) * sizeof(int32_t), '\0');
+    COHORT_ASSIGN_OR_RETURN(char* const memory, plane_.Allocate(std::max<size_t>(zeros.size(), 1)));
+    COHORT_RETURN_IF_ERROR(plane_.Write(zeros, memory, Clock::Steady().Now() + deadline_));
+    return memory;
   }
 
   Plane& plane_;
   SeatedRank& rank_;
   const std::string ras_;
   const absl::Duration deadline_;
-  char* memory_ = nullptr;
 };
 
 absl::StatusOr<std::unique_ptr<Plane>> MakePlane(const Options& options) {
