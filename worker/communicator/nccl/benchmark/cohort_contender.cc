@@ -8,18 +8,27 @@
 #include "worker/communicator/nccl/nccl_communicator.h"
 #include "worker/communicator/single/single_communicator.h"
 #include "worker/cuda/device.h"
+#include "worker/cuda/error.h"
+#include "worker/cuda/stream.h"
 
 namespace cohort::benchmark {
 namespace {
 
 using worker::NcclCommunicator;
+using worker::Operation;
+using worker::Verb;
 
 Instant Soon() { return Clock::Steady().Now() + absl::Seconds(60); }
 
 class CohortContender final : public DeviceContender {
  public:
-  CohortContender(DeviceBuffers buffers, std::unique_ptr<NcclCommunicator> group)
-      : buffers_(std::move(buffers)), group_(std::move(group)) {}
+  CohortContender(DeviceBuffers buffers, worker::cuda::Stream stream,
+                  std::unique_ptr<worker::Communicator> host,
+                  std::unique_ptr<NcclCommunicator> group)
+      : buffers_(std::move(buffers)),
+        stream_(std::move(stream)),
+        host_(std::move(host)),
+        group_(std::move(group)) {}
 
   const std::string& name() const override { return name_; }
   absl::Status Prepare(DeviceOperation operation, int64_t bytes) override {
@@ -32,9 +41,16 @@ class CohortContender final : public DeviceContender {
     for (int call = 0; call < calls; ++call) COHORT_RETURN_IF_ERROR(Call());
     return Clock::Steady().Now() - begin;
   }
-  absl::StatusOr<Queued> RunQueued(int) override {
-    // The place of operations that do not wait for the device, when there are.
-    return absl::UnimplementedError("calls of NcclCommunicator wait for the device");
+  absl::StatusOr<Queued> RunQueued(int calls) override {
+    Queued queued;
+    const Instant begin = Clock::Steady().Now();
+    for (int call = 0; call < calls; ++call) COHORT_RETURN_IF_ERROR(Enqueue());
+    queued.enqueued = Clock::Steady().Now() - begin;
+    // As CUDA itself waits, which is what a program does with a stream of its own.
+    COHORT_RETURN_IF_ERROR(COHORT_CUDA_CALL(cudaStreamSynchronize(stream_.get())));
+    queued.done = Clock::Steady().Now() - begin;
+    COHORT_RETURN_IF_ERROR(group_->Check());
+    return queued;
   }
   absl::Status Verify() override { return buffers_.Verify(bytes_); }
 
@@ -57,8 +73,33 @@ class CohortContender final : public DeviceContender {
     return absl::InternalError("no such operation");
   }
 
+  static Verb VerbOf(DeviceOperation operation) {
+    switch (operation) {
+      case DeviceOperation::kAllReduce:
+        return Verb::kAllReduce;
+      case DeviceOperation::kAllGather:
+        return Verb::kAllGather;
+      case DeviceOperation::kReduceScatter:
+        return Verb::kReduceScatter;
+      case DeviceOperation::kBroadcast:
+        break;
+    }
+    return Verb::kBroadcast;
+  }
+  absl::Status Enqueue() {
+    Operation operation;
+    operation.verb = VerbOf(operation_);
+    operation.count = bytes_ / static_cast<int64_t>(sizeof(float));
+    operation.type = DataType::kF32;
+    worker::NcclCallOptions options;
+    options.stream = stream_.get();
+    return group_->Enqueue(operation, buffers_.input(), buffers_.output(), options, Soon());
+  }
+
   const std::string name_ = "cohort";
   DeviceBuffers buffers_;
+  const worker::cuda::Stream stream_;
+  const std::unique_ptr<worker::Communicator> host_;
   const std::unique_ptr<NcclCommunicator> group_;
   DeviceOperation operation_ = DeviceOperation::kAllReduce;
   int64_t bytes_ = 0;
@@ -79,10 +120,14 @@ absl::StatusOr<std::unique_ptr<DeviceContender>> MakeCohortContender(
   formation.ids = {std::move(id)};
   formation.nccl = std::move(nccl);
   formation.name = "benchmark";
-  formation.host = std::make_unique<worker::SingleCommunicator>();
+  auto host = std::make_unique<worker::SingleCommunicator>();
+  formation.host = host.get();
   COHORT_ASSIGN_OR_RETURN(std::unique_ptr<NcclCommunicator> group,
                           NcclCommunicator::Form(std::move(formation), Soon()));
-  return std::make_unique<CohortContender>(std::move(buffers), std::move(group));
+  COHORT_ASSIGN_OR_RETURN(worker::cuda::Stream stream,
+                          worker::cuda::Stream::Create(kBenchmarkDevice));
+  return std::make_unique<CohortContender>(std::move(buffers), std::move(stream), std::move(host),
+                                           std::move(group));
 }
 
 absl::Status CheckForGpu() { return worker::cuda::DeviceCount().status(); }

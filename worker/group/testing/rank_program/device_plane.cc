@@ -57,7 +57,8 @@ class DevicePlane final : public Plane {
     options.device = kDevice;
     options.timeout = timeout;
     Formed formed;
-    COHORT_ASSIGN_OR_RETURN(formed.verbs, worker::FormOnDevices(group, std::move(host), options));
+    formed.host = std::move(host);
+    COHORT_ASSIGN_OR_RETURN(formed.verbs, worker::FormOnDevices(group, formed.host.get(), options));
     return formed;
   }
   bool Reduces(DataType type, ReduceOp op) const override {
