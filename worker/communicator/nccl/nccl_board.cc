@@ -151,7 +151,7 @@ void NcclBoard::Condemn(const absl::Status& status) const {
   if (!h.verdict.compare_exchange_strong(none, kBeingWritten, std::memory_order_acquire)) return;
   h.code = static_cast<uint32_t>(status.code());
   h.size = static_cast<uint32_t>(std::min(status.message().size(), kMaxText));
-  std::memcpy(h.text, status.message().data(), h.size);
+  std::copy_n(status.message().data(), h.size, h.text);
   h.verdict.store(kWritten, std::memory_order_release);
 }
 

@@ -134,8 +134,8 @@ class NcclCommunicator final : public Communicator, private NcclWatchdog::Ward {
   //
   // What fails later ends the group: the stream goes on, with outputs that are undefined, and the
   // next call says why (ABORTED, or INVALID_ARGUMENT when ranks had enqueued different things). A
-  // thread of this process finds it out, whether somebody calls or
-  // not: that an operation takes longer than it may, that NCCL has failed, that Abort was called.
+  // thread of this process finds it out, whether somebody calls or not: that an operation takes
+  // longer than it may, that NCCL has failed, that Abort was called.
 
   // Not of a barrier. `operation.tag` is what set_tag would be given. Returns at `deadline` at the
   // latest: the first operation of a group waits for the others to connect, the device takes so

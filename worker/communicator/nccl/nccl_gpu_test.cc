@@ -1,4 +1,5 @@
-// The conformance suite over the NCCL and the GPU of this machine, with one rank; skipped without.
+// The conformance suite over the NCCL and the GPU of this machine, with one rank, and what the
+// suite does not have; skipped without.
 #include <cstdio>
 #include <map>
 #include <mutex>
@@ -12,8 +13,10 @@
 #include "worker/communicator/nccl/testing/hosted.h"
 #include "worker/communicator/single/single_communicator.h"
 #include "worker/communicator/testing/conformance.h"
+#include "worker/cuda/copy.h"
 #include "worker/cuda/device.h"
 #include "worker/cuda/pinned_memory.h"
+#include "worker/cuda/stream.h"
 
 namespace cohort::worker {
 namespace {
@@ -48,8 +51,8 @@ int ComputeCapability() {
   return capability;
 }
 
-Communicators Create(int size) {
-  EXPECT_EQ(size, 1);
+// One rank, on the first device.
+std::unique_ptr<NcclCommunicator> FormAlone(Communicator* host) {
   NcclFormation formation;
   absl::StatusOr<std::shared_ptr<NcclApi>> nccl = LoadNccl();
   EXPECT_TRUE(nccl.ok()) << nccl.status();
@@ -59,13 +62,19 @@ Communicators Create(int size) {
   EXPECT_TRUE(id.ok()) << id.status();
   formation.ids = {*std::move(id)};
   formation.name = "conformance";
-  auto host = std::make_unique<SingleCommunicator>();
-  formation.host = host.get();
+  formation.host = host;
   absl::StatusOr<std::unique_ptr<NcclCommunicator>> formed =
       NcclCommunicator::Form(std::move(formation), ConformanceTest::Soon());
   EXPECT_TRUE(formed.ok()) << formed.status();
+  return *std::move(formed);
+}
+
+Communicators Create(int size) {
+  EXPECT_EQ(size, 1);
+  auto host = std::make_unique<SingleCommunicator>();
+  std::unique_ptr<NcclCommunicator> formed = FormAlone(host.get());
   Communicators ranks;
-  ranks.push_back(std::make_unique<Hosted>(std::move(host), *std::move(formed)));
+  ranks.push_back(std::make_unique<Hosted>(std::move(host), std::move(formed)));
   return ranks;
 }
 
@@ -91,6 +100,41 @@ const std::vector<Backend>& Backends() {
 INSTANTIATE_TEST_SUITE_P(OneRank, ConformanceTest, ::testing::ValuesIn(Backends()));
 // Without a GPU there is none.
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(ConformanceTest);
+
+// Behind what is on the stream, and before what comes next; in memory that is registered.
+TEST(NcclGpuTest, OperationsOnAStreamOfTheCaller) {
+  if (!cuda::DeviceCount().ok()) GTEST_SKIP() << "no GPU";
+  SingleCommunicator host;
+  const std::unique_ptr<NcclCommunicator> group = FormAlone(&host);
+  const absl::StatusOr<cuda::Stream> stream = cuda::Stream::Create(0);
+  ASSERT_TRUE(stream.ok()) << stream.status();
+  const auto memory = group->Allocate(1 << 20, ConformanceTest::Soon());
+  ASSERT_TRUE(memory.ok()) << memory.status();
+  absl::StatusOr<cuda::PinnedMemory> pinned = cuda::PinnedMemory::Allocate(sizeof(float));
+  ASSERT_TRUE(pinned.ok()) << pinned.status();
+  auto* const number = static_cast<float*>(static_cast<void*>(pinned->data()));
+  *number = 3;
+  auto* const on_device = reinterpret_cast<float*>((*memory)->data());
+  Operation operation;
+  operation.verb = Verb::kAllReduce;
+  operation.count = 1;
+  operation.type = DataType::kF32;
+  operation.reduction = {ReduceOp::kPreMulSum, 0.5};
+  NcclCallOptions options;
+  options.stream = stream->get();
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_EQ(cuda::Copy(on_device, number, sizeof(float), stream->get()), absl::OkStatus());
+    const absl::Status enqueued =
+        group->Enqueue(operation, on_device, on_device, options, ConformanceTest::Soon());
+    ASSERT_TRUE(enqueued.ok()) << enqueued;
+    ASSERT_EQ(cuda::Copy(number, on_device, sizeof(float), stream->get()), absl::OkStatus());
+    ASSERT_EQ(cuda::Synchronize(stream->get(), ConformanceTest::Soon()), absl::OkStatus());
+  }
+  EXPECT_EQ(*number, 3 * 0.125F);
+  EXPECT_EQ(group->Await(ConformanceTest::Soon()), absl::OkStatus());
+  EXPECT_EQ(group->Deregister(**memory, ConformanceTest::Soon()), absl::OkStatus());
+  EXPECT_EQ(group->Check(), absl::OkStatus());
+}
 
 }  // namespace
 }  // namespace cohort::worker

@@ -36,7 +36,7 @@ absl::Status StatusOf(const std::vector<Word>& words) {
 
 void Say(const absl::Status& status, Word* word) {
   word->code = static_cast<int32_t>(status.code());
-  std::memcpy(word->text, status.message().data(), std::min(status.message().size(), kMaxText - 1));
+  std::copy_n(status.message().data(), std::min(status.message().size(), kMaxText - 1), word->text);
 }
 
 // Whether `device` reads and writes the memory of all others, as symmetric windows need. Devices of

@@ -21,7 +21,7 @@ struct Word {
   char text[kMaxText] = {};
 
   void Say(absl::string_view what) {
-    std::memcpy(text, what.data(), std::min(what.size(), kMaxText - 1));
+    std::copy_n(what.data(), std::min(what.size(), kMaxText - 1), text);
   }
   std::string said() const { return std::string(text, strnlen(text, kMaxText)); }
 };
