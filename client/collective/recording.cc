@@ -255,11 +255,7 @@ class CallSequence final : public Sequence {
   int size() const override { return static_cast<int>(calls_.size()); }
 
   absl::Status Replay(const CallOptions& options) override {
-    if (group_.generation() != generation_) {
-      return absl::FailedPreconditionError(
-          absl::StrCat("a sequence of generation ", generation_, " of group ", group_.name(),
-                       ", which is in generation ", group_.generation(), ": record it anew"));
-    }
+    if (group_.generation() != generation_) return EndedSequence(group_, generation_);
     CallOptions left = options;
     const Instant deadline = options.timeout.has_value() ? Clock::Steady().Now() + *options.timeout
                                                          : absl::InfiniteFuture();
@@ -289,11 +285,10 @@ absl::StatusOr<RecordedCalls> RecordCalls(Group& group,
   absl::Status status = body(recorder);
   if (status.ok()) status = recorder.refused();
   const std::vector<absl::string_view> common = Common(recorder.calls());
-  Digest digest;
-  for (const absl::string_view text : common) digest.Add(text);
   // A rank that could not record comes all the same, so that the others hear of it.
-  COHORT_ASSIGN_OR_RETURN(const Sizes digests,
-                          group.ExchangeSizes(status.ok() ? digest.value() : 0, options));
+  COHORT_ASSIGN_OR_RETURN(
+      const Sizes digests,
+      group.ExchangeSizes(status.ok() ? DigestOf(recorder.calls()) : 0, options));
   const bool same = std::all_of(digests.begin(), digests.end(),
                                 [&](int64_t other) { return other == digests[0]; });
   if (same && status.ok()) return std::move(recorder.calls());
@@ -303,6 +298,18 @@ absl::StatusOr<RecordedCalls> RecordCalls(Group& group,
           : absl::StrReplaceAll(absl::StrCat("not recorded: ", status.message()), {{"\n", " "}});
   const absl::Status difference = ExplainDifference(group, own, options);
   return status.ok() ? difference : status;
+}
+
+int64_t DigestOf(const RecordedCalls& calls) {
+  Digest digest;
+  for (const absl::string_view text : Common(calls)) digest.Add(text);
+  return digest.value();
+}
+
+absl::Status EndedSequence(const Group& group, int64_t generation) {
+  return absl::FailedPreconditionError(
+      absl::StrCat("a sequence of generation ", generation, " of group ", group.name(),
+                   ", which is in generation ", group.generation(), ": record it anew"));
 }
 
 std::unique_ptr<Sequence> SequenceOfCalls(Group& group, RecordedCalls calls) {

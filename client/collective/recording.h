@@ -2,6 +2,7 @@
 #ifndef COHORT_CLIENT_COLLECTIVE_RECORDING_H_
 #define COHORT_CLIENT_COLLECTIVE_RECORDING_H_
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -31,6 +32,12 @@ using RecordedCalls = std::vector<RecordedCall>;
 absl::StatusOr<RecordedCalls> RecordCalls(Group& group,
                                           absl::FunctionRef<absl::Status(Group&)> body,
                                           const CallOptions& options);
+
+// Of what all ranks have in common: the same on all of them; not negative.
+int64_t DigestOf(const RecordedCalls& calls);
+
+// FAILED_PRECONDITION: the group is in another generation than the sequence.
+absl::Status EndedSequence(const Group& group, int64_t generation);
 
 // One after the other. `group` outlives it.
 std::unique_ptr<Sequence> SequenceOfCalls(Group& group, RecordedCalls calls);

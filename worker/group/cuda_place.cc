@@ -74,6 +74,11 @@ absl::Status CudaPlace::Clear(void* memory, int64_t bytes) {
 }
 
 absl::StatusOr<Tensor> CudaStreamPlace::Allocate(DataType type, const Shape& shape) {
+  if (kept_ != nullptr) {
+    COHORT_ASSIGN_OR_RETURN(Tensor tensor, AllocateOnDevice(device_, type, shape));
+    kept_->push_back(tensor);
+    return tensor;
+  }
   const auto bytes = static_cast<size_t>(ElementCount(shape) * SizeOf(type));
   COHORT_ASSIGN_OR_RETURN(cuda::StreamMemory memory, cuda::StreamMemory::Allocate(stream_, bytes));
   auto owner = std::make_shared<cuda::StreamMemory>(std::move(memory));

@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <utility>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "base/tensor.h"
@@ -47,8 +48,10 @@ class CudaPlace final : public TensorPlace {
 // time of a call.
 class CudaStreamPlace final : public TensorPlace {
  public:
-  // Both outlive what is allocated.
-  CudaStreamPlace(int device, cudaStream_t stream) : device_(device), stream_(stream) {}
+  // Both outlive what is allocated. `kept`: where memory stays, of a stream that is being captured,
+  // whose work will be done again; null: it goes in the stream's order.
+  CudaStreamPlace(int device, cudaStream_t stream, std::vector<Tensor>* kept = nullptr)
+      : device_(device), stream_(stream), kept_(kept) {}
 
   absl::StatusOr<Tensor> Allocate(DataType type, const Shape& shape) override;
   absl::Status Copy(const Tensor& from, const Tensor& to) override {
@@ -60,6 +63,7 @@ class CudaStreamPlace final : public TensorPlace {
  private:
   const int device_;
   const cudaStream_t stream_;
+  std::vector<Tensor>* const kept_;
 };
 
 }  // namespace cohort::worker

@@ -1,13 +1,54 @@
 #include "worker/group/cuda_plane.h"
 
+#include <atomic>
+#include <optional>
+#include <vector>
+
 #include "base/status_macros.h"
 #include "worker/communicator/nccl/nccl_communicator.h"
 #include "worker/communicator/nccl/nccl_stream_communicator.h"
+#include "worker/cuda/graph.h"
+#include "worker/cuda/stream.h"
 #include "worker/group/cuda_place.h"
 #include "worker/group/device_formation.h"
 
 namespace cohort::worker {
 namespace {
+
+// NCCL's communicator must not end before what was captured of it: so it is given up with the side.
+class CudaReplay final : public DeviceReplay {
+ public:
+  // `scratch`: what the graph uses, besides its calls' tensors.
+  CudaReplay(NcclCommunicator* communicator, int calls, uint32_t digest,
+             std::vector<Tensor> scratch, cuda::Graph graph)
+      : communicator_(communicator), scratch_(std::move(scratch)), graph_(std::move(graph)) {
+    replay_.calls = calls;
+    replay_.digest = digest;
+    replay_.launch = [this](cudaStream_t stream) { return graph_->Launch(stream); };
+  }
+
+  void GiveUp() {
+    communicator_ = nullptr;
+    graph_.reset();
+  }
+  absl::Status Run(std::optional<void*> stream, absl::Duration timeout, Instant deadline) override {
+    if (communicator_ == nullptr) {
+      return absl::FailedPreconditionError(
+          "a sequence of a generation that has ended: record it anew");
+    }
+    if (!stream.has_value()) return communicator_->Run(replay_, deadline);
+    NcclCallOptions options;
+    options.stream = static_cast<cudaStream_t>(*stream);
+    options.timeout = timeout;
+    return communicator_->Enqueue(replay_, options, deadline);
+  }
+
+ private:
+  NcclCommunicator* communicator_;
+  const std::vector<Tensor> scratch_;
+  std::optional<cuda::Graph> graph_;
+  NcclReplay replay_;
+};
 
 class CudaSide final : public DeviceSide {
  public:
@@ -18,6 +59,11 @@ class CudaSide final : public DeviceSide {
         device_(device),
         host_(host),
         verbs_(communicator_.get(), place_.get(), Device::Cuda(device), &host) {}
+  ~CudaSide() override {
+    for (const std::weak_ptr<CudaReplay>& weak : replays_) {
+      if (const std::shared_ptr<CudaReplay> replay = weak.lock()) replay->GiveUp();
+    }
+  }
 
   Communicator& communicator() override { return *communicator_; }
   TensorVerbs& verbs() override { return verbs_; }
@@ -27,9 +73,26 @@ class CudaSide final : public DeviceSide {
     options.stream = static_cast<cudaStream_t>(stream);
     options.timeout = timeout;
     NcclStreamCommunicator communicator(communicator_.get(), options);
-    CudaStreamPlace place(device_, options.stream);
+    CudaStreamPlace place(
+        device_, options.stream,
+        stream != nullptr && stream == captured_.load() ? &captured_scratch_ : nullptr);
     TensorVerbs verbs(&communicator, &place, Device::Cuda(device_), &host_);
     return body(verbs);
+  }
+  absl::StatusOr<std::shared_ptr<DeviceReplay>> Capture(
+      int calls, uint32_t digest, absl::FunctionRef<absl::Status(void* stream)> body) override {
+    // One of its own: the communicator's may be asked how far it is.
+    COHORT_ASSIGN_OR_RETURN(const cuda::Stream stream, cuda::Stream::Create(device_));
+    captured_scratch_.clear();
+    captured_ = stream.get();
+    absl::StatusOr<cuda::Graph> graph =
+        cuda::Graph::Capture(stream.get(), [&] { return body(stream.get()); });
+    captured_ = nullptr;
+    COHORT_RETURN_IF_ERROR(graph.status());
+    auto replay = std::make_shared<CudaReplay>(communicator_.get(), calls, digest,
+                                               std::move(captured_scratch_), *std::move(graph));
+    replays_.push_back(replay);
+    return replay;
   }
   absl::Status AwaitStreams(Instant deadline) override { return communicator_->Await(deadline); }
 
@@ -40,6 +103,10 @@ class CudaSide final : public DeviceSide {
   const int device_;
   Communicator& host_;
   TensorVerbs verbs_;
+  std::vector<std::weak_ptr<CudaReplay>> replays_;
+  // Of a capture at work. Other threads may call meanwhile, on streams of their own.
+  std::atomic<void*> captured_ = nullptr;
+  std::vector<Tensor> captured_scratch_;
 };
 
 }  // namespace

@@ -184,6 +184,133 @@ TEST_F(DeviceGroupTest, WhatDiffersOnStreamsIsToldByTheNextCall) {
   ExpectSums(true);
 }
 
+// As captured work, with copies of odd layouts, between calls on the host and with messages in it.
+TEST_F(DeviceGroupTest, SequencesAreReplayed) {
+  Form(Placement::kBoth);
+  for (const absl::Status& status : Run([](Group& group) -> absl::Status {
+         const int rank = group.rank();
+         const auto wide = group.Allocate(DataType::kF32, {4, 6}, group.device());
+         const auto sums = group.Allocate(DataType::kF32, {4, 3}, group.device());
+         const auto all = group.Allocate(DataType::kF32, {4, 9}, group.device());
+         const auto got = group.Allocate(DataType::kF32, {4, 3}, group.device());
+         const auto host = group.Allocate(DataType::kF32, {2});
+         const Tensor columns = Tensor::Strided(wide->data(), DataType::kF32, {4, 3}, {6, 2},
+                                                wide->owner(), wide->device());
+         std::fill_n(Floats(*all), 36, -1.F);
+         auto sequence = group.Record([&](Group& recorder) {
+           absl::Status recorded = recorder.AllReduce(columns, *sums, kSum);
+           if (rank == 0) recorded.Update(recorder.Send(*sums, 2));
+           if (rank == 2) recorded.Update(recorder.Receive(*got, 0));
+           recorded.Update(recorder.AllGather(*sums, *all, 1));
+           recorded.Update(recorder.AllReduce(*host, *host, kSum));
+           recorded.Update(recorder.Broadcast(*got, 2));
+           return recorded;
+         });
+         if (!sequence.ok()) return sequence.status();
+         EXPECT_EQ((*sequence)->size(), rank == 1 ? 4 : 5);
+         EXPECT_EQ(Floats(*all)[0], -1) << "recording does nothing";
+         for (int round = 1; round <= 4; ++round) {
+           std::fill_n(Floats(*wide), 24, static_cast<float>(round * (rank + 1)));
+           std::fill_n(Floats(*host), 2, 1.F);
+           const absl::Status status = (*sequence)->Replay({});
+           if (!status.ok()) return status;
+           for (int i = 0; i < 36; ++i) EXPECT_EQ(Floats(*all)[i], 6 * round) << i;
+           EXPECT_EQ(Floats(*got)[11], 6 * round);
+           EXPECT_EQ(Floats(*host)[1], 3);
+         }
+         client::CallOptions options;
+         options.stream = nullptr;
+         EXPECT_EQ((*sequence)->Replay(options).code(), absl::StatusCode::kInvalidArgument);
+         return absl::OkStatus();
+       })) {
+    EXPECT_TRUE(status.ok()) << status;
+  }
+  ExpectSums(true);
+}
+
+TEST_F(DeviceGroupTest, SequencesOnStreamsAndTheirEnd) {
+  Form(Placement::kBoth);
+  std::vector<std::unique_ptr<client::Sequence>> sequences(kRanks);
+  for (const absl::Status& status : Run([&](Group& group) -> absl::Status {
+         const auto at = static_cast<size_t>(group.rank());
+         const auto stream = cuda::Stream::Create(group.rank());
+         const auto tensor = group.Allocate(DataType::kF32, {4}, group.device());
+         std::fill_n(Floats(*tensor), 4, 1.F);
+         auto sequence = group.Record([&](Group& recorder) {
+           absl::Status recorded = recorder.AllReduce(*tensor, *tensor, kSum);
+           recorded.Update(recorder.AllReduce(*tensor, *tensor, {ReduceOp::kMax}));
+           return recorded;
+         });
+         if (!sequence.ok()) return sequence.status();
+         cuda::StreamGate gate;
+         EXPECT_EQ(gate.Close(stream->get()), cudaSuccess);
+         client::CallOptions options;
+         options.stream = stream->get();
+         absl::Status status;
+         for (int i = 0; i < 3; ++i) status.Update((*sequence)->Replay(options));
+         EXPECT_EQ(Floats(*tensor)[3], 1) << "the stream has not come to it";
+         gate.Open();
+         status.Update(group.AwaitStreams());
+         EXPECT_EQ(Floats(*tensor)[3], 27);
+         sequences[at] = *std::move(sequence);
+         return status;
+       })) {
+    EXPECT_TRUE(status.ok()) << status;
+  }
+  for (const absl::Status& again : Run([](Group& group) { return group.Rejoin(); })) {
+    ASSERT_TRUE(again.ok()) << again;
+  }
+  for (const absl::Status& status : Run([&](Group& group) {
+         return sequences[static_cast<size_t>(group.rank())]->Replay({});
+       })) {
+    EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
+  }
+  ExpectSums(true);
+}
+
+TEST_F(DeviceGroupTest, ReplaysThatDifferAreToldToAll) {
+  Form(Placement::kDevice);
+  for (const absl::Status& status : Run([](Group& group) -> absl::Status {
+         const auto tensor = group.Allocate(DataType::kF32, {4}, group.device());
+         const auto record = [&](int calls) {
+           return group.Record([&](Group& recorder) {
+             absl::Status recorded;
+             for (int i = 0; i < calls; ++i) recorded.Update(recorder.Broadcast(*tensor, 0));
+             return recorded;
+           });
+         };
+         const auto one = record(1);
+         const auto two = record(2);
+         if (!one.ok() || !two.ok()) return absl::UnknownError("not recorded");
+         const absl::Status status = (group.rank() == 2 ? *two : *one)->Replay({});
+         EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+         EXPECT_THAT(std::string(status.message()), HasSubstr("replay of 1 recorded calls"));
+         EXPECT_THAT(std::string(status.message()), HasSubstr("rank 2 replay of 2 recorded calls"));
+         return (*two)->Replay({});
+       })) {
+    EXPECT_TRUE(status.ok()) << status;
+  }
+}
+
+TEST_F(DeviceGroupTest, ARankThatCannotCaptureIsNamed) {
+  Form(Placement::kBoth);
+  const std::vector<absl::Status> statuses = Run([](Group& group) {
+    const auto tensor = group.Allocate(DataType::kF32, {4}, group.device());
+    const auto three = group.Allocate(DataType::kF32, {3}, group.device());
+    return group
+        .Record([&](Group& recorder) {
+          return recorder.AllReduce(*tensor, recorder.rank() == 1 ? *three : *tensor, kSum);
+        })
+        .status();
+  });
+  EXPECT_EQ(statuses[1].code(), absl::StatusCode::kInvalidArgument) << statuses[1];
+  EXPECT_THAT(std::string(statuses[1].message()), HasSubstr("call 1 recorded: "));
+  for (const size_t rank : {0, 2}) {
+    EXPECT_EQ(statuses[rank].code(), absl::StatusCode::kInvalidArgument) << statuses[rank];
+    EXPECT_THAT(std::string(statuses[rank].message()), HasSubstr("rank 1 could not record"));
+  }
+}
+
 TEST_F(DeviceGroupTest, OnDevicesAloneHostTensorsAreRefused) {
   Form(Placement::kDevice);
   for (const absl::Status& status : Run([](Group& group) {

@@ -3,7 +3,9 @@
 #ifndef COHORT_WORKER_GROUP_DEVICE_PLANE_H_
 #define COHORT_WORKER_GROUP_DEVICE_PLANE_H_
 
+#include <cstdint>
 #include <memory>
+#include <optional>
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
@@ -15,6 +17,17 @@
 #include "worker/group/tensor_verbs.h"
 
 namespace cohort::worker {
+
+// Calls that were captured, until their generation ends.
+class DeviceReplay {
+ public:
+  virtual ~DeviceReplay() = default;
+
+  // All ranks call it. Blocks; or, on a stream, returns once it is enqueued, with `timeout` as
+  // OnStream's. Errors: those of verbs; FAILED_PRECONDITION (its generation has ended).
+  virtual absl::Status Run(std::optional<void*> stream, absl::Duration timeout,
+                           Instant deadline) = 0;
+};
 
 // A rank's GPU in one generation of a group.
 class DeviceSide {
@@ -28,6 +41,10 @@ class DeviceSide {
   // then. `timeout`: what the work of each may take on the device.
   virtual absl::Status OnStream(void* stream, absl::Duration timeout,
                                 absl::FunctionRef<absl::Status(TensorVerbs&)> body) = 0;
+  // `body` calls verbs on the stream that it is given, by OnStream, and nothing of it is done: it
+  // is kept, to be replayed. `digest`: of what they are, the same on all ranks.
+  virtual absl::StatusOr<std::shared_ptr<DeviceReplay>> Capture(
+      int calls, uint32_t digest, absl::FunctionRef<absl::Status(void* stream)> body) = 0;
   // Until all of that is done. Errors: DEADLINE_EXCEEDED, why the group has ended.
   virtual absl::Status AwaitStreams(Instant deadline) = 0;
 };

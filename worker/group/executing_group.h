@@ -19,6 +19,7 @@
 #include "worker/group/connections.h"
 #include "worker/group/device_plane.h"
 #include "worker/group/flight_recorder.h"
+#include "worker/group/recorded_sequence.h"
 #include "worker/group/tensor_verbs.h"
 #include "worker/group/tick_clock.h"
 
@@ -65,6 +66,11 @@ class ExecutingGroup : public client::Group {
   absl::Status Exchange(absl::Span<const client::TensorTransfer> transfers,
                         const client::CallOptions& options) final;
   absl::Status AwaitStreams(const client::CallOptions& options) final;
+  absl::StatusOr<std::unique_ptr<client::Sequence>> Record(
+      absl::FunctionRef<absl::Status(client::Group&)> body,
+      const client::CallOptions& options) final;
+  // What was captured, of the generation that it was recorded in.
+  absl::Status Replay(DeviceReplay& replay, const client::CallOptions& options);
   void Abort(const absl::Status& cause) override;
 
  protected:
@@ -100,6 +106,8 @@ class ExecutingGroup : public client::Group {
   absl::Status OnStream(TensorVerb verb, const Tensor& tensor, const client::CallOptions& options,
                         absl::FunctionRef<absl::Status(TensorVerbs&)> body)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(call_mutex_);
+  // Those on the GPU. All ranks call it.
+  absl::Status Capture(std::vector<RecordedStep>& steps, const client::CallOptions& options);
   absl::StatusOr<TensorVerbs*> VerbsFor(TensorVerb verb, const Tensor& tensor)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(call_mutex_);
 

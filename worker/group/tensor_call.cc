@@ -26,13 +26,13 @@ absl::string_view NameOf(TensorVerb verb) {
   constexpr absl::string_view kNames[] = {
       "all_reduce", "reduce",       "broadcast",      "all_gather",   "reduce_scatter",
       "all_to_all", "gather",       "scatter",        "all_gather_v", "reduce_scatter_v",
-      "gather_v",   "all_to_all_v", "exchange_sizes", "exchange"};
+      "gather_v",   "all_to_all_v", "exchange_sizes", "exchange",     "replay"};
   return kNames[static_cast<int>(verb) - 1];
 }
 
 bool IsTensorVerb(int value) {
   return value >= static_cast<int>(TensorVerb::kAllReduce) &&
-         value <= static_cast<int>(TensorVerb::kExchange);
+         value <= static_cast<int>(TensorVerb::kReplay);
 }
 
 TensorCall MakeTensorCall(TensorVerb verb, const Tensor& tensor) {

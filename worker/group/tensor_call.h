@@ -30,6 +30,7 @@ enum class TensorVerb : uint8_t {
   kAllToAllV = 12,
   kExchangeSizes = 13,
   kExchange = 14,  // between two ranks: not compared
+  kReplay = 15,    // of a sequence's calls on a GPU
 };
 
 // Refers to the arguments of the call, which outlive it.

@@ -412,6 +412,45 @@ absl::Status NcclCommunicator::Enqueue(absl::Span<const Transfer> transfers,
   return launched.ok() ? agreed : launched;
 }
 
+absl::Status NcclCommunicator::Enqueue(const NcclReplay& replay, const NcclCallOptions& options,
+                                       Instant deadline) {
+  COHORT_RETURN_IF_ERROR(Stand());
+  const OperationLine line = LineOfReplay(replay.calls, replay.digest);
+  NcclWork work;
+  work.replayed = replay.calls;
+  const auto agree = [&]() -> absl::StatusOr<int64_t> {
+    COHORT_RETURN_IF_ERROR(Meet(line, true, deadline));
+    return Post(line, true);
+  };
+  return Launch(work, options, deadline, agree,
+                [&] { return Issue(replay, options.stream, deadline); });
+}
+
+absl::Status NcclCommunicator::Run(const NcclReplay& replay, Instant deadline) {
+  COHORT_RETURN_IF_ERROR(Stand());
+  const OperationLine line = LineOfReplay(replay.calls, replay.digest);
+  COHORT_RETURN_IF_ERROR(Meet(line, false, deadline));
+  NcclWork work;
+  work.sequence = Post(line, false);
+  work.replayed = replay.calls;
+  absl::Status status = Issue(replay, stream_.get(), deadline);
+  if (!status.ok()) return Break(status);
+  board_->Advance(rank(), {work.sequence, 0});
+  status = AwaitDevice(work, deadline);
+  if (!status.ok()) return Break(status);
+  board_->Advance(rank(), {work.sequence, work.sequence});
+  return status;
+}
+
+absl::Status NcclCommunicator::Issue(const NcclReplay& replay, cudaStream_t stream,
+                                     Instant deadline) {
+  COHORT_ASSIGN_OR_RETURN(const cuda::CurrentDevice current,
+                          cuda::CurrentDevice::Set(clique_->device()));
+  COHORT_ASSIGN_OR_RETURN(const NcclLane::Turn turn,
+                          NcclLane::Of(clique_->device()).Enter(deadline));
+  return replay.launch(stream);
+}
+
 absl::Status NcclCommunicator::Launch(NcclWork work, const NcclCallOptions& options,
                                       Instant deadline,
                                       absl::FunctionRef<absl::StatusOr<int64_t>()> agree,

@@ -79,6 +79,13 @@ struct NcclCallOptions {
   absl::Duration timeout = absl::Minutes(10);
 };
 
+// Calls of a group that were captured, by Enqueue on a stream that was being captured.
+struct NcclReplay {
+  int calls = 0;
+  uint32_t digest = 0;  // of what they are: the same on all ranks
+  std::function<absl::Status(cudaStream_t)> launch;
+};
+
 // All memory is the device's, or what the device reaches. Before an operation ranks agree on it by
 // way of the host: so a difference, a rank that does not come and one that has gone are what they
 // are for other backends. What then fails or stalls on the devices ends the group: it is revoked,
@@ -146,6 +153,10 @@ class NcclCommunicator final : public Communicator, private NcclWatchdog::Ward {
   // the same order, and one without its other side is late.
   absl::Status Enqueue(absl::Span<const Transfer> transfers, const NcclCallOptions& options,
                        Instant deadline);
+  // All at once, and as one operation: agreed on, and looked after.
+  absl::Status Enqueue(const NcclReplay& replay, const NcclCallOptions& options, Instant deadline);
+  // And waits for it, as verbs do.
+  absl::Status Run(const NcclReplay& replay, Instant deadline);
   // Whether all is well, as far as is known now; does not wait. Errors: why the group has ended.
   absl::Status Check();
   // Until all that was enqueued so far is done. Errors: DEADLINE_EXCEEDED, which ends nothing, and
@@ -192,6 +203,7 @@ class NcclCommunicator final : public Communicator, private NcclWatchdog::Ward {
   // Until NCCL has put it on `stream`.
   absl::Status Issue(const Operation& operation, NcclOperands operands, const void* input,
                      void* output, cudaStream_t stream, Instant deadline);
+  absl::Status Issue(const NcclReplay& replay, cudaStream_t stream, Instant deadline);
   absl::Status IssueMessages(absl::Span<const Transfer> transfers, const std::vector<size_t>& which,
                              cudaStream_t stream, Instant deadline);
   // Issues `work` between two marks on the caller's stream. `agree`: with the other ranks; the

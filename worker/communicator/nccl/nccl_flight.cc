@@ -9,6 +9,10 @@
 namespace cohort::worker {
 
 std::string Describe(const NcclWork& work) {
+  if (work.replayed > 0) {
+    return absl::StrCat("replay of ", work.replayed, " recorded calls (operation ", work.sequence,
+                        ")");
+  }
   if (work.messages == 0) {
     return absl::StrCat(Describe(work.operation), " (operation ", work.sequence, ")");
   }

@@ -25,6 +25,7 @@ struct NcclWork {
   int64_t sequence = 0;  // of operations, from 1; messages have none
   Operation operation;
   size_t messages = 0;
+  int replayed = 0;  // calls that were captured, and are launched as one
   Transfer message;  // the first
 };
 // Such as: all_reduce of 10 f32 by sum (operation 17); 3 messages, the first a send of ...

@@ -7,6 +7,20 @@
 
 namespace cohort::worker {
 
+namespace {
+
+constexpr uint8_t kReplay = 200;  // no verb
+
+}  // namespace
+
+OperationLine LineOfReplay(int calls, uint32_t digest) {
+  OperationLine line;
+  line.verb = kReplay;
+  line.count = calls;
+  line.tag = digest;
+  return line;
+}
+
 OperationLine LineOf(const Operation& operation) {
   OperationLine line;
   line.verb = static_cast<uint8_t>(operation.verb);
@@ -26,6 +40,10 @@ bool Same(const OperationLine& a, const OperationLine& b) {
 }
 
 std::string Describe(const OperationLine& line) {
+  if (line.verb == kReplay) {
+    return absl::StrCat("replay of ", line.count, " recorded calls",
+                        line.on_stream != 0 ? " on a stream" : "");
+  }
   Operation operation;
   operation.verb = static_cast<Verb>(line.verb);
   operation.count = line.count;

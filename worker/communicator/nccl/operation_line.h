@@ -28,6 +28,8 @@ constexpr int32_t kInputRegistered = 1;
 constexpr int32_t kOutputRegistered = 2;
 
 OperationLine LineOf(const Operation& operation);
+// Of so many calls that were captured: `digest` is of what they are.
+OperationLine LineOfReplay(int calls, uint32_t digest);
 bool Same(const OperationLine& a, const OperationLine& b);
 // Such as: all_reduce of 10 f32 by sum on a stream.
 std::string Describe(const OperationLine& line);

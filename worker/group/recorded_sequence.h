@@ -1,0 +1,49 @@
+// What an executing group has recorded, where some of it is on its GPU.
+#ifndef COHORT_WORKER_GROUP_RECORDED_SEQUENCE_H_
+#define COHORT_WORKER_GROUP_RECORDED_SEQUENCE_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "client/collective/recording.h"
+#include "client/collective/sequence.h"
+#include "worker/group/device_plane.h"
+
+namespace cohort::worker {
+
+class ExecutingGroup;
+
+// Calls of one kind that follow each other: on the GPU captured, and launched as one.
+struct RecordedStep {
+  int first = 1;                // the number of the first
+  client::RecordedCalls calls;  // keep their tensors
+  std::shared_ptr<DeviceReplay> replay;
+};
+
+// In the same places on all ranks, which have the same calls, but for messages: those on GPUs go
+// with what is around them. Errors: FAILED_PRECONDITION (messages of host memory between calls on
+// GPUs, which those of other ranks have in one step).
+absl::StatusOr<std::vector<RecordedStep>> StepsOf(client::RecordedCalls calls);
+
+class RecordedSequence final : public client::Sequence {
+ public:
+  // `group` outlives it.
+  RecordedSequence(ExecutingGroup* group, std::vector<RecordedStep> steps, int size);
+
+  int size() const override { return size_; }
+  absl::Status Replay(const client::CallOptions& options) override;
+
+ private:
+  ExecutingGroup& group_;
+  const std::vector<RecordedStep> steps_;
+  const int size_;
+  const int64_t generation_;
+};
+
+}  // namespace cohort::worker
+
+#endif  // COHORT_WORKER_GROUP_RECORDED_SEQUENCE_H_
