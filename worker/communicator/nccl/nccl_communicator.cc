@@ -19,6 +19,9 @@ namespace {
 
 // At a device that works, before NCCL and the other ranks are looked at each time, too.
 constexpr int kLooksAlone = 64;
+// The death of a process is heard of within milliseconds; that of a host takes longer than anybody
+// should wait here.
+constexpr absl::Duration kBlame = absl::Milliseconds(300);
 // Each holds two events. CUDA itself takes about as many before it lets callers wait.
 constexpr size_t kMostInFlight = 1024;
 
@@ -149,6 +152,17 @@ void NcclCommunicator::Abort(absl::string_view cause) {
   host_->Abort(cause);
 }
 
+absl::Status NcclCommunicator::Blame(const absl::Status& status) {
+  if (size() == 1 || absl::IsDeadlineExceeded(status)) return status;
+  absl::Status cause;
+  const auto heard = [&]() -> absl::StatusOr<bool> {
+    cause = Standing();
+    return !cause.ok();
+  };
+  const absl::StatusOr<bool> told = cuda::PollUntil(heard, Clock::Steady().Now() + kBlame);
+  return told.ok() && *told ? cause : status;
+}
+
 absl::Status NcclCommunicator::Break(const absl::Status& status, NcclClique::Patience patience) {
   absl::Status cause = Broken();
   const absl::Status answer = cause.ok() ? status : cause;
@@ -193,13 +207,13 @@ absl::Status NcclCommunicator::Run(const Operation& operation, const void* input
   const int64_t sequence = Post(line, false);
   if (operation.count == 0) return absl::OkStatus();
   absl::Status status = Issue(operation, operands, input, output, stream_.get(), deadline);
-  if (!status.ok()) return Break(status);
+  if (!status.ok()) return Break(Blame(status));
   board_->Advance(rank(), {sequence, 0});
   NcclWork work;
   work.sequence = sequence;
   work.operation = operation;
   status = AwaitDevice(work, deadline);
-  if (!status.ok()) return Break(status);
+  if (!status.ok()) return Break(Blame(status));
   board_->Advance(rank(), {sequence, sequence});
   return status;
 }
@@ -348,7 +362,7 @@ absl::Status NcclCommunicator::Exchange(absl::Span<const Transfer> transfers, In
   work.messages = transfers.size();
   work.message = transfers[0];
   const absl::Status done = AwaitDevice(work, deadline);
-  return done.ok() ? agreed : Break(done);
+  return done.ok() ? agreed : Break(Blame(done));
 }
 
 absl::Status NcclCommunicator::Barrier(Instant deadline) {
@@ -434,10 +448,10 @@ absl::Status NcclCommunicator::Run(const NcclReplay& replay, Instant deadline) {
   work.sequence = Post(line, false);
   work.replayed = replay.calls;
   absl::Status status = Issue(replay, stream_.get(), deadline);
-  if (!status.ok()) return Break(status);
+  if (!status.ok()) return Break(Blame(status));
   board_->Advance(rank(), {work.sequence, 0});
   status = AwaitDevice(work, deadline);
-  if (!status.ok()) return Break(status);
+  if (!status.ok()) return Break(Blame(status));
   board_->Advance(rank(), {work.sequence, work.sequence});
   return status;
 }

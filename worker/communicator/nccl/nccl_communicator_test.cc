@@ -93,6 +93,27 @@ TEST_F(NcclCommunicatorTest, AnErrorOnOneDeviceEndsAllAndNamesTheRank) {
   ExpectEnded("ncclRemoteError");
 }
 
+// NCCL meets the closed connection of a process that died before the host says whose it was.
+TEST_F(NcclCommunicatorTest, WhoIsGoneIsNamedThoughNcclFailedFirst) {
+  Form();
+  ExpectWorks();
+  nccl_->HangNext();
+  std::thread kills([&] {
+    while (nccl_->functions().size() < 3) std::this_thread::yield();
+    nccl_->InjectAsyncError(1, ncclRemoteError);
+    // Until it has been asked since, and has said so.
+    const size_t asked = nccl_->functions(1).size();
+    while (nccl_->functions(1).size() == asked) std::this_thread::yield();
+    (*ranks_[0].nccl)->Abort("rank 2 is gone");
+  });
+  const std::vector<absl::Status> statuses = Run([](auto& group) { return Sum(group); });
+  kills.join();
+  for (const absl::Status& status : statuses) {
+    EXPECT_EQ(status.code(), absl::StatusCode::kAborted) << status;
+    EXPECT_EQ(status.message(), "rank 2 is gone");
+  }
+}
+
 TEST_F(NcclCommunicatorTest, WhatHangsOnDevicesEndsByTheDeadline) {
   Form();
   nccl_->HangNext();
