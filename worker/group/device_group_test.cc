@@ -1,5 +1,6 @@
 // Groups with tensors on GPUs, from a real coordinator on: over the fake NCCL and the fake CUDA
-// runtime, each rank on a thread of its own.
+// runtime, each rank on a thread of its own. One file, though long: all of it stands on one
+// fixture.
 #include <algorithm>
 #include <functional>
 #include <memory>

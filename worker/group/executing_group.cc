@@ -24,6 +24,7 @@ int64_t Larger(const Tensor& input, const Tensor& output) {
 absl::Status ExecutingGroup::Begin(Connections connections) {
   Drop();
   generation_ = generation();
+  moves_host_memory_ = placement() != Placement::kDevice;
   paths_ = connections.paths;
   why_not_ = connections.why_not;
   connections.waits = &flight_recorder_.waits();
@@ -74,27 +75,30 @@ void ExecutingGroup::Abort(const absl::Status& cause) {
   End(absl::StrCat("rank ", rank(), " aborted: ", cause.message()));
 }
 
-absl::StatusOr<TensorVerbs*> ExecutingGroup::VerbsFor(TensorVerb verb, const Tensor& tensor) {
+TensorVerbs* ExecutingGroup::VerbsFor(TensorVerb verb, const Tensor& tensor) {
+  if (tensor.device().is_host()) {
+    // Sizes go by way of the host whatever the group moves.
+    return moves_host_memory_ || verb == TensorVerb::kExchangeSizes ? verbs_.get() : nullptr;
+  }
+  return device_side_ == nullptr ? nullptr : &device_side_->verbs();
+}
+
+absl::Status ExecutingGroup::NoVerbs(TensorVerb verb, const Tensor& tensor) {
   if (verbs_ == nullptr) {
     return absl::AbortedError("the group has not been formed again: Rejoin has failed");
   }
-  const bool on_host = tensor.device().is_host();
-  const Placement placement = this->placement();
-  // Sizes go by way of the host whatever the group moves.
-  if (on_host && (placement != Placement::kDevice || verb == TensorVerb::kExchangeSizes)) {
-    return verbs_.get();
-  }
-  if (!on_host && device_side_ != nullptr) return &device_side_->verbs();
-  return absl::InvalidArgumentError(absl::StrCat(
-      NameOf(verb), " of ", tensor.ToString(), on_host ? ", in memory of the host" : "",
-      ": the placement of group ", name(), " is ", NameOf(placement)));
+  return absl::InvalidArgumentError(
+      absl::StrCat(NameOf(verb), " of ", tensor.ToString(),
+                   tensor.device().is_host() ? ", in memory of the host" : "",
+                   ": the placement of group ", name(), " is ", NameOf(placement())));
 }
 
 template <typename Body>
 absl::Status ExecutingGroup::Run(TensorVerb verb, const Tensor& tensor, int64_t bytes, int root,
                                  const CallOptions& options, Body&& body) {
   MutexLock lock(&call_mutex_);
-  COHORT_ASSIGN_OR_RETURN(TensorVerbs* const verbs, VerbsFor(verb, tensor));
+  TensorVerbs* const verbs = VerbsFor(verb, tensor);
+  if (verbs == nullptr) return NoVerbs(verb, tensor);
   const int64_t ticks = TickClock::Ticks();
   flight_recorder_.Begin(generation_, verb, tensor.type(), bytes, root, ticks);
   const Instant deadline = clock_.JustBefore(ticks) + TimeoutOf(options);

@@ -108,7 +108,10 @@ class ExecutingGroup : public client::Group {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(call_mutex_);
   // Those on the GPU. All ranks call it.
   absl::Status Capture(std::vector<RecordedStep>& steps, const client::CallOptions& options);
-  absl::StatusOr<TensorVerbs*> VerbsFor(TensorVerb verb, const Tensor& tensor)
+  // Those of where `tensor` lies; null: NoVerbs says why there are none.
+  TensorVerbs* VerbsFor(TensorVerb verb, const Tensor& tensor)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(call_mutex_);
+  absl::Status NoVerbs(TensorVerb verb, const Tensor& tensor)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(call_mutex_);
 
   const absl::Duration timeout_;
@@ -118,6 +121,7 @@ class ExecutingGroup : public client::Group {
   std::string why_not_;
   std::unique_ptr<Communicator> communicator_ ABSL_GUARDED_BY(call_mutex_);
   std::unique_ptr<TensorVerbs> verbs_ ABSL_GUARDED_BY(call_mutex_);
+  bool moves_host_memory_ ABSL_GUARDED_BY(call_mutex_) = true;
   // On the GPU, where the group has tensors there; it lives on `communicator_`.
   std::unique_ptr<DeviceSide> device_side_ ABSL_GUARDED_BY(call_mutex_);
   int64_t generation_ ABSL_GUARDED_BY(call_mutex_) = 0;

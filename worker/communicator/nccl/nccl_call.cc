@@ -129,4 +129,12 @@ ncclResult_t CallNccl(NcclApi& nccl, absl::Span<const Transfer> transfers,
   return result == ncclSuccess ? ended : result;
 }
 
+std::vector<size_t> FilledPlaces(absl::Span<const Transfer> transfers) {
+  std::vector<size_t> places;
+  for (size_t i = 0; i < transfers.size(); ++i) {
+    if (transfers[i].count > 0) places.push_back(i);
+  }
+  return places;
+}
+
 }  // namespace cohort::worker

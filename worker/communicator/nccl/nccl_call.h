@@ -35,6 +35,9 @@ ncclResult_t MakeScaledSum(NcclApi& nccl, const Operation& operation, ncclDataTy
 ncclResult_t CallNccl(NcclApi& nccl, const Operation& operation, const NcclOperands& operands,
                       const void* input, void* output, ncclComm_t comm, cudaStream_t stream);
 
+// The places of those that have something to move.
+std::vector<size_t> FilledPlaces(absl::Span<const Transfer> transfers);
+
 // Those that `which` names, in one group. Empty ones are left out.
 ncclResult_t CallNccl(NcclApi& nccl, absl::Span<const Transfer> transfers,
                       const std::vector<size_t>& which, ncclComm_t comm, cudaStream_t stream);

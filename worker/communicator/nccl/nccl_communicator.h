@@ -191,6 +191,9 @@ class NcclCommunicator final : public Communicator, private NcclWatchdog::Ward {
                                                            Instant deadline);
 
  private:
+  // At a device that works, before NCCL and the other ranks are looked at each time, too.
+  static constexpr int kLooksAlone = 64;
+
   NcclCommunicator(NcclFormation formation, NcclBoard own_board, cuda::Stream stream,
                    cuda::Event done);
   // That all ranks were given the same.
@@ -233,8 +236,8 @@ class NcclCommunicator final : public Communicator, private NcclWatchdog::Ward {
   absl::Status Broken();
   absl::Status Standing();
   absl::Status Stand();
-  // Why NCCL fails: whose rank is gone, if that is heard within a moment; else what NCCL says, which
-  // may have met a closed connection before anybody knew whose.
+  // Why NCCL fails: whose rank is gone, if that is heard within a moment; else what NCCL says,
+  // which may have met a closed connection before anybody knew whose.
   absl::Status Blame(const absl::Status& status);
   // Ends the group, here and for the others, for what happened while something was on its way to
   // the device or on it. Returns that, or why the group had ended before. From any thread.

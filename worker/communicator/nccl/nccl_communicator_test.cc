@@ -100,9 +100,9 @@ TEST_F(NcclCommunicatorTest, WhoIsGoneIsNamedThoughNcclFailedFirst) {
   nccl_->HangNext();
   std::thread kills([&] {
     while (nccl_->functions().size() < 3) std::this_thread::yield();
-    nccl_->InjectAsyncError(1, ncclRemoteError);
-    // Until it has been asked since, and has said so.
     const size_t asked = nccl_->functions(1).size();
+    nccl_->InjectAsyncError(1, ncclRemoteError);
+    // Mostly it has said so then; it is asked no more after that.
     while (nccl_->functions(1).size() == asked) std::this_thread::yield();
     (*ranks_[0].nccl)->Abort("rank 2 is gone");
   });
