@@ -19,7 +19,6 @@ namespace {
 
 using shm::LocalSocket;
 
-constexpr uint32_t kVersion = 1;
 // Of a group of the most ranks, with room to spare.
 constexpr uint32_t kMaxBytes = 1 << 20;
 constexpr uint32_t kMaxFds = 1 << 12;
@@ -148,7 +147,7 @@ absl::Status SendConnections(const Connections& connections, const LocalSocket& 
                              Instant deadline) {
   v1::HandOver said;
   std::vector<int> fds;
-  said.set_version(kVersion);
+  said.set_version(kHandOverVersion);
   said.set_rank(connections.rank);
   said.set_why_not(connections.why_not);
   for (const std::string& path : connections.paths) said.add_paths(path);
@@ -201,9 +200,9 @@ absl::StatusOr<Connections> ReceiveConnections(const LocalSocket& socket,
   }
   v1::HandOver said;
   if (!said.ParseFromString(bytes)) return Strange("bytes that mean nothing");
-  if (said.version() != kVersion) {
+  if (said.version() != kHandOverVersion) {
     return absl::FailedPreconditionError(absl::StrCat(
-        "the worker hands over version ", said.version(), ", this client takes ", kVersion));
+        "the worker hands over version ", said.version(), ", this client takes ", kHandOverVersion));
   }
   return Taker(std::move(said), std::move(fds), std::move(heap)).Take();
 }

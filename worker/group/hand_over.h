@@ -3,6 +3,7 @@
 #ifndef COHORT_WORKER_GROUP_HAND_OVER_H_
 #define COHORT_WORKER_GROUP_HAND_OVER_H_
 
+#include <cstdint>
 #include <memory>
 
 #include "absl/status/status.h"
@@ -13,6 +14,9 @@
 #include "worker/group/connections.h"
 
 namespace cohort::worker {
+
+// Of what is handed over and of the memory behind it: another layout is another version.
+inline constexpr uint32_t kHandOverVersion = 2;
 
 // Whole, as descriptors: what is handed over is the receiver's alone once the sender's is
 // destroyed. Errors: UNAVAILABLE (the client is gone), DEADLINE_EXCEEDED.

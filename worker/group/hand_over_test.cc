@@ -134,7 +134,7 @@ TEST_F(HandOverTest, MemoryWhoseSizeIsNotSealedIsRefused) {
     const UniqueFd loose(memfd_create("loose", MFD_CLOEXEC | MFD_ALLOW_SEALING));
     ASSERT_EQ(ftruncate(loose.get(), kBytes), 0);
     v1::HandOver said;
-    said.set_version(1);
+    said.set_version(kHandOverVersion);
     said.add_paths("self");
     said.add_paths("shared memory");
     v1::RanksOfHost& host = *said.add_hosts();
@@ -159,7 +159,7 @@ TEST_F(HandOverTest, MemoryWhoseSizeIsNotSealedIsRefused) {
 
 TEST_F(HandOverTest, WhatIsNoSocketIsRefused) {
   v1::HandOver said;
-  said.set_version(1);
+  said.set_version(kHandOverVersion);
   for (int rank = 0; rank < 2; ++rank) {
     said.add_paths("tcp");
     said.add_hosts()->add_ranks(rank);
