@@ -59,7 +59,14 @@ absl::Status HostCommunicator::AllReduce(const void* input, void* output, int64_
                   });
                 },
                 [&](const Chunk& chunk) {
-                  Put(buffer(rank_), At(input, chunk.at * element), chunk.size * element);
+                  const char* const from = At(input, chunk.at * element);
+                  const int64_t chunk_bytes = chunk.size * element;
+                  if (chunk_bytes <= kOneShotBytes) return Put(buffer(rank_), from, chunk_bytes);
+                  // Nobody else reads this rank's slice.
+                  const Slice own = SliceOf(rank_, chunk_bytes);
+                  const int64_t end = own.begin + own.size;
+                  Put(buffer(rank_), from, own.begin);
+                  Put(buffer(rank_) + end, from + end, chunk_bytes - end);
                 },
                 [&](const Chunk& chunk) -> absl::Status {
                   char* const result = At(output, chunk.at * element);
@@ -70,10 +77,10 @@ absl::Status HostCommunicator::AllReduce(const void* input, void* output, int64_
                     return Done();
                   }
                   const Slice own = SliceOf(rank_, chunk_bytes);
-                  // Nobody else reads this rank's slice of any buffer, so the result may lie in its
-                  // own.
+                  // So the result may lie where it would have been.
                   void* const slices[] = {At(buffer(rank_), own.begin), At(result, own.begin)};
-                  reduce(Deposits(own.begin), slices, own.size / element, put_.best());
+                  reduce(DepositsAnd(At(input, chunk.at * element + own.begin), own.begin), slices,
+                         own.size / element, put_.best());
                   COHORT_RETURN_IF_ERROR(meeting_.Meet(operation, kReduced, deadline));
                   for (int step = 1; step < size(); ++step) {
                     const int owner = (rank_ + step) % size();
@@ -227,13 +234,15 @@ absl::Status HostCommunicator::ReduceScatter(const void* input, void* output, in
                 },
                 [&](const Chunk& chunk) {
                   for (int rank = 0; rank < size(); ++rank) {
+                    if (rank == rank_) continue;
                     Put(At(buffer(rank_), rank * chunk.size * element),
                         At(input, (rank * count + chunk.at) * element), chunk.size * element);
                   }
                 },
                 [&](const Chunk& chunk) {
                   void* const result = At(output, chunk.at * element);
-                  worker::Reduce(type, reduction, Deposits(rank_ * chunk.size * element),
+                  const char* const own = At(input, (rank_ * count + chunk.at) * element);
+                  worker::Reduce(type, reduction, DepositsAnd(own, rank_ * chunk.size * element),
                                  absl::MakeConstSpan(&result, 1), chunk.size, taken_out_);
                   return Done();
                 }},

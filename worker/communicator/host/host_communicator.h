@@ -106,6 +106,8 @@ class HostCommunicator final : public Communicator {
   const char* deposit(int rank) const { return in_line_ ? meeting_.data(rank) : buffer(rank); }
   // Of all ranks in order, `offset` bytes into each.
   const std::vector<const void*>& Deposits(int64_t offset);
+  // The same, but this rank's own, which it has not put there, is at `own`.
+  const std::vector<const void*>& DepositsAnd(const void* own, int64_t offset);
 
   absl::Status Large(const Operation& operation, const void* input, void* output, const Ways& ways,
                      Instant deadline);

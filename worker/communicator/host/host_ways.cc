@@ -94,6 +94,12 @@ const std::vector<const void*>& HostCommunicator::Deposits(int64_t offset) {
   return from_;
 }
 
+const std::vector<const void*>& HostCommunicator::DepositsAnd(const void* own, int64_t offset) {
+  Deposits(offset);
+  from_[static_cast<size_t>(rank_)] = own;
+  return from_;
+}
+
 absl::Status HostCommunicator::Large(const Operation& operation, const void* input, void* output,
                                      const Ways& ways, Instant deadline) {
   in_line_ = false;
