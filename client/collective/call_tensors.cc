@@ -22,16 +22,12 @@ Tensor View(const WorkerSession::Scratch& scratch, const Tensor& like) {
   return Tensor(scratch.data, like.type(), like.shape());
 }
 
-absl::Status CheckOnHost(const Tensor& tensor) {
-  if (tensor.device().is_host()) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat(tensor.ToString(), ": a worker's groups move memory of the host"));
-}
-
 }  // namespace
 
-CallTensors::CallTensors(WorkerSession& session, Instant deadline)
+CallTensors::CallTensors(WorkerSession& session, Gpu* gpu, bool on_stream, Instant deadline)
     : session_(session),
+      gpu_(gpu),
+      on_stream_(on_stream),
       deadline_(deadline),
       // Half of it for what else a message holds, which is little.
       request_left_(session.max_message_bytes() / 2),
@@ -39,6 +35,7 @@ CallTensors::CallTensors(WorkerSession& session, Instant deadline)
 
 CallTensors::~CallTensors() {
   for (const WorkerSession::Scratch& scratch : scratch_) session_.GiveBack(scratch, reusable_);
+  for (const uint64_t tensor : registered_) session_.FreeTensor(tensor);
 }
 
 absl::Duration CallTensors::Left() const {
@@ -76,8 +73,34 @@ absl::Status CallTensors::Upload(const Tensor& tensor, size_t scratch) {
                               Left());
 }
 
+absl::Status CallTensors::AddOnDevice(const Tensor& tensor, v1::TensorRef* ref) {
+  if (gpu_ == nullptr) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(tensor.ToString(), ": this group moves memory of the host"));
+  }
+  SetLayout(tensor, tensor.contiguous(), ref);
+  if (tensor.count() == 0) {
+    ref->set_inline_("");
+    ref->set_on_device(true);
+    return absl::OkStatus();
+  }
+  std::optional<DeviceTensors::Place> place = session_.device_tensors().Find(tensor);
+  if (!place.has_value()) {
+    if (on_stream_) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          tensor.ToString(), " is not of Allocate: in calls on a stream, the worker must know ",
+          "memory longer than the call lasts"));
+    }
+    COHORT_ASSIGN_OR_RETURN(place, session_.device_tensors().Register(*gpu_, tensor));
+    registered_.push_back(place->tensor);
+  }
+  ref->set_tensor(place->tensor);
+  ref->set_first(place->first);
+  return absl::OkStatus();
+}
+
 absl::Status CallTensors::AddInput(const Tensor& tensor, v1::TensorRef* ref) {
-  COHORT_RETURN_IF_ERROR(CheckOnHost(tensor));
+  if (tensor.device().is_cuda()) return AddOnDevice(tensor, ref);
   if (Resident(tensor, ref)) return absl::OkStatus();
   const int64_t bytes = tensor.bytes();
   if (FitsInline(bytes, request_left_)) {
@@ -90,7 +113,7 @@ absl::Status CallTensors::AddInput(const Tensor& tensor, v1::TensorRef* ref) {
 }
 
 absl::Status CallTensors::AddOutput(const Tensor& tensor, v1::TensorRef* ref) {
-  COHORT_RETURN_IF_ERROR(CheckOnHost(tensor));
+  if (tensor.device().is_cuda()) return AddOnDevice(tensor, ref);
   if (Resident(tensor, ref)) return absl::OkStatus();
   if (FitsInline(tensor.bytes(), response_left_)) {
     SetLayout(tensor, /*contiguous=*/true, ref);
@@ -104,6 +127,7 @@ absl::Status CallTensors::AddOutput(const Tensor& tensor, v1::TensorRef* ref) {
 }
 
 absl::Status CallTensors::AddInOut(const Tensor& tensor, v1::TensorRef* ref) {
+  if (tensor.device().is_cuda()) return AddOnDevice(tensor, ref);
   COHORT_RETURN_IF_ERROR(AddInput(tensor, ref));
   if (ref->where_case() == v1::TensorRef::kInline) {
     outputs_.push_back({tensor, true, 0});

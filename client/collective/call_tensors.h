@@ -17,10 +17,12 @@ namespace cohort::client {
 
 // Tensors in the worker's memory stay where they are. Of others, small ones travel with the call;
 // larger ones are copied to the worker's memory, once there and once back: by this process where
-// that memory is shared, else as a stream. One thread.
+// that memory is shared, else as a stream. Those of a GPU stay where they are as well: the worker
+// maps their memory. One thread.
 class CallTensors {
  public:
-  CallTensors(WorkerSession& session, Instant deadline);
+  // `gpu`: this rank's; null: none. `on_stream`: the call is not done when it is answered.
+  CallTensors(WorkerSession& session, Gpu* gpu, bool on_stream, Instant deadline);
   // Memory taken for the call goes back.
   ~CallTensors();
 
@@ -43,6 +45,7 @@ class CallTensors {
   };
 
   absl::Duration Left() const;
+  absl::Status AddOnDevice(const Tensor& tensor, v1::TensorRef* ref);
   bool Resident(const Tensor& tensor, v1::TensorRef* ref) const;
   // Whether one of so many bytes travels with the call; `left` is what it leaves of the room.
   bool FitsInline(int64_t bytes, int64_t& left) const;
@@ -50,11 +53,14 @@ class CallTensors {
   absl::Status Upload(const Tensor& tensor, size_t scratch);
 
   WorkerSession& session_;
+  Gpu* const gpu_;
+  const bool on_stream_;
   const Instant deadline_;
   int64_t request_left_;
   int64_t response_left_;
   std::vector<WorkerSession::Scratch> scratch_;
   std::vector<Output> outputs_;
+  std::vector<uint64_t> registered_;  // for this call alone
   bool reusable_ = false;
 };
 

@@ -17,12 +17,6 @@ using Stub = v1::WorkerService::Stub;
 constexpr absl::Duration kGoodBye = absl::Seconds(1);
 constexpr absl::Duration kShortTimeout = absl::Seconds(5);
 
-absl::Status CheckNoStream(const CallOptions& options) {
-  if (!options.stream.has_value()) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      "a stream is for tensors on GPUs: a worker's groups move memory of the host");
-}
-
 void SetDuration(absl::Duration duration, google::protobuf::Duration* to) {
   const absl::Duration bounded =
       std::min(std::max(duration, absl::ZeroDuration()), absl::Hours(24));
@@ -71,6 +65,16 @@ absl::StatusOr<std::unique_ptr<RemoteGroup>> RemoteGroup::Create(RemoteGroupOpti
   request.set_attached(seat.attached);
   if (seat.lease.has_value()) SetDuration(*seat.lease, request.mutable_lease());
   SetDuration(seat.join_timeout, request.mutable_timeout());
+  request.set_placement(static_cast<int>(seat.placement));
+  if (seat.placement != Placement::kHost) {
+    if (seat.gpu == nullptr) {
+      return absl::FailedPreconditionError(absl::StrCat("group ", seat.group, " is placed on ",
+                                                        NameOf(seat.placement),
+                                                        ", and this rank has been given no GPU"));
+    }
+    COHORT_ASSIGN_OR_RETURN(*request.mutable_device_uuid(), seat.gpu->Uuid());
+    group->streams_ = std::make_unique<StreamCalls>(*seat.session, seat.gpu);
+  }
   v1::JoinGroupResponse response;
   bool answered = false;
   // Forming begins when joining has ended, and has as long.
@@ -82,6 +86,7 @@ absl::StatusOr<std::unique_ptr<RemoteGroup>> RemoteGroup::Create(RemoteGroupOpti
 }
 
 RemoteGroup::~RemoteGroup() {
+  if (streams_ != nullptr && group_ != 0) session().AwaitEnd(group_, generation_, nullptr);
   if (group_ == 0 || !session().Standing(0, 0).ok()) return;
   v1::LeaveGroupRequest request;
   request.set_group(group_);
@@ -110,6 +115,12 @@ void RemoteGroup::Adopt(const v1::JoinGroupResponse& seat) {
   world_size_ = seat.world_size();
   paths_.assign(seat.paths().begin(), seat.paths().end());
   why_not_ = seat.why_not();
+  if (streams_ == nullptr) return;
+  // The end of a generation ends what the worker has enqueued; nobody but us ends what waits for a
+  // worker that is gone.
+  session().AwaitEnd(group_, generation_, [this](const std::string&, bool session_ended) {
+    if (session_ended) streams_->Release();
+  });
 }
 
 absl::Duration RemoteGroup::TimeoutOf(const CallOptions& options) const {
@@ -130,9 +141,13 @@ absl::Status RemoteGroup::Explain(const absl::Status& status, bool answered) con
 }
 
 absl::StatusOr<Tensor> RemoteGroup::Allocate(DataType type, const Shape& shape, Device device) {
-  if (!device.is_host()) {
-    return absl::InvalidArgumentError(absl::StrCat("no tensor on ", device.ToString(),
-                                                   ": a worker's groups move memory of the host"));
+  if (device.is_cuda()) {
+    if (device != this->device()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("no tensor on ", device.ToString(), ": this rank's GPU is ",
+                       options_.gpu == nullptr ? "none" : this->device().ToString()));
+    }
+    return session().device_tensors().Allocate(*options_.gpu, type, shape);
   }
   if (session().attached() != nullptr) return session().CreateTensor(type, shape);
   for (const int64_t extent : shape) {
@@ -147,9 +162,7 @@ absl::StatusOr<Tensor> RemoteGroup::Allocate(DataType type, const Shape& shape, 
 absl::Status RemoteGroup::Run(v1::RunCollectiveRequest& request, const Tensor* input,
                               const Tensor* output, const CallOptions& options) {
   COHORT_RETURN_IF_ERROR(Standing());
-  COHORT_RETURN_IF_ERROR(CheckNoStream(options));
-  const absl::Duration timeout = TimeoutOf(options);
-  CallTensors tensors(session(), Clock::Steady().Now() + timeout);
+  CallTensors tensors = TensorsOf(options);
   if (input != nullptr && output != nullptr && SameElements(*input, *output)) {
     request.set_in_place(true);
     COHORT_RETURN_IF_ERROR(tensors.AddInOut(*input, request.mutable_input()));
@@ -160,19 +173,48 @@ absl::Status RemoteGroup::Run(v1::RunCollectiveRequest& request, const Tensor* i
     }
   }
   v1::RunCollectiveResponse response;
-  COHORT_RETURN_IF_ERROR(RunRequest(request, tensors, timeout, &response));
+  COHORT_RETURN_IF_ERROR(RunRequest(request, tensors, options, &response));
   return tensors.Finish({&response.output()});
 }
 
+CallTensors RemoteGroup::TensorsOf(const CallOptions& options) const {
+  return CallTensors(session(), options_.gpu.get(), options.stream.has_value(),
+                     Clock::Steady().Now() + TimeoutOf(options));
+}
+
 absl::Status RemoteGroup::RunRequest(v1::RunCollectiveRequest& request, CallTensors& tensors,
-                                     absl::Duration timeout, v1::RunCollectiveResponse* response) {
+                                     const CallOptions& options,
+                                     v1::RunCollectiveResponse* response) {
   request.set_group(group_);
+  const absl::Duration timeout = TimeoutOf(options);
   SetDuration(timeout, request.mutable_timeout());
   bool answered = false;
-  const absl::Status status =
-      session().RunCollective(*lane_, request, timeout, response, &answered);
-  if (!status.ok()) tensors.Fail(answered);
-  return Explain(status, answered);
+  const auto run = [&] {
+    const absl::Status status =
+        session().RunCollective(*lane_, request, timeout, response, &answered);
+    if (!status.ok()) tensors.Fail(answered);
+    return Explain(status, answered);
+  };
+  if (!options.stream.has_value()) return run();
+  if (streams_ == nullptr) {
+    return absl::InvalidArgumentError(
+        "a stream is for tensors on GPUs: this group moves memory of the host");
+  }
+  return streams_->Run(*options.stream, [&](const v1::StreamOrder& order) {
+    *request.mutable_stream() = order;
+    return run();
+  });
+}
+
+absl::Status RemoteGroup::AwaitStreams(const CallOptions& options) {
+  if (streams_ == nullptr) return absl::OkStatus();
+  COHORT_RETURN_IF_ERROR(Standing());
+  v1::RunCollectiveRequest request = MakeRequest(v1::TENSOR_VERB_AWAIT_STREAMS);
+  CallOptions blocking;
+  blocking.timeout = options.timeout;
+  CallTensors none = TensorsOf(blocking);
+  v1::RunCollectiveResponse response;
+  return RunRequest(request, none, blocking, &response);
 }
 
 absl::Status RemoteGroup::AllReduce(const Tensor& input, const Tensor& output,
@@ -194,12 +236,11 @@ absl::Status RemoteGroup::Broadcast(const Tensor& tensor, int root, const CallOp
   COHORT_RETURN_IF_ERROR(Standing());
   v1::RunCollectiveRequest request = MakeRequest(v1::TENSOR_VERB_BROADCAST);
   request.set_root(root);
-  const absl::Duration timeout = TimeoutOf(options);
-  CallTensors tensors(session(), Clock::Steady().Now() + timeout);
+  CallTensors tensors = TensorsOf(options);
   COHORT_RETURN_IF_ERROR(root == rank_ ? tensors.AddInput(tensor, request.mutable_input())
                                        : tensors.AddOutput(tensor, request.mutable_input()));
   v1::RunCollectiveResponse response;
-  COHORT_RETURN_IF_ERROR(RunRequest(request, tensors, timeout, &response));
+  COHORT_RETURN_IF_ERROR(RunRequest(request, tensors, options, &response));
   return tensors.Finish({&response.output()});
 }
 
@@ -280,11 +321,9 @@ absl::StatusOr<Sizes> RemoteGroup::ExchangeSizes(int64_t own, const CallOptions&
   COHORT_RETURN_IF_ERROR(Standing());
   v1::RunCollectiveRequest request = MakeRequest(v1::TENSOR_VERB_EXCHANGE_SIZES);
   request.set_own_size(own);
-  COHORT_RETURN_IF_ERROR(CheckNoStream(options));
-  const absl::Duration timeout = TimeoutOf(options);
-  CallTensors none(session(), Clock::Steady().Now() + timeout);
+  CallTensors none = TensorsOf(options);
   v1::RunCollectiveResponse response;
-  COHORT_RETURN_IF_ERROR(RunRequest(request, none, timeout, &response));
+  COHORT_RETURN_IF_ERROR(RunRequest(request, none, options, &response));
   return Sizes(response.sizes().begin(), response.sizes().end());
 }
 
@@ -292,8 +331,7 @@ absl::Status RemoteGroup::Exchange(absl::Span<const TensorTransfer> transfers,
                                    const CallOptions& options) {
   COHORT_RETURN_IF_ERROR(Standing());
   v1::RunCollectiveRequest request = MakeRequest(v1::TENSOR_VERB_EXCHANGE);
-  const absl::Duration timeout = TimeoutOf(options);
-  CallTensors tensors(session(), Clock::Steady().Now() + timeout);
+  CallTensors tensors = TensorsOf(options);
   for (const TensorTransfer& transfer : transfers) {
     v1::TensorTransfer& one = *request.add_transfers();
     one.set_sends(transfer.sends);
@@ -303,7 +341,7 @@ absl::Status RemoteGroup::Exchange(absl::Span<const TensorTransfer> transfers,
                                : tensors.AddOutput(transfer.tensor, one.mutable_tensor()));
   }
   v1::RunCollectiveResponse response;
-  COHORT_RETURN_IF_ERROR(RunRequest(request, tensors, timeout, &response));
+  COHORT_RETURN_IF_ERROR(RunRequest(request, tensors, options, &response));
   std::vector<const std::string*> received;
   for (const std::string& bytes : response.received()) received.push_back(&bytes);
   return tensors.Finish(received);

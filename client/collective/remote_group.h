@@ -10,7 +10,9 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "client/collective/gpu.h"
 #include "client/collective/group.h"
+#include "client/collective/stream_calls.h"
 #include "client/collective/worker_session.h"
 #include "cohort/v1/worker.pb.h"
 
@@ -35,10 +37,21 @@ struct RemoteGroupOptions {
   absl::Duration timeout = absl::Seconds(300);  // of calls without their own
   // Tensor verbs are not the worker's to run: see worker::AttachedGroup.
   bool attached = false;
+
+  // Which memory the group moves; the same on all ranks.
+  Placement placement = Placement::kHost;
+  // Of a placement on devices: this process's (worker/group/open_shared_gpu.h), which the worker
+  // must see, too.
+  std::shared_ptr<Gpu> gpu;
 };
 
 // The worker runs the collectives; this process waits for its answers. On the worker's host,
 // tensors from Allocate lie in memory that both have, and calls on them move no bytes.
+//
+// With a GPU: tensors on it stay where they are, since the worker maps their memory and works on
+// it. Those of Allocate it knows as long as they live; others it maps anew in each call, and calls
+// on a stream are refused with them. The worker's kernels take turns with this process's unless
+// CUDA's MPS runs.
 //
 // Errors are those of the worker's group, word for word. When the worker itself is gone, calls end
 // at once with ABORTED, naming it and the group; then a group needs another session.
@@ -65,8 +78,12 @@ class RemoteGroup final : public Group {
   int64_t generation() const override { return generation_; }
   int rank() const override { return rank_; }
   int size() const override { return world_size_; }
+  Placement placement() const override { return options_.placement; }
+  Device device() const override {
+    return options_.gpu == nullptr ? Device::Host() : options_.gpu->device();
+  }
 
-  // Where no memory is shared with the worker: memory of this process.
+  // Where no memory is shared with the worker: memory of this process, and none of a GPU.
   absl::StatusOr<Tensor> Allocate(DataType type, const Shape& shape, Device device = {}) override;
 
   absl::Status AllReduce(const Tensor& input, const Tensor& output, const Reduction& reduction,
@@ -96,6 +113,7 @@ class RemoteGroup final : public Group {
   absl::StatusOr<Sizes> ExchangeSizes(int64_t own, const CallOptions& options) override;
   absl::Status Exchange(absl::Span<const TensorTransfer> transfers,
                         const CallOptions& options) override;
+  absl::Status AwaitStreams(const CallOptions& options = {}) override;
 
   absl::Status SendObject(absl::string_view object, int destination,
                           const CallOptions& options) override;
@@ -121,7 +139,8 @@ class RemoteGroup final : public Group {
   absl::Status Run(v1::RunCollectiveRequest& request, const Tensor* input, const Tensor* output,
                    const CallOptions& options);
   absl::Status RunRequest(v1::RunCollectiveRequest& request, CallTensors& tensors,
-                          absl::Duration timeout, v1::RunCollectiveResponse* response);
+                          const CallOptions& options, v1::RunCollectiveResponse* response);
+  CallTensors TensorsOf(const CallOptions& options) const;
   absl::StatusOr<std::vector<std::string>> RunObject(v1::ObjectVerb verb, absl::string_view object,
                                                      int peer, const CallOptions& options);
   absl::StatusOr<std::string> OneObject(v1::ObjectVerb verb, absl::string_view object, int peer,
@@ -129,7 +148,8 @@ class RemoteGroup final : public Group {
 
   RemoteGroupOptions options_;
   std::unique_ptr<WorkerLane> lane_;
-  uint64_t group_ = 0;  // as the worker numbers it
+  std::unique_ptr<StreamCalls> streams_;  // with a GPU
+  uint64_t group_ = 0;                    // as the worker numbers it
   int64_t generation_ = 0;
   int rank_ = 0;
   int world_size_ = 0;

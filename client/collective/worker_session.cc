@@ -344,7 +344,6 @@ void WorkerSession::FreeTensor(uint64_t tensor) {
   v1::FreeTensorRequest request;
   request.set_tensor(tensor);
   v1::FreeTensorResponse response;
-  // If the worker is gone, so is the tensor.
   Call(&Stub::FreeTensor, request, kGoodBye, &response).IgnoreError();
 }
 

@@ -19,6 +19,7 @@
 #include "base/mutex.h"
 #include "base/tensor.h"
 #include "client/collective/attach_connection.h"
+#include "client/collective/device_tensors.h"
 #include "client/collective/worker_lane.h"
 #include "cohort/v1/worker.grpc.pb.h"
 #include "grpcpp/client_context.h"
@@ -91,6 +92,10 @@ class WorkerSession : public std::enable_shared_from_this<WorkerSession> {
     int64_t first = 0;  // in elements of its type
   };
   std::optional<Place> Find(const Tensor& tensor) const;
+  // Of GPUs of this process.
+  DeviceTensors& device_tensors() { return device_tensors_; }
+  // If the worker is gone, so is the tensor.
+  void FreeTensor(uint64_t tensor);
 
   // Memory of the worker for the time of a call; it is kept for later ones.
   struct Scratch {
@@ -134,7 +139,6 @@ class WorkerSession : public std::enable_shared_from_this<WorkerSession> {
   // Reads events until the stream ends.
   void Listen();
   absl::Status Open();
-  void FreeTensor(uint64_t tensor);
 
   const WorkerSessionOptions options_;
   std::unique_ptr<v1::WorkerService::Stub> stub_;
@@ -143,6 +147,7 @@ class WorkerSession : public std::enable_shared_from_this<WorkerSession> {
   std::string worker_;
   std::unique_ptr<AttachConnection> attached_;
   std::string why_not_attached_;
+  DeviceTensors device_tensors_{*this};
 
   mutable Mutex mutex_;
   bool opened_yet_ ABSL_GUARDED_BY(mutex_) = false;

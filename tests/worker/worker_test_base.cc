@@ -31,7 +31,7 @@ void WorkerTest::StartWorker(const std::vector<std::string>& flags) {
   worker.folder = folder;
   worker.path = absl::StrCat(folder, "/worker.sock");
   CoordinatorProcess::Options options;
-  options.binary = "worker/service/cohort-worker";
+  options.binary = worker_binary_;
   options.flags = {"--listen", absl::StrCat("unix:", worker.path), "--coordinator",
                    coordinator_.address()};
   options.flags.insert(options.flags.end(), flags.begin(), flags.end());

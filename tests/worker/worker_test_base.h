@@ -53,6 +53,7 @@ class WorkerTest : public ::testing::Test {
   static void ExpectOk(const std::vector<absl::Status>& statuses);
 
   CoordinatorProcess coordinator_{CoordinatorProcess::Options()};
+  std::string worker_binary_ = "worker/service/cohort-worker";
 
  private:
   struct Worker {

@@ -12,6 +12,7 @@
 #include "base/shm/local_socket.h"
 #include "base/unique_fd.h"
 #include "cohort/v1/attach.pb.h"
+#include "worker/service/gpu_table.h"
 #include "worker/service/session_table.h"
 
 namespace cohort::worker {
@@ -20,8 +21,9 @@ namespace cohort::worker {
 // closes, or its process ends, its session ends.
 class AttachServer {
  public:
-  // `sessions` outlives it. Errors: RESOURCE_EXHAUSTED.
-  static absl::StatusOr<std::unique_ptr<AttachServer>> Start(SessionTable& sessions);
+  // Both outlive it. Errors: RESOURCE_EXHAUSTED.
+  static absl::StatusOr<std::unique_ptr<AttachServer>> Start(SessionTable& sessions,
+                                                             GpuTable& gpus);
   // Sends all clients away; their sessions go on.
   ~AttachServer();
 
@@ -34,7 +36,7 @@ class AttachServer {
   };
   static constexpr size_t kMaxGuests = 4096;
 
-  AttachServer(SessionTable& sessions, shm::LocalListener listener, UniqueFd stop);
+  AttachServer(SessionTable& sessions, GpuTable& gpus, shm::LocalListener listener, UniqueFd stop);
   void Run();
   void DropDone();
   void Serve(const shm::LocalSocket& client);
@@ -49,8 +51,11 @@ class AttachServer {
                                const v1::HandOverGroup& request);
   absl::Status Register(Session& session, const v1::RegisterMemory& request,
                         shm::LocalSocket::Message& message, v1::AttachAnswer* answer);
+  absl::Status Register(Session& session, const v1::RegisterDeviceMemory& request,
+                        shm::LocalSocket::Message& message, v1::AttachAnswer* answer);
 
   SessionTable& sessions_;
+  GpuTable& gpus_;
   const shm::LocalListener listener_;
   const UniqueFd stop_;
   std::list<Guest> guests_;  // of the thread

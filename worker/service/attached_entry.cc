@@ -76,7 +76,8 @@ absl::Status AttachedEntry::HandOver(const shm::LocalSocket& client, TensorMemor
     return absl::FailedPreconditionError("this generation of the group has been handed over");
   }
   if (flight_record.data != nullptr &&
-      flight_record.bytes < static_cast<int64_t>(FlightRecorder::MemoryBytes())) {
+      (flight_record.bytes < static_cast<int64_t>(FlightRecorder::MemoryBytes()) ||
+       !flight_record.device.is_host())) {
     return absl::InvalidArgumentError(absl::StrCat("a flight record has ",
                                                    FlightRecorder::MemoryBytes(), " bytes, not ",
                                                    flight_record.bytes));

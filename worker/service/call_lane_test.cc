@@ -96,11 +96,12 @@ class CallLaneTest : public ::testing::Test {
   }
   static bool Closed(const UniqueFd& fd) { return Read(fd, 1).empty(); }
 
+  GpuTable gpus_{[](const std::string&) { return absl::FailedPreconditionError("no GPU here"); }};
   SessionTable sessions_;
   CallGate gate_{8};
   Metrics metrics_;
-  WorkerService service_{WorkerServiceOptions{"", "", "", kMaxMessageBytes, ""}, sessions_, gate_,
-                         metrics_};
+  WorkerService service_{WorkerServiceOptions{"", "", "", kMaxMessageBytes, ""}, sessions_, gpus_,
+                         gate_, metrics_};
   CallLane lane_{service_, kMaxMessageBytes, 3};
 };
 

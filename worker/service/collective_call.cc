@@ -27,14 +27,9 @@ CollectiveCall::CollectiveCall(const TensorTable& tensors, int64_t max_inline_by
                                v1::RunCollectiveResponse* response)
     : tensors_(tensors), inline_left_(max_inline_bytes), request_(request), response_(response) {}
 
-absl::Status CollectiveCall::Run(client::Group& group, absl::Duration timeout) {
-  CallOptions options;
-  options.timeout = timeout;
-  return Call(group, options);
-}
-
-absl::Status CollectiveCall::Call(client::Group& group, const CallOptions& options) {
+absl::Status CollectiveCall::Run(client::Group& group, const CallOptions& options) {
   const v1::RunCollectiveRequest& request = request_;
+  device_ = group.device();
   switch (request.verb()) {
     case v1::TENSOR_VERB_ALL_REDUCE:
     case v1::TENSOR_VERB_REDUCE: {
@@ -106,6 +101,8 @@ absl::Status CollectiveCall::Call(client::Group& group, const CallOptions& optio
     }
     case v1::TENSOR_VERB_EXCHANGE:
       return Exchange(group, options);
+    case v1::TENSOR_VERB_AWAIT_STREAMS:
+      return group.AwaitStreams(options);
     default:
       return absl::InvalidArgumentError(absl::StrCat(request.verb(), " is not a verb"));
   }
@@ -118,7 +115,8 @@ absl::Status CollectiveCall::Exchange(client::Group& group, const CallOptions& o
   }
   std::vector<TensorTransfer> transfers;
   for (const v1::TensorTransfer& one : request_.transfers()) {
-    const bool is_inline = one.tensor().where_case() == v1::TensorRef::kInline;
+    const bool is_inline =
+        one.tensor().where_case() == v1::TensorRef::kInline && !one.tensor().on_device();
     absl::StatusOr<Tensor> tensor =
         one.sends() ? ReadOnly(one.tensor())
                     : Writable(one.tensor(), is_inline ? response_->add_received() : nullptr);
@@ -149,6 +147,7 @@ absl::StatusOr<Tensor> CollectiveCall::BroadcastTensor(bool root) {
 
 absl::StatusOr<Tensor> CollectiveCall::ReadOnly(const v1::TensorRef& ref) {
   if (ref.where_case() != v1::TensorRef::kInline) return Resident(ref);
+  if (ref.on_device()) return Empty(ref);
   COHORT_ASSIGN_OR_RETURN(const TensorLayout layout, ReadLayout(ref.layout()));
   if (!layout.contiguous || static_cast<size_t>(layout.bytes) != ref.inline_().size()) {
     return absl::InvalidArgumentError(absl::StrCat(
@@ -163,6 +162,7 @@ absl::StatusOr<Tensor> CollectiveCall::ReadOnly(const v1::TensorRef& ref) {
 absl::StatusOr<Tensor> CollectiveCall::Writable(const v1::TensorRef& ref,
                                                 std::string* inline_bytes) {
   if (ref.where_case() != v1::TensorRef::kInline) return Resident(ref);
+  if (ref.on_device()) return Empty(ref);
   COHORT_ASSIGN_OR_RETURN(const TensorLayout layout, ReadLayout(ref.layout()));
   if (!layout.contiguous) {
     return absl::InvalidArgumentError("an inline tensor is contiguous");
@@ -185,7 +185,17 @@ absl::StatusOr<Tensor> CollectiveCall::Resident(const v1::TensorRef& ref) {
   COHORT_ASSIGN_OR_RETURN(const TensorLayout layout, ReadLayout(ref.layout()));
   COHORT_ASSIGN_OR_RETURN(TensorMemory memory, tensors_.Find(ref.tensor()));
   bytes_ = std::max(bytes_, layout.bytes);
-  return ViewOf(memory.data, memory.bytes, layout, ref.first(), std::move(memory.owner));
+  if (request_.has_stream()) owners_.push_back(memory.owner);
+  return ViewOf(memory.data, memory.bytes, layout, ref.first(), std::move(memory.owner),
+                memory.device);
+}
+
+absl::StatusOr<Tensor> CollectiveCall::Empty(const v1::TensorRef& ref) const {
+  COHORT_ASSIGN_OR_RETURN(const TensorLayout layout, ReadLayout(ref.layout()));
+  if (layout.bytes > 0) {
+    return absl::InvalidArgumentError("an inline tensor on a device has no elements");
+  }
+  return Tensor::Strided(nullptr, layout.type, layout.shape, layout.strides, nullptr, device_);
 }
 
 absl::StatusOr<Reduction> CollectiveCall::ReadReduction() const {
@@ -226,6 +236,8 @@ const char* NameOf(v1::TensorVerb verb) {
       return "exchange_sizes";
     case v1::TENSOR_VERB_EXCHANGE:
       return "exchange";
+    case v1::TENSOR_VERB_AWAIT_STREAMS:
+      return "await_streams";
     default:
       return "unknown";
   }

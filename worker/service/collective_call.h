@@ -3,11 +3,12 @@
 #define COHORT_WORKER_SERVICE_COLLECTIVE_CALL_H_
 
 #include <cstdint>
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "absl/time/time.h"
 #include "base/tensor.h"
 #include "client/collective/group.h"
 #include "cohort/v1/worker.pb.h"
@@ -24,12 +25,13 @@ class CollectiveCall {
 
   // Errors: INVALID_ARGUMENT and NOT_FOUND (a tensor of the request), RESOURCE_EXHAUSTED (inline
   // outputs too large), and those of the verb.
-  absl::Status Run(client::Group& group, absl::Duration timeout);
+  absl::Status Run(client::Group& group, const client::CallOptions& options);
   // Of the larger of input and output.
   int64_t bytes() const { return bytes_; }
+  // What the tensors of the table live by, of a call that may not be done when it returns.
+  std::vector<std::shared_ptr<const void>> TakeOwners() { return std::move(owners_); }
 
  private:
-  absl::Status Call(client::Group& group, const client::CallOptions& options);
   absl::Status Exchange(client::Group& group, const client::CallOptions& options);
 
   // Only read. Absent: of no elements.
@@ -41,13 +43,17 @@ class CollectiveCall {
   // Of a broadcast: read at the root, written elsewhere.
   absl::StatusOr<Tensor> BroadcastTensor(bool root);
   absl::StatusOr<Tensor> Resident(const v1::TensorRef& ref);
+  // On the group's device.
+  absl::StatusOr<Tensor> Empty(const v1::TensorRef& ref) const;
   absl::StatusOr<Reduction> ReadReduction() const;
 
   const TensorTable& tensors_;
   int64_t inline_left_;
   const v1::RunCollectiveRequest& request_;
   v1::RunCollectiveResponse* const response_;
+  Device device_;  // the group's
   int64_t bytes_ = 0;
+  std::vector<std::shared_ptr<const void>> owners_;
 };
 
 // "all_reduce", ...; for metrics and records. Of what is no verb: "unknown".

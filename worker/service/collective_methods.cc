@@ -40,8 +40,29 @@ absl::Status WorkerService::RunCollective(const v1::RunCollectiveRequest& reques
                                                         "verbs itself"));
     }
     const int64_t generation = group->generation();
-    const absl::Status status = call.Run(*group, timeout);
-    entry->NoteResult(generation, status);
+    client::CallOptions options;
+    options.timeout = timeout;
+    const auto enqueue = [&](void* stream, StreamOrder::Owners* owners) {
+      options.stream = stream;
+      const absl::Status enqueued = call.Run(*group, options);
+      *owners = call.TakeOwners();
+      return enqueued;
+    };
+    absl::Status status;
+    if (!request.has_stream()) {
+      status = call.Run(*group, options);
+    } else if (entry->streams() == nullptr) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("a stream is for tensors on GPUs: group ", group->name(), " has none"));
+    } else {
+      COHORT_ASSIGN_OR_RETURN(const TensorMemory flags,
+                              session->tensors().Find(request.stream().flags()));
+      status = entry->streams()->Run(flags, request.stream(), enqueue);
+    }
+    // To wait for streams in vain ends nothing.
+    if (request.verb() != v1::TENSOR_VERB_AWAIT_STREAMS || !absl::IsDeadlineExceeded(status)) {
+      entry->NoteResult(generation, status);
+    }
     bytes = call.bytes();
     return status;
   };

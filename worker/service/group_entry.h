@@ -20,6 +20,7 @@
 #include "client/rendezvous/process_group.h"
 #include "worker/group/flight_recorder.h"
 #include "worker/group/local_group.h"
+#include "worker/service/stream_order.h"
 #include "worker/service/tensor_table.h"
 
 namespace cohort::worker {
@@ -49,6 +50,8 @@ class GroupEntry {
   virtual client::ProcessGroup& membership() = 0;
   // Who executes its collectives here; null if the client does.
   virtual LocalGroup* local() { return nullptr; }
+  // With its client's streams; null where the rank has no GPU here.
+  virtual StreamOrder* streams() { return nullptr; }
 
   // Takes the seat in the next generation. Errors: those of LocalGroup::Rejoin, and the reason of
   // the cancellation.

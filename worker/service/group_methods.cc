@@ -28,6 +28,13 @@ void Fill(uint64_t group, const GroupFacts& facts, v1::JoinGroupResponse* respon
   response->set_why_not(facts.why_not);
 }
 
+absl::StatusOr<Placement> ReadPlacement(int placement) {
+  if (placement >= 0 && placement <= static_cast<int>(Placement::kBoth)) {
+    return static_cast<Placement>(placement);
+  }
+  return absl::InvalidArgumentError(absl::StrCat(placement, " is not the number of a placement"));
+}
+
 void LogSeat(absl::string_view what, const Session& session, const GroupFacts& facts) {
   Log(LogLevel::kInfo, what,
       {{"group", facts.group},
@@ -114,6 +121,13 @@ absl::Status WorkerService::Join(const v1::JoinGroupRequest& request,
   options.bootstrap.timeout = timeout;
   options.bootstrap.cancellation = seating;
   COHORT_ASSIGN_OR_RETURN(options.bootstrap.heap, session->heap());
+  COHORT_ASSIGN_OR_RETURN(options.bootstrap.placement, ReadPlacement(request.placement()));
+  std::shared_ptr<SharedGpu> gpu;
+  if (options.bootstrap.placement != Placement::kHost && !request.attached()) {
+    COHORT_ASSIGN_OR_RETURN(GpuOfWorker found, gpus_.Find(request.device_uuid()));
+    options.plane = std::move(found.plane);
+    gpu = std::move(found.gpu);
+  }
 
   const uint64_t group = session->NextGroup();
   const auto on_ended = [weak = std::weak_ptr<Session>(session), group](int64_t generation,
@@ -130,7 +144,7 @@ absl::Status WorkerService::Join(const v1::JoinGroupRequest& request,
       request.attached()
           ? AttachedEntry::Join({std::move(options.membership), std::move(options.bootstrap)},
                                 on_ended)
-          : LocalEntry::Join(std::move(options), on_ended);
+          : LocalEntry::Join(std::move(options), std::move(gpu), on_ended);
   absl::Status cancelled = seating->reason();
   if (joined.ok() && cancelled.ok()) cancelled = session->AddGroup(group, *joined);
   if (!cancelled.ok()) {

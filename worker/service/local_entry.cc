@@ -7,6 +7,7 @@
 namespace cohort::worker {
 
 absl::StatusOr<std::shared_ptr<GroupEntry>> LocalEntry::Join(LocalGroupOptions options,
+                                                             std::shared_ptr<SharedGpu> gpu,
                                                              OnEnded on_ended) {
   std::shared_ptr<LocalEntry> entry(
       new LocalEntry(options.membership.cancellation, std::move(on_ended)));
@@ -14,9 +15,15 @@ absl::StatusOr<std::shared_ptr<GroupEntry>> LocalEntry::Join(LocalGroupOptions o
   options.on_end = [entry = entry.get()](int64_t generation, const std::string& cause) {
     entry->NoteEnd(generation, cause);
   };
+  if (gpu != nullptr) entry->streams_ = std::make_unique<StreamOrder>(std::move(gpu));
   COHORT_ASSIGN_OR_RETURN(entry->group_, LocalGroup::Create(std::move(options)));
   entry->TakeFacts();
   return entry;
+}
+
+LocalEntry::~LocalEntry() {
+  // What the group has in flight may wait for the client's stream.
+  if (streams_ != nullptr) streams_->Release();
 }
 
 void LocalEntry::TakeFacts() {
@@ -40,6 +47,7 @@ absl::Status LocalEntry::Rejoin(absl::Duration timeout) {
 void LocalEntry::Abort(absl::string_view cause) { group_->Abort(absl::AbortedError(cause)); }
 
 void LocalEntry::Leave(absl::string_view reason) {
+  if (streams_ != nullptr) streams_->Release();
   // Whoever is told otherwise first, or not at all, is told by the connections of the ranks.
   group_->membership().Leave(reason).IgnoreError();
 }

@@ -15,12 +15,16 @@ namespace cohort::worker {
 
 class LocalEntry final : public GroupEntry {
  public:
-  // Blocks as LocalGroup::Create does, whose errors these are.
+  // Blocks as LocalGroup::Create does, whose errors these are. `gpu`: of the client, where the
+  // group is placed on devices; else null.
   static absl::StatusOr<std::shared_ptr<GroupEntry>> Join(LocalGroupOptions options,
+                                                          std::shared_ptr<SharedGpu> gpu,
                                                           OnEnded on_ended);
+  ~LocalEntry() override;
 
   client::ProcessGroup& membership() override { return group_->membership(); }
   LocalGroup* local() override { return group_.get(); }
+  StreamOrder* streams() override { return streams_.get(); }
   absl::Status Rejoin(absl::Duration timeout) override;
   void Abort(absl::string_view cause) override;
   void Leave(absl::string_view reason) override;
@@ -39,6 +43,7 @@ class LocalEntry final : public GroupEntry {
   void TakeFacts();
 
   std::string tenant_;
+  std::unique_ptr<StreamOrder> streams_;
   std::unique_ptr<LocalGroup> group_;
 };
 

@@ -69,7 +69,7 @@ absl::StatusOr<TensorLayout> ReadLayout(const v1::TensorLayout& layout) {
 }
 
 absl::StatusOr<Tensor> ViewOf(char* memory, int64_t bytes, const TensorLayout& layout,
-                              int64_t first, std::shared_ptr<const void> owner) {
+                              int64_t first, std::shared_ptr<const void> owner, Device device) {
   const int64_t element = SizeOf(layout.type);
   const int64_t capacity = bytes / element;
   if (first < 0 || first > capacity) {
@@ -81,7 +81,7 @@ absl::StatusOr<Tensor> ViewOf(char* memory, int64_t bytes, const TensorLayout& l
                                         "memory of ", bytes, " bytes"));
   }
   return Tensor::Strided(memory + first * element, layout.type, layout.shape, layout.strides,
-                         std::move(owner));
+                         std::move(owner), device);
 }
 
 }  // namespace cohort::worker

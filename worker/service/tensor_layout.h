@@ -29,7 +29,7 @@ absl::StatusOr<TensorLayout> ReadLayout(const v1::TensorLayout& layout);
 // Elements of that layout in `bytes` of memory, the first of them at element `first`. Errors:
 // INVALID_ARGUMENT (one of them lies outside, or is not aligned).
 absl::StatusOr<Tensor> ViewOf(char* memory, int64_t bytes, const TensorLayout& layout,
-                              int64_t first, std::shared_ptr<const void> owner);
+                              int64_t first, std::shared_ptr<const void> owner, Device device = {});
 
 }  // namespace cohort::worker
 

@@ -30,11 +30,12 @@ void Fill(const FlightEntry& entry, absl::Duration calendar, v1::FlightEntry* to
 
 }  // namespace
 
-WorkerService::WorkerService(WorkerServiceOptions options, SessionTable& sessions, CallGate& gate,
-                             Metrics& metrics)
+WorkerService::WorkerService(WorkerServiceOptions options, SessionTable& sessions, GpuTable& gpus,
+                             CallGate& gate, Metrics& metrics)
     : options_(std::move(options)),
       started_(Clock::Steady().Now()),
       sessions_(sessions),
+      gpus_(gpus),
       gate_(gate),
       metrics_(metrics) {}
 

@@ -12,6 +12,7 @@
 #include "client/rendezvous/cancellation.h"
 #include "cohort/v1/worker.grpc.pb.h"
 #include "worker/service/call_gate.h"
+#include "worker/service/gpu_table.h"
 #include "worker/service/metrics.h"
 #include "worker/service/session_table.h"
 
@@ -34,8 +35,8 @@ class WorkerService final
           v1::WorkerService::WithCallbackMethod_JoinGroup<v1::WorkerService::Service>> {
  public:
   // All outlive it.
-  WorkerService(WorkerServiceOptions options, SessionTable& sessions, CallGate& gate,
-                Metrics& metrics);
+  WorkerService(WorkerServiceOptions options, SessionTable& sessions, GpuTable& gpus,
+                CallGate& gate, Metrics& metrics);
 
   // worker_service.cc
   grpc::ServerWriteReactor<v1::SessionEvent>* OpenSession(
@@ -89,6 +90,7 @@ class WorkerService final
   const WorkerServiceOptions options_;
   const Instant started_;
   SessionTable& sessions_;
+  GpuTable& gpus_;
   CallGate& gate_;
   Metrics& metrics_;
 };

@@ -27,6 +27,7 @@ enum Form { kBare, kHello, kRegistration, kHandOver, kForms };
 Instant Soon() { return Clock::Steady().Now() + kPatience; }
 
 struct World {
+  GpuTable gpus{[](const std::string&) { return absl::FailedPreconditionError("no GPU here"); }};
   SessionTable sessions;
   std::unique_ptr<AttachServer> server;
 };
@@ -34,7 +35,7 @@ struct World {
 World& TheWorld() {
   static World* const world = [] {
     auto* made = new World();
-    made->server = *AttachServer::Start(made->sessions);
+    made->server = *AttachServer::Start(made->sessions, made->gpus);
     return made;
   }();
   return *world;

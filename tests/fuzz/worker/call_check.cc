@@ -90,8 +90,10 @@ absl::Status CheckCall(absl::string_view input, bool* done) {
     if (!tensors.Add(Memory(bytes)).ok()) return absl::InternalError("a tensor is refused");
   }
   v1::RunCollectiveResponse response;
+  client::CallOptions options;
+  options.timeout = absl::Seconds(5);
   CollectiveCall call(tensors, kMaxInline, request, &response);
-  const absl::Status status = call.Run(group, absl::Seconds(5));
+  const absl::Status status = call.Run(group, options);
   if (done != nullptr) *done = status.ok();
   int64_t sent = static_cast<int64_t>(response.output().size());
   for (const std::string& received : response.received()) {

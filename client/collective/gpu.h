@@ -1,0 +1,62 @@
+// A GPU of this process, as far as a worker's groups need it to work with its memory. An interface:
+// nothing of the client's knows CUDA (worker/group/open_gpu.h makes one).
+#ifndef COHORT_CLIENT_COLLECTIVE_GPU_H_
+#define COHORT_CLIENT_COLLECTIVE_GPU_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "base/tensor.h"
+#include "base/unique_fd.h"
+#include "cohort/v1/attach.pb.h"
+
+namespace cohort::client {
+
+// Numbers that grow, in memory of the host which two processes share: by them streams of one hold
+// back streams of the other. The end of the pinning waits for what is enqueued.
+class StreamFlags {
+ public:
+  virtual ~StreamFlags() = default;
+
+  // `stream` is a cudaStream_t of this process, null the default one. What is enqueued behind waits
+  // until flag `flag` is at least `number`; or the flag becomes it once the stream has come so far.
+  // Errors: those of CUDA.
+  virtual absl::Status Await(void* stream, int flag, uint64_t number) = 0;
+  virtual absl::Status Set(void* stream, int flag, uint64_t number) = 0;
+  // At once, by the host: whoever waits for the flag waits no longer.
+  virtual void Release(int flag) = 0;
+};
+
+// Thread-safe.
+class Gpu {
+ public:
+  virtual ~Gpu() = default;
+
+  virtual Device device() const = 0;
+  // The same in every process. Errors: those of CUDA.
+  virtual absl::StatusOr<std::string> Uuid() const = 0;
+
+  // Contiguous, of no defined value, in memory that Export takes. Lives as long as the tensor or a
+  // copy. Errors: RESOURCE_EXHAUSTED, INVALID_ARGUMENT (a negative extent).
+  virtual absl::StatusOr<Tensor> Allocate(DataType type, const Shape& shape) = 0;
+
+  // What another process needs to work with memory of this device.
+  struct Exported {
+    v1::RegisterDeviceMemory said;
+    UniqueFd fd;  // closed where it goes by a legacy handle
+  };
+  // Errors: INVALID_ARGUMENT (no memory of the device), FAILED_PRECONDITION (what made it does not
+  // let it be shared).
+  virtual absl::StatusOr<Exported> Export(const void* memory, int64_t bytes) = 0;
+
+  // Flags at the beginning of memory that outlives them, which begins with a page and is nobody
+  // else's. Errors: RESOURCE_EXHAUSTED, and those of CUDA.
+  virtual absl::StatusOr<std::unique_ptr<StreamFlags>> Pin(void* memory, int64_t bytes) = 0;
+};
+
+}  // namespace cohort::client
+
+#endif  // COHORT_CLIENT_COLLECTIVE_GPU_H_

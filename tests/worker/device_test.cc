@@ -1,0 +1,327 @@
+// Tensors on GPUs of clients, in groups whose ranks live in a daemon: its memory mapped there, its
+// streams and the daemon's in one order. Real processes on the fake CUDA runtime and the fake NCCL.
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "client/collective/device_tensors.h"
+#include "gmock/gmock.h"
+#include "tests/failure/members.h"
+#include "tests/worker/worker_test_base.h"
+#include "worker/cuda/stream.h"
+#include "worker/cuda/testing/fake_runtime.h"
+#include "worker/cuda/testing/stream_gate.h"
+#include "worker/group/cuda_gpu.h"
+
+namespace cohort {
+namespace {
+
+using client::CallOptions;
+using client::Group;
+using testing::Eventually;
+using ::testing::HasSubstr;
+using testing::OnThreads;
+using testing::Way;
+using worker::CudaGpu;
+using worker::cuda::StreamGate;
+
+constexpr int kRanks = 3;
+constexpr Reduction kSum = {ReduceOp::kSum};
+
+Instant Soon() { return Clock::Steady().Now() + testing::kPatience; }
+// Memory of the fake's devices can be read and written here.
+float* Floats(const Tensor& tensor) { return static_cast<float*>(tensor.data()); }
+
+class DeviceTest : public testing::WorkerTest {
+ protected:
+  void SetUp() override {
+    worker::cuda::FakeMachine machine;
+    machine.devices = kRanks;
+    worker::cuda::ResetFakeRuntime(machine);
+    WorkerTest::SetUp();
+    worker_binary_ = "tests/worker/fake_gpu_worker";
+    StartWorker();
+  }
+  void TearDown() override {
+    groups_.clear();
+    sessions_.clear();
+    EXPECT_EQ(worker::cuda::AliveInFakeRuntime(), "");
+  }
+
+  client::RemoteGroupOptions Seat(int rank, int size, const std::string& name) {
+    const auto at = static_cast<size_t>(rank);
+    while (sessions_.size() <= at) sessions_.push_back(Connect(0, Way::kUnix));
+    client::RemoteGroupOptions seat = SeatOf(sessions_[at], name, rank, size);
+    seat.placement = Placement::kBoth;
+    seat.gpu = std::make_shared<CudaGpu>(rank);
+    return seat;
+  }
+  void Form(int size, const std::string& name = "devices") {
+    std::vector<client::RemoteGroupOptions> seats;
+    for (int rank = 0; rank < size; ++rank) seats.push_back(Seat(rank, size, name));
+    groups_.clear();
+    groups_.resize(static_cast<size_t>(size));
+    OnThreads(size, [&](int rank) {
+      const auto at = static_cast<size_t>(rank);
+      absl::StatusOr<std::unique_ptr<client::RemoteGroup>> group =
+          client::RemoteGroup::Create(seats[at]);
+      EXPECT_TRUE(group.ok()) << group.status();
+      if (group.ok()) groups_[at] = *std::move(group);
+    });
+    for (const auto& group : groups_) ASSERT_NE(group, nullptr);
+  }
+
+  // Of 5 floats of `group`'s rank + 1.
+  static absl::StatusOr<Tensor> Ranks(Group& group, Device device) {
+    absl::StatusOr<Tensor> tensor = group.Allocate(DataType::kF32, {5}, device);
+    if (tensor.ok()) std::fill_n(Floats(*tensor), 5, static_cast<float>(group.rank() + 1));
+    return tensor;
+  }
+  void ExpectSums() {
+    ExpectOk(OnRanks(groups_, [&](Group& group) -> absl::Status {
+      for (const Device device : {group.device(), Device::Host()}) {
+        const absl::StatusOr<Tensor> tensor = Ranks(group, device);
+        if (!tensor.ok()) return tensor.status();
+        EXPECT_EQ(tensor->device(), device);
+        const absl::Status status = group.AllReduce(*tensor, *tensor, kSum);
+        if (!status.ok()) return status;
+        const int size = group.size();
+        EXPECT_EQ(Floats(*tensor)[4], static_cast<float>(size * (size + 1) / 2));
+      }
+      return absl::OkStatus();
+    }));
+  }
+
+  std::vector<std::shared_ptr<client::WorkerSession>> sessions_;
+  Groups groups_;
+};
+
+TEST_F(DeviceTest, BothKindsOfTensors) {
+  Form(kRanks);
+  for (int round = 0; round < 3; ++round) ExpectSums();
+  EXPECT_EQ(groups_[1]->placement(), Placement::kBoth);
+  EXPECT_EQ(groups_[1]->device(), Device::Cuda(1));
+  groups_.clear();
+  sessions_.clear();
+  EXPECT_TRUE(AwaitEmpty(0));
+}
+
+TEST_F(DeviceTest, PartsOthersMemoryAndNothing) {
+  Form(kRanks);
+  ExpectOk(OnRanks(groups_, [](Group& group) -> absl::Status {
+    const int rank = group.rank();
+    // A part of a tensor that the worker knows, into memory that it does not.
+    const absl::StatusOr<Tensor> whole = group.Allocate(DataType::kF32, {4, 6}, group.device());
+    CudaGpu gpu(rank);
+    const absl::StatusOr<Tensor> all = gpu.Allocate(DataType::kF32, {4, 3 * kRanks});
+    if (!whole.ok() || !all.ok()) return absl::InternalError("no memory");
+    std::fill_n(Floats(*whole), 24, static_cast<float>(rank));
+    const absl::StatusOr<Tensor> part = whole->Narrow(1, 2, 3);
+    absl::Status status = group.AllGather(*part, *all, 1);
+    if (!status.ok()) return status;
+    for (int i = 0; i < 4 * 3 * kRanks; ++i) {
+      EXPECT_EQ(Floats(*all)[i], static_cast<float>(i % (3 * kRanks) / 3)) << i;
+    }
+    // Backwards, so that the first element is not where the memory begins.
+    const Tensor reversed =
+        Tensor::Strided(Floats(*all) + 2, DataType::kF32, {3}, {-1}, all->owner(), all->device());
+    status = group.Broadcast(reversed, 2);
+    if (!status.ok()) return status;
+    const absl::StatusOr<Tensor> none = group.Allocate(DataType::kF32, {0, 2}, group.device());
+    if (!none.ok()) return none.status();
+    status = group.AllReduce(*none, *none, kSum);
+    if (!status.ok()) return status;
+    // Messages, one of them empty.
+    const int next = (rank + 1) % kRanks;
+    const int previous = (rank + kRanks - 1) % kRanks;
+    return group.Exchange({{true, next, *part},
+                           {true, next, *none},
+                           {false, previous, *whole->Narrow(1, 0, 3)},
+                           {false, previous, *none}});
+  }));
+}
+
+TEST_F(DeviceTest, OnStreamsNothingIsWaitedFor) {
+  Form(kRanks);
+  ExpectOk(OnRanks(groups_, [](Group& group) -> absl::Status {
+    const absl::StatusOr<worker::cuda::Stream> stream = worker::cuda::Stream::Create(group.rank());
+    if (!stream.ok()) return stream.status();
+    const absl::StatusOr<Tensor> tensor = Ranks(group, group.device());
+    const absl::StatusOr<Tensor> all = group.Allocate(DataType::kF32, {5 * kRanks}, group.device());
+    if (!tensor.ok() || !all.ok()) return absl::InternalError("no memory");
+    CallOptions options;
+    options.stream = stream->get();
+    for (int round = 0; round < 3; ++round) {
+      std::fill_n(Floats(*tensor), 5, static_cast<float>(group.rank() + 1));
+      std::fill_n(Floats(*all), 5 * kRanks, -1.0f);
+      StreamGate gate;
+      EXPECT_EQ(gate.Close(stream->get()), cudaSuccess);
+      absl::Status status = group.AllReduce(*tensor, *tensor, kSum, options);
+      if (status.ok()) status = group.AllGather(*tensor, *all, 0, options);
+      if (!status.ok()) return status;
+      EXPECT_EQ(Floats(*all)[0], -1);
+      CallOptions hasty;
+      hasty.timeout = absl::Milliseconds(20);
+      EXPECT_EQ(group.AwaitStreams(hasty).code(), absl::StatusCode::kDeadlineExceeded);
+      gate.Open();
+      // The caller's own stream waits for the worker's.
+      status = worker::cuda::Synchronize(stream->get(), Soon());
+      if (!status.ok()) return status;
+      EXPECT_EQ(Floats(*all)[0], 6);
+      EXPECT_EQ(Floats(*all)[5 * kRanks - 1], 6);
+    }
+    return group.AwaitStreams();
+  }));
+  ExpectSums();
+}
+
+TEST_F(DeviceTest, SequencesAreReplayed) {
+  Form(kRanks);
+  ExpectOk(OnRanks(groups_, [](Group& group) -> absl::Status {
+    const absl::StatusOr<Tensor> tensor = Ranks(group, group.device());
+    if (!tensor.ok()) return tensor.status();
+    absl::StatusOr<std::unique_ptr<client::Sequence>> sequence =
+        group.Record([&](Group& recorded) { return recorded.AllReduce(*tensor, *tensor, kSum); });
+    if (!sequence.ok()) return sequence.status();
+    for (const float expected : {6.0f, 18.0f, 54.0f}) {
+      const absl::Status status = (*sequence)->Replay({});
+      if (!status.ok()) return status;
+      EXPECT_EQ(Floats(*tensor)[0], expected);
+    }
+    return absl::OkStatus();
+  }));
+}
+
+TEST_F(DeviceTest, WhatCannotBeIsSaid) {
+  client::RemoteGroupOptions seat = Seat(0, 1, "alone");
+  seat.gpu = nullptr;
+  EXPECT_THAT(client::RemoteGroup::Create(seat).status().ToString(), HasSubstr("no GPU"));
+  Form(1);
+  Group& group = *groups_[0];
+  const absl::StatusOr<worker::cuda::Stream> stream = worker::cuda::Stream::Create(0);
+  ASSERT_TRUE(stream.ok());
+  CallOptions options;
+  options.stream = stream->get();
+  // Memory that the worker maps for a call alone.
+  CudaGpu gpu(0);
+  const absl::StatusOr<Tensor> foreign = gpu.Allocate(DataType::kF32, {3});
+  ASSERT_TRUE(foreign.ok());
+  EXPECT_TRUE(group.AllReduce(*foreign, *foreign, kSum).ok());
+  const absl::Status refused = group.AllReduce(*foreign, *foreign, kSum, options);
+  EXPECT_TRUE(absl::IsInvalidArgument(refused)) << refused;
+  EXPECT_THAT(refused.ToString(), HasSubstr("not of Allocate"));
+  // Another device's, the host's on a stream.
+  const absl::StatusOr<Tensor> elsewhere = CudaGpu(1).Allocate(DataType::kF32, {3});
+  ASSERT_TRUE(elsewhere.ok());
+  EXPECT_TRUE(absl::IsInvalidArgument(group.AllReduce(*elsewhere, *elsewhere, kSum)));
+  const Tensor host = Tensor::Zeros(DataType::kF32, {3});
+  EXPECT_TRUE(absl::IsInvalidArgument(group.AllReduce(host, host, kSum, options)));
+  EXPECT_TRUE(
+      absl::IsInvalidArgument(group.Allocate(DataType::kF32, {3}, Device::Cuda(1)).status()));
+  ExpectSums();
+}
+
+TEST_F(DeviceTest, LiesOfAClientAreRefused) {
+  Form(1);
+  client::WorkerSession& session = *sessions_[0];
+  const absl::StatusOr<Tensor> tensor = Ranks(*groups_[0], groups_[0]->device());
+  ASSERT_TRUE(tensor.ok());
+  const auto place = session.device_tensors().Find(*tensor);
+  ASSERT_TRUE(place.has_value());
+  // The daemon's own hands stay off the GPU's memory.
+  char byte = 0;
+  EXPECT_TRUE(
+      absl::IsInvalidArgument(session.WriteTensor(place->tensor, &byte, 1, testing::kPatience)));
+  EXPECT_TRUE(
+      absl::IsInvalidArgument(session.ReadTensor(place->tensor, &byte, 1, testing::kPatience)));
+  // Memory that is none, of a device that is none.
+  v1::AttachRequest request;
+  v1::RegisterDeviceMemory& memory = *request.mutable_register_device_memory();
+  memory.set_device_uuid("GPU-of nobody");
+  memory.set_bytes(5);
+  memory.set_legacy_handle("short");
+  EXPECT_EQ(session.attached()->Ask(request, {}, Soon()).status().code(),
+            absl::StatusCode::kFailedPrecondition);
+  memory.set_device_uuid(CudaGpu(0).Uuid().value());
+  EXPECT_TRUE(absl::IsInvalidArgument(session.attached()->Ask(request, {}, Soon()).status()));
+  memory.clear_legacy_handle();
+  EXPECT_TRUE(absl::IsInvalidArgument(session.attached()->Ask(request, {}, Soon()).status()));
+  // Flags that are none, and numbers that come again.
+  v1::RunCollectiveRequest call;
+  call.set_group(static_cast<client::RemoteGroup&>(*groups_[0]).number());
+  call.set_verb(v1::TENSOR_VERB_ALL_REDUCE);
+  call.set_in_place(true);
+  call.set_reduce_op(static_cast<int>(ReduceOp::kSum));
+  call.mutable_input()->set_tensor(place->tensor);
+  call.mutable_input()->mutable_layout()->set_data_type(static_cast<int>(DataType::kF32));
+  call.mutable_input()->mutable_layout()->add_shape(5);
+  const auto run = [&](uint64_t flags, uint64_t number) {
+    call.mutable_stream()->set_flags(flags);
+    call.mutable_stream()->set_number(number);
+    v1::RunCollectiveResponse response;
+    return session.Call(&v1::WorkerService::Stub::RunCollective, call, testing::kPatience,
+                        &response);
+  };
+  const absl::StatusOr<Tensor> small = session.CreateTensor(DataType::kU8, {64});
+  const absl::StatusOr<Tensor> flags = session.CreateTensor(DataType::kU8, {64 << 10});
+  const absl::StatusOr<Tensor> others = session.CreateTensor(DataType::kU8, {64 << 10});
+  ASSERT_TRUE(small.ok() && flags.ok() && others.ok());
+  std::fill_n(static_cast<char*>(flags->data()), flags->bytes(), '\0');
+  *static_cast<uint64_t*>(flags->data()) = 1;  // as if the client's stream had come there
+  EXPECT_TRUE(absl::IsNotFound(run(12345, 1)));
+  EXPECT_TRUE(absl::IsInvalidArgument(run(place->tensor, 1)));
+  EXPECT_TRUE(absl::IsInvalidArgument(run(session.Find(*small)->tensor, 1)));
+  EXPECT_EQ(run(session.Find(*flags)->tensor, 1), absl::OkStatus());
+  EXPECT_TRUE(absl::IsInvalidArgument(run(session.Find(*flags)->tensor, 1)));
+  EXPECT_TRUE(absl::IsInvalidArgument(run(session.Find(*others)->tensor, 2)));
+  EXPECT_EQ(groups_[0]->AwaitStreams(), absl::OkStatus());
+}
+
+TEST_F(DeviceTest, AClientThatGoesLeavesNothingBehind) {
+  Form(kRanks);
+  const absl::StatusOr<worker::cuda::Stream> stream = worker::cuda::Stream::Create(0);
+  ASSERT_TRUE(stream.ok());
+  {
+    std::vector<Tensor> tensors;
+    for (const auto& group : groups_) {
+      tensors.push_back(Ranks(*group, group->device()).value());
+    }
+    StreamGate gate;
+    ASSERT_EQ(gate.Close(stream->get()), cudaSuccess);
+    CallOptions options;
+    options.stream = stream->get();
+    // The worker's stream waits for one that never comes.
+    ASSERT_EQ(groups_[0]->AllReduce(tensors[0], tensors[0], kSum, options), absl::OkStatus());
+    tensors.clear();
+    gate.Open();
+    groups_[0].reset();
+  }
+  groups_.clear();
+  sessions_.clear();
+  EXPECT_TRUE(AwaitEmpty(0));
+  Form(kRanks, "next");
+  ExpectSums();
+}
+
+TEST_F(DeviceTest, AWorkerThatIsKilledHoldsNoStreamBack) {
+  Form(1);
+  const absl::StatusOr<worker::cuda::Stream> stream = worker::cuda::Stream::Create(0);
+  const absl::StatusOr<Tensor> tensor = Ranks(*groups_[0], groups_[0]->device());
+  ASSERT_TRUE(stream.ok() && tensor.ok());
+  StreamGate gate;
+  ASSERT_EQ(gate.Close(stream->get()), cudaSuccess);
+  CallOptions options;
+  options.stream = stream->get();
+  ASSERT_EQ(groups_[0]->AllReduce(*tensor, *tensor, kSum, options), absl::OkStatus());
+  worker(0).Kill();
+  gate.Open();
+  EXPECT_EQ(worker::cuda::Synchronize(stream->get(), Soon()), absl::OkStatus());
+  const absl::Status status = groups_[0]->AllReduce(*tensor, *tensor, kSum, options);
+  EXPECT_TRUE(absl::IsAborted(status)) << status;
+  EXPECT_THAT(status.ToString(), HasSubstr("is gone"));
+  EXPECT_THAT(status.ToString(), HasSubstr("devices"));
+}
+
+}  // namespace
+}  // namespace cohort

@@ -1,0 +1,26 @@
+// cohort-worker on a machine whose GPUs are host memory and threads, with an NCCL among them: all
+// ranks of a group live in it, as that NCCL wants.
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "base/status_macros.h"
+#include "worker/communicator/nccl/testing/fake_nccl_api.h"
+#include "worker/cuda/device.h"
+#include "worker/cuda/testing/fake_runtime.h"
+#include "worker/group/cuda_gpu.h"
+#include "worker/group/cuda_plane.h"
+#include "worker/service/run_worker.h"
+
+int main(int argc, char** argv) {
+  using namespace cohort::worker;
+  cuda::FakeMachine machine;
+  machine.devices = 3;
+  cuda::ResetFakeRuntime(machine);
+  const auto nccl = std::make_shared<FakeNcclApi>();
+  return RunWorker(argc, argv, [nccl](const std::string& uuid) -> absl::StatusOr<GpuOfWorker> {
+    COHORT_ASSIGN_OR_RETURN(const int device, cuda::FindDevice(uuid));
+    return GpuOfWorker{std::make_shared<CudaGpu>(device),
+                       std::make_shared<CudaPlane>(nccl, device)};
+  });
+}

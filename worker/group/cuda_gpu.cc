@@ -1,0 +1,130 @@
+#include "worker/group/cuda_gpu.h"
+
+#include <atomic>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "worker/cuda/device.h"
+#include "worker/cuda/ipc_memory.h"
+#include "worker/cuda/pinned_memory.h"
+#include "worker/cuda/shareable_memory.h"
+#include "worker/cuda/stream.h"
+#include "worker/cuda/stream_flag.h"
+#include "worker/group/cuda_place.h"
+
+namespace cohort::worker {
+namespace {
+
+// Further than numbers come by being counted, and still larger: AwaitFlag compares by difference.
+constexpr uint64_t kFarAhead = uint64_t{1} << 62;
+
+class CudaStreamFlags final : public client::StreamFlags {
+ public:
+  explicit CudaStreamFlags(cuda::RegisteredMemory memory) : memory_(std::move(memory)) {}
+
+  absl::Status Await(void* stream, int flag, uint64_t number) override {
+    return cuda::AwaitFlag(static_cast<cudaStream_t>(stream), OnDevice(flag), number);
+  }
+  absl::Status Set(void* stream, int flag, uint64_t number) override {
+    return cuda::SetFlag(static_cast<cudaStream_t>(stream), OnDevice(flag), number);
+  }
+  void Release(int flag) override {
+    __atomic_store_n(reinterpret_cast<uint64_t*>(memory_.data()) + flag, kFarAhead,
+                     __ATOMIC_RELEASE);
+  }
+
+ private:
+  uint64_t* OnDevice(int flag) const {
+    return reinterpret_cast<uint64_t*>(memory_.device_data()) + flag;
+  }
+
+  const cuda::RegisteredMemory memory_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::string> CudaGpu::Uuid() const {
+  COHORT_ASSIGN_OR_RETURN(const cuda::DeviceInfo device, cuda::DescribeDevice(device_));
+  return device.uuid;
+}
+
+absl::StatusOr<Tensor> CudaGpu::Allocate(DataType type, const Shape& shape) {
+  for (const int64_t extent : shape) {
+    if (extent < 0) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("a tensor of ", FormatShape(shape), ": an extent is negative"));
+    }
+  }
+  const auto bytes = static_cast<size_t>(ElementCount(shape) * SizeOf(type));
+  absl::StatusOr<cuda::ShareableMemory> memory = cuda::ShareableMemory::Allocate(device_, bytes);
+  if (absl::IsUnimplemented(memory.status())) return AllocateOnDevice(device_, type, shape);
+  COHORT_RETURN_IF_ERROR(memory.status());
+  auto owner = std::make_shared<cuda::ShareableMemory>(*std::move(memory));
+  char* const data = owner->data();
+  return Tensor(data, type, shape, std::move(owner), device());
+}
+
+absl::StatusOr<client::Gpu::Exported> CudaGpu::Export(const void* memory, int64_t bytes) {
+  COHORT_ASSIGN_OR_RETURN(cuda::ExportedMemory exported,
+                          cuda::Export(memory, static_cast<size_t>(bytes)));
+  Exported result;
+  result.said.set_device_uuid(exported.device_uuid);
+  result.said.set_allocation_bytes(exported.allocation_bytes);
+  result.said.set_offset(exported.offset);
+  result.said.set_bytes(exported.bytes);
+  if (exported.kind == cuda::ExportedMemory::Kind::kLegacy) {
+    result.said.set_legacy_handle(exported.legacy_handle.data(), exported.legacy_handle.size());
+  } else {
+    result.fd = std::move(exported.fd);
+  }
+  return result;
+}
+
+absl::StatusOr<std::unique_ptr<client::StreamFlags>> CudaGpu::Pin(void* memory, int64_t bytes) {
+  COHORT_ASSIGN_OR_RETURN(const cuda::CurrentDevice current, cuda::CurrentDevice::Set(device_));
+  COHORT_ASSIGN_OR_RETURN(cuda::RegisteredMemory registered,
+                          cuda::RegisteredMemory::Register(memory, static_cast<size_t>(bytes)));
+  return std::make_unique<CudaStreamFlags>(std::move(registered));
+}
+
+absl::StatusOr<SharedGpu::Imported> CudaGpu::Import(const v1::RegisterDeviceMemory& said,
+                                                    UniqueFd fd) {
+  cuda::ExportedMemory exported;
+  if (!said.legacy_handle().empty()) {
+    if (said.legacy_handle().size() != exported.legacy_handle.size()) {
+      return absl::InvalidArgumentError(absl::StrCat("a legacy handle of CUDA's has ",
+                                                     exported.legacy_handle.size(), " bytes; ",
+                                                     said.legacy_handle().size(), " came"));
+    }
+    exported.kind = cuda::ExportedMemory::Kind::kLegacy;
+    std::memcpy(exported.legacy_handle.data(), said.legacy_handle().data(),
+                exported.legacy_handle.size());
+  }
+  exported.fd = std::move(fd);
+  exported.device_uuid = said.device_uuid();
+  exported.allocation_bytes = said.allocation_bytes();
+  exported.offset = said.offset();
+  exported.bytes = said.bytes();
+  COHORT_ASSIGN_OR_RETURN(cuda::ImportedMemory imported, cuda::ImportedMemory::Import(exported));
+  if (imported.device() != device_) {
+    return absl::InvalidArgumentError(absl::StrCat("memory of ", said.device_uuid(),
+                                                   " is none of this rank's GPU, cuda:", device_));
+  }
+  auto owner = std::make_shared<cuda::ImportedMemory>(std::move(imported));
+  Imported result;
+  result.data = owner->data();
+  result.bytes = static_cast<int64_t>(owner->size());
+  result.owner = std::move(owner);
+  return result;
+}
+
+absl::StatusOr<std::shared_ptr<void>> CudaGpu::NewStream() {
+  COHORT_ASSIGN_OR_RETURN(cuda::Stream stream, cuda::Stream::Create(device_));
+  auto owner = std::make_shared<cuda::Stream>(std::move(stream));
+  // The stream itself is what callers see.
+  return std::shared_ptr<void>(owner, owner->get());
+}
+
+}  // namespace cohort::worker

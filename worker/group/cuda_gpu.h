@@ -1,0 +1,31 @@
+// A GPU of this process by CUDA alone, without NCCL.
+#ifndef COHORT_WORKER_GROUP_CUDA_GPU_H_
+#define COHORT_WORKER_GROUP_CUDA_GPU_H_
+
+#include <memory>
+#include <string>
+
+#include "worker/group/shared_gpu.h"
+
+namespace cohort::worker {
+
+class CudaGpu final : public SharedGpu {
+ public:
+  explicit CudaGpu(int device) : device_(device) {}
+
+  Device device() const override { return Device::Cuda(device_); }
+  absl::StatusOr<std::string> Uuid() const override;
+  // Of cuMemCreate, in whole units of mostly 2 MiB; of cudaMalloc where the device has none.
+  absl::StatusOr<Tensor> Allocate(DataType type, const Shape& shape) override;
+  absl::StatusOr<Exported> Export(const void* memory, int64_t bytes) override;
+  absl::StatusOr<std::unique_ptr<client::StreamFlags>> Pin(void* memory, int64_t bytes) override;
+  absl::StatusOr<Imported> Import(const v1::RegisterDeviceMemory& said, UniqueFd fd) override;
+  absl::StatusOr<std::shared_ptr<void>> NewStream() override;
+
+ private:
+  const int device_;
+};
+
+}  // namespace cohort::worker
+
+#endif  // COHORT_WORKER_GROUP_CUDA_GPU_H_

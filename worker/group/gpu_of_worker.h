@@ -1,0 +1,19 @@
+// A GPU of a worker daemon, for the clients that have the same one.
+#ifndef COHORT_WORKER_GROUP_GPU_OF_WORKER_H_
+#define COHORT_WORKER_GROUP_GPU_OF_WORKER_H_
+
+#include <memory>
+
+#include "worker/group/device_plane.h"
+#include "worker/group/shared_gpu.h"
+
+namespace cohort::worker {
+
+struct GpuOfWorker {
+  std::shared_ptr<SharedGpu> gpu;      // clients' memory and streams
+  std::shared_ptr<DevicePlane> plane;  // ranks
+};
+
+}  // namespace cohort::worker
+
+#endif  // COHORT_WORKER_GROUP_GPU_OF_WORKER_H_

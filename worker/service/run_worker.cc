@@ -1,0 +1,146 @@
+#include "worker/service/run_worker.h"
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "base/clock.h"
+#include "base/daemon/end_signals.h"
+#include "base/daemon/port_file.h"
+#include "base/logging.h"
+#include "base/status_macros.h"
+#include "google/protobuf/stubs/logging.h"
+#include "worker/service/attach_server.h"
+#include "worker/service/call_gate.h"
+#include "worker/service/metrics.h"
+#include "worker/service/options.h"
+#include "worker/service/session_table.h"
+#include "worker/service/version.h"
+#include "worker/service/worker_server.h"
+#include "worker/service/worker_service.h"
+
+namespace cohort::worker {
+namespace {
+
+constexpr int kExitStart = 1;
+constexpr int kExitConfig = 2;
+// For calls that were ended to return, and for good-byes to the coordinator.
+constexpr absl::Duration kLastAnswers = absl::Seconds(2);
+constexpr absl::Duration kLastGrace = absl::Milliseconds(200);
+
+// False: something is still on its way, and the process must end without waiting for it.
+bool Drain(absl::Duration grace, SessionTable& sessions, CallGate& gate, WorkerServer& server) {
+  sessions.Drain();
+  server.SetServing(false);
+  const bool finished = gate.AwaitIdle(Clock::Steady().Now() + grace);
+  if (!finished) {
+    Log(LogLevel::kWarning, "calls are still in flight at the end of the grace",
+        {{"calls", gate.active()}});
+  }
+  for (const std::shared_ptr<Session>& session : sessions.All()) {
+    sessions.End(session, "its worker is draining");
+  }
+  const Instant end = Clock::Steady().Now() + kLastAnswers;
+  const bool answered = gate.AwaitIdle(end);
+  const bool left = sessions.AwaitLeft(end);
+  if (!answered) return false;
+  server.Shutdown(kLastGrace);
+  return left;
+}
+
+absl::Status Serve(const Options& options, const sigset_t& signals, GpuTable::Opener open_gpu) {
+  GpuTable gpus(std::move(open_gpu));
+  SessionTable sessions;
+  CallGate gate(options.max_calls);
+  Metrics metrics;
+  COHORT_ASSIGN_OR_RETURN(const std::unique_ptr<AttachServer> attach,
+                          AttachServer::Start(sessions, gpus));
+  WorkerServiceOptions service_options;
+  service_options.coordinator = options.coordinator;
+  service_options.advertised_host = options.advertise;
+  service_options.host_identity = options.host_identity;
+  service_options.max_message_bytes = options.max_message_bytes;
+  service_options.attach_socket = attach->name();
+  WorkerService service(service_options, sessions, gpus, gate, metrics);
+  WorkerServerOptions server_options;
+  server_options.listen = options.listen;
+  server_options.max_message_bytes = options.max_message_bytes;
+  server_options.reflection = options.reflection;
+  server_options.max_lanes = options.max_calls;
+  COHORT_ASSIGN_OR_RETURN(const std::unique_ptr<WorkerServer> server,
+                          WorkerServer::Start(server_options, service));
+  if (!options.metrics_listen.empty()) {
+    COHORT_RETURN_IF_ERROR(metrics.Serve(options.metrics_listen, sessions));
+  }
+  if (!options.port_file.empty()) {
+    COHORT_RETURN_IF_ERROR(WritePortFile(options.port_file, server->addresses()));
+  }
+  Log(LogLevel::kInfo, "serving",
+      {{"addresses", absl::StrJoin(server->addresses(), ",")},
+       {"metrics_port", metrics.port()},
+       {"coordinator", options.coordinator}});
+
+  int signal_number = 0;
+  sigwait(&signals, &signal_number);
+  Log(LogLevel::kInfo, "ending", {{"signal", signal_number}, {"calls", gate.active()}});
+  const bool drained = Drain(options.drain_grace, sessions, gate, *server);
+  metrics.Stop();
+  Log(LogLevel::kInfo, "ended", {{"calls_left", gate.active()}});
+  if (!drained) {
+    // A seat that is being taken or left waits for a coordinator that may be away.
+    FinishLogging(absl::Seconds(1));
+    _exit(0);
+  }
+  return absl::OkStatus();
+}
+
+int Main(int argc, char** argv, GpuTable::Opener open_gpu) {
+  absl::StatusOr<ParsedOptions> parsed = ParseOptions(argc, argv);
+  if (!parsed.ok()) {
+    std::fprintf(stderr, "cohort-worker: %s\n", std::string(parsed.status().message()).c_str());
+    return kExitConfig;
+  }
+  if (!parsed->message.empty()) {
+    std::fputs(parsed->message.c_str(), stdout);
+    return 0;
+  }
+  const Options& options = parsed->options;
+  // As in the coordinator: Debian's Abseil keeps a graph of all locks, gRPC's included.
+  absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
+  if (options.check_config) {
+    std::fputs(FormatOptions(options).c_str(), stdout);
+    return 0;
+  }
+  const sigset_t signals = BlockEndSignals();
+  if (!InitLogging(options.log).ok()) return kExitConfig;
+  // protobuf writes a line for every malformed string that a caller sends; the caller is told.
+  google::protobuf::SetLogHandler(nullptr);
+  const std::string changes = FormatChanges(options);
+  Log(LogLevel::kInfo, "cohort-worker",
+      {{"version", kVersion}, {"config", changes.empty() ? "default" : changes}});
+  const absl::Status status = Serve(options, signals, std::move(open_gpu));
+  if (!status.ok()) {
+    Log(LogLevel::kError, "could not start", {{"error", status.ToString()}});
+    return kExitStart;
+  }
+  return 0;
+}
+
+}  // namespace
+
+int RunWorker(int argc, char** argv, GpuTable::Opener open_gpu) {
+  const int code = Main(argc, argv, std::move(open_gpu));
+  // Whoever should read standard error may have stopped to; that must not keep the process.
+  if (!FinishLogging(absl::Seconds(1))) _exit(code);
+  return code;
+}
+
+}  // namespace cohort::worker

@@ -1,0 +1,17 @@
+// The whole of cohort-worker, but for where its GPUs come from.
+#ifndef COHORT_WORKER_SERVICE_RUN_WORKER_H_
+#define COHORT_WORKER_SERVICE_RUN_WORKER_H_
+
+#include "worker/service/gpu_table.h"
+
+namespace cohort::worker {
+
+// Exit codes:
+//   0  ended by SIGTERM or SIGINT, or --help, --version, --check-config
+//   1  could not start: address in use
+//   2  the configuration is wrong
+int RunWorker(int argc, char** argv, GpuTable::Opener open_gpu);
+
+}  // namespace cohort::worker
+
+#endif  // COHORT_WORKER_SERVICE_RUN_WORKER_H_
