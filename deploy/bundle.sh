@@ -18,6 +18,7 @@ if [[ ${1:-} == --gpu-tests ]]; then
   targets=(//worker/cuda:runtime_test //worker/cuda:ipc_process_gpu_test
     //worker/communicator/nccl:nccl_gpu_test //tests/gpu:ranks_gpu_test
     //worker/group/testing/rank_program:rank_program //coordinator:cohort-coordinator
+    //tests/worker:daemon_gpu_test //worker/service:cohort-worker
     //tests/benchmark/gpu:gpu_benchmark)
 fi
 [[ $# -eq 1 && $1 != -* ]] || usage

@@ -48,20 +48,7 @@ constexpr absl::Duration kDeadline = kOnDevice ? absl::Seconds(10) : absl::Secon
 // Within which all must have been told, from then on.
 constexpr absl::Duration kGrace = absl::Seconds(2);
 
-// In a bundle, programs lie in one folder.
-std::string Program(const std::string& path) {
-  const char* const folder = std::getenv("COHORT_TEST_PROGRAMS");
-  if (folder == nullptr) return path;
-  return absl::StrCat(folder, path.substr(path.rfind('/')));
-}
-
-std::string RankProgram() { return Program("worker/group/testing/rank_program/rank_program"); }
-
-CoordinatorProcess::Options Coordinator() {
-  CoordinatorProcess::Options options;
-  options.binary = Program(options.binary);
-  return options;
-}
+std::string RankProgram() { return ProgramPath("worker/group/testing/rank_program/rank_program"); }
 
 // Empty: they can run here.
 const std::string& WhyNotHere() {
@@ -186,7 +173,7 @@ class RanksTest : public ::testing::TestWithParam<int> {
     }
   }
 
-  CoordinatorProcess coordinator_{Coordinator()};
+  CoordinatorProcess coordinator_{CoordinatorProcess::Options()};
   std::vector<std::unique_ptr<ChildProcess>> ranks_;
 };
 

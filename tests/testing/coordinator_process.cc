@@ -20,14 +20,6 @@
 namespace cohort::testing {
 namespace {
 
-std::string Resolve(const std::string& binary) {
-  if (absl::StartsWith(binary, "/")) return binary;
-  const char* const folder = std::getenv("TEST_SRCDIR");
-  const char* const workspace = std::getenv("TEST_WORKSPACE");
-  if (folder == nullptr || workspace == nullptr) return binary;
-  return absl::StrCat(folder, "/", workspace, "/", binary);
-}
-
 // The port, or 0 while the file is not there or not complete.
 int ReadPort(const std::string& path) {
   std::ifstream file(path);
@@ -51,6 +43,17 @@ bool AwaitReadable(int descriptor, absl::Duration timeout) {
 
 }  // namespace
 
+std::string ProgramPath(const std::string& path) {
+  if (absl::StartsWith(path, "/")) return path;
+  if (const char* const bundle = std::getenv("COHORT_TEST_PROGRAMS"); bundle != nullptr) {
+    return absl::StrCat(bundle, "/", path.substr(path.rfind('/') + 1));
+  }
+  const char* const folder = std::getenv("TEST_SRCDIR");
+  const char* const workspace = std::getenv("TEST_WORKSPACE");
+  if (folder == nullptr || workspace == nullptr) return path;
+  return absl::StrCat(folder, "/", workspace, "/", path);
+}
+
 std::string NewFolder() {
   const char* const base = std::getenv("TEST_TMPDIR");
   std::string name = absl::StrCat(base == nullptr ? "/tmp" : base, "/cohort-XXXXXX");
@@ -69,7 +72,7 @@ std::string CoordinatorProcess::address() const { return absl::StrCat("127.0.0.1
 
 absl::Status CoordinatorProcess::Start() {
   unlink(port_file_.c_str());
-  std::vector<std::string> arguments = {Resolve(options_.binary),
+  std::vector<std::string> arguments = {ProgramPath(options_.binary),
                                         "--listen",
                                         absl::StrCat("127.0.0.1:", port_),
                                         "--metrics-listen",
@@ -80,8 +83,13 @@ absl::Status CoordinatorProcess::Start() {
   std::vector<char*> argv;
   for (std::string& argument : arguments) argv.push_back(argument.data());
   argv.push_back(nullptr);
+  std::vector<std::string> environment = options_.environment;
+  std::vector<char*> envp;
+  for (std::string& variable : environment) envp.push_back(variable.data());
+  for (char** variable = environ; *variable != nullptr; ++variable) envp.push_back(*variable);
+  envp.push_back(nullptr);
   // Spawned, not forked: this process has threads that hold locks.
-  if (const int error = posix_spawn(&pid_, argv[0], nullptr, nullptr, argv.data(), environ);
+  if (const int error = posix_spawn(&pid_, argv[0], nullptr, nullptr, argv.data(), envp.data());
       error != 0) {
     pid_ = -1;
     return absl::UnavailableError(absl::StrCat("cannot start ", argv[0], ": ", strerror(error)));

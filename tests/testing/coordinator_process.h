@@ -24,6 +24,8 @@ class CoordinatorProcess {
     int port = 0;
     // More flags, such as {"--journal", "sqlite", "--journal-path", PATH}.
     std::vector<std::string> flags;
+    // NAME=VALUE, before those of this process.
+    std::vector<std::string> environment;
     absl::Duration start_timeout = absl::Seconds(20);
   };
 
@@ -52,6 +54,10 @@ class CoordinatorProcess {
   int port_ = 0;
   pid_t pid_ = -1;
 };
+
+// A program of the build: below the test's runfiles; or in a bundle, where all lie in the folder
+// that $COHORT_TEST_PROGRAMS names.
+std::string ProgramPath(const std::string& path);
 
 // A new empty folder of this test's own.
 std::string NewFolder();

@@ -1,18 +1,26 @@
 // Tensors on GPUs of clients, in groups whose ranks live in a daemon: its memory mapped there, its
-// streams and the daemon's in one order. Real processes on the fake CUDA runtime and the fake NCCL.
+// streams and the daemon's in one order. Real processes: on the fake CUDA runtime and the fake
+// NCCL, all ranks in one daemon; and on one GPU and the real ones, a daemon for each rank.
+#include "worker/cuda/device.h"
+
 #include <algorithm>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "client/collective/device_tensors.h"
 #include "gmock/gmock.h"
 #include "tests/failure/members.h"
 #include "tests/worker/worker_test_base.h"
+#include "worker/cuda/copy.h"
 #include "worker/cuda/stream.h"
-#include "worker/cuda/testing/fake_runtime.h"
 #include "worker/cuda/testing/stream_gate.h"
 #include "worker/group/cuda_gpu.h"
+#include "worker/group/testing/nccl_settings.h"
+#ifndef COHORT_TEST_ON_GPU
+#include "worker/cuda/testing/fake_runtime.h"
+#endif
 
 namespace cohort {
 namespace {
@@ -26,35 +34,96 @@ using testing::Way;
 using worker::CudaGpu;
 using worker::cuda::StreamGate;
 
+#ifdef COHORT_TEST_ON_GPU
+constexpr bool kOnGpu = true;
+constexpr int kRanks = 2;
+#else
+constexpr bool kOnGpu = false;
 constexpr int kRanks = 3;
+#endif
+constexpr float kSumOfRanks = kRanks * (kRanks + 1) / 2;
 constexpr Reduction kSum = {ReduceOp::kSum};
 
 Instant Soon() { return Clock::Steady().Now() + testing::kPatience; }
-// Memory of the fake's devices can be read and written here.
-float* Floats(const Tensor& tensor) { return static_cast<float*>(tensor.data()); }
+// Of rank `rank`.
+int DeviceOf(int rank) { return kOnGpu ? 0 : rank; }
+
+// Through a stream of its own, so that nothing else is waited for.
+void CopyFloats(float* to, const float* from, int64_t count, int device) {
+  const absl::StatusOr<worker::cuda::Stream> stream = worker::cuda::Stream::Create(device);
+  ASSERT_TRUE(stream.ok()) << stream.status();
+  const auto bytes = static_cast<size_t>(count) * sizeof(float);
+  ASSERT_EQ(worker::cuda::Copy(to, from, bytes, stream->get()), absl::OkStatus());
+  ASSERT_EQ(worker::cuda::Synchronize(stream->get(), Soon()), absl::OkStatus());
+}
+// Of a contiguous tensor, on the host or a device.
+void Write(const Tensor& tensor, const std::vector<float>& values) {
+  auto* const data = static_cast<float*>(tensor.data());
+  if (tensor.device().is_host()) {
+    std::copy(values.begin(), values.end(), data);
+  } else {
+    CopyFloats(data, values.data(), tensor.count(), tensor.device().index());
+  }
+}
+std::vector<float> Read(const Tensor& tensor) {
+  const auto* const data = static_cast<const float*>(tensor.data());
+  std::vector<float> values(static_cast<size_t>(tensor.count()));
+  if (tensor.device().is_host()) {
+    std::copy_n(data, values.size(), values.begin());
+  } else {
+    CopyFloats(values.data(), data, tensor.count(), tensor.device().index());
+  }
+  return values;
+}
+void Fill(const Tensor& tensor, float value) {
+  Write(tensor, std::vector<float>(static_cast<size_t>(tensor.count()), value));
+}
 
 class DeviceTest : public testing::WorkerTest {
  protected:
   void SetUp() override {
+#ifndef COHORT_TEST_ON_GPU
     worker::cuda::FakeMachine machine;
     machine.devices = kRanks;
     worker::cuda::ResetFakeRuntime(machine);
-    WorkerTest::SetUp();
     worker_binary_ = "tests/worker/fake_gpu_worker";
-    StartWorker();
+#endif
+    if (const absl::Status devices = worker::cuda::DeviceCount().status(); !devices.ok()) {
+      GTEST_SKIP() << "needs a GPU: " << devices;
+    }
+    WorkerTest::SetUp();
+    for (int i = 0; i < (kOnGpu ? kRanks : 1); ++i) {
+      std::vector<std::string> environment;
+      if (kOnGpu) {
+        for (const auto& [name, value] : testing::NcclSettingsOnOneGpu(i)) {
+          environment.push_back(absl::StrCat(name, "=", value));
+        }
+      }
+      StartWorker({}, environment);
+    }
   }
   void TearDown() override {
     groups_.clear();
     sessions_.clear();
+#ifndef COHORT_TEST_ON_GPU
     EXPECT_EQ(worker::cuda::AliveInFakeRuntime(), "");
+#endif
+  }
+  bool AwaitAllEmpty() const {
+    for (int i = 0; i < (kOnGpu ? kRanks : 1); ++i) {
+      if (!AwaitEmpty(i)) return false;
+    }
+    return true;
   }
 
   client::RemoteGroupOptions Seat(int rank, int size, const std::string& name) {
     const auto at = static_cast<size_t>(rank);
-    while (sessions_.size() <= at) sessions_.push_back(Connect(0, Way::kUnix));
+    while (sessions_.size() <= at) {
+      sessions_.push_back(Connect(kOnGpu ? static_cast<int>(sessions_.size()) : 0, Way::kUnix));
+    }
     client::RemoteGroupOptions seat = SeatOf(sessions_[at], name, rank, size);
     seat.placement = Placement::kBoth;
-    seat.gpu = std::make_shared<CudaGpu>(rank);
+    seat.gpu = std::make_shared<CudaGpu>(DeviceOf(rank));
     return seat;
   }
   void Form(int size, const std::string& name = "devices") {
@@ -75,7 +144,7 @@ class DeviceTest : public testing::WorkerTest {
   // Of 5 floats of `group`'s rank + 1.
   static absl::StatusOr<Tensor> Ranks(Group& group, Device device) {
     absl::StatusOr<Tensor> tensor = group.Allocate(DataType::kF32, {5}, device);
-    if (tensor.ok()) std::fill_n(Floats(*tensor), 5, static_cast<float>(group.rank() + 1));
+    if (tensor.ok()) Fill(*tensor, static_cast<float>(group.rank() + 1));
     return tensor;
   }
   void ExpectSums() {
@@ -87,7 +156,7 @@ class DeviceTest : public testing::WorkerTest {
         const absl::Status status = group.AllReduce(*tensor, *tensor, kSum);
         if (!status.ok()) return status;
         const int size = group.size();
-        EXPECT_EQ(Floats(*tensor)[4], static_cast<float>(size * (size + 1) / 2));
+        EXPECT_EQ(Read(*tensor)[4], static_cast<float>(size * (size + 1) / 2));
       }
       return absl::OkStatus();
     }));
@@ -101,10 +170,10 @@ TEST_F(DeviceTest, BothKindsOfTensors) {
   Form(kRanks);
   for (int round = 0; round < 3; ++round) ExpectSums();
   EXPECT_EQ(groups_[1]->placement(), Placement::kBoth);
-  EXPECT_EQ(groups_[1]->device(), Device::Cuda(1));
+  EXPECT_EQ(groups_[1]->device(), Device::Cuda(DeviceOf(1)));
   groups_.clear();
   sessions_.clear();
-  EXPECT_TRUE(AwaitEmpty(0));
+  EXPECT_TRUE(AwaitAllEmpty());
 }
 
 TEST_F(DeviceTest, PartsOthersMemoryAndNothing) {
@@ -113,20 +182,21 @@ TEST_F(DeviceTest, PartsOthersMemoryAndNothing) {
     const int rank = group.rank();
     // A part of a tensor that the worker knows, into memory that it does not.
     const absl::StatusOr<Tensor> whole = group.Allocate(DataType::kF32, {4, 6}, group.device());
-    CudaGpu gpu(rank);
+    CudaGpu gpu(DeviceOf(rank));
     const absl::StatusOr<Tensor> all = gpu.Allocate(DataType::kF32, {4, 3 * kRanks});
     if (!whole.ok() || !all.ok()) return absl::InternalError("no memory");
-    std::fill_n(Floats(*whole), 24, static_cast<float>(rank));
+    Fill(*whole, static_cast<float>(rank));
     const absl::StatusOr<Tensor> part = whole->Narrow(1, 2, 3);
     absl::Status status = group.AllGather(*part, *all, 1);
     if (!status.ok()) return status;
-    for (int i = 0; i < 4 * 3 * kRanks; ++i) {
-      EXPECT_EQ(Floats(*all)[i], static_cast<float>(i % (3 * kRanks) / 3)) << i;
+    const std::vector<float> values = Read(*all);
+    for (size_t i = 0; i < values.size(); ++i) {
+      EXPECT_EQ(values[i], static_cast<float>(i % (3 * kRanks) / 3)) << i;
     }
     // Backwards, so that the first element is not where the memory begins.
-    const Tensor reversed =
-        Tensor::Strided(Floats(*all) + 2, DataType::kF32, {3}, {-1}, all->owner(), all->device());
-    status = group.Broadcast(reversed, 2);
+    const Tensor reversed = Tensor::Strided(static_cast<float*>(all->data()) + 2, DataType::kF32,
+                                            {3}, {-1}, all->owner(), all->device());
+    status = group.Broadcast(reversed, kRanks - 1);
     if (!status.ok()) return status;
     const absl::StatusOr<Tensor> none = group.Allocate(DataType::kF32, {0, 2}, group.device());
     if (!none.ok()) return none.status();
@@ -145,7 +215,8 @@ TEST_F(DeviceTest, PartsOthersMemoryAndNothing) {
 TEST_F(DeviceTest, OnStreamsNothingIsWaitedFor) {
   Form(kRanks);
   ExpectOk(OnRanks(groups_, [](Group& group) -> absl::Status {
-    const absl::StatusOr<worker::cuda::Stream> stream = worker::cuda::Stream::Create(group.rank());
+    const absl::StatusOr<worker::cuda::Stream> stream =
+        worker::cuda::Stream::Create(group.device().index());
     if (!stream.ok()) return stream.status();
     const absl::StatusOr<Tensor> tensor = Ranks(group, group.device());
     const absl::StatusOr<Tensor> all = group.Allocate(DataType::kF32, {5 * kRanks}, group.device());
@@ -153,14 +224,14 @@ TEST_F(DeviceTest, OnStreamsNothingIsWaitedFor) {
     CallOptions options;
     options.stream = stream->get();
     for (int round = 0; round < 3; ++round) {
-      std::fill_n(Floats(*tensor), 5, static_cast<float>(group.rank() + 1));
-      std::fill_n(Floats(*all), 5 * kRanks, -1.0f);
+      Fill(*tensor, static_cast<float>(group.rank() + 1));
+      Fill(*all, -1);
       StreamGate gate;
       EXPECT_EQ(gate.Close(stream->get()), cudaSuccess);
       absl::Status status = group.AllReduce(*tensor, *tensor, kSum, options);
       if (status.ok()) status = group.AllGather(*tensor, *all, 0, options);
       if (!status.ok()) return status;
-      EXPECT_EQ(Floats(*all)[0], -1);
+      EXPECT_EQ(Read(*all)[0], -1);
       CallOptions hasty;
       hasty.timeout = absl::Milliseconds(20);
       EXPECT_EQ(group.AwaitStreams(hasty).code(), absl::StatusCode::kDeadlineExceeded);
@@ -168,8 +239,7 @@ TEST_F(DeviceTest, OnStreamsNothingIsWaitedFor) {
       // The caller's own stream waits for the worker's.
       status = worker::cuda::Synchronize(stream->get(), Soon());
       if (!status.ok()) return status;
-      EXPECT_EQ(Floats(*all)[0], 6);
-      EXPECT_EQ(Floats(*all)[5 * kRanks - 1], 6);
+      EXPECT_EQ(Read(*all), std::vector<float>(5 * kRanks, kSumOfRanks));
     }
     return group.AwaitStreams();
   }));
@@ -184,10 +254,10 @@ TEST_F(DeviceTest, SequencesAreReplayed) {
     absl::StatusOr<std::unique_ptr<client::Sequence>> sequence =
         group.Record([&](Group& recorded) { return recorded.AllReduce(*tensor, *tensor, kSum); });
     if (!sequence.ok()) return sequence.status();
-    for (const float expected : {6.0f, 18.0f, 54.0f}) {
+    for (float expected = kSumOfRanks; expected < 100; expected *= kRanks) {
       const absl::Status status = (*sequence)->Replay({});
       if (!status.ok()) return status;
-      EXPECT_EQ(Floats(*tensor)[0], expected);
+      EXPECT_EQ(Read(*tensor)[0], expected);
     }
     return absl::OkStatus();
   }));
@@ -212,9 +282,8 @@ TEST_F(DeviceTest, WhatCannotBeIsSaid) {
   EXPECT_TRUE(absl::IsInvalidArgument(refused)) << refused;
   EXPECT_THAT(refused.ToString(), HasSubstr("not of Allocate"));
   // Another device's, the host's on a stream.
-  const absl::StatusOr<Tensor> elsewhere = CudaGpu(1).Allocate(DataType::kF32, {3});
-  ASSERT_TRUE(elsewhere.ok());
-  EXPECT_TRUE(absl::IsInvalidArgument(group.AllReduce(*elsewhere, *elsewhere, kSum)));
+  const Tensor elsewhere(foreign->data(), DataType::kF32, {3}, nullptr, Device::Cuda(1));
+  EXPECT_TRUE(absl::IsInvalidArgument(group.AllReduce(elsewhere, elsewhere, kSum)));
   const Tensor host = Tensor::Zeros(DataType::kF32, {3});
   EXPECT_TRUE(absl::IsInvalidArgument(group.AllReduce(host, host, kSum, options)));
   EXPECT_TRUE(
@@ -299,7 +368,7 @@ TEST_F(DeviceTest, AClientThatGoesLeavesNothingBehind) {
   }
   groups_.clear();
   sessions_.clear();
-  EXPECT_TRUE(AwaitEmpty(0));
+  EXPECT_TRUE(AwaitAllEmpty());
   Form(kRanks, "next");
   ExpectSums();
 }

@@ -23,7 +23,8 @@ WorkerTest::~WorkerTest() {
 
 void WorkerTest::SetUp() { ASSERT_TRUE(coordinator_.Start().ok()); }
 
-void WorkerTest::StartWorker(const std::vector<std::string>& flags) {
+void WorkerTest::StartWorker(const std::vector<std::string>& flags,
+                             const std::vector<std::string>& environment) {
   // Below 108 bytes, which the test's folder may not be.
   char folder[] = "/tmp/cohort-XXXXXX";
   ASSERT_NE(mkdtemp(folder), nullptr);
@@ -32,6 +33,7 @@ void WorkerTest::StartWorker(const std::vector<std::string>& flags) {
   worker.path = absl::StrCat(folder, "/worker.sock");
   CoordinatorProcess::Options options;
   options.binary = worker_binary_;
+  options.environment = environment;
   options.flags = {"--listen", absl::StrCat("unix:", worker.path), "--coordinator",
                    coordinator_.address()};
   options.flags.insert(options.flags.end(), flags.begin(), flags.end());

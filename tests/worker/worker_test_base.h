@@ -30,7 +30,8 @@ class WorkerTest : public ::testing::Test {
   void SetUp() override;
 
   // One more worker; `flags` besides its addresses and coordinator.
-  void StartWorker(const std::vector<std::string>& flags = {});
+  void StartWorker(const std::vector<std::string>& flags = {},
+                   const std::vector<std::string>& environment = {});
   CoordinatorProcess& worker(int index) { return *workers_[static_cast<size_t>(index)].process; }
   std::string AddressOf(int index, Way way) const;
   std::unique_ptr<v1::WorkerService::Stub> StubOf(int index) const;

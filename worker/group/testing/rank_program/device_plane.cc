@@ -1,6 +1,8 @@
 #include <cstdlib>
 #include <deque>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
@@ -10,6 +12,7 @@
 #include "worker/cuda/device_memory.h"
 #include "worker/cuda/stream.h"
 #include "worker/group/device_formation.h"
+#include "worker/group/testing/nccl_settings.h"
 #include "worker/group/testing/rank_program/nccl_of_program.h"
 #include "worker/group/testing/rank_program/plane.h"
 
@@ -20,25 +23,11 @@ using worker::Communicator;
 
 constexpr int kDevice = 0;
 
-// Several ranks on one device: each is taken for one of another host, connected by sockets, and its
-// kernels are so small that those of all ranks find room. What is set already stays.
+// What is set already stays.
 void SetUpNccl(int seat, const std::string& ras_address) {
-  const std::pair<const char*, std::string> settings[] = {
-      {"NCCL_HOSTID", absl::StrCat("cohort-rank-", seat)},
-      {"NCCL_SOCKET_IFNAME", "lo"},
-      {"NCCL_NET", "Socket"},
-      {"NCCL_IB_DISABLE", "1"},
-      {"NCCL_P2P_DISABLE", "1"},
-      {"NCCL_SHM_DISABLE", "1"},
-      {"NCCL_NVLS_ENABLE", "0"},
-      {"NCCL_MNNVL_ENABLE", "0"},
-      {"NCCL_MAX_NCHANNELS", "2"},
-      // From 2.30 on that is refused otherwise.
-      {"NCCL_MULTI_RANK_GPU_ENABLE", "1"},
-      {"NCCL_RAS_ENABLE", ras_address.empty() ? "0" : "1"},
-      {"NCCL_DEBUG", "WARN"},
-  };
-  for (const auto& [name, value] : settings) setenv(name, value.c_str(), /*overwrite=*/0);
+  std::vector<std::pair<std::string, std::string>> settings = NcclSettingsOnOneGpu(seat);
+  settings.emplace_back("NCCL_RAS_ENABLE", ras_address.empty() ? "0" : "1");
+  for (const auto& [name, value] : settings) setenv(name.c_str(), value.c_str(), /*overwrite=*/0);
   if (!ras_address.empty()) setenv("NCCL_RAS_ADDR", ras_address.c_str(), /*overwrite=*/1);
 }
 

@@ -1,0 +1,34 @@
+// How several ranks share one GPU in tests.
+#ifndef COHORT_WORKER_GROUP_TESTING_NCCL_SETTINGS_H_
+#define COHORT_WORKER_GROUP_TESTING_NCCL_SETTINGS_H_
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+
+namespace cohort::testing {
+
+// NCCL's variables for a process that holds the rank of that seat: it is taken for one of another
+// host, connected by sockets, and its kernels are so small that those of all ranks find room.
+inline std::vector<std::pair<std::string, std::string>> NcclSettingsOnOneGpu(int seat) {
+  return {
+      {"NCCL_HOSTID", absl::StrCat("cohort-rank-", seat)},
+      {"NCCL_SOCKET_IFNAME", "lo"},
+      {"NCCL_NET", "Socket"},
+      {"NCCL_IB_DISABLE", "1"},
+      {"NCCL_P2P_DISABLE", "1"},
+      {"NCCL_SHM_DISABLE", "1"},
+      {"NCCL_NVLS_ENABLE", "0"},
+      {"NCCL_MNNVL_ENABLE", "0"},
+      {"NCCL_MAX_NCHANNELS", "2"},
+      // From 2.30 on that is refused otherwise.
+      {"NCCL_MULTI_RANK_GPU_ENABLE", "1"},
+      {"NCCL_DEBUG", "WARN"},
+  };
+}
+
+}  // namespace cohort::testing
+
+#endif  // COHORT_WORKER_GROUP_TESTING_NCCL_SETTINGS_H_
