@@ -12,6 +12,7 @@ set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 usage() { sed -n '2,/^set -/p' "${BASH_SOURCE[0]}" | sed -e '/^set -/d' -e 's/^# \{0,1\}//' >&2; exit 2; }
 
+options=()
 targets=(//coordinator:cohort-coordinator //worker/service:cohort-worker //worker/cli:cohort)
 if [[ ${1:-} == --gpu-tests ]]; then
   shift
@@ -20,6 +21,8 @@ if [[ ${1:-} == --gpu-tests ]]; then
     //worker/group/testing/rank_program:rank_program //coordinator:cohort-coordinator
     //tests/worker:daemon_gpu_test //worker/service:cohort-worker
     //tests/benchmark/gpu:gpu_benchmark)
+  # Many programs: each library once.
+  options=(--define system_libraries=shared)
 fi
 [[ $# -eq 1 && $1 != -* ]] || usage
 mkdir -p "$1"
@@ -27,8 +30,8 @@ folder=$(cd "$1" && pwd)
 
 cd "$root"
 # shellcheck disable=SC2086  # several options
-${BAZEL:-bazel} build --config=opt ${BUNDLE_BUILD_OPTIONS:-} "${targets[@]}" >&2
-bin=$(${BAZEL:-bazel} info --config=opt bazel-bin 2> /dev/null)
+${BAZEL:-bazel} build --config=opt "${options[@]}" ${BUNDLE_BUILD_OPTIONS:-} "${targets[@]}" >&2
+bin=$(${BAZEL:-bazel} info --config=opt "${options[@]}" bazel-bin 2> /dev/null)
 programs=()
 for target in "${targets[@]}"; do
   path=${target#//}

@@ -48,7 +48,8 @@ _OPTIONAL = {
 
 # Linked from their archives in `-c opt`. Whoever wakes finds its caches cold; code that lies in one
 # file, and is called without a jump through a table, is there sooner: 3 to 10 % of the time of a small
-# hand-off, where sixty shared libraries were.
+# hand-off, where sixty shared libraries were. `--define system_libraries=shared` takes those all the
+# same: for many programs in one folder, which then have each library once.
 _FROM_ARCHIVES = ["absl", "grpc", "protobuf"]
 
 # What the system itself keeps up to date.
@@ -58,6 +59,14 @@ _OPT = """
 config_setting(
     name = "opt",
     values = {"compilation_mode": "opt"},
+)
+
+config_setting(
+    name = "opt_shared",
+    values = {
+        "compilation_mode": "opt",
+        "define": "system_libraries=shared",
+    },
 )
 """
 
@@ -112,7 +121,11 @@ def _linkopts(ctx, name, modules, folder):
 
     # The archives refer to each other in circles.
     static = ["-Wl,--start-group"] + archives + ["-Wl,--end-group"] + others
-    return 'select({":opt": %r, "//conditions:default": %r})' % (static, shared)
+    return 'select({":opt": %r, ":opt_shared": %r, "//conditions:default": %r})' % (
+        static,
+        shared,
+        shared,
+    )
 
 def _optional_library(ctx, folder, name, where, header, linkopts):
     beside = folder + "/" + where if where else "/usr/include"

@@ -12,7 +12,6 @@
 #include <fstream>
 #include <sstream>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/clock.h"
 #include "tests/testing/coordinator_process.h"
@@ -27,13 +26,6 @@ bool AwaitReadable(int descriptor, absl::Duration timeout) {
 }
 
 }  // namespace
-
-std::string ProgramPath(const std::string& program) {
-  const char* const folder = std::getenv("TEST_SRCDIR");
-  const char* const workspace = std::getenv("TEST_WORKSPACE");
-  if (absl::StartsWith(program, "/") || folder == nullptr || workspace == nullptr) return program;
-  return absl::StrCat(folder, "/", workspace, "/", program);
-}
 
 ChildProcess::ChildProcess(std::vector<std::string> command)
     : error_path_(absl::StrCat(NewFolder(), "/stderr")) {

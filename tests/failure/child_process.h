@@ -14,14 +14,11 @@
 
 namespace cohort::testing {
 
-// Where a program lies that is named below the test's runfiles; absolute paths stay.
-std::string ProgramPath(const std::string& program);
-
 // Thread-compatible. Kills its process when it goes.
 class ChildProcess {
  public:
-  // `command[0]` is as for ProgramPath. Standard error goes to a file of the test's own;
-  // standard input and output are pipes. Aborts when the program cannot be started.
+  // `command[0]` is as for ProgramPath (coordinator_process.h). Standard error goes to a file of
+  // the test's own; standard input and output are pipes. Aborts when the program cannot be started.
   explicit ChildProcess(std::vector<std::string> command);
   ~ChildProcess();
   ChildProcess(const ChildProcess&) = delete;

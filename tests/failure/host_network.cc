@@ -13,6 +13,7 @@
 #include "absl/strings/substitute.h"
 #include "absl/time/time.h"
 #include "base/status_macros.h"
+#include "tests/testing/coordinator_process.h"
 
 namespace cohort::testing {
 namespace {

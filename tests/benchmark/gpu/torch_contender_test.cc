@@ -4,7 +4,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tests/failure/child_process.h"
+#include "tests/testing/coordinator_process.h"
 
 namespace cohort::benchmark {
 namespace {
