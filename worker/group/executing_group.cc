@@ -27,6 +27,7 @@ absl::Status ExecutingGroup::Begin(Connections connections) {
   moves_host_memory_ = placement() != Placement::kDevice;
   paths_ = connections.paths;
   why_not_ = connections.why_not;
+  board_ = std::move(connections.board);
   connections.waits = &flight_recorder_.waits();
   COHORT_ASSIGN_OR_RETURN(communicator_, MakeCommunicator(std::move(connections)));
   verbs_ = std::make_unique<TensorVerbs>(communicator_.get(), &host_place_);
@@ -38,7 +39,7 @@ absl::Status ExecutingGroup::Begin(Connections connections) {
 absl::Status ExecutingGroup::BeginOnDevice(DevicePlane& plane, client::ProcessGroup& membership,
                                            absl::Duration timeout) {
   absl::StatusOr<std::unique_ptr<DeviceSide>> side =
-      plane.Form(membership, *communicator_, timeout);
+      plane.Form(membership, *communicator_, std::move(board_), timeout);
   if (!side.ok()) {
     Drop();
     return side.status();

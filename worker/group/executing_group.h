@@ -122,6 +122,8 @@ class ExecutingGroup : public client::Group {
   std::unique_ptr<Communicator> communicator_ ABSL_GUARDED_BY(call_mutex_);
   std::unique_ptr<TensorVerbs> verbs_ ABSL_GUARDED_BY(call_mutex_);
   bool moves_host_memory_ ABSL_GUARDED_BY(call_mutex_) = true;
+  // Of the GPUs, until they use it.
+  std::shared_ptr<const NcclBoard> board_ ABSL_GUARDED_BY(call_mutex_);
   // On the GPU, where the group has tensors there; it lives on `communicator_`.
   std::unique_ptr<DeviceSide> device_side_ ABSL_GUARDED_BY(call_mutex_);
   int64_t generation_ ABSL_GUARDED_BY(call_mutex_) = 0;
