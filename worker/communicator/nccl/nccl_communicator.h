@@ -168,11 +168,15 @@ class NcclCommunicator final : public Communicator, private NcclWatchdog::Ward {
   // that is compared like the rest of an operation. Not so for messages, whose ranks see to it.
 
   // New memory of the device, registered. All ranks call it. Of the same size on all, and where
-  // every device reaches every other, it is a symmetric window. Errors: those of NcclMemory and
+  // every device reaches every other, it is a symmetric window: then in an operation all ranks'
+  // memory lies as far behind its beginning, which is compared, too. Errors: those of NcclMemory and
   // NCCL, naming the rank; all ranks get them, and the group works on.
   absl::StatusOr<std::shared_ptr<NcclMemory>> Allocate(size_t bytes, Instant deadline);
   // The same for memory that was allocated for another group.
   absl::Status Register(std::shared_ptr<NcclMemory> memory, Instant deadline);
+  // The same, where each rank has some; null: this one has none, and nothing becomes of it on any.
+  // Whether it is registered.
+  absl::StatusOr<bool> RegisterWhereAllHave(std::shared_ptr<NcclMemory> memory, Instant deadline);
   // Of this rank alone, when nothing is in flight, which it waits for. The memory stays as it is.
   // What is registered when the group ends is deregistered then. Errors: INVALID_ARGUMENT (it is
   // not registered), those of Await.
@@ -216,7 +220,7 @@ class NcclCommunicator final : public Communicator, private NcclWatchdog::Ward {
                       absl::FunctionRef<absl::Status()> issue);
   absl::Status AwaitRoom(Instant deadline);
   OperationLine LineFor(const Operation& operation, const void* input, const void* output) const;
-  int32_t Registered(const Operation& operation, const void* input, const void* output) const;
+  uint32_t Registered(const Operation& operation, const void* input, const void* output) const;
   absl::StatusOr<std::shared_ptr<NcclMemory>> RegisterOnAll(
       absl::StatusOr<std::shared_ptr<NcclMemory>> memory, Instant deadline);
   // As the next operation of this rank. Returns its number.

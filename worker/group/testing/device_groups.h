@@ -35,6 +35,7 @@ class DeviceGroups : public ::testing::Test {
   void SetUp() override {
     cuda::FakeMachine machine;
     machine.devices = kMostRanks;
+    machine.peer_access = true;
     cuda::ResetFakeRuntime(machine);
     nccl_ = std::make_shared<FakeNcclApi>();
     const absl::Status started = coordinator_.Start();
@@ -49,7 +50,9 @@ class DeviceGroups : public ::testing::Test {
     options.membership.world_size = size_;
     options.bootstrap.placement = placement;
     if (!hosts_.empty()) options.bootstrap.host_identity = hosts_[static_cast<size_t>(rank)];
-    if (placement != Placement::kHost) options.plane = std::make_shared<CudaPlane>(nccl_, rank);
+    if (placement != Placement::kHost) {
+      options.plane = std::make_shared<CudaPlane>(nccl_, rank, planes_[static_cast<size_t>(rank)]);
+    }
     return options;
   }
 
@@ -101,7 +104,8 @@ class DeviceGroups : public ::testing::Test {
 
   cohort::testing::CoordinatorProcess coordinator_{{}};
   int size_ = kMostRanks;
-  std::vector<std::string> hosts_;  // by rank, what they say where they are
+  std::vector<DevicePlaneOptions> planes_{kMostRanks};  // by rank
+  std::vector<std::string> hosts_;                      // by rank, what they say where they are
   std::shared_ptr<FakeNcclApi> nccl_;
   std::vector<std::unique_ptr<LocalGroup>> groups_;
 };
