@@ -244,6 +244,23 @@ TEST_F(DeviceGroupTest, OnDevicesAloneHostTensorsAreRefused) {
   ExpectSums(true);
 }
 
+TEST_F(DeviceGroupTest, NothingToExchangeIsNoError) {
+  for (const Placement placement : {Placement::kDevice, Placement::kBoth, Placement::kHost}) {
+    groups_.clear();
+    Form(placement, 2);
+    for (const absl::Status& status : Run([&](Group& group) {
+           absl::Status status = group.Exchange({});
+           if (placement == Placement::kHost) return status;
+           client::CallOptions on_stream;
+           on_stream.stream = nullptr;
+           status.Update(group.Exchange({}, on_stream));
+           return status;
+         })) {
+      EXPECT_TRUE(status.ok()) << NameOf(placement) << ": " << status;
+    }
+  }
+}
+
 TEST_F(DeviceGroupTest, OnTheHostAloneDeviceTensorsAreRefused) {
   Form(Placement::kHost);
   const Tensor tensor(nullptr, DataType::kF32, {4}, nullptr, Device::Cuda(0));

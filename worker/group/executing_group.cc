@@ -295,7 +295,10 @@ absl::Status ExecutingGroup::Exchange(absl::Span<const client::TensorTransfer> t
   for (const client::TensorTransfer& transfer : transfers) {
     bytes = std::max(bytes, transfer.tensor.bytes());
   }
-  const Tensor none;
+  // Nothing lies where the group's tensors do.
+  const bool on_gpu = placement() == Placement::kDevice ||
+                      (placement() == Placement::kBoth && options.stream.has_value());
+  const Tensor none(nullptr, DataType::kU8, {0}, nullptr, on_gpu ? device() : Device::Host());
   const Tensor& first = transfers.empty() ? none : transfers[0].tensor;
   const int peer = transfers.size() == 1 ? transfers[0].peer : kNoRoot;
   return Run(
