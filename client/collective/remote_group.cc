@@ -69,6 +69,7 @@ absl::StatusOr<std::unique_ptr<RemoteGroup>> RemoteGroup::Create(RemoteGroupOpti
   request.set_member(seat.member);
   request.set_parameters_digest(seat.parameters_digest);
   request.set_attached(seat.attached);
+  request.set_placement(static_cast<int>(seat.placement));
   if (seat.lease.has_value()) SetDuration(*seat.lease, request.mutable_lease());
   SetDuration(seat.join_timeout, request.mutable_timeout());
   v1::JoinGroupResponse response;

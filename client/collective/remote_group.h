@@ -35,6 +35,8 @@ struct RemoteGroupOptions {
   absl::Duration timeout = absl::Seconds(300);  // of calls without their own
   // Tensor verbs are not the worker's to run: see worker::AttachedGroup.
   bool attached = false;
+  // The same on all ranks.
+  Placement placement = Placement::kHost;
 };
 
 // The worker runs the collectives; this process waits for its answers. On the worker's host,

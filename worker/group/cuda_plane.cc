@@ -159,8 +159,7 @@ absl::Status CudaPlane::RegisterHeap(NcclCommunicator& group, Instant deadline) 
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::unique_ptr<DeviceSide>> CudaPlane::Form(client::ProcessGroup& group,
-                                                            Communicator& host,
+absl::StatusOr<std::unique_ptr<DeviceSide>> CudaPlane::Form(IdExchange& ids, Communicator& host,
                                                             std::shared_ptr<const NcclBoard> board,
                                                             absl::Duration timeout) {
   const Instant deadline = Clock::Steady().Now() + timeout;
@@ -170,7 +169,7 @@ absl::StatusOr<std::unique_ptr<DeviceSide>> CudaPlane::Form(client::ProcessGroup
   options.timeout = timeout;
   options.board = std::move(board);
   COHORT_ASSIGN_OR_RETURN(std::unique_ptr<NcclCommunicator> communicator,
-                          FormOnDevices(group, &host, options));
+                          FormOnDevices(ids, &host, options));
   COHORT_RETURN_IF_ERROR(RegisterHeap(*communicator, deadline));
   COHORT_ASSIGN_OR_RETURN(std::unique_ptr<CudaPlace> place,
                           CudaPlace::Create(device_, communicator->stream()));

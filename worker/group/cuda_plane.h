@@ -23,7 +23,7 @@ class CudaPlane final : public DevicePlane {
 
   Device device() const override { return Device::Cuda(device_); }
   absl::StatusOr<Tensor> Allocate(DataType type, const Shape& shape) override;
-  absl::StatusOr<std::unique_ptr<DeviceSide>> Form(client::ProcessGroup& group, Communicator& host,
+  absl::StatusOr<std::unique_ptr<DeviceSide>> Form(IdExchange& ids, Communicator& host,
                                                    std::shared_ptr<const NcclBoard> board,
                                                    absl::Duration timeout) override;
 

@@ -13,9 +13,9 @@
 #include "absl/time/time.h"
 #include "base/clock.h"
 #include "base/tensor.h"
-#include "client/rendezvous/process_group.h"
 #include "worker/communicator/communicator.h"
 #include "worker/communicator/nccl/nccl_board.h"
+#include "worker/group/id_exchange.h"
 #include "worker/group/tensor_verbs.h"
 
 namespace cohort::worker {
@@ -73,12 +73,11 @@ class DevicePlane {
   // until nothing that was enqueued uses it. Errors: RESOURCE_EXHAUSTED.
   virtual absl::StatusOr<Tensor> Allocate(DataType type, const Shape& shape) = 0;
 
-  // All ranks of `group`'s generation call it. `host` has the same ranks and outlives what is
+  // All ranks of a generation call it. `host` has the same ranks and outlives what is
   // formed, which uses it during its calls. `board`: as Connections'. Errors: DEADLINE_EXCEEDED
   // (names whose part has not come), ABORTED (a rank could not, or is gone; named), those of CUDA
   // and NCCL.
-  virtual absl::StatusOr<std::unique_ptr<DeviceSide>> Form(client::ProcessGroup& group,
-                                                           Communicator& host,
+  virtual absl::StatusOr<std::unique_ptr<DeviceSide>> Form(IdExchange& ids, Communicator& host,
                                                            std::shared_ptr<const NcclBoard> board,
                                                            absl::Duration timeout) = 0;
 };

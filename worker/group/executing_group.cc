@@ -36,10 +36,10 @@ absl::Status ExecutingGroup::Begin(Connections connections) {
   return absl::OkStatus();
 }
 
-absl::Status ExecutingGroup::BeginOnDevice(DevicePlane& plane, client::ProcessGroup& membership,
+absl::Status ExecutingGroup::BeginOnDevice(DevicePlane& plane, IdExchange& ids,
                                            absl::Duration timeout) {
   absl::StatusOr<std::unique_ptr<DeviceSide>> side =
-      plane.Form(membership, *communicator_, std::move(board_), timeout);
+      plane.Form(ids, *communicator_, std::move(board_), timeout);
   if (!side.ok()) {
     Drop();
     return side.status();
@@ -48,6 +48,21 @@ absl::Status ExecutingGroup::BeginOnDevice(DevicePlane& plane, client::ProcessGr
   MutexLock lock(&end_mutex_);
   current_on_device_ = &device_side_->communicator();
   return absl::OkStatus();
+}
+
+absl::Status ExecutingGroup::NoPlane(absl::string_view group, Placement placement) {
+  return absl::FailedPreconditionError(
+      absl::StrCat("group ", group, " is to have tensors on GPUs (placement ", NameOf(placement),
+                   "), and this rank has none"));
+}
+
+absl::StatusOr<Tensor> ExecutingGroup::AllocateOn(DevicePlane* plane, DataType type,
+                                                  const Shape& shape, Device device) const {
+  if (plane != nullptr && device == plane->device()) return plane->Allocate(type, shape);
+  return absl::InvalidArgumentError(
+      absl::StrCat("no tensor on ", device.ToString(), ": rank ", rank(), " of group ", name(),
+                   plane == nullptr ? " has no GPU" : " has another GPU, ",
+                   plane == nullptr ? "" : plane->device().ToString()));
 }
 
 void ExecutingGroup::Settle() {

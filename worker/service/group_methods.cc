@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/device.h"
 #include "base/logging.h"
 #include "base/status_macros.h"
 #include "worker/service/answer.h"
@@ -113,6 +114,10 @@ absl::Status WorkerService::Join(const v1::JoinGroupRequest& request,
   options.bootstrap.host_identity = options_.host_identity;
   options.bootstrap.timeout = timeout;
   options.bootstrap.cancellation = seating;
+  if (request.placement() < 0 || request.placement() > static_cast<int>(Placement::kBoth)) {
+    return absl::InvalidArgumentError(absl::StrCat("placement: ", request.placement(), " is none"));
+  }
+  options.bootstrap.placement = static_cast<Placement>(request.placement());
   COHORT_ASSIGN_OR_RETURN(options.bootstrap.heap, session->heap());
 
   const uint64_t group = session->NextGroup();

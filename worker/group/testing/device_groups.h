@@ -22,7 +22,7 @@
 
 namespace cohort::worker {
 
-using MadeGroup = absl::StatusOr<std::unique_ptr<LocalGroup>>;
+using MadeGroup = absl::StatusOr<std::unique_ptr<client::Group>>;
 
 // Memory of the fake's devices can be read and written here.
 inline float* Floats(const Tensor& tensor) { return static_cast<float*>(tensor.data()); }
@@ -42,6 +42,9 @@ class DeviceGroups : public ::testing::Test {
     ASSERT_TRUE(started.ok()) << started;
   }
 
+  std::shared_ptr<DevicePlane> PlaneOf(int rank) {
+    return std::make_shared<CudaPlane>(nccl_, rank, planes_[static_cast<size_t>(rank)]);
+  }
   LocalGroupOptions Options(int rank, Placement placement) {
     LocalGroupOptions options;
     options.membership.connection.address = coordinator_.address();
@@ -50,12 +53,13 @@ class DeviceGroups : public ::testing::Test {
     options.membership.world_size = size_;
     options.bootstrap.placement = placement;
     if (!hosts_.empty()) options.bootstrap.host_identity = hosts_[static_cast<size_t>(rank)];
-    if (placement != Placement::kHost) {
-      options.plane = std::make_shared<CudaPlane>(nccl_, rank, planes_[static_cast<size_t>(rank)]);
-    }
+    if (placement != Placement::kHost) options.plane = PlaneOf(rank);
     return options;
   }
 
+  virtual MadeGroup Make(int rank, Placement placement) {
+    return LocalGroup::Create(Options(rank, placement));
+  }
   std::vector<MadeGroup> Create(const std::vector<Placement>& placements) {
     std::vector<MadeGroup> made;
     for (int rank = 0; rank < size_; ++rank) made.emplace_back(absl::UnknownError("not yet"));
@@ -63,7 +67,7 @@ class DeviceGroups : public ::testing::Test {
     for (int rank = 0; rank < size_; ++rank) {
       threads.emplace_back([&, rank] {
         const auto at = static_cast<size_t>(rank);
-        made[at] = LocalGroup::Create(Options(rank, placements[at]));
+        made[at] = Make(rank, placements[at]);
       });
     }
     for (std::thread& thread : threads) thread.join();
@@ -107,7 +111,7 @@ class DeviceGroups : public ::testing::Test {
   std::vector<DevicePlaneOptions> planes_{kMostRanks};  // by rank
   std::vector<std::string> hosts_;                      // by rank, what they say where they are
   std::shared_ptr<FakeNcclApi> nccl_;
-  std::vector<std::unique_ptr<LocalGroup>> groups_;
+  std::vector<std::unique_ptr<client::Group>> groups_;
 };
 
 }  // namespace cohort::worker
