@@ -3,15 +3,13 @@
 #define COHORT_BASE_SHM_HEAP_H_
 
 #include <cstddef>
-#include <map>
 #include <memory>
-#include <set>
 #include <string>
-#include <utility>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
 #include "base/mutex.h"
+#include "base/offset_allocator.h"
 #include "base/shm/segment.h"
 
 namespace cohort::shm {
@@ -42,17 +40,10 @@ class Heap {
 
  private:
   explicit Heap(Segment segment);
-  void AddFree(size_t at, size_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void RemoveFree(size_t at, size_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const Segment segment_;
   mutable Mutex mutex_;
-  // By offset; neighbours are one.
-  std::map<size_t, size_t> free_ ABSL_GUARDED_BY(mutex_);
-  // The same, as bytes and offset.
-  std::set<std::pair<size_t, size_t>> free_by_size_ ABSL_GUARDED_BY(mutex_);
-  std::map<size_t, size_t> used_ ABSL_GUARDED_BY(mutex_);
-  size_t in_use_ ABSL_GUARDED_BY(mutex_) = 0;
+  OffsetAllocator blocks_ ABSL_GUARDED_BY(mutex_);
   // About how many freed bytes have their pages still.
   size_t kept_ ABSL_GUARDED_BY(mutex_) = 0;
 };

@@ -66,7 +66,7 @@ absl::StatusOr<std::unique_ptr<RemoteGroup>> RemoteGroup::Create(RemoteGroupOpti
   if (seat.lease.has_value()) SetDuration(*seat.lease, request.mutable_lease());
   SetDuration(seat.join_timeout, request.mutable_timeout());
   request.set_placement(static_cast<int>(seat.placement));
-  if (seat.placement != Placement::kHost) {
+  if (seat.placement != Placement::kHost && !seat.attached) {
     if (seat.gpu == nullptr) {
       return absl::FailedPreconditionError(absl::StrCat("group ", seat.group, " is placed on ",
                                                         NameOf(seat.placement),

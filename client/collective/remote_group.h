@@ -40,8 +40,8 @@ struct RemoteGroupOptions {
 
   // Which memory the group moves; the same on all ranks.
   Placement placement = Placement::kHost;
-  // Of a placement on devices: this process's (worker/group/open_shared_gpu.h), which the worker
-  // must see, too.
+  // Of a placement on devices, unless attached: this process's (worker/group/open_shared_gpu.h),
+  // which the worker must see, too.
   std::shared_ptr<Gpu> gpu;
 };
 

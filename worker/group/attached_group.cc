@@ -11,6 +11,7 @@
 #include "client/collective/worker_session.h"
 #include "cohort/v1/attach.pb.h"
 #include "worker/group/hand_over.h"
+#include "worker/group/relayed_ids.h"
 
 namespace cohort::worker {
 namespace {
@@ -24,7 +25,13 @@ constexpr absl::Duration kPatience = absl::Seconds(10);
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<AttachedGroup>> AttachedGroup::Create(
-    client::RemoteGroupOptions options) {
+    client::RemoteGroupOptions options, std::shared_ptr<DevicePlane> plane) {
+  const Placement placement = options.placement;
+  if (placement == Placement::kHost) {
+    plane = nullptr;
+  } else if (plane == nullptr) {
+    return NoPlane(options.group, placement);
+  }
   if (options.session == nullptr) {
     COHORT_ASSIGN_OR_RETURN(options.session, WorkerSession::Connect(options.worker));
   }
@@ -34,23 +41,28 @@ absl::StatusOr<std::unique_ptr<AttachedGroup>> AttachedGroup::Create(
         session.worker(), " shares no memory with ", "this process: ", session.why_not_attached()));
   }
   const absl::Duration timeout = options.timeout;
+  const absl::Duration join_timeout = options.join_timeout;
   options.attached = true;
   COHORT_ASSIGN_OR_RETURN(std::unique_ptr<client::RemoteGroup> seat,
                           client::RemoteGroup::Create(std::move(options)));
   // Where the worker can read it, also when this process is stuck.
   const auto record_bytes = static_cast<int64_t>(FlightRecorder::MemoryBytes());
   COHORT_ASSIGN_OR_RETURN(Tensor record, seat->Allocate(DataType::kU8, {record_bytes}));
-  auto group = absl::WrapUnique(new AttachedGroup(std::move(seat), timeout, std::move(record)));
+  auto group = absl::WrapUnique(
+      new AttachedGroup(std::move(seat), timeout, std::move(record), placement, std::move(plane)));
   MutexLock lock(&group->call_mutex_);
-  COHORT_RETURN_IF_ERROR(group->Take(kPatience));
+  COHORT_RETURN_IF_ERROR(group->Take(kPatience, join_timeout));
   return group;
 }
 
 AttachedGroup::AttachedGroup(std::unique_ptr<client::RemoteGroup> seat, absl::Duration timeout,
-                             Tensor flight_record)
+                             Tensor flight_record, Placement placement,
+                             std::shared_ptr<DevicePlane> plane)
     : ExecutingGroup(timeout, std::shared_ptr<void>(flight_record.owner(), flight_record.data())),
       seat_(std::move(seat)),
-      flight_record_(std::move(flight_record)) {}
+      flight_record_(std::move(flight_record)),
+      placement_(placement),
+      plane_(std::move(plane)) {}
 
 AttachedGroup::~AttachedGroup() {
   MutexLock lock(&call_mutex_);
@@ -67,10 +79,16 @@ absl::Status AttachedGroup::Rejoin(absl::Duration timeout) {
   Disregard();
   Drop();
   COHORT_RETURN_IF_ERROR(seat_->Rejoin(timeout));
-  return Take(deadline - Clock::Steady().Now());
+  const absl::Duration left = deadline - Clock::Steady().Now();
+  return Take(left, left);
 }
 
-absl::Status AttachedGroup::Take(absl::Duration timeout) {
+absl::StatusOr<Tensor> AttachedGroup::Allocate(DataType type, const Shape& shape, Device device) {
+  if (device.is_host()) return seat_->Allocate(type, shape);
+  return AllocateOn(plane_.get(), type, shape, device);
+}
+
+absl::Status AttachedGroup::Take(absl::Duration timeout, absl::Duration forming_timeout) {
   const Instant deadline = Clock::Steady().Now() + timeout;
   const std::shared_ptr<WorkerSession> session = seat_->session().shared_from_this();
   AttachConnection& attached = *session->attached();
@@ -95,7 +113,9 @@ absl::Status AttachedGroup::Take(absl::Duration timeout) {
         // Other ranks read it, too.
         End(session_ended ? absl::StrCat("rank ", rank, " lost its worker: ", cause) : cause);
       });
-  return absl::OkStatus();
+  if (placement_ == Placement::kHost) return absl::OkStatus();
+  RelayedIds ids(seat_.get());
+  return BeginOnDevice(*plane_, ids, forming_timeout);
 }
 
 void AttachedGroup::Disregard() { seat_->session().AwaitEnd(seat_->number(), 0, nullptr); }

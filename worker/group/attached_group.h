@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "client/collective/remote_group.h"
+#include "worker/group/device_plane.h"
 #include "worker/group/executing_group.h"
 
 namespace cohort::worker {
@@ -25,9 +26,12 @@ namespace cohort::worker {
 // with ABORTED, naming it; then a group needs another session.
 class AttachedGroup final : public ExecutingGroup {
  public:
-  // Errors: those of RemoteGroup::Create and ReceiveConnections; FAILED_PRECONDITION (no memory is
-  // shared with the worker; says why not).
-  static absl::StatusOr<std::unique_ptr<AttachedGroup>> Create(client::RemoteGroupOptions options);
+  // `plane`: where `options.placement` is not the host alone, this rank's GPU, on which this
+  // process computes. Errors: those of RemoteGroup::Create, ReceiveConnections and
+  // DevicePlane::Form; FAILED_PRECONDITION (no memory is shared with the worker; says why not; a
+  // placement on devices without a plane).
+  static absl::StatusOr<std::unique_ptr<AttachedGroup>> Create(
+      client::RemoteGroupOptions options, std::shared_ptr<DevicePlane> plane = nullptr);
   // Leaves.
   ~AttachedGroup() override;
 
@@ -39,9 +43,10 @@ class AttachedGroup final : public ExecutingGroup {
   int rank() const override { return seat_->rank(); }
   int size() const override { return seat_->size(); }
 
-  absl::StatusOr<Tensor> Allocate(DataType type, const Shape& shape, Device device = {}) override {
-    return seat_->Allocate(type, shape, device);
-  }
+  Placement placement() const override { return placement_; }
+  Device device() const override { return plane_ == nullptr ? Device::Host() : plane_->device(); }
+
+  absl::StatusOr<Tensor> Allocate(DataType type, const Shape& shape, Device device = {}) override;
 
   absl::Status SendObject(absl::string_view object, int destination,
                           const client::CallOptions& options) override {
@@ -65,15 +70,19 @@ class AttachedGroup final : public ExecutingGroup {
 
  private:
   AttachedGroup(std::unique_ptr<client::RemoteGroup> seat, absl::Duration timeout,
-                Tensor flight_record);
+                Tensor flight_record, Placement placement, std::shared_ptr<DevicePlane> plane);
 
-  // Takes over what the worker has of the present generation.
-  absl::Status Take(absl::Duration timeout) ABSL_EXCLUSIVE_LOCKS_REQUIRED(call_mutex_);
+  // Takes over what the worker has of the present generation, and forms it on devices, where it is
+  // to be.
+  absl::Status Take(absl::Duration timeout, absl::Duration forming_timeout)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(call_mutex_);
   // Nobody is told of ends any more.
   void Disregard();
 
   const std::unique_ptr<client::RemoteGroup> seat_;
   const Tensor flight_record_;
+  const Placement placement_;
+  const std::shared_ptr<DevicePlane> plane_;
 };
 
 }  // namespace cohort::worker

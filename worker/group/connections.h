@@ -12,6 +12,7 @@
 #include "worker/communicator/communicator.h"
 #include "worker/communicator/hierarchical/hierarchical_communicator.h"
 #include "worker/communicator/host/host_communicator.h"
+#include "worker/communicator/nccl/nccl_board.h"
 #include "worker/communicator/socket/mesh.h"
 #include "worker/communicator/socket/socket_communicator.h"
 #include "worker/communicator/wait_log.h"
@@ -31,6 +32,9 @@ struct Connections {
   std::unique_ptr<HostMemory> memory;
   std::optional<Mesh> mesh;    // of all ranks; none if they all share memory
   std::optional<Mesh> across;  // of one rank of each host, where there are two levels
+
+  // Of all ranks, where they have GPUs and all share memory.
+  std::shared_ptr<const NcclBoard> board;
 
   // Of the rank, and outlives the communicator; null: nobody wants to know for whom it sleeps.
   WaitLog* waits = nullptr;

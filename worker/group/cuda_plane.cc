@@ -1,9 +1,11 @@
 #include "worker/group/cuda_plane.h"
 
+#include <algorithm>
 #include <atomic>
 #include <optional>
 #include <vector>
 
+#include "base/logging.h"
 #include "base/status_macros.h"
 #include "worker/communicator/nccl/nccl_communicator.h"
 #include "worker/communicator/nccl/nccl_stream_communicator.h"
@@ -14,6 +16,9 @@
 
 namespace cohort::worker {
 namespace {
+
+// For another group's call of NCCL, where memory is first allocated.
+constexpr absl::Duration kPatience = absl::Seconds(10);
 
 // NCCL's communicator must not end before what was captured of it: so it is given up with the side.
 class CudaReplay final : public DeviceReplay {
@@ -112,18 +117,60 @@ class CudaSide final : public DeviceSide {
 }  // namespace
 
 absl::StatusOr<Tensor> CudaPlane::Allocate(DataType type, const Shape& shape) {
+  const bool is_shape = std::all_of(shape.begin(), shape.end(), [](int64_t n) { return n >= 0; });
+  if (const auto heap = Heap(Clock::Steady().Now() + kPatience); heap != nullptr && is_shape) {
+    if (std::optional<Tensor> tensor = heap->Allocate(type, shape)) return *std::move(tensor);
+  }
   return AllocateOnDevice(device_, type, shape);
 }
 
-absl::StatusOr<std::unique_ptr<DeviceSide>> CudaPlane::Form(client::ProcessGroup& group,
-                                                            Communicator& host,
+std::shared_ptr<DeviceHeap> CudaPlane::Heap(Instant deadline) {
+  MutexLock lock(&mutex_);
+  if (asked_for_heap_ || options_.heap_bytes == 0) return heap_;
+  asked_for_heap_ = true;
+  absl::StatusOr<std::shared_ptr<DeviceHeap>> heap =
+      DeviceHeap::Create(nccl_, device_, options_.heap_bytes, deadline);
+  if (heap.ok()) {
+    heap_ = *std::move(heap);
+  } else {
+    Log(LogLevel::kWarning, "no device memory to register: groups go without",
+        {{"device", device_},
+         {"bytes", static_cast<int64_t>(options_.heap_bytes)},
+         {"error", heap.status().message()}});
+  }
+  return heap_;
+}
+
+absl::Status CudaPlane::RegisterHeap(NcclCommunicator& group, Instant deadline) {
+  const std::shared_ptr<DeviceHeap> heap = Heap(deadline);
+  const absl::StatusOr<bool> registered =
+      group.RegisterWhereAllHave(heap == nullptr ? nullptr : heap->memory(), deadline);
+  if (registered.ok()) {
+    if (heap != nullptr && !*registered) {
+      Log(LogLevel::kInfo, "device memory is not registered: not all ranks have some",
+          {{"device", device_}, {"rank", group.rank()}});
+    }
+    return absl::OkStatus();
+  }
+  // All ranks have the same error, and work as well without.
+  COHORT_RETURN_IF_ERROR(group.Check());
+  Log(LogLevel::kWarning, "device memory is not registered",
+      {{"device", device_}, {"rank", group.rank()}, {"error", registered.status().message()}});
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<DeviceSide>> CudaPlane::Form(IdExchange& ids, Communicator& host,
+                                                            std::shared_ptr<const NcclBoard> board,
                                                             absl::Duration timeout) {
+  const Instant deadline = Clock::Steady().Now() + timeout;
   DeviceFormationOptions options;
   options.nccl = nccl_;
   options.device = device_;
   options.timeout = timeout;
+  options.board = std::move(board);
   COHORT_ASSIGN_OR_RETURN(std::unique_ptr<NcclCommunicator> communicator,
-                          FormOnDevices(group, &host, options));
+                          FormOnDevices(ids, &host, options));
+  COHORT_RETURN_IF_ERROR(RegisterHeap(*communicator, deadline));
   COHORT_ASSIGN_OR_RETURN(std::unique_ptr<CudaPlace> place,
                           CudaPlace::Create(device_, communicator->stream()));
   return std::make_unique<CudaSide>(std::move(communicator), std::move(place), device_, host);

@@ -5,23 +5,40 @@
 #include <memory>
 #include <utility>
 
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "base/clock.h"
+#include "base/mutex.h"
 #include "worker/communicator/nccl/nccl_api.h"
+#include "worker/communicator/nccl/nccl_communicator.h"
+#include "worker/group/device_heap.h"
 #include "worker/group/device_plane.h"
 
 namespace cohort::worker {
 
 class CudaPlane final : public DevicePlane {
  public:
-  CudaPlane(std::shared_ptr<NcclApi> nccl, int device) : nccl_(std::move(nccl)), device_(device) {}
+  CudaPlane(std::shared_ptr<NcclApi> nccl, int device, const DevicePlaneOptions& options = {})
+      : nccl_(std::move(nccl)), device_(device), options_(options) {}
 
   Device device() const override { return Device::Cuda(device_); }
   absl::StatusOr<Tensor> Allocate(DataType type, const Shape& shape) override;
-  absl::StatusOr<std::unique_ptr<DeviceSide>> Form(client::ProcessGroup& group, Communicator& host,
+  absl::StatusOr<std::unique_ptr<DeviceSide>> Form(IdExchange& ids, Communicator& host,
+                                                   std::shared_ptr<const NcclBoard> board,
                                                    absl::Duration timeout) override;
 
  private:
+  // Made as it is first asked for. Null: there is to be none, or there was no memory for it.
+  std::shared_ptr<DeviceHeap> Heap(Instant deadline);
+  // With all ranks of the group, if all have one. Errors: those that end the group.
+  absl::Status RegisterHeap(NcclCommunicator& group, Instant deadline);
+
   const std::shared_ptr<NcclApi> nccl_;
   const int device_;
+  const DevicePlaneOptions options_;
+  Mutex mutex_;
+  bool asked_for_heap_ ABSL_GUARDED_BY(mutex_) = false;
+  std::shared_ptr<DeviceHeap> heap_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace cohort::worker

@@ -14,7 +14,7 @@
 namespace cohort::worker {
 namespace {
 
-using Phase = client::ProcessGroup::InitPhase;
+using Phase = IdExchange::Phase;
 
 constexpr char kName[] = "nccl";
 
@@ -22,8 +22,10 @@ std::string NameOfRoot(int root) { return root == 0 ? kName : absl::StrCat(kName
 
 class DeviceFormation {
  public:
-  DeviceFormation(client::ProcessGroup& group, const DeviceFormationOptions& options)
-      : group_(group), options_(options), deadline_(Clock::Steady().Now() + options.timeout) {}
+  DeviceFormation(IdExchange& exchange, const DeviceFormationOptions& options)
+      : exchange_(exchange),
+        options_(options),
+        deadline_(Clock::Steady().Now() + options.timeout) {}
 
   absl::StatusOr<std::unique_ptr<NcclCommunicator>> Run(Communicator* host) {
     COHORT_ASSIGN_OR_RETURN(const cuda::DeviceInfo device, cuda::DescribeDevice(options_.device));
@@ -32,7 +34,7 @@ class DeviceFormation {
     formation.device = options_.device;
     formation.compute_capability =
         device.compute_capability.first * 10 + device.compute_capability.second;
-    formation.name = absl::StrCat(group_.group(), ".", group_.generation());
+    formation.name = absl::StrCat(exchange_.group(), ".", exchange_.generation());
     COHORT_ASSIGN_OR_RETURN(formation.ids, ExchangeIds());
     Report(Phase::kCallingInit,
            absl::StrCat(device.name, ", ", device.pci_bus_id, ", NCCL ", options_.nccl->version()));
@@ -47,18 +49,18 @@ class DeviceFormation {
 
   // Who asks who is missing may be told late; forming goes on.
   void Report(Phase phase, absl::string_view detail) {
-    group_.ReportInit(kName, phase, detail).IgnoreError();
+    exchange_.Report(kName, phase, detail).IgnoreError();
   }
 
  private:
   absl::StatusOr<std::vector<std::string>> ExchangeIds() {
-    const int roots = NcclRoots(group_.world_size());
+    const int roots = NcclRoots(exchange_.size());
     std::vector<std::string> ids(static_cast<size_t>(roots));
     for (int root = 0; root < roots; ++root) {
-      if (RankOfNcclRoot(root) != group_.rank()) continue;
+      if (RankOfNcclRoot(root) != exchange_.rank()) continue;
       std::string& id = ids[static_cast<size_t>(root)];
       COHORT_ASSIGN_OR_RETURN(id, NewNcclId(*options_.nccl));
-      COHORT_RETURN_IF_ERROR(group_.PublishUniqueIds(NameOfRoot(root), {id}));
+      COHORT_RETURN_IF_ERROR(exchange_.Publish(NameOfRoot(root), {id}));
     }
     for (int root = 0; root < roots; ++root) {
       std::string& id = ids[static_cast<size_t>(root)];
@@ -66,7 +68,7 @@ class DeviceFormation {
       const absl::Duration left =
           std::max(deadline_ - Clock::Steady().Now(), absl::Milliseconds(1));
       COHORT_ASSIGN_OR_RETURN(std::vector<std::string> fetched,
-                              group_.FetchUniqueIds(NameOfRoot(root), left));
+                              exchange_.Fetch(NameOfRoot(root), left));
       if (fetched.size() != 1) {
         return absl::FailedPreconditionError(absl::StrCat("rank ", RankOfNcclRoot(root),
                                                           " has published ", fetched.size(),
@@ -78,7 +80,7 @@ class DeviceFormation {
     return ids;
   }
 
-  client::ProcessGroup& group_;
+  IdExchange& exchange_;
   const DeviceFormationOptions& options_;
   const Instant deadline_;
 };
@@ -86,13 +88,13 @@ class DeviceFormation {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<NcclCommunicator>> FormOnDevices(
-    client::ProcessGroup& group, Communicator* host, const DeviceFormationOptions& options) {
-  DeviceFormation formation(group, options);
+    IdExchange& ids, Communicator* host, const DeviceFormationOptions& options) {
+  DeviceFormation formation(ids, options);
   absl::StatusOr<std::unique_ptr<NcclCommunicator>> formed = formation.Run(host);
   if (formed.ok()) return formed;
   formation.Report(Phase::kFailed, formed.status().message());
   // Others wait for this rank in vain.
-  host->Abort(absl::StrCat("rank ", group.rank(),
+  host->Abort(absl::StrCat("rank ", ids.rank(),
                            " could not form NCCL's group: ", formed.status().message()));
   return formed.status();
 }

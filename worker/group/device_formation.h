@@ -6,10 +6,10 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "client/rendezvous/process_group.h"
 #include "worker/communicator/communicator.h"
 #include "worker/communicator/nccl/nccl_api.h"
 #include "worker/communicator/nccl/nccl_communicator.h"
+#include "worker/group/id_exchange.h"
 
 namespace cohort::worker {
 
@@ -22,7 +22,7 @@ struct DeviceFormationOptions {
   std::shared_ptr<const NcclBoard> board;
 };
 
-// All ranks of `group`'s generation call it, with a communicator by way of the host that outlives
+// All ranks of the generation call it, with a communicator by way of the host that outlives
 // what is formed, and is used by nothing else at the same time. Rank 0, and one of each further
 // 128, makes an id and publishes it for this generation alone; all fetch all ids. Each tells the
 // coordinator how far it is, so that `cohort who-is-missing` names who is stuck in it. Blocks for
@@ -31,7 +31,7 @@ struct DeviceFormationOptions {
 // Errors: DEADLINE_EXCEEDED (names whose id has not come, or says that NCCL does not get on), those
 // of CUDA and NCCL, ABORTED (a rank could not form it, or is gone; named).
 absl::StatusOr<std::unique_ptr<NcclCommunicator>> FormOnDevices(
-    client::ProcessGroup& group, Communicator* host, const DeviceFormationOptions& options);
+    IdExchange& ids, Communicator* host, const DeviceFormationOptions& options);
 
 }  // namespace cohort::worker
 

@@ -67,8 +67,8 @@ class DeviceFormationTest : public ::testing::Test {
         std::unique_ptr<Communicator>& host = hosts_[static_cast<size_t>(rank)];
         host = std::make_unique<HostCommunicator>(
             HostMemory{*HostSpace::Attach(dup(space_->fd()), kRanks), RankHeaps(kRanks)}, rank);
-        formed[static_cast<size_t>(rank)] =
-            FormOnDevices(*groups_[static_cast<size_t>(rank)], host.get(), options);
+        IdsOfMember ids(groups_[static_cast<size_t>(rank)].get());
+        formed[static_cast<size_t>(rank)] = FormOnDevices(ids, host.get(), options);
       });
     }
     for (std::thread& thread : threads) thread.join();

@@ -1,25 +1,15 @@
-// Groups with tensors on GPUs, from a real coordinator on: over the fake NCCL and the fake CUDA
-// runtime, each rank on a thread of its own. One file, though long: all of it stands on one
-// fixture.
+// What groups with tensors on GPUs do with calls, sequences and ends.
 #include <algorithm>
-#include <functional>
 #include <memory>
 #include <string>
-#include <thread>
-#include <utility>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "base/tensor.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tests/testing/coordinator_process.h"
-#include "worker/communicator/nccl/testing/fake_nccl_api.h"
 #include "worker/cuda/stream.h"
-#include "worker/cuda/testing/fake_runtime.h"
 #include "worker/cuda/testing/stream_gate.h"
-#include "worker/group/cuda_plane.h"
-#include "worker/group/local_group.h"
+#include "worker/group/testing/device_groups.h"
 
 namespace cohort::worker {
 namespace {
@@ -28,84 +18,8 @@ using client::Group;
 using ::testing::HasSubstr;
 
 constexpr int kRanks = 3;
-constexpr Reduction kSum = {ReduceOp::kSum};
 
-using MadeGroup = absl::StatusOr<std::unique_ptr<LocalGroup>>;
-
-// Memory of the fake's devices can be read and written here.
-float* Floats(const Tensor& tensor) { return static_cast<float*>(tensor.data()); }
-
-class DeviceGroupTest : public ::testing::Test {
- protected:
-  void SetUp() override {
-    cuda::FakeMachine machine;
-    machine.devices = kRanks;
-    cuda::ResetFakeRuntime(machine);
-    nccl_ = std::make_shared<FakeNcclApi>();
-    const absl::Status started = coordinator_.Start();
-    ASSERT_TRUE(started.ok()) << started;
-  }
-
-  LocalGroupOptions Options(int rank, Placement placement) {
-    LocalGroupOptions options;
-    options.membership.connection.address = coordinator_.address();
-    options.membership.group = "devices";
-    options.membership.rank = rank;
-    options.membership.world_size = kRanks;
-    options.bootstrap.placement = placement;
-    if (placement != Placement::kHost) options.plane = std::make_shared<CudaPlane>(nccl_, rank);
-    return options;
-  }
-
-  std::vector<MadeGroup> Create(const std::vector<Placement>& placements) {
-    std::vector<MadeGroup> made;
-    for (int rank = 0; rank < kRanks; ++rank) made.emplace_back(absl::UnknownError("not yet"));
-    std::vector<std::thread> threads;
-    for (int rank = 0; rank < kRanks; ++rank) {
-      threads.emplace_back([&, rank] {
-        const auto at = static_cast<size_t>(rank);
-        made[at] = LocalGroup::Create(Options(rank, placements[at]));
-      });
-    }
-    for (std::thread& thread : threads) thread.join();
-    return made;
-  }
-  void Form(Placement placement) {
-    for (MadeGroup& made : Create(std::vector<Placement>(kRanks, placement))) {
-      ASSERT_TRUE(made.ok()) << made.status();
-      groups_.push_back(*std::move(made));
-    }
-  }
-
-  // The statuses by rank.
-  std::vector<absl::Status> Run(const std::function<absl::Status(Group&)>& body) {
-    std::vector<absl::Status> statuses(groups_.size());
-    std::vector<std::thread> threads;
-    for (size_t rank = 0; rank < groups_.size(); ++rank) {
-      threads.emplace_back([&, rank] { statuses[rank] = body(*groups_[rank]); });
-    }
-    for (std::thread& thread : threads) thread.join();
-    return statuses;
-  }
-  void ExpectSums(bool on_device) {
-    for (const absl::Status& status : Run([&](Group& group) {
-           const Device device = on_device ? group.device() : Device::Host();
-           const absl::StatusOr<Tensor> tensor = group.Allocate(DataType::kF32, {5}, device);
-           if (!tensor.ok()) return tensor.status();
-           EXPECT_EQ(tensor->device(), device);
-           std::fill_n(Floats(*tensor), 5, static_cast<float>(group.rank() + 1));
-           const absl::Status status = group.AllReduce(*tensor, *tensor, kSum);
-           EXPECT_EQ(Floats(*tensor)[4], 6) << "rank " << group.rank();
-           return status;
-         })) {
-      EXPECT_TRUE(status.ok()) << status;
-    }
-  }
-
-  cohort::testing::CoordinatorProcess coordinator_{{}};
-  std::shared_ptr<FakeNcclApi> nccl_;
-  std::vector<std::unique_ptr<LocalGroup>> groups_;
-};
+using DeviceGroupTest = DeviceGroups;
 
 TEST_F(DeviceGroupTest, BothKindsOfTensorsAndObjects) {
   Form(Placement::kBoth);
@@ -328,6 +242,23 @@ TEST_F(DeviceGroupTest, OnDevicesAloneHostTensorsAreRefused) {
     EXPECT_TRUE(status.ok()) << status;
   }
   ExpectSums(true);
+}
+
+TEST_F(DeviceGroupTest, NothingToExchangeIsNoError) {
+  for (const Placement placement : {Placement::kDevice, Placement::kBoth, Placement::kHost}) {
+    groups_.clear();
+    Form(placement, 2);
+    for (const absl::Status& status : Run([&](Group& group) {
+           absl::Status status = group.Exchange({});
+           if (placement == Placement::kHost) return status;
+           client::CallOptions on_stream;
+           on_stream.stream = nullptr;
+           status.Update(group.Exchange({}, on_stream));
+           return status;
+         })) {
+      EXPECT_TRUE(status.ok()) << NameOf(placement) << ": " << status;
+    }
+  }
 }
 
 TEST_F(DeviceGroupTest, OnTheHostAloneDeviceTensorsAreRefused) {

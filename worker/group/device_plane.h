@@ -3,6 +3,7 @@
 #ifndef COHORT_WORKER_GROUP_DEVICE_PLANE_H_
 #define COHORT_WORKER_GROUP_DEVICE_PLANE_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -12,8 +13,9 @@
 #include "absl/time/time.h"
 #include "base/clock.h"
 #include "base/tensor.h"
-#include "client/rendezvous/process_group.h"
 #include "worker/communicator/communicator.h"
+#include "worker/communicator/nccl/nccl_board.h"
+#include "worker/group/id_exchange.h"
 #include "worker/group/tensor_verbs.h"
 
 namespace cohort::worker {
@@ -49,6 +51,17 @@ class DeviceSide {
   virtual absl::Status AwaitStreams(Instant deadline) = 0;
 };
 
+struct DevicePlaneOptions {
+  // Of device memory that is registered with the groups of this rank, for Allocate to take from as
+  // long as there is room: NCCL moves it without copies. 0: none. Not so by default, since it asks
+  // something of the program that other memory does not: in an operation all ranks' tensors lie in
+  // it, or none, and all contiguous; and where every GPU reaches every other, at the same places,
+  // as they do where ranks allocate the same in the same order. Whatever differs in that is
+  // INVALID_ARGUMENT, and on streams ends the group. Of different sizes, it has no such places;
+  // where a rank has none, it is memory as any other for all.
+  size_t heap_bytes = 0;
+};
+
 // A rank's GPU. Shared by groups, and outlives what they form. Thread-safe.
 class DevicePlane {
  public:
@@ -56,15 +69,16 @@ class DevicePlane {
 
   virtual Device device() const = 0;
 
-  // Contiguous, of no defined value. Lives as long as the tensor or a copy. Errors:
-  // RESOURCE_EXHAUSTED.
+  // Contiguous, of no defined value. Lives as long as the tensor or a copy, one of which is kept
+  // until nothing that was enqueued uses it. Errors: RESOURCE_EXHAUSTED.
   virtual absl::StatusOr<Tensor> Allocate(DataType type, const Shape& shape) = 0;
 
-  // All ranks of `group`'s generation call it. `host` has the same ranks and outlives what is
-  // formed, which uses it during its calls. Errors: DEADLINE_EXCEEDED (names whose part has not
-  // come), ABORTED (a rank could not, or is gone; named), those of CUDA and NCCL.
-  virtual absl::StatusOr<std::unique_ptr<DeviceSide>> Form(client::ProcessGroup& group,
-                                                           Communicator& host,
+  // All ranks of a generation call it. `host` has the same ranks and outlives what is
+  // formed, which uses it during its calls. `board`: as Connections'. Errors: DEADLINE_EXCEEDED
+  // (names whose part has not come), ABORTED (a rank could not, or is gone; named), those of CUDA
+  // and NCCL.
+  virtual absl::StatusOr<std::unique_ptr<DeviceSide>> Form(IdExchange& ids, Communicator& host,
+                                                           std::shared_ptr<const NcclBoard> board,
                                                            absl::Duration timeout) = 0;
 };
 

@@ -27,6 +27,7 @@ absl::Status ExecutingGroup::Begin(Connections connections) {
   moves_host_memory_ = placement() != Placement::kDevice;
   paths_ = connections.paths;
   why_not_ = connections.why_not;
+  board_ = std::move(connections.board);
   connections.waits = &flight_recorder_.waits();
   COHORT_ASSIGN_OR_RETURN(communicator_, MakeCommunicator(std::move(connections)));
   verbs_ = std::make_unique<TensorVerbs>(communicator_.get(), &host_place_);
@@ -35,10 +36,10 @@ absl::Status ExecutingGroup::Begin(Connections connections) {
   return absl::OkStatus();
 }
 
-absl::Status ExecutingGroup::BeginOnDevice(DevicePlane& plane, client::ProcessGroup& membership,
+absl::Status ExecutingGroup::BeginOnDevice(DevicePlane& plane, IdExchange& ids,
                                            absl::Duration timeout) {
   absl::StatusOr<std::unique_ptr<DeviceSide>> side =
-      plane.Form(membership, *communicator_, timeout);
+      plane.Form(ids, *communicator_, std::move(board_), timeout);
   if (!side.ok()) {
     Drop();
     return side.status();
@@ -47,6 +48,21 @@ absl::Status ExecutingGroup::BeginOnDevice(DevicePlane& plane, client::ProcessGr
   MutexLock lock(&end_mutex_);
   current_on_device_ = &device_side_->communicator();
   return absl::OkStatus();
+}
+
+absl::Status ExecutingGroup::NoPlane(absl::string_view group, Placement placement) {
+  return absl::FailedPreconditionError(
+      absl::StrCat("group ", group, " is to have tensors on GPUs (placement ", NameOf(placement),
+                   "), and this rank has none"));
+}
+
+absl::StatusOr<Tensor> ExecutingGroup::AllocateOn(DevicePlane* plane, DataType type,
+                                                  const Shape& shape, Device device) const {
+  if (plane != nullptr && device == plane->device()) return plane->Allocate(type, shape);
+  return absl::InvalidArgumentError(
+      absl::StrCat("no tensor on ", device.ToString(), ": rank ", rank(), " of group ", name(),
+                   plane == nullptr ? " has no GPU" : " has another GPU, ",
+                   plane == nullptr ? "" : plane->device().ToString()));
 }
 
 void ExecutingGroup::Settle() {
@@ -294,7 +310,10 @@ absl::Status ExecutingGroup::Exchange(absl::Span<const client::TensorTransfer> t
   for (const client::TensorTransfer& transfer : transfers) {
     bytes = std::max(bytes, transfer.tensor.bytes());
   }
-  const Tensor none;
+  // Nothing lies where the group's tensors do.
+  const bool on_gpu = placement() == Placement::kDevice ||
+                      (placement() == Placement::kBoth && options.stream.has_value());
+  const Tensor none(nullptr, DataType::kU8, {0}, nullptr, on_gpu ? device() : Device::Host());
   const Tensor& first = transfers.empty() ? none : transfers[0].tensor;
   const int peer = transfers.size() == 1 ? transfers[0].peer : kNoRoot;
   return Run(

@@ -19,6 +19,7 @@
 #include "worker/group/connections.h"
 #include "worker/group/device_plane.h"
 #include "worker/group/flight_recorder.h"
+#include "worker/group/id_exchange.h"
 #include "worker/group/recorded_sequence.h"
 #include "worker/group/tensor_verbs.h"
 #include "worker/group/tick_clock.h"
@@ -80,10 +81,16 @@ class ExecutingGroup : public client::Group {
 
   // A generation begins; while `call_mutex_` is held.
   absl::Status Begin(Connections connections) ABSL_EXCLUSIVE_LOCKS_REQUIRED(call_mutex_);
-  // And for tensors on `plane`, which outlives it, too. All ranks of `membership` call it, behind
+  // And for tensors on `plane`, which outlives it, too. All ranks call it, behind
   // Begin. Errors: those of DevicePlane::Form; then all of the generation is over.
-  absl::Status BeginOnDevice(DevicePlane& plane, client::ProcessGroup& membership,
-                             absl::Duration timeout) ABSL_EXCLUSIVE_LOCKS_REQUIRED(call_mutex_);
+  absl::Status BeginOnDevice(DevicePlane& plane, IdExchange& ids, absl::Duration timeout)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(call_mutex_);
+  // Of a rank that has no GPU, and is to have tensors there.
+  static absl::Status NoPlane(absl::string_view group, Placement placement);
+  // On the rank's GPU; `plane` may be null. Errors: INVALID_ARGUMENT (`device` is another), those
+  // of DevicePlane::Allocate.
+  absl::StatusOr<Tensor> AllocateOn(DevicePlane* plane, DataType type, const Shape& shape,
+                                    Device device) const;
   // Before this rank leaves: what it broadcast or sent, and did not wait for, arrives, if the
   // others come for it within a second.
   void Settle() ABSL_EXCLUSIVE_LOCKS_REQUIRED(call_mutex_);
@@ -122,6 +129,8 @@ class ExecutingGroup : public client::Group {
   std::unique_ptr<Communicator> communicator_ ABSL_GUARDED_BY(call_mutex_);
   std::unique_ptr<TensorVerbs> verbs_ ABSL_GUARDED_BY(call_mutex_);
   bool moves_host_memory_ ABSL_GUARDED_BY(call_mutex_) = true;
+  // Of the GPUs, until they use it.
+  std::shared_ptr<const NcclBoard> board_ ABSL_GUARDED_BY(call_mutex_);
   // On the GPU, where the group has tensors there; it lives on `communicator_`.
   std::unique_ptr<DeviceSide> device_side_ ABSL_GUARDED_BY(call_mutex_);
   int64_t generation_ ABSL_GUARDED_BY(call_mutex_) = 0;

@@ -12,6 +12,7 @@
 #include "base/id128.h"
 #include "base/status_macros.h"
 #include "cohort/v1/rank_card.pb.h"
+#include "worker/communicator/nccl/nccl_board.h"
 #include "worker/communicator/socket/listener.h"
 #include "worker/communicator/socket/socket_communicator.h"
 #include "worker/group/host_formation.h"
@@ -21,7 +22,7 @@ namespace cohort::worker {
 namespace {
 
 // Of the cards, and of all that ranks then say to each other.
-constexpr uint32_t kVersion = 2;
+constexpr uint32_t kVersion = 3;
 // Of the rounds through the coordinator.
 constexpr char kCards[] = "cohort.bootstrap.cards";
 constexpr char kReach[] = "cohort.bootstrap.reach";
@@ -62,6 +63,11 @@ class Bootstrap {
     connections.paths = PathsOf(formation);
     connections.memory = std::move(formation.memory);
     met.links = std::move(formation.links);
+    if (formation.common.size() > 0) {
+      COHORT_ASSIGN_OR_RETURN(NcclBoard board,
+                              NcclBoard::Over(std::move(formation.common), group_.world_size()));
+      connections.board = std::make_shared<const NcclBoard>(std::move(board));
+    }
     const size_t hosts = connections.hosts.size();
     if (hosts == 1) return met;
     COHORT_ASSIGN_OR_RETURN(connections.mesh, BySockets());
@@ -143,6 +149,11 @@ class Bootstrap {
       if (card.host() != cards_[static_cast<size_t>(group_.rank())].host()) continue;
       options.candidates.push_back(
           {static_cast<int>(rank), card.local_socket(), card.heap_bytes()});
+    }
+    // A board is of all ranks.
+    if (options_.placement != Placement::kHost && options.candidates.size() == cards_.size() &&
+        group_.world_size() <= NcclBoard::kMaxRanks) {
+      options.common_bytes = NcclBoard::Bytes(group_.world_size());
     }
     return FormHost(options, deadline_);
   }

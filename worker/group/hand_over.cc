@@ -87,6 +87,12 @@ class Taker {
       COHORT_ASSIGN_OR_RETURN(connections.across, TakeMesh(said_.crossing_streams(), hosts,
                                                            static_cast<int>(crossing.host)));
     }
+    if (said_.has_board()) {
+      if (own_host.size() < 2 || hosts > 1) return Strange("a board of some ranks");
+      COHORT_ASSIGN_OR_RETURN(UniqueFd fd, Next());
+      COHORT_ASSIGN_OR_RETURN(NcclBoard board, NcclBoard::Attach(fd.release(), size));
+      connections.board = std::make_shared<const NcclBoard>(std::move(board));
+    }
     if (next_ != fds_.size()) return Strange("descriptors that nobody knows");
     return connections;
   }
@@ -163,6 +169,10 @@ absl::Status SendConnections(const Connections& connections, const LocalSocket& 
   }
   AddMesh(connections.mesh, said.mutable_mesh_streams(), fds);
   AddMesh(connections.across, said.mutable_crossing_streams(), fds);
+  if (connections.board != nullptr) {
+    said.set_has_board(true);
+    fds.push_back(connections.board->fd());
+  }
 
   const std::string bytes = said.SerializeAsString();
   const Preface preface = {static_cast<uint32_t>(bytes.size()), static_cast<uint32_t>(fds.size())};
@@ -201,8 +211,9 @@ absl::StatusOr<Connections> ReceiveConnections(const LocalSocket& socket,
   v1::HandOver said;
   if (!said.ParseFromString(bytes)) return Strange("bytes that mean nothing");
   if (said.version() != kHandOverVersion) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "the worker hands over version ", said.version(), ", this client takes ", kHandOverVersion));
+    return absl::FailedPreconditionError(absl::StrCat("the worker hands over version ",
+                                                      said.version(), ", this client takes ",
+                                                      kHandOverVersion));
   }
   return Taker(std::move(said), std::move(fds), std::move(heap)).Take();
 }

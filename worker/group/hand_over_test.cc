@@ -157,6 +157,32 @@ TEST_F(HandOverTest, MemoryWhoseSizeIsNotSealedIsRefused) {
   }
 }
 
+// Of two ranks that share all memory, and of four that do not.
+TEST_F(HandOverTest, ABoardIsHandedOverWithTheMemoryOfAllRanks) {
+  const absl::StatusOr<NcclBoard> board = NcclBoard::Create(2);
+  ASSERT_TRUE(board.ok()) << board.status();
+  board->Condemn(absl::AbortedError("seen by both"));
+  for (const bool on_one_host : {true, false}) {
+    Connections met;
+    met.hosts = on_one_host ? Hosts{{0, 1}} : Hosts{{0}, {1}};
+    met.paths = {"self", "shared memory"};
+    if (on_one_host) {
+      met.memory = std::make_unique<HostMemory>(
+          HostMemory{*HostSpace::Attach(dup(spaces_[0].fd()), 2), {HeapOf(0), HeapOf(1)}});
+    }
+    met.board = std::make_shared<const NcclBoard>(*NcclBoard::Attach(dup(board->fd()), 2));
+    Ends ends = Connected();
+    ASSERT_TRUE(SendConnections(met, ends.daemon, Soon()).ok());
+    const absl::StatusOr<Connections> taken = ReceiveConnections(ends.client, HeapOf(0), Soon());
+    if (on_one_host) {
+      ASSERT_TRUE(taken.ok()) << taken.status();
+      EXPECT_EQ(taken->board->verdict(), absl::AbortedError("seen by both"));
+    } else {
+      EXPECT_TRUE(absl::IsInvalidArgument(taken.status())) << taken.status();
+    }
+  }
+}
+
 TEST_F(HandOverTest, WhatIsNoSocketIsRefused) {
   v1::HandOver said;
   said.set_version(kHandOverVersion);

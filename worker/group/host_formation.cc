@@ -17,7 +17,7 @@ namespace {
 using shm::LocalSocket;
 
 // "COHORT" and the version of what follows.
-constexpr uint64_t kMagic = 0x434F484F52540101;
+constexpr uint64_t kMagic = 0x434F484F52540102;
 
 // From each rank to the first, with its heap; without it to a process of another user.
 struct Hello {
@@ -25,11 +25,12 @@ struct Hello {
   uint64_t secret[2];
   int32_t rank;
 };
-// From the first to each: the ranks, behind it; with the space, then all heaps, in as many messages
-// as that takes. The first byte of those that follow is kMore.
+// From the first to each: the ranks, behind it; with the space, then all heaps, then what is common
+// besides, in as many messages as that takes. The first byte of those that follow is kMore.
 struct Welcome {
   uint64_t magic;
   int32_t count;
+  int32_t has_common;
 };
 // Then, from each to the first and from the first to each, one byte; behind kFailed a text. From
 // the first, kFailed may come instead of a welcome.
@@ -75,6 +76,10 @@ class Former {
       if (candidate.rank == rank) return &candidate;
     }
     return nullptr;
+  }
+
+  bool HasCommon(const HostFormation& formation) const {
+    return options_.common_bytes > 0 && formation.ranks.size() == options_.candidates.size();
   }
 
   // --- The first.
@@ -180,7 +185,11 @@ class Former {
   absl::Status HandOut(HostFormation& formation, const RankHeaps& heaps) {
     const int count = static_cast<int>(formation.ranks.size());
     COHORT_ASSIGN_OR_RETURN(HostSpace space, HostSpace::Create(count));
-    const Welcome welcome = {kMagic, count};
+    if (HasCommon(formation)) {
+      COHORT_ASSIGN_OR_RETURN(formation.common,
+                              shm::Segment::Create("cohort-common", options_.common_bytes));
+    }
+    const Welcome welcome = {kMagic, count, HasCommon(formation) ? 1 : 0};
     std::string bytes(reinterpret_cast<const char*>(&welcome), sizeof(welcome));
     for (const int rank : formation.ranks) {
       const auto number = static_cast<int32_t>(rank);
@@ -188,6 +197,7 @@ class Former {
     }
     std::vector<int> fds = {space.fd()};
     for (const auto& heap : heaps) fds.push_back(heap->fd());
+    if (HasCommon(formation)) fds.push_back(formation.common.fd());
     for (const HostLink& link : formation.links) {
       for (size_t at = 0; at < fds.size(); at += LocalSocket::kMaxFds) {
         const absl::Span<const int> some =
@@ -269,11 +279,13 @@ class Former {
     }
     if (formation.ranks.front() != options_.candidates.front().rank ||
         std::find(formation.ranks.begin(), formation.ranks.end(), options_.rank) ==
-            formation.ranks.end()) {
+            formation.ranks.end() ||
+        welcome.has_common != (HasCommon(formation) ? 1 : 0)) {
       return strange;
     }
+    const size_t expected = count + 1 + (HasCommon(formation) ? 1 : 0);
     std::vector<UniqueFd> fds = std::move(message.fds);
-    while (fds.size() < count + 1) {
+    while (fds.size() < expected) {
       absl::StatusOr<LocalSocket::Message> more = socket.Receive(deadline_);
       if (!more.ok()) return more.status();
       if (more->fds.empty()) return strange;
@@ -291,6 +303,10 @@ class Former {
       COHORT_ASSIGN_OR_RETURN(shm::Segment heap,
                               shm::Segment::Map(fds[i + 1].release(), Find(rank)->heap_bytes));
       heaps.push_back(std::make_shared<shm::Segment>(std::move(heap)));
+    }
+    if (HasCommon(formation)) {
+      COHORT_ASSIGN_OR_RETURN(formation.common,
+                              shm::Segment::Map(fds[count + 1].release(), options_.common_bytes));
     }
     formation.memory = std::make_unique<HostMemory>(HostMemory{std::move(space), std::move(heaps)});
     return absl::OkStatus();

@@ -3,6 +3,7 @@
 #ifndef COHORT_WORKER_GROUP_HOST_FORMATION_H_
 #define COHORT_WORKER_GROUP_HOST_FORMATION_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -31,6 +32,8 @@ struct HostFormationOptions {
   const shm::LocalListener* listener = nullptr;
   // This rank's.
   std::shared_ptr<const shm::Segment> heap;
+  // Of memory besides, which all map where all candidates are in it; 0: none. The same on all.
+  size_t common_bytes = 0;
   // How long the first waits for candidates: those who do not come by then cannot.
   absl::Duration window = absl::Seconds(5);
 };
@@ -45,6 +48,8 @@ struct HostFormation {
   std::vector<int> ranks;  // that share memory, this one included, in order
   // Of these, by their order in `ranks`. None of a rank alone.
   std::unique_ptr<HostMemory> memory;
+  // Of `common_bytes`, zeros until a rank changes them; of no bytes if there is none.
+  shm::Segment common;
   // From the first to each, from each to the first.
   std::vector<HostLink> links;
   std::string why_not;  // why not all candidates are in it

@@ -49,7 +49,7 @@ class HostFormationTest : public ::testing::Test {
   // What rank 1 says first.
   static std::string Hello() {
     struct {
-      uint64_t magic = 0x434F484F52540101;
+      uint64_t magic = 0x434F484F52540102;
       uint64_t secret[2] = {1, 2};
       int32_t rank = 1;
     } hello;
@@ -92,6 +92,71 @@ TEST_F(HostFormationTest, TwoMeet) {
   ASSERT_TRUE(first.ok() && second.ok()) << first.status() << second.status();
   EXPECT_THAT(first->ranks, ElementsAre(0, 1));
   EXPECT_THAT(second->ranks, ElementsAre(0, 1));
+}
+
+TEST_F(HostFormationTest, WhatIsCommonBesidesIsOfAllOrOfNobody) {
+  HostFormationOptions options[] = {OptionsOf(0), OptionsOf(1)};
+  for (HostFormationOptions& each : options) each.common_bytes = 8192;
+  absl::StatusOr<HostFormation> second;
+  std::thread other([&] { second = FormHost(options[1], Soon()); });
+  const absl::StatusOr<HostFormation> first = FormHost(options[0], Soon());
+  other.join();
+  ASSERT_TRUE(first.ok() && second.ok()) << first.status() << second.status();
+  ASSERT_EQ(first->common.size(), 8192u);
+  ASSERT_EQ(second->common.size(), 8192u);
+  first->common.data()[8191] = 'x';
+  EXPECT_EQ(second->common.data()[8191], 'x');
+
+  listeners_.clear();
+  candidates_.clear();
+  SetUp();
+  HostFormationOptions alone = OptionsOf(0);
+  alone.common_bytes = 8192;
+  alone.window = absl::Milliseconds(1);
+  const absl::StatusOr<HostFormation> formed = FormHost(alone, Soon());
+  ASSERT_TRUE(formed.ok()) << formed.status();
+  EXPECT_EQ(formed->common.size(), 0u);
+}
+
+// The first says so, and what comes is loose, of another size, or nothing.
+TEST_F(HostFormationTest, WhatIsCommonAndNoSealedMemoryOfThatSizeIsRefused) {
+  const UniqueFd loose(memfd_create("loose", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  ASSERT_EQ(ftruncate(loose.get(), 8192), 0);
+  const absl::StatusOr<shm::Segment> small = shm::Segment::Create("small", 64);
+  const absl::StatusOr<HostSpace> space = HostSpace::Create(2);
+  ASSERT_TRUE(small.ok() && space.ok());
+  const std::pair<int, std::string> strange[] = {{loose.get(), "its size is not sealed"},
+                                                 {small->fd(), "another size"},
+                                                 {-1, "welcome is none"}};
+  for (const auto& [fd, why] : strange) {
+    listeners_.clear();
+    candidates_.clear();
+    SetUp();
+    HostFormationOptions options = OptionsOf(1);
+    options.common_bytes = 8192;
+    std::thread first([&, fd = fd, &why = why] {
+      const absl::StatusOr<LocalSocket> socket = listeners_[0].Accept(Soon());
+      const absl::StatusOr<LocalSocket::Message> hello = socket->Receive(Soon());
+      ASSERT_TRUE(hello.ok() && hello->fds.size() == 1);
+      const struct {
+        uint64_t magic = 0x434F484F52540102;
+        int32_t numbers[4] = {2, 1, 0, 1};  // ranks, whether there is more, which
+      } welcome;
+      const int heap = hello->fds[0].get();
+      std::vector<int> fds = {space->fd(), heap, heap};
+      if (fd >= 0) fds.push_back(fd);
+      const absl::string_view bytes(reinterpret_cast<const char*>(&welcome), sizeof(welcome));
+      ASSERT_TRUE(socket->Send(bytes, fds, Soon()).ok());
+      // Nothing more comes, where there is too little.
+      if (fd < 0) {
+        ASSERT_TRUE(socket->Send("m", {}, Soon()).ok());
+      }
+      EXPECT_THAT(socket->Receive(Soon())->bytes, HasSubstr(why));
+      ASSERT_TRUE(socket->Send("r", {}, Soon()).ok());
+    });
+    EXPECT_FALSE(FormHost(options, Soon()).ok());
+    first.join();
+  }
 }
 
 // Shrunk later, it would end whoever reads it.
@@ -148,7 +213,7 @@ TEST_F(HostFormationTest, WhomTheFirstHangsUpOnIsAlone) {
 TEST_F(HostFormationTest, WelcomesThatAreNoneAreErrors) {
   const auto welcome = [](std::vector<int32_t> ranks) {
     std::string bytes(16, '\0');
-    const uint64_t magic = 0x434F484F52540101;
+    const uint64_t magic = 0x434F484F52540102;
     const auto count = static_cast<int32_t>(ranks.size());
     std::memcpy(&bytes[0], &magic, sizeof(magic));
     std::memcpy(&bytes[8], &count, sizeof(count));

@@ -8,6 +8,7 @@
 #include "base/mutex.h"
 #include "base/shm/heap.h"
 #include "base/status_macros.h"
+#include "worker/group/id_exchange.h"
 
 namespace cohort::worker {
 namespace {
@@ -39,9 +40,7 @@ absl::StatusOr<std::unique_ptr<LocalGroup>> LocalGroup::Create(LocalGroupOptions
   if (options.bootstrap.placement == Placement::kHost) {
     options.plane = nullptr;
   } else if (options.plane == nullptr) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("group ", options.membership.group, " is to have tensors on GPUs (placement ",
-                     NameOf(options.bootstrap.placement), "), and this rank has none"));
+    return NoPlane(options.membership.group, options.bootstrap.placement);
   }
   if (options.bootstrap.heap == nullptr) {
     COHORT_ASSIGN_OR_RETURN(options.bootstrap.heap, ProcessHeap());
@@ -73,7 +72,8 @@ absl::Status LocalGroup::Form(Connections connections) {
     if (options_.on_end != nullptr) options_.on_end(generation, cause);
   });
   if (placement() == Placement::kHost) return absl::OkStatus();
-  return BeginOnDevice(*options_.plane, membership(), options_.bootstrap.timeout);
+  IdsOfMember ids(&membership());
+  return BeginOnDevice(*options_.plane, ids, options_.bootstrap.timeout);
 }
 
 absl::Status LocalGroup::Rejoin(absl::Duration timeout) {
@@ -87,13 +87,7 @@ absl::Status LocalGroup::Rejoin(absl::Duration timeout) {
 }
 
 absl::StatusOr<Tensor> LocalGroup::Allocate(DataType type, const Shape& shape, Device device) {
-  if (!device.is_host()) {
-    if (device == this->device()) return options_.plane->Allocate(type, shape);
-    return absl::InvalidArgumentError(
-        absl::StrCat("no tensor on ", device.ToString(), ": rank ", rank(), " of group ", name(),
-                     this->device().is_host() ? " has no GPU" : " has another GPU, ",
-                     this->device().is_host() ? "" : this->device().ToString()));
-  }
+  if (!device.is_host()) return AllocateOn(options_.plane.get(), type, shape, device);
   const std::shared_ptr<shm::Heap>& heap = options_.bootstrap.heap;
   const auto bytes = static_cast<size_t>(ElementCount(shape) * SizeOf(type));
   COHORT_ASSIGN_OR_RETURN(void* const data, heap->Allocate(bytes));

@@ -12,7 +12,8 @@ namespace cohort::worker {
 // By CUDA's number of it. Loads NCCL. Errors: UNIMPLEMENTED (built without CUDA), INVALID_ARGUMENT
 // (no such device), FAILED_PRECONDITION (no device, no driver, or NCCL too old; what to do),
 // NOT_FOUND (no NCCL; what was tried).
-absl::StatusOr<std::shared_ptr<DevicePlane>> OpenGpu(int device);
+absl::StatusOr<std::shared_ptr<DevicePlane>> OpenGpu(int device,
+                                                     const DevicePlaneOptions& options = {});
 
 }  // namespace cohort::worker
 

@@ -6,10 +6,11 @@
 
 namespace cohort::worker {
 
-absl::StatusOr<std::shared_ptr<DevicePlane>> OpenGpu(int device) {
+absl::StatusOr<std::shared_ptr<DevicePlane>> OpenGpu(int device,
+                                                     const DevicePlaneOptions& options) {
   COHORT_RETURN_IF_ERROR(cuda::DescribeDevice(device).status());
   COHORT_ASSIGN_OR_RETURN(std::shared_ptr<NcclApi> nccl, LoadNccl());
-  return std::make_shared<CudaPlane>(std::move(nccl), device);
+  return std::make_shared<CudaPlane>(std::move(nccl), device, options);
 }
 
 }  // namespace cohort::worker

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/device.h"
 #include "base/logging.h"
 #include "base/status_macros.h"
 #include "worker/service/answer.h"

@@ -58,6 +58,17 @@ class WorkerService final
   grpc::Status AbortGroup(grpc::ServerContext* context, const v1::AbortGroupRequest* request,
                           v1::AbortGroupResponse* response) override;
 
+  // unique_id_methods.cc
+  grpc::Status PublishUniqueIds(grpc::ServerContext* context,
+                                const v1::PublishUniqueIdsRequest* request,
+                                v1::PublishUniqueIdsResponse* response) override;
+  grpc::Status FetchUniqueIds(grpc::ServerContext* context,
+                              const v1::FetchUniqueIdsRequest* request,
+                              v1::FetchUniqueIdsResponse* response) override;
+  grpc::Status ReportGroupInit(grpc::ServerContext* context,
+                               const v1::ReportGroupInitRequest* request,
+                               v1::ReportGroupInitResponse* response) override;
+
   // tensor_methods.cc
   grpc::Status CreateTensor(grpc::ServerContext* context, const v1::CreateTensorRequest* request,
                             v1::CreateTensorResponse* response) override;

@@ -12,6 +12,7 @@ namespace {
 
 constexpr uint64_t kMagic = 0x636f686f72744231;  // changes with the layout
 constexpr size_t kMaxText = 2000;
+constexpr absl::string_view kNoBoard = "the shared memory is no board of this version";
 constexpr size_t kEntryWords = sizeof(NcclBoard::Entry) / sizeof(uint64_t);
 
 enum VerdictState : uint32_t { kNone = 0, kBeingWritten = 1, kWritten = 2 };
@@ -75,9 +76,19 @@ absl::StatusOr<NcclBoard> NcclBoard::Attach(int fd, int ranks) {
   COHORT_ASSIGN_OR_RETURN(shm::Segment segment, shm::Segment::Map(fd, Bytes(ranks)));
   NcclBoard board(std::move(segment), ranks);
   if (board.header().magic.load(std::memory_order_acquire) != kMagic) {
-    return absl::InvalidArgumentError("the shared memory is no board of this version");
+    return absl::InvalidArgumentError(kNoBoard);
   }
   return board;
+}
+
+absl::StatusOr<NcclBoard> NcclBoard::Over(shm::Segment segment, int ranks) {
+  COHORT_RETURN_IF_ERROR(CheckRanks(ranks));
+  if (segment.size() != Bytes(ranks)) return absl::InvalidArgumentError(kNoBoard);
+  NcclBoard board(std::move(segment), ranks);
+  uint64_t found = 0;
+  // Whose is the first makes no difference: all else of a new board is zeros.
+  if (board.header().magic.compare_exchange_strong(found, kMagic) || found == kMagic) return board;
+  return absl::InvalidArgumentError(kNoBoard);
 }
 
 void NcclBoard::Post(int rank, const Entry& entry) const {

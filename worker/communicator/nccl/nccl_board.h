@@ -3,6 +3,7 @@
 #define COHORT_WORKER_COMMUNICATOR_NCCL_NCCL_BOARD_H_
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -46,6 +47,11 @@ class NcclBoard {
   static absl::StatusOr<NcclBoard> Create(int ranks);
   // Takes `fd`, of a board that another process made for as many ranks. Errors: INVALID_ARGUMENT.
   static absl::StatusOr<NcclBoard> Attach(int fd, int ranks);
+  // What all of the ranks map, and began as zeros: the first to come makes a board of it. Errors:
+  // INVALID_ARGUMENT.
+  static absl::StatusOr<NcclBoard> Over(shm::Segment segment, int ranks);
+  // That one takes.
+  static size_t Bytes(int ranks);
 
   int ranks() const { return ranks_; }
   // To be passed to another process; stays this object's.
@@ -75,7 +81,6 @@ class NcclBoard {
   struct Seat;
 
   NcclBoard(shm::Segment segment, int ranks) : segment_(std::move(segment)), ranks_(ranks) {}
-  static size_t Bytes(int ranks);
   Header& header() const;
   Seat& seat(int rank) const;
 

@@ -122,5 +122,27 @@ TEST(NcclBoardTest, WhatIsNoBoardIsRefused) {
             absl::StatusCode::kInvalidArgument);
 }
 
+TEST(NcclBoardTest, MemoryOfZerosBecomesOneForAllWhoMapIt) {
+  absl::StatusOr<shm::Segment> zeros = shm::Segment::Create("test", NcclBoard::Bytes(2));
+  ASSERT_TRUE(zeros.ok()) << zeros.status();
+  absl::StatusOr<shm::Segment> mapped = shm::Segment::Map(dup(zeros->fd()), NcclBoard::Bytes(2));
+  const absl::StatusOr<NcclBoard> one = NcclBoard::Over(*std::move(zeros), 2);
+  ASSERT_TRUE(one.ok()) << one.status();
+  PostAll(*one, 0, {1, 2});
+  const absl::StatusOr<NcclBoard> two = NcclBoard::Over(*std::move(mapped), 2);
+  ASSERT_TRUE(two.ok()) << two.status();
+  EXPECT_EQ(two->posted(0), 2);
+  EXPECT_TRUE(NcclBoard::Attach(dup(two->fd()), 2).ok());
+}
+
+TEST(NcclBoardTest, WhatIsNeitherZerosNorABoardIsRefused) {
+  absl::StatusOr<shm::Segment> strange = shm::Segment::Create("test", NcclBoard::Bytes(2));
+  strange->data()[0] = 'x';
+  EXPECT_EQ(NcclBoard::Over(*std::move(strange), 2).status().code(),
+            absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(NcclBoard::Over(*shm::Segment::Create("test", 64), 2).status().code(),
+            absl::StatusCode::kInvalidArgument);
+}
+
 }  // namespace
 }  // namespace cohort::worker

@@ -250,6 +250,7 @@ absl::Status NcclClique::Register(std::shared_ptr<NcclMemory> memory, bool as_wi
   made->memory = std::move(memory);
   char* const data = made->memory->data();
   const size_t bytes = made->memory->size();
+  made->number = ++registered_;
   // Here already, since NCCL may fill it later than anybody waits for.
   registrations_.push_back(made);
   absl::Status status;
@@ -294,9 +295,14 @@ absl::Status NcclClique::Deregister(const void* data, Instant deadline) {
       registration->window != nullptr ? "ncclCommWindowDeregister" : "ncclCommDeregister");
 }
 
-bool NcclClique::IsRegistered(const void* memory, size_t bytes) const {
-  return std::any_of(registrations_.begin(), registrations_.end(),
-                     [&](const auto& one) { return one->memory->Holds(memory, bytes); });
+std::optional<NcclClique::Place> NcclClique::Find(const void* memory, size_t bytes) const {
+  const auto found =
+      std::find_if(registrations_.begin(), registrations_.end(),
+                   [&](const auto& one) { return one->memory->Holds(memory, bytes); });
+  if (found == registrations_.end()) return std::nullopt;
+  const Registration& registration = **found;
+  if (registration.window == nullptr) return Place();
+  return Place{registration.number, static_cast<const char*>(memory) - registration.memory->data()};
 }
 
 void NcclClique::Revoke(Patience patience) {

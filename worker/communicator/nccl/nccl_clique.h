@@ -4,8 +4,10 @@
 
 #include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -66,8 +68,15 @@ class NcclClique {
   // What begins at `data`; nothing in flight uses it. Errors: INVALID_ARGUMENT (it is not
   // registered), those of NCCL and NcclLane::Enter.
   absl::Status Deregister(const void* data, Instant deadline);
-  // All of it.
-  bool IsRegistered(const void* memory, size_t bytes) const;
+  // Where memory is registered, all of it.
+  struct Place {
+    // Windows alone: which, and how far behind its beginning. The same on all ranks in an
+    // operation, since each finds the others' memory by its own.
+    int64_t window = 0;  // 0: none
+    int64_t offset = 0;
+  };
+  // nullopt: it is not.
+  std::optional<Place> Find(const void* memory, size_t bytes) const;
 
   // Those of its ranks that are not `gone`, which is in ascending order and the same for all of
   // them; all of them call it, with nothing in flight, or with `abort`, which ends that. Whatever
@@ -86,6 +95,7 @@ class NcclClique {
     std::shared_ptr<NcclMemory> memory;
     void* buffer = nullptr;
     ncclWindow_t window = nullptr;
+    int64_t number = 0;  // from 1, the same on all ranks
   };
 
   NcclClique(std::shared_ptr<NcclApi> nccl, NcclCliqueOptions options);
@@ -109,6 +119,7 @@ class NcclClique {
   const std::shared_ptr<Ending> ending_;
   ncclComm_t comm_ = nullptr;
   std::vector<std::shared_ptr<Registration>> registrations_;
+  int64_t registered_ = 0;  // so far
   std::atomic<bool> revoked_{false};
 };
 

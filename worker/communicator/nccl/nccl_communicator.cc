@@ -17,10 +17,6 @@
 namespace cohort::worker {
 namespace {
 
-// The death of a process is heard of within milliseconds; that of a host takes longer than anybody
-// should wait here.
-constexpr absl::Duration kBlame = absl::Milliseconds(300);
-
 Operation MakeOperation(Verb verb, int64_t count, DataType type, uint32_t tag, int root = 0,
                         const Reduction& reduction = {}) {
   Operation operation;
@@ -139,8 +135,12 @@ void NcclCommunicator::Abort(absl::string_view cause) {
   host_->Abort(cause);
 }
 
+bool NcclCommunicator::IsBlamed(const absl::Status& status) const {
+  return size() > 1 && !absl::IsDeadlineExceeded(status) && !IsDifference(status);
+}
+
 absl::Status NcclCommunicator::Blame(const absl::Status& status) {
-  if (size() == 1 || absl::IsDeadlineExceeded(status)) return status;
+  if (!IsBlamed(status)) return status;
   absl::Status cause;
   const auto heard = [&]() -> absl::StatusOr<bool> {
     cause = Standing();
@@ -325,10 +325,10 @@ absl::Status NcclCommunicator::Exchange(absl::Span<const Transfer> transfers, In
     const std::vector<size_t> filled = FilledPlaces(transfers);
     if (filled.empty()) return absl::OkStatus();
     const absl::Status issued = post(filled);
-    if (!issued.ok()) return Break(issued);
+    if (!issued.ok()) return Break(Blame(issued));
   } else {
     agreed = agreement_.OnTransfers(transfers, tag(), deadline, post);
-    if (!agreed.ok() && !absl::IsInvalidArgument(agreed)) return Break(agreed);
+    if (!agreed.ok() && !absl::IsInvalidArgument(agreed)) return Break(Blame(agreed));
   }
   if (!posted) return agreed;
   NcclWork work;

@@ -157,7 +157,9 @@ class NcclCommunicator final : public Communicator, private NcclWatchdog::Ward {
   absl::Status Enqueue(const NcclReplay& replay, const NcclCallOptions& options, Instant deadline);
   // And waits for it, as verbs do.
   absl::Status Run(const NcclReplay& replay, Instant deadline);
-  // Whether all is well, as far as is known now; does not wait. Errors: why the group has ended.
+  // Whether all is well, as far as is known now; does not wait. Errors: why the group has ended:
+  // where NCCL has failed, whose rank is gone, if that is heard within a moment, in which it is
+  // well.
   absl::Status Check();
   // Until all that was enqueued so far is done. Errors: DEADLINE_EXCEEDED, which ends nothing, and
   // those of Check.
@@ -168,11 +170,15 @@ class NcclCommunicator final : public Communicator, private NcclWatchdog::Ward {
   // that is compared like the rest of an operation. Not so for messages, whose ranks see to it.
 
   // New memory of the device, registered. All ranks call it. Of the same size on all, and where
-  // every device reaches every other, it is a symmetric window. Errors: those of NcclMemory and
-  // NCCL, naming the rank; all ranks get them, and the group works on.
+  // every device reaches every other, it is a symmetric window: then in an operation all ranks'
+  // memory lies as far behind its beginning, which is compared, too. Errors: those of NcclMemory
+  // and NCCL, naming the rank; all ranks get them, and the group works on.
   absl::StatusOr<std::shared_ptr<NcclMemory>> Allocate(size_t bytes, Instant deadline);
   // The same for memory that was allocated for another group.
   absl::Status Register(std::shared_ptr<NcclMemory> memory, Instant deadline);
+  // The same, where each rank has some; null: this one has none, and nothing becomes of it on any.
+  // Whether it is registered.
+  absl::StatusOr<bool> RegisterWhereAllHave(std::shared_ptr<NcclMemory> memory, Instant deadline);
   // Of this rank alone, when nothing is in flight, which it waits for. The memory stays as it is.
   // What is registered when the group ends is deregistered then. Errors: INVALID_ARGUMENT (it is
   // not registered), those of Await.
@@ -193,6 +199,9 @@ class NcclCommunicator final : public Communicator, private NcclWatchdog::Ward {
  private:
   // At a device that works, before NCCL and the other ranks are looked at each time, too.
   static constexpr int kLooksAlone = 64;
+  // The death of a process is heard of within milliseconds; that of a host takes longer than
+  // anybody should wait for it where NCCL has failed.
+  static constexpr absl::Duration kBlame = absl::Milliseconds(300);
 
   NcclCommunicator(NcclFormation formation, NcclBoard own_board, cuda::Stream stream,
                    cuda::Event done);
@@ -216,7 +225,7 @@ class NcclCommunicator final : public Communicator, private NcclWatchdog::Ward {
                       absl::FunctionRef<absl::Status()> issue);
   absl::Status AwaitRoom(Instant deadline);
   OperationLine LineFor(const Operation& operation, const void* input, const void* output) const;
-  int32_t Registered(const Operation& operation, const void* input, const void* output) const;
+  uint32_t Registered(const Operation& operation, const void* input, const void* output) const;
   absl::StatusOr<std::shared_ptr<NcclMemory>> RegisterOnAll(
       absl::StatusOr<std::shared_ptr<NcclMemory>> memory, Instant deadline);
   // As the next operation of this rank. Returns its number.
@@ -225,8 +234,14 @@ class NcclCommunicator final : public Communicator, private NcclWatchdog::Ward {
   absl::Status Meet(const OperationLine& line, bool on_stream, Instant deadline);
   // Who has not come to an operation, or is not done with it.
   std::string Others(const NcclWork& work) const;
-  // Whether something is in flight. Errors: what ends the group.
+  // Whether something is in flight. Errors: what ends the group; where it is what Blame waits for,
+  // so much later, and until then something is. Waits for nothing itself.
   absl::StatusOr<bool> LookAtFlight();
+  absl::StatusOr<bool> FindInFlight();
+  // What LookAtFlight has seen and not said yet.
+  absl::Status Suspected();
+  // Whether another's end may be behind it.
+  bool IsBlamed(const absl::Status& status) const;
   absl::Status RunIssued(const char* call, Instant deadline,
                          absl::FunctionRef<ncclResult_t()> issue);
   // Until the device has done what was issued.
@@ -263,6 +278,8 @@ class NcclCommunicator final : public Communicator, private NcclWatchdog::Ward {
 
   Mutex mutex_;
   absl::Status broken_ ABSL_GUARDED_BY(mutex_);
+  absl::Status suspected_ ABSL_GUARDED_BY(mutex_);
+  Instant suspected_at_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace cohort::worker

@@ -145,7 +145,7 @@ absl::Status NcclCommunicator::Launch(NcclWork work, const NcclCallOptions& opti
   COHORT_ASSIGN_OR_RETURN(work.sequence, agree());
   absl::Status status = issue();
   if (status.ok() && !captured) status = marks->end.Record(options.stream);
-  if (!status.ok()) return Break(status);
+  if (!status.ok()) return Break(Blame(status));
   if (!captured) flight_.Add(work, *std::move(marks), options.timeout);
   NcclWatchdog::OfProcess().Watch(this);
   return status;
@@ -163,7 +163,30 @@ absl::Status NcclCommunicator::AwaitRoom(Instant deadline) {
       absl::StrCat("the device has ", kMostInFlight, " operations to do, and does not begin more"));
 }
 
+absl::Status NcclCommunicator::Suspected() {
+  MutexLock lock(&mutex_);
+  return suspected_;
+}
+
 absl::StatusOr<bool> NcclCommunicator::LookAtFlight() {
+  {
+    MutexLock lock(&mutex_);
+    if (!suspected_.ok()) {
+      if (Clock::Steady().Now() - suspected_at_ < kBlame) return true;
+      return suspected_;
+    }
+  }
+  absl::StatusOr<bool> found = FindInFlight();
+  if (found.ok() || !IsBlamed(found.status())) return found;
+  MutexLock lock(&mutex_);
+  if (suspected_.ok()) {
+    suspected_ = found.status();
+    suspected_at_ = Clock::Steady().Now();
+  }
+  return true;
+}
+
+absl::StatusOr<bool> NcclCommunicator::FindInFlight() {
   COHORT_ASSIGN_OR_RETURN(const std::optional<NcclFlight::First> first, flight_.Look());
   board_->Advance(rank(), {flight_.started(), flight_.finished()});
   if (board_is_shared_ && mode_ != NcclAgreement::kOff) {
@@ -228,13 +251,18 @@ absl::Status NcclCommunicator::Await(Instant deadline) {
     if (++looks % kLooksAlone == 1) COHORT_RETURN_IF_ERROR(Check());
     COHORT_RETURN_IF_ERROR(Broken());
     const absl::StatusOr<std::optional<NcclFlight::First>> first = flight_.Look();
-    return first.ok() ? !first->has_value() : absl::StatusOr<bool>(Break(first.status()));
+    if (first.ok() && Suspected().ok()) return !first->has_value();
+    // Which says it in time.
+    COHORT_RETURN_IF_ERROR(Check());
+    return false;
   };
   COHORT_ASSIGN_OR_RETURN(const bool done, cuda::PollUntil(is_done, deadline));
   // What was forgotten, since the group ended, is not done.
   if (done) return Broken();
+  const absl::Status suspected = Suspected();
+  if (!suspected.ok()) return Break(Blame(suspected));
   const absl::StatusOr<std::optional<NcclFlight::First>> first = flight_.Look();
-  if (!first.ok()) return Break(first.status());
+  if (!first.ok()) return Break(Blame(first.status()));
   if (!first->has_value()) return Broken();
   return absl::DeadlineExceededError(absl::StrCat(
       Describe((*first)->work),

@@ -62,8 +62,17 @@ absl::StatusOr<std::shared_ptr<NcclMemory>> NcclCommunicator::Allocate(size_t by
 }
 
 absl::Status NcclCommunicator::Register(std::shared_ptr<NcclMemory> memory, Instant deadline) {
+  if (memory == nullptr) return absl::InvalidArgumentError("no memory to register");
   COHORT_RETURN_IF_ERROR(Stand());
   return RegisterOnAll(std::move(memory), deadline).status();
+}
+
+absl::StatusOr<bool> NcclCommunicator::RegisterWhereAllHave(std::shared_ptr<NcclMemory> memory,
+                                                            Instant deadline) {
+  COHORT_RETURN_IF_ERROR(Stand());
+  COHORT_ASSIGN_OR_RETURN(const std::shared_ptr<NcclMemory> registered,
+                          RegisterOnAll(std::move(memory), deadline));
+  return registered != nullptr;
 }
 
 absl::StatusOr<std::shared_ptr<NcclMemory>> NcclCommunicator::RegisterOnAll(
@@ -78,23 +87,27 @@ absl::StatusOr<std::shared_ptr<NcclMemory>> NcclCommunicator::RegisterOnAll(
   };
   const int device = clique_->device();
   absl::Status status = memory.status();
-  if (status.ok() && (*memory)->device() != device) {
+  const bool has_some = status.ok() && *memory != nullptr;
+  if (has_some && (*memory)->device() != device) {
     status = absl::InvalidArgumentError(
         absl::StrCat("it is of CUDA device ", (*memory)->device(), ", and the rank's is ", device));
   }
-  if (status.ok() && clique_->IsRegistered((*memory)->data(), 1)) {
+  if (has_some && clique_->Find((*memory)->data(), 1).has_value()) {
     status = absl::InvalidArgumentError("it is registered");
   }
   Word own;
   const absl::StatusOr<cuda::DeviceInfo> info = cuda::DescribeDevice(device);
   if (status.ok()) status = info.status();
   Say(status, &own);
-  if (status.ok()) {
+  if (status.ok() && has_some) {
     own.bytes = static_cast<int64_t>((*memory)->size());
     std::memcpy(own.uuid, info->uuid.data(), std::min(info->uuid.size(), kMaxUuid - 1));
   }
   COHORT_ASSIGN_OR_RETURN(std::vector<Word> words, hear(own));
   COHORT_RETURN_IF_ERROR(StatusOf(words));
+  if (std::any_of(words.begin(), words.end(), [](const Word& word) { return word.bytes == 0; })) {
+    return nullptr;
+  }
   own.reaches_all = ReachesAll(device, rank(), words) ? 1 : 0;
   COHORT_ASSIGN_OR_RETURN(words, hear(own));
   // That NCCL gives a window proves nothing: where ranks do not reach each other it may give one
@@ -122,24 +135,27 @@ absl::Status NcclCommunicator::Deregister(const NcclMemory& memory, Instant dead
   return status.ok() || absl::IsInvalidArgument(status) ? status : Break(status);
 }
 
-int32_t NcclCommunicator::Registered(const Operation& operation, const void* input,
-                                     const void* output) const {
-  const auto is_registered = [&](const void* memory, int64_t bytes) {
-    return clique_->IsRegistered(memory, static_cast<size_t>(bytes));
+uint32_t NcclCommunicator::Registered(const Operation& operation, const void* input,
+                                      const void* output) const {
+  // What the root alone has is not looked at.
+  const bool all_have_input =
+      operation.verb != Verb::kBroadcast && operation.verb != Verb::kScatter;
+  const bool all_have_output = operation.verb != Verb::kReduce && operation.verb != Verb::kGather;
+  uint32_t which = 0;
+  uint64_t place = 0;
+  const auto add = [&](uint32_t flag, const void* memory, int64_t bytes) {
+    const auto found = clique_->Find(memory, static_cast<size_t>(bytes));
+    if (!found.has_value()) return;
+    which |= flag;
+    if (found->window == 0) return;
+    for (const int64_t number : {int64_t{flag}, found->window, found->offset}) {
+      place = Mixed(place, static_cast<uint64_t>(number));
+    }
   };
-  const bool in = is_registered(input, InputBytes(operation, rank(), size()));
-  const bool out = is_registered(output, OutputBytes(operation, rank(), size()));
-  switch (operation.verb) {
-    // What the root alone has is not looked at.
-    case Verb::kBroadcast:
-    case Verb::kScatter:
-      return out ? kOutputRegistered : 0;
-    case Verb::kReduce:
-    case Verb::kGather:
-      return in ? kInputRegistered : 0;
-    default:
-      return (in ? kInputRegistered : 0) | (out ? kOutputRegistered : 0);
-  }
+  if (all_have_input) add(kInputRegistered, input, InputBytes(operation, rank(), size()));
+  if (all_have_output) add(kOutputRegistered, output, OutputBytes(operation, rank(), size()));
+  if (place != 0) place = std::max<uint64_t>(place << kPlaceShift & UINT32_MAX, 1 << kPlaceShift);
+  return which | static_cast<uint32_t>(place);
 }
 
 }  // namespace cohort::worker

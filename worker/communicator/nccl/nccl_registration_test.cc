@@ -14,6 +14,8 @@
 namespace cohort::worker {
 namespace {
 
+using ::testing::AllOf;
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
 
 class NcclRegistrationTest : public NcclGroupTest {
@@ -202,8 +204,8 @@ TEST_F(NcclRegistrationTest, SomeRegisteredAndSomeNotIsADifference) {
        })) {
     EXPECT_TRUE(IsMismatch(status)) << status;
     EXPECT_THAT(std::string(status.message()),
-                HasSubstr("rank 0 all_reduce of 1 f32 by sum, registered memory; rank 1 all_reduce "
-                          "of 1 f32 by sum"));
+                AllOf(HasSubstr("rank 0 all_reduce of 1 f32 by sum, registered memory at place "),
+                      EndsWith("; rank 1 all_reduce of 1 f32 by sum")));
   }
   // What the root alone has may be anything.
   RunWell([&](NcclCommunicator& group) {
@@ -211,6 +213,53 @@ TEST_F(NcclRegistrationTest, SomeRegisteredAndSomeNotIsADifference) {
     float* const input = group.rank() == 0 ? &number : nullptr;
     return group.Broadcast(input, registered(group), 1, DataType::kF32, 0, Soon());
   });
+}
+
+// In a symmetric window each rank looks for the others' memory where its own is.
+TEST_F(NcclRegistrationTest, OtherPlacesInAWindowAreADifferenceAndElsewhereNone) {
+  for (const bool window : {true, false}) {
+    ranks_.clear();
+    streams_.clear();
+    memory_.clear();
+    FormWith(3, window);
+    RunWell([&](NcclCommunicator& group) { return Allocate(group); });
+    const std::vector<absl::Status> statuses = Run([&](NcclCommunicator& group) {
+      return Sum(group, registered(group) + (group.rank() == 2 ? 16 : 0));
+    });
+    for (const absl::Status& status : statuses) {
+      if (!window) {
+        EXPECT_TRUE(status.ok()) << status;
+        continue;
+      }
+      EXPECT_TRUE(IsMismatch(status)) << status;
+      EXPECT_THAT(std::string(status.message()),
+                  HasSubstr("all_reduce of 1 f32 by sum, registered memory at place "));
+    }
+    // It stands, and what the root alone has may lie anywhere.
+    RunWell([&](NcclCommunicator& group) {
+      COHORT_RETURN_IF_ERROR(Sum(group, registered(group)));
+      return group.Broadcast(registered(group) + 64, registered(group), 1, DataType::kF32, 0,
+                             Soon());
+    });
+  }
+}
+
+TEST_P(NcclRegistrationTest, WhereOneHasNoneNothingIsRegistered) {
+  FormWith(GetParam(), true);
+  for (const bool all_have : {false, true}) {
+    RunWell([&](NcclCommunicator& group) -> absl::Status {
+      const bool has = all_have || group.rank() != size() - 1;
+      MemoryPtr given;
+      if (has) {
+        COHORT_ASSIGN_OR_RETURN(given, NcclMemory::Allocate(nccl_, group.rank(), 4096, Soon()));
+      }
+      COHORT_ASSIGN_OR_RETURN(const bool registered, group.RegisterWhereAllHave(given, Soon()));
+      EXPECT_EQ(registered, all_have);
+      float number = 1;
+      return Sum(group, &number);
+    });
+    EXPECT_EQ(nccl_->registered(), all_have ? size() : 0);
+  }
 }
 
 TEST_F(NcclRegistrationTest, MemoryOfAnotherDeviceIsRefusedByAll) {

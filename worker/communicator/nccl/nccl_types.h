@@ -34,7 +34,9 @@ struct NcclReduction {
 //   and topology. All ranks have the same bits, but not those of host memory.
 // - kAvg of floating types multiplies each element by 1/N, rounded to the type, before it adds;
 //   kPreMulSum by the scale, rounded likewise.
-// - kMin and kMax pass over a NaN where the other element is a number.
+// - kMin and kMax of floating types are C's fmin and fmax, of any order: a NaN gives way to every
+//   number, and only where all ranks have one the result is NaN. In host memory it is NaN where any
+//   rank has one. Which NaN it is, and which of two zeros, is left open in both.
 // - A bool that is true is some byte that is not 0.
 //
 // Errors: INVALID_ARGUMENT (CheckReducible), UNIMPLEMENTED (NCCL, or the device, cannot).

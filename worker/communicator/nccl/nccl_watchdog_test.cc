@@ -1,5 +1,6 @@
 #include "worker/communicator/nccl/nccl_watchdog.h"
 
+#include <algorithm>
 #include <atomic>
 #include <string>
 #include <vector>
@@ -18,8 +19,8 @@ using ::testing::HasSubstr;
 class NcclWatchdogTest : public NcclGroupTest {
  protected:
   // Well until now: connected, so that what follows is on the device when Enqueue returns.
-  void FormAndConnect(int size) {
-    Form(size);
+  void FormAndConnect(int size, const NcclRanksOptions& options = {}) {
+    Form(size, options);
     numbers_.assign(static_cast<size_t>(size), 1);
     RunWell([&](NcclCommunicator& group) {
       COHORT_RETURN_IF_ERROR(EnqueueSum(group, &number(group)));
@@ -37,6 +38,16 @@ class NcclWatchdogTest : public NcclGroupTest {
       EXPECT_EQ(status.code(), absl::StatusCode::kAborted) << status;
       EXPECT_THAT(std::string(status.message()), cause);
     }
+  }
+  // Rank 0's error, by the watchdog, before which nobody is told.
+  void InjectAndAwaitThatItIsSeen() {
+    const auto asked = [&] {
+      const std::vector<std::string> all = nccl_->functions(0);
+      return std::count(all.begin(), all.end(), "ncclCommGetAsyncError");
+    };
+    const auto before = asked();
+    nccl_->InjectAsyncError(0, ncclRemoteError);
+    EXPECT_TRUE(Eventually([&] { return asked() > before || !rank(0).Check().ok(); }));
   }
   bool IsIdle(int rank) {
     const absl::StatusOr<bool> idle = cuda::IsIdle(stream(rank));
@@ -129,6 +140,49 @@ TEST_P(NcclWatchdogTest, ErrorsOfNcclEndTheGroupAndAreNamed) {
   nccl_->InjectAsyncError(0, ncclRemoteError);
   EXPECT_TRUE(Eventually([&] { return IsIdle(0); }));
   ExpectAllEnded(AllOf(HasSubstr("(operation 2)"), HasSubstr("ncclRemoteError")));
+}
+
+// NCCL meets the closed connection of a rank that is gone before anybody has heard whose it was.
+TEST_F(NcclWatchdogTest, ErrorsOfNcclWaitAMomentForTheName) {
+  for (const bool board : {false, true}) {
+    ranks_.clear();
+    streams_.clear();
+    NcclRanksOptions options;
+    options.board = board;
+    FormAndConnect(3, options);
+    nccl_->HangNext();
+    RunWell([&](NcclCommunicator& group) { return EnqueueSum(group, &number(group)); });
+    InjectAndAwaitThatItIsSeen();
+    ExpectAllEnded(HasSubstr("ncclRemoteError"));
+
+    ranks_.clear();
+    streams_.clear();
+    FormAndConnect(3, options);
+    nccl_->HangNext();
+    RunWell([&](NcclCommunicator& group) { return EnqueueSum(group, &number(group)); });
+    InjectAndAwaitThatItIsSeen();
+    // Where there is a board, one who knows is enough.
+    for (int r = board ? 1 : 0; r < 2; ++r) rank(r).Abort("rank 2 is gone: its process 47 ended");
+    const absl::Status status = rank(0).Await(Soon());
+    EXPECT_EQ(status, absl::AbortedError("rank 2 is gone: its process 47 ended"));
+    for (int r = 0; r < 2; ++r) {
+      EXPECT_TRUE(Eventually([&] { return IsIdle(r); })) << r;
+    }
+    rank(2).Abort("it is killed");
+  }
+}
+
+// What was seen is not forgotten when the device comes to an end all the same.
+TEST_F(NcclWatchdogTest, WhatWaitsForANameIsNotTakenForDone) {
+  FormAndConnect(3);
+  nccl_->HangNext();
+  RunWell([&](NcclCommunicator& group) { return EnqueueSum(group, &number(group)); });
+  InjectAndAwaitThatItIsSeen();
+  nccl_->StopAll();
+  EXPECT_TRUE(Eventually([&] { return IsIdle(0); }));
+  const absl::Status status = rank(0).Await(Soon());
+  EXPECT_FALSE(status.ok());
+  EXPECT_THAT(std::string(status.message()), HasSubstr("ncclRemoteError"));
 }
 
 INSTANTIATE_TEST_SUITE_P(Worlds, NcclWatchdogTest, ::testing::Values(1, 2, 3, 5));

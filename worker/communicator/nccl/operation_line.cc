@@ -51,23 +51,28 @@ std::string Describe(const OperationLine& line) {
   if (!IsDataType(line.type) || (line.op != 0 && !IsReduceOp(line.op))) return "what nobody knows";
   operation.type = static_cast<DataType>(line.type);
   if (Reduces(operation.verb)) operation.reduction = {static_cast<ReduceOp>(line.op), line.scale};
-  const char* const memory = line.registered == 0                   ? ""
-                             : line.registered == kInputRegistered  ? ", registered input"
-                             : line.registered == kOutputRegistered ? ", registered output"
-                                                                    : ", registered memory";
-  return absl::StrCat(Describe(operation), line.on_stream != 0 ? " on a stream" : "", memory);
+  const uint32_t which = line.registered & (kInputRegistered | kOutputRegistered);
+  const char* const memory = which == 0                   ? ""
+                             : which == kInputRegistered  ? ", registered input"
+                             : which == kOutputRegistered ? ", registered output"
+                                                          : ", registered memory";
+  const uint32_t place = line.registered >> kPlaceShift;
+  return absl::StrCat(Describe(operation), line.on_stream != 0 ? " on a stream" : "", memory,
+                      place == 0 ? "" : absl::StrCat(" at place ", absl::Hex(place)));
+}
+
+uint64_t Mixed(uint64_t digest, uint64_t number) {
+  // As SplitMix64 mixes; the same in every process, as no hash of the standard library need be.
+  digest = (digest ^ number) + 0x9e3779b97f4a7c15;
+  digest = (digest ^ (digest >> 30)) * 0xbf58476d1ce4e5b9;
+  digest = (digest ^ (digest >> 27)) * 0x94d049bb133111eb;
+  return digest ^ (digest >> 31);
 }
 
 uint64_t Chained(uint64_t chain, const OperationLine& line) {
   std::array<uint64_t, sizeof(line) / sizeof(uint64_t)> words;
   std::memcpy(words.data(), &line, sizeof(line));
-  for (const uint64_t word : words) {
-    // As SplitMix64 mixes; the same in every process, as no hash of the standard library need be.
-    chain = (chain ^ word) + 0x9e3779b97f4a7c15;
-    chain = (chain ^ (chain >> 30)) * 0xbf58476d1ce4e5b9;
-    chain = (chain ^ (chain >> 27)) * 0x94d049bb133111eb;
-    chain ^= chain >> 31;
-  }
+  for (const uint64_t word : words) chain = Mixed(chain, word);
   return chain;
 }
 

@@ -19,13 +19,16 @@ struct OperationLine {
   uint8_t on_stream = 0;
   int32_t root = 0;
   uint32_t tag = 0;
-  int32_t registered = 0;  // which of the tensors that all ranks have lie in registered memory
+  // Of the tensors that all ranks have: which lie in registered memory, and above that kPlaceShift
+  // a digest of where in symmetric windows, 0 if in none.
+  uint32_t registered = 0;
   int64_t count = 0;
   double scale = 0;
 };
 static_assert(sizeof(OperationLine) == 32);
-constexpr int32_t kInputRegistered = 1;
-constexpr int32_t kOutputRegistered = 2;
+constexpr uint32_t kInputRegistered = 1;
+constexpr uint32_t kOutputRegistered = 2;
+constexpr int kPlaceShift = 2;
 
 OperationLine LineOf(const Operation& operation);
 // Of so many calls that were captured: `digest` is of what they are.
@@ -34,6 +37,8 @@ bool Same(const OperationLine& a, const OperationLine& b);
 // Such as: all_reduce of 10 f32 by sum on a stream.
 std::string Describe(const OperationLine& line);
 
+// A digest of `number` behind all that `digest` is of; the same in every process.
+uint64_t Mixed(uint64_t digest, uint64_t number);
 // A digest of `line` behind all that `chain` is a digest of.
 uint64_t Chained(uint64_t chain, const OperationLine& line);
 

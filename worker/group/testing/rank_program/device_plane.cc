@@ -47,7 +47,8 @@ class DevicePlane final : public Plane {
     options.timeout = timeout;
     Formed formed;
     formed.host = std::move(host);
-    COHORT_ASSIGN_OR_RETURN(formed.verbs, worker::FormOnDevices(group, formed.host.get(), options));
+    worker::IdsOfMember ids(&group);
+    COHORT_ASSIGN_OR_RETURN(formed.verbs, worker::FormOnDevices(ids, formed.host.get(), options));
     return formed;
   }
   bool Reduces(DataType type, ReduceOp op) const override {

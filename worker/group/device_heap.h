@@ -1,0 +1,46 @@
+// Tensors of a GPU in memory that NCCL moves from and to without copies.
+#ifndef COHORT_WORKER_GROUP_DEVICE_HEAP_H_
+#define COHORT_WORKER_GROUP_DEVICE_HEAP_H_
+
+#include <cstddef>
+#include <memory>
+#include <optional>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/statusor.h"
+#include "base/clock.h"
+#include "base/mutex.h"
+#include "base/offset_allocator.h"
+#include "base/tensor.h"
+#include "worker/communicator/nccl/nccl_memory.h"
+
+namespace cohort::worker {
+
+// One block, that groups register when they form; and what of it is in use. Lives as long as a
+// tensor of it. Thread-safe.
+class DeviceHeap : public std::enable_shared_from_this<DeviceHeap> {
+ public:
+  // Errors: those of NcclMemory::Allocate.
+  static absl::StatusOr<std::shared_ptr<DeviceHeap>> Create(std::shared_ptr<NcclApi> nccl,
+                                                            int device, size_t bytes,
+                                                            Instant deadline);
+
+  // Contiguous, of no defined value. Ranks that allocate alike get the same places. nullopt: no
+  // room. Unlike that of cudaMalloc it can be had again as soon as it is let go: nothing enqueued
+  // may use it any more.
+  std::optional<Tensor> Allocate(DataType type, const Shape& shape);
+
+  const std::shared_ptr<NcclMemory>& memory() const { return memory_; }
+  size_t bytes_in_use() const;
+
+ private:
+  explicit DeviceHeap(std::shared_ptr<NcclMemory> memory);
+
+  const std::shared_ptr<NcclMemory> memory_;
+  mutable Mutex mutex_;
+  OffsetAllocator blocks_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace cohort::worker
+
+#endif  // COHORT_WORKER_GROUP_DEVICE_HEAP_H_

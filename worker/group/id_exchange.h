@@ -1,0 +1,63 @@
+// How the ranks of a group come by the ids of communicators, and tell how far they are with them.
+#ifndef COHORT_WORKER_GROUP_ID_EXCHANGE_H_
+#define COHORT_WORKER_GROUP_ID_EXCHANGE_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "client/rendezvous/process_group.h"
+
+namespace cohort::worker {
+
+// Of one rank, in one generation of a group. The calls, and their errors, are ProcessGroup's.
+class IdExchange {
+ public:
+  using Phase = client::ProcessGroup::InitPhase;
+
+  virtual ~IdExchange() = default;
+
+  virtual const std::string& group() const = 0;
+  virtual int64_t generation() const = 0;
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
+
+  virtual absl::Status Publish(absl::string_view name, const std::vector<std::string>& ids) = 0;
+  virtual absl::StatusOr<std::vector<std::string>> Fetch(absl::string_view name,
+                                                         absl::Duration timeout) = 0;
+  virtual absl::Status Report(absl::string_view name, Phase phase, absl::string_view detail) = 0;
+};
+
+// Of a rank whose membership is this process's.
+class IdsOfMember final : public IdExchange {
+ public:
+  // Outlives it.
+  explicit IdsOfMember(client::ProcessGroup* member) : member_(*member) {}
+
+  const std::string& group() const override { return member_.group(); }
+  int64_t generation() const override { return member_.generation(); }
+  int rank() const override { return member_.rank(); }
+  int size() const override { return member_.world_size(); }
+
+  absl::Status Publish(absl::string_view name, const std::vector<std::string>& ids) override {
+    return member_.PublishUniqueIds(name, ids);
+  }
+  absl::StatusOr<std::vector<std::string>> Fetch(absl::string_view name,
+                                                 absl::Duration timeout) override {
+    return member_.FetchUniqueIds(name, timeout);
+  }
+  absl::Status Report(absl::string_view name, Phase phase, absl::string_view detail) override {
+    return member_.ReportInit(name, phase, detail);
+  }
+
+ private:
+  client::ProcessGroup& member_;
+};
+
+}  // namespace cohort::worker
+
+#endif  // COHORT_WORKER_GROUP_ID_EXCHANGE_H_

@@ -1,0 +1,41 @@
+// Ids of communicators for a rank whose membership is a worker daemon's.
+#ifndef COHORT_WORKER_GROUP_RELAYED_IDS_H_
+#define COHORT_WORKER_GROUP_RELAYED_IDS_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "client/collective/remote_group.h"
+#include "worker/group/id_exchange.h"
+
+namespace cohort::worker {
+
+// The daemon asks the coordinator on behalf of its client. In the generation in which it was made:
+// later, calls are ABORTED.
+class RelayedIds final : public IdExchange {
+ public:
+  // Outlives it.
+  explicit RelayedIds(const client::RemoteGroup* seat)
+      : seat_(*seat), generation_(seat->generation()) {}
+
+  const std::string& group() const override { return seat_.name(); }
+  int64_t generation() const override { return generation_; }
+  int rank() const override { return seat_.rank(); }
+  int size() const override { return seat_.size(); }
+
+  absl::Status Publish(absl::string_view name, const std::vector<std::string>& ids) override;
+  absl::StatusOr<std::vector<std::string>> Fetch(absl::string_view name,
+                                                 absl::Duration timeout) override;
+  absl::Status Report(absl::string_view name, Phase phase, absl::string_view detail) override;
+
+ private:
+  const client::RemoteGroup& seat_;
+  const int64_t generation_;
+};
+
+}  // namespace cohort::worker
+
+#endif  // COHORT_WORKER_GROUP_RELAYED_IDS_H_
