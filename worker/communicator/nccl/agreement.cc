@@ -25,6 +25,7 @@ struct Said {
   OperationLine line;
   int64_t before = 0;
   uint64_t chain = 0;
+  uint64_t shares_device = 0;
 };
 
 constexpr uint8_t kOffer = 1;
@@ -52,12 +53,15 @@ std::string DescribeMessage(const Transfer& own, uint32_t tag, int64_t count, ui
 Agreement::Agreement(Communicator* host, const NcclBoard* board)
     : host_(*host), board_(*board), peers_(static_cast<size_t>(host->size())) {}
 
-absl::Status Agreement::OnOperation(const OperationLine& line, Instant deadline) {
+absl::Status Agreement::OnOperation(const OperationLine& line, bool shares_device,
+                                    Instant deadline) {
   const NcclBoard::Entry last = Last();
-  const Said own{line, board_.posted(host_.rank()), last.chain};
+  const Said own{line, board_.posted(host_.rank()), last.chain, shares_device ? 1u : 0u};
   std::vector<Said> said(peers_.size());
   host_.set_tag(0);
   COHORT_RETURN_IF_ERROR(host_.AllGather(&own, said.data(), sizeof(own), DataType::kU8, deadline));
+  is_device_shared_ = false;
+  for (const Said& other : said) is_device_shared_ |= other.shares_device != 0;
   for (const Said& other : said) {
     if (other.before != said[0].before || other.chain != said[0].chain) {
       return FindDifference(deadline);

@@ -32,8 +32,11 @@ class Agreement {
   Agreement(Communicator* host, const NcclBoard* board);
 
   // All ranks call it. Returns when all have come for the same, and have posted the same before.
-  // Errors: those of Communicator, and of all ranks DifferenceError.
-  absl::Status OnOperation(const OperationLine& line, Instant deadline);
+  // `shares_device`: with other groups, on this rank. Errors: those of Communicator, and of all
+  // ranks DifferenceError.
+  absl::Status OnOperation(const OperationLine& line, bool shares_device, Instant deadline);
+  // Whether any rank said so then: all know the same.
+  bool is_device_shared() const { return is_device_shared_; }
 
   // The ranks of messages agree on each before it goes, whatever else they have to agree on.
   // `post`: sends and receives, by their places in the list, that both sides have called, and that
@@ -74,6 +77,7 @@ class Agreement {
   Communicator& host_;
   const NcclBoard& board_;
   std::vector<Peer> peers_;
+  bool is_device_shared_ = false;
   // Of the list at work.
   absl::Span<const Transfer> transfers_;
   uint32_t tag_ = 0;

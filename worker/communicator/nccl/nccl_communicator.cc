@@ -1,6 +1,7 @@
 #include "worker/communicator/nccl/nccl_communicator.h"
 
 #include <optional>
+#include <random>
 #include <utility>
 
 #include "absl/memory/memory.h"
@@ -75,6 +76,7 @@ NcclCommunicator::NcclCommunicator(NcclFormation formation, NcclBoard own_board,
       stream_(std::move(stream)),
       done_(std::move(done)),
       mode_(formation.agreement),
+      member_(formation.device),
       board_(formation.board != nullptr ? formation.board
                                         : std::make_shared<const NcclBoard>(std::move(own_board))),
       board_is_shared_(formation.board != nullptr),
@@ -90,17 +92,24 @@ absl::Status NcclCommunicator::AgreeOnFormation(Instant deadline) {
     return absl::StrCat(mode < 3 ? modes[mode] : "what nobody knows", ", ",
                         given % 2 == 0 ? "no board" : "a board");
   };
-  const int32_t own = static_cast<int32_t>(mode_) * 2 + (board_is_shared_ ? 1 : 0);
-  std::vector<int32_t> all(static_cast<size_t>(size()));
+  struct Given {
+    int32_t mode = 0;
+    uint32_t key = 0;
+  };
+  static_assert(sizeof(Given) == 8);
+  const Given own = {static_cast<int32_t>(mode_) * 2 + (board_is_shared_ ? 1 : 0),
+                     std::random_device()()};
+  std::vector<Given> all(static_cast<size_t>(size()));
   host_->set_tag(0);
-  const absl::Status met = host_->AllGather(&own, all.data(), 1, DataType::kI32, deadline);
+  const absl::Status met = host_->AllGather(&own, all.data(), sizeof(own), DataType::kU8, deadline);
   if (!met.ok()) return Break(met);
   for (size_t rank = 1; rank < all.size(); ++rank) {
-    if (all[rank] == all[0]) continue;
+    if (all[rank].mode == all[0].mode) continue;
     return absl::InvalidArgumentError(absl::StrCat("ranks form different groups: rank 0 ",
-                                                   name(all[0]), "; rank ", rank, " ",
-                                                   name(all[rank])));
+                                                   name(all[0].mode), "; rank ", rank, " ",
+                                                   name(all[rank].mode)));
   }
+  for (const Given& given : all) key_ = Mixed(key_, given.key);
   return absl::OkStatus();
 }
 
@@ -179,7 +188,11 @@ absl::Status NcclCommunicator::Run(const Operation& operation, const void* input
   COHORT_RETURN_IF_ERROR(Meet(line, false, deadline));
   const int64_t sequence = Post(line, false);
   if (operation.count == 0) return absl::OkStatus();
-  absl::Status status = Issue(operation, operands, input, output, stream_.get(), deadline);
+  absl::Status status;
+  {
+    COHORT_ASSIGN_OR_RETURN(const auto turn, TakeTurn(Meets(false), deadline));
+    status = Issue(operation, operands, input, output, stream_.get(), deadline);
+  }
   if (!status.ok()) return Break(Blame(status));
   board_->Advance(rank(), {sequence, 0});
   NcclWork work;
@@ -199,10 +212,25 @@ OperationLine NcclCommunicator::LineFor(const Operation& operation, const void* 
 }
 
 absl::Status NcclCommunicator::Meet(const OperationLine& line, bool on_stream, Instant deadline) {
-  if (mode_ == NcclAgreement::kOff) return absl::OkStatus();
-  if (on_stream && mode_ != NcclAgreement::kStrict) return absl::OkStatus();
-  const absl::Status status = agreement_.OnOperation(line, deadline);
+  if (!Meets(on_stream)) return absl::OkStatus();
+  const absl::Status status = agreement_.OnOperation(line, member_.is_one_of_many(), deadline);
   return status.ok() || IsMismatch(status) ? status : Break(status);
+}
+
+absl::StatusOr<std::optional<IssueOrder::Turn>> NcclCommunicator::TakeTurn(bool met,
+                                                                           Instant deadline) {
+  if (!met || !agreement_.is_device_shared()) return std::nullopt;
+  IssueOrder::Turn turn = member_.order().Propose(key_);
+  const int64_t proposed = turn.proposed();
+  int64_t agreed = 0;
+  host_->set_tag(0);
+  absl::Status status =
+      host_->AllReduce(&proposed, &agreed, 1, DataType::kI64, Reduction{ReduceOp::kMax}, deadline);
+  if (status.ok())
+    status = turn.Await(
+        agreed, [this] { return Standing(); }, deadline);
+  if (!status.ok()) return Break(Blame(status));
+  return std::optional<IssueOrder::Turn>(std::move(turn));
 }
 
 int64_t NcclCommunicator::Post(OperationLine line, bool on_stream) {

@@ -16,6 +16,7 @@
 #include "worker/communicator/arguments.h"
 #include "worker/communicator/communicator.h"
 #include "worker/communicator/nccl/agreement.h"
+#include "worker/communicator/nccl/issue_order.h"
 #include "worker/communicator/nccl/nccl_api.h"
 #include "worker/communicator/nccl/nccl_board.h"
 #include "worker/communicator/nccl/nccl_call.h"
@@ -92,7 +93,8 @@ struct NcclReplay {
 // never waited for beyond the deadline.
 //
 // One after the other in this process: operations of all groups on a device are issued under one
-// lock. Of several groups on the same devices, ranks issue in the same order.
+// lock. Of several groups on the same devices, all ranks issue those that meet in the same order,
+// whichever threads call them; messages, and what is on streams without a meeting, callers must.
 //
 // Differences from other backends: nccl_types.h; bitwise reductions and those of 16-bit integers
 // are UNIMPLEMENTED.
@@ -230,6 +232,13 @@ class NcclCommunicator final : public Communicator, private NcclWatchdog::Ward {
       absl::StatusOr<std::shared_ptr<NcclMemory>> memory, Instant deadline);
   // As the next operation of this rank. Returns its number.
   int64_t Post(OperationLine line, bool on_stream);
+  // Whether there is to be a meeting of all ranks.
+  bool Meets(bool on_stream) const {
+    return mode_ == NcclAgreement::kStrict || (mode_ == NcclAgreement::kAsync && !on_stream);
+  }
+  // When it is the turn of an operation that ranks have met for, among those of other groups on the
+  // device, until it is issued. Nothing: there are no others, or no meeting.
+  absl::StatusOr<std::optional<IssueOrder::Turn>> TakeTurn(bool met, Instant deadline);
   // A meeting of all ranks for it, if there is to be one.
   absl::Status Meet(const OperationLine& line, bool on_stream, Instant deadline);
   // Who has not come to an operation, or is not done with it.
@@ -267,6 +276,8 @@ class NcclCommunicator final : public Communicator, private NcclWatchdog::Ward {
   const cuda::Stream stream_;
   cuda::Event done_;
   const NcclAgreement mode_;
+  const IssueOrder::Member member_;
+  uint64_t key_ = 0;  // of the group, in that order
   // The formation's, or one that nobody else sees.
   const std::shared_ptr<const NcclBoard> board_;
   const bool board_is_shared_;

@@ -107,7 +107,11 @@ absl::Status NcclCommunicator::Run(const NcclReplay& replay, Instant deadline) {
   NcclWork work;
   work.sequence = Post(line, false);
   work.replayed = replay.calls;
-  absl::Status status = Issue(replay, stream_.get(), deadline);
+  absl::Status status;
+  {
+    COHORT_ASSIGN_OR_RETURN(const auto turn, TakeTurn(Meets(false), deadline));
+    status = Issue(replay, stream_.get(), deadline);
+  }
   if (!status.ok()) return Break(Blame(status));
   board_->Advance(rank(), {work.sequence, 0});
   status = AwaitDevice(work, deadline);
@@ -143,7 +147,11 @@ absl::Status NcclCommunicator::Launch(NcclWork work, const NcclCallOptions& opti
   }
   // Up to here the group is as it was.
   COHORT_ASSIGN_OR_RETURN(work.sequence, agree());
-  absl::Status status = issue();
+  absl::Status status;
+  {
+    COHORT_ASSIGN_OR_RETURN(const auto turn, TakeTurn(work.messages == 0 && Meets(true), deadline));
+    status = issue();
+  }
   if (status.ok() && !captured) status = marks->end.Record(options.stream);
   if (!status.ok()) return Break(Blame(status));
   if (!captured) flight_.Add(work, *std::move(marks), options.timeout);

@@ -1,0 +1,95 @@
+// In which order operations of several groups are issued to a device: the same on all devices that
+// the groups have in common.
+#ifndef COHORT_WORKER_COMMUNICATOR_NCCL_ISSUE_ORDER_H_
+#define COHORT_WORKER_COMMUNICATOR_NCCL_ISSUE_ORDER_H_
+
+#include <cstdint>
+#include <map>
+#include <utility>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "base/clock.h"
+#include "base/mutex.h"
+
+namespace cohort::worker {
+
+// NCCL asks for it: kernels of two groups that came to two devices in different orders may each
+// wait for the other, where a device does not run both at once. Ranks whose threads call several
+// groups at the same time cannot know what order the others take. So, once all ranks of an
+// operation are there, each device proposes a number, larger than all it knows; the largest becomes
+// the operation's, and a device issues those that it knows of in the order of their numbers (D.
+// Skeen's way to order messages for several receivers: Birman and Joseph, Reliable communication in
+// the presence of failures, 1987). Nobody waits for an operation whose ranks are not all there.
+//
+// Of one device of this process. Thread-safe.
+class IssueOrder {
+ public:
+  // Lives for ever.
+  static IssueOrder& Of(int device);
+
+  // A group that is on the device, as long as this lasts.
+  class Member {
+   public:
+    explicit Member(int device) : order_(Of(device)) { order_.Count(1); }
+    Member(const Member&) = delete;
+    Member& operator=(const Member&) = delete;
+    ~Member() { order_.Count(-1); }
+    // Whether there are others.
+    bool is_one_of_many() const { return order_.members() > 1; }
+    IssueOrder& order() const { return order_; }
+
+   private:
+    IssueOrder& order_;
+  };
+
+  // An operation, from the proposal until it is issued or given up. Movable.
+  class Turn {
+   public:
+    Turn(Turn&& other) noexcept
+        : order_(std::exchange(other.order_, nullptr)), number_(other.number_) {}
+    Turn& operator=(Turn&&) = delete;
+    ~Turn() {
+      if (order_ != nullptr) order_->Leave(number_);
+    }
+
+    int64_t proposed() const;
+    // The largest of what its devices propose is `agreed`. Returns when nothing is to be issued
+    // before it. Errors: DEADLINE_EXCEEDED (another operation is not issued), and those of
+    // `standing`, which is asked now and then.
+    absl::Status Await(int64_t agreed, absl::FunctionRef<absl::Status()> standing,
+                       Instant deadline);
+
+   private:
+    friend class IssueOrder;
+    Turn(IssueOrder* order, int64_t number) : order_(order), number_(number) {}
+    IssueOrder* order_;
+    int64_t number_;  // of this object, on this device alone
+  };
+  // `key`: the group's, the same on all its ranks, and of no other group.
+  Turn Propose(uint64_t key);
+
+ private:
+  explicit IssueOrder(int device) : device_(device) {}
+  void Count(int change);
+  int members() const;
+  void Leave(int64_t number);
+
+  // By what all devices decide alike.
+  using Place = std::pair<int64_t, uint64_t>;
+  bool IsFirst(int64_t number) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  const int device_;
+  mutable Mutex mutex_;
+  CondVar changed_;
+  int members_ ABSL_GUARDED_BY(mutex_) = 0;
+  int64_t clock_ ABSL_GUARDED_BY(mutex_) = 0;
+  int64_t last_ ABSL_GUARDED_BY(mutex_) = 0;
+  // Not issued yet; where they will be, or before which place they will not be.
+  std::map<int64_t, Place> pending_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace cohort::worker
+
+#endif  // COHORT_WORKER_COMMUNICATOR_NCCL_ISSUE_ORDER_H_

@@ -1,0 +1,108 @@
+#include "worker/communicator/nccl/issue_order.h"
+
+#include <algorithm>
+#include <atomic>
+#include <memory>
+#include <random>
+#include <thread>
+#include <vector>
+
+#include "base/clock.h"
+#include "gtest/gtest.h"
+
+namespace cohort::worker {
+namespace {
+
+Instant In(absl::Duration duration) { return Clock::Steady().Now() + duration; }
+absl::Status Stands() { return absl::OkStatus(); }
+
+TEST(IssueOrderTest, ManyDevicesIssueWhatTheyShareInOneOrder) {
+  constexpr int kDevices = 4;
+  constexpr int kOperations = 200;
+  constexpr uint32_t kSeed = 20261122;
+  // Operation i is of some of the devices; on each, a thread of its own calls it.
+  std::mt19937 random(kSeed);
+  struct Operation {
+    std::vector<int> devices;
+    std::atomic<int> proposals{0};
+    std::atomic<int64_t> agreed{0};
+  };
+  std::vector<Operation> operations(kOperations);
+  for (Operation& operation : operations) {
+    for (int device = 0; device < kDevices; ++device) {
+      if (random() % 2 == 0) operation.devices.push_back(device);
+    }
+    if (operation.devices.empty()) operation.devices = {0, 1};
+  }
+  std::vector<std::vector<int>> issued(kDevices);
+  std::vector<std::thread> threads;
+  for (int i = 0; i < kOperations; ++i) {
+    Operation& operation = operations[static_cast<size_t>(i)];
+    for (const int device : operation.devices) {
+      threads.emplace_back([&, i, device] {
+        IssueOrder::Turn turn = IssueOrder::Of(100 + device).Propose(static_cast<uint64_t>(i));
+        // The agreement: the largest of all proposals.
+        const int64_t own = turn.proposed();
+        int64_t largest = operation.agreed.load();
+        while (largest < own && !operation.agreed.compare_exchange_weak(largest, own)) {
+        }
+        ++operation.proposals;
+        while (operation.proposals.load() < static_cast<int>(operation.devices.size())) {
+          std::this_thread::yield();
+        }
+        EXPECT_EQ(turn.Await(operation.agreed.load(), Stands, In(absl::Seconds(60))),
+                  absl::OkStatus());
+        // Alone, as long as the turn lasts.
+        issued[static_cast<size_t>(device)].push_back(i);
+      });
+    }
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (int a = 0; a < kDevices; ++a) {
+    for (int b = a + 1; b < kDevices; ++b) {
+      const auto shared = [&](int device) {
+        std::vector<int> both;
+        for (const int i : issued[static_cast<size_t>(device)]) {
+          const std::vector<int>& on = operations[static_cast<size_t>(i)].devices;
+          if (std::count(on.begin(), on.end(), a) > 0 && std::count(on.begin(), on.end(), b) > 0) {
+            both.push_back(i);
+          }
+        }
+        return both;
+      };
+      EXPECT_EQ(shared(a), shared(b)) << "devices " << a << ", " << b << ", seed " << kSeed;
+    }
+  }
+}
+
+TEST(IssueOrderTest, WaitsForWhatComesFirstAndNoLongerThanItMay) {
+  IssueOrder& order = IssueOrder::Of(200);
+  auto first = std::make_unique<IssueOrder::Turn>(order.Propose(1));
+  IssueOrder::Turn second = order.Propose(2);
+  EXPECT_LT(first->proposed(), second.proposed());
+  EXPECT_TRUE(absl::IsDeadlineExceeded(second.Await(5, Stands, In(absl::Milliseconds(10)))));
+  EXPECT_TRUE(absl::IsAborted(second.Await(
+      5, [] { return absl::AbortedError("gone"); }, In(absl::Seconds(60)))));
+  // It turns out to be behind.
+  EXPECT_TRUE(absl::IsDeadlineExceeded(first->Await(9, Stands, In(absl::Milliseconds(10)))));
+  EXPECT_EQ(second.Await(5, Stands, In(absl::Seconds(60))), absl::OkStatus());
+  first.reset();
+  // What comes later is told larger numbers.
+  EXPECT_GT(order.Propose(3).proposed(), 9);
+}
+
+TEST(IssueOrderTest, CountsTheGroupsOfADevice) {
+  const IssueOrder::Member one(300);
+  EXPECT_FALSE(one.is_one_of_many());
+  {
+    const IssueOrder::Member elsewhere(301);
+    EXPECT_FALSE(one.is_one_of_many());
+    const IssueOrder::Member other(300);
+    EXPECT_TRUE(one.is_one_of_many());
+    EXPECT_TRUE(other.is_one_of_many());
+  }
+  EXPECT_FALSE(one.is_one_of_many());
+}
+
+}  // namespace
+}  // namespace cohort::worker
