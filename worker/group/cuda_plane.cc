@@ -117,11 +117,13 @@ absl::StatusOr<Tensor> CudaPlane::Allocate(DataType type, const Shape& shape) {
 
 absl::StatusOr<std::unique_ptr<DeviceSide>> CudaPlane::Form(client::ProcessGroup& group,
                                                             Communicator& host,
+                                                            DeviceProgress* progress,
                                                             absl::Duration timeout) {
   DeviceFormationOptions options;
   options.nccl = nccl_;
   options.device = device_;
   options.timeout = timeout;
+  options.progress = progress;
   COHORT_ASSIGN_OR_RETURN(std::unique_ptr<NcclCommunicator> communicator,
                           FormOnDevices(group, &host, options));
   COHORT_ASSIGN_OR_RETURN(std::unique_ptr<CudaPlace> place,

@@ -17,6 +17,7 @@ class CudaPlane final : public DevicePlane {
   Device device() const override { return Device::Cuda(device_); }
   absl::StatusOr<Tensor> Allocate(DataType type, const Shape& shape) override;
   absl::StatusOr<std::unique_ptr<DeviceSide>> Form(client::ProcessGroup& group, Communicator& host,
+                                                   DeviceProgress* progress,
                                                    absl::Duration timeout) override;
 
  private:

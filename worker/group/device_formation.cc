@@ -39,6 +39,7 @@ class DeviceFormation {
     formation.host = host;
     formation.agreement = options_.agreement;
     formation.board = options_.board;
+    formation.progress = options_.progress;
     COHORT_ASSIGN_OR_RETURN(std::unique_ptr<NcclCommunicator> formed,
                             NcclCommunicator::Form(std::move(formation), deadline_));
     Report(Phase::kDone, "");

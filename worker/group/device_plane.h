@@ -14,6 +14,7 @@
 #include "base/tensor.h"
 #include "client/rendezvous/process_group.h"
 #include "worker/communicator/communicator.h"
+#include "worker/communicator/device_progress.h"
 #include "worker/group/tensor_verbs.h"
 
 namespace cohort::worker {
@@ -61,10 +62,12 @@ class DevicePlane {
   virtual absl::StatusOr<Tensor> Allocate(DataType type, const Shape& shape) = 0;
 
   // All ranks of `group`'s generation call it. `host` has the same ranks and outlives what is
-  // formed, which uses it during its calls. Errors: DEADLINE_EXCEEDED (names whose part has not
-  // come), ABORTED (a rank could not, or is gone; named), those of CUDA and NCCL.
+  // formed, which uses it during its calls; so does `progress`, which is told how far the GPU is
+  // with them. Errors: DEADLINE_EXCEEDED (names whose part has not come), ABORTED (a rank could
+  // not, or is gone; named), those of CUDA and NCCL.
   virtual absl::StatusOr<std::unique_ptr<DeviceSide>> Form(client::ProcessGroup& group,
                                                            Communicator& host,
+                                                           DeviceProgress* progress,
                                                            absl::Duration timeout) = 0;
 };
 

@@ -38,7 +38,7 @@ absl::Status ExecutingGroup::Begin(Connections connections) {
 absl::Status ExecutingGroup::BeginOnDevice(DevicePlane& plane, client::ProcessGroup& membership,
                                            absl::Duration timeout) {
   absl::StatusOr<std::unique_ptr<DeviceSide>> side =
-      plane.Form(membership, *communicator_, timeout);
+      plane.Form(membership, *communicator_, &flight_recorder_, timeout);
   if (!side.ok()) {
     Drop();
     return side.status();
