@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/status_macros.h"
 #include "worker/communicator/nccl/nccl_clique.h"
+#include "worker/communicator/nccl/ras.h"
 #include "worker/cuda/device.h"
 
 namespace cohort::worker {
@@ -91,6 +92,8 @@ absl::StatusOr<std::unique_ptr<NcclCommunicator>> FormOnDevices(
   DeviceFormation formation(group, options);
   absl::StatusOr<std::unique_ptr<NcclCommunicator>> formed = formation.Run(host);
   if (formed.ok()) return formed;
+  // NCCL's own threads answer also while it does not get on.
+  if (absl::IsDeadlineExceeded(formed.status())) formed = WithNcclFindings(formed.status());
   formation.Report(Phase::kFailed, formed.status().message());
   // Others wait for this rank in vain.
   host->Abort(absl::StrCat("rank ", group.rank(),
