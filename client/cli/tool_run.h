@@ -46,6 +46,8 @@ class LoneGroups : public GroupMaker {
   absl::Status error;
   // Of each group made: see LoneGroup.
   int64_t spoils_call = 0;
+  int64_t copies = 0;
+  absl::StatusOr<int> gpus = absl::FailedPreconditionError("there is no GPU here");
 
   absl::StatusOr<std::unique_ptr<client::Group>> Make(const GroupRequest& request) override {
     requests.push_back(request);
@@ -54,6 +56,12 @@ class LoneGroups : public GroupMaker {
     group->spoils_call = spoils_call;
     return group;
   }
+  // Its GPUs' memory is the host's.
+  absl::Status Copy(const Tensor& from, const Tensor& to) override {
+    ++copies;
+    return CopyTensor(from, to);
+  }
+  absl::StatusOr<int> CountGpus() override { return gpus; }
 };
 
 // NCCL's threads on this machine.

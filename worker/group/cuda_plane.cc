@@ -115,6 +115,12 @@ absl::StatusOr<Tensor> CudaPlane::Allocate(DataType type, const Shape& shape) {
   return AllocateOnDevice(device_, type, shape);
 }
 
+absl::Status CudaPlane::Copy(const Tensor& from, const Tensor& to, Instant deadline) {
+  COHORT_ASSIGN_OR_RETURN(const cuda::Stream stream, cuda::Stream::Create(device_));
+  COHORT_RETURN_IF_ERROR(CopyOnStream(from, to, stream.get()));
+  return cuda::Synchronize(stream.get(), deadline);
+}
+
 absl::StatusOr<std::unique_ptr<DeviceSide>> CudaPlane::Form(client::ProcessGroup& group,
                                                             Communicator& host,
                                                             DeviceProgress* progress,

@@ -61,6 +61,10 @@ class DevicePlane {
   // RESOURCE_EXHAUSTED.
   virtual absl::StatusOr<Tensor> Allocate(DataType type, const Shape& shape) = 0;
 
+  // Between this GPU and memory of this process, or within either, whatever the layouts. Blocks.
+  // Errors: INVALID_ARGUMENT (of another type or shape), DEADLINE_EXCEEDED, those of CUDA.
+  virtual absl::Status Copy(const Tensor& from, const Tensor& to, Instant deadline) = 0;
+
   // All ranks of `group`'s generation call it. `host` has the same ranks and outlives what is
   // formed, which uses it during its calls; so does `progress`, which is told how far the GPU is
   // with them. Errors: DEADLINE_EXCEEDED (names whose part has not come), ABORTED (a rank could

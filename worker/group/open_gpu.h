@@ -13,6 +13,8 @@ namespace cohort::worker {
 // (no such device), FAILED_PRECONDITION (no device, no driver, or NCCL too old; what to do),
 // NOT_FOUND (no NCCL; what was tried).
 absl::StatusOr<std::shared_ptr<DevicePlane>> OpenGpu(int device);
+// At least one. Errors: as OpenGpu, but for those of NCCL.
+absl::StatusOr<int> CountGpus();
 
 }  // namespace cohort::worker
 

@@ -12,4 +12,6 @@ absl::StatusOr<std::shared_ptr<DevicePlane>> OpenGpu(int device) {
   return std::make_shared<CudaPlane>(std::move(nccl), device);
 }
 
+absl::StatusOr<int> CountGpus() { return cuda::DeviceCount(); }
+
 }  // namespace cohort::worker
