@@ -21,18 +21,6 @@ namespace {
 // should wait here.
 constexpr absl::Duration kBlame = absl::Milliseconds(300);
 
-Operation MakeOperation(Verb verb, int64_t count, DataType type, uint32_t tag, int root = 0,
-                        const Reduction& reduction = {}) {
-  Operation operation;
-  operation.verb = verb;
-  operation.count = count;
-  operation.type = type;
-  operation.reduction = reduction;
-  operation.root = root;
-  operation.tag = tag;
-  return operation;
-}
-
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<NcclCommunicator>> NcclCommunicator::Form(NcclFormation formation,
