@@ -23,6 +23,7 @@
 #include "base/clock.h"
 #include "client/cli/clients.h"
 #include "client/cli/group_maker.h"
+#include "client/cli/nccl_witness.h"
 #include "client/cli/printer.h"
 #include "client/rendezvous/report.h"
 
@@ -53,6 +54,7 @@ enum class ExitCode : int {
 struct Environment {
   Clients* clients = nullptr;
   GroupMaker* groups = nullptr;
+  NcclWitness* nccl = nullptr;  // null: nobody asks NCCL
   const Clock* clock = nullptr;
   std::istream* in = nullptr;
   Printer* printer = nullptr;

@@ -301,6 +301,52 @@ TEST(WhoIsMissingCommand, NamesRanksMembersAndSinceWhen) {
                         R"("remaining_seconds":18.0,"missing":{"expected_count":8,)"));
 }
 
+TEST(WhoIsMissingCommand, SaysWhatNcclKnows) {
+  ToolRun tool;
+  client::WhoIsMissingReport& report = tool.fake.who_is_missing;
+  report.group = "trainer";
+  report.generation = 3;
+  report.state = client::GroupState::kActive;
+  report.world_size = 8;
+  const std::string group =
+      "group trainer, generation 3, active, 8 ranks\n"
+      "nobody is missing: no wait is open\n";
+  EXPECT_EQ(tool({"who-is-missing", "trainer"}).out, group) << "nobody asked";
+  EXPECT_EQ(tool.nccl.patience, absl::Seconds(3));
+  ToolResult result = tool({"who-is-missing", "--nccl-ras", "trainer"});
+  EXPECT_EQ(result.code, 0);
+  EXPECT_EQ(result.out, group + "\nNCCL on this host says nothing: UNAVAILABLE: nobody listens\n");
+  EXPECT_EQ(tool.nccl.address, "");
+  EXPECT_THAT(tool({"who-is-missing", "trainer", "--nccl-ras", "--json"}).out,
+              HasSubstr(R"("settling":false,"nccl":{"error":"UNAVAILABLE: nobody listens"}})"));
+
+  NcclTestimony testimony;
+  testimony.version = "2.28.9";
+  testimony.timeouts = 1;
+  testimony.communicators = {{"0x1a", 4, {"rank 2 is dead", "rank 3 does not answer"}},
+                             {"0x1b", 1, {}}};
+  tool.nccl.says = testimony;
+  const std::string says = group +
+                           "\nNCCL on this host says:\n"
+                           "  communicator 0x1a, 4 ranks:\n"
+                           "    rank 2 is dead\n"
+                           "    rank 3 does not answer\n"
+                           "  communicator 0x1b, 1 rank:\n"
+                           "    all ranks are there and have launched the same\n"
+                           "  not all answered in time: something may be missing here\n";
+  EXPECT_EQ(tool({"who-is-missing", "trainer"}).out, says);
+  EXPECT_EQ(tool({"who-is-missing", "trainer", "--nccl-ras=[::1]:7", "--timeout", "2s"}).out, says);
+  EXPECT_EQ(tool.nccl.address, "[::1]:7");
+  EXPECT_EQ(tool.nccl.patience, absl::Seconds(2));
+  EXPECT_THAT(
+      tool({"who-is-missing", "trainer", "--json"}).out,
+      HasSubstr(R"("nccl":{"version":"2.28.9","timeout_count":1,"communicators":[{"hash":"0x1a",)"
+                R"("size":4,"findings":["rank 2 is dead","rank 3 does not answer"]},)"));
+
+  tool.nccl.says = absl::InvalidArgumentError("\"there\" is no address");
+  EXPECT_EQ(tool({"who-is-missing", "trainer", "--nccl-ras=there"}).code, 2);
+}
+
 TEST(WhoIsMissingCommand, DoesNotSayNobodyBeforeTheCoordinatorCanKnow) {
   ToolRun tool;
   client::WhoIsMissingReport& report = tool.fake.who_is_missing;

@@ -5,10 +5,13 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "base/tensor.h"
 #include "client/collective/group.h"
 #include "client/rendezvous/connection.h"
 #include "client/rendezvous/report.h"
@@ -21,8 +24,14 @@ enum class GroupForm {
   kRemote,    // a daemon is the rank; this process calls it
 };
 
+// In place of a GPU's number: the rank, modulo how many there are.
+inline constexpr int kGpuOfRank = -1;
+
 struct GroupRequest {
   GroupForm form = GroupForm::kLocal;
+  // Of kLocal: a GPU of this process, by CUDA's number, on which the group moves tensors as well as
+  // on the host. Absent: on the host alone.
+  std::optional<int> gpu;
   std::string worker;  // the daemon's address; of kLocal: empty
   client::ConnectionOptions coordinator;
   std::string group;
@@ -40,8 +49,13 @@ class GroupMaker {
   virtual ~GroupMaker() = default;
 
   // Blocks until the group is complete. Errors: those of client::ProcessGroup::Create, of the
-  // worker, and UNIMPLEMENTED (this program has no such form).
+  // worker, UNIMPLEMENTED (this program has no such form), and why there is no such GPU.
   virtual absl::StatusOr<std::unique_ptr<client::Group>> Make(const GroupRequest& request) = 0;
+  // Between the host and the GPU of a group that it made. Blocks, for at most a minute. Errors:
+  // INVALID_ARGUMENT, DEADLINE_EXCEEDED, those of the GPU.
+  virtual absl::Status Copy(const Tensor& from, const Tensor& to) = 0;
+  // Of this process; at least one. Errors: why there are none.
+  virtual absl::StatusOr<int> CountGpus() = 0;
 };
 
 }  // namespace cohort::cli

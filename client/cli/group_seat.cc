@@ -55,6 +55,10 @@ absl::Status CheckGroupFlags(const GroupFlags& flags) {
     return absl::InvalidArgumentError(
         absl::StrCat("--rank ", flags.rank, ": ranks are 0..", flags.world_size - 1));
   }
+  if (flags.gpu.has_value() && Forms().at(flags.form) != GroupForm::kLocal) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a GPU is this process's: it does not go with --form ", flags.form));
+  }
   const size_t workers = flags.workers.size();
   if (Forms().at(flags.form) == GroupForm::kLocal) {
     if (workers == 0) return absl::OkStatus();
@@ -75,6 +79,7 @@ absl::StatusOr<std::unique_ptr<GroupSeat>> GroupSeat::Take(Context& context,
   context.set_on_away([&line](const client::AwayReport& away) { line.Update(away); });
   GroupRequest request;
   request.form = Forms().at(flags.form);
+  request.gpu = flags.gpu;
   request.worker = WorkerOf(flags);
   request.coordinator = context.ConnectionOptions();
   request.group = flags.group;

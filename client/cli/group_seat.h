@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,7 @@ struct GroupFlags {
   int world_size = 0;  // 0: not given
   std::string form = "local";
   std::vector<std::string> workers;
+  std::optional<int> gpu;  // as of GroupRequest; no flag of all commands
 };
 
 // Adds --group, --rank, --world-size, --form and --worker.

@@ -4,6 +4,7 @@
 #include <csignal>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <random>
 #include <string>
 #include <utility>
@@ -11,10 +12,12 @@
 
 #include "CLI/CLI.hpp"
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "base/status_macros.h"
 #include "client/cli/format.h"
 #include "client/cli/group_seat.h"
@@ -42,6 +45,7 @@ struct Flags {
   std::string reduction = "sum";
   int root = 0;
   std::string memory = "registered";
+  std::string device = "host";
   perf::MeasureOptions measure;
 };
 
@@ -120,6 +124,23 @@ absl::StatusOr<std::vector<perf::Case>> Cases(const Flags& flags, int ranks) {
   return cases;
 }
 
+// "host", "cuda" or "cuda:1".
+absl::StatusOr<std::optional<int>> Gpu(const Flags& flags) {
+  absl::string_view text = flags.device;
+  int number = kGpuOfRank;
+  if (text == "host") return std::nullopt;
+  if (!absl::ConsumePrefix(&text, "cuda") ||
+      (!text.empty() &&
+       (!absl::ConsumePrefix(&text, ":") || !absl::SimpleAtoi(text, &number) || number < 0))) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--device ", flags.device, ": there are host, cuda and cuda:N"));
+  }
+  if (flags.memory == "plain") {
+    return absl::InvalidArgumentError("--memory plain is of the host: it does not go with a GPU");
+  }
+  return number;
+}
+
 // --- One rank.
 
 // What ranks that were started one by one must have been told alike.
@@ -152,14 +173,28 @@ absl::Status CheckAlike(client::Group& group, const std::string& own) {
   return absl::OkStatus();
 }
 
+std::string MemoryOf(const Flags& flags) {
+  return flags.group.gpu.has_value() ? "gpu" : flags.memory;
+}
+
 void PrintHeader(Context& context, const Flags& flags, client::Group& group) {
+  const std::string memory =
+      flags.group.gpu.has_value()
+          ? absl::StrCat("memory of GPUs, rank 0's of ", group.device().ToString())
+          : absl::StrCat(flags.memory, " memory");
   context.printer().PrintText(absl::StrCat(
       "# group ", group.name(), ", ", Counted(group.size(), "rank"), ", form ", flags.group.form,
-      ", ", flags.memory,
-      " memory; time: median of about ten batches, slowest rank; bandwidth: GB/s\n", PerfTitles()));
+      ", ", memory, "; time: median of about ten batches, slowest rank; bandwidth: GB/s\n",
+      PerfTitles()));
 }
 
 absl::StatusOr<ExitCode> RunRank(Context& context, const Flags& flags) {
+  perf::MeasureOptions measure = flags.measure;
+  if (flags.group.gpu.has_value()) {
+    measure.copy = [groups = context.environment().groups](const Tensor& from, const Tensor& to) {
+      return groups->Copy(from, to);
+    };
+  }
   COHORT_ASSIGN_OR_RETURN(const std::vector<perf::Case> cases,
                           Cases(flags, flags.group.world_size));
   COHORT_ASSIGN_OR_RETURN(
@@ -176,13 +211,13 @@ absl::StatusOr<ExitCode> RunRank(Context& context, const Flags& flags) {
                                  FormatBytes(cases[i].bytes()), " (", i + 1, " of ", cases.size(),
                                  ")"));
     }
-    COHORT_ASSIGN_OR_RETURN(const perf::Row row, perf::Measure(group, cases[i], flags.measure,
-                                                               *context.environment().clock));
+    COHORT_ASSIGN_OR_RETURN(const perf::Row row,
+                            perf::Measure(group, cases[i], measure, *context.environment().clock));
     wrong += WrongOf(row);
     if (!prints) continue;
     progress.Clear();
     if (context.json()) {
-      context.printer().PrintJson(PerfJson(row, group.size(), flags.measure.registered));
+      context.printer().PrintJson(PerfJson(row, group.size(), MemoryOf(flags)));
     } else {
       context.printer().PrintText(PerfLine(row, group.size()));
     }
@@ -240,6 +275,19 @@ std::string Describe(const RankFailure& failure) {
   return absl::StrCat("rank ", failure.rank, " (process ", failure.pid, ") ", how, words);
 }
 
+// That each rank has one of its own.
+absl::Status CheckGpus(Context& context, const Flags& flags) {
+  if (!flags.group.gpu.has_value()) return absl::OkStatus();
+  COHORT_ASSIGN_OR_RETURN(const int gpus, context.environment().groups->CountGpus());
+  const bool by_rank = *flags.group.gpu == kGpuOfRank;
+  const int shared_from = by_rank ? gpus : 1;
+  if (flags.members <= shared_from) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(
+      "ranks 0 and ", shared_from, " would share cuda:", by_rank ? 0 : *flags.group.gpu,
+      ", which NCCL refuses: there ", gpus == 1 ? "is 1 GPU" : absl::StrCat("are ", gpus, " GPUs"),
+      by_rank ? "" : ", and --device cuda takes one for each rank"));
+}
+
 absl::StatusOr<ExitCode> StartRanks(Context& context, const Flags& flags) {
   GroupFlags first = flags.group;
   first.world_size = flags.members;
@@ -247,6 +295,7 @@ absl::StatusOr<ExitCode> StartRanks(Context& context, const Flags& flags) {
   if (first.group.empty()) first.group = "any";
   COHORT_RETURN_IF_ERROR(CheckGroupFlags(first));
   COHORT_RETURN_IF_ERROR(Cases(flags, flags.members).status());
+  COHORT_RETURN_IF_ERROR(CheckGpus(context, flags));
   std::vector<std::vector<std::string>> arguments;
   for (int rank = 0; rank < flags.members; ++rank) {
     arguments.push_back(RankArguments(context, flags, rank));
@@ -266,6 +315,7 @@ absl::StatusOr<ExitCode> StartRanks(Context& context, const Flags& flags) {
 
 absl::StatusOr<ExitCode> Perf(Context& context, Flags& flags) {
   flags.measure.registered = flags.memory == "registered";
+  COHORT_ASSIGN_OR_RETURN(flags.group.gpu, Gpu(flags));
   if (flags.members == 0) return RunRank(context, flags);
   if (flags.group.rank >= 0 || flags.group.world_size > 0) {
     return absl::InvalidArgumentError(
@@ -293,6 +343,9 @@ void AddWork(CLI::App& command, Flags& flags) {
                   "registered, tensors of the group; or plain, of this process alone (default: "
                   "registered)")
       ->check(CLI::IsMember({"registered", "plain"}));
+  command.add_option("--device", flags.device,
+                     "where the tensors lie: host; cuda:N, this process's GPU N; or cuda, the GPU "
+                     "of the rank's number, modulo how many there are (default: host)");
 }
 
 }  // namespace
@@ -306,6 +359,7 @@ void AddPerfCommand(CLI::App& parent, Context& context) {
       "is for forming the group, and for each call",
       "cohort perf --members 4\n"
       "cohort perf all_reduce --members 2 --sizes 8,64K,1M --type bf16 --json\n"
+      "cohort perf --members 2 --device cuda                 # each rank on a GPU of its own\n"
       "cohort perf --group ring --rank 0 --world-size 2      # and rank 1 on another host",
       [&context, flags] { return Perf(context, *flags); }, "60s");
   AddGroupFlags(*command, flags->group);

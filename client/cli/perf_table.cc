@@ -60,7 +60,7 @@ std::string PerfLine(const perf::Row& row, int ranks) {
                          Columns(run, row.out_of_place, ranks), Columns(run, row.in_place, ranks));
 }
 
-Json PerfJson(const perf::Row& row, int ranks, bool registered) {
+Json PerfJson(const perf::Row& row, int ranks, const std::string& memory) {
   const perf::Case& run = row.run;
   Json json = {{"operation", std::string(perf::NameOf(run.operation))},
                {"size_bytes", run.bytes()},
@@ -69,7 +69,7 @@ Json PerfJson(const perf::Row& row, int ranks, bool registered) {
   if (perf::Reduces(run.operation)) json["reduction"] = std::string(NameOf(run.reduction.op));
   if (perf::HasRoot(run.operation)) json["root"] = run.root;
   json["world_size"] = ranks;
-  json["memory"] = registered ? "registered" : "plain";
+  json["memory"] = memory;
   if (row.out_of_place.has_value()) json["out_of_place"] = ToJson(run, *row.out_of_place, ranks);
   if (row.in_place.has_value()) json["in_place"] = ToJson(run, *row.in_place, ranks);
   return json;

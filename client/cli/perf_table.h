@@ -14,7 +14,8 @@ std::string PerfTitles();
 // One line.
 std::string PerfLine(const perf::Row& row, int ranks);
 
-Json PerfJson(const perf::Row& row, int ranks, bool registered);
+// `memory`: "registered", "plain" or "gpu".
+Json PerfJson(const perf::Row& row, int ranks, const std::string& memory);
 
 // Of both ways; 0 when nothing was checked.
 int64_t WrongOf(const perf::Row& row);

@@ -41,7 +41,7 @@ TEST(PerfTableTest, WhatIsNotThereIsADash) {
 }
 
 TEST(PerfTableTest, JsonHasWhatIsKnown) {
-  const Json json = PerfJson(AllReduceRow(), 4, true);
+  const Json json = PerfJson(AllReduceRow(), 4, "registered");
   EXPECT_EQ(json["operation"], "all_reduce");
   EXPECT_EQ(json["size_bytes"], 1 << 20);
   EXPECT_EQ(json["reduction"], "max");

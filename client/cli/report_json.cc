@@ -228,4 +228,16 @@ void SetText(Json& json, const std::string& name, absl::string_view text) {
   }
 }
 
+Json ToJson(const NcclTestimony& testimony) {
+  Json communicators = Json::array();
+  for (const NcclTestimony::Communicator& communicator : testimony.communicators) {
+    communicators.push_back({{"hash", communicator.hash},
+                             {"size", communicator.size},
+                             {"findings", communicator.findings}});
+  }
+  return {{"version", testimony.version},
+          {"timeout_count", testimony.timeouts},
+          {"communicators", std::move(communicators)}};
+}
+
 }  // namespace cohort::cli

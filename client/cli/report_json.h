@@ -12,6 +12,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "base/rank_set.h"
+#include "client/cli/nccl_witness.h"
 #include "client/rendezvous/admin_client.h"
 #include "client/rendezvous/report.h"
 #include "client/rendezvous/store_client.h"
@@ -43,6 +44,7 @@ Json ToJson(const client::ParkedCall& call);
 Json ToJson(const client::ServerStats& stats);
 Json ToJson(const client::KeyValue& key_value);
 Json ToJson(const client::KeyEvent& event);
+Json ToJson(const NcclTestimony& testimony);
 
 // Sets `name` to the text, or, when that is no UTF-8, `name`_base64 to its base64.
 void SetText(Json& json, const std::string& name, absl::string_view text);

@@ -56,6 +56,45 @@ TEST(PerfCommand, PrintsARowForEachOperationAndSize) {
   EXPECT_GT(tool.interrupts_set, 0);
 }
 
+TEST(PerfCommand, OnGpusNumbersAreCopied) {
+  ToolRun tool;
+  EXPECT_EQ(tool(Perf({"all_reduce"})).code, 0);
+  EXPECT_EQ(tool.groups.copies, 0);
+  EXPECT_FALSE(tool.groups.requests.back().gpu.has_value());
+  ToolResult result = tool(Perf({"all_reduce", "--device", "cuda:3", "--json"}));
+  EXPECT_EQ(result.code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr(R"("memory":"gpu")"));
+  EXPECT_EQ(tool.groups.requests.back().gpu, 3);
+  EXPECT_GT(tool.groups.copies, 0);
+  result = tool(Perf({"all_reduce", "--device", "cuda"}));
+  EXPECT_THAT(result.out, HasSubstr("memory of GPUs, rank 0's of "));
+  EXPECT_EQ(tool.groups.requests.back().gpu, kGpuOfRank);
+
+  for (const char* const device : {"gpu", "cuda:", "cuda:-1", "cuda:x", "cuda1", ""}) {
+    EXPECT_EQ(tool(Perf({"--device", device})).code, 2) << device;
+  }
+  EXPECT_EQ(tool(Perf({"--device", "cuda", "--memory", "plain"})).code, 2);
+  result = tool(Perf({"--device", "cuda", "--form", "remote", "--worker", "a:1"}));
+  EXPECT_EQ(result.code, 2);
+  EXPECT_THAT(result.err, HasSubstr("it does not go with --form remote"));
+}
+
+TEST(PerfCommand, EachRankHasAGpuOfItsOwn) {
+  ToolRun tool;
+  ToolResult result = tool({"perf", "--members", "2", "--device", "cuda"});
+  EXPECT_EQ(result.code, 9);
+  EXPECT_THAT(result.err, HasSubstr("there is no GPU here"));
+  tool.groups.gpus = 2;
+  result = tool({"perf", "--members", "3", "--device", "cuda"});
+  EXPECT_EQ(result.code, 9);
+  EXPECT_THAT(result.err, HasSubstr("ranks 0 and 2 would share cuda:0, which NCCL refuses: there "
+                                    "are 2 GPUs"));
+  result = tool({"perf", "--members", "2", "--device", "cuda:1"});
+  EXPECT_EQ(result.code, 9);
+  EXPECT_THAT(result.err, HasSubstr("ranks 0 and 1 would share cuda:1, which NCCL refuses: there "
+                                    "are 2 GPUs, and --device cuda takes one for each rank"));
+}
+
 TEST(PerfCommand, WrongElementsAreAnError) {
   ToolRun tool;
   // Five calls to warm up, five timed with six broadcasts, their times: then the checked one.

@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "client/cli/fake_clients.h"
 #include "client/cli/group_maker.h"
+#include "client/cli/nccl_witness.h"
 #include "client/cli/printer.h"
 #include "client/cli/tool.h"
 #include "client/collective/testing/lone_group.h"
@@ -45,6 +46,8 @@ class LoneGroups : public GroupMaker {
   absl::Status error;
   // Of each group made: see LoneGroup.
   int64_t spoils_call = 0;
+  int64_t copies = 0;
+  absl::StatusOr<int> gpus = absl::FailedPreconditionError("there is no GPU here");
 
   absl::StatusOr<std::unique_ptr<client::Group>> Make(const GroupRequest& request) override {
     requests.push_back(request);
@@ -53,12 +56,35 @@ class LoneGroups : public GroupMaker {
     group->spoils_call = spoils_call;
     return group;
   }
+  // Its GPUs' memory is the host's.
+  absl::Status Copy(const Tensor& from, const Tensor& to) override {
+    ++copies;
+    return CopyTensor(from, to);
+  }
+  absl::StatusOr<int> CountGpus() override { return gpus; }
+};
+
+// NCCL's threads on this machine.
+class FakeNccl : public NcclWitness {
+ public:
+  // The answer.
+  absl::StatusOr<NcclTestimony> says = absl::UnavailableError("nobody listens");
+  // Who was asked, and how long.
+  std::string address;
+  absl::Duration patience;
+
+  absl::StatusOr<NcclTestimony> Ask(const std::string& at, absl::Duration how_long) override {
+    address = at;
+    patience = how_long;
+    return says;
+  }
 };
 
 class ToolRun {
  public:
   FakeClients fake;
   LoneGroups groups;
+  FakeNccl nccl;
   std::string input;
   std::string coordinator_variable;
   Printer::Widths widths;
@@ -84,6 +110,7 @@ class ToolRun {
     environment.sleep = [&clock](absl::Duration duration) { clock.Sleep(duration); };
     environment.clients = &fake;
     environment.groups = &groups;
+    environment.nccl = &nccl;
     environment.clock = &clock;
     environment.in = &in;
     environment.printer = &printer;

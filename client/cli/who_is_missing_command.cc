@@ -103,7 +103,55 @@ std::string FormatReport(const client::WhoIsMissingReport& report,
   return text;
 }
 
-absl::StatusOr<ExitCode> WhoIsMissing(Context& context, const std::string& group) {
+// What of NCCL's flag stands for its place of this machine.
+constexpr char kHere[] = "here";
+// For NCCL's answer where nobody asked for it: it waits a second for those that are silent.
+constexpr absl::Duration kUnasked = absl::Seconds(3);
+
+// NCCL on this host says:
+//   communicator 0x1a, 4 ranks:
+//     rank 2 (process 77 on 10.0.0.9, device 1) is dead
+std::string FormatTestimony(const NcclTestimony& testimony) {
+  std::string text = "NCCL on this host says:\n";
+  if (testimony.communicators.empty()) absl::StrAppend(&text, "  there are no communicators\n");
+  for (const NcclTestimony::Communicator& communicator : testimony.communicators) {
+    absl::StrAppend(&text, "  communicator ", Printable(communicator.hash), ", ",
+                    Counted(communicator.size, "rank"), ":\n");
+    if (communicator.findings.empty()) {
+      absl::StrAppend(&text, "    all ranks are there and have launched the same\n");
+    }
+    for (const std::string& finding : communicator.findings) {
+      absl::StrAppend(&text, "    ", Printable(finding), "\n");
+    }
+  }
+  if (testimony.timeouts > 0) {
+    absl::StrAppend(&text, "  not all answered in time: something may be missing here\n");
+  }
+  return text;
+}
+
+// Says what NCCL on this host knows, in `json` or behind `text`. Where nobody wanted to know
+// (`ras` is empty) silence is no error.
+absl::Status AddTestimony(Context& context, const std::string& ras, Json& json, std::string& text) {
+  NcclWitness* const witness = context.environment().nccl;
+  if (witness == nullptr) return absl::OkStatus();
+  const absl::StatusOr<NcclTestimony> testimony = witness->Ask(
+      ras == kHere ? "" : ras, ras.empty() ? kUnasked : context.TimeoutOr(absl::Seconds(10)));
+  if (testimony.ok()) {
+    json["nccl"] = ToJson(*testimony);
+    absl::StrAppend(&text, "\n", FormatTestimony(*testimony));
+    return absl::OkStatus();
+  }
+  if (ras.empty()) return absl::OkStatus();
+  if (absl::IsInvalidArgument(testimony.status())) return testimony.status();
+  const std::string why = testimony.status().ToString(absl::StatusToStringMode::kWithNoExtraData);
+  json["nccl"] = {{"error", why}};
+  absl::StrAppend(&text, "\nNCCL on this host says nothing: ", Printable(why), "\n");
+  return absl::OkStatus();
+}
+
+absl::StatusOr<ExitCode> WhoIsMissing(Context& context, const std::string& group,
+                                      const std::string& ras) {
   COHORT_ASSIGN_OR_RETURN(auto admin, context.Admin());
   const absl::StatusOr<client::WhoIsMissingReport> report = admin->WhoIsMissing(group);
   if (!report.ok() && !absl::IsNotFound(report.status())) return report.status();
@@ -114,12 +162,14 @@ absl::StatusOr<ExitCode> WhoIsMissing(Context& context, const std::string& group
     if (Settles(stats)) context.printer().Remark(absl::StrCat("cohort: ", FormatStart(stats)));
     return report.status();
   }
+  Json json = ToJson(*report);
+  json["settling"] = Settles(stats);
+  std::string text = FormatReport(*report, stats);
+  COHORT_RETURN_IF_ERROR(AddTestimony(context, ras, json, text));
   if (context.json()) {
-    Json json = ToJson(*report);
-    json["settling"] = Settles(stats);
     context.printer().PrintJson(json);
   } else {
-    context.printer().PrintText(FormatReport(*report, stats));
+    context.printer().PrintText(text);
   }
   if (!report->waits.empty() || !report->inits.empty()) return ExitCode::kMissing;
   return Settles(stats) ? ExitCode::kUnavailable : ExitCode::kOk;
@@ -149,15 +199,20 @@ absl::StatusOr<ExitCode> Waits(Context& context, const std::string& group) {
 
 void AddWhoIsMissingCommand(CLI::App& parent, Context& context) {
   const auto group = std::make_shared<std::string>();
-  AddCommand(
+  const auto ras = std::make_shared<std::string>();
+  CLI::App* const command = AddCommand(
       parent, context, "who-is-missing",
       "Every open wait of a group and who keeps it open; exits with 3 when there is one, and "
       "with 5 when the coordinator has just started and cannot know",
       "cohort who-is-missing trainer-weights\n"
       "until cohort who-is-missing trainer-weights; do sleep 5; done",
-      [&context, group] { return WhoIsMissing(context, *group); })
-      ->add_option("GROUP", *group, "name of the group")
-      ->required();
+      [&context, group, ras] { return WhoIsMissing(context, *group, *ras); });
+  command->add_option("GROUP", *group, "name of the group")->required();
+  if (context.environment().nccl == nullptr) return;
+  command->add_flag(absl::StrCat("--nccl-ras{", kHere, "}"), *ras,
+                    "also what NCCL's own threads know, or why they say nothing, such as "
+                    "--nccl-ras=localhost:28028; without an address $NCCL_RAS_ADDR, or else that. "
+                    "Without the flag they are asked, too, and heard if they answer");
 }
 
 void AddWaitsCommand(CLI::App& parent, Context& context) {

@@ -1,3 +1,7 @@
+#include <map>
+#include <string>
+#include <vector>
+
 #include "client/collective/worker_client.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
@@ -49,6 +53,48 @@ TEST(ChromeTraceTest, HasASliceForEachCall) {
   EXPECT_NEAR(slices[1]["dur"].get<double>(), 1e6 - 10, 1);
   EXPECT_EQ(slices[1]["args"]["root"], 1);
   EXPECT_EQ(slices[1]["pid"], slices[0]["pid"]);
+}
+
+TEST(ChromeTraceTest, DevicesHaveTracksOfTheirOwn) {
+  const absl::Time start = absl::FromUnixMicros(1'700'000'000'000'000);
+  FlightRecord record;
+  record.group = "weights";
+  record.rank = 3;
+  FlightCall done;
+  done.verb = "all_reduce";
+  done.started = start;
+  done.finished = start + absl::Microseconds(1);
+  done.state = "OK";
+  FlightCall hangs = done;
+  hangs.state = "running on the device";
+  done.device_started = start + absl::Microseconds(5);
+  done.device_finished = start + absl::Microseconds(8);
+  hangs.device_started = start + absl::Microseconds(8);
+  record.calls = {done, hangs};
+
+  const auto json = nlohmann::json::parse(ChromeTrace({record}, start + absl::Seconds(1)));
+  std::vector<nlohmann::json> slices;
+  std::map<int, std::string> names;
+  std::map<int, int> order;
+  for (const auto& event : json["traceEvents"]) {
+    if (event["ph"] == "X") slices.push_back(event);
+    if (event["name"] == "thread_name") names[event["tid"]] = event["args"]["name"];
+    if (event["name"] == "thread_sort_index") {
+      order[event["tid"]] = event["args"]["sort_index"];
+    }
+  }
+  ASSERT_EQ(slices.size(), 4u);
+  const int device = slices[1]["tid"];
+  EXPECT_EQ(names[3], "rank 3");
+  EXPECT_EQ(names[device], "rank 3 device");
+  EXPECT_EQ(order[device], order[3] + 1);
+  EXPECT_EQ(slices[0]["tid"], 3);
+  EXPECT_EQ(slices[1]["name"], "all_reduce");
+  EXPECT_DOUBLE_EQ(slices[1]["dur"], 3);
+  EXPECT_EQ(slices[2]["name"], "all_reduce") << "it returned at once";
+  EXPECT_EQ(slices[3]["name"], "all_reduce (running)");
+  EXPECT_EQ(slices[3]["tid"], device);
+  EXPECT_NEAR(slices[3]["dur"].get<double>(), 1e6 - 8, 1);
 }
 
 }  // namespace

@@ -44,6 +44,12 @@ FlightCall Read(const v1::FlightEntry& from) {
   call.started = absl::FromUnixNanos(from.started_ns());
   if (from.finished_ns() != 0) call.finished = absl::FromUnixNanos(from.finished_ns());
   call.state = from.state();
+  if (from.device_started_ns() != 0) {
+    call.device_started = absl::FromUnixNanos(from.device_started_ns());
+  }
+  if (from.device_finished_ns() != 0) {
+    call.device_finished = absl::FromUnixNanos(from.device_finished_ns());
+  }
   return call;
 }
 

@@ -58,7 +58,12 @@ struct FlightCall {
   int root = -1;       // or the peer of a single transfer; -1: none
   absl::Time started;  // of the worker's calendar clock
   std::optional<absl::Time> finished;
-  std::string state;  // "running", "OK", or the name of the error
+  // "running"; "enqueued", of what a stream has not come to; "running on the device"; "OK", or the
+  // name of the error
+  std::string state;
+  // Of its work on a device, if there was any.
+  std::optional<absl::Time> device_started;
+  std::optional<absl::Time> device_finished;
 };
 
 // The last calls of a rank, oldest first.
@@ -86,8 +91,9 @@ class WorkerClient {
   WorkerClient() = default;
 };
 
-// For chrome://tracing and Perfetto: a process for each group, a thread for each rank, a slice for
-// each call; one that runs still is as long as until `now`, and says so.
+// For chrome://tracing and Perfetto: a process for each group, a thread for each rank and one for
+// its device, if it has any, and a slice for each call; one that runs still is as long as until
+// `now`, and says so.
 std::string ChromeTrace(const std::vector<FlightRecord>& records, absl::Time now);
 
 }  // namespace cohort::client

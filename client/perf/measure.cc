@@ -108,11 +108,11 @@ absl::StatusOr<int64_t> SumOfAll(client::Group& group, int64_t own) {
 
 absl::StatusOr<Figures> MeasureOneWay(client::Group& group, const Case& run, bool in_place,
                                       const MeasureOptions& options, const Clock& clock) {
-  COHORT_ASSIGN_OR_RETURN(const Work work, Work::Make(group, run, in_place, options.registered));
+  COHORT_ASSIGN_OR_RETURN(const Work work, Work::Make(group, run, in_place, options));
   const auto pattern = [&](int round) {
     return Pattern(run.type, run.reduction, group.size(), static_cast<uint64_t>(round));
   };
-  work.Fill(pattern(0));
+  COHORT_RETURN_IF_ERROR(work.Fill(pattern(0)));
   COHORT_ASSIGN_OR_RETURN(const Batches batches, TimeBatches(group, work, options, clock));
   Figures figures = Summarize(batches);
   if (options.checks == 0) return figures;
@@ -120,9 +120,10 @@ absl::StatusOr<Figures> MeasureOneWay(client::Group& group, const Case& run, boo
   // Not while it is timed: the comparison would be in the caches' way.
   for (int round = 1; round <= options.checks; ++round) {
     const Pattern numbers = pattern(round);
-    work.Fill(numbers);
+    COHORT_RETURN_IF_ERROR(work.Fill(numbers));
     COHORT_RETURN_IF_ERROR(work.Run());
-    wrong += work.CountWrong(numbers);
+    COHORT_ASSIGN_OR_RETURN(const int64_t of_round, work.CountWrong(numbers));
+    wrong += of_round;
   }
   COHORT_ASSIGN_OR_RETURN(figures.wrong, SumOfAll(group, wrong));
   return figures;

@@ -3,11 +3,14 @@
 #define COHORT_CLIENT_PERF_MEASURE_H_
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "base/clock.h"
+#include "base/tensor.h"
 #include "client/collective/group.h"
 #include "client/perf/plan.h"
 
@@ -16,7 +19,10 @@ namespace cohort::perf {
 // The same on all ranks.
 struct MeasureOptions {
   bool registered = true;  // tensors from Group::Allocate; else of this process alone
-  int warmup = 5;          // calls before the timed ones
+  // Tensors on the group's GPU, which then are the group's: how they are copied from and to the
+  // host, where they are filled and compared. Blocks. Absent: they lie on the host.
+  std::function<absl::Status(const Tensor& from, const Tensor& to)> copy;
+  int warmup = 5;  // calls before the timed ones
   // Timed calls; 0: as many as take about `duration`, as rank 0 finds.
   int iterations = 0;
   absl::Duration duration = absl::Milliseconds(50);

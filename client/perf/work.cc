@@ -16,10 +16,20 @@ void Spoil(const Tensor& tensor) {
 }  // namespace
 
 absl::StatusOr<Work> Work::Make(client::Group& group, const Case& run, bool in_place,
-                                bool registered) {
-  Work work(group, run);
-  COHORT_RETURN_IF_ERROR(work.MakeTensors(in_place, registered));
+                                const MeasureOptions& options) {
+  Work work(group, run, options);
+  COHORT_RETURN_IF_ERROR(work.MakeTensors(in_place));
+  work.input_image_ = work.ImageOf(work.input_);
+  work.output_image_ = work.ImageOf(work.output_);
   return work;
+}
+
+Tensor Work::ImageOf(const Tensor& tensor) const {
+  return on_gpu() ? Tensor::Uninitialized(run_.type, tensor.shape()) : tensor;
+}
+
+absl::Status Work::Copy(const Tensor& from, const Tensor& to) const {
+  return on_gpu() && from.count() > 0 ? options_.copy(from, to) : absl::OkStatus();
 }
 
 int64_t Work::InputCount() const {
@@ -49,24 +59,25 @@ int64_t Work::OutputCount() const {
   }
 }
 
-absl::StatusOr<Tensor> Work::Allocate(int64_t count, bool registered) const {
-  if (count == 0) return Tensor(nullptr, run_.type, {0});
-  if (registered) return group_.Allocate(run_.type, {count});
+absl::StatusOr<Tensor> Work::Allocate(int64_t count) const {
+  const Device device = on_gpu() ? group_.device() : Device::Host();
+  if (count == 0) return Tensor(nullptr, run_.type, {0}, nullptr, device);
+  if (on_gpu() || options_.registered) return group_.Allocate(run_.type, {count}, device);
   return Tensor::Uninitialized(run_.type, {count});
 }
 
-absl::Status Work::MakeTensors(bool in_place, bool registered) {
+absl::Status Work::MakeTensors(bool in_place) {
   const int64_t input = InputCount();
   const int64_t output = OutputCount();
   if (!in_place || input == 0 || output == 0) {
-    COHORT_ASSIGN_OR_RETURN(input_, Allocate(input, registered));
-    COHORT_ASSIGN_OR_RETURN(output_, Allocate(output, registered));
+    COHORT_ASSIGN_OR_RETURN(input_, Allocate(input));
+    COHORT_ASSIGN_OR_RETURN(output_, Allocate(output));
     return absl::OkStatus();
   }
   // The smaller is this rank's part of the larger.
   Tensor& larger = input > output ? input_ : output_;
   Tensor& smaller = input > output ? output_ : input_;
-  COHORT_ASSIGN_OR_RETURN(larger, Allocate(run_.count, registered));
+  COHORT_ASSIGN_OR_RETURN(larger, Allocate(run_.count));
   if (input == output) {
     smaller = larger;
     return absl::OkStatus();
@@ -102,20 +113,24 @@ absl::Status Work::Run() const {
   return group_.Exchange(transfers);
 }
 
-void Work::Fill(const Pattern& pattern) const {
-  Spoil(output_);
+absl::Status Work::Fill(const Pattern& pattern) const {
+  Spoil(output_image_);
   if (run_.operation == Operation::kBroadcast) {
-    if (is_root()) pattern.Fill(run_.root, 0, run_.count, output_.data());
-    return;
+    if (is_root()) pattern.Fill(run_.root, 0, run_.count, output_image_.data());
+    return Copy(output_image_, output_);
   }
-  if (input_.count() > 0) pattern.Fill(group_.rank(), 0, input_.count(), input_.data());
+  // In place one is in the other: first what is spoiled.
+  COHORT_RETURN_IF_ERROR(Copy(output_image_, output_));
+  if (input_.count() > 0) pattern.Fill(group_.rank(), 0, input_.count(), input_image_.data());
+  return Copy(input_image_, input_);
 }
 
-int64_t Work::CountWrong(const Pattern& pattern) const {
+absl::StatusOr<int64_t> Work::CountWrong(const Pattern& pattern) const {
   if (output_.count() == 0) return 0;
+  COHORT_RETURN_IF_ERROR(Copy(output_, output_image_));
   const int rank = group_.rank();
   const int size = group_.size();
-  const auto* const data = static_cast<const char*>(output_.data());
+  const auto* const data = static_cast<const char*>(output_image_.data());
   const int64_t part_bytes = part() * SizeOf(run_.type);
   int64_t wrong = 0;
   switch (run_.operation) {

@@ -126,6 +126,68 @@ contains 'missing' "$(cat "$dir/lone.err")"
 expect 4 group show no-such-group
 contains NOT_FOUND "$err"
 
+# --- What NCCL's threads on this machine know: nobody listens, somebody who speaks as they do, and
+# somebody who does not.
+cat >"$dir/ras.py" <<'PYTHON'
+import json, socketserver, sys
+rank = lambda number, launched: {
+    "rank": number, "host": "10.0.0.1", "pid": 40 + number, "cuda_dev": number, "nvml_dev": number,
+    "status": {"init_state": 0, "async_error": 0, "finalize_called": False, "destroy_flag": False,
+               "abort_flag": False},
+    "collective_counts": {"AllReduce": launched}}
+report = {"nccl_version": "2.28.9", "communicators_count": 1, "communicators": [{
+    "hash": "0x1a", "secondary_hash": "0x2b", "size": 2, "ranks_count": 2,
+    "missing_ranks_count": 0, "ranks": [rank(0, 6), rank(1, 5)], "missing_ranks": []}],
+    "ras": {"collection_time_sec": 0.01, "timeouts_count": 0}}
+class Nccl(socketserver.StreamRequestHandler):
+    def handle(self):
+        for line in self.rfile:
+            if line == b"STATUS\n":
+                self.wfile.write(json.dumps(report).encode())
+                return
+            self.wfile.write(b"SERVER PROTOCOL 2\n" if line.startswith(b"CLIENT") else b"OK\n")
+class Silent(socketserver.StreamRequestHandler):
+    def handle(self):
+        self.rfile.read()
+kind = {"nccl": Nccl, "silent": Silent}[sys.argv[1]]
+socketserver.ThreadingTCPServer.daemon_threads = True
+with socketserver.ThreadingTCPServer(("127.0.0.1", 0), kind) as server:
+    with open(sys.argv[2], "w") as port:
+        port.write("127.0.0.1:%d\n" % server.server_address[1])
+    server.serve_forever()
+PYTHON
+servers=()
+trap 'kill "$coordinator_pid" "${servers[@]}" 2>/dev/null; wait; rm -rf "$dir"' EXIT
+for kind in nccl silent; do
+  python3 "$dir/ras.py" $kind "$dir/$kind.port" 2>"$dir/$kind.log" &
+  servers+=($!)
+  until_true test -s "$dir/$kind.port"
+done
+cohort object recv devices --rank 0 --world-size 2 --from 1 --timeout 20s >"$dir/devices.out" \
+  2>"$dir/devices.err" &
+devices=$!
+until_true sh -c "'$cohort_binary' group list | grep -q devices"
+expect 3 who-is-missing devices --nccl-ras=127.0.0.1:1
+contains 'NCCL on this host says nothing: UNAVAILABLE: NCCL' "$out"
+export NCCL_RAS_ADDR=$(cat "$dir/nccl.port")
+for flag in '' --nccl-ras; do
+  expect 3 who-is-missing $flag devices
+  contains $'NCCL on this host says:\n  communicator 0x1a:0x2b, 2 ranks:\n    rank 1 (process 41' "$out"
+  contains 'has launched 5 AllReduce, others 6' "$out"
+done
+expect 3 who-is-missing devices --json
+contains '"nccl":{"version":"2.28.9"' "$out"
+export NCCL_RAS_ADDR=$(cat "$dir/silent.port")
+expect 3 who-is-missing devices
+[[ $out != *NCCL* ]] || fail "NCCL is mentioned where nobody asked: $out"
+expect 3 who-is-missing devices --nccl-ras
+contains 'NCCL on this host says nothing: DEADLINE_EXCEEDED' "$out"
+expect 2 who-is-missing devices --nccl-ras=somewhere
+unset NCCL_RAS_ADDR
+kill "${servers[@]}"
+kill "$devices"
+finished "$devices" 143 devices
+
 # --- Objects: the sender may be gone before the object is read.
 cohort object send mail --rank 0 --world-size 2 --to 1 --timeout 20s "$dir/binary" \
   >"$dir/send.out" 2>"$dir/send.err" &

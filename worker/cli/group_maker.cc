@@ -1,19 +1,29 @@
 #include "worker/cli/group_maker.h"
 
 #include <algorithm>
+#include <utility>
 
+#include "base/clock.h"
 #include "base/status_macros.h"
 #include "client/collective/remote_group.h"
 #include "worker/group/attached_group.h"
 #include "worker/group/local_group.h"
+#include "worker/group/open_gpu.h"
 
 namespace cohort::worker {
 namespace {
 
 using GroupOr = absl::StatusOr<std::unique_ptr<client::Group>>;
 
-GroupOr MakeLocal(const cli::GroupRequest& request) {
+// For a copy, which waits for nobody.
+constexpr absl::Duration kCopy = absl::Minutes(1);
+
+GroupOr MakeLocal(const cli::GroupRequest& request, std::shared_ptr<DevicePlane> plane) {
   LocalGroupOptions options;
+  if (plane != nullptr) {
+    options.bootstrap.placement = Placement::kBoth;
+    options.plane = std::move(plane);
+  }
   options.membership.connection = request.coordinator;
   options.membership.group = request.group;
   options.membership.rank = request.rank;
@@ -48,7 +58,8 @@ class Maker final : public cli::GroupMaker {
   GroupOr Make(const cli::GroupRequest& request) override {
     switch (request.form) {
       case cli::GroupForm::kLocal:
-        return MakeLocal(request);
+        COHORT_RETURN_IF_ERROR(Open(request));
+        return MakeLocal(request, plane_);
       case cli::GroupForm::kAttached:
         return AttachedGroup::Create(SeatAtWorker(request));
       case cli::GroupForm::kRemote:
@@ -56,6 +67,28 @@ class Maker final : public cli::GroupMaker {
     }
     return absl::InvalidArgumentError("no such form of a group");
   }
+
+  absl::Status Copy(const Tensor& from, const Tensor& to) override {
+    if (plane_ == nullptr) return CopyTensor(from, to);
+    return plane_->Copy(from, to, Clock::Steady().Now() + kCopy);
+  }
+  absl::StatusOr<int> CountGpus() override { return worker::CountGpus(); }
+
+ private:
+  // The GPU, if one is wanted.
+  absl::Status Open(const cli::GroupRequest& request) {
+    plane_ = nullptr;
+    if (!request.gpu.has_value()) return absl::OkStatus();
+    int number = *request.gpu;
+    if (number == cli::kGpuOfRank) {
+      COHORT_ASSIGN_OR_RETURN(const int count, worker::CountGpus());
+      number = request.rank % count;
+    }
+    COHORT_ASSIGN_OR_RETURN(plane_, OpenGpu(number));
+    return absl::OkStatus();
+  }
+
+  std::shared_ptr<DevicePlane> plane_;  // of the group that was made last
 };
 
 }  // namespace

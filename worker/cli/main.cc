@@ -19,6 +19,7 @@
 #include "client/cli/printer.h"
 #include "client/cli/tool.h"
 #include "worker/cli/group_maker.h"
+#include "worker/cli/nccl_witness.h"
 
 namespace {
 
@@ -39,11 +40,13 @@ int main(int argc, char** argv) {
 
   const std::unique_ptr<cohort::cli::Clients> clients = cohort::cli::MakeLibraryClients();
   const std::unique_ptr<cohort::cli::GroupMaker> groups = cohort::worker::MakeGroupMaker();
+  const std::unique_ptr<cohort::cli::NcclWitness> nccl = cohort::worker::MakeNcclWitness();
   cohort::cli::Printer printer(std::cout, std::cerr,
                                {TerminalWidth(STDOUT_FILENO), TerminalWidth(STDERR_FILENO)});
   cohort::cli::Environment environment;
   environment.clients = clients.get();
   environment.groups = groups.get();
+  environment.nccl = nccl.get();
   environment.clock = &cohort::Clock::Steady();
   environment.in = &std::cin;
   environment.printer = &printer;

@@ -121,6 +121,17 @@ contains 'one --worker' "$err"
 expect 5 perf --members 2 --form remote --worker 127.0.0.1:1 --worker 127.0.0.1:2 --timeout 2s
 contains 'the worker at 127.0.0.1:' "$err"
 
+# --- GPUs that are not there: which of the errors it is depends on what this machine has.
+for members in '' '--members 200'; do
+  flags=(perf all_reduce --device cuda:99 --sizes 8 --timeout 10s)
+  [[ -n $members ]] || flags+=(--group gpus --rank 0 --world-size 1)
+  cohort "${flags[@]}" $members >"$dir/gpu.out" 2>"$dir/gpu.err"
+  code=$?
+  [[ $code == 1 || $code == 2 || $code == 9 ]] || fail "a GPU that is not there: $code"
+  grep -q 'GPU\|CUDA\|device' "$dir/gpu.err" || fail "no GPU is named: $(cat "$dir/gpu.err")"
+  cat "$dir/gpu.err"
+done
+
 # --- A rank is killed: the command ends soon, names it, and leaves nobody behind.
 "$cohort_binary" perf all_reduce --members 3 --sizes 4K --iterations 3000000 --timeout 60s \
   >"$dir/killed.out" 2>"$dir/killed.err" &

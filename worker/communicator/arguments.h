@@ -39,6 +39,18 @@ struct Operation {
   uint32_t tag = 0;     // the communicator's
 };
 
+inline Operation MakeOperation(Verb verb, int64_t count, DataType type, uint32_t tag, int root = 0,
+                               const Reduction& reduction = {}) {
+  Operation operation;
+  operation.verb = verb;
+  operation.count = count;
+  operation.type = type;
+  operation.reduction = reduction;
+  operation.root = root;
+  operation.tag = tag;
+  return operation;
+}
+
 inline bool Reduces(Verb verb) {
   return verb == Verb::kAllReduce || verb == Verb::kReduce || verb == Verb::kReduceScatter;
 }

@@ -124,6 +124,12 @@ absl::StatusOr<Tensor> CudaPlane::Allocate(DataType type, const Shape& shape) {
   return AllocateOnDevice(device_, type, shape);
 }
 
+absl::Status CudaPlane::Copy(const Tensor& from, const Tensor& to, Instant deadline) {
+  COHORT_ASSIGN_OR_RETURN(const cuda::Stream stream, cuda::Stream::Create(device_));
+  COHORT_RETURN_IF_ERROR(CopyOnStream(from, to, stream.get()));
+  return cuda::Synchronize(stream.get(), deadline);
+}
+
 std::shared_ptr<DeviceHeap> CudaPlane::Heap(Instant deadline) {
   MutexLock lock(&mutex_);
   if (asked_for_heap_ || options_.heap_bytes == 0) return heap_;
@@ -161,6 +167,7 @@ absl::Status CudaPlane::RegisterHeap(NcclCommunicator& group, Instant deadline) 
 
 absl::StatusOr<std::unique_ptr<DeviceSide>> CudaPlane::Form(IdExchange& ids, Communicator& host,
                                                             std::shared_ptr<const NcclBoard> board,
+                                                            DeviceProgress* progress,
                                                             absl::Duration timeout) {
   const Instant deadline = Clock::Steady().Now() + timeout;
   DeviceFormationOptions options;
@@ -168,6 +175,7 @@ absl::StatusOr<std::unique_ptr<DeviceSide>> CudaPlane::Form(IdExchange& ids, Com
   options.device = device_;
   options.timeout = timeout;
   options.board = std::move(board);
+  options.progress = progress;
   COHORT_ASSIGN_OR_RETURN(std::unique_ptr<NcclCommunicator> communicator,
                           FormOnDevices(ids, &host, options));
   COHORT_RETURN_IF_ERROR(RegisterHeap(*communicator, deadline));

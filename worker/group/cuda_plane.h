@@ -23,8 +23,10 @@ class CudaPlane final : public DevicePlane {
 
   Device device() const override { return Device::Cuda(device_); }
   absl::StatusOr<Tensor> Allocate(DataType type, const Shape& shape) override;
+  absl::Status Copy(const Tensor& from, const Tensor& to, Instant deadline) override;
   absl::StatusOr<std::unique_ptr<DeviceSide>> Form(IdExchange& ids, Communicator& host,
                                                    std::shared_ptr<const NcclBoard> board,
+                                                   DeviceProgress* progress,
                                                    absl::Duration timeout) override;
 
  private:

@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/status_macros.h"
 #include "worker/communicator/nccl/nccl_clique.h"
+#include "worker/communicator/nccl/ras.h"
 #include "worker/cuda/device.h"
 
 namespace cohort::worker {
@@ -41,6 +42,7 @@ class DeviceFormation {
     formation.host = host;
     formation.agreement = options_.agreement;
     formation.board = options_.board;
+    formation.progress = options_.progress;
     COHORT_ASSIGN_OR_RETURN(std::unique_ptr<NcclCommunicator> formed,
                             NcclCommunicator::Form(std::move(formation), deadline_));
     Report(Phase::kDone, "");
@@ -92,6 +94,8 @@ absl::StatusOr<std::unique_ptr<NcclCommunicator>> FormOnDevices(
   DeviceFormation formation(ids, options);
   absl::StatusOr<std::unique_ptr<NcclCommunicator>> formed = formation.Run(host);
   if (formed.ok()) return formed;
+  // NCCL's own threads answer also while it does not get on.
+  if (absl::IsDeadlineExceeded(formed.status())) formed = WithNcclFindings(formed.status());
   formation.Report(Phase::kFailed, formed.status().message());
   // Others wait for this rank in vain.
   host->Abort(absl::StrCat("rank ", ids.rank(),

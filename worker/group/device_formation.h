@@ -20,6 +20,7 @@ struct DeviceFormationOptions {
   // As of NcclFormation.
   NcclAgreement agreement = NcclAgreement::kAsync;
   std::shared_ptr<const NcclBoard> board;
+  DeviceProgress* progress = nullptr;
 };
 
 // All ranks of the generation call it, with a communicator by way of the host that outlives

@@ -3,6 +3,8 @@
 
 #include <unistd.h>
 
+#include <cstdlib>
+#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -14,6 +16,7 @@
 #include "tests/testing/coordinator_process.h"
 #include "worker/communicator/host/host_communicator.h"
 #include "worker/communicator/nccl/testing/fake_nccl_api.h"
+#include "worker/communicator/nccl/testing/ras_server.h"
 #include "worker/cuda/testing/fake_runtime.h"
 
 namespace cohort::worker {
@@ -139,6 +142,26 @@ TEST_F(DeviceFormationTest, WithoutTheRankThatMakesTheIdItIsNamed) {
     EXPECT_THAT(std::string(status.message()), HasSubstr("nccl"));
     EXPECT_THAT(std::string(status.message()), HasSubstr("0"));
   }
+}
+
+TEST_F(DeviceFormationTest, WhatNcclKnowsOfAHangIsSaid) {
+  RasServer ras(
+      [](RasServer& server) {
+        server.Behave(3);
+        server.Line();
+        server.Say(RasSample());
+      },
+      kRanks);
+  ASSERT_EQ(setenv("NCCL_RAS_ADDR", ras.address().c_str(), 1), 0);
+  nccl_->HoldInit(true);
+  for (const Formed& rank : Form(absl::Milliseconds(300))) {
+    EXPECT_EQ(rank.status().code(), absl::StatusCode::kDeadlineExceeded) << rank.status();
+    EXPECT_THAT(std::string(rank.status().message()),
+                HasSubstr("NCCL on this host says: rank 2 (process 77 on 10.0.0.9, device 1) is "
+                          "dead"));
+  }
+  unsetenv("NCCL_RAS_ADDR");
+  nccl_->HoldInit(false);
 }
 
 TEST_F(DeviceFormationTest, ARankWhoseDeviceFailsEndsItForAll) {

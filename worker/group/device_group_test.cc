@@ -73,6 +73,74 @@ TEST_F(DeviceGroupTest, OnStreamsNothingIsWaitedFor) {
   ExpectSums(true);
 }
 
+// Rows of calls that returned at once say how far the device is.
+TEST_F(DeviceGroupTest, TheFlightRecordKnowsTheDevice) {
+  Form(Placement::kBoth);
+  ExpectSums(true);
+  ExpectSums(false);
+  const auto last = [](const LocalGroup& group) { return group.flight_recorder().Read().back(); };
+  for (const auto& group : groups_) {
+    EXPECT_EQ(StateOf(last(*group)), "OK");
+    EXPECT_FALSE(last(*group).device_started.has_value()) << "on the host";
+    const FlightEntry blocking = group->flight_recorder().Read()[0];
+    ASSERT_TRUE(blocking.device_started.has_value() && blocking.device_ended.has_value());
+    EXPECT_GT(*blocking.device_ended, *blocking.device_started);
+  }
+  std::vector<cuda::Stream> streams;
+  std::vector<Tensor> tensors;
+  for (int rank = 0; rank < kRanks; ++rank) {
+    auto stream = cuda::Stream::Create(rank);
+    auto tensor =
+        groups_[static_cast<size_t>(rank)]->Allocate(DataType::kF32, {4}, Device::Cuda(rank));
+    ASSERT_TRUE(stream.ok() && tensor.ok());
+    streams.push_back(*std::move(stream));
+    tensors.push_back(*std::move(tensor));
+  }
+  const auto enqueue = [&](Group& group) {
+    const auto at = static_cast<size_t>(group.rank());
+    client::CallOptions options;
+    options.stream = streams[at].get();
+    return group.AllReduce(tensors[at], tensors[at], kSum, options);
+  };
+  const auto await_state = [&](const std::string& state) {
+    for (const auto& group : groups_) {
+      const Instant deadline = Clock::Steady().Now() + absl::Minutes(1);
+      while (StateOf(last(*group)) != state && Clock::Steady().Now() < deadline) {
+        std::this_thread::yield();
+      }
+      EXPECT_EQ(StateOf(last(*group)), state) << "rank " << group->rank();
+    }
+  };
+  {
+    std::vector<cuda::StreamGate> gates(kRanks);
+    for (size_t rank = 0; rank < kRanks; ++rank) {
+      ASSERT_EQ(gates[rank].Close(streams[rank].get()), cudaSuccess);
+    }
+    for (const absl::Status& status : Run(enqueue)) EXPECT_TRUE(status.ok()) << status;
+    await_state("enqueued");
+    for (const auto& group : groups_) {
+      EXPECT_TRUE(last(*group).took.has_value());
+      EXPECT_FALSE(last(*group).device_started.has_value());
+    }
+  }
+  await_state("OK");
+  for (const auto& group : groups_) {
+    EXPECT_GT(*last(*group).device_ended, *last(*group).device_started);
+  }
+  nccl_->HangNext();
+  for (const absl::Status& status : Run(enqueue)) EXPECT_TRUE(status.ok()) << status;
+  await_state("running on the device");
+  for (const auto& group : groups_) EXPECT_FALSE(last(*group).device_ended.has_value());
+  groups_[1]->Abort(absl::CancelledError("no more"));
+  for (const absl::Status& status : Run([](Group& group) { return group.AwaitStreams(); })) {
+    EXPECT_EQ(status.code(), absl::StatusCode::kAborted) << status;
+  }
+  await_state("ABORTED");
+  for (const auto& group : groups_) {
+    EXPECT_GT(*last(*group).device_ended, *last(*group).device_started);
+  }
+}
+
 // It cannot be taken back: the group ends with it.
 TEST_F(DeviceGroupTest, WhatDiffersOnStreamsIsToldByTheNextCall) {
   Form(Placement::kBoth);

@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "base/tensor.h"
 #include "worker/communicator/communicator.h"
+#include "worker/communicator/device_progress.h"
 #include "worker/communicator/nccl/nccl_board.h"
 #include "worker/group/id_exchange.h"
 #include "worker/group/tensor_verbs.h"
@@ -73,12 +74,17 @@ class DevicePlane {
   // until nothing that was enqueued uses it. Errors: RESOURCE_EXHAUSTED.
   virtual absl::StatusOr<Tensor> Allocate(DataType type, const Shape& shape) = 0;
 
-  // All ranks of a generation call it. `host` has the same ranks and outlives what is
-  // formed, which uses it during its calls. `board`: as Connections'. Errors: DEADLINE_EXCEEDED
-  // (names whose part has not come), ABORTED (a rank could not, or is gone; named), those of CUDA
-  // and NCCL.
+  // Between this GPU and memory of this process, or within either, whatever the layouts. Blocks.
+  // Errors: INVALID_ARGUMENT (of another type or shape), DEADLINE_EXCEEDED, those of CUDA.
+  virtual absl::Status Copy(const Tensor& from, const Tensor& to, Instant deadline) = 0;
+
+  // All ranks of a generation call it. `host` has the same ranks and outlives what is formed, which
+  // uses it during its calls; so does `progress`, which is told how far the GPU is with them.
+  // `board`: as Connections'. Errors: DEADLINE_EXCEEDED (names whose part has not come), ABORTED (a
+  // rank could not, or is gone; named), those of CUDA and NCCL.
   virtual absl::StatusOr<std::unique_ptr<DeviceSide>> Form(IdExchange& ids, Communicator& host,
                                                            std::shared_ptr<const NcclBoard> board,
+                                                           DeviceProgress* progress,
                                                            absl::Duration timeout) = 0;
 };
 

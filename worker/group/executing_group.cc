@@ -39,7 +39,7 @@ absl::Status ExecutingGroup::Begin(Connections connections) {
 absl::Status ExecutingGroup::BeginOnDevice(DevicePlane& plane, IdExchange& ids,
                                            absl::Duration timeout) {
   absl::StatusOr<std::unique_ptr<DeviceSide>> side =
-      plane.Form(ids, *communicator_, std::move(board_), timeout);
+      plane.Form(ids, *communicator_, std::move(board_), &flight_recorder_, timeout);
   if (!side.ok()) {
     Drop();
     return side.status();

@@ -126,6 +126,7 @@ class ExecutingGroup : public client::Group {
       [this](DataType type, const Shape& shape) { return Allocate(type, shape, Device::Host()); }};
   std::vector<std::string> paths_;
   std::string why_not_;
+  FlightRecorder flight_recorder_;  // communicators write to it
   std::unique_ptr<Communicator> communicator_ ABSL_GUARDED_BY(call_mutex_);
   std::unique_ptr<TensorVerbs> verbs_ ABSL_GUARDED_BY(call_mutex_);
   bool moves_host_memory_ ABSL_GUARDED_BY(call_mutex_) = true;
@@ -135,7 +136,6 @@ class ExecutingGroup : public client::Group {
   std::unique_ptr<DeviceSide> device_side_ ABSL_GUARDED_BY(call_mutex_);
   int64_t generation_ ABSL_GUARDED_BY(call_mutex_) = 0;
   TickClock clock_ ABSL_GUARDED_BY(call_mutex_);
-  FlightRecorder flight_recorder_;
 
   // What may be told to end; null while there is none.
   Mutex end_mutex_;

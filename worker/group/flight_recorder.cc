@@ -12,18 +12,97 @@ std::shared_ptr<void> OwnMemory(size_t bytes) {
   return {operator new(bytes, kLine), [](void* memory) { operator delete(memory, kLine); }};
 }
 
+constexpr std::memory_order kRelaxed = std::memory_order_relaxed;
+constexpr std::memory_order kAcquire = std::memory_order_acquire;
+constexpr std::memory_order kRelease = std::memory_order_release;
+
 }  // namespace
+
+std::string StateOf(const FlightEntry& entry) {
+  if (entry.code.has_value()) return absl::StatusCodeToString(*entry.code);
+  if (entry.device_started.has_value() && !entry.device_ended.has_value()) {
+    return "running on the device";
+  }
+  return entry.took.has_value() ? "enqueued" : "running";
+}
 
 FlightRecorder::FlightRecorder(std::shared_ptr<void> memory)
     : memory_(memory != nullptr ? std::move(memory) : OwnMemory(sizeof(Memory))),
-      lines_((new (memory_.get()) Memory())->lines) {
+      lines_((new (memory_.get()) Memory())->lines),
+      device_lines_(static_cast<Memory*>(memory_.get())->device_lines) {
   auto& header = *static_cast<Memory*>(memory_.get());
   header.first_ticks.store(TickClock::Ticks());
   header.first_nanoseconds.store(absl::ToUnixNanos(Clock::Steady().Now()));
 }
 
+int64_t FlightRecorder::Put() {
+  MutexLock lock(&device_mutex_);
+  DeviceLine& line = device_lines_[static_cast<size_t>(sequence_) % kEntries];
+  if (line.sequence.load(kRelaxed) == sequence_) {
+    line.left.store(line.left.load(kRelaxed) + 1, kRelease);
+    return sequence_;
+  }
+  line.sequence.store(0, kRelaxed);
+  line.left.store(1, kRelease);
+  line.began.store(0, kRelease);
+  line.ended.store(0, kRelease);
+  line.code.store(static_cast<int64_t>(absl::StatusCode::kOk), kRelease);
+  line.sequence.store(sequence_, kRelease);
+  return sequence_;
+}
+
+FlightRecorder::DeviceLine* FlightRecorder::FindDeviceLine(int64_t call) {
+  DeviceLine& line = device_lines_[static_cast<size_t>(call) % kEntries];
+  return line.sequence.load(kRelaxed) == call ? &line : nullptr;
+}
+
+void FlightRecorder::Begun(int64_t call, Instant at) {
+  MutexLock lock(&device_mutex_);
+  DeviceLine* const line = FindDeviceLine(call);
+  if (line == nullptr || line->began.load(kRelaxed) != 0) return;
+  line->began.store(absl::ToUnixNanos(at), kRelease);
+}
+
+void FlightRecorder::Done(int64_t call, Instant began, Instant ended) {
+  MutexLock lock(&device_mutex_);
+  DeviceLine* const line = FindDeviceLine(call);
+  if (line == nullptr) return;
+  // Of several, the beginning of the first stays.
+  if (line->ended.load(kRelaxed) == 0) line->began.store(absl::ToUnixNanos(began), kRelease);
+  line->ended.store(absl::ToUnixNanos(ended), kRelease);
+  line->left.store(line->left.load(kRelaxed) - 1, kRelease);
+}
+
+void FlightRecorder::GivenUp(int64_t call, absl::StatusCode why, Instant at) {
+  MutexLock lock(&device_mutex_);
+  DeviceLine* const line = FindDeviceLine(call);
+  if (line == nullptr) return;
+  line->code.store(static_cast<int64_t>(why), kRelease);
+  line->ended.store(absl::ToUnixNanos(at), kRelease);
+  line->left.store(line->left.load(kRelaxed) - 1, kRelease);
+}
+
+void FlightRecorder::ReadDevice(const DeviceLine& line, FlightEntry& entry) {
+  if (line.sequence.load(kAcquire) != entry.sequence) return;
+  // First: whoever sees that nothing is left sees when that was.
+  const int64_t left = line.left.load(kAcquire);
+  const int64_t began = line.began.load(kAcquire);
+  const int64_t ended = line.ended.load(kAcquire);
+  const int64_t code = line.code.load(kAcquire);
+  if (line.sequence.load(kRelaxed) != entry.sequence) return;
+  if (began != 0) {
+    entry.device_started = absl::FromUnixNanos(began);
+    if (left == 0) entry.device_ended = absl::FromUnixNanos(ended);
+  }
+  if (entry.code != absl::StatusCode::kOk) return;
+  if (left != 0) {
+    entry.code.reset();
+  } else {
+    entry.code = static_cast<absl::StatusCode>(code);
+  }
+}
+
 std::vector<FlightEntry> FlightRecorder::Read(const void* memory) {
-  constexpr std::memory_order kAcquire = std::memory_order_acquire;
   const auto& all = *static_cast<const Memory*>(memory);
   // How long a tick is, by all the time since the record began.
   // Unsigned: what another wrote may be any number.
@@ -35,7 +114,8 @@ std::vector<FlightEntry> FlightRecorder::Read(const void* memory) {
   const int64_t first_ticks = all.first_ticks.load();
   const Instant first = absl::FromUnixNanos(all.first_nanoseconds.load());
   std::vector<FlightEntry> entries;
-  for (const Line& line : all.lines) {
+  for (size_t at = 0; at < kEntries; ++at) {
+    const Line& line = all.lines[at];
     FlightEntry entry;
     entry.sequence = line.sequence.load(kAcquire);
     if (entry.sequence <= 0) continue;
@@ -47,7 +127,7 @@ std::vector<FlightEntry> FlightRecorder::Read(const void* memory) {
     const int64_t started = line.started.load(kAcquire);
     const int64_t took = line.took.load(kAcquire);
     // Written anew meanwhile: what was read is of two calls.
-    if (line.sequence.load(std::memory_order_relaxed) != entry.sequence) continue;
+    if (line.sequence.load(kRelaxed) != entry.sequence) continue;
     if (!IsTensorVerb(static_cast<int>(what >> 8)) || !IsDataType(static_cast<int>(what & 0xFF))) {
       continue;
     }
@@ -60,6 +140,7 @@ std::vector<FlightEntry> FlightRecorder::Read(const void* memory) {
       entry.code = static_cast<absl::StatusCode>(ended);
       entry.took = absl::Nanoseconds(static_cast<double>(took) * tick);
     }
+    ReadDevice(all.device_lines[at], entry);
     entries.push_back(entry);
   }
   std::sort(entries.begin(), entries.end(),

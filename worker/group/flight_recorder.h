@@ -7,19 +7,23 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "base/clock.h"
 #include "base/data_type.h"
+#include "base/mutex.h"
+#include "worker/communicator/device_progress.h"
 #include "worker/communicator/wait_log.h"
 #include "worker/group/tensor_call.h"
 #include "worker/group/tick_clock.h"
 
 namespace cohort::worker {
 
-// One call.
+// One call. What is enqueued on a stream returns at once, and is not over then.
 struct FlightEntry {
   int64_t sequence = 0;  // of the rank's calls, from 1
   int64_t generation = 0;
@@ -29,12 +33,18 @@ struct FlightEntry {
   int root = -1;                         // or the peer of a single transfer; -1: none
   Instant started;                       // steady time
   std::optional<absl::Duration> took;    // none: it is running
-  std::optional<absl::StatusCode> code;  // none: it is running
+  std::optional<absl::StatusCode> code;  // none: it is not over, here or on the device
+  // Of the work that it put on a device: from the first to the last of it. None: not yet, as far as
+  // is known, or nothing was put there. What was given up ended then.
+  std::optional<Instant> device_started;
+  std::optional<Instant> device_ended;
 };
+// "running", "enqueued", "running on the device", "OK", or the name of the error.
+std::string StateOf(const FlightEntry& entry);
 
 // Always on: a call costs two looks at the processor's counter. Keeps the last kEntries. One thread
-// writes, any thread or process reads.
-class FlightRecorder {
+// writes what it calls, any thread how far a device is with that, and any thread or process reads.
+class FlightRecorder final : public DeviceProgress {
  public:
   static constexpr size_t kEntries = 1024;
 
@@ -51,6 +61,12 @@ class FlightRecorder {
              int64_t ticks);
   // The call that began last has ended.
   void End(absl::StatusCode code);
+
+  // Of the call that began last. Those of calls that are no longer kept are dropped.
+  int64_t Put() override;
+  void Begun(int64_t call, Instant at) override;
+  void Done(int64_t call, Instant began, Instant ended) override;
+  void GivenUp(int64_t call, absl::StatusCode why, Instant at) override;
 
   // Lies in the same memory.
   WaitLog& waits();
@@ -76,10 +92,24 @@ class FlightRecorder {
     std::atomic<int64_t> took;     // in ticks
     std::atomic<int64_t> ended;    // a status code
   };
+  // Of the line at the same place, if it is of the same call. Apart, since most calls need none.
+  struct alignas(64) DeviceLine {
+    std::atomic<int64_t> sequence;  // as Line's
+    std::atomic<int64_t> left;      // what was put there and is not done
+    std::atomic<int64_t> began;     // nanoseconds of the steady clock; 0: not yet
+    std::atomic<int64_t> ended;     // the last of them
+    std::atomic<int64_t> code;      // why it was given up, or OK
+  };
+
+  // Null: another has its place.
+  DeviceLine* FindDeviceLine(int64_t call) ABSL_EXCLUSIVE_LOCKS_REQUIRED(device_mutex_);
+  static void ReadDevice(const DeviceLine& line, FlightEntry& entry);
 
   const std::shared_ptr<void> memory_;
   Line* const lines_;
   int64_t sequence_ = 0;
+  Mutex device_mutex_;  // writers of device lines
+  DeviceLine* const device_lines_ ABSL_PT_GUARDED_BY(device_mutex_);
 };
 
 struct FlightRecorder::Memory {
@@ -87,6 +117,7 @@ struct FlightRecorder::Memory {
   alignas(64) std::atomic<int64_t> first_ticks;
   std::atomic<int64_t> first_nanoseconds;
   Line lines[kEntries];
+  DeviceLine device_lines[kEntries];
   WaitLog waits;
 };
 

@@ -40,6 +40,69 @@ TEST(FlightRecorderTest, SaysWhatRanAndWhatRuns) {
   EXPECT_FALSE(entries[1].took.has_value());
 }
 
+TEST(FlightRecorderTest, WhatIsEnqueuedIsOverWhenTheDeviceIsDone) {
+  FlightRecorder recorder;
+  const auto last = [&] { return recorder.Read().back(); };
+  const auto begin = [&] {
+    recorder.Begin(1, TensorVerb::kAllReduce, DataType::kF32, 8, -1, TickClock::Ticks());
+  };
+  begin();
+  EXPECT_EQ(StateOf(last()), "running");
+  EXPECT_EQ(recorder.Put(), 1);
+  EXPECT_EQ(recorder.Put(), 1) << "of the same call";
+  recorder.End(absl::StatusCode::kOk);
+  EXPECT_EQ(StateOf(last()), "enqueued");
+  EXPECT_TRUE(last().took.has_value());
+  const Instant start = Now();
+  recorder.Begun(1, start + absl::Microseconds(7));
+  EXPECT_EQ(StateOf(last()), "running on the device");
+  EXPECT_EQ(last().device_started, start + absl::Microseconds(7));
+  recorder.Done(1, start, start + absl::Microseconds(9));
+  EXPECT_EQ(last().device_started, start);
+  EXPECT_EQ(StateOf(last()), "running on the device") << "half of it is done";
+  EXPECT_FALSE(last().device_ended.has_value());
+  recorder.Begun(1, start + absl::Microseconds(10));
+  recorder.Done(1, start + absl::Microseconds(10), start + absl::Microseconds(20));
+  EXPECT_EQ(StateOf(last()), "OK");
+  EXPECT_EQ(last().device_started, start);
+  EXPECT_EQ(last().device_ended, start + absl::Microseconds(20));
+
+  begin();
+  EXPECT_EQ(recorder.Put(), 2);
+  recorder.Begun(2, start);
+  EXPECT_EQ(StateOf(last()), "running on the device") << "while its caller waits";
+  recorder.GivenUp(2, absl::StatusCode::kAborted, start + absl::Seconds(1));
+  recorder.End(absl::StatusCode::kOk);
+  EXPECT_EQ(StateOf(last()), "ABORTED");
+  EXPECT_EQ(last().device_ended, start + absl::Seconds(1));
+
+  begin();
+  recorder.Put();
+  recorder.End(absl::StatusCode::kCancelled);
+  EXPECT_EQ(StateOf(last()), "CANCELLED") << "as the call itself says";
+  begin();
+  recorder.End(absl::StatusCode::kOk);
+  EXPECT_EQ(StateOf(last()), "OK") << "of the host alone";
+  EXPECT_FALSE(last().device_started.has_value());
+}
+
+TEST(FlightRecorderTest, DevicesThatComeLateChangeNothingOfOtherCalls) {
+  FlightRecorder recorder;
+  recorder.Begin(1, TensorVerb::kAllReduce, DataType::kF32, 8, -1, TickClock::Ticks());
+  const int64_t first = recorder.Put();
+  recorder.End(absl::StatusCode::kOk);
+  for (size_t i = 0; i < FlightRecorder::kEntries; ++i) {
+    recorder.Begin(1, TensorVerb::kAllReduce, DataType::kF32, 8, -1, TickClock::Ticks());
+    recorder.End(absl::StatusCode::kOk);
+  }
+  recorder.Begun(first, Now());
+  EXPECT_FALSE(recorder.Read().back().device_started.has_value());
+  const int64_t last = first + static_cast<int64_t>(FlightRecorder::kEntries);
+  EXPECT_EQ(recorder.Put(), last);
+  recorder.GivenUp(first, absl::StatusCode::kAborted, Now());
+  EXPECT_EQ(StateOf(recorder.Read().back()), "enqueued");
+}
+
 TEST(TickClockTest, IsALittleBehindTheSteadyClockAndNeverBefore) {
   TickClock clock;
   const Instant end = Now() + absl::Milliseconds(50);
@@ -97,6 +160,7 @@ TEST(FlightRecorderTest, AnythingInAnothersMemoryIsSurvived) {
     }
     for (const FlightEntry& entry : FlightRecorder::Read(memory.get())) {
       EXPECT_FALSE(NameOf(entry.verb).empty());
+      EXPECT_FALSE(StateOf(entry).empty() && entry.code.has_value());
     }
   }
 }

@@ -14,6 +14,8 @@ namespace cohort::worker {
 // NOT_FOUND (no NCCL; what was tried).
 absl::StatusOr<std::shared_ptr<DevicePlane>> OpenGpu(int device,
                                                      const DevicePlaneOptions& options = {});
+// At least one. Errors: as OpenGpu, but for those of NCCL.
+absl::StatusOr<int> CountGpus();
 
 }  // namespace cohort::worker
 

@@ -13,4 +13,6 @@ absl::StatusOr<std::shared_ptr<DevicePlane>> OpenGpu(int device,
   return std::make_shared<CudaPlane>(std::move(nccl), device, options);
 }
 
+absl::StatusOr<int> CountGpus() { return cuda::DeviceCount(); }
+
 }  // namespace cohort::worker

@@ -1,12 +1,20 @@
-#include "absl/strings/str_cat.h"
 #include "worker/group/open_gpu.h"
 
 namespace cohort::worker {
+namespace {
 
-absl::StatusOr<std::shared_ptr<DevicePlane>> OpenGpu(int device,
-                                                     const DevicePlaneOptions& /*options*/) {
+absl::Status NoCuda() {
   return absl::UnimplementedError(
-      absl::StrCat("no GPU ", device, ": this program was built where there was no CUDA toolkit"));
+      "there are no GPUs: this program was built where there was no CUDA toolkit");
 }
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<DevicePlane>> OpenGpu(int /*device*/,
+                                                     const DevicePlaneOptions& /*options*/) {
+  return NoCuda();
+}
+
+absl::StatusOr<int> CountGpus() { return NoCuda(); }
 
 }  // namespace cohort::worker

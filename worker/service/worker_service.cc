@@ -25,7 +25,13 @@ void Fill(const FlightEntry& entry, absl::Duration calendar, v1::FlightEntry* to
   if (entry.took.has_value()) {
     to->set_finished_ns(absl::ToUnixNanos(entry.started + *entry.took + calendar));
   }
-  to->set_state(entry.code.has_value() ? absl::StatusCodeToString(*entry.code) : "running");
+  if (entry.device_started.has_value()) {
+    to->set_device_started_ns(absl::ToUnixNanos(*entry.device_started + calendar));
+  }
+  if (entry.device_ended.has_value()) {
+    to->set_device_finished_ns(absl::ToUnixNanos(*entry.device_ended + calendar));
+  }
+  to->set_state(StateOf(entry));
 }
 
 }  // namespace

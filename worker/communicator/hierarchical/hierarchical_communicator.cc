@@ -38,17 +38,6 @@ Operation OperationOf(const Called& called) {
   return operation;
 }
 
-Operation MakeOperation(Verb verb, int64_t count, DataType type, int root = 0,
-                        const Reduction& reduction = {}) {
-  Operation operation;
-  operation.verb = verb;
-  operation.count = count;
-  operation.type = type;
-  operation.reduction = reduction;
-  operation.root = root;
-  return operation;
-}
-
 // Of partial results.
 Reduction Then(const Reduction& reduction) {
   return reduction.op == ReduceOp::kPreMulSum ? Reduction{ReduceOp::kSum} : reduction;
@@ -122,7 +111,7 @@ absl::Status HierarchicalCommunicator::AllReduce(const void* input, void* output
   if (count < kLarge / element || reduction.op == ReduceOp::kAvg) {
     return Mesh().AllReduce(input, output, count, type, reduction, deadline);
   }
-  const Operation operation = MakeOperation(Verb::kAllReduce, count, type, 0, reduction);
+  const Operation operation = MakeOperation(Verb::kAllReduce, count, type, tag(), 0, reduction);
   COHORT_RETURN_IF_ERROR(CheckArguments(operation, rank(), size(), input, output));
   COHORT_RETURN_IF_ERROR(Agree(operation, deadline));
   const Instant far = Sooner(deadline);
@@ -154,7 +143,7 @@ absl::Status HierarchicalCommunicator::Broadcast(const void* input, void* output
   if (count < kLarge / element || root < 0 || root >= size()) {
     return Mesh().Broadcast(input, output, count, type, root, deadline);
   }
-  const Operation operation = MakeOperation(Verb::kBroadcast, count, type, root);
+  const Operation operation = MakeOperation(Verb::kBroadcast, count, type, tag(), root);
   COHORT_RETURN_IF_ERROR(CheckArguments(operation, rank(), size(), input, output));
   COHORT_RETURN_IF_ERROR(Agree(operation, deadline));
   const Instant far = Sooner(deadline);
@@ -192,7 +181,7 @@ absl::Status HierarchicalCommunicator::AllGather(const void* input, void* output
   if (!even_ || count < kLarge / SizeOf(type) / size()) {
     return Mesh().AllGather(input, output, count, type, deadline);
   }
-  const Operation operation = MakeOperation(Verb::kAllGather, count, type);
+  const Operation operation = MakeOperation(Verb::kAllGather, count, type, tag());
   COHORT_RETURN_IF_ERROR(CheckArguments(operation, rank(), size(), input, output));
   COHORT_RETURN_IF_ERROR(Agree(operation, deadline));
   const Instant far = Sooner(deadline);
@@ -221,7 +210,7 @@ absl::Status HierarchicalCommunicator::ReduceScatter(const void* input, void* ou
   if (!even_ || count < kLarge / SizeOf(type) / size() || reduction.op == ReduceOp::kAvg) {
     return Mesh().ReduceScatter(input, output, count, type, reduction, deadline);
   }
-  const Operation operation = MakeOperation(Verb::kReduceScatter, count, type, 0, reduction);
+  const Operation operation = MakeOperation(Verb::kReduceScatter, count, type, tag(), 0, reduction);
   COHORT_RETURN_IF_ERROR(CheckArguments(operation, rank(), size(), input, output));
   COHORT_RETURN_IF_ERROR(Agree(operation, deadline));
   const Instant far = Sooner(deadline);

@@ -23,22 +23,10 @@ absl::Status Done() { return absl::OkStatus(); }
 
 }  // namespace
 
-Operation HostCommunicator::MakeOperation(Verb verb, int64_t count, DataType type, int root,
-                                          const Reduction& reduction) const {
-  Operation operation;
-  operation.verb = verb;
-  operation.count = count;
-  operation.type = type;
-  operation.reduction = reduction;
-  operation.root = root;
-  operation.tag = tag();
-  return operation;
-}
-
 absl::Status HostCommunicator::AllReduce(const void* input, void* output, int64_t count,
                                          DataType type, const Reduction& reduction,
                                          Instant deadline) {
-  const Operation operation = MakeOperation(Verb::kAllReduce, count, type, 0, reduction);
+  const Operation operation = MakeOperation(Verb::kAllReduce, count, type, tag(), 0, reduction);
   COHORT_RETURN_IF_ERROR(CheckArguments(operation, rank_, size(), input, output));
   const int64_t element = SizeOf(type);
   const int64_t bytes = count * element;
@@ -95,7 +83,7 @@ absl::Status HostCommunicator::AllReduce(const void* input, void* output, int64_
 
 absl::Status HostCommunicator::Reduce(const void* input, void* output, int64_t count, DataType type,
                                       const Reduction& reduction, int root, Instant deadline) {
-  const Operation operation = MakeOperation(Verb::kReduce, count, type, root, reduction);
+  const Operation operation = MakeOperation(Verb::kReduce, count, type, tag(), root, reduction);
   COHORT_RETURN_IF_ERROR(CheckArguments(operation, rank_, size(), input, output));
   const int64_t element = SizeOf(type);
   const int64_t bytes = count * element;
@@ -129,7 +117,7 @@ absl::Status HostCommunicator::Reduce(const void* input, void* output, int64_t c
 
 absl::Status HostCommunicator::Broadcast(const void* input, void* output, int64_t count,
                                          DataType type, int root, Instant deadline) {
-  const Operation operation = MakeOperation(Verb::kBroadcast, count, type, root);
+  const Operation operation = MakeOperation(Verb::kBroadcast, count, type, tag(), root);
   COHORT_RETURN_IF_ERROR(CheckArguments(operation, rank_, size(), input, output));
   const int64_t element = SizeOf(type);
   const int64_t bytes = count * element;
@@ -162,7 +150,7 @@ absl::Status HostCommunicator::Broadcast(const void* input, void* output, int64_
 
 absl::Status HostCommunicator::BroadcastAhead(const void* input, void* output, int64_t count,
                                               DataType type, int root, Instant deadline) {
-  const Operation operation = MakeOperation(Verb::kBroadcast, count, type, root);
+  const Operation operation = MakeOperation(Verb::kBroadcast, count, type, tag(), root);
   COHORT_RETURN_IF_ERROR(CheckArguments(operation, rank_, size(), input, output));
   const int64_t bytes = count * SizeOf(type);
   if (bytes > space_.ahead_bytes()) {
@@ -180,7 +168,7 @@ absl::Status HostCommunicator::BroadcastAhead(const void* input, void* output, i
 
 absl::Status HostCommunicator::AllGather(const void* input, void* output, int64_t count,
                                          DataType type, Instant deadline) {
-  const Operation operation = MakeOperation(Verb::kAllGather, count, type);
+  const Operation operation = MakeOperation(Verb::kAllGather, count, type, tag());
   COHORT_RETURN_IF_ERROR(CheckArguments(operation, rank_, size(), input, output));
   const int64_t element = SizeOf(type);
   const int64_t bytes = count * element;
@@ -215,7 +203,7 @@ absl::Status HostCommunicator::AllGather(const void* input, void* output, int64_
 absl::Status HostCommunicator::ReduceScatter(const void* input, void* output, int64_t count,
                                              DataType type, const Reduction& reduction,
                                              Instant deadline) {
-  const Operation operation = MakeOperation(Verb::kReduceScatter, count, type, 0, reduction);
+  const Operation operation = MakeOperation(Verb::kReduceScatter, count, type, tag(), 0, reduction);
   COHORT_RETURN_IF_ERROR(CheckArguments(operation, rank_, size(), input, output));
   const int64_t element = SizeOf(type);
   const int64_t bytes = count * element;
@@ -251,7 +239,7 @@ absl::Status HostCommunicator::ReduceScatter(const void* input, void* output, in
 
 absl::Status HostCommunicator::AllToAll(const void* input, void* output, int64_t count,
                                         DataType type, Instant deadline) {
-  const Operation operation = MakeOperation(Verb::kAllToAll, count, type);
+  const Operation operation = MakeOperation(Verb::kAllToAll, count, type, tag());
   COHORT_RETURN_IF_ERROR(CheckArguments(operation, rank_, size(), input, output));
   const int64_t element = SizeOf(type);
   const int64_t bytes = count * element;
@@ -297,7 +285,7 @@ absl::Status HostCommunicator::AllToAll(const void* input, void* output, int64_t
 
 absl::Status HostCommunicator::Gather(const void* input, void* output, int64_t count, DataType type,
                                       int root, Instant deadline) {
-  const Operation operation = MakeOperation(Verb::kGather, count, type, root);
+  const Operation operation = MakeOperation(Verb::kGather, count, type, tag(), root);
   COHORT_RETURN_IF_ERROR(CheckArguments(operation, rank_, size(), input, output));
   const int64_t element = SizeOf(type);
   const int64_t bytes = count * element;
@@ -331,7 +319,7 @@ absl::Status HostCommunicator::Gather(const void* input, void* output, int64_t c
 
 absl::Status HostCommunicator::Scatter(const void* input, void* output, int64_t count,
                                        DataType type, int root, Instant deadline) {
-  const Operation operation = MakeOperation(Verb::kScatter, count, type, root);
+  const Operation operation = MakeOperation(Verb::kScatter, count, type, tag(), root);
   COHORT_RETURN_IF_ERROR(CheckArguments(operation, rank_, size(), input, output));
   const int64_t element = SizeOf(type);
   const int64_t bytes = count * element;
@@ -373,7 +361,7 @@ absl::Status HostCommunicator::Exchange(absl::Span<const Transfer> transfers, In
 }
 
 absl::Status HostCommunicator::Barrier(Instant deadline) {
-  return meeting_.Meet(MakeOperation(Verb::kBarrier, 0, DataType::kU8), kPut, deadline);
+  return meeting_.Meet(MakeOperation(Verb::kBarrier, 0, DataType::kU8, tag()), kPut, deadline);
 }
 
 void HostCommunicator::Settle(Instant deadline) {

@@ -79,9 +79,6 @@ class HostCommunicator final : public Communicator {
   static constexpr int kReduced = 2;
   static constexpr int kDone = 3;
 
-  Operation MakeOperation(Verb verb, int64_t count, DataType type, int root = 0,
-                          const Reduction& reduction = {}) const;
-
   // `size` elements from element `at` on, of each part.
   struct Chunk {
     int64_t at = 0;

@@ -16,21 +16,7 @@
 #include "worker/cuda/wait.h"
 
 namespace cohort::worker {
-namespace {
-
-Operation MakeOperation(Verb verb, int64_t count, DataType type, uint32_t tag, int root = 0,
-                        const Reduction& reduction = {}) {
-  Operation operation;
-  operation.verb = verb;
-  operation.count = count;
-  operation.type = type;
-  operation.reduction = reduction;
-  operation.root = root;
-  operation.tag = tag;
-  return operation;
-}
-
-}  // namespace
+namespace {}  // namespace
 
 absl::StatusOr<std::unique_ptr<NcclCommunicator>> NcclCommunicator::Form(NcclFormation formation,
                                                                          Instant deadline) {
@@ -77,13 +63,20 @@ NcclCommunicator::NcclCommunicator(NcclFormation formation, NcclBoard own_board,
       done_(std::move(done)),
       mode_(formation.agreement),
       member_(formation.device),
+      progress_(formation.progress),
       board_(formation.board != nullptr ? formation.board
                                         : std::make_shared<const NcclBoard>(std::move(own_board))),
       board_is_shared_(formation.board != nullptr),
       agreement_(host_, board_.get()),
-      flight_(formation.device) {}
+      flight_(formation.device, formation.progress) {}
 
-NcclCommunicator::~NcclCommunicator() { NcclWatchdog::OfProcess().Forget(this); }
+NcclCommunicator::~NcclCommunicator() {
+  NcclWatchdog::OfProcess().Forget(this);
+  // NCCL ends what is in flight, or leaves it.
+  clique_.reset();
+  flight_.Look().IgnoreError();
+  flight_.Clear(absl::StatusCode::kCancelled);
+}
 
 absl::Status NcclCommunicator::AgreeOnFormation(Instant deadline) {
   const std::string modes[] = {"kOff", "kAsync", "kStrict"};
@@ -174,7 +167,7 @@ absl::Status NcclCommunicator::Break(const absl::Status& status, NcclClique::Pat
     cause = broken_;
   }
   host_->Abort(cause.message());
-  flight_.Clear();
+  flight_.Clear(cause.code());
   if (clique_ != nullptr) clique_->Revoke(patience);
   return answer;
 }
@@ -280,6 +273,10 @@ absl::Status NcclCommunicator::RunIssued(const char* call, Instant deadline,
 
 absl::Status NcclCommunicator::AwaitDevice(const NcclWork& work, Instant deadline) {
   COHORT_RETURN_IF_ERROR(done_.Record(stream_.get()));
+  // No events for that: what blocks is alone on its stream, and looked at all the time.
+  const Instant began = Clock::Steady().Now();
+  const int64_t call = progress_ != nullptr ? progress_->Put() : 0;
+  if (progress_ != nullptr) progress_->Begun(call, began);
   int looks = 0;
   const auto is_done = [&]() -> absl::StatusOr<bool> {
     COHORT_ASSIGN_OR_RETURN(const bool done, done_.Query());
@@ -288,8 +285,19 @@ absl::Status NcclCommunicator::AwaitDevice(const NcclWork& work, Instant deadlin
     COHORT_RETURN_IF_ERROR(Standing());
     return false;
   };
-  COHORT_ASSIGN_OR_RETURN(const bool done, cuda::PollUntil(is_done, deadline));
-  if (done) return absl::OkStatus();
+  const absl::StatusOr<bool> done = cuda::PollUntil(is_done, deadline);
+  const bool in_time = done.ok() && *done;
+  if (progress_ != nullptr) {
+    const Instant now = Clock::Steady().Now();
+    if (in_time) {
+      progress_->Done(call, began, now);
+    } else {
+      progress_->GivenUp(
+          call, done.ok() ? absl::StatusCode::kDeadlineExceeded : done.status().code(), now);
+    }
+  }
+  if (in_time) return absl::OkStatus();
+  COHORT_RETURN_IF_ERROR(done.status());
   return absl::DeadlineExceededError(absl::StrCat(
       Describe(work), ": ", mode_ == NcclAgreement::kOff ? "" : "all ranks have come, and ",
       "the devices do not finish", board_is_shared_ ? Others(work) : ""));

@@ -15,6 +15,7 @@
 #include "base/mutex.h"
 #include "worker/communicator/arguments.h"
 #include "worker/communicator/communicator.h"
+#include "worker/communicator/device_progress.h"
 #include "worker/communicator/nccl/agreement.h"
 #include "worker/communicator/nccl/issue_order.h"
 #include "worker/communicator/nccl/nccl_api.h"
@@ -55,6 +56,9 @@ struct NcclFormation {
   Communicator* host = nullptr;
   // The same on all ranks.
   NcclAgreement agreement = NcclAgreement::kAsync;
+  // Told how far the device is with this rank's calls; outlives what is formed, and what that is
+  // shrunk to. None: null.
+  DeviceProgress* progress = nullptr;
   // Of the same ranks, where they share memory, and for this formation alone; or of none of them.
   // With it a difference between operations on streams is found soon, a rank that gives up is heard
   // of by all at once, and who has not come to an operation is named.
@@ -278,6 +282,7 @@ class NcclCommunicator final : public Communicator, private NcclWatchdog::Ward {
   const NcclAgreement mode_;
   const IssueOrder::Member member_;
   uint64_t key_ = 0;  // of the group, in that order
+  DeviceProgress* const progress_;
   // The formation's, or one that nobody else sees.
   const std::shared_ptr<const NcclBoard> board_;
   const bool board_is_shared_;

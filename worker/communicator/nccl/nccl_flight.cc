@@ -21,22 +21,27 @@ std::string Describe(const NcclWork& work) {
 }
 
 absl::StatusOr<NcclFlight::Marks> NcclFlight::TakeMarks() {
+  const Instant now = Clock::Steady().Now();
   {
     MutexLock lock(&mutex_);
     if (!free_.empty()) {
       Marks marks = std::move(free_.back());
       free_.pop_back();
+      marks.taken = now;
       return marks;
     }
   }
-  COHORT_ASSIGN_OR_RETURN(cuda::Event start, cuda::Event::Create(device_));
-  COHORT_ASSIGN_OR_RETURN(cuda::Event end, cuda::Event::Create(device_));
-  return Marks{std::move(start), std::move(end)};
+  const auto timing = progress_ != nullptr ? cuda::Event::Timing::kOn : cuda::Event::Timing::kOff;
+  COHORT_ASSIGN_OR_RETURN(cuda::Event start, cuda::Event::Create(device_, timing));
+  COHORT_ASSIGN_OR_RETURN(cuda::Event end, cuda::Event::Create(device_, timing));
+  return Marks{std::move(start), std::move(end), now};
 }
 
 void NcclFlight::Add(const NcclWork& work, Marks marks, absl::Duration timeout) {
+  Entry entry{work, std::move(marks), timeout};
   MutexLock lock(&mutex_);
-  entries_.push_back({work, std::move(marks), timeout, std::nullopt});
+  if (progress_ != nullptr) entry.call = progress_->Put();
+  entries_.push_back(std::move(entry));
 }
 
 size_t NcclFlight::size() const {
@@ -54,17 +59,50 @@ absl::StatusOr<std::optional<NcclFlight::First>> NcclFlight::Look() {
       if (!started) return First{entry.work, false, absl::ZeroDuration(), false};
       entry.started = now;
       started_ = std::max(started_, entry.work.sequence);
+      NoteBegin(entry, now);
     }
     COHORT_ASSIGN_OR_RETURN(const bool done, entry.marks.end.Query());
     if (!done) {
+      entry.running = now;
       const absl::Duration ran = now - *entry.started;
       return First{entry.work, true, ran, ran > entry.timeout};
     }
     finished_ = std::max(finished_, entry.work.sequence);
-    free_.push_back(std::move(entry.marks));
+    NoteEnd(entry, now);
     entries_.pop_front();
   }
   return std::nullopt;
+}
+
+void NcclFlight::NoteBegin(const Entry& entry, Instant now) {
+  if (progress_ == nullptr) return;
+  progress_->Begun(entry.call, TimeOf(entry.marks.start, entry.marks.taken, now));
+}
+
+void NcclFlight::NoteEnd(Entry& entry, Instant now) {
+  if (progress_ == nullptr) {
+    free_.push_back(std::move(entry.marks));
+    return;
+  }
+  Instant ended = TimeOf(entry.marks.end, entry.running, now);
+  const absl::StatusOr<absl::Duration> took =
+      cuda::Event::Elapsed(entry.marks.start, entry.marks.end);
+  Instant began = took.ok() ? ended - *took : *entry.started;
+  if (began < entry.marks.taken) {
+    // The device's clock goes slower than the host's: so it was later.
+    ended = std::min(ended + (entry.marks.taken - began), now);
+    began = entry.marks.taken;
+  }
+  progress_->Done(entry.call, began, ended);
+  if (anchor_.has_value()) free_.push_back(std::move(anchor_->marks));
+  anchor_ = Anchor{std::move(entry.marks), ended};
+}
+
+Instant NcclFlight::TimeOf(const cuda::Event& mark, Instant earliest, Instant latest) const {
+  if (!anchor_.has_value()) return latest;
+  const absl::StatusOr<absl::Duration> since = cuda::Event::Elapsed(anchor_->marks.end, mark);
+  if (!since.ok()) return latest;
+  return std::min(std::max(anchor_->at + *since, earliest), latest);
 }
 
 int64_t NcclFlight::started() const {
@@ -77,8 +115,12 @@ int64_t NcclFlight::finished() const {
   return finished_;
 }
 
-void NcclFlight::Clear() {
+void NcclFlight::Clear(absl::StatusCode why) {
   MutexLock lock(&mutex_);
+  if (progress_ != nullptr) {
+    const Instant now = Clock::Steady().Now();
+    for (const Entry& entry : entries_) progress_->GivenUp(entry.call, why, now);
+  }
   entries_.clear();
 }
 

@@ -10,12 +10,14 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "base/clock.h"
 #include "base/mutex.h"
 #include "worker/communicator/arguments.h"
 #include "worker/communicator/communicator.h"
+#include "worker/communicator/device_progress.h"
 #include "worker/cuda/event.h"
 
 namespace cohort::worker {
@@ -39,6 +41,7 @@ class NcclFlight {
   struct Marks {
     cuda::Event start;
     cuda::Event end;
+    Instant taken;  // the device does not begin sooner
   };
   struct First {
     NcclWork work;
@@ -47,11 +50,14 @@ class NcclFlight {
     bool late = false;   // for longer than it may
   };
 
-  explicit NcclFlight(int device) : device_(device) {}
+  // `progress`, if any, is told of all that is added, and outlives it.
+  explicit NcclFlight(int device, DeviceProgress* progress = nullptr)
+      : device_(device), progress_(progress) {}
 
   // Errors: those of CUDA.
   absl::StatusOr<Marks> TakeMarks();
-  // Behind all others. Both marks are recorded; `timeout`: what it may run.
+  // Behind all others. Both marks are recorded; `timeout`: what it may run. On the thread of the
+  // call that put it on the device.
   void Add(const NcclWork& work, Marks marks, absl::Duration timeout);
   size_t size() const;
 
@@ -60,21 +66,37 @@ class NcclFlight {
   // The last operations that were seen to begin and to be done; 0: none.
   int64_t started() const;
   int64_t finished() const;
-  // Forgets all of it.
-  void Clear();
+  // Forgets all of it, which is given up.
+  void Clear(absl::StatusCode why);
 
  private:
   struct Entry {
     NcclWork work;
     Marks marks;
     absl::Duration timeout;
+    int64_t call = 0;  // as `progress_` names it
     std::optional<Instant> started;
+    Instant running = absl::InfinitePast();  // when it was last seen not to be done
+  };
+  // What the device did last, and when: other marks are placed by how far they are from it.
+  struct Anchor {
+    Marks marks;
+    Instant at;  // the end
   };
 
+  void NoteBegin(const Entry& entry, Instant now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // And keeps its marks, or gives them back.
+  void NoteEnd(Entry& entry, Instant now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // When the device came to `mark`, which it has, as far as is known.
+  Instant TimeOf(const cuda::Event& mark, Instant earliest, Instant latest) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
   const int device_;
+  DeviceProgress* const progress_;
   mutable Mutex mutex_;
   std::deque<Entry> entries_ ABSL_GUARDED_BY(mutex_);
   std::vector<Marks> free_ ABSL_GUARDED_BY(mutex_);
+  std::optional<Anchor> anchor_ ABSL_GUARDED_BY(mutex_);
   int64_t started_ ABSL_GUARDED_BY(mutex_) = 0;
   int64_t finished_ ABSL_GUARDED_BY(mutex_) = 0;
 };

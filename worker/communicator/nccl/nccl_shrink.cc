@@ -138,6 +138,7 @@ absl::StatusOr<std::unique_ptr<NcclCommunicator>> NcclCommunicator::Shrink(
   formation.name = remainder.name;
   formation.host = remainder.host;
   formation.agreement = remainder.agreement;
+  formation.progress = progress_;
   formation.board = remainder.board;
   absl::StatusOr<std::unique_ptr<NcclCommunicator>> result = Prepare(std::move(formation));
   absl::Status status = result.status();

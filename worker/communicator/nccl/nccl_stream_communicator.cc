@@ -5,14 +5,8 @@ namespace cohort::worker {
 absl::Status NcclStreamCommunicator::Enqueue(Verb verb, const void* input, void* output,
                                              int64_t count, DataType type, int root,
                                              const Reduction& reduction, Instant deadline) {
-  Operation operation;
-  operation.verb = verb;
-  operation.count = count;
-  operation.type = type;
-  operation.reduction = reduction;
-  operation.root = root;
-  operation.tag = tag();
-  return group_.Enqueue(operation, input, output, options_, deadline);
+  return group_.Enqueue(MakeOperation(verb, count, type, tag(), root, reduction), input, output,
+                        options_, deadline);
 }
 
 absl::Status NcclStreamCommunicator::AllReduce(const void* input, void* output, int64_t count,

@@ -23,6 +23,9 @@ namespace {
 constexpr char kDefaultAddress[] = "localhost:28028";
 // Of an answer before the report.
 constexpr size_t kMostLine = 1024;
+// Of what goes behind an error, and how long it may take.
+constexpr size_t kMostFindings = 500;
+constexpr absl::Duration kFindings = absl::Milliseconds(500);
 // Of what is quoted of an answer that is none.
 constexpr size_t kMostQuoted = 80;
 
@@ -36,6 +39,7 @@ class RasConnection {
  public:
   RasConnection(std::string address, Instant deadline)
       : address_(std::move(address)), deadline_(deadline) {}
+  void set_deadline(Instant deadline) { deadline_ = deadline; }
 
   absl::Status Open() {
     const size_t colon = address_.rfind(':');
@@ -169,7 +173,7 @@ class RasConnection {
   }
 
   const std::string address_;
-  const Instant deadline_;
+  Instant deadline_;
   UniqueFd socket_;
   std::string unread_;
 };
@@ -181,7 +185,8 @@ absl::StatusOr<NcclRasReport> AskNcclRas(const NcclRasOptions& options, Instant 
   if (const char* const set = std::getenv("NCCL_RAS_ADDR"); address.empty() && set != nullptr) {
     address = set;
   }
-  RasConnection connection(address.empty() ? kDefaultAddress : address, deadline);
+  RasConnection connection(address.empty() ? kDefaultAddress : address,
+                           std::min(deadline, Clock::Steady().Now() + options.greeting));
   COHORT_RETURN_IF_ERROR(connection.Open());
   // Which version it is makes no difference: what is not understood is told.
   constexpr char kGreeting[] = "CLIENT PROTOCOL 2\n";
@@ -189,6 +194,7 @@ absl::StatusOr<NcclRasReport> AskNcclRas(const NcclRasOptions& options, Instant 
   if (!absl::StartsWith(greeted, "SERVER PROTOCOL ")) {
     return connection.Strange(kGreeting, greeted);
   }
+  connection.set_deadline(deadline);
   const int64_t seconds = absl::ToInt64Seconds(deadline - Clock::Steady().Now() - absl::Seconds(1));
   // 0 would be no limit.
   COHORT_RETURN_IF_ERROR(
@@ -204,6 +210,25 @@ absl::StatusOr<NcclRasReport> AskNcclRas(const NcclRasOptions& options, Instant 
   COHORT_ASSIGN_OR_RETURN(const std::string report,
                           connection.AskForAll("STATUS\n", options.most_bytes));
   return ParseNcclRasReport(report);
+}
+
+absl::Status WithNcclFindings(const absl::Status& error, const NcclRasOptions& options) {
+  const absl::StatusOr<NcclRasReport> report =
+      AskNcclRas(options, Clock::Steady().Now() + kFindings);
+  if (!report.ok()) return error;
+  std::string findings;
+  for (const NcclRasCommunicator& communicator : report->communicators) {
+    for (const std::string& finding : FindingsOf(communicator)) {
+      absl::StrAppend(&findings, findings.empty() ? "" : "; ", finding);
+    }
+  }
+  if (findings.empty()) return error;
+  if (findings.size() > kMostFindings) {
+    findings.resize(kMostFindings);
+    absl::StrAppend(&findings, "...");
+  }
+  return absl::Status(error.code(),
+                      absl::StrCat(error.message(), "; NCCL on this host says: ", findings));
 }
 
 }  // namespace cohort::worker

@@ -13,8 +13,10 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/time/time.h"
 #include "base/clock.h"
 
 namespace cohort::worker {
@@ -72,6 +74,8 @@ struct NcclRasOptions {
   // listens by itself, localhost:28028.
   std::string address;
   size_t most_bytes = size_t{16} << 20;  // of the report
+  // Until somebody there has spoken as NCCL does: the machine may have others listen there.
+  absl::Duration greeting = absl::InfiniteDuration();
 };
 
 // NCCL asks all other processes of the job, and is given the time until `deadline` (steady time)
@@ -82,6 +86,10 @@ struct NcclRasOptions {
 // DEADLINE_EXCEEDED, RESOURCE_EXHAUSTED (a longer report), FAILED_PRECONDITION (an NCCL before
 // 2.28.7), DATA_LOSS (no such answer: it is not NCCL that listens there).
 absl::StatusOr<NcclRasReport> AskNcclRas(const NcclRasOptions& options, Instant deadline);
+
+// An error with what NCCL on this machine finds behind its text, a few hundred bytes of it; the
+// same error when that has nothing to say, or does not say it within half a second.
+absl::Status WithNcclFindings(const absl::Status& error, const NcclRasOptions& options = {});
 
 }  // namespace cohort::worker
 

@@ -1,25 +1,18 @@
 // Conversations with a socket that speaks as NCCL's RAS does, or does not.
 #include "worker/communicator/nccl/ras.h"
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
-#include <poll.h>
-#include <sys/socket.h>
-
 #include <cstdlib>
-#include <functional>
 #include <iostream>
 #include <random>
 #include <string>
-#include <thread>
 
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
-#include "base/unique_fd.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "worker/communicator/nccl/testing/ras_server.h"
 
 namespace cohort::worker {
 namespace {
@@ -31,104 +24,7 @@ using ::testing::IsEmpty;
 
 constexpr absl::Duration kLong = absl::Seconds(30);
 
-std::string RankText(int rank, int pid, int all_reduces, const std::string& error = "0") {
-  return absl::StrCat(R"({"rank": )", rank, R"(, "host": "10.0.0.)", rank, R"(", "pid": )", pid,
-                      R"(, "cuda_dev": )", rank, R"(, "nvml_dev": 0, "status": {"init_state": 0,)",
-                      R"( "async_error": )", error, R"(, "finalize_called": false,)",
-                      R"( "destroy_flag": false, "abort_flag": false}, "collective_counts": {)",
-                      R"("Broadcast": 2, "AllReduce": )", all_reduces, "}}");
-}
-std::string MissingText(int rank, const std::string& unresponsive, const std::string& dead) {
-  return absl::StrCat(R"({"rank": )", rank, R"(, "host": "10.0.0.9", "pid": 77, "cuda_dev": 1,)",
-                      R"( "nvml_dev": 1, "status": {"unresponsive": )", unresponsive,
-                      R"(, "considered_dead": )", dead, "}}");
-}
-// As NCCL 2.28 writes it.
-std::string ReportText(const std::string& ranks, const std::string& missing, int size) {
-  return absl::StrCat(
-      "{\n  \"nccl_version\": \"2.28.9\",\n  \"cuda_runtime_version\": 13000,\n",
-      "  \"cuda_driver_version\": 13000,\n  \"timestamp\": \"2026-05-01 10:00:00\",\n",
-      "  \"communicators_count\": 1,\n  \"communicators\": [\n    {\n",
-      "      \"hash\": \"0x1a\",\n      \"secondary_hash\": \"0x2b:0x3c\",\n      \"size\": ", size,
-      ",\n      \"ranks_count\": 2,\n      \"missing_ranks_count\": 2,\n      \"ranks\": [\n",
-      ranks, "\n      ],\n      \"missing_ranks\": [\n", missing, "\n      ]\n    }\n  ],\n",
-      "  \"ras\": {\n    \"collection_time_sec\": 0.012,\n    \"timeouts_count\": 1\n  }\n}\n");
-}
-std::string Sample() {
-  return ReportText(
-      absl::StrCat(RankText(0, 41, 6), ",\n", RankText(1, 42, 5)),
-      absl::StrCat(MissingText(2, "true", "true"), ",\n", MissingText(3, "true", "false")), 4);
-}
-
-// A listener with a thread that talks to one client.
-class Server {
- public:
-  explicit Server(std::function<void(Server&)> talk)
-      : listener_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
-    sockaddr_in address = {};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    socklen_t length = sizeof(address);
-    EXPECT_EQ(bind(listener_.get(), reinterpret_cast<sockaddr*>(&address), length), 0);
-    EXPECT_EQ(listen(listener_.get(), 1), 0);
-    getsockname(listener_.get(), reinterpret_cast<sockaddr*>(&address), &length);
-    port_ = ntohs(address.sin_port);
-    thread_ = std::thread([this, talk = std::move(talk)] {
-      if (!IsReady(listener_.get())) return;
-      client_ = UniqueFd(accept(listener_.get(), nullptr, nullptr));
-      talk(*this);
-      client_ = UniqueFd();
-    });
-  }
-  ~Server() { thread_.join(); }
-
-  std::string address() const { return absl::StrCat("127.0.0.1:", port_); }
-
-  // The client's next line; empty: it has hung up.
-  std::string Line() {
-    std::string line;
-    char character = 0;
-    while (IsReady(client_.get()) && recv(client_.get(), &character, 1, 0) == 1) {
-      if (character == '\n') return line;
-      line += character;
-    }
-    return "";
-  }
-  bool Say(absl::string_view text) {
-    while (!text.empty()) {
-      const ssize_t sent = send(client_.get(), text.data(), text.size(), MSG_NOSIGNAL);
-      if (sent <= 0) return false;
-      text.remove_prefix(static_cast<size_t>(sent));
-    }
-    return true;
-  }
-  // Until the client hangs up.
-  void StaySilent() {
-    while (!Line().empty()) continue;
-  }
-  // As NCCL does, up to and with the answer to line `steps`.
-  void Behave(int steps) {
-    for (int step = 0; step < steps; ++step) {
-      lines_.push_back(Line());
-      Say(step == 0 ? "SERVER PROTOCOL 2\n" : "OK\n");
-    }
-  }
-  const std::vector<std::string>& lines() const { return lines_; }
-
- private:
-  static bool IsReady(int fd) {
-    pollfd waited = {fd, POLLIN, 0};
-    return poll(&waited, 1, static_cast<int>(absl::ToInt64Milliseconds(kLong))) > 0;
-  }
-
-  UniqueFd listener_;
-  UniqueFd client_;
-  int port_ = 0;
-  std::vector<std::string> lines_;
-  std::thread thread_;
-};
-
-absl::StatusOr<NcclRasReport> Ask(const Server& server, absl::Duration patience = kLong,
+absl::StatusOr<NcclRasReport> Ask(const RasServer& server, absl::Duration patience = kLong,
                                   size_t most_bytes = 1 << 20) {
   NcclRasOptions options;
   options.address = server.address();
@@ -140,11 +36,11 @@ TEST(RasTest, AsksAndUnderstands) {
   absl::StatusOr<NcclRasReport> report = absl::UnknownError("");
   std::vector<std::string> lines;
   {
-    Server server([&lines](Server& s) {
+    RasServer server([&lines](RasServer& s) {
       s.Behave(3);
       lines = s.lines();
       lines.push_back(s.Line());
-      s.Say(Sample());
+      s.Say(RasSample());
     });
     report = Ask(server, absl::Hours(2));
   }
@@ -172,20 +68,20 @@ TEST(RasTest, AsksAndUnderstands) {
 
 TEST(RasTest, WhereAllIsWellThereIsNothingToSay) {
   const auto report = ParseNcclRasReport(
-      ReportText(absl::StrCat(RankText(0, 1, 6), ",", RankText(1, 2, 6)), "", 2));
+      RasReportText(absl::StrCat(RasRankText(0, 1, 6), ",", RasRankText(1, 2, 6)), "", 2));
   ASSERT_TRUE(report.ok()) << report.status();
   EXPECT_THAT(FindingsOf(report->communicators[0]), IsEmpty());
 }
 
 TEST(RasTest, ARankThatFailedIsSaid) {
-  const auto report = ParseNcclRasReport(ReportText(RankText(0, 1, 6, "6"), "", 1));
+  const auto report = ParseNcclRasReport(RasReportText(RasRankText(0, 1, 6, "6"), "", 1));
   ASSERT_TRUE(report.ok()) << report.status();
   EXPECT_THAT(FindingsOf(report->communicators[0]),
               ElementsAre("rank 0 (process 1 on 10.0.0.0, device 0) has failed with 6"));
 }
 
 TEST(RasTest, AnOlderNcclIsSaid) {
-  Server server([](Server& s) {
+  RasServer server([](RasServer& s) {
     s.Behave(2);
     s.Line();
     s.Say("ERROR: Unknown command SET FORMAT json\n");
@@ -199,13 +95,48 @@ TEST(RasTest, AnOlderNcclIsSaid) {
 TEST(RasTest, NobodyListens) {
   std::string address;
   {
-    Server server([](Server&) {});
+    RasServer server([](RasServer&) {});
     address = server.address();
     EXPECT_FALSE(Ask(server).ok());
   }
   const absl::Status status = AskNcclRas({address}, Clock::Steady().Now() + kLong).status();
   EXPECT_TRUE(absl::IsUnavailable(status)) << status;
   EXPECT_THAT(std::string(status.message()), HasSubstr(address));
+}
+
+TEST(RasTest, WhoDoesNotGreetIsNotWaitedFor) {
+  RasServer server([](RasServer& s) { s.StaySilent(); });
+  NcclRasOptions options;
+  options.address = server.address();
+  options.greeting = absl::Milliseconds(50);
+  const Instant begin = Clock::Steady().Now();
+  const absl::Status status = AskNcclRas(options, begin + kLong).status();
+  EXPECT_TRUE(absl::IsDeadlineExceeded(status)) << status;
+  EXPECT_LT(Clock::Steady().Now() - begin, kLong / 2);
+}
+
+TEST(RasTest, FindingsGoBehindAnError) {
+  const absl::Status error = absl::DeadlineExceededError("init is not through");
+  const auto with = [&](const std::string& report) {
+    RasServer server([&report](RasServer& s) {
+      s.Behave(3);
+      s.Line();
+      s.Say(report);
+    });
+    return WithNcclFindings(error, {server.address()});
+  };
+  EXPECT_EQ(with(RasSample()),
+            absl::DeadlineExceededError(
+                "init is not through; NCCL on this host says: rank 2 (process 77 on 10.0.0.9, "
+                "device 1) is dead; rank 3 (process 77 on 10.0.0.9, device 1) does not answer; "
+                "rank 1 (process 42 on 10.0.0.1, device 1) has launched 5 AllReduce, others 6"));
+  EXPECT_EQ(with(RasReportText(RasRankText(0, 1, 6), "", 1)), error) << "nothing stands out";
+  EXPECT_EQ(with("{"), error);
+  std::string ranks = RasRankText(0, 1, 6, "1");
+  for (int rank = 1; rank < 100; ++rank) absl::StrAppend(&ranks, ",", RasRankText(rank, 1, 6, "1"));
+  EXPECT_LT(with(RasReportText(ranks, "", 100)).message().size(), 600u);
+  RasServer silent([](RasServer& s) { s.StaySilent(); });
+  EXPECT_EQ(WithNcclFindings(error, {silent.address()}), error);
 }
 
 TEST(RasTest, AddressesAreNumbers) {
@@ -218,7 +149,7 @@ TEST(RasTest, AddressesAreNumbers) {
 
 TEST(RasTest, SilenceAtAnyStepEndsByTheDeadline) {
   for (int step = 0; step <= 4; ++step) {
-    Server server([step](Server& s) {
+    RasServer server([step](RasServer& s) {
       s.Behave(std::min(step, 3));
       if (step == 4) s.Say("{\"nccl_version\": ");
       s.StaySilent();
@@ -232,7 +163,7 @@ TEST(RasTest, SilenceAtAnyStepEndsByTheDeadline) {
 
 TEST(RasTest, WhoHangsUpAtAnyStepIsNamed) {
   for (int step = 0; step <= 3; ++step) {
-    Server server([step](Server& s) {
+    RasServer server([step](RasServer& s) {
       s.Behave(step);
       s.Line();
     });
@@ -247,7 +178,7 @@ TEST(RasTest, OtherServersAreRefused) {
   for (const std::string& greeting : {std::string("HTTP/1.1 400 Bad Request\r\n\r\n"),
                                       std::string("\n"), std::string(5, '\0') + "\n", endless}) {
     for (int step = 0; step < 3; ++step) {
-      Server server([&greeting, step](Server& s) {
+      RasServer server([&greeting, step](RasServer& s) {
         s.Behave(step);
         s.Line();
         s.Say(greeting);
@@ -261,7 +192,7 @@ TEST(RasTest, OtherServersAreRefused) {
 }
 
 TEST(RasTest, AnEndlessReportIsCutOff) {
-  Server server([](Server& s) {
+  RasServer server([](RasServer& s) {
     s.Behave(3);
     s.Line();
     while (s.Say("                                ")) continue;
@@ -273,7 +204,7 @@ TEST(RasTest, AnEndlessReportIsCutOff) {
 TEST(RasTest, WhatIsWrongIsSaidWithItsPlace) {
   const auto expect = [](const std::string& from, const std::string& to, const std::string& says) {
     const absl::Status status =
-        ParseNcclRasReport(absl::StrReplaceAll(Sample(), {{from, to}})).status();
+        ParseNcclRasReport(absl::StrReplaceAll(RasSample(), {{from, to}})).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << from << " -> " << to;
     EXPECT_THAT(std::string(status.message()), HasSubstr(says));
   };
@@ -308,7 +239,7 @@ TEST(RasTest, DamagedReportsAreReadOrRefused) {
   const std::string characters = "0123456789-+.eE\"\\{}[],: truefalsn\n\0\x80\xff";
   int read = 0;
   for (int round = 0; round < 4000; ++round) {
-    std::string text = Sample();
+    std::string text = RasSample();
     for (uint32_t change = random() % 4; change < 4; ++change) {
       const size_t at = random() % text.size();
       const size_t length = random() % std::min<size_t>(text.size() - at, 1 + random() % 40);

@@ -121,12 +121,7 @@ absl::Status SocketCommunicator::Run(Verb verb, const void* input, void* output,
                                      DataType type, int root, const Reduction& reduction,
                                      Instant deadline) {
   Call call;
-  call.operation.verb = verb;
-  call.operation.count = count;
-  call.operation.type = type;
-  call.operation.root = root;
-  call.operation.reduction = reduction;
-  call.operation.tag = tag();
+  call.operation = MakeOperation(verb, count, type, tag(), root, reduction);
   call.input = static_cast<const char*>(input);
   call.output = static_cast<char*>(output);
   call.rank = rank_;

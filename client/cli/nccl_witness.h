@@ -1,0 +1,39 @@
+// Where `who-is-missing` hears what NCCL's own threads on this machine know. The commands know no
+// NCCL: who puts the program together says how it is asked.
+#ifndef COHORT_CLIENT_CLI_NCCL_WITNESS_H_
+#define COHORT_CLIENT_CLI_NCCL_WITNESS_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+
+namespace cohort::cli {
+
+struct NcclTestimony {
+  struct Communicator {
+    std::string hash;  // NCCL's own
+    int size = 0;
+    std::vector<std::string> findings;  // what stands out, a sentence each
+  };
+
+  std::string version;
+  std::vector<Communicator> communicators;
+  int timeouts = 0;  // who was asked and did not answer: then something may be missing
+};
+
+class NcclWitness {
+ public:
+  virtual ~NcclWitness() = default;
+
+  // `address`: HOST:PORT; empty: where NCCL listens on this machine. Blocks for at most `patience`,
+  // and for a second where nobody there speaks as NCCL does. Errors: INVALID_ARGUMENT (the
+  // address), those of whoever listens there, if anybody does.
+  virtual absl::StatusOr<NcclTestimony> Ask(const std::string& address,
+                                            absl::Duration patience) = 0;
+};
+
+}  // namespace cohort::cli
+
+#endif  // COHORT_CLIENT_CLI_NCCL_WITNESS_H_

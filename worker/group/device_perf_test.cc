@@ -1,0 +1,135 @@
+// What `cohort perf` measures, on GPUs: over the fake NCCL and the fake CUDA runtime, each rank on
+// a thread of its own.
+#include <atomic>
+#include <memory>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "client/perf/measure.h"
+#include "client/perf/plan.h"
+#include "gtest/gtest.h"
+#include "tests/testing/coordinator_process.h"
+#include "worker/communicator/nccl/testing/fake_nccl_api.h"
+#include "worker/cuda/testing/fake_runtime.h"
+#include "worker/group/cuda_plane.h"
+#include "worker/group/local_group.h"
+
+namespace cohort::worker {
+namespace {
+
+constexpr int kRanks = 2;
+
+using Rows = std::vector<absl::StatusOr<perf::Row>>;
+
+class DevicePerfTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    cuda::FakeMachine machine;
+    machine.devices = kRanks;
+    cuda::ResetFakeRuntime(machine);
+    nccl_ = std::make_shared<FakeNcclApi>();
+    const absl::Status started = coordinator_.Start();
+    ASSERT_TRUE(started.ok()) << started;
+  }
+
+  // All cases, on all ranks; by rank. `spoils`: a copy from the GPU is not what is there.
+  std::vector<Rows> Measure(const std::vector<perf::Case>& cases, bool spoils = false) {
+    std::vector<Rows> rows(kRanks);
+    std::vector<std::thread> threads;
+    for (int rank = 0; rank < kRanks; ++rank) {
+      threads.emplace_back([&, rank] {
+        auto plane = std::make_shared<CudaPlane>(nccl_, rank);
+        LocalGroupOptions options;
+        options.membership.connection.address = coordinator_.address();
+        options.membership.group = "perf";
+        options.membership.rank = rank;
+        options.membership.world_size = kRanks;
+        options.bootstrap.placement = Placement::kBoth;
+        options.plane = plane;
+        const auto group = LocalGroup::Create(std::move(options));
+        ASSERT_TRUE(group.ok()) << group.status();
+        perf::MeasureOptions measure;
+        measure.iterations = 3;
+        measure.warmup = 1;
+        measure.copy = [&, rank](const Tensor& from, const Tensor& to) {
+          EXPECT_NE(from.device(), to.device());
+          EXPECT_EQ((from.device().is_host() ? to : from).device(), Device::Cuda(rank));
+          ++copies_;
+          const absl::Status status =
+              plane->Copy(from, to, Clock::Steady().Now() + absl::Minutes(1));
+          if (spoils && to.device().is_host()) ++*static_cast<char*>(to.data());
+          return status;
+        };
+        for (const perf::Case& run : cases) {
+          rows[static_cast<size_t>(rank)].push_back(
+              perf::Measure(**group, run, measure, Clock::Steady()));
+        }
+        const absl::Status met = (*group)->Barrier({});
+        EXPECT_TRUE(met.ok()) << met;
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    return rows;
+  }
+
+  cohort::testing::CoordinatorProcess coordinator_{{}};
+  std::shared_ptr<FakeNcclApi> nccl_;
+  std::atomic<int> copies_{0};
+};
+
+TEST_F(DevicePerfTest, AllOperationsAreRightBothWays) {
+  std::vector<perf::Case> cases;
+  for (const perf::Operation operation : perf::kOperations) {
+    for (const int64_t bytes : {8, 4096}) {
+      cases.push_back(
+          perf::MakeCase(operation, bytes, DataType::kF32, {ReduceOp::kSum}, 1, kRanks));
+    }
+  }
+  for (const Rows& rows : Measure(cases)) {
+    ASSERT_EQ(rows.size(), cases.size());
+    for (const absl::StatusOr<perf::Row>& row : rows) {
+      ASSERT_TRUE(row.ok()) << row.status();
+      EXPECT_EQ(row->in_place.has_value(), perf::RunsInPlace(row->run.operation));
+      for (const auto& figures : {row->out_of_place, row->in_place}) {
+        if (!figures.has_value()) continue;
+        EXPECT_EQ(figures->wrong, 0) << perf::NameOf(row->run.operation);
+        EXPECT_EQ(figures->iterations, 3);
+        EXPECT_GT(figures->median_us, 0);
+      }
+    }
+  }
+  EXPECT_GT(copies_, 0);
+}
+
+TEST_F(DevicePerfTest, WhatIsWrongOnTheGpuIsCounted) {
+  const std::vector<Rows> ranks =
+      Measure({perf::MakeCase(perf::Operation::kAllReduce, 64, DataType::kF32, {ReduceOp::kSum}, 0,
+                              kRanks)},
+              true);
+  for (const Rows& rows : ranks) {
+    ASSERT_TRUE(rows[0].ok()) << rows[0].status();
+    EXPECT_EQ(rows[0]->out_of_place->wrong, kRanks);
+    EXPECT_EQ(rows[0]->in_place->wrong, kRanks);
+  }
+}
+
+TEST_F(DevicePerfTest, CopiesThatFitNowhereAreRefused) {
+  CudaPlane plane(nccl_, 0);
+  const auto device = plane.Allocate(DataType::kF32, {4});
+  ASSERT_TRUE(device.ok()) << device.status();
+  const Instant deadline = Clock::Steady().Now() + absl::Minutes(1);
+  const Tensor host = Tensor::Zeros(DataType::kF32, {5});
+  EXPECT_EQ(plane.Copy(*device, host, deadline).code(), absl::StatusCode::kInvalidArgument);
+  // Of any layout: every second element.
+  static_cast<float*>(host.data())[2] = 7;
+  const Tensor second = Tensor::Strided(host.data(), DataType::kF32, {2}, {2}, host.owner());
+  const auto first = device->Narrow(0, 0, 2);
+  EXPECT_EQ(plane.Copy(second, *first, deadline), absl::OkStatus());
+  const Tensor back = Tensor::Zeros(DataType::kF32, {2});
+  EXPECT_EQ(plane.Copy(*first, back, deadline), absl::OkStatus());
+  EXPECT_EQ(static_cast<float*>(back.data())[1], 7);
+}
+
+}  // namespace
+}  // namespace cohort::worker
