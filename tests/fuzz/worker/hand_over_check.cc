@@ -99,7 +99,7 @@ std::string Sample(const v1::HandOver& said, const std::vector<FdKind>& kinds) {
 
 v1::HandOver Said(int rank, const std::vector<std::vector<int>>& hosts) {
   v1::HandOver said;
-  said.set_version(1);
+  said.set_version(kHandOverVersion);
   said.set_rank(rank);
   for (const std::vector<int>& host : hosts) {
     said.add_hosts()->mutable_ranks()->Add(host.begin(), host.end());
@@ -130,6 +130,12 @@ std::vector<std::string> SampleHandOvers() {
   for (int kind = 0; kind < kFdKinds; ++kind) {
     samples.push_back(Sample(together, {FdKind::kSpace, static_cast<FdKind>(kind), FdKind::kHeap}));
     samples.push_back(Sample(together, {static_cast<FdKind>(kind), FdKind::kHeap, FdKind::kHeap}));
+  }
+  v1::HandOver with_board = together;
+  with_board.set_has_board(true);
+  for (int kind = 0; kind < kFdKinds; ++kind) {
+    samples.push_back(Sample(
+        with_board, {FdKind::kSpace, FdKind::kHeap, FdKind::kHeap, static_cast<FdKind>(kind)}));
   }
   together.set_heap_bytes(0, ~uint64_t{0});
   samples.push_back(Sample(together, {FdKind::kSpace, FdKind::kHeap, FdKind::kHeap}));
