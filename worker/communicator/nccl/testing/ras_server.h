@@ -54,7 +54,7 @@ inline std::string RasSample() {
       4);
 }
 
-// A listener with a thread that talks to one client after the other, to so many.
+// A listener with a thread that talks to one client after the other, to so many at most.
 class RasServer {
  public:
   explicit RasServer(std::function<void(RasServer&)> talk, int clients = 1)
@@ -71,12 +71,17 @@ class RasServer {
       for (int client = 0; client < clients; ++client) {
         if (!IsReady(listener_.get())) return;
         client_ = UniqueFd(accept(listener_.get(), nullptr, nullptr));
+        if (client_.get() < 0) return;
         talk(*this);
         client_ = UniqueFd();
       }
     });
   }
-  ~RasServer() { thread_.join(); }
+  // Waits for no client that has not come.
+  ~RasServer() {
+    shutdown(listener_.get(), SHUT_RD);
+    thread_.join();
+  }
 
   std::string address() const { return absl::StrCat("127.0.0.1:", port_); }
 
