@@ -78,11 +78,14 @@ TEST_F(DeviceGroupTest, TheFlightRecordKnowsTheDevice) {
   Form(Placement::kBoth);
   ExpectSums(true);
   ExpectSums(false);
-  const auto last = [](const LocalGroup& group) { return group.flight_recorder().Read().back(); };
+  const auto record = [](const Group& group) {
+    return static_cast<const LocalGroup&>(group).flight_recorder().Read();
+  };
+  const auto last = [&](const Group& group) { return record(group).back(); };
   for (const auto& group : groups_) {
     EXPECT_EQ(StateOf(last(*group)), "OK");
     EXPECT_FALSE(last(*group).device_started.has_value()) << "on the host";
-    const FlightEntry blocking = group->flight_recorder().Read()[0];
+    const FlightEntry blocking = record(*group)[0];
     ASSERT_TRUE(blocking.device_started.has_value() && blocking.device_ended.has_value());
     EXPECT_GT(*blocking.device_ended, *blocking.device_started);
   }
