@@ -40,6 +40,12 @@ TEST_F(DeviceProgramTest, GoesThroughTheTableAndFormsAgain) {
   EXPECT_THAT(Ask(absl::StrCat("table ", static_cast<uint32_t>(TestSeed()))), StartsWith("OK "));
   EXPECT_THAT(Ask("rejoin"), "OK 0 1 2");
   EXPECT_THAT(Ask("sum"), StartsWith("OK "));
+  EXPECT_THAT(Ask("replay"), StartsWith("OK "));
+  // Nobody is gone.
+  EXPECT_THAT(Ask("shrink"), StartsWith("INVALID_ARGUMENT"));
+  EXPECT_THAT(Ask("sum"), StartsWith("FAILED_PRECONDITION"));
+  EXPECT_THAT(Ask("rejoin"), "OK 0 1 4");
+  EXPECT_THAT(Ask("sum"), StartsWith("OK "));
   EXPECT_THAT(Ask("nothing"), StartsWith("INVALID_ARGUMENT"));
   process_->WriteLine("leave");
   EXPECT_EQ(process_->Wait(kPatience).value_or(-1), 0);

@@ -155,8 +155,8 @@ class RanksTest : public ::testing::TestWithParam<int> {
   }
 
   // Those who are left go on without the others, in the next generation.
-  void GoOn(const std::vector<int>& ranks) {
-    const std::vector<std::string> lines = Ask(ranks, "rejoin");
+  void GoOn(const std::vector<int>& ranks, const std::string& how = "rejoin") {
+    const std::vector<std::string> lines = Ask(ranks, how);
     for (size_t i = 0; i < ranks.size(); ++i) {
       EXPECT_EQ(lines[i], absl::StrCat("OK ", i, " ", ranks.size(), " 2"));
     }
@@ -219,6 +219,30 @@ TEST_P(RanksTest, ARankThatIsKilledIsNamedAndTheOthersGoOn) {
   }
   GoOn(Others(victim));
   Leave(Others(victim));
+}
+
+// Without ids and a formation: NCCL revokes what was, and shrinks it.
+TEST_P(RanksTest, WhatIsLeftOfAGroupGoesOnAsASmallerOne) {
+  ASSERT_NO_FATAL_FAILURE(Start(kDeadline));
+  ExpectAlike(All(), "sum");
+  ASSERT_NO_FATAL_FAILURE(StartLoops());
+  const int victim = AnyRank();
+  process(victim).Kill();
+  for (const int rank : Others(victim)) {
+    EXPECT_THAT(Line(rank, kLong), AnyOf(StartsWith("ABORTED "), StartsWith("DEADLINE_EXCEEDED ")));
+  }
+  GoOn(Others(victim), "shrink");
+  ExpectAlike(Others(victim), "replay");
+  Leave(Others(victim));
+}
+
+TEST_P(RanksTest, RecordedCallsHaveTheResultsOfThoseThatAreCalled) {
+  ASSERT_NO_FATAL_FAILURE(Start(kLong));
+  for (int round = 0; round < 3; ++round) {
+    ExpectAlike(All(), "replay");
+    ExpectAlike(All(), "sum");
+  }
+  Leave(All());
 }
 
 TEST_P(RanksTest, ARankThatDoesNotComeIsNamedByTheDeadline) {

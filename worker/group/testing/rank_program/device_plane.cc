@@ -1,3 +1,5 @@
+#include <algorithm>
+#include <cstdint>
 #include <cstdlib>
 #include <deque>
 #include <string>
@@ -6,10 +8,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "worker/communicator/nccl/nccl_communicator.h"
+#include "worker/communicator/nccl/nccl_stream_communicator.h"
 #include "worker/communicator/nccl/nccl_types.h"
 #include "worker/cuda/copy.h"
 #include "worker/cuda/device.h"
 #include "worker/cuda/device_memory.h"
+#include "worker/cuda/graph.h"
 #include "worker/cuda/stream.h"
 #include "worker/group/device_formation.h"
 #include "worker/group/testing/nccl_settings.h"
@@ -50,6 +55,45 @@ class DevicePlane final : public Plane {
     worker::IdsOfMember ids(&group);
     COHORT_ASSIGN_OR_RETURN(formed.verbs, worker::FormOnDevices(ids, formed.host.get(), options));
     return formed;
+  }
+  absl::StatusOr<Formed> Shrink(client::ProcessGroup& group, Communicator& verbs,
+                                std::unique_ptr<Communicator> host,
+                                absl::Duration timeout) override {
+    const Instant deadline = Clock::Steady().Now() + timeout;
+    const int32_t own = verbs.rank();
+    std::vector<int32_t> left(static_cast<size_t>(host->size()));
+    COHORT_RETURN_IF_ERROR(host->AllGather(&own, left.data(), 1, DataType::kI32, deadline));
+    worker::NcclRemainder remainder;
+    for (int rank = 0; rank < verbs.size(); ++rank) {
+      if (std::count(left.begin(), left.end(), rank) == 0) remainder.gone.push_back(rank);
+    }
+    remainder.name = absl::StrCat(group.group(), ".", group.generation());
+    remainder.host = host.get();
+    Formed formed;
+    formed.host = std::move(host);
+    COHORT_ASSIGN_OR_RETURN(
+        formed.verbs, static_cast<worker::NcclCommunicator&>(verbs).Shrink(remainder, deadline));
+    return formed;
+  }
+  absl::Status RunRecorded(Communicator& verbs, int calls,
+                           absl::FunctionRef<absl::Status(Communicator&)> body, int times,
+                           Instant deadline) override {
+    auto& group = static_cast<worker::NcclCommunicator&>(verbs);
+    COHORT_ASSIGN_OR_RETURN(const worker::cuda::Stream stream,
+                            worker::cuda::Stream::Create(kDevice));
+    worker::NcclCallOptions options;
+    options.stream = stream.get();
+    COHORT_ASSIGN_OR_RETURN(const worker::cuda::Graph graph,
+                            worker::cuda::Graph::Capture(stream.get(), [&] {
+                              worker::NcclStreamCommunicator recorded(&group, options);
+                              return body(recorded);
+                            }));
+    worker::NcclReplay replay;
+    replay.calls = calls;
+    replay.digest = static_cast<uint32_t>(calls);
+    replay.launch = [&graph](cudaStream_t on) { return graph.Launch(on); };
+    for (int i = 0; i < times; ++i) COHORT_RETURN_IF_ERROR(group.Run(replay, deadline));
+    return absl::OkStatus();
   }
   bool Reduces(DataType type, ReduceOp op) const override {
     return worker::ReductionFor(type, op, compute_capability_).ok();

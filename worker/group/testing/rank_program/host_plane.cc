@@ -2,6 +2,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/status_macros.h"
 #include "worker/group/testing/rank_program/plane.h"
 
 namespace cohort::testing {
@@ -12,6 +13,17 @@ class HostPlane final : public Plane {
   absl::StatusOr<Formed> Form(client::ProcessGroup&, std::unique_ptr<worker::Communicator> host,
                               absl::Duration) override {
     return Formed{nullptr, std::move(host)};
+  }
+  absl::StatusOr<Formed> Shrink(client::ProcessGroup& group, worker::Communicator&,
+                                std::unique_ptr<worker::Communicator> host,
+                                absl::Duration timeout) override {
+    return Form(group, std::move(host), timeout);
+  }
+  absl::Status RunRecorded(worker::Communicator& verbs, int /*calls*/,
+                           absl::FunctionRef<absl::Status(worker::Communicator&)> body, int times,
+                           Instant /*deadline*/) override {
+    for (int i = 0; i < times; ++i) COHORT_RETURN_IF_ERROR(body(verbs));
+    return absl::OkStatus();
   }
   bool Reduces(DataType type, ReduceOp op) const override { return CheckReducible(type, op).ok(); }
   absl::StatusOr<char*> Allocate(size_t bytes) override {

@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -35,6 +36,16 @@ class Plane {
   virtual absl::StatusOr<Formed> Form(client::ProcessGroup& group,
                                       std::unique_ptr<worker::Communicator> host,
                                       absl::Duration timeout) = 0;
+  // Those who are left of `verbs`' group call it, with a new communicator by way of the host: what
+  // comes behind that group, without forming it anew where the plane can. `verbs` has ended then.
+  virtual absl::StatusOr<Formed> Shrink(client::ProcessGroup& group, worker::Communicator& verbs,
+                                        std::unique_ptr<worker::Communicator> host,
+                                        absl::Duration timeout) = 0;
+  // `body` makes so many calls of verbs of the communicator that it is given. They are recorded,
+  // where the plane can, and done `times` times. All ranks call it.
+  virtual absl::Status RunRecorded(worker::Communicator& verbs, int calls,
+                                   absl::FunctionRef<absl::Status(worker::Communicator&)> body,
+                                   int times, Instant deadline) = 0;
   // Whether there is such a reduction; else it is UNIMPLEMENTED.
   virtual bool Reduces(DataType type, ReduceOp op) const = 0;
 

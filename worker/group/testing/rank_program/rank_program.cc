@@ -18,6 +18,9 @@
 //   ras                    what NCCL's RAS threads know: `OK N communicators, N ranks, N missing`,
 //                          and what stands out
 //   rejoin                 `OK RANK RANKS GENERATION`
+//   shrink                 the same, by those who are left, from what they had
+//   replay                 recorded calls, done again and again, have the results of those that are
+//                          called: `OK digest D`, the same on all
 //   leave                  ends the program
 //
 // Ends with its standard input, with the process that started it, and after --limit-s in any case.
@@ -27,6 +30,7 @@
 #include <algorithm>
 #include <csignal>
 #include <cstdint>
+#include <cstring>
 #include <iostream>
 #include <memory>
 #include <string>
@@ -78,9 +82,14 @@ class Commands {
       COHORT_RETURN_IF_ERROR(rank_.Rejoin());
       return Place();
     }
+    if (words[0] == "shrink") {
+      COHORT_RETURN_IF_ERROR(rank_.Shrink());
+      return Place();
+    }
     if (!rank_.has_verbs()) return absl::FailedPreconditionError("the last rejoin failed");
     if (words[0] == "table") return RunTable(words);
     if (words[0] == "sum") return Sum();
+    if (words[0] == "replay") return Replay();
     if (words[0] == "disagree" && words.size() == 2) return Disagree(words[1]);
     if (words[0] == "ras") return AskRas();
     if (words[0] == "loop") return Loop(words);
@@ -117,6 +126,38 @@ class Commands {
     TableRun run(plane_, rank_.verbs(), 1, deadline_);
     COHORT_RETURN_IF_ERROR(run.Run(cell));
     return absl::StrCat("digest ", absl::Hex(run.digest()));
+  }
+
+  absl::StatusOr<std::string> Replay() {
+    constexpr int64_t kCount = 4099;
+    constexpr int kTimes = 5;
+    COHORT_ASSIGN_OR_RETURN(char* const input, Memory(kCount));
+    COHORT_ASSIGN_OR_RETURN(char* const output, Memory(kCount));
+    const Instant deadline = Clock::Steady().Now() + deadline_;
+    constexpr size_t kBytes = static_cast<size_t>(kCount) * sizeof(float);
+    std::string values(kBytes, '\0');
+    for (int64_t i = 0; i < kCount; ++i) {
+      const float value =
+          0.1f * static_cast<float>(i % 97) + static_cast<float>(rank_.verbs().rank());
+      std::memcpy(&values[static_cast<size_t>(i) * sizeof(float)], &value, sizeof(float));
+    }
+    COHORT_RETURN_IF_ERROR(plane_.Write(values, input, deadline));
+    const auto calls = [&](worker::Communicator& verbs) -> absl::Status {
+      COHORT_RETURN_IF_ERROR(
+          verbs.AllReduce(input, output, kCount, DataType::kF32, {ReduceOp::kSum}, deadline));
+      COHORT_RETURN_IF_ERROR(
+          verbs.AllReduce(output, output, kCount, DataType::kF32, {ReduceOp::kMax}, deadline));
+      return verbs.Broadcast(output, output, kCount, DataType::kF32, 0, deadline);
+    };
+    COHORT_RETURN_IF_ERROR(calls(rank_.verbs()));
+    COHORT_ASSIGN_OR_RETURN(const std::string called, plane_.Read(output, kBytes, deadline));
+    COHORT_RETURN_IF_ERROR(plane_.Write(std::string(kBytes, '\0'), output, deadline));
+    COHORT_RETURN_IF_ERROR(plane_.RunRecorded(rank_.verbs(), 3, calls, kTimes, deadline));
+    COHORT_ASSIGN_OR_RETURN(const std::string replayed, plane_.Read(output, kBytes, deadline));
+    if (replayed != called) return absl::DataLossError("replayed calls have other results");
+    uint64_t digest = 1469598103934665603u;
+    for (const char byte : called) digest = (digest ^ static_cast<uint8_t>(byte)) * 1099511628211u;
+    return absl::StrCat("digest ", absl::Hex(digest));
   }
 
   absl::StatusOr<std::string> Disagree(const std::string& what) {

@@ -59,7 +59,7 @@ void SeatedRank::Drop() {
   formed_.host.reset();
 }
 
-absl::Status SeatedRank::Form(Connections connections) {
+absl::Status SeatedRank::Form(Connections connections, Communicator* old) {
   COHORT_ASSIGN_OR_RETURN(std::unique_ptr<Communicator> host,
                           worker::MakeCommunicator(std::move(connections)));
   {
@@ -67,7 +67,9 @@ absl::Status SeatedRank::Form(Connections connections) {
     ended_.clear();
   }
   seat_->Attend([this](const std::string& cause) { End(cause); });
-  COHORT_ASSIGN_OR_RETURN(formed_, plane_.Form(membership(), std::move(host), timeout_));
+  COHORT_ASSIGN_OR_RETURN(
+      formed_, old == nullptr ? plane_.Form(membership(), std::move(host), timeout_)
+                              : plane_.Shrink(membership(), *old, std::move(host), timeout_));
   // What ended while it was formed is told to it now.
   SetCurrent(formed_.verbs.get());
   return absl::OkStatus();
@@ -79,6 +81,19 @@ absl::Status SeatedRank::Rejoin() {
   Drop();
   COHORT_ASSIGN_OR_RETURN(Connections connections, seat_->Rejoin(timeout_));
   return Form(std::move(connections));
+}
+
+absl::Status SeatedRank::Shrink() {
+  seat_->Disregard();
+  SetCurrent(nullptr);
+  // Its host's side outlives it.
+  Formed old = std::move(formed_);
+  formed_ = Formed();
+  absl::StatusOr<Connections> connections = seat_->Rejoin(timeout_);
+  absl::Status status = connections.status();
+  if (status.ok()) status = Form(*std::move(connections), old.verbs.get());
+  old.verbs.reset();
+  return status;
 }
 
 }  // namespace cohort::testing

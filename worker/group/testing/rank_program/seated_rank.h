@@ -38,6 +38,8 @@ class SeatedRank {
   // Ends what there is of the generation, and forms the next with whoever comes within a few
   // seconds: the group is elastic, so ranks and their number may change.
   absl::Status Rejoin();
+  // The same for those who are left of the generation, as the plane shrinks a group.
+  absl::Status Shrink();
 
   worker::Communicator& verbs() { return *formed_.verbs; }
   // Not between a failed Rejoin and the next.
@@ -47,7 +49,8 @@ class SeatedRank {
  private:
   SeatedRank(Plane& plane, absl::Duration timeout) : plane_(plane), timeout_(timeout) {}
 
-  absl::Status Form(worker::Connections connections);
+  // `old`: what it is to be shrunk from; null: it is formed anew.
+  absl::Status Form(worker::Connections connections, worker::Communicator* old = nullptr);
   void Drop();
   // What is told to end when the generation has ended; from any thread.
   void SetCurrent(worker::Communicator* current);

@@ -34,6 +34,16 @@ class ChangedPlane final : public Plane {
                               absl::Duration timeout) override {
     return plane_->Form(group, std::move(host), timeout);
   }
+  absl::StatusOr<Formed> Shrink(client::ProcessGroup& group, worker::Communicator& verbs,
+                                std::unique_ptr<worker::Communicator> host,
+                                absl::Duration timeout) override {
+    return plane_->Shrink(group, verbs, std::move(host), timeout);
+  }
+  absl::Status RunRecorded(worker::Communicator& verbs, int calls,
+                           absl::FunctionRef<absl::Status(worker::Communicator&)> body, int times,
+                           Instant deadline) override {
+    return plane_->RunRecorded(verbs, calls, body, times, deadline);
+  }
   bool Reduces(DataType type, ReduceOp op) const override { return plane_->Reduces(type, op); }
   absl::StatusOr<char*> Allocate(size_t bytes) override { return plane_->Allocate(bytes); }
   absl::Status Write(absl::string_view bytes, char* to, Instant deadline) override {
