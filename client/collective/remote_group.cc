@@ -30,21 +30,6 @@ bool SameElements(const Tensor& a, const Tensor& b) {
          a.strides() == b.strides();
 }
 
-v1::RunCollectiveRequest MakeRequest(v1::TensorVerb verb) {
-  v1::RunCollectiveRequest request;
-  request.set_verb(verb);
-  return request;
-}
-
-void SetReduction(const Reduction& reduction, v1::RunCollectiveRequest& request) {
-  request.set_reduce_op(static_cast<int>(reduction.op));
-  request.set_scale(reduction.scale);
-}
-
-void SetSizes(const Sizes& sizes, google::protobuf::RepeatedField<int64_t>* to) {
-  to->Add(sizes.begin(), sizes.end());
-}
-
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<RemoteGroup>> RemoteGroup::Create(RemoteGroupOptions options) {
@@ -209,142 +194,13 @@ absl::Status RemoteGroup::RunRequest(v1::RunCollectiveRequest& request, CallTens
 absl::Status RemoteGroup::AwaitStreams(const CallOptions& options) {
   if (streams_ == nullptr) return absl::OkStatus();
   COHORT_RETURN_IF_ERROR(Standing());
-  v1::RunCollectiveRequest request = MakeRequest(v1::TENSOR_VERB_AWAIT_STREAMS);
+  v1::RunCollectiveRequest request;
+  request.set_verb(v1::TENSOR_VERB_AWAIT_STREAMS);
   CallOptions blocking;
   blocking.timeout = options.timeout;
   CallTensors none = TensorsOf(blocking);
   v1::RunCollectiveResponse response;
   return RunRequest(request, none, blocking, &response);
-}
-
-absl::Status RemoteGroup::AllReduce(const Tensor& input, const Tensor& output,
-                                    const Reduction& reduction, const CallOptions& options) {
-  v1::RunCollectiveRequest request = MakeRequest(v1::TENSOR_VERB_ALL_REDUCE);
-  SetReduction(reduction, request);
-  return Run(request, &input, &output, options);
-}
-
-absl::Status RemoteGroup::Reduce(const Tensor& input, const Tensor& output,
-                                 const Reduction& reduction, int root, const CallOptions& options) {
-  v1::RunCollectiveRequest request = MakeRequest(v1::TENSOR_VERB_REDUCE);
-  SetReduction(reduction, request);
-  request.set_root(root);
-  return Run(request, &input, root == rank_ ? &output : nullptr, options);
-}
-
-absl::Status RemoteGroup::Broadcast(const Tensor& tensor, int root, const CallOptions& options) {
-  COHORT_RETURN_IF_ERROR(Standing());
-  v1::RunCollectiveRequest request = MakeRequest(v1::TENSOR_VERB_BROADCAST);
-  request.set_root(root);
-  CallTensors tensors = TensorsOf(options);
-  COHORT_RETURN_IF_ERROR(root == rank_ ? tensors.AddInput(tensor, request.mutable_input())
-                                       : tensors.AddOutput(tensor, request.mutable_input()));
-  v1::RunCollectiveResponse response;
-  COHORT_RETURN_IF_ERROR(RunRequest(request, tensors, options, &response));
-  return tensors.Finish({&response.output()});
-}
-
-absl::Status RemoteGroup::AllGather(const Tensor& input, const Tensor& output, int dim,
-                                    const CallOptions& options) {
-  v1::RunCollectiveRequest request = MakeRequest(v1::TENSOR_VERB_ALL_GATHER);
-  request.set_dim(dim);
-  return Run(request, &input, &output, options);
-}
-
-absl::Status RemoteGroup::ReduceScatter(const Tensor& input, const Tensor& output, int dim,
-                                        const Reduction& reduction, const CallOptions& options) {
-  v1::RunCollectiveRequest request = MakeRequest(v1::TENSOR_VERB_REDUCE_SCATTER);
-  request.set_dim(dim);
-  SetReduction(reduction, request);
-  return Run(request, &input, &output, options);
-}
-
-absl::Status RemoteGroup::AllToAll(const Tensor& input, const Tensor& output,
-                                   const CallOptions& options) {
-  v1::RunCollectiveRequest request = MakeRequest(v1::TENSOR_VERB_ALL_TO_ALL);
-  return Run(request, &input, &output, options);
-}
-
-absl::Status RemoteGroup::Gather(const Tensor& input, const Tensor& output, int dim, int root,
-                                 const CallOptions& options) {
-  v1::RunCollectiveRequest request = MakeRequest(v1::TENSOR_VERB_GATHER);
-  request.set_dim(dim);
-  request.set_root(root);
-  return Run(request, &input, root == rank_ ? &output : nullptr, options);
-}
-
-absl::Status RemoteGroup::Scatter(const Tensor& input, const Tensor& output, int dim, int root,
-                                  const CallOptions& options) {
-  v1::RunCollectiveRequest request = MakeRequest(v1::TENSOR_VERB_SCATTER);
-  request.set_dim(dim);
-  request.set_root(root);
-  return Run(request, root == rank_ ? &input : nullptr, &output, options);
-}
-
-absl::Status RemoteGroup::AllGatherV(const Tensor& input, const Tensor& output, int dim,
-                                     const Sizes& sizes, const CallOptions& options) {
-  v1::RunCollectiveRequest request = MakeRequest(v1::TENSOR_VERB_ALL_GATHER_V);
-  request.set_dim(dim);
-  SetSizes(sizes, request.mutable_sizes());
-  return Run(request, &input, &output, options);
-}
-
-absl::Status RemoteGroup::ReduceScatterV(const Tensor& input, const Tensor& output, int dim,
-                                         const Sizes& sizes, const Reduction& reduction,
-                                         const CallOptions& options) {
-  v1::RunCollectiveRequest request = MakeRequest(v1::TENSOR_VERB_REDUCE_SCATTER_V);
-  request.set_dim(dim);
-  SetReduction(reduction, request);
-  SetSizes(sizes, request.mutable_sizes());
-  return Run(request, &input, &output, options);
-}
-
-absl::Status RemoteGroup::GatherV(const Tensor& input, const Tensor& output, int dim,
-                                  const Sizes& sizes, int root, const CallOptions& options) {
-  v1::RunCollectiveRequest request = MakeRequest(v1::TENSOR_VERB_GATHER_V);
-  request.set_dim(dim);
-  request.set_root(root);
-  SetSizes(sizes, request.mutable_sizes());
-  return Run(request, &input, root == rank_ ? &output : nullptr, options);
-}
-
-absl::Status RemoteGroup::AllToAllV(const Tensor& input, const Sizes& input_sizes,
-                                    const Tensor& output, const Sizes& output_sizes,
-                                    const CallOptions& options) {
-  v1::RunCollectiveRequest request = MakeRequest(v1::TENSOR_VERB_ALL_TO_ALL_V);
-  SetSizes(input_sizes, request.mutable_sizes());
-  SetSizes(output_sizes, request.mutable_output_sizes());
-  return Run(request, &input, &output, options);
-}
-
-absl::StatusOr<Sizes> RemoteGroup::ExchangeSizes(int64_t own, const CallOptions& options) {
-  COHORT_RETURN_IF_ERROR(Standing());
-  v1::RunCollectiveRequest request = MakeRequest(v1::TENSOR_VERB_EXCHANGE_SIZES);
-  request.set_own_size(own);
-  CallTensors none = TensorsOf(options);
-  v1::RunCollectiveResponse response;
-  COHORT_RETURN_IF_ERROR(RunRequest(request, none, options, &response));
-  return Sizes(response.sizes().begin(), response.sizes().end());
-}
-
-absl::Status RemoteGroup::Exchange(absl::Span<const TensorTransfer> transfers,
-                                   const CallOptions& options) {
-  COHORT_RETURN_IF_ERROR(Standing());
-  v1::RunCollectiveRequest request = MakeRequest(v1::TENSOR_VERB_EXCHANGE);
-  CallTensors tensors = TensorsOf(options);
-  for (const TensorTransfer& transfer : transfers) {
-    v1::TensorTransfer& one = *request.add_transfers();
-    one.set_sends(transfer.sends);
-    one.set_peer(transfer.peer);
-    COHORT_RETURN_IF_ERROR(transfer.sends
-                               ? tensors.AddInput(transfer.tensor, one.mutable_tensor())
-                               : tensors.AddOutput(transfer.tensor, one.mutable_tensor()));
-  }
-  v1::RunCollectiveResponse response;
-  COHORT_RETURN_IF_ERROR(RunRequest(request, tensors, options, &response));
-  std::vector<const std::string*> received;
-  for (const std::string& bytes : response.received()) received.push_back(&bytes);
-  return tensors.Finish(received);
 }
 
 absl::StatusOr<std::vector<std::string>> RemoteGroup::RunObject(v1::ObjectVerb verb,
