@@ -47,9 +47,15 @@ absl::StatusOr<v1::AttachAnswer> AttachConnection::Ask(const v1::AttachRequest& 
 absl::StatusOr<v1::AttachAnswer> AttachConnection::AskLocked(const v1::AttachRequest& request,
                                                              absl::Span<const int> fds,
                                                              Instant deadline) {
+  if (out_of_step_) {
+    return absl::UnavailableError(
+        "the worker has not answered an earlier request at its attach socket in time");
+  }
   COHORT_RETURN_IF_ERROR(socket_.Send(request.SerializeAsString(), fds, deadline));
-  COHORT_ASSIGN_OR_RETURN(const shm::LocalSocket::Message message, socket_.Receive(deadline));
-  return Read(message);
+  const absl::StatusOr<shm::LocalSocket::Message> message = socket_.Receive(deadline);
+  out_of_step_ = !message.ok();
+  COHORT_RETURN_IF_ERROR(message.status());
+  return Read(*message);
 }
 
 }  // namespace cohort::client

@@ -47,6 +47,8 @@ class AttachConnection {
       : socket_(std::move(socket)), segment_(std::move(segment)) {}
 
   Mutex mutex_;
+  // Whether an answer may still come that nobody waits for: the next would be taken for another's.
+  bool out_of_step_ ABSL_GUARDED_BY(mutex_) = false;
   const shm::LocalSocket socket_;
   const shm::Segment segment_;
 };

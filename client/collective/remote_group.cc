@@ -59,6 +59,10 @@ absl::StatusOr<std::unique_ptr<RemoteGroup>> RemoteGroup::Create(RemoteGroupOpti
     }
     COHORT_ASSIGN_OR_RETURN(*request.mutable_device_uuid(), seat.gpu->Uuid());
     group->streams_ = std::make_unique<StreamCalls>(*seat.session, seat.gpu);
+    // The end of a generation ends what the worker has enqueued; nobody but us ends what waits for
+    // a worker that is gone.
+    seat.session->AwaitSessionEnd(group.get(),
+                                  [streams = group->streams_.get()] { streams->Release(); });
   }
   v1::JoinGroupResponse response;
   bool answered = false;
@@ -71,7 +75,7 @@ absl::StatusOr<std::unique_ptr<RemoteGroup>> RemoteGroup::Create(RemoteGroupOpti
 }
 
 RemoteGroup::~RemoteGroup() {
-  if (streams_ != nullptr && group_ != 0) session().AwaitEnd(group_, generation_, nullptr);
+  if (streams_ != nullptr) session().AwaitSessionEnd(this, nullptr);
   if (group_ == 0 || !session().Standing(0, 0).ok()) return;
   v1::LeaveGroupRequest request;
   request.set_group(group_);
@@ -100,12 +104,6 @@ void RemoteGroup::Adopt(const v1::JoinGroupResponse& seat) {
   world_size_ = seat.world_size();
   paths_.assign(seat.paths().begin(), seat.paths().end());
   why_not_ = seat.why_not();
-  if (streams_ == nullptr) return;
-  // The end of a generation ends what the worker has enqueued; nobody but us ends what waits for a
-  // worker that is gone.
-  session().AwaitEnd(group_, generation_, [this](const std::string&, bool session_ended) {
-    if (session_ended) streams_->Release();
-  });
 }
 
 absl::Duration RemoteGroup::TimeoutOf(const CallOptions& options) const {

@@ -41,8 +41,14 @@ absl::Status StreamCalls::Run(void* stream,
                               absl::FunctionRef<absl::Status(const v1::StreamOrder&)> body) {
   MutexLock lock(&call_mutex_);
   COHORT_ASSIGN_OR_RETURN(StreamFlags* const flags, Prepare());
+  // Of several streams, too, the calls are done in their order, and the numbers set in theirs.
+  if (last_stream_.has_value() && *last_stream_ != stream) {
+    COHORT_RETURN_IF_ERROR(flags->Await(stream, kClientIsThere, last_set_));
+  }
   order_.set_number(order_.number() + 1);
   COHORT_RETURN_IF_ERROR(flags->Set(stream, kClientIsThere, order_.number()));
+  last_stream_ = stream;
+  last_set_ = order_.number();
   COHORT_RETURN_IF_ERROR(body(order_));
   return flags->Await(stream, kCallIsDone, order_.number());
 }

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
@@ -44,6 +45,9 @@ class StreamCalls {
   Mutex call_mutex_;
   Tensor memory_ ABSL_GUARDED_BY(call_mutex_);
   v1::StreamOrder order_ ABSL_GUARDED_BY(call_mutex_);
+  // Which the last number that was set is of, if any was.
+  std::optional<void*> last_stream_ ABSL_GUARDED_BY(call_mutex_);
+  uint64_t last_set_ ABSL_GUARDED_BY(call_mutex_) = 0;
   // Beside calls that wait.
   Mutex release_mutex_ ABSL_ACQUIRED_AFTER(call_mutex_);
   bool released_ ABSL_GUARDED_BY(release_mutex_) = false;

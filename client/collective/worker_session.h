@@ -114,6 +114,9 @@ class WorkerSession : public std::enable_shared_from_this<WorkerSession> {
   // told any more, and when it returns nobody is being told.
   using OnEnd = std::function<void(const std::string& cause, bool session_ended)>;
   void AwaitEnd(uint64_t group, int64_t generation, OnEnd on_end);
+  // `body` is called once, when the session has ended; at once if it has. As OnEnd otherwise. Null:
+  // `owner`'s is not to be called any more.
+  void AwaitSessionEnd(const void* owner, std::function<void()> body);
   // OK, or why this session, or this generation of the group, has ended.
   absl::Status Standing(uint64_t group, int64_t generation) const;
 
@@ -154,6 +157,7 @@ class WorkerSession : public std::enable_shared_from_this<WorkerSession> {
   std::optional<absl::Status> ended_ ABSL_GUARDED_BY(mutex_);
   std::map<uint64_t, GroupEnd> group_ends_ ABSL_GUARDED_BY(mutex_);
   std::map<uint64_t, Awaited> awaited_ ABSL_GUARDED_BY(mutex_);
+  std::map<const void*, std::function<void()>> session_ends_ ABSL_GUARDED_BY(mutex_);
   // By offset in the shared memory.
   struct Block {
     uint64_t tensor = 0;

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -246,6 +247,46 @@ TEST_F(DeviceTest, OnStreamsNothingIsWaitedFor) {
   ExpectSums();
 }
 
+// One of them busy, the other idle: the idle one's call is not done first, nor in its place.
+TEST_F(DeviceTest, CallsOnTwoStreamsKeepTheirOrder) {
+  Form(kRanks);
+  ExpectOk(OnRanks(groups_, [](Group& group) -> absl::Status {
+    const absl::StatusOr<worker::cuda::Stream> busy =
+        worker::cuda::Stream::Create(group.device().index());
+    const absl::StatusOr<worker::cuda::Stream> idle =
+        worker::cuda::Stream::Create(group.device().index());
+    const absl::StatusOr<Tensor> later = Ranks(group, group.device());
+    const absl::StatusOr<Tensor> tensor = group.Allocate(DataType::kF32, {5}, group.device());
+    const absl::StatusOr<Tensor> other = group.Allocate(DataType::kF32, {5}, group.device());
+    if (!busy.ok() || !idle.ok() || !later.ok() || !tensor.ok() || !other.ok()) {
+      return absl::InternalError("no streams or memory");
+    }
+    Fill(*tensor, -1);
+    Fill(*other, 1);
+    StreamGate gate;
+    EXPECT_EQ(gate.Close(busy->get()), cudaSuccess);
+    absl::Status status = worker::cuda::Copy(tensor->data(), later->data(),
+                                             static_cast<size_t>(later->bytes()), busy->get());
+    CallOptions options;
+    for (const auto& [stream, input] :
+         {std::make_pair(busy->get(), *tensor), std::make_pair(idle->get(), *other),
+          std::make_pair(busy->get(), *other)}) {
+      options.stream = stream;
+      status.Update(group.AllReduce(input, input, kSum, options));
+    }
+    if (!status.ok()) return status;
+    CallOptions hasty;
+    hasty.timeout = absl::Milliseconds(20);
+    EXPECT_EQ(group.AwaitStreams(hasty).code(), absl::StatusCode::kDeadlineExceeded);
+    gate.Open();
+    status = worker::cuda::Synchronize(busy->get(), Soon());
+    status.Update(worker::cuda::Synchronize(idle->get(), Soon()));
+    EXPECT_EQ(Read(*tensor), std::vector<float>(5, kSumOfRanks));
+    EXPECT_EQ(Read(*other), std::vector<float>(5, kRanks * kRanks));
+    return status;
+  }));
+}
+
 TEST_F(DeviceTest, SequencesAreReplayed) {
   Form(kRanks);
   ExpectOk(OnRanks(groups_, [](Group& group) -> absl::Status {
@@ -342,8 +383,26 @@ TEST_F(DeviceTest, LiesOfAClientAreRefused) {
   EXPECT_TRUE(absl::IsInvalidArgument(run(place->tensor, 1)));
   EXPECT_TRUE(absl::IsInvalidArgument(run(session.Find(*small)->tensor, 1)));
   EXPECT_EQ(run(session.Find(*flags)->tensor, 1), absl::OkStatus());
-  EXPECT_TRUE(absl::IsInvalidArgument(run(session.Find(*flags)->tensor, 1)));
+  for (const uint64_t number : {uint64_t{1}, uint64_t{1} << 62, ~uint64_t{0}}) {
+    EXPECT_TRUE(absl::IsInvalidArgument(run(session.Find(*flags)->tensor, number)));
+  }
   EXPECT_TRUE(absl::IsInvalidArgument(run(session.Find(*others)->tensor, 2)));
+  // Elements where no device reads any.
+  CudaGpu gpu(0);
+  absl::StatusOr<client::Gpu::Exported> odd =
+      gpu.Export(static_cast<char*>(tensor->data()) + 1, 16);
+  ASSERT_TRUE(odd.ok()) << odd.status();
+  *request.mutable_register_device_memory() = odd->said;
+  const int fd = odd->fd.get();
+  const auto registered =
+      session.attached()->Ask(request, absl::MakeConstSpan(&fd, odd->fd.is_open() ? 1 : 0), Soon());
+  ASSERT_TRUE(registered.ok()) << registered.status();
+  call.clear_stream();
+  call.mutable_input()->set_tensor(registered->tensor());
+  call.mutable_input()->mutable_layout()->set_shape(0, 2);
+  v1::RunCollectiveResponse response;
+  EXPECT_TRUE(absl::IsInvalidArgument(
+      session.Call(&v1::WorkerService::Stub::RunCollective, call, testing::kPatience, &response)));
   EXPECT_EQ(groups_[0]->AwaitStreams(), absl::OkStatus());
 }
 
@@ -371,6 +430,24 @@ TEST_F(DeviceTest, AClientThatGoesLeavesNothingBehind) {
   EXPECT_TRUE(AwaitAllEmpty());
   Form(kRanks, "next");
   ExpectSums();
+}
+
+TEST_F(DeviceTest, AWorkerThatIsKilledBehindItsGenerationHoldsNoStreamBack) {
+  Form(1);
+  const absl::StatusOr<worker::cuda::Stream> stream = worker::cuda::Stream::Create(0);
+  const absl::StatusOr<Tensor> tensor = Ranks(*groups_[0], groups_[0]->device());
+  ASSERT_TRUE(stream.ok() && tensor.ok());
+  StreamGate gate;
+  ASSERT_EQ(gate.Close(stream->get()), cudaSuccess);
+  CallOptions options;
+  options.stream = stream->get();
+  ASSERT_EQ(groups_[0]->AllReduce(*tensor, *tensor, kSum, options), absl::OkStatus());
+  groups_[0]->Abort(absl::AbortedError("it is over"));
+  EXPECT_TRUE(
+      Eventually([&] { return absl::IsAborted(groups_[0]->AllReduce(*tensor, *tensor, kSum)); }));
+  worker(0).Kill();
+  gate.Open();
+  EXPECT_EQ(worker::cuda::Synchronize(stream->get(), Soon()), absl::OkStatus());
 }
 
 TEST_F(DeviceTest, AWorkerThatIsKilledHoldsNoStreamBack) {

@@ -25,9 +25,11 @@ class CudaStreamFlags final : public client::StreamFlags {
   explicit CudaStreamFlags(cuda::RegisteredMemory memory) : memory_(std::move(memory)) {}
 
   absl::Status Await(void* stream, int flag, uint64_t number) override {
+    COHORT_RETURN_IF_ERROR(CheckRuns(stream));
     return cuda::AwaitFlag(static_cast<cudaStream_t>(stream), OnDevice(flag), number);
   }
   absl::Status Set(void* stream, int flag, uint64_t number) override {
+    COHORT_RETURN_IF_ERROR(CheckRuns(stream));
     return cuda::SetFlag(static_cast<cudaStream_t>(stream), OnDevice(flag), number);
   }
   void Release(int flag) override {
@@ -36,6 +38,15 @@ class CudaStreamFlags final : public client::StreamFlags {
   }
 
  private:
+  // What is captured would set the same number again each time.
+  static absl::Status CheckRuns(void* stream) {
+    COHORT_ASSIGN_OR_RETURN(const bool captured,
+                            cuda::IsCaptured(static_cast<cudaStream_t>(stream)));
+    if (!captured) return absl::OkStatus();
+    return absl::FailedPreconditionError(
+        "a stream that is being captured cannot be ordered with another process's: take "
+        "Group::Record");
+  }
   uint64_t* OnDevice(int flag) const {
     return reinterpret_cast<uint64_t*>(memory_.device_data()) + flag;
   }

@@ -57,10 +57,13 @@ absl::Status WorkerService::RunCollective(const v1::RunCollectiveRequest& reques
     } else {
       COHORT_ASSIGN_OR_RETURN(const TensorMemory flags,
                               session->tensors().Find(request.stream().flags()));
-      status = entry->streams()->Run(flags, request.stream(), enqueue);
+      status =
+          entry->streams()->Run(flags, request.stream(), Clock::Steady().Now() + timeout, enqueue);
     }
-    // To wait for streams in vain ends nothing.
-    if (request.verb() != v1::TENSOR_VERB_AWAIT_STREAMS || !absl::IsDeadlineExceeded(status)) {
+    const bool waits = request.verb() == v1::TENSOR_VERB_AWAIT_STREAMS;
+    if (waits && entry->streams() != nullptr) entry->streams()->Sweep();
+    // To wait for streams in vain, or for room on one, ends nothing.
+    if (!(waits || request.has_stream()) || !absl::IsDeadlineExceeded(status)) {
       entry->NoteResult(generation, status);
     }
     bytes = call.bytes();

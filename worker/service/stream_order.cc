@@ -3,6 +3,8 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "base/logging.h"
 #include "base/status_macros.h"
 
 namespace cohort::worker {
@@ -11,77 +13,121 @@ namespace {
 // Where the heap gives whole pages.
 constexpr int64_t kFlagsBytes = int64_t{64} << 10;
 constexpr size_t kPage = 4096;
+// Each puts some things on the stream, of which CUDA takes about a thousand before it blocks.
+constexpr size_t kMostInFlight = 128;
+// Numbers are compared by their difference: those of calls are close to each other.
+constexpr uint64_t kFurthest = uint64_t{1} << 32;
+constexpr absl::Duration kPause = absl::Microseconds(100);
+constexpr absl::Duration kPatience = absl::Seconds(5);
 
 }  // namespace
 
-absl::Status StreamOrder::Prepare(const TensorMemory& flags) {
-  if (memory_.data == nullptr) {
-    if (!flags.device.is_host() || flags.bytes != kFlagsBytes ||
-        reinterpret_cast<uintptr_t>(flags.data) % kPage != 0) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("flags of streams lie in a tensor of ", kFlagsBytes,
-                       " bytes of the session's memory; ", "one of ", flags.bytes, " came"));
-    }
-    if (stream_ == nullptr) {
-      COHORT_ASSIGN_OR_RETURN(stream_, gpu_->NewStream());
-    }
-    if (own_flags_ == nullptr) {
-      own_memory_.reset(static_cast<uint64_t*>(std::aligned_alloc(kPage, kPage)));
-      if (own_memory_ == nullptr) return absl::ResourceExhaustedError("no memory for flags");
-      std::fill_n(own_memory_.get(), kPage / sizeof(uint64_t), uint64_t{0});
-      COHORT_ASSIGN_OR_RETURN(own_flags_, gpu_->Pin(own_memory_.get(), kPage));
-    }
-    COHORT_ASSIGN_OR_RETURN(std::unique_ptr<client::StreamFlags> pinned,
-                            gpu_->Pin(flags.data, flags.bytes));
-    memory_ = flags;
-    MutexLock lock(&release_mutex_);
-    flags_ = std::move(pinned);
+absl::StatusOr<std::unique_ptr<StreamOrder::Shared>> StreamOrder::NewShared(
+    const TensorMemory& flags) const {
+  if (!flags.device.is_host() || flags.bytes != kFlagsBytes ||
+      reinterpret_cast<uintptr_t>(flags.data) % kPage != 0) {
+    return absl::InvalidArgumentError(absl::StrCat("flags of streams lie in a tensor of ",
+                                                   kFlagsBytes, " bytes of the session's memory; ",
+                                                   "one of ", flags.bytes, " came"));
   }
-  if (flags.data != memory_.data) {
+  auto shared = std::make_unique<Shared>();
+  shared->memory = flags;
+  shared->own_memory.reset(static_cast<uint64_t*>(std::aligned_alloc(kPage, kPage)));
+  if (shared->own_memory == nullptr) return absl::ResourceExhaustedError("no memory for flags");
+  std::fill_n(shared->own_memory.get(), kPage / sizeof(uint64_t), uint64_t{0});
+  COHORT_ASSIGN_OR_RETURN(shared->stream, gpu_->NewStream());
+  COHORT_ASSIGN_OR_RETURN(shared->own_flags, gpu_->Pin(shared->own_memory.get(), kPage));
+  COHORT_ASSIGN_OR_RETURN(shared->flags, gpu_->Pin(flags.data, flags.bytes));
+  return shared;
+}
+
+absl::StatusOr<StreamOrder::Shared*> StreamOrder::Prepare(const TensorMemory& flags) {
+  MutexLock lock(&mutex_);
+  if (released_) return absl::AbortedError("its client is gone");
+  if (shared_ == nullptr) {
+    COHORT_ASSIGN_OR_RETURN(shared_, NewShared(flags));
+  }
+  if (flags.data != shared_->memory.data) {
     return absl::InvalidArgumentError("a group has one tensor of flags for its streams");
   }
-  MutexLock lock(&release_mutex_);
-  if (released_) return absl::AbortedError("its client is gone");
-  return absl::OkStatus();
+  return shared_.get();
 }
 
 absl::Status StreamOrder::Run(const TensorMemory& flags, const v1::StreamOrder& order,
+                              Instant deadline,
                               absl::FunctionRef<absl::Status(void* stream, Owners* owners)> body) {
   MutexLock lock(&call_mutex_);
-  COHORT_RETURN_IF_ERROR(Prepare(flags));
-  if (order.number() <= last_) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("call ", order.number(), " of a stream comes behind call ", last_));
-  }
-  last_ = order.number();
-  ForgetDone();
   // Nobody puts another in its place.
-  client::StreamFlags* pinned = nullptr;
-  {
-    MutexLock release_lock(&release_mutex_);
-    pinned = flags_.get();
+  COHORT_ASSIGN_OR_RETURN(Shared* const shared, Prepare(flags));
+  const uint64_t number = order.number();
+  if (number <= last_ || number - last_ > kFurthest) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("call ", number, " of a stream is none of the next behind call ", last_));
   }
-  COHORT_RETURN_IF_ERROR(pinned->Await(stream_.get(), kClientIsThere, order.number()));
+  COHORT_RETURN_IF_ERROR(AwaitRoom(deadline));
+  last_ = number;
+  COHORT_RETURN_IF_ERROR(shared->flags->Await(shared->stream.get(), kClientIsThere, number));
   InFlight call;
-  call.number = order.number();
+  call.number = number;
   // Also of a call that was enqueued in part.
-  const absl::Status status = body(stream_.get(), &call.owners);
-  in_flight_.push_back(std::move(call));
-  COHORT_RETURN_IF_ERROR(own_flags_->Set(stream_.get(), kCallIsDone, order.number()));
-  COHORT_RETURN_IF_ERROR(pinned->Set(stream_.get(), kCallIsDone, order.number()));
+  const absl::Status status = body(shared->stream.get(), &call.owners);
+  {
+    MutexLock in_flight_lock(&mutex_);
+    shared->in_flight.push_back(std::move(call));
+  }
+  COHORT_RETURN_IF_ERROR(shared->own_flags->Set(shared->stream.get(), kCallIsDone, number));
+  enqueued_ = number;
+  COHORT_RETURN_IF_ERROR(shared->flags->Set(shared->stream.get(), kCallIsDone, number));
   return status;
 }
 
-void StreamOrder::ForgetDone() {
-  const uint64_t done = __atomic_load_n(own_memory_.get() + kCallIsDone, __ATOMIC_ACQUIRE);
-  while (!in_flight_.empty() && in_flight_.front().number <= done) in_flight_.pop_front();
+absl::Status StreamOrder::AwaitRoom(Instant deadline) {
+  while (ForgetDone() >= kMostInFlight) {
+    if (Clock::Steady().Now() >= deadline) {
+      return absl::DeadlineExceededError(absl::StrCat("the client's streams have ", kMostInFlight,
+                                                      " calls of the group to do first"));
+    }
+    absl::SleepFor(kPause);
+  }
+  return absl::OkStatus();
 }
 
+size_t StreamOrder::ForgetDone() {
+  std::vector<InFlight> done;  // after unlock
+  MutexLock lock(&mutex_);
+  if (shared_ == nullptr) return 0;
+  std::deque<InFlight>& calls = shared_->in_flight;
+  while (!calls.empty() && calls.front().number <= shared_->done()) {
+    done.push_back(std::move(calls.front()));
+    calls.pop_front();
+  }
+  return calls.size();
+}
+
+void StreamOrder::Sweep() { ForgetDone(); }
+
 void StreamOrder::Release() {
-  MutexLock lock(&release_mutex_);
-  if (released_) return;
+  MutexLock lock(&mutex_);
   released_ = true;
-  if (flags_ != nullptr) flags_->Release(kClientIsThere);
+  if (shared_ != nullptr) shared_->flags->Release(kClientIsThere);
+}
+
+StreamOrder::~StreamOrder() {
+  Release();
+  MutexLock call_lock(&call_mutex_);
+  MutexLock lock(&mutex_);
+  if (shared_ == nullptr) return;
+  // A client that still runs may write the flag again, so once is not enough. Unpinning would wait
+  // for the stream for ever.
+  const Instant end = Clock::Steady().Now() + kPatience;
+  while (shared_->done() < enqueued_ && Clock::Steady().Now() < end) {
+    shared_->flags->Release(kClientIsThere);
+    absl::SleepFor(kPause);
+  }
+  if (shared_->done() >= enqueued_) return;
+  Log(LogLevel::kError, "a stream does not come to its end: what it uses is kept",
+      {{"device", gpu_->device().ToString()}, {"call", static_cast<int64_t>(enqueued_)}});
+  static_cast<void>(shared_.release());
 }
 
 }  // namespace cohort::worker

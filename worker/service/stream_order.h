@@ -12,6 +12,8 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "base/clock.h"
 #include "base/mutex.h"
 #include "cohort/v1/worker.pb.h"
 #include "worker/group/shared_gpu.h"
@@ -24,16 +26,19 @@ namespace cohort::worker {
 class StreamOrder {
  public:
   explicit StreamOrder(std::shared_ptr<SharedGpu> gpu) : gpu_(std::move(gpu)) {}
-  // Waits for what is enqueued.
-  ~StreamOrder() { Release(); }
+  // Waits for what is enqueued, for a few seconds; what is then still in use is never freed.
+  ~StreamOrder();
 
   // What a call's tensors live by, until it is done.
   using Owners = std::vector<std::shared_ptr<const void>>;
   // `body` enqueues the call on the stream that it is given. `flags` is the memory that the order
-  // names, always the same. Errors: INVALID_ARGUMENT (no such memory, or a number again), ABORTED
-  // (released), those of CUDA and of `body`.
-  absl::Status Run(const TensorMemory& flags, const v1::StreamOrder& order,
+  // names, always the same. Errors: INVALID_ARGUMENT (no such memory, or a number that is none of
+  // the next), DEADLINE_EXCEEDED (the client's stream has too much before it), ABORTED (released),
+  // those of CUDA and of `body`.
+  absl::Status Run(const TensorMemory& flags, const v1::StreamOrder& order, Instant deadline,
                    absl::FunctionRef<absl::Status(void* stream, Owners* owners)> body);
+  // Lets go of tensors of calls that are done. Does not wait for calls.
+  void Sweep();
 
   // The client is gone: what waits for its stream goes on. Never blocks.
   void Release();
@@ -50,22 +55,35 @@ class StreamOrder {
     void operator()(uint64_t* pages) const { std::free(pages); }
   };
 
-  absl::Status Prepare(const TensorMemory& flags) ABSL_EXCLUSIVE_LOCKS_REQUIRED(call_mutex_);
-  void ForgetDone() ABSL_EXCLUSIVE_LOCKS_REQUIRED(call_mutex_);
+  // What is enqueued on the stream may use all of it.
+  struct Shared {
+    TensorMemory memory;
+    std::unique_ptr<uint64_t, FreePages> own_memory;
+    std::deque<InFlight> in_flight;
+    std::shared_ptr<void> stream;
+    std::unique_ptr<client::StreamFlags> own_flags;
+    std::unique_ptr<client::StreamFlags> flags;
+
+    uint64_t done() const {
+      return __atomic_load_n(own_memory.get() + kCallIsDone, __ATOMIC_ACQUIRE);
+    }
+  };
+
+  absl::StatusOr<Shared*> Prepare(const TensorMemory& flags)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(call_mutex_);
+  absl::StatusOr<std::unique_ptr<Shared>> NewShared(const TensorMemory& flags) const;
+  absl::Status AwaitRoom(Instant deadline);
+  // How many calls are not done.
+  size_t ForgetDone();
 
   const std::shared_ptr<SharedGpu> gpu_;
   Mutex call_mutex_;
-  // What is enqueued on the stream may use all that is below it.
-  TensorMemory memory_ ABSL_GUARDED_BY(call_mutex_);
-  std::deque<InFlight> in_flight_ ABSL_GUARDED_BY(call_mutex_);
   uint64_t last_ ABSL_GUARDED_BY(call_mutex_) = 0;
-  std::shared_ptr<void> stream_ ABSL_GUARDED_BY(call_mutex_);
-  std::unique_ptr<uint64_t, FreePages> own_memory_ ABSL_GUARDED_BY(call_mutex_);
-  std::unique_ptr<client::StreamFlags> own_flags_ ABSL_GUARDED_BY(call_mutex_);
+  uint64_t enqueued_ ABSL_GUARDED_BY(call_mutex_) = 0;  // the last that sets the flags
   // Beside calls that wait.
-  Mutex release_mutex_ ABSL_ACQUIRED_AFTER(call_mutex_);
-  bool released_ ABSL_GUARDED_BY(release_mutex_) = false;
-  std::unique_ptr<client::StreamFlags> flags_ ABSL_GUARDED_BY(release_mutex_);
+  Mutex mutex_ ABSL_ACQUIRED_AFTER(call_mutex_);
+  bool released_ ABSL_GUARDED_BY(mutex_) = false;
+  std::unique_ptr<Shared> shared_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace cohort::worker

@@ -80,6 +80,11 @@ absl::StatusOr<Tensor> ViewOf(char* memory, int64_t bytes, const TensorLayout& l
     return Invalid(layout, absl::StrCat("from element ", first, " on, it does not lie within ",
                                         "memory of ", bytes, " bytes"));
   }
+  // What devices would not forgive, in any of this process's groups.
+  if (device.is_cuda() && reinterpret_cast<uintptr_t>(memory) % static_cast<size_t>(element) != 0) {
+    return Invalid(layout,
+                   absl::StrCat("its memory does not begin at a multiple of ", element, " bytes"));
+  }
   return Tensor::Strided(memory + first * element, layout.type, layout.shape, layout.strides,
                          std::move(owner), device);
 }

@@ -12,6 +12,9 @@ namespace {
 // Between looks at whether the group still stands.
 constexpr absl::Duration kLook = absl::Milliseconds(20);
 
+// Devices count operations: nobody's are so many more.
+constexpr int64_t kFurthest = int64_t{1} << 40;
+
 }  // namespace
 
 IssueOrder& IssueOrder::Of(int device) {
@@ -48,6 +51,12 @@ absl::Status IssueOrder::Turn::Await(int64_t agreed, absl::FunctionRef<absl::Sta
                                      Instant deadline) {
   {
     MutexLock lock(&order_->mutex_);
+    const int64_t proposed = order_->pending_.at(number_).first;
+    if (agreed < proposed || agreed - proposed > kFurthest) {
+      return absl::AbortedError(absl::StrCat("a rank proposes ", agreed,
+                                             " as an operation's number, where ", proposed,
+                                             " is this one's: that cannot be"));
+    }
     order_->pending_.at(number_).first = agreed;
     order_->clock_ = std::max(order_->clock_, agreed);
     order_->changed_.SignalAll();

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstdint>
 #include <memory>
 #include <random>
 #include <thread>
@@ -80,6 +81,9 @@ TEST(IssueOrderTest, WaitsForWhatComesFirstAndNoLongerThanItMay) {
   auto first = std::make_unique<IssueOrder::Turn>(order.Propose(1));
   IssueOrder::Turn second = order.Propose(2);
   EXPECT_LT(first->proposed(), second.proposed());
+  for (const int64_t wrong : {int64_t{0}, INT64_MAX}) {
+    EXPECT_TRUE(absl::IsAborted(second.Await(wrong, Stands, In(absl::Seconds(60)))));
+  }
   EXPECT_TRUE(absl::IsDeadlineExceeded(second.Await(5, Stands, In(absl::Milliseconds(10)))));
   EXPECT_TRUE(absl::IsAborted(second.Await(
       5, [] { return absl::AbortedError("gone"); }, In(absl::Seconds(60)))));

@@ -213,17 +213,19 @@ absl::Status NcclCommunicator::Meet(const OperationLine& line, bool on_stream, I
 absl::StatusOr<std::optional<IssueOrder::Turn>> NcclCommunicator::TakeTurn(bool met,
                                                                            Instant deadline) {
   if (!met || !agreement_.is_device_shared()) return std::nullopt;
-  IssueOrder::Turn turn = member_.order().Propose(key_);
-  const int64_t proposed = turn.proposed();
+  std::optional<IssueOrder::Turn> turn(member_.order().Propose(key_));
+  const int64_t proposed = turn->proposed();
   int64_t agreed = 0;
   host_->set_tag(0);
   absl::Status status =
       host_->AllReduce(&proposed, &agreed, 1, DataType::kI64, Reduction{ReduceOp::kMax}, deadline);
   if (status.ok())
-    status = turn.Await(
+    status = turn->Await(
         agreed, [this] { return Standing(); }, deadline);
-  if (!status.ok()) return Break(Blame(status));
-  return std::optional<IssueOrder::Turn>(std::move(turn));
+  if (status.ok()) return turn;
+  // To look for the culprit takes a moment, in which other groups go on.
+  turn.reset();
+  return Break(Blame(status));
 }
 
 int64_t NcclCommunicator::Post(OperationLine line, bool on_stream) {
