@@ -1,6 +1,7 @@
 // Tensors on GPUs of clients, in groups whose ranks live in a daemon: its memory mapped there, its
 // streams and the daemon's in one order. Real processes: on the fake CUDA runtime and the fake
 // NCCL, all ranks in one daemon; and on one GPU and the real ones, a daemon for each rank.
+// One file, though long: every case stands on the fixture that makes these two machines look alike.
 #include "worker/cuda/device.h"
 
 #include <algorithm>

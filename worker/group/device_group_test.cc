@@ -1,4 +1,5 @@
-// What groups with tensors on GPUs do with calls, sequences and ends.
+// What groups with tensors on GPUs do with calls, sequences and ends. One file, though long: cases
+// of a few lines each, on one fixture.
 #include <algorithm>
 #include <memory>
 #include <string>
