@@ -4,7 +4,6 @@
 #include <cstddef>
 #include <vector>
 
-#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "base/data_type.h"
 #include "base/status_macros.h"
@@ -40,6 +39,20 @@ std::string DescribeRows(const Tensor& tensor) {
 uint32_t FingerprintOf(absl::string_view description) {
   const uint64_t value = Fingerprint().Add(description).value();
   return static_cast<uint32_t>((value ^ value >> 32) & 0x7fffffff);
+}
+
+absl::StatusOr<client::Sizes> ExchangeAgreed(client::Group& group, int64_t own,
+                                             absl::string_view description, const TimeLeft& time) {
+  constexpr int kNotedBits = 32;
+  const int64_t fingerprint = FingerprintOf(description);
+  COHORT_ASSIGN_OR_RETURN(client::Sizes all,
+                          group.ExchangeSizes(fingerprint << kNotedBits | own, time.Options()));
+  const int64_t first = all[0] >> kNotedBits;
+  for (int64_t& one : all) {
+    if (one >> kNotedBits != first) return ExplainDifference(group, description, time);
+    one &= kMostNoted;
+  }
+  return all;
 }
 
 absl::Status ExplainDifference(client::Group& group, absl::string_view description,

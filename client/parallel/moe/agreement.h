@@ -7,6 +7,7 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "base/clock.h"
@@ -35,6 +36,12 @@ std::string DescribeRows(const Tensor& tensor);
 
 // A number for what a rank says, in 31 bits.
 uint32_t FingerprintOf(absl::string_view description);
+
+// Every rank's `own`, by rank, which is in 0..kMostNoted, once all have said the same of what they
+// mean to do. One exchange. Errors: those of ExplainDifference and Group::ExchangeSizes.
+inline constexpr int64_t kMostNoted = 0xffffffff;
+absl::StatusOr<client::Sizes> ExchangeAgreed(client::Group& group, int64_t own,
+                                             absl::string_view description, const TimeLeft& time);
 
 // When fingerprints differed, which all ranks saw: says in words what two of them mean, the same on
 // all. Errors: INVALID_ARGUMENT; those of Group::AllGatherObjects.

@@ -14,9 +14,6 @@
 namespace cohort::parallel {
 namespace {
 
-// Beside a fingerprint, in one number.
-constexpr int kRowBits = 32;
-
 std::vector<Tensor> AllOf(const TokenBatch& batch) {
   std::vector<Tensor> all = {batch.hidden};
   all.insert(all.end(), batch.companions.begin(), batch.companions.end());
@@ -24,8 +21,9 @@ std::vector<Tensor> AllOf(const TokenBatch& batch) {
   return all;
 }
 
-std::string Describe(const TokenBatch& batch) {
-  std::string text = absl::StrCat("dispatches hidden ", DescribeRows(batch.hidden));
+std::string Describe(const TokenBatch& batch, bool asks) {
+  std::string text = absl::StrCat(asks ? "asks for sizes" : "knows the sizes",
+                                  " and dispatches hidden ", DescribeRows(batch.hidden));
   for (const Tensor& tensor : batch.companions) {
     absl::StrAppend(&text, ", companion ", DescribeRows(tensor));
   }
@@ -40,7 +38,7 @@ absl::Status CheckRows(const TokenBatch& batch) {
     return absl::InvalidArgumentError("hidden has no rows: its shape is []");
   }
   const int64_t rows = batch.hidden.shape()[0];
-  if (rows >> kRowBits != 0) {
+  if (rows > kMostNoted) {
     return absl::InvalidArgumentError(absl::StrCat("hidden has ", rows, " rows"));
   }
   const auto check = [rows](const std::vector<Tensor>& tensors, const char* what) -> absl::Status {
@@ -82,20 +80,6 @@ absl::StatusOr<client::Sizes> GivenSizes(const client::Group& group, const Token
   return sizes;
 }
 
-// Rows and fingerprints in one exchange.
-absl::StatusOr<client::Sizes> AskForSizes(client::Group& group, int64_t rows,
-                                          const std::string& description, const TimeLeft& time) {
-  const int64_t fingerprint = FingerprintOf(description);
-  COHORT_ASSIGN_OR_RETURN(client::Sizes sizes,
-                          group.ExchangeSizes(fingerprint << kRowBits | rows, time.Options()));
-  const int64_t first = sizes[0] >> kRowBits;
-  for (int64_t& size : sizes) {
-    if (size >> kRowBits != first) return ExplainDifference(group, description, time);
-    size &= (int64_t{1} << kRowBits) - 1;
-  }
-  return sizes;
-}
-
 }  // namespace
 
 absl::StatusOr<DispatchedBatch> Dispatch(client::Group& group, const TokenBatch& batch,
@@ -104,17 +88,17 @@ absl::StatusOr<DispatchedBatch> Dispatch(client::Group& group, const TokenBatch&
   absl::StatusOr<client::Sizes> given = GivenSizes(group, batch, options);
   if (!given.ok()) return RefuseAs(group, given.status(), time);
   DispatchedBatch result;
-  const std::string description = Describe(batch);
-  const bool ask = !options.sizes.has_value();
-  if (ask) {
+  const bool asks = !options.sizes.has_value();
+  const std::string description = Describe(batch, asks);
+  if (asks) {
     COHORT_ASSIGN_OR_RETURN(result.sizes,
-                            AskForSizes(group, batch.hidden.shape()[0], description, time));
+                            ExchangeAgreed(group, batch.hidden.shape()[0], description, time));
   } else {
     result.sizes = *std::move(given);
   }
   COHORT_ASSIGN_OR_RETURN(
       std::vector<Tensor> gathered,
-      GatherRows(group, AllOf(batch), result.sizes, description, /*agreed=*/ask, time));
+      GatherRows(group, AllOf(batch), result.sizes, description, /*agreed=*/asks, time));
   auto next = gathered.begin();
   result.hidden = std::move(*next++);
   const auto companions_end = next + static_cast<std::ptrdiff_t>(batch.companions.size());

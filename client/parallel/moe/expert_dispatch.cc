@@ -171,19 +171,31 @@ absl::StatusOr<std::vector<Tensor>> Outgoing(client::Group& group, const ExpertT
   return outgoing;
 }
 
-// From labels, ids and weights where hidden is, and what the way back needs.
+// Where `labels` will be read to, before the others go on.
+absl::Status MakeRoom(client::Group& group, const ExpertTokens& tokens, const ExpertRoutes& routes,
+                      ExpertBatch& batch) {
+  const Device device = tokens.hidden.device();
+  const Shape shape = {Sum(routes.received), tokens.ids.shape()[1]};
+  COHORT_ASSIGN_OR_RETURN(batch.ids, group.Allocate(DataType::kI32, shape, device));
+  COHORT_ASSIGN_OR_RETURN(batch.weights, group.Allocate(DataType::kF32, shape, device));
+  return absl::OkStatus();
+}
+
+// From labels, what a rank's experts need, and what the way back does.
 absl::Status ReadBatch(client::Group& group, const Tensor& labels, const ExpertPlacement& placement,
                        ExpertRoutes& routes, ExpertBatch& batch, const TimeLeft& time) {
-  const Device device = batch.hidden.device();
+  const bool on_host = batch.ids.device().is_host();
   const bool gathered = batch.form == ExpertForm::kGathered;
-  const Shape shape = {labels.shape()[0], (labels.shape()[1] - 1) / 2};
   COHORT_ASSIGN_OR_RETURN(const Tensor host, OnHost(group, labels, time.Options()));
-  COHORT_ASSIGN_OR_RETURN(const Tensor ids, group.Allocate(DataType::kI32, shape));
-  COHORT_ASSIGN_OR_RETURN(const Tensor weights, group.Allocate(DataType::kF32, shape));
+  const Shape& shape = batch.ids.shape();
+  const Tensor ids = on_host ? batch.ids : Tensor::Uninitialized(DataType::kI32, shape);
+  const Tensor weights = on_host ? batch.weights : Tensor::Uninitialized(DataType::kF32, shape);
   COHORT_ASSIGN_OR_RETURN(ReceivedLabels received,
                           ReadLabels(host, gathered, placement, group.rank(), ids, weights));
-  COHORT_ASSIGN_OR_RETURN(batch.ids, OnDevice(group, ids, device, time.Options()));
-  COHORT_ASSIGN_OR_RETURN(batch.weights, OnDevice(group, weights, device, time.Options()));
+  if (!on_host) {
+    const client::TensorCopy copies[] = {{ids, batch.ids}, {weights, batch.weights}};
+    COHORT_RETURN_IF_ERROR(group.CopyAll(copies, time.Options()));
+  }
   batch.row_counts = std::move(received.row_counts);
   batch.by_expert = std::move(received.by_expert);
   routes.weights = std::move(received.weights);
@@ -233,6 +245,8 @@ absl::StatusOr<ExpertBatch> DispatchToExperts(client::Group& group, const Expert
   const absl::StatusOr<std::vector<Tensor>> outgoing =
       Outgoing(group, tokens, ids, weights, placement, routes->sent, gathered, time);
   if (!outgoing.ok()) return RefuseAs(group, outgoing.status(), time);
+  const absl::Status room = MakeRoom(group, tokens, *routes, batch);
+  if (!room.ok()) return RefuseAs(group, room, time);
   const auto exchange = [&] {
     return gathered
                ? GatherRows(group, *outgoing, routes->tokens, description, /*agreed=*/true, time)

@@ -39,8 +39,8 @@ struct ExpertTokens {
 
 enum class ExpertForm {
   kAuto,  // what moves less, by RoutedBytes and GatheredBytes of costs.h; on a GPU kGathered
-  // Rows go to the ranks that have their experts. On a GPU, which rows are put in order on by
-  // copies, back as in kGathered.
+  // Rows go to the ranks that have their experts. On a GPU each is put in order by a copy of its
+  // own, and the way back is that of kGathered.
   kRouted,
   kGathered,  // every rank gets every row, and gives its part of every token, as in dispatch.h
 };

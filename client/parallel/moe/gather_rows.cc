@@ -20,14 +20,6 @@ struct Parcel {
 // Before each rank's rows: the fingerprint of what it means.
 constexpr int64_t kHeaderBytes = sizeof(uint32_t);
 
-absl::Status Compare(client::Group& group, const client::Sizes& fingerprints,
-                     const std::string& description, const TimeLeft& time) {
-  for (const int64_t fingerprint : fingerprints) {
-    if (fingerprint != fingerprints[0]) return ExplainDifference(group, description, time);
-  }
-  return absl::OkStatus();
-}
-
 // One exchange of bytes: of each rank the header and its rows.
 absl::Status GatherParcel(client::Group& group, const Parcel& parcel, const client::Sizes& sizes,
                           const std::string& description, const TimeLeft& time) {
@@ -49,14 +41,12 @@ absl::Status GatherParcel(client::Group& group, const Parcel& parcel, const clie
   COHORT_RETURN_IF_ERROR(group.AllGatherV(*input, *output, 0, bytes, time.Options()));
 
   const char* from = static_cast<const char*>(output->data());
-  client::Sizes fingerprints;
   for (const int64_t size : bytes) {
-    uint32_t one;
-    std::memcpy(&one, from, sizeof one);
-    fingerprints.push_back(one);
+    if (std::memcmp(from, output->data(), kHeaderBytes) != 0) {
+      return ExplainDifference(group, description, time);
+    }
     from += size;
   }
-  COHORT_RETURN_IF_ERROR(Compare(group, fingerprints, description, time));
   from = static_cast<const char*>(output->data());
   int64_t begin = 0;
   for (size_t rank = 0; rank < sizes.size(); ++rank) {
@@ -96,9 +86,7 @@ absl::StatusOr<std::vector<Tensor>> GatherRows(client::Group& group,
   if (!parcel.inputs.empty()) {
     COHORT_RETURN_IF_ERROR(GatherParcel(group, parcel, sizes, description, time));
   } else if (!agreed && tensors.size() > 1 && !time.Options().stream.has_value()) {
-    COHORT_ASSIGN_OR_RETURN(const client::Sizes fingerprints,
-                            group.ExchangeSizes(FingerprintOf(description), time.Options()));
-    COHORT_RETURN_IF_ERROR(Compare(group, fingerprints, description, time));
+    COHORT_RETURN_IF_ERROR(ExchangeAgreed(group, 0, description, time).status());
   }
   for (const size_t at : alone) {
     COHORT_RETURN_IF_ERROR(group.AllGatherV(tensors[at], outputs[at], 0, sizes, time.Options()));
