@@ -1,5 +1,6 @@
 // From one rank to all, a part each.
 #include <algorithm>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
@@ -45,11 +46,13 @@ absl::StatusOr<Tensor> Join(client::Group& group, absl::Span<const Tensor> parts
   COHORT_ASSIGN_OR_RETURN(const Tensor joined,
                           group.Allocate(whole.type, whole.shape, whole.device));
   const int64_t extent = parts[0].shape()[static_cast<size_t>(dim)];
+  std::vector<client::TensorCopy> copies;
   for (size_t rank = 0; rank < parts.size(); ++rank) {
     COHORT_ASSIGN_OR_RETURN(const Tensor to,
                             joined.Narrow(dim, static_cast<int64_t>(rank) * extent, extent));
-    COHORT_RETURN_IF_ERROR(group.Copy(parts[rank], to, options.call));
+    copies.push_back({parts[rank], to});
   }
+  COHORT_RETURN_IF_ERROR(group.CopyAll(copies, options.call));
   return joined;
 }
 
