@@ -8,9 +8,10 @@
 // ranks alike. A group of one rank gets copies of what it gives.
 //
 // What is wrong with one rank's arguments is INVALID_ARGUMENT on all ranks, with the rank and what
-// it gave, before anything moves; the group works on. A rank whose result finds no memory gets
-// RESOURCE_EXHAUSTED, and the others INVALID_ARGUMENT, which names it. All other errors are those
-// of client::Group.
+// it gave, before anything moves; the group works on. (On streams it is that rank's alone, and of a
+// broadcast of few KiB those who need not wait hear it from a later call: see client::Group.) A
+// rank whose result finds no memory gets RESOURCE_EXHAUSTED, and the others INVALID_ARGUMENT, which
+// names it. All other errors are those of client::Group.
 #ifndef COHORT_CLIENT_PARALLEL_COLLECTIVES_COLLECTIVES_H_
 #define COHORT_CLIENT_PARALLEL_COLLECTIVES_COLLECTIVES_H_
 
@@ -173,8 +174,9 @@ absl::StatusOr<Tensor> AllGatherV(client::Group& group, const Tensor& input,
 absl::StatusOr<std::vector<Tensor>> AllGatherV(client::Group& group,
                                                absl::Span<const Tensor> inputs,
                                                const AllGatherVOptions& options = {});
-// Along `dim`, sizes[rank()] of the reduction of all inputs, whose extent there is the sum. Added
-// up in the order of ranks: the same bits each time, and on whatever way there is to the others.
+// Along `dim`, sizes[rank()] of the reduction of all inputs, whose extent there is the sum. On the
+// host always added up in the order of ranks: the same bits each time, whatever the sizes and the
+// way to the others. On GPUs NCCL has its order.
 absl::StatusOr<Tensor> ReduceScatterV(client::Group& group, const Tensor& input,
                                       const ReduceScatterVOptions& options = {});
 // At the root as AllGatherV; nothing elsewhere.

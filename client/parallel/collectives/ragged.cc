@@ -25,6 +25,12 @@ class Budget {
     }
     return left;
   }
+  // Of what goes by way of the host.
+  client::CallOptions LeftOnHost() const {
+    client::CallOptions left = Left();
+    if (left.stream.has_value()) left = {};
+    return left;
+  }
 
  private:
   const client::CallOptions& options_;
@@ -43,8 +49,8 @@ absl::StatusOr<Sizes> SizesOf(client::Group& group, absl::string_view verb, cons
                               int dim, const std::optional<Sizes>& given, const Budget& budget) {
   if (given.has_value()) return *given;
   const absl::StatusOr<int64_t> own = ExtentOf(verb, input, dim);
-  if (!own.ok()) return Refuse(group, own.status(), budget.Left());
-  return group.ExchangeSizes(*own, budget.Left());
+  if (!own.ok()) return Refuse(group, own.status(), budget.LeftOnHost());
+  return group.ExchangeSizes(*own, budget.LeftOnHost());
 }
 
 // What the ranks tell each other of a list: how many tensors, and their common extent.
@@ -83,9 +89,9 @@ absl::StatusOr<std::vector<Tensor>> AllGatherV(client::Group& group,
                                                const AllGatherVOptions& options) {
   const Budget budget(options.call);
   const absl::StatusOr<int64_t> own = DescribeList(inputs, options.dim);
-  if (!own.ok()) return Refuse(group, own.status(), budget.Left());
+  if (!own.ok()) return Refuse(group, own.status(), budget.LeftOnHost());
   // Also where sizes are given: of lists of different lengths some ranks would wait in vain.
-  COHORT_ASSIGN_OR_RETURN(Sizes sizes, group.ExchangeSizes(*own, budget.Left()));
+  COHORT_ASSIGN_OR_RETURN(Sizes sizes, group.ExchangeSizes(*own, budget.LeftOnHost()));
   for (size_t rank = 0; rank < sizes.size(); ++rank) {
     if (sizes[rank] / kMostRows != sizes[0] / kMostRows) {
       return absl::InvalidArgumentError(absl::StrCat("all_gather_v of lists: rank 0 gives ",

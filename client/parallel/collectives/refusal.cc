@@ -4,6 +4,8 @@ namespace cohort::parallel {
 
 absl::Status Refuse(client::Group& group, const absl::Status& why,
                     const client::CallOptions& options) {
+  // As of the group's own verbs: on streams nobody waits here.
+  if (options.stream.has_value()) return why;
   const absl::Status told = group.Refuse(why, options);
   return absl::IsInvalidArgument(told) && !absl::IsInvalidArgument(why) ? why : told;
 }
