@@ -66,6 +66,8 @@ class ExecutingGroup : public client::Group {
                                               const client::CallOptions& options) final;
   absl::Status Exchange(absl::Span<const client::TensorTransfer> transfers,
                         const client::CallOptions& options) final;
+  absl::StatusOr<int> AwaitMessage(absl::Span<const int> peers,
+                                   const client::CallOptions& options) final;
   absl::Status AwaitStreams(const client::CallOptions& options) final;
   absl::StatusOr<std::unique_ptr<client::Sequence>> Record(
       absl::FunctionRef<absl::Status(client::Group&)> body,

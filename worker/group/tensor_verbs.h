@@ -75,6 +75,7 @@ class TensorVerbs {
   absl::StatusOr<client::Sizes> ExchangeSizes(int64_t own, Instant deadline);
 
   absl::Status Exchange(absl::Span<const client::TensorTransfer> transfers, Instant deadline);
+  absl::StatusOr<int> AwaitMessage(absl::Span<const int> peers, Instant deadline);
 
  private:
   // --- Local checks. Errors: INVALID_ARGUMENT, naming the call and what it should be.

@@ -1,6 +1,7 @@
 #include "worker/service/collective_call.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -18,6 +19,16 @@ constexpr int kMaxTransfers = 65536;
 
 Sizes ToSizes(const google::protobuf::RepeatedField<int64_t>& sizes) {
   return Sizes(sizes.begin(), sizes.end());
+}
+
+// What is no rank of any group stays none.
+std::vector<int> ToRanks(const google::protobuf::RepeatedField<int64_t>& numbers) {
+  constexpr int64_t kMost = std::numeric_limits<int>::max();
+  std::vector<int> ranks;
+  for (const int64_t number : numbers) {
+    ranks.push_back(static_cast<int>(std::clamp<int64_t>(number, -1, kMost)));
+  }
+  return ranks;
 }
 
 }  // namespace
@@ -103,6 +114,12 @@ absl::Status CollectiveCall::Run(client::Group& group, const CallOptions& option
       return Exchange(group, options);
     case v1::TENSOR_VERB_AWAIT_STREAMS:
       return group.AwaitStreams(options);
+    case v1::TENSOR_VERB_AWAIT_MESSAGE: {
+      COHORT_ASSIGN_OR_RETURN(const int peer,
+                              group.AwaitMessage(ToRanks(request.sizes()), options));
+      response_->add_sizes(peer);
+      return absl::OkStatus();
+    }
     default:
       return absl::InvalidArgumentError(absl::StrCat(request.verb(), " is not a verb"));
   }
@@ -238,6 +255,8 @@ const char* NameOf(v1::TensorVerb verb) {
       return "exchange";
     case v1::TENSOR_VERB_AWAIT_STREAMS:
       return "await_streams";
+    case v1::TENSOR_VERB_AWAIT_MESSAGE:
+      return "await_message";
     default:
       return "unknown";
   }
