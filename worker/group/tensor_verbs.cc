@@ -15,6 +15,9 @@
 namespace cohort::worker {
 namespace {
 
+// Of no call.
+constexpr uint32_t kRefusalTag = 0x9E55D1C7;
+
 constexpr absl::string_view kOverlapping = "the output's elements lie on top of each other";
 
 int64_t ExtentOf(const Tensor& tensor, int dim) { return tensor.shape()[static_cast<size_t>(dim)]; }
@@ -361,6 +364,17 @@ absl::StatusOr<int> TensorVerbs::AwaitMessage(absl::Span<const int> peers, Insta
                                     : absl::StrCat("ranks are 0..", size() - 1)));
   }
   return communicator_.AwaitMessage(peers, deadline);
+}
+
+absl::Status TensorVerbs::TellRefusal(absl::string_view why, Instant deadline) {
+  host_.set_tag(kRefusalTag);
+  const absl::Status met = host_.Barrier(deadline);
+  if (met.ok() || IsMismatch(met)) {
+    // Ranks that all refuse, for the same reason, have that as their error.
+    return ExplainMismatch(host_, std::string(why),
+                           met.ok() ? absl::InvalidArgumentError(why) : met, deadline);
+  }
+  return absl::Status(met.code(), absl::StrCat(met.message(), "; this rank refused: ", why));
 }
 
 }  // namespace cohort::worker

@@ -16,6 +16,7 @@ using client::Sizes;
 using client::TensorTransfer;
 
 constexpr int kMaxTransfers = 65536;
+constexpr size_t kMostSaid = 4096;
 
 Sizes ToSizes(const google::protobuf::RepeatedField<int64_t>& sizes) {
   return Sizes(sizes.begin(), sizes.end());
@@ -120,6 +121,11 @@ absl::Status CollectiveCall::Run(client::Group& group, const CallOptions& option
       response_->add_sizes(peer);
       return absl::OkStatus();
     }
+    case v1::TENSOR_VERB_REFUSE:
+      if (request.why().size() > kMostSaid) {
+        return absl::InvalidArgumentError(absl::StrCat("why: ", request.why().size(), " bytes"));
+      }
+      return group.Refuse(absl::InvalidArgumentError(request.why()), options);
     default:
       return absl::InvalidArgumentError(absl::StrCat(request.verb(), " is not a verb"));
   }
@@ -257,6 +263,8 @@ const char* NameOf(v1::TensorVerb verb) {
       return "await_streams";
     case v1::TENSOR_VERB_AWAIT_MESSAGE:
       return "await_message";
+    case v1::TENSOR_VERB_REFUSE:
+      return "refuse";
     default:
       return "unknown";
   }
