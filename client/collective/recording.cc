@@ -172,7 +172,7 @@ class Recorder final : public Group {
                 });
   }
   absl::StatusOr<int> AwaitMessage(absl::Span<const int>, const CallOptions&) override {
-    return Refuse("AwaitMessage");
+    return NotRecorded("AwaitMessage");
   }
 
   absl::Status SendObject(absl::string_view, int, const CallOptions&) override {
