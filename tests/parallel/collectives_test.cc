@@ -6,7 +6,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "client/collective/async_calls.h"
 #include "client/parallel/collectives/buffers.h"
+#include "client/parallel/collectives/by_mode.h"
+#include "client/parallel/messages/pending.h"
 #include "gmock/gmock.h"
 #include "tests/parallel/collective_rounds.h"
 
@@ -86,6 +89,49 @@ TEST_P(CollectivesTest, NoResultIsMemoryOfAnother) {
     second = Tensor();
     COHORT_ASSIGN_OR_RETURN(const Tensor again, AllGather(group, input, options));
     EXPECT_EQ(again.data(), data);
+    return absl::OkStatus();
+  }));
+}
+
+TEST_P(CollectivesTest, BesideTheirCaller) {
+  MakeGroup(4);
+  ExpectOk(OnRanks([&](client::Group& group) -> absl::Status {
+    const Tensor input = Upload(group, Tensor::Zeros(DataType::kI32, {4, 2}));
+    client::AsyncCalls calls(group);
+    const auto sum = Pending<Tensor>::Start(
+        calls, [=](client::Group& called) { return AllReduce(called, input); });
+    const auto wrong = Pending<Tensor>::Start(
+        calls, [=](client::Group& called) { return AllGather(called, input, {.dim = 2}); });
+    const auto all = Pending<Tensor>::Start(
+        calls, [=](client::Group& called) { return AllGather(called, input, {.dim = 0}); });
+    COHORT_ASSIGN_OR_RETURN(const Tensor gathered, all.Wait());
+    EXPECT_EQ(gathered.shape(), (Shape{16, 2}));
+    EXPECT_TRUE(absl::IsInvalidArgument(wrong.Wait().status()));
+    COHORT_ASSIGN_OR_RETURN(const Tensor total, sum.Wait());
+    EXPECT_EQ(sum.Wait()->data(), total.data());  // as often as one likes
+    return absl::OkStatus();
+  }));
+}
+
+TEST_P(CollectivesTest, OfTheGroupOfAMode) {
+  MakeGroup(2);
+  ExpectOk(OnRanks([&](client::Group& group) -> absl::Status {
+    const GroupOfMode groups = [&](ParallelMode mode) -> absl::StatusOr<client::Group*> {
+      if (mode == ParallelMode::kTensor) return &group;
+      return absl::FailedPreconditionError("no such group");
+    };
+    const ParallelMode mode = ParallelMode::kTensor;
+    const Tensor input = Upload(group, Tensor::Zeros(DataType::kF32, {4, 2}));
+    COHORT_ASSIGN_OR_RETURN(const Tensor all, AllGather(groups, mode, input, {.dim = 1}));
+    EXPECT_EQ(all.shape(), (Shape{4, 4}));
+    COHORT_ASSIGN_OR_RETURN(const Tensor part, ReduceScatter(groups, mode, input, {.dim = 0}));
+    EXPECT_EQ(part.shape(), (Shape{2, 2}));
+    COHORT_RETURN_IF_ERROR(AllReduce(groups, mode, input).status());
+    COHORT_RETURN_IF_ERROR(Broadcast(groups, mode, input, {.root = 1}).status());
+    COHORT_ASSIGN_OR_RETURN(const std::optional<Tensor> sum, Reduce(groups, mode, input));
+    EXPECT_EQ(sum.has_value(), group.rank() == 0);
+    EXPECT_TRUE(
+        absl::IsFailedPrecondition(AllReduce(groups, ParallelMode::kPipeline, input).status()));
     return absl::OkStatus();
   }));
 }

@@ -12,8 +12,8 @@
 namespace cohort::parallel {
 
 // In place of a verb that all ranks call. What all then get; but when `why` is no mistake in an
-// argument, such as a lack of memory, this rank gets `why` itself. On a stream nobody is told, as by
-// the group's own verbs.
+// argument, such as a lack of memory, this rank gets `why` itself. On a stream nobody is told, as
+// by the group's own verbs.
 absl::Status Refuse(client::Group& group, const absl::Status& why,
                     const client::CallOptions& options);
 
