@@ -1,7 +1,5 @@
 #include "client/parallel/layout/split.h"
 
-#include <algorithm>
-#include <numeric>
 #include <string>
 
 #include "gmock/gmock.h"
@@ -13,7 +11,6 @@ namespace {
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 
 std::vector<int> CountsOf(const std::vector<LayerRange>& ranges) {
   std::vector<int> counts;
