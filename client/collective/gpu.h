@@ -5,12 +5,16 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "absl/types/span.h"
 #include "base/tensor.h"
 #include "base/unique_fd.h"
+#include "client/collective/group.h"
 #include "cohort/v1/attach.pb.h"
 
 namespace cohort::client {
@@ -42,6 +46,13 @@ class Gpu {
   // Contiguous, of no defined value, in memory that Export takes. Lives as long as the tensor or a
   // copy. Errors: RESOURCE_EXHAUSTED, INVALID_ARGUMENT (a negative extent).
   virtual absl::StatusOr<Tensor> Allocate(DataType type, const Shape& shape) = 0;
+
+  // Between memory of this device and of this process, or within either, whatever the layouts. On
+  // `stream`, a cudaStream_t, it returns once all is enqueued; else when it is done, at the latest
+  // after `timeout`. Errors: INVALID_ARGUMENT (of another type or shape), DEADLINE_EXCEEDED, those
+  // of CUDA.
+  virtual absl::Status Copy(absl::Span<const TensorCopy> copies, std::optional<void*> stream,
+                            absl::Duration timeout) = 0;
 
   // What another process needs to work with memory of this device.
   struct Exported {

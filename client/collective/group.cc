@@ -17,6 +17,11 @@ absl::Status Group::Receive(const Tensor& tensor, int source, const CallOptions&
   return Exchange(absl::MakeConstSpan(&transfer, 1), options);
 }
 
+absl::Status Group::Copy(const Tensor& from, const Tensor& to, const CallOptions& options) {
+  const TensorCopy copy = {from, to};
+  return CopyAll(absl::MakeConstSpan(&copy, 1), options);
+}
+
 absl::StatusOr<std::unique_ptr<Sequence>> Group::Record(
     absl::FunctionRef<absl::Status(Group&)> body, const CallOptions& options) {
   COHORT_ASSIGN_OR_RETURN(RecordedCalls calls, RecordCalls(*this, body, options));

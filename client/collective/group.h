@@ -43,6 +43,12 @@ struct TensorTransfer {
   Tensor tensor;
 };
 
+// Elements to copy on one rank.
+struct TensorCopy {
+  Tensor from;
+  Tensor to;
+};
+
 // Rules of all tensor verbs
 //
 // - All ranks of the group call the same verbs in the same order, with the same type, shape (but
@@ -61,11 +67,12 @@ struct TensorTransfer {
 // Errors of all
 //
 //   INVALID_ARGUMENT    ranks called different things: all of them get this, naming two that
-//                       differ, and the group works on. Or this rank's tensors do not fit the verb:
-//                       the others wait for it, so their calls end with their timeouts, naming it.
-//                       On a host, the root of a broadcast of few KiB waits for nobody, and others
-//                       only for the root. Who called something else hears so at once; those who
-//                       went on hear it from a later call, which says that it was done itself.
+//                       differ, and the group works on. Or a rank's own tensors, root or dimension
+//                       do not fit the verb: all hear that, too, and which rank's, where the call
+//                       blocks; on streams, and of messages, that rank alone. On a host, the root
+//                       of a broadcast of few KiB waits for nobody, and others only for the root.
+//                       Who called something else hears so at once; those who went on hear it from
+//                       a later call, which says that it was done itself.
 //   DEADLINE_EXCEEDED   some ranks did not come in time; names them. The group is broken.
 //   ABORTED             a rank is lost, gave up or aborted, or the generation ended: names it and
 //                       the cause. Rejoin.
@@ -80,6 +87,9 @@ class Group {
   virtual int size() const = 0;
   // By rank: how this rank reaches it, "self", "shared memory" or "tcp 10.0.0.4:4123".
   virtual const std::vector<std::string>& paths() const = 0;
+  // By rank: the machine that it runs on, as it said when the group formed; the same text for ranks
+  // of one machine, whether or not they can share memory.
+  virtual const std::vector<std::string>& hosts() const = 0;
   // Objects, barriers and sizes go by way of the host, whatever it is.
   virtual Placement placement() const { return Placement::kHost; }
   // The GPU of this rank; the host, where it has none.
@@ -93,6 +103,13 @@ class Group {
   // INVALID_ARGUMENT (another device, or a negative extent).
   virtual absl::StatusOr<Tensor> Allocate(DataType type, const Shape& shape,
                                           Device device = {}) = 0;
+
+  // On this rank alone: the elements of each `from` to its `to`, of one type and shape, whatever
+  // their layouts, on the host or on device(). They do not overlap. Errors: INVALID_ARGUMENT;
+  // DEADLINE_EXCEEDED (the device is not done); those of the device.
+  virtual absl::Status CopyAll(absl::Span<const TensorCopy> copies,
+                               const CallOptions& options = {}) = 0;
+  absl::Status Copy(const Tensor& from, const Tensor& to, const CallOptions& options = {});
 
   // --- Every rank has the same part.
 
@@ -146,6 +163,12 @@ class Group {
                                  const CallOptions& options = {}) = 0;
   // Every rank's `own`, by rank: for ragged verbs whose sizes nobody knows yet.
   virtual absl::StatusOr<Sizes> ExchangeSizes(int64_t own, const CallOptions& options = {}) = 0;
+
+  // In place of the verb of all ranks that the others call: this rank cannot take part in it, for a
+  // reason that the verb would not see. All ranks get INVALID_ARGUMENT with the same text, which
+  // names this rank and `why`, and the group works on; of several that refuse, two are named.
+  // Blocks as the verb would. Errors: that; those of verbs.
+  virtual absl::Status Refuse(const absl::Status& why, const CallOptions& options = {}) = 0;
 
   // --- Between two ranks.
 

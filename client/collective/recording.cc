@@ -67,11 +67,12 @@ class Recorder final : public Group {
   int rank() const override { return group_.rank(); }
   int size() const override { return group_.size(); }
   const std::vector<std::string>& paths() const override { return group_.paths(); }
+  const std::vector<std::string>& hosts() const override { return group_.hosts(); }
   Placement placement() const override { return group_.placement(); }
   Device device() const override { return group_.device(); }
 
   absl::StatusOr<Tensor> Allocate(DataType, const Shape&, Device) override {
-    return Refuse("Allocate");
+    return NotRecorded("Allocate");
   }
 
   absl::Status AllReduce(const Tensor& input, const Tensor& output, const Reduction& reduction,
@@ -160,7 +161,7 @@ class Recorder final : public Group {
                 });
   }
   absl::StatusOr<Sizes> ExchangeSizes(int64_t, const CallOptions&) override {
-    return Refuse("ExchangeSizes");
+    return NotRecorded("ExchangeSizes");
   }
   absl::Status Exchange(absl::Span<const TensorTransfer> transfers,
                         const CallOptions& options) override {
@@ -172,33 +173,39 @@ class Recorder final : public Group {
   }
 
   absl::Status SendObject(absl::string_view, int, const CallOptions&) override {
-    return Refuse("SendObject");
+    return NotRecorded("SendObject");
   }
   absl::StatusOr<std::string> ReceiveObject(int, const CallOptions&) override {
-    return Refuse("ReceiveObject");
+    return NotRecorded("ReceiveObject");
   }
   absl::StatusOr<std::string> BroadcastObject(absl::string_view, int, const CallOptions&) override {
-    return Refuse("BroadcastObject");
+    return NotRecorded("BroadcastObject");
   }
   absl::StatusOr<std::vector<std::string>> AllGatherObjects(absl::string_view,
                                                             const CallOptions&) override {
-    return Refuse("AllGatherObjects");
+    return NotRecorded("AllGatherObjects");
   }
-  absl::Status Barrier(const CallOptions&) override { return Refuse("Barrier"); }
-  absl::Status AwaitStreams(const CallOptions&) override { return Refuse("AwaitStreams"); }
+  absl::Status CopyAll(absl::Span<const TensorCopy>, const CallOptions&) override {
+    return NotRecorded("Copy");
+  }
+  absl::Status Refuse(const absl::Status&, const CallOptions&) override {
+    return NotRecorded("Refuse");
+  }
+  absl::Status Barrier(const CallOptions&) override { return NotRecorded("Barrier"); }
+  absl::Status AwaitStreams(const CallOptions&) override { return NotRecorded("AwaitStreams"); }
   absl::StatusOr<std::unique_ptr<Sequence>> Record(absl::FunctionRef<absl::Status(Group&)>,
                                                    const CallOptions&) override {
-    return Refuse("Record");
+    return NotRecorded("Record");
   }
-  absl::Status Rejoin(absl::Duration) override { return Refuse("Rejoin"); }
-  void Abort(const absl::Status&) override { Refuse("Abort").IgnoreError(); }
+  absl::Status Rejoin(absl::Duration) override { return NotRecorded("Rejoin"); }
+  void Abort(const absl::Status&) override { NotRecorded("Abort").IgnoreError(); }
 
   // Also where the body did not look at what it was told.
   const absl::Status& refused() const { return refused_; }
   RecordedCalls& calls() { return calls_; }
 
  private:
-  absl::Status Refuse(absl::string_view what) {
+  absl::Status NotRecorded(absl::string_view what) {
     const absl::Status status = absl::FailedPreconditionError(absl::StrCat(
         what, " cannot be recorded: tensor verbs alone, without options of their own"));
     if (refused_.ok()) refused_ = status;
@@ -207,7 +214,8 @@ class Recorder final : public Group {
 
   template <typename Run>
   absl::Status Note(std::string text, const Tensor& tensor, const CallOptions& options, Run run) {
-    if (options.timeout.has_value() || options.stream.has_value()) return Refuse("CallOptions");
+    if (options.timeout.has_value() || options.stream.has_value())
+      return NotRecorded("CallOptions");
     calls_.push_back({std::move(text), tensor.device().is_cuda(), std::move(run)});
     return absl::OkStatus();
   }

@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/status_macros.h"
 #include "client/collective/call_tensors.h"
+#include "client/collective/copy_here.h"
 
 namespace cohort::client {
 namespace {
@@ -103,6 +104,7 @@ void RemoteGroup::Adopt(const v1::JoinGroupResponse& seat) {
   rank_ = seat.rank();
   world_size_ = seat.world_size();
   paths_.assign(seat.paths().begin(), seat.paths().end());
+  hosts_.assign(seat.machines().begin(), seat.machines().end());
   why_not_ = seat.why_not();
 }
 
@@ -199,6 +201,10 @@ absl::Status RemoteGroup::AwaitStreams(const CallOptions& options) {
   CallTensors none = TensorsOf(blocking);
   v1::RunCollectiveResponse response;
   return RunRequest(request, none, blocking, &response);
+}
+
+absl::Status RemoteGroup::CopyAll(absl::Span<const TensorCopy> copies, const CallOptions& options) {
+  return CopyHere(options_.gpu.get(), copies, options, TimeoutOf(options));
 }
 
 absl::StatusOr<std::vector<std::string>> RemoteGroup::RunObject(v1::ObjectVerb verb,

@@ -69,6 +69,7 @@ class RemoteGroup final : public Group {
 
   // By rank: how the worker reaches it, such as "shared memory".
   const std::vector<std::string>& paths() const override { return paths_; }
+  const std::vector<std::string>& hosts() const override { return hosts_; }
   const std::string& why_not() const { return why_not_; }
   WorkerSession& session() const { return *options_.session; }
   // As the worker numbers it, in this session.
@@ -114,6 +115,8 @@ class RemoteGroup final : public Group {
   absl::Status Exchange(absl::Span<const TensorTransfer> transfers,
                         const CallOptions& options) override;
   absl::Status AwaitStreams(const CallOptions& options = {}) override;
+  absl::Status Refuse(const absl::Status& why, const CallOptions& options) override;
+  absl::Status CopyAll(absl::Span<const TensorCopy> copies, const CallOptions& options) override;
 
   absl::Status SendObject(absl::string_view object, int destination,
                           const CallOptions& options) override;
@@ -154,6 +157,7 @@ class RemoteGroup final : public Group {
   int rank_ = 0;
   int world_size_ = 0;
   std::vector<std::string> paths_;
+  std::vector<std::string> hosts_;
   std::string why_not_;
 };
 

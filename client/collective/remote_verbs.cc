@@ -136,6 +136,18 @@ absl::StatusOr<Sizes> RemoteGroup::ExchangeSizes(int64_t own, const CallOptions&
   return Sizes(response.sizes().begin(), response.sizes().end());
 }
 
+absl::Status RemoteGroup::Refuse(const absl::Status& why, const CallOptions& options) {
+  constexpr size_t kMostSaid = 4096;
+  COHORT_RETURN_IF_ERROR(Standing());
+  v1::RunCollectiveRequest request = MakeRequest(v1::TENSOR_VERB_REFUSE);
+  request.set_why(std::string(why.message().substr(0, kMostSaid)));
+  CallOptions blocking;
+  blocking.timeout = options.timeout;
+  CallTensors none = TensorsOf(blocking);
+  v1::RunCollectiveResponse response;
+  return RunRequest(request, none, blocking, &response);
+}
+
 absl::Status RemoteGroup::Exchange(absl::Span<const TensorTransfer> transfers,
                                    const CallOptions& options) {
   COHORT_RETURN_IF_ERROR(Standing());

@@ -70,7 +70,7 @@ class Maker final : public cli::GroupMaker {
 
   absl::Status Copy(const Tensor& from, const Tensor& to) override {
     if (plane_ == nullptr) return CopyTensor(from, to);
-    return plane_->Copy(from, to, Clock::Steady().Now() + kCopy);
+    return plane_->Copy({{from, to}}, std::nullopt, kCopy);
   }
   absl::StatusOr<int> CountGpus() override { return worker::CountGpus(); }
 

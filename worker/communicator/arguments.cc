@@ -1,6 +1,7 @@
 #include "worker/communicator/arguments.h"
 
 #include "absl/strings/str_cat.h"
+#include "worker/communicator/refusal.h"
 
 namespace cohort::worker {
 namespace {
@@ -44,7 +45,7 @@ int OutputParts(Verb verb, bool is_root, int size) {
 }
 
 absl::Status Refuse(const Operation& operation, absl::string_view why) {
-  return absl::InvalidArgumentError(absl::StrCat(NameOf(operation.verb), ": ", why));
+  return RefusalError(absl::StrCat(NameOf(operation.verb), ": ", why));
 }
 
 // Where the input may begin if it lies in the output, or the other way round: in place.

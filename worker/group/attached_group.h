@@ -72,6 +72,7 @@ class AttachedGroup final : public ExecutingGroup {
   AttachedGroup(std::unique_ptr<client::RemoteGroup> seat, absl::Duration timeout,
                 Tensor flight_record, Placement placement, std::shared_ptr<DevicePlane> plane);
 
+  DevicePlane* plane() const override { return plane_.get(); }
   // Takes over what the worker has of the present generation, and forms it on devices, where it is
   // to be.
   absl::Status Take(absl::Duration timeout, absl::Duration forming_timeout)

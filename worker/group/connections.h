@@ -25,6 +25,8 @@ struct Connections {
   Hosts hosts;  // which ranks share memory
   // By rank: how this rank reaches it, "self", "shared memory" or "tcp 10.0.0.4:4123".
   std::vector<std::string> paths;
+  // By rank: the machine that it runs on.
+  std::vector<std::string> machines;
   // Why not all ranks of this host share memory; empty if they do.
   std::string why_not;
 

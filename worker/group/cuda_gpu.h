@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 
+#include "worker/group/cuda_copies.h"
 #include "worker/group/shared_gpu.h"
 
 namespace cohort::worker {
@@ -17,6 +18,10 @@ class CudaGpu final : public SharedGpu {
   absl::StatusOr<std::string> Uuid() const override;
   // Of cuMemCreate, in whole units of mostly 2 MiB; of cudaMalloc where the device has none.
   absl::StatusOr<Tensor> Allocate(DataType type, const Shape& shape) override;
+  absl::Status Copy(absl::Span<const client::TensorCopy> copies, std::optional<void*> stream,
+                    absl::Duration timeout) override {
+    return copies_.Run(copies, stream, timeout);
+  }
   absl::StatusOr<Exported> Export(const void* memory, int64_t bytes) override;
   absl::StatusOr<std::unique_ptr<client::StreamFlags>> Pin(void* memory, int64_t bytes) override;
   absl::StatusOr<Imported> Import(const v1::RegisterDeviceMemory& said, UniqueFd fd) override;
@@ -24,6 +29,7 @@ class CudaGpu final : public SharedGpu {
 
  private:
   const int device_;
+  CudaCopies copies_{device_};
 };
 
 }  // namespace cohort::worker

@@ -124,12 +124,6 @@ absl::StatusOr<Tensor> CudaPlane::Allocate(DataType type, const Shape& shape) {
   return AllocateOnDevice(device_, type, shape);
 }
 
-absl::Status CudaPlane::Copy(const Tensor& from, const Tensor& to, Instant deadline) {
-  COHORT_ASSIGN_OR_RETURN(const cuda::Stream stream, cuda::Stream::Create(device_));
-  COHORT_RETURN_IF_ERROR(CopyOnStream(from, to, stream.get()));
-  return cuda::Synchronize(stream.get(), deadline);
-}
-
 std::shared_ptr<DeviceHeap> CudaPlane::Heap(Instant deadline) {
   MutexLock lock(&mutex_);
   if (asked_for_heap_ || options_.heap_bytes == 0) return heap_;

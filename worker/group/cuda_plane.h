@@ -11,6 +11,7 @@
 #include "base/mutex.h"
 #include "worker/communicator/nccl/nccl_api.h"
 #include "worker/communicator/nccl/nccl_communicator.h"
+#include "worker/group/cuda_copies.h"
 #include "worker/group/device_heap.h"
 #include "worker/group/device_plane.h"
 
@@ -23,7 +24,10 @@ class CudaPlane final : public DevicePlane {
 
   Device device() const override { return Device::Cuda(device_); }
   absl::StatusOr<Tensor> Allocate(DataType type, const Shape& shape) override;
-  absl::Status Copy(const Tensor& from, const Tensor& to, Instant deadline) override;
+  absl::Status Copy(absl::Span<const client::TensorCopy> copies, std::optional<void*> stream,
+                    absl::Duration timeout) override {
+    return copies_.Run(copies, stream, timeout);
+  }
   absl::StatusOr<std::unique_ptr<DeviceSide>> Form(IdExchange& ids, Communicator& host,
                                                    std::shared_ptr<const NcclBoard> board,
                                                    DeviceProgress* progress,
@@ -38,6 +42,7 @@ class CudaPlane final : public DevicePlane {
   const std::shared_ptr<NcclApi> nccl_;
   const int device_;
   const DevicePlaneOptions options_;
+  CudaCopies copies_{device_};
   Mutex mutex_;
   bool asked_for_heap_ ABSL_GUARDED_BY(mutex_) = false;
   std::shared_ptr<DeviceHeap> heap_ ABSL_GUARDED_BY(mutex_);

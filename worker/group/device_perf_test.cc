@@ -56,8 +56,7 @@ class DevicePerfTest : public ::testing::Test {
           EXPECT_NE(from.device(), to.device());
           EXPECT_EQ((from.device().is_host() ? to : from).device(), Device::Cuda(rank));
           ++copies_;
-          const absl::Status status =
-              plane->Copy(from, to, Clock::Steady().Now() + absl::Minutes(1));
+          const absl::Status status = plane->Copy({{from, to}}, std::nullopt, absl::Minutes(1));
           if (spoils && to.device().is_host()) ++*static_cast<char*>(to.data());
           return status;
         };
@@ -118,16 +117,18 @@ TEST_F(DevicePerfTest, CopiesThatFitNowhereAreRefused) {
   CudaPlane plane(nccl_, 0);
   const auto device = plane.Allocate(DataType::kF32, {4});
   ASSERT_TRUE(device.ok()) << device.status();
-  const Instant deadline = Clock::Steady().Now() + absl::Minutes(1);
+  const auto copy = [&](const Tensor& from, const Tensor& to) {
+    return plane.Copy({{from, to}}, std::nullopt, absl::Minutes(1));
+  };
   const Tensor host = Tensor::Zeros(DataType::kF32, {5});
-  EXPECT_EQ(plane.Copy(*device, host, deadline).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(copy(*device, host).code(), absl::StatusCode::kInvalidArgument);
   // Of any layout: every second element.
   static_cast<float*>(host.data())[2] = 7;
   const Tensor second = Tensor::Strided(host.data(), DataType::kF32, {2}, {2}, host.owner());
   const auto first = device->Narrow(0, 0, 2);
-  EXPECT_EQ(plane.Copy(second, *first, deadline), absl::OkStatus());
+  EXPECT_EQ(copy(second, *first), absl::OkStatus());
   const Tensor back = Tensor::Zeros(DataType::kF32, {2});
-  EXPECT_EQ(plane.Copy(*first, back, deadline), absl::OkStatus());
+  EXPECT_EQ(copy(*first, back), absl::OkStatus());
   EXPECT_EQ(static_cast<float*>(back.data())[1], 7);
 }
 

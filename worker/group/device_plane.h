@@ -11,8 +11,10 @@
 #include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "absl/types/span.h"
 #include "base/clock.h"
 #include "base/tensor.h"
+#include "client/collective/group.h"
 #include "worker/communicator/communicator.h"
 #include "worker/communicator/device_progress.h"
 #include "worker/communicator/nccl/nccl_board.h"
@@ -74,9 +76,9 @@ class DevicePlane {
   // until nothing that was enqueued uses it. Errors: RESOURCE_EXHAUSTED.
   virtual absl::StatusOr<Tensor> Allocate(DataType type, const Shape& shape) = 0;
 
-  // Between this GPU and memory of this process, or within either, whatever the layouts. Blocks.
-  // Errors: INVALID_ARGUMENT (of another type or shape), DEADLINE_EXCEEDED, those of CUDA.
-  virtual absl::Status Copy(const Tensor& from, const Tensor& to, Instant deadline) = 0;
+  // As client::Gpu::Copy.
+  virtual absl::Status Copy(absl::Span<const client::TensorCopy> copies,
+                            std::optional<void*> stream, absl::Duration timeout) = 0;
 
   // All ranks of a generation call it. `host` has the same ranks and outlives what is formed, which
   // uses it during its calls; so does `progress`, which is told how far the GPU is with them.

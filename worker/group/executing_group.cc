@@ -6,6 +6,8 @@
 #include "absl/strings/str_cat.h"
 #include "base/clock.h"
 #include "base/status_macros.h"
+#include "client/collective/copy_here.h"
+#include "worker/communicator/refusal.h"
 
 namespace cohort::worker {
 namespace {
@@ -26,6 +28,7 @@ absl::Status ExecutingGroup::Begin(Connections connections) {
   generation_ = generation();
   moves_host_memory_ = placement() != Placement::kDevice;
   paths_ = connections.paths;
+  hosts_ = connections.machines;
   why_not_ = connections.why_not;
   board_ = std::move(connections.board);
   connections.waits = &flight_recorder_.waits();
@@ -94,7 +97,8 @@ void ExecutingGroup::Abort(const absl::Status& cause) {
 TensorVerbs* ExecutingGroup::VerbsFor(TensorVerb verb, const Tensor& tensor) {
   if (tensor.device().is_host()) {
     // Sizes go by way of the host whatever the group moves.
-    return moves_host_memory_ || verb == TensorVerb::kExchangeSizes ? verbs_.get() : nullptr;
+    const bool of_all = verb == TensorVerb::kExchangeSizes || verb == TensorVerb::kRefuse;
+    return moves_host_memory_ || of_all ? verbs_.get() : nullptr;
   }
   return device_side_ == nullptr ? nullptr : &device_side_->verbs();
 }
@@ -103,10 +107,10 @@ absl::Status ExecutingGroup::NoVerbs(TensorVerb verb, const Tensor& tensor) {
   if (verbs_ == nullptr) {
     return absl::AbortedError("the group has not been formed again: Rejoin has failed");
   }
-  return absl::InvalidArgumentError(
-      absl::StrCat(NameOf(verb), " of ", tensor.ToString(),
-                   tensor.device().is_host() ? ", in memory of the host" : "",
-                   ": the placement of group ", name(), " is ", NameOf(placement())));
+  return RefusalError(absl::StrCat(NameOf(verb), " of ", tensor.ToString(),
+                                   tensor.device().is_host() ? ", in memory of the host" : "",
+                                   ": the placement of group ", name(), " is ",
+                                   NameOf(placement())));
 }
 
 template <typename Body>
@@ -114,7 +118,10 @@ absl::Status ExecutingGroup::Run(TensorVerb verb, const Tensor& tensor, int64_t 
                                  const CallOptions& options, Body&& body) {
   MutexLock lock(&call_mutex_);
   TensorVerbs* const verbs = VerbsFor(verb, tensor);
-  if (verbs == nullptr) return NoVerbs(verb, tensor);
+  if (ABSL_PREDICT_FALSE(verbs == nullptr)) {
+    return TellRefusal(verb, NoVerbs(verb, tensor), options,
+                       Clock::Steady().Now() + TimeoutOf(options));
+  }
   const int64_t ticks = TickClock::Ticks();
   flight_recorder_.Begin(generation_, verb, tensor.type(), bytes, root, ticks);
   const Instant deadline = clock_.JustBefore(ticks) + TimeoutOf(options);
@@ -123,8 +130,33 @@ absl::Status ExecutingGroup::Run(TensorVerb verb, const Tensor& tensor, int64_t 
                             : OnStream(verb, tensor, options, [&](TensorVerbs& on_stream) {
                                 return body(on_stream, deadline);
                               });
+  if (ABSL_PREDICT_FALSE(!status.ok())) {
+    status = TellRefusal(verb, std::move(status), options, deadline);
+  }
   flight_recorder_.End(status.code());
   return status;
+}
+
+absl::Status ExecutingGroup::TellRefusal(TensorVerb verb, absl::Status refusal,
+                                         const CallOptions& options, Instant deadline) {
+  if (!IsRefusal(refusal)) return refusal;
+  refusal = Unmarked(std::move(refusal));
+  // Of a message the other rank is not known, or has it; on streams nobody waits here.
+  if (verb == TensorVerb::kExchange || options.stream.has_value()) return refusal;
+  return verbs_->TellRefusal(refusal.message(), deadline);
+}
+
+absl::Status ExecutingGroup::Refuse(const absl::Status& why, const CallOptions& options) {
+  CallOptions blocking;
+  blocking.timeout = options.timeout;
+  return Run(
+      TensorVerb::kRefuse, Tensor(), 0, kNoRoot, blocking,
+      [&](TensorVerbs& verbs, Instant deadline) { return verbs.TellRefusal(why.message(), deadline); });
+}
+
+absl::Status ExecutingGroup::CopyAll(absl::Span<const client::TensorCopy> copies,
+                                     const CallOptions& options) {
+  return client::CopyHere(plane(), copies, options, TimeoutOf(options));
 }
 
 absl::Status ExecutingGroup::OnStream(TensorVerb verb, const Tensor& tensor,

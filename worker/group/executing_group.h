@@ -31,6 +31,7 @@ namespace cohort::worker {
 class ExecutingGroup : public client::Group {
  public:
   const std::vector<std::string>& paths() const final { return paths_; }
+  const std::vector<std::string>& hosts() const final { return hosts_; }
   // Why not all ranks of this host share memory; empty if they do.
   const std::string& why_not() const { return why_not_; }
   // The last calls of this rank.
@@ -66,7 +67,10 @@ class ExecutingGroup : public client::Group {
                                               const client::CallOptions& options) final;
   absl::Status Exchange(absl::Span<const client::TensorTransfer> transfers,
                         const client::CallOptions& options) final;
+  absl::Status Refuse(const absl::Status& why, const client::CallOptions& options) final;
   absl::Status AwaitStreams(const client::CallOptions& options) final;
+  absl::Status CopyAll(absl::Span<const client::TensorCopy> copies,
+                       const client::CallOptions& options) final;
   absl::StatusOr<std::unique_ptr<client::Sequence>> Record(
       absl::FunctionRef<absl::Status(client::Group&)> body,
       const client::CallOptions& options) final;
@@ -99,6 +103,9 @@ class ExecutingGroup : public client::Group {
   // Ends what is in flight, and all of the generation. From any thread.
   void End(absl::string_view cause);
 
+  // This rank's GPU; null: none.
+  virtual DevicePlane* plane() const = 0;
+
   absl::Duration TimeoutOf(const client::CallOptions& options) const {
     return options.timeout.value_or(timeout_);
   }
@@ -120,11 +127,16 @@ class ExecutingGroup : public client::Group {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(call_mutex_);
   absl::Status NoVerbs(TensorVerb verb, const Tensor& tensor)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(call_mutex_);
+  // A call that failed by this rank's own mistake, before it met the others, who are told.
+  absl::Status TellRefusal(TensorVerb verb, absl::Status refusal,
+                           const client::CallOptions& options, Instant deadline)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(call_mutex_);
 
   const absl::Duration timeout_;
   HostPlace host_place_{
       [this](DataType type, const Shape& shape) { return Allocate(type, shape, Device::Host()); }};
   std::vector<std::string> paths_;
+  std::vector<std::string> hosts_;
   std::string why_not_;
   FlightRecorder flight_recorder_;  // communicators write to it
   std::unique_ptr<Communicator> communicator_ ABSL_GUARDED_BY(call_mutex_);

@@ -22,7 +22,7 @@ namespace cohort::worker {
 namespace {
 
 // Of the cards, and of all that ranks then say to each other.
-constexpr uint32_t kVersion = 3;
+constexpr uint32_t kVersion = 4;
 // Of the rounds through the coordinator.
 constexpr char kCards[] = "cohort.bootstrap.cards";
 constexpr char kReach[] = "cohort.bootstrap.reach";
@@ -54,6 +54,7 @@ class Bootstrap {
     if (group_.world_size() == 1) {
       connections.hosts = {{0}};
       connections.paths = {"self"};
+      connections.machines = {Machine()};
       return met;
     }
     COHORT_RETURN_IF_ERROR(ExchangeCards(coordinator_address));
@@ -61,6 +62,7 @@ class Bootstrap {
     COHORT_ASSIGN_OR_RETURN(connections.hosts, ExchangeReach(formation, met));
     connections.why_not = formation.why_not;
     connections.paths = PathsOf(formation);
+    for (const v1::RankCard& card : cards_) connections.machines.push_back(card.machine());
     connections.memory = std::move(formation.memory);
     met.links = std::move(formation.links);
     if (formation.common.size() > 0) {
@@ -91,6 +93,10 @@ class Bootstrap {
     return group_.AllGather(object, round);
   }
 
+  std::string Machine() const {
+    return options_.host_identity.empty() ? MachineIdentity() : options_.host_identity;
+  }
+
   absl::Status ExchangeCards(const std::string& coordinator_address) {
     COHORT_ASSIGN_OR_RETURN(local_listener_, shm::LocalListener::Create());
     const std::string host = options_.advertised_host.empty()
@@ -100,6 +106,7 @@ class Bootstrap {
     v1::RankCard card;
     card.set_version(kVersion);
     card.set_host(options_.host_identity.empty() ? HostIdentity() : options_.host_identity);
+    card.set_machine(Machine());
     card.set_local_socket(local_listener_.name());
     card.set_heap_bytes(options_.heap->segment().size());
     card.set_address(listener_->address());

@@ -63,6 +63,8 @@ class Taker {
     connections.rank = rank;
     connections.why_not = said_.why_not();
     connections.paths.assign(said_.paths().begin(), said_.paths().end());
+    if (said_.machines_size() != size) return Strange("not a machine for each rank");
+    connections.machines.assign(said_.machines().begin(), said_.machines().end());
     std::vector<int> seen(static_cast<size_t>(size));
     for (const v1::RanksOfHost& host : said_.hosts()) {
       for (const int other : host.ranks()) {
@@ -157,6 +159,7 @@ absl::Status SendConnections(const Connections& connections, const LocalSocket& 
   said.set_rank(connections.rank);
   said.set_why_not(connections.why_not);
   for (const std::string& path : connections.paths) said.add_paths(path);
+  for (const std::string& machine : connections.machines) said.add_machines(machine);
   for (const std::vector<int>& host : connections.hosts) {
     said.add_hosts()->mutable_ranks()->Add(host.begin(), host.end());
   }

@@ -58,6 +58,7 @@ class HandOverTest : public testing::Test {
     connections.rank = rank;
     connections.hosts = kHosts;
     connections.paths.assign(kRanks, "tcp");
+    connections.machines.assign(kRanks, "here");
     connections.why_not = "no reason";
     const Crossing crossing = CrossingOf(kHosts, rank);
     RankHeaps heaps;
@@ -137,6 +138,8 @@ TEST_F(HandOverTest, MemoryWhoseSizeIsNotSealedIsRefused) {
     said.set_version(kHandOverVersion);
     said.add_paths("self");
     said.add_paths("shared memory");
+    said.add_machines("here");
+    said.add_machines("here");
     v1::RanksOfHost& host = *said.add_hosts();
     host.add_ranks(0);
     host.add_ranks(1);
@@ -166,6 +169,7 @@ TEST_F(HandOverTest, ABoardIsHandedOverWithTheMemoryOfAllRanks) {
     Connections met;
     met.hosts = on_one_host ? Hosts{{0, 1}} : Hosts{{0}, {1}};
     met.paths = {"self", "shared memory"};
+    met.machines = {"here", "here"};
     if (on_one_host) {
       met.memory = std::make_unique<HostMemory>(
           HostMemory{*HostSpace::Attach(dup(spaces_[0].fd()), 2), {HeapOf(0), HeapOf(1)}});
@@ -188,6 +192,7 @@ TEST_F(HandOverTest, WhatIsNoSocketIsRefused) {
   said.set_version(kHandOverVersion);
   for (int rank = 0; rank < 2; ++rank) {
     said.add_paths("tcp");
+    said.add_machines("here");
     said.add_hosts()->add_ranks(rank);
     said.add_mesh_streams(rank);
   }

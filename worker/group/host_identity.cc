@@ -32,11 +32,13 @@ uint64_t NetworkNamespace() {
 
 }  // namespace
 
-std::string HostIdentity() {
+std::string MachineIdentity() {
   std::string boot;
   std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
-  return absl::StrCat(boot, "/", NetworkNamespace());
+  return boot;
 }
+
+std::string HostIdentity() { return absl::StrCat(MachineIdentity(), "/", NetworkNamespace()); }
 
 std::string LocalAddressTowards(absl::string_view address) {
   constexpr char kLoopback[] = "127.0.0.1";

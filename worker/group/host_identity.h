@@ -8,6 +8,9 @@
 
 namespace cohort::worker {
 
+// The same in all processes of this machine since it started, whatever their namespaces.
+std::string MachineIdentity();
+
 // The same in all processes that can meet by Unix sockets without a file: this machine, since it
 // started, and network namespace.
 std::string HostIdentity();

@@ -82,6 +82,7 @@ class LocalGroup final : public ExecutingGroup {
   explicit LocalGroup(LocalGroupOptions options)
       : ExecutingGroup(options.timeout), options_(std::move(options)) {}
 
+  DevicePlane* plane() const override { return options_.plane.get(); }
   absl::Status Form(Connections connections) ABSL_EXCLUSIVE_LOCKS_REQUIRED(call_mutex_);
 
   LocalGroupOptions options_;

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "worker/communicator/refusal.h"
 #include "worker/group/parts.h"
 #include "worker/group/tensor_verbs.h"
 
@@ -300,8 +301,9 @@ absl::Status TensorVerbs::CheckCounterparts(const TensorCall& call) const {
       const int64_t sent = all_sizes_[from * 2 * ranks + to];
       const int64_t expected = all_sizes_[to * 2 * ranks + ranks + from];
       if (sent == expected) continue;
-      return Refuse(call, absl::StrCat("rank ", from, " sends ", sent, " to rank ", to,
-                                       ", which expects ", expected, " from it"));
+      // All ranks see it.
+      return Unmarked(Refuse(call, absl::StrCat("rank ", from, " sends ", sent, " to rank ", to,
+                                                ", which expects ", expected, " from it")));
     }
   }
   return absl::OkStatus();

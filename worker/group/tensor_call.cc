@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "worker/communicator/refusal.h"
 
 namespace cohort::worker {
 namespace {
@@ -24,15 +25,16 @@ class Mixer {
 
 absl::string_view NameOf(TensorVerb verb) {
   constexpr absl::string_view kNames[] = {
-      "all_reduce", "reduce",       "broadcast",      "all_gather",   "reduce_scatter",
-      "all_to_all", "gather",       "scatter",        "all_gather_v", "reduce_scatter_v",
-      "gather_v",   "all_to_all_v", "exchange_sizes", "exchange",     "replay"};
+      "all_reduce",     "reduce",           "broadcast", "all_gather",
+      "reduce_scatter", "all_to_all",       "gather",    "scatter",
+      "all_gather_v",   "reduce_scatter_v", "gather_v",  "all_to_all_v",
+      "exchange_sizes", "exchange",         "replay",    "refuse"};
   return kNames[static_cast<int>(verb) - 1];
 }
 
 bool IsTensorVerb(int value) {
   return value >= static_cast<int>(TensorVerb::kAllReduce) &&
-         value <= static_cast<int>(TensorVerb::kReplay);
+         value <= static_cast<int>(TensorVerb::kRefuse);
 }
 
 TensorCall MakeTensorCall(TensorVerb verb, const Tensor& tensor) {
@@ -103,7 +105,7 @@ std::string Describe(const TensorCall& call) {
 }
 
 absl::Status Refuse(const TensorCall& call, absl::string_view why) {
-  return absl::InvalidArgumentError(absl::StrCat(Describe(call), ": ", why));
+  return RefusalError(absl::StrCat(Describe(call), ": ", why));
 }
 
 }  // namespace cohort::worker

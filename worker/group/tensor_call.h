@@ -31,6 +31,7 @@ enum class TensorVerb : uint8_t {
   kExchangeSizes = 13,
   kExchange = 14,  // between two ranks: not compared
   kReplay = 15,    // of a sequence's calls on a GPU
+  kRefuse = 16,    // in place of another
 };
 
 // Refers to the arguments of the call, which outlive it.
@@ -61,7 +62,7 @@ uint32_t Digest(const TensorCall& call);
 // Such as: all_gather_v of f32 [2, *] along dimension 1, sizes [3, 0, 4].
 std::string Describe(const TensorCall& call);
 
-// INVALID_ARGUMENT: what was called, and what is wrong with it.
+// What was called, and what is wrong with it: see worker/communicator/refusal.h.
 absl::Status Refuse(const TensorCall& call, absl::string_view why);
 
 }  // namespace cohort::worker

@@ -15,6 +15,9 @@
 namespace cohort::worker {
 namespace {
 
+// Of no call.
+constexpr uint32_t kRefusalTag = 0x9E55D1C7;
+
 constexpr absl::string_view kOverlapping = "the output's elements lie on top of each other";
 
 int64_t ExtentOf(const Tensor& tensor, int dim) { return tensor.shape()[static_cast<size_t>(dim)]; }
@@ -349,6 +352,17 @@ absl::Status TensorVerbs::Exchange(absl::Span<const client::TensorTransfer> tran
   }
   scratch_.Trim();
   return status.ok() ? stored : status;
+}
+
+absl::Status TensorVerbs::TellRefusal(absl::string_view why, Instant deadline) {
+  host_.set_tag(kRefusalTag);
+  const absl::Status met = host_.Barrier(deadline);
+  if (met.ok() || IsMismatch(met)) {
+    // Ranks that all refuse, for the same reason, have that as their error.
+    return ExplainMismatch(host_, std::string(why),
+                           met.ok() ? absl::InvalidArgumentError(why) : met, deadline);
+  }
+  return absl::Status(met.code(), absl::StrCat(met.message(), "; this rank refused: ", why));
 }
 
 }  // namespace cohort::worker

@@ -36,7 +36,8 @@ struct Like {
 // cannot be seen in flat memory, such as shapes, is compared by digest in the communicator's own
 // meeting, and costs no other.
 //
-// A rank's own mistake is found before anything is called. One thread at a time.
+// A rank's own mistake is found before anything is called: see worker/communicator/refusal.h. One
+// thread at a time.
 class TensorVerbs {
  public:
   // All outlive it. `communicator` moves what lies in `place`, on `device`; `host` moves sizes and
@@ -75,6 +76,8 @@ class TensorVerbs {
   absl::StatusOr<client::Sizes> ExchangeSizes(int64_t own, Instant deadline);
 
   absl::Status Exchange(absl::Span<const client::TensorTransfer> transfers, Instant deadline);
+  // In place of a verb: `why`, which this rank has not met the others for, is what all hear.
+  absl::Status TellRefusal(absl::string_view why, Instant deadline);
 
  private:
   // --- Local checks. Errors: INVALID_ARGUMENT, naming the call and what it should be.

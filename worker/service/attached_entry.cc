@@ -37,6 +37,7 @@ void AttachedEntry::Keep(Connections connections) {
   facts.world_size = member.world_size();
   facts.attached = true;
   facts.paths = connections.paths;
+  facts.machines = connections.machines;
   facts.why_not = connections.why_not;
   connections_ = std::move(connections);
   const int64_t generation = facts.generation;

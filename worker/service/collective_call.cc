@@ -15,6 +15,7 @@ using client::Sizes;
 using client::TensorTransfer;
 
 constexpr int kMaxTransfers = 65536;
+constexpr size_t kMostSaid = 4096;
 
 Sizes ToSizes(const google::protobuf::RepeatedField<int64_t>& sizes) {
   return Sizes(sizes.begin(), sizes.end());
@@ -103,6 +104,11 @@ absl::Status CollectiveCall::Run(client::Group& group, const CallOptions& option
       return Exchange(group, options);
     case v1::TENSOR_VERB_AWAIT_STREAMS:
       return group.AwaitStreams(options);
+    case v1::TENSOR_VERB_REFUSE:
+      if (request.why().size() > kMostSaid) {
+        return absl::InvalidArgumentError(absl::StrCat("why: ", request.why().size(), " bytes"));
+      }
+      return group.Refuse(absl::InvalidArgumentError(request.why()), options);
     default:
       return absl::InvalidArgumentError(absl::StrCat(request.verb(), " is not a verb"));
   }
@@ -238,6 +244,8 @@ const char* NameOf(v1::TensorVerb verb) {
       return "exchange";
     case v1::TENSOR_VERB_AWAIT_STREAMS:
       return "await_streams";
+    case v1::TENSOR_VERB_REFUSE:
+      return "refuse";
     default:
       return "unknown";
   }

@@ -34,6 +34,7 @@ struct GroupFacts {
   int world_size = 0;
   bool attached = false;
   std::vector<std::string> paths;
+  std::vector<std::string> machines;
   std::string why_not;
   std::string ended;  // why; empty: it has not
 };

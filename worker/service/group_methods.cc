@@ -26,6 +26,7 @@ void Fill(uint64_t group, const GroupFacts& facts, v1::JoinGroupResponse* respon
   response->set_rank(facts.rank);
   response->set_world_size(facts.world_size);
   for (const std::string& path : facts.paths) response->add_paths(path);
+  for (const std::string& machine : facts.machines) response->add_machines(machine);
   response->set_why_not(facts.why_not);
 }
 

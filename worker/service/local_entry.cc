@@ -34,6 +34,7 @@ void LocalEntry::TakeFacts() {
   facts.rank = group_->rank();
   facts.world_size = group_->size();
   facts.paths = group_->paths();
+  facts.machines = group_->hosts();
   facts.why_not = group_->why_not();
   SetFacts(std::move(facts));
 }

@@ -29,12 +29,22 @@ class LoneGroup : public Group {
   int rank() const override { return 0; }
   int size() const override { return 1; }
   const std::vector<std::string>& paths() const override { return paths_; }
+  const std::vector<std::string>& hosts() const override { return hosts_; }
   absl::Status Rejoin(absl::Duration) override {
     return absl::UnimplementedError("a group of one rank does not end");
   }
 
   absl::StatusOr<Tensor> Allocate(DataType type, const Shape& shape, Device) override {
     return Tensor::Uninitialized(type, shape);
+  }
+
+  absl::Status CopyAll(absl::Span<const TensorCopy> copies, const CallOptions&) override {
+    absl::Status status;
+    for (const TensorCopy& copy : copies) status.Update(CopyTensor(copy.from, copy.to));
+    return status;
+  }
+  absl::Status Refuse(const absl::Status& why, const CallOptions&) override {
+    return absl::InvalidArgumentError(why.message());
   }
 
   absl::Status AllReduce(const Tensor& input, const Tensor& output, const Reduction&,
@@ -119,6 +129,7 @@ class LoneGroup : public Group {
 
   const std::string name_ = "alone";
   const std::vector<std::string> paths_ = {"self"};
+  const std::vector<std::string> hosts_ = {"here"};
 };
 
 }  // namespace cohort::client

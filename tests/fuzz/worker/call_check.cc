@@ -28,6 +28,7 @@ class LoneRank final : public ExecutingGroup {
     Connections connections;
     connections.hosts = {{0}};
     connections.paths = {"self"};
+    connections.machines = {"here"};
     MutexLock lock(&call_mutex_);
     return Begin(std::move(connections));
   }
@@ -36,6 +37,7 @@ class LoneRank final : public ExecutingGroup {
   int64_t generation() const override { return 1; }
   int rank() const override { return 0; }
   int size() const override { return 1; }
+  DevicePlane* plane() const override { return nullptr; }
   absl::Status Rejoin(absl::Duration) override { return Never(); }
   absl::StatusOr<Tensor> Allocate(DataType type, const Shape& shape, Device) override {
     if (ElementCount(shape) * SizeOf(type) > kMaxScratch) {

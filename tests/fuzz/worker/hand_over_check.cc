@@ -103,7 +103,10 @@ v1::HandOver Said(int rank, const std::vector<std::vector<int>>& hosts) {
   said.set_rank(rank);
   for (const std::vector<int>& host : hosts) {
     said.add_hosts()->mutable_ranks()->Add(host.begin(), host.end());
-    for (size_t i = 0; i < host.size(); ++i) said.add_paths("x");
+    for (size_t i = 0; i < host.size(); ++i) {
+      said.add_paths("x");
+      said.add_machines("here");
+    }
   }
   return said;
 }

@@ -1,0 +1,69 @@
+// Groups of every form, for tests of what stands above them: real coordinators and daemons, and
+// ranks on threads of the test.
+#ifndef COHORT_TESTS_PARALLEL_PARALLEL_TEST_H_
+#define COHORT_TESTS_PARALLEL_PARALLEL_TEST_H_
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "base/tensor.h"
+#include "client/collective/group.h"
+#include "gtest/gtest.h"
+#include "tests/worker/worker_test_base.h"
+
+namespace cohort::testing {
+
+enum class Form {
+  kLocal,     // this process is each rank
+  kDaemon,    // a daemon is; this process calls it
+  kAttached,  // a daemon keeps the seat, this process computes
+  kDevice,    // as kLocal, with tensors on GPUs as well: on a CUDA and an NCCL made for tests
+};
+
+std::string NameOf(Form form);
+
+class ParallelTest : public WorkerTest, public ::testing::WithParamInterface<Form> {
+ protected:
+  static constexpr int kMostRanks = 8;
+
+  // Starts what the form needs.
+  void SetUp() override;
+  // Before what they live on.
+  void TearDown() override;
+
+  // Rank r of the group `name`. Calls without a timeout of their own have `timeout`.
+  absl::StatusOr<std::unique_ptr<client::Group>> Join(const std::string& name, int rank, int size,
+                                                      absl::Duration timeout = absl::Seconds(60));
+  // A new group of so many ranks; those of the one before leave. Failures are the test's.
+  void MakeGroup(int size, absl::Duration timeout = absl::Seconds(60));
+  client::Group& rank(int rank) { return *groups_[static_cast<size_t>(rank)]; }
+  int size() const { return static_cast<int>(groups_.size()); }
+
+  // body of each rank of MakeGroup's group, on a thread of its own; the statuses by rank.
+  std::vector<absl::Status> OnRanks(const std::function<absl::Status(client::Group&)>& body);
+
+  // The same elements, in new memory where this form's tensors lie.
+  static Tensor Upload(client::Group& group, const Tensor& host);
+  // Contiguous, on the host.
+  static Tensor Download(client::Group& group, const Tensor& tensor);
+  // The very elements, as this process can touch them: memory of the test's GPUs is the host's.
+  static Tensor Touchable(const Tensor& tensor);
+
+ private:
+  std::vector<std::shared_ptr<client::WorkerSession>> sessions_;  // by rank
+  Groups groups_;
+  int made_ = 0;
+};
+
+// All forms: INSTANTIATE_TEST_SUITE_P(Forms, MyTest, ::testing::ValuesIn(kForms), FormName).
+inline constexpr Form kForms[] = {Form::kLocal, Form::kDaemon, Form::kAttached, Form::kDevice};
+std::string FormName(const ::testing::TestParamInfo<Form>& info);
+
+}  // namespace cohort::testing
+
+#endif  // COHORT_TESTS_PARALLEL_PARALLEL_TEST_H_
