@@ -1,7 +1,7 @@
 // Both ends in one process: each way to the writer, and what ends it.
 #include "client/parallel/queue/message_queue.h"
 
-#include <atomic>
+#include <cstring>
 #include <functional>
 #include <memory>
 #include <random>
@@ -34,8 +34,12 @@ v1::QueueHandle Parsed(const std::string& handle) {
 
 std::string Value(uint64_t seed, size_t size) {
   std::mt19937_64 random(seed);
-  std::string value(size, '\0');
-  for (char& byte : value) byte = static_cast<char>(random());
+  std::string value(size + 8, '\0');
+  for (size_t i = 0; i < size; i += 8) {
+    const uint64_t bits = random();
+    std::memcpy(&value[i], &bits, sizeof(bits));
+  }
+  value.resize(size);
   return value;
 }
 
@@ -85,11 +89,12 @@ TEST_P(MessageQueueTest, EveryReaderGetsEveryValueInOrder) {
   MakeWriter();
   const uint64_t seed = std::random_device()();
   SCOPED_TRACE(absl::StrCat("seed ", seed));
-  constexpr int kValues = 200;
-  const auto size_of = [&](int i) {
-    const size_t sizes[] = {0, 1, 15, 16, 1000, 65536, 130000, 131072, 300000};
-    return i % 50 == 49 ? size_t{10} << 20 : sizes[(seed + static_cast<uint64_t>(i)) % 9];
-  };
+  constexpr uint64_t kValues = 200;
+  std::vector<std::string> values;
+  for (uint64_t i = 0; i < kValues; ++i) {
+    constexpr size_t kSizes[] = {0, 1, 15, 16, 1000, 65536, 130000, 131072, 300000};
+    values.push_back(Value(seed + i, i == 100 ? size_t{10} << 20 : kSizes[(seed + i) % 9]));
+  }
   std::vector<std::unique_ptr<MessageQueue>> readers;
   for (int i = 0; i < 3; ++i) readers.push_back(NewReader(absl::StrCat("reader ", i)));
   std::vector<std::thread> threads;
@@ -97,8 +102,8 @@ TEST_P(MessageQueueTest, EveryReaderGetsEveryValueInOrder) {
     ASSERT_NE(reader, nullptr);
     EXPECT_THAT(reader->path(), HasSubstr(streams() ? "stream " : "shared memory"));
     threads.emplace_back([&, queue = reader.get()] {
-      for (int i = 0; i < kValues; ++i) {
-        const std::string expected = Value(seed + static_cast<uint64_t>(i), size_of(i));
+      for (uint64_t i = 0; i < kValues; ++i) {
+        const std::string& expected = values[i];
         if (i % 2 == 0) {
           const absl::StatusOr<std::string> value = queue->Dequeue();
           ASSERT_TRUE(value.ok()) << value.status();
@@ -113,8 +118,8 @@ TEST_P(MessageQueueTest, EveryReaderGetsEveryValueInOrder) {
       }
     });
   }
-  for (int i = 0; i < kValues; ++i) {
-    const absl::Status status = writer_->Enqueue(Value(seed + static_cast<uint64_t>(i), size_of(i)));
+  for (const std::string& value : values) {
+    const absl::Status status = writer_->Enqueue(value);
     EXPECT_TRUE(status.ok()) << status;
   }
   for (std::thread& thread : threads) thread.join();

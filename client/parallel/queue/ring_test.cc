@@ -80,8 +80,12 @@ class RingTest : public ::testing::Test {
 
 std::string Value(uint64_t seed, size_t size) {
   std::mt19937_64 random(seed);
-  std::string value(size, '\0');
-  for (char& byte : value) byte = static_cast<char>(random());
+  std::string value(size + 8, '\0');
+  for (size_t i = 0; i < size; i += 8) {
+    const uint64_t bits = random();
+    std::memcpy(&value[i], &bits, sizeof(bits));
+  }
+  value.resize(size);
   return value;
 }
 
