@@ -4,8 +4,9 @@
 //   queue_main open HEX_HANDLE NAME                         reads one more
 //   queue_main external NAME [SETTING...]                   writes one outside of any group
 //
-// Settings: host=NAME (as if on that host), bytes=N (of the ring), external=HEX_HANDLE, linger_ms=N,
-// listen=ADDRESS.
+// Settings: host=NAME (as if on that host), bytes=N (of the ring), external=HEX_HANDLE,
+// listen=ADDRESS, spare_mib=N (how many more addresses the process may use when it makes the
+// queue).
 //
 // Prints `made PATH`, or `failed CODE TEXT` and ends. Then follows commands, one in a line, and
 // prints one line for each:
@@ -23,10 +24,12 @@
 //
 // Ends with its standard input: so it never outlives its test.
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <iostream>
 #include <memory>
 #include <random>
@@ -85,7 +88,18 @@ double CpuMs() {
 struct Settings {
   QueueOptions queue;
   std::string host;
+  uint64_t spare_mib = 0;  // 0: as many as there are
 };
+
+// What the process has mapped, and so much more, is all it ever may.
+void LimitAddresses(uint64_t spare_mib) {
+  std::ifstream file("/proc/self/statm");
+  uint64_t pages = 0;
+  file >> pages;
+  const rlim_t most = pages * static_cast<uint64_t>(sysconf(_SC_PAGESIZE)) + (spare_mib << 20);
+  const rlimit limit = {most, most};
+  if (setrlimit(RLIMIT_AS, &limit) != 0) std::abort();
+}
 
 Settings Parse(int argc, char** argv, int first) {
   Settings settings;
@@ -99,9 +113,7 @@ Settings Parse(int argc, char** argv, int first) {
     if (setting.first == "bytes") {
       settings.queue.block_bytes = static_cast<int64_t>(Number(setting.second));
     }
-    if (setting.first == "linger_ms") {
-      settings.queue.linger = absl::Milliseconds(static_cast<int64_t>(Number(setting.second)));
-    }
+    if (setting.first == "spare_mib") settings.spare_mib = Number(setting.second);
     if (setting.first == "external") {
       settings.queue.external_writer = absl::HexStringToBytes(setting.second);
     }
@@ -109,8 +121,8 @@ Settings Parse(int argc, char** argv, int first) {
   return settings;
 }
 
-absl::StatusOr<std::unique_ptr<MessageQueue>> MakeOfRank(
-    int argc, char** argv, std::unique_ptr<client::Group>* group) {
+absl::StatusOr<std::unique_ptr<MessageQueue>> MakeOfRank(int argc, char** argv,
+                                                         std::unique_ptr<client::Group>* group) {
   const Settings settings = Parse(argc, argv, 6);
   worker::LocalGroupOptions options;
   options.membership.connection.address = argv[2];
@@ -121,6 +133,7 @@ absl::StatusOr<std::unique_ptr<MessageQueue>> MakeOfRank(
   auto joined = worker::LocalGroup::Create(std::move(options));
   if (!joined.ok()) return joined.status();
   *group = *std::move(joined);
+  if (settings.spare_mib > 0) LimitAddresses(settings.spare_mib);
   return MessageQueue::Create(**group, settings.queue);
 }
 

@@ -1,6 +1,7 @@
 // Message queues whose ends are killed, stopped and left alone: each a process.
 #include <signal.h>
 
+#include <cstdlib>
 #include <memory>
 #include <random>
 #include <string>
@@ -26,29 +27,18 @@ constexpr absl::Duration kPatience = absl::Seconds(60);
 constexpr char kProgram[] = "tests/parallel/queue_main";
 constexpr int kForever = 100000000;
 
+// COHORT_TEST_SEED repeats a run.
+uint64_t TestSeed() {
+  const char* const given = std::getenv("COHORT_TEST_SEED");
+  return given != nullptr ? std::strtoull(given, nullptr, 10) : std::random_device()();
+}
+
 enum class Way { kMemory, kStream };
 
-class QueueProcessTest : public ::testing::TestWithParam<Way> {
+class QueueProcessTest : public ::testing::Test {
  protected:
   void SetUp() override { ASSERT_TRUE(coordinator_.Start().ok()); }
 
-  bool streams() const { return GetParam() == Way::kStream; }
-
-  // Rank 0 writes; of streams, it is on another host than the rest.
-  void MakeQueue(int size, const std::vector<std::string>& settings = {}) {
-    for (int rank = 0; rank < size; ++rank) {
-      std::vector<std::string> command = {kProgram, "rank", coordinator_.address(), "queue",
-                                          absl::StrCat(rank), absl::StrCat(size)};
-      if (streams()) command.push_back(absl::StrCat("host=", rank == 0 ? "here" : "there"));
-      command.insert(command.end(), settings.begin(), settings.end());
-      ends_.push_back(std::make_unique<ChildProcess>(std::move(command)));
-    }
-    EXPECT_EQ(Line(0), "made self");
-    for (int rank = 1; rank < size; ++rank) {
-      EXPECT_THAT(Line(rank), StartsWith(streams() ? "made stream 127.0.0.1:"
-                                                   : "made shared memory"));
-    }
-  }
   ChildProcess& end(int rank) { return *ends_[static_cast<size_t>(rank)]; }
   std::string Line(int rank) {
     absl::StatusOr<std::string> line = end(rank).ReadLine(kPatience);
@@ -64,13 +54,34 @@ class QueueProcessTest : public ::testing::TestWithParam<Way> {
     return Line(rank);
   }
 
-  const uint64_t seed_ = std::random_device()();
-  const ::testing::ScopedTrace trace_{__FILE__, __LINE__, absl::StrCat("seed ", seed_)};
+  const uint64_t seed_ = TestSeed();
+  const ::testing::ScopedTrace trace_{__FILE__, __LINE__, absl::StrCat("COHORT_TEST_SEED=", seed_)};
   CoordinatorProcess coordinator_{CoordinatorProcess::Options()};
   std::vector<std::unique_ptr<ChildProcess>> ends_;
 };
 
-TEST_P(QueueProcessTest, AFloodOfAllSizesArrives) {
+class QueueWaysTest : public QueueProcessTest, public ::testing::WithParamInterface<Way> {
+ protected:
+  bool streams() const { return GetParam() == Way::kStream; }
+
+  // Rank 0 writes; of streams, it is on another host than the rest.
+  void MakeQueue(int size) {
+    for (int rank = 0; rank < size; ++rank) {
+      std::vector<std::string> command = {
+          kProgram,          "rank", coordinator_.address(), "queue", absl::StrCat(rank),
+          absl::StrCat(size)};
+      if (streams()) command.push_back(absl::StrCat("host=", rank == 0 ? "here" : "there"));
+      ends_.push_back(std::make_unique<ChildProcess>(std::move(command)));
+    }
+    EXPECT_EQ(Line(0), "made self");
+    for (int rank = 1; rank < size; ++rank) {
+      EXPECT_THAT(Line(rank),
+                  StartsWith(streams() ? "made stream 127.0.0.1:" : "made shared memory"));
+    }
+  }
+};
+
+TEST_P(QueueWaysTest, AFloodOfAllSizesArrives) {
   MakeQueue(3);
   for (int rank = 1; rank < 3; ++rank) Tell(rank, "read", 0, 3020, 0);
   Tell(0, "write", 0, 3020, 0);
@@ -83,7 +94,7 @@ TEST_P(QueueProcessTest, AFloodOfAllSizesArrives) {
   for (int rank = 0; rank < 3; ++rank) EXPECT_EQ(Line(rank), "40 OK ");
 }
 
-TEST_P(QueueProcessTest, ADeadReaderIsNotWaitedFor) {
+TEST_P(QueueWaysTest, ADeadReaderIsNotWaitedFor) {
   MakeQueue(3);
   Tell(0, "write", 0, 2000, 100000);
   Tell(1, "read", 0, 2000, 100000);
@@ -96,12 +107,13 @@ TEST_P(QueueProcessTest, ADeadReaderIsNotWaitedFor) {
   EXPECT_THAT(Ask(0, "departures"), StartsWith("rank 2: its process is gone"));
   end(1).Kill();
   Tell(0, "write", 0, kForever, 100000);
-  EXPECT_THAT(Line(0),
-              AllOf(HasSubstr(" ABORTED the queue of rank 0 in group \"queue\": all readers are gone"),
-                    HasSubstr("rank 1 (its process is gone"), HasSubstr("rank 2 (its")));
+  EXPECT_THAT(
+      Line(0),
+      AllOf(HasSubstr(" ABORTED the queue of rank 0 in group \"queue\": all readers are gone"),
+            HasSubstr("rank 1 (its process is gone"), HasSubstr("rank 2 (its")));
 }
 
-TEST_P(QueueProcessTest, ADeadWriterIsNamedBehindWhatItWrote) {
+TEST_P(QueueWaysTest, ADeadWriterIsNamedBehindWhatItWrote) {
   MakeQueue(3);
   Tell(0, "write", 0, kForever, 100000);
   for (int rank = 1; rank < 3; ++rank) Tell(rank, "read", 0, kForever, 100000);
@@ -119,7 +131,7 @@ TEST_P(QueueProcessTest, ADeadWriterIsNamedBehindWhatItWrote) {
   }
 }
 
-TEST_P(QueueProcessTest, AStoppedReaderHoldsTheWriterBackAndIsNamed) {
+TEST_P(QueueWaysTest, AStoppedReaderHoldsTheWriterBackAndIsNamed) {
   MakeQueue(3);
   end(2).Signal(SIGSTOP);
   Tell(0, "write", 0, kForever, 50000, 300);
@@ -145,7 +157,7 @@ TEST_P(QueueProcessTest, AStoppedReaderHoldsTheWriterBackAndIsNamed) {
   EXPECT_EQ(Line(2), absl::StrCat(written + 100, " OK "));
 }
 
-TEST_P(QueueProcessTest, WhoWaitsTakesNoProcessor) {
+TEST_P(QueueWaysTest, WhoWaitsTakesNoProcessor) {
   MakeQueue(3);
   const auto expect_idle = [&](int rank) {
     const std::string line = Line(rank);
@@ -162,15 +174,15 @@ TEST_P(QueueProcessTest, WhoWaitsTakesNoProcessor) {
   expect_idle(0);
 }
 
-TEST_P(QueueProcessTest, AProcessOutsideOfTheGroupWritesAndOthersRead) {
+TEST_P(QueueWaysTest, AProcessOutsideOfTheGroupWritesAndOthersRead) {
   ChildProcess writer({kProgram, "external", "orders", "listen=127.0.0.1:0"});
   ASSERT_EQ(*writer.ReadLine(kPatience), "made self");
   writer.WriteLine("handle");
   const std::string handle = *writer.ReadLine(kPatience);
   for (int rank = 0; rank < 2; ++rank) {
-    ends_.push_back(std::make_unique<ChildProcess>(std::vector<std::string>{
-        kProgram, "rank", coordinator_.address(), "queue", absl::StrCat(rank), "2",
-        absl::StrCat("external=", handle)}));
+    ends_.push_back(std::make_unique<ChildProcess>(
+        std::vector<std::string>{kProgram, "rank", coordinator_.address(), "queue",
+                                 absl::StrCat(rank), "2", absl::StrCat("external=", handle)}));
   }
   ends_.push_back(std::make_unique<ChildProcess>(
       std::vector<std::string>{kProgram, "open", handle, "a visitor"}));
@@ -191,7 +203,25 @@ TEST_P(QueueProcessTest, AProcessOutsideOfTheGroupWritesAndOthersRead) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Ways, QueueProcessTest, ::testing::Values(Way::kMemory, Way::kStream),
+// Its host is the writer's, as all know; but the memory does not fit in among its addresses.
+TEST_F(QueueProcessTest, WhoCannotMapTheMemoryReadsAStream) {
+  for (int rank = 0; rank < 3; ++rank) {
+    std::vector<std::string> command = {
+        kProgram,           "rank", coordinator_.address(),         "queue",
+        absl::StrCat(rank), "3",    absl::StrCat("bytes=", 1 << 30)};
+    if (rank == 2) command.push_back("spare_mib=1024");
+    ends_.push_back(std::make_unique<ChildProcess>(std::move(command)));
+  }
+  EXPECT_EQ(Line(0), "made self");
+  EXPECT_EQ(Line(1), "made shared memory");
+  EXPECT_THAT(Line(2), StartsWith("made stream "));
+  for (int rank = 1; rank < 3; ++rank) Tell(rank, "read", 0, 20, 1 << 20);
+  Tell(0, "write", 0, 20, 1 << 20);
+  for (int rank = 1; rank < 3; ++rank) EXPECT_EQ(Line(rank), "running");
+  for (int rank = 0; rank < 3; ++rank) EXPECT_EQ(Line(rank), "20 OK ");
+}
+
+INSTANTIATE_TEST_SUITE_P(Ways, QueueWaysTest, ::testing::Values(Way::kMemory, Way::kStream),
                          [](const auto& info) {
                            return info.param == Way::kMemory ? "Memory" : "Stream";
                          });

@@ -1,4 +1,5 @@
 // Message queues of groups of every form.
+#include <cstdlib>
 #include <memory>
 #include <random>
 #include <string>
@@ -18,6 +19,12 @@ using parallel::QueueOptions;
 using parallel::SingleReaderQueues;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+
+// COHORT_TEST_SEED repeats a run.
+uint64_t TestSeed() {
+  const char* const given = std::getenv("COHORT_TEST_SEED");
+  return given != nullptr ? std::strtoull(given, nullptr, 10) : std::random_device()();
+}
 
 std::string Value(uint64_t seed, uint64_t i) {
   std::mt19937_64 random(seed + i * 7919);
@@ -45,8 +52,8 @@ TEST_P(QueueTest, OneWritesAllRead) {
   constexpr uint64_t kValues = 60;
   for (const int size : {1, 2, 5, 8}) {
     MakeGroup(size);
-    const uint64_t seed = std::random_device()();
-    SCOPED_TRACE(absl::StrCat("size ", size, ", seed ", seed));
+    const uint64_t seed = TestSeed();
+    SCOPED_TRACE(absl::StrCat("size ", size, ", COHORT_TEST_SEED=", seed));
     ExpectOk(OnRanks([&](client::Group& group) -> absl::Status {
       QueueOptions options = Small();
       options.writer_rank = static_cast<int>(seed % static_cast<uint64_t>(size));
@@ -75,8 +82,8 @@ TEST_P(QueueTest, EachWritesOneReads) {
   constexpr uint64_t kValues = 20;
   for (const int size : {1, 3}) {
     MakeGroup(size);
-    const uint64_t seed = std::random_device()();
-    SCOPED_TRACE(absl::StrCat("size ", size, ", seed ", seed));
+    const uint64_t seed = TestSeed();
+    SCOPED_TRACE(absl::StrCat("size ", size, ", COHORT_TEST_SEED=", seed));
     const int reader = size - 1;
     ExpectOk(OnRanks([&](client::Group& group) -> absl::Status {
       absl::StatusOr<SingleReaderQueues> queues =
@@ -112,12 +119,14 @@ TEST_P(QueueTest, OneRanksMistakeIsEveryonesError) {
       return MessageQueue::Create(group, options).status();
     });
   };
-  ExpectAll(create([](int rank, QueueOptions& options) { options.writer_rank = rank == 1 ? 3 : 0; }),
-            absl::StatusCode::kInvalidArgument, "rank 1: writer_rank 3 is no rank");
+  ExpectAll(
+      create([](int rank, QueueOptions& options) { options.writer_rank = rank == 1 ? 3 : 0; }),
+      absl::StatusCode::kInvalidArgument, "rank 1: writer_rank 3 is no rank");
   ExpectAll(create([](int rank, QueueOptions& options) { options.blocks = rank == 2 ? 0 : 2; }),
             absl::StatusCode::kInvalidArgument, "rank 2: block_bytes");
-  ExpectAll(create([](int rank, QueueOptions& options) { options.writer_rank = rank == 2 ? 1 : 0; }),
-            absl::StatusCode::kInvalidArgument, "rank 2 has rank 1 write one queue");
+  ExpectAll(
+      create([](int rank, QueueOptions& options) { options.writer_rank = rank == 2 ? 1 : 0; }),
+      absl::StatusCode::kInvalidArgument, "rank 2 has rank 1 write one queue");
   ExpectAll(create([](int rank, QueueOptions& options) {
               if (rank == 0) options.listen = "192.0.2.1:0";
             }),

@@ -200,8 +200,7 @@ absl::StatusOr<std::unique_ptr<LocalDoor>> LocalDoor::Open(std::shared_ptr<RingW
                                                            const v1::QueueHandle& handle) {
   COHORT_ASSIGN_OR_RETURN(shm::LocalListener listener, shm::LocalListener::Create());
   std::shared_ptr<lane::EventLoop> loop = QueueLoop();
-  auto hall =
-      std::make_shared<Hall>(*loop, std::move(listener), std::move(writer), handle);
+  auto hall = std::make_shared<Hall>(*loop, std::move(listener), std::move(writer), handle);
   if (!hall->Open()) return absl::ResourceExhaustedError("no room to watch a local socket");
   return absl::WrapUnique(new LocalDoor(std::move(loop), std::move(hall)));
 }

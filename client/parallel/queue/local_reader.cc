@@ -126,8 +126,7 @@ absl::StatusOr<std::unique_ptr<ByteSource>> OpenLocalReader(const v1::QueueHandl
   step.set_mapped(true);
   COHORT_RETURN_IF_ERROR(Say(socket, step, deadline));
   // The writer's, with what it is writing.
-  COHORT_RETURN_IF_ERROR(
-      Hear(socket, v1::QueueLocalStep::kAdmitted, &step, deadline).status());
+  COHORT_RETURN_IF_ERROR(Hear(socket, v1::QueueLocalStep::kAdmitted, &step, deadline).status());
   auto reader = std::make_unique<LocalReader>(std::move(ring), std::move(page), handle.writer(),
                                               std::move(socket));
   if (!reader->Start()) return absl::ResourceExhaustedError("no room to watch the writer");

@@ -70,7 +70,8 @@ absl::Status CheckGroups(uint64_t bytes, const Limit& limit, std::string group) 
 }  // namespace
 
 absl::Status CheckMemoryRoom(uint64_t bytes, const std::string& root) {
-  const std::optional<uint64_t> kib = ReadField(absl::StrCat(root, "proc/meminfo"), "MemAvailable:");
+  const std::optional<uint64_t> kib =
+      ReadField(absl::StrCat(root, "proc/meminfo"), "MemAvailable:");
   if (kib.has_value()) COHORT_RETURN_IF_ERROR(Check(bytes, *kib * 1024, "the machine"));
 
   std::ifstream groups(absl::StrCat(root, "proc/self/cgroup"));

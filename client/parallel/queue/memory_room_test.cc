@@ -38,8 +38,7 @@ class MemoryRoomTest : public ::testing::Test {
 
 TEST_F(MemoryRoomTest, TheMachineCounts) {
   EXPECT_EQ(WhyNot(4096000), "");
-  EXPECT_EQ(WhyNot(4096001),
-            "4096001 bytes of memory are needed, 4096000 are left by the machine");
+  EXPECT_EQ(WhyNot(4096001), "4096001 bytes of memory are needed, 4096000 are left by the machine");
 }
 
 TEST_F(MemoryRoomTest, GroupsOfVersion2CountWithThoseAround) {

@@ -21,10 +21,10 @@ constexpr absl::Duration kLastWord = absl::Seconds(2);
 
 // What a call of all ranks makes.
 struct Plan {
-  std::string kind;         // as people say it; the same on all ranks
-  bool writes = false;      // this rank
-  bool alone = false;       // ... and nobody reads
-  std::vector<int> reads;   // this rank, of whom
+  std::string kind;          // as people say it; the same on all ranks
+  bool writes = false;       // this rank
+  bool alone = false;        // ... and nobody reads
+  std::vector<int> reads;    // this rank, of whom
   std::vector<int> readers;  // who reads this rank
 };
 
@@ -94,9 +94,8 @@ class Formation {
     if (!plan_.writes) return absl::OkStatus();
     const int rank = group_.rank();
     const std::string& host = group_.hosts()[static_cast<size_t>(rank)];
-    COHORT_ASSIGN_OR_RETURN(ends_.own,
-                            WriterQueue::Make(Name(rank), absl::StrCat("rank ", rank),
-                                              plan_.alone, options_));
+    COHORT_ASSIGN_OR_RETURN(ends_.own, WriterQueue::Make(Name(rank), absl::StrCat("rank ", rank),
+                                                         plan_.alone, options_));
     const bool far = std::any_of(plan_.readers.begin(), plan_.readers.end(), [&](int reader) {
       return group_.hosts()[static_cast<size_t>(reader)] != host;
     });
@@ -148,8 +147,8 @@ class Formation {
     const bool last = !unserved->empty();
     unserved->clear();
     ends_.read.resize(plan_.reads.size());
-    const Instant limit =
-        std::max(deadline_ - kLastWord, Clock::Steady().Now() + (deadline_ - Clock::Steady().Now()) / 2);
+    const Instant limit = std::max(deadline_ - kLastWord,
+                                   Clock::Steady().Now() + (deadline_ - Clock::Steady().Now()) / 2);
     for (size_t i = 0; i < plan_.reads.size(); ++i) {
       if (ends_.read[i] != nullptr) continue;
       const int writer = plan_.reads[i];
@@ -165,9 +164,8 @@ class Formation {
         way.reached_at = HostOfPath(group_.paths()[at]);
       }
       bool no_stream = false;
-      absl::StatusOr<std::unique_ptr<ReaderQueue>> queue =
-          ReaderQueue::Open(handle, absl::StrCat("rank ", group_.rank()), way, options_, limit,
-                            &no_stream);
+      absl::StatusOr<std::unique_ptr<ReaderQueue>> queue = ReaderQueue::Open(
+          handle, absl::StrCat("rank ", group_.rank()), way, options_, limit, &no_stream);
       if (queue.ok()) {
         ends_.read[i] = *std::move(queue);
       } else if (no_stream && !external && !last) {
@@ -259,13 +257,12 @@ absl::StatusOr<std::unique_ptr<MessageQueue>> MessageQueue::Open(const std::stri
   COHORT_RETURN_IF_ERROR(CheckOptions(options));
   COHORT_ASSIGN_OR_RETURN(const v1::QueueHandle parsed, ParseHandle(handle));
   bool no_stream = false;
-  COHORT_ASSIGN_OR_RETURN(
-      std::unique_ptr<ReaderQueue> queue,
-      ReaderQueue::Open(parsed, reader, ReaderQueue::Way(), options,
-                        options.join_timeout == absl::InfiniteDuration()
-                            ? absl::InfiniteFuture()
-                            : Clock::Steady().Now() + options.join_timeout,
-                        &no_stream));
+  COHORT_ASSIGN_OR_RETURN(std::unique_ptr<ReaderQueue> queue,
+                          ReaderQueue::Open(parsed, reader, ReaderQueue::Way(), options,
+                                            options.join_timeout == absl::InfiniteDuration()
+                                                ? absl::InfiniteFuture()
+                                                : Clock::Steady().Now() + options.join_timeout,
+                                            &no_stream));
   return queue;
 }
 

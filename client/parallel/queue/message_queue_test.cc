@@ -1,6 +1,7 @@
 // Both ends in one process: each way to the writer, and what ends it.
 #include "client/parallel/queue/message_queue.h"
 
+#include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <memory>
@@ -30,6 +31,12 @@ v1::QueueHandle Parsed(const std::string& handle) {
   v1::QueueHandle parsed;
   EXPECT_TRUE(parsed.ParseFromString(handle));
   return parsed;
+}
+
+// COHORT_TEST_SEED repeats a run.
+uint64_t TestSeed() {
+  const char* const given = std::getenv("COHORT_TEST_SEED");
+  return given != nullptr ? std::strtoull(given, nullptr, 10) : std::random_device()();
 }
 
 std::string Value(uint64_t seed, size_t size) {
@@ -87,8 +94,8 @@ class MessageQueueTest : public ::testing::TestWithParam<Way> {
 
 TEST_P(MessageQueueTest, EveryReaderGetsEveryValueInOrder) {
   MakeWriter();
-  const uint64_t seed = std::random_device()();
-  SCOPED_TRACE(absl::StrCat("seed ", seed));
+  const uint64_t seed = TestSeed();
+  SCOPED_TRACE(absl::StrCat("COHORT_TEST_SEED=", seed));
   constexpr uint64_t kValues = 200;
   std::vector<std::string> values;
   for (uint64_t i = 0; i < kValues; ++i) {
@@ -218,8 +225,7 @@ TEST_P(MessageQueueTest, AnotherThreadEndsAWait) {
   const auto reader = NewReader();
   client::Cancellation cancellation;
   std::thread cancelling([&] { cancellation.Cancel(absl::CancelledError("never mind")); });
-  const absl::Status status =
-      reader->Dequeue({absl::InfiniteDuration(), &cancellation}).status();
+  const absl::Status status = reader->Dequeue({absl::InfiniteDuration(), &cancellation}).status();
   cancelling.join();
   EXPECT_EQ(status.code(), absl::StatusCode::kCancelled);
   EXPECT_THAT(std::string(status.message()), HasSubstr("never mind"));
@@ -250,9 +256,8 @@ TEST_P(MessageQueueTest, AViewIsReadHoweverItEnds) {
   const auto reader = NewReader();
   ASSERT_TRUE(writer_->Enqueue(std::string(100000, 'x')).ok());
   ASSERT_TRUE(writer_->Enqueue("next").ok());
-  EXPECT_THROW((void)reader->DequeueView([](absl::string_view) -> absl::Status {
-    throw std::runtime_error("bad");
-  }),
+  EXPECT_THROW((void)reader->DequeueView(
+                   [](absl::string_view) -> absl::Status { throw std::runtime_error("bad"); }),
                std::runtime_error);
   EXPECT_EQ(*reader->Dequeue(), "next");
 }

@@ -77,8 +77,7 @@ absl::StatusOr<std::unique_ptr<WriterQueue>> WriterQueue::Make(const std::string
   const absl::Status room = CheckMemoryRoom(static_cast<uint64_t>(bytes));
   if (!room.ok()) {
     return absl::ResourceExhaustedError(absl::StrCat(name, " (", options.blocks, " blocks of ",
-                                                     options.block_bytes,
-                                                     "): ", room.message()));
+                                                     options.block_bytes, "): ", room.message()));
   }
   absl::StatusOr<std::shared_ptr<RingMemory>> memory = RingMemory::Create(bytes);
   if (!memory.ok()) return About(name, memory.status());
@@ -129,8 +128,7 @@ absl::Status WriterQueue::Enqueue(absl::string_view value, const QueueCall& call
   return About(name(), ring_->Write(value, PatienceOf(call, options_.timeout)));
 }
 
-absl::StatusOr<std::string> WriterQueue::Broadcast(absl::string_view value,
-                                                   const QueueCall& call) {
+absl::StatusOr<std::string> WriterQueue::Broadcast(absl::string_view value, const QueueCall& call) {
   COHORT_RETURN_IF_ERROR(Enqueue(value, call));
   return std::string(value);
 }
@@ -185,15 +183,16 @@ ReaderQueue::ReaderQueue(const v1::QueueHandle& handle, const QueueOptions& opti
       source_(std::move(source)),
       records_(*source_, static_cast<uint64_t>(handle.max_value_bytes())) {}
 
-absl::StatusOr<std::unique_ptr<ReaderQueue>> ReaderQueue::Open(
-    const v1::QueueHandle& handle, const std::string& reader, const Way& way,
-    const QueueOptions& options, Instant deadline, bool* no_stream) {
+absl::StatusOr<std::unique_ptr<ReaderQueue>> ReaderQueue::Open(const v1::QueueHandle& handle,
+                                                               const std::string& reader,
+                                                               const Way& way,
+                                                               const QueueOptions& options,
+                                                               Instant deadline, bool* no_stream) {
   *no_stream = false;
   std::string why;
   absl::Status last = absl::UnavailableError("no way was tried");
   if (way.memory) {
-    absl::StatusOr<std::unique_ptr<ByteSource>> source =
-        OpenLocalReader(handle, reader, deadline);
+    absl::StatusOr<std::unique_ptr<ByteSource>> source = OpenLocalReader(handle, reader, deadline);
     if (source.ok()) {
       return absl::WrapUnique(new ReaderQueue(handle, options, *std::move(source)));
     }
@@ -220,8 +219,7 @@ absl::StatusOr<std::unique_ptr<ReaderQueue>> ReaderQueue::Open(
   }
   *no_stream = addresses.empty();
   if (addresses.empty()) absl::StrAppend(&why, "its writer serves no streams");
-  const absl::StatusCode code =
-      addresses.empty() ? absl::StatusCode::kUnavailable : last.code();
+  const absl::StatusCode code = addresses.empty() ? absl::StatusCode::kUnavailable : last.code();
   return absl::Status(code, absl::StrCat(handle.name(), ": ", handle.writer(),
                                          " cannot be reached by ", reader, ": ", why));
 }

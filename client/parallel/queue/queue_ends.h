@@ -25,8 +25,7 @@ class WriterQueue final : public MessageQueue {
   // `name` of the queue and `writer` as errors say them. `alone`: it may be that nobody ever reads.
   // Errors: as MessageQueue::CreateExternal.
   static absl::StatusOr<std::unique_ptr<WriterQueue>> Make(const std::string& name,
-                                                           const std::string& writer,
-                                                           bool alone,
+                                                           const std::string& writer, bool alone,
                                                            const QueueOptions& options);
   ~WriterQueue() override;
 
@@ -48,8 +47,7 @@ class WriterQueue final : public MessageQueue {
   absl::Status AwaitReaders(int count, const QueueCall& call) override;
 
  private:
-  WriterQueue(const QueueOptions& options, std::shared_ptr<RingWriter> ring,
-              v1::QueueHandle handle)
+  WriterQueue(const QueueOptions& options, std::shared_ptr<RingWriter> ring, v1::QueueHandle handle)
       : options_(options), ring_(std::move(ring)), handle_(std::move(handle)) {}
 
   const QueueOptions options_;
@@ -62,8 +60,8 @@ class WriterQueue final : public MessageQueue {
 class ReaderQueue final : public MessageQueue {
  public:
   struct Way {
-    bool memory = true;            // worth a try
-    std::string reached_at;        // a host where the writer's process has been reached; or empty
+    bool memory = true;      // worth a try
+    std::string reached_at;  // a host where the writer's process has been reached; or empty
   };
   // Errors: as MessageQueue::Open; of them UNAVAILABLE, where no stream is served that could be
   // tried, says so by `no_stream`.

@@ -65,6 +65,7 @@ absl::StatusOr<std::shared_ptr<RingMemory>> RingMemory::Create(int64_t bytes) {
   // Behind the only mapping that writes. Kernels before 5.1 do without.
   fcntl(ring->fd(), F_ADD_SEALS, F_SEAL_FUTURE_WRITE);
 #endif
+  fcntl(ring->fd(), F_ADD_SEALS, F_SEAL_SEAL);
   return std::shared_ptr<RingMemory>(std::move(ring));
 }
 
@@ -78,8 +79,7 @@ absl::StatusOr<std::shared_ptr<RingMemory>> RingMemory::Map(UniqueFd fd, int64_t
     return absl::InvalidArgumentError(
         absl::StrCat("what the writer handed over is not a ring of ", capacity, " bytes"));
   }
-  auto ring =
-      absl::WrapUnique(new RingMemory(std::move(fd), static_cast<uint64_t>(capacity)));
+  auto ring = absl::WrapUnique(new RingMemory(std::move(fd), static_cast<uint64_t>(capacity)));
   COHORT_RETURN_IF_ERROR(ring->MapTwice(false));
   return std::shared_ptr<RingMemory>(std::move(ring));
 }

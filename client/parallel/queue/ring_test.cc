@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <random>
@@ -78,6 +79,12 @@ class RingTest : public ::testing::Test {
   int names_ = 0;
 };
 
+// COHORT_TEST_SEED repeats a run.
+uint64_t TestSeed() {
+  const char* const given = std::getenv("COHORT_TEST_SEED");
+  return given != nullptr ? std::strtoull(given, nullptr, 10) : std::random_device()();
+}
+
 std::string Value(uint64_t seed, size_t size) {
   std::mt19937_64 random(seed);
   std::string value(size + 8, '\0');
@@ -113,8 +120,8 @@ TEST_F(RingTest, ValuesOfAllSizesComeInOrder) {
   for (const int64_t capacity : {4096, 65536}) {
     readers_.clear();
     Make(capacity, 3);
-    const uint64_t seed = std::random_device()();
-    SCOPED_TRACE(absl::StrCat("seed ", seed));
+    const uint64_t seed = TestSeed();
+    SCOPED_TRACE(absl::StrCat("COHORT_TEST_SEED=", seed));
     constexpr int kValues = 400;
     const auto size_of = [seed, capacity](int i) {
       std::mt19937_64 random(seed + static_cast<uint64_t>(i));

@@ -64,8 +64,7 @@ absl::Status RingWriter::WriteParts(absl::string_view value, const Patience& pat
     return WritePart(value, header, patience);
   }
   // Quarters: while one is read, the next is written.
-  const uint64_t step =
-      (ring_->capacity() / 4 - sizeof(header)) / kRecordAlign * kRecordAlign;
+  const uint64_t step = (ring_->capacity() / 4 - sizeof(header)) / kRecordAlign * kRecordAlign;
   header.kind = RecordHeader::kFirst;
   for (uint64_t done = 0; done < value.size(); done += header.part_bytes) {
     header.part_bytes = static_cast<uint32_t>(std::min(step, value.size() - done));
@@ -201,9 +200,8 @@ absl::Status RingWriter::NobodyReads() const {
     if (left.size() == kMostNamed) break;
     left.push_back(absl::StrCat(departure.name, " (", departure.why, ")"));
   }
-  return absl::AbortedError(
-      absl::StrCat("all readers are gone: ", absl::StrJoin(left, ", "),
-                   departures_.size() > left.size() ? " and others" : ""));
+  return absl::AbortedError(absl::StrCat("all readers are gone: ", absl::StrJoin(left, ", "),
+                                         departures_.size() > left.size() ? " and others" : ""));
 }
 
 absl::Status RingWriter::WhyStopped() const {
@@ -216,9 +214,9 @@ void RingWriter::Tidy() {
   {
     MutexLock lock(&mutex_);
     changed_.store(false, std::memory_order_seq_cst);
-    seats_.erase(std::remove_if(seats_.begin(), seats_.end(),
-                                [](const auto& seat) { return seat->gone(); }),
-                 seats_.end());
+    seats_.erase(
+        std::remove_if(seats_.begin(), seats_.end(), [](const auto& seat) { return seat->gone(); }),
+        seats_.end());
     for (std::shared_ptr<Seat>& seat : coming_) {
       if (seat->gone()) continue;
       seat->head_ = tail_;
@@ -319,8 +317,8 @@ std::vector<RingWriter::Reader> RingWriter::readers() const {
     if (seat->gone()) continue;
     const uint64_t head = seat->page().head.load(std::memory_order_relaxed);
     const uint64_t read = seat->page().values.load(std::memory_order_relaxed);
-    result.push_back({seat->name(), seat->path(), end - std::min(head, end),
-                      written - std::min(read, written)});
+    result.push_back(
+        {seat->name(), seat->path(), end - std::min(head, end), written - std::min(read, written)});
   }
   return result;
 }
@@ -348,8 +346,7 @@ bool RingWriter::AwaitChange(absl::FunctionRef<bool()> done, const Patience& pat
       seen = changes_;
     }
     if (done()) return true;
-    if (ended() ||
-        (patience.cancellation != nullptr && !patience.cancellation->reason().ok())) {
+    if (ended() || (patience.cancellation != nullptr && !patience.cancellation->reason().ok())) {
       return false;
     }
     MutexLock lock(&mutex_);

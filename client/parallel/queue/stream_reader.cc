@@ -41,9 +41,9 @@ std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address) {
   return grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);
 }
 
-class StreamReader final : public ByteSource,
-                           private grpc::ClientBidiReactor<v1::ReadQueueRequest,
-                                                           v1::ReadQueueResponse> {
+class StreamReader final
+    : public ByteSource,
+      private grpc::ClientBidiReactor<v1::ReadQueueRequest, v1::ReadQueueResponse> {
  public:
   StreamReader(const v1::QueueHandle& handle, const std::string& address)
       : writer_(handle.writer()),
@@ -56,8 +56,7 @@ class StreamReader final : public ByteSource,
 
   absl::string_view Peek() override ABSL_LOCKS_EXCLUDED(mutex_);
   void Release(uint64_t bytes, uint64_t values) override ABSL_LOCKS_EXCLUDED(mutex_);
-  absl::Status Await(uint64_t bytes, const Patience& patience) override
-      ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::Status Await(uint64_t bytes, const Patience& patience) override ABSL_LOCKS_EXCLUDED(mutex_);
   void Stop(const absl::Status& reason) override ABSL_LOCKS_EXCLUDED(mutex_);
   std::string path() const override { return absl::StrCat("stream ", address_); }
 
@@ -97,7 +96,7 @@ class StreamReader final : public ByteSource,
   uint64_t front_offset_ ABSL_GUARDED_BY(mutex_) = 0;
   uint64_t there_ ABSL_GUARDED_BY(mutex_) = 0;  // bytes that were not released
   uint64_t position_ ABSL_GUARDED_BY(mutex_) = 0;
-  uint64_t told_ ABSL_GUARDED_BY(mutex_) = 0;  // the position that the writer knows
+  uint64_t told_ ABSL_GUARDED_BY(mutex_) = 0;    // the position that the writer knows
   uint64_t values_ ABSL_GUARDED_BY(mutex_) = 0;  // that it does not know
   std::optional<std::string> end_ ABSL_GUARDED_BY(mutex_);
   bool read_over_ ABSL_GUARDED_BY(mutex_) = false;
@@ -134,8 +133,7 @@ absl::Status StreamReader::Start(const v1::QueueHello& hello, Instant deadline) 
     if (left <= absl::ZeroDuration()) break;
     changed_.WaitWithTimeout(&mutex_, left);
   }
-  const absl::Status status =
-      done_.value_or(absl::DeadlineExceededError("the call does not end"));
+  const absl::Status status = done_.value_or(absl::DeadlineExceededError("the call does not end"));
   const absl::StatusCode code = status.ok() ? absl::StatusCode::kUnavailable : status.code();
   return absl::Status(code, absl::StrCat(address_, ": ", status.message()));
 }
@@ -303,8 +301,8 @@ absl::Status StreamReader::WhyOver() {
   if (end_.has_value()) {
     return absl::CancelledError(absl::StrCat(writer_, " shut it down: ", *end_));
   }
-  return absl::AbortedError(absl::StrCat(writer_, ", who writes it, is gone: the stream from ",
-                                         address_, " has ended"));
+  return absl::AbortedError(
+      absl::StrCat(writer_, ", who writes it, is gone: the stream from ", address_, " has ended"));
 }
 
 void StreamReader::Stop(const absl::Status& reason) {

@@ -77,7 +77,8 @@ absl::StatusOr<std::vector<ListenSocket>> OpenSockets(const std::string& listen)
   return absl::UnavailableError("no port of this host can be listened at");
 }
 
-class Service final : public v1::QueueService::WithRawCallbackMethod_Read<v1::QueueService::Service> {
+class Service final
+    : public v1::QueueService::WithRawCallbackMethod_Read<v1::QueueService::Service> {
  public:
   Service(std::shared_ptr<RingWriter> writer, const v1::QueueHandle& handle)
       : writer_(std::move(writer)), handle_(handle) {}

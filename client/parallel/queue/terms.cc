@@ -61,9 +61,9 @@ absl::Status CheckWelcome(const v1::QueueWelcome& welcome) {
   if (welcome.version() != kQueueVersion || welcome.capacity_bytes() <= 0 ||
       welcome.capacity_bytes() > kMostCapacity || welcome.max_value_bytes() <= 0 ||
       welcome.position() % kRecordAlign != 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("the writer speaks version ", welcome.version(), " of queues, or of a ring of ",
-                     welcome.capacity_bytes(), " bytes"));
+    return absl::InvalidArgumentError(absl::StrCat("the writer speaks version ", welcome.version(),
+                                                   " of queues, or of a ring of ",
+                                                   welcome.capacity_bytes(), " bytes"));
   }
   return absl::OkStatus();
 }

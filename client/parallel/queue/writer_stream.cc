@@ -26,13 +26,12 @@ grpc::ByteBuffer DataMessage(const std::shared_ptr<RingMemory>& ring, uint64_t p
   char* const bytes = ring->At(position);
   const grpc::Slice slices[] = {
       grpc::Slice(header),
-      size < kShared ? grpc::Slice(bytes, size)
-                     : grpc::Slice(
-                           bytes, size,
-                           [](void* held) {
-                             delete static_cast<std::shared_ptr<RingMemory>*>(held);
-                           },
-                           new std::shared_ptr<RingMemory>(ring))};
+      size < kShared
+          ? grpc::Slice(bytes, size)
+          : grpc::Slice(
+                bytes, size,
+                [](void* held) { delete static_cast<std::shared_ptr<RingMemory>*>(held); },
+                new std::shared_ptr<RingMemory>(ring))};
   return grpc::ByteBuffer(slices, 2);
 }
 
@@ -63,8 +62,7 @@ bool StreamCount::AwaitNone(absl::Duration timeout) {
 class WriterStream::StreamSeat final : public Seat {
  public:
   StreamSeat(std::string name, std::shared_ptr<WriterStream> stream)
-      : Seat(std::move(name), absl::StrCat("stream ", stream->peer_)),
-        stream_(std::move(stream)) {}
+      : Seat(std::move(name), absl::StrCat("stream ", stream->peer_)), stream_(std::move(stream)) {}
 
   ReaderPage& page() override { return stream_->page_; }
   // It has had the turn since the hello.
