@@ -12,6 +12,7 @@
 #include <iostream>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "absl/strings/escaping.h"
@@ -101,11 +102,9 @@ void Measure(bool stream, size_t bytes, int readers_wanted) {
   };
   for (int64_t i = 0; i < count; ++i) {
     enqueue();
-    while (!all_have_it()) {
-    }
+    while (!all_have_it()) std::this_thread::yield();
     const int64_t pause = NowNs() + (stream ? 200000 : 0);
-    while (NowNs() < pause) {
-    }
+    while (NowNs() < pause) std::this_thread::yield();
   }
   const double latency = MedianUs(readers);
   const int64_t begin = NowNs();

@@ -194,7 +194,8 @@ void WriterStream::FinishCall() {
     MutexLock lock(&mutex_);
     status = status_;
   }
-  if (seat_ != nullptr && !end_sent_) writer_->Leave(*seat_, status.message());
+  // The writer would hold the seat, and that the writer.
+  if (seat_ != nullptr) writer_->Leave(*seat_, status.message());
   reactor_->Finish(ToGrpcStatus(end_sent_ ? absl::OkStatus() : status));
 }
 
