@@ -180,6 +180,12 @@ class Group {
                                 const CallOptions& options = {}) = 0;
   absl::Status Send(const Tensor& tensor, int destination, const CallOptions& options = {});
   absl::Status Receive(const Tensor& tensor, int source, const CallOptions& options = {});
+  // The first of `peers` from which a message in memory of the host has come, or begun to, that was
+  // not received: who awaits several ranks learns whom to receive from. Errors: DEADLINE_EXCEEDED
+  // names them and, unlike that of other verbs, ends nothing: a timeout of zero is a look.
+  // INVALID_ARGUMENT: `peers` are none, not ranks, or this rank; or the placement is device.
+  virtual absl::StatusOr<int> AwaitMessage(absl::Span<const int> peers,
+                                           const CallOptions& options = {}) = 0;
 
   // Until all that was enqueued on streams is done. OK where there is none. Errors:
   // DEADLINE_EXCEEDED, which ends nothing; why the group has ended.

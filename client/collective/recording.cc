@@ -171,6 +171,9 @@ class Recorder final : public Group {
                   return group.Exchange(kept, at_replay);
                 });
   }
+  absl::StatusOr<int> AwaitMessage(absl::Span<const int>, const CallOptions&) override {
+    return NotRecorded("AwaitMessage");
+  }
 
   absl::Status SendObject(absl::string_view, int, const CallOptions&) override {
     return NotRecorded("SendObject");

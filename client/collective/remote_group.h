@@ -112,6 +112,8 @@ class RemoteGroup final : public Group {
   absl::Status AllToAllV(const Tensor& input, const Sizes& input_sizes, const Tensor& output,
                          const Sizes& output_sizes, const CallOptions& options) override;
   absl::StatusOr<Sizes> ExchangeSizes(int64_t own, const CallOptions& options) override;
+  absl::StatusOr<int> AwaitMessage(absl::Span<const int> peers,
+                                   const CallOptions& options) override;
   absl::Status Exchange(absl::Span<const TensorTransfer> transfers,
                         const CallOptions& options) override;
   absl::Status AwaitStreams(const CallOptions& options = {}) override;

@@ -1,7 +1,9 @@
 // The tensor verbs of RemoteGroup: each is a request, and its tensors.
+#include <algorithm>
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "client/collective/call_tensors.h"
 #include "client/collective/remote_group.h"
@@ -134,6 +136,20 @@ absl::StatusOr<Sizes> RemoteGroup::ExchangeSizes(int64_t own, const CallOptions&
   v1::RunCollectiveResponse response;
   COHORT_RETURN_IF_ERROR(RunRequest(request, none, options, &response));
   return Sizes(response.sizes().begin(), response.sizes().end());
+}
+
+absl::StatusOr<int> RemoteGroup::AwaitMessage(absl::Span<const int> peers,
+                                              const CallOptions& options) {
+  COHORT_RETURN_IF_ERROR(Standing());
+  v1::RunCollectiveRequest request = MakeRequest(v1::TENSOR_VERB_AWAIT_MESSAGE);
+  SetSizes(Sizes(peers.begin(), peers.end()), request.mutable_sizes());
+  CallTensors none = TensorsOf(options);
+  v1::RunCollectiveResponse response;
+  COHORT_RETURN_IF_ERROR(RunRequest(request, none, options, &response));
+  const bool one_of_them =
+      response.sizes_size() == 1 && std::count(peers.begin(), peers.end(), response.sizes(0)) > 0;
+  if (!one_of_them) return absl::InternalError(absl::StrCat(session().worker(), " named nobody"));
+  return static_cast<int>(response.sizes(0));
 }
 
 absl::Status RemoteGroup::Refuse(const absl::Status& why, const CallOptions& options) {

@@ -142,7 +142,13 @@ absl::StatusOr<int> CoordinatorProcess::Terminate(absl::Duration timeout) {
 }
 
 void CoordinatorProcess::Pause() {
-  if (pid_ > 0) kill(pid_, SIGSTOP);
+  if (pid_ <= 0) return;
+  kill(pid_, SIGSTOP);
+  // Its threads stop one after the other.
+  siginfo_t info = {};
+  while (waitid(P_PID, static_cast<id_t>(pid_), &info, WSTOPPED | WEXITED | WNOWAIT) != 0 &&
+         errno == EINTR) {
+  }
 }
 void CoordinatorProcess::Resume() {
   if (pid_ > 0) kill(pid_, SIGCONT);

@@ -44,7 +44,7 @@ class CoordinatorProcess {
   void Kill();
   // SIGTERM; its exit status. DEADLINE_EXCEEDED: it still runs.
   absl::StatusOr<int> Terminate(absl::Duration timeout);
-  // SIGSTOP and SIGCONT.
+  // SIGSTOP, until it has stopped; and SIGCONT.
   void Pause();
   void Resume();
 

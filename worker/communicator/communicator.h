@@ -106,6 +106,9 @@ class Communicator {
   // Whether a message of `peer` that nobody has received has come, or begun to. Does not wait.
   // Errors: ABORTED, as soon as this rank knows of it, by whatever it could have heard from `peer`.
   virtual absl::StatusOr<bool> HasMessage(int peer) = 0;
+  // The first of `peers`, which are other ranks, that HasMessage is true of; waits for one. Errors:
+  // DEADLINE_EXCEEDED, which ends nothing; ABORTED.
+  virtual absl::StatusOr<int> AwaitMessage(absl::Span<const int> peers, Instant deadline) = 0;
   // Returns when all ranks have come.
   virtual absl::Status Barrier(Instant deadline) = 0;
 

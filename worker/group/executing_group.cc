@@ -353,6 +353,18 @@ absl::Status ExecutingGroup::Exchange(absl::Span<const client::TensorTransfer> t
       [&](TensorVerbs& verbs, Instant deadline) { return verbs.Exchange(transfers, deadline); });
 }
 
+absl::StatusOr<int> ExecutingGroup::AwaitMessage(absl::Span<const int> peers,
+                                                 const CallOptions& options) {
+  int first = kNoRoot;
+  COHORT_RETURN_IF_ERROR(Run(TensorVerb::kExchange, Tensor(), 0,
+                             peers.size() == 1 ? peers[0] : kNoRoot, options,
+                             [&](TensorVerbs& verbs, Instant deadline) -> absl::Status {
+                               COHORT_ASSIGN_OR_RETURN(first, verbs.AwaitMessage(peers, deadline));
+                               return absl::OkStatus();
+                             }));
+  return first;
+}
+
 absl::StatusOr<Sizes> ExecutingGroup::ExchangeSizes(int64_t own, const CallOptions& options) {
   Sizes sizes;
   COHORT_RETURN_IF_ERROR(Run(TensorVerb::kExchangeSizes, Tensor(&own, DataType::kI64, {1}),

@@ -67,6 +67,8 @@ class ExecutingGroup : public client::Group {
                                               const client::CallOptions& options) final;
   absl::Status Exchange(absl::Span<const client::TensorTransfer> transfers,
                         const client::CallOptions& options) final;
+  absl::StatusOr<int> AwaitMessage(absl::Span<const int> peers,
+                                   const client::CallOptions& options) final;
   absl::Status Refuse(const absl::Status& why, const client::CallOptions& options) final;
   absl::Status AwaitStreams(const client::CallOptions& options) final;
   absl::Status CopyAll(absl::Span<const client::TensorCopy> copies,

@@ -354,6 +354,18 @@ absl::Status TensorVerbs::Exchange(absl::Span<const client::TensorTransfer> tran
   return status.ok() ? stored : status;
 }
 
+absl::StatusOr<int> TensorVerbs::AwaitMessage(absl::Span<const int> peers, Instant deadline) {
+  if (peers.empty()) return absl::InvalidArgumentError("await of a message: of no rank");
+  for (const int peer : peers) {
+    if (peer >= 0 && peer < size() && peer != rank()) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("await of a message of rank ", peer, ": ",
+                     peer == rank() ? std::string("that is this rank itself")
+                                    : absl::StrCat("ranks are 0..", size() - 1)));
+  }
+  return communicator_.AwaitMessage(peers, deadline);
+}
+
 absl::Status TensorVerbs::TellRefusal(absl::string_view why, Instant deadline) {
   host_.set_tag(kRefusalTag);
   const absl::Status met = host_.Barrier(deadline);

@@ -76,6 +76,7 @@ class TensorVerbs {
   absl::StatusOr<client::Sizes> ExchangeSizes(int64_t own, Instant deadline);
 
   absl::Status Exchange(absl::Span<const client::TensorTransfer> transfers, Instant deadline);
+  absl::StatusOr<int> AwaitMessage(absl::Span<const int> peers, Instant deadline);
   // In place of a verb: `why`, which this rank has not met the others for, is what all hear.
   absl::Status TellRefusal(absl::string_view why, Instant deadline);
 

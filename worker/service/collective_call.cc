@@ -1,6 +1,7 @@
 #include "worker/service/collective_call.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -19,6 +20,16 @@ constexpr size_t kMostSaid = 4096;
 
 Sizes ToSizes(const google::protobuf::RepeatedField<int64_t>& sizes) {
   return Sizes(sizes.begin(), sizes.end());
+}
+
+// What is no rank of any group stays none.
+std::vector<int> ToRanks(const google::protobuf::RepeatedField<int64_t>& numbers) {
+  constexpr int64_t kMost = std::numeric_limits<int>::max();
+  std::vector<int> ranks;
+  for (const int64_t number : numbers) {
+    ranks.push_back(static_cast<int>(std::clamp<int64_t>(number, -1, kMost)));
+  }
+  return ranks;
 }
 
 }  // namespace
@@ -104,6 +115,12 @@ absl::Status CollectiveCall::Run(client::Group& group, const CallOptions& option
       return Exchange(group, options);
     case v1::TENSOR_VERB_AWAIT_STREAMS:
       return group.AwaitStreams(options);
+    case v1::TENSOR_VERB_AWAIT_MESSAGE: {
+      COHORT_ASSIGN_OR_RETURN(const int peer,
+                              group.AwaitMessage(ToRanks(request.sizes()), options));
+      response_->add_sizes(peer);
+      return absl::OkStatus();
+    }
     case v1::TENSOR_VERB_REFUSE:
       if (request.why().size() > kMostSaid) {
         return absl::InvalidArgumentError(absl::StrCat("why: ", request.why().size(), " bytes"));
@@ -244,6 +261,8 @@ const char* NameOf(v1::TensorVerb verb) {
       return "exchange";
     case v1::TENSOR_VERB_AWAIT_STREAMS:
       return "await_streams";
+    case v1::TENSOR_VERB_AWAIT_MESSAGE:
+      return "await_message";
     case v1::TENSOR_VERB_REFUSE:
       return "refuse";
     default:

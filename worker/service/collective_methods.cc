@@ -62,8 +62,9 @@ absl::Status WorkerService::RunCollective(const v1::RunCollectiveRequest& reques
     }
     const bool waits = request.verb() == v1::TENSOR_VERB_AWAIT_STREAMS;
     if (waits && entry->streams() != nullptr) entry->streams()->Sweep();
-    // To wait for streams in vain, or for room on one, ends nothing.
-    if (!(waits || request.has_stream()) || !absl::IsDeadlineExceeded(status)) {
+    // To wait for streams in vain, for room on one or for a message, ends nothing.
+    const bool looks = request.verb() == v1::TENSOR_VERB_AWAIT_MESSAGE;
+    if (!(waits || looks || request.has_stream()) || !absl::IsDeadlineExceeded(status)) {
       entry->NoteResult(generation, status);
     }
     bytes = call.bytes();

@@ -100,6 +100,9 @@ class LoneGroup : public Group {
   absl::Status Exchange(absl::Span<const TensorTransfer>, const CallOptions&) override {
     return NotHere();
   }
+  absl::StatusOr<int> AwaitMessage(absl::Span<const int>, const CallOptions&) override {
+    return NotHere();
+  }
 
   absl::Status SendObject(absl::string_view, int, const CallOptions&) override { return NotHere(); }
   absl::StatusOr<std::string> ReceiveObject(int, const CallOptions&) override { return NotHere(); }

@@ -59,6 +59,9 @@ class HierarchicalCommunicator final : public Communicator {
                        Instant deadline) override;
   absl::Status Exchange(absl::Span<const Transfer> transfers, Instant deadline) override;
   absl::StatusOr<bool> HasMessage(int peer) override { return Mesh().HasMessage(peer); }
+  absl::StatusOr<int> AwaitMessage(absl::Span<const int> peers, Instant deadline) override {
+    return Mesh().AwaitMessage(peers, deadline);
+  }
   absl::Status Barrier(Instant deadline) override;
   void Settle(Instant deadline) override { levels_.inside->Settle(deadline); }
   void Abort(absl::string_view cause) override;

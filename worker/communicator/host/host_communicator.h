@@ -68,6 +68,9 @@ class HostCommunicator final : public Communicator {
                        Instant deadline) override;
   absl::Status Exchange(absl::Span<const Transfer> transfers, Instant deadline) override;
   absl::StatusOr<bool> HasMessage(int peer) override { return mailbox_.HasMessage(peer); }
+  absl::StatusOr<int> AwaitMessage(absl::Span<const int> peers, Instant deadline) override {
+    return mailbox_.AwaitMessage(peers, deadline);
+  }
   absl::Status Barrier(Instant deadline) override;
   void Settle(Instant deadline) override;
   void Abort(absl::string_view cause) override;

@@ -97,6 +97,28 @@ absl::Status HostMailbox::Exchange(absl::Span<const Transfer> transfers, uint32_
 
 absl::StatusOr<bool> HostMailbox::HasMessage(int peer) const {
   if (waiter_.poisoned()) return waiter_.CauseOfPoison();
+  return Begun(peer);
+}
+
+absl::StatusOr<int> HostMailbox::AwaitMessage(absl::Span<const int> peers, Instant deadline) const {
+  if (waiter_.poisoned()) return waiter_.CauseOfPoison();
+  const auto all = [&] {
+    RankSet ranks;
+    for (const int peer : peers) ranks.Add(peer);
+    return ranks;
+  };
+  const auto first = [&] {
+    return std::find_if(peers.begin(), peers.end(), [this](int peer) { return Begun(peer); });
+  };
+  const absl::Status status = waiter_.Await([&] { return first() != peers.end(); }, deadline, all);
+  if (absl::IsDeadlineExceeded(status)) {
+    return absl::DeadlineExceededError(absl::StrCat("no message of rank ", all().ToString()));
+  }
+  if (!status.ok()) return status;
+  return *first();
+}
+
+bool HostMailbox::Begun(int peer) const {
   const uint64_t next = peers_[static_cast<size_t>(peer)].taken + 1;
   const FragmentLine& line = space_.channel(peer, rank_).line(next);
   return line.number.load(std::memory_order_acquire) == next;

@@ -35,6 +35,8 @@ class HostMailbox {
   absl::Status Exchange(absl::Span<const Transfer> transfers, uint32_t tag, Instant deadline);
   // As Communicator::HasMessage.
   absl::StatusOr<bool> HasMessage(int peer) const;
+  // As Communicator::AwaitMessage.
+  absl::StatusOr<int> AwaitMessage(absl::Span<const int> peers, Instant deadline) const;
   // Returns when all that was sent has been taken, or never will be, and at `deadline`.
   void Settle(Instant deadline) const;
 
@@ -58,6 +60,8 @@ class HostMailbox {
     uint64_t receive_waits = 0;
   };
 
+  // Whether a message of `peer` that was not received has begun to come.
+  bool Begun(int peer) const;
   // Whether anything moved.
   bool Pass(absl::Span<const Transfer> transfers);
   // Wakes the peers of those of which something may have moved. True.

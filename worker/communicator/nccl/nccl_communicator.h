@@ -136,6 +136,9 @@ class NcclCommunicator final : public Communicator, private NcclWatchdog::Ward {
                        Instant deadline) override;
   absl::Status Exchange(absl::Span<const Transfer> transfers, Instant deadline) override;
   absl::StatusOr<bool> HasMessage(int peer) override { return host_->HasMessage(peer); }
+  absl::StatusOr<int> AwaitMessage(absl::Span<const int> peers, Instant deadline) override {
+    return host_->AwaitMessage(peers, deadline);
+  }
   absl::Status Barrier(Instant deadline) override;
   absl::Status TakeOverdue() override { return host_->TakeOverdue(); }
   void Settle(Instant deadline) override { host_->Settle(deadline); }

@@ -38,6 +38,9 @@ class NcclStreamCommunicator final : public Communicator {
                        Instant deadline) override;
   absl::Status Exchange(absl::Span<const Transfer> transfers, Instant deadline) override;
   absl::StatusOr<bool> HasMessage(int peer) override { return group_.HasMessage(peer); }
+  absl::StatusOr<int> AwaitMessage(absl::Span<const int> peers, Instant deadline) override {
+    return group_.AwaitMessage(peers, deadline);
+  }
   absl::Status Barrier(Instant deadline) override;
   absl::Status TakeOverdue() override { return group_.TakeOverdue(); }
   void Abort(absl::string_view cause) override { group_.Abort(cause); }

@@ -73,6 +73,9 @@ absl::StatusOr<bool> SingleCommunicator::HasMessage(int) {
   if (!aborted_.ok()) return aborted_;
   return false;
 }
+absl::StatusOr<int> SingleCommunicator::AwaitMessage(absl::Span<const int>, Instant) {
+  return absl::InvalidArgumentError("a rank alone awaits no message");
+}
 absl::Status SingleCommunicator::Barrier(Instant) {
   return Run(Verb::kBarrier, nullptr, nullptr, 0, DataType::kU8, 0, nullptr);
 }

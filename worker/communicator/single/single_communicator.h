@@ -32,6 +32,7 @@ class SingleCommunicator final : public Communicator {
                        Instant deadline) override;
   absl::Status Exchange(absl::Span<const Transfer> transfers, Instant deadline) override;
   absl::StatusOr<bool> HasMessage(int peer) override;
+  absl::StatusOr<int> AwaitMessage(absl::Span<const int> peers, Instant deadline) override;
   absl::Status Barrier(Instant deadline) override;
   void Abort(absl::string_view cause) override;
 

@@ -231,6 +231,31 @@ absl::StatusOr<bool> SocketCommunicator::HasMessage(int rank) {
   return Poisoned();
 }
 
+absl::StatusOr<int> SocketCommunicator::AwaitMessage(absl::Span<const int> peers,
+                                                     Instant deadline) {
+  int first = -1;
+  for (const int peer : peers) {
+    COHORT_ASSIGN_OR_RETURN(const bool come, HasMessage(peer));
+    if (come) return peer;
+  }
+  const auto found = [&] {
+    const auto it = std::find_if(peers.begin(), peers.end(), [this](int peer) {
+      return peers_[static_cast<size_t>(peer)]->mailbox.has_arrival();
+    });
+    if (it != peers.end()) first = *it;
+    return it != peers.end() || Clock::Steady().Now() >= deadline;
+  };
+  watched_ = peers;
+  const absl::Status status = Drive(
+      found, [] { return std::string("the rest of what was sent"); }, deadline);
+  watched_ = {};
+  COHORT_RETURN_IF_ERROR(status);
+  if (first >= 0) return first;
+  RankSet names;
+  for (const int peer : peers) names.Add(Name(peer));
+  return absl::DeadlineExceededError(absl::StrCat("no message of rank ", names.ToString()));
+}
+
 absl::Status SocketCommunicator::Exchange(absl::Span<const Transfer> transfers, Instant deadline) {
   COHORT_RETURN_IF_ERROR(CheckTransfers(transfers, rank_, size()));
   if (poisoned_.load(std::memory_order_acquire)) return Poisoned();

@@ -87,6 +87,7 @@ class SocketCommunicator final : public Communicator, private Link::Handler {
                        Instant deadline) override;
   absl::Status Exchange(absl::Span<const Transfer> transfers, Instant deadline) override;
   absl::StatusOr<bool> HasMessage(int peer) override;
+  absl::StatusOr<int> AwaitMessage(absl::Span<const int> peers, Instant deadline) override;
   absl::Status Barrier(Instant deadline) override;
   void Abort(absl::string_view cause) override;
 
@@ -173,7 +174,8 @@ class SocketCommunicator final : public Communicator, private Link::Handler {
 
   uint64_t turn_ = 0;  // of operations
   bool meeting_ = false;
-  int missing_ = 0;  // ranks that have not come to this turn
+  absl::Span<const int> watched_;  // peers whose messages are awaited
+  int missing_ = 0;                // ranks that have not come to this turn
   std::vector<char> landing_;
   std::vector<char> scratch_;
   std::vector<pollfd> polled_;

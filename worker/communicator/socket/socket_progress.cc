@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -52,7 +53,8 @@ bool SocketCommunicator::Flushed() {
 }
 
 bool SocketCommunicator::Waits(const Peer& peer) const {
-  return (meeting_ && !Here(peer.link.rank())) || peer.mailbox.waits();
+  return (meeting_ && !Here(peer.link.rank())) || peer.mailbox.waits() ||
+         absl::c_linear_search(watched_, peer.link.rank());
 }
 
 RankSet SocketCommunicator::Awaited() {

@@ -1,5 +1,6 @@
 // Messages between two ranks.
 #include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
 #include "gmock/gmock.h"
 #include "worker/communicator/testing/conformance.h"
 
@@ -182,6 +183,49 @@ TEST_P(ConformanceTest, AMessageThatHasComeIsSeen) {
   while (world.rank(0).HasMessage(1).ok()) ASSERT_LT(Clock::Steady().Now(), deadline);
   EXPECT_EQ(world.rank(0).HasMessage(1).status().code(), absl::StatusCode::kAborted);
   EXPECT_EQ(world.rank(0).HasMessage(1).status().message(), "rank 1 is tired");
+}
+
+TEST_P(ConformanceTest, WhicheverMessageComesFirstIsAwaited) {
+  if (!HasSize(3)) GTEST_SKIP() << "the backend has no group of three";
+  World world = MakeWorld(3);
+  ExpectOk(world.Run([](Communicator& group) -> absl::Status {
+    Bytes bytes(12);
+    const int others[] = {1, 2};
+    if (group.rank() == 0) {
+      // To wait in vain ends nothing.
+      const absl::StatusOr<int> nobody = group.AwaitMessage(others, Clock::Steady().Now());
+      if (!absl::IsDeadlineExceeded(nobody.status())) return absl::InternalError("of nobody");
+    }
+    COHORT_RETURN_IF_ERROR(group.Barrier(Soon()));
+    if (group.rank() == 1) {
+      // It sends when the other one's has been taken.
+      COHORT_RETURN_IF_ERROR(ReceiveOne(group, 0, bytes, DataType::kF32));
+      return SendOne(group, 0, bytes, DataType::kF32);
+    }
+    if (group.rank() == 2) return SendOne(group, 0, bytes, DataType::kF32);
+    COHORT_ASSIGN_OR_RETURN(const int first, group.AwaitMessage(others, Soon()));
+    if (first != 2) return absl::InternalError(absl::StrCat("rank ", first, " was first"));
+    COHORT_RETURN_IF_ERROR(ReceiveOne(group, 2, bytes, DataType::kF32));
+    COHORT_RETURN_IF_ERROR(SendOne(group, 1, bytes, DataType::kF32));
+    COHORT_ASSIGN_OR_RETURN(const int second, group.AwaitMessage(others, Soon()));
+    if (second != 1) return absl::InternalError(absl::StrCat("rank ", second, " was second"));
+    return ReceiveOne(group, 1, bytes, DataType::kF32);
+  }),
+           "a wait for whom comes first");
+}
+
+TEST_P(ConformanceTest, AbortEndsAnAwaitedMessage) {
+  if (!HasSize(2)) GTEST_SKIP() << "the backend has no group of two";
+  World world = MakeWorld(2);
+  const std::vector<absl::Status> statuses = world.Run([](Communicator& group) {
+    if (group.rank() == 1) {
+      group.Abort("rank 1 is tired");
+      return absl::OkStatus();
+    }
+    const int other = 1;
+    return group.AwaitMessage(absl::MakeConstSpan(&other, 1), Soon()).status();
+  });
+  EXPECT_EQ(statuses[0], absl::AbortedError("rank 1 is tired"));
 }
 
 TEST_P(ConformanceTest, AbortEndsAnExchange) {

@@ -60,6 +60,9 @@ class Hosted final : public Communicator {
     return communicator().Exchange(transfers, deadline);
   }
   absl::StatusOr<bool> HasMessage(int peer) override { return communicator_->HasMessage(peer); }
+  absl::StatusOr<int> AwaitMessage(absl::Span<const int> peers, Instant deadline) override {
+    return communicator_->AwaitMessage(peers, deadline);
+  }
   absl::Status Barrier(Instant deadline) override { return communicator().Barrier(deadline); }
   void Settle(Instant deadline) override { communicator_->Settle(deadline); }
   void Abort(absl::string_view cause) override { communicator_->Abort(cause); }

@@ -1,0 +1,81 @@
+#include "client/parallel/layout/vllm_layout.h"
+
+#include <cstdint>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+
+namespace cohort::parallel {
+namespace {
+
+// Of ranks of tensor and context, numbered tensor first: the same, context first.
+RankLists ContextFirst(const RankLists& lists, int tensor) {
+  RankLists turned;
+  for (const RankList& list : lists) {
+    RankList& ranks = turned.emplace_back();
+    const int context = static_cast<int>(list.size()) / tensor;
+    for (int t = 0; t < tensor; ++t) {
+      for (int c = 0; c < context; ++c) ranks.push_back(list[static_cast<size_t>(c * tensor + t)]);
+    }
+  }
+  return turned;
+}
+
+absl::StatusOr<int> ExternalData(int world_size, const VllmSizes& sizes) {
+  if (sizes.external_data.has_value()) return *sizes.external_data;
+  int64_t replica = 1;
+  for (const int size : {sizes.tensor, sizes.prefill_context, sizes.pipeline, sizes.data}) {
+    if (size < 1) return 1;  // which Grid refuses
+    replica *= size;
+    if (replica > world_size) break;
+  }
+  if (world_size < 1 || world_size % replica != 0) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "the world has ", world_size, " ranks, no multiple of tp ", sizes.tensor, " x cp ",
+        sizes.prefill_context, " x pp ", sizes.pipeline, " x dp ", sizes.data));
+  }
+  return static_cast<int>(world_size / replica);
+}
+
+}  // namespace
+
+absl::StatusOr<Layout> VllmLayout(int world_size, const VllmSizes& sizes) {
+  COHORT_ASSIGN_OR_RETURN(const int external_data, ExternalData(world_size, sizes));
+  COHORT_ASSIGN_OR_RETURN(Grid grid, Grid::Create(world_size,
+                                                  {{Axis::kTensor, sizes.tensor},
+                                                   {Axis::kContext, sizes.prefill_context},
+                                                   {Axis::kPipeline, sizes.pipeline},
+                                                   {Axis::kData, sizes.data},
+                                                   {Axis::kExternalData, external_data}},
+                                                  {Axis::kTensor, Axis::kContext, Axis::kPipeline,
+                                                   Axis::kData, Axis::kExternalData}));
+  if (sizes.expert_load_balancing && !sizes.experts) {
+    return absl::InvalidArgumentError("expert load balancing without experts");
+  }
+  COHORT_ASSIGN_OR_RETURN(RankLists decode, grid.Groups({Axis::kTensor, Axis::kContext}));
+  if (sizes.decode_order == VllmSizes::DecodeOrder::kContextFirst) {
+    decode = ContextFirst(decode, sizes.tensor);
+  }
+  COHORT_ASSIGN_OR_RETURN(decode, Runs("ranks of tensor and context in parts of decode context",
+                                       decode, sizes.decode_context));
+
+  Layout layout(std::move(grid));
+  COHORT_RETURN_IF_ERROR(layout.Add(Role::kWorld, layout.grid().order()));
+  COHORT_RETURN_IF_ERROR(
+      layout.Add(Role::kInnerWorld, {Axis::kTensor, Axis::kContext, Axis::kPipeline}));
+  COHORT_RETURN_IF_ERROR(layout.Add(Role::kTensor, {Axis::kTensor}));
+  COHORT_RETURN_IF_ERROR(layout.Add({Role::kDecodeContext, std::move(decode)}));
+  COHORT_RETURN_IF_ERROR(layout.Add(Role::kContext, {Axis::kContext}));
+  COHORT_RETURN_IF_ERROR(layout.Add(Role::kPipeline, {Axis::kPipeline}));
+  COHORT_RETURN_IF_ERROR(layout.Add(Role::kData, {Axis::kData}));
+  if (!sizes.experts) return layout;
+  COHORT_RETURN_IF_ERROR(layout.Add(Role::kExpert, {Axis::kTensor, Axis::kContext, Axis::kData}));
+  if (!sizes.expert_load_balancing) return layout;
+  COHORT_ASSIGN_OR_RETURN(RankLists experts, layout.Lists(Role::kExpert));
+  COHORT_RETURN_IF_ERROR(layout.Add({Role::kExpertLoadBalancing, std::move(experts), true}));
+  return layout;
+}
+
+}  // namespace cohort::parallel

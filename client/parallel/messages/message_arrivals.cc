@@ -1,0 +1,263 @@
+// What comes to a rank: announced, asked for, taken, and handed over.
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "client/parallel/messages/message_call.h"
+
+namespace cohort::parallel {
+namespace {
+
+// Whether two indexes may be of one element, by the strides alone.
+bool MayOverlap(const Tensor& tensor) {
+  if (tensor.count() <= 1 || tensor.contiguous()) return false;
+  absl::InlinedVector<std::pair<int64_t, int64_t>, 6> steps;  // stride, extent
+  for (int dim = 0; dim < tensor.dims(); ++dim) {
+    const auto at = static_cast<size_t>(dim);
+    if (tensor.shape()[at] == 1) continue;
+    steps.emplace_back(std::abs(tensor.strides()[at]), tensor.shape()[at]);
+  }
+  std::sort(steps.begin(), steps.end());
+  int64_t span = 1;
+  for (const auto& [stride, extent] : steps) {
+    if (stride < span) return true;
+    span += stride * (extent - 1);
+  }
+  return false;
+}
+
+}  // namespace
+
+void MessageCall::Keep(Arrival& arrival, int64_t bytes) {
+  arrival.kept_bytes = bytes;
+  state_.kept_messages += 1;
+  state_.kept_bytes += bytes;
+}
+
+void MessageCall::Forget(int from) {
+  peer(from).arrivals.remove_if([this](const Arrival& arrival) {
+    if (arrival.claimed || arrival.stage != Arrival::Stage::kRejected) return false;
+    state_.kept_messages -= 1;
+    state_.kept_bytes -= arrival.kept_bytes;
+    return true;
+  });
+}
+
+void MessageCall::OnMessage(Wire::Came came) {
+  Arrival& arrival = peer(came.peer).arrivals.emplace_back();
+  arrival.peer = came.peer;
+  arrival.frame = std::move(came.frame);
+  Keep(arrival, static_cast<int64_t>(arrival.frame.body.size()));
+  if (arrival.frame.kind == FrameKind::kFailed) {
+    const absl::Status why = DecodeStatus(arrival.frame.body);
+    arrival.error = absl::Status(why.code(), absl::StrCat("it was not sent: ", why.message()));
+    arrival.stage = Arrival::Stage::kFailed;
+  } else if (arrival.frame.body_later) {
+    arrival.stage = Arrival::Stage::kAnnounced;
+  } else {
+    Describe(arrival);
+  }
+}
+
+void MessageCall::Describe(Arrival& arrival) {
+  arrival.stage = Arrival::Stage::kDescribed;
+  absl::StatusOr<Body> body = DecodeBody(arrival.frame, arrival.body_bytes());
+  arrival.error = body.status();
+  if (body.ok()) arrival.body = *std::move(body);
+}
+
+bool MessageCall::IsAwaited(const Arrival& arrival) {
+  return arrival.stage == Arrival::Stage::kAnnounced || arrival.frame.large_bytes > 0;
+}
+
+absl::StatusOr<bool> MessageCall::Serve(Arrival& arrival) {
+  const bool described = arrival.stage == Arrival::Stage::kDescribed;
+  if (!described && arrival.stage != Arrival::Stage::kAnnounced) return false;
+  const bool awaited = IsAwaited(arrival);
+  if (!awaited && !arrival.claimed) return false;
+  if (awaited && peer(arrival.peer).granted != nullptr) return false;
+  if (!arrival.error.ok()) {
+    COHORT_RETURN_IF_ERROR(Reject(arrival, arrival.error));
+    return true;
+  }
+  if (const absl::Status room = CheckRoom(arrival); !room.ok()) {
+    COHORT_RETURN_IF_ERROR(Reject(arrival, room));
+    return true;
+  }
+  if (!described) {
+    const auto bytes = static_cast<int64_t>(arrival.frame.body_bytes);
+    absl::StatusOr<Tensor> room = group_.Allocate(DataType::kU8, {bytes});
+    if (room.ok()) arrival.late_body = *std::move(room);
+    COHORT_RETURN_IF_ERROR(room.ok() ? Grant(arrival, Arrival::Stage::kBodyGranted)
+                                     : Reject(arrival, room.status()));
+    return true;
+  }
+  if (const absl::Status placed = Place(arrival); !placed.ok()) {
+    COHORT_RETURN_IF_ERROR(Reject(arrival, placed));
+  } else if (awaited) {
+    COHORT_RETURN_IF_ERROR(Grant(arrival, Arrival::Stage::kGranted));
+  } else {
+    arrival.stage = Arrival::Stage::kComplete;
+  }
+  return true;
+}
+
+absl::Status MessageCall::CheckRoom(const Arrival& arrival) const {
+  // They fit: the header was looked at.
+  const auto bytes = static_cast<int64_t>(arrival.frame.body_bytes + arrival.frame.large_bytes);
+  const MessagesOptions& limits = state_.options;
+  if (bytes > limits.max_message_bytes) {
+    return absl::ResourceExhaustedError(absl::StrCat("a message of ", bytes, " bytes; rank ",
+                                                     group_.rank(), " takes at most ",
+                                                     limits.max_message_bytes));
+  }
+  if (!arrival.claimed && bytes > limits.max_kept_bytes - state_.kept_bytes) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "rank ", group_.rank(), " sends itself, and keeps at most ", limits.max_kept_bytes,
+        " bytes that it has not asked for: these ", bytes, " are too many"));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<Tensor>> MessageCall::Accepted(const Accept& accept,
+                                                          const Body& body) const {
+  COHORT_ASSIGN_OR_RETURN(std::vector<Tensor> places, accept(body.note, body.metas));
+  if (places.size() != body.metas.size()) {
+    return absl::InvalidArgumentError(absl::StrCat(body.metas.size(), " tensors were sent, and ",
+                                                   places.size(), " are to be received"));
+  }
+  for (size_t i = 0; i < places.size(); ++i) {
+    const Tensor& place = places[i];
+    const TensorMeta& meta = body.metas[i];
+    const Device device = meta.on_device ? group_.device() : Device::Host();
+    if (MetaOf(place) != meta || place.device() != device) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(ToString(meta), " was sent, and ", place.ToString(), " is to be received"));
+    }
+    if (MayOverlap(place)) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          place.ToString(), " is to be received: its elements lie on top of each other"));
+    }
+    if (place.count() > 0 && place.data() == nullptr) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(place.ToString(), " is to be received: its memory is null"));
+    }
+  }
+  return places;
+}
+
+absl::Status MessageCall::Place(Arrival& arrival) {
+  const auto in = std::find_if(ins_.begin(), ins_.end(),
+                               [&](const In& one) { return one.arrival == &arrival; });
+  const Body& body = arrival.body;
+  if (in != ins_.end() && in->receive->accept != nullptr) {
+    COHORT_ASSIGN_OR_RETURN(arrival.tensors, Accepted(in->receive->accept, body));
+    arrival.accepted = true;
+  } else {
+    for (const TensorMeta& meta : body.metas) {
+      const Device device = meta.on_device ? group_.device() : Device::Host();
+      if (meta.on_device && device.is_host()) {
+        return absl::InvalidArgumentError(
+            absl::StrCat(ToString(meta), " was sent: rank ", group_.rank(), " has no GPU"));
+      }
+      COHORT_ASSIGN_OR_RETURN(Tensor tensor, group_.Allocate(meta.type, meta.shape, device));
+      arrival.tensors.push_back(std::move(tensor));
+    }
+  }
+  const char* const bytes = arrival.body_bytes().data();
+  for (size_t i = 0; i < body.metas.size(); ++i) {
+    if (body.places[i] < 0 || body.metas[i].bytes() == 0) continue;
+    // It is only read.
+    const Tensor within(const_cast<char*>(bytes) + body.places[i], body.metas[i].type,
+                        body.metas[i].shape);
+    COHORT_RETURN_IF_ERROR(CopyTensor(within, arrival.tensors[i]));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status MessageCall::Grant(Arrival& arrival, Arrival::Stage stage) {
+  Frame frame;
+  frame.kind = FrameKind::kGrant;
+  frame.channel = arrival.frame.channel;
+  frame.number = arrival.frame.number;
+  if (!arrival.claimed) {
+    const auto bytes = static_cast<int64_t>(arrival.frame.body_bytes + arrival.frame.large_bytes);
+    state_.kept_bytes += bytes - arrival.kept_bytes;
+    arrival.kept_bytes = bytes;
+  }
+  peer(arrival.peer).granted = &arrival;
+  ++grants_;
+  arrival.stage = stage;
+  return state_.wire.Put(absl::MakeConstSpan(&arrival.peer, 1), absl::MakeConstSpan(&frame, 1),
+                         ByHost());
+}
+
+absl::Status MessageCall::Reject(Arrival& arrival, const absl::Status& why) {
+  const bool awaited = IsAwaited(arrival);
+  arrival.error = why;
+  arrival.stage = Arrival::Stage::kRejected;
+  if (!awaited) return absl::OkStatus();
+  Frame frame;
+  frame.kind = FrameKind::kRefusal;
+  frame.channel = arrival.frame.channel;
+  frame.number = arrival.frame.number;
+  frame.body = EncodeStatus(why);
+  return state_.wire.Put(absl::MakeConstSpan(&arrival.peer, 1), absl::MakeConstSpan(&frame, 1),
+                         ByHost());
+}
+
+absl::Status MessageCall::OnGo(const Wire::Came& came) {
+  MessageState::Peer& from = peer(came.peer);
+  if (from.granted == nullptr || from.granted->frame.number != came.frame.number) {
+    return OutOfTurn(came);
+  }
+  Arrival& arrival = *from.granted;
+  std::vector<Tensor> tensors;
+  const bool is_body = arrival.stage == Arrival::Stage::kBodyGranted;
+  if (is_body) tensors.push_back(arrival.late_body);
+  for (size_t i = 0; !is_body && i < arrival.tensors.size(); ++i) {
+    if (arrival.body.places[i] < 0) tensors.push_back(arrival.tensors[i]);
+  }
+  COHORT_RETURN_IF_ERROR(state_.wire.TakeTensors(came.peer, tensors, Left()));
+  from.granted = nullptr;
+  --grants_;
+  if (is_body) {
+    Describe(arrival);
+  } else {
+    arrival.stage = Arrival::Stage::kComplete;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status MessageCall::Deliver(In& in) {
+  Arrival& arrival = *in.arrival;
+  const bool complete = arrival.stage == Arrival::Stage::kComplete;
+  const bool failed =
+      arrival.stage == Arrival::Stage::kFailed || arrival.stage == Arrival::Stage::kRejected;
+  if (!complete && !failed) return absl::OkStatus();
+  in.done = true;
+  in.status = arrival.error;
+  // It came before somebody said where it should go.
+  if (complete && !arrival.accepted && in.receive->accept != nullptr) {
+    absl::StatusOr<std::vector<Tensor>> places = Accepted(in.receive->accept, arrival.body);
+    in.status = places.status();
+    if (places.ok()) {
+      std::vector<client::TensorCopy> copies;
+      for (size_t i = 0; i < places->size(); ++i) {
+        if ((*places)[i].count() > 0) copies.push_back({arrival.tensors[i], (*places)[i]});
+      }
+      in.status = group_.CopyAll(copies, ByHost());
+      arrival.tensors = *std::move(places);
+    }
+  }
+  if (in.status.ok()) {
+    in.message.note = std::move(arrival.body.note);
+    in.message.tensors = std::move(arrival.tensors);
+  }
+  in.arrival = nullptr;
+  peer(in.receive->peer).arrivals.remove_if([&](const Arrival& one) { return &one == &arrival; });
+  return absl::OkStatus();
+}
+
+}  // namespace cohort::parallel

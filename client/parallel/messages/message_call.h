@@ -1,0 +1,176 @@
+// Sends and receives of messages that go on beside each other, until all are done.
+//
+// A message that fits goes at once, with its announcement. A larger one is announced, waits until
+// its receiver grants it, and goes then: a frame that says so, and what was granted, in one call of
+// the group, in which the sender stays until the receiver has taken it. In that call nobody hears
+// of anything else, so who enters when matters:
+//
+// - A rank holds the grant that it gave until it has what was granted. It gives a peer one at a
+//   time, and sends that peer nothing else until then.
+// - Who was granted something goes at once, unless it holds grants itself. Then only towards ranks
+//   that are behind it in an order of all ranks (GoesBefore); towards others it takes first.
+//
+// Ranks that go and do not get on are granted by the next one each: in a circle of them, one would
+// go against the order while it holds a grant. Ranks that hold back wait for ranks that may go.
+#ifndef COHORT_CLIENT_PARALLEL_MESSAGES_MESSAGE_CALL_H_
+#define COHORT_CLIENT_PARALLEL_MESSAGES_MESSAGE_CALL_H_
+
+#include <cstdint>
+#include <list>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "base/clock.h"
+#include "client/collective/group.h"
+#include "client/parallel/messages/frame.h"
+#include "client/parallel/messages/messages.h"
+#include "client/parallel/messages/wire.h"
+
+namespace cohort::parallel {
+
+// Of two ranks, by the lowest bit in which they differ: neighbours of a ring alternate.
+constexpr bool GoesBefore(int a, int b) {
+  const int differ = a ^ b;
+  return (a & differ & -differ) == 0;
+}
+
+// A message that has been announced to this rank, and what has come of it.
+struct Arrival {
+  enum class Stage {
+    kAnnounced,  // its body is to be granted
+    kBodyGranted,
+    kDescribed,  // the body is here; where its tensors go is not decided
+    kGranted,    // they are on the way
+    kComplete,
+    kFailed,
+    kRejected,
+  };
+
+  absl::string_view body_bytes() const {
+    return frame.body_later ? absl::string_view(static_cast<const char*>(late_body.data()),
+                                                static_cast<size_t>(late_body.bytes()))
+                            : absl::string_view(frame.body);
+  }
+
+  int peer = 0;
+  Frame frame;
+  Tensor late_body;
+  Body body;
+  Stage stage = Stage::kDescribed;
+  bool claimed = false;   // by a receive
+  bool accepted = false;  // `tensors` are what the receive wanted
+  int64_t kept_bytes = 0;
+  std::vector<Tensor> tensors;
+  // Of kFailed; and why a described one will be rejected.
+  absl::Status error;
+};
+
+// What one rank remembers from one call to the next.
+struct MessageState {
+  struct Peer {
+    uint64_t sent = 0;            // messages
+    int unlooked = 0;             // pieces sent since this rank looked for what comes
+    std::list<Arrival> arrivals;  // by their order
+    Arrival* granted = nullptr;
+  };
+
+  MessageState(client::Group& group, const MessagesOptions& options)
+      : group(group), options(options), wire(group) {}
+
+  client::Group& group;
+  const MessagesOptions options;
+  Wire wire;
+  int64_t generation = -1;
+  absl::Status broken;
+  std::vector<Peer> peers;  // by rank
+  // Of what nobody has claimed.
+  int kept_messages = 0;
+  int64_t kept_bytes = 0;
+};
+
+// One call.
+class MessageCall {
+ public:
+  MessageCall(MessageState& state, const std::vector<MessageSend>& sends,
+              const std::vector<MessageReceive>& receives, const client::CallOptions& options);
+
+  absl::StatusOr<std::vector<Message>> Run();
+
+ private:
+  enum class SendStage { kNew, kWaiting, kGranted, kDone };
+  struct Out {
+    const MessageSend* send = nullptr;
+    Frame frame;
+    Tensor body;  // that comes later; empty once it has gone
+    std::vector<Tensor> large;
+    SendStage stage = SendStage::kNew;
+    absl::Status status;
+  };
+  struct In {
+    const MessageReceive* receive = nullptr;
+    Arrival* arrival = nullptr;
+    bool done = false;
+    absl::Status status;
+    Message message;
+  };
+
+  MessageState::Peer& peer(int rank) { return state_.peers[static_cast<size_t>(rank)]; }
+  absl::Status CheckPeer(int peer, int channel) const;
+  // Options of the next wait.
+  client::CallOptions Left() const;
+  client::CallOptions ByHost() const;
+
+  absl::Status Drive();
+  void Prepare(Out& out);
+  absl::Status CheckTensors(const std::vector<Tensor>& tensors) const;
+  absl::Status Announce();
+  // Takes what has come of the peer, so that neither waits for room.
+  absl::Status TakeIn(int peer);
+  absl::Status Advance();
+  void Claim(In& in);
+  bool MayGo(int peer) const;
+  absl::Status Go(Out& out);
+  // Of whom something is awaited.
+  std::vector<int> Open();
+  absl::Status OnFrame(Wire::Came came);
+  absl::Status OnAnswer(const Wire::Came& came);
+  absl::Status OutOfTurn(const Wire::Came& came) const;
+  absl::Status Broke(const absl::Status& status);
+
+  // --- Arrivals.
+
+  void OnMessage(Wire::Came came);
+  absl::Status OnGo(const Wire::Came& came);
+  // Reads the body, which is here.
+  static void Describe(Arrival& arrival);
+  // Whether its sender waits for an answer.
+  static bool IsAwaited(const Arrival& arrival);
+  // What is to be done before more of it can come. True: something was.
+  absl::StatusOr<bool> Serve(Arrival& arrival);
+  absl::Status CheckRoom(const Arrival& arrival) const;
+  absl::Status Place(Arrival& arrival);
+  absl::StatusOr<std::vector<Tensor>> Accepted(const Accept& accept, const Body& body) const;
+  absl::Status Grant(Arrival& arrival, Arrival::Stage stage);
+  // The message is gone; the receiver's error is `why`, and the sender's, if it waits.
+  absl::Status Reject(Arrival& arrival, const absl::Status& why);
+  // Gives the receive what has come for it, if all has.
+  absl::Status Deliver(In& in);
+  void Keep(Arrival& arrival, int64_t bytes);
+  // Those rejected that no receive has claimed.
+  void Forget(int peer);
+
+  MessageState& state_;
+  client::Group& group_;
+  const client::CallOptions options_;
+  const Instant deadline_;
+  std::vector<Out> outs_;
+  std::vector<In> ins_;
+  int grants_ = 0;  // that this rank holds
+};
+
+}  // namespace cohort::parallel
+
+#endif  // COHORT_CLIENT_PARALLEL_MESSAGES_MESSAGE_CALL_H_

@@ -1,0 +1,37 @@
+// What a tensor is without its elements: what one rank tells another before they travel.
+#ifndef COHORT_CLIENT_PARALLEL_MESSAGES_TENSOR_META_H_
+#define COHORT_CLIENT_PARALLEL_MESSAGES_TENSOR_META_H_
+
+#include <string>
+
+#include "base/data_type.h"
+#include "base/device.h"
+#include "base/tensor.h"
+
+namespace cohort::parallel {
+
+struct TensorMeta {
+  DataType type = DataType::kU8;
+  Shape shape = {0};
+  // In memory of a GPU: the sender's of its own, the receiver's of its own.
+  bool on_device = false;
+
+  // Precondition: they fit int64_t, as of all that was received.
+  int64_t bytes() const { return ElementCount(shape) * SizeOf(type); }
+
+  friend bool operator==(const TensorMeta& a, const TensorMeta& b) {
+    return a.type == b.type && a.shape == b.shape && a.on_device == b.on_device;
+  }
+  friend bool operator!=(const TensorMeta& a, const TensorMeta& b) { return !(a == b); }
+};
+
+inline TensorMeta MetaOf(const Tensor& tensor) {
+  return {tensor.type(), tensor.shape(), tensor.device().is_cuda()};
+}
+
+// Such as: bf16 [3, 4], or, on a GPU: bf16 [3, 4] on a GPU
+std::string ToString(const TensorMeta& meta);
+
+}  // namespace cohort::parallel
+
+#endif  // COHORT_CLIENT_PARALLEL_MESSAGES_TENSOR_META_H_

@@ -1,0 +1,72 @@
+#include "client/parallel/moe/agreement.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "base/data_type.h"
+#include "base/status_macros.h"
+#include "client/parallel/moe/fingerprint.h"
+
+namespace cohort::parallel {
+
+TimeLeft::TimeLeft(const client::CallOptions& call) : call_(call) {
+  if (call.timeout.has_value()) deadline_ = Clock::Steady().Now() + *call.timeout;
+}
+
+client::CallOptions TimeLeft::Options() const {
+  client::CallOptions options = call_;
+  if (deadline_.has_value()) {
+    options.timeout = std::max(*deadline_ - Clock::Steady().Now(), absl::ZeroDuration());
+  }
+  return options;
+}
+
+absl::Status RefuseAs(client::Group& group, const absl::Status& why, const TimeLeft& time) {
+  const absl::Status told = group.Refuse(why, time.Options());
+  return told.ok() ? why : told;
+}
+
+std::string DescribeRows(const Tensor& tensor) {
+  std::string text = absl::StrCat(NameOf(tensor.type()), " [*");
+  for (size_t dim = 1; dim < tensor.shape().size(); ++dim) {
+    absl::StrAppend(&text, ", ", tensor.shape()[dim]);
+  }
+  return absl::StrCat(text, tensor.device().is_host() ? "]" : "] on a GPU");
+}
+
+uint32_t FingerprintOf(absl::string_view description) {
+  const uint64_t value = Fingerprint().Add(description).value();
+  return static_cast<uint32_t>((value ^ value >> 32) & 0x7fffffff);
+}
+
+absl::StatusOr<client::Sizes> ExchangeAgreed(client::Group& group, int64_t own,
+                                             absl::string_view description, const TimeLeft& time) {
+  constexpr int kNotedBits = 32;
+  const int64_t fingerprint = FingerprintOf(description);
+  COHORT_ASSIGN_OR_RETURN(client::Sizes all,
+                          group.ExchangeSizes(fingerprint << kNotedBits | own, time.Options()));
+  const int64_t first = all[0] >> kNotedBits;
+  for (int64_t& one : all) {
+    if (one >> kNotedBits != first) return ExplainDifference(group, description, time);
+    one &= kMostNoted;
+  }
+  return all;
+}
+
+absl::Status ExplainDifference(client::Group& group, absl::string_view description,
+                               const TimeLeft& time) {
+  COHORT_ASSIGN_OR_RETURN(const std::vector<std::string> descriptions,
+                          group.AllGatherObjects(description, time.Options()));
+  const auto other = std::find_if(descriptions.begin(), descriptions.end(),
+                                  [&](const std::string& one) { return one != descriptions[0]; });
+  if (other == descriptions.end()) {
+    return absl::InternalError("ranks that mean the same found a difference");
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("group ", group.name(), ": ranks mean different things: rank 0 ",
+                   descriptions[0], "; rank ", other - descriptions.begin(), " ", *other));
+}
+
+}  // namespace cohort::parallel

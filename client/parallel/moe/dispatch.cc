@@ -1,0 +1,137 @@
+#include "client/parallel/moe/dispatch.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "client/parallel/moe/agreement.h"
+#include "client/parallel/moe/gather_rows.h"
+
+namespace cohort::parallel {
+namespace {
+
+std::vector<Tensor> AllOf(const TokenBatch& batch) {
+  std::vector<Tensor> all = {batch.hidden};
+  all.insert(all.end(), batch.companions.begin(), batch.companions.end());
+  all.insert(all.end(), batch.extras.begin(), batch.extras.end());
+  return all;
+}
+
+std::string Describe(const TokenBatch& batch, bool asks) {
+  std::string text = absl::StrCat(asks ? "asks for sizes" : "knows the sizes",
+                                  " and dispatches hidden ", DescribeRows(batch.hidden));
+  for (const Tensor& tensor : batch.companions) {
+    absl::StrAppend(&text, ", companion ", DescribeRows(tensor));
+  }
+  for (const Tensor& tensor : batch.extras) {
+    absl::StrAppend(&text, ", extra ", DescribeRows(tensor));
+  }
+  return text;
+}
+
+absl::Status CheckRows(const TokenBatch& batch) {
+  if (batch.hidden.dims() == 0) {
+    return absl::InvalidArgumentError("hidden has no rows: its shape is []");
+  }
+  const int64_t rows = batch.hidden.shape()[0];
+  if (rows > kMostNoted) {
+    return absl::InvalidArgumentError(absl::StrCat("hidden has ", rows, " rows"));
+  }
+  const auto check = [rows](const std::vector<Tensor>& tensors, const char* what) -> absl::Status {
+    for (size_t i = 0; i < tensors.size(); ++i) {
+      if (tensors[i].dims() > 0 && tensors[i].shape()[0] == rows) continue;
+      return absl::InvalidArgumentError(absl::StrCat(what, " ", i, " is ", tensors[i].ToString(),
+                                                     ", while hidden has ", rows, " rows"));
+    }
+    return absl::OkStatus();
+  };
+  COHORT_RETURN_IF_ERROR(check(batch.companions, "companion"));
+  return check(batch.extras, "extra");
+}
+
+// By rank of the group.
+absl::StatusOr<client::Sizes> SizesByRank(const client::Group& group, const TokenSizes& sizes,
+                                          int sequence_parallel) {
+  COHORT_ASSIGN_OR_RETURN(client::Sizes by_rank, SequenceSizes(sizes, sequence_parallel));
+  if (static_cast<int>(by_rank.size()) == group.size()) return by_rank;
+  return absl::InvalidArgumentError(absl::StrCat(sizes.size(), " sizes, each of ",
+                                                 sequence_parallel, " ranks, are not those of ",
+                                                 group.size(), " ranks"));
+}
+
+absl::Status CheckOwnRows(const client::Group& group, int64_t rows, const client::Sizes& sizes) {
+  const int64_t own = sizes[static_cast<size_t>(group.rank())];
+  if (rows == own) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("hidden has ", rows, " rows, and by the sizes ", own));
+}
+
+absl::StatusOr<client::Sizes> GivenSizes(const client::Group& group, const TokenBatch& batch,
+                                         const DispatchOptions& options) {
+  COHORT_RETURN_IF_ERROR(CheckRows(batch));
+  if (!options.sizes.has_value()) return client::Sizes();
+  COHORT_ASSIGN_OR_RETURN(client::Sizes sizes,
+                          SizesByRank(group, *options.sizes, options.sequence_parallel));
+  COHORT_RETURN_IF_ERROR(CheckOwnRows(group, batch.hidden.shape()[0], sizes));
+  return sizes;
+}
+
+}  // namespace
+
+absl::StatusOr<DispatchedBatch> Dispatch(client::Group& group, const TokenBatch& batch,
+                                         const DispatchOptions& options) {
+  const TimeLeft time(options.call);
+  absl::StatusOr<client::Sizes> given = GivenSizes(group, batch, options);
+  if (!given.ok()) return RefuseAs(group, given.status(), time);
+  DispatchedBatch result;
+  const bool asks = !options.sizes.has_value();
+  const std::string description = Describe(batch, asks);
+  if (asks) {
+    COHORT_ASSIGN_OR_RETURN(result.sizes,
+                            ExchangeAgreed(group, batch.hidden.shape()[0], description, time));
+  } else {
+    result.sizes = *std::move(given);
+  }
+  COHORT_ASSIGN_OR_RETURN(
+      std::vector<Tensor> gathered,
+      GatherRows(group, AllOf(batch), result.sizes, description, /*agreed=*/asks, time));
+  auto next = gathered.begin();
+  result.hidden = std::move(*next++);
+  const auto companions_end = next + static_cast<std::ptrdiff_t>(batch.companions.size());
+  result.companions.assign(next, companions_end);
+  result.extras.assign(companions_end, gathered.end());
+  return result;
+}
+
+absl::StatusOr<Tensor> Combine(client::Group& group, const Tensor& hidden, const TokenSizes& sizes,
+                               const CombineOptions& options) {
+  const TimeLeft time(options.call);
+  const auto prepare = [&]() -> absl::StatusOr<std::pair<client::Sizes, Tensor>> {
+    if (hidden.dims() == 0) {
+      return absl::InvalidArgumentError("hidden has no rows: its shape is []");
+    }
+    COHORT_ASSIGN_OR_RETURN(client::Sizes by_rank,
+                            SizesByRank(group, sizes, options.sequence_parallel));
+    COHORT_ASSIGN_OR_RETURN(const std::vector<int64_t> offsets, Offsets(by_rank));
+    if (hidden.shape()[0] != offsets.back()) {
+      return absl::InvalidArgumentError(absl::StrCat("hidden has ", hidden.shape()[0],
+                                                     " rows, and by the sizes ", offsets.back()));
+    }
+    Shape shape = hidden.shape();
+    shape[0] = by_rank[static_cast<size_t>(group.rank())];
+    COHORT_ASSIGN_OR_RETURN(Tensor output, group.Allocate(hidden.type(), shape, hidden.device()));
+    return std::make_pair(std::move(by_rank), std::move(output));
+  };
+  const auto prepared = prepare();
+  if (!prepared.ok()) return RefuseAs(group, prepared.status(), time);
+  const auto& [by_rank, output] = *prepared;
+  COHORT_RETURN_IF_ERROR(
+      group.ReduceScatterV(hidden, output, 0, by_rank, Reduction{}, time.Options()));
+  return output;
+}
+
+}  // namespace cohort::parallel

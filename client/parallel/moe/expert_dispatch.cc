@@ -1,0 +1,266 @@
+#include "client/parallel/moe/expert_dispatch.h"
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <limits>
+#include <numeric>
+#include <string>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "client/parallel/moe/agreement.h"
+#include "client/parallel/moe/costs.h"
+#include "client/parallel/moe/exchange_rows.h"
+#include "client/parallel/moe/expert_routes.h"
+#include "client/parallel/moe/gather_rows.h"
+#include "client/parallel/moe/packed_rows.h"
+#include "client/parallel/moe/row_moves.h"
+
+namespace cohort::parallel {
+namespace {
+
+// What a rank tells each other before rows move.
+enum Note : size_t {
+  kRows = 0,  // from the one to the other
+  kTokens,    // of the one
+  kAllRows,   // from the one to any
+  kMeans,     // a fingerprint of what it means to do
+  kNotes,
+};
+using Notes = std::array<int64_t, kNotes>;
+
+absl::Status Bad(const std::string& why) { return absl::InvalidArgumentError(why); }
+
+absl::Status CheckTokens(const client::Group& group, const ExpertTokens& tokens,
+                         const ExpertPlacement& placement, const client::CallOptions& call) {
+  if (call.stream.has_value()) {
+    return Bad("experts' tokens have no stream: ranks wait for each other's counts");
+  }
+  if (placement.ranks() != group.size()) {
+    return Bad(absl::StrCat("experts are placed on ", placement.ranks(),
+                            " ranks, and the group has ", group.size()));
+  }
+  if (tokens.hidden.dims() == 0) return Bad("hidden has no rows: its shape is []");
+  const int64_t rows = tokens.hidden.shape()[0];
+  if (rows > std::numeric_limits<int32_t>::max()) {
+    return Bad(absl::StrCat("hidden has ", rows, " rows"));
+  }
+  const Tensor& ids = tokens.ids;
+  if (ids.dims() != 2 || ids.shape()[0] != rows ||
+      (ids.type() != DataType::kI32 && ids.type() != DataType::kI64)) {
+    return Bad(absl::StrCat("ids are ", ids.ToString(), ", and not i32 or i64 [", rows, ", k]"));
+  }
+  const Tensor& weights = tokens.weights;
+  if (weights.type() != DataType::kF32 || weights.shape() != ids.shape()) {
+    return Bad(absl::StrCat("weights are ", weights.ToString(), ", and not f32 ",
+                            FormatShape(ids.shape())));
+  }
+  for (size_t i = 0; i < tokens.extras.size(); ++i) {
+    if (tokens.extras[i].dims() > 0 && tokens.extras[i].shape()[0] == rows) continue;
+    return Bad(absl::StrCat("extra ", i, " is ", tokens.extras[i].ToString(), ", while hidden has ",
+                            rows, " rows"));
+  }
+  return absl::OkStatus();
+}
+
+std::string Describe(const ExpertTokens& tokens, const ExpertPlacement& placement,
+                     ExpertForm form) {
+  std::string text =
+      absl::StrCat("dispatches to ", placement.experts(), " experts, placed as ",
+                   absl::Hex(placement.fingerprint()), ", in form ", static_cast<int>(form), ", ",
+                   tokens.ids.shape()[1], " for each token of ", DescribeRows(tokens.hidden));
+  for (const Tensor& extra : tokens.extras) {
+    absl::StrAppend(&text, ", extra ", DescribeRows(extra));
+  }
+  return text;
+}
+
+// By rank: what each tells this one.
+absl::StatusOr<std::vector<Notes>> ExchangeNotes(client::Group& group, const RoutePlan& plan,
+                                                 int64_t tokens, uint32_t means,
+                                                 const TimeLeft& time) {
+  const Device device = MeetingPlace(group);
+  const Shape shape = {group.size(), kNotes};
+  const auto prepare = [&]() -> absl::StatusOr<Tensor> {
+    COHORT_ASSIGN_OR_RETURN(Tensor own, group.Allocate(DataType::kI64, shape));
+    auto* const notes = static_cast<int64_t*>(own.data());
+    const auto all_rows = static_cast<int64_t>(plan.tokens.size());
+    for (size_t rank = 0; rank < plan.rows.size(); ++rank) {
+      const Notes one = {plan.rows[rank], tokens, all_rows, means};
+      std::copy(one.begin(), one.end(), notes + rank * kNotes);
+    }
+    return OnDevice(group, own, device, time.Options());
+  };
+  const absl::StatusOr<Tensor> own = prepare();
+  const absl::StatusOr<Tensor> all = group.Allocate(DataType::kI64, shape, device);
+  if (!own.ok()) return RefuseAs(group, own.status(), time);
+  if (!all.ok()) return RefuseAs(group, all.status(), time);
+  COHORT_RETURN_IF_ERROR(group.AllToAll(*own, *all, time.Options()));
+  COHORT_ASSIGN_OR_RETURN(const Tensor host, OnHost(group, *all, time.Options()));
+  std::vector<Notes> notes(plan.rows.size());
+  const auto* from = static_cast<const int64_t*>(host.data());
+  for (Notes& one : notes) {
+    std::copy(from, from + kNotes, one.begin());
+    from += kNotes;
+  }
+  return notes;
+}
+
+client::Sizes Column(const std::vector<Notes>& notes, Note note) {
+  client::Sizes column;
+  column.reserve(notes.size());
+  for (const Notes& one : notes) column.push_back(one[note]);
+  return column;
+}
+
+int64_t Sum(const client::Sizes& sizes) {
+  return std::accumulate(sizes.begin(), sizes.end(), int64_t{0});
+}
+
+// The same on all ranks, whatever each knows of itself alone.
+ExpertForm Choose(const client::Group& group, const ExpertTokens& tokens,
+                  const std::vector<Notes>& notes, ExpertForm wanted) {
+  if (wanted != ExpertForm::kAuto) return wanted;
+  if (tokens.hidden.device().is_cuda()) return ExpertForm::kGathered;
+  const bool one_host =
+      std::all_of(group.hosts().begin(), group.hosts().end(),
+                  [&](const std::string& host) { return host == group.hosts()[0]; });
+  if (!one_host) return ExpertForm::kRouted;
+  ExchangeShape shape;
+  shape.ranks = group.size();
+  shape.tokens = Sum(Column(notes, kTokens));
+  shape.routed_rows = Sum(Column(notes, kAllRows));
+  shape.combine_row_bytes = RowBytes(tokens.hidden);
+  shape.row_bytes = shape.combine_row_bytes + RowBytes(tokens.extras) +
+                    LabelWidth(tokens.ids.shape()[1]) * SizeOf(DataType::kI32);
+  return RoutedBytes(shape) <= GatheredBytes(shape) ? ExpertForm::kRouted : ExpertForm::kGathered;
+}
+
+// What a rank sends: rows in order, and their labels last.
+absl::StatusOr<std::vector<Tensor>> Outgoing(client::Group& group, const ExpertTokens& tokens,
+                                             const Tensor& ids, const Tensor& weights,
+                                             const ExpertPlacement& placement,
+                                             const RoutePlan& plan, bool gathered,
+                                             const TimeLeft& time) {
+  std::vector<Tensor> outgoing = {tokens.hidden};
+  outgoing.insert(outgoing.end(), tokens.extras.begin(), tokens.extras.end());
+  const int64_t rows = gathered ? ids.shape()[0] : static_cast<int64_t>(plan.tokens.size());
+  if (!gathered) {
+    for (Tensor& tensor : outgoing) {
+      Shape shape = tensor.shape();
+      shape[0] = rows;
+      COHORT_ASSIGN_OR_RETURN(const Tensor ordered,
+                              group.Allocate(tensor.type(), shape, tensor.device()));
+      COHORT_RETURN_IF_ERROR(TakeRows(group, tensor, plan.tokens, ordered, time.Options()));
+      tensor = ordered;
+    }
+  }
+  COHORT_ASSIGN_OR_RETURN(const Tensor labels,
+                          group.Allocate(DataType::kI32, {rows, LabelWidth(ids.shape()[1])}));
+  if (gathered) {
+    WriteLabels(ids, weights, labels);
+  } else {
+    WriteLabels(plan, ids, weights, placement, labels);
+  }
+  COHORT_ASSIGN_OR_RETURN(Tensor there,
+                          OnDevice(group, labels, MeetingPlace(group), time.Options()));
+  outgoing.push_back(std::move(there));
+  return outgoing;
+}
+
+// Where `labels` will be read to, before the others go on.
+absl::Status MakeRoom(client::Group& group, const ExpertTokens& tokens, const ExpertRoutes& routes,
+                      ExpertBatch& batch) {
+  const Device device = tokens.hidden.device();
+  const Shape shape = {Sum(routes.received), tokens.ids.shape()[1]};
+  COHORT_ASSIGN_OR_RETURN(batch.ids, group.Allocate(DataType::kI32, shape, device));
+  COHORT_ASSIGN_OR_RETURN(batch.weights, group.Allocate(DataType::kF32, shape, device));
+  return absl::OkStatus();
+}
+
+// From labels, what a rank's experts need, and what the way back does.
+absl::Status ReadBatch(client::Group& group, const Tensor& labels, const ExpertPlacement& placement,
+                       ExpertRoutes& routes, ExpertBatch& batch, const TimeLeft& time) {
+  const bool on_host = batch.ids.device().is_host();
+  const bool gathered = batch.form == ExpertForm::kGathered;
+  COHORT_ASSIGN_OR_RETURN(const Tensor host, OnHost(group, labels, time.Options()));
+  const Shape& shape = batch.ids.shape();
+  const Tensor ids = on_host ? batch.ids : Tensor::Uninitialized(DataType::kI32, shape);
+  const Tensor weights = on_host ? batch.weights : Tensor::Uninitialized(DataType::kF32, shape);
+  COHORT_ASSIGN_OR_RETURN(ReceivedLabels received,
+                          ReadLabels(host, gathered, placement, group.rank(), ids, weights));
+  if (!on_host) {
+    const client::TensorCopy copies[] = {{ids, batch.ids}, {weights, batch.weights}};
+    COHORT_RETURN_IF_ERROR(group.CopyAll(copies, time.Options()));
+  }
+  batch.row_counts = std::move(received.row_counts);
+  batch.by_expert = std::move(received.by_expert);
+  routes.weights = std::move(received.weights);
+  routes.places = std::move(received.tokens);
+  int64_t offset = 0;
+  size_t row = 0;
+  for (size_t rank = 0; rank < routes.received.size(); ++rank) {
+    for (int64_t i = 0; i < routes.received[rank]; ++i) routes.places[row++] += offset;
+    offset += routes.tokens[rank];
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<ExpertBatch> DispatchToExperts(client::Group& group, const ExpertTokens& tokens,
+                                              const ExpertPlacement& placement,
+                                              const ExpertDispatchOptions& options) {
+  const TimeLeft time(options.call);
+  Tensor ids;
+  Tensor weights;
+  auto routes = std::make_shared<ExpertRoutes>();
+  const auto plan = [&]() -> absl::Status {
+    COHORT_RETURN_IF_ERROR(CheckTokens(group, tokens, placement, options.call));
+    COHORT_ASSIGN_OR_RETURN(ids, OnHost(group, tokens.ids, time.Options()));
+    COHORT_ASSIGN_OR_RETURN(weights, OnHost(group, tokens.weights, time.Options()));
+    COHORT_ASSIGN_OR_RETURN(routes->sent, PlanRoutes(ids, placement));
+    return absl::OkStatus();
+  };
+  const absl::Status planned = plan();
+  if (!planned.ok()) return RefuseAs(group, planned, time);
+
+  const std::string description = Describe(tokens, placement, options.form);
+  COHORT_ASSIGN_OR_RETURN(
+      const std::vector<Notes> notes,
+      ExchangeNotes(group, routes->sent, ids.shape()[0], FingerprintOf(description), time));
+  for (const Notes& one : notes) {
+    if (one[kMeans] != notes[0][kMeans]) return ExplainDifference(group, description, time);
+  }
+  ExpertBatch batch;
+  batch.form = Choose(group, tokens, notes, options.form);
+  const bool gathered = batch.form == ExpertForm::kGathered;
+  routes->rank = group.rank();
+  routes->tokens = Column(notes, kTokens);
+  routes->received = gathered ? routes->tokens : Column(notes, kRows);
+
+  const absl::StatusOr<std::vector<Tensor>> outgoing =
+      Outgoing(group, tokens, ids, weights, placement, routes->sent, gathered, time);
+  if (!outgoing.ok()) return RefuseAs(group, outgoing.status(), time);
+  const absl::Status room = MakeRoom(group, tokens, *routes, batch);
+  if (!room.ok()) return RefuseAs(group, room, time);
+  const auto exchange = [&] {
+    return gathered
+               ? GatherRows(group, *outgoing, routes->tokens, description, /*agreed=*/true, time)
+               : ExchangeRows(group, *outgoing, routes->sent.rows, routes->received,
+                              Sum(Column(notes, kAllRows)), time);
+  };
+  COHORT_ASSIGN_OR_RETURN(std::vector<Tensor> came, exchange());
+  const Tensor labels = std::move(came.back());
+  came.pop_back();
+  batch.hidden = std::move(came.front());
+  batch.extras.assign(came.begin() + 1, came.end());
+  COHORT_RETURN_IF_ERROR(ReadBatch(group, labels, placement, *routes, batch, time));
+  batch.routes = std::move(routes);
+  return batch;
+}
+
+}  // namespace cohort::parallel

@@ -1,0 +1,103 @@
+// Mixtures of experts, the sparing way: a token goes to the ranks that have its experts, once to
+// each, and comes back as the weighted sum of what they made of it.
+//
+//   COHORT_ASSIGN_OR_RETURN(const ExpertBatch batch, DispatchToExperts(group, tokens, placement));
+//   ... for each expert e here, the rows of batch.by_expert with it: outputs ...
+//   COHORT_ASSIGN_OR_RETURN(const Tensor result, CombineFromExperts(group, batch, outputs));
+//
+// All ranks of the group call both, also those that have no tokens, or no experts. Calls block.
+// Inputs have any strides and are not changed; results are contiguous, new from Group::Allocate
+// where hidden is. Sources: the all-to-all kernels behind `dispatch` and `combine` of
+// DeviceCommunicatorBase and GroupCoordinator.
+//
+// Errors of all: INVALID_ARGUMENT, on all ranks, naming the rank and why, before anything has
+// moved: a rank's tensors do not fit each other, the experts or the batch, or ranks mean different
+// things. Those of Group.
+#ifndef COHORT_CLIENT_PARALLEL_MOE_EXPERT_DISPATCH_H_
+#define COHORT_CLIENT_PARALLEL_MOE_EXPERT_DISPATCH_H_
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "base/tensor.h"
+#include "client/collective/group.h"
+#include "client/parallel/moe/placement.h"
+#include "client/parallel/moe/routing.h"
+
+namespace cohort::parallel {
+
+// One rank's tokens. Extents but the first, types, and where tensors lie, are the same on all
+// ranks.
+struct ExpertTokens {
+  Tensor hidden;               // [n, H], or any shape of n rows; any type
+  Tensor ids;                  // i32 or i64 [n, k]: experts, none twice for a token; -1: none
+  Tensor weights;              // f32 [n, k]
+  std::vector<Tensor> extras;  // of n rows: travel with hidden, such as its scales
+};
+
+enum class ExpertForm {
+  kAuto,  // what moves less, by RoutedBytes and GatheredBytes of costs.h; on a GPU kGathered
+  // Rows go to the ranks that have their experts. On a GPU each is put in order by a copy of its
+  // own, and the way back is that of kGathered.
+  kRouted,
+  kGathered,  // every rank gets every row, and gives its part of every token, as in dispatch.h
+};
+
+struct ExpertDispatchOptions {
+  ExpertForm form = ExpertForm::kAuto;
+  // The timeout is of the whole call. Streams are refused: ranks wait for each other's counts.
+  client::CallOptions call;
+};
+
+struct ExpertRoutes;
+
+// What came to a rank: R rows, by the rank that they are from, then in the order of its tokens.
+struct ExpertBatch {
+  Tensor hidden;  // [R, H]
+  // i32 [R, k]: as this rank numbers its experts (ExpertPlacement::LocalOf). -1: that slot is
+  // another rank's, or nobody's. With kGathered there are rows of nothing else.
+  Tensor ids;
+  Tensor weights;  // f32 [R, k]: 0 where there is no id
+  std::vector<Tensor> extras;
+  ExpertForm form = ExpertForm::kRouted;       // which it was
+  std::vector<int64_t> row_counts;             // by expert of this rank: how many rows have it
+  std::vector<ExpertRow> by_expert;            // these rows: by expert, then by row
+  std::shared_ptr<const ExpertRoutes> routes;  // the way back; any number of times
+};
+
+// Errors: also ids that are no experts, or twice in a row; and hidden, ids or weights that have
+// other shapes or types than said above.
+absl::StatusOr<ExpertBatch> DispatchToExperts(client::Group& group, const ExpertTokens& tokens,
+                                              const ExpertPlacement& placement,
+                                              const ExpertDispatchOptions& options = {});
+
+enum class WeightsBy {
+  // `outputs` are [R, ...]: of each row the sum over its experts here, weighted. Of rows without
+  // any, which there are with kGathered, zeros.
+  kExperts,
+  // `outputs` are [A, ...], of each of batch.by_expert what its expert made of its row, to be
+  // weighted here. On the host.
+  kCombine,
+};
+
+struct ExpertCombineOptions {
+  WeightsBy weights = WeightsBy::kExperts;
+  client::CallOptions call;  // as above
+};
+
+// The result is [n, ...], in the order of the tokens as they were given: zeros for those without an
+// expert. `outputs` are of any floating type and of rows of any shape, the same on all ranks. A
+// rank's part of a token, and then the parts by rank, are added up in f32 (f64 in f64) in the same
+// order each time, and each rounded once: the same inputs have the same bits. On a GPU parts are
+// added up by NCCL, in its order. Errors: also `outputs` that are not floating or not as many rows;
+// UNIMPLEMENTED (kCombine on a GPU, whose arithmetic this is not: let experts weigh, or use
+// dispatch.h; others hear INVALID_ARGUMENT of a rank that alone asks for it).
+absl::StatusOr<Tensor> CombineFromExperts(client::Group& group, const ExpertBatch& batch,
+                                          const Tensor& outputs,
+                                          const ExpertCombineOptions& options = {});
+
+}  // namespace cohort::parallel
+
+#endif  // COHORT_CLIENT_PARALLEL_MOE_EXPERT_DISPATCH_H_

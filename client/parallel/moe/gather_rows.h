@@ -1,0 +1,31 @@
+// The rows of all ranks, of several tensors at once.
+#ifndef COHORT_CLIENT_PARALLEL_MOE_GATHER_ROWS_H_
+#define COHORT_CLIENT_PARALLEL_MOE_GATHER_ROWS_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "base/tensor.h"
+#include "client/collective/group.h"
+#include "client/parallel/moe/agreement.h"
+
+namespace cohort::parallel {
+
+// Tensors on the host of up to so many bytes, gathered, travel together: copying them costs less
+// than another meeting of the ranks.
+inline constexpr int64_t kPackedBytes = int64_t{64} << 10;
+
+// Each tensor, with sizes[rank()] rows, gathered by rank. `sizes` are one for each rank. Unless
+// `agreed`, ranks compare their descriptions before anything moves. Errors: those of Group, which
+// all ranks get.
+absl::StatusOr<std::vector<Tensor>> GatherRows(client::Group& group,
+                                               const std::vector<Tensor>& tensors,
+                                               const client::Sizes& sizes,
+                                               const std::string& description, bool agreed,
+                                               const TimeLeft& time);
+
+}  // namespace cohort::parallel
+
+#endif  // COHORT_CLIENT_PARALLEL_MOE_GATHER_ROWS_H_

@@ -1,0 +1,146 @@
+// What patterns cost beside what people write by hand: tests/benchmark/run.sh patterns. The driver
+// starts a coordinator and this program again for each rank.
+
+#include <iostream>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "CLI/CLI.hpp"
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "tests/benchmark/child_process.h"
+#include "tests/benchmark/coordinator_process.h"
+#include "tests/benchmark/patterns/cells.h"
+#include "tests/benchmark/patterns/contest.h"
+#include "tests/benchmark/report.h"
+#include "worker/group/local_group.h"
+
+namespace cohort::benchmark {
+namespace {
+
+constexpr absl::Duration kCall = absl::Minutes(2);
+constexpr absl::Duration kRun = absl::Minutes(20);
+
+struct Flags {
+  std::string coordinator;  // of the driver: the program; of a rank: the address
+  std::string scratch = "/tmp";
+  std::string memory_scratch;  // in memory, if there is such a folder
+  std::vector<std::string> patterns = {"tensor_map", "queue", "moe", "pipeline"};
+  bool json = false;
+  bool quick = false;
+  int rank = -1;
+  int size = 0;
+};
+
+// How many ranks each pattern is measured with.
+std::vector<int> SizesOf(const std::string& pattern) {
+  if (pattern == "queue") return {2, 8};
+  if (pattern == "moe") return {2, 4};
+  return {2};
+}
+
+absl::StatusOr<std::vector<Contest>> ContestsOf(const std::string& pattern, client::Group& group,
+                                                const std::string& scratch) {
+  if (pattern == "tensor_map") return TensorMapContests(group);
+  if (pattern == "queue") return QueueContests(group, scratch);
+  if (pattern == "moe") return MoeContests(group);
+  if (pattern == "pipeline") return PipelineContests(group);
+  return absl::InvalidArgumentError(absl::StrCat("no pattern \"", pattern, "\""));
+}
+
+absl::Status RunRank(const Flags& flags) {
+  worker::LocalGroupOptions seat;
+  seat.membership.connection.address = flags.coordinator;
+  seat.membership.group = absl::StrCat("patterns-", flags.patterns[0], "-", flags.size);
+  seat.membership.rank = flags.rank;
+  seat.membership.world_size = flags.size;
+  seat.timeout = kCall;
+  COHORT_ASSIGN_OR_RETURN(const std::unique_ptr<worker::LocalGroup> group,
+                          worker::LocalGroup::Create(seat));
+  ContestOptions options;
+  if (flags.quick) {
+    options.rounds = 5;
+    options.time = absl::Milliseconds(20);
+  }
+  const std::string scratch = flags.memory_scratch.empty() ? flags.scratch : flags.memory_scratch;
+  COHORT_ASSIGN_OR_RETURN(std::vector<Contest> contests,
+                          ContestsOf(flags.patterns[0], *group, scratch));
+  Report report(flags.json);
+  for (const Contest& contest : contests) {
+    COHORT_ASSIGN_OR_RETURN(const std::vector<Row> rows, Run(*group, contest, options));
+    if (flags.rank != 0) continue;
+    for (const Row& row : rows) report.Add(row);
+  }
+  contests.clear();
+  // Nobody leaves while another still measures.
+  return group->ExchangeSizes(0).status();
+}
+
+absl::Status RunPattern(const Flags& flags, const std::string& program, const std::string& pattern,
+                        int size, const std::string& coordinator) {
+  std::vector<std::unique_ptr<ChildProcess>> ranks;
+  for (int rank = size - 1; rank >= 0; --rank) {
+    ChildProcessOptions child;
+    child.command = {
+        program,         "--rank",           absl::StrCat(rank),  "--size", absl::StrCat(size),
+        "--coordinator", coordinator,        "--pattern",         pattern,  "--scratch",
+        flags.scratch,   "--memory-scratch", flags.memory_scratch};
+    if (flags.json) child.command.push_back("--json");
+    if (flags.quick) child.command.push_back("--quick");
+    child.log_path = absl::StrCat(flags.scratch, "/", pattern, "-", size, "-", rank, ".log");
+    child.pipes = rank == 0;
+    COHORT_ASSIGN_OR_RETURN(std::unique_ptr<ChildProcess> started, ChildProcess::Start(child));
+    ranks.push_back(std::move(started));
+  }
+  // Rank 0 prints.
+  for (absl::StatusOr<std::string> line = ranks.back()->ReadLine(); line.ok();
+       line = ranks.back()->ReadLine()) {
+    std::cout << *line << std::endl;
+  }
+  for (const std::unique_ptr<ChildProcess>& rank : ranks) {
+    COHORT_ASSIGN_OR_RETURN(const ExitStatus status, rank->Wait(kRun));
+    if (status.code != 0) {
+      return absl::InternalError(
+          absl::StrCat("a rank of ", pattern, " with ", size, " members ended with ", status.code));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Drive(const Flags& flags, const std::string& program) {
+  CoordinatorOptions options;
+  options.program = flags.coordinator;
+  options.scratch = flags.scratch;
+  COHORT_ASSIGN_OR_RETURN(const CoordinatorProcess coordinator, StartCoordinator(options));
+  for (const std::string& pattern : flags.patterns) {
+    for (const int size : SizesOf(pattern)) {
+      COHORT_RETURN_IF_ERROR(RunPattern(flags, program, pattern, size, coordinator.address));
+    }
+  }
+  return absl::OkStatus();
+}
+
+int Main(int argc, char** argv) {
+  Flags flags;
+  CLI::App app("What patterns cost beside what people write by hand.");
+  app.add_option("--coordinator", flags.coordinator, "The coordinator's program")->required();
+  app.add_option("--scratch", flags.scratch, "A folder for logs");
+  app.add_option("--memory-scratch", flags.memory_scratch, "A folder in memory");
+  app.add_option("--pattern", flags.patterns, "tensor_map, queue, moe, pipeline");
+  app.add_flag("--json", flags.json, "One JSON object per line");
+  app.add_flag("--quick", flags.quick, "Less time, more noise");
+  app.add_option("--rank", flags.rank)->group("");
+  app.add_option("--size", flags.size)->group("");
+  CLI11_PARSE(app, argc, argv);
+  const absl::Status status = flags.rank >= 0 ? RunRank(flags) : Drive(flags, argv[0]);
+  if (status.ok()) return 0;
+  std::cerr << (flags.rank >= 0 ? absl::StrCat("rank ", flags.rank, ": ") : std::string())
+            << status.ToString() << std::endl;
+  return 1;
+}
+
+}  // namespace
+}  // namespace cohort::benchmark
+
+int main(int argc, char** argv) { return cohort::benchmark::Main(argc, argv); }
