@@ -1,5 +1,5 @@
 // Tokens to all ranks and their sums back, against what one process computes.
-#include <functional>
+#include <algorithm>
 #include <numeric>
 #include <random>
 #include <string>
@@ -10,6 +10,7 @@
 #include "base/status_macros.h"
 #include "base/testing/random_tensor.h"
 #include "client/parallel/moe/dispatch.h"
+#include "cuda_runtime_api.h"
 #include "gmock/gmock.h"
 #include "tests/parallel/parallel_test.h"
 #include "worker/group/testing/tensor_model.h"
@@ -209,6 +210,37 @@ TEST_P(MoeDispatchTest, InChunksUntilAllAreThrough) {
       for (const char byte : ElementsOf(Download(group, all.hidden))) came.push_back(byte);
     }
     EXPECT_THAT(came, ElementsAre(0, 1, 2, 20, 21, 22, 3, 4, 5, 6));
+    return absl::OkStatus();
+  }));
+}
+
+// With sizes that all know, nobody waits on a stream.
+TEST_P(MoeDispatchTest, OnAStreamOfAGpu) {
+  if (GetParam() != Form::kDevice) GTEST_SKIP();
+  MakeGroup(2);
+  ExpectOk(OnRanks([&](client::Group& group) -> absl::Status {
+    const Tensor own = Tensor::Zeros(DataType::kI32, {group.rank() + 1});
+    std::fill_n(static_cast<int32_t*>(own.data()), own.count(), group.rank() + 5);
+    TokenBatch batch;
+    batch.hidden = Upload(group, own);
+    batch.extras.push_back(Upload(group, own));
+    DispatchOptions options;
+    options.sizes = {1, 2};
+    // The default stream is that of the thread's device.
+    EXPECT_EQ(cudaSetDevice(group.device().index()), cudaSuccess);
+    options.call.stream = nullptr;
+    COHORT_ASSIGN_OR_RETURN(const DispatchedBatch all, parallel::Dispatch(group, batch, options));
+    CombineOptions combine;
+    combine.call = options.call;
+    COHORT_ASSIGN_OR_RETURN(const Tensor back,
+                            parallel::Combine(group, all.hidden, all.sizes, combine));
+    COHORT_RETURN_IF_ERROR(group.AwaitStreams());
+    const Tensor extra = Download(group, all.extras[0]);
+    const auto* const numbers = static_cast<const int32_t*>(extra.data());
+    EXPECT_THAT(std::vector<int32_t>(numbers, numbers + extra.count()), ElementsAre(5, 6, 6));
+    const Tensor sums = Download(group, back);
+    EXPECT_EQ(sums.count(), group.rank() + 1);
+    EXPECT_EQ(static_cast<const int32_t*>(sums.data())[0], 2 * (group.rank() + 5));
     return absl::OkStatus();
   }));
 }

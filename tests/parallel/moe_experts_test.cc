@@ -2,19 +2,26 @@
 // enough for every type to hold them and their sums exactly, so that results are compared by bits.
 #include <algorithm>
 #include <cstdint>
-#include <cstring>
+#include <memory>
 #include <numeric>
 #include <random>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "base/small_float.h"
 #include "base/status_macros.h"
 #include "client/parallel/moe/expert_dispatch.h"
+#include "gmock/gmock.h"
+#include "tests/failure/members.h"
 #include "tests/parallel/parallel_test.h"
+#include "worker/communicator/nccl/testing/fake_nccl_api.h"
+#include "worker/group/cuda_plane.h"
+#include "worker/group/local_group.h"
 
 namespace cohort::testing {
 namespace {
@@ -27,6 +34,8 @@ using parallel::ExpertPlacement;
 using parallel::ExpertRow;
 using parallel::ExpertTokens;
 using parallel::WeightsBy;
+
+using ::testing::HasSubstr;
 
 using Row = std::vector<float>;
 
@@ -391,6 +400,58 @@ TEST_P(MoeExpertsTest, ChooseTheFormThatMovesLess) {
       EXPECT_EQ(batch.form, all || device ? ExpertForm::kGathered : ExpertForm::kRouted);
       return parallel::CombineFromExperts(group, batch, batch.hidden).status();
     }));
+  }
+}
+
+// Where the group moves memory of GPUs alone, counts and labels go that way, too.
+TEST_P(MoeExpertsTest, WorkInGroupsOfGpusAlone) {
+  if (GetParam() != Form::kDevice) GTEST_SKIP();
+  constexpr int kRanks = 3;
+  const auto nccl = std::make_shared<worker::FakeNcclApi>();
+  Groups groups(kRanks);
+  OnThreads(kRanks, [&](int rank) {
+    worker::LocalGroupOptions options;
+    options.membership.connection.address = coordinator_.address();
+    options.membership.group = "gpus";
+    options.membership.rank = rank;
+    options.membership.world_size = kRanks;
+    options.bootstrap.placement = Placement::kDevice;
+    options.plane = std::make_shared<worker::CudaPlane>(nccl, rank);
+    absl::StatusOr<std::unique_ptr<client::Group>> group = worker::LocalGroup::Create(options);
+    EXPECT_TRUE(group.ok()) << group.status();
+    if (group.ok()) groups[static_cast<size_t>(rank)] = *std::move(group);
+  });
+  for (const auto& group : groups) ASSERT_NE(group, nullptr);
+  const uint32_t seed = std::random_device()();
+  std::mt19937 random(seed);
+  for (const ExpertForm form : {ExpertForm::kRouted, ExpertForm::kGathered, ExpertForm::kAuto}) {
+    SCOPED_TRACE(absl::StrCat("seed ", seed));
+    const Step step = RandomStep(kRanks, Load::kEven, random);
+    ExpectOk(WorkerTest::OnRanks(groups, [&](client::Group& group) {
+      return RunStep(group, step, DataType::kF32, DataType::kI64, form, WeightsBy::kExperts);
+    }));
+  }
+}
+
+// A rank without tokens that leaves out its call is waited for once, as long as the call may take,
+// and named.
+TEST_P(MoeExpertsTest, NameARankThatDoesNotCall) {
+  MakeGroup(3);
+  const std::vector<absl::Status> statuses = OnRanks([&](client::Group& group) -> absl::Status {
+    if (group.rank() == 1) return absl::OkStatus();
+    COHORT_ASSIGN_OR_RETURN(const ExpertPlacement placement, ExpertPlacement::Blocks(4, 3));
+    ExpertTokens tokens;
+    tokens.hidden = Upload(group, Tensor::Zeros(DataType::kF32, {2, 4}));
+    tokens.ids = Upload(group, Tensor::Zeros(DataType::kI32, {2, 1}));
+    tokens.weights = Upload(group, Tensor::Zeros(DataType::kF32, {2, 1}));
+    ExpertDispatchOptions options;
+    options.call.timeout = absl::Milliseconds(300);
+    return parallel::DispatchToExperts(group, tokens, placement, options).status();
+  });
+  for (const int rank : {0, 2}) {
+    const absl::Status& status = statuses[static_cast<size_t>(rank)];
+    EXPECT_TRUE(absl::IsDeadlineExceeded(status) || absl::IsAborted(status)) << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("rank 1"));
   }
 }
 

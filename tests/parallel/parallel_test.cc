@@ -3,13 +3,13 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "client/collective/remote_group.h"
+#include "client/collective/remote_group_factory.h"
 #include "tests/failure/members.h"
 #include "worker/communicator/nccl/testing/fake_nccl_api.h"
 #include "worker/cuda/testing/fake_runtime.h"
-#include "worker/group/attached_group.h"
+#include "worker/group/attached_group_factory.h"
 #include "worker/group/cuda_plane.h"
-#include "worker/group/local_group.h"
+#include "worker/group/local_group_factory.h"
 
 namespace cohort::testing {
 namespace {
@@ -59,28 +59,33 @@ void ParallelTest::TearDown() {
   sessions_.clear();
 }
 
-absl::StatusOr<std::unique_ptr<client::Group>> ParallelTest::Join(const std::string& name, int rank,
-                                                                  int size,
-                                                                  absl::Duration timeout) {
+client::GroupFactory ParallelTest::FactoryOf(int rank, absl::Duration timeout) {
   const Form form = GetParam();
   if (form == Form::kDaemon || form == Form::kAttached) {
-    client::RemoteGroupOptions seat =
-        SeatOf(sessions_[static_cast<size_t>(rank)], name, rank, size);
+    client::RemoteGroupOptions seat = SeatOf(sessions_[static_cast<size_t>(rank)], "", 0, 0);
     seat.timeout = timeout;
-    if (form == Form::kAttached) return worker::AttachedGroup::Create(seat);
-    return client::RemoteGroup::Create(seat);
+    return form == Form::kAttached ? worker::AttachedGroupFactory(seat)
+                                   : client::RemoteGroupFactory(seat);
   }
   worker::LocalGroupOptions options;
   options.membership.connection.address = coordinator_.address();
-  options.membership.group = name;
-  options.membership.rank = rank;
-  options.membership.world_size = size;
   options.timeout = timeout;
   if (form == Form::kDevice) {
     options.bootstrap.placement = Placement::kBoth;
     options.plane = std::make_shared<worker::CudaPlane>(Nccl(), rank);
   }
-  return worker::LocalGroup::Create(options);
+  return worker::LocalGroupFactory(options);
+}
+
+absl::StatusOr<std::unique_ptr<client::Group>> ParallelTest::Join(const std::string& name, int rank,
+                                                                  int size,
+                                                                  absl::Duration timeout) {
+  client::GroupPlace place;
+  place.name = name;
+  place.rank = rank;
+  place.world_size = size;
+  place.timeout = kPatience;
+  return FactoryOf(rank, timeout)(place);
 }
 
 void ParallelTest::MakeGroup(int size, absl::Duration timeout) {

@@ -13,6 +13,7 @@
 #include "absl/time/time.h"
 #include "base/tensor.h"
 #include "client/collective/group.h"
+#include "client/collective/group_factory.h"
 #include "gtest/gtest.h"
 #include "tests/worker/worker_test_base.h"
 
@@ -39,6 +40,8 @@ class ParallelTest : public WorkerTest, public ::testing::WithParamInterface<For
   // Rank r of the group `name`. Calls without a timeout of their own have `timeout`.
   absl::StatusOr<std::unique_ptr<client::Group>> Join(const std::string& name, int rank, int size,
                                                       absl::Duration timeout = absl::Seconds(60));
+  // How rank r of MakeGroup's group takes a place in further groups. One thread at a time.
+  client::GroupFactory FactoryOf(int rank, absl::Duration timeout = absl::Seconds(60));
   // A new group of so many ranks; those of the one before leave. Failures are the test's.
   void MakeGroup(int size, absl::Duration timeout = absl::Seconds(60));
   client::Group& rank(int rank) { return *groups_[static_cast<size_t>(rank)]; }

@@ -35,6 +35,22 @@ void MessageCall::Keep(Arrival& arrival, int64_t bytes) {
   state_.kept_bytes += bytes;
 }
 
+void MessageCall::PutBack(In& in) {
+  if (!in.done || !in.status.ok()) return;
+  Arrival& arrival = peer(in.receive->peer).arrivals.emplace_front();
+  arrival.peer = in.receive->peer;
+  arrival.frame.channel = in.receive->channel;
+  arrival.stage = Arrival::Stage::kComplete;
+  arrival.body.note = std::move(in.message.note);
+  int64_t bytes = 0;
+  for (const Tensor& tensor : in.message.tensors) {
+    arrival.body.metas.push_back(MetaOf(tensor));
+    bytes += tensor.bytes();
+  }
+  arrival.tensors = std::move(in.message.tensors);
+  Keep(arrival, bytes);
+}
+
 void MessageCall::Forget(int from) {
   peer(from).arrivals.remove_if([this](const Arrival& arrival) {
     if (arrival.claimed || arrival.stage != Arrival::Stage::kRejected) return false;

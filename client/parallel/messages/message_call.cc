@@ -54,14 +54,19 @@ absl::StatusOr<std::vector<Message>> MessageCall::Run() {
   }
   COHORT_RETURN_IF_ERROR(state_.broken);
   if (absl::Status status = Drive(); !status.ok()) return Broke(status);
+  absl::Status first;
   for (const Out& out : outs_) {
-    COHORT_RETURN_IF_ERROR(About("to", out.send->peer, out.send->channel, out.status));
+    first.Update(About("to", out.send->peer, out.send->channel, out.status));
+  }
+  for (const In& in : ins_) {
+    first.Update(About("of", in.receive->peer, in.receive->channel, in.status));
+  }
+  if (!first.ok()) {
+    std::for_each(ins_.rbegin(), ins_.rend(), [this](In& in) { PutBack(in); });
+    return first;
   }
   std::vector<Message> received;
-  for (In& in : ins_) {
-    COHORT_RETURN_IF_ERROR(About("of", in.receive->peer, in.receive->channel, in.status));
-    received.push_back(std::move(in.message));
-  }
+  for (In& in : ins_) received.push_back(std::move(in.message));
   return received;
 }
 
@@ -163,7 +168,8 @@ void MessageCall::Prepare(Out& out) {
   }
   out.frame.channel = send.channel;
   out.frame.number = ++peer(send.peer).sent;
-  if (out.status = CheckTensors(tensors); !out.status.ok()) {
+  out.status = send.failure.ok() ? CheckTensors(tensors) : send.failure;
+  if (!out.status.ok()) {
     out.frame.kind = FrameKind::kFailed;
     out.frame.body = EncodeStatus(out.status);
     return;
@@ -182,10 +188,11 @@ void MessageCall::Prepare(Out& out) {
   const int64_t room = MostSentAhead(group_.size()) - kFrameHeaderBytes;
   const int64_t base = Padded(described);
   const bool all_within = !state_.wire.by_exchange() || (!on_device && base + all <= room);
+  const bool by_itself = send.awaited && state_.wire.by_exchange();
   std::vector<bool> within;
   for (const Tensor& tensor : tensors) {
     const bool is_packed = tensor.device().is_host() && (all_within || tensor.bytes() <= kPacked);
-    within.push_back(tensor.count() == 0 || is_packed);
+    within.push_back(tensor.count() == 0 || (is_packed && !by_itself));
     if (within.back()) continue;
     out.large.push_back(tensor);
     out.frame.large_bytes += static_cast<uint64_t>(tensor.bytes());
@@ -255,16 +262,11 @@ absl::Status MessageCall::Advance() {
       COHORT_RETURN_IF_ERROR(Deliver(in));
       more = more || served;
     }
+    for (const int from : Open()) {
+      COHORT_ASSIGN_OR_RETURN(const bool took, TakeUnasked(from));
+      more = more || took;
+    }
     for (Out& out : outs_) {
-      if (out.stage == SendStage::kWaiting) {
-        // It may wait in the same way: what it sends has to go somewhere.
-        for (Arrival& arrival : peer(out.send->peer).arrivals) {
-          if (arrival.claimed) continue;
-          COHORT_ASSIGN_OR_RETURN(const bool served, Serve(arrival));
-          more = more || served;
-        }
-        Forget(out.send->peer);
-      }
       if (out.stage == SendStage::kGranted && MayGo(out.send->peer)) {
         COHORT_RETURN_IF_ERROR(Go(out));
         more = true;
@@ -272,6 +274,33 @@ absl::Status MessageCall::Advance() {
     }
   }
   return absl::OkStatus();
+}
+
+absl::StatusOr<bool> MessageCall::TakeUnasked(int from) {
+  // What this rank waits for may be behind it: the peer may send one after the other, or send to
+  // this rank first and receive then.
+  const bool waits =
+      std::any_of(outs_.begin(), outs_.end(),
+                  [from](const Out& out) {
+                    return out.send->peer == from && out.stage == SendStage::kWaiting;
+                  }) ||
+      std::any_of(ins_.begin(), ins_.end(), [from](const In& in) {
+        return in.receive->peer == from && !in.done && in.arrival == nullptr;
+      });
+  if (!waits || peer(from).granted != nullptr) return false;
+  bool served = false;
+  for (Arrival& arrival : peer(from).arrivals) {
+    const bool asks =
+        arrival.stage == Arrival::Stage::kAnnounced || arrival.stage == Arrival::Stage::kDescribed;
+    if (arrival.claimed || !asks || !IsAwaited(arrival)) continue;
+    // Unless it has come already.
+    COHORT_ASSIGN_OR_RETURN(const bool more, state_.wire.Look(from));
+    if (more) return false;
+    COHORT_ASSIGN_OR_RETURN(served, Serve(arrival));
+    if (served) break;
+  }
+  Forget(from);
+  return served;
 }
 
 void MessageCall::Claim(In& in) {

@@ -130,6 +130,8 @@ class MessageCall {
   // Takes what has come of the peer, so that neither waits for room.
   absl::Status TakeIn(int peer);
   absl::Status Advance();
+  // A message that no receive of this call claims, if its sender waits, and this rank for it.
+  absl::StatusOr<bool> TakeUnasked(int peer);
   void Claim(In& in);
   bool MayGo(int peer) const;
   absl::Status Go(Out& out);
@@ -159,6 +161,8 @@ class MessageCall {
   // Gives the receive what has come for it, if all has.
   absl::Status Deliver(In& in);
   void Keep(Arrival& arrival, int64_t bytes);
+  // What has come beside an error, for the next receive.
+  void PutBack(In& in);
   // Those rejected that no receive has claimed.
   void Forget(int peer);
 

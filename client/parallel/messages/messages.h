@@ -32,6 +32,10 @@ struct MessageSend {
   int peer = 0;
   int channel = 0;
   Message message;
+  // Also a small message waits until its receiver has accepted it, if it has any elements.
+  bool awaited = false;
+  // If not OK: why there is no message. The receiver has it in place of one, and so has the sender.
+  absl::Status failure;
 };
 
 struct MessageReceive {
@@ -55,8 +59,8 @@ struct MessagesOptions {
 // - Peers are ranks in the group, channels 0..2^31-1. Messages of one channel arrive in the order
 //   sent; receives of different channels may be posted in any order, whatever was sent first.
 // - A send of a few KiB in memory of the host returns once it is on its way. A larger one waits
-//   until the receiver has asked for it, and no longer than for that: what the receiver sends in
-//   the meantime is kept, so two ranks may send to each other first and receive then.
+//   until the receiver waits for a message of this rank: what it has not asked for it keeps. So two
+//   ranks may send to each other first and receive then.
 // - Tensors have any strides, sent ones and those to receive into. Those of new memory do not alias
 //   each other's. Empty tensors, tensors of no dimensions and messages of no tensors are fine.
 // - On groups with GPUs a tensor is received where it was sent from: host or GPU. In groups whose
@@ -72,8 +76,8 @@ struct MessagesOptions {
 //   ABORTED             the group has ended; or, behind an error in the midst of a message, what it
 //                       was. Rejoin: messages of the generation before are gone.
 //
-// What one message's error says does not touch the others of the same call; all is done that can
-// be.
+// What one message's error says does not touch the others of the same call: they are sent all the
+// same, and what was received stays for the next Receive.
 class Messages {
  public:
   // `group` outlives it.

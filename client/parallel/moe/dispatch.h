@@ -51,8 +51,8 @@ struct DispatchedBatch {
   client::Sizes sizes;         // by rank: whose rows they are
 };
 
-// With the sizes given it is one exchange, of all tensors that are small, and one for each that is
-// large.
+// With the sizes given it is one exchange of all tensors that are small, and one for each that is
+// large; of several of which none is small, behind one of a number.
 absl::StatusOr<DispatchedBatch> Dispatch(client::Group& group, const TokenBatch& batch,
                                          const DispatchOptions& options = {});
 

@@ -212,6 +212,11 @@ absl::Status Agreement::OnTransfers(
 }
 
 absl::Status Agreement::Say(int peer, const Note& note, Instant deadline) {
+  // Two ranks that have more to say than there is room for would wait for each other.
+  while (true) {
+    COHORT_ASSIGN_OR_RETURN(const bool heard, Listen(peer, deadline));
+    if (!heard) break;
+  }
   const Transfer message = Transfer::Send(peer, &note, sizeof(note), DataType::kU8);
   host_.set_tag(0);
   return host_.Exchange(absl::MakeConstSpan(&message, 1), deadline);

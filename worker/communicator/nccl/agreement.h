@@ -67,6 +67,7 @@ class Agreement {
     std::deque<size_t> receives;  // without an offer
   };
 
+  // Hears first what has come of the peer.
   absl::Status Say(int peer, const Note& note, Instant deadline);
   // Reads a note of `peer`, if one has come.
   absl::StatusOr<bool> Listen(int peer, Instant deadline);

@@ -1,0 +1,34 @@
+// How a rank takes its place in a group that somebody else has planned: whoever makes several
+// groups at once knows who is in them, and the program in which form it wants to be a rank.
+#ifndef COHORT_CLIENT_COLLECTIVE_GROUP_FACTORY_H_
+#define COHORT_CLIENT_COLLECTIVE_GROUP_FACTORY_H_
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "client/collective/group.h"
+
+namespace cohort::client {
+
+// A seat in a group, and what all its ranks bring alike.
+struct GroupPlace {
+  std::string name;
+  int rank = 0;
+  int world_size = 1;
+  std::string parameters_digest;
+  // Of each wait while the group forms.
+  absl::Duration timeout = absl::Seconds(300);
+};
+
+// Blocks until the group is complete. One call at a time. Errors: those of the form's Create.
+//
+// Ready ones: worker/group/local_group_factory.h, worker/group/attached_group_factory.h,
+// client/collective/remote_group_factory.h.
+using GroupFactory = std::function<absl::StatusOr<std::unique_ptr<Group>>(const GroupPlace& place)>;
+
+}  // namespace cohort::client
+
+#endif  // COHORT_CLIENT_COLLECTIVE_GROUP_FACTORY_H_

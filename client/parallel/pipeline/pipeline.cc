@@ -1,0 +1,273 @@
+#include "client/parallel/pipeline/pipeline.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "client/parallel/messages/frame.h"
+#include "client/parallel/pipeline/reception.h"
+#include "client/parallel/pipeline/scatter.h"
+
+namespace cohort::parallel {
+namespace {
+
+// Not of a group's end: the members of the tensor group may be told.
+bool IsOwnFault(const absl::Status& status) {
+  return absl::IsInvalidArgument(status) || absl::IsFailedPrecondition(status) ||
+         absl::IsResourceExhausted(status);
+}
+
+// Tensors without their elements, as a message's body has them.
+std::string EncodeMetas(const Tensors& tensors) {
+  Frame frame;
+  frame.tensors = static_cast<uint32_t>(tensors.size());
+  std::vector<bool> within;
+  for (const Tensor& tensor : tensors) {
+    within.push_back(tensor.count() == 0);
+    frame.large_bytes += static_cast<uint64_t>(tensor.bytes());
+  }
+  frame.body = EncodeBody("", tensors, within);
+  return EncodeFrame(frame);
+}
+
+absl::StatusOr<std::vector<TensorMeta>> DecodeMetas(absl::string_view note) {
+  COHORT_ASSIGN_OR_RETURN(const Frame header, DecodeFrameHeader(note));
+  COHORT_ASSIGN_OR_RETURN(Body body,
+                          DecodeBody(header, note.substr(static_cast<size_t>(kFrameHeaderBytes))));
+  return std::move(body.metas);
+}
+
+absl::StatusOr<std::optional<Tensors>> InputOf(absl::StatusOr<Pipeline::Received> received) {
+  if (!received.ok()) return received.status();
+  return std::move(received->input);
+}
+
+absl::StatusOr<std::optional<Tensors>> GradientOf(absl::StatusOr<Pipeline::Received> received) {
+  if (!received.ok()) return received.status();
+  return std::move(received->output_gradient);
+}
+
+}  // namespace
+
+Pipeline::Pipeline(Messages& messages, PipelineOptions options)
+    : messages_(messages), options_(std::move(options)) {}
+
+std::optional<int> Pipeline::PeerOf(Side side, const PipelineCall& call, bool wrap) const {
+  const bool next = side == Side::kNext;
+  const std::optional<int>& of_call = next ? call.next_rank : call.prev_rank;
+  const std::optional<int>& of_all = next ? options_.next_rank : options_.prev_rank;
+  if (of_call.has_value()) return of_call;
+  if (of_all.has_value()) return of_all;
+  const int neighbour = stage() + (next ? 1 : -1);
+  if (neighbour >= 0 && neighbour < stages()) return neighbour;
+  if (!wrap || stages() == 1) return std::nullopt;
+  return next ? 0 : stages() - 1;
+}
+
+absl::Status Pipeline::NobodyThere(Side side, absl::string_view what) const {
+  return absl::FailedPreconditionError(
+      absl::StrCat("stage ", stage(), " of ", stages(), " of group ", messages_.group().name(),
+                   " has no ", side == Side::kNext ? "next" : "previous", " one ", what));
+}
+
+MessageSend Pipeline::SendOf(const Tensors& tensors, int peer, bool forward,
+                             const PipelineCall& call) {
+  MessageSend send;
+  send.peer = peer;
+  send.channel = ChannelOf(forward);
+  send.message.tensors = tensors;
+  if (!call.scatter_gather_tensors) return send;
+  client::Group* const tensor_group = options_.tensor_group;
+  if (tensor_group == nullptr) {
+    send.failure = absl::FailedPreconditionError(absl::StrCat(
+        "stage ", stage(), " has no tensor group in which its tensors would be scattered"));
+    return send;
+  }
+  if (!call.scattered.empty() && call.scattered.size() != tensors.size()) {
+    send.failure = absl::InvalidArgumentError(
+        absl::StrCat(tensors.size(), " tensors, and it is said of ", call.scattered.size(),
+                     " whether they are scattered"));
+    return send;
+  }
+  const int parts = tensor_group->size();
+  std::vector<Cut> cuts(tensors.size());
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    const bool scattered = call.scattered.empty() || call.scattered[i];
+    if (!scattered || parts == 1 || tensors[i].count() == 0) continue;
+    absl::StatusOr<Tensor> slice =
+        SliceOf(messages_.group(), tensors[i], parts, tensor_group->rank());
+    if (!slice.ok()) {
+      send.failure = slice.status();
+      return send;
+    }
+    send.message.tensors[i] = *std::move(slice);
+    // Who receives may have another tensor group: then this stage has to hear it.
+    send.awaited = true;
+    cuts[i] = {parts, tensors[i].shape()};
+  }
+  send.message.note = EncodeCuts(cuts);
+  return send;
+}
+
+absl::StatusOr<Pipeline::Received> Pipeline::Run(const Both& what, const PipelineCall& call,
+                                                 bool wrap) {
+  const int unused = -1;
+  const int next = PeerOf(Side::kNext, call, wrap).value_or(unused);
+  const int previous = PeerOf(Side::kPrevious, call, wrap).value_or(unused);
+  std::vector<MessageSend> sends;
+  if (what.output.has_value()) sends.push_back(SendOf(*what.output, next, true, call));
+  if (what.input_gradient.has_value()) {
+    sends.push_back(SendOf(*what.input_gradient, previous, false, call));
+  }
+  client::Group& group = messages_.group();
+  client::Group* const tensor_group = options_.tensor_group;
+  Reception input(group, tensor_group, what.input, previous);
+  Reception gradient(group, tensor_group, what.output_gradient, next);
+  std::vector<MessageReceive> receives;
+  const auto receive = [&](int peer, bool forward, Reception& reception) {
+    receives.push_back({peer, ChannelOf(forward),
+                        [&](const std::string& note, const std::vector<TensorMeta>& metas) {
+                          return reception.Place(note, metas);
+                        }});
+  };
+  if (what.recv_prev) receive(previous, true, input);
+  if (what.recv_next) receive(next, false, gradient);
+
+  const absl::Status exchanged = messages_.Exchange(sends, receives, call.options).status();
+  if (!exchanged.ok()) {
+    // The others of the tensor group have slices, and wait for this one's.
+    const bool awaited = call.scatter_gather_tensors && tensor_group != nullptr &&
+                         tensor_group->size() > 1 && !receives.empty();
+    if (awaited && IsOwnFault(exchanged)) {
+      tensor_group->Refuse(exchanged, call.options).IgnoreError();
+    }
+    return exchanged;
+  }
+  Received received;
+  if (what.recv_prev) {
+    COHORT_ASSIGN_OR_RETURN(received.input, input.Finish(call.options));
+  }
+  if (what.recv_next) {
+    COHORT_ASSIGN_OR_RETURN(received.output_gradient, gradient.Finish(call.options));
+  }
+  return received;
+}
+
+absl::StatusOr<std::optional<Tensors>> Pipeline::RecvForward(const PipelineReceive& input,
+                                                             const PipelineCall& call) {
+  if (!PeerOf(Side::kPrevious, call, false).has_value()) return std::nullopt;
+  Both what;
+  what.input = input;
+  what.recv_next = false;
+  return InputOf(Run(what, call, false));
+}
+
+absl::StatusOr<std::optional<Tensors>> Pipeline::RecvBackward(const PipelineReceive& gradient,
+                                                              const PipelineCall& call) {
+  if (!PeerOf(Side::kNext, call, false).has_value()) return std::nullopt;
+  Both what;
+  what.output_gradient = gradient;
+  what.recv_prev = false;
+  return GradientOf(Run(what, call, false));
+}
+
+absl::Status Pipeline::SendForward(const Tensors& output, const PipelineCall& call) {
+  if (!PeerOf(Side::kNext, call, false).has_value()) return absl::OkStatus();
+  Both what;
+  what.output = output;
+  what.recv_prev = what.recv_next = false;
+  return Run(what, call, false).status();
+}
+
+absl::Status Pipeline::SendBackward(const Tensors& gradient, const PipelineCall& call) {
+  if (!PeerOf(Side::kPrevious, call, false).has_value()) return absl::OkStatus();
+  Both what;
+  what.input_gradient = gradient;
+  what.recv_prev = what.recv_next = false;
+  return Run(what, call, false).status();
+}
+
+absl::StatusOr<std::optional<Tensors>> Pipeline::SendForwardRecvBackward(
+    const ForwardBackward& what, const PipelineCall& call) {
+  if (!PeerOf(Side::kNext, call, false).has_value()) {
+    if (what.output.has_value()) return NobodyThere(Side::kNext, "to send its output to");
+    return std::nullopt;
+  }
+  Both both;
+  both.output = what.output;
+  both.output_gradient = what.output_gradient;
+  both.recv_prev = false;
+  both.recv_next = what.recv_next;
+  return GradientOf(Run(both, call, false));
+}
+
+absl::StatusOr<std::optional<Tensors>> Pipeline::SendBackwardRecvForward(
+    const BackwardForward& what, const PipelineCall& call) {
+  if (!PeerOf(Side::kPrevious, call, false).has_value()) {
+    if (what.input_gradient.has_value()) {
+      return NobodyThere(Side::kPrevious, "to send its gradient to");
+    }
+    return std::nullopt;
+  }
+  Both both;
+  both.input_gradient = what.input_gradient;
+  both.input = what.input;
+  both.recv_prev = what.recv_prev;
+  both.recv_next = false;
+  return InputOf(Run(both, call, false));
+}
+
+absl::StatusOr<std::optional<Tensors>> Pipeline::SendForwardRecvForward(const ForwardForward& what,
+                                                                        const PipelineCall& call) {
+  Both both;
+  both.output = what.output;
+  both.input = what.input;
+  both.recv_prev = what.recv_prev;
+  both.recv_next = false;
+  return InputOf(SendForwardBackwardRecvForwardBackward(both, call));
+}
+
+absl::StatusOr<std::optional<Tensors>> Pipeline::SendBackwardRecvBackward(
+    const BackwardBackward& what, const PipelineCall& call) {
+  Both both;
+  both.input_gradient = what.input_gradient;
+  both.output_gradient = what.output_gradient;
+  both.recv_prev = false;
+  both.recv_next = what.recv_next;
+  return GradientOf(SendForwardBackwardRecvForwardBackward(both, call));
+}
+
+absl::StatusOr<Pipeline::Received> Pipeline::SendForwardBackwardRecvForwardBackward(
+    const Both& what, const PipelineCall& call) {
+  const bool next = PeerOf(Side::kNext, call, options_.wrap).has_value();
+  const bool previous = PeerOf(Side::kPrevious, call, options_.wrap).has_value();
+  if (what.output.has_value() && !next) return NobodyThere(Side::kNext, "to send its output to");
+  if (what.input_gradient.has_value() && !previous) {
+    return NobodyThere(Side::kPrevious, "to send its gradient to");
+  }
+  if (what.recv_prev && !previous) return NobodyThere(Side::kPrevious, "to receive from");
+  if (what.recv_next && !next) return NobodyThere(Side::kNext, "to receive from");
+  return Run(what, call, options_.wrap);
+}
+
+absl::StatusOr<bool> Pipeline::SendTensorMeta(const Tensors& tensors, bool need_meta,
+                                              const PipelineCall& call) {
+  if (!need_meta) return false;
+  const std::optional<int> next = PeerOf(Side::kNext, call, options_.wrap);
+  if (!next.has_value()) return NobodyThere(Side::kNext, "to tell what it will get");
+  COHORT_RETURN_IF_ERROR(
+      messages_.Send(*next, MetaChannel(), {EncodeMetas(tensors), {}}, call.options));
+  return false;
+}
+
+absl::StatusOr<std::vector<TensorMeta>> Pipeline::RecvTensorMeta(
+    const std::optional<std::vector<TensorMeta>>& known, const PipelineCall& call) {
+  if (known.has_value()) return *known;
+  const std::optional<int> previous = PeerOf(Side::kPrevious, call, options_.wrap);
+  if (!previous.has_value()) return NobodyThere(Side::kPrevious, "to tell what it will send");
+  COHORT_ASSIGN_OR_RETURN(const Message message,
+                          messages_.Receive(*previous, MetaChannel(), call.options));
+  return DecodeMetas(message.note);
+}
+
+}  // namespace cohort::parallel

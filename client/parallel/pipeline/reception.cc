@@ -1,0 +1,91 @@
+#include "client/parallel/pipeline/reception.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+
+namespace cohort::parallel {
+namespace {
+
+std::string ToString(const Expected& expected) {
+  return absl::StrCat(expected.type.has_value() ? NameOf(*expected.type) : "any type", " ",
+                      expected.shape.has_value() ? FormatShape(*expected.shape) : "of any shape");
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<Tensor>> Reception::Place(const std::string& note,
+                                                     const std::vector<TensorMeta>& metas) {
+  COHORT_ASSIGN_OR_RETURN(cuts_, DecodeCuts(note, metas));
+  std::vector<TensorMeta> whole = metas;
+  for (size_t i = 0; i < metas.size(); ++i) {
+    if (cuts_[i].parts == 1) continue;
+    COHORT_RETURN_IF_ERROR(CheckCut(cuts_[i]));
+    whole[i].shape = cuts_[i].shape;
+  }
+  COHORT_RETURN_IF_ERROR(CheckExpected(whole));
+  places_.clear();
+  wholes_.clear();
+  for (size_t i = 0; i < metas.size(); ++i) {
+    COHORT_ASSIGN_OR_RETURN(Tensor room, Room(i, whole[i]));
+    if (cuts_[i].parts == 1) {
+      places_.push_back(room);
+    } else {
+      COHORT_ASSIGN_OR_RETURN(
+          Tensor slice, tensor_group_->Allocate(metas[i].type, metas[i].shape, room.device()));
+      places_.push_back(std::move(slice));
+    }
+    wholes_.push_back(std::move(room));
+  }
+  return places_;
+}
+
+absl::Status Reception::CheckCut(const Cut& cut) const {
+  const int size = tensor_group_ == nullptr ? 1 : tensor_group_->size();
+  if (cut.parts == size) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "rank ", peer_, " sent a slice of ", cut.parts, ", and the tensor group of rank ",
+      group_.rank(), " has ", size, size == 1 ? " member" : " members"));
+}
+
+absl::Status Reception::CheckExpected(const std::vector<TensorMeta>& metas) const {
+  const std::vector<Expected>& expected = receive_.expected;
+  if (expected.empty()) return absl::OkStatus();
+  if (expected.size() != metas.size()) {
+    return absl::InvalidArgumentError(absl::StrCat("rank ", group_.rank(), " expects ",
+                                                   expected.size(), " tensors, and rank ", peer_,
+                                                   " sent ", metas.size()));
+  }
+  for (size_t i = 0; i < metas.size(); ++i) {
+    const Expected& one = expected[i];
+    if (one.type.value_or(metas[i].type) == metas[i].type &&
+        one.shape.value_or(metas[i].shape) == metas[i].shape) {
+      continue;
+    }
+    return absl::InvalidArgumentError(absl::StrCat("tensor ", i, ": rank ", group_.rank(),
+                                                   " expects ", ToString(one), ", and rank ", peer_,
+                                                   " sent ", ToString(metas[i])));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Tensor> Reception::Room(size_t index, const TensorMeta& meta) const {
+  if (receive_.cache != nullptr && index < receive_.cache->tensors.size()) {
+    const Tensor& last = receive_.cache->tensors[index];
+    if (MetaOf(last) == meta && last.contiguous()) return last;
+  }
+  const Device device = meta.on_device ? group_.device() : Device::Host();
+  return group_.Allocate(meta.type, meta.shape, device);
+}
+
+absl::StatusOr<Tensors> Reception::Finish(const client::CallOptions& options) {
+  for (size_t i = 0; i < places_.size(); ++i) {
+    if (cuts_[i].parts == 1) continue;
+    COHORT_RETURN_IF_ERROR(GatherSlices(*tensor_group_, places_[i], wholes_[i], options));
+  }
+  if (receive_.cache != nullptr) receive_.cache->tensors = wholes_;
+  return wholes_;
+}
+
+}  // namespace cohort::parallel

@@ -1,0 +1,42 @@
+// Tensors that all members of a tensor group have alike need not travel whole from each: each sends
+// a slice, and its receiver gathers the slices from the receivers beside it.
+#ifndef COHORT_CLIENT_PARALLEL_PIPELINE_SCATTER_H_
+#define COHORT_CLIENT_PARALLEL_PIPELINE_SCATTER_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "base/tensor.h"
+#include "client/collective/group.h"
+#include "client/parallel/messages/tensor_meta.h"
+
+namespace cohort::parallel {
+
+// What became of one tensor of a message; its sender decides, and says it.
+struct Cut {
+  int parts = 1;  // 1: it travels whole
+  Shape shape;    // of the whole, where it was cut
+};
+
+// As the note of a message; empty when nothing was cut.
+std::string EncodeCuts(const std::vector<Cut>& cuts);
+// Of a message that announces `metas`. Errors: INVALID_ARGUMENT: it is no such note, or the slices
+// that come are not those of the shapes.
+absl::StatusOr<std::vector<Cut>> DecodeCuts(absl::string_view note,
+                                            const std::vector<TensorMeta>& metas);
+
+// Slice `index` of `parts` equal ones of the elements, in their order, of one dimension; a view,
+// or, where the elements do not lie so, of a copy in memory of `group`. Errors: INVALID_ARGUMENT
+// (they do not divide).
+absl::StatusOr<Tensor> SliceOf(client::Group& group, const Tensor& tensor, int parts, int index);
+
+// Called by all members of `tensor_group` with their slices of one tensor; `whole` is contiguous.
+absl::Status GatherSlices(client::Group& tensor_group, const Tensor& slice, const Tensor& whole,
+                          const client::CallOptions& options);
+
+}  // namespace cohort::parallel
+
+#endif  // COHORT_CLIENT_PARALLEL_PIPELINE_SCATTER_H_

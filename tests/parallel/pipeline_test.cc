@@ -1,0 +1,633 @@
+// Transfers of pipeline stages, on groups of every form.
+#include "client/parallel/pipeline/pipeline.h"
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "base/testing/random_tensor.h"
+#include "client/collective/async_calls.h"
+#include "client/collective/group_factory.h"
+#include "client/parallel/pipeline/ring_shift.h"
+#include "gmock/gmock.h"
+#include "tests/parallel/parallel_test.h"
+
+namespace cohort::testing {
+namespace {
+
+using client::Group;
+using parallel::Messages;
+using parallel::Pipeline;
+using parallel::PipelineCall;
+using parallel::PipelineOptions;
+using parallel::PipelineReceive;
+using parallel::ReceiveCache;
+using parallel::TensorMeta;
+using parallel::Tensors;
+using ::testing::HasSubstr;
+
+// Above what goes unasked.
+constexpr int64_t kLarge = 30000;
+
+class PipelineTest : public ParallelTest {
+ protected:
+  void MakeStages(int size, const PipelineOptions& options = {}) {
+    pipelines_.clear();
+    messages_.clear();
+    MakeGroup(size);
+    for (int r = 0; r < size; ++r) {
+      messages_.push_back(std::make_unique<Messages>(rank(r)));
+      pipelines_.push_back(std::make_unique<Pipeline>(*messages_.back(), options));
+    }
+  }
+  void TearDown() override {
+    pipelines_.clear();
+    messages_.clear();
+    ParallelTest::TearDown();
+  }
+  Pipeline& of(Group& group) { return *pipelines_[static_cast<size_t>(group.rank())]; }
+  Messages& messages(Group& group) { return *messages_[static_cast<size_t>(group.rank())]; }
+
+  // Of one seed: types, shapes and elements; `large` ones do not go unasked.
+  static Tensors Expected(uint32_t seed, bool large) {
+    std::mt19937 random(seed * 7919 + (large ? 1 : 0));
+    Tensors tensors;
+    for (size_t count = 1 + random() % 3; count > 0; --count) {
+      Shape shape;
+      for (size_t dims = random() % 3; dims > 0; --dims) shape.push_back(random() % 4);
+      if (large && tensors.empty()) shape = {3, kLarge};
+      const DataType type = kDataTypes[random() % kDataTypes.size()];
+      tensors.push_back(Tensor::Zeros(type, shape));
+      auto* const bytes = static_cast<unsigned char*>(tensors.back().data());
+      for (int64_t i = 0; i < tensors.back().bytes(); ++i) {
+        bytes[i] = static_cast<unsigned char>(random());
+      }
+    }
+    return tensors;
+  }
+  static Tensors Make(Group& group, uint32_t seed, bool large) {
+    Tensors tensors = Expected(seed, large);
+    for (Tensor& tensor : tensors) tensor = Upload(group, tensor);
+    return tensors;
+  }
+  static absl::Status Same(Group& group, const std::optional<Tensors>& got, const Tensors& want) {
+    if (!got.has_value()) return absl::InternalError("none was received");
+    if (got->size() != want.size()) return absl::InternalError("another number of tensors");
+    for (size_t i = 0; i < want.size(); ++i) {
+      const Tensor& tensor = (*got)[i];
+      if (tensor.type() != want[i].type() || tensor.shape() != want[i].shape()) {
+        return absl::InternalError(absl::StrCat(tensor.ToString(), " for ", want[i].ToString()));
+      }
+      if (!tensor.contiguous()) return absl::InternalError("a strided result");
+      if (ElementsOf(Download(group, tensor)) != ElementsOf(want[i])) {
+        return absl::InternalError(absl::StrCat("rank ", group.rank(), ": other elements of ", i));
+      }
+    }
+    return absl::OkStatus();
+  }
+  static absl::Status Is(Group& group, const std::optional<Tensors>& got, uint32_t seed,
+                         bool large) {
+    return Same(group, got, Expected(seed, large));
+  }
+
+  std::vector<std::unique_ptr<Messages>> messages_;
+  std::vector<std::unique_ptr<Pipeline>> pipelines_;
+};
+
+// Of forward (0) and backward (1) transfer `step` from `rank`.
+uint32_t Seed(int rank, int direction, int step = 0) {
+  return static_cast<uint32_t>((step * 16 + rank) * 2 + direction + 1);
+}
+
+TEST_P(PipelineTest, ForwardAndBackward) {
+  for (const int size : {1, 2, 3, 4, 8}) {
+    MakeStages(size);
+    for (const bool large : {false, true}) {
+      SCOPED_TRACE(absl::StrCat(size, " stages, ", large ? "large" : "small"));
+      ExpectOk(OnRanks([&](Group& group) -> absl::Status {
+        Pipeline& stage = of(group);
+        const int own = group.rank();
+        COHORT_ASSIGN_OR_RETURN(const auto input, stage.RecvForward());
+        EXPECT_EQ(input.has_value(), own > 0);
+        if (own > 0) COHORT_RETURN_IF_ERROR(Is(group, input, Seed(own - 1, 0), large));
+        // At the last stage it goes nowhere.
+        COHORT_RETURN_IF_ERROR(stage.SendForward(Make(group, Seed(own, 0), large)));
+        COHORT_ASSIGN_OR_RETURN(const auto gradient, stage.RecvBackward());
+        EXPECT_EQ(gradient.has_value(), own < size - 1);
+        if (own < size - 1) COHORT_RETURN_IF_ERROR(Is(group, gradient, Seed(own + 1, 1), large));
+        return stage.SendBackward(Make(group, Seed(own, 1), large));
+      }));
+    }
+  }
+}
+
+// One forward, one backward: the schedule that the combined calls are for.
+TEST_P(PipelineTest, OneForwardOneBackward) {
+  for (const int size : {1, 2, 3, 4, 8}) {
+    MakeStages(size);
+    constexpr int kSteps = 10;
+    ExpectOk(OnRanks([&](Group& group) -> absl::Status {
+      Pipeline& stage = of(group);
+      const int own = group.rank();
+      const bool first = own == 0;
+      const bool last = own == size - 1;
+      const bool large = size < 8;
+      int inputs = 0;
+      int gradients = 0;
+      int outputs = 0;
+      int results = 0;
+      const auto check_input = [&](const std::optional<Tensors>& input) {
+        return first ? absl::OkStatus() : Is(group, input, Seed(own - 1, 0, inputs++), large);
+      };
+      const auto check_gradient = [&](const std::optional<Tensors>& gradient) {
+        return last ? absl::OkStatus() : Is(group, gradient, Seed(own + 1, 1, gradients++), large);
+      };
+      const auto output = [&] { return Make(group, Seed(own, 0, outputs++), large); };
+      const auto result = [&] { return Make(group, Seed(own, 1, results++), large); };
+
+      const int warmup = std::min(size - own - 1, kSteps);
+      for (int i = 0; i < warmup; ++i) {
+        COHORT_ASSIGN_OR_RETURN(const auto input, stage.RecvForward());
+        COHORT_RETURN_IF_ERROR(check_input(input));
+        COHORT_RETURN_IF_ERROR(stage.SendForward(output()));
+      }
+      COHORT_ASSIGN_OR_RETURN(auto input, stage.RecvForward());
+      for (int i = warmup; i < kSteps; ++i) {
+        COHORT_RETURN_IF_ERROR(check_input(input));
+        Pipeline::ForwardBackward forward;
+        if (!last) forward.output = output();
+        COHORT_ASSIGN_OR_RETURN(const auto gradient, stage.SendForwardRecvBackward(forward));
+        COHORT_RETURN_IF_ERROR(check_gradient(gradient));
+        Pipeline::BackwardForward backward;
+        if (!first) backward.input_gradient = result();
+        backward.recv_prev = i + 1 < kSteps;
+        COHORT_ASSIGN_OR_RETURN(input, stage.SendBackwardRecvForward(backward));
+      }
+      for (int i = 0; i < warmup; ++i) {
+        COHORT_ASSIGN_OR_RETURN(const auto gradient, stage.RecvBackward());
+        COHORT_RETURN_IF_ERROR(check_gradient(gradient));
+        COHORT_RETURN_IF_ERROR(stage.SendBackward(result()));
+      }
+      return absl::OkStatus();
+    }));
+  }
+}
+
+TEST_P(PipelineTest, Rings) {
+  PipelineOptions options;
+  options.wrap = true;
+  for (const int size : {2, 3, 4, 8}) {
+    MakeStages(size, options);
+    for (const bool large : {false, true}) {
+      SCOPED_TRACE(absl::StrCat(size, " stages, ", large ? "large" : "small"));
+      ExpectOk(OnRanks([&](Group& group) -> absl::Status {
+        Pipeline& stage = of(group);
+        const int own = group.rank();
+        const int next = (own + 1) % size;
+        const int previous = (own + size - 1) % size;
+        Pipeline::ForwardForward forward;
+        forward.output = Make(group, Seed(own, 0), large);
+        COHORT_ASSIGN_OR_RETURN(const auto input, stage.SendForwardRecvForward(forward));
+        COHORT_RETURN_IF_ERROR(Is(group, input, Seed(previous, 0), large));
+        Pipeline::BackwardBackward backward;
+        backward.input_gradient = Make(group, Seed(own, 1), large);
+        COHORT_ASSIGN_OR_RETURN(const auto gradient, stage.SendBackwardRecvBackward(backward));
+        COHORT_RETURN_IF_ERROR(Is(group, gradient, Seed(next, 1), large));
+        Pipeline::Both both;
+        both.output = Make(group, Seed(own, 0, 1), large);
+        both.input_gradient = Make(group, Seed(own, 1, 1), large);
+        COHORT_ASSIGN_OR_RETURN(const Pipeline::Received received,
+                                stage.SendForwardBackwardRecvForwardBackward(both));
+        COHORT_RETURN_IF_ERROR(Is(group, received.input, Seed(previous, 0, 1), large));
+        return Is(group, received.output_gradient, Seed(next, 1, 1), large);
+      }));
+    }
+    // The first waits for what the last sends, which waits for what the first sends.
+    ExpectOk(OnRanks([&](Group& group) -> absl::Status {
+      Pipeline& stage = of(group);
+      Pipeline::ForwardForward forward;
+      if (group.rank() == 0) {
+        forward.output = Make(group, 77, true);
+        COHORT_ASSIGN_OR_RETURN(const auto back, stage.SendForwardRecvForward(forward));
+        return Is(group, back, 77, true);
+      }
+      COHORT_ASSIGN_OR_RETURN(const auto input, stage.SendForwardRecvForward(forward));
+      forward.output = input;
+      forward.recv_prev = false;
+      return stage.SendForwardRecvForward(forward).status();
+    }));
+  }
+}
+
+TEST_P(PipelineTest, NothingIsDroppedAtTheEnds) {
+  MakeStages(3);
+  ExpectOk(OnRanks([&](Group& group) -> absl::Status {
+    Pipeline& stage = of(group);
+    const Tensors some = Make(group, 1, false);
+    const auto refused = [&](const absl::Status& status, const char* why) {
+      EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
+      EXPECT_THAT(std::string(status.message()), HasSubstr(why));
+    };
+    Pipeline::Both both;
+    both.recv_prev = both.recv_next = false;
+    if (group.rank() == 0) {
+      Pipeline::BackwardForward backward;
+      EXPECT_EQ(*stage.SendBackwardRecvForward(backward), std::nullopt);
+      backward.input_gradient = some;
+      refused(stage.SendBackwardRecvForward(backward).status(), "stage 0 of 3");
+      refused(stage.SendForwardRecvForward({}).status(), "no previous one to receive from");
+      both.input_gradient = some;
+      refused(stage.SendForwardBackwardRecvForwardBackward(both).status(), "no previous one");
+      refused(stage.RecvTensorMeta().status(), "no previous one");
+    }
+    if (group.rank() == 2) {
+      Pipeline::ForwardBackward forward;
+      EXPECT_EQ(*stage.SendForwardRecvBackward(forward), std::nullopt);
+      forward.output = some;
+      refused(stage.SendForwardRecvBackward(forward).status(), "stage 2 of 3");
+      refused(stage.SendBackwardRecvBackward({}).status(), "no next one to receive from");
+      both.output = some;
+      refused(stage.SendForwardBackwardRecvForwardBackward(both).status(), "no next one");
+      refused(stage.SendTensorMeta(some).status(), "no next one");
+    }
+    // Between them, and without wrap, what has two sides works.
+    Pipeline::ForwardForward middle;
+    if (group.rank() < 2) middle.output = some;
+    middle.recv_prev = group.rank() > 0;
+    COHORT_ASSIGN_OR_RETURN(const auto input, stage.SendForwardRecvForward(middle));
+    return group.rank() == 0 ? absl::OkStatus() : Is(group, input, 1, false);
+  }));
+}
+
+TEST_P(PipelineTest, PeersOfOnesOwnChoice) {
+  MakeStages(4);
+  // Backwards through the ranks.
+  ExpectOk(OnRanks([&](Group& group) -> absl::Status {
+    const int own = group.rank();
+    PipelineCall call;
+    if (own > 0) call.next_rank = own - 1;
+    if (own < 3) call.prev_rank = own + 1;
+    Pipeline& stage = of(group);
+    if (own < 3) {
+      COHORT_ASSIGN_OR_RETURN(const auto input, stage.RecvForward({}, call));
+      COHORT_RETURN_IF_ERROR(Is(group, input, Seed(own + 1, 0), true));
+    }
+    if (own > 0) COHORT_RETURN_IF_ERROR(stage.SendForward(Make(group, Seed(own, 0), true), call));
+    PipelineCall nobody;
+    nobody.next_rank = 4;
+    EXPECT_EQ(stage.SendForward({}, nobody).code(), absl::StatusCode::kInvalidArgument);
+    nobody.next_rank = own;
+    EXPECT_EQ(stage.SendForward({}, nobody).code(), absl::StatusCode::kInvalidArgument);
+    return absl::OkStatus();
+  }));
+}
+
+// Of two stages that are each other's next and previous, in whatever order they ask.
+TEST_P(PipelineTest, DirectionsAreApart) {
+  PipelineOptions options;
+  options.wrap = true;
+  MakeStages(2, options);
+  ExpectOk(OnRanks([&](Group& group) -> absl::Status {
+    Pipeline& stage = of(group);
+    if (group.rank() == 0) {
+      PipelineCall to_other;
+      to_other.next_rank = to_other.prev_rank = 1;
+      COHORT_RETURN_IF_ERROR(stage.SendForward(Make(group, 1, false), to_other));
+      return stage.SendBackward(Make(group, 2, false), to_other);
+    }
+    PipelineCall of_other;
+    of_other.next_rank = of_other.prev_rank = 0;
+    COHORT_ASSIGN_OR_RETURN(const auto gradient, stage.RecvBackward({}, of_other));
+    COHORT_RETURN_IF_ERROR(Is(group, gradient, 2, false));
+    COHORT_ASSIGN_OR_RETURN(const auto input, stage.RecvForward({}, of_other));
+    return Is(group, input, 1, false);
+  }));
+}
+
+TEST_P(PipelineTest, WhatIsExpectedIsChecked) {
+  for (const int size : {2, 4}) {
+    MakeStages(size);
+    for (const int64_t count : {int64_t{4}, kLarge}) {
+      const std::vector<absl::Status> statuses = OnRanks([&](Group& group) -> absl::Status {
+        if (group.rank() == 0) {
+          return of(group).SendForward({Upload(group, Tensor::Zeros(DataType::kF64, {count}))});
+        }
+        if (group.rank() > 1) return absl::OkStatus();
+        PipelineReceive input;
+        input.expected = {{DataType::kF32, Shape{count}}};
+        return of(group).RecvForward(input).status();
+      });
+      const std::string both =
+          absl::StrCat("rank 1 expects f32 [", count, "], and rank 0 sent f64 [", count, "]");
+      EXPECT_EQ(statuses[1].code(), absl::StatusCode::kInvalidArgument);
+      EXPECT_THAT(std::string(statuses[1].message()), HasSubstr(both));
+      if (count == kLarge || GetParam() == Form::kDevice) {
+        EXPECT_EQ(statuses[0].code(), absl::StatusCode::kInvalidArgument);
+        EXPECT_THAT(std::string(statuses[0].message()), HasSubstr(both));
+      }
+    }
+    // It goes on, with what was expected, in part or as a whole.
+    ExpectOk(OnRanks([&](Group& group) -> absl::Status {
+      const Tensor two = Tensor::Zeros(DataType::kI8, {2, 2});
+      if (group.rank() == 0) {
+        for (int i = 0; i < 3; ++i) {
+          COHORT_RETURN_IF_ERROR(of(group).SendForward({Upload(group, two)}));
+        }
+      }
+      if (group.rank() != 1) return absl::OkStatus();
+      for (const parallel::Expected& expected : {parallel::Expected{DataType::kI8, std::nullopt},
+                                                 parallel::Expected{std::nullopt, Shape{2, 2}},
+                                                 parallel::Expected{DataType::kI8, Shape{2, 2}}}) {
+        PipelineReceive input;
+        input.expected = {expected};
+        COHORT_ASSIGN_OR_RETURN(const auto got, of(group).RecvForward(input));
+        COHORT_RETURN_IF_ERROR(Same(group, got, {two}));
+      }
+      return absl::OkStatus();
+    }));
+  }
+}
+
+// What has come beside an error stays.
+TEST_P(PipelineTest, AnErrorOfOneSideLosesNothingOfTheOther) {
+  MakeStages(3);
+  ExpectOk(OnRanks([&](Group& group) -> absl::Status {
+    Pipeline& stage = of(group);
+    if (group.rank() == 0) return stage.SendForward(Make(group, 5, true));
+    if (group.rank() == 2) {
+      EXPECT_EQ(stage.SendBackward({Tensor(nullptr, DataType::kF32, {4})}).code(),
+                absl::StatusCode::kInvalidArgument);
+      return stage.SendBackward(Make(group, 6, true));
+    }
+    Pipeline::Both both;
+    const absl::Status status = stage.SendForwardBackwardRecvForwardBackward(both).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("rank 2"));
+    COHORT_ASSIGN_OR_RETURN(const auto input, stage.RecvForward());
+    COHORT_RETURN_IF_ERROR(Is(group, input, 5, true));
+    COHORT_ASSIGN_OR_RETURN(const auto gradient, stage.RecvBackward());
+    return Is(group, gradient, 6, true);
+  }));
+}
+
+TEST_P(PipelineTest, ACacheIsReceivedIntoAgain) {
+  MakeStages(2);
+  ExpectOk(OnRanks([&](Group& group) -> absl::Status {
+    Pipeline& stage = of(group);
+    ReceiveCache cache;
+    PipelineReceive input;
+    input.cache = &cache;
+    void* last = nullptr;
+    // The shape changes before the last.
+    for (const int64_t count : {kLarge, kLarge, kLarge + 1}) {
+      const Tensor ones = Tensor::Zeros(DataType::kF32, {count});
+      static_cast<float*>(ones.data())[count - 1] = 1;
+      if (group.rank() == 0) {
+        COHORT_RETURN_IF_ERROR(stage.SendForward({Upload(group, ones)}));
+        continue;
+      }
+      COHORT_ASSIGN_OR_RETURN(const auto got, stage.RecvForward(input));
+      COHORT_RETURN_IF_ERROR(Same(group, got, {ones}));
+      if (last != nullptr) EXPECT_EQ((*got)[0].data() == last, count == kLarge);
+      last = (*got)[0].data();
+    }
+    return absl::OkStatus();
+  }));
+}
+
+TEST_P(PipelineTest, Meta) {
+  MakeStages(3);
+  ExpectOk(OnRanks([&](Group& group) -> absl::Status {
+    Pipeline& stage = of(group);
+    const Tensors tensors = Make(group, 9, true);
+    bool need_meta = true;
+    std::optional<std::vector<TensorMeta>> known;
+    for (int step = 0; step < 3; ++step) {
+      if (group.rank() > 0) {
+        COHORT_ASSIGN_OR_RETURN(known, stage.RecvTensorMeta(known));
+        if (known->size() != tensors.size()) return absl::InternalError("other tensors");
+        for (size_t i = 0; i < tensors.size(); ++i) {
+          EXPECT_EQ((*known)[i], MetaOf(tensors[i]));
+        }
+        COHORT_ASSIGN_OR_RETURN(const auto input, stage.RecvForward());
+        COHORT_RETURN_IF_ERROR(Is(group, input, 9, true));
+      }
+      if (group.rank() == 2) continue;
+      COHORT_ASSIGN_OR_RETURN(need_meta, stage.SendTensorMeta(tensors, need_meta));
+      EXPECT_FALSE(need_meta);
+      COHORT_RETURN_IF_ERROR(stage.SendForward(tensors));
+    }
+    return absl::OkStatus();
+  }));
+}
+
+TEST_P(PipelineTest, Async) {
+  MakeStages(3);
+  ExpectOk(OnRanks([&](Group& group) -> absl::Status {
+    Pipeline& stage = of(group);
+    client::AsyncCalls calls(group);
+    const Tensors own = Make(group, Seed(group.rank(), 0), true);
+    const auto input = stage.Async<std::optional<Tensors>>(
+        calls, [](Pipeline& pipeline) { return pipeline.RecvForward(); });
+    const client::PendingCall sent =
+        stage.AsyncSend(calls, [own](Pipeline& pipeline) { return pipeline.SendForward(own); });
+    for (int twice = 0; twice < 2; ++twice) {
+      COHORT_ASSIGN_OR_RETURN(const auto got, input.Wait());
+      if (group.rank() > 0) {
+        COHORT_RETURN_IF_ERROR(Is(group, got, Seed(group.rank() - 1, 0), true));
+      }
+      COHORT_RETURN_IF_ERROR(sent.Wait());
+    }
+    return absl::OkStatus();
+  }));
+}
+
+TEST_P(PipelineTest, TheEndOfAStageIsThatOfThePipeline) {
+  MakeStages(4);
+  const std::vector<absl::Status> statuses = OnRanks([&](Group& group) -> absl::Status {
+    if (group.rank() == 3) {
+      group.Abort(absl::InternalError("it has had enough"));
+      return absl::OkStatus();
+    }
+    // Nobody sends back.
+    return of(group).RecvBackward().status();
+  });
+  for (int r = 0; r < 3; ++r) {
+    const absl::Status& status = statuses[static_cast<size_t>(r)];
+    EXPECT_EQ(status.code(), absl::StatusCode::kAborted) << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("rank 3"));
+  }
+}
+
+TEST_P(PipelineTest, RingShift) {
+  for (const int size : {1, 2, 3, 8}) {
+    MakeStages(size);
+    for (const int distance : {1, -1, 2, 0, size, 5}) {
+      for (const bool large : {false, true}) {
+        SCOPED_TRACE(absl::StrCat(size, " ranks, by ", distance));
+        ExpectOk(OnRanks([&](Group& group) -> absl::Status {
+          const int own = group.rank();
+          const int from = ((own - distance) % size + size) % size;
+          const auto tensor = [&](int rank) { return Expected(Seed(rank, 0), large)[0]; };
+          const Tensor mine = Upload(group, tensor(own));
+          COHORT_ASSIGN_OR_RETURN(const Tensor got, RingShift(messages(group), mine, distance));
+          EXPECT_TRUE(got.count() == 0 || got.data() != mine.data());
+          return Same(group, Tensors{got}, {tensor(from)});
+        }));
+      }
+    }
+  }
+}
+
+TEST_P(PipelineTest, RingShiftOfWhatCannotBeSent) {
+  for (const int size : {2, 4}) {
+    MakeStages(size);
+    const std::vector<absl::Status> statuses = OnRanks([&](Group& group) -> absl::Status {
+      const Tensor bad(nullptr, DataType::kF32, {4});
+      const Tensor good = Upload(group, Tensor::Zeros(DataType::kF32, {4}));
+      return RingShift(messages(group), group.rank() == 0 ? bad : good).status();
+    });
+    for (const int r : {0, 1}) {
+      EXPECT_EQ(statuses[static_cast<size_t>(r)].code(), absl::StatusCode::kInvalidArgument);
+    }
+    ExpectOk(OnRanks([&](Group& group) { return group.Barrier(); }));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Forms, PipelineTest, ::testing::ValuesIn(kForms), FormName);
+
+// Four ranks, of two stages of two members each: ranks 0 and 1 send to 2 and 3.
+class ScatterGatherTest : public ParallelTest {
+ protected:
+  // `members`: of the tensor groups of the two stages.
+  absl::Status OnStages(const std::function<absl::Status(Group&, Pipeline&)>& body,
+                        int members = 2) {
+    MakeGroup(4);
+    const std::vector<absl::Status> statuses = OnRanks([&](Group& group) -> absl::Status {
+      const int own = group.rank();
+      const bool sends = own < 2;
+      // Of the second stage they may be others.
+      const int size = sends ? 2 : members;
+      client::GroupPlace place;
+      place.name = absl::StrCat("tensor-", made_, "-", sends ? 0 : size == 2 ? 1 : own);
+      place.rank = size == 2 ? own % 2 : 0;
+      place.world_size = size;
+      COHORT_ASSIGN_OR_RETURN(const std::unique_ptr<Group> tensor_group,
+                              FactoryOf(own, absl::Seconds(60))(place));
+      Messages messages(group);
+      PipelineOptions options;
+      options.tensor_group = tensor_group.get();
+      if (sends) options.next_rank = own + 2;
+      if (!sends) options.prev_rank = own - 2;
+      Pipeline pipeline(messages, options);
+      const absl::Status status = body(group, pipeline);
+      // Both groups work on.
+      COHORT_RETURN_IF_ERROR(tensor_group->Barrier());
+      COHORT_RETURN_IF_ERROR(group.Barrier());
+      return status;
+    });
+    ++made_;
+    statuses_ = statuses;
+    for (const absl::Status& status : statuses) {
+      if (!status.ok()) return status;
+    }
+    return absl::OkStatus();
+  }
+
+  std::vector<absl::Status> statuses_;
+
+ private:
+  int made_ = 0;
+};
+
+TEST_P(ScatterGatherTest, SlicesAreGathered) {
+  PipelineCall call;
+  call.scatter_gather_tensors = true;
+  const Tensor whole = Tensor::Zeros(DataType::kI32, {6, 4});
+  for (int i = 0; i < 24; ++i) static_cast<int32_t*>(whole.data())[i] = i * i;
+  const Tensor empty = Tensor::Zeros(DataType::kF32, {0, 5});
+  const absl::Status status = OnStages([&](Group& group, Pipeline& stage) -> absl::Status {
+    const Tensor strided = Upload(group, whole).Permute({1, 0});
+    if (group.rank() < 2) {
+      COHORT_RETURN_IF_ERROR(
+          stage.SendForward({Upload(group, whole), strided, Upload(group, empty)}, call));
+      // One of two; the other one does not divide.
+      PipelineCall one = call;
+      one.scattered = {false, true};
+      return stage.SendForward(
+          {Upload(group, Tensor::Zeros(DataType::kU8, {7})), Upload(group, whole)}, one);
+    }
+    COHORT_ASSIGN_OR_RETURN(const auto got, stage.RecvForward({}, call));
+    EXPECT_EQ(got->size(), 3u);
+    EXPECT_EQ(ElementsOf(Download(group, (*got)[0])), ElementsOf(whole));
+    EXPECT_EQ((*got)[1].shape(), (Shape{4, 6}));
+    EXPECT_EQ(ElementsOf(Download(group, (*got)[1])), ElementsOf(whole.Permute({1, 0})));
+    EXPECT_EQ((*got)[2].shape(), (Shape{0, 5}));
+    COHORT_ASSIGN_OR_RETURN(const auto mixed, stage.RecvForward({}, call));
+    EXPECT_EQ((*mixed)[0].shape(), (Shape{7}));
+    EXPECT_EQ(ElementsOf(Download(group, (*mixed)[1])), ElementsOf(whole));
+    return absl::OkStatus();
+  });
+  EXPECT_TRUE(status.ok()) << status;
+}
+
+TEST_P(ScatterGatherTest, WhatDoesNotDivideIsRefusedOnBothSides) {
+  PipelineCall call;
+  call.scatter_gather_tensors = true;
+  OnStages([&](Group& group, Pipeline& stage) -> absl::Status {
+    const Tensor seven = Upload(group, Tensor::Zeros(DataType::kF32, {7}));
+    if (group.rank() < 2) return stage.SendForward({seven}, call);
+    return stage.RecvForward({}, call).status();
+  }).IgnoreError();
+  for (const absl::Status& status : statuses_) {
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("does not divide by 2"));
+  }
+}
+
+TEST_P(ScatterGatherTest, TensorGroupsOfOtherSizesAreRefusedOnBothSides) {
+  PipelineCall call;
+  call.scatter_gather_tensors = true;
+  OnStages(
+      [&](Group& group, Pipeline& stage) -> absl::Status {
+        const Tensor eight = Upload(group, Tensor::Zeros(DataType::kF32, {8}));
+        if (group.rank() < 2) return stage.SendForward({eight}, call);
+        return stage.RecvForward({}, call).status();
+      },
+      1)
+      .IgnoreError();
+  for (const absl::Status& status : statuses_) {
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("has 1 member"));
+  }
+}
+
+TEST_P(ScatterGatherTest, OneMembersErrorIsAll) {
+  PipelineCall call;
+  call.scatter_gather_tensors = true;
+  OnStages([&](Group& group, Pipeline& stage) -> absl::Status {
+    // Of another type on rank 1, which rank 3 does not expect.
+    const DataType type = group.rank() == 1 ? DataType::kI32 : DataType::kF32;
+    if (group.rank() < 2) return stage.SendForward({Upload(group, Tensor::Zeros(type, {8}))}, call);
+    PipelineReceive input;
+    input.expected = {{DataType::kF32, std::nullopt}};
+    return stage.RecvForward(input, call).status();
+  }).IgnoreError();
+  EXPECT_TRUE(statuses_[0].ok()) << statuses_[0];
+  for (const int r : {1, 2, 3}) {
+    const absl::Status& status = statuses_[static_cast<size_t>(r)];
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("expects f32"));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Forms, ScatterGatherTest, ::testing::ValuesIn(kForms), FormName);
+
+}  // namespace
+}  // namespace cohort::testing
