@@ -7,29 +7,6 @@
 namespace cohort::testing {
 namespace {
 
-// a b, aT b, a bT.
-Matrix Product(const Matrix& a, const Matrix& b) {
-  Matrix result(a.rows, b.columns);
-  for (int i = 0; i < a.rows; ++i) {
-    for (int k = 0; k < a.columns; ++k) {
-      for (int j = 0; j < b.columns; ++j) result.at(i, j) += a.at(i, k) * b.at(k, j);
-    }
-  }
-  return result;
-}
-Matrix Transposed(const Matrix& a) {
-  Matrix result(a.columns, a.rows);
-  for (int i = 0; i < a.rows; ++i) {
-    for (int j = 0; j < a.columns; ++j) result.at(j, i) = a.at(i, j);
-  }
-  return result;
-}
-
-Matrix Sum(Matrix a, const Matrix& b) {
-  for (size_t i = 0; i < a.values.size(); ++i) a.values[i] += b.values[i];
-  return a;
-}
-
 void SetColumns(Matrix& to, int begin, const Matrix& from) {
   for (int i = 0; i < from.rows; ++i) {
     for (int j = 0; j < from.columns; ++j) to.at(i, begin + j) = from.at(i, j);
@@ -90,53 +67,19 @@ Matrix SoftmaxBackward(const Matrix& result, const Matrix& gradient) {
 
 }  // namespace
 
-Matrix Matrix::Random(int rows, int columns, std::mt19937& random) {
-  Matrix matrix(rows, columns);
-  for (double& value : matrix.values) value = static_cast<double>(random() % 2001) / 1000 - 1;
-  return matrix;
-}
-
-Matrix RowsOf(const Matrix& matrix, int begin, int size) {
-  Matrix rows(size, matrix.columns);
-  const auto from = matrix.values.begin() + begin * matrix.columns;
-  rows.values.assign(from, from + size * matrix.columns);
-  return rows;
-}
-
-Matrix ColumnsOf(const Matrix& matrix, int begin, int size) {
-  Matrix columns(matrix.rows, size);
-  for (int i = 0; i < matrix.rows; ++i) {
-    for (int j = 0; j < size; ++j) columns.at(i, j) = matrix.at(i, begin + j);
+AttentionWeights AttentionWeights::Random(int hidden, std::mt19937& random) {
+  AttentionWeights weights;
+  for (Matrix* const matrix : {&weights.query, &weights.key, &weights.value, &weights.out}) {
+    *matrix = Matrix::Random(hidden, hidden, random);
   }
-  return columns;
+  return weights;
 }
 
-double LargestDifference(const Matrix& a, const Matrix& b) {
-  if (a.rows != b.rows || a.columns != b.columns) return std::numeric_limits<double>::infinity();
-  double largest = 0;
-  for (size_t i = 0; i < a.values.size(); ++i) {
-    largest = std::max(largest, std::abs(a.values[i] - b.values[i]));
-  }
-  return largest;
-}
-
-DecoderWeights RandomWeights(int hidden, int inner, std::mt19937& random) {
-  return {Matrix::Random(hidden, hidden, random), Matrix::Random(hidden, hidden, random),
-          Matrix::Random(hidden, hidden, random), Matrix::Random(hidden, hidden, random),
-          Matrix::Random(hidden, inner, random),  Matrix::Random(inner, hidden, random)};
-}
-
-DecoderWeights ShardOf(const DecoderWeights& whole, int index, int shards) {
-  const auto columns = [&](const Matrix& matrix) {
-    const int size = matrix.columns / shards;
-    return ColumnsOf(matrix, index * size, size);
-  };
-  const auto rows = [&](const Matrix& matrix) {
-    const int size = matrix.rows / shards;
-    return RowsOf(matrix, index * size, size);
-  };
-  return {columns(whole.query), columns(whole.key), columns(whole.value),
-          rows(whole.out),      columns(whole.up),  rows(whole.down)};
+AttentionWeights AttentionWeights::Shard(int index, int shards) const {
+  const int size = query.columns / shards;
+  const int begin = index * size;
+  return {ColumnsOf(query, begin, size), ColumnsOf(key, begin, size), ColumnsOf(value, begin, size),
+          RowsOf(out, begin, size)};
 }
 
 Matrix DecoderLayer::Attend() {
@@ -182,23 +125,11 @@ Matrix DecoderLayer::Forward(const Matrix& input) {
   entered_ = joints_.enter(Norm(input_));
   heads_ = Attend();
   middle_ = Sum(input_, joints_.leave(Product(heads_, weights_.out)));
-
-  entered_mlp_ = joints_.enter(Norm(middle_));
-  up_ = Product(entered_mlp_, weights_.up);
-  active_ = up_;
-  for (double& value : active_.values) value = value > 0 ? value * value : 0;
-  return Sum(middle_, joints_.leave(Product(active_, weights_.down)));
+  return Sum(middle_, feed_forward_->Forward(Norm(middle_)));
 }
 
 Matrix DecoderLayer::Backward(const Matrix& gradient) {
-  const Matrix down = joints_.leave_backward(gradient);
-  gradients_.down = Product(Transposed(active_), down);
-  Matrix up = Product(down, Transposed(weights_.down));
-  for (size_t i = 0; i < up.values.size(); ++i) up.values[i] *= 2 * std::max(up_.values[i], 0.0);
-  gradients_.up = Product(Transposed(entered_mlp_), up);
-  const Matrix mlp = joints_.enter_backward(Product(up, Transposed(weights_.up)));
-  const Matrix middle = Sum(gradient, NormBackward(middle_, mlp));
-
+  const Matrix middle = Sum(gradient, NormBackward(middle_, feed_forward_->Backward(gradient)));
   const Matrix out = joints_.leave_backward(middle);
   gradients_.out = Product(Transposed(heads_), out);
   const Matrix attended = AttendBackward(Product(out, Transposed(weights_.out)));

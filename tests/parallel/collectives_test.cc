@@ -1,6 +1,7 @@
 // The verbs that return their results, on groups of every form: as one process works them out.
 #include "client/parallel/collectives/collectives.h"
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 
@@ -109,6 +110,30 @@ TEST_P(CollectivesTest, BesideTheirCaller) {
     EXPECT_TRUE(absl::IsInvalidArgument(wrong.Wait().status()));
     COHORT_ASSIGN_OR_RETURN(const Tensor total, sum.Wait());
     EXPECT_EQ(sum.Wait()->data(), total.data());  // as often as one likes
+    return absl::OkStatus();
+  }));
+}
+
+TEST_P(CollectivesTest, InTheOrderOfAStream) {
+  if (GetParam() != cohort::testing::Form::kDevice) GTEST_SKIP() << "there are streams on GPUs";
+  MakeGroup(3);
+  ExpectOk(OnRanks([&](client::Group& group) -> absl::Status {
+    const client::CallOptions on_stream = {.stream = nullptr};  // the default one
+    const Tensor ones = Tensor::Zeros(DataType::kI32, {3, 2});
+    std::fill_n(static_cast<int32_t*>(ones.data()), 6, group.rank() + 1);
+    const Tensor input = Upload(group, ones);
+    COHORT_ASSIGN_OR_RETURN(const Tensor sum, AllReduce(group, input, {.call = on_stream}));
+    COHORT_ASSIGN_OR_RETURN(const Tensor all, AllGather(group, sum, {.dim = 0, .call = on_stream}));
+    COHORT_ASSIGN_OR_RETURN(const Tensor twice, AllGatherV(group, all, {.call = on_stream}));
+    COHORT_ASSIGN_OR_RETURN(const Tensor last,
+                            Broadcast(group, input, {.root = 2, .call = on_stream}));
+    COHORT_RETURN_IF_ERROR(group.AwaitStreams());
+    EXPECT_EQ(twice.shape(), (Shape{27, 2}));
+    EXPECT_EQ(static_cast<int32_t*>(Touchable(twice).data())[53], 6);
+    EXPECT_EQ(static_cast<int32_t*>(Touchable(last).data())[0], 3);
+    // Of what is wrong there, this rank alone hears, at once.
+    EXPECT_TRUE(
+        absl::IsInvalidArgument(AllGather(group, input, {.dim = 2, .call = on_stream}).status()));
     return absl::OkStatus();
   }));
 }

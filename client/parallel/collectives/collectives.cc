@@ -9,28 +9,27 @@ namespace cohort::parallel {
 
 absl::StatusOr<Tensor> AllReduce(client::Group& group, const Tensor& input,
                                  const AllReduceOptions& options) {
-  if (options.in_place) {
-    COHORT_RETURN_IF_ERROR(group.AllReduce(input, input, options.reduction, options.call));
-    return input;
+  const absl::StatusOr<TensorSpec> spec = AllReduceResult(SpecOf(input), options.reduction);
+  if (!spec.ok()) return Refuse(group, spec.status(), options.call);
+  Tensor result = input;
+  if (!options.in_place) {
+    COHORT_ASSIGN_OR_RETURN(result, AllocateResult(group, spec, options.buffers, options.call));
   }
-  COHORT_ASSIGN_OR_RETURN(const Tensor result,
-                          AllocateResult(group, AllReduceResult(SpecOf(input), options.reduction),
-                                         options.buffers, options.call));
   COHORT_RETURN_IF_ERROR(group.AllReduce(input, result, options.reduction, options.call));
   return result;
 }
 
 absl::StatusOr<std::optional<Tensor>> Reduce(client::Group& group, const Tensor& input,
                                              const ReduceOptions& options) {
-  const bool is_root = group.rank() == options.root;
+  const absl::StatusOr<TensorSpec> spec =
+      ReduceResult(SpecOf(input), SeatOf(group), options.root, options.reduction);
+  if (!spec.ok()) return Refuse(group, spec.status(), options.call);
   std::optional<Tensor> result;
-  if (is_root && options.in_place) {
+  if (group.rank() == options.root) {
     result = input;
-  } else if (is_root) {
-    COHORT_ASSIGN_OR_RETURN(result, AllocateResult(group,
-                                                   ReduceResult(SpecOf(input), SeatOf(group),
-                                                                options.root, options.reduction),
-                                                   options.buffers, options.call));
+    if (!options.in_place) {
+      COHORT_ASSIGN_OR_RETURN(result, AllocateResult(group, spec, options.buffers, options.call));
+    }
   }
   COHORT_RETURN_IF_ERROR(group.Reduce(input, result.value_or(Tensor()), options.reduction,
                                       options.root, options.call));

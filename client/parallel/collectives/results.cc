@@ -30,6 +30,9 @@ class Call {
     return Wrong(absl::StrCat("root ", root, " is not in 0..", seat.ranks - 1));
   }
   absl::Status CheckReduction(const Reduction& reduction) const {
+    if (!IsReduceOp(static_cast<int>(reduction.op))) {
+      return Wrong(absl::StrCat("there is no reduction ", static_cast<int>(reduction.op)));
+    }
     const absl::Status status = CheckReducible(input_.type, reduction.op);
     return status.ok() ? status : Wrong(status.message());
   }

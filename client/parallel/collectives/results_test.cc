@@ -113,6 +113,7 @@ TEST(ResultsTest, WhatCannotBeReduced) {
   ExpectWrong(AllReduceResult(Of({2}, DataType::kC64), kSum), HasSubstr("all_reduce of c64 [2]"));
   ExpectWrong(ReduceScatterResult(Of({4}), kSecondOfFour, 0, {ReduceOp::kBitAnd}),
               HasSubstr("bit_and"));
+  ExpectWrong(AllReduceResult(Of({2}), {static_cast<ReduceOp>(99)}), HasSubstr("no reduction 99"));
 }
 
 TEST(ResultsTest, MoreThanCanBeCounted) {
