@@ -243,6 +243,29 @@ TEST_F(NcclAgreementTest, StrictlyMessagesAreCompared) {
   EXPECT_EQ(received[1], 2);
 }
 
+// More than the way between two ranks holds of what they say to agree.
+TEST_F(NcclAgreementTest, ManyMessagesBothWays) {
+  constexpr size_t kMessages = 100;
+  FormAndConnect(2, NcclAgreement::kAsync, false);
+  RunWell([&](NcclCommunicator& group) -> absl::Status {
+    const int other = 1 - group.rank();
+    std::vector<float> sent(kMessages), received(kMessages);
+    std::vector<Transfer> transfers;
+    for (size_t i = 0; i < kMessages; ++i) {
+      sent[i] = static_cast<float>(1000 * group.rank()) + static_cast<float>(i);
+      transfers.push_back(Transfer::Send(other, &sent[i], 1, DataType::kF32));
+    }
+    for (float& one : received) {
+      transfers.push_back(Transfer::Receive(other, &one, 1, DataType::kF32));
+    }
+    COHORT_RETURN_IF_ERROR(group.Exchange(transfers, Soon()));
+    for (size_t i = 0; i < kMessages; ++i) {
+      EXPECT_EQ(received[i], static_cast<float>(1000 * other) + static_cast<float>(i));
+    }
+    return absl::OkStatus();
+  });
+}
+
 TEST_F(NcclAgreementTest, RanksThatAreToAgreeDifferentlyDoNotForm) {
   NcclRanksOptions options;
   options.differ = [](int rank, NcclFormation& formation) {

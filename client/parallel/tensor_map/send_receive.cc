@@ -1,0 +1,201 @@
+#include "client/parallel/tensor_map/send_receive.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "client/parallel/tensor_map/deadline.h"
+#include "client/parallel/tensor_map/entries.h"
+#include "client/parallel/tensor_map/group_tensors.h"
+
+namespace cohort::parallel {
+namespace {
+
+// For ranks to tell each other what came, when the time is over.
+constexpr absl::Duration kToTell = absl::Seconds(1);
+
+absl::Status CheckNotAlone(const client::Group& group, absl::string_view what) {
+  if (group.size() > 1) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat(what, " of a tensor map: group ", group.name(), " has one rank alone"));
+}
+
+// The message of it.
+absl::Status Prepare(client::Group& group, const TensorMap& map, const GatherOptions& gather,
+                     const Deadline& deadline, MessageSend& send) {
+  const auto parts = [&](const Path& path, const Tensor& tensor) -> absl::StatusOr<int> {
+    COHORT_RETURN_IF_ERROR(CheckMoves(group, path, tensor));
+    return PartsFor(gather, path, tensor);
+  };
+  const auto encode = [&]() -> absl::StatusOr<EncodedMap> {
+    COHORT_RETURN_IF_ERROR(CheckOverrides(gather, map));
+    return EncodeMap(map, parts);
+  };
+  absl::StatusOr<EncodedMap> result = encode();
+  const bool checks = gather.check && gather.group != nullptr;
+  if (!result.ok()) {
+    // The other ranks of that group are about to check.
+    if (checks) gather.group->Refuse(result.status(), deadline.Left()).IgnoreError();
+    return result.status();
+  }
+  EncodedMap& encoded = *result;
+  if (checks) {
+    std::vector<Tensor> alike;
+    for (size_t i = 0; i < encoded.tensors.size(); ++i) {
+      if (encoded.tensor_entries[i].parts > 1) alike.push_back(encoded.tensors[i]);
+    }
+    COHORT_RETURN_IF_ERROR(CheckAlike(*gather.group, alike, deadline.Left()));
+  }
+  for (size_t i = 0; i < encoded.tensors.size(); ++i) {
+    const int parts_of_it = encoded.tensor_entries[i].parts;
+    if (parts_of_it == 1) continue;
+    Tensor& tensor = encoded.tensors[i];
+    COHORT_ASSIGN_OR_RETURN(tensor, PartOf(group, tensor, parts_of_it, gather.group->rank(),
+                                           deadline.LeftFor(tensor.device())));
+  }
+  // Who cannot gather says so to the sender too, however little comes.
+  send.awaited = std::any_of(encoded.tensor_entries.begin(), encoded.tensor_entries.end(),
+                             [](const TensorEntry& entry) { return entry.parts > 1; });
+  send.message = {std::move(encoded.entries), std::move(encoded.tensors)};
+  return absl::OkStatus();
+}
+
+// One map on its way in.
+class Reception {
+ public:
+  Reception(client::Group& group, client::Group* gathers_in, int peer, const Deadline& deadline)
+      : group_(group), gathers_in_(gathers_in), peer_(peer), deadline_(deadline) {}
+
+  // For Messages: where the tensors are to go.
+  absl::StatusOr<std::vector<Tensor>> Accept(const std::string& note,
+                                             const std::vector<TensorMeta>& metas) {
+    COHORT_RETURN_IF_ERROR(Parse(note));
+    const std::vector<TensorEntry>& entries = map_.tensors();
+    if (metas.size() != entries.size()) {
+      return Named(absl::InvalidArgumentError(
+          absl::StrCat(metas.size(), " tensors came, and its entries are of ", entries.size())));
+    }
+    std::vector<TensorEntry> sent = entries;
+    for (size_t i = 0; i < sent.size(); ++i) {
+      if (sent[i].parts > 1) {
+        COHORT_RETURN_IF_ERROR(CheckGathers(sent[i]));
+        COHORT_ASSIGN_OR_RETURN(Tensor whole, AllocateFor(*gathers_in_, sent[i]));
+        gathered_.push_back(std::move(whole));
+        sent[i].shape = {sent[i].sent_count()};
+        sent[i].parts = 1;
+      }
+      if (metas[i] != TensorMeta{sent[i].type, sent[i].shape, sent[i].on_gpu}) {
+        return Named(absl::InvalidArgumentError(
+            absl::StrCat("tensor ", i, " came as ", ToString(metas[i]), ", and its entry says ",
+                         entries[i].ToString())));
+      }
+    }
+    return AllocateAll(group_, sent);
+  }
+
+  absl::StatusOr<TensorMap> Finish(absl::StatusOr<Message> message) {
+    if (gathers_in_ != nullptr) {
+      COHORT_RETURN_IF_ERROR(
+          AllHaveParts(*gathers_in_, message.status(), map_.tensors(), deadline_.Left(kToTell)));
+    }
+    COHORT_RETURN_IF_ERROR(message.status());
+    size_t gathered = 0;
+    for (size_t i = 0; i < message->tensors.size(); ++i) {
+      const TensorEntry& entry = map_.tensors()[i];
+      Tensor& tensor = message->tensors[i];
+      if (entry.parts > 1) {
+        const Tensor& whole = gathered_[gathered++];
+        COHORT_ASSIGN_OR_RETURN(const Tensor flat, whole.Reshape({entry.count()}));
+        COHORT_RETURN_IF_ERROR(
+            gathers_in_->AllGather(tensor, flat, 0, deadline_.LeftFor(tensor.device())));
+        tensor = whole;
+      }
+      map_.Fill(i, std::move(tensor));
+    }
+    return std::move(map_).Take();
+  }
+
+ private:
+  absl::Status Named(const absl::Status& status) const {
+    return absl::Status(status.code(), absl::StrCat("the tensor map of rank ", peer_, " of group ",
+                                                    group_.name(), ": ", status.message()));
+  }
+
+  absl::Status Parse(absl::string_view note) {
+    absl::StatusOr<DecodedMap> map = DecodedMap::Parse(note);
+    if (!map.ok()) return Named(map.status());
+    map_ = *std::move(map);
+    return absl::OkStatus();
+  }
+
+  absl::Status CheckGathers(const TensorEntry& entry) const {
+    std::string why;
+    if (gathers_in_ == nullptr) {
+      why = "gathers nothing";
+    } else if (gathers_in_->size() != entry.parts) {
+      why = absl::StrCat("gathers in group ", gathers_in_->name(), " of ", gathers_in_->size(),
+                         " ranks");
+    } else if (entry.on_gpu && gathers_in_->device() != group_.device()) {
+      why = absl::StrCat("gathers in group ", gathers_in_->name(), ", which has ",
+                         gathers_in_->device().ToString(), " and not ", group_.device().ToString());
+    } else {
+      return absl::OkStatus();
+    }
+    return Named(absl::InvalidArgumentError(
+        absl::StrCat("it has ", entry.ToString(), ", and rank ", group_.rank(), " ", why)));
+  }
+
+  client::Group& group_;
+  client::Group* const gathers_in_;
+  const int peer_;
+  const Deadline& deadline_;
+  DecodedMap map_;
+  std::vector<Tensor> gathered_;  // of those in parts, where the whole is to be
+};
+
+}  // namespace
+
+absl::Status SendTensorMap(Messages& messages, const TensorMap& map,
+                           const SendMapOptions& options) {
+  client::Group& group = messages.group();
+  COHORT_RETURN_IF_ERROR(CheckNotAlone(group, "send"));
+  const Deadline deadline(options.call);
+  MessageSend send;
+  send.peer = options.to.value_or((group.rank() + 1) % group.size());
+  send.channel = options.channel;
+  // Goes in the map's place, so that the receiver does not wait, and the next one comes next.
+  send.failure = Prepare(group, map, options.gather, deadline, send);
+  return messages.Exchange({send}, {}, deadline.LeftOnGpu()).status();
+}
+
+absl::StatusOr<TensorMap> ReceiveTensorMap(Messages& messages, const ReceiveMapOptions& options) {
+  client::Group& group = messages.group();
+  COHORT_RETURN_IF_ERROR(CheckNotAlone(group, "receive"));
+  const Deadline deadline(options.call);
+  const int from = options.from.value_or((group.rank() + group.size() - 1) % group.size());
+  Reception reception(group, options.gather.group, from, deadline);
+  return reception.Finish(
+      messages.Receive(from, options.channel, deadline.LeftOnGpu(),
+                       [&reception](const std::string& note, const std::vector<TensorMeta>& metas) {
+                         return reception.Accept(note, metas);
+                       }));
+}
+
+client::PendingCall StartSendTensorMap(client::AsyncCalls& calls, Messages& messages, TensorMap map,
+                                       SendMapOptions options) {
+  return calls.Start([&messages, map = std::move(map), options = std::move(options)](
+                         client::Group&) { return SendTensorMap(messages, map, options); });
+}
+
+Pending<TensorMap> StartReceiveTensorMap(client::AsyncCalls& calls, Messages& messages,
+                                         ReceiveMapOptions options) {
+  return Pending<TensorMap>::Start(calls,
+                                   [&messages, options = std::move(options)](client::Group&) {
+                                     return ReceiveTensorMap(messages, options);
+                                   });
+}
+
+}  // namespace cohort::parallel

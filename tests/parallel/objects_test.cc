@@ -1,0 +1,89 @@
+// Typed values between ranks, on groups of every form.
+#include "client/parallel/tensor_map/objects.h"
+
+#include <random>
+#include <string>
+#include <vector>
+
+#include "tests/parallel/map_test.h"
+
+namespace cohort::testing {
+namespace {
+
+using parallel::BroadcastObjectList;
+using parallel::List;
+using parallel::ReceiveObject;
+using parallel::SendObject;
+using parallel::Value;
+
+class ObjectsTest : public MapTest {};
+
+TEST_P(ObjectsTest, ListsReachAll) {
+  std::mt19937 random(Seed());
+  for (const int size : {1, 2, 5}) {
+    MakeGroup(size);
+    for (const int root : {0, size - 1}) {
+      const List list = {1,
+                         "two",
+                         3.5,
+                         parallel::Bytes{"four"},
+                         List{Value(), true},
+                         parallel::RandomMap(random, 3, nullptr)};
+      ExpectOk(OnRanks([&](client::Group& group) {
+        const bool is_root = group.rank() == root;
+        const auto came = BroadcastObjectList(group, is_root ? &list : nullptr, {root});
+        if (!came.ok()) return came.status();
+        EXPECT_EQ(parallel::Describe(Value(*came)), parallel::Describe(Value(list)));
+        return absl::OkStatus();
+      }));
+    }
+  }
+}
+
+TEST_P(ObjectsTest, ARootWithoutAListIsTheSameErrorOfAll) {
+  MakeGroup(3);
+  const List list = {1};
+  const auto statuses = OnRanks([&](client::Group& group) {
+    return BroadcastObjectList(group, group.rank() == 1 ? nullptr : &list, {1}).status();
+  });
+  for (const absl::Status& status : statuses) {
+    ExpectError(status, absl::StatusCode::kInvalidArgument, "the tensor map of rank 1");
+    EXPECT_EQ(status, statuses[0]);
+  }
+}
+
+TEST_P(ObjectsTest, FromOneToAnother) {
+  std::mt19937 random(Seed());
+  MakeGroup(2);
+  const Value value = parallel::RandomMap(random, 4, nullptr);
+  const Value tensor = List{Pattern(DataType::kF32, {2})};
+  ExpectOk(OnRanks([&](client::Group& group) {
+    const int other = 1 - group.rank();
+    for (const int peer : {-1, 2, group.rank()}) {
+      EXPECT_EQ(SendObject(group, value, peer).code(), absl::StatusCode::kInvalidArgument);
+      EXPECT_EQ(ReceiveObject(group, peer).status().code(), absl::StatusCode::kInvalidArgument);
+    }
+    // Both first send: nobody waits.
+    EXPECT_TRUE(SendObject(group, value, other).ok());
+    ExpectError(SendObject(group, tensor, other), absl::StatusCode::kInvalidArgument,
+                "is a tensor");
+    EXPECT_TRUE(group.SendObject("not a value", other).ok());
+    EXPECT_TRUE(SendObject(group, group.rank(), other).ok());
+
+    const auto came = ReceiveObject(group, other);
+    if (!came.ok()) return came.status();
+    EXPECT_EQ(parallel::Describe(*came), parallel::Describe(value));
+    ExpectError(ReceiveObject(group, other).status(), absl::StatusCode::kInvalidArgument,
+                "is a tensor");
+    EXPECT_FALSE(ReceiveObject(group, other).ok());
+    const auto last = ReceiveObject(group, other);
+    if (!last.ok()) return last.status();
+    EXPECT_EQ(*last->As<int64_t>(), other);
+    return absl::OkStatus();
+  }));
+}
+
+INSTANTIATE_TEST_SUITE_P(Forms, ObjectsTest, ::testing::ValuesIn(kForms), FormName);
+
+}  // namespace
+}  // namespace cohort::testing
