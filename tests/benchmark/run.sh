@@ -9,6 +9,7 @@
 #   tests/benchmark/run.sh claims [--json]       a million barriers, cost of a parked call, ...
 #   tests/benchmark/run.sh collective [--json]   collectives on host memory beside Open MPI and Gloo
 #   tests/benchmark/run.sh collective --members 4 --operation all_reduce --sizes 64K 1M
+#   tests/benchmark/run.sh patterns [--json]     tensor maps, queues, experts, pipelines beside what is written by hand
 #   tests/benchmark/run.sh gpu [--json]          what we add to NCCL's calls; exits 3 without a GPU
 #   tests/benchmark/run.sh gpu --bundle FOLDER   the same from deploy/bundle.sh --gpu-tests FOLDER
 #
@@ -147,6 +148,12 @@ case $section in
       --mpirun "$(command -v mpirun)" --coordinator "$bin/coordinator/cohort-coordinator" \
       --worker "$bin/worker/service/cohort-worker" "$@"
     ;;
+  patterns)
+    build //tests/benchmark/patterns:patterns_benchmark //coordinator:cohort-coordinator
+    [[ ! -w /dev/shm ]] || memory_scratch=$(mktemp -d /dev/shm/cohort-benchmark.XXXXXX)
+    run_driver "$bin/tests/benchmark/patterns/patterns_benchmark" --scratch "$scratch" \
+      --memory-scratch "$memory_scratch" --coordinator "$bin/coordinator/cohort-coordinator" "$@"
+    ;;
   gpu)
     device_node=${COHORT_GPU_NODE:-/dev/nvidiactl}
     if [[ ! -e $device_node ]]; then
@@ -173,6 +180,6 @@ case $section in
     ;;
   *)
     usage >&2
-    fail "which benchmark? rendezvous, peers, claims, collective or gpu"
+    fail "which benchmark? rendezvous, peers, claims, collective, patterns or gpu"
     ;;
 esac

@@ -3,6 +3,7 @@
 #define COHORT_WORKER_CUDA_DEVICE_H_
 
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -70,6 +71,17 @@ class CurrentDevice {
   int before_;
   int device_;
 };
+
+// For calls on `stream`, a cudaStream_t of `device`: the default one, null, is that of the device
+// at which the thread is, so the thread goes there. Errors: as DescribeDevice.
+inline absl::StatusOr<std::optional<CurrentDevice>> AtDeviceOf(void* stream, int device) {
+  std::optional<CurrentDevice> current;
+  if (stream != nullptr) return current;
+  absl::StatusOr<CurrentDevice> set = CurrentDevice::Set(device);
+  if (!set.ok()) return set.status();
+  current.emplace(*std::move(set));
+  return current;
+}
 
 }  // namespace cohort::worker::cuda
 

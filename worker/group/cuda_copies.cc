@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/status_macros.h"
+#include "worker/cuda/device.h"
 #include "worker/group/cuda_place.h"
 
 namespace cohort::worker {
@@ -20,7 +21,10 @@ absl::Status Enqueue(absl::Span<const client::TensorCopy> copies, cudaStream_t s
 
 absl::Status CudaCopies::Run(absl::Span<const client::TensorCopy> copies,
                              std::optional<void*> stream, absl::Duration timeout) {
-  if (stream.has_value()) return Enqueue(copies, static_cast<cudaStream_t>(*stream));
+  if (stream.has_value()) {
+    COHORT_ASSIGN_OR_RETURN(const auto at_device, cuda::AtDeviceOf(*stream, device_));
+    return Enqueue(copies, static_cast<cudaStream_t>(*stream));
+  }
   const Instant deadline = Clock::Steady().Now() + timeout;
   std::optional<cuda::Stream> own;
   {

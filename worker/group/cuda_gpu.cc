@@ -22,13 +22,16 @@ constexpr uint64_t kFarAhead = uint64_t{1} << 62;
 
 class CudaStreamFlags final : public client::StreamFlags {
  public:
-  explicit CudaStreamFlags(cuda::RegisteredMemory memory) : memory_(std::move(memory)) {}
+  CudaStreamFlags(cuda::RegisteredMemory memory, int device)
+      : memory_(std::move(memory)), device_(device) {}
 
   absl::Status Await(void* stream, int flag, uint64_t number) override {
+    COHORT_ASSIGN_OR_RETURN(const auto at_device, cuda::AtDeviceOf(stream, device_));
     COHORT_RETURN_IF_ERROR(CheckRuns(stream));
     return cuda::AwaitFlag(static_cast<cudaStream_t>(stream), OnDevice(flag), number);
   }
   absl::Status Set(void* stream, int flag, uint64_t number) override {
+    COHORT_ASSIGN_OR_RETURN(const auto at_device, cuda::AtDeviceOf(stream, device_));
     COHORT_RETURN_IF_ERROR(CheckRuns(stream));
     return cuda::SetFlag(static_cast<cudaStream_t>(stream), OnDevice(flag), number);
   }
@@ -52,6 +55,7 @@ class CudaStreamFlags final : public client::StreamFlags {
   }
 
   const cuda::RegisteredMemory memory_;
+  const int device_;
 };
 
 }  // namespace
@@ -97,7 +101,7 @@ absl::StatusOr<std::unique_ptr<client::StreamFlags>> CudaGpu::Pin(void* memory, 
   COHORT_ASSIGN_OR_RETURN(const cuda::CurrentDevice current, cuda::CurrentDevice::Set(device_));
   COHORT_ASSIGN_OR_RETURN(cuda::RegisteredMemory registered,
                           cuda::RegisteredMemory::Register(memory, static_cast<size_t>(bytes)));
-  return std::make_unique<CudaStreamFlags>(std::move(registered));
+  return std::make_unique<CudaStreamFlags>(std::move(registered), device_);
 }
 
 absl::StatusOr<SharedGpu::Imported> CudaGpu::Import(const v1::RegisterDeviceMemory& said,

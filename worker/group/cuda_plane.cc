@@ -9,6 +9,7 @@
 #include "base/status_macros.h"
 #include "worker/communicator/nccl/nccl_communicator.h"
 #include "worker/communicator/nccl/nccl_stream_communicator.h"
+#include "worker/cuda/device.h"
 #include "worker/cuda/graph.h"
 #include "worker/cuda/stream.h"
 #include "worker/group/cuda_place.h"
@@ -74,6 +75,7 @@ class CudaSide final : public DeviceSide {
   TensorVerbs& verbs() override { return verbs_; }
   absl::Status OnStream(void* stream, absl::Duration timeout,
                         absl::FunctionRef<absl::Status(TensorVerbs&)> body) override {
+    COHORT_ASSIGN_OR_RETURN(const auto at_device, cuda::AtDeviceOf(stream, device_));
     NcclCallOptions options;
     options.stream = static_cast<cudaStream_t>(stream);
     options.timeout = timeout;

@@ -75,6 +75,38 @@ TEST_F(DeviceGroupTest, OnStreamsNothingIsWaitedFor) {
 }
 
 // Rows of calls that returned at once say how far the device is.
+// A thread's default stream is that of the device it is at, which need not be its rank's.
+TEST_F(DeviceGroupTest, TheDefaultStreamIsTheRanks) {
+  constexpr int kElsewhere = 2;
+  Form(Placement::kBoth, 2);
+  ASSERT_EQ(cudaSetDevice(kElsewhere), cudaSuccess);
+  cuda::StreamGate gate;
+  ASSERT_EQ(gate.Close(nullptr), cudaSuccess);
+  for (const absl::Status& status : Run([](Group& group) -> absl::Status {
+         EXPECT_EQ(cudaSetDevice(kElsewhere), cudaSuccess);
+         client::CallOptions options;
+         options.stream = nullptr;
+         options.timeout = absl::Seconds(20);
+         const auto wide = group.Allocate(DataType::kF32, {4, 6}, group.device());
+         const auto sums = group.Allocate(DataType::kF32, {4, 3}, group.device());
+         const auto copy = group.Allocate(DataType::kF32, {4, 3}, group.device());
+         std::fill_n(Floats(*wide), 24, static_cast<float>(group.rank() + 1));
+         // Of every second column, so that copies go before.
+         const Tensor columns = Tensor::Strided(wide->data(), DataType::kF32, {4, 3}, {6, 2},
+                                                wide->owner(), wide->device());
+         absl::Status status = group.AllReduce(columns, *sums, kSum, options);
+         status.Update(group.Copy(*sums, *copy, options));
+         status.Update(group.AwaitStreams(options));
+         EXPECT_EQ(cudaSetDevice(group.device().index()), cudaSuccess);
+         status.Update(cuda::Synchronize(nullptr, Clock::Steady().Now() + absl::Seconds(20)));
+         for (int i = 0; i < 12; ++i) EXPECT_EQ(Floats(*copy)[i], 3) << i;
+         return status;
+       })) {
+    EXPECT_TRUE(status.ok()) << status;
+  }
+  gate.Open();
+}
+
 TEST_F(DeviceGroupTest, TheFlightRecordKnowsTheDevice) {
   Form(Placement::kBoth);
   ExpectSums(true);

@@ -51,36 +51,4 @@ absl::StatusOr<std::vector<LayerRange>> SplitLayers(int layers, int stages,
   return RangesOf(counts);
 }
 
-absl::StatusOr<std::vector<int>> ExpertsOf(int experts, int ranks, int rank,
-                                           ExpertPlacement placement) {
-  if (experts < 0 || rank < 0 || rank >= ranks) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("rank ", rank, " of ", ranks, " cannot hold a part of ", experts, " experts"));
-  }
-  const int base = experts / ranks;
-  const int rest = experts % ranks;
-  const int count = base + (rank < rest ? 1 : 0);
-  const bool linear = placement == ExpertPlacement::kLinear;
-  std::vector<int> held;
-  for (int i = 0; i < count; ++i) {
-    held.push_back(linear ? rank * base + std::min(rank, rest) + i : rank + i * ranks);
-  }
-  return held;
-}
-
-absl::StatusOr<ExpertPlace> PlaceOf(int expert, int experts, int ranks, ExpertPlacement placement) {
-  if (ranks < 1 || expert < 0 || expert >= experts) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("expert ", expert, " is none of ", experts, " on ", ranks, " ranks"));
-  }
-  if (placement == ExpertPlacement::kRoundRobin) {
-    return ExpertPlace{expert % ranks, expert / ranks};
-  }
-  const int base = experts / ranks;
-  const int rest = experts % ranks;
-  const int longer = rest * (base + 1);  // experts of ranks that have one more
-  if (expert < longer) return ExpertPlace{expert / (base + 1), expert % (base + 1)};
-  return ExpertPlace{rest + (expert - longer) / base, (expert - longer) % base};
-}
-
 }  // namespace cohort::parallel

@@ -1,7 +1,5 @@
 #include "client/parallel/layout/split.h"
 
-#include <algorithm>
-#include <numeric>
 #include <string>
 
 #include "gmock/gmock.h"
@@ -13,7 +11,6 @@ namespace {
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 
 std::vector<int> CountsOf(const std::vector<LayerRange>& ranges) {
   std::vector<int> counts;
@@ -41,36 +38,6 @@ TEST(SplitLayersTest, OrAsAsked) {
     EXPECT_THAT(std::string(refused.message()),
                 AllOf(HasSubstr("6 layers"), HasSubstr("3 stages")));
   }
-}
-
-TEST(ExpertsTest, EachIsOnOneRank) {
-  EXPECT_THAT(*ExpertsOf(6, 2, 1), ElementsAre(3, 4, 5));
-  EXPECT_THAT(*ExpertsOf(7, 3, 0), ElementsAre(0, 1, 2));
-  EXPECT_THAT(*ExpertsOf(7, 3, 2), ElementsAre(5, 6));
-  EXPECT_THAT(*ExpertsOf(7, 3, 1, ExpertPlacement::kRoundRobin), ElementsAre(1, 4));
-  EXPECT_THAT(*ExpertsOf(1, 3, 2), IsEmpty());
-  for (const ExpertPlacement placement : {ExpertPlacement::kLinear, ExpertPlacement::kRoundRobin}) {
-    for (int experts = 0; experts < 12; ++experts) {
-      for (int ranks = 1; ranks < 6; ++ranks) {
-        std::vector<int> all;
-        for (int rank = 0; rank < ranks; ++rank) {
-          const std::vector<int> held = *ExpertsOf(experts, ranks, rank, placement);
-          for (size_t i = 0; i < held.size(); ++i) {
-            const ExpertPlace place = *PlaceOf(held[i], experts, ranks, placement);
-            EXPECT_EQ(place.rank, rank);
-            EXPECT_EQ(place.index, static_cast<int>(i));
-          }
-          all.insert(all.end(), held.begin(), held.end());
-        }
-        std::sort(all.begin(), all.end());
-        std::vector<int> expected(static_cast<size_t>(experts));
-        std::iota(expected.begin(), expected.end(), 0);
-        EXPECT_EQ(all, expected);
-      }
-    }
-  }
-  EXPECT_EQ(ExpertsOf(4, 2, 2).status().code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(PlaceOf(4, 4, 2).status().code(), absl::StatusCode::kInvalidArgument);
 }
 
 }  // namespace

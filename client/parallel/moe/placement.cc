@@ -45,6 +45,16 @@ absl::StatusOr<ExpertPlacement> ExpertPlacement::Blocks(int64_t experts, int ran
   return ExpertPlacement(std::move(rank_of_expert), ranks);
 }
 
+absl::StatusOr<ExpertPlacement> ExpertPlacement::RoundRobin(int64_t experts, int ranks) {
+  COHORT_RETURN_IF_ERROR(Check(experts, ranks));
+  std::vector<int> rank_of_expert;
+  rank_of_expert.reserve(static_cast<size_t>(experts));
+  for (int64_t expert = 0; expert < experts; ++expert) {
+    rank_of_expert.push_back(static_cast<int>(expert % ranks));
+  }
+  return ExpertPlacement(std::move(rank_of_expert), ranks);
+}
+
 absl::StatusOr<ExpertPlacement> ExpertPlacement::Of(std::vector<int> rank_of_expert, int ranks) {
   COHORT_RETURN_IF_ERROR(Check(static_cast<int64_t>(rank_of_expert.size()), ranks));
   for (size_t expert = 0; expert < rank_of_expert.size(); ++expert) {

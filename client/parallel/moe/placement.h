@@ -18,6 +18,9 @@ class ExpertPlacement {
   // have one more. Errors: INVALID_ARGUMENT (a negative number of experts or more than fit 32 bits,
   // or no ranks).
   static absl::StatusOr<ExpertPlacement> Blocks(int64_t experts, int ranks);
+  // Dealt out: expert e is on rank e % ranks. Errors: as above. Source: vLLM's
+  // determine_expert_map, as that of Blocks.
+  static absl::StatusOr<ExpertPlacement> RoundRobin(int64_t experts, int ranks);
   // Expert e is on rank rank_of_expert[e]. Errors: as above, and INVALID_ARGUMENT names an expert
   // that is on no rank of 0..ranks-1.
   static absl::StatusOr<ExpertPlacement> Of(std::vector<int> rank_of_expert, int ranks);

@@ -61,5 +61,15 @@ TEST(ExpertPlacement, RefusesWhatIsNowhere) {
   expect_refused(ExpertPlacement::Blocks(4, 0).status(), "0 ranks");
 }
 
+TEST(ExpertPlacement, DealtOut) {
+  const absl::StatusOr<ExpertPlacement> placement = ExpertPlacement::RoundRobin(7, 3);
+  ASSERT_TRUE(placement.ok()) << placement.status();
+  EXPECT_EQ(placement->ExpertsOf(0), (std::vector<int64_t>{0, 3, 6}));
+  EXPECT_EQ(placement->ExpertsOf(1), (std::vector<int64_t>{1, 4}));
+  EXPECT_EQ(placement->RankOf(5), 2);
+  EXPECT_EQ(placement->LocalOf(5), 1);
+  EXPECT_EQ(ExpertPlacement::RoundRobin(1, 0).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
 }  // namespace
 }  // namespace cohort::parallel

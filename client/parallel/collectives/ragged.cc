@@ -1,0 +1,177 @@
+// Parts of different sizes, which ranks tell each other where nobody gives them.
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "base/clock.h"
+#include "base/status_macros.h"
+#include "client/parallel/collectives/collectives.h"
+#include "client/parallel/collectives/refusal.h"
+
+namespace cohort::parallel {
+namespace {
+
+// One timeout for the several calls of a verb.
+class Budget {
+ public:
+  explicit Budget(const client::CallOptions& options)
+      : options_(options), begun_(Clock::Steady().Now()) {}
+
+  // On a stream the timeout is the device's.
+  client::CallOptions Left() const {
+    client::CallOptions left = options_;
+    if (left.timeout.has_value() && !left.stream.has_value()) {
+      *left.timeout -= Clock::Steady().Now() - begun_;
+    }
+    return left;
+  }
+  // Of what goes by way of the host.
+  client::CallOptions LeftOnHost() const {
+    client::CallOptions left = Left();
+    if (left.stream.has_value()) left = {};
+    return left;
+  }
+
+ private:
+  const client::CallOptions& options_;
+  const Instant begun_;
+};
+
+absl::StatusOr<int64_t> ExtentOf(absl::string_view verb, const Tensor& input, int dim) {
+  const absl::StatusOr<int> along = ResolveDim(input.shape(), dim);
+  if (along.ok()) return input.shape()[static_cast<size_t>(*along)];
+  return absl::InvalidArgumentError(
+      absl::StrCat(verb, " of ", input.ToString(), ": ", along.status().message()));
+}
+
+// Those given, or those that the ranks tell each other.
+absl::StatusOr<Sizes> SizesOf(client::Group& group, absl::string_view verb, const Tensor& input,
+                              int dim, const std::optional<Sizes>& given, const Budget& budget) {
+  if (given.has_value()) return *given;
+  const absl::StatusOr<int64_t> own = ExtentOf(verb, input, dim);
+  if (!own.ok()) return Refuse(group, own.status(), budget.LeftOnHost());
+  return group.ExchangeSizes(*own, budget.LeftOnHost());
+}
+
+// What the ranks tell each other of a list: how many tensors, and their common extent.
+constexpr int64_t kMostRows = int64_t{1} << 40;
+
+absl::StatusOr<int64_t> DescribeList(absl::Span<const Tensor> inputs, int dim) {
+  int64_t rows = 0;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    COHORT_ASSIGN_OR_RETURN(const int64_t extent, ExtentOf("all_gather_v", inputs[i], dim));
+    if (i == 0) rows = extent;
+    if (extent == rows && rows < kMostRows) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("all_gather_v of a list along dimension ", dim, ": the extent of tensor 0 is ",
+                     rows, ", that of tensor ", i, ", ", inputs[i].ToString(), ", is ", extent));
+  }
+  return static_cast<int64_t>(inputs.size()) * kMostRows + rows;
+}
+
+}  // namespace
+
+absl::StatusOr<Tensor> AllGatherV(client::Group& group, const Tensor& input,
+                                  const AllGatherVOptions& options) {
+  const Budget budget(options.call);
+  COHORT_ASSIGN_OR_RETURN(
+      const Sizes sizes, SizesOf(group, "all_gather_v", input, options.dim, options.sizes, budget));
+  COHORT_ASSIGN_OR_RETURN(
+      const Tensor result,
+      AllocateResult(group, AllGatherVResult(SpecOf(input), SeatOf(group), options.dim, sizes),
+                     options.buffers, budget.Left()));
+  COHORT_RETURN_IF_ERROR(group.AllGatherV(input, result, options.dim, sizes, budget.Left()));
+  return result;
+}
+
+absl::StatusOr<std::vector<Tensor>> AllGatherV(client::Group& group,
+                                               absl::Span<const Tensor> inputs,
+                                               const AllGatherVOptions& options) {
+  const Budget budget(options.call);
+  const absl::StatusOr<int64_t> own = DescribeList(inputs, options.dim);
+  if (!own.ok()) return Refuse(group, own.status(), budget.LeftOnHost());
+  // Also where sizes are given: of lists of different lengths some ranks would wait in vain.
+  COHORT_ASSIGN_OR_RETURN(Sizes sizes, group.ExchangeSizes(*own, budget.LeftOnHost()));
+  for (size_t rank = 0; rank < sizes.size(); ++rank) {
+    if (sizes[rank] / kMostRows != sizes[0] / kMostRows) {
+      return absl::InvalidArgumentError(absl::StrCat("all_gather_v of lists: rank 0 gives ",
+                                                     sizes[0] / kMostRows, " tensors, rank ", rank,
+                                                     " gives ", sizes[rank] / kMostRows));
+    }
+  }
+  for (int64_t& size : sizes) size %= kMostRows;
+  if (options.sizes.has_value()) sizes = *options.sizes;
+
+  std::vector<Tensor> results;
+  for (const Tensor& input : inputs) {
+    COHORT_ASSIGN_OR_RETURN(
+        Tensor result,
+        AllocateResult(group, AllGatherVResult(SpecOf(input), SeatOf(group), options.dim, sizes),
+                       options.buffers, budget.Left()));
+    results.push_back(std::move(result));
+  }
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    COHORT_RETURN_IF_ERROR(
+        group.AllGatherV(inputs[i], results[i], options.dim, sizes, budget.Left()));
+  }
+  return results;
+}
+
+absl::StatusOr<Tensor> ReduceScatterV(client::Group& group, const Tensor& input,
+                                      const ReduceScatterVOptions& options) {
+  if (!options.sizes.has_value()) {
+    return ReduceScatter(group, input,
+                         {.dim = options.dim,
+                          .reduction = options.reduction,
+                          .call = options.call,
+                          .buffers = options.buffers});
+  }
+  COHORT_ASSIGN_OR_RETURN(
+      const Tensor result,
+      AllocateResult(group,
+                     ReduceScatterVResult(SpecOf(input), SeatOf(group), options.dim, *options.sizes,
+                                          options.reduction),
+                     options.buffers, options.call));
+  COHORT_RETURN_IF_ERROR(group.ReduceScatterV(input, result, options.dim, *options.sizes,
+                                              options.reduction, options.call));
+  return result;
+}
+
+absl::StatusOr<std::optional<Tensor>> GatherV(client::Group& group, const Tensor& input,
+                                              const GatherVOptions& options) {
+  const Budget budget(options.call);
+  COHORT_ASSIGN_OR_RETURN(const Sizes sizes,
+                          SizesOf(group, "gather_v", input, options.dim, options.sizes, budget));
+  std::optional<Tensor> result;
+  if (group.rank() == options.root) {
+    COHORT_ASSIGN_OR_RETURN(result, AllocateResult(group,
+                                                   GatherVResult(SpecOf(input), SeatOf(group),
+                                                                 options.dim, sizes, options.root),
+                                                   options.buffers, budget.Left()));
+  }
+  COHORT_RETURN_IF_ERROR(group.GatherV(input, result.value_or(Tensor()), options.dim, sizes,
+                                       options.root, budget.Left()));
+  return result;
+}
+
+absl::StatusOr<Tensor> AllToAllV(client::Group& group, const Tensor& input,
+                                 const AllToAllVOptions& options) {
+  Sizes even;
+  if (!options.input_sizes.has_value() || !options.output_sizes.has_value()) {
+    // What is wrong with the shape, and a remainder, is said in that verb's words.
+    const absl::StatusOr<TensorSpec> same = AllToAllResult(SpecOf(input), SeatOf(group));
+    if (!same.ok()) return Refuse(group, same.status(), options.call);
+    even.assign(static_cast<size_t>(group.size()), input.shape()[0] / group.size());
+  }
+  const Sizes& input_sizes = options.input_sizes.has_value() ? *options.input_sizes : even;
+  const Sizes& output_sizes = options.output_sizes.has_value() ? *options.output_sizes : even;
+  COHORT_ASSIGN_OR_RETURN(
+      const Tensor result,
+      AllocateResult(group,
+                     AllToAllVResult(SpecOf(input), SeatOf(group), input_sizes, output_sizes),
+                     options.buffers, options.call));
+  COHORT_RETURN_IF_ERROR(group.AllToAllV(input, input_sizes, result, output_sizes, options.call));
+  return result;
+}
+
+}  // namespace cohort::parallel

@@ -1,0 +1,23 @@
+#include "client/parallel/collectives/refusal.h"
+
+namespace cohort::parallel {
+
+absl::Status Refuse(client::Group& group, const absl::Status& why,
+                    const client::CallOptions& options) {
+  // As of the group's own verbs: on streams nobody waits here.
+  if (options.stream.has_value()) return why;
+  const absl::Status told = group.Refuse(why, options);
+  return absl::IsInvalidArgument(told) && !absl::IsInvalidArgument(why) ? why : told;
+}
+
+absl::StatusOr<Tensor> AllocateResult(client::Group& group, const absl::StatusOr<TensorSpec>& spec,
+                                      const Buffers* buffers, const client::CallOptions& options) {
+  if (!spec.ok()) return Refuse(group, spec.status(), options);
+  absl::StatusOr<Tensor> result = buffers != nullptr
+                                      ? buffers->Take(*spec)
+                                      : group.Allocate(spec->type, spec->shape, spec->device);
+  if (!result.ok()) return Refuse(group, result.status(), options);
+  return result;
+}
+
+}  // namespace cohort::parallel

@@ -1,0 +1,40 @@
+// Where readers of the writer's host come in: a local socket, through which they get the memory.
+// Their connections stay open, so that the kernel says when one of the two processes has ended.
+#ifndef COHORT_CLIENT_PARALLEL_QUEUE_LOCAL_DOOR_H_
+#define COHORT_CLIENT_PARALLEL_QUEUE_LOCAL_DOOR_H_
+
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "base/lane/event_loop.h"
+#include "client/parallel/queue/ring_writer.h"
+#include "cohort/v1/queue.pb.h"
+
+namespace cohort::parallel {
+
+class LocalDoor {
+ public:
+  // Lets in who knows the handle's token. Errors: RESOURCE_EXHAUSTED (no descriptors).
+  static absl::StatusOr<std::unique_ptr<LocalDoor>> Open(std::shared_ptr<RingWriter> writer,
+                                                         const v1::QueueHandle& handle);
+  // Hangs up on all readers.
+  ~LocalDoor();
+
+  // For the handle.
+  const std::string& name() const;
+
+ private:
+  class Guest;
+  class Hall;
+
+  LocalDoor(std::shared_ptr<lane::EventLoop> loop, std::shared_ptr<Hall> hall)
+      : loop_(std::move(loop)), hall_(std::move(hall)) {}
+
+  const std::shared_ptr<lane::EventLoop> loop_;
+  const std::shared_ptr<Hall> hall_;
+};
+
+}  // namespace cohort::parallel
+
+#endif  // COHORT_CLIENT_PARALLEL_QUEUE_LOCAL_DOOR_H_

@@ -1,0 +1,129 @@
+// The way in on one host: who comes, goes, and should not be there.
+#include <atomic>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "base/shm/local_socket.h"
+#include "client/parallel/queue/local_door.h"
+#include "client/parallel/queue/local_reader.h"
+#include "client/parallel/queue/record_reader.h"
+#include "client/parallel/queue/terms.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace cohort::parallel {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr int64_t kRing = 64 << 10;
+
+Instant Soon() { return Clock::Steady().Now() + absl::Seconds(60); }
+
+class LocalTest : public ::testing::Test {
+ protected:
+  LocalTest() {
+    handle_.set_version(kQueueVersion);
+    handle_.set_writer("rank 0");
+    handle_.set_token(NewToken());
+    handle_.set_capacity_bytes(kRing);
+    handle_.set_max_value_bytes(1 << 20);
+    writer_ = std::make_shared<RingWriter>(*RingMemory::Create(kRing), true);
+    door_ = *LocalDoor::Open(writer_, handle_);
+    handle_.set_local(door_->name());
+  }
+  std::unique_ptr<ByteSource> Open(const std::string& name) {
+    absl::StatusOr<std::unique_ptr<ByteSource>> source = OpenLocalReader(handle_, name, Soon());
+    EXPECT_TRUE(source.ok()) << source.status();
+    return source.ok() ? *std::move(source) : nullptr;
+  }
+
+  v1::QueueHandle handle_;
+  std::shared_ptr<RingWriter> writer_;
+  std::unique_ptr<LocalDoor> door_;
+};
+
+TEST_F(LocalTest, ReadersComeAndGoWhileItIsWritten) {
+  std::atomic<bool> over{false};
+  std::thread writing([&] {
+    for (int i = 0; !over.load(); ++i) {
+      const absl::Status status = writer_->Write(
+          std::string(static_cast<size_t>(i % 5000), static_cast<char>(i % 5000)), {Soon()});
+      ASSERT_TRUE(status.ok()) << status;
+    }
+  });
+  std::vector<std::thread> readers;
+  for (int reader = 0; reader < 3; ++reader) {
+    readers.emplace_back([&, reader] {
+      for (int round = 0; round < 10; ++round) {
+        const auto source = Open(absl::StrCat("reader ", reader));
+        ASSERT_NE(source, nullptr);
+        RecordReader records(*source, 1 << 20);
+        size_t last = 0;
+        for (int i = 0; i < 10 * round; ++i) {
+          const absl::StatusOr<std::string> value = records.Next({Soon()});
+          ASSERT_TRUE(value.ok()) << value.status();
+          ASSERT_EQ(*value, std::string(value->size(), static_cast<char>(value->size())));
+          if (i > 0) {
+            ASSERT_EQ(value->size(), (last + 1) % 5000);
+          }
+          last = value->size();
+        }
+      }
+    });
+  }
+  for (std::thread& reader : readers) reader.join();
+  over.store(true);
+  writing.join();
+  EXPECT_TRUE(writer_->AwaitChange([&] { return writer_->readers().empty(); }, {Soon()}));
+  EXPECT_EQ(writer_->departures().size(), 30U);
+}
+
+TEST_F(LocalTest, AClosedDoorEndsItsReaders) {
+  const auto source = Open("a reader");
+  RecordReader records(*source, 1 << 20);
+  ASSERT_TRUE(writer_->Write("last", {Soon()}).ok());
+  door_ = nullptr;
+  writer_ = nullptr;
+  EXPECT_EQ(*records.Next({Soon()}), "last");
+  const absl::Status gone = records.Next({Soon()}).status();
+  EXPECT_EQ(gone.code(), absl::StatusCode::kAborted);
+  EXPECT_THAT(std::string(gone.message()), HasSubstr("rank 0, who writes it, is gone"));
+  EXPECT_EQ(OpenLocalReader(handle_, "late", Soon()).status().code(),
+            absl::StatusCode::kUnavailable);
+}
+
+TEST_F(LocalTest, StrangersDoNotKeepReadersOut) {
+  std::vector<shm::LocalSocket> strangers;
+  for (int i = 0; i < 150; ++i) {
+    absl::StatusOr<shm::LocalSocket> socket = shm::LocalSocket::Connect(handle_.local(), Soon());
+    ASSERT_TRUE(socket.ok()) << socket.status();
+    if (i % 3 == 0) socket->Send("nonsense", {}, Soon()).IgnoreError();
+    strangers.push_back(*std::move(socket));
+  }
+  const auto source = Open("a reader");
+  RecordReader records(*source, 1 << 20);
+  ASSERT_TRUE(writer_->Write("for readers", {Soon()}).ok());
+  EXPECT_EQ(*records.Next({Soon()}), "for readers");
+  EXPECT_EQ(writer_->readers().size(), 1U);
+}
+
+TEST_F(LocalTest, AStepOutOfTurnIsTheLast) {
+  absl::StatusOr<shm::LocalSocket> socket = shm::LocalSocket::Connect(handle_.local(), Soon());
+  ASSERT_TRUE(socket.ok()) << socket.status();
+  v1::QueueLocalStep step;
+  step.set_mapped(true);
+  ASSERT_TRUE(socket->Send(step.SerializeAsString(), {}, Soon()).ok());
+  absl::StatusOr<shm::LocalSocket::Message> answer = socket->Receive(Soon());
+  ASSERT_TRUE(answer.ok()) << answer.status();
+  ASSERT_TRUE(step.ParseFromString(answer->bytes));
+  EXPECT_EQ(step.step_case(), v1::QueueLocalStep::kRefused);
+  EXPECT_EQ(socket->Receive(Soon()).status().code(), absl::StatusCode::kUnavailable);
+}
+
+}  // namespace
+}  // namespace cohort::parallel

@@ -1,0 +1,269 @@
+#include "client/parallel/queue/message_queue.h"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "base/clock.h"
+#include "base/status_macros.h"
+#include "client/parallel/queue/queue_ends.h"
+#include "client/parallel/queue/terms.h"
+#include "cohort/v1/queue.pb.h"
+
+namespace cohort::parallel {
+namespace {
+
+// Left of the time for joining, so that who fails can say why.
+constexpr absl::Duration kLastWord = absl::Seconds(2);
+
+// What a call of all ranks makes.
+struct Plan {
+  std::string kind;          // as people say it; the same on all ranks
+  bool writes = false;       // this rank
+  bool alone = false;        // ... and nobody reads
+  std::vector<int> reads;    // this rank, of whom
+  std::vector<int> readers;  // who reads this rank
+};
+
+struct Ends {
+  std::unique_ptr<WriterQueue> own;
+  std::vector<std::unique_ptr<MessageQueue>> read;  // as Plan::reads
+};
+
+absl::Status AsStatus(const v1::QueueOffer& offer, int rank) {
+  if (offer.code() == 0) return absl::OkStatus();
+  return absl::Status(static_cast<absl::StatusCode>(offer.code()),
+                      absl::StrCat("rank ", rank, ": ", offer.error()));
+}
+
+void Put(const absl::Status& status, v1::QueueOffer* offer) {
+  if (status.ok() || offer->code() != 0) return;
+  offer->set_code(static_cast<int>(status.code()));
+  offer->set_error(std::string(status.message().substr(0, 1024)));
+}
+
+// "10.0.0.4" of "tcp 10.0.0.4:4123"; nothing of other paths.
+std::string HostOfPath(absl::string_view path) {
+  if (!absl::ConsumePrefix(&path, "tcp ")) return "";
+  const size_t colon = path.rfind(':');
+  return colon == absl::string_view::npos ? "" : std::string(path.substr(0, colon));
+}
+
+// The ranks of a group on their way to a queue.
+class Formation {
+ public:
+  Formation(client::Group& group, Plan plan, const QueueOptions& options)
+      : group_(group),
+        plan_(std::move(plan)),
+        options_(options),
+        deadline_(options.join_timeout == absl::InfiniteDuration()
+                      ? absl::InfiniteFuture()
+                      : Clock::Steady().Now() +
+                            std::max(options.join_timeout, absl::Milliseconds(1))) {}
+
+  absl::StatusOr<Ends> Run(absl::Status own) {
+    if (own.ok()) own = MakeOwn();
+    COHORT_RETURN_IF_ERROR(Exchange(own));
+    COHORT_RETURN_IF_ERROR(CheckTerms());
+    std::set<int> unserved;
+    absl::Status reached = Reach(&unserved);
+    COHORT_RETURN_IF_ERROR(Exchange(reached, unserved));
+    // Who is on this host and yet cannot map its memory is rare: streams are served once asked for.
+    std::set<int> wanted;
+    for (const v1::QueueOffer& offer : offers_) {
+      wanted.insert(offer.needs_stream().begin(), offer.needs_stream().end());
+    }
+    if (wanted.empty()) return std::move(ends_);
+    absl::Status served;
+    if (wanted.count(group_.rank()) != 0) served = ends_.own->Listen();
+    COHORT_RETURN_IF_ERROR(Exchange(served));
+    reached = Reach(&unserved);
+    COHORT_RETURN_IF_ERROR(Exchange(reached));
+    return std::move(ends_);
+  }
+
+ private:
+  std::string Name(int writer) const {
+    return absl::StrCat("the queue of rank ", writer, " in group \"", group_.name(), "\"");
+  }
+
+  absl::Status MakeOwn() {
+    if (!plan_.writes) return absl::OkStatus();
+    const int rank = group_.rank();
+    const std::string& host = group_.hosts()[static_cast<size_t>(rank)];
+    COHORT_ASSIGN_OR_RETURN(ends_.own, WriterQueue::Make(Name(rank), absl::StrCat("rank ", rank),
+                                                         plan_.alone, options_));
+    const bool far = std::any_of(plan_.readers.begin(), plan_.readers.end(), [&](int reader) {
+      return group_.hosts()[static_cast<size_t>(reader)] != host;
+    });
+    return far ? ends_.own->Listen() : absl::OkStatus();
+  }
+
+  // Every rank's state to every rank. Fails, on all alike, if one has failed.
+  absl::Status Exchange(const absl::Status& own, const std::set<int>& needs_stream = {}) {
+    v1::QueueOffer offer;
+    Put(own, &offer);
+    offer.set_terms(plan_.kind);
+    offer.set_handle(ends_.own != nullptr ? ends_.own->handle() : options_.external_writer);
+    offer.mutable_needs_stream()->Add(needs_stream.begin(), needs_stream.end());
+    client::CallOptions call;
+    call.timeout = std::max(deadline_ - Clock::Steady().Now(), absl::Milliseconds(1));
+    COHORT_ASSIGN_OR_RETURN(const std::vector<std::string> objects,
+                            group_.AllGatherObjects(offer.SerializeAsString(), call));
+    offers_.assign(objects.size(), {});
+    for (size_t rank = 0; rank < objects.size(); ++rank) {
+      if (!offers_[rank].ParseFromString(objects[rank])) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("rank ", rank, " does something else than making a queue"));
+      }
+    }
+    for (size_t rank = 0; rank < offers_.size(); ++rank) {
+      COHORT_RETURN_IF_ERROR(AsStatus(offers_[rank], static_cast<int>(rank)));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status CheckTerms() const {
+    for (size_t rank = 1; rank < offers_.size(); ++rank) {
+      if (offers_[rank].terms() != offers_[0].terms()) {
+        return absl::InvalidArgumentError(absl::StrCat("ranks make different queues: rank 0 ",
+                                                       offers_[0].terms(), ", rank ", rank, " ",
+                                                       offers_[rank].terms()));
+      }
+      if (!options_.external_writer.empty() && offers_[rank].handle() != offers_[0].handle()) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("ranks 0 and ", rank, " have handles of different queues"));
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  // Opens what is not open yet. Writers that can be reached by streams alone, and serve none, are
+  // no error if there is a next time: they are left for it.
+  absl::Status Reach(std::set<int>* unserved) {
+    const bool last = !unserved->empty();
+    unserved->clear();
+    ends_.read.resize(plan_.reads.size());
+    const Instant limit = std::max(deadline_ - kLastWord,
+                                   Clock::Steady().Now() + (deadline_ - Clock::Steady().Now()) / 2);
+    for (size_t i = 0; i < plan_.reads.size(); ++i) {
+      if (ends_.read[i] != nullptr) continue;
+      const int writer = plan_.reads[i];
+      const bool external = writer < 0;
+      COHORT_ASSIGN_OR_RETURN(
+          const v1::QueueHandle handle,
+          ParseHandle(external ? options_.external_writer
+                               : offers_[static_cast<size_t>(writer)].handle()));
+      ReaderQueue::Way way;
+      if (!external) {
+        const auto at = static_cast<size_t>(writer);
+        way.memory = group_.hosts()[at] == group_.hosts()[static_cast<size_t>(group_.rank())];
+        way.reached_at = HostOfPath(group_.paths()[at]);
+      }
+      bool no_stream = false;
+      absl::StatusOr<std::unique_ptr<ReaderQueue>> queue = ReaderQueue::Open(
+          handle, absl::StrCat("rank ", group_.rank()), way, options_, limit, &no_stream);
+      if (queue.ok()) {
+        ends_.read[i] = *std::move(queue);
+      } else if (no_stream && !external && !last) {
+        unserved->insert(writer);
+      } else {
+        return queue.status();
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  client::Group& group_;
+  const Plan plan_;
+  const QueueOptions& options_;
+  const Instant deadline_;
+  Ends ends_;
+  std::vector<v1::QueueOffer> offers_;  // of the last exchange
+};
+
+std::string Terms(const QueueOptions& options) {
+  return absl::StrCat(" with a ring of ", options.blocks, " times ", options.block_bytes,
+                      " bytes for values up to ", options.max_value_bytes);
+}
+
+absl::Status CheckRank(const client::Group& group, absl::string_view option, int rank) {
+  if (rank >= 0 && rank < group.size()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(option, " ", rank, " is no rank of a group of ", group.size()));
+}
+
+std::vector<int> AllBut(int rank, int size) {
+  std::vector<int> result;
+  for (int other = 0; other < size; ++other) {
+    if (other != rank) result.push_back(other);
+  }
+  return result;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<MessageQueue>> MessageQueue::Create(client::Group& group,
+                                                                   const QueueOptions& options) {
+  absl::Status own = CheckOptions(options);
+  Plan plan;
+  if (!options.external_writer.empty()) {
+    if (own.ok()) own = ParseHandle(options.external_writer).status();
+    plan.kind = "reads a queue that a process outside of the group writes";
+    plan.reads = {-1};
+  } else {
+    if (own.ok()) own = CheckRank(group, "writer_rank", options.writer_rank);
+    plan.kind = absl::StrCat("has rank ", options.writer_rank, " write one queue", Terms(options));
+    plan.writes = group.rank() == options.writer_rank;
+    plan.alone = group.size() == 1;
+    plan.readers = AllBut(options.writer_rank, group.size());
+    if (!plan.writes) plan.reads = {options.writer_rank};
+  }
+  COHORT_ASSIGN_OR_RETURN(Ends ends, Formation(group, std::move(plan), options).Run(own));
+  if (ends.own != nullptr) return std::unique_ptr<MessageQueue>(std::move(ends.own));
+  return std::move(ends.read[0]);
+}
+
+absl::StatusOr<SingleReaderQueues> CreateSingleReaderQueues(client::Group& group, int reader_rank,
+                                                            const QueueOptions& given) {
+  QueueOptions options = given;
+  options.external_writer.clear();
+  absl::Status own = CheckOptions(options);
+  if (own.ok()) own = CheckRank(group, "reader_rank", reader_rank);
+  Plan plan;
+  plan.kind = absl::StrCat("has rank ", reader_rank, " read a queue of each", Terms(options));
+  plan.writes = true;
+  plan.readers = {reader_rank};
+  if (group.rank() == reader_rank) plan.reads = AllBut(-1, group.size());
+  COHORT_ASSIGN_OR_RETURN(Ends ends, Formation(group, std::move(plan), options).Run(own));
+  return SingleReaderQueues{std::move(ends.own), std::move(ends.read)};
+}
+
+absl::StatusOr<std::unique_ptr<MessageQueue>> MessageQueue::CreateExternal(
+    const std::string& name, const QueueOptions& options) {
+  COHORT_ASSIGN_OR_RETURN(
+      std::unique_ptr<WriterQueue> queue,
+      WriterQueue::Make(absl::StrCat("the queue \"", name, "\""),
+                        absl::StrCat("the writer of \"", name, "\""), false, options));
+  return queue;
+}
+
+absl::StatusOr<std::unique_ptr<MessageQueue>> MessageQueue::Open(const std::string& handle,
+                                                                 const std::string& reader,
+                                                                 const QueueOptions& options) {
+  COHORT_RETURN_IF_ERROR(CheckOptions(options));
+  COHORT_ASSIGN_OR_RETURN(const v1::QueueHandle parsed, ParseHandle(handle));
+  bool no_stream = false;
+  COHORT_ASSIGN_OR_RETURN(std::unique_ptr<ReaderQueue> queue,
+                          ReaderQueue::Open(parsed, reader, ReaderQueue::Way(), options,
+                                            options.join_timeout == absl::InfiniteDuration()
+                                                ? absl::InfiniteFuture()
+                                                : Clock::Steady().Now() + options.join_timeout,
+                                            &no_stream));
+  return queue;
+}
+
+}  // namespace cohort::parallel

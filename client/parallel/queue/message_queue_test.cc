@@ -1,0 +1,355 @@
+// Both ends in one process: each way to the writer, and what ends it.
+#include "client/parallel/queue/message_queue.h"
+
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <random>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "base/clock.h"
+#include "client/collective/testing/lone_group.h"
+#include "cohort/v1/queue.pb.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace cohort::parallel {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+constexpr QueueCall kShort = {absl::Milliseconds(30)};
+
+v1::QueueHandle Parsed(const std::string& handle) {
+  v1::QueueHandle parsed;
+  EXPECT_TRUE(parsed.ParseFromString(handle));
+  return parsed;
+}
+
+// COHORT_TEST_SEED repeats a run.
+uint64_t TestSeed() {
+  const char* const given = std::getenv("COHORT_TEST_SEED");
+  return given != nullptr ? std::strtoull(given, nullptr, 10) : std::random_device()();
+}
+
+std::string Value(uint64_t seed, size_t size) {
+  std::mt19937_64 random(seed);
+  std::string value(size + 8, '\0');
+  for (size_t i = 0; i < size; i += 8) {
+    const uint64_t bits = random();
+    std::memcpy(&value[i], &bits, sizeof(bits));
+  }
+  value.resize(size);
+  return value;
+}
+
+bool Eventually(const std::function<bool()>& done) {
+  const Instant deadline = Clock::Steady().Now() + absl::Seconds(30);
+  while (!done()) {
+    if (Clock::Steady().Now() > deadline) return false;
+    std::this_thread::yield();
+  }
+  return true;
+}
+
+enum class Way { kMemory, kStream, kStream6 };
+
+class MessageQueueTest : public ::testing::TestWithParam<Way> {
+ protected:
+  bool streams() const { return GetParam() != Way::kMemory; }
+
+  void MakeWriter(int64_t bytes = 256 << 10) {
+    QueueOptions options;
+    options.block_bytes = bytes;
+    options.blocks = 1;
+    options.max_value_bytes = 16 << 20;
+    if (streams()) options.listen = GetParam() == Way::kStream ? "127.0.0.1:0" : "[::1]:0";
+    auto writer = MessageQueue::CreateExternal("weights", options);
+    ASSERT_TRUE(writer.ok()) << writer.status();
+    writer_ = *std::move(writer);
+    handle_ = writer_->handle();
+    if (!streams()) return;
+    v1::QueueHandle handle = Parsed(handle_);
+    handle.clear_local();
+    handle_ = handle.SerializeAsString();
+  }
+  std::unique_ptr<MessageQueue> NewReader(const std::string& name = "a reader") {
+    QueueOptions options;
+    options.join_timeout = absl::Seconds(20);
+    auto reader = MessageQueue::Open(handle_, name, options);
+    EXPECT_TRUE(reader.ok()) << reader.status();
+    return reader.ok() ? *std::move(reader) : nullptr;
+  }
+
+  std::unique_ptr<MessageQueue> writer_;
+  std::string handle_;
+};
+
+TEST_P(MessageQueueTest, EveryReaderGetsEveryValueInOrder) {
+  MakeWriter();
+  const uint64_t seed = TestSeed();
+  SCOPED_TRACE(absl::StrCat("COHORT_TEST_SEED=", seed));
+  constexpr uint64_t kValues = 200;
+  std::vector<std::string> values;
+  for (uint64_t i = 0; i < kValues; ++i) {
+    constexpr size_t kSizes[] = {0, 1, 15, 16, 1000, 65536, 130000, 131072, 300000};
+    values.push_back(Value(seed + i, i == 100 ? size_t{10} << 20 : kSizes[(seed + i) % 9]));
+  }
+  std::vector<std::unique_ptr<MessageQueue>> readers;
+  for (int i = 0; i < 3; ++i) readers.push_back(NewReader(absl::StrCat("reader ", i)));
+  std::vector<std::thread> threads;
+  for (const auto& reader : readers) {
+    ASSERT_NE(reader, nullptr);
+    EXPECT_THAT(reader->path(), HasSubstr(streams() ? "stream " : "shared memory"));
+    threads.emplace_back([&, queue = reader.get()] {
+      for (uint64_t i = 0; i < kValues; ++i) {
+        const std::string& expected = values[i];
+        if (i % 2 == 0) {
+          const absl::StatusOr<std::string> value = queue->Dequeue();
+          ASSERT_TRUE(value.ok()) << value.status();
+          ASSERT_TRUE(*value == expected) << i;
+        } else {
+          const absl::Status status = queue->DequeueView([&](absl::string_view value) {
+            EXPECT_TRUE(value == expected) << i;
+            return absl::OkStatus();
+          });
+          ASSERT_TRUE(status.ok()) << status;
+        }
+      }
+    });
+  }
+  for (const std::string& value : values) {
+    const absl::Status status = writer_->Enqueue(value);
+    EXPECT_TRUE(status.ok()) << status;
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(writer_->readers().size(), 3U);
+  EXPECT_TRUE(writer_->departures().empty());
+}
+
+TEST_P(MessageQueueTest, NothingIsDroppedForWhoLags) {
+  MakeWriter(64 << 10);
+  const auto reader = NewReader("slow");
+  const std::string value(1000, 'x');
+  int written = 0;
+  absl::Status full;
+  while ((full = writer_->Enqueue(value, kShort)).ok()) ++written;
+  EXPECT_EQ(full.code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_THAT(std::string(full.message()),
+              AllOf(HasSubstr("the queue \"weights\": "), HasSubstr("slow is "),
+                    HasSubstr(absl::StrCat(written, " values) behind"))));
+  EXPECT_EQ(written, 64);
+  for (int i = 0; i < written; ++i) ASSERT_EQ(*reader->Dequeue(), value);
+  EXPECT_EQ(reader->Dequeue(kShort).status().code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_TRUE(writer_->Enqueue("next").ok());
+  EXPECT_EQ(*reader->Dequeue(), "next");
+}
+
+TEST_P(MessageQueueTest, AValueThatCameInPartIsFinishedLater) {
+  MakeWriter(64 << 10);
+  const auto reader = NewReader();
+  const std::string value = Value(7, 1 << 20);
+  std::thread writing([&] { EXPECT_TRUE(writer_->Enqueue(value).ok()); });
+  absl::StatusOr<std::string> read = absl::DeadlineExceededError("");
+  while (read.status().code() == absl::StatusCode::kDeadlineExceeded) {
+    read = reader->Dequeue({absl::Microseconds(50)});
+  }
+  writing.join();
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_TRUE(*read == value);
+}
+
+TEST_P(MessageQueueTest, WhoLeavesIsNotWaitedFor) {
+  MakeWriter(64 << 10);
+  auto stays = NewReader("stays");
+  auto leaves = NewReader("leaves");
+  std::thread leaving([&] {
+    EXPECT_TRUE(Eventually([&] {
+      for (const QueueReader& reader : writer_->readers()) {
+        if (reader.name == "leaves" && reader.bytes_behind > 40000) return true;
+      }
+      return false;
+    }));
+    leaves = nullptr;
+    EXPECT_EQ(stays->Dequeue()->size(), 200000U);
+  });
+  const absl::Status status = writer_->Enqueue(std::string(200000, 'x'));
+  EXPECT_TRUE(status.ok()) << status;
+  leaving.join();
+  ASSERT_EQ(writer_->departures().size(), 1U);
+  EXPECT_EQ(writer_->departures()[0].name, "leaves");
+  EXPECT_EQ(writer_->departures()[0].why, "it left: it closed the queue");
+  stays = nullptr;
+  EXPECT_TRUE(Eventually([&] { return writer_->readers().empty(); }));
+  const absl::Status alone = writer_->Enqueue("x");
+  EXPECT_EQ(alone.code(), absl::StatusCode::kAborted);
+  EXPECT_THAT(std::string(alone.message()), AllOf(HasSubstr("leaves"), HasSubstr("stays")));
+}
+
+TEST_P(MessageQueueTest, AfterTheLastValueComesTheEnd) {
+  MakeWriter();
+  const auto reader = NewReader();
+  ASSERT_TRUE(writer_->Enqueue("last").ok());
+  writer_->Shutdown("the epoch is over");
+  EXPECT_EQ(*reader->Dequeue(), "last");
+  for (int i = 0; i < 2; ++i) {
+    const absl::Status end = reader->Dequeue().status();
+    EXPECT_EQ(end.code(), absl::StatusCode::kCancelled);
+    EXPECT_THAT(std::string(end.message()),
+                HasSubstr("the writer of \"weights\" shut it down: the epoch is over"));
+  }
+  EXPECT_EQ(writer_->Enqueue("more").code(), absl::StatusCode::kCancelled);
+  EXPECT_EQ(writer_->AwaitReaders(9).code(), absl::StatusCode::kCancelled);
+}
+
+TEST_P(MessageQueueTest, AWriterThatLeavesLingers) {
+  MakeWriter();
+  const auto reader = NewReader();
+  for (int i = 0; i < 100; ++i) ASSERT_TRUE(writer_->Enqueue(absl::StrCat(i)).ok());
+  writer_ = nullptr;
+  for (int i = 0; i < 100; ++i) ASSERT_EQ(*reader->Dequeue(), absl::StrCat(i));
+  const absl::Status end = reader->Dequeue().status();
+  EXPECT_EQ(end.code(), absl::StatusCode::kCancelled);
+  EXPECT_THAT(std::string(end.message()), HasSubstr("its writer has left"));
+}
+
+TEST_P(MessageQueueTest, AnotherThreadEndsAWait) {
+  MakeWriter();
+  const auto reader = NewReader();
+  client::Cancellation cancellation;
+  std::thread cancelling([&] { cancellation.Cancel(absl::CancelledError("never mind")); });
+  const absl::Status status = reader->Dequeue({absl::InfiniteDuration(), &cancellation}).status();
+  cancelling.join();
+  EXPECT_EQ(status.code(), absl::StatusCode::kCancelled);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("never mind"));
+  ASSERT_TRUE(writer_->Enqueue("after").ok());
+  EXPECT_EQ(*reader->Dequeue(), "after");
+
+  std::thread ending([&] { reader->Shutdown("enough"); });
+  EXPECT_THAT(std::string(reader->Dequeue({absl::InfiniteDuration()}).status().message()),
+              HasSubstr("this reader was shut down: enough"));
+  ending.join();
+}
+
+TEST_P(MessageQueueTest, AReaderThatComesLateReadsWhatIsWrittenThen) {
+  MakeWriter();
+  const auto first = NewReader();
+  ASSERT_TRUE(writer_->Enqueue("one").ok());
+  const auto second = NewReader();
+  EXPECT_TRUE(writer_->AwaitReaders(2).ok());
+  EXPECT_EQ(writer_->AwaitReaders(3, kShort).code(), absl::StatusCode::kDeadlineExceeded);
+  ASSERT_TRUE(writer_->Enqueue("two").ok());
+  EXPECT_EQ(*first->Dequeue(), "one");
+  EXPECT_EQ(*first->Dequeue(), "two");
+  EXPECT_EQ(*second->Dequeue(), "two");
+}
+
+TEST_P(MessageQueueTest, AViewIsReadHoweverItEnds) {
+  MakeWriter();
+  const auto reader = NewReader();
+  ASSERT_TRUE(writer_->Enqueue(std::string(100000, 'x')).ok());
+  ASSERT_TRUE(writer_->Enqueue("next").ok());
+  EXPECT_THROW((void)reader->DequeueView(
+                   [](absl::string_view) -> absl::Status { throw std::runtime_error("bad"); }),
+               std::runtime_error);
+  EXPECT_EQ(*reader->Dequeue(), "next");
+}
+
+TEST_P(MessageQueueTest, WithoutTheTokenNobodyReads) {
+  MakeWriter();
+  v1::QueueHandle stolen = Parsed(handle_);
+  stolen.set_token(std::string(16, 'x'));
+  QueueOptions options;
+  options.join_timeout = absl::Seconds(10);
+  const absl::Status status =
+      MessageQueue::Open(stolen.SerializeAsString(), "a thief", options).status();
+  EXPECT_EQ(status.code(), streams() ? absl::StatusCode::kPermissionDenied
+                                     : absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("not the token"));
+  EXPECT_TRUE(writer_->readers().empty());
+  EXPECT_EQ(writer_->Enqueue("x").code(), absl::StatusCode::kFailedPrecondition);
+}
+
+TEST_P(MessageQueueTest, CallsOfTheOtherEndAreRefused) {
+  MakeWriter();
+  const auto reader = NewReader();
+  EXPECT_EQ(reader->Enqueue("x").code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(reader->AwaitReaders(1).code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(writer_->Dequeue().status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(*writer_->Broadcast("x"), "x");
+  EXPECT_EQ(*reader->Broadcast("ignored"), "x");
+  const absl::Status large = writer_->Enqueue(std::string((16 << 20) + 1, 'x'));
+  EXPECT_EQ(large.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(large.message()), HasSubstr("max_value_bytes is 16777216"));
+}
+
+INSTANTIATE_TEST_SUITE_P(Ways, MessageQueueTest,
+                         ::testing::Values(Way::kMemory, Way::kStream, Way::kStream6),
+                         [](const auto& info) {
+                           return info.param == Way::kMemory   ? "Memory"
+                                  : info.param == Way::kStream ? "Stream"
+                                                               : "StreamIPv6";
+                         });
+
+TEST(MessageQueue, AGroupOfOneHasNobodyToWaitFor) {
+  client::LoneGroup group;
+  QueueOptions options;
+  options.blocks = 1;
+  options.block_bytes = 4096;
+  auto queue = MessageQueue::Create(group, options);
+  ASSERT_TRUE(queue.ok()) << queue.status();
+  for (int i = 0; i < 100; ++i) EXPECT_TRUE((*queue)->Enqueue(std::string(1000, 'x')).ok());
+
+  auto queues = CreateSingleReaderQueues(group, 0, options);
+  ASSERT_TRUE(queues.ok()) << queues.status();
+  ASSERT_EQ(queues->all.size(), 1U);
+  ASSERT_TRUE(queues->own->Enqueue("to myself").ok());
+  EXPECT_EQ(*queues->all[0]->Dequeue(), "to myself");
+}
+
+TEST(MessageQueue, OptionsThatMakeNoSense) {
+  client::LoneGroup group;
+  const auto refusal = [&](const QueueOptions& options) {
+    const absl::Status status = MessageQueue::Create(group, options).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    return std::string(status.message());
+  };
+  QueueOptions options;
+  options.writer_rank = 1;
+  EXPECT_THAT(refusal(options), HasSubstr("writer_rank 1 is no rank of a group of 1"));
+  options = {};
+  options.writer_rank = -1;
+  EXPECT_THAT(refusal(options), HasSubstr("writer_rank -1"));
+  options = {};
+  options.blocks = 0;
+  EXPECT_THAT(refusal(options), HasSubstr("blocks 0"));
+  options = {};
+  options.max_value_bytes = 0;
+  EXPECT_THAT(refusal(options), HasSubstr("max_value_bytes 0"));
+  options = {};
+  options.external_writer = "no handle";
+  EXPECT_THAT(refusal(options), HasSubstr("not the handle of a queue"));
+  options = {};
+  options.listen = "nonsense";
+  EXPECT_THAT(refusal(options), HasSubstr("nonsense"));
+}
+
+TEST(MessageQueue, TooMuchMemoryIsSaidBeforeItIsTaken) {
+  QueueOptions options;
+  options.block_bytes = int64_t{1} << 34;
+  options.blocks = 1;
+  const absl::Status status = MessageQueue::CreateExternal("large", options).status();
+  if (status.ok()) GTEST_SKIP() << "this machine has room for 16 GiB";
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("17179869184 bytes of memory are needed"));
+}
+
+}  // namespace
+}  // namespace cohort::parallel

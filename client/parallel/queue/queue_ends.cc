@@ -1,0 +1,278 @@
+#include "client/parallel/queue/queue_ends.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/cleanup/cleanup.h"
+#include "absl/memory/memory.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "client/parallel/queue/local_reader.h"
+#include "client/parallel/queue/memory_room.h"
+#include "client/parallel/queue/stream_reader.h"
+#include "client/parallel/queue/terms.h"
+
+namespace cohort::parallel {
+namespace {
+
+constexpr int64_t kLeastBytes = 4096;
+constexpr int64_t kMostBytes = int64_t{1} << 34;
+constexpr int64_t kMostValueBytes = int64_t{1} << 40;
+// An address that does not answer must not take the time of those behind it.
+constexpr absl::Duration kOneAddress = absl::Seconds(5);
+
+Patience PatienceOf(const QueueCall& call, absl::Duration usual) {
+  const absl::Duration timeout = call.timeout.value_or(usual);
+  return {timeout == absl::InfiniteDuration() ? absl::InfiniteFuture()
+                                              : Clock::Steady().Now() + timeout,
+          call.cancellation};
+}
+
+absl::Status About(const std::string& name, const absl::Status& status) {
+  if (status.ok()) return status;
+  return absl::Status(status.code(), absl::StrCat(name, ": ", status.message()));
+}
+
+absl::Status NotA(const std::string& name, const char* who, const char* verb) {
+  return absl::FailedPreconditionError(
+      absl::StrCat(name, ": ", verb, " is not a call of its ", who));
+}
+
+std::string WithPort(const std::string& host, uint32_t port) {
+  const bool plain = !absl::StrContains(host, ':') || absl::StartsWith(host, "[");
+  return plain ? absl::StrCat(host, ":", port) : absl::StrCat("[", host, "]:", port);
+}
+
+}  // namespace
+
+absl::Status CheckOptions(const QueueOptions& options) {
+  if (options.block_bytes <= 0 || options.blocks <= 0 ||
+      options.block_bytes > kMostBytes / options.blocks ||
+      options.block_bytes * options.blocks < kLeastBytes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("block_bytes ", options.block_bytes, " times blocks ", options.blocks,
+                     " is not a size of ", kLeastBytes, " to ", kMostBytes));
+  }
+  if (options.max_value_bytes <= 0 || options.max_value_bytes > kMostValueBytes) {
+    return absl::InvalidArgumentError(absl::StrCat("max_value_bytes ", options.max_value_bytes,
+                                                   " is not one of 1 to ", kMostValueBytes));
+  }
+  if (options.timeout <= absl::ZeroDuration() || options.join_timeout <= absl::ZeroDuration() ||
+      options.linger < absl::ZeroDuration()) {
+    return absl::InvalidArgumentError(
+        "timeout and join_timeout are above zero, linger is not below");
+  }
+  return absl::OkStatus();
+}
+
+// --- The writer.
+
+absl::StatusOr<std::unique_ptr<WriterQueue>> WriterQueue::Make(const std::string& name,
+                                                               const std::string& writer,
+                                                               bool alone,
+                                                               const QueueOptions& options) {
+  COHORT_RETURN_IF_ERROR(CheckOptions(options));
+  const int64_t bytes = options.block_bytes * options.blocks;
+  const absl::Status room = CheckMemoryRoom(static_cast<uint64_t>(bytes));
+  if (!room.ok()) {
+    return absl::ResourceExhaustedError(absl::StrCat(name, " (", options.blocks, " blocks of ",
+                                                     options.block_bytes, "): ", room.message()));
+  }
+  absl::StatusOr<std::shared_ptr<RingMemory>> memory = RingMemory::Create(bytes);
+  if (!memory.ok()) return About(name, memory.status());
+  v1::QueueHandle handle;
+  handle.set_version(kQueueVersion);
+  handle.set_name(name);
+  handle.set_writer(writer);
+  handle.set_token(NewToken());
+  handle.set_capacity_bytes(static_cast<int64_t>((*memory)->capacity()));
+  handle.set_max_value_bytes(options.max_value_bytes);
+  auto ring = std::make_shared<RingWriter>(*std::move(memory), alone);
+  auto queue = absl::WrapUnique(new WriterQueue(options, std::move(ring), std::move(handle)));
+  absl::StatusOr<std::unique_ptr<LocalDoor>> door = LocalDoor::Open(queue->ring_, queue->handle_);
+  if (!door.ok()) return About(name, door.status());
+  queue->door_ = *std::move(door);
+  queue->handle_.set_local(queue->door_->name());
+  if (!options.listen.empty()) COHORT_RETURN_IF_ERROR(queue->Listen());
+  return queue;
+}
+
+absl::Status WriterQueue::Listen() {
+  if (server_ != nullptr) return absl::OkStatus();
+  StreamServerOptions options;
+  options.listen = options_.listen;
+  options.advertise = options_.advertise;
+  absl::StatusOr<std::unique_ptr<StreamServer>> server =
+      StreamServer::Start(options, ring_, handle_);
+  if (!server.ok()) return About(name(), server.status());
+  server_ = *std::move(server);
+  for (const std::string& address : server_->addresses()) handle_.add_addresses(address);
+  if (options.listen.empty() && options.advertise.empty()) {
+    handle_.set_port(static_cast<uint32_t>(server_->port()));
+  }
+  return absl::OkStatus();
+}
+
+WriterQueue::~WriterQueue() {
+  ring_->End("its writer has left");
+  if (server_ != nullptr) server_->Finish(options_.linger);
+}
+
+absl::Status WriterQueue::Enqueue(absl::string_view value, const QueueCall& call) {
+  if (value.size() > static_cast<uint64_t>(options_.max_value_bytes)) {
+    return absl::ResourceExhaustedError(absl::StrCat(name(), ": a value of ", value.size(),
+                                                     " bytes, max_value_bytes is ",
+                                                     options_.max_value_bytes));
+  }
+  return About(name(), ring_->Write(value, PatienceOf(call, options_.timeout)));
+}
+
+absl::StatusOr<std::string> WriterQueue::Broadcast(absl::string_view value, const QueueCall& call) {
+  COHORT_RETURN_IF_ERROR(Enqueue(value, call));
+  return std::string(value);
+}
+
+absl::StatusOr<std::string> WriterQueue::Dequeue(const QueueCall&) {
+  return NotA(name(), "writer", "Dequeue");
+}
+absl::Status WriterQueue::DequeueView(absl::FunctionRef<absl::Status(absl::string_view)>,
+                                      const QueueCall&) {
+  return NotA(name(), "writer", "DequeueView");
+}
+
+std::vector<QueueReader> WriterQueue::readers() const {
+  std::vector<QueueReader> result;
+  for (const RingWriter::Reader& reader : ring_->readers()) {
+    result.push_back({reader.name, reader.path, static_cast<int64_t>(reader.bytes_behind),
+                      static_cast<int64_t>(reader.values_behind)});
+  }
+  return result;
+}
+
+std::vector<QueueDeparture> WriterQueue::departures() const {
+  std::vector<QueueDeparture> result;
+  for (const RingWriter::Departure& left : ring_->departures()) {
+    result.push_back({left.name, left.why});
+  }
+  return result;
+}
+
+absl::Status WriterQueue::AwaitReaders(int count, const QueueCall& call) {
+  const Patience patience = PatienceOf(call, options_.timeout);
+  const auto there = [&] { return ring_->readers().size(); };
+  if (ring_->AwaitChange([&] { return there() >= static_cast<size_t>(std::max(count, 0)); },
+                         patience)) {
+    return absl::OkStatus();
+  }
+  if (ring_->ended()) return absl::CancelledError(absl::StrCat(name(), ": it was shut down"));
+  if (call.cancellation != nullptr && !call.cancellation->reason().ok()) {
+    return About(name(), call.cancellation->reason());
+  }
+  return absl::DeadlineExceededError(
+      absl::StrCat(name(), ": ", there(), " of ", count, " readers have come"));
+}
+
+// --- A reader.
+
+ReaderQueue::ReaderQueue(const v1::QueueHandle& handle, const QueueOptions& options,
+                         std::unique_ptr<ByteSource> source)
+    : name_(handle.name()),
+      writer_(handle.writer()),
+      timeout_(options.timeout),
+      source_(std::move(source)),
+      records_(*source_, static_cast<uint64_t>(handle.max_value_bytes())) {}
+
+absl::StatusOr<std::unique_ptr<ReaderQueue>> ReaderQueue::Open(const v1::QueueHandle& handle,
+                                                               const std::string& reader,
+                                                               const Way& way,
+                                                               const QueueOptions& options,
+                                                               Instant deadline, bool* no_stream) {
+  *no_stream = false;
+  std::string why;
+  absl::Status last = absl::UnavailableError("no way was tried");
+  if (way.memory) {
+    absl::StatusOr<std::unique_ptr<ByteSource>> source = OpenLocalReader(handle, reader, deadline);
+    if (source.ok()) {
+      return absl::WrapUnique(new ReaderQueue(handle, options, *std::move(source)));
+    }
+    last = source.status();
+    why = absl::StrCat("shared memory: ", last.message(), "; ");
+    // It is there, and does not want us.
+    if (last.code() == absl::StatusCode::kFailedPrecondition) return About(handle.name(), last);
+  }
+  std::vector<std::string> addresses(handle.addresses().begin(), handle.addresses().end());
+  if (handle.port() != 0 && !way.reached_at.empty()) {
+    addresses.insert(addresses.begin(), WithPort(way.reached_at, handle.port()));
+  }
+  for (size_t i = 0; i < addresses.size(); ++i) {
+    const bool is_last = i + 1 == addresses.size();
+    const Instant limit =
+        is_last ? deadline : std::min(deadline, Clock::Steady().Now() + kOneAddress);
+    absl::StatusOr<std::unique_ptr<ByteSource>> source =
+        OpenStreamReader(handle, addresses[i], reader, limit);
+    if (source.ok()) {
+      return absl::WrapUnique(new ReaderQueue(handle, options, *std::move(source)));
+    }
+    last = source.status();
+    absl::StrAppend(&why, "stream: ", last.message(), "; ");
+  }
+  *no_stream = addresses.empty();
+  if (addresses.empty()) absl::StrAppend(&why, "its writer serves no streams");
+  const absl::StatusCode code = addresses.empty() ? absl::StatusCode::kUnavailable : last.code();
+  return absl::Status(code, absl::StrCat(handle.name(), ": ", handle.writer(),
+                                         " cannot be reached by ", reader, ": ", why));
+}
+
+absl::Status ReaderQueue::Enter() {
+  if (!busy_.exchange(true, std::memory_order_acquire)) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(name_, ": another thread is reading a value"));
+}
+
+absl::Status ReaderQueue::Explain(const absl::Status& status, const QueueCall& call) const {
+  if (status.code() == absl::StatusCode::kDeadlineExceeded && status.message().empty()) {
+    return absl::DeadlineExceededError(
+        absl::StrCat(name_, ": no value came from ", writer_, " within ",
+                     absl::FormatDuration(call.timeout.value_or(timeout_))));
+  }
+  return About(name_, status);
+}
+
+absl::StatusOr<std::string> ReaderQueue::Dequeue(const QueueCall& call) {
+  COHORT_RETURN_IF_ERROR(Enter());
+  const absl::Cleanup leave = [this] { busy_.store(false, std::memory_order_release); };
+  absl::StatusOr<std::string> value = records_.Next(PatienceOf(call, timeout_));
+  if (!value.ok()) return Explain(value.status(), call);
+  return value;
+}
+
+absl::Status ReaderQueue::DequeueView(absl::FunctionRef<absl::Status(absl::string_view)> use,
+                                      const QueueCall& call) {
+  COHORT_RETURN_IF_ERROR(Enter());
+  const absl::Cleanup leave = [this] { busy_.store(false, std::memory_order_release); };
+  bool used = false;
+  const absl::Status status = records_.View(
+      [&](absl::string_view value) {
+        used = true;
+        return use(value);
+      },
+      PatienceOf(call, timeout_));
+  return used ? status : Explain(status, call);
+}
+
+absl::StatusOr<std::string> ReaderQueue::Broadcast(absl::string_view, const QueueCall& call) {
+  return Dequeue(call);
+}
+
+absl::Status ReaderQueue::Enqueue(absl::string_view, const QueueCall&) {
+  return NotA(name_, "readers", "Enqueue");
+}
+absl::Status ReaderQueue::AwaitReaders(int, const QueueCall&) {
+  return NotA(name_, "readers", "AwaitReaders");
+}
+
+void ReaderQueue::Shutdown(absl::string_view reason) {
+  source_->Stop(absl::CancelledError(absl::StrCat("this reader was shut down: ", reason)));
+}
+
+}  // namespace cohort::parallel

@@ -1,0 +1,106 @@
+// The two kinds of MessageQueue.
+#ifndef COHORT_CLIENT_PARALLEL_QUEUE_QUEUE_ENDS_H_
+#define COHORT_CLIENT_PARALLEL_QUEUE_QUEUE_ENDS_H_
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "client/parallel/queue/byte_source.h"
+#include "client/parallel/queue/local_door.h"
+#include "client/parallel/queue/message_queue.h"
+#include "client/parallel/queue/record_reader.h"
+#include "client/parallel/queue/ring_writer.h"
+#include "client/parallel/queue/stream_server.h"
+#include "cohort/v1/queue.pb.h"
+
+namespace cohort::parallel {
+
+// Errors: INVALID_ARGUMENT, naming the option.
+absl::Status CheckOptions(const QueueOptions& options);
+
+class WriterQueue final : public MessageQueue {
+ public:
+  // `name` of the queue and `writer` as errors say them. `alone`: it may be that nobody ever reads.
+  // Errors: as MessageQueue::CreateExternal.
+  static absl::StatusOr<std::unique_ptr<WriterQueue>> Make(const std::string& name,
+                                                           const std::string& writer, bool alone,
+                                                           const QueueOptions& options);
+  ~WriterQueue() override;
+
+  // Serves streams from now on, unless it does.
+  absl::Status Listen();
+
+  bool is_writer() const override { return true; }
+  const std::string& name() const override { return handle_.name(); }
+  std::string handle() const override { return handle_.SerializeAsString(); }
+  std::string path() const override { return "self"; }
+  absl::Status Enqueue(absl::string_view value, const QueueCall& call) override;
+  absl::StatusOr<std::string> Dequeue(const QueueCall& call) override;
+  absl::Status DequeueView(absl::FunctionRef<absl::Status(absl::string_view)> use,
+                           const QueueCall& call) override;
+  absl::StatusOr<std::string> Broadcast(absl::string_view value, const QueueCall& call) override;
+  void Shutdown(absl::string_view reason) override { ring_->End(reason); }
+  std::vector<QueueReader> readers() const override;
+  std::vector<QueueDeparture> departures() const override;
+  absl::Status AwaitReaders(int count, const QueueCall& call) override;
+
+ private:
+  WriterQueue(const QueueOptions& options, std::shared_ptr<RingWriter> ring, v1::QueueHandle handle)
+      : options_(options), ring_(std::move(ring)), handle_(std::move(handle)) {}
+
+  const QueueOptions options_;
+  const std::shared_ptr<RingWriter> ring_;
+  v1::QueueHandle handle_;
+  std::unique_ptr<LocalDoor> door_;
+  std::unique_ptr<StreamServer> server_;
+};
+
+class ReaderQueue final : public MessageQueue {
+ public:
+  struct Way {
+    bool memory = true;      // worth a try
+    std::string reached_at;  // a host where the writer's process has been reached; or empty
+  };
+  // Errors: as MessageQueue::Open; of them UNAVAILABLE, where no stream is served that could be
+  // tried, says so by `no_stream`.
+  static absl::StatusOr<std::unique_ptr<ReaderQueue>> Open(const v1::QueueHandle& handle,
+                                                           const std::string& reader,
+                                                           const Way& way,
+                                                           const QueueOptions& options,
+                                                           Instant deadline, bool* no_stream);
+  ~ReaderQueue() override = default;
+
+  bool is_writer() const override { return false; }
+  const std::string& name() const override { return name_; }
+  std::string handle() const override { return ""; }
+  std::string path() const override { return source_->path(); }
+  absl::Status Enqueue(absl::string_view value, const QueueCall& call) override;
+  absl::StatusOr<std::string> Dequeue(const QueueCall& call) override;
+  absl::Status DequeueView(absl::FunctionRef<absl::Status(absl::string_view)> use,
+                           const QueueCall& call) override;
+  absl::StatusOr<std::string> Broadcast(absl::string_view value, const QueueCall& call) override;
+  void Shutdown(absl::string_view reason) override;
+  std::vector<QueueReader> readers() const override { return {}; }
+  std::vector<QueueDeparture> departures() const override { return {}; }
+  absl::Status AwaitReaders(int count, const QueueCall& call) override;
+
+ private:
+  ReaderQueue(const v1::QueueHandle& handle, const QueueOptions& options,
+              std::unique_ptr<ByteSource> source);
+  // FAILED_PRECONDITION: another thread reads.
+  absl::Status Enter();
+  absl::Status Explain(const absl::Status& status, const QueueCall& call) const;
+
+  const std::string name_;
+  const std::string writer_;
+  const absl::Duration timeout_;
+  const std::unique_ptr<ByteSource> source_;
+  std::atomic<bool> busy_{false};
+  RecordReader records_;
+};
+
+}  // namespace cohort::parallel
+
+#endif  // COHORT_CLIENT_PARALLEL_QUEUE_QUEUE_ENDS_H_

@@ -1,0 +1,94 @@
+#include "client/parallel/queue/ring_source.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/shm/futex.h"
+
+namespace cohort::parallel {
+
+RingSource::RingSource(std::shared_ptr<RingMemory> ring, std::shared_ptr<PageMemory> page,
+                       std::string writer)
+    : ring_(std::move(ring)),
+      page_(std::move(page)),
+      writer_(std::move(writer)),
+      position_(page_->page().head.load(std::memory_order_acquire)) {}
+
+absl::string_view RingSource::Peek() {
+  const uint64_t there = header().tail.load(std::memory_order_acquire) - position_;
+  return absl::string_view(ring_->At(position_), std::min(there, ring_->capacity()));
+}
+
+void RingSource::Release(uint64_t bytes, uint64_t values) {
+  position_ += bytes;
+  values_ += values;
+  page_->page().values.store(values_, std::memory_order_relaxed);
+  MoveHead(page_->page(), position_);
+}
+
+absl::Status RingSource::Await(uint64_t bytes, const Patience& patience) {
+  const uint64_t wanted = position_ + bytes;
+  if (IsThere(wanted)) return absl::OkStatus();
+  const uint32_t parties = header().parties.load(std::memory_order_relaxed);
+  LookFor([&] { return IsThere(wanted) || IsOver(); }, parties);
+  if (IsThere(wanted)) return absl::OkStatus();
+
+  ReaderPage& page = page_->page();
+  std::optional<client::Cancellation::Listener> listener;
+  if (patience.cancellation != nullptr) {
+    listener.emplace(*patience.cancellation, [&page](const absl::Status&) { WakeReader(page); });
+  }
+  while (true) {
+    const uint32_t event = page.reader_event.load(std::memory_order_seq_cst);
+    page.reader_sleeps.store(1, std::memory_order_seq_cst);
+    // The end comes behind the last bytes: asked for first, so that those are not missed.
+    const bool over = IsOver();
+    absl::Status ended;
+    if (IsThere(wanted)) break;
+    if (over) ended = WhyOver();
+    if (ended.ok() && patience.cancellation != nullptr) ended = patience.cancellation->reason();
+    if (ended.ok() && Clock::Steady().Now() >= patience.deadline) {
+      ended = absl::DeadlineExceededError("");
+    }
+    if (!ended.ok()) {
+      page.reader_sleeps.store(0, std::memory_order_relaxed);
+      return ended;
+    }
+    shm::FutexWait(page.reader_event, event, patience.deadline);
+  }
+  page.reader_sleeps.store(0, std::memory_order_relaxed);
+  return absl::OkStatus();
+}
+
+void RingSource::Stop(const absl::Status& reason) {
+  {
+    MutexLock lock(&mutex_);
+    if (why_stopped_.ok()) why_stopped_ = reason;
+  }
+  stopped_.store(true, std::memory_order_seq_cst);
+  WakeReader(page_->page());
+}
+
+void RingSource::WriterGone(const std::string& why) {
+  {
+    MutexLock lock(&mutex_);
+    why_gone_ = why;
+  }
+  writer_gone_.store(true, std::memory_order_seq_cst);
+  WakeReader(page_->page());
+}
+
+absl::Status RingSource::WhyOver() const {
+  MutexLock lock(&mutex_);
+  if (!why_stopped_.ok()) return why_stopped_;
+  if (header().ended.load(std::memory_order_acquire) != 0) {
+    const size_t size = std::min<size_t>(header().reason_size, RingHeader::kMaxReason);
+    return absl::CancelledError(
+        absl::StrCat(writer_, " shut it down: ", absl::string_view(header().reason, size)));
+  }
+  return absl::AbortedError(absl::StrCat(writer_, ", who writes it, is gone: ", why_gone_));
+}
+
+}  // namespace cohort::parallel

@@ -1,0 +1,361 @@
+#include "client/parallel/queue/ring_writer.h"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <cstring>
+#include <iterator>
+#include <optional>
+
+#include "absl/cleanup/cleanup.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "base/shm/futex.h"
+#include "base/status_macros.h"
+
+namespace cohort::parallel {
+namespace {
+
+// Seen by readers piece by piece, so that they copy out of a large value while it is copied in.
+constexpr uint64_t kStep = uint64_t{128} << 10;
+constexpr size_t kMostDepartures = 1024;
+constexpr size_t kMostNamed = 8;
+
+}  // namespace
+
+RingWriter::RingWriter(std::shared_ptr<RingMemory> ring, bool alone)
+    : ring_(std::move(ring)), alone_(alone), largest_record_(ring_->capacity() / 2) {
+  ring_->header().parties.store(1, std::memory_order_relaxed);
+}
+
+absl::Status RingWriter::Write(absl::string_view value, const Patience& patience) {
+  int idle = kIdle;
+  while (!busy_.compare_exchange_weak(idle, kWriting, std::memory_order_seq_cst)) {
+    if (idle == kWriting) {
+      return absl::FailedPreconditionError("another thread is writing a value");
+    }
+    idle = kIdle;
+    sched_yield();  // somebody is being let in
+  }
+  const absl::Cleanup give_back = [this] {
+    busy_.store(kIdle, std::memory_order_seq_cst);
+    TidyUnlessWriting();
+  };
+  if (changed_.load(std::memory_order_seq_cst)) Tidy();
+  if (ended()) return WhyStopped();
+  if (seats_.empty() && !alone_) return NobodyReads();
+  COHORT_RETURN_IF_ERROR(WriteParts(value, patience));
+  values_.fetch_add(1, std::memory_order_relaxed);
+  if (!changed_.load(std::memory_order_seq_cst)) return absl::OkStatus();
+  // With the last reader gone meanwhile, nobody gets this one.
+  const bool read = alone_ || std::any_of(seats_.begin(), seats_.end(),
+                                          [](const auto& seat) { return !seat->gone(); });
+  return read ? absl::OkStatus() : NobodyReads();
+}
+
+absl::Status RingWriter::WriteParts(absl::string_view value, const Patience& patience) {
+  if (abandoned_) {
+    COHORT_RETURN_IF_ERROR(WritePart({}, {0, 0, RecordHeader::kAbandoned}, patience));
+    abandoned_ = false;
+  }
+  RecordHeader header = {value.size(), 0, RecordHeader::kWhole};
+  if (RecordBytes(value.size()) <= largest_record_) {
+    header.part_bytes = static_cast<uint32_t>(value.size());
+    return WritePart(value, header, patience);
+  }
+  // Quarters: while one is read, the next is written.
+  const uint64_t step = (ring_->capacity() / 4 - sizeof(header)) / kRecordAlign * kRecordAlign;
+  header.kind = RecordHeader::kFirst;
+  for (uint64_t done = 0; done < value.size(); done += header.part_bytes) {
+    header.part_bytes = static_cast<uint32_t>(std::min(step, value.size() - done));
+    absl::Status written = WritePart(value.substr(done, header.part_bytes), header, patience);
+    if (!written.ok()) {
+      abandoned_ = done > 0;
+      return written;
+    }
+    header.kind = RecordHeader::kNext;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status RingWriter::WritePart(absl::string_view part, const RecordHeader& header,
+                                   const Patience& patience) {
+  const uint64_t record = RecordBytes(part.size());
+  COHORT_RETURN_IF_ERROR(AwaitRoom(record, patience));
+  const uint64_t begin = tail_;
+  char* const place = ring_->At(begin);
+  std::memcpy(place, &header, sizeof(header));
+  uint64_t done = 0;
+  do {
+    const uint64_t size = std::min<uint64_t>(kStep, part.size() - done);
+    if (size > 0) std::memcpy(place + sizeof(header) + done, part.data() + done, size);
+    done += size;
+    Publish(begin + (done == part.size() ? record : sizeof(header) + done));
+  } while (done < part.size());
+  return absl::OkStatus();
+}
+
+void RingWriter::Publish(uint64_t tail) {
+  tail_ = tail;
+  ring_->header().tail.store(tail, std::memory_order_seq_cst);
+  for (const std::shared_ptr<Seat>& seat : seats_) {
+    if (seat->page().reader_sleeps.load(std::memory_order_seq_cst) != 0 && !seat->gone()) {
+      seat->Wake();
+    }
+  }
+}
+
+uint64_t RingWriter::HeadOf(Seat& seat) {
+  if (seat.gone()) return tail_;
+  const uint64_t head = seat.page().head.load(std::memory_order_acquire);
+  if (head < seat.head_ || head > tail_) {
+    Leave(seat, absl::StrCat("it claims to have read up to ", head, ", which is not between ",
+                             seat.head_, " and ", tail_));
+    return tail_;
+  }
+  return seat.head_ = head;
+}
+
+absl::Status RingWriter::AwaitRoom(uint64_t bytes, const Patience& patience) {
+  const uint64_t end = tail_ + bytes;
+  if (end <= room_until_) return absl::OkStatus();
+  const uint64_t wanted = end - std::min(end, ring_->capacity());
+  while (true) {
+    uint64_t least = tail_;
+    const std::shared_ptr<Seat>* slowest = nullptr;
+    for (const std::shared_ptr<Seat>& seat : seats_) {
+      const uint64_t head = HeadOf(*seat);
+      if (head >= least) continue;
+      least = head;
+      slowest = &seat;
+    }
+    if (least >= wanted) {
+      room_until_ = least + ring_->capacity();
+      return absl::OkStatus();
+    }
+    if (!AwaitHead(*slowest, wanted, patience)) return NoRoom(bytes, wanted, patience);
+  }
+}
+
+bool RingWriter::AwaitHead(const std::shared_ptr<Seat>& seat, uint64_t wanted,
+                           const Patience& patience) {
+  ReaderPage& page = seat->page();
+  const auto ready = [&] {
+    return page.head.load(std::memory_order_seq_cst) >= wanted || seat->gone();
+  };
+  const uint32_t parties = ring_->header().parties.load(std::memory_order_relaxed);
+  if (LookFor([&] { return ready() || ended(); }, parties)) return ready();
+  {
+    MutexLock lock(&mutex_);
+    awaited_ = seat;
+  }
+  std::optional<client::Cancellation::Listener> listener;
+  if (patience.cancellation != nullptr) {
+    listener.emplace(*patience.cancellation, [&page](const absl::Status&) { WakeWriter(page); });
+  }
+  bool came = false;
+  while (true) {
+    const uint32_t event = page.writer_event.load(std::memory_order_seq_cst);
+    page.awaited_head.store(wanted, std::memory_order_seq_cst);
+    came = ready();
+    if (came || ended() || Clock::Steady().Now() >= patience.deadline ||
+        (patience.cancellation != nullptr && !patience.cancellation->reason().ok())) {
+      break;
+    }
+    shm::FutexWait(page.writer_event, event, patience.deadline);
+  }
+  page.awaited_head.store(kNobody, std::memory_order_relaxed);
+  listener.reset();
+  MutexLock lock(&mutex_);
+  awaited_ = nullptr;
+  return came;
+}
+
+absl::Status RingWriter::NoRoom(uint64_t bytes, uint64_t wanted, const Patience& patience) {
+  if (ended()) return WhyStopped();
+  if (patience.cancellation != nullptr && !patience.cancellation->reason().ok()) {
+    return patience.cancellation->reason();
+  }
+  std::vector<std::string> late;
+  size_t count = 0;
+  for (const std::shared_ptr<Seat>& seat : seats_) {
+    const uint64_t head = HeadOf(*seat);
+    if (head >= wanted || ++count > kMostNamed) continue;
+    const uint64_t read = seat->page().values.load(std::memory_order_relaxed);
+    const uint64_t written = values();
+    late.push_back(absl::StrCat(seat->name(), " is ", tail_ - head, " bytes (",
+                                written - std::min(read, written), " values) behind"));
+  }
+  if (count > kMostNamed) late.push_back(absl::StrCat(count - kMostNamed, " more readers"));
+  return absl::DeadlineExceededError(absl::StrCat("no room for ", bytes, " bytes in a ring of ",
+                                                  ring_->capacity(), ": ",
+                                                  absl::StrJoin(late, ", ")));
+}
+
+absl::Status RingWriter::NobodyReads() const {
+  MutexLock lock(&mutex_);
+  if (!any_came_) return absl::FailedPreconditionError("nobody has come to read it");
+  std::vector<std::string> left;
+  for (const Departure& departure : departures_) {
+    if (left.size() == kMostNamed) break;
+    left.push_back(absl::StrCat(departure.name, " (", departure.why, ")"));
+  }
+  return absl::AbortedError(absl::StrCat("all readers are gone: ", absl::StrJoin(left, ", "),
+                                         departures_.size() > left.size() ? " and others" : ""));
+}
+
+absl::Status RingWriter::WhyStopped() const {
+  MutexLock lock(&mutex_);
+  return absl::CancelledError(absl::StrCat("it was shut down: ", reason_));
+}
+
+void RingWriter::Tidy() {
+  std::vector<std::shared_ptr<Seat>> admitted;
+  {
+    MutexLock lock(&mutex_);
+    changed_.store(false, std::memory_order_seq_cst);
+    seats_.erase(
+        std::remove_if(seats_.begin(), seats_.end(), [](const auto& seat) { return seat->gone(); }),
+        seats_.end());
+    for (std::shared_ptr<Seat>& seat : coming_) {
+      if (seat->gone()) continue;
+      seat->head_ = tail_;
+      seat->page().values.store(values(), std::memory_order_relaxed);
+      seat->page().head.store(tail_, std::memory_order_seq_cst);
+      admitted.push_back(seat);
+      seats_.push_back(std::move(seat));
+      any_came_ = true;
+    }
+    coming_.clear();
+    ring_->header().parties.store(static_cast<uint32_t>(1 + seats_.size()),
+                                  std::memory_order_relaxed);
+  }
+  for (const std::shared_ptr<Seat>& seat : admitted) seat->Admitted();
+  Changed();
+}
+
+void RingWriter::TidyUnlessWriting() {
+  while (changed_.load(std::memory_order_seq_cst)) {
+    int idle = kIdle;
+    // Whoever is busy looks again when he no longer is.
+    if (!busy_.compare_exchange_strong(idle, kTidying, std::memory_order_seq_cst)) return;
+    Tidy();
+    busy_.store(kIdle, std::memory_order_seq_cst);
+  }
+}
+
+void RingWriter::Admit(std::shared_ptr<Seat> seat) {
+  {
+    MutexLock lock(&mutex_);
+    coming_.push_back(std::move(seat));
+    changed_.store(true, std::memory_order_seq_cst);
+  }
+  TidyUnlessWriting();
+}
+
+void RingWriter::Leave(Seat& seat, absl::string_view why) {
+  {
+    MutexLock lock(&mutex_);
+    if (seat.gone()) return;
+    // Of a queue that has ended, readers leave one by one.
+    if (!ended()) {
+      if (departures_.size() == kMostDepartures) departures_.erase(departures_.begin());
+      departures_.push_back({seat.name(), std::string(why)});
+    }
+    seat.gone_.store(true, std::memory_order_seq_cst);
+    changed_.store(true, std::memory_order_seq_cst);
+  }
+  WakeWriter(seat.page());
+  Changed();
+  TidyUnlessWriting();
+}
+
+void RingWriter::Take(Busy as) {
+  int idle = kIdle;
+  while (!busy_.compare_exchange_weak(idle, as, std::memory_order_seq_cst)) {
+    idle = kIdle;
+    sched_yield();
+  }
+}
+
+void RingWriter::WakeSelf() {
+  MutexLock lock(&mutex_);
+  if (awaited_ != nullptr) WakeWriter(awaited_->page());
+}
+
+void RingWriter::End(absl::string_view reason) {
+  {
+    MutexLock lock(&mutex_);
+    if (ended()) return;
+    reason_ = std::string(reason.substr(0, RingHeader::kMaxReason));
+    stopped_.store(true, std::memory_order_seq_cst);
+  }
+  WakeSelf();
+  // Who is writing now is done with it soon: he does not wait any more.
+  Take(kTidying);
+  RingHeader& header = ring_->header();
+  {
+    MutexLock lock(&mutex_);
+    header.reason_size = static_cast<uint32_t>(reason_.size());
+    std::memcpy(header.reason, reason_.data(), reason_.size());
+  }
+  header.ended.store(1, std::memory_order_seq_cst);
+  for (const std::shared_ptr<Seat>& seat : seats_) {
+    if (seat->page().reader_sleeps.load(std::memory_order_seq_cst) != 0) seat->Wake();
+  }
+  busy_.store(kIdle, std::memory_order_seq_cst);
+  Changed();
+  TidyUnlessWriting();
+}
+
+std::vector<RingWriter::Reader> RingWriter::readers() const {
+  MutexLock lock(&mutex_);
+  const uint64_t end = tail();
+  const uint64_t written = values();
+  std::vector<Reader> result;
+  for (const std::shared_ptr<Seat>& seat : seats_) {
+    if (seat->gone()) continue;
+    const uint64_t head = seat->page().head.load(std::memory_order_relaxed);
+    const uint64_t read = seat->page().values.load(std::memory_order_relaxed);
+    result.push_back(
+        {seat->name(), seat->path(), end - std::min(head, end), written - std::min(read, written)});
+  }
+  return result;
+}
+
+std::vector<RingWriter::Departure> RingWriter::departures() const {
+  MutexLock lock(&mutex_);
+  return departures_;
+}
+
+void RingWriter::Changed() const {
+  MutexLock lock(&mutex_);
+  ++changes_;
+  change_.SignalAll();
+}
+
+bool RingWriter::AwaitChange(absl::FunctionRef<bool()> done, const Patience& patience) const {
+  std::optional<client::Cancellation::Listener> listener;
+  if (patience.cancellation != nullptr) {
+    listener.emplace(*patience.cancellation, [this](const absl::Status&) { Changed(); });
+  }
+  while (true) {
+    uint64_t seen = 0;
+    {
+      MutexLock lock(&mutex_);
+      seen = changes_;
+    }
+    if (done()) return true;
+    if (ended() || (patience.cancellation != nullptr && !patience.cancellation->reason().ok())) {
+      return false;
+    }
+    MutexLock lock(&mutex_);
+    while (changes_ == seen) {
+      const absl::Duration left = patience.deadline - Clock::Steady().Now();
+      if (left <= absl::ZeroDuration()) return false;
+      change_.WaitWithTimeout(&mutex_, left);
+    }
+  }
+}
+
+}  // namespace cohort::parallel

@@ -1,0 +1,51 @@
+// Where readers of other hosts read: a gRPC server of the writer's process.
+#ifndef COHORT_CLIENT_PARALLEL_QUEUE_STREAM_SERVER_H_
+#define COHORT_CLIENT_PARALLEL_QUEUE_STREAM_SERVER_H_
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "client/parallel/queue/ring_writer.h"
+#include "cohort/v1/queue.pb.h"
+
+namespace cohort::parallel {
+
+struct StreamServerOptions {
+  // "host:port" or "[IPv6]:port", port 0 for any. Empty: any port of all addresses.
+  std::string listen;
+  // The host that readers are told, in place of those it listens at. Empty: those.
+  std::string advertise;
+};
+
+class StreamServer {
+ public:
+  // Errors: INVALID_ARGUMENT (an address that makes no sense), UNAVAILABLE (it cannot be bound;
+  // names it).
+  static absl::StatusOr<std::unique_ptr<StreamServer>> Start(const StreamServerOptions& options,
+                                                             std::shared_ptr<RingWriter> writer,
+                                                             const v1::QueueHandle& handle);
+  // Hangs up on all readers.
+  ~StreamServer();
+
+  // By which readers reach it, for the handle.
+  const std::vector<std::string>& addresses() const { return addresses_; }
+  int port() const { return port_; }
+
+  // Of a queue that has ended: until all readers have heard all of it, at most for `linger`.
+  void Finish(absl::Duration linger);
+
+ private:
+  struct Impl;
+  explicit StreamServer(std::unique_ptr<Impl> impl);
+
+  const std::unique_ptr<Impl> impl_;
+  std::vector<std::string> addresses_;
+  int port_ = 0;
+};
+
+}  // namespace cohort::parallel
+
+#endif  // COHORT_CLIENT_PARALLEL_QUEUE_STREAM_SERVER_H_

@@ -1,0 +1,242 @@
+#include "client/parallel/queue/writer_stream.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/rpc/status_conversion.h"
+#include "client/parallel/queue/terms.h"
+#include "grpcpp/support/proto_buffer_reader.h"
+#include "grpcpp/support/slice.h"
+
+namespace cohort::parallel {
+namespace {
+
+constexpr uint64_t kChunk = uint64_t{512} << 10;
+// Less is copied: cheaper than to hold the ring.
+constexpr uint64_t kShared = uint64_t{4} << 10;
+
+// ReadQueueResponse.data, of bytes that are not copied.
+grpc::ByteBuffer DataMessage(const std::shared_ptr<RingMemory>& ring, uint64_t position,
+                             uint64_t size) {
+  std::string header(1, static_cast<char>(v1::ReadQueueResponse::kDataFieldNumber << 3 | 2));
+  for (uint64_t left = size; left > 0 || header.size() == 1; left >>= 7) {
+    header.push_back(static_cast<char>((left & 0x7F) | (left > 0x7F ? 0x80 : 0)));
+  }
+  char* const bytes = ring->At(position);
+  const grpc::Slice slices[] = {
+      grpc::Slice(header),
+      size < kShared
+          ? grpc::Slice(bytes, size)
+          : grpc::Slice(
+                bytes, size,
+                [](void* held) { delete static_cast<std::shared_ptr<RingMemory>*>(held); },
+                new std::shared_ptr<RingMemory>(ring))};
+  return grpc::ByteBuffer(slices, 2);
+}
+
+grpc::ByteBuffer PlainMessage(const v1::ReadQueueResponse& response) {
+  const grpc::Slice slice(response.SerializeAsString());
+  return grpc::ByteBuffer(&slice, 1);
+}
+
+}  // namespace
+
+void StreamCount::Add(int change) {
+  MutexLock lock(&mutex_);
+  count_ += change;
+  changed_.SignalAll();
+}
+
+bool StreamCount::AwaitNone(absl::Duration timeout) {
+  const Instant deadline = Clock::Steady().Now() + timeout;
+  MutexLock lock(&mutex_);
+  while (count_ > 0) {
+    const absl::Duration left = deadline - Clock::Steady().Now();
+    if (left <= absl::ZeroDuration()) return false;
+    changed_.WaitWithTimeout(&mutex_, left);
+  }
+  return true;
+}
+
+class WriterStream::StreamSeat final : public Seat {
+ public:
+  StreamSeat(std::string name, std::shared_ptr<WriterStream> stream)
+      : Seat(std::move(name), absl::StrCat("stream ", stream->peer_)), stream_(std::move(stream)) {}
+
+  ReaderPage& page() override { return stream_->page_; }
+  // It has had the turn since the hello.
+  void Admitted() override {
+    stream_->sent_.store(page().head.load(std::memory_order_relaxed), std::memory_order_relaxed);
+    stream_->WriteOn();
+  }
+  void Wake() override {
+    if (stream_->TakeTurn()) stream_->WriteOn();
+  }
+
+ private:
+  const std::shared_ptr<WriterStream> stream_;
+};
+
+class WriterStream::StreamReactor final : public Reactor {
+ public:
+  StreamReactor(std::shared_ptr<WriterStream> stream, std::shared_ptr<StreamCount> count)
+      : stream_(std::move(stream)), count_(std::move(count)) {
+    count_->Add(1);
+  }
+  void Begin() { StartRead(&request_); }
+
+  void OnReadDone(bool ok) override {
+    if (!ok) return stream_->End(absl::CancelledError("its process is gone, or its connection"));
+    if (stream_->OnRequest(request_)) StartRead(&request_);
+  }
+  void OnWriteDone(bool ok) override {
+    if (!ok) stream_->End(absl::CancelledError("its connection is gone"));
+    stream_->WriteOn();
+  }
+  void OnCancel() override {
+    stream_->End(absl::CancelledError("its process is gone, or its connection"));
+  }
+  void OnDone() override {
+    const std::shared_ptr<StreamCount> count = count_;
+    stream_->seat_ = nullptr;  // which holds the stream
+    delete this;
+    count->Add(-1);
+  }
+
+ private:
+  const std::shared_ptr<WriterStream> stream_;
+  const std::shared_ptr<StreamCount> count_;
+  grpc::ByteBuffer request_;
+};
+
+WriterStream::WriterStream(std::shared_ptr<RingWriter> writer, const v1::QueueHandle& handle,
+                           const std::string& peer)
+    : writer_(std::move(writer)), handle_(handle), peer_(peer) {
+  page_.awaited_head.store(kNobody);
+  page_.reader_sleeps.store(1);  // anybody's turn
+}
+
+WriterStream::Reactor* WriterStream::Start(std::shared_ptr<RingWriter> writer,
+                                           const v1::QueueHandle& handle,
+                                           std::shared_ptr<StreamCount> count,
+                                           grpc::CallbackServerContext* context) {
+  const std::shared_ptr<WriterStream> stream(
+      new WriterStream(std::move(writer), handle, context->peer()));
+  auto* const reactor = new StreamReactor(stream, std::move(count));
+  stream->reactor_ = reactor;
+  reactor->Begin();
+  return reactor;
+}
+
+bool WriterStream::OnRequest(const grpc::ByteBuffer& bytes) {
+  v1::ReadQueueRequest request;
+  grpc::ByteBuffer copy(bytes);
+  grpc::ProtoBufferReader reader(&copy);
+  if (!reader.status().ok() || !request.ParseFromZeroCopyStream(&reader)) {
+    End(absl::InvalidArgumentError("a request that is none"));
+    return false;
+  }
+  switch (request.step_case()) {
+    case v1::ReadQueueRequest::kHello:
+      return OnHello(request.hello());
+    case v1::ReadQueueRequest::kProgress:
+      return OnProgress(request.progress());
+    case v1::ReadQueueRequest::kLeaves:
+      End(absl::CancelledError(absl::StrCat("it left: ", request.leaves().reason())));
+      return false;
+    default:
+      End(absl::InvalidArgumentError("a request without a step"));
+      return false;
+  }
+}
+
+bool WriterStream::OnHello(const v1::QueueHello& hello) {
+  absl::Status status = CheckHello(hello, handle_);
+  if (seat_ != nullptr) status = absl::InvalidArgumentError("a second hello");
+  if (!status.ok()) {
+    End(status);
+    return false;
+  }
+  if (!TakeTurn()) return false;  // cancelled meanwhile
+  seat_ = std::make_shared<StreamSeat>(hello.name(), shared_from_this());
+  writer_->Admit(seat_);
+  return true;
+}
+
+bool WriterStream::OnProgress(const v1::QueueProgress& progress) {
+  const uint64_t head = page_.head.load(std::memory_order_relaxed);
+  const uint64_t sent = sent_.load(std::memory_order_acquire);
+  if (seat_ == nullptr || progress.position() < head || progress.position() > sent ||
+      progress.position() % kRecordAlign != 0) {
+    End(absl::InvalidArgumentError(absl::StrCat("it claims to have read up to ",
+                                                progress.position(), ", which is not between ",
+                                                head, " and ", sent)));
+    return false;
+  }
+  page_.values.fetch_add(progress.values(), std::memory_order_relaxed);
+  MoveHead(page_, progress.position());
+  return true;
+}
+
+void WriterStream::End(const absl::Status& status) {
+  {
+    MutexLock lock(&mutex_);
+    if (status_.ok()) status_ = status;
+  }
+  over_.store(true, std::memory_order_seq_cst);
+  if (TakeTurn()) FinishCall();
+}
+
+void WriterStream::FinishCall() {
+  absl::Status status;
+  {
+    MutexLock lock(&mutex_);
+    status = status_;
+  }
+  // The writer would hold the seat, and that the writer.
+  if (seat_ != nullptr) writer_->Leave(*seat_, status.message());
+  reactor_->Finish(ToGrpcStatus(end_sent_ ? absl::OkStatus() : status));
+}
+
+void WriterStream::WriteOn() {
+  const std::shared_ptr<WriterStream> self = shared_from_this();
+  while (true) {
+    message_.Clear();
+    if (over_.load(std::memory_order_seq_cst) || end_sent_) return FinishCall();
+    if (!welcomed_) {
+      welcomed_ = true;
+      v1::ReadQueueResponse response;
+      *response.mutable_welcome() = WelcomeOf(handle_, sent_.load(std::memory_order_relaxed));
+      message_ = PlainMessage(response);
+      return reactor_->StartWrite(&message_);
+    }
+    // The end comes behind the last bytes.
+    const RingHeader& header = writer_->ring()->header();
+    const bool ended = header.ended.load(std::memory_order_seq_cst) != 0;
+    const uint64_t sent = sent_.load(std::memory_order_relaxed);
+    const uint64_t there = writer_->tail() - sent;
+    if (there > 0) {
+      const uint64_t size = std::min(there, kChunk);
+      message_ = DataMessage(writer_->ring(), sent, size);
+      sent_.store(sent + size, std::memory_order_release);
+      return reactor_->StartWrite(&message_);
+    }
+    if (ended) {
+      end_sent_ = true;
+      v1::ReadQueueResponse response;
+      response.mutable_end()->set_reason(std::string(header.reason, header.reason_size));
+      message_ = PlainMessage(response);
+      return reactor_->StartWrite(&message_);
+    }
+    page_.reader_sleeps.store(1, std::memory_order_seq_cst);
+    // From here on another may have the turn, and the reactor may go.
+    if (writer_->tail() == sent && !over_.load(std::memory_order_seq_cst) &&
+        header.ended.load(std::memory_order_seq_cst) == 0) {
+      return;
+    }
+    if (!TakeTurn()) return;
+  }
+}
+
+}  // namespace cohort::parallel

@@ -1,0 +1,105 @@
+#include "client/parallel/tensor_parallel/sequence_exchange.h"
+
+#include <numeric>
+#include <optional>
+
+#include "absl/container/inlined_vector.h"
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "client/parallel/collectives/refusal.h"
+#include "client/parallel/collectives/results.h"
+#include "client/parallel/tensor_parallel/views.h"
+
+namespace cohort::parallel {
+namespace {
+
+absl::Status Wrong(const Tensor& input, absl::string_view verb, absl::string_view why) {
+  return absl::InvalidArgumentError(absl::StrCat(verb, " of ", input.ToString(), ": ", why));
+}
+
+// Dimension `dim` first, the others in their order.
+Tensor InFront(const Tensor& tensor, int dim) {
+  absl::InlinedVector<int, 6> order(static_cast<size_t>(tensor.dims()));
+  std::iota(order.begin(), order.end(), 0);
+  order.erase(order.begin() + dim);
+  order.insert(order.begin(), dim);
+  return tensor.Permute(order);
+}
+
+// How many rows, and of how many columns.
+struct Matrix {
+  int64_t rows = 1;
+  int64_t columns = 0;
+};
+Matrix AsMatrix(const Shape& shape) {
+  Matrix matrix;
+  for (size_t i = 0; i + 1 < shape.size(); ++i) matrix.rows *= shape[i];
+  matrix.columns = shape.back();
+  return matrix;
+}
+
+absl::StatusOr<TensorSpec> HiddenOf(const Tensor& input, int ranks) {
+  constexpr absl::string_view kVerb = "sequence_to_hidden";
+  if (input.dims() == 0) return Wrong(input, kVerb, "it has no dimension");
+  Matrix matrix = AsMatrix(input.shape());
+  if (matrix.columns % ranks != 0) {
+    return Wrong(input, kVerb,
+                 absl::StrCat("its ", matrix.columns, " columns are not a multiple of the ", ranks,
+                              " ranks"));
+  }
+  return TensorSpec{input.type(), {matrix.rows * ranks, matrix.columns / ranks}, input.device()};
+}
+
+absl::StatusOr<TensorSpec> SequenceOf(const Tensor& input, int ranks) {
+  constexpr absl::string_view kVerb = "hidden_to_sequence";
+  if (input.dims() == 0) return Wrong(input, kVerb, "it has no dimension");
+  Matrix matrix = AsMatrix(input.shape());
+  if (matrix.rows % ranks != 0) {
+    return Wrong(
+        input, kVerb,
+        absl::StrCat("its ", matrix.rows, " rows are not a multiple of the ", ranks, " ranks"));
+  }
+  return TensorSpec{input.type(), {matrix.rows / ranks, matrix.columns * ranks}, input.device()};
+}
+
+}  // namespace
+
+absl::StatusOr<Tensor> SequenceToHidden(client::Group& group, const Tensor& input,
+                                        const SequenceExchangeOptions& options) {
+  const int ranks = group.size();
+  COHORT_ASSIGN_OR_RETURN(const Tensor result, AllocateResult(group, HiddenOf(input, ranks),
+                                                              options.buffers, options.call));
+  // [..., T, H/T] with the ranks in front: part r is the block of columns of rank r.
+  const int last = input.dims() - 1;
+  const Tensor blocks = InFront(WithDimSplit(input, last, ranks, result.shape()[1]), last);
+  COHORT_ASSIGN_OR_RETURN(const Tensor output, result.Reshape(blocks.shape()));
+  COHORT_RETURN_IF_ERROR(group.AllToAll(blocks, output, options.call));
+  return result;
+}
+
+absl::StatusOr<Tensor> HiddenToSequence(client::Group& group, const Tensor& input,
+                                        const SequenceExchangeOptions& options) {
+  const int ranks = group.size();
+  COHORT_ASSIGN_OR_RETURN(const Tensor result, AllocateResult(group, SequenceOf(input, ranks),
+                                                              options.buffers, options.call));
+  // The other way around: part r is the block of columns that comes from rank r.
+  const int64_t columns = input.shape().back();
+  const Tensor output = InFront(WithDimSplit(result, 1, ranks, columns), 1);
+  std::optional<Tensor> rows = WithRowsMerged(input);
+  const bool packs = !rows.has_value();
+  if (packs) {
+    absl::StatusOr<Tensor> copy = group.Allocate(input.type(), input.shape(), input.device());
+    absl::Status status = copy.status();
+    if (status.ok()) status = group.Copy(input, *copy, options.call);
+    if (!status.ok()) return Refuse(group, status, options.call);
+    rows = WithRowsMerged(*copy);
+  }
+  const Tensor blocks = WithDimSplit(*rows, 0, ranks, output.shape()[1]);
+  COHORT_RETURN_IF_ERROR(group.AllToAll(blocks, output, options.call));
+  // The copy lives until it has been read.
+  if (packs && options.call.stream.has_value()) COHORT_RETURN_IF_ERROR(group.AwaitStreams());
+  return result;
+}
+
+}  // namespace cohort::parallel
