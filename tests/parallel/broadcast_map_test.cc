@@ -6,6 +6,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/testing/random_tensor.h"
+#include "client/collective/async_calls.h"
 #include "client/parallel/tensor_map/broadcast.h"
 #include "client/parallel/tensor_map/entries.h"
 #include "tests/parallel/map_test.h"
@@ -23,20 +25,16 @@ using ::testing::HasSubstr;
 class BroadcastMapTest : public MapTest {
  protected:
   // Every rank has what the root's `make` made.
-  void ExpectBroadcast(int root, const std::function<TensorMap(client::Group&)>& make,
-                       const client::CallOptions& call = {}) {
+  void ExpectBroadcast(int root, const std::function<TensorMap(client::Group&)>& make) {
     std::vector<TensorMap> maps(static_cast<size_t>(size()));
     ExpectOk(OnRanks([&](client::Group& group) {
       TensorMap own;
       const bool is_root = group.rank() == root;
       if (is_root) own = make(group);
       const std::string before = Text(own);
-      absl::StatusOr<TensorMap> map =
-          BroadcastTensorMap(group, is_root ? &own : nullptr, {root, call});
+      absl::StatusOr<TensorMap> map = BroadcastTensorMap(group, is_root ? &own : nullptr, {root});
       if (!map.ok()) return map.status();
       EXPECT_TRUE(!is_root || Text(own) == before);
-      const absl::Status done = group.AwaitStreams();
-      if (!done.ok()) return done;
       maps[static_cast<size_t>(group.rank())] = *std::move(map);
       return absl::OkStatus();
     }));
@@ -149,21 +147,27 @@ TEST_P(BroadcastMapTest, TensorsLieWhereTheirReceiverIs) {
   }));
 }
 
-TEST_P(BroadcastMapTest, OnAStream) {
-  if (GetParam() != Form::kDevice) return;
-  MakeGroup(4);
-  client::CallOptions call;
-  call.stream = nullptr;  // the default one
-  ExpectBroadcast(
-      3,
-      [](client::Group& group) {
-        TensorMap map = {{"here", Pattern(DataType::kF16, {300, 300})}};
-        for (const int64_t rows : {1, 7, 100, 5000}) {
-          map.Set(absl::StrCat(rows), Upload(group, Pattern(DataType::kF16, {rows, 11})));
-        }
-        return map;
-      },
-      call);
+TEST_P(BroadcastMapTest, StartedOnesComeInOrder) {
+  MakeGroup(3);
+  ExpectOk(OnRanks([&](client::Group& group) {
+    client::AsyncCalls calls(group);
+    std::vector<parallel::Pending<TensorMap>> maps;
+    for (int i = 0; i < 5; ++i) {
+      TensorMap map;
+      if (group.rank() == i % 3) {
+        map = {{"i", i}, {"t", Upload(group, Pattern(DataType::kF32, {i * 3000}, i))}};
+      }
+      maps.push_back(StartBroadcastTensorMap(calls, std::move(map), {i % 3}));
+    }
+    for (int i = 5; i-- > 0;) {
+      const auto map = maps[static_cast<size_t>(i)].Wait(absl::Seconds(60));
+      if (!map.ok()) return map.status();
+      EXPECT_EQ(*map->Get<int64_t>("i"), i);
+      EXPECT_EQ(ElementsOf(Download(group, *map->Get<Tensor>("t"))),
+                ElementsOf(Pattern(DataType::kF32, {i * 3000}, i)));
+    }
+    return absl::OkStatus();
+  }));
 }
 
 TEST_P(BroadcastMapTest, MapsThatCannotGo) {

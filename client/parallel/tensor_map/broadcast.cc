@@ -48,6 +48,7 @@ class Broadcast {
   Broadcast(client::Group& group, const BroadcastMapOptions& options)
       : group_(group),
         root_(options.root),
+        by_tensor_(Moves(group, /*on_gpu=*/false)),
         on_stream_(options.call.stream.has_value()),
         deadline_(options.call) {}
 
@@ -121,7 +122,7 @@ class Broadcast {
     COHORT_ASSIGN_OR_RETURN(EncodedMap encoded, EncodeMap(*map, whole));
     Parcel parcel;
     if (group_.size() == 1) return parcel;
-    parcel.packing = Packing::Of(encoded.entries.size(), encoded.tensor_entries);
+    parcel.packing = Packing::Of(encoded.entries.size(), encoded.tensor_entries, !by_tensor_);
     if (parcel.packing.front_bytes() >> Word::kBytesBits != 0) {
       return absl::ResourceExhaustedError("its small tensors alone are more than what travels");
     }
@@ -156,15 +157,14 @@ class Broadcast {
   // --- The others' part.
 
   absl::StatusOr<Tensor> ReceiveFront(int64_t bytes) const {
-    if (group_.placement() == Placement::kDevice) {
+    if (!by_tensor_) {
       COHORT_ASSIGN_OR_RETURN(const std::string object,
                               group_.BroadcastObject("", root_, deadline_.Left()));
-      const Tensor front =
-          Tensor::Uninitialized(DataType::kU8, {static_cast<int64_t>(object.size())});
+      Tensor front = Tensor::Uninitialized(DataType::kU8, {static_cast<int64_t>(object.size())});
       std::memcpy(front.data(), object.data(), object.size());
       return front;
     }
-    const absl::StatusOr<Tensor> front = AllocateSmall(group_, bytes);
+    absl::StatusOr<Tensor> front = AllocateSmall(group_, bytes);
     // It is large, then: in its broadcast all wait for each other.
     if (!front.ok()) return group_.Refuse(Named(front.status()), deadline_.Left());
     COHORT_RETURN_IF_ERROR(group_.Broadcast(*front, root_, deadline_.Left()));
@@ -175,7 +175,7 @@ class Broadcast {
   absl::Status Unpack(const Tensor& front, DecodedMap& decoded, Parcel& parcel) const {
     COHORT_ASSIGN_OR_RETURN(const absl::string_view entries, EntriesIn(front));
     COHORT_ASSIGN_OR_RETURN(decoded, DecodedMap::Parse(entries));
-    parcel.packing = Packing::Of(entries.size(), decoded.tensors());
+    parcel.packing = Packing::Of(entries.size(), decoded.tensors(), !by_tensor_);
     if (parcel.packing.front_bytes() != front.bytes()) {
       return absl::InvalidArgumentError(absl::StrCat("its front came with ", front.bytes(),
                                                      " bytes, and its entries say ",
@@ -265,6 +265,7 @@ class Broadcast {
 
   client::Group& group_;
   const int root_;
+  const bool by_tensor_;  // the front travels as one; else as an object
   const bool on_stream_;
   const Deadline deadline_;
 };
@@ -275,6 +276,13 @@ absl::StatusOr<TensorMap> BroadcastTensorMap(client::Group& group, const TensorM
                                              const BroadcastMapOptions& options) {
   const Broadcast broadcast(group, options);
   return group.rank() == options.root ? broadcast.FromHere(map) : broadcast.FromRoot();
+}
+
+Pending<TensorMap> StartBroadcastTensorMap(client::AsyncCalls& calls, TensorMap map,
+                                           const BroadcastMapOptions& options) {
+  return Pending<TensorMap>::Start(calls, [map = std::move(map), options](client::Group& group) {
+    return BroadcastTensorMap(group, &map, options);
+  });
 }
 
 }  // namespace cohort::parallel

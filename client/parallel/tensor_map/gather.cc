@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "client/parallel/tensor_map/group_tensors.h"
 
 namespace cohort::parallel {
 namespace {
@@ -58,6 +59,14 @@ absl::StatusOr<int> PartsFor(const GatherOptions& options, const Path& path, con
   };
   if (options.group == nullptr) {
     if (must) return refuse("there is no group that has them");
+    return 1;
+  }
+  if (!Moves(*options.group, tensor.device().is_cuda())) {
+    if (must) {
+      return refuse(absl::StrCat("it is ", tensor.ToString(), ", and the placement of group ",
+                                 options.group->name(), " is ",
+                                 NameOf(options.group->placement())));
+    }
     return 1;
   }
   if (tensor.count() % parts != 0) {

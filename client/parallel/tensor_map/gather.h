@@ -26,7 +26,8 @@ struct GatherOptions {
   // This rank's: of the sender, the group whose ranks have the same tensors; of the receiver, the
   // group that gathers, of as many ranks. It outlives the call. Null: all tensors go whole.
   client::Group* group = nullptr;
-  // Of the sender. Tensors whose elements divide by the group's size go in parts, the others whole.
+  // Of the sender. Tensors whose elements divide by the group's size, and which it moves, go in
+  // parts, the others whole.
   bool all = false;
   // Of the sender. By the way to a tensor, before `all`: true, it goes in parts, or the map is
   // refused; false, it goes whole. Of no other tensors.

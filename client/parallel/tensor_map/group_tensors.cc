@@ -8,28 +8,32 @@
 
 namespace cohort::parallel {
 
+bool Moves(const client::Group& group, bool on_gpu) {
+  return group.placement() != (on_gpu ? Placement::kHost : Placement::kDevice);
+}
+
 absl::Status CheckMoves(const client::Group& group, const Path& path, const Tensor& tensor) {
-  const bool on_host = tensor.device().is_host();
-  const Placement unmoved = on_host ? Placement::kDevice : Placement::kHost;
-  if (group.placement() == unmoved) {
+  if (tensor.device().is_host()) return absl::OkStatus();
+  const auto refuse = [&](absl::string_view why) {
     return absl::InvalidArgumentError(
-        absl::StrCat("entry ", FormatPath(path), " is ", tensor.ToString(),
-                     on_host ? " in memory of the host" : "", ": the placement of group ",
-                     group.name(), " is ", NameOf(group.placement())));
+        absl::StrCat("entry ", FormatPath(path), " is ", tensor.ToString(), why));
+  };
+  if (!Moves(group, /*on_gpu=*/true)) {
+    return refuse(
+        absl::StrCat(": the placement of group ", group.name(), " is ", NameOf(group.placement())));
   }
-  if (on_host || tensor.device() == group.device()) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("entry ", FormatPath(path), " is ",
-                                                 tensor.ToString(), ", and should be on ",
-                                                 group.device().ToString()));
+  if (tensor.device() == group.device()) return absl::OkStatus();
+  return refuse(absl::StrCat(", and should be on ", group.device().ToString()));
 }
 
 absl::StatusOr<Tensor> AllocateFor(client::Group& group, const TensorEntry& entry) {
   const Device device = entry.on_gpu ? group.device() : Device::Host();
-  if (entry.on_gpu && device.is_host()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("no room for ", entry.ToString(), ": this rank has none"));
+  if (entry.on_gpu && (device.is_host() || !Moves(group, /*on_gpu=*/true))) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "no room for ", entry.ToString(), ": this rank of group ", group.name(), " has none"));
   }
   if (entry.count() == 0) return Tensor(nullptr, entry.type, entry.shape, nullptr, device);
+  if (!Moves(group, entry.on_gpu)) return Tensor::Uninitialized(entry.type, entry.shape);
   return group.Allocate(entry.type, entry.shape, device);
 }
 
@@ -60,7 +64,7 @@ absl::StatusOr<std::vector<Tensor>> AllocateAll(client::Group& group,
 }
 
 absl::StatusOr<Tensor> AllocateSmall(client::Group& group, int64_t bytes) {
-  if (bytes <= kSmallOnHost || group.placement() == Placement::kDevice) {
+  if (bytes <= kSmallOnHost || !Moves(group, /*on_gpu=*/false)) {
     return Tensor::Uninitialized(DataType::kU8, {bytes});
   }
   return group.Allocate(DataType::kU8, {bytes});

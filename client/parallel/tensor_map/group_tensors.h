@@ -13,8 +13,12 @@
 
 namespace cohort::parallel {
 
-// Errors: INVALID_ARGUMENT (names the way to the tensor): it lies on another GPU than the group's,
-// or where the group moves nothing.
+// Whether the group's verbs move memory of this kind.
+bool Moves(const client::Group& group, bool on_gpu);
+
+// Memory of the host can always go: where the group moves none, by way of objects. Errors:
+// INVALID_ARGUMENT (names the way to the tensor): it lies on another GPU than the group's, or the
+// group has none.
 absl::Status CheckMoves(const client::Group& group, const Path& path, const Tensor& tensor);
 
 // For what comes, on the host or on this rank's own GPU; of no elements without memory. Errors:

@@ -21,7 +21,7 @@ bool IsSmallOnGpu(const TensorEntry& entry) {
 
 }  // namespace
 
-Packing Packing::Of(size_t entry_bytes, const std::vector<TensorEntry>& tensors) {
+Packing Packing::Of(size_t entry_bytes, const std::vector<TensorEntry>& tensors, bool all_of_host) {
   Packing packing;
   packing.front_bytes_ = static_cast<int64_t>(kHeadBytes + entry_bytes);
   // One alone is sent from where it is.
@@ -34,7 +34,7 @@ Packing Packing::Of(size_t entry_bytes, const std::vector<TensorEntry>& tensors)
     } else if (packs_on_gpu && IsSmallOnGpu(entry)) {
       packing.offsets_.push_back(packing.gpu_bytes_);
       packing.gpu_bytes_ += RoundUp(bytes, kGpuLine);
-    } else if (!entry.on_gpu && bytes <= kSmallOnHost) {
+    } else if (!entry.on_gpu && (bytes <= kSmallOnHost || all_of_host)) {
       const int64_t offset = RoundUp(packing.front_bytes_, kLine);
       packing.offsets_.push_back(offset);
       packing.front_bytes_ = offset + bytes;

@@ -26,7 +26,9 @@ inline constexpr int64_t kSmallOnGpu = int64_t{64} << 10;
 class Packing {
  public:
   Packing() = default;
-  static Packing Of(size_t entry_bytes, const std::vector<TensorEntry>& tensors);
+  // `all_of_host`: large ones of the host go in the front, too.
+  static Packing Of(size_t entry_bytes, const std::vector<TensorEntry>& tensors,
+                    bool all_of_host = false);
 
   int64_t front_bytes() const { return front_bytes_; }
   // Of the small tensors on GPUs; 0 if there are less than two.

@@ -138,6 +138,9 @@ class Reception {
     } else if (gathers_in_->size() != entry.parts) {
       why = absl::StrCat("gathers in group ", gathers_in_->name(), " of ", gathers_in_->size(),
                          " ranks");
+    } else if (!Moves(*gathers_in_, entry.on_gpu)) {
+      why = absl::StrCat("gathers in group ", gathers_in_->name(), ", whose placement is ",
+                         NameOf(gathers_in_->placement()));
     } else if (entry.on_gpu && gathers_in_->device() != group_.device()) {
       why = absl::StrCat("gathers in group ", gathers_in_->name(), ", which has ",
                          gathers_in_->device().ToString(), " and not ", group_.device().ToString());

@@ -38,9 +38,9 @@ struct ReceiveMapOptions {
 // tensors have any type and layout, and may be empty; until it returns they are not written to.
 //
 // A map that cannot go is an error of both ranks, and the next one goes:
-//   INVALID_ARGUMENT     nested too deeply; a tensor without memory, or where the group moves none;
-//                        an override of `gather` that cannot be followed; names the way to it. The
-//                        receiver does not gather, or in another number of parts.
+//   INVALID_ARGUMENT     nested too deeply; a tensor without memory, or on a GPU that is not the
+//                        group's; an override of `gather` that cannot be followed; names the way to
+//                        it. The receiver does not gather, or in another number of parts.
 //   RESOURCE_EXHAUSTED   more than what travels (entries.h).
 //   FAILED_PRECONDITION  a group of one rank has no other to send to.
 // And those of Messages, which also say what is wrong with the peer: then the other rank hears
