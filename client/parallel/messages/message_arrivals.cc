@@ -75,6 +75,11 @@ void MessageCall::Keep(Arrival& arrival, int64_t bytes) {
 }
 
 void MessageCall::PutBack(In& in) {
+  if (in.arrival != nullptr) {
+    in.arrival->claimed = false;
+    Keep(*in.arrival, in.arrival->kept_bytes);
+    return;
+  }
   if (!in.done || !in.status.ok()) return;
   Arrival& arrival = peer(in.receive->peer).arrivals.emplace_front();
   arrival.peer = in.receive->peer;

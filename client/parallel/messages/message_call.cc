@@ -53,7 +53,14 @@ absl::StatusOr<std::vector<Message>> MessageCall::Run() {
     state_.kept_bytes = 0;
   }
   COHORT_RETURN_IF_ERROR(state_.broken);
-  if (absl::Status status = Drive(); !status.ok()) return Broke(status);
+  const auto put_back = [this] {
+    std::for_each(ins_.rbegin(), ins_.rend(), [this](In& in) { PutBack(in); });
+  };
+  if (absl::Status status = Drive(); !status.ok()) {
+    Break(status);
+    put_back();
+    return status;
+  }
   absl::Status first;
   for (const Out& out : outs_) {
     first.Update(About("to", out.send->peer, out.send->channel, out.status));
@@ -62,7 +69,7 @@ absl::StatusOr<std::vector<Message>> MessageCall::Run() {
     first.Update(About("of", in.receive->peer, in.receive->channel, in.status));
   }
   if (!first.ok()) {
-    std::for_each(ins_.rbegin(), ins_.rend(), [this](In& in) { PutBack(in); });
+    put_back();
     return first;
   }
   std::vector<Message> received;
@@ -70,7 +77,7 @@ absl::StatusOr<std::vector<Message>> MessageCall::Run() {
   return received;
 }
 
-absl::Status MessageCall::Broke(const absl::Status& status) {
+void MessageCall::Break(const absl::Status& status) {
   // Who only waited for messages may wait again. What has begun nobody can take up again.
   const bool begun = grants_ > 0 || std::any_of(outs_.begin(), outs_.end(), [](const Out& out) {
                        return out.stage == SendStage::kWaiting || out.stage == SendStage::kGranted;
@@ -80,7 +87,6 @@ absl::Status MessageCall::Broke(const absl::Status& status) {
     state_.broken = absl::AbortedError(
         absl::StrCat("messages of group ", group_.name(), " have ended: ", status.message()));
   }
-  return status;
 }
 
 absl::Status MessageCall::CheckPeer(int peer, int channel) const {

@@ -140,7 +140,8 @@ class MessageCall {
   absl::Status OnFrame(Wire::Came came);
   absl::Status OnAnswer(const Wire::Came& came);
   absl::Status OutOfTurn(const Wire::Came& came) const;
-  absl::Status Broke(const absl::Status& status);
+  // It ends with this error; so do later ones, unless it only waited.
+  void Break(const absl::Status& status);
 
   // --- Arrivals.
 
@@ -161,7 +162,7 @@ class MessageCall {
   // Gives the receive what has come for it, if all has.
   absl::Status Deliver(In& in);
   void Keep(Arrival& arrival, int64_t bytes);
-  // What has come beside an error, for the next receive.
+  // What has come, or begun to, beside an error: for the next receive.
   void PutBack(In& in);
   // Those rejected that no receive has claimed.
   void Forget(int peer);

@@ -136,6 +136,34 @@ TEST_P(ConformanceTest, AReceiveOfSomethingElseIsToldAndAllGoesOn) {
   }
 }
 
+TEST_P(ConformanceTest, MoreMessagesAtOnceThanThereIsRoomFor) {
+  if (!HasSize(2)) GTEST_SKIP() << "the backend has no group of two";
+  constexpr size_t kMessages = 200;
+  World world = MakeWorld(2);
+  const std::vector<Bytes> sent = Inputs(2, static_cast<int64_t>(kMessages), DataType::kI64);
+  // One way, and both ways.
+  for (const bool both : {false, true}) {
+    std::vector<Bytes> received(2, Bytes(sent[0].size()));
+    ExpectOk(world.Run([&](Communicator& group) {
+      const auto rank = static_cast<size_t>(group.rank());
+      const int other = 1 - group.rank();
+      std::vector<Transfer> transfers;
+      for (size_t i = 0; i < kMessages; ++i) {
+        if (both || rank == 0) {
+          transfers.push_back(Transfer::Send(other, &sent[rank][i * 8], 1, DataType::kI64));
+        }
+        if (both || rank == 1) {
+          transfers.push_back(Transfer::Receive(other, &received[rank][i * 8], 1, DataType::kI64));
+        }
+      }
+      return group.Exchange(transfers, Soon());
+    }),
+             "many messages");
+    EXPECT_TRUE(received[1] == sent[0]);
+    EXPECT_EQ(received[0] == sent[1], both);
+  }
+}
+
 TEST_P(ConformanceTest, AMessageThatDoesNotComeNamesItsSender) {
   if (!HasSize(3)) GTEST_SKIP() << "the backend has no group of three";
   World world = MakeWorld(3);
