@@ -31,7 +31,9 @@ bool IsReducible(DataType type, ReduceOp op) {
 
 }  // namespace
 
-absl::string_view NameOf(ReduceOp op) { return kNames[static_cast<int>(op) - 1]; }
+absl::string_view NameOf(ReduceOp op) {
+  return IsReduceOp(static_cast<int>(op)) ? kNames[static_cast<int>(op) - 1] : "no reduction";
+}
 
 std::optional<ReduceOp> FindReduceOp(absl::string_view name) {
   for (const ReduceOp op : kReduceOps) {

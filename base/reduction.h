@@ -34,7 +34,7 @@ struct Reduction {
   double scale = 1;  // of kPreMulSum
 };
 
-// "sum", "pre_mul_sum", "bit_and", ...
+// "sum", "pre_mul_sum", "bit_and", ...; of a number that is none, "no reduction".
 absl::string_view NameOf(ReduceOp op);
 std::optional<ReduceOp> FindReduceOp(absl::string_view name);
 // Whether a number that came from elsewhere is one of the above.

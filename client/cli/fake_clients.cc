@@ -13,7 +13,10 @@ namespace {
 template <typename... Arguments>
 void Record(FakeClients& fake, const char* method, const Arguments&... arguments) {
   const std::vector<std::string> words = {absl::StrCat(arguments)...};
-  fake.calls.push_back(absl::StrCat(method, "(", absl::StrJoin(words, ", "), ")"));
+  {
+    MutexLock lock(&fake.mutex);
+    fake.calls.push_back(absl::StrCat(method, "(", absl::StrJoin(words, ", "), ")"));
+  }
   const auto away = fake.away.find(method);
   if (away != fake.away.end()) fake.connection.on_away(away->second);
 }
@@ -103,7 +106,7 @@ class FakeAdmin : public client::AdminClient {
 
 class FakeWorker : public client::WorkerClient {
  public:
-  explicit FakeWorker(FakeClients& fake) : fake_(fake) {}
+  FakeWorker(FakeClients& fake, std::string address) : fake_(fake), address_(std::move(address)) {}
 
   absl::StatusOr<client::WorkerInfo> Describe() override {
     if (!fake_.error.ok()) return fake_.error;
@@ -113,11 +116,14 @@ class FakeWorker : public client::WorkerClient {
       const std::string& group) override {
     Record(fake_, "ReadFlightRecords", group);
     if (!fake_.error.ok()) return fake_.error;
+    const auto own = fake_.flights_at.find(address_);
+    if (own != fake_.flights_at.end()) return own->second;
     return fake_.flights;
   }
 
  private:
   FakeClients& fake_;
+  const std::string address_;
 };
 
 class FakeStore : public client::StoreClient {
@@ -347,7 +353,7 @@ absl::StatusOr<std::unique_ptr<client::ProcessGroup>> FakeClients::Join(
 std::unique_ptr<client::WorkerClient> FakeClients::Worker(const std::string& address,
                                                           absl::Duration timeout) {
   Record(*this, "Worker", address, absl::FormatDuration(timeout));
-  return std::make_unique<FakeWorker>(*this);
+  return std::make_unique<FakeWorker>(*this, address);
 }
 
 client::ErrorInfo FakeClients::GetErrorInfo(const absl::Status&) { return error_info; }

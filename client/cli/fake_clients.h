@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "base/mutex.h"
 #include "client/cli/clients.h"
 
 namespace cohort::cli {
@@ -68,6 +69,10 @@ class FakeClients : public Clients {
 
   client::WorkerInfo worker;
   std::vector<client::FlightRecord> flights;
+  // Of workers that have others, by address; or what asking them comes to.
+  std::map<std::string, absl::StatusOr<std::vector<client::FlightRecord>>> flights_at;
+  // Workers are asked by several threads: `calls`, while they are.
+  Mutex mutex;
 
   absl::StatusOr<std::shared_ptr<client::Connection>> Connect(
       const client::ConnectionOptions& options) override;

@@ -21,6 +21,7 @@
 #include "client/cli/perf_command.h"
 #include "client/cli/server_command.h"
 #include "client/cli/store_command.h"
+#include "client/cli/trace_command.h"
 #include "client/cli/who_is_missing_command.h"
 #include "client/cli/worker_command.h"
 
@@ -38,7 +39,8 @@ Exit codes:
     0  ok
     1  any other error
     2  usage: the command line is wrong, or the coordinator called it an invalid argument
-    3  somebody is missing: a deadline was exceeded, or who-is-missing found an open wait
+    3  somebody is missing: a deadline was exceeded, who-is-missing found an open wait, or
+       trace no record of a rank
     4  not found: group, member, key or file
     5  the coordinator is unavailable, drains, or (who-is-missing) has just started
     6  aborted: a member was lost, or the generation or the round ended
@@ -87,6 +89,7 @@ void AddCommands(CLI::App& app, Context& context) {
   AddDrainCommand(app, context);
   AddServerCommand(app, context);
   AddWorkerCommand(app, context);
+  AddTraceCommand(app, context);
   AddLimitsCommand(app, context);
   app.footer(kFooter);
 }

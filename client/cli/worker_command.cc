@@ -12,6 +12,7 @@
 #include "base/status_macros.h"
 #include "client/cli/format.h"
 #include "client/cli/table.h"
+#include "client/collective/chrome_trace.h"
 #include "client/collective/worker_client.h"
 
 namespace cohort::cli {

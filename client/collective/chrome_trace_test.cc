@@ -1,8 +1,9 @@
+#include "client/collective/chrome_trace.h"
+
 #include <map>
 #include <string>
 #include <vector>
 
-#include "client/collective/worker_client.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
 

@@ -37,10 +37,12 @@ FlightCall Read(const v1::FlightEntry& from) {
   FlightCall call;
   call.sequence = from.sequence();
   call.generation = from.generation();
+  call.number = from.number();
   call.verb = from.verb();
   if (IsDataType(from.data_type())) call.type = static_cast<DataType>(from.data_type());
   call.bytes = from.bytes();
   call.root = from.root();
+  call.on_stream = from.on_stream();
   call.started = absl::FromUnixNanos(from.started_ns());
   if (from.finished_ns() != 0) call.finished = absl::FromUnixNanos(from.finished_ns());
   call.state = from.state();
@@ -91,6 +93,12 @@ class WorkerClientImpl final : public WorkerClient {
       record.group = from.group();
       record.generation = from.generation();
       record.rank = from.rank();
+      record.world_size = from.world_size();
+      record.host = from.host();
+      record.pid = from.pid();
+      record.clock = from.clock();
+      record.calendar = absl::Nanoseconds(from.calendar_ns());
+      record.taken = absl::FromUnixNanos(from.taken_ns());
       for (const v1::FlightEntry& entry : from.entries()) record.calls.push_back(Read(entry));
       records.push_back(std::move(record));
     }

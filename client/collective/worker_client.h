@@ -4,15 +4,19 @@
 
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
-#include "base/data_type.h"
+#include "client/collective/flight_record.h"
 
 namespace cohort::client {
+
+// A label of those members of a group that live in a worker: its process. Their addresses are where
+// that worker serves.
+inline constexpr absl::string_view kWorkerLabel = "cohort.worker";
 
 // How long a rank has slept in calls because another had not come.
 struct RankWait {
@@ -48,33 +52,6 @@ struct WorkerInfo {
   std::vector<WorkerRank> ranks;
 };
 
-// One call of a rank.
-struct FlightCall {
-  int64_t sequence = 0;  // of the rank's calls, from 1
-  int64_t generation = 0;
-  std::string verb;
-  DataType type = DataType::kU8;
-  int64_t bytes = 0;
-  int root = -1;       // or the peer of a single transfer; -1: none
-  absl::Time started;  // of the worker's calendar clock
-  std::optional<absl::Time> finished;
-  // "running"; "enqueued", of what a stream has not come to; "running on the device"; "OK", or the
-  // name of the error
-  std::string state;
-  // Of its work on a device, if there was any.
-  std::optional<absl::Time> device_started;
-  std::optional<absl::Time> device_finished;
-};
-
-// The last calls of a rank, oldest first.
-struct FlightRecord {
-  std::string tenant;
-  std::string group;
-  int64_t generation = 0;
-  int rank = 0;
-  std::vector<FlightCall> calls;
-};
-
 // Thread-safe. Needs no session. Errors of all: UNAVAILABLE and DEADLINE_EXCEEDED name the address.
 class WorkerClient {
  public:
@@ -90,11 +67,6 @@ class WorkerClient {
  protected:
   WorkerClient() = default;
 };
-
-// For chrome://tracing and Perfetto: a process for each group, a thread for each rank and one for
-// its device, if it has any, and a slice for each call; one that runs still is as long as until
-// `now`, and says so.
-std::string ChromeTrace(const std::vector<FlightRecord>& records, absl::Time now);
 
 }  // namespace cohort::client
 

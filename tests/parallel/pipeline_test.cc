@@ -394,7 +394,9 @@ TEST_P(PipelineTest, ACacheIsReceivedIntoAgain) {
       }
       COHORT_ASSIGN_OR_RETURN(const auto got, stage.RecvForward(input));
       COHORT_RETURN_IF_ERROR(Same(group, got, {ones}));
-      if (last != nullptr) EXPECT_EQ((*got)[0].data() == last, count == kLarge);
+      if (last != nullptr) {
+        EXPECT_EQ((*got)[0].data() == last, count == kLarge);
+      }
       last = (*got)[0].data();
     }
     return absl::OkStatus();
@@ -413,7 +415,7 @@ TEST_P(PipelineTest, Meta) {
         COHORT_ASSIGN_OR_RETURN(known, stage.RecvTensorMeta(known));
         if (known->size() != tensors.size()) return absl::InternalError("other tensors");
         for (size_t i = 0; i < tensors.size(); ++i) {
-          EXPECT_EQ((*known)[i], MetaOf(tensors[i]));
+          EXPECT_EQ((*known)[i], parallel::MetaOf(tensors[i]));
         }
         COHORT_ASSIGN_OR_RETURN(const auto input, stage.RecvForward());
         COHORT_RETURN_IF_ERROR(Is(group, input, 9, true));

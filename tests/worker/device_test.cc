@@ -385,7 +385,10 @@ TEST_F(DeviceTest, LiesOfAClientAreRefused) {
   EXPECT_TRUE(absl::IsInvalidArgument(run(session.Find(*small)->tensor, 1)));
   EXPECT_EQ(run(session.Find(*flags)->tensor, 1), absl::OkStatus());
   for (const uint64_t number : {uint64_t{1}, uint64_t{1} << 62, ~uint64_t{0}}) {
-    EXPECT_TRUE(absl::IsInvalidArgument(run(session.Find(*flags)->tensor, number)));
+    const absl::Status refused = run(session.Find(*flags)->tensor, number);
+    EXPECT_TRUE(absl::IsInvalidArgument(refused));
+    EXPECT_THAT(std::string(refused.message()),
+                HasSubstr(absl::StrCat("rank 0 of group ", groups_[0]->name(), ": call ", number)));
   }
   EXPECT_TRUE(absl::IsInvalidArgument(run(session.Find(*others)->tensor, 2)));
   // Elements where no device reads any.

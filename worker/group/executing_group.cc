@@ -118,18 +118,20 @@ absl::Status ExecutingGroup::Run(TensorVerb verb, const Tensor& tensor, int64_t 
                                  const CallOptions& options, Body&& body) {
   MutexLock lock(&call_mutex_);
   TensorVerbs* const verbs = VerbsFor(verb, tensor);
-  if (ABSL_PREDICT_FALSE(verbs == nullptr)) {
-    return TellRefusal(verb, NoVerbs(verb, tensor), options,
-                       Clock::Steady().Now() + TimeoutOf(options));
-  }
   const int64_t ticks = TickClock::Ticks();
-  flight_recorder_.Begin(generation_, verb, tensor.type(), bytes, root, ticks);
+  // Also what has no verbs here: it is a call of the others, and calls are counted on all ranks.
+  flight_recorder_.Begin(generation_, verb, tensor.type(), bytes, root, ticks,
+                         options.stream.has_value());
   const Instant deadline = clock_.JustBefore(ticks) + TimeoutOf(options);
-  absl::Status status = ABSL_PREDICT_TRUE(!options.stream.has_value())
-                            ? body(*verbs, deadline)
-                            : OnStream(verb, tensor, options, [&](TensorVerbs& on_stream) {
-                                return body(on_stream, deadline);
-                              });
+  absl::Status status;
+  if (ABSL_PREDICT_FALSE(verbs == nullptr)) {
+    status = NoVerbs(verb, tensor);
+  } else if (ABSL_PREDICT_TRUE(!options.stream.has_value())) {
+    status = body(*verbs, deadline);
+  } else {
+    status = OnStream(verb, tensor, options,
+                      [&](TensorVerbs& on_stream) { return body(on_stream, deadline); });
+  }
   if (ABSL_PREDICT_FALSE(!status.ok())) {
     status = TellRefusal(verb, std::move(status), options, deadline);
   }
@@ -231,7 +233,8 @@ absl::Status ExecutingGroup::Capture(std::vector<RecordedStep>& steps, const Cal
 absl::Status ExecutingGroup::Replay(DeviceReplay& replay, const CallOptions& options) {
   MutexLock lock(&call_mutex_);
   const int64_t ticks = TickClock::Ticks();
-  flight_recorder_.Begin(generation_, TensorVerb::kReplay, DataType::kU8, 0, kNoRoot, ticks);
+  flight_recorder_.Begin(generation_, TensorVerb::kReplay, DataType::kU8, 0, kNoRoot, ticks,
+                         options.stream.has_value());
   const absl::Status status =
       replay.Run(options.stream, TimeoutOf(options), clock_.JustBefore(ticks) + TimeoutOf(options));
   flight_recorder_.End(status.code());

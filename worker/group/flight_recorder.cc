@@ -12,6 +12,13 @@ std::shared_ptr<void> OwnMemory(size_t bytes) {
   return {operator new(bytes, kLine), [](void* memory) { operator delete(memory, kLine); }};
 }
 
+// What another wrote may be any number.
+absl::StatusCode CodeOf(int64_t written) {
+  const bool is_one = written >= static_cast<int64_t>(absl::StatusCode::kOk) &&
+                      written <= static_cast<int64_t>(absl::StatusCode::kUnauthenticated);
+  return is_one ? static_cast<absl::StatusCode>(written) : absl::StatusCode::kUnknown;
+}
+
 constexpr std::memory_order kRelaxed = std::memory_order_relaxed;
 constexpr std::memory_order kAcquire = std::memory_order_acquire;
 constexpr std::memory_order kRelease = std::memory_order_release;
@@ -98,7 +105,7 @@ void FlightRecorder::ReadDevice(const DeviceLine& line, FlightEntry& entry) {
   if (left != 0) {
     entry.code.reset();
   } else {
-    entry.code = static_cast<absl::StatusCode>(code);
+    entry.code = CodeOf(code);
   }
 }
 
@@ -122,22 +129,24 @@ std::vector<FlightEntry> FlightRecorder::Read(const void* memory) {
     const int64_t ended = line.ended.load(kAcquire);
     const uint64_t what = line.what.load(kAcquire);
     entry.generation = line.generation.load(kAcquire);
-    entry.root = static_cast<int>(line.root.load(kAcquire));
+    entry.number = line.number.load(kAcquire);
     entry.bytes = line.bytes.load(kAcquire);
     const int64_t started = line.started.load(kAcquire);
     const int64_t took = line.took.load(kAcquire);
     // Written anew meanwhile: what was read is of two calls.
     if (line.sequence.load(kRelaxed) != entry.sequence) continue;
-    if (!IsTensorVerb(static_cast<int>(what >> 8)) || !IsDataType(static_cast<int>(what & 0xFF))) {
-      continue;
-    }
+    const int verb = static_cast<uint8_t>(what >> kVerbBits);
+    const int type = static_cast<uint8_t>(what);
+    if (!IsTensorVerb(verb) || !IsDataType(type)) continue;
     const auto since_first =
         static_cast<int64_t>(static_cast<uint64_t>(started) - static_cast<uint64_t>(first_ticks));
     entry.started = first + absl::Nanoseconds(static_cast<double>(since_first) * tick);
-    entry.verb = static_cast<TensorVerb>(what >> 8);
-    entry.type = static_cast<DataType>(what & 0xFF);
+    entry.verb = static_cast<TensorVerb>(verb);
+    entry.type = static_cast<DataType>(type);
+    entry.root = static_cast<int>(what >> kRootBits);
+    entry.on_stream = (what >> kStreamBits & 1) != 0;
     if (ended != kRunning) {
-      entry.code = static_cast<absl::StatusCode>(ended);
+      entry.code = CodeOf(ended);
       entry.took = absl::Nanoseconds(static_cast<double>(took) * tick);
     }
     ReadDevice(all.device_lines[at], entry);

@@ -27,10 +27,14 @@ namespace cohort::worker {
 struct FlightEntry {
   int64_t sequence = 0;  // of the rank's calls, from 1
   int64_t generation = 0;
+  // Of those calls of the generation that all ranks make, from 1: the same call has the same on all
+  // ranks. 0: a transfer between some.
+  int64_t number = 0;
   TensorVerb verb = TensorVerb::kAllReduce;
   DataType type = DataType::kU8;
   int64_t bytes = 0;                     // of this rank's input, or of its output if that is larger
   int root = -1;                         // or the peer of a single transfer; -1: none
+  bool on_stream = false;                // enqueued there: that it returned says little
   Instant started;                       // steady time
   std::optional<absl::Duration> took;    // none: it is running
   std::optional<absl::StatusCode> code;  // none: it is not over, here or on the device
@@ -58,7 +62,7 @@ class FlightRecorder final : public DeviceProgress {
 
   // A call begins at `ticks` of TickClock.
   void Begin(int64_t generation, TensorVerb verb, DataType type, int64_t bytes, int root,
-             int64_t ticks);
+             int64_t ticks, bool on_stream = false);
   // The call that began last has ended.
   void End(absl::StatusCode code);
 
@@ -85,8 +89,8 @@ class FlightRecorder final : public DeviceProgress {
   struct alignas(64) Line {
     std::atomic<int64_t> sequence;  // 0: none, or being written
     std::atomic<int64_t> generation;
-    std::atomic<uint64_t> what;  // verb and type
-    std::atomic<int64_t> root;
+    std::atomic<uint64_t> what;  // type, verb, stream and root, from the lowest bits on
+    std::atomic<int64_t> number;
     std::atomic<int64_t> bytes;
     std::atomic<int64_t> started;  // in ticks
     std::atomic<int64_t> took;     // in ticks
@@ -107,7 +111,13 @@ class FlightRecorder final : public DeviceProgress {
 
   const std::shared_ptr<void> memory_;
   Line* const lines_;
+  static constexpr int kVerbBits = 8;
+  static constexpr int kStreamBits = 16;
+  static constexpr int kRootBits = 32;
+
   int64_t sequence_ = 0;
+  int64_t generation_ = 0;
+  int64_t number_ = 0;  // of the generation's last call of all ranks
   Mutex device_mutex_;  // writers of device lines
   DeviceLine* const device_lines_ ABSL_PT_GUARDED_BY(device_mutex_);
 };
@@ -130,14 +140,21 @@ inline std::vector<WaitedFor> FlightRecorder::ReadWaits(const void* memory, int 
 inline size_t FlightRecorder::MemoryBytes() { return sizeof(Memory); }
 
 inline void FlightRecorder::Begin(int64_t generation, TensorVerb verb, DataType type, int64_t bytes,
-                                  int root, int64_t ticks) {
+                                  int root, int64_t ticks, bool on_stream) {
   constexpr std::memory_order kRelease = std::memory_order_release;
+  if (generation != generation_) {
+    generation_ = generation;
+    number_ = 0;
+  }
   Line& line = lines_[static_cast<size_t>(++sequence_) % kEntries];
   // Whoever reads any of what follows then sees that it is not the entry that it began to read.
   line.sequence.store(0, std::memory_order_relaxed);
   line.generation.store(generation, kRelease);
-  line.what.store(static_cast<uint64_t>(verb) << 8 | static_cast<uint64_t>(type), kRelease);
-  line.root.store(root, kRelease);
+  line.what.store(uint64_t{static_cast<uint32_t>(root)} << kRootBits |
+                      uint64_t{on_stream} << kStreamBits |
+                      static_cast<uint64_t>(verb) << kVerbBits | static_cast<uint64_t>(type),
+                  kRelease);
+  line.number.store(verb == TensorVerb::kExchange ? 0 : ++number_, kRelease);
   line.bytes.store(bytes, kRelease);
   line.started.store(ticks, kRelease);
   line.ended.store(kRunning, kRelease);

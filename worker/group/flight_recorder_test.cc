@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "gtest/gtest.h"
+#include "worker/group/flight_export.h"
 
 namespace cohort::worker {
 namespace {
@@ -38,6 +39,43 @@ TEST(FlightRecorderTest, SaysWhatRanAndWhatRuns) {
   EXPECT_EQ(entries[1].sequence, 2);
   EXPECT_FALSE(entries[1].code.has_value());
   EXPECT_FALSE(entries[1].took.has_value());
+}
+
+TEST(FlightRecorderTest, CallsOfAllRanksAreCountedInEachGeneration) {
+  FlightRecorder recorder;
+  const auto call = [&](int64_t generation, TensorVerb verb, bool on_stream = false) {
+    recorder.Begin(generation, verb, DataType::kF32, 8, -1, TickClock::Ticks(), on_stream);
+    recorder.End(absl::StatusCode::kOk);
+    return recorder.Read().back();
+  };
+  EXPECT_EQ(call(1, TensorVerb::kAllReduce).number, 1);
+  EXPECT_EQ(call(1, TensorVerb::kExchange).number, 0) << "of some ranks only";
+  EXPECT_EQ(call(1, TensorVerb::kExchangeSizes).number, 2);
+  EXPECT_EQ(call(2, TensorVerb::kAllReduce).number, 1);
+  EXPECT_FALSE(call(2, TensorVerb::kAllGather).on_stream);
+  EXPECT_TRUE(call(2, TensorVerb::kAllGather, /*on_stream=*/true).on_stream);
+  EXPECT_EQ(recorder.Read().back().sequence, 6);
+  EXPECT_EQ(recorder.Read().back().root, -1);
+}
+
+TEST(FlightRecorderTest, LeavesTheProcessWithItsClock) {
+  FlightRecorder recorder;
+  recorder.Begin(7, TensorVerb::kBroadcast, DataType::kBF16, 4096, 2, TickClock::Ticks());
+  recorder.End(absl::StatusCode::kOk);
+  recorder.Begin(7, TensorVerb::kAllReduce, DataType::kF32, 8, -1, TickClock::Ticks());
+  const std::vector<FlightEntry> entries = recorder.Read();
+  const client::FlightRecord record = ExportFlightRecord(entries);
+  EXPECT_EQ(record.clock, ExportFlightRecord({}).clock) << "of one machine";
+  EXPECT_FALSE(record.clock.empty());
+  ASSERT_EQ(record.calls.size(), 2u);
+  const client::FlightCall& over = record.calls[0];
+  EXPECT_EQ(over.verb, "broadcast");
+  EXPECT_EQ(over.number, 1);
+  EXPECT_EQ(over.started - record.calendar, entries[0].started);
+  EXPECT_EQ(over.finished, over.started + *entries[0].took);
+  EXPECT_EQ(over.state, "OK");
+  EXPECT_FALSE(record.calls[1].finished.has_value());
+  EXPECT_LE(record.calls[1].started, record.taken + absl::Milliseconds(1));
 }
 
 TEST(FlightRecorderTest, WhatIsEnqueuedIsOverWhenTheDeviceIsDone) {

@@ -40,6 +40,13 @@ std::string MachineIdentity() {
 
 std::string HostIdentity() { return absl::StrCat(MachineIdentity(), "/", NetworkNamespace()); }
 
+std::string ClockIdentity() {
+  // A time namespace moves the steady clock.
+  struct stat time = {};
+  stat("/proc/self/ns/time", &time);
+  return absl::StrCat(MachineIdentity(), "/", time.st_ino);
+}
+
 std::string LocalAddressTowards(absl::string_view address) {
   constexpr char kLoopback[] = "127.0.0.1";
   const absl::StatusOr<SocketAddress> target = ResolveAddress(address);

@@ -15,6 +15,9 @@ std::string MachineIdentity();
 // started, and network namespace.
 std::string HostIdentity();
 
+// The same in all processes whose steady clock is the same one: of this machine, since it started.
+std::string ClockIdentity();
+
 // The local address from which packets to `address` ("host:port", "[::1]:7700") leave; that of
 // loopback where none do, or the address is a path.
 std::string LocalAddressTowards(absl::string_view address);

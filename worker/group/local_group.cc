@@ -8,6 +8,7 @@
 #include "base/mutex.h"
 #include "base/shm/heap.h"
 #include "base/status_macros.h"
+#include "worker/group/flight_export.h"
 #include "worker/group/id_exchange.h"
 
 namespace cohort::worker {
@@ -74,6 +75,18 @@ absl::Status LocalGroup::Form(Connections connections) {
   if (placement() == Placement::kHost) return absl::OkStatus();
   IdsOfMember ids(&membership());
   return BeginOnDevice(*options_.plane, ids, options_.bootstrap.timeout);
+}
+
+client::FlightRecord LocalGroup::ExportFlightRecord() const {
+  const client::ProcessGroupOptions& seat = options_.membership;
+  client::FlightRecord record = worker::ExportFlightRecord(flight_recorder().Read());
+  record.tenant = seat.shared_connection == nullptr ? seat.connection.tenant
+                                                    : seat.shared_connection->options().tenant;
+  record.group = name();
+  record.generation = generation();
+  record.rank = rank();
+  record.world_size = size();
+  return record;
 }
 
 absl::Status LocalGroup::Rejoin(absl::Duration timeout) {

@@ -13,6 +13,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "client/collective/flight_record.h"
 #include "client/rendezvous/process_group.h"
 #include "worker/group/executing_group.h"
 #include "worker/group/group_bootstrap.h"
@@ -52,6 +53,10 @@ class LocalGroup final : public ExecutingGroup {
 
   // After ABORTED or DEADLINE_EXCEEDED: takes the seat in the next generation. Tensors stay valid.
   absl::Status Rejoin(absl::Duration timeout = absl::Seconds(60)) override;
+
+  // The last calls of this rank, for a file (client::WriteFlightRecords) that `cohort trace` reads:
+  // nobody can ask this process for them. From any thread, also while another is in a call.
+  client::FlightRecord ExportFlightRecord() const;
 
   client::ProcessGroup& membership() { return seat_->membership(); }
 

@@ -1,4 +1,6 @@
 // Seats: taking one, taking it again, leaving it.
+#include <unistd.h>
+
 #include <functional>
 #include <memory>
 #include <string>
@@ -9,9 +11,11 @@
 #include "base/device.h"
 #include "base/logging.h"
 #include "base/status_macros.h"
+#include "client/collective/worker_client.h"
 #include "worker/service/answer.h"
 #include "worker/service/attached_entry.h"
 #include "worker/service/local_entry.h"
+#include "worker/service/served_addresses.h"
 #include "worker/service/worker_service.h"
 
 namespace cohort::worker {
@@ -115,6 +119,10 @@ absl::Status WorkerService::Join(const v1::JoinGroupRequest& request,
   if (request.has_lease()) {
     COHORT_ASSIGN_OR_RETURN(membership.lease, ReadTimeout(true, request.lease(), membership.lease));
   }
+  // By these, whoever asks for all records of a group finds those of its ranks that live here.
+  membership.addresses =
+      AddressesForOthers(addresses_, options_.advertised_host, membership.connection.address);
+  membership.labels[std::string(client::kWorkerLabel)] = absl::StrCat(getpid());
   membership.store_timeout = timeout;
   membership.cancellation = seating;
   options.gives_way = true;

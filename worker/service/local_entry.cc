@@ -36,6 +36,7 @@ void LocalEntry::TakeFacts() {
   facts.paths = group_->paths();
   facts.machines = group_->hosts();
   facts.why_not = group_->why_not();
+  if (streams_ != nullptr) streams_->NameRank(facts.group, facts.rank);
   SetFacts(std::move(facts));
 }
 

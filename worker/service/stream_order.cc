@@ -18,7 +18,6 @@ constexpr size_t kMostInFlight = 128;
 // Numbers are compared by their difference: those of calls are close to each other.
 constexpr uint64_t kFurthest = uint64_t{1} << 32;
 constexpr absl::Duration kPause = absl::Microseconds(100);
-constexpr absl::Duration kPatience = absl::Seconds(5);
 
 }  // namespace
 
@@ -41,6 +40,18 @@ absl::StatusOr<std::unique_ptr<StreamOrder::Shared>> StreamOrder::NewShared(
   return shared;
 }
 
+void StreamOrder::NameRank(const std::string& group, int rank) {
+  MutexLock lock(&mutex_);
+  group_ = group;
+  rank_ = rank;
+}
+
+absl::Status StreamOrder::Named(const absl::Status& status) const {
+  MutexLock lock(&mutex_);
+  return absl::Status(status.code(),
+                      absl::StrCat("rank ", rank_, " of group ", group_, ": ", status.message()));
+}
+
 absl::StatusOr<StreamOrder::Shared*> StreamOrder::Prepare(const TensorMemory& flags) {
   MutexLock lock(&mutex_);
   if (released_) return absl::AbortedError("its client is gone");
@@ -58,13 +69,15 @@ absl::Status StreamOrder::Run(const TensorMemory& flags, const v1::StreamOrder& 
                               absl::FunctionRef<absl::Status(void* stream, Owners* owners)> body) {
   MutexLock lock(&call_mutex_);
   // Nobody puts another in its place.
-  COHORT_ASSIGN_OR_RETURN(Shared* const shared, Prepare(flags));
+  const absl::StatusOr<Shared*> prepared = Prepare(flags);
+  if (!prepared.ok()) return Named(prepared.status());
+  Shared* const shared = *prepared;
   const uint64_t number = order.number();
   if (number <= last_ || number - last_ > kFurthest) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("call ", number, " of a stream is none of the next behind call ", last_));
+    return Named(absl::InvalidArgumentError(
+        absl::StrCat("call ", number, " of a stream is none of the next behind call ", last_)));
   }
-  COHORT_RETURN_IF_ERROR(AwaitRoom(deadline));
+  if (const absl::Status room = AwaitRoom(deadline); !room.ok()) return Named(room);
   last_ = number;
   COHORT_RETURN_IF_ERROR(shared->flags->Await(shared->stream.get(), kClientIsThere, number));
   InFlight call;
@@ -119,14 +132,17 @@ StreamOrder::~StreamOrder() {
   if (shared_ == nullptr) return;
   // A client that still runs may write the flag again, so once is not enough. Unpinning would wait
   // for the stream for ever.
-  const Instant end = Clock::Steady().Now() + kPatience;
+  const Instant end = Clock::Steady().Now() + patience_;
   while (shared_->done() < enqueued_ && Clock::Steady().Now() < end) {
     shared_->flags->Release(kClientIsThere);
     absl::SleepFor(kPause);
   }
   if (shared_->done() >= enqueued_) return;
   Log(LogLevel::kError, "a stream does not come to its end: what it uses is kept",
-      {{"device", gpu_->device().ToString()}, {"call", static_cast<int64_t>(enqueued_)}});
+      {{"group", group_},
+       {"rank", rank_},
+       {"device", gpu_->device().ToString()},
+       {"call", static_cast<int64_t>(enqueued_)}});
   static_cast<void>(shared_.release());
 }
 

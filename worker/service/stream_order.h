@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <deque>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -13,6 +14,7 @@
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "base/clock.h"
 #include "base/mutex.h"
 #include "cohort/v1/worker.pb.h"
@@ -25,8 +27,13 @@ namespace cohort::worker {
 // Thread-safe.
 class StreamOrder {
  public:
-  explicit StreamOrder(std::shared_ptr<SharedGpu> gpu) : gpu_(std::move(gpu)) {}
-  // Waits for what is enqueued, for a few seconds; what is then still in use is never freed.
+  // `patience`: how long the destructor waits.
+  explicit StreamOrder(std::shared_ptr<SharedGpu> gpu, absl::Duration patience = absl::Seconds(5))
+      : gpu_(std::move(gpu)), patience_(patience) {}
+  // Whose calls these are, in words of errors and of the log. Before the first, and when the rank
+  // has another number.
+  void NameRank(const std::string& group, int rank);
+  // Waits for what is enqueued; what is then still in use is never freed.
   ~StreamOrder();
 
   // What a call's tensors live by, until it is done.
@@ -69,6 +76,8 @@ class StreamOrder {
     }
   };
 
+  // Of this order, and not of what a call does: says whose.
+  absl::Status Named(const absl::Status& status) const;
   absl::StatusOr<Shared*> Prepare(const TensorMemory& flags)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(call_mutex_);
   absl::StatusOr<std::unique_ptr<Shared>> NewShared(const TensorMemory& flags) const;
@@ -77,11 +86,14 @@ class StreamOrder {
   size_t ForgetDone();
 
   const std::shared_ptr<SharedGpu> gpu_;
+  const absl::Duration patience_;
   Mutex call_mutex_;
   uint64_t last_ ABSL_GUARDED_BY(call_mutex_) = 0;
   uint64_t enqueued_ ABSL_GUARDED_BY(call_mutex_) = 0;  // the last that sets the flags
   // Beside calls that wait.
-  Mutex mutex_ ABSL_ACQUIRED_AFTER(call_mutex_);
+  mutable Mutex mutex_ ABSL_ACQUIRED_AFTER(call_mutex_);
+  std::string group_ ABSL_GUARDED_BY(mutex_);
+  int rank_ ABSL_GUARDED_BY(mutex_) = -1;
   bool released_ ABSL_GUARDED_BY(mutex_) = false;
   std::unique_ptr<Shared> shared_ ABSL_GUARDED_BY(mutex_);
 };

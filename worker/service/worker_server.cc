@@ -35,6 +35,7 @@ absl::StatusOr<std::unique_ptr<WorkerServer>> WorkerServer::Start(
     result->addresses_.push_back(address.WithPort(opened.front().port()));
     std::move(opened.begin(), opened.end(), std::back_inserter(sockets));
   }
+  service.ServeAt(result->addresses_);
   // Switches of the whole process; setting them again is harmless.
   grpc::EnableDefaultHealthCheckService(true);
   if (options.reflection) COHORT_RETURN_IF_ERROR(EnableReflection());

@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "absl/strings/escaping.h"
-#include "absl/time/clock.h"
 #include "base/clock.h"
+#include "worker/group/flight_export.h"
 #include "worker/service/answer.h"
 #include "worker/service/session_stream.h"
 #include "worker/service/version.h"
@@ -14,24 +14,24 @@
 namespace cohort::worker {
 namespace {
 
-void Fill(const FlightEntry& entry, absl::Duration calendar, v1::FlightEntry* to) {
-  to->set_sequence(entry.sequence);
-  to->set_generation(entry.generation);
-  to->set_verb(std::string(NameOf(entry.verb)));
-  to->set_data_type(static_cast<int>(entry.type));
-  to->set_bytes(entry.bytes);
-  to->set_root(entry.root);
-  to->set_started_ns(absl::ToUnixNanos(entry.started + calendar));
-  if (entry.took.has_value()) {
-    to->set_finished_ns(absl::ToUnixNanos(entry.started + *entry.took + calendar));
+void Fill(const client::FlightCall& call, v1::FlightEntry* to) {
+  to->set_sequence(call.sequence);
+  to->set_generation(call.generation);
+  to->set_number(call.number);
+  to->set_verb(call.verb);
+  to->set_data_type(static_cast<int>(call.type));
+  to->set_bytes(call.bytes);
+  to->set_root(call.root);
+  to->set_on_stream(call.on_stream);
+  to->set_started_ns(absl::ToUnixNanos(call.started));
+  if (call.finished.has_value()) to->set_finished_ns(absl::ToUnixNanos(*call.finished));
+  if (call.device_started.has_value()) {
+    to->set_device_started_ns(absl::ToUnixNanos(*call.device_started));
   }
-  if (entry.device_started.has_value()) {
-    to->set_device_started_ns(absl::ToUnixNanos(*entry.device_started + calendar));
+  if (call.device_finished.has_value()) {
+    to->set_device_finished_ns(absl::ToUnixNanos(*call.device_finished));
   }
-  if (entry.device_ended.has_value()) {
-    to->set_device_finished_ns(absl::ToUnixNanos(*entry.device_ended + calendar));
-  }
-  to->set_state(StateOf(entry));
+  to->set_state(call.state);
 }
 
 }  // namespace
@@ -105,20 +105,24 @@ grpc::Status WorkerService::GetWorker(grpc::ServerContext* context, const v1::Ge
 grpc::Status WorkerService::GetFlightRecord(grpc::ServerContext* context,
                                             const v1::GetFlightRecordRequest* request,
                                             v1::GetFlightRecordResponse* response) {
-  // Calls are recorded by steady time; the caller's clocks know the calendar's.
-  const absl::Duration calendar = absl::Now() - Clock::Steady().Now();
   for (const std::shared_ptr<Session>& session : sessions_.All()) {
     for (const auto& [number, entry] : session->groups()) {
       const GroupFacts facts = entry->facts();
       if (!request->group().empty() && request->group() != facts.group) continue;
+      const client::FlightRecord read = ExportFlightRecord(entry->ReadFlightRecord());
       v1::FlightRecord& record = *response->add_records();
       record.set_tenant(facts.tenant);
       record.set_group(facts.group);
       record.set_generation(facts.generation);
       record.set_rank(facts.rank);
-      for (const FlightEntry& call : entry->ReadFlightRecord()) {
-        Fill(call, calendar, record.add_entries());
-      }
+      record.set_world_size(facts.world_size);
+      record.set_host(read.host);
+      // A client of this host runs the calls of its attached group itself.
+      record.set_pid(facts.attached ? session->client().pid : read.pid);
+      record.set_clock(read.clock);
+      record.set_calendar_ns(absl::ToInt64Nanoseconds(read.calendar));
+      record.set_taken_ns(absl::ToUnixNanos(read.taken));
+      for (const client::FlightCall& call : read.calls) Fill(call, record.add_entries());
     }
   }
   return Answer(context, absl::OkStatus());

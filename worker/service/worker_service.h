@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
@@ -37,6 +39,9 @@ class WorkerService final
   // All outlive it.
   WorkerService(WorkerServiceOptions options, SessionTable& sessions, GpuTable& gpus,
                 CallGate& gate, Metrics& metrics);
+
+  // Where it is served, as bound. Called once, before the first call of a client.
+  void ServeAt(std::vector<std::string> addresses) { addresses_ = std::move(addresses); }
 
   // worker_service.cc
   grpc::ServerWriteReactor<v1::SessionEvent>* OpenSession(
@@ -100,6 +105,7 @@ class WorkerService final
 
   const WorkerServiceOptions options_;
   const Instant started_;
+  std::vector<std::string> addresses_;
   SessionTable& sessions_;
   GpuTable& gpus_;
   CallGate& gate_;

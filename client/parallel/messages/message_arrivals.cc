@@ -27,6 +27,45 @@ bool MayOverlap(const Tensor& tensor) {
   return false;
 }
 
+// Of so few bytes that an allocation of its own is much for it: a worker daemon's is a call.
+bool IsLittle(const TensorMeta& meta) { return meta.bytes() <= int64_t{2} << 10; }
+
+int64_t Line(int64_t bytes) { return (bytes + 63) / 64 * 64; }
+
+// Little ones of one place share a block, in lines of their own.
+absl::StatusOr<std::vector<Tensor>> NewTensors(client::Group& group,
+                                               const std::vector<TensorMeta>& metas) {
+  std::vector<Tensor> tensors(metas.size());
+  for (const bool on_device : {false, true}) {
+    const Device device = on_device ? group.device() : Device::Host();
+    int64_t little = 0;
+    for (const TensorMeta& meta : metas) {
+      if (meta.on_device != on_device) continue;
+      if (on_device && device.is_host()) {
+        return absl::InvalidArgumentError(
+            absl::StrCat(ToString(meta), " was sent: rank ", group.rank(), " has no GPU"));
+      }
+      if (IsLittle(meta)) little += Line(meta.bytes());
+    }
+    Tensor block;
+    if (little > 0) {
+      COHORT_ASSIGN_OR_RETURN(block, group.Allocate(DataType::kU8, {little}, device));
+    }
+    auto* room = static_cast<char*>(block.data());
+    for (size_t i = 0; i < metas.size(); ++i) {
+      const TensorMeta& meta = metas[i];
+      if (meta.on_device != on_device) continue;
+      if (!IsLittle(meta)) {
+        COHORT_ASSIGN_OR_RETURN(tensors[i], group.Allocate(meta.type, meta.shape, device));
+        continue;
+      }
+      tensors[i] = Tensor(room, meta.type, meta.shape, block.owner(), device);
+      room += Line(meta.bytes());
+    }
+  }
+  return tensors;
+}
+
 }  // namespace
 
 void MessageCall::Keep(Arrival& arrival, int64_t bytes) {
@@ -130,8 +169,8 @@ absl::Status MessageCall::CheckRoom(const Arrival& arrival) const {
   }
   if (!arrival.claimed && bytes > limits.max_kept_bytes - state_.kept_bytes) {
     return absl::ResourceExhaustedError(absl::StrCat(
-        "rank ", group_.rank(), " sends itself, and keeps at most ", limits.max_kept_bytes,
-        " bytes that it has not asked for: these ", bytes, " are too many"));
+        "rank ", group_.rank(), " waits for something else, and keeps at most ",
+        limits.max_kept_bytes, " bytes that it has not asked for: ", bytes, " are too many"));
   }
   return absl::OkStatus();
 }
@@ -171,15 +210,7 @@ absl::Status MessageCall::Place(Arrival& arrival) {
     COHORT_ASSIGN_OR_RETURN(arrival.tensors, Accepted(in->receive->accept, body));
     arrival.accepted = true;
   } else {
-    for (const TensorMeta& meta : body.metas) {
-      const Device device = meta.on_device ? group_.device() : Device::Host();
-      if (meta.on_device && device.is_host()) {
-        return absl::InvalidArgumentError(
-            absl::StrCat(ToString(meta), " was sent: rank ", group_.rank(), " has no GPU"));
-      }
-      COHORT_ASSIGN_OR_RETURN(Tensor tensor, group_.Allocate(meta.type, meta.shape, device));
-      arrival.tensors.push_back(std::move(tensor));
-    }
+    COHORT_ASSIGN_OR_RETURN(arrival.tensors, NewTensors(group_, body.metas));
   }
   const char* const bytes = arrival.body_bytes().data();
   for (size_t i = 0; i < body.metas.size(); ++i) {

@@ -56,7 +56,7 @@ absl::Status RunRank(const Flags& flags) {
   seat.membership.rank = flags.rank;
   seat.membership.world_size = flags.size;
   seat.timeout = kCall;
-  COHORT_ASSIGN_OR_RETURN(const std::unique_ptr<worker::LocalGroup> group,
+  COHORT_ASSIGN_OR_RETURN(const std::unique_ptr<client::Group> group,
                           worker::LocalGroup::Create(seat));
   ContestOptions options;
   if (flags.quick) {

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <poll.h>
 
+#include <limits>
 #include <memory>
 #include <utility>
 
@@ -11,6 +12,7 @@
 #include "base/shm/local_socket.h"
 #include "cohort/v1/attach.pb.h"
 #include "tests/fuzz/worker/descriptors.h"
+#include "tests/fuzz/worker/fuzz_gpu.h"
 #include "worker/service/attach_server.h"
 #include "worker/service/session_table.h"
 
@@ -22,12 +24,13 @@ using shm::LocalSocket;
 constexpr absl::Duration kPatience = absl::Seconds(10);
 // The server's own, sockets of guests on their way out, and what a run of the fuzzer has open.
 constexpr int kMostFds = 200;
-enum Form { kBare, kHello, kRegistration, kHandOver, kForms };
+enum Form { kBare, kHello, kRegistration, kHandOver, kDeviceRegistration, kForms };
 
 Instant Soon() { return Clock::Steady().Now() + kPatience; }
 
 struct World {
-  GpuTable gpus{[](const std::string&) { return absl::FailedPreconditionError("no GPU here"); }};
+  FuzzGpu gpu = MakeFuzzGpu();
+  GpuTable gpus{gpu.open};
   SessionTable sessions;
   std::unique_ptr<AttachServer> server;
 };
@@ -118,6 +121,14 @@ class Guest {
       case kHandOver:
         request.mutable_hand_over_group()->set_group(1);
         return absl::StrCat(request.SerializeAsString(), body);
+      case kDeviceRegistration: {
+        v1::RegisterDeviceMemory& memory = *request.mutable_register_device_memory();
+        memory.set_device_uuid(TheWorld().gpu.uuid);
+        memory.set_allocation_bytes(2 * kHeapBytes);
+        memory.set_offset(kHeapBytes);
+        memory.set_bytes(kHeapBytes);
+        return absl::StrCat(request.SerializeAsString(), body);
+      }
       default:
         return std::string(body);
     }
@@ -125,7 +136,10 @@ class Guest {
 
   absl::Status CheckTensor(uint64_t tensor, const std::vector<UniqueFd>& fds) {
     const absl::StatusOr<TensorMemory> memory = session_->tensors().Find(tensor);
-    if (!memory.ok() || fds.size() != 1) return absl::InternalError("a tensor of nothing");
+    if (!memory.ok()) return absl::InternalError("a tensor of nothing");
+    // What lies on a GPU is not for our hands.
+    if (!memory->device.is_host()) return absl::OkStatus();
+    if (fds.size() != 1) return absl::InternalError("a tensor of nothing");
     if ((fcntl(fds[0].get(), F_GET_SEALS) & F_SEAL_SHRINK) == 0) {
       return absl::InternalError("memory that somebody can take away");
     }
@@ -175,7 +189,34 @@ std::vector<std::string> SampleAttaches() {
   };
   for (int kind = 0; kind < kFdKinds; ++kind) {
     samples.push_back(hello + message(kRegistration, {static_cast<FdKind>(kind)}));
+    samples.push_back(hello + message(kDeviceRegistration, {static_cast<FdKind>(kind)}));
   }
+  // Memory of a GPU, said again behind what is proper.
+  const auto device = [&](const v1::RegisterDeviceMemory& memory,
+                          const std::vector<FdKind>& kinds) {
+    v1::AttachRequest request;
+    *request.mutable_register_device_memory() = memory;
+    samples.push_back(hello + message(kDeviceRegistration, kinds, request.SerializeAsString()));
+  };
+  constexpr uint64_t kMost = std::numeric_limits<uint64_t>::max();
+  v1::RegisterDeviceMemory memory;
+  memory.set_legacy_handle("short");
+  device(memory, {});
+  device(memory, {FdKind::kHeap});
+  memory.set_legacy_handle(std::string(64, 'h'));
+  device(memory, {});
+  memory.set_bytes(kMost);
+  memory.set_offset(kMost);
+  device(memory, {});
+  memory.clear_legacy_handle();
+  device(memory, {});
+  device(memory, {FdKind::kHeap});
+  device(memory, {FdKind::kHeap, FdKind::kHeap});
+  memory.set_allocation_bytes(kMost);
+  device(memory, {FdKind::kDevice});
+  memory.set_device_uuid("GPU-of nobody");
+  device(memory, {FdKind::kHeap});
+  samples.push_back(message(kDeviceRegistration, {FdKind::kHeap}));  // before the hello
   return samples;
 }
 

@@ -1,0 +1,68 @@
+// The last calls of ranks, as whoever asks for them gets them, and as a file keeps them.
+#ifndef COHORT_CLIENT_COLLECTIVE_FLIGHT_RECORD_H_
+#define COHORT_CLIENT_COLLECTIVE_FLIGHT_RECORD_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "base/data_type.h"
+
+namespace cohort::client {
+
+// One call of a rank.
+struct FlightCall {
+  int64_t sequence = 0;  // of the rank's calls, from 1
+  int64_t generation = 0;
+  // Of those calls of the generation that all ranks make, from 1: the same call has the same on all
+  // ranks. 0: a transfer between some.
+  int64_t number = 0;
+  std::string verb;
+  DataType type = DataType::kU8;
+  int64_t bytes = 0;
+  int root = -1;           // or the peer of a single transfer; -1: none
+  bool on_stream = false;  // it returned once it was enqueued
+  absl::Time started;      // of the calendar clock where it ran
+  std::optional<absl::Time> finished;
+  // "running"; "enqueued", of what a stream has not come to; "running on the device"; "OK", or the
+  // name of the error
+  std::string state;
+  // Of its work on a device, if there was any.
+  std::optional<absl::Time> device_started;
+  std::optional<absl::Time> device_finished;
+};
+
+// The last calls of a rank, oldest first.
+struct FlightRecord {
+  std::string tenant;
+  std::string group;
+  int64_t generation = 0;
+  int rank = 0;
+  int world_size = 0;
+  std::string host;  // where the calls run, and in which process
+  int pid = 0;
+  // The steady clock that timed them: the same text, the same clock. Empty: not known. Times are of
+  // it, with `calendar` added.
+  std::string clock;
+  absl::Duration calendar;
+  absl::Time taken;  // when this was read, as the calls' times
+  std::vector<FlightCall> calls;
+};
+
+// Records as the text of a file, and back: for ranks that nobody can ask, such as those of a
+// LocalGroup, and for daemons that are asked on their own host.
+std::string FormatFlightRecords(const std::vector<FlightRecord>& records);
+// Errors: INVALID_ARGUMENT (it is none, or damaged: says where).
+absl::StatusOr<std::vector<FlightRecord>> ParseFlightRecords(absl::string_view text);
+
+// Makes or replaces `path`, as a whole. Errors: INTERNAL (it cannot be written; names it).
+absl::Status WriteFlightRecords(const std::string& path, const std::vector<FlightRecord>& records);
+
+}  // namespace cohort::client
+
+#endif  // COHORT_CLIENT_COLLECTIVE_FLIGHT_RECORD_H_

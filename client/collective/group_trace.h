@@ -1,0 +1,74 @@
+// The flight records of a group's ranks, put together: the same call on all of them, whoever came
+// to it last, and for how long the others waited.
+#ifndef COHORT_CLIENT_COLLECTIVE_GROUP_TRACE_H_
+#define COHORT_CLIENT_COLLECTIVE_GROUP_TRACE_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "client/collective/clock_alignment.h"
+#include "client/collective/flight_record.h"
+
+namespace cohort::client {
+
+// One of the clocks by which ranks timed their calls.
+struct TraceClock {
+  std::string host;  // of the first of its ranks
+  ClockEstimate estimate;
+};
+
+struct TraceRank {
+  FlightRecord record;  // times are as all others', but for the calendar's error on the first clock
+  int clock = 0;        // in GroupTrace::clocks
+  int last_in = 0;      // how many calls waited for it
+  absl::Duration waited_for;  // by whoever waited longest in each of them, together
+};
+
+// A rank's part in a call of all.
+struct TracePart {
+  int rank = 0;           // in GroupTrace::ranks, as `last` of TraceCall
+  size_t call = 0;        // in its record
+  absl::Duration waited;  // until the last one that it needs had begun; zero: for nobody
+};
+
+struct TraceCall {
+  int64_t generation = 0;
+  int64_t number = 0;
+  std::vector<TracePart> parts;  // in the order in which they began
+  // Whom the others waited for; absent: nobody, or that is not known: less than two ranks' parts
+  // are, or one of them had not come.
+  std::optional<int> last;
+  absl::Duration longest_wait;
+  // The clocks are known well enough to say so.
+  bool certain = true;
+  bool differs = false;  // ranks called different things
+  bool open = false;     // some are in it still
+  // If so, or if it failed: ranks that had not come to it when their records were read.
+  std::vector<int> absent;
+};
+
+struct GroupTrace {
+  // By rank. Of a rank with several records: the one of the latest generation, read last.
+  std::vector<TraceRank> ranks;
+  // The first is the one of the first rank. If they were not aligned, nothing bounds the others.
+  std::vector<TraceClock> clocks;
+  double contradiction = 0;  // as ClockAlignment's
+  // Of all ranks, oldest first.
+  std::vector<TraceCall> calls;
+};
+
+// When a rank was through a call: for what was put on a device, there. Absent: it is not.
+std::optional<absl::Time> EndOf(const FlightCall& call);
+// Whether the rank has come to its end, with whatever result.
+bool IsOver(const FlightCall& call);
+
+// `align`: clocks are as far apart as AlignClocks finds; else as their calendars have it.
+GroupTrace PutTogether(std::vector<FlightRecord> records, bool align);
+
+}  // namespace cohort::client
+
+#endif  // COHORT_CLIENT_COLLECTIVE_GROUP_TRACE_H_
