@@ -115,8 +115,8 @@ class Broadcast {
   // All that can fail on the root alone, before anybody is told anything.
   absl::StatusOr<Parcel> Prepare(const TensorMap* map) const {
     if (map == nullptr) return absl::InvalidArgumentError("there is none");
-    const auto whole = [this](const Path& path, const Tensor& tensor) -> absl::StatusOr<int> {
-      COHORT_RETURN_IF_ERROR(CheckMoves(group_, path, tensor));
+    const auto whole = [this](WayTo way, const Tensor& tensor) -> absl::StatusOr<int> {
+      COHORT_RETURN_IF_ERROR(CheckMoves(group_, way, tensor));
       return 1;
     };
     COHORT_ASSIGN_OR_RETURN(EncodedMap encoded, EncodeMap(*map, whole));

@@ -122,7 +122,7 @@ class EntryWriter {
     if (tensor.dims() > kMaxDims) return Refuse(absl::StrCat("has ", tensor.dims(), " dimensions"));
     COHORT_ASSIGN_OR_RETURN(const int64_t bytes, CheckedBytes(entry.type, entry.shape));
     if ((bytes_ += bytes) > kMaxTensorBytes) return TooMuch("bytes of tensors", kMaxTensorBytes);
-    COHORT_ASSIGN_OR_RETURN(entry.parts, (*parts_)(path(), tensor));
+    COHORT_ASSIGN_OR_RETURN(entry.parts, (*parts_)([this] { return path(); }, tensor));
     if (entry.parts < 1 || entry.parts > kMaxParts || tensor.count() % entry.parts != 0) {
       return Refuse(absl::StrCat("is ", tensor.ToString(), ", whose ", tensor.count(),
                                  " elements do not divide into ", entry.parts, " parts"));
@@ -371,7 +371,7 @@ absl::StatusOr<EncodedMap> EncodeMap(const TensorMap& map, PartsOf parts) {
 }
 
 absl::StatusOr<EncodedMap> EncodeMap(const TensorMap& map) {
-  return EncodeMap(map, [](const Path&, const Tensor&) { return 1; });
+  return EncodeMap(map, [](WayTo, const Tensor&) { return 1; });
 }
 
 absl::StatusOr<DecodedMap> DecodedMap::Parse(absl::string_view entries) {

@@ -67,7 +67,7 @@ struct EncodedMap {
 };
 
 // Into how many parts a tensor goes.
-using PartsOf = absl::FunctionRef<absl::StatusOr<int>(const Path& path, const Tensor& tensor)>;
+using PartsOf = absl::FunctionRef<absl::StatusOr<int>(WayTo way, const Tensor& tensor)>;
 
 // Errors: INVALID_ARGUMENT (names the way to what is nested too deeply, to a tensor that has no
 // memory or does not divide into its parts); RESOURCE_EXHAUSTED (more than the limits above); those

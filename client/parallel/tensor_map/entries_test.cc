@@ -62,8 +62,8 @@ TEST(EntriesTest, PlacesAndPartsTravel) {
   const Tensor on_gpu(reinterpret_cast<void*>(64), DataType::kBF16, {4, 3}, nullptr,
                       Device::Cuda(3));
   const TensorMap map = {{"list", List{TensorMap{{"a%b", on_gpu}}}}};
-  const auto encoded = EncodeMap(map, [](const Path& path, const Tensor&) {
-    EXPECT_EQ(path, (Path{"list", "0", "a%b"}));
+  const auto encoded = EncodeMap(map, [](WayTo way, const Tensor&) {
+    EXPECT_EQ(way(), (Path{"list", "0", "a%b"}));
     return 6;
   });
   ASSERT_TRUE(encoded.ok()) << encoded.status();
@@ -159,7 +159,7 @@ TEST(EntriesTest, SaysWhichTensorCannotGo) {
   ExpectRefused(EncodeMap({{"a", List{1, nowhere}}}).status(),
                 "entry 'a'/'1' f32 [2] has no memory");
   const Tensor six = Tensor::Zeros(DataType::kF32, {6});
-  ExpectRefused(EncodeMap({{"six", six}}, [](const Path&, const Tensor&) { return 4; }).status(),
+  ExpectRefused(EncodeMap({{"six", six}}, [](WayTo, const Tensor&) { return 4; }).status(),
                 "entry 'six' is f32 [6], whose 6 elements do not divide into 4 parts");
   const Tensor empty(nullptr, DataType::kF32, {0, 5});
   EXPECT_TRUE(EncodeMap({{"empty", empty}}).ok());

@@ -43,19 +43,22 @@ int64_t FirstOther(const client::Sizes& sizes) {
 
 }  // namespace
 
-absl::StatusOr<int> PartsFor(const GatherOptions& options, const Path& path, const Tensor& tensor) {
+absl::StatusOr<int> PartsFor(const GatherOptions& options, WayTo way, const Tensor& tensor) {
   bool in_parts = options.all;
   bool must = false;
-  for (const auto& [of, value] : options.overrides) {
-    if (of != path) continue;
-    in_parts = value;
-    must = value;
+  if (!options.overrides.empty()) {
+    const Path path = way();
+    for (const auto& [of, value] : options.overrides) {
+      if (of != path) continue;
+      in_parts = value;
+      must = value;
+    }
   }
   const int parts = options.group == nullptr ? 1 : options.group->size();
   if (!in_parts || (parts == 1 && options.group != nullptr)) return 1;
-  const auto refuse = [&path](absl::string_view why) {
+  const auto refuse = [&way](absl::string_view why) {
     return absl::InvalidArgumentError(
-        absl::StrCat("entry ", FormatPath(path), " cannot go in parts: ", why));
+        absl::StrCat("entry ", FormatPath(way()), " cannot go in parts: ", why));
   };
   if (options.group == nullptr) {
     if (must) return refuse("there is no group that has them");

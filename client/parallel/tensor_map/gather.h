@@ -39,7 +39,7 @@ struct GatherOptions {
 
 // Into how many parts a tensor goes. Errors: INVALID_ARGUMENT (an override cannot be followed:
 // names the way and why).
-absl::StatusOr<int> PartsFor(const GatherOptions& options, const Path& path, const Tensor& tensor);
+absl::StatusOr<int> PartsFor(const GatherOptions& options, WayTo way, const Tensor& tensor);
 // An override that is true says something of a tensor that is there. Errors: INVALID_ARGUMENT.
 absl::Status CheckOverrides(const GatherOptions& options, const TensorMap& map);
 

@@ -27,6 +27,11 @@ Tensor Count(const Shape& shape) {
   return tensor;
 }
 
+absl::StatusOr<int> Parts(const GatherOptions& options, const Path& path, const Tensor& tensor) {
+  return PartsFor(
+      options, [&path] { return path; }, tensor);
+}
+
 void ExpectRefused(const absl::Status& status, absl::string_view why) {
   EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
   EXPECT_TRUE(absl::StrContains(status.message(), why)) << status;
@@ -36,31 +41,31 @@ TEST(GatherTest, NothingGoesInPartsUnlessItIsAskedFor) {
   GroupOf four(4);
   GatherOptions options;
   options.group = &four;
-  EXPECT_EQ(*PartsFor(options, {"a"}, Count({8})), 1);
+  EXPECT_EQ(*Parts(options, {"a"}, Count({8})), 1);
   options.all = true;
-  EXPECT_EQ(*PartsFor(options, {"a"}, Count({8})), 4);
-  EXPECT_EQ(*PartsFor(options, {"a"}, Count({2, 2})), 4);
-  EXPECT_EQ(*PartsFor(options, {"a"}, Count({9})), 1);
-  EXPECT_EQ(*PartsFor(options, {"a"}, Count({0, 4})), 1);
-  EXPECT_EQ(*PartsFor(options, {"a"}, Count({})), 1);
+  EXPECT_EQ(*Parts(options, {"a"}, Count({8})), 4);
+  EXPECT_EQ(*Parts(options, {"a"}, Count({2, 2})), 4);
+  EXPECT_EQ(*Parts(options, {"a"}, Count({9})), 1);
+  EXPECT_EQ(*Parts(options, {"a"}, Count({0, 4})), 1);
+  EXPECT_EQ(*Parts(options, {"a"}, Count({})), 1);
   options.overrides = {{{"a"}, false}, {{"b", "c"}, true}};
-  EXPECT_EQ(*PartsFor(options, {"a"}, Count({8})), 1);
+  EXPECT_EQ(*Parts(options, {"a"}, Count({8})), 1);
   options.all = false;
-  EXPECT_EQ(*PartsFor(options, {"b", "c"}, Count({8})), 4);
-  EXPECT_EQ(*PartsFor(options, {"b/c"}, Count({8})), 1);
-  ExpectRefused(PartsFor(options, {"b", "c"}, Count({9})).status(),
+  EXPECT_EQ(*Parts(options, {"b", "c"}, Count({8})), 4);
+  EXPECT_EQ(*Parts(options, {"b/c"}, Count({8})), 1);
+  ExpectRefused(Parts(options, {"b", "c"}, Count({9})).status(),
                 "entry 'b'/'c' cannot go in parts: i32 [9] has 9 elements, which do not divide");
 }
 
 TEST(GatherTest, WithoutOthersAllGoesWhole) {
   GatherOptions options;
   options.all = true;
-  EXPECT_EQ(*PartsFor(options, {"a"}, Count({8})), 1);
+  EXPECT_EQ(*Parts(options, {"a"}, Count({8})), 1);
   options.overrides = {{{"a"}, true}};
-  ExpectRefused(PartsFor(options, {"a"}, Count({8})).status(), "there is no group");
+  ExpectRefused(Parts(options, {"a"}, Count({8})).status(), "there is no group");
   GroupOf one(1);
   options.group = &one;
-  EXPECT_EQ(*PartsFor(options, {"a"}, Count({8})), 1);
+  EXPECT_EQ(*Parts(options, {"a"}, Count({8})), 1);
 }
 
 TEST(GatherTest, OverridesAreOfTensorsThatAreThere) {

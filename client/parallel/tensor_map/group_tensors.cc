@@ -12,11 +12,11 @@ bool Moves(const client::Group& group, bool on_gpu) {
   return group.placement() != (on_gpu ? Placement::kHost : Placement::kDevice);
 }
 
-absl::Status CheckMoves(const client::Group& group, const Path& path, const Tensor& tensor) {
+absl::Status CheckMoves(const client::Group& group, WayTo way, const Tensor& tensor) {
   if (tensor.device().is_host()) return absl::OkStatus();
   const auto refuse = [&](absl::string_view why) {
     return absl::InvalidArgumentError(
-        absl::StrCat("entry ", FormatPath(path), " is ", tensor.ToString(), why));
+        absl::StrCat("entry ", FormatPath(way()), " is ", tensor.ToString(), why));
   };
   if (!Moves(group, /*on_gpu=*/true)) {
     return refuse(

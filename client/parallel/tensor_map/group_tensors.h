@@ -19,7 +19,7 @@ bool Moves(const client::Group& group, bool on_gpu);
 // Memory of the host can always go: where the group moves none, by way of objects. Errors:
 // INVALID_ARGUMENT (names the way to the tensor): it lies on another GPU than the group's, or the
 // group has none.
-absl::Status CheckMoves(const client::Group& group, const Path& path, const Tensor& tensor);
+absl::Status CheckMoves(const client::Group& group, WayTo way, const Tensor& tensor);
 
 // For what comes, on the host or on this rank's own GPU; of no elements without memory. Errors:
 // INVALID_ARGUMENT (this rank has no GPU), those of Allocate.

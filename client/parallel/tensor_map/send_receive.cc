@@ -26,9 +26,9 @@ absl::Status CheckNotAlone(const client::Group& group, absl::string_view what) {
 // The message of it.
 absl::Status Prepare(client::Group& group, const TensorMap& map, const GatherOptions& gather,
                      const Deadline& deadline, MessageSend& send) {
-  const auto parts = [&](const Path& path, const Tensor& tensor) -> absl::StatusOr<int> {
-    COHORT_RETURN_IF_ERROR(CheckMoves(group, path, tensor));
-    return PartsFor(gather, path, tensor);
+  const auto parts = [&](WayTo way, const Tensor& tensor) -> absl::StatusOr<int> {
+    COHORT_RETURN_IF_ERROR(CheckMoves(group, way, tensor));
+    return PartsFor(gather, way, tensor);
   };
   const auto encode = [&]() -> absl::StatusOr<EncodedMap> {
     COHORT_RETURN_IF_ERROR(CheckOverrides(gather, map));

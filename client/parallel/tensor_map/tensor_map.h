@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -126,6 +127,8 @@ using Path = std::vector<std::string>;
 
 // For people: 'layers'/'0'/'weight'.
 std::string FormatPath(const Path& path);
+// Puts a path together for those who want to know it.
+using WayTo = absl::FunctionRef<Path()>;
 
 template <typename T>
 absl::StatusOr<T> TensorMap::Get(absl::string_view key) const {
