@@ -1,4 +1,5 @@
-// Messages between ranks, on groups of every form.
+// Messages between ranks, on groups of every form. One file, though long: its cases share one way to
+// make, send and compare messages.
 #include "client/parallel/messages/messages.h"
 
 #include <memory>

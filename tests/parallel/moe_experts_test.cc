@@ -1,5 +1,6 @@
 // Tokens to their experts and back, against a process that has all experts. All numbers are small
 // enough for every type to hold them and their sums exactly, so that results are compared by bits.
+// One file, though long: all cases compare with one model.
 #include <algorithm>
 #include <cstdint>
 #include <memory>

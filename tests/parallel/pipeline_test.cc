@@ -1,4 +1,5 @@
-// Transfers of pipeline stages, on groups of every form.
+// Transfers of pipeline stages, on groups of every form. One file, though long: the nine transfers
+// are one table of who sends and who receives what.
 #include "client/parallel/pipeline/pipeline.h"
 
 #include <functional>

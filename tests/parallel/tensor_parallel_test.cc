@@ -1,5 +1,5 @@
 // Regions of split layers, on groups of every form: Forward and Backward are each other's adjoint,
-// and what they move is what one process works out.
+// and what they move is what one process works out. One file, though long: regions share one table.
 #include <cmath>
 #include <cstdint>
 #include <functional>

@@ -151,9 +151,10 @@ absl::Status ExecutingGroup::TellRefusal(TensorVerb verb, absl::Status refusal,
 absl::Status ExecutingGroup::Refuse(const absl::Status& why, const CallOptions& options) {
   CallOptions blocking;
   blocking.timeout = options.timeout;
-  return Run(
-      TensorVerb::kRefuse, Tensor(), 0, kNoRoot, blocking,
-      [&](TensorVerbs& verbs, Instant deadline) { return verbs.TellRefusal(why.message(), deadline); });
+  return Run(TensorVerb::kRefuse, Tensor(), 0, kNoRoot, blocking,
+             [&](TensorVerbs& verbs, Instant deadline) {
+               return verbs.TellRefusal(why.message(), deadline);
+             });
 }
 
 absl::Status ExecutingGroup::CopyAll(absl::Span<const client::TensorCopy> copies,

@@ -1,3 +1,5 @@
+// Groups written out by hand from the definitions, and what holds for all layouts. One file, though
+// long: the three presets are read beside each other.
 #include "client/parallel/layout/layout.h"
 
 #include <algorithm>

@@ -74,9 +74,8 @@ struct PipelineCall {
 //   previous one: neither waits for the other, whatever the order in which the two sides call.
 //   Those of one direction arrive in the order sent. The transfers of one call do not wait for each
 //   other.
-// - Only the two stages of a transfer call. A call blocks until what it sends was taken, or is on
-// its
-//   way (a few KiB), and what it receives is there. Async starts calls that do not block.
+// - Only the two stages of a transfer call. A call blocks until what it sends was taken, or, if it
+//   is a few KiB, is on its way, and what it receives is there. Async starts calls that do not.
 //
 // The ends. RecvForward answers none on the first stage, RecvBackward on the last, and there
 // SendForward, as SendBackward on the first, sends nothing. Combined calls with an end have no side
@@ -88,11 +87,10 @@ struct PipelineCall {
 //
 // Errors of all
 //
-//   INVALID_ARGUMENT     expected something else: names what both sides have. The sender hears it
-//   if
-//                        it waits. Peers that are no other rank. Tensors that cannot be sent; sizes
-//                        that do not divide by the tensor group's; two stages with tensor groups of
-//                        different sizes: both sides hear of these.
+//   INVALID_ARGUMENT     expected something else: names what both sides have. The sender hears it,
+//                        if it waits. Peers that are no other rank. Tensors that cannot be sent;
+//                        sizes that do not divide by the tensor group's; two stages with tensor
+//                        groups of different sizes: both sides hear of these.
 //   FAILED_PRECONDITION  see above; scattered tensors without a tensor group.
 //   Others are those of Messages, and of AllGather in the tensor group.
 class Pipeline {

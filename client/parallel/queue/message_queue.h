@@ -1,7 +1,7 @@
 // One process writes, many read: values in order, each to every reader.
 //
-//   ranks of one host    through memory they share: a copy in, a copy out, nobody wakes who is
-//   awake other hosts          through a stream from the writer's process
+//   ranks of one host    through memory they share: a copy in, a copy out, no needless wake-ups
+//   other hosts          through a stream from the writer's process
 //
 // Both are one queue: the writer waits for the slowest reader, nothing is ever dropped, and how far
 // readers may lag is the room of one ring. Values are bytes, which nobody interprets.

@@ -1,8 +1,7 @@
 // What lies where in the memory of a queue, and how the two sides meet there.
 //
 //   ring      one page, RingHeader, which the writer alone writes; then `capacity` bytes of records
-//   page      one for each reader, ReaderPage; it and the writer write it, other readers never see
-//   it
+//   page      one for each reader, ReaderPage; it and the writer write it, no other reader sees it
 //
 // Positions count bytes since the queue began, and never go back; position p lies at p % capacity.
 // Everything is a multiple of kRecordAlign. The writer publishes by moving `tail` (release), after

@@ -76,12 +76,12 @@ absl::Status HostMailbox::Exchange(absl::Span<const Transfer> transfers, uint32_
                                    Instant deadline) {
   if (waiter_.poisoned()) return waiter_.CauseOfPoison();
   tag_ = tag;
-  progress_.assign(transfers.size(), Progress());
+  LineUp(transfers);
   refusals_.clear();
   Pass(transfers);
   // A pass that has moved something may be followed by one that has not: what is awaited must stay
   // true once it is.
-  while (!AllDone()) {
+  while (!turns_.empty()) {
     bool moved = false;
     const absl::Status status = waiter_.Await([&] { return moved = Pass(transfers) || moved; },
                                               deadline, [&] { return PeersOfTheRest(transfers); });
@@ -110,12 +110,17 @@ absl::StatusOr<int> HostMailbox::AwaitMessage(absl::Span<const int> peers, Insta
   const auto first = [&] {
     return std::find_if(peers.begin(), peers.end(), [this](int peer) { return Begun(peer); });
   };
-  const absl::Status status = waiter_.Await([&] { return first() != peers.end(); }, deadline, all);
-  if (absl::IsDeadlineExceeded(status)) {
-    return absl::DeadlineExceededError(absl::StrCat("no message of rank ", all().ToString()));
-  }
-  if (!status.ok()) return status;
-  return *first();
+  // Without time it is one look, not all those that come before a sleep.
+  const bool waits = Clock::Steady().Now() < deadline;
+  const absl::Status status =
+      waits ? waiter_.Await([&] { return first() != peers.end(); }, deadline, all)
+            : absl::OkStatus();
+  const auto it = first();
+  if (it != peers.end()) return *it;
+  if (!status.ok() && !absl::IsDeadlineExceeded(status)) return status;
+  return absl::DeadlineExceededError(peers.size() == 1
+                                         ? absl::StrCat("no message of rank ", peers[0])
+                                         : absl::StrCat("no message of rank ", all().ToString()));
 }
 
 bool HostMailbox::Begun(int peer) const {
@@ -124,38 +129,50 @@ bool HostMailbox::Begun(int peer) const {
   return line.number.load(std::memory_order_acquire) == next;
 }
 
-bool HostMailbox::AllDone() const {
-  return std::all_of(progress_.begin(), progress_.end(),
-                     [](const Progress& progress) { return progress.done; });
+void HostMailbox::LineUp(absl::Span<const Transfer> transfers) {
+  ++exchange_;
+  turns_.clear();
+  progress_.assign(transfers.size(), Progress());
+  for (int i = 0; i < static_cast<int>(transfers.size()); ++i) {
+    const Transfer& transfer = transfers[static_cast<size_t>(i)];
+    Peer& peer = peers_[static_cast<size_t>(transfer.peer)];
+    Lane& lane = transfer.sends ? peer.sends : peer.receives;
+    if (lane.exchange == exchange_) {
+      progress_[static_cast<size_t>(lane.last)].next = i;
+    } else {
+      lane.exchange = exchange_;
+      turns_.push_back(i);
+    }
+    lane.last = i;
+  }
 }
 
 RankSet HostMailbox::PeersOfTheRest(absl::Span<const Transfer> transfers) const {
   RankSet peers;
-  for (size_t i = 0; i < transfers.size(); ++i) {
-    if (!progress_[i].done) peers.Add(transfers[i].peer);
-  }
+  for (const int turn : turns_) peers.Add(transfers[static_cast<size_t>(turn)].peer);
   return peers;
 }
 
 bool HostMailbox::Pass(absl::Span<const Transfer> transfers) {
-  ++pass_;
   bool moved = false;
   bool told = true;
-  for (size_t i = 0; i < transfers.size(); ++i) {
-    const Transfer& transfer = transfers[i];
-    Progress& progress = progress_[i];
-    if (progress.done) continue;
-    Peer& peer = peers_[static_cast<size_t>(transfer.peer)];
-    uint64_t& waits = transfer.sends ? peer.send_waits : peer.receive_waits;
-    if (waits == pass_) continue;
-    // Nobody sleeps on while this rank copies much.
-    if (!told && BytesOf(transfer) > Channel::kSmallBytes) told = Tell(transfers.first(i));
-    if (transfer.sends ? Send(transfer, progress) : Receive(transfer, progress)) {
-      moved = true;
-      told = false;
+  size_t waiting = 0;
+  for (int turn : turns_) {
+    while (turn != kNone) {
+      const Transfer& transfer = transfers[static_cast<size_t>(turn)];
+      Progress& progress = progress_[static_cast<size_t>(turn)];
+      // Nobody sleeps on while this rank copies much.
+      if (!told && BytesOf(transfer) > Channel::kSmallBytes) told = Tell(transfers);
+      if (transfer.sends ? Send(transfer, progress) : Receive(transfer, progress)) {
+        moved = true;
+        told = false;
+      }
+      if (!progress.done) break;
+      turn = progress.next;
     }
-    if (!progress.done) waits = pass_;
+    if (turn != kNone) turns_[waiting++] = turn;
   }
+  turns_.resize(waiting);
   if (!told) Tell(transfers);
   return moved;
 }

@@ -41,6 +41,8 @@ class HostMailbox {
   void Settle(Instant deadline) const;
 
  private:
+  static constexpr int kNone = -1;
+
   // Of one transfer of an exchange.
   struct Progress {
     bool begun = false;
@@ -49,22 +51,29 @@ class HostMailbox {
     int64_t bytes = 0;   // that have gone
     bool refused = false;
     int64_t whole = 0;  // bytes of the refused message, as its sender named them
+    int next = kNone;   // which is done after it: of the same peer and direction
+  };
+  // Transfers of one direction, in the exchange of that number.
+  struct Lane {
+    uint64_t exchange = 0;
+    int last = kNone;
   };
   // Fragments that have gone between this rank and a peer.
   struct Peer {
     uint64_t sent = 0;
     uint64_t seen_taken = 0;  // of those sent, when this rank looked last
     uint64_t taken = 0;
-    // The exchange's pass in which an earlier transfer of the list was not done.
-    uint64_t send_waits = 0;
-    uint64_t receive_waits = 0;
+    Lane sends;
+    Lane receives;
   };
 
   // Whether a message of `peer` that was not received has begun to come.
   bool Begun(int peer) const;
+  // Those of one peer and direction are done one after the other.
+  void LineUp(absl::Span<const Transfer> transfers);
   // Whether anything moved.
   bool Pass(absl::Span<const Transfer> transfers);
-  // Wakes the peers of those of which something may have moved. True.
+  // Wakes the peers. True.
   bool Tell(absl::Span<const Transfer> transfers) const;
   // Where in this rank's heap the message lies; -1: elsewhere.
   int64_t PlaceInHeap(const Transfer& transfer) const;
@@ -74,7 +83,6 @@ class HostMailbox {
   bool Take(const Transfer& transfer, const FragmentLine& line, const char* buffer,
             Progress& progress);
   absl::Status GiveUp(absl::Span<const Transfer> transfers);
-  bool AllDone() const;
   RankSet PeersOfTheRest(absl::Span<const Transfer> transfers) const;
   void Poison(int culprit, absl::string_view what);
 
@@ -85,7 +93,8 @@ class HostMailbox {
   std::vector<Peer> peers_;
   std::vector<Progress> progress_;  // of the exchange at work
   uint32_t tag_ = 0;
-  uint64_t pass_ = 0;
+  uint64_t exchange_ = 0;
+  std::vector<int> turns_;  // of each peer and direction, whose turn it is
   std::vector<std::string> refusals_;
   StoreChoice store_choice_;  // of pieces
 };
