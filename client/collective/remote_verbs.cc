@@ -1,6 +1,7 @@
 // The tensor verbs of RemoteGroup: each is a request, and its tensors.
 #include <algorithm>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -156,7 +157,11 @@ absl::Status RemoteGroup::Refuse(const absl::Status& why, const CallOptions& opt
   constexpr size_t kMostSaid = 4096;
   COHORT_RETURN_IF_ERROR(Standing());
   v1::RunCollectiveRequest request = MakeRequest(v1::TENSOR_VERB_REFUSE);
-  request.set_why(std::string(why.message().substr(0, kMostSaid)));
+  // Text that travels is printable, whoever made it.
+  std::string text(why.message().substr(0, kMostSaid));
+  std::replace_if(
+      text.begin(), text.end(), [](char c) { return c < ' ' || c > '~'; }, '?');
+  request.set_why(std::move(text));
   CallOptions blocking;
   blocking.timeout = options.timeout;
   CallTensors none = TensorsOf(blocking);

@@ -291,8 +291,10 @@ bool HostMailbox::Take(const Transfer& transfer, const FragmentLine& line, const
   const int64_t piece = ReadOnce(line.bytes);
   const int64_t whole = progress.refused ? progress.whole : BytesOf(transfer);
   if (place >= 0 && piece == 0) {
-    progress.done = true;
-    if (progress.refused) return true;
+    if (progress.refused) {
+      progress.done = true;
+      return true;
+    }
     const auto& heap = heaps_[static_cast<size_t>(transfer.peer)];
     const char* const from =
         heap == nullptr ? nullptr : heap->At(place, static_cast<size_t>(whole));
@@ -301,6 +303,7 @@ bool HostMailbox::Take(const Transfer& transfer, const FragmentLine& line, const
       return false;
     }
     CopyOne(transfer.data, from, whole, whole);
+    progress.done = true;
     return true;
   }
   const bool inside = piece <= static_cast<int64_t>(FragmentLine::kDataBytes);

@@ -147,16 +147,19 @@ absl::Status Agreement::OnTransfers(
   tag_ = tag;
   ready_.clear();
   refusals_.clear();
-  std::vector<int> peers;
+  std::vector<int>& peers = talks_with_;
+  peers.clear();
+  for (const Transfer& transfer : transfers) {
+    if (std::find(peers.begin(), peers.end(), transfer.peer) != peers.end()) continue;
+    // Of a call that ended early.
+    Peer& peer = peers_[static_cast<size_t>(transfer.peer)];
+    peer.sends.clear();
+    peer.receives.clear();
+    peers.push_back(transfer.peer);
+  }
   for (size_t i = 0; i < transfers.size(); ++i) {
     const Transfer& transfer = transfers[i];
     Peer& peer = peers_[static_cast<size_t>(transfer.peer)];
-    if (std::find(peers.begin(), peers.end(), transfer.peer) == peers.end()) {
-      // Of a call that ended early.
-      peer.sends.clear();
-      peer.receives.clear();
-      peers.push_back(transfer.peer);
-    }
     (transfer.sends ? peer.sends : peer.receives).push_back(i);
     if (!transfer.sends) continue;
     Note offer;
@@ -212,10 +215,14 @@ absl::Status Agreement::OnTransfers(
 }
 
 absl::Status Agreement::Say(int peer, const Note& note, Instant deadline) {
-  // Two ranks that have more to say than there is room for would wait for each other.
-  while (true) {
-    COHORT_ASSIGN_OR_RETURN(const bool heard, Listen(peer, deadline));
-    if (!heard) break;
+  // Ranks that have more to say than there is room for would wait for each other, two of them or
+  // all around a ring.
+  for (bool more = true; more;) {
+    more = false;
+    for (const int other : talks_with_) {
+      COHORT_ASSIGN_OR_RETURN(const bool heard, Listen(other, deadline));
+      more = more || heard;
+    }
   }
   const Transfer message = Transfer::Send(peer, &note, sizeof(note), DataType::kU8);
   host_.set_tag(0);

@@ -78,6 +78,7 @@ class Agreement {
   Communicator& host_;
   const NcclBoard& board_;
   std::vector<Peer> peers_;
+  std::vector<int> talks_with_;  // of the list at work
   bool is_device_shared_ = false;
   // Of the list at work.
   absl::Span<const Transfer> transfers_;

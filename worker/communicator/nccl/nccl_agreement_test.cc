@@ -266,6 +266,24 @@ TEST_F(NcclAgreementTest, ManyMessagesBothWays) {
   });
 }
 
+TEST_F(NcclAgreementTest, ManyMessagesAroundARing) {
+  constexpr size_t kMessages = 100;
+  FormAndConnect(3, NcclAgreement::kAsync, false);
+  RunWell([&](NcclCommunicator& group) -> absl::Status {
+    const int next = (group.rank() + 1) % 3;
+    const int previous = (group.rank() + 2) % 3;
+    std::vector<float> sent(kMessages, static_cast<float>(group.rank())), received(kMessages);
+    std::vector<Transfer> transfers;
+    for (float& one : sent) transfers.push_back(Transfer::Send(next, &one, 1, DataType::kF32));
+    for (float& one : received) {
+      transfers.push_back(Transfer::Receive(previous, &one, 1, DataType::kF32));
+    }
+    COHORT_RETURN_IF_ERROR(group.Exchange(transfers, Soon()));
+    EXPECT_EQ(received, std::vector<float>(kMessages, static_cast<float>(previous)));
+    return absl::OkStatus();
+  });
+}
+
 TEST_F(NcclAgreementTest, RanksThatAreToAgreeDifferentlyDoNotForm) {
   NcclRanksOptions options;
   options.differ = [](int rank, NcclFormation& formation) {

@@ -242,6 +242,22 @@ TEST_P(ConformanceTest, WhicheverMessageComesFirstIsAwaited) {
            "a wait for whom comes first");
 }
 
+// However the time runs out: while it looks, spins or sleeps.
+TEST_P(ConformanceTest, ShortWaitsForMessagesEndNothing) {
+  if (!HasSize(2)) GTEST_SKIP() << "the backend has no group of two";
+  World world = MakeWorld(2);
+  ExpectOk(world.Run([](Communicator& group) -> absl::Status {
+    const int other = 1 - group.rank();
+    for (int i = 0; i < 300; ++i) {
+      const absl::StatusOr<int> nobody = group.AwaitMessage(
+          absl::MakeConstSpan(&other, 1), Clock::Steady().Now() + absl::Microseconds(i));
+      if (!absl::IsDeadlineExceeded(nobody.status())) return nobody.status();
+    }
+    return group.Barrier(Soon());
+  }),
+           "behind waits for nobody");
+}
+
 TEST_P(ConformanceTest, AbortEndsAnAwaitedMessage) {
   if (!HasSize(2)) GTEST_SKIP() << "the backend has no group of two";
   World world = MakeWorld(2);
