@@ -162,6 +162,17 @@ TEST_P(RefusalsTest, CopiesOfOneRank) {
   ExpectOk(statuses);
 }
 
+TEST_P(RefusalsTest, NoTensorHasANegativeExtent) {
+  MakeGroup(1);
+  const Device device = GetParam() == Form::kDevice ? rank(0).device() : Device::Host();
+  for (const Shape& shape : {Shape{-1}, Shape{-1, -4}, Shape{3, -2}}) {
+    for (const Device place : {Device::Host(), device}) {
+      EXPECT_EQ(rank(0).Allocate(DataType::kF32, shape, place).status().code(),
+                absl::StatusCode::kInvalidArgument);
+    }
+  }
+}
+
 TEST_P(RefusalsTest, RanksSayOnWhichMachineTheyRun) {
   for (const int size : {1, 3}) {
     MakeGroup(size);

@@ -102,6 +102,12 @@ absl::Status LocalGroup::Rejoin(absl::Duration timeout) {
 absl::StatusOr<Tensor> LocalGroup::Allocate(DataType type, const Shape& shape, Device device) {
   if (!device.is_host()) return AllocateOn(options_.plane.get(), type, shape, device);
   const std::shared_ptr<shm::Heap>& heap = options_.bootstrap.heap;
+  for (const int64_t extent : shape) {
+    if (extent < 0) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("a tensor of ", FormatShape(shape), ": an extent is negative"));
+    }
+  }
   const auto bytes = static_cast<size_t>(ElementCount(shape) * SizeOf(type));
   COHORT_ASSIGN_OR_RETURN(void* const data, heap->Allocate(bytes));
   std::shared_ptr<const void> owner(

@@ -18,13 +18,17 @@ namespace {
 
 // Seen by readers piece by piece, so that they copy out of a large value while it is copied in.
 constexpr uint64_t kStep = uint64_t{128} << 10;
+// Whatever the ring's size: a record says its bytes in 32 bits.
+constexpr uint64_t kLargestPart = uint64_t{1} << 30;
 constexpr size_t kMostDepartures = 1024;
 constexpr size_t kMostNamed = 8;
 
 }  // namespace
 
 RingWriter::RingWriter(std::shared_ptr<RingMemory> ring, bool alone)
-    : ring_(std::move(ring)), alone_(alone), largest_record_(ring_->capacity() / 2) {
+    : ring_(std::move(ring)),
+      alone_(alone),
+      largest_record_(std::min(ring_->capacity() / 2, kLargestPart)) {
   ring_->header().parties.store(1, std::memory_order_relaxed);
 }
 
@@ -64,7 +68,8 @@ absl::Status RingWriter::WriteParts(absl::string_view value, const Patience& pat
     return WritePart(value, header, patience);
   }
   // Quarters: while one is read, the next is written.
-  const uint64_t step = (ring_->capacity() / 4 - sizeof(header)) / kRecordAlign * kRecordAlign;
+  const uint64_t quarter = std::min(ring_->capacity() / 4, kLargestPart);
+  const uint64_t step = (quarter - sizeof(header)) / kRecordAlign * kRecordAlign;
   header.kind = RecordHeader::kFirst;
   for (uint64_t done = 0; done < value.size(); done += header.part_bytes) {
     header.part_bytes = static_cast<uint32_t>(std::min(step, value.size() - done));
