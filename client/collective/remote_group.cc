@@ -6,6 +6,7 @@
 #include "absl/memory/memory.h"
 #include "absl/strings/str_cat.h"
 #include "base/clock.h"
+#include "base/host_tensor.h"
 #include "base/status_macros.h"
 #include "client/collective/call_tensors.h"
 #include "client/collective/copy_here.h"
@@ -135,13 +136,7 @@ absl::StatusOr<Tensor> RemoteGroup::Allocate(DataType type, const Shape& shape, 
     return session().device_tensors().Allocate(*options_.gpu, type, shape);
   }
   if (session().attached() != nullptr) return session().CreateTensor(type, shape);
-  for (const int64_t extent : shape) {
-    if (extent < 0) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("a tensor of ", FormatShape(shape), ": an extent is negative"));
-    }
-  }
-  return Tensor::Uninitialized(type, shape);
+  return NewHostTensor(type, shape);
 }
 
 absl::Status RemoteGroup::Run(v1::RunCollectiveRequest& request, const Tensor* input,

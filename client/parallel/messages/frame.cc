@@ -1,6 +1,7 @@
 #include "client/parallel/messages/frame.h"
 
 #include <algorithm>
+#include <cstring>
 #include <limits>
 #include <utility>
 
@@ -11,15 +12,20 @@ namespace cohort::parallel {
 namespace {
 
 constexpr uint32_t kMagic = 0x474D4843;  // "CHMG"
-constexpr uint16_t kVersion = 1;
+constexpr uint8_t kVersion = 2;
 constexpr int64_t kAligned = 16;  // the largest element's size
 constexpr size_t kMetaBytes = 4;  // without the extents
+// Tensors for which there is room from the beginning: a number is no more than a claim.
+constexpr size_t kReserved = 1024;
 constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
 
+constexpr auto kHeader = static_cast<size_t>(kFrameHeaderBytes);
+
+// Compilers make one store of it, and one load of Get.
 template <typename T>
-void Put(T value, std::string* to) {
+void Put(T value, char* to) {
   for (size_t i = 0; i < sizeof(T); ++i) {
-    to->push_back(static_cast<char>(static_cast<uint64_t>(value) >> (8 * i)));
+    to[i] = static_cast<char>(static_cast<uint64_t>(value) >> (8 * i));
   }
 }
 
@@ -43,8 +49,9 @@ bool IsFrameKind(uint8_t kind) {
          kind <= static_cast<uint8_t>(FrameKind::kGo);
 }
 
-// Of one tensor's description at the beginning of `bytes`, which it is taken from.
-absl::StatusOr<std::pair<TensorMeta, bool>> TakeMeta(absl::string_view* bytes) {
+// Of one tensor's description at the beginning of `bytes`, which it is taken from. Answers whether
+// its elements are within.
+absl::StatusOr<bool> TakeMeta(absl::string_view* bytes, TensorMeta* meta) {
   if (bytes->size() < kMetaBytes) return Malformed("it ends within a tensor");
   const auto type = Get<uint8_t>(*bytes, 0);
   const auto on_device = Get<uint8_t>(*bytes, 1);
@@ -54,15 +61,14 @@ absl::StatusOr<std::pair<TensorMeta, bool>> TakeMeta(absl::string_view* bytes) {
   if (on_device > 1 || within > 1) return Malformed("a tensor that is nowhere");
   bytes->remove_prefix(kMetaBytes);
   if (bytes->size() < dims * sizeof(int64_t)) return Malformed("it ends within a shape");
-  TensorMeta meta;
-  meta.type = static_cast<DataType>(type);
-  meta.on_device = on_device == 1;
-  meta.shape.resize(dims);
-  int64_t size = SizeOf(meta.type);
+  meta->type = static_cast<DataType>(type);
+  meta->on_device = on_device == 1;
+  meta->shape.resize(dims);
+  int64_t size = SizeOf(meta->type);
   bool empty = false;
   for (size_t i = 0; i < dims; ++i) {
     const auto extent = Get<int64_t>(*bytes, i * sizeof(int64_t));
-    meta.shape[i] = extent;
+    meta->shape[i] = extent;
     if (extent < 0) return Malformed("a negative extent");
     if (extent == 0) empty = true;
     // Also of an empty tensor: whoever leaves out the 0 must not overflow.
@@ -75,34 +81,40 @@ absl::StatusOr<std::pair<TensorMeta, bool>> TakeMeta(absl::string_view* bytes) {
   if (empty ? within == 0 : within == 1 && on_device == 1) {
     return Malformed("a tensor that is where it cannot be");
   }
-  return std::make_pair(std::move(meta), within == 1);
+  return within == 1;
 }
 
 }  // namespace
 
-std::string EncodeFrame(const Frame& frame) {
-  std::string bytes;
-  bytes.reserve(static_cast<size_t>(kFrameHeaderBytes) + frame.body.size());
-  Put(kMagic, &bytes);
-  Put(kVersion, &bytes);
-  Put(static_cast<uint8_t>(frame.kind), &bytes);
-  Put(static_cast<uint8_t>(frame.body_later ? 1 : 0), &bytes);
-  Put(frame.channel, &bytes);
-  Put(frame.tensors, &bytes);
-  Put(frame.number, &bytes);
-  Put(frame.body_later ? frame.body_bytes : uint64_t{frame.body.size()}, &bytes);
-  Put(frame.note_bytes, &bytes);
-  Put(frame.large_bytes, &bytes);
-  if (!frame.body_later) bytes += frame.body;
+std::string EncodeFrame(Frame frame) {
+  std::string bytes = std::move(frame.bytes);
+  if (bytes.empty()) bytes.resize(kHeader);
+  const uint64_t body_bytes = frame.body_later ? frame.body_bytes : bytes.size() - kHeader;
+  char* const to = &bytes[0];
+  Put(kMagic, to);
+  Put(kVersion, to + 4);
+  Put(static_cast<uint8_t>(frame.next_piece / kPieceUnit), to + 5);
+  Put(static_cast<uint8_t>(frame.kind), to + 6);
+  Put(static_cast<uint8_t>(frame.body_later ? 1 : 0), to + 7);
+  Put(frame.channel, to + 8);
+  Put(frame.tensors, to + 12);
+  Put(frame.number, to + 16);
+  Put(body_bytes, to + 24);
+  Put(frame.note_bytes, to + 32);
+  Put(frame.large_bytes, to + 40);
   return bytes;
 }
 
 absl::StatusOr<Frame> DecodeFrameHeader(absl::string_view bytes) {
-  if (bytes.size() < static_cast<size_t>(kFrameHeaderBytes)) return Malformed("it is too short");
+  if (bytes.size() < kHeader) return Malformed("it is too short");
   if (Get<uint32_t>(bytes, 0) != kMagic) return Malformed("it does not begin as messages do");
-  if (const auto version = Get<uint16_t>(bytes, 4); version != kVersion) {
+  if (const auto version = Get<uint8_t>(bytes, 4); version != kVersion) {
     return absl::InvalidArgumentError(
         absl::StrCat("a message of version ", version, ", which should be ", kVersion));
+  }
+  const int64_t next_piece = Get<uint8_t>(bytes, 5) * kPieceUnit;
+  if (next_piece < kFrameBytes || next_piece > kPieceBytes) {
+    return Malformed(absl::StrCat("before a piece of ", next_piece, " bytes"));
   }
   const auto kind = Get<uint8_t>(bytes, 6);
   const auto later = Get<uint8_t>(bytes, 7);
@@ -110,6 +122,7 @@ absl::StatusOr<Frame> DecodeFrameHeader(absl::string_view bytes) {
   Frame frame;
   frame.kind = static_cast<FrameKind>(kind);
   frame.body_later = later == 1;
+  frame.next_piece = next_piece;
   frame.channel = Get<int32_t>(bytes, 8);
   frame.tensors = Get<uint32_t>(bytes, 12);
   frame.number = Get<uint64_t>(bytes, 16);
@@ -138,9 +151,17 @@ int64_t EncodedBytes(const Frame& frame) {
 
 std::string EncodeStatus(const absl::Status& status) {
   constexpr size_t kText = kFrameBytes - kFrameHeaderBytes - 1;
-  std::string body(1, static_cast<char>(status.code()));
-  absl::StrAppend(&body, status.message().substr(0, kText));
-  return body;
+  absl::string_view text = status.message();
+  if (text.size() > kText) {
+    // Not within a character.
+    size_t end = kText;
+    while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;
+    text = text.substr(0, end);
+  }
+  std::string bytes(kHeader + 1, '\0');
+  bytes[kHeader] = static_cast<char>(status.code());
+  absl::StrAppend(&bytes, text);
+  return bytes;
 }
 
 absl::Status DecodeStatus(absl::string_view body) {
@@ -151,63 +172,77 @@ absl::Status DecodeStatus(absl::string_view body) {
 }
 
 std::string EncodeBody(absl::string_view note, absl::Span<const Tensor> tensors,
-                       const std::vector<bool>& within) {
-  std::string body;
+                       const Within& within) {
+  size_t described = kHeader + note.size();
+  for (const Tensor& tensor : tensors) {
+    described += kMetaBytes + tensor.shape().size() * sizeof(int64_t);
+  }
+  const auto begin = static_cast<int64_t>(described - kHeader);
+  int64_t end = begin;
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    if (within[i] && tensors[i].count() > 0) end = Aligned(end) + tensors[i].bytes();
+  }
+  std::string bytes(kHeader + static_cast<size_t>(end), '\0');
+  char* to = &bytes[kHeader];
   for (size_t i = 0; i < tensors.size(); ++i) {
     const Tensor& tensor = tensors[i];
-    Put(static_cast<uint8_t>(tensor.type()), &body);
-    Put(static_cast<uint8_t>(tensor.device().is_cuda() ? 1 : 0), &body);
-    Put(static_cast<uint8_t>(within[i] ? 1 : 0), &body);
-    Put(static_cast<uint8_t>(tensor.dims()), &body);
-    for (const int64_t extent : tensor.shape()) Put(extent, &body);
+    Put(static_cast<uint8_t>(tensor.type()), to);
+    Put(static_cast<uint8_t>(tensor.device().is_cuda() ? 1 : 0), to + 1);
+    Put(static_cast<uint8_t>(within[i] ? 1 : 0), to + 2);
+    Put(static_cast<uint8_t>(tensor.dims()), to + 3);
+    to += kMetaBytes;
+    for (const int64_t extent : tensor.shape()) {
+      Put(extent, to);
+      to += sizeof(extent);
+    }
   }
-  absl::StrAppend(&body, note);
-  int64_t bytes = static_cast<int64_t>(body.size());
-  for (size_t i = 0; i < tensors.size(); ++i) {
-    if (within[i] && tensors[i].bytes() > 0) bytes = Aligned(bytes) + tensors[i].bytes();
-  }
-  int64_t at = static_cast<int64_t>(body.size());
-  body.resize(static_cast<size_t>(bytes));
+  if (!note.empty()) std::memcpy(to, note.data(), note.size());
+  int64_t at = begin;
   for (size_t i = 0; i < tensors.size(); ++i) {
     const Tensor& tensor = tensors[i];
-    if (!within[i] || tensor.bytes() == 0) continue;
+    if (!within[i] || tensor.count() == 0) continue;
     at = Aligned(at);
-    CopyTensor(tensor, Tensor(&body[static_cast<size_t>(at)], tensor.type(), tensor.shape()))
-        .IgnoreError();  // of one type and shape, on the host
+    char* const elements = &bytes[kHeader + static_cast<size_t>(at)];
+    if (tensor.contiguous()) {
+      std::memcpy(elements, tensor.data(), static_cast<size_t>(tensor.bytes()));
+    } else {
+      CopyTensor(tensor, Tensor(elements, tensor.type(), tensor.shape()))
+          .IgnoreError();  // of one type and shape, on the host
+    }
     at += tensor.bytes();
   }
-  return body;
+  return bytes;
 }
 
 absl::StatusOr<Body> DecodeBody(const Frame& header, absl::string_view body) {
   if (body.size() != header.body_bytes) return Malformed("a body of another length");
+  constexpr int64_t kWithin = 0;
+  constexpr int64_t kElsewhere = -1;
   Body decoded;
+  const size_t room = std::min<size_t>(header.tensors, kReserved);
+  decoded.metas.reserve(room);
+  decoded.places.reserve(room);
   absl::string_view rest = body;
-  std::vector<bool> within;
   uint64_t large = 0;
   for (uint32_t i = 0; i < header.tensors; ++i) {
-    COHORT_ASSIGN_OR_RETURN(auto described, TakeMeta(&rest));
-    within.push_back(described.second);
-    const auto bytes = static_cast<uint64_t>(described.first.bytes());
-    if (!described.second && __builtin_add_overflow(large, bytes, &large)) {
+    TensorMeta& meta = decoded.metas.emplace_back();
+    COHORT_ASSIGN_OR_RETURN(const bool within, TakeMeta(&rest, &meta));
+    decoded.places.push_back(within ? kWithin : kElsewhere);
+    if (!within && __builtin_add_overflow(large, static_cast<uint64_t>(meta.bytes()), &large)) {
       return Malformed("more bytes than memory has addresses");
     }
-    decoded.metas.push_back(std::move(described.first));
   }
   if (large != header.large_bytes) return Malformed("tensors of another length");
   if (rest.size() < header.note_bytes) return Malformed("it ends within its note");
   decoded.note = std::string(rest.substr(0, header.note_bytes));
   auto at = static_cast<int64_t>(body.size() - rest.size() + header.note_bytes);
   const auto end = static_cast<int64_t>(body.size());
-  for (size_t i = 0; i < within.size(); ++i) {
+  for (size_t i = 0; i < decoded.metas.size(); ++i) {
+    if (decoded.places[i] == kElsewhere) continue;
     const int64_t bytes = decoded.metas[i].bytes();
-    if (!within[i] || bytes == 0) {
-      decoded.places.push_back(within[i] ? at : -1);
-      continue;
-    }
-    at = Aligned(at);
+    if (bytes > 0) at = Aligned(at);
     if (at > end || bytes > end - at) return Malformed("it ends within a tensor's elements");
-    decoded.places.push_back(at);
+    decoded.places[i] = at;
     at += bytes;
   }
   if (at != end) return Malformed("more than what is in it");

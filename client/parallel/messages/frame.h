@@ -1,14 +1,19 @@
 // How messages between two ranks look on the way: frames, and the body that says what comes.
 //
-// A frame is 48 bytes of numbers, the lowest byte first, and what follows them. The first
-// kFrameBytes of it travel alone, padded, because who receives must know how many bytes come; if
-// there are more, they follow as a second piece.
+// A frame is 48 bytes of numbers, the lowest byte first, and what follows them. Because who
+// receives must know how many bytes come, its first piece is as long as the frame before said,
+// padded; the first frame's is kFrameBytes. If there are more, they follow in pieces of
+// kPieceBytes.
 //
 //   0 magic      u32    12 tensors    u32    32 note bytes    u64
-//   4 version    u16    16 number     u64    40 large bytes   u64
-//   6 kind       u8     24 body bytes u64    48 the body, unless it comes later
+//   4 version    u8     16 number     u64    40 large bytes   u64
+//   5 next piece u8     24 body bytes u64    48 the body, unless it comes later
+//   6 kind       u8
 //   7 body later u8
 //   8 channel    i32
+//
+// The next piece is the first of the sender's next frame to the same rank, in units of
+// kPieceUnit. Who sends messages of one size sends each in one piece.
 //
 // The body of a message: of each tensor its type, where it is, whether it is within the body, how
 // many dimensions, and its extents; the note; the elements of the tensors that are within, each at
@@ -20,6 +25,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/container/inlined_vector.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -29,8 +35,12 @@
 
 namespace cohort::parallel {
 
-inline constexpr int64_t kFrameBytes = 512;
 inline constexpr int64_t kFrameHeaderBytes = 48;
+// Of a first piece: of the first frame, and the least.
+inline constexpr int64_t kFrameBytes = 512;
+// The most of any piece: so much goes through memory that ranks share without waiting.
+inline constexpr int64_t kPieceBytes = int64_t{8} << 10;
+inline constexpr int64_t kPieceUnit = 256;
 
 enum class FrameKind : uint8_t {
   kMessage = 1,  // with all of it, or with what is to be granted
@@ -50,17 +60,27 @@ struct Frame {
   uint64_t body_bytes = 0;  // set by EncodeFrame, unless the body comes later
   uint64_t note_bytes = 0;
   uint64_t large_bytes = 0;  // of tensors that travel by themselves
-  std::string body;
+  int64_t next_piece = kFrameBytes;
+  // Room for the header and the body behind it, as EncodeBody and EncodeStatus make it, or what has
+  // come. Empty: there is no body, or it comes later.
+  std::string bytes;
+
+  absl::string_view body() const {
+    return bytes.empty() ? absl::string_view()
+                         : absl::string_view(bytes).substr(static_cast<size_t>(kFrameHeaderBytes));
+  }
 };
 
-// With its body, unpadded. Precondition: the body is there, or comes later.
-std::string EncodeFrame(const Frame& frame);
+// The frame with its body, unpadded, in the memory of frame.bytes. Precondition: the body is there,
+// or comes later; the next piece is a multiple of its unit, kFrameBytes to kPieceBytes.
+std::string EncodeFrame(Frame frame);
 // Of at least kFrameHeaderBytes; without the body. Errors: INVALID_ARGUMENT, what no rank sends.
 absl::StatusOr<Frame> DecodeFrameHeader(absl::string_view bytes);
 // Of a decoded header: how long all of it is that is sent with it. Fits int64_t.
 int64_t EncodedBytes(const Frame& frame);
 
-// A status as the body of kFailed and kRefusal, cut where it is too long for one frame.
+// A status as the bytes of a kFailed and kRefusal, with room for the header; cut where it is too
+// long for one piece.
 std::string EncodeStatus(const absl::Status& status);
 // Never OK, whatever came.
 absl::Status DecodeStatus(absl::string_view body);
@@ -69,12 +89,15 @@ struct Body {
   std::string note;
   std::vector<TensorMeta> metas;
   // By tensor: where its elements are, of the body; -1: not within.
-  std::vector<int64_t> places;
+  absl::InlinedVector<int64_t, 4> places;
 };
 
-// `within`: by tensor, whether its elements go with the body; those are in memory of the host.
+// By tensor, whether its elements go with the body; those are in memory of the host.
+using Within = absl::InlinedVector<bool, 8>;
+
+// The bytes of a frame: room for its header, and the body.
 std::string EncodeBody(absl::string_view note, absl::Span<const Tensor> tensors,
-                       const std::vector<bool>& within);
+                       const Within& within);
 // As the frame's header announces it. Nothing is allocated that is not there. Errors:
 // INVALID_ARGUMENT: it is not what the header says; nor, added up, are its tensors.
 absl::StatusOr<Body> DecodeBody(const Frame& header, absl::string_view body);

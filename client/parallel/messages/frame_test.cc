@@ -21,7 +21,7 @@ constexpr auto kHeader = static_cast<size_t>(kFrameHeaderBytes);
 struct Sent {
   std::string note;
   std::vector<Tensor> tensors;
-  std::vector<bool> within;
+  Within within;
   std::vector<RandomTensor> memory;
 };
 
@@ -34,7 +34,7 @@ Frame FrameOf(const Sent& sent) {
   for (size_t i = 0; i < sent.tensors.size(); ++i) {
     if (!sent.within[i]) frame.large_bytes += static_cast<uint64_t>(sent.tensors[i].bytes());
   }
-  frame.body = EncodeBody(sent.note, sent.tensors, sent.within);
+  frame.bytes = EncodeBody(sent.note, sent.tensors, sent.within);
   return frame;
 }
 
@@ -122,7 +122,7 @@ TEST(FrameTest, AnotherVersionSaysSo) {
   std::string bytes = EncodeFrame(Frame());
   bytes[4] = 9;
   EXPECT_THAT(std::string(DecodeFrameHeader(bytes).status().message()),
-              HasSubstr("version 9, which should be 1"));
+              HasSubstr("version 9, which should be 2"));
 }
 
 TEST(FrameTest, NumbersThatDoNotFitMemoryAreRefused) {
@@ -140,14 +140,43 @@ TEST(FrameTest, NumbersThatDoNotFitMemoryAreRefused) {
   EXPECT_FALSE(DecodeFrameHeader(EncodeFrame(frame)).ok());
 }
 
+TEST(FrameTest, PiecesOfOtherLengthsAreRefused) {
+  Frame frame;
+  frame.next_piece = kPieceBytes;
+  EXPECT_EQ(DecodeFrameHeader(EncodeFrame(frame))->next_piece, kPieceBytes);
+  std::string bytes = EncodeFrame(frame);
+  for (const int64_t units : {kFrameBytes / kPieceUnit - 1, kPieceBytes / kPieceUnit + 1}) {
+    bytes[5] = static_cast<char>(units);
+    EXPECT_FALSE(DecodeFrameHeader(bytes).ok()) << units;
+  }
+}
+
+// Of a frame's bytes with the status.
+absl::Status Decoded(std::string bytes) {
+  Frame frame;
+  frame.bytes = std::move(bytes);
+  return DecodeStatus(frame.body());
+}
+
 TEST(FrameTest, AStatusTravels) {
   const absl::Status status = absl::ResourceExhaustedError("no room");
-  EXPECT_EQ(DecodeStatus(EncodeStatus(status)), status);
-  const absl::Status length = absl::InternalError(std::string(2000, 'x'));
-  EXPECT_LE(static_cast<int64_t>(EncodeStatus(length).size()) + kFrameHeaderBytes, kFrameBytes);
+  EXPECT_EQ(Decoded(EncodeStatus(status)), status);
   EXPECT_FALSE(DecodeStatus("").ok());
   EXPECT_FALSE(DecodeStatus(std::string(1, '\0')).ok());
   EXPECT_EQ(DecodeStatus("\xFFwhat").code(), absl::StatusCode::kUnknown);
+}
+
+TEST(FrameTest, ALongStatusIsCutBetweenCharacters) {
+  for (const std::string before : {"", "x", "xy", "xyz"}) {
+    std::string text = before;
+    for (int i = 0; i < 300; ++i) text += "\xE2\x82\xAC";
+    const std::string bytes = EncodeStatus(absl::InternalError(text));
+    EXPECT_LE(static_cast<int64_t>(bytes.size()), kFrameBytes);
+    const std::string cut(Decoded(bytes).message());
+    EXPECT_GT(cut.size(), 450u);
+    EXPECT_EQ(cut, text.substr(0, cut.size()));
+    EXPECT_EQ((cut.size() - before.size()) % 3, 0u) << before;
+  }
 }
 
 }  // namespace

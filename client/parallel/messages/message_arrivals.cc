@@ -1,5 +1,6 @@
 // What comes to a rank: announced, asked for, taken, and handed over.
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -80,19 +81,36 @@ void MessageCall::PutBack(In& in) {
     Keep(*in.arrival, in.arrival->kept_bytes);
     return;
   }
-  if (!in.done || !in.status.ok()) return;
-  Arrival& arrival = peer(in.receive->peer).arrivals.emplace_front();
-  arrival.peer = in.receive->peer;
-  arrival.frame.channel = in.receive->channel;
+  if (!in.done || !in.status.ok() || !state_.broken.ok()) return;
+  Arrival& arrival = peer(in.peer).arrivals.emplace_front();
+  arrival.peer = in.peer;
+  arrival.frame.channel = in.channel;
   arrival.stage = Arrival::Stage::kComplete;
   arrival.body.note = std::move(in.message.note);
   int64_t bytes = 0;
+  if (in.accepted) arrival.error = Disown(in.message.tensors);
+  if (!arrival.error.ok()) {
+    arrival.stage = Arrival::Stage::kFailed;
+    in.message.tensors.clear();
+  }
   for (const Tensor& tensor : in.message.tensors) {
     arrival.body.metas.push_back(MetaOf(tensor));
     bytes += tensor.bytes();
   }
   arrival.tensors = std::move(in.message.tensors);
   Keep(arrival, bytes);
+}
+
+absl::Status MessageCall::Disown(std::vector<Tensor>& tensors) const {
+  std::vector<TensorMeta> metas;
+  for (const Tensor& tensor : tensors) metas.push_back(MetaOf(tensor));
+  COHORT_ASSIGN_OR_RETURN(std::vector<Tensor> own, NewTensors(group_, metas));
+  std::vector<client::TensorCopy> copies;
+  for (size_t i = 0; i < own.size(); ++i) {
+    if (own[i].count() > 0) copies.push_back({tensors[i], own[i]});
+  }
+  tensors = std::move(own);
+  return group_.CopyAll(copies, ByHost());
 }
 
 void MessageCall::Forget(int from) {
@@ -108,9 +126,9 @@ void MessageCall::OnMessage(Wire::Came came) {
   Arrival& arrival = peer(came.peer).arrivals.emplace_back();
   arrival.peer = came.peer;
   arrival.frame = std::move(came.frame);
-  Keep(arrival, static_cast<int64_t>(arrival.frame.body.size()));
+  Keep(arrival, static_cast<int64_t>(arrival.frame.bytes.size()));
   if (arrival.frame.kind == FrameKind::kFailed) {
-    const absl::Status why = DecodeStatus(arrival.frame.body);
+    const absl::Status why = DecodeStatus(arrival.frame.body());
     arrival.error = absl::Status(why.code(), absl::StrCat("it was not sent: ", why.message()));
     arrival.stage = Arrival::Stage::kFailed;
   } else if (arrival.frame.body_later) {
@@ -211,19 +229,24 @@ absl::Status MessageCall::Place(Arrival& arrival) {
   const auto in = std::find_if(ins_.begin(), ins_.end(),
                                [&](const In& one) { return one.arrival == &arrival; });
   const Body& body = arrival.body;
-  if (in != ins_.end() && in->receive->accept != nullptr) {
-    COHORT_ASSIGN_OR_RETURN(arrival.tensors, Accepted(in->receive->accept, body));
+  if (in != ins_.end() && *in->accept != nullptr) {
+    COHORT_ASSIGN_OR_RETURN(arrival.tensors, Accepted(*in->accept, body));
     arrival.accepted = true;
   } else {
     COHORT_ASSIGN_OR_RETURN(arrival.tensors, NewTensors(group_, body.metas));
   }
   const char* const bytes = arrival.body_bytes().data();
   for (size_t i = 0; i < body.metas.size(); ++i) {
-    if (body.places[i] < 0 || body.metas[i].bytes() == 0) continue;
+    const Tensor& to = arrival.tensors[i];
+    if (body.places[i] < 0 || to.count() == 0) continue;
+    const char* const from = bytes + body.places[i];
+    if (to.contiguous()) {
+      std::memcpy(to.data(), from, static_cast<size_t>(to.bytes()));
+      continue;
+    }
     // It is only read.
-    const Tensor within(const_cast<char*>(bytes) + body.places[i], body.metas[i].type,
-                        body.metas[i].shape);
-    COHORT_RETURN_IF_ERROR(CopyTensor(within, arrival.tensors[i]));
+    const Tensor within(const_cast<char*>(from), to.type(), to.shape());
+    COHORT_RETURN_IF_ERROR(CopyTensor(within, to));
   }
   return absl::OkStatus();
 }
@@ -239,10 +262,9 @@ absl::Status MessageCall::Grant(Arrival& arrival, Arrival::Stage stage) {
     arrival.kept_bytes = bytes;
   }
   peer(arrival.peer).granted = &arrival;
-  ++grants_;
+  state_.granted.push_back(arrival.peer);
   arrival.stage = stage;
-  return state_.wire.Put(absl::MakeConstSpan(&arrival.peer, 1), absl::MakeConstSpan(&frame, 1),
-                         ByHost());
+  return Answer(arrival.peer, std::move(frame));
 }
 
 absl::Status MessageCall::Reject(Arrival& arrival, const absl::Status& why) {
@@ -254,9 +276,8 @@ absl::Status MessageCall::Reject(Arrival& arrival, const absl::Status& why) {
   frame.kind = FrameKind::kRefusal;
   frame.channel = arrival.frame.channel;
   frame.number = arrival.frame.number;
-  frame.body = EncodeStatus(why);
-  return state_.wire.Put(absl::MakeConstSpan(&arrival.peer, 1), absl::MakeConstSpan(&frame, 1),
-                         ByHost());
+  frame.bytes = EncodeStatus(why);
+  return Answer(arrival.peer, std::move(frame));
 }
 
 absl::Status MessageCall::OnGo(const Wire::Came& came) {
@@ -271,9 +292,11 @@ absl::Status MessageCall::OnGo(const Wire::Came& came) {
   for (size_t i = 0; !is_body && i < arrival.tensors.size(); ++i) {
     if (arrival.body.places[i] < 0) tensors.push_back(arrival.tensors[i]);
   }
-  COHORT_RETURN_IF_ERROR(state_.wire.TakeTensors(came.peer, tensors, Left()));
+  // What nobody has asked for yet is somebody's who may use another stream, or none.
+  COHORT_RETURN_IF_ERROR(
+      state_.wire.TakeTensors(came.peer, tensors, arrival.claimed ? Left() : ByHost()));
   from.granted = nullptr;
-  --grants_;
+  state_.granted.erase(std::find(state_.granted.begin(), state_.granted.end(), came.peer));
   if (is_body) {
     Describe(arrival);
   } else {
@@ -282,17 +305,18 @@ absl::Status MessageCall::OnGo(const Wire::Came& came) {
   return absl::OkStatus();
 }
 
-absl::Status MessageCall::Deliver(In& in) {
+void MessageCall::Deliver(In& in) {
   Arrival& arrival = *in.arrival;
   const bool complete = arrival.stage == Arrival::Stage::kComplete;
   const bool failed =
       arrival.stage == Arrival::Stage::kFailed || arrival.stage == Arrival::Stage::kRejected;
-  if (!complete && !failed) return absl::OkStatus();
+  if (!complete && !failed) return;
   in.done = true;
   in.status = arrival.error;
+  in.accepted = arrival.accepted;
   // It came before somebody said where it should go.
-  if (complete && !arrival.accepted && in.receive->accept != nullptr) {
-    absl::StatusOr<std::vector<Tensor>> places = Accepted(in.receive->accept, arrival.body);
+  if (complete && !arrival.accepted && *in.accept != nullptr) {
+    absl::StatusOr<std::vector<Tensor>> places = Accepted(*in.accept, arrival.body);
     in.status = places.status();
     if (places.ok()) {
       std::vector<client::TensorCopy> copies;
@@ -301,6 +325,7 @@ absl::Status MessageCall::Deliver(In& in) {
       }
       in.status = group_.CopyAll(copies, ByHost());
       arrival.tensors = *std::move(places);
+      in.accepted = true;
     }
   }
   if (in.status.ok()) {
@@ -308,8 +333,7 @@ absl::Status MessageCall::Deliver(In& in) {
     in.message.tensors = std::move(arrival.tensors);
   }
   in.arrival = nullptr;
-  peer(in.receive->peer).arrivals.remove_if([&](const Arrival& one) { return &one == &arrival; });
-  return absl::OkStatus();
+  peer(in.peer).arrivals.remove_if([&](const Arrival& one) { return &one == &arrival; });
 }
 
 }  // namespace cohort::parallel

@@ -20,6 +20,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/container/inlined_vector.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -52,7 +53,7 @@ struct Arrival {
   absl::string_view body_bytes() const {
     return frame.body_later ? absl::string_view(static_cast<const char*>(late_body.data()),
                                                 static_cast<size_t>(late_body.bytes()))
-                            : absl::string_view(frame.body);
+                            : frame.body();
   }
 
   int peer = 0;
@@ -72,7 +73,7 @@ struct Arrival {
 struct MessageState {
   struct Peer {
     uint64_t sent = 0;            // messages
-    int unlooked = 0;             // pieces sent since this rank looked for what comes
+    int unlooked = 0;             // of Wire::kRoom, since this rank looked for what comes
     std::list<Arrival> arrivals;  // by their order
     Arrival* granted = nullptr;
   };
@@ -86,33 +87,49 @@ struct MessageState {
   int64_t generation = -1;
   absl::Status broken;
   std::vector<Peer> peers;  // by rank
+  // To whom this rank has given a grant. Nobody leaves with one: the peer sends what was granted,
+  // and finds this rank elsewhere.
+  absl::InlinedVector<int, 4> granted;
   // Of what nobody has claimed.
   int kept_messages = 0;
   int64_t kept_bytes = 0;
 };
 
-// One call.
+// One call. What is added to it outlives it.
 class MessageCall {
  public:
-  MessageCall(MessageState& state, const std::vector<MessageSend>& sends,
-              const std::vector<MessageReceive>& receives, const client::CallOptions& options);
+  MessageCall(MessageState& state, const client::CallOptions& options);
 
-  absl::StatusOr<std::vector<Message>> Run();
+  // `failure`: as MessageSend's.
+  void Add(int peer, int channel, const Message& message, bool awaited,
+           const absl::Status& failure);
+  // `accept` may be empty.
+  void Add(int peer, int channel, const Accept& accept);
+  absl::Status Run();
+  // Once Run was OK: what came, by the order in which receives were added.
+  Message& received(size_t index) { return ins_[index].message; }
 
  private:
   enum class SendStage { kNew, kWaiting, kGranted, kDone };
   struct Out {
-    const MessageSend* send = nullptr;
+    int peer = 0;
+    int channel = 0;
+    const Message* message = nullptr;
+    bool awaited = false;
+    const absl::Status* failure = nullptr;
     Frame frame;
     Tensor body;  // that comes later; empty once it has gone
-    std::vector<Tensor> large;
+    absl::InlinedVector<const Tensor*, 2> large;
     SendStage stage = SendStage::kNew;
     absl::Status status;
   };
   struct In {
-    const MessageReceive* receive = nullptr;
+    int peer = 0;
+    int channel = 0;
+    const Accept* accept = nullptr;
     Arrival* arrival = nullptr;
     bool done = false;
+    bool accepted = false;  // the message's tensors are the caller's
     absl::Status status;
     Message message;
   };
@@ -127,8 +144,14 @@ class MessageCall {
   void Prepare(Out& out);
   absl::Status CheckTensors(const std::vector<Tensor>& tensors) const;
   absl::Status Announce();
-  // Takes what has come of the peer, so that neither waits for room.
-  absl::Status TakeIn(int peer);
+  // Before a frame that takes so much of Wire::kRoom goes to `to`, and nothing else is to go first:
+  // takes what has come of it, so that neither waits for room.
+  absl::Status MakeRoom(int to, int room);
+  absl::Status TakeIn(int from);
+  absl::Status CheckKept() const;
+  int64_t MostOfAnObject() const;
+  // One frame alone, which answers the peer.
+  absl::Status Answer(int to, Frame frame);
   absl::Status Advance();
   // A message that no receive of this call claims, if its sender waits, and this rank for it.
   absl::StatusOr<bool> TakeUnasked(int peer);
@@ -136,7 +159,8 @@ class MessageCall {
   bool MayGo(int peer) const;
   absl::Status Go(Out& out);
   // Of whom something is awaited.
-  std::vector<int> Open();
+  using Ranks = absl::InlinedVector<int, 8>;
+  Ranks Open();
   absl::Status OnFrame(Wire::Came came);
   absl::Status OnAnswer(const Wire::Came& came);
   absl::Status OutOfTurn(const Wire::Came& came) const;
@@ -160,10 +184,12 @@ class MessageCall {
   // The message is gone; the receiver's error is `why`, and the sender's, if it waits.
   absl::Status Reject(Arrival& arrival, const absl::Status& why);
   // Gives the receive what has come for it, if all has.
-  absl::Status Deliver(In& in);
+  void Deliver(In& in);
   void Keep(Arrival& arrival, int64_t bytes);
   // What has come, or begun to, beside an error: for the next receive.
   void PutBack(In& in);
+  // Its tensors, which are the caller's, as others of the same elements.
+  absl::Status Disown(std::vector<Tensor>& tensors) const;
   // Those rejected that no receive has claimed.
   void Forget(int peer);
 
@@ -171,9 +197,8 @@ class MessageCall {
   client::Group& group_;
   const client::CallOptions options_;
   const Instant deadline_;
-  std::vector<Out> outs_;
-  std::vector<In> ins_;
-  int grants_ = 0;  // that this rank holds
+  absl::InlinedVector<Out, 1> outs_;
+  absl::InlinedVector<In, 1> ins_;
 };
 
 }  // namespace cohort::parallel

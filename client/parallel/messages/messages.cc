@@ -20,20 +20,35 @@ client::Group& Messages::group() const { return state_->group; }
 
 absl::Status Messages::Send(int peer, int channel, const Message& message,
                             const client::CallOptions& options) {
-  return Exchange({{peer, channel, message}}, {}, options).status();
+  const absl::Status no_failure;
+  MessageCall call(*state_, options);
+  call.Add(peer, channel, message, /*awaited=*/false, no_failure);
+  return call.Run();
 }
 
 absl::StatusOr<Message> Messages::Receive(int peer, int channel, const client::CallOptions& options,
                                           const Accept& accept) {
-  COHORT_ASSIGN_OR_RETURN(std::vector<Message> received,
-                          Exchange({}, {{peer, channel, accept}}, options));
-  return std::move(received[0]);
+  MessageCall call(*state_, options);
+  call.Add(peer, channel, accept);
+  COHORT_RETURN_IF_ERROR(call.Run());
+  return std::move(call.received(0));
 }
 
 absl::StatusOr<std::vector<Message>> Messages::Exchange(const std::vector<MessageSend>& sends,
                                                         const std::vector<MessageReceive>& receives,
                                                         const client::CallOptions& options) {
-  return MessageCall(*state_, sends, receives, options).Run();
+  MessageCall call(*state_, options);
+  for (const MessageSend& send : sends) {
+    call.Add(send.peer, send.channel, send.message, send.awaited, send.failure);
+  }
+  for (const MessageReceive& receive : receives) {
+    call.Add(receive.peer, receive.channel, receive.accept);
+  }
+  COHORT_RETURN_IF_ERROR(call.Run());
+  std::vector<Message> received;
+  received.reserve(receives.size());
+  for (size_t i = 0; i < receives.size(); ++i) received.push_back(std::move(call.received(i)));
+  return received;
 }
 
 }  // namespace cohort::parallel

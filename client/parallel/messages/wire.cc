@@ -26,110 +26,186 @@ Tensor BytesOf(std::string* bytes, size_t begin, size_t size) {
   return Tensor(&(*bytes)[begin], DataType::kU8, {static_cast<int64_t>(size)});
 }
 
-// The encoded frame in the pieces that travel.
-void AddPieces(int peer, std::string* bytes, std::vector<TensorTransfer>* transfers) {
-  constexpr auto kFirst = static_cast<size_t>(kFrameBytes);
-  if (bytes->size() < kFirst) bytes->resize(kFirst);
-  transfers->push_back({true, peer, BytesOf(bytes, 0, kFirst)});
-  if (bytes->size() > kFirst) {
-    transfers->push_back({true, peer, BytesOf(bytes, kFirst, bytes->size() - kFirst)});
-  }
+constexpr int64_t kKiB = 1024;
+
+bool IsByMemory(const client::Group& group) {
+  const auto& paths = group.paths();
+  return std::all_of(paths.begin(), paths.end(), [](const std::string& path) {
+    return path == "self" || path == "shared memory";
+  });
 }
+
+// A message of 8 KiB goes ahead through memory that ranks share, and three more pieces. Over
+// sockets it is up to a quarter of what may be under way to a peer, which is less in large groups.
+int64_t MostAheadOf(const client::Group& group) {
+  constexpr int kMany = 16;
+  constexpr int kPiecesMore = 3;
+  if (IsByMemory(group)) return kFrameBytes + kPiecesMore * kPieceBytes;
+  return kFrameBytes + (group.size() <= kMany ? 8 * kKiB : 2 * kKiB);
+}
+
+int64_t FirstPieceFor(int64_t bytes) {
+  const int64_t units = (bytes + kPieceUnit - 1) / kPieceUnit;
+  return std::clamp(units * kPieceUnit, kFrameBytes, kPieceBytes);
+}
+
+// What has begun to come ends soon, or its sender is lost.
+constexpr absl::Duration kToEnd = absl::Seconds(1);
+
+// Of several waits of one call.
+class Left {
+ public:
+  explicit Left(const CallOptions& options) : options_(options) {
+    if (options.timeout.has_value()) end_ = Clock::Steady().Now() + *options.timeout;
+  }
+  const CallOptions& operator()(absl::Duration least = absl::ZeroDuration()) {
+    if (options_.timeout.has_value()) {
+      options_.timeout = std::max(end_ - Clock::Steady().Now(), least);
+    }
+    return options_;
+  }
+
+ private:
+  CallOptions options_;
+  Instant end_;
+};
 
 }  // namespace
-
-int64_t MostSentAhead(int group_size) {
-  // A message up to 8 KiB goes ahead through memory that ranks share. Over sockets it is up to a
-  // quarter of what may be under way to a peer, which is less in large groups.
-  constexpr int kMany = 16;
-  return kFrameBytes + (group_size <= kMany ? int64_t{8} << 10 : int64_t{2} << 10);
-}
 
 Wire::Wire(client::Group& group)
     : group_(group), by_exchange_(group.placement() != Placement::kDevice) {}
 
-absl::Status Wire::Put(absl::Span<const int> peers, absl::Span<const Frame> frames,
+void Wire::Begin() {
+  by_memory_ = IsByMemory(group_);
+  most_ahead_ = MostAheadOf(group_);
+  peers_.assign(static_cast<size_t>(group_.size()), Peer());
+  torn_ = false;
+}
+
+int Wire::RoomFor(int peer, int64_t bytes) const {
+  const int64_t first = peers_[static_cast<size_t>(peer)].piece_to;
+  if (!by_memory_) return std::max(first, bytes) > kFrameBytes ? 2 : 1;
+  return bytes <= first ? 1 : static_cast<int>(1 + (bytes - first + kPieceBytes - 1) / kPieceBytes);
+}
+
+void Wire::AddPieces(int to, Frame frame, std::string* encoded,
+                     std::vector<TensorTransfer>* transfers) {
+  const auto first = static_cast<size_t>(peer(to).piece_to);
+  // What is announced is followed by messages of its kind, what is answered is not.
+  if (frame.kind == FrameKind::kMessage) {
+    const auto bytes = static_cast<int64_t>(frame.bytes.size());
+    peer(to).piece_to = FirstPieceFor(frame.body_later ? kFrameHeaderBytes : bytes);
+  }
+  frame.next_piece = peer(to).piece_to;
+  *encoded = EncodeFrame(std::move(frame));
+  if (encoded->size() < first) encoded->resize(first);
+  transfers->push_back({true, to, BytesOf(encoded, 0, first)});
+  constexpr auto kMost = static_cast<size_t>(kPieceBytes);
+  for (size_t at = first; at < encoded->size(); at += kMost) {
+    const size_t piece = std::min(encoded->size() - at, kMost);
+    transfers->push_back({true, to, BytesOf(encoded, at, piece)});
+  }
+}
+
+absl::Status Wire::Put(absl::Span<const int> peers, absl::Span<Frame> frames,
                        const CallOptions& options) {
-  std::vector<std::string> encoded;
-  encoded.reserve(frames.size());
-  for (const Frame& frame : frames) encoded.push_back(EncodeFrame(frame));
   if (!by_exchange_) {
+    Left left(options);
     for (size_t i = 0; i < peers.size(); ++i) {
-      COHORT_RETURN_IF_ERROR(group_.SendObject(encoded[i], peers[i], options));
+      COHORT_RETURN_IF_ERROR(
+          group_.SendObject(EncodeFrame(std::move(frames[i])), peers[i], left()));
     }
     return absl::OkStatus();
   }
+  absl::InlinedVector<std::string, 2> encoded(frames.size());
   std::vector<TensorTransfer> transfers;
-  for (size_t i = 0; i < peers.size(); ++i) AddPieces(peers[i], &encoded[i], &transfers);
+  for (size_t i = 0; i < peers.size(); ++i) {
+    AddPieces(peers[i], std::move(frames[i]), &encoded[i], &transfers);
+  }
   return group_.Exchange(transfers, options);
 }
 
-absl::Status Wire::Go(int peer, const Frame& frame, absl::Span<const Tensor> tensors,
+absl::Status Wire::Go(int peer, Frame frame, absl::Span<const Tensor> tensors,
                       const CallOptions& options) {
-  if (!by_exchange_) {
-    CallOptions by_host = options;
-    by_host.stream.reset();
-    COHORT_RETURN_IF_ERROR(group_.SendObject(EncodeFrame(frame), peer, by_host));
-  }
+  Left left(options);
   std::string bytes;
   std::vector<TensorTransfer> on_host;
   std::vector<TensorTransfer> on_device;
   if (by_exchange_) {
-    bytes = EncodeFrame(frame);
-    AddPieces(peer, &bytes, &on_host);
+    on_host.reserve(tensors.size() + 1);
+    AddPieces(peer, std::move(frame), &bytes, &on_host);
+  } else {
+    CallOptions by_host = left();
+    by_host.stream.reset();
+    COHORT_RETURN_IF_ERROR(group_.SendObject(EncodeFrame(std::move(frame)), peer, by_host));
   }
   for (const Tensor& tensor : tensors) {
     (tensor.device().is_host() ? on_host : on_device).push_back({true, peer, tensor});
   }
   if (!on_host.empty()) {
-    CallOptions by_host = options;
+    CallOptions by_host = left();
     by_host.stream.reset();
     COHORT_RETURN_IF_ERROR(group_.Exchange(on_host, by_host));
   }
-  return on_device.empty() ? absl::OkStatus() : group_.Exchange(on_device, options);
+  return on_device.empty() ? absl::OkStatus() : group_.Exchange(on_device, left());
 }
 
 absl::Status Wire::TakeTensors(int peer, absl::Span<const Tensor> tensors,
                                const CallOptions& options) {
+  Left left(options);
   std::vector<TensorTransfer> on_host;
   std::vector<TensorTransfer> on_device;
+  on_host.reserve(tensors.size());
   for (const Tensor& tensor : tensors) {
     (tensor.device().is_host() ? on_host : on_device).push_back({false, peer, tensor});
   }
   if (!on_host.empty()) {
-    CallOptions by_host = options;
+    CallOptions by_host = left();
     by_host.stream.reset();
     COHORT_RETURN_IF_ERROR(group_.Exchange(on_host, by_host));
   }
-  return on_device.empty() ? absl::OkStatus() : group_.Exchange(on_device, options);
+  return on_device.empty() ? absl::OkStatus() : group_.Exchange(on_device, left());
 }
 
 absl::StatusOr<Wire::Came> Wire::Get(absl::Span<const int> peers, int64_t max_bytes,
                                      const CallOptions& options) {
   if (!by_exchange_) return GetObject(peers, max_bytes, options);
+  Left left(options);
   Came came;
   came.peer = peers[0];
+  absl::Duration least;
   if (peers.size() > 1) {
-    COHORT_ASSIGN_OR_RETURN(came.peer, group_.AwaitMessage(peers, options));
+    COHORT_ASSIGN_OR_RETURN(came.peer, group_.AwaitMessage(peers, left()));
+    least = kToEnd;
   }
-  std::string bytes(static_cast<size_t>(kFrameBytes), '\0');
-  COHORT_RETURN_IF_ERROR(group_.Receive(BytesOf(&bytes, 0, bytes.size()), came.peer, options));
+  Peer& from = peer(came.peer);
+  const auto first = static_cast<size_t>(from.piece_from);
+  std::string bytes(first, '\0');
+  COHORT_RETURN_IF_ERROR(group_.Receive(BytesOf(&bytes, 0, first), came.peer, left(least)));
+  torn_ = true;  // unless all of it comes, and is a frame
   absl::StatusOr<Frame> frame = DecodeFrameHeader(bytes);
   if (!frame.ok()) return Of(came.peer, frame.status());
   const int64_t size = EncodedBytes(*frame);
-  if (size > max_bytes) {
+  if (size > most_ahead_) {
     return absl::InvalidArgumentError(absl::StrCat(
         "from rank ", came.peer, ": a malformed message: ", size, " bytes that nobody asked for"));
   }
+  from.piece_from = frame->next_piece;
   bytes.resize(static_cast<size_t>(size));
-  if (size > kFrameBytes) {
-    constexpr auto kFirst = static_cast<size_t>(kFrameBytes);
-    COHORT_RETURN_IF_ERROR(
-        group_.Receive(BytesOf(&bytes, kFirst, bytes.size() - kFirst), came.peer, options));
-  }
+  if (bytes.size() > first) COHORT_RETURN_IF_ERROR(GetRest(came.peer, first, &bytes, left(kToEnd)));
+  torn_ = false;
   came.frame = *std::move(frame);
-  came.frame.body = bytes.substr(static_cast<size_t>(kFrameHeaderBytes));
+  came.frame.bytes = std::move(bytes);
   return came;
+}
+
+absl::Status Wire::GetRest(int from, size_t at, std::string* bytes, const CallOptions& options) {
+  constexpr auto kMost = static_cast<size_t>(kPieceBytes);
+  absl::InlinedVector<TensorTransfer, 4> transfers;
+  for (; at < bytes->size(); at += kMost) {
+    transfers.push_back({false, from, BytesOf(bytes, at, std::min(bytes->size() - at, kMost))});
+  }
+  return group_.Exchange(transfers, options);
 }
 
 absl::StatusOr<Wire::Came> Wire::GetObject(absl::Span<const int> peers, int64_t max_bytes,
@@ -140,7 +216,7 @@ absl::StatusOr<Wire::Came> Wire::GetObject(absl::Span<const int> peers, int64_t 
   for (size_t turn = 0;; ++turn) {
     Came came;
     came.peer = peers[turn % peers.size()];
-    const absl::StatusOr<std::string> object = group_.ReceiveObject(came.peer, glance);
+    absl::StatusOr<std::string> object = group_.ReceiveObject(came.peer, glance);
     if (absl::IsDeadlineExceeded(object.status()) && Clock::Steady().Now() < deadline) continue;
     if (!object.ok()) return object.status();
     absl::StatusOr<Frame> frame = DecodeFrameHeader(*object);
@@ -152,7 +228,7 @@ absl::StatusOr<Wire::Came> Wire::GetObject(absl::Span<const int> peers, int64_t 
                                                      " bytes that should be ", size));
     }
     came.frame = *std::move(frame);
-    came.frame.body = object->substr(static_cast<size_t>(kFrameHeaderBytes));
+    came.frame.bytes = *std::move(object);
     return came;
   }
 }

@@ -18,6 +18,10 @@ namespace cohort::parallel {
 // In memory of the host by Exchange; in groups whose placement is device, as objects.
 class Wire {
  public:
+  // Of frames under way to a peer between two looks for what it has sent: half of what memory that
+  // ranks share, or sockets, have room for. So two ranks that send to each other do not both wait.
+  static constexpr int kRoom = 4;
+
   struct Came {
     int peer = -1;
     Frame frame;  // with its body, unless that comes later
@@ -25,20 +29,29 @@ class Wire {
 
   explicit Wire(client::Group& group);
 
+  // Of a new generation: nothing is under way.
+  void Begin();
+
   // Frames go by Exchange, which mixes them with tensors of the host.
   bool by_exchange() const { return by_exchange_; }
+  // How many bytes a frame may have, with its header, so that its sender does not wait.
+  int64_t most_ahead() const { return most_ahead_; }
+  // What the next frame to `peer` takes of kRoom, if it has so many bytes with its header.
+  int RoomFor(int peer, int64_t bytes) const;
+  // A frame's beginning was taken, and not its end: what comes next nobody can read.
+  bool torn() const { return torn_; }
 
   // One frame each. Does not wait for who takes them, as long as few are under way to a peer.
-  absl::Status Put(absl::Span<const int> peers, absl::Span<const Frame> frames,
+  absl::Status Put(absl::Span<const int> peers, absl::Span<Frame> frames,
                    const client::CallOptions& options);
   // kGo, and what follows of the same message: one call.
-  absl::Status Go(int peer, const Frame& frame, absl::Span<const Tensor> tensors,
+  absl::Status Go(int peer, Frame frame, absl::Span<const Tensor> tensors,
                   const client::CallOptions& options);
   // What follows a kGo.
   absl::Status TakeTensors(int peer, absl::Span<const Tensor> tensors,
                            const client::CallOptions& options);
   // The next frame of whichever of `peers` has sent one first. Errors: INVALID_ARGUMENT: it is
-  // none, or longer than `max_bytes`: names the peer.
+  // none, or longer than goes ahead (where they are objects: than `max_bytes`): names the peer.
   absl::StatusOr<Came> Get(absl::Span<const int> peers, int64_t max_bytes,
                            const client::CallOptions& options);
   // Whether a frame of `peer` is there. Always false where the coordinator keeps them, because no
@@ -46,15 +59,28 @@ class Wire {
   absl::StatusOr<bool> Look(int peer);
 
  private:
+  struct Peer {
+    // First pieces of the next frames.
+    int64_t piece_to = kFrameBytes;
+    int64_t piece_from = kFrameBytes;
+  };
+
+  Peer& peer(int rank) { return peers_[static_cast<size_t>(rank)]; }
+  // The frame in the pieces that travel; its bytes are kept in `encoded`.
+  void AddPieces(int to, Frame frame, std::string* encoded,
+                 std::vector<client::TensorTransfer>* transfers);
+  // What of a frame of rank `from` is behind its first `at` bytes.
+  absl::Status GetRest(int from, size_t at, std::string* bytes, const client::CallOptions& options);
   absl::StatusOr<Came> GetObject(absl::Span<const int> peers, int64_t max_bytes,
                                  const client::CallOptions& options);
 
   client::Group& group_;
   const bool by_exchange_;
+  bool by_memory_ = false;
+  int64_t most_ahead_ = kFrameBytes;
+  std::vector<Peer> peers_;  // by rank
+  bool torn_ = false;
 };
-
-// How many bytes a frame may have so that its sender does not wait, with its header.
-int64_t MostSentAhead(int group_size);
 
 }  // namespace cohort::parallel
 

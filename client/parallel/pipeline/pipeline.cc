@@ -21,13 +21,13 @@ bool IsOwnFault(const absl::Status& status) {
 std::string EncodeMetas(const Tensors& tensors) {
   Frame frame;
   frame.tensors = static_cast<uint32_t>(tensors.size());
-  std::vector<bool> within;
+  Within within;
   for (const Tensor& tensor : tensors) {
     within.push_back(tensor.count() == 0);
     frame.large_bytes += static_cast<uint64_t>(tensor.bytes());
   }
-  frame.body = EncodeBody("", tensors, within);
-  return EncodeFrame(frame);
+  frame.bytes = EncodeBody("", tensors, within);
+  return EncodeFrame(std::move(frame));
 }
 
 absl::StatusOr<std::vector<TensorMeta>> DecodeMetas(absl::string_view note) {

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/host_tensor.h"
 #include "base/status_macros.h"
 #include "client/parallel/tensor_map/packing.h"
 
@@ -33,7 +34,7 @@ absl::StatusOr<Tensor> AllocateFor(client::Group& group, const TensorEntry& entr
         "no room for ", entry.ToString(), ": this rank of group ", group.name(), " has none"));
   }
   if (entry.count() == 0) return Tensor(nullptr, entry.type, entry.shape, nullptr, device);
-  if (!Moves(group, entry.on_gpu)) return Tensor::Uninitialized(entry.type, entry.shape);
+  if (!Moves(group, entry.on_gpu)) return NewHostTensor(entry.type, entry.shape);
   return group.Allocate(entry.type, entry.shape, device);
 }
 
@@ -65,7 +66,7 @@ absl::StatusOr<std::vector<Tensor>> AllocateAll(client::Group& group,
 
 absl::StatusOr<Tensor> AllocateSmall(client::Group& group, int64_t bytes) {
   if (bytes <= kSmallOnHost || !Moves(group, /*on_gpu=*/false)) {
-    return Tensor::Uninitialized(DataType::kU8, {bytes});
+    return NewHostTensor(DataType::kU8, {bytes});
   }
   return group.Allocate(DataType::kU8, {bytes});
 }

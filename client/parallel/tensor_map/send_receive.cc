@@ -78,21 +78,22 @@ class Reception {
       return Named(absl::InvalidArgumentError(
           absl::StrCat(metas.size(), " tensors came, and its entries are of ", entries.size())));
     }
-    std::vector<TensorEntry> sent = entries;
-    for (size_t i = 0; i < sent.size(); ++i) {
-      if (sent[i].parts > 1) {
-        COHORT_RETURN_IF_ERROR(CheckGathers(sent[i]));
-        COHORT_ASSIGN_OR_RETURN(Tensor whole, AllocateFor(*gathers_in_, sent[i]));
-        gathered_.push_back(std::move(whole));
-        sent[i].shape = {sent[i].sent_count()};
-        sent[i].parts = 1;
-      }
-      if (metas[i] != TensorMeta{sent[i].type, sent[i].shape, sent[i].on_gpu}) {
-        return Named(absl::InvalidArgumentError(
-            absl::StrCat("tensor ", i, " came as ", ToString(metas[i]), ", and its entry says ",
-                         entries[i].ToString())));
-      }
+    const bool in_parts = std::any_of(entries.begin(), entries.end(),
+                                      [](const TensorEntry& entry) { return entry.parts > 1; });
+    if (!in_parts) {
+      COHORT_RETURN_IF_ERROR(CheckCame(metas, entries));
+      return AllocateAll(group_, entries);
     }
+    std::vector<TensorEntry> sent = entries;
+    for (TensorEntry& entry : sent) {
+      if (entry.parts == 1) continue;
+      COHORT_RETURN_IF_ERROR(CheckGathers(entry));
+      COHORT_ASSIGN_OR_RETURN(Tensor whole, AllocateFor(*gathers_in_, entry));
+      gathered_.push_back(std::move(whole));
+      entry.shape = {entry.sent_count()};
+      entry.parts = 1;
+    }
+    COHORT_RETURN_IF_ERROR(CheckCame(metas, sent));
     return AllocateAll(group_, sent);
   }
 
@@ -131,6 +132,22 @@ class Reception {
     return absl::OkStatus();
   }
 
+  // `sent`: the entries, as their tensors or parts travel.
+  absl::Status CheckCame(const std::vector<TensorMeta>& metas,
+                         const std::vector<TensorEntry>& sent) const {
+    for (size_t i = 0; i < sent.size(); ++i) {
+      const TensorMeta& came = metas[i];
+      if (came.type == sent[i].type && came.shape == sent[i].shape &&
+          came.on_device == sent[i].on_gpu) {
+        continue;
+      }
+      return Named(absl::InvalidArgumentError(
+          absl::StrCat("tensor ", i, " came as ", parallel::ToString(came), ", and its entry says ",
+                       map_.tensors()[i].ToString())));
+    }
+    return absl::OkStatus();
+  }
+
   absl::Status CheckGathers(const TensorEntry& entry) const {
     std::string why;
     if (gathers_in_ == nullptr) {
@@ -166,12 +183,13 @@ absl::Status SendTensorMap(Messages& messages, const TensorMap& map,
   client::Group& group = messages.group();
   COHORT_RETURN_IF_ERROR(CheckNotAlone(group, "send"));
   const Deadline deadline(options.call);
-  MessageSend send;
+  std::vector<MessageSend> sends(1);
+  MessageSend& send = sends[0];
   send.peer = options.to.value_or((group.rank() + 1) % group.size());
   send.channel = options.channel;
   // Goes in the map's place, so that the receiver does not wait, and the next one comes next.
   send.failure = Prepare(group, map, options.gather, deadline, send);
-  return messages.Exchange({send}, {}, deadline.LeftOnGpu()).status();
+  return messages.Exchange(sends, {}, deadline.LeftOnGpu()).status();
 }
 
 absl::StatusOr<TensorMap> ReceiveTensorMap(Messages& messages, const ReceiveMapOptions& options) {

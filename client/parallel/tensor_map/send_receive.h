@@ -51,8 +51,10 @@ absl::Status SendTensorMap(Messages& messages, const TensorMap& map,
                            const SendMapOptions& options = {});
 
 // The next map of one rank: the same keys in the same order, nested maps kept, the same values, and
-// tensors of the same types, shapes and elements. They are new, contiguous, each by itself from
-// Group::Allocate; those that the sender has on its GPU are on this rank's own.
+// tensors of the same types, shapes and elements. They are new and contiguous, and none overlaps
+// another: large ones each by itself from Group::Allocate, small ones of one place in one piece of
+// memory, which lives as long as one of them. Those that the sender has on its GPU are on this
+// rank's own.
 //
 // With a group to gather in, all its ranks call it, each for a map of its own sender, and an error
 // of one of them is an error of all.

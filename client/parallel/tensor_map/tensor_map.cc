@@ -1,5 +1,8 @@
 #include "client/parallel/tensor_map/tensor_map.h"
 
+#include <algorithm>
+
+#include "absl/hash/hash.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -59,11 +62,10 @@ void TensorMap::Set(absl::string_view key, Value value) {
     return;
   }
   entries_.push_back({std::string(key), std::move(value)});
-  if (entries_.size() < kIndexedFrom) return;
-  for (size_t i = index_.size(); i < entries_.size(); ++i) {
-    index_[entries_[i].key] = static_cast<int64_t>(i);
-  }
+  if (entries_.size() >= kIndexedFrom) AddToIndex(entries_.size() - 1);
 }
+
+void TensorMap::Reserve(size_t entries) { entries_.reserve(entries); }
 
 const Value* TensorMap::Find(absl::string_view key) const {
   const int64_t at = IndexOf(key);
@@ -71,14 +73,28 @@ const Value* TensorMap::Find(absl::string_view key) const {
 }
 
 int64_t TensorMap::IndexOf(absl::string_view key) const {
-  if (!index_.empty()) {
-    const auto found = index_.find(key);
-    return found == index_.end() ? -1 : found->second;
-  }
+  if (!index_.empty()) return static_cast<int64_t>(index_[SlotOf(key)]) - 1;
   for (size_t i = 0; i < entries_.size(); ++i) {
     if (entries_[i].key == key) return static_cast<int64_t>(i);
   }
   return -1;
+}
+
+size_t TensorMap::SlotOf(absl::string_view key) const {
+  const size_t mask = index_.size() - 1;
+  size_t slot = absl::Hash<absl::string_view>()(key) & mask;
+  while (index_[slot] != 0 && entries_[index_[slot] - 1].key != key) slot = (slot + 1) & mask;
+  return slot;
+}
+
+void TensorMap::AddToIndex(size_t entry) {
+  // At most half full, of a power of two.
+  if (2 * (entry + 1) > index_.size()) {
+    index_.assign(std::max(4 * kIndexedFrom, 2 * index_.size()), 0);
+    for (size_t i = 0; i < entry; ++i)
+      index_[SlotOf(entries_[i].key)] = static_cast<uint32_t>(i + 1);
+  }
+  index_[SlotOf(entries_[entry].key)] = static_cast<uint32_t>(entry + 1);
 }
 
 absl::Status TensorMap::Missing(absl::string_view key, const Value* found) const {

@@ -11,7 +11,6 @@
 #include <variant>
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -94,6 +93,8 @@ class TensorMap {
 
   // Also in place of a value that is there.
   void Set(absl::string_view key, Value value);
+  // Room for so many entries, so that Set need not make it.
+  void Reserve(size_t entries);
   // Null if there is no such key. Until the map is changed.
   const Value* Find(absl::string_view key) const;
   // Errors: NOT_FOUND (no such key); INVALID_ARGUMENT (names the key and what it holds).
@@ -110,10 +111,14 @@ class TensorMap {
   absl::Status Missing(absl::string_view key, const Value* found) const;
   // In entries_; -1: none.
   int64_t IndexOf(absl::string_view key) const;
+  // Where in index_ the key is, or would be. Precondition: index_ has free slots.
+  size_t SlotOf(absl::string_view key) const;
+  void AddToIndex(size_t entry);
 
   Entries entries_;
-  // By key, from so many entries on that going through them takes longer.
-  absl::flat_hash_map<std::string, int64_t> index_;
+  // By the hash of the key, from so many entries on that going through them takes longer: 1 + an
+  // index in entries_, 0 where there is none. The keys are not copied.
+  std::vector<uint32_t> index_;
 };
 
 struct TensorMap::Entry {

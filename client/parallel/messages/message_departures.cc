@@ -1,0 +1,159 @@
+// What a rank sends: looked at, announced, and gone once it is granted.
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "client/parallel/messages/message_call.h"
+
+namespace cohort::parallel {
+namespace {
+
+// A tensor up to here goes with the body: a transfer of its own costs more than the copy.
+constexpr int64_t kPacked = int64_t{2} << 10;
+
+// Of an element count that fits memory.
+int64_t Padded(int64_t bytes) { return (bytes + 15) / 16 * 16; }
+
+}  // namespace
+
+absl::Status MessageCall::CheckTensors(const std::vector<Tensor>& tensors) const {
+  constexpr int kMostDims = 255;
+  for (const Tensor& tensor : tensors) {
+    const auto refuse = [&](absl::string_view why) {
+      return absl::InvalidArgumentError(absl::StrCat(tensor.ToString(), " cannot be sent: ", why));
+    };
+    if (tensor.dims() > kMostDims) return refuse("too many dimensions");
+    int64_t bytes = SizeOf(tensor.type());
+    for (const int64_t extent : tensor.shape()) {
+      // Also of an empty one: whoever leaves out the 0 must not overflow.
+      if (__builtin_mul_overflow(bytes, std::max<int64_t>(extent, 1), &bytes)) {
+        return refuse("its extents are too large");
+      }
+    }
+    if (tensor.count() > 0 && tensor.data() == nullptr) return refuse("its memory is null");
+    if (tensor.device().is_host()) continue;
+    if (group_.placement() == Placement::kHost || tensor.device() != group_.device()) {
+      return refuse(absl::StrCat("rank ", group_.rank(), " of group ", group_.name(), " moves ",
+                                 group_.placement() == Placement::kHost
+                                     ? "memory of the host"
+                                     : absl::StrCat("tensors on ", group_.device().ToString())));
+    }
+  }
+  return absl::OkStatus();
+}
+
+void MessageCall::Prepare(Out& out) {
+  const Message& message = *out.message;
+  const std::vector<Tensor>& tensors = message.tensors;
+  out.status = CheckPeer(out.peer, out.channel);
+  if (!out.status.ok()) {
+    out.stage = SendStage::kDone;
+    return;
+  }
+  out.frame.channel = out.channel;
+  out.frame.number = ++peer(out.peer).sent;
+  out.status = out.failure->ok() ? CheckTensors(tensors) : *out.failure;
+  if (!out.status.ok()) {
+    out.frame.kind = FrameKind::kFailed;
+    out.frame.bytes = EncodeStatus(out.status);
+    return;
+  }
+  int64_t described = static_cast<int64_t>(message.note.size());
+  int64_t all = 0;     // of the host, by the host
+  int64_t packed = 0;  // of them, those of little
+  bool on_device = false;
+  for (const Tensor& tensor : tensors) {
+    described += 4 + 8 * tensor.dims();
+    on_device = on_device || (tensor.device().is_cuda() && tensor.count() > 0);
+    if (tensor.device().is_cuda()) continue;
+    all += Padded(tensor.bytes());
+    if (tensor.bytes() <= kPacked) packed += Padded(tensor.bytes());
+  }
+  const int64_t room = state_.wire.most_ahead() - kFrameHeaderBytes;
+  const int64_t base = Padded(described);
+  const bool all_within = !state_.wire.by_exchange() || (!on_device && base + all <= room);
+  const bool by_itself = out.awaited && state_.wire.by_exchange();
+  Within within;
+  within.reserve(tensors.size());
+  for (const Tensor& tensor : tensors) {
+    const bool is_packed = tensor.device().is_host() && (all_within || tensor.bytes() <= kPacked);
+    within.push_back(tensor.count() == 0 || (is_packed && !by_itself));
+    if (within.back()) continue;
+    out.large.push_back(&tensor);
+    out.frame.large_bytes += static_cast<uint64_t>(tensor.bytes());
+  }
+  out.frame.tensors = static_cast<uint32_t>(tensors.size());
+  out.frame.note_bytes = message.note.size();
+  out.frame.bytes = EncodeBody(message.note, tensors, within);
+  out.frame.body_later = !all_within && base + packed > room;
+  if (!out.frame.body_later) return;
+  constexpr auto kHeader = static_cast<size_t>(kFrameHeaderBytes);
+  auto bytes = std::make_shared<std::string>(std::move(out.frame.bytes));
+  out.frame.bytes.clear();
+  out.frame.body_bytes = bytes->size() - kHeader;
+  out.body = Tensor(&(*bytes)[kHeader], DataType::kU8, {static_cast<int64_t>(out.frame.body_bytes)},
+                    bytes);
+}
+
+absl::Status MessageCall::Announce() {
+  Ranks peers;
+  absl::InlinedVector<Frame, 1> frames;
+  const auto put = [&]() -> absl::Status {
+    if (peers.empty()) return absl::OkStatus();
+    const absl::Status status = state_.wire.Put(peers, absl::MakeSpan(frames), ByHost());
+    peers.clear();
+    frames.clear();
+    return status;
+  };
+  for (Out& out : outs_) {
+    if (out.stage == SendStage::kDone) continue;
+    const auto bytes = static_cast<int64_t>(out.frame.bytes.size());
+    const int room = state_.wire.RoomFor(out.peer, bytes);
+    if (peer(out.peer).unlooked + room > Wire::kRoom) COHORT_RETURN_IF_ERROR(put());
+    COHORT_RETURN_IF_ERROR(MakeRoom(out.peer, room));
+    const bool waits = out.frame.body_later || !out.large.empty();
+    out.stage = waits ? SendStage::kWaiting : SendStage::kDone;
+    peers.push_back(out.peer);
+    frames.push_back(std::move(out.frame));
+    out.frame.number = frames.back().number;
+  }
+  return put();
+}
+
+absl::Status MessageCall::Go(Out& out) {
+  Frame frame;
+  frame.kind = FrameKind::kGo;
+  frame.channel = out.channel;
+  frame.number = out.frame.number;
+  const bool body = out.body.count() > 0;
+  std::vector<Tensor> tensors;
+  if (body) {
+    tensors.push_back(std::exchange(out.body, Tensor()));
+  } else {
+    tensors.reserve(out.large.size());
+    for (const Tensor* const tensor : out.large) tensors.push_back(*tensor);
+  }
+  COHORT_RETURN_IF_ERROR(state_.wire.Go(out.peer, std::move(frame), tensors, Left()));
+  out.stage = body && !out.large.empty() ? SendStage::kWaiting : SendStage::kDone;
+  return absl::OkStatus();
+}
+
+absl::Status MessageCall::OnAnswer(const Wire::Came& came) {
+  for (Out& out : outs_) {
+    if (out.peer != came.peer || out.frame.number != came.frame.number) continue;
+    if (out.stage != SendStage::kWaiting) break;
+    if (came.frame.kind == FrameKind::kGrant) {
+      out.stage = SendStage::kGranted;
+      return absl::OkStatus();
+    }
+    const absl::Status why = DecodeStatus(came.frame.body());
+    out.status = absl::Status(why.code(), absl::StrCat("it was refused: ", why.message()));
+    out.stage = SendStage::kDone;
+    return absl::OkStatus();
+  }
+  return OutOfTurn(came);
+}
+
+}  // namespace cohort::parallel

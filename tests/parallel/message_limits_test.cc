@@ -1,0 +1,229 @@
+// Messages at their limits: of many lengths, too many, refused, and into places that are not kept.
+#include <atomic>
+#include <memory>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "client/parallel/messages/messages.h"
+#include "gmock/gmock.h"
+#include "tests/parallel/parallel_test.h"
+
+namespace cohort::testing {
+namespace {
+
+using client::Group;
+using parallel::Message;
+using parallel::Messages;
+using parallel::MessageSend;
+using parallel::MessagesOptions;
+using parallel::TensorMeta;
+using ::testing::HasSubstr;
+
+// Above what goes unasked.
+constexpr int64_t kLarge = 200000;
+
+Tensor Numbers(int64_t count, int first) {
+  const Tensor tensor = Tensor::Uninitialized(DataType::kI32, {count});
+  auto* const numbers = static_cast<int32_t*>(tensor.data());
+  for (int64_t i = 0; i < count; ++i) numbers[i] = first + static_cast<int32_t>(i);
+  return tensor;
+}
+
+absl::Status AreNumbers(const Tensor& tensor, int64_t count, int first) {
+  if (tensor.type() != DataType::kI32 || tensor.shape() != Shape{count}) {
+    return absl::InternalError(absl::StrCat(tensor.ToString(), " in place of i32 [", count, "]"));
+  }
+  const auto* const numbers = static_cast<const int32_t*>(tensor.data());
+  for (int64_t i = 0; i < count; ++i) {
+    if (numbers[i] != first + i) {
+      return absl::InternalError(absl::StrCat("element ", i, " of ", count, ": ", numbers[i],
+                                              ", which should be ", first + i));
+    }
+  }
+  return absl::OkStatus();
+}
+
+class MessageLimitsTest : public ParallelTest {
+ protected:
+  void MakeMessages(int size, const MessagesOptions& options = {}) {
+    messages_.clear();
+    MakeGroup(size);
+    for (int r = 0; r < size; ++r) {
+      messages_.push_back(std::make_unique<Messages>(rank(r), options));
+    }
+  }
+  void TearDown() override {
+    messages_.clear();
+    ParallelTest::TearDown();
+  }
+  Messages& of(Group& group) { return *messages_[static_cast<size_t>(group.rank())]; }
+
+  std::vector<std::unique_ptr<Messages>> messages_;
+};
+
+// The first piece of a message is as long as the one before it was: any may follow any.
+TEST_P(MessageLimitsTest, LengthsThatChange) {
+  MakeMessages(2);
+  constexpr int kRounds = 150;
+  ExpectOk(OnRanks([&](Group& group) -> absl::Status {
+    for (int round = 0; round < kRounds; ++round) {
+      std::mt19937 random(20261201 + static_cast<uint32_t>(round));
+      const int64_t counts[] = {0, 3, 100, 128, 1900, 2048, 5000, 6100, 6300, 20000};
+      const int64_t count = counts[random() % std::size(counts)];
+      const std::string note(random() % 4 == 0 ? random() % 9000 : 5, 'n');
+      // Sometimes head-on.
+      const bool both = random() % 3 == 0;
+      const int sender = static_cast<int>(random() % 2);
+      if (both || group.rank() == sender) {
+        COHORT_RETURN_IF_ERROR(
+            of(group).Send(1 - group.rank(), 0, {note, {Numbers(count, round)}}));
+      }
+      if (!both && group.rank() == sender) continue;
+      COHORT_ASSIGN_OR_RETURN(const Message message, of(group).Receive(1 - group.rank(), 0));
+      if (message.note != note) return absl::InternalError(absl::StrCat("round ", round));
+      COHORT_RETURN_IF_ERROR(AreNumbers(message.tensors[0], count, round));
+    }
+    return absl::OkStatus();
+  }));
+}
+
+// A rank that is asked for something else than what it gave a grant for stays until it has that,
+// too: its sender is in the midst of it.
+TEST_P(MessageLimitsTest, NobodyLeavesBeforeWhatItAskedFor) {
+  MakeMessages(2);
+  constexpr int kMany = 6;  // announcements go in several calls
+  ExpectOk(OnRanks([&](Group& group) -> absl::Status {
+    for (int round = 0; round < 20; ++round) {
+      if (group.rank() == 0) {
+        std::vector<MessageSend> sends;
+        for (int i = 0; i < kMany; ++i) sends.push_back({1, 1, {"", {Numbers(kLarge, i)}}});
+        sends.push_back({1, 0, {"small", {}}});
+        COHORT_RETURN_IF_ERROR(of(group).Exchange(sends, {}).status());
+      } else {
+        COHORT_ASSIGN_OR_RETURN(const Message small, of(group).Receive(0, 0));
+        if (small.note != "small") return absl::InternalError(small.note);
+        for (int i = 0; i < kMany; ++i) {
+          COHORT_ASSIGN_OR_RETURN(const Message large, of(group).Receive(0, 1));
+          COHORT_RETURN_IF_ERROR(AreNumbers(large.tensors[0], kLarge, i));
+        }
+      }
+    }
+    return absl::OkStatus();
+  }));
+}
+
+// More refusals each way than there is room for under way.
+TEST_P(MessageLimitsTest, RanksThatRefuseEachOther) {
+  MessagesOptions options;
+  options.max_kept_bytes = 50000;
+  MakeMessages(2, options);
+  const std::vector<absl::Status> statuses = OnRanks([&](Group& group) -> absl::Status {
+    std::vector<MessageSend> sends;
+    for (int i = 0; i < 60; ++i) {
+      sends.push_back({1 - group.rank(), 0, {"", {Numbers(kLarge, i)}}});
+    }
+    client::CallOptions call;
+    call.timeout = absl::Seconds(20);
+    const absl::Status status = of(group).Exchange(sends, {}, call).status();
+    // Who is done first waits for the other, and refuses the rest meanwhile.
+    COHORT_RETURN_IF_ERROR(of(group).Send(1 - group.rank(), 9, {"done", {}}, call));
+    COHORT_RETURN_IF_ERROR(of(group).Receive(1 - group.rank(), 9, call).status());
+    return status;
+  });
+  for (const absl::Status& status : statuses) {
+    EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("keeps at most 50000"));
+  }
+  ExpectOk(OnRanks([&](Group& group) -> absl::Status {
+    if (group.rank() == 0) return of(group).Send(1, 3, {"", {Numbers(kLarge, 1)}});
+    COHORT_ASSIGN_OR_RETURN(const Message message, of(group).Receive(0, 3));
+    return AreNumbers(message.tensors[0], kLarge, 1);
+  }));
+}
+
+// Who sends on and on to one who does the same hears that it has to receive; nothing is lost.
+TEST_P(MessageLimitsTest, WhoOnlySendsHearsThatItKeepsTooMuch) {
+  constexpr int kMessages = 200;
+  MessagesOptions options;
+  options.max_kept_messages = 6;
+  MakeMessages(2, options);
+  std::atomic<int> refused{0};
+  ExpectOk(OnRanks([&](Group& group) -> absl::Status {
+    const int other = 1 - group.rank();
+    client::CallOptions call;
+    call.timeout = absl::Seconds(20);
+    int received = 0;
+    const auto receive = [&]() -> absl::Status {
+      COHORT_ASSIGN_OR_RETURN(const Message message, of(group).Receive(other, 0, call));
+      if (message.note != absl::StrCat(received++)) return absl::InternalError(message.note);
+      return absl::OkStatus();
+    };
+    for (int sent = 0; sent < kMessages;) {
+      const absl::Status status = of(group).Send(other, 0, {absl::StrCat(sent), {}}, call);
+      if (status.ok()) {
+        ++sent;
+        continue;
+      }
+      if (!absl::IsResourceExhausted(status)) return status;
+      EXPECT_THAT(std::string(status.message()), HasSubstr("has to receive them first"));
+      ++refused;
+      COHORT_RETURN_IF_ERROR(receive());
+    }
+    while (received < kMessages) COHORT_RETURN_IF_ERROR(receive());
+    return absl::OkStatus();
+  }));
+  EXPECT_GT(refused, 0);
+}
+
+// What is kept for the next call, because another receive failed, is not kept where the caller said
+// that it should go: that is the caller's again.
+TEST_P(MessageLimitsTest, PlacesOfAFailedCallAreTheCallersAgain) {
+  MakeMessages(2);
+  for (const int64_t count : {int64_t{5}, kLarge}) {
+    ExpectOk(OnRanks([&](Group& group) -> absl::Status {
+      if (group.rank() == 0) {
+        COHORT_RETURN_IF_ERROR(of(group).Send(1, 0, {"kept", {Numbers(count, 7)}}));
+        return of(group).Send(1, 1, {"refused", {}});
+      }
+      Tensor place = Numbers(count, -1);
+      const auto accept = [&](const std::string&, const std::vector<TensorMeta>&)
+          -> absl::StatusOr<std::vector<Tensor>> { return std::vector<Tensor>{place}; };
+      const auto refuse =
+          [](const std::string&,
+             const std::vector<TensorMeta>&) -> absl::StatusOr<std::vector<Tensor>> {
+        return absl::InvalidArgumentError("nobody wants it");
+      };
+      const absl::Status failed = of(group).Exchange({}, {{0, 0, accept}, {0, 1, refuse}}).status();
+      EXPECT_THAT(std::string(failed.message()), HasSubstr("nobody wants it"));
+      // Used for something else.
+      std::fill_n(static_cast<int32_t*>(place.data()), place.count(), -3);
+      place = Tensor();
+      COHORT_ASSIGN_OR_RETURN(const Message message, of(group).Receive(0, 0));
+      if (message.note != "kept") return absl::InternalError(message.note);
+      return AreNumbers(message.tensors[0], count, 7);
+    }));
+  }
+}
+
+// Extents that no receiver could multiply are refused where they are sent, and the receiver hears
+// it.
+TEST_P(MessageLimitsTest, ExtentsThatDoNotFit) {
+  MakeMessages(2);
+  const int64_t huge = int64_t{1} << 40;
+  for (const absl::Status& status : OnRanks([&](Group& group) -> absl::Status {
+         if (group.rank() == 1) return of(group).Receive(0, 0).status();
+         return of(group).Send(1, 0, {"", {Tensor(nullptr, DataType::kF32, {0, huge, huge})}});
+       })) {
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("its extents are too large"));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Forms, MessageLimitsTest, ::testing::ValuesIn(kForms), FormName);
+
+}  // namespace
+}  // namespace cohort::testing
