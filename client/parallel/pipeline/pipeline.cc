@@ -11,10 +11,34 @@
 namespace cohort::parallel {
 namespace {
 
-// Not of a group's end: the members of the tensor group may be told.
+// Not of a group's end, nor of a wait that may be taken up again: the members of the tensor group
+// may be told.
 bool IsOwnFault(const absl::Status& status) {
-  return absl::IsInvalidArgument(status) || absl::IsFailedPrecondition(status) ||
-         absl::IsResourceExhausted(status);
+  return !status.ok() && !absl::IsAborted(status) && !absl::IsDeadlineExceeded(status) &&
+         !absl::IsCancelled(status);
+}
+
+// All members of the tensor group call it, with the number of what each has received in each
+// direction. OK: they are alike.
+absl::Status CompareNumbers(client::Group& tensor_group, const Reception& input,
+                            const Reception& gradient, const client::CallOptions& options) {
+  constexpr int kBits = 31;
+  static_assert(kMostNumber < uint32_t{1} << kBits, "two of them are one size");
+  const int64_t own = int64_t{input.number()} << kBits | gradient.number();
+  COHORT_ASSIGN_OR_RETURN(const client::Sizes all, tensor_group.ExchangeSizes(own, options));
+  for (size_t rank = 0; rank < all.size(); ++rank) {
+    if (all[rank] == all[0]) continue;
+    const bool forward = all[rank] >> kBits != all[0] >> kBits;
+    const auto number = [forward](int64_t both) {
+      return forward ? both >> kBits : both & kMostNumber;
+    };
+    return absl::AbortedError(absl::StrCat(
+        "group ", tensor_group.name(), ": of the slices that go ", forward ? "forward" : "backward",
+        ", rank 0 has number ", number(all[0]), ", and rank ", rank, " number ", number(all[rank]),
+        ": they are not of one micro-batch. What is sent is in step again in a new generation of "
+        "both groups"));
+  }
+  return absl::OkStatus();
 }
 
 // Tensors without their elements, as a message's body has them.
@@ -70,8 +94,18 @@ absl::Status Pipeline::NobodyThere(Side side, absl::string_view what) const {
                    " has no ", side == Side::kNext ? "next" : "previous", " one ", what));
 }
 
+uint32_t Pipeline::NextNumber(int peer, bool forward) {
+  if (const int64_t generation = messages_.group().generation(); generation != sent_generation_) {
+    sent_generation_ = generation;
+    sent_.clear();
+  }
+  uint32_t& number = sent_[{peer, forward}];
+  number = number % kMostNumber + 1;
+  return number;
+}
+
 MessageSend Pipeline::SendOf(const Tensors& tensors, int peer, bool forward,
-                             const PipelineCall& call) {
+                             const PipelineCall& call, const Deadline& deadline) {
   MessageSend send;
   send.peer = peer;
   send.channel = ChannelOf(forward);
@@ -83,19 +117,23 @@ MessageSend Pipeline::SendOf(const Tensors& tensors, int peer, bool forward,
         "stage ", stage(), " has no tensor group in which its tensors would be scattered"));
     return send;
   }
+  const int parts = tensor_group->size();
+  Slices slices;
+  // Counted also when it fails: the others' are.
+  if (parts > 1) slices.number = NextNumber(peer, forward);
   if (!call.scattered.empty() && call.scattered.size() != tensors.size()) {
     send.failure = absl::InvalidArgumentError(
         absl::StrCat(tensors.size(), " tensors, and it is said of ", call.scattered.size(),
                      " whether they are scattered"));
     return send;
   }
-  const int parts = tensor_group->size();
-  std::vector<Cut> cuts(tensors.size());
+  slices.cuts.resize(tensors.size());
   for (size_t i = 0; i < tensors.size(); ++i) {
     const bool scattered = call.scattered.empty() || call.scattered[i];
     if (!scattered || parts == 1 || tensors[i].count() == 0) continue;
     absl::StatusOr<Tensor> slice =
-        SliceOf(messages_.group(), tensors[i], parts, tensor_group->rank());
+        SliceOf(messages_.group(), tensors[i], parts, tensor_group->rank(),
+                deadline.LeftFor(tensors[i].device()));
     if (!slice.ok()) {
       send.failure = slice.status();
       return send;
@@ -103,9 +141,9 @@ MessageSend Pipeline::SendOf(const Tensors& tensors, int peer, bool forward,
     send.message.tensors[i] = *std::move(slice);
     // Who receives may have another tensor group: then this stage has to hear it.
     send.awaited = true;
-    cuts[i] = {parts, tensors[i].shape()};
+    slices.cuts[i] = {parts, tensors[i].shape()};
   }
-  send.message.note = EncodeCuts(cuts);
+  send.message.note = EncodeSlices(slices);
   return send;
 }
 
@@ -114,13 +152,14 @@ absl::StatusOr<Pipeline::Received> Pipeline::Run(const Both& what, const Pipelin
   const int unused = -1;
   const int next = PeerOf(Side::kNext, call, wrap).value_or(unused);
   const int previous = PeerOf(Side::kPrevious, call, wrap).value_or(unused);
+  const Deadline deadline(call.options);
   std::vector<MessageSend> sends;
-  if (what.output.has_value()) sends.push_back(SendOf(*what.output, next, true, call));
+  if (what.output.has_value()) sends.push_back(SendOf(*what.output, next, true, call, deadline));
   if (what.input_gradient.has_value()) {
-    sends.push_back(SendOf(*what.input_gradient, previous, false, call));
+    sends.push_back(SendOf(*what.input_gradient, previous, false, call, deadline));
   }
   client::Group& group = messages_.group();
-  client::Group* const tensor_group = options_.tensor_group;
+  client::Group* const tensor_group = call.scatter_gather_tensors ? options_.tensor_group : nullptr;
   Reception input(group, tensor_group, what.input, previous);
   Reception gradient(group, tensor_group, what.output_gradient, next);
   std::vector<MessageReceive> receives;
@@ -133,22 +172,32 @@ absl::StatusOr<Pipeline::Received> Pipeline::Run(const Both& what, const Pipelin
   if (what.recv_prev) receive(previous, true, input);
   if (what.recv_next) receive(next, false, gradient);
 
-  const absl::Status exchanged = messages_.Exchange(sends, receives, call.options).status();
+  const absl::Status exchanged = messages_.Exchange(sends, receives, deadline.LeftOnGpu()).status();
+  // The others of the tensor group wait for this one, with slices or without.
+  const bool awaited = tensor_group != nullptr && tensor_group->size() > 1 && !receives.empty();
   if (!exchanged.ok()) {
-    // The others of the tensor group have slices, and wait for this one's.
-    const bool awaited = call.scatter_gather_tensors && tensor_group != nullptr &&
-                         tensor_group->size() > 1 && !receives.empty();
     if (awaited && IsOwnFault(exchanged)) {
-      tensor_group->Refuse(exchanged, call.options).IgnoreError();
+      // The others will not have it either. It is here: nothing is waited for.
+      const client::CallOptions at_once = {absl::ZeroDuration()};
+      if (input.placed()) {
+        messages_.Receive(previous, ChannelOf(true), at_once).IgnoreError();
+      }
+      if (gradient.placed()) {
+        messages_.Receive(next, ChannelOf(false), at_once).IgnoreError();
+      }
+      tensor_group->Refuse(exchanged, deadline.Left()).IgnoreError();
     }
     return exchanged;
   }
+  if (awaited) {
+    COHORT_RETURN_IF_ERROR(CompareNumbers(*tensor_group, input, gradient, deadline.Left()));
+  }
   Received received;
   if (what.recv_prev) {
-    COHORT_ASSIGN_OR_RETURN(received.input, input.Finish(call.options));
+    COHORT_ASSIGN_OR_RETURN(received.input, input.Finish(deadline));
   }
   if (what.recv_next) {
-    COHORT_ASSIGN_OR_RETURN(received.output_gradient, gradient.Finish(call.options));
+    COHORT_ASSIGN_OR_RETURN(received.output_gradient, gradient.Finish(deadline));
   }
   return received;
 }

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "client/parallel/collectives/allocate.h"
 
 namespace cohort::parallel {
 namespace {
@@ -17,32 +18,39 @@ std::string ToString(const Expected& expected) {
 
 absl::StatusOr<std::vector<Tensor>> Reception::Place(const std::string& note,
                                                      const std::vector<TensorMeta>& metas) {
-  COHORT_ASSIGN_OR_RETURN(cuts_, DecodeCuts(note, metas));
+  COHORT_ASSIGN_OR_RETURN(slices_, DecodeSlices(note, metas));
+  const std::vector<Cut>& cuts = slices_.cuts;
   std::vector<TensorMeta> whole = metas;
   for (size_t i = 0; i < metas.size(); ++i) {
-    if (cuts_[i].parts == 1) continue;
-    COHORT_RETURN_IF_ERROR(CheckCut(cuts_[i]));
-    whole[i].shape = cuts_[i].shape;
+    if (cuts[i].parts == 1) continue;
+    COHORT_RETURN_IF_ERROR(CheckCut(cuts[i]));
+    whole[i].shape = cuts[i].shape;
   }
   COHORT_RETURN_IF_ERROR(CheckExpected(whole));
   places_.clear();
   wholes_.clear();
   for (size_t i = 0; i < metas.size(); ++i) {
     COHORT_ASSIGN_OR_RETURN(Tensor room, Room(i, whole[i]));
-    if (cuts_[i].parts == 1) {
+    if (cuts[i].parts == 1) {
       places_.push_back(room);
     } else {
       COHORT_ASSIGN_OR_RETURN(
-          Tensor slice, tensor_group_->Allocate(metas[i].type, metas[i].shape, room.device()));
+          Tensor slice, Allocate(*tensor_group_, metas[i].type, metas[i].shape, room.device()));
       places_.push_back(std::move(slice));
     }
     wholes_.push_back(std::move(room));
   }
+  placed_ = true;
   return places_;
 }
 
 absl::Status Reception::CheckCut(const Cut& cut) const {
-  const int size = tensor_group_ == nullptr ? 1 : tensor_group_->size();
+  if (tensor_group_ == nullptr) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("rank ", peer_, " sent a slice of ", cut.parts, ", and rank ", group_.rank(),
+                     " does not gather any (scatter_gather_tensors)"));
+  }
+  const int size = tensor_group_->size();
   if (cut.parts == size) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
       "rank ", peer_, " sent a slice of ", cut.parts, ", and the tensor group of rank ",
@@ -76,14 +84,19 @@ absl::StatusOr<Tensor> Reception::Room(size_t index, const TensorMeta& meta) con
     if (MetaOf(last) == meta && last.contiguous()) return last;
   }
   const Device device = meta.on_device ? group_.device() : Device::Host();
-  return group_.Allocate(meta.type, meta.shape, device);
+  return Allocate(group_, meta.type, meta.shape, device);
 }
 
-absl::StatusOr<Tensors> Reception::Finish(const client::CallOptions& options) {
+absl::StatusOr<Tensors> Reception::Finish(const Deadline& deadline) {
+  bool on_stream = false;
   for (size_t i = 0; i < places_.size(); ++i) {
-    if (cuts_[i].parts == 1) continue;
-    COHORT_RETURN_IF_ERROR(GatherSlices(*tensor_group_, places_[i], wholes_[i], options));
+    if (slices_.cuts[i].parts == 1) continue;
+    const client::CallOptions left = deadline.LeftFor(wholes_[i].device());
+    on_stream = on_stream || left.stream.has_value();
+    COHORT_RETURN_IF_ERROR(GatherSlices(*tensor_group_, places_[i], wholes_[i], left));
   }
+  // Slices go with this call.
+  if (on_stream) COHORT_RETURN_IF_ERROR(tensor_group_->AwaitStreams(deadline.Left()));
   if (receive_.cache != nullptr) receive_.cache->tensors = wholes_;
   return wholes_;
 }
