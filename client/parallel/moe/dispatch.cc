@@ -8,6 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "client/parallel/collectives/allocate.h"
 #include "client/parallel/moe/agreement.h"
 #include "client/parallel/moe/gather_rows.h"
 
@@ -37,12 +38,14 @@ absl::Status CheckRows(const TokenBatch& batch) {
   if (batch.hidden.dims() == 0) {
     return absl::InvalidArgumentError("hidden has no rows: its shape is []");
   }
+  COHORT_RETURN_IF_ERROR(CheckCountable(batch.hidden.type(), batch.hidden.shape()));
   const int64_t rows = batch.hidden.shape()[0];
   if (rows > kMostNoted) {
     return absl::InvalidArgumentError(absl::StrCat("hidden has ", rows, " rows"));
   }
   const auto check = [rows](const std::vector<Tensor>& tensors, const char* what) -> absl::Status {
     for (size_t i = 0; i < tensors.size(); ++i) {
+      COHORT_RETURN_IF_ERROR(CheckCountable(tensors[i].type(), tensors[i].shape()));
       if (tensors[i].dims() > 0 && tensors[i].shape()[0] == rows) continue;
       return absl::InvalidArgumentError(absl::StrCat(what, " ", i, " is ", tensors[i].ToString(),
                                                      ", while hidden has ", rows, " rows"));
@@ -123,7 +126,7 @@ absl::StatusOr<Tensor> Combine(client::Group& group, const Tensor& hidden, const
     }
     Shape shape = hidden.shape();
     shape[0] = by_rank[static_cast<size_t>(group.rank())];
-    COHORT_ASSIGN_OR_RETURN(Tensor output, group.Allocate(hidden.type(), shape, hidden.device()));
+    COHORT_ASSIGN_OR_RETURN(Tensor output, Allocate(group, hidden.type(), shape, hidden.device()));
     return std::make_pair(std::move(by_rank), std::move(output));
   };
   const auto prepared = prepare();

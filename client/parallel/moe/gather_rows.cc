@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "base/status_macros.h"
+#include "client/parallel/collectives/allocate.h"
 #include "client/parallel/moe/packed_rows.h"
 
 namespace cohort::parallel {
@@ -27,7 +28,7 @@ absl::Status GatherParcel(client::Group& group, const Parcel& parcel, const clie
   bytes.reserve(sizes.size());
   for (const int64_t rows : sizes) bytes.push_back(kHeaderBytes + rows * parcel.row_bytes());
   const auto own = static_cast<size_t>(group.rank());
-  const auto make = [&](int64_t size) { return group.Allocate(DataType::kU8, {size}); };
+  const auto make = [&](int64_t size) { return Allocate(group, DataType::kU8, {size}); };
   const absl::StatusOr<Tensor> input = make(bytes[own]);
   const absl::StatusOr<Tensor> output =
       make(std::accumulate(bytes.begin(), bytes.end(), int64_t{0}));
@@ -71,7 +72,7 @@ absl::StatusOr<std::vector<Tensor>> GatherRows(client::Group& group,
   for (const Tensor& tensor : tensors) {
     Shape shape = tensor.shape();
     shape[0] = rows;
-    absl::StatusOr<Tensor> output = group.Allocate(tensor.type(), shape, tensor.device());
+    absl::StatusOr<Tensor> output = Allocate(group, tensor.type(), shape, tensor.device());
     if (!output.ok()) return RefuseAs(group, output.status(), time);
     if (tensors.size() > 1 && tensor.device().is_host() && output->bytes() <= kPackedBytes) {
       parcel.inputs.push_back(tensor);
