@@ -10,6 +10,7 @@
 #include "base/status_macros.h"
 #include "base/testing/random_tensor.h"
 #include "client/collective/group_factory.h"
+#include "client/collective/testing/lone_group.h"
 #include "client/parallel/pipeline/pipeline.h"
 #include "gmock/gmock.h"
 #include "tests/parallel/parallel_test.h"
@@ -252,6 +253,50 @@ TEST_P(ScatterGatherTest, SlicesThatNobodyGathersAreRefused) {
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
     EXPECT_THAT(std::string(status.message()), HasSubstr("does not gather"));
   }
+}
+
+// One of two members, whose other has the same slices; remembers how long each call may take.
+class TimedTensorGroup : public client::LoneGroup {
+ public:
+  std::vector<absl::Duration> given;
+
+  int size() const override { return 2; }
+  absl::StatusOr<client::Sizes> ExchangeSizes(int64_t own,
+                                              const client::CallOptions& options) override {
+    given.push_back(options.timeout.value_or(absl::InfiniteDuration()));
+    return client::Sizes{own, own};
+  }
+  absl::Status AllGather(const Tensor&, const Tensor&, int,
+                         const client::CallOptions& options) override {
+    given.push_back(options.timeout.value_or(absl::InfiniteDuration()));
+    return absl::OkStatus();
+  }
+};
+
+TEST_P(ScatterGatherTest, ACallHasOneTimeout) {
+  MakeGroup(2);
+  ExpectOk(OnRanks([&](Group& group) -> absl::Status {
+    TimedTensorGroup tensor_group;
+    Messages messages(group);
+    PipelineOptions options;
+    options.tensor_group = &tensor_group;
+    Pipeline stage(messages, options);
+    PipelineCall call;
+    call.scatter_gather_tensors = true;
+    call.options.timeout = absl::Seconds(60);
+    if (group.rank() == 0) {
+      return stage.SendForward({Tensor::Zeros(DataType::kF32, {8})}, call);
+    }
+    COHORT_RETURN_IF_ERROR(stage.RecvForward({}, call).status());
+    // The message, the numbers, the slices: each has what those before have left.
+    EXPECT_EQ(tensor_group.given.size(), 2u);
+    absl::Duration left = *call.options.timeout;
+    for (const absl::Duration given : tensor_group.given) {
+      EXPECT_LT(given, left);
+      left = given;
+    }
+    return absl::OkStatus();
+  }));
 }
 
 INSTANTIATE_TEST_SUITE_P(Forms, ScatterGatherTest, ::testing::ValuesIn(kForms), FormName);
