@@ -22,10 +22,10 @@ client::Sizes Times(const client::Sizes& sizes, int64_t bytes) {
   return result;
 }
 
-absl::Status ExchangePacked(client::Group& group, const std::vector<Tensor>& inputs,
+absl::Status ExchangePacked(client::Group& group, const std::vector<const Tensor*>& inputs,
                             const std::vector<Tensor>& outputs, const client::Sizes& to,
                             const client::Sizes& from, const TimeLeft& time) {
-  const int64_t row = RowBytes(inputs);
+  const int64_t row = RowBytes(outputs);
   const absl::StatusOr<Tensor> sent = Allocate(group, DataType::kU8, {Sum(to) * row});
   const absl::StatusOr<Tensor> came = Allocate(group, DataType::kU8, {Sum(from) * row});
   if (!sent.ok()) return RefuseAs(group, sent.status(), time);
@@ -58,7 +58,7 @@ absl::StatusOr<std::vector<Tensor>> ExchangeRows(client::Group& group,
                                                  int64_t all_rows, const TimeLeft& time) {
   std::vector<Tensor> outputs;
   std::vector<size_t> alone;
-  std::vector<Tensor> packed_inputs;
+  std::vector<const Tensor*> packed_inputs;
   std::vector<Tensor> packed_outputs;
   for (const Tensor& tensor : tensors) {
     Shape shape = tensor.shape();
@@ -69,7 +69,7 @@ absl::StatusOr<std::vector<Tensor>> ExchangeRows(client::Group& group,
     int64_t all_bytes = 0;
     const bool is_countable = !__builtin_mul_overflow(all_rows, RowBytes(tensor), &all_bytes);
     if (tensor.device().is_host() && is_countable && all_bytes <= kPackedBytes) {
-      packed_inputs.push_back(tensor);
+      packed_inputs.push_back(&tensor);
       packed_outputs.push_back(*output);
     } else {
       alone.push_back(outputs.size());

@@ -235,11 +235,13 @@ absl::StatusOr<ExpertBatch> DispatchToExperts(client::Group& group, const Expert
   if (!planned.ok()) return RefuseAs(group, planned, time);
 
   const std::string description = Describe(tokens, placement, options.form);
+  const auto text = [&description] { return description; };
+  const Meaning meaning = {FingerprintOf(description), text};
   COHORT_ASSIGN_OR_RETURN(
       const std::vector<Notes> notes,
-      ExchangeNotes(group, routes->sent, ids.shape()[0], FingerprintOf(description), time));
+      ExchangeNotes(group, routes->sent, ids.shape()[0], meaning.fingerprint, time));
   for (const Notes& one : notes) {
-    if (one[kMeans] != notes[0][kMeans]) return ExplainDifference(group, description, time);
+    if (one[kMeans] != notes[0][kMeans]) return ExplainDifference(group, meaning, time);
   }
   ExpertBatch batch;
   batch.form = Choose(group, tokens, notes, options.form);
@@ -253,11 +255,12 @@ absl::StatusOr<ExpertBatch> DispatchToExperts(client::Group& group, const Expert
   if (!outgoing.ok()) return RefuseAs(group, outgoing.status(), time);
   const absl::Status room = MakeRoom(group, tokens, *routes, batch);
   if (!room.ok()) return RefuseAs(group, room, time);
+  std::vector<const Tensor*> tensors;
+  for (const Tensor& tensor : *outgoing) tensors.push_back(&tensor);
   const auto exchange = [&] {
-    return gathered
-               ? GatherRows(group, *outgoing, routes->tokens, description, /*agreed=*/true, time)
-               : ExchangeRows(group, *outgoing, routes->sent.rows, routes->received,
-                              Sum(Column(notes, kAllRows)), time);
+    return gathered ? GatherRows(group, tensors, routes->tokens, meaning, /*agreed=*/true, time)
+                    : ExchangeRows(group, *outgoing, routes->sent.rows, routes->received,
+                                   Sum(Column(notes, kAllRows)), time);
   };
   COHORT_ASSIGN_OR_RETURN(std::vector<Tensor> came, exchange());
   const Tensor labels = std::move(came.back());

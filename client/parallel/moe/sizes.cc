@@ -45,6 +45,7 @@ absl::StatusOr<client::Sizes> SequenceSizes(const TokenSizes& tokens, int sequen
                                                    sequence_parallel, " ranks, are of more than ",
                                                    kMostRanks, " ranks"));
   }
+  if (sequence_parallel == 1) return tokens;
   client::Sizes sizes;
   sizes.reserve(tokens.size() * static_cast<size_t>(sequence_parallel));
   for (const int64_t n : tokens) {
