@@ -61,6 +61,10 @@ absl::StatusOr<std::vector<TensorMeta>> DecodeMetas(absl::string_view note) {
   return std::move(body.metas);
 }
 
+const Tensors* AddressOf(const std::optional<Tensors>& tensors) {
+  return tensors.has_value() ? &*tensors : nullptr;
+}
+
 absl::StatusOr<std::optional<Tensors>> InputOf(absl::StatusOr<Pipeline::Received> received) {
   if (!received.ok()) return received.status();
   return std::move(received->input);
@@ -147,21 +151,23 @@ MessageSend Pipeline::SendOf(const Tensors& tensors, int peer, bool forward,
   return send;
 }
 
-absl::StatusOr<Pipeline::Received> Pipeline::Run(const Both& what, const PipelineCall& call,
-                                                 bool wrap) {
+absl::StatusOr<Pipeline::Received> Pipeline::Run(const Transfers& transfers,
+                                                 const PipelineCall& call, bool wrap) {
   const int unused = -1;
   const int next = PeerOf(Side::kNext, call, wrap).value_or(unused);
   const int previous = PeerOf(Side::kPrevious, call, wrap).value_or(unused);
   const Deadline deadline(call.options);
   std::vector<MessageSend> sends;
-  if (what.output.has_value()) sends.push_back(SendOf(*what.output, next, true, call, deadline));
-  if (what.input_gradient.has_value()) {
-    sends.push_back(SendOf(*what.input_gradient, previous, false, call, deadline));
+  if (transfers.output != nullptr) {
+    sends.push_back(SendOf(*transfers.output, next, true, call, deadline));
+  }
+  if (transfers.input_gradient != nullptr) {
+    sends.push_back(SendOf(*transfers.input_gradient, previous, false, call, deadline));
   }
   client::Group& group = messages_.group();
   client::Group* const tensor_group = call.scatter_gather_tensors ? options_.tensor_group : nullptr;
-  Reception input(group, tensor_group, what.input, previous);
-  Reception gradient(group, tensor_group, what.output_gradient, next);
+  Reception input(group, tensor_group, transfers.input, previous);
+  Reception gradient(group, tensor_group, transfers.output_gradient, next);
   std::vector<MessageReceive> receives;
   const auto receive = [&](int peer, bool forward, Reception& reception) {
     receives.push_back({peer, ChannelOf(forward),
@@ -169,8 +175,8 @@ absl::StatusOr<Pipeline::Received> Pipeline::Run(const Both& what, const Pipelin
                           return reception.Place(note, metas);
                         }});
   };
-  if (what.recv_prev) receive(previous, true, input);
-  if (what.recv_next) receive(next, false, gradient);
+  if (transfers.input != nullptr) receive(previous, true, input);
+  if (transfers.output_gradient != nullptr) receive(next, false, gradient);
 
   const absl::Status exchanged = messages_.Exchange(sends, receives, deadline.LeftOnGpu()).status();
   // The others of the tensor group wait for this one, with slices or without.
@@ -193,10 +199,10 @@ absl::StatusOr<Pipeline::Received> Pipeline::Run(const Both& what, const Pipelin
     COHORT_RETURN_IF_ERROR(CompareNumbers(*tensor_group, input, gradient, deadline.Left()));
   }
   Received received;
-  if (what.recv_prev) {
+  if (transfers.input != nullptr) {
     COHORT_ASSIGN_OR_RETURN(received.input, input.Finish(deadline));
   }
-  if (what.recv_next) {
+  if (transfers.output_gradient != nullptr) {
     COHORT_ASSIGN_OR_RETURN(received.output_gradient, gradient.Finish(deadline));
   }
   return received;
@@ -205,35 +211,31 @@ absl::StatusOr<Pipeline::Received> Pipeline::Run(const Both& what, const Pipelin
 absl::StatusOr<std::optional<Tensors>> Pipeline::RecvForward(const PipelineReceive& input,
                                                              const PipelineCall& call) {
   if (!PeerOf(Side::kPrevious, call, false).has_value()) return std::nullopt;
-  Both what;
-  what.input = input;
-  what.recv_next = false;
-  return InputOf(Run(what, call, false));
+  Transfers transfers;
+  transfers.input = &input;
+  return InputOf(Run(transfers, call, false));
 }
 
 absl::StatusOr<std::optional<Tensors>> Pipeline::RecvBackward(const PipelineReceive& gradient,
                                                               const PipelineCall& call) {
   if (!PeerOf(Side::kNext, call, false).has_value()) return std::nullopt;
-  Both what;
-  what.output_gradient = gradient;
-  what.recv_prev = false;
-  return GradientOf(Run(what, call, false));
+  Transfers transfers;
+  transfers.output_gradient = &gradient;
+  return GradientOf(Run(transfers, call, false));
 }
 
 absl::Status Pipeline::SendForward(const Tensors& output, const PipelineCall& call) {
   if (!PeerOf(Side::kNext, call, false).has_value()) return absl::OkStatus();
-  Both what;
-  what.output = output;
-  what.recv_prev = what.recv_next = false;
-  return Run(what, call, false).status();
+  Transfers transfers;
+  transfers.output = &output;
+  return Run(transfers, call, false).status();
 }
 
 absl::Status Pipeline::SendBackward(const Tensors& gradient, const PipelineCall& call) {
   if (!PeerOf(Side::kPrevious, call, false).has_value()) return absl::OkStatus();
-  Both what;
-  what.input_gradient = gradient;
-  what.recv_prev = what.recv_next = false;
-  return Run(what, call, false).status();
+  Transfers transfers;
+  transfers.input_gradient = &gradient;
+  return Run(transfers, call, false).status();
 }
 
 absl::StatusOr<std::optional<Tensors>> Pipeline::SendForwardRecvBackward(
@@ -242,12 +244,10 @@ absl::StatusOr<std::optional<Tensors>> Pipeline::SendForwardRecvBackward(
     if (what.output.has_value()) return NobodyThere(Side::kNext, "to send its output to");
     return std::nullopt;
   }
-  Both both;
-  both.output = what.output;
-  both.output_gradient = what.output_gradient;
-  both.recv_prev = false;
-  both.recv_next = what.recv_next;
-  return GradientOf(Run(both, call, false));
+  Transfers transfers;
+  transfers.output = AddressOf(what.output);
+  if (what.recv_next) transfers.output_gradient = &what.output_gradient;
+  return GradientOf(Run(transfers, call, false));
 }
 
 absl::StatusOr<std::optional<Tensors>> Pipeline::SendBackwardRecvForward(
@@ -258,12 +258,10 @@ absl::StatusOr<std::optional<Tensors>> Pipeline::SendBackwardRecvForward(
     }
     return std::nullopt;
   }
-  Both both;
-  both.input_gradient = what.input_gradient;
-  both.input = what.input;
-  both.recv_prev = what.recv_prev;
-  both.recv_next = false;
-  return InputOf(Run(both, call, false));
+  Transfers transfers;
+  transfers.input_gradient = AddressOf(what.input_gradient);
+  if (what.recv_prev) transfers.input = &what.input;
+  return InputOf(Run(transfers, call, false));
 }
 
 absl::StatusOr<std::optional<Tensors>> Pipeline::SendForwardRecvForward(const ForwardForward& what,
@@ -296,7 +294,12 @@ absl::StatusOr<Pipeline::Received> Pipeline::SendForwardBackwardRecvForwardBackw
   }
   if (what.recv_prev && !previous) return NobodyThere(Side::kPrevious, "to receive from");
   if (what.recv_next && !next) return NobodyThere(Side::kNext, "to receive from");
-  return Run(what, call, options_.wrap);
+  Transfers transfers;
+  transfers.output = AddressOf(what.output);
+  transfers.input_gradient = AddressOf(what.input_gradient);
+  if (what.recv_prev) transfers.input = &what.input;
+  if (what.recv_next) transfers.output_gradient = &what.output_gradient;
+  return Run(transfers, call, options_.wrap);
 }
 
 absl::StatusOr<bool> Pipeline::SendTensorMeta(const Tensors& tensors, bool need_meta,

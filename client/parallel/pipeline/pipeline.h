@@ -212,8 +212,15 @@ class Pipeline {
                      const Deadline& deadline);
   // Of the next message to `peer` whose tensors may be cut.
   uint32_t NextNumber(int peer, bool forward);
-  // All of one call, whose peers there are.
-  absl::StatusOr<Received> Run(const Both& what, const PipelineCall& call, bool wrap);
+  // Of one call; null: there is none.
+  struct Transfers {
+    const Tensors* output = nullptr;
+    const Tensors* input_gradient = nullptr;
+    const PipelineReceive* input = nullptr;
+    const PipelineReceive* output_gradient = nullptr;
+  };
+  // Their peers are there.
+  absl::StatusOr<Received> Run(const Transfers& transfers, const PipelineCall& call, bool wrap);
 
   Messages& messages_;
   const PipelineOptions options_;

@@ -18,8 +18,9 @@ namespace cohort::parallel {
 
 class Reception {
  public:
-  // All outlive it. `tensor_group`: in which slices are gathered; null: none are.
-  Reception(client::Group& group, client::Group* tensor_group, const PipelineReceive& receive,
+  // All outlive it. `tensor_group`: in which slices are gathered; null: none are. `receive`: what
+  // is expected; null: nothing is received.
+  Reception(client::Group& group, client::Group* tensor_group, const PipelineReceive* receive,
             int peer)
       : group_(group), tensor_group_(tensor_group), receive_(receive), peer_(peer) {}
 
@@ -35,6 +36,8 @@ class Reception {
   absl::StatusOr<Tensors> Finish(const Deadline& deadline);
 
  private:
+  // Of a message in which some tensors are slices.
+  absl::Status PlaceSlices(const std::vector<TensorMeta>& metas);
   absl::Status CheckExpected(const std::vector<TensorMeta>& metas) const;
   absl::Status CheckCut(const Cut& cut) const;
   // New, or of the cache.
@@ -42,12 +45,12 @@ class Reception {
 
   client::Group& group_;
   client::Group* const tensor_group_;
-  const PipelineReceive& receive_;
+  const PipelineReceive* const receive_;
   const int peer_;
   bool placed_ = false;
   Slices slices_;
-  std::vector<Tensor> places_;  // that messages go to
-  Tensors wholes_;
+  Tensors places_;  // that messages go to
+  Tensors wholes_;  // where some of those are slices
 };
 
 }  // namespace cohort::parallel

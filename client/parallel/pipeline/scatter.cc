@@ -64,7 +64,6 @@ std::string EncodeSlices(const Slices& slices) {
 
 absl::StatusOr<Slices> DecodeSlices(absl::string_view note, const std::vector<TensorMeta>& metas) {
   Slices slices;
-  slices.cuts.resize(metas.size());
   if (note.empty()) return slices;
   std::vector<absl::string_view> texts = absl::StrSplit(note, ';');
   if (!absl::SimpleAtoi(texts[0], &slices.number) || slices.number < 1 ||
@@ -76,6 +75,7 @@ absl::StatusOr<Slices> DecodeSlices(absl::string_view note, const std::vector<Te
   if (texts.size() != metas.size()) {
     return Malformed(absl::StrCat(texts.size(), " of ", metas.size(), " tensors"));
   }
+  slices.cuts.resize(texts.size());
   for (size_t i = 0; i < texts.size(); ++i) {
     COHORT_ASSIGN_OR_RETURN(slices.cuts[i], ReadCut(texts[i], metas[i]));
   }

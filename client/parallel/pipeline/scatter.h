@@ -28,7 +28,7 @@ struct Slices {
   // from 1 on; 0: of a sender without a tensor group. Slices of the same number are of the same
   // micro-batch.
   uint32_t number = 0;
-  std::vector<Cut> cuts;  // by tensor
+  std::vector<Cut> cuts;  // by tensor; empty: all are whole
 };
 inline constexpr uint32_t kMostNumber = 0x7fffffff;  // behind it comes 1
 

@@ -26,8 +26,8 @@ TEST(ScatterTest, WhatWasCutIsTold) {
   EXPECT_EQ(read->cuts[1].parts, 4);
   EXPECT_EQ(read->cuts[1].shape, (Shape{3, 8}));
   EXPECT_EQ(read->cuts[2].shape, (Shape{2}));
-  EXPECT_EQ(DecodeSlices("", metas)->cuts.size(), 3u);
-  EXPECT_EQ(DecodeSlices("7", metas)->cuts.size(), 3u);
+  EXPECT_TRUE(DecodeSlices("", metas)->cuts.empty());
+  EXPECT_TRUE(DecodeSlices("7", metas)->cuts.empty());
   EXPECT_EQ(DecodeSlices("7", {})->number, 7u);
 }
 
