@@ -12,6 +12,7 @@
 #include "client/collective/group_factory.h"
 #include "client/collective/testing/lone_group.h"
 #include "client/parallel/pipeline/pipeline.h"
+#include "cuda_runtime_api.h"
 #include "gmock/gmock.h"
 #include "tests/parallel/parallel_test.h"
 
@@ -103,6 +104,31 @@ TEST_P(ScatterGatherTest, SlicesAreGathered) {
     COHORT_ASSIGN_OR_RETURN(const auto mixed, stage.RecvForward({}, call));
     EXPECT_EQ((*mixed)[0].shape(), (Shape{7}));
     EXPECT_EQ(ElementsOf(Download(group, (*mixed)[1])), ElementsOf(whole));
+    return absl::OkStatus();
+  });
+  EXPECT_TRUE(status.ok()) << status;
+}
+
+TEST_P(ScatterGatherTest, SlicesAreGatheredOnAStream) {
+  if (GetParam() != Form::kDevice) GTEST_SKIP() << "the others have no GPUs";
+  PipelineCall call;
+  call.scatter_gather_tensors = true;
+  call.options.stream = nullptr;  // the default one
+  const Tensor whole = Tensor::Zeros(DataType::kI32, {6, 4});
+  for (int i = 0; i < 24; ++i) static_cast<int32_t*>(whole.data())[i] = i * i;
+  const absl::Status status = OnStages([&](Group& group, Pipeline& stage) -> absl::Status {
+    // The default stream is that of the thread's device.
+    EXPECT_EQ(cudaSetDevice(group.device().index()), cudaSuccess);
+    // What is sent of it are copies, which are gone when the call returns.
+    const Tensor strided = Upload(group, whole).Permute({1, 0});
+    for (int step = 0; step < 3; ++step) {
+      if (group.rank() < 2) {
+        COHORT_RETURN_IF_ERROR(stage.SendForward({strided}, call));
+        continue;
+      }
+      COHORT_ASSIGN_OR_RETURN(const auto got, stage.RecvForward({}, call));
+      EXPECT_EQ(ElementsOf(Download(group, (*got)[0])), ElementsOf(whole.Permute({1, 0})));
+    }
     return absl::OkStatus();
   });
   EXPECT_TRUE(status.ok()) << status;

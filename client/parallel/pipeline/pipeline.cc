@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "client/parallel/collectives/outlive.h"
 #include "client/parallel/messages/frame.h"
 #include "client/parallel/pipeline/reception.h"
 #include "client/parallel/pipeline/scatter.h"
@@ -109,7 +110,7 @@ uint32_t Pipeline::NextNumber(int peer, bool forward) {
 }
 
 MessageSend Pipeline::SendOf(const Tensors& tensors, int peer, bool forward,
-                             const PipelineCall& call, const Deadline& deadline) {
+                             const PipelineCall& call, const Deadline& deadline, Tensors& copies) {
   MessageSend send;
   send.peer = peer;
   send.channel = ChannelOf(forward);
@@ -142,6 +143,7 @@ MessageSend Pipeline::SendOf(const Tensors& tensors, int peer, bool forward,
       send.failure = slice.status();
       return send;
     }
+    if (!tensors[i].contiguous()) copies.push_back(*slice);
     send.message.tensors[i] = *std::move(slice);
     // Who receives may have another tensor group: then this stage has to hear it.
     send.awaited = true;
@@ -158,11 +160,12 @@ absl::StatusOr<Pipeline::Received> Pipeline::Run(const Transfers& transfers,
   const int previous = PeerOf(Side::kPrevious, call, wrap).value_or(unused);
   const Deadline deadline(call.options);
   std::vector<MessageSend> sends;
+  Tensors copies;
   if (transfers.output != nullptr) {
-    sends.push_back(SendOf(*transfers.output, next, true, call, deadline));
+    sends.push_back(SendOf(*transfers.output, next, true, call, deadline, copies));
   }
   if (transfers.input_gradient != nullptr) {
-    sends.push_back(SendOf(*transfers.input_gradient, previous, false, call, deadline));
+    sends.push_back(SendOf(*transfers.input_gradient, previous, false, call, deadline, copies));
   }
   client::Group& group = messages_.group();
   client::Group* const tensor_group = call.scatter_gather_tensors ? options_.tensor_group : nullptr;
@@ -178,7 +181,8 @@ absl::StatusOr<Pipeline::Received> Pipeline::Run(const Transfers& transfers,
   if (transfers.input != nullptr) receive(previous, true, input);
   if (transfers.output_gradient != nullptr) receive(next, false, gradient);
 
-  const absl::Status exchanged = messages_.Exchange(sends, receives, deadline.LeftOnGpu()).status();
+  absl::Status exchanged = messages_.Exchange(sends, receives, deadline.LeftOnGpu()).status();
+  for (const Tensor& copy : copies) exchanged = Outlive(group, copy, exchanged, call.options);
   // The others of the tensor group wait for this one, with slices or without.
   const bool awaited = tensor_group != nullptr && tensor_group->size() > 1 && !receives.empty();
   if (!exchanged.ok()) {

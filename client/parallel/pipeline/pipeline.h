@@ -208,8 +208,9 @@ class Pipeline {
   int MetaChannel() const { return options_.channel + 2; }
   // FAILED_PRECONDITION: there is nobody on that side.
   absl::Status NobodyThere(Side side, absl::string_view what) const;
+  // `copies`: what it made of tensors whose slices do not lie together.
   MessageSend SendOf(const Tensors& tensors, int peer, bool forward, const PipelineCall& call,
-                     const Deadline& deadline);
+                     const Deadline& deadline, Tensors& copies);
   // Of the next message to `peer` whose tensors may be cut.
   uint32_t NextNumber(int peer, bool forward);
   // Of one call; null: there is none.
