@@ -25,6 +25,10 @@ TEST(MissingReport, IsOneLineWithNames) {
             "taken; ...)");
 }
 
+TEST(MissingReport, OfNobodyKnownClaimsNothing) {
+  EXPECT_EQ(ToString(MissingReport()), "who is missing is not known");
+}
+
 TEST(MissingReport, StaysBelowOneKilobyte) {
   MissingReport report;
   report.expected_count = 16384;

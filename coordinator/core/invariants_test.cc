@@ -128,6 +128,7 @@ TEST(InvariantC4, AnEndedWaitSaysWhoWasMissingAndForAll) {
   ASSERT_FALSE(h.Parked(too_late));
   EXPECT_EQ(h.Round(too_late)->outcome, RoundOutcome::kTimedOut);
   EXPECT_EQ(h.Round(too_late)->next_number, 2);
+  EXPECT_THAT(h.Round(too_late)->reason, HasSubstr("timed out before rank 1 came"));
 }
 
 TEST(InvariantC5, ObjectsGoWithTheirReadersOrExpire) {

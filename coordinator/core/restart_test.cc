@@ -37,6 +37,22 @@ TEST(Restart, ABarrierInProgressCompletes) {
   EXPECT_EQ(h.Round(last)->outcome, RoundOutcome::kReleased);
 }
 
+// Its round has ended, and the member that asks again never heard so.
+TEST(Restart, ABarrierThatTimedOutBeforeSaysSo) {
+  CoreHarness h;
+  std::vector<Seat> seats = h.Form(3);
+  EnterRoundCall barrier;
+  barrier.name = "step";
+  barrier.number = 1;
+  h.As(seats[0], barrier, absl::Seconds(5));
+  h.Advance(absl::Seconds(6));
+  h.Restart();
+  const CallId repeat = h.As(seats[0], barrier);
+  ASSERT_NE(h.Round(repeat), nullptr);
+  EXPECT_EQ(h.Round(repeat)->outcome, RoundOutcome::kTimedOut);
+  EXPECT_THAT(h.Round(repeat)->reason, ::testing::HasSubstr("timed out before rank 0 came"));
+}
+
 TEST(Restart, AnAllGatherWhoseAnswersWereHalfDeliveredIsGivenToTheRest) {
   CoreHarness h;
   std::vector<Seat> seats = h.Form(2);

@@ -381,10 +381,15 @@ void Rounds::AnswerEnded(Step& step, CallId id, const Name& name, int64_t number
   end->outcome = released ? RoundOutcome::kReleased
                  : last   ? name.last_outcome
                           : RoundOutcome::kTimedOut;
-  end->reason = released ? ""
-                : last   ? name.last_reason
-                     : absl::StrCat("it ended before rank ", rank, " came; the name is at #",
-                                    name.ended_through + 1);
+  if (!released) {
+    end->reason = last ? name.last_reason
+                       : absl::StrCat("it ended before rank ", rank, " came; the name is at #",
+                                      name.ended_through + 1);
+  }
+  // Who was missing then is not kept: an answer of neither would say that nobody was.
+  if (end->outcome == RoundOutcome::kTimedOut && end->reason.empty()) {
+    end->reason = absl::StrCat("it timed out before rank ", rank, " came; who was missing is not kept");
+  }
   step.Answer(id, RoundReply{std::move(end), false, Payload()});
 }
 

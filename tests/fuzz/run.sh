@@ -5,11 +5,12 @@
 #
 # SECONDS         for each target; default 60
 # TARGET          request_fuzz, lane_fuzz, decode_fuzz, record_codec_fuzz; of the data plane:
-#                 attach_fuzz, hand_over_fuzz, call_fuzz, peer_fuzz; default: all
+#                 attach_fuzz, hand_over_fuzz, call_fuzz, peer_fuzz; of messages:
+#                 frame_fuzz, entries_fuzz; default: all
 #
 # Exits 0 when nothing was found. Otherwise the last lines name the inputs: put one into
-# tests/fuzz/corpus (of the data plane: tests/fuzz/worker/corpus) under a name that says what it
-# shows, and corpus_test keeps it fixed.
+# tests/fuzz/corpus (of the data plane: tests/fuzz/worker/corpus; of messages:
+# tests/fuzz/parallel/corpus) under a name that says what it shows, and corpus_test keeps it fixed.
 #
 # Findings and what the fuzzer learnt are kept in COHORT_FUZZ_OUTPUT (default: a new folder under
 # /tmp), compiled results in COHORT_BAZEL_CACHE (default: ~/.cache/cohort-bazel).
@@ -31,6 +32,7 @@ label() {
   case $1 in
     record_codec_fuzz) echo "//coordinator/journal:$1" ;;
     attach_fuzz | hand_over_fuzz | call_fuzz | peer_fuzz) echo "//tests/fuzz/worker:$1" ;;
+    frame_fuzz | entries_fuzz) echo "//tests/fuzz/parallel:$1" ;;
     *) echo "//tests/fuzz:$1" ;;
   esac
 }
@@ -51,10 +53,15 @@ fuzz() {
   local path
   path=$bin/$(label "$target" | sed -e 's|^//||' -e 's|:|/|')
   local seeds=tests/fuzz/corpus/$name flags=()
-  [[ $path != */tests/fuzz/worker/* ]] || seeds=tests/fuzz/worker/corpus/$name
+  local of_coordinator=1 plane
+  for plane in worker parallel; do
+    [[ $path == */tests/fuzz/$plane/* ]] || continue
+    seeds=tests/fuzz/$plane/corpus/$name
+    of_coordinator=
+  done
   mkdir -p "$output/corpus/$name" "$output/findings"
   [[ -d $seeds ]] || seeds=
-  [[ $target == record_codec_fuzz || $path == */tests/fuzz/worker/* ]] || flags+=(-dict=tests/fuzz/cohort.dict)
+  [[ $target == record_codec_fuzz || -z $of_coordinator ]] || flags+=(-dict=tests/fuzz/cohort.dict)
   # The entropic schedule goes through all inputs for each feature of a run: with as many features as
   # a whole coordinator has, that is most of the time. So is looking up names of new functions.
   UBSAN_OPTIONS=print_stacktrace=1 "$path" -entropic=0 -print_funcs=0 \
@@ -76,7 +83,7 @@ main() {
   fi
   targets=("$@")
   [[ ${#targets[@]} -gt 0 ]] || targets=(request_fuzz lane_fuzz decode_fuzz record_codec_fuzz
-    attach_fuzz hand_over_fuzz call_fuzz peer_fuzz)
+    attach_fuzz hand_over_fuzz call_fuzz peer_fuzz frame_fuzz entries_fuzz)
 
   cache=${COHORT_BAZEL_CACHE:-$HOME/.cache/cohort-bazel}
   output_base=${COHORT_FUZZ_OUTPUT_BASE:-$HOME/.cache/cohort-fuzz-build}

@@ -1,6 +1,7 @@
 // One rank's mistake, and ranks that mean different things: all ranks hear the same, at once, and
 // the group works on.
 #include <functional>
+#include <limits>
 #include <string>
 #include <utility>
 #include <vector>
@@ -30,6 +31,11 @@ class MoeBadInputTest : public ParallelTest {
  protected:
   Tensor Zeros(client::Group& group, DataType type, const Shape& shape) {
     return Upload(group, Tensor::Zeros(type, shape));
+  }
+  // Of no elements, of which a row would have more than there can be.
+  Tensor Uncountable(client::Group& group, DataType type) {
+    return Tensor(nullptr, type, {0, int64_t{1} << 40, int64_t{1} << 40}, nullptr,
+                  GetParam() == Form::kDevice ? group.device() : Device::Host());
   }
   bool IsCulprit(const client::Group& group) const { return group.rank() == size() - 1; }
   std::string Culprit() const { return absl::StrCat("rank ", size() - 1, " "); }
@@ -117,6 +123,16 @@ TEST_P(MoeBadInputTest, OfDispatch) {
                               batch.hidden = Zeros(group, DataType::kBF16, {});
                             },
                             {Culprit(), "hidden has no rows"});
+      ExpectDispatchRefused(given,
+                            [&](client::Group& group, TokenBatch& batch, DispatchOptions&) {
+                              batch.hidden = Uncountable(group, DataType::kBF16);
+                            },
+                            {Culprit(), "than can be counted"});
+      ExpectDispatchRefused(given,
+                            [&](client::Group& group, TokenBatch& batch, DispatchOptions&) {
+                              batch.extras[0] = Uncountable(group, DataType::kBool);
+                            },
+                            {Culprit(), "than can be counted"});
       // Of as many bytes, so that no size tells.
       ExpectDispatchRefused(given,
                             [&](client::Group&, TokenBatch& batch, DispatchOptions&) {
@@ -151,6 +167,11 @@ TEST_P(MoeBadInputTest, OfDispatch) {
                             options.sequence_parallel = 0;
                           },
                           {Culprit(), "0 ranks that share a batch"});
+    ExpectDispatchRefused(true,
+                          [&](client::Group&, TokenBatch&, DispatchOptions& options) {
+                            options.sequence_parallel = std::numeric_limits<int>::max();
+                          },
+                          {Culprit(), "of more than 1048576 ranks"});
     // One rank gives sizes, and the others ask for them.
     ExpectDispatchRefused(false,
                           [&](client::Group&, TokenBatch&, DispatchOptions& options) {
@@ -193,6 +214,11 @@ TEST_P(MoeBadInputTest, OfDispatchToExperts) {
           tokens.ids = Ids(group, {0, 1, 0, 4, 0, 1});
         },
         {Culprit(), "token 1 has expert 4 in slot 1, of 4 experts"});
+    ExpectExpertsRefused(
+        [&](client::Group& group, ExpertTokens& tokens, ExpertDispatchOptions&) {
+          tokens.hidden = Uncountable(group, DataType::kF32);
+        },
+        {Culprit(), "than can be counted"});
     ExpectExpertsRefused(
         [&](client::Group& group, ExpertTokens& tokens, ExpertDispatchOptions&) {
           tokens.ids = Ids(group, {0, 1, 0, 1, -2, 1});
@@ -300,7 +326,7 @@ TEST_P(MoeBadInputTest, OfCombineFromExperts) {
 
 // Arithmetic of rows is not done on GPUs: said by all for themselves, and the group works on.
 TEST_P(MoeBadInputTest, OfWeighingOnGpus) {
-  if (GetParam() != Form::kDevice) GTEST_SKIP();
+  if (GetParam() != Form::kDevice) GTEST_SKIP() << "the others have no GPUs";
   MakeGroup(2);
   const auto weigh = [&](client::Group& group, bool by_combine) -> absl::Status {
     COHORT_ASSIGN_OR_RETURN(

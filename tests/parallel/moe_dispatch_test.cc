@@ -216,7 +216,7 @@ TEST_P(MoeDispatchTest, InChunksUntilAllAreThrough) {
 
 // With sizes that all know, nobody waits on a stream.
 TEST_P(MoeDispatchTest, OnAStreamOfAGpu) {
-  if (GetParam() != Form::kDevice) GTEST_SKIP();
+  if (GetParam() != Form::kDevice) GTEST_SKIP() << "the others have no GPUs";
   MakeGroup(2);
   ExpectOk(OnRanks([&](client::Group& group) -> absl::Status {
     const Tensor own = Tensor::Zeros(DataType::kI32, {group.rank() + 1});

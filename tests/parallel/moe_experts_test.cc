@@ -406,7 +406,7 @@ TEST_P(MoeExpertsTest, ChooseTheFormThatMovesLess) {
 
 // Where the group moves memory of GPUs alone, counts and labels go that way, too.
 TEST_P(MoeExpertsTest, WorkInGroupsOfGpusAlone) {
-  if (GetParam() != Form::kDevice) GTEST_SKIP();
+  if (GetParam() != Form::kDevice) GTEST_SKIP() << "the others have no GPUs";
   constexpr int kRanks = 3;
   const auto nccl = std::make_shared<worker::FakeNcclApi>();
   Groups groups(kRanks);

@@ -89,6 +89,17 @@ std::vector<WrongCall> WrongCalls() {
        [](client::Group& group, const Tensor& tensor) {
          return Scatter(group, SpecOf(tensor), {.root = 9}).status();
        }},
+      {"than can be counted", scatter,
+       [](client::Group& group, const Tensor&) {
+         return Scatter(group, TensorSpec{DataType::kF32, {int64_t{1} << 32, int64_t{1} << 32}})
+             .status();
+       }},
+      {"than can be counted", all_gather,
+       [](client::Group& group, const Tensor& tensor) {
+         const Tensor none(nullptr, tensor.type(), {0, int64_t{1} << 40, int64_t{1} << 40}, nullptr,
+                           tensor.device());
+         return AllGather(group, none, {.dim = 0}).status();
+       }},
       {"another rank gives", scatter,
        [](client::Group& group, const Tensor& tensor) { return Scatter(group, tensor).status(); }},
       {"the root, rank ",

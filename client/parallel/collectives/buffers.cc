@@ -9,6 +9,7 @@
 #include "absl/base/thread_annotations.h"
 #include "base/mutex.h"
 #include "base/status_macros.h"
+#include "client/parallel/collectives/allocate.h"
 
 namespace cohort::parallel {
 
@@ -48,7 +49,7 @@ absl::StatusOr<Buffers> Buffers::Prepare(client::Group& group, absl::Span<const 
   auto state = std::make_shared<State>(&group);
   for (const TensorSpec& spec : specs) {
     COHORT_ASSIGN_OR_RETURN(const Tensor tensor,
-                            group.Allocate(spec.type, spec.shape, spec.device));
+                            Allocate(group, spec.type, spec.shape, spec.device));
     // The first touch of a page costs more than any copy to it.
     if (spec.device.is_host() && tensor.bytes() > 0) {
       std::memset(tensor.data(), 0, static_cast<size_t>(tensor.bytes()));
@@ -62,10 +63,11 @@ absl::StatusOr<Buffers> Buffers::Prepare(client::Group& group, absl::Span<const 
 }
 
 absl::StatusOr<Tensor> Buffers::Take(const TensorSpec& spec) const {
+  COHORT_RETURN_IF_ERROR(CheckCountable(spec.type, spec.shape));
   const int64_t bytes = ElementCount(spec.shape) * SizeOf(spec.type);
   std::optional<Tensor> buffer;
   if (bytes > 0) buffer = state_->Find(bytes, spec.device);
-  if (!buffer.has_value()) return state_->group.Allocate(spec.type, spec.shape, spec.device);
+  if (!buffer.has_value()) return Allocate(state_->group, spec.type, spec.shape, spec.device);
   void* const data = buffer->data();
   std::shared_ptr<const void> lent(data, [state = state_, buffer = *buffer](const void*) {
     MutexLock lock(&state->mutex);

@@ -74,5 +74,13 @@ TEST_F(BuffersTest, OfNoElements) {
   EXPECT_EQ(buffers.counts().in_use, 0);
 }
 
+TEST_F(BuffersTest, WhatCannotBeCountedIsRefused) {
+  const TensorSpec huge = {DataType::kF32, {int64_t{1} << 32, int64_t{1} << 32}};
+  const absl::StatusOr<Buffers> none = Buffers::Prepare(group_, {huge});
+  EXPECT_EQ(none.status().code(), absl::StatusCode::kInvalidArgument) << none.status();
+  const absl::StatusOr<Tensor> taken = Prepare({}).Take(huge);
+  EXPECT_EQ(taken.status().code(), absl::StatusCode::kInvalidArgument) << taken.status();
+}
+
 }  // namespace
 }  // namespace cohort::parallel

@@ -3,6 +3,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "client/parallel/collectives/budget.h"
 #include "client/parallel/collectives/refusal.h"
 
 namespace cohort::parallel {
@@ -42,6 +43,7 @@ absl::StatusOr<Tensor> Broadcast(client::Group& group, const Tensor& tensor,
     COHORT_RETURN_IF_ERROR(group.Broadcast(tensor, options.root, options.call));
     return tensor;
   }
+  const Budget budget(options.call);
   COHORT_ASSIGN_OR_RETURN(
       const Tensor result,
       AllocateResult(group, BroadcastResult(SpecOf(tensor), SeatOf(group), options.root),
@@ -49,7 +51,7 @@ absl::StatusOr<Tensor> Broadcast(client::Group& group, const Tensor& tensor,
   const bool is_root = group.rank() == options.root;
   COHORT_RETURN_IF_ERROR(group.Broadcast(is_root ? tensor : result, options.root, options.call));
   // Now, so that nobody else waits for it.
-  if (is_root) COHORT_RETURN_IF_ERROR(group.Copy(tensor, result, options.call));
+  if (is_root) COHORT_RETURN_IF_ERROR(group.Copy(tensor, result, budget.Left()));
   return result;
 }
 

@@ -3,39 +3,13 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "base/clock.h"
 #include "base/status_macros.h"
+#include "client/parallel/collectives/budget.h"
 #include "client/parallel/collectives/collectives.h"
 #include "client/parallel/collectives/refusal.h"
 
 namespace cohort::parallel {
 namespace {
-
-// One timeout for the several calls of a verb.
-class Budget {
- public:
-  explicit Budget(const client::CallOptions& options)
-      : options_(options), begun_(Clock::Steady().Now()) {}
-
-  // On a stream the timeout is the device's.
-  client::CallOptions Left() const {
-    client::CallOptions left = options_;
-    if (left.timeout.has_value() && !left.stream.has_value()) {
-      *left.timeout -= Clock::Steady().Now() - begun_;
-    }
-    return left;
-  }
-  // Of what goes by way of the host.
-  client::CallOptions LeftOnHost() const {
-    client::CallOptions left = Left();
-    if (left.stream.has_value()) left = {};
-    return left;
-  }
-
- private:
-  const client::CallOptions& options_;
-  const Instant begun_;
-};
 
 absl::StatusOr<int64_t> ExtentOf(absl::string_view verb, const Tensor& input, int dim) {
   const absl::StatusOr<int> along = ResolveDim(input.shape(), dim);

@@ -1,5 +1,7 @@
 #include "client/parallel/collectives/refusal.h"
 
+#include "client/parallel/collectives/allocate.h"
+
 namespace cohort::parallel {
 
 absl::Status Refuse(client::Group& group, const absl::Status& why,
@@ -15,7 +17,7 @@ absl::StatusOr<Tensor> AllocateResult(client::Group& group, const absl::StatusOr
   if (!spec.ok()) return Refuse(group, spec.status(), options);
   absl::StatusOr<Tensor> result = buffers != nullptr
                                       ? buffers->Take(*spec)
-                                      : group.Allocate(spec->type, spec->shape, spec->device);
+                                      : Allocate(group, spec->type, spec->shape, spec->device);
   if (!result.ok()) return Refuse(group, result.status(), options);
   return result;
 }

@@ -1,5 +1,7 @@
 #include "client/parallel/collectives/results.h"
 
+#include <algorithm>
+
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -91,10 +93,8 @@ class Call {
   absl::Status CheckCount(const Shape& shape) const {
     int64_t bytes = SizeOf(input_.type);
     for (const int64_t extent : shape) {
-      if (extent == 0) return absl::OkStatus();
-    }
-    for (const int64_t extent : shape) {
-      if (__builtin_mul_overflow(bytes, extent, &bytes)) return TooLarge();
+      // As CheckCountable: none of one extent makes no room for more of the others.
+      if (__builtin_mul_overflow(bytes, std::max<int64_t>(extent, 1), &bytes)) return TooLarge();
     }
     return absl::OkStatus();
   }

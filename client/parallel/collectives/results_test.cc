@@ -122,7 +122,9 @@ TEST(ResultsTest, MoreThanCanBeCounted) {
   ExpectWrong(AllGatherVResult(Of({8, 0}), kSecondOfFour, 0, {8, kHuge * 7, kHuge * 7, 0}),
               HasSubstr("can be counted"));
   ExpectWrong(AllReduceResult(Of({-1}), kSum), HasSubstr("negative"));
-  // None at all can.
+  constexpr int64_t kMany = int64_t{1} << 40;
+  ExpectWrong(AllGatherResult(Of({0, kMany, kMany}), {0, 1}, 0), HasSubstr("can be counted"));
+  // None at all can, where a row of them could.
   ExpectShape(AllGatherResult(Of({kHuge, 0}), {0, 1}, 0), {kHuge, 0});
 }
 

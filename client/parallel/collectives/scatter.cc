@@ -5,7 +5,10 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "client/parallel/collectives/allocate.h"
+#include "client/parallel/collectives/budget.h"
 #include "client/parallel/collectives/collectives.h"
+#include "client/parallel/collectives/outlive.h"
 #include "client/parallel/collectives/refusal.h"
 
 namespace cohort::parallel {
@@ -19,7 +22,7 @@ absl::Status CheckIsRoot(const client::Group& group, const ScatterOptions& optio
 
 // All parts in one tensor of the group, one behind the other.
 absl::StatusOr<Tensor> Join(client::Group& group, absl::Span<const Tensor> parts,
-                            const ScatterOptions& options) {
+                            const ScatterOptions& options, const Budget& budget) {
   const auto wrong = [&](absl::string_view what, const Tensor& tensor) {
     return absl::InvalidArgumentError(
         absl::StrCat("scatter from root ", options.root, ": ", what, tensor.ToString()));
@@ -44,7 +47,7 @@ absl::StatusOr<Tensor> Join(client::Group& group, absl::Span<const Tensor> parts
                           AllGatherResult(SpecOf(parts[0]), SeatOf(group), options.dim));
   COHORT_ASSIGN_OR_RETURN(const int dim, ResolveDim(whole.shape, options.dim));
   COHORT_ASSIGN_OR_RETURN(const Tensor joined,
-                          group.Allocate(whole.type, whole.shape, whole.device));
+                          Allocate(group, whole.type, whole.shape, whole.device));
   const int64_t extent = parts[0].shape()[static_cast<size_t>(dim)];
   std::vector<client::TensorCopy> copies;
   for (size_t rank = 0; rank < parts.size(); ++rank) {
@@ -52,7 +55,7 @@ absl::StatusOr<Tensor> Join(client::Group& group, absl::Span<const Tensor> parts
                             joined.Narrow(dim, static_cast<int64_t>(rank) * extent, extent));
     copies.push_back({parts[rank], to});
   }
-  COHORT_RETURN_IF_ERROR(group.CopyAll(copies, options.call));
+  COHORT_RETURN_IF_ERROR(group.CopyAll(copies, budget.Left()));
   return joined;
 }
 
@@ -72,9 +75,14 @@ absl::StatusOr<Tensor> Scatter(client::Group& group, const Tensor& whole,
 
 absl::StatusOr<Tensor> Scatter(client::Group& group, absl::Span<const Tensor> parts,
                                const ScatterOptions& options) {
-  const absl::StatusOr<Tensor> whole = Join(group, parts, options);
-  if (!whole.ok()) return Refuse(group, whole.status(), options.call);
-  return Scatter(group, *whole, options);
+  const Budget budget(options.call);
+  const absl::StatusOr<Tensor> whole = Join(group, parts, options, budget);
+  ScatterOptions rest = options;
+  rest.call = budget.Left();
+  if (!whole.ok()) return Refuse(group, whole.status(), rest.call);
+  const absl::StatusOr<Tensor> part = Scatter(group, *whole, rest);
+  COHORT_RETURN_IF_ERROR(Outlive(group, *whole, part.status(), options.call));
+  return part;
 }
 
 absl::StatusOr<Tensor> Scatter(client::Group& group, const TensorSpec& part,

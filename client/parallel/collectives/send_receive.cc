@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "client/parallel/collectives/allocate.h"
 
 namespace cohort::parallel {
 namespace {
@@ -46,7 +47,7 @@ absl::StatusOr<Tensor> Receive(Messages& messages, const ReceiveOptions& options
           const std::vector<TensorMeta>& metas) -> absl::StatusOr<std::vector<Tensor>> {
     COHORT_RETURN_IF_ERROR(CheckExpected(peer, metas, options.expected));
     const Device device = metas[0].on_device ? group.device() : Device::Host();
-    COHORT_ASSIGN_OR_RETURN(Tensor tensor, group.Allocate(metas[0].type, metas[0].shape, device));
+    COHORT_ASSIGN_OR_RETURN(Tensor tensor, Allocate(group, metas[0].type, metas[0].shape, device));
     return std::vector<Tensor>{std::move(tensor)};
   };
   COHORT_ASSIGN_OR_RETURN(Message message,

@@ -33,7 +33,7 @@ struct CreateGroupsOptions {
   // A rank may be in several lists. Otherwise that is refused.
   bool overlap = false;
   // For all ranks to call this; then, of each wait while the groups form. In all, at most seven
-  // times that.
+  // times that, and a minute.
   absl::Duration timeout = absl::Seconds(300);
 };
 

@@ -20,6 +20,9 @@ namespace {
 // The coordinator's, of names.
 constexpr size_t kMostNameBytes = 128;
 
+// What a factory may take above its timeouts.
+constexpr absl::Duration kHandOverAndAnswer = absl::Seconds(30);
+
 // By base, the first index that this process has not used.
 class Indexes {
  public:
@@ -123,8 +126,9 @@ absl::StatusOr<std::vector<FormedGroup>> FormGroups(client::Group& world, Propos
   const absl::Status own =
       FormOwn(world.rank(), plan, names, DigestOf(proposal), factory, timeout, &formed);
   // Another may still be in its last group, in which it waits thrice: for the ranks to come, to
-  // connect them, and for their devices.
-  COHORT_RETURN_IF_ERROR(AgreeOnOutcome(world, proposal.what, own, 3 * timeout));
+  // connect them, and for their devices. A daemon hands it over besides, and says that it has.
+  COHORT_RETURN_IF_ERROR(
+      AgreeOnOutcome(world, proposal.what, own, 3 * timeout + kHandOverAndAnswer));
   return formed;
 }
 

@@ -32,7 +32,10 @@ absl::Status CheckBase(absl::string_view base);
 // All ranks of `world` call it; `proposal` says all that `plan` follows from, and may have a
 // problem, in place of which all ranks hear it. Returns the groups that this rank is in, in the
 // order of the plan, in which every rank makes its own: so none waits for one that waits for it,
-// however they overlap.
+// however they overlap. A rank that could not waits for the others as long as they may still be at
+// work, and not longer: DEADLINE_EXCEEDED names those who are. A rank that dies is named at once by
+// those who wait here, and by those in a group's making once that has timed out: factories have no
+// way to be called back.
 //
 // A group is named WORLD@GENERATION/BASE:INDEX. The index is agreed upon, and larger than those of
 // all earlier groups of that base: no name comes twice in the service.

@@ -7,7 +7,6 @@
 #include "absl/strings/str_cat.h"
 #include "base/data_type.h"
 #include "base/status_macros.h"
-#include "client/parallel/moe/fingerprint.h"
 
 namespace cohort::parallel {
 
@@ -36,29 +35,42 @@ std::string DescribeRows(const Tensor& tensor) {
   return absl::StrCat(text, tensor.device().is_host() ? "]" : "] on a GPU");
 }
 
-uint32_t FingerprintOf(absl::string_view description) {
-  const uint64_t value = Fingerprint().Add(description).value();
+uint32_t FingerprintOf(const Fingerprint& said) {
+  const uint64_t value = said.value();
   return static_cast<uint32_t>((value ^ value >> 32) & 0x7fffffff);
 }
 
+uint32_t FingerprintOf(absl::string_view description) {
+  return FingerprintOf(Fingerprint().Add(description));
+}
+
+void AddRows(const Tensor& tensor, Fingerprint& fingerprint) {
+  constexpr uint64_t kHost = 256;
+  fingerprint.Add(static_cast<uint64_t>(tensor.type()) | (tensor.device().is_host() ? kHost : 0));
+  // Counted, so that what follows is not taken for one more extent.
+  fingerprint.Add(static_cast<uint64_t>(tensor.dims()));
+  for (size_t dim = 1; dim < tensor.shape().size(); ++dim) {
+    fingerprint.Add(static_cast<uint64_t>(tensor.shape()[dim]));
+  }
+}
+
 absl::StatusOr<client::Sizes> ExchangeAgreed(client::Group& group, int64_t own,
-                                             absl::string_view description, const TimeLeft& time) {
+                                             const Meaning& meaning, const TimeLeft& time) {
   constexpr int kNotedBits = 32;
-  const int64_t fingerprint = FingerprintOf(description);
+  const int64_t fingerprint = meaning.fingerprint;
   COHORT_ASSIGN_OR_RETURN(client::Sizes all,
                           group.ExchangeSizes(fingerprint << kNotedBits | own, time.Options()));
   const int64_t first = all[0] >> kNotedBits;
   for (int64_t& one : all) {
-    if (one >> kNotedBits != first) return ExplainDifference(group, description, time);
+    if (one >> kNotedBits != first) return ExplainDifference(group, meaning, time);
     one &= kMostNoted;
   }
   return all;
 }
 
-absl::Status ExplainDifference(client::Group& group, absl::string_view description,
-                               const TimeLeft& time) {
+absl::Status ExplainDifference(client::Group& group, const Meaning& meaning, const TimeLeft& time) {
   COHORT_ASSIGN_OR_RETURN(const std::vector<std::string> descriptions,
-                          group.AllGatherObjects(description, time.Options()));
+                          group.AllGatherObjects(meaning.text(), time.Options()));
   const auto other = std::find_if(descriptions.begin(), descriptions.end(),
                                   [&](const std::string& one) { return one != descriptions[0]; });
   if (other == descriptions.end()) {

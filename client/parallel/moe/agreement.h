@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -13,6 +14,7 @@
 #include "base/clock.h"
 #include "base/tensor.h"
 #include "client/collective/group.h"
+#include "client/parallel/moe/fingerprint.h"
 
 namespace cohort::parallel {
 
@@ -34,19 +36,27 @@ absl::Status RefuseAs(client::Group& group, const absl::Status& why, const TimeL
 // "bf16 [*, 64]": a tensor but for its rows, which differ from rank to rank.
 std::string DescribeRows(const Tensor& tensor);
 
+// What a rank means to do, as ranks compare it, and in words.
+struct Meaning {
+  uint32_t fingerprint = 0;               // another where the words are others
+  absl::FunctionRef<std::string()> text;  // made where there is a difference to explain
+};
+
 // A number for what a rank says, in 31 bits.
+uint32_t FingerprintOf(const Fingerprint& said);
 uint32_t FingerprintOf(absl::string_view description);
+// Of all that DescribeRows says.
+void AddRows(const Tensor& tensor, Fingerprint& fingerprint);
 
 // Every rank's `own`, by rank, which is in 0..kMostNoted, once all have said the same of what they
 // mean to do. One exchange. Errors: those of ExplainDifference and Group::ExchangeSizes.
 inline constexpr int64_t kMostNoted = 0xffffffff;
 absl::StatusOr<client::Sizes> ExchangeAgreed(client::Group& group, int64_t own,
-                                             absl::string_view description, const TimeLeft& time);
+                                             const Meaning& meaning, const TimeLeft& time);
 
 // When fingerprints differed, which all ranks saw: says in words what two of them mean, the same on
 // all. Errors: INVALID_ARGUMENT; those of Group::AllGatherObjects.
-absl::Status ExplainDifference(client::Group& group, absl::string_view description,
-                               const TimeLeft& time);
+absl::Status ExplainDifference(client::Group& group, const Meaning& meaning, const TimeLeft& time);
 
 }  // namespace cohort::parallel
 

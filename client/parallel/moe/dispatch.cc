@@ -2,22 +2,28 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
+#include <numeric>
 #include <string>
 #include <utility>
 
+#include "absl/container/inlined_vector.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "client/parallel/collectives/allocate.h"
 #include "client/parallel/moe/agreement.h"
 #include "client/parallel/moe/gather_rows.h"
 
 namespace cohort::parallel {
 namespace {
 
-std::vector<Tensor> AllOf(const TokenBatch& batch) {
-  std::vector<Tensor> all = {batch.hidden};
-  all.insert(all.end(), batch.companions.begin(), batch.companions.end());
-  all.insert(all.end(), batch.extras.begin(), batch.extras.end());
+using TensorList = absl::InlinedVector<const Tensor*, 8>;
+
+TensorList AllOf(const TokenBatch& batch) {
+  TensorList all = {&batch.hidden};
+  for (const Tensor& tensor : batch.companions) all.push_back(&tensor);
+  for (const Tensor& tensor : batch.extras) all.push_back(&tensor);
   return all;
 }
 
@@ -33,16 +39,26 @@ std::string Describe(const TokenBatch& batch, bool asks) {
   return text;
 }
 
+// Of all that Describe says.
+uint32_t FingerprintOf(const TokenBatch& batch, const TensorList& all, bool asks) {
+  Fingerprint fingerprint;
+  fingerprint.Add(uint64_t{asks ? 1U : 0U}).Add(uint64_t{batch.companions.size()});
+  for (const Tensor* const tensor : all) AddRows(*tensor, fingerprint);
+  return FingerprintOf(fingerprint);
+}
+
 absl::Status CheckRows(const TokenBatch& batch) {
   if (batch.hidden.dims() == 0) {
     return absl::InvalidArgumentError("hidden has no rows: its shape is []");
   }
+  COHORT_RETURN_IF_ERROR(CheckCountable(batch.hidden.type(), batch.hidden.shape()));
   const int64_t rows = batch.hidden.shape()[0];
   if (rows > kMostNoted) {
     return absl::InvalidArgumentError(absl::StrCat("hidden has ", rows, " rows"));
   }
   const auto check = [rows](const std::vector<Tensor>& tensors, const char* what) -> absl::Status {
     for (size_t i = 0; i < tensors.size(); ++i) {
+      COHORT_RETURN_IF_ERROR(CheckCountable(tensors[i].type(), tensors[i].shape()));
       if (tensors[i].dims() > 0 && tensors[i].shape()[0] == rows) continue;
       return absl::InvalidArgumentError(absl::StrCat(what, " ", i, " is ", tensors[i].ToString(),
                                                      ", while hidden has ", rows, " rows"));
@@ -89,21 +105,23 @@ absl::StatusOr<DispatchedBatch> Dispatch(client::Group& group, const TokenBatch&
   if (!given.ok()) return RefuseAs(group, given.status(), time);
   DispatchedBatch result;
   const bool asks = !options.sizes.has_value();
-  const std::string description = Describe(batch, asks);
+  const TensorList all = AllOf(batch);
+  const auto text = [&] { return Describe(batch, asks); };
+  const Meaning meaning = {FingerprintOf(batch, all, asks), text};
   if (asks) {
     COHORT_ASSIGN_OR_RETURN(result.sizes,
-                            ExchangeAgreed(group, batch.hidden.shape()[0], description, time));
+                            ExchangeAgreed(group, batch.hidden.shape()[0], meaning, time));
   } else {
     result.sizes = *std::move(given);
   }
-  COHORT_ASSIGN_OR_RETURN(
-      std::vector<Tensor> gathered,
-      GatherRows(group, AllOf(batch), result.sizes, description, /*agreed=*/asks, time));
+  COHORT_ASSIGN_OR_RETURN(std::vector<Tensor> gathered,
+                          GatherRows(group, all, result.sizes, meaning, /*agreed=*/asks, time));
   auto next = gathered.begin();
   result.hidden = std::move(*next++);
   const auto companions_end = next + static_cast<std::ptrdiff_t>(batch.companions.size());
-  result.companions.assign(next, companions_end);
-  result.extras.assign(companions_end, gathered.end());
+  result.companions.assign(std::make_move_iterator(next), std::make_move_iterator(companions_end));
+  result.extras.assign(std::make_move_iterator(companions_end),
+                       std::make_move_iterator(gathered.end()));
   return result;
 }
 
@@ -116,14 +134,14 @@ absl::StatusOr<Tensor> Combine(client::Group& group, const Tensor& hidden, const
     }
     COHORT_ASSIGN_OR_RETURN(client::Sizes by_rank,
                             SizesByRank(group, sizes, options.sequence_parallel));
-    COHORT_ASSIGN_OR_RETURN(const std::vector<int64_t> offsets, Offsets(by_rank));
-    if (hidden.shape()[0] != offsets.back()) {
-      return absl::InvalidArgumentError(absl::StrCat("hidden has ", hidden.shape()[0],
-                                                     " rows, and by the sizes ", offsets.back()));
+    const int64_t rows = std::accumulate(by_rank.begin(), by_rank.end(), int64_t{0});
+    if (hidden.shape()[0] != rows) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("hidden has ", hidden.shape()[0], " rows, and by the sizes ", rows));
     }
     Shape shape = hidden.shape();
     shape[0] = by_rank[static_cast<size_t>(group.rank())];
-    COHORT_ASSIGN_OR_RETURN(Tensor output, group.Allocate(hidden.type(), shape, hidden.device()));
+    COHORT_ASSIGN_OR_RETURN(Tensor output, Allocate(group, hidden.type(), shape, hidden.device()));
     return std::make_pair(std::move(by_rank), std::move(output));
   };
   const auto prepared = prepare();

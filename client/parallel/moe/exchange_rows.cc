@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "base/status_macros.h"
+#include "client/parallel/collectives/allocate.h"
 #include "client/parallel/moe/gather_rows.h"
 #include "client/parallel/moe/packed_rows.h"
 
@@ -21,12 +22,12 @@ client::Sizes Times(const client::Sizes& sizes, int64_t bytes) {
   return result;
 }
 
-absl::Status ExchangePacked(client::Group& group, const std::vector<Tensor>& inputs,
+absl::Status ExchangePacked(client::Group& group, const std::vector<const Tensor*>& inputs,
                             const std::vector<Tensor>& outputs, const client::Sizes& to,
                             const client::Sizes& from, const TimeLeft& time) {
-  const int64_t row = RowBytes(inputs);
-  const absl::StatusOr<Tensor> sent = group.Allocate(DataType::kU8, {Sum(to) * row});
-  const absl::StatusOr<Tensor> came = group.Allocate(DataType::kU8, {Sum(from) * row});
+  const int64_t row = RowBytes(outputs);
+  const absl::StatusOr<Tensor> sent = Allocate(group, DataType::kU8, {Sum(to) * row});
+  const absl::StatusOr<Tensor> came = Allocate(group, DataType::kU8, {Sum(from) * row});
   if (!sent.ok()) return RefuseAs(group, sent.status(), time);
   if (!came.ok()) return RefuseAs(group, came.status(), time);
   auto* block = static_cast<char*>(sent->data());
@@ -57,15 +58,18 @@ absl::StatusOr<std::vector<Tensor>> ExchangeRows(client::Group& group,
                                                  int64_t all_rows, const TimeLeft& time) {
   std::vector<Tensor> outputs;
   std::vector<size_t> alone;
-  std::vector<Tensor> packed_inputs;
+  std::vector<const Tensor*> packed_inputs;
   std::vector<Tensor> packed_outputs;
   for (const Tensor& tensor : tensors) {
     Shape shape = tensor.shape();
     shape[0] = Sum(from);
-    absl::StatusOr<Tensor> output = group.Allocate(tensor.type(), shape, tensor.device());
+    absl::StatusOr<Tensor> output = Allocate(group, tensor.type(), shape, tensor.device());
     if (!output.ok()) return RefuseAs(group, output.status(), time);
-    if (tensor.device().is_host() && all_rows * RowBytes(tensor) <= kPackedBytes) {
-      packed_inputs.push_back(tensor);
+    // Each rank alone counts its own; all rows together may be more than can be counted.
+    int64_t all_bytes = 0;
+    const bool is_countable = !__builtin_mul_overflow(all_rows, RowBytes(tensor), &all_bytes);
+    if (tensor.device().is_host() && is_countable && all_bytes <= kPackedBytes) {
+      packed_inputs.push_back(&tensor);
       packed_outputs.push_back(*output);
     } else {
       alone.push_back(outputs.size());

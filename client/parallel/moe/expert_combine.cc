@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/data_type.h"
 #include "base/status_macros.h"
+#include "client/parallel/collectives/allocate.h"
 #include "client/parallel/moe/agreement.h"
 #include "client/parallel/moe/expert_dispatch.h"
 #include "client/parallel/moe/expert_routes.h"
@@ -47,7 +48,7 @@ absl::Status CheckOutputs(const client::Group& group, const ExpertBatch& batch,
 absl::StatusOr<Tensor> AllocateRows(client::Group& group, const Tensor& like, int64_t rows) {
   Shape shape = like.shape();
   shape[0] = rows;
-  return group.Allocate(like.type(), shape, like.device());
+  return Allocate(group, like.type(), shape, like.device());
 }
 
 // This rank's part of each row that came.

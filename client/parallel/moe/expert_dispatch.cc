@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "client/parallel/collectives/allocate.h"
 #include "client/parallel/moe/agreement.h"
 #include "client/parallel/moe/costs.h"
 #include "client/parallel/moe/exchange_rows.h"
@@ -44,6 +45,10 @@ absl::Status CheckTokens(const client::Group& group, const ExpertTokens& tokens,
                             " ranks, and the group has ", group.size()));
   }
   if (tokens.hidden.dims() == 0) return Bad("hidden has no rows: its shape is []");
+  COHORT_RETURN_IF_ERROR(CheckCountable(tokens.hidden.type(), tokens.hidden.shape()));
+  for (const Tensor& tensor : tokens.extras) {
+    COHORT_RETURN_IF_ERROR(CheckCountable(tensor.type(), tensor.shape()));
+  }
   const int64_t rows = tokens.hidden.shape()[0];
   if (rows > std::numeric_limits<int32_t>::max()) {
     return Bad(absl::StrCat("hidden has ", rows, " rows"));
@@ -53,6 +58,7 @@ absl::Status CheckTokens(const client::Group& group, const ExpertTokens& tokens,
       (ids.type() != DataType::kI32 && ids.type() != DataType::kI64)) {
     return Bad(absl::StrCat("ids are ", ids.ToString(), ", and not i32 or i64 [", rows, ", k]"));
   }
+  COHORT_RETURN_IF_ERROR(CheckCountable(ids.type(), ids.shape()));
   const Tensor& weights = tokens.weights;
   if (weights.type() != DataType::kF32 || weights.shape() != ids.shape()) {
     return Bad(absl::StrCat("weights are ", weights.ToString(), ", and not f32 ",
@@ -85,7 +91,7 @@ absl::StatusOr<std::vector<Notes>> ExchangeNotes(client::Group& group, const Rou
   const Device device = MeetingPlace(group);
   const Shape shape = {group.size(), kNotes};
   const auto prepare = [&]() -> absl::StatusOr<Tensor> {
-    COHORT_ASSIGN_OR_RETURN(Tensor own, group.Allocate(DataType::kI64, shape));
+    COHORT_ASSIGN_OR_RETURN(Tensor own, Allocate(group, DataType::kI64, shape));
     auto* const notes = static_cast<int64_t*>(own.data());
     const auto all_rows = static_cast<int64_t>(plan.tokens.size());
     for (size_t rank = 0; rank < plan.rows.size(); ++rank) {
@@ -95,7 +101,7 @@ absl::StatusOr<std::vector<Notes>> ExchangeNotes(client::Group& group, const Rou
     return OnDevice(group, own, device, time.Options());
   };
   const absl::StatusOr<Tensor> own = prepare();
-  const absl::StatusOr<Tensor> all = group.Allocate(DataType::kI64, shape, device);
+  const absl::StatusOr<Tensor> all = Allocate(group, DataType::kI64, shape, device);
   if (!own.ok()) return RefuseAs(group, own.status(), time);
   if (!all.ok()) return RefuseAs(group, all.status(), time);
   COHORT_RETURN_IF_ERROR(group.AllToAll(*own, *all, time.Options()));
@@ -153,13 +159,13 @@ absl::StatusOr<std::vector<Tensor>> Outgoing(client::Group& group, const ExpertT
       Shape shape = tensor.shape();
       shape[0] = rows;
       COHORT_ASSIGN_OR_RETURN(const Tensor ordered,
-                              group.Allocate(tensor.type(), shape, tensor.device()));
+                              Allocate(group, tensor.type(), shape, tensor.device()));
       COHORT_RETURN_IF_ERROR(TakeRows(group, tensor, plan.tokens, ordered, time.Options()));
       tensor = ordered;
     }
   }
   COHORT_ASSIGN_OR_RETURN(const Tensor labels,
-                          group.Allocate(DataType::kI32, {rows, LabelWidth(ids.shape()[1])}));
+                          Allocate(group, DataType::kI32, {rows, LabelWidth(ids.shape()[1])}));
   if (gathered) {
     WriteLabels(ids, weights, labels);
   } else {
@@ -176,8 +182,8 @@ absl::Status MakeRoom(client::Group& group, const ExpertTokens& tokens, const Ex
                       ExpertBatch& batch) {
   const Device device = tokens.hidden.device();
   const Shape shape = {Sum(routes.received), tokens.ids.shape()[1]};
-  COHORT_ASSIGN_OR_RETURN(batch.ids, group.Allocate(DataType::kI32, shape, device));
-  COHORT_ASSIGN_OR_RETURN(batch.weights, group.Allocate(DataType::kF32, shape, device));
+  COHORT_ASSIGN_OR_RETURN(batch.ids, Allocate(group, DataType::kI32, shape, device));
+  COHORT_ASSIGN_OR_RETURN(batch.weights, Allocate(group, DataType::kF32, shape, device));
   return absl::OkStatus();
 }
 
@@ -229,11 +235,13 @@ absl::StatusOr<ExpertBatch> DispatchToExperts(client::Group& group, const Expert
   if (!planned.ok()) return RefuseAs(group, planned, time);
 
   const std::string description = Describe(tokens, placement, options.form);
+  const auto text = [&description] { return description; };
+  const Meaning meaning = {FingerprintOf(description), text};
   COHORT_ASSIGN_OR_RETURN(
       const std::vector<Notes> notes,
-      ExchangeNotes(group, routes->sent, ids.shape()[0], FingerprintOf(description), time));
+      ExchangeNotes(group, routes->sent, ids.shape()[0], meaning.fingerprint, time));
   for (const Notes& one : notes) {
-    if (one[kMeans] != notes[0][kMeans]) return ExplainDifference(group, description, time);
+    if (one[kMeans] != notes[0][kMeans]) return ExplainDifference(group, meaning, time);
   }
   ExpertBatch batch;
   batch.form = Choose(group, tokens, notes, options.form);
@@ -247,11 +255,12 @@ absl::StatusOr<ExpertBatch> DispatchToExperts(client::Group& group, const Expert
   if (!outgoing.ok()) return RefuseAs(group, outgoing.status(), time);
   const absl::Status room = MakeRoom(group, tokens, *routes, batch);
   if (!room.ok()) return RefuseAs(group, room, time);
+  std::vector<const Tensor*> tensors;
+  for (const Tensor& tensor : *outgoing) tensors.push_back(&tensor);
   const auto exchange = [&] {
-    return gathered
-               ? GatherRows(group, *outgoing, routes->tokens, description, /*agreed=*/true, time)
-               : ExchangeRows(group, *outgoing, routes->sent.rows, routes->received,
-                              Sum(Column(notes, kAllRows)), time);
+    return gathered ? GatherRows(group, tensors, routes->tokens, meaning, /*agreed=*/true, time)
+                    : ExchangeRows(group, *outgoing, routes->sent.rows, routes->received,
+                                   Sum(Column(notes, kAllRows)), time);
   };
   COHORT_ASSIGN_OR_RETURN(std::vector<Tensor> came, exchange());
   const Tensor labels = std::move(came.back());

@@ -1,58 +1,128 @@
 #include "client/parallel/moe/gather_rows.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <cstring>
+#include <memory>
 #include <numeric>
+#include <utility>
 
+#include "absl/container/inlined_vector.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "base/status_macros.h"
+#include "client/parallel/collectives/allocate.h"
 #include "client/parallel/moe/packed_rows.h"
 
 namespace cohort::parallel {
 namespace {
 
-// Which tensors travel together. The same on all ranks that bring the same.
+// Before each rank's rows: the fingerprint of what it means, and of the sizes.
+constexpr int64_t kHeaderBytes = 16;
+// All blocks have the size of the largest up to so many bytes in all: that is one plain exchange.
+constexpr int64_t kEvenBytes = int64_t{128} << 10;
+// Up to so many bytes, results are kept with the room in which they came.
+constexpr int64_t kLittleBytes = int64_t{16} << 10;
+// So that no two tensors share a line.
+constexpr int64_t kLineBytes = 64;
+
+int64_t Lines(int64_t bytes) { return (bytes + kLineBytes - 1) / kLineBytes * kLineBytes; }
+
+// Which tensors travel together, and where. The same on all ranks that bring the same.
 struct Parcel {
-  std::vector<Tensor> inputs;
-  std::vector<Tensor> outputs;
-  int64_t row_bytes() const { return RowBytes(inputs); }
+  absl::InlinedVector<const Tensor*, 4> inputs;
+  absl::InlinedVector<Tensor, 4> outputs;
+  absl::InlinedVector<size_t, 4> places;  // of outputs, in all results
+  // Of each rank the header and its rows: blocks of one size, or of as much as each has.
+  bool even = false;
+  int64_t row_bytes = 0;
+  int64_t most_bytes = 0;  // of a block
+  Tensor sent;
+  Tensor came;
+
+  int64_t BlockBytes(int64_t rows) const {
+    return even ? most_bytes : kHeaderBytes + rows * row_bytes;
+  }
 };
 
-// Before each rank's rows: the fingerprint of what it means.
-constexpr int64_t kHeaderBytes = sizeof(uint32_t);
-
-// One exchange of bytes: of each rank the header and its rows.
-absl::Status GatherParcel(client::Group& group, const Parcel& parcel, const client::Sizes& sizes,
-                          const std::string& description, const TimeLeft& time) {
-  client::Sizes bytes;
-  bytes.reserve(sizes.size());
-  for (const int64_t rows : sizes) bytes.push_back(kHeaderBytes + rows * parcel.row_bytes());
-  const auto own = static_cast<size_t>(group.rank());
-  const auto make = [&](int64_t size) { return group.Allocate(DataType::kU8, {size}); };
-  const absl::StatusOr<Tensor> input = make(bytes[own]);
-  const absl::StatusOr<Tensor> output =
-      make(std::accumulate(bytes.begin(), bytes.end(), int64_t{0}));
-  if (!input.ok()) return RefuseAs(group, input.status(), time);
-  if (!output.ok()) return RefuseAs(group, output.status(), time);
-  char* const block = static_cast<char*>(input->data());
-  const uint32_t fingerprint = FingerprintOf(description);
-  std::memcpy(block, &fingerprint, sizeof fingerprint);
-  const absl::Status packed = PackRows(parcel.inputs, 0, sizes[own], block + kHeaderBytes);
-  if (!packed.ok()) return RefuseAs(group, packed, time);
-  COHORT_RETURN_IF_ERROR(group.AllGatherV(*input, *output, 0, bytes, time.Options()));
-
-  const char* from = static_cast<const char*>(output->data());
-  for (const int64_t size : bytes) {
-    if (std::memcmp(from, output->data(), kHeaderBytes) != 0) {
-      return ExplainDifference(group, description, time);
-    }
-    from += size;
+// Where everything of the parcel goes. Little of it is one allocation, which the results keep.
+absl::Status MakeRoom(client::Group& group, const client::Sizes& sizes, int64_t rows,
+                      Parcel& parcel) {
+  int64_t results = 0;
+  for (const Tensor* const input : parcel.inputs) {
+    const int64_t row = RowBytes(*input);
+    parcel.row_bytes += row;
+    results += Lines(rows * row);
   }
-  from = static_cast<const char*>(output->data());
+  const int64_t most = *std::max_element(sizes.begin(), sizes.end());
+  parcel.most_bytes = Lines(kHeaderBytes + most * parcel.row_bytes);
+  const auto ranks = static_cast<int64_t>(sizes.size());
+  parcel.even = parcel.most_bytes <= kEvenBytes / ranks;
+  const int64_t own = parcel.BlockBytes(sizes[static_cast<size_t>(group.rank())]);
+  int64_t all = 0;
+  for (const int64_t size : sizes) all += parcel.BlockBytes(size);
+  const int64_t travel = Lines(own) + all;
+
+  const bool together = results + travel <= kLittleBytes;
+  COHORT_ASSIGN_OR_RETURN(const Tensor kept,
+                          Allocate(group, DataType::kU8, {together ? results + travel : results}));
+  char* at = static_cast<char*>(kept.data());
+  for (const Tensor* const input : parcel.inputs) {
+    Shape shape = input->shape();
+    shape[0] = rows;
+    parcel.outputs.emplace_back(at, input->type(), std::move(shape), kept.owner());
+    at += Lines(parcel.outputs.back().bytes());
+  }
+  std::shared_ptr<const void> owner = kept.owner();
+  if (!together) {
+    COHORT_ASSIGN_OR_RETURN(const Tensor room, Allocate(group, DataType::kU8, {travel}));
+    at = static_cast<char*>(room.data());
+    owner = room.owner();
+  }
+  parcel.sent = Tensor(at, DataType::kU8, {own}, owner);
+  parcel.came = Tensor(at + Lines(own), DataType::kU8, {all}, std::move(owner));
+  return absl::OkStatus();
+}
+
+// One exchange of bytes.
+absl::Status GatherParcel(client::Group& group, const Parcel& parcel, const client::Sizes& sizes,
+                          const Meaning& what, const TimeLeft& time) {
+  // Blocks of one size do not tell whose sizes differ.
+  Fingerprint said;
+  said.Add(what.fingerprint);
+  for (const int64_t size : sizes) said.Add(static_cast<uint64_t>(size));
+  const auto text = [&] {
+    return absl::StrCat(what.text(), ", with rows by rank [", absl::StrJoin(sizes, ", "), "]");
+  };
+  const Meaning meaning = {FingerprintOf(said), text};
+  char* const block = static_cast<char*>(parcel.sent.data());
+  std::memcpy(block, &meaning.fingerprint, sizeof meaning.fingerprint);
+  const absl::Status packed =
+      PackRows(parcel.inputs, 0, sizes[static_cast<size_t>(group.rank())], block + kHeaderBytes);
+  if (!packed.ok()) return RefuseAs(group, packed, time);
+  if (parcel.even) {
+    COHORT_RETURN_IF_ERROR(group.AllGather(parcel.sent, parcel.came, 0, time.Options()));
+  } else {
+    client::Sizes bytes;
+    bytes.reserve(sizes.size());
+    for (const int64_t size : sizes) bytes.push_back(parcel.BlockBytes(size));
+    COHORT_RETURN_IF_ERROR(group.AllGatherV(parcel.sent, parcel.came, 0, bytes, time.Options()));
+  }
+
+  const auto* const blocks = static_cast<const char*>(parcel.came.data());
+  const char* from = blocks;
+  for (const int64_t size : sizes) {
+    if (std::memcmp(from, blocks, sizeof meaning.fingerprint) != 0) {
+      return ExplainDifference(group, meaning, time);
+    }
+    from += parcel.BlockBytes(size);
+  }
+  from = blocks;
   int64_t begin = 0;
-  for (size_t rank = 0; rank < sizes.size(); ++rank) {
-    COHORT_RETURN_IF_ERROR(UnpackRows(from + kHeaderBytes, begin, sizes[rank], parcel.outputs));
-    begin += sizes[rank];
-    from += bytes[rank];
+  for (const int64_t size : sizes) {
+    COHORT_RETURN_IF_ERROR(UnpackRows(from + kHeaderBytes, begin, size, parcel.outputs));
+    begin += size;
+    from += parcel.BlockBytes(size);
   }
   return absl::OkStatus();
 }
@@ -60,36 +130,43 @@ absl::Status GatherParcel(client::Group& group, const Parcel& parcel, const clie
 }  // namespace
 
 absl::StatusOr<std::vector<Tensor>> GatherRows(client::Group& group,
-                                               const std::vector<Tensor>& tensors,
-                                               const client::Sizes& sizes,
-                                               const std::string& description, bool agreed,
-                                               const TimeLeft& time) {
+                                               absl::Span<const Tensor* const> tensors,
+                                               const client::Sizes& sizes, const Meaning& meaning,
+                                               bool agreed, const TimeLeft& time) {
   const int64_t rows = std::accumulate(sizes.begin(), sizes.end(), int64_t{0});
-  std::vector<Tensor> outputs;
-  std::vector<size_t> alone;
+  std::vector<Tensor> outputs(tensors.size());
+  absl::InlinedVector<size_t, 4> alone;
   Parcel parcel;
-  for (const Tensor& tensor : tensors) {
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    const Tensor& tensor = *tensors[i];
+    int64_t bytes = 0;
+    const bool is_countable = !__builtin_mul_overflow(rows, RowBytes(tensor), &bytes);
+    if (tensors.size() > 1 && tensor.device().is_host() && is_countable && bytes <= kPackedBytes) {
+      parcel.inputs.push_back(&tensor);
+      parcel.places.push_back(i);
+      continue;
+    }
     Shape shape = tensor.shape();
     shape[0] = rows;
-    absl::StatusOr<Tensor> output = group.Allocate(tensor.type(), shape, tensor.device());
+    absl::StatusOr<Tensor> output = Allocate(group, tensor.type(), shape, tensor.device());
     if (!output.ok()) return RefuseAs(group, output.status(), time);
-    if (tensors.size() > 1 && tensor.device().is_host() && output->bytes() <= kPackedBytes) {
-      parcel.inputs.push_back(tensor);
-      parcel.outputs.push_back(*output);
-    } else {
-      alone.push_back(outputs.size());
-    }
-    outputs.push_back(*std::move(output));
+    alone.push_back(i);
+    outputs[i] = *std::move(output);
   }
   // First what tells whether ranks mean the same. One tensor says it itself, and on a stream nobody
   // waits.
   if (!parcel.inputs.empty()) {
-    COHORT_RETURN_IF_ERROR(GatherParcel(group, parcel, sizes, description, time));
+    const absl::Status allocated = MakeRoom(group, sizes, rows, parcel);
+    if (!allocated.ok()) return RefuseAs(group, allocated, time);
+    COHORT_RETURN_IF_ERROR(GatherParcel(group, parcel, sizes, meaning, time));
+    for (size_t i = 0; i < parcel.places.size(); ++i) {
+      outputs[parcel.places[i]] = std::move(parcel.outputs[i]);
+    }
   } else if (!agreed && tensors.size() > 1 && !time.Options().stream.has_value()) {
-    COHORT_RETURN_IF_ERROR(ExchangeAgreed(group, 0, description, time).status());
+    COHORT_RETURN_IF_ERROR(ExchangeAgreed(group, 0, meaning, time).status());
   }
   for (const size_t at : alone) {
-    COHORT_RETURN_IF_ERROR(group.AllGatherV(tensors[at], outputs[at], 0, sizes, time.Options()));
+    COHORT_RETURN_IF_ERROR(group.AllGatherV(*tensors[at], outputs[at], 0, sizes, time.Options()));
   }
   return outputs;
 }

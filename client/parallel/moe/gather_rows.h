@@ -3,10 +3,10 @@
 #define COHORT_CLIENT_PARALLEL_MOE_GATHER_ROWS_H_
 
 #include <cstdint>
-#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "base/tensor.h"
 #include "client/collective/group.h"
 #include "client/parallel/moe/agreement.h"
@@ -18,13 +18,12 @@ namespace cohort::parallel {
 inline constexpr int64_t kPackedBytes = int64_t{64} << 10;
 
 // Each tensor, with sizes[rank()] rows, gathered by rank. `sizes` are one for each rank. Unless
-// `agreed`, ranks compare their descriptions before anything moves. Errors: those of Group, which
-// all ranks get.
+// `agreed`, ranks compare what they mean before anything moves. What travels together shares
+// memory, in lines of its own. Errors: those of Group, which all ranks get.
 absl::StatusOr<std::vector<Tensor>> GatherRows(client::Group& group,
-                                               const std::vector<Tensor>& tensors,
-                                               const client::Sizes& sizes,
-                                               const std::string& description, bool agreed,
-                                               const TimeLeft& time);
+                                               absl::Span<const Tensor* const> tensors,
+                                               const client::Sizes& sizes, const Meaning& meaning,
+                                               bool agreed, const TimeLeft& time);
 
 }  // namespace cohort::parallel
 

@@ -1,11 +1,22 @@
 #include "client/parallel/moe/packed_rows.h"
 
 #include <cstddef>
+#include <cstring>
 
 #include "absl/status/statusor.h"
 #include "base/status_macros.h"
 
 namespace cohort::parallel {
+
+namespace {
+
+// One behind the other, so that no view of them is needed.
+bool HasRows(const Tensor& tensor, int64_t begin, int64_t rows) {
+  return tensor.contiguous() && tensor.dims() > 0 && begin >= 0 && rows >= 0 &&
+         begin <= tensor.shape()[0] - rows;
+}
+
+}  // namespace
 
 int64_t RowBytes(const Tensor& tensor) {
   int64_t bytes = SizeOf(tensor.type());
@@ -19,9 +30,17 @@ int64_t RowBytes(const std::vector<Tensor>& tensors) {
   return bytes;
 }
 
-absl::Status PackRows(const std::vector<Tensor>& tensors, int64_t begin, int64_t rows, char* to) {
-  for (const Tensor& tensor : tensors) {
-    COHORT_ASSIGN_OR_RETURN(const Tensor part, tensor.Narrow(0, begin, rows));
+absl::Status PackRows(absl::Span<const Tensor* const> tensors, int64_t begin, int64_t rows,
+                      char* to) {
+  for (const Tensor* const tensor : tensors) {
+    if (HasRows(*tensor, begin, rows)) {
+      const int64_t row = RowBytes(*tensor);
+      const auto bytes = static_cast<size_t>(rows * row);
+      if (bytes > 0) std::memcpy(to, static_cast<char*>(tensor->data()) + begin * row, bytes);
+      to += bytes;
+      continue;
+    }
+    COHORT_ASSIGN_OR_RETURN(const Tensor part, tensor->Narrow(0, begin, rows));
     COHORT_RETURN_IF_ERROR(CopyTensor(part, Tensor(to, part.type(), part.shape())));
     to += part.bytes();
   }
@@ -29,8 +48,15 @@ absl::Status PackRows(const std::vector<Tensor>& tensors, int64_t begin, int64_t
 }
 
 absl::Status UnpackRows(const char* from, int64_t begin, int64_t rows,
-                        const std::vector<Tensor>& tensors) {
+                        absl::Span<const Tensor> tensors) {
   for (const Tensor& tensor : tensors) {
+    if (HasRows(tensor, begin, rows)) {
+      const int64_t row = RowBytes(tensor);
+      const auto bytes = static_cast<size_t>(rows * row);
+      if (bytes > 0) std::memcpy(static_cast<char*>(tensor.data()) + begin * row, from, bytes);
+      from += bytes;
+      continue;
+    }
     COHORT_ASSIGN_OR_RETURN(const Tensor part, tensor.Narrow(0, begin, rows));
     COHORT_RETURN_IF_ERROR(
         CopyTensor(Tensor(const_cast<char*>(from), part.type(), part.shape()), part));

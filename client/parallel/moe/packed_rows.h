@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/types/span.h"
 #include "base/tensor.h"
 
 namespace cohort::parallel {
@@ -16,9 +17,10 @@ int64_t RowBytes(const std::vector<Tensor>& tensors);
 
 // On the host. `rows` rows from `begin` on, of each tensor, to or from so many times RowBytes.
 // Errors: INVALID_ARGUMENT (rows that a tensor has not).
-absl::Status PackRows(const std::vector<Tensor>& tensors, int64_t begin, int64_t rows, char* to);
+absl::Status PackRows(absl::Span<const Tensor* const> tensors, int64_t begin, int64_t rows,
+                      char* to);
 absl::Status UnpackRows(const char* from, int64_t begin, int64_t rows,
-                        const std::vector<Tensor>& tensors);
+                        absl::Span<const Tensor> tensors);
 
 }  // namespace cohort::parallel
 

@@ -10,6 +10,9 @@
 namespace cohort::parallel {
 namespace {
 
+// Above any group's: no list is longer, whatever it is told.
+constexpr int64_t kMostRanks = int64_t{1} << 20;
+
 absl::Status CheckSizes(const std::vector<int64_t>& sizes) {
   int64_t sum = 0;
   for (size_t rank = 0; rank < sizes.size(); ++rank) {
@@ -37,6 +40,12 @@ absl::StatusOr<client::Sizes> SequenceSizes(const TokenSizes& tokens, int sequen
     return absl::InvalidArgumentError(
         absl::StrCat(sequence_parallel, " ranks that share a batch by sequence parallelism"));
   }
+  if (sequence_parallel > kMostRanks / static_cast<int64_t>(std::max<size_t>(tokens.size(), 1))) {
+    return absl::InvalidArgumentError(absl::StrCat(tokens.size(), " sizes, each of ",
+                                                   sequence_parallel, " ranks, are of more than ",
+                                                   kMostRanks, " ranks"));
+  }
+  if (sequence_parallel == 1) return tokens;
   client::Sizes sizes;
   sizes.reserve(tokens.size() * static_cast<size_t>(sequence_parallel));
   for (const int64_t n : tokens) {

@@ -19,7 +19,7 @@ using TokenSizes = std::vector<int64_t>;
 // By rank, where `sequence_parallel` neighbouring ranks share the batch of each data rank:
 // ceil(n / sequence_parallel), so many times. The rows that make up for a remainder are padding,
 // which travels as all rows do: its owner has them in its tensors. Errors: also sequence_parallel
-// below 1. Source: DPMetadata's sequence-parallel sizes.
+// below 1, or of more ranks than any group has. Source: DPMetadata's sequence-parallel sizes.
 absl::StatusOr<client::Sizes> SequenceSizes(const TokenSizes& tokens, int sequence_parallel);
 
 // By rank, how many rows go with chunk number `chunk` when none may have more than `limit`:

@@ -36,6 +36,8 @@ TEST(SequenceSizes, OfOneAreThemselves) {
 TEST(SequenceSizes, RefuseWhatIsOutOfRange) {
   ExpectRefused(SequenceSizes({3, -1}, 2), "a size of -1 for rank 1");
   ExpectRefused(SequenceSizes({3}, 0), "0 ranks that share a batch");
+  ExpectRefused(SequenceSizes({3, 4}, std::numeric_limits<int>::max()),
+                "of more than 1048576 ranks");
   ExpectRefused(SequenceSizes({kMost, 1}, 1), "larger than memory");
   ExpectRefused(SequenceSizes({kMost}, 2), "larger than memory");
 }

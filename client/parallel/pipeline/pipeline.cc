@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "client/parallel/collectives/outlive.h"
 #include "client/parallel/messages/frame.h"
 #include "client/parallel/pipeline/reception.h"
 #include "client/parallel/pipeline/scatter.h"
@@ -11,10 +12,34 @@
 namespace cohort::parallel {
 namespace {
 
-// Not of a group's end: the members of the tensor group may be told.
+// Not of a group's end, nor of a wait that may be taken up again: the members of the tensor group
+// may be told.
 bool IsOwnFault(const absl::Status& status) {
-  return absl::IsInvalidArgument(status) || absl::IsFailedPrecondition(status) ||
-         absl::IsResourceExhausted(status);
+  return !status.ok() && !absl::IsAborted(status) && !absl::IsDeadlineExceeded(status) &&
+         !absl::IsCancelled(status);
+}
+
+// All members of the tensor group call it, with the number of what each has received in each
+// direction. OK: they are alike.
+absl::Status CompareNumbers(client::Group& tensor_group, const Reception& input,
+                            const Reception& gradient, const client::CallOptions& options) {
+  constexpr int kBits = 31;
+  static_assert(kMostNumber < uint32_t{1} << kBits, "two of them are one size");
+  const int64_t own = int64_t{input.number()} << kBits | gradient.number();
+  COHORT_ASSIGN_OR_RETURN(const client::Sizes all, tensor_group.ExchangeSizes(own, options));
+  for (size_t rank = 0; rank < all.size(); ++rank) {
+    if (all[rank] == all[0]) continue;
+    const bool forward = all[rank] >> kBits != all[0] >> kBits;
+    const auto number = [forward](int64_t both) {
+      return forward ? both >> kBits : both & kMostNumber;
+    };
+    return absl::AbortedError(absl::StrCat(
+        "group ", tensor_group.name(), ": of the slices that go ", forward ? "forward" : "backward",
+        ", rank 0 has number ", number(all[0]), ", and rank ", rank, " number ", number(all[rank]),
+        ": they are not of one micro-batch. What is sent is in step again in a new generation of "
+        "both groups"));
+  }
+  return absl::OkStatus();
 }
 
 // Tensors without their elements, as a message's body has them.
@@ -35,6 +60,10 @@ absl::StatusOr<std::vector<TensorMeta>> DecodeMetas(absl::string_view note) {
   COHORT_ASSIGN_OR_RETURN(Body body,
                           DecodeBody(header, note.substr(static_cast<size_t>(kFrameHeaderBytes))));
   return std::move(body.metas);
+}
+
+const Tensors* AddressOf(const std::optional<Tensors>& tensors) {
+  return tensors.has_value() ? &*tensors : nullptr;
 }
 
 absl::StatusOr<std::optional<Tensors>> InputOf(absl::StatusOr<Pipeline::Received> received) {
@@ -70,8 +99,18 @@ absl::Status Pipeline::NobodyThere(Side side, absl::string_view what) const {
                    " has no ", side == Side::kNext ? "next" : "previous", " one ", what));
 }
 
+uint32_t Pipeline::NextNumber(int peer, bool forward) {
+  if (const int64_t generation = messages_.group().generation(); generation != sent_generation_) {
+    sent_generation_ = generation;
+    sent_.clear();
+  }
+  uint32_t& number = sent_[{peer, forward}];
+  number = number % kMostNumber + 1;
+  return number;
+}
+
 MessageSend Pipeline::SendOf(const Tensors& tensors, int peer, bool forward,
-                             const PipelineCall& call) {
+                             const PipelineCall& call, const Deadline& deadline, Tensors& copies) {
   MessageSend send;
   send.peer = peer;
   send.channel = ChannelOf(forward);
@@ -83,46 +122,55 @@ MessageSend Pipeline::SendOf(const Tensors& tensors, int peer, bool forward,
         "stage ", stage(), " has no tensor group in which its tensors would be scattered"));
     return send;
   }
+  const int parts = tensor_group->size();
+  Slices slices;
+  // Counted also when it fails: the others' are.
+  if (parts > 1) slices.number = NextNumber(peer, forward);
   if (!call.scattered.empty() && call.scattered.size() != tensors.size()) {
     send.failure = absl::InvalidArgumentError(
         absl::StrCat(tensors.size(), " tensors, and it is said of ", call.scattered.size(),
                      " whether they are scattered"));
     return send;
   }
-  const int parts = tensor_group->size();
-  std::vector<Cut> cuts(tensors.size());
+  slices.cuts.resize(tensors.size());
   for (size_t i = 0; i < tensors.size(); ++i) {
     const bool scattered = call.scattered.empty() || call.scattered[i];
     if (!scattered || parts == 1 || tensors[i].count() == 0) continue;
     absl::StatusOr<Tensor> slice =
-        SliceOf(messages_.group(), tensors[i], parts, tensor_group->rank());
+        SliceOf(messages_.group(), tensors[i], parts, tensor_group->rank(),
+                deadline.LeftFor(tensors[i].device()));
     if (!slice.ok()) {
       send.failure = slice.status();
       return send;
     }
+    if (!tensors[i].contiguous()) copies.push_back(*slice);
     send.message.tensors[i] = *std::move(slice);
     // Who receives may have another tensor group: then this stage has to hear it.
     send.awaited = true;
-    cuts[i] = {parts, tensors[i].shape()};
+    slices.cuts[i] = {parts, tensors[i].shape()};
   }
-  send.message.note = EncodeCuts(cuts);
+  send.message.note = EncodeSlices(slices);
   return send;
 }
 
-absl::StatusOr<Pipeline::Received> Pipeline::Run(const Both& what, const PipelineCall& call,
-                                                 bool wrap) {
+absl::StatusOr<Pipeline::Received> Pipeline::Run(const Transfers& transfers,
+                                                 const PipelineCall& call, bool wrap) {
   const int unused = -1;
   const int next = PeerOf(Side::kNext, call, wrap).value_or(unused);
   const int previous = PeerOf(Side::kPrevious, call, wrap).value_or(unused);
+  const Deadline deadline(call.options);
   std::vector<MessageSend> sends;
-  if (what.output.has_value()) sends.push_back(SendOf(*what.output, next, true, call));
-  if (what.input_gradient.has_value()) {
-    sends.push_back(SendOf(*what.input_gradient, previous, false, call));
+  Tensors copies;
+  if (transfers.output != nullptr) {
+    sends.push_back(SendOf(*transfers.output, next, true, call, deadline, copies));
+  }
+  if (transfers.input_gradient != nullptr) {
+    sends.push_back(SendOf(*transfers.input_gradient, previous, false, call, deadline, copies));
   }
   client::Group& group = messages_.group();
-  client::Group* const tensor_group = options_.tensor_group;
-  Reception input(group, tensor_group, what.input, previous);
-  Reception gradient(group, tensor_group, what.output_gradient, next);
+  client::Group* const tensor_group = call.scatter_gather_tensors ? options_.tensor_group : nullptr;
+  Reception input(group, tensor_group, transfers.input, previous);
+  Reception gradient(group, tensor_group, transfers.output_gradient, next);
   std::vector<MessageReceive> receives;
   const auto receive = [&](int peer, bool forward, Reception& reception) {
     receives.push_back({peer, ChannelOf(forward),
@@ -130,25 +178,36 @@ absl::StatusOr<Pipeline::Received> Pipeline::Run(const Both& what, const Pipelin
                           return reception.Place(note, metas);
                         }});
   };
-  if (what.recv_prev) receive(previous, true, input);
-  if (what.recv_next) receive(next, false, gradient);
+  if (transfers.input != nullptr) receive(previous, true, input);
+  if (transfers.output_gradient != nullptr) receive(next, false, gradient);
 
-  const absl::Status exchanged = messages_.Exchange(sends, receives, call.options).status();
+  absl::Status exchanged = messages_.Exchange(sends, receives, deadline.LeftOnGpu()).status();
+  for (const Tensor& copy : copies) exchanged = Outlive(group, copy, exchanged, call.options);
+  // The others of the tensor group wait for this one, with slices or without.
+  const bool awaited = tensor_group != nullptr && tensor_group->size() > 1 && !receives.empty();
   if (!exchanged.ok()) {
-    // The others of the tensor group have slices, and wait for this one's.
-    const bool awaited = call.scatter_gather_tensors && tensor_group != nullptr &&
-                         tensor_group->size() > 1 && !receives.empty();
     if (awaited && IsOwnFault(exchanged)) {
-      tensor_group->Refuse(exchanged, call.options).IgnoreError();
+      // The others will not have it either. It is here: nothing is waited for.
+      const client::CallOptions at_once = {absl::ZeroDuration()};
+      if (input.placed()) {
+        messages_.Receive(previous, ChannelOf(true), at_once).IgnoreError();
+      }
+      if (gradient.placed()) {
+        messages_.Receive(next, ChannelOf(false), at_once).IgnoreError();
+      }
+      tensor_group->Refuse(exchanged, deadline.Left()).IgnoreError();
     }
     return exchanged;
   }
-  Received received;
-  if (what.recv_prev) {
-    COHORT_ASSIGN_OR_RETURN(received.input, input.Finish(call.options));
+  if (awaited) {
+    COHORT_RETURN_IF_ERROR(CompareNumbers(*tensor_group, input, gradient, deadline.Left()));
   }
-  if (what.recv_next) {
-    COHORT_ASSIGN_OR_RETURN(received.output_gradient, gradient.Finish(call.options));
+  Received received;
+  if (transfers.input != nullptr) {
+    COHORT_ASSIGN_OR_RETURN(received.input, input.Finish(deadline));
+  }
+  if (transfers.output_gradient != nullptr) {
+    COHORT_ASSIGN_OR_RETURN(received.output_gradient, gradient.Finish(deadline));
   }
   return received;
 }
@@ -156,35 +215,31 @@ absl::StatusOr<Pipeline::Received> Pipeline::Run(const Both& what, const Pipelin
 absl::StatusOr<std::optional<Tensors>> Pipeline::RecvForward(const PipelineReceive& input,
                                                              const PipelineCall& call) {
   if (!PeerOf(Side::kPrevious, call, false).has_value()) return std::nullopt;
-  Both what;
-  what.input = input;
-  what.recv_next = false;
-  return InputOf(Run(what, call, false));
+  Transfers transfers;
+  transfers.input = &input;
+  return InputOf(Run(transfers, call, false));
 }
 
 absl::StatusOr<std::optional<Tensors>> Pipeline::RecvBackward(const PipelineReceive& gradient,
                                                               const PipelineCall& call) {
   if (!PeerOf(Side::kNext, call, false).has_value()) return std::nullopt;
-  Both what;
-  what.output_gradient = gradient;
-  what.recv_prev = false;
-  return GradientOf(Run(what, call, false));
+  Transfers transfers;
+  transfers.output_gradient = &gradient;
+  return GradientOf(Run(transfers, call, false));
 }
 
 absl::Status Pipeline::SendForward(const Tensors& output, const PipelineCall& call) {
   if (!PeerOf(Side::kNext, call, false).has_value()) return absl::OkStatus();
-  Both what;
-  what.output = output;
-  what.recv_prev = what.recv_next = false;
-  return Run(what, call, false).status();
+  Transfers transfers;
+  transfers.output = &output;
+  return Run(transfers, call, false).status();
 }
 
 absl::Status Pipeline::SendBackward(const Tensors& gradient, const PipelineCall& call) {
   if (!PeerOf(Side::kPrevious, call, false).has_value()) return absl::OkStatus();
-  Both what;
-  what.input_gradient = gradient;
-  what.recv_prev = what.recv_next = false;
-  return Run(what, call, false).status();
+  Transfers transfers;
+  transfers.input_gradient = &gradient;
+  return Run(transfers, call, false).status();
 }
 
 absl::StatusOr<std::optional<Tensors>> Pipeline::SendForwardRecvBackward(
@@ -193,12 +248,10 @@ absl::StatusOr<std::optional<Tensors>> Pipeline::SendForwardRecvBackward(
     if (what.output.has_value()) return NobodyThere(Side::kNext, "to send its output to");
     return std::nullopt;
   }
-  Both both;
-  both.output = what.output;
-  both.output_gradient = what.output_gradient;
-  both.recv_prev = false;
-  both.recv_next = what.recv_next;
-  return GradientOf(Run(both, call, false));
+  Transfers transfers;
+  transfers.output = AddressOf(what.output);
+  if (what.recv_next) transfers.output_gradient = &what.output_gradient;
+  return GradientOf(Run(transfers, call, false));
 }
 
 absl::StatusOr<std::optional<Tensors>> Pipeline::SendBackwardRecvForward(
@@ -209,12 +262,10 @@ absl::StatusOr<std::optional<Tensors>> Pipeline::SendBackwardRecvForward(
     }
     return std::nullopt;
   }
-  Both both;
-  both.input_gradient = what.input_gradient;
-  both.input = what.input;
-  both.recv_prev = what.recv_prev;
-  both.recv_next = false;
-  return InputOf(Run(both, call, false));
+  Transfers transfers;
+  transfers.input_gradient = AddressOf(what.input_gradient);
+  if (what.recv_prev) transfers.input = &what.input;
+  return InputOf(Run(transfers, call, false));
 }
 
 absl::StatusOr<std::optional<Tensors>> Pipeline::SendForwardRecvForward(const ForwardForward& what,
@@ -247,7 +298,12 @@ absl::StatusOr<Pipeline::Received> Pipeline::SendForwardBackwardRecvForwardBackw
   }
   if (what.recv_prev && !previous) return NobodyThere(Side::kPrevious, "to receive from");
   if (what.recv_next && !next) return NobodyThere(Side::kNext, "to receive from");
-  return Run(what, call, options_.wrap);
+  Transfers transfers;
+  transfers.output = AddressOf(what.output);
+  transfers.input_gradient = AddressOf(what.input_gradient);
+  if (what.recv_prev) transfers.input = &what.input;
+  if (what.recv_next) transfers.output_gradient = &what.output_gradient;
+  return Run(transfers, call, options_.wrap);
 }
 
 absl::StatusOr<bool> Pipeline::SendTensorMeta(const Tensors& tensors, bool need_meta,

@@ -2,7 +2,9 @@
 #ifndef COHORT_CLIENT_PARALLEL_PIPELINE_PIPELINE_H_
 #define COHORT_CLIENT_PARALLEL_PIPELINE_PIPELINE_H_
 
+#include <cstdint>
 #include <functional>
+#include <map>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -15,6 +17,7 @@
 #include "client/parallel/messages/messages.h"
 #include "client/parallel/messages/pending.h"
 #include "client/parallel/messages/tensor_meta.h"
+#include "client/parallel/tensor_map/deadline.h"
 
 namespace cohort::parallel {
 
@@ -57,8 +60,9 @@ struct PipelineCall {
   std::optional<int> next_rank;  // in place of the pipeline's
   std::optional<int> prev_rank;
   // All members of the tensor group send the same tensors: each sends a slice of the elements, and
-  // the receivers gather them. Who receives sets it, too, so that the members of its tensor group
-  // hear when it fails. Tensors of no elements, and groups of one, send them whole.
+  // the receivers gather them. Who receives sets it, too: the members of its tensor group tell each
+  // other which micro-batch they have, one exchange of a number, or why they have none. Tensors of
+  // no elements, and groups of one, send them whole.
   bool scatter_gather_tensors = false;
   // If not empty: by tensor, which of them are the same on all members.
   std::vector<bool> scattered;
@@ -85,6 +89,10 @@ struct PipelineCall {
 // Where a tensor would be dropped, or nobody could send one, it is FAILED_PRECONDITION, and nothing
 // has been sent.
 //
+// A call's timeout is of all that it does. Where the receive of one member of a tensor group fails,
+// it fails on all of them, and what this call received in the other direction is dropped on all:
+// the next call gathers the slices of one micro-batch again.
+//
 // Errors of all
 //
 //   INVALID_ARGUMENT     expected something else: names what both sides have. The sender hears it,
@@ -92,6 +100,8 @@ struct PipelineCall {
 //                        sizes that do not divide by the tensor group's; two stages with tensor
 //                        groups of different sizes: both sides hear of these.
 //   FAILED_PRECONDITION  see above; scattered tensors without a tensor group.
+//   ABORTED              members of the tensor group have slices of different micro-batches, as
+//                        after a timeout of some of them: names who has which. Rejoin both groups.
 //   Others are those of Messages, and of AllGather in the tensor group.
 class Pipeline {
  public:
@@ -198,12 +208,26 @@ class Pipeline {
   int MetaChannel() const { return options_.channel + 2; }
   // FAILED_PRECONDITION: there is nobody on that side.
   absl::Status NobodyThere(Side side, absl::string_view what) const;
-  MessageSend SendOf(const Tensors& tensors, int peer, bool forward, const PipelineCall& call);
-  // All of one call, whose peers there are.
-  absl::StatusOr<Received> Run(const Both& what, const PipelineCall& call, bool wrap);
+  // `copies`: what it made of tensors whose slices do not lie together.
+  MessageSend SendOf(const Tensors& tensors, int peer, bool forward, const PipelineCall& call,
+                     const Deadline& deadline, Tensors& copies);
+  // Of the next message to `peer` whose tensors may be cut.
+  uint32_t NextNumber(int peer, bool forward);
+  // Of one call; null: there is none.
+  struct Transfers {
+    const Tensors* output = nullptr;
+    const Tensors* input_gradient = nullptr;
+    const PipelineReceive* input = nullptr;
+    const PipelineReceive* output_gradient = nullptr;
+  };
+  // Their peers are there.
+  absl::StatusOr<Received> Run(const Transfers& transfers, const PipelineCall& call, bool wrap);
 
   Messages& messages_;
   const PipelineOptions options_;
+  // By peer and direction, what Slices::number counts, in a generation of the messages' group.
+  std::map<std::pair<int, bool>, uint32_t> sent_;
+  int64_t sent_generation_ = 0;
 };
 
 }  // namespace cohort::parallel

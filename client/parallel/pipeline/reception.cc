@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "client/parallel/collectives/allocate.h"
 
 namespace cohort::parallel {
 namespace {
@@ -17,32 +18,52 @@ std::string ToString(const Expected& expected) {
 
 absl::StatusOr<std::vector<Tensor>> Reception::Place(const std::string& note,
                                                      const std::vector<TensorMeta>& metas) {
-  COHORT_ASSIGN_OR_RETURN(cuts_, DecodeCuts(note, metas));
-  std::vector<TensorMeta> whole = metas;
-  for (size_t i = 0; i < metas.size(); ++i) {
-    if (cuts_[i].parts == 1) continue;
-    COHORT_RETURN_IF_ERROR(CheckCut(cuts_[i]));
-    whole[i].shape = cuts_[i].shape;
-  }
-  COHORT_RETURN_IF_ERROR(CheckExpected(whole));
+  COHORT_ASSIGN_OR_RETURN(slices_, DecodeSlices(note, metas));
+  placed_ = false;
   places_.clear();
   wholes_.clear();
-  for (size_t i = 0; i < metas.size(); ++i) {
-    COHORT_ASSIGN_OR_RETURN(Tensor room, Room(i, whole[i]));
-    if (cuts_[i].parts == 1) {
-      places_.push_back(room);
-    } else {
-      COHORT_ASSIGN_OR_RETURN(
-          Tensor slice, tensor_group_->Allocate(metas[i].type, metas[i].shape, room.device()));
-      places_.push_back(std::move(slice));
+  if (slices_.cuts.empty()) {
+    COHORT_RETURN_IF_ERROR(CheckExpected(metas));
+    places_.reserve(metas.size());
+    for (size_t i = 0; i < metas.size(); ++i) {
+      COHORT_ASSIGN_OR_RETURN(places_.emplace_back(), Room(i, metas[i]));
     }
-    wholes_.push_back(std::move(room));
+  } else {
+    COHORT_RETURN_IF_ERROR(PlaceSlices(metas));
   }
+  placed_ = true;
   return places_;
 }
 
+absl::Status Reception::PlaceSlices(const std::vector<TensorMeta>& metas) {
+  const std::vector<Cut>& cuts = slices_.cuts;
+  std::vector<TensorMeta> whole = metas;
+  for (size_t i = 0; i < metas.size(); ++i) {
+    if (cuts[i].parts == 1) continue;
+    COHORT_RETURN_IF_ERROR(CheckCut(cuts[i]));
+    whole[i].shape = cuts[i].shape;
+  }
+  COHORT_RETURN_IF_ERROR(CheckExpected(whole));
+  for (size_t i = 0; i < metas.size(); ++i) {
+    COHORT_ASSIGN_OR_RETURN(const Tensor room, Room(i, whole[i]));
+    Tensor place = room;
+    if (cuts[i].parts > 1) {
+      COHORT_ASSIGN_OR_RETURN(
+          place, Allocate(*tensor_group_, metas[i].type, metas[i].shape, room.device()));
+    }
+    places_.push_back(std::move(place));
+    wholes_.push_back(room);
+  }
+  return absl::OkStatus();
+}
+
 absl::Status Reception::CheckCut(const Cut& cut) const {
-  const int size = tensor_group_ == nullptr ? 1 : tensor_group_->size();
+  if (tensor_group_ == nullptr) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("rank ", peer_, " sent a slice of ", cut.parts, ", and rank ", group_.rank(),
+                     " does not gather any (scatter_gather_tensors)"));
+  }
+  const int size = tensor_group_->size();
   if (cut.parts == size) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
       "rank ", peer_, " sent a slice of ", cut.parts, ", and the tensor group of rank ",
@@ -50,7 +71,7 @@ absl::Status Reception::CheckCut(const Cut& cut) const {
 }
 
 absl::Status Reception::CheckExpected(const std::vector<TensorMeta>& metas) const {
-  const std::vector<Expected>& expected = receive_.expected;
+  const std::vector<Expected>& expected = receive_->expected;
   if (expected.empty()) return absl::OkStatus();
   if (expected.size() != metas.size()) {
     return absl::InvalidArgumentError(absl::StrCat("rank ", group_.rank(), " expects ",
@@ -71,21 +92,28 @@ absl::Status Reception::CheckExpected(const std::vector<TensorMeta>& metas) cons
 }
 
 absl::StatusOr<Tensor> Reception::Room(size_t index, const TensorMeta& meta) const {
-  if (receive_.cache != nullptr && index < receive_.cache->tensors.size()) {
-    const Tensor& last = receive_.cache->tensors[index];
+  if (receive_->cache != nullptr && index < receive_->cache->tensors.size()) {
+    const Tensor& last = receive_->cache->tensors[index];
     if (MetaOf(last) == meta && last.contiguous()) return last;
   }
   const Device device = meta.on_device ? group_.device() : Device::Host();
-  return group_.Allocate(meta.type, meta.shape, device);
+  return Allocate(group_, meta.type, meta.shape, device);
 }
 
-absl::StatusOr<Tensors> Reception::Finish(const client::CallOptions& options) {
-  for (size_t i = 0; i < places_.size(); ++i) {
-    if (cuts_[i].parts == 1) continue;
-    COHORT_RETURN_IF_ERROR(GatherSlices(*tensor_group_, places_[i], wholes_[i], options));
+absl::StatusOr<Tensors> Reception::Finish(const Deadline& deadline) {
+  const bool is_whole = slices_.cuts.empty();
+  bool on_stream = false;
+  for (size_t i = 0; !is_whole && i < places_.size(); ++i) {
+    if (slices_.cuts[i].parts == 1) continue;
+    const client::CallOptions left = deadline.LeftFor(wholes_[i].device());
+    on_stream = on_stream || left.stream.has_value();
+    COHORT_RETURN_IF_ERROR(GatherSlices(*tensor_group_, places_[i], wholes_[i], left));
   }
-  if (receive_.cache != nullptr) receive_.cache->tensors = wholes_;
-  return wholes_;
+  // Slices go with this call.
+  if (on_stream) COHORT_RETURN_IF_ERROR(tensor_group_->AwaitStreams(deadline.Left()));
+  Tensors& tensors = is_whole ? places_ : wholes_;
+  if (receive_->cache != nullptr) receive_->cache->tensors = tensors;
+  return std::move(tensors);
 }
 
 }  // namespace cohort::parallel

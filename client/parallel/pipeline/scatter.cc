@@ -14,6 +14,8 @@
 namespace cohort::parallel {
 namespace {
 
+constexpr size_t kExcerpt = 40;  // of a note in an error
+
 absl::Status Malformed(absl::string_view what) {
   return absl::InvalidArgumentError(absl::StrCat("slices that are none: ", what));
 }
@@ -48,30 +50,40 @@ absl::StatusOr<Cut> ReadCut(absl::string_view text, const TensorMeta& meta) {
 
 }  // namespace
 
-std::string EncodeCuts(const std::vector<Cut>& cuts) {
+// "17;4:3,8;1:", or "17" of tensors that all travel whole; "": without a number, and whole.
+std::string EncodeSlices(const Slices& slices) {
+  if (slices.number == 0) return "";
   const auto whole = [](const Cut& cut) { return cut.parts == 1; };
-  if (std::all_of(cuts.begin(), cuts.end(), whole)) return "";
-  return absl::StrJoin(cuts, ";", [](std::string* to, const Cut& cut) {
-    absl::StrAppend(to, cut.parts, ":",
-                    cut.parts == 1 ? std::string() : absl::StrJoin(cut.shape, ","));
-  });
+  std::string note = absl::StrCat(slices.number);
+  if (std::all_of(slices.cuts.begin(), slices.cuts.end(), whole)) return note;
+  for (const Cut& cut : slices.cuts) {
+    absl::StrAppend(&note, ";", cut.parts, ":", whole(cut) ? "" : absl::StrJoin(cut.shape, ","));
+  }
+  return note;
 }
 
-absl::StatusOr<std::vector<Cut>> DecodeCuts(absl::string_view note,
-                                            const std::vector<TensorMeta>& metas) {
-  std::vector<Cut> cuts(metas.size());
-  if (note.empty()) return cuts;
-  const std::vector<absl::string_view> texts = absl::StrSplit(note, ';');
+absl::StatusOr<Slices> DecodeSlices(absl::string_view note, const std::vector<TensorMeta>& metas) {
+  Slices slices;
+  if (note.empty()) return slices;
+  std::vector<absl::string_view> texts = absl::StrSplit(note, ';');
+  if (!absl::SimpleAtoi(texts[0], &slices.number) || slices.number < 1 ||
+      slices.number > kMostNumber) {
+    return Malformed(note.substr(0, kExcerpt));
+  }
+  if (texts.size() == 1) return slices;
+  texts.erase(texts.begin());
   if (texts.size() != metas.size()) {
     return Malformed(absl::StrCat(texts.size(), " of ", metas.size(), " tensors"));
   }
+  slices.cuts.resize(texts.size());
   for (size_t i = 0; i < texts.size(); ++i) {
-    COHORT_ASSIGN_OR_RETURN(cuts[i], ReadCut(texts[i], metas[i]));
+    COHORT_ASSIGN_OR_RETURN(slices.cuts[i], ReadCut(texts[i], metas[i]));
   }
-  return cuts;
+  return slices;
 }
 
-absl::StatusOr<Tensor> SliceOf(client::Group& group, const Tensor& tensor, int parts, int index) {
+absl::StatusOr<Tensor> SliceOf(client::Group& group, const Tensor& tensor, int parts, int index,
+                               const client::CallOptions& options) {
   if (tensor.count() % parts != 0) {
     return absl::InvalidArgumentError(absl::StrCat(tensor.ToString(), " of ", tensor.count(),
                                                    " elements does not divide by ", parts));
@@ -79,7 +91,7 @@ absl::StatusOr<Tensor> SliceOf(client::Group& group, const Tensor& tensor, int p
   Tensor whole = tensor;
   if (!tensor.contiguous()) {
     COHORT_ASSIGN_OR_RETURN(whole, group.Allocate(tensor.type(), tensor.shape(), tensor.device()));
-    COHORT_RETURN_IF_ERROR(group.Copy(tensor, whole));
+    COHORT_RETURN_IF_ERROR(group.Copy(tensor, whole, options));
   }
   COHORT_ASSIGN_OR_RETURN(const Tensor flat, whole.Reshape({whole.count()}));
   const int64_t size = flat.count() / parts;

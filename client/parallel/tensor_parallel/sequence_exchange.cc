@@ -1,5 +1,6 @@
 #include "client/parallel/tensor_parallel/sequence_exchange.h"
 
+#include <cstdint>
 #include <numeric>
 #include <optional>
 
@@ -7,6 +8,8 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "client/parallel/collectives/allocate.h"
+#include "client/parallel/collectives/outlive.h"
 #include "client/parallel/collectives/refusal.h"
 #include "client/parallel/collectives/results.h"
 #include "client/parallel/tensor_parallel/views.h"
@@ -42,25 +45,42 @@ Matrix AsMatrix(const Shape& shape) {
 absl::StatusOr<TensorSpec> HiddenOf(const Tensor& input, int ranks) {
   constexpr absl::string_view kVerb = "sequence_to_hidden";
   if (input.dims() == 0) return Wrong(input, kVerb, "it has no dimension");
+  COHORT_RETURN_IF_ERROR(CheckCountable(input.type(), input.shape()));
   Matrix matrix = AsMatrix(input.shape());
   if (matrix.columns % ranks != 0) {
     return Wrong(input, kVerb,
                  absl::StrCat("its ", matrix.columns, " columns are not a multiple of the ", ranks,
                               " ranks"));
   }
-  return TensorSpec{input.type(), {matrix.rows * ranks, matrix.columns / ranks}, input.device()};
+  int64_t rows = 0;
+  if (__builtin_mul_overflow(matrix.rows, ranks, &rows)) {
+    return Wrong(input, kVerb, "the result has more rows than can be counted");
+  }
+  return TensorSpec{input.type(), {rows, matrix.columns / ranks}, input.device()};
 }
 
 absl::StatusOr<TensorSpec> SequenceOf(const Tensor& input, int ranks) {
   constexpr absl::string_view kVerb = "hidden_to_sequence";
   if (input.dims() == 0) return Wrong(input, kVerb, "it has no dimension");
+  COHORT_RETURN_IF_ERROR(CheckCountable(input.type(), input.shape()));
   Matrix matrix = AsMatrix(input.shape());
   if (matrix.rows % ranks != 0) {
     return Wrong(
         input, kVerb,
         absl::StrCat("its ", matrix.rows, " rows are not a multiple of the ", ranks, " ranks"));
   }
-  return TensorSpec{input.type(), {matrix.rows / ranks, matrix.columns * ranks}, input.device()};
+  int64_t columns = 0;
+  if (__builtin_mul_overflow(matrix.columns, ranks, &columns)) {
+    return Wrong(input, kVerb, "the result has more columns than can be counted");
+  }
+  return TensorSpec{input.type(), {matrix.rows / ranks, columns}, input.device()};
+}
+
+// The elements, contiguous, in `copy`.
+absl::Status CopyOf(client::Group& group, const Tensor& input, const client::CallOptions& call,
+                    Tensor& copy) {
+  COHORT_ASSIGN_OR_RETURN(copy, Allocate(group, input.type(), input.shape(), input.device()));
+  return group.Copy(input, copy, call);
 }
 
 }  // namespace
@@ -87,18 +107,18 @@ absl::StatusOr<Tensor> HiddenToSequence(client::Group& group, const Tensor& inpu
   const int64_t columns = input.shape().back();
   const Tensor output = InFront(WithDimSplit(result, 1, ranks, columns), 1);
   std::optional<Tensor> rows = WithRowsMerged(input);
-  const bool packs = !rows.has_value();
-  if (packs) {
-    absl::StatusOr<Tensor> copy = group.Allocate(input.type(), input.shape(), input.device());
-    absl::Status status = copy.status();
-    if (status.ok()) status = group.Copy(input, *copy, options.call);
-    if (!status.ok()) return Refuse(group, status, options.call);
-    rows = WithRowsMerged(*copy);
+  Tensor copy;
+  if (!rows.has_value()) {
+    const absl::Status status = CopyOf(group, input, options.call, copy);
+    if (!status.ok()) {
+      return Refuse(group, Outlive(group, copy, status, options.call), options.call);
+    }
+    rows = WithRowsMerged(copy);
   }
   const Tensor blocks = WithDimSplit(*rows, 0, ranks, output.shape()[1]);
-  COHORT_RETURN_IF_ERROR(group.AllToAll(blocks, output, options.call));
-  // The copy lives until it has been read.
-  if (packs && options.call.stream.has_value()) COHORT_RETURN_IF_ERROR(group.AwaitStreams());
+  const absl::Status exchanged = group.AllToAll(blocks, output, options.call);
+  // The copy lives until it has been read, or will not be.
+  COHORT_RETURN_IF_ERROR(Outlive(group, copy, exchanged, options.call));
   return result;
 }
 

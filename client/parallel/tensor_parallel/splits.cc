@@ -5,6 +5,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "client/parallel/collectives/allocate.h"
 #include "client/parallel/collectives/refusal.h"
 #include "client/parallel/collectives/results.h"
 #include "client/parallel/tensor_parallel/views.h"
@@ -34,7 +35,7 @@ absl::StatusOr<EvenParts> Measure(const Tensor& tensor, int dim, int parts) {
 absl::StatusOr<Tensor> Allocate(client::Group& group, const TensorSpec& spec,
                                 const SplitOptions& options) {
   if (options.buffers != nullptr) return options.buffers->Take(spec);
-  return group.Allocate(spec.type, spec.shape, spec.device);
+  return parallel::Allocate(group, spec.type, spec.shape, spec.device);
 }
 
 absl::StatusOr<Tensor> CopyOf(client::Group& group, const Tensor& view,

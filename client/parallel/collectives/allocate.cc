@@ -1,0 +1,40 @@
+#include "client/parallel/collectives/allocate.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <new>
+
+#include "absl/strings/str_cat.h"
+#include "base/data_type.h"
+#include "base/status_macros.h"
+
+namespace cohort::parallel {
+
+absl::Status CheckCountable(DataType type, const Shape& shape) {
+  const auto wrong = [&](absl::string_view why) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a tensor of ", NameOf(type), " ", FormatShape(shape), ": ", why));
+  };
+  int64_t bytes = SizeOf(type);
+  for (const int64_t extent : shape) {
+    if (extent < 0) return wrong("an extent is negative");
+    if (__builtin_mul_overflow(bytes, std::max<int64_t>(extent, 1), &bytes)) {
+      return wrong("it has more bytes than can be counted");
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Tensor> Allocate(client::Group& group, DataType type, const Shape& shape,
+                                Device device) {
+  COHORT_RETURN_IF_ERROR(CheckCountable(type, shape));
+  try {
+    return group.Allocate(type, shape, device);
+  } catch (const std::bad_alloc&) {
+    // Of a daemon's client that shares no memory with it: tensors are of the process's own.
+    return absl::ResourceExhaustedError(
+        absl::StrCat("no memory for a tensor of ", NameOf(type), " ", FormatShape(shape)));
+  }
+}
+
+}  // namespace cohort::parallel

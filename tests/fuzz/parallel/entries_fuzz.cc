@@ -1,0 +1,13 @@
+// Fuzzes what another rank sends. See entries_check.h for what an input says and what must hold.
+//
+//   tests/fuzz/run.sh 60 entries_fuzz
+#include "tests/fuzz/parallel/entries_check.h"
+#include "tests/fuzz/worker/fuzz_target.h"
+
+namespace {
+
+absl::Status Check(absl::string_view input) { return cohort::parallel::fuzz::CheckEntries(input); }
+
+}  // namespace
+
+COHORT_FUZZ_TARGET(Check, cohort::parallel::fuzz::SampleEntries)

@@ -1,0 +1,103 @@
+#include "tests/fuzz/parallel/frame_check.h"
+
+#include <cstdint>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "client/parallel/messages/frame.h"
+
+namespace cohort::parallel::fuzz {
+namespace {
+
+constexpr size_t kHeader = static_cast<size_t>(kFrameHeaderBytes);
+constexpr size_t kMostText = 2048;
+
+absl::Status Broken(absl::string_view what) { return absl::InternalError(what); }
+
+absl::Status CheckRefusal(const absl::Status& refusal) {
+  if (!absl::IsInvalidArgument(refusal)) return Broken(refusal.ToString());
+  if (refusal.message().size() > kMostText) return Broken("a refusal is too long");
+  return absl::OkStatus();
+}
+
+absl::Status CheckBody(const Frame& header, absl::string_view bytes, const Body& body) {
+  if (body.note.size() != header.note_bytes) return Broken("a note of another length");
+  if (body.metas.size() != header.tensors || body.places.size() != header.tensors) {
+    return Broken("another number of tensors");
+  }
+  uint64_t apart = 0;
+  for (size_t i = 0; i < body.metas.size(); ++i) {
+    const int64_t size = body.metas[i].bytes();
+    if (size < 0) return Broken("a tensor of fewer than no bytes");
+    if (body.places[i] < 0) {
+      apart += static_cast<uint64_t>(size);
+    } else if (static_cast<uint64_t>(body.places[i]) > bytes.size() ||
+               static_cast<uint64_t>(size) > bytes.size() - static_cast<size_t>(body.places[i])) {
+      return Broken("a tensor beyond the body");
+    }
+  }
+  if (apart != header.large_bytes) return Broken("tensors of other bytes than announced");
+  return absl::OkStatus();
+}
+
+std::string Sample(FrameKind kind, absl::string_view note, const std::vector<Tensor>& tensors,
+                   bool within) {
+  Frame frame;
+  frame.kind = kind;
+  frame.channel = 3;
+  frame.number = 9;
+  frame.note_bytes = note.size();
+  frame.tensors = static_cast<uint32_t>(tensors.size());
+  for (const Tensor& tensor : tensors) {
+    if (!within) frame.large_bytes += static_cast<uint64_t>(tensor.bytes());
+  }
+  frame.body = EncodeBody(note, tensors, std::vector<bool>(tensors.size(), within));
+  return EncodeFrame(frame);
+}
+
+}  // namespace
+
+absl::Status CheckFrame(absl::string_view input, bool* accepted) {
+  if (input.size() < kHeader) return absl::OkStatus();  // nobody is given less
+  absl::StatusOr<Frame> frame = DecodeFrameHeader(input);
+  if (!frame.ok()) return CheckRefusal(frame.status());
+  if (EncodedBytes(*frame) < kFrameHeaderBytes) return Broken("a frame shorter than its header");
+  absl::string_view body = input.substr(kHeader);
+  if (frame->body_bytes > body.size()) return absl::OkStatus();  // it has not come yet
+  body = body.substr(0, static_cast<size_t>(frame->body_bytes));
+
+  if (DecodeStatus(body).ok()) return Broken("a failure that is none");
+  Frame again = *frame;
+  if (!again.body_later) again.body = std::string(body);
+  const std::string encoded = EncodeFrame(again);
+  if (encoded != input.substr(0, encoded.size())) return Broken("another frame when encoded again");
+
+  const absl::StatusOr<Body> decoded = DecodeBody(*frame, body);
+  if (!decoded.ok()) return CheckRefusal(decoded.status());
+  COHORT_RETURN_IF_ERROR(CheckBody(*frame, body, *decoded));
+  if (accepted != nullptr) *accepted = true;
+  return absl::OkStatus();
+}
+
+std::vector<std::string> SampleFrames() {
+  const Tensor small = Tensor::Zeros(DataType::kBF16, {3, 5});
+  const Tensor empty = Tensor::Zeros(DataType::kC64, {0, 7});
+  Frame grant;
+  grant.kind = FrameKind::kGrant;
+  grant.number = 4;
+  Frame refusal = grant;
+  refusal.kind = FrameKind::kRefusal;
+  refusal.body = EncodeStatus(absl::ResourceExhaustedError("too large"));
+  Frame later = grant;
+  later.kind = FrameKind::kMessage;
+  later.body_later = true;
+  later.body_bytes = uint64_t{1} << 20;
+  return {Sample(FrameKind::kMessage, "", {}, true),
+          Sample(FrameKind::kMessage, "17;4:3,8", {small, empty, small}, true),
+          Sample(FrameKind::kMessage, "a note", {small, small}, false),
+          EncodeFrame(grant),
+          EncodeFrame(refusal),
+          EncodeFrame(later)};
+}
+
+}  // namespace cohort::parallel::fuzz
