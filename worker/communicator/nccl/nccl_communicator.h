@@ -135,10 +135,15 @@ class NcclCommunicator final : public Communicator, private NcclWatchdog::Ward {
   absl::Status Scatter(const void* input, void* output, int64_t count, DataType type, int root,
                        Instant deadline) override;
   absl::Status Exchange(absl::Span<const Transfer> transfers, Instant deadline) override;
-  absl::StatusOr<bool> HasMessage(int peer) override { return host_->HasMessage(peer); }
+  // Of messages of devices, which kOff tells nobody of.
+  absl::StatusOr<bool> HasMessage(int peer) override { return agreement_.HasOffer(peer); }
   absl::StatusOr<int> AwaitMessage(absl::Span<const int> peers, Instant deadline) override {
-    return host_->AwaitMessage(peers, deadline);
+    return agreement_.AwaitOffer(peers, deadline);
   }
+  absl::Status ExchangeNotes(absl::Span<const Transfer> notes, Instant deadline) override {
+    return host_->ExchangeNotes(notes, deadline);
+  }
+  absl::StatusOr<bool> HasNote(int peer) override { return host_->HasNote(peer); }
   absl::Status Barrier(Instant deadline) override;
   absl::Status TakeOverdue() override { return host_->TakeOverdue(); }
   void Settle(Instant deadline) override { host_->Settle(deadline); }
