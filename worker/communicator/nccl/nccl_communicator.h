@@ -82,6 +82,8 @@ struct NcclCallOptions {
   // What the operation may take on the device, the wait for other ranks included: from when it has
   // its turn there, and not from now.
   absl::Duration timeout = absl::Minutes(10);
+  // The stream is being captured for an NcclReplay, which will be agreed on; this is not.
+  bool is_recorded = false;
 };
 
 // Calls of a group that were captured, by Enqueue on a stream that was being captured.
@@ -114,6 +116,9 @@ class NcclCommunicator final : public Communicator, private NcclWatchdog::Ward {
   // On which operations that block are done, in the order of the calls; what is enqueued there is
   // done between them.
   cudaStream_t stream() const { return stream_.get(); }
+
+  // Whether operations that block meet before they begin.
+  bool meets() const { return Meets(/*on_stream=*/false); }
 
   int rank() const override { return host_->rank(); }
   int size() const override { return host_->size(); }
