@@ -143,18 +143,34 @@ absl::Status RemoteGroup::Run(v1::RunCollectiveRequest& request, const Tensor* i
                               const Tensor* output, const CallOptions& options) {
   COHORT_RETURN_IF_ERROR(Standing());
   CallTensors tensors = TensorsOf(options);
+  absl::Status added;
   if (input != nullptr && output != nullptr && SameElements(*input, *output)) {
     request.set_in_place(true);
-    COHORT_RETURN_IF_ERROR(tensors.AddInOut(*input, request.mutable_input()));
+    added = tensors.AddInOut(*input, request.mutable_input());
   } else {
-    if (input != nullptr) COHORT_RETURN_IF_ERROR(tensors.AddInput(*input, request.mutable_input()));
-    if (output != nullptr) {
-      COHORT_RETURN_IF_ERROR(tensors.AddOutput(*output, request.mutable_output()));
+    if (input != nullptr) added = tensors.AddInput(*input, request.mutable_input());
+    if (output != nullptr && added.ok()) {
+      added = tensors.AddOutput(*output, request.mutable_output());
     }
   }
+  if (!added.ok()) return TellRefusal(added, options);
   v1::RunCollectiveResponse response;
   COHORT_RETURN_IF_ERROR(RunRequest(request, tensors, options, &response));
   return tensors.Finish({&response.output()});
+}
+
+absl::Status RemoteGroup::TellRefusal(const absl::Status& why, const CallOptions& options) {
+  if (options.stream.has_value()) return why;
+  switch (why.code()) {
+    case absl::StatusCode::kInvalidArgument:
+    case absl::StatusCode::kFailedPrecondition:
+    case absl::StatusCode::kResourceExhausted:
+      break;
+    default:
+      return why;  // the worker is gone, or late
+  }
+  const absl::Status told = Refuse(why, options);
+  return absl::IsInvalidArgument(told) ? absl::Status(why.code(), told.message()) : told;
 }
 
 CallTensors RemoteGroup::TensorsOf(const CallOptions& options) const {

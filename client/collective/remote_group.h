@@ -143,6 +143,9 @@ class RemoteGroup final : public Group {
   // The request's verb and numbers are set; null: not looked at by the verb.
   absl::Status Run(v1::RunCollectiveRequest& request, const Tensor* input, const Tensor* output,
                    const CallOptions& options);
+  // Of a verb of all ranks, whose tensors this one could not give to its worker: the others hear
+  // why, where the call blocks.
+  absl::Status TellRefusal(const absl::Status& why, const CallOptions& options);
   absl::Status RunRequest(v1::RunCollectiveRequest& request, CallTensors& tensors,
                           const CallOptions& options, v1::RunCollectiveResponse* response);
   CallTensors TensorsOf(const CallOptions& options) const;

@@ -49,8 +49,9 @@ absl::Status RemoteGroup::Broadcast(const Tensor& tensor, int root, const CallOp
   v1::RunCollectiveRequest request = MakeRequest(v1::TENSOR_VERB_BROADCAST);
   request.set_root(root);
   CallTensors tensors = TensorsOf(options);
-  COHORT_RETURN_IF_ERROR(root == rank_ ? tensors.AddInput(tensor, request.mutable_input())
-                                       : tensors.AddOutput(tensor, request.mutable_input()));
+  const absl::Status added = root == rank_ ? tensors.AddInput(tensor, request.mutable_input())
+                                           : tensors.AddOutput(tensor, request.mutable_input());
+  if (!added.ok()) return TellRefusal(added, options);
   v1::RunCollectiveResponse response;
   COHORT_RETURN_IF_ERROR(RunRequest(request, tensors, options, &response));
   return tensors.Finish({&response.output()});

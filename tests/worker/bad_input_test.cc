@@ -126,7 +126,7 @@ TEST_F(BadInputTest, NamesThatNobodyHas) {
   ExpectRefused(request, grpc::StatusCode::NOT_FOUND, "no group 99");
   request = AllReduce();
   request.mutable_input()->set_tensor(99);
-  ExpectRefused(request, grpc::StatusCode::NOT_FOUND, "no tensor 99");
+  ExpectRefused(request, grpc::StatusCode::INVALID_ARGUMENT, "no tensor 99");
   request = AllReduce();
   request.set_verb(v1::TENSOR_VERB_UNSPECIFIED);
   ExpectRefused(request, grpc::StatusCode::INVALID_ARGUMENT, "not a verb");

@@ -149,4 +149,15 @@ absl::Status CheckTransfers(absl::Span<const Transfer> transfers, int rank, int 
   return absl::OkStatus();
 }
 
+absl::Status CheckNotes(absl::Span<const Transfer> notes, int rank, int size) {
+  const absl::Status status = CheckTransfers(notes, rank, size);
+  if (!status.ok()) return status;
+  for (const Transfer& note : notes) {
+    if (note.count * SizeOf(note.type) <= kNoteBytes) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat(Describe(note), ": a note has ", kNoteBytes, " bytes at most"));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace cohort::worker

@@ -75,6 +75,8 @@ std::string Describe(const Transfer& transfer);
 
 // Of each. Errors: INVALID_ARGUMENT.
 absl::Status CheckTransfers(absl::Span<const Transfer> transfers, int rank, int size);
+// And that each is small enough for a note.
+absl::Status CheckNotes(absl::Span<const Transfer> notes, int rank, int size);
 
 }  // namespace cohort::worker
 

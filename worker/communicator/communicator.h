@@ -31,6 +31,9 @@ struct Transfer {
   DataType type = DataType::kU8;
 };
 
+// A note has no more.
+inline constexpr int64_t kNoteBytes = 24;
+
 // All ranks call the same verbs in the same order, with the same type, count, root and reduction;
 // `count` is in elements and may be 0. A call blocks until its memory may be used again, at the
 // latest until `deadline` (steady time). Inputs are read and outputs written in no order; they do
@@ -109,6 +112,16 @@ class Communicator {
   // The first of `peers`, which are other ranks, that HasMessage is true of; waits for one. Errors:
   // DEADLINE_EXCEEDED, which ends nothing; ABORTED.
   virtual absl::StatusOr<int> AwaitMessage(absl::Span<const int> peers, Instant deadline) = 0;
+  // --- Notes: small messages apart from all others, neither of which is ever received as one of
+  // the other kind, whatever the order of the calls. For what is built on a communicator, to agree
+  // on messages of its own.
+
+  // As Exchange, of kNoteBytes at most each; a send waits for its receive only where several are on
+  // the way already.
+  virtual absl::Status ExchangeNotes(absl::Span<const Transfer> notes, Instant deadline) = 0;
+  // As HasMessage, of notes.
+  virtual absl::StatusOr<bool> HasNote(int peer) = 0;
+
   // Returns when all ranks have come.
   virtual absl::Status Barrier(Instant deadline) = 0;
 

@@ -1,5 +1,7 @@
 #include "worker/cuda/device.h"
 
+#include <utility>
+
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
@@ -93,6 +95,15 @@ CurrentDevice::~CurrentDevice() {
   if (before_ == kNone || !IsInUse(before_)) return;
   LogIfError("a thread could not go back to its CUDA device",
              COHORT_CUDA_CALL(cudaSetDevice(before_)));
+}
+
+absl::StatusOr<std::optional<CurrentDevice>> AtDeviceOf(void* stream, int device) {
+  std::optional<CurrentDevice> current;
+  if (stream == nullptr || stream == cudaStreamLegacy || stream == cudaStreamPerThread) {
+    COHORT_ASSIGN_OR_RETURN(CurrentDevice set, CurrentDevice::Set(device));
+    current.emplace(std::move(set));
+  }
+  return current;
 }
 
 }  // namespace cohort::worker::cuda

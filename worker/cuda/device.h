@@ -72,16 +72,10 @@ class CurrentDevice {
   int device_;
 };
 
-// For calls on `stream`, a cudaStream_t of `device`: the default one, null, is that of the device
-// at which the thread is, so the thread goes there. Errors: as DescribeDevice.
-inline absl::StatusOr<std::optional<CurrentDevice>> AtDeviceOf(void* stream, int device) {
-  std::optional<CurrentDevice> current;
-  if (stream != nullptr) return current;
-  absl::StatusOr<CurrentDevice> set = CurrentDevice::Set(device);
-  if (!set.ok()) return set.status();
-  current.emplace(*std::move(set));
-  return current;
-}
+// For calls on `stream`, a cudaStream_t of `device`: the default ones, null, cudaStreamLegacy and
+// cudaStreamPerThread, are those of the device at which the thread is, so the thread goes there.
+// Errors: as DescribeDevice.
+absl::StatusOr<std::optional<CurrentDevice>> AtDeviceOf(void* stream, int device);
 
 }  // namespace cohort::worker::cuda
 

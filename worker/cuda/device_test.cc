@@ -77,6 +77,22 @@ TEST_F(DeviceTest, AThreadGoesBackToWhereItWas) {
   EXPECT_EQ(Where(), 0);
 }
 
+TEST_F(DeviceTest, DefaultStreamsAreThoseOfTheDeviceOfTheThread) {
+  ASSERT_EQ(cudaSetDevice(0), cudaSuccess);
+  for (const cudaStream_t stream : {cudaStream_t{nullptr}, cudaStreamLegacy, cudaStreamPerThread}) {
+    const auto at_device = AtDeviceOf(stream, 1);
+    ASSERT_TRUE(at_device.ok()) << at_device.status();
+    EXPECT_EQ(Where(), 1) << stream;
+  }
+  EXPECT_EQ(Where(), 0);
+  cudaStream_t own = nullptr;
+  ASSERT_EQ(cudaStreamCreateWithPriority(&own, cudaStreamNonBlocking, 0), cudaSuccess);
+  const auto stays = AtDeviceOf(own, 1);
+  EXPECT_TRUE(stays.ok() && !stays->has_value());
+  EXPECT_EQ(Where(), 0);
+  EXPECT_EQ(cudaStreamDestroy(own), cudaSuccess);
+}
+
 TEST_F(DeviceTest, ButNotToADeviceThatNobodyUses) {
   std::thread([] {
     {

@@ -2,13 +2,19 @@
 
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "base/clock.h"
+#include "base/logging.h"
 #include "base/status_macros.h"
 #include "worker/cuda/device.h"
+#include "worker/cuda/wait.h"
 #include "worker/group/cuda_place.h"
 
 namespace cohort::worker {
 namespace {
+
+// For copies that nobody waits for any more.
+constexpr absl::Duration kPatience = absl::Seconds(5);
 
 absl::Status Enqueue(absl::Span<const client::TensorCopy> copies, cudaStream_t stream) {
   for (const client::TensorCopy& copy : copies) {
@@ -19,6 +25,45 @@ absl::Status Enqueue(absl::Span<const client::TensorCopy> copies, cudaStream_t s
 
 }  // namespace
 
+CudaCopies::~CudaCopies() {
+  const auto none_left = [this]() -> absl::StatusOr<bool> { return Sweep() == 0; };
+  const absl::StatusOr<bool> done = cuda::PollUntil(none_left, Clock::Steady().Now() + kPatience);
+  if (done.ok() && *done) return;
+  MutexLock lock(&mutex_);
+  Log(LogLevel::kError, "copies on a GPU do not come to their end: what they use is kept",
+      {{"device", device_}, {"calls", static_cast<int64_t>(late_.size())}});
+  static_cast<void>(new std::vector<Late>(std::move(late_)));
+}
+
+absl::StatusOr<cuda::Stream> CudaCopies::TakeStream() {
+  {
+    MutexLock lock(&mutex_);
+    if (!idle_.empty()) {
+      cuda::Stream stream = std::move(idle_.back());
+      idle_.pop_back();
+      return stream;
+    }
+  }
+  return cuda::Stream::Create(device_);
+}
+
+size_t CudaCopies::Sweep() {
+  std::vector<Late> done;  // after unlock
+  MutexLock lock(&mutex_);
+  for (size_t i = 0; i < late_.size();) {
+    const absl::StatusOr<bool> idle = cuda::IsIdle(late_[i].stream.get());
+    // A device that failed does nothing more.
+    if (idle.ok() && !*idle) {
+      ++i;
+      continue;
+    }
+    std::swap(late_[i], late_.back());
+    done.push_back(std::move(late_.back()));
+    late_.pop_back();
+  }
+  return late_.size();
+}
+
 absl::Status CudaCopies::Run(absl::Span<const client::TensorCopy> copies,
                              std::optional<void*> stream, absl::Duration timeout) {
   if (stream.has_value()) {
@@ -26,25 +71,21 @@ absl::Status CudaCopies::Run(absl::Span<const client::TensorCopy> copies,
     return Enqueue(copies, static_cast<cudaStream_t>(*stream));
   }
   const Instant deadline = Clock::Steady().Now() + timeout;
-  std::optional<cuda::Stream> own;
-  {
-    MutexLock lock(&mutex_);
-    if (!idle_.empty()) {
-      own = std::move(idle_.back());
-      idle_.pop_back();
-    }
-  }
-  if (!own.has_value()) {
-    COHORT_ASSIGN_OR_RETURN(own, cuda::Stream::Create(device_));
-  }
-  absl::Status status = Enqueue(copies, own->get());
+  Sweep();
+  COHORT_ASSIGN_OR_RETURN(cuda::Stream own, TakeStream());
+  absl::Status status = Enqueue(copies, own.get());
   // What was enqueued before one that failed uses its tensors.
-  const absl::Status done = cuda::Synchronize(own->get(), deadline);
+  absl::Status done = cuda::Synchronize(own.get(), deadline);
+  MutexLock lock(&mutex_);
   if (done.ok()) {
-    MutexLock lock(&mutex_);
-    idle_.push_back(*std::move(own));
+    idle_.push_back(std::move(own));
+    return status;
   }
-  status.Update(done);
+  late_.push_back({std::move(own), {copies.begin(), copies.end()}});
+  status.Update(
+      absl::Status(done.code(), absl::StrCat(done.message(),
+                                             "; the device may still read and write the tensors "
+                                             "of this copy")));
   return status;
 }
 

@@ -19,16 +19,30 @@ namespace cohort::worker {
 class CudaCopies {
  public:
   explicit CudaCopies(int device) : device_(device) {}
+  // Waits a while for copies that their calls did not wait for; what then does not end is kept.
+  ~CudaCopies();
 
-  // See client::Gpu::Copy.
+  // See client::Gpu::Copy. After an error the device may still copy: what owns the tensors is kept
+  // until it does not.
   absl::Status Run(absl::Span<const client::TensorCopy> copies, std::optional<void*> stream,
                    absl::Duration timeout);
 
  private:
+  // Copies that were not done when their call was, and what they use.
+  struct Late {
+    cuda::Stream stream;
+    std::vector<client::TensorCopy> copies;
+  };
+
+  absl::StatusOr<cuda::Stream> TakeStream();
+  // Forgets those that are done by now. How many are not.
+  size_t Sweep();
+
   const int device_;
   Mutex mutex_;
   // Those that nobody uses: making one costs more than most copies.
   std::vector<cuda::Stream> idle_ ABSL_GUARDED_BY(mutex_);
+  std::vector<Late> late_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace cohort::worker

@@ -73,16 +73,17 @@ class CudaSide final : public DeviceSide {
 
   Communicator& communicator() override { return *communicator_; }
   TensorVerbs& verbs() override { return verbs_; }
+  bool meets() const override { return communicator_->meets(); }
   absl::Status OnStream(void* stream, absl::Duration timeout,
                         absl::FunctionRef<absl::Status(TensorVerbs&)> body) override {
     COHORT_ASSIGN_OR_RETURN(const auto at_device, cuda::AtDeviceOf(stream, device_));
     NcclCallOptions options;
     options.stream = static_cast<cudaStream_t>(stream);
     options.timeout = timeout;
+    options.is_recorded = stream != nullptr && stream == captured_.load();
     NcclStreamCommunicator communicator(communicator_.get(), options);
-    CudaStreamPlace place(
-        device_, options.stream,
-        stream != nullptr && stream == captured_.load() ? &captured_scratch_ : nullptr);
+    CudaStreamPlace place(device_, options.stream,
+                          options.is_recorded ? &captured_scratch_ : nullptr);
     TensorVerbs verbs(&communicator, &place, Device::Cuda(device_), &host_);
     return body(verbs);
   }

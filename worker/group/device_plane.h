@@ -42,6 +42,8 @@ class DeviceSide {
   // To be told of the end.
   virtual Communicator& communicator() = 0;
   virtual TensorVerbs& verbs() = 0;
+  // Whether calls that block meet on the host before they begin.
+  virtual bool meets() const = 0;
   // Calls `body` with verbs whose work is enqueued on a stream of this process, and which return
   // then. `timeout`: what the work of each may take on the device.
   virtual absl::Status OnStream(void* stream, absl::Duration timeout,

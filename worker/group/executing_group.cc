@@ -133,18 +133,30 @@ absl::Status ExecutingGroup::Run(TensorVerb verb, const Tensor& tensor, int64_t 
                       [&](TensorVerbs& on_stream) { return body(on_stream, deadline); });
   }
   if (ABSL_PREDICT_FALSE(!status.ok())) {
-    status = TellRefusal(verb, std::move(status), options, deadline);
+    status = TellRefusal(verb, tensor, std::move(status), options, deadline);
+  }
+  if (ABSL_PREDICT_FALSE(options.stream.has_value() && captured_stream_ != nullptr &&
+                         *options.stream == captured_stream_)) {
+    flight_recorder_.TakeNumberBack();
   }
   flight_recorder_.End(status.code());
   return status;
 }
 
-absl::Status ExecutingGroup::TellRefusal(TensorVerb verb, absl::Status refusal,
-                                         const CallOptions& options, Instant deadline) {
+absl::Status ExecutingGroup::TellRefusal(TensorVerb verb, const Tensor& tensor,
+                                         absl::Status refusal, const CallOptions& options,
+                                         Instant deadline) {
   if (!IsRefusal(refusal)) return refusal;
   refusal = Unmarked(std::move(refusal));
-  // Of a message the other rank is not known, or has it; on streams nobody waits here.
-  if (verb == TensorVerb::kExchange || options.stream.has_value()) return refusal;
+  // Of a message the other rank is not known, or has it.
+  if (verb == TensorVerb::kExchange) return refusal;
+  // On streams, and where devices alone meet, nobody waits on the host.
+  const bool by_device =
+      device_side_ != nullptr && (!tensor.device().is_host() || !moves_host_memory_);
+  if (options.stream.has_value() || (by_device && !device_side_->meets())) {
+    flight_recorder_.TakeNumberBack();
+    return refusal;
+  }
   return verbs_->TellRefusal(refusal.message(), deadline);
 }
 
@@ -166,8 +178,8 @@ absl::Status ExecutingGroup::OnStream(TensorVerb verb, const Tensor& tensor,
                                       const CallOptions& options,
                                       absl::FunctionRef<absl::Status(TensorVerbs&)> body) {
   if (tensor.device().is_host()) {
-    return absl::InvalidArgumentError(absl::StrCat(NameOf(verb), " of ", tensor.ToString(),
-                                                   " on a stream: those are for tensors on GPUs"));
+    return RefusalError(absl::StrCat(NameOf(verb), " of ", tensor.ToString(),
+                                     " on a stream: those are for tensors on GPUs"));
   }
   return device_side_->OnStream(*options.stream, TimeoutOf(options), body);
 }
@@ -211,6 +223,7 @@ absl::Status ExecutingGroup::Capture(std::vector<RecordedStep>& steps, const Cal
     // Messages alone are between two ranks: a replay is of all.
     if (common == 0) continue;
     const auto call_all = [&](void* stream) {
+      SetCaptured(stream);
       CallOptions on_stream = options;
       on_stream.stream = stream;
       int number = step.first;
@@ -224,11 +237,17 @@ absl::Status ExecutingGroup::Capture(std::vector<RecordedStep>& steps, const Cal
       }
       return absl::OkStatus();
     };
-    COHORT_ASSIGN_OR_RETURN(
-        step.replay, side->Capture(static_cast<int>(common),
-                                   static_cast<uint32_t>(client::DigestOf(step.calls)), call_all));
+    absl::StatusOr<std::shared_ptr<DeviceReplay>> replay = side->Capture(
+        static_cast<int>(common), static_cast<uint32_t>(client::DigestOf(step.calls)), call_all);
+    SetCaptured(nullptr);
+    COHORT_ASSIGN_OR_RETURN(step.replay, std::move(replay));
   }
   return absl::OkStatus();
+}
+
+void ExecutingGroup::SetCaptured(void* stream) {
+  MutexLock lock(&call_mutex_);
+  captured_stream_ = stream;
 }
 
 absl::Status ExecutingGroup::Replay(DeviceReplay& replay, const CallOptions& options) {
@@ -359,6 +378,9 @@ absl::Status ExecutingGroup::Exchange(absl::Span<const client::TensorTransfer> t
 
 absl::StatusOr<int> ExecutingGroup::AwaitMessage(absl::Span<const int> peers,
                                                  const CallOptions& options) {
+  if (TimeoutOf(options) <= absl::ZeroDuration() && !options.stream.has_value()) {
+    return LookForMessage(peers);
+  }
   int first = kNoRoot;
   COHORT_RETURN_IF_ERROR(Run(TensorVerb::kExchange, Tensor(), 0,
                              peers.size() == 1 ? peers[0] : kNoRoot, options,
@@ -367,6 +389,14 @@ absl::StatusOr<int> ExecutingGroup::AwaitMessage(absl::Span<const int> peers,
                                return absl::OkStatus();
                              }));
   return first;
+}
+
+absl::StatusOr<int> ExecutingGroup::LookForMessage(absl::Span<const int> peers) {
+  MutexLock lock(&call_mutex_);
+  if (ABSL_PREDICT_FALSE(verbs_ == nullptr || !moves_host_memory_)) {
+    return Unmarked(NoVerbs(TensorVerb::kExchange, Tensor()));
+  }
+  return verbs_->AwaitMessage(peers, absl::InfinitePast());
 }
 
 absl::StatusOr<Sizes> ExecutingGroup::ExchangeSizes(int64_t own, const CallOptions& options) {

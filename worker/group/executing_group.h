@@ -122,6 +122,8 @@ class ExecutingGroup : public client::Group {
   absl::Status OnStream(TensorVerb verb, const Tensor& tensor, const client::CallOptions& options,
                         absl::FunctionRef<absl::Status(TensorVerbs&)> body)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(call_mutex_);
+  // Null: the capture has ended.
+  void SetCaptured(void* stream);
   // Those on the GPU. All ranks call it.
   absl::Status Capture(std::vector<RecordedStep>& steps, const client::CallOptions& options);
   // Those of where `tensor` lies; null: NoVerbs says why there are none.
@@ -129,10 +131,13 @@ class ExecutingGroup : public client::Group {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(call_mutex_);
   absl::Status NoVerbs(TensorVerb verb, const Tensor& tensor)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(call_mutex_);
-  // A call that failed by this rank's own mistake, before it met the others, who are told.
-  absl::Status TellRefusal(TensorVerb verb, absl::Status refusal,
+  // A call that failed by this rank's own mistake, before it met the others, who are told where
+  // they can be.
+  absl::Status TellRefusal(TensorVerb verb, const Tensor& tensor, absl::Status refusal,
                            const client::CallOptions& options, Instant deadline)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(call_mutex_);
+  // AwaitMessage without time, of which there are many: no record of it is kept.
+  absl::StatusOr<int> LookForMessage(absl::Span<const int> peers);
 
   const absl::Duration timeout_;
   HostPlace host_place_{
@@ -148,6 +153,8 @@ class ExecutingGroup : public client::Group {
   std::shared_ptr<const NcclBoard> board_ ABSL_GUARDED_BY(call_mutex_);
   // On the GPU, where the group has tensors there; it lives on `communicator_`.
   std::unique_ptr<DeviceSide> device_side_ ABSL_GUARDED_BY(call_mutex_);
+  // Of a capture at work, whose calls are done by nobody yet; null: there is none.
+  void* captured_stream_ ABSL_GUARDED_BY(call_mutex_) = nullptr;
   int64_t generation_ ABSL_GUARDED_BY(call_mutex_) = 0;
   TickClock clock_ ABSL_GUARDED_BY(call_mutex_);
 

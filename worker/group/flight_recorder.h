@@ -28,7 +28,8 @@ struct FlightEntry {
   int64_t sequence = 0;  // of the rank's calls, from 1
   int64_t generation = 0;
   // Of those calls of the generation that all ranks make, from 1: the same call has the same on all
-  // ranks. 0: a transfer between some.
+  // ranks. 0: a transfer between some, or what no other rank was to meet: a call that was captured,
+  // or refused where nobody is told.
   int64_t number = 0;
   TensorVerb verb = TensorVerb::kAllReduce;
   DataType type = DataType::kU8;
@@ -65,6 +66,8 @@ class FlightRecorder final : public DeviceProgress {
              int64_t ticks, bool on_stream = false);
   // The call that began last has ended.
   void End(absl::StatusCode code);
+  // The call that began last is none of those that all ranks make: the next has its number.
+  void TakeNumberBack();
 
   // Of the call that began last. Those of calls that are no longer kept are dropped.
   int64_t Put() override;
@@ -166,6 +169,11 @@ inline void FlightRecorder::End(absl::StatusCode code) {
   line.took.store(TickClock::Ticks() - line.started.load(std::memory_order_relaxed),
                   std::memory_order_release);
   line.ended.store(static_cast<int64_t>(code), std::memory_order_release);
+}
+
+inline void FlightRecorder::TakeNumberBack() {
+  Line& line = lines_[static_cast<size_t>(sequence_) % kEntries];
+  if (line.number.exchange(0, std::memory_order_acq_rel) != 0) --number_;
 }
 
 }  // namespace cohort::worker

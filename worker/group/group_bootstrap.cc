@@ -22,7 +22,7 @@ namespace cohort::worker {
 namespace {
 
 // Of the cards, and of all that ranks then say to each other.
-constexpr uint32_t kVersion = 4;
+constexpr uint32_t kVersion = 5;
 // Of the rounds through the coordinator.
 constexpr char kCards[] = "cohort.bootstrap.cards";
 constexpr char kReach[] = "cohort.bootstrap.reach";

@@ -16,7 +16,7 @@
 namespace cohort::worker {
 
 // Of what is handed over and of the memory behind it: another layout is another version.
-inline constexpr uint32_t kHandOverVersion = 3;
+inline constexpr uint32_t kHandOverVersion = 4;
 
 // Whole, as descriptors: what is handed over is the receiver's alone once the sender's is
 // destroyed. Errors: UNAVAILABLE (the client is gone), DEADLINE_EXCEEDED.

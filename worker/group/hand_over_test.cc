@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "base/clock.h"
 #include "base/shm/heap.h"
 #include "base/unique_fd.h"
@@ -185,6 +186,33 @@ TEST_F(HandOverTest, ABoardIsHandedOverWithTheMemoryOfAllRanks) {
       EXPECT_TRUE(absl::IsInvalidArgument(taken.status())) << taken.status();
     }
   }
+}
+
+// Version 3, of before machines were said, and whatever comes next.
+TEST_F(HandOverTest, AnotherVersionSaysSo) {
+  for (const uint32_t version : {uint32_t{3}, kHandOverVersion + 1}) {
+    v1::HandOver said;
+    said.set_version(version);
+    said.add_paths("self");
+    said.add_hosts()->add_ranks(0);
+    const std::string bytes = said.SerializeAsString();
+    const uint32_t preface[] = {static_cast<uint32_t>(bytes.size()), 0};
+    Ends ends = Connected();
+    const absl::string_view first(reinterpret_cast<const char*>(preface), sizeof(preface));
+    ASSERT_TRUE(ends.daemon.Send(first, {}, Soon()).ok());
+    ASSERT_TRUE(ends.daemon.Send(bytes, {}, Soon()).ok());
+    const absl::Status status = ReceiveConnections(ends.client, HeapOf(0), Soon()).status();
+    EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
+    EXPECT_NE(status.message().find(absl::StrCat("hands over version ", version)),
+              absl::string_view::npos)
+        << status;
+  }
+}
+
+// Whoever adds to what is said meets builds that do not say it.
+TEST_F(HandOverTest, WhatIsSaidHasItsVersion) {
+  EXPECT_EQ(v1::HandOver::descriptor()->field_count(), 10) << "raise kHandOverVersion, too";
+  EXPECT_EQ(kHandOverVersion, 4u);
 }
 
 TEST_F(HandOverTest, WhatIsNoSocketIsRefused) {

@@ -40,72 +40,80 @@ CollectiveCall::CollectiveCall(const TensorTable& tensors, int64_t max_inline_by
     : tensors_(tensors), inline_left_(max_inline_bytes), request_(request), response_(response) {}
 
 absl::Status CollectiveCall::Run(client::Group& group, const CallOptions& options) {
-  const v1::RunCollectiveRequest& request = request_;
   device_ = group.device();
+  const absl::Status read = ReadArguments(group.rank());
+  return read.ok() ? RunVerb(group, options) : TellRefusal(group, read, options);
+}
+
+absl::Status CollectiveCall::TellRefusal(client::Group& group, const absl::Status& why,
+                                         const CallOptions& options) {
+  // On a stream nobody waits here.
+  if (options.stream.has_value()) return why;
+  const absl::Status told = group.Refuse(why, options);
+  // The one that has no room may want to know it by its code.
+  const bool by_code = absl::IsResourceExhausted(why) && absl::IsInvalidArgument(told);
+  return by_code ? absl::ResourceExhaustedError(told.message()) : told;
+}
+
+absl::Status CollectiveCall::ReadArguments(int rank) {
+  switch (request_.verb()) {
+    case v1::TENSOR_VERB_ALL_REDUCE:
+    case v1::TENSOR_VERB_REDUCE:
+    case v1::TENSOR_VERB_REDUCE_SCATTER:
+    case v1::TENSOR_VERB_REDUCE_SCATTER_V: {
+      COHORT_ASSIGN_OR_RETURN(reduction_, ReadReduction());
+      break;
+    }
+    case v1::TENSOR_VERB_ALL_GATHER:
+    case v1::TENSOR_VERB_ALL_TO_ALL:
+    case v1::TENSOR_VERB_GATHER:
+    case v1::TENSOR_VERB_SCATTER:
+    case v1::TENSOR_VERB_ALL_GATHER_V:
+    case v1::TENSOR_VERB_GATHER_V:
+    case v1::TENSOR_VERB_ALL_TO_ALL_V:
+      break;
+    case v1::TENSOR_VERB_BROADCAST: {
+      COHORT_ASSIGN_OR_RETURN(input_, BroadcastTensor(request_.root() == rank));
+      return absl::OkStatus();
+    }
+    default:
+      return absl::OkStatus();
+  }
+  COHORT_ASSIGN_OR_RETURN(input_, Input());
+  COHORT_ASSIGN_OR_RETURN(output_, Output());
+  return absl::OkStatus();
+}
+
+absl::Status CollectiveCall::RunVerb(client::Group& group, const CallOptions& options) {
+  const v1::RunCollectiveRequest& request = request_;
   switch (request.verb()) {
     case v1::TENSOR_VERB_ALL_REDUCE:
-    case v1::TENSOR_VERB_REDUCE: {
-      COHORT_ASSIGN_OR_RETURN(const Reduction reduction, ReadReduction());
-      COHORT_ASSIGN_OR_RETURN(const Tensor input, Input());
-      COHORT_ASSIGN_OR_RETURN(const Tensor output, Output());
-      return request.verb() == v1::TENSOR_VERB_ALL_REDUCE
-                 ? group.AllReduce(input, output, reduction, options)
-                 : group.Reduce(input, output, reduction, request.root(), options);
-    }
-    case v1::TENSOR_VERB_BROADCAST: {
-      COHORT_ASSIGN_OR_RETURN(const Tensor tensor, BroadcastTensor(request.root() == group.rank()));
-      return group.Broadcast(tensor, request.root(), options);
-    }
-    case v1::TENSOR_VERB_ALL_GATHER: {
-      COHORT_ASSIGN_OR_RETURN(const Tensor input, Input());
-      COHORT_ASSIGN_OR_RETURN(const Tensor output, Output());
-      return group.AllGather(input, output, request.dim(), options);
-    }
-    case v1::TENSOR_VERB_REDUCE_SCATTER: {
-      COHORT_ASSIGN_OR_RETURN(const Reduction reduction, ReadReduction());
-      COHORT_ASSIGN_OR_RETURN(const Tensor input, Input());
-      COHORT_ASSIGN_OR_RETURN(const Tensor output, Output());
-      return group.ReduceScatter(input, output, request.dim(), reduction, options);
-    }
-    case v1::TENSOR_VERB_ALL_TO_ALL: {
-      COHORT_ASSIGN_OR_RETURN(const Tensor input, Input());
-      COHORT_ASSIGN_OR_RETURN(const Tensor output, Output());
-      return group.AllToAll(input, output, options);
-    }
-    case v1::TENSOR_VERB_GATHER: {
-      COHORT_ASSIGN_OR_RETURN(const Tensor input, Input());
-      COHORT_ASSIGN_OR_RETURN(const Tensor output, Output());
-      return group.Gather(input, output, request.dim(), request.root(), options);
-    }
-    case v1::TENSOR_VERB_SCATTER: {
-      COHORT_ASSIGN_OR_RETURN(const Tensor input, Input());
-      COHORT_ASSIGN_OR_RETURN(const Tensor output, Output());
-      return group.Scatter(input, output, request.dim(), request.root(), options);
-    }
-    case v1::TENSOR_VERB_ALL_GATHER_V: {
-      COHORT_ASSIGN_OR_RETURN(const Tensor input, Input());
-      COHORT_ASSIGN_OR_RETURN(const Tensor output, Output());
-      return group.AllGatherV(input, output, request.dim(), ToSizes(request.sizes()), options);
-    }
-    case v1::TENSOR_VERB_REDUCE_SCATTER_V: {
-      COHORT_ASSIGN_OR_RETURN(const Reduction reduction, ReadReduction());
-      COHORT_ASSIGN_OR_RETURN(const Tensor input, Input());
-      COHORT_ASSIGN_OR_RETURN(const Tensor output, Output());
-      return group.ReduceScatterV(input, output, request.dim(), ToSizes(request.sizes()), reduction,
-                                  options);
-    }
-    case v1::TENSOR_VERB_GATHER_V: {
-      COHORT_ASSIGN_OR_RETURN(const Tensor input, Input());
-      COHORT_ASSIGN_OR_RETURN(const Tensor output, Output());
-      return group.GatherV(input, output, request.dim(), ToSizes(request.sizes()), request.root(),
+      return group.AllReduce(input_, output_, reduction_, options);
+    case v1::TENSOR_VERB_REDUCE:
+      return group.Reduce(input_, output_, reduction_, request.root(), options);
+    case v1::TENSOR_VERB_BROADCAST:
+      return group.Broadcast(input_, request.root(), options);
+    case v1::TENSOR_VERB_ALL_GATHER:
+      return group.AllGather(input_, output_, request.dim(), options);
+    case v1::TENSOR_VERB_REDUCE_SCATTER:
+      return group.ReduceScatter(input_, output_, request.dim(), reduction_, options);
+    case v1::TENSOR_VERB_ALL_TO_ALL:
+      return group.AllToAll(input_, output_, options);
+    case v1::TENSOR_VERB_GATHER:
+      return group.Gather(input_, output_, request.dim(), request.root(), options);
+    case v1::TENSOR_VERB_SCATTER:
+      return group.Scatter(input_, output_, request.dim(), request.root(), options);
+    case v1::TENSOR_VERB_ALL_GATHER_V:
+      return group.AllGatherV(input_, output_, request.dim(), ToSizes(request.sizes()), options);
+    case v1::TENSOR_VERB_REDUCE_SCATTER_V:
+      return group.ReduceScatterV(input_, output_, request.dim(), ToSizes(request.sizes()),
+                                  reduction_, options);
+    case v1::TENSOR_VERB_GATHER_V:
+      return group.GatherV(input_, output_, request.dim(), ToSizes(request.sizes()), request.root(),
                            options);
-    }
-    case v1::TENSOR_VERB_ALL_TO_ALL_V: {
-      COHORT_ASSIGN_OR_RETURN(const Tensor input, Input());
-      COHORT_ASSIGN_OR_RETURN(const Tensor output, Output());
-      return group.AllToAllV(input, ToSizes(request.sizes()), output,
+    case v1::TENSOR_VERB_ALL_TO_ALL_V:
+      return group.AllToAllV(input_, ToSizes(request.sizes()), output_,
                              ToSizes(request.output_sizes()), options);
-    }
     case v1::TENSOR_VERB_EXCHANGE_SIZES: {
       COHORT_ASSIGN_OR_RETURN(const Sizes sizes, group.ExchangeSizes(request.own_size(), options));
       response_->mutable_sizes()->Add(sizes.begin(), sizes.end());
@@ -226,7 +234,10 @@ absl::StatusOr<Reduction> CollectiveCall::ReadReduction() const {
     return absl::InvalidArgumentError(
         absl::StrCat(request_.reduce_op(), " is not the number of a reduction"));
   }
-  return Reduction{static_cast<ReduceOp>(request_.reduce_op()), request_.scale()};
+  Reduction reduction{static_cast<ReduceOp>(request_.reduce_op())};
+  // Of others it says nothing, and programs may not set it.
+  if (reduction.op == ReduceOp::kPreMulSum) reduction.scale = request_.scale();
+  return reduction;
 }
 
 const char* NameOf(v1::TensorVerb verb) {

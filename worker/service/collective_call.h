@@ -23,8 +23,9 @@ class CollectiveCall {
   CollectiveCall(const TensorTable& tensors, int64_t max_inline_bytes,
                  const v1::RunCollectiveRequest& request, v1::RunCollectiveResponse* response);
 
-  // Errors: INVALID_ARGUMENT and NOT_FOUND (a tensor of the request), RESOURCE_EXHAUSTED (inline
-  // outputs too large), and those of the verb.
+  // What is wrong with the request, of a verb of all ranks that blocks, all of them hear: see
+  // Group::Refuse. Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED (inline outputs too large), those
+  // of the verb; where nobody hears it, NOT_FOUND, too (a tensor of the request).
   absl::Status Run(client::Group& group, const client::CallOptions& options);
   // Of the larger of input and output.
   int64_t bytes() const { return bytes_; }
@@ -32,6 +33,11 @@ class CollectiveCall {
   std::vector<std::shared_ptr<const void>> TakeOwners() { return std::move(owners_); }
 
  private:
+  // What the verb is called with.
+  absl::Status ReadArguments(int rank);
+  absl::Status RunVerb(client::Group& group, const client::CallOptions& options);
+  static absl::Status TellRefusal(client::Group& group, const absl::Status& why,
+                                  const client::CallOptions& options);
   absl::Status Exchange(client::Group& group, const client::CallOptions& options);
 
   // Only read. Absent: of no elements.
@@ -52,6 +58,9 @@ class CollectiveCall {
   const v1::RunCollectiveRequest& request_;
   v1::RunCollectiveResponse* const response_;
   Device device_;  // the group's
+  Reduction reduction_;
+  Tensor input_;
+  Tensor output_;
   int64_t bytes_ = 0;
   std::vector<std::shared_ptr<const void>> owners_;
 };

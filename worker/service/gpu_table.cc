@@ -24,15 +24,32 @@ bool HasMps() {
 
 }  // namespace
 
+std::shared_ptr<GpuTable::Place> GpuTable::PlaceOf(const std::string& uuid) {
+  MutexLock lock(&mutex_);
+  std::shared_ptr<Place>& place = places_[uuid];
+  if (place == nullptr) place = std::make_shared<Place>();
+  return place;
+}
+
 absl::StatusOr<GpuOfWorker> GpuTable::Find(const std::string& uuid) {
   if (uuid.empty() || uuid.size() > kMaxName) {
     return absl::InvalidArgumentError(
         absl::StrCat("\"", absl::CHexEscape(uuid.substr(0, kMaxName)), "\" names no GPU"));
   }
-  MutexLock lock(&mutex_);
-  const auto known = gpus_.find(uuid);
-  if (known != gpus_.end()) return known->second;
-  COHORT_ASSIGN_OR_RETURN(GpuOfWorker opened, open_(uuid));
+  const std::shared_ptr<Place> place = PlaceOf(uuid);
+  MutexLock lock(&place->mutex);
+  if (place->gpu.has_value()) return *place->gpu;
+  absl::StatusOr<GpuOfWorker> opened = open_(uuid);
+  {
+    // Who waited behind one that failed tries it again.
+    MutexLock table_lock(&mutex_);
+    if (opened.ok()) {
+      places_[uuid] = place;
+    } else {
+      places_.erase(uuid);
+    }
+  }
+  COHORT_RETURN_IF_ERROR(opened.status());
   if (HasMps()) {
     Log(LogLevel::kInfo, "works on a GPU", {{"uuid", uuid}});
   } else {
@@ -41,7 +58,8 @@ absl::StatusOr<GpuOfWorker> GpuTable::Find(const std::string& uuid) {
         "kernels and this worker's run at once",
         {{"uuid", uuid}});
   }
-  return gpus_[uuid] = std::move(opened);
+  place->gpu = *std::move(opened);
+  return *place->gpu;
 }
 
 }  // namespace cohort::worker

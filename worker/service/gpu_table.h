@@ -4,6 +4,8 @@
 
 #include <functional>
 #include <map>
+#include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -22,13 +24,22 @@ class GpuTable {
 
   explicit GpuTable(Opener open) : open_(std::move(open)) {}
 
-  // Errors: INVALID_ARGUMENT (no name), and the opener's.
+  // Blocks while that GPU is opened, and not for others. Errors: INVALID_ARGUMENT (no name), and
+  // the opener's.
   absl::StatusOr<GpuOfWorker> Find(const std::string& uuid);
 
  private:
+  struct Place {
+    Mutex mutex;  // held while it is opened
+    std::optional<GpuOfWorker> gpu ABSL_GUARDED_BY(mutex);
+  };
+
+  std::shared_ptr<Place> PlaceOf(const std::string& uuid);
+
   const Opener open_;
   Mutex mutex_;
-  std::map<std::string, GpuOfWorker> gpus_ ABSL_GUARDED_BY(mutex_);
+  // Of those that are open or being opened: names that are none are not kept.
+  std::map<std::string, std::shared_ptr<Place>> places_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace cohort::worker

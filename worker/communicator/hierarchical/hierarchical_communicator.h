@@ -62,6 +62,10 @@ class HierarchicalCommunicator final : public Communicator {
   absl::StatusOr<int> AwaitMessage(absl::Span<const int> peers, Instant deadline) override {
     return Mesh().AwaitMessage(peers, deadline);
   }
+  absl::Status ExchangeNotes(absl::Span<const Transfer> notes, Instant deadline) override {
+    return Mesh().ExchangeNotes(notes, deadline);
+  }
+  absl::StatusOr<bool> HasNote(int peer) override { return Mesh().HasNote(peer); }
   absl::Status Barrier(Instant deadline) override;
   void Settle(Instant deadline) override { levels_.inside->Settle(deadline); }
   void Abort(absl::string_view cause) override;

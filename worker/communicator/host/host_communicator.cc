@@ -360,6 +360,12 @@ absl::Status HostCommunicator::Exchange(absl::Span<const Transfer> transfers, In
   return mailbox_.Exchange(transfers, tag(), deadline);
 }
 
+absl::Status HostCommunicator::ExchangeNotes(absl::Span<const Transfer> notes, Instant deadline) {
+  static_assert(kNoteBytes <= static_cast<int64_t>(FragmentLine::kDataBytes));
+  COHORT_RETURN_IF_ERROR(CheckNotes(notes, rank_, size()));
+  return notes_.Exchange(notes, tag(), deadline);
+}
+
 absl::Status HostCommunicator::Barrier(Instant deadline) {
   return meeting_.Meet(MakeOperation(Verb::kBarrier, 0, DataType::kU8, tag()), kPut, deadline);
 }
@@ -367,6 +373,7 @@ absl::Status HostCommunicator::Barrier(Instant deadline) {
 void HostCommunicator::Settle(Instant deadline) {
   meeting_.Settle(deadline);
   mailbox_.Settle(deadline);
+  notes_.Settle(deadline);
 }
 
 void HostCommunicator::Abort(absl::string_view cause) { waiter_.SetPoison(cause); }

@@ -71,6 +71,8 @@ class HostCommunicator final : public Communicator {
   absl::StatusOr<int> AwaitMessage(absl::Span<const int> peers, Instant deadline) override {
     return mailbox_.AwaitMessage(peers, deadline);
   }
+  absl::Status ExchangeNotes(absl::Span<const Transfer> notes, Instant deadline) override;
+  absl::StatusOr<bool> HasNote(int peer) override { return notes_.HasMessage(peer); }
   absl::Status Barrier(Instant deadline) override;
   void Settle(Instant deadline) override;
   void Abort(absl::string_view cause) override;
@@ -152,6 +154,7 @@ class HostCommunicator final : public Communicator {
   Waiter waiter_;
   Meeting meeting_;
   HostMailbox mailbox_;
+  HostMailbox notes_;
   int which_ = 0;                       // of this rank's buffers, was used last
   int64_t at_ = 0;                      // from where on
   Stores taken_out_ = Stores::kCached;  // how what is taken from buffers is stored

@@ -65,11 +65,12 @@ int64_t WholeOf(int64_t count, int type) {
 }  // namespace
 
 HostMailbox::HostMailbox(const HostSpace& space, const RankHeaps& heaps, const Waiter& waiter,
-                         int rank)
+                         int rank, Mail mail)
     : space_(space),
       heaps_(heaps),
       waiter_(waiter),
       rank_(rank),
+      mail_(mail),
       peers_(static_cast<size_t>(space.ranks())) {}
 
 absl::Status HostMailbox::Exchange(absl::Span<const Transfer> transfers, uint32_t tag,
@@ -100,32 +101,32 @@ absl::StatusOr<bool> HostMailbox::HasMessage(int peer) const {
   return Begun(peer);
 }
 
-absl::StatusOr<int> HostMailbox::AwaitMessage(absl::Span<const int> peers, Instant deadline) const {
+absl::StatusOr<int> HostMailbox::AwaitMessage(absl::Span<const int> peers, Instant deadline) {
   if (waiter_.poisoned()) return waiter_.CauseOfPoison();
-  const auto all = [&] {
+  int first = -1;
+  const auto find = [&] {
+    const auto it =
+        std::find_if(peers.begin(), peers.end(), [this](int peer) { return Begun(peer); });
+    if (it != peers.end()) first = *it;
+    return first >= 0;
+  };
+  if (find()) return first;
+  // Without time it is one look, not all those that come before a sleep.
+  if (deadline == absl::InfinitePast() || Clock::Steady().Now() >= deadline) {
+    return no_message_.Of(peers);
+  }
+  const absl::Status status = waiter_.Await(find, deadline, [&] {
     RankSet ranks;
     for (const int peer : peers) ranks.Add(peer);
     return ranks;
-  };
-  const auto first = [&] {
-    return std::find_if(peers.begin(), peers.end(), [this](int peer) { return Begun(peer); });
-  };
-  // Without time it is one look, not all those that come before a sleep.
-  const bool waits = Clock::Steady().Now() < deadline;
-  const absl::Status status =
-      waits ? waiter_.Await([&] { return first() != peers.end(); }, deadline, all)
-            : absl::OkStatus();
-  const auto it = first();
-  if (it != peers.end()) return *it;
-  if (!status.ok() && !absl::IsDeadlineExceeded(status)) return status;
-  return absl::DeadlineExceededError(peers.size() == 1
-                                         ? absl::StrCat("no message of rank ", peers[0])
-                                         : absl::StrCat("no message of rank ", all().ToString()));
+  });
+  if (find()) return first;
+  return absl::IsDeadlineExceeded(status) ? no_message_.Of(peers) : status;
 }
 
 bool HostMailbox::Begun(int peer) const {
   const uint64_t next = peers_[static_cast<size_t>(peer)].taken + 1;
-  const FragmentLine& line = space_.channel(peer, rank_).line(next);
+  const FragmentLine& line = ChannelFrom(peer).line(next);
   return line.number.load(std::memory_order_acquire) == next;
 }
 
@@ -155,17 +156,16 @@ RankSet HostMailbox::PeersOfTheRest(absl::Span<const Transfer> transfers) const 
 
 bool HostMailbox::Pass(absl::Span<const Transfer> transfers) {
   bool moved = false;
-  bool told = true;
   size_t waiting = 0;
   for (int turn : turns_) {
     while (turn != kNone) {
       const Transfer& transfer = transfers[static_cast<size_t>(turn)];
       Progress& progress = progress_[static_cast<size_t>(turn)];
       // Nobody sleeps on while this rank copies much.
-      if (!told && BytesOf(transfer) > Channel::kSmallBytes) told = Tell(transfers);
+      if (!owed_.empty() && BytesOf(transfer) > Channel::kSmallBytes) Tell();
       if (transfer.sends ? Send(transfer, progress) : Receive(transfer, progress)) {
         moved = true;
-        told = false;
+        Owe(transfer.peer);
       }
       if (!progress.done) break;
       turn = progress.next;
@@ -173,15 +173,23 @@ bool HostMailbox::Pass(absl::Span<const Transfer> transfers) {
     if (turn != kNone) turns_[waiting++] = turn;
   }
   turns_.resize(waiting);
-  if (!told) Tell(transfers);
+  if (!owed_.empty()) Tell();
   return moved;
 }
 
-bool HostMailbox::Tell(absl::Span<const Transfer> transfers) const {
-  if (waiter_.SomebodySleeps()) {
-    for (const Transfer& transfer : transfers) waiter_.WakeNow(transfer.peer);
+void HostMailbox::Owe(int peer) {
+  bool& owed = peers_[static_cast<size_t>(peer)].owed;
+  if (!owed) owed_.push_back(peer);
+  owed = true;
+}
+
+void HostMailbox::Tell() {
+  const bool somebody = waiter_.SomebodySleeps();
+  for (const int peer : owed_) {
+    if (somebody) waiter_.WakeNow(peer);
+    peers_[static_cast<size_t>(peer)].owed = false;
   }
-  return true;
+  owed_.clear();
 }
 
 int64_t HostMailbox::PlaceInHeap(const Transfer& transfer) const {
@@ -192,7 +200,7 @@ int64_t HostMailbox::PlaceInHeap(const Transfer& transfer) const {
 
 bool HostMailbox::Send(const Transfer& transfer, Progress& progress) {
   Peer& peer = peers_[static_cast<size_t>(transfer.peer)];
-  Channel& channel = space_.channel(rank_, transfer.peer);
+  Channel& channel = ChannelTo(transfer.peer);
   const int64_t bytes = BytesOf(transfer);
   // Nobody waits for who takes a message that the channel holds.
   const bool ahead = bytes <= Channel::kSmallBytes ||
@@ -251,7 +259,7 @@ bool HostMailbox::Send(const Transfer& transfer, Progress& progress) {
 
 bool HostMailbox::Receive(const Transfer& transfer, Progress& progress) {
   Peer& peer = peers_[static_cast<size_t>(transfer.peer)];
-  Channel& channel = space_.channel(transfer.peer, rank_);
+  Channel& channel = ChannelFrom(transfer.peer);
   bool moved = false;
   while (!progress.done) {
     const uint64_t number = peer.taken + 1;
@@ -307,7 +315,8 @@ bool HostMailbox::Take(const Transfer& transfer, const FragmentLine& line, const
     return true;
   }
   const bool inside = piece <= static_cast<int64_t>(FragmentLine::kDataBytes);
-  const bool fits = inside || (place >= 0 && place <= space_.fragment_bytes() - piece);
+  const int64_t room = mail_ == Mail::kNotes ? 0 : space_.fragment_bytes();
+  const bool fits = inside || (place >= 0 && place <= room - piece);
   if (!fits || piece > whole - progress.bytes || (piece == 0 && whole > 0)) {
     Poison(transfer.peer, "sends what is no piece of its message");
     return false;
@@ -326,7 +335,7 @@ void HostMailbox::Settle(Instant deadline) const {
     RankSet ranks;
     for (int peer = 0; peer < space_.ranks(); ++peer) {
       const uint64_t sent = peers_[static_cast<size_t>(peer)].sent;
-      if (space_.channel(rank_, peer).taken.number.load(std::memory_order_acquire) < sent) {
+      if (ChannelTo(peer).taken.number.load(std::memory_order_acquire) < sent) {
         ranks.Add(peer);
       }
     }

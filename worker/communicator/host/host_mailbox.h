@@ -16,6 +16,7 @@
 #include "worker/communicator/host/host_space.h"
 #include "worker/communicator/host/store_choice.h"
 #include "worker/communicator/host/waiter.h"
+#include "worker/communicator/no_message.h"
 
 namespace cohort::worker {
 
@@ -23,20 +24,22 @@ namespace cohort::worker {
 // has none.
 using RankHeaps = std::vector<std::shared_ptr<const shm::Segment>>;
 
-// One rank's. A message goes in fragments through the channel of its two ranks: within a fragment's
-// line, through the channel's buffers, or, when it lies in the sender's heap, by its place there,
-// from where the receiver copies it. Senders of messages that the channel can hold do not wait.
+// One rank's, of messages or of notes. A message goes in fragments through the channel of its two
+// ranks: within a fragment's line, through the channel's buffers, or, when it lies in the sender's
+// heap, by its place there, from where the receiver copies it. Senders of messages that the channel
+// can hold do not wait.
 class HostMailbox {
  public:
   // All outlive it.
-  HostMailbox(const HostSpace& space, const RankHeaps& heaps, const Waiter& waiter, int rank);
+  HostMailbox(const HostSpace& space, const RankHeaps& heaps, const Waiter& waiter, int rank,
+              Mail mail = Mail::kMessages);
 
   // As Communicator::Exchange, of transfers that make sense.
   absl::Status Exchange(absl::Span<const Transfer> transfers, uint32_t tag, Instant deadline);
   // As Communicator::HasMessage.
   absl::StatusOr<bool> HasMessage(int peer) const;
   // As Communicator::AwaitMessage.
-  absl::StatusOr<int> AwaitMessage(absl::Span<const int> peers, Instant deadline) const;
+  absl::StatusOr<int> AwaitMessage(absl::Span<const int> peers, Instant deadline);
   // Returns when all that was sent has been taken, or never will be, and at `deadline`.
   void Settle(Instant deadline) const;
 
@@ -65,16 +68,21 @@ class HostMailbox {
     uint64_t taken = 0;
     Lane sends;
     Lane receives;
+    bool owed = false;  // to be woken
   };
 
+  Channel& ChannelTo(int peer) const { return space_.channel(rank_, peer, mail_); }
+  Channel& ChannelFrom(int peer) const { return space_.channel(peer, rank_, mail_); }
   // Whether a message of `peer` that was not received has begun to come.
   bool Begun(int peer) const;
   // Those of one peer and direction are done one after the other.
   void LineUp(absl::Span<const Transfer> transfers);
   // Whether anything moved.
   bool Pass(absl::Span<const Transfer> transfers);
-  // Wakes the peers. True.
-  bool Tell(absl::Span<const Transfer> transfers) const;
+  // Something moved for the peer, who may sleep.
+  void Owe(int peer);
+  // Wakes those to whom that is owed.
+  void Tell();
   // Where in this rank's heap the message lies; -1: elsewhere.
   int64_t PlaceInHeap(const Transfer& transfer) const;
   bool Send(const Transfer& transfer, Progress& progress);
@@ -90,13 +98,16 @@ class HostMailbox {
   const RankHeaps& heaps_;
   const Waiter& waiter_;
   const int rank_;
+  const Mail mail_;
   std::vector<Peer> peers_;
   std::vector<Progress> progress_;  // of the exchange at work
   uint32_t tag_ = 0;
   uint64_t exchange_ = 0;
   std::vector<int> turns_;  // of each peer and direction, whose turn it is
+  std::vector<int> owed_;   // peers
   std::vector<std::string> refusals_;
   StoreChoice store_choice_;  // of pieces
+  NoMessage no_message_;
 };
 
 }  // namespace cohort::worker

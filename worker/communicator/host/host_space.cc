@@ -13,7 +13,7 @@ namespace cohort::worker {
 namespace {
 
 // "COHORT" and the version of what follows.
-constexpr uint64_t kMagic = 0x434F484F52540005;
+constexpr uint64_t kMagic = 0x434F484F52540006;
 constexpr size_t kPage = 4096;
 
 struct Header {
@@ -37,7 +37,8 @@ int64_t FragmentBytes(int ranks) {
 }
 
 // One after the other, each from a page of its own: the header, words to sleep on, arrival lines,
-// channels, buffers, those of channels, those of turns. Pages that nobody touches take no memory.
+// channels of messages and of notes, buffers, those of channels, those of turns. Pages that nobody
+// touches take no memory.
 struct Layout {
   explicit Layout(int count) {
     const auto ranks = static_cast<size_t>(count);
@@ -50,6 +51,7 @@ struct Layout {
     sleep_words = next(ranks * sizeof(SleepWords));
     lines = next(ranks * HostSpace::kLines * sizeof(ArrivalLine));
     channels = next(ranks * ranks * sizeof(Channel));
+    note_channels = next(ranks * ranks * sizeof(Channel));
     buffers = next(ranks * 2 * HostSpace::kBufferBytes);
     fragments =
         next(ranks * ranks * Channel::kFragments * static_cast<size_t>(FragmentBytes(count)));
@@ -59,6 +61,7 @@ struct Layout {
   size_t sleep_words;
   size_t lines;
   size_t channels;
+  size_t note_channels;
   size_t buffers;
   size_t fragments;
   size_t ahead;
@@ -98,6 +101,7 @@ HostSpace::HostSpace(shm::Segment segment, int ranks)
   sleep_words_ = reinterpret_cast<SleepWords*>(begin + layout.sleep_words);
   lines_ = reinterpret_cast<ArrivalLine*>(begin + layout.lines);
   channels_ = reinterpret_cast<Channel*>(begin + layout.channels);
+  note_channels_ = reinterpret_cast<Channel*>(begin + layout.note_channels);
   buffers_ = begin + layout.buffers;
   fragments_ = begin + layout.fragments;
   ahead_ = begin + layout.ahead;

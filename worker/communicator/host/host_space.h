@@ -47,6 +47,9 @@ struct alignas(kApart) FragmentLine {
 static_assert(sizeof(FragmentLine) == kApart);
 static_assert(offsetof(FragmentLine, data) + FragmentLine::kDataBytes <= kCacheLine);
 
+// What goes between two ranks, each by a channel of its own: see Communicator.
+enum class Mail { kMessages, kNotes };
+
 // Written by the receiver.
 struct alignas(kApart) TakenLine {
   std::atomic<uint64_t> number;  // of fragments
@@ -56,7 +59,8 @@ struct alignas(kApart) TakenLine {
   uint8_t expected_type;
 };
 
-// Messages from one rank to another: a ring of fragments, each with a buffer.
+// Messages from one rank to another: a ring of fragments, each with a buffer; or notes, which fit
+// into their lines and have no buffers.
 struct Channel {
   static constexpr uint64_t kFragments = 8;
   // Each buffer holds so much at least.
@@ -131,9 +135,11 @@ class HostSpace {
   char* buffer(int rank, int which) const {
     return buffers_ + (static_cast<size_t>(rank) * 2 + static_cast<size_t>(which)) * kBufferBytes;
   }
-  Channel& channel(int from, int to) const {
-    return channels_[static_cast<size_t>(from) * static_cast<size_t>(ranks_) +
-                     static_cast<size_t>(to)];
+  Channel& channel(int from, int to, Mail mail = Mail::kMessages) const {
+    return (mail == Mail::kNotes
+                ? note_channels_
+                : channels_)[static_cast<size_t>(from) * static_cast<size_t>(ranks_) +
+                             static_cast<size_t>(to)];
   }
   char* fragment(int from, int to, uint64_t number) const {
     const size_t channel =
@@ -154,6 +160,7 @@ class HostSpace {
   SleepWords* sleep_words_;
   ArrivalLine* lines_;
   Channel* channels_;
+  Channel* note_channels_;
   char* buffers_;
   char* fragments_;
   char* ahead_;

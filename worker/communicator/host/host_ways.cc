@@ -50,7 +50,8 @@ HostCommunicator::HostCommunicator(HostMemory memory, int rank)
       stream_from_(StreamFrom()),
       waiter_(space_, rank, memory.gives_way, memory.waits),
       meeting_(space_, waiter_, names_, rank),
-      mailbox_(space_, heaps_, waiter_, rank) {
+      mailbox_(space_, heaps_, waiter_, rank),
+      notes_(space_, heaps_, waiter_, rank, Mail::kNotes) {
   const auto ranks = static_cast<size_t>(space_.ranks());
   inputs_.resize(ranks);
   outputs_.resize(ranks);

@@ -38,6 +38,8 @@ constexpr absl::Duration kPatience = absl::Milliseconds(100);
 constexpr int kLooks = 2000;
 constexpr int kYields = 3000;
 constexpr absl::Duration kPause = absl::Microseconds(100);
+// For the rest of a note that has begun to come.
+constexpr absl::Duration kRestOfNote = absl::Seconds(10);
 
 std::string DescribeMessage(const Transfer& own, uint32_t tag, int64_t count, uint8_t type,
                             uint32_t other_tag) {
@@ -46,6 +48,14 @@ std::string DescribeMessage(const Transfer& own, uint32_t tag, int64_t count, ui
       count, " ",
       IsDataType(type) ? NameOf(static_cast<DataType>(type)) : absl::string_view("elements"),
       same && tag != other_tag ? " in a call of another kind" : "");
+}
+
+void Rest(int look) {
+  if (look > kYields) {
+    absl::SleepFor(kPause);
+  } else if (look > kLooks) {
+    sched_yield();
+  }
 }
 
 }  // namespace
@@ -204,14 +214,32 @@ absl::Status Agreement::OnTransfers(
       return absl::DeadlineExceededError(
           absl::StrCat(absl::StrJoin(waiting, ", "), ": it did not come"));
     }
-    if (look > kYields) {
-      absl::SleepFor(kPause);
-    } else if (look > kLooks) {
-      sched_yield();
-    }
+    Rest(look);
   }
   return refusals_.empty() ? absl::OkStatus()
                            : absl::InvalidArgumentError(absl::StrJoin(refusals_, "; "));
+}
+
+absl::StatusOr<bool> Agreement::HasOffer(int peer) {
+  Peer& state = peers_[static_cast<size_t>(peer)];
+  // Of a call that ended early.
+  state.sends.clear();
+  state.receives.clear();
+  for (bool heard = true; heard;) {
+    COHORT_ASSIGN_OR_RETURN(heard, Listen(peer, Clock::Steady().Now() + kRestOfNote));
+  }
+  return !state.offers.empty();
+}
+
+absl::StatusOr<int> Agreement::AwaitOffer(absl::Span<const int> peers, Instant deadline) {
+  for (int look = 0;; ++look) {
+    for (const int peer : peers) {
+      COHORT_ASSIGN_OR_RETURN(const bool has_offer, HasOffer(peer));
+      if (has_offer) return peer;
+    }
+    if (Clock::Steady().Now() >= deadline) return no_message_.Of(peers);
+    Rest(look);
+  }
 }
 
 absl::Status Agreement::Say(int peer, const Note& note, Instant deadline) {
@@ -226,16 +254,16 @@ absl::Status Agreement::Say(int peer, const Note& note, Instant deadline) {
   }
   const Transfer message = Transfer::Send(peer, &note, sizeof(note), DataType::kU8);
   host_.set_tag(0);
-  return host_.Exchange(absl::MakeConstSpan(&message, 1), deadline);
+  return host_.ExchangeNotes(absl::MakeConstSpan(&message, 1), deadline);
 }
 
 absl::StatusOr<bool> Agreement::Listen(int peer, Instant deadline) {
-  COHORT_ASSIGN_OR_RETURN(const bool come, host_.HasMessage(peer));
+  COHORT_ASSIGN_OR_RETURN(const bool come, host_.HasNote(peer));
   if (!come) return false;
   Note note;
   const Transfer message = Transfer::Receive(peer, &note, sizeof(note), DataType::kU8);
   host_.set_tag(0);
-  COHORT_RETURN_IF_ERROR(host_.Exchange(absl::MakeConstSpan(&message, 1), deadline));
+  COHORT_RETURN_IF_ERROR(host_.ExchangeNotes(absl::MakeConstSpan(&message, 1), deadline));
   if (note.kind == kOffer) {
     peers_[static_cast<size_t>(peer)].offers.push_back(note);
   } else if (note.kind == kAnswer) {

@@ -10,12 +10,14 @@
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "base/clock.h"
 #include "worker/communicator/arguments.h"
 #include "worker/communicator/communicator.h"
 #include "worker/communicator/nccl/nccl_board.h"
 #include "worker/communicator/nccl/operation_line.h"
+#include "worker/communicator/no_message.h"
 
 namespace cohort::worker {
 
@@ -24,7 +26,8 @@ namespace cohort::worker {
 absl::Status DifferenceError(int rank, const NcclBoard::Difference& difference);
 bool IsDifference(const absl::Status& status);
 
-// One rank's side. One thread at a time.
+// One rank's side. Ranks meet for operations, and tell each other of messages by notes, which those
+// who move memory of the host by the same way never see. One thread at a time.
 class Agreement {
  public:
   // `host` has the same ranks and outlives it; between the calls others may use it.
@@ -46,6 +49,10 @@ class Agreement {
   // posted, and all others have been. DEADLINE_EXCEEDED names whose call did not come. ABORTED.
   absl::Status OnTransfers(absl::Span<const Transfer> transfers, uint32_t tag, Instant deadline,
                            absl::FunctionRef<absl::Status(const std::vector<size_t>&)> post);
+
+  // As Communicator::HasMessage and AwaitMessage, of messages that the other side has called.
+  absl::StatusOr<bool> HasOffer(int peer);
+  absl::StatusOr<int> AwaitOffer(absl::Span<const int> peers, Instant deadline);
 
  private:
   // The last that this rank has posted.
@@ -85,6 +92,7 @@ class Agreement {
   uint32_t tag_ = 0;
   std::vector<size_t> ready_;
   std::vector<std::string> refusals_;
+  NoMessage no_message_;
 };
 
 }  // namespace cohort::worker

@@ -82,6 +82,8 @@ struct NcclCallOptions {
   // What the operation may take on the device, the wait for other ranks included: from when it has
   // its turn there, and not from now.
   absl::Duration timeout = absl::Minutes(10);
+  // The stream is being captured for an NcclReplay, which will be agreed on; this is not.
+  bool is_recorded = false;
 };
 
 // Calls of a group that were captured, by Enqueue on a stream that was being captured.
@@ -115,6 +117,9 @@ class NcclCommunicator final : public Communicator, private NcclWatchdog::Ward {
   // done between them.
   cudaStream_t stream() const { return stream_.get(); }
 
+  // Whether operations that block meet before they begin.
+  bool meets() const { return Meets(/*on_stream=*/false); }
+
   int rank() const override { return host_->rank(); }
   int size() const override { return host_->size(); }
 
@@ -135,10 +140,15 @@ class NcclCommunicator final : public Communicator, private NcclWatchdog::Ward {
   absl::Status Scatter(const void* input, void* output, int64_t count, DataType type, int root,
                        Instant deadline) override;
   absl::Status Exchange(absl::Span<const Transfer> transfers, Instant deadline) override;
-  absl::StatusOr<bool> HasMessage(int peer) override { return host_->HasMessage(peer); }
+  // Of messages of devices, which kOff tells nobody of.
+  absl::StatusOr<bool> HasMessage(int peer) override { return agreement_.HasOffer(peer); }
   absl::StatusOr<int> AwaitMessage(absl::Span<const int> peers, Instant deadline) override {
-    return host_->AwaitMessage(peers, deadline);
+    return agreement_.AwaitOffer(peers, deadline);
   }
+  absl::Status ExchangeNotes(absl::Span<const Transfer> notes, Instant deadline) override {
+    return host_->ExchangeNotes(notes, deadline);
+  }
+  absl::StatusOr<bool> HasNote(int peer) override { return host_->HasNote(peer); }
   absl::Status Barrier(Instant deadline) override;
   absl::Status TakeOverdue() override { return host_->TakeOverdue(); }
   void Settle(Instant deadline) override { host_->Settle(deadline); }

@@ -39,6 +39,7 @@ Backend Fake() {
   backend.reduces = [](DataType type, ReduceOp op) {
     return ReductionFor(type, op, kFakeComputeCapability).ok();
   };
+  backend.uses_notes = true;
   backend.rounds_at_each_step = true;
   return backend;
 }

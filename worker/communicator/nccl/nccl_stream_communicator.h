@@ -41,6 +41,10 @@ class NcclStreamCommunicator final : public Communicator {
   absl::StatusOr<int> AwaitMessage(absl::Span<const int> peers, Instant deadline) override {
     return group_.AwaitMessage(peers, deadline);
   }
+  absl::Status ExchangeNotes(absl::Span<const Transfer> notes, Instant deadline) override {
+    return group_.ExchangeNotes(notes, deadline);
+  }
+  absl::StatusOr<bool> HasNote(int peer) override { return group_.HasNote(peer); }
   absl::Status Barrier(Instant deadline) override;
   absl::Status TakeOverdue() override { return group_.TakeOverdue(); }
   void Abort(absl::string_view cause) override { group_.Abort(cause); }

@@ -76,6 +76,10 @@ absl::StatusOr<bool> SingleCommunicator::HasMessage(int) {
 absl::StatusOr<int> SingleCommunicator::AwaitMessage(absl::Span<const int>, Instant) {
   return absl::InvalidArgumentError("a rank alone awaits no message");
 }
+absl::Status SingleCommunicator::ExchangeNotes(absl::Span<const Transfer> notes, Instant deadline) {
+  return Exchange(notes, deadline);
+}
+absl::StatusOr<bool> SingleCommunicator::HasNote(int peer) { return HasMessage(peer); }
 absl::Status SingleCommunicator::Barrier(Instant) {
   return Run(Verb::kBarrier, nullptr, nullptr, 0, DataType::kU8, 0, nullptr);
 }

@@ -33,6 +33,8 @@ class SingleCommunicator final : public Communicator {
   absl::Status Exchange(absl::Span<const Transfer> transfers, Instant deadline) override;
   absl::StatusOr<bool> HasMessage(int peer) override;
   absl::StatusOr<int> AwaitMessage(absl::Span<const int> peers, Instant deadline) override;
+  absl::Status ExchangeNotes(absl::Span<const Transfer> notes, Instant deadline) override;
+  absl::StatusOr<bool> HasNote(int peer) override;
   absl::Status Barrier(Instant deadline) override;
   void Abort(absl::string_view cause) override;
 

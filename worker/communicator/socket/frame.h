@@ -23,6 +23,8 @@ enum class FrameKind : uint32_t {
   kCredit = 6,     // so many bytes of messages and offers were taken
   kAbort = 7,      // no more comes; payload: why
   kGoodbye = 8,    // no more comes, as it should be
+  kNote = 9,       // as kMessage, of notes
+  kNoteCredit = 10,
 };
 
 // What is called or sent, in a form that two ranks can compare byte by byte.
@@ -31,7 +33,7 @@ struct Subject {
   uint64_t scale = 0;  // the bits of a double
   uint32_t tag = 0;
   int32_t root = 0;
-  uint8_t verb = 0;  // none for messages
+  uint8_t verb = 0;  // none for messages and notes
   uint8_t type = 0;
   uint8_t op = 0;
   uint8_t unused[5] = {};

@@ -71,7 +71,7 @@ void Mailbox::SendMore() {
     sends_.pop_front();
     const Subject subject = SubjectOf(send);
     if (small) {
-      link_.Send(Make(FrameKind::kMessage, subject, bytes),
+      link_.Send(Make(message_, subject, bytes),
                  {static_cast<const char*>(send.transfer.data), static_cast<size_t>(bytes)});
       Settle(send, absl::OkStatus());
     } else {
@@ -110,7 +110,7 @@ void Mailbox::Deliver(Posted& receive, const Arrival& arrival) {
 void Mailbox::GiveCredit(int64_t bytes) {
   taken_ += bytes;
   if (taken_ < window_ / 2) return;
-  FrameHeader header = Make(FrameKind::kCredit);
+  FrameHeader header = Make(credit_kind_);
   header.number = static_cast<uint64_t>(taken_);
   link_.Send(header);
   on_way_ -= taken_;
@@ -127,7 +127,7 @@ absl::Status Mailbox::CheckMessage(const FrameHeader& header) {
     return Broken("a message of more than memory has addresses");
   }
   const int64_t bytes = subject.count * element;
-  const bool small = header.kind == FrameKind::kMessage;
+  const bool small = header.kind == message_;
   if ((bytes <= small_bytes()) != small || header.payload_bytes != (small ? bytes : 0)) {
     return Broken("a message of another size than it says");
   }
@@ -136,11 +136,11 @@ absl::Status Mailbox::CheckMessage(const FrameHeader& header) {
 }
 
 absl::Status Mailbox::OnHeader(const FrameHeader& header, char** sink) {
-  if (header.kind != FrameKind::kMessage && header.kind != FrameKind::kOffer) {
+  if (header.kind != message_ && header.kind != FrameKind::kOffer) {
     return header.payload_bytes == 0 ? absl::OkStatus() : Broken("a frame with too much in it");
   }
   if (absl::Status status = CheckMessage(header); !status.ok()) return status;
-  const bool small = header.kind == FrameKind::kMessage;
+  const bool small = header.kind == message_;
   if (small && arrivals_.empty() && !receives_.empty() &&
       SubjectOf(*receives_.front()) == header.subject) {
     direct_ = receives_.front();
@@ -156,41 +156,42 @@ absl::Status Mailbox::OnHeader(const FrameHeader& header, char** sink) {
 }
 
 absl::Status Mailbox::OnFrame(const FrameHeader& header) {
-  switch (header.kind) {
-    case FrameKind::kMessage:
-    case FrameKind::kOffer:
-      if (direct_ != nullptr) {
-        receives_.pop_front();
-        GiveCredit(kFrameHeaderBytes + header.payload_bytes);
-        Settle(*std::exchange(direct_, nullptr), absl::OkStatus());
-        return absl::OkStatus();
-      }
-      arrivals_.back().complete = true;
-      Match();
-      return absl::OkStatus();
-    case FrameKind::kAccept:
-    case FrameKind::kRefuse: {
-      if (offers_.empty()) return Broken("an answer to no offer");
-      Posted& offer = *offers_.front();
-      offers_.pop_front();
-      if (header.kind == FrameKind::kRefuse) {
-        Settle(offer, Mismatch(offer, header.subject));
-        return absl::OkStatus();
-      }
-      StartFlows(offer.transfer);
-      Settle(offer, absl::OkStatus());
-      return absl::OkStatus();
-    }
-    case FrameKind::kCredit:
-      if (header.number > static_cast<uint64_t>(window_ - credit_)) {
-        return Broken("more credit than was used");
-      }
-      credit_ += static_cast<int64_t>(header.number);
-      SendMore();
-      return absl::OkStatus();
-    default:
-      return Broken("a frame of no kind");
+  if (header.kind == message_ || header.kind == FrameKind::kOffer) return OnArrived(header);
+  if (header.kind == credit_kind_) return OnCredit(header);
+  if (header.kind != FrameKind::kAccept && header.kind != FrameKind::kRefuse) {
+    return Broken("a frame of no kind");
   }
+  if (offers_.empty()) return Broken("an answer to no offer");
+  Posted& offer = *offers_.front();
+  offers_.pop_front();
+  if (header.kind == FrameKind::kRefuse) {
+    Settle(offer, Mismatch(offer, header.subject));
+    return absl::OkStatus();
+  }
+  StartFlows(offer.transfer);
+  Settle(offer, absl::OkStatus());
+  return absl::OkStatus();
+}
+
+absl::Status Mailbox::OnArrived(const FrameHeader& header) {
+  if (direct_ != nullptr) {
+    receives_.pop_front();
+    GiveCredit(kFrameHeaderBytes + header.payload_bytes);
+    Settle(*std::exchange(direct_, nullptr), absl::OkStatus());
+    return absl::OkStatus();
+  }
+  arrivals_.back().complete = true;
+  Match();
+  return absl::OkStatus();
+}
+
+absl::Status Mailbox::OnCredit(const FrameHeader& header) {
+  if (header.number > static_cast<uint64_t>(window_ - credit_)) {
+    return Broken("more credit than was used");
+  }
+  credit_ += static_cast<int64_t>(header.number);
+  SendMore();
+  return absl::OkStatus();
 }
 
 }  // namespace cohort::worker

@@ -1,4 +1,4 @@
-// Messages between this rank and another, over a link and the streams beside it.
+// Messages or notes between this rank and another, over a link and the streams beside it.
 #ifndef COHORT_WORKER_COMMUNICATOR_SOCKET_MAILBOX_H_
 #define COHORT_WORKER_COMMUNICATOR_SOCKET_MAILBOX_H_
 
@@ -29,7 +29,13 @@ struct Posted {
 class Mailbox {
  public:
   Mailbox(Link* link, Traffic* traffic, int64_t window)
-      : link_(*link), traffic_(*traffic), window_(window), credit_(window) {}
+      : Mailbox(link, traffic, window, FrameKind::kMessage, FrameKind::kCredit) {}
+  // Of notes, which are all small.
+  static Mailbox OfNotes(Link* link, Traffic* traffic) {
+    constexpr int64_t kWindow = int64_t{4} << 10;
+    static_assert(kNoteBytes <= kWindow / 4);
+    return Mailbox(link, traffic, kWindow, FrameKind::kNote, FrameKind::kNoteCredit);
+  }
 
   // `posted` and `open`, how many transfers and flows are not done, live until Drop or until the
   // transfers are done.
@@ -40,7 +46,7 @@ class Mailbox {
 
   bool has_arrival() const { return !arrivals_.empty(); }
 
-  // Frames of the kinds kMessage to kCredit, as Link::Handler has it.
+  // Frames of the kinds kMessage to kCredit, or of those of notes, as Link::Handler has it.
   absl::Status OnHeader(const FrameHeader& header, char** sink);
   absl::Status OnFrame(const FrameHeader& header);
 
@@ -48,6 +54,14 @@ class Mailbox {
   int64_t small_bytes() const { return window_ / 4; }
 
  private:
+  Mailbox(Link* link, Traffic* traffic, int64_t window, FrameKind message, FrameKind credit)
+      : link_(*link),
+        traffic_(*traffic),
+        window_(window),
+        message_(message),
+        credit_kind_(credit),
+        credit_(window) {}
+
   // What has come and was not asked for yet.
   struct Arrival {
     Subject subject;
@@ -62,11 +76,15 @@ class Mailbox {
   void Settle(Posted& posted, absl::Status status);
   void StartFlows(const Transfer& transfer);
   void GiveCredit(int64_t bytes);
+  absl::Status OnArrived(const FrameHeader& header);
+  absl::Status OnCredit(const FrameHeader& header);
   absl::Status CheckMessage(const FrameHeader& header);
 
   Link& link_;
   Traffic& traffic_;
   const int64_t window_;
+  const FrameKind message_;
+  const FrameKind credit_kind_;
   int* open_ = nullptr;
 
   int64_t credit_;

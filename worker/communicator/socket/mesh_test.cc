@@ -147,7 +147,7 @@ TEST_F(MeshTest, TurnsStrangersAwayAndHarmsNobody) {
     change(hello);
     return AnswerTo(Knock(0), hello);
   };
-  EXPECT_EQ(answer_to([](Hello& hello) { hello.version = 2; }), Answer::kOtherVersion);
+  EXPECT_EQ(answer_to([](Hello& hello) { hello.version = 1; }), Answer::kOtherVersion);
   EXPECT_EQ(answer_to([](Hello& hello) { hello.secret ^= 1; }), Answer::kOtherSecret);
   EXPECT_EQ(answer_to([](Hello& hello) { hello.from = 0; }), Answer::kOtherShape);
   EXPECT_EQ(answer_to([](Hello& hello) { hello.from = 7; }), Answer::kOtherShape);

@@ -220,12 +220,20 @@ void SocketCommunicator::Finish(const Call& call) {
 }
 
 absl::StatusOr<bool> SocketCommunicator::HasMessage(int rank) {
+  return HasArrival(rank, &Peer::mailbox);
+}
+
+absl::StatusOr<bool> SocketCommunicator::HasNote(int rank) {
+  return HasArrival(rank, &Peer::notes);
+}
+
+absl::StatusOr<bool> SocketCommunicator::HasArrival(int rank, Mailbox Peer::*box) {
   if (poisoned_.load(std::memory_order_acquire)) return Poisoned();
   Peer& peer = *peers_[static_cast<size_t>(rank)];
-  if (peer.mailbox.has_arrival()) return true;
+  if ((peer.*box).has_arrival()) return true;
   Read(peer);
   if (poisoned_.load(std::memory_order_acquire)) return Poisoned();
-  if (peer.mailbox.has_arrival()) return true;
+  if ((peer.*box).has_arrival()) return true;
   if (peer.link.end().empty()) return false;
   Lost(rank, "");
   return Poisoned();
@@ -233,31 +241,38 @@ absl::StatusOr<bool> SocketCommunicator::HasMessage(int rank) {
 
 absl::StatusOr<int> SocketCommunicator::AwaitMessage(absl::Span<const int> peers,
                                                      Instant deadline) {
-  int first = -1;
   for (const int peer : peers) {
     COHORT_ASSIGN_OR_RETURN(const bool come, HasMessage(peer));
     if (come) return peer;
   }
+  if (deadline == absl::InfinitePast()) return no_message_.Of(peers);
+  int first = -1;
   const auto found = [&] {
     const auto it = std::find_if(peers.begin(), peers.end(), [this](int peer) {
       return peers_[static_cast<size_t>(peer)]->mailbox.has_arrival();
     });
     if (it != peers.end()) first = *it;
-    return it != peers.end() || Clock::Steady().Now() >= deadline;
+    return first >= 0;
   };
   watched_ = peers;
-  const absl::Status status = Drive(
-      found, [] { return std::string("the rest of what was sent"); }, deadline);
+  const absl::Status status = DriveUntil(found, deadline);
   watched_ = {};
-  COHORT_RETURN_IF_ERROR(status);
-  if (first >= 0) return first;
-  RankSet names;
-  for (const int peer : peers) names.Add(Name(peer));
-  return absl::DeadlineExceededError(absl::StrCat("no message of rank ", names.ToString()));
+  if (first >= 0 || found()) return first;
+  return absl::IsDeadlineExceeded(status) ? no_message_.Of(peers) : status;
 }
 
 absl::Status SocketCommunicator::Exchange(absl::Span<const Transfer> transfers, Instant deadline) {
   COHORT_RETURN_IF_ERROR(CheckTransfers(transfers, rank_, size()));
+  return Exchange(transfers, &Peer::mailbox, deadline);
+}
+
+absl::Status SocketCommunicator::ExchangeNotes(absl::Span<const Transfer> notes, Instant deadline) {
+  COHORT_RETURN_IF_ERROR(CheckNotes(notes, rank_, size()));
+  return Exchange(notes, &Peer::notes, deadline);
+}
+
+absl::Status SocketCommunicator::Exchange(absl::Span<const Transfer> transfers, Mailbox Peer::*box,
+                                          Instant deadline) {
   if (poisoned_.load(std::memory_order_acquire)) return Poisoned();
   absl::InlinedVector<Posted, 4> all(transfers.size());
   int open = 0;
@@ -265,7 +280,7 @@ absl::Status SocketCommunicator::Exchange(absl::Span<const Transfer> transfers, 
     all[i].transfer = transfers[i];
     all[i].tag = tag();
     Peer& peer = *peers_[static_cast<size_t>(transfers[i].peer)];
-    peer.mailbox.Post(&all[i], &open);
+    (peer.*box).Post(&all[i], &open);
     // Nothing else would tell that a small message went nowhere.
     if (transfers[i].sends && peer.link.is_broken()) Lost(transfers[i].peer, "it takes no more");
   }
@@ -280,7 +295,7 @@ absl::Status SocketCommunicator::Exchange(absl::Span<const Transfer> transfers, 
               return std::string("the rest of what was sent");
             },
             deadline);
-  ForEachPeer([](Peer& peer) { peer.mailbox.Drop(); });
+  ForEachPeer([&](Peer& peer) { (peer.*box).Drop(); });
   traffic_.Clear();
   COHORT_RETURN_IF_ERROR(status);
   for (const Posted& posted : all) COHORT_RETURN_IF_ERROR(posted.status);

@@ -21,6 +21,7 @@
 #include "base/unique_fd.h"
 #include "worker/communicator/arguments.h"
 #include "worker/communicator/communicator.h"
+#include "worker/communicator/no_message.h"
 #include "worker/communicator/socket/link.h"
 #include "worker/communicator/socket/listener.h"
 #include "worker/communicator/socket/mailbox.h"
@@ -88,6 +89,8 @@ class SocketCommunicator final : public Communicator, private Link::Handler {
   absl::Status Exchange(absl::Span<const Transfer> transfers, Instant deadline) override;
   absl::StatusOr<bool> HasMessage(int peer) override;
   absl::StatusOr<int> AwaitMessage(absl::Span<const int> peers, Instant deadline) override;
+  absl::Status ExchangeNotes(absl::Span<const Transfer> notes, Instant deadline) override;
+  absl::StatusOr<bool> HasNote(int peer) override;
   absl::Status Barrier(Instant deadline) override;
   void Abort(absl::string_view cause) override;
 
@@ -102,9 +105,12 @@ class SocketCommunicator final : public Communicator, private Link::Handler {
   // Another rank. One may be ahead by an operation, not more.
   struct Peer {
     Peer(int rank, UniqueFd fd, Traffic* traffic, int64_t window)
-        : link(rank, std::move(fd)), mailbox(&link, traffic, window) {}
+        : link(rank, std::move(fd)),
+          mailbox(&link, traffic, window),
+          notes(Mailbox::OfNotes(&link, traffic)) {}
     Link link;
     Mailbox mailbox;
+    Mailbox notes;
     Arrival arrivals[2];
     char abort_text[kMaxAbortBytes];
   };
@@ -121,6 +127,9 @@ class SocketCommunicator final : public Communicator, private Link::Handler {
   }
   absl::Status Run(Verb verb, const void* input, void* output, int64_t count, DataType type,
                    int root, const Reduction& reduction, Instant deadline);
+  absl::Status Exchange(absl::Span<const Transfer> transfers, Mailbox Peer::*box, Instant deadline);
+  // Whether something has come, or begun to, that was not received.
+  absl::StatusOr<bool> HasArrival(int rank, Mailbox Peer::*box);
   // All ranks say what they call, and small parts. Whether they differ is found by all.
   absl::Status Meet(const Call& call, bool direct, Instant deadline);
   absl::Status Compare(const Subject& own) const;
@@ -141,8 +150,9 @@ class SocketCommunicator final : public Communicator, private Link::Handler {
   absl::Status OnHeader(Link& link, const FrameHeader& header, char** sink) override;
   absl::Status OnFrame(Link& link, const FrameHeader& header) override;
 
-  // Reads, writes and reduces until `finished` and all is sent. `late` says what had not come by
-  // the deadline.
+  // Reads, writes and reduces until `finished` and all is sent. DEADLINE_EXCEEDED ends nothing.
+  absl::Status DriveUntil(absl::FunctionRef<bool()> finished, Instant deadline);
+  // But here it does: `late` says what had not come.
   absl::Status Drive(absl::FunctionRef<bool()> finished, absl::FunctionRef<std::string()> late,
                      Instant deadline);
   absl::Status GiveUp(const std::string& text);
@@ -175,7 +185,8 @@ class SocketCommunicator final : public Communicator, private Link::Handler {
   uint64_t turn_ = 0;  // of operations
   bool meeting_ = false;
   absl::Span<const int> watched_;  // peers whose messages are awaited
-  int missing_ = 0;                // ranks that have not come to this turn
+  NoMessage no_message_;
+  int missing_ = 0;  // ranks that have not come to this turn
   std::vector<char> landing_;
   std::vector<char> scratch_;
   std::vector<pollfd> polled_;

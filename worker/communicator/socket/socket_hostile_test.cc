@@ -123,7 +123,7 @@ TEST_F(SocketHostileTest, FramesOfAllKindsWithAnythingInThem) {
     const int frames = 1 + static_cast<int>(random_() % 8);
     for (int frame = 0; frame < frames; ++frame) {
       FrameHeader header;
-      header.kind = static_cast<FrameKind>(random_() % 10);
+      header.kind = static_cast<FrameKind>(random_() % 12);
       header.number = static_cast<uint64_t>(some({0, 1, 2, 3, 40, 1 << 20, -1}));
       header.subject.count = some({0, 1, 10, 100000, 16384, int64_t{1} << 62, -1});
       header.subject.root = static_cast<int32_t>(some({0, 1, -1}));
@@ -165,6 +165,18 @@ TEST_F(SocketHostileTest, LiesAreNamed) {
   header.number = 1;
   Say(header);
   ExpectBroken("more credit than was used");
+
+  Connect();
+  header.kind = FrameKind::kNoteCredit;
+  Say(header);
+  ExpectBroken("more credit than was used");
+
+  Connect();
+  header.kind = FrameKind::kNote;
+  header.subject.type = static_cast<uint8_t>(DataType::kF64);
+  header.subject.count = 1 << 20;
+  Say(header);
+  ExpectBroken("a message of another size than it says");
 
   Connect();
   header.kind = FrameKind::kOffer;

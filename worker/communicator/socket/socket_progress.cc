@@ -53,7 +53,7 @@ bool SocketCommunicator::Flushed() {
 }
 
 bool SocketCommunicator::Waits(const Peer& peer) const {
-  return (meeting_ && !Here(peer.link.rank())) || peer.mailbox.waits() ||
+  return (meeting_ && !Here(peer.link.rank())) || peer.mailbox.waits() || peer.notes.waits() ||
          absl::c_linear_search(watched_, peer.link.rank());
 }
 
@@ -110,6 +110,11 @@ bool SocketCommunicator::Advance() {
 
 absl::Status SocketCommunicator::Drive(absl::FunctionRef<bool()> finished,
                                        absl::FunctionRef<std::string()> late, Instant deadline) {
+  const absl::Status status = DriveUntil(finished, deadline);
+  return absl::IsDeadlineExceeded(status) ? GiveUp(late()) : status;
+}
+
+absl::Status SocketCommunicator::DriveUntil(absl::FunctionRef<bool()> finished, Instant deadline) {
   ForEachPeer([this](Peer& peer) { CheckEnd(peer); });
   Instant idle_since = absl::InfiniteFuture();
   int rounds = 0;
@@ -124,7 +129,7 @@ absl::Status SocketCommunicator::Drive(absl::FunctionRef<bool()> finished,
     const Instant now = Clock::Steady().Now();
     if (now >= deadline) {
       // Who waits for no longer than that has finished now.
-      return Flushed() && finished() ? absl::OkStatus() : GiveUp(late());
+      return Flushed() && finished() ? absl::OkStatus() : absl::DeadlineExceededError("");
     }
     idle_since = std::min(idle_since, now);
     if (moved) {
@@ -187,6 +192,9 @@ absl::Status SocketCommunicator::OnHeader(Link& link, const FrameHeader& header,
     case FrameKind::kGoodbye:
       return header.payload_bytes == 0 ? absl::OkStatus()
                                        : absl::InternalError("too long a goodbye");
+    case FrameKind::kNote:
+    case FrameKind::kNoteCredit:
+      return peer.notes.OnHeader(header, sink);
     default:
       return peer.mailbox.OnHeader(header, sink);
   }
@@ -209,6 +217,9 @@ absl::Status SocketCommunicator::OnFrame(Link& link, const FrameHeader& header) 
     case FrameKind::kGoodbye:
       link.set_leaving();
       return absl::OkStatus();
+    case FrameKind::kNote:
+    case FrameKind::kNoteCredit:
+      return peer.notes.OnFrame(header);
     default:
       return peer.mailbox.OnFrame(header);
   }

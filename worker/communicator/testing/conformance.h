@@ -31,6 +31,8 @@ struct Backend {
   bool every_second = false;                 // tensor lies there, and the others do not
   // Which reductions it has; null: all that CheckReducible allows.
   std::function<bool(DataType, ReduceOp)> reduces;
+  // Its notes are those of a backend below it, which it tells others of messages by.
+  bool uses_notes = false;
   // Rounds at each step, in whatever order, and leaves a bool that is true as it is.
   bool rounds_at_each_step = false;
 };

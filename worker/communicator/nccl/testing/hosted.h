@@ -63,6 +63,10 @@ class Hosted final : public Communicator {
   absl::StatusOr<int> AwaitMessage(absl::Span<const int> peers, Instant deadline) override {
     return communicator_->AwaitMessage(peers, deadline);
   }
+  absl::Status ExchangeNotes(absl::Span<const Transfer> notes, Instant deadline) override {
+    return communicator().ExchangeNotes(notes, deadline);
+  }
+  absl::StatusOr<bool> HasNote(int peer) override { return communicator_->HasNote(peer); }
   absl::Status Barrier(Instant deadline) override { return communicator().Barrier(deadline); }
   void Settle(Instant deadline) override { communicator_->Settle(deadline); }
   void Abort(absl::string_view cause) override { communicator_->Abort(cause); }

@@ -1,0 +1,67 @@
+#include "worker/communicator/host/host_mailbox.h"
+
+#include <vector>
+
+#include "gtest/gtest.h"
+
+namespace cohort::worker {
+namespace {
+
+Instant Soon() { return Clock::Steady().Now() + absl::Seconds(60); }
+
+// More ranks than processors: then messages of several pieces go ahead, too.
+constexpr int kRanks = 200;
+
+class HostMailboxTest : public ::testing::Test {
+ protected:
+  HostMailboxTest() : space_(*HostSpace::Create(kRanks)) {
+    EXPECT_TRUE(space_.crowded());
+    // As far as anybody can see, all others sleep.
+    space_.sleepers().store(kRanks - 1);
+    for (int rank = 1; rank < kRanks; ++rank) space_.sleep_words(rank).sleeps.store(1);
+  }
+  uint32_t WakesOf(int rank) const { return space_.sleep_words(rank).event.load(); }
+
+  const HostSpace space_;
+  const RankHeaps heaps_{kRanks};
+  const Waiter waiter_{space_, 0};
+  HostMailbox mailbox_{space_, heaps_, waiter_, 0};
+};
+
+TEST_F(HostMailboxTest, EachPeerIsWokenOnceForWhatItIsSent) {
+  constexpr int kPeers = 20;
+  // Of more than one piece, so that nobody waits until all are copied; and small ones behind it.
+  const std::vector<char> large(20000);
+  std::vector<Transfer> transfers;
+  for (int peer = 1; peer <= kPeers; ++peer) {
+    transfers.push_back(Transfer::Send(peer, large.data(), 20000, DataType::kU8));
+    for (int small = 0; small < 3; ++small) {
+      transfers.push_back(Transfer::Send(peer, large.data(), 1, DataType::kU8));
+    }
+  }
+  const absl::Status sent = mailbox_.Exchange(transfers, 0, Soon());
+  ASSERT_TRUE(sent.ok()) << sent;
+  uint32_t wakes = 0;
+  for (int peer = 1; peer <= kPeers; ++peer) {
+    EXPECT_GE(WakesOf(peer), 1u) << "rank " << peer;
+    wakes += WakesOf(peer);
+  }
+  // Once for the large one, while the next is copied, or for all.
+  EXPECT_LE(wakes, 2u * kPeers);
+  EXPECT_EQ(WakesOf(kPeers + 1), 0u) << "nothing came to it";
+}
+
+TEST_F(HostMailboxTest, ALookIsOneLook) {
+  const int peers[] = {1, 2};
+  for (const size_t count : {size_t{1}, size_t{2}}) {
+    for (const Instant deadline : {absl::InfinitePast(), Clock::Steady().Now()}) {
+      const absl::StatusOr<int> none =
+          mailbox_.AwaitMessage(absl::MakeConstSpan(peers, count), deadline);
+      EXPECT_EQ(none.status(), absl::DeadlineExceededError(count == 1 ? "no message of rank 1"
+                                                                      : "no message of rank 1-2"));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace cohort::worker
