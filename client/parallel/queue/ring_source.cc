@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/shm/futex.h"
+#include "client/parallel/queue/wire_text.h"
 
 namespace cohort::parallel {
 
@@ -30,6 +31,8 @@ void RingSource::Release(uint64_t bytes, uint64_t values) {
 
 absl::Status RingSource::Await(uint64_t bytes, const Patience& patience) {
   const uint64_t wanted = position_ + bytes;
+  // What is there is this reader's only as long as it has its seat.
+  if (stopped_.load(std::memory_order_acquire)) return WhyOver();
   if (IsThere(wanted)) return absl::OkStatus();
   const uint32_t parties = header().parties.load(std::memory_order_relaxed);
   LookFor([&] { return IsThere(wanted) || IsOver(); }, parties);
@@ -80,13 +83,17 @@ void RingSource::WriterGone(const std::string& why) {
   WakeReader(page_->page());
 }
 
+void RingSource::LetGo(absl::string_view why) {
+  Stop(absl::AbortedError(absl::StrCat(writer_, ", who writes it, let this reader go: ", why)));
+}
+
 absl::Status RingSource::WhyOver() const {
   MutexLock lock(&mutex_);
   if (!why_stopped_.ok()) return why_stopped_;
   if (header().ended.load(std::memory_order_acquire) != 0) {
     const size_t size = std::min<size_t>(header().reason_size, RingHeader::kMaxReason);
     return absl::CancelledError(
-        absl::StrCat(writer_, " shut it down: ", absl::string_view(header().reason, size)));
+        absl::StrCat(writer_, " shut it down: ", WireText({header().reason, size}, size)));
   }
   return absl::AbortedError(absl::StrCat(writer_, ", who writes it, is gone: ", why_gone_));
 }

@@ -23,10 +23,14 @@ class RingSource final : public ByteSource {
   void Release(uint64_t bytes, uint64_t values) override;
   absl::Status Await(uint64_t bytes, const Patience& patience) override;
   void Stop(const absl::Status& reason) override;
+  // The writer knows by the connection alone: see LocalReader.
+  void Leave(absl::string_view) override {}
   std::string path() const override { return "shared memory"; }
 
   // From any thread: nobody writes any more, for `why`. What is there can still be read.
   void WriterGone(const std::string& why);
+  // From any thread: the writer waits for this reader no more, for `why`. Nothing is read any more.
+  void LetGo(absl::string_view why);
 
  private:
   RingHeader& header() const { return ring_->header(); }

@@ -41,6 +41,7 @@ class PlainSeat final : public Seat {
     page().reader_sleeps.store(0, std::memory_order_relaxed);
     WakeReader(page());
   }
+  void Left(absl::string_view) override {}
   bool admitted() const { return admitted_; }
 
  private:

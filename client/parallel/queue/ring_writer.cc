@@ -12,6 +12,7 @@
 #include "absl/strings/str_join.h"
 #include "base/shm/futex.h"
 #include "base/status_macros.h"
+#include "client/parallel/queue/wire_text.h"
 
 namespace cohort::parallel {
 namespace {
@@ -271,6 +272,7 @@ void RingWriter::Leave(Seat& seat, absl::string_view why) {
     changed_.store(true, std::memory_order_seq_cst);
   }
   WakeWriter(seat.page());
+  seat.Left(why);
   Changed();
   TidyUnlessWriting();
 }
@@ -292,7 +294,7 @@ void RingWriter::End(absl::string_view reason) {
   {
     MutexLock lock(&mutex_);
     if (ended()) return;
-    reason_ = std::string(reason.substr(0, RingHeader::kMaxReason));
+    reason_ = WireText(reason, RingHeader::kMaxReason);
     stopped_.store(true, std::memory_order_seq_cst);
   }
   WakeSelf();

@@ -32,6 +32,8 @@ class Seat {
   virtual void Admitted() = 0;
   // There is something new for one who said that it sleeps. On any thread.
   virtual void Wake() = 0;
+  // The writer waits for it no more, for `why`: so that it is told. On any thread, once.
+  virtual void Left(absl::string_view why) = 0;
 
   bool gone() const { return gone_.load(std::memory_order_seq_cst); }
 
