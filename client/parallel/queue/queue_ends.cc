@@ -24,10 +24,7 @@ constexpr int64_t kMostValueBytes = int64_t{1} << 40;
 constexpr absl::Duration kOneAddress = absl::Seconds(5);
 
 Patience PatienceOf(const QueueCall& call, absl::Duration usual) {
-  const absl::Duration timeout = call.timeout.value_or(usual);
-  return {timeout == absl::InfiniteDuration() ? absl::InfiniteFuture()
-                                              : Clock::Steady().Now() + timeout,
-          call.cancellation};
+  return {call.timeout.value_or(usual), call.cancellation};
 }
 
 absl::Status About(const std::string& name, const absl::Status& status) {

@@ -35,7 +35,8 @@ absl::Status RingSource::Await(uint64_t bytes, const Patience& patience) {
   if (stopped_.load(std::memory_order_acquire)) return WhyOver();
   if (IsThere(wanted)) return absl::OkStatus();
   const uint32_t parties = header().parties.load(std::memory_order_relaxed);
-  LookFor([&] { return IsThere(wanted) || IsOver(); }, parties);
+  const Instant deadline = patience.deadline();
+  LookOn(wanted, parties);
   if (IsThere(wanted)) return absl::OkStatus();
 
   ReaderPage& page = page_->page();
@@ -52,17 +53,28 @@ absl::Status RingSource::Await(uint64_t bytes, const Patience& patience) {
     if (IsThere(wanted)) break;
     if (over) ended = WhyOver();
     if (ended.ok() && patience.cancellation != nullptr) ended = patience.cancellation->reason();
-    if (ended.ok() && Clock::Steady().Now() >= patience.deadline) {
+    if (ended.ok() && Clock::Steady().Now() >= deadline) {
       ended = absl::DeadlineExceededError("");
     }
     if (!ended.ok()) {
       page.reader_sleeps.store(0, std::memory_order_relaxed);
       return ended;
     }
-    shm::FutexWait(page.reader_event, event, patience.deadline);
+    shm::FutexWait(page.reader_event, event, deadline);
+    LookOn(wanted, parties);
   }
   page.reader_sleeps.store(0, std::memory_order_relaxed);
   return absl::OkStatus();
+}
+
+void RingSource::LookOn(uint64_t wanted, uint32_t parties) const {
+  uint64_t before = 0;
+  uint64_t tail = header().tail.load(std::memory_order_relaxed);
+  do {
+    before = tail;
+    if (LookFor([&] { return IsThere(wanted) || IsOver(); }, parties)) return;
+    tail = header().tail.load(std::memory_order_relaxed);
+  } while (tail != before);
 }
 
 void RingSource::Stop(const absl::Status& reason) {

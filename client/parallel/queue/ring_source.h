@@ -42,6 +42,9 @@ class RingSource final : public ByteSource {
     return header().ended.load(std::memory_order_seq_cst) != 0 ||
            writer_gone_.load(std::memory_order_seq_cst) || stopped_.load(std::memory_order_seq_cst);
   }
+  // For a while; and a while longer whenever something came meanwhile, so that the pieces of a
+  // large value wake its reader once.
+  void LookOn(uint64_t wanted, uint32_t parties) const;
   absl::Status WhyOver() const ABSL_LOCKS_EXCLUDED(mutex_);
 
   const std::shared_ptr<RingMemory> ring_;

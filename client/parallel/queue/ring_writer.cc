@@ -150,6 +150,7 @@ bool RingWriter::AwaitHead(const std::shared_ptr<Seat>& seat, uint64_t wanted,
     return page.head.load(std::memory_order_seq_cst) >= wanted || seat->gone();
   };
   const uint32_t parties = ring_->header().parties.load(std::memory_order_relaxed);
+  const Instant deadline = patience.deadline();
   if (LookFor([&] { return ready() || ended(); }, parties)) return ready();
   {
     MutexLock lock(&mutex_);
@@ -164,11 +165,11 @@ bool RingWriter::AwaitHead(const std::shared_ptr<Seat>& seat, uint64_t wanted,
     const uint32_t event = page.writer_event.load(std::memory_order_seq_cst);
     page.awaited_head.store(wanted, std::memory_order_seq_cst);
     came = ready();
-    if (came || ended() || Clock::Steady().Now() >= patience.deadline ||
+    if (came || ended() || Clock::Steady().Now() >= deadline ||
         (patience.cancellation != nullptr && !patience.cancellation->reason().ok())) {
       break;
     }
-    shm::FutexWait(page.writer_event, event, patience.deadline);
+    shm::FutexWait(page.writer_event, event, deadline);
   }
   page.awaited_head.store(kNobody, std::memory_order_relaxed);
   listener.reset();
@@ -358,7 +359,7 @@ bool RingWriter::AwaitChange(absl::FunctionRef<bool()> done, const Patience& pat
     }
     MutexLock lock(&mutex_);
     while (changes_ == seen) {
-      const absl::Duration left = patience.deadline - Clock::Steady().Now();
+      const absl::Duration left = patience.deadline() - Clock::Steady().Now();
       if (left <= absl::ZeroDuration()) return false;
       change_.WaitWithTimeout(&mutex_, left);
     }

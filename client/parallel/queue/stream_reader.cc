@@ -323,7 +323,7 @@ absl::Status StreamReader::Await(uint64_t bytes, const Patience& patience) {
   while (there_ < bytes) {
     status = stopped_.ok() ? cancelled_ : stopped_;
     if (status.ok() && (end_.has_value() || done_.has_value())) status = WhyOver();
-    const absl::Duration left = patience.deadline - Clock::Steady().Now();
+    const absl::Duration left = patience.deadline() - Clock::Steady().Now();
     if (status.ok() && left <= absl::ZeroDuration()) status = absl::DeadlineExceededError("");
     if (!status.ok()) return status;
     changed_.WaitWithTimeout(&mutex_, left);
