@@ -19,7 +19,7 @@ RingSource::RingSource(std::shared_ptr<RingMemory> ring, std::shared_ptr<PageMem
 
 absl::string_view RingSource::Peek() {
   const uint64_t there = header().tail.load(std::memory_order_acquire) - position_;
-  return absl::string_view(ring_->At(position_), std::min(there, ring_->capacity()));
+  return absl::string_view(ring_->AtPosition(position_), std::min(there, ring_->capacity()));
 }
 
 void RingSource::Release(uint64_t bytes, uint64_t values) {

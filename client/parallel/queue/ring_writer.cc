@@ -21,6 +21,9 @@ namespace {
 constexpr uint64_t kStep = uint64_t{128} << 10;
 // Whatever the ring's size: a record says its bytes in 32 bits.
 constexpr uint64_t kLargestPart = uint64_t{1} << 30;
+// As long as readers keep up, no more of the ring is used: what stays in caches, and the rest takes
+// no memory.
+constexpr uint64_t kWindow = uint64_t{256} << 10;
 constexpr size_t kMostDepartures = 1024;
 constexpr size_t kMostNamed = 8;
 
@@ -89,7 +92,8 @@ absl::Status RingWriter::WritePart(absl::string_view part, const RecordHeader& h
   const uint64_t record = RecordBytes(part.size());
   COHORT_RETURN_IF_ERROR(AwaitRoom(record, patience));
   const uint64_t begin = tail_;
-  char* const place = ring_->At(begin);
+  TurnBack();
+  char* const place = ring_->AtPosition(begin);
   std::memcpy(place, &header, sizeof(header));
   uint64_t done = 0;
   do {
@@ -99,6 +103,19 @@ absl::Status RingWriter::WritePart(absl::string_view part, const RecordHeader& h
     Publish(begin + (done == part.size() ? record : sizeof(header) + done));
   } while (done < part.size());
   return absl::OkStatus();
+}
+
+void RingWriter::TurnBack() {
+  if (tail_ < turn_at_) return;
+  const uint64_t window = std::min(kWindow, ring_->capacity() / 4);
+  // To look takes a line from each reader.
+  turn_at_ = tail_ + window / 8;
+  for (const std::shared_ptr<Seat>& seat : seats_) {
+    if (HeadOf(*seat) != tail_) return;
+  }
+  const uint64_t shift = (ring_->capacity() - tail_ % ring_->capacity()) % ring_->capacity();
+  ring_->header().shift.store(shift, std::memory_order_relaxed);
+  turn_at_ = tail_ + window;
 }
 
 void RingWriter::Publish(uint64_t tail) {

@@ -103,6 +103,8 @@ class RingWriter {
   absl::Status NoRoom(uint64_t bytes, uint64_t wanted, const Patience& patience);
   absl::Status NobodyReads() const ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Status WhyStopped() const ABSL_LOCKS_EXCLUDED(mutex_);
+  // To the ring's first byte, if all has been read and enough been written since the last time.
+  void TurnBack();
   void Publish(uint64_t tail);
   // Who came is let in and who left is let out; as long as nobody writes, who does so himself.
   void Tidy() ABSL_LOCKS_EXCLUDED(mutex_);
@@ -124,6 +126,7 @@ class RingWriter {
   // Of who is busy.
   uint64_t tail_ = 0;
   uint64_t room_until_ = 0;  // a tail up to which there was room when it was last looked
+  uint64_t turn_at_ = 0;     // the next tail to turn back at
   bool abandoned_ = false;   // parts of a value are in the ring that has no last one
 
   mutable Mutex mutex_;

@@ -12,7 +12,7 @@
 
 namespace cohort::parallel {
 
-inline constexpr uint32_t kQueueVersion = 1;
+inline constexpr uint32_t kQueueVersion = 2;
 
 // A token for a new queue, from the kernel.
 std::string NewToken();

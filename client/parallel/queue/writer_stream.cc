@@ -25,7 +25,7 @@ grpc::ByteBuffer DataMessage(const std::shared_ptr<RingMemory>& ring, uint64_t p
   for (uint64_t left = size; left > 0 || header.size() == 1; left >>= 7) {
     header.push_back(static_cast<char>((left & 0x7F) | (left > 0x7F ? 0x80 : 0)));
   }
-  char* const bytes = ring->At(position);
+  char* const bytes = ring->AtPosition(position);
   const grpc::Slice slices[] = {
       grpc::Slice(header),
       size < kShared
