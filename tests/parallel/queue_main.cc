@@ -20,9 +20,11 @@
 //   readers COUNT   waits until so many read: `CODE TEXT`
 //   departures      `NAME: WHY; ...`
 //   shutdown TEXT   `OK`
+//   fork            `OK`: a child that does nothing and outlives the program, not its test
 //   leave           ends the program in order
 //
 // Ends with its standard input: so it never outlives its test.
+#include <poll.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -176,6 +178,19 @@ void Read(MessageQueue& queue, const std::vector<std::string>& words) {
   Say(status);
 }
 
+// It has all of this process's descriptors.
+void Fork() {
+  const pid_t child = fork();
+  if (child < 0) std::abort();
+  if (child > 0) return;
+  close(STDOUT_FILENO);
+  // Until the test closes its end: what it writes there is not for the child.
+  pollfd input = {STDIN_FILENO, 0, 0};
+  while (poll(&input, 1, -1) < 0) {
+  }
+  _exit(0);
+}
+
 void Follow(MessageQueue& queue, const std::string& line) {
   const std::vector<std::string> words = absl::StrSplit(line, ' ');
   if (words[0] == "write") return Write(queue, words);
@@ -202,6 +217,7 @@ void Follow(MessageQueue& queue, const std::string& line) {
     return;
   }
   if (words[0] == "shutdown") queue.Shutdown(line.substr(9));
+  if (words[0] == "fork") Fork();
   Say(absl::OkStatus());
 }
 

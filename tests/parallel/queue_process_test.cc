@@ -131,6 +131,37 @@ TEST_P(QueueWaysTest, ADeadWriterIsNamedBehindWhatItWrote) {
   }
 }
 
+// Whose connection a child keeps open. Streams notice when the child does not answer.
+TEST_F(QueueProcessTest, ADeadProcessWithAChildIsDead) {
+  ChildProcess writer({kProgram, "external", "orders"});
+  ASSERT_EQ(*writer.ReadLine(kPatience), "made self");
+  writer.WriteLine("handle");
+  const std::string handle = *writer.ReadLine(kPatience);
+  for (const char* name : {"first", "second"}) {
+    ends_.push_back(
+        std::make_unique<ChildProcess>(std::vector<std::string>{kProgram, "open", handle, name}));
+    EXPECT_EQ(Line(static_cast<int>(ends_.size()) - 1), "made shared memory");
+  }
+  EXPECT_EQ(Ask(1, "fork"), "OK ");
+  end(1).Kill();
+  Tell(0, "read", 0, kForever, 100000);
+  writer.WriteLine(absl::StrCat("write 0 500 ", seed_, " 100000 60000"));
+  EXPECT_EQ(*writer.ReadLine(kPatience), "500 OK ");
+  writer.WriteLine("departures");
+  EXPECT_EQ(*writer.ReadLine(kPatience), "second: its process is gone; ");
+  EXPECT_EQ(Line(0), "running");
+
+  writer.WriteLine("fork");
+  EXPECT_EQ(*writer.ReadLine(kPatience), "OK ");
+  writer.Kill();
+  EXPECT_THAT(Line(0), AllOf(StartsWith("500 ABORTED "),
+                             HasSubstr("the writer of \"orders\", who writes it, is gone")));
+  // Nobody is behind its door, and that is said at once.
+  ChildProcess late({kProgram, "open", handle, "late"});
+  EXPECT_THAT(*late.ReadLine(kPatience),
+              AllOf(StartsWith("failed UNAVAILABLE "), HasSubstr("the writer's process is gone")));
+}
+
 TEST_P(QueueWaysTest, AStoppedReaderHoldsTheWriterBackAndIsNamed) {
   MakeQueue(3);
   end(2).Signal(SIGSTOP);

@@ -24,8 +24,11 @@ class ByteSource {
   // loses anything: DEADLINE_EXCEEDED, without a word; the reason of a cancellation or of Stop. Or
   // why there will never be as many: CANCELLED (shut down), ABORTED (the writer is gone).
   virtual absl::Status Await(uint64_t bytes, const Patience& patience) = 0;
-  // Ends what waits and will wait. The first reason stays.
+  // Ends what waits and will wait, whatever is there. The first reason stays.
   virtual void Stop(const absl::Status& reason) = 0;
+  // Says good-bye: the writer waits for this reader no more, and what Peek() showed may change. By
+  // the thread that reads, behind Stop. Never waits for the writer.
+  virtual void Leave(absl::string_view reason) = 0;
   // "shared memory", or "stream ADDRESS".
   virtual std::string path() const = 0;
 };

@@ -8,11 +8,14 @@
 
 #include "absl/memory/memory.h"
 #include "absl/strings/str_cat.h"
+#include "base/lane/event_loop.h"
+#include "base/logging.h"
 #include "base/mutex.h"
 #include "base/shm/local_socket.h"
 #include "base/status_macros.h"
-#include "client/parallel/queue/queue_loop.h"
+#include "client/parallel/queue/peer_process.h"
 #include "client/parallel/queue/terms.h"
+#include "client/parallel/queue/wire_text.h"
 
 namespace cohort::parallel {
 namespace {
@@ -21,6 +24,13 @@ namespace {
 constexpr size_t kMostStrangers = 64;
 // Never waits: a peer that does not read its few words is not one.
 constexpr Instant kAtOnce = absl::InfinitePast();
+
+void SendRefusal(const shm::LocalSocket& socket, absl::string_view why) {
+  v1::QueueLocalStep step;
+  step.mutable_refused()->set_reason(WireText(why, kMostReasonBytes));
+  // Whom it does not reach is gone.
+  socket.Send(step.SerializeAsString(), {}, kAtOnce).IgnoreError();
+}
 
 class LocalSeat final : public Seat {
  public:
@@ -41,6 +51,7 @@ class LocalSeat final : public Seat {
     page().reader_sleeps.store(0, std::memory_order_relaxed);
     WakeReader(page());
   }
+  void Left(absl::string_view why) override { SendRefusal(*socket_, why); }
 
  private:
   const std::shared_ptr<PageMemory> page_;
@@ -53,14 +64,14 @@ class LocalSeat final : public Seat {
 class LocalDoor::Hall final : public lane::EventLoop::Handler,
                               public std::enable_shared_from_this<Hall> {
  public:
-  Hall(lane::EventLoop& loop, shm::LocalListener listener, std::shared_ptr<RingWriter> writer,
+  Hall(QueueLoop& loop, shm::LocalListener listener, std::shared_ptr<RingWriter> writer,
        v1::QueueHandle handle)
       : loop_(loop),
         listener_(std::move(listener)),
         writer_(std::move(writer)),
         handle_(std::move(handle)) {}
 
-  bool Open() { return loop_.Add(listener_.fd(), EPOLLIN, shared_from_this()); }
+  bool Open() { return loop_.events().Add(listener_.fd(), EPOLLIN, shared_from_this()); }
   // No guest comes any more, and all go.
   void Close() ABSL_LOCKS_EXCLUDED(mutex_);
   void OnEvents(uint32_t) override;
@@ -71,10 +82,17 @@ class LocalDoor::Hall final : public lane::EventLoop::Handler,
   const v1::QueueHandle& handle() const { return handle_; }
 
  private:
-  lane::EventLoop& loop_;
+  void Receive(shm::LocalSocket socket) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Nobody is accepted for a moment.
+  void Pause(const absl::Status& why) ABSL_LOCKS_EXCLUDED(mutex_);
+  void ResumeLater();
+  void Resume() ABSL_LOCKS_EXCLUDED(mutex_);
+
+  QueueLoop& loop_;
   const shm::LocalListener listener_;
   const std::shared_ptr<RingWriter> writer_;
   const v1::QueueHandle handle_;
+  bool complained_ = false;  // of the loop's thread
   Mutex mutex_;
   bool closed_ ABSL_GUARDED_BY(mutex_) = false;
   std::vector<std::shared_ptr<Guest>> guests_ ABSL_GUARDED_BY(mutex_);
@@ -84,9 +102,20 @@ class LocalDoor::Hall final : public lane::EventLoop::Handler,
 class LocalDoor::Guest final : public lane::EventLoop::Handler {
  public:
   Guest(std::shared_ptr<Hall> hall, shm::LocalSocket socket)
-      : hall_(std::move(hall)), socket_(std::make_shared<shm::LocalSocket>(std::move(socket))) {}
+      : hall_(std::move(hall)),
+        socket_(std::make_shared<shm::LocalSocket>(std::move(socket))),
+        process_(*socket_) {}
 
-  int fd() const { return socket_->fd(); }
+  // False when the system refuses.
+  bool Watch(lane::EventLoop& events, const std::shared_ptr<Guest>& self) const {
+    // Of a process that cannot be watched, the connection says enough but for its children.
+    if (process_.fd() >= 0) events.Add(process_.fd(), EPOLLIN, self);
+    return events.Add(socket_->fd(), EPOLLIN | EPOLLRDHUP, self);
+  }
+  void Unwatch(lane::EventLoop& events) const {
+    if (process_.fd() >= 0) events.Remove(process_.fd());
+    events.Remove(socket_->fd());
+  }
   bool is_stranger() const { return seat_ == nullptr; }
   void OnEvents(uint32_t) override;
 
@@ -98,6 +127,7 @@ class LocalDoor::Guest final : public lane::EventLoop::Handler {
 
   const std::shared_ptr<Hall> hall_;
   const std::shared_ptr<shm::LocalSocket> socket_;
+  const PeerProcess process_;
   std::shared_ptr<LocalSeat> seat_;
   bool admitted_ = false;
 };
@@ -105,7 +135,10 @@ class LocalDoor::Guest final : public lane::EventLoop::Handler {
 void LocalDoor::Guest::OnEvents(uint32_t) {
   while (true) {
     const absl::StatusOr<shm::LocalSocket::Message> message = socket_->Receive(kAtOnce);
-    if (message.status().code() == absl::StatusCode::kDeadlineExceeded) return;
+    if (message.status().code() == absl::StatusCode::kDeadlineExceeded) {
+      if (process_.HasEnded()) Go(absl::UnavailableError("its process is gone"));
+      return;
+    }
     if (!message.ok()) return Go(absl::UnavailableError("its process is gone, or its connection"));
     v1::QueueLocalStep step;
     if (!step.ParseFromString(message->bytes)) return Go(absl::InvalidArgumentError("no step"));
@@ -146,9 +179,7 @@ void LocalDoor::Guest::Go(const absl::Status& why) {
   if (seat_ != nullptr && admitted_) {
     hall_->writer().Leave(*seat_, why.message());
   } else {
-    v1::QueueLocalStep step;
-    step.mutable_refused()->set_reason(std::string(why.message()));
-    socket_->Send(step.SerializeAsString(), {}, kAtOnce).IgnoreError();
+    SendRefusal(*socket_, why.message());
   }
   hall_->Remove(*this);
 }
@@ -156,26 +187,54 @@ void LocalDoor::Guest::Go(const absl::Status& why) {
 void LocalDoor::Hall::OnEvents(uint32_t) {
   while (true) {
     absl::StatusOr<shm::LocalSocket> socket = listener_.Accept(kAtOnce);
-    if (!socket.ok()) return;
-    auto guest = std::make_shared<Guest>(shared_from_this(), *std::move(socket));
-    std::shared_ptr<Guest> sent_away;
-    {
-      MutexLock lock(&mutex_);
-      if (closed_) return;
-      const auto stranger = [](const auto& other) { return other->is_stranger(); };
-      if (static_cast<size_t>(std::count_if(guests_.begin(), guests_.end(), stranger)) >=
-          kMostStrangers) {
-        sent_away = *std::find_if(guests_.begin(), guests_.end(), stranger);
-      }
-      guests_.push_back(guest);
-    }
-    if (sent_away != nullptr) Remove(*sent_away);
-    if (!loop_.Add(guest->fd(), EPOLLIN | EPOLLRDHUP, guest)) Remove(*guest);
+    if (socket.status().code() == absl::StatusCode::kDeadlineExceeded) return;
+    // Who comes stays in front of the door, which would be reported at once again.
+    if (!socket.ok()) return Pause(socket.status());
+    complained_ = false;
+    Receive(*std::move(socket));
   }
 }
 
+void LocalDoor::Hall::Receive(shm::LocalSocket socket) {
+  auto guest = std::make_shared<Guest>(shared_from_this(), std::move(socket));
+  std::shared_ptr<Guest> sent_away;
+  {
+    MutexLock lock(&mutex_);
+    // Under the lock, so that Close finds whoever is watched.
+    if (closed_ || !guest->Watch(loop_.events(), guest)) return guest->Unwatch(loop_.events());
+    const auto stranger = [](const auto& other) { return other->is_stranger(); };
+    if (static_cast<size_t>(std::count_if(guests_.begin(), guests_.end(), stranger)) >=
+        kMostStrangers) {
+      sent_away = *std::find_if(guests_.begin(), guests_.end(), stranger);
+    }
+    guests_.push_back(guest);
+  }
+  if (sent_away != nullptr) Remove(*sent_away);
+}
+
+void LocalDoor::Hall::Pause(const absl::Status& why) {
+  if (!std::exchange(complained_, true)) {
+    Log(LogLevel::kWarning, "readers of a queue have to wait to be let in",
+        {{"queue", handle_.name()}, {"cause", why.message()}});
+  }
+  loop_.events().Remove(listener_.fd());
+  ResumeLater();
+}
+
+void LocalDoor::Hall::ResumeLater() {
+  loop_.RunLater([hall = weak_from_this()] {
+    if (const std::shared_ptr<Hall> self = hall.lock(); self != nullptr) self->Resume();
+  });
+}
+
+void LocalDoor::Hall::Resume() {
+  MutexLock lock(&mutex_);
+  if (closed_) return;
+  if (!loop_.events().Add(listener_.fd(), EPOLLIN, shared_from_this())) ResumeLater();
+}
+
 void LocalDoor::Hall::Remove(Guest& guest) {
-  loop_.Remove(guest.fd());
+  guest.Unwatch(loop_.events());
   std::shared_ptr<Guest> dropped;  // outside of the lock
   MutexLock lock(&mutex_);
   const auto it = std::find_if(guests_.begin(), guests_.end(),
@@ -186,20 +245,20 @@ void LocalDoor::Hall::Remove(Guest& guest) {
 }
 
 void LocalDoor::Hall::Close() {
-  loop_.Remove(listener_.fd());
   std::vector<std::shared_ptr<Guest>> guests;
   {
     MutexLock lock(&mutex_);
     closed_ = true;
     guests.swap(guests_);
   }
-  for (const std::shared_ptr<Guest>& guest : guests) loop_.Remove(guest->fd());
+  loop_.events().Remove(listener_.fd());
+  for (const std::shared_ptr<Guest>& guest : guests) guest->Unwatch(loop_.events());
 }
 
 absl::StatusOr<std::unique_ptr<LocalDoor>> LocalDoor::Open(std::shared_ptr<RingWriter> writer,
                                                            const v1::QueueHandle& handle) {
   COHORT_ASSIGN_OR_RETURN(shm::LocalListener listener, shm::LocalListener::Create());
-  std::shared_ptr<lane::EventLoop> loop = QueueLoop();
+  std::shared_ptr<QueueLoop> loop = QueueLoop::Shared();
   auto hall = std::make_shared<Hall>(*loop, std::move(listener), std::move(writer), handle);
   if (!hall->Open()) return absl::ResourceExhaustedError("no room to watch a local socket");
   return absl::WrapUnique(new LocalDoor(std::move(loop), std::move(hall)));

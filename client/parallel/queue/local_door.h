@@ -7,7 +7,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "base/lane/event_loop.h"
+#include "client/parallel/queue/queue_loop.h"
 #include "client/parallel/queue/ring_writer.h"
 #include "cohort/v1/queue.pb.h"
 
@@ -15,7 +15,8 @@ namespace cohort::parallel {
 
 class LocalDoor {
  public:
-  // Lets in who knows the handle's token. Errors: RESOURCE_EXHAUSTED (no descriptors).
+  // Lets in who knows the handle's token; while the process has no descriptors left, whoever comes
+  // waits. Errors: RESOURCE_EXHAUSTED (no descriptors).
   static absl::StatusOr<std::unique_ptr<LocalDoor>> Open(std::shared_ptr<RingWriter> writer,
                                                          const v1::QueueHandle& handle);
   // Hangs up on all readers.
@@ -28,10 +29,10 @@ class LocalDoor {
   class Guest;
   class Hall;
 
-  LocalDoor(std::shared_ptr<lane::EventLoop> loop, std::shared_ptr<Hall> hall)
+  LocalDoor(std::shared_ptr<QueueLoop> loop, std::shared_ptr<Hall> hall)
       : loop_(std::move(loop)), hall_(std::move(hall)) {}
 
-  const std::shared_ptr<lane::EventLoop> loop_;
+  const std::shared_ptr<QueueLoop> loop_;
   const std::shared_ptr<Hall> hall_;
 };
 

@@ -9,48 +9,80 @@
 #include "base/mutex.h"
 #include "base/shm/local_socket.h"
 #include "base/status_macros.h"
+#include "client/parallel/queue/peer_process.h"
 #include "client/parallel/queue/queue_loop.h"
 #include "client/parallel/queue/ring_source.h"
 #include "client/parallel/queue/terms.h"
+#include "client/parallel/queue/wire_text.h"
 
 namespace cohort::parallel {
 namespace {
 
 constexpr Instant kAtOnce = absl::InfinitePast();
 
-// Waits for the writer's end on the loop's thread.
+// Hears of the writer's end, and of this reader's own, on the loop's thread.
 class Watch final : public lane::EventLoop::Handler {
  public:
-  Watch(lane::EventLoop& loop, shm::LocalSocket socket, RingSource& source)
-      : loop_(loop), socket_(std::move(socket)), source_(&source) {}
+  Watch(lane::EventLoop& events, shm::LocalSocket socket, RingSource& source)
+      : events_(events), socket_(std::move(socket)), process_(socket_), source_(&source) {}
 
   bool Start(const std::shared_ptr<Watch>& self) {
-    return loop_.Add(socket_.fd(), EPOLLIN | EPOLLRDHUP, self);
+    if (process_.fd() >= 0) events_.Add(process_.fd(), EPOLLIN, self);
+    return events_.Add(socket_.fd(), EPOLLIN | EPOLLRDHUP, self);
   }
   void OnEvents(uint32_t) override {
-    // The writer has nothing to say any more.
-    const absl::Status status = socket_.Receive(kAtOnce).status();
-    if (status.code() == absl::StatusCode::kDeadlineExceeded || status.ok()) return;
-    loop_.Remove(socket_.fd());
-    MutexLock lock(&mutex_);
-    if (source_ != nullptr) source_->WriterGone("its process has ended, or hung up");
+    while (true) {
+      const absl::StatusOr<shm::LocalSocket::Message> message = socket_.Receive(kAtOnce);
+      if (message.ok()) {
+        Hear(message->bytes);
+        continue;
+      }
+      if (message.status().code() == absl::StatusCode::kDeadlineExceeded && !process_.HasEnded()) {
+        return;
+      }
+      Unwatch();
+      MutexLock lock(&mutex_);
+      if (source_ != nullptr) source_->WriterGone("its process has ended, or hung up");
+      return;
+    }
+  }
+  void SayLeaves(absl::string_view reason) {
+    {
+      MutexLock lock(&mutex_);
+      if (std::exchange(said_, true)) return;
+    }
+    v1::QueueLocalStep step;
+    step.mutable_leaves()->set_reason(WireText(reason, kMostReasonBytes));
+    socket_.Send(step.SerializeAsString(), {}, kAtOnce).IgnoreError();
   }
   void Stop() {
-    loop_.Remove(socket_.fd());
+    Unwatch();
     {
       MutexLock lock(&mutex_);
       source_ = nullptr;
     }
-    v1::QueueLocalStep step;
-    step.mutable_leaves()->set_reason("it closed the queue");
-    socket_.Send(step.SerializeAsString(), {}, kAtOnce).IgnoreError();
+    SayLeaves("it closed the queue");
   }
 
  private:
-  lane::EventLoop& loop_;
+  // All that a writer has to say is that it waits for this reader no more.
+  void Hear(const std::string& bytes) {
+    v1::QueueLocalStep step;
+    if (!step.ParseFromString(bytes) || !step.has_refused()) return;
+    MutexLock lock(&mutex_);
+    if (source_ != nullptr) source_->LetGo(step.refused().reason());
+  }
+  void Unwatch() {
+    if (process_.fd() >= 0) events_.Remove(process_.fd());
+    events_.Remove(socket_.fd());
+  }
+
+  lane::EventLoop& events_;
   const shm::LocalSocket socket_;
+  const PeerProcess process_;
   Mutex mutex_;
   RingSource* source_ ABSL_GUARDED_BY(mutex_);
+  bool said_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
 // A ring and the connection to its writer.
@@ -59,8 +91,8 @@ class LocalReader final : public ByteSource {
   LocalReader(std::shared_ptr<RingMemory> ring, std::shared_ptr<PageMemory> page,
               const std::string& writer, shm::LocalSocket socket)
       : ring_(std::move(ring), std::move(page), writer),
-        loop_(QueueLoop()),
-        watch_(std::make_shared<Watch>(*loop_, std::move(socket), ring_)) {}
+        loop_(QueueLoop::Shared()),
+        watch_(std::make_shared<Watch>(loop_->events(), std::move(socket), ring_)) {}
   ~LocalReader() override { watch_->Stop(); }
 
   bool Start() { return watch_->Start(watch_); }
@@ -71,11 +103,12 @@ class LocalReader final : public ByteSource {
     return ring_.Await(bytes, patience);
   }
   void Stop(const absl::Status& reason) override { ring_.Stop(reason); }
+  void Leave(absl::string_view reason) override { watch_->SayLeaves(reason); }
   std::string path() const override { return ring_.path(); }
 
  private:
   RingSource ring_;
-  const std::shared_ptr<lane::EventLoop> loop_;
+  const std::shared_ptr<QueueLoop> loop_;
   const std::shared_ptr<Watch> watch_;
 };
 
@@ -109,6 +142,8 @@ absl::StatusOr<std::unique_ptr<ByteSource>> OpenLocalReader(const v1::QueueHandl
   if (handle.local().empty()) return absl::UnavailableError("the writer has no local socket");
   COHORT_ASSIGN_OR_RETURN(shm::LocalSocket socket,
                           shm::LocalSocket::Connect(handle.local(), deadline));
+  // Where a child of it holds the name, nobody answers there.
+  if (PeerProcess(socket).HasEnded()) return absl::UnavailableError("the writer's process is gone");
   v1::QueueLocalStep step;
   *step.mutable_hello() = HelloTo(handle, name);
   COHORT_RETURN_IF_ERROR(Say(socket, step, deadline));

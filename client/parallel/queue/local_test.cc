@@ -1,4 +1,8 @@
 // The way in on one host: who comes, goes, and should not be there.
+#include <sys/resource.h>
+#include <time.h>
+#include <unistd.h>
+
 #include <atomic>
 #include <memory>
 #include <string>
@@ -7,7 +11,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "base/shm/local_socket.h"
+#include "base/unique_fd.h"
 #include "client/parallel/queue/local_door.h"
 #include "client/parallel/queue/local_reader.h"
 #include "client/parallel/queue/record_reader.h"
@@ -40,6 +46,12 @@ class LocalTest : public ::testing::Test {
     absl::StatusOr<std::unique_ptr<ByteSource>> source = OpenLocalReader(handle_, name, Soon());
     EXPECT_TRUE(source.ok()) << source.status();
     return source.ok() ? *std::move(source) : nullptr;
+  }
+
+  std::string Hello() const {
+    v1::QueueLocalStep step;
+    *step.mutable_hello() = HelloTo(handle_, "a reader");
+    return step.SerializeAsString();
   }
 
   v1::QueueHandle handle_;
@@ -110,6 +122,99 @@ TEST_F(LocalTest, StrangersDoNotKeepReadersOut) {
   ASSERT_TRUE(writer_->Write("for readers", {Soon()}).ok());
   EXPECT_EQ(*records.Next({Soon()}), "for readers");
   EXPECT_EQ(writer_->readers().size(), 1U);
+}
+
+TEST_F(LocalTest, AReaderThatLostItsSeatHearsWhy) {
+  const auto source = Open("a reader");
+  RecordReader records(*source, 1 << 20);
+  ASSERT_TRUE(writer_->Write("never read", {Soon()}).ok());
+  // As a reader would that has lost its way.
+  source->Release(uint64_t{1} << 40, 1);
+  ASSERT_TRUE(writer_->Write(std::string(40000, 'x'), {Soon()}).ok());
+  ASSERT_TRUE(writer_->Write(std::string(40000, 'x'), {Soon()}).ok());
+  ASSERT_EQ(writer_->departures().size(), 1U);
+  const absl::Status out = records.Next({Soon()}).status();
+  EXPECT_EQ(out.code(), absl::StatusCode::kAborted);
+  EXPECT_THAT(std::string(out.message()),
+              HasSubstr("rank 0, who writes it, let this reader go: it claims to have read"));
+}
+
+// Whoever comes while the door is being closed is either let in and hung up on, or never let in.
+TEST_F(LocalTest, NobodyStaysBehindAClosedDoor) {
+  for (int round = 0; round < 300; ++round) {
+    auto door = *LocalDoor::Open(writer_, handle_);
+    const std::string name = door->name();
+    std::vector<shm::LocalSocket> sockets(8);
+    std::thread coming([&] {
+      for (shm::LocalSocket& socket : sockets) {
+        absl::StatusOr<shm::LocalSocket> came = shm::LocalSocket::Connect(name, Soon());
+        if (came.ok()) socket = *std::move(came);
+      }
+    });
+    if (round % 2 == 0) std::this_thread::yield();
+    door = nullptr;
+    coming.join();
+    for (const shm::LocalSocket& socket : sockets) {
+      if (socket.fd() < 0) continue;
+      const absl::Status gone = socket.Receive(Clock::Steady().Now() + absl::Seconds(10)).status();
+      ASSERT_EQ(gone.code(), absl::StatusCode::kUnavailable) << "round " << round << ": " << gone;
+    }
+  }
+}
+
+// Of this process.
+class Descriptors {
+ public:
+  Descriptors() { getrlimit(RLIMIT_NOFILE, &before_); }
+  ~Descriptors() { Free(); }
+  // Takes all that there are.
+  void Exhaust() {
+    rlimit low = before_;
+    low.rlim_cur = 200;
+    setrlimit(RLIMIT_NOFILE, &low);
+    for (int fd = 0; (fd = dup(0)) >= 0;) taken_.emplace_back(fd);
+  }
+  void FreeOne() { taken_.pop_back(); }
+  void Free() {
+    taken_.clear();
+    setrlimit(RLIMIT_NOFILE, &before_);
+  }
+
+ private:
+  rlimit before_ = {};
+  std::vector<UniqueFd> taken_;
+};
+
+double ProcessorMs() {
+  timespec time = {};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) * 1e3 + static_cast<double>(time.tv_nsec) / 1e6;
+}
+
+TEST_F(LocalTest, WithoutDescriptorsReadersWaitAtTheDoor) {
+  // Without InitLogging lines go to one or the other.
+  ::testing::internal::CaptureStderr();
+  ::testing::internal::CaptureStdout();
+  Descriptors descriptors;
+  descriptors.Exhaust();
+  descriptors.FreeOne();
+  absl::StatusOr<shm::LocalSocket> socket = shm::LocalSocket::Connect(handle_.local(), Soon());
+  ASSERT_TRUE(socket.ok()) << socket.status();
+  ASSERT_TRUE(socket->Send(Hello(), {}, Soon()).ok());
+  const double before = ProcessorMs();
+  const Instant moment = Clock::Steady().Now() + absl::Milliseconds(500);
+  const absl::Status waits = socket->Receive(moment).status();
+  const double spent = ProcessorMs() - before;
+  descriptors.Free();
+  const absl::Status welcome = socket->Receive(Soon()).status();
+  const std::string logged = absl::StrCat(::testing::internal::GetCapturedStdout(),
+                                          ::testing::internal::GetCapturedStderr());
+  EXPECT_EQ(waits.code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_LT(spent, 100);
+  EXPECT_TRUE(welcome.ok()) << welcome;
+  const std::vector<std::string> lines = absl::StrSplit(logged, '\n', absl::SkipEmpty());
+  ASSERT_EQ(lines.size(), 1U);
+  EXPECT_THAT(lines[0], HasSubstr("have to wait to be let in"));
 }
 
 TEST_F(LocalTest, AStepOutOfTurnIsTheLast) {

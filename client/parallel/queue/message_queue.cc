@@ -11,6 +11,7 @@
 #include "base/status_macros.h"
 #include "client/parallel/queue/queue_ends.h"
 #include "client/parallel/queue/terms.h"
+#include "client/parallel/queue/wire_text.h"
 #include "cohort/v1/queue.pb.h"
 
 namespace cohort::parallel {
@@ -18,6 +19,7 @@ namespace {
 
 // Left of the time for joining, so that who fails can say why.
 constexpr absl::Duration kLastWord = absl::Seconds(2);
+constexpr size_t kMostErrorBytes = 1024;
 
 // What a call of all ranks makes.
 struct Plan {
@@ -42,7 +44,7 @@ absl::Status AsStatus(const v1::QueueOffer& offer, int rank) {
 void Put(const absl::Status& status, v1::QueueOffer* offer) {
   if (status.ok() || offer->code() != 0) return;
   offer->set_code(static_cast<int>(status.code()));
-  offer->set_error(std::string(status.message().substr(0, 1024)));
+  offer->set_error(WireText(status.message(), kMostErrorBytes));
 }
 
 // "10.0.0.4" of "tcp 10.0.0.4:4123"; nothing of other paths.

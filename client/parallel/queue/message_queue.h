@@ -82,15 +82,17 @@ struct QueueDeparture {
   std::string why;
 };
 
-// A writer's, or a reader's. Enqueue, Broadcast, Dequeue and DequeueView by one thread at a time,
-// the rest from any. All calls name the queue in their errors. What fails leaves the queue as it
-// was: no value is lost, doubled or out of its order.
+// A writer's, or a reader's, of the process that made it: of a child that is forked it is not, and
+// is neither used nor destroyed there. Enqueue, Broadcast, Dequeue and DequeueView by one thread at
+// a time, the rest from any. All calls name the queue in their errors. What fails leaves the queue
+// as it was: no value is lost, doubled or out of its order.
 //
 //   DEADLINE_EXCEEDED    the timeout has passed; of a writer: names the readers that lag, and by
 //                        how much
 //   CANCELLED            somebody shut the queue down, and why; or a cancellation's own reason
-//   ABORTED              a reader: the writer is gone, after all that it had written was read; the
-//                        writer: all readers are gone; names them
+//   ABORTED              a reader: the writer is gone, after all that it had written was read; or
+//                        the writer waits for it no more, and why; the writer: all readers are
+//                        gone; names them
 //   FAILED_PRECONDITION  not a call of a reader, or of a writer; or another thread is in it
 //   DATA_LOSS            what the writer left does not make sense
 class MessageQueue {
@@ -150,7 +152,8 @@ class MessageQueue {
                                                 const QueueCall& call = {}) = 0;
 
   // A writer's: nothing more is written; readers read what is there, then hear CANCELLED with
-  // `reason`. A reader's: it reads no more, and hears so. Ends calls that wait.
+  // `reason`. A reader's: it reads no more, and hears so; its writer does not wait for it once no
+  // call looks at a value any more. Ends calls that wait.
   // Seed: MessageQueue.shutdown.
   virtual void Shutdown(absl::string_view reason) = 0;
 

@@ -131,6 +131,12 @@ TEST_P(MessageQueueTest, EveryReaderGetsEveryValueInOrder) {
   }
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(writer_->readers().size(), 3U);
+  for (const QueueReader& reader : writer_->readers()) {
+    EXPECT_THAT(reader.path,
+                ::testing::StartsWith(GetParam() == Way::kMemory   ? "shared memory"
+                                      : GetParam() == Way::kStream ? "stream 127.0.0.1:"
+                                                                   : "stream [::1]:"));
+  }
   EXPECT_TRUE(writer_->departures().empty());
 }
 
@@ -251,6 +257,67 @@ TEST_P(MessageQueueTest, AReaderThatComesLateReadsWhatIsWrittenThen) {
   EXPECT_EQ(*second->Dequeue(), "two");
 }
 
+TEST_P(MessageQueueTest, AReaderThatWasShutDownIsNotWaitedFor) {
+  MakeWriter(64 << 10);
+  const auto stays = NewReader("stays");
+  const auto quits = NewReader("quits");
+  ASSERT_TRUE(writer_->Enqueue("unread").ok());
+  quits->Shutdown("enough");
+  std::thread reading([&] {
+    EXPECT_EQ(*stays->Dequeue(), "unread");
+    EXPECT_EQ(stays->Dequeue()->size(), 200000U);
+  });
+  const absl::Status status = writer_->Enqueue(std::string(200000, 'x'));
+  EXPECT_TRUE(status.ok()) << status;
+  reading.join();
+  ASSERT_EQ(writer_->departures().size(), 1U);
+  EXPECT_EQ(writer_->departures()[0].name, "quits");
+  EXPECT_EQ(writer_->departures()[0].why, "it left: it was shut down: enough");
+  for (int i = 0; i < 2; ++i) {
+    const absl::Status shut = quits->Dequeue(kShort).status();
+    EXPECT_EQ(shut.code(), absl::StatusCode::kCancelled);
+    EXPECT_THAT(std::string(shut.message()), HasSubstr("this reader was shut down: enough"));
+    quits->Shutdown("again");
+  }
+}
+
+TEST_P(MessageQueueTest, WhatIsLookedAtStaysWhenItsReaderIsShutDown) {
+  MakeWriter(64 << 10);
+  const auto reader = NewReader();
+  const std::string value(20000, 'x');
+  ASSERT_TRUE(writer_->Enqueue(value).ok());
+  const absl::Status status = reader->DequeueView([&](absl::string_view seen) {
+    reader->Shutdown("enough");
+    while (writer_->Enqueue(std::string(20000, 'y'), kShort).ok()) {
+    }
+    EXPECT_EQ(seen, value);
+    return absl::OkStatus();
+  });
+  EXPECT_TRUE(status.ok()) << status;
+  EXPECT_TRUE(Eventually([&] { return writer_->readers().empty(); }));
+}
+
+TEST_P(MessageQueueTest, NamesAndReasonsAreAnyBytes) {
+  const std::string many(5000, '\xFF');
+  QueueOptions options;
+  if (streams()) options.listen = "127.0.0.1:0";
+  auto writer = MessageQueue::CreateExternal(many, options);
+  ASSERT_TRUE(writer.ok()) << writer.status();
+  writer_ = *std::move(writer);
+  handle_ = writer_->handle();
+  const auto reader = NewReader(many);
+  ASSERT_NE(reader, nullptr);
+  ASSERT_TRUE(writer_->AwaitReaders(1).ok());
+  EXPECT_THAT(writer_->readers()[0].name, ::testing::StartsWith("???"));
+  // 512 bytes end inside of a character.
+  std::string reason = "x";
+  for (int i = 0; i < 300; ++i) reason += "\xC3\xA9";
+  writer_->Shutdown(reason);
+  const absl::Status end = reader->Dequeue().status();
+  EXPECT_EQ(end.code(), absl::StatusCode::kCancelled);
+  EXPECT_THAT(std::string(end.message()), HasSubstr("\xC3\xA9\xC3\xA9"));
+}
+
 TEST_P(MessageQueueTest, AViewIsReadHoweverItEnds) {
   MakeWriter();
   const auto reader = NewReader();
@@ -339,6 +406,11 @@ TEST(MessageQueue, OptionsThatMakeNoSense) {
   options = {};
   options.listen = "nonsense";
   EXPECT_THAT(refusal(options), HasSubstr("nonsense"));
+  options.listen = "nonsense \xFF";
+  EXPECT_THAT(refusal(options), HasSubstr("nonsense ?"));
+  options = {};
+  options.advertise = "\xFF";
+  EXPECT_THAT(refusal(options), HasSubstr("advertise"));
 }
 
 TEST(MessageQueue, TooMuchMemoryIsSaidBeforeItIsTaken) {

@@ -3,6 +3,7 @@
 #define COHORT_CLIENT_PARALLEL_QUEUE_PATIENCE_H_
 
 #include <cstdint>
+#include <optional>
 
 #include "absl/functional/function_ref.h"
 #include "base/clock.h"
@@ -10,10 +11,26 @@
 
 namespace cohort::parallel {
 
-// Of one call: everything it waits for ends by these.
-struct Patience {
-  Instant deadline = absl::InfiniteFuture();
+// Of one call by one thread: everything it waits for ends by these.
+class Patience {
+ public:
+  // NOLINTNEXTLINE(google-explicit-constructor)
+  Patience(Instant deadline) : deadline_(deadline) {}
+  Patience(absl::Duration timeout, client::Cancellation* cancellation)
+      : cancellation(cancellation), timeout_(timeout) {}
+
+  // The time begins with the first wait: most calls have none, and to look at a clock takes a third
+  // of what a small value does.
+  Instant deadline() const {
+    if (!deadline_.has_value()) deadline_ = Clock::Steady().Now() + timeout_;
+    return *deadline_;
+  }
+
   client::Cancellation* cancellation = nullptr;
+
+ private:
+  absl::Duration timeout_;
+  mutable std::optional<Instant> deadline_;
 };
 
 // Whether `done` within some microseconds of looking, after which a sleeper costs less. Does not

@@ -12,6 +12,7 @@
 #include "client/parallel/queue/memory_room.h"
 #include "client/parallel/queue/stream_reader.h"
 #include "client/parallel/queue/terms.h"
+#include "client/parallel/queue/wire_text.h"
 
 namespace cohort::parallel {
 namespace {
@@ -23,10 +24,7 @@ constexpr int64_t kMostValueBytes = int64_t{1} << 40;
 constexpr absl::Duration kOneAddress = absl::Seconds(5);
 
 Patience PatienceOf(const QueueCall& call, absl::Duration usual) {
-  const absl::Duration timeout = call.timeout.value_or(usual);
-  return {timeout == absl::InfiniteDuration() ? absl::InfiniteFuture()
-                                              : Clock::Steady().Now() + timeout,
-          call.cancellation};
+  return {call.timeout.value_or(usual), call.cancellation};
 }
 
 absl::Status About(const std::string& name, const absl::Status& status) {
@@ -63,6 +61,9 @@ absl::Status CheckOptions(const QueueOptions& options) {
     return absl::InvalidArgumentError(
         "timeout and join_timeout are above zero, linger is not below");
   }
+  if (WireText(options.advertise, kMostNameBytes) != options.advertise) {
+    return absl::InvalidArgumentError("advertise is no name or address of a host");
+  }
   return absl::OkStatus();
 }
 
@@ -83,8 +84,8 @@ absl::StatusOr<std::unique_ptr<WriterQueue>> WriterQueue::Make(const std::string
   if (!memory.ok()) return About(name, memory.status());
   v1::QueueHandle handle;
   handle.set_version(kQueueVersion);
-  handle.set_name(name);
-  handle.set_writer(writer);
+  handle.set_name(WireText(name, kMostNameBytes));
+  handle.set_writer(WireText(writer, kMostNameBytes));
   handle.set_token(NewToken());
   handle.set_capacity_bytes(static_cast<int64_t>((*memory)->capacity()));
   handle.set_max_value_bytes(options.max_value_bytes);
@@ -225,8 +226,39 @@ absl::StatusOr<std::unique_ptr<ReaderQueue>> ReaderQueue::Open(const v1::QueueHa
 }
 
 absl::Status ReaderQueue::Enter() {
-  if (!busy_.exchange(true, std::memory_order_acquire)) return absl::OkStatus();
-  return absl::FailedPreconditionError(absl::StrCat(name_, ": another thread is reading a value"));
+  if (shut_.load(std::memory_order_seq_cst)) return WhyShut();
+  if (busy_.exchange(true, std::memory_order_seq_cst)) {
+    if (shut_.load(std::memory_order_seq_cst)) return WhyShut();
+    return absl::FailedPreconditionError(
+        absl::StrCat(name_, ": another thread is reading a value"));
+  }
+  if (!shut_.load(std::memory_order_seq_cst)) return absl::OkStatus();
+  Exit();
+  return WhyShut();
+}
+
+void ReaderQueue::Exit() {
+  busy_.store(false, std::memory_order_seq_cst);
+  LeaveUnlessReading();
+}
+
+void ReaderQueue::LeaveUnlessReading() {
+  // Whoever is busy looks again when he no longer is.
+  if (!shut_.load(std::memory_order_seq_cst) || busy_.exchange(true, std::memory_order_seq_cst)) {
+    return;
+  }
+  std::string reason;
+  {
+    MutexLock lock(&mutex_);
+    reason = shut_reason_;
+  }
+  if (!std::exchange(left_, true)) source_->Leave(absl::StrCat("it was shut down: ", reason));
+  busy_.store(false, std::memory_order_seq_cst);
+}
+
+absl::Status ReaderQueue::WhyShut() const {
+  MutexLock lock(&mutex_);
+  return absl::CancelledError(absl::StrCat(name_, ": this reader was shut down: ", shut_reason_));
 }
 
 absl::Status ReaderQueue::Explain(const absl::Status& status, const QueueCall& call) const {
@@ -240,7 +272,7 @@ absl::Status ReaderQueue::Explain(const absl::Status& status, const QueueCall& c
 
 absl::StatusOr<std::string> ReaderQueue::Dequeue(const QueueCall& call) {
   COHORT_RETURN_IF_ERROR(Enter());
-  const absl::Cleanup leave = [this] { busy_.store(false, std::memory_order_release); };
+  const absl::Cleanup leave = [this] { Exit(); };
   absl::StatusOr<std::string> value = records_.Next(PatienceOf(call, timeout_));
   if (!value.ok()) return Explain(value.status(), call);
   return value;
@@ -249,7 +281,7 @@ absl::StatusOr<std::string> ReaderQueue::Dequeue(const QueueCall& call) {
 absl::Status ReaderQueue::DequeueView(absl::FunctionRef<absl::Status(absl::string_view)> use,
                                       const QueueCall& call) {
   COHORT_RETURN_IF_ERROR(Enter());
-  const absl::Cleanup leave = [this] { busy_.store(false, std::memory_order_release); };
+  const absl::Cleanup leave = [this] { Exit(); };
   bool used = false;
   const absl::Status status = records_.View(
       [&](absl::string_view value) {
@@ -272,7 +304,14 @@ absl::Status ReaderQueue::AwaitReaders(int, const QueueCall&) {
 }
 
 void ReaderQueue::Shutdown(absl::string_view reason) {
+  {
+    MutexLock lock(&mutex_);
+    if (shut_.load(std::memory_order_seq_cst)) return;
+    shut_reason_ = std::string(reason);
+    shut_.store(true, std::memory_order_seq_cst);
+  }
   source_->Stop(absl::CancelledError(absl::StrCat("this reader was shut down: ", reason)));
+  LeaveUnlessReading();
 }
 
 }  // namespace cohort::parallel

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
+#include "base/mutex.h"
 #include "client/parallel/queue/byte_source.h"
 #include "client/parallel/queue/local_door.h"
 #include "client/parallel/queue/message_queue.h"
@@ -81,7 +83,7 @@ class ReaderQueue final : public MessageQueue {
   absl::Status DequeueView(absl::FunctionRef<absl::Status(absl::string_view)> use,
                            const QueueCall& call) override;
   absl::StatusOr<std::string> Broadcast(absl::string_view value, const QueueCall& call) override;
-  void Shutdown(absl::string_view reason) override;
+  void Shutdown(absl::string_view reason) override ABSL_LOCKS_EXCLUDED(mutex_);
   std::vector<QueueReader> readers() const override { return {}; }
   std::vector<QueueDeparture> departures() const override { return {}; }
   absl::Status AwaitReaders(int count, const QueueCall& call) override;
@@ -89,8 +91,13 @@ class ReaderQueue final : public MessageQueue {
  private:
   ReaderQueue(const v1::QueueHandle& handle, const QueueOptions& options,
               std::unique_ptr<ByteSource> source);
-  // FAILED_PRECONDITION: another thread reads.
+  // Errors: FAILED_PRECONDITION (another thread reads), CANCELLED (it was shut down).
   absl::Status Enter();
+  void Exit();
+  absl::Status WhyShut() const ABSL_LOCKS_EXCLUDED(mutex_);
+  // The good-bye of a reader that was shut down, by whoever reads last: before that the writer must
+  // not write over what he looks at.
+  void LeaveUnlessReading() ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Status Explain(const absl::Status& status, const QueueCall& call) const;
 
   const std::string name_;
@@ -98,7 +105,11 @@ class ReaderQueue final : public MessageQueue {
   const absl::Duration timeout_;
   const std::unique_ptr<ByteSource> source_;
   std::atomic<bool> busy_{false};
-  RecordReader records_;
+  RecordReader records_;  // of who is busy
+  bool left_ = false;     // of who is busy
+  std::atomic<bool> shut_{false};
+  mutable Mutex mutex_;
+  std::string shut_reason_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace cohort::parallel

@@ -1,15 +1,35 @@
-// The one thread on which a process hears of the processes at the other ends of its queues.
+// The one thread of a process on which its queues hear of their other ends.
 #ifndef COHORT_CLIENT_PARALLEL_QUEUE_QUEUE_LOOP_H_
 #define COHORT_CLIENT_PARALLEL_QUEUE_QUEUE_LOOP_H_
 
+#include <functional>
 #include <memory>
+#include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "base/lane/event_loop.h"
+#include "base/mutex.h"
 
 namespace cohort::parallel {
 
-// Lives as long as somebody holds it, who must not let it go on its own thread.
-std::shared_ptr<lane::EventLoop> QueueLoop();
+// Thread-safe.
+class QueueLoop {
+ public:
+  // Runs as long as somebody holds it, who is not on its thread when he lets go.
+  static std::shared_ptr<QueueLoop> Shared();
+
+  QueueLoop();
+  lane::EventLoop& events() { return events_; }
+  // Runs `task` on the loop's thread a moment later, a tenth of a second at most.
+  void RunLater(std::function<void()> task) ABSL_LOCKS_EXCLUDED(mutex_);
+
+ private:
+  void RunTasks() ABSL_LOCKS_EXCLUDED(mutex_);
+
+  Mutex mutex_;
+  std::vector<std::function<void()>> tasks_ ABSL_GUARDED_BY(mutex_);
+  lane::EventLoop events_;  // last: its thread uses the rest
+};
 
 }  // namespace cohort::parallel
 

@@ -3,10 +3,12 @@
 //   ring      one page, RingHeader, which the writer alone writes; then `capacity` bytes of records
 //   page      one for each reader, ReaderPage; it and the writer write it, no other reader sees it
 //
-// Positions count bytes since the queue began, and never go back; position p lies at p % capacity.
-// Everything is a multiple of kRecordAlign. The writer publishes by moving `tail` (release), after
-// the bytes; a reader gives back by moving its `head` (release), after it has read them. Bytes from
-// the smallest head to the tail are nobody's to overwrite.
+// Positions count bytes since the queue began, and never go back; position p lies at
+// (p + shift) % capacity. The shift changes only while nothing is unread, and is stored before the
+// tail that follows: so whoever sees bytes to read sees the shift they have, until he has read
+// them. Everything is a multiple of kRecordAlign. The writer publishes by moving `tail` (release),
+// after the bytes; a reader gives back by moving its `head` (release), after it has read them.
+// Bytes from the smallest head to the tail are nobody's to overwrite.
 //
 // A sleeper says that it sleeps before it looks for the last time; the other side stores before it
 // looks for sleepers; all four in the one order of sequential consistency. So nobody sleeps through
@@ -30,6 +32,7 @@ struct RingHeader {
   static constexpr size_t kMaxReason = 512;
 
   alignas(kLine) std::atomic<uint64_t> tail;
+  std::atomic<uint64_t> shift;  // less than the capacity
   // How many threads of this host look at the queue: with more than processors, nobody spins.
   alignas(kLine) std::atomic<uint32_t> parties;
   // Set behind the last tail and the reason.

@@ -29,8 +29,12 @@ class RingMemory {
 
   RingHeader& header() const { return *reinterpret_cast<RingHeader*>(base_); }
   uint64_t capacity() const { return capacity_; }
-  // Where the position lies; as many bytes as the ring has from there on.
-  char* At(uint64_t position) const { return base_ + page_ + position % capacity_; }
+  // The byte with this number; as many bytes as the ring has from there on.
+  char* At(uint64_t place) const { return base_ + page_ + place % capacity_; }
+  // Where the position lies, as long as it is unread. For who has seen a tail behind it.
+  char* AtPosition(uint64_t position) const {
+    return At(position + header().shift.load(std::memory_order_relaxed) % capacity_);
+  }
   // To be passed on; stays this object's.
   int fd() const { return fd_.get(); }
 

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/shm/futex.h"
+#include "client/parallel/queue/wire_text.h"
 
 namespace cohort::parallel {
 
@@ -18,7 +19,7 @@ RingSource::RingSource(std::shared_ptr<RingMemory> ring, std::shared_ptr<PageMem
 
 absl::string_view RingSource::Peek() {
   const uint64_t there = header().tail.load(std::memory_order_acquire) - position_;
-  return absl::string_view(ring_->At(position_), std::min(there, ring_->capacity()));
+  return absl::string_view(ring_->AtPosition(position_), std::min(there, ring_->capacity()));
 }
 
 void RingSource::Release(uint64_t bytes, uint64_t values) {
@@ -30,9 +31,12 @@ void RingSource::Release(uint64_t bytes, uint64_t values) {
 
 absl::Status RingSource::Await(uint64_t bytes, const Patience& patience) {
   const uint64_t wanted = position_ + bytes;
+  // What is there is this reader's only as long as it has its seat.
+  if (stopped_.load(std::memory_order_acquire)) return WhyOver();
   if (IsThere(wanted)) return absl::OkStatus();
   const uint32_t parties = header().parties.load(std::memory_order_relaxed);
-  LookFor([&] { return IsThere(wanted) || IsOver(); }, parties);
+  const Instant deadline = patience.deadline();
+  LookOn(wanted, parties);
   if (IsThere(wanted)) return absl::OkStatus();
 
   ReaderPage& page = page_->page();
@@ -49,17 +53,28 @@ absl::Status RingSource::Await(uint64_t bytes, const Patience& patience) {
     if (IsThere(wanted)) break;
     if (over) ended = WhyOver();
     if (ended.ok() && patience.cancellation != nullptr) ended = patience.cancellation->reason();
-    if (ended.ok() && Clock::Steady().Now() >= patience.deadline) {
+    if (ended.ok() && Clock::Steady().Now() >= deadline) {
       ended = absl::DeadlineExceededError("");
     }
     if (!ended.ok()) {
       page.reader_sleeps.store(0, std::memory_order_relaxed);
       return ended;
     }
-    shm::FutexWait(page.reader_event, event, patience.deadline);
+    shm::FutexWait(page.reader_event, event, deadline);
+    LookOn(wanted, parties);
   }
   page.reader_sleeps.store(0, std::memory_order_relaxed);
   return absl::OkStatus();
+}
+
+void RingSource::LookOn(uint64_t wanted, uint32_t parties) const {
+  uint64_t before = 0;
+  uint64_t tail = header().tail.load(std::memory_order_relaxed);
+  do {
+    before = tail;
+    if (LookFor([&] { return IsThere(wanted) || IsOver(); }, parties)) return;
+    tail = header().tail.load(std::memory_order_relaxed);
+  } while (tail != before);
 }
 
 void RingSource::Stop(const absl::Status& reason) {
@@ -80,13 +95,17 @@ void RingSource::WriterGone(const std::string& why) {
   WakeReader(page_->page());
 }
 
+void RingSource::LetGo(absl::string_view why) {
+  Stop(absl::AbortedError(absl::StrCat(writer_, ", who writes it, let this reader go: ", why)));
+}
+
 absl::Status RingSource::WhyOver() const {
   MutexLock lock(&mutex_);
   if (!why_stopped_.ok()) return why_stopped_;
   if (header().ended.load(std::memory_order_acquire) != 0) {
     const size_t size = std::min<size_t>(header().reason_size, RingHeader::kMaxReason);
     return absl::CancelledError(
-        absl::StrCat(writer_, " shut it down: ", absl::string_view(header().reason, size)));
+        absl::StrCat(writer_, " shut it down: ", WireText({header().reason, size}, size)));
   }
   return absl::AbortedError(absl::StrCat(writer_, ", who writes it, is gone: ", why_gone_));
 }

@@ -23,10 +23,14 @@ class RingSource final : public ByteSource {
   void Release(uint64_t bytes, uint64_t values) override;
   absl::Status Await(uint64_t bytes, const Patience& patience) override;
   void Stop(const absl::Status& reason) override;
+  // The writer knows by the connection alone: see LocalReader.
+  void Leave(absl::string_view) override {}
   std::string path() const override { return "shared memory"; }
 
   // From any thread: nobody writes any more, for `why`. What is there can still be read.
   void WriterGone(const std::string& why);
+  // From any thread: the writer waits for this reader no more, for `why`. Nothing is read any more.
+  void LetGo(absl::string_view why);
 
  private:
   RingHeader& header() const { return ring_->header(); }
@@ -38,6 +42,9 @@ class RingSource final : public ByteSource {
     return header().ended.load(std::memory_order_seq_cst) != 0 ||
            writer_gone_.load(std::memory_order_seq_cst) || stopped_.load(std::memory_order_seq_cst);
   }
+  // For a while; and a while longer whenever something came meanwhile, so that the pieces of a
+  // large value wake its reader once.
+  void LookOn(uint64_t wanted, uint32_t parties) const;
   absl::Status WhyOver() const ABSL_LOCKS_EXCLUDED(mutex_);
 
   const std::shared_ptr<RingMemory> ring_;

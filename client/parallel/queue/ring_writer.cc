@@ -12,6 +12,7 @@
 #include "absl/strings/str_join.h"
 #include "base/shm/futex.h"
 #include "base/status_macros.h"
+#include "client/parallel/queue/wire_text.h"
 
 namespace cohort::parallel {
 namespace {
@@ -20,6 +21,9 @@ namespace {
 constexpr uint64_t kStep = uint64_t{128} << 10;
 // Whatever the ring's size: a record says its bytes in 32 bits.
 constexpr uint64_t kLargestPart = uint64_t{1} << 30;
+// As long as readers keep up, no more of the ring is used: what stays in caches, and the rest takes
+// no memory.
+constexpr uint64_t kWindow = uint64_t{256} << 10;
 constexpr size_t kMostDepartures = 1024;
 constexpr size_t kMostNamed = 8;
 
@@ -88,7 +92,8 @@ absl::Status RingWriter::WritePart(absl::string_view part, const RecordHeader& h
   const uint64_t record = RecordBytes(part.size());
   COHORT_RETURN_IF_ERROR(AwaitRoom(record, patience));
   const uint64_t begin = tail_;
-  char* const place = ring_->At(begin);
+  TurnBack();
+  char* const place = ring_->AtPosition(begin);
   std::memcpy(place, &header, sizeof(header));
   uint64_t done = 0;
   do {
@@ -98,6 +103,19 @@ absl::Status RingWriter::WritePart(absl::string_view part, const RecordHeader& h
     Publish(begin + (done == part.size() ? record : sizeof(header) + done));
   } while (done < part.size());
   return absl::OkStatus();
+}
+
+void RingWriter::TurnBack() {
+  if (tail_ < turn_at_) return;
+  const uint64_t window = std::min(kWindow, ring_->capacity() / 4);
+  // To look takes a line from each reader.
+  turn_at_ = tail_ + window / 8;
+  for (const std::shared_ptr<Seat>& seat : seats_) {
+    if (HeadOf(*seat) != tail_) return;
+  }
+  const uint64_t shift = (ring_->capacity() - tail_ % ring_->capacity()) % ring_->capacity();
+  ring_->header().shift.store(shift, std::memory_order_relaxed);
+  turn_at_ = tail_ + window;
 }
 
 void RingWriter::Publish(uint64_t tail) {
@@ -149,6 +167,7 @@ bool RingWriter::AwaitHead(const std::shared_ptr<Seat>& seat, uint64_t wanted,
     return page.head.load(std::memory_order_seq_cst) >= wanted || seat->gone();
   };
   const uint32_t parties = ring_->header().parties.load(std::memory_order_relaxed);
+  const Instant deadline = patience.deadline();
   if (LookFor([&] { return ready() || ended(); }, parties)) return ready();
   {
     MutexLock lock(&mutex_);
@@ -163,11 +182,11 @@ bool RingWriter::AwaitHead(const std::shared_ptr<Seat>& seat, uint64_t wanted,
     const uint32_t event = page.writer_event.load(std::memory_order_seq_cst);
     page.awaited_head.store(wanted, std::memory_order_seq_cst);
     came = ready();
-    if (came || ended() || Clock::Steady().Now() >= patience.deadline ||
+    if (came || ended() || Clock::Steady().Now() >= deadline ||
         (patience.cancellation != nullptr && !patience.cancellation->reason().ok())) {
       break;
     }
-    shm::FutexWait(page.writer_event, event, patience.deadline);
+    shm::FutexWait(page.writer_event, event, deadline);
   }
   page.awaited_head.store(kNobody, std::memory_order_relaxed);
   listener.reset();
@@ -271,6 +290,7 @@ void RingWriter::Leave(Seat& seat, absl::string_view why) {
     changed_.store(true, std::memory_order_seq_cst);
   }
   WakeWriter(seat.page());
+  seat.Left(why);
   Changed();
   TidyUnlessWriting();
 }
@@ -292,7 +312,7 @@ void RingWriter::End(absl::string_view reason) {
   {
     MutexLock lock(&mutex_);
     if (ended()) return;
-    reason_ = std::string(reason.substr(0, RingHeader::kMaxReason));
+    reason_ = WireText(reason, RingHeader::kMaxReason);
     stopped_.store(true, std::memory_order_seq_cst);
   }
   WakeSelf();
@@ -356,7 +376,7 @@ bool RingWriter::AwaitChange(absl::FunctionRef<bool()> done, const Patience& pat
     }
     MutexLock lock(&mutex_);
     while (changes_ == seen) {
-      const absl::Duration left = patience.deadline - Clock::Steady().Now();
+      const absl::Duration left = patience.deadline() - Clock::Steady().Now();
       if (left <= absl::ZeroDuration()) return false;
       change_.WaitWithTimeout(&mutex_, left);
     }

@@ -32,6 +32,8 @@ class Seat {
   virtual void Admitted() = 0;
   // There is something new for one who said that it sleeps. On any thread.
   virtual void Wake() = 0;
+  // The writer waits for it no more, for `why`: so that it is told. On any thread, once.
+  virtual void Left(absl::string_view why) = 0;
 
   bool gone() const { return gone_.load(std::memory_order_seq_cst); }
 
@@ -101,6 +103,8 @@ class RingWriter {
   absl::Status NoRoom(uint64_t bytes, uint64_t wanted, const Patience& patience);
   absl::Status NobodyReads() const ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Status WhyStopped() const ABSL_LOCKS_EXCLUDED(mutex_);
+  // To the ring's first byte, if all has been read and enough been written since the last time.
+  void TurnBack();
   void Publish(uint64_t tail);
   // Who came is let in and who left is let out; as long as nobody writes, who does so himself.
   void Tidy() ABSL_LOCKS_EXCLUDED(mutex_);
@@ -122,6 +126,7 @@ class RingWriter {
   // Of who is busy.
   uint64_t tail_ = 0;
   uint64_t room_until_ = 0;  // a tail up to which there was room when it was last looked
+  uint64_t turn_at_ = 0;     // the next tail to turn back at
   bool abandoned_ = false;   // parts of a value are in the ring that has no last one
 
   mutable Mutex mutex_;

@@ -6,12 +6,15 @@
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/mutex.h"
 #include "base/rpc/status_conversion.h"
 #include "base/status_macros.h"
 #include "client/parallel/queue/ring_layout.h"
 #include "client/parallel/queue/terms.h"
+#include "client/parallel/queue/wire_text.h"
 #include "cohort/v1/queue.grpc.pb.h"
 #include "grpcpp/create_channel.h"
 #include "grpcpp/security/credentials.h"
@@ -27,6 +30,19 @@ constexpr int kPingTimeoutMs = 10000;
 // For the writer to take note of a goodbye.
 constexpr absl::Duration kGoodbye = absl::Milliseconds(500);
 
+// As gRPC is told, so that a host whose name is one of its schemes is a host.
+std::string TargetOf(absl::string_view address) {
+  std::string target = "dns:///";
+  for (const char c : address) {
+    if (absl::ascii_isalnum(c) || absl::StrContains("-._~:", c)) {
+      target.push_back(c);
+    } else {
+      absl::StrAppend(&target, "%", absl::Hex(static_cast<unsigned char>(c), absl::kZeroPad2));
+    }
+  }
+  return target;
+}
+
 std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address) {
   grpc::ChannelArguments arguments;
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
@@ -38,7 +54,8 @@ std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address) {
   arguments.SetInt(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
   arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
   arguments.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);
-  return grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);
+  return grpc::CreateCustomChannel(TargetOf(address), grpc::InsecureChannelCredentials(),
+                                   arguments);
 }
 
 class StreamReader final
@@ -58,6 +75,7 @@ class StreamReader final
   void Release(uint64_t bytes, uint64_t values) override ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Status Await(uint64_t bytes, const Patience& patience) override ABSL_LOCKS_EXCLUDED(mutex_);
   void Stop(const absl::Status& reason) override ABSL_LOCKS_EXCLUDED(mutex_);
+  void Leave(absl::string_view reason) override ABSL_LOCKS_EXCLUDED(mutex_);
   std::string path() const override { return absl::StrCat("stream ", address_); }
 
  private:
@@ -74,6 +92,8 @@ class StreamReader final
   // So many bytes in the first chunk, of those that are there.
   void Join(uint64_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void SendProgress() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Once, and nothing behind it.
+  void SendLeaves(absl::string_view reason) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Nothing is written from now on; the call's status once it is known.
   void LetGo() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status WhyOver() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -90,6 +110,8 @@ class StreamReader final
   bool started_ = false;
   bool writing_ ABSL_GUARDED_BY(mutex_) = false;
   bool progress_waits_ ABSL_GUARDED_BY(mutex_) = false;
+  std::optional<std::string> leaves_ ABSL_GUARDED_BY(mutex_);  // why it does
+  bool leaves_waits_ ABSL_GUARDED_BY(mutex_) = false;          // for the write before it
   bool held_ ABSL_GUARDED_BY(mutex_) = false;
   std::optional<v1::QueueWelcome> welcome_ ABSL_GUARDED_BY(mutex_);
   std::deque<std::string> chunks_ ABSL_GUARDED_BY(mutex_);
@@ -149,12 +171,8 @@ StreamReader::~StreamReader() {
       changed_.WaitWithTimeout(&mutex_, left);
     }
   };
-  wait_for([&]() ABSL_NO_THREAD_SAFETY_ANALYSIS { return !writing_ || read_over_; });
-  if (welcome_.has_value() && !writing_ && !read_over_ && held_) {
-    request_.mutable_leaves()->set_reason("it closed the queue");
-    progress_waits_ = false;
-    writing_ = true;
-    StartWriteLast(&request_, {});
+  if (welcome_.has_value()) {
+    if (!end_.has_value()) SendLeaves("it closed the queue");
     wait_for([&]() ABSL_NO_THREAD_SAFETY_ANALYSIS { return read_over_; });
   }
   context_.TryCancel();
@@ -201,6 +219,8 @@ void StreamReader::OnReadDone(bool ok) {
       if (!goes_on) context_.TryCancel();
     }
     read_over_ = !goes_on;
+    // Why it is over, the call's end says, which comes when nobody can write any more.
+    if (read_over_) LetGo();
     changed_.SignalAll();
   }
   if (!goes_on) return;
@@ -211,7 +231,11 @@ void StreamReader::OnReadDone(bool ok) {
 void StreamReader::OnWriteDone(bool ok) {
   MutexLock lock(&mutex_);
   writing_ = false;
-  if (ok && std::exchange(progress_waits_, false)) SendProgress();
+  if (ok && leaves_waits_) {
+    SendLeaves(*leaves_);
+  } else if (ok && std::exchange(progress_waits_, false)) {
+    SendProgress();
+  }
   changed_.SignalAll();
 }
 
@@ -226,8 +250,18 @@ absl::string_view StreamReader::Peek() {
   return Front();
 }
 
+void StreamReader::SendLeaves(absl::string_view reason) {
+  if (!held_ || (leaves_.has_value() && !leaves_waits_)) return;
+  if (!leaves_.has_value()) leaves_ = WireText(reason, kMostReasonBytes);
+  leaves_waits_ = writing_;
+  if (writing_) return;
+  request_.mutable_leaves()->set_reason(*leaves_);
+  writing_ = true;
+  StartWriteLast(&request_, {});
+}
+
 void StreamReader::SendProgress() {
-  if (!held_ || read_over_) return;
+  if (!held_ || read_over_ || leaves_.has_value()) return;
   if (writing_) {
     progress_waits_ = true;
     return;
@@ -272,6 +306,7 @@ void StreamReader::Join(uint64_t bytes) {
 absl::Status StreamReader::Await(uint64_t bytes, const Patience& patience) {
   {
     MutexLock lock(&mutex_);
+    if (!stopped_.ok()) return stopped_;
     if (Front().size() >= bytes) return absl::OkStatus();
     cancelled_ = absl::OkStatus();
   }
@@ -287,8 +322,8 @@ absl::Status StreamReader::Await(uint64_t bytes, const Patience& patience) {
   MutexLock lock(&mutex_);
   while (there_ < bytes) {
     status = stopped_.ok() ? cancelled_ : stopped_;
-    if (status.ok() && (end_.has_value() || read_over_)) status = WhyOver();
-    const absl::Duration left = patience.deadline - Clock::Steady().Now();
+    if (status.ok() && (end_.has_value() || done_.has_value())) status = WhyOver();
+    const absl::Duration left = patience.deadline() - Clock::Steady().Now();
     if (status.ok() && left <= absl::ZeroDuration()) status = absl::DeadlineExceededError("");
     if (!status.ok()) return status;
     changed_.WaitWithTimeout(&mutex_, left);
@@ -301,6 +336,11 @@ absl::Status StreamReader::WhyOver() {
   if (end_.has_value()) {
     return absl::CancelledError(absl::StrCat(writer_, " shut it down: ", *end_));
   }
+  // Only a writer that is there says so.
+  if (done_.has_value() && (absl::IsAborted(*done_) || absl::IsInvalidArgument(*done_))) {
+    return absl::AbortedError(
+        absl::StrCat(writer_, ", who writes it, let this reader go: ", done_->message()));
+  }
   return absl::AbortedError(
       absl::StrCat(writer_, ", who writes it, is gone: the stream from ", address_, " has ended"));
 }
@@ -309,6 +349,11 @@ void StreamReader::Stop(const absl::Status& reason) {
   MutexLock lock(&mutex_);
   if (stopped_.ok()) stopped_ = reason;
   changed_.SignalAll();
+}
+
+void StreamReader::Leave(absl::string_view reason) {
+  MutexLock lock(&mutex_);
+  if (!end_.has_value()) SendLeaves(reason);
 }
 
 }  // namespace

@@ -157,7 +157,7 @@ absl::StatusOr<std::unique_ptr<StreamServer>> StreamServer::Start(
   return result;
 }
 
-void StreamServer::Finish(absl::Duration linger) { impl_->service.count().AwaitNone(linger); }
+void StreamServer::Finish(absl::Duration linger) { impl_->service.count().AwaitNoReaders(linger); }
 
 StreamServer::~StreamServer() {
   impl_->listener.reset();

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/parallel/queue/ring_layout.h"
+#include "client/parallel/queue/wire_text.h"
 
 namespace cohort::parallel {
 namespace {
@@ -33,7 +34,7 @@ v1::QueueHello HelloTo(const v1::QueueHandle& handle, const std::string& name) {
   v1::QueueHello hello;
   hello.set_version(kQueueVersion);
   hello.set_token(handle.token());
-  hello.set_name(name);
+  hello.set_name(WireText(name, kMostNameBytes));
   return hello;
 }
 

@@ -12,12 +12,12 @@
 
 namespace cohort::parallel {
 
-inline constexpr uint32_t kQueueVersion = 1;
+inline constexpr uint32_t kQueueVersion = 2;
 
 // A token for a new queue, from the kernel.
 std::string NewToken();
 
-// What a reader with the handle says first.
+// What a reader with the handle says first. `name` may be any bytes.
 v1::QueueHello HelloTo(const v1::QueueHandle& handle, const std::string& name);
 // OK: it may read. Errors: INVALID_ARGUMENT (another version), PERMISSION_DENIED (not this token).
 absl::Status CheckHello(const v1::QueueHello& hello, const v1::QueueHandle& handle);

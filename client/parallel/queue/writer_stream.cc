@@ -4,6 +4,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/strip.h"
 #include "base/rpc/status_conversion.h"
 #include "client/parallel/queue/terms.h"
 #include "grpcpp/support/proto_buffer_reader.h"
@@ -23,7 +25,7 @@ grpc::ByteBuffer DataMessage(const std::shared_ptr<RingMemory>& ring, uint64_t p
   for (uint64_t left = size; left > 0 || header.size() == 1; left >>= 7) {
     header.push_back(static_cast<char>((left & 0x7F) | (left > 0x7F ? 0x80 : 0)));
   }
-  char* const bytes = ring->At(position);
+  char* const bytes = ring->AtPosition(position);
   const grpc::Slice slices[] = {
       grpc::Slice(header),
       size < kShared
@@ -35,6 +37,12 @@ grpc::ByteBuffer DataMessage(const std::shared_ptr<RingMemory>& ring, uint64_t p
   return grpc::ByteBuffer(slices, 2);
 }
 
+// "10.0.0.4:4123" of "ipv4:10.0.0.4:4123", "[::1]:4123" of "ipv6:%5B::1%5D:4123".
+std::string AddressOf(absl::string_view peer) {
+  if (!absl::ConsumePrefix(&peer, "ipv4:")) absl::ConsumePrefix(&peer, "ipv6:");
+  return absl::StrReplaceAll(peer, {{"%5B", "["}, {"%5D", "]"}, {"%25", "%"}});
+}
+
 grpc::ByteBuffer PlainMessage(const v1::ReadQueueResponse& response) {
   const grpc::Slice slice(response.SerializeAsString());
   return grpc::ByteBuffer(&slice, 1);
@@ -42,16 +50,21 @@ grpc::ByteBuffer PlainMessage(const v1::ReadQueueResponse& response) {
 
 }  // namespace
 
-void StreamCount::Add(int change) {
+void StreamCount::Add(int streams, int readers) {
   MutexLock lock(&mutex_);
-  count_ += change;
+  streams_ += streams;
+  readers_ += readers;
   changed_.SignalAll();
 }
 
-bool StreamCount::AwaitNone(absl::Duration timeout) {
+bool StreamCount::AwaitNone(absl::Duration timeout) { return AwaitZero(streams_, timeout); }
+
+bool StreamCount::AwaitNoReaders(absl::Duration timeout) { return AwaitZero(readers_, timeout); }
+
+bool StreamCount::AwaitZero(const int& count, absl::Duration timeout) {
   const Instant deadline = Clock::Steady().Now() + timeout;
   MutexLock lock(&mutex_);
-  while (count_ > 0) {
+  while (count > 0) {
     const absl::Duration left = deadline - Clock::Steady().Now();
     if (left <= absl::ZeroDuration()) return false;
     changed_.WaitWithTimeout(&mutex_, left);
@@ -73,6 +86,8 @@ class WriterStream::StreamSeat final : public Seat {
   void Wake() override {
     if (stream_->TakeTurn()) stream_->WriteOn();
   }
+  // Where the stream ends for a reason of its own, that one stays.
+  void Left(absl::string_view why) override { stream_->End(absl::AbortedError(why)); }
 
  private:
   const std::shared_ptr<WriterStream> stream_;
@@ -80,9 +95,8 @@ class WriterStream::StreamSeat final : public Seat {
 
 class WriterStream::StreamReactor final : public Reactor {
  public:
-  StreamReactor(std::shared_ptr<WriterStream> stream, std::shared_ptr<StreamCount> count)
-      : stream_(std::move(stream)), count_(std::move(count)) {
-    count_->Add(1);
+  explicit StreamReactor(std::shared_ptr<WriterStream> stream) : stream_(std::move(stream)) {
+    stream_->count_->Add(1, 0);
   }
   void Begin() { StartRead(&request_); }
 
@@ -98,21 +112,24 @@ class WriterStream::StreamReactor final : public Reactor {
     stream_->End(absl::CancelledError("its process is gone, or its connection"));
   }
   void OnDone() override {
-    const std::shared_ptr<StreamCount> count = count_;
+    const std::shared_ptr<StreamCount> count = stream_->count_;
+    const int readers = stream_->seat_ != nullptr ? 1 : 0;
     stream_->seat_ = nullptr;  // which holds the stream
     delete this;
-    count->Add(-1);
+    count->Add(-1, -readers);
   }
 
  private:
   const std::shared_ptr<WriterStream> stream_;
-  const std::shared_ptr<StreamCount> count_;
   grpc::ByteBuffer request_;
 };
 
 WriterStream::WriterStream(std::shared_ptr<RingWriter> writer, const v1::QueueHandle& handle,
-                           const std::string& peer)
-    : writer_(std::move(writer)), handle_(handle), peer_(peer) {
+                           std::shared_ptr<StreamCount> count, const std::string& peer)
+    : writer_(std::move(writer)),
+      handle_(handle),
+      count_(std::move(count)),
+      peer_(AddressOf(peer)) {
   page_.awaited_head.store(kNobody);
   page_.reader_sleeps.store(1);  // anybody's turn
 }
@@ -122,8 +139,8 @@ WriterStream::Reactor* WriterStream::Start(std::shared_ptr<RingWriter> writer,
                                            std::shared_ptr<StreamCount> count,
                                            grpc::CallbackServerContext* context) {
   const std::shared_ptr<WriterStream> stream(
-      new WriterStream(std::move(writer), handle, context->peer()));
-  auto* const reactor = new StreamReactor(stream, std::move(count));
+      new WriterStream(std::move(writer), handle, std::move(count), context->peer()));
+  auto* const reactor = new StreamReactor(stream);
   stream->reactor_ = reactor;
   reactor->Begin();
   return reactor;
@@ -160,6 +177,7 @@ bool WriterStream::OnHello(const v1::QueueHello& hello) {
   }
   if (!TakeTurn()) return false;  // cancelled meanwhile
   seat_ = std::make_shared<StreamSeat>(hello.name(), shared_from_this());
+  count_->Add(0, 1);
   writer_->Admit(seat_);
   return true;
 }
@@ -225,6 +243,7 @@ void WriterStream::WriteOn() {
     if (ended) {
       end_sent_ = true;
       v1::ReadQueueResponse response;
+      // Its writer made it UTF-8.
       response.mutable_end()->set_reason(std::string(header.reason, header.reason_size));
       message_ = PlainMessage(response);
       return reactor_->StartWrite(&message_);

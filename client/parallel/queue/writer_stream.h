@@ -16,17 +16,21 @@
 
 namespace cohort::parallel {
 
-// How many streams there are.
+// How many streams there are, and how many of them are readers': the rest have not said hello.
 class StreamCount {
  public:
-  void Add(int change);
+  void Add(int streams, int readers) ABSL_LOCKS_EXCLUDED(mutex_);
   // False: the time has passed.
-  bool AwaitNone(absl::Duration timeout);
+  bool AwaitNone(absl::Duration timeout) ABSL_LOCKS_EXCLUDED(mutex_);
+  bool AwaitNoReaders(absl::Duration timeout) ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
+  bool AwaitZero(const int& count, absl::Duration timeout) ABSL_LOCKS_EXCLUDED(mutex_);
+
   Mutex mutex_;
   CondVar changed_;
-  int count_ ABSL_GUARDED_BY(mutex_) = 0;
+  int streams_ ABSL_GUARDED_BY(mutex_) = 0;
+  int readers_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
 // A seat at the ring like any other: its head is where the reader at the far end has come to, so
@@ -47,8 +51,9 @@ class WriterStream final : public std::enable_shared_from_this<WriterStream> {
   class StreamReactor;
   class StreamSeat;
 
+  // `peer` as gRPC calls it.
   WriterStream(std::shared_ptr<RingWriter> writer, const v1::QueueHandle& handle,
-               const std::string& peer);
+               std::shared_ptr<StreamCount> count, const std::string& peer);
 
   // On the reactor's reads. False: the stream is over.
   bool OnRequest(const grpc::ByteBuffer& bytes);
@@ -64,7 +69,8 @@ class WriterStream final : public std::enable_shared_from_this<WriterStream> {
 
   const std::shared_ptr<RingWriter> writer_;
   const v1::QueueHandle handle_;
-  const std::string peer_;
+  const std::shared_ptr<StreamCount> count_;
+  const std::string peer_;  // "10.0.0.4:4123"
   Reactor* reactor_ = nullptr;
   ReaderPage page_ = {};
   std::shared_ptr<StreamSeat> seat_;  // of the reads

@@ -18,7 +18,8 @@ namespace cohort::benchmark {
 
 // A map of 100 tensors from rank 0 to rank 1, beside 100 sends.
 absl::StatusOr<std::vector<Contest>> TensorMapContests(client::Group& group);
-// Values from rank 0 to all others, beside the plain ring in a file at `scratch`.
+// Values from rank 0 to all others, beside the plain ring in a file at `scratch` and beside
+// streams; with two ranks, a value there and back too.
 absl::StatusOr<std::vector<Contest>> QueueContests(client::Group& group,
                                                    const std::string& scratch);
 // Tokens to all ranks and back, beside the two collectives called by hand.

@@ -1,6 +1,11 @@
 // The message queue of vLLM as its source describes it, in its plainest form: blocks in shared
 // memory, each with one flag that it is written and one for each reader that it has been read, and
 // both sides looking at them in a loop that offers the processor. What a queue is measured against.
+//
+// Of what a value costs it does the same: one copy in, one copy out. What its model has besides is
+// left out: pickling, the barrier by a lock around each flag, the socket for values larger than a
+// block, and sleeping when nothing has come for long. What a queue of ours has and its model has
+// not it cannot do: it hears of nobody's death, and whoever waits keeps a processor busy.
 #ifndef COHORT_TESTS_BENCHMARK_PATTERNS_PLAIN_RING_H_
 #define COHORT_TESTS_BENCHMARK_PATTERNS_PLAIN_RING_H_
 

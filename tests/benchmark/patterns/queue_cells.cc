@@ -1,4 +1,5 @@
-// Values from one rank to all others by a queue, beside the plain ring.
+// Values from one rank to all others by a queue, beside the plain ring and the same queue by
+// streams; and, between two ranks, a value there and back.
 #include <memory>
 #include <string>
 #include <utility>
@@ -7,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "client/parallel/queue/message_queue.h"
+#include "cohort/v1/queue.pb.h"
 #include "tests/benchmark/patterns/cells.h"
 #include "tests/benchmark/patterns/plain_ring.h"
 
@@ -15,20 +17,23 @@ namespace {
 
 constexpr int64_t kBytes[] = {1024, 1 << 20};
 
-struct Ends {
-  Ends(std::unique_ptr<parallel::MessageQueue> queue, PlainRing ring)
-      : queue(std::move(queue)), ring(std::move(ring)) {}
+using Queue = std::unique_ptr<parallel::MessageQueue>;
 
-  std::unique_ptr<parallel::MessageQueue> queue;
+struct Ends {
+  Ends(Queue queue, Queue stream, PlainRing ring)
+      : queue(std::move(queue)), stream(std::move(stream)), ring(std::move(ring)) {}
+
+  Queue queue;
+  Queue stream;
   PlainRing ring;
   std::string value;  // what is written
   std::string copy;   // what was read
 };
 
-absl::Status ByQueue(Ends& ends) {
-  if (ends.queue->is_writer()) return ends.queue->Enqueue(ends.value);
-  return ends.queue->DequeueView([&](absl::string_view value) {
-    ends.copy.assign(value.data(), value.size());
+absl::Status ByQueue(parallel::MessageQueue& queue, const std::string& value, std::string* copy) {
+  if (queue.is_writer()) return queue.Enqueue(value);
+  return queue.DequeueView([&](absl::string_view there) {
+    copy->assign(there.data(), there.size());
     return absl::OkStatus();
   });
 }
@@ -37,25 +42,100 @@ absl::Status ByRing(Ends& ends) {
   return ends.queue->is_writer() ? ends.ring.Enqueue(ends.value) : ends.ring.Dequeue(&ends.copy);
 }
 
+// Its readers have no way to the memory.
+absl::StatusOr<Queue> CreateStream(client::Group& group) {
+  const bool writes = group.rank() == 0;
+  Queue own;
+  std::string handle;
+  if (writes) {
+    parallel::QueueOptions options;
+    options.listen = "127.0.0.1:0";
+    COHORT_ASSIGN_OR_RETURN(own, parallel::MessageQueue::CreateExternal("stream", options));
+    v1::QueueHandle parsed;
+    if (!parsed.ParseFromString(own->handle())) return absl::InternalError("a handle that is none");
+    parsed.clear_local();
+    handle = parsed.SerializeAsString();
+  }
+  COHORT_ASSIGN_OR_RETURN(const std::vector<std::string> handles, group.AllGatherObjects(handle));
+  if (!writes) {
+    return parallel::MessageQueue::Open(handles[0], absl::StrCat("rank ", group.rank()));
+  }
+  COHORT_RETURN_IF_ERROR(own->AwaitReaders(group.size() - 1));
+  return own;
+}
+
+// Of two ranks: one way and the other, by two queues and by two rings.
+struct BothWays {
+  BothWays(Queue there, Queue back, PlainRing ring_there, PlainRing ring_back)
+      : queues{std::move(there), std::move(back)},
+        rings{std::move(ring_there), std::move(ring_back)} {}
+
+  Queue queues[2];
+  PlainRing rings[2];
+  std::string value;
+  std::string copy;
+};
+
+absl::StatusOr<Contest> RoundTrip(client::Group& group, const std::string& scratch, int64_t bytes) {
+  parallel::QueueOptions options;
+  COHORT_ASSIGN_OR_RETURN(Queue there, parallel::MessageQueue::Create(group, options));
+  options.writer_rank = 1;
+  COHORT_ASSIGN_OR_RETURN(Queue back, parallel::MessageQueue::Create(group, options));
+  const int rank = group.rank();
+  COHORT_ASSIGN_OR_RETURN(
+      PlainRing ring_there,
+      PlainRing::Open(absl::StrCat(scratch, "/there-", bytes), 1, rank == 0 ? -1 : 0));
+  COHORT_ASSIGN_OR_RETURN(
+      PlainRing ring_back,
+      PlainRing::Open(absl::StrCat(scratch, "/back-", bytes), 1, rank == 0 ? 0 : -1));
+  auto ways = std::make_shared<BothWays>(std::move(there), std::move(back), std::move(ring_there),
+                                         std::move(ring_back));
+  ways->value.assign(static_cast<size_t>(bytes), 'v');
+  Contest contest;
+  contest.pattern = "queue_round_trip";
+  contest.facts = {{"bytes", bytes}};
+  contest.contenders = {{"cohort",
+                         [ways] {
+                           for (const Queue& queue : ways->queues) {
+                             COHORT_RETURN_IF_ERROR(ByQueue(*queue, ways->value, &ways->copy));
+                           }
+                           return absl::OkStatus();
+                         }},
+                        {"plain_ring", [ways, rank] {
+                           for (int way = 0; way < 2; ++way) {
+                             PlainRing& ring = ways->rings[way];
+                             COHORT_RETURN_IF_ERROR(way == rank ? ring.Enqueue(ways->value)
+                                                                : ring.Dequeue(&ways->copy));
+                           }
+                           return absl::OkStatus();
+                         }}};
+  return contest;
+}
+
 }  // namespace
 
 absl::StatusOr<std::vector<Contest>> QueueContests(client::Group& group,
                                                    const std::string& scratch) {
   std::vector<Contest> contests;
   for (const int64_t bytes : kBytes) {
-    COHORT_ASSIGN_OR_RETURN(std::unique_ptr<parallel::MessageQueue> queue,
-                            parallel::MessageQueue::Create(group));
+    COHORT_ASSIGN_OR_RETURN(Queue queue, parallel::MessageQueue::Create(group));
+    COHORT_ASSIGN_OR_RETURN(Queue stream, CreateStream(group));
     const int readers = group.size() - 1;
     COHORT_ASSIGN_OR_RETURN(PlainRing ring,
                             PlainRing::Open(absl::StrCat(scratch, "/ring-", readers, "-", bytes),
                                             readers, group.rank() - 1));
-    auto ends = std::make_shared<Ends>(std::move(queue), std::move(ring));
+    auto ends = std::make_shared<Ends>(std::move(queue), std::move(stream), std::move(ring));
     ends->value.assign(static_cast<size_t>(bytes), 'v');
     Contest contest;
     contest.pattern = "queue";
     contest.facts = {{"readers", readers}, {"bytes", bytes}};
-    contest.contenders = {{"cohort", [ends] { return ByQueue(*ends); }},
-                          {"plain_ring", [ends] { return ByRing(*ends); }}};
+    contest.contenders = {
+        {"cohort", [ends] { return ByQueue(*ends->queue, ends->value, &ends->copy); }},
+        {"plain_ring", [ends] { return ByRing(*ends); }},
+        {"cohort_stream", [ends] { return ByQueue(*ends->stream, ends->value, &ends->copy); }}};
+    contests.push_back(std::move(contest));
+    if (group.size() != 2) continue;
+    COHORT_ASSIGN_OR_RETURN(contest, RoundTrip(group, scratch, bytes));
     contests.push_back(std::move(contest));
   }
   return contests;
