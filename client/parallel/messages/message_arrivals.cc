@@ -209,7 +209,7 @@ absl::StatusOr<std::vector<Tensor>> MessageCall::Accepted(const Accept& accept,
     const Tensor& place = places[i];
     const TensorMeta& meta = body.metas[i];
     const Device device = meta.on_device ? group_.device() : Device::Host();
-    if (MetaOf(place) != meta || place.device() != device) {
+    if (place.type() != meta.type || place.shape() != meta.shape || place.device() != device) {
       return absl::InvalidArgumentError(
           absl::StrCat(ToString(meta), " was sent, and ", place.ToString(), " is to be received"));
     }
@@ -286,11 +286,11 @@ absl::Status MessageCall::OnGo(const Wire::Came& came) {
     return OutOfTurn(came);
   }
   Arrival& arrival = *from.granted;
-  std::vector<Tensor> tensors;
+  absl::InlinedVector<const Tensor*, 2> tensors;
   const bool is_body = arrival.stage == Arrival::Stage::kBodyGranted;
-  if (is_body) tensors.push_back(arrival.late_body);
+  if (is_body) tensors.push_back(&arrival.late_body);
   for (size_t i = 0; !is_body && i < arrival.tensors.size(); ++i) {
-    if (arrival.body.places[i] < 0) tensors.push_back(arrival.tensors[i]);
+    if (arrival.body.places[i] < 0) tensors.push_back(&arrival.tensors[i]);
   }
   // What nobody has asked for yet is somebody's who may use another stream, or none.
   COHORT_RETURN_IF_ERROR(

@@ -127,16 +127,15 @@ absl::Status MessageCall::Go(Out& out) {
   frame.kind = FrameKind::kGo;
   frame.channel = out.channel;
   frame.number = out.frame.number;
-  const bool body = out.body.count() > 0;
-  std::vector<Tensor> tensors;
-  if (body) {
-    tensors.push_back(std::exchange(out.body, Tensor()));
-  } else {
-    tensors.reserve(out.large.size());
-    for (const Tensor* const tensor : out.large) tensors.push_back(*tensor);
-  }
-  COHORT_RETURN_IF_ERROR(state_.wire.Go(out.peer, std::move(frame), tensors, Left()));
-  out.stage = body && !out.large.empty() ? SendStage::kWaiting : SendStage::kDone;
+  const Tensor body = std::exchange(out.body, Tensor());
+  const Tensor* const just_body = &body;
+  const bool is_body = body.count() > 0;
+  COHORT_RETURN_IF_ERROR(
+      state_.wire.Go(out.peer, std::move(frame),
+                     is_body ? absl::MakeConstSpan(&just_body, 1)
+                             : absl::MakeConstSpan(out.large.data(), out.large.size()),
+                     Left()));
+  out.stage = is_body && !out.large.empty() ? SendStage::kWaiting : SendStage::kDone;
   return absl::OkStatus();
 }
 

@@ -52,8 +52,10 @@ int64_t FirstPieceFor(int64_t bytes) {
 // What has begun to come ends soon, or its sender is lost.
 constexpr absl::Duration kToEnd = absl::Seconds(1);
 
+}  // namespace
+
 // Of several waits of one call.
-class Left {
+class Wire::Left {
  public:
   explicit Left(const CallOptions& options) : options_(options) {
     if (options.timeout.has_value()) end_ = Clock::Steady().Now() + *options.timeout;
@@ -69,8 +71,6 @@ class Left {
   CallOptions options_;
   Instant end_;
 };
-
-}  // namespace
 
 Wire::Wire(client::Group& group)
     : group_(group), by_exchange_(group.placement() != Placement::kDevice) {}
@@ -125,12 +125,11 @@ absl::Status Wire::Put(absl::Span<const int> peers, absl::Span<Frame> frames,
   return group_.Exchange(transfers, options);
 }
 
-absl::Status Wire::Go(int peer, Frame frame, absl::Span<const Tensor> tensors,
+absl::Status Wire::Go(int peer, Frame frame, absl::Span<const Tensor* const> tensors,
                       const CallOptions& options) {
   Left left(options);
   std::string bytes;
   std::vector<TensorTransfer> on_host;
-  std::vector<TensorTransfer> on_device;
   if (by_exchange_) {
     on_host.reserve(tensors.size() + 1);
     AddPieces(peer, std::move(frame), &bytes, &on_host);
@@ -139,25 +138,22 @@ absl::Status Wire::Go(int peer, Frame frame, absl::Span<const Tensor> tensors,
     by_host.stream.reset();
     COHORT_RETURN_IF_ERROR(group_.SendObject(EncodeFrame(std::move(frame)), peer, by_host));
   }
-  for (const Tensor& tensor : tensors) {
-    (tensor.device().is_host() ? on_host : on_device).push_back({true, peer, tensor});
-  }
-  if (!on_host.empty()) {
-    CallOptions by_host = left();
-    by_host.stream.reset();
-    COHORT_RETURN_IF_ERROR(group_.Exchange(on_host, by_host));
-  }
-  return on_device.empty() ? absl::OkStatus() : group_.Exchange(on_device, left());
+  return Move(/*sends=*/true, peer, tensors, std::move(on_host), left);
 }
 
-absl::Status Wire::TakeTensors(int peer, absl::Span<const Tensor> tensors,
+absl::Status Wire::TakeTensors(int peer, absl::Span<const Tensor* const> tensors,
                                const CallOptions& options) {
   Left left(options);
   std::vector<TensorTransfer> on_host;
-  std::vector<TensorTransfer> on_device;
   on_host.reserve(tensors.size());
-  for (const Tensor& tensor : tensors) {
-    (tensor.device().is_host() ? on_host : on_device).push_back({false, peer, tensor});
+  return Move(/*sends=*/false, peer, tensors, std::move(on_host), left);
+}
+
+absl::Status Wire::Move(bool sends, int peer, absl::Span<const Tensor* const> tensors,
+                        std::vector<TensorTransfer> on_host, Left& left) {
+  std::vector<TensorTransfer> on_device;
+  for (const Tensor* const tensor : tensors) {
+    (tensor->device().is_host() ? on_host : on_device).push_back({sends, peer, *tensor});
   }
   if (!on_host.empty()) {
     CallOptions by_host = left();

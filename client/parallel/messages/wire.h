@@ -45,10 +45,10 @@ class Wire {
   absl::Status Put(absl::Span<const int> peers, absl::Span<Frame> frames,
                    const client::CallOptions& options);
   // kGo, and what follows of the same message: one call.
-  absl::Status Go(int peer, Frame frame, absl::Span<const Tensor> tensors,
+  absl::Status Go(int peer, Frame frame, absl::Span<const Tensor* const> tensors,
                   const client::CallOptions& options);
   // What follows a kGo.
-  absl::Status TakeTensors(int peer, absl::Span<const Tensor> tensors,
+  absl::Status TakeTensors(int peer, absl::Span<const Tensor* const> tensors,
                            const client::CallOptions& options);
   // The next frame of whichever of `peers` has sent one first. Errors: INVALID_ARGUMENT: it is
   // none, or longer than goes ahead (where they are objects: than `max_bytes`): names the peer.
@@ -65,6 +65,11 @@ class Wire {
     int64_t piece_from = kFrameBytes;
   };
 
+  class Left;
+
+  // The tensors, those of the host in one call with what is in `on_host`.
+  absl::Status Move(bool sends, int peer, absl::Span<const Tensor* const> tensors,
+                    std::vector<client::TensorTransfer> on_host, Left& left);
   Peer& peer(int rank) { return peers_[static_cast<size_t>(rank)]; }
   // The frame in the pieces that travel; its bytes are kept in `encoded`.
   void AddPieces(int to, Frame frame, std::string* encoded,

@@ -18,6 +18,10 @@ class EntryWriter {
 
   absl::Status Add(const TensorMap& map) {
     COHORT_RETURN_IF_ERROR(Enter(map.size()));
+    if (depth_ == 1) {
+      out_.tensors.reserve(map.size());
+      out_.tensor_entries.reserve(map.size());
+    }
     for (const TensorMap::Entry& entry : map) {
       AddText(entry.key);
       way_.push_back({entry.key, kKey});

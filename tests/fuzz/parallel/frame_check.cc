@@ -1,6 +1,7 @@
 #include "tests/fuzz/parallel/frame_check.h"
 
 #include <cstdint>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
@@ -51,8 +52,8 @@ std::string Sample(FrameKind kind, absl::string_view note, const std::vector<Ten
   for (const Tensor& tensor : tensors) {
     if (!within) frame.large_bytes += static_cast<uint64_t>(tensor.bytes());
   }
-  frame.body = EncodeBody(note, tensors, std::vector<bool>(tensors.size(), within));
-  return EncodeFrame(frame);
+  frame.bytes = EncodeBody(note, tensors, Within(tensors.size(), within));
+  return EncodeFrame(std::move(frame));
 }
 
 }  // namespace
@@ -68,8 +69,8 @@ absl::Status CheckFrame(absl::string_view input, bool* accepted) {
 
   if (DecodeStatus(body).ok()) return Broken("a failure that is none");
   Frame again = *frame;
-  if (!again.body_later) again.body = std::string(body);
-  const std::string encoded = EncodeFrame(again);
+  if (!again.body_later) again.bytes = absl::StrCat(std::string(kHeader, '\0'), body);
+  const std::string encoded = EncodeFrame(std::move(again));
   if (encoded != input.substr(0, encoded.size())) return Broken("another frame when encoded again");
 
   const absl::StatusOr<Body> decoded = DecodeBody(*frame, body);
@@ -87,7 +88,7 @@ std::vector<std::string> SampleFrames() {
   grant.number = 4;
   Frame refusal = grant;
   refusal.kind = FrameKind::kRefusal;
-  refusal.body = EncodeStatus(absl::ResourceExhaustedError("too large"));
+  refusal.bytes = EncodeStatus(absl::ResourceExhaustedError("too large"));
   Frame later = grant;
   later.kind = FrameKind::kMessage;
   later.body_later = true;
