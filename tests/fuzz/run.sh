@@ -5,7 +5,7 @@
 #
 # SECONDS         for each target; default 60
 # TARGET          request_fuzz, lane_fuzz, decode_fuzz, record_codec_fuzz; of the data plane:
-#                 attach_fuzz, hand_over_fuzz, call_fuzz, peer_fuzz; default: all
+#                 attach_fuzz, hand_over_fuzz, call_fuzz, peer_fuzz, queue_fuzz; default: all
 #
 # Exits 0 when nothing was found. Otherwise the last lines name the inputs: put one into
 # tests/fuzz/corpus (of the data plane: tests/fuzz/worker/corpus) under a name that says what it
@@ -30,7 +30,7 @@ usage() {
 label() {
   case $1 in
     record_codec_fuzz) echo "//coordinator/journal:$1" ;;
-    attach_fuzz | hand_over_fuzz | call_fuzz | peer_fuzz) echo "//tests/fuzz/worker:$1" ;;
+    attach_fuzz | hand_over_fuzz | call_fuzz | peer_fuzz | queue_fuzz) echo "//tests/fuzz/worker:$1" ;;
     *) echo "//tests/fuzz:$1" ;;
   esac
 }
@@ -76,7 +76,7 @@ main() {
   fi
   targets=("$@")
   [[ ${#targets[@]} -gt 0 ]] || targets=(request_fuzz lane_fuzz decode_fuzz record_codec_fuzz
-    attach_fuzz hand_over_fuzz call_fuzz peer_fuzz)
+    attach_fuzz hand_over_fuzz call_fuzz peer_fuzz queue_fuzz)
 
   cache=${COHORT_BAZEL_CACHE:-$HOME/.cache/cohort-bazel}
   output_base=${COHORT_FUZZ_OUTPUT_BASE:-$HOME/.cache/cohort-fuzz-build}
