@@ -11,7 +11,7 @@ namespace {
 // Pauses; each takes some ten nanoseconds.
 constexpr int kPauses = 1500;
 // Between two looks, in the end: each takes the line from the one who writes it. Looked at without
-// rest, values of 1 KiB take twice as long.
+// rest, values of 1 KiB take a tenth longer.
 constexpr int kMostPauses = 4;
 // An offer of the processor that nobody takes, half a microsecond.
 constexpr int kYields = 50;

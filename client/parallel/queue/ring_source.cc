@@ -34,9 +34,8 @@ absl::Status RingSource::Await(uint64_t bytes, const Patience& patience) {
   // What is there is this reader's only as long as it has its seat.
   if (stopped_.load(std::memory_order_acquire)) return WhyOver();
   if (IsThere(wanted)) return absl::OkStatus();
-  const uint32_t parties = header().parties.load(std::memory_order_relaxed);
   const Instant deadline = patience.deadline();
-  LookOn(wanted, parties);
+  LookOn(wanted, deadline);
   if (IsThere(wanted)) return absl::OkStatus();
 
   ReaderPage& page = page_->page();
@@ -61,20 +60,21 @@ absl::Status RingSource::Await(uint64_t bytes, const Patience& patience) {
       return ended;
     }
     shm::FutexWait(page.reader_event, event, deadline);
-    LookOn(wanted, parties);
+    LookOn(wanted, deadline);
   }
   page.reader_sleeps.store(0, std::memory_order_relaxed);
   return absl::OkStatus();
 }
 
-void RingSource::LookOn(uint64_t wanted, uint32_t parties) const {
+void RingSource::LookOn(uint64_t wanted, Instant deadline) const {
+  const uint32_t parties = header().parties.load(std::memory_order_relaxed);
   uint64_t before = 0;
   uint64_t tail = header().tail.load(std::memory_order_relaxed);
   do {
     before = tail;
     if (LookFor([&] { return IsThere(wanted) || IsOver(); }, parties)) return;
     tail = header().tail.load(std::memory_order_relaxed);
-  } while (tail != before);
+  } while (tail != before && Clock::Steady().Now() < deadline);
 }
 
 void RingSource::Stop(const absl::Status& reason) {

@@ -43,8 +43,8 @@ class RingSource final : public ByteSource {
            writer_gone_.load(std::memory_order_seq_cst) || stopped_.load(std::memory_order_seq_cst);
   }
   // For a while; and a while longer whenever something came meanwhile, so that the pieces of a
-  // large value wake its reader once.
-  void LookOn(uint64_t wanted, uint32_t parties) const;
+  // large value wake its reader once. Not long beyond the deadline.
+  void LookOn(uint64_t wanted, Instant deadline) const;
   absl::Status WhyOver() const ABSL_LOCKS_EXCLUDED(mutex_);
 
   const std::shared_ptr<RingMemory> ring_;

@@ -13,6 +13,7 @@
 #include "tests/fuzz/worker/call_check.h"
 #include "tests/fuzz/worker/hand_over_check.h"
 #include "tests/fuzz/worker/peer_check.h"
+#include "tests/fuzz/worker/queue_check.h"
 
 namespace cohort::worker::fuzz {
 namespace {
@@ -69,6 +70,17 @@ TEST(CorpusTest, APeerCanOnlyEndTheCall) {
     EXPECT_TRUE(status.ok()) << testing::PrintToString(input) << ": " << status.message();
   }
   EXPECT_GT(done, 0);
+}
+
+TEST(CorpusTest, TheOtherEndOfAQueueIsNotBelieved) {
+  auto* const before = google::protobuf::SetLogHandler(nullptr);
+  int done = 0;
+  for (const std::string& input : Inputs(SampleQueues(), "queue")) {
+    const absl::Status status = CheckQueue(input, &done);
+    EXPECT_TRUE(status.ok()) << testing::PrintToString(input) << ": " << status.message();
+  }
+  EXPECT_GT(done, 0);
+  google::protobuf::SetLogHandler(before);
 }
 
 }  // namespace
