@@ -216,7 +216,7 @@ absl::StatusOr<Tensor> CollectiveCall::Resident(const v1::TensorRef& ref) {
   COHORT_ASSIGN_OR_RETURN(const TensorLayout layout, ReadLayout(ref.layout()));
   COHORT_ASSIGN_OR_RETURN(TensorMemory memory, tensors_.Find(ref.tensor()));
   bytes_ = std::max(bytes_, layout.bytes);
-  if (request_.has_stream()) owners_.push_back(memory.owner);
+  if (request_.has_stream() || memory.device.is_cuda()) owners_.push_back(memory.owner);
   return ViewOf(memory.data, memory.bytes, layout, ref.first(), std::move(memory.owner),
                 memory.device);
 }

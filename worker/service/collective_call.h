@@ -29,7 +29,8 @@ class CollectiveCall {
   absl::Status Run(client::Group& group, const client::CallOptions& options);
   // Of the larger of input and output.
   int64_t bytes() const { return bytes_; }
-  // What the tensors of the table live by, of a call that may not be done when it returns.
+  // What the tensors of the table live by, of a call that may not be done when it returns: on a
+  // stream, or, where it fails, on a device.
   std::vector<std::shared_ptr<const void>> TakeOwners() { return std::move(owners_); }
 
  private:

@@ -51,6 +51,8 @@ absl::Status WorkerService::RunCollective(const v1::RunCollectiveRequest& reques
     absl::Status status;
     if (!request.has_stream()) {
       status = call.Run(*group, options);
+      // What is wrong with a call is found before it comes to a device.
+      if (!status.ok() && !absl::IsInvalidArgument(status)) entry->Keep(call.TakeOwners());
     } else if (entry->streams() == nullptr) {
       return absl::InvalidArgumentError(
           absl::StrCat("a stream is for tensors on GPUs: group ", group->name(), " has none"));

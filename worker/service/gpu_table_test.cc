@@ -18,7 +18,7 @@ class GpuTableTest : public ::testing::Test {
     ++opened_;
     if (uuid == "slow") {
       is_opening_ = true;
-      const Instant deadline = Clock::Steady().Now() + absl::Minutes(1);
+      const Instant deadline = Clock::Steady().Now() + absl::Seconds(20);
       while (!may_open_ && Clock::Steady().Now() < deadline) std::this_thread::yield();
     }
     if (uuid == "none") return absl::FailedPreconditionError("there is none");
@@ -41,7 +41,7 @@ TEST_F(GpuTableTest, EachIsOpenedOnceWhoeverAsks) {
 TEST_F(GpuTableTest, WhileOneIsOpenedOthersAreFound) {
   ASSERT_TRUE(table_.Find("fast").ok());
   std::thread first([this] { EXPECT_TRUE(table_.Find("slow").ok()); });
-  const Instant deadline = Clock::Steady().Now() + absl::Seconds(30);
+  const Instant deadline = Clock::Steady().Now() + absl::Seconds(10);
   while (!is_opening_ && Clock::Steady().Now() < deadline) std::this_thread::yield();
   EXPECT_TRUE(table_.Find("fast").ok());
   EXPECT_TRUE(table_.Find("another").ok());

@@ -1,5 +1,7 @@
 #include "worker/service/group_entry.h"
 
+#include <algorithm>
+#include <iterator>
 #include <utility>
 
 namespace cohort::worker {
@@ -19,6 +21,18 @@ void GroupEntry::SetFacts(GroupFacts facts) {
 void GroupEntry::NoteResult(int64_t generation, const absl::Status& status) {
   if (!absl::IsAborted(status) && !absl::IsDeadlineExceeded(status)) return;
   NoteEnd(generation, std::string(status.message()));
+}
+
+void GroupEntry::Keep(std::vector<std::shared_ptr<const void>> owners) {
+  MutexLock lock(&mutex_);
+  if (kept_.size() >= kMostKept) return;
+  std::move(owners.begin(), owners.end(), std::back_inserter(kept_));
+}
+
+void GroupEntry::LetGo() {
+  std::vector<std::shared_ptr<const void>> kept;  // after unlock
+  MutexLock lock(&mutex_);
+  kept.swap(kept_);
 }
 
 void GroupEntry::NoteEnd(int64_t generation, const std::string& cause) {

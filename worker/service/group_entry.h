@@ -62,6 +62,10 @@ class GroupEntry {
   // What a tensor verb came to: some ends are seen by calls first.
   void NoteResult(int64_t generation, const absl::Status& status);
 
+  // Memory of a call that has failed, which its device may not be done with: stays mapped until
+  // what the group had there is gone.
+  void Keep(std::vector<std::shared_ptr<const void>> owners);
+
   // Ends what is in flight, on all ranks. Never blocks for long.
   virtual void Abort(absl::string_view cause) = 0;
   // Says good-bye to the coordinator, and thereby ends what waits there. Blocks while it is away.
@@ -85,14 +89,20 @@ class GroupEntry {
 
   void SetFacts(GroupFacts facts);
   void NoteEnd(int64_t generation, const std::string& cause);
+  // A new generation has begun: nothing of the last one is on a device any more.
+  void LetGo();
 
  private:
+  // Beyond, a client repeats what cannot work any more, and its calls have not come to a device.
+  static constexpr size_t kMostKept = 1024;
+
   const std::shared_ptr<client::Cancellation> seating_;
   const OnEnded on_ended_;
   mutable Mutex mutex_;
   GroupFacts facts_ ABSL_GUARDED_BY(mutex_);
   int64_t ended_ ABSL_GUARDED_BY(mutex_) = 0;  // the last generation that has
   std::string why_ ABSL_GUARDED_BY(mutex_);
+  std::vector<std::shared_ptr<const void>> kept_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace cohort::worker

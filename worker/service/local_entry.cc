@@ -42,6 +42,7 @@ void LocalEntry::TakeFacts() {
 
 absl::Status LocalEntry::Rejoin(absl::Duration timeout) {
   COHORT_RETURN_IF_ERROR(group_->Rejoin(timeout));
+  LetGo();
   TakeFacts();
   return absl::OkStatus();
 }

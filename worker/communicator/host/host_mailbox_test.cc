@@ -51,6 +51,26 @@ TEST_F(HostMailboxTest, EachPeerIsWokenOnceForWhatItIsSent) {
   EXPECT_EQ(WakesOf(kPeers + 1), 0u) << "nothing came to it";
 }
 
+// What another process has written, which may be anything.
+TEST_F(HostMailboxTest, ANoteHasNoMoreThanItsLine) {
+  for (const int64_t count : {int64_t{16}, int64_t{100000}}) {
+    const HostSpace space = *HostSpace::Create(2);
+    const RankHeaps heaps(2);
+    const Waiter waiter(space, 0);
+    HostMailbox notes(space, heaps, waiter, 0, Mail::kNotes);
+    FragmentLine& line = space.channel(1, 0, Mail::kNotes).line(1);
+    line.count = count;
+    line.type = static_cast<uint8_t>(DataType::kU8);
+    line.place = 0;
+    line.bytes = 1000;
+    line.number.store(1);
+    char note[16];
+    const Transfer receive = Transfer::Receive(1, note, sizeof(note), DataType::kU8);
+    const absl::Status status = notes.Exchange(absl::MakeConstSpan(&receive, 1), 0, Soon());
+    EXPECT_EQ(status, absl::AbortedError("rank 1 sends what is no piece of its message"));
+  }
+}
+
 TEST_F(HostMailboxTest, ALookIsOneLook) {
   const int peers[] = {1, 2};
   for (const size_t count : {size_t{1}, size_t{2}}) {

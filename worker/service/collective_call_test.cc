@@ -1,0 +1,64 @@
+#include "worker/service/collective_call.h"
+
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "base/tensor.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "worker/group/testing/device_groups.h"
+
+namespace cohort::worker {
+namespace {
+
+using ::testing::IsEmpty;
+using ::testing::Not;
+
+class CollectiveCallTest : public DeviceGroups {
+ protected:
+  // An all_reduce of four numbers on the group's device, in place; `owners` may still be in use.
+  static absl::Status Sum(client::Group& group, std::vector<std::shared_ptr<const void>>* owners) {
+    TensorTable table;
+    const absl::StatusOr<Tensor> tensor = group.Allocate(DataType::kF32, {4}, group.device());
+    if (!tensor.ok()) return tensor.status();
+    TensorMemory memory;
+    memory.data = static_cast<char*>(tensor->data());
+    memory.bytes = tensor->bytes();
+    memory.owner = tensor->owner();
+    memory.device = group.device();
+    const absl::StatusOr<uint64_t> number = table.Add(std::move(memory));
+    if (!number.ok()) return number.status();
+    v1::RunCollectiveRequest request;
+    request.set_verb(v1::TENSOR_VERB_ALL_REDUCE);
+    request.set_reduce_op(static_cast<int>(ReduceOp::kSum));
+    request.set_in_place(true);
+    request.mutable_input()->set_tensor(*number);
+    request.mutable_input()->mutable_layout()->set_data_type(static_cast<int>(DataType::kF32));
+    request.mutable_input()->mutable_layout()->add_shape(4);
+    v1::RunCollectiveResponse response;
+    CollectiveCall call(table, 1 << 20, request, &response);
+    client::CallOptions options;
+    options.timeout = absl::Milliseconds(200);
+    const absl::Status status = call.Run(group, options);
+    *owners = call.TakeOwners();
+    return status;
+  }
+};
+
+// Its client frees them when it hears of the failure, and the device may still be at work.
+TEST_F(CollectiveCallTest, WhatFailsOnADeviceKnowsWhatItsTensorsLiveBy) {
+  Form(Placement::kDevice, 2);
+  nccl_->HangNext();
+  std::vector<std::vector<std::shared_ptr<const void>>> owners(2);
+  for (const absl::Status& status : Run([&](client::Group& group) {
+         return Sum(group, &owners[static_cast<size_t>(group.rank())]);
+       })) {
+    EXPECT_FALSE(status.ok());
+    EXPECT_FALSE(absl::IsInvalidArgument(status)) << status;
+  }
+  for (const auto& of_rank : owners) EXPECT_THAT(of_rank, Not(IsEmpty()));
+}
+
+}  // namespace
+}  // namespace cohort::worker
