@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/synchronization/notification.h"
 #include "base/status_macros.h"
 #include "client/parallel/messages/messages.h"
 #include "gmock/gmock.h"
@@ -17,6 +18,7 @@ namespace {
 
 using client::Group;
 using parallel::Message;
+using parallel::MessageReceive;
 using parallel::Messages;
 using parallel::MessageSend;
 using parallel::MessagesOptions;
@@ -176,6 +178,65 @@ TEST_P(MessageLimitsTest, WhoOnlySendsHearsThatItKeepsTooMuch) {
     return absl::OkStatus();
   }));
   EXPECT_GT(refused, 0);
+}
+
+// Many small ones around a circle, in one call of each: nobody waits for room that will not come.
+TEST_P(MessageLimitsTest, CirclesOfSmallOnes) {
+  for (const int size : {3, 5}) {
+    MakeMessages(size);
+    for (const int64_t count : {int64_t{3}, int64_t{4000}}) {
+      ExpectOk(OnRanks([&](Group& group) -> absl::Status {
+        std::vector<MessageSend> sends;
+        std::vector<MessageReceive> receives;
+        for (int i = 0; i < 12; ++i) {
+          sends.push_back({(group.rank() + 1) % size, 0, {"", {Numbers(count, i)}}});
+          receives.push_back({(group.rank() + size - 1) % size, 0, nullptr});
+        }
+        client::CallOptions call;
+        call.timeout = absl::Seconds(20);
+        COHORT_ASSIGN_OR_RETURN(const std::vector<Message> received,
+                                of(group).Exchange(sends, receives, call));
+        for (int i = 0; i < 12; ++i) {
+          COHORT_RETURN_IF_ERROR(AreNumbers(received[static_cast<size_t>(i)].tensors[0], count, i));
+        }
+        return absl::OkStatus();
+      }));
+    }
+  }
+}
+
+// Of a message that did not go in time a part may have gone: nobody takes what comes next for the
+// rest of it.
+TEST_P(MessageLimitsTest, WhoseSendTimedOutSendsNoMore) {
+  MakeMessages(2);
+  absl::Notification timed_out;
+  const std::vector<absl::Status> statuses = OnRanks([&](Group& group) -> absl::Status {
+    if (group.rank() == 1) {
+      timed_out.WaitForNotificationWithTimeout(absl::Seconds(30));
+      for (int i = 0; i < 100; ++i) {
+        client::CallOptions call;
+        call.timeout = absl::Milliseconds(500);
+        const absl::StatusOr<Message> message = of(group).Receive(0, 0, call);
+        if (!message.ok()) return message.status();
+        const Tensor& tensor = message->tensors[0];
+        EXPECT_TRUE(AreNumbers(tensor, tensor.count(), static_cast<int>(tensor.count())).ok());
+      }
+      return absl::OkStatus();
+    }
+    client::CallOptions call;
+    call.timeout = absl::Milliseconds(200);
+    absl::Status status;
+    for (int i = 0; i < 100 && status.ok(); ++i) {
+      const int count = i % 2 == 0 ? 6000 : 100;
+      status = of(group).Send(1, 0, {"", {Numbers(count, count)}}, call);
+    }
+    EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded) << status;
+    const absl::Status again = of(group).Send(1, 0, {"", {Numbers(700, 700)}}, call);
+    timed_out.Notify();
+    return again;
+  });
+  EXPECT_EQ(statuses[0].code(), absl::StatusCode::kAborted) << statuses[0];
+  EXPECT_FALSE(statuses[1].ok());
 }
 
 // What is kept for the next call, because another receive failed, is not kept where the caller said

@@ -52,8 +52,9 @@ size_t CudaCopies::Sweep() {
   MutexLock lock(&mutex_);
   for (size_t i = 0; i < late_.size();) {
     const absl::StatusOr<bool> idle = cuda::IsIdle(late_[i].stream.get());
-    // A device that failed does nothing more.
-    if (idle.ok() && !*idle) {
+    // A device that failed does nothing more; one that cannot be asked now, while somebody captures,
+    // may.
+    if (idle.ok() ? !*idle : absl::IsFailedPrecondition(idle.status())) {
       ++i;
       continue;
     }

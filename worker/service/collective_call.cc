@@ -42,7 +42,9 @@ CollectiveCall::CollectiveCall(const TensorTable& tensors, int64_t max_inline_by
 absl::Status CollectiveCall::Run(client::Group& group, const CallOptions& options) {
   device_ = group.device();
   const absl::Status read = ReadArguments(group.rank());
-  return read.ok() ? RunVerb(group, options) : TellRefusal(group, read, options);
+  if (read.ok()) return RunVerb(group, options);
+  owners_.clear();  // it comes to no device
+  return TellRefusal(group, read, options);
 }
 
 absl::Status CollectiveCall::TellRefusal(client::Group& group, const absl::Status& why,
@@ -151,7 +153,10 @@ absl::Status CollectiveCall::Exchange(client::Group& group, const CallOptions& o
     absl::StatusOr<Tensor> tensor =
         one.sends() ? ReadOnly(one.tensor())
                     : Writable(one.tensor(), is_inline ? response_->add_received() : nullptr);
-    COHORT_RETURN_IF_ERROR(tensor.status());
+    if (!tensor.ok()) {
+      owners_.clear();  // it comes to no device
+      return tensor.status();
+    }
     transfers.push_back({one.sends(), one.peer(), *std::move(tensor)});
   }
   return group.Exchange(transfers, options);

@@ -17,8 +17,10 @@ using ::testing::Not;
 
 class CollectiveCallTest : public DeviceGroups {
  protected:
-  // An all_reduce of four numbers on the group's device, in place; `owners` may still be in use.
-  static absl::Status Sum(client::Group& group, std::vector<std::shared_ptr<const void>>* owners) {
+  // An all_reduce of four numbers on the group's device, in place, or to a tensor that nobody has;
+  // `owners` may still be in use.
+  static absl::Status Sum(client::Group& group, std::vector<std::shared_ptr<const void>>* owners,
+                          bool has_output = true) {
     TensorTable table;
     const absl::StatusOr<Tensor> tensor = group.Allocate(DataType::kF32, {4}, group.device());
     if (!tensor.ok()) return tensor.status();
@@ -32,7 +34,11 @@ class CollectiveCallTest : public DeviceGroups {
     v1::RunCollectiveRequest request;
     request.set_verb(v1::TENSOR_VERB_ALL_REDUCE);
     request.set_reduce_op(static_cast<int>(ReduceOp::kSum));
-    request.set_in_place(true);
+    if (has_output) {
+      request.set_in_place(true);
+    } else {
+      request.mutable_output()->set_tensor(*number + 1);
+    }
     request.mutable_input()->set_tensor(*number);
     request.mutable_input()->mutable_layout()->set_data_type(static_cast<int>(DataType::kF32));
     request.mutable_input()->mutable_layout()->add_shape(4);
@@ -58,6 +64,18 @@ TEST_F(CollectiveCallTest, WhatFailsOnADeviceKnowsWhatItsTensorsLiveBy) {
     EXPECT_FALSE(absl::IsInvalidArgument(status)) << status;
   }
   for (const auto& of_rank : owners) EXPECT_THAT(of_rank, Not(IsEmpty()));
+}
+
+// Nothing of it is kept: what a client may say in vain has no end.
+TEST_F(CollectiveCallTest, WhatComesToNoDeviceKeepsNothing) {
+  Form(Placement::kDevice, 2);
+  std::vector<std::vector<std::shared_ptr<const void>>> owners(2);
+  for (const absl::Status& status : Run([&](client::Group& group) {
+         return Sum(group, &owners[static_cast<size_t>(group.rank())], /*has_output=*/false);
+       })) {
+    EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
+  }
+  for (const auto& of_rank : owners) EXPECT_THAT(of_rank, IsEmpty());
 }
 
 }  // namespace

@@ -50,9 +50,13 @@ absl::Status WorkerService::RunCollective(const v1::RunCollectiveRequest& reques
     };
     absl::Status status;
     if (!request.has_stream()) {
+      const size_t kept = entry->kept();
       status = call.Run(*group, options);
-      // What is wrong with a call is found before it comes to a device.
-      if (!status.ok() && !absl::IsInvalidArgument(status)) entry->Keep(call.TakeOwners());
+      // A device may not be done with what failed, however it failed. It is once it has done what
+      // came behind that.
+      std::vector<std::shared_ptr<const void>> owners = call.TakeOwners();
+      if (status.ok() && !owners.empty()) entry->LetGo(kept);
+      if (!status.ok()) entry->Keep(std::move(owners));
     } else if (entry->streams() == nullptr) {
       return absl::InvalidArgumentError(
           absl::StrCat("a stream is for tensors on GPUs: group ", group->name(), " has none"));

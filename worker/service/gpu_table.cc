@@ -36,18 +36,27 @@ absl::StatusOr<GpuOfWorker> GpuTable::Find(const std::string& uuid) {
     return absl::InvalidArgumentError(
         absl::StrCat("\"", absl::CHexEscape(uuid.substr(0, kMaxName)), "\" names no GPU"));
   }
-  const std::shared_ptr<Place> place = PlaceOf(uuid);
-  MutexLock lock(&place->mutex);
-  if (place->gpu.has_value()) return *place->gpu;
+  while (true) {
+    const std::shared_ptr<Place> place = PlaceOf(uuid);
+    MutexLock lock(&place->mutex);
+    if (place->gpu.has_value()) return *place->gpu;
+    // Who waited behind one that failed tries it again, with whoever came meanwhile.
+    if (!IsPlace(uuid, place)) continue;
+    return Open(uuid, *place);
+  }
+}
+
+bool GpuTable::IsPlace(const std::string& uuid, const std::shared_ptr<Place>& place) {
+  MutexLock lock(&mutex_);
+  const auto found = places_.find(uuid);
+  return found != places_.end() && found->second == place;
+}
+
+absl::StatusOr<GpuOfWorker> GpuTable::Open(const std::string& uuid, Place& place) {
   absl::StatusOr<GpuOfWorker> opened = open_(uuid);
-  {
-    // Who waited behind one that failed tries it again.
-    MutexLock table_lock(&mutex_);
-    if (opened.ok()) {
-      places_[uuid] = place;
-    } else {
-      places_.erase(uuid);
-    }
+  if (!opened.ok()) {
+    MutexLock lock(&mutex_);
+    places_.erase(uuid);
   }
   COHORT_RETURN_IF_ERROR(opened.status());
   if (HasMps()) {
@@ -58,8 +67,8 @@ absl::StatusOr<GpuOfWorker> GpuTable::Find(const std::string& uuid) {
         "kernels and this worker's run at once",
         {{"uuid", uuid}});
   }
-  place->gpu = *std::move(opened);
-  return *place->gpu;
+  place.gpu = *std::move(opened);
+  return *place.gpu;
 }
 
 }  // namespace cohort::worker

@@ -35,6 +35,10 @@ class GpuTable {
   };
 
   std::shared_ptr<Place> PlaceOf(const std::string& uuid);
+  // Whether it still is: not once it could not be opened.
+  bool IsPlace(const std::string& uuid, const std::shared_ptr<Place>& place);
+  absl::StatusOr<GpuOfWorker> Open(const std::string& uuid, Place& place)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(place.mutex);
 
   const Opener open_;
   Mutex mutex_;

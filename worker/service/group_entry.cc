@@ -29,6 +29,19 @@ void GroupEntry::Keep(std::vector<std::shared_ptr<const void>> owners) {
   std::move(owners.begin(), owners.end(), std::back_inserter(kept_));
 }
 
+size_t GroupEntry::kept() const {
+  MutexLock lock(&mutex_);
+  return kept_.size();
+}
+
+void GroupEntry::LetGo(size_t kept) {
+  std::vector<std::shared_ptr<const void>> done;  // after unlock
+  MutexLock lock(&mutex_);
+  const auto end = kept_.begin() + static_cast<std::ptrdiff_t>(std::min(kept, kept_.size()));
+  done.assign(std::make_move_iterator(kept_.begin()), std::make_move_iterator(end));
+  kept_.erase(kept_.begin(), end);
+}
+
 void GroupEntry::LetGo() {
   std::vector<std::shared_ptr<const void>> kept;  // after unlock
   MutexLock lock(&mutex_);

@@ -63,8 +63,12 @@ class GroupEntry {
   void NoteResult(int64_t generation, const absl::Status& status);
 
   // Memory of a call that has failed, which its device may not be done with: stays mapped until
-  // what the group had there is gone.
+  // what the group had there is gone, or done.
   void Keep(std::vector<std::shared_ptr<const void>> owners);
+  // How much is kept now. To be let go once a call that begins now has been done by the device:
+  // calls of a group come to it one after the other.
+  size_t kept() const;
+  void LetGo(size_t kept);
 
   // Ends what is in flight, on all ranks. Never blocks for long.
   virtual void Abort(absl::string_view cause) = 0;

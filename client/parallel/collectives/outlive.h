@@ -16,7 +16,11 @@ inline absl::Status Outlive(client::Group& group, const Tensor& temporary, const
   if (!call.stream.has_value() || temporary.device().is_host() || temporary.count() == 0) {
     return verb;
   }
-  if (verb.ok()) return group.AwaitStreams();
+  if (verb.ok()) {
+    client::CallOptions left;
+    left.timeout = call.timeout;
+    return group.AwaitStreams(left);
+  }
   // No work of the group is behind the copy that could be waited for. One to memory that no device
   // knows is through when it returns, and so is what is before it on the stream.
   const Tensor first(temporary.data(), temporary.type(), {1}, temporary.owner(),

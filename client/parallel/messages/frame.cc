@@ -15,6 +15,8 @@ constexpr uint32_t kMagic = 0x474D4843;  // "CHMG"
 constexpr uint8_t kVersion = 2;
 constexpr int64_t kAligned = 16;  // the largest element's size
 constexpr size_t kMetaBytes = 4;  // without the extents
+// Of all that goes behind a frame: as much as memory that ranks share has room for.
+constexpr uint64_t kMostBehind = 8 * kPieceBytes;
 // Tensors for which there is room from the beginning: a number is no more than a claim.
 constexpr size_t kReserved = 1024;
 constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
@@ -49,16 +51,17 @@ bool IsFrameKind(uint8_t kind) {
          kind <= static_cast<uint8_t>(FrameKind::kGo);
 }
 
-// Of one tensor's description at the beginning of `bytes`, which it is taken from. Answers whether
-// its elements are within.
-absl::StatusOr<bool> TakeMeta(absl::string_view* bytes, TensorMeta* meta) {
+// Of one tensor's description at the beginning of `bytes`, which it is taken from.
+absl::StatusOr<Elements> TakeMeta(absl::string_view* bytes, TensorMeta* meta) {
   if (bytes->size() < kMetaBytes) return Malformed("it ends within a tensor");
   const auto type = Get<uint8_t>(*bytes, 0);
   const auto on_device = Get<uint8_t>(*bytes, 1);
-  const auto within = Get<uint8_t>(*bytes, 2);
+  const auto elements = Get<uint8_t>(*bytes, 2);
   const auto dims = Get<uint8_t>(*bytes, 3);
   if (!IsDataType(type)) return Malformed(absl::StrCat(type, " is no type"));
-  if (on_device > 1 || within > 1) return Malformed("a tensor that is nowhere");
+  if (on_device > 1 || elements > static_cast<uint8_t>(Elements::kBehind)) {
+    return Malformed("a tensor that is nowhere");
+  }
   bytes->remove_prefix(kMetaBytes);
   if (bytes->size() < dims * sizeof(int64_t)) return Malformed("it ends within a shape");
   meta->type = static_cast<DataType>(type);
@@ -77,11 +80,12 @@ absl::StatusOr<bool> TakeMeta(absl::string_view* bytes, TensorMeta* meta) {
     }
   }
   bytes->remove_prefix(dims * sizeof(int64_t));
-  // Empty ones need no place, others of a GPU cannot be within.
-  if (empty ? within == 0 : within == 1 && on_device == 1) {
+  // Empty ones need no place, others of a GPU come later.
+  const auto place = static_cast<Elements>(elements);
+  if (empty ? place != Elements::kWithin : place != Elements::kLater && on_device == 1) {
     return Malformed("a tensor that is where it cannot be");
   }
-  return within == 1;
+  return place;
 }
 
 }  // namespace
@@ -172,7 +176,7 @@ absl::Status DecodeStatus(absl::string_view body) {
 }
 
 std::string EncodeBody(absl::string_view note, absl::Span<const Tensor> tensors,
-                       const Within& within) {
+                       absl::Span<const Elements> elements) {
   size_t described = kHeader + note.size();
   for (const Tensor& tensor : tensors) {
     described += kMetaBytes + tensor.shape().size() * sizeof(int64_t);
@@ -180,7 +184,8 @@ std::string EncodeBody(absl::string_view note, absl::Span<const Tensor> tensors,
   const auto begin = static_cast<int64_t>(described - kHeader);
   int64_t end = begin;
   for (size_t i = 0; i < tensors.size(); ++i) {
-    if (within[i] && tensors[i].count() > 0) end = Aligned(end) + tensors[i].bytes();
+    if (elements[i] == Elements::kWithin && tensors[i].count() > 0)
+      end = Aligned(end) + tensors[i].bytes();
   }
   std::string bytes(kHeader + static_cast<size_t>(end), '\0');
   char* to = &bytes[kHeader];
@@ -188,7 +193,7 @@ std::string EncodeBody(absl::string_view note, absl::Span<const Tensor> tensors,
     const Tensor& tensor = tensors[i];
     Put(static_cast<uint8_t>(tensor.type()), to);
     Put(static_cast<uint8_t>(tensor.device().is_cuda() ? 1 : 0), to + 1);
-    Put(static_cast<uint8_t>(within[i] ? 1 : 0), to + 2);
+    Put(static_cast<uint8_t>(elements[i]), to + 2);
     Put(static_cast<uint8_t>(tensor.dims()), to + 3);
     to += kMetaBytes;
     for (const int64_t extent : tensor.shape()) {
@@ -200,13 +205,13 @@ std::string EncodeBody(absl::string_view note, absl::Span<const Tensor> tensors,
   int64_t at = begin;
   for (size_t i = 0; i < tensors.size(); ++i) {
     const Tensor& tensor = tensors[i];
-    if (!within[i] || tensor.count() == 0) continue;
+    if (elements[i] != Elements::kWithin || tensor.count() == 0) continue;
     at = Aligned(at);
-    char* const elements = &bytes[kHeader + static_cast<size_t>(at)];
+    char* const place = &bytes[kHeader + static_cast<size_t>(at)];
     if (tensor.contiguous()) {
-      std::memcpy(elements, tensor.data(), static_cast<size_t>(tensor.bytes()));
+      std::memcpy(place, tensor.data(), static_cast<size_t>(tensor.bytes()));
     } else {
-      CopyTensor(tensor, Tensor(elements, tensor.type(), tensor.shape()))
+      CopyTensor(tensor, Tensor(place, tensor.type(), tensor.shape()))
           .IgnoreError();  // of one type and shape, on the host
     }
     at += tensor.bytes();
@@ -217,28 +222,36 @@ std::string EncodeBody(absl::string_view note, absl::Span<const Tensor> tensors,
 absl::StatusOr<Body> DecodeBody(const Frame& header, absl::string_view body) {
   if (body.size() != header.body_bytes) return Malformed("a body of another length");
   constexpr int64_t kWithin = 0;
-  constexpr int64_t kElsewhere = -1;
   Body decoded;
   const size_t room = std::min<size_t>(header.tensors, kReserved);
   decoded.metas.reserve(room);
   decoded.places.reserve(room);
   absl::string_view rest = body;
   uint64_t large = 0;
+  uint64_t behind = 0;
   for (uint32_t i = 0; i < header.tensors; ++i) {
     TensorMeta& meta = decoded.metas.emplace_back();
-    COHORT_ASSIGN_OR_RETURN(const bool within, TakeMeta(&rest, &meta));
-    decoded.places.push_back(within ? kWithin : kElsewhere);
-    if (!within && __builtin_add_overflow(large, static_cast<uint64_t>(meta.bytes()), &large)) {
+    COHORT_ASSIGN_OR_RETURN(const Elements elements, TakeMeta(&rest, &meta));
+    decoded.places.push_back(elements == Elements::kWithin   ? kWithin
+                             : elements == Elements::kBehind ? Body::kBehind
+                                                             : Body::kLater);
+    if (elements == Elements::kWithin) continue;
+    uint64_t& bytes = elements == Elements::kBehind ? behind : large;
+    if (__builtin_add_overflow(bytes, static_cast<uint64_t>(meta.bytes()), &bytes)) {
       return Malformed("more bytes than memory has addresses");
     }
   }
   if (large != header.large_bytes) return Malformed("tensors of another length");
+  if (behind > kMostBehind || (behind > 0 && (large > 0 || header.body_later))) {
+    return Malformed("tensors behind what they cannot be behind");
+  }
+  decoded.behind_bytes = static_cast<int64_t>(behind);
   if (rest.size() < header.note_bytes) return Malformed("it ends within its note");
   decoded.note = std::string(rest.substr(0, header.note_bytes));
   auto at = static_cast<int64_t>(body.size() - rest.size() + header.note_bytes);
   const auto end = static_cast<int64_t>(body.size());
   for (size_t i = 0; i < decoded.metas.size(); ++i) {
-    if (decoded.places[i] == kElsewhere) continue;
+    if (decoded.places[i] < 0) continue;
     const int64_t bytes = decoded.metas[i].bytes();
     if (bytes > 0) at = Aligned(at);
     if (at > end || bytes > end - at) return Malformed("it ends within a tensor's elements");

@@ -15,9 +15,10 @@
 // The next piece is the first of the sender's next frame to the same rank, in units of
 // kPieceUnit. Who sends messages of one size sends each in one piece.
 //
-// The body of a message: of each tensor its type, where it is, whether it is within the body, how
-// many dimensions, and its extents; the note; the elements of the tensors that are within, each at
-// a multiple of 16 bytes.
+// The body of a message: of each tensor its type, where it is, where its elements go, how many
+// dimensions, and its extents; the note; the elements of the tensors that are within, each at a
+// multiple of 16 bytes. Elements that go behind the frame follow it, the tensors' by their order,
+// in pieces of kPieceBytes.
 #ifndef COHORT_CLIENT_PARALLEL_MESSAGES_FRAME_H_
 #define COHORT_CLIENT_PARALLEL_MESSAGES_FRAME_H_
 
@@ -61,6 +62,8 @@ struct Frame {
   uint64_t note_bytes = 0;
   uint64_t large_bytes = 0;  // of tensors that travel by themselves
   int64_t next_piece = kFrameBytes;
+  // Of one to be sent: the tensors whose elements go behind it.
+  absl::InlinedVector<const Tensor*, 1> behind;
   // Room for the header and the body behind it, as EncodeBody and EncodeStatus make it, or what has
   // come. Empty: there is no body, or it comes later.
   std::string bytes;
@@ -85,19 +88,27 @@ std::string EncodeStatus(const absl::Status& status);
 // Never OK, whatever came.
 absl::Status DecodeStatus(absl::string_view body);
 
-struct Body {
-  std::string note;
-  std::vector<TensorMeta> metas;
-  // By tensor: where its elements are, of the body; -1: not within.
-  absl::InlinedVector<int64_t, 4> places;
+// Where the elements of a tensor go.
+enum class Elements : uint8_t {
+  kLater = 0,   // by themselves, once they are granted
+  kWithin = 1,  // with the body: of the host; also where there are none
+  kBehind = 2,  // right behind the frame: of the host
 };
 
-// By tensor, whether its elements go with the body; those are in memory of the host.
-using Within = absl::InlinedVector<bool, 8>;
+struct Body {
+  static constexpr int64_t kLater = -1;
+  static constexpr int64_t kBehind = -2;
 
-// The bytes of a frame: room for its header, and the body.
+  std::string note;
+  std::vector<TensorMeta> metas;
+  // By tensor: where in the body its elements are, or kLater, or kBehind.
+  absl::InlinedVector<int64_t, 4> places;
+  int64_t behind_bytes = 0;
+};
+
+// The bytes of a frame: room for its header, and the body. `elements`: by tensor.
 std::string EncodeBody(absl::string_view note, absl::Span<const Tensor> tensors,
-                       const Within& within);
+                       absl::Span<const Elements> elements);
 // As the frame's header announces it. Nothing is allocated that is not there. Errors:
 // INVALID_ARGUMENT: it is not what the header says; nor, added up, are its tensors.
 absl::StatusOr<Body> DecodeBody(const Frame& header, absl::string_view body);

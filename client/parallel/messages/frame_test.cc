@@ -21,7 +21,7 @@ constexpr auto kHeader = static_cast<size_t>(kFrameHeaderBytes);
 struct Sent {
   std::string note;
   std::vector<Tensor> tensors;
-  Within within;
+  std::vector<Elements> elements;
   std::vector<RandomTensor> memory;
 };
 
@@ -32,22 +32,25 @@ Frame FrameOf(const Sent& sent) {
   frame.tensors = static_cast<uint32_t>(sent.tensors.size());
   frame.note_bytes = sent.note.size();
   for (size_t i = 0; i < sent.tensors.size(); ++i) {
-    if (!sent.within[i]) frame.large_bytes += static_cast<uint64_t>(sent.tensors[i].bytes());
+    if (sent.elements[i] == Elements::kLater)
+      frame.large_bytes += static_cast<uint64_t>(sent.tensors[i].bytes());
   }
-  frame.bytes = EncodeBody(sent.note, sent.tensors, sent.within);
+  frame.bytes = EncodeBody(sent.note, sent.tensors, sent.elements);
   return frame;
 }
 
 Sent RandomMessage(std::mt19937& random) {
   Sent sent;
   sent.note.assign(random() % 100, 'n');
+  const Elements others = random() % 2 == 0 ? Elements::kLater : Elements::kBehind;
   for (size_t tensors = random() % 5; tensors > 0; --tensors) {
     Shape shape;
     for (size_t dims = random() % 4; dims > 0; --dims) shape.push_back(random() % 5);
     const DataType type = kDataTypes[random() % kDataTypes.size()];
     sent.memory.emplace_back(type, shape, random);
     sent.tensors.push_back(sent.memory.back().tensor());
-    sent.within.push_back(sent.tensors.back().count() == 0 || random() % 2 == 0);
+    const bool empty = sent.tensors.back().count() == 0;
+    sent.elements.push_back(empty || random() % 2 == 0 ? Elements::kWithin : others);
   }
   return sent;
 }
@@ -74,14 +77,21 @@ TEST(FrameTest, WhatWasSentArrives) {
     ASSERT_TRUE(decoded.ok()) << decoded.status();
     EXPECT_EQ(decoded->note, sent.note);
     ASSERT_EQ(decoded->metas.size(), sent.tensors.size());
+    int64_t behind = 0;
     for (size_t i = 0; i < sent.tensors.size(); ++i) {
       EXPECT_EQ(decoded->metas[i], MetaOf(sent.tensors[i]));
-      EXPECT_EQ(decoded->places[i] >= 0, sent.within[i]);
-      if (!sent.within[i]) continue;
+      const int64_t place = decoded->places[i];
+      if (sent.elements[i] != Elements::kWithin) {
+        EXPECT_EQ(place, sent.elements[i] == Elements::kLater ? Body::kLater : Body::kBehind);
+        if (place == Body::kBehind) behind += sent.tensors[i].bytes();
+        continue;
+      }
+      ASSERT_GE(place, 0);
       EXPECT_EQ(body.substr(static_cast<size_t>(decoded->places[i]),
                             static_cast<size_t>(sent.tensors[i].bytes())),
                 ElementsOf(sent.tensors[i]));
     }
+    EXPECT_EQ(decoded->behind_bytes, behind);
   }
 }
 

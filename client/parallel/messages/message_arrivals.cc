@@ -77,8 +77,14 @@ void MessageCall::Keep(Arrival& arrival, int64_t bytes) {
 
 void MessageCall::PutBack(In& in) {
   if (in.arrival != nullptr) {
-    in.arrival->claimed = false;
-    Keep(*in.arrival, in.arrival->kept_bytes);
+    Arrival& arrival = *in.arrival;
+    if (arrival.accepted && arrival.stage == Arrival::Stage::kComplete) {
+      arrival.accepted = false;
+      arrival.error = Disown(arrival.tensors);
+      if (!arrival.error.ok()) arrival.stage = Arrival::Stage::kFailed;
+    }
+    arrival.claimed = false;
+    Keep(arrival, arrival.kept_bytes);
     return;
   }
   if (!in.done || !in.status.ok() || !state_.broken.ok()) return;
@@ -122,7 +128,7 @@ void MessageCall::Forget(int from) {
   });
 }
 
-void MessageCall::OnMessage(Wire::Came came) {
+absl::Status MessageCall::OnMessage(Wire::Came came) {
   Arrival& arrival = peer(came.peer).arrivals.emplace_back();
   arrival.peer = came.peer;
   arrival.frame = std::move(came.frame);
@@ -135,7 +141,43 @@ void MessageCall::OnMessage(Wire::Came came) {
     arrival.stage = Arrival::Stage::kAnnounced;
   } else {
     Describe(arrival);
+    if (arrival.body.behind_bytes > 0) return TakeBehind(arrival);
   }
+  return absl::OkStatus();
+}
+
+absl::Status MessageCall::TakeBehind(Arrival& arrival) {
+  arrival.kept_bytes += arrival.body.behind_bytes;
+  state_.kept_bytes += arrival.body.behind_bytes;
+  for (In& in : ins_) {
+    if (in.done || in.arrival != nullptr || in.peer != arrival.peer) continue;
+    if (in.channel == arrival.frame.channel) Claim(in);
+    if (in.arrival == &arrival) break;
+  }
+  arrival.error = CheckRoom(arrival);
+  if (arrival.error.ok()) arrival.error = Place(arrival);
+  const Body& body = arrival.body;
+  // Where nobody wants it, or not in one piece.
+  std::vector<Tensor> others(body.metas.size());
+  absl::InlinedVector<const Tensor*, 1> tensors;
+  for (size_t i = 0; i < body.metas.size(); ++i) {
+    if (body.places[i] != Body::kBehind) continue;
+    const bool there = arrival.error.ok() && arrival.tensors[i].contiguous();
+    if (!there) others[i] = Tensor::Uninitialized(body.metas[i].type, body.metas[i].shape);
+    tensors.push_back(there ? &arrival.tensors[i] : &others[i]);
+  }
+  COHORT_RETURN_IF_ERROR(state_.wire.TakeBehind(arrival.peer, tensors, ByHost()));
+  if (!arrival.error.ok()) {
+    arrival.stage = Arrival::Stage::kFailed;
+    return absl::OkStatus();
+  }
+  for (size_t i = 0; i < others.size(); ++i) {
+    if (others[i].count() > 0) {
+      COHORT_RETURN_IF_ERROR(CopyTensor(others[i], arrival.tensors[i]));
+    }
+  }
+  arrival.stage = Arrival::Stage::kComplete;
+  return absl::OkStatus();
 }
 
 void MessageCall::Describe(Arrival& arrival) {
@@ -183,7 +225,8 @@ absl::StatusOr<bool> MessageCall::Serve(Arrival& arrival) {
 
 absl::Status MessageCall::CheckRoom(const Arrival& arrival) const {
   // They fit: the header was looked at.
-  const auto bytes = static_cast<int64_t>(arrival.frame.body_bytes + arrival.frame.large_bytes);
+  const auto bytes = static_cast<int64_t>(arrival.frame.body_bytes + arrival.frame.large_bytes) +
+                     arrival.body.behind_bytes;
   const MessagesOptions& limits = state_.options;
   if (bytes > limits.max_message_bytes) {
     return absl::ResourceExhaustedError(absl::StrCat("a message of ", bytes, " bytes; rank ",
@@ -268,16 +311,17 @@ absl::Status MessageCall::Grant(Arrival& arrival, Arrival::Stage stage) {
 }
 
 absl::Status MessageCall::Reject(Arrival& arrival, const absl::Status& why) {
-  const bool awaited = IsAwaited(arrival);
+  if (IsAwaited(arrival)) {
+    Frame frame;
+    frame.kind = FrameKind::kRefusal;
+    frame.channel = arrival.frame.channel;
+    frame.number = arrival.frame.number;
+    frame.bytes = EncodeStatus(why);
+    COHORT_RETURN_IF_ERROR(Answer(arrival.peer, std::move(frame)));
+  }
   arrival.error = why;
   arrival.stage = Arrival::Stage::kRejected;
-  if (!awaited) return absl::OkStatus();
-  Frame frame;
-  frame.kind = FrameKind::kRefusal;
-  frame.channel = arrival.frame.channel;
-  frame.number = arrival.frame.number;
-  frame.bytes = EncodeStatus(why);
-  return Answer(arrival.peer, std::move(frame));
+  return absl::OkStatus();
 }
 
 absl::Status MessageCall::OnGo(const Wire::Came& came) {
@@ -290,7 +334,7 @@ absl::Status MessageCall::OnGo(const Wire::Came& came) {
   const bool is_body = arrival.stage == Arrival::Stage::kBodyGranted;
   if (is_body) tensors.push_back(&arrival.late_body);
   for (size_t i = 0; !is_body && i < arrival.tensors.size(); ++i) {
-    if (arrival.body.places[i] < 0) tensors.push_back(&arrival.tensors[i]);
+    if (arrival.body.places[i] == Body::kLater) tensors.push_back(&arrival.tensors[i]);
   }
   // What nobody has asked for yet is somebody's who may use another stream, or none.
   COHORT_RETURN_IF_ERROR(

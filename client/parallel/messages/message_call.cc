@@ -65,7 +65,13 @@ absl::Status MessageCall::Run() {
   for (const In& in : ins_) {
     first.Update(About("of", in.peer, in.channel, in.status));
   }
-  if (!first.ok()) std::for_each(ins_.rbegin(), ins_.rend(), [this](In& in) { PutBack(in); });
+  if (first.ok()) return first;
+  if (options_.stream.has_value()) {
+    // What is put back is somebody's who may use another stream, or none.
+    const absl::Status passed = group_.AwaitStreams(ByHost());
+    if (!passed.ok() && state_.broken.ok()) state_.broken = Ended(passed);
+  }
+  std::for_each(ins_.rbegin(), ins_.rend(), [this](In& in) { PutBack(in); });
   return first;
 }
 
@@ -77,9 +83,13 @@ void MessageCall::Break(const absl::Status& status) {
                      });
   const bool waited = absl::IsDeadlineExceeded(status) || absl::IsResourceExhausted(status);
   if (begun || !waited) {
-    state_.broken = absl::AbortedError(
-        absl::StrCat("messages of group ", group_.name(), " have ended: ", status.message()));
+    state_.broken = Ended(status);
   }
+}
+
+absl::Status MessageCall::Ended(const absl::Status& why) const {
+  return absl::AbortedError(
+      absl::StrCat("messages of group ", group_.name(), " have ended: ", why.message()));
 }
 
 absl::Status MessageCall::CheckPeer(int peer, int channel) const {
@@ -109,6 +119,7 @@ absl::Status MessageCall::Drive() {
   for (In& in : ins_) {
     in.status = CheckPeer(in.peer, in.channel);
     in.done = !in.status.ok();
+    if (!in.done) peer(in.peer).known = true;
   }
   for (Out& out : outs_) Prepare(out);
   COHORT_RETURN_IF_ERROR(Announce());
@@ -145,28 +156,32 @@ int64_t MessageCall::MostOfAnObject() const {
 }
 
 absl::Status MessageCall::MakeRoom(int to, int room) {
-  if (peer(to).unlooked + room > Wire::kRoom) COHORT_RETURN_IF_ERROR(TakeIn(to));
+  if (peer(to).unlooked + room > Wire::kRoom) COHORT_RETURN_IF_ERROR(TakeIn());
   peer(to).unlooked += room;
   return absl::OkStatus();
 }
 
-absl::Status MessageCall::TakeIn(int from) {
+absl::Status MessageCall::TakeIn() {
+  Ranks known;
+  for (int rank = 0; rank < group_.size(); ++rank) {
+    if (peer(rank).known) known.push_back(rank);
+  }
   while (true) {
-    COHORT_ASSIGN_OR_RETURN(const bool come, state_.wire.Look(from));
-    if (!come) break;
+    COHORT_ASSIGN_OR_RETURN(const int from, state_.wire.LookAt(known));
+    if (from < 0) break;
     COHORT_RETURN_IF_ERROR(CheckKept());
-    COHORT_ASSIGN_OR_RETURN(Wire::Came came, state_.wire.Get(absl::MakeConstSpan(&from, 1),
-                                                             MostOfAnObject(), ByHost()));
+    COHORT_ASSIGN_OR_RETURN(
+        Wire::Came came,
+        state_.wire.Get(absl::MakeConstSpan(&from, 1), MostOfAnObject(), ByHost()));
     COHORT_RETURN_IF_ERROR(OnFrame(std::move(came)));
   }
   // Not before: who looked and took nothing in has made no room.
-  peer(from).unlooked = 0;
+  for (MessageState::Peer& one : state_.peers) one.unlooked = 0;
   return absl::OkStatus();
 }
 
 absl::Status MessageCall::Answer(int to, Frame frame) {
-  COHORT_RETURN_IF_ERROR(
-      MakeRoom(to, state_.wire.RoomFor(to, static_cast<int64_t>(frame.bytes.size()))));
+  COHORT_RETURN_IF_ERROR(MakeRoom(to, state_.wire.RoomFor(to, frame)));
   return state_.wire.Put(absl::MakeConstSpan(&to, 1), absl::MakeSpan(&frame, 1), ByHost());
 }
 
@@ -197,6 +212,14 @@ absl::Status MessageCall::Advance() {
 }
 
 absl::StatusOr<bool> MessageCall::TakeUnasked(int from) {
+  // What has come while this rank answered others may be asked for.
+  bool claimed = false;
+  for (In& in : ins_) {
+    if (in.peer != from || in.done || in.arrival != nullptr) continue;
+    Claim(in);
+    claimed = claimed || in.arrival != nullptr;
+  }
+  if (claimed) return true;
   // What this rank waits for may be behind it: the peer may send one after the other, or send to
   // this rank first and receive then.
   const bool waits = std::any_of(outs_.begin(), outs_.end(),
@@ -255,8 +278,7 @@ absl::Status MessageCall::OnFrame(Wire::Came came) {
   switch (came.frame.kind) {
     case FrameKind::kMessage:
     case FrameKind::kFailed:
-      OnMessage(std::move(came));
-      return absl::OkStatus();
+      return OnMessage(std::move(came));
     case FrameKind::kGrant:
     case FrameKind::kRefusal:
       return OnAnswer(came);

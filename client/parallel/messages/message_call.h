@@ -72,8 +72,9 @@ struct Arrival {
 // What one rank remembers from one call to the next.
 struct MessageState {
   struct Peer {
+    bool known = false;           // some were sent to it or asked of it
     uint64_t sent = 0;            // messages
-    int unlooked = 0;             // of Wire::kRoom, since this rank looked for what comes
+    int unlooked = 0;             // of Wire::kRoom, since this rank looked for what all send
     std::list<Arrival> arrivals;  // by their order
     Arrival* granted = nullptr;
   };
@@ -142,12 +143,14 @@ class MessageCall {
 
   absl::Status Drive();
   void Prepare(Out& out);
+  // Whether the tensors that are more than little go behind a frame with which they could go.
+  bool GoesBehind(const std::vector<Tensor>& tensors) const;
   absl::Status CheckTensors(const std::vector<Tensor>& tensors) const;
   absl::Status Announce();
   // Before a frame that takes so much of Wire::kRoom goes to `to`, and nothing else is to go first:
-  // takes what has come of it, so that neither waits for room.
+  // takes what has come, so that no ranks wait for each other's room.
   absl::Status MakeRoom(int to, int room);
-  absl::Status TakeIn(int from);
+  absl::Status TakeIn();
   absl::Status CheckKept() const;
   int64_t MostOfAnObject() const;
   // One frame alone, which answers the peer.
@@ -166,10 +169,13 @@ class MessageCall {
   absl::Status OutOfTurn(const Wire::Came& came) const;
   // It ends with this error; so do later ones, unless it only waited.
   void Break(const absl::Status& status);
+  absl::Status Ended(const absl::Status& why) const;
 
   // --- Arrivals.
 
-  void OnMessage(Wire::Came came);
+  absl::Status OnMessage(Wire::Came came);
+  // Of a described message: takes what is behind its frame, to where it is to be.
+  absl::Status TakeBehind(Arrival& arrival);
   absl::Status OnGo(const Wire::Came& came);
   // Reads the body, which is here.
   static void Describe(Arrival& arrival);

@@ -44,6 +44,17 @@ absl::Status MessageCall::CheckTensors(const std::vector<Tensor>& tensors) const
   return absl::OkStatus();
 }
 
+bool MessageCall::GoesBehind(const std::vector<Tensor>& tensors) const {
+  if (!state_.wire.has_behind()) return false;
+  int64_t pieces = 0;
+  for (const Tensor& tensor : tensors) {
+    if (tensor.device().is_cuda() || tensor.bytes() <= kPacked) continue;
+    if (!tensor.contiguous()) return false;
+    pieces += (tensor.bytes() + kPieceBytes - 1) / kPieceBytes;
+  }
+  return pieces < Wire::kRoom;
+}
+
 void MessageCall::Prepare(Out& out) {
   const Message& message = *out.message;
   const std::vector<Tensor>& tensors = message.tensors;
@@ -54,6 +65,7 @@ void MessageCall::Prepare(Out& out) {
   }
   out.frame.channel = out.channel;
   out.frame.number = ++peer(out.peer).sent;
+  peer(out.peer).known = true;
   out.status = out.failure->ok() ? CheckTensors(tensors) : *out.failure;
   if (!out.status.ok()) {
     out.frame.kind = FrameKind::kFailed;
@@ -75,18 +87,24 @@ void MessageCall::Prepare(Out& out) {
   const int64_t base = Padded(described);
   const bool all_within = !state_.wire.by_exchange() || (!on_device && base + all <= room);
   const bool by_itself = out.awaited && state_.wire.by_exchange();
-  Within within;
-  within.reserve(tensors.size());
+  const bool has_behind = all_within && !by_itself && GoesBehind(tensors);
+  absl::InlinedVector<Elements, 8> elements;
+  elements.reserve(tensors.size());
   for (const Tensor& tensor : tensors) {
     const bool is_packed = tensor.device().is_host() && (all_within || tensor.bytes() <= kPacked);
-    within.push_back(tensor.count() == 0 || (is_packed && !by_itself));
-    if (within.back()) continue;
+    if (tensor.count() == 0 || (is_packed && !by_itself)) {
+      const bool behind = has_behind && tensor.bytes() > kPacked;
+      elements.push_back(behind ? Elements::kBehind : Elements::kWithin);
+      if (behind) out.frame.behind.push_back(&tensor);
+      continue;
+    }
+    elements.push_back(Elements::kLater);
     out.large.push_back(&tensor);
     out.frame.large_bytes += static_cast<uint64_t>(tensor.bytes());
   }
   out.frame.tensors = static_cast<uint32_t>(tensors.size());
   out.frame.note_bytes = message.note.size();
-  out.frame.bytes = EncodeBody(message.note, tensors, within);
+  out.frame.bytes = EncodeBody(message.note, tensors, elements);
   out.frame.body_later = !all_within && base + packed > room;
   if (!out.frame.body_later) return;
   constexpr auto kHeader = static_cast<size_t>(kFrameHeaderBytes);
@@ -109,8 +127,7 @@ absl::Status MessageCall::Announce() {
   };
   for (Out& out : outs_) {
     if (out.stage == SendStage::kDone) continue;
-    const auto bytes = static_cast<int64_t>(out.frame.bytes.size());
-    const int room = state_.wire.RoomFor(out.peer, bytes);
+    const int room = state_.wire.RoomFor(out.peer, out.frame);
     if (peer(out.peer).unlooked + room > Wire::kRoom) COHORT_RETURN_IF_ERROR(put());
     COHORT_RETURN_IF_ERROR(MakeRoom(out.peer, room));
     const bool waits = out.frame.body_later || !out.large.empty();

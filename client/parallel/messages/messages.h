@@ -54,11 +54,14 @@ struct MessagesOptions {
 
 // Messages of one rank with the others of a group, which is borrowed. While messages between two
 // ranks are under way, they use the group for nothing else with each other. One object per group
-// and rank. One thread at a time: other threads by client::AsyncCalls.
+// and rank, which lives as long as the others' do, or all ranks make new ones: two of them remember
+// how their next messages come. One thread at a time: other threads by client::AsyncCalls.
 //
 // - Peers are ranks in the group, channels 0..2^31-1. Messages of one channel arrive in the order
 //   sent; receives of different channels may be posted in any order, whatever was sent first.
-// - A send of a few KiB in memory of the host returns once it is on its way. A larger one waits
+// - A send of a few KiB in memory of the host returns once it is on its way, while there is room: of
+//   ranks that only send, in a circle, none of which has asked the one before it for anything yet,
+//   each waits for the next from its third to ninth message on. A larger one waits
 //   until the receiver waits for a message of this rank: what it has not asked for it keeps. So two
 //   ranks may send to each other first and receive then.
 // - Tensors have any strides, sent ones and those to receive into. Those of new memory do not alias

@@ -35,18 +35,32 @@ bool IsByMemory(const client::Group& group) {
   });
 }
 
-// A message of 8 KiB goes ahead through memory that ranks share, and three more pieces. Over
-// sockets it is up to a quarter of what may be under way to a peer, which is less in large groups.
+// A message of 8 KiB goes ahead through memory that ranks share, and three more pieces. Over sockets
+// one is up to a quarter of what may be under way to a peer, which is less in large groups; what a
+// peer has taken is known of half of it.
 int64_t MostAheadOf(const client::Group& group) {
-  constexpr int kMany = 16;
   constexpr int kPiecesMore = 3;
   if (IsByMemory(group)) return kFrameBytes + kPiecesMore * kPieceBytes;
-  return kFrameBytes + (group.size() <= kMany ? 8 * kKiB : 2 * kKiB);
+  if (group.size() <= 16) return kFrameBytes + 8 * kKiB;
+  return kFrameBytes + (group.size() <= 64 ? 2 * kKiB : 1 * kKiB);
 }
 
-int64_t FirstPieceFor(int64_t bytes) {
+int64_t PiecesOf(int64_t bytes) { return (bytes + kPieceBytes - 1) / kPieceBytes; }
+
+// In pieces, as it travels behind a frame.
+template <typename Transfers>
+void AddBehind(bool sends, int peer, const Tensor& tensor, Transfers* transfers) {
+  auto* const bytes = static_cast<char*>(tensor.data());
+  for (int64_t at = 0; at < tensor.bytes(); at += kPieceBytes) {
+    const int64_t piece = std::min(tensor.bytes() - at, kPieceBytes);
+    transfers->push_back({sends, peer, Tensor(bytes + at, DataType::kU8, {piece})});
+  }
+}
+
+// `most`: of a frame.
+int64_t FirstPieceFor(int64_t bytes, int64_t most) {
   const int64_t units = (bytes + kPieceUnit - 1) / kPieceUnit;
-  return std::clamp(units * kPieceUnit, kFrameBytes, kPieceBytes);
+  return std::clamp(units * kPieceUnit, kFrameBytes, std::min(kPieceBytes, most - kFrameBytes));
 }
 
 // What has begun to come ends soon, or its sender is lost.
@@ -82,10 +96,13 @@ void Wire::Begin() {
   torn_ = false;
 }
 
-int Wire::RoomFor(int peer, int64_t bytes) const {
+int Wire::RoomFor(int peer, const Frame& frame) const {
+  const auto bytes = std::max(static_cast<int64_t>(frame.bytes.size()), kFrameHeaderBytes);
   const int64_t first = peers_[static_cast<size_t>(peer)].piece_to;
   if (!by_memory_) return std::max(first, bytes) > kFrameBytes ? 2 : 1;
-  return bytes <= first ? 1 : static_cast<int>(1 + (bytes - first + kPieceBytes - 1) / kPieceBytes);
+  int64_t pieces = 1 + PiecesOf(std::max<int64_t>(bytes - first, 0));
+  for (const Tensor* const tensor : frame.behind) pieces += PiecesOf(tensor->bytes());
+  return static_cast<int>(pieces);
 }
 
 void Wire::AddPieces(int to, Frame frame, std::string* encoded,
@@ -94,9 +111,10 @@ void Wire::AddPieces(int to, Frame frame, std::string* encoded,
   // What is announced is followed by messages of its kind, what is answered is not.
   if (frame.kind == FrameKind::kMessage) {
     const auto bytes = static_cast<int64_t>(frame.bytes.size());
-    peer(to).piece_to = FirstPieceFor(frame.body_later ? kFrameHeaderBytes : bytes);
+    peer(to).piece_to = FirstPieceFor(frame.body_later ? kFrameHeaderBytes : bytes, most_ahead_);
   }
   frame.next_piece = peer(to).piece_to;
+  const auto behind = std::move(frame.behind);
   *encoded = EncodeFrame(std::move(frame));
   if (encoded->size() < first) encoded->resize(first);
   transfers->push_back({true, to, BytesOf(encoded, 0, first)});
@@ -105,6 +123,7 @@ void Wire::AddPieces(int to, Frame frame, std::string* encoded,
     const size_t piece = std::min(encoded->size() - at, kMost);
     transfers->push_back({true, to, BytesOf(encoded, at, piece)});
   }
+  for (const Tensor* const tensor : behind) AddBehind(/*sends=*/true, to, *tensor, transfers);
 }
 
 absl::Status Wire::Put(absl::Span<const int> peers, absl::Span<Frame> frames,
@@ -122,7 +141,10 @@ absl::Status Wire::Put(absl::Span<const int> peers, absl::Span<Frame> frames,
   for (size_t i = 0; i < peers.size(); ++i) {
     AddPieces(peers[i], std::move(frames[i]), &encoded[i], &transfers);
   }
-  return group_.Exchange(transfers, options);
+  torn_ = true;  // unless all of them go
+  COHORT_RETURN_IF_ERROR(group_.Exchange(transfers, options));
+  torn_ = false;
+  return absl::OkStatus();
 }
 
 absl::Status Wire::Go(int peer, Frame frame, absl::Span<const Tensor* const> tensors,
@@ -138,7 +160,10 @@ absl::Status Wire::Go(int peer, Frame frame, absl::Span<const Tensor* const> ten
     by_host.stream.reset();
     COHORT_RETURN_IF_ERROR(group_.SendObject(EncodeFrame(std::move(frame)), peer, by_host));
   }
-  return Move(/*sends=*/true, peer, tensors, std::move(on_host), left);
+  torn_ = true;  // unless all of it goes
+  COHORT_RETURN_IF_ERROR(Move(/*sends=*/true, peer, tensors, std::move(on_host), left));
+  torn_ = false;
+  return absl::OkStatus();
 }
 
 absl::Status Wire::TakeTensors(int peer, absl::Span<const Tensor* const> tensors,
@@ -204,6 +229,19 @@ absl::Status Wire::GetRest(int from, size_t at, std::string* bytes, const CallOp
   return group_.Exchange(transfers, options);
 }
 
+absl::Status Wire::TakeBehind(int peer, absl::Span<const Tensor* const> tensors,
+                              const CallOptions& options) {
+  Left left(options);
+  absl::InlinedVector<TensorTransfer, 4> transfers;
+  for (const Tensor* const tensor : tensors) {
+    AddBehind(/*sends=*/false, peer, *tensor, &transfers);
+  }
+  torn_ = true;  // unless all of it comes
+  COHORT_RETURN_IF_ERROR(group_.Exchange(transfers, left(kToEnd)));
+  torn_ = false;
+  return absl::OkStatus();
+}
+
 absl::StatusOr<Wire::Came> Wire::GetObject(absl::Span<const int> peers, int64_t max_bytes,
                                            const CallOptions& options) {
   const Instant deadline = Clock::Steady().Now() + options.timeout.value_or(kTimeout);
@@ -230,13 +268,18 @@ absl::StatusOr<Wire::Came> Wire::GetObject(absl::Span<const int> peers, int64_t 
 }
 
 absl::StatusOr<bool> Wire::Look(int peer) {
-  if (!by_exchange_) return false;
+  COHORT_ASSIGN_OR_RETURN(const int come, LookAt(absl::MakeConstSpan(&peer, 1)));
+  return come == peer;
+}
+
+absl::StatusOr<int> Wire::LookAt(absl::Span<const int> peers) {
+  constexpr int kNobody = -1;
+  if (!by_exchange_) return kNobody;
   CallOptions at_once;
   at_once.timeout = absl::ZeroDuration();
-  const absl::StatusOr<int> come = group_.AwaitMessage(absl::MakeConstSpan(&peer, 1), at_once);
-  if (absl::IsDeadlineExceeded(come.status())) return false;
-  if (!come.ok()) return come.status();
-  return true;
+  const absl::StatusOr<int> come = group_.AwaitMessage(peers, at_once);
+  if (absl::IsDeadlineExceeded(come.status())) return kNobody;
+  return come;
 }
 
 }  // namespace cohort::parallel

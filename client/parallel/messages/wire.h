@@ -18,8 +18,9 @@ namespace cohort::parallel {
 // In memory of the host by Exchange; in groups whose placement is device, as objects.
 class Wire {
  public:
-  // Of frames under way to a peer between two looks for what it has sent: half of what memory that
-  // ranks share, or sockets, have room for. So two ranks that send to each other do not both wait.
+  // Of frames under way to a peer between two looks for what all have sent: half of what memory that
+  // ranks share, or sockets, have room for. So of ranks that wait for room, each for the next one,
+  // each has looked after the next one did: they are no circle.
   static constexpr int kRoom = 4;
 
   struct Came {
@@ -34,16 +35,21 @@ class Wire {
 
   // Frames go by Exchange, which mixes them with tensors of the host.
   bool by_exchange() const { return by_exchange_; }
+  // Whether elements go behind a frame: by memory, where nothing is gained by one piece for all.
+  bool has_behind() const { return by_exchange_ && by_memory_; }
   // How many bytes a frame may have, with its header, so that its sender does not wait.
   int64_t most_ahead() const { return most_ahead_; }
-  // What the next frame to `peer` takes of kRoom, if it has so many bytes with its header.
-  int RoomFor(int peer, int64_t bytes) const;
-  // A frame's beginning was taken, and not its end: what comes next nobody can read.
+  // What the next frame to `peer` takes of kRoom, with its header and what is behind it.
+  int RoomFor(int peer, const Frame& frame) const;
+  // Of a frame a part has gone or come, and not all of it: what comes next nobody can read.
   bool torn() const { return torn_; }
 
   // One frame each. Does not wait for who takes them, as long as few are under way to a peer.
   absl::Status Put(absl::Span<const int> peers, absl::Span<Frame> frames,
                    const client::CallOptions& options);
+  // What follows a frame that has elements behind it, contiguous.
+  absl::Status TakeBehind(int peer, absl::Span<const Tensor* const> tensors,
+                          const client::CallOptions& options);
   // kGo, and what follows of the same message: one call.
   absl::Status Go(int peer, Frame frame, absl::Span<const Tensor* const> tensors,
                   const client::CallOptions& options);
@@ -57,6 +63,8 @@ class Wire {
   // Whether a frame of `peer` is there. Always false where the coordinator keeps them, because no
   // sender waits for room there.
   absl::StatusOr<bool> Look(int peer);
+  // The same of several: one whose frame is there; -1: none.
+  absl::StatusOr<int> LookAt(absl::Span<const int> peers);
 
  private:
   struct Peer {
@@ -74,7 +82,7 @@ class Wire {
   // The frame in the pieces that travel; its bytes are kept in `encoded`.
   void AddPieces(int to, Frame frame, std::string* encoded,
                  std::vector<client::TensorTransfer>* transfers);
-  // What of a frame of rank `from` is behind its first `at` bytes.
+  // What of a frame of rank `from` comes after its first `at` bytes.
   absl::Status GetRest(int from, size_t at, std::string* bytes, const client::CallOptions& options);
   absl::StatusOr<Came> GetObject(absl::Span<const int> peers, int64_t max_bytes,
                                  const client::CallOptions& options);

@@ -46,12 +46,12 @@ absl::Status CompareNumbers(client::Group& tensor_group, const Reception& input,
 std::string EncodeMetas(const Tensors& tensors) {
   Frame frame;
   frame.tensors = static_cast<uint32_t>(tensors.size());
-  Within within;
+  std::vector<Elements> elements;
   for (const Tensor& tensor : tensors) {
-    within.push_back(tensor.count() == 0);
+    elements.push_back(tensor.count() == 0 ? Elements::kWithin : Elements::kLater);
     frame.large_bytes += static_cast<uint64_t>(tensor.bytes());
   }
-  frame.bytes = EncodeBody("", tensors, within);
+  frame.bytes = EncodeBody("", tensors, elements);
   return EncodeFrame(std::move(frame));
 }
 
@@ -182,7 +182,9 @@ absl::StatusOr<Pipeline::Received> Pipeline::Run(const Transfers& transfers,
   if (transfers.output_gradient != nullptr) receive(next, false, gradient);
 
   absl::Status exchanged = messages_.Exchange(sends, receives, deadline.LeftOnGpu()).status();
-  for (const Tensor& copy : copies) exchanged = Outlive(group, copy, exchanged, call.options);
+  for (const Tensor& copy : copies) {
+    exchanged = Outlive(group, copy, exchanged, deadline.LeftOnGpu());
+  }
   // The others of the tensor group wait for this one, with slices or without.
   const bool awaited = tensor_group != nullptr && tensor_group->size() > 1 && !receives.empty();
   if (!exchanged.ok()) {
@@ -199,15 +201,24 @@ absl::StatusOr<Pipeline::Received> Pipeline::Run(const Transfers& transfers,
     }
     return exchanged;
   }
-  if (awaited) {
-    COHORT_RETURN_IF_ERROR(CompareNumbers(*tensor_group, input, gradient, deadline.Left()));
-  }
-  Received received;
-  if (transfers.input != nullptr) {
-    COHORT_ASSIGN_OR_RETURN(received.input, input.Finish(deadline));
-  }
-  if (transfers.output_gradient != nullptr) {
-    COHORT_ASSIGN_OR_RETURN(received.output_gradient, gradient.Finish(deadline));
+  const auto finish = [&]() -> absl::StatusOr<Received> {
+    if (awaited) {
+      COHORT_RETURN_IF_ERROR(CompareNumbers(*tensor_group, input, gradient, deadline.Left()));
+    }
+    Received received;
+    if (transfers.input != nullptr) {
+      COHORT_ASSIGN_OR_RETURN(received.input, input.Finish(deadline));
+    }
+    if (transfers.output_gradient != nullptr) {
+      COHORT_ASSIGN_OR_RETURN(received.output_gradient, gradient.Finish(deadline));
+    }
+    return received;
+  };
+  absl::StatusOr<Received> received = finish();
+  if (!received.ok() && call.options.stream.has_value()) {
+    // What was received goes with this call, and the stream may not have passed it.
+    group.AwaitStreams(deadline.Left()).IgnoreError();
+    if (tensor_group != nullptr) tensor_group->AwaitStreams(deadline.Left()).IgnoreError();
   }
   return received;
 }

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "client/parallel/collectives/outlive.h"
 #include "client/parallel/tensor_map/deadline.h"
 #include "client/parallel/tensor_map/entries.h"
 #include "client/parallel/tensor_map/group_tensors.h"
@@ -112,9 +113,13 @@ class Reception {
         COHORT_ASSIGN_OR_RETURN(const Tensor flat, whole.Reshape({entry.count()}));
         COHORT_RETURN_IF_ERROR(
             gathers_in_->AllGather(tensor, flat, 0, deadline_.LeftFor(tensor.device())));
-        tensor = whole;
+        parts_.push_back(std::exchange(tensor, whole));
       }
       map_.Fill(i, std::move(tensor));
+    }
+    // Parts go with this call.
+    if (gathered > 0 && deadline_.LeftOnGpu().stream.has_value()) {
+      COHORT_RETURN_IF_ERROR(gathers_in_->AwaitStreams(deadline_.Left()));
     }
     return std::move(map_).Take();
   }
@@ -174,6 +179,7 @@ class Reception {
   const Deadline& deadline_;
   DecodedMap map_;
   std::vector<Tensor> gathered_;  // of those in parts, where the whole is to be
+  std::vector<Tensor> parts_;     // that a stream may still read
 };
 
 }  // namespace
@@ -189,7 +195,12 @@ absl::Status SendTensorMap(Messages& messages, const TensorMap& map,
   send.channel = options.channel;
   // Goes in the map's place, so that the receiver does not wait, and the next one comes next.
   send.failure = Prepare(group, map, options.gather, deadline, send);
-  return messages.Exchange(sends, {}, deadline.LeftOnGpu()).status();
+  absl::Status status = messages.Exchange(sends, {}, deadline.LeftOnGpu()).status();
+  // Parts of strided tensors are copies, which go with this call.
+  for (const Tensor& tensor : send.message.tensors) {
+    if (send.awaited) status = Outlive(group, tensor, status, deadline.LeftOnGpu());
+  }
+  return status;
 }
 
 absl::StatusOr<TensorMap> ReceiveTensorMap(Messages& messages, const ReceiveMapOptions& options) {

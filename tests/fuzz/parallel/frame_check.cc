@@ -27,22 +27,26 @@ absl::Status CheckBody(const Frame& header, absl::string_view bytes, const Body&
     return Broken("another number of tensors");
   }
   uint64_t apart = 0;
+  int64_t behind = 0;
   for (size_t i = 0; i < body.metas.size(); ++i) {
     const int64_t size = body.metas[i].bytes();
     if (size < 0) return Broken("a tensor of fewer than no bytes");
-    if (body.places[i] < 0) {
+    if (body.places[i] == Body::kLater) {
       apart += static_cast<uint64_t>(size);
+    } else if (body.places[i] == Body::kBehind) {
+      behind += size;
     } else if (static_cast<uint64_t>(body.places[i]) > bytes.size() ||
                static_cast<uint64_t>(size) > bytes.size() - static_cast<size_t>(body.places[i])) {
       return Broken("a tensor beyond the body");
     }
   }
   if (apart != header.large_bytes) return Broken("tensors of other bytes than announced");
+  if (behind != body.behind_bytes) return Broken("other bytes behind it");
   return absl::OkStatus();
 }
 
 std::string Sample(FrameKind kind, absl::string_view note, const std::vector<Tensor>& tensors,
-                   bool within) {
+                   Elements elements) {
   Frame frame;
   frame.kind = kind;
   frame.channel = 3;
@@ -50,9 +54,9 @@ std::string Sample(FrameKind kind, absl::string_view note, const std::vector<Ten
   frame.note_bytes = note.size();
   frame.tensors = static_cast<uint32_t>(tensors.size());
   for (const Tensor& tensor : tensors) {
-    if (!within) frame.large_bytes += static_cast<uint64_t>(tensor.bytes());
+    if (elements == Elements::kLater) frame.large_bytes += static_cast<uint64_t>(tensor.bytes());
   }
-  frame.bytes = EncodeBody(note, tensors, Within(tensors.size(), within));
+  frame.bytes = EncodeBody(note, tensors, std::vector<Elements>(tensors.size(), elements));
   return EncodeFrame(std::move(frame));
 }
 
@@ -93,9 +97,10 @@ std::vector<std::string> SampleFrames() {
   later.kind = FrameKind::kMessage;
   later.body_later = true;
   later.body_bytes = uint64_t{1} << 20;
-  return {Sample(FrameKind::kMessage, "", {}, true),
-          Sample(FrameKind::kMessage, "17;4:3,8", {small, empty, small}, true),
-          Sample(FrameKind::kMessage, "a note", {small, small}, false),
+  return {Sample(FrameKind::kMessage, "", {}, Elements::kWithin),
+          Sample(FrameKind::kMessage, "17;4:3,8", {small, empty, small}, Elements::kWithin),
+          Sample(FrameKind::kMessage, "a note", {small, small}, Elements::kLater),
+          Sample(FrameKind::kMessage, "behind", {small, small}, Elements::kBehind),
           EncodeFrame(grant),
           EncodeFrame(refusal),
           EncodeFrame(later)};
