@@ -11,7 +11,7 @@
 #include "base/status_macros.h"
 #include "client/parallel/messages/messages.h"
 #include "gmock/gmock.h"
-#include "tests/parallel/parallel_test.h"
+#include "tests/parallel/messages_fixture.h"
 
 namespace cohort::testing {
 namespace {
@@ -49,23 +49,7 @@ absl::Status AreNumbers(const Tensor& tensor, int64_t count, int first) {
   return absl::OkStatus();
 }
 
-class MessageLimitsTest : public ParallelTest {
- protected:
-  void MakeMessages(int size, const MessagesOptions& options = {}) {
-    messages_.clear();
-    MakeGroup(size);
-    for (int r = 0; r < size; ++r) {
-      messages_.push_back(std::make_unique<Messages>(rank(r), options));
-    }
-  }
-  void TearDown() override {
-    messages_.clear();
-    ParallelTest::TearDown();
-  }
-  Messages& of(Group& group) { return *messages_[static_cast<size_t>(group.rank())]; }
-
-  std::vector<std::unique_ptr<Messages>> messages_;
-};
+class MessageLimitsTest : public MessagesFixture {};
 
 // The first piece of a message is as long as the one before it was: any may follow any.
 TEST_P(MessageLimitsTest, LengthsThatChange) {

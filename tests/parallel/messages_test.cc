@@ -1,5 +1,5 @@
-// Messages between ranks, on groups of every form. One file, though long: its cases share one way to
-// make, send and compare messages.
+// Messages between ranks, on groups of every form. One file, though long: its cases share one way
+// to make, send and compare messages.
 #include "client/parallel/messages/messages.h"
 
 #include <memory>
@@ -13,7 +13,7 @@
 #include "base/testing/random_tensor.h"
 #include "client/parallel/messages/pending.h"
 #include "gmock/gmock.h"
-#include "tests/parallel/parallel_test.h"
+#include "tests/parallel/messages_fixture.h"
 
 namespace cohort::testing {
 namespace {
@@ -39,22 +39,8 @@ Tensor Filled(DataType type, const Shape& shape, uint32_t seed) {
   return tensor;
 }
 
-class MessagesTest : public ParallelTest {
+class MessagesTest : public MessagesFixture {
  protected:
-  // By rank, of MakeGroup's group.
-  void MakeMessages(int size, const MessagesOptions& options = {}) {
-    messages_.clear();
-    MakeGroup(size);
-    for (int r = 0; r < size; ++r) {
-      messages_.push_back(std::make_unique<Messages>(rank(r), options));
-    }
-  }
-  void TearDown() override {
-    messages_.clear();
-    ParallelTest::TearDown();
-  }
-  Messages& of(Group& group) { return *messages_[static_cast<size_t>(group.rank())]; }
-
   // `seed` names the message.
   static Message Make(Group& group, uint32_t seed,
                       std::vector<std::pair<DataType, Shape>> tensors) {
@@ -83,8 +69,6 @@ class MessagesTest : public ParallelTest {
     }
     return absl::OkStatus();
   }
-
-  std::vector<std::unique_ptr<Messages>> messages_;
 };
 
 TEST_P(MessagesTest, EveryTypeAndSizeWithItsShape) {
