@@ -52,6 +52,15 @@ Instant Sooner(Instant deadline) {
   return deadline - std::min((deadline - now) / 8, kMost);
 }
 
+// Of what neighbours must do once this rank has heard of all: one of them may still wait for
+// another host's word, and has to be the first to say so.
+Instant Later(Instant deadline) {
+  constexpr absl::Duration kMost = absl::Milliseconds(100);
+  const Instant now = Clock::Steady().Now();
+  if (deadline <= now) return deadline;
+  return deadline + std::min((deadline - now) / 8, kMost);
+}
+
 }  // namespace
 
 HierarchicalCommunicator::HierarchicalCommunicator(Levels levels, Hosts hosts)
@@ -118,22 +127,22 @@ absl::Status HierarchicalCommunicator::AllReduce(const void* input, void* output
   return Checked([&]() -> absl::Status {
     if (!even_) {
       COHORT_RETURN_IF_ERROR(
-          levels_.inside->Reduce(input, output, count, type, reduction, 0, deadline));
+          levels_.inside->Reduce(input, output, count, type, reduction, 0, Later(deadline)));
       if (own_.index == 0) {
         COHORT_RETURN_IF_ERROR(
             levels_.across->AllReduce(output, output, count, type, Then(reduction), far));
       }
-      return levels_.inside->Broadcast(output, output, count, type, 0, deadline);
+      return levels_.inside->Broadcast(output, output, count, type, 0, Later(deadline));
     }
     const int64_t part = count / levels_.inside->size();
     const int64_t rest = part * levels_.inside->size();
     char* const own = At(output, own_.index * part * element);
     COHORT_RETURN_IF_ERROR(
-        levels_.inside->ReduceScatter(input, own, part, type, reduction, deadline));
+        levels_.inside->ReduceScatter(input, own, part, type, reduction, Later(deadline)));
     COHORT_RETURN_IF_ERROR(levels_.across->AllReduce(own, own, part, type, Then(reduction), far));
     COHORT_RETURN_IF_ERROR(levels_.mesh->AllReduce(
         At(input, rest * element), At(output, rest * element), count - rest, type, reduction, far));
-    return levels_.inside->AllGather(own, output, part, type, deadline);
+    return levels_.inside->AllGather(own, output, part, type, Later(deadline));
   }());
 }
 
@@ -153,26 +162,27 @@ absl::Status HierarchicalCommunicator::Broadcast(const void* input, void* output
     if (!even_) {
       if (at_root) {
         COHORT_RETURN_IF_ERROR(
-            levels_.inside->Broadcast(input, output, count, type, from.index, deadline));
+            levels_.inside->Broadcast(input, output, count, type, from.index, Later(deadline)));
       }
       if (own_.index == 0) {
         COHORT_RETURN_IF_ERROR(
             levels_.across->Broadcast(output, output, count, type, from.host, far));
       }
       if (at_root) return absl::OkStatus();
-      return levels_.inside->Broadcast(output, output, count, type, 0, deadline);
+      return levels_.inside->Broadcast(output, output, count, type, 0, Later(deadline));
     }
     const int64_t part = count / levels_.inside->size();
     const int64_t rest = part * levels_.inside->size();
     char* const own = At(output, own_.index * part * element);
     if (at_root) {
-      COHORT_RETURN_IF_ERROR(levels_.inside->Scatter(input, own, part, type, from.index, deadline));
+      COHORT_RETURN_IF_ERROR(
+          levels_.inside->Scatter(input, own, part, type, from.index, Later(deadline)));
     }
     COHORT_RETURN_IF_ERROR(levels_.across->Broadcast(own, own, part, type, from.host, far));
     COHORT_RETURN_IF_ERROR(
         levels_.mesh->Broadcast(rank() == root ? At(input, rest * element) : nullptr,
                                 At(output, rest * element), count - rest, type, root, far));
-    return levels_.inside->AllGather(own, output, part, type, deadline);
+    return levels_.inside->AllGather(own, output, part, type, Later(deadline));
   }());
 }
 
@@ -193,7 +203,7 @@ absl::Status HierarchicalCommunicator::AllGather(const void* input, void* output
     char* const own = scratch_.data() + own_.index * column;
     COHORT_RETURN_IF_ERROR(levels_.across->AllGather(input, own, count, type, far));
     COHORT_RETURN_IF_ERROR(levels_.inside->AllGather(
-        own, scratch_.data(), count * levels_.across->size(), type, deadline));
+        own, scratch_.data(), count * levels_.across->size(), type, Later(deadline)));
     for (int rank = 0; rank < size(); ++rank) {
       const Place& place = places_[static_cast<size_t>(rank)];
       std::memcpy(At(output, rank * bytes),
@@ -225,7 +235,7 @@ absl::Status HierarchicalCommunicator::ReduceScatter(const void* input, void* ou
     }
     char* const own = scratch_.data() + own_.index * column;
     COHORT_RETURN_IF_ERROR(levels_.inside->ReduceScatter(
-        scratch_.data(), own, count * levels_.across->size(), type, reduction, deadline));
+        scratch_.data(), own, count * levels_.across->size(), type, reduction, Later(deadline)));
     return levels_.across->ReduceScatter(own, output, count, type, Then(reduction), far);
   }());
 }
