@@ -11,6 +11,9 @@
 
 namespace cohort::parallel {
 
+// A sleeper looks again after this time, so that a lost wake-up costs no more.
+inline constexpr absl::Duration kLongestSleep = absl::Milliseconds(100);
+
 // Of one call by one thread: everything it waits for ends by these.
 class Patience {
  public:

@@ -52,15 +52,14 @@ absl::Status RingSource::Await(uint64_t bytes, const Patience& patience) {
     if (IsThere(wanted)) break;
     if (over) ended = WhyOver();
     if (ended.ok() && patience.cancellation != nullptr) ended = patience.cancellation->reason();
-    if (ended.ok() && Clock::Steady().Now() >= deadline) {
-      ended = absl::DeadlineExceededError("");
-    }
+    const Instant now = Clock::Steady().Now();
+    if (ended.ok() && now >= deadline) ended = absl::DeadlineExceededError("");
     if (!ended.ok()) {
       page.reader_sleeps.store(0, std::memory_order_relaxed);
       return ended;
     }
-    shm::FutexWait(page.reader_event, event, deadline);
-    LookOn(wanted, deadline);
+    shm::FutexWait(page.reader_event, event, std::min(deadline, now + kLongestSleep));
+    if (page.reader_event.load(std::memory_order_relaxed) != event) LookOn(wanted, deadline);
   }
   page.reader_sleeps.store(0, std::memory_order_relaxed);
   return absl::OkStatus();

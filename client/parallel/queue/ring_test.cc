@@ -314,6 +314,34 @@ TEST_F(RingTest, WhatADeadWriterLeftCanBeRead) {
   EXPECT_THAT(std::string(gone.message()), HasSubstr("rank 0"));
 }
 
+// A wake-up that is lost costs a fraction of a second, not the whole timeout.
+TEST_F(RingTest, SleepersLookAgainThoughTheirWakeUpWasLost) {
+  Make(4096, 1);
+  ReaderPage& page = readers_[0].page->page();
+  std::thread reader([&] {
+    while (page.reader_sleeps.load() == 0) std::this_thread::yield();
+    page.reader_sleeps.store(0);  // The writer no longer sees that this reader sleeps.
+    EXPECT_TRUE(writer_->Write("one", Long()).ok());
+  });
+  Instant begin = Clock::Steady().Now();
+  EXPECT_EQ(records(0).Next(Long()).value_or(""), "one");
+  EXPECT_LT(Clock::Steady().Now() - begin, absl::Seconds(30)) << "the reader slept on";
+  reader.join();
+
+  // The writer waits for room until the reader has taken the first of two large values.
+  ASSERT_TRUE(writer_->Write(std::string(2000, 'a'), Long()).ok());
+  ASSERT_TRUE(writer_->Write(std::string(2000, 'b'), Long()).ok());
+  std::thread taker([&] {
+    while (page.awaited_head.load() == kNobody) std::this_thread::yield();
+    page.awaited_head.store(kNobody);  // The reader no longer sees that the writer waits.
+    EXPECT_EQ(records(0).Next(Long()).value_or("").size(), 2000u);
+  });
+  begin = Clock::Steady().Now();
+  EXPECT_TRUE(writer_->Write(std::string(2000, 'c'), Long()).ok());
+  EXPECT_LT(Clock::Steady().Now() - begin, absl::Seconds(30)) << "the writer slept on";
+  taker.join();
+}
+
 TEST_F(RingTest, CancellationsEndBothSides) {
   Make(4096, 1);
   client::Cancellation cancellation;

@@ -182,11 +182,12 @@ bool RingWriter::AwaitHead(const std::shared_ptr<Seat>& seat, uint64_t wanted,
     const uint32_t event = page.writer_event.load(std::memory_order_seq_cst);
     page.awaited_head.store(wanted, std::memory_order_seq_cst);
     came = ready();
-    if (came || ended() || Clock::Steady().Now() >= deadline ||
+    const Instant now = Clock::Steady().Now();
+    if (came || ended() || now >= deadline ||
         (patience.cancellation != nullptr && !patience.cancellation->reason().ok())) {
       break;
     }
-    shm::FutexWait(page.writer_event, event, deadline);
+    shm::FutexWait(page.writer_event, event, std::min(deadline, now + kLongestSleep));
   }
   page.awaited_head.store(kNobody, std::memory_order_relaxed);
   listener.reset();

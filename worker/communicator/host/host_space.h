@@ -82,10 +82,12 @@ struct Poison {
   char text[kMaxText];
 };
 
-// What one rank sleeps on, and whether it does.
+// What one rank sleeps on, whether it does, and where it last ran.
 struct alignas(kCacheLine) SleepWords {
   std::atomic<uint32_t> event;
   std::atomic<uint32_t> sleeps;
+  // The processor's number plus one; 0: not known. The rank stores it while it waits.
+  std::atomic<uint32_t> processor;
 };
 
 // Movable. The same bytes are mapped by every rank, in its own process or not.

@@ -60,8 +60,8 @@ absl::Status Waiter::Await(absl::FunctionRef<bool()> done, Instant deadline,
   const int looks = gives_way_ ? 0 : kLooks;
   for (int look = 0; look < looks; ++look) {
     if (done()) return absl::OkStatus();
+    if (look % kLooksBetween == 0 && (poisoned() || SharesProcessor())) break;
     Pause();
-    if (look % kLooksBetween == 0 && poisoned()) break;
   }
   if (done()) return absl::OkStatus();
   // Where strangers take what is offered, each offer costs milliseconds.
@@ -77,15 +77,34 @@ absl::Status Waiter::Await(absl::FunctionRef<bool()> done, Instant deadline,
     if (poisoned()) return CauseOfPoison();
     const Instant now = Clock::Steady().Now();
     if (now >= deadline) return absl::DeadlineExceededError("");
+    // A sleep ends after kNotedSleep, also to bound the cost of a lost wake-up.
+    const Instant look_again = std::min(deadline, now + kNotedSleep);
     if (log_ == nullptr) {
-      Sleep(done, deadline);
+      Sleep(done, look_again);
       continue;
     }
     const RankSet awaited = absent();
-    Sleep(done, std::min(deadline, now + kNotedSleep));
+    Sleep(done, look_again);
     log_->Add(awaited, Clock::Steady().Now() - now);
   }
   return absl::OkStatus();
+}
+
+bool Waiter::SharesProcessor() const {
+  const auto here = static_cast<uint32_t>(sched_getcpu() + 1);
+  if (here == 0) return false;
+  std::atomic<uint32_t>& own = space_.sleep_words(rank_).processor;
+  // Others read the line: it is written only when the rank has moved.
+  if (own.load(std::memory_order_relaxed) != here) own.store(here, std::memory_order_relaxed);
+  for (int rank = 0; rank < space_.ranks(); ++rank) {
+    if (rank == rank_) continue;
+    const SleepWords& other = space_.sleep_words(rank);
+    if (other.processor.load(std::memory_order_relaxed) == here &&
+        other.sleeps.load(std::memory_order_relaxed) == 0) {
+      return true;
+    }
+  }
+  return false;
 }
 
 void Waiter::Sleep(absl::FunctionRef<bool()> done, Instant deadline) const {

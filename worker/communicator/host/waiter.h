@@ -88,6 +88,9 @@ class Waiter {
  private:
   static constexpr int kGlances = 30;
 
+  // Stores on which processor this rank runs. True if another rank that is awake was last seen
+  // there: then it cannot run while this one looks.
+  bool SharesProcessor() const;
   void Sleep(absl::FunctionRef<bool()> done, Instant deadline) const;
 
   const HostSpace& space_;

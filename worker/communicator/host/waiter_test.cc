@@ -1,0 +1,96 @@
+#include "worker/communicator/host/waiter.h"
+
+#include <sched.h>
+
+#include <atomic>
+#include <thread>
+
+#include "gtest/gtest.h"
+
+namespace cohort::worker {
+namespace {
+
+Instant Soon() { return Clock::Steady().Now() + absl::Seconds(60); }
+
+RankSet Nothing() { return RankSet(); }
+
+// Pins the calling thread. False where the processor is not to be had.
+bool RunOn(int processor) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  CPU_SET(processor, &set);
+  return sched_setaffinity(0, sizeof(set), &set) == 0;
+}
+
+// Two ranks on one processor: the rank that looks keeps the other from running.
+TEST(WaiterTest, OffersTheProcessorToARankThatWaitsOnTheSameOne) {
+  if (sched_getcpu() < 0) GTEST_SKIP() << "the kernel does not tell the processor's number";
+  const HostSpace space = *HostSpace::Create(2);
+  if (space.crowded()) GTEST_SKIP() << "one processor: ranks never look for long there";
+  const int processor = sched_getcpu();
+  std::atomic<bool> waits{false};
+  std::atomic<bool> looks{false};
+  std::atomic<bool> done{false};
+
+  std::thread other([&] {
+    ASSERT_TRUE(RunOn(processor));
+    const Waiter waiter(space, 1);
+    // This wait stores where rank 1 runs.
+    const auto rank_0_looks = [&] {
+      waits.store(true);
+      return looks.load();
+    };
+    EXPECT_TRUE(waiter.Await(rank_0_looks, Soon(), Nothing).ok());
+    done.store(true);
+  });
+  int calls = 0;
+  std::thread one([&] {
+    ASSERT_TRUE(RunOn(processor));
+    while (!waits.load()) sched_yield();
+    const Waiter waiter(space, 0);
+    const auto is_done = [&] {
+      // Rank 1 is runnable from here on, and needs this processor.
+      looks.store(true);
+      if (space.sleep_words(1).sleeps.load() != 0) waiter.WakeNow(1);
+      ++calls;
+      return done.load();
+    };
+    EXPECT_TRUE(waiter.Await(is_done, Soon(), Nothing).ok());
+  });
+  one.join();
+  other.join();
+  // A rank that does not share its processor looks 1500 times before it offers it.
+  EXPECT_LT(calls, 1000);
+}
+
+TEST(WaiterTest, StoresWhereItRunsAndKeepsLookingBesideARankElsewhere) {
+  if (sched_getcpu() < 0) GTEST_SKIP() << "the kernel does not tell the processor's number";
+  const HostSpace space = *HostSpace::Create(2);
+  if (space.crowded()) GTEST_SKIP() << "one processor: ranks never look for long there";
+  const int processor = sched_getcpu();
+  ASSERT_TRUE(RunOn(processor));
+  space.sleep_words(1).processor.store(static_cast<uint32_t>(processor) + 2);
+  const Waiter waiter(space, 0);
+  int calls = 0;
+  EXPECT_TRUE(waiter.Await([&] { return ++calls > 1400; }, Soon(), Nothing).ok());
+  EXPECT_EQ(space.sleep_words(0).processor.load(), static_cast<uint32_t>(processor) + 1);
+}
+
+// A wake-up that is lost costs a fraction of a second, not the whole timeout.
+TEST(WaiterTest, LooksAgainThoughNoRankWakesIt) {
+  const HostSpace space = *HostSpace::Create(2);
+  const Waiter waiter(space, 0);
+  std::atomic<bool> done{false};
+  std::thread forgetful([&] {
+    while (space.sleep_words(0).sleeps.load() == 0) sched_yield();
+    done.store(true);  // without a wake-up
+  });
+  const Instant begin = Clock::Steady().Now();
+  const Instant deadline = begin + absl::Seconds(20);
+  EXPECT_TRUE(waiter.Await([&] { return done.load(); }, deadline, Nothing).ok());
+  EXPECT_LT(Clock::Steady().Now() - begin, absl::Seconds(15)) << "it slept until the deadline";
+  forgetful.join();
+}
+
+}  // namespace
+}  // namespace cohort::worker
