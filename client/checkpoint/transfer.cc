@@ -176,8 +176,8 @@ absl::StatusOr<TransferReport> Push(client::Group& group, const absl::StatusOr<F
   }
   const auto announced = group.BroadcastObject(Format(announcement), group.rank());
   if (!file.ok()) {
-    // Who leaves at once may be gone before the others have asked.
-    group.Barrier().IgnoreError();
+    // The others may not have asked yet: this rank leaves once they have.
+    TellAll(group, file.status()).IgnoreError();
     return file.status();
   }
   COHORT_RETURN_IF_ERROR(announced.status());
@@ -291,7 +291,7 @@ absl::StatusOr<TransferReport> Pull(client::Group& group, int root, Sink& sink,
   const Instant begin = Clock::Steady().Now();
   const absl::StatusOr<Announcement> announcement = ParseAnnouncement(root, text);
   if (!announcement.ok()) {
-    group.Barrier().IgnoreError();
+    TellAll(group, announcement.status()).IgnoreError();
     return announcement.status();
   }
   absl::StatusOr<Received> received = ReceiveAll(group, root, *announcement, sink, options);

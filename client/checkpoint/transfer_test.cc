@@ -89,9 +89,6 @@ class MeetingGroup : public client::LoneGroup {
                                                             const client::CallOptions&) override {
     return meeting_.Meet(rank_, std::string(object));
   }
-  absl::Status Barrier(const client::CallOptions&) override {
-    return meeting_.Meet(rank_, "").status();
-  }
   void Abort(const absl::Status& cause) override {
     meeting_.End(absl::StrCat("rank ", rank_, " aborted: ", cause.message()));
   }

@@ -222,8 +222,9 @@ absl::StatusOr<ExitCode> RunRank(Context& context, const Flags& flags) {
       context.printer().PrintText(PerfLine(row, group.size()));
     }
   }
-  // Who leaves ends the calls of those who are not done.
-  COHORT_RETURN_IF_ERROR(group.Barrier());
+  // A rank that leaves ends the calls of ranks that are not done. The coordinator answers all ranks
+  // at once, so that none is in a call when the first leaves.
+  COHORT_RETURN_IF_ERROR(group.AllGatherObjects("").status());
   if (prints && !context.json()) {
     context.printer().PrintText(
         flags.measure.checks == 0

@@ -81,6 +81,29 @@ TEST(AsyncCallsTest, KeepWhatTheyWereGivenUntilTheyAreOver) {
   EXPECT_TRUE(watched.expired());
 }
 
+TEST(AsyncCallsTest, GoOnWithoutAHandle) {
+  LoneGroup group;
+  Held held;
+  auto given = std::make_shared<std::vector<int>>(1000, 1);
+  const std::weak_ptr<std::vector<int>> watched = given;
+  int sum = 0;
+  AsyncCalls calls(group);
+  // One is dropped while it runs, one before it has begun.
+  calls.Start(held.Make());
+  calls.Start([given = std::move(given), &sum](Group&) {
+    for (const int number : *given) sum += number;
+    return absl::InternalError("nobody hears it");
+  });
+  const PendingCall last = calls.Start([](Group&) { return absl::OkStatus(); });
+  held.begun.WaitForNotification();
+  EXPECT_FALSE(watched.expired());
+  held.let_go.Notify();
+  EXPECT_EQ(last.Wait(kPatience), absl::OkStatus());
+  EXPECT_EQ(sum, 1000);
+  EXPECT_TRUE(watched.expired());
+  EXPECT_THAT(group.aborts, IsEmpty());
+}
+
 TEST(AsyncCallsTest, CancelAbortsTheGroupUnlessTheCallIsOver) {
   LoneGroup group;
   Held held;

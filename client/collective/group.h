@@ -1,5 +1,5 @@
-// A group of ranks, as each of them sees it: who it is, tensors to and from the others, objects,
-// barriers. Whether the rank is this process (worker::LocalGroup) or a daemon's (RemoteGroup) makes
+// A group of ranks, as each of them sees it: who it is, tensors to and from the others, barriers,
+// objects. Whether the rank is this process (worker::LocalGroup) or a daemon's (RemoteGroup) makes
 // no difference to who uses it.
 #ifndef COHORT_CLIENT_COLLECTIVE_GROUP_H_
 #define COHORT_CLIENT_COLLECTIVE_GROUP_H_
@@ -164,6 +164,18 @@ class Group {
   // Every rank's `own`, by rank: for ragged verbs whose sizes nobody knows yet.
   virtual absl::StatusOr<Sizes> ExchangeSizes(int64_t own, const CallOptions& options = {}) = 0;
 
+  // Blocks until all ranks have called it, at most for the timeout. It is a verb of all ranks and in
+  // order with the others: what blocked before it is done on every rank. Ranks meet in the data
+  // plane, by way of the host whatever the placement is; the coordinator is not asked. Errors: those
+  // of all. Source: MPI_Barrier, GroupCoordinator.barrier.
+  //
+  // It waits for no stream (AwaitStreams does), and on a stream it is INVALID_ARGUMENT: an AllReduce
+  // of one element there orders the streams of all ranks.
+  //
+  // Ranks that leave the group next meet by AllGatherObjects in place of it. A rank can return from
+  // a barrier and leave while another has not heard from a third yet; that one then gets ABORTED.
+  virtual absl::Status Barrier(const CallOptions& options = {}) = 0;
+
   // In place of the verb of all ranks that the others call: this rank cannot take part in it, for a
   // reason that the verb would not see. All ranks get INVALID_ARGUMENT with the same text, which
   // names this rank and `why`, and the group works on; of several that refuse, two are named.
@@ -196,16 +208,16 @@ class Group {
   // --- Many at once.
 
   // Keeps what `body` calls of the tensor verbs of the group that it is given, in place of doing
-  // it. All ranks record the same, which is compared. Nothing else can be recorded: objects,
-  // barriers, sizes and allocations are FAILED_PRECONDITION, and so is Record, on the rank that
+  // it, and barriers. All ranks record the same, which is compared. Nothing else can be recorded:
+  // objects, sizes and allocations are FAILED_PRECONDITION, and so is Record, on the rank that
   // tries; the others hear INVALID_ARGUMENT. What is wrong with a call's tensors may be said by the
   // first replay. Errors: body's; INVALID_ARGUMENT, on all ranks alike, names the first call that
   // differs; those of verbs.
   virtual absl::StatusOr<std::unique_ptr<Sequence>> Record(
       absl::FunctionRef<absl::Status(Group&)> body, const CallOptions& options = {});
 
-  // --- Objects and barriers, through the coordinator: see client::ProcessGroup, whose errors these
-  // are.
+  // --- Objects, through the coordinator: see client::ProcessGroup, whose errors these are. In no
+  // order with tensors and barriers.
 
   virtual absl::Status SendObject(absl::string_view object, int destination,
                                   const CallOptions& options = {}) = 0;
@@ -215,7 +227,6 @@ class Group {
                                                       const CallOptions& options = {}) = 0;
   virtual absl::StatusOr<std::vector<std::string>> AllGatherObjects(
       absl::string_view object, const CallOptions& options = {}) = 0;
-  virtual absl::Status Barrier(const CallOptions& options = {}) = 0;
 
   // --- The end, and the next beginning.
 

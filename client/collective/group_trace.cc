@@ -25,7 +25,7 @@ Need NeedOf(absl::string_view verb) {
 bool BoundsClocks(absl::string_view verb) {
   for (const absl::string_view even :
        {"all_reduce", "reduce", "broadcast", "all_gather", "reduce_scatter", "all_to_all", "gather",
-        "scatter", "exchange_sizes"}) {
+        "scatter", "exchange_sizes", "barrier"}) {
     if (verb == even) return true;
   }
   return false;

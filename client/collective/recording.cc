@@ -194,7 +194,11 @@ class Recorder final : public Group {
   absl::Status Refuse(const absl::Status&, const CallOptions&) override {
     return NotRecorded("Refuse");
   }
-  absl::Status Barrier(const CallOptions&) override { return NotRecorded("Barrier"); }
+  absl::Status Barrier(const CallOptions& options) override {
+    return Note("barrier", Tensor(), options, [](Group& group, const CallOptions& at_replay) {
+      return group.Barrier(at_replay);
+    });
+  }
   absl::Status AwaitStreams(const CallOptions&) override { return NotRecorded("AwaitStreams"); }
   absl::StatusOr<std::unique_ptr<Sequence>> Record(absl::FunctionRef<absl::Status(Group&)>,
                                                    const CallOptions&) override {

@@ -267,10 +267,6 @@ absl::StatusOr<std::vector<std::string>> RemoteGroup::AllGatherObjects(absl::str
   return RunObject(v1::OBJECT_VERB_ALL_GATHER, object, 0, options);
 }
 
-absl::Status RemoteGroup::Barrier(const CallOptions& options) {
-  return RunObject(v1::OBJECT_VERB_BARRIER, "", 0, options).status();
-}
-
 void RemoteGroup::Abort(const absl::Status& cause) {
   v1::AbortGroupRequest request;
   request.set_group(group_);

@@ -112,6 +112,7 @@ class RemoteGroup final : public Group {
   absl::Status AllToAllV(const Tensor& input, const Sizes& input_sizes, const Tensor& output,
                          const Sizes& output_sizes, const CallOptions& options) override;
   absl::StatusOr<Sizes> ExchangeSizes(int64_t own, const CallOptions& options) override;
+  absl::Status Barrier(const CallOptions& options) override;
   absl::StatusOr<int> AwaitMessage(absl::Span<const int> peers,
                                    const CallOptions& options) override;
   absl::Status Exchange(absl::Span<const TensorTransfer> transfers,
@@ -127,7 +128,6 @@ class RemoteGroup final : public Group {
                                               const CallOptions& options) override;
   absl::StatusOr<std::vector<std::string>> AllGatherObjects(absl::string_view object,
                                                             const CallOptions& options) override;
-  absl::Status Barrier(const CallOptions& options) override;
   void Abort(const absl::Status& cause) override;
 
  private:

@@ -140,6 +140,14 @@ absl::StatusOr<Sizes> RemoteGroup::ExchangeSizes(int64_t own, const CallOptions&
   return Sizes(response.sizes().begin(), response.sizes().end());
 }
 
+absl::Status RemoteGroup::Barrier(const CallOptions& options) {
+  COHORT_RETURN_IF_ERROR(Standing());
+  v1::RunCollectiveRequest request = MakeRequest(v1::TENSOR_VERB_BARRIER);
+  CallTensors none = TensorsOf(options);
+  v1::RunCollectiveResponse response;
+  return RunRequest(request, none, options, &response);
+}
+
 absl::StatusOr<int> RemoteGroup::AwaitMessage(absl::Span<const int> peers,
                                               const CallOptions& options) {
   COHORT_RETURN_IF_ERROR(Standing());

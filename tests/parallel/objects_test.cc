@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/synchronization/notification.h"
 #include "tests/parallel/map_test.h"
 
 namespace cohort::testing {
@@ -79,6 +80,27 @@ TEST_P(ObjectsTest, FromOneToAnother) {
     const auto last = ReceiveObject(group, other);
     if (!last.ok()) return last.status();
     EXPECT_EQ(*last->As<int64_t>(), other);
+    return absl::OkStatus();
+  }));
+}
+
+TEST_P(ObjectsTest, ASendDoesNotWaitForItsReceiver) {
+  constexpr int kObjects = 20;
+  MakeGroup(2);
+  absl::Notification all_sent;
+  ExpectOk(OnRanks([&](client::Group& group) -> absl::Status {
+    if (group.rank() == 0) {
+      absl::Status status;
+      for (int i = 0; i < kObjects; ++i) status.Update(SendObject(group, i, 1));
+      all_sent.Notify();
+      return status;
+    }
+    EXPECT_TRUE(all_sent.WaitForNotificationWithTimeout(absl::Seconds(60)));
+    for (int i = 0; i < kObjects; ++i) {
+      const auto came = ReceiveObject(group, 0);
+      if (!came.ok()) return came.status();
+      EXPECT_EQ(*came->As<int64_t>(), i);
+    }
     return absl::OkStatus();
   }));
 }

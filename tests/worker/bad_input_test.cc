@@ -115,6 +115,26 @@ class BadInputTest : public WorkerTest {
   std::unique_ptr<client::AttachConnection> attached_;
 };
 
+TEST_F(BadInputTest, ABarrierOfObjectsNeedsTheCoordinatorAndOneOfTensorsDoesNot) {
+  v1::RunObjectRequest of_objects;
+  of_objects.set_session(opened_.session());
+  of_objects.set_group(group_);
+  of_objects.set_verb(v1::OBJECT_VERB_BARRIER);
+  v1::RunObjectResponse objects;
+  EXPECT_TRUE(Call(&Stub::RunObject, of_objects, &objects).ok());
+  coordinator_.Pause();
+  of_objects.mutable_timeout()->set_nanos(100'000'000);
+  EXPECT_FALSE(Call(&Stub::RunObject, of_objects, &objects).ok());
+  v1::RunCollectiveRequest of_tensors;
+  of_tensors.set_session(opened_.session());
+  of_tensors.set_group(group_);
+  of_tensors.set_verb(v1::TENSOR_VERB_BARRIER);
+  v1::RunCollectiveResponse response;
+  const grpc::Status met = Call(&Stub::RunCollective, of_tensors, &response);
+  EXPECT_TRUE(met.ok()) << met.error_message();
+  coordinator_.Resume();
+}
+
 TEST_F(BadInputTest, NamesThatNobodyHas) {
   v1::RunCollectiveRequest request = AllReduce();
   request.set_session("short");

@@ -107,17 +107,17 @@ TEST_P(SequencesTest, WhatCannotBeRecordedIsRefusedAndTheOthersHearOfIt) {
         .Record([&](Group& recorder) -> absl::Status {
           COHORT_RETURN_IF_ERROR(recorder.AllReduce(four, four, kSum));
           // Nobody looks at what it says.
-          if (recorder.rank() == 1) recorder.Barrier().IgnoreError();
+          if (recorder.rank() == 1) recorder.SendObject("", 0).IgnoreError();
           return absl::OkStatus();
         })
         .status();
   });
   EXPECT_EQ(statuses[1].code(), absl::StatusCode::kFailedPrecondition) << statuses[1];
-  EXPECT_THAT(std::string(statuses[1].message()), HasSubstr("Barrier cannot be recorded"));
+  EXPECT_THAT(std::string(statuses[1].message()), HasSubstr("SendObject cannot be recorded"));
   for (const size_t rank : {0, 2}) {
     EXPECT_EQ(statuses[rank].code(), absl::StatusCode::kInvalidArgument) << statuses[rank];
     EXPECT_THAT(std::string(statuses[rank].message()),
-                HasSubstr("of rank 1 not recorded: Barrier cannot be recorded"));
+                HasSubstr("of rank 1 not recorded: SendObject cannot be recorded"));
   }
   ExpectOk(OnRanks(groups_, [](Group& group) {
     return group.Record([&](Group& recorder) -> absl::Status {

@@ -130,6 +130,36 @@ TEST_F(TraceTest, OfTwoDaemonsNamesWhoIsLateAndHasACallOfAllRanksInOneFile) {
   EXPECT_THAT(waited_for, ElementsAre(2, 2));
 }
 
+TEST_F(TraceTest, ABarrierIsACallOfAllRanks) {
+  StartWorker();
+  const Groups groups =
+      JoinAll({Connect(0, Way::kUnix), Connect(0, Way::kTcp)}, kGroup, {Way::kUnix, Way::kOwn});
+  for (const auto& group : groups) ASSERT_NE(group, nullptr);
+  const auto worker = client::WorkerClient::Create(AddressOf(0, Way::kTcp), kPatience);
+  // The first rank is in the barrier, to which the other is late.
+  const auto waits = [&] {
+    const auto records = worker->ReadFlightRecords(kGroup);
+    if (!records.ok()) return false;
+    for (const client::FlightRecord& record : *records) {
+      if (record.rank != 0 || record.calls.empty()) continue;
+      const client::FlightCall& last = record.calls.back();
+      return last.verb == "barrier" && last.number == 2 && last.state == "running";
+    }
+    return false;
+  };
+  ExpectOk(OnRanks(groups, [&](Group& group) -> absl::Status {
+    COHORT_RETURN_IF_ERROR(AllReduce(group));
+    if (group.rank() == 1) {
+      EXPECT_TRUE(testing::Eventually(waits));
+    }
+    return group.Barrier();
+  }));
+  const json report = Trace(0, {});
+  EXPECT_EQ(report["call_count"], 2);
+  EXPECT_EQ(report["different_count"], 0);
+  EXPECT_EQ(report["in_flight"].size(), 0u);
+}
+
 TEST_F(TraceTest, ARankThatNobodyCanAskWritesItsRecord) {
   StartWorker();
   const auto session = Connect(0, Way::kUnix);

@@ -64,9 +64,6 @@ class AttachedGroup final : public ExecutingGroup {
       absl::string_view object, const client::CallOptions& options) override {
     return seat_->AllGatherObjects(object, options);
   }
-  absl::Status Barrier(const client::CallOptions& options) override {
-    return seat_->Barrier(options);
-  }
 
  private:
   AttachedGroup(std::unique_ptr<client::RemoteGroup> seat, absl::Duration timeout,

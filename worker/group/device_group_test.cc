@@ -1,6 +1,7 @@
 // What groups with tensors on GPUs do with calls, sequences and ends. One file, though long: cases
 // of a few lines each, on one fixture.
 #include <algorithm>
+#include <atomic>
 #include <memory>
 #include <string>
 #include <vector>
@@ -36,6 +37,48 @@ TEST_F(DeviceGroupTest, BothKindsOfTensorsAndObjects) {
        })) {
     EXPECT_TRUE(status.ok()) << status;
   }
+}
+
+// Where the group has no tensors there, too; and what streams have to do is not waited for.
+TEST_F(DeviceGroupTest, ABarrierMeetsOnTheHost) {
+  Form(Placement::kDevice);
+  std::atomic<int> arrived{0};
+  for (const absl::Status& status : Run([&](Group& group) -> absl::Status {
+         const auto stream = cuda::Stream::Create(group.rank());
+         if (!stream.ok()) return stream.status();
+         const auto tensor = group.Allocate(DataType::kF32, {4}, group.device());
+         cuda::StreamGate gate;
+         EXPECT_EQ(gate.Close(stream->get()), cudaSuccess);
+         client::CallOptions options;
+         options.stream = stream->get();
+         absl::Status status = group.AllReduce(*tensor, *tensor, kSum, options);
+         for (int round = 1; round <= 10; ++round) {
+           ++arrived;
+           status.Update(group.Barrier());
+           EXPECT_GE(arrived.load(), round * kRanks);
+         }
+         client::CallOptions soon;
+         soon.timeout = absl::Milliseconds(1);
+         EXPECT_EQ(group.AwaitStreams(soon).code(), absl::StatusCode::kDeadlineExceeded);
+         gate.Open();
+         status.Update(group.AwaitStreams());
+         const absl::Status refused = group.Barrier(options);
+         EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument) << refused;
+         EXPECT_THAT(std::string(refused.message()), HasSubstr("barrier on a stream"));
+         return status;
+       })) {
+    EXPECT_TRUE(status.ok()) << status;
+  }
+  for (const absl::Status& status : Run([](Group& group) -> absl::Status {
+         if (group.rank() != 1) return group.Barrier();
+         const auto tensor = group.Allocate(DataType::kF32, {4}, group.device());
+         return group.AllReduce(*tensor, *tensor, kSum);
+       })) {
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+    EXPECT_THAT(std::string(status.message()),
+                HasSubstr("rank 0 barrier; rank 1 all_reduce of f32 [4] on GPUs"));
+  }
+  ExpectSums(true);
 }
 
 TEST_F(DeviceGroupTest, OnStreamsNothingIsWaitedFor) {

@@ -96,8 +96,9 @@ void ExecutingGroup::Abort(const absl::Status& cause) {
 
 TensorVerbs* ExecutingGroup::VerbsFor(TensorVerb verb, const Tensor& tensor) {
   if (tensor.device().is_host()) {
-    // Sizes go by way of the host whatever the group moves.
-    const bool of_all = verb == TensorVerb::kExchangeSizes || verb == TensorVerb::kRefuse;
+    // What has no elements of a tensor goes by way of the host whatever the group moves.
+    const bool of_all = verb == TensorVerb::kExchangeSizes || verb == TensorVerb::kRefuse ||
+                        verb == TensorVerb::kBarrier;
     return moves_host_memory_ || of_all ? verbs_.get() : nullptr;
   }
   return device_side_ == nullptr ? nullptr : &device_side_->verbs();
@@ -179,6 +180,11 @@ absl::Status ExecutingGroup::CopyAll(absl::Span<const client::TensorCopy> copies
 absl::Status ExecutingGroup::OnStream(TensorVerb verb, const Tensor& tensor,
                                       const CallOptions& options,
                                       absl::FunctionRef<absl::Status(TensorVerbs&)> body) {
+  if (verb == TensorVerb::kBarrier) {
+    return RefusalError(
+        "barrier on a stream: the ranks' threads meet in a barrier; an all_reduce of one element "
+        "orders streams");
+  }
   if (tensor.device().is_host()) {
     return RefusalError(absl::StrCat(NameOf(verb), " of ", tensor.ToString(),
                                      " on a stream: those are for tensors on GPUs"));
@@ -288,6 +294,11 @@ absl::Status ExecutingGroup::AllToAllV(const Tensor& input, const Sizes& input_s
              [&](TensorVerbs& verbs, Instant deadline) {
                return verbs.AllToAllV(input, input_sizes, output, output_sizes, deadline);
              });
+}
+
+absl::Status ExecutingGroup::Barrier(const CallOptions& options) {
+  return Run(TensorVerb::kBarrier, Tensor(), 0, kNoRoot, options,
+             [](TensorVerbs& verbs, Instant deadline) { return verbs.Barrier(deadline); });
 }
 
 absl::Status ExecutingGroup::Exchange(absl::Span<const client::TensorTransfer> transfers,

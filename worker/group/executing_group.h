@@ -65,6 +65,7 @@ class ExecutingGroup : public client::Group {
                          const client::CallOptions& options) final;
   absl::StatusOr<client::Sizes> ExchangeSizes(int64_t own,
                                               const client::CallOptions& options) final;
+  absl::Status Barrier(const client::CallOptions& options) final;
   absl::Status Exchange(absl::Span<const client::TensorTransfer> transfers,
                         const client::CallOptions& options) final;
   absl::StatusOr<int> AwaitMessage(absl::Span<const int> peers,

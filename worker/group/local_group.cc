@@ -138,10 +138,6 @@ absl::StatusOr<std::vector<std::string>> LocalGroup::AllGatherObjects(absl::stri
   return result;
 }
 
-absl::Status LocalGroup::Barrier(const CallOptions& options) {
-  return membership().Barrier(RoundOf(TimeoutOf(options)));
-}
-
 void LocalGroup::Abort(const absl::Status& cause) {
   const std::string why = absl::StrCat("rank ", rank(), " aborted: ", cause.message());
   End(why);

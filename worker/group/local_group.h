@@ -80,7 +80,6 @@ class LocalGroup final : public ExecutingGroup {
                                               const client::CallOptions& options) override;
   absl::StatusOr<std::vector<std::string>> AllGatherObjects(
       absl::string_view object, const client::CallOptions& options) override;
-  absl::Status Barrier(const client::CallOptions& options) override;
   void Abort(const absl::Status& cause) override;
 
  private:

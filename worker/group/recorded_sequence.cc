@@ -57,7 +57,7 @@ absl::Status RecordedSequence::Replay(const CallOptions& options) {
   });
   if (options.stream.has_value() && !all_on_gpu) {
     return absl::InvalidArgumentError(
-        "a sequence on a stream: some of its calls are of memory of the host");
+        "a sequence on a stream: some of its calls are barriers or of memory of the host");
   }
   CallOptions left = options;
   const Instant deadline = options.timeout.has_value() ? Clock::Steady().Now() + *options.timeout

@@ -28,13 +28,14 @@ absl::string_view NameOf(TensorVerb verb) {
       "all_reduce",     "reduce",           "broadcast", "all_gather",
       "reduce_scatter", "all_to_all",       "gather",    "scatter",
       "all_gather_v",   "reduce_scatter_v", "gather_v",  "all_to_all_v",
-      "exchange_sizes", "exchange",         "replay",    "refuse"};
+      "exchange_sizes", "exchange",         "replay",    "refuse",
+      "barrier"};
   return kNames[static_cast<int>(verb) - 1];
 }
 
 bool IsTensorVerb(int value) {
   return value >= static_cast<int>(TensorVerb::kAllReduce) &&
-         value <= static_cast<int>(TensorVerb::kRefuse);
+         value <= static_cast<int>(TensorVerb::kBarrier);
 }
 
 TensorCall MakeTensorCall(TensorVerb verb, const Tensor& tensor) {
@@ -79,7 +80,9 @@ uint32_t Digest(const TensorCall& call) {
 }
 
 std::string Describe(const TensorCall& call) {
-  if (call.verb == TensorVerb::kExchangeSizes) return std::string(NameOf(call.verb));
+  if (call.verb == TensorVerb::kExchangeSizes || call.verb == TensorVerb::kBarrier) {
+    return std::string(NameOf(call.verb));
+  }
   std::string text = absl::StrCat(NameOf(call.verb), " of ", cohort::NameOf(call.type), " [");
   for (size_t i = 0; i < call.shape.size(); ++i) {
     if (i > 0) absl::StrAppend(&text, ", ");

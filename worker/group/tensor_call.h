@@ -32,6 +32,7 @@ enum class TensorVerb : uint8_t {
   kExchange = 14,  // between two ranks: not compared
   kReplay = 15,    // of a sequence's calls on a GPU
   kRefuse = 16,    // in place of another
+  kBarrier = 17,   // has no tensor
 };
 
 // Refers to the arguments of the call, which outlive it.

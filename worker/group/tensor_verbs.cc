@@ -307,6 +307,12 @@ absl::Status TensorVerbs::Scatter(const Tensor& input, const Tensor& output, int
                 output, deadline);
 }
 
+absl::Status TensorVerbs::Barrier(Instant deadline) {
+  TensorCall call;
+  call.verb = TensorVerb::kBarrier;
+  return Finish(call, For(call).Barrier(deadline), deadline);
+}
+
 absl::Status TensorVerbs::Exchange(absl::Span<const client::TensorTransfer> transfers,
                                    Instant deadline) {
   constexpr int64_t kLine = 64;

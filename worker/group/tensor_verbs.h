@@ -74,6 +74,7 @@ class TensorVerbs {
                          const Tensor& output, absl::Span<const int64_t> output_sizes,
                          Instant deadline);
   absl::StatusOr<client::Sizes> ExchangeSizes(int64_t own, Instant deadline);
+  absl::Status Barrier(Instant deadline);
 
   absl::Status Exchange(absl::Span<const client::TensorTransfer> transfers, Instant deadline);
   absl::StatusOr<int> AwaitMessage(absl::Span<const int> peers, Instant deadline);

@@ -179,6 +179,21 @@ TEST_P(DisagreementTest, OnTypesRootsAndReductions) {
       {"by pre_mul_sum times 0.5; rank 1", "times 0.25"});
 }
 
+// Of broadcasts that ran ahead, the next barrier tells.
+TEST_P(DisagreementTest, ABarrierTellsOfBroadcastsBeforeIt) {
+  const std::vector<absl::Status> at_once = world_.Run([](TensorVerbs& verbs) {
+    return verbs.Broadcast(verbs.rank() == 2 ? F32({1, 6}) : F32({6}), 1, Soon());
+  });
+  const std::vector<absl::Status> later =
+      world_.Run([](TensorVerbs& verbs) { return verbs.Barrier(Soon()); });
+  for (size_t rank = 0; rank < at_once.size(); ++rank) {
+    EXPECT_NE(at_once[rank].ok(), later[rank].ok()) << "rank " << rank;
+    EXPECT_THAT(std::string((at_once[rank].ok() ? later : at_once)[rank].message()),
+                HasSubstr("rank 2 broadcast of "));
+  }
+  ExpectUsable(world_);
+}
+
 TEST_P(DisagreementTest, OnVerbs) {
   ExpectOfBroadcasts(
       [](TensorVerbs& verbs) {
@@ -201,6 +216,11 @@ TEST_P(DisagreementTest, OnVerbs) {
         return verbs.AllGather(Tensor::Zeros(DataType::kI64, {1}), output, 0, Soon());
       },
       {"all_gather of i64 [1] along dimension 0; rank 1 exchange_sizes"});
+  Expect(
+      [](TensorVerbs& verbs) {
+        return verbs.rank() == 0 ? verbs.Barrier(Soon()) : verbs.ExchangeSizes(1, Soon()).status();
+      },
+      {"rank 0 barrier; rank 1 exchange_sizes"});
 }
 
 // Small and large, equal and not: found before any of them moves.

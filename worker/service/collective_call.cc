@@ -121,6 +121,8 @@ absl::Status CollectiveCall::RunVerb(client::Group& group, const CallOptions& op
       response_->mutable_sizes()->Add(sizes.begin(), sizes.end());
       return absl::OkStatus();
     }
+    case v1::TENSOR_VERB_BARRIER:
+      return group.Barrier(options);
     case v1::TENSOR_VERB_EXCHANGE:
       return Exchange(group, options);
     case v1::TENSOR_VERB_AWAIT_STREAMS:
@@ -273,6 +275,8 @@ const char* NameOf(v1::TensorVerb verb) {
       return "all_to_all_v";
     case v1::TENSOR_VERB_EXCHANGE_SIZES:
       return "exchange_sizes";
+    case v1::TENSOR_VERB_BARRIER:
+      return "barrier";
     case v1::TENSOR_VERB_EXCHANGE:
       return "exchange";
     case v1::TENSOR_VERB_AWAIT_STREAMS:
@@ -297,7 +301,7 @@ const char* NameOf(v1::ObjectVerb verb) {
     case v1::OBJECT_VERB_ALL_GATHER:
       return "all_gather_objects";
     case v1::OBJECT_VERB_BARRIER:
-      return "barrier";
+      return "object_barrier";
     default:
       return "unknown";
   }

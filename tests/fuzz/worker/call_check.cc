@@ -59,7 +59,6 @@ class LoneRank final : public ExecutingGroup {
                                                             const client::CallOptions&) override {
     return Never();
   }
-  absl::Status Barrier(const client::CallOptions&) override { return Never(); }
 
  private:
   static absl::Status Never() { return absl::UnimplementedError("no such call comes here"); }

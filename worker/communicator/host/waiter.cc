@@ -74,7 +74,8 @@ absl::Status Waiter::Await(absl::FunctionRef<bool()> done, Instant deadline,
     }
   }
   while (!done()) {
-    if (poisoned()) return CauseOfPoison();
+    // A rank that has come may leave before this one has looked: what it came for is there.
+    if (poisoned()) return done() ? absl::OkStatus() : CauseOfPoison();
     const Instant now = Clock::Steady().Now();
     if (now >= deadline) return absl::DeadlineExceededError("");
     // A sleep ends after kNotedSleep, also to bound the cost of a lost wake-up.

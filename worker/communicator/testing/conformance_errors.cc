@@ -1,6 +1,4 @@
 // What goes wrong, and who is told what.
-#include <atomic>
-
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "worker/communicator/mismatch.h"
@@ -17,21 +15,6 @@ absl::Status SumOf(Communicator& group, int64_t count, DataType type, Instant de
 }
 
 }  // namespace
-
-TEST_P(ConformanceTest, BarrierWaitsForAll) {
-  ForEachWorld([](World& world) {
-    std::atomic<int> arrived{0};
-    for (int round = 1; round <= 200; ++round) {
-      ExpectOk(world.Run([&](Communicator& group) {
-        arrived.fetch_add(1);
-        const absl::Status status = group.Barrier(Soon());
-        return arrived.load() >= round * group.size() ? status
-                                                      : absl::InternalError("released too early");
-      }),
-               absl::StrCat("barrier ", round));
-    }
-  });
-}
 
 // All are told the same, naming two that differ; nothing is lost, and all goes on.
 TEST_P(ConformanceTest, RanksThatCallDifferentThingsAreToldAlike) {

@@ -1,0 +1,119 @@
+// Groups beside each other: a second one over the same members, whose calls wait for none of the
+// first; and the next one, prepared while the present one works.
+#include <algorithm>
+#include <future>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/synchronization/notification.h"
+#include "base/status_macros.h"
+#include "client/collective/async_calls.h"
+#include "client/parallel/layout/create_groups.h"
+#include "gmock/gmock.h"
+#include "tests/failure/members.h"
+#include "tests/parallel/parallel_test.h"
+
+namespace cohort::testing {
+namespace {
+
+using client::Group;
+using parallel::Subgroup;
+using ::testing::HasSubstr;
+
+constexpr Reduction kSum = {ReduceOp::kSum};
+
+class SiblingGroupTest : public ParallelTest {
+ protected:
+  static Tensor Ones(Group& group, int64_t count) {
+    const Tensor tensor = Tensor::Zeros(DataType::kF32, {count});
+    std::fill_n(static_cast<float*>(tensor.data()), count, 1.0f);
+    return Upload(group, tensor);
+  }
+  static absl::Status AddUp(Group& group) {
+    const Tensor tensor = Ones(group, 300);
+    COHORT_RETURN_IF_ERROR(group.AllReduce(tensor, tensor, kSum));
+    EXPECT_EQ(static_cast<float*>(Download(group, tensor).data())[299],
+              static_cast<float>(group.size()));
+    return absl::OkStatus();
+  }
+
+  // A group of all ranks of `world`, besides it.
+  absl::StatusOr<std::shared_ptr<Group>> MakeSibling(Group& world) {
+    parallel::CreateGroupsOptions options;
+    options.name = "sibling";
+    COHORT_ASSIGN_OR_RETURN(const std::vector<Subgroup> made,
+                            CreateGroups(world, {{0, 1, 2}}, parallel::Role::kUnspecified,
+                                         FactoryOf(world.rank()), options));
+    EXPECT_EQ(made.size(), 1u);
+    EXPECT_EQ(made[0].group->rank(), world.rank());
+    EXPECT_EQ(made[0].group->size(), world.size());
+    EXPECT_NE(made[0].group->name(), world.name());
+    return made[0].group;
+  }
+};
+
+TEST_P(SiblingGroupTest, IsNotHeldUpByCallsOfTheOther) {
+  MakeGroup(3);
+  ExpectOk(OnRanks([&](Group& world) -> absl::Status {
+    COHORT_ASSIGN_OR_RETURN(const std::shared_ptr<Group> sibling, MakeSibling(world));
+    // Two ranks wait in the world for the third, which comes when the sibling has done its work.
+    client::AsyncCalls calls(world);
+    client::PendingCall waiting;
+    if (world.rank() != 2) waiting = calls.Start(AddUp);
+    for (int i = 0; i < 20; ++i) {
+      COHORT_RETURN_IF_ERROR(AddUp(*sibling));
+      COHORT_RETURN_IF_ERROR(sibling->Barrier());
+    }
+    if (world.rank() == 2) waiting = calls.Start(AddUp);
+    COHORT_RETURN_IF_ERROR(waiting.Wait(kPatience));
+    // A rank that leaves ends the calls of ranks that are not done.
+    return world.AllGatherObjects("").status();
+  }));
+}
+
+TEST_P(SiblingGroupTest, EndsAlone) {
+  MakeGroup(3);
+  ExpectOk(OnRanks([&](Group& world) -> absl::Status {
+    COHORT_ASSIGN_OR_RETURN(const std::shared_ptr<Group> sibling, MakeSibling(world));
+    if (world.rank() == 1) sibling->Abort(absl::InternalError("enough"));
+    const absl::Status ended = AddUp(*sibling);
+    EXPECT_EQ(ended.code(), absl::StatusCode::kAborted) << ended;
+    EXPECT_THAT(std::string(ended.message()), HasSubstr("rank 1 aborted: enough"));
+    return AddUp(world);
+  }));
+}
+
+// A new rank comes: the group with it forms while the old one works, and the old one goes.
+TEST_P(SiblingGroupTest, TheNextIsPreparedBesideThePresentOne) {
+  constexpr int kOld = 3;
+  absl::Notification half_way;
+  OnThreads(kOld + 1, [&](int rank) {
+    std::unique_ptr<Group> present;
+    if (rank < kOld) {
+      auto joined = Join("present", rank, kOld);
+      ASSERT_TRUE(joined.ok()) << joined.status();
+      present = *std::move(joined);
+    } else {
+      ASSERT_TRUE(half_way.WaitForNotificationWithTimeout(kPatience));
+    }
+    auto prepared =
+        std::async(std::launch::async, [&] { return Join("next", rank, kOld + 1); });
+    for (int i = 0; i < 40 && present != nullptr; ++i) {
+      EXPECT_EQ(AddUp(*present), absl::OkStatus());
+      if (i == 20 && rank == 0) half_way.Notify();
+    }
+    absl::StatusOr<std::unique_ptr<Group>> next = prepared.get();
+    ASSERT_TRUE(next.ok()) << next.status();
+    // Behind it no rank is in a call of the present one.
+    EXPECT_EQ((*next)->Barrier(), absl::OkStatus());
+    present.reset();
+    EXPECT_EQ(AddUp(**next), absl::OkStatus());
+    EXPECT_EQ((*next)->AllGatherObjects("").status(), absl::OkStatus());
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Forms, SiblingGroupTest, ::testing::ValuesIn(kForms), FormName);
+
+}  // namespace
+}  // namespace cohort::testing
