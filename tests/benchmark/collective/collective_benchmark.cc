@@ -4,8 +4,7 @@
 //   tests/benchmark/run.sh collective --members 4 --json
 //   tests/benchmark/run.sh collective --operation all_reduce --sizes 65536 1M
 //   tests/benchmark/run.sh collective --apart        # over a network of this machine's own
-//   tests/benchmark/run.sh collective --busy         # call by call, beside a load and another
-//   group
+//   tests/benchmark/run.sh collective --busy         # call by call, beside a load, and a group
 //
 // What makes it fair:
 //   * All members of all implementations live as long as the run, and sleep in a read while others
