@@ -9,6 +9,7 @@
 #   tests/benchmark/run.sh claims [--json]       a million barriers, cost of a parked call, ...
 #   tests/benchmark/run.sh collective [--json]   collectives on host memory beside Open MPI and Gloo
 #   tests/benchmark/run.sh collective --members 4 --operation all_reduce --sizes 64K 1M
+#   tests/benchmark/run.sh collective --busy     call by call, beside a background load and another group
 #   tests/benchmark/run.sh patterns [--json]     tensor maps, queues, experts, pipelines beside what is written by hand
 #   tests/benchmark/run.sh gpu [--json]          what we add to NCCL's calls; exits 3 without a GPU
 #   tests/benchmark/run.sh gpu --bundle FOLDER   the same from deploy/bundle.sh --gpu-tests FOLDER
@@ -141,6 +142,7 @@ case $section in
       //tests/benchmark/collective:cohort_attached_member \
       //tests/benchmark/collective:cohort_daemon_member \
       //tests/benchmark/collective:cohort_tcp_member //tests/benchmark/collective:grpc_member \
+      //tests/benchmark/collective:busy_load \
       //coordinator:cohort-coordinator //worker/service:cohort-worker
     [[ ! -w /dev/shm ]] || memory_scratch=$(mktemp -d /dev/shm/cohort-benchmark.XXXXXX)
     run_driver "$bin/tests/benchmark/collective/collective_benchmark" --scratch "$scratch" \

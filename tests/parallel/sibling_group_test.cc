@@ -97,8 +97,7 @@ TEST_P(SiblingGroupTest, TheNextIsPreparedBesideThePresentOne) {
     } else {
       ASSERT_TRUE(half_way.WaitForNotificationWithTimeout(kPatience));
     }
-    auto prepared =
-        std::async(std::launch::async, [&] { return Join("next", rank, kOld + 1); });
+    auto prepared = std::async(std::launch::async, [&] { return Join("next", rank, kOld + 1); });
     for (int i = 0; i < 40 && present != nullptr; ++i) {
       EXPECT_EQ(AddUp(*present), absl::OkStatus());
       if (i == 20 && rank == 0) half_way.Notify();

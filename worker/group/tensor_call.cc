@@ -25,11 +25,10 @@ class Mixer {
 
 absl::string_view NameOf(TensorVerb verb) {
   constexpr absl::string_view kNames[] = {
-      "all_reduce",     "reduce",           "broadcast", "all_gather",
-      "reduce_scatter", "all_to_all",       "gather",    "scatter",
-      "all_gather_v",   "reduce_scatter_v", "gather_v",  "all_to_all_v",
-      "exchange_sizes", "exchange",         "replay",    "refuse",
-      "barrier"};
+      "all_reduce", "reduce",       "broadcast",      "all_gather",   "reduce_scatter",
+      "all_to_all", "gather",       "scatter",        "all_gather_v", "reduce_scatter_v",
+      "gather_v",   "all_to_all_v", "exchange_sizes", "exchange",     "replay",
+      "refuse",     "barrier"};
   return kNames[static_cast<int>(verb) - 1];
 }
 

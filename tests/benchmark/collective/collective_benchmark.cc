@@ -4,6 +4,7 @@
 //   tests/benchmark/run.sh collective --members 4 --json
 //   tests/benchmark/run.sh collective --operation all_reduce --sizes 65536 1M
 //   tests/benchmark/run.sh collective --apart        # over a network of this machine's own
+//   tests/benchmark/run.sh collective --busy         # call by call, beside a load, and a group
 //
 // What makes it fair:
 //   * All members of all implementations live as long as the run, and sleep in a read while others
@@ -27,6 +28,7 @@
 #include <vector>
 
 #include "CLI/CLI.hpp"
+#include "tests/benchmark/collective/busy.h"
 #include "tests/benchmark/collective/contest.h"
 #include "tests/benchmark/collective/field.h"
 #include "tests/benchmark/collective/stop_signal.h"
@@ -40,10 +42,12 @@ struct Flags {
   bool json = false;
   bool quick = false;
   bool apart = false;
+  bool busy = false;
   int64_t deadline_s = 20;
   std::vector<std::string> operations;
   std::vector<int64_t> sizes = {8, 1 << 10, 4 << 10, 64 << 10, 1 << 20, 16 << 20, 64 << 20};
   FieldOptions field;
+  BusyOptions beside;
 };
 
 void AddFlags(CLI::App& app, Flags& flags) {
@@ -52,6 +56,13 @@ void AddFlags(CLI::App& app, Flags& flags) {
   app.add_flag("--apart", flags.apart,
                "each rank on a host of its own: a network namespace of this machine, on a switch; "
                "of those that use sockets: cohort-tcp and gloo-best");
+  app.add_flag("--busy", flags.busy,
+               "call by call, each implementation's best way beside nothing, beside a process that "
+               "takes a share of one processor, and beside another group of two ranks; small sizes "
+               "and all_reduce and broadcast unless said otherwise");
+  app.add_option("--load", flags.beside.share, "with --busy: what that process takes")
+      ->check(CLI::Range(0.01, 1.0));
+  app.add_option("--seed", flags.beside.seed, "with --busy: of its turns");
   app.add_option("--members", flags.field.members, "how many ranks")->check(CLI::Range(2, 64));
   app.add_option("--sizes", flags.sizes, "in bytes; 64K and 1M are understood")
       ->transform(CLI::AsSizeValue(false))
@@ -102,6 +113,38 @@ ContestOptions OptionsFor(bool quick) {
 }
 
 // The exit status.
+int RunAllBusy(Flags flags) {
+  if (flags.operations.empty()) flags.operations = {"all_reduce", "broadcast"};
+  if (flags.field.implementations.empty()) {
+    flags.field.implementations = {"cohort", "cohort-attached", "openmpi", "gloo-best"};
+  }
+  flags.beside.load = flags.field.programs + "/busy_load";
+  flags.beside.field = flags.field;
+  if (flags.quick) {
+    flags.beside.rounds = 2;
+    flags.beside.turn = absl::Milliseconds(50);
+  }
+  const auto background = Background::Start(flags.beside);
+  if (!background.ok()) {
+    std::fprintf(stderr, "%s\n", background.status().ToString().c_str());
+    return 1;
+  }
+  Field field = MakeField(flags.field);
+  int failures = 0;
+  for (Collective collective : WantedCollectives(flags.operations)) {
+    for (int64_t bytes : flags.sizes) {
+      // Which way of each is the best, on the idle machine.
+      const std::vector<Result> best =
+          RunContest(OptionsFor(/*quick=*/true), collective, bytes, field.entrants);
+      failures +=
+          RunBusy(flags.beside, **background, collective, bytes, best, field.entrants, flags.json);
+      if (StopSignal() != 0) return 128 + StopSignal();
+    }
+  }
+  return failures == 0 ? 0 : 1;
+}
+
+// The exit status.
 int RunAll(Flags flags) {
   std::unique_ptr<testing::HostNetwork> hosts;
   if (flags.apart) {
@@ -116,6 +159,7 @@ int RunAll(Flags flags) {
       flags.field.implementations = {"cohort-tcp", "gloo-best"};
     }
   }
+  if (flags.busy) return RunAllBusy(std::move(flags));
   Field field = MakeField(flags.field);
   Table table(flags.json, flags.field.members);
   for (Collective collective : WantedCollectives(flags.operations)) {
@@ -138,6 +182,7 @@ int main(int argc, char** argv) {
   CLI::App app("The collective benchmark");
   AddFlags(app, flags);
   CLI11_PARSE(app, argc, argv);
+  if (flags.busy && app.count("--sizes") == 0) flags.sizes = {8, 1 << 10, 4 << 10, 64 << 10};
   for (const std::string& name : flags.operations) {
     if (!ParseCollective(name).ok()) {
       std::fprintf(stderr, "no operation \"%s\"\n", name.c_str());

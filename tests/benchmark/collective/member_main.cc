@@ -18,6 +18,7 @@
 #include "absl/strings/str_split.h"
 #include "base/status_macros.h"
 #include "tests/benchmark/collective/control_socket.h"
+#include "tests/benchmark/collective/latencies.h"
 #include "tests/benchmark/collective/pattern.h"
 
 namespace cohort::benchmark {
@@ -69,6 +70,7 @@ class CommandLoop {
     }
     if (words[0] == "forget") {
       prepared_.erase(id);
+      times_.erase(id);
       return std::string();
     }
     if (words.size() == 3 && words[0] == "prepare") {
@@ -80,6 +82,13 @@ class CommandLoop {
     if (words.size() == 3 && words[0] == "run" && absl::SimpleAtoi(words[2], &iterations)) {
       COHORT_ASSIGN_OR_RETURN(const double seconds, Run(id, iterations));
       return absl::StrCat(seconds);
+    }
+    if (words.size() == 3 && words[0] == "times") return TimesOf(id, words[2]);
+    const std::vector<std::string> more =
+        absl::StrSplit(words.size() == 3 ? words[2] : "", absl::MaxSplits(' ', 1));
+    if (words[0] == "sample" && more.size() == 2 && absl::SimpleAtoi(more[0], &iterations)) {
+      COHORT_RETURN_IF_ERROR(Sample(id, iterations, more[1]));
+      return std::string();
     }
     return absl::InvalidArgumentError(absl::StrCat("not a command: \"", command, "\""));
   }
@@ -109,9 +118,35 @@ class CommandLoop {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   }
 
+  // One look at the clock for each call, which is in its time.
+  absl::Status Sample(int id, int64_t iterations, const std::string& series) {
+    const auto found = prepared_.find(id);
+    if (found == prepared_.end()) return absl::NotFoundError("not prepared");
+    Prepared& prepared = *found->second;
+    Latencies& times = times_[id][series];
+    COHORT_RETURN_IF_ERROR(prepared.Run(std::max<int64_t>(1, iterations / 16)));
+    COHORT_RETURN_IF_ERROR(member_.Barrier());
+    auto last = std::chrono::steady_clock::now();
+    for (int64_t i = 0; i < iterations; ++i) {
+      COHORT_RETURN_IF_ERROR(prepared.Run(1));
+      const auto now = std::chrono::steady_clock::now();
+      times.Add(std::chrono::duration_cast<std::chrono::nanoseconds>(now - last).count());
+      last = now;
+    }
+    return absl::OkStatus();
+  }
+
+  // "MEDIAN P99 MEAN CALLS", in microseconds.
+  absl::StatusOr<std::string> TimesOf(int id, const std::string& series) {
+    const Latencies& times = times_[id][series];
+    return absl::StrCat(times.QuantileNs(0.5) / 1e3, " ", times.QuantileNs(0.99) / 1e3, " ",
+                        times.MeanNs() / 1e3, " ", times.calls());
+  }
+
   Member& member_;
   const int members_;
   std::map<int, std::unique_ptr<Prepared>> prepared_;
+  std::map<int, std::map<std::string, Latencies>> times_;  // of single calls, by series
 };
 
 absl::Status Serve(ControlSocket& control, const MemberOptions& options,

@@ -11,6 +11,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "absl/time/clock.h"
 #include "base/status_macros.h"
@@ -184,6 +185,33 @@ absl::StatusOr<double> Team::Run(int id, int64_t iterations) {
     slowest = std::max(slowest, seconds);
   }
   return slowest / static_cast<double>(iterations);
+}
+
+absl::Status Team::Sample(int id, int64_t iterations, const std::string& series) {
+  COHORT_ASSIGN_OR_RETURN(const std::vector<std::string> answers,
+                          Ask(absl::StrCat("sample ", id, " ", iterations, " ", series)));
+  return StatusOf(answers);
+}
+
+absl::StatusOr<CallTimes> Team::TimesOf(int id, const std::string& series) {
+  COHORT_ASSIGN_OR_RETURN(const std::vector<std::string> answers,
+                          Ask(absl::StrCat("times ", id, " ", series)));
+  COHORT_RETURN_IF_ERROR(StatusOf(answers));
+  CallTimes greatest;
+  for (const std::string& answer : answers) {
+    const std::vector<std::string> words = absl::StrSplit(answer, ' ');
+    CallTimes times;
+    if (words.size() != 5 || !absl::SimpleAtod(words[1], &times.median_us) ||
+        !absl::SimpleAtod(words[2], &times.p99_us) || !absl::SimpleAtod(words[3], &times.mean_us) ||
+        !absl::SimpleAtoi(words[4], &times.calls)) {
+      return absl::InternalError(absl::StrCat("a member says \"", answer, "\""));
+    }
+    greatest.median_us = std::max(greatest.median_us, times.median_us);
+    greatest.p99_us = std::max(greatest.p99_us, times.p99_us);
+    greatest.mean_us = std::max(greatest.mean_us, times.mean_us);
+    greatest.calls = std::max(greatest.calls, times.calls);
+  }
+  return greatest;
 }
 
 absl::Status Team::Forget(int id) { return Ask(absl::StrCat("forget ", id)).status(); }

@@ -36,6 +36,14 @@ struct TeamOptions {
 std::vector<Command> OneForEachRank(const std::string& program, int members,
                                     const Command& arguments);
 
+// Of single calls, at the rank where each was greatest.
+struct CallTimes {
+  double median_us = 0;
+  double p99_us = 0;
+  double mean_us = 0;
+  int64_t calls = 0;
+};
+
 // Not thread-safe. When a member does not answer in time, or has ended, all of them are ended: the
 // call fails, and the next Start makes new ones.
 //
@@ -47,6 +55,7 @@ class Team {
   ~Team() { End(); }
 
   const std::string& name() const { return options_.name; }
+  int members() const { return options_.members; }
 
   // Returns when all members have formed their group; at once when they have before. Given up for
   // good after a few failures.
@@ -59,6 +68,10 @@ class Team {
   absl::Status Prepare(int id, const Work& work);
   // Seconds for each iteration, of the slowest rank.
   absl::StatusOr<double> Run(int id, int64_t iterations);
+  // As Run, but each rank times every call, and keeps the times under `series`, a word.
+  absl::Status Sample(int id, int64_t iterations, const std::string& series);
+  // Of all samples of that series so far.
+  absl::StatusOr<CallTimes> TimesOf(int id, const std::string& series);
   absl::Status Forget(int id);
 
   void End();

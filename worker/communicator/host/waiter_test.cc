@@ -92,8 +92,8 @@ TEST(WaiterTest, LooksAgainThoughNoRankWakesIt) {
   forgetful.join();
 }
 
-// What a rank waits for comes true, and the rank that did it leaves, between two looks of the one that
-// waits: the wait has succeeded.
+// What a rank waits for comes true, and the rank that did it leaves, between two looks of the one
+// that waits: the wait has succeeded.
 TEST(WaiterTest, WhatCameBeforeTheEndIsNotLost) {
   const Instant deadline = Clock::Steady().Now() + absl::Seconds(60);
   // The look before it sleeps, and the one behind.

@@ -80,8 +80,8 @@ TEST_P(ConformanceTest, BarrierIsInOrderWithOtherVerbs) {
             output = input;
             break;
           case 2:
-            status = group.AllReduce(input.data(), output.data(), count, DataType::kI32, kSum,
-                                     Soon());
+            status =
+                group.AllReduce(input.data(), output.data(), count, DataType::kI32, kSum, Soon());
             if (output != Reduced(Inputs(group.size(), count, DataType::kI32), 0, count,
                                   DataType::kI32, kSum)) {
               status.Update(absl::DataLossError("all_reduce"));

@@ -1,0 +1,66 @@
+// One cell on a machine that is not idle: each implementation's calls one by one, beside nothing,
+// beside a process that takes a share of one processor, and beside another group of two ranks.
+#ifndef COHORT_TESTS_BENCHMARK_COLLECTIVE_BUSY_H_
+#define COHORT_TESTS_BENCHMARK_COLLECTIVE_BUSY_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "tests/benchmark/child_process.h"
+#include "tests/benchmark/collective/contest.h"
+#include "tests/benchmark/collective/field.h"
+#include "tests/benchmark/collective/rival.h"
+#include "tests/benchmark/collective/work.h"
+#include "tests/benchmark/report.h"
+
+namespace cohort::benchmark {
+
+// What runs beside the calls that are timed.
+enum class Beside { kNothing, kLoad, kGroup };
+inline constexpr Beside kBesides[] = {Beside::kNothing, Beside::kLoad, Beside::kGroup};
+// "idle", "load", "group".
+std::string NameOf(Beside beside);
+
+struct BusyOptions {
+  std::string load;    // the program busy_load
+  double share = 0.3;  // that it takes of one processor
+  uint32_t seed = 1;   // of its turns
+  FieldOptions field;  // of the other group
+  int rounds = 5;
+  // How long one entrant is timed in one round, beside each.
+  absl::Duration turn = absl::Milliseconds(300);
+};
+
+// The background: the load and the other group, which rest unless they are wanted.
+class Background {
+ public:
+  static absl::StatusOr<std::unique_ptr<Background>> Start(const BusyOptions& options);
+  ~Background();
+
+  absl::Status Set(Beside beside);
+
+ private:
+  explicit Background(std::unique_ptr<ChildProcess> load, std::unique_ptr<Rival> rival)
+      : load_(std::move(load)), rival_(std::move(rival)) {}
+
+  std::unique_ptr<ChildProcess> load_;
+  std::unique_ptr<Rival> rival_;
+};
+
+// `best` are the results of RunContest on the idle machine: of each row, the entrant that was best
+// there is timed. In each round all of them run beside nothing, beside the load, and beside the
+// group, so that drift hits all alike. Writes a row for each entrant and background:
+// {"section":"collective-busy","operation","members","bytes","implementation","memory","beside",
+// "median_us","p99_us","mean_us","calls","times_idle_median","times_idle_p99"}. Returns how many
+// rows have failed, here or in the contest; those go to standard error.
+int RunBusy(const BusyOptions& options, Background& background, Collective collective,
+            int64_t bytes, const std::vector<Result>& best, std::vector<Entrant>& entrants,
+            bool json);
+
+}  // namespace cohort::benchmark
+
+#endif  // COHORT_TESTS_BENCHMARK_COLLECTIVE_BUSY_H_

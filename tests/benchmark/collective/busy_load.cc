@@ -1,0 +1,48 @@
+// Takes a share of one processor until it is killed, in turns of work and sleep whose lengths come
+// from a seed: what a neighbour on the same machine does. Touches no memory to speak of.
+//
+//   busy_load --share 0.3 --seed 1
+#include <time.h>
+
+#include <algorithm>
+#include <chrono>
+#include <random>
+#include <thread>
+
+#include "CLI/CLI.hpp"
+
+namespace cohort::benchmark {
+namespace {
+
+// Of its processor, not of the wall: beside others it gets less, and owes itself no more.
+std::chrono::nanoseconds ProcessorTime() {
+  timespec now = {};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+  return std::chrono::seconds(now.tv_sec) + std::chrono::nanoseconds(now.tv_nsec);
+}
+
+[[noreturn]] void Run(double share, uint32_t seed) {
+  std::mt19937 random(seed);
+  // A turn of work and the sleep behind it, in milliseconds: from below a time slice to several.
+  std::uniform_real_distribution<double> turn(1, 20);
+  while (true) {
+    const std::chrono::duration<double, std::milli> length(turn(random));
+    const auto end = ProcessorTime() + length * share;
+    while (ProcessorTime() < end) {
+    }
+    std::this_thread::sleep_for(length * (1 - share));
+  }
+}
+
+}  // namespace
+}  // namespace cohort::benchmark
+
+int main(int argc, char** argv) {
+  double share = 0.3;
+  uint32_t seed = 1;
+  CLI::App app("Takes a share of one processor");
+  app.add_option("--share", share, "of one processor")->check(CLI::Range(0.01, 1.0));
+  app.add_option("--seed", seed, "of the lengths of its turns");
+  CLI11_PARSE(app, argc, argv);
+  cohort::benchmark::Run(share, seed);
+}
