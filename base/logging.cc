@@ -11,6 +11,7 @@
 #include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "base/printable.h"
 #include "nlohmann/json.hpp"
 #include "spdlog/async.h"
 #include "spdlog/sinks/stdout_sinks.h"
@@ -49,11 +50,15 @@ spdlog::level::level_enum ToSpdlog(LogLevel level) {
   return spdlog::level::info;
 }
 
-// A JSON string, quoted; bytes that are no UTF-8 become U+FFFD.
+// A JSON string, quoted; bytes that are no UTF-8 become U+FFFD. Text that is not printable becomes
+// ASCII as a whole, because JSON has escapes for characters that steer a terminal.
 std::string JsonString(absl::string_view text) {
   return nlohmann::json(std::string(text))
-      .dump(-1, ' ', /*ensure_ascii=*/false, nlohmann::json::error_handler_t::replace);
+      .dump(-1, ' ', /*ensure_ascii=*/!IsPrintable(text), nlohmann::json::error_handler_t::replace);
 }
+
+// On one line, with quotes and backslashes escaped; reversible.
+std::string Escaped(absl::string_view text) { return Printable(absl::Utf8SafeCHexEscape(text)); }
 
 // As it is when it is one plain word, else quoted and escaped.
 std::string TextValue(absl::string_view text) {
@@ -62,7 +67,7 @@ std::string TextValue(absl::string_view text) {
     plain = plain && c > ' ' && c != 0x7f && c != '"' && c != '=' && c != '\\';
   }
   if (plain) return std::string(text);
-  return absl::StrCat("\"", absl::Utf8SafeCHexEscape(text), "\"");
+  return absl::StrCat("\"", Escaped(text), "\"");
 }
 
 }  // namespace
@@ -85,8 +90,7 @@ std::string FormatLogLine(LogFormat format, absl::string_view time, LogLevel lev
     }
     return line + "}";
   }
-  std::string line =
-      absl::StrCat(time, " ", LevelName(level), " ", absl::Utf8SafeCHexEscape(message));
+  std::string line = absl::StrCat(time, " ", LevelName(level), " ", Escaped(message));
   for (const LogField& field : fields) {
     absl::StrAppend(&line, " ", field.key(), "=", TextValue(field.text()));
   }

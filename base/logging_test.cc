@@ -30,7 +30,21 @@ TEST(LoggingTest, JsonKeepsNumbersAndRepairsBytes) {
   EXPECT_EQ(FormatLogLine(LogFormat::kJson, "T", LogLevel::kWarning, "m",
                           {{"n", int64_t{1} << 40}, {"b", true}, {"d", 0.5}, {"s", "\xff"}}),
             "{\"ts\":\"T\",\"level\":\"warning\",\"msg\":\"m\",\"n\":1099511627776,\"b\":true,"
-            "\"d\":0.5,\"s\":\"\xef\xbf\xbd\"}");
+            "\"d\":0.5,\"s\":\"\\ufffd\"}");
+}
+
+// A name with U+202E would show the rest of its line in reverse.
+TEST(LoggingTest, NothingSteersTheTerminal) {
+  const std::string evil =
+      "txt\xe2\x80\xae"
+      "exe\x1b[2J\xc2\x9b\xff";
+  EXPECT_EQ(FormatLogLine(LogFormat::kText, "T", LogLevel::kError, evil, {{"m", evil}}),
+            "T error txt\\xe2\\x80\\xaeexe\\x1b[2J\\xc2\\x9b\\xff"
+            " m=\"txt\\xe2\\x80\\xaeexe\\x1b[2J\\xc2\\x9b\\xff\"");
+  EXPECT_EQ(
+      FormatLogLine(LogFormat::kJson, "T", LogLevel::kError, evil, {{"\xc3\xa4", "\xc3\xa4"}}),
+      "{\"ts\":\"T\",\"level\":\"error\",\"msg\":\"txt\\u202eexe\\u001b[2J\\u009b\\ufffd\","
+      "\"\xc3\xa4\":\"\xc3\xa4\"}");
 }
 
 TEST(LoggingTest, UnknownLevelIsAnError) {

@@ -1,14 +1,17 @@
 #include "client/checkpoint/output_file.h"
 
 #include <fcntl.h>
+#include <sys/random.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdio>
+#include <cstdint>
 #include <cstring>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
 
 namespace cohort::checkpoint {
 namespace {
@@ -38,20 +41,78 @@ std::string FolderOf(const std::string& path) {
   return slash == 0 ? "/" : path.substr(0, slash);
 }
 
+absl::string_view NameOf(absl::string_view path) {
+  const size_t slash = path.rfind('/');
+  return slash == absl::string_view::npos ? path : path.substr(slash + 1);
+}
+
+const char* KindOf(mode_t mode) {
+  if (S_ISDIR(mode)) return "a folder";
+  if (S_ISLNK(mode)) return "a symbolic link";
+  if (S_ISCHR(mode) || S_ISBLK(mode)) return "a device";
+  return "a special file";
+}
+
+absl::StatusOr<std::string> RandomName(absl::string_view name) {
+  uint64_t random[2] = {};
+  if (getrandom(random, sizeof(random), 0) != sizeof(random)) {
+    return absl::InternalError(absl::StrCat("no random bytes: ", std::strerror(errno)));
+  }
+  // A name may have 255 bytes.
+  return absl::StrCat(name.substr(0, 200), ".", absl::Hex(random[0], absl::kZeroPad16),
+                      absl::Hex(random[1], absl::kZeroPad16), ".tmp");
+}
+
 }  // namespace
 
-OutputFile::OutputFile(std::string path, std::string temporary, UniqueFd fd)
-    : path_(std::move(path)), temporary_(std::move(temporary)), fd_(std::move(fd)) {}
+absl::StatusOr<UniqueFd> CreateNewFile(int folder, const std::string& name) {
+  UniqueFd fd(
+      openat(folder, name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666));
+  if (fd.get() >= 0) return fd;
+  if (errno == EEXIST || errno == ELOOP) {
+    return absl::AlreadyExistsError(absl::StrCat(name, " is there already"));
+  }
+  return Failed(name, "make");
+}
+
+OutputFile::OutputFile(const std::string& path, UniqueFd folder)
+    : path_(path), folder_(std::move(folder)), name_(NameOf(path)) {}
 
 absl::StatusOr<std::unique_ptr<OutputFile>> OutputFile::Create(const std::string& path) {
-  const std::string temporary = absl::StrCat(path, ".", getpid(), ".tmp");
-  UniqueFd fd(open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
-  if (fd.get() < 0) return Failed(path, "make");
-  return std::unique_ptr<OutputFile>(new OutputFile(path, temporary, std::move(fd)));
+  const std::string folder = FolderOf(path);
+  UniqueFd folder_fd(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (folder_fd.get() < 0) return Failed(path, "make");
+  std::unique_ptr<OutputFile> file(new OutputFile(path, std::move(folder_fd)));
+  COHORT_RETURN_IF_ERROR(file->CheckTarget());
+  COHORT_ASSIGN_OR_RETURN(const std::string name, RandomName(file->name_));
+  absl::StatusOr<UniqueFd> created = CreateNewFile(file->folder_.get(), name);
+  if (!created.ok()) {
+    return absl::Status(created.status().code(),
+                        absl::StrCat("cannot make ", path, ": ", created.status().message()));
+  }
+  file->fd_ = *std::move(created);
+  file->temporary_name_ = name;
+  file->temporary_ = absl::StrCat(folder, "/", name);
+  return file;
 }
 
 OutputFile::~OutputFile() {
-  if (!committed_) unlink(temporary_.c_str());
+  if (fd_.is_open() && !committed_) unlinkat(folder_.get(), temporary_name_.c_str(), 0);
+}
+
+absl::Status OutputFile::CheckTarget() const {
+  if (name_.empty() || name_ == "." || name_ == "..") {
+    return absl::FailedPreconditionError(
+        absl::StrCat("cannot make ", path_, ": it names a folder"));
+  }
+  struct stat facts = {};
+  if (fstatat(folder_.get(), name_.c_str(), &facts, AT_SYMLINK_NOFOLLOW) != 0) {
+    return errno == ENOENT ? absl::OkStatus() : Failed(path_, "make");
+  }
+  if (S_ISREG(facts.st_mode)) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat("cannot replace ", path_, ": it is ",
+                                                    KindOf(facts.st_mode),
+                                                    ", expected a regular file or none"));
 }
 
 absl::Status OutputFile::Append(absl::string_view bytes) {
@@ -66,11 +127,13 @@ absl::Status OutputFile::Append(absl::string_view bytes) {
 
 absl::Status OutputFile::Commit() {
   if (fsync(fd_.get()) != 0) return Failed(path_, "write");
-  if (rename(temporary_.c_str(), path_.c_str()) != 0) return Failed(path_, "make");
+  COHORT_RETURN_IF_ERROR(CheckTarget());
+  if (renameat(folder_.get(), temporary_name_.c_str(), folder_.get(), name_.c_str()) != 0) {
+    return Failed(path_, "make");
+  }
   committed_ = true;
   // The new name is on the disk with its folder.
-  const UniqueFd folder(open(FolderOf(path_).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (folder.get() < 0 || fsync(folder.get()) != 0) return Failed(path_, "keep");
+  if (fsync(folder_.get()) != 0) return Failed(path_, "keep");
   return absl::OkStatus();
 }
 

@@ -13,9 +13,15 @@
 
 namespace cohort::checkpoint {
 
-// Written beside its place under another name, and moved there once it is on the disk. What was not
-// committed is removed. Thread-compatible. Errors of all: NOT_FOUND (no such folder),
-// PERMISSION_DENIED, RESOURCE_EXHAUSTED (no room), INTERNAL; they name the file.
+// Creates a file in the folder that `folder` has open. ALREADY_EXISTS: the folder has something of
+// that name, be it a link that leads nowhere; nothing is followed or taken over.
+absl::StatusOr<UniqueFd> CreateNewFile(int folder, const std::string& name);
+
+// Written beside its place under a name that cannot be guessed, synced, and renamed to its place.
+// It replaces a regular file and nothing else. What was not committed is removed.
+// Thread-compatible. Errors of all: NOT_FOUND (no such folder), PERMISSION_DENIED,
+// RESOURCE_EXHAUSTED (no room), FAILED_PRECONDITION (a folder, a symbolic link, a device or another
+// special file has the name), INTERNAL; they name the file.
 class OutputFile {
  public:
   static absl::StatusOr<std::unique_ptr<OutputFile>> Create(const std::string& path);
@@ -31,10 +37,15 @@ class OutputFile {
   absl::Status Commit();
 
  private:
-  OutputFile(std::string path, std::string temporary, UniqueFd fd);
+  OutputFile(const std::string& path, UniqueFd folder);
+
+  absl::Status CheckTarget() const;
 
   const std::string path_;
-  const std::string temporary_;
+  const UniqueFd folder_;   // held, so that all steps are in the same one
+  const std::string name_;  // in folder_, at last
+  std::string temporary_name_;
+  std::string temporary_;
   UniqueFd fd_;
   bool committed_ = false;
 };

@@ -10,8 +10,10 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 #include "base/data_type.h"
 #include "base/tensor.h"
+#include "base/unique_fd.h"
 
 namespace cohort::checkpoint {
 
@@ -58,36 +60,37 @@ std::string FormatHeader(const std::vector<TensorEntry>& tensors,
 // "F32", "BF16", ...; empty: the format has no such type.
 absl::string_view SafetensorsNameOf(DataType type);
 
-// A file that is there to be read; mapped, so that what is not looked at costs nothing. Movable.
+// A file that is there to be read. Its header is kept in memory; the tensors' bytes are read where
+// they are asked for. Not mapped: to look at a mapped page that another program cut off ends the
+// process with SIGBUS. Thread-compatible; Read and CheckUnchanged may run on several threads at
+// once. Movable.
 class File {
  public:
   // Errors: NOT_FOUND, PERMISSION_DENIED, INTERNAL (it cannot be read), INVALID_ARGUMENT (it is no
-  // regular file, or damaged). All name the file.
+  // regular file, or damaged), DATA_LOSS (it was cut meanwhile). All name the file.
   static absl::StatusOr<File> Open(const std::string& path);
-  File(File&& other) noexcept { *this = std::move(other); }
-  File& operator=(File&& other) noexcept;
-  ~File();
 
   const std::string& path() const { return path_; }
   const Layout& layout() const { return layout_; }
-  // All of them.
-  absl::string_view bytes() const { return bytes_; }
-  absl::string_view header() const;
-  absl::string_view data() const;
-  absl::string_view BytesOf(const TensorEntry& tensor) const;
+  // The first bytes of the file, up to the tensors' bytes.
+  absl::string_view header() const { return header_; }
 
-  // Whether it still is what was opened. To look at bytes that were cut off ends the process, and
-  // those that were written over are no checkpoint: so this is asked along the way. Errors:
-  // DATA_LOSS.
+  // Fills `bytes` with the tensors' bytes from `offset` on, counted as TensorEntry::begin is.
+  // Errors: DATA_LOSS (the file ends before), INTERNAL (it cannot be read).
+  absl::Status Read(int64_t offset, absl::Span<char> bytes) const;
+
+  // Whether it still is what was opened: bytes that were written over are no checkpoint. So this is
+  // asked along the way. Errors: DATA_LOSS.
   absl::Status CheckUnchanged() const;
 
  private:
   File() = default;
 
   std::string path_;
-  int fd_ = -1;
+  UniqueFd fd_;
+  int64_t bytes_ = 0;
   int64_t changed_ns_ = 0;
-  absl::string_view bytes_;
+  std::string header_;
   Layout layout_;
 };
 

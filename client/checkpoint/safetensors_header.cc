@@ -3,12 +3,14 @@
 #include <cstring>
 #include <limits>
 #include <optional>
-#include <set>
 #include <utility>
 
+#include "absl/container/flat_hash_set.h"
+#include "absl/container/inlined_vector.h"
 #include "absl/status/status.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "base/status_macros.h"
 #include "client/checkpoint/safetensors.h"
 #include "nlohmann/json.hpp"
@@ -19,9 +21,10 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr char kMetadata[] = "__metadata__";
+constexpr char kType[] = "dtype";
+constexpr char kShape[] = "shape";
+constexpr char kOffsets[] = "data_offsets";
 constexpr size_t kDataAlignment = 8;
-// The header, a tensor, its shape.
-constexpr int kMaxDepth = 3;
 
 struct TypeName {
   DataType type;
@@ -51,118 +54,206 @@ std::string Quoted(absl::string_view name) {
                       name.size() > kShown ? "..." : "", "'");
 }
 
-// What the parser would pass over: names that are repeated, and nesting that no header has.
-class Watch {
- public:
-  // For Json::parse. False: what was found need not be kept.
-  bool operator()(int /*depth*/, Json::parse_event_t event, Json& parsed) {
-    switch (event) {
-      case Json::parse_event_t::object_start:
-      case Json::parse_event_t::array_start:
-        names_.emplace_back();
-        if (names_.size() > kMaxDepth) Blame("is nested deeper than a header is");
-        break;
-      case Json::parse_event_t::object_end:
-      case Json::parse_event_t::array_end:
-        if (!names_.empty()) names_.pop_back();
-        break;
-      case Json::parse_event_t::key: {
-        const auto& name = parsed.get_ref<const std::string&>();
-        if (!names_.empty() && !names_.back().insert(name).second) {
-          Blame(absl::StrCat("has the name ", Quoted(name), " twice"));
-        }
-        break;
-      }
-      default:
-        break;
-    }
-    return blame_.empty();
-  }
-
-  const std::string& blame() const { return blame_; }
-
- private:
-  void Blame(std::string text) {
-    if (blame_.empty()) blame_ = std::move(text);
-  }
-
-  std::vector<std::set<std::string>> names_;  // of each object that is open
-  std::string blame_;
-};
-
 absl::Status Refuse(absl::string_view what, absl::string_view why) {
   return absl::InvalidArgumentError(absl::StrCat(what, ": ", why));
 }
 
-// A whole number that is not negative.
-absl::StatusOr<int64_t> ParseNumber(const Json& json, absl::string_view tensor,
-                                    absl::string_view where) {
-  if (json.is_number_unsigned() &&
-      json.get<uint64_t>() <= uint64_t{std::numeric_limits<int64_t>::max()}) {
-    return json.get<int64_t>();
+// Builds a Layout from the parser's events, without a document in between: each event takes
+// constant time, whatever came before. (nlohmann's parser with a callback looks at all siblings of
+// each object that ends.) The parser follows no recursion, and stops where an event returns false.
+class HeaderReader final : public nlohmann::json_sax<Json> {
+ public:
+  explicit HeaderReader(Layout& layout) : layout_(layout) {}
+
+  const absl::Status& status() const { return status_; }
+
+  bool null() override { return Other("null"); }
+  bool boolean(bool value) override { return Other(value ? "true" : "false"); }
+  bool number_integer(number_integer_t value) override { return Other(absl::StrCat(value)); }
+  bool number_float(number_float_t value, const std::string&) override {
+    return Other(Json(value).dump());
   }
-  return Refuse(tensor, absl::StrCat(where, " has ", json.dump(-1, ' ', true).substr(0, 60),
-                                     " where a number of 0 or more belongs"));
+  bool number_unsigned(number_unsigned_t value) override {
+    if (list_ == nullptr || value > uint64_t{std::numeric_limits<int64_t>::max()}) {
+      return Other(absl::StrCat(value));
+    }
+    list_->push_back(static_cast<int64_t>(value));
+    return true;
+  }
+  bool string(string_t& value) override;
+  bool binary(binary_t&) override { return Other("binary data"); }
+
+  bool start_object(size_t) override;
+  bool key(string_t& name) override;
+  bool end_object() override;
+  bool start_array(size_t) override;
+  bool end_array() override;
+
+  bool parse_error(size_t position, const std::string&, const Json::exception&) override {
+    return Blame("the header", absl::StrCat("is no JSON object: error at byte ", position));
+  }
+
+ private:
+  // The object that is open.
+  enum class Place { kBegin, kTensors, kMetadata, kTensor, kEnd };
+
+  bool Blame(absl::string_view what, absl::string_view why) {
+    if (status_.ok()) status_ = Refuse(what, why);
+    return false;
+  }
+  std::string Tensor() const { return absl::StrCat("tensor ", Quoted(tensor_.name)); }
+  // A value that is neither a text, nor a number from 0 to 2^63 - 1 in a list, nor a structure.
+  bool Other(absl::string_view text);
+  bool EndTensor();
+
+  Layout& layout_;
+  absl::Status status_;
+  Place place_ = Place::kBegin;
+  absl::flat_hash_set<std::string> names_;
+  std::string key_;  // of the header or of the metadata
+  TensorEntry tensor_;
+  // Of tensor_: the field that comes, and those that came.
+  std::string field_;
+  bool has_type_ = false;
+  bool has_shape_ = false;
+  bool has_offsets_ = false;
+  absl::InlinedVector<int64_t, 6> offsets_;
+  absl::InlinedVector<int64_t, 6>* list_ = nullptr;  // the list that is open
+};
+
+bool HeaderReader::Other(absl::string_view text) {
+  switch (place_) {
+    case Place::kBegin:
+    case Place::kEnd:
+      return Blame("the header", "is no JSON object");
+    case Place::kTensors:
+      return Blame(key_ == kMetadata ? kMetadata : absl::StrCat("tensor ", Quoted(key_)),
+                   "is no JSON object");
+    case Place::kMetadata:
+      return Blame(kMetadata, absl::StrCat(Quoted(key_), " is no text"));
+    case Place::kTensor:
+      break;
+  }
+  if (list_ != nullptr) {
+    return Blame(Tensor(), absl::StrCat(field_, " has ", text.substr(0, 60),
+                                        " where a number of 0 or more belongs"));
+  }
+  if (field_ == kType) {
+    return Blame(Tensor(), absl::StrCat("dtype ", text.substr(0, 60), " is not known"));
+  }
+  return Blame(Tensor(),
+               field_ == kShape ? "shape is no array" : "data_offsets is no array of two");
 }
 
-absl::StatusOr<TensorEntry> ParseTensor(const std::string& name, const Json& json,
-                                        int64_t data_bytes) {
-  const std::string what = absl::StrCat("tensor ", Quoted(name));
-  TensorEntry tensor;
-  tensor.name = name;
-  if (!json.is_object()) return Refuse(what, "is no JSON object");
-  for (const char* field : {"dtype", "shape", "data_offsets"}) {
-    if (!json.contains(field)) return Refuse(what, absl::StrCat("has no ", field));
+bool HeaderReader::string(string_t& value) {
+  if (place_ == Place::kMetadata) {
+    layout_.metadata[key_] = std::move(value);
+    return true;
   }
-  if (json.size() != 3) return Refuse(what, "has more than dtype, shape and data_offsets");
-  const Json& dtype = json["dtype"];
-  const std::optional<DataType> type =
-      dtype.is_string() ? FindType(dtype.get_ref<const std::string&>()) : std::nullopt;
-  if (!type.has_value()) {
-    return Refuse(what,
-                  absl::StrCat("dtype ", dtype.dump(-1, ' ', true).substr(0, 60), " is not known"));
-  }
-  tensor.type = *type;
-
-  int64_t bytes = SizeOf(*type);
-  if (!json["shape"].is_array()) return Refuse(what, "shape is no array");
-  for (const Json& number : json["shape"]) {
-    COHORT_ASSIGN_OR_RETURN(const int64_t extent, ParseNumber(number, what, "shape"));
-    tensor.shape.push_back(extent);
-    if (__builtin_mul_overflow(bytes, extent, &bytes)) {
-      return Refuse(what, absl::StrCat("shape ", FormatShape(tensor.shape),
-                                       " has more bytes than numbers reach"));
+  if (place_ == Place::kTensor && list_ == nullptr && field_ == kType) {
+    const std::optional<DataType> type = FindType(value);
+    if (type.has_value()) {
+      tensor_.type = *type;
+      return true;
     }
   }
-  const Json& offsets = json["data_offsets"];
-  if (!offsets.is_array() || offsets.size() != 2) {
-    return Refuse(what, "data_offsets is no array of two");
-  }
-  COHORT_ASSIGN_OR_RETURN(tensor.begin, ParseNumber(offsets[0], what, "data_offsets"));
-  COHORT_ASSIGN_OR_RETURN(tensor.end, ParseNumber(offsets[1], what, "data_offsets"));
-  if (tensor.begin > tensor.end) {
-    return Refuse(
-        what, absl::StrCat("begins at offset ", tensor.begin, ", behind its end at ", tensor.end));
-  }
-  if (tensor.end > data_bytes) {
-    return Refuse(what, absl::StrCat("ends at offset ", tensor.end, ", but the file has ",
-                                     data_bytes, " bytes of tensors"));
-  }
-  if (tensor.bytes() != bytes) {
-    return Refuse(what, absl::StrCat(NameOf(*type), " ", FormatShape(tensor.shape), " takes ",
-                                     bytes, " bytes, but offsets ", tensor.begin, " to ",
-                                     tensor.end, " hold ", tensor.bytes()));
-  }
-  return tensor;
+  return Other(Json(value.substr(0, 60)).dump(-1, ' ', true, Json::error_handler_t::replace));
 }
 
-absl::Status ParseMetadata(const Json& json, std::map<std::string, std::string>& metadata) {
-  if (!json.is_object()) return Refuse(kMetadata, "is no JSON object");
-  for (const auto& [key, value] : json.items()) {
-    if (!value.is_string()) return Refuse(kMetadata, absl::StrCat(Quoted(key), " is no text"));
-    metadata[key] = value.get<std::string>();
+bool HeaderReader::start_object(size_t) {
+  switch (place_) {
+    case Place::kBegin:
+      place_ = Place::kTensors;
+      return true;
+    case Place::kTensors:
+      if (key_ == kMetadata) {
+        place_ = Place::kMetadata;
+        return true;
+      }
+      place_ = Place::kTensor;
+      tensor_ = TensorEntry();
+      tensor_.name = std::move(key_);
+      has_type_ = has_shape_ = has_offsets_ = false;
+      offsets_.clear();
+      return true;
+    default:
+      return list_ != nullptr ? Blame("the header", "is nested deeper than a header is")
+                              : Other("an object");
   }
-  return absl::OkStatus();
+}
+
+bool HeaderReader::key(string_t& name) {
+  bool is_new = true;
+  switch (place_) {
+    case Place::kTensors:
+      is_new = names_.insert(name).second;
+      break;
+    case Place::kMetadata:
+      is_new = layout_.metadata.emplace(name, "").second;
+      break;
+    default: {
+      bool* const had = name == kType      ? &has_type_
+                        : name == kShape   ? &has_shape_
+                        : name == kOffsets ? &has_offsets_
+                                           : nullptr;
+      if (had == nullptr) return Blame(Tensor(), "has more than dtype, shape and data_offsets");
+      is_new = !*had;
+      *had = true;
+      break;
+    }
+  }
+  if (!is_new) return Blame("the header", absl::StrCat("has the name ", Quoted(name), " twice"));
+  (place_ == Place::kTensor ? field_ : key_) = std::move(name);
+  return true;
+}
+
+bool HeaderReader::end_object() {
+  if (place_ == Place::kTensor && !EndTensor()) return false;
+  place_ = place_ == Place::kTensors ? Place::kEnd : Place::kTensors;
+  return true;
+}
+
+bool HeaderReader::start_array(size_t) {
+  if (list_ != nullptr) return Blame("the header", "is nested deeper than a header is");
+  if (place_ != Place::kTensor || field_ == kType) return Other("an array");
+  list_ = field_ == kShape ? &tensor_.shape : &offsets_;
+  return true;
+}
+
+bool HeaderReader::end_array() {
+  list_ = nullptr;
+  return true;
+}
+
+bool HeaderReader::EndTensor() {
+  if (!has_type_) return Blame(Tensor(), "has no dtype");
+  if (!has_shape_) return Blame(Tensor(), "has no shape");
+  if (!has_offsets_) return Blame(Tensor(), "has no data_offsets");
+  int64_t bytes = SizeOf(tensor_.type);
+  for (const int64_t extent : tensor_.shape) {
+    if (__builtin_mul_overflow(bytes, extent, &bytes)) {
+      return Blame(Tensor(), absl::StrCat("shape ", FormatShape(tensor_.shape),
+                                          " has more bytes than numbers reach"));
+    }
+  }
+  if (offsets_.size() != 2) return Blame(Tensor(), "data_offsets is no array of two");
+  tensor_.begin = offsets_[0];
+  tensor_.end = offsets_[1];
+  if (tensor_.begin > tensor_.end) {
+    return Blame(Tensor(), absl::StrCat("begins at offset ", tensor_.begin, ", behind its end at ",
+                                        tensor_.end));
+  }
+  if (tensor_.end > layout_.data_bytes) {
+    return Blame(Tensor(), absl::StrCat("ends at offset ", tensor_.end, ", but the file has ",
+                                        layout_.data_bytes, " bytes of tensors"));
+  }
+  if (tensor_.bytes() != bytes) {
+    return Blame(Tensor(), absl::StrCat(NameOf(tensor_.type), " ", FormatShape(tensor_.shape),
+                                        " takes ", bytes, " bytes, but offsets ", tensor_.begin,
+                                        " to ", tensor_.end, " hold ", tensor_.bytes()));
+  }
+  layout_.tensors.push_back(std::move(tensor_));
+  return true;
 }
 
 // Precondition: by offset.
@@ -170,14 +261,15 @@ absl::Status CheckOrder(const Layout& layout) {
   int64_t end = 0;
   const TensorEntry* before = nullptr;
   for (const TensorEntry& tensor : layout.tensors) {
-    const std::string what = absl::StrCat("tensor ", Quoted(tensor.name));
     if (tensor.begin < end) {
+      const std::string what = absl::StrCat("tensor ", Quoted(tensor.name));
       return Refuse(what, absl::StrCat("begins at offset ", tensor.begin, ", inside of tensor ",
                                        Quoted(before->name), ", which ends at ", end));
     }
     if (tensor.begin > end) {
+      const std::string what = absl::StrCat("tensor ", Quoted(tensor.name));
       return Refuse(what, absl::StrCat("begins at offset ", tensor.begin,
-                                       ", and nobody's are the bytes from ", end, " on"));
+                                       ", and no tensor has the bytes from ", end, " on"));
     }
     end = tensor.end;
     before = &tensor;
@@ -232,23 +324,10 @@ absl::StatusOr<Layout> ParseHeader(absl::string_view header, int64_t file_bytes)
   if (text[0] != '{') return Refuse("the header", "does not begin with '{'");
   // Where the parser would stop, and call it the end.
   if (text.find('\0') != absl::string_view::npos) return Refuse("the header", "has a zero byte");
-  Watch watch;
-  const Json json = Json::parse(
-      text.begin(), text.end(),
-      [&watch](int depth, Json::parse_event_t event, Json& parsed) {
-        return watch(depth, event, parsed);
-      },
-      /*allow_exceptions=*/false);
-  if (!watch.blame().empty()) return Refuse("the header", watch.blame());
-  if (!json.is_object()) return Refuse("the header", "is no JSON object");
-  for (const auto& [name, value] : json.items()) {
-    if (name == kMetadata) {
-      COHORT_RETURN_IF_ERROR(ParseMetadata(value, layout.metadata));
-      continue;
-    }
-    COHORT_ASSIGN_OR_RETURN(TensorEntry tensor, ParseTensor(name, value, layout.data_bytes));
-    layout.tensors.push_back(std::move(tensor));
-  }
+  HeaderReader reader(layout);
+  const bool parsed = Json::sax_parse(text.begin(), text.end(), &reader);
+  COHORT_RETURN_IF_ERROR(reader.status());
+  if (!parsed) return Refuse("the header", "is no JSON object");
   std::sort(layout.tensors.begin(), layout.tensors.end(),
             [](const TensorEntry& a, const TensorEntry& b) {
               return std::pair(a.begin, a.end) < std::pair(b.begin, b.end);
@@ -259,17 +338,19 @@ absl::StatusOr<Layout> ParseHeader(absl::string_view header, int64_t file_bytes)
 
 std::string FormatHeader(const std::vector<TensorEntry>& tensors,
                          const std::map<std::string, std::string>& metadata) {
-  nlohmann::ordered_json json = nlohmann::ordered_json::object();
-  if (!metadata.empty()) json[kMetadata] = metadata;
+  // Put together as text: nlohmann's ordered objects look at all members for each that is added.
+  std::string text = "{";
+  if (!metadata.empty()) absl::StrAppend(&text, "\"", kMetadata, "\":", Json(metadata).dump());
   int64_t offset = 0;
   for (const TensorEntry& tensor : tensors) {
     const int64_t end = offset + ElementCount(tensor.shape) * SizeOf(tensor.type);
-    json[tensor.name] = {{"dtype", std::string(SafetensorsNameOf(tensor.type))},
-                         {"shape", std::vector<int64_t>(tensor.shape.begin(), tensor.shape.end())},
-                         {"data_offsets", {offset, end}}};
+    absl::StrAppend(&text, text.size() > 1 ? "," : "", Json(tensor.name).dump(), ":{\"dtype\":\"",
+                    SafetensorsNameOf(tensor.type), "\",\"shape\":[",
+                    absl::StrJoin(tensor.shape, ","), "],\"data_offsets\":[", offset, ",", end,
+                    "]}");
     offset = end;
   }
-  std::string text = json.dump();
+  text += "}";
   text.append((kDataAlignment - text.size() % kDataAlignment) % kDataAlignment, ' ');
   std::string length;
   for (size_t i = 0; i < kLengthBytes; ++i) {

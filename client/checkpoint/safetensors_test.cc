@@ -1,14 +1,19 @@
 #include "client/checkpoint/safetensors.h"
 
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <fstream>
 #include <limits>
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "absl/types/span.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -108,7 +113,10 @@ TEST(Header, NamesAreThereOnce) {
 }
 
 TEST(Header, NestingIsNotFollowed) {
-  ExpectRefused(absl::StrCat("{\"w\":", std::string(200000, '[')), 0, "is nested deeper");
+  ExpectRefused(absl::StrCat("{\"w\":", std::string(200000, '[')), 0, "'w': is no JSON object");
+  ExpectRefused(absl::StrCat("{\"w\":{\"shape\":", std::string(200000, '[')), 0,
+                "is nested deeper");
+  ExpectRefused(R"({"w":{"dtype":"U8","shape":[{}],"data_offsets":[0,1]}})", 1, "is nested deeper");
   ExpectRefused(R"({"w":{"dtype":"U8","shape":[[1]],"data_offsets":[0,1]}})", 1,
                 "is nested deeper");
 }
@@ -166,7 +174,7 @@ TEST(Header, TensorsNeitherOverlapNorLeaveHoles) {
   ExpectRefused(absl::StrCat("{", first, ",", TensorText("b", "U8", "[4]", "[3,7]"), "}"), 7,
                 "tensor 'b': begins at offset 3, inside of tensor 'a', which ends at 4");
   ExpectRefused(absl::StrCat("{", first, ",", TensorText("b", "U8", "[4]", "[5,9]"), "}"), 9,
-                "tensor 'b': begins at offset 5, and nobody's are the bytes from 4 on");
+                "tensor 'b': begins at offset 5, and no tensor has the bytes from 4 on");
   ExpectRefused(absl::StrCat("{", first, "}"), 5, "ends at offset 4, but the file has 5");
   ExpectRefused("{}", 1, "ends at offset 0, but the file has 1");
 }
@@ -193,6 +201,35 @@ TEST(Header, WhatIsWrittenIsRead) {
     EXPECT_EQ(layout->tensors[i].type, tensors[i].type);
     EXPECT_EQ(layout->tensors[i].shape, tensors[i].shape);
   }
+}
+
+// The processor's time to parse a valid header of so many tensors; the least of some tries.
+absl::Duration TimeToParse(int tensors) {
+  std::vector<TensorEntry> entries;
+  for (int i = 0; i < tensors; ++i) {
+    entries.push_back({absl::StrCat("layers.", i, ".weight"), DataType::kU8, {1}});
+  }
+  const std::string header = FormatHeader(entries, {});
+  const auto used = [] {
+    timespec now = {};
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    return absl::DurationFromTimespec(now);
+  };
+  absl::Duration least = absl::InfiniteDuration();
+  for (int attempt = 0; attempt < 3; ++attempt) {
+    const absl::Duration begin = used();
+    const auto layout = ParseHeader(header, static_cast<int64_t>(header.size()) + tensors);
+    EXPECT_EQ(layout->tensors.size(), static_cast<size_t>(tensors));
+    least = std::min(least, used() - begin);
+  }
+  return least;
+}
+
+// How the time grows, not how long it is: eight times the tensors took 64 times as long once.
+TEST(Header, TimeGrowsWithTheTensorsAndNotTheirSquare) {
+  const absl::Duration few = TimeToParse(1000);
+  const absl::Duration many = TimeToParse(8000);
+  EXPECT_LT(absl::FDivDuration(many, few), 24) << few << " and " << many;
 }
 
 // Each bit of a header flipped: refused, or the layout still fits the file.
@@ -232,8 +269,11 @@ TEST(FileTest, GivesTheTensorsBytes) {
   const absl::StatusOr<File> file = File::Open(WriteTemporary("good", header + "abcde"));
   ASSERT_TRUE(file.ok()) << file.status();
   EXPECT_EQ(file->header(), header);
-  EXPECT_EQ(file->data(), "abcde");
-  EXPECT_EQ(file->BytesOf(file->layout().tensors[1]), "de");
+  std::string bytes(5, ' ');
+  ASSERT_TRUE(file->Read(0, absl::MakeSpan(bytes)).ok());
+  EXPECT_EQ(bytes, "abcde");
+  ASSERT_TRUE(file->Read(3, absl::MakeSpan(bytes).subspan(0, 2)).ok());
+  EXPECT_EQ(bytes.substr(0, 2), "de");
   EXPECT_TRUE(file->CheckUnchanged().ok());
 }
 
@@ -245,6 +285,30 @@ TEST(FileTest, ErrorsNameTheFile) {
   const absl::Status empty = File::Open(path).status();
   EXPECT_EQ(empty.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(empty.message()), HasSubstr(path));
+}
+
+// A page that was cut off is an error of this file, and no SIGBUS of the process.
+TEST(FileTest, ReadsOfWhatWasCutOffAreErrors) {
+  constexpr int64_t kBytes = 1 << 20;
+  const std::string header = FormatHeader({{"a", DataType::kU8, {kBytes}}}, {});
+  const std::string path = WriteTemporary("cut_pages", header + std::string(kBytes, 'x'));
+  const absl::StatusOr<File> file = File::Open(path);
+  ASSERT_TRUE(file.ok()) << file.status();
+  ASSERT_EQ(truncate(path.c_str(), static_cast<off_t>(header.size()) + kBytes / 2), 0);
+  std::string bytes(kBytes / 2, ' ');
+  EXPECT_TRUE(file->Read(0, absl::MakeSpan(bytes)).ok());
+  for (const int64_t offset : {int64_t{1}, kBytes / 2}) {
+    const absl::Status status = file->Read(offset, absl::MakeSpan(bytes));
+    EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
+    EXPECT_THAT(std::string(status.message()), HasSubstr(path + ": was cut while it was read"));
+  }
+}
+
+TEST(FileTest, DoesNotWaitForTheWriterOfAFifo) {
+  const std::string path = testing::TempDir() + "/fifo";
+  unlink(path.c_str());
+  ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
+  EXPECT_THAT(std::string(File::Open(path).status().message()), HasSubstr("is no regular file"));
 }
 
 TEST(FileTest, NoticesThatItWasCut) {

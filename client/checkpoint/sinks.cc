@@ -1,9 +1,11 @@
 #include "client/checkpoint/sinks.h"
 
 #include <algorithm>
-#include <cstdint>
+#include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
+#include "base/printable.h"
 #include "base/status_macros.h"
 
 namespace cohort::checkpoint {
@@ -24,20 +26,33 @@ absl::Status VerifySink::Begin(const Layout& layout, absl::string_view header) {
 }
 
 absl::Status VerifySink::Take(absl::string_view data) {
-  COHORT_RETURN_IF_ERROR(file_.CheckUnchanged());
-  const absl::string_view wanted = file_.data().substr(offset_, data.size());
-  if (data == wanted) {
-    offset_ += data.size();
-    return absl::OkStatus();
+  // Small enough to stay in the processor's cache between the read and the comparison.
+  constexpr size_t kBytes = size_t{256} << 10;
+  buffer_.resize(kBytes);
+  while (!data.empty()) {
+    const absl::string_view part = data.substr(0, kBytes);
+    const absl::Span<char> wanted = absl::MakeSpan(buffer_).subspan(0, part.size());
+    COHORT_RETURN_IF_ERROR(file_.Read(offset_, wanted));
+    if (std::memcmp(part.data(), wanted.data(), part.size()) != 0) {
+      COHORT_RETURN_IF_ERROR(file_.CheckUnchanged());
+      return Differs(
+          offset_ + (std::mismatch(part.begin(), part.end(), wanted.begin()).first - part.begin()));
+    }
+    offset_ += static_cast<int64_t>(part.size());
+    data.remove_prefix(part.size());
   }
-  const auto first = std::mismatch(data.begin(), data.end(), wanted.begin(), wanted.end()).first;
-  const int64_t at = static_cast<int64_t>(offset_) + (first - data.begin());
+  return absl::OkStatus();
+}
+
+absl::Status VerifySink::Differs(int64_t offset) const {
   std::string name = "the end";
   for (const TensorEntry& tensor : file_.layout().tensors) {
-    if (tensor.begin <= at && at < tensor.end) name = absl::StrCat("tensor '", tensor.name, "'");
+    if (tensor.begin <= offset && offset < tensor.end) {
+      name = absl::StrCat("tensor '", Printable(tensor.name), "'");
+    }
   }
   return absl::DataLossError(absl::StrCat("what came is not ", file_.path(), ": it differs in ",
-                                          name, ", first at offset ", at));
+                                          name, ", first at offset ", offset));
 }
 
 }  // namespace cohort::checkpoint

@@ -2,10 +2,11 @@
 #ifndef COHORT_CLIENT_CHECKPOINT_SINKS_H_
 #define COHORT_CLIENT_CHECKPOINT_SINKS_H_
 
-#include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
@@ -50,7 +51,8 @@ class FileSink final : public Sink {
   const std::unique_ptr<OutputFile> file_;
 };
 
-// Compares it with a file that is there. Errors: DATA_LOSS, naming the first tensor that differs.
+// Compares it with a file that is there. Errors: DATA_LOSS, naming the first tensor that differs,
+// or the file when it changed meanwhile.
 class VerifySink final : public Sink {
  public:
   explicit VerifySink(const File& file) : file_(file) {}
@@ -60,8 +62,11 @@ class VerifySink final : public Sink {
   absl::Status End() override { return file_.CheckUnchanged(); }
 
  private:
+  absl::Status Differs(int64_t offset) const;
+
   const File& file_;
-  size_t offset_ = 0;
+  int64_t offset_ = 0;
+  std::vector<char> buffer_;  // what the file has of a piece
 };
 
 }  // namespace cohort::checkpoint

@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "base/clock.h"
+#include "base/printable.h"
 #include "base/status_macros.h"
 #include "client/checkpoint/checksums.h"
 #include "nlohmann/json.hpp"
@@ -122,15 +123,13 @@ absl::StatusOr<std::vector<std::string>> TellAll(client::Group& group, const abs
 
 absl::Status SendPieces(client::Group& group, const File& file, const TransferOptions& options,
                         Checksums& checksums) {
-  const absl::string_view data = file.data();
   COHORT_ASSIGN_OR_RETURN(const Pieces pieces,
                           Pieces::Make(group, file.layout().data_bytes, options.piece_bytes));
   const auto read = [&](int64_t piece) -> absl::Status {
-    COHORT_RETURN_IF_ERROR(file.CheckUnchanged());
     const auto size = static_cast<size_t>(pieces.size(piece));
-    std::memcpy(pieces.data(piece), data.data() + pieces.begin(piece), size);
+    COHORT_RETURN_IF_ERROR(file.Read(pieces.begin(piece), {pieces.data(piece), size}));
     checksums.Add({pieces.data(piece), size});
-    return absl::OkStatus();
+    return file.CheckUnchanged();
   };
   const auto start = [&read](int64_t piece) { return std::async(std::launch::async, read, piece); };
   std::future<absl::Status> next;
@@ -218,7 +217,7 @@ class Intake {
       if (came == sums[i]) continue;
       return absl::DataLossError(
           absl::StrFormat("tensor '%s' was sent with the checksum %08x, and came with %08x",
-                          layout.tensors[i].name, sums[i], came));
+                          Printable(layout.tensors[i].name), sums[i], came));
     }
     return status_.ok() ? sink_.End() : status_;
   }

@@ -1,17 +1,21 @@
 // Push and Pull between threads, over a group that can damage what it carries.
 #include "client/checkpoint/transfer.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstring>
 #include <fstream>
 #include <functional>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "base/mutex.h"
 #include "client/checkpoint/checksums.h"
+#include "client/checkpoint/sinks.h"
 #include "client/collective/testing/lone_group.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -145,7 +149,8 @@ struct Outcome {
 };
 
 void RunAll(Outcome& outcome, const absl::StatusOr<File>& file, int64_t piece_bytes,
-            int damages_rank_1 = 0) {
+            int damages_rank_1 = 0,
+            std::function<void(int64_t, int64_t)> on_progress_of_root = nullptr) {
   Meeting meeting(3);
   TransferOptions options;
   options.piece_bytes = piece_bytes;
@@ -158,7 +163,9 @@ void RunAll(Outcome& outcome, const absl::StatusOr<File>& file, int64_t piece_by
     });
   }
   MeetingGroup group(meeting, 0, 3);
-  outcome.root = Push(group, file, options);
+  TransferOptions root_options = options;
+  root_options.on_progress = std::move(on_progress_of_root);
+  outcome.root = Push(group, file, root_options);
   for (std::thread& other : others) other.join();
 }
 
@@ -223,6 +230,50 @@ TEST(TransferTest, ADamagedHeaderEndsItForAll) {
   EXPECT_EQ(outcome.root.status().code(), absl::StatusCode::kAborted);
   EXPECT_THAT(std::string(outcome.root.status().message()),
               HasSubstr("rank 1 aborted: the header"));
+}
+
+// Another program cuts the file once the first piece has gone.
+TEST(TransferTest, AFileThatIsCutMeanwhileIsNamedToAll) {
+  const auto file = OpenNew(Content());
+  ASSERT_TRUE(file.ok()) << file.status();
+  Outcome outcome;
+  RunAll(outcome, file, 999, 0,
+         [&file](int64_t, int64_t) { ASSERT_EQ(truncate(file->path().c_str(), 2000), 0); });
+  const absl::Status root = outcome.root.status();
+  EXPECT_EQ(root.code(), absl::StatusCode::kDataLoss) << root;
+  EXPECT_THAT(std::string(root.message()), HasSubstr(absl::StrCat("checkpoint ", file->path())));
+  for (const auto& other : outcome.others) {
+    EXPECT_EQ(other.status().code(), absl::StatusCode::kAborted) << other.status();
+    EXPECT_THAT(std::string(other.status().message()), HasSubstr(file->path()));
+  }
+}
+
+// The same of a file that a rank compares with.
+TEST(TransferTest, AComparedFileThatIsCutMeanwhileIsNamed) {
+  const std::string content = Content();
+  const auto file = OpenNew(content);
+  ASSERT_TRUE(file.ok()) << file.status();
+  VerifySink sink(*file);
+  const absl::string_view data = absl::string_view(content).substr(file->header().size());
+  ASSERT_TRUE(sink.Begin(file->layout(), file->header()).ok());
+  ASSERT_TRUE(sink.Take(data.substr(0, 5000)).ok());
+  ASSERT_EQ(truncate(file->path().c_str(), static_cast<off_t>(file->header().size()) + 7000), 0);
+  const absl::Status status = sink.Take(data.substr(5000));
+  EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << status;
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr(file->path() + ": was cut while it was read"));
+}
+
+TEST(TransferTest, ComparingNamesTheTensorThatDiffers) {
+  std::string content = Content();
+  const auto file = OpenNew(content);
+  ASSERT_TRUE(file.ok()) << file.status();
+  VerifySink sink(*file);
+  content[file->header().size() + 10'003] ^= 1;
+  const absl::Status status = sink.Take(absl::string_view(content).substr(file->header().size()));
+  EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << status;
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("it differs in tensor 'b', first at offset 10003"));
 }
 
 TEST(TransferTest, WhoCannotKeepItDoesNotStopTheOthers) {

@@ -1,45 +1,11 @@
 #include "client/cli/format.h"
 
-#include <cstddef>
-
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "base/rank_set.h"
 
 namespace cohort::cli {
-namespace {
-
-// How many bytes the well-formed UTF-8 character at the front of `text` has; 0 when there is none.
-size_t Utf8Length(absl::string_view text) {
-  const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
-  const unsigned char lead = byte(0);
-  if (lead < 0x80) return 1;
-  const size_t length = lead >= 0xc2 && lead < 0xe0   ? 2
-                        : lead >= 0xe0 && lead < 0xf0 ? 3
-                        : lead >= 0xf0 && lead < 0xf5 ? 4
-                                                      : 0;
-  if (length == 0 || text.size() < length) return 0;
-  for (size_t i = 1; i < length; ++i) {
-    if ((byte(i) & 0xc0) != 0x80) return 0;
-  }
-  // Overlong forms, surrogates, and what is above U+10FFFF.
-  if (lead == 0xe0 && byte(1) < 0xa0) return 0;
-  if (lead == 0xed && byte(1) >= 0xa0) return 0;
-  if (lead == 0xf0 && byte(1) < 0x90) return 0;
-  if (lead == 0xf4 && byte(1) >= 0x90) return 0;
-  return length;
-}
-
-bool IsControl(absl::string_view character) {
-  const unsigned char first = static_cast<unsigned char>(character[0]);
-  if (character.size() == 1) return first < 0x20 || first == 0x7f;
-  // U+0080 to U+009F steer terminals too.
-  return first == 0xc2 && static_cast<unsigned char>(character[1]) < 0xa0;
-}
-
-}  // namespace
-
 std::string ShortDuration(absl::Duration duration) {
   if (duration == absl::InfiniteDuration()) return "never";
   if (duration <= absl::ZeroDuration()) return "0s";
@@ -81,25 +47,6 @@ std::string FormatBytes(int64_t size_bytes) {
 
 std::string Counted(int64_t count, absl::string_view noun) {
   return absl::StrCat(count, " ", noun, count == 1 ? "" : "s");
-}
-
-std::string Printable(absl::string_view text) {
-  std::string result;
-  result.reserve(text.size());
-  while (!text.empty()) {
-    const size_t length = Utf8Length(text);
-    if (length == 0 || IsControl(text.substr(0, length))) {
-      const size_t escaped = length == 0 ? 1 : length;
-      for (char c : text.substr(0, escaped)) {
-        absl::StrAppendFormat(&result, "\\x%02x", static_cast<unsigned char>(c));
-      }
-      text.remove_prefix(escaped);
-    } else {
-      result.append(text.data(), length);
-      text.remove_prefix(length);
-    }
-  }
-  return result;
 }
 
 std::string FormatMember(const std::optional<int>& rank, absl::string_view member,

@@ -8,6 +8,7 @@
 
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "base/printable.h"
 #include "client/rendezvous/report.h"
 
 namespace cohort::cli {
@@ -24,10 +25,6 @@ std::string FormatBytes(int64_t size_bytes);
 
 // "1 rank", "2 ranks".
 std::string Counted(int64_t count, absl::string_view noun);
-
-// Foreign text on one line that cannot steer a terminal: control bytes and bytes that are no UTF-8
-// become \xNN.
-std::string Printable(absl::string_view text);
 
 // "rank 3 (rank-3 on host-a)", as much of it as is known; "" when nothing is.
 std::string FormatMember(const std::optional<int>& rank, absl::string_view member,

@@ -37,6 +37,7 @@ TEST(Format, ForeignTextCannotSteerATerminal) {
   EXPECT_EQ(Printable("gr\xc3\xbc\xc3\x9f"), "gr\xc3\xbc\xc3\x9f");
   EXPECT_EQ(Printable("\xc2\x9b"), "\\xc2\\x9b");  // CSI in one character
   EXPECT_EQ(Printable("\xff\xc3"), "\\xff\\xc3");
+  EXPECT_EQ(Printable("\xe2\x80\xae"), "\\xe2\\x80\\xae");  // U+202E turns the line round
   EXPECT_EQ(Printable("\xc0\x8a"), "\\xc0\\x8a");  // an overlong newline
 }
 

@@ -94,6 +94,15 @@ TEST(ReportJson, KeyEventsSayWhatHappened) {
   EXPECT_EQ(Dump(ToJson(event)), R"({"event":"expired","key":"k","revision":7})");
 }
 
+// JSON of a hostile name stays JSON, and steers no terminal.
+TEST(JsonTest, EscapesWhatSteersATerminal) {
+  EXPECT_EQ(Dump({{"member",
+                   "txt\xe2\x80\xae"
+                   "exe\x7f"}}),
+            R"({"member":"txt\u202eexe\u007f"})");
+  EXPECT_EQ(Dump({{"member", "\xc3\xa4"}}), "{\"member\":\"\xc3\xa4\"}");
+}
+
 TEST(WaitingLine, SaysInAFileOnlyWhatChanged) {
   std::ostringstream err;
   Printer printer(err, err, {});

@@ -2,6 +2,7 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "base/printable.h"
 
 namespace cohort::cli {
 namespace {
@@ -41,7 +42,10 @@ Json ToArray(const Values& values) {
 }  // namespace
 
 std::string Dump(const Json& json) {
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+  std::string text = json.dump(-1, ' ', false, Json::error_handler_t::replace);
+  if (IsPrintable(text)) return text;
+  // JSON has escapes for characters that steer a terminal.
+  return json.dump(-1, ' ', /*ensure_ascii=*/true, Json::error_handler_t::replace);
 }
 
 double Seconds(absl::Duration duration) {

@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "base/id128.h"
+#include "base/printable.h"
 #include "client/rendezvous/report_codec.h"
 #include "grpcpp/create_channel.h"
 #include "grpcpp/security/credentials.h"
@@ -43,8 +44,9 @@ absl::Status CheckAddress(absl::string_view address) {
   uint32_t port = 0;
   if (host.empty() || (absl::StrContains(host, ":") && !bracketed) ||
       !absl::SimpleAtoi(address.substr(colon + 1), &port) || port == 0 || port > 65535) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "address \"", address.substr(0, 256), "\" is not host:port, [ipv6]:port or unix:/path"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("address \"", Printable(address.substr(0, 256)),
+                     "\" is not host:port, [ipv6]:port or unix:/path"));
   }
   return absl::OkStatus();
 }
@@ -138,7 +140,7 @@ absl::StatusOr<std::shared_ptr<Connection>> Connection::Create(const ConnectionO
   if (absl::Status status = CheckAddress(options.address); !status.ok()) return status;
   if (!options.tenant.empty() && !IsName(options.tenant)) {
     return absl::InvalidArgumentError(
-        absl::StrCat("tenant \"", options.tenant.substr(0, 256), "\" is not a name"));
+        absl::StrCat("tenant \"", Printable(options.tenant.substr(0, 256)), "\" is not a name"));
   }
   if (options.max_message_bytes <= 0 || options.min_backoff <= absl::ZeroDuration() ||
       options.max_backoff < options.min_backoff || options.keepalive_ping <= absl::ZeroDuration()) {

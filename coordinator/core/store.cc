@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "base/printable.h"
 #include "coordinator/core/store_internal.h"
 
 namespace cohort::coordinator {
@@ -175,14 +176,14 @@ void Store::Explain(CallId id, ParkedCall& parked) const {
   if (it == parked_.end()) return;
   parked.group = key_.group;
   if (const auto* get = std::get_if<ParkedGet>(&it->second.what)) {
-    parked.operation = absl::StrCat("get ", get->keys[get->blocked_on]);
+    parked.operation = absl::StrCat("get ", Printable(get->keys[get->blocked_on]));
     if (get->keys.size() > 1) {
       absl::StrAppend(&parked.operation, " (one of ", get->keys.size(), " keys)");
     }
   } else if (const auto* pop = std::get_if<ParkedPop>(&it->second.what)) {
     parked.operation = absl::StrCat("queue_pop ", pop->queue);
   } else if (const auto* watch = std::get_if<ParkedWatch>(&it->second.what)) {
-    parked.operation = absl::StrCat("watch ", watch->prefix);
+    parked.operation = absl::StrCat("watch ", Printable(watch->prefix));
   }
 }
 

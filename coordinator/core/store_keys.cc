@@ -7,6 +7,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "base/printable.h"
 #include "coordinator/core/store.h"
 #include "coordinator/core/store_internal.h"
 
@@ -123,12 +124,14 @@ void Store::Handle(Step& step, CallId id, const Caller& caller, absl::Duration, 
   auto it = keys_.find(call.key);
   int64_t value = 0;
   if (it != keys_.end() && !ParseCounter(it->second.value.bytes(), &value)) {
-    return step.Fail(id, absl::FailedPreconditionError(absl::StrCat("the value of key ", call.key,
-                                                                    " is not a decimal integer")));
+    return step.Fail(
+        id, absl::FailedPreconditionError(absl::StrCat("the value of key ", Printable(call.key),
+                                                       " is not a decimal integer")));
   }
   if (__builtin_add_overflow(value, call.delta, &value)) {
-    return step.Fail(id, absl::OutOfRangeError(absl::StrCat("adding ", call.delta, " to key ",
-                                                            call.key, " overflows 64 bits")));
+    return step.Fail(
+        id, absl::OutOfRangeError(absl::StrCat("adding ", call.delta, " to key ",
+                                               Printable(call.key), " overflows 64 bits")));
   }
   std::string text = absl::StrCat(value);
   const absl::Status allowed = CheckKey(it, static_cast<int64_t>(text.size()));

@@ -234,6 +234,9 @@ TEST(Store, ExplainsWhatACallWaitsFor) {
   EXPECT_EQ(explain(get), "get a (one of 2 keys)");
   EXPECT_EQ(explain(pop), "queue_pop q");
   EXPECT_EQ(explain(watch), "watch k/");
+  // Keys may have any bytes.
+  EXPECT_EQ(explain(store.Begin(WaitFor({"a\n\xe2\x80\xae"}), kWait)), "get a\\x0a\\xe2\\x80\\xae");
+  EXPECT_EQ(explain(store.Begin(WatchKeysCall{"\x1b[2J"}, kWait)), "watch \\x1b[2J");
   EXPECT_EQ(explain(999), "");
   EXPECT_EQ(store.store().SessionOf(get), kSession(3));
 }

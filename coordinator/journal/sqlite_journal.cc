@@ -33,7 +33,6 @@ CREATE TABLE rows (
   checksum INTEGER NOT NULL,
   PRIMARY KEY (tenant, grp, kind, id)
 ) WITHOUT ROWID;
-INSERT INTO meta (key, value) VALUES ('boot', 0);
 )sql";
 
 // SQLite takes "", ":memory:" and "file:..." for something else than the name of a file.
@@ -77,6 +76,11 @@ uint32_t Checksum(const GroupKey& key, int64_t kind, absl::string_view id,
   checksum = Extend(checksum, key.group);
   checksum = Extend(checksum, id);
   return Extend(checksum, value);
+}
+
+// Covers the format too, so that a damaged number of an older format does not turn the check off.
+uint32_t BootChecksum(int64_t format, int64_t boot) {
+  return Extend(0, absl::StrCat("format_version,", format, ",boot,", boot));
 }
 
 // The errno behind an I/O error, or 0. SQLite tells it for the database after some calls, and
@@ -147,6 +151,9 @@ absl::StatusOr<JournalContents> SqliteJournal::Open() {
       statement->reset();
     }
     database_.reset();
+    file_.reset();
+    log_.reset();
+    least_file_bytes_ = 0;
   }
   return contents;
 }
@@ -160,6 +167,7 @@ absl::StatusOr<JournalContents> SqliteJournal::OpenFile() {
   database_.reset(database);
   if (opened != SQLITE_OK) return OpenError("cannot open");
   sqlite3_extended_result_codes(database, 1);
+  COHORT_RETURN_IF_ERROR(CheckIsWritable());
 
   // The lock is taken by the first read below and held until the file is closed. Taken before the
   // log is first touched, it also keeps the log's index in this process's memory.
@@ -177,11 +185,34 @@ absl::StatusOr<JournalContents> SqliteJournal::OpenFile() {
 
   JournalContents contents;
   if (!is_new) {
+    COHORT_ASSIGN_OR_RETURN(const int64_t format, ReadMeta("format_version"));
+    COHORT_ASSIGN_OR_RETURN(const int64_t last_boot, ReadBoot(format));
     COHORT_ASSIGN_OR_RETURN(contents.rows, ReadRows());
+    contents.boot = last_boot + 1;
   }
-  COHORT_ASSIGN_OR_RETURN(contents.boot, CountBoot(is_new));
+  COHORT_RETURN_IF_ERROR(WriteBoot(is_new, contents.boot));
   COHORT_RETURN_IF_ERROR(PrepareStatements());
+  COHORT_RETURN_IF_ERROR(RememberFiles());
   return contents;
+}
+
+// SQLite opens a file that may not be written for reading, and then fails with errors of its own.
+absl::Status SqliteJournal::CheckIsWritable() const {
+  int error = faccessat(AT_FDCWD, path_.c_str(), W_OK, AT_EACCESS) == 0 ? 0 : errno;
+  if (error == 0 && sqlite3_db_readonly(database_.get(), "main") == 1) error = EACCES;
+  if (error != 0) {
+    return absl::PermissionDeniedError(
+        absl::StrCat("journal ", path_, ": is read-only for this process: ", strerror(error)));
+  }
+  const std::string folder = FolderOf(path_);
+  error = faccessat(AT_FDCWD, folder.c_str(), W_OK | X_OK, AT_EACCESS) == 0 ? 0 : errno;
+  if (error != 0) {
+    return absl::PermissionDeniedError(
+        absl::StrCat("journal ", path_, ": its folder ", folder,
+                     " is read-only for this process, and the log needs a place beside the file: ",
+                     strerror(error)));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status SqliteJournal::CreateFileIfMissing() const {
@@ -221,16 +252,14 @@ absl::Status SqliteJournal::CheckIsJournal(bool* is_new) {
     return absl::FailedPreconditionError(
         absl::StrCat("journal ", path_, ": an SQLite file of another program"));
   }
-  COHORT_ASSIGN_OR_RETURN(const int64_t version,
-                          QueryNumber("SELECT value FROM meta WHERE key = 'format_version'"));
+  COHORT_ASSIGN_OR_RETURN(const int64_t version, ReadMeta("format_version"));
   if (version > kFormatVersion) {
     return absl::FailedPreconditionError(
         absl::StrCat("journal ", path_, ": written by a newer program: its format version is ",
                      version, ", this program reads up to ", kFormatVersion));
   }
-  if (version != kFormatVersion) {
-    return absl::DataLossError(
-        absl::StrCat("journal ", path_, ": damaged: format version ", version, " never existed"));
+  if (version < 1) {
+    return Damaged(absl::StrCat("meta.format_version is ", version, ", which never existed"));
   }
   return absl::OkStatus();
 }
@@ -271,23 +300,87 @@ absl::StatusOr<Record> SqliteJournal::ReadRow(sqlite3_stmt* row) const {
   return record;
 }
 
-absl::StatusOr<int64_t> SqliteJournal::CountBoot(bool is_new) {
+absl::StatusOr<int64_t> SqliteJournal::ReadMeta(absl::string_view key) {
+  COHORT_ASSIGN_OR_RETURN(
+      const int64_t count,
+      QueryNumber(absl::StrCat("SELECT count(*) FROM meta WHERE key = '", key, "'")));
+  if (count != 1) return Damaged(absl::StrCat("meta.", key, " is missing"));
+  return QueryNumber(absl::StrCat("SELECT value FROM meta WHERE key = '", key, "'"));
+}
+
+absl::Status SqliteJournal::WriteMeta(absl::string_view key, int64_t value) {
+  return Execute(absl::StrCat("INSERT INTO meta (key, value) VALUES ('", key, "', ", value,
+                              ") ON CONFLICT (key) DO UPDATE SET value = excluded.value")
+                     .c_str());
+}
+
+absl::StatusOr<int64_t> SqliteJournal::ReadBoot(int64_t format) {
+  COHORT_ASSIGN_OR_RETURN(const int64_t boot, ReadMeta("boot"));
+  // A file has its first boot from the transaction that makes its tables.
+  if (boot < 1 || boot >= kMaxBoot) {
+    return Damaged(absl::StrCat("meta.boot is ", boot, ", expected 1 to ", kMaxBoot - 1));
+  }
+  if (format < kFormatVersion) {
+    COHORT_ASSIGN_OR_RETURN(const int64_t checksums,
+                            QueryNumber("SELECT count(*) FROM meta WHERE key = 'boot_checksum'"));
+    if (checksums == 0) return boot;
+    return Damaged(absl::StrCat("meta.format_version is ", format,
+                                ", but meta.boot_checksum is of a later format"));
+  }
+  COHORT_ASSIGN_OR_RETURN(const int64_t checksum, ReadMeta("boot_checksum"));
+  if (checksum == BootChecksum(format, boot)) return boot;
+  return Damaged(absl::StrCat("meta.boot is ", boot, ", and its checksum does not match"));
+}
+
+absl::Status SqliteJournal::WriteBoot(bool is_new, int64_t boot) {
   COHORT_RETURN_IF_ERROR(Execute("BEGIN IMMEDIATE"));
   if (is_new) {
     COHORT_RETURN_IF_ERROR(Execute(kCreateTables));
-    COHORT_RETURN_IF_ERROR(
-        Execute(absl::StrCat("INSERT INTO meta (key, value) VALUES ('format_version', ",
-                             kFormatVersion, "); PRAGMA application_id=", kApplicationId)
-                    .c_str()));
+    COHORT_RETURN_IF_ERROR(Execute(absl::StrCat("PRAGMA application_id=", kApplicationId).c_str()));
   }
-  COHORT_RETURN_IF_ERROR(Execute("UPDATE meta SET value = value + 1 WHERE key = 'boot'"));
-  COHORT_ASSIGN_OR_RETURN(const int64_t boot,
-                          QueryNumber("SELECT value FROM meta WHERE key = 'boot'"));
-  if (boot < 1) {
-    return absl::DataLossError(absl::StrCat("journal ", path_, ": damaged: boot counter ", boot));
+  COHORT_RETURN_IF_ERROR(WriteMeta("format_version", kFormatVersion));
+  COHORT_RETURN_IF_ERROR(WriteMeta("boot", boot));
+  COHORT_RETURN_IF_ERROR(WriteMeta("boot_checksum", BootChecksum(kFormatVersion, boot)));
+  return Execute("COMMIT");
+}
+
+absl::Status SqliteJournal::RememberFiles() {
+  const auto remember = [this](const std::string& path) {
+    absl::StatusOr<FileIdentity> file = FileIdentity::Of(path);
+    if (file.ok()) return file;
+    return absl::StatusOr<FileIdentity>(absl::UnavailableError(
+        absl::StrCat("journal ", path_, ": cannot open: ", file.status().message())));
+  };
+  COHORT_ASSIGN_OR_RETURN(file_, remember(path_));
+  // SQLite follows links: the log lies beside the file that they lead to.
+  const char* const file_name = sqlite3_db_filename(database_.get(), "main");
+  COHORT_ASSIGN_OR_RETURN(log_, remember(sqlite3_filename_wal(file_name)));
+  int moved = 0;
+  if (sqlite3_file_control(database_.get(), "main", SQLITE_FCNTL_HAS_MOVED, &moved) == SQLITE_OK &&
+      moved != 0) {
+    return absl::UnavailableError(
+        absl::StrCat("journal ", path_, ": cannot open: it was replaced meanwhile"));
   }
-  COHORT_RETURN_IF_ERROR(Execute("COMMIT"));
-  return boot;
+  return absl::OkStatus();
+}
+
+absl::Status SqliteJournal::CheckFiles() {
+  const absl::StatusOr<off_t> file_bytes = file_->Check(least_file_bytes_);
+  absl::Status status = file_bytes.status();
+  if (status.ok()) {
+    least_file_bytes_ = *file_bytes;
+    status = log_->Check(0).status();
+    if (status.ok()) return status;
+    // The file is ours still: it takes over what was acknowledged in the log.
+    sqlite3_wal_checkpoint_v2(database_.get(), nullptr, SQLITE_CHECKPOINT_PASSIVE, nullptr,
+                              nullptr);
+  }
+  // Closing would remove the log by its name, which may be another journal's by now.
+  sqlite3_db_config(database_.get(), SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, nullptr);
+  broken_ = absl::InternalError(absl::StrCat(
+      "journal ", path_, ": ", status.message(),
+      "; nothing is acknowledged from now on: put the file back or remove its rest, and restart"));
+  return broken_;
 }
 
 absl::Status SqliteJournal::PrepareStatements() {
@@ -319,8 +412,9 @@ absl::Status SqliteJournal::Append(const std::vector<Record>& records) {
     status = Apply(record);
   }
   if (status.ok()) status = Run(commit_);
+  if (status.ok()) return CheckFiles();
   // SQLite has already rolled back after some errors.
-  if (!status.ok() && sqlite3_get_autocommit(database_.get()) == 0) {
+  if (sqlite3_get_autocommit(database_.get()) == 0) {
     const absl::Status rolled_back = Run(rollback_);
     if (!rolled_back.ok()) broken_ = rolled_back;
   }
@@ -384,12 +478,12 @@ absl::StatusOr<SqliteJournal::Statement> SqliteJournal::Prepare(absl::string_vie
   return Statement(statement);
 }
 
-absl::StatusOr<int64_t> SqliteJournal::QueryNumber(const char* sql) {
+absl::StatusOr<int64_t> SqliteJournal::QueryNumber(absl::string_view sql) {
   COHORT_ASSIGN_OR_RETURN(const Statement statement, Prepare(sql));
   const int result = sqlite3_step(statement.get());
   if (result == SQLITE_ROW) return sqlite3_column_int64(statement.get(), 0);
   if (result == SQLITE_DONE) {
-    return absl::DataLossError(absl::StrCat("journal ", path_, ": damaged: no answer to ", sql));
+    return Damaged(absl::StrCat("no answer to ", sql));
   }
   return OpenError("cannot open");
 }
@@ -398,6 +492,10 @@ void SqliteJournal::BindKey(const Statement& statement, const GroupKey& key, Rec
   BindBytes(statement.get(), 1, key.tenant);
   BindBytes(statement.get(), 2, key.group);
   sqlite3_bind_int64(statement.get(), 3, static_cast<int64_t>(kind));
+}
+
+absl::Status SqliteJournal::Damaged(absl::string_view what) const {
+  return absl::DataLossError(absl::StrCat("journal ", path_, ": damaged: ", what));
 }
 
 absl::Status SqliteJournal::OpenError(absl::string_view what) const {

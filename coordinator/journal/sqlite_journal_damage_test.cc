@@ -1,17 +1,21 @@
 // Files that are not as they should be, disks that are full, and syncs that fail.
+#include <linux/capability.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstdlib>
+#include <cstring>
 #include <fstream>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -32,12 +36,14 @@ using ::testing::HasSubstr;
 
 TEST_F(SqliteJournalDamageTest, RefusesANewerFormat) {
   Reopen();
-  Execute("UPDATE meta SET value = 2 WHERE key = 'format_version'");
+  Execute(absl::StrCat("UPDATE meta SET value = ", SqliteJournal::kFormatVersion + 1,
+                       " WHERE key = 'format_version'"));
   const absl::Status status = OpenStatus();
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(status.message()), HasSubstr("newer program"));
   EXPECT_THAT(std::string(status.message()), HasSubstr(path_));
-  Execute("UPDATE meta SET value = 1 WHERE key = 'format_version'");
+  Execute(absl::StrCat("UPDATE meta SET value = ", SqliteJournal::kFormatVersion,
+                       " WHERE key = 'format_version'"));
   EXPECT_EQ(Reopen().boot, 2);  // the refused start does not count
 }
 
@@ -66,11 +72,133 @@ TEST_F(SqliteJournalDamageTest, NamesADamagedRow) {
   EXPECT_THAT(std::string(status.message()), HasSubstr(path_));
 }
 
-TEST_F(SqliteJournalDamageTest, NoticesAValueUnderAnotherName) {
+// Each change leaves a row that decodes, under a name of another row.
+TEST_F(SqliteJournalDamageTest, ChecksumsCoverTheWholeName) {
+  for (const char* change : {
+           "id = CAST('c' AS BLOB)",
+           "tenant = CAST('tenanT' AS BLOB)",
+           "grp = CAST('h' AS BLOB)",
+           "kind = 7",
+           // The same bytes one behind the other, cut elsewhere.
+           "tenant = CAST('tenan' AS BLOB), grp = CAST('tg' AS BLOB)",
+           "grp = CAST('' AS BLOB), id = CAST('ga' AS BLOB)",
+           "id = CAST('' AS BLOB), value = CAST('a' AS BLOB) || value",
+       }) {
+    journal_.reset();
+    unlink(path_.c_str());
+    Reopen();
+    ASSERT_TRUE(journal_->Append({SampleKey("g", "a", "1")}).ok());
+    Execute(absl::StrCat("UPDATE rows SET ", change));
+    const absl::Status status = OpenStatus();
+    EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << change;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("its checksum does not match")) << change;
+  }
+}
+
+// Sequences and revisions of a boot begin at (boot - 1) << 32: a count that goes back repeats them.
+TEST_F(SqliteJournalDamageTest, RefusesABootCountThatIsNotTheOneWritten) {
+  Reopen();
+  Reopen();
+  Reopen();
+  for (const char* change :
+       {"value = 0", "value = 1", "value = 2", "value = 4", "value = -1", "value = 2147483648",
+        "value = 9223372036854775807", "value = 'three'", "value = x'03'"}) {
+    Execute(absl::StrCat("UPDATE meta SET ", change, " WHERE key = 'boot'"));
+    const absl::Status status = OpenStatus();
+    EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << change << ": " << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr(path_)) << change;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("meta.boot")) << change;
+  }
+  Execute("UPDATE meta SET value = 3 WHERE key = 'boot'");
+  EXPECT_EQ(Reopen().boot, 4);
+}
+
+TEST_F(SqliteJournalDamageTest, RefusesABootChecksumThatIsGone) {
+  Reopen();
+  Execute("DELETE FROM meta WHERE key = 'boot_checksum'");
+  const absl::Status status = OpenStatus();
+  EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("meta.boot_checksum"));
+}
+
+// The file as format 1 had it: without a checksum of the boot count.
+class SqliteJournalOldFormatTest : public SqliteJournalTestBase {
+ protected:
+  void MakeOldFile(const std::string& boot) {
+    Reopen();
+    ASSERT_TRUE(journal_->Append({SampleKey("g", "a", "1")}).ok());
+    Execute(absl::StrCat("DELETE FROM meta WHERE key = 'boot_checksum';",
+                         "UPDATE meta SET value = 1 WHERE key = 'format_version';",
+                         "UPDATE meta SET value = ", boot, " WHERE key = 'boot'"));
+  }
+};
+
+TEST_F(SqliteJournalOldFormatTest, IsReadAndGetsAChecksum) {
+  MakeOldFile("41");
+  const JournalContents contents = Reopen();
+  EXPECT_EQ(contents.boot, 42);
+  EXPECT_THAT(Keys(contents), ElementsAre("g/a=1"));
+  EXPECT_EQ(Reopen().boot, 43);
+  Execute("UPDATE meta SET value = 42 WHERE key = 'boot'");
+  EXPECT_EQ(OpenStatus().code(), absl::StatusCode::kDataLoss);
+}
+
+TEST_F(SqliteJournalOldFormatTest, IsRefusedWithABootCountOutOfRange) {
+  for (const char* boot : {"0", "-7", "2147483648", "4294967296", "'many'"}) {
+    journal_.reset();
+    unlink(path_.c_str());
+    MakeOldFile(boot);
+    const absl::Status status = OpenStatus();
+    EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << boot;
+    EXPECT_THAT(std::string(status.message()), HasSubstr(path_)) << boot;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("meta.boot is ")) << boot;
+  }
+}
+
+// A damaged format number must not turn the check off.
+TEST_F(SqliteJournalOldFormatTest, HasNoChecksum) {
+  Reopen();
+  Execute("UPDATE meta SET value = 1 WHERE key = 'format_version'");
+  const absl::Status status = OpenStatus();
+  EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("meta.format_version"));
+}
+
+// Takes from a thread what lets root write everywhere.
+void DropCapabilities() {
+  __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
+  __user_cap_data_struct none[2] = {};
+  ASSERT_EQ(syscall(SYS_capset, &header, none), 0) << strerror(errno);
+}
+
+TEST_F(SqliteJournalDamageTest, SaysThatTheFileIsReadOnly) {
   Reopen();
   ASSERT_TRUE(journal_->Append({SampleKey("g", "a", "1")}).ok());
-  Execute("UPDATE rows SET id = CAST('c' AS BLOB)");
-  EXPECT_EQ(OpenStatus().code(), absl::StatusCode::kDataLoss);
+  journal_.reset();
+  ASSERT_EQ(chmod(path_.c_str(), 0400), 0);
+  absl::Status status;
+  std::thread([&] {
+    DropCapabilities();
+    status = OpenStatus();
+  }).join();
+  EXPECT_EQ(status, absl::PermissionDeniedError(absl::StrCat(
+                        "journal ", path_, ": is read-only for this process: Permission denied")));
+}
+
+TEST_F(SqliteJournalDamageTest, SaysThatTheFolderIsReadOnly) {
+  Reopen();
+  journal_.reset();
+  ASSERT_EQ(chmod(folder_.c_str(), 0500), 0);
+  absl::Status status;
+  std::thread([&] {
+    DropCapabilities();
+    status = OpenStatus();
+  }).join();
+  ASSERT_EQ(chmod(folder_.c_str(), 0700), 0);
+  EXPECT_EQ(status, absl::PermissionDeniedError(absl::StrCat(
+                        "journal ", path_, ": its folder ", folder_,
+                        " is read-only for this process, and the log needs a place beside the "
+                        "file: Permission denied")));
 }
 
 TEST_F(SqliteJournalDamageTest, ReportsMissingTables) {

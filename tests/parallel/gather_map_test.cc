@@ -14,7 +14,7 @@
 namespace cohort::testing {
 namespace {
 
-using parallel::GatherOptions;
+using parallel::MapGatherOptions;
 using parallel::Messages;
 using parallel::ReceiveMapOptions;
 using parallel::ReceiveTensorMap;
@@ -28,7 +28,7 @@ constexpr int64_t kLarge = 1800000;
 // Stages of as many ranks as there are parts; rank r of the first sends to rank r of the second.
 class GatherMapTest : public MapTest {
  protected:
-  using Options = std::function<GatherOptions(client::Group& stage)>;
+  using Options = std::function<MapGatherOptions(client::Group& stage)>;
 
   void MakeStages(int parts) {
     MakeGroup(2 * parts);
@@ -109,14 +109,14 @@ class GatherMapTest : public MapTest {
             {"empty", Upload(group, Pattern(DataType::kI64, {0, 4}))},
             {"own", Upload(group, Pattern(DataType::kI64, {24}, group.rank()))}};
   }
-  static GatherOptions All(client::Group& stage) {
-    GatherOptions options;
+  static MapGatherOptions All(client::Group& stage) {
+    MapGatherOptions options;
     options.group = &stage;
     options.all = true;
     options.overrides = {{{"own"}, false}};
     return options;
   }
-  static GatherOptions Nothing(client::Group& /*stage*/) { return {}; }
+  static MapGatherOptions Nothing(client::Group& /*stage*/) { return {}; }
 
   void ExpectPasses(const Options& sends) {
     std::vector<std::string> sent;
@@ -137,7 +137,7 @@ TEST_P(GatherMapTest, PartsBecomeWhole) {
     ExpectPasses(All);
     // One of them alone; and none, though the receivers could.
     ExpectPasses([](client::Group& stage) {
-      GatherOptions options;
+      MapGatherOptions options;
       options.group = &stage;
       options.overrides = {{{"inner", "residual"}, true}, {{"not there"}, false}};
       return options;
@@ -150,7 +150,7 @@ TEST_P(GatherMapTest, WhatGoesInPartsIsAskedFor) {
   MakeStages(2);
   // With the group alone nothing goes in parts: what is not alike stays apart.
   ExpectPasses([](client::Group& stage) {
-    GatherOptions options;
+    MapGatherOptions options;
     options.group = &stage;
     return options;
   });
@@ -161,7 +161,7 @@ TEST_P(GatherMapTest, AnOverrideThatCannotBeFollowedIsAnErrorOfBoth) {
     MakeStages(parts);
     const auto forced = [](const parallel::Path& path, bool with_group) {
       return [path, with_group](client::Group& stage) {
-        GatherOptions options;
+        MapGatherOptions options;
         if (with_group) options.group = &stage;
         options.overrides = {{path, true}};
         return options;
@@ -270,14 +270,14 @@ TEST_P(GatherMapTest, PartsOfDifferentTensorsAreNotMixed) {
 TEST_P(GatherMapTest, ACheckFindsWhatIsNotAlike) {
   MakeStages(2);
   const auto checked = [](client::Group& stage) {
-    GatherOptions options = All(stage);
+    MapGatherOptions options = All(stage);
     options.check = true;
     return options;
   };
   ExpectPasses(checked);
   // Also what differs between ranks.
   const auto all = [&](client::Group& stage) {
-    GatherOptions options = checked(stage);
+    MapGatherOptions options = checked(stage);
     options.overrides.clear();
     return options;
   };

@@ -57,7 +57,12 @@ TEST_P(ObjectsTest, FromOneToAnother) {
   std::mt19937 random(Seed());
   MakeGroup(2);
   const Value value = parallel::RandomMap(random, 4, nullptr);
-  const Value tensor = List{Pattern(DataType::kF32, {2})};
+  // One that lies in steps, one of no elements, and values beside them.
+  const Value tensors = List{Pattern(DataType::kF32, {3, 5}).Permute({1, 0}), "text",
+                             Pattern(DataType::kBF16, {0, 4}), List{Pattern(DataType::kU8, {7})}};
+  Value deep;
+  for (int i = 0; i < 40; ++i) deep = List{deep};
+  const Value large = List{Tensor::Zeros(DataType::kU8, {(int64_t{64} << 20) + 1})};
   ExpectOk(OnRanks([&](client::Group& group) {
     const int other = 1 - group.rank();
     for (const int peer : {-1, 2, group.rank()}) {
@@ -66,16 +71,22 @@ TEST_P(ObjectsTest, FromOneToAnother) {
     }
     // Both first send: nobody waits.
     EXPECT_TRUE(SendObject(group, value, other).ok());
-    ExpectError(SendObject(group, tensor, other), absl::StatusCode::kInvalidArgument,
-                "is a tensor");
+    EXPECT_TRUE(SendObject(group, tensors, other).ok());
+    ExpectError(SendObject(group, deep, other), absl::StatusCode::kInvalidArgument, "nested");
+    ExpectError(SendObject(group, large, other), absl::StatusCode::kResourceExhausted,
+                "at most 67108864 travel by SendObject");
     EXPECT_TRUE(group.SendObject("not a value", other).ok());
     EXPECT_TRUE(SendObject(group, group.rank(), other).ok());
 
     const auto came = ReceiveObject(group, other);
     if (!came.ok()) return came.status();
     EXPECT_EQ(parallel::Describe(*came), parallel::Describe(value));
-    ExpectError(ReceiveObject(group, other).status(), absl::StatusCode::kInvalidArgument,
-                "is a tensor");
+    const auto with_tensors = ReceiveObject(group, other);
+    if (!with_tensors.ok()) return with_tensors.status();
+    EXPECT_EQ(parallel::Describe(*with_tensors), parallel::Describe(tensors));
+    ExpectError(ReceiveObject(group, other).status(), absl::StatusCode::kInvalidArgument, "nested");
+    ExpectError(ReceiveObject(group, other).status(), absl::StatusCode::kResourceExhausted,
+                "at most 67108864 travel by SendObject");
     EXPECT_FALSE(ReceiveObject(group, other).ok());
     const auto last = ReceiveObject(group, other);
     if (!last.ok()) return last.status();

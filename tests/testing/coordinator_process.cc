@@ -131,6 +131,11 @@ void CoordinatorProcess::Kill() {
 absl::StatusOr<int> CoordinatorProcess::Terminate(absl::Duration timeout) {
   if (pid_ <= 0) return absl::FailedPreconditionError("it does not run");
   kill(pid_, SIGTERM);
+  return Wait(timeout);
+}
+
+absl::StatusOr<int> CoordinatorProcess::Wait(absl::Duration timeout) {
+  if (pid_ <= 0) return absl::FailedPreconditionError("it does not run");
   const int process = OpenProcess(pid_);
   const bool ended = AwaitReadable(process, timeout);
   close(process);

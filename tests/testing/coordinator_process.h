@@ -44,6 +44,8 @@ class CoordinatorProcess {
   void Kill();
   // SIGTERM; its exit status. DEADLINE_EXCEEDED: it still runs.
   absl::StatusOr<int> Terminate(absl::Duration timeout);
+  // The same, of a process that should end by itself.
+  absl::StatusOr<int> Wait(absl::Duration timeout);
   // SIGSTOP, until it has stopped; and SIGCONT.
   void Pause();
   void Resume();

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/clock.h"
 #include "base/id128.h"
+#include "base/printable.h"
 #include "base/status_macros.h"
 #include "cohort/v1/rank_card.pb.h"
 #include "worker/communicator/nccl/nccl_board.h"
@@ -124,6 +125,8 @@ class Bootstrap {
             absl::StrCat("rank ", rank, " (", other.host_name(), ", process ", other.pid(),
                          ") speaks version ", other.version(), ", this one ", kVersion));
       }
+      MakePrintable(*other.mutable_host_name());
+      MakePrintable(*other.mutable_machine());
       cards_.push_back(std::move(other));
     }
     COHORT_RETURN_IF_ERROR(CheckPlacements());

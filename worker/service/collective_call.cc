@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/printable.h"
 #include "base/status_macros.h"
 #include "worker/service/tensor_layout.h"
 
@@ -137,7 +138,7 @@ absl::Status CollectiveCall::RunVerb(client::Group& group, const CallOptions& op
       if (request.why().size() > kMostSaid) {
         return absl::InvalidArgumentError(absl::StrCat("why: ", request.why().size(), " bytes"));
       }
-      return group.Refuse(absl::InvalidArgumentError(request.why()), options);
+      return group.Refuse(absl::InvalidArgumentError(Printable(request.why())), options);
     default:
       return absl::InvalidArgumentError(absl::StrCat(request.verb(), " is not a verb"));
   }

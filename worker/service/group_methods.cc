@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/device.h"
 #include "base/logging.h"
+#include "base/printable.h"
 #include "base/status_macros.h"
 #include "client/collective/worker_client.h"
 #include "worker/service/answer.h"
@@ -76,7 +77,7 @@ class SeatingCall final : public grpc::ServerUnaryReactor {
 
 // Of a seat that is not taken any more.
 absl::Status Unseated(absl::string_view rank, absl::string_view group, const absl::Status& why) {
-  return absl::Status(why.code(), absl::StrCat("rank ", rank, " of group ", group,
+  return absl::Status(why.code(), absl::StrCat("rank ", rank, " of group ", Printable(group),
                                                " takes no seat: ", why.message()));
 }
 
@@ -229,7 +230,7 @@ grpc::Status WorkerService::AbortGroup(grpc::ServerContext* context,
                             sessions_.Find(request->session()));
     COHORT_ASSIGN_OR_RETURN(const std::shared_ptr<GroupEntry> entry,
                             session->FindGroup(request->group()));
-    entry->Abort(request->cause());
+    entry->Abort(Printable(request->cause()));
     return absl::OkStatus();
   };
   return Answer(context, abort());

@@ -4,20 +4,16 @@
 
 #include <utility>
 
-#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "base/printable.h"
 #include "base/rpc/random_bits.h"
 #include "base/status_macros.h"
 
 namespace cohort::worker {
 namespace {
 
+// Clients' names are shown to people.
 constexpr size_t kMaxNameBytes = 64;
-
-// What clients say of themselves is shown to people.
-std::string Printable(absl::string_view text) {
-  return absl::CHexEscape(text.substr(0, kMaxNameBytes));
-}
 
 absl::Status UnknownGroup(uint64_t group) {
   return absl::NotFoundError(absl::StrCat("this session has no group ", group));
@@ -28,8 +24,8 @@ absl::Status UnknownGroup(uint64_t group) {
 absl::StatusOr<std::shared_ptr<Session>> Session::Create(Client client) {
   UniqueFd ended(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (ended.get() < 0) return absl::ResourceExhaustedError("no file descriptors are left");
-  client.name = Printable(client.name);
-  client.host = Printable(client.host);
+  client.name = Printable(absl::string_view(client.name).substr(0, kMaxNameBytes));
+  client.host = Printable(absl::string_view(client.host).substr(0, kMaxNameBytes));
   return std::shared_ptr<Session>(new Session(std::move(client), std::move(ended)));
 }
 

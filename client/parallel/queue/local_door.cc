@@ -11,6 +11,7 @@
 #include "base/lane/event_loop.h"
 #include "base/logging.h"
 #include "base/mutex.h"
+#include "base/printable.h"
 #include "base/shm/local_socket.h"
 #include "base/status_macros.h"
 #include "client/parallel/queue/peer_process.h"
@@ -32,11 +33,11 @@ void SendRefusal(const shm::LocalSocket& socket, absl::string_view why) {
   socket.Send(step.SerializeAsString(), {}, kAtOnce).IgnoreError();
 }
 
-class LocalSeat final : public Seat {
+class LocalSeat final : public ReaderSeat {
  public:
   LocalSeat(std::string name, std::shared_ptr<PageMemory> page,
             std::shared_ptr<shm::LocalSocket> socket)
-      : Seat(std::move(name), "shared memory"),
+      : ReaderSeat(std::move(name), "shared memory"),
         page_(std::move(page)),
         socket_(std::move(socket)) {}
 
@@ -158,7 +159,7 @@ absl::Status LocalDoor::Guest::Follow(const v1::QueueLocalStep& step) {
       hall_->writer().Admit(seat_);
       return absl::OkStatus();
     case v1::QueueLocalStep::kLeaves:
-      return absl::CancelledError(absl::StrCat("it left: ", step.leaves().reason()));
+      return absl::CancelledError(absl::StrCat("it left: ", Printable(step.leaves().reason())));
     default:
       return absl::InvalidArgumentError("a step that is not a reader's");
   }
@@ -171,7 +172,7 @@ absl::Status LocalDoor::Guest::Greet(const v1::QueueHello& hello) {
   *step.mutable_welcome() = WelcomeOf(hall_->handle(), 0);
   const int fds[] = {hall_->writer().ring()->fd(), page->fd()};
   COHORT_RETURN_IF_ERROR(socket_->Send(step.SerializeAsString(), fds, kAtOnce));
-  seat_ = std::make_shared<LocalSeat>(hello.name(), std::move(page), socket_);
+  seat_ = std::make_shared<LocalSeat>(Printable(hello.name()), std::move(page), socket_);
   return absl::OkStatus();
 }
 

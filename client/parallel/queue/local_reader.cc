@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/lane/event_loop.h"
 #include "base/mutex.h"
+#include "base/printable.h"
 #include "base/shm/local_socket.h"
 #include "base/status_macros.h"
 #include "client/parallel/queue/peer_process.h"
@@ -70,7 +71,7 @@ class Watch final : public lane::EventLoop::Handler {
     v1::QueueLocalStep step;
     if (!step.ParseFromString(bytes) || !step.has_refused()) return;
     MutexLock lock(&mutex_);
-    if (source_ != nullptr) source_->LetGo(step.refused().reason());
+    if (source_ != nullptr) source_->LetGo(Printable(step.refused().reason()));
   }
   void Unwatch() {
     if (process_.fd() >= 0) events_.Remove(process_.fd());
@@ -126,7 +127,7 @@ absl::StatusOr<shm::LocalSocket::Message> Hear(const shm::LocalSocket& socket,
   }
   if (step->step_case() == v1::QueueLocalStep::kRefused) {
     return absl::FailedPreconditionError(
-        absl::StrCat("the writer let it not in: ", step->refused().reason()));
+        absl::StrCat("the writer let it not in: ", Printable(step->refused().reason())));
   }
   if (step->step_case() != expected) {
     return absl::InvalidArgumentError("the writer took another step than its turn");

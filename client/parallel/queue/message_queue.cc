@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "base/clock.h"
+#include "base/printable.h"
 #include "base/status_macros.h"
 #include "client/parallel/queue/queue_ends.h"
 #include "client/parallel/queue/terms.h"
@@ -38,7 +39,7 @@ struct Ends {
 absl::Status AsStatus(const v1::QueueOffer& offer, int rank) {
   if (offer.code() == 0) return absl::OkStatus();
   return absl::Status(static_cast<absl::StatusCode>(offer.code()),
-                      absl::StrCat("rank ", rank, ": ", offer.error()));
+                      absl::StrCat("rank ", rank, ": ", Printable(offer.error())));
 }
 
 void Put(const absl::Status& status, v1::QueueOffer* offer) {

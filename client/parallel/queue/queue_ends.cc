@@ -7,6 +7,7 @@
 #include "absl/memory/memory.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "base/printable.h"
 #include "base/status_macros.h"
 #include "client/parallel/queue/local_reader.h"
 #include "client/parallel/queue/memory_room.h"
@@ -178,8 +179,8 @@ absl::Status WriterQueue::AwaitReaders(int count, const QueueCall& call) {
 
 ReaderQueue::ReaderQueue(const v1::QueueHandle& handle, const QueueOptions& options,
                          std::unique_ptr<ByteSource> source)
-    : name_(handle.name()),
-      writer_(handle.writer()),
+    : name_(Printable(handle.name())),
+      writer_(Printable(handle.writer())),
       timeout_(options.timeout),
       source_(std::move(source)),
       records_(*source_, static_cast<uint64_t>(handle.max_value_bytes())) {}

@@ -31,10 +31,10 @@ Patience For(absl::Duration duration) { return {Clock::Steady().Now() + duration
 Patience Long() { return For(absl::Seconds(60)); }
 Patience Short() { return For(absl::Milliseconds(20)); }
 
-class PlainSeat final : public Seat {
+class PlainSeat final : public ReaderSeat {
  public:
   PlainSeat(std::string name, std::shared_ptr<PageMemory> page)
-      : Seat(std::move(name), "here"), page_(std::move(page)) {}
+      : ReaderSeat(std::move(name), "here"), page_(std::move(page)) {}
   ReaderPage& page() override { return page_->page(); }
   void Admitted() override { admitted_ = true; }
   void Wake() override {

@@ -110,7 +110,7 @@ void RingWriter::TurnBack() {
   const uint64_t window = std::min(kWindow, ring_->capacity() / 4);
   // To look takes a line from each reader.
   turn_at_ = tail_ + window / 8;
-  for (const std::shared_ptr<Seat>& seat : seats_) {
+  for (const std::shared_ptr<ReaderSeat>& seat : seats_) {
     if (HeadOf(*seat) != tail_) return;
   }
   const uint64_t shift = (ring_->capacity() - tail_ % ring_->capacity()) % ring_->capacity();
@@ -121,14 +121,14 @@ void RingWriter::TurnBack() {
 void RingWriter::Publish(uint64_t tail) {
   tail_ = tail;
   ring_->header().tail.store(tail, std::memory_order_seq_cst);
-  for (const std::shared_ptr<Seat>& seat : seats_) {
+  for (const std::shared_ptr<ReaderSeat>& seat : seats_) {
     if (seat->page().reader_sleeps.load(std::memory_order_seq_cst) != 0 && !seat->gone()) {
       seat->Wake();
     }
   }
 }
 
-uint64_t RingWriter::HeadOf(Seat& seat) {
+uint64_t RingWriter::HeadOf(ReaderSeat& seat) {
   if (seat.gone()) return tail_;
   const uint64_t head = seat.page().head.load(std::memory_order_acquire);
   if (head < seat.head_ || head > tail_) {
@@ -145,8 +145,8 @@ absl::Status RingWriter::AwaitRoom(uint64_t bytes, const Patience& patience) {
   const uint64_t wanted = end - std::min(end, ring_->capacity());
   while (true) {
     uint64_t least = tail_;
-    const std::shared_ptr<Seat>* slowest = nullptr;
-    for (const std::shared_ptr<Seat>& seat : seats_) {
+    const std::shared_ptr<ReaderSeat>* slowest = nullptr;
+    for (const std::shared_ptr<ReaderSeat>& seat : seats_) {
       const uint64_t head = HeadOf(*seat);
       if (head >= least) continue;
       least = head;
@@ -160,7 +160,7 @@ absl::Status RingWriter::AwaitRoom(uint64_t bytes, const Patience& patience) {
   }
 }
 
-bool RingWriter::AwaitHead(const std::shared_ptr<Seat>& seat, uint64_t wanted,
+bool RingWriter::AwaitHead(const std::shared_ptr<ReaderSeat>& seat, uint64_t wanted,
                            const Patience& patience) {
   ReaderPage& page = seat->page();
   const auto ready = [&] {
@@ -203,7 +203,7 @@ absl::Status RingWriter::NoRoom(uint64_t bytes, uint64_t wanted, const Patience&
   }
   std::vector<std::string> late;
   size_t count = 0;
-  for (const std::shared_ptr<Seat>& seat : seats_) {
+  for (const std::shared_ptr<ReaderSeat>& seat : seats_) {
     const uint64_t head = HeadOf(*seat);
     if (head >= wanted || ++count > kMostNamed) continue;
     const uint64_t read = seat->page().values.load(std::memory_order_relaxed);
@@ -235,14 +235,14 @@ absl::Status RingWriter::WhyStopped() const {
 }
 
 void RingWriter::Tidy() {
-  std::vector<std::shared_ptr<Seat>> admitted;
+  std::vector<std::shared_ptr<ReaderSeat>> admitted;
   {
     MutexLock lock(&mutex_);
     changed_.store(false, std::memory_order_seq_cst);
     seats_.erase(
         std::remove_if(seats_.begin(), seats_.end(), [](const auto& seat) { return seat->gone(); }),
         seats_.end());
-    for (std::shared_ptr<Seat>& seat : coming_) {
+    for (std::shared_ptr<ReaderSeat>& seat : coming_) {
       if (seat->gone()) continue;
       seat->head_ = tail_;
       seat->page().values.store(values(), std::memory_order_relaxed);
@@ -255,7 +255,7 @@ void RingWriter::Tidy() {
     ring_->header().parties.store(static_cast<uint32_t>(1 + seats_.size()),
                                   std::memory_order_relaxed);
   }
-  for (const std::shared_ptr<Seat>& seat : admitted) seat->Admitted();
+  for (const std::shared_ptr<ReaderSeat>& seat : admitted) seat->Admitted();
   Changed();
 }
 
@@ -269,7 +269,7 @@ void RingWriter::TidyUnlessWriting() {
   }
 }
 
-void RingWriter::Admit(std::shared_ptr<Seat> seat) {
+void RingWriter::Admit(std::shared_ptr<ReaderSeat> seat) {
   {
     MutexLock lock(&mutex_);
     coming_.push_back(std::move(seat));
@@ -278,7 +278,7 @@ void RingWriter::Admit(std::shared_ptr<Seat> seat) {
   TidyUnlessWriting();
 }
 
-void RingWriter::Leave(Seat& seat, absl::string_view why) {
+void RingWriter::Leave(ReaderSeat& seat, absl::string_view why) {
   {
     MutexLock lock(&mutex_);
     if (seat.gone()) return;
@@ -326,7 +326,7 @@ void RingWriter::End(absl::string_view reason) {
     std::memcpy(header.reason, reason_.data(), reason_.size());
   }
   header.ended.store(1, std::memory_order_seq_cst);
-  for (const std::shared_ptr<Seat>& seat : seats_) {
+  for (const std::shared_ptr<ReaderSeat>& seat : seats_) {
     if (seat->page().reader_sleeps.load(std::memory_order_seq_cst) != 0) seat->Wake();
   }
   busy_.store(kIdle, std::memory_order_seq_cst);
@@ -339,7 +339,7 @@ std::vector<RingWriter::Reader> RingWriter::readers() const {
   const uint64_t end = tail();
   const uint64_t written = values();
   std::vector<Reader> result;
-  for (const std::shared_ptr<Seat>& seat : seats_) {
+  for (const std::shared_ptr<ReaderSeat>& seat : seats_) {
     if (seat->gone()) continue;
     const uint64_t head = seat->page().head.load(std::memory_order_relaxed);
     const uint64_t read = seat->page().values.load(std::memory_order_relaxed);

@@ -20,10 +20,10 @@
 namespace cohort::parallel {
 
 // A reader, as the writer sees it.
-class Seat {
+class ReaderSeat {
  public:
-  Seat(std::string name, std::string path) : name_(std::move(name)), path_(std::move(path)) {}
-  virtual ~Seat() = default;
+  ReaderSeat(std::string name, std::string path) : name_(std::move(name)), path_(std::move(path)) {}
+  virtual ~ReaderSeat() = default;
 
   const std::string& name() const { return name_; }  // "rank 3"
   const std::string& path() const { return path_; }  // "shared memory", "stream 10.0.0.4:4123"
@@ -59,9 +59,9 @@ class RingWriter {
   absl::Status Write(absl::string_view value, const Patience& patience);
 
   // It reads from the next value on.
-  void Admit(std::shared_ptr<Seat> seat) ABSL_LOCKS_EXCLUDED(mutex_);
+  void Admit(std::shared_ptr<ReaderSeat> seat) ABSL_LOCKS_EXCLUDED(mutex_);
   // The writer does not wait for it any more.
-  void Leave(Seat& seat, absl::string_view why) ABSL_LOCKS_EXCLUDED(mutex_);
+  void Leave(ReaderSeat& seat, absl::string_view why) ABSL_LOCKS_EXCLUDED(mutex_);
   // No value is written any more; readers hear why once they have read what is there. The first
   // reason stays.
   void End(absl::string_view reason) ABSL_LOCKS_EXCLUDED(mutex_);
@@ -96,10 +96,10 @@ class RingWriter {
   // Until so many bytes are nobody's.
   absl::Status AwaitRoom(uint64_t bytes, const Patience& patience);
   // False: the deadline has passed, or everything ended.
-  bool AwaitHead(const std::shared_ptr<Seat>& seat, uint64_t wanted, const Patience& patience)
+  bool AwaitHead(const std::shared_ptr<ReaderSeat>& seat, uint64_t wanted, const Patience& patience)
       ABSL_LOCKS_EXCLUDED(mutex_);
   // Reads and checks it.
-  uint64_t HeadOf(Seat& seat);
+  uint64_t HeadOf(ReaderSeat& seat);
   absl::Status NoRoom(uint64_t bytes, uint64_t wanted, const Patience& patience);
   absl::Status NobodyReads() const ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Status WhyStopped() const ABSL_LOCKS_EXCLUDED(mutex_);
@@ -133,10 +133,10 @@ class RingWriter {
   mutable CondVar change_;
   mutable uint64_t changes_ ABSL_GUARDED_BY(mutex_) = 0;
   // Changed by who is busy, under the lock too; so he reads them without.
-  std::vector<std::shared_ptr<Seat>> seats_;
-  std::vector<std::shared_ptr<Seat>> coming_ ABSL_GUARDED_BY(mutex_);
+  std::vector<std::shared_ptr<ReaderSeat>> seats_;
+  std::vector<std::shared_ptr<ReaderSeat>> coming_ ABSL_GUARDED_BY(mutex_);
   std::vector<Departure> departures_ ABSL_GUARDED_BY(mutex_);
-  std::shared_ptr<Seat> awaited_ ABSL_GUARDED_BY(mutex_);
+  std::shared_ptr<ReaderSeat> awaited_ ABSL_GUARDED_BY(mutex_);
   std::string reason_ ABSL_GUARDED_BY(mutex_);
   bool any_came_ ABSL_GUARDED_BY(mutex_) = false;
 };

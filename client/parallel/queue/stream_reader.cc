@@ -10,6 +10,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "base/mutex.h"
+#include "base/printable.h"
 #include "base/rpc/status_conversion.h"
 #include "base/status_macros.h"
 #include "client/parallel/queue/ring_layout.h"
@@ -196,7 +197,7 @@ bool StreamReader::Take(v1::ReadQueueResponse& response) {
   }
   if (!welcome_.has_value() || end_.has_value()) return false;
   if (response.has_end()) {
-    end_ = response.end().reason();
+    end_ = Printable(response.end().reason());
     return true;
   }
   const uint64_t size = response.data().size();

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/strip.h"
+#include "base/printable.h"
 #include "base/rpc/status_conversion.h"
 #include "client/parallel/queue/terms.h"
 #include "grpcpp/support/proto_buffer_reader.h"
@@ -72,10 +73,11 @@ bool StreamCount::AwaitZero(const int& count, absl::Duration timeout) {
   return true;
 }
 
-class WriterStream::StreamSeat final : public Seat {
+class WriterStream::StreamSeat final : public ReaderSeat {
  public:
   StreamSeat(std::string name, std::shared_ptr<WriterStream> stream)
-      : Seat(std::move(name), absl::StrCat("stream ", stream->peer_)), stream_(std::move(stream)) {}
+      : ReaderSeat(std::move(name), absl::StrCat("stream ", stream->peer_)),
+        stream_(std::move(stream)) {}
 
   ReaderPage& page() override { return stream_->page_; }
   // It has had the turn since the hello.
@@ -160,7 +162,7 @@ bool WriterStream::OnRequest(const grpc::ByteBuffer& bytes) {
     case v1::ReadQueueRequest::kProgress:
       return OnProgress(request.progress());
     case v1::ReadQueueRequest::kLeaves:
-      End(absl::CancelledError(absl::StrCat("it left: ", request.leaves().reason())));
+      End(absl::CancelledError(absl::StrCat("it left: ", Printable(request.leaves().reason()))));
       return false;
     default:
       End(absl::InvalidArgumentError("a request without a step"));
@@ -176,7 +178,7 @@ bool WriterStream::OnHello(const v1::QueueHello& hello) {
     return false;
   }
   if (!TakeTurn()) return false;  // cancelled meanwhile
-  seat_ = std::make_shared<StreamSeat>(hello.name(), shared_from_this());
+  seat_ = std::make_shared<StreamSeat>(Printable(hello.name()), shared_from_this());
   count_->Add(0, 1);
   writer_->Admit(seat_);
   return true;

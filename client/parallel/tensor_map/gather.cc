@@ -43,7 +43,7 @@ int64_t FirstOther(const client::Sizes& sizes) {
 
 }  // namespace
 
-absl::StatusOr<int> PartsFor(const GatherOptions& options, WayTo way, const Tensor& tensor) {
+absl::StatusOr<int> PartsFor(const MapGatherOptions& options, WayTo way, const Tensor& tensor) {
   bool in_parts = options.all;
   bool must = false;
   if (!options.overrides.empty()) {
@@ -82,7 +82,7 @@ absl::StatusOr<int> PartsFor(const GatherOptions& options, WayTo way, const Tens
   return tensor.count() == 0 ? 1 : parts;
 }
 
-absl::Status CheckOverrides(const GatherOptions& options, const TensorMap& map) {
+absl::Status CheckOverrides(const MapGatherOptions& options, const TensorMap& map) {
   for (const auto& [path, in_parts] : options.overrides) {
     if (!in_parts) continue;
     const Value* const value = ValueAt(map, path);

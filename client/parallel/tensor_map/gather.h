@@ -22,7 +22,7 @@ namespace cohort::parallel {
 // Who sends decides, and says so ahead of each map; who receives follows, or refuses it. Nothing is
 // sent in parts unless it is asked for: what is not the same on all ranks of the group would be
 // mixed up, and nobody would see it.
-struct GatherOptions {
+struct MapGatherOptions {
   // This rank's: of the sender, the group whose ranks have the same tensors; of the receiver, the
   // group that gathers, of as many ranks. It outlives the call. Null: all tensors go whole.
   client::Group* group = nullptr;
@@ -39,9 +39,9 @@ struct GatherOptions {
 
 // Into how many parts a tensor goes. Errors: INVALID_ARGUMENT (an override cannot be followed:
 // names the way and why).
-absl::StatusOr<int> PartsFor(const GatherOptions& options, WayTo way, const Tensor& tensor);
+absl::StatusOr<int> PartsFor(const MapGatherOptions& options, WayTo way, const Tensor& tensor);
 // An override that is true says something of a tensor that is there. Errors: INVALID_ARGUMENT.
-absl::Status CheckOverrides(const GatherOptions& options, const TensorMap& map);
+absl::Status CheckOverrides(const MapGatherOptions& options, const TensorMap& map);
 
 // This rank's part, of flat elements; a view, where it can be.
 absl::StatusOr<Tensor> PartOf(client::Group& group, const Tensor& tensor, int parts, int part,

@@ -27,7 +27,7 @@ Tensor Count(const Shape& shape) {
   return tensor;
 }
 
-absl::StatusOr<int> Parts(const GatherOptions& options, const Path& path, const Tensor& tensor) {
+absl::StatusOr<int> Parts(const MapGatherOptions& options, const Path& path, const Tensor& tensor) {
   return PartsFor(
       options, [&path] { return path; }, tensor);
 }
@@ -39,7 +39,7 @@ void ExpectRefused(const absl::Status& status, absl::string_view why) {
 
 TEST(GatherTest, NothingGoesInPartsUnlessItIsAskedFor) {
   GroupOf four(4);
-  GatherOptions options;
+  MapGatherOptions options;
   options.group = &four;
   EXPECT_EQ(*Parts(options, {"a"}, Count({8})), 1);
   options.all = true;
@@ -58,7 +58,7 @@ TEST(GatherTest, NothingGoesInPartsUnlessItIsAskedFor) {
 }
 
 TEST(GatherTest, WithoutOthersAllGoesWhole) {
-  GatherOptions options;
+  MapGatherOptions options;
   options.all = true;
   EXPECT_EQ(*Parts(options, {"a"}, Count({8})), 1);
   options.overrides = {{{"a"}, true}};
@@ -70,7 +70,7 @@ TEST(GatherTest, WithoutOthersAllGoesWhole) {
 
 TEST(GatherTest, OverridesAreOfTensorsThatAreThere) {
   const TensorMap map = {{"t", Count({2})}, {"list", List{1, TensorMap{{"t", Count({2})}}}}};
-  GatherOptions options;
+  MapGatherOptions options;
   options.overrides = {{{"t"}, true}, {{"list", "1", "t"}, true}, {{"nowhere"}, false}};
   EXPECT_TRUE(CheckOverrides(options, map).ok());
   const auto expect_refused = [&](const Path& path, absl::string_view why) {

@@ -21,18 +21,23 @@ absl::StatusOr<List> BroadcastObjectList(client::Group& group, const List* list,
 absl::StatusOr<Value> BroadcastObject(client::Group& group, const Value* value,
                                       const BroadcastMapOptions& options = {});
 
-// A value in which no tensor is, to one other rank, through the coordinator, which keeps it: does
-// not wait for the receiver, who calls ReceiveObject below. In the order sent, among all objects
-// between the two ranks. Errors:
-//   INVALID_ARGUMENT    `to` is no other rank of the group: nobody hears of it. The value has a
-//                       tensor, or is nested too deeply: the receiver hears that in its place.
-//   RESOURCE_EXHAUSTED  more than what travels (entries.h); the receiver hears it.
+// A value of any kind, tensors too, to one other rank, through the coordinator, which keeps it:
+// does not wait for the receiver, who calls ReceiveObject below. In the order sent, among all
+// objects between the two ranks. Tensors arrive as those of a map that is broadcast: on the
+// receiver's GPU where they lay on the sender's, else on the host; new and contiguous. Their
+// elements go by way of the host and the coordinator: for large ones, SendTensorMap is the fast
+// way. Errors:
+//   INVALID_ARGUMENT    `to` is no other rank of the group: nobody hears of it. The value is nested
+//                       too deeply, or has a tensor on a GPU that is not the group's: the receiver
+//                       hears that in its place.
+//   RESOURCE_EXHAUSTED  more than what travels (entries.h; tensors and the rest together at most
+//                       kMaxEntryBytes); the receiver hears it.
 // And those of Group::SendObject. Seed: GroupCoordinator.send_object.
 absl::Status SendObject(client::Group& group, const Value& value, int to,
                         const client::CallOptions& options = {});
 // Blocks until it is there. Errors: INVALID_ARGUMENT (`from` is no other rank of the group; what
 // came is no value, such as what Group::SendObject sent); the sender's, if it had none that could
-// be sent; those of Group::ReceiveObject. Seed: GroupCoordinator.recv_object.
+// be sent; those of Allocate and of Group::ReceiveObject. Seed: GroupCoordinator.recv_object.
 absl::StatusOr<Value> ReceiveObject(client::Group& group, int from,
                                     const client::CallOptions& options = {});
 

@@ -25,7 +25,7 @@ absl::Status CheckNotAlone(const client::Group& group, absl::string_view what) {
 }
 
 // The message of it.
-absl::Status Prepare(client::Group& group, const TensorMap& map, const GatherOptions& gather,
+absl::Status Prepare(client::Group& group, const TensorMap& map, const MapGatherOptions& gather,
                      const Deadline& deadline, MessageSend& send) {
   const auto parts = [&](WayTo way, const Tensor& tensor) -> absl::StatusOr<int> {
     COHORT_RETURN_IF_ERROR(CheckMoves(group, way, tensor));

@@ -21,14 +21,14 @@ inline constexpr int kTensorMapChannel = 0x4D6170;
 struct SendMapOptions {
   std::optional<int> to;  // rank in the group; absent: the next, behind the last the first
   int channel = kTensorMapChannel;
-  GatherOptions gather;
+  MapGatherOptions gather;
   client::CallOptions call;
 };
 
 struct ReceiveMapOptions {
   std::optional<int> from;  // rank in the group; absent: the one before, before the first the last
   int channel = kTensorMapChannel;
-  GatherOptions gather;
+  MapGatherOptions gather;
   client::CallOptions call;
 };
 

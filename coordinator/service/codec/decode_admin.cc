@@ -21,7 +21,7 @@ absl::Status Decode(v1::DumpWaitsRequest& request, const DecodeContext&, Call* c
 absl::Status Decode(v1::EvictRequest& request, const DecodeContext&, Call* call) {
   COHORT_RETURN_IF_ERROR(DecodeScope(request.scope(), GroupName::kRequired, &call->caller));
   COHORT_RETURN_IF_ERROR(CheckName("member", request.member()));
-  COHORT_RETURN_IF_ERROR(CheckText("reason", request.reason(), kMaxReasonCharacters));
+  COHORT_RETURN_IF_ERROR(CleanText("reason", request.mutable_reason(), kMaxReasonCharacters));
   call->body =
       EvictCall{std::move(*request.mutable_member()), std::move(*request.mutable_reason())};
   return absl::OkStatus();

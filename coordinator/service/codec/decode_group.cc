@@ -27,11 +27,16 @@ absl::Status DecodeLabels(absl::string_view field, const LabelsMessage& message,
   if (message.size() > kMaxLabels) {
     return InvalidField(field, absl::StrCat("more than ", kMaxLabels, " labels"));
   }
-  for (const auto& [name, value] : message) {
+  for (const auto& [message_name, message_value] : message) {
+    std::string name = message_name;
+    std::string value = message_value;
     if (name.empty()) return InvalidField(field, "a label has no name");
-    COHORT_RETURN_IF_ERROR(CheckText(field, name, 128));
-    COHORT_RETURN_IF_ERROR(CheckText(field, value, 256));
-    labels->emplace(name, value);
+    COHORT_RETURN_IF_ERROR(CleanText(field, &name, 128));
+    COHORT_RETURN_IF_ERROR(CleanText(field, &value, 256));
+    const auto [label, is_new] = labels->emplace(std::move(name), std::move(value));
+    if (!is_new) {
+      return InvalidField(field, absl::StrCat("two names are shown alike: ", label->first));
+    }
   }
   return absl::OkStatus();
 }
@@ -103,12 +108,12 @@ absl::Status Decode(v1::JoinRequest& request, const DecodeContext& context, Call
   COHORT_RETURN_IF_ERROR(DecodeScope(request.scope(), GroupName::kRequired, &call->caller));
   COHORT_RETURN_IF_ERROR(CheckName("member", request.member()));
   if (request.incarnation() == 0) return InvalidField("incarnation", "must not be 0");
-  COHORT_RETURN_IF_ERROR(CheckText("host", request.host(), kMaxAddressCharacters));
+  COHORT_RETURN_IF_ERROR(CleanText("host", request.mutable_host(), kMaxAddressCharacters));
   if (request.addresses_size() > kMaxAddresses) {
     return InvalidField("addresses", absl::StrCat("more than ", kMaxAddresses));
   }
-  for (const std::string& address : request.addresses()) {
-    COHORT_RETURN_IF_ERROR(CheckText("addresses", address, kMaxAddressCharacters));
+  for (std::string& address : *request.mutable_addresses()) {
+    COHORT_RETURN_IF_ERROR(CleanText("addresses", &address, kMaxAddressCharacters));
   }
   JoinCall body;
   if (request.has_rank()) {
@@ -132,14 +137,15 @@ absl::Status Decode(v1::JoinRequest& request, const DecodeContext& context, Call
 
 absl::Status Decode(v1::LeaveRequest& request, const DecodeContext&, Call* call) {
   COHORT_RETURN_IF_ERROR(DecodeScope(request.scope(), GroupName::kRequired, &call->caller));
-  COHORT_RETURN_IF_ERROR(CheckText("reason", request.reason(), kMaxReasonCharacters));
+  COHORT_RETURN_IF_ERROR(CleanText("reason", request.mutable_reason(), kMaxReasonCharacters));
   call->body = LeaveCall{std::move(*request.mutable_reason())};
   return absl::OkStatus();
 }
 
 absl::Status Decode(v1::KeepAliveRequest& request, const DecodeContext&, Call* call) {
   COHORT_RETURN_IF_ERROR(DecodeScope(request.scope(), GroupName::kRequired, &call->caller));
-  COHORT_RETURN_IF_ERROR(CheckText("progress_operation", request.progress_operation(), 128));
+  COHORT_RETURN_IF_ERROR(
+      CleanText("progress_operation", request.mutable_progress_operation(), 128));
   call->body = KeepAliveCall{request.progress(), std::move(*request.mutable_progress_operation())};
   return absl::OkStatus();
 }
@@ -199,7 +205,7 @@ absl::Status Decode(v1::ProposeViewRequest& request, const DecodeContext& contex
 absl::Status Decode(v1::AckViewRequest& request, const DecodeContext& context, Call* call) {
   COHORT_RETURN_IF_ERROR(DecodeScope(request.scope(), GroupName::kRequired, &call->caller));
   if (request.proposal() <= 0) return InvalidField("proposal", "must be positive");
-  COHORT_RETURN_IF_ERROR(CheckText("reason", request.reason(), kMaxReasonCharacters));
+  COHORT_RETURN_IF_ERROR(CleanText("reason", request.mutable_reason(), kMaxReasonCharacters));
   COHORT_RETURN_IF_ERROR(
       DecodeWait(request.has_wait(), request.wait(), kDefaultStepWait, context, &call->wait));
   call->body =
@@ -209,7 +215,7 @@ absl::Status Decode(v1::AckViewRequest& request, const DecodeContext& context, C
 
 absl::Status Decode(v1::ReportErrorRequest& request, const DecodeContext& context, Call* call) {
   COHORT_RETURN_IF_ERROR(DecodeScope(request.scope(), GroupName::kRequired, &call->caller));
-  COHORT_RETURN_IF_ERROR(CheckText("detail", request.detail(), kMaxErrorCharacters));
+  COHORT_RETURN_IF_ERROR(CleanText("detail", request.mutable_detail(), kMaxErrorCharacters));
   ReportErrorCall body;
   COHORT_RETURN_IF_ERROR(DecodeRanges("suspected", request.suspected(), context, &body.suspected));
   body.detail = std::move(*request.mutable_detail());
@@ -255,7 +261,7 @@ absl::Status Decode(v1::VoteRequest& request, const DecodeContext& context, Call
 
 absl::Status Decode(v1::CloseGroupRequest& request, const DecodeContext&, Call* call) {
   COHORT_RETURN_IF_ERROR(DecodeScope(request.scope(), GroupName::kRequired, &call->caller));
-  COHORT_RETURN_IF_ERROR(CheckText("reason", request.reason(), kMaxReasonCharacters));
+  COHORT_RETURN_IF_ERROR(CleanText("reason", request.mutable_reason(), kMaxReasonCharacters));
   call->body = CloseGroupCall{std::move(*request.mutable_reason())};
   return absl::OkStatus();
 }

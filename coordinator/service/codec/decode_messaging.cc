@@ -175,7 +175,7 @@ absl::Status Decode(v1::CancelBarrierRequest& request, const DecodeContext&, Cal
   COHORT_RETURN_IF_ERROR(DecodeScope(request.scope(), GroupName::kRequired, &call->caller));
   COHORT_RETURN_IF_ERROR(CheckNameOrEmpty("name", request.name()));
   COHORT_RETURN_IF_ERROR(CheckRoundNumber("number", request.number()));
-  COHORT_RETURN_IF_ERROR(CheckText("reason", request.reason(), kMaxReasonCharacters));
+  COHORT_RETURN_IF_ERROR(CleanText("reason", request.mutable_reason(), kMaxReasonCharacters));
   call->body = CancelRoundCall{std::move(*request.mutable_name()), request.number(),
                                std::move(*request.mutable_reason())};
   return absl::OkStatus();

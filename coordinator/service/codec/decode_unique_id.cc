@@ -44,7 +44,7 @@ absl::Status Decode(v1::FetchRequest& request, const DecodeContext& context, Cal
 absl::Status Decode(v1::ReportInitRequest& request, const DecodeContext&, Call* call) {
   COHORT_RETURN_IF_ERROR(DecodeScope(request.scope(), GroupName::kRequired, &call->caller));
   COHORT_RETURN_IF_ERROR(CheckName("name", request.name()));
-  COHORT_RETURN_IF_ERROR(CheckText("detail", request.detail(), kMaxReasonCharacters));
+  COHORT_RETURN_IF_ERROR(CleanText("detail", request.mutable_detail(), kMaxReasonCharacters));
   if (request.phase() == v1::INIT_PHASE_UNSPECIFIED || !v1::InitPhase_IsValid(request.phase())) {
     return InvalidField("phase", "is not known");
   }

@@ -5,6 +5,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "base/printable.h"
 #include "base/status_macros.h"
 
 namespace cohort::coordinator {
@@ -58,10 +59,11 @@ absl::Status CheckPrefix(absl::string_view field, absl::string_view value) {
   return absl::OkStatus();
 }
 
-absl::Status CheckText(absl::string_view field, absl::string_view value, size_t max_characters) {
-  if (CountCharacters(value) > max_characters) {
+absl::Status CleanText(absl::string_view field, std::string* text, size_t max_characters) {
+  if (CountCharacters(*text) > max_characters) {
     return InvalidField(field, absl::StrCat("longer than ", max_characters, " characters"));
   }
+  MakePrintable(*text);
   return absl::OkStatus();
 }
 

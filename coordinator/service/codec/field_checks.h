@@ -36,8 +36,9 @@ absl::Status CheckNameOrEmpty(absl::string_view field, absl::string_view value);
 // Store keys: 1 to 1024 bytes without NUL; a prefix may be empty.
 absl::Status CheckKey(absl::string_view field, absl::string_view value);
 absl::Status CheckPrefix(absl::string_view field, absl::string_view value);
-// Free text, in characters.
-absl::Status CheckText(absl::string_view field, absl::string_view value, size_t max_characters);
+// Free text that a caller chose, and that others see in error texts, logs and tables. Fails when it
+// is longer; else makes it printable where it stands (base/printable.h).
+absl::Status CleanText(absl::string_view field, std::string* text, size_t max_characters);
 absl::Status CheckBytes(absl::string_view field, absl::string_view value, size_t max_bytes);
 absl::Status CheckNotNegative(absl::string_view field, int64_t value);
 // Of a round; 0: the next. Numbers go on counting from the largest that was ever named.

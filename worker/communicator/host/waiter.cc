@@ -7,6 +7,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "base/printable.h"
 #include "base/shm/futex.h"
 
 namespace cohort::worker {
@@ -21,34 +22,6 @@ constexpr absl::Duration kMostYielding = absl::Milliseconds(1);
 // Between two looks at the poison and, of yields, at the clock.
 constexpr int kLooksBetween = 64;
 constexpr int kYieldsBetween = 8;
-
-// What another process wrote, or the end of the room cut, as text that can travel: other bytes than
-// those of printable characters become '?'.
-std::string Readable(absl::string_view text) {
-  std::string readable;
-  while (!text.empty()) {
-    const auto first = static_cast<unsigned char>(text[0]);
-    const size_t length = first < 0x80 ? 1 : first < 0xE0 ? 2 : first < 0xF0 ? 3 : 4;
-    bool whole = first < 0x80 ? first >= 0x20 && first != 0x7F : first >= 0xC2 && first < 0xF5;
-    whole = whole && length <= text.size();
-    for (size_t i = 1; whole && i < length; ++i) {
-      whole = (static_cast<unsigned char>(text[i]) & 0xC0) == 0x80;
-    }
-    // Longer than need be, halves of pairs, and beyond the last.
-    if (whole && length > 2) {
-      const auto second = static_cast<unsigned char>(text[1]);
-      whole = !(first == 0xE0 && second < 0xA0) && !(first == 0xED && second > 0x9F) &&
-              !(first == 0xF0 && second < 0x90) && !(first == 0xF4 && second > 0x8F);
-    }
-    if (whole) {
-      absl::StrAppend(&readable, text.substr(0, length));
-    } else {
-      readable += '?';
-    }
-    text.remove_prefix(whole ? length : 1);
-  }
-  return readable;
-}
 
 }  // namespace
 
@@ -155,7 +128,7 @@ absl::Status Waiter::CauseOfPoison() const {
   }
   const size_t size = std::min<size_t>(poison.size, Poison::kMaxText);
   const std::string text(poison.text, size);
-  return absl::AbortedError(Readable(text));
+  return absl::AbortedError(Printable(text));
 }
 
 }  // namespace cohort::worker

@@ -192,7 +192,7 @@ TEST_F(SocketHostileTest, LiesAreNamed) {
   Say(header, "\x1b[2J\n");
   const absl::Status status = rank_->Barrier(Soon());
   EXPECT_EQ(status.code(), absl::StatusCode::kAborted);
-  EXPECT_EQ(status.message(), "rank 1 says: \\x1b[2J\\n");
+  EXPECT_EQ(status.message(), "rank 1 says: \\x1b[2J\\x0a");
 }
 
 }  // namespace

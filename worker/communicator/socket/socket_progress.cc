@@ -8,6 +8,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "base/printable.h"
 #include "base/status_macros.h"
 #include "worker/communicator/socket/socket_communicator.h"
 #include "worker/communicator/socket/wait.h"
@@ -212,7 +213,7 @@ absl::Status SocketCommunicator::OnFrame(Link& link, const FrameHeader& header) 
       return absl::OkStatus();
     }
     case FrameKind::kAbort:
-      OnAbort(link.rank(), absl::Utf8SafeCHexEscape({peer.abort_text, header.payload_bytes}));
+      OnAbort(link.rank(), Printable({peer.abort_text, header.payload_bytes}));
       return absl::OkStatus();
     case FrameKind::kGoodbye:
       link.set_leaving();
