@@ -137,21 +137,21 @@ SqliteJournal::SqliteJournal(const std::string& path) : path_(AsFileName(path)) 
 
 SqliteJournal::~SqliteJournal() = default;
 
-absl::StatusOr<JournalContents> SqliteJournal::Open() {
+absl::StatusOr<int64_t> SqliteJournal::Open(const RowSink& take) {
   if (database_ != nullptr) {
     return absl::FailedPreconditionError(absl::StrCat("journal ", path_, ": already open"));
   }
-  absl::StatusOr<JournalContents> contents = OpenFile();
-  if (!contents.ok()) {
+  absl::StatusOr<int64_t> boot = OpenFile(take);
+  if (!boot.ok()) {
     for (Statement* statement : {&begin_, &commit_, &rollback_, &upsert_, &erase_, &erase_kind_}) {
       statement->reset();
     }
     database_.reset();
   }
-  return contents;
+  return boot;
 }
 
-absl::StatusOr<JournalContents> SqliteJournal::OpenFile() {
+absl::StatusOr<int64_t> SqliteJournal::OpenFile(const RowSink& take) {
   COHORT_RETURN_IF_ERROR(CreateFileIfMissing());
   sqlite3* database = nullptr;
   // No mutex: the class is confined to one thread at a time.
@@ -175,13 +175,14 @@ absl::StatusOr<JournalContents> SqliteJournal::OpenFile() {
   // After one huge transaction the log is cut back to this.
   COHORT_RETURN_IF_ERROR(Execute("PRAGMA journal_size_limit=16777216"));
 
-  JournalContents contents;
   if (!is_new) {
-    COHORT_ASSIGN_OR_RETURN(contents.rows, ReadRows());
+    COHORT_ASSIGN_OR_RETURN(const int64_t last_boot,
+                            QueryNumber("SELECT value FROM meta WHERE key = 'boot'"));
+    COHORT_RETURN_IF_ERROR(ReadRows(last_boot + 1, take));
   }
-  COHORT_ASSIGN_OR_RETURN(contents.boot, CountBoot(is_new));
+  COHORT_ASSIGN_OR_RETURN(const int64_t boot, CountBoot(is_new));
   COHORT_RETURN_IF_ERROR(PrepareStatements());
-  return contents;
+  return boot;
 }
 
 absl::Status SqliteJournal::CreateFileIfMissing() const {
@@ -235,17 +236,16 @@ absl::Status SqliteJournal::CheckIsJournal(bool* is_new) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::vector<Record>> SqliteJournal::ReadRows() {
+absl::Status SqliteJournal::ReadRows(int64_t boot, const RowSink& take) {
   COHORT_ASSIGN_OR_RETURN(const Statement statement,
                           Prepare("SELECT tenant, grp, kind, id, value, checksum FROM rows "
                                   "ORDER BY tenant, grp, kind, id"));
-  std::vector<Record> rows;
   while (true) {
     const int result = sqlite3_step(statement.get());
-    if (result == SQLITE_DONE) return rows;
+    if (result == SQLITE_DONE) return absl::OkStatus();
     if (result != SQLITE_ROW) return OpenError("cannot read rows");
     COHORT_ASSIGN_OR_RETURN(Record record, ReadRow(statement.get()));
-    rows.push_back(std::move(record));
+    take(boot, std::move(record));
   }
 }
 

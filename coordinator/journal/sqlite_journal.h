@@ -47,7 +47,8 @@ class SqliteJournal final : public Journal {
   //   DATA_LOSS: damaged; names the row where it is one
   //   RESOURCE_EXHAUSTED, UNAVAILABLE: disk full, disk error
   // After an error the file is let go of and the boot is not counted.
-  absl::StatusOr<JournalContents> Open() override;
+  using Journal::Open;
+  absl::StatusOr<int64_t> Open(const RowSink& take) override;
 
   // Besides the errors of Journal: FAILED_PRECONDITION before a successful Open.
   absl::Status Append(const std::vector<Record>& records) override;
@@ -64,10 +65,10 @@ class SqliteJournal final : public Journal {
   };
   using Statement = std::unique_ptr<sqlite3_stmt, FinalizeStatement>;
 
-  absl::StatusOr<JournalContents> OpenFile();
+  absl::StatusOr<int64_t> OpenFile(const RowSink& take);
   absl::Status CreateFileIfMissing() const;
   absl::Status CheckIsJournal(bool* is_new);
-  absl::StatusOr<std::vector<Record>> ReadRows();
+  absl::Status ReadRows(int64_t boot, const RowSink& take);
   absl::StatusOr<Record> ReadRow(sqlite3_stmt* row) const;
   absl::StatusOr<int64_t> CountBoot(bool is_new);
   absl::Status PrepareStatements();
