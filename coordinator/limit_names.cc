@@ -5,7 +5,7 @@
 namespace cohort::coordinator {
 namespace {
 
-// A group takes memory for each seat before anyone has come.
+// Sets of ranks are bitmaps.
 constexpr int64_t kMostMembers = int64_t{1} << 20;
 // No protobuf message passes 2 GiB.
 constexpr int64_t kMostBytesInMessage = int64_t{1} << 30;

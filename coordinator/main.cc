@@ -20,6 +20,7 @@
 #include "base/daemon/end_signals.h"
 #include "base/daemon/port_file.h"
 #include "base/logging.h"
+#include "base/memory_limit.h"
 #include "base/status_macros.h"
 #include "coordinator/group_log.h"
 #include "coordinator/journal/memory_journal.h"
@@ -132,6 +133,12 @@ int Main(int argc, char** argv) {
   const std::string changes = FormatChanges(options);
   Log(LogLevel::kInfo, "cohort-coordinator",
       {{"version", kVersion}, {"config", changes.empty() ? "default" : changes}});
+
+  const int64_t memory = MemoryLimitBytes();
+  if (options.limits.max_bytes_held > DefaultLimits(memory).max_bytes_held) {
+    Log(LogLevel::kWarning, "max_bytes_held is over half of the memory that this process may use",
+        {{"max_bytes_held", options.limits.max_bytes_held}, {"memory", memory}});
+  }
 
   bool journal_failed = false;
   const absl::Status status = Serve(options, signals, &journal_failed);

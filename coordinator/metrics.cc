@@ -56,7 +56,17 @@ class EngineGauges final : public prometheus::Collectable {
     const EngineStats stats = engine_.Stats();
     const auto gauge = prometheus::MetricType::Gauge;
     const auto counter = prometheus::MetricType::Counter;
+    prometheus::MetricFamily memory =
+        MakeFamily("cohort_memory_bytes", "What callers made the coordinator keep, by kind.", gauge, 0);
+    memory.metric.clear();
+    for (int kind = 0; kind < kMemoryKindCount; ++kind) {
+      prometheus::ClientMetric metric;
+      metric.label.push_back({"kind", MemoryKindName(static_cast<MemoryKind>(kind))});
+      metric.gauge.value = static_cast<double>(stats.memory[kind]);
+      memory.metric.push_back(std::move(metric));
+    }
     return {
+        std::move(memory),
         MakeFamily("cohort_groups", "Groups that are not closed.", gauge, stats.total.group_count),
         MakeFamily("cohort_members", "Members of all groups.", gauge, stats.total.member_count),
         MakeFamily("cohort_waiters", "Calls that are parked.", gauge, stats.total.waiter_count),

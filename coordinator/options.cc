@@ -151,7 +151,7 @@ void AddFlags(CLI::App& app, Options& options, Raw& raw) {
                  "calls at once on one connection; 0: no limit (0)");
   std::vector<std::string> names;
   for (const LimitName& limit : LimitNames()) {
-    names.push_back(absl::StrCat(limit.name, " (", Limits().*limit.field, ")"));
+    names.push_back(absl::StrCat(limit.name, " (", options.limits.*limit.field, ")"));
   }
   app.add_option(
       "--limit", raw.limits,
@@ -199,6 +199,17 @@ std::vector<Setting> SettingsOf(const Options& options) {
 }
 
 }  // namespace
+
+Limits DefaultLimits(int64_t memory_bytes) {
+  // A name of a closed group takes up to 1 KiB, and stays.
+  constexpr int64_t kClosedNameBytes = 1024;
+  Limits limits;
+  limits.max_bytes_held = std::max<int64_t>(memory_bytes / 2, 1);
+  limits.max_group_bytes_held = std::min(limits.max_group_bytes_held, limits.max_bytes_held);
+  limits.max_closed_names = std::clamp<int64_t>(limits.max_bytes_held / 8 / kClosedNameBytes, 1,
+                                                limits.max_closed_names);
+  return limits;
+}
 
 absl::StatusOr<ParsedOptions> ParseOptions(int argc, const char* const* argv) {
   ParsedOptions parsed;

@@ -9,11 +9,16 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "base/logging.h"
+#include "base/memory_limit.h"
 #include "coordinator/core/limits.h"
 
 namespace cohort::coordinator {
 
 enum class JournalKind { kMemory, kSqlite };
+
+// The limits of a process that may use `memory_bytes`: all that is kept takes at most half of it, as
+// malloc, gRPC and the journal need their share.
+Limits DefaultLimits(int64_t memory_bytes);
 
 struct Options {
   std::vector<std::string> listen = {"127.0.0.1:7700"};
@@ -29,7 +34,7 @@ struct Options {
   absl::Duration max_wait = absl::Hours(1);
   int64_t max_message_bytes = int64_t{4} << 20;
   int max_concurrent_streams = 0;
-  Limits limits;
+  Limits limits = DefaultLimits(MemoryLimitBytes());
   std::string port_file;
   bool check_config = false;
 };

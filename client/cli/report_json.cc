@@ -199,6 +199,9 @@ Json ToJson(const client::ServerStats& stats) {
   json["waiter_count"] = stats.waiter_count;
   json["bytes_held"] = stats.bytes_held;
   json["calls_total"] = stats.calls_total;
+  for (const auto& [kind, bytes] : stats.memory) json["memory"][kind] = bytes;
+  json["charged_bytes"] = stats.charged_bytes;
+  json["max_bytes_held"] = stats.max_bytes_held;
   return json;
 }
 

@@ -37,6 +37,14 @@ absl::StatusOr<ExitCode> Server(Context& context) {
       {"held", FormatBytes(stats.bytes_held)},
       {"calls", absl::StrCat(stats.calls_total)},
   }));
+  if (stats.memory.empty()) return ExitCode::kOk;
+  Table table({"MEMORY", ">BYTES"});
+  for (const auto& [kind, bytes] : stats.memory) {
+    if (bytes != 0) table.AddRow({kind, absl::StrCat(bytes)});
+  }
+  table.AddRow({"all", absl::StrCat(stats.charged_bytes)});
+  table.AddRow({"max_bytes_held", absl::StrCat(stats.max_bytes_held)});
+  context.printer().PrintText(absl::StrCat("\n", table.ToString()));
   return ExitCode::kOk;
 }
 
@@ -72,7 +80,7 @@ absl::StatusOr<ExitCode> Limits(Context& context, const std::vector<std::string>
 }  // namespace
 
 void AddServerCommand(CLI::App& parent, Context& context) {
-  AddCommand(parent, context, "server", "Totals of the coordinator",
+  AddCommand(parent, context, "server", "Totals of the coordinator, and the memory that callers made it keep, by kind",
              "cohort server\n"
              "cohort server --coordinator 10.0.0.7:7700 --json",
              [&context] { return Server(context); });

@@ -135,6 +135,11 @@ class AdminClientImpl final : public AdminClient {
     stats.draining = response.draining();
     stats.journal = response.journal();
     stats.version = response.version();
+    for (const v1::MemoryUse& use : response.memory()) {
+      stats.memory.emplace_back(use.kind(), use.bytes());
+    }
+    stats.charged_bytes = response.charged_bytes();
+    stats.max_bytes_held = response.max_bytes_held();
     return stats;
   }
 

@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -34,6 +35,11 @@ struct ServerStats {
   bool draining = false;
   std::string journal;
   std::string version;
+  // What callers made the coordinator keep, by kind, the largest first; its sum; and the limit of that.
+  // Empty and 0 from a coordinator that does not tell.
+  std::vector<std::pair<std::string, int64_t>> memory;
+  int64_t charged_bytes = 0;
+  int64_t max_bytes_held = 0;
 };
 
 // Thread-safe. Every call is bounded by `timeout`.

@@ -6,6 +6,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
+#include "coordinator/core/call_cost.h"
 #include "coordinator/core/group.h"
 #include "coordinator/core/shard.h"
 #include "coordinator/core/step.h"
@@ -18,14 +19,33 @@ constexpr size_t kMaxClosedDetailBytes = 256;
 
 // The tenant's own store, which no group owns.
 struct Namespace {
-  Namespace(Shard& shard, const GroupKey& key)
-      : ledger(std::make_shared<ByteLedger>(shard.ledger)),
-        last_number(shard.FirstNumber()),
-        store(shard, key, operations, ledger, &last_number) {}
+  Namespace(Shard& s, const GroupKey& key, int64_t first_number)
+      : shard(s),
+        ledger(std::make_shared<ByteLedger>(s.tally.account())),
+        last_number(first_number),
+        operations(&s.tally),
+        store(s, key, operations, ledger, &last_number),
+        untouched_number(last_number),
+        charge(s.tally, MemoryKind::kNamespaces, Cost(key)) {}
+  ~Namespace() { shard.timers.Cancel(timer); }
+
+  static int64_t Cost(const GroupKey& key) {
+    // std::deque sets aside one chunk of 512 bytes, and a table for chunks.
+    constexpr int64_t kDeques = 2 * (512 + 64 + 32);
+    constexpr int64_t kTimer = 2 * 192;
+    return BlockCost(sizeof(Namespace)) + BlockCost(sizeof(ByteLedger) + 16) + kDeques + kTimer +
+           NodeCost<std::pair<std::string, std::unique_ptr<Namespace>>>() + 3 * CostOf(key.tenant);
+  }
+
+  Shard& shard;
   std::shared_ptr<ByteLedger> ledger;
   int64_t last_number;
   OperationWindow operations;
   Store store;
+  const int64_t untouched_number;  // `last_number` as long as nothing has happened
+  Instant used_at;
+  TimerId timer = 0;  // drops what has become too old
+  const Charge charge;
 };
 
 template <typename T>
@@ -35,12 +55,43 @@ constexpr bool kIsStoreCall =
     std::is_same_v<T, QueuePushCall> || std::is_same_v<T, QueuePopCall> ||
     std::is_same_v<T, WatchKeysCall>;
 
+// Whether the call, on a store where there is nothing, may leave something behind.
+bool MayKeep(const Call& call) {
+  return call.wait > absl::ZeroDuration() || !call.caller.operation_id.empty() ||
+         std::visit(
+             [](const auto& body) {
+               using T = std::decay_t<decltype(body)>;
+               return std::is_same_v<T, PutCall> || std::is_same_v<T, AddCall> ||
+                      std::is_same_v<T, AppendCall> || std::is_same_v<T, QueuePushCall>;
+             },
+             call.body);
+}
+
+// At the end of a step, what it charged reaches the account of all shards.
+class Publication {
+ public:
+  explicit Publication(Tally& tally) : tally_(tally) {}
+  ~Publication() { tally_.Publish(); }
+  Publication(const Publication&) = delete;
+  Publication& operator=(const Publication&) = delete;
+
+ private:
+  Tally& tally_;
+};
+
 }  // namespace
 
 struct Core::Impl {
+  explicit Impl(std::shared_ptr<Account> account)
+      : shard(std::move(account)), closed_charge(shard.tally, MemoryKind::kClosedNames) {}
+  ~Impl() { account().closed_name_count.fetch_sub(static_cast<int64_t>(closed.size())); }
+  Account& account() { return *shard.tally.account(); }
+
   Shard shard;
   std::map<GroupKey, std::unique_ptr<Group>> groups;
-  std::map<std::string, std::unique_ptr<Namespace>> namespaces;  // by tenant
+  // By tenant. A store that keeps nothing is dropped.
+  std::map<std::string, std::unique_ptr<Namespace>> namespaces;
+  int64_t last_number_of_dropped = 0;  // of those where something had happened
   // Generations of closed groups, so that a name that comes back goes on counting, and what ended
   // them. Not of those that came back.
   struct Closed {
@@ -51,6 +102,7 @@ struct Core::Impl {
   };
   std::map<GroupKey, Closed> closed;
   std::map<int64_t, GroupKey> closed_order;
+  Charge closed_charge;
   int64_t last_order = 0;
   int64_t closed_floor = 0;  // of those no longer remembered one by one
   CoreStats totals;          // of groups that were closed
@@ -68,27 +120,47 @@ struct Core::Impl {
   void RememberClosed(Step* step, const GroupKey& key, Closed group) {
     group.order = ++last_order;
     if (step != nullptr) WriteClosed(*step, key, group);
+    closed_charge.Add(CostOfClosed(key, group));
     closed[key] = std::move(group);
     closed_order[last_order] = key;
-    while (static_cast<int64_t>(closed.size()) >
-           std::max<int64_t>(shard.limits.max_closed_names, 1)) {
-      // Forgotten names may not go down either: their generation passes to the next oldest, whose
-      // row keeps it.
-      const GroupKey oldest = closed_order.begin()->second;
-      closed_floor = std::max(closed_floor, closed.at(oldest).generation);
-      ForgetClosed(oldest);
-      const GroupKey& heir = closed_order.begin()->second;
-      Closed& inherits = closed.at(heir);
-      inherits.generation = std::max(inherits.generation, closed_floor);
-      if (step == nullptr) continue;
-      step->Erase(oldest, RecordKind::kGroup, "");
-      WriteClosed(*step, heir, inherits);
+    account().closed_name_count.fetch_add(1, std::memory_order_relaxed);
+    // Each shard gives up its own oldest, and keeps its newest whatever the others hold.
+    while (closed.size() > 1 &&
+           account().closed_name_count.load(std::memory_order_relaxed) >
+               std::max<int64_t>(shard.limits.max_closed_names, 1)) {
+      ForgetOldestClosed(step);
     }
+  }
+
+  // A forgotten name may not go down either: its generation passes to the next oldest, whose row
+  // keeps it. Precondition: there are two.
+  void ForgetOldestClosed(Step* step) {
+    const GroupKey oldest = closed_order.begin()->second;
+    closed_floor = std::max(closed_floor, closed.at(oldest).generation);
+    ForgetClosed(oldest);
+    const GroupKey& heir = closed_order.begin()->second;
+    Closed& inherits = closed.at(heir);
+    inherits.generation = std::max(inherits.generation, closed_floor);
+    if (step == nullptr) return;
+    step->Erase(oldest, RecordKind::kGroup, "");
+    WriteClosed(*step, heir, inherits);
+  }
+
+  static int64_t CostOfClosed(const GroupKey& key, const Closed& group) {
+    return NodeCost<std::pair<GroupKey, Closed>>() + NodeCost<std::pair<int64_t, GroupKey>>() +
+           2 * (CostOf(key.tenant) + CostOf(key.group)) + CostOf(group.cause.member) +
+           CostOf(group.cause.host) + CostOf(group.cause.detail);
+  }
+
+  absl::Status CheckRoom(MemoryKind kind, int64_t bytes, Share share) const {
+    return shard.tally.CheckRoom(kind, bytes, shard.limits.max_bytes_held, share);
   }
 
   void ForgetClosed(const GroupKey& key) {
     auto it = closed.find(key);
     if (it == closed.end()) return;
+    closed_charge.Add(-CostOfClosed(key, it->second));
+    account().closed_name_count.fetch_sub(1, std::memory_order_relaxed);
     closed_order.erase(it->second.order);
     closed.erase(it);
   }
@@ -131,7 +203,58 @@ struct Core::Impl {
       NoteClosed(step, it->first, *it->second);
       groups.erase(it);
     }
+    while (!shard.perhaps_idle.empty()) {
+      DropIfTraceless(shard.perhaps_idle.back());
+      shard.perhaps_idle.pop_back();
+    }
   }
+
+  Namespace& AddNamespace(Instant now, const GroupKey& key) {
+    const int64_t first = std::max((shard.boot - 1) << 32, last_number_of_dropped);
+    auto& own = namespaces[key.tenant];
+    own = std::make_unique<Namespace>(shard, key, first);
+    own->used_at = now;
+    return *own;
+  }
+
+  void DropIfTraceless(const std::string& tenant) {
+    auto it = namespaces.find(tenant);
+    if (it == namespaces.end()) return;
+    const Namespace& own = *it->second;
+    if (own.store.traceless() && own.operations.size() == 0) DropNamespace(it);
+  }
+
+  // A store of this tenant that comes again counts on from here, so that a revision of this one
+  // means nothing to it.
+  void DropNamespace(std::map<std::string, std::unique_ptr<Namespace>>::iterator it) {
+    const Namespace& own = *it->second;
+    if (own.last_number != own.untouched_number) {
+      last_number_of_dropped = std::max(last_number_of_dropped, own.last_number);
+    }
+    namespaces.erase(it);
+  }
+
+  // First answers, and pops that must not take anything any more, keep a store until they are too
+  // old to be asked for again.
+  void ScheduleAging(Instant now, const std::string& tenant) {
+    auto it = namespaces.find(tenant);
+    if (it == namespaces.end() || it->second->timer != 0) return;
+    it->second->timer = shard.timers.Schedule(
+        now + OperationWindow::kMaxAge + absl::Seconds(1), [this, tenant](Step& step) {
+          auto found = namespaces.find(tenant);
+          if (found == namespaces.end()) return;
+          Namespace& own = *found->second;
+          own.timer = 0;
+          own.operations.DropOld(step, GroupKey{tenant, ""});
+          if (own.store.idle() && own.operations.size() == 0 &&
+              own.used_at + OperationWindow::kMaxAge <= step.now()) {
+            DropNamespace(found);
+          } else {
+            ScheduleAging(step.now(), tenant);
+          }
+        });
+  }
+  void HandleOwn(Step& step, Call& call);
 
   // A call about a group that does not exist (any more).
   void HandleWithout(Step& step, Call& call);
@@ -139,11 +262,11 @@ struct Core::Impl {
   void List(Step& step, const Call& call, const ListGroupsCall& body);
 };
 
-Core::Core(const Limits& limits, int64_t boot, std::shared_ptr<ByteLedger> ledger)
-    : impl_(std::make_unique<Impl>()) {
+Core::Core(const Limits& limits, int64_t boot, std::shared_ptr<Account> account)
+    : impl_(std::make_unique<Impl>(account != nullptr ? std::move(account)
+                                                      : std::make_shared<Account>())) {
   impl_->shard.limits = limits;
   impl_->shard.boot = boot;
-  impl_->shard.ledger = std::make_shared<ByteLedger>(std::move(ledger));
 }
 
 Core::~Core() = default;
@@ -154,10 +277,11 @@ Group* Core::Impl::Create(Step& step, const Call& call, const GroupSpec& spec) {
               absl::UnavailableError("the coordinator is draining; no new groups are taken"));
     return nullptr;
   }
-  if (static_cast<int64_t>(groups.size()) >= shard.limits.max_groups) {
-    step.Fail(call.id, absl::ResourceExhaustedError(absl::StrCat("this shard holds ", groups.size(),
-                                                                 " groups; max_groups is ",
-                                                                 shard.limits.max_groups)));
+  const int64_t group_count = account().group_count.load(std::memory_order_relaxed);
+  if (group_count >= shard.limits.max_groups) {
+    step.Fail(call.id, absl::ResourceExhaustedError(
+                           absl::StrCat("the coordinator holds ", group_count,
+                                        " groups; max_groups is ", shard.limits.max_groups)));
     return nullptr;
   }
   if (spec.max_members > shard.limits.max_members) {
@@ -167,6 +291,11 @@ Group* Core::Impl::Create(Step& step, const Call& call, const GroupSpec& spec) {
     return nullptr;
   }
   const GroupKey& key = call.caller.key;
+  absl::Status room = CheckRoom(MemoryKind::kGroups, Group::Cost(key, spec), Share::kNew);
+  if (!room.ok()) {
+    step.Fail(call.id, std::move(room));
+    return nullptr;
+  }
   auto group = std::make_unique<Group>(step, shard, key, spec, NextGeneration(key));
   // The name's row is the living group's again.
   ForgetClosed(key);
@@ -207,9 +336,40 @@ void Core::Impl::List(Step& step, const Call& call, const ListGroupsCall& body) 
   step.Answer(call.id, std::move(reply));
 }
 
+void Core::Impl::HandleOwn(Step& step, Call& call) {
+  const std::string tenant = call.caller.key.tenant;
+  auto it = namespaces.find(tenant);
+  if (it == namespaces.end()) {
+    if (MayKeep(call)) {
+      absl::Status room = CheckRoom(MemoryKind::kNamespaces, Namespace::Cost(call.caller.key),
+                                   Share::kNew);
+      if (!room.ok()) return step.Fail(call.id, std::move(room));
+    }
+    // Without a trace, it goes when the step ends.
+    AddNamespace(step.now(), call.caller.key);
+    it = namespaces.find(tenant);
+    shard.perhaps_idle.push_back(tenant);
+  }
+  Namespace& own = *it->second;
+  own.used_at = step.now();
+  std::visit(
+      [&](auto& body) {
+        if constexpr (kIsStoreCall<std::decay_t<decltype(body)>>) {
+          for (int64_t receipt : call.caller.acknowledged) own.store.Acknowledge(step, receipt);
+          own.store.Handle(step, call.id, call.caller, call.wait, std::move(body));
+        } else {
+          step.Fail(call.id, absl::InvalidArgumentError("scope.group is empty"));
+        }
+      },
+      call.body);
+  Finish(step);
+  ScheduleAging(step.now(), tenant);
+}
+
 void Core::Handle(Instant now, Call call, Effects& effects) {
   Step step(now, effects);
   Impl& impl = *impl_;
+  const Publication publication(impl.shard.tally);
   // What is due happened before this call.
   impl.shard.timers.Run(step);
   impl.shard.waits.Run(step);
@@ -218,19 +378,15 @@ void Core::Handle(Instant now, Call call, Effects& effects) {
     impl.List(step, call, *list);
     return;
   }
+  if (const CallCost cost = CostOf(call); cost.bytes > 0) {
+    absl::Status room = impl.CheckRoom(cost.kind, cost.bytes, cost.share);
+    if (!room.ok()) {
+      step.Fail(call.id, std::move(room));
+      return;
+    }
+  }
   if (call.caller.key.group.empty()) {
-    auto& own = impl.namespaces[call.caller.key.tenant];
-    if (own == nullptr) own = std::make_unique<Namespace>(impl.shard, call.caller.key);
-    std::visit(
-        [&](auto& body) {
-          if constexpr (kIsStoreCall<std::decay_t<decltype(body)>>) {
-            for (int64_t receipt : call.caller.acknowledged) own->store.Acknowledge(step, receipt);
-            own->store.Handle(step, call.id, call.caller, call.wait, std::move(body));
-          } else {
-            step.Fail(call.id, absl::InvalidArgumentError("scope.group is empty"));
-          }
-        },
-        call.body);
+    impl.HandleOwn(step, call);
     return;
   }
   auto it = impl.groups.find(call.caller.key);
@@ -244,12 +400,14 @@ void Core::Handle(Instant now, Call call, Effects& effects) {
 
 void Core::Cancel(Instant now, CallId id, Effects& effects) {
   Step step(now, effects);
+  const Publication publication(impl_->shard.tally);
   impl_->shard.waits.Cancel(step, id);
   impl_->Finish(step);
 }
 
 void Core::Tick(Instant now, Effects& effects) {
   Step step(now, effects);
+  const Publication publication(impl_->shard.tally);
   impl_->shard.timers.Run(step);
   impl_->shard.waits.Run(step);
   impl_->Finish(step);
@@ -261,6 +419,7 @@ Instant Core::NextTick() const {
 
 void Core::SetDraining(Instant now, bool draining, Effects& effects) {
   Step step(now, effects);
+  const Publication publication(impl_->shard.tally);
   const bool told = impl_->shard.draining;
   impl_->shard.draining = draining;
   if (!draining || told) return;
@@ -270,12 +429,14 @@ void Core::SetDraining(Instant now, bool draining, Effects& effects) {
 
 void Core::ReleaseAll(Instant now, Effects& effects) {
   Step step(now, effects);
+  const Publication publication(impl_->shard.tally);
   for (CallId id : impl_->shard.waits.Ids()) {
     if (impl_->shard.waits.Find(id) == nullptr) continue;
     impl_->shard.waits.Cancel(step, id);
     step.Fail(id, absl::UnavailableError(
                       "the coordinator is draining; repeat with the same operation id"));
   }
+  impl_->Finish(step);
 }
 
 void Core::SetLimits(const Limits& limits) { impl_->shard.limits = limits; }
@@ -290,9 +451,11 @@ CoreStats Core::Stats() const {
     stats.objects_expired += group->objects_expired();
   }
   stats.waiter_count = static_cast<int64_t>(impl_->shard.waits.size());
-  stats.bytes_held = impl_->shard.ledger->held();
+  stats.bytes_held = account().value_bytes();
   return stats;
 }
+
+const Account& Core::account() const { return *impl_->shard.tally.account(); }
 
 std::vector<GroupKey> Core::GroupKeys() const {
   std::vector<GroupKey> keys;
@@ -302,11 +465,22 @@ std::vector<GroupKey> Core::GroupKeys() const {
 }
 
 void Core::Restore(Instant now, const std::vector<Record>& rows) {
-  Impl& impl = *impl_;
   for (const Record& row : rows) {
-    if (row.kind != RecordKind::kGroup || !row.value.has_value()) continue;
+    if (row.kind == RecordKind::kGroup) RestoreRow(now, row);
+  }
+  for (const Record& row : rows) {
+    if (row.kind != RecordKind::kGroup) RestoreRow(now, row);
+  }
+  FinishRestore(now);
+}
+
+void Core::RestoreRow(Instant now, const Record& row) {
+  Impl& impl = *impl_;
+  const Publication publication(impl.shard.tally);
+  if (!row.value.has_value()) return;
+  if (row.kind == RecordKind::kGroup) {
     const auto* record = std::get_if<GroupRecord>(&*row.value);
-    if (record == nullptr) continue;
+    if (record == nullptr) return;
     if (record->state == GroupState::kClosed) {
       Impl::Closed group{record->generation, record->cause, /*in_this_boot=*/false};
       group.cause.at = now;
@@ -314,27 +488,30 @@ void Core::Restore(Instant now, const std::vector<Record>& rows) {
     } else {
       impl.groups[row.key] = std::make_unique<Group>(impl.shard, row.key, *record);
     }
+    return;
   }
-  for (const Record& row : rows) {
-    if (row.kind == RecordKind::kGroup || !row.value.has_value()) continue;
-    if (!row.key.group.empty()) {
-      auto it = impl.groups.find(row.key);
-      if (it != impl.groups.end()) it->second->Restore(now, row);
-      continue;
-    }
-    auto& own = impl.namespaces[row.key.tenant];
-    if (own == nullptr) own = std::make_unique<Namespace>(impl.shard, row.key);
-    if (const auto* key = std::get_if<KeyRecord>(&*row.value)) own->store.Restore(now, *key);
-    if (const auto* item = std::get_if<QueueItemRecord>(&*row.value))
-      own->store.Restore(now, *item);
-    if (const auto* op = std::get_if<OperationRecord>(&*row.value))
-      own->operations.Restore(*op, now);
+  if (!row.key.group.empty()) {
+    auto it = impl.groups.find(row.key);
+    if (it != impl.groups.end()) it->second->Restore(now, row);
+    return;
   }
+  auto it = impl.namespaces.find(row.key.tenant);
+  Namespace& own = it != impl.namespaces.end() ? *it->second : impl.AddNamespace(now, row.key);
+  if (const auto* key = std::get_if<KeyRecord>(&*row.value)) own.store.Restore(now, *key);
+  if (const auto* item = std::get_if<QueueItemRecord>(&*row.value)) own.store.Restore(now, *item);
+  if (const auto* op = std::get_if<OperationRecord>(&*row.value)) own.operations.Restore(*op, now);
+}
+
+void Core::FinishRestore(Instant now) {
+  Impl& impl = *impl_;
+  const Publication publication(impl.shard.tally);
+  for (auto& [tenant, own] : impl.namespaces) impl.ScheduleAging(now, tenant);
   for (auto& [key, group] : impl.groups) group->FinishRestore(now);
   // When the memory of closed names was full, some were forgotten; one of the kept rows has their
   // generation, even if its name came back meanwhile.
-  if (static_cast<int64_t>(impl.closed.size() + impl.groups.size()) >=
-      impl.shard.limits.max_closed_names) {
+  const int64_t names = impl.account().closed_name_count.load(std::memory_order_relaxed) +
+                        impl.account().group_count.load(std::memory_order_relaxed);
+  if (names >= impl.shard.limits.max_closed_names) {
     for (const auto& [key, known] : impl.closed) {
       impl.closed_floor = std::max(impl.closed_floor, known.generation);
     }

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "coordinator/core/account.h"
 #include "coordinator/core/call.h"
 #include "coordinator/core/effects.h"
 #include "coordinator/core/limits.h"
@@ -23,7 +24,7 @@ struct CoreStats {
   int64_t group_count = 0;
   int64_t member_count = 0;
   int64_t waiter_count = 0;
-  int64_t bytes_held = 0;
+  int64_t bytes_held = 0;  // of values, of all shards that share the account
   int64_t barriers_released = 0;
   int64_t members_lost = 0;
   int64_t objects_expired = 0;
@@ -32,8 +33,8 @@ struct CoreStats {
 class Core {
  public:
   // `boot` counts the starts of this journal, from 1: sequence numbers, revisions and receipts of a later boot
-  // are larger than all of an earlier one. `ledger` counts bytes of several shards together; may be null.
-  Core(const Limits& limits, int64_t boot, std::shared_ptr<ByteLedger> ledger = nullptr);
+  // are larger than all of an earlier one. `account` is shared by shards that have one limit together; null: its own.
+  Core(const Limits& limits, int64_t boot, std::shared_ptr<Account> account = nullptr);
   ~Core();
   Core(const Core&) = delete;
   Core& operator=(const Core&) = delete;
@@ -41,6 +42,10 @@ class Core {
   // Rebuilds the state of an earlier boot from its rows, in any order; before any call. Every member gets a
   // full lease from `now`.
   void Restore(Instant now, const std::vector<Record>& rows);
+  // The same one row at a time, so that the rows need not be held together: first all of kind kGroup,
+  // then the others, then the end.
+  void RestoreRow(Instant now, const Record& row);
+  void FinishRestore(Instant now);
 
   // Takes one call. Its reply is in `effects` now, or in those of a later input.
   void Handle(Instant now, Call call, Effects& effects);
@@ -61,6 +66,7 @@ class Core {
 
   void SetLimits(const Limits& limits);
   CoreStats Stats() const;
+  const Account& account() const;
   // Keys of all groups (for dumps over all of them), sorted.
   std::vector<GroupKey> GroupKeys() const;
 

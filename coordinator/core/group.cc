@@ -7,12 +7,16 @@ namespace cohort::coordinator {
 Group::Group(Step& step, Shard& shard, GroupKey key, GroupSpec spec, int64_t generation)
     : shard_(shard),
       context_(shard, key),
+      operations_(&shard.tally),
       store_(shard, key, operations_, context_.ledger, &context_.last_number),
       rounds_(context_),
       mailboxes_(context_),
       unique_ids_(context_),
       events_(context_.last_number),
-      last_arrival_(step.now()) {
+      last_arrival_(step.now()),
+      charge_(shard.tally, MemoryKind::kGroups, Cost(context_.key, spec)),
+      events_charge_(shard.tally, MemoryKind::kEvents) {
+  shard.tally.account()->group_count.fetch_add(1, std::memory_order_relaxed);
   context_.spec = std::move(spec);
   context_.generation = generation;
   context_.world_size = context_.spec.max_members;
@@ -23,6 +27,7 @@ Group::Group(Step& step, Shard& shard, GroupKey key, GroupSpec spec, int64_t gen
 }
 
 Group::~Group() {
+  shard_.tally.account()->group_count.fetch_sub(1, std::memory_order_relaxed);
   shard_.timers.Cancel(liveness_timer_);
   shard_.timers.Cancel(join_window_timer_);
   shard_.timers.Cancel(linger_timer_);
@@ -37,6 +42,19 @@ Group::~Group() {
   }
   for (const auto& [id, name] : joins_) shard_.waits.Done(id);
   for (const auto& [id, revision] : watches_) shard_.waits.Done(id);
+}
+
+int64_t Group::Cost(const GroupKey& key, const GroupSpec& spec) {
+  constexpr int64_t kTimer = NodeCost<std::pair<std::pair<Instant, TimerId>, Timers::Action>>() +
+                             SlotCost<std::pair<TimerId, Instant>>();
+  // std::deque sets aside one chunk of 512 bytes, and a table for chunks.
+  constexpr int64_t kDeques = 6 * (512 + 64 + 32);
+  constexpr int64_t kTimers = 3;
+  // The key: in the shard's map, the group, its context and its store; twice more while it closes.
+  return BlockCost(sizeof(Group)) + kDeques + kTimers * kTimer + BlockCost(sizeof(ByteLedger) + 16) +
+         NodeCost<std::pair<GroupKey, std::unique_ptr<Group>>>() +
+         6 * (CostOf(key.tenant) + CostOf(key.group)) + CostOf(spec.parameters_digest) +
+         CostOf(spec.labels);
 }
 
 int64_t Group::waiter_count() const {

@@ -43,6 +43,8 @@ class Group final : public WaitOwner {
   // One of an earlier boot; Restore follows, then FinishRestore.
   Group(Shard& shard, GroupKey key, const GroupRecord& record);
   ~Group();
+  // What a group without members costs.
+  static int64_t Cost(const GroupKey& key, const GroupSpec& spec);
   Group(const Group&) = delete;
   Group& operator=(const Group&) = delete;
 
@@ -121,7 +123,7 @@ class Group final : public WaitOwner {
   void Acknowledge(Step& step, const Member& member, const Caller& caller);
   void Heard(Step& step, Member& member);
   // The bytes or the blob of a value, counted. An error was not answered yet.
-  absl::StatusOr<Payload> Resolve(const Member& member, Value& value);
+  absl::StatusOr<Payload> Resolve(const Member& member, Value& value, MemoryKind kind);
   absl::Status Cut(const std::vector<int64_t>& sizes, std::vector<Payload>& values) const;
   void DropBlob(int64_t blob);
 
@@ -184,6 +186,7 @@ class Group final : public WaitOwner {
   void Tell(Step& step, EventKind kind, const Member* member, const Cause& cause);
   void TellProposal(Step& step, EventKind kind, const ViewProposal& view, const Cause& cause);
   void Publish(Step& step, GroupEvent event);
+  static int64_t Cost(const GroupEvent& event);
   // With the events after `from`; a bookmark when there are none. The call is not parked any more.
   void AnswerWatch(Step& step, CallId id, int64_t from);
 
@@ -235,6 +238,8 @@ class Group final : public WaitOwner {
   Instant last_arrival_;  // of a join
   bool may_have_candidates_ = true;
   int64_t members_lost_ = 0;
+  const Charge charge_;
+  Charge events_charge_;
   // The members of the present generation, made once for all who ask while nothing changes.
   std::shared_ptr<const std::vector<MemberInfo>> member_infos_;
 };

@@ -19,9 +19,8 @@ int Group::CountUnseated() const {
 
 RankSet Group::ConfirmedSeats() const {
   RankSet confirmed;
-  for (int rank = 0; rank < context_.roster.seat_count(); ++rank) {
-    const Member* member = context_.roster.BySeat(rank);
-    if (member != nullptr && member->confirmed()) confirmed.Add(rank);
+  for (const auto& [rank, member] : context_.roster.seats()) {
+    if (member->confirmed()) confirmed.Add(rank);
   }
   return confirmed;
 }

@@ -20,8 +20,8 @@ namespace cohort::coordinator {
 
 struct GroupContext {
   GroupContext(Shard& s, GroupKey k)
-      : shard(s), key(std::move(k)), ledger(std::make_shared<ByteLedger>(s.ledger)),
-        last_number(s.FirstNumber()) {}
+      : shard(s), key(std::move(k)), ledger(std::make_shared<ByteLedger>(s.tally.account())),
+        roster(s.tally), last_number(s.FirstNumber()) {}
 
   Shard& shard;
   const GroupKey key;
@@ -55,20 +55,15 @@ struct GroupContext {
     return absl::AbortedError(absl::StrCat("group ", key.group, ", ", cause.ToString(),
                                            operation.empty() ? "" : "; in ", operation));
   }
-  // Whether `bytes` more may be held; the error names the limit.
-  absl::Status CheckRoom(int64_t bytes) const {
+  // Whether a value of `bytes`, with `around` for what keeps it, may be held; the error names the limit.
+  absl::Status CheckRoom(MemoryKind kind, int64_t bytes, int64_t around) const {
     if (ledger->held() + bytes > shard.limits.max_group_bytes_held) {
       return absl::ResourceExhaustedError(
           absl::StrCat("group ", key.group, " holds ", ledger->held(), " bytes; ", bytes,
                        " more pass max_group_bytes_held (", shard.limits.max_group_bytes_held, ")"));
     }
-    const int64_t held = shard.ledger->held();
-    if (held + bytes > shard.limits.max_bytes_held) {
-      return absl::ResourceExhaustedError(absl::StrCat("the coordinator holds ", held, " bytes; ", bytes,
-                                                       " more pass max_bytes_held (",
-                                                       shard.limits.max_bytes_held, ")"));
-    }
-    return absl::OkStatus();
+    return shard.tally.CheckRoom(kind, bytes + ByteLedger::kValueCost + around,
+                                 shard.limits.max_bytes_held, Share::kNew);
   }
 };
 

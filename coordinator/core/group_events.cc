@@ -4,6 +4,7 @@
 // million messages, watchers hear at the end of the step, and of what nobody must act upon at once, only every so
 // often. A lone event never waits.
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -35,6 +36,16 @@ bool MayWait(EventKind kind) {
 
 }  // namespace
 
+int64_t Group::Cost(const GroupEvent& event) {
+  int64_t cost = sizeof(EventLog<GroupEvent>::Entry) + CostOf(event.member) +
+                 CostOf(event.cause.member) + CostOf(event.cause.host) + CostOf(event.cause.detail);
+  if (event.proposal.has_value()) {
+    cost += CostOf(event.proposal->proposer) + CostOf(event.proposal->add) +
+            BlockCost(event.proposal->remove.size() * sizeof(RankRange));
+  }
+  return cost;
+}
+
 void Group::Tell(Step& step, EventKind kind, const Member* member, const Cause& cause) {
   GroupEvent event;
   event.kind = kind;
@@ -63,7 +74,18 @@ void Group::Publish(Step& step, GroupEvent event) {
   const int64_t revision = event.revision;
   step.Note(context_.key, event);
   const Instant at = MayWait(event.kind) ? last_told_ + kTellInterval : step.now();
-  events_.Append(revision, std::move(event), shard_.limits.max_event_log);
+  const int64_t cost = Cost(event);
+  // A full coordinator keeps no more than its watchers have still to be told.
+  const bool full = !shard_.tally.HasRoom(cost, shard_.limits.max_bytes_held, Share::kNew);
+  const size_t kept = static_cast<size_t>(
+      std::max<int64_t>(full ? std::min(kWatchBatch, shard_.limits.max_event_log)
+                             : shard_.limits.max_event_log, 1));
+  events_.Append(revision, std::move(event), std::numeric_limits<int64_t>::max());
+  events_charge_.Add(cost);
+  while (events_.size() > kept) {
+    events_charge_.Add(-Cost(events_.oldest().event));
+    events_.DropOldest();
+  }
   ++untold_;
   if (at <= step.now()) {
     if (!tells_now_) shard_.telling.push_back(this);

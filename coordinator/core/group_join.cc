@@ -161,11 +161,9 @@ bool Group::HasRoom() const {
              return entry.second->live() && entry.second->state != MemberState::kCandidate;
            });
   }
-  for (int rank = 0; rank < seats; ++rank) {
-    const Member* seated = context_.roster.BySeat(rank);
-    if (seated == nullptr || !seated->live()) return true;
-  }
-  return false;
+  if (static_cast<int>(context_.roster.seats().size()) < seats) return true;
+  return std::any_of(context_.roster.seats().begin(), context_.roster.seats().end(),
+                     [](const auto& seat) { return !seat.second->live(); });
 }
 
 void Group::SeatNewcomer(Step& step, Call& call, JoinCall& body) {
@@ -245,6 +243,7 @@ void Group::ParkJoin(Step& step, Call& call, Member& member, bool with_members) 
   member.operation_at = step.now();
   last_arrival_ = step.now();
   if (member.state != MemberState::kCandidate) member.state = MemberState::kActive;
+  context_.roster.Recharge(member);
   member_infos_.reset();
   joins_[call.id] = member.name;
   shard_.waits.Park(call.id, this, step.now(), step.now() + call.wait);

@@ -9,6 +9,8 @@ namespace cohort::coordinator {
 namespace {
 
 constexpr absl::Duration kBlobLife = absl::Seconds(60);
+// The most that an object, a round or a blob needs beside its value.
+constexpr int64_t kAroundValue = 1024;
 
 }  // namespace
 
@@ -26,19 +28,22 @@ bool Group::Repeated(Step& step, const Call& call) {
 
 // --- Rounds.
 
-absl::StatusOr<Payload> Group::Resolve(const Member& member, Value& value) {
+absl::StatusOr<Payload> Group::Resolve(const Member& member, Value& value, MemoryKind kind) {
   if (value.blob != 0) {
     auto it = blobs_.find(value.blob);
     if (it == blobs_.end() || it->second.member != member.name) {
       return absl::NotFoundError(absl::StrCat("blob ", value.blob, " is not there: it was used, expired, "
                                               "or uploaded by another member; upload it again"));
     }
+    it->second.payload.Become(kind);
     return it->second.payload;
   }
-  if (absl::Status room = context_.CheckRoom(static_cast<int64_t>(value.bytes.size())); !room.ok()) {
+  if (absl::Status room =
+          context_.CheckRoom(kind, static_cast<int64_t>(value.bytes.size()), kAroundValue);
+      !room.ok()) {
     return room;
   }
-  return Payload(std::move(value.bytes), context_.ledger);
+  return Payload(std::move(value.bytes), context_.ledger, kind);
 }
 
 // One value that holds several, one after the other, becomes those.
@@ -48,7 +53,7 @@ absl::Status Group::Cut(const std::vector<int64_t>& sizes, std::vector<Payload>&
   std::vector<Payload> parts;
   for (int64_t size : sizes) {
     if (size < 0 || size > whole.size() - offset) break;
-    parts.emplace_back(whole.bytes().substr(offset, size), context_.ledger);
+    parts.emplace_back(whole.bytes().substr(offset, size), context_.ledger, MemoryKind::kRounds);
     offset += size;
   }
   if (parts.size() != sizes.size() || offset != whole.size()) {
@@ -71,7 +76,7 @@ void Group::Answer(Step& step, Call& call, EnterRoundCall& body) {
   if (brings) {
     if (body.values.empty()) body.values.resize(1);  // no value is an empty one
     for (Value& value : body.values) {
-      absl::StatusOr<Payload> payload = Resolve(*member, value);
+      absl::StatusOr<Payload> payload = Resolve(*member, value, MemoryKind::kRounds);
       if (!payload.ok()) {
         step.Fail(call.id, payload.status());
         return;
@@ -119,7 +124,7 @@ void Group::Answer(Step& step, Call& call, SendCall& body) {
   member->operation_name = body.tag;
   member->operation_number = 0;
   member->operation_at = step.now();
-  absl::StatusOr<Payload> payload = Resolve(*member, body.value);
+  absl::StatusOr<Payload> payload = Resolve(*member, body.value, MemoryKind::kObjects);
   absl::StatusOr<int64_t> sequence =
       payload.ok() ? mailboxes_.Send(step, call.id, *member, call.wait, body, *std::move(payload))
                    : absl::StatusOr<int64_t>(payload.status());
@@ -167,7 +172,7 @@ void Group::Answer(Step& step, Call& call, PutBlobCall& body) {
   }
   Value value;
   value.bytes = std::move(body.bytes);
-  absl::StatusOr<Payload> payload = Resolve(*member, value);
+  absl::StatusOr<Payload> payload = Resolve(*member, value, MemoryKind::kUploads);
   if (!payload.ok()) {
     step.Fail(call.id, payload.status());
     return;

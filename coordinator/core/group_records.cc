@@ -6,11 +6,15 @@ namespace cohort::coordinator {
 Group::Group(Shard& shard, GroupKey key, const GroupRecord& record)
     : shard_(shard),
       context_(shard, key),
+      operations_(&shard.tally),
       store_(shard, key, operations_, context_.ledger, &context_.last_number),
       rounds_(context_),
       mailboxes_(context_),
       unique_ids_(context_),
-      events_(context_.last_number) {
+      events_(context_.last_number),
+      charge_(shard.tally, MemoryKind::kGroups, Cost(context_.key, record.spec)),
+      events_charge_(shard.tally, MemoryKind::kEvents) {
+  shard.tally.account()->group_count.fetch_add(1, std::memory_order_relaxed);
   context_.spec = record.spec;
   context_.generation = record.generation;
   context_.world_size = record.world_size;
@@ -88,9 +92,8 @@ void Group::Restore(Instant now, const Record& row) {
 
 void Group::FinishRestore(Instant now) {
   last_arrival_ = now;
-  for (int rank = 0; rank < context_.roster.seat_count(); ++rank) {
-    const Member* member = context_.roster.BySeat(rank);
-    if (member == nullptr || member->live() || state_ == GroupState::kForming) continue;
+  for (const auto& [rank, member] : context_.roster.seats()) {
+    if (member->live() || state_ == GroupState::kForming) continue;
     Cause cause = CauseOf(member->state == MemberState::kLeft ? CauseKind::kLeft : CauseKind::kLeaseExpired,
                           *member, "before the coordinator was restarted", now);
     if (cause_.member == member->name) cause = cause_;

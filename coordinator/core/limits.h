@@ -7,13 +7,16 @@
 namespace cohort::coordinator {
 
 struct Limits {
-  int64_t max_groups = 100000;                 // per shard
+  // Totals over all shards, unless they say of what they are.
+  int64_t max_groups = 100000;
   int64_t max_members = 16384;                 // per group
   int64_t max_candidates = 1024;               // per group, waiting to be added to a view
   int64_t max_inline_bytes = 1 << 20;          // a value in a request; the values of an answer together
   int64_t max_object_bytes = 64 << 20;         // a value that comes in parts
-  int64_t max_bytes_held = int64_t{4} << 30;   // of a shard's groups and stores together
-  int64_t max_group_bytes_held = int64_t{1} << 30;
+  // Everything that callers make the coordinator keep (account.h); an eighth is for calls that wait.
+  // The program's default is half of the memory that it may use (options.h).
+  int64_t max_bytes_held = int64_t{4} << 30;
+  int64_t max_group_bytes_held = int64_t{1} << 30;  // of the values of one group, or of a tenant's store
   int64_t max_mailbox_depth = 10000;           // undelivered objects of one (source, destination, tag)
   int64_t max_unacknowledged = 4096;           // delivered objects a member has not acknowledged
   int64_t max_round_names = 4096;              // per group; the longest unused idle one is forgotten

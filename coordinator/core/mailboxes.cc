@@ -53,6 +53,7 @@ absl::StatusOr<int64_t> Mailboxes::Send(Step& step, CallId id, const Member& sen
   object.sequence = group_.NextNumber();
   object.payload = std::move(payload);
   object.sent_at = step.now();
+  object.charge = Charge(group_.shard.tally, MemoryKind::kObjects, CostOfObject(call.tag));
   object.expiration = call.expiration.value_or(group_.spec.data_expiration);
   const int64_t sequence = object.sequence;
 

@@ -29,7 +29,7 @@ namespace cohort::coordinator {
 
 class Mailboxes final : public WaitOwner {
  public:
-  explicit Mailboxes(GroupContext& group) : group_(group) {}
+  explicit Mailboxes(GroupContext& group) : group_(group), spent_(group.shard.tally) {}
   ~Mailboxes();
   Mailboxes(const Mailboxes&) = delete;
   Mailboxes& operator=(const Mailboxes&) = delete;
@@ -77,6 +77,7 @@ class Mailboxes final : public WaitOwner {
     CallId sender_call = 0;  // waits until it is consumed
     int64_t receipt = 0;
     Id128 operation;
+    Charge charge;
   };
   struct Receiver {
     CallId id = 0;
@@ -89,6 +90,7 @@ class Mailboxes final : public WaitOwner {
   struct Lost {
     std::vector<int64_t> sequences;
     Id128 told_to;  // who may not have heard, and asks again under this operation
+    Charge charge;
   };
   // All that goes to one (destination, tag).
   struct Box {
@@ -99,6 +101,8 @@ class Mailboxes final : public WaitOwner {
   };
   using BoxKey = std::pair<int, std::string>;
 
+  int64_t CostOfObject(const std::string& tag) const;
+  void NoteLost(Box& box, int source, int64_t sequence);
   // The next object a receiver may take; nullptr: none.
   Object* Next(Box& box, const std::optional<int>& source);
   void HandOut(Step& step, CallId id, const Id128& operation, const BoxKey& key, Object& object);

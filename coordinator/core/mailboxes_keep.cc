@@ -17,6 +17,25 @@ constexpr int64_t kLostReceipt = -1;
 
 }  // namespace
 
+int64_t Mailboxes::CostOfObject(const std::string& tag) const {
+  // Each may be the only one in its box, and its tag is in the box's key, in `where_` and in itself.
+  return NodeCost<std::pair<int64_t, Object>>() + NodeCost<std::pair<BoxKey, Box>>() +
+         NodeCost<std::pair<int, std::map<int64_t, Object>>>() +
+         SlotCost<std::pair<int64_t, std::pair<BoxKey, int>>>() +
+         SlotCost<std::pair<Id128, int64_t>>() + NodeCost<std::pair<Instant, int64_t>>() +
+         3 * CostOf(tag);
+}
+
+void Mailboxes::NoteLost(Box& box, int source, int64_t sequence) {
+  Lost& lost = box.lost[source];
+  if (lost.sequences.empty()) {
+    lost.charge = Charge(group_.shard.tally, MemoryKind::kObjects,
+                         NodeCost<std::pair<int, Lost>>() + NodeCost<std::pair<BoxKey, Box>>());
+  }
+  lost.sequences.push_back(sequence);
+  lost.charge.Add(2 * sizeof(int64_t));  // its vector doubles
+}
+
 // --- Expiry.
 
 void Mailboxes::ScheduleExpiry() {
@@ -48,9 +67,8 @@ void Mailboxes::Lose(Step& step, const Object& object) {
   const int source = object.source;
   const int64_t sequence = object.sequence;
   Box& box = boxes_.at(key);
-  Lost& lost = box.lost[source];
-  lost.sequences.push_back(sequence);
-  lost.told_to = Id128{};
+  NoteLost(box, source, sequence);
+  box.lost.at(source).told_to = Id128{};
   ++expired_count_;
   NoteUnread(sequence);
   expiries_.erase({object.sent_at + object.expiration, sequence});
@@ -150,17 +168,17 @@ void Mailboxes::Restore(Instant now, const ObjectRecord& record) {
   object.destination = record.destination;
   object.tag = record.tag;
   object.sequence = record.sequence;
-  object.payload = Payload(record.payload.bytes(), group_.ledger);
+  object.payload = Payload(record.payload.bytes(), group_.ledger, MemoryKind::kObjects);
   object.sent_at = now;
   object.expiration = record.expiration;
   object.receipt = record.receipt;
   object.operation = record.receive_operation;
   const Instant expires = now + object.expiration;
   if (object.receipt == kLostReceipt) {
-    boxes_[BoxKey(object.destination, object.tag)].lost[object.source].sequences.push_back(
-        object.sequence);
+    NoteLost(boxes_[BoxKey(object.destination, object.tag)], object.source, object.sequence);
     return;
   }
+  object.charge = Charge(group_.shard.tally, MemoryKind::kObjects, CostOfObject(object.tag));
   if (object.receipt != 0) {
     ++unacknowledged_[object.destination];
     handed_out_by_operation_[object.operation] = object.receipt;

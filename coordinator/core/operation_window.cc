@@ -125,13 +125,24 @@ const ReplyBody* OperationWindow::Find(const Id128& id) const {
   return &found_;
 }
 
-void OperationWindow::Remember(Step& step, const GroupKey& key, const Id128& id, ReplyBody answer,
-                               const Limits& limits) {
+int64_t OperationWindow::EntryCost(bool whole) {
+  // Every entry may be its client's only one.
+  return NodeCost<Entry>() + SlotCost<std::pair<Id128, Entries::iterator>>() +
+         SlotCost<std::pair<uint64_t, Entries>>() + SlotCost<Rank>() +
+         SlotCost<std::pair<int64_t, uint64_t>>() + (whole ? BlockCost(sizeof(ReplyBody)) : 0);
+}
+
+void OperationWindow::DropOld(Step& step, const GroupKey& key) {
   while (!by_age_.empty()) {
     Entries& entries = clients_.at(by_age_.begin()->second);
     if (step.now() - entries.front().at <= kMaxAge) break;
     Drop(step, key, entries.begin());
   }
+}
+
+void OperationWindow::Remember(Step& step, const GroupKey& key, const Id128& id, ReplyBody answer,
+                               const Limits& limits) {
+  DropOld(step, key);
   if (id.empty() || by_id_.contains(id)) return;
 
   Entry entry;
@@ -157,6 +168,7 @@ void OperationWindow::Remember(Step& step, const GroupKey& key, const Id128& id,
 
 void OperationWindow::Insert(Entry entry) {
   const uint64_t client = entry.record.id.high;
+  charge_.Add(EntryCost(entry.whole != nullptr));
   last_number_ = std::max(last_number_, entry.record.number);
   Unrank(client);
   Entries& entries = clients_[client];
@@ -202,6 +214,7 @@ void OperationWindow::Drop(Step& step, const GroupKey& key, Entries::iterator en
     step.Erase(key, RecordKind::kOperation, entry->record.id.ToString());
   }
   const uint64_t client = entry->record.id.high;
+  charge_.Add(-EntryCost(entry->whole != nullptr));
   by_id_.erase(entry->record.id);
   Unrank(client);
   Entries& entries = clients_.at(client);

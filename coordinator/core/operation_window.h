@@ -15,6 +15,7 @@
 #include "absl/time/time.h"
 #include "base/clock.h"
 #include "base/id128.h"
+#include "coordinator/core/account.h"
 #include "coordinator/core/limits.h"
 #include "coordinator/core/record.h"
 #include "coordinator/core/reply.h"
@@ -35,7 +36,10 @@ class OperationWindow {
   // A repeat that comes later than this acts anew. Ages are looked at when an answer is remembered.
   static constexpr absl::Duration kMaxAge = absl::Minutes(10);
 
-  OperationWindow() = default;
+  // `tally` is charged for what is kept; null: nobody counts.
+  explicit OperationWindow(Tally* tally = nullptr) {
+    if (tally != nullptr) charge_ = Charge(*tally, MemoryKind::kAnswers);
+  }
   OperationWindow(const OperationWindow&) = delete;
   OperationWindow& operator=(const OperationWindow&) = delete;
 
@@ -49,6 +53,9 @@ class OperationWindow {
   // after the caller was told that it failed.
   void Remember(Step& step, const GroupKey& key, const Id128& id, ReplyBody answer,
                 const Limits& limits);
+
+  // Drops what is older than kMaxAge.
+  void DropOld(Step& step, const GroupKey& key);
 
   // Unknown ids are fine.
   void Forget(Step& step, const GroupKey& key, const Id128& id);
@@ -78,6 +85,7 @@ class OperationWindow {
     }
   };
 
+  static int64_t EntryCost(bool whole);
   void Insert(Entry entry);
   void Drop(Step& step, const GroupKey& key, Entries::iterator entry);
   // Around every change of a client's entries.
@@ -89,6 +97,7 @@ class OperationWindow {
   absl::btree_set<Rank> ranks_;
   absl::btree_set<std::pair<int64_t, uint64_t>> by_age_;  // number of a client's oldest, client
   int64_t last_number_ = 0;
+  Charge charge_;
   // Entries keep the few numbers of an answer, not the whole variant, which is ten times as large.
   mutable ReplyBody found_;
 };

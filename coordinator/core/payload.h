@@ -8,22 +8,35 @@
 #include <string>
 #include <utility>
 
+#include "coordinator/core/account.h"
+
 namespace cohort::coordinator {
 
-// Counts the bytes of all payloads made from it. Shared by a shard, its groups and the replies in flight,
-// which may be destroyed on other threads; hence atomic.
+// Counts the bytes of all values of one group or store. Shared by the group and the replies in flight,
+// which may be destroyed on other threads; hence atomic. Charges the account as well.
 class ByteLedger {
  public:
-  explicit ByteLedger(std::shared_ptr<ByteLedger> parent = nullptr) : parent_(std::move(parent)) {}
-  void Add(int64_t bytes) {
+  // What a value costs beside its bytes.
+  static constexpr int64_t kValueCost = 96;
+
+  explicit ByteLedger(std::shared_ptr<Account> account) : account_(std::move(account)) {}
+  void Take(MemoryKind kind, int64_t bytes) {
     held_.fetch_add(bytes, std::memory_order_relaxed);
-    if (parent_ != nullptr) parent_->Add(bytes);
+    account_->AddValue(kind, bytes, kValueCost);
   }
+  void Give(MemoryKind kind, int64_t bytes) {
+    held_.fetch_sub(bytes, std::memory_order_relaxed);
+    account_->AddValue(kind, -bytes, -kValueCost);
+  }
+  void Move(MemoryKind from, MemoryKind to, int64_t bytes) {
+    account_->Add(from, -bytes - kValueCost);
+    account_->Add(to, bytes + kValueCost);
+  }
+  // Bytes of values alone.
   int64_t held() const { return held_.load(std::memory_order_relaxed); }
-  const ByteLedger* parent() const { return parent_.get(); }
 
  private:
-  const std::shared_ptr<ByteLedger> parent_;
+  const std::shared_ptr<Account> account_;
   std::atomic<int64_t> held_{0};
 };
 
@@ -31,8 +44,10 @@ class ByteLedger {
 class Payload {
  public:
   Payload() = default;
-  Payload(std::string bytes, std::shared_ptr<ByteLedger> ledger)
-      : counted_(std::make_shared<const Counted>(std::move(bytes), std::move(ledger))) {}
+  // Without a ledger it is not counted.
+  Payload(std::string bytes, std::shared_ptr<ByteLedger> ledger,
+          MemoryKind kind = MemoryKind::kObjects)
+      : counted_(std::make_shared<const Counted>(std::move(bytes), std::move(ledger), kind)) {}
 
   bool has_value() const { return counted_ != nullptr; }
   const std::string& bytes() const {
@@ -41,17 +56,25 @@ class Payload {
   }
   int64_t size() const { return static_cast<int64_t>(bytes().size()); }
   void reset() { counted_.reset(); }
+  // Charged as `kind` from now on: an upload has become an object. On the shard's thread only.
+  void Become(MemoryKind kind) const {
+    if (counted_ == nullptr || counted_->ledger == nullptr || counted_->kind == kind) return;
+    counted_->ledger->Move(counted_->kind, kind, size());
+    counted_->kind = kind;
+  }
 
  private:
   struct Counted {
-    Counted(std::string b, std::shared_ptr<ByteLedger> l) : bytes(std::move(b)), ledger(std::move(l)) {
-      if (ledger != nullptr) ledger->Add(static_cast<int64_t>(bytes.size()));
+    Counted(std::string b, std::shared_ptr<ByteLedger> l, MemoryKind k)
+        : bytes(std::move(b)), ledger(std::move(l)), kind(k) {
+      if (ledger != nullptr) ledger->Take(kind, static_cast<int64_t>(bytes.size()));
     }
     ~Counted() {
-      if (ledger != nullptr) ledger->Add(-static_cast<int64_t>(bytes.size()));
+      if (ledger != nullptr) ledger->Give(kind, static_cast<int64_t>(bytes.size()));
     }
     const std::string bytes;
     const std::shared_ptr<ByteLedger> ledger;
+    mutable MemoryKind kind;
   };
   std::shared_ptr<const Counted> counted_;
 };

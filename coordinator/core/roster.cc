@@ -5,6 +5,18 @@
 #include "absl/strings/str_cat.h"
 
 namespace cohort::coordinator {
+namespace {
+
+int64_t FencedCost(const Cause& why) {
+  return SlotCost<std::pair<Id128, Cause>>() + static_cast<int64_t>(sizeof(Id128)) +
+         CostOf(why.member) + CostOf(why.host) + CostOf(why.detail);
+}
+
+int64_t PastLifeCost(const std::string& name) {
+  return static_cast<int64_t>(sizeof(std::pair<std::string, int64_t>)) + CostOf(name);
+}
+
+}  // namespace
 
 Member* Roster::ByName(absl::string_view name) {
   auto it = members_.find(name);
@@ -20,11 +32,24 @@ Member& Roster::Add(std::unique_ptr<Member> member) {
   Member& added = *member;
   if (!added.session.empty()) sessions_[added.session] = &added;
   if (added.rank >= 0) {
-    if (added.rank >= seat_count()) Resize(added.rank + 1);
+    seat_count_ = std::max(seat_count_, added.rank + 1);
     seats_[added.rank] = &added;
   }
   members_[added.name] = std::move(member);
+  Recharge(added);
   return added;
+}
+
+void Roster::Recharge(Member& member) {
+  // Progress and the last operation change with every call, and are short.
+  constexpr int64_t kChangingTexts = 2 * 144;
+  const int64_t texts = CostOf(member.host) + CostOf(member.addresses) + CostOf(member.labels);
+  if (member.charge.bytes() == 0) member.charge = Charge(tally_, MemoryKind::kMembers);
+  // Its MemberInfo is kept for those who ask for all members.
+  member.charge.Set(NodeCost<std::pair<std::string, std::unique_ptr<Member>>>() +
+                    BlockCost(sizeof(Member)) + SlotCost<std::pair<Id128, Member*>>() +
+                    SlotCost<std::pair<int, Member*>>() + BlockCost(sizeof(MemberInfo)) +
+                    kChangingTexts + 3 * CostOf(member.name) + 2 * texts);
 }
 
 void Roster::Remove(Member& member, const Cause& why) {
@@ -54,15 +79,13 @@ void Roster::SetSession(Member& member, const Id128& session) {
 
 void Roster::Seat(Member& member, int rank) {
   Unseat(member);
-  if (rank >= seat_count()) Resize(rank + 1);
+  seat_count_ = std::max(seat_count_, rank + 1);
   seats_[rank] = &member;
   member.rank = rank;
 }
 
 void Roster::Unseat(Member& member) {
-  if (member.rank >= 0 && member.rank < seat_count() && seats_[member.rank] == &member) {
-    seats_[member.rank] = nullptr;
-  }
+  if (member.rank >= 0 && BySeat(member.rank) == &member) seats_.erase(member.rank);
   member.rank = -1;
 }
 
@@ -88,15 +111,23 @@ bool Roster::WasReplaced(absl::string_view name, int64_t incarnation) const {
 
 void Roster::NotePastLife(const Member& member) {
   past_lives_.emplace_back(member.name, member.incarnation);
-  if (past_lives_.size() > kFencedKept) past_lives_.pop_front();
+  fenced_charge_.Add(PastLifeCost(member.name));
+  if (past_lives_.size() <= kFencedKept) return;
+  fenced_charge_.Add(-PastLifeCost(past_lives_.front().first));
+  past_lives_.pop_front();
 }
 
 void Roster::FenceSession(const Id128& session, const Cause& why) {
   if (session.empty()) return;
   sessions_.erase(session);
-  if (fenced_.insert({session, why}).second) fenced_order_.push_back(session);
+  if (fenced_.insert({session, why}).second) {
+    fenced_order_.push_back(session);
+    fenced_charge_.Add(FencedCost(why));
+  }
   if (fenced_order_.size() > kFencedKept) {
-    fenced_.erase(fenced_order_.front());
+    auto oldest = fenced_.find(fenced_order_.front());
+    fenced_charge_.Add(-FencedCost(oldest->second));
+    fenced_.erase(oldest);
     fenced_order_.pop_front();
   }
 }
@@ -158,9 +189,7 @@ MemberInfo Roster::Info(Instant now, const Member& member) const {
 std::vector<MemberInfo> Roster::Infos(Instant now) const {
   std::vector<MemberInfo> infos;
   infos.reserve(members_.size());
-  for (const Member* member : seats_) {
-    if (member != nullptr) infos.push_back(Info(now, *member));
-  }
+  for (const auto& [rank, member] : seats_) infos.push_back(Info(now, *member));
   for (const auto& [name, member] : members_) {
     if (member->rank < 0) infos.push_back(Info(now, *member));
   }

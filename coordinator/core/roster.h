@@ -11,11 +11,13 @@
 #include <utility>
 #include <vector>
 
+#include "absl/container/btree_map.h"
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/string_view.h"
 #include "base/clock.h"
 #include "base/id128.h"
 #include "base/rank_set.h"
+#include "coordinator/core/account.h"
 #include "coordinator/core/timers.h"
 #include "coordinator/core/types.h"
 
@@ -47,6 +49,9 @@ struct Member {
   std::vector<int64_t> streams;
   TimerId disconnect_timer = 0;
 
+  // What it costs, as of when its texts last changed.
+  Charge charge;
+
   // Its parked Join, or 0.
   CallId join_call = 0;
   bool with_members = false;
@@ -58,20 +63,28 @@ struct Member {
   bool confirmed() const { return state == MemberState::kActive || state == MemberState::kSuspected; }
 };
 
+// Memory grows with the members that are there, not with the number of seats.
 class Roster {
  public:
+  explicit Roster(Tally& tally) : tally_(tally), fenced_charge_(tally, MemoryKind::kMembers) {}
+
   // nullptr when there is none.
   Member* ByName(absl::string_view name);
   Member* BySession(const Id128& session);
   Member* BySeat(int rank) const {
-    return rank >= 0 && rank < seat_count() ? seats_[rank] : nullptr;
+    auto it = seats_.find(rank);
+    return it == seats_.end() ? nullptr : it->second;
   }
 
-  int seat_count() const { return static_cast<int>(seats_.size()); }
+  int seat_count() const { return seat_count_; }
   // Seats that fall away must be empty.
-  void Resize(int seat_count) { seats_.resize(seat_count, nullptr); }
+  void Resize(int seat_count) { seat_count_ = seat_count; }
+  // The seats that are taken, in order of rank.
+  const absl::btree_map<int, Member*>& seats() const { return seats_; }
 
   Member& Add(std::unique_ptr<Member> member);
+  // Charges the member anew, after its host, addresses or labels changed.
+  void Recharge(Member& member);
   // Forgets the member; its session answers `why` from now on.
   void Remove(Member& member, const Cause& why);
   // The session answers `why` from now on; the member stays in its seat (it left or was lost).
@@ -107,12 +120,15 @@ class Roster {
   void NotePastLife(const Member& member);
 
   std::map<std::string, std::unique_ptr<Member>, std::less<>> members_;
-  std::vector<Member*> seats_;
+  Tally& tally_;
+  absl::btree_map<int, Member*> seats_;
+  int seat_count_ = 0;
   absl::flat_hash_map<Id128, Member*> sessions_;
   absl::flat_hash_map<Id128, Cause> fenced_;
   std::deque<Id128> fenced_order_;
   // Lives that were replaced or removed, in this order.
   std::deque<std::pair<std::string, int64_t>> past_lives_;
+  Charge fenced_charge_;  // of both
 };
 
 }  // namespace cohort::coordinator

@@ -103,6 +103,7 @@ void Rounds::Open(Step& step, const EnterRoundCall& call, int rank, RankSet part
   round.op = call.op;
   round.first_at = round.last_at = step.now();
   round.deadline = absl::InfiniteFuture();
+  round.charge = Charge(group_.shard.tally, MemoryKind::kRounds, CostOfRound(round));
 }
 
 void Rounds::Enter(Step& step, CallId id, Member& member, absl::Duration wait,

@@ -105,6 +105,7 @@ class Rounds final : public WaitOwner {
     int64_t receipt = 0;
     TimerId expiry = 0;
     Instant valued_at;
+    Charge charge;
   };
   struct Name {
     std::string name;
@@ -120,12 +121,15 @@ class Rounds final : public WaitOwner {
     // Open ones, and ended ones that somebody may ask for again.
     std::map<int64_t, Round> rounds;
     std::list<Name*>::iterator use;  // in use_order_
+    Charge charge;
   };
 
   static bool Rooted(RoundKind kind) {
     return kind == RoundKind::kBroadcast || kind == RoundKind::kScatter;
   }
 
+  // What a round that has just been opened will cost, values aside.
+  int64_t CostOfRound(const Round& round) const;
   Name* FindOrAddName(Step& step, const std::string& name);
   void DropName(Step& step, Name& name);
   int64_t NextFor(const Name& name, int rank) const;

@@ -11,8 +11,11 @@ namespace {
 
 // What a journal gives back is not counted yet.
 Payload Counted(const Payload& payload, const std::shared_ptr<ByteLedger>& ledger) {
-  return payload.has_value() ? Payload(payload.bytes(), ledger) : Payload();
+  return payload.has_value() ? Payload(payload.bytes(), ledger, MemoryKind::kRounds) : Payload();
 }
+
+// Of how a name's last round ended.
+constexpr size_t kLongReason = 512;
 
 std::string RowId(const std::string& name, int64_t number) {
   std::string id = name;
@@ -30,6 +33,18 @@ Rounds::~Rounds() {
       for (const Waiter& waiter : round.waiters) group_.shard.waits.Done(waiter.id);
     }
   }
+}
+
+int64_t Rounds::CostOfRound(const Round& round) const {
+  // Bitmaps of up to 128 ranks lie inside of their objects. Four are in the round, two in its end.
+  const int64_t ranks = round.participants.count();
+  const int64_t bitmaps = group_.world_size > 128 ? 6 * BlockCost(group_.world_size / 8) : 0;
+  const bool votes = round.kind == RoundKind::kVote;
+  const bool values = round.kind != RoundKind::kBarrier && round.kind != RoundKind::kAgreeAlive && !votes;
+  return NodeCost<std::pair<int64_t, Round>>() + BlockCost(sizeof(RoundEnd)) + bitmaps +
+         SlotCost<std::pair<int64_t, Place>>() + CostOf(round.digest) +
+         (votes ? BlockCost(ranks * sizeof(int64_t)) : 0) +
+         (values ? BlockCost(ranks * sizeof(Payload)) : 0);
 }
 
 Rounds::Name* Rounds::FindOrAddName(Step& step, const std::string& text) {
@@ -50,6 +65,10 @@ Rounds::Name* Rounds::FindOrAddName(Step& step, const std::string& text) {
   }
   auto name = std::make_unique<Name>();
   name->name = text;
+  name->charge = Charge(group_.shard.tally, MemoryKind::kRounds,
+                        NodeCost<std::pair<std::string, std::unique_ptr<Name>>>() +
+                            BlockCost(sizeof(Name)) + NodeCost<Name*>() + 2 * CostOf(text) +
+                            BlockCost(kLongReason));
   name->use = use_order_.insert(use_order_.end(), name.get());
   return names_.emplace(text, std::move(name)).first->second.get();
 }
@@ -277,6 +296,7 @@ void Rounds::Restore(Instant now, const RoundEndRecord& record) {
   round.opener = record.root >= 0 ? record.root : 0;
   round.participants = RankSet::FromRanges(record.participants);
   round.first_at = round.last_at = now;
+  round.charge = Charge(group_.shard.tally, MemoryKind::kRounds, CostOfRound(round));
   round.receipt = record.receipt;
   round.recorded = true;
   round.ended = record.ended;

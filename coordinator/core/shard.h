@@ -5,10 +5,12 @@
 #include <algorithm>
 #include <cstdint>
 #include <memory>
+#include <string>
+#include <utility>
 #include <vector>
 
+#include "coordinator/core/account.h"
 #include "coordinator/core/limits.h"
-#include "coordinator/core/payload.h"
 #include "coordinator/core/timers.h"
 #include "coordinator/core/types.h"
 #include "coordinator/core/wait_table.h"
@@ -18,18 +20,23 @@ namespace cohort::coordinator {
 class Group;
 
 struct Shard {
+  explicit Shard(std::shared_ptr<Account> account = std::make_shared<Account>())
+      : tally(std::move(account)) {}
+
   Limits limits;
   // Counts the starts of this journal, from 1. Counters that are not kept start at FirstNumber().
   int64_t boot = 1;
   bool draining = false;
   Timers timers;
-  WaitTable waits;
-  std::shared_ptr<ByteLedger> ledger;
+  Tally tally;  // before all that charges it
+  WaitTable waits{tally};
 
   // What a group that begins counts from: larger than every number that an earlier boot, or an earlier group of
   // this one, can have given out. So a receipt or a revision of a closed group means nothing to its successor.
   int64_t FirstNumber() const { return std::max((boot - 1) << 32, last_number_of_closed); }
   int64_t last_number_of_closed = 0;
+  // Tenants whose store let go of its last key, item or parked call in this step.
+  std::vector<std::string> perhaps_idle;
   // Groups whose watchers hear at the end of the step what happened in it.
   std::vector<Group*> telling;
   // Groups that ended and are still to be taken off.

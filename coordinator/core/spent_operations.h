@@ -8,6 +8,7 @@
 
 #include "absl/container/flat_hash_set.h"
 #include "base/id128.h"
+#include "coordinator/core/account.h"
 
 namespace cohort::coordinator {
 
@@ -15,13 +16,17 @@ namespace cohort::coordinator {
 // on.
 class SpentOperations {
  public:
+  explicit SpentOperations(Tally& tally) : charge_(tally, MemoryKind::kAnswers) {}
+
   // An empty id is fine.
   void Add(const Id128& operation, int64_t max_kept) {
     if (operation.empty() || !known_.insert(operation).second) return;
     order_.push_back(operation);
+    charge_.Add(kCost);
     while (static_cast<int64_t>(order_.size()) > max_kept) {
       known_.erase(order_.front());
       order_.pop_front();
+      charge_.Add(-kCost);
     }
   }
   bool Contains(const Id128& operation) const {
@@ -30,11 +35,16 @@ class SpentOperations {
   void Clear() {
     known_.clear();
     order_.clear();
+    charge_.Set(0);
   }
+  bool empty() const { return order_.empty(); }
 
  private:
+  static constexpr int64_t kCost = sizeof(Id128) + SlotCost<Id128>();
+
   absl::flat_hash_set<Id128> known_;
   std::deque<Id128> order_;
+  Charge charge_;
 };
 
 }  // namespace cohort::coordinator

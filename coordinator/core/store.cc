@@ -10,6 +10,12 @@
 #include "coordinator/core/store_internal.h"
 
 namespace cohort::coordinator {
+namespace {
+
+// Of an answer that is kept for repeats (operation_window.h).
+constexpr int64_t kAnswerCost = 512;
+
+}  // namespace
 
 // The namespace takes a number before anything happens, so that its first revision is never 0:
 // "from revision 0" means from now.
@@ -20,7 +26,12 @@ Store::Store(Shard& shard, GroupKey key, OperationWindow& operations,
       operations_(operations),
       ledger_(std::move(ledger)),
       last_number_(last_number),
-      history_(NextNumber()) {}
+      spent_pops_(shard.tally),
+      history_(NextNumber()),
+      keys_charge_(shard.tally, MemoryKind::kKeys),
+      items_charge_(shard.tally, MemoryKind::kQueues),
+      events_charge_(shard.tally, MemoryKind::kKeyEvents),
+      parked_charge_(shard.tally, MemoryKind::kCalls) {}
 
 Store::~Store() {
   for (const auto& [id, parked] : parked_) shard_.waits.Done(id);
@@ -44,6 +55,11 @@ void Store::CatchUp(Step& step) {
 void Store::Settle(Step& step) {
   AnswerWoken(step);
   ArmTimer();
+  NoteIdle();
+}
+
+void Store::NoteIdle() {
+  if (key_.group.empty() && idle()) shard_.perhaps_idle.push_back(key_.tenant);
 }
 
 void Store::ArmTimer() {
@@ -60,15 +76,17 @@ void Store::ArmTimer() {
   });
 }
 
-absl::Status Store::CheckValue(int64_t size, int64_t old_size) {
+absl::Status Store::CheckValue(MemoryKind kind, int64_t size, int64_t old_size, int64_t around) {
   const Limits& limits = shard_.limits;
   if (size > limits.max_value_bytes) {
     return OverLimit("max_value_bytes", limits.max_value_bytes,
                      absl::StrFormat("the value would have %d bytes", size));
   }
+  // Beside a new value: an event of it, and a first answer.
+  around += ByteLedger::kValueCost + static_cast<int64_t>(sizeof(Event)) + kAnswerCost;
   const auto fits = [&](int64_t more) {
     return ledger_->held() + more <= limits.max_group_bytes_held &&
-           (shard_.ledger == nullptr || shard_.ledger->held() + more <= limits.max_bytes_held);
+           shard_.tally.HasRoom(more + around, limits.max_bytes_held, Share::kNew);
   };
   if (fits(size)) return absl::OkStatus();
   // Without history the old value is freed as it is replaced, and counts no more.
@@ -79,9 +97,7 @@ absl::Status Store::CheckValue(int64_t size, int64_t old_size) {
         "max_group_bytes_held", limits.max_group_bytes_held,
         absl::StrFormat("%d bytes are held and the value has %d", ledger_->held(), size));
   }
-  return OverLimit(
-      "max_bytes_held", limits.max_bytes_held,
-      absl::StrFormat("%d bytes are held and the value has %d", shard_.ledger->held(), size));
+  return shard_.tally.CheckRoom(kind, size - old_size + around, limits.max_bytes_held, Share::kNew);
 }
 
 void Store::Park(Step& step, CallId id, const Caller& caller, absl::Duration wait,
@@ -95,7 +111,8 @@ void Store::Park(Step& step, CallId id, const Caller& caller, absl::Duration wai
     watches_[watch->prefix.size()][watch->prefix].insert(id);
     ++watch_count_;
   }
-  parked_.emplace(id, Parked{caller.session, std::move(what)});
+  const auto parked = parked_.emplace(id, Parked{caller.session, std::move(what)}).first;
+  parked_charge_.Add(CostOfParked(parked->second));
   shard_.waits.Park(id, this, step.now(), step.now() + wait);
 }
 
@@ -103,6 +120,7 @@ Store::Parked Store::Unpark(ParkedCalls::iterator call) {
   const CallId id = call->first;
   Parked parked = std::move(call->second);
   parked_.erase(call);
+  parked_charge_.Add(-CostOfParked(parked));
   shard_.waits.Done(id);
   if (const auto* get = std::get_if<ParkedGet>(&parked.what)) {
     auto under = gets_by_key_.find(get->keys[get->blocked_on]);
@@ -122,7 +140,17 @@ Store::Parked Store::Unpark(ParkedCalls::iterator call) {
     woken_.erase(id);
     --watch_count_;
   }
+  NoteIdle();
   return parked;
+}
+
+int64_t Store::CostOfParked(const Parked& parked) {
+  if (const auto* get = std::get_if<ParkedGet>(&parked.what)) return CostOf(get->keys);
+  if (const auto* pop = std::get_if<ParkedPop>(&parked.what)) {
+    // It may be the only one of its queue.
+    return NodeCost<std::pair<std::string, Queue>>() + 2 * CostOf(pop->queue);
+  }
+  return 2 * CostOf(std::get<ParkedWatch>(parked.what).prefix);
 }
 
 void Store::Forget(Step&, CallId id) {

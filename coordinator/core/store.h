@@ -55,7 +55,9 @@ class Store final : public WaitOwner {
   // as bytes held until then, but give way before a put is refused for want of bytes.
   static constexpr absl::Duration kHistoryAge = absl::Minutes(1);
   static constexpr int64_t kHistoryBytes = 4 << 20;
+  // One answer of a watch: so many changes, and so many bytes of values, if one change is not larger.
   static constexpr int kWatchBatch = 256;
+  static constexpr int64_t kWatchBatchBytes = 64 << 10;
 
   // `last_number` is the group's counter: the last number it gave out, at first
   // shard.FirstNumber(). All references outlive the store. `ledger` counts the bytes of this
@@ -104,6 +106,8 @@ class Store final : public WaitOwner {
 
   // Nothing kept, no event that a watcher could still ask for, and nobody waits.
   bool idle() const;
+  // Idle, and no late copy of a pop could come that must be answered "nothing".
+  bool traceless() const { return idle() && spent_pops_.empty(); }
   int64_t key_count() const { return static_cast<int64_t>(keys_.size()); }
   // Items of queues, those handed out and not acknowledged included.
   int64_t queue_item_count() const { return queue_item_count_; }
@@ -224,12 +228,17 @@ class Store final : public WaitOwner {
   bool Repeated(Step& step, CallId id, const Caller& caller) const;
   template <typename R>
   void AnswerFirst(Step& step, CallId id, const Caller& caller, R answer);
-  // Whether a value of `size` bytes may take the place of one of `old_size`. May drop history.
-  absl::Status CheckValue(int64_t size, int64_t old_size);
+  // Whether a value of `size` bytes may take the place of one of `old_size`, with `around` more for what
+  // keeps it. May drop history.
+  absl::Status CheckValue(MemoryKind kind, int64_t size, int64_t old_size, int64_t around);
+  // The end of every change of a tenant's store: whether it can go is decided when the step ends.
+  void NoteIdle();
   void Park(Step& step, CallId id, const Caller& caller, absl::Duration wait,
             std::variant<ParkedGet, ParkedPop, ParkedWatch> what);
   // Takes a call off every list.
   Parked Unpark(ParkedCalls::iterator call);
+  // Its texts; the rest is the shard's WaitTable's.
+  static int64_t CostOfParked(const Parked& parked);
   void FailIf(Step& step, const absl::Status& status, std::shared_ptr<const ErrorContext> context,
               const Id128* session);
 
@@ -239,7 +248,8 @@ class Store final : public WaitOwner {
   // Returns the next key. Precondition: `it` is not end.
   Keys::iterator DeleteKey(Step& step, Keys::iterator it, Deletion why);
   // Whether the key at `it`, or a new one if that is end, may have a value of `size` bytes.
-  absl::Status CheckKey(Keys::const_iterator it, int64_t size);
+  absl::Status CheckKey(const std::string& key, Keys::const_iterator it, int64_t size);
+  static int64_t CostOfKey(const std::string& key, const Key& entry);
   void Index(const std::string& key, const Key& entry);
   void Unindex(const std::string& key, const Key& entry);
   KeyValue Show(Instant now, const std::string& key, const Key& entry) const;
@@ -251,6 +261,7 @@ class Store final : public WaitOwner {
   void WakeGets(Step& step, const std::string& key);
 
   // --- store_queues.cc
+  static int64_t CostOfItem(const std::string& name);
   void AddItem(Queue& queue, const std::string& name, int64_t sequence, Item item);
   // An item is in the namespace from CountItem to RemoveItem, wherever it is meanwhile.
   void CountItem(const std::string& name, int64_t sequence, const Item& item);
@@ -267,6 +278,7 @@ class Store final : public WaitOwner {
   void DropIfEmpty(Queues::iterator queue);
 
   // --- store_watch.cc
+  static int64_t CostOfEvent(const Event& event);
   void Emit(int64_t revision, Instant now, Event event);
   void DropOldestEvent();
   // Precondition: the history covers `from_revision`.
@@ -308,6 +320,11 @@ class Store final : public WaitOwner {
   std::map<size_t, absl::flat_hash_map<std::string, absl::btree_set<CallId>>> watches_;
   // Watches to answer when the step settles, and from which revision.
   std::map<CallId, int64_t> woken_;
+
+  Charge keys_charge_;
+  Charge items_charge_;
+  Charge events_charge_;
+  Charge parked_charge_;
 };
 
 // The id of a queue item's row: such ids sort by queue, then by age.

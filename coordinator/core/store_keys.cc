@@ -47,11 +47,11 @@ void Store::Handle(Step& step, CallId id, const Caller& caller, absl::Duration, 
   if (call.expected_revision.has_value() && *call.expected_revision != revision_now) {
     return AnswerFirst(step, id, caller, refused());
   }
-  const absl::Status allowed = CheckKey(it, static_cast<int64_t>(call.value.size()));
+  const absl::Status allowed = CheckKey(call.key, it, static_cast<int64_t>(call.value.size()));
   if (!allowed.ok()) return step.Fail(id, allowed);
 
   Key entry;
-  entry.value = Payload(std::move(call.value), ledger_);
+  entry.value = Payload(std::move(call.value), ledger_, MemoryKind::kKeys);
   entry.expiration = call.expiration;
   if (call.expiration.has_value()) entry.expires_at = step.now() + *call.expiration;
   if (call.bind_to_session) entry.session = caller.session;
@@ -134,10 +134,10 @@ void Store::Handle(Step& step, CallId id, const Caller& caller, absl::Duration, 
                                                Printable(call.key), " overflows 64 bits")));
   }
   std::string text = absl::StrCat(value);
-  const absl::Status allowed = CheckKey(it, static_cast<int64_t>(text.size()));
+  const absl::Status allowed = CheckKey(call.key, it, static_cast<int64_t>(text.size()));
   if (!allowed.ok()) return step.Fail(id, allowed);
   Key entry = it == keys_.end() ? Key{} : it->second;
-  entry.value = Payload(std::move(text), ledger_);
+  entry.value = Payload(std::move(text), ledger_, MemoryKind::kKeys);
   const int64_t written = WriteKey(step, call.key, std::move(entry));
   AnswerFirst(step, id, caller, AddReply{value, written});
 }
@@ -148,10 +148,10 @@ void Store::Handle(Step& step, CallId id, const Caller& caller, absl::Duration, 
   auto it = keys_.find(call.key);
   const int64_t old_size = it == keys_.end() ? 0 : it->second.value.size();
   const int64_t size = old_size + static_cast<int64_t>(call.value.size());
-  const absl::Status allowed = CheckKey(it, size);
+  const absl::Status allowed = CheckKey(call.key, it, size);
   if (!allowed.ok()) return step.Fail(id, allowed);
   Key entry = it == keys_.end() ? Key{} : it->second;
-  entry.value = Payload(absl::StrCat(entry.value.bytes(), call.value), ledger_);
+  entry.value = Payload(absl::StrCat(entry.value.bytes(), call.value), ledger_, MemoryKind::kKeys);
   const int64_t written = WriteKey(step, call.key, std::move(entry));
   AnswerFirst(step, id, caller, AppendReply{size, written});
 }
@@ -194,21 +194,35 @@ Store::Keys::iterator Store::DeleteKey(Step& step, Keys::iterator it, Deletion w
   return next;
 }
 
-absl::Status Store::CheckKey(Keys::const_iterator it, int64_t size) {
-  if (it != keys_.end()) return CheckValue(size, it->second.value.size());
+absl::Status Store::CheckKey(const std::string& key, Keys::const_iterator it, int64_t size) {
+  if (it != keys_.end()) {
+    return CheckValue(MemoryKind::kKeys, size, it->second.value.size(), CostOf(key));
+  }
   if (key_count() >= shard_.limits.max_keys) {
     return OverLimit("max_keys", shard_.limits.max_keys,
                      absl::StrFormat("the namespace has %d keys", key_count()));
   }
-  return CheckValue(size, 0);
+  // Indexed by time and session, perhaps.
+  return CheckValue(MemoryKind::kKeys, size, 0,
+                    SlotCost<std::pair<std::string, Key>>() + SlotCost<Due>() +
+                        SlotCost<std::string>() + 4 * CostOf(key));
+}
+
+int64_t Store::CostOfKey(const std::string& key, const Key& entry) {
+  int64_t cost = SlotCost<std::pair<std::string, Key>>() + CostOf(key);
+  if (entry.expires_at != absl::InfiniteFuture()) cost += SlotCost<Due>() + CostOf(key);
+  if (!entry.session.empty()) cost += SlotCost<std::string>() + CostOf(key);
+  return cost;
 }
 
 void Store::Index(const std::string& key, const Key& entry) {
+  keys_charge_.Add(CostOfKey(key, entry));
   if (entry.expires_at != absl::InfiniteFuture()) due_.insert(Due{entry.expires_at, key});
   if (!entry.session.empty()) keys_of_session_[entry.session].insert(key);
 }
 
 void Store::Unindex(const std::string& key, const Key& entry) {
+  keys_charge_.Add(-CostOfKey(key, entry));
   if (entry.expires_at != absl::InfiniteFuture()) due_.erase(Due{entry.expires_at, key});
   if (entry.session.empty()) return;
   auto bound = keys_of_session_.find(entry.session);

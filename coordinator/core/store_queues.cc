@@ -32,13 +32,14 @@ void Store::Handle(Step& step, CallId id, const Caller& caller, absl::Duration,
                                       "acknowledged",
                                       call.queue, kept, queue->second.handed_out_count)));
   }
-  const absl::Status allowed = CheckValue(static_cast<int64_t>(call.value.size()), 0);
+  const absl::Status allowed = CheckValue(
+      MemoryKind::kQueues, static_cast<int64_t>(call.value.size()), 0, CostOfItem(call.queue));
   if (!allowed.ok()) return step.Fail(id, allowed);
 
   if (queue == queues_.end()) queue = queues_.try_emplace(call.queue).first;
   const int64_t sequence = NextNumber();
   Item item;
-  item.value = Payload(std::move(call.value), ledger_);
+  item.value = Payload(std::move(call.value), ledger_, MemoryKind::kQueues);
   item.expiration = call.expiration.value_or(data_expiration_);
   item.expires_at = step.now() + item.expiration;
   if (step.keeps_records()) {
@@ -100,6 +101,13 @@ void Store::Acknowledge(Step& step, int64_t receipt) {
   DropHandedOut(step, handed);
 }
 
+int64_t Store::CostOfItem(const std::string& name) {
+  // It may be the only one of its queue, and it may be handed out.
+  return NodeCost<std::pair<std::string, Queue>>() + NodeCost<std::pair<int64_t, HandedOut>>() +
+         SlotCost<Due>() + SlotCost<std::pair<Id128, int64_t>>() +
+         SlotCost<std::pair<int64_t, int64_t>>() + 3 * CostOf(name);
+}
+
 void Store::AddItem(Queue& queue, const std::string& name, int64_t sequence, Item item) {
   CountItem(name, sequence, item);
   queue.items.emplace(sequence, std::move(item));
@@ -108,6 +116,7 @@ void Store::AddItem(Queue& queue, const std::string& name, int64_t sequence, Ite
 void Store::CountItem(const std::string& name, int64_t sequence, const Item& item) {
   if (item.expires_at != absl::InfiniteFuture()) due_.insert(Due{item.expires_at, name, sequence});
   ++queue_item_count_;
+  items_charge_.Add(CostOfItem(name));
 }
 
 QueuePopReply Store::HandOut(Step& step, Queues::iterator queue, const Id128& operation) {
@@ -190,6 +199,7 @@ void Store::RemoveItem(Step& step, const std::string& name, int64_t sequence, co
     step.Erase(key_, RecordKind::kQueueItem, QueueItemId(name, sequence));
   }
   --queue_item_count_;
+  items_charge_.Add(-CostOfItem(name));
 }
 
 void Store::DropIfEmpty(Queues::iterator queue) {

@@ -6,7 +6,7 @@ namespace cohort::coordinator {
 
 void Store::Restore(Instant now, const KeyRecord& record) {
   Key entry;
-  entry.value = Payload(record.value.bytes(), ledger_);
+  entry.value = Payload(record.value.bytes(), ledger_, MemoryKind::kKeys);
   entry.revision = record.revision;
   entry.created_revision = record.created_revision;
   entry.expiration = record.expiration;
@@ -21,7 +21,7 @@ void Store::Restore(Instant now, const KeyRecord& record) {
 void Store::Restore(Instant now, const QueueItemRecord& record) {
   auto queue = queues_.try_emplace(record.queue).first;
   Item item;
-  item.value = Payload(record.value.bytes(), ledger_);
+  item.value = Payload(record.value.bytes(), ledger_, MemoryKind::kQueues);
   item.expiration = record.expiration;
   item.expires_at = now + record.expiration;
   const bool known = queue->second.items.count(record.sequence) != 0 ||

@@ -243,13 +243,12 @@ TEST(Store, ExplainsWhatACallWaitsFor) {
 
 TEST(Store, LeavesNoTimersAndWaitsBehind) {
   Shard shard;
-  shard.ledger = std::make_shared<ByteLedger>();
   OperationWindow operations;
   int64_t last_number = 0;
   Effects effects;
   Step step(absl::UnixEpoch(), effects);
   {
-    Store store(shard, GroupKey{"t", "g"}, operations, std::make_shared<ByteLedger>(shard.ledger),
+    Store store(shard, GroupKey{"t", "g"}, operations, std::make_shared<ByteLedger>(shard.tally.account()),
                 &last_number);
     store.Handle(step, 1, Caller{}, kWait, QueuePopCall{"q"});
     store.Handle(step, 2, Caller{}, kWait, Brief("a", absl::Seconds(5)));
@@ -257,7 +256,9 @@ TEST(Store, LeavesNoTimersAndWaitsBehind) {
   EXPECT_EQ(shard.waits.size(), 0u);
   EXPECT_EQ(shard.timers.Next(), absl::InfiniteFuture());
   effects = Effects{};
-  EXPECT_EQ(shard.ledger->held(), 0);
+  shard.tally.Publish();
+  EXPECT_EQ(shard.tally.account()->value_bytes(), 0);
+  EXPECT_EQ(shard.tally.held(), 0);
 }
 
 }  // namespace

@@ -25,6 +25,10 @@ void Store::Handle(Step& step, CallId id, const Caller& caller, absl::Duration w
   }
 }
 
+int64_t Store::CostOfEvent(const Event& event) {
+  return static_cast<int64_t>(sizeof(History::Entry)) + CostOf(event.key);
+}
+
 void Store::Emit(int64_t revision, Instant now, Event event) {
   event.at = now;
   for (auto& [length, by_prefix] : watches_) {
@@ -35,6 +39,7 @@ void Store::Emit(int64_t revision, Instant now, Event event) {
     for (const CallId id : watching->second) woken_.emplace(id, history_.newest());
   }
   history_bytes_ += event.value.size();
+  events_charge_.Add(CostOfEvent(event));
   history_.Append(revision, std::move(event), std::numeric_limits<int64_t>::max());
   while (history_.size() > 1 &&
          (static_cast<int64_t>(history_.size()) > shard_.limits.max_event_log ||
@@ -45,6 +50,7 @@ void Store::Emit(int64_t revision, Instant now, Event event) {
 
 void Store::DropOldestEvent() {
   history_bytes_ -= history_.oldest().event.value.size();
+  events_charge_.Add(-CostOfEvent(history_.oldest().event));
   history_.DropOldest();
 }
 
@@ -58,7 +64,8 @@ WatchKeysReply Store::ReadEvents(Instant now, const std::string& prefix,
     if (absl::StartsWith(event.key, prefix)) {
       bytes += event.value.size();
       const bool full = static_cast<int>(reply.events.size()) == kWatchBatch ||
-                        (bytes > shard_.limits.max_inline_bytes && !reply.events.empty());
+                        (bytes > std::min(kWatchBatchBytes, shard_.limits.max_inline_bytes) &&
+                         !reply.events.empty());
       if (full) return reply;
       KeyValue shown{event.key, event.value, it->revision, event.created_revision};
       if (event.expires_at != absl::InfiniteFuture()) {

@@ -37,7 +37,19 @@ UniqueIds::Ids* UniqueIds::FindOrAdd(Step& step, CallId id, const std::string& n
                       group_.shard.limits.max_unique_id_names)));
     return nullptr;
   }
-  return &names_[name];
+  Ids* const added = &names_[name];
+  Recharge(name, *added);
+  return added;
+}
+
+void UniqueIds::Recharge(const std::string& name, Ids& ids) {
+  if (ids.charge.bytes() == 0) ids.charge = Charge(group_.shard.tally, MemoryKind::kUniqueIds);
+  int64_t cost = NodeCost<std::pair<std::string, Ids>>() + CostOf(name) + CostOf(ids.ids) +
+                 BlockCost(group_.world_size / 8);
+  for (const auto& [rank, progress] : ids.progress) {
+    cost += NodeCost<std::pair<int, Progress>>() + CostOf(progress.detail);
+  }
+  ids.charge.Set(cost);
 }
 
 void UniqueIds::Publish(Step& step, CallId id, const Member& member, const PublishIdsCall& call) {
@@ -61,6 +73,7 @@ void UniqueIds::Publish(Step& step, CallId id, const Member& member, const Publi
   ids->receipt = group_.NextNumber();
   ids->unacknowledged = RankSet::All(group_.world_size);
   ids->unacknowledged.Remove(member.rank);
+  Recharge(call.name, *ids);
   if (step.keeps_records()) {
     step.Write(group_.key, RecordKind::kUniqueId, call.name,
                UniqueIdRecord{group_.generation, call.name, call.ids, member.rank, ids->receipt});
@@ -108,7 +121,10 @@ void UniqueIds::Fetch(Step& step, CallId id, const Member& member, absl::Duratio
 void UniqueIds::Report(Step& step, CallId id, const Member& member, const ReportInitCall& call) {
   Ids* ids = FindOrAdd(step, id, call.name);
   if (ids == nullptr) return;
-  ids->progress[member.rank] = Progress{call.phase, call.detail, step.now()};
+  Progress& progress = ids->progress[member.rank];
+  ids->charge.Add((progress.at == Instant() ? NodeCost<std::pair<int, Progress>>() : 0) +
+                  CostOf(call.detail) - CostOf(progress.detail));
+  progress = Progress{call.phase, call.detail, step.now()};
   step.Answer(id, EmptyReply{});
 }
 
@@ -118,6 +134,7 @@ void UniqueIds::Acknowledge(Step& step, int rank, int64_t receipt) {
     ids.unacknowledged.Remove(rank);
     if (ids.unacknowledged.empty() && !ids.ids.empty()) {
       ids.ids.clear();
+      Recharge(name, ids);
       step.Erase(group_.key, RecordKind::kUniqueId, name);
     }
   }
@@ -149,6 +166,7 @@ void UniqueIds::Restore(const UniqueIdRecord& record) {
   ids.receipt = record.receipt;
   ids.unacknowledged = RankSet::All(group_.world_size);
   ids.unacknowledged.Remove(record.publisher);
+  Recharge(record.name, ids);
 }
 
 MissingReport UniqueIds::Missing(Instant now, const Ids& ids) const {

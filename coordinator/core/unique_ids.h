@@ -62,10 +62,13 @@ class UniqueIds final : public WaitOwner {
     RankSet unacknowledged;
     std::vector<Waiter> waiters;
     std::map<int, Progress> progress;
+    Charge charge;
   };
 
   // nullptr: too many names; the call was answered.
   Ids* FindOrAdd(Step& step, CallId id, const std::string& name);
+  // After ids, details or the name were added.
+  void Recharge(const std::string& name, Ids& ids);
   void Give(Step& step, CallId id, const Ids& ids);
   MissingReport Missing(Instant now, const Ids& ids) const;
 

@@ -8,6 +8,7 @@
 #include "absl/container/btree_set.h"
 #include "absl/container/flat_hash_map.h"
 #include "base/clock.h"
+#include "coordinator/core/account.h"
 #include "coordinator/core/reply.h"
 #include "coordinator/core/step.h"
 
@@ -29,6 +30,12 @@ class WaitOwner {
 
 class WaitTable {
  public:
+  // What a parked call costs the state machine: its entry here, its owner's, and the engine's. What
+  // gRPC holds for it is charged by the service.
+  static constexpr int64_t kParkedCallCost = 400;
+
+  explicit WaitTable(Tally& tally) : charge_(tally, MemoryKind::kCalls) {}
+
   struct Entry {
     WaitOwner* owner = nullptr;
     Instant since;
@@ -38,6 +45,7 @@ class WaitTable {
   void Park(CallId id, WaitOwner* owner, Instant since, Instant deadline) {
     waits_[id] = Entry{owner, since, deadline};
     deadlines_.insert({deadline, id});
+    charge_.Add(kParkedCallCost);
   }
   // The owner has answered or dropped it. Unknown ids are fine.
   void Done(CallId id) {
@@ -45,6 +53,7 @@ class WaitTable {
     if (it == waits_.end()) return;
     deadlines_.erase({it->second.deadline, id});
     waits_.erase(it);
+    charge_.Add(-kParkedCallCost);
   }
   const Entry* Find(CallId id) const {
     auto it = waits_.find(id);
@@ -82,6 +91,7 @@ class WaitTable {
  private:
   absl::flat_hash_map<CallId, Entry> waits_;
   absl::btree_set<std::pair<Instant, CallId>> deadlines_;
+  Charge charge_;
 };
 
 }  // namespace cohort::coordinator

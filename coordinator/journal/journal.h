@@ -4,6 +4,8 @@
 #define COHORT_COORDINATOR_JOURNAL_JOURNAL_H_
 
 #include <cstdint>
+#include <functional>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -23,8 +25,21 @@ class Journal {
  public:
   virtual ~Journal() = default;
 
-  // Reads everything back. Once, before the first Append.
-  virtual absl::StatusOr<JournalContents> Open() = 0;
+  // Reads everything back, row by row, so that no more than one is held here: of each group its own row
+  // (kGroup) before the others. `boot` is the same in every call. Once, before the first Append. Returns
+  // the boot, which is durable then.
+  using RowSink = std::function<void(int64_t boot, Record row)>;
+  virtual absl::StatusOr<int64_t> Open(const RowSink& take) = 0;
+
+  // The same with all rows at once, for tests and tools.
+  absl::StatusOr<JournalContents> Open() {
+    JournalContents contents;
+    const absl::StatusOr<int64_t> boot =
+        Open([&contents](int64_t, Record row) { contents.rows.push_back(std::move(row)); });
+    if (!boot.ok()) return boot.status();
+    contents.boot = *boot;
+    return contents;
+  }
 
   // Applies the records in order, all or none; returns when they are durable. Blocks (disk).
   // Errors:

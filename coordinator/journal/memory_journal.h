@@ -15,7 +15,8 @@ namespace cohort::coordinator {
 class MemoryJournal final : public Journal {
  public:
   // Boot 1 and no rows.
-  absl::StatusOr<JournalContents> Open() override;
+  using Journal::Open;
+  absl::StatusOr<int64_t> Open(const RowSink& take) override;
   // OK.
   absl::Status Append(const std::vector<Record>& records) override;
   bool keeps_nothing() const override { return true; }

@@ -141,12 +141,12 @@ SqliteJournal::SqliteJournal(const std::string& path) : path_(AsFileName(path)) 
 
 SqliteJournal::~SqliteJournal() = default;
 
-absl::StatusOr<JournalContents> SqliteJournal::Open() {
+absl::StatusOr<int64_t> SqliteJournal::Open(const RowSink& take) {
   if (database_ != nullptr) {
     return absl::FailedPreconditionError(absl::StrCat("journal ", path_, ": already open"));
   }
-  absl::StatusOr<JournalContents> contents = OpenFile();
-  if (!contents.ok()) {
+  absl::StatusOr<int64_t> boot = OpenFile(take);
+  if (!boot.ok()) {
     for (Statement* statement : {&begin_, &commit_, &rollback_, &upsert_, &erase_, &erase_kind_}) {
       statement->reset();
     }
@@ -155,10 +155,10 @@ absl::StatusOr<JournalContents> SqliteJournal::Open() {
     log_.reset();
     least_file_bytes_ = 0;
   }
-  return contents;
+  return boot;
 }
 
-absl::StatusOr<JournalContents> SqliteJournal::OpenFile() {
+absl::StatusOr<int64_t> SqliteJournal::OpenFile(const RowSink& take) {
   COHORT_RETURN_IF_ERROR(CreateFileIfMissing());
   sqlite3* database = nullptr;
   // No mutex: the class is confined to one thread at a time.
@@ -183,17 +183,17 @@ absl::StatusOr<JournalContents> SqliteJournal::OpenFile() {
   // After one huge transaction the log is cut back to this.
   COHORT_RETURN_IF_ERROR(Execute("PRAGMA journal_size_limit=16777216"));
 
-  JournalContents contents;
+  int64_t boot = 1;
   if (!is_new) {
     COHORT_ASSIGN_OR_RETURN(const int64_t format, ReadMeta("format_version"));
     COHORT_ASSIGN_OR_RETURN(const int64_t last_boot, ReadBoot(format));
-    COHORT_ASSIGN_OR_RETURN(contents.rows, ReadRows());
-    contents.boot = last_boot + 1;
+    boot = last_boot + 1;
+    COHORT_RETURN_IF_ERROR(ReadRows(boot, take));
   }
-  COHORT_RETURN_IF_ERROR(WriteBoot(is_new, contents.boot));
+  COHORT_RETURN_IF_ERROR(WriteBoot(is_new, boot));
   COHORT_RETURN_IF_ERROR(PrepareStatements());
   COHORT_RETURN_IF_ERROR(RememberFiles());
-  return contents;
+  return boot;
 }
 
 // SQLite opens a file that may not be written for reading, and then fails with errors of its own.
@@ -264,17 +264,16 @@ absl::Status SqliteJournal::CheckIsJournal(bool* is_new) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::vector<Record>> SqliteJournal::ReadRows() {
+absl::Status SqliteJournal::ReadRows(int64_t boot, const RowSink& take) {
   COHORT_ASSIGN_OR_RETURN(const Statement statement,
                           Prepare("SELECT tenant, grp, kind, id, value, checksum FROM rows "
                                   "ORDER BY tenant, grp, kind, id"));
-  std::vector<Record> rows;
   while (true) {
     const int result = sqlite3_step(statement.get());
-    if (result == SQLITE_DONE) return rows;
+    if (result == SQLITE_DONE) return absl::OkStatus();
     if (result != SQLITE_ROW) return OpenError("cannot read rows");
     COHORT_ASSIGN_OR_RETURN(Record record, ReadRow(statement.get()));
-    rows.push_back(std::move(record));
+    take(boot, std::move(record));
   }
 }
 

@@ -57,7 +57,8 @@ class SqliteJournal final : public Journal {
   //   DATA_LOSS: damaged; names the row, or the field of meta
   //   RESOURCE_EXHAUSTED, UNAVAILABLE: disk full, disk error
   // After an error the file is let go of and the boot is not counted.
-  absl::StatusOr<JournalContents> Open() override;
+  using Journal::Open;
+  absl::StatusOr<int64_t> Open(const RowSink& take) override;
 
   // Besides the errors of Journal: FAILED_PRECONDITION before a successful Open. INTERNAL also when
   // another program removed, replaced or cut one of the files.
@@ -75,11 +76,11 @@ class SqliteJournal final : public Journal {
   };
   using Statement = std::unique_ptr<sqlite3_stmt, FinalizeStatement>;
 
-  absl::StatusOr<JournalContents> OpenFile();
+  absl::StatusOr<int64_t> OpenFile(const RowSink& take);
   absl::Status CreateFileIfMissing() const;
   absl::Status CheckIsWritable() const;
   absl::Status CheckIsJournal(bool* is_new);
-  absl::StatusOr<std::vector<Record>> ReadRows();
+  absl::Status ReadRows(int64_t boot, const RowSink& take);
   absl::StatusOr<Record> ReadRow(sqlite3_stmt* row) const;
   // What meta holds. DATA_LOSS: it has no such key.
   absl::StatusOr<int64_t> ReadMeta(absl::string_view key);

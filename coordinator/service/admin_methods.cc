@@ -68,6 +68,15 @@ absl::Status RunServerStats(Engine& engine, google::protobuf::io::ZeroCopyInputS
   response.set_draining(stats.draining);
   response.set_journal(stats.journal);
   response.set_version(kVersion);
+  for (int kind = 0; kind < kMemoryKindCount; ++kind) {
+    v1::MemoryUse* const use = response.add_memory();
+    use->set_kind(MemoryKindName(static_cast<MemoryKind>(kind)));
+    use->set_bytes(stats.memory[kind]);
+  }
+  std::stable_sort(response.mutable_memory()->begin(), response.mutable_memory()->end(),
+                   [](const v1::MemoryUse& a, const v1::MemoryUse& b) { return a.bytes() > b.bytes(); });
+  response.set_charged_bytes(stats.charged_bytes);
+  response.set_max_bytes_held(engine.limits().max_bytes_held);
   message->Append(response.SerializeAsString());
   return absl::OkStatus();
 }

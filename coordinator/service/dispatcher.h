@@ -72,9 +72,9 @@ class Dispatcher {
 
   Engine& engine() { return engine_; }
   OutgoingBlobs& blobs() { return blobs_; }
+  // What gRPC and a reactor hold for a call in progress, as measured.
+  static constexpr int64_t kRpcCost = 14 << 10;
   int64_t max_message_bytes() const { return options_.max_message_bytes; }
-  // Bytes of uploads that are not complete yet, of all members together.
-  std::atomic<int64_t>& uploading_bytes() { return uploading_bytes_; }
 
  private:
   // The lowest bit of `active_` says whether somebody awaits that it falls to none.
@@ -90,7 +90,6 @@ class Dispatcher {
   std::atomic<int64_t> active_{0};
   Mutex mutex_;
   bool idle_ ABSL_GUARDED_BY(mutex_) = false;
-  std::atomic<int64_t> uploading_bytes_{0};
 };
 
 }  // namespace cohort::coordinator

@@ -23,7 +23,9 @@ grpc::ServerWriteReactor<grpc::ByteBuffer>* DownloadStream::Start(
 }
 
 DownloadStream::DownloadStream(Dispatcher& dispatcher)
-    : dispatcher_(dispatcher), started_(dispatcher.OnStarted(Method::kDownload)) {}
+    : dispatcher_(dispatcher),
+      started_(dispatcher.OnStarted(Method::kDownload)),
+      charge_(dispatcher.engine().account(), MemoryKind::kCalls, Dispatcher::kRpcCost) {}
 
 void DownloadStream::Begin(grpc::CallbackServerContext* context, const grpc::ByteBuffer* request) {
   grpc::ByteBuffer copy(*request);

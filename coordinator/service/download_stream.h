@@ -42,6 +42,7 @@ class DownloadStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer>, 
   size_t part_ = 0;          // the value that `offset_` lies in
   int64_t part_offset_ = 0;  // ... and where
   grpc::ByteBuffer message_;
+  const SharedCharge charge_;  // the content is charged where it came from
 };
 
 }  // namespace cohort::coordinator

@@ -38,29 +38,27 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Start(
     return absl::InvalidArgumentError("the number of shards must be from 1 to 256");
   }
   std::unique_ptr<Engine> engine(new Engine(options, std::move(journal), clock, observer));
-  COHORT_ASSIGN_OR_RETURN(JournalContents contents, engine->journal_->Open());
-  engine->boot_ = contents.boot;
   {
     MutexLock lock(&engine->limits_mutex_);
     engine->limits_versions_.push_back(std::make_unique<const Limits>(options.limits));
     engine->limits_.store(engine->limits_versions_.back().get(), std::memory_order_release);
   }
-  auto ledger = std::make_shared<ByteLedger>();
-  for (int i = 0; i < options.shards; ++i) {
-    auto shard = std::make_unique<Shard>();
-    MutexLock lock(&shard->mutex);
-    shard->core = std::make_unique<Core>(options.limits, contents.boot, ledger);
-    engine->shards_.push_back(std::move(shard));
-  }
-  std::vector<std::vector<Record>> rows(engine->shards_.size());
-  for (Record& row : contents.rows) rows[engine->ShardOf(row.key)].push_back(std::move(row));
-  for (size_t i = 0; i < rows.size(); ++i) {
-    Shard& shard = *engine->shards_[i];
-    MutexLock lock(&shard.mutex);
-    shard.core->Restore(clock.Now(), rows[i]);
-    rows[i].clear();
-  }
+  // Row by row: a journal that was filled up to the limit is read back within the same memory.
+  const Instant now = clock.Now();
   Engine* const raw = engine.get();
+  COHORT_ASSIGN_OR_RETURN(const int64_t boot,
+                          engine->journal_->Open([&, raw](int64_t its_boot, Record row) {
+                            if (raw->shards_.empty()) raw->MakeShards(options, its_boot);
+                            Shard& shard = *raw->shards_[raw->ShardOf(row.key)];
+                            MutexLock lock(&shard.mutex);
+                            shard.core->RestoreRow(now, row);
+                          }));
+  if (engine->shards_.empty()) engine->MakeShards(options, boot);
+  engine->boot_ = boot;
+  for (const std::unique_ptr<Shard>& shard : engine->shards_) {
+    MutexLock lock(&shard->mutex);
+    shard->core->FinishRestore(now);
+  }
   if (engine->durable_) {
     if (on_failure == nullptr) on_failure = [](const absl::Status&) {};
     engine->committer_ = std::make_unique<Committer>(
@@ -76,6 +74,21 @@ Engine::~Engine() {
   // The alarm steps the shards and the committer delivers for them: stop in this order.
   if (alarm_ != nullptr) alarm_->Stop();
   committer_.reset();
+}
+
+void Engine::MakeShards(const EngineOptions& options, int64_t boot) {
+  for (int i = 0; i < options.shards; ++i) {
+    auto shard = std::make_unique<Shard>();
+    MutexLock lock(&shard->mutex);
+    shard->core = std::make_unique<Core>(options.limits, boot, account_);
+    shards_.push_back(std::move(shard));
+  }
+}
+
+absl::Status Engine::CheckRoom(MemoryKind kind, int64_t bytes, Share share) const {
+  const int64_t limit = limits().max_bytes_held;
+  if (account_->held() + bytes <= Ceiling(limit, share)) return absl::OkStatus();
+  return OverMaxBytesHeld(limit, share, account_->held(), kind, account_->held(kind), bytes);
 }
 
 size_t Engine::ShardOf(const GroupKey& key) const {

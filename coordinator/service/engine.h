@@ -3,6 +3,7 @@
 #ifndef COHORT_COORDINATOR_SERVICE_ENGINE_H_
 #define COHORT_COORDINATOR_SERVICE_ENGINE_H_
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <functional>
@@ -15,6 +16,7 @@
 #include "absl/status/statusor.h"
 #include "base/clock.h"
 #include "base/mutex.h"
+#include "coordinator/core/account.h"
 #include "coordinator/core/call.h"
 #include "coordinator/core/core.h"
 #include "coordinator/core/limits.h"
@@ -47,6 +49,9 @@ struct EngineStats {
   int64_t boot = 0;
   bool draining = false;
   std::string journal;
+  // What is held of each kind, those of which there is nothing included, and its sum.
+  std::array<int64_t, kMemoryKindCount> memory{};
+  int64_t charged_bytes = 0;
 };
 
 struct DrainResult {
@@ -87,6 +92,10 @@ class Engine {
   bool draining() const { return draining_.load(std::memory_order_relaxed); }
 
   EngineStats Stats() const;
+  // Of everything that callers made the coordinator keep; the service charges what it holds itself.
+  Account& account() { return *account_; }
+  // Whether `bytes` more may be kept. RESOURCE_EXHAUSTED names the limit, its value and what is held.
+  absl::Status CheckRoom(MemoryKind kind, int64_t bytes, Share share) const;
   // Valid as long as the engine; a later SetLimits makes a new one.
   const Limits& limits() const { return *limits_.load(std::memory_order_acquire); }
   void SetLimits(const Limits& limits);
@@ -114,6 +123,7 @@ class Engine {
   Engine(const EngineOptions& options, std::unique_ptr<Journal> journal, const Clock& clock,
          EngineObserver* observer);
 
+  void MakeShards(const EngineOptions& options, int64_t boot);
   size_t ShardOf(const GroupKey& key) const;
 
   // The tail of every step, still under the shard's lock: finds the sinks, parks `own` when it has
@@ -147,6 +157,7 @@ class Engine {
   const Instant started_;
   const int64_t server_incarnation_;
   int64_t boot_ = 1;
+  const std::shared_ptr<Account> account_ = std::make_shared<Account>();
   std::vector<std::unique_ptr<Shard>> shards_;
   std::atomic<bool> draining_{false};
   std::atomic<bool> closed_{false};

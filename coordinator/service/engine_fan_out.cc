@@ -101,12 +101,16 @@ EngineStats Engine::Stats() const {
     stats.total.group_count += part.group_count;
     stats.total.member_count += part.member_count;
     stats.total.waiter_count += part.waiter_count;
-    stats.total.bytes_held += part.bytes_held;
     stats.total.barriers_released += part.barriers_released;
     stats.total.members_lost += part.members_lost;
     stats.total.objects_expired += part.objects_expired;
     stats.calls += shard->calls;
   }
+  stats.total.bytes_held = account_->value_bytes();
+  for (int kind = 0; kind < kMemoryKindCount; ++kind) {
+    stats.memory[kind] = account_->held(static_cast<MemoryKind>(kind));
+  }
+  stats.charged_bytes = account_->held();
   stats.uptime = clock_.Now() - started_;
   stats.server_incarnation = server_incarnation_;
   stats.boot = boot_;

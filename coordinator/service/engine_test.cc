@@ -52,7 +52,8 @@ class FakeJournal final : public Journal {
 
   explicit FakeJournal(std::shared_ptr<Control> control) : control_(std::move(control)) {}
 
-  absl::StatusOr<JournalContents> Open() override { return JournalContents(); }
+  using Journal::Open;
+  absl::StatusOr<int64_t> Open(const RowSink&) override { return 1; }
   absl::Status Append(const std::vector<Record>& records) override {
     std::unique_lock<std::mutex> lock(control_->mutex);
     ++control_->appends_begun;
@@ -73,7 +74,8 @@ class FakeJournal final : public Journal {
 
 class NoJournal final : public Journal {
  public:
-  absl::StatusOr<JournalContents> Open() override { return JournalContents(); }
+  using Journal::Open;
+  absl::StatusOr<int64_t> Open(const RowSink&) override { return 1; }
   absl::Status Append(const std::vector<Record>&) override {
     return absl::InternalError("must not be called");
   }

@@ -22,7 +22,8 @@ UnaryCall::UnaryCall(Dispatcher& dispatcher, Method method, grpc::ByteBuffer* re
     : dispatcher_(dispatcher),
       method_(method),
       started_(dispatcher.OnStarted(method)),
-      response_(response) {}
+      response_(response),
+      charge_(dispatcher.engine().account(), MemoryKind::kCalls, Dispatcher::kRpcCost) {}
 
 void UnaryCall::Handle(grpc::CallbackServerContext* context, const grpc::ByteBuffer* request) {
   // Not const in truth; emptied below so that a parked call does not hold its request.
@@ -50,7 +51,10 @@ void UnaryCall::Handle(grpc::CallbackServerContext* context, const grpc::ByteBuf
 void UnaryCall::OnReply(Reply&& reply, DeliveryContext& context) {
   MessageBytes message;
   const absl::Status status = dispatcher_.Encode(method_, reply, asker_, context, &message);
-  if (status.ok()) *response_ = ToByteBuffer(message);
+  if (status.ok()) {
+    charge_.Set(Dispatcher::kRpcCost + static_cast<int64_t>(message.own_size()));
+    *response_ = ToByteBuffer(message);
+  }
   Complete(status);
 }
 

@@ -44,6 +44,7 @@ class UnaryCall final : public grpc::ServerUnaryReactor, private ReplySink {
   // Written before the method returns, and read by OnCancel, which comes after that.
   CallHandle handle_;
   Asker asker_;
+  SharedCharge charge_;  // its answer included, until gRPC has sent it
 };
 
 }  // namespace cohort::coordinator

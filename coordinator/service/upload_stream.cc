@@ -34,7 +34,9 @@ UploadStream::UploadStream(Dispatcher& dispatcher, grpc::CallbackServerContext* 
     : dispatcher_(dispatcher),
       started_(dispatcher.OnStarted(Method::kUpload)),
       context_(context),
-      response_(response) {}
+      response_(response),
+      charge_(dispatcher.engine().account(), MemoryKind::kCalls, Dispatcher::kRpcCost),
+      held_(dispatcher.engine().account(), MemoryKind::kUploads) {}
 
 void UploadStream::OnReadDone(bool ok) {
   if (!ok) {  // the end of the parts, or of the call
@@ -43,7 +45,7 @@ void UploadStream::OnReadDone(bool ok) {
     if (!status.ok()) return Complete(status);
     Call call = std::move(call_);
     call.body = PutBlobCall{std::move(bytes_)};
-    Reserve(0);
+    held_.Set(0);
     // Never parked, so a cancelled caller need not be looked after here.
     dispatcher_.engine().Submit(std::move(call), this);
     return;
@@ -76,6 +78,7 @@ absl::Status UploadStream::TakePart() {
     return absl::InvalidArgumentError(
         absl::StrCat("data: more than the announced ", size_bytes_, " bytes"));
   }
+  COHORT_RETURN_IF_ERROR(Reserve(static_cast<int64_t>(data.size())));
   crc32_ = static_cast<uint32_t>(
       crc32_z(crc32_, reinterpret_cast<const Bytef*>(data.data()), data.size()));
   bytes_.append(data);
@@ -90,12 +93,9 @@ absl::Status UploadStream::TakeFirst(v1::UploadRequest& part) {
   begun_ = true;
   size_bytes_ = part.size_bytes();
   announced_crc32_ = part.crc32();
-  Reserve(size_bytes_);
-  const int64_t bound = context.limits.max_bytes_held;
-  if (dispatcher_.uploading_bytes().load() > bound) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("uploads in progress are over max_bytes_held (", bound, ")"));
-  }
+  // What is known not to fit is refused before it is sent.
+  COHORT_RETURN_IF_ERROR(
+      dispatcher_.engine().CheckRoom(MemoryKind::kUploads, size_bytes_, Share::kNew));
   bytes_.reserve(static_cast<size_t>(std::min(size_bytes_, kTrustedBytes)));
   return absl::OkStatus();
 }
@@ -112,9 +112,16 @@ absl::Status UploadStream::CheckWhole() const {
   return absl::OkStatus();
 }
 
-void UploadStream::Reserve(int64_t bytes) {
-  dispatcher_.uploading_bytes().fetch_add(bytes - reserved_);
-  reserved_ = bytes;
+absl::Status UploadStream::Reserve(int64_t more) {
+  const auto size = static_cast<int64_t>(bytes_.size());
+  const auto capacity = static_cast<int64_t>(bytes_.capacity());
+  int64_t needed = capacity;
+  if (size + more > capacity) needed = std::min(std::max(size + more, 2 * capacity), size_bytes_);
+  COHORT_RETURN_IF_ERROR(
+      dispatcher_.engine().CheckRoom(MemoryKind::kUploads, needed - size, Share::kNew));
+  bytes_.reserve(static_cast<size_t>(needed));
+  held_.Set(needed);
+  return absl::OkStatus();
 }
 
 void UploadStream::OnReply(Reply&& reply, DeliveryContext& context) {
@@ -125,7 +132,7 @@ void UploadStream::OnReply(Reply&& reply, DeliveryContext& context) {
 }
 
 void UploadStream::Complete(const absl::Status& status) {
-  Reserve(0);
+  held_.Set(0);
   dispatcher_.OnHandled(Method::kUpload, status.code(), started_);
   Finish(ToGrpcStatus(status));
 }

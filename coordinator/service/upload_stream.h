@@ -31,8 +31,8 @@ class UploadStream final : public grpc::ServerReadReactor<grpc::ByteBuffer>, pri
   absl::Status TakeFirst(v1::UploadRequest& part);
   absl::Status TakePart();
   absl::Status CheckWhole() const;
-  // Counts the bytes of this upload as `bytes` among all that are in progress.
-  void Reserve(int64_t bytes);
+  // Whether `bytes_` may grow by `more`; charges what it will hold then.
+  absl::Status Reserve(int64_t more);
   void Complete(const absl::Status& status);
 
   void OnReadDone(bool ok) override;
@@ -51,7 +51,8 @@ class UploadStream final : public grpc::ServerReadReactor<grpc::ByteBuffer>, pri
   int64_t size_bytes_ = 0;  // as announced
   uint32_t announced_crc32_ = 0;
   uint32_t crc32_ = 0;  // of `bytes_`
-  int64_t reserved_ = 0;
+  const SharedCharge charge_;
+  SharedCharge held_;  // `bytes_`, until the state machine has them
 };
 
 }  // namespace cohort::coordinator

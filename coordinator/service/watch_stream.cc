@@ -45,7 +45,11 @@ grpc::ServerWriteReactor<grpc::ByteBuffer>* WatchStream::Start(Dispatcher& dispa
 }
 
 WatchStream::WatchStream(Dispatcher& dispatcher, Method method)
-    : dispatcher_(dispatcher), method_(method), started_(dispatcher.OnStarted(method)) {}
+    : dispatcher_(dispatcher),
+      method_(method),
+      started_(dispatcher.OnStarted(method)),
+      charge_(dispatcher.engine().account(), MemoryKind::kCalls, Dispatcher::kRpcCost),
+      output_(dispatcher.engine().account(), MemoryKind::kOutput) {}
 
 void WatchStream::Begin(grpc::CallbackServerContext* context, const grpc::ByteBuffer* request) {
   const bool attach = method_ == Method::kWatchGroup && WantsAttach(*request);
@@ -122,6 +126,11 @@ void WatchStream::OnReply(Reply&& reply, DeliveryContext& context) {
   MessageBytes message;
   const absl::Status status = dispatcher_.Encode(method_, reply, asker_, context, &message);
   if (!status.ok()) return Complete(status);
+  const auto size = static_cast<int64_t>(message.own_size());
+  const absl::Status room =
+      dispatcher_.engine().CheckRoom(MemoryKind::kOutput, size, Share::kGoingOn);
+  if (!room.ok()) return Complete(room);
+  output_.Set(size);
   if (const auto* group = std::get_if<WatchGroupReply>(&reply.body)) {
     std::get<WatchGroupCall>(call_.body).from_revision = group->revision;
     last_ = group->closed;
@@ -139,6 +148,7 @@ void WatchStream::OnSendInitialMetadataDone(bool ok) {
 
 void WatchStream::OnWriteDone(bool ok) {
   message_.Clear();
+  output_.Set(0);
   if (!ok) return CallerWent();
   if (last_) return Complete(absl::OkStatus());
   Step();

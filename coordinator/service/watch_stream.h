@@ -52,6 +52,8 @@ class WatchStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer>, pri
   bool by_us_ = true;  // who ends the stream, unless the caller went
   bool last_ = false;  // the group has closed: what is being written is the end
   grpc::ByteBuffer message_;
+  const SharedCharge charge_;
+  SharedCharge output_;  // of `message_`, until the reader's side has taken it
 
   Mutex mutex_;
   bool waiting_ ABSL_GUARDED_BY(mutex_) = false;  // for a reply

@@ -52,7 +52,7 @@ SimulatedWorld::SimulatedWorld(const Options& options)
     : options_(options),
       random_(options.seed),
       now_(absl::UnixEpoch() + absl::Hours(1)),
-      ledger_(std::make_shared<ByteLedger>()) {
+      account_(std::make_shared<Account>()) {
   Start();
 }
 
@@ -291,7 +291,7 @@ void SimulatedWorld::Release(std::vector<Answer> answers) {
 
 void SimulatedWorld::Start() {
   ++boot_;
-  core_ = std::make_unique<Core>(options_.limits, boot_, ledger_);
+  core_ = std::make_unique<Core>(options_.limits, boot_, account_);
   std::vector<Record> rows = journal_.Rows();
   random_.Shuffle(rows);
   core_->Restore(now_, rows);

@@ -76,7 +76,7 @@ class SimulatedWorld {
   int64_t boot() const { return boot_; }
   int64_t steps() const { return steps_; }
   size_t outstanding_count() const { return outstanding_.size(); }
-  int64_t held_bytes() const { return ledger_->held(); }
+  int64_t held_bytes() const { return account_->value_bytes(); }
 
   void After(absl::Duration delay, std::function<void()> action);
   // Runs the earliest event; false when there is none or a check failed.
@@ -148,7 +148,7 @@ class SimulatedWorld {
   std::vector<Event> events_;
   int64_t last_order_ = 0;
 
-  std::shared_ptr<ByteLedger> ledger_;
+  std::shared_ptr<Account> account_;
   std::unique_ptr<Core> core_;
   int64_t boot_ = 0;
   CallId last_id_ = 0;

@@ -35,8 +35,7 @@ class StoreHarness {
 
   explicit StoreHarness(int64_t boot = 1, Rows rows = {}) : rows_(std::move(rows)) {
     shard_.boot = boot;
-    shard_.ledger = std::make_shared<ByteLedger>();
-    ledger_ = std::make_shared<ByteLedger>(shard_.ledger);
+    ledger_ = std::make_shared<ByteLedger>(shard_.tally.account());
     last_number_ = shard_.FirstNumber();
     store_ = std::make_unique<Store>(shard_, Key(), operations_, ledger_, &last_number_);
     for (const auto& [name, value] : rows_) {
@@ -163,7 +162,7 @@ class StoreHarness {
   Instant now_ = absl::UnixEpoch() + absl::Hours(1);
   Shard shard_;
   std::shared_ptr<ByteLedger> ledger_;
-  OperationWindow operations_;
+  OperationWindow operations_{&shard_.tally};
   int64_t last_number_ = 0;
   Rows rows_;
   Caller caller_;

@@ -34,7 +34,9 @@ class MessageBytes {
   };
 
   void Append(std::string bytes) {
-    if (!bytes.empty()) AppendShared(std::make_shared<const std::string>(std::move(bytes)));
+    if (bytes.empty()) return;
+    own_size_ += bytes.size();
+    AppendShared(std::make_shared<const std::string>(std::move(bytes)));
   }
   void AppendShared(std::shared_ptr<const std::string> bytes) {
     const absl::string_view view = *bytes;
@@ -47,6 +49,8 @@ class MessageBytes {
   }
 
   size_t size() const { return size_; }
+  // Of the pieces that are this message's alone; the others are somebody else's to count.
+  size_t own_size() const { return own_size_; }
   const absl::InlinedVector<Piece, 2>& pieces() const { return pieces_; }
   std::string Flatten() const {
     std::string flat;
@@ -57,6 +61,7 @@ class MessageBytes {
 
  private:
   size_t size_ = 0;
+  size_t own_size_ = 0;
   absl::InlinedVector<Piece, 2> pieces_;
 };
 
