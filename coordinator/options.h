@@ -9,6 +9,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "base/logging.h"
+#include "base/rpc/listener.h"
 #include "coordinator/core/limits.h"
 
 namespace cohort::coordinator {
@@ -28,7 +29,8 @@ struct Options {
   absl::Duration drain_grace = absl::Seconds(10);
   absl::Duration max_wait = absl::Hours(1);
   int64_t max_message_bytes = int64_t{4} << 20;
-  int max_concurrent_streams = 0;
+  // Of connections, and of what each may send.
+  ListenerOptions listener;
   Limits limits;
   std::string port_file;
   bool check_config = false;
