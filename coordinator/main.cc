@@ -72,9 +72,9 @@ absl::Status Serve(const Options& options, const sigset_t& signals, bool* journa
   server_options.listen = options.listen;
   server_options.max_message_bytes = static_cast<int>(options.max_message_bytes);
   server_options.listener = options.listener;
-  // Sixteen requests of the largest size may be on their way at once.
+  // Ten requests of the largest size may be on their way at once.
   server_options.listener.http2.max_unfinished_bytes = std::max(
-      server_options.listener.http2.max_unfinished_bytes, 16 * options.max_message_bytes);
+      server_options.listener.http2.max_unfinished_bytes, 10 * options.max_message_bytes);
   server_options.reflection = options.reflection;
   server_options.lane_threads = options.lane_threads;
   absl::StatusOr<std::unique_ptr<RpcServer>> server = RpcServer::Start(server_options, dispatcher);

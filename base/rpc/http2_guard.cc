@@ -23,6 +23,8 @@ constexpr uint32_t kPieceBytes = 64;
 constexpr uint8_t kPrefixBytes = 5;
 // Window updates below this are of no use to a transfer.
 constexpr uint32_t kSmallUpdate = 1024;
+// A message has at most one frame of fewer bytes, its last, unless windows are small.
+constexpr uint32_t kSmallData = 256;
 // Idle frames that go with a request or a message.
 constexpr double kIdleFramesEach = 4;
 // A call that was parked for so long costs its caller more than its end costs the server.
@@ -120,10 +122,12 @@ absl::Status Http2Guard::OnHeader(const Http2Frames::Header& header) {
     case kWindowUpdate:
       return absl::OkStatus();  // its payload tells
     case kData:
-      if (header.length == 0) {
-        if ((header.flags & kEndStream) == 0) break;
-        EndByClient(header.stream);
+      if ((header.flags & kEndStream) != 0) {
+        if (header.length == 0) EndByClient(header.stream);
+        return absl::OkStatus();
       }
+      // gRPC takes as long for a frame of one byte as for one of 16 KiB.
+      if (header.length < kSmallData) break;
       return absl::OkStatus();
     default:
       break;

@@ -29,14 +29,14 @@ struct Http2Limits {
   int max_header_frames = 32;
   // Streams that neither side has ended. Above it gRPC's clients wait; 0: no limit.
   int max_concurrent_streams = 2048;
-  // Messages of which a part has come. A message in very small frames counts as more.
-  int64_t max_unfinished_bytes = int64_t{64} << 20;
+  // Messages of which a part has come. A message in small frames counts as more.
+  int64_t max_unfinished_bytes = int64_t{40} << 20;
   // All three: a burst may be of as many as may come in a second.
   // Streams that the client cancels less than a second after it has opened them.
   int max_resets_per_second = 1000;
   int max_settings_per_second = 100;
-  // Frames that carry nothing (pings, empty data, priorities, window updates of a few bytes), in
-  // excess of four for each request or message.
+  // Frames that carry little (pings, priorities, data and window updates of a few bytes), in excess
+  // of four for each request or message.
   int max_idle_frames_per_second = 5000;
 };
 

@@ -202,15 +202,30 @@ TEST_F(Http2GuardTest, UnfinishedMessagesCountUntilTheyAreComplete) {
     }
     if (taken % 3 == 2) guard_.OnSent(Frame(3, 0, stream, Number32(0)));
   }
-  EXPECT_THAT(std::string(status.message()), HasSubstr("max_unfinished_bytes (67108864)"));
-  EXPECT_NEAR(taken, 3 * 4096, 200);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("max_unfinished_bytes (41943040)"));
+  EXPECT_NEAR(taken, 3 * 2560, 200);
 }
 
-TEST_F(Http2GuardTest, MessagesInFramesOfOneByteCountAsMore) {
+TEST_F(Http2GuardTest, AMessageInFramesOfOneByteIsRefused) {
   ASSERT_TRUE(Receive(Headers(1)).ok());
   ASSERT_TRUE(Receive(Data(1, absl::StrCat(std::string(1, '\0'), Number32(4000000)))).ok());
-  EXPECT_NEAR(Taken(Data(1, "x"), 4000000), (64 << 20) / 65, 10);
-  EXPECT_THAT(error_, HasSubstr("max_unfinished_bytes"));
+  EXPECT_NEAR(Taken(Data(1, "x"), 4000000), 5000, 10);
+  EXPECT_THAT(error_, HasSubstr("max_idle_frames_per_second (5000)"));
+}
+
+TEST_F(Http2GuardTest, ManySmallMessagesOfOneStreamAreServed) {
+  ASSERT_TRUE(Receive(Headers(1)).ok());
+  EXPECT_EQ(Taken(absl::StrCat(Update(60), Data(1, Message(20)), Update(20)), 100000), 100000);
+}
+
+TEST_F(Http2GuardTest, AMessageInSmallFramesCountsAsMore) {
+  limits_.max_unfinished_bytes = 1 << 20;
+  guard_ = Http2Guard(limits_);
+  ASSERT_TRUE(Receive(kHttp2Preface).ok());
+  ASSERT_TRUE(Receive(Headers(1)).ok());
+  ASSERT_TRUE(Receive(Data(1, absl::StrCat(std::string(1, '\0'), Number32(4000000)))).ok());
+  EXPECT_NEAR(Taken(Data(1, std::string(256, 'x')), 10000), (1 << 20) / (256 + 64), 10);
+  EXPECT_THAT(error_, HasSubstr("max_unfinished_bytes (1048576)"));
 }
 
 TEST_F(Http2GuardTest, BytesComeInAnyPieces) {
