@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <memory>
 #include <string>
@@ -17,6 +18,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "base/clock.h"
+#include "base/daemon/descriptor_limit.h"
 #include "base/daemon/end_signals.h"
 #include "base/daemon/port_file.h"
 #include "base/logging.h"
@@ -70,7 +72,10 @@ absl::Status Serve(const Options& options, const sigset_t& signals, bool* journa
   RpcServerOptions server_options;
   server_options.listen = options.listen;
   server_options.max_message_bytes = static_cast<int>(options.max_message_bytes);
-  server_options.max_concurrent_streams = options.max_concurrent_streams;
+  server_options.listener = options.listener;
+  // Ten requests of the largest size may be on their way at once.
+  server_options.listener.http2.max_unfinished_bytes = std::max(
+      server_options.listener.http2.max_unfinished_bytes, 10 * options.max_message_bytes);
   server_options.reflection = options.reflection;
   server_options.lane_threads = options.lane_threads;
   absl::StatusOr<std::unique_ptr<RpcServer>> server = RpcServer::Start(server_options, dispatcher);
@@ -124,6 +129,7 @@ int Main(int argc, char** argv) {
     return 0;
   }
   const sigset_t signals = BlockEndSignals();
+  RaiseDescriptorLimit();
   const absl::Status logging = InitLogging(options.log);
   if (!logging.ok()) return kExitConfig;
   // protobuf writes a line for every malformed string that a caller sends; the caller is told, that

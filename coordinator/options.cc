@@ -19,6 +19,7 @@ namespace {
 
 // gRPC takes message sizes as int.
 constexpr int64_t kMaxMessageBytes = int64_t{1} << 30;
+constexpr int kMostCounted = 1 << 24;
 
 // What CLI11 fills, before it is checked.
 struct Raw {
@@ -104,8 +105,17 @@ absl::Status Resolve(const Raw& raw, Options* options) {
   if (options->lane_threads < 0 || options->lane_threads > 64) {
     return absl::InvalidArgumentError("--lane-threads must be from 0 to 64");
   }
-  if (options->max_concurrent_streams < 0) {
-    return Invalid("--max-concurrent-streams", "must not be negative");
+  for (const auto& [flag, value] :
+       {std::pair<const char*, int>{"--max-connections", options->listener.max_connections},
+        std::pair<const char*, int>{"--max-connections-per-peer",
+                                    options->listener.max_connections_per_peer},
+        std::pair<const char*, int>{"--max-concurrent-streams",
+                                    options->listener.http2.max_concurrent_streams}}) {
+    if (value < 0) return Invalid(flag, "must not be negative");
+    if (value > kMostCounted) return Invalid(flag, absl::StrCat("must be at most ", kMostCounted));
+  }
+  if (options->listener.http2.max_resets_per_second < 1) {
+    return Invalid("--max-resets-per-second", "must be positive");
   }
   COHORT_RETURN_IF_ERROR(ParseFlagDuration("--drain-grace", raw.drain_grace, absl::ZeroDuration(),
                                            absl::Hours(1), &options->drain_grace));
@@ -147,8 +157,16 @@ void AddFlags(CLI::App& app, Options& options, Raw& raw) {
   app.add_option("--max-wait", raw.max_wait, "no call is parked longer (1h)");
   app.add_option("--max-message-bytes", options.max_message_bytes,
                  "largest request, in bytes (4194304)");
-  app.add_option("--max-concurrent-streams", options.max_concurrent_streams,
-                 "calls at once on one connection; 0: no limit (0)");
+  app.add_option("--max-connections", options.listener.max_connections,
+                 "connections at once; 0: what the limit of open files leaves, at most 65536 (0)");
+  app.add_option("--max-connections-per-peer", options.listener.max_connections_per_peer,
+                 "connections at once of one address; 0: three quarters of all (0)");
+  app.add_option("--max-concurrent-streams", options.listener.http2.max_concurrent_streams,
+                 "gRPC calls at once on one connection, parked ones included; more wait in the "
+                 "client; plain frames carry 16 times as many; 0: no limit (2048)");
+  app.add_option("--max-resets-per-second", options.listener.http2.max_resets_per_second,
+                 "gRPC calls that one connection may cancel in a second, within a second of their "
+                 "begin; more close the connection (1000)");
   std::vector<std::string> names;
   for (const LimitName& limit : LimitNames()) {
     names.push_back(absl::StrCat(limit.name, " (", options.limits.*limit.field, ")"));
@@ -188,7 +206,10 @@ std::vector<Setting> SettingsOf(const Options& options) {
   add("drain-grace", quote(absl::FormatDuration(options.drain_grace)));
   add("max-wait", quote(absl::FormatDuration(options.max_wait)));
   add("max-message-bytes", options.max_message_bytes);
-  add("max-concurrent-streams", options.max_concurrent_streams);
+  add("max-connections", options.listener.max_connections);
+  add("max-connections-per-peer", options.listener.max_connections_per_peer);
+  add("max-concurrent-streams", options.listener.http2.max_concurrent_streams);
+  add("max-resets-per-second", options.listener.http2.max_resets_per_second);
   std::vector<std::string> limits;
   for (const LimitName& limit : LimitNames()) {
     limits.push_back(quote(absl::StrCat(limit.name, "=", options.limits.*limit.field)));

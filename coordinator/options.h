@@ -10,6 +10,7 @@
 #include "absl/time/time.h"
 #include "base/logging.h"
 #include "base/memory_limit.h"
+#include "base/rpc/listener.h"
 #include "coordinator/core/limits.h"
 
 namespace cohort::coordinator {
@@ -33,7 +34,8 @@ struct Options {
   absl::Duration drain_grace = absl::Seconds(10);
   absl::Duration max_wait = absl::Hours(1);
   int64_t max_message_bytes = int64_t{4} << 20;
-  int max_concurrent_streams = 0;
+  // Of connections, and of what each may send.
+  ListenerOptions listener;
   Limits limits = DefaultLimits(MemoryLimitBytes());
   std::string port_file;
   bool check_config = false;

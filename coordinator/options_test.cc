@@ -86,6 +86,10 @@ TEST(OptionsTest, MistakesAreNamed) {
       {{"--limit", "max_keys=-1"}, "max_keys"},
       {{"--limit", "max_fun=1"}, "max_fun"},
       {{"--max-message-bytes", "100000"}, "max_inline_bytes"},
+      {{"--max-connections", "-1"}, "--max-connections"},
+      {{"--max-connections-per-peer", "-1"}, "--max-connections-per-peer"},
+      {{"--max-concurrent-streams", "100000000"}, "16777216"},
+      {{"--max-resets-per-second", "0"}, "--max-resets-per-second"},
   };
   for (const auto& [flags, text] : cases) {
     const auto parsed = Parse(flags);
@@ -102,7 +106,9 @@ TEST(OptionsTest, VersionAndHelp) {
 
 TEST(OptionsTest, WhatIsPrintedCanBeReadBack) {
   const auto first = Parse({"--listen", "127.0.0.1:1", "--listen", "unix:/run/c.sock", "--limit",
-                            "max_keys=5", "--drain-grace", "1.5s", "--metrics-listen", ""});
+                            "max_keys=5", "--drain-grace", "1.5s", "--metrics-listen", "",
+                            "--max-connections", "100", "--max-connections-per-peer", "10",
+                            "--max-concurrent-streams", "20", "--max-resets-per-second", "30"});
   ASSERT_TRUE(first.ok()) << first.status();
   const std::string path = absl::StrCat(testing::TempDir(), "/cohort-options.toml");
   std::ofstream(path) << FormatOptions(first->options);

@@ -1,73 +1,196 @@
 #include "base/daemon/metrics_endpoint.h"
 
-#include <netdb.h>
+#include <errno.h>
+#include <sys/epoll.h>
 #include <sys/socket.h>
 
-#include <exception>
-#include <thread>
+#include <iterator>
 #include <utility>
 
 #include "absl/memory/memory.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/synchronization/notification.h"
-#include "absl/time/time.h"
+#include "absl/strings/string_view.h"
+#include "base/clock.h"
 #include "base/rpc/listen_address.h"
 #include "base/status_macros.h"
 #include "base/unique_fd.h"
+#include "prometheus/text_serializer.h"
 
 namespace cohort {
 namespace {
 
-// Scrapes are short, and come one after another.
-constexpr std::size_t kThreads = 1;
-constexpr absl::Duration kBetweenKnocks = absl::Milliseconds(10);
+constexpr size_t kMostScrapes = 16;
+constexpr size_t kMostRequestBytes = size_t{8} << 10;
+constexpr absl::Duration kTick = absl::Milliseconds(500);
+constexpr absl::string_view kHeadersEnd = "\r\n\r\n";
+
+std::string Response(absl::string_view status, absl::string_view type, absl::string_view body,
+                     bool with_body = true) {
+  return absl::StrCat("HTTP/1.1 ", status, "\r\nContent-Type: ", type,
+                      "\r\nContent-Length: ", body.size(), "\r\nConnection: close", kHeadersEnd,
+                      with_body ? body : "");
+}
 
 }  // namespace
 
+// One connection: its request, then its answer.
+class MetricsEndpoint::Scrape final : public lane::EventLoop::Handler,
+                                      public std::enable_shared_from_this<Scrape> {
+ public:
+  Scrape(MetricsEndpoint& endpoint, UniqueFd fd) : endpoint_(endpoint), fd_(std::move(fd)) {
+    Extend();
+  }
+
+  int fd() const { return fd_.get(); }
+  bool late(Instant now) const { return now > deadline_; }
+
+  void OnEvents(uint32_t) override {
+    if (!fd_.is_open()) return;
+    if (answer_.empty() && !ReadRequest()) return;
+    WriteAnswer();
+  }
+
+  void Close() {
+    const auto self = shared_from_this();
+    endpoint_.loop_.Remove(fd_.get());
+    endpoint_.scrapes_.remove(self);
+    fd_ = UniqueFd();
+  }
+
+ private:
+  void Extend() { deadline_ = Clock::Steady().Now() + endpoint_.patience_; }
+
+  // Whether there is something to write now.
+  bool ReadRequest() {
+    char part[4096];
+    const ssize_t count = recv(fd_.get(), part, sizeof(part), MSG_DONTWAIT);
+    if (count < 0 && (errno == EAGAIN || errno == EINTR)) return false;
+    if (count <= 0) {
+      Close();
+      return false;
+    }
+    request_.append(part, static_cast<size_t>(count));
+    if (absl::StrContains(request_, kHeadersEnd)) {
+      answer_ = endpoint_.Answer(request_);
+    } else if (request_.size() > kMostRequestBytes) {
+      answer_ = Response("431 Request Header Fields Too Large", "text/plain",
+                         absl::StrCat("a request has at most ", kMostRequestBytes, " bytes\n"));
+    } else {
+      return false;
+    }
+    Extend();
+    return true;
+  }
+
+  void WriteAnswer() {
+    while (written_ < answer_.size()) {
+      const ssize_t count = send(fd_.get(), answer_.data() + written_, answer_.size() - written_,
+                                 MSG_DONTWAIT | MSG_NOSIGNAL);
+      if (count < 0 && errno == EINTR) continue;
+      if (count < 0 && errno == EAGAIN) {
+        endpoint_.loop_.Modify(fd_.get(), EPOLLOUT);
+        return;
+      }
+      if (count <= 0) break;
+      written_ += static_cast<size_t>(count);
+    }
+    Close();
+  }
+
+  MetricsEndpoint& endpoint_;
+  UniqueFd fd_;
+  Instant deadline_ = absl::InfinitePast();
+  std::string request_;
+  std::string answer_;
+  size_t written_ = 0;
+};
+
+class MetricsEndpoint::Door final : public lane::EventLoop::Handler {
+ public:
+  Door(MetricsEndpoint& endpoint, int fd) : endpoint_(endpoint), fd_(fd) {}
+
+  void OnEvents(uint32_t) override {
+    while (true) {
+      UniqueFd fd(accept4(fd_, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+      if (!fd.is_open()) {
+        if (errno == ECONNABORTED || errno == EINTR) continue;
+        if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) Rest();
+        return;
+      }
+      if (endpoint_.scrapes_.size() >= kMostScrapes) endpoint_.scrapes_.front()->Close();
+      auto scrape = std::make_shared<Scrape>(endpoint_, std::move(fd));
+      if (!endpoint_.loop_.Add(scrape->fd(), EPOLLIN, scrape)) continue;
+      endpoint_.scrapes_.push_back(std::move(scrape));
+      endpoint_.loop_.SetTicking(true);
+    }
+  }
+
+ private:
+  // The kernel would report the waiting connection again and again.
+  void Rest() {
+    if (!endpoint_.scrapes_.empty()) endpoint_.scrapes_.front()->Close();
+    endpoint_.loop_.Modify(fd_, 0);
+    endpoint_.resting_.push_back(fd_);
+    endpoint_.loop_.SetTicking(true);
+  }
+
+  MetricsEndpoint& endpoint_;
+  const int fd_;
+};
+
 absl::StatusOr<std::unique_ptr<MetricsEndpoint>> MetricsEndpoint::Start(const std::string& address,
-                                                                        Sources sources) {
+                                                                        Sources sources,
+                                                                        absl::Duration patience) {
   COHORT_ASSIGN_OR_RETURN(const ListenAddress parsed, ParseListenAddress(address));
   if (parsed.is_unix()) return absl::InvalidArgumentError(absl::StrCat(address, " has no port"));
-  std::unique_ptr<prometheus::Exposer> exposer;
-  // The library reports in exceptions; they end here.
-  try {
-    exposer = std::make_unique<prometheus::Exposer>(address, kThreads);
-    for (const auto& source : sources) exposer->RegisterCollectable(source);
-  } catch (const std::exception& error) {
+  absl::StatusOr<std::vector<ListenSocket>> sockets = ListenSocket::Open(parsed);
+  if (!sockets.ok()) {
     return absl::UnavailableError(
-        absl::StrCat("cannot serve metrics on ", address, ": ", error.what()));
+        absl::StrCat("cannot serve metrics: ", sockets.status().message()));
   }
-  return absl::WrapUnique(new MetricsEndpoint(parsed.host, std::move(sources), std::move(exposer)));
+  return absl::WrapUnique(
+      new MetricsEndpoint(*std::move(sockets), std::move(sources), patience));
 }
 
-MetricsEndpoint::MetricsEndpoint(std::string host, Sources sources,
-                                 std::unique_ptr<prometheus::Exposer> exposer)
-    : host_(std::move(host)), sources_(std::move(sources)), exposer_(std::move(exposer)) {}
-
-MetricsEndpoint::~MetricsEndpoint() {
-  // The thread that listens looks whether it shall end when somebody connects, or every two
-  // seconds.
-  const int port = this->port();
-  absl::Notification stopped;
-  std::thread stop([&] {
-    exposer_.reset();
-    stopped.Notify();
-  });
-  while (!stopped.WaitForNotificationWithTimeout(kBetweenKnocks)) Knock(port);
-  stop.join();
+MetricsEndpoint::MetricsEndpoint(std::vector<ListenSocket> sockets, Sources sources,
+                                 absl::Duration patience)
+    : sockets_(std::move(sockets)),
+      sources_(std::move(sources)),
+      patience_(patience),
+      loop_("metrics", kTick, [this] { OnTick(); }) {
+  for (const ListenSocket& socket : sockets_) {
+    loop_.Add(socket.fd(), EPOLLIN, std::make_shared<Door>(*this, socket.fd()));
+  }
 }
 
-void MetricsEndpoint::Knock(int port) const {
-  addrinfo hints = {};
-  hints.ai_socktype = SOCK_STREAM;
-  hints.ai_flags = AI_NUMERICSERV;
-  addrinfo* found = nullptr;
-  if (getaddrinfo(host_.c_str(), absl::StrCat(port).c_str(), &hints, &found) != 0) return;
-  // To an address that stands for all addresses connects to this machine.
-  const UniqueFd fd(socket(found->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-  // Nobody there: it has stopped.
-  if (fd.get() >= 0) (void)connect(fd.get(), found->ai_addr, found->ai_addrlen);
-  freeaddrinfo(found);
+MetricsEndpoint::~MetricsEndpoint() = default;
+
+void MetricsEndpoint::OnTick() {
+  for (const int fd : std::exchange(resting_, {})) loop_.Modify(fd, EPOLLIN);
+  const Instant now = Clock::Steady().Now();
+  for (auto it = scrapes_.begin(); it != scrapes_.end();) {
+    const std::shared_ptr<Scrape> scrape = *it++;
+    if (scrape->late(now)) scrape->Close();
+  }
+  loop_.SetTicking(!scrapes_.empty() || !resting_.empty());
+}
+
+std::string MetricsEndpoint::Answer(const std::string& request) const {
+  const bool head = absl::StartsWith(request, "HEAD ");
+  if (!head && !absl::StartsWith(request, "GET ")) {
+    return Response("405 Method Not Allowed", "text/plain", "GET /metrics\n");
+  }
+  absl::string_view path = absl::string_view(request).substr(head ? 5 : 4);
+  path = path.substr(0, path.find_first_of(" ?\r\n"));
+  if (path != "/metrics") return Response("404 Not Found", "text/plain", "GET /metrics\n", !head);
+  std::vector<prometheus::MetricFamily> families;
+  for (const auto& source : sources_) {
+    std::vector<prometheus::MetricFamily> some = source->Collect();
+    std::move(some.begin(), some.end(), std::back_inserter(families));
+  }
+  return Response("200 OK", "text/plain; version=0.0.4; charset=utf-8",
+                  prometheus::TextSerializer().Serialize(families), !head);
 }
 
 }  // namespace cohort

@@ -2,17 +2,22 @@
 #ifndef COHORT_BASE_DAEMON_METRICS_ENDPOINT_H_
 #define COHORT_BASE_DAEMON_METRICS_ENDPOINT_H_
 
+#include <list>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "base/lane/event_loop.h"
+#include "base/rpc/listen_socket.h"
 #include "prometheus/collectable.h"
-#include "prometheus/exposer.h"
 
 namespace cohort {
 
-// Thread-compatible.
+// HTTP/1.1 with one request per connection, on one thread that waits for all of them. There are at
+// most 16 connections: a new one takes the place of the oldest. Each has `patience` to send its
+// request, and as long to take its answer. Thread-compatible.
 class MetricsEndpoint {
  public:
   using Sources = std::vector<std::shared_ptr<prometheus::Collectable>>;
@@ -20,23 +25,31 @@ class MetricsEndpoint {
   // Serves http://`address`/metrics, and looks at the sources at each scrape. Port 0 picks one.
   // Errors: INVALID_ARGUMENT (that is no host:port); UNAVAILABLE (cannot be bound; names the
   // address).
-  static absl::StatusOr<std::unique_ptr<MetricsEndpoint>> Start(const std::string& address,
-                                                                Sources sources);
-  // Stops, behind a scrape that runs. At once, unless somebody is connected and says nothing: then
-  // within two seconds.
+  static absl::StatusOr<std::unique_ptr<MetricsEndpoint>> Start(
+      const std::string& address, Sources sources, absl::Duration patience = absl::Seconds(3));
+  // Stops, behind a scrape that runs.
   ~MetricsEndpoint();
   MetricsEndpoint(const MetricsEndpoint&) = delete;
   MetricsEndpoint& operator=(const MetricsEndpoint&) = delete;
 
-  int port() const { return exposer_->GetListeningPorts().front(); }
+  int port() const { return sockets_.front().port(); }
 
  private:
-  MetricsEndpoint(std::string host, Sources sources, std::unique_ptr<prometheus::Exposer> exposer);
-  void Knock(int port) const;
+  class Door;
+  class Scrape;
 
-  const std::string host_;
+  MetricsEndpoint(std::vector<ListenSocket> sockets, Sources sources, absl::Duration patience);
+  void OnTick();
+  std::string Answer(const std::string& request) const;
+
+  const std::vector<ListenSocket> sockets_;
   const Sources sources_;
-  std::unique_ptr<prometheus::Exposer> exposer_;
+  const absl::Duration patience_;
+  // Touched on the loop's thread alone; oldest first.
+  std::list<std::shared_ptr<Scrape>> scrapes_;
+  std::vector<int> resting_;  // doors that wait for descriptors to become free
+  // Last: its thread ends first.
+  lane::EventLoop loop_;
 };
 
 }  // namespace cohort

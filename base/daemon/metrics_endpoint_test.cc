@@ -4,6 +4,7 @@
 #include <sys/socket.h>
 
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "base/clock.h"
@@ -28,9 +29,8 @@ UniqueFd ConnectTo(int port) {
   return fd;
 }
 
-std::string Scrape(int port) {
+std::string Scrape(int port, const std::string& request = "GET /metrics HTTP/1.0\r\n\r\n") {
   const UniqueFd fd = ConnectTo(port);
-  const std::string request = "GET /metrics HTTP/1.0\r\n\r\n";
   EXPECT_EQ(send(fd.get(), request.data(), request.size(), 0),
             static_cast<ssize_t>(request.size()));
   std::string text;
@@ -54,6 +54,44 @@ TEST(MetricsEndpointTest, ServesAndStopsAtOnce) {
     // The library by itself takes up to two seconds.
     EXPECT_LT(Clock::Steady().Now() - asked, absl::Seconds(1));
   }
+}
+
+TEST(MetricsEndpointTest, OthersWaitForNoConnectionThatSaysNothing) {
+  const auto registry = std::make_shared<prometheus::Registry>();
+  prometheus::BuildCounter().Name("some_total").Register(*registry).Add({}).Increment();
+  // Nobody is sent away in the time of this test.
+  auto endpoint = MetricsEndpoint::Start("127.0.0.1:0", {registry}, absl::Hours(1));
+  ASSERT_TRUE(endpoint.ok()) << endpoint.status();
+  std::vector<UniqueFd> silent;
+  for (int i = 0; i < 100; ++i) silent.push_back(ConnectTo((*endpoint)->port()));
+  for (int i = 0; i < 100; ++i) {
+    EXPECT_THAT(Scrape((*endpoint)->port()), HasSubstr("some_total 1"));
+  }
+  const UniqueFd half = ConnectTo((*endpoint)->port());
+  ASSERT_EQ(send(half.get(), "GET /met", 8, 0), 8);
+  EXPECT_THAT(Scrape((*endpoint)->port()), HasSubstr("some_total 1"));
+}
+
+TEST(MetricsEndpointTest, ClosesAConnectionThatDoesNotSendItsRequestInTime) {
+  auto endpoint = MetricsEndpoint::Start("127.0.0.1:0", {}, absl::Milliseconds(100));
+  ASSERT_TRUE(endpoint.ok()) << endpoint.status();
+  const UniqueFd half = ConnectTo((*endpoint)->port());
+  ASSERT_EQ(send(half.get(), "GET /met", 8, 0), 8);
+  const timeval patience = {20, 0};
+  setsockopt(half.get(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
+  char byte;
+  EXPECT_EQ(recv(half.get(), &byte, 1, 0), 0);
+}
+
+TEST(MetricsEndpointTest, AnswersOtherRequestsWithAnError) {
+  auto endpoint = MetricsEndpoint::Start("127.0.0.1:0", {});
+  ASSERT_TRUE(endpoint.ok()) << endpoint.status();
+  const int port = (*endpoint)->port();
+  EXPECT_THAT(Scrape(port, "GET / HTTP/1.1\r\n\r\n"), HasSubstr("404 Not Found"));
+  EXPECT_THAT(Scrape(port, "POST /metrics HTTP/1.1\r\n\r\n"), HasSubstr("405 "));
+  EXPECT_THAT(Scrape(port, std::string(9000, 'x')), HasSubstr("431 "));
+  EXPECT_THAT(Scrape(port, "GET /metrics?name=a HTTP/1.1\r\nAccept: */*\r\n\r\n"),
+              HasSubstr("200 OK"));
 }
 
 TEST(MetricsEndpointTest, NamesAnAddressThatIsTaken) {

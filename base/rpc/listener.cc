@@ -1,64 +1,169 @@
 #include "base/rpc/listener.h"
 
+#include <dirent.h>
 #include <errno.h>
+#include <linux/tcp.h>  // the C library's has no tcpi_bytes_received
+#include <malloc.h>
+#include <netinet/in.h>
 #include <sys/epoll.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <atomic>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "base/clock.h"
 #include "base/lane/frame.h"
 #include "base/logging.h"
+#include "base/rpc/peer_address.h"
 
 namespace cohort {
 namespace {
 
-constexpr absl::Duration kTick = absl::Seconds(1);
-constexpr absl::Duration kSilence = absl::Seconds(10);
+constexpr absl::Duration kTick = absl::Milliseconds(500);
+// A line of the log about one peer, at most.
+constexpr absl::Duration kBetweenLines = absl::Minutes(1);
+constexpr absl::Duration kSuspicion = absl::Minutes(1);
+// gRPC frees what an offender cost within this; then the heap goes back to the system.
+constexpr absl::Duration kBeforeTrim = absl::Seconds(2);
+// Sweeps take one part in so many of the thread's time at most.
+constexpr int kSweepShare = 10;
+constexpr int kFewestConnections = 8;
+constexpr int kAcceptsPerTurn = 64;
+// More connections than this need --max-connections: each costs gRPC tens of KiB.
+constexpr rlim_t kMostDescriptors = 65536;
+
+// Empty settings, and GOAWAY with PROTOCOL_ERROR.
+constexpr absl::string_view kNotHttp2("\0\0\0\4\0\0\0\0\0"
+                                      "\0\0\10\7\0\0\0\0\0\0\0\0\0\0\0\0\1",
+                                      26);
+
+int OpenDescriptors() {
+  DIR* const folder = opendir("/proc/self/fd");
+  if (folder == nullptr) return 0;
+  int count = -3;  // its own, "." and ".."
+  while (readdir(folder) != nullptr) ++count;
+  closedir(folder);
+  return std::max(count, 0);
+}
+
+int MostConnections(int asked) {
+  if (asked > 0) return asked;
+  rlimit limit = {};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return 1024;
+  const int most = static_cast<int>(std::min<rlim_t>(limit.rlim_cur, kMostDescriptors));
+  const int reserve = std::max(16, most / 16);
+  return std::max(most - reserve - OpenDescriptors(), kFewestConnections);
+}
+
+int MostPerPeer(int asked, int most) {
+  return asked > 0 ? std::min(asked, most) : std::max(most * 3 / 4, 1);
+}
+
+// Whether a lane's client has sent more than the preface.
+bool HasSpoken(int fd) {
+  tcp_info info = {};
+  socklen_t size = sizeof(info);
+  if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) != 0) return true;  // a Unix socket
+  return info.tcpi_bytes_received > lane::kPreface.size();
+}
 
 }  // namespace
+
+// One address, over all of its connections.
+struct Listener::Peer {
+  std::string name;
+  int connections = 0;
+  std::deque<std::weak_ptr<Connection>> candidates;  // as in Listener
+  std::shared_ptr<std::atomic<bool>> suspect = std::make_shared<std::atomic<bool>>(false);
+  Instant suspect_until = absl::InfinitePast();
+  Instant next_line = absl::InfinitePast();
+  int64_t unlogged = 0;
+};
+
+struct Listener::Connection {
+  int fd = -1;
+  uint64_t cookie = 0;
+  std::shared_ptr<Peer> peer;
+  std::weak_ptr<Guest> guest;             // until it has said what it is
+  std::shared_ptr<GuardedSocket> socket;  // gRPC's; null: a guest, or the lane's
+
+  bool alive() const { return SocketCookie(fd) == cookie; }
+  bool has_request() const {
+    if (socket != nullptr) return socket->has_request.load(std::memory_order_relaxed);
+    return guest.expired() && HasSpoken(fd);
+  }
+};
+
+struct Listener::Link {
+  Mutex mutex;
+  Listener* listener ABSL_GUARDED_BY(mutex) = nullptr;
+};
 
 // A connection that has not said yet what it is.
 class Listener::Guest final : public lane::EventLoop::Handler,
                               public std::enable_shared_from_this<Guest> {
  public:
-  Guest(Listener& listener, int fd, int listener_fd)
-      : listener_(listener), fd_(fd), listener_fd_(listener_fd) {}
+  Guest(Listener& listener, int fd, int listener_fd, std::shared_ptr<Connection> connection)
+      : listener_(listener),
+        fd_(fd),
+        listener_fd_(listener_fd),
+        connection_(std::move(connection)) {}
   ~Guest() override {
     if (fd_ >= 0) close(fd_);
   }
 
   void OnEvents(uint32_t) override {
     if (fd_ < 0) return;
-    char first[lane::kPreface.size()];
+    char first[kHttp2Preface.size()];
     const ssize_t count = recv(fd_, first, sizeof(first), MSG_PEEK | MSG_DONTWAIT);
     if (count < 0 && (errno == EAGAIN || errno == EINTR)) return;
     const absl::string_view seen(first, count > 0 ? static_cast<size_t>(count) : 0);
     if (seen.empty()) return Leave();
-    const bool ours =
-        listener_.sinks_.lane != nullptr && seen == lane::kPreface.substr(0, seen.size());
-    if (ours && seen.size() < lane::kPreface.size()) return;  // told when there is more
+    const bool to_lane = listener_.sinks_.lane != nullptr && Begins(seen, lane::kPreface);
+    if (!to_lane && !Begins(seen, kHttp2Preface)) return Refuse();
+    const absl::string_view preface = to_lane ? lane::kPreface : kHttp2Preface;
+    if (seen.size() < preface.size()) return;  // told when there is more
     const int fd = std::exchange(fd_, -1);
     listener_.loop_.Remove(fd);
-    if (ours) {
-      listener_.sinks_.lane(fd);
-    } else {
-      listener_.sinks_.grpc(fd, listener_fd_);
-    }
-    listener_.guests_.erase(shared_from_this());
+    const auto self = shared_from_this();
+    listener_.guests_.erase(self);
+    connection_->guest.reset();
+    listener_.HandOver(*connection_, fd, listener_fd_, to_lane);
   }
 
-  bool silent(Instant now) const { return now - since_ > kSilence; }
+  bool silent(Instant now) const { return now - since_ > listener_.options_.preface_timeout; }
   void Leave() {
+    const auto self = shared_from_this();
     listener_.loop_.Remove(fd_);
-    listener_.guests_.erase(shared_from_this());
+    listener_.guests_.erase(self);
+    listener_.Remove(*connection_);
+    close(std::exchange(fd_, -1));
   }
 
  private:
+  // Says in HTTP/2 that something else was expected, so that a client of the lane learns that there
+  // is none.
+  void Refuse() {
+    // Unread bytes would make the kernel drop the answer.
+    char ignored[4096];
+    (void)recv(fd_, ignored, sizeof(ignored), MSG_DONTWAIT);
+    (void)send(fd_, kNotHttp2.data(), kNotHttp2.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+    Leave();
+  }
+
+  static bool Begins(absl::string_view seen, absl::string_view preface) {
+    const size_t size = std::min(seen.size(), preface.size());
+    return seen.substr(0, size) == preface.substr(0, size);
+  }
+
   Listener& listener_;
   int fd_;
   const int listener_fd_;
+  const std::shared_ptr<Connection> connection_;
   const Instant since_ = Clock::Steady().Now();
 };
 
@@ -67,7 +172,8 @@ class Listener::Door final : public lane::EventLoop::Handler {
   Door(Listener& listener, int fd) : listener_(listener), fd_(fd) {}
 
   void OnEvents(uint32_t) override {
-    while (true) {
+    // A flood of connections leaves the thread to those that have come before.
+    for (int i = 0; i < kAcceptsPerTurn; ++i) {
       const int fd = accept4(fd_, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
       if (fd < 0) {
         const int error = errno;
@@ -75,12 +181,11 @@ class Listener::Door final : public lane::EventLoop::Handler {
         if (error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM) Rest();
         return;
       }
-      auto guest = std::make_shared<Guest>(listener_, fd, fd_);
-      listener_.guests_.insert(guest);
-      listener_.loop_.SetTicking(true);
-      // Edge-triggered: half a preface must not wake us again and again.
-      if (!listener_.loop_.Add(fd, EPOLLIN | EPOLLRDHUP | EPOLLET, guest)) {
-        listener_.guests_.erase(guest);
+      const std::shared_ptr<Peer> peer = listener_.FindPeer(PeerAddressOf(fd));
+      if (listener_.MakeRoom(*peer)) {
+        listener_.Accepted(fd, fd_, peer);
+      } else {
+        close(fd);
       }
     }
   }
@@ -88,7 +193,13 @@ class Listener::Door final : public lane::EventLoop::Handler {
  private:
   // Those who knock meanwhile wait in the kernel's queue.
   void Rest() {
-    Log(LogLevel::kWarning, "too many open files: accepting no connections for a moment", {});
+    listener_.CloseOldest(listener_.candidates_);
+    const Instant now = Clock::Steady().Now();
+    if (now - listener_.last_rest_log_ > kBetweenLines) {
+      listener_.last_rest_log_ = now;
+      Log(LogLevel::kWarning, "too many open files: accepting no connections for a moment",
+          {{"connections", static_cast<int64_t>(listener_.connections_.size())}});
+    }
     listener_.loop_.Modify(fd_, 0);
     listener_.resting_.push_back(fd_);
     listener_.loop_.SetTicking(true);
@@ -98,13 +209,172 @@ class Listener::Door final : public lane::EventLoop::Handler {
   const int fd_;
 };
 
-Listener::Listener(std::vector<ListenSocket> sockets, ListenerSinks sinks)
+Listener::Listener(std::vector<ListenSocket> sockets, ListenerSinks sinks, ListenerOptions options)
     : sinks_(std::move(sinks)),
+      options_(std::move(options)),
       sockets_(std::move(sockets)),
+      max_connections_(MostConnections(options_.max_connections)),
+      max_connections_per_peer_(MostPerPeer(options_.max_connections_per_peer, max_connections_)),
+      link_(std::make_shared<Link>()),
       loop_("listener", kTick, [this] { OnTick(); }) {
+  {
+    MutexLock lock(&link_->mutex);
+    link_->listener = this;
+  }
   for (const ListenSocket& socket : sockets_) {
     loop_.Add(socket.fd(), EPOLLIN, std::make_shared<Door>(*this, socket.fd()));
   }
+}
+
+Listener::~Listener() {
+  MutexLock lock(&link_->mutex);
+  link_->listener = nullptr;
+}
+
+std::shared_ptr<Listener::Peer> Listener::FindPeer(const std::string& name) {
+  std::shared_ptr<Peer>& peer = peers_[name];
+  if (peer == nullptr) {
+    peer = std::make_shared<Peer>();
+    peer->name = name;
+  }
+  return peer;
+}
+
+void Listener::Accepted(int fd, int listener_fd, std::shared_ptr<Peer> peer) {
+  auto connection = std::make_shared<Connection>();
+  connection->fd = fd;
+  connection->cookie = SocketCookie(fd);
+  connection->peer = std::move(peer);
+  auto guest = std::make_shared<Guest>(*this, fd, listener_fd, connection);
+  connection->guest = guest;
+  guests_.insert(guest);
+  ++connection->peer->connections;
+  connection->peer->candidates.push_back(connection);
+  candidates_.push_back(connection);
+  connections_.emplace(connection->cookie, connection);
+  loop_.SetTicking(true);
+  // Edge-triggered: half a preface must not wake us again and again.
+  if (!loop_.Add(fd, EPOLLIN | EPOLLRDHUP | EPOLLET, guest)) guest->Leave();
+}
+
+bool Listener::MakeRoom(Peer& peer) {
+  const auto full = [&] { return static_cast<int>(connections_.size()) >= max_connections_; };
+  const auto peer_full = [&] { return peer.connections >= max_connections_per_peer_; };
+  if (connections_.size() >= sweep_at_ || full() || peer_full()) Sweep();
+  // What is shut down is gone when its owner has closed it; until then it is not counted.
+  if (peer_full() && !CloseOldest(peer.candidates)) {
+    LogOnce(peer, "refused a connection",
+            absl::ResourceExhaustedError(
+                absl::StrCat("max_connections_per_peer (", max_connections_per_peer_, ")")));
+    return false;
+  }
+  if (full() && !CloseOldest(candidates_)) {
+    LogOnce(peer, "refused a connection",
+            absl::ResourceExhaustedError(absl::StrCat("max_connections (", max_connections_, ")")));
+    return false;
+  }
+  return true;
+}
+
+bool Listener::CloseOldest(std::deque<std::weak_ptr<Connection>>& candidates) {
+  while (!candidates.empty()) {
+    const std::shared_ptr<Connection> oldest = candidates.front().lock();
+    candidates.pop_front();
+    if (oldest == nullptr || connections_.count(oldest->cookie) == 0) continue;
+    if (!oldest->alive()) {
+      if (oldest->socket != nullptr) ForgetSocket(oldest->fd, oldest->cookie);
+      Remove(*oldest);
+      return true;
+    }
+    if (oldest->has_request()) continue;
+    if (const std::shared_ptr<Guest> guest = oldest->guest.lock(); guest != nullptr) {
+      guest->Leave();
+    } else {
+      ShutDownSocket(oldest->fd, oldest->cookie);
+      Remove(*oldest);
+    }
+    return true;
+  }
+  return false;
+}
+
+void Listener::Sweep() {
+  const Instant start = Clock::Steady().Now();
+  if (start < next_sweep_) return;
+  std::vector<std::shared_ptr<Connection>> gone;
+  for (const auto& [cookie, connection] : connections_) {
+    if (!connection->alive()) gone.push_back(connection);
+  }
+  for (const std::shared_ptr<Connection>& connection : gone) {
+    if (connection->socket != nullptr) ForgetSocket(connection->fd, connection->cookie);
+    Remove(*connection);
+  }
+  const auto drop_gone = [this](std::deque<std::weak_ptr<Connection>>& candidates) {
+    candidates.erase(std::remove_if(candidates.begin(), candidates.end(),
+                                    [this](const std::weak_ptr<Connection>& weak) {
+                                      const std::shared_ptr<Connection> one = weak.lock();
+                                      return one == nullptr || connections_.count(one->cookie) == 0;
+                                    }),
+                     candidates.end());
+  };
+  drop_gone(candidates_);
+  for (auto it = peers_.begin(); it != peers_.end();) {
+    Peer& peer = *it->second;
+    drop_gone(peer.candidates);
+    // What is known of a peer that is away is kept as long as it says something.
+    const bool forget = peer.connections == 0 && it->second.use_count() == 1 &&
+                        start > std::max(peer.suspect_until, peer.next_line);
+    if (forget) {
+      peers_.erase(it++);
+    } else {
+      ++it;
+    }
+  }
+  sweep_at_ = std::max<size_t>(64, connections_.size() * 2);
+  const Instant end = Clock::Steady().Now();
+  next_sweep_ = end + (end - start) * kSweepShare;
+}
+
+void Listener::Remove(const Connection& connection) {
+  Peer& peer = *connection.peer;
+  if (connections_.erase(connection.cookie) > 0) --peer.connections;
+}
+
+void Listener::HandOver(Connection& connection, int fd, int listener_fd, bool to_lane) {
+  if (to_lane) return sinks_.lane(fd);
+  connection.socket = std::make_shared<GuardedSocket>();
+  connection.socket->suspect = connection.peer->suspect;
+  connection.socket->on_offence = [link = link_, peer = connection.peer](
+                                      const absl::Status& status) {
+    peer->suspect->store(true, std::memory_order_relaxed);
+    MutexLock lock(&link->mutex);
+    Listener* const listener = link->listener;
+    if (listener == nullptr) return;
+    listener->loop_.Post([listener, peer, status] { listener->OnOffence(peer, status); });
+  };
+  GuardSocket(fd, options_.http2, connection.socket);
+  sinks_.grpc(fd, listener_fd);
+}
+
+void Listener::OnOffence(const std::shared_ptr<Peer>& peer, const absl::Status& status) {
+  const Instant now = Clock::Steady().Now();
+  peer->suspect_until = now + kSuspicion;
+  peer->suspect->store(true, std::memory_order_relaxed);
+  if (trim_at_ == absl::InfiniteFuture()) trim_at_ = now + kBeforeTrim;
+  LogOnce(*peer, "closed a connection", status);
+  loop_.SetTicking(true);
+}
+
+void Listener::LogOnce(Peer& peer, const char* what, const absl::Status& status) {
+  ++peer.unlogged;
+  const Instant now = Clock::Steady().Now();
+  if (now < peer.next_line) return;
+  peer.next_line = now + kBetweenLines;
+  Log(LogLevel::kWarning, what,
+      {{"peer", peer.name},
+       {"why", std::string(status.message())},
+       {"connections_of_peer", peer.connections},
+       {"times", std::exchange(peer.unlogged, 0)}});
 }
 
 void Listener::OnTick() {
@@ -115,7 +385,22 @@ void Listener::OnTick() {
     if (guest->silent(now)) silent.push_back(guest);
   }
   for (const std::shared_ptr<Guest>& guest : silent) guest->Leave();
-  loop_.SetTicking(!guests_.empty() || !resting_.empty());
+  bool suspects = false;
+  for (const auto& [name, peer] : peers_) {
+    if (!peer->suspect->load(std::memory_order_relaxed)) continue;
+    if (now > peer->suspect_until) {
+      peer->suspect->store(false, std::memory_order_relaxed);
+    } else {
+      suspects = true;
+    }
+  }
+  if (now > trim_at_) {
+    trim_at_ = absl::InfiniteFuture();
+    Sweep();
+    malloc_trim(0);
+  }
+  loop_.SetTicking(!guests_.empty() || !resting_.empty() || suspects ||
+                   trim_at_ < absl::InfiniteFuture());
 }
 
 }  // namespace cohort

@@ -34,6 +34,10 @@ constexpr char kServiceNames[][32] = {
 };
 // A client that pings more often than this, without data, is sent away.
 constexpr int kMinPingIntervalMs = 10000;
+// A client whose settings have not come by then is sent away.
+constexpr int kHandshakeMs = 10000;
+// A call that is parked costs gRPC 13 KB and the lane 0.3.
+constexpr int kLaneCallsPerStream = 16;
 // What is left for gRPC's own streams (health watches) once ours have ended.
 constexpr absl::Duration kLastGrace = absl::Milliseconds(200);
 constexpr absl::Duration kLastAnswers = absl::Seconds(30);
@@ -53,7 +57,7 @@ struct RpcServer::Impl {
         unique_id(shared),
         admin(shared) {}
 
-  void Accept(std::vector<ListenSocket> sockets) {
+  void Accept(std::vector<ListenSocket> sockets, ListenerOptions options) {
     ListenerSinks sinks;
     if (lanes != nullptr) sinks.lane = [this](int fd) { lanes->Adopt(fd); };
     sinks.grpc = [this](int fd, int listener_fd) {
@@ -62,7 +66,8 @@ struct RpcServer::Impl {
       connection.fd = fd;
       acceptor->HandleNewConnection(&connection);
     };
-    listener = std::make_unique<Listener>(std::move(sockets), std::move(sinks));
+    listener =
+        std::make_unique<Listener>(std::move(sockets), std::move(sinks), std::move(options));
   }
 
   Dispatcher& dispatcher;
@@ -109,9 +114,9 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(const RpcServerOptio
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS,
                              kMinPingIntervalMs);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
-  if (options.max_concurrent_streams > 0) {
-    builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, options.max_concurrent_streams);
-  }
+  const int max_streams = options.listener.http2.max_concurrent_streams;
+  if (max_streams > 0) builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, max_streams);
+  builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, kHandshakeMs);
   // We accept, and give gRPC what is gRPC's.
   impl->acceptor = builder.experimental().AddExternalConnectionAcceptor(
       grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD,
@@ -127,13 +132,13 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(const RpcServerOptio
     LaneServerOptions lane;
     lane.threads = options.lane_threads;
     lane.max_message_bytes = options.max_message_bytes;
-    lane.max_concurrent_calls = options.max_concurrent_streams;
+    lane.max_concurrent_calls = max_streams * kLaneCallsPerStream;
     impl->lanes = std::make_unique<LaneServer>(lane, dispatcher);
   }
 
   std::unique_ptr<RpcServer> server(new RpcServer(std::move(impl)));
   server->addresses_ = std::move(addresses);
-  server->impl_->Accept(std::move(sockets));
+  server->impl_->Accept(std::move(sockets), options.listener);
   server->SetServing(true);
   return server;
 }

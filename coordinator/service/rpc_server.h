@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "base/rpc/listener.h"
 #include "coordinator/service/dispatcher.h"
 
 namespace cohort::coordinator {
@@ -17,8 +18,9 @@ struct RpcServerOptions {
   // host:port with an IPv4 or bracketed IPv6 address or a name, port 0 for any; or unix:/path.
   std::vector<std::string> listen = {"127.0.0.1:0"};
   int max_message_bytes = 4 << 20;
-  // Per connection; 0: gRPC's own default, which is no limit.
-  int max_concurrent_streams = 0;
+  // Limits of connections, and of what each sends. On the lane there may be
+  // 16 * listener.http2.max_concurrent_streams calls in flight on a connection.
+  ListenerOptions listener;
   bool reflection = false;
   // Threads that serve the lane (base/lane/frame.h), on the same addresses; 0: gRPC alone.
   int lane_threads = 1;

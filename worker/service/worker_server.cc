@@ -1,5 +1,6 @@
 #include "worker/service/worker_server.h"
 
+#include <algorithm>
 #include <chrono>
 #include <iterator>
 #include <utility>
@@ -20,6 +21,9 @@ constexpr int kMinPingIntervalMs = 5000;
 // A client's host that is gone without a word is noticed after both: together as long as a lease.
 constexpr int kPingMs = 20000;
 constexpr int kPingTimeoutMs = 10000;
+
+// A client whose settings have not come by then is sent away.
+constexpr int kHandshakeMs = 10000;
 
 }  // namespace
 
@@ -50,6 +54,13 @@ absl::StatusOr<std::unique_ptr<WorkerServer>> WorkerServer::Start(
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kPingMs);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kPingTimeoutMs);
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
+  ListenerOptions listener;
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS,
+                             listener.http2.max_concurrent_streams);
+  builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, kHandshakeMs);
+  // Ten requests of the largest size may be on their way at once.
+  listener.http2.max_unfinished_bytes =
+      std::max(listener.http2.max_unfinished_bytes, 10 * options.max_message_bytes);
   // We accept, and give gRPC the connections: so we bind what was asked for, and nothing else.
   result->acceptor_ = builder.experimental().AddExternalConnectionAcceptor(
       grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD,
@@ -71,7 +82,8 @@ absl::StatusOr<std::unique_ptr<WorkerServer>> WorkerServer::Start(
     connection.fd = fd;
     acceptor->HandleNewConnection(&connection);
   };
-  result->listener_ = std::make_unique<::cohort::Listener>(std::move(sockets), std::move(sinks));
+  result->listener_ =
+      std::make_unique<::cohort::Listener>(std::move(sockets), std::move(sinks), listener);
   result->SetServing(true);
   return result;
 }

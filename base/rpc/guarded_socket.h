@@ -1,0 +1,45 @@
+// Has the bytes of a connection that gRPC serves pass through an Http2Guard.
+//
+// gRPC owns the descriptor and offers no place to look at its bytes before it parses them. A relay
+// would cost every call two more wake-ups and copies. So this library defines recvmsg and sendmsg
+// for the whole program, in front of the C library's, which they call: for other descriptors they
+// add one look into a table. docs/decisions.md says more.
+#ifndef COHORT_BASE_RPC_GUARDED_SOCKET_H_
+#define COHORT_BASE_RPC_GUARDED_SOCKET_H_
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+
+#include "absl/status/status.h"
+#include "base/rpc/http2_guard.h"
+
+namespace cohort {
+
+// Names a socket for as long as the machine runs, which its descriptor's number does not; 0: `fd`
+// is no socket.
+uint64_t SocketCookie(int fd);
+
+// What the reader of a connection and the one who accepted it share.
+struct GuardedSocket {
+  // The client has sent a complete request.
+  std::atomic<bool> has_request{false};
+  // The client's address has broken a limit a short while ago. Shared by all its connections.
+  std::shared_ptr<const std::atomic<bool>> suspect;
+  // Once, on the thread that reads, when the connection is closed for what it sent.
+  std::function<void(const absl::Status&)> on_offence;
+};
+
+// From now on, until the socket is closed. Before gRPC gets `fd`. Thread-safe.
+void GuardSocket(int fd, const Http2Limits& limits, std::shared_ptr<GuardedSocket> socket);
+
+// Frees what is kept for a socket that has been closed. Thread-safe.
+void ForgetSocket(int fd, uint64_t cookie);
+
+// Ends the connection of a socket that another owns, unless it has been closed. Thread-safe.
+void ShutDownSocket(int fd, uint64_t cookie);
+
+}  // namespace cohort
+
+#endif  // COHORT_BASE_RPC_GUARDED_SOCKET_H_

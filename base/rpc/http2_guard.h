@@ -1,0 +1,126 @@
+// Counts the frames of one HTTP/2 connection, and says when its client sends what no honest client
+// does. gRPC 1.51 bounds neither a header block without end nor streams that are reset at once, and
+// both cost memory and time before any of our code sees a call.
+//
+//   Http2Guard guard(limits);
+//   absl::Status status = guard.OnReceived(bytes, now, false);  // before gRPC parses them
+//   if (!status.ok()) ...                                       // close the connection
+//   guard.OnSent(answer);                                       // which ends streams
+#ifndef COHORT_BASE_RPC_HTTP2_GUARD_H_
+#define COHORT_BASE_RPC_HTTP2_GUARD_H_
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "base/clock.h"
+
+namespace cohort {
+
+inline constexpr absl::string_view kHttp2Preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+// Of each connection. The names are those that errors give.
+struct Http2Limits {
+  // gRPC refuses headers of more than 8 KiB by itself, once it has read all of them.
+  int64_t max_header_block_bytes = int64_t{64} << 10;
+  int max_header_frames = 32;
+  // Streams that neither side has ended. Above it gRPC's clients wait; 0: no limit.
+  int max_concurrent_streams = 2048;
+  // Messages of which a part has come. A message in small frames counts as more.
+  int64_t max_unfinished_bytes = int64_t{40} << 20;
+  // All three: a burst may be of as many as may come in a second.
+  // Streams that the client cancels less than a second after it has opened them.
+  int max_resets_per_second = 1000;
+  int max_settings_per_second = 100;
+  // Frames that carry little (pings, priorities, data and window updates of a few bytes), in excess
+  // of four for each request or message.
+  int max_idle_frames_per_second = 5000;
+};
+
+// Finds frames in a stream of bytes that comes in any pieces. Thread-compatible.
+class Http2Frames {
+ public:
+  struct Header {
+    uint32_t length = 0;
+    uint8_t type = 0;
+    uint8_t flags = 0;
+    uint32_t stream = 0;
+  };
+  enum class Step { kMore, kHeader, kPayload };
+
+  // Takes from the front of `bytes`. kHeader: header() is of the next frame. kPayload: `payload` is
+  // a part of that frame's. kMore: all bytes were taken.
+  Step Next(absl::string_view* bytes, absl::string_view* payload);
+  const Header& header() const { return header_; }
+  uint32_t payload_left() const { return payload_left_; }
+
+ private:
+  std::array<uint8_t, 9> raw_{};
+  size_t have_ = 0;
+  Header header_;
+  uint32_t payload_left_ = 0;
+};
+
+// Thread-compatible.
+class Http2Guard {
+ public:
+  explicit Http2Guard(const Http2Limits& limits) : limits_(limits) {}
+
+  // The next bytes of the client. A suspect, whose address has broken a limit before, has shorter
+  // bursts. After an error the guard is of no more use. Errors: INVALID_ARGUMENT (that is no
+  // HTTP/2), RESOURCE_EXHAUSTED (names the limit and its value).
+  absl::Status OnReceived(absl::string_view bytes, Instant now, bool suspect);
+  // The next bytes of the server.
+  void OnSent(absl::string_view bytes);
+
+  // The client has sent all headers of a request.
+  bool has_request() const { return has_request_; }
+
+ private:
+  // How much of a rate was used. A burst is the rate; a suspect's is a sixteenth of that.
+  struct Use {
+    double level = 0;
+    Instant since = absl::InfinitePast();
+  };
+  struct Stream {
+    Instant opened = absl::InfinitePast();
+    uint8_t prefix_have = 0;        // bytes of the next message's prefix
+    uint32_t message_left = 0;
+    uint32_t unfinished_bytes = 0;  // held by gRPC until the message is complete
+  };
+
+  absl::Status OnHeader(const Http2Frames::Header& header);
+  absl::Status OnPayload(const Http2Frames::Header& header, absl::string_view payload, bool last);
+  absl::Status OpenStream(const Http2Frames::Header& header);
+  absl::Status AddToHeaderBlock(const Http2Frames::Header& header);
+  absl::Status OnMessageBytes(uint32_t id, absl::string_view bytes);
+  absl::Status Count(Use& use, int per_second, absl::string_view limit);
+  void EndByClient(uint32_t id);
+  bool EndsEarly(uint32_t id);
+  void End(uint32_t id);
+
+  Http2Limits limits_;
+  size_t preface_have_ = 0;
+  Http2Frames received_;
+  Http2Frames sent_;
+  // Of the call that runs.
+  Instant now_ = absl::InfinitePast();
+  bool suspect_ = false;
+
+  bool in_header_block_ = false;
+  bool has_request_ = false;
+  uint32_t last_stream_ = 0;
+  int64_t header_block_bytes_ = 0;
+  int header_frames_ = 0;
+  uint32_t number_ = 0;  // a payload's first four bytes
+  absl::flat_hash_map<uint32_t, Stream> streams_;
+  int64_t unfinished_bytes_ = 0;
+  Use resets_, settings_, idle_;
+};
+
+}  // namespace cohort
+
+#endif  // COHORT_BASE_RPC_HTTP2_GUARD_H_
