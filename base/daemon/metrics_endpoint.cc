@@ -13,6 +13,7 @@
 #include "absl/time/time.h"
 #include "base/rpc/listen_address.h"
 #include "base/status_macros.h"
+#include "base/thread.h"
 #include "base/unique_fd.h"
 
 namespace cohort {
@@ -49,12 +50,13 @@ MetricsEndpoint::~MetricsEndpoint() {
   // seconds.
   const int port = this->port();
   absl::Notification stopped;
-  std::thread stop([&] {
+  absl::StatusOr<std::thread> stop = StartThread("cohort-metrics", [&] {
     exposer_.reset();
     stopped.Notify();
   });
+  if (!stop.ok()) return;  // the exposer ends with this object, within two seconds
   while (!stopped.WaitForNotificationWithTimeout(kBetweenKnocks)) Knock(port);
-  stop.join();
+  stop->join();
 }
 
 void MetricsEndpoint::Knock(int port) const {

@@ -102,8 +102,12 @@ Listener::Listener(std::vector<ListenSocket> sockets, ListenerSinks sinks)
     : sinks_(std::move(sinks)),
       sockets_(std::move(sockets)),
       loop_("listener", kTick, [this] { OnTick(); }) {
+  status_ = loop_.Start();
   for (const ListenSocket& socket : sockets_) {
-    loop_.Add(socket.fd(), EPOLLIN, std::make_shared<Door>(*this, socket.fd()));
+    if (!status_.ok()) return;
+    if (!loop_.Add(socket.fd(), EPOLLIN, std::make_shared<Door>(*this, socket.fd()))) {
+      status_ = absl::ResourceExhaustedError("the system does not watch a listening socket");
+    }
   }
 }
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_set.h"
+#include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "base/lane/event_loop.h"
 #include "base/rpc/listen_socket.h"
@@ -23,6 +24,8 @@ struct ListenerSinks {
 class Listener {
  public:
   Listener(std::vector<ListenSocket> sockets, ListenerSinks sinks);
+  // Whether it accepts. Errors: RESOURCE_EXHAUSTED (threads, descriptors).
+  const absl::Status& status() const { return status_; }
   // Accepts nothing more. No sink runs afterwards.
   ~Listener() = default;
 
@@ -36,6 +39,7 @@ class Listener {
   const std::vector<ListenSocket> sockets_;
   // Touched on the loop's thread alone.
   absl::flat_hash_set<std::shared_ptr<Guest>> guests_;
+  absl::Status status_;
   std::vector<int> resting_;  // doors that wait for descriptors to become free
   // Last: its thread ends first.
   lane::EventLoop loop_;

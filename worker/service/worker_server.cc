@@ -72,6 +72,7 @@ absl::StatusOr<std::unique_ptr<WorkerServer>> WorkerServer::Start(
     acceptor->HandleNewConnection(&connection);
   };
   result->listener_ = std::make_unique<::cohort::Listener>(std::move(sockets), std::move(sinks));
+  COHORT_RETURN_IF_ERROR(result->listener_->status());
   result->SetServing(true);
   return result;
 }
