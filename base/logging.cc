@@ -3,7 +3,7 @@
 #include <atomic>
 #include <cmath>
 #include <memory>
-#include <thread>
+#include <system_error>
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
@@ -12,6 +12,7 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "base/printable.h"
+#include "base/thread.h"
 #include "nlohmann/json.hpp"
 #include "spdlog/async.h"
 #include "spdlog/sinks/stdout_sinks.h"
@@ -115,7 +116,12 @@ absl::Status InitLogging(const LogOptions& options) {
   // A thread writes; whoever logs never waits for a terminal or a pipe that nobody reads. Then the
   // oldest lines are lost.
   constexpr size_t kQueuedLines = 8192;
-  spdlog::init_thread_pool(kQueuedLines, 1);
+  // The library reports in exceptions; they end here.
+  try {
+    spdlog::init_thread_pool(kQueuedLines, 1);
+  } catch (const std::system_error& error) {
+    return ThreadRefused("spdlog", error);
+  }
   auto logger = std::make_shared<spdlog::async_logger>(
       "cohort", std::make_shared<spdlog::sinks::stderr_sink_mt>(), spdlog::thread_pool(),
       spdlog::async_overflow_policy::overrun_oldest);
@@ -129,10 +135,11 @@ absl::Status InitLogging(const LogOptions& options) {
 bool FinishLogging(absl::Duration patience) {
   // Joins the thread that writes, and so may never come back.
   auto finished = std::make_shared<absl::Notification>();
-  std::thread([finished] {
+  const absl::Status started = StartDetachedThread("cohort-log", [finished] {
     spdlog::shutdown();
     finished->Notify();
-  }).detach();
+  });
+  if (!started.ok()) return false;
   return finished->WaitForNotificationWithTimeout(patience);
 }
 

@@ -149,8 +149,10 @@ absl::StatusOr<std::unique_ptr<MetricsEndpoint>> MetricsEndpoint::Start(const st
     return absl::UnavailableError(
         absl::StrCat("cannot serve metrics: ", sockets.status().message()));
   }
-  return absl::WrapUnique(
+  auto endpoint = absl::WrapUnique(
       new MetricsEndpoint(*std::move(sockets), std::move(sources), patience));
+  COHORT_RETURN_IF_ERROR(endpoint->loop_.Start());
+  return endpoint;
 }
 
 MetricsEndpoint::MetricsEndpoint(std::vector<ListenSocket> sockets, Sources sources,

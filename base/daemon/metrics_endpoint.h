@@ -24,7 +24,7 @@ class MetricsEndpoint {
 
   // Serves http://`address`/metrics, and looks at the sources at each scrape. Port 0 picks one.
   // Errors: INVALID_ARGUMENT (that is no host:port); UNAVAILABLE (cannot be bound; names the
-  // address).
+  // address); RESOURCE_EXHAUSTED (threads, descriptors).
   static absl::StatusOr<std::unique_ptr<MetricsEndpoint>> Start(
       const std::string& address, Sources sources, absl::Duration patience = absl::Seconds(3));
   // Stops, behind a scrape that runs.

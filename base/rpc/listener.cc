@@ -221,8 +221,12 @@ Listener::Listener(std::vector<ListenSocket> sockets, ListenerSinks sinks, Liste
     MutexLock lock(&link_->mutex);
     link_->listener = this;
   }
+  status_ = loop_.Start();
   for (const ListenSocket& socket : sockets_) {
-    loop_.Add(socket.fd(), EPOLLIN, std::make_shared<Door>(*this, socket.fd()));
+    if (!status_.ok()) return;
+    if (!loop_.Add(socket.fd(), EPOLLIN, std::make_shared<Door>(*this, socket.fd()))) {
+      status_ = absl::ResourceExhaustedError("the system does not watch a listening socket");
+    }
   }
 }
 

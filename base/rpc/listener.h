@@ -49,6 +49,8 @@ class Listener {
   // Accepts nothing more. No sink runs afterwards; what gRPC was given stays guarded.
   ~Listener();
 
+  // Whether it accepts. Errors: RESOURCE_EXHAUSTED (threads, descriptors).
+  const absl::Status& status() const { return status_; }
   int max_connections() const { return max_connections_; }
 
  private:
@@ -79,6 +81,7 @@ class Listener {
   const std::shared_ptr<Link> link_;
   // Touched on the loop's thread alone.
   absl::flat_hash_set<std::shared_ptr<Guest>> guests_;
+  absl::Status status_;
   std::vector<int> resting_;  // doors that wait for descriptors to become free
   // By socket cookie; with those that have been closed since the last sweep.
   Connections connections_;

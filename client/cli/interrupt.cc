@@ -6,6 +6,8 @@
 
 #include <utility>
 
+#include "base/thread.h"
+
 namespace cohort::cli {
 namespace {
 
@@ -27,10 +29,16 @@ Interrupt::Interrupt() {
   }
   sigaddset(&signals_, kWake);
   pthread_sigmask(SIG_BLOCK, &signals_, nullptr);
-  thread_ = std::thread([this] { Listen(); });
+  absl::StatusOr<std::thread> thread = StartThread("cohort-signals", [this] { Listen(); });
+  if (thread.ok()) {
+    thread_ = *std::move(thread);
+  } else {
+    pthread_sigmask(SIG_UNBLOCK, &signals_, nullptr);
+  }
 }
 
 Interrupt::~Interrupt() {
+  if (!thread_.joinable()) return;
   pthread_kill(thread_.native_handle(), kWake);
   thread_.join();
 }
@@ -44,14 +52,14 @@ void Interrupt::Listen() {
   int signal = 0;
   if (sigwait(&signals_, &signal) != 0 || signal == kWake) return;
   const pthread_t listener = pthread_self();
-  std::thread work([this, listener] {
+  const absl::Status started = StartDetachedThread("cohort-interrupt", [this, listener] {
     // Never given back: the process ends while it is held.
     mutex_.lock();
     if (on_interrupt_) on_interrupt_();
     pthread_kill(listener, kWake);
     pause();
   });
-  sigtimedwait(&signals_, nullptr, &kPatience);
+  if (started.ok()) sigtimedwait(&signals_, nullptr, &kPatience);
   _exit(128 + signal);
 }
 

@@ -11,7 +11,8 @@ namespace cohort::cli {
 
 // On the first signal runs what was set, for at most two seconds or until a second signal, and ends
 // the process with 128 + its number. Signals that were ignored when it was made stay so. At most
-// one per process, made before any other thread: threads inherit the blocked signals.
+// one per process, made before any other thread: threads inherit the blocked signals. Where the
+// system starts no thread, signals end the process as if there were no Interrupt.
 class Interrupt {
  public:
   Interrupt();

@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "base/rpc/listen_address.h"
 #include "base/status_macros.h"
+#include "base/thread.h"
 #include "client/cli/format.h"
 #include "client/collective/worker_client.h"
 
@@ -161,12 +162,16 @@ class Finder {
 
   void AskAll() {
     std::atomic<size_t> next{0};
+    const auto ask = [this, &next] {
+      for (size_t at = next++; at < workers_.size(); at = next++) Ask(workers_[at]);
+    };
     std::vector<std::thread> threads;
     for (size_t i = 0; i < std::min(kThreads, workers_.size()); ++i) {
-      threads.emplace_back([this, &next] {
-        for (size_t at = next++; at < workers_.size(); at = next++) Ask(workers_[at]);
-      });
+      absl::StatusOr<std::thread> thread = StartThread("cohort-trace", ask);
+      if (!thread.ok()) break;
+      threads.push_back(*std::move(thread));
     }
+    ask();  // what no thread has taken
     for (std::thread& thread : threads) thread.join();
   }
 

@@ -1,10 +1,10 @@
 #include "client/collective/async_calls.h"
 
-#include <pthread.h>
-
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "base/thread.h"
 
 namespace cohort::client {
 
@@ -49,20 +49,29 @@ void PendingCall::Cancel() const {
   if (!state_->over()) state_->group.Abort(absl::CancelledError("it cancelled a call"));
 }
 
-AsyncCalls::AsyncCalls(Group& group) : group_(group), thread_([this] { Run(); }) {
-  pthread_setname_np(thread_.native_handle(), "cohort-async");
+AsyncCalls::AsyncCalls(Group& group) : group_(group) {
+  MutexLock lock(&mutex_);
+  StartThreadLocked().IgnoreError();  // Start tries again
+}
+
+absl::Status AsyncCalls::StartThreadLocked() {
+  if (thread_.joinable()) return absl::OkStatus();
+  COHORT_ASSIGN_OR_RETURN(thread_, StartThread("cohort-async", [this] { Run(); }));
+  return absl::OkStatus();
 }
 
 AsyncCalls::~AsyncCalls() {
   std::deque<std::shared_ptr<PendingCall::State>> left;
+  std::thread ended;
   {
     MutexLock lock(&mutex_);
     stopping_ = true;
     left.swap(queue_);
+    ended = std::move(thread_);
     changed_.Signal();
   }
   if (!left.empty()) group_.Abort(absl::CancelledError("calls that it had started were dropped"));
-  thread_.join();
+  if (ended.joinable()) ended.join();
   for (const auto& call : left) {
     call->Finish(absl::CancelledError("dropped before it began"));
   }
@@ -70,9 +79,16 @@ AsyncCalls::~AsyncCalls() {
 
 PendingCall AsyncCalls::Start(Call call) {
   auto state = std::make_shared<PendingCall::State>(group_, std::move(call));
-  MutexLock lock(&mutex_);
-  queue_.push_back(state);
-  changed_.Signal();
+  absl::Status started;
+  {
+    MutexLock lock(&mutex_);
+    started = StartThreadLocked();
+    if (started.ok()) {
+      queue_.push_back(state);
+      changed_.Signal();
+    }
+  }
+  if (!started.ok()) state->Finish(std::move(started));
   return PendingCall(std::move(state));
 }
 

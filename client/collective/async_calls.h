@@ -51,7 +51,7 @@ class AsyncCalls {
  public:
   using Call = std::function<absl::Status(Group&)>;
 
-  // `group` outlives it.
+  // `group` outlives it. Starts its thread.
   explicit AsyncCalls(Group& group);
   // Waits for the call that runs; those behind it end CANCELLED, and if there are any the group is
   // aborted, because other ranks wait for them.
@@ -60,10 +60,12 @@ class AsyncCalls {
   AsyncCalls& operator=(const AsyncCalls&) = delete;
 
   // Does not block. `call` is destroyed before its status is told. A timeout among its options
-  // begins when those before it are over.
+  // begins when those before it are over. RESOURCE_EXHAUSTED, and nothing is called, when the
+  // system starts no thread.
   PendingCall Start(Call call);
 
  private:
+  absl::Status StartThreadLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Run();
 
   Group& group_;
@@ -71,7 +73,7 @@ class AsyncCalls {
   CondVar changed_;
   std::deque<std::shared_ptr<PendingCall::State>> queue_ ABSL_GUARDED_BY(mutex_);
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
-  std::thread thread_;
+  std::thread thread_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace cohort::client

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/synchronization/notification.h"
+#include "base/testing/no_new_threads.h"
 #include "client/collective/testing/lone_group.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -143,6 +144,21 @@ TEST(AsyncCallsTest, WhatHasNotBegunAtTheEndIsDroppedAndOthersAreTold) {
   EXPECT_EQ(running.Wait(kPatience), absl::OkStatus());
   EXPECT_EQ(behind.Wait(kPatience).code(), absl::StatusCode::kCancelled);
   EXPECT_THAT(group.aborts, ElementsAre(HasSubstr("dropped")));
+}
+
+TEST(AsyncCallsTest, WithoutAThreadACallEndsAndTheNextRuns) {
+  LoneGroup group;
+  std::unique_ptr<AsyncCalls> calls;
+  {
+    const cohort::testing::NoNewThreads refuse;
+    calls = std::make_unique<AsyncCalls>(group);
+    const PendingCall refused = calls->Start([](Group&) -> absl::Status {
+      ADD_FAILURE() << "it ran";
+      return absl::OkStatus();
+    });
+    EXPECT_TRUE(absl::IsResourceExhausted(refused.Wait(absl::Seconds(30)))) << refused.Wait();
+  }
+  EXPECT_TRUE(calls->Start([](Group&) { return absl::OkStatus(); }).Wait(absl::Seconds(30)).ok());
 }
 
 }  // namespace

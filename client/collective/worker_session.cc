@@ -18,6 +18,7 @@
 #include "base/rpc/answered.h"
 #include "base/rpc/status_conversion.h"
 #include "base/status_macros.h"
+#include "base/thread.h"
 #include "grpcpp/create_channel.h"
 #include "grpcpp/security/credentials.h"
 #include "grpcpp/support/channel_arguments.h"
@@ -119,7 +120,7 @@ WorkerSession::~WorkerSession() {
 absl::Status WorkerSession::Open() {
   const Instant deadline = Clock::Steady().Now() + options_.connect_timeout;
   stream_context_.set_wait_for_ready(true);
-  listener_ = std::thread([this] { Listen(); });
+  COHORT_ASSIGN_OR_RETURN(listener_, StartThread("cohort-session", [this] { Listen(); }));
   {
     MutexLock lock(&mutex_);
     const auto decided = [this]() ABSL_NO_THREAD_SAFETY_ANALYSIS {

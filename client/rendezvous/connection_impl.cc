@@ -13,6 +13,7 @@
 #include "absl/strings/string_view.h"
 #include "base/id128.h"
 #include "base/printable.h"
+#include "client/rendezvous/lane_loop.h"
 #include "client/rendezvous/report_codec.h"
 #include "grpcpp/create_channel.h"
 #include "grpcpp/security/credentials.h"
@@ -148,7 +149,10 @@ absl::StatusOr<std::shared_ptr<Connection>> Connection::Create(const ConnectionO
         "connection options: sizes and times are above zero, and min_backoff is not above "
         "max_backoff");
   }
-  return std::shared_ptr<Connection>(std::make_shared<ConnectionImpl>(options));
+  if (absl::Status started = StartLaneLoops(); !started.ok()) return started;
+  auto connection = std::make_shared<ConnectionImpl>(options);
+  if (absl::Status started = connection->timers().status(); !started.ok()) return started;
+  return std::shared_ptr<Connection>(std::move(connection));
 }
 
 }  // namespace cohort::client

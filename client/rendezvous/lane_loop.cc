@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "base/mutex.h"
+#include "base/status_macros.h"
 #include "client/rendezvous/lane_link.h"
 
 namespace cohort::client {
@@ -45,7 +46,17 @@ void OnTick() {
                        std::make_move_iterator(living.end()));
 }
 
+lane::EventLoop& AsideLoop() {
+  static auto* const aside = new lane::EventLoop("cohort-aside");
+  return *aside;
+}
+
 }  // namespace
+
+absl::Status StartLaneLoops() {
+  COHORT_RETURN_IF_ERROR(LaneLoop().Start());
+  return AsideLoop().Start();
+}
 
 lane::EventLoop& LaneLoop() {
   static auto* const loop = new lane::EventLoop("cohort-lane", kTick, OnTick);
@@ -61,9 +72,6 @@ void WatchDeadlines(std::weak_ptr<LaneLink> link) {
   LaneLoop().SetTicking(true);
 }
 
-void RunAside(std::function<void()> task) {
-  static auto* const aside = new lane::EventLoop("cohort-aside");
-  aside->Post(std::move(task));
-}
+void RunAside(std::function<void()> task) { AsideLoop().Post(std::move(task)); }
 
 }  // namespace cohort::client

@@ -5,12 +5,15 @@
 #include <functional>
 #include <memory>
 
+#include "absl/status/status.h"
 #include "base/lane/event_loop.h"
 
 namespace cohort::client {
 
 class LaneLink;
 
+// Starts the threads below unless they run. Errors: RESOURCE_EXHAUSTED (threads, descriptors).
+absl::Status StartLaneLoops();
 // Lives for ever.
 lane::EventLoop& LaneLoop();
 // Ends, about twice a second, what takes longer on `link` than it may.

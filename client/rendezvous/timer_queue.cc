@@ -7,6 +7,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "base/clock.h"
 #include "base/mutex.h"
+#include "base/thread.h"
 
 namespace cohort::client {
 
@@ -21,8 +22,12 @@ struct TimerQueue::State {
   bool stopping ABSL_GUARDED_BY(mutex) = false;
 };
 
-TimerQueue::TimerQueue()
-    : state_(std::make_shared<State>()), thread_([state = state_] { Run(state); }) {}
+TimerQueue::TimerQueue() : state_(std::make_shared<State>()) {
+  absl::StatusOr<std::thread> thread =
+      StartThread("cohort-timers", [state = state_] { Run(state); });
+  status_ = thread.status();
+  if (thread.ok()) thread_ = *std::move(thread);
+}
 
 TimerQueue::~TimerQueue() {
   std::map<State::Key, Task> dropped;
@@ -37,7 +42,7 @@ TimerQueue::~TimerQueue() {
   // itself.
   if (OnThread()) {
     thread_.detach();
-  } else {
+  } else if (thread_.joinable()) {
     thread_.join();
   }
 }

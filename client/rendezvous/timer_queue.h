@@ -7,6 +7,7 @@
 #include <memory>
 #include <thread>
 
+#include "absl/status/status.h"
 #include "absl/time/time.h"
 
 namespace cohort::client {
@@ -17,12 +18,16 @@ class TimerQueue {
  public:
   using Task = std::function<void()>;
 
+  // Starts its thread; without one no task runs, and status() says why.
   TimerQueue();
   // Drops what has not run, and waits for the task that runs (unless it is that task which destroys
   // this).
   ~TimerQueue();
   TimerQueue(const TimerQueue&) = delete;
   TimerQueue& operator=(const TimerQueue&) = delete;
+
+  // Errors: RESOURCE_EXHAUSTED (threads).
+  const absl::Status& status() const { return status_; }
 
   void Post(Task task) { After(absl::ZeroDuration(), std::move(task)); }
   // Returns an id for Cancel; never 0.
@@ -37,6 +42,7 @@ class TimerQueue {
   static void Run(const std::shared_ptr<State>& state);
 
   const std::shared_ptr<State> state_;
+  absl::Status status_;
   std::thread thread_;
 };
 

@@ -5,6 +5,9 @@
 #include <limits>
 #include <utility>
 
+#include "base/status_macros.h"
+#include "base/thread.h"
+
 namespace cohort::coordinator {
 namespace {
 
@@ -21,8 +24,9 @@ Alarm::Alarm(const Clock& clock, std::function<Instant()> ring)
 
 Alarm::~Alarm() { Stop(); }
 
-void Alarm::Start() {
-  thread_ = std::thread([this] { Run(); });
+absl::Status Alarm::Start() {
+  COHORT_ASSIGN_OR_RETURN(thread_, StartThread("cohort-alarm", [this] { Run(); }));
+  return absl::OkStatus();
 }
 
 void Alarm::Stop() {

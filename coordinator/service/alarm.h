@@ -9,6 +9,7 @@
 #include <mutex>
 #include <thread>
 
+#include "absl/status/status.h"
 #include "base/clock.h"
 
 namespace cohort::coordinator {
@@ -24,8 +25,9 @@ class Alarm {
   Alarm(const Alarm&) = delete;
   Alarm& operator=(const Alarm&) = delete;
 
-  // Rings for the first time at once. Not thread-safe, like Stop.
-  void Start();
+  // Rings for the first time at once. Not thread-safe, like Stop. Errors: RESOURCE_EXHAUSTED
+  // (threads).
+  absl::Status Start();
   // Joins the thread; `ring` does not run afterwards. MoveTo stays allowed.
   void Stop();
 

@@ -42,7 +42,7 @@ Instant In(absl::Duration time) { return Clock::Steady().Now() + time; }
 TEST(Alarm, RingsAtOnceAndThenWhenTold) {
   Bell bell;
   Alarm alarm(Clock::Steady(), [&] { return bell.Ring(); });
-  alarm.Start();
+  ASSERT_TRUE(alarm.Start().ok());
   ASSERT_TRUE(bell.AwaitCount(1));
   alarm.MoveTo(In(absl::Hours(1)));
   alarm.MoveTo(In(absl::Milliseconds(5)));
@@ -57,14 +57,14 @@ TEST(Alarm, RingsAgainWhenItAskedFor) {
     bell.Ring();
     return In(absl::Milliseconds(1));
   });
-  alarm.Start();
+  ASSERT_TRUE(alarm.Start().ok());
   EXPECT_TRUE(bell.AwaitCount(5));
 }
 
 TEST(Alarm, NoMoveIsLostWhileItRings) {
   Bell bell;
   Alarm alarm(Clock::Steady(), [&] { return bell.Ring(); });
-  alarm.Start();
+  ASSERT_TRUE(alarm.Start().ok());
   std::vector<std::thread> threads;
   for (int i = 0; i < 4; ++i) {
     threads.emplace_back([&] {

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/clock.h"
+#include "base/thread.h"
 
 namespace cohort::coordinator {
 
@@ -15,7 +16,9 @@ Committer::Committer(Journal& journal, EngineObserver* observer,
       observer_(observer),
       deliver_(std::move(deliver)),
       on_failure_(std::move(on_failure)) {
-  thread_ = std::thread([this] { Run(); });
+  absl::StatusOr<std::thread> thread = StartThread("cohort-commit", [this] { Run(); });
+  status_ = thread.status();
+  if (thread.ok()) thread_ = *std::move(thread);
 }
 
 Committer::~Committer() {
@@ -24,7 +27,7 @@ Committer::~Committer() {
     stopping_ = true;
   }
   changed_.notify_one();
-  thread_.join();
+  if (thread_.joinable()) thread_.join();
 }
 
 uint64_t Committer::Enqueue(std::vector<Record> records, Answers answers) {

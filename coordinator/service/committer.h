@@ -28,6 +28,8 @@ class Committer {
   // committer's thread. `journal` is used by that thread alone from now on; `observer` may be null.
   Committer(Journal& journal, EngineObserver* observer, std::function<void(Answers)> deliver,
             std::function<void(const absl::Status&)> on_failure);
+  // Whether its thread runs; nothing may be queued otherwise. Errors: RESOURCE_EXHAUSTED (threads).
+  const absl::Status& status() const { return status_; }
   // Finishes what is queued.
   ~Committer();
   Committer(const Committer&) = delete;
@@ -64,6 +66,7 @@ class Committer {
   std::condition_variable changed_;
   Batch queue_;
   bool stopping_ = false;
+  absl::Status status_;
   std::thread thread_;
 };
 

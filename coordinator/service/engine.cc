@@ -64,9 +64,10 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Start(
     engine->committer_ = std::make_unique<Committer>(
         *engine->journal_, observer, [raw](Answers answers) { raw->Deliver(std::move(answers)); },
         std::move(on_failure));
+    COHORT_RETURN_IF_ERROR(engine->committer_->status());
   }
   engine->alarm_ = std::make_unique<Alarm>(clock, [raw] { return raw->TickAll(); });
-  engine->alarm_->Start();
+  COHORT_RETURN_IF_ERROR(engine->alarm_->Start());
   return engine;
 }
 

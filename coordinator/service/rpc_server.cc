@@ -139,6 +139,7 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(const RpcServerOptio
   std::unique_ptr<RpcServer> server(new RpcServer(std::move(impl)));
   server->addresses_ = std::move(addresses);
   server->impl_->Accept(std::move(sockets), options.listener);
+  COHORT_RETURN_IF_ERROR(server->impl_->listener->status());
   server->SetServing(true);
   return server;
 }

@@ -44,6 +44,12 @@ class SeatTest : public ::testing::Test {
       options.membership.on_event = [this](const client::GroupEvent& event) {
         MutexLock lock(&mutex_);
         has_left_ = has_left_ || event.kind == client::EventKind::kLeft;
+        first_broke_ = first_broke_ ||
+                       (event.kind == client::EventKind::kBroken && event.generation == 1);
+        if (event.kind != client::EventKind::kErrorReported) return;
+        // Those behind it are told late.
+        holds_events_ = true;
+        mutex_.Await(absl::Condition(&let_go_));
       };
     }
     auto heap = shm::Heap::Create("seat-test", size_t{1} << 20);
@@ -58,20 +64,54 @@ class SeatTest : public ::testing::Test {
 
   cohort::testing::CoordinatorProcess coordinator_{{}};
   Mutex mutex_;
+  bool Await(const bool& flag) {
+    MutexLock lock(&mutex_);
+    return mutex_.AwaitWithTimeout(absl::Condition(&flag), kLong);
+  }
+  void LetGo() {
+    MutexLock lock(&mutex_);
+    let_go_ = true;
+  }
+
   bool has_left_ ABSL_GUARDED_BY(mutex_) = false;
+  bool first_broke_ ABSL_GUARDED_BY(mutex_) = false;
+  bool holds_events_ ABSL_GUARDED_BY(mutex_) = false;
+  bool let_go_ ABSL_GUARDED_BY(mutex_) = false;
   std::unique_ptr<Seat> seats_[kRanks];
 };
 
 TEST_F(SeatTest, WhatEndedBeforeAnybodyAttendsIsToldAtOnce) {
   ASSERT_NE(seats_[0], nullptr);
   seats_[1].reset();
-  {
-    MutexLock lock(&mutex_);
-    ASSERT_TRUE(mutex_.AwaitWithTimeout(absl::Condition(&has_left_), kLong));
-  }
+  ASSERT_TRUE(Await(has_left_));
   std::string told;
   seats_[0]->Attend([&told](const std::string& cause) { told = cause; });
   EXPECT_THAT(told, HasSubstr("rank 1"));
+}
+
+TEST_F(SeatTest, AnEndOfTheGenerationBeforeThatIsToldLateEndsNothing) {
+  ASSERT_NE(seats_[0], nullptr);
+  // Rank 0 hears of an error that ends nothing, and of no more until it is let go.
+  ASSERT_TRUE(seats_[1]->membership().ReportError("a cough", /*fatal=*/false).ok());
+  ASSERT_TRUE(Await(holds_events_));
+  // It has not noticed by itself, either, that rank 1 goes.
+  seats_[0]->Disregard();
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < kRanks; ++rank) {
+    threads.emplace_back([this, rank] {
+      const absl::StatusOr<Connections> met = seats_[rank]->Rejoin(kLong);
+      EXPECT_TRUE(met.ok()) << met.status();
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  ASSERT_EQ(seats_[0]->membership().generation(), 2);
+  std::string told;
+  seats_[0]->Attend([&told](const std::string& cause) { told = cause; });
+  LetGo();
+  // The seat has heard of it before this test does.
+  ASSERT_TRUE(Await(first_broke_)) << "it was never told how generation 1 ended";
+  EXPECT_EQ(told, "");
+  seats_[0]->Disregard();
 }
 
 }  // namespace

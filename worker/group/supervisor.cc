@@ -1,6 +1,5 @@
 #include "worker/group/supervisor.h"
 
-#include <pthread.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 
@@ -9,6 +8,8 @@
 
 #include "absl/memory/memory.h"
 #include "absl/status/status.h"
+#include "base/status_macros.h"
+#include "base/thread.h"
 
 namespace cohort::worker {
 namespace {
@@ -35,18 +36,18 @@ absl::StatusOr<std::shared_ptr<Supervisor>> Supervisor::Shared() {
     return absl::ErrnoToStatus(errno, "watching other processes");
   }
   supervisor = absl::WrapUnique(new Supervisor(std::move(poll), std::move(stop)));
+  COHORT_ASSIGN_OR_RETURN(supervisor->thread_,
+                          StartThread("cohort-watch", [raw = supervisor.get()] { raw->Run(); }));
   *shared = supervisor;
   return supervisor;
 }
 
 Supervisor::Supervisor(UniqueFd poll, UniqueFd stop)
-    : poll_(std::move(poll)), stop_(std::move(stop)), thread_([this] { Run(); }) {
-  pthread_setname_np(thread_.native_handle(), "cohort-watch");
-}
+    : poll_(std::move(poll)), stop_(std::move(stop)) {}
 
 Supervisor::~Supervisor() {
   eventfd_write(stop_.get(), 1);
-  thread_.join();
+  if (thread_.joinable()) thread_.join();
 }
 
 Supervisor::Watched Supervisor::Watch(int fd, std::function<bool()> on_readable) {

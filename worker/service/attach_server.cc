@@ -3,16 +3,20 @@
 #include <errno.h>
 #include <poll.h>
 #include <sys/eventfd.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
 #include "absl/memory/memory.h"
 #include "absl/strings/str_cat.h"
 #include "base/clock.h"
+#include "base/logging.h"
 #include "base/status_macros.h"
+#include "base/thread.h"
 
 namespace cohort::worker {
 namespace {
@@ -23,13 +27,20 @@ constexpr absl::Duration kPatience = absl::Seconds(5);
 // Between two looks at a queue that cannot be served.
 constexpr int kPauseMs = 20;
 
+// Between two looks for refused clients that say nothing.
+constexpr int kSweepMs = 1000;
+
+// Between two lines of the log about refused clients.
+constexpr absl::Duration kBetweenLogs = absl::Seconds(10);
+
 Instant Soon() { return Clock::Steady().Now() + kPatience; }
 
-// Waits until one of them is readable; which ones are. Negative descriptors never are.
-std::vector<bool> AwaitReadable(const std::vector<int>& descriptors) {
+// Waits until one of them is readable, for at most `timeout_ms` unless that is negative; which ones
+// are. Negative descriptors never are.
+std::vector<bool> AwaitReadable(const std::vector<int>& descriptors, int timeout_ms = -1) {
   std::vector<pollfd> entries;
   for (const int fd : descriptors) entries.push_back({fd, POLLIN, 0});
-  while (poll(entries.data(), entries.size(), -1) < 0 && errno == EINTR) {
+  while (poll(entries.data(), entries.size(), timeout_ms) < 0 && errno == EINTR) {
   }
   std::vector<bool> readable;
   for (const pollfd& entry : entries) readable.push_back(entry.revents != 0);
@@ -53,7 +64,11 @@ absl::StatusOr<std::unique_ptr<AttachServer>> AttachServer::Start(SessionTable& 
   COHORT_ASSIGN_OR_RETURN(shm::LocalListener listener, shm::LocalListener::Create());
   UniqueFd stop(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (stop.get() < 0) return absl::ResourceExhaustedError("no file descriptors are left");
-  return absl::WrapUnique(new AttachServer(sessions, gpus, std::move(listener), std::move(stop)));
+  auto server =
+      absl::WrapUnique(new AttachServer(sessions, gpus, std::move(listener), std::move(stop)));
+  COHORT_ASSIGN_OR_RETURN(server->thread_,
+                          StartThread("cohort-attach", [raw = server.get()] { raw->Run(); }));
+  return server;
 }
 
 AttachServer::AttachServer(SessionTable& sessions, GpuTable& gpus, shm::LocalListener listener,
@@ -61,31 +76,86 @@ AttachServer::AttachServer(SessionTable& sessions, GpuTable& gpus, shm::LocalLis
     : sessions_(sessions),
       gpus_(gpus),
       listener_(std::move(listener)),
-      stop_(std::move(stop)),
-      thread_([this] { Run(); }) {}
+      stop_(std::move(stop)) {}
 
 AttachServer::~AttachServer() {
   eventfd_write(stop_.get(), 1);
-  thread_.join();
+  if (thread_.joinable()) thread_.join();
   for (Guest& guest : guests_) guest.thread.join();
 }
 
 void AttachServer::Run() {
-  while (!AwaitReadable({listener_.fd(), stop_.get()})[1]) {
-    absl::StatusOr<shm::LocalSocket> client = listener_.Accept(absl::InfinitePast());
+  while (true) {
+    std::vector<int> descriptors = {listener_.fd(), stop_.get()};
+    for (const Refused& refused : refused_) descriptors.push_back(refused.socket.fd());
+    if (AwaitReadable(descriptors, refused_.empty() ? -1 : kSweepMs)[1]) return;
+    DropRefused();
     DropDone();
+    absl::StatusOr<shm::LocalSocket> client = listener_.Accept(absl::InfinitePast());
     if (absl::IsResourceExhausted(client.status())) {
       // It stays in the queue, and the listener readable, until somebody gives up a descriptor.
       pollfd stop = {stop_.get(), POLLIN, 0};
       poll(&stop, 1, kPauseMs);
     }
-    if (!client.ok() || guests_.size() >= kMaxGuests) continue;
-    Guest& guest = guests_.emplace_back();
-    guest.thread = std::thread([this, &guest, socket = *std::move(client)] {
-      Serve(socket);
-      guest.done = true;
-    });
+    if (!client.ok()) continue;
+    const absl::Status admitted = Admit(*client);
+    if (!admitted.ok()) Refuse(*std::move(client), admitted);
   }
+}
+
+absl::Status AttachServer::Admit(shm::LocalSocket& client) {
+  if (const uid_t user = client.peer().uid; user != geteuid()) {
+    return absl::PermissionDeniedError(
+        absl::StrCat("the worker is a process of user ", geteuid(), ", its client of user ", user,
+                     ": memory is shared between processes of one user alone"));
+  }
+  if (guests_.size() >= kMaxGuests) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        guests_.size(), " clients are attached to the worker; it takes at most ", kMaxGuests));
+  }
+  Guest& guest = guests_.emplace_back();
+  guest.socket = std::move(client);
+  absl::StatusOr<std::thread> thread = StartThread("cohort-attached", [this, &guest] {
+    {
+      // Closed here: the guest itself stays until another client connects.
+      const shm::LocalSocket socket = std::move(guest.socket);
+      Serve(socket);
+    }
+    guest.done = true;
+  });
+  if (!thread.ok()) {
+    client = std::move(guest.socket);
+    guests_.pop_back();
+    return thread.status();
+  }
+  guest.thread = *std::move(thread);
+  return absl::OkStatus();
+}
+
+void AttachServer::Refuse(shm::LocalSocket client, const absl::Status& why) {
+  // Others must not be able to fill the log.
+  if (const Instant now = Clock::Steady().Now(); now >= next_log_) {
+    next_log_ = now + kBetweenLogs;
+    const shm::LocalSocket::Peer peer = client.peer();
+    Log(LogLevel::kWarning, "client not attached",
+        {{"pid", static_cast<int64_t>(peer.pid)},
+         {"user", static_cast<int64_t>(peer.uid)},
+         {"why", why.message()}});
+  }
+  Reply(client, why, {});
+  if (refused_.size() >= kMaxRefused) refused_.erase(refused_.begin());
+  refused_.push_back({std::move(client), Soon()});
+}
+
+void AttachServer::DropRefused() {
+  const Instant now = Clock::Steady().Now();
+  const auto over = [now](const Refused& refused) {
+    char ignored;
+    // Without room for descriptors, the kernel drops those of the hello.
+    return recv(refused.socket.fd(), &ignored, 1, MSG_DONTWAIT) >= 0 || errno != EAGAIN ||
+           now > refused.until;
+  };
+  refused_.erase(std::remove_if(refused_.begin(), refused_.end(), over), refused_.end());
 }
 
 void AttachServer::DropDone() {
@@ -111,13 +181,7 @@ void AttachServer::Serve(const shm::LocalSocket& client) {
 }
 
 absl::StatusOr<std::shared_ptr<Session>> AttachServer::Greet(const shm::LocalSocket& client) {
-  // First: where something is left unread, the kernel ends the connection without the answer.
   COHORT_ASSIGN_OR_RETURN(const shm::LocalSocket::Message message, client.Receive(Soon()));
-  if (const uid_t user = client.peer().uid; user != geteuid()) {
-    return absl::PermissionDeniedError(
-        absl::StrCat("the worker is a process of user ", geteuid(), ", its client of user ", user,
-                     ": memory is shared between processes of one user alone"));
-  }
   v1::AttachHello hello;
   if (!hello.ParseFromString(message.bytes) || hello.magic() != v1::ATTACH_PROTOCOL_MAGIC) {
     return absl::InvalidArgumentError("that is no hello");

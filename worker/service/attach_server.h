@@ -7,8 +7,11 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "base/clock.h"
 #include "base/shm/local_socket.h"
 #include "base/unique_fd.h"
 #include "cohort/v1/attach.pb.h"
@@ -18,10 +21,13 @@
 namespace cohort::worker {
 
 // Serves proto/cohort/v1/attach.proto with one thread for each client. When a client's connection
-// closes, or its process ends, its session ends.
+// closes, or its process ends, its session ends. Every process of the host can connect; a process
+// of another user is refused before the worker reads a byte or starts a thread for it.
 class AttachServer {
  public:
-  // Both outlive it. Errors: RESOURCE_EXHAUSTED.
+  static constexpr size_t kMaxGuests = 4096;
+
+  // Both outlive it. Errors: RESOURCE_EXHAUSTED (descriptors, threads).
   static absl::StatusOr<std::unique_ptr<AttachServer>> Start(SessionTable& sessions,
                                                              GpuTable& gpus);
   // Sends all clients away; their sessions go on.
@@ -31,14 +37,26 @@ class AttachServer {
 
  private:
   struct Guest {
+    shm::LocalSocket socket;
     std::thread thread;
     std::atomic<bool> done{false};
   };
-  static constexpr size_t kMaxGuests = 4096;
+  // A client that was refused: it has its answer, and its connection stays open until its hello is
+  // here. The kernel would drop the answer when the worker closes a connection with unread bytes.
+  struct Refused {
+    shm::LocalSocket socket;
+    Instant until;
+  };
+  // The oldest goes when another comes.
+  static constexpr size_t kMaxRefused = 16;
 
   AttachServer(SessionTable& sessions, GpuTable& gpus, shm::LocalListener listener, UniqueFd stop);
   void Run();
   void DropDone();
+  // Starts a thread for the client. Errors: why it is refused.
+  absl::Status Admit(shm::LocalSocket& client);
+  void Refuse(shm::LocalSocket client, const absl::Status& why);
+  void DropRefused();
   void Serve(const shm::LocalSocket& client);
   // Answers the hello. Errors: those of the answer.
   absl::StatusOr<std::shared_ptr<Session>> Greet(const shm::LocalSocket& client);
@@ -58,7 +76,9 @@ class AttachServer {
   GpuTable& gpus_;
   const shm::LocalListener listener_;
   const UniqueFd stop_;
-  std::list<Guest> guests_;  // of the thread
+  std::list<Guest> guests_;       // of the thread
+  std::vector<Refused> refused_;  // of the thread
+  Instant next_log_ = absl::InfinitePast();
   std::thread thread_;
 };
 

@@ -6,19 +6,27 @@
 
 namespace cohort::worker {
 
-absl::StatusOr<CallGate::Pass> CallGate::Enter() {
+absl::StatusOr<CallGate::Pass> CallGate::Enter(Share& share) {
   MutexLock lock(&mutex_);
+  if (share.active_ >= max_calls_per_session_) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat(share.active_, " calls of this session are in flight, as many as ",
+                     "--max-calls-per-session allows (the worker takes ", max_calls_,
+                     " of all sessions, --max-calls)"));
+  }
   if (active_ >= max_calls_) {
     return absl::ResourceExhaustedError(
         absl::StrCat(active_, " calls are in flight, as many as --max-calls allows"));
   }
   ++active_;
-  return Pass(this);
+  ++share.active_;
+  return Pass(this, &share);
 }
 
-void CallGate::Leave() {
+void CallGate::Leave(Share& share) {
   MutexLock lock(&mutex_);
   --active_;
+  --share.active_;
 }
 
 int CallGate::active() const {

@@ -11,36 +11,49 @@
 
 namespace cohort::worker {
 
-// Each blocked call has a thread of its own, so there must be an end to them. Thread-safe.
+// Each blocked call has a thread of its own, so their number is bounded: in all, and for each
+// session, so that no client takes the places of all others. Thread-safe.
 class CallGate {
  public:
+  // The calls of one session.
+  class Share {
+   private:
+    friend class CallGate;
+    int active_ = 0;  // guarded by the gate's mutex
+  };
+
   // One call's stay. Movable.
   class Pass {
    public:
-    Pass(Pass&& other) noexcept : gate_(std::exchange(other.gate_, nullptr)) {}
+    Pass(Pass&& other) noexcept
+        : gate_(std::exchange(other.gate_, nullptr)), share_(other.share_) {}
     Pass& operator=(Pass&&) = delete;
     ~Pass() {
-      if (gate_ != nullptr) gate_->Leave();
+      if (gate_ != nullptr) gate_->Leave(*share_);
     }
 
    private:
     friend class CallGate;
-    explicit Pass(CallGate* gate) : gate_(gate) {}
+    Pass(CallGate* gate, Share* share) : gate_(gate), share_(share) {}
     CallGate* gate_;
+    Share* share_;
   };
 
-  explicit CallGate(int max_calls) : max_calls_(max_calls) {}
+  CallGate(int max_calls, int max_calls_per_session)
+      : max_calls_(max_calls), max_calls_per_session_(max_calls_per_session) {}
 
-  // Errors: RESOURCE_EXHAUSTED, naming the flag.
-  absl::StatusOr<Pass> Enter();
+  // `share` outlives the pass. Errors: RESOURCE_EXHAUSTED, naming the flag.
+  absl::StatusOr<Pass> Enter(Share& share);
+  int max_calls() const { return max_calls_; }
   int active() const;
   // False: some are still here.
   bool AwaitIdle(Instant deadline) const;
 
  private:
-  void Leave();
+  void Leave(Share& share);
 
   const int max_calls_;
+  const int max_calls_per_session_;
   mutable Mutex mutex_;
   int active_ ABSL_GUARDED_BY(mutex_) = 0;
 };

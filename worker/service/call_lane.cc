@@ -11,7 +11,10 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/clock.h"
+#include "base/logging.h"
 #include "base/rpc/status_conversion.h"
+#include "base/thread.h"
 
 namespace cohort::worker {
 namespace {
@@ -23,6 +26,8 @@ constexpr int kSendSeconds = 30;
 constexpr int kIdleS = 20;
 constexpr int kProbeS = 5;
 constexpr int kProbes = 2;
+// Between two lines of the log about connections without a thread.
+constexpr absl::Duration kBetweenLogs = absl::Seconds(10);
 constexpr char kMethod[] = "cohort.v1.WorkerService/RunCollective\n";
 
 void Set(int fd, int level, int option, int value) {
@@ -77,11 +82,31 @@ void CallLane::Adopt(int fd) {
   if (stopped_ || connections_.size() >= max_connections_) return;
   Connection& connection = connections_.emplace_back();
   connection.fd = std::move(taken);
-  connection.thread = std::thread([this, &connection] { Serve(connection); });
+  absl::StatusOr<std::thread> thread =
+      StartThread("cohort-lane", [this, &connection] { Serve(connection); });
+  if (!thread.ok()) {
+    connections_.pop_back();
+    if (const Instant now = Clock::Steady().Now(); now >= next_log_) {
+      next_log_ = now + kBetweenLogs;
+      Log(LogLevel::kWarning, "connection for collectives closed: its client calls by gRPC",
+          {{"connections", static_cast<int64_t>(connections_.size())},
+           {"why", thread.status().message()}});
+    }
+    return;
+  }
+  connection.thread = *std::move(thread);
 }
 
 void CallLane::Serve(Connection& connection) {
-  const int fd = connection.fd.get();
+  ServeCalls(connection.fd.get());
+  MutexLock lock(&mutex_);
+  // At most one ended thread is left for the next connection, or for Stop, to join.
+  JoinDone();
+  connection.fd = UniqueFd();
+  connection.done = true;
+}
+
+void CallLane::ServeCalls(int fd) {
   lane::FrameReader input(static_cast<size_t>(max_message_bytes_));
   bool greeted = false;
   bool open = true;
@@ -116,9 +141,6 @@ void CallLane::Serve(Connection& connection) {
       }
     }
   }
-  shutdown(fd, SHUT_RDWR);
-  MutexLock lock(&mutex_);
-  connection.done = true;
 }
 
 bool CallLane::Answer(int fd, const lane::Frame& frame, bool too_large) {

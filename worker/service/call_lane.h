@@ -9,6 +9,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/time/time.h"
+#include "base/clock.h"
 #include "base/lane/frame.h"
 #include "base/mutex.h"
 #include "base/unique_fd.h"
@@ -17,11 +18,12 @@
 namespace cohort::worker {
 
 // RunCollective alone. Each connection has a thread, which reads a call, runs it and answers it: so
-// nobody is woken in between, and a client has one call in flight on each. Thread-safe.
+// nobody is woken in between, and a client has one call in flight on each. A connection that ends
+// gives its descriptor back at once. Thread-safe.
 class CallLane {
  public:
-  // `service` outlives it. More connections than `max_connections` are closed: their clients go by
-  // gRPC.
+  // `service` outlives it. Connections above `max_connections`, and those for which the system
+  // starts no thread, are closed: their clients go by gRPC.
   CallLane(WorkerService& service, int64_t max_message_bytes, int max_connections);
   // As Stop, at once.
   ~CallLane();
@@ -40,6 +42,8 @@ class CallLane {
   };
 
   void Serve(Connection& connection);
+  // Until the connection is of no more use.
+  void ServeCalls(int fd);
   // One frame of a call. False: the connection is of no more use.
   bool Answer(int fd, const lane::Frame& frame, bool too_large);
   void JoinDone() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -51,6 +55,7 @@ class CallLane {
   // Threads refer to their own.
   std::list<Connection> connections_ ABSL_GUARDED_BY(mutex_);
   bool stopped_ ABSL_GUARDED_BY(mutex_) = false;
+  Instant next_log_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();
 };
 
 }  // namespace cohort::worker

@@ -7,10 +7,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <iterator>
 #include <random>
 #include <string>
 
 #include "absl/time/clock.h"
+#include "base/testing/no_new_threads.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -98,10 +101,11 @@ class CallLaneTest : public ::testing::Test {
 
   GpuTable gpus_{[](const std::string&) { return absl::FailedPreconditionError("no GPU here"); }};
   SessionTable sessions_;
-  CallGate gate_{8};
+  CallGate gate_{8, 8};
   Metrics metrics_;
-  WorkerService service_{WorkerServiceOptions{"", "", "", kMaxMessageBytes, ""}, sessions_, gpus_,
-                         gate_, metrics_};
+  WorkerService service_{
+      WorkerServiceOptions{"", "", "", kMaxMessageBytes, "", absl::Seconds(30)}, sessions_, gpus_,
+      gate_, metrics_};
   CallLane lane_{service_, kMaxMessageBytes, 3};
 };
 
@@ -180,6 +184,35 @@ TEST_F(CallLaneTest, MoreThanItTakesAreClosedAndPlacesBecomeFree) {
     if (Read(next, lane::kPreface.size()) == lane::kPreface) break;
     ASSERT_LT(absl::Now(), deadline);
   }
+}
+
+TEST_F(CallLaneTest, ConnectionsThatEndGiveTheirDescriptorsBackAtOnce) {
+  const auto open = [] {
+    return std::distance(std::filesystem::directory_iterator("/proc/self/fd"), {});
+  };
+  const ptrdiff_t before = open();
+  {
+    const UniqueFd first = ConnectAndGreet();
+    const UniqueFd second = ConnectAndGreet();
+    const UniqueFd third = ConnectAndGreet();
+    EXPECT_EQ(open(), before + 6);
+  }
+  // Nobody connects meanwhile.
+  const absl::Time deadline = absl::Now() + kSoon;
+  while (open() != before) {
+    ASSERT_LT(absl::Now(), deadline) << open() << " descriptors are open; there were " << before;
+    absl::SleepFor(absl::Milliseconds(1));
+  }
+}
+
+TEST_F(CallLaneTest, WithoutAThreadTheConnectionIsClosedAndTheNextIsServed) {
+  {
+    const testing::NoNewThreads refuse;
+    for (int i = 0; i < 5; ++i) EXPECT_TRUE(Closed(Connect()));
+  }
+  const UniqueFd fd = ConnectAndGreet();
+  Send(fd, Call(1, 5, ""));
+  EXPECT_EQ(ReadError(fd, 1, absl::StatusCode::kUnimplemented), "no method 5");
 }
 
 TEST_F(CallLaneTest, StopEndsIdleConnectionsAtOnce) {

@@ -31,7 +31,7 @@ absl::Status WorkerService::RunCollective(const v1::RunCollectiveRequest& reques
                             session->FindGroup(request.group()));
     COHORT_ASSIGN_OR_RETURN(const absl::Duration timeout,
                             ReadTimeout(request.has_timeout(), request.timeout(), kTimeout));
-    COHORT_ASSIGN_OR_RETURN(const CallGate::Pass pass, gate_.Enter());
+    COHORT_ASSIGN_OR_RETURN(const CallGate::Pass pass, gate_.Enter(session->calls()));
     CollectiveCall call(session->tensors(), options_.max_message_bytes, request, response);
     LocalGroup* const group = entry->local();
     if (group == nullptr) {
@@ -90,7 +90,7 @@ grpc::Status WorkerService::RunObject(grpc::ServerContext* context,
                             sessions_.Find(request->session()));
     COHORT_ASSIGN_OR_RETURN(const std::shared_ptr<GroupEntry> entry,
                             session->FindGroup(request->group()));
-    COHORT_ASSIGN_OR_RETURN(const CallGate::Pass pass, gate_.Enter());
+    COHORT_ASSIGN_OR_RETURN(const CallGate::Pass pass, gate_.Enter(session->calls()));
     return RunObject(*entry, *request, response);
   };
   const absl::Status status = run();

@@ -4,7 +4,6 @@
 #include <functional>
 #include <memory>
 #include <string>
-#include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -12,6 +11,7 @@
 #include "base/logging.h"
 #include "base/printable.h"
 #include "base/status_macros.h"
+#include "base/thread.h"
 #include "client/collective/worker_client.h"
 #include "worker/service/answer.h"
 #include "worker/service/attached_entry.h"
@@ -58,9 +58,16 @@ class SeatingCall final : public grpc::ServerUnaryReactor {
  public:
   using Body = std::function<absl::Status(const std::shared_ptr<client::Cancellation>&)>;
 
-  SeatingCall(grpc::CallbackServerContext* context, CallGate::Pass pass, Body body)
-      : context_(context), pass_(std::move(pass)), body_(std::move(body)) {
-    std::thread([this] { Finish(Answer(context_, body_(seating_))); }).detach();
+  // `session` has given the pass.
+  SeatingCall(grpc::CallbackServerContext* context, std::shared_ptr<Session> session,
+              CallGate::Pass pass, Body body)
+      : context_(context),
+        session_(std::move(session)),
+        pass_(std::move(pass)),
+        body_(std::move(body)) {
+    const absl::Status started =
+        StartDetachedThread("cohort-join", [this] { Finish(Answer(context_, body_(seating_))); });
+    if (!started.ok()) Finish(Answer(context_, started));
   }
 
   void OnCancel() override {
@@ -70,6 +77,7 @@ class SeatingCall final : public grpc::ServerUnaryReactor {
 
  private:
   grpc::CallbackServerContext* const context_;
+  const std::shared_ptr<Session> session_;
   const CallGate::Pass pass_;
   const Body body_;
   const std::shared_ptr<client::Cancellation> seating_ = std::make_shared<client::Cancellation>();
@@ -86,23 +94,26 @@ absl::Status Unseated(absl::string_view rank, absl::string_view group, const abs
 grpc::ServerUnaryReactor* WorkerService::JoinGroup(grpc::CallbackServerContext* context,
                                                    const v1::JoinGroupRequest* request,
                                                    v1::JoinGroupResponse* response) {
-  absl::StatusOr<CallGate::Pass> pass = gate_.Enter();
-  if (!pass.ok()) {
+  const auto refuse = [context](const absl::Status& why) {
     grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
-    reactor->Finish(Answer(context, pass.status()));
+    reactor->Finish(Answer(context, why));
     return reactor;
-  }
-  return new SeatingCall(context, *std::move(pass), [this, request, response](const auto& seating) {
-    return Join(*request, seating, response);
-  });
+  };
+  if (const absl::Status serving = sessions_.CheckServing(); !serving.ok()) return refuse(serving);
+  const absl::StatusOr<std::shared_ptr<Session>> session = sessions_.Find(request->session());
+  if (!session.ok()) return refuse(session.status());
+  absl::StatusOr<CallGate::Pass> pass = gate_.Enter((*session)->calls());
+  if (!pass.ok()) return refuse(pass.status());
+  return new SeatingCall(context, *session, *std::move(pass),
+                         [this, session = *session, request, response](const auto& seating) {
+                           return Join(session, *request, seating, response);
+                         });
 }
 
-absl::Status WorkerService::Join(const v1::JoinGroupRequest& request,
+absl::Status WorkerService::Join(const std::shared_ptr<Session>& session,
+                                 const v1::JoinGroupRequest& request,
                                  const std::shared_ptr<client::Cancellation>& seating,
                                  v1::JoinGroupResponse* response) {
-  COHORT_RETURN_IF_ERROR(sessions_.CheckServing());
-  COHORT_ASSIGN_OR_RETURN(const std::shared_ptr<Session> session,
-                          sessions_.Find(request.session()));
   COHORT_ASSIGN_OR_RETURN(const absl::Duration timeout,
                           ReadTimeout(request.has_timeout(), request.timeout(), kJoinTimeout));
   const client::Cancellation::Listener end_of_session(
@@ -189,7 +200,7 @@ absl::Status WorkerService::Rejoin(const v1::RejoinGroupRequest& request,
                           session->FindGroup(request.group()));
   COHORT_ASSIGN_OR_RETURN(const absl::Duration timeout,
                           ReadTimeout(request.has_timeout(), request.timeout(), kRejoinTimeout));
-  COHORT_ASSIGN_OR_RETURN(const CallGate::Pass pass, gate_.Enter());
+  COHORT_ASSIGN_OR_RETURN(const CallGate::Pass pass, gate_.Enter(session->calls()));
   const client::Cancellation::Listener end_of_session(
       session->seating(), [&](const absl::Status& why) { entry->seating().Cancel(why); });
   const absl::Status rejoined = entry->Rejoin(timeout);

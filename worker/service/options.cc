@@ -25,10 +25,16 @@ constexpr int kMaxCalls = 65536;
 struct Raw {
   std::string log_format = "text";
   std::string drain_grace = "10s";
+  std::string stream_idle_limit = "30s";
 };
 
 absl::Status Invalid(absl::string_view flag, absl::string_view why) {
   return absl::InvalidArgumentError(absl::StrCat(flag, ": ", why));
+}
+
+absl::Status ReadDuration(absl::string_view flag, const std::string& text, absl::Duration* to) {
+  if (absl::ParseDuration(text, to)) return absl::OkStatus();
+  return Invalid(flag, absl::StrCat("\"", text, "\" is no duration; write 10s, 500ms or 1h"));
 }
 
 absl::Status CheckListen(const Options& options) {
@@ -65,17 +71,23 @@ absl::Status Resolve(const Raw& raw, Options* options) {
   if (options->max_calls < 1 || options->max_calls > kMaxCalls) {
     return Invalid("--max-calls", absl::StrCat("must be 1 to ", kMaxCalls));
   }
+  if (options->max_calls_per_session < 1 || options->max_calls_per_session > kMaxCalls) {
+    return Invalid("--max-calls-per-session", absl::StrCat("must be 1 to ", kMaxCalls));
+  }
   if (options->max_message_bytes < kMinMessageBytes ||
       options->max_message_bytes > kMaxMessageBytes) {
     return Invalid("--max-message-bytes",
                    absl::StrCat("must be ", kMinMessageBytes, " to ", kMaxMessageBytes));
   }
-  if (!absl::ParseDuration(raw.drain_grace, &options->drain_grace)) {
-    return Invalid("--drain-grace", absl::StrCat("\"", raw.drain_grace,
-                                                 "\" is no duration; write 10s, 500ms or 1h"));
-  }
+  COHORT_RETURN_IF_ERROR(ReadDuration("--drain-grace", raw.drain_grace, &options->drain_grace));
+  COHORT_RETURN_IF_ERROR(
+      ReadDuration("--stream-idle-limit", raw.stream_idle_limit, &options->stream_idle_limit));
   if (options->drain_grace < absl::ZeroDuration() || options->drain_grace > absl::Hours(1)) {
     return Invalid("--drain-grace", "must be from 0 to 1h");
+  }
+  if (options->stream_idle_limit < absl::Milliseconds(100) ||
+      options->stream_idle_limit > absl::Hours(24)) {
+    return Invalid("--stream-idle-limit", "must be from 100ms to 24h");
   }
   return absl::OkStatus();
 }
@@ -104,6 +116,11 @@ void AddFlags(CLI::App& app, Options& options, Raw& raw) {
                  "time between SIGTERM and the end for calls to finish (10s)");
   app.add_option("--max-calls", options.max_calls,
                  "calls that block at once, each of which has a thread (1024)");
+  app.add_option("--max-calls-per-session", options.max_calls_per_session,
+                 "of --max-calls, those of one client's session; its WriteTensor streams count "
+                 "(256)");
+  app.add_option("--stream-idle-limit", raw.stream_idle_limit,
+                 "time without a part after which a WriteTensor stream is ended (30s)");
   app.add_option("--max-message-bytes", options.max_message_bytes,
                  "largest request, in bytes (16777216)");
   app.add_option("--port-file", options.port_file,
@@ -135,6 +152,8 @@ std::vector<Setting> SettingsOf(const Options& options) {
   add("reflection", options.reflection ? "true" : "false");
   add("drain-grace", quote(absl::FormatDuration(options.drain_grace)));
   add("max-calls", options.max_calls);
+  add("max-calls-per-session", options.max_calls_per_session);
+  add("stream-idle-limit", quote(absl::FormatDuration(options.stream_idle_limit)));
   add("max-message-bytes", options.max_message_bytes);
   if (!options.port_file.empty()) add("port-file", quote(options.port_file));
   return settings;

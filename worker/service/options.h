@@ -23,6 +23,8 @@ struct Options {
   bool reflection = false;
   absl::Duration drain_grace = absl::Seconds(10);
   int max_calls = 1024;
+  int max_calls_per_session = 256;
+  absl::Duration stream_idle_limit = absl::Seconds(30);
   int64_t max_message_bytes = int64_t{16} << 20;
   std::string port_file;
   bool check_config = false;

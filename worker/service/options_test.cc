@@ -30,11 +30,14 @@ TEST(OptionsTest, Defaults) {
 TEST(OptionsTest, Flags) {
   const Options options =
       Parse({"--coordinator", "c:7700", "--listen", "unix:/run/w.sock", "--listen", "[::1]:0",
-             "--max-calls", "8", "--drain-grace", "1500ms", "--log-format", "json"})
+             "--max-calls", "8", "--max-calls-per-session", "4", "--stream-idle-limit", "2s",
+             "--drain-grace", "1500ms", "--log-format", "json"})
           ->options;
   EXPECT_EQ(options.coordinator, "c:7700");
   EXPECT_THAT(options.listen, ElementsAre("unix:/run/w.sock", "[::1]:0"));
   EXPECT_EQ(options.max_calls, 8);
+  EXPECT_EQ(options.max_calls_per_session, 4);
+  EXPECT_EQ(options.stream_idle_limit, absl::Seconds(2));
   EXPECT_EQ(options.drain_grace, absl::Milliseconds(1500));
   EXPECT_THAT(FormatChanges(options), HasSubstr("coordinator=c:7700"));
 }
@@ -47,6 +50,9 @@ TEST(OptionsTest, RefusesWhatMakesNoSense) {
            {{"--coordinator", ""}, "--coordinator"},
            {{"--metrics-listen", "unix:/m"}, "--metrics-listen"},
            {{"--max-calls", "0"}, "--max-calls"},
+           {{"--max-calls-per-session", "0"}, "--max-calls-per-session"},
+           {{"--stream-idle-limit", "0s"}, "--stream-idle-limit"},
+           {{"--stream-idle-limit", "soon"}, "--stream-idle-limit"},
            {{"--max-message-bytes", "10"}, "--max-message-bytes"},
            {{"--drain-grace", "soon"}, "--drain-grace"},
            {{"--log-level", "loud"}, "--log-level"},

@@ -1,8 +1,11 @@
 #include "worker/service/run_worker.h"
 
 #include <signal.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <climits>
 #include <cstdio>
 #include <memory>
 #include <string>
@@ -56,10 +59,18 @@ bool Drain(absl::Duration grace, SessionTable& sessions, CallGate& gate, WorkerS
   return left;
 }
 
+// Connections for collectives are an extra: clients call by gRPC where they get none. They leave
+// three quarters of the descriptors to sessions, groups and gRPC.
+int MaxLanes() {
+  rlimit limit = {};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return 0;
+  return static_cast<int>(std::min<rlim_t>(limit.rlim_cur / 4, INT_MAX));
+}
+
 absl::Status Serve(const Options& options, const sigset_t& signals, GpuTable::Opener open_gpu) {
   GpuTable gpus(std::move(open_gpu));
   SessionTable sessions;
-  CallGate gate(options.max_calls);
+  CallGate gate(options.max_calls, options.max_calls_per_session);
   Metrics metrics;
   COHORT_ASSIGN_OR_RETURN(const std::unique_ptr<AttachServer> attach,
                           AttachServer::Start(sessions, gpus));
@@ -69,12 +80,13 @@ absl::Status Serve(const Options& options, const sigset_t& signals, GpuTable::Op
   service_options.host_identity = options.host_identity;
   service_options.max_message_bytes = options.max_message_bytes;
   service_options.attach_socket = attach->name();
+  service_options.stream_idle_limit = options.stream_idle_limit;
   WorkerService service(service_options, sessions, gpus, gate, metrics);
   WorkerServerOptions server_options;
   server_options.listen = options.listen;
   server_options.max_message_bytes = options.max_message_bytes;
   server_options.reflection = options.reflection;
-  server_options.max_lanes = options.max_calls;
+  server_options.max_lanes = std::min(options.max_calls, MaxLanes());
   COHORT_ASSIGN_OR_RETURN(const std::unique_ptr<WorkerServer> server,
                           WorkerServer::Start(server_options, service));
   if (!options.metrics_listen.empty()) {

@@ -17,6 +17,7 @@
 #include "base/unique_fd.h"
 #include "client/rendezvous/cancellation.h"
 #include "cohort/v1/worker.pb.h"
+#include "worker/service/call_gate.h"
 #include "worker/service/group_entry.h"
 #include "worker/service/tensor_table.h"
 
@@ -38,6 +39,8 @@ class Session {
   const Client& client() const { return client_; }
   // Such as: trainer, process 4711 on host-a.
   std::string Describe() const;
+
+  CallGate::Share& calls() { return calls_; }
 
   // --- Memory.
 
@@ -90,6 +93,7 @@ class Session {
   const Id128 id_;
   const Client client_;
   const UniqueFd ended_fd_;
+  CallGate::Share calls_;
   TensorTable tensors_;
   client::Cancellation seating_;
 

@@ -1,16 +1,22 @@
 #include "worker/service/session_table.h"
 
-#include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/logging.h"
 #include "base/status_macros.h"
+#include "base/thread.h"
 
 namespace cohort::worker {
 
+SessionTable::~SessionTable() {
+  MutexLock lock(&state_->mutex);
+  state_->ended = true;
+}
+
 absl::StatusOr<std::shared_ptr<Session>> SessionTable::Open(Session::Client client) {
   COHORT_RETURN_IF_ERROR(CheckServing());
+  COHORT_RETURN_IF_ERROR(StartLeaver());
   COHORT_ASSIGN_OR_RETURN(std::shared_ptr<Session> session, Session::Create(std::move(client)));
   {
     MutexLock lock(&state_->mutex);
@@ -53,16 +59,47 @@ void SessionTable::End(const std::shared_ptr<Session>& session, absl::string_vie
     state_->leaving[session->id()] = session;
   }
   // Of its own: one whose coordinator is away must not hold up the rest.
-  std::thread([state = state_, session = std::shared_ptr<Session>(session)]() mutable {
-    session->Leave();
-    const Id128 id = session->id();
-    session.reset();
-    std::shared_ptr<Session> left;  // after unlock
-    MutexLock lock(&state->mutex);
-    const auto found = state->leaving.find(id);
-    left = std::move(found->second);
-    state->leaving.erase(found);
-  }).detach();
+  const absl::Status started = StartDetachedThread(
+      "cohort-leave", [state = state_, session]() mutable { Leave(state, std::move(session)); });
+  if (started.ok()) return;
+  MutexLock lock(&state_->mutex);
+  state_->in_turn.push_back(session);
+}
+
+absl::Status SessionTable::StartLeaver() {
+  MutexLock lock(&state_->mutex);
+  if (state_->has_leaver) return absl::OkStatus();
+  COHORT_RETURN_IF_ERROR(
+      StartDetachedThread("cohort-leave", [state = state_] { LeaveInTurn(state); }));
+  state_->has_leaver = true;
+  return absl::OkStatus();
+}
+
+void SessionTable::LeaveInTurn(const std::shared_ptr<State>& state) {
+  const auto called = [&state]() ABSL_NO_THREAD_SAFETY_ANALYSIS {
+    return state->ended || !state->in_turn.empty();
+  };
+  while (true) {
+    std::vector<std::shared_ptr<Session>> sessions;
+    {
+      MutexLock lock(&state->mutex);
+      state->mutex.Await(absl::Condition(&called));
+      if (state->in_turn.empty()) return;
+      sessions.swap(state->in_turn);
+    }
+    for (std::shared_ptr<Session>& session : sessions) Leave(state, std::move(session));
+  }
+}
+
+void SessionTable::Leave(const std::shared_ptr<State>& state, std::shared_ptr<Session> session) {
+  session->Leave();
+  const Id128 id = session->id();
+  session.reset();
+  std::shared_ptr<Session> left;  // after unlock
+  MutexLock lock(&state->mutex);
+  const auto found = state->leaving.find(id);
+  left = std::move(found->second);
+  state->leaving.erase(found);
 }
 
 std::vector<std::shared_ptr<Session>> SessionTable::All() const {

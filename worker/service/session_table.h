@@ -29,13 +29,15 @@ struct WorkerStats {
 class SessionTable {
  public:
   SessionTable() : state_(std::make_shared<State>()) {}
+  ~SessionTable();
 
-  // Errors: UNAVAILABLE (draining), RESOURCE_EXHAUSTED.
+  // Errors: UNAVAILABLE (draining), RESOURCE_EXHAUSTED (sessions, descriptors, threads).
   static constexpr size_t kMaxSessions = 4096;
   absl::StatusOr<std::shared_ptr<Session>> Open(Session::Client client);
   // Errors: INVALID_ARGUMENT (no id of a session), NOT_FOUND.
   absl::StatusOr<std::shared_ptr<Session>> Find(absl::string_view id) const;
-  // Aborts its groups at once, with `cause`, and leaves them on a thread of its own. Never blocks.
+  // Aborts its groups at once, with `cause`, and leaves them on a thread of its own. Where the
+  // system refuses that thread, one thread leaves such sessions in turn. Never blocks.
   void End(const std::shared_ptr<Session>& session, absl::string_view cause);
   std::vector<std::shared_ptr<Session>> All() const;
   // Of sessions that are still being left too: what is not zero in the end was forgotten.
@@ -56,7 +58,16 @@ class SessionTable {
     bool draining ABSL_GUARDED_BY(mutex) = false;
     std::map<Id128, std::shared_ptr<Session>> sessions ABSL_GUARDED_BY(mutex);
     std::map<Id128, std::shared_ptr<Session>> leaving ABSL_GUARDED_BY(mutex);
+    // Of `leaving`, those without a thread. The thread that takes them starts before the first
+    // session and ends with the table.
+    bool has_leaver ABSL_GUARDED_BY(mutex) = false;
+    bool ended ABSL_GUARDED_BY(mutex) = false;
+    std::vector<std::shared_ptr<Session>> in_turn ABSL_GUARDED_BY(mutex);
   };
+
+  absl::Status StartLeaver();
+  static void LeaveInTurn(const std::shared_ptr<State>& state);
+  static void Leave(const std::shared_ptr<State>& state, std::shared_ptr<Session> session);
 
   const std::shared_ptr<State> state_;
 };

@@ -1,29 +1,17 @@
 // Tensors that lie here: made, freed, filled and read.
 #include <algorithm>
-#include <cstring>
 
-#include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "worker/service/answer.h"
 #include "worker/service/tensor_layout.h"
 #include "worker/service/worker_service.h"
+#include "worker/service/write_stream.h"
 
 namespace cohort::worker {
 namespace {
 
 // Of one message of ReadTensor.
 constexpr int64_t kPartBytes = int64_t{1} << 20;
-
-absl::Status CheckRange(const TensorMemory& memory, uint64_t offset, uint64_t size) {
-  if (!memory.device.is_host()) {
-    return absl::InvalidArgumentError(absl::StrCat("the tensor lies on ", memory.device.ToString(),
-                                                   ": its client reads and writes it there"));
-  }
-  const auto bytes = static_cast<uint64_t>(memory.bytes);
-  if (offset <= bytes && size <= bytes - offset) return absl::OkStatus();
-  return absl::OutOfRangeError(
-      absl::StrCat(size, " bytes from ", offset, " on; the tensor has ", bytes));
-}
 
 }  // namespace
 
@@ -59,28 +47,9 @@ grpc::Status WorkerService::FreeTensor(grpc::ServerContext* context,
   return Answer(context, free());
 }
 
-grpc::Status WorkerService::WriteTensor(grpc::ServerContext* context,
-                                        grpc::ServerReader<v1::WriteTensorRequest>* reader,
-                                        v1::WriteTensorResponse* response) {
-  const auto write = [&]() -> absl::Status {
-    // It waits for parts as long as the client likes.
-    COHORT_ASSIGN_OR_RETURN(const CallGate::Pass pass, gate_.Enter());
-    v1::WriteTensorRequest part;
-    if (!reader->Read(&part)) return absl::InvalidArgumentError("nothing was written");
-    COHORT_ASSIGN_OR_RETURN(const std::shared_ptr<Session> session, sessions_.Find(part.session()));
-    COHORT_ASSIGN_OR_RETURN(const TensorMemory memory, session->tensors().Find(part.tensor()));
-    uint64_t at = part.offset();
-    uint64_t written = 0;
-    do {
-      COHORT_RETURN_IF_ERROR(CheckRange(memory, at, part.bytes().size()));
-      std::memcpy(memory.data + at, part.bytes().data(), part.bytes().size());
-      at += part.bytes().size();
-      written += part.bytes().size();
-    } while (reader->Read(&part));
-    response->set_written(written);
-    return absl::OkStatus();
-  };
-  return Answer(context, write());
+grpc::ServerReadReactor<v1::WriteTensorRequest>* WorkerService::WriteTensor(
+    grpc::CallbackServerContext* context, v1::WriteTensorResponse* response) {
+  return WriteStream::Start(context, response, sessions_, gate_, streams_);
 }
 
 grpc::Status WorkerService::ReadTensor(grpc::ServerContext* context,
@@ -91,7 +60,7 @@ grpc::Status WorkerService::ReadTensor(grpc::ServerContext* context,
                             sessions_.Find(request->session()));
     COHORT_ASSIGN_OR_RETURN(const TensorMemory memory, session->tensors().Find(request->tensor()));
     COHORT_RETURN_IF_ERROR(CheckRange(memory, request->offset(), request->size()));
-    COHORT_ASSIGN_OR_RETURN(const CallGate::Pass pass, gate_.Enter());
+    COHORT_ASSIGN_OR_RETURN(const CallGate::Pass pass, gate_.Enter(session->calls()));
     // Below what any reader's messages may have, and the worker's own too.
     const int64_t part_bytes = std::min(kPartBytes, options_.max_message_bytes / 2);
     const char* at = memory.data + request->offset();

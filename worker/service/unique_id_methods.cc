@@ -3,6 +3,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -17,11 +18,15 @@ using Phase = client::ProcessGroup::InitPhase;
 
 constexpr absl::Duration kFetchTimeout = absl::Seconds(300);
 
+struct Attached {
+  std::shared_ptr<Session> session;
+  std::shared_ptr<GroupEntry> entry;
+};
+
 // The group of a request: of its session, attached, and in the generation that it is about.
 template <typename Request>
-absl::StatusOr<std::shared_ptr<GroupEntry>> FindAttached(SessionTable& sessions,
-                                                         const Request& request) {
-  COHORT_ASSIGN_OR_RETURN(const std::shared_ptr<Session> session, sessions.Find(request.session()));
+absl::StatusOr<Attached> FindAttached(SessionTable& sessions, const Request& request) {
+  COHORT_ASSIGN_OR_RETURN(std::shared_ptr<Session> session, sessions.Find(request.session()));
   COHORT_ASSIGN_OR_RETURN(std::shared_ptr<GroupEntry> entry, session->FindGroup(request.group()));
   const GroupFacts facts = entry->facts();
   if (!facts.attached) {
@@ -33,7 +38,7 @@ absl::StatusOr<std::shared_ptr<GroupEntry>> FindAttached(SessionTable& sessions,
                                            " is in generation ", facts.generation, ", not in ",
                                            request.generation()));
   }
-  return entry;
+  return Attached{std::move(session), std::move(entry)};
 }
 
 std::optional<Phase> FromProto(v1::GroupInitPhase phase) {
@@ -57,11 +62,10 @@ grpc::Status WorkerService::PublishUniqueIds(grpc::ServerContext* context,
                                              const v1::PublishUniqueIdsRequest* request,
                                              v1::PublishUniqueIdsResponse*) {
   const auto publish = [&]() -> absl::Status {
-    COHORT_ASSIGN_OR_RETURN(const std::shared_ptr<GroupEntry> entry,
-                            FindAttached(sessions_, *request));
-    COHORT_ASSIGN_OR_RETURN(const CallGate::Pass pass, gate_.Enter());
+    COHORT_ASSIGN_OR_RETURN(const Attached attached, FindAttached(sessions_, *request));
+    COHORT_ASSIGN_OR_RETURN(const CallGate::Pass pass, gate_.Enter(attached.session->calls()));
     const std::vector<std::string> ids(request->ids().begin(), request->ids().end());
-    return entry->membership().PublishUniqueIds(request->name(), ids);
+    return attached.entry->membership().PublishUniqueIds(request->name(), ids);
   };
   return Answer(context, publish());
 }
@@ -70,13 +74,12 @@ grpc::Status WorkerService::FetchUniqueIds(grpc::ServerContext* context,
                                            const v1::FetchUniqueIdsRequest* request,
                                            v1::FetchUniqueIdsResponse* response) {
   const auto fetch = [&]() -> absl::Status {
-    COHORT_ASSIGN_OR_RETURN(const std::shared_ptr<GroupEntry> entry,
-                            FindAttached(sessions_, *request));
+    COHORT_ASSIGN_OR_RETURN(const Attached attached, FindAttached(sessions_, *request));
     COHORT_ASSIGN_OR_RETURN(const absl::Duration timeout,
                             ReadTimeout(request->has_timeout(), request->timeout(), kFetchTimeout));
-    COHORT_ASSIGN_OR_RETURN(const CallGate::Pass pass, gate_.Enter());
+    COHORT_ASSIGN_OR_RETURN(const CallGate::Pass pass, gate_.Enter(attached.session->calls()));
     COHORT_ASSIGN_OR_RETURN(const std::vector<std::string> ids,
-                            entry->membership().FetchUniqueIds(request->name(), timeout));
+                            attached.entry->membership().FetchUniqueIds(request->name(), timeout));
     for (const std::string& id : ids) response->add_ids(id);
     return absl::OkStatus();
   };
@@ -87,14 +90,13 @@ grpc::Status WorkerService::ReportGroupInit(grpc::ServerContext* context,
                                             const v1::ReportGroupInitRequest* request,
                                             v1::ReportGroupInitResponse*) {
   const auto report = [&]() -> absl::Status {
-    COHORT_ASSIGN_OR_RETURN(const std::shared_ptr<GroupEntry> entry,
-                            FindAttached(sessions_, *request));
+    COHORT_ASSIGN_OR_RETURN(const Attached attached, FindAttached(sessions_, *request));
     const std::optional<Phase> phase = FromProto(request->phase());
     if (!phase.has_value()) {
       return absl::InvalidArgumentError(absl::StrCat("phase: ", request->phase(), " is none"));
     }
-    COHORT_ASSIGN_OR_RETURN(const CallGate::Pass pass, gate_.Enter());
-    return entry->membership().ReportInit(request->name(), *phase, request->detail());
+    COHORT_ASSIGN_OR_RETURN(const CallGate::Pass pass, gate_.Enter(attached.session->calls()));
+    return attached.entry->membership().ReportInit(request->name(), *phase, request->detail());
   };
   return Answer(context, report());
 }

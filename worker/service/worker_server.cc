@@ -84,6 +84,7 @@ absl::StatusOr<std::unique_ptr<WorkerServer>> WorkerServer::Start(
   };
   result->listener_ =
       std::make_unique<::cohort::Listener>(std::move(sockets), std::move(sinks), listener);
+  COHORT_RETURN_IF_ERROR(result->listener_->status());
   result->SetServing(true);
   return result;
 }

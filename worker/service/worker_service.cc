@@ -43,7 +43,8 @@ WorkerService::WorkerService(WorkerServiceOptions options, SessionTable& session
       sessions_(sessions),
       gpus_(gpus),
       gate_(gate),
-      metrics_(metrics) {}
+      metrics_(metrics),
+      streams_(options_.stream_idle_limit, gate.max_calls()) {}
 
 grpc::ServerWriteReactor<v1::SessionEvent>* WorkerService::OpenSession(
     grpc::CallbackServerContext* context, const v1::OpenSessionRequest* request) {

@@ -17,6 +17,7 @@
 #include "worker/service/gpu_table.h"
 #include "worker/service/metrics.h"
 #include "worker/service/session_table.h"
+#include "worker/service/stream_watch.h"
 
 namespace cohort::worker {
 
@@ -26,15 +27,17 @@ struct WorkerServiceOptions {
   std::string host_identity;    // as BootstrapOptions
   int64_t max_message_bytes = 0;
   std::string attach_socket;  // where clients of this host get memory
+  absl::Duration stream_idle_limit = absl::Seconds(30);  // of a stream of parts
 };
 
 // Calls that may wait run on the thread that gRPC read them with, to the end: a hand-over to
-// another would cost more than a small collective. So they are of the synchronous API; the stream
-// of a session and the taking of a seat, whose callers' end must be noticed at once, are of the
-// other.
+// another would cost more than a small collective. So they are of the synchronous API. The stream
+// of a session and the taking of a seat, whose callers' end must be noticed at once, and the parts
+// of a write, which may never come, are of the other.
 class WorkerService final
     : public v1::WorkerService::WithCallbackMethod_OpenSession<
-          v1::WorkerService::WithCallbackMethod_JoinGroup<v1::WorkerService::Service>> {
+          v1::WorkerService::WithCallbackMethod_JoinGroup<
+              v1::WorkerService::WithCallbackMethod_WriteTensor<v1::WorkerService::Service>>> {
  public:
   // All outlive it.
   WorkerService(WorkerServiceOptions options, SessionTable& sessions, GpuTable& gpus,
@@ -79,9 +82,8 @@ class WorkerService final
                             v1::CreateTensorResponse* response) override;
   grpc::Status FreeTensor(grpc::ServerContext* context, const v1::FreeTensorRequest* request,
                           v1::FreeTensorResponse* response) override;
-  grpc::Status WriteTensor(grpc::ServerContext* context,
-                           grpc::ServerReader<v1::WriteTensorRequest>* reader,
-                           v1::WriteTensorResponse* response) override;
+  grpc::ServerReadReactor<v1::WriteTensorRequest>* WriteTensor(
+      grpc::CallbackServerContext* context, v1::WriteTensorResponse* response) override;
   grpc::Status ReadTensor(grpc::ServerContext* context, const v1::ReadTensorRequest* request,
                           grpc::ServerWriter<v1::ReadTensorResponse>* writer) override;
 
@@ -96,7 +98,7 @@ class WorkerService final
 
  private:
   // Until `seating` is cancelled.
-  absl::Status Join(const v1::JoinGroupRequest& request,
+  absl::Status Join(const std::shared_ptr<Session>& session, const v1::JoinGroupRequest& request,
                     const std::shared_ptr<client::Cancellation>& seating,
                     v1::JoinGroupResponse* response);
   absl::Status Rejoin(const v1::RejoinGroupRequest& request, v1::JoinGroupResponse* response);
@@ -110,6 +112,7 @@ class WorkerService final
   GpuTable& gpus_;
   CallGate& gate_;
   Metrics& metrics_;
+  StreamWatch streams_;
 };
 
 }  // namespace cohort::worker

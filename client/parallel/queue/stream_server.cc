@@ -139,6 +139,7 @@ absl::StatusOr<std::unique_ptr<StreamServer>> StreamServer::Start(
     acceptor->HandleNewConnection(&connection);
   };
   impl->listener = std::make_unique<::cohort::Listener>(std::move(sockets), std::move(sinks));
+  COHORT_RETURN_IF_ERROR(impl->listener->status());
 
   auto result = absl::WrapUnique(new StreamServer(std::move(impl)));
   result->port_ = port;

@@ -1,0 +1,51 @@
+// Starts threads, and reports the limit when the system refuses one.
+//
+//   COHORT_ASSIGN_OR_RETURN(thread_, StartThread("cohort-alarm", [this] { Run(); }));
+//
+// std::thread's constructor throws when the process is at a limit, which ends a program that does
+// not catch. All threads of the tree start here.
+#ifndef COHORT_BASE_THREAD_H_
+#define COHORT_BASE_THREAD_H_
+
+#include <string>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace cohort {
+
+// The kernel keeps 15 characters of a thread's name.
+void NameThisThread(const std::string& name);
+
+// RESOURCE_EXHAUSTED: names the thread, what the system said, and the limits of the process with
+// their values.
+absl::Status ThreadRefused(const std::string& name, const std::system_error& error);
+
+// Runs `body` once on a new thread of this name. Errors: RESOURCE_EXHAUSTED; then `body` is
+// destroyed without having run.
+template <typename Body>
+absl::StatusOr<std::thread> StartThread(const std::string& name, Body body) {
+  try {
+    return std::thread([name, body = std::move(body)]() mutable {
+      NameThisThread(name);
+      body();
+    });
+  } catch (const std::system_error& error) {
+    return ThreadRefused(name, error);
+  }
+}
+
+// As StartThread, for a thread that nobody joins.
+template <typename Body>
+absl::Status StartDetachedThread(const std::string& name, Body body) {
+  absl::StatusOr<std::thread> thread = StartThread(name, std::move(body));
+  if (thread.ok()) thread->detach();
+  return thread.status();
+}
+
+}  // namespace cohort
+
+#endif  // COHORT_BASE_THREAD_H_

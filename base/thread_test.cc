@@ -1,0 +1,58 @@
+#include "base/thread.h"
+
+#include <pthread.h>
+
+#include <memory>
+#include <string>
+
+#include "absl/synchronization/notification.h"
+#include "base/testing/no_new_threads.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace cohort {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ContainsRegex;
+using ::testing::HasSubstr;
+
+TEST(ThreadTest, RunsTheBodyUnderItsName) {
+  std::string seen;
+  absl::StatusOr<std::thread> thread = StartThread("name-that-is-too-long", [&seen] {
+    char name[16] = {};
+    pthread_getname_np(pthread_self(), name, sizeof(name));
+    seen = name;
+  });
+  ASSERT_TRUE(thread.ok()) << thread.status();
+  thread->join();
+  EXPECT_EQ(seen, "name-that-is-to");
+}
+
+TEST(ThreadTest, ARefusedThreadNamesTheLimitsAndDropsTheBody) {
+  const auto held = std::make_shared<int>(0);
+  const testing::NoNewThreads refuse;
+  const absl::StatusOr<std::thread> thread = StartThread("cohort-alarm", [held] { FAIL(); });
+  EXPECT_EQ(thread.status().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(thread.status().message()),
+              AllOf(HasSubstr("cannot start thread cohort-alarm: Resource temporarily unavailable"),
+                    ContainsRegex("the process has [0-9]+ threads"),
+                    ContainsRegex("RLIMIT_NPROC ([0-9]+|unlimited) for user [0-9]+"),
+                    ContainsRegex("RLIMIT_AS ([0-9]+|unlimited)"),
+                    ContainsRegex("kernel.threads-max [0-9]+")));
+  EXPECT_EQ(held.use_count(), 1);
+}
+
+TEST(ThreadTest, ThreadsStartAgainOnceTheLimitIsGone) {
+  {
+    const testing::NoNewThreads refuse;
+    EXPECT_EQ(StartDetachedThread("cohort-once", [] { FAIL(); }).code(),
+              absl::StatusCode::kResourceExhausted);
+  }
+  absl::Notification ran;
+  ASSERT_TRUE(StartDetachedThread("cohort-once", [&ran] { ran.Notify(); }).ok());
+  EXPECT_TRUE(ran.WaitForNotificationWithTimeout(absl::Seconds(30)));
+}
+
+}  // namespace
+}  // namespace cohort

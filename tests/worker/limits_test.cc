@@ -1,0 +1,262 @@
+// One client asks for more than its part: it is told which limit it met, and others are served.
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "base/lane/frame.h"
+#include "base/tensor.h"
+#include "base/unique_fd.h"
+#include "gmock/gmock.h"
+#include "grpcpp/grpcpp.h"
+#include "tests/failure/members.h"
+#include "tests/worker/worker_test_base.h"
+
+namespace cohort {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using testing::kPatience;
+using testing::OnThreads;
+using testing::Way;
+using testing::WorkerTest;
+
+constexpr int kShare = 3;
+constexpr int kMaxCalls = 6;
+
+UniqueFd ConnectTcp(const std::string& address) {
+  sockaddr_in to = {};
+  to.sin_family = AF_INET;
+  to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  int port = 0;
+  EXPECT_TRUE(absl::SimpleAtoi(address.substr(address.rfind(':') + 1), &port));
+  to.sin_port = htons(static_cast<uint16_t>(port));
+  UniqueFd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  EXPECT_EQ(connect(fd.get(), reinterpret_cast<const sockaddr*>(&to), sizeof(to)), 0);
+  return fd;
+}
+
+void SetDeadline(grpc::ClientContext& context) {
+  context.set_deadline(std::chrono::system_clock::now() + absl::ToChronoSeconds(kPatience));
+}
+
+// A client that speaks the protocol by itself.
+class StubClient {
+ public:
+  explicit StubClient(std::unique_ptr<v1::WorkerService::Stub> stub) : stub_(std::move(stub)) {
+    reader_ = stub_->OpenSession(&stream_, {});
+    v1::SessionEvent event;
+    EXPECT_TRUE(reader_->Read(&event));
+    session_ = event.opened().session();
+    v1::CreateTensorRequest request;
+    request.set_session(session_);
+    request.mutable_layout()->set_data_type(static_cast<int>(DataType::kU8));
+    request.mutable_layout()->add_shape(16);
+    v1::CreateTensorResponse response;
+    grpc::ClientContext context;
+    SetDeadline(context);
+    const grpc::Status made = stub_->CreateTensor(&context, request, &response);
+    EXPECT_TRUE(made.ok()) << made.error_message();
+    tensor_ = response.tensor();
+  }
+  ~StubClient() { stream_.TryCancel(); }
+
+  class Write {
+   public:
+    explicit Write(v1::WorkerService::Stub& stub) {
+      SetDeadline(context_);
+      writer_ = stub.WriteTensor(&context_, &response_);
+    }
+    bool Send(const v1::WriteTensorRequest& part) { return writer_->Write(part); }
+    // What the worker says without being told that this is all.
+    grpc::Status Await() { return writer_->Finish(); }
+    grpc::Status Finish() {
+      writer_->WritesDone();
+      return writer_->Finish();
+    }
+    uint64_t written() const { return response_.written(); }
+
+   private:
+    grpc::ClientContext context_;
+    v1::WriteTensorResponse response_;
+    std::unique_ptr<grpc::ClientWriter<v1::WriteTensorRequest>> writer_;
+  };
+
+  std::unique_ptr<Write> StartWrite() { return std::make_unique<Write>(*stub_); }
+  v1::WriteTensorRequest FirstPart(const std::string& bytes) const {
+    v1::WriteTensorRequest part;
+    part.set_session(session_);
+    part.set_tensor(tensor_);
+    part.set_bytes(bytes);
+    return part;
+  }
+  grpc::Status WriteOnce() {
+    const std::unique_ptr<Write> write = StartWrite();
+    write->Send(FirstPart("1234"));
+    return write->Finish();
+  }
+
+ private:
+  std::unique_ptr<v1::WorkerService::Stub> stub_;
+  grpc::ClientContext stream_;
+  std::unique_ptr<grpc::ClientReader<v1::SessionEvent>> reader_;
+  std::string session_;
+  uint64_t tensor_ = 0;
+};
+
+class StreamLimitsTest : public WorkerTest {
+ protected:
+  void Start(const std::string& idle_limit) {
+    StartWorker({"--max-calls", absl::StrCat(kMaxCalls), "--max-calls-per-session",
+                 absl::StrCat(kShare), "--stream-idle-limit", idle_limit});
+  }
+  bool AwaitCalls(int count) {
+    return testing::Eventually([&] { return Describe(0).call_count() == count; });
+  }
+};
+
+TEST_F(StreamLimitsTest, IdleWritesOfOneSessionLeaveTheCallsOfOthers) {
+  Start("1h");
+  StubClient greedy(StubOf(0));
+  StubClient modest(StubOf(0));
+  std::vector<std::unique_ptr<StubClient::Write>> idle;
+  for (int i = 0; i < kShare; ++i) {
+    idle.push_back(greedy.StartWrite());
+    ASSERT_TRUE(idle.back()->Send(greedy.FirstPart("1234")));
+  }
+  ASSERT_TRUE(AwaitCalls(kShare));
+  const std::unique_ptr<StubClient::Write> refused = greedy.StartWrite();
+  refused->Send(greedy.FirstPart("1234"));
+  const grpc::Status status = refused->Await();
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+  EXPECT_THAT(status.error_message(),
+              AllOf(HasSubstr("3 calls of this session"), HasSubstr("--max-calls-per-session")));
+  const grpc::Status other = modest.WriteOnce();
+  EXPECT_TRUE(other.ok()) << other.error_message();
+  // What was idle goes on.
+  v1::WriteTensorRequest more;
+  more.set_bytes("56");
+  EXPECT_TRUE(idle[0]->Send(more));
+  const grpc::Status finished = idle[0]->Finish();
+  EXPECT_TRUE(finished.ok()) << finished.error_message();
+  EXPECT_EQ(idle[0]->written(), 6u);
+  EXPECT_TRUE(AwaitCalls(kShare - 1));
+  const grpc::Status again = greedy.WriteOnce();
+  EXPECT_TRUE(again.ok()) << again.error_message();
+}
+
+TEST_F(StreamLimitsTest, AnIdleWriteEndsAndNamesTheLimit) {
+  Start("300ms");
+  StubClient client(StubOf(0));
+  const std::unique_ptr<StubClient::Write> begun = client.StartWrite();
+  ASSERT_TRUE(begun->Send(client.FirstPart("1234")));
+  const std::unique_ptr<StubClient::Write> silent = client.StartWrite();
+  for (StubClient::Write* const write : {begun.get(), silent.get()}) {
+    const grpc::Status status = write->Await();
+    EXPECT_EQ(status.error_code(), grpc::StatusCode::DEADLINE_EXCEEDED);
+    EXPECT_THAT(status.error_message(),
+                AllOf(HasSubstr("no part for 300ms"), HasSubstr("--stream-idle-limit")));
+  }
+  EXPECT_TRUE(AwaitCalls(0));
+}
+
+TEST_F(StreamLimitsTest, WritesWithoutAFirstPartAreLimitedApart) {
+  Start("1h");
+  StubClient greedy(StubOf(0));
+  StubClient modest(StubOf(0));
+  std::vector<std::unique_ptr<StubClient::Write>> silent;
+  // One more than fit: the worker refuses one of them, whichever it sees last.
+  for (int i = 0; i <= kMaxCalls; ++i) silent.push_back(greedy.StartWrite());
+  const std::unique_ptr<StubClient::Write> refused = greedy.StartWrite();
+  const grpc::Status status = refused->Await();
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+  EXPECT_THAT(status.error_message(),
+              AllOf(HasSubstr("6 streams have not sent their first part"), HasSubstr("--max-calls")));
+  // Calls of others are not streams.
+  std::vector<std::shared_ptr<client::WorkerSession>> sessions = {Connect(0, Way::kTcp),
+                                                                  Connect(0, Way::kTcp)};
+  const Groups groups = JoinAll(sessions, "group");
+  ExpectOk(OnRanks(groups, [](client::Group& group) {
+    const Tensor tensor = Tensor::Zeros(DataType::kF32, {4});
+    return group.AllReduce(tensor, tensor, {ReduceOp::kSum});
+  }));
+}
+
+// A worker that may have few threads.
+class ThreadLimitTest : public WorkerTest {
+ protected:
+  static constexpr int kThreads = 64;
+
+  void SetUp() override {
+    if (geteuid() != 0) GTEST_SKIP() << "needs root, to count threads by user";
+    WorkerTest::SetUp();
+    const std::string worker = testing::ProgramPath(worker_binary_);
+    worker_binary_ = "tests/worker/run_with_thread_limit";
+    StartWorker({}, {absl::StrCat("COHORT_TEST_PROGRAM=", worker),
+                     absl::StrCat("COHORT_TEST_THREADS=", kThreads)});
+  }
+
+  // gRPC's own threads are refused as well while there are none.
+  void AwaitServing() {
+    EXPECT_TRUE(testing::Eventually([this] {
+      grpc::ClientContext context;
+      SetDeadline(context);
+      v1::GetWorkerResponse response;
+      return StubOf(0)->GetWorker(&context, {}, &response).ok();
+    })) << "the worker does not answer";
+  }
+  void ExpectCollectivesWork() {
+    const Groups groups = JoinAll({Connect(0, Way::kTcp), Connect(0, Way::kFar)}, "works");
+    ExpectOk(OnRanks(groups, [](client::Group& group) {
+      const Tensor tensor = Tensor::Zeros(DataType::kF32, {4});
+      return group.AllReduce(tensor, tensor, {ReduceOp::kSum});
+    }));
+  }
+};
+
+TEST_F(ThreadLimitTest, IdleLanesEndNothing) {
+  ExpectCollectivesWork();
+  {
+    std::vector<UniqueFd> lanes;
+    for (int i = 0; i < kThreads * 2; ++i) {
+      lanes.push_back(ConnectTcp(worker(0).address()));
+      ASSERT_TRUE(lanes.back().is_open());
+      send(lanes.back().get(), lane::kPreface.data(), lane::kPreface.size(), MSG_NOSIGNAL);
+    }
+  }
+  AwaitServing();
+  ExpectCollectivesWork();
+}
+
+TEST_F(ThreadLimitTest, JoiningIsRefusedForThatCallerAlone) {
+  ExpectCollectivesWork();
+  const auto session = Connect(0, Way::kFar);
+  std::vector<absl::Status> statuses(kThreads * 2);
+  OnThreads(static_cast<int>(statuses.size()), [&](int i) {
+    client::RemoteGroupOptions seat = SeatOf(session, absl::StrCat("group-", i), 0, 2);
+    seat.join_timeout = absl::Seconds(5);
+    statuses[static_cast<size_t>(i)] = client::RemoteGroup::Create(seat).status();
+  });
+  int refused = 0;
+  for (const absl::Status& status : statuses) {
+    EXPECT_FALSE(status.ok());
+    if (!absl::IsResourceExhausted(status)) continue;
+    ++refused;
+    EXPECT_THAT(std::string(status.message()),
+                AllOf(HasSubstr("cannot start thread"),
+                      HasSubstr(absl::StrCat("RLIMIT_NPROC ", kThreads))));
+  }
+  EXPECT_GT(refused, 0);
+  EXPECT_LT(refused, static_cast<int>(statuses.size()));
+  AwaitServing();
+}
+
+}  // namespace
+}  // namespace cohort

@@ -1,0 +1,165 @@
+#include "worker/service/attach_server.h"
+
+#include <grp.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <iterator>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/time/clock.h"
+#include "base/clock.h"
+#include "base/testing/no_new_threads.h"
+#include "base/unique_fd.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace cohort::worker {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+constexpr uid_t kStranger = 61234;
+constexpr int kConnections = 100;
+
+Instant Soon() { return Clock::Steady().Now() + absl::Seconds(20); }
+
+ptrdiff_t CountIn(const char* folder) {
+  return std::distance(std::filesystem::directory_iterator(folder), {});
+}
+
+// Becomes true by what other threads do.
+template <typename Condition>
+bool Eventually(Condition condition) {
+  const Instant end = Soon();
+  while (Clock::Steady().Now() < end) {
+    if (condition()) return true;
+    absl::SleepFor(absl::Milliseconds(2));
+  }
+  return condition();
+}
+
+std::string Hello(const std::string& session) {
+  v1::AttachHello hello;
+  hello.set_magic(v1::ATTACH_PROTOCOL_MAGIC);
+  hello.set_version(v1::ATTACH_PROTOCOL_VERSION);
+  hello.set_session(session);
+  return hello.SerializeAsString();
+}
+
+// What the server answers to a hello.
+absl::StatusOr<v1::AttachAnswer> Attach(const std::string& name, const std::string& session) {
+  absl::StatusOr<shm::LocalSocket> socket = shm::LocalSocket::Connect(name, Soon());
+  if (!socket.ok()) return socket.status();
+  const absl::Status sent = socket->Send(Hello(session), {}, Soon());
+  if (!sent.ok()) return sent;
+  absl::StatusOr<shm::LocalSocket::Message> message = socket->Receive(Soon());
+  if (!message.ok()) return message.status();
+  v1::AttachAnswer answer;
+  if (!answer.ParseFromString(message->bytes)) return absl::InternalError("no answer");
+  return answer;
+}
+
+class AttachServerTest : public ::testing::Test {
+ protected:
+  AttachServerTest() {
+    absl::StatusOr<std::unique_ptr<AttachServer>> server = AttachServer::Start(sessions_, gpus_);
+    EXPECT_TRUE(server.ok()) << server.status();
+    server_ = *std::move(server);
+  }
+
+  void ExpectServes() {
+    const absl::StatusOr<std::shared_ptr<Session>> session = sessions_.Open({"test", getpid(), ""});
+    ASSERT_TRUE(session.ok()) << session.status();
+    const absl::StatusOr<v1::AttachAnswer> answer =
+        Attach(server_->name(), (*session)->id().ToBytes());
+    ASSERT_TRUE(answer.ok()) << answer.status();
+    EXPECT_EQ(answer->code(), 0) << answer->text();
+  }
+
+  GpuTable gpus_{[](const std::string&) { return absl::FailedPreconditionError("no GPU here"); }};
+  SessionTable sessions_;
+  std::unique_ptr<AttachServer> server_;
+};
+
+TEST_F(AttachServerTest, WithoutAThreadTheClientIsToldAndTheNextIsServed) {
+  ExpectServes();
+  {
+    const testing::NoNewThreads refuse;
+    for (int i = 0; i < 20; ++i) {  // more than the refused connections that are kept
+      const absl::StatusOr<v1::AttachAnswer> answer = Attach(server_->name(), "any");
+      ASSERT_TRUE(answer.ok()) << answer.status();
+      EXPECT_EQ(answer->code(), static_cast<int>(absl::StatusCode::kResourceExhausted));
+      EXPECT_THAT(answer->text(), AllOf(HasSubstr("cannot start thread"), HasSubstr("RLIMIT_NPROC")));
+    }
+  }
+  ExpectServes();
+}
+
+TEST_F(AttachServerTest, ClientsThatAreGoneGiveTheirDescriptorsBackAtOnce) {
+  const ptrdiff_t before = CountIn("/proc/self/fd");
+  {
+    std::vector<shm::LocalSocket> silent;
+    for (int i = 0; i < 10; ++i) {
+      silent.push_back(*shm::LocalSocket::Connect(server_->name(), Soon()));
+    }
+    ASSERT_TRUE(Eventually([&] { return CountIn("/proc/self/fd") >= before + 20; }));
+  }
+  EXPECT_TRUE(Eventually([&] { return CountIn("/proc/self/fd") <= before; }))
+      << CountIn("/proc/self/fd") << " descriptors are open; there were " << before;
+}
+
+// In a child process, which ends with its answer.
+bool OpensConnectionsAsStranger(const std::string& name, int told, int done) {
+  if (setgroups(0, nullptr) != 0 || setgid(kStranger) != 0 || setuid(kStranger) != 0) return false;
+  const absl::StatusOr<v1::AttachAnswer> answer = Attach(name, "any");
+  if (!answer.ok()) return false;
+  if (answer->code() != static_cast<int>(absl::StatusCode::kPermissionDenied)) return false;
+  std::vector<shm::LocalSocket> silent;
+  for (int i = 0; i < kConnections; ++i) {
+    absl::StatusOr<shm::LocalSocket> socket = shm::LocalSocket::Connect(name, Soon());
+    if (!socket.ok()) return false;
+    silent.push_back(*std::move(socket));
+  }
+  char byte = 1;
+  if (write(told, &byte, 1) != 1) return false;
+  return read(done, &byte, 1) == 0;
+}
+
+TEST_F(AttachServerTest, AnotherUserTakesNoThreads) {
+  if (geteuid() != 0) GTEST_SKIP() << "needs root, to become another user";
+  ExpectServes();
+  // The session that was opened may still be attached, or not.
+  const ptrdiff_t threads = CountIn("/proc/self/task");
+  const ptrdiff_t descriptors = CountIn("/proc/self/fd");
+  int told[2], done[2];
+  ASSERT_EQ(pipe(told), 0);
+  ASSERT_EQ(pipe(done), 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    close(done[1]);
+    _exit(OpensConnectionsAsStranger(server_->name(), told[1], done[0]) ? 0 : 1);
+  }
+  const UniqueFd reads(told[0]), closes_late(done[0]);
+  close(told[1]);
+  char byte = 0;
+  const bool opened = read(reads.get(), &byte, 1) == 1;
+  if (opened) {
+    // Connections are served in order: those of the other user have been seen before this one.
+    ExpectServes();
+    EXPECT_LE(CountIn("/proc/self/task"), threads + 1);
+    EXPECT_LE(CountIn("/proc/self/fd"), descriptors + 40);
+  }
+  close(done[1]);
+  int how = 0;
+  ASSERT_EQ(waitpid(child, &how, 0), child);
+  EXPECT_EQ(how, 0);
+  EXPECT_TRUE(opened);
+}
+
+}  // namespace
+}  // namespace cohort::worker

@@ -1,0 +1,66 @@
+// Ends streams whose clients send nothing.
+#ifndef COHORT_WORKER_SERVICE_STREAM_WATCH_H_
+#define COHORT_WORKER_SERVICE_STREAM_WATCH_H_
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <memory>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "base/clock.h"
+#include "base/lane/event_loop.h"
+#include "base/mutex.h"
+
+namespace cohort::worker {
+
+// One thread for all streams, which sleeps while there are none. Thread-safe.
+class StreamWatch {
+ public:
+  class Stream {
+   public:
+    virtual ~Stream() = default;
+    // The client has sent nothing for `limit`. On the watch's thread.
+    virtual void OnIdle(absl::Duration limit) = 0;
+
+   protected:
+    // The client has sent something.
+    void Touch() { last_.store(Now(), std::memory_order_relaxed); }
+
+   private:
+    friend class StreamWatch;
+    static int64_t Now() { return absl::ToUnixNanos(Clock::Steady().Now()); }
+    std::atomic<int64_t> last_{Now()};
+  };
+
+  // At most `max_unnamed` streams at a time have not named their session yet: no session's share
+  // counts them.
+  StreamWatch(absl::Duration idle_limit, int max_unnamed);
+
+  // Errors: RESOURCE_EXHAUSTED (unnamed streams, threads).
+  absl::Status Add(const std::shared_ptr<Stream>& stream);
+  // A session's share counts it now.
+  void Name(Stream* stream);
+  void Remove(Stream* stream);
+
+ private:
+  struct Entry {
+    std::weak_ptr<Stream> stream;
+    bool named = false;
+  };
+
+  void OnTick();
+
+  const absl::Duration idle_limit_;
+  const int max_unnamed_;
+  Mutex mutex_;
+  std::map<Stream*, Entry> streams_ ABSL_GUARDED_BY(mutex_);
+  int unnamed_ ABSL_GUARDED_BY(mutex_) = 0;
+  lane::EventLoop loop_;  // last: its thread uses the rest
+};
+
+}  // namespace cohort::worker
+
+#endif  // COHORT_WORKER_SERVICE_STREAM_WATCH_H_

@@ -1,0 +1,64 @@
+// The stream of WriteTensor: parts of a tensor, as they come.
+#ifndef COHORT_WORKER_SERVICE_WRITE_STREAM_H_
+#define COHORT_WORKER_SERVICE_WRITE_STREAM_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "base/mutex.h"
+#include "cohort/v1/worker.grpc.pb.h"
+#include "worker/service/call_gate.h"
+#include "worker/service/session_table.h"
+#include "worker/service/stream_watch.h"
+#include "worker/service/tensor_table.h"
+
+namespace cohort::worker {
+
+// OK when the bytes lie in host memory and within the tensor. Errors: INVALID_ARGUMENT,
+// OUT_OF_RANGE.
+absl::Status CheckRange(const TensorMemory& memory, uint64_t offset, uint64_t size);
+
+// Holds no thread while it waits for the client. Keeps itself until gRPC is done with it.
+class WriteStream final : public grpc::ServerReadReactor<v1::WriteTensorRequest>,
+                          public StreamWatch::Stream {
+ public:
+  static grpc::ServerReadReactor<v1::WriteTensorRequest>* Start(
+      grpc::CallbackServerContext* context, v1::WriteTensorResponse* response,
+      SessionTable& sessions, CallGate& gate, StreamWatch& watch);
+
+  void OnReadDone(bool ok) override;
+  void OnDone() override;
+  void OnIdle(absl::Duration limit) override;
+
+ private:
+  WriteStream(grpc::CallbackServerContext* context, v1::WriteTensorResponse* response,
+              SessionTable& sessions, CallGate& gate, StreamWatch& watch);
+  absl::Status Take();
+  // Finds the tensor of the first part, and counts the call.
+  absl::Status Begin();
+  // Once; what comes later has no effect.
+  void End(const absl::Status& status) ABSL_LOCKS_EXCLUDED(mutex_);
+
+  grpc::CallbackServerContext* const context_;
+  v1::WriteTensorResponse* const response_;
+  SessionTable& sessions_;
+  CallGate& gate_;
+  StreamWatch& watch_;
+  std::shared_ptr<WriteStream> self_;  // until OnDone
+  v1::WriteTensorRequest part_;
+  // From the first part on.
+  std::shared_ptr<Session> session_;
+  std::optional<CallGate::Pass> pass_;
+  TensorMemory memory_;
+  uint64_t at_ = 0;
+  uint64_t written_ = 0;
+  Mutex mutex_;
+  bool ended_ ABSL_GUARDED_BY(mutex_) = false;
+};
+
+}  // namespace cohort::worker
+
+#endif  // COHORT_WORKER_SERVICE_WRITE_STREAM_H_
