@@ -2,13 +2,13 @@
 
 #include <atomic>
 #include <cmath>
+#include <future>
 #include <memory>
 #include <thread>
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "nlohmann/json.hpp"
@@ -124,12 +124,14 @@ absl::Status InitLogging(const LogOptions& options) {
 
 bool FinishLogging(absl::Duration patience) {
   // Joins the thread that writes, and so may never come back.
-  auto finished = std::make_shared<absl::Notification>();
+  auto finished = std::make_shared<std::promise<void>>();
+  // Waits by the steady clock, as absl::Notification does not.
+  const std::future<void> result = finished->get_future();
   std::thread([finished] {
     spdlog::shutdown();
-    finished->Notify();
+    finished->set_value();
   }).detach();
-  return finished->WaitForNotificationWithTimeout(patience);
+  return result.wait_for(absl::ToChronoNanoseconds(patience)) == std::future_status::ready;
 }
 
 void Log(LogLevel level, absl::string_view message, std::initializer_list<LogField> fields) {

@@ -9,8 +9,8 @@
 
 #include "absl/memory/memory.h"
 #include "absl/strings/str_cat.h"
-#include "absl/synchronization/notification.h"
 #include "absl/time/time.h"
+#include "base/notification.h"
 #include "base/rpc/listen_address.h"
 #include "base/status_macros.h"
 #include "base/unique_fd.h"
@@ -48,12 +48,12 @@ MetricsEndpoint::~MetricsEndpoint() {
   // The thread that listens looks whether it shall end when somebody connects, or every two
   // seconds.
   const int port = this->port();
-  absl::Notification stopped;
+  Notification stopped;
   std::thread stop([&] {
     exposer_.reset();
     stopped.Notify();
   });
-  while (!stopped.WaitForNotificationWithTimeout(kBetweenKnocks)) Knock(port);
+  while (!stopped.WaitWithTimeout(kBetweenKnocks)) Knock(port);
   stop.join();
 }
 
