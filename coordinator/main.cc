@@ -70,6 +70,7 @@ absl::Status Serve(const Options& options, const sigset_t& signals, bool* journa
   server_options.listen = options.listen;
   server_options.max_message_bytes = static_cast<int>(options.max_message_bytes);
   server_options.max_concurrent_streams = options.max_concurrent_streams;
+  server_options.ping_timeout = options.ping_timeout;
   server_options.reflection = options.reflection;
   server_options.lane_threads = options.lane_threads;
   absl::StatusOr<std::unique_ptr<RpcServer>> server = RpcServer::Start(server_options, dispatcher);

@@ -19,6 +19,9 @@ struct RpcServerOptions {
   int max_message_bytes = 4 << 20;
   // Per connection; 0: gRPC's own default, which is no limit.
   int max_concurrent_streams = 0;
+  // A connection whose peer answers no ping for so long is closed, with its streams; pings go out
+  // after half of it without data. Zero: no pings.
+  absl::Duration ping_timeout = absl::Seconds(40);
   bool reflection = false;
   // Threads that serve the lane (base/lane/frame.h), on the same addresses; 0: gRPC alone.
   int lane_threads = 1;

@@ -4,19 +4,19 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/synchronization/notification.h"
+#include "base/notification.h"
 
 namespace cohort::parallel {
 
 absl::Status Destroy(std::unique_ptr<client::Group> group, absl::Duration timeout) {
   if (group == nullptr) return absl::OkStatus();
   const std::string who = absl::StrCat("rank ", group->rank(), " of group ", group->name());
-  const auto gone = std::make_shared<absl::Notification>();
+  const auto gone = std::make_shared<Notification>();
   std::thread([gone, group = std::move(group)]() mutable {
     group.reset();
     gone->Notify();
   }).detach();
-  if (gone->WaitForNotificationWithTimeout(timeout)) return absl::OkStatus();
+  if (gone->WaitWithTimeout(timeout)) return absl::OkStatus();
   return absl::DeadlineExceededError(
       absl::StrCat(who, ": not yet freed after ", absl::FormatDuration(timeout)));
 }
