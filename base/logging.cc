@@ -2,13 +2,13 @@
 
 #include <atomic>
 #include <cmath>
+#include <future>
 #include <memory>
 #include <system_error>
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "base/printable.h"
@@ -134,13 +134,15 @@ absl::Status InitLogging(const LogOptions& options) {
 
 bool FinishLogging(absl::Duration patience) {
   // Joins the thread that writes, and so may never come back.
-  auto finished = std::make_shared<absl::Notification>();
+  auto finished = std::make_shared<std::promise<void>>();
+  // Waits by the steady clock, as absl::Notification does not.
+  const std::future<void> result = finished->get_future();
   const absl::Status started = StartDetachedThread("cohort-log", [finished] {
     spdlog::shutdown();
-    finished->Notify();
+    finished->set_value();
   });
   if (!started.ok()) return false;
-  return finished->WaitForNotificationWithTimeout(patience);
+  return result.wait_for(absl::ToChronoNanoseconds(patience)) == std::future_status::ready;
 }
 
 void Log(LogLevel level, absl::string_view message, std::initializer_list<LogField> fields) {

@@ -39,4 +39,10 @@ void GroupLog::OnGroupEvent(const GroupKey& key, const GroupEvent& event) {
        {"cause", event.cause.empty() ? std::string() : event.cause.ToString()}});
 }
 
+void GroupLog::OnAsleep(absl::Duration asleep) {
+  next_.OnAsleep(asleep);
+  Log(LogLevel::kWarning, "the coordinator did not run; leases are extended by that time",
+      {{"seconds", absl::StrCat(absl::ToDoubleSeconds(asleep))}});
+}
+
 }  // namespace cohort::coordinator

@@ -10,7 +10,8 @@
 namespace cohort::coordinator {
 
 // Tells `next` everything, too. Losses, breaks and reported errors are warnings; that a group is
-// active, changes its view, or is closed, and that a member leaves, is info; that one joins, debug.
+// active, changes its view, or is closed, and that a member leaves, is info; that one joins, debug. A
+// sleep of the coordinator is a warning.
 class GroupLog final : public EngineObserver {
  public:
   // `next` outlives it.
@@ -21,6 +22,7 @@ class GroupLog final : public EngineObserver {
   void OnAppend(absl::Duration took, size_t record_count) override {
     next_.OnAppend(took, record_count);
   }
+  void OnAsleep(absl::Duration asleep) override;
 
  private:
   EngineObserver& next_;

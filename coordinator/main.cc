@@ -76,6 +76,7 @@ absl::Status Serve(const Options& options, const sigset_t& signals, bool* journa
   // Ten requests of the largest size may be on their way at once.
   server_options.listener.http2.max_unfinished_bytes = std::max(
       server_options.listener.http2.max_unfinished_bytes, 10 * options.max_message_bytes);
+  server_options.ping_timeout = options.ping_timeout;
   server_options.reflection = options.reflection;
   server_options.lane_threads = options.lane_threads;
   absl::StatusOr<std::unique_ptr<RpcServer>> server = RpcServer::Start(server_options, dispatcher);

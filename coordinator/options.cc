@@ -26,6 +26,7 @@ struct Raw {
   std::string journal = "memory";
   std::string log_format = "text";
   std::string drain_grace = "10s";
+  std::string ping_timeout = "40s";
   std::string max_wait = "1h";
   std::vector<std::string> limits;
 };
@@ -119,6 +120,8 @@ absl::Status Resolve(const Raw& raw, Options* options) {
   }
   COHORT_RETURN_IF_ERROR(ParseFlagDuration("--drain-grace", raw.drain_grace, absl::ZeroDuration(),
                                            absl::Hours(1), &options->drain_grace));
+  COHORT_RETURN_IF_ERROR(ParseFlagDuration("--ping-timeout", raw.ping_timeout, absl::ZeroDuration(),
+                                           absl::Hours(1), &options->ping_timeout));
   COHORT_RETURN_IF_ERROR(ParseFlagDuration("--max-wait", raw.max_wait, absl::Milliseconds(1),
                                            absl::Hours(24), &options->max_wait));
   COHORT_RETURN_IF_ERROR(ParseLimits(raw.limits, &options->limits));
@@ -154,6 +157,9 @@ void AddFlags(CLI::App& app, Options& options, Raw& raw) {
                  "threads for calls in plain frames, on the same addresses; 0: gRPC alone (1)");
   app.add_option("--drain-grace", raw.drain_grace,
                  "time between SIGTERM and the end for calls to be answered (10s)");
+  app.add_option("--ping-timeout", raw.ping_timeout,
+                 "a gRPC connection whose peer answers no ping for so long is closed; pings go "
+                 "out after half of it without data; 0s: no pings (40s)");
   app.add_option("--max-wait", raw.max_wait, "no call is parked longer (1h)");
   app.add_option("--max-message-bytes", options.max_message_bytes,
                  "largest request, in bytes (4194304)");
@@ -204,6 +210,7 @@ std::vector<Setting> SettingsOf(const Options& options) {
   add("reflection", options.reflection ? "true" : "false");
   add("lane-threads", options.lane_threads);
   add("drain-grace", quote(absl::FormatDuration(options.drain_grace)));
+  add("ping-timeout", quote(absl::FormatDuration(options.ping_timeout)));
   add("max-wait", quote(absl::FormatDuration(options.max_wait)));
   add("max-message-bytes", options.max_message_bytes);
   add("max-connections", options.listener.max_connections);

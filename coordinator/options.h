@@ -32,6 +32,7 @@ struct Options {
   bool reflection = false;
   int lane_threads = 1;  // 0: gRPC alone
   absl::Duration drain_grace = absl::Seconds(10);
+  absl::Duration ping_timeout = absl::Seconds(40);  // zero: no pings
   absl::Duration max_wait = absl::Hours(1);
   int64_t max_message_bytes = int64_t{4} << 20;
   // Of connections, and of what each may send.

@@ -50,6 +50,8 @@ TEST(OptionsTest, AllTogether) {
                              "--reflection",
                              "--drain-grace",
                              "500ms",
+                             "--ping-timeout",
+                             "90s",
                              "--max-wait",
                              "2m",
                              "--limit",
@@ -64,6 +66,7 @@ TEST(OptionsTest, AllTogether) {
   EXPECT_EQ(parsed->options.journal, JournalKind::kSqlite);
   EXPECT_EQ(parsed->options.log.format, LogFormat::kJson);
   EXPECT_EQ(parsed->options.drain_grace, absl::Milliseconds(500));
+  EXPECT_EQ(parsed->options.ping_timeout, absl::Seconds(90));
   EXPECT_EQ(parsed->options.limits.max_keys, 5);
   EXPECT_EQ(parsed->options.limits.max_groups, 6);
 }

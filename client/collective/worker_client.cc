@@ -1,9 +1,9 @@
 #include "client/collective/worker_client.h"
 
-#include <chrono>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/rpc/grpc_deadline.h"
 #include "base/rpc/status_conversion.h"
 #include "base/status_macros.h"
 #include "cohort/v1/worker.grpc.pb.h"
@@ -109,7 +109,7 @@ class WorkerClientImpl final : public WorkerClient {
   template <typename Method, typename Request, typename Response>
   absl::Status Call(Method method, const Request& request, Response* response) {
     grpc::ClientContext context;
-    context.set_deadline(std::chrono::system_clock::now() + absl::ToChronoMilliseconds(timeout_));
+    context.set_deadline(GrpcDeadline(timeout_));
     const absl::Status status = FromGrpcStatus(((*stub_).*method)(&context, request, response));
     if (status.ok()) return status;
     return absl::Status(status.code(),

@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <chrono>
 #include <utility>
 
 #include "absl/strings/escaping.h"
@@ -16,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "base/rpc/answered.h"
+#include "base/rpc/grpc_deadline.h"
 #include "base/rpc/status_conversion.h"
 #include "base/status_macros.h"
 #include "base/thread.h"
@@ -213,8 +213,7 @@ void WorkerSession::AwaitEnd(uint64_t group, int64_t generation, OnEnd on_end) {
 }
 
 void WorkerSession::SetDeadline(grpc::ClientContext& context, absl::Duration timeout) {
-  const absl::Duration bounded = std::min(timeout, absl::Hours(24 * 365)) + kMargin;
-  context.set_deadline(std::chrono::system_clock::now() + absl::ToChronoMilliseconds(bounded));
+  context.set_deadline(GrpcDeadline(timeout + kMargin));
 }
 
 std::unique_ptr<WorkerLane> WorkerSession::MakeLane() const {

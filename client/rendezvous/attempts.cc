@@ -32,12 +32,6 @@ bool IsDraining(const grpc::Status& status) {
   return absl::StrContains(status.error_message(), "draining");
 }
 
-std::chrono::system_clock::time_point GrpcDeadline(absl::Duration from_now) {
-  // Far deadlines are cut: the clock's type does not hold them all.
-  return std::chrono::system_clock::now() +
-         absl::ToChronoMilliseconds(std::min(from_now, absl::Hours(24 * 365)));
-}
-
 Attempts::Attempts(const ConnectionOptions& connection, CallLimits limits)
     : address_(connection.address),
       limits_(std::move(limits)),

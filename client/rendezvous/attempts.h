@@ -14,6 +14,7 @@
 #include "absl/time/time.h"
 #include "base/clock.h"
 #include "base/mutex.h"
+#include "base/rpc/grpc_deadline.h"
 #include "client/rendezvous/connection.h"
 #include "client/rendezvous/report_codec.h"
 #include "grpcpp/client_context.h"
@@ -67,8 +68,6 @@ class Backoff {
 bool IsAway(const grpc::Status& status);
 // Whether it is there, and takes nothing new.
 bool IsDraining(const grpc::Status& status);
-
-std::chrono::system_clock::time_point GrpcDeadline(absl::Duration from_now);
 
 // Confined to one thread at a time.
 class Attempts {

@@ -1,7 +1,7 @@
 #include "client/rendezvous/group_session.h"
 
 #include "absl/strings/str_cat.h"
-#include "absl/synchronization/notification.h"
+#include "base/notification.h"
 #include "client/rendezvous/watch_stream.h"
 
 namespace cohort::client {
@@ -197,12 +197,12 @@ void GroupSession::Destroy(absl::string_view reason) {
       CallLimits limits{spec.what, Clock::Steady().Now() + kGoodbye};
       limits.by_lane = false;  // this may be the thread that would hear the answer
       limits.repeat = false;   // whoever cannot be told now learns it from the lease
-      auto told = std::make_shared<absl::Notification>();
+      auto told = std::make_shared<Notification>();
       std::make_shared<AsyncCall<decltype(method::kLeave)>>(
           connection_, method::kLeave, std::move(limits), std::move(request),
           [told](const absl::Status&, v1::LeaveResponse&) { told->Notify(); })
           ->Start();
-      told->WaitForNotificationWithTimeout(kGoodbye);
+      told->WaitWithTimeout(kGoodbye);
     }
   }
   End(absl::FailedPreconditionError(absl::StrCat("group ", group_, ": this seat was left")));

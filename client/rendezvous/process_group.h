@@ -66,6 +66,9 @@ struct ProcessGroupOptions {
   absl::Duration store_timeout = absl::Seconds(300);     // of Create and of calls without a timeout
   absl::Duration data_expiration = absl::Seconds(3600);  // of objects nobody reads
   absl::Duration lease = absl::Seconds(30);              // silence after which a member is lost
+  // Of a member whose connection stands, as that of a process that is stopped or stuck may. Zero: four
+  // leases.
+  absl::Duration attached_lease = absl::ZeroDuration();
   absl::Duration disconnect_grace = absl::Milliseconds(500);
   absl::Duration progress_timeout = absl::ZeroDuration();  // zero: off; see ReportProgress
   absl::Duration join_window = absl::Seconds(5);           // elastic groups

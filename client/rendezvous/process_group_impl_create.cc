@@ -119,6 +119,9 @@ v1::JoinRequest MakeJoinRequest(const ProcessGroupOptions& options, const std::s
   spec->set_max_members(options.world_size);
   spec->set_fate(options.share_fate ? v1::FATE_SHARE : v1::FATE_REPORT);
   ToProto(options.lease, spec->mutable_lease());
+  if (options.attached_lease > absl::ZeroDuration()) {
+    ToProto(options.attached_lease, spec->mutable_attached_lease());
+  }
   ToProto(options.disconnect_grace, spec->mutable_disconnect_grace());
   ToProto(options.data_expiration, spec->mutable_data_expiration());
   if (options.progress_timeout > absl::ZeroDuration()) {

@@ -16,6 +16,8 @@ namespace {
 
 // Enough to know why a group was closed: the names of many are remembered.
 constexpr size_t kMaxClosedDetailBytes = 256;
+// Within this a live member connects again after the coordinator has slept.
+constexpr absl::Duration kReconnectTime = absl::Seconds(10);
 
 // The tenant's own store, which no group owns.
 struct Namespace {
@@ -411,6 +413,12 @@ void Core::Tick(Instant now, Effects& effects) {
   impl_->shard.timers.Run(step);
   impl_->shard.waits.Run(step);
   impl_->Finish(step);
+}
+
+void Core::Resume(Instant now, absl::Duration asleep) {
+  Shard& shard = impl_->shard;
+  shard.waits.Advance(asleep);
+  shard.resumed_until = now + std::min(asleep, kReconnectTime);
 }
 
 Instant Core::NextTick() const {

@@ -56,6 +56,11 @@ class Core {
   // Does what time does: leases, expiries, ends of waits.
   void Tick(Instant now, Effects& effects);
 
+  // The coordinator did not run for `asleep` (it was stopped, or its machine was suspended), and `now` does not
+  // count that time: leases, graces and expiries go on where they stood, because what members sent meanwhile has
+  // not been read yet. Waits of parked calls end as promised: their callers did not sleep. Before the next input.
+  void Resume(Instant now, absl::Duration asleep);
+
   // When Tick wants to be called next; infinite future: not before another input.
   Instant NextTick() const;
 

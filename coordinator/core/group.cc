@@ -251,8 +251,13 @@ void Group::TimeOut(Step& step, CallId id) {
   auto it = proposal_->calls.find(id);
   if (it == proposal_->calls.end()) return;
   if (proposal_->proposer_call == id) {
-    ProposalTimedOut(step);
-    return;
+    // After a sleep of the coordinator the members' acknowledgements lie unread: none of them is silent yet.
+    const bool may_be_unread = proposal_->drop_silent && step.now() < shard_.resumed_until;
+    if (!may_be_unread) {
+      ProposalTimedOut(step);
+      return;
+    }
+    proposal_->proposer_call = 0;
   }
   ViewReply reply = ViewFor(it->second, ViewReply::Outcome::kTimedOut);
   reply.missing = context_.roster.Missing(step.now(), proposal_->needed, proposal_->acknowledged);

@@ -147,6 +147,8 @@ class Group final : public WaitOwner {
   std::shared_ptr<const std::vector<MemberInfo>> Members(Instant now);
 
   // --- liveness
+  // When it is lost unless something is heard of it.
+  Instant LostAt(const Member& member) const;
   void ScheduleLiveness(Instant now);
   void CheckLiveness(Step& step);
   void AwaitConnection(Step& step, Member& member);

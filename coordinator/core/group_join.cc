@@ -30,6 +30,7 @@ std::string Group::SpecDifference(const GroupSpec& theirs) const {
   };
   for (std::string difference :
        {differ_time("lease", ours.lease, theirs.lease),
+        differ_time("attached lease", ours.AttachedLease(), theirs.AttachedLease()),
         differ_time("disconnect grace", ours.disconnect_grace, theirs.disconnect_grace),
         differ_time("data expiration", ours.data_expiration, theirs.data_expiration),
         differ_time("progress timeout", ours.progress_timeout, theirs.progress_timeout),

@@ -35,6 +35,13 @@ void Group::Heard(Step& step, Member& member) {
   }
 }
 
+// An attached stream that stands is a sign of life, but a limited one: its process may hang for good.
+Instant Group::LostAt(const Member& member) const {
+  const Instant limit = member.last_heard + context_.spec.AttachedLease();
+  if (!member.streams.empty()) return limit;
+  return std::min(limit, std::max(member.last_heard, member.attached_until) + context_.spec.lease);
+}
+
 void Group::ScheduleLiveness(Instant now) {
   // What is heard meanwhile only moves deadlines away, so an early look is enough.
   shard_.timers.Cancel(liveness_timer_);
@@ -42,8 +49,10 @@ void Group::ScheduleLiveness(Instant now) {
   Instant next = absl::InfiniteFuture();
   for (const auto& [name, member] : context_.roster.members()) {
     if (!member->live() || member->join_call != 0) continue;
-    next = std::min(next, member->last_heard +
-                              (member->state == MemberState::kSuspected ? lease : lease * 2 / 3));
+    next = std::min(next, LostAt(*member));
+    if (member->state != MemberState::kSuspected) {
+      next = std::min(next, member->last_heard + lease * 2 / 3);
+    }
     if (context_.spec.progress_timeout > absl::ZeroDuration() && state_ == GroupState::kActive) {
       next = std::min(next, member->progress_at + context_.spec.progress_timeout);
     }
@@ -70,11 +79,13 @@ void Group::CheckLiveness(Step& step) {
     Member* member = context_.roster.ByName(name);
     if (member == nullptr || !member->live() || member->join_call != 0) continue;
     const absl::Duration silent = step.now() - member->last_heard;
-    if (silent >= lease) {
+    if (step.now() >= LostAt(*member)) {
+      const bool attached = !member->streams.empty();
       Lose(step, *member,
            CauseOf(CauseKind::kLeaseExpired, *member,
-                   absl::StrCat("not heard for ", absl::FormatDuration(silent), ", its lease is ",
-                                absl::FormatDuration(lease)),
+                   absl::StrCat("not heard for ", absl::FormatDuration(silent), ", its ",
+                                attached ? "attached lease" : "lease", " is ",
+                                absl::FormatDuration(attached ? context_.spec.AttachedLease() : lease)),
                    step.now()));
       continue;
     }
@@ -109,7 +120,8 @@ void Group::CheckLiveness(Step& step) {
 // Nothing connects the member to us any more: it is lost unless something does within the grace.
 void Group::AwaitConnection(Step& step, Member& member) {
   shard_.timers.Cancel(member.disconnect_timer);
-  const absl::Duration grace = context_.spec.disconnect_grace;
+  const absl::Duration grace =
+      std::max(context_.spec.disconnect_grace, shard_.resumed_until - step.now());
   member.disconnect_timer =
       shard_.timers.Schedule(step.now() + grace, [this, grace, name = member.name](Step& s) {
         Member* gone = context_.roster.ByName(name);
@@ -322,8 +334,11 @@ void Group::Answer(Step& step, Call& call, AttachCall& body) {
   auto it = std::find(member->streams.begin(), member->streams.end(), body.stream);
   if (it == member->streams.end()) return;
   member->streams.erase(it);
-  if (!member->streams.empty() || !member->live() || body.by_us) return;
-  AwaitConnection(step, *member);
+  if (!member->streams.empty() || !member->live()) return;
+  member->attached_until = step.now();
+  // The lease is the shorter limit from here on.
+  ScheduleLiveness(step.now());
+  if (!body.by_us) AwaitConnection(step, *member);
 }
 
 void Group::Answer(Step& step, Call& call, ReportErrorCall& body) {

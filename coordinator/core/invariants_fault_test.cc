@@ -45,6 +45,8 @@ TEST(InvariantC7, EveryDifferenceOfTheGroupsTimesIsNamed) {
   };
   const GroupSpec fixed = CoreHarness::Fixed(4);
   EXPECT_THAT(disagree(fixed, &GroupSpec::lease), HasSubstr("lease 7s, not 9s"));
+  EXPECT_THAT(disagree(fixed, &GroupSpec::attached_lease),
+              HasSubstr("attached lease 7s, not 9s"));
   EXPECT_THAT(disagree(fixed, &GroupSpec::disconnect_grace),
               HasSubstr("disconnect grace 7s, not 9s"));
   EXPECT_THAT(disagree(fixed, &GroupSpec::data_expiration),

@@ -153,6 +153,7 @@ MissingReport Roster::Missing(Instant now, const RankSet& expected, const RankSe
       one.member = member->name;
       one.host = member->host;
       one.last_heard = now - member->last_heard;
+      one.attached = !member->streams.empty();
       one.last_operation = member->operation;
       if (!member->operation_name.empty()) {
         absl::StrAppend(&one.last_operation, " \"", member->operation_name, "\"");
@@ -180,6 +181,7 @@ MemberInfo Roster::Info(Instant now, const Member& member) const {
   info.addresses = member.addresses;
   info.labels = member.labels;
   info.last_heard = member.join_call != 0 ? absl::ZeroDuration() : now - member.last_heard;
+  info.attached = !member.streams.empty();
   info.progress = member.progress;
   info.progress_operation = member.progress_operation;
   info.progress_age = now - member.progress_at;

@@ -47,6 +47,7 @@ struct Member {
 
   // The streams that stand for it, and what happens when the last one broke.
   std::vector<int64_t> streams;
+  Instant attached_until;  // when the last of them ended
   TimerId disconnect_timer = 0;
 
   // What it costs, as of when its texts last changed.

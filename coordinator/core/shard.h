@@ -30,6 +30,9 @@ struct Shard {
   Timers timers;
   Tally tally;  // before all that charges it
   WaitTable waits{tally};
+  // The coordinator did not run a moment ago. Connections that ended meanwhile say nothing about their members, who
+  // have until then to connect again, at least.
+  Instant resumed_until = absl::InfinitePast();
 
   // What a group that begins counts from: larger than every number that an earlier boot, or an earlier group of
   // this one, can have given out. So a receipt or a revision of a closed group means nothing to its successor.

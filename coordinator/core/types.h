@@ -41,6 +41,7 @@ struct GroupSpec {
   int max_members = 0;
   Fate fate = Fate::kShare;
   absl::Duration lease = absl::Seconds(30);
+  absl::Duration attached_lease = absl::ZeroDuration();  // zero: four leases
   absl::Duration disconnect_grace = absl::Milliseconds(500);
   absl::Duration data_expiration = absl::Seconds(3600);
   absl::Duration progress_timeout = absl::ZeroDuration();  // zero: off
@@ -49,6 +50,10 @@ struct GroupSpec {
   std::map<std::string, std::string> labels;
 
   bool fixed() const { return min_members == max_members; }
+  // Silence after which a member with an attached stream is lost.
+  absl::Duration AttachedLease() const {
+    return attached_lease > absl::ZeroDuration() ? attached_lease : lease * 4;
+  }
 };
 
 enum class GroupState { kForming = 1, kActive = 2, kBroken = 3, kClosed = 4 };
@@ -103,6 +108,7 @@ struct MemberInfo {
   std::vector<std::string> addresses;
   std::map<std::string, std::string> labels;
   absl::Duration last_heard;  // age
+  bool attached = false;      // an attached stream stands for it
   int64_t progress = 0;
   std::string progress_operation;
   absl::Duration progress_age;
@@ -136,6 +142,7 @@ struct MissingMember {
   std::string member;
   std::string host;
   std::optional<absl::Duration> last_heard;
+  bool attached = false;
   std::string last_operation;
   absl::Duration last_operation_age;
   int64_t progress = 0;

@@ -77,6 +77,15 @@ class WaitTable {
       owner->TimeOut(step, id);
     }
   }
+  // Their callers have waited `by` longer than the core's time says.
+  void Advance(absl::Duration by) {
+    deadlines_.clear();
+    for (auto& [id, entry] : waits_) {
+      entry.since -= by;
+      entry.deadline -= by;
+      deadlines_.insert({entry.deadline, id});
+    }
+  }
   Instant Next() const {
     return deadlines_.empty() ? absl::InfiniteFuture() : deadlines_.begin()->first;
   }

@@ -99,6 +99,7 @@ void EncodeSpec(const GroupSpec& spec, wire::Group::Spec* out) {
   out->set_max_members(spec.max_members);
   out->set_fate(static_cast<int>(spec.fate));
   out->set_lease_nanoseconds(Encode(spec.lease));
+  out->set_attached_lease_nanoseconds(Encode(spec.attached_lease));
   out->set_disconnect_grace_nanoseconds(Encode(spec.disconnect_grace));
   out->set_data_expiration_nanoseconds(Encode(spec.data_expiration));
   out->set_progress_timeout_nanoseconds(Encode(spec.progress_timeout));
@@ -111,6 +112,7 @@ bool DecodeSpec(const wire::Group::Spec& in, GroupSpec* spec) {
   spec->min_members = in.min_members();
   spec->max_members = in.max_members();
   spec->lease = DecodeDuration(in.lease_nanoseconds());
+  spec->attached_lease = DecodeDuration(in.attached_lease_nanoseconds());
   spec->disconnect_grace = DecodeDuration(in.disconnect_grace_nanoseconds());
   spec->data_expiration = DecodeDuration(in.data_expiration_nanoseconds());
   spec->progress_timeout = DecodeDuration(in.progress_timeout_nanoseconds());

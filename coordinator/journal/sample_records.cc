@@ -25,6 +25,7 @@ RecordValue FullGroup() {
   record.spec.max_members = 4096;
   record.spec.fate = Fate::kReport;
   record.spec.lease = absl::Milliseconds(1500);
+  record.spec.attached_lease = absl::Seconds(7);
   record.spec.disconnect_grace = absl::Nanoseconds(1);
   record.spec.data_expiration = absl::InfiniteDuration();
   record.spec.progress_timeout = absl::Hours(24 * 365);
@@ -152,10 +153,10 @@ bool Same(const std::vector<Payload>& a, const std::vector<Payload>& b) {
                     [](const Payload& x, const Payload& y) { return Same(x, y); });
 }
 bool Same(const GroupSpec& a, const GroupSpec& b) {
-  const auto& [a0, a1, a2, a3, a4, a5, a6, a7, a8, a9] = a;
-  const auto& [b0, b1, b2, b3, b4, b5, b6, b7, b8, b9] = b;
+  const auto& [a0, a1, a2, a3, a4, a5, a6, a7, a8, a9, a10] = a;
+  const auto& [b0, b1, b2, b3, b4, b5, b6, b7, b8, b9, b10] = b;
   return a0 == b0 && a1 == b1 && a2 == b2 && a3 == b3 && a4 == b4 && a5 == b5 && a6 == b6 &&
-         a7 == b7 && a8 == b8 && a9 == b9;
+         a7 == b7 && a8 == b8 && a9 == b9 && a10 == b10;
 }
 bool Same(const Cause& a, const Cause& b) {
   const auto& [a0, a1, a2, a3, a4, a5, a_at] = a;

@@ -3,7 +3,6 @@
 #include <memory>
 #include <vector>
 
-#include "absl/time/clock.h"
 #include "grpcpp/support/slice.h"
 
 namespace cohort::coordinator {
@@ -30,14 +29,6 @@ grpc::ByteBuffer ToByteBuffer(const MessageBytes& message) {
   // An empty message needs a slice too: a buffer without any is not valid.
   if (slices.empty()) slices.emplace_back();
   return grpc::ByteBuffer(slices.data(), slices.size());
-}
-
-absl::Duration TimeLeft(const grpc::CallbackServerContext& context) {
-  if (gpr_time_cmp(context.raw_deadline(), gpr_inf_future(context.raw_deadline().clock_type)) ==
-      0) {
-    return absl::InfiniteDuration();
-  }
-  return absl::FromChrono(context.deadline()) - absl::Now();
 }
 
 }  // namespace cohort::coordinator

@@ -2,18 +2,13 @@
 #ifndef COHORT_COORDINATOR_SERVICE_BYTE_BUFFER_H_
 #define COHORT_COORDINATOR_SERVICE_BYTE_BUFFER_H_
 
-#include "absl/time/time.h"
 #include "coordinator/service/codec/message_bytes.h"
-#include "grpcpp/server_context.h"
 #include "grpcpp/support/byte_buffer.h"
 
 namespace cohort::coordinator {
 
 // Large pieces are shared with `message`, not copied; gRPC frees them when they are on their way.
 grpc::ByteBuffer ToByteBuffer(const MessageBytes& message);
-
-// Until the caller's deadline; infinite when it has none.
-absl::Duration TimeLeft(const grpc::CallbackServerContext& context);
 
 }  // namespace cohort::coordinator
 

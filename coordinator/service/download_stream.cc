@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/rpc/grpc_deadline.h"
 #include "base/rpc/status_conversion.h"
 #include "cohort/v1/messaging.pb.h"
 #include "coordinator/service/byte_buffer.h"
@@ -43,7 +44,7 @@ void DownloadStream::Begin(grpc::CallbackServerContext* context, const grpc::Byt
     grpc::ByteBuffer again(*request);
     grpc::ProtoBufferReader reader(&again);
     const absl::Status status =
-        dispatcher_.Decode(Method::kDownload, &reader, TimeLeft(*context), &call, &asker_);
+        dispatcher_.Decode(Method::kDownload, &reader, TimeLeft(context->raw_deadline()), &call, &asker_);
     if (!status.ok()) return Complete(status);
   }
   if (!OutgoingBlobs::IsOutgoing(blob_)) {

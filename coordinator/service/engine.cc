@@ -14,6 +14,8 @@ namespace {
 
 constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
 constexpr int kMaxShards = 256;
+// People are told when the process has not run for as long as this.
+constexpr absl::Duration kAsleepTold = absl::Seconds(1);
 
 absl::Status DrainingError() {
   return absl::UnavailableError("draining: the coordinator is going away; try again");
@@ -25,9 +27,10 @@ Engine::Engine(const EngineOptions& options, std::unique_ptr<Journal> journal, c
                EngineObserver* observer)
     : journal_(std::move(journal)),
       durable_(!journal_->keeps_nothing()),
-      clock_(clock),
+      clock_(clock, *options.suspend_clock, options.pause),
+      look_interval_(options.pause / 2),
       observer_(observer),
-      started_(clock.Now()),
+      started_(clock_.Now()),
       server_incarnation_(options.server_incarnation != 0 ? options.server_incarnation
                                                           : absl::ToUnixMicros(absl::Now())) {}
 
@@ -44,7 +47,7 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Start(
     engine->limits_.store(engine->limits_versions_.back().get(), std::memory_order_release);
   }
   // Row by row: a journal that was filled up to the limit is read back within the same memory.
-  const Instant now = clock.Now();
+  const Instant now = engine->clock_.Now();
   Engine* const raw = engine.get();
   COHORT_ASSIGN_OR_RETURN(const int64_t boot,
                           engine->journal_->Open([&, raw](int64_t its_boot, Record row) {
@@ -66,7 +69,7 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Start(
         std::move(on_failure));
     COHORT_RETURN_IF_ERROR(engine->committer_->status());
   }
-  engine->alarm_ = std::make_unique<Alarm>(clock, [raw] { return raw->TickAll(); });
+  engine->alarm_ = std::make_unique<Alarm>(engine->clock_, [raw] { return raw->TickAll(); });
   COHORT_RETURN_IF_ERROR(engine->alarm_->Start());
   return engine;
 }
@@ -123,7 +126,7 @@ void Engine::Submit(Call call, ReplySink* sink, CallHandle* handle) {
     refused = shard.closed || failed();
     if (!refused) {
       call.id = id;
-      shard.core->Handle(clock_.Now(), std::move(call), effects);
+      shard.core->Handle(Begin(shard), std::move(call), effects);
       Route(shard, id, sink, effects, &answers);
     }
   }
@@ -143,11 +146,21 @@ bool Engine::Cancel(const CallHandle& handle) {
   {
     MutexLock lock(&shard.mutex);
     if (shard.parked.erase(handle.id) == 0) return false;
-    shard.core->Cancel(clock_.Now(), handle.id, effects);
+    shard.core->Cancel(Begin(shard), handle.id, effects);
     Route(shard, 0, nullptr, effects, &answers);
   }
   Deliver(std::move(answers), effects);
   return true;
+}
+
+Instant Engine::Begin(Shard& shard) {
+  const Instant now = clock_.Now();
+  const int64_t asleep = clock_.asleep_nanos();
+  if (const int64_t known = shard.asleep.load(); asleep != known) {
+    shard.core->Resume(now, absl::Nanoseconds(asleep - known));
+    shard.asleep.store(asleep);
+  }
+  return now;
 }
 
 void Engine::Route(Shard& shard, CallId own, ReplySink* own_sink, Effects& effects,
@@ -183,7 +196,7 @@ void Engine::Step(Shard& shard, Input input) {
   Prepare(effects);
   {
     MutexLock lock(&shard.mutex);
-    input(*shard.core, clock_.Now(), effects);
+    input(*shard.core, Begin(shard), effects);
     Route(shard, 0, nullptr, effects, &answers);
   }
   Deliver(std::move(answers), effects);
@@ -225,14 +238,28 @@ void Engine::UpdateTick(Shard& shard) {
 }
 
 Instant Engine::TickAll() {
-  int64_t next = kNever;
+  const Instant now = clock_.Now();
+  // So often the clock must be looked at.
+  int64_t next = look_interval_ == absl::InfiniteDuration()
+                     ? kNever
+                     : absl::ToUnixNanos(now + look_interval_);
+  TellAsleep();
+  const int64_t asleep = clock_.asleep_nanos();
   for (const std::unique_ptr<Shard>& shard : shards_) {
-    if (shard->next_tick.load() <= absl::ToUnixNanos(clock_.Now())) {
+    if (shard->asleep.load() != asleep ||
+        shard->next_tick.load() <= absl::ToUnixNanos(clock_.Now())) {
       Step(*shard, [](Core& core, Instant now, Effects& effects) { core.Tick(now, effects); });
     }
     next = std::min(next, shard->next_tick.load());
   }
   return next == kNever ? absl::InfiniteFuture() : absl::FromUnixNanos(next);
+}
+
+void Engine::TellAsleep() {
+  const absl::Duration asleep = clock_.asleep();
+  if (observer_ == nullptr || asleep - told_asleep_ < kAsleepTold) return;
+  observer_->OnAsleep(asleep - told_asleep_);
+  told_asleep_ = asleep;
 }
 
 void Engine::Refuse(CallId id, ReplySink* sink) {
@@ -256,7 +283,7 @@ void Engine::Shutdown() {
     {
       MutexLock lock(&shard->mutex);
       shard->closed = true;
-      shard->core->ReleaseAll(clock_.Now(), effects);
+      shard->core->ReleaseAll(Begin(*shard), effects);
       Route(*shard, 0, nullptr, effects, &answers);
       // Whatever the machine has forgotten about is answered all the same.
       for (const auto& [id, sink] : shard->parked) {

@@ -1,4 +1,5 @@
-// Runs the state machine: shards of it under locks, its clock, and the rule that nothing is
+// Runs the state machine: shards of it under locks, its clock (which leaves out the time that the
+// process did not run), and the rule that nothing is
 // answered before it is durable. Knows nothing of gRPC.
 #ifndef COHORT_COORDINATOR_SERVICE_ENGINE_H_
 #define COHORT_COORDINATOR_SERVICE_ENGINE_H_
@@ -22,6 +23,7 @@
 #include "coordinator/core/limits.h"
 #include "coordinator/journal/journal.h"
 #include "coordinator/service/alarm.h"
+#include "coordinator/service/awake_clock.h"
 #include "coordinator/service/committer.h"
 #include "coordinator/service/engine_observer.h"
 #include "coordinator/service/reply_sink.h"
@@ -39,6 +41,11 @@ struct EngineOptions {
   Limits limits;
   // Tells this life of the coordinator from others; 0: chosen from the wall clock.
   int64_t server_incarnation = 0;
+  // Leases stand still in every gap longer than this in which the process does not run. Infinite:
+  // they never do, for clocks that jump.
+  absl::Duration pause = absl::Milliseconds(200);
+  // Also counts while the machine is suspended.
+  const Clock* suspend_clock = &SuspendClock();
 };
 
 struct EngineStats {
@@ -100,6 +107,7 @@ class Engine {
   const Limits& limits() const { return *limits_.load(std::memory_order_acquire); }
   void SetLimits(const Limits& limits);
 
+  // Stands still while the process does not run.
   const Clock& clock() const { return clock_; }
   int64_t server_incarnation() const { return server_incarnation_; }
   int64_t boot() const { return boot_; }
@@ -118,6 +126,8 @@ class Engine {
     bool closed ABSL_GUARDED_BY(mutex) = false;
     // NextTick, in nanoseconds, for the alarm to read without the lock.
     std::atomic<int64_t> next_tick{0};
+    // What the core was told of AwakeClock::asleep, in nanoseconds. Written under the mutex.
+    std::atomic<int64_t> asleep{0};
   };
 
   Engine(const EngineOptions& options, std::unique_ptr<Journal> journal, const Clock& clock,
@@ -126,6 +136,8 @@ class Engine {
   void MakeShards(const EngineOptions& options, int64_t boot);
   size_t ShardOf(const GroupKey& key) const;
 
+  // The head of every step: what time it is. Tells the core of a sleep first.
+  Instant Begin(Shard& shard) ABSL_EXCLUSIVE_LOCKS_REQUIRED(shard.mutex);
   // The tail of every step, still under the shard's lock: finds the sinks, parks `own` when it has
   // no reply yet, queues for the journal. What is left in `answers` may be delivered at once after
   // unlocking.
@@ -140,6 +152,7 @@ class Engine {
   void Deliver(Answers answers);
   void UpdateTick(Shard& shard) ABSL_EXCLUSIVE_LOCKS_REQUIRED(shard.mutex);
   Instant TickAll();
+  void TellAsleep();
   void Refuse(CallId id, ReplySink* sink);
 
   // Calls that all shards answer together.
@@ -152,7 +165,9 @@ class Engine {
 
   const std::unique_ptr<Journal> journal_;
   const bool durable_;
-  const Clock& clock_;
+  const AwakeClock clock_;
+  const absl::Duration look_interval_;  // of the alarm at the clock
+  absl::Duration told_asleep_;          // the alarm's thread alone
   EngineObserver* const observer_;
   const Instant started_;
   const int64_t server_incarnation_;

@@ -21,11 +21,11 @@ Reply Engine::Ask(Shard& shard, Call call, uint64_t* must_wait_for) {
     MutexLock lock(&shard.mutex);
     const CallId id = ++shard.last_id;
     own.id = call.id = id;
-    shard.core->Handle(clock_.Now(), std::move(call), effects);
+    shard.core->Handle(Begin(shard), std::move(call), effects);
     auto it = std::find_if(effects.replies.begin(), effects.replies.end(),
                            [id](const Reply& reply) { return reply.id == id; });
     if (it == effects.replies.end()) {
-      shard.core->Cancel(clock_.Now(), id, effects);
+      shard.core->Cancel(Begin(shard), id, effects);
     } else {
       own = std::move(*it);
       effects.replies.erase(it);
@@ -111,7 +111,7 @@ EngineStats Engine::Stats() const {
     stats.memory[kind] = account_->held(static_cast<MemoryKind>(kind));
   }
   stats.charged_bytes = account_->held();
-  stats.uptime = clock_.Now() - started_;
+  stats.uptime = clock_.Now() - started_ + clock_.asleep();
   stats.server_incarnation = server_incarnation_;
   stats.boot = boot_;
   stats.draining = draining();
@@ -140,9 +140,9 @@ DrainResult Engine::Drain(bool release_waiters, bool resume) {
     Prepare(effects);
     {
       MutexLock lock(&shard->mutex);
-      shard->core->SetDraining(clock_.Now(), !resume, effects);
+      shard->core->SetDraining(Begin(*shard), !resume, effects);
       const int64_t before = shard->core->Stats().waiter_count;
-      if (release_waiters) shard->core->ReleaseAll(clock_.Now(), effects);
+      if (release_waiters) shard->core->ReleaseAll(Begin(*shard), effects);
       const CoreStats after = shard->core->Stats();
       result.released_count += before - after.waiter_count;
       result.waiter_count += after.waiter_count;

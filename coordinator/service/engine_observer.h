@@ -20,6 +20,9 @@ class EngineObserver {
   virtual void OnGroupEvent(const GroupKey& key, const GroupEvent& event) = 0;
   // Once for each write to the journal.
   virtual void OnAppend(absl::Duration took, size_t record_count) = 0;
+  // The process did not run for so long (stopped, suspended, or without a processor). Leases were
+  // extended by it.
+  virtual void OnAsleep(absl::Duration /*asleep*/) {}
 };
 
 }  // namespace cohort::coordinator

@@ -259,6 +259,76 @@ TEST(EngineTest, WaitsEndByTheClock) {
   engine->Shutdown();
 }
 
+// Stands still until the test moves it.
+class SetClock final : public Clock {
+ public:
+  Instant Now() const override { return absl::FromUnixNanos(nanos_.load()); }
+  void Advance(absl::Duration by) { nanos_.fetch_add(absl::ToInt64Nanoseconds(by)); }
+
+ private:
+  std::atomic<int64_t> nanos_{int64_t{1000000000000}};
+};
+
+class AsleepTest : public ::testing::Test {
+ protected:
+  // A group of one, whose lease is 6 s.
+  void Start(absl::Duration pause) {
+    EngineOptions options;
+    options.pause = pause;
+    options.suspend_clock = &clock_;
+    engine_ = Engine::Start(options, std::make_unique<NoJournal>(), clock_).value();
+    JoinCall join;
+    join.member = "w0";
+    join.incarnation = 1;
+    join.spec.emplace();
+    join.spec->min_members = join.spec->max_members = 1;
+    join.spec->lease = absl::Seconds(6);
+    Sink joined;
+    engine_->Submit(GroupCall(join), &joined);
+    ASSERT_TRUE(joined.Wait().status.ok());
+  }
+  void TearDown() override { engine_->Shutdown(); }
+
+  static Call GroupCall(CallBody body) {
+    Call call = StoreCall(std::move(body));
+    call.caller.key.group = "g";
+    return call;
+  }
+  GroupState State() {
+    Sink sink;
+    engine_->Submit(GroupCall(GetGroupCall{}), &sink);
+    return std::get<GetGroupReply>(sink.Wait().body).group.state;
+  }
+
+  SetClock clock_;
+  std::unique_ptr<Engine> engine_;
+};
+
+TEST_F(AsleepTest, LeasesStandStillInALongGap) {
+  ASSERT_NO_FATAL_FAILURE(Start(EngineOptions().pause));
+  clock_.Advance(absl::Seconds(7));
+  EXPECT_EQ(State(), GroupState::kActive);
+}
+
+TEST_F(AsleepTest, WaitsEndAllTheSame) {
+  ASSERT_NO_FATAL_FAILURE(Start(EngineOptions().pause));
+  Sink sink;
+  engine_->Submit(Get("absent", absl::Seconds(5)), &sink);
+  Sink later;
+  CallHandle handle;
+  engine_->Submit(Get("absent", absl::Seconds(500)), &later, &handle);
+  // By the alarm: nothing else calls.
+  clock_.Advance(absl::Seconds(7));
+  EXPECT_TRUE(sink.Wait().status.ok());
+  EXPECT_TRUE(engine_->Cancel(handle));
+}
+
+TEST_F(AsleepTest, LeasesRunByAClockThatMayJump) {
+  ASSERT_NO_FATAL_FAILURE(Start(absl::InfiniteDuration()));
+  clock_.Advance(absl::Seconds(7));
+  EXPECT_EQ(State(), GroupState::kBroken);
+}
+
 TEST(EngineTest, EitherCancelOrOneReply) {
   auto engine = StartEngine(std::make_unique<NoJournal>());
   Sink sink;

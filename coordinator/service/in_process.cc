@@ -112,6 +112,8 @@ InProcessCoordinator::InProcessCoordinator(const InProcessOptions& options) : op
   EngineOptions engine_options;
   engine_options.shards = options.shards;
   engine_options.limits = options.limits;
+  // Another clock may jump.
+  if (options.clock != &Clock::Steady()) engine_options.pause = absl::InfiniteDuration();
   // A memory journal opens always, so there is an engine.
   engine_ =
       Engine::Start(engine_options, std::make_unique<MemoryJournal>(), *options.clock).value();

@@ -1,12 +1,13 @@
 #include "coordinator/service/rpc_server.h"
 
 #include <algorithm>
-#include <chrono>
 #include <iterator>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "base/clock.h"
+#include "base/rpc/grpc_deadline.h"
 #include "base/status_macros.h"
 #include "coordinator/service/admin_service.h"
 #include "coordinator/service/group_service.h"
@@ -41,10 +42,6 @@ constexpr int kLaneCallsPerStream = 16;
 // What is left for gRPC's own streams (health watches) once ours have ended.
 constexpr absl::Duration kLastGrace = absl::Milliseconds(200);
 constexpr absl::Duration kLastAnswers = absl::Seconds(30);
-
-std::chrono::system_clock::time_point After(absl::Duration duration) {
-  return std::chrono::system_clock::now() + absl::ToChronoMilliseconds(duration);
-}
 
 }  // namespace
 
@@ -117,6 +114,13 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(const RpcServerOptio
   const int max_streams = options.listener.http2.max_concurrent_streams;
   if (max_streams > 0) builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, max_streams);
   builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, kHandshakeMs);
+  if (options.ping_timeout > absl::ZeroDuration()) {
+    // An attached stream counts as a sign of life: the connection of a dead peer must end.
+    const int timeout = std::max<int>(absl::ToInt64Milliseconds(options.ping_timeout), 2);
+    builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, timeout / 2);
+    builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, timeout);
+    builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
+  }
   // We accept, and give gRPC what is gRPC's.
   impl->acceptor = builder.experimental().AddExternalConnectionAcceptor(
       grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD,
@@ -155,16 +159,17 @@ void RpcServer::SetServing(bool serving) {
 void RpcServer::Shutdown(absl::Duration grace) {
   if (impl_->stopped || impl_->server == nullptr) return;
   impl_->stopped = true;
-  const absl::Time end = absl::Now() + grace;
+  const Clock& clock = Clock::Steady();
+  const Instant end = clock.Now() + grace;
   SetServing(false);
   // From here on every call is answered at once, those that come in included. gRPC's own Shutdown
   // waits for all reactors to finish, so they have to be finished first.
   impl_->dispatcher.engine().Shutdown();
-  impl_->dispatcher.AwaitIdle(end - absl::Now());
-  const absl::Duration rest = std::max(end - absl::Now(), absl::ZeroDuration());
+  impl_->dispatcher.AwaitIdle(end - clock.Now());
+  const absl::Duration rest = std::max(end - clock.Now(), absl::ZeroDuration());
   impl_->listener.reset();
   if (impl_->lanes != nullptr) impl_->lanes->Stop(std::min(rest, kLastGrace));
-  impl_->server->Shutdown(After(std::min(rest, kLastGrace)));
+  impl_->server->Shutdown(GrpcDeadline(std::min(rest, kLastGrace)));
   impl_->server->Wait();
   // What the journal has not written yet is still on its way here.
   impl_->dispatcher.AwaitIdle(kLastAnswers);

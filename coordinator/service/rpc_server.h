@@ -21,6 +21,9 @@ struct RpcServerOptions {
   // Limits of connections, and of what each sends. On the lane there may be
   // 16 * listener.http2.max_concurrent_streams calls in flight on a connection.
   ListenerOptions listener;
+  // A connection whose peer answers no ping for so long is closed, with its streams; pings go out
+  // after half of it without data. Zero: no pings.
+  absl::Duration ping_timeout = absl::Seconds(40);
   bool reflection = false;
   // Threads that serve the lane (base/lane/frame.h), on the same addresses; 0: gRPC alone.
   int lane_threads = 1;

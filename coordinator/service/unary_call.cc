@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "base/rpc/grpc_deadline.h"
 #include "base/rpc/status_conversion.h"
 #include "coordinator/service/byte_buffer.h"
 #include "grpcpp/support/proto_buffer_reader.h"
@@ -40,7 +41,7 @@ void UnaryCall::Handle(grpc::CallbackServerContext* context, const grpc::ByteBuf
       if (status.ok()) *response_ = ToByteBuffer(message);
       return Complete(status);
     } else {
-      status = dispatcher_.Decode(method_, &reader, TimeLeft(*context), &call, &asker_);
+      status = dispatcher_.Decode(method_, &reader, TimeLeft(context->raw_deadline()), &call, &asker_);
     }
   }
   bytes->Clear();

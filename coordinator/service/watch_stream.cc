@@ -3,6 +3,7 @@
 #include <atomic>
 #include <utility>
 
+#include "base/rpc/grpc_deadline.h"
 #include "base/rpc/status_conversion.h"
 #include "cohort/v1/group.pb.h"
 #include "coordinator/service/byte_buffer.h"
@@ -58,7 +59,7 @@ void WatchStream::Begin(grpc::CallbackServerContext* context, const grpc::ByteBu
     grpc::ByteBuffer copy(*request);
     grpc::ProtoBufferReader reader(&copy);
     if (reader.status().ok()) {
-      status = dispatcher_.Decode(method_, &reader, TimeLeft(*context), &call_, &asker_);
+      status = dispatcher_.Decode(method_, &reader, TimeLeft(context->raw_deadline()), &call_, &asker_);
     }
   }
   if (!status.ok()) return Complete(status);

@@ -1,13 +1,13 @@
 // Asks a gRPC server's health service, for a container's health check.
 //
 //   cohort-health ADDRESS [TIMEOUT]        exits with 0 if it serves within TIMEOUT (2s)
-#include <chrono>
 #include <cstdio>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/time/time.h"
+#include "base/rpc/grpc_deadline.h"
 #include "grpcpp/channel.h"
 #include "grpcpp/client_context.h"
 #include "grpcpp/completion_queue.h"
@@ -47,7 +47,7 @@ int Main(int argc, char** argv) {
   grpc::ClientContext context;
   // A server that is just starting is waited for.
   context.set_wait_for_ready(true);
-  context.set_deadline(std::chrono::system_clock::now() + absl::ToChronoMilliseconds(timeout));
+  context.set_deadline(cohort::GrpcDeadline(timeout));
   grpc::CompletionQueue queue;
   const grpc::Slice nothing("");
   const grpc::ByteBuffer request(&nothing, 1);

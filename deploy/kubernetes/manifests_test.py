@@ -100,6 +100,12 @@ class ManifestsTest(unittest.TestCase):
                 self.assertLessEqual(spec["selector"]["matchLabels"].items(), own.items())
                 self.assertLessEqual(services[spec["serviceName"]]["spec"]["selector"].items(), own.items())
 
+    def test_stubs_reach_the_coordinator_at_an_address_that_stays(self):
+        services = {service["metadata"]["name"]: service["spec"] for service in self.manifests.of("Service")}
+        stable, headless = services["cohort-coordinator-stable"], services["cohort-coordinator"]
+        self.assertNotIn("clusterIP", stable)
+        self.assertEqual(stable["selector"], headless["selector"])
+
     def test_one_coordinator_and_workers_at_once(self):
         sets = {workload["metadata"]["name"]: workload["spec"] for workload in self.manifests.of("StatefulSet")}
         self.assertEqual(sets["cohort-coordinator"]["replicas"], 1)

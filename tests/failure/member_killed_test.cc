@@ -44,7 +44,8 @@ class MemberKilledTest : public ::testing::Test {
   std::unique_ptr<ChildProcess> StartVictim(bool share_fate = true) {
     std::vector<std::string> command = {
         "tests/failure/member_main", coordinator_.address(), "group",        absl::StrCat(kVictim),
-        absl::StrCat(kWorldSize),    "member=victim",        "lease_ms=2000"};
+        absl::StrCat(kWorldSize),    "member=victim",        "lease_ms=2000",
+        "attached_ms=2000"};
     if (!share_fate) command.push_back("fate=report");
     return std::make_unique<ChildProcess>(std::move(command));
   }
@@ -57,6 +58,7 @@ class MemberKilledTest : public ::testing::Test {
       ProcessGroupOptions options =
           testing::MemberOptions(Connect(coordinator_.address()), "group", rank, kWorldSize);
       options.lease = kLease;
+      options.attached_lease = kLease;
       options.share_fate = share_fate;
       options.on_event = events_[rank].Slot();
       ProcessGroup::CreateAsync(options, [slot = joined.Slot(rank)](

@@ -1,8 +1,7 @@
 // A member in a process of its own, so that a test can kill or stop it.
 //
-//   member_main ADDRESS GROUP RANK WORLD_SIZE [member=NAME] [lease_ms=N] [progress_ms=N]
-//   [expiration_ms=N]
-//               [fate=report]
+//   member_main ADDRESS GROUP RANK WORLD_SIZE [member=NAME] [lease_ms=N] [attached_ms=N]
+//   [progress_ms=N] [expiration_ms=N] [fate=report]
 //
 // Prints `joined RANK WORLD_SIZE GENERATION`, or `failed CODE TEXT` and ends. Then follows
 // commands, one in a line, on its main thread, and prints `CODE VALUE` for each (CODE as
@@ -59,6 +58,8 @@ bool ReadOptions(const std::vector<std::string>& arguments, ProcessGroupOptions*
       options->member = setting.second;
     } else if (setting.first == "lease_ms") {
       options->lease = duration;
+    } else if (setting.first == "attached_ms") {
+      options->attached_lease = duration;
     } else if (setting.first == "progress_ms") {
       options->progress_timeout = duration;
     } else if (setting.first == "expiration_ms") {

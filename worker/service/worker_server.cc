@@ -1,11 +1,11 @@
 #include "worker/service/worker_server.h"
 
 #include <algorithm>
-#include <chrono>
 #include <iterator>
 #include <utility>
 
 #include "absl/memory/memory.h"
+#include "base/rpc/grpc_deadline.h"
 #include "base/rpc/listen_address.h"
 #include "base/rpc/listen_socket.h"
 #include "base/rpc/reflection.h"
@@ -101,7 +101,7 @@ void WorkerServer::Shutdown(absl::Duration grace) {
   SetServing(false);
   listener_.reset();
   if (lane_ != nullptr) lane_->Stop(grace);
-  server_->Shutdown(std::chrono::system_clock::now() + absl::ToChronoMilliseconds(grace));
+  server_->Shutdown(GrpcDeadline(grace));
   server_->Wait();
 }
 

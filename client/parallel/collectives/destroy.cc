@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/synchronization/notification.h"
+#include "base/notification.h"
 #include "base/thread.h"
 
 namespace cohort::parallel {
@@ -11,7 +11,7 @@ namespace cohort::parallel {
 absl::Status Destroy(std::unique_ptr<client::Group> group, absl::Duration timeout) {
   if (group == nullptr) return absl::OkStatus();
   const std::string who = absl::StrCat("rank ", group->rank(), " of group ", group->name());
-  const auto gone = std::make_shared<absl::Notification>();
+  const auto gone = std::make_shared<Notification>();
   const absl::Status started =
       StartDetachedThread("cohort-destroy", [gone, group = std::move(group)]() mutable {
         group.reset();
@@ -19,7 +19,7 @@ absl::Status Destroy(std::unique_ptr<client::Group> group, absl::Duration timeou
       });
   // Without a thread the group has been destroyed here.
   if (!started.ok()) return absl::OkStatus();
-  if (gone->WaitForNotificationWithTimeout(timeout)) return absl::OkStatus();
+  if (gone->WaitWithTimeout(timeout)) return absl::OkStatus();
   return absl::DeadlineExceededError(
       absl::StrCat(who, ": not yet freed after ", absl::FormatDuration(timeout)));
 }

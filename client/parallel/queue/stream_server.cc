@@ -5,12 +5,12 @@
 #include <net/if.h>
 #include <netinet/in.h>
 
-#include <chrono>
 #include <utility>
 
 #include "absl/memory/memory.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "base/rpc/grpc_deadline.h"
 #include "base/rpc/listen_address.h"
 #include "base/rpc/listen_socket.h"
 #include "base/rpc/listener.h"
@@ -162,7 +162,7 @@ void StreamServer::Finish(absl::Duration linger) { impl_->service.count().AwaitN
 
 StreamServer::~StreamServer() {
   impl_->listener.reset();
-  impl_->server->Shutdown(std::chrono::system_clock::now());
+  impl_->server->Shutdown(GrpcDeadline(absl::ZeroDuration()));
   impl_->service.count().AwaitNone(kLastGrace);
   impl_->server->Wait();
 }

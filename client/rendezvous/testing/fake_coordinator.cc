@@ -1,10 +1,10 @@
 #include "client/rendezvous/testing/fake_coordinator.h"
 
 #include <algorithm>
-#include <chrono>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/rpc/grpc_deadline.h"
 #include "client/rendezvous/blob_transfer.h"
 #include "client/rendezvous/report_codec.h"
 #include "grpcpp/security/server_credentials.h"
@@ -263,7 +263,7 @@ void FakeCoordinator::Stop() {
     stopping_ = true;
   }
   if (server_ == nullptr) return;
-  server_->Shutdown(std::chrono::system_clock::now());
+  server_->Shutdown(GrpcDeadline(absl::ZeroDuration()));
   server_->Wait();
   server_.reset();
 }
@@ -339,7 +339,7 @@ bool FakeCoordinator::AwaitSeen(const std::string& method, size_t count) const {
 }
 
 grpc::Status FakeCoordinator::Note(grpc::ServerContext* context, SeenCall call) {
-  call.time_left = absl::FromChrono(context->deadline() - std::chrono::system_clock::now());
+  call.time_left = TimeLeft(context->raw_deadline());
   const std::string method = call.method;
   MutexLock lock(&mutex_);
   seen_.push_back(std::move(call));

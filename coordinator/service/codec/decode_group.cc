@@ -67,6 +67,10 @@ absl::Status DecodeSpec(const v1::GroupSpec& message, const DecodeContext& conte
     COHORT_RETURN_IF_ERROR(DecodeDuration("spec.lease", message.lease(), absl::Milliseconds(50),
                                           absl::Hours(1), &spec->lease));
   }
+  if (message.has_attached_lease()) {
+    COHORT_RETURN_IF_ERROR(DecodeDuration("spec.attached_lease", message.attached_lease(),
+                                          spec->lease, absl::Hours(24), &spec->attached_lease));
+  }
   if (message.has_disconnect_grace()) {
     COHORT_RETURN_IF_ERROR(DecodeDuration("spec.disconnect_grace", message.disconnect_grace(),
                                           absl::ZeroDuration(), absl::Hours(1),

@@ -48,6 +48,7 @@ void Fill(const MissingReport& report, v1::MissingReport* message) {
     out->set_member(missing.member);
     out->set_host(missing.host);
     if (missing.last_heard.has_value()) Fill(*missing.last_heard, out->mutable_last_heard());
+    out->set_attached(missing.attached);
     if (!missing.last_operation.empty()) {
       out->set_last_operation(missing.last_operation);
       Fill(missing.last_operation_age, out->mutable_last_operation_age());
@@ -80,6 +81,7 @@ void Fill(const MemberInfo& member, v1::Member* message) {
   for (const std::string& address : member.addresses) message->add_addresses(address);
   message->mutable_labels()->insert(member.labels.begin(), member.labels.end());
   Fill(member.last_heard, message->mutable_last_heard());
+  message->set_attached(member.attached);
   message->set_progress(member.progress);
   message->set_progress_operation(member.progress_operation);
   Fill(member.progress_age, message->mutable_progress_age());
@@ -90,6 +92,7 @@ void Fill(const GroupSpec& spec, v1::GroupSpec* message) {
   message->set_max_members(spec.max_members);
   message->set_fate(static_cast<v1::Fate>(spec.fate));
   Fill(spec.lease, message->mutable_lease());
+  Fill(spec.AttachedLease(), message->mutable_attached_lease());
   Fill(spec.disconnect_grace, message->mutable_disconnect_grace());
   Fill(spec.data_expiration, message->mutable_data_expiration());
   Fill(spec.progress_timeout, message->mutable_progress_timeout());

@@ -10,7 +10,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "base/clock.h"
 
 namespace cohort::coordinator {
 namespace {
@@ -108,11 +109,11 @@ void LaneServer::Stop(absl::Duration grace) {
     stopped_ = true;
     connections.swap(connections_);
   }
-  const absl::Time end = absl::Now() + grace;
+  const Instant end = Clock::Steady().Now() + grace;
   for (const std::weak_ptr<LaneConnection>& weak : connections) {
     const std::shared_ptr<LaneConnection> connection = weak.lock();
     if (connection == nullptr) continue;
-    connection->WaitUntilWritten(std::max(end - absl::Now(), absl::ZeroDuration()));
+    connection->WaitUntilWritten(std::max(end - Clock::Steady().Now(), absl::ZeroDuration()));
   }
   for (const std::weak_ptr<LaneConnection>& weak : connections) {
     const std::shared_ptr<LaneConnection> connection = weak.lock();

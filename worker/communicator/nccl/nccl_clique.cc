@@ -136,8 +136,8 @@ NcclClique::~NcclClique() {
     if (!revoked) {
       for (const auto& registration : registrations) End(*nccl, comm, *registration);
       ncclResult_t state = nccl->CommFinalize(comm);
-      const absl::Time deadline = absl::Now() + kEndPatience / 2;
-      while (state == ncclInProgress && absl::Now() < deadline) {
+      const Instant deadline = Clock::Steady().Now() + kEndPatience / 2;
+      while (state == ncclInProgress && Clock::Steady().Now() < deadline) {
         absl::SleepFor(kPause);
         if (nccl->CommGetAsyncError(comm, &state) != ncclSuccess) break;
       }
@@ -310,8 +310,8 @@ void NcclClique::Revoke(Patience patience) {
   const auto end = [nccl = nccl_, comm = comm_](bool) {
     nccl->CommRevoke(comm, NCCL_REVOKE_DEFAULT);
     ncclResult_t state = ncclInProgress;
-    const absl::Time deadline = absl::Now() + kEndPatience;
-    while (state == ncclInProgress && absl::Now() < deadline) {
+    const Instant deadline = Clock::Steady().Now() + kEndPatience;
+    while (state == ncclInProgress && Clock::Steady().Now() < deadline) {
       if (nccl->CommGetAsyncError(comm, &state) != ncclSuccess) return;
       absl::SleepFor(kPause);
     }
