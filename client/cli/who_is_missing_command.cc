@@ -195,8 +195,9 @@ absl::StatusOr<ExitCode> Waits(Context& context, const std::string& group) {
   }
   Table table({"GROUP", ">RANK", "MEMBER", "OPERATION", "SINCE", "LEFT", "WAITS ON"});
   for (const client::ParkedCall& call : calls) {
-    table.AddRow({call.group.empty() ? "(tenant's store)" : call.group, call.rank < 0 ? "" : absl::StrCat(call.rank), call.member,
-                  call.operation, FormatAge(call.age),
+    table.AddRow({call.group.empty() ? "(tenant's store)" : call.group,
+                  call.rank < 0 ? "" : absl::StrCat(call.rank), call.member, call.operation,
+                  FormatAge(call.age),
                   call.remaining == absl::InfiniteDuration() ? "" : ShortDuration(call.remaining),
                   FormatRanges(call.waits_on)});
   }
@@ -231,7 +232,7 @@ void AddWaitsCommand(CLI::App& parent, Context& context) {
              "cohort waits\n"
              "cohort waits trainer-weights --json",
              [&context, group] { return Waits(context, *group); })
-      ->add_option("GROUP", *group, "name of the group (default: all of the tenant, and its own store)");
+      ->add_option("GROUP", *group, "name of the group (default: all of the tenant, and its store)");
 }
 
 }  // namespace cohort::cli

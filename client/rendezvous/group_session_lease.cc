@@ -10,7 +10,8 @@
 namespace cohort::client {
 namespace {
 
-// Between two looks at what this member does. The coordinator takes an operation that is younger for one that moves.
+// Between two looks at what this member does. The coordinator takes an operation that is younger
+// for one that moves.
 constexpr absl::Duration kBetweenLooks = absl::Milliseconds(250);
 
 }  // namespace

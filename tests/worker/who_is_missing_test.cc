@@ -1,4 +1,5 @@
-// `cohort who-is-missing` while ranks hang in operations on tensors: real processes, in each form of a rank.
+// `cohort who-is-missing` while ranks hang in operations on tensors: real processes, in each form of
+// a rank.
 #include <csignal>
 #include <memory>
 #include <string>

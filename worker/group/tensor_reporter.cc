@@ -13,8 +13,9 @@ namespace {
 
 // As many as the coordinator takes.
 constexpr size_t kMostWaitsFor = 64;
-// A rank notes a sleep when it ends, at most kNotedSleep later: of a short time, not all is noted.
-constexpr int kPartAsleep = 4;
+// A rank notes a sleep when it ends, at most kNotedSleep later, also for a rank that came meanwhile.
+// Of a quarter of a second, more than half is noted for those who do not come, and less for others.
+constexpr int kPartAsleep = 2;
 
 client::TensorOperation Describe(const FlightEntry& entry, Instant now) {
   client::TensorOperation operation;

@@ -1,4 +1,5 @@
-// What a rank does with tensors, as its seat tells the coordinator: `cohort who-is-missing` answers from that.
+// What a rank does with tensors, as its seat tells the coordinator: `cohort who-is-missing` answers
+// from that.
 #ifndef COHORT_WORKER_GROUP_TENSOR_REPORTER_H_
 #define COHORT_WORKER_GROUP_TENSOR_REPORTER_H_
 
@@ -29,8 +30,8 @@ class TensorReporter {
   // When it returns, the source does not run and will not.
   void Stop();
 
-  // `waits_for` has the ranks for whom this rank has slept, in the same call, for most of the time since the last
-  // Report: two of them a moment apart tell for whom it sleeps now.
+  // `waits_for` has the ranks for whom this rank has slept, in the same call, for half of the time
+  // since the last Report: two of them a moment apart tell for whom it sleeps now.
   client::TensorReport Report();
 
  private:
