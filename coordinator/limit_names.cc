@@ -1,5 +1,7 @@
 #include "coordinator/limit_names.h"
 
+#include <map>
+
 #include "absl/strings/str_cat.h"
 
 namespace cohort::coordinator {
@@ -38,6 +40,33 @@ const std::vector<LimitName>& LimitNames() {
   // A field that is not listed could be neither set nor seen.
   static_assert(sizeof(Limits) == 20 * sizeof(int64_t), "list every field of Limits here");
   return *kNames;
+}
+
+absl::string_view CountedBy(absl::string_view name) {
+  static const auto* const kTexts = new std::map<absl::string_view, absl::string_view>{
+      {"max_groups", "groups"},
+      {"max_members", "seats of a group"},
+      {"max_candidates", "members of a group that wait to be added to a view"},
+      {"max_inline_bytes", "bytes of a value in a request, and of the values of an answer together"},
+      {"max_object_bytes", "bytes of a value that is uploaded in parts"},
+      {"max_bytes_held", "bytes of everything that callers make the coordinator keep"},
+      {"max_group_bytes_held", "bytes of the values of a group, or of a tenant's own store"},
+      {"max_mailbox_depth", "undelivered objects of one (source, destination, tag)"},
+      {"max_unacknowledged", "delivered objects that a member has not acknowledged"},
+      {"max_round_names", "names of rounds in a group"},
+      {"max_open_rounds", "open rounds of one name"},
+      {"max_waiters_per_group", "waiting calls of a group"},
+      {"max_keys", "keys of a group's store, or of a tenant's own"},
+      {"max_value_bytes", "bytes of a key's value or of a queue's entry"},
+      {"max_queue_depth", "entries of a queue"},
+      {"max_event_log", "events kept for watchers of a group or of a store"},
+      {"max_operations_kept", "first answers kept for repeats in a group"},
+      {"max_unique_id_names", "names of unique ids in a generation"},
+      {"max_blobs", "uploaded values of a group that no call has used yet"},
+      {"max_closed_names", "closed groups whose generation is remembered"},
+  };
+  const auto text = kTexts->find(name);
+  return text == kTexts->end() ? absl::string_view() : text->second;
 }
 
 absl::Status SetLimit(absl::string_view name, int64_t value, Limits* limits) {

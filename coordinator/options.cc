@@ -175,11 +175,13 @@ void AddFlags(CLI::App& app, Options& options, Raw& raw) {
                  "begin; more close the connection (1000)");
   std::vector<std::string> names;
   for (const LimitName& limit : LimitNames()) {
-    names.push_back(absl::StrCat(limit.name, " (", options.limits.*limit.field, ")"));
+    names.push_back(absl::StrCat(limit.name, "=", options.limits.*limit.field, " (",
+                                 CountedBy(limit.name), ")"));
   }
   app.add_option(
       "--limit", raw.limits,
-      absl::StrCat("NAME=VALUE, repeatable; names and defaults: ", absl::StrJoin(names, ", ")));
+      absl::StrCat("NAME=VALUE, repeatable; names, defaults, and what they count: ",
+                   absl::StrJoin(names, ", ")));
   app.add_option("--port-file", options.port_file,
                  "file to write the bound addresses to, one in a line, once ready");
   // The flags below make no sense inside a file.

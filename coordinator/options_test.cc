@@ -132,6 +132,14 @@ TEST(OptionsTest, OnlyWhatWasChangedIsLogged) {
             "listen=[127.0.0.1:1, unix:/run/c.sock] journal=sqlite journal-path=/tmp/j max_keys=5");
 }
 
+TEST(LimitNamesTest, HelpSaysWhatEachLimitCounts) {
+  const std::string help = Parse({"--help"})->message;
+  for (const LimitName& limit : LimitNames()) {
+    EXPECT_FALSE(CountedBy(limit.name).empty()) << limit.name;
+  }
+  EXPECT_THAT(help, HasSubstr("max_groups=100000 (groups)"));
+}
+
 TEST(LimitNamesTest, EveryNameSetsItsField) {
   Limits limits;
   for (const LimitName& limit : LimitNames()) {

@@ -84,8 +84,10 @@ void PrintSummary(Context& context, const std::string& verb, const std::string& 
 
 absl::StatusOr<ExitCode> Push(Context& context, const Flags& flags) {
   COHORT_RETURN_IF_ERROR(CheckGroupFlags(flags.group));
-  // Damage is told to the others: they are waiting, or will be.
   const absl::StatusOr<checkpoint::File> file = checkpoint::File::Open(flags.file);
+  // A file that cannot be opened is a mistake in the command. Damage is told to the other ranks,
+  // which wait, or will.
+  if (!file.ok() && !absl::IsInvalidArgument(file.status())) return file.status();
   COHORT_ASSIGN_OR_RETURN(
       auto seat, GroupSeat::Take(context, flags.group, context.TimeoutOr(kDefaultTimeout)));
   ProgressLine progress(context.printer());

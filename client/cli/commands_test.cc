@@ -301,6 +301,97 @@ TEST(WhoIsMissingCommand, NamesRanksMembersAndSinceWhen) {
                         R"("remaining_seconds":18.0,"missing":{"expected_count":8,)"));
 }
 
+TEST(WhoIsMissingCommand, NamesRanksThatAreMissingInOperationsOnTensors) {
+  ToolRun tool;
+  client::WhoIsMissingReport& report = tool.fake.who_is_missing;
+  report.group = "trainer";
+  report.generation = 3;
+  report.state = client::GroupState::kActive;
+  report.world_size = 3;
+  client::TensorWait wait;
+  wait.operation = "all_reduce #42";
+  wait.missing.expected_count = 3;
+  wait.missing.arrived_count = 2;
+  wait.missing.arrived = {{0, 1}};
+  wait.missing.missing = {{2, 2}};
+  wait.inside = {{0, 1}};
+  wait.waited_for = {{2, 2}};
+  wait.age = absl::Seconds(12);
+  report.tensor_waits = {wait};
+  client::RankReport rank;
+  rank.rank = 2;
+  rank.member = "rank-2";
+  rank.host = "host-a";
+  rank.last_heard = absl::Milliseconds(300);
+  rank.reported = absl::Seconds(1);
+  rank.tensors.moves_tensors = true;
+  client::TensorOperation last;
+  last.generation = 3;
+  last.number = 41;
+  last.verb = "all_reduce";
+  last.state = "OK";
+  last.begun = absl::Seconds(14);
+  last.ended = absl::Seconds(13);
+  rank.tensors.last = last;
+  report.ranks = {rank};
+  ToolResult result = tool({"who-is-missing", "trainer"});
+  EXPECT_EQ(result.code, 3);
+  EXPECT_THAT(tool.fake.calls, testing::Contains("WhoIsMissing(trainer, 2s)"));
+  EXPECT_EQ(result.out,
+            "group trainer, generation 3, active, 3 ranks\n"
+            "\n"
+            "all_reduce #42: 1 of 3 missing: rank 2; ranks 0-1 are in it, waiting for rank 2; open "
+            "for 12s\n"
+            "  RANK  MEMBER  HOST    LAST HEARD  SAYS IT IS                                       "
+            "SAID\n"
+            "     2  rank-2  host-a  300ms ago   in no operation, after all_reduce #41 (14s ago)  "
+            "1.0s ago\n");
+  result = tool({"who-is-missing", "trainer", "--json"});
+  EXPECT_EQ(result.code, 3);
+  EXPECT_THAT(result.out, HasSubstr(R"("tensor_waits":[{"operation":"all_reduce #42",)"));
+  EXPECT_THAT(result.out, HasSubstr(R"("reported_seconds":1.0)"));
+
+  // In a transfer meanwhile, as it said before it was asked.
+  client::TensorOperation open;
+  open.verb = "exchange";
+  open.peer = 0;
+  open.state = "running";
+  open.begun = absl::Seconds(4);
+  report.ranks[0].tensors.open = open;
+  report.unanswered = {{2, 2}};
+  report.tensor_waits[0].mismatch = "rank 1 called broadcast";
+  result = tool({"who-is-missing", "trainer"});
+  EXPECT_EQ(result.code, 3);
+  EXPECT_THAT(result.out, HasSubstr("in exchange with rank 0 for 5.0s"));
+  EXPECT_THAT(result.out, HasSubstr("1.0s ago; asked, no answer\n"));
+  EXPECT_THAT(result.out, HasSubstr("  the ranks disagree: rank 1 called broadcast\n"));
+}
+
+TEST(WhoIsMissingCommand, DoesNotSayNobodyOfMembersThatSayNothing) {
+  ToolRun tool;
+  client::WhoIsMissingReport& report = tool.fake.who_is_missing;
+  report.group = "trainer";
+  report.state = client::GroupState::kActive;
+  report.world_size = 3;
+  report.unanswered = {{1, 1}};
+  ToolResult result = tool({"who-is-missing", "trainer"});
+  EXPECT_EQ(result.code, 5) << "it may hang, or be stopped";
+  EXPECT_THAT(result.out, Not(HasSubstr("nobody is missing")));
+  EXPECT_THAT(result.out, HasSubstr("not known: what rank 1 is doing now: asked, no answer\n"));
+  report.unanswered = {};
+  report.unknown = {{0, 2}};
+  result = tool({"who-is-missing", "trainer"});
+  EXPECT_EQ(result.code, 0) << "clients of other libraries report nothing, ever";
+  EXPECT_THAT(result.out, Not(HasSubstr("nobody is missing")));
+  EXPECT_THAT(result.out,
+              HasSubstr("not known: what ranks 0-2 are doing with tensors: never reported\n"));
+  report.unknown = {};
+  report.covers_tensors = false;
+  result = tool({"who-is-missing", "trainer"});
+  EXPECT_THAT(result.out, Not(HasSubstr("nobody is missing")));
+  EXPECT_THAT(result.out, HasSubstr("not known: operations on tensors"));
+}
+
 TEST(WhoIsMissingCommand, SaysWhatNcclKnows) {
   ToolRun tool;
   client::WhoIsMissingReport& report = tool.fake.who_is_missing;
@@ -363,7 +454,8 @@ TEST(WhoIsMissingCommand, DoesNotSayNobodyBeforeTheCoordinatorCanKnow) {
             "group trainer, generation 3, active, 8 ranks\n" + start + "; ask again in 4.2s\n");
   result = tool({"who-is-missing", "trainer", "--json"});
   EXPECT_EQ(result.code, 5);
-  EXPECT_THAT(result.out, HasSubstr(R"("waits":[],"inits":[],"settling":true})"));
+  EXPECT_THAT(result.out, HasSubstr(R"("waits":[],"inits":[],"tensor_waits":[],)"));
+  EXPECT_THAT(result.out, HasSubstr(R"("settling":true})"));
 
   // Who is named may only not have come back yet.
   report.waits.emplace_back();

@@ -61,8 +61,9 @@ class FakeAdmin : public client::AdminClient {
     if (absl::Status status = Next(fake_); !status.ok()) return status;
     return fake_.error;
   }
-  absl::StatusOr<client::WhoIsMissingReport> WhoIsMissing(absl::string_view group) override {
-    Record(fake_, "WhoIsMissing", group);
+  absl::StatusOr<client::WhoIsMissingReport> WhoIsMissing(absl::string_view group,
+                                                          absl::Duration patience) override {
+    Record(fake_, "WhoIsMissing", group, absl::FormatDuration(patience));
     if (!fake_.who_is_missing_error.ok()) return fake_.who_is_missing_error;
     return Answer(fake_.who_is_missing);
   }

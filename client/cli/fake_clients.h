@@ -23,6 +23,13 @@ inline client::ServerStats LongUp() {
   return stats;
 }
 
+// Of a coordinator that covers operations on tensors.
+inline client::WhoIsMissingReport OfThisVersion() {
+  client::WhoIsMissingReport report;
+  report.covers_tensors = true;
+  return report;
+}
+
 class FakeClients : public Clients {
  public:
   // What was asked, in order, such as "Evict(g, rank-3, dead)".
@@ -49,7 +56,7 @@ class FakeClients : public Clients {
 
   std::vector<client::GroupInfo> groups;
   std::vector<client::GroupEvent> group_events;
-  client::WhoIsMissingReport who_is_missing;
+  client::WhoIsMissingReport who_is_missing = OfThisVersion();
   absl::Status who_is_missing_error;
   std::vector<client::ParkedCall> parked;
   std::map<std::string, int64_t> limits;

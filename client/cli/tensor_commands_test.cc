@@ -172,6 +172,15 @@ TEST(PushCommand, DamageIsToldOnceTheGroupHasFormed) {
   EXPECT_THAT(tool.groups.requests, SizeIs(1));
 }
 
+TEST(PushCommand, AFileThatCannotBeOpenedIsToldBeforeTheGroupForms) {
+  ToolRun tool;
+  const std::string path = testing::TempDir() + "/no_such_checkpoint";
+  const ToolResult result = tool({"push", path, "--group", "g", "--world-size", "2"});
+  EXPECT_EQ(result.code, 4);
+  EXPECT_THAT(result.err, HasSubstr(path));
+  EXPECT_THAT(tool.groups.requests, IsEmpty());
+}
+
 TEST(PullCommand, NobodyPullsFromItself) {
   ToolRun tool;
   EXPECT_EQ(tool({"pull", "--group", "g", "--rank", "0", "--world-size", "2"}).code, 2);

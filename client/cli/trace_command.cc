@@ -1,5 +1,6 @@
 #include "client/cli/trace_command.h"
 
+#include <algorithm>
 #include <memory>
 #include <string>
 
@@ -41,7 +42,10 @@ absl::StatusOr<ExitCode> Trace(Context& context, const Flags& flags) {
   } else {
     context.printer().PrintText(FormatReport(report));
   }
-  return sources.missing.empty() ? ExitCode::kOk : ExitCode::kMissing;
+  const bool is_absent =
+      std::any_of(trace.calls.begin(), trace.calls.end(),
+                  [](const client::TraceCall& call) { return !call.absent.empty(); });
+  return sources.missing.empty() && !is_absent ? ExitCode::kOk : ExitCode::kMissing;
 }
 
 }  // namespace
@@ -52,7 +56,8 @@ void AddTraceCommand(CLI::App& parent, Context& context) {
       parent, context, "trace",
       "The last calls of all ranks of a group, as one trace for chrome://tracing or Perfetto: "
       "the clocks of their hosts aligned, the same call linked on all of them. Says in which calls "
-      "the ranks waited longest, and for whom; exits with 3 when a rank's record is missing",
+      "the ranks waited longest, and for whom; exits with 3 when a rank's record is missing, or a "
+      "rank has not come to a call",
       "cohort trace weights --output trace.json\n"
       "cohort trace weights --records here.json             # on a host whose worker none can "
       "reach\n"

@@ -205,6 +205,27 @@ TEST(TraceCommand, WorkersThatAreGivenAreAskedInPlaceOfOthers) {
               HasSubstr("no --worker that answered has it; the worker at c:3: refused"));
 }
 
+TEST(TraceCommand, ARankThatHasNotComeToACallIsMissing) {
+  ToolRun tool;
+  client::FlightRecord hangs = Record(0, 2, 0);
+  client::FlightCall open = hangs.calls.back();
+  open.number = 3;
+  open.started = kStart + absl::Seconds(1);
+  open.finished.reset();
+  open.state = "running";
+  hangs.calls.push_back(open);
+  tool.fake.groups = {Group({Seat(0, "far", {"a:1"}), Seat(1, "far", {"a:1"})})};
+  tool.fake.flights_at = {{"a:1", std::vector<client::FlightRecord>{hangs, Record(1, 2, 1)}}};
+  ToolResult result = tool({"trace", "weights"});
+  EXPECT_EQ(result.code, 3);
+  EXPECT_THAT(result.out, HasSubstr("rank 1 has not come\n"));
+  // All have come: they work.
+  client::FlightRecord works = Record(1, 2, 1);
+  works.calls.push_back(open);
+  tool.fake.flights_at = {{"a:1", std::vector<client::FlightRecord>{hangs, works}}};
+  EXPECT_EQ(tool({"trace", "weights"}).code, 0);
+}
+
 TEST(TraceCommand, ShowsClocksAndWhatIsInFlight) {
   ToolRun tool;
   client::FlightRecord ahead = Record(1, 3, 1);

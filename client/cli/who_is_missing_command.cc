@@ -1,5 +1,6 @@
 #include "client/cli/who_is_missing_command.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <memory>
 #include <string>
@@ -12,6 +13,7 @@
 #include "base/status_macros.h"
 #include "client/cli/format.h"
 #include "client/cli/table.h"
+#include "client/cli/tensor_wait_report.h"
 
 namespace cohort::cli {
 namespace {
@@ -73,6 +75,8 @@ std::string FormatInit(const client::InitStatus& init) {
 // most 2.4 s after the last time (ConnectionOptions::max_backoff), and at first may find no
 // connection.
 constexpr absl::Duration kSettling = absl::Seconds(5);
+// For members that do not answer. Those that run do so within a third of a second.
+constexpr absl::Duration kPatience = absl::Seconds(2);
 
 bool Settles(const client::ServerStats& stats) { return stats.uptime < kSettling; }
 
@@ -91,8 +95,9 @@ std::string FormatReport(const client::WhoIsMissingReport& report,
   if (Settles(stats)) {
     absl::StrAppend(&text, FormatStart(stats), "; ask again in ",
                     ShortDuration(kSettling - stats.uptime), "\n");
-  } else if (report.waits.empty() && report.inits.empty()) {
-    absl::StrAppend(&text, "nobody is missing: no wait is open\n");
+  } else if (report.waits.empty() && report.inits.empty() && report.tensor_waits.empty()) {
+    absl::StrAppend(&text, KnowsAll(report) ? "nobody is missing: no wait is open\n"
+                                            : "no wait is known to be open\n");
   }
   for (const client::OpenWait& wait : report.waits) {
     absl::StrAppend(&text, "\n", FormatWait(wait));
@@ -100,7 +105,7 @@ std::string FormatReport(const client::WhoIsMissingReport& report,
   for (const client::InitStatus& init : report.inits) {
     absl::StrAppend(&text, "\n", FormatInit(init));
   }
-  return text;
+  return text + FormatTensorWaits(report);
 }
 
 // What of NCCL's flag stands for its place of this machine.
@@ -153,7 +158,8 @@ absl::Status AddTestimony(Context& context, const std::string& ras, Json& json, 
 absl::StatusOr<ExitCode> WhoIsMissing(Context& context, const std::string& group,
                                       const std::string& ras) {
   COHORT_ASSIGN_OR_RETURN(auto admin, context.Admin());
-  const absl::StatusOr<client::WhoIsMissingReport> report = admin->WhoIsMissing(group);
+  const absl::StatusOr<client::WhoIsMissingReport> report =
+      admin->WhoIsMissing(group, std::min(kPatience, context.TimeoutOr(kPatience)));
   if (!report.ok() && !absl::IsNotFound(report.status())) return report.status();
   // Afterwards: the report is of no later moment.
   COHORT_ASSIGN_OR_RETURN(const client::ServerStats stats, admin->Stats());
@@ -163,6 +169,7 @@ absl::StatusOr<ExitCode> WhoIsMissing(Context& context, const std::string& group
     return report.status();
   }
   Json json = ToJson(*report);
+  AddTensorWaits(*report, json);
   json["settling"] = Settles(stats);
   std::string text = FormatReport(*report, stats);
   COHORT_RETURN_IF_ERROR(AddTestimony(context, ras, json, text));
@@ -171,8 +178,10 @@ absl::StatusOr<ExitCode> WhoIsMissing(Context& context, const std::string& group
   } else {
     context.printer().PrintText(text);
   }
-  if (!report->waits.empty() || !report->inits.empty()) return ExitCode::kMissing;
-  return Settles(stats) ? ExitCode::kUnavailable : ExitCode::kOk;
+  if (!report->waits.empty() || !report->inits.empty() || !report->tensor_waits.empty()) {
+    return ExitCode::kMissing;
+  }
+  return Settles(stats) || !report->unanswered.empty() ? ExitCode::kUnavailable : ExitCode::kOk;
 }
 
 absl::StatusOr<ExitCode> Waits(Context& context, const std::string& group) {
@@ -186,8 +195,9 @@ absl::StatusOr<ExitCode> Waits(Context& context, const std::string& group) {
   }
   Table table({"GROUP", ">RANK", "MEMBER", "OPERATION", "SINCE", "LEFT", "WAITS ON"});
   for (const client::ParkedCall& call : calls) {
-    table.AddRow({call.group, call.rank < 0 ? "" : absl::StrCat(call.rank), call.member,
-                  call.operation, FormatAge(call.age),
+    table.AddRow({call.group.empty() ? "(tenant's store)" : call.group,
+                  call.rank < 0 ? "" : absl::StrCat(call.rank), call.member, call.operation,
+                  FormatAge(call.age),
                   call.remaining == absl::InfiniteDuration() ? "" : ShortDuration(call.remaining),
                   FormatRanges(call.waits_on)});
   }
@@ -202,8 +212,9 @@ void AddWhoIsMissingCommand(CLI::App& parent, Context& context) {
   const auto ras = std::make_shared<std::string>();
   CLI::App* const command = AddCommand(
       parent, context, "who-is-missing",
-      "Every open wait of a group and who keeps it open; exits with 3 when there is one, and "
-      "with 5 when the coordinator has just started and cannot know",
+      "Every open wait of a group and who keeps it open: waits at the coordinator, and operations "
+      "on tensors, for which it asks the members now. Exits with 3 when there is one, and with 5 "
+      "when none is known but a member does not answer, or the coordinator has just started",
       "cohort who-is-missing trainer-weights\n"
       "until cohort who-is-missing trainer-weights; do sleep 5; done",
       [&context, group, ras] { return WhoIsMissing(context, *group, *ras); });
@@ -221,7 +232,7 @@ void AddWaitsCommand(CLI::App& parent, Context& context) {
              "cohort waits\n"
              "cohort waits trainer-weights --json",
              [&context, group] { return Waits(context, *group); })
-      ->add_option("GROUP", *group, "name of the group (default: all of the tenant)");
+      ->add_option("GROUP", *group, "name of the group (default: all of the tenant, and its store)");
 }
 
 }  // namespace cohort::cli

@@ -1,8 +1,10 @@
 #include "client/rendezvous/admin_client.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "base/status_macros.h"
 #include "client/rendezvous/report_codec.h"
 #include "client/rendezvous/stream_reader.h"
@@ -12,6 +14,8 @@ namespace cohort::client {
 namespace {
 
 constexpr int kGroupsPerPage = 1000;
+// Between two looks at whether the members have answered.
+constexpr absl::Duration kAnswerPoll = absl::Milliseconds(50);
 
 class AdminClientImpl final : public AdminClient {
  public:
@@ -63,12 +67,20 @@ class AdminClientImpl final : public AdminClient {
                                                from_revision, timeout, interruption_, open, take);
   }
 
-  absl::StatusOr<WhoIsMissingReport> WhoIsMissing(absl::string_view group) override {
+  absl::StatusOr<WhoIsMissingReport> WhoIsMissing(absl::string_view group,
+                                                  absl::Duration patience) override {
+    const Instant deadline = Clock::Steady().Now() + std::min(patience, timeout_);
     v1::WhoIsMissingRequest request;
     FillScope(group, request.mutable_scope());
-    v1::WhoIsMissingResponse response;
-    COHORT_RETURN_IF_ERROR(Call(method::kWhoIsMissing, request, &response));
-    return FromProto(response);
+    request.set_ask(patience > absl::ZeroDuration());
+    while (true) {
+      v1::WhoIsMissingResponse response;
+      COHORT_RETURN_IF_ERROR(Call(method::kWhoIsMissing, request, &response));
+      const absl::Duration left = deadline - Clock::Steady().Now();
+      if (response.unanswered().empty() || left <= absl::ZeroDuration()) return FromProto(response);
+      request.set_ask(false);
+      absl::SleepFor(std::min(left, kAnswerPoll));
+    }
   }
 
   absl::StatusOr<std::vector<ParkedCall>> DumpWaits(absl::string_view group) override {

@@ -56,7 +56,10 @@ class AdminClient {
   virtual absl::Status WatchGroup(absl::string_view group, int64_t from_revision,
                                   const std::function<bool(const GroupEvent&)>& on_event,
                                   absl::Duration timeout) = 0;
-  virtual absl::StatusOr<WhoIsMissingReport> WhoIsMissing(absl::string_view group) = 0;
+  // Asks each member now what it does with tensors, and waits for their answers: at most `patience`, a third of a
+  // second when all of them run. Who has not answered by then is in `unanswered`. Zero: tells what is known, at once.
+  virtual absl::StatusOr<WhoIsMissingReport> WhoIsMissing(absl::string_view group,
+                                                          absl::Duration patience = absl::ZeroDuration()) = 0;
   // `group` empty: of all groups of the tenant.
   virtual absl::StatusOr<std::vector<ParkedCall>> DumpWaits(absl::string_view group) = 0;
   // Sets those given; returns all.

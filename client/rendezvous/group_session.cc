@@ -27,12 +27,14 @@ const v1::OpenWait* FindWait(const v1::WhoIsMissingResponse& response, absl::str
 
 GroupSession::GroupSession(std::shared_ptr<ConnectionImpl> connection, std::string group,
                            std::string member, std::function<void(const GroupEvent&)> on_event,
-                           absl::Duration progress_timeout)
+                           absl::Duration progress_timeout,
+                           std::function<TensorReport()> report_tensors)
     : connection_(std::move(connection)),
       group_(std::move(group)),
       member_(std::move(member)),
       on_event_(std::move(on_event)),
       progress_timeout_(progress_timeout),
+      report_tensors_(std::move(report_tensors)),
       watch_backoff_(connection_->options().min_backoff, connection_->options().max_backoff) {}
 
 Seat GroupSession::seat() const {

@@ -69,7 +69,8 @@ class GroupSession final : public std::enable_shared_from_this<GroupSession> {
   // `progress_timeout`: renewals come often enough to carry progress within it.
   GroupSession(std::shared_ptr<ConnectionImpl> connection, std::string group, std::string member,
                std::function<void(const GroupEvent&)> on_event,
-               absl::Duration progress_timeout = absl::InfiniteDuration());
+               absl::Duration progress_timeout = absl::InfiniteDuration(),
+               std::function<TensorReport()> report_tensors = nullptr);
 
   const std::shared_ptr<ConnectionImpl>& connection() const { return connection_; }
   const std::string& group() const { return group_; }
@@ -125,7 +126,10 @@ class GroupSession final : public std::enable_shared_from_this<GroupSession> {
   }
   void ScheduleLeaseLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void RenewLease(uint64_t epoch);
-  void SendKeepAlive(std::function<void()> then);
+  // Renews; `report`: and says what this member does with tensors.
+  void SendKeepAlive(bool report, std::function<void()> then);
+  // Somebody asks what this member does with tensors.
+  void Report();
   void OnKeepAlive(int64_t generation, const absl::Status& status,
                    const v1::KeepAliveResponse& response);
   void FlushReceipts();
@@ -143,6 +147,7 @@ class GroupSession final : public std::enable_shared_from_this<GroupSession> {
   const std::string member_;
   const std::function<void(const GroupEvent&)> on_event_;
   const absl::Duration progress_timeout_;
+  const std::function<TensorReport()> report_tensors_;
 
   Interruption interruption_;
   CallRegistry calls_;
@@ -157,6 +162,7 @@ class GroupSession final : public std::enable_shared_from_this<GroupSession> {
   bool flush_scheduled_ ABSL_GUARDED_BY(mutex_) = false;
   int64_t progress_ ABSL_GUARDED_BY(mutex_) = 0;
   std::string progress_operation_ ABSL_GUARDED_BY(mutex_);
+  bool is_reporting_ ABSL_GUARDED_BY(mutex_) = false;
   // Grows with each Adopt: chains of renewals of older seats end by themselves.
   uint64_t lease_epoch_ ABSL_GUARDED_BY(mutex_) = 0;
   std::shared_ptr<WatchStream> watch_ ABSL_GUARDED_BY(mutex_);

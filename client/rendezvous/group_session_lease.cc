@@ -1,10 +1,20 @@
 // The lease of a session: renewed at a third of its length (or of the progress timeout, when that
 // is shorter), with what there is to say of progress and receipts.
+#include <utility>
+
 #include "absl/random/random.h"
 #include "absl/strings/str_cat.h"
 #include "client/rendezvous/group_session.h"
+#include "client/rendezvous/report_codec.h"
 
 namespace cohort::client {
+namespace {
+
+// Between two looks at what this member does. The coordinator takes an operation that is younger
+// for one that moves.
+constexpr absl::Duration kBetweenLooks = absl::Milliseconds(250);
+
+}  // namespace
 
 void GroupSession::ScheduleLeaseLocked() {
   absl::InsecureBitGen random;
@@ -19,7 +29,7 @@ void GroupSession::RenewLease(uint64_t epoch) {
     MutexLock lock(&mutex_);
     if (epoch != lease_epoch_) return;
   }
-  SendKeepAlive([weak = weak_from_this(), epoch] {
+  SendKeepAlive(/*report=*/true, [weak = weak_from_this(), epoch] {
     auto self = weak.lock();
     if (self == nullptr) return;
     MutexLock lock(&self->mutex_);
@@ -27,8 +37,11 @@ void GroupSession::RenewLease(uint64_t epoch) {
   });
 }
 
-void GroupSession::SendKeepAlive(std::function<void()> then) {
+void GroupSession::SendKeepAlive(bool report, std::function<void()> then) {
   v1::KeepAliveRequest request;
+  if (report) {
+    ToProto(report_tensors_ ? report_tensors_() : TensorReport(), request.mutable_tensors());
+  }
   CallSpec spec;
   spec.what = "keep_alive";
   spec.in_any_state = true;  // a survivor of a broken generation keeps its seat for the next
@@ -47,6 +60,31 @@ void GroupSession::SendKeepAlive(std::function<void()> then) {
               self->OnKeepAlive(generation, status, response);
               then();
             });
+}
+
+void GroupSession::Report() {
+  {
+    MutexLock lock(&mutex_);
+    // One that is on its way answers this question too.
+    if (!ended_.ok() || std::exchange(is_reporting_, true)) return;
+  }
+  const auto send = [weak = weak_from_this()] {
+    auto self = weak.lock();
+    if (self == nullptr) return;
+    {
+      MutexLock lock(&self->mutex_);
+      self->is_reporting_ = false;
+    }
+    self->SendKeepAlive(/*report=*/true, [] {});
+  };
+  if (!report_tensors_) return connection_->timers().Post(send);
+  // Looks twice: for whom it sleeps shows in what has changed between.
+  connection_->timers().Post([weak = weak_from_this(), send] {
+    auto self = weak.lock();
+    if (self == nullptr) return;
+    self->report_tensors_();
+    self->connection_->timers().After(kBetweenLooks, send);
+  });
 }
 
 void GroupSession::OnKeepAlive(int64_t generation, const absl::Status& status,
@@ -83,7 +121,7 @@ void GroupSession::FlushReceipts() {
     // A generation that is over frees everything by itself.
     if (receipts_.empty() || !broken_.ok() || !ended_.ok()) return;
   }
-  SendKeepAlive([] {});
+  SendKeepAlive(/*report=*/false, [] {});
 }
 
 }  // namespace cohort::client

@@ -21,6 +21,7 @@ void GroupSession::OpenWatch() {
     scope->set_session(seat_.session);
     request.set_from_revision(watched_revision_);
     request.set_attach(true);
+    request.set_reports(true);
     opened = std::make_shared<WatchStream>(weak_from_this(), connection_, std::move(request));
     replaced = std::exchange(watch_, opened);
     watch_was_heard_ = false;
@@ -45,6 +46,7 @@ void GroupSession::OnWatchAnswer(const WatchStream* stream,
     }
     watched_revision_ = std::max(watched_revision_, response.revision());
   }
+  if (response.report()) Report();
   if (events.empty()) return;
   connection_->timers().Post([weak = weak_from_this(), events = std::move(events)] {
     auto self = weak.lock();

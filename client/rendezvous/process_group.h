@@ -76,6 +76,9 @@ struct ProcessGroupOptions {
 
   // Called on the connection's thread, in order, for each event after joining; must not block.
   std::function<void(const GroupEvent&)> on_event;
+  // Tells what this member does with tensors: with each renewal of the lease, and when AdminClient::WhoIsMissing asks.
+  // Called on the connection's thread; must not block. Empty: the member takes no part in tensor operations.
+  std::function<TensorReport()> report_tensors;
   // While Create waits: who is missing so far, about each second. Called on the caller's thread.
   std::function<void(const MissingReport&)> on_waiting;
   // Ends Create and Rejoin early, with its reason; Create then leaves no seat behind. May be null.

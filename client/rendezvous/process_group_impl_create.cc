@@ -65,7 +65,8 @@ absl::StatusOr<std::unique_ptr<Joining>> Prepare(const ProcessGroupOptions& opti
   joining->session = std::make_shared<GroupSession>(
       ConnectionImpl::Of(connection), options.group, MemberName(options), options.on_event,
       options.progress_timeout > absl::ZeroDuration() ? options.progress_timeout
-                                                      : absl::InfiniteDuration());
+                                                      : absl::InfiniteDuration(),
+      options.report_tensors);
   joining->request =
       MakeJoinRequest(joining->options, joining->session->member(), joining->options.incarnation);
   joining->spec = JoinSpec(joining->options, options.store_timeout);

@@ -163,6 +163,23 @@ struct GroupEvent {
   std::optional<ViewProposal> proposal;
 };
 
+// What one rank does with tensors: see proto/cohort/v1/group.proto.
+struct TensorOperation {
+  int64_t generation = 0;
+  int64_t number = 0;  // the same on all ranks; 0: a transfer between some of them
+  std::string verb;
+  std::string state;     // such as "running"
+  int peer = -1;         // the root, or the peer of a single transfer
+  absl::Duration begun;  // the time since it began
+  std::optional<absl::Duration> ended;  // the time since it ended; absent: it is not over
+};
+struct TensorReport {
+  bool moves_tensors = false;           // false: the rest is empty
+  std::optional<TensorOperation> last;  // the latest of all ranks that this rank has begun
+  std::optional<TensorOperation> open;  // the oldest that this rank is in
+  std::vector<RankRange> waits_for;     // for whom it sleeps there, as far as is known
+};
+
 struct OpenWait {
   std::string operation;
   MissingReport missing;
@@ -180,6 +197,23 @@ struct InitStatus {
   std::string name;
   std::vector<InitRank> ranks;
 };
+// An operation on tensors that some rank is in.
+struct TensorWait {
+  std::string operation;   // such as all_reduce #42
+  MissingReport missing;   // who has begun it, and who has not
+  absl::Duration age;      // since the first of those inside began
+  std::vector<RankRange> inside;
+  std::vector<RankRange> waited_for;  // for whom those inside sleep
+  std::string mismatch;               // such as "rank 2 called broadcast"; empty: all called the same
+};
+struct RankReport {
+  int rank = 0;
+  std::string member;
+  std::string host;
+  std::optional<absl::Duration> last_heard;
+  std::optional<absl::Duration> reported;  // the age of `tensors`; absent: it has never reported
+  TensorReport tensors;                    // its times are those of the report: add `reported`
+};
 struct WhoIsMissingReport {
   std::string group;
   int64_t generation = 0;
@@ -188,6 +222,12 @@ struct WhoIsMissingReport {
   int world_size = 0;
   std::vector<OpenWait> waits;
   std::vector<InitStatus> inits;
+  // Operations on tensors, as the ranks report them.
+  bool covers_tensors = false;  // false: the coordinator is too old to know of them
+  std::vector<TensorWait> tensor_waits;
+  std::vector<RankReport> ranks;  // those that the following and `tensor_waits` name; the first 64
+  std::vector<RankRange> unanswered;  // were asked, and have not reported since
+  std::vector<RankRange> unknown;     // have never reported
 };
 struct ParkedCall {
   std::string group;

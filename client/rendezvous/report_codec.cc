@@ -140,6 +140,48 @@ GroupEvent FromProto(const v1::GroupEvent& event) {
   return result;
 }
 
+namespace {
+
+TensorOperation FromProto(const v1::TensorOperation& operation) {
+  TensorOperation result;
+  result.generation = operation.generation();
+  result.number = operation.number();
+  result.verb = operation.verb();
+  result.state = operation.state();
+  result.peer = operation.peer();
+  result.begun = client::FromProto(operation.begun());
+  if (operation.has_ended()) result.ended = client::FromProto(operation.ended());
+  return result;
+}
+
+void ToProto(const TensorOperation& operation, v1::TensorOperation* out) {
+  out->set_generation(operation.generation);
+  out->set_number(operation.number);
+  out->set_verb(operation.verb);
+  out->set_state(operation.state);
+  out->set_peer(operation.peer);
+  client::ToProto(operation.begun, out->mutable_begun());
+  if (operation.ended.has_value()) client::ToProto(*operation.ended, out->mutable_ended());
+}
+
+}  // namespace
+
+TensorReport FromProto(const v1::TensorReport& report) {
+  TensorReport result;
+  result.moves_tensors = report.moves_tensors();
+  if (report.has_last()) result.last = FromProto(report.last());
+  if (report.has_open()) result.open = FromProto(report.open());
+  result.waits_for = RangesFromProto(report.waits_for());
+  return result;
+}
+
+void ToProto(const TensorReport& report, v1::TensorReport* out) {
+  out->set_moves_tensors(report.moves_tensors);
+  if (report.last.has_value()) ToProto(*report.last, out->mutable_last());
+  if (report.open.has_value()) ToProto(*report.open, out->mutable_open());
+  RangesToProto(report.waits_for, out->mutable_waits_for());
+}
+
 WhoIsMissingReport FromProto(const v1::WhoIsMissingResponse& response) {
   WhoIsMissingReport result;
   result.group = response.group();
@@ -159,6 +201,23 @@ WhoIsMissingReport FromProto(const v1::WhoIsMissingResponse& response) {
           {rank.rank(), rank.member(), rank.phase(), rank.detail(), FromProto(rank.age())});
     }
   }
+  result.covers_tensors = response.covers_tensors();
+  for (const v1::TensorWait& wait : response.tensor_waits()) {
+    result.tensor_waits.push_back({wait.operation(), FromProto(wait.missing()),
+                                   FromProto(wait.age()), RangesFromProto(wait.inside()),
+                                   RangesFromProto(wait.waited_for()), wait.mismatch()});
+  }
+  for (const v1::RankReport& rank : response.ranks()) {
+    RankReport& added = result.ranks.emplace_back();
+    added.rank = rank.rank();
+    added.member = rank.member();
+    added.host = rank.host();
+    if (rank.has_last_heard()) added.last_heard = FromProto(rank.last_heard());
+    if (rank.has_reported()) added.reported = FromProto(rank.reported());
+    added.tensors = FromProto(rank.tensors());
+  }
+  result.unanswered = RangesFromProto(response.unanswered());
+  result.unknown = RangesFromProto(response.unknown());
   return result;
 }
 

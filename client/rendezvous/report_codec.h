@@ -42,6 +42,8 @@ ViewProposal FromProto(const v1::ViewProposal& proposal);
 GroupInfo FromProto(const v1::Group& group);
 GroupState FromProto(v1::GroupState state);
 GroupEvent FromProto(const v1::GroupEvent& event);
+TensorReport FromProto(const v1::TensorReport& report);
+void ToProto(const TensorReport& report, v1::TensorReport* out);
 WhoIsMissingReport FromProto(const v1::WhoIsMissingResponse& response);
 ParkedCall FromProto(const v1::ParkedCall& call);
 

@@ -55,6 +55,7 @@ struct LeaveCall {
 struct KeepAliveCall {
   int64_t progress = 0;
   std::string progress_operation;
+  std::optional<TensorReport> tensors;
 };
 struct GetGroupCall {};
 // One page of this shard's groups of the tenant, by name, after `after`.
@@ -65,6 +66,7 @@ struct ListGroupsCall {
 // One step of a watch: waits for events after `from_revision` (0: from now) and returns a batch.
 struct WatchGroupCall {
   int64_t from_revision = 0;
+  bool reports = false;  // its reader answers WatchGroupReply::report
 };
 // A stream that stands for the caller's session opened (or, with `closed`, ended). One that the
 // coordinator ended itself (`by_us`) says nothing about the member, whose lease goes on.
@@ -197,7 +199,9 @@ struct ReportInitCall {
 };
 
 // --- people
-struct WhoIsMissingCall {};
+struct WhoIsMissingCall {
+  bool ask = false;
+};
 struct DumpWaitsCall {};  // of one group
 struct EvictCall {
   std::string member;

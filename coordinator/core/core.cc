@@ -16,6 +16,7 @@ namespace {
 
 // Enough to know why a group was closed: the names of many are remembered.
 constexpr size_t kMaxClosedDetailBytes = 256;
+constexpr size_t kMaxDumped = 10000;
 // Within this a live member connects again after the coordinator has slept.
 constexpr absl::Duration kReconnectTime = absl::Seconds(10);
 
@@ -262,6 +263,8 @@ struct Core::Impl {
   void HandleWithout(Step& step, Call& call);
   Group* Create(Step& step, const Call& call, const GroupSpec& spec);
   void List(Step& step, const Call& call, const ListGroupsCall& body);
+  // What waits in the tenant's own store.
+  void DumpNamespace(Step& step, const Call& call);
 };
 
 Core::Core(const Limits& limits, int64_t boot, std::shared_ptr<Account> account)
@@ -368,6 +371,24 @@ void Core::Impl::HandleOwn(Step& step, Call& call) {
   ScheduleAging(step.now(), tenant);
 }
 
+void Core::Impl::DumpNamespace(Step& step, const Call& call) {
+  DumpWaitsReply reply;
+  if (const auto own = namespaces.find(call.caller.key.tenant); own != namespaces.end()) {
+    const Store& store = own->second->store;
+    for (const CallId id : shard.waits.Ids()) {
+      const WaitTable::Entry* const entry = shard.waits.Find(id);
+      if (entry->owner != &store || store.IsWatch(id)) continue;
+      ++reply.total_count;
+      if (reply.calls.size() == kMaxDumped) continue;
+      ParkedCall& parked = reply.calls.emplace_back();
+      store.Explain(id, parked);
+      parked.age = step.now() - entry->since;
+      parked.remaining = entry->deadline - step.now();
+    }
+  }
+  step.Answer(call.id, std::move(reply));
+}
+
 void Core::Handle(Instant now, Call call, Effects& effects) {
   Step step(now, effects);
   Impl& impl = *impl_;
@@ -378,6 +399,10 @@ void Core::Handle(Instant now, Call call, Effects& effects) {
   impl.Finish(step);
   if (const auto* list = std::get_if<ListGroupsCall>(&call.body)) {
     impl.List(step, call, *list);
+    return;
+  }
+  if (call.caller.key.group.empty() && std::holds_alternative<DumpWaitsCall>(call.body)) {
+    impl.DumpNamespace(step, call);
     return;
   }
   if (const CallCost cost = CostOf(call); cost.bytes > 0) {

@@ -190,7 +190,9 @@ class Group final : public WaitOwner {
   void Publish(Step& step, GroupEvent event);
   static int64_t Cost(const GroupEvent& event);
   // With the events after `from`; a bookmark when there are none. The call is not parked any more.
-  void AnswerWatch(Step& step, CallId id, int64_t from);
+  void AnswerWatch(Step& step, CallId id, int64_t from, bool report = false);
+  // Asks all members who can be asked what they do with tensors.
+  void AskForReports(Step& step);
 
   // --- records
   void WriteGroup(Step& step);

@@ -17,6 +17,8 @@ namespace {
 constexpr int64_t kWatchBatch = 256;
 // Between two tidings that could have waited.
 constexpr absl::Duration kTellInterval = absl::Milliseconds(50);
+// Of several who ask what the members do with tensors, the later ones within this time share the answers of the first.
+constexpr absl::Duration kAskInterval = absl::Milliseconds(200);
 
 // One for each member of the group, perhaps, and all at once.
 bool MayWait(EventKind kind) {
@@ -115,22 +117,45 @@ void Group::TellWatchers(Step& step) {
   }
 }
 
-void Group::AnswerWatch(Step& step, CallId id, int64_t from) {
+void Group::AnswerWatch(Step& step, CallId id, int64_t from, bool report) {
   auto batch = events_.Read(from, kWatchBatch);
   const bool closed = !batch.events.empty() && batch.events.back().kind == EventKind::kClosed;
-  step.Answer(id, WatchGroupReply{std::move(batch.events), batch.revision, closed});
+  step.Answer(id, WatchGroupReply{std::move(batch.events), batch.revision, closed, report});
+}
+
+void Group::AskForReports(Step& step) {
+  for (const auto& [name, member] : context_.roster.members()) {
+    if (!member->live() || !member->reports || step.now() - member->asked_at < kAskInterval) {
+      continue;
+    }
+    member->asked_at = step.now();
+    member->report_due = true;
+    const auto watch = watches_.find(member->watch_call);
+    if (watch == watches_.end()) continue;  // its next step is on its way
+    const int64_t from = watch->second;
+    watches_.erase(watch);
+    shard_.waits.Done(member->watch_call);
+    member->report_due = false;
+    AnswerWatch(step, member->watch_call, from, /*report=*/true);
+  }
 }
 
 void Group::Answer(Step& step, Call& call, WatchGroupCall& body) {
   const int64_t from = body.from_revision == 0 ? events_.newest() : body.from_revision;
+  Member* const member =
+      body.reports ? context_.roster.BySession(call.caller.session) : nullptr;
+  const bool report = member != nullptr && member->report_due;
+  if (member != nullptr) member->reports = true;
   if (!events_.Covers(from)) {
     step.Fail(call.id, absl::OutOfRangeError(absl::StrCat(
                            "events of group ", context_.key.group, " after revision ", from,
                            " are not kept; read the group and watch from its revision ",
                            events_.newest())));
-  } else if (from < told_revision_) {
-    AnswerWatch(step, call.id, from);
+  } else if (from < told_revision_ || report) {
+    if (report) member->report_due = false;
+    AnswerWatch(step, call.id, from, report);
   } else {
+    if (member != nullptr) member->watch_call = call.id;
     watches_[call.id] = from;
     shard_.waits.Park(call.id, this, step.now(), step.now() + call.wait);
   }

@@ -305,6 +305,10 @@ void Group::Answer(Step& step, Call& call, KeepAliveCall& body) {
     member->progress_at = step.now();
   }
   member->progress_operation = body.progress_operation;
+  if (body.tensors.has_value()) {
+    member->tensors = std::move(body.tensors);
+    member->tensors_at = step.now();
+  }
   KeepAliveReply reply;
   reply.lease = context_.spec.lease;
   reply.generation = context_.generation;

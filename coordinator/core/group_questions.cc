@@ -3,6 +3,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "coordinator/core/group.h"
+#include "coordinator/core/tensor_waits.h"
 
 namespace cohort::coordinator {
 namespace {
@@ -12,7 +13,8 @@ constexpr size_t kDumped = 10000;
 
 }  // namespace
 
-void Group::Answer(Step& step, Call& call, WhoIsMissingCall&) {
+void Group::Answer(Step& step, Call& call, WhoIsMissingCall& body) {
+  if (body.ask) AskForReports(step);
   WhoIsMissingReply reply;
   reply.group = context_.key.group;
   reply.generation = context_.generation;
@@ -47,6 +49,7 @@ void Group::Answer(Step& step, Call& call, WhoIsMissingCall&) {
   std::stable_sort(reply.waits.begin(), reply.waits.end(),
                    [](const OpenWait& a, const OpenWait& b) { return a.age > b.age; });
   if (reply.waits.size() > kWaitsShown) reply.waits.resize(kWaitsShown);
+  if (state_ != GroupState::kForming) DescribeTensorWaits(step.now(), context_, reply);
   step.Answer(call.id, std::move(reply));
 }
 

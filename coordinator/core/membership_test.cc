@@ -365,6 +365,29 @@ TEST(Watch, IsNotCountedOrListedAmongTheWaits) {
   EXPECT_EQ(dump->calls.size(), 2u);
 }
 
+TEST(DumpWaits, ListsWhatWaitsInTheTenantsOwnStore) {
+  CoreHarness h;
+  const Caller own{GroupKey{"default", ""}, 0, {}, {}, {}};
+  const auto dump = [&] { return *h.Get<DumpWaitsReply>(h.Make(DumpWaitsCall{}, own)); };
+  EXPECT_EQ(dump().total_count, 0) << "there is no store yet";
+  GetCall get;
+  get.keys = {"k/absent"};
+  get.wait = true;
+  EXPECT_TRUE(h.Parked(h.Make(std::move(get), own, absl::Seconds(60))));
+  EXPECT_TRUE(h.Parked(h.Make(WatchKeysCall{"k/"}, own, absl::Seconds(60))));
+  h.Advance(absl::Seconds(5));
+  const DumpWaitsReply reply = dump();
+  EXPECT_EQ(reply.total_count, 1) << "a watch is no wait";
+  ASSERT_EQ(reply.calls.size(), 1u);
+  EXPECT_EQ(reply.calls[0].group, "");
+  EXPECT_EQ(reply.calls[0].operation, "get k/absent");
+  EXPECT_EQ(reply.calls[0].rank, -1);
+  EXPECT_EQ(reply.calls[0].age, absl::Seconds(5));
+  EXPECT_EQ(reply.calls[0].remaining, absl::Seconds(55));
+  const Caller other{GroupKey{"other", ""}, 0, {}, {}, {}};
+  EXPECT_EQ(h.Get<DumpWaitsReply>(h.Make(DumpWaitsCall{}, other))->total_count, 0);
+}
+
 TEST(UniqueIds, AreFencedByGenerationAndFreedWhenFetched) {
   CoreHarness h;
   std::vector<Seat> seats = h.Form(2);

@@ -51,6 +51,7 @@ struct WatchGroupReply {
   std::vector<GroupEvent> events;
   int64_t revision = 0;  // ask from here next; without events when the wait ended
   bool closed = false;   // the group is gone: no further step
+  bool report = false;   // the member is asked what it does with tensors
 };
 struct ViewReply {  // of a proposal and of its acknowledgement
   enum class Outcome { kCommitted = 1, kRefused = 2, kTimedOut = 3 };
@@ -207,6 +208,22 @@ struct InitStatus {
   std::string name;
   std::vector<InitRank> ranks;
 };
+struct TensorWait {
+  std::string operation;
+  MissingReport missing;
+  absl::Duration age;
+  RankSet inside;
+  RankSet waited_for;
+  std::string mismatch;
+};
+struct RankReport {
+  int rank = 0;
+  std::string member;
+  std::string host;
+  std::optional<absl::Duration> last_heard;
+  std::optional<absl::Duration> reported;  // the age of `tensors`
+  TensorReport tensors;
+};
 struct WhoIsMissingReply {
   std::string group;
   int64_t generation = 0;
@@ -215,6 +232,10 @@ struct WhoIsMissingReply {
   int world_size = 0;
   std::vector<OpenWait> waits;
   std::vector<InitStatus> inits;
+  std::vector<TensorWait> tensor_waits;
+  std::vector<RankReport> ranks;
+  RankSet unanswered;
+  RankSet unknown;
 };
 struct ParkedCall {
   std::string group;

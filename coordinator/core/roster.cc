@@ -68,6 +68,9 @@ void Roster::Replace(Member& member, int64_t incarnation, const Id128& session, 
   FenceSession(member.session, why);
   NotePastLife(member);
   member.incarnation = incarnation;
+  member.tensors.reset();
+  member.asked_at = absl::InfinitePast();
+  member.reports = member.report_due = false;
   SetSession(member, session);
 }
 

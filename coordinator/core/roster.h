@@ -39,6 +39,15 @@ struct Member {
   std::string progress_operation;
   Instant progress_at;
 
+  // What it does with tensors, as it said last, and when it was asked. `report_due`: its watch has not brought it the
+  // question yet.
+  std::optional<TensorReport> tensors;
+  Instant tensors_at;
+  Instant asked_at = absl::InfinitePast();
+  bool reports = false;  // it can be asked
+  bool report_due = false;
+  CallId watch_call = 0;  // the last that was parked for it, perhaps answered since
+
   // The last thing it asked for, for people.
   const char* operation = "join";
   std::string operation_name;
@@ -60,6 +69,10 @@ struct Member {
   bool live() const {
     return state == MemberState::kJoining || state == MemberState::kActive ||
            state == MemberState::kSuspected || state == MemberState::kCandidate;
+  }
+  // It was asked, and has not said since.
+  bool owes_report() const {
+    return asked_at != absl::InfinitePast() && (!tensors.has_value() || tensors_at < asked_at);
   }
   bool confirmed() const { return state == MemberState::kActive || state == MemberState::kSuspected; }
 };

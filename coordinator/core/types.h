@@ -164,6 +164,23 @@ struct MissingReport {
   absl::Duration skew;
 };
 
+// What one rank says of its operations on tensors; as TensorReport of proto/cohort/v1/group.proto.
+struct TensorOperation {
+  int64_t generation = 0;
+  int64_t number = 0;  // 0: a transfer between some of the ranks
+  std::string verb;
+  std::string state;
+  int peer = -1;
+  absl::Duration begun;                 // age, when it was reported
+  std::optional<absl::Duration> ended;  // age, when it was reported; absent: it is not over
+};
+struct TensorReport {
+  bool moves_tensors = false;
+  std::optional<TensorOperation> last;
+  std::optional<TensorOperation> open;
+  std::vector<RankRange> waits_for;
+};
+
 enum class EventKind {
   kJoined = 1,
   kSuspected = 2,

@@ -76,6 +76,8 @@ void Engine::DumpWaits(Call call, ReplySink* sink) {
       MutexLock lock(&shard->mutex);
       keys = shard->core->GroupKeys();
     }
+    // The tenant's own store is in one of the shards; the others know of no wait there.
+    keys.push_back(GroupKey{call.caller.key.tenant, ""});
     // One group at a time under the lock: a dump must not stop the others.
     for (GroupKey& key : keys) {
       if (key.tenant != call.caller.key.tenant) continue;

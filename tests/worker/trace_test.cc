@@ -84,7 +84,7 @@ TEST_F(TraceTest, OfTwoDaemonsNamesWhoIsLateAndHasACallOfAllRanksInOneFile) {
     } else {
       // Late by as long as it takes to ask why nothing moves.
       EXPECT_TRUE(testing::Eventually(both_wait));
-      while_late = Trace(0, {});
+      while_late = Trace(3, {});
     }
     COHORT_RETURN_IF_ERROR(AllReduce(group));
     return AllReduce(group);

@@ -83,6 +83,12 @@ expect 0 store get color
 [[ $out == red ]] || fail "store get printed '$out'"
 expect 4 store get absent
 expect 3 store get absent --wait 100ms
+# Who waits in the tenant's own store is listed too.
+cohort store get awaited --wait 20s >"$dir/awaited.out" 2>"$dir/awaited.err" &
+awaited=$!
+until_true sh -c "'$cohort_binary' waits | grep -q \"(tenant's store).*get awaited\""
+expect 0 store put awaited here
+finished "$awaited" 0 awaited
 expect 8 store put color blue --if-revision 0
 expect 0 store add steps 7
 expect 0 store add steps -5

@@ -191,10 +191,9 @@ content[at + 1 : at + 5] = b"BF17"
 open(sys.argv[2], "wb").write(content)
 PYTHON
 head -c 5000000 "$dir/model.safetensors" >"$dir/cut.safetensors"
-for damage in damaged cut absent; do
+for damage in damaged cut; do
   group=$damage
   code=2
-  [[ $damage != absent ]] || code=4
   pull writer 1 3 --output "$dir/refused.safetensors"
   writer=$puller
   pull checker 2 3
@@ -208,6 +207,10 @@ for damage in damaged cut absent; do
   done
   ! compgen -G "$dir/refused*" || fail "$damage: the file is there"
 done
+
+# --- A file that is not there is told at once: the group of three never forms.
+expect 4 push "$dir/absent.safetensors" --group absent --world-size 3 --timeout 300s
+contains 'absent.safetensors' "$err"
 
 # --- What one rank cannot keep does not stop the others, and the root hears of it.
 group=unkept

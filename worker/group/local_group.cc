@@ -47,6 +47,13 @@ absl::StatusOr<std::unique_ptr<LocalGroup>> LocalGroup::Create(LocalGroupOptions
     COHORT_ASSIGN_OR_RETURN(options.bootstrap.heap, ProcessHeap());
   }
   auto group = absl::WrapUnique(new LocalGroup(std::move(options)));
+  group->options_.membership.report_tensors = [reporter = group->reporter_] {
+    return reporter->Report();
+  };
+  group->reporter_->Start([&recorder = group->flight_recorder()] {
+    return TensorReporter::Look{recorder.Read(),
+                                recorder.ReadWaits(WaitLog::kRanks, WaitLog::kRanks)};
+  });
   const LocalGroupOptions& kept = group->options_;
   COHORT_ASSIGN_OR_RETURN(group->seat_, Seat::Take({kept.membership, kept.bootstrap}));
   COHORT_ASSIGN_OR_RETURN(Connections connections, group->seat_->Meet(kept.bootstrap.timeout));
@@ -56,6 +63,7 @@ absl::StatusOr<std::unique_ptr<LocalGroup>> LocalGroup::Create(LocalGroupOptions
 }
 
 LocalGroup::~LocalGroup() {
+  reporter_->Stop();
   if (seat_ == nullptr) return;
   MutexLock lock(&call_mutex_);
   Settle();

@@ -18,6 +18,7 @@
 #include "worker/group/executing_group.h"
 #include "worker/group/group_bootstrap.h"
 #include "worker/group/seat.h"
+#include "worker/group/tensor_reporter.h"
 
 namespace cohort::worker {
 
@@ -90,6 +91,7 @@ class LocalGroup final : public ExecutingGroup {
   absl::Status Form(Connections connections) ABSL_EXCLUSIVE_LOCKS_REQUIRED(call_mutex_);
 
   LocalGroupOptions options_;
+  const std::shared_ptr<TensorReporter> reporter_ = std::make_shared<TensorReporter>();
   std::unique_ptr<Seat> seat_;
 };
 

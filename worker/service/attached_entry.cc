@@ -16,6 +16,8 @@ absl::StatusOr<std::shared_ptr<GroupEntry>> AttachedEntry::Join(SeatOptions opti
   std::shared_ptr<AttachedEntry> entry(
       new AttachedEntry(options.membership.cancellation, std::move(on_ended)));
   entry->tenant_ = tenant;
+  options.membership.report_tensors = [reporter = entry->reporter_] { return reporter->Report(); };
+  entry->reporter_->Start([entry = entry.get()] { return entry->LookAtRecord(); });
   COHORT_ASSIGN_OR_RETURN(entry->seat_, Seat::Take(std::move(options)));
   COHORT_ASSIGN_OR_RETURN(Connections connections, entry->seat_->Meet(timeout));
   MutexLock lock(&entry->seat_mutex_);
@@ -24,6 +26,7 @@ absl::StatusOr<std::shared_ptr<GroupEntry>> AttachedEntry::Join(SeatOptions opti
 }
 
 AttachedEntry::~AttachedEntry() {
+  reporter_->Stop();
   if (seat_ != nullptr) seat_->Disregard();
 }
 
@@ -101,6 +104,13 @@ std::vector<FlightEntry> AttachedEntry::ReadFlightRecord() const {
   MutexLock lock(&record_mutex_);
   if (flight_record_.data == nullptr) return {};
   return FlightRecorder::Read(flight_record_.data);
+}
+
+TensorReporter::Look AttachedEntry::LookAtRecord() const {
+  MutexLock lock(&record_mutex_);
+  if (flight_record_.data == nullptr) return {};
+  return {FlightRecorder::Read(flight_record_.data),
+          FlightRecorder::ReadWaits(flight_record_.data, WaitLog::kRanks, WaitLog::kRanks)};
 }
 
 std::vector<WaitedFor> AttachedEntry::ReadWaits() const {

@@ -13,6 +13,7 @@
 #include "absl/status/statusor.h"
 #include "base/mutex.h"
 #include "worker/group/seat.h"
+#include "worker/group/tensor_reporter.h"
 #include "worker/service/group_entry.h"
 
 namespace cohort::worker {
@@ -36,9 +37,12 @@ class AttachedEntry final : public GroupEntry {
  private:
   AttachedEntry(std::shared_ptr<client::Cancellation> seating, OnEnded on_ended)
       : GroupEntry(std::move(seating), std::move(on_ended)) {}
+  // Of what the client has handed over; empty before.
+  TensorReporter::Look LookAtRecord() const;
   void Keep(Connections connections) ABSL_EXCLUSIVE_LOCKS_REQUIRED(seat_mutex_);
 
   std::string tenant_;
+  const std::shared_ptr<TensorReporter> reporter_ = std::make_shared<TensorReporter>();
   Mutex seat_mutex_;  // held by whoever moves the seat
   std::unique_ptr<Seat> seat_;
   // Of the present generation, until they are handed over.

@@ -3,12 +3,26 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/reduction.h"
 
 namespace cohort::worker {
 namespace {
 
 constexpr int kMaxDims = 16;
 constexpr int64_t kMaxBytes = int64_t{1} << 62;
+
+// The numbers that clients in other languages take from worker.proto.
+static_assert(static_cast<int>(DataType::kBool) == v1::DATA_TYPE_BOOL &&
+              static_cast<int>(DataType::kU64) == v1::DATA_TYPE_U64 &&
+              static_cast<int>(DataType::kBF16) == v1::DATA_TYPE_BF16 &&
+              static_cast<int>(DataType::kF32) == v1::DATA_TYPE_F32 &&
+              static_cast<int>(DataType::kF8E5M2) == v1::DATA_TYPE_F8_E5M2 &&
+              static_cast<int>(DataType::kC128) == v1::DATA_TYPE_C128);
+static_assert(static_cast<int>(kDataTypes.back()) == v1::DataType_MAX);
+static_assert(static_cast<int>(ReduceOp::kSum) == v1::REDUCE_OP_SUM &&
+              static_cast<int>(ReduceOp::kAvg) == v1::REDUCE_OP_AVG &&
+              static_cast<int>(ReduceOp::kBitXor) == v1::REDUCE_OP_BIT_XOR);
+static_assert(static_cast<int>(kReduceOps.back()) == v1::ReduceOp_MAX);
 
 // Shapes of clients are printed only so far.
 std::string Format(const Shape& shape) { return FormatShape(shape); }

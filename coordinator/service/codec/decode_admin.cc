@@ -8,7 +8,7 @@ namespace cohort::coordinator {
 
 absl::Status Decode(v1::WhoIsMissingRequest& request, const DecodeContext&, Call* call) {
   COHORT_RETURN_IF_ERROR(DecodeScope(request.scope(), GroupName::kRequired, &call->caller));
-  call->body = WhoIsMissingCall{};
+  call->body = WhoIsMissingCall{request.ask()};
   return absl::OkStatus();
 }
 

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "coordinator/service/codec/decode.h"
+#include "coordinator/service/codec/decode_tensor_report.h"
 #include "coordinator/service/codec/field_checks.h"
 
 namespace cohort::coordinator {
@@ -19,6 +20,7 @@ constexpr size_t kMaxErrorCharacters = 1024;
 constexpr absl::Duration kBookmarkPeriod = absl::Seconds(10);
 constexpr absl::Duration kDefaultJoinWait = absl::Seconds(300);
 constexpr absl::Duration kDefaultStepWait = absl::Seconds(30);
+
 
 using LabelsMessage = google::protobuf::Map<std::string, std::string>;
 
@@ -146,11 +148,18 @@ absl::Status Decode(v1::LeaveRequest& request, const DecodeContext&, Call* call)
   return absl::OkStatus();
 }
 
-absl::Status Decode(v1::KeepAliveRequest& request, const DecodeContext&, Call* call) {
+absl::Status Decode(v1::KeepAliveRequest& request, const DecodeContext& context, Call* call) {
   COHORT_RETURN_IF_ERROR(DecodeScope(request.scope(), GroupName::kRequired, &call->caller));
   COHORT_RETURN_IF_ERROR(
       CleanText("progress_operation", request.mutable_progress_operation(), 128));
-  call->body = KeepAliveCall{request.progress(), std::move(*request.mutable_progress_operation())};
+  KeepAliveCall body;
+  body.progress = request.progress();
+  body.progress_operation = std::move(*request.mutable_progress_operation());
+  if (request.has_tensors()) {
+    COHORT_RETURN_IF_ERROR(
+        DecodeTensorReport(request.tensors(), context, &body.tensors.emplace()));
+  }
+  call->body = std::move(body);
   return absl::OkStatus();
 }
 
@@ -177,7 +186,7 @@ absl::Status Decode(v1::WatchGroupRequest& request, const DecodeContext& context
     return InvalidField("attach", "needs a session");
   }
   call->wait = std::min(kBookmarkPeriod, context.max_wait);
-  call->body = WatchGroupCall{request.from_revision()};
+  call->body = WatchGroupCall{request.from_revision(), request.attach() && request.reports()};
   return absl::OkStatus();
 }
 

@@ -99,6 +99,49 @@ TEST(DecodeTest, ScopeArrives) {
   EXPECT_THAT(call.caller.acknowledged, testing::ElementsAre(7));
 }
 
+TEST(DecodeTest, KeepAliveWithATensorReport) {
+  using R = v1::KeepAliveRequest;
+  R base = Base<R>();
+  v1::TensorOperation& open = *base.mutable_tensors()->mutable_open();
+  open.set_number(42);
+  open.set_verb("all_reduce");
+  open.set_state("running on the device");
+  open.mutable_begun()->set_seconds(3);
+  Check<R>(
+      base,
+      {{"verb", [](R& r) { r.mutable_tensors()->mutable_open()->set_verb(std::string(33, 'a')); },
+        kInvalid, "tensors.open.verb: longer than 32"},
+       {"control", [](R& r) { r.mutable_tensors()->mutable_last()->set_state("\x1b[2J"); }, kInvalid,
+        "tensors.last.state"},
+       {"number", [](R& r) { r.mutable_tensors()->mutable_open()->set_number(-1); }, kInvalid,
+        "tensors.open.number"},
+       {"age",
+        [](R& r) { r.mutable_tensors()->mutable_open()->mutable_begun()->set_seconds(-1); },
+        kInvalid, "tensors.open.begun"},
+       {"64 ranges",
+        [](R& r) {
+          for (int i = 0; i < 64; ++i) {
+            v1::RankRange& range = *r.mutable_tensors()->add_waits_for();
+            range.set_first(2 * i);
+            range.set_last(2 * i);
+          }
+        },
+        kOk, ""},
+       {"65 ranges",
+        [](R& r) {
+          for (int i = 0; i < 65; ++i) r.mutable_tensors()->add_waits_for();
+        },
+        kInvalid, "tensors.waits_for: more than 64"}});
+  Call call;
+  ASSERT_TRUE(Decode(base, DecodeContext(), &call).ok());
+  const auto& report = std::get<KeepAliveCall>(call.body).tensors;
+  ASSERT_TRUE(report.has_value() && report->open.has_value());
+  EXPECT_EQ(report->open->number, 42);
+  EXPECT_EQ(report->open->begun, absl::Seconds(3));
+  EXPECT_FALSE(report->open->ended.has_value());
+  EXPECT_FALSE(report->last.has_value());
+}
+
 TEST(DecodeTest, Join) {
   using R = v1::JoinRequest;
   R base = Base<R>();

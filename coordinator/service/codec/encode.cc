@@ -86,6 +86,7 @@ class Encoder {
       if (event.proposal.has_value()) Fill(*event.proposal, out->mutable_proposal());
     }
     response.set_revision(reply.revision);
+    response.set_report(reply.report);
     return Put(response);
   }
   // ProposeViewResponse and AckViewResponse have the same fields under the same numbers.
@@ -284,6 +285,7 @@ class Encoder {
         Fill(rank.age, out_rank->mutable_age());
       }
     }
+    FillTensorWaits(reply, &response);
     return Put(response);
   }
   absl::Status operator()(const DumpWaitsReply& reply) {

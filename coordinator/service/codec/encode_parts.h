@@ -9,6 +9,7 @@
 
 #include "absl/time/time.h"
 #include "base/rank_set.h"
+#include "cohort/v1/admin.pb.h"
 #include "cohort/v1/common.pb.h"
 #include "cohort/v1/group.pb.h"
 #include "cohort/v1/store.pb.h"
@@ -31,6 +32,8 @@ void Fill(const MemberInfo& member, v1::Member* message);
 void Fill(const GroupSpec& spec, v1::GroupSpec* message);
 void Fill(const GroupInfo& group, Instant now, v1::Group* message);
 void Fill(const KeyValue& key_value, v1::KeyValue* message);
+// What there is on operations on tensors.
+void FillTensorWaits(const WhoIsMissingReply& reply, v1::WhoIsMissingResponse* message);
 
 // A length-delimited field around bytes that are already serialised: its tag and length.
 std::string FieldHeader(int field, size_t size);

@@ -113,6 +113,7 @@ void EncodeJoin(const JoinReply& reply, const EncodeContext& context, MessageByt
   Fill(reply.lease, response.mutable_lease());
   if (reply.timed_out) Fill(reply.missing, response.mutable_missing());
   response.set_server_incarnation(context.server_incarnation);
+  response.set_max_inline_bytes(context.max_inline_bytes);
   message->Append(response.SerializeAsString());
   if (reply.members == nullptr) return;
   EncodeCache& cache = *context.cache;

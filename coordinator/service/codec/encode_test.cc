@@ -6,6 +6,7 @@
 #include <string>
 
 #include "base/rpc/status_conversion.h"
+#include "cohort/v1/admin.pb.h"
 #include "cohort/v1/group.pb.h"
 #include "cohort/v1/messaging.pb.h"
 #include "cohort/v1/store.pb.h"
@@ -164,6 +165,39 @@ TEST_F(EncodeTest, ARangePageEndsBeforeItIsTooLarge) {
   const auto response = Encoded<v1::RangeResponse>(reply);
   EXPECT_EQ(response.values_size(), 2);
   EXPECT_EQ(response.next_page_token(), "b");
+}
+
+TEST_F(EncodeTest, AJoinTellsHowLargeValuesTravelInline) {
+  EXPECT_EQ(Encoded<v1::JoinResponse>(JoinReply()).max_inline_bytes(), 1000);
+}
+
+TEST_F(EncodeTest, OperationsOnTensors) {
+  WhoIsMissingReply reply;
+  TensorWait& wait = reply.tensor_waits.emplace_back();
+  wait.operation = "all_reduce #42";
+  wait.age = absl::Seconds(12);
+  wait.inside = RankSet::FromRanges({{0, 1}});
+  wait.waited_for = RankSet::FromRanges({{2, 2}});
+  RankReport& rank = reply.ranks.emplace_back();
+  rank.rank = 2;
+  rank.reported = absl::Seconds(1);
+  rank.tensors.moves_tensors = true;
+  rank.tensors.last.emplace().number = 41;
+  reply.ranks.emplace_back().rank = 3;
+  reply.unanswered = RankSet::FromRanges({{2, 3}});
+  const auto response = Encoded<v1::WhoIsMissingResponse>(reply);
+  EXPECT_TRUE(response.covers_tensors());
+  ASSERT_EQ(response.tensor_waits_size(), 1);
+  EXPECT_EQ(response.tensor_waits(0).operation(), "all_reduce #42");
+  EXPECT_EQ(response.tensor_waits(0).age().seconds(), 12);
+  EXPECT_EQ(response.tensor_waits(0).inside(0).last(), 1);
+  EXPECT_EQ(response.tensor_waits(0).waited_for(0).first(), 2);
+  ASSERT_EQ(response.ranks_size(), 2);
+  EXPECT_EQ(response.ranks(0).reported().seconds(), 1);
+  EXPECT_EQ(response.ranks(0).tensors().last().number(), 41);
+  EXPECT_FALSE(response.ranks(0).tensors().has_open());
+  EXPECT_FALSE(response.ranks(1).has_reported());
+  EXPECT_EQ(response.unanswered(0).last(), 3);
 }
 
 TEST_F(EncodeTest, AGetThatIsTooLargeSaysSo) {

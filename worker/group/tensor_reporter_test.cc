@@ -1,0 +1,104 @@
+#include "worker/group/tensor_reporter.h"
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "worker/group/tick_clock.h"
+
+namespace cohort::worker {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+class TensorReporterTest : public testing::Test {
+ protected:
+  TensorReporterTest() {
+    reporter_.Start([this] {
+      return TensorReporter::Look{recorder_.Read(), recorder_.ReadWaits(8, 8)};
+    });
+  }
+  void Begin(TensorVerb verb, int root = -1) {
+    recorder_.Begin(generation_, verb, DataType::kF32, 8, root, TickClock::Ticks());
+  }
+  void Call(TensorVerb verb) {
+    Begin(verb);
+    recorder_.End(absl::StatusCode::kOk);
+  }
+
+  int64_t generation_ = 3;
+  FlightRecorder recorder_;
+  TensorReporter reporter_;
+};
+
+TEST_F(TensorReporterTest, TellsTheLastOperationAndTheOneThatIsOpen) {
+  client::TensorReport report = reporter_.Report();
+  EXPECT_TRUE(report.moves_tensors);
+  EXPECT_FALSE(report.last.has_value() || report.open.has_value());
+  Call(TensorVerb::kAllReduce);
+  Call(TensorVerb::kBroadcast);
+  report = reporter_.Report();
+  ASSERT_TRUE(report.last.has_value());
+  EXPECT_FALSE(report.open.has_value());
+  EXPECT_EQ(report.last->number, 2);
+  EXPECT_EQ(report.last->generation, 3);
+  EXPECT_EQ(report.last->verb, "broadcast");
+  EXPECT_TRUE(report.last->ended.has_value());
+  // A transfer has no number: all ranks have come to #2 as before.
+  Begin(TensorVerb::kExchange, 5);
+  report = reporter_.Report();
+  EXPECT_EQ(report.last->number, 2);
+  ASSERT_TRUE(report.open.has_value());
+  EXPECT_EQ(report.open->number, 0);
+  EXPECT_EQ(report.open->verb, "exchange");
+  EXPECT_EQ(report.open->peer, 5);
+  EXPECT_EQ(report.open->state, "running");
+  EXPECT_FALSE(report.open->ended.has_value());
+}
+
+TEST_F(TensorReporterTest, OfSeveralThatAreOnADeviceTheOldestIsOpen) {
+  Begin(TensorVerb::kAllReduce);
+  recorder_.Put();
+  recorder_.End(absl::StatusCode::kOk);
+  Begin(TensorVerb::kBroadcast);
+  recorder_.Put();
+  recorder_.End(absl::StatusCode::kOk);
+  const client::TensorReport report = reporter_.Report();
+  ASSERT_TRUE(report.last.has_value() && report.open.has_value());
+  EXPECT_EQ(report.last->number, 2);
+  EXPECT_EQ(report.open->number, 1);
+  EXPECT_EQ(report.open->state, "enqueued");
+}
+
+TEST_F(TensorReporterTest, TellsForWhomItSleepsInTheSameCall) {
+  recorder_.waits().Add(RankSet::FromRanges({{6, 6}}), absl::Hours(1));  // long ago
+  Begin(TensorVerb::kAllReduce);
+  EXPECT_THAT(reporter_.Report().waits_for, IsEmpty());
+  recorder_.waits().Add(RankSet::FromRanges({{2, 2}, {4, 4}}), absl::Hours(1));
+  EXPECT_THAT(reporter_.Report().waits_for, ElementsAre(RankRange{2, 2}, RankRange{4, 4}));
+  EXPECT_THAT(reporter_.Report().waits_for, IsEmpty()) << "since then it has not slept";
+  recorder_.waits().Add(RankSet::FromRanges({{2, 2}}), absl::Hours(1));
+  recorder_.End(absl::StatusCode::kOk);
+  Begin(TensorVerb::kAllReduce);
+  EXPECT_THAT(reporter_.Report().waits_for, IsEmpty()) << "that was in another call";
+}
+
+TEST_F(TensorReporterTest, WhatAnOlderGenerationLeftOpenIsOver) {
+  Begin(TensorVerb::kAllReduce);  // its rank never came back from it
+  generation_ = 4;
+  Call(TensorVerb::kBroadcast);
+  const client::TensorReport report = reporter_.Report();
+  EXPECT_FALSE(report.open.has_value());
+  EXPECT_EQ(report.last->generation, 4);
+  EXPECT_EQ(report.last->number, 1);
+}
+
+TEST_F(TensorReporterTest, WithoutARecordThereAreNoOperations) {
+  Begin(TensorVerb::kAllReduce);
+  reporter_.Stop();
+  const client::TensorReport report = reporter_.Report();
+  EXPECT_TRUE(report.moves_tensors);
+  EXPECT_FALSE(report.last.has_value() || report.open.has_value());
+}
+
+}  // namespace
+}  // namespace cohort::worker
