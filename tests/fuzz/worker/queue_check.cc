@@ -125,10 +125,10 @@ absl::Status CheckWriter(Input input, int* done) {
   return absl::OkStatus();
 }
 
-class PlainSeat final : public parallel::Seat {
+class PlainSeat final : public parallel::ReaderSeat {
  public:
   PlainSeat(std::string name, std::shared_ptr<PageMemory> page)
-      : Seat(std::move(name), "here"), page_(std::move(page)) {}
+      : ReaderSeat(std::move(name), "here"), page_(std::move(page)) {}
   parallel::ReaderPage& page() override { return page_->page(); }
   void Admitted() override {}
   void Wake() override { page().reader_sleeps.store(0); }
