@@ -22,6 +22,8 @@ const std::vector<LimitName>& LimitNames() {
       {"max_bytes_held", &Limits::max_bytes_held},
       {"max_group_bytes_held", &Limits::max_group_bytes_held},
       {"max_mailbox_depth", &Limits::max_mailbox_depth},
+      {"max_send_window", &Limits::max_send_window},
+      {"max_ordered_mailboxes", &Limits::max_ordered_mailboxes},
       {"max_unacknowledged", &Limits::max_unacknowledged},
       {"max_round_names", &Limits::max_round_names},
       {"max_open_rounds", &Limits::max_open_rounds},
@@ -36,7 +38,7 @@ const std::vector<LimitName>& LimitNames() {
       {"max_closed_names", &Limits::max_closed_names},
   };
   // A field that is not listed could be neither set nor seen.
-  static_assert(sizeof(Limits) == 20 * sizeof(int64_t), "list every field of Limits here");
+  static_assert(sizeof(Limits) == 22 * sizeof(int64_t), "list every field of Limits here");
   return *kNames;
 }
 
