@@ -24,6 +24,8 @@ const std::vector<LimitName>& LimitNames() {
       {"max_bytes_held", &Limits::max_bytes_held},
       {"max_group_bytes_held", &Limits::max_group_bytes_held},
       {"max_mailbox_depth", &Limits::max_mailbox_depth},
+      {"max_send_window", &Limits::max_send_window},
+      {"max_ordered_mailboxes", &Limits::max_ordered_mailboxes},
       {"max_unacknowledged", &Limits::max_unacknowledged},
       {"max_round_names", &Limits::max_round_names},
       {"max_open_rounds", &Limits::max_open_rounds},
@@ -38,7 +40,7 @@ const std::vector<LimitName>& LimitNames() {
       {"max_closed_names", &Limits::max_closed_names},
   };
   // A field that is not listed could be neither set nor seen.
-  static_assert(sizeof(Limits) == 20 * sizeof(int64_t), "list every field of Limits here");
+  static_assert(sizeof(Limits) == 22 * sizeof(int64_t), "list every field of Limits here");
   return *kNames;
 }
 
@@ -53,6 +55,8 @@ absl::string_view CountedBy(absl::string_view name) {
       {"max_group_bytes_held", "bytes of the values of a group, or of a tenant's own store"},
       {"max_mailbox_depth", "undelivered objects of one (source, destination, tag)"},
       {"max_unacknowledged", "delivered objects that a member has not acknowledged"},
+      {"max_send_window", "numbered sends of one mailbox that wait for an earlier one"},
+      {"max_ordered_mailboxes", "(source, destination, tag) with numbered sends in a group"},
       {"max_round_names", "names of rounds in a group"},
       {"max_open_rounds", "open rounds of one name"},
       {"max_waiters_per_group", "waiting calls of a group"},

@@ -13,6 +13,14 @@
 // Repeats after a broken connection or a restarted coordinator happen inside, with the same operation id,
 // until the timeout: a call acts once.
 //
+// Late members. Each member counts its own rounds under a name (Barrier, AllGather, Gather, Broadcast, Scatter, Vote).
+// A member that comes to a round which has timed out without it does not wait alone, and does not join a later round
+// by mistake: its call fails at once with the error of that round (DEADLINE_EXCEEDED and who was missing then,
+// CANCELLED, or FAILED_PRECONDITION), and RoundReport::missed_number names the round. Its next call under the name
+// takes part in the round where the others are, however many it missed. With RoundOptions::catch_up the same call goes
+// on there; the values of the rounds that it missed are not seen. A Broadcast or Scatter waits for its late readers
+// until the value expires (data_expiration), which a reader hears once, as DATA_LOSS.
+//
 // Errors common to all methods (GetErrorInfo gives cause, culprit, generation, operation):
 //   DEADLINE_EXCEEDED   the timeout ended; the text and the result's MissingReport say who was missing.
 //   ABORTED             this generation ended (member lost, replaced, view changed, group closed): call Rejoin.
@@ -94,12 +102,17 @@ struct RoundOptions {
   std::function<void(const MissingReport&)> on_waiting;
   // Ends this member's wait early, with its reason (blocking calls only). May be null.
   std::shared_ptr<Cancellation> cancellation;
+  // When the round that this call belongs to has ended without this member, join the round where the others are
+  // now, in the same call and within the same timeout (blocking calls only). See "Late members" below.
+  bool catch_up = false;
 };
 
 struct RoundReport {
   int64_t number = 0;
   absl::Duration skew;    // from the first arrival to the last
   MissingReport missing;  // after DEADLINE_EXCEEDED
+  // Not 0: the first round that had ended before this member came. Without catch_up it is `number`.
+  int64_t missed_number = 0;
 };
 
 struct ReceivedObject {
@@ -135,8 +148,9 @@ struct GroupStats {
 class ProcessGroup {
  public:
   // Takes a seat and blocks until the group is complete, at most `store_timeout`.
-  // Also: ALREADY_EXISTS (rank held by another live member), FAILED_PRECONDITION (other spec or digest: both
-  // sides fail at once and are named), DEADLINE_EXCEEDED (lists the empty seats).
+  // Also: ALREADY_EXISTS (rank held by another live member), FAILED_PRECONDITION (other spec or digest than that of
+  // the members that are here, at once; both sides are named), DEADLINE_EXCEEDED (lists the empty seats, and who was
+  // refused there).
   //
   // The coordinator notices a dead process by the stream that is opened as this returns. It stands one round trip
   // later, which joining does not wait for: a member killed within that time is found by its lease alone.

@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/clock.h"
 #include "client/rendezvous/group_session.h"
 #include "client/rendezvous/process_group.h"
 
@@ -114,10 +115,15 @@ class ProcessGroupImpl final : public ProcessGroup {
   // Takes a number. `fallback` is the timeout when the options have none.
   RoundPlan Plan(absl::string_view kind, const RoundOptions& options,
                  absl::Duration fallback) const;
+  // Takes part in a round by `attempt`, which is called again with the next plan when it came late and the options
+  // say so. Calls it as absl::Status(const RoundPlan&, RoundReport*).
+  template <typename Attempt>
+  absl::Status RunRound(absl::string_view kind, const RoundOptions& options, absl::Duration fallback,
+                        RoundReport* report, const Attempt& attempt) const;
   // After the call of a round: reads how it ended, or gives its number back when it did not.
   template <typename Response>
   absl::Status EndRound(const absl::Status& called, const Response& response, const RoundPlan& plan,
-                        RoundReport* report = nullptr) const;
+                        RoundReport* report) const;
   absl::StatusOr<ReceivedObject> ReceiveFrom(std::optional<int> src, absl::string_view tag,
                                              absl::Duration timeout);
   template <typename Response>
@@ -138,11 +144,45 @@ CallSpec JoinSpec(const ProcessGroupOptions& options, absl::Duration timeout);
 absl::Status ReadJoin(const absl::Status& status, const v1::JoinResponse& response,
                       GroupSession& session);
 
+// After the call of a round, with its answer if there is one.
+inline void ReturnNumber(GroupSession& session, const RoundTicket& ticket, const absl::Status& called,
+                         const v1::RoundResult& result) {
+  if (absl::IsDataLoss(called)) {
+    // The round has ended and its value is gone: the same number would fail for ever.
+    v1::RoundResult ended;
+    ended.set_next_number(ticket.number + 1);
+    session.ReturnNumber(ticket, &ended);
+  } else {
+    session.ReturnNumber(ticket, called.ok() ? &result : nullptr);
+  }
+}
+
+template <typename Attempt>
+absl::Status ProcessGroupImpl::RunRound(absl::string_view kind, const RoundOptions& options,
+                                        absl::Duration fallback, RoundReport* report,
+                                        const Attempt& attempt) const {
+  RoundReport own;
+  if (report == nullptr) report = &own;
+  RoundPlan plan = Plan(kind, options, fallback);
+  const Instant deadline = plan.spec.deadline;
+  int64_t missed = 0;
+  while (true) {
+    *report = RoundReport();
+    absl::Status status = attempt(plan, report);
+    const bool late = report->missed_number != 0;
+    if (missed == 0) missed = report->missed_number;
+    report->missed_number = missed;
+    if (!late || !options.catch_up || Clock::Steady().Now() >= deadline) return status;
+    plan = Plan(kind, options, fallback);
+    plan.spec.deadline = deadline;
+  }
+}
+
 template <typename Response>
 absl::Status ProcessGroupImpl::EndRound(const absl::Status& called, const Response& response,
                                         const RoundPlan& plan, RoundReport* report) const {
-  if (report != nullptr) report->number = plan.ticket.number;
-  session_->ReturnNumber(plan.ticket, called.ok() ? &response.result() : nullptr);
+  report->number = plan.ticket.number;
+  ReturnNumber(*session_, plan.ticket, called, response.result());
   if (!called.ok()) return called;
   return ReadRoundResult(response.result(), session_->group(), plan, report);
 }

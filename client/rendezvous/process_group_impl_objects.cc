@@ -177,41 +177,46 @@ absl::StatusOr<std::string> ProcessGroupImpl::Broadcast(absl::string_view object
                                                         const RoundOptions& options) {
   COHORT_RETURN_IF_ERROR(CheckPeer(root, "root"));
   const bool is_root = root == rank();
-  const RoundPlan plan = Plan("broadcast", options, options_.store_timeout);
-  v1::BroadcastRequest request;
-  FillRound(plan, options, request.mutable_round());
-  request.set_root(root);
-  v1::BroadcastResponse response;
-  const absl::Status called =
-      is_root ? CallWithPayload(session_, method::kBroadcast, request, &response, plan.spec, object)
-              : session_->Call(method::kBroadcast, request, &response, plan.spec);
-  COHORT_RETURN_IF_ERROR(EndRound(called, response, plan));
   std::string value;
-  if (is_root) {
-    value = std::string(object);
-  } else {
+  const auto attempt = [&](const RoundPlan& plan, RoundReport* end) {
+    v1::BroadcastRequest request;
+    FillRound(plan, options, request.mutable_round());
+    request.set_root(root);
+    v1::BroadcastResponse response;
+    const absl::Status called =
+        is_root ? CallWithPayload(session_, method::kBroadcast, request, &response, plan.spec, object)
+                : session_->Call(method::kBroadcast, request, &response, plan.spec);
+    COHORT_RETURN_IF_ERROR(EndRound(called, response, plan, end));
+    if (is_root) {
+      value = std::string(object);
+      return absl::OkStatus();
+    }
     COHORT_ASSIGN_OR_RETURN(value, UnpackPayload(session_, *response.mutable_payload(),
                                                  plan.spec.deadline + kDeadlineMargin));
-  }
-  // Whoever was handed nothing must not acknowledge for those who were.
-  if (!is_root) {
+    // Not the root: it was handed nothing, and must not acknowledge for those that were.
     session_->AddReceipt(plan.ticket.generation, response.result().receipt());
-  }
+    return absl::OkStatus();
+  };
+  COHORT_RETURN_IF_ERROR(RunRound("broadcast", options, options_.store_timeout, nullptr, attempt));
   return value;
 }
 
 absl::StatusOr<ObjectList> ProcessGroupImpl::AllGather(absl::string_view object,
                                                        const RoundOptions& options) {
-  const RoundPlan plan = Plan("all_gather", options, options_.store_timeout);
-  v1::AllGatherRequest request;
-  FillRound(plan, options, request.mutable_round());
-  v1::AllGatherResponse response;
-  COHORT_RETURN_IF_ERROR(
-      EndRound(CallWithPayload(session_, method::kAllGather, request, &response, plan.spec, object),
-               response, plan));
-  COHORT_ASSIGN_OR_RETURN(ObjectList values, UnpackValues(session_, *response.mutable_values(),
-                                                          plan.spec.deadline + kDeadlineMargin));
-  session_->AddReceipt(plan.ticket.generation, response.result().receipt());
+  ObjectList values;
+  const auto attempt = [&](const RoundPlan& plan, RoundReport* end) {
+    v1::AllGatherRequest request;
+    FillRound(plan, options, request.mutable_round());
+    v1::AllGatherResponse response;
+    COHORT_RETURN_IF_ERROR(
+        EndRound(CallWithPayload(session_, method::kAllGather, request, &response, plan.spec, object),
+                 response, plan, end));
+    COHORT_ASSIGN_OR_RETURN(values, UnpackValues(session_, *response.mutable_values(),
+                                                 plan.spec.deadline + kDeadlineMargin));
+    session_->AddReceipt(plan.ticket.generation, response.result().receipt());
+    return absl::OkStatus();
+  };
+  COHORT_RETURN_IF_ERROR(RunRound("all_gather", options, options_.store_timeout, nullptr, attempt));
   return values;
 }
 
@@ -223,7 +228,7 @@ void ProcessGroupImpl::AllGatherAsync(absl::string_view object, const RoundOptio
   FillRound(plan, options, request.mutable_round());
   auto on_answer = [session = session_, plan, done](absl::Status status,
                                                     v1::AllGatherResponse& response) {
-    session->ReturnNumber(plan.ticket, status.ok() ? &response.result() : nullptr);
+    ReturnNumber(*session, plan.ticket, status, response.result());
     if (status.ok()) status = ReadRoundResult(response.result(), session->group(), plan, nullptr);
     if (!status.ok()) {
       done(status);
@@ -244,22 +249,22 @@ void ProcessGroupImpl::AllGatherAsync(absl::string_view object, const RoundOptio
 absl::StatusOr<ObjectList> ProcessGroupImpl::Gather(absl::string_view object, int root,
                                                     const RoundOptions& options) {
   COHORT_RETURN_IF_ERROR(CheckPeer(root, "root"));
-  const RoundPlan plan = Plan("gather", options, options_.store_timeout);
-  v1::GatherRequest request;
-  FillRound(plan, options, request.mutable_round());
-  request.set_root(root);
-  v1::GatherResponse response;
-  COHORT_RETURN_IF_ERROR(
-      EndRound(CallWithPayload(session_, method::kGather, request, &response, plan.spec, object),
-               response, plan));
   ObjectList values;
-  if (root == rank()) {
+  const auto attempt = [&](const RoundPlan& plan, RoundReport* end) {
+    v1::GatherRequest request;
+    FillRound(plan, options, request.mutable_round());
+    request.set_root(root);
+    v1::GatherResponse response;
+    COHORT_RETURN_IF_ERROR(
+        EndRound(CallWithPayload(session_, method::kGather, request, &response, plan.spec, object),
+                 response, plan, end));
+    if (root != rank()) return absl::OkStatus();
     COHORT_ASSIGN_OR_RETURN(values, UnpackValues(session_, *response.mutable_values(),
                                                  plan.spec.deadline + kDeadlineMargin));
-  }
-  if (root == rank()) {
     session_->AddReceipt(plan.ticket.generation, response.result().receipt());
-  }
+    return absl::OkStatus();
+  };
+  COHORT_RETURN_IF_ERROR(RunRound("gather", options, options_.store_timeout, nullptr, attempt));
   return values;
 }
 
@@ -274,30 +279,31 @@ absl::StatusOr<std::string> ProcessGroupImpl::Scatter(const std::vector<std::str
     return absl::InvalidArgumentError(absl::StrCat("scatter: ", objects.size(), " objects for ",
                                                    participants.count(), " participants"));
   }
-  const RoundPlan plan = Plan("scatter", options, options_.store_timeout);
-  v1::ScatterRequest request;
-  FillRound(plan, options, request.mutable_round());
-  request.set_root(root);
-  v1::ScatterResponse response;
-  const absl::Status called = CallWithValue(
-      *session_, method::kScatter, request, &response, plan.spec,
-      [&] {
-        request.clear_values();
-        if (!is_root) return absl::OkStatus();
-        return PackValues(session_, objects, plan.spec.deadline, request.mutable_values());
-      },
-      [&] { return request.values().has_blob(); });
-  COHORT_RETURN_IF_ERROR(EndRound(called, response, plan));
   std::string value;
-  if (is_root) {
-    value = objects[participants.CountBelow(root)];
-  } else {
+  const auto attempt = [&](const RoundPlan& plan, RoundReport* end) {
+    v1::ScatterRequest request;
+    FillRound(plan, options, request.mutable_round());
+    request.set_root(root);
+    v1::ScatterResponse response;
+    const absl::Status called = CallWithValue(
+        *session_, method::kScatter, request, &response, plan.spec,
+        [&] {
+          request.clear_values();
+          if (!is_root) return absl::OkStatus();
+          return PackValues(session_, objects, plan.spec.deadline, request.mutable_values());
+        },
+        [&] { return request.values().has_blob(); });
+    COHORT_RETURN_IF_ERROR(EndRound(called, response, plan, end));
+    if (is_root) {
+      value = objects[participants.CountBelow(root)];
+      return absl::OkStatus();
+    }
     COHORT_ASSIGN_OR_RETURN(value, UnpackPayload(session_, *response.mutable_payload(),
                                                  plan.spec.deadline + kDeadlineMargin));
-  }
-  if (!is_root) {
     session_->AddReceipt(plan.ticket.generation, response.result().receipt());
-  }
+    return absl::OkStatus();
+  };
+  COHORT_RETURN_IF_ERROR(RunRound("scatter", options, options_.store_timeout, nullptr, attempt));
   return value;
 }
 

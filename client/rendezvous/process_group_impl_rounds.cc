@@ -44,6 +44,14 @@ const char* OutcomeText(v1::RoundOutcome outcome) {
   }
 }
 
+// Of a round that ended without this member.
+std::string LateText(const v1::RoundResult& result) {
+  return absl::StrCat(result.missing().expected_count() > 0
+                          ? absl::StrCat(": ", ToString(FromProto(result.missing())))
+                          : "",
+                      "; this member came late, and its next call takes part in #", result.next_number());
+}
+
 v1::ErrorDetails DetailsOf(absl::string_view group, int64_t generation,
                            const std::string& operation) {
   v1::ErrorDetails details;
@@ -69,6 +77,7 @@ absl::Status ReadRoundResult(const v1::RoundResult& result, absl::string_view gr
     report->number = result.number();
     report->skew = FromProto(result.skew());
     if (result.has_missing()) report->missing = FromProto(result.missing());
+    if (result.late()) report->missed_number = result.number();
   }
   const std::string& operation = plan.spec.what;
   const int64_t generation = plan.ticket.generation;
@@ -77,8 +86,8 @@ absl::Status ReadRoundResult(const v1::RoundResult& result, absl::string_view gr
     case v1::ROUND_OUTCOME_RELEASED:
       return absl::OkStatus();
     case v1::ROUND_OUTCOME_TIMED_OUT:
-      // A number that ended before this member came has a reason and no report.
-      if (result.missing().expected_count() > 0 || result.reason().empty()) {
+      // A round that ended before this member came has a reason, and perhaps no report.
+      if (!result.late() && (result.missing().expected_count() > 0 || result.reason().empty())) {
         return TimedOut(group, generation, operation, result.missing());
       }
       code = absl::StatusCode::kDeadlineExceeded;
@@ -95,7 +104,7 @@ absl::Status ReadRoundResult(const v1::RoundResult& result, absl::string_view gr
   return StatusWithDetails(
       code,
       absl::StrCat(operation, " of group ", group, ": ", OutcomeText(result.outcome()), ": ",
-                   result.reason()),
+                   result.reason(), result.late() ? LateText(result) : ""),
       DetailsOf(group, generation, operation));
 }
 
@@ -111,12 +120,12 @@ RoundPlan ProcessGroupImpl::Plan(absl::string_view kind, const RoundOptions& opt
 }
 
 absl::Status ProcessGroupImpl::Barrier(const RoundOptions& options, RoundReport* report) {
-  const RoundPlan plan = Plan("barrier", options, kAgreementTimeout);
-  v1::BarrierRequest request;
-  FillRound(plan, options, request.mutable_round());
-  v1::BarrierResponse response;
-  return EndRound(session_->Call(method::kBarrier, request, &response, plan.spec), response, plan,
-                  report);
+  return RunRound("barrier", options, kAgreementTimeout, report, [&](const RoundPlan& plan, RoundReport* end) {
+    v1::BarrierRequest request;
+    FillRound(plan, options, request.mutable_round());
+    v1::BarrierResponse response;
+    return EndRound(session_->Call(method::kBarrier, request, &response, plan.spec), response, plan, end);
+  });
 }
 
 void ProcessGroupImpl::BarrierAsync(const RoundOptions& options,
@@ -131,7 +140,7 @@ void ProcessGroupImpl::BarrierAsync(const RoundOptions& options,
                                                          v1::BarrierResponse& response) {
         RoundReport report;
         report.number = plan.ticket.number;
-        session->ReturnNumber(plan.ticket, status.ok() ? &response.result() : nullptr);
+        ReturnNumber(*session, plan.ticket, status, response.result());
         if (status.ok()) {
           status = ReadRoundResult(response.result(), session->group(), plan, &report);
         }
@@ -153,18 +162,23 @@ absl::StatusOr<VoteResult> ProcessGroupImpl::Vote(int64_t value, VoteOp op,
   if (!options.digest.empty()) {
     return absl::InvalidArgumentError("vote: a digest is not compared in votes");
   }
-  const RoundPlan plan = Plan("vote", options, kAgreementTimeout);
-  v1::VoteRequest request;
-  request.set_name(options.name);
-  request.set_number(plan.ticket.number);
-  request.set_op(ToProto(op));
-  request.set_value(value);
-  RangesToProto(options.participants, request.mutable_participants());
-  v1::VoteResponse response;
-  COHORT_RETURN_IF_ERROR(
-      EndRound(session_->Call(method::kVote, request, &response, plan.spec), response, plan));
-  session_->AddReceipt(plan.ticket.generation, response.result().receipt());
-  return VoteResult{response.value(), RangesFromProto(response.dissenting())};
+  VoteResult result;
+  const auto attempt = [&](const RoundPlan& plan, RoundReport* end) {
+    v1::VoteRequest request;
+    request.set_name(options.name);
+    request.set_number(plan.ticket.number);
+    request.set_op(ToProto(op));
+    request.set_value(value);
+    RangesToProto(options.participants, request.mutable_participants());
+    v1::VoteResponse response;
+    COHORT_RETURN_IF_ERROR(
+        EndRound(session_->Call(method::kVote, request, &response, plan.spec), response, plan, end));
+    session_->AddReceipt(plan.ticket.generation, response.result().receipt());
+    result = VoteResult{response.value(), RangesFromProto(response.dissenting())};
+    return absl::OkStatus();
+  };
+  COHORT_RETURN_IF_ERROR(RunRound("vote", options, kAgreementTimeout, nullptr, attempt));
+  return result;
 }
 
 absl::StatusOr<std::vector<RankRange>> ProcessGroupImpl::AgreeAlive(absl::Duration timeout) {
@@ -177,8 +191,9 @@ absl::StatusOr<std::vector<RankRange>> ProcessGroupImpl::AgreeAlive(absl::Durati
   request.set_name(options.name);
   request.set_number(plan.ticket.number);
   v1::AgreeAliveResponse response;
-  COHORT_RETURN_IF_ERROR(
-      EndRound(session_->Call(method::kAgreeAlive, request, &response, plan.spec), response, plan));
+  RoundReport report;
+  COHORT_RETURN_IF_ERROR(EndRound(session_->Call(method::kAgreeAlive, request, &response, plan.spec),
+                                  response, plan, &report));
   session_->AddReceipt(plan.ticket.generation, response.result().receipt());
   return RangesFromProto(response.alive());
 }

@@ -173,6 +173,72 @@ TEST_F(ProcessGroupTest, SaysWhoWasMissing) {
   EXPECT_EQ(fake_.Seen("Barrier")[1].number, 2);
 }
 
+v1::RoundResult LateResult(int64_t number, int64_t next) {
+  v1::RoundResult result;
+  result.set_outcome(v1::ROUND_OUTCOME_TIMED_OUT);
+  result.set_number(number);
+  result.set_next_number(next);
+  result.set_late(true);
+  result.set_reason("it timed out before rank 0 came");
+  result.mutable_missing()->set_expected_count(4);
+  result.mutable_missing()->set_arrived_count(3);
+  v1::RankRange* missing = result.mutable_missing()->add_missing();
+  missing->set_first(0);
+  missing->set_last(0);
+  return result;
+}
+
+TEST_F(ProcessGroupTest, ALateMemberIsToldWhatItMissedAndWhereTheOthersAre) {
+  const auto group = Join();
+  fake_.EndRounds({LateResult(1, 4)});
+  RoundReport report;
+  const absl::Status status = group->Barrier({}, &report);
+  EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_THAT(std::string(status.message()),
+              testing::AllOf(HasSubstr("barrier \"\" #1 of group g"), HasSubstr("before rank 0 came"),
+                             HasSubstr("1 of 4 missing: rank 0"), HasSubstr("#4")));
+  EXPECT_EQ(report.missed_number, 1);
+  EXPECT_TRUE(group->Barrier({}, &report).ok());
+  EXPECT_EQ(report.missed_number, 0);
+  EXPECT_EQ(fake_.Seen("Barrier")[1].number, 4);
+}
+
+TEST_F(ProcessGroupTest, ALateMemberCatchesUpInTheSameCall) {
+  const auto group = Join();
+  fake_.EndRounds({LateResult(1, 4), LateResult(4, 5)});
+  RoundOptions options;
+  options.catch_up = true;
+  RoundReport report;
+  const absl::Status status = group->Barrier(options, &report);
+  EXPECT_TRUE(status.ok()) << status;
+  EXPECT_EQ(report.missed_number, 1);
+  EXPECT_EQ(report.number, 5);
+  const auto seen = fake_.Seen("Barrier");
+  ASSERT_THAT(seen, SizeIs(3));
+  EXPECT_EQ(seen[1].number, 4);
+  EXPECT_EQ(seen[2].number, 5);
+  EXPECT_LE(seen[2].wait, seen[0].wait);  // one timeout for all
+}
+
+TEST_F(ProcessGroupTest, AMemberThatWasThereDoesNotCallAgain) {
+  const auto group = Join();
+  v1::RoundResult result = LateResult(1, 2);
+  result.set_late(false);
+  fake_.EndRounds({result});
+  RoundOptions options;
+  options.catch_up = true;
+  EXPECT_EQ(group->Barrier(options).code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_THAT(fake_.Seen("Barrier"), SizeIs(1));
+}
+
+TEST_F(ProcessGroupTest, GoesOnAfterARoundWhoseValueIsGone) {
+  const auto group = Join();
+  fake_.Refuse("Barrier", {grpc::Status(grpc::StatusCode::DATA_LOSS, "its values expired")});
+  EXPECT_EQ(group->Barrier().code(), absl::StatusCode::kDataLoss);
+  EXPECT_TRUE(group->Barrier().ok());
+  EXPECT_EQ(fake_.Seen("Barrier")[1].number, 2);
+}
+
 TEST_F(ProcessGroupTest, TellsMismatchAndCancellationApart) {
   const auto group = Join();
   v1::RoundResult mismatch;

@@ -121,6 +121,7 @@ struct SendCall {
   Value value;
   std::optional<absl::Duration> expiration;
   bool wait_consumed = false;
+  int64_t order = 0;  // not 0: its place among the sends of this mailbox
 };
 struct ReceiveCall {
   std::optional<int> source;

@@ -301,7 +301,9 @@ Group* Core::Impl::Create(Step& step, const Call& call, const GroupSpec& spec) {
     step.Fail(call.id, std::move(room));
     return nullptr;
   }
-  auto group = std::make_unique<Group>(step, shard, key, spec, NextGeneration(key));
+  const auto* join = std::get_if<JoinCall>(&call.body);
+  auto group = std::make_unique<Group>(step, shard, key, spec, join == nullptr ? "" : join->member,
+                                       NextGeneration(key));
   // The name's row is the living group's again.
   ForgetClosed(key);
   return groups.emplace(key, std::move(group)).first->second.get();

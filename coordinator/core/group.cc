@@ -4,9 +4,10 @@
 
 namespace cohort::coordinator {
 
-Group::Group(Step& step, Shard& shard, GroupKey key, GroupSpec spec, int64_t generation)
+Group::Group(Step& step, Shard& shard, GroupKey key, GroupSpec spec, std::string creator, int64_t generation)
     : shard_(shard),
       context_(shard, key),
+      creator_(std::move(creator)),
       operations_(&shard.tally),
       store_(shard, key, operations_, context_.ledger, &context_.last_number),
       rounds_(context_),
@@ -150,7 +151,7 @@ void Group::Acknowledge(Step& step, const Member& member, const Caller& caller) 
 // --- The group itself.
 
 void Group::Answer(Step& step, Call& call, CreateGroupCall& body) {
-  const std::string difference = SpecDifference(body.spec);
+  const std::string difference = SpecDifference(context_.spec, body.spec);
   if (difference.empty()) {
     step.Answer(call.id, CreateGroupReply{context_.generation});
   } else {

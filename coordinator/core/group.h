@@ -15,6 +15,7 @@
 #define COHORT_COORDINATOR_CORE_GROUP_H_
 
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <memory>
 #include <optional>
@@ -39,7 +40,8 @@ namespace cohort::coordinator {
 class Group final : public WaitOwner {
  public:
   // A new group, FORMING, without members; `generation` is its first.
-  Group(Step& step, Shard& shard, GroupKey key, GroupSpec spec, int64_t generation);
+  // `creator`: the member whose Join brought the spec; empty: CreateGroup did.
+  Group(Step& step, Shard& shard, GroupKey key, GroupSpec spec, std::string creator, int64_t generation);
   // One of an earlier boot; Restore follows, then FinishRestore.
   Group(Shard& shard, GroupKey key, const GroupRecord& record);
   ~Group();
@@ -117,9 +119,8 @@ class Group final : public WaitOwner {
   // Who a member's call is from; nullptr: it was answered. `now_or_never`: also of a generation that is broken.
   enum class Standing { kAnyGeneration, kBrokenToo, kActiveOnly };
   Member* Admit(Step& step, const Call& call, const char* operation, Standing standing);
-  // Whether the call was answered from its first answer (of type R), or is refused since that is of another type.
-  template <typename R>
-  bool Repeated(Step& step, const Call& call);
+  // Puts the object into its mailbox and answers; false: it was refused.
+  bool Accept(Step& step, int sender, HeldSend& send);
   void Acknowledge(Step& step, const Member& member, const Caller& caller);
   void Heard(Step& step, Member& member);
   // The bytes or the blob of a value, counted. An error was not answered yet.
@@ -128,9 +129,14 @@ class Group final : public WaitOwner {
   void DropBlob(int64_t blob);
 
   // --- joining and completing
-  absl::Status CheckSpec(const JoinCall& body) const;
-  std::string SpecDifference(const GroupSpec& theirs) const;
-  void FailForming(Step& step, const absl::Status& status);
+  // The first difference, such as "world size 4, not 8"; empty: they agree.
+  static std::string SpecDifference(const GroupSpec& ours, const GroupSpec& theirs);
+  // Whether the caller may join with the spec that it brings; may replace the group's.
+  absl::Status AgreeOnSpec(Step& step, const JoinCall& body);
+  // The caller, and `allies` members that were refused before, outnumber those that are here.
+  absl::Status ReplaceSpec(Step& step, const JoinCall& body, int allies);
+  void NoteRefused(Step& step, const std::string& member, std::optional<int> rank, const std::string& host,
+                   const GroupSpec& spec, const std::string& difference);
   void BeginGeneration(Step& step, const Cause& cause);
   // Whether a newcomer finds a seat: a free one while FORMING, later that of somebody who is gone.
   bool HasRoom() const;
@@ -172,6 +178,7 @@ class Group final : public WaitOwner {
     RankSet acknowledged;
     bool drop_silent = false;
     Id128 operation;  // of the proposer's call
+    uint64_t fingerprint = 0;
     CallId proposer_call = 0;
     int proposer_rank = -1;
     TimerId timer = 0;
@@ -204,7 +211,18 @@ class Group final : public WaitOwner {
   GroupState state_ = GroupState::kForming;
   // Why the generation broke; while FORMING, why the one before did.
   Cause cause_;
-  std::string creator_;  // who brought the spec
+  std::string creator_;  // the member that brought the spec by its Join; empty: CreateGroup did
+  // Members that were refused for their spec since the group was complete, the last kRefusedJoinsKept.
+  static constexpr size_t kRefusedJoinsKept = 64;
+  struct RefusedJoin {
+    std::string member;
+    std::optional<int> rank;
+    std::string host;
+    GroupSpec spec;  // without labels
+    std::string difference;
+    Instant at;
+  };
+  std::deque<RefusedJoin> refused_joins_;
   OperationWindow operations_;
   Store store_;
   Rounds rounds_;
@@ -217,6 +235,7 @@ class Group final : public WaitOwner {
     ViewReply::Outcome outcome;
     Cause cause;
     Id128 operation;
+    uint64_t fingerprint = 0;
   };
   std::map<int64_t, Decided> decided_;
 

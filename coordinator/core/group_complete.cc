@@ -5,6 +5,7 @@
 // were there at that instant.
 #include <algorithm>
 
+#include "absl/strings/str_cat.h"
 #include "coordinator/core/group.h"
 
 namespace cohort::coordinator {
@@ -34,6 +35,16 @@ MissingReport Group::MissingSeats(Instant now) const {
   }
   MissingReport report =
       context_.roster.Missing(now, RankSet::All(context_.roster.seat_count()), confirmed);
+  for (MissingMember& missing : report.details) {
+    if (!missing.member.empty() || now == absl::InfinitePast()) continue;
+    for (const RefusedJoin& refused : refused_joins_) {
+      if (refused.rank != missing.rank) continue;
+      missing.member = refused.member;
+      missing.host = refused.host;
+      missing.last_operation = absl::StrCat("join (refused: the group has ", refused.difference, ")");
+      missing.last_heard = missing.last_operation_age = now - refused.at;
+    }
+  }
   Instant first = absl::InfiniteFuture(), last = absl::InfinitePast();
   for (const auto& [id, name] : joins_) {
     const WaitTable::Entry* entry = shard_.waits.Find(id);
@@ -138,6 +149,7 @@ void Group::Complete(Step& step) {
   context_.roster.Resize(next);
   context_.world_size = next;
   state_ = GroupState::kActive;
+  refused_joins_.clear();
   member_infos_.reset();
   Tell(step, EventKind::kActive, nullptr, Cause{});
   WriteGroup(step);

@@ -7,8 +7,7 @@
 
 namespace cohort::coordinator {
 
-std::string Group::SpecDifference(const GroupSpec& theirs) const {
-  const GroupSpec& ours = context_.spec;
+std::string Group::SpecDifference(const GroupSpec& ours, const GroupSpec& theirs) {
   auto differ = [](const char* what, const auto& a, const auto& b) {
     return absl::StrCat(what, " ", a, ", not ", b);
   };
@@ -41,30 +40,106 @@ std::string Group::SpecDifference(const GroupSpec& theirs) const {
   return "";
 }
 
-absl::Status Group::CheckSpec(const JoinCall& body) const {
-  if (!body.spec.has_value()) return absl::OkStatus();
-  const std::string difference = SpecDifference(*body.spec);
-  if (difference.empty()) return absl::OkStatus();
-  return absl::FailedPreconditionError(absl::StrCat(
-      "members of group ", context_.key.group, " disagree: ",
-      creator_.empty() ? "the group has " : absl::StrCat(creator_, " brings "), difference,
-      " as member ", body.member, body.rank.has_value() ? absl::StrCat(" (rank ", *body.rank, ")") : "",
-      " brings"));
+namespace {
+
+std::string NameOf(const std::string& member, std::optional<int> rank) {
+  return absl::StrCat("member ", member, rank.has_value() ? absl::StrCat(" (rank ", *rank, ")") : "");
+}
+std::string AndOthers(int others) {
+  return others == 0 ? "" : absl::StrCat(" and ", others, others == 1 ? " other" : " others");
 }
 
-// Both sides of a disagreement fail at once.
-void Group::FailForming(Step& step, const absl::Status& status) {
-  const auto joins = std::move(joins_);
-  joins_.clear();
-  for (const auto& [id, name] : joins) {
-    shard_.waits.Done(id);
-    step.Fail(id, status, context_.Explain("join", Cause{}));
-    Member* member = context_.roster.ByName(name);
-    if (member == nullptr) continue;
-    member->join_call = 0;
-    member->last_heard = step.now();
-    if (member->state == MemberState::kActive) member->state = MemberState::kJoining;
+}  // namespace
+
+// A member cannot disagree with itself, and one that disagrees with the others fails alone. So: the first spec stands
+// until more members have come with another one than are here with the present one. That is possible only before the
+// first generation is complete, and for a spec that a member brought.
+absl::Status Group::AgreeOnSpec(Step& step, const JoinCall& body) {
+  if (!body.spec.has_value()) return absl::OkStatus();
+  const std::string difference = SpecDifference(context_.spec, *body.spec);
+  if (difference.empty()) return absl::OkStatus();
+  int present = 0;  // with the spec of the group; the caller's own earlier join does not count
+  for (const auto& [name, member] : context_.roster.members()) {
+    if (name != body.member && member->live()) ++present;
   }
+  int allies = 0;
+  for (const RefusedJoin& other : refused_joins_) {
+    if (other.member != body.member && SpecDifference(other.spec, *body.spec).empty()) ++allies;
+  }
+  const bool open = state_ == GroupState::kForming && cause_.empty() && !creator_.empty();
+  if (open && allies + 1 > present) return ReplaceSpec(step, body, allies);
+
+  if (state_ == GroupState::kForming) NoteRefused(step, body.member, body.rank, body.host, *body.spec, difference);
+  std::string ours = "the group has ";
+  if (!creator_.empty() && creator_ != body.member) {
+    const Member* creator = context_.roster.ByName(creator_);
+    const bool seated = creator != nullptr && creator->rank >= 0;
+    ours = absl::StrCat(NameOf(creator_, seated ? std::optional<int>(creator->rank) : std::nullopt), " brings ");
+  }
+  return absl::FailedPreconditionError(absl::StrCat(
+      "members of group ", context_.key.group, " disagree: ", ours, difference, " as ",
+      NameOf(body.member, body.rank), " brings; ", present, present == 1 ? " member has" : " members have",
+      " joined with the former"));
+}
+
+absl::Status Group::ReplaceSpec(Step& step, const JoinCall& body, int allies) {
+  const GroupSpec former = context_.spec;
+  if (body.spec->max_members > shard_.limits.max_members) {
+    return absl::ResourceExhaustedError(absl::StrCat("world size ", body.spec->max_members,
+                                                     " passes max_members (", shard_.limits.max_members, ")"));
+  }
+  const std::string difference = SpecDifference(*body.spec, former);
+  std::vector<Member*> members;
+  for (const auto& [name, member] : context_.roster.members()) members.push_back(member.get());
+  for (Member* member : members) {
+    const std::optional<int> rank = member->rank >= 0 ? std::optional<int>(member->rank) : std::nullopt;
+    const absl::Status refused = absl::FailedPreconditionError(absl::StrCat(
+        "members of group ", context_.key.group, " disagree: ", NameOf(body.member, body.rank), AndOthers(allies),
+        allies == 0 ? " brings " : " bring ", difference, " as ", NameOf(member->name, rank), " brings"));
+    if (member->join_call != 0) {
+      const CallId id = member->join_call;
+      joins_.erase(id);
+      shard_.waits.Done(id);
+      member->join_call = 0;
+      if (member->name == body.member) {
+        step.Fail(id, absl::CancelledError("a repeat of this call took its place"));
+      } else {
+        step.Fail(id, refused, context_.Explain("join", Cause{}));
+      }
+    }
+    if (member->name != body.member) {
+      NoteRefused(step, member->name, rank, member->host, former, SpecDifference(*body.spec, former));
+    }
+    const Cause cause = CauseOf(CauseKind::kViewChanged, *member, std::string(refused.message()), step.now());
+    EndLife(step, *member, cause);
+    Tell(step, EventKind::kLost, member, cause);
+    EraseMember(step, *member);
+    context_.roster.Remove(*member, cause);
+  }
+  context_.spec = *body.spec;
+  context_.world_size = context_.spec.max_members;
+  context_.roster.Resize(context_.world_size);
+  store_.set_data_expiration(context_.spec.data_expiration);
+  creator_ = body.member;
+  member_infos_.reset();
+  WriteGroup(step);
+  return absl::OkStatus();
+}
+
+void Group::NoteRefused(Step& step, const std::string& member, std::optional<int> rank, const std::string& host,
+                        const GroupSpec& spec, const std::string& difference) {
+  const auto same = std::find_if(refused_joins_.begin(), refused_joins_.end(),
+                                 [&](const RefusedJoin& other) { return other.member == member; });
+  if (same != refused_joins_.end()) refused_joins_.erase(same);
+  RefusedJoin& refused = refused_joins_.emplace_back();
+  refused.member = member;
+  refused.rank = rank;
+  refused.host = host;
+  refused.spec = spec;
+  refused.spec.labels.clear();
+  refused.difference = difference;
+  refused.at = step.now();
+  if (refused_joins_.size() > kRefusedJoinsKept) refused_joins_.pop_front();
 }
 
 void Group::Answer(Step& step, Call& call, JoinCall& body) {
@@ -72,19 +147,8 @@ void Group::Answer(Step& step, Call& call, JoinCall& body) {
     step.Fail(call.id, absl::UnavailableError("the coordinator is draining; no joins are taken"));
     return;
   }
-  if (absl::Status agreed = CheckSpec(body); !agreed.ok()) {
+  if (absl::Status agreed = AgreeOnSpec(step, body); !agreed.ok()) {
     step.Fail(call.id, agreed, context_.Explain("join", Cause{}));
-    if (state_ != GroupState::kForming) return;
-    FailForming(step, agreed);
-    // A first generation that never was: whoever is right, the next to come says anew what the group is.
-    if (cause_.empty()) {
-      Cause cause;
-      cause.kind = CauseKind::kClosed;
-      cause.detail = std::string(agreed.message());
-      cause.generation = context_.generation;
-      cause.at = step.now();
-      Close(step, cause);
-    }
     return;
   }
   if (body.rank.has_value() && *body.rank >= context_.spec.max_members) {
@@ -102,10 +166,6 @@ void Group::Answer(Step& step, Call& call, JoinCall& body) {
     cause.at = step.now();
     step.Fail(call.id, context_.Aborted("join", cause), context_.Explain("join", cause));
     return;
-  }
-  if (creator_.empty()) {
-    creator_ = absl::StrCat("member ", body.member,
-                            body.rank.has_value() ? absl::StrCat(" (rank ", *body.rank, ")") : "");
   }
   Member* member = context_.roster.ByName(body.member);
   if (member == nullptr) {

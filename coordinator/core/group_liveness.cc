@@ -221,7 +221,8 @@ void Group::Close(Step& step, Cause cause) {
   }
   for (RecordKind kind : {RecordKind::kGroup, RecordKind::kMember, RecordKind::kObject,
                           RecordKind::kRoundName, RecordKind::kRoundEnd, RecordKind::kKey,
-                          RecordKind::kQueueItem, RecordKind::kOperation, RecordKind::kUniqueId}) {
+                          RecordKind::kQueueItem, RecordKind::kOperation, RecordKind::kUniqueId,
+                          RecordKind::kSendOrder}) {
     step.EraseAll(context_.key, kind);
   }
   state_ = GroupState::kClosed;

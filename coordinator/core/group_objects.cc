@@ -14,18 +14,6 @@ constexpr int64_t kAroundValue = 1024;
 
 }  // namespace
 
-template <typename R>
-bool Group::Repeated(Step& step, const Call& call) {
-  const ReplyBody* first = operations_.Find(call.caller.operation_id);
-  if (first == nullptr) return false;
-  if (std::holds_alternative<R>(*first)) {
-    step.Answer(call.id, *first);
-  } else {
-    step.Fail(call.id, absl::InvalidArgumentError("operation id was used for another call"));
-  }
-  return true;
-}
-
 // --- Rounds.
 
 absl::StatusOr<Payload> Group::Resolve(const Member& member, Value& value, MemoryKind kind) {
@@ -97,9 +85,11 @@ void Group::Answer(Step& step, Call& call, EnterRoundCall& body) {
 
 void Group::Answer(Step& step, Call& call, CancelRoundCall& body) {
   if (Admit(step, call, "cancel barrier", Standing::kActiveOnly) == nullptr) return;
-  if (Repeated<CancelRoundReply>(step, call)) return;
+  const Id128& operation = call.caller.operation_id;
+  const uint64_t asked = Fingerprint(body);
+  if (operations_.Repeated<CancelRoundReply>(step, call.id, operation, asked, body)) return;
   const CancelRoundReply reply{rounds_.Cancel(step, body.name, body.number, body.reason)};
-  operations_.Remember(step, context_.key, call.caller.operation_id, reply, shard_.limits);
+  operations_.Remember(step, context_.key, operation, asked, reply, shard_.limits);
   step.Answer(call.id, reply);
 }
 
@@ -108,34 +98,67 @@ void Group::Answer(Step& step, Call& call, CancelRoundCall& body) {
 void Group::Answer(Step& step, Call& call, SendCall& body) {
   Member* member = Admit(step, call, "send", Standing::kActiveOnly);
   if (member == nullptr) return;
-  const Id128 operation = call.caller.operation_id;
+  const Id128& operation = call.caller.operation_id;
+  const uint64_t asked = operation.empty() ? 0 : Fingerprint(body);
+  if (absl::Status same = operations_.CheckSame<SendReply>(operation, asked, body); !same.ok()) {
+    step.Fail(call.id, same);
+    return;
+  }
   if (const ReplyBody* again = operations_.Find(operation); again != nullptr) {
-    const SendReply* first = std::get_if<SendReply>(again);
-    if (first == nullptr) {
-      step.Fail(call.id, absl::InvalidArgumentError("operation id was used for another call"));
-    } else if (!body.wait_consumed) {
-      step.Answer(call.id, *first);
+    const SendReply first = std::get<SendReply>(*again);
+    if (!body.wait_consumed) {
+      step.Answer(call.id, first);
     } else {
-      mailboxes_.AwaitConsumed(step, call.id, call.wait, first->sequence);
+      mailboxes_.AwaitConsumed(step, call.id, call.wait, first.sequence);
     }
     return;
   }
   member->operation = "send";
   member->operation_name = body.tag;
-  member->operation_number = 0;
+  member->operation_number = body.order;
   member->operation_at = step.now();
   absl::StatusOr<Payload> payload = Resolve(*member, body.value, MemoryKind::kObjects);
-  absl::StatusOr<int64_t> sequence =
-      payload.ok() ? mailboxes_.Send(step, call.id, *member, call.wait, body, *std::move(payload))
-                   : absl::StatusOr<int64_t>(payload.status());
-  if (!sequence.ok()) {
-    const Cause* why = context_.WhyGone(body.destination);
-    step.Fail(call.id, sequence.status(), why == nullptr ? nullptr : context_.Explain("send", *why));
+  if (!payload.ok()) {
+    step.Fail(call.id, payload.status());
     return;
   }
-  DropBlob(body.value.blob);
-  operations_.Remember(step, context_.key, operation, SendReply{*sequence, false}, shard_.limits);
-  if (!body.wait_consumed) step.Answer(call.id, SendReply{*sequence, false});
+  HeldSend send;
+  send.id = call.id;
+  send.operation = operation;
+  send.fingerprint = asked;
+  send.payload = *std::move(payload);
+  send.blob = body.value.blob;
+  send.deadline = step.now() + call.wait;
+  body.value = Value{};
+  send.call = std::move(body);
+  if (send.call.order == 0) {
+    Accept(step, member->rank, send);
+    return;
+  }
+  // Its turn, and with it perhaps that of those which came before it.
+  const SendCall place = send.call;
+  if (absl::Status held = mailboxes_.HoldSend(step, *member, std::move(send)); !held.ok()) {
+    const Cause* why = context_.WhyGone(place.destination);
+    step.Fail(call.id, held, why == nullptr ? nullptr : context_.Explain("send", *why));
+    return;
+  }
+  while (std::optional<HeldSend> next = mailboxes_.TakeNextSend(step, member->rank, place)) {
+    if (!Accept(step, member->rank, *next)) return;
+    mailboxes_.NoteSent(step, member->rank, next->call);
+  }
+}
+
+bool Group::Accept(Step& step, int sender, HeldSend& send) {
+  const absl::StatusOr<int64_t> sequence = mailboxes_.Send(step, sender, send);
+  if (!sequence.ok()) {
+    const Cause* why = context_.WhyGone(send.call.destination);
+    step.Fail(send.id, sequence.status(), why == nullptr ? nullptr : context_.Explain("send", *why));
+    return false;
+  }
+  DropBlob(send.blob);
+  operations_.Remember(step, context_.key, send.operation, send.fingerprint, SendReply{*sequence, false}, shard_.limits);
+  if (!send.call.wait_consumed) step.Answer(send.id, SendReply{*sequence, false});
+  return true;
 }
 
 void Group::Answer(Step& step, Call& call, ReceiveCall& body) {
@@ -150,12 +173,14 @@ void Group::Answer(Step& step, Call& call, ReceiveCall& body) {
 
 void Group::Answer(Step& step, Call& call, ExpireCall& body) {
   if (Admit(step, call, "expire", Standing::kActiveOnly) == nullptr) return;
-  if (Repeated<ExpireReply>(step, call)) return;
+  const Id128& operation = call.caller.operation_id;
+  const uint64_t asked = Fingerprint(body);
+  if (operations_.Repeated<ExpireReply>(step, call.id, operation, asked, body)) return;
   ExpireReply reply;
   const absl::Duration older_than = body.older_than.value_or(context_.spec.data_expiration);
   mailboxes_.Expire(step, older_than, reply.object_count, reply.size_bytes);
   rounds_.Expire(step, older_than, reply.object_count, reply.size_bytes);
-  operations_.Remember(step, context_.key, call.caller.operation_id, reply, shard_.limits);
+  operations_.Remember(step, context_.key, operation, asked, reply, shard_.limits);
   step.Answer(call.id, reply);
 }
 

@@ -21,7 +21,7 @@ Group::Group(Shard& shard, GroupKey key, const GroupRecord& record)
   context_.roster.Resize(record.world_size);
   state_ = record.state;
   cause_ = record.cause;
-  creator_ = "the group";
+  creator_ = record.creator;
   store_.set_data_expiration(record.spec.data_expiration);
 }
 
@@ -33,6 +33,7 @@ void Group::WriteGroup(Step& step) {
   record.state = state_;
   record.cause = cause_;
   record.world_size = context_.world_size;
+  record.creator = creator_;
   step.Write(context_.key, RecordKind::kGroup, "", std::move(record));
 }
 
@@ -75,6 +76,8 @@ void Group::Restore(Instant now, const Record& row) {
     context_.roster.Add(std::move(member));
   } else if (const auto* object = std::get_if<ObjectRecord>(&value)) {
     if (object->generation == context_.generation) mailboxes_.Restore(now, *object);
+  } else if (const auto* order = std::get_if<SendOrderRecord>(&value)) {
+    if (order->generation == context_.generation) mailboxes_.Restore(*order);
   } else if (const auto* name = std::get_if<RoundNameRecord>(&value)) {
     if (name->generation == context_.generation) rounds_.Restore(now, *name);
   } else if (const auto* end = std::get_if<RoundEndRecord>(&value)) {

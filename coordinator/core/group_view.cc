@@ -14,16 +14,14 @@ void Group::Answer(Step& step, Call& call, ProposeViewCall& body) {
   Member* member = Admit(step, call, "propose view", Standing::kAnyGeneration);
   if (member == nullptr) return;
   const Id128 operation = call.caller.operation_id;
-  if (const ReplyBody* first = operations_.Find(operation); first != nullptr) {
-    if (std::holds_alternative<ViewReply>(*first)) {
-      step.Answer(call.id, *first);
-    } else {
-      step.Fail(call.id, absl::InvalidArgumentError("operation id was used for another call"));
-    }
-    return;
-  }
+  const uint64_t asked = Fingerprint(body);
+  if (operations_.Repeated<ViewReply>(step, call.id, operation, asked, body)) return;
+  const auto used_before = [&] {
+    step.Fail(call.id, OperationWindow::UsedBefore(operation, "another view proposal", DescribeRequest(body)));
+  };
   for (const auto& [id, decided] : decided_) {
     if (operation.empty() || decided.operation != operation) continue;
+    if (decided.fingerprint != asked) return used_before();
     ViewReply reply = ViewFor(member->name, decided.outcome);
     reply.cause = decided.cause;
     step.Answer(call.id, std::move(reply));
@@ -33,6 +31,7 @@ void Group::Answer(Step& step, Call& call, ProposeViewCall& body) {
   if (proposal_.has_value()) {
     Proposal& open = *proposal_;
     if (!operation.empty() && open.operation == operation) {  // a repeat: it waits on
+      if (open.fingerprint != asked) return used_before();
       if (open.proposer_call != 0) {
         shard_.waits.Done(open.proposer_call);
         open.calls.erase(open.proposer_call);
@@ -102,6 +101,7 @@ void Group::Answer(Step& step, Call& call, ProposeViewCall& body) {
   proposal.needed.Remove(member->rank);
   proposal.drop_silent = body.drop_silent;
   proposal.operation = operation;
+  proposal.fingerprint = asked;
   proposal.proposer_call = call.id;
   proposal.proposer_rank = member->rank;
   proposal.calls[call.id] = member->name;
@@ -218,9 +218,10 @@ void Group::CommitProposal(Step& step) {
   member_infos_.reset();
   WriteGroup(step);
 
-  operations_.Remember(step, context_.key, proposal.operation,
+  operations_.Remember(step, context_.key, proposal.operation, proposal.fingerprint,
                        ViewFor(proposal.view.proposer, ViewReply::Outcome::kCommitted), shard_.limits);
-  decided_[proposal.view.id] = Decided{ViewReply::Outcome::kCommitted, Cause{}, proposal.operation};
+  decided_[proposal.view.id] = Decided{
+      ViewReply::Outcome::kCommitted, Cause{}, proposal.operation, proposal.fingerprint};
   if (decided_.size() > kDecidedKept) decided_.erase(decided_.begin());
   TellProposal(step, EventKind::kViewCommitted, proposal.view, Cause{});
   for (const auto& [id, name] : proposal.calls) {
@@ -238,7 +239,7 @@ void Group::EndProposal(Step& step, ViewReply::Outcome outcome, const Cause& cau
   Proposal proposal = *std::move(proposal_);
   proposal_.reset();
   shard_.timers.Cancel(proposal.timer);
-  decided_[proposal.view.id] = Decided{outcome, cause, proposal.operation};
+  decided_[proposal.view.id] = Decided{outcome, cause, proposal.operation, proposal.fingerprint};
   if (decided_.size() > kDecidedKept) decided_.erase(decided_.begin());
   TellProposal(step, EventKind::kViewRefused, proposal.view, cause);
   for (const auto& [id, name] : proposal.calls) {

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "coordinator/core/mailboxes_internal.h"
+#include "coordinator/core/operation_window.h"
 
 namespace cohort::coordinator {
 namespace {
@@ -19,39 +20,44 @@ Mailboxes::~Mailboxes() {
   group_.shard.timers.Cancel(expiry_timer_);
   for (const auto& [id, key] : receiving_) group_.shard.waits.Done(id);
   for (const auto& [id, sequence] : sending_) group_.shard.waits.Done(id);
+  for (const auto& [id, place] : holding_) group_.shard.waits.Done(id);
 }
 
-absl::StatusOr<int64_t> Mailboxes::Send(Step& step, CallId id, const Member& sender,
-                                        absl::Duration wait, const SendCall& call,
-                                        Payload payload) {
+absl::Status Mailboxes::CheckDestination(int sender, const SendCall& call) const {
   if (call.destination >= group_.world_size) {
     return absl::InvalidArgumentError(absl::StrCat(
         "destination ", call.destination, " is not below the world size ", group_.world_size));
   }
-  if (call.destination == sender.rank) {
+  if (call.destination == sender) {
     return absl::InvalidArgumentError(
         absl::StrCat("destination ", call.destination, " is the sender itself"));
   }
   if (const Cause* cause = group_.WhyGone(call.destination); cause != nullptr) {
     return group_.Aborted(absl::StrCat("send to rank ", call.destination), *cause);
   }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<int64_t> Mailboxes::Send(Step& step, int sender, HeldSend& send) {
+  const SendCall& call = send.call;
+  if (absl::Status allowed = CheckDestination(sender, call); !allowed.ok()) return allowed;
   const BoxKey key(call.destination, call.tag);
   Box& box = boxes_[key];
-  auto queue = box.by_source.find(sender.rank);
+  auto queue = box.by_source.find(sender);
   const int64_t depth =
       queue == box.by_source.end() ? 0 : static_cast<int64_t>(queue->second.size());
   if (depth >= group_.shard.limits.max_mailbox_depth) {
-    return absl::ResourceExhaustedError(absl::StrCat("mailbox from rank ", sender.rank, " to rank ",
+    return absl::ResourceExhaustedError(absl::StrCat("mailbox from rank ", sender, " to rank ",
                                                      call.destination, TagText(call.tag), " holds ",
                                                      depth, " objects; max_mailbox_depth is ",
                                                      group_.shard.limits.max_mailbox_depth));
   }
   Object object;
-  object.source = sender.rank;
+  object.source = sender;
   object.destination = call.destination;
   object.tag = call.tag;
   object.sequence = group_.NextNumber();
-  object.payload = std::move(payload);
+  object.payload = std::move(send.payload);
   object.sent_at = step.now();
   object.charge = Charge(group_.shard.tally, MemoryKind::kObjects, CostOfObject(call.tag));
   object.expiration = call.expiration.value_or(group_.spec.data_expiration);
@@ -59,26 +65,26 @@ absl::StatusOr<int64_t> Mailboxes::Send(Step& step, CallId id, const Member& sen
 
   // FIFO: a parked receiver for this source means that the box holds nothing older of it.
   auto receiver = std::find_if(box.receivers.begin(), box.receivers.end(), [&](const Receiver& r) {
-    return !r.source.has_value() || *r.source == sender.rank;
+    return !r.source.has_value() || *r.source == sender;
   });
   if (receiver != box.receivers.end()) {
     const Receiver taker = *receiver;
     box.receivers.erase(receiver);
     Unpark(taker.id);
-    if (call.wait_consumed) object.sender_call = id;
+    if (call.wait_consumed) object.sender_call = send.id;
     HandOut(step, taker.id, taker.operation, key, object);
     DropIfEmpty(key);
     return sequence;
   }
   if (call.wait_consumed) {
-    object.sender_call = id;
-    sending_[id] = sequence;
-    group_.shard.waits.Park(id, this, step.now(), step.now() + wait);
+    object.sender_call = send.id;
+    sending_[send.id] = sequence;
+    group_.shard.waits.Park(send.id, this, step.now(), send.deadline);
   }
   Write(step, object);
   expiries_.insert({object.sent_at + object.expiration, sequence});
-  where_[sequence] = {key, sender.rank};
-  box.by_source[sender.rank].emplace(sequence, std::move(object));
+  where_[sequence] = {key, sender};
+  box.by_source[sender].emplace(sequence, std::move(object));
   ScheduleExpiry();
   return sequence;
 }
@@ -118,6 +124,18 @@ void Mailboxes::Receive(Step& step, CallId id, const Member& receiver, const Id1
   if (!operation_id.empty()) {
     auto again = handed_out_by_operation_.find(operation_id);
     if (again != handed_out_by_operation_.end()) {
+      const Object& first = handed_out_.at(again->second);
+      const bool same = first.destination == receiver.rank && first.tag == call.tag &&
+                        call.source.value_or(first.source) == first.source;
+      if (!same) {
+        const auto title = [&](int rank, std::optional<int> source, const std::string& tag) {
+          return Title(Receiver{0, rank, source, operation_id, step.now()}, tag);
+        };
+        step.Fail(id, OperationWindow::UsedBefore(
+                          operation_id, title(first.destination, first.source, first.tag),
+                          title(receiver.rank, call.source, call.tag)));
+        return;
+      }
       AnswerWith(step, id, handed_out_.at(again->second));
       return;
     }
@@ -273,6 +291,7 @@ void Mailboxes::MemberGone(Step& step, int rank, const Cause& cause) {
     if (queue->second.empty()) box.by_source.erase(queue);
     DropIfEmpty(key);
   }
+  AbortHeld(step, rank, cause);
   std::vector<int64_t> receipts;
   for (const auto& [receipt, object] : handed_out_) {
     if (object.destination == rank) receipts.push_back(receipt);
@@ -312,6 +331,7 @@ void Mailboxes::MemberGone(Step& step, int rank, const Cause& cause) {
 }
 
 void Mailboxes::Break(Step& step, const Cause& cause) {
+  AbortHeld(step, std::nullopt, cause);
   for (auto& [key, box] : boxes_) {
     for (const Receiver& receiver : box.receivers) {
       const std::string title = Title(receiver, key.second);
@@ -342,7 +362,9 @@ void Mailboxes::Clear(Step& step) {
   expiries_.clear();
   group_.shard.timers.Cancel(expiry_timer_);
   expiry_at_ = absl::InfiniteFuture();
+  ordered_.clear();
   step.EraseAll(group_.key, RecordKind::kObject);
+  step.EraseAll(group_.key, RecordKind::kSendOrder);
 }
 
 void Mailboxes::Unpark(CallId id) {

@@ -1,5 +1,6 @@
-// Objects between two ranks of one generation: FIFO per (source, destination, tag), each read
-// exactly once.
+// Objects between two ranks of one generation: in order per (source, destination, tag), each read
+// exactly once. The order is that of the calls as they come, or that of their numbers: see
+// mailboxes_order.cc.
 //
 // An object is in one of three places: in its box; handed out, under a receipt, until the receiver
 // acknowledges (a repeat of the same Receive gets it again); or gone. Objects nobody reads expire,
@@ -13,6 +14,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -27,6 +29,18 @@
 
 namespace cohort::coordinator {
 
+// A send that was not accepted yet.
+struct HeldSend {
+  CallId id = 0;
+  SendCall call;  // without its value
+  Id128 operation;
+  uint64_t fingerprint = 0;
+  Payload payload;
+  int64_t blob = 0;  // where the payload came from, or 0
+  Instant deadline;
+  Instant since;
+};
+
 class Mailboxes final : public WaitOwner {
  public:
   explicit Mailboxes(GroupContext& group) : group_(group), spent_(group.shard.tally) {}
@@ -36,8 +50,13 @@ class Mailboxes final : public WaitOwner {
 
   // Puts the object; returns its sequence, or why not. The caller answers, unless `wait_consumed`
   // (then this does, once it was handed out). Delivers to a parked receiver at once.
-  absl::StatusOr<int64_t> Send(Step& step, CallId id, const Member& sender, absl::Duration wait,
-                               const SendCall& call, Payload payload);
+  absl::StatusOr<int64_t> Send(Step& step, int sender, HeldSend& send);
+  // A numbered send, which parks here unless its turn has come. An error was not answered yet.
+  // Afterwards the caller takes the sends whose turn has come, one by one, and notes each that its
+  // mailbox accepted. `place` names the mailbox.
+  absl::Status HoldSend(Step& step, const Member& sender, HeldSend send);
+  std::optional<HeldSend> TakeNextSend(Step& step, int sender, const SendCall& place);
+  void NoteSent(Step& step, int sender, const SendCall& call);
   // A repeat of a Send that waits: parks again if the object is still there, else says what became
   // of it.
   void AwaitConsumed(Step& step, CallId id, absl::Duration wait, int64_t sequence);
@@ -53,13 +72,14 @@ class Mailboxes final : public WaitOwner {
   void Clear(Step& step);
   void Expire(Step& step, absl::Duration older_than, int64_t& count, int64_t& bytes);
   void Restore(Instant now, const ObjectRecord& record);
+  void Restore(const SendOrderRecord& record);
 
   void Describe(Instant now, std::vector<OpenWait>& waits) const;
   int64_t object_count() const { return static_cast<int64_t>(where_.size()); }
   int64_t unacknowledged_count() const { return static_cast<int64_t>(handed_out_.size()); }
   int64_t expired_count() const { return expired_count_; }
 
-  int64_t waiter_count() const { return static_cast<int64_t>(receiving_.size() + sending_.size()); }
+  int64_t waiter_count() const { return static_cast<int64_t>(receiving_.size() + sending_.size() + holding_.size()); }
 
   void Forget(Step& step, CallId id) override;
   void TimeOut(Step& step, CallId id) override;
@@ -103,6 +123,22 @@ class Mailboxes final : public WaitOwner {
 
   int64_t CostOfObject(const std::string& tag) const;
   void NoteLost(Box& box, int source, int64_t sequence);
+  // The numbered sends of one (destination, tag, source).
+  struct Ordered {
+    int64_t last = 0;                   // accepted
+    std::map<int64_t, HeldSend> held;  // by number, all larger
+  };
+  using OrderKey = std::tuple<int, std::string, int>;
+  static OrderKey KeyOf(int sender, const SendCall& call) { return {call.destination, call.tag, sender}; }
+
+  absl::Status CheckDestination(int sender, const SendCall& call) const;
+  // Takes a held send off every list.
+  HeldSend Unhold(Step& step, std::map<OrderKey, Ordered>::iterator ordered, int64_t order);
+  void AbortHeld(Step& step, std::optional<int> rank, const Cause& cause);
+  void TimeOutHeld(Step& step, CallId id);
+  void DescribeHeld(Instant now, std::vector<OpenWait>& waits) const;
+  void ExplainHeld(CallId id, ParkedCall& parked) const;
+
   // The next object a receiver may take; nullptr: none.
   Object* Next(Box& box, const std::optional<int>& source);
   void HandOut(Step& step, CallId id, const Id128& operation, const BoxKey& key, Object& object);
@@ -135,6 +171,8 @@ class Mailboxes final : public WaitOwner {
   // Calls: receivers by box, senders by sequence.
   absl::flat_hash_map<CallId, BoxKey> receiving_;
   absl::flat_hash_map<CallId, int64_t> sending_;
+  std::map<OrderKey, Ordered> ordered_;
+  absl::flat_hash_map<CallId, std::pair<OrderKey, int64_t>> holding_;
   // When objects expire: (instant, sequence), and (instant, -receipt) for those handed out.
   std::set<std::pair<Instant, int64_t>> expiries_;
   TimerId expiry_timer_ = 0;

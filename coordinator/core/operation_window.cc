@@ -7,6 +7,8 @@
 #include <utility>
 #include <variant>
 
+#include "absl/strings/str_cat.h"
+
 namespace cohort::coordinator {
 namespace {
 
@@ -88,6 +90,38 @@ void Unpack(const OperationRecord& record, ViewReply& answer) {
   answer.rank = static_cast<int32_t>(static_cast<uint32_t>(record.second));
 }
 
+// The request that an answer belonged to, as far as the answer says it.
+std::string DescribeAnswered(const CancelRoundReply& answer) {
+  return absl::StrCat("a cancel of a barrier (of number ", answer.number, ")");
+}
+std::string DescribeAnswered(const SendReply& answer) {
+  return absl::StrCat("a send (its sequence: ", answer.sequence, ")");
+}
+std::string DescribeAnswered(const PutReply& answer) {
+  return answer.written ? absl::StrCat("a put (its revision: ", answer.revision, ")")
+                        : "a put that was not written";
+}
+std::string DescribeAnswered(const DeleteReply& answer) {
+  return absl::StrCat("a delete (of ", answer.deleted_count, " keys)");
+}
+std::string DescribeAnswered(const AddReply& answer) {
+  return absl::StrCat("an add (its value: ", answer.value, ")");
+}
+std::string DescribeAnswered(const AppendReply& answer) {
+  return absl::StrCat("an append (to ", answer.size_bytes, " bytes)");
+}
+std::string DescribeAnswered(const QueuePushReply& answer) {
+  return absl::StrCat("a push (its sequence: ", answer.sequence, ")");
+}
+std::string DescribeAnswered(const ExpireReply&) { return "an expire"; }
+std::string DescribeAnswered(const ViewReply& answer) {
+  return absl::StrCat("a propose view (of generation ", answer.generation, ")");
+}
+template <typename T>
+std::string DescribeAnswered(const T&) {
+  return "another call";
+}
+
 template <typename T, size_t I = 0>
 constexpr int KindOf() {
   if constexpr (std::is_same_v<std::variant_alternative_t<I, ReplyBody>, T>) {
@@ -125,6 +159,17 @@ const ReplyBody* OperationWindow::Find(const Id128& id) const {
   return &found_;
 }
 
+absl::Status OperationWindow::UsedBefore(const Id128& id, const std::string& again) const {
+  const ReplyBody& first = *Find(id);
+  return UsedBefore(id, std::visit([](const auto& answer) { return DescribeAnswered(answer); }, first), again);
+}
+
+absl::Status OperationWindow::UsedBefore(const Id128& id, const std::string& first,
+                                         const std::string& again) {
+  return absl::InvalidArgumentError(absl::StrCat("scope.operation_id ", id.ToString(), " was used before, for ", first,
+                                                 "; it comes again with another request: ", again));
+}
+
 int64_t OperationWindow::EntryCost(bool whole) {
   // Every entry may be its client's only one.
   return NodeCost<Entry>() + SlotCost<std::pair<Id128, Entries::iterator>>() +
@@ -140,8 +185,8 @@ void OperationWindow::DropOld(Step& step, const GroupKey& key) {
   }
 }
 
-void OperationWindow::Remember(Step& step, const GroupKey& key, const Id128& id, ReplyBody answer,
-                               const Limits& limits) {
+void OperationWindow::Remember(Step& step, const GroupKey& key, const Id128& id,
+                               uint64_t fingerprint, ReplyBody answer, const Limits& limits) {
   DropOld(step, key);
   if (id.empty() || by_id_.contains(id)) return;
 
@@ -149,6 +194,7 @@ void OperationWindow::Remember(Step& step, const GroupKey& key, const Id128& id,
   entry.record.id = id;
   entry.record.reply_kind = static_cast<int>(answer.index());
   entry.record.number = last_number_ + 1;
+  entry.record.fingerprint = fingerprint;
   entry.at = step.now();
   const bool small = std::visit([&](const auto& body) { return Pack(body, entry.record); }, answer);
   if (!small) return;

@@ -7,16 +7,20 @@
 #include <cstdint>
 #include <list>
 #include <memory>
+#include <string>
 #include <tuple>
 #include <utility>
+#include <variant>
 
 #include "absl/container/btree_set.h"
 #include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "base/clock.h"
 #include "base/id128.h"
 #include "coordinator/core/account.h"
 #include "coordinator/core/limits.h"
+#include "coordinator/core/operation_request.h"
 #include "coordinator/core/record.h"
 #include "coordinator/core/reply.h"
 #include "coordinator/core/step.h"
@@ -24,6 +28,9 @@
 
 namespace cohort::coordinator {
 
+// What an operation id stands for: an answer is kept with the fingerprint of its request (operation_request.h), and a
+// call that brings the id with another request is refused.
+//
 // Bounded by number (Limits::max_operations_kept) and by age. At the bound, whoever has most gives
 // up its oldest: what one client has in flight is not pushed out by the haste of others. The first
 // half of an id stands for a client, as this project's library makes them; others may make every id
@@ -47,12 +54,38 @@ class OperationWindow {
   // of this window.
   const ReplyBody* Find(const Id128& id) const;
 
+  // INVALID_ARGUMENT, which names both requests, when the id was used for another one; else OK, also when the id is
+  // not known. `R` is the answer that belongs to `call`.
+  template <typename R, typename C>
+  absl::Status CheckSame(const Id128& id, uint64_t fingerprint, const C& call) const {
+    const ReplyBody* first = Find(id);
+    if (first == nullptr) return absl::OkStatus();
+    const uint64_t known = by_id_.find(id)->second->record.fingerprint;
+    if (std::holds_alternative<R>(*first) && (known == 0 || known == fingerprint)) return absl::OkStatus();
+    return UsedBefore(id, DescribeRequest(call));
+  }
+  // Whether the call was answered: by its first answer, or by the error of CheckSame.
+  template <typename R, typename C>
+  bool Repeated(Step& step, CallId call_id, const Id128& id, uint64_t fingerprint, const C& call) const {
+    const ReplyBody* first = Find(id);
+    if (first == nullptr) return false;
+    if (absl::Status same = CheckSame<R>(id, fingerprint, call); !same.ok()) {
+      step.Fail(call_id, std::move(same));
+    } else {
+      step.Answer(call_id, *first);
+    }
+    return true;
+  }
+  // The error of an id that was used for the kept operation, or for `first`, and comes again for `again`.
+  absl::Status UsedBefore(const Id128& id, const std::string& again) const;
+  static absl::Status UsedBefore(const Id128& id, const std::string& first, const std::string& again);
+
   // Keeps `answer` and writes its record. Does nothing for an empty id, an id that has an answer,
   // and an answer that is not small. A put that failed its compare is kept without a record: it
   // changed nothing that could outlive the process, but a late duplicate of it must not succeed
   // after the caller was told that it failed.
-  void Remember(Step& step, const GroupKey& key, const Id128& id, ReplyBody answer,
-                const Limits& limits);
+  void Remember(Step& step, const GroupKey& key, const Id128& id, uint64_t fingerprint,
+                ReplyBody answer, const Limits& limits);
 
   // Drops what is older than kMaxAge.
   void DropOld(Step& step, const GroupKey& key);

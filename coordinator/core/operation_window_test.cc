@@ -19,10 +19,10 @@ class OperationWindowTest : public ::testing::Test {
   static Id128 Id(uint64_t n) { return Id128{1, n}; }
 
   // Returns the records that came of it.
-  std::vector<Record> Remember(const Id128& id, ReplyBody answer) {
+  std::vector<Record> Remember(const Id128& id, ReplyBody answer, uint64_t fingerprint = 0) {
     Effects effects;
     Step step(now_, effects);
-    window_.Remember(step, kKey, id, std::move(answer), limits_);
+    window_.Remember(step, kKey, id, fingerprint, std::move(answer), limits_);
     return std::move(effects.records);
   }
 
@@ -157,7 +157,7 @@ TEST_F(OperationWindowTest, TheOldestIsTheOldestAfterARestartToo) {
   for (auto row = rows.rbegin(); row != rows.rend(); ++row) next.Restore(*row, now_);
   Effects effects;
   Step step(now_, effects);
-  next.Remember(step, kKey, Id(5), AddReply{1, 1}, limits_);
+  next.Remember(step, kKey, Id(5), 0, AddReply{1, 1}, limits_);
   EXPECT_EQ(next.Find(Id(4)), nullptr);
   for (const uint64_t n : {3, 2, 1, 5}) EXPECT_NE(next.Find(Id(n)), nullptr) << n;
 }
@@ -181,6 +181,32 @@ TEST_F(OperationWindowTest, ForgetsAnAnswerAndItsRecord) {
   window_.Forget(step, kKey, Id(2));
   EXPECT_EQ(window_.Find(Id(1)), nullptr);
   EXPECT_EQ(effects.records.size(), 1u);
+}
+
+TEST_F(OperationWindowTest, RefusesAnotherRequestAlsoFromARecord) {
+  const AddCall one{"n", 1}, two{"n", 2};
+  const std::vector<Record> records = Remember(Id(1), AddReply{5, 6}, Fingerprint(one));
+  OperationWindow next;
+  next.Restore(std::get<OperationRecord>(*records.at(0).value), now_);
+  for (const OperationWindow* window : {&window_, &next}) {
+    EXPECT_TRUE(window->CheckSame<AddReply>(Id(1), Fingerprint(one), one).ok());
+    EXPECT_TRUE(window->CheckSame<AddReply>(Id(2), Fingerprint(two), two).ok());
+    const absl::Status status = window->CheckSame<AddReply>(Id(1), Fingerprint(two), two);
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_EQ(status.message(), "scope.operation_id " + Id(1).ToString() +
+                                    " was used before, for an add (its value: 5); it comes again with "
+                                    "another request: add of 2 to key \"n\"");
+  }
+}
+
+// A journal of an older version says nothing of the request: only the method can be compared.
+TEST_F(OperationWindowTest, TakesARecordWithoutAFingerprintAtItsWord) {
+  const std::vector<Record> records = Remember(Id(1), AddReply{5, 6});
+  OperationWindow next;
+  next.Restore(std::get<OperationRecord>(*records.at(0).value), now_);
+  const AddCall call{"n", 1};
+  EXPECT_TRUE(next.CheckSame<AddReply>(Id(1), Fingerprint(call), call).ok());
+  EXPECT_FALSE(next.CheckSame<PutReply>(Id(1), Fingerprint(call), call).ok());
 }
 
 TEST_F(OperationWindowTest, SkipsRowsItCannotRead) {

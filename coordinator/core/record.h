@@ -10,6 +10,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <variant>
 #include <vector>
 
@@ -31,6 +32,7 @@ enum class RecordKind {
   kQueueItem = 7,  // id: queue and sequence
   kOperation = 8,  // id: operation id
   kUniqueId = 9,   // id: communicator name
+  kSendOrder = 10,  // id: source, destination and tag
 };
 
 struct GroupRecord {
@@ -39,6 +41,7 @@ struct GroupRecord {
   GroupState state = GroupState::kForming;
   Cause cause;  // without `at`
   int world_size = 0;
+  std::string creator;  // who brought the spec by its Join; empty: CreateGroup, or not known
 };
 struct MemberRecord {
   int64_t incarnation = 0;
@@ -69,6 +72,22 @@ struct RoundNameRecord {
   RoundOutcome last_outcome = RoundOutcome::kReleased;
   std::string last_reason;
   int64_t last_released = 0;
+  // Ranks that have not heard how a number at or below `ended_through` ended.
+  struct Late {
+    int64_t number = 0;  // the first that they have not heard of
+    std::vector<RankRange> ranks;
+    // How it ended; without a value: not known any more.
+    std::optional<RoundOutcome> outcome;
+    RoundKind kind = RoundKind::kBarrier;
+    std::string reason;
+    std::vector<RankRange> arrived;
+    std::vector<RankRange> missing;
+    friend bool operator==(const Late& a, const Late& b) {
+      return std::tie(a.number, a.ranks, a.outcome, a.kind, a.reason, a.arrived, a.missing) ==
+             std::tie(b.number, b.ranks, b.outcome, b.kind, b.reason, b.arrived, b.missing);
+    }
+  };
+  std::vector<Late> late;
 };
 // A round whose values somebody still has to read: ended (all-gather, gather, vote) or open with the root's
 // contribution acknowledged (broadcast, scatter).
@@ -110,6 +129,7 @@ struct OperationRecord {
   int64_t second = 0;
   bool flag = false;
   int64_t number = 0;  // counts up in each window: tells the older from the newer
+  uint64_t fingerprint = 0;  // of the request; 0: not known (a journal of an older version)
 };
 struct UniqueIdRecord {
   int64_t generation = 0;
@@ -119,9 +139,18 @@ struct UniqueIdRecord {
   int64_t receipt = 0;
 };
 
+// The numbered sends of one mailbox.
+struct SendOrderRecord {
+  int64_t generation = 0;
+  int source = 0;
+  int destination = 0;
+  std::string tag;
+  int64_t last = 0;  // the last number that was taken
+};
+
 using RecordValue = std::variant<GroupRecord, MemberRecord, ObjectRecord, RoundNameRecord,
                                  RoundEndRecord, KeyRecord, QueueItemRecord, OperationRecord,
-                                 UniqueIdRecord>;
+                                 UniqueIdRecord, SendOrderRecord>;
 
 struct Record {
   GroupKey key;

@@ -77,6 +77,8 @@ struct RoundEnd {
   MissingReport missing;
   std::string reason;
   absl::Duration skew;
+  // The number had ended, without this member, before its call came.
+  bool late = false;
   int64_t receipt = 0;
   std::vector<Payload> values;  // in order of rank
   int64_t vote = 0;

@@ -1,5 +1,5 @@
-// Entering and releasing rounds. With a root: rounds_rooted.cc; ends that are no release: rounds_abort.cc; what is
-// kept of ended ones, and for how long: rounds_keep.cc.
+// Entering and releasing rounds. Where each rank is: rounds_numbers.cc; with a root: rounds_rooted.cc; ends that are no
+// release: rounds_abort.cc; what is kept of ended ones, and for how long: rounds_keep.cc.
 #include "coordinator/core/rounds.h"
 
 #include <algorithm>
@@ -50,18 +50,6 @@ std::shared_ptr<RoundEnd> Rounds::MakeEnd(Instant now, const Name& name, const R
   end->skew = round.last_at - round.first_at;
   if (outcome != RoundOutcome::kReleased) end->missing = Missing(now, round);
   return end;
-}
-
-// The first number this member has not taken part in.
-int64_t Rounds::NextFor(const Name& name, int rank) const {
-  int64_t next = name.ended_through + 1;
-  for (const auto& [number, round] : name.rounds) {
-    if (number < next) continue;
-    if (number > next) break;
-    if (!round.ended && !round.arrived.Contains(rank)) break;
-    next = number + 1;
-  }
-  return next;
 }
 
 std::string Rounds::Mismatch(const Round& round, const EnterRoundCall& call, int rank,
@@ -174,9 +162,13 @@ void Rounds::Enter(Step& step, CallId id, Member& member, absl::Duration wait,
   if (round.ended) {
     // Values are for those who were in the round. Its digest is not looked at: a restart forgets it.
     if (call.kind != round.kind || call.root != round.root || participants != round.participants) {
-      step.Answer(id, RoundReply{MakeEnd(step.now(), *name, round, RoundOutcome::kMismatch,
-                                         Mismatch(round, call, rank, participants)),
-                                 false, Payload()});
+      auto end = MakeEnd(step.now(), *name, round, RoundOutcome::kMismatch,
+                         Mismatch(round, call, rank, participants));
+      end->late = !round.arrived.Contains(rank);
+      end->next_number = std::max(number, name->ended_through) + 1;
+      round.arrived.Add(rank);
+      CatchUp(step, *name, rank);
+      step.Answer(id, RoundReply{std::move(end), false, Payload()});
       return;
     }
     AnswerEnded(step, id, *name, number, rank);
@@ -240,6 +232,11 @@ void Rounds::Park(Step& step, Name& name, Round& round, CallId id, int rank, abs
 void Rounds::Unpark(CallId id) {
   parked_.erase(id);
   group_.shard.waits.Done(id);
+}
+
+void Rounds::EndWait(Step& step, int rank) {
+  if (group_.spec.progress_timeout == absl::ZeroDuration()) return;
+  if (Member* member = group_.roster.BySeat(rank); member != nullptr) member->progress_at = step.now();
 }
 
 bool Rounds::Complete(const Round& round) const {
@@ -307,8 +304,11 @@ void Rounds::End(Step& step, Name& name, Round& round, RoundOutcome outcome, std
   round.values.clear();
   round.ended = true;
   round.end = end;
+  if (!released) KeepEnd(end);
   for (const Waiter& waiter : waiters) {
     Unpark(waiter.id);
+    EndWait(step, waiter.rank);
+    round.arrived.Add(waiter.rank);  // a member that disagrees had not arrived, and is told too
     RoundReply reply;
     reply.end = end;
     reply.with_values = has_values && (round.kind == RoundKind::kAllGather || waiter.rank == round.root);
@@ -319,6 +319,7 @@ void Rounds::End(Step& step, Name& name, Round& round, RoundOutcome outcome, std
   name.last_outcome = outcome;
   name.last_reason = end->reason;
   name.last_number = round.number;
+  name.last_end = released ? nullptr : end;
   const bool of_all = round.participants.count() == group_.world_size;
   const bool watermark = released && round.kind == RoundKind::kBarrier && of_all;
   if (watermark) name.last_released = round.number;
@@ -339,12 +340,19 @@ void Rounds::End(Step& step, Name& name, Round& round, RoundOutcome outcome, std
   // Else the watermark waits for an earlier number that is open, and only this round knows that it has ended.
 }
 
-void Rounds::AnswerEnded(Step& step, CallId id, const Name& name, int64_t number, int rank) {
+void Rounds::AnswerEnded(Step& step, CallId id, Name& name, int64_t number, int rank) {
   auto it = name.rounds.find(number);
   if (it != name.rounds.end()) {
-    const Round& round = it->second;
+    Round& round = it->second;
     if (round.end->outcome != RoundOutcome::kReleased) {
-      step.Answer(id, RoundReply{round.end, false, Payload()});
+      std::shared_ptr<const RoundEnd> end = round.end;
+      if (round.arrived.Add(rank)) {
+        auto late = std::make_shared<RoundEnd>(*end);
+        late->late = true;
+        late->reason = LateReason(*end, rank);
+        end = std::move(late);
+      }
+      step.Answer(id, RoundReply{std::move(end), false, Payload()});
       return;
     }
     const bool reads = round.kind == RoundKind::kGather ? rank == round.root
@@ -366,32 +374,15 @@ void Rounds::AnswerEnded(Step& step, CallId id, const Name& name, int64_t number
     step.Answer(id, std::move(reply));
     return;
   }
-  const std::string title = absl::StrCat(RoundKindName(name.last_kind), " \"", name.name, "\" #", number);
-  const bool released = number == name.last_released;
-  const bool last = number == name.last_number;
-  if (!released && last && name.last_outcome == RoundOutcome::kReleased) {
-    step.Fail(id, absl::DataLossError(absl::StrCat(title, " was released; its values expired or were "
-                                                   "acknowledged")));
-    return;
+  const bool lost = number != name.last_released && number == name.last_number &&
+                    name.last_outcome == RoundOutcome::kReleased;
+  if (lost) {
+    step.Fail(id, absl::DataLossError(absl::StrCat(RoundKindName(name.last_kind), " \"", name.name, "\" #", number,
+                                                   " was released; its values expired or were acknowledged")));
+  } else {
+    step.Answer(id, RoundReply{EndOf(name, number, rank), false, Payload()});
   }
-  auto end = std::make_shared<RoundEnd>();
-  end->kind = released ? RoundKind::kBarrier : name.last_kind;
-  end->name = name.name;
-  end->number = number;
-  end->next_number = name.ended_through + 1;
-  end->outcome = released ? RoundOutcome::kReleased
-                 : last   ? name.last_outcome
-                          : RoundOutcome::kTimedOut;
-  if (!released) {
-    end->reason = last ? name.last_reason
-                       : absl::StrCat("it ended before rank ", rank, " came; the name is at #",
-                                      name.ended_through + 1);
-  }
-  // Who was missing then is not kept: an answer of neither would say that nobody was.
-  if (end->outcome == RoundOutcome::kTimedOut && end->reason.empty()) {
-    end->reason = absl::StrCat("it timed out before rank ", rank, " came; who was missing is not kept");
-  }
-  step.Answer(id, RoundReply{std::move(end), false, Payload()});
+  CatchUp(step, name, rank);
 }
 
 }  // namespace cohort::coordinator

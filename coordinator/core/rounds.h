@@ -11,10 +11,14 @@
 // What stays of an ended number: the watermark of the name, how the last one ended, the values that a member may
 // still ask for again, until it acknowledges their receipt, or arrives at a later number, or they expire; and that
 // it was released, until everyone who was in it has been in a later one that ended.
+//
+// Each member counts its own rounds under a name. A member that comes to a number that has ended without it is told
+// how that number ended, once; it goes on where the others are. Only the ranks that are behind have an entry.
 #ifndef COHORT_COORDINATOR_CORE_ROUNDS_H_
 #define COHORT_COORDINATOR_CORE_ROUNDS_H_
 
 #include <cstdint>
+#include <deque>
 #include <list>
 #include <map>
 #include <memory>
@@ -115,14 +119,24 @@ class Rounds final : public WaitOwner {
     RoundOutcome last_outcome = RoundOutcome::kReleased;
     std::string last_reason;
     int64_t last_number = 0;
+    std::weak_ptr<const RoundEnd> last_end;  // in kept_ends_; unless it was released
     // The last barrier of all members. Whoever asks for it again was in it and must hear RELEASED, whatever came
     // after. Other rounds stay in `rounds` for that.
     int64_t last_released = 0;
     // Open ones, and ended ones that somebody may ask for again.
     std::map<int64_t, Round> rounds;
+    // Ranks that have not heard how a number at or below `ended_through` ended, by the first such number. A rank has
+    // at most one entry; a rank without one has heard of all numbers up to `ended_through`.
+    struct Late {
+      RankSet ranks;
+      std::weak_ptr<const RoundEnd> end;  // how that number ended; in kept_ends_
+    };
+    std::map<int64_t, Late> late;
     std::list<Name*>::iterator use;  // in use_order_
     Charge charge;
   };
+
+  static constexpr size_t kEndsKept = 16;
 
   static bool Rooted(RoundKind kind) {
     return kind == RoundKind::kBroadcast || kind == RoundKind::kScatter;
@@ -132,17 +146,35 @@ class Rounds final : public WaitOwner {
   int64_t CostOfRound(const Round& round) const;
   Name* FindOrAddName(Step& step, const std::string& name);
   void DropName(Step& step, Name& name);
-  int64_t NextFor(const Name& name, int rank) const;
+  // --- rounds_numbers.cc: where each rank is
+  // The first number that this member has not heard of.
+  static int64_t FirstUnheard(const Name& name, int rank);
+  // The first number this member has not taken part in, nor heard the end of.
+  static int64_t NextFor(const Name& name, int rank);
+  // The watermark of the name has moved up from `from`: the ranks that were not there are behind.
+  void NoteLate(Name& name, int64_t from);
+  static void AddLate(Name& name, int64_t number, const RankSet& ranks);
+  // The member has heard, or is told now, where the name is.
+  void CatchUp(Step& step, Name& name, int rank);
+  void KeepEnd(const std::shared_ptr<const RoundEnd>& end);
+  // What a member hears of a number that ended unreleased and is not in `rounds`.
+  std::shared_ptr<const RoundEnd> EndOf(const Name& name, int64_t number, int rank) const;
+  static std::string LateReason(const RoundEnd& end, int rank);
+  static void WriteLate(const Name& name, RoundNameRecord& record);
+  void RestoreLate(Name& name, const RoundNameRecord& record);
+
   void Open(Step& step, const EnterRoundCall& call, int rank, RankSet participants, Round& round);
   // Empty when the call fits the round; else both sides, in words.
   std::string Mismatch(const Round& round, const EnterRoundCall& call, int rank,
                        const RankSet& participants) const;
-  void AnswerEnded(Step& step, CallId id, const Name& name, int64_t number, int rank);
+  void AnswerEnded(Step& step, CallId id, Name& name, int64_t number, int rank);
   void EnterRooted(Step& step, CallId id, int rank, absl::Duration wait, const EnterRoundCall& call,
                    std::vector<Payload> values, Name& name, Round& round);
   void Serve(Step& step, Name& name, Round& round, CallId id, int rank);
   void Park(Step& step, Name& name, Round& round, CallId id, int rank, absl::Duration wait);
   void Unpark(CallId id);
+  // This rank waits no more: from now on it can progress.
+  void EndWait(Step& step, int rank);
   void MaybeRelease(Step& step, Name& name, Round& round);
   bool Complete(const Round& round) const;
   void CountVotes(const Round& round, RoundEnd& end) const;
@@ -177,6 +209,8 @@ class Rounds final : public WaitOwner {
   };
   absl::flat_hash_map<CallId, Place> parked_;
   absl::flat_hash_map<int64_t, Place> receipts_;
+  // How the last numbers that were not released ended, of all names: kEndsKept at most.
+  std::deque<std::shared_ptr<const RoundEnd>> kept_ends_;
   int64_t released_barriers_ = 0;
 };
 

@@ -31,6 +31,7 @@ void Rounds::Forget(Step& step, CallId id) {
     if (round.waiters[i].id != id) continue;
     const int rank = round.waiters[i].rank;
     round.waiters.erase(round.waiters.begin() + i);
+    EndWait(step, rank);
     // A root that waits for its readers has given its value all the same.
     if (Rooted(round.kind) && rank == round.root) return;
     round.arrived.Remove(rank);

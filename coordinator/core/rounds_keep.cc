@@ -82,14 +82,18 @@ void Rounds::DropName(Step& step, Name& name) {
 
 // A number has ended: the watermark moves up to below the lowest one that is still open.
 void Rounds::Advance(Step& step, Name& name, const Round& round) {
-  int64_t ended_through = std::max(name.ended_through, round.number);
+  const int64_t from = name.ended_through;
+  int64_t ended_through = std::max(from, round.number);
   for (const auto& [number, other] : name.rounds) {
     if (!other.ended) {
       ended_through = std::min(ended_through, number - 1);
       break;
     }
   }
-  name.ended_through = std::max(name.ended_through, ended_through);
+  if (ended_through > from) {
+    name.ended_through = ended_through;
+    NoteLate(name, from);
+  }
   WriteName(step, name);
 }
 
@@ -118,6 +122,7 @@ void Rounds::ValuesExpired(Step& step, const std::string& text, int64_t number) 
     name.last_kind = round.kind;
     name.last_outcome = RoundOutcome::kReleased;
     name.last_number = number;
+    name.last_end.reset();
     const std::vector<Waiter> waiters = std::move(round.waiters);
     for (const Waiter& waiter : waiters) {
       Unpark(waiter.id);
@@ -198,6 +203,7 @@ void Rounds::Acknowledge(Step& step, int rank, int64_t receipt) {
     if (round.unacknowledged.empty()) AllAcknowledged(step, name, round);
   } else {  // rooted: whoever acknowledges has read, even if that was before a restart
     round.read.Add(rank);
+    round.arrived.Add(rank);
     EndRootedIfRead(step, name, round);
   }
 }
@@ -209,6 +215,7 @@ void Rounds::Clear(Step& step) {
   names_.clear();
   use_order_.clear();
   receipts_.clear();
+  kept_ends_.clear();
   step.EraseAll(group_.key, RecordKind::kRoundName);
   step.EraseAll(group_.key, RecordKind::kRoundEnd);
 }
@@ -244,6 +251,7 @@ void Rounds::WriteName(Step& step, const Name& name) {
   record.last_outcome = is_last ? name.last_outcome : RoundOutcome::kTimedOut;
   record.last_reason = is_last ? name.last_reason : "";
   record.last_released = name.last_released;
+  WriteLate(name, record);
   step.Write(group_.key, RecordKind::kRoundName, name.name, std::move(record));
 }
 
@@ -281,6 +289,7 @@ void Rounds::Restore(Instant, const RoundNameRecord& record) {
   name->last_outcome = record.last_outcome;
   name->last_reason = record.last_reason;
   name->last_released = record.last_released;
+  RestoreLate(*name, record);
 }
 
 void Rounds::Restore(Instant now, const RoundEndRecord& record) {
@@ -316,6 +325,7 @@ void Rounds::Restore(Instant now, const RoundEndRecord& record) {
     round.unacknowledged.Remove(record.root);
     if (round.ended) {
       round.read = round.unacknowledged;
+      round.arrived = round.participants;
       round.unacknowledged.Clear();
     }
   } else {

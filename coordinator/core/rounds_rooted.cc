@@ -31,6 +31,7 @@ void Rounds::EnterRooted(Step& step, CallId id, int rank, absl::Duration wait,
       round.waiters.clear();
       for (const Waiter& waiter : waiters) {
         Unpark(waiter.id);
+        EndWait(step, waiter.rank);
         Serve(step, name, round, waiter.id, waiter.rank);
       }
     }
@@ -85,6 +86,7 @@ void Rounds::EndRootedIfRead(Step& step, Name& name, Round& round) {
   round.waiters.clear();
   for (const Waiter& waiter : waiters) {  // the root, if it waits
     Unpark(waiter.id);
+    EndWait(step, waiter.rank);
     auto end = std::make_shared<RoundEnd>(*round.end);
     end->receipt = 0;
     step.Answer(waiter.id, RoundReply{std::move(end), false, Payload()});
@@ -93,6 +95,7 @@ void Rounds::EndRootedIfRead(Step& step, Name& name, Round& round) {
   name.last_outcome = RoundOutcome::kReleased;
   name.last_reason.clear();
   name.last_number = round.number;
+  name.last_end.reset();
   Advance(step, name, round);
   if (round.unacknowledged.empty()) AllAcknowledged(step, name, round);
 }

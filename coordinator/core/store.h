@@ -222,12 +222,8 @@ class Store final : public WaitOwner {
   // Answers the watches that something happened for and sets the timer.
   void Settle(Step& step);
   void ArmTimer();
-  // Whether the call was answered from its first answer (of type R), or is refused since that is of
-  // another type.
   template <typename R>
-  bool Repeated(Step& step, CallId id, const Caller& caller) const;
-  template <typename R>
-  void AnswerFirst(Step& step, CallId id, const Caller& caller, R answer);
+  void AnswerFirst(Step& step, CallId id, const Caller& caller, uint64_t fingerprint, R answer);
   // Whether a value of `size` bytes may take the place of one of `old_size`, with `around` more for what
   // keeps it. May drop history.
   absl::Status CheckValue(MemoryKind kind, int64_t size, int64_t old_size, int64_t around);

@@ -19,25 +19,15 @@ inline absl::Status OverLimit(absl::string_view limit, int64_t value, absl::stri
       absl::StrCat("the limit ", limit, " is ", value, ": ", current));
 }
 
-inline absl::Status UsedForAnotherCall() {
-  return absl::InvalidArgumentError("operation id was used for another call");
+// Of the request, where a repeat of it may come.
+template <typename C>
+uint64_t FingerprintOf(const Caller& caller, const C& call) {
+  return caller.operation_id.empty() ? 0 : Fingerprint(call);
 }
 
 template <typename R>
-bool Store::Repeated(Step& step, CallId id, const Caller& caller) const {
-  const ReplyBody* first = operations_.Find(caller.operation_id);
-  if (first == nullptr) return false;
-  if (std::holds_alternative<R>(*first)) {
-    step.Answer(id, *first);
-  } else {
-    step.Fail(id, UsedForAnotherCall());
-  }
-  return true;
-}
-
-template <typename R>
-void Store::AnswerFirst(Step& step, CallId id, const Caller& caller, R answer) {
-  operations_.Remember(step, key_, caller.operation_id, answer, shard_.limits);
+void Store::AnswerFirst(Step& step, CallId id, const Caller& caller, uint64_t fingerprint, R answer) {
+  operations_.Remember(step, key_, caller.operation_id, fingerprint, answer, shard_.limits);
   step.Answer(id, std::move(answer));
 }
 

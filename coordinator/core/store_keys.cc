@@ -35,17 +35,19 @@ void Store::Handle(Step& step, CallId id, const Caller& caller, absl::Duration, 
     if (it != keys_.end()) reply.current = Show(step.now(), it->first, it->second);
     return reply;
   };
-  const ReplyBody* first = operations_.Find(caller.operation_id);
-  const auto* first_put = first == nullptr ? nullptr : std::get_if<PutReply>(first);
-  if (first_put != nullptr && !first_put->written) return step.Answer(id, refused());
-  if (Repeated<PutReply>(step, id, caller)) return;
+  const uint64_t asked = FingerprintOf(caller, call);
+  absl::Status same = operations_.CheckSame<PutReply>(caller.operation_id, asked, call);
+  if (!same.ok()) return step.Fail(id, std::move(same));
+  if (const ReplyBody* first = operations_.Find(caller.operation_id); first != nullptr) {
+    return std::get<PutReply>(*first).written ? step.Answer(id, *first) : step.Answer(id, refused());
+  }
 
   if (call.bind_to_session && caller.session.empty()) {
     return step.Fail(id, absl::FailedPreconditionError("bind_to_session needs a session"));
   }
   const int64_t revision_now = it == keys_.end() ? 0 : it->second.revision;
   if (call.expected_revision.has_value() && *call.expected_revision != revision_now) {
-    return AnswerFirst(step, id, caller, refused());
+    return AnswerFirst(step, id, caller, asked, refused());
   }
   const absl::Status allowed = CheckKey(call.key, it, static_cast<int64_t>(call.value.size()));
   if (!allowed.ok()) return step.Fail(id, allowed);
@@ -56,7 +58,7 @@ void Store::Handle(Step& step, CallId id, const Caller& caller, absl::Duration, 
   if (call.expiration.has_value()) entry.expires_at = step.now() + *call.expiration;
   if (call.bind_to_session) entry.session = caller.session;
   const int64_t written = WriteKey(step, call.key, std::move(entry));
-  AnswerFirst(step, id, caller, PutReply{true, written});
+  AnswerFirst(step, id, caller, asked, PutReply{true, written});
 }
 
 void Store::Handle(Step& step, CallId id, const Caller& caller, absl::Duration wait,
@@ -105,7 +107,8 @@ void Store::Handle(Step& step, CallId id, const Caller&, absl::Duration, RangeCa
 
 void Store::Handle(Step& step, CallId id, const Caller& caller, absl::Duration, DeleteCall&& call) {
   const Turn turn(*this, step);
-  if (Repeated<DeleteReply>(step, id, caller)) return;
+  const uint64_t asked = FingerprintOf(caller, call);
+  if (operations_.Repeated<DeleteReply>(step, id, caller.operation_id, asked, call)) return;
   DeleteReply reply;
   auto it = call.prefix ? keys_.lower_bound(call.key) : keys_.find(call.key);
   while (it != keys_.end() && absl::StartsWith(it->first, call.key)) {
@@ -115,12 +118,13 @@ void Store::Handle(Step& step, CallId id, const Caller& caller, absl::Duration, 
   }
   reply.revision = revision();
   // Also when nothing was there: a repeat must not delete what was put since.
-  AnswerFirst(step, id, caller, reply);
+  AnswerFirst(step, id, caller, asked, reply);
 }
 
 void Store::Handle(Step& step, CallId id, const Caller& caller, absl::Duration, AddCall&& call) {
   const Turn turn(*this, step);
-  if (Repeated<AddReply>(step, id, caller)) return;
+  const uint64_t asked = FingerprintOf(caller, call);
+  if (operations_.Repeated<AddReply>(step, id, caller.operation_id, asked, call)) return;
   auto it = keys_.find(call.key);
   int64_t value = 0;
   if (it != keys_.end() && !ParseCounter(it->second.value.bytes(), &value)) {
@@ -139,12 +143,13 @@ void Store::Handle(Step& step, CallId id, const Caller& caller, absl::Duration, 
   Key entry = it == keys_.end() ? Key{} : it->second;
   entry.value = Payload(std::move(text), ledger_, MemoryKind::kKeys);
   const int64_t written = WriteKey(step, call.key, std::move(entry));
-  AnswerFirst(step, id, caller, AddReply{value, written});
+  AnswerFirst(step, id, caller, asked, AddReply{value, written});
 }
 
 void Store::Handle(Step& step, CallId id, const Caller& caller, absl::Duration, AppendCall&& call) {
   const Turn turn(*this, step);
-  if (Repeated<AppendReply>(step, id, caller)) return;
+  const uint64_t asked = FingerprintOf(caller, call);
+  if (operations_.Repeated<AppendReply>(step, id, caller.operation_id, asked, call)) return;
   auto it = keys_.find(call.key);
   const int64_t old_size = it == keys_.end() ? 0 : it->second.value.size();
   const int64_t size = old_size + static_cast<int64_t>(call.value.size());
@@ -153,7 +158,7 @@ void Store::Handle(Step& step, CallId id, const Caller& caller, absl::Duration, 
   Key entry = it == keys_.end() ? Key{} : it->second;
   entry.value = Payload(absl::StrCat(entry.value.bytes(), call.value), ledger_, MemoryKind::kKeys);
   const int64_t written = WriteKey(step, call.key, std::move(entry));
-  AnswerFirst(step, id, caller, AppendReply{size, written});
+  AnswerFirst(step, id, caller, asked, AppendReply{size, written});
 }
 
 void Store::EndSession(Step& step, const Id128& session) {

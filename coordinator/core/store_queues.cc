@@ -21,7 +21,8 @@ std::string QueueItemId(const std::string& queue, int64_t sequence) {
 void Store::Handle(Step& step, CallId id, const Caller& caller, absl::Duration,
                    QueuePushCall&& call) {
   const Turn turn(*this, step);
-  if (Repeated<QueuePushReply>(step, id, caller)) return;
+  const uint64_t asked = FingerprintOf(caller, call);
+  if (operations_.Repeated<QueuePushReply>(step, id, caller.operation_id, asked, call)) return;
   auto queue = queues_.find(call.queue);
   const int64_t kept =
       queue == queues_.end() ? 0 : queue->second.depth() + queue->second.handed_out_count;
@@ -49,7 +50,7 @@ void Store::Handle(Step& step, CallId id, const Caller& caller, absl::Duration,
   AddItem(queue->second, call.queue, sequence, std::move(item));
   QueuePushReply reply{sequence};
   reply.depth = queue->second.consumers.empty() ? queue->second.depth() : 0;
-  AnswerFirst(step, id, caller, reply);
+  AnswerFirst(step, id, caller, asked, reply);
   Serve(step, queue);
 }
 
@@ -57,11 +58,16 @@ void Store::Handle(Step& step, CallId id, const Caller& caller, absl::Duration w
                    QueuePopCall&& call) {
   const Turn turn(*this, step);
   const Id128& operation = caller.operation_id;
-  if (operations_.Find(operation) != nullptr) return step.Fail(id, UsedForAnotherCall());
+  const auto pop_of = [](const std::string& queue) { return absl::StrCat("a pop of queue \"", queue, "\""); };
+  if (operations_.Find(operation) != nullptr) {
+    return step.Fail(id, operations_.UsedBefore(operation, pop_of(call.queue)));
+  }
   auto receipt = receipt_of_operation_.find(operation);
   if (receipt != receipt_of_operation_.end()) {
     const HandedOut& handed = handed_out_.at(receipt->second);
-    if (handed.queue != call.queue) return step.Fail(id, UsedForAnotherCall());
+    if (handed.queue != call.queue) {
+      return step.Fail(id, OperationWindow::UsedBefore(operation, pop_of(handed.queue), pop_of(call.queue)));
+    }
     return step.Answer(id,
                        QueuePopReply{true, handed.item.value, handed.sequence, receipt->second});
   }

@@ -147,11 +147,13 @@ void Encode(const GroupRecord& record, wire::Row* row) {
   out->set_state(static_cast<int>(record.state));
   EncodeCause(record.cause, out->mutable_cause());
   out->set_world_size(record.world_size);
+  out->set_creator(record.creator);
 }
 
 bool Decode(const wire::Group& in, GroupRecord* record) {
   record->generation = in.generation();
   record->world_size = in.world_size();
+  record->creator = in.creator();
   return DecodeSpec(in.spec(), &record->spec) && DecodeCause(in.cause(), &record->cause) &&
          DecodeEnum(in.state(), GroupState::kForming, GroupState::kClosed, &record->state);
 }
@@ -213,6 +215,28 @@ void Encode(const RoundNameRecord& record, wire::Row* row) {
   out->set_last_outcome(static_cast<int>(record.last_outcome));
   out->set_last_reason(record.last_reason);
   out->set_last_released(record.last_released);
+  for (const RoundNameRecord::Late& late : record.late) {
+    wire::RoundName::Late* row = out->add_late();
+    row->set_number(late.number);
+    Encode(late.ranks, row->mutable_ranks());
+    if (!late.outcome.has_value()) continue;
+    row->set_outcome(static_cast<int>(*late.outcome));
+    row->set_kind(static_cast<int>(late.kind));
+    row->set_reason(late.reason);
+    Encode(late.arrived, row->mutable_arrived());
+    Encode(late.missing, row->mutable_missing());
+  }
+}
+
+bool Decode(const wire::RoundName::Late& in, RoundNameRecord::Late* late) {
+  late->number = in.number();
+  if (!Decode(in.ranks(), &late->ranks)) return false;
+  if (in.outcome() == 0) return true;
+  late->reason = in.reason();
+  return DecodeEnum(in.outcome(), RoundOutcome::kReleased, RoundOutcome::kMismatch,
+                    &late->outcome.emplace()) &&
+         DecodeEnum(in.kind(), RoundKind::kBarrier, RoundKind::kAgreeAlive, &late->kind) &&
+         Decode(in.arrived(), &late->arrived) && Decode(in.missing(), &late->missing);
 }
 
 bool Decode(const wire::RoundName& in, RoundNameRecord* record) {
@@ -221,6 +245,9 @@ bool Decode(const wire::RoundName& in, RoundNameRecord* record) {
   record->ended_through = in.ended_through();
   record->last_reason = in.last_reason();
   record->last_released = in.last_released();
+  for (const wire::RoundName::Late& late : in.late()) {
+    if (!Decode(late, &record->late.emplace_back())) return false;
+  }
   return DecodeEnum(in.kind(), RoundKind::kBarrier, RoundKind::kAgreeAlive, &record->kind) &&
          DecodeEnum(in.last_outcome(), RoundOutcome::kReleased, RoundOutcome::kMismatch,
                     &record->last_outcome);
@@ -305,6 +332,7 @@ void Encode(const OperationRecord& record, wire::Row* row) {
   out->set_second(record.second);
   out->set_flag(record.flag);
   out->set_number(record.number);
+  out->set_fingerprint(record.fingerprint);
 }
 
 bool Decode(const wire::Operation& in, OperationRecord* record) {
@@ -313,6 +341,7 @@ bool Decode(const wire::Operation& in, OperationRecord* record) {
   record->second = in.second();
   record->flag = in.flag();
   record->number = in.number();
+  record->fingerprint = in.fingerprint();
   return Decode(in.id(), &record->id);
 }
 
@@ -331,6 +360,24 @@ bool Decode(const wire::UniqueId& in, UniqueIdRecord* record) {
   record->ids.assign(in.ids().begin(), in.ids().end());
   record->publisher = in.publisher();
   record->receipt = in.receipt();
+  return true;
+}
+
+void Encode(const SendOrderRecord& record, wire::Row* row) {
+  wire::SendOrder* out = row->mutable_send_order();
+  out->set_generation(record.generation);
+  out->set_source(record.source);
+  out->set_destination(record.destination);
+  out->set_tag(record.tag);
+  out->set_last(record.last);
+}
+
+bool Decode(const wire::SendOrder& in, SendOrderRecord* record) {
+  record->generation = in.generation();
+  record->source = in.source();
+  record->destination = in.destination();
+  record->tag = in.tag();
+  record->last = in.last();
   return true;
 }
 
@@ -364,6 +411,8 @@ const char* RecordKindName(RecordKind kind) {
       return "operation";
     case RecordKind::kUniqueId:
       return "unique id";
+    case RecordKind::kSendOrder:
+      return "send order";
   }
   return "unknown";
 }
@@ -373,7 +422,8 @@ RecordKind KindOf(const RecordValue& value) {
   static_assert(std::is_same_v<std::variant_alternative_t<0, RecordValue>, GroupRecord>);
   static_assert(std::is_same_v<std::variant_alternative_t<4, RecordValue>, RoundEndRecord>);
   static_assert(std::is_same_v<std::variant_alternative_t<8, RecordValue>, UniqueIdRecord>);
-  static_assert(std::variant_size_v<RecordValue> == 9);
+  static_assert(std::is_same_v<std::variant_alternative_t<9, RecordValue>, SendOrderRecord>);
+  static_assert(std::variant_size_v<RecordValue> == 10);
   return static_cast<RecordKind>(value.index() + 1);
 }
 
@@ -422,6 +472,8 @@ absl::StatusOr<RecordValue> DecodeRecord(RecordKind kind, absl::string_view byte
       return DecodeAs<OperationRecord>(row.mutable_operation());
     case wire::Row::kUniqueId:
       return DecodeAs<UniqueIdRecord>(row.mutable_unique_id());
+    case wire::Row::kSendOrder:
+      return DecodeAs<SendOrderRecord>(row.mutable_send_order());
     case wire::Row::VALUE_NOT_SET:
       break;
   }

@@ -41,6 +41,7 @@ RecordValue FullGroup() {
   record.cause.detail = NotUtf8();
   record.cause.generation = 41;
   record.world_size = 4095;
+  record.creator = "trainer-16";
   return record;
 }
 
@@ -80,6 +81,8 @@ RecordValue FullRoundName() {
   record.last_outcome = RoundOutcome::kMismatch;
   record.last_reason = "rank 3 said sum, rank 4 said max";
   record.last_released = 999999;
+  record.late = {{5, {{1, 2}, {7, 7}}, RoundOutcome::kTimedOut, RoundKind::kVote, "why", {{0, 0}}, {{1, 7}}},
+                 {9, {{3, 3}}, std::nullopt, RoundKind::kBarrier, "", {}, {}}};
   return record;
 }
 
@@ -130,6 +133,17 @@ RecordValue FullOperation() {
   record.second = kMaxNumber;
   record.flag = true;
   record.number = 7;
+  record.fingerprint = 0x8000000000000001;
+  return record;
+}
+
+RecordValue FullSendOrder() {
+  SendOrderRecord record;
+  record.generation = 2;
+  record.source = 3;
+  record.destination = 4;
+  record.tag = NotUtf8();
+  record.last = kMaxNumber;
   return record;
 }
 
@@ -166,9 +180,9 @@ bool Same(const Cause& a, const Cause& b) {
   return a0 == b0 && a1 == b1 && a2 == b2 && a3 == b3 && a4 == b4 && a5 == b5;
 }
 bool Same(const GroupRecord& a, const GroupRecord& b) {
-  const auto& [a0, a1, a2, a3, a4] = a;
-  const auto& [b0, b1, b2, b3, b4] = b;
-  return Same(a0, b0) && a1 == b1 && a2 == b2 && Same(a3, b3) && a4 == b4;
+  const auto& [a0, a1, a2, a3, a4, a5] = a;
+  const auto& [b0, b1, b2, b3, b4, b5] = b;
+  return Same(a0, b0) && a1 == b1 && a2 == b2 && Same(a3, b3) && a4 == b4 && a5 == b5;
 }
 bool Same(const MemberRecord& a, const MemberRecord& b) {
   const auto& [a0, a1, a2, a3, a4, a5, a6, a7] = a;
@@ -183,9 +197,10 @@ bool Same(const ObjectRecord& a, const ObjectRecord& b) {
          a7 == b7 && a8 == b8;
 }
 bool Same(const RoundNameRecord& a, const RoundNameRecord& b) {
-  const auto& [a0, a1, a2, a3, a4, a5, a6] = a;
-  const auto& [b0, b1, b2, b3, b4, b5, b6] = b;
-  return a0 == b0 && a1 == b1 && a2 == b2 && a3 == b3 && a4 == b4 && a5 == b5 && a6 == b6;
+  const auto& [a0, a1, a2, a3, a4, a5, a6, a7] = a;
+  const auto& [b0, b1, b2, b3, b4, b5, b6, b7] = b;
+  return a0 == b0 && a1 == b1 && a2 == b2 && a3 == b3 && a4 == b4 && a5 == b5 && a6 == b6 &&
+         a7 == b7;
 }
 bool Same(const RoundEndRecord& a, const RoundEndRecord& b) {
   const auto& [a0, a1, a2, a3, a4, a5, a6, a7, a8, a9, a10, a11] = a;
@@ -204,11 +219,17 @@ bool Same(const QueueItemRecord& a, const QueueItemRecord& b) {
   return a0 == b0 && a1 == b1 && Same(a2, b2) && a3 == b3 && a4 == b4 && a5 == b5;
 }
 bool Same(const OperationRecord& a, const OperationRecord& b) {
-  const auto& [a0, a1, a2, a3, a4, a5] = a;
-  const auto& [b0, b1, b2, b3, b4, b5] = b;
-  return a0 == b0 && a1 == b1 && a2 == b2 && a3 == b3 && a4 == b4 && a5 == b5;
+  const auto& [a0, a1, a2, a3, a4, a5, a6] = a;
+  const auto& [b0, b1, b2, b3, b4, b5, b6] = b;
+  return a0 == b0 && a1 == b1 && a2 == b2 && a3 == b3 && a4 == b4 && a5 == b5 && a6 == b6;
 }
 bool Same(const UniqueIdRecord& a, const UniqueIdRecord& b) {
+  const auto& [a0, a1, a2, a3, a4] = a;
+  const auto& [b0, b1, b2, b3, b4] = b;
+  return a0 == b0 && a1 == b1 && a2 == b2 && a3 == b3 && a4 == b4;
+}
+
+bool Same(const SendOrderRecord& a, const SendOrderRecord& b) {
   const auto& [a0, a1, a2, a3, a4] = a;
   const auto& [b0, b1, b2, b3, b4] = b;
   return a0 == b0 && a1 == b1 && a2 == b2 && a3 == b3 && a4 == b4;
@@ -221,7 +242,7 @@ std::vector<RecordValue> SampleValues() {
           FullObject(),    ObjectRecord(),    FullRoundName(), RoundNameRecord(),
           FullRoundEnd(),  RoundEndRecord(),  FullKey(),       KeyRecord(),
           FullQueueItem(), QueueItemRecord(), FullOperation(), OperationRecord(),
-          FullUniqueId(),  UniqueIdRecord()};
+          FullUniqueId(),  UniqueIdRecord(),  FullSendOrder(), SendOrderRecord()};
 }
 
 Record SampleKey(const std::string& group, const std::string& key, std::string value) {

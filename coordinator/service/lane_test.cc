@@ -101,6 +101,41 @@ TEST_F(LaneTest, CallsHaveTheAnswersThatGrpcGives) {
   EXPECT_EQ(refused->body.substr(refused->header.extra), status.error_details());
 }
 
+TEST_F(LaneTest, NumberedSendsOfSeveralConnectionsAreReadInOrder) {
+  constexpr int kSends = 200;
+  const std::vector<Joined> members = Form("job", 2);
+  std::vector<std::unique_ptr<LaneClient>> clients;
+  for (int i = 0; i < 4; ++i) {
+    clients.push_back(std::make_unique<LaneClient>(server_->addresses()[0]));
+    clients.back()->Greet();
+  }
+  // The last comes first, so that all but number 1 have to wait.
+  for (int order = kSends; order > 0; --order) {
+    v1::SendRequest request;
+    *request.mutable_scope() = members[0].scope;
+    request.set_destination(1);
+    request.set_order(order);
+    request.mutable_payload()->set_inline_(absl::StrCat(order));
+    clients[order % 4]->Call(static_cast<uint32_t>(order), "cohort.v1.MessagingService/Send", request);
+  }
+  for (int i = 0; i < kSends; ++i) {
+    const auto reply = clients[i % 4]->Next();
+    ASSERT_TRUE(reply.has_value());
+    EXPECT_EQ(reply->code(), absl::StatusCode::kOk) << reply->text();
+  }
+  client_->Greet();
+  for (int order = 1; order <= kSends; ++order) {
+    v1::ReceiveRequest request;
+    *request.mutable_scope() = members[1].scope;
+    client_->Call(static_cast<uint32_t>(order), "cohort.v1.MessagingService/Receive", request);
+    const auto reply = client_->Next();
+    ASSERT_TRUE(reply.has_value());
+    v1::ReceiveResponse response;
+    ASSERT_TRUE(response.ParseFromString(reply->body));
+    EXPECT_EQ(response.payload().inline_(), absl::StrCat(order));
+  }
+}
+
 TEST_F(LaneTest, MethodsWithOneAnswerAboutOneGroupAreThere) {
   client_->Greet();
   const std::set<std::string> methods(client_->methods().begin(), client_->methods().end());

@@ -99,6 +99,48 @@ TEST_F(RpcServerTest, CreateJoinBarrierSendReceive) {
   EXPECT_EQ(response.source(), 0);
 }
 
+// gRPC keeps no order between calls in flight together; their numbers do.
+TEST_F(RpcServerTest, NumberedSendsInFlightTogetherAreReadInOrder) {
+  constexpr int kThreads = 16;
+  constexpr int kSends = 480;
+  const std::vector<Joined> members = Form("job", 2);
+  std::atomic<int> last{0};
+  std::vector<std::thread> threads;
+  for (int thread = 0; thread < kThreads; ++thread) {
+    threads.emplace_back([&, thread] {
+      // Some share a connection and some do not.
+      auto messages = v1::MessagingService::NewStub(thread % 2 == 0 ? channel_ : NewChannel());
+      for (int order = ++last; order <= kSends; order = ++last) {
+        v1::SendRequest request;
+        *request.mutable_scope() = members[0].scope;
+        request.set_destination(1);
+        request.set_tag("grads");
+        request.set_order(order);
+        request.mutable_payload()->set_inline_(absl::StrCat(order));
+        v1::SendResponse response;
+        grpc::ClientContext context;
+        context.set_deadline(absl::ToChronoTime(absl::Now() + kPatience));
+        const grpc::Status status = messages->Send(&context, request, &response);
+        EXPECT_TRUE(status.ok()) << order << ": " << status.error_message();
+      }
+    });
+  }
+  auto messages = v1::MessagingService::NewStub(channel_);
+  for (int order = 1; order <= kSends; ++order) {
+    v1::ReceiveRequest request;
+    *request.mutable_scope() = members[1].scope;
+    request.set_tag("grads");
+    SetSeconds(10, request.mutable_wait());
+    v1::ReceiveResponse response;
+    grpc::ClientContext context;
+    const grpc::Status status = messages->Receive(&context, request, &response);
+    EXPECT_TRUE(status.ok()) << status.error_message();
+    EXPECT_EQ(response.payload().inline_(), absl::StrCat(order));
+    if (HasFailure()) break;
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
 // A call that the executor frees stays whole until that thread gets the processor; on a busy machine
 // finished calls pile up there. One call, one wake-up: that is how one sees it from outside.
 TEST_F(RpcServerTest, FinishedCallsAreFreedWithoutAnotherThread) {

@@ -138,6 +138,15 @@ class CoreHarness {
     replies_.clear();
   }
   size_t journal_rows() const { return journal_.size(); }
+  // Entries of late ranks in the rows of all round names.
+  size_t journal_row_late_count() const {
+    size_t count = 0;
+    for (const auto& [id, record] : journal_) {
+      const auto* name = std::get_if<RoundNameRecord>(&*record.value);
+      if (name != nullptr) count += name->late.size();
+    }
+    return count;
+  }
 
   // --- Output.
   const Reply* Find(CallId id) const {

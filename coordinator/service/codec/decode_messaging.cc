@@ -86,6 +86,8 @@ absl::Status Decode(v1::SendRequest& request, const DecodeContext& context, Call
   body.destination = request.destination();
   body.tag = std::move(*request.mutable_tag());
   body.wait_consumed = request.wait_consumed();
+  COHORT_RETURN_IF_ERROR(CheckRoundNumber("order", request.order()));
+  body.order = request.order();
   call->body = std::move(body);
   return absl::OkStatus();
 }

@@ -37,6 +37,7 @@ std::string SerializeResult(const RoundEnd& end) {
   result->set_reason(end.reason);
   Fill(end.skew, result->mutable_skew());
   result->set_receipt(end.receipt);
+  result->set_late(end.late);
   if (end.kind == RoundKind::kVote) {
     response.set_value(end.vote);
     Fill(end.dissenting.ToRanges(), response.mutable_dissenting());

@@ -60,6 +60,16 @@ class EncodeTest : public testing::Test {
   MessageBytes message_;
 };
 
+TEST_F(EncodeTest, ALateMemberIsToldSo) {
+  auto end = EndWith({});
+  end->outcome = RoundOutcome::kTimedOut;
+  EXPECT_FALSE(Encoded<v1::BarrierResponse>(RoundReply{end, false, Payload()}).result().late());
+  end = EndWith({});
+  end->outcome = RoundOutcome::kTimedOut;
+  end->late = true;
+  EXPECT_TRUE(Encoded<v1::BarrierResponse>(RoundReply{end, false, Payload()}).result().late());
+}
+
 TEST_F(EncodeTest, ValuesAreSerialisedOnceForAll) {
   const auto end = EndWith({"a", "", std::string(200, 'c')});
   const void* first = nullptr;
