@@ -180,6 +180,65 @@ TEST_F(RendezvousTest, NamesTheMissing) {
   EXPECT_THAT(waited[0].missing, ElementsAre(RankRange{1, 2}));
 }
 
+// The others gave up on a round and are in a later one: a late member is told, or goes on with them in the same call.
+TEST_F(RendezvousTest, ALateMemberIsToldWhatItMissedAndCatchesUp) {
+  std::vector<std::unique_ptr<ProcessGroup>> groups(2);
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < 2; ++rank) {
+    threads.emplace_back([&, rank] {
+      auto group = ProcessGroup::Create(Options(rank, 2));
+      ASSERT_TRUE(group.ok()) << group.status();
+      groups[rank] = *std::move(group);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  ASSERT_NE(groups[0], nullptr);
+  ASSERT_NE(groups[1], nullptr);
+  RoundOptions step;
+  step.name = "step";
+  RoundOptions brief = step;
+  brief.timeout = absl::Milliseconds(100);
+
+  EXPECT_TRUE(absl::IsDeadlineExceeded(groups[0]->Barrier(brief)));
+  RoundReport report;
+  const absl::Status late = groups[1]->Barrier(step, &report);
+  EXPECT_TRUE(absl::IsDeadlineExceeded(late)) << late;
+  EXPECT_THAT(std::string(late.message()),
+              ::testing::AllOf(::testing::HasSubstr("barrier \"step\" #1"),
+                               ::testing::HasSubstr("before rank 1 came"),
+                               ::testing::HasSubstr("1 of 2 missing: rank 1"),
+                               ::testing::HasSubstr("takes part in #2")));
+  EXPECT_EQ(report.missed_number, 1);
+
+  for (int i = 0; i < 2; ++i) EXPECT_TRUE(absl::IsDeadlineExceeded(groups[0]->Barrier(brief)));
+  std::thread ahead([&] {
+    RoundReport own;
+    const absl::Status status = groups[0]->Barrier(step, &own);
+    EXPECT_TRUE(status.ok()) << status;
+    EXPECT_EQ(own.number, 4);
+    EXPECT_TRUE(absl::IsDeadlineExceeded(groups[0]->AllGather("missed", brief).status()));
+    const auto values = groups[0]->AllGather("zero", step);
+    EXPECT_TRUE(values.ok()) << values.status();
+  });
+  step.catch_up = true;
+  const absl::Status caught_up = groups[1]->Barrier(step, &report);
+  EXPECT_TRUE(caught_up.ok()) << caught_up;
+  EXPECT_EQ(report.missed_number, 2);
+  EXPECT_EQ(report.number, 4);
+  // Until rank 0 has given up on its first all_gather and waits in the next.
+  const auto admin = AdminClient::Create(Connect());
+  EXPECT_TRUE(Eventually([&] {
+    const auto missing = admin->WhoIsMissing("g");
+    return missing.ok() && missing->waits.size() == 1 &&
+           absl::StrContains(missing->waits[0].operation, "#6");
+  }));
+  const auto values = groups[1]->AllGather("one", step);
+  ASSERT_TRUE(values.ok()) << values.status();
+  EXPECT_EQ((*values)[0], "zero");
+  EXPECT_EQ((*values)[1], "one");
+  ahead.join();
+}
+
 TEST_F(RendezvousTest, ALossAbortsAllAndTheyRejoin) {
   std::atomic<int> rejoined{0};
   OnAllRanks(3, [&](ProcessGroup& group) {

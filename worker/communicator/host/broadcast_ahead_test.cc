@@ -159,6 +159,22 @@ TEST(BroadcastAheadTest, ALargeCallThatFindsAFollowerLeavesBuffersInStep) {
   });
 }
 
+// The call that finds the mismatch catches up with the broadcast before it, and must not take its own for another one.
+TEST(BroadcastAheadTest, AMismatchBehindABroadcastIsToldOnce) {
+  auto ranks = MakeRanks(2);
+  OnAll(ranks, [](HostCommunicator& rank) {
+    int32_t value = 1;
+    ASSERT_TRUE(BroadcastOne(rank, value, 0).ok());
+    int32_t sums[2] = {1, 2};
+    const absl::Status status =
+        rank.AllReduce(sums, sums, rank.rank() + 1, DataType::kI32, {ReduceOp::kSum}, Soon());
+    EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
+    EXPECT_TRUE(rank.TakeOverdue().ok());
+    ExpectWorks(rank);
+    EXPECT_TRUE(rank.TakeOverdue().ok());
+  });
+}
+
 TEST(BroadcastAheadTest, OfTwoRootsBothHear) {
   auto ranks = MakeRanks(2);
   OnAll(ranks, [](HostCommunicator& rank) {
