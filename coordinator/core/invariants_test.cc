@@ -153,6 +153,9 @@ TEST(InvariantC5, ObjectsGoWithTheirReadersOrExpire) {
   EXPECT_EQ(h.core().Stats().bytes_held, 0);
   const CallId expired = h.As(seats[2], Receive(0, "never read"));
   EXPECT_EQ(h.StatusOf(expired).code(), absl::StatusCode::kDataLoss);
+  EXPECT_THAT(std::string(h.StatusOf(expired).message()),
+              ::testing::ContainsRegex("^1 object from rank 0 to rank 2 tag \"never read\" expired "
+                                       "unread: SendResponse.sequence [0-9]+$"));
 }
 
 TEST(InvariantC5, BytesReturnToZeroAfterEveryKindOfRound) {

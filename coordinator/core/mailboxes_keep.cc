@@ -92,10 +92,12 @@ bool Mailboxes::TellLost(Step& step, CallId id, const Id128& operation, const Bo
     if (lost->second.told_to.empty() || lost->second.told_to == operation) {
       const auto [first, last] =
           std::minmax_element(lost->second.sequences.begin(), lost->second.sequences.end());
-      step.Fail(id, absl::DataLossError(
-                        absl::StrCat(lost->second.sequences.size(), " objects from rank ",
-                                     lost->first, " to rank ", key.first, TagText(key.second),
-                                     " expired unread: sequence ", *first, " to ", *last)));
+      const size_t count = lost->second.sequences.size();
+      step.Fail(id, absl::DataLossError(absl::StrCat(
+                        count, count == 1 ? " object" : " objects", " from rank ", lost->first,
+                        " to rank ", key.first, TagText(key.second),
+                        " expired unread: SendResponse.sequence ", *first,
+                        count == 1 ? "" : absl::StrCat(" to ", *last))));
       lost->second.told_to = operation;
       if (operation.empty()) ForgetLost(step, box, lost);
       DropIfEmpty(key);

@@ -49,7 +49,9 @@ TEST_F(BadPayloadTest, PayloadsThatAreTooLargeAreRefusedByTheNameOfTheLimit) {
   upload.set_data("x");
   status = Upload({upload});
   EXPECT_EQ(status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED) << status.error_message();
-  EXPECT_THAT(status.error_message(), HasSubstr("max_object_bytes"));
+  EXPECT_THAT(status.error_message(),
+              HasSubstr(absl::StrCat("group ", upload.scope().group(),
+                                     ": size_bytes is 1125899906842624, over max_object_bytes (")));
 }
 
 TEST_F(BadPayloadTest, EmptyPayloadsAreLegalAndArrive) {

@@ -50,7 +50,7 @@ absl::Status DecodeSpec(const v1::GroupSpec& message, const DecodeContext& conte
     return InvalidField("spec.max_members", "must not be below min_members");
   }
   if (message.max_members() > context.limits.max_members) {
-    return OverLimit("spec.max_members", "max_members", context.limits.max_members);
+    return OverLimit("spec.max_members", message.max_members(), "max_members", context.limits.max_members);
   }
   spec->min_members = message.min_members();
   spec->max_members = message.max_members();
@@ -195,7 +195,7 @@ absl::Status Decode(v1::ProposeViewRequest& request, const DecodeContext& contex
   ProposeViewCall body;
   COHORT_RETURN_IF_ERROR(DecodeRanges("remove", request.remove(), context, &body.remove));
   if (request.add_size() > context.limits.max_candidates) {
-    return OverLimit("add", "max_candidates", context.limits.max_candidates);
+    return OverLimit("add", request.add_size(), "max_candidates", context.limits.max_candidates);
   }
   for (const std::string& name : request.add()) COHORT_RETURN_IF_ERROR(CheckName("add", name));
   body.add.assign(request.add().begin(), request.add().end());

@@ -204,7 +204,8 @@ absl::Status Decode(v1::UploadRequest& request, const DecodeContext& context, Ca
   COHORT_RETURN_IF_ERROR(DecodeScope(request.scope(), GroupName::kRequired, &call->caller));
   COHORT_RETURN_IF_ERROR(CheckNotNegative("size_bytes", request.size_bytes()));
   if (request.size_bytes() > context.limits.max_object_bytes) {
-    return OverLimit("size_bytes", "max_object_bytes", context.limits.max_object_bytes);
+    return OverLimit(absl::StrCat("group ", request.scope().group(), ": size_bytes"),
+                     request.size_bytes(), "max_object_bytes", context.limits.max_object_bytes);
   }
   call->body = PutBlobCall{};
   return absl::OkStatus();

@@ -23,7 +23,7 @@ absl::Status DecodeAge(const std::string& field, const google::protobuf::Duratio
 // Others are shown it, in terminals.
 absl::Status CheckPrintable(const std::string& field, const std::string& text) {
   if (text.size() > kMaxVerbCharacters) {
-    return InvalidField(field, absl::StrCat("has more than ", kMaxVerbCharacters, " characters"));
+    return InvalidField(field, absl::StrCat("longer than ", kMaxVerbCharacters, " characters"));
   }
   if (std::all_of(text.begin(), text.end(), absl::ascii_isprint)) return absl::OkStatus();
   return InvalidField(field, "has other than printable ASCII characters");

@@ -27,8 +27,9 @@ absl::Status InvalidField(absl::string_view field, absl::string_view why) {
   return absl::InvalidArgumentError(absl::StrCat(field, ": ", why));
 }
 
-absl::Status OverLimit(absl::string_view field, absl::string_view limit, int64_t value) {
-  return absl::ResourceExhaustedError(absl::StrCat(field, " is over ", limit, " (", value, ")"));
+absl::Status OverLimit(absl::string_view field, int64_t size, absl::string_view limit, int64_t value) {
+  return absl::ResourceExhaustedError(
+      absl::StrCat(field, " is ", size, ", over ", limit, " (", value, ")"));
 }
 
 absl::Status CheckName(absl::string_view field, absl::string_view value) {
@@ -96,14 +97,14 @@ absl::Status CheckRank(absl::string_view field, int64_t rank, const DecodeContex
 
 absl::Status CheckInlineSize(absl::string_view field, size_t size, const DecodeContext& context) {
   if (static_cast<int64_t>(size) > context.limits.max_inline_bytes) {
-    return OverLimit(field, "max_inline_bytes", context.limits.max_inline_bytes);
+    return OverLimit(field, static_cast<int64_t>(size), "max_inline_bytes", context.limits.max_inline_bytes);
   }
   return absl::OkStatus();
 }
 
 absl::Status CheckValueSize(absl::string_view field, size_t size, const DecodeContext& context) {
   if (static_cast<int64_t>(size) > context.limits.max_value_bytes) {
-    return OverLimit(field, "max_value_bytes", context.limits.max_value_bytes);
+    return OverLimit(field, static_cast<int64_t>(size), "max_value_bytes", context.limits.max_value_bytes);
   }
   return absl::OkStatus();
 }

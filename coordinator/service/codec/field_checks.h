@@ -28,7 +28,7 @@ inline constexpr int kMaxPageSize = 1000;
 inline constexpr absl::Duration kMaxExpiration = absl::Hours(24 * 365);
 
 absl::Status InvalidField(absl::string_view field, absl::string_view why);
-absl::Status OverLimit(absl::string_view field, absl::string_view limit, int64_t value);
+absl::Status OverLimit(absl::string_view field, int64_t size, absl::string_view limit, int64_t value);
 
 // Names: 1 to 128 of [A-Za-z0-9._:/@+-].
 absl::Status CheckName(absl::string_view field, absl::string_view value);

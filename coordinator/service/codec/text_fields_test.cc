@@ -48,6 +48,8 @@ const std::map<std::string, Kind>& Fields() {
       {"JoinRequest.LabelsEntry.value", Kind::kText},
       {"LeaveRequest.reason", Kind::kText},
       {"KeepAliveRequest.progress_operation", Kind::kText},
+      {"TensorOperation.verb", Kind::kName},
+      {"TensorOperation.state", Kind::kName},
       {"ListGroupsRequest.page_token", Kind::kName},
       {"ProposeViewRequest.add", Kind::kName},
       {"AckViewRequest.reason", Kind::kText},
