@@ -73,9 +73,9 @@ absl::Status Serve(const Options& options, const sigset_t& signals, bool* journa
   server_options.listen = options.listen;
   server_options.max_message_bytes = static_cast<int>(options.max_message_bytes);
   server_options.listener = options.listener;
-  // Ten requests of the largest size may be on their way at once.
+  // Eight requests of the largest size may be on their way at once.
   server_options.listener.http2.max_unfinished_bytes = std::max(
-      server_options.listener.http2.max_unfinished_bytes, 10 * options.max_message_bytes);
+      server_options.listener.http2.max_unfinished_bytes, 8 * options.max_message_bytes);
   server_options.ping_timeout = options.ping_timeout;
   server_options.reflection = options.reflection;
   server_options.lane_threads = options.lane_threads;

@@ -30,7 +30,7 @@ struct Http2Limits {
   // Streams that neither side has ended. Above it gRPC's clients wait; 0: no limit.
   int max_concurrent_streams = 2048;
   // Messages of which a part has come. A message in small frames counts as more.
-  int64_t max_unfinished_bytes = int64_t{40} << 20;
+  int64_t max_unfinished_bytes = int64_t{32} << 20;
   // All three: a burst may be of as many as may come in a second.
   // Streams that the client cancels less than a second after it has opened them.
   int max_resets_per_second = 1000;

@@ -58,9 +58,9 @@ absl::StatusOr<std::unique_ptr<WorkerServer>> WorkerServer::Start(
   builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS,
                              listener.http2.max_concurrent_streams);
   builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, kHandshakeMs);
-  // Ten requests of the largest size may be on their way at once.
+  // Eight requests of the largest size may be on their way at once.
   listener.http2.max_unfinished_bytes =
-      std::max(listener.http2.max_unfinished_bytes, 10 * options.max_message_bytes);
+      std::max(listener.http2.max_unfinished_bytes, 8 * options.max_message_bytes);
   // We accept, and give gRPC the connections: so we bind what was asked for, and nothing else.
   result->acceptor_ = builder.experimental().AddExternalConnectionAcceptor(
       grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD,

@@ -1,18 +1,12 @@
 // An abort wakes ranks that sleep: they do not find out at their deadline.
-#include <sys/syscall.h>
 #include <unistd.h>
 
-#include <atomic>
-#include <fstream>
 #include <memory>
-#include <string>
 #include <thread>
 #include <vector>
 
 #include "absl/status/status.h"
-#include "absl/strings/match.h"
-#include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "base/clock.h"
 #include "gtest/gtest.h"
 #include "worker/communicator/host/host_communicator.h"
@@ -27,42 +21,22 @@ constexpr absl::Duration kPrompt = absl::Seconds(2);
 
 Instant In(absl::Duration duration) { return Clock::Steady().Now() + duration; }
 
-// How often the thread has gone to sleep, if it sleeps now; else nothing.
-std::string Sleep(pid_t thread) {
-  std::ifstream file(absl::StrCat("/proc/self/task/", thread, "/status"));
-  bool sleeps = false;
-  for (std::string line; std::getline(file, line);) {
-    if (absl::StartsWith(line, "State:")) sleeps = absl::StrContains(line, "S (sleeping)");
-    if (absl::StartsWith(line, "voluntary_ctxt_switches:")) return sleeps ? line : "";
-  }
-  return "";
-}
-
-// Whether it sleeps, and goes on sleeping: longer than any pause between two looks.
-bool SleepsFast(pid_t thread) {
-  const std::string before = Sleep(thread);
-  if (before.empty()) return false;
-  absl::SleepFor(absl::Milliseconds(100));
-  return Sleep(thread) == before;
-}
-
-TEST(HostAbortTest, WakesRanksThatAreAsleep) {
+// Rank 0 waits in a collective and rank 1 for a message until rank 2 aborts. Returns whether the abort
+// woke both: a rank that is between two of its sleeps is not woken, and sees the abort itself.
+bool AbortWakesBoth() {
   absl::StatusOr<HostSpace> space = HostSpace::Create(kRanks);
-  ASSERT_TRUE(space.ok()) << space.status();
+  EXPECT_TRUE(space.ok()) << space.status();
   std::vector<std::unique_ptr<HostCommunicator>> ranks;
   for (int rank = 0; rank < kRanks; ++rank) {
     absl::StatusOr<HostSpace> mapped = HostSpace::Attach(dup(space->fd()), kRanks);
-    ASSERT_TRUE(mapped.ok()) << mapped.status();
+    EXPECT_TRUE(mapped.ok()) << mapped.status();
     HostMemory memory{*std::move(mapped), RankHeaps(kRanks), {}};
     ranks.push_back(std::make_unique<HostCommunicator>(std::move(memory), rank));
   }
-  // One waits in a collective and one for a message; none of it ever comes.
   std::vector<absl::Status> statuses(2);
-  std::atomic<pid_t> waiting[2] = {{0}, {0}};
   std::vector<std::thread> threads;
   for (size_t rank = 0; rank < 2; ++rank) {
     threads.emplace_back([&, rank] {
-      waiting[rank] = static_cast<pid_t>(syscall(SYS_gettid));
       char byte = 0;
       const Transfer transfer = Transfer::Receive(2, &byte, 1, DataType::kU8);
       statuses[rank] = rank == 0 ? ranks[0]->Barrier(In(kDeadline))
@@ -70,11 +44,11 @@ TEST(HostAbortTest, WakesRanksThatAreAsleep) {
     });
   }
   const Instant patience = In(kDeadline / 2);
-  for (const std::atomic<pid_t>& thread : waiting) {
-    while (thread == 0 || !SleepsFast(thread)) {
-      if (Clock::Steady().Now() > patience) break;  // the abort ends them all the same
-      std::this_thread::yield();
-    }
+  uint32_t events[2] = {0, 0};
+  for (int rank = 0; rank < 2; ++rank) {
+    const SleepWords& words = space->sleep_words(rank);
+    while (words.sleeps.load() == 0 && Clock::Steady().Now() < patience) std::this_thread::yield();
+    events[rank] = words.event.load();
   }
   EXPECT_LT(Clock::Steady().Now(), patience) << "they do not sleep";
   const Instant aborted = Clock::Steady().Now();
@@ -84,6 +58,14 @@ TEST(HostAbortTest, WakesRanksThatAreAsleep) {
   for (const absl::Status& status : statuses) {
     EXPECT_EQ(status, absl::AbortedError("rank 2 aborted: enough"));
   }
+  return space->sleep_words(0).event.load() != events[0] &&
+         space->sleep_words(1).event.load() != events[1];
+}
+
+TEST(HostAbortTest, WakesRanksThatAreAsleep) {
+  bool woken = false;
+  for (int turn = 0; turn < 10 && !woken; ++turn) woken = AbortWakesBoth();
+  EXPECT_TRUE(woken) << "the abort woke none of ten pairs of sleepers";
 }
 
 }  // namespace
