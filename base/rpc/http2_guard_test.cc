@@ -202,8 +202,8 @@ TEST_F(Http2GuardTest, UnfinishedMessagesCountUntilTheyAreComplete) {
     }
     if (taken % 3 == 2) guard_.OnSent(Frame(3, 0, stream, Number32(0)));
   }
-  EXPECT_THAT(std::string(status.message()), HasSubstr("max_unfinished_bytes (41943040)"));
-  EXPECT_NEAR(taken, 3 * 2560, 200);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("max_unfinished_bytes (33554432)"));
+  EXPECT_NEAR(taken, 3 * 2048, 200);
 }
 
 TEST_F(Http2GuardTest, AMessageInFramesOfOneByteIsRefused) {
