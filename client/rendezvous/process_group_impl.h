@@ -115,11 +115,11 @@ class ProcessGroupImpl final : public ProcessGroup {
   // Takes a number. `fallback` is the timeout when the options have none.
   RoundPlan Plan(absl::string_view kind, const RoundOptions& options,
                  absl::Duration fallback) const;
-  // Takes part in a round by `attempt`, which is called again with the next plan when it came late and the options
-  // say so. Calls it as absl::Status(const RoundPlan&, RoundReport*).
+  // Takes part in a round by `attempt`, which is called again with the next plan when it came late
+  // and the options say so. Calls it as absl::Status(const RoundPlan&, RoundReport*).
   template <typename Attempt>
-  absl::Status RunRound(absl::string_view kind, const RoundOptions& options, absl::Duration fallback,
-                        RoundReport* report, const Attempt& attempt) const;
+  absl::Status RunRound(absl::string_view kind, const RoundOptions& options,
+                        absl::Duration fallback, RoundReport* report, const Attempt& attempt) const;
   // After the call of a round: reads how it ended, or gives its number back when it did not.
   template <typename Response>
   absl::Status EndRound(const absl::Status& called, const Response& response, const RoundPlan& plan,
@@ -145,8 +145,8 @@ absl::Status ReadJoin(const absl::Status& status, const v1::JoinResponse& respon
                       GroupSession& session);
 
 // After the call of a round, with its answer if there is one.
-inline void ReturnNumber(GroupSession& session, const RoundTicket& ticket, const absl::Status& called,
-                         const v1::RoundResult& result) {
+inline void ReturnNumber(GroupSession& session, const RoundTicket& ticket,
+                         const absl::Status& called, const v1::RoundResult& result) {
   if (absl::IsDataLoss(called)) {
     // The round has ended and its value is gone: the same number would fail for ever.
     v1::RoundResult ended;

@@ -184,8 +184,9 @@ absl::StatusOr<std::string> ProcessGroupImpl::Broadcast(absl::string_view object
     request.set_root(root);
     v1::BroadcastResponse response;
     const absl::Status called =
-        is_root ? CallWithPayload(session_, method::kBroadcast, request, &response, plan.spec, object)
-                : session_->Call(method::kBroadcast, request, &response, plan.spec);
+        is_root
+            ? CallWithPayload(session_, method::kBroadcast, request, &response, plan.spec, object)
+            : session_->Call(method::kBroadcast, request, &response, plan.spec);
     COHORT_RETURN_IF_ERROR(EndRound(called, response, plan, end));
     if (is_root) {
       value = std::string(object);
@@ -208,9 +209,9 @@ absl::StatusOr<ObjectList> ProcessGroupImpl::AllGather(absl::string_view object,
     v1::AllGatherRequest request;
     FillRound(plan, options, request.mutable_round());
     v1::AllGatherResponse response;
-    COHORT_RETURN_IF_ERROR(
-        EndRound(CallWithPayload(session_, method::kAllGather, request, &response, plan.spec, object),
-                 response, plan, end));
+    COHORT_RETURN_IF_ERROR(EndRound(
+        CallWithPayload(session_, method::kAllGather, request, &response, plan.spec, object),
+        response, plan, end));
     COHORT_ASSIGN_OR_RETURN(values, UnpackValues(session_, *response.mutable_values(),
                                                  plan.spec.deadline + kDeadlineMargin));
     session_->AddReceipt(plan.ticket.generation, response.result().receipt());

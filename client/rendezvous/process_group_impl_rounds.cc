@@ -49,7 +49,8 @@ std::string LateText(const v1::RoundResult& result) {
   return absl::StrCat(result.missing().expected_count() > 0
                           ? absl::StrCat(": ", ToString(FromProto(result.missing())))
                           : "",
-                      "; this member came late, and its next call takes part in #", result.next_number());
+                      "; this member came late, and its next call takes part in #",
+                      result.next_number());
 }
 
 v1::ErrorDetails DetailsOf(absl::string_view group, int64_t generation,
@@ -120,12 +121,14 @@ RoundPlan ProcessGroupImpl::Plan(absl::string_view kind, const RoundOptions& opt
 }
 
 absl::Status ProcessGroupImpl::Barrier(const RoundOptions& options, RoundReport* report) {
-  return RunRound("barrier", options, kAgreementTimeout, report, [&](const RoundPlan& plan, RoundReport* end) {
-    v1::BarrierRequest request;
-    FillRound(plan, options, request.mutable_round());
-    v1::BarrierResponse response;
-    return EndRound(session_->Call(method::kBarrier, request, &response, plan.spec), response, plan, end);
-  });
+  return RunRound("barrier", options, kAgreementTimeout, report,
+                  [&](const RoundPlan& plan, RoundReport* end) {
+                    v1::BarrierRequest request;
+                    FillRound(plan, options, request.mutable_round());
+                    v1::BarrierResponse response;
+                    return EndRound(session_->Call(method::kBarrier, request, &response, plan.spec),
+                                    response, plan, end);
+                  });
 }
 
 void ProcessGroupImpl::BarrierAsync(const RoundOptions& options,
@@ -171,8 +174,8 @@ absl::StatusOr<VoteResult> ProcessGroupImpl::Vote(int64_t value, VoteOp op,
     request.set_value(value);
     RangesToProto(options.participants, request.mutable_participants());
     v1::VoteResponse response;
-    COHORT_RETURN_IF_ERROR(
-        EndRound(session_->Call(method::kVote, request, &response, plan.spec), response, plan, end));
+    COHORT_RETURN_IF_ERROR(EndRound(session_->Call(method::kVote, request, &response, plan.spec),
+                                    response, plan, end));
     session_->AddReceipt(plan.ticket.generation, response.result().receipt());
     result = VoteResult{response.value(), RangesFromProto(response.dissenting())};
     return absl::OkStatus();
@@ -192,8 +195,8 @@ absl::StatusOr<std::vector<RankRange>> ProcessGroupImpl::AgreeAlive(absl::Durati
   request.set_number(plan.ticket.number);
   v1::AgreeAliveResponse response;
   RoundReport report;
-  COHORT_RETURN_IF_ERROR(EndRound(session_->Call(method::kAgreeAlive, request, &response, plan.spec),
-                                  response, plan, &report));
+  COHORT_RETURN_IF_ERROR(EndRound(
+      session_->Call(method::kAgreeAlive, request, &response, plan.spec), response, plan, &report));
   session_->AddReceipt(plan.ticket.generation, response.result().receipt());
   return RangesFromProto(response.alive());
 }

@@ -194,9 +194,10 @@ TEST_F(ProcessGroupTest, ALateMemberIsToldWhatItMissedAndWhereTheOthersAre) {
   RoundReport report;
   const absl::Status status = group->Barrier({}, &report);
   EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded);
-  EXPECT_THAT(std::string(status.message()),
-              testing::AllOf(HasSubstr("barrier \"\" #1 of group g"), HasSubstr("before rank 0 came"),
-                             HasSubstr("1 of 4 missing: rank 0"), HasSubstr("#4")));
+  EXPECT_THAT(
+      std::string(status.message()),
+      testing::AllOf(HasSubstr("barrier \"\" #1 of group g"), HasSubstr("before rank 0 came"),
+                     HasSubstr("1 of 4 missing: rank 0"), HasSubstr("#4")));
   EXPECT_EQ(report.missed_number, 1);
   EXPECT_TRUE(group->Barrier({}, &report).ok());
   EXPECT_EQ(report.missed_number, 0);

@@ -4,7 +4,8 @@
 
 namespace cohort::coordinator {
 
-Group::Group(Step& step, Shard& shard, GroupKey key, GroupSpec spec, std::string creator, int64_t generation)
+Group::Group(Step& step, Shard& shard, GroupKey key, GroupSpec spec, std::string creator,
+             int64_t generation)
     : shard_(shard),
       context_(shard, key),
       creator_(std::move(creator)),

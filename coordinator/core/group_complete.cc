@@ -41,7 +41,8 @@ MissingReport Group::MissingSeats(Instant now) const {
       if (refused.rank != missing.rank) continue;
       missing.member = refused.member;
       missing.host = refused.host;
-      missing.last_operation = absl::StrCat("join (refused: the group has ", refused.difference, ")");
+      missing.last_operation =
+          absl::StrCat("join (refused: the group has ", refused.difference, ")");
       missing.last_heard = missing.last_operation_age = now - refused.at;
     }
   }

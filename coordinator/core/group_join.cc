@@ -43,7 +43,8 @@ std::string Group::SpecDifference(const GroupSpec& ours, const GroupSpec& theirs
 namespace {
 
 std::string NameOf(const std::string& member, std::optional<int> rank) {
-  return absl::StrCat("member ", member, rank.has_value() ? absl::StrCat(" (rank ", *rank, ")") : "");
+  return absl::StrCat("member ", member,
+                      rank.has_value() ? absl::StrCat(" (rank ", *rank, ")") : "");
 }
 std::string AndOthers(int others) {
   return others == 0 ? "" : absl::StrCat(" and ", others, others == 1 ? " other" : " others");
@@ -51,9 +52,10 @@ std::string AndOthers(int others) {
 
 }  // namespace
 
-// A member cannot disagree with itself, and one that disagrees with the others fails alone. So: the first spec stands
-// until more members have come with another one than are here with the present one. That is possible only before the
-// first generation is complete, and for a spec that a member brought.
+// A member cannot disagree with itself, and one that disagrees with the others fails alone. So: the
+// first spec stands until more members have come with another one than are here with the present
+// one. That is possible only before the first generation is complete, and for a spec that a member
+// brought.
 absl::Status Group::AgreeOnSpec(Step& step, const JoinCall& body) {
   if (!body.spec.has_value()) return absl::OkStatus();
   const std::string difference = SpecDifference(context_.spec, *body.spec);
@@ -69,33 +71,38 @@ absl::Status Group::AgreeOnSpec(Step& step, const JoinCall& body) {
   const bool open = state_ == GroupState::kForming && cause_.empty() && !creator_.empty();
   if (open && allies + 1 > present) return ReplaceSpec(step, body, allies);
 
-  if (state_ == GroupState::kForming) NoteRefused(step, body.member, body.rank, body.host, *body.spec, difference);
+  if (state_ == GroupState::kForming)
+    NoteRefused(step, body.member, body.rank, body.host, *body.spec, difference);
   std::string ours = "the group has ";
   if (!creator_.empty() && creator_ != body.member) {
     const Member* creator = context_.roster.ByName(creator_);
     const bool seated = creator != nullptr && creator->rank >= 0;
-    ours = absl::StrCat(NameOf(creator_, seated ? std::optional<int>(creator->rank) : std::nullopt), " brings ");
+    ours = absl::StrCat(NameOf(creator_, seated ? std::optional<int>(creator->rank) : std::nullopt),
+                        " brings ");
   }
-  return absl::FailedPreconditionError(absl::StrCat(
-      "members of group ", context_.key.group, " disagree: ", ours, difference, " as ",
-      NameOf(body.member, body.rank), " brings; ", present, present == 1 ? " member has" : " members have",
-      " joined with the former"));
+  return absl::FailedPreconditionError(
+      absl::StrCat("members of group ", context_.key.group, " disagree: ", ours, difference, " as ",
+                   NameOf(body.member, body.rank), " brings; ", present,
+                   present == 1 ? " member has" : " members have", " joined with the former"));
 }
 
 absl::Status Group::ReplaceSpec(Step& step, const JoinCall& body, int allies) {
   const GroupSpec former = context_.spec;
   if (body.spec->max_members > shard_.limits.max_members) {
     return absl::ResourceExhaustedError(absl::StrCat("world size ", body.spec->max_members,
-                                                     " passes max_members (", shard_.limits.max_members, ")"));
+                                                     " passes max_members (",
+                                                     shard_.limits.max_members, ")"));
   }
   const std::string difference = SpecDifference(*body.spec, former);
   std::vector<Member*> members;
   for (const auto& [name, member] : context_.roster.members()) members.push_back(member.get());
   for (Member* member : members) {
-    const std::optional<int> rank = member->rank >= 0 ? std::optional<int>(member->rank) : std::nullopt;
+    const std::optional<int> rank =
+        member->rank >= 0 ? std::optional<int>(member->rank) : std::nullopt;
     const absl::Status refused = absl::FailedPreconditionError(absl::StrCat(
-        "members of group ", context_.key.group, " disagree: ", NameOf(body.member, body.rank), AndOthers(allies),
-        allies == 0 ? " brings " : " bring ", difference, " as ", NameOf(member->name, rank), " brings"));
+        "members of group ", context_.key.group, " disagree: ", NameOf(body.member, body.rank),
+        AndOthers(allies), allies == 0 ? " brings " : " bring ", difference, " as ",
+        NameOf(member->name, rank), " brings"));
     if (member->join_call != 0) {
       const CallId id = member->join_call;
       joins_.erase(id);
@@ -108,9 +115,11 @@ absl::Status Group::ReplaceSpec(Step& step, const JoinCall& body, int allies) {
       }
     }
     if (member->name != body.member) {
-      NoteRefused(step, member->name, rank, member->host, former, SpecDifference(*body.spec, former));
+      NoteRefused(step, member->name, rank, member->host, former,
+                  SpecDifference(*body.spec, former));
     }
-    const Cause cause = CauseOf(CauseKind::kViewChanged, *member, std::string(refused.message()), step.now());
+    const Cause cause =
+        CauseOf(CauseKind::kViewChanged, *member, std::string(refused.message()), step.now());
     EndLife(step, *member, cause);
     Tell(step, EventKind::kLost, member, cause);
     EraseMember(step, *member);
@@ -126,8 +135,9 @@ absl::Status Group::ReplaceSpec(Step& step, const JoinCall& body, int allies) {
   return absl::OkStatus();
 }
 
-void Group::NoteRefused(Step& step, const std::string& member, std::optional<int> rank, const std::string& host,
-                        const GroupSpec& spec, const std::string& difference) {
+void Group::NoteRefused(Step& step, const std::string& member, std::optional<int> rank,
+                        const std::string& host, const GroupSpec& spec,
+                        const std::string& difference) {
   const auto same = std::find_if(refused_joins_.begin(), refused_joins_.end(),
                                  [&](const RefusedJoin& other) { return other.member == member; });
   if (same != refused_joins_.end()) refused_joins_.erase(same);

@@ -219,10 +219,10 @@ void Group::Close(Step& step, Cause cause) {
     shard_.waits.Done(id);
     step.Fail(id, context_.Aborted("join", cause), context_.Explain("join", cause));
   }
-  for (RecordKind kind : {RecordKind::kGroup, RecordKind::kMember, RecordKind::kObject,
-                          RecordKind::kRoundName, RecordKind::kRoundEnd, RecordKind::kKey,
-                          RecordKind::kQueueItem, RecordKind::kOperation, RecordKind::kUniqueId,
-                          RecordKind::kSendOrder}) {
+  for (RecordKind kind :
+       {RecordKind::kGroup, RecordKind::kMember, RecordKind::kObject, RecordKind::kRoundName,
+        RecordKind::kRoundEnd, RecordKind::kKey, RecordKind::kQueueItem, RecordKind::kOperation,
+        RecordKind::kUniqueId, RecordKind::kSendOrder}) {
     step.EraseAll(context_.key, kind);
   }
   state_ = GroupState::kClosed;

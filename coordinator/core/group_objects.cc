@@ -152,11 +152,13 @@ bool Group::Accept(Step& step, int sender, HeldSend& send) {
   const absl::StatusOr<int64_t> sequence = mailboxes_.Send(step, sender, send);
   if (!sequence.ok()) {
     const Cause* why = context_.WhyGone(send.call.destination);
-    step.Fail(send.id, sequence.status(), why == nullptr ? nullptr : context_.Explain("send", *why));
+    step.Fail(send.id, sequence.status(),
+              why == nullptr ? nullptr : context_.Explain("send", *why));
     return false;
   }
   DropBlob(send.blob);
-  operations_.Remember(step, context_.key, send.operation, send.fingerprint, SendReply{*sequence, false}, shard_.limits);
+  operations_.Remember(step, context_.key, send.operation, send.fingerprint,
+                       SendReply{*sequence, false}, shard_.limits);
   if (!send.call.wait_consumed) step.Answer(send.id, SendReply{*sequence, false});
   return true;
 }

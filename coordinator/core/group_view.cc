@@ -17,7 +17,8 @@ void Group::Answer(Step& step, Call& call, ProposeViewCall& body) {
   const uint64_t asked = Fingerprint(body);
   if (operations_.Repeated<ViewReply>(step, call.id, operation, asked, body)) return;
   const auto used_before = [&] {
-    step.Fail(call.id, OperationWindow::UsedBefore(operation, "another view proposal", DescribeRequest(body)));
+    step.Fail(call.id, OperationWindow::UsedBefore(operation, "another view proposal",
+                                                   DescribeRequest(body)));
   };
   for (const auto& [id, decided] : decided_) {
     if (operation.empty() || decided.operation != operation) continue;
@@ -219,9 +220,10 @@ void Group::CommitProposal(Step& step) {
   WriteGroup(step);
 
   operations_.Remember(step, context_.key, proposal.operation, proposal.fingerprint,
-                       ViewFor(proposal.view.proposer, ViewReply::Outcome::kCommitted), shard_.limits);
-  decided_[proposal.view.id] = Decided{
-      ViewReply::Outcome::kCommitted, Cause{}, proposal.operation, proposal.fingerprint};
+                       ViewFor(proposal.view.proposer, ViewReply::Outcome::kCommitted),
+                       shard_.limits);
+  decided_[proposal.view.id] =
+      Decided{ViewReply::Outcome::kCommitted, Cause{}, proposal.operation, proposal.fingerprint};
   if (decided_.size() > kDecidedKept) decided_.erase(decided_.begin());
   TellProposal(step, EventKind::kViewCommitted, proposal.view, Cause{});
   for (const auto& [id, name] : proposal.calls) {

@@ -1,4 +1,5 @@
-// Members that join with different specs: whose spec stands, who is refused, and who goes on waiting.
+// Members that join with different specs: whose spec stands, who is refused, and who goes on
+// waiting.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -34,8 +35,10 @@ TEST_F(JoinSpecTest, AStrayJoinIsRefusedAloneAndTheOthersComplete) {
   const CallId first = Join(0, 3), second = Join(1, 3);
   const CallId stray = Join(2, 5);
   ExpectRefused(stray);
-  EXPECT_THAT(TextOf(stray), AllOf(HasSubstr("member w0 (rank 0) brings world size 3, not 5 as member w2 (rank 2)"),
-                                   HasSubstr("2 members have joined")));
+  EXPECT_THAT(
+      TextOf(stray),
+      AllOf(HasSubstr("member w0 (rank 0) brings world size 3, not 5 as member w2 (rank 2)"),
+            HasSubstr("2 members have joined")));
   EXPECT_TRUE(h_.Parked(first));
   EXPECT_TRUE(h_.Parked(second));
   const CallId third = Join(2, 3);
@@ -62,8 +65,9 @@ TEST_F(JoinSpecTest, TheCreatorAgainstTheOthersIsRefusedAlone) {
   const CallId second = Join(1, 3);
   const CallId again = Join(0, 2, /*incarnation=*/2);
   ExpectRefused(again);
-  EXPECT_THAT(TextOf(again), AllOf(HasSubstr("the group has world size 3, not 2 as member w0"),
-                                   HasSubstr("1 member has joined"), Not(HasSubstr("w0 (rank 0) brings world"))));
+  EXPECT_THAT(TextOf(again),
+              AllOf(HasSubstr("the group has world size 3, not 2 as member w0"),
+                    HasSubstr("1 member has joined"), Not(HasSubstr("w0 (rank 0) brings world"))));
   EXPECT_TRUE(h_.Parked(first));
   EXPECT_TRUE(h_.Parked(second));
 }
@@ -74,8 +78,9 @@ TEST_F(JoinSpecTest, TheMajorityReplacesAStrayThatCameFirst) {
   const CallId second = Join(2, 3);
   EXPECT_TRUE(h_.Parked(second));
   ExpectRefused(stray);
-  EXPECT_THAT(TextOf(stray), AllOf(HasSubstr("member w2 (rank 2) and 1 other bring world size 3, not 9"),
-                                   HasSubstr("as member w0 (rank 0) brings")));
+  EXPECT_THAT(TextOf(stray),
+              AllOf(HasSubstr("member w2 (rank 2) and 1 other bring world size 3, not 9"),
+                    HasSubstr("as member w0 (rank 0) brings")));
   const CallId first = Join(1, 3);
   const CallId last = Join(0, 3);
   for (CallId id : {first, second, last}) ExpectJoined(id, 3);

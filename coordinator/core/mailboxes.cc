@@ -47,10 +47,9 @@ absl::StatusOr<int64_t> Mailboxes::Send(Step& step, int sender, HeldSend& send) 
   const int64_t depth =
       queue == box.by_source.end() ? 0 : static_cast<int64_t>(queue->second.size());
   if (depth >= group_.shard.limits.max_mailbox_depth) {
-    return absl::ResourceExhaustedError(absl::StrCat("mailbox from rank ", sender, " to rank ",
-                                                     call.destination, TagText(call.tag), " holds ",
-                                                     depth, " objects; max_mailbox_depth is ",
-                                                     group_.shard.limits.max_mailbox_depth));
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "mailbox from rank ", sender, " to rank ", call.destination, TagText(call.tag), " holds ",
+        depth, " objects; max_mailbox_depth is ", group_.shard.limits.max_mailbox_depth));
   }
   Object object;
   object.source = sender;
@@ -131,9 +130,9 @@ void Mailboxes::Receive(Step& step, CallId id, const Member& receiver, const Id1
         const auto title = [&](int rank, std::optional<int> source, const std::string& tag) {
           return Title(Receiver{0, rank, source, operation_id, step.now()}, tag);
         };
-        step.Fail(id, OperationWindow::UsedBefore(
-                          operation_id, title(first.destination, first.source, first.tag),
-                          title(receiver.rank, call.source, call.tag)));
+        step.Fail(id, OperationWindow::UsedBefore(operation_id,
+                                                  title(first.destination, first.source, first.tag),
+                                                  title(receiver.rank, call.source, call.tag)));
         return;
       }
       AnswerWith(step, id, handed_out_.at(again->second));

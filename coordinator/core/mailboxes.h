@@ -79,7 +79,9 @@ class Mailboxes final : public WaitOwner {
   int64_t unacknowledged_count() const { return static_cast<int64_t>(handed_out_.size()); }
   int64_t expired_count() const { return expired_count_; }
 
-  int64_t waiter_count() const { return static_cast<int64_t>(receiving_.size() + sending_.size() + holding_.size()); }
+  int64_t waiter_count() const {
+    return static_cast<int64_t>(receiving_.size() + sending_.size() + holding_.size());
+  }
 
   void Forget(Step& step, CallId id) override;
   void TimeOut(Step& step, CallId id) override;
@@ -125,11 +127,13 @@ class Mailboxes final : public WaitOwner {
   void NoteLost(Box& box, int source, int64_t sequence);
   // The numbered sends of one (destination, tag, source).
   struct Ordered {
-    int64_t last = 0;                   // accepted
+    int64_t last = 0;                  // accepted
     std::map<int64_t, HeldSend> held;  // by number, all larger
   };
   using OrderKey = std::tuple<int, std::string, int>;
-  static OrderKey KeyOf(int sender, const SendCall& call) { return {call.destination, call.tag, sender}; }
+  static OrderKey KeyOf(int sender, const SendCall& call) {
+    return {call.destination, call.tag, sender};
+  }
 
   absl::Status CheckDestination(int sender, const SendCall& call) const;
   // Takes a held send off every list.

@@ -1,7 +1,7 @@
 // Numbered sends: those that come before their turn wait here for their predecessors.
 //
-// A held send is not acknowledged and has no row in the journal: its caller repeats it after a restart. What has been
-// accepted has one, so the numbers go on where they were.
+// A held send is not acknowledged and has no row in the journal: its caller repeats it after a
+// restart. What has been accepted has one, so the numbers go on where they were.
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -14,25 +14,29 @@ namespace {
 using mailboxes_internal::TagText;
 
 std::string SendTitle(int source, const SendCall& call) {
-  return absl::StrCat("send #", call.order, " of rank ", source, " to rank ", call.destination, TagText(call.tag));
+  return absl::StrCat("send #", call.order, " of rank ", source, " to rank ", call.destination,
+                      TagText(call.tag));
 }
 
 std::string OrderRowId(int source, const SendCall& call) {
-  return absl::StrCat(source, absl::string_view("\0", 1), call.destination, absl::string_view("\0", 1), call.tag);
+  return absl::StrCat(source, absl::string_view("\0", 1), call.destination,
+                      absl::string_view("\0", 1), call.tag);
 }
 
 }  // namespace
 
 absl::Status Mailboxes::HoldSend(Step& step, const Member& sender, HeldSend send) {
-  if (absl::Status allowed = CheckDestination(sender.rank, send.call); !allowed.ok()) return allowed;
+  if (absl::Status allowed = CheckDestination(sender.rank, send.call); !allowed.ok())
+    return allowed;
   const Limits& limits = group_.shard.limits;
   const OrderKey key = KeyOf(sender.rank, send.call);
   auto it = ordered_.find(key);
   if (it == ordered_.end()) {
     if (static_cast<int64_t>(ordered_.size()) >= limits.max_ordered_mailboxes) {
-      return absl::ResourceExhaustedError(absl::StrCat(
-          SendTitle(sender.rank, send.call), ": group ", group_.key.group, " has ", ordered_.size(),
-          " mailboxes with numbered sends; max_ordered_mailboxes is ", limits.max_ordered_mailboxes));
+      return absl::ResourceExhaustedError(
+          absl::StrCat(SendTitle(sender.rank, send.call), ": group ", group_.key.group, " has ",
+                       ordered_.size(), " mailboxes with numbered sends; max_ordered_mailboxes is ",
+                       limits.max_ordered_mailboxes));
     }
     it = ordered_.try_emplace(key).first;
   }
@@ -42,16 +46,18 @@ absl::Status Mailboxes::HoldSend(Step& step, const Member& sender, HeldSend send
   absl::Status refused;
   auto same = ordered.held.find(order);
   if (order < next) {
-    refused = absl::AlreadyExistsError(absl::StrCat(SendTitle(sender.rank, send.call), ": that number was used by an "
-                                                    "earlier send; the next is #", next));
+    refused = absl::AlreadyExistsError(absl::StrCat(SendTitle(sender.rank, send.call),
+                                                    ": that number was used by an "
+                                                    "earlier send; the next is #",
+                                                    next));
   } else if (order - next >= limits.max_send_window) {
-    refused = absl::ResourceExhaustedError(absl::StrCat(SendTitle(sender.rank, send.call), " is ", order - next,
-                                                        " ahead of #", next, ", which has not come; max_send_window is ",
-                                                        limits.max_send_window));
+    refused = absl::ResourceExhaustedError(
+        absl::StrCat(SendTitle(sender.rank, send.call), " is ", order - next, " ahead of #", next,
+                     ", which has not come; max_send_window is ", limits.max_send_window));
   } else if (same != ordered.held.end() &&
              (send.operation.empty() || same->second.operation != send.operation)) {
-    refused = absl::AlreadyExistsError(absl::StrCat(SendTitle(sender.rank, send.call),
-                                                    ": another send with that number waits for #", next));
+    refused = absl::AlreadyExistsError(absl::StrCat(
+        SendTitle(sender.rank, send.call), ": another send with that number waits for #", next));
   }
   if (!refused.ok()) {
     if (ordered.last == 0 && ordered.held.empty()) ordered_.erase(it);
@@ -118,8 +124,8 @@ void Mailboxes::TimeOutHeld(Step& step, CallId id) {
   const int64_t next = it->second.last + 1;
   const HeldSend send = Unhold(step, it, order);
   step.Fail(id, absl::DeadlineExceededError(absl::StrCat(
-                    "group ", group_.key.group, ", ", SendTitle(std::get<2>(key), send.call), " waited ",
-                    absl::FormatDuration(step.now() - send.since), " for #", next,
+                    "group ", group_.key.group, ", ", SendTitle(std::get<2>(key), send.call),
+                    " waited ", absl::FormatDuration(step.now() - send.since), " for #", next,
                     ", which did not come; the object was not sent")));
 }
 
@@ -143,7 +149,8 @@ void Mailboxes::ExplainHeld(CallId id, ParkedCall& parked) const {
   const auto& [key, order] = holding_.at(id);
   const Ordered& ordered = ordered_.at(key);
   parked.rank = std::get<2>(key);
-  parked.operation = absl::StrCat(SendTitle(parked.rank, ordered.held.at(order).call), " after #", ordered.last + 1);
+  parked.operation = absl::StrCat(SendTitle(parked.rank, ordered.held.at(order).call), " after #",
+                                  ordered.last + 1);
   parked.waits_on = {RankRange{parked.rank, parked.rank}};
 }
 

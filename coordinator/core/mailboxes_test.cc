@@ -90,7 +90,8 @@ TEST_F(NumberedSendsTest, AreReadInTheOrderOfTheirNumbersHoweverTheyCome) {
     if (random() % 4 == 0) h_.As(seats_[2], Numbered(1, 1 + static_cast<int>(random() % 3)));
   }
   for (CallId id : sends) EXPECT_NE(h_.Get<SendReply>(id), nullptr) << h_.StatusOf(id);
-  for (int order = 1; order <= 200; ++order) EXPECT_EQ(NextObject(), absl::StrCat("object ", order));
+  for (int order = 1; order <= 200; ++order)
+    EXPECT_EQ(NextObject(), absl::StrCat("object ", order));
   EXPECT_EQ(NextObject(), "none");
 }
 
@@ -115,14 +116,16 @@ TEST_F(NumberedSendsTest, AGapThatIsNeverFilledEndsWithAnErrorThatNamesIt) {
   const CallId third = h_.As(seats_[0], Numbered(1, 3, "grads"), absl::Seconds(7));
   h_.Advance(absl::Seconds(7));
   EXPECT_EQ(h_.StatusOf(third).code(), absl::StatusCode::kDeadlineExceeded);
-  EXPECT_THAT(TextOf(third), AllOf(HasSubstr("send #3 of rank 0 to rank 1 tag \"grads\""), HasSubstr("7s for #2"),
-                                   HasSubstr("group g"), HasSubstr("was not sent")));
+  EXPECT_THAT(TextOf(third),
+              AllOf(HasSubstr("send #3 of rank 0 to rank 1 tag \"grads\""), HasSubstr("7s for #2"),
+                    HasSubstr("group g"), HasSubstr("was not sent")));
   // Its number is free, and the sequence goes on.
   const CallId again = h_.As(seats_[0], Numbered(1, 3, "grads"));
   h_.As(seats_[0], Numbered(1, 2, "grads"));
   EXPECT_TRUE(h_.StatusOf(again).ok());
   h_.ForgetReplies();
-  for (int order = 1; order <= 3; ++order) EXPECT_EQ(NextObject(0, "grads"), absl::StrCat("object ", order));
+  for (int order = 1; order <= 3; ++order)
+    EXPECT_EQ(NextObject(0, "grads"), absl::StrCat("object ", order));
 }
 
 TEST_F(NumberedSendsTest, AUsedNumberIsRefusedUnlessItIsARepeat) {
@@ -148,7 +151,8 @@ TEST_F(NumberedSendsTest, GoOnAfterARestartWhereTheyWere) {
   h_.As(seats_[0], Numbered(1, 2), absl::Seconds(1), Op(2));
   EXPECT_EQ(NextObject(), "object 1");
   EXPECT_EQ(NextObject(), "object 2");
-  h_.As(seats_[0], Numbered(1, 4), absl::Seconds(60), Op(4));  // held: not acknowledged, so not kept
+  h_.As(seats_[0], Numbered(1, 4), absl::Seconds(60),
+        Op(4));  // held: not acknowledged, so not kept
   h_.Restart();
   const CallId fourth = h_.As(seats_[0], Numbered(1, 4), absl::Seconds(60), Op(4));
   EXPECT_TRUE(h_.Parked(fourth));
@@ -193,10 +197,12 @@ class FewNumberedSendsTest : public NumberedSendsTest {
 };
 
 TEST_F(FewNumberedSendsTest, LimitsNameThemselves) {
-  for (int order = 2; order <= 3; ++order) EXPECT_TRUE(h_.Parked(h_.As(seats_[0], Numbered(1, order, "a"))));
+  for (int order = 2; order <= 3; ++order)
+    EXPECT_TRUE(h_.Parked(h_.As(seats_[0], Numbered(1, order, "a"))));
   const CallId far = h_.As(seats_[0], Numbered(1, 4, "a"));
   EXPECT_EQ(h_.StatusOf(far).code(), absl::StatusCode::kResourceExhausted);
-  EXPECT_THAT(TextOf(far), AllOf(HasSubstr("max_send_window is 3"), HasSubstr("#1, which has not come")));
+  EXPECT_THAT(TextOf(far),
+              AllOf(HasSubstr("max_send_window is 3"), HasSubstr("#1, which has not come")));
   h_.As(seats_[0], Numbered(1, 1, "b"));
   const CallId third = h_.As(seats_[0], Numbered(1, 1, "c"));
   EXPECT_EQ(h_.StatusOf(third).code(), absl::StatusCode::kResourceExhausted);
@@ -207,12 +213,14 @@ TEST_F(FewNumberedSendsTest, LimitsNameThemselves) {
 TEST_F(FewNumberedSendsTest, SendsThatWereNeverAcceptedCountForNothing) {
   for (const char* tag : {"a", "b", "c", "d"}) {
     h_.Cancel(h_.As(seats_[0], Numbered(1, 2, tag)));
-    EXPECT_EQ(h_.StatusOf(h_.As(seats_[0], Numbered(1, 9, tag))).code(), absl::StatusCode::kResourceExhausted);
+    EXPECT_EQ(h_.StatusOf(h_.As(seats_[0], Numbered(1, 9, tag))).code(),
+              absl::StatusCode::kResourceExhausted);
   }
   EXPECT_TRUE(h_.StatusOf(h_.As(seats_[0], Numbered(1, 1, "e"))).ok());
 }
 
-// A full mailbox refuses the send whose turn it is; its number stays free, and those behind it wait for it.
+// A full mailbox refuses the send whose turn it is; its number stays free, and those behind it wait
+// for it.
 TEST_F(FewNumberedSendsTest, AFullMailboxStopsTheSequenceWithoutALoss) {
   const CallId third = h_.As(seats_[0], Numbered(1, 3));
   h_.As(seats_[0], Numbered(1, 1));

@@ -60,7 +60,8 @@ enum : uint64_t { kCancel = 1, kSend, kExpire, kPropose, kPut, kDelete, kAdd, kA
 
 std::string Quoted(absl::string_view text) {
   constexpr size_t kMost = 64;
-  return absl::StrCat("\"", absl::CHexEscape(text.substr(0, kMost)), text.size() > kMost ? "...\"" : "\"");
+  return absl::StrCat("\"", absl::CHexEscape(text.substr(0, kMost)),
+                      text.size() > kMost ? "...\"" : "\"");
 }
 std::string Bytes(size_t size) { return absl::StrCat(" (", size, " bytes)"); }
 
@@ -92,7 +93,9 @@ uint64_t Fingerprint(const PutCall& call) {
 uint64_t Fingerprint(const DeleteCall& call) {
   return Mixer(kDelete).Add(call.key).Add(call.prefix).value();
 }
-uint64_t Fingerprint(const AddCall& call) { return Mixer(kAdd).Add(call.key).Add(call.delta).value(); }
+uint64_t Fingerprint(const AddCall& call) {
+  return Mixer(kAdd).Add(call.key).Add(call.delta).value();
+}
 uint64_t Fingerprint(const AppendCall& call) {
   return Mixer(kAppend).Add(call.key).Add(call.value).value();
 }
@@ -113,14 +116,15 @@ std::string DescribeRequest(const SendCall& call) {
 }
 std::string DescribeRequest(const ExpireCall&) { return "expire"; }
 std::string DescribeRequest(const ProposeViewCall& call) {
-  return absl::StrCat("propose view without ranks ", FormatRanges(call.remove).substr(0, 64), " and with ",
-                      call.add.size(), " added members");
+  return absl::StrCat("propose view without ranks ", FormatRanges(call.remove).substr(0, 64),
+                      " and with ", call.add.size(), " added members");
 }
 std::string DescribeRequest(const PutCall& call) {
   return absl::StrCat("put of key ", Quoted(call.key), Bytes(call.value.size()));
 }
 std::string DescribeRequest(const DeleteCall& call) {
-  return absl::StrCat("delete of ", call.prefix ? "all keys that begin with " : "key ", Quoted(call.key));
+  return absl::StrCat("delete of ", call.prefix ? "all keys that begin with " : "key ",
+                      Quoted(call.key));
 }
 std::string DescribeRequest(const AddCall& call) {
   return absl::StrCat("add of ", call.delta, " to key ", Quoted(call.key));

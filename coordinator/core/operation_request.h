@@ -1,5 +1,5 @@
-// What a request asks, told apart from other requests: an operation id that comes with another one is a mistake of the
-// caller, which gets an error in place of an answer to something else.
+// What a request asks, told apart from other requests: an operation id that comes with another one
+// is a mistake of the caller, which gets an error in place of an answer to something else.
 #ifndef COHORT_COORDINATOR_CORE_OPERATION_REQUEST_H_
 #define COHORT_COORDINATOR_CORE_OPERATION_REQUEST_H_
 
@@ -10,9 +10,10 @@
 
 namespace cohort::coordinator {
 
-// A number that repeats of one request share and that different requests do not share, except by a chance of 2^-64;
-// never 0. Times are left out, because a repeat may bring what is left of them; so is the content of a blob, which the
-// first call used up. Journals keep these numbers: a change here refuses the repeats that cross an upgrade.
+// A number that repeats of one request share and that different requests do not share, except by a
+// chance of 2^-64; never 0. Times are left out, because a repeat may bring what is left of them; so
+// is the content of a blob, which the first call used up. Journals keep these numbers: a change
+// here refuses the repeats that cross an upgrade.
 uint64_t Fingerprint(const CancelRoundCall& call);
 uint64_t Fingerprint(const SendCall& call);
 uint64_t Fingerprint(const ExpireCall& call);

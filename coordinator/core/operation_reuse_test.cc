@@ -27,7 +27,8 @@ class OperationReuseTest : public ::testing::Test {
     return h_.As(seats_[0], std::move(body), absl::Seconds(1), Id128{0xf, operation_});
   }
   // `first` and its repeat succeed; `other`, under the same id, is refused; also after a restart.
-  void ExpectRefused(const CallBody& first, const CallBody& other, const char* first_text, const char* other_text) {
+  void ExpectRefused(const CallBody& first, const CallBody& other, const char* first_text,
+                     const char* other_text) {
     ++operation_;
     SCOPED_TRACE(other_text);
     EXPECT_TRUE(h_.StatusOf(Make(first)).ok());
@@ -48,16 +49,21 @@ class OperationReuseTest : public ::testing::Test {
 };
 
 TEST_F(OperationReuseTest, WithAnotherPayload) {
-  ExpectRefused(Put("k", "one"), Put("k", "other"), "a put (its revision", "put of key \"k\" (5 bytes)");
+  ExpectRefused(Put("k", "one"), Put("k", "other"), "a put (its revision",
+                "put of key \"k\" (5 bytes)");
   ExpectRefused(Put("k", "one"), Put("k2", "one"), "a put (its revision", "put of key \"k2\"");
-  ExpectRefused(Send(1, "0123456789abcdef0"), Send(1, "0123456789abcdef1"), "a send (its sequence", "to rank 1");
+  ExpectRefused(Send(1, "0123456789abcdef0"), Send(1, "0123456789abcdef1"), "a send (its sequence",
+                "to rank 1");
   ExpectRefused(Send(1, "x", "a"), Send(1, "x", "b"), "a send", "tag \"b\"");
   ExpectRefused(AddCall{"n", 1}, AddCall{"n", 2}, "an add (its value: 1)", "add of 2 to key \"n\"");
-  ExpectRefused(AppendCall{"log", "a"}, AppendCall{"log", "b"}, "an append (to 1 bytes)", "append to key \"log\"");
-  ExpectRefused(DeleteCall{"k", false}, DeleteCall{"k", true}, "a delete", "all keys that begin with \"k\"");
-  ExpectRefused(QueuePushCall{"q", "a", {}}, QueuePushCall{"q", "b", {}}, "a push", "push to queue \"q\"");
-  ExpectRefused(CancelRoundCall{"step", 0, "why"}, CancelRoundCall{"other", 0, "why"}, "a cancel of a barrier",
-                "cancel of barrier \"other\"");
+  ExpectRefused(AppendCall{"log", "a"}, AppendCall{"log", "b"}, "an append (to 1 bytes)",
+                "append to key \"log\"");
+  ExpectRefused(DeleteCall{"k", false}, DeleteCall{"k", true}, "a delete",
+                "all keys that begin with \"k\"");
+  ExpectRefused(QueuePushCall{"q", "a", {}}, QueuePushCall{"q", "b", {}}, "a push",
+                "push to queue \"q\"");
+  ExpectRefused(CancelRoundCall{"step", 0, "why"}, CancelRoundCall{"other", 0, "why"},
+                "a cancel of a barrier", "cancel of barrier \"other\"");
 }
 
 TEST_F(OperationReuseTest, WithAnotherMethod) {

@@ -161,12 +161,14 @@ const ReplyBody* OperationWindow::Find(const Id128& id) const {
 
 absl::Status OperationWindow::UsedBefore(const Id128& id, const std::string& again) const {
   const ReplyBody& first = *Find(id);
-  return UsedBefore(id, std::visit([](const auto& answer) { return DescribeAnswered(answer); }, first), again);
+  return UsedBefore(
+      id, std::visit([](const auto& answer) { return DescribeAnswered(answer); }, first), again);
 }
 
 absl::Status OperationWindow::UsedBefore(const Id128& id, const std::string& first,
                                          const std::string& again) {
-  return absl::InvalidArgumentError(absl::StrCat("scope.operation_id ", id.ToString(), " was used before, for ", first,
+  return absl::InvalidArgumentError(absl::StrCat("scope.operation_id ", id.ToString(),
+                                                 " was used before, for ", first,
                                                  "; it comes again with another request: ", again));
 }
 

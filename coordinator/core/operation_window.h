@@ -28,8 +28,8 @@
 
 namespace cohort::coordinator {
 
-// What an operation id stands for: an answer is kept with the fingerprint of its request (operation_request.h), and a
-// call that brings the id with another request is refused.
+// What an operation id stands for: an answer is kept with the fingerprint of its request
+// (operation_request.h), and a call that brings the id with another request is refused.
 //
 // Bounded by number (Limits::max_operations_kept) and by age. At the bound, whoever has most gives
 // up its oldest: what one client has in flight is not pushed out by the haste of others. The first
@@ -54,19 +54,21 @@ class OperationWindow {
   // of this window.
   const ReplyBody* Find(const Id128& id) const;
 
-  // INVALID_ARGUMENT, which names both requests, when the id was used for another one; else OK, also when the id is
-  // not known. `R` is the answer that belongs to `call`.
+  // INVALID_ARGUMENT, which names both requests, when the id was used for another one; else OK,
+  // also when the id is not known. `R` is the answer that belongs to `call`.
   template <typename R, typename C>
   absl::Status CheckSame(const Id128& id, uint64_t fingerprint, const C& call) const {
     const ReplyBody* first = Find(id);
     if (first == nullptr) return absl::OkStatus();
     const uint64_t known = by_id_.find(id)->second->record.fingerprint;
-    if (std::holds_alternative<R>(*first) && (known == 0 || known == fingerprint)) return absl::OkStatus();
+    if (std::holds_alternative<R>(*first) && (known == 0 || known == fingerprint))
+      return absl::OkStatus();
     return UsedBefore(id, DescribeRequest(call));
   }
   // Whether the call was answered: by its first answer, or by the error of CheckSame.
   template <typename R, typename C>
-  bool Repeated(Step& step, CallId call_id, const Id128& id, uint64_t fingerprint, const C& call) const {
+  bool Repeated(Step& step, CallId call_id, const Id128& id, uint64_t fingerprint,
+                const C& call) const {
     const ReplyBody* first = Find(id);
     if (first == nullptr) return false;
     if (absl::Status same = CheckSame<R>(id, fingerprint, call); !same.ok()) {
@@ -76,9 +78,11 @@ class OperationWindow {
     }
     return true;
   }
-  // The error of an id that was used for the kept operation, or for `first`, and comes again for `again`.
+  // The error of an id that was used for the kept operation, or for `first`, and comes again for
+  // `again`.
   absl::Status UsedBefore(const Id128& id, const std::string& again) const;
-  static absl::Status UsedBefore(const Id128& id, const std::string& first, const std::string& again);
+  static absl::Status UsedBefore(const Id128& id, const std::string& first,
+                                 const std::string& again);
 
   // Keeps `answer` and writes its record. Does nothing for an empty id, an id that has an answer,
   // and an answer that is not small. A put that failed its compare is kept without a record: it

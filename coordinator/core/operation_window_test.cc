@@ -193,9 +193,10 @@ TEST_F(OperationWindowTest, RefusesAnotherRequestAlsoFromARecord) {
     EXPECT_TRUE(window->CheckSame<AddReply>(Id(2), Fingerprint(two), two).ok());
     const absl::Status status = window->CheckSame<AddReply>(Id(1), Fingerprint(two), two);
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-    EXPECT_EQ(status.message(), "scope.operation_id " + Id(1).ToString() +
-                                    " was used before, for an add (its value: 5); it comes again with "
-                                    "another request: add of 2 to key \"n\"");
+    EXPECT_EQ(status.message(),
+              "scope.operation_id " + Id(1).ToString() +
+                  " was used before, for an add (its value: 5); it comes again with "
+                  "another request: add of 2 to key \"n\"");
   }
 }
 

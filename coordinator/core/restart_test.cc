@@ -37,7 +37,8 @@ TEST(Restart, ABarrierInProgressCompletes) {
   EXPECT_EQ(h.Round(last)->outcome, RoundOutcome::kReleased);
 }
 
-// Its round has ended, and the member that asks again, whose answer was lost, hears who was missing.
+// Its round has ended, and the member that asks again, whose answer was lost, hears who was
+// missing.
 TEST(Restart, ABarrierThatTimedOutBeforeSaysSo) {
   CoreHarness h;
   std::vector<Seat> seats = h.Form(3);

@@ -1,5 +1,6 @@
-// Entering and releasing rounds. Where each rank is: rounds_numbers.cc; with a root: rounds_rooted.cc; ends that are no
-// release: rounds_abort.cc; what is kept of ended ones, and for how long: rounds_keep.cc.
+// Entering and releasing rounds. Where each rank is: rounds_numbers.cc; with a root:
+// rounds_rooted.cc; ends that are no release: rounds_abort.cc; what is kept of ended ones, and for
+// how long: rounds_keep.cc.
 #include "coordinator/core/rounds.h"
 
 #include <algorithm>
@@ -236,7 +237,8 @@ void Rounds::Unpark(CallId id) {
 
 void Rounds::EndWait(Step& step, int rank) {
   if (group_.spec.progress_timeout == absl::ZeroDuration()) return;
-  if (Member* member = group_.roster.BySeat(rank); member != nullptr) member->progress_at = step.now();
+  if (Member* member = group_.roster.BySeat(rank); member != nullptr)
+    member->progress_at = step.now();
 }
 
 bool Rounds::Complete(const Round& round) const {
@@ -377,8 +379,9 @@ void Rounds::AnswerEnded(Step& step, CallId id, Name& name, int64_t number, int 
   const bool lost = number != name.last_released && number == name.last_number &&
                     name.last_outcome == RoundOutcome::kReleased;
   if (lost) {
-    step.Fail(id, absl::DataLossError(absl::StrCat(RoundKindName(name.last_kind), " \"", name.name, "\" #", number,
-                                                   " was released; its values expired or were acknowledged")));
+    step.Fail(id, absl::DataLossError(
+                      absl::StrCat(RoundKindName(name.last_kind), " \"", name.name, "\" #", number,
+                                   " was released; its values expired or were acknowledged")));
   } else {
     step.Answer(id, RoundReply{EndOf(name, number, rank), false, Payload()});
   }

@@ -1,4 +1,5 @@
-// Where each rank is under a name: which number is its next, and what it hears of numbers that ended without it.
+// Where each rank is under a name: which number is its next, and what it hears of numbers that
+// ended without it.
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -98,19 +99,23 @@ std::shared_ptr<const RoundEnd> Rounds::EndOf(const Name& name, int64_t number, 
     end->kind = released ? RoundKind::kBarrier : name.last_kind;
     end->name = name.name;
     end->number = number;
-    end->outcome = released ? RoundOutcome::kReleased : last ? name.last_outcome : RoundOutcome::kTimedOut;
+    end->outcome = released ? RoundOutcome::kReleased
+                   : last   ? name.last_outcome
+                            : RoundOutcome::kTimedOut;
     if (released) {
       end->late = false;
     } else if (last) {
       end->reason = name.last_reason;
     } else {
-      end->reason = absl::StrCat("it ended before rank ", rank, " came; the name is at #", end->next_number);
+      end->reason =
+          absl::StrCat("it ended before rank ", rank, " came; the name is at #", end->next_number);
       return end;
     }
   }
   if (end->late) {
     end->reason = LateReason(*end, rank);
-  } else if (end->outcome == RoundOutcome::kTimedOut && end->missing.expected_count == 0 && end->reason.empty()) {
+  } else if (end->outcome == RoundOutcome::kTimedOut && end->missing.expected_count == 0 &&
+             end->reason.empty()) {
     // An answer with neither a report nor a reason would say that no rank was missing.
     end->reason = "it timed out; who was missing is not kept";
   }
@@ -149,7 +154,8 @@ void Rounds::RestoreLate(Name& name, const RoundNameRecord& record) {
     end->missing.arrived = row.arrived;
     end->missing.missing = row.missing;
     end->missing.arrived_count = RankSet::FromRanges(row.arrived).count();
-    end->missing.expected_count = end->missing.arrived_count + RankSet::FromRanges(row.missing).count();
+    end->missing.expected_count =
+        end->missing.arrived_count + RankSet::FromRanges(row.missing).count();
     late.end = end;
     KeepEnd(end);
   }

@@ -1,4 +1,5 @@
-// Numbered rounds, member by member: which number a call takes part in, and what a member hears that comes late.
+// Numbered rounds, member by member: which number a call takes part in, and what a member hears
+// that comes late.
 #include "coordinator/core/rounds.h"
 
 #include <gmock/gmock.h>
@@ -106,8 +107,9 @@ TEST_P(LateMemberTest, IsToldWhenItNamesTheNumberToo) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Kinds, LateMemberTest,
-                         ::testing::Values(RoundKind::kBarrier, RoundKind::kAllGather, RoundKind::kGather,
-                                           RoundKind::kVote, RoundKind::kAgreeAlive),
+                         ::testing::Values(RoundKind::kBarrier, RoundKind::kAllGather,
+                                           RoundKind::kGather, RoundKind::kVote,
+                                           RoundKind::kAgreeAlive),
                          [](const auto& info) {
                            std::string name = RoundKindName(info.param);
                            name.erase(std::remove(name.begin(), name.end(), '_'), name.end());

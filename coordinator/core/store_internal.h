@@ -26,7 +26,8 @@ uint64_t FingerprintOf(const Caller& caller, const C& call) {
 }
 
 template <typename R>
-void Store::AnswerFirst(Step& step, CallId id, const Caller& caller, uint64_t fingerprint, R answer) {
+void Store::AnswerFirst(Step& step, CallId id, const Caller& caller, uint64_t fingerprint,
+                        R answer) {
   operations_.Remember(step, key_, caller.operation_id, fingerprint, answer, shard_.limits);
   step.Answer(id, std::move(answer));
 }

@@ -39,7 +39,8 @@ void Store::Handle(Step& step, CallId id, const Caller& caller, absl::Duration, 
   absl::Status same = operations_.CheckSame<PutReply>(caller.operation_id, asked, call);
   if (!same.ok()) return step.Fail(id, std::move(same));
   if (const ReplyBody* first = operations_.Find(caller.operation_id); first != nullptr) {
-    return std::get<PutReply>(*first).written ? step.Answer(id, *first) : step.Answer(id, refused());
+    return std::get<PutReply>(*first).written ? step.Answer(id, *first)
+                                              : step.Answer(id, refused());
   }
 
   if (call.bind_to_session && caller.session.empty()) {

@@ -58,7 +58,9 @@ void Store::Handle(Step& step, CallId id, const Caller& caller, absl::Duration w
                    QueuePopCall&& call) {
   const Turn turn(*this, step);
   const Id128& operation = caller.operation_id;
-  const auto pop_of = [](const std::string& queue) { return absl::StrCat("a pop of queue \"", queue, "\""); };
+  const auto pop_of = [](const std::string& queue) {
+    return absl::StrCat("a pop of queue \"", queue, "\"");
+  };
   if (operations_.Find(operation) != nullptr) {
     return step.Fail(id, operations_.UsedBefore(operation, pop_of(call.queue)));
   }
@@ -66,7 +68,8 @@ void Store::Handle(Step& step, CallId id, const Caller& caller, absl::Duration w
   if (receipt != receipt_of_operation_.end()) {
     const HandedOut& handed = handed_out_.at(receipt->second);
     if (handed.queue != call.queue) {
-      return step.Fail(id, OperationWindow::UsedBefore(operation, pop_of(handed.queue), pop_of(call.queue)));
+      return step.Fail(
+          id, OperationWindow::UsedBefore(operation, pop_of(handed.queue), pop_of(call.queue)));
     }
     return step.Answer(id,
                        QueuePopReply{true, handed.item.value, handed.sequence, receipt->second});

@@ -30,7 +30,8 @@ TEST(RecordCodec, RoundTripsEveryKind) {
 
 TEST(RecordCodec, NamesEveryKindOnce) {
   std::set<std::string> names;
-  for (int kind = 1; kind <= 10; ++kind) names.insert(RecordKindName(static_cast<RecordKind>(kind)));
+  for (int kind = 1; kind <= 10; ++kind)
+    names.insert(RecordKindName(static_cast<RecordKind>(kind)));
   EXPECT_EQ(names.size(), 10u);
   EXPECT_EQ(names.count("unknown"), 0u);
   EXPECT_STREQ(RecordKindName(static_cast<RecordKind>(11)), "unknown");

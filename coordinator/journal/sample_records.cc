@@ -81,8 +81,9 @@ RecordValue FullRoundName() {
   record.last_outcome = RoundOutcome::kMismatch;
   record.last_reason = "rank 3 said sum, rank 4 said max";
   record.last_released = 999999;
-  record.late = {{5, {{1, 2}, {7, 7}}, RoundOutcome::kTimedOut, RoundKind::kVote, "why", {{0, 0}}, {{1, 7}}},
-                 {9, {{3, 3}}, std::nullopt, RoundKind::kBarrier, "", {}, {}}};
+  record.late = {
+      {5, {{1, 2}, {7, 7}}, RoundOutcome::kTimedOut, RoundKind::kVote, "why", {{0, 0}}, {{1, 7}}},
+      {9, {{3, 3}}, std::nullopt, RoundKind::kBarrier, "", {}, {}}};
   return record;
 }
 

@@ -116,7 +116,8 @@ TEST_F(LaneTest, NumberedSendsOfSeveralConnectionsAreReadInOrder) {
     request.set_destination(1);
     request.set_order(order);
     request.mutable_payload()->set_inline_(absl::StrCat(order));
-    clients[order % 4]->Call(static_cast<uint32_t>(order), "cohort.v1.MessagingService/Send", request);
+    clients[order % 4]->Call(static_cast<uint32_t>(order), "cohort.v1.MessagingService/Send",
+                             request);
   }
   for (int i = 0; i < kSends; ++i) {
     const auto reply = clients[i % 4]->Next();

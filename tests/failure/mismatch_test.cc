@@ -1,5 +1,5 @@
-// Members that disagree: a join fails alone and a round fails for all, at once, told of both sides; the group stays
-// usable.
+// Members that disagree: a join fails alone and a round fails for all, at once, told of both sides;
+// the group stays usable.
 #include <functional>
 #include <iostream>
 #include <memory>
@@ -40,7 +40,8 @@ class MismatchTest : public ::testing::Test {
     connection_ = Connect(coordinator_.address());
   }
 
-  // Joins `first` and then `second`, which disagrees: it is told of both, at once, and with `agreed` the group forms.
+  // Joins `first` and then `second`, which disagrees: it is told of both, at once, and with
+  // `agreed` the group forms.
   void ExpectSecondRefused(const ProcessGroupOptions& first, const ProcessGroupOptions& second,
                            const ProcessGroupOptions& agreed) {
     Answers<absl::Status> answers(3);

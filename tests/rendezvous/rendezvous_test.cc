@@ -180,7 +180,8 @@ TEST_F(RendezvousTest, NamesTheMissing) {
   EXPECT_THAT(waited[0].missing, ElementsAre(RankRange{1, 2}));
 }
 
-// The others gave up on a round and are in a later one: a late member is told, or goes on with them in the same call.
+// The others gave up on a round and are in a later one: a late member is told, or goes on with them
+// in the same call.
 TEST_F(RendezvousTest, ALateMemberIsToldWhatItMissedAndCatchesUp) {
   std::vector<std::unique_ptr<ProcessGroup>> groups(2);
   std::vector<std::thread> threads;

@@ -159,7 +159,8 @@ TEST(BroadcastAheadTest, ALargeCallThatFindsAFollowerLeavesBuffersInStep) {
   });
 }
 
-// The call that finds the mismatch catches up with the broadcast before it, and must not take its own for another one.
+// The call that finds the mismatch catches up with the broadcast before it, and must not take its
+// own for another one.
 TEST(BroadcastAheadTest, AMismatchBehindABroadcastIsToldOnce) {
   auto ranks = MakeRanks(2);
   OnAll(ranks, [](HostCommunicator& rank) {
