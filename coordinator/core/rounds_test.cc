@@ -125,9 +125,12 @@ TEST(RoundNumbers, AMemberIsToldOfACancelAndOfAMismatchThatItMissed) {
   EnterRoundCall digest = Barrier("step");
   digest.digest = "x";
   h.As(seats[0], Barrier("step"));
-  EXPECT_EQ(h.Round(h.As(seats[1], digest))->outcome, RoundOutcome::kMismatch);
+  const CallId differs = h.As(seats[1], digest);
+  ASSERT_NE(h.Round(differs), nullptr);
+  EXPECT_EQ(h.Round(differs)->outcome, RoundOutcome::kMismatch);
   // Rank 2 hears of number 1 alone and is then where the others are.
   const CallId told = h.As(seats[2], Barrier("step"));
+  ASSERT_NE(h.Round(told), nullptr);
   EXPECT_EQ(h.Round(told)->number, 1);
   EXPECT_EQ(h.Round(told)->outcome, RoundOutcome::kCancelled);
   EXPECT_EQ(h.Round(told)->reason, "enough");
@@ -160,6 +163,7 @@ TEST(RoundNumbers, ALaterNumberThatEndedIsNotSkipped) {
   EXPECT_EQ(h.Round(late)->outcome, RoundOutcome::kTimedOut);
   EXPECT_TRUE(h.Round(late)->late);
   const CallId met = h.As(seats[1], Barrier());
+  ASSERT_NE(h.Round(met), nullptr);
   EXPECT_EQ(h.Round(met)->number, 3);
   EXPECT_EQ(h.Round(third)->outcome, RoundOutcome::kReleased);
 }
