@@ -95,6 +95,8 @@ void Waiter::Sleep(absl::FunctionRef<bool()> done, Instant deadline) const {
 void Waiter::WakeNow(int rank) const {
   SleepWords& words = space_.sleep_words(rank);
   if (words.sleeps.load(std::memory_order_relaxed) == 0) return;
+  // From here on it is a rank that needs a processor. Before the event, which it may see at once.
+  if (words.sleeps.exchange(0, std::memory_order_relaxed) == 0) return;
   words.event.fetch_add(1, std::memory_order_release);
   shm::FutexWakeAll(words.event);
 }
