@@ -129,6 +129,7 @@ class MetricsEndpoint::Door final : public lane::EventLoop::Handler {
  private:
   // The kernel would report the waiting connection again and again.
   void Rest() {
+    if (!ConnectionWaits(fd_)) return;
     if (!endpoint_.scrapes_.empty()) endpoint_.scrapes_.front()->Close();
     endpoint_.loop_.Modify(fd_, 0);
     endpoint_.resting_.push_back(fd_);

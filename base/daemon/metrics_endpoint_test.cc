@@ -1,8 +1,12 @@
 #include "base/daemon/metrics_endpoint.h"
 
 #include <netinet/in.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
+#include <algorithm>
+#include <cerrno>
 #include <string>
 #include <vector>
 
@@ -70,6 +74,26 @@ TEST(MetricsEndpointTest, OthersWaitForNoConnectionThatSaysNothing) {
   const UniqueFd half = ConnectTo((*endpoint)->port());
   ASSERT_EQ(send(half.get(), "GET /met", 8, 0), 8);
   EXPECT_THAT(Scrape((*endpoint)->port()), HasSubstr("some_total 1"));
+}
+
+// The process has one descriptor left, which the endpoint takes to accept the connection.
+TEST(MetricsEndpointTest, AnswersWithTheLastDescriptor) {
+  const auto registry = std::make_shared<prometheus::Registry>();
+  prometheus::BuildCounter().Name("some_total").Register(*registry).Add({}).Increment();
+  auto endpoint = MetricsEndpoint::Start("127.0.0.1:0", {registry}, absl::Hours(1));
+  ASSERT_TRUE(endpoint.ok()) << endpoint.status();
+  EXPECT_THAT(Scrape((*endpoint)->port()), HasSubstr("some_total 1"));
+  rlimit limit = {};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &limit), 0);
+  const rlimit few = {std::min<rlim_t>(limit.rlim_cur, 256), limit.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &few), 0);
+  std::vector<UniqueFd> others;
+  for (int fd = 0; (fd = dup(0)) >= 0;) others.emplace_back(fd);
+  ASSERT_EQ(errno, EMFILE);
+  others.pop_back();  // for the scraper
+  others.pop_back();  // for the endpoint
+  EXPECT_THAT(Scrape((*endpoint)->port()), HasSubstr("some_total 1"));
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
 }
 
 TEST(MetricsEndpointTest, ClosesAConnectionThatDoesNotSendItsRequestInTime) {

@@ -4,6 +4,7 @@
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -124,6 +125,11 @@ absl::StatusOr<std::vector<ListenSocket>> ListenSocket::Open(const ListenAddress
   }
   if (sockets.empty()) return CannotListen(address, "no such address here");
   return sockets;
+}
+
+bool ConnectionWaits(int listening_fd) {
+  pollfd waits = {listening_fd, POLLIN, 0};
+  return poll(&waits, 1, 0) > 0;
 }
 
 }  // namespace cohort

@@ -34,6 +34,9 @@ class ListenSocket {
   std::string path_;
 };
 
+// Whether a connection waits to be accepted. Without descriptors accept fails before it looks for one.
+bool ConnectionWaits(int listening_fd);
+
 }  // namespace cohort
 
 #endif  // COHORT_BASE_RPC_LISTEN_SOCKET_H_

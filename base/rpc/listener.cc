@@ -193,6 +193,7 @@ class Listener::Door final : public lane::EventLoop::Handler {
  private:
   // Those who knock meanwhile wait in the kernel's queue.
   void Rest() {
+    if (!ConnectionWaits(fd_)) return;
     listener_.CloseOldest(listener_.candidates_);
     const Instant now = Clock::Steady().Now();
     if (now - listener_.last_rest_log_ > kBetweenLines) {
