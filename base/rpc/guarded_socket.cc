@@ -16,7 +16,7 @@
 namespace cohort {
 namespace {
 
-// Of one descriptor number; never freed, so that a reader needs no lock to find it.
+// The state of one descriptor number. It is never freed, so a reader finds it without a lock.
 struct Slot {
   std::atomic<uint64_t> cookie{0};  // 0: not guarded
   Mutex mutex;
@@ -153,7 +153,7 @@ void ForgetSocket(int fd, uint64_t cookie) {
 }
 
 void ShutDownSocket(int fd, uint64_t cookie) {
-  // Of our own: the owner may close its descriptor at any time, and the number may come again.
+  // A duplicate: the owner may close its descriptor at any time, and the number may be reused.
   const UniqueFd own(fcntl(fd, F_DUPFD_CLOEXEC, 0));
   if (own.get() >= 0 && SocketCookie(own.get()) == cookie) shutdown(own.get(), SHUT_RDWR);
 }

@@ -266,7 +266,7 @@ bool Listener::MakeRoom(Peer& peer) {
   const auto full = [&] { return static_cast<int>(connections_.size()) >= max_connections_; };
   const auto peer_full = [&] { return peer.connections >= max_connections_per_peer_; };
   if (connections_.size() >= sweep_at_ || full() || peer_full()) Sweep();
-  // What is shut down is gone when its owner has closed it; until then it is not counted.
+  // A connection that is shut down no longer counts, also before its owner closes it.
   if (peer_full() && !CloseOldest(peer.candidates)) {
     LogOnce(peer, "refused a connection",
             absl::ResourceExhaustedError(
@@ -326,7 +326,7 @@ void Listener::Sweep() {
   for (auto it = peers_.begin(); it != peers_.end();) {
     Peer& peer = *it->second;
     drop_gone(peer.candidates);
-    // What is known of a peer that is away is kept as long as it says something.
+    // A peer without connections is kept until its penalty and its log pause are over.
     const bool forget = peer.connections == 0 && it->second.use_count() == 1 &&
                         start > std::max(peer.suspect_until, peer.next_line);
     if (forget) {

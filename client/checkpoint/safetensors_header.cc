@@ -112,7 +112,7 @@ class HeaderReader final : public nlohmann::json_sax<Json> {
   absl::flat_hash_set<std::string> names_;
   std::string key_;  // of the header or of the metadata
   TensorEntry tensor_;
-  // Of tensor_: the field that comes, and those that came.
+  // The fields of tensor_: the one being read, and those already read.
   std::string field_;
   bool has_type_ = false;
   bool has_shape_ = false;
