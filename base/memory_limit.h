@@ -7,13 +7,14 @@
 
 namespace cohort {
 
-// The smallest of: the physical memory; the limits of the process's cgroup and of all its parents
-// (version 2 `memory.max`, version 1 `memory.limit_in_bytes`); RLIMIT_AS and RLIMIT_DATA. A source
-// that is missing, unreadable or unlimited counts as no limit. Reads files; never 0.
+// Returns the smallest of these: the physical memory; the limits of the process's cgroup and of all
+// its parents (version 2 `memory.max`, version 1 `memory.limit_in_bytes`); RLIMIT_AS; RLIMIT_DATA.
+// A source that is missing, unreadable or unlimited is left out. The result is never 0. Reads
+// files.
 int64_t MemoryLimitBytes();
 
-// The limits of cgroups alone, with the files below `root` in place of those below "/". Returns
-// INT64_MAX where there is none.
+// Returns the smallest limit of the cgroups alone, read from the files below `root` in place of
+// those below "/". INT64_MAX means that no cgroup has a limit.
 int64_t CgroupMemoryLimitBytes(const std::string& root);
 
 }  // namespace cohort

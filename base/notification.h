@@ -1,5 +1,5 @@
-// One event that others wait for, by the steady clock: absl::Notification waits by the calendar,
-// which may be set back by hours.
+// An event that happens once. Waits use the steady clock: absl::Notification waits by the calendar
+// clock, which somebody may set back by hours.
 #ifndef COHORT_BASE_NOTIFICATION_H_
 #define COHORT_BASE_NOTIFICATION_H_
 
@@ -11,12 +11,12 @@ namespace cohort {
 // Thread-safe.
 class Notification {
  public:
-  // Once.
+  // Call it once.
   void Notify() ABSL_LOCKS_EXCLUDED(mutex_) {
     MutexLock lock(&mutex_);
     notified_ = true;
   }
-  // Whether it was notified in time.
+  // Blocks until Notify or the end of `timeout`. Returns whether Notify was called.
   bool WaitWithTimeout(absl::Duration timeout) ABSL_LOCKS_EXCLUDED(mutex_) {
     MutexLock lock(&mutex_);
     return mutex_.AwaitWithTimeout(absl::Condition(&notified_), timeout);

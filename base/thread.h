@@ -20,12 +20,12 @@ namespace cohort {
 // The kernel keeps 15 characters of a thread's name.
 void NameThisThread(const std::string& name);
 
-// RESOURCE_EXHAUSTED: names the thread, what the system said, and the limits of the process with
-// their values.
+// Returns RESOURCE_EXHAUSTED. The message has the thread's name, the system's error, and the limits
+// of the process with their values.
 absl::Status ThreadRefused(const std::string& name, const std::system_error& error);
 
-// Runs `body` once on a new thread of this name. Errors: RESOURCE_EXHAUSTED; then `body` is
-// destroyed without having run.
+// Runs `body` once on a new thread with this name. Errors: RESOURCE_EXHAUSTED if the system starts
+// no thread; then `body` is destroyed and does not run.
 template <typename Body>
 absl::StatusOr<std::thread> StartThread(const std::string& name, Body body) {
   try {
@@ -38,7 +38,7 @@ absl::StatusOr<std::thread> StartThread(const std::string& name, Body body) {
   }
 }
 
-// As StartThread, for a thread that nobody joins.
+// Like StartThread, but the thread is detached: it cannot be joined.
 template <typename Body>
 absl::Status StartDetachedThread(const std::string& name, Body body) {
   absl::StatusOr<std::thread> thread = StartThread(name, std::move(body));

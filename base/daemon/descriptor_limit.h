@@ -6,8 +6,8 @@
 
 namespace cohort {
 
-// Takes as many as the system allows. The usual default of 1024 is there for programs that call
-// select, which a daemon does not.
+// Raises the soft limit to the hard limit. The usual soft limit of 1024 protects programs that call
+// select, which daemons do not.
 inline void RaiseDescriptorLimit() {
   rlimit limit = {};
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;

@@ -1,5 +1,5 @@
-// gRPC's deadlines by the steady clock. A deadline of the calendar clock ends early or late when
-// somebody sets the calendar.
+// Deadlines for gRPC that follow the steady clock. A deadline on the calendar clock ends early or
+// late when somebody sets that clock.
 #ifndef COHORT_BASE_RPC_GRPC_DEADLINE_H_
 #define COHORT_BASE_RPC_GRPC_DEADLINE_H_
 
@@ -8,10 +8,12 @@
 
 namespace cohort {
 
-// For ClientContext::set_deadline and Server::Shutdown. More than a year means a year.
+// Returns a deadline for ClientContext::set_deadline or Server::Shutdown. A duration of more than a
+// year counts as a year.
 gpr_timespec GrpcDeadline(absl::Duration from_now);
 
-// Until a deadline, such as ServerContext::raw_deadline(); infinite when it is none.
+// Returns the time until `deadline`, for example ServerContext::raw_deadline(). The result is
+// infinite if the call has no deadline.
 absl::Duration TimeLeft(gpr_timespec deadline);
 
 }  // namespace cohort

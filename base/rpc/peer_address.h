@@ -1,4 +1,4 @@
-// Who is at the other end of a socket, for limits and logs.
+// The address of a socket's peer, for limits and logs.
 #ifndef COHORT_BASE_RPC_PEER_ADDRESS_H_
 #define COHORT_BASE_RPC_PEER_ADDRESS_H_
 
@@ -6,8 +6,8 @@
 
 namespace cohort {
 
-// The address without a port ("10.0.0.3", "fd00::3"); "user 1000" of a Unix socket; "unknown" when
-// it has gone.
+// Returns the address without a port ("10.0.0.3", "fd00::3"). For a Unix socket it returns
+// "user 1000", and "unknown" if the peer has closed the connection.
 std::string PeerAddressOf(int fd);
 
 }  // namespace cohort

@@ -13,15 +13,17 @@
 
 namespace cohort::checkpoint {
 
-// Creates a file in the folder that `folder` has open. ALREADY_EXISTS: the folder has something of
-// that name, be it a link that leads nowhere; nothing is followed or taken over.
+// Creates a file in the folder that the descriptor `folder` refers to. Follows no link and reuses
+// no file. Errors: ALREADY_EXISTS if the folder has an entry of that name, even a dangling link.
 absl::StatusOr<UniqueFd> CreateNewFile(int folder, const std::string& name);
 
-// Written beside its place under a name that cannot be guessed, synced, and renamed to its place.
-// It replaces a regular file and nothing else. What was not committed is removed.
-// Thread-compatible. Errors of all: NOT_FOUND (no such folder), PERMISSION_DENIED,
-// RESOURCE_EXHAUSTED (no room), FAILED_PRECONDITION (a folder, a symbolic link, a device or another
-// special file has the name), INTERNAL; they name the file.
+// A file that appears under its name only when it is complete. It is written in the same folder
+// under a random name, synced, and then renamed. It may replace a regular file and nothing else.
+// Without Commit the temporary file is removed. Thread-compatible.
+//
+// Errors of all methods, each with the file's name: NOT_FOUND (no such folder), PERMISSION_DENIED,
+// RESOURCE_EXHAUSTED (the disk is full), FAILED_PRECONDITION (the name belongs to a folder, a
+// symbolic link, a device or another special file), INTERNAL.
 class OutputFile {
  public:
   static absl::StatusOr<std::unique_ptr<OutputFile>> Create(const std::string& path);

@@ -60,10 +60,9 @@ std::string FormatHeader(const std::vector<TensorEntry>& tensors,
 // "F32", "BF16", ...; empty: the format has no such type.
 absl::string_view SafetensorsNameOf(DataType type);
 
-// A file that is there to be read. Its header is kept in memory; the tensors' bytes are read where
-// they are asked for. Not mapped: to look at a mapped page that another program cut off ends the
-// process with SIGBUS. Thread-compatible; Read and CheckUnchanged may run on several threads at
-// once. Movable.
+// An open file. It keeps the header in memory and reads the tensors' bytes on demand. It does not
+// map the file: if another program truncated it, access to a mapped page would raise SIGBUS.
+// Thread-compatible; Read and CheckUnchanged may run on several threads at once. Movable.
 class File {
  public:
   // Errors: NOT_FOUND, PERMISSION_DENIED, INTERNAL (it cannot be read), INVALID_ARGUMENT (it is no
@@ -79,8 +78,8 @@ class File {
   // Errors: DATA_LOSS (the file ends before), INTERNAL (it cannot be read).
   absl::Status Read(int64_t offset, absl::Span<char> bytes) const;
 
-  // Whether it still is what was opened: bytes that were written over are no checkpoint. So this is
-  // asked along the way. Errors: DATA_LOSS.
+  // Checks that no program has changed the file since Open. Call it between reads too: bytes of
+  // two versions are not a checkpoint. Errors: DATA_LOSS.
   absl::Status CheckUnchanged() const;
 
  private:

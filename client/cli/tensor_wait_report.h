@@ -1,4 +1,4 @@
-// What `cohort who-is-missing` says of operations on tensors, which the members report.
+// The part of `cohort who-is-missing` about operations on tensors, which the members report.
 #ifndef COHORT_CLIENT_CLI_TENSOR_WAIT_REPORT_H_
 #define COHORT_CLIENT_CLI_TENSOR_WAIT_REPORT_H_
 
@@ -9,10 +9,10 @@
 
 namespace cohort::cli {
 
-// Whether all members have said what they do with tensors, as far as they were asked.
+// Returns whether every member that was asked has reported its operations on tensors.
 bool KnowsAll(const client::WhoIsMissingReport& report);
 
-// The operations that are open, and the members that say nothing. Empty: neither.
+// Lists the open operations and the members that did not report. Empty if there are neither.
 std::string FormatTensorWaits(const client::WhoIsMissingReport& report);
 void AddTensorWaits(const client::WhoIsMissingReport& report, Json& json);
 

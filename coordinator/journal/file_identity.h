@@ -17,8 +17,8 @@ class FileIdentity {
   // Remembers the device and the inode of the file that `path` names now; follows links.
   static absl::StatusOr<FileIdentity> Of(const std::string& path);
 
-  // Returns the size of the file, if `path` still names it and it has at least `min_bytes`. One
-  // stat. INTERNAL: it does not; the message names the path and says what is there instead.
+  // Returns the size of the file if `path` still names it and it has at least `min_bytes`. Costs
+  // one stat. Errors: INTERNAL if not; the message has the path and what it names now.
   absl::StatusOr<off_t> Check(off_t min_bytes) const;
 
   const std::string& path() const { return path_; }
