@@ -29,7 +29,7 @@ int main() {
   group.group = "g";
   group.rank = 0;
   group.world_size = 1;
-  group.store_timeout = absl::Milliseconds(50);
+  group.join_timeout = absl::Milliseconds(50);
   const auto joined = cohort::client::ProcessGroup::Create(group);
   if (joined.ok()) return 5;
   return cohort::client::GetErrorInfo(joined.status()).cause.kind ==

@@ -135,7 +135,8 @@ absl::Status WorkerService::Join(const std::shared_ptr<Session>& session,
   membership.addresses =
       AddressesForOthers(addresses_, options_.advertised_host, membership.connection.address);
   membership.labels[std::string(client::kWorkerLabel)] = absl::StrCat(getpid());
-  membership.store_timeout = timeout;
+  membership.join_timeout = timeout;
+  membership.timeout = timeout;
   membership.cancellation = seating;
   options.gives_way = true;
   options.bootstrap.advertised_host = options_.advertised_host;
