@@ -16,6 +16,16 @@
 
 namespace cohort::parallel {
 
+// Channels. Messages of two channels never mix. What shares one by default receives the other's
+// messages, so each part of this library that sends has its own:
+//
+//   0                    Send and Receive (client/parallel/collectives/send_receive.h), and what a
+//                        program sends by Messages without giving a channel
+//   kPipelineChannel     Pipeline, with the two channels behind it (client/parallel/pipeline)
+//   kRingChannel         RingShift (client/parallel/pipeline/ring_shift.h)
+//   kTensorMapChannel    tensor maps and objects (client/parallel/tensor_map/send_receive.h)
+//
+// Channels 1 to 15 are free for programs.
 struct Message {
   std::string note;
   std::vector<Tensor> tensors;
