@@ -10,6 +10,10 @@
 #include "base/status_macros.h"
 #include "client/collective/call_tensors.h"
 #include "client/collective/copy_here.h"
+#include "client/collective/stream_calls.h"
+#include "client/collective/worker_lane.h"
+#include "client/collective/worker_session_impl.h"
+#include "cohort/v1/worker.grpc.pb.h"
 
 namespace cohort::client {
 namespace {
@@ -34,12 +38,16 @@ bool SameElements(const Tensor& a, const Tensor& b) {
 
 }  // namespace
 
+RemoteGroup::RemoteGroup(RemoteGroupOptions options) : options_(std::move(options)) {}
+
+WorkerSessionImpl& RemoteGroup::wire() const { return WorkerSessionImpl::Of(session()); }
+
 absl::StatusOr<std::unique_ptr<RemoteGroup>> RemoteGroup::Create(RemoteGroupOptions options) {
   if (options.session == nullptr) {
     COHORT_ASSIGN_OR_RETURN(options.session, WorkerSession::Connect(options.worker));
   }
   auto group = absl::WrapUnique(new RemoteGroup(std::move(options)));
-  group->lane_ = group->session().MakeLane();
+  group->lane_ = group->wire().MakeLane();
   const RemoteGroupOptions& seat = group->options_;
   v1::JoinGroupRequest request;
   request.set_coordinator(seat.coordinator);
@@ -60,41 +68,41 @@ absl::StatusOr<std::unique_ptr<RemoteGroup>> RemoteGroup::Create(RemoteGroupOpti
                                                         ", and this rank has been given no GPU"));
     }
     COHORT_ASSIGN_OR_RETURN(*request.mutable_device_uuid(), seat.gpu->Uuid());
-    group->streams_ = std::make_unique<StreamCalls>(*seat.session, seat.gpu);
+    group->streams_ = std::make_unique<StreamCalls>(group->wire(), seat.gpu);
     // The end of a generation ends what the worker has enqueued; nobody but us ends what waits for
     // a worker that is gone.
-    seat.session->AwaitSessionEnd(group.get(),
+    group->wire().AwaitSessionEnd(group.get(),
                                   [streams = group->streams_.get()] { streams->Release(); });
   }
   v1::JoinGroupResponse response;
   bool answered = false;
   // Forming begins when joining has ended, and has as long.
   COHORT_RETURN_IF_ERROR(group->Explain(
-      seat.session->Call(&Stub::JoinGroup, request, 2 * seat.join_timeout, &response, &answered),
+      group->wire().Call(&Stub::JoinGroup, request, 2 * seat.join_timeout, &response, &answered),
       answered));
   group->Adopt(response);
   return group;
 }
 
 RemoteGroup::~RemoteGroup() {
-  if (streams_ != nullptr) session().AwaitSessionEnd(this, nullptr);
-  if (group_ == 0 || !session().Standing(0, 0).ok()) return;
+  if (streams_ != nullptr) wire().AwaitSessionEnd(this, nullptr);
+  if (group_ == 0 || !wire().Standing(0, 0).ok()) return;
   v1::LeaveGroupRequest request;
   request.set_group(group_);
   v1::LeaveGroupResponse response;
   // What does not arrive the end of the session does.
-  session().Call(&Stub::LeaveGroup, request, kGoodBye, &response).IgnoreError();
+  wire().Call(&Stub::LeaveGroup, request, kGoodBye, &response).IgnoreError();
 }
 
 absl::Status RemoteGroup::Rejoin(absl::Duration timeout) {
-  COHORT_RETURN_IF_ERROR(Explain(session().Standing(0, 0), false));
+  COHORT_RETURN_IF_ERROR(Explain(wire().Standing(0, 0), false));
   v1::RejoinGroupRequest request;
   request.set_group(group_);
   SetDuration(timeout, request.mutable_timeout());
   v1::JoinGroupResponse response;
   bool answered = false;
   COHORT_RETURN_IF_ERROR(Explain(
-      session().Call(&Stub::RejoinGroup, request, timeout, &response, &answered), answered));
+      wire().Call(&Stub::RejoinGroup, request, timeout, &response, &answered), answered));
   Adopt(response);
   return absl::OkStatus();
 }
@@ -114,9 +122,9 @@ absl::Duration RemoteGroup::TimeoutOf(const CallOptions& options) const {
 }
 
 absl::Status RemoteGroup::Standing() const {
-  const absl::Status session = this->session().Standing(0, 0);
+  const absl::Status session = wire().Standing(0, 0);
   if (!session.ok()) return Explain(session, false);
-  return this->session().Standing(group_, generation_);
+  return wire().Standing(group_, generation_);
 }
 
 absl::Status RemoteGroup::Explain(const absl::Status& status, bool answered) const {
@@ -133,9 +141,9 @@ absl::StatusOr<Tensor> RemoteGroup::Allocate(DataType type, const Shape& shape, 
           absl::StrCat("no tensor on ", device.ToString(), ": this rank's GPU is ",
                        options_.gpu == nullptr ? "none" : this->device().ToString()));
     }
-    return session().device_tensors().Allocate(*options_.gpu, type, shape);
+    return wire().device_tensors().Allocate(*options_.gpu, type, shape);
   }
-  if (session().attached() != nullptr) return session().CreateTensor(type, shape);
+  if (wire().attached() != nullptr) return wire().CreateTensor(type, shape);
   return NewHostTensor(type, shape);
 }
 
@@ -174,7 +182,7 @@ absl::Status RemoteGroup::TellRefusal(const absl::Status& why, const CallOptions
 }
 
 CallTensors RemoteGroup::TensorsOf(const CallOptions& options) const {
-  return CallTensors(session(), options_.gpu.get(), options.stream.has_value(),
+  return CallTensors(wire(), options_.gpu.get(), options.stream.has_value(),
                      Clock::Steady().Now() + TimeoutOf(options));
 }
 
@@ -187,7 +195,7 @@ absl::Status RemoteGroup::RunRequest(v1::RunCollectiveRequest& request, CallTens
   bool answered = false;
   const auto run = [&] {
     const absl::Status status =
-        session().RunCollective(*lane_, request, timeout, response, &answered);
+        wire().RunCollective(*lane_, request, timeout, response, &answered);
     if (!status.ok()) tensors.Fail(answered);
     return Explain(status, answered);
   };
@@ -233,7 +241,7 @@ absl::StatusOr<std::vector<std::string>> RemoteGroup::RunObject(v1::ObjectVerb v
   bool answered = false;
   // The worker's own call to the coordinator has a margin as well.
   const absl::Status status =
-      session().Call(&Stub::RunObject, request, timeout + kShortTimeout, &response, &answered);
+      wire().Call(&Stub::RunObject, request, timeout + kShortTimeout, &response, &answered);
   COHORT_RETURN_IF_ERROR(Explain(status, answered));
   return std::vector<std::string>(std::make_move_iterator(response.mutable_objects()->begin()),
                                   std::make_move_iterator(response.mutable_objects()->end()));
@@ -272,7 +280,7 @@ void RemoteGroup::Abort(const absl::Status& cause) {
   request.set_group(group_);
   request.set_cause(std::string(cause.message()));
   v1::AbortGroupResponse response;
-  session().Call(&Stub::AbortGroup, request, kGoodBye, &response).IgnoreError();
+  wire().Call(&Stub::AbortGroup, request, kGoodBye, &response).IgnoreError();
 }
 
 }  // namespace cohort::client

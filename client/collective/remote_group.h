@@ -12,13 +12,21 @@
 #include "absl/time/time.h"
 #include "client/collective/gpu.h"
 #include "client/collective/group.h"
-#include "client/collective/stream_calls.h"
 #include "client/collective/worker_session.h"
-#include "cohort/v1/worker.pb.h"
+
+namespace cohort::v1 {
+class JoinGroupResponse;
+class RunCollectiveRequest;
+class RunCollectiveResponse;
+enum ObjectVerb : int;
+}  // namespace cohort::v1
 
 namespace cohort::client {
 
 class CallTensors;
+class StreamCalls;
+class WorkerLane;
+class WorkerSessionImpl;
 
 struct RemoteGroupOptions {
   // Shared with other groups of this process; null: one of its own, to `worker`.
@@ -131,8 +139,9 @@ class RemoteGroup final : public Group {
   void Abort(const absl::Status& cause) override;
 
  private:
-  explicit RemoteGroup(RemoteGroupOptions options) : options_(std::move(options)) {}
+  explicit RemoteGroup(RemoteGroupOptions options);
 
+  WorkerSessionImpl& wire() const;
   void Adopt(const v1::JoinGroupResponse& seat);
   absl::Duration TimeoutOf(const CallOptions& options) const;
   // What ends all calls at once, or OK.

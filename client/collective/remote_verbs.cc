@@ -8,6 +8,7 @@
 #include "base/status_macros.h"
 #include "client/collective/call_tensors.h"
 #include "client/collective/remote_group.h"
+#include "cohort/v1/worker.pb.h"
 
 namespace cohort::client {
 namespace {

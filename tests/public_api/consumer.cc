@@ -7,10 +7,6 @@
 #include "client/rendezvous/report.h"
 #include "client/rendezvous/store_client.h"
 
-#if defined(GRPCPP_GRPCPP_H) || defined(GRPCPP_CHANNEL_H) || defined(GOOGLE_PROTOBUF_VERSION)
-#error "a public header brings gRPC or protobuf along"
-#endif
-
 int main() {
   cohort::client::ConnectionOptions options;
   options.address = "no port";
