@@ -22,10 +22,12 @@ using Stub = v1::WorkerService::Stub;
 
 constexpr absl::Duration kGoodBye = absl::Seconds(1);
 constexpr absl::Duration kShortTimeout = absl::Seconds(5);
+// What a daemon takes for a duration.
+constexpr absl::Duration kLongestDuration = absl::Hours(24);
 
 void SetDuration(absl::Duration duration, google::protobuf::Duration* to) {
   const absl::Duration bounded =
-      std::min(std::max(duration, absl::ZeroDuration()), absl::Hours(24));
+      std::min(std::max(duration, absl::ZeroDuration()), kLongestDuration);
   const int64_t nanoseconds = absl::ToInt64Nanoseconds(bounded);
   to->set_seconds(nanoseconds / 1000000000);
   to->set_nanos(static_cast<int32_t>(nanoseconds % 1000000000));
@@ -43,6 +45,14 @@ RemoteGroup::RemoteGroup(RemoteGroupOptions options) : options_(std::move(option
 WorkerSessionImpl& RemoteGroup::wire() const { return WorkerSessionImpl::Of(session()); }
 
 absl::StatusOr<std::unique_ptr<RemoteGroup>> RemoteGroup::Create(RemoteGroupOptions options) {
+  if (options.data_expiration.has_value() &&
+      (*options.data_expiration <= absl::ZeroDuration() ||
+       *options.data_expiration > kLongestDuration)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("group ", options.group, ": the data expiration is ",
+                     absl::FormatDuration(*options.data_expiration),
+                     "; it must be above 0 and at most ", absl::FormatDuration(kLongestDuration)));
+  }
   if (options.session == nullptr) {
     COHORT_ASSIGN_OR_RETURN(options.session, WorkerSession::Connect(options.worker));
   }
@@ -59,6 +69,9 @@ absl::StatusOr<std::unique_ptr<RemoteGroup>> RemoteGroup::Create(RemoteGroupOpti
   request.set_parameters_digest(seat.parameters_digest);
   request.set_attached(seat.attached);
   if (seat.lease.has_value()) SetDuration(*seat.lease, request.mutable_lease());
+  if (seat.data_expiration.has_value()) {
+    SetDuration(*seat.data_expiration, request.mutable_data_expiration());
+  }
   SetDuration(seat.join_timeout, request.mutable_timeout());
   request.set_placement(static_cast<int>(seat.placement));
   if (seat.placement != Placement::kHost && !seat.attached) {

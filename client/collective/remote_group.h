@@ -41,6 +41,8 @@ struct RemoteGroupOptions {
   std::string member;  // empty: "rank-N"
   std::string parameters_digest;
   std::optional<absl::Duration> lease;
+  // Of objects that no rank reads; above 0 and at most 24 h, the same on all ranks. Absent: 3600 s.
+  std::optional<absl::Duration> data_expiration;
   absl::Duration join_timeout = absl::Seconds(300);
   absl::Duration timeout = absl::Seconds(300);  // of calls without their own
   // Tensor verbs are not the worker's to run: see worker::AttachedGroup.
@@ -66,7 +68,7 @@ struct RemoteGroupOptions {
 class RemoteGroup final : public Group {
  public:
   // Takes the seat and waits until the group is complete. Errors: those of WorkerSession::Connect
-  // and of worker::LocalGroup::Create.
+  // and of worker::LocalGroup::Create; INVALID_ARGUMENT (data_expiration is out of its range).
   static absl::StatusOr<std::unique_ptr<RemoteGroup>> Create(RemoteGroupOptions options);
   // Leaves.
   ~RemoteGroup() override;
