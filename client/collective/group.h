@@ -227,6 +227,15 @@ class Group {
                                                       const CallOptions& options = {}) = 0;
   virtual absl::StatusOr<std::vector<std::string>> AllGatherObjects(
       absl::string_view object, const CallOptions& options = {}) = 0;
+  // AllGatherObjects of `members` alone: ranks of the group in ascending order, this one among
+  // them. No other rank calls it. Returns the objects in the order of `members`. Calls of each set
+  // of members are a sequence of their own. A member that comes when a call has timed out without
+  // it takes part in the next one, in the same call, while its timeout lasts. Blocks until all
+  // members have called. Errors: INVALID_ARGUMENT (not such ranks), DEADLINE_EXCEEDED (names the
+  // members that are missing), and those of objects.
+  virtual absl::StatusOr<std::vector<std::string>> AllGatherObjectsOf(
+      absl::Span<const int> members, absl::string_view object,
+      const CallOptions& options = {}) = 0;
 
   // --- The end, and the next beginning.
 

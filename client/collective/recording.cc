@@ -188,6 +188,11 @@ class Recorder final : public Group {
                                                             const CallOptions&) override {
     return NotRecorded("AllGatherObjects");
   }
+  absl::StatusOr<std::vector<std::string>> AllGatherObjectsOf(absl::Span<const int>,
+                                                              absl::string_view,
+                                                              const CallOptions&) override {
+    return NotRecorded("AllGatherObjectsOf");
+  }
   absl::Status CopyAll(absl::Span<const TensorCopy>, const CallOptions&) override {
     return NotRecorded("Copy");
   }

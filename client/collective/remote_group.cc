@@ -241,13 +241,15 @@ absl::Status RemoteGroup::CopyAll(absl::Span<const TensorCopy> copies, const Cal
 
 absl::StatusOr<std::vector<std::string>> RemoteGroup::RunObject(v1::ObjectVerb verb,
                                                                 absl::string_view object, int peer,
-                                                                const CallOptions& options) {
+                                                                const CallOptions& options,
+                                                                absl::Span<const int> members) {
   COHORT_RETURN_IF_ERROR(Standing());
   v1::RunObjectRequest request;
   request.set_group(group_);
   request.set_verb(verb);
   request.set_object(std::string(object));
   request.set_peer(peer);
+  request.mutable_members()->Add(members.begin(), members.end());
   const absl::Duration timeout = TimeoutOf(options);
   SetDuration(timeout, request.mutable_timeout());
   v1::RunObjectResponse response;
@@ -286,6 +288,12 @@ absl::StatusOr<std::string> RemoteGroup::BroadcastObject(absl::string_view objec
 absl::StatusOr<std::vector<std::string>> RemoteGroup::AllGatherObjects(absl::string_view object,
                                                                        const CallOptions& options) {
   return RunObject(v1::OBJECT_VERB_ALL_GATHER, object, 0, options);
+}
+
+absl::StatusOr<std::vector<std::string>> RemoteGroup::AllGatherObjectsOf(
+    absl::Span<const int> members, absl::string_view object, const CallOptions& options) {
+  if (members.empty()) return absl::InvalidArgumentError("objects of members: there is no member");
+  return RunObject(v1::OBJECT_VERB_ALL_GATHER, object, 0, options, members);
 }
 
 void RemoteGroup::Abort(const absl::Status& cause) {

@@ -138,6 +138,9 @@ class RemoteGroup final : public Group {
                                               const CallOptions& options) override;
   absl::StatusOr<std::vector<std::string>> AllGatherObjects(absl::string_view object,
                                                             const CallOptions& options) override;
+  absl::StatusOr<std::vector<std::string>> AllGatherObjectsOf(absl::Span<const int> members,
+                                                              absl::string_view object,
+                                                              const CallOptions& options) override;
   void Abort(const absl::Status& cause) override;
 
  private:
@@ -161,7 +164,8 @@ class RemoteGroup final : public Group {
                           const CallOptions& options, v1::RunCollectiveResponse* response);
   CallTensors TensorsOf(const CallOptions& options) const;
   absl::StatusOr<std::vector<std::string>> RunObject(v1::ObjectVerb verb, absl::string_view object,
-                                                     int peer, const CallOptions& options);
+                                                     int peer, const CallOptions& options,
+                                                     absl::Span<const int> members = {});
   absl::StatusOr<std::string> OneObject(v1::ObjectVerb verb, absl::string_view object, int peer,
                                         const CallOptions& options);
 

@@ -114,6 +114,10 @@ class LoneGroup : public Group {
                                                             const CallOptions&) override {
     return std::vector<std::string>{std::string(object)};
   }
+  absl::StatusOr<std::vector<std::string>> AllGatherObjectsOf(
+      absl::Span<const int>, absl::string_view object, const CallOptions& options) override {
+    return AllGatherObjects(object, options);
+  }
   absl::Status Barrier(const CallOptions&) override { return absl::OkStatus(); }
   void Abort(const absl::Status& cause) override { aborts.emplace_back(cause.message()); }
 
