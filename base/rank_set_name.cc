@@ -18,7 +18,7 @@ std::string NameOf(const RankSet& ranks) {
   if (name.size() <= kMostCharacters) return name;
   Digest128 digest;
   digest.Add(name);
-  // No set is written so.
+  // No set of ranks is written with an x.
   return "x" + digest.ToString();
 }
 

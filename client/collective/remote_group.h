@@ -41,7 +41,8 @@ struct RemoteGroupOptions {
   std::string member;  // empty: "rank-N"
   std::string parameters_digest;
   std::optional<absl::Duration> lease;
-  // Of objects that no rank reads; above 0 and at most 24 h, the same on all ranks. Absent: 3600 s.
+  // How long the coordinator keeps objects that no rank reads: above 0 and at most 24 h, the same
+  // on all ranks. Absent: 3600 s.
   std::optional<absl::Duration> data_expiration;
   absl::Duration join_timeout = absl::Seconds(300);
   absl::Duration timeout = absl::Seconds(300);  // of calls without their own

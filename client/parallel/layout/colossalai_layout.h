@@ -14,7 +14,7 @@ enum class TensorMode { kNone, k1D, k2D, k2P5D, k3D, kSequence };
 struct ColossalaiSizes {
   int tensor = 1;
   int pipeline = 1;
-  std::optional<int> data;  // absent: what the world leaves
+  std::optional<int> data;  // absent: world_size / (tensor * pipeline)
   TensorMode mode = TensorMode::kNone;
   int depth = 1;  // of k2P5D alone
   // Above 1: the data axis is cut in runs of so many that hold different experts.
@@ -34,8 +34,8 @@ struct ColossalaiSizes {
 // ParallelMode gives each its name of old.
 //
 // Errors: those of Grid::Create; INVALID_ARGUMENT with the numbers (the world is no multiple of
-// tensor * pipeline, or not their product with data; tensor is no square, no q * q * depth, no cube;
-// above 1 with kNone; depth with another mode; data is no multiple of expert).
+// tensor * pipeline, or not their product with data; tensor is no square, no q * q * depth, no
+// cube; above 1 with kNone; depth with another mode; data is no multiple of expert).
 // Source: ParallelContext.init_parallel_groups, whose checks of 2.5D and 3D never run.
 absl::StatusOr<Layout> ColossalaiLayout(int world_size, const ColossalaiSizes& sizes);
 

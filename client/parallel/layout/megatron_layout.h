@@ -16,7 +16,7 @@ struct MegatronSizes {
   int tensor = 1;
   int pipeline = 1;
   int context = 1;
-  // Of dense layers. Absent: what the world leaves, world / (tensor * pipeline * context).
+  // The data size of dense layers. Absent: world / (tensor * pipeline * context).
   std::optional<int> data;
   int expert = 1;
   std::optional<int> expert_tensor;  // absent: tensor

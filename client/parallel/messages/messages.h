@@ -16,12 +16,12 @@
 
 namespace cohort::parallel {
 
-// Channels. Messages of two channels never mix. What shares one by default receives the other's
-// messages, so each part of this library that sends has its own:
+// Channels. Messages of two channels never mix. Two users of one channel receive each other's
+// messages, so each part of this library that sends has a channel of its own:
 //
-//   0                    Send and Receive (client/parallel/collectives/send_receive.h), and what a
-//                        program sends by Messages without giving a channel
-//   kPipelineChannel     Pipeline, with the two channels behind it (client/parallel/pipeline)
+//   0                    Send and Receive (client/parallel/collectives/send_receive.h), and
+//                        MessageSend and MessageReceive that give no channel
+//   kPipelineChannel     Pipeline, which uses this one and the next two (client/parallel/pipeline)
 //   kRingChannel         RingShift (client/parallel/pipeline/ring_shift.h)
 //   kTensorMapChannel    tensor maps and objects (client/parallel/tensor_map/send_receive.h)
 //
