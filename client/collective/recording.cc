@@ -68,6 +68,7 @@ class Recorder final : public Group {
   int size() const override { return group_.size(); }
   const std::vector<std::string>& paths() const override { return group_.paths(); }
   const std::vector<std::string>& hosts() const override { return group_.hosts(); }
+  std::vector<PeerStats> Stats() const override { return group_.Stats(); }
   Placement placement() const override { return group_.placement(); }
   Device device() const override { return group_.device(); }
 

@@ -128,6 +128,8 @@ void RemoteGroup::Adopt(const v1::JoinGroupResponse& seat) {
   paths_.assign(seat.paths().begin(), seat.paths().end());
   hosts_.assign(seat.machines().begin(), seat.machines().end());
   why_not_ = seat.why_not();
+  MutexLock lock(&count_mutex_);
+  peers_.Reset(rank_, world_size_);
 }
 
 absl::Duration RemoteGroup::TimeoutOf(const CallOptions& options) const {

@@ -10,6 +10,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "base/mutex.h"
 #include "client/collective/gpu.h"
 #include "client/collective/group.h"
 #include "client/collective/worker_session.h"
@@ -95,6 +96,8 @@ class RemoteGroup final : public Group {
     return options_.gpu == nullptr ? Device::Host() : options_.gpu->device();
   }
 
+  std::vector<PeerStats> Stats() const override { return peers_.Read(); }
+
   // Where no memory is shared with the worker: memory of this process, and none of a GPU.
   absl::StatusOr<Tensor> Allocate(DataType type, const Shape& shape, Device device = {}) override;
 
@@ -163,6 +166,9 @@ class RemoteGroup final : public Group {
   absl::Status TellRefusal(const absl::Status& why, const CallOptions& options);
   absl::Status RunRequest(v1::RunCollectiveRequest& request, CallTensors& tensors,
                           const CallOptions& options, v1::RunCollectiveResponse* response);
+  // `status` of a call; counts what it has moved, if it went well.
+  template <typename Count>
+  absl::Status Counted(absl::Status status, Count&& count);
   CallTensors TensorsOf(const CallOptions& options) const;
   absl::StatusOr<std::vector<std::string>> RunObject(v1::ObjectVerb verb, absl::string_view object,
                                                      int peer, const CallOptions& options,
@@ -180,6 +186,8 @@ class RemoteGroup final : public Group {
   std::vector<std::string> paths_;
   std::vector<std::string> hosts_;
   std::string why_not_;
+  Mutex count_mutex_;   // threads may call beside each other
+  PeerCounters peers_;  // one of them at a time counts
 };
 
 }  // namespace cohort::client

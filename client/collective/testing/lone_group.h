@@ -30,6 +30,7 @@ class LoneGroup : public Group {
   int size() const override { return 1; }
   const std::vector<std::string>& paths() const override { return paths_; }
   const std::vector<std::string>& hosts() const override { return hosts_; }
+  std::vector<PeerStats> Stats() const override { return {PeerStats()}; }
   absl::Status Rejoin(absl::Duration) override {
     return absl::UnimplementedError("a group of one rank does not end");
   }
