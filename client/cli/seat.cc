@@ -35,7 +35,8 @@ absl::StatusOr<std::unique_ptr<Seat>> Seat::Take(Context& context, const SeatFla
   options.rank = flags.rank;
   options.world_size = flags.world_size;
   options.member = flags.member;
-  options.store_timeout = seat->Remaining();
+  options.join_timeout = seat->Remaining();
+  options.timeout = seat->Remaining();
   options.on_waiting = [&context,
                         line = seat->waiting_line_.get()](const client::MissingReport& report) {
     context.set_missing(report);

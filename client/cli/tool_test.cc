@@ -396,9 +396,10 @@ TEST(Seat, DoesNotWaitForACoordinatorThatIsAway) {
 TEST(Seat, TimeoutIsOfTheWholeCommand) {
   ToolRun tool;
   tool({"barrier", "g", "--rank", "0", "--world-size", "1", "--timeout", "90s"});
-  EXPECT_EQ(tool.fake.seat.store_timeout, absl::Seconds(90));
+  EXPECT_EQ(tool.fake.seat.join_timeout, absl::Seconds(90));
+  EXPECT_EQ(tool.fake.seat.timeout, absl::Seconds(90));
   tool({"barrier", "g", "--rank", "0", "--world-size", "1"});
-  EXPECT_EQ(tool.fake.seat.store_timeout, absl::Seconds(30));
+  EXPECT_EQ(tool.fake.seat.join_timeout, absl::Seconds(30));
 }
 
 }  // namespace

@@ -18,13 +18,13 @@ void SetLayout(const Tensor& tensor, bool contiguous, v1::TensorRef* ref) {
   }
 }
 
-Tensor View(const WorkerSession::Scratch& scratch, const Tensor& like) {
+Tensor View(const WorkerSessionImpl::Scratch& scratch, const Tensor& like) {
   return Tensor(scratch.data, like.type(), like.shape());
 }
 
 }  // namespace
 
-CallTensors::CallTensors(WorkerSession& session, Gpu* gpu, bool on_stream, Instant deadline)
+CallTensors::CallTensors(WorkerSessionImpl& session, Gpu* gpu, bool on_stream, Instant deadline)
     : session_(session),
       gpu_(gpu),
       on_stream_(on_stream),
@@ -34,7 +34,7 @@ CallTensors::CallTensors(WorkerSession& session, Gpu* gpu, bool on_stream, Insta
       response_left_(session.max_message_bytes() / 2) {}
 
 CallTensors::~CallTensors() {
-  for (const WorkerSession::Scratch& scratch : scratch_) session_.GiveBack(scratch, reusable_);
+  for (const WorkerSessionImpl::Scratch& scratch : scratch_) session_.GiveBack(scratch, reusable_);
   for (const uint64_t tensor : registered_) session_.FreeTensor(tensor);
 }
 
@@ -43,7 +43,7 @@ absl::Duration CallTensors::Left() const {
 }
 
 bool CallTensors::Resident(const Tensor& tensor, v1::TensorRef* ref) const {
-  const std::optional<WorkerSession::Place> place = session_.Find(tensor);
+  const std::optional<WorkerSessionImpl::Place> place = session_.Find(tensor);
   if (!place.has_value()) return false;
   SetLayout(tensor, tensor.contiguous(), ref);
   ref->set_tensor(place->tensor);
@@ -59,7 +59,7 @@ bool CallTensors::FitsInline(int64_t bytes, int64_t& left) const {
 }
 
 absl::StatusOr<size_t> CallTensors::TakeScratch(const Tensor& tensor, v1::TensorRef* ref) {
-  COHORT_ASSIGN_OR_RETURN(const WorkerSession::Scratch scratch,
+  COHORT_ASSIGN_OR_RETURN(const WorkerSessionImpl::Scratch scratch,
                           session_.TakeScratch(tensor.bytes()));
   scratch_.push_back(scratch);
   SetLayout(tensor, /*contiguous=*/true, ref);
@@ -143,7 +143,7 @@ absl::Status CallTensors::Finish(const std::vector<const std::string*>& inline_o
   for (const Output& output : outputs_) {
     const Tensor& to = output.tensor;
     if (!output.is_inline) {
-      const WorkerSession::Scratch& scratch = scratch_[output.scratch];
+      const WorkerSessionImpl::Scratch& scratch = scratch_[output.scratch];
       if (scratch.data != nullptr) {
         COHORT_RETURN_IF_ERROR(CopyTensor(View(scratch, to), to));
       } else if (to.contiguous()) {

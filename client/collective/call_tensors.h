@@ -10,7 +10,7 @@
 #include "absl/time/time.h"
 #include "base/clock.h"
 #include "base/tensor.h"
-#include "client/collective/worker_session.h"
+#include "client/collective/worker_session_impl.h"
 #include "cohort/v1/worker.pb.h"
 
 namespace cohort::client {
@@ -22,7 +22,7 @@ namespace cohort::client {
 class CallTensors {
  public:
   // `gpu`: this rank's; null: none. `on_stream`: the call is not done when it is answered.
-  CallTensors(WorkerSession& session, Gpu* gpu, bool on_stream, Instant deadline);
+  CallTensors(WorkerSessionImpl& session, Gpu* gpu, bool on_stream, Instant deadline);
   // Memory taken for the call goes back.
   ~CallTensors();
 
@@ -52,13 +52,13 @@ class CallTensors {
   absl::StatusOr<size_t> TakeScratch(const Tensor& tensor, v1::TensorRef* ref);
   absl::Status Upload(const Tensor& tensor, size_t scratch);
 
-  WorkerSession& session_;
+  WorkerSessionImpl& session_;
   Gpu* const gpu_;
   const bool on_stream_;
   const Instant deadline_;
   int64_t request_left_;
   int64_t response_left_;
-  std::vector<WorkerSession::Scratch> scratch_;
+  std::vector<WorkerSessionImpl::Scratch> scratch_;
   std::vector<Output> outputs_;
   std::vector<uint64_t> registered_;  // for this call alone
   bool reusable_ = false;

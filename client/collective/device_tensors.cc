@@ -7,7 +7,7 @@
 #include "absl/time/time.h"
 #include "base/clock.h"
 #include "base/status_macros.h"
-#include "client/collective/worker_session.h"
+#include "client/collective/worker_session_impl.h"
 
 namespace cohort::client {
 namespace {
@@ -18,6 +18,16 @@ constexpr absl::Duration kTimeout = absl::Seconds(10);
 uintptr_t AddressOf(const Tensor& tensor) { return reinterpret_cast<uintptr_t>(tensor.data()); }
 
 }  // namespace
+
+v1::RegisterDeviceMemory ToProto(const DeviceMemory& memory) {
+  v1::RegisterDeviceMemory message;
+  message.set_device_uuid(memory.device_uuid);
+  message.set_allocation_bytes(memory.allocation_bytes);
+  message.set_offset(memory.offset);
+  message.set_bytes(memory.bytes);
+  message.set_legacy_handle(memory.legacy_handle);
+  return message;
+}
 
 absl::StatusOr<Tensor> DeviceTensors::Allocate(Gpu& gpu, DataType type, const Shape& shape) {
   COHORT_ASSIGN_OR_RETURN(const Tensor memory, gpu.Allocate(type, shape));
@@ -81,7 +91,7 @@ absl::StatusOr<uint64_t> DeviceTensors::Register(Gpu& gpu, const void* memory, i
   }
   COHORT_ASSIGN_OR_RETURN(Gpu::Exported exported, gpu.Export(memory, bytes));
   v1::AttachRequest request;
-  *request.mutable_register_device_memory() = std::move(exported.said);
+  *request.mutable_register_device_memory() = ToProto(exported.memory);
   const int fd = exported.fd.get();
   COHORT_ASSIGN_OR_RETURN(
       const v1::AttachAnswer answer,

@@ -12,16 +12,19 @@
 #include "base/mutex.h"
 #include "base/tensor.h"
 #include "client/collective/gpu.h"
+#include "cohort/v1/attach.pb.h"
 
 namespace cohort::client {
 
-class WorkerSession;
+class WorkerSessionImpl;
+
+v1::RegisterDeviceMemory ToProto(const DeviceMemory& memory);
 
 // Tensors of Allocate are known to the worker as long as they live; others for the time of a call.
 // Of one session. Thread-safe.
 class DeviceTensors {
  public:
-  explicit DeviceTensors(WorkerSession& session) : session_(session) {}
+  explicit DeviceTensors(WorkerSessionImpl& session) : session_(session) {}
 
   // Errors: those of Gpu::Allocate and Gpu::Export, and the worker's; FAILED_PRECONDITION (no
   // memory is shared with the worker).
@@ -34,7 +37,7 @@ class DeviceTensors {
   };
   // Nothing: its memory is not of Allocate.
   std::optional<Place> Find(const Tensor& tensor) const;
-  // Of any other that has elements; to be freed with WorkerSession::FreeTensor. Errors: as
+  // Of any other that has elements; to be freed with WorkerSessionImpl::FreeTensor. Errors: as
   // Allocate; INVALID_ARGUMENT (another device's).
   absl::StatusOr<Place> Register(Gpu& gpu, const Tensor& tensor);
 
@@ -46,7 +49,7 @@ class DeviceTensors {
 
   absl::StatusOr<uint64_t> Register(Gpu& gpu, const void* memory, int64_t bytes);
 
-  WorkerSession& session_;
+  WorkerSessionImpl& session_;
   mutable Mutex mutex_;
   std::map<uintptr_t, Block> blocks_ ABSL_GUARDED_BY(mutex_);  // by where they begin
 };

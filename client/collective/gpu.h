@@ -15,7 +15,6 @@
 #include "base/tensor.h"
 #include "base/unique_fd.h"
 #include "client/collective/group.h"
-#include "cohort/v1/attach.pb.h"
 
 namespace cohort::client {
 
@@ -32,6 +31,16 @@ class StreamFlags {
   virtual absl::Status Set(void* stream, int flag, uint64_t number) = 0;
   // At once, by the host: whoever waits for the flag waits no longer.
   virtual void Release(int flag) = 0;
+};
+
+// Where another process finds memory of a device: RegisterDeviceMemory of attach.proto.
+struct DeviceMemory {
+  std::string device_uuid;
+  // The whole of what CUDA allocated, and where in it the memory is.
+  uint64_t allocation_bytes = 0;
+  uint64_t offset = 0;
+  uint64_t bytes = 0;
+  std::string legacy_handle;  // a cudaIpcMemHandle_t; empty: a descriptor goes with it
 };
 
 // Thread-safe.
@@ -56,7 +65,7 @@ class Gpu {
 
   // What another process needs to work with memory of this device.
   struct Exported {
-    v1::RegisterDeviceMemory said;
+    DeviceMemory memory;
     UniqueFd fd;  // closed where it goes by a legacy handle
   };
   // Errors: INVALID_ARGUMENT (no memory of the device), FAILED_PRECONDITION (what made it does not

@@ -28,4 +28,15 @@ absl::StatusOr<std::unique_ptr<Sequence>> Group::Record(
   return SequenceOfCalls(*this, std::move(calls));
 }
 
+void CountTransfers(absl::Span<const TensorTransfer> transfers, PeerCounters& peers) {
+  for (const TensorTransfer& transfer : transfers) {
+    const int64_t bytes = transfer.tensor.bytes();
+    if (transfer.sends) {
+      peers.CountSend(transfer.peer, bytes);
+    } else {
+      peers.CountReceive(transfer.peer, bytes);
+    }
+  }
+}
+
 }  // namespace cohort::client

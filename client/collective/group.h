@@ -18,6 +18,7 @@
 #include "absl/types/span.h"
 #include "base/reduction.h"
 #include "base/tensor.h"
+#include "client/collective/peer_stats.h"
 #include "client/collective/sequence.h"
 
 namespace cohort::client {
@@ -48,6 +49,9 @@ struct TensorCopy {
   Tensor from;
   Tensor to;
 };
+
+// Counts what an Exchange has moved.
+void CountTransfers(absl::Span<const TensorTransfer> transfers, PeerCounters& peers);
 
 // Rules of all tensor verbs
 //
@@ -94,6 +98,24 @@ class Group {
   virtual Placement placement() const { return Placement::kHost; }
   // The GPU of this rank; the host, where it has none.
   virtual Device device() const { return Device::Host(); }
+
+  // By rank: the payload that this rank has exchanged with each other one since its generation
+  // began. From any thread; blocks for no call. Counted are the elements that a verb by its
+  // definition takes from one rank to another, whatever way they take: one message for each call
+  // and rank, also of no elements.
+  //
+  //   AllReduce              the whole input, to and from every other rank
+  //   Reduce, Gather(V)      a rank's input, to the root
+  //   Broadcast, Scatter     the tensor, or a rank's part, from the root
+  //   AllGather(V)           a rank's input, to every other rank
+  //   ReduceScatter(V)       another rank's part of the input, to that rank
+  //   AllToAll(V)            another rank's part of the input, to that rank
+  //   Exchange               each transfer
+  //
+  // Not counted: headers, padding and detours of an algorithm; calls that failed;
+  // barriers, ExchangeSizes, AwaitMessage and objects; the calls of a recorded sequence that a GPU
+  // replays. A call on a stream counts when it is enqueued.
+  virtual std::vector<PeerStats> Stats() const = 0;
 
   // --- Memory.
 
@@ -227,6 +249,15 @@ class Group {
                                                       const CallOptions& options = {}) = 0;
   virtual absl::StatusOr<std::vector<std::string>> AllGatherObjects(
       absl::string_view object, const CallOptions& options = {}) = 0;
+  // AllGatherObjects of `members` alone: ranks of the group in ascending order, this one among
+  // them. No other rank calls it. Returns the objects in the order of `members`. Calls of each set
+  // of members are a sequence of their own. A member that comes when a call has timed out without
+  // it takes part in the next one, in the same call, while its timeout lasts. Blocks until all
+  // members have called. Errors: INVALID_ARGUMENT (not such ranks), DEADLINE_EXCEEDED (names the
+  // members that are missing), and those of objects.
+  virtual absl::StatusOr<std::vector<std::string>> AllGatherObjectsOf(
+      absl::Span<const int> members, absl::string_view object,
+      const CallOptions& options = {}) = 0;
 
   // --- The end, and the next beginning.
 

@@ -68,6 +68,7 @@ class Recorder final : public Group {
   int size() const override { return group_.size(); }
   const std::vector<std::string>& paths() const override { return group_.paths(); }
   const std::vector<std::string>& hosts() const override { return group_.hosts(); }
+  std::vector<PeerStats> Stats() const override { return group_.Stats(); }
   Placement placement() const override { return group_.placement(); }
   Device device() const override { return group_.device(); }
 
@@ -187,6 +188,11 @@ class Recorder final : public Group {
   absl::StatusOr<std::vector<std::string>> AllGatherObjects(absl::string_view,
                                                             const CallOptions&) override {
     return NotRecorded("AllGatherObjects");
+  }
+  absl::StatusOr<std::vector<std::string>> AllGatherObjectsOf(absl::Span<const int>,
+                                                              absl::string_view,
+                                                              const CallOptions&) override {
+    return NotRecorded("AllGatherObjectsOf");
   }
   absl::Status CopyAll(absl::Span<const TensorCopy>, const CallOptions&) override {
     return NotRecorded("Copy");

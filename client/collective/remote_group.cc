@@ -10,6 +10,10 @@
 #include "base/status_macros.h"
 #include "client/collective/call_tensors.h"
 #include "client/collective/copy_here.h"
+#include "client/collective/stream_calls.h"
+#include "client/collective/worker_lane.h"
+#include "client/collective/worker_session_impl.h"
+#include "cohort/v1/worker.grpc.pb.h"
 
 namespace cohort::client {
 namespace {
@@ -18,10 +22,12 @@ using Stub = v1::WorkerService::Stub;
 
 constexpr absl::Duration kGoodBye = absl::Seconds(1);
 constexpr absl::Duration kShortTimeout = absl::Seconds(5);
+// What a daemon takes for a duration.
+constexpr absl::Duration kLongestDuration = absl::Hours(24);
 
 void SetDuration(absl::Duration duration, google::protobuf::Duration* to) {
   const absl::Duration bounded =
-      std::min(std::max(duration, absl::ZeroDuration()), absl::Hours(24));
+      std::min(std::max(duration, absl::ZeroDuration()), kLongestDuration);
   const int64_t nanoseconds = absl::ToInt64Nanoseconds(bounded);
   to->set_seconds(nanoseconds / 1000000000);
   to->set_nanos(static_cast<int32_t>(nanoseconds % 1000000000));
@@ -34,12 +40,24 @@ bool SameElements(const Tensor& a, const Tensor& b) {
 
 }  // namespace
 
+RemoteGroup::RemoteGroup(RemoteGroupOptions options) : options_(std::move(options)) {}
+
+WorkerSessionImpl& RemoteGroup::wire() const { return WorkerSessionImpl::Of(session()); }
+
 absl::StatusOr<std::unique_ptr<RemoteGroup>> RemoteGroup::Create(RemoteGroupOptions options) {
+  if (options.data_expiration.has_value() &&
+      (*options.data_expiration <= absl::ZeroDuration() ||
+       *options.data_expiration > kLongestDuration)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("group ", options.group, ": the data expiration is ",
+                     absl::FormatDuration(*options.data_expiration),
+                     "; it must be above 0 and at most ", absl::FormatDuration(kLongestDuration)));
+  }
   if (options.session == nullptr) {
     COHORT_ASSIGN_OR_RETURN(options.session, WorkerSession::Connect(options.worker));
   }
   auto group = absl::WrapUnique(new RemoteGroup(std::move(options)));
-  group->lane_ = group->session().MakeLane();
+  group->lane_ = group->wire().MakeLane();
   const RemoteGroupOptions& seat = group->options_;
   v1::JoinGroupRequest request;
   request.set_coordinator(seat.coordinator);
@@ -51,6 +69,9 @@ absl::StatusOr<std::unique_ptr<RemoteGroup>> RemoteGroup::Create(RemoteGroupOpti
   request.set_parameters_digest(seat.parameters_digest);
   request.set_attached(seat.attached);
   if (seat.lease.has_value()) SetDuration(*seat.lease, request.mutable_lease());
+  if (seat.data_expiration.has_value()) {
+    SetDuration(*seat.data_expiration, request.mutable_data_expiration());
+  }
   SetDuration(seat.join_timeout, request.mutable_timeout());
   request.set_placement(static_cast<int>(seat.placement));
   if (seat.placement != Placement::kHost && !seat.attached) {
@@ -60,41 +81,41 @@ absl::StatusOr<std::unique_ptr<RemoteGroup>> RemoteGroup::Create(RemoteGroupOpti
                                                         ", and this rank has been given no GPU"));
     }
     COHORT_ASSIGN_OR_RETURN(*request.mutable_device_uuid(), seat.gpu->Uuid());
-    group->streams_ = std::make_unique<StreamCalls>(*seat.session, seat.gpu);
+    group->streams_ = std::make_unique<StreamCalls>(group->wire(), seat.gpu);
     // The end of a generation ends what the worker has enqueued; nobody but us ends what waits for
     // a worker that is gone.
-    seat.session->AwaitSessionEnd(group.get(),
+    group->wire().AwaitSessionEnd(group.get(),
                                   [streams = group->streams_.get()] { streams->Release(); });
   }
   v1::JoinGroupResponse response;
   bool answered = false;
   // Forming begins when joining has ended, and has as long.
   COHORT_RETURN_IF_ERROR(group->Explain(
-      seat.session->Call(&Stub::JoinGroup, request, 2 * seat.join_timeout, &response, &answered),
+      group->wire().Call(&Stub::JoinGroup, request, 2 * seat.join_timeout, &response, &answered),
       answered));
   group->Adopt(response);
   return group;
 }
 
 RemoteGroup::~RemoteGroup() {
-  if (streams_ != nullptr) session().AwaitSessionEnd(this, nullptr);
-  if (group_ == 0 || !session().Standing(0, 0).ok()) return;
+  if (streams_ != nullptr) wire().AwaitSessionEnd(this, nullptr);
+  if (group_ == 0 || !wire().Standing(0, 0).ok()) return;
   v1::LeaveGroupRequest request;
   request.set_group(group_);
   v1::LeaveGroupResponse response;
   // What does not arrive the end of the session does.
-  session().Call(&Stub::LeaveGroup, request, kGoodBye, &response).IgnoreError();
+  wire().Call(&Stub::LeaveGroup, request, kGoodBye, &response).IgnoreError();
 }
 
 absl::Status RemoteGroup::Rejoin(absl::Duration timeout) {
-  COHORT_RETURN_IF_ERROR(Explain(session().Standing(0, 0), false));
+  COHORT_RETURN_IF_ERROR(Explain(wire().Standing(0, 0), false));
   v1::RejoinGroupRequest request;
   request.set_group(group_);
   SetDuration(timeout, request.mutable_timeout());
   v1::JoinGroupResponse response;
   bool answered = false;
   COHORT_RETURN_IF_ERROR(Explain(
-      session().Call(&Stub::RejoinGroup, request, timeout, &response, &answered), answered));
+      wire().Call(&Stub::RejoinGroup, request, timeout, &response, &answered), answered));
   Adopt(response);
   return absl::OkStatus();
 }
@@ -107,6 +128,8 @@ void RemoteGroup::Adopt(const v1::JoinGroupResponse& seat) {
   paths_.assign(seat.paths().begin(), seat.paths().end());
   hosts_.assign(seat.machines().begin(), seat.machines().end());
   why_not_ = seat.why_not();
+  MutexLock lock(&count_mutex_);
+  peers_.Reset(rank_, world_size_);
 }
 
 absl::Duration RemoteGroup::TimeoutOf(const CallOptions& options) const {
@@ -114,9 +137,9 @@ absl::Duration RemoteGroup::TimeoutOf(const CallOptions& options) const {
 }
 
 absl::Status RemoteGroup::Standing() const {
-  const absl::Status session = this->session().Standing(0, 0);
+  const absl::Status session = wire().Standing(0, 0);
   if (!session.ok()) return Explain(session, false);
-  return this->session().Standing(group_, generation_);
+  return wire().Standing(group_, generation_);
 }
 
 absl::Status RemoteGroup::Explain(const absl::Status& status, bool answered) const {
@@ -133,9 +156,9 @@ absl::StatusOr<Tensor> RemoteGroup::Allocate(DataType type, const Shape& shape, 
           absl::StrCat("no tensor on ", device.ToString(), ": this rank's GPU is ",
                        options_.gpu == nullptr ? "none" : this->device().ToString()));
     }
-    return session().device_tensors().Allocate(*options_.gpu, type, shape);
+    return wire().device_tensors().Allocate(*options_.gpu, type, shape);
   }
-  if (session().attached() != nullptr) return session().CreateTensor(type, shape);
+  if (wire().attached() != nullptr) return wire().CreateTensor(type, shape);
   return NewHostTensor(type, shape);
 }
 
@@ -174,7 +197,7 @@ absl::Status RemoteGroup::TellRefusal(const absl::Status& why, const CallOptions
 }
 
 CallTensors RemoteGroup::TensorsOf(const CallOptions& options) const {
-  return CallTensors(session(), options_.gpu.get(), options.stream.has_value(),
+  return CallTensors(wire(), options_.gpu.get(), options.stream.has_value(),
                      Clock::Steady().Now() + TimeoutOf(options));
 }
 
@@ -187,7 +210,7 @@ absl::Status RemoteGroup::RunRequest(v1::RunCollectiveRequest& request, CallTens
   bool answered = false;
   const auto run = [&] {
     const absl::Status status =
-        session().RunCollective(*lane_, request, timeout, response, &answered);
+        wire().RunCollective(*lane_, request, timeout, response, &answered);
     if (!status.ok()) tensors.Fail(answered);
     return Explain(status, answered);
   };
@@ -220,20 +243,22 @@ absl::Status RemoteGroup::CopyAll(absl::Span<const TensorCopy> copies, const Cal
 
 absl::StatusOr<std::vector<std::string>> RemoteGroup::RunObject(v1::ObjectVerb verb,
                                                                 absl::string_view object, int peer,
-                                                                const CallOptions& options) {
+                                                                const CallOptions& options,
+                                                                absl::Span<const int> members) {
   COHORT_RETURN_IF_ERROR(Standing());
   v1::RunObjectRequest request;
   request.set_group(group_);
   request.set_verb(verb);
   request.set_object(std::string(object));
   request.set_peer(peer);
+  request.mutable_members()->Add(members.begin(), members.end());
   const absl::Duration timeout = TimeoutOf(options);
   SetDuration(timeout, request.mutable_timeout());
   v1::RunObjectResponse response;
   bool answered = false;
   // The worker's own call to the coordinator has a margin as well.
   const absl::Status status =
-      session().Call(&Stub::RunObject, request, timeout + kShortTimeout, &response, &answered);
+      wire().Call(&Stub::RunObject, request, timeout + kShortTimeout, &response, &answered);
   COHORT_RETURN_IF_ERROR(Explain(status, answered));
   return std::vector<std::string>(std::make_move_iterator(response.mutable_objects()->begin()),
                                   std::make_move_iterator(response.mutable_objects()->end()));
@@ -267,12 +292,18 @@ absl::StatusOr<std::vector<std::string>> RemoteGroup::AllGatherObjects(absl::str
   return RunObject(v1::OBJECT_VERB_ALL_GATHER, object, 0, options);
 }
 
+absl::StatusOr<std::vector<std::string>> RemoteGroup::AllGatherObjectsOf(
+    absl::Span<const int> members, absl::string_view object, const CallOptions& options) {
+  if (members.empty()) return absl::InvalidArgumentError("objects of members: there is no member");
+  return RunObject(v1::OBJECT_VERB_ALL_GATHER, object, 0, options, members);
+}
+
 void RemoteGroup::Abort(const absl::Status& cause) {
   v1::AbortGroupRequest request;
   request.set_group(group_);
   request.set_cause(std::string(cause.message()));
   v1::AbortGroupResponse response;
-  session().Call(&Stub::AbortGroup, request, kGoodBye, &response).IgnoreError();
+  wire().Call(&Stub::AbortGroup, request, kGoodBye, &response).IgnoreError();
 }
 
 }  // namespace cohort::client

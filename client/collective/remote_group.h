@@ -10,15 +10,24 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "base/mutex.h"
 #include "client/collective/gpu.h"
 #include "client/collective/group.h"
-#include "client/collective/stream_calls.h"
 #include "client/collective/worker_session.h"
-#include "cohort/v1/worker.pb.h"
+
+namespace cohort::v1 {
+class JoinGroupResponse;
+class RunCollectiveRequest;
+class RunCollectiveResponse;
+enum ObjectVerb : int;
+}  // namespace cohort::v1
 
 namespace cohort::client {
 
 class CallTensors;
+class StreamCalls;
+class WorkerLane;
+class WorkerSessionImpl;
 
 struct RemoteGroupOptions {
   // Shared with other groups of this process; null: one of its own, to `worker`.
@@ -33,6 +42,9 @@ struct RemoteGroupOptions {
   std::string member;  // empty: "rank-N"
   std::string parameters_digest;
   std::optional<absl::Duration> lease;
+  // How long the coordinator keeps objects that no rank reads: above 0 and at most 24 h, the same
+  // on all ranks. Absent: 3600 s.
+  std::optional<absl::Duration> data_expiration;
   absl::Duration join_timeout = absl::Seconds(300);
   absl::Duration timeout = absl::Seconds(300);  // of calls without their own
   // Tensor verbs are not the worker's to run: see worker::AttachedGroup.
@@ -58,7 +70,7 @@ struct RemoteGroupOptions {
 class RemoteGroup final : public Group {
  public:
   // Takes the seat and waits until the group is complete. Errors: those of WorkerSession::Connect
-  // and of worker::LocalGroup::Create.
+  // and of worker::LocalGroup::Create; INVALID_ARGUMENT (data_expiration is out of its range).
   static absl::StatusOr<std::unique_ptr<RemoteGroup>> Create(RemoteGroupOptions options);
   // Leaves.
   ~RemoteGroup() override;
@@ -83,6 +95,8 @@ class RemoteGroup final : public Group {
   Device device() const override {
     return options_.gpu == nullptr ? Device::Host() : options_.gpu->device();
   }
+
+  std::vector<PeerStats> Stats() const override { return peers_.Read(); }
 
   // Where no memory is shared with the worker: memory of this process, and none of a GPU.
   absl::StatusOr<Tensor> Allocate(DataType type, const Shape& shape, Device device = {}) override;
@@ -128,11 +142,15 @@ class RemoteGroup final : public Group {
                                               const CallOptions& options) override;
   absl::StatusOr<std::vector<std::string>> AllGatherObjects(absl::string_view object,
                                                             const CallOptions& options) override;
+  absl::StatusOr<std::vector<std::string>> AllGatherObjectsOf(absl::Span<const int> members,
+                                                              absl::string_view object,
+                                                              const CallOptions& options) override;
   void Abort(const absl::Status& cause) override;
 
  private:
-  explicit RemoteGroup(RemoteGroupOptions options) : options_(std::move(options)) {}
+  explicit RemoteGroup(RemoteGroupOptions options);
 
+  WorkerSessionImpl& wire() const;
   void Adopt(const v1::JoinGroupResponse& seat);
   absl::Duration TimeoutOf(const CallOptions& options) const;
   // What ends all calls at once, or OK.
@@ -148,9 +166,13 @@ class RemoteGroup final : public Group {
   absl::Status TellRefusal(const absl::Status& why, const CallOptions& options);
   absl::Status RunRequest(v1::RunCollectiveRequest& request, CallTensors& tensors,
                           const CallOptions& options, v1::RunCollectiveResponse* response);
+  // `status` of a call; counts what it has moved, if it went well.
+  template <typename Count>
+  absl::Status Counted(absl::Status status, Count&& count);
   CallTensors TensorsOf(const CallOptions& options) const;
   absl::StatusOr<std::vector<std::string>> RunObject(v1::ObjectVerb verb, absl::string_view object,
-                                                     int peer, const CallOptions& options);
+                                                     int peer, const CallOptions& options,
+                                                     absl::Span<const int> members = {});
   absl::StatusOr<std::string> OneObject(v1::ObjectVerb verb, absl::string_view object, int peer,
                                         const CallOptions& options);
 
@@ -164,6 +186,8 @@ class RemoteGroup final : public Group {
   std::vector<std::string> paths_;
   std::vector<std::string> hosts_;
   std::string why_not_;
+  Mutex count_mutex_;   // threads may call beside each other
+  PeerCounters peers_;  // one of them at a time counts
 };
 
 }  // namespace cohort::client

@@ -5,9 +5,11 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/mutex.h"
 #include "base/status_macros.h"
 #include "client/collective/call_tensors.h"
 #include "client/collective/remote_group.h"
+#include "cohort/v1/worker.pb.h"
 
 namespace cohort::client {
 namespace {
@@ -29,11 +31,20 @@ void SetSizes(const Sizes& sizes, google::protobuf::RepeatedField<int64_t>* to) 
 
 }  // namespace
 
+template <typename Count>
+absl::Status RemoteGroup::Counted(absl::Status status, Count&& count) {
+  if (!status.ok()) return status;
+  MutexLock lock(&count_mutex_);
+  count(peers_);
+  return status;
+}
+
 absl::Status RemoteGroup::AllReduce(const Tensor& input, const Tensor& output,
                                     const Reduction& reduction, const CallOptions& options) {
   v1::RunCollectiveRequest request = MakeRequest(v1::TENSOR_VERB_ALL_REDUCE);
   SetReduction(reduction, request);
-  return Run(request, &input, &output, options);
+  return Counted(Run(request, &input, &output, options),
+                 [&](PeerCounters& peers) { peers.CountEach(input.bytes(), input.bytes()); });
 }
 
 absl::Status RemoteGroup::Reduce(const Tensor& input, const Tensor& output,
@@ -41,7 +52,8 @@ absl::Status RemoteGroup::Reduce(const Tensor& input, const Tensor& output,
   v1::RunCollectiveRequest request = MakeRequest(v1::TENSOR_VERB_REDUCE);
   SetReduction(reduction, request);
   request.set_root(root);
-  return Run(request, &input, root == rank_ ? &output : nullptr, options);
+  return Counted(Run(request, &input, root == rank_ ? &output : nullptr, options),
+                 [&](PeerCounters& peers) { peers.CountToRoot(root, input.bytes()); });
 }
 
 absl::Status RemoteGroup::Broadcast(const Tensor& tensor, int root, const CallOptions& options) {
@@ -54,14 +66,16 @@ absl::Status RemoteGroup::Broadcast(const Tensor& tensor, int root, const CallOp
   if (!added.ok()) return TellRefusal(added, options);
   v1::RunCollectiveResponse response;
   COHORT_RETURN_IF_ERROR(RunRequest(request, tensors, options, &response));
-  return tensors.Finish({&response.output()});
+  return Counted(tensors.Finish({&response.output()}),
+                 [&](PeerCounters& peers) { peers.CountFromRoot(root, tensor.bytes()); });
 }
 
 absl::Status RemoteGroup::AllGather(const Tensor& input, const Tensor& output, int dim,
                                     const CallOptions& options) {
   v1::RunCollectiveRequest request = MakeRequest(v1::TENSOR_VERB_ALL_GATHER);
   request.set_dim(dim);
-  return Run(request, &input, &output, options);
+  return Counted(Run(request, &input, &output, options),
+                 [&](PeerCounters& peers) { peers.CountEach(input.bytes(), input.bytes()); });
 }
 
 absl::Status RemoteGroup::ReduceScatter(const Tensor& input, const Tensor& output, int dim,
@@ -69,13 +83,15 @@ absl::Status RemoteGroup::ReduceScatter(const Tensor& input, const Tensor& outpu
   v1::RunCollectiveRequest request = MakeRequest(v1::TENSOR_VERB_REDUCE_SCATTER);
   request.set_dim(dim);
   SetReduction(reduction, request);
-  return Run(request, &input, &output, options);
+  return Counted(Run(request, &input, &output, options),
+                 [&](PeerCounters& peers) { peers.CountEach(output.bytes(), output.bytes()); });
 }
 
 absl::Status RemoteGroup::AllToAll(const Tensor& input, const Tensor& output,
                                    const CallOptions& options) {
   v1::RunCollectiveRequest request = MakeRequest(v1::TENSOR_VERB_ALL_TO_ALL);
-  return Run(request, &input, &output, options);
+  return Counted(Run(request, &input, &output, options),
+                 [&](PeerCounters& peers) { peers.CountEachPart(input.bytes()); });
 }
 
 absl::Status RemoteGroup::Gather(const Tensor& input, const Tensor& output, int dim, int root,
@@ -83,7 +99,8 @@ absl::Status RemoteGroup::Gather(const Tensor& input, const Tensor& output, int 
   v1::RunCollectiveRequest request = MakeRequest(v1::TENSOR_VERB_GATHER);
   request.set_dim(dim);
   request.set_root(root);
-  return Run(request, &input, root == rank_ ? &output : nullptr, options);
+  return Counted(Run(request, &input, root == rank_ ? &output : nullptr, options),
+                 [&](PeerCounters& peers) { peers.CountToRoot(root, input.bytes()); });
 }
 
 absl::Status RemoteGroup::Scatter(const Tensor& input, const Tensor& output, int dim, int root,
@@ -91,7 +108,8 @@ absl::Status RemoteGroup::Scatter(const Tensor& input, const Tensor& output, int
   v1::RunCollectiveRequest request = MakeRequest(v1::TENSOR_VERB_SCATTER);
   request.set_dim(dim);
   request.set_root(root);
-  return Run(request, root == rank_ ? &input : nullptr, &output, options);
+  return Counted(Run(request, root == rank_ ? &input : nullptr, &output, options),
+                 [&](PeerCounters& peers) { peers.CountFromRoot(root, output.bytes()); });
 }
 
 absl::Status RemoteGroup::AllGatherV(const Tensor& input, const Tensor& output, int dim,
@@ -99,7 +117,10 @@ absl::Status RemoteGroup::AllGatherV(const Tensor& input, const Tensor& output, 
   v1::RunCollectiveRequest request = MakeRequest(v1::TENSOR_VERB_ALL_GATHER_V);
   request.set_dim(dim);
   SetSizes(sizes, request.mutable_sizes());
-  return Run(request, &input, &output, options);
+  return Counted(Run(request, &input, &output, options), [&](PeerCounters& peers) {
+    peers.CountSendEach(input.bytes());
+    peers.CountReceiveParts(sizes, output.bytes());
+  });
 }
 
 absl::Status RemoteGroup::ReduceScatterV(const Tensor& input, const Tensor& output, int dim,
@@ -109,7 +130,10 @@ absl::Status RemoteGroup::ReduceScatterV(const Tensor& input, const Tensor& outp
   request.set_dim(dim);
   SetReduction(reduction, request);
   SetSizes(sizes, request.mutable_sizes());
-  return Run(request, &input, &output, options);
+  return Counted(Run(request, &input, &output, options), [&](PeerCounters& peers) {
+    peers.CountSendParts(sizes, input.bytes());
+    peers.CountReceiveEach(output.bytes());
+  });
 }
 
 absl::Status RemoteGroup::GatherV(const Tensor& input, const Tensor& output, int dim,
@@ -118,7 +142,10 @@ absl::Status RemoteGroup::GatherV(const Tensor& input, const Tensor& output, int
   request.set_dim(dim);
   request.set_root(root);
   SetSizes(sizes, request.mutable_sizes());
-  return Run(request, &input, root == rank_ ? &output : nullptr, options);
+  return Counted(Run(request, &input, root == rank_ ? &output : nullptr, options),
+                 [&](PeerCounters& peers) {
+                   peers.CountPartsToRoot(root, sizes, output.bytes(), input.bytes());
+                 });
 }
 
 absl::Status RemoteGroup::AllToAllV(const Tensor& input, const Sizes& input_sizes,
@@ -127,7 +154,10 @@ absl::Status RemoteGroup::AllToAllV(const Tensor& input, const Sizes& input_size
   v1::RunCollectiveRequest request = MakeRequest(v1::TENSOR_VERB_ALL_TO_ALL_V);
   SetSizes(input_sizes, request.mutable_sizes());
   SetSizes(output_sizes, request.mutable_output_sizes());
-  return Run(request, &input, &output, options);
+  return Counted(Run(request, &input, &output, options), [&](PeerCounters& peers) {
+    peers.CountSendParts(input_sizes, input.bytes());
+    peers.CountReceiveParts(output_sizes, output.bytes());
+  });
 }
 
 absl::StatusOr<Sizes> RemoteGroup::ExchangeSizes(int64_t own, const CallOptions& options) {
@@ -195,7 +225,8 @@ absl::Status RemoteGroup::Exchange(absl::Span<const TensorTransfer> transfers,
   COHORT_RETURN_IF_ERROR(RunRequest(request, tensors, options, &response));
   std::vector<const std::string*> received;
   for (const std::string& bytes : response.received()) received.push_back(&bytes);
-  return tensors.Finish(received);
+  return Counted(tensors.Finish(received),
+                 [&](PeerCounters& peers) { CountTransfers(transfers, peers); });
 }
 
 }  // namespace cohort::client

@@ -22,7 +22,7 @@ absl::StatusOr<StreamFlags*> StreamCalls::Prepare() {
     }
     COHORT_ASSIGN_OR_RETURN(const Tensor memory,
                             session_.CreateTensor(DataType::kU8, {kFlagsBytes}));
-    const std::optional<WorkerSession::Place> place = session_.Find(memory);
+    const std::optional<WorkerSessionImpl::Place> place = session_.Find(memory);
     if (!place.has_value()) return absl::InternalError("the worker's memory is not found");
     std::fill_n(static_cast<char*>(memory.data()), kFlagsBytes, '\0');
     COHORT_ASSIGN_OR_RETURN(std::unique_ptr<StreamFlags> flags,

@@ -13,7 +13,7 @@
 #include "base/mutex.h"
 #include "base/tensor.h"
 #include "client/collective/gpu.h"
-#include "client/collective/worker_session.h"
+#include "client/collective/worker_session_impl.h"
 #include "cohort/v1/worker.pb.h"
 
 namespace cohort::client {
@@ -21,7 +21,7 @@ namespace cohort::client {
 // As StreamOrder of worker.proto has it. Thread-safe.
 class StreamCalls {
  public:
-  StreamCalls(WorkerSession& session, std::shared_ptr<Gpu> gpu)
+  StreamCalls(WorkerSessionImpl& session, std::shared_ptr<Gpu> gpu)
       : session_(session), gpu_(std::move(gpu)) {}
   // Streams that still wait for the worker go on.
   ~StreamCalls() { Release(); }
@@ -40,7 +40,7 @@ class StreamCalls {
 
   absl::StatusOr<StreamFlags*> Prepare() ABSL_EXCLUSIVE_LOCKS_REQUIRED(call_mutex_);
 
-  WorkerSession& session_;
+  WorkerSessionImpl& session_;
   const std::shared_ptr<Gpu> gpu_;
   Mutex call_mutex_;
   Tensor memory_ ABSL_GUARDED_BY(call_mutex_);

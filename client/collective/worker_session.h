@@ -1,28 +1,19 @@
-// A session with a worker daemon: what several groups of a process share.
+// A session with a worker daemon, which several groups of a process share.
+//
+//   cohort::client::WorkerSessionOptions options;
+//   options.address = "unix:/run/cohort/worker.sock";
+//   COHORT_ASSIGN_OR_RETURN(auto session, cohort::client::WorkerSession::Connect(options));
+//   cohort::client::RemoteGroupOptions seat;
+//   seat.session = session;
 #ifndef COHORT_CLIENT_COLLECTIVE_WORKER_SESSION_H_
 #define COHORT_CLIENT_COLLECTIVE_WORKER_SESSION_H_
 
 #include <cstdint>
-#include <functional>
-#include <map>
 #include <memory>
-#include <optional>
 #include <string>
-#include <thread>
-#include <vector>
 
-#include "absl/base/thread_annotations.h"
-#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "base/clock.h"
-#include "base/mutex.h"
-#include "base/tensor.h"
-#include "client/collective/attach_connection.h"
-#include "client/collective/device_tensors.h"
-#include "client/collective/worker_lane.h"
-#include "cohort/v1/worker.grpc.pb.h"
-#include "grpcpp/client_context.h"
 
 namespace cohort::client {
 
@@ -38,136 +29,23 @@ struct WorkerSessionOptions {
   int64_t inline_bytes = int64_t{8} << 10;
 };
 
-// When it goes, the worker leaves all groups of the session. Thread-safe.
-class WorkerSession : public std::enable_shared_from_this<WorkerSession> {
+// The worker leaves all groups of the session when the session is destroyed. Thread-safe.
+class WorkerSession {
  public:
-  // Errors: INVALID_ARGUMENT (no address, or a longer path than Unix sockets have), UNAVAILABLE
-  // (nobody answers, or the worker is draining), DEADLINE_EXCEEDED.
+  // Blocks for at most `connect_timeout`. Errors: INVALID_ARGUMENT (no address, or a longer path
+  // than Unix sockets have), UNAVAILABLE (the worker does not answer, or is draining),
+  // DEADLINE_EXCEEDED.
   static absl::StatusOr<std::shared_ptr<WorkerSession>> Connect(
       const WorkerSessionOptions& options);
-  ~WorkerSession();
+  virtual ~WorkerSession() = default;
 
   // Such as: the worker at 10.0.0.4:7800 (process 4711 on host-a).
-  const std::string& worker() const { return worker_; }
-  int64_t max_message_bytes() const { return opened_.max_message_bytes(); }
-  int64_t inline_bytes() const { return options_.inline_bytes; }
+  virtual const std::string& worker() const = 0;
+  // Why this process shares no memory with the worker; empty if it does.
+  virtual const std::string& why_not_attached() const = 0;
 
-  // --- Calls. `call` is such as &Stub::RunCollective; the session is put into the request.
-
-  // Errors: those of the worker, unchanged; ABORTED (the session has ended: the worker is gone);
-  // DEADLINE_EXCEEDED (no answer within a moment after `timeout`). `answered` (may be null):
-  // whether the worker itself has spoken.
-  template <typename Method, typename Request, typename Response>
-  absl::Status Call(Method method, Request& request, absl::Duration timeout, Response* response,
-                    bool* answered = nullptr) {
-    request.set_session(opened_.session());
-    grpc::ClientContext context;
-    SetDeadline(context, timeout);
-    return Read(context, ((*stub_).*method)(&context, request, response), answered);
-  }
-
-  // The same for RunCollective, by `lane` where it is open.
-  absl::Status RunCollective(WorkerLane& lane, v1::RunCollectiveRequest& request,
-                             absl::Duration timeout, v1::RunCollectiveResponse* response,
-                             bool* answered);
-  // Of one group, which it outlives.
-  std::unique_ptr<WorkerLane> MakeLane() const;
-
-  // Of a tensor that is no part of the shared memory. In order, from its beginning.
-  absl::Status WriteTensor(uint64_t tensor, const void* from, int64_t bytes,
-                           absl::Duration timeout);
-  absl::Status ReadTensor(uint64_t tensor, void* to, int64_t bytes, absl::Duration timeout);
-
-  // --- Memory. Null unless attached.
-  AttachConnection* attached() const { return attached_.get(); }
-  // Why not; empty if it is.
-  const std::string& why_not_attached() const { return why_not_attached_; }
-
-  // Contiguous elements in the worker's memory, of no defined value, freed with the last copy.
-  // Precondition: attached. Errors: RESOURCE_EXHAUSTED, and those of Call.
-  absl::StatusOr<Tensor> CreateTensor(DataType type, const Shape& shape);
-  // Where the tensor's first element lies in the worker's memory.
-  struct Place {
-    uint64_t tensor = 0;
-    int64_t first = 0;  // in elements of its type
-  };
-  std::optional<Place> Find(const Tensor& tensor) const;
-  // Of GPUs of this process.
-  DeviceTensors& device_tensors() { return device_tensors_; }
-  // If the worker is gone, so is the tensor.
-  void FreeTensor(uint64_t tensor);
-
-  // Memory of the worker for the time of a call; it is kept for later ones.
-  struct Scratch {
-    uint64_t tensor = 0;
-    int64_t bytes = 0;
-    char* data = nullptr;  // null unless attached
-  };
-  absl::StatusOr<Scratch> TakeScratch(int64_t bytes);
-  // `reusable`: nobody works with it any more.
-  void GiveBack(const Scratch& scratch, bool reusable);
-
-  // --- What the worker told.
-
-  // `on_end` is called once with why this session, or that generation of the group, has ended; at
-  // once if it has. On any thread; it must not block, nor call the session. Null: nobody is to be
-  // told any more, and when it returns nobody is being told.
-  using OnEnd = std::function<void(const std::string& cause, bool session_ended)>;
-  void AwaitEnd(uint64_t group, int64_t generation, OnEnd on_end);
-  // `body` is called once, when the session has ended; at once if it has. As OnEnd otherwise. Null:
-  // `owner`'s is not to be called any more.
-  void AwaitSessionEnd(const void* owner, std::function<void()> body);
-  // OK, or why this session, or this generation of the group, has ended.
-  absl::Status Standing(uint64_t group, int64_t generation) const;
-
- private:
-  struct GroupEnd {
-    int64_t generation = 0;
-    std::string cause;
-  };
-  struct Awaited {
-    int64_t generation = 0;
-    OnEnd on_end;
-  };
-  // Of scratch that waits for a call.
-  static constexpr int64_t kKeptScratch = int64_t{256} << 20;
-
-  explicit WorkerSession(const WorkerSessionOptions& options);
-
-  static void SetDeadline(grpc::ClientContext& context, absl::Duration timeout);
-  absl::Status Read(const grpc::ClientContext& context, const grpc::Status& status,
-                    bool* answered) const;
-  // `own_words`: the worker itself has said so.
-  absl::Status Read(const grpc::Status& status, bool own_words, bool* answered) const;
-  // Reads events until the stream ends.
-  void Listen();
-  absl::Status Open();
-
-  const WorkerSessionOptions options_;
-  std::unique_ptr<v1::WorkerService::Stub> stub_;
-  grpc::ClientContext stream_context_;
-  v1::SessionOpened opened_;
-  std::string worker_;
-  std::unique_ptr<AttachConnection> attached_;
-  std::string why_not_attached_;
-  DeviceTensors device_tensors_{*this};
-
-  mutable Mutex mutex_;
-  bool opened_yet_ ABSL_GUARDED_BY(mutex_) = false;
-  std::optional<absl::Status> ended_ ABSL_GUARDED_BY(mutex_);
-  std::map<uint64_t, GroupEnd> group_ends_ ABSL_GUARDED_BY(mutex_);
-  std::map<uint64_t, Awaited> awaited_ ABSL_GUARDED_BY(mutex_);
-  std::map<const void*, std::function<void()>> session_ends_ ABSL_GUARDED_BY(mutex_);
-  // By offset in the shared memory.
-  struct Block {
-    uint64_t tensor = 0;
-    int64_t bytes = 0;
-  };
-  std::map<int64_t, Block> blocks_ ABSL_GUARDED_BY(mutex_);
-  std::vector<Scratch> scratch_ ABSL_GUARDED_BY(mutex_);
-  int64_t scratch_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
-
-  std::thread listener_;
+ protected:
+  WorkerSession() = default;
 };
 
 }  // namespace cohort::client

@@ -71,7 +71,8 @@ struct ProcessGroupOptions {
   // All members must bring the same.
   std::string parameters_digest;
 
-  absl::Duration store_timeout = absl::Seconds(300);     // of Create and of calls without a timeout
+  absl::Duration join_timeout = absl::Seconds(300);      // of Create, and of Rejoin without a timeout
+  absl::Duration timeout = absl::Seconds(300);           // of calls without their own
   absl::Duration data_expiration = absl::Seconds(3600);  // of objects nobody reads
   absl::Duration lease = absl::Seconds(30);              // silence after which a member is lost
   // Of a member whose connection stands, as that of a process that is stopped or stuck may. Zero: four
@@ -96,7 +97,7 @@ struct ProcessGroupOptions {
 struct RoundOptions {
   std::string name;               // separate names are separate sequences of rounds
   std::vector<RankRange> participants;  // empty: all
-  absl::Duration timeout = absl::ZeroDuration();  // zero: 30 s for barriers and votes, else store_timeout
+  absl::Duration timeout = absl::ZeroDuration();  // zero: 30 s for barriers and votes, else the group's
   std::string digest;             // all must bring the same: else FAILED_PRECONDITION on all, at once
   // Called about each second while waiting, on the caller's thread (blocking calls only).
   std::function<void(const MissingReport&)> on_waiting;
@@ -147,7 +148,7 @@ struct GroupStats {
 
 class ProcessGroup {
  public:
-  // Takes a seat and blocks until the group is complete, at most `store_timeout`.
+  // Takes a seat and blocks until the group is complete, at most `join_timeout`.
   // Also: ALREADY_EXISTS (rank held by another live member), FAILED_PRECONDITION (other spec or digest than that of
   // the members that are here, at once; both sides are named), DEADLINE_EXCEEDED (lists the empty seats, and who was
   // refused there).
@@ -229,7 +230,7 @@ class ProcessGroup {
   virtual void AllGatherAsync(
       absl::string_view object, const RoundOptions& options,
       std::function<void(absl::StatusOr<ObjectList>)> done) = 0;
-  // Several in flight keep the order of Send. The timeout is store_timeout, from this call on; one that had to
+  // Several in flight keep the order of Send. The timeout is the group's, from this call on; one that had to
   // wait for its turn for so long ends, unsent, when the one before it does.
   virtual void SendAsync(absl::string_view object, int dst, absl::string_view tag,
                          std::function<void(absl::Status)> done) = 0;
@@ -255,8 +256,8 @@ class ProcessGroup {
   // Tells all. A fatal error ends the generation for everyone, with this cause if it is the first.
   virtual absl::Status ReportError(absl::string_view detail, bool fatal,
                                    const std::vector<RankRange>& suspected = {}) = 0;
-  // After ABORTED: takes this seat in the next generation and blocks until that is complete. Rank and world
-  // size may change; counters of rounds begin anew.
+  // After ABORTED: takes this seat in the next generation and blocks until that is complete, at most `timeout`
+  // (zero: join_timeout). Rank and world size may change; counters of rounds begin anew.
   virtual absl::Status Rejoin(absl::Duration timeout = absl::ZeroDuration()) = 0;
   // Proposes the next view; blocks until all who stay have acknowledged. On success this object is in it.
   // ABORTED at once when another proposal is in flight (names its proposer).

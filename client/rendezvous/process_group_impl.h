@@ -106,7 +106,7 @@ class ProcessGroupImpl final : public ProcessGroup {
   absl::Status Close(absl::string_view reason) override;
 
  private:
-  // Zero: the group's store_timeout.
+  // Zero: the group's timeout.
   Instant DeadlineAfter(absl::Duration timeout) const;
   CallSpec Spec(std::string what, absl::Duration timeout = absl::ZeroDuration()) const;
   absl::Status CheckPeer(int rank, absl::string_view role) const;

@@ -69,7 +69,7 @@ absl::StatusOr<std::unique_ptr<Joining>> Prepare(const ProcessGroupOptions& opti
       options.report_tensors);
   joining->request =
       MakeJoinRequest(joining->options, joining->session->member(), joining->options.incarnation);
-  joining->spec = JoinSpec(joining->options, options.store_timeout);
+  joining->spec = JoinSpec(joining->options, options.join_timeout);
   return joining;
 }
 
@@ -137,7 +137,7 @@ CallSpec JoinSpec(const ProcessGroupOptions& options, absl::Duration timeout) {
   CallSpec spec;
   spec.what = "join";
   spec.deadline =
-      Clock::Steady().Now() + (timeout > absl::ZeroDuration() ? timeout : options.store_timeout);
+      Clock::Steady().Now() + (timeout > absl::ZeroDuration() ? timeout : options.join_timeout);
   spec.in_any_state = true;
   spec.any_generation = true;
   spec.on_waiting = &options.on_waiting;

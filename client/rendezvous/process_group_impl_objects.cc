@@ -198,7 +198,7 @@ absl::StatusOr<std::string> ProcessGroupImpl::Broadcast(absl::string_view object
     session_->AddReceipt(plan.ticket.generation, response.result().receipt());
     return absl::OkStatus();
   };
-  COHORT_RETURN_IF_ERROR(RunRound("broadcast", options, options_.store_timeout, nullptr, attempt));
+  COHORT_RETURN_IF_ERROR(RunRound("broadcast", options, options_.timeout, nullptr, attempt));
   return value;
 }
 
@@ -217,13 +217,13 @@ absl::StatusOr<ObjectList> ProcessGroupImpl::AllGather(absl::string_view object,
     session_->AddReceipt(plan.ticket.generation, response.result().receipt());
     return absl::OkStatus();
   };
-  COHORT_RETURN_IF_ERROR(RunRound("all_gather", options, options_.store_timeout, nullptr, attempt));
+  COHORT_RETURN_IF_ERROR(RunRound("all_gather", options, options_.timeout, nullptr, attempt));
   return values;
 }
 
 void ProcessGroupImpl::AllGatherAsync(absl::string_view object, const RoundOptions& options,
                                       std::function<void(absl::StatusOr<ObjectList>)> done) {
-  RoundPlan plan = Plan("all_gather", options, options_.store_timeout);
+  RoundPlan plan = Plan("all_gather", options, options_.timeout);
   plan.spec.on_waiting = nullptr;
   v1::AllGatherRequest request;
   FillRound(plan, options, request.mutable_round());
@@ -265,7 +265,7 @@ absl::StatusOr<ObjectList> ProcessGroupImpl::Gather(absl::string_view object, in
     session_->AddReceipt(plan.ticket.generation, response.result().receipt());
     return absl::OkStatus();
   };
-  COHORT_RETURN_IF_ERROR(RunRound("gather", options, options_.store_timeout, nullptr, attempt));
+  COHORT_RETURN_IF_ERROR(RunRound("gather", options, options_.timeout, nullptr, attempt));
   return values;
 }
 
@@ -304,7 +304,7 @@ absl::StatusOr<std::string> ProcessGroupImpl::Scatter(const std::vector<std::str
     session_->AddReceipt(plan.ticket.generation, response.result().receipt());
     return absl::OkStatus();
   };
-  COHORT_RETURN_IF_ERROR(RunRound("scatter", options, options_.store_timeout, nullptr, attempt));
+  COHORT_RETURN_IF_ERROR(RunRound("scatter", options, options_.timeout, nullptr, attempt));
   return value;
 }
 

@@ -7,7 +7,7 @@
 namespace cohort::client {
 namespace {
 
-// Of barriers and votes; object rounds have the group's store_timeout.
+// Of barriers and votes; object rounds have the group's timeout.
 constexpr absl::Duration kAgreementTimeout = absl::Seconds(30);
 constexpr char kAliveName[] = "alive";
 

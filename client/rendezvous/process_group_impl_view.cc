@@ -8,7 +8,7 @@ namespace cohort::client {
 
 Instant ProcessGroupImpl::DeadlineAfter(absl::Duration timeout) const {
   return Clock::Steady().Now() +
-         (timeout > absl::ZeroDuration() ? timeout : options_.store_timeout);
+         (timeout > absl::ZeroDuration() ? timeout : options_.timeout);
 }
 
 CallSpec ProcessGroupImpl::Spec(std::string what, absl::Duration timeout) const {

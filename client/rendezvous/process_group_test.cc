@@ -72,12 +72,24 @@ TEST_F(ProcessGroupTest, RepeatsAsOneOperationInLessAndLessTime) {
 TEST_F(ProcessGroupTest, SaysWhereAndHowOftenItTriedInVain) {
   fake_.Stop();
   ProcessGroupOptions options = Options();
-  options.store_timeout = absl::Milliseconds(300);
+  options.join_timeout = absl::Milliseconds(300);
   const absl::Status status = ProcessGroup::Create(options).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(std::string(status.message()),
               testing::AllOf(HasSubstr(options.connection.address), HasSubstr("join"),
                              HasSubstr("attempts")));
+}
+
+TEST_F(ProcessGroupTest, JoiningAndCallsHaveTimeoutsOfTheirOwn) {
+  ProcessGroupOptions options = Options();
+  options.join_timeout = absl::Seconds(40);
+  options.timeout = absl::Seconds(400);
+  const auto group = Join(options);
+  ASSERT_TRUE(group->Send("x", 1).ok());
+  // The gRPC deadline is two seconds behind.
+  EXPECT_LE(fake_.Seen("Join")[0].time_left, absl::Seconds(43));
+  EXPECT_GT(fake_.Seen("Send")[0].time_left, absl::Seconds(43));
+  EXPECT_LE(fake_.Seen("Send")[0].time_left, absl::Seconds(403));
 }
 
 TEST_F(ProcessGroupTest, DoesNotRepeatRefusals) {

@@ -100,7 +100,7 @@ TEST_F(SendOrderTest, ABlockingSendWaitsForItsTurnNoLongerThanItsTimeout) {
 
 TEST_F(SendOrderTest, AllEndSoonAfterTheirTimeoutWhenNoAnswerComes) {
   ProcessGroupOptions options = Options();
-  options.store_timeout = absl::Milliseconds(300);
+  options.timeout = absl::Milliseconds(300);
   Ends ends;
   const auto group = Join(options);
   fake_.Hold("Send", true);

@@ -22,7 +22,8 @@ absl::StatusOr<std::unique_ptr<Fleet>> Fleet::Join(const std::string& address, i
   options.connection.address = address;
   options.group = absl::StrCat("benchmark-", ++last_group);
   options.world_size = members;
-  options.store_timeout = absl::Seconds(60);
+  options.join_timeout = absl::Seconds(60);
+  options.timeout = absl::Seconds(60);
 
   std::unique_ptr<Fleet> fleet(new Fleet);
   fleet->groups_.resize(members);

@@ -49,7 +49,8 @@ bool ReadOptions(const std::vector<std::string>& arguments, ProcessGroupOptions*
   options->group = arguments[1];
   options->rank = Number(arguments[2]);
   options->world_size = Number(arguments[3]);
-  options->store_timeout = absl::Seconds(60);
+  options->join_timeout = absl::Seconds(60);
+  options->timeout = absl::Seconds(60);
   for (size_t index = 4; index < arguments.size(); ++index) {
     const std::pair<std::string, std::string> setting =
         absl::StrSplit(arguments[index], absl::MaxSplits('=', 1));

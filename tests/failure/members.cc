@@ -49,7 +49,8 @@ ProcessGroupOptions MemberOptions(std::shared_ptr<Connection> connection, const 
   options.group = group;
   options.rank = rank;
   options.world_size = world_size;
-  options.store_timeout = kPatience;
+  options.join_timeout = kPatience;
+  options.timeout = kPatience;
   return options;
 }
 

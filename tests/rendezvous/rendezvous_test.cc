@@ -171,7 +171,7 @@ TEST_F(RendezvousTest, ABarrierOutlivesTheCoordinator) {
 TEST_F(RendezvousTest, NamesTheMissing) {
   std::vector<MissingReport> waited;
   ProcessGroupOptions options = Options(0, 3);
-  options.store_timeout = absl::Milliseconds(1500);
+  options.join_timeout = absl::Milliseconds(1500);
   options.on_waiting = [&](const MissingReport& report) { waited.push_back(report); };
   const absl::Status status = ProcessGroup::Create(options).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded) << status;

@@ -53,7 +53,8 @@ class RendezvousTestBase : public ::testing::Test {
     options.group = "g";
     options.rank = rank;
     options.world_size = world_size;
-    options.store_timeout = kLong;
+    options.join_timeout = kLong;
+    options.timeout = kLong;
     // Longer than a restart of the coordinator on a busy machine.
     options.disconnect_grace = absl::Seconds(10);
     return options;

@@ -12,6 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/collective/device_tensors.h"
+#include "client/collective/worker_session_impl.h"
 #include "gmock/gmock.h"
 #include "tests/failure/members.h"
 #include "tests/worker/worker_test_base.h"
@@ -335,7 +336,7 @@ TEST_F(DeviceTest, WhatCannotBeIsSaid) {
 
 TEST_F(DeviceTest, LiesOfAClientAreRefused) {
   Form(1);
-  client::WorkerSession& session = *sessions_[0];
+  client::WorkerSessionImpl& session = client::WorkerSessionImpl::Of(*sessions_[0]);
   const absl::StatusOr<Tensor> tensor = Ranks(*groups_[0], groups_[0]->device());
   ASSERT_TRUE(tensor.ok());
   const auto place = session.device_tensors().Find(*tensor);
@@ -396,7 +397,7 @@ TEST_F(DeviceTest, LiesOfAClientAreRefused) {
   absl::StatusOr<client::Gpu::Exported> odd =
       gpu.Export(static_cast<char*>(tensor->data()) + 1, 16);
   ASSERT_TRUE(odd.ok()) << odd.status();
-  *request.mutable_register_device_memory() = odd->said;
+  *request.mutable_register_device_memory() = client::ToProto(odd->memory);
   const int fd = odd->fd.get();
   const auto registered =
       session.attached()->Ask(request, absl::MakeConstSpan(&fd, odd->fd.is_open() ? 1 : 0), Soon());

@@ -410,6 +410,52 @@ TEST_F(EndsTest, ALivingWorkersAddressIsNotTaken) {
   EXPECT_NE(Connect(0, Way::kUnix), nullptr);
 }
 
+TEST_F(EndsTest, ObjectsExpireAfterTheDataExpirationOfTheGroup) {
+  StartWorker();
+  const auto session = Connect(0, Way::kUnix);
+  const auto join = [&](const std::string& name, int rank, absl::Duration expiration) {
+    client::RemoteGroupOptions seat = SeatOf(session, name, rank, 2);
+    seat.data_expiration = expiration;
+    return client::RemoteGroup::Create(std::move(seat));
+  };
+  std::vector<absl::StatusOr<std::unique_ptr<client::RemoteGroup>>> ranks(2);
+  testing::OnThreads(2, [&](int rank) {
+    ranks[static_cast<size_t>(rank)] = join("group", rank, absl::Seconds(2));
+  });
+  for (const auto& rank : ranks) ASSERT_TRUE(rank.ok()) << rank.status();
+
+  const auto admin = client::AdminClient::Create(testing::Connect(coordinator_.address()));
+  const auto held = [&] {
+    const absl::StatusOr<client::ServerStats> stats = admin->Stats();
+    EXPECT_TRUE(stats.ok()) << stats.status();
+    return stats.ok() ? stats->bytes_held : 0;
+  };
+  constexpr int64_t kBytes = 500000;
+  const int64_t before = held();
+  ASSERT_EQ((*ranks[0])->SendObject(std::string(kBytes, 'x'), 1, {}), absl::OkStatus());
+  EXPECT_TRUE(testing::Eventually([&] { return held() < before + kBytes; }));
+
+  // All ranks bring the same. The rank that comes second is refused at once, and may come again.
+  std::vector<absl::Status> refused(2);
+  testing::OnThreads(2, [&](int rank) {
+    const auto own = static_cast<size_t>(rank);
+    ranks[own] = join("other", rank, absl::Seconds(rank + 2));
+    if (ranks[own].ok()) return;
+    refused[own] = ranks[own].status();
+    ranks[own] = join("other", rank, absl::Seconds(3 - rank));
+  });
+  for (const auto& rank : ranks) ASSERT_TRUE(rank.ok()) << rank.status();
+  const absl::Status& why = refused[0].ok() ? refused[1] : refused[0];
+  EXPECT_TRUE(absl::IsFailedPrecondition(why)) << why;
+  EXPECT_THAT(std::string(why.message()), HasSubstr("data expiration"));
+
+  for (const absl::Duration wrong : {absl::ZeroDuration(), absl::Hours(25)}) {
+    const absl::Status status = join("third", 0, wrong).status();
+    EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("at most 24h"));
+  }
+}
+
 TEST_F(EndsTest, SessionsAndGroupsOfOneWorkerAreApart) {
   StartWorker();
   // Two ranks of a group in one worker, and two groups in one session.

@@ -176,7 +176,8 @@ TEST_F(TraceTest, ARankThatNobodyCanAskWritesItsRecord) {
       options.membership.group = kGroup;
       options.membership.rank = 1;
       options.membership.world_size = 2;
-      options.membership.store_timeout = kPatience;
+      options.membership.join_timeout = kPatience;
+      options.membership.timeout = kPatience;
       auto joined = worker::LocalGroup::Create(std::move(options));
       ASSERT_TRUE(joined.ok()) << joined.status();
       local = *std::move(joined);

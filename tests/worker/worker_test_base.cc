@@ -80,7 +80,8 @@ std::shared_ptr<client::WorkerSession> WorkerTest::Connect(int index, Way way,
       client::WorkerSession::Connect(options);
   EXPECT_TRUE(session.ok()) << session.status();
   if (!session.ok()) return nullptr;
-  EXPECT_EQ((*session)->attached() != nullptr, options.attach) << (*session)->why_not_attached();
+  EXPECT_EQ((*session)->why_not_attached().empty(), options.attach)
+      << (*session)->why_not_attached();
   return *std::move(session);
 }
 

@@ -29,7 +29,8 @@ GroupOr MakeLocal(const cli::GroupRequest& request, std::shared_ptr<DevicePlane>
   options.membership.rank = request.rank;
   options.membership.world_size = request.world_size;
   options.membership.member = request.member;
-  options.membership.store_timeout = request.form_timeout;
+  options.membership.join_timeout = request.form_timeout;
+  options.membership.timeout = request.form_timeout;
   options.membership.on_waiting = request.on_waiting;
   options.bootstrap.timeout = request.form_timeout;
   options.timeout = request.call_timeout;

@@ -8,7 +8,7 @@
 #include "base/mutex.h"
 #include "base/status_macros.h"
 #include "client/collective/attach_connection.h"
-#include "client/collective/worker_session.h"
+#include "client/collective/worker_session_impl.h"
 #include "cohort/v1/attach.pb.h"
 #include "worker/group/hand_over.h"
 #include "worker/group/relayed_ids.h"
@@ -18,6 +18,7 @@ namespace {
 
 using client::AttachConnection;
 using client::WorkerSession;
+using client::WorkerSessionImpl;
 
 // A daemon that has met the other ranks has all that it hands over.
 constexpr absl::Duration kPatience = absl::Seconds(10);
@@ -35,7 +36,7 @@ absl::StatusOr<std::unique_ptr<AttachedGroup>> AttachedGroup::Create(
   if (options.session == nullptr) {
     COHORT_ASSIGN_OR_RETURN(options.session, WorkerSession::Connect(options.worker));
   }
-  const WorkerSession& session = *options.session;
+  const WorkerSessionImpl& session = WorkerSessionImpl::Of(*options.session);
   if (session.attached() == nullptr) {
     return absl::FailedPreconditionError(absl::StrCat(
         session.worker(), " shares no memory with ", "this process: ", session.why_not_attached()));
@@ -90,7 +91,8 @@ absl::StatusOr<Tensor> AttachedGroup::Allocate(DataType type, const Shape& shape
 
 absl::Status AttachedGroup::Take(absl::Duration timeout, absl::Duration forming_timeout) {
   const Instant deadline = Clock::Steady().Now() + timeout;
-  const std::shared_ptr<WorkerSession> session = seat_->session().shared_from_this();
+  const std::shared_ptr<WorkerSessionImpl> session =
+      WorkerSessionImpl::Of(seat_->session()).shared_from_this();
   AttachConnection& attached = *session->attached();
   v1::AttachRequest request;
   request.mutable_hand_over_group()->set_group(seat_->number());
@@ -118,6 +120,8 @@ absl::Status AttachedGroup::Take(absl::Duration timeout, absl::Duration forming_
   return BeginOnDevice(*plane_, ids, forming_timeout);
 }
 
-void AttachedGroup::Disregard() { seat_->session().AwaitEnd(seat_->number(), 0, nullptr); }
+void AttachedGroup::Disregard() {
+  WorkerSessionImpl::Of(seat_->session()).AwaitEnd(seat_->number(), 0, nullptr);
+}
 
 }  // namespace cohort::worker

@@ -64,6 +64,11 @@ class AttachedGroup final : public ExecutingGroup {
       absl::string_view object, const client::CallOptions& options) override {
     return seat_->AllGatherObjects(object, options);
   }
+  absl::StatusOr<std::vector<std::string>> AllGatherObjectsOf(
+      absl::Span<const int> members, absl::string_view object,
+      const client::CallOptions& options) override {
+    return seat_->AllGatherObjectsOf(members, object, options);
+  }
 
  private:
   AttachedGroup(std::unique_ptr<client::RemoteGroup> seat, absl::Duration timeout,

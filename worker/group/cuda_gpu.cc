@@ -85,12 +85,13 @@ absl::StatusOr<client::Gpu::Exported> CudaGpu::Export(const void* memory, int64_
   COHORT_ASSIGN_OR_RETURN(cuda::ExportedMemory exported,
                           cuda::Export(memory, static_cast<size_t>(bytes)));
   Exported result;
-  result.said.set_device_uuid(exported.device_uuid);
-  result.said.set_allocation_bytes(exported.allocation_bytes);
-  result.said.set_offset(exported.offset);
-  result.said.set_bytes(exported.bytes);
+  result.memory.device_uuid = exported.device_uuid;
+  result.memory.allocation_bytes = exported.allocation_bytes;
+  result.memory.offset = exported.offset;
+  result.memory.bytes = exported.bytes;
   if (exported.kind == cuda::ExportedMemory::Kind::kLegacy) {
-    result.said.set_legacy_handle(exported.legacy_handle.data(), exported.legacy_handle.size());
+    result.memory.legacy_handle.assign(exported.legacy_handle.data(),
+                                       exported.legacy_handle.size());
   } else {
     result.fd = std::move(exported.fd);
   }
@@ -104,27 +105,27 @@ absl::StatusOr<std::unique_ptr<client::StreamFlags>> CudaGpu::Pin(void* memory, 
   return std::make_unique<CudaStreamFlags>(std::move(registered), device_);
 }
 
-absl::StatusOr<SharedGpu::Imported> CudaGpu::Import(const v1::RegisterDeviceMemory& said,
+absl::StatusOr<SharedGpu::Imported> CudaGpu::Import(const client::DeviceMemory& memory,
                                                     UniqueFd fd) {
   cuda::ExportedMemory exported;
-  if (!said.legacy_handle().empty()) {
-    if (said.legacy_handle().size() != exported.legacy_handle.size()) {
+  if (!memory.legacy_handle.empty()) {
+    if (memory.legacy_handle.size() != exported.legacy_handle.size()) {
       return absl::InvalidArgumentError(absl::StrCat("a legacy handle of CUDA's has ",
                                                      exported.legacy_handle.size(), " bytes; ",
-                                                     said.legacy_handle().size(), " came"));
+                                                     memory.legacy_handle.size(), " came"));
     }
     exported.kind = cuda::ExportedMemory::Kind::kLegacy;
-    std::memcpy(exported.legacy_handle.data(), said.legacy_handle().data(),
+    std::memcpy(exported.legacy_handle.data(), memory.legacy_handle.data(),
                 exported.legacy_handle.size());
   }
   exported.fd = std::move(fd);
-  exported.device_uuid = said.device_uuid();
-  exported.allocation_bytes = said.allocation_bytes();
-  exported.offset = said.offset();
-  exported.bytes = said.bytes();
+  exported.device_uuid = memory.device_uuid;
+  exported.allocation_bytes = memory.allocation_bytes;
+  exported.offset = memory.offset;
+  exported.bytes = memory.bytes;
   COHORT_ASSIGN_OR_RETURN(cuda::ImportedMemory imported, cuda::ImportedMemory::Import(exported));
   if (imported.device() != device_) {
-    return absl::InvalidArgumentError(absl::StrCat("memory of ", said.device_uuid(),
+    return absl::InvalidArgumentError(absl::StrCat("memory of ", memory.device_uuid,
                                                    " is none of this rank's GPU, cuda:", device_));
   }
   auto owner = std::make_shared<cuda::ImportedMemory>(std::move(imported));

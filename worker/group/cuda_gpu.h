@@ -24,7 +24,7 @@ class CudaGpu final : public SharedGpu {
   }
   absl::StatusOr<Exported> Export(const void* memory, int64_t bytes) override;
   absl::StatusOr<std::unique_ptr<client::StreamFlags>> Pin(void* memory, int64_t bytes) override;
-  absl::StatusOr<Imported> Import(const v1::RegisterDeviceMemory& said, UniqueFd fd) override;
+  absl::StatusOr<Imported> Import(const client::DeviceMemory& memory, UniqueFd fd) override;
   absl::StatusOr<std::shared_ptr<void>> NewStream() override;
 
  private:

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/tensor.h"
+#include "client/collective/worker_session_impl.h"
 #include "client/rendezvous/admin_client.h"
 #include "client/rendezvous/connection.h"
 #include "cohort/v1/worker.grpc.pb.h"
@@ -25,6 +26,7 @@ using client::Group;
 using client::RemoteGroup;
 using client::RemoteGroupOptions;
 using client::WorkerSession;
+using client::WorkerSessionImpl;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
@@ -178,13 +180,17 @@ TEST_F(DeviceAttachedTest, IdsAreRelayedForTheOwnersOfARankInItsGeneration) {
   request.set_name("mine");
   v1::FetchUniqueIdsResponse response;
   const std::shared_ptr<WorkerSession> stranger = Connect();
-  EXPECT_EQ(stranger->Call(&Stub::FetchUniqueIds, request, kLong, &response).code(),
+  EXPECT_EQ(WorkerSessionImpl::Of(*stranger)
+                .Call(&Stub::FetchUniqueIds, request, kLong, &response)
+                .code(),
             absl::StatusCode::kNotFound);
   v1::ReportGroupInitRequest report;
   report.set_group((*seat)->number());
   report.set_generation((*seat)->generation());
   v1::ReportGroupInitResponse reported;
-  EXPECT_EQ((*seat)->session().Call(&Stub::ReportGroupInit, report, kLong, &reported).code(),
+  EXPECT_EQ(WorkerSessionImpl::Of((*seat)->session())
+                .Call(&Stub::ReportGroupInit, report, kLong, &reported)
+                .code(),
             absl::StatusCode::kInvalidArgument)
       << "no phase";
 

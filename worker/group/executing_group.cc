@@ -16,6 +16,8 @@ using client::CallOptions;
 using client::Sizes;
 
 constexpr int kNoRoot = -1;
+// Of calls without payload.
+constexpr auto kCountsNothing = [](client::PeerCounters&) {};
 
 int64_t Larger(const Tensor& input, const Tensor& output) {
   return std::max(input.bytes(), output.bytes());
@@ -26,6 +28,7 @@ int64_t Larger(const Tensor& input, const Tensor& output) {
 absl::Status ExecutingGroup::Begin(Connections connections) {
   Drop();
   generation_ = generation();
+  peers_.Reset(rank(), size());
   moves_host_memory_ = placement() != Placement::kDevice;
   paths_ = connections.paths;
   hosts_ = connections.machines;
@@ -114,9 +117,9 @@ absl::Status ExecutingGroup::NoVerbs(TensorVerb verb, const Tensor& tensor) {
                                    NameOf(placement())));
 }
 
-template <typename Body>
+template <typename Body, typename Count>
 absl::Status ExecutingGroup::Run(TensorVerb verb, const Tensor& tensor, int64_t bytes, int root,
-                                 const CallOptions& options, Body&& body) {
+                                 const CallOptions& options, Body&& body, Count&& count) {
   MutexLock lock(&call_mutex_);
   TensorVerbs* const verbs = VerbsFor(verb, tensor);
   const int64_t ticks = TickClock::Ticks();
@@ -139,6 +142,8 @@ absl::Status ExecutingGroup::Run(TensorVerb verb, const Tensor& tensor, int64_t 
   if (ABSL_PREDICT_FALSE(options.stream.has_value() && captured_stream_ != nullptr &&
                          *options.stream == captured_stream_)) {
     flight_recorder_.TakeNumberBack();
+  } else if (ABSL_PREDICT_TRUE(status.ok())) {
+    count(peers_);
   }
   flight_recorder_.End(status.code());
   return status;
@@ -169,7 +174,8 @@ absl::Status ExecutingGroup::Refuse(const absl::Status& why, const CallOptions& 
   return Run(TensorVerb::kRefuse, Tensor(), 0, kNoRoot, blocking,
              [&](TensorVerbs& verbs, Instant deadline) {
                return verbs.TellRefusal(why.message(), deadline);
-             });
+             },
+             kCountsNothing);
 }
 
 absl::Status ExecutingGroup::CopyAll(absl::Span<const client::TensorCopy> copies,
@@ -203,7 +209,8 @@ absl::Status ExecutingGroup::AllReduce(const Tensor& input, const Tensor& output
   return Run(TensorVerb::kAllReduce, input, input.bytes(), kNoRoot, options,
              [&](TensorVerbs& verbs, Instant deadline) {
                return verbs.AllReduce(input, output, reduction, deadline);
-             });
+             },
+             [&](client::PeerCounters& peers) { peers.CountEach(input.bytes(), input.bytes()); });
 }
 
 absl::Status ExecutingGroup::Reduce(const Tensor& input, const Tensor& output,
@@ -212,14 +219,16 @@ absl::Status ExecutingGroup::Reduce(const Tensor& input, const Tensor& output,
   return Run(TensorVerb::kReduce, input, input.bytes(), root, options,
              [&](TensorVerbs& verbs, Instant deadline) {
                return verbs.Reduce(input, output, reduction, root, deadline);
-             });
+             },
+             [&](client::PeerCounters& peers) { peers.CountToRoot(root, input.bytes()); });
 }
 
 absl::Status ExecutingGroup::Broadcast(const Tensor& tensor, int root, const CallOptions& options) {
   return Run(TensorVerb::kBroadcast, tensor, tensor.bytes(), root, options,
              [&](TensorVerbs& verbs, Instant deadline) {
                return verbs.Broadcast(tensor, root, deadline);
-             });
+             },
+             [&](client::PeerCounters& peers) { peers.CountFromRoot(root, tensor.bytes()); });
 }
 
 absl::Status ExecutingGroup::AllGather(const Tensor& input, const Tensor& output, int dim,
@@ -227,7 +236,8 @@ absl::Status ExecutingGroup::AllGather(const Tensor& input, const Tensor& output
   return Run(TensorVerb::kAllGather, input, output.bytes(), kNoRoot, options,
              [&](TensorVerbs& verbs, Instant deadline) {
                return verbs.AllGather(input, output, dim, deadline);
-             });
+             },
+             [&](client::PeerCounters& peers) { peers.CountEach(input.bytes(), input.bytes()); });
 }
 
 absl::Status ExecutingGroup::ReduceScatter(const Tensor& input, const Tensor& output, int dim,
@@ -235,7 +245,8 @@ absl::Status ExecutingGroup::ReduceScatter(const Tensor& input, const Tensor& ou
   return Run(TensorVerb::kReduceScatter, input, input.bytes(), kNoRoot, options,
              [&](TensorVerbs& verbs, Instant deadline) {
                return verbs.ReduceScatter(input, output, dim, reduction, deadline);
-             });
+             },
+             [&](client::PeerCounters& peers) { peers.CountEach(output.bytes(), output.bytes()); });
 }
 
 absl::Status ExecutingGroup::AllToAll(const Tensor& input, const Tensor& output,
@@ -243,7 +254,8 @@ absl::Status ExecutingGroup::AllToAll(const Tensor& input, const Tensor& output,
   return Run(TensorVerb::kAllToAll, input, input.bytes(), kNoRoot, options,
              [&](TensorVerbs& verbs, Instant deadline) {
                return verbs.AllToAll(input, output, deadline);
-             });
+             },
+             [&](client::PeerCounters& peers) { peers.CountEachPart(input.bytes()); });
 }
 
 absl::Status ExecutingGroup::Gather(const Tensor& input, const Tensor& output, int dim, int root,
@@ -251,7 +263,8 @@ absl::Status ExecutingGroup::Gather(const Tensor& input, const Tensor& output, i
   return Run(TensorVerb::kGather, input, Larger(input, output), root, options,
              [&](TensorVerbs& verbs, Instant deadline) {
                return verbs.Gather(input, output, dim, root, deadline);
-             });
+             },
+             [&](client::PeerCounters& peers) { peers.CountToRoot(root, input.bytes()); });
 }
 
 absl::Status ExecutingGroup::Scatter(const Tensor& input, const Tensor& output, int dim, int root,
@@ -259,7 +272,8 @@ absl::Status ExecutingGroup::Scatter(const Tensor& input, const Tensor& output, 
   return Run(TensorVerb::kScatter, output, Larger(input, output), root, options,
              [&](TensorVerbs& verbs, Instant deadline) {
                return verbs.Scatter(input, output, dim, root, deadline);
-             });
+             },
+             [&](client::PeerCounters& peers) { peers.CountFromRoot(root, output.bytes()); });
 }
 
 absl::Status ExecutingGroup::AllGatherV(const Tensor& input, const Tensor& output, int dim,
@@ -267,6 +281,10 @@ absl::Status ExecutingGroup::AllGatherV(const Tensor& input, const Tensor& outpu
   return Run(TensorVerb::kAllGatherV, input, output.bytes(), kNoRoot, options,
              [&](TensorVerbs& verbs, Instant deadline) {
                return verbs.AllGatherV(input, output, dim, sizes, deadline);
+             },
+             [&](client::PeerCounters& peers) {
+               peers.CountSendEach(input.bytes());
+               peers.CountReceiveParts(sizes, output.bytes());
              });
 }
 
@@ -276,6 +294,10 @@ absl::Status ExecutingGroup::ReduceScatterV(const Tensor& input, const Tensor& o
   return Run(TensorVerb::kReduceScatterV, input, input.bytes(), kNoRoot, options,
              [&](TensorVerbs& verbs, Instant deadline) {
                return verbs.ReduceScatterV(input, output, dim, sizes, reduction, deadline);
+             },
+             [&](client::PeerCounters& peers) {
+               peers.CountSendParts(sizes, input.bytes());
+               peers.CountReceiveEach(output.bytes());
              });
 }
 
@@ -284,6 +306,9 @@ absl::Status ExecutingGroup::GatherV(const Tensor& input, const Tensor& output, 
   return Run(TensorVerb::kGatherV, input, Larger(input, output), root, options,
              [&](TensorVerbs& verbs, Instant deadline) {
                return verbs.GatherV(input, output, dim, sizes, root, deadline);
+             },
+             [&](client::PeerCounters& peers) {
+               peers.CountPartsToRoot(root, sizes, output.bytes(), input.bytes());
              });
 }
 
@@ -293,12 +318,17 @@ absl::Status ExecutingGroup::AllToAllV(const Tensor& input, const Sizes& input_s
   return Run(TensorVerb::kAllToAllV, input, Larger(input, output), kNoRoot, options,
              [&](TensorVerbs& verbs, Instant deadline) {
                return verbs.AllToAllV(input, input_sizes, output, output_sizes, deadline);
+             },
+             [&](client::PeerCounters& peers) {
+               peers.CountSendParts(input_sizes, input.bytes());
+               peers.CountReceiveParts(output_sizes, output.bytes());
              });
 }
 
 absl::Status ExecutingGroup::Barrier(const CallOptions& options) {
   return Run(TensorVerb::kBarrier, Tensor(), 0, kNoRoot, options,
-             [](TensorVerbs& verbs, Instant deadline) { return verbs.Barrier(deadline); });
+             [](TensorVerbs& verbs, Instant deadline) { return verbs.Barrier(deadline); },
+             kCountsNothing);
 }
 
 absl::Status ExecutingGroup::Exchange(absl::Span<const client::TensorTransfer> transfers,
@@ -315,7 +345,8 @@ absl::Status ExecutingGroup::Exchange(absl::Span<const client::TensorTransfer> t
   const int peer = transfers.size() == 1 ? transfers[0].peer : kNoRoot;
   return Run(
       TensorVerb::kExchange, first, bytes, peer, options,
-      [&](TensorVerbs& verbs, Instant deadline) { return verbs.Exchange(transfers, deadline); });
+      [&](TensorVerbs& verbs, Instant deadline) { return verbs.Exchange(transfers, deadline); },
+      [&](client::PeerCounters& peers) { client::CountTransfers(transfers, peers); });
 }
 
 absl::StatusOr<int> ExecutingGroup::AwaitMessage(absl::Span<const int> peers,
@@ -329,7 +360,8 @@ absl::StatusOr<int> ExecutingGroup::AwaitMessage(absl::Span<const int> peers,
                              [&](TensorVerbs& verbs, Instant deadline) -> absl::Status {
                                COHORT_ASSIGN_OR_RETURN(first, verbs.AwaitMessage(peers, deadline));
                                return absl::OkStatus();
-                             }));
+                             },
+                             kCountsNothing));
   return first;
 }
 
@@ -348,7 +380,8 @@ absl::StatusOr<Sizes> ExecutingGroup::ExchangeSizes(int64_t own, const CallOptio
                              [&](TensorVerbs& verbs, Instant deadline) -> absl::Status {
                                COHORT_ASSIGN_OR_RETURN(sizes, verbs.ExchangeSizes(own, deadline));
                                return absl::OkStatus();
-                             }));
+                             },
+                             kCountsNothing));
   return sizes;
 }
 

@@ -34,6 +34,7 @@ class ExecutingGroup : public client::Group {
   const std::vector<std::string>& hosts() const final { return hosts_; }
   // Why not all ranks of this host share memory; empty if they do.
   const std::string& why_not() const { return why_not_; }
+  std::vector<client::PeerStats> Stats() const final { return peers_.Read(); }
   // The last calls of this rank.
   const FlightRecorder& flight_recorder() const { return flight_recorder_; }
 
@@ -117,9 +118,10 @@ class ExecutingGroup : public client::Group {
 
  private:
   // Calls body(verbs, deadline) with the verbs of where `tensor` lies, and keeps a record of it.
-  template <typename Body>
+  // `count` adds what a call that went well has moved.
+  template <typename Body, typename Count>
   absl::Status Run(TensorVerb verb, const Tensor& tensor, int64_t bytes, int root,
-                   const client::CallOptions& options, Body&& body);
+                   const client::CallOptions& options, Body&& body, Count&& count);
   absl::Status OnStream(TensorVerb verb, const Tensor& tensor, const client::CallOptions& options,
                         absl::FunctionRef<absl::Status(TensorVerbs&)> body)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(call_mutex_);
@@ -147,6 +149,7 @@ class ExecutingGroup : public client::Group {
   std::vector<std::string> hosts_;
   std::string why_not_;
   FlightRecorder flight_recorder_;  // communicators write to it
+  client::PeerCounters peers_;      // the call at work counts
   std::unique_ptr<Communicator> communicator_ ABSL_GUARDED_BY(call_mutex_);
   std::unique_ptr<TensorVerbs> verbs_ ABSL_GUARDED_BY(call_mutex_);
   bool moves_host_memory_ ABSL_GUARDED_BY(call_mutex_) = true;

@@ -10,6 +10,7 @@
 #include "base/status_macros.h"
 #include "worker/group/flight_export.h"
 #include "worker/group/id_exchange.h"
+#include "worker/group/member_objects.h"
 
 namespace cohort::worker {
 namespace {
@@ -141,9 +142,12 @@ absl::StatusOr<std::vector<std::string>> LocalGroup::AllGatherObjects(absl::stri
                                                                       const CallOptions& options) {
   COHORT_ASSIGN_OR_RETURN(const client::ObjectList objects,
                           membership().AllGather(object, RoundOf(TimeoutOf(options))));
-  std::vector<std::string> result;
-  for (size_t rank = 0; rank < objects.size(); ++rank) result.emplace_back(objects[rank]);
-  return result;
+  return objects.ToStrings();
+}
+
+absl::StatusOr<std::vector<std::string>> LocalGroup::AllGatherObjectsOf(
+    absl::Span<const int> members, absl::string_view object, const CallOptions& options) {
+  return worker::AllGatherObjectsOf(membership(), members, object, TimeoutOf(options));
 }
 
 void LocalGroup::Abort(const absl::Status& cause) {

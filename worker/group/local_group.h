@@ -79,6 +79,9 @@ class LocalGroup final : public ExecutingGroup {
                                             const client::CallOptions& options) override;
   absl::StatusOr<std::string> BroadcastObject(absl::string_view object, int root,
                                               const client::CallOptions& options) override;
+  absl::StatusOr<std::vector<std::string>> AllGatherObjectsOf(
+      absl::Span<const int> members, absl::string_view object,
+      const client::CallOptions& options) override;
   absl::StatusOr<std::vector<std::string>> AllGatherObjects(
       absl::string_view object, const client::CallOptions& options) override;
   void Abort(const absl::Status& cause) override;

@@ -20,7 +20,8 @@ client::GroupFactory LocalGroupFactory(LocalGroupOptions options) {
     seat.membership.rank = place.rank;
     seat.membership.world_size = place.world_size;
     seat.membership.parameters_digest = place.parameters_digest;
-    seat.membership.store_timeout = place.timeout;
+    seat.membership.join_timeout = place.timeout;
+    seat.membership.timeout = place.timeout;
     seat.bootstrap.timeout = place.timeout;
     return LocalGroup::Create(std::move(seat));
   };

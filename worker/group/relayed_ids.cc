@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/status_macros.h"
-#include "client/collective/worker_session.h"
+#include "client/collective/worker_session_impl.h"
 #include "cohort/v1/worker.grpc.pb.h"
 
 namespace cohort::worker {
@@ -30,6 +30,10 @@ v1::GroupInitPhase ToProto(IdExchange::Phase phase) {
   return v1::GROUP_INIT_PHASE_UNSPECIFIED;
 }
 
+client::WorkerSessionImpl& SessionOf(const client::RemoteGroup& seat) {
+  return client::WorkerSessionImpl::Of(seat.session());
+}
+
 }  // namespace
 
 absl::Status RelayedIds::Publish(absl::string_view name, const std::vector<std::string>& ids) {
@@ -39,7 +43,7 @@ absl::Status RelayedIds::Publish(absl::string_view name, const std::vector<std::
   request.set_name(std::string(name));
   for (const std::string& id : ids) request.add_ids(id);
   v1::PublishUniqueIdsResponse response;
-  return seat_.session().Call(&Stub::PublishUniqueIds, request, kShortTimeout, &response);
+  return SessionOf(seat_).Call(&Stub::PublishUniqueIds, request, kShortTimeout, &response);
 }
 
 absl::StatusOr<std::vector<std::string>> RelayedIds::Fetch(absl::string_view name,
@@ -55,7 +59,7 @@ absl::StatusOr<std::vector<std::string>> RelayedIds::Fetch(absl::string_view nam
   request.mutable_timeout()->set_nanos(static_cast<int32_t>(nanoseconds % 1000000000));
   v1::FetchUniqueIdsResponse response;
   COHORT_RETURN_IF_ERROR(
-      seat_.session().Call(&Stub::FetchUniqueIds, request, bounded + kMargin, &response));
+      SessionOf(seat_).Call(&Stub::FetchUniqueIds, request, bounded + kMargin, &response));
   return std::vector<std::string>(response.ids().begin(), response.ids().end());
 }
 
@@ -67,7 +71,7 @@ absl::Status RelayedIds::Report(absl::string_view name, Phase phase, absl::strin
   request.set_phase(ToProto(phase));
   request.set_detail(std::string(detail));
   v1::ReportGroupInitResponse response;
-  return seat_.session().Call(&Stub::ReportGroupInit, request, kShortTimeout, &response);
+  return SessionOf(seat_).Call(&Stub::ReportGroupInit, request, kShortTimeout, &response);
 }
 
 }  // namespace cohort::worker

@@ -9,7 +9,6 @@
 #include "absl/status/statusor.h"
 #include "base/unique_fd.h"
 #include "client/collective/gpu.h"
-#include "cohort/v1/attach.pb.h"
 
 namespace cohort::worker {
 
@@ -24,7 +23,7 @@ class SharedGpu : public client::Gpu {
   // What a client says is checked against what CUDA says. `fd` is closed where a legacy handle
   // came. Errors: INVALID_ARGUMENT (it makes no sense, or is of another device),
   // FAILED_PRECONDITION (this process is the owner itself), RESOURCE_EXHAUSTED.
-  virtual absl::StatusOr<Imported> Import(const v1::RegisterDeviceMemory& said, UniqueFd fd) = 0;
+  virtual absl::StatusOr<Imported> Import(const client::DeviceMemory& memory, UniqueFd fd) = 0;
 
   // A cudaStream_t of its own, until the last copy goes; what is enqueued is still done then.
   // Errors: those of CUDA.

@@ -274,9 +274,12 @@ absl::Status AttachServer::Register(Session& session, const v1::RegisterDeviceMe
                      message.fds.size(), " descriptors came"));
   }
   COHORT_ASSIGN_OR_RETURN(const GpuOfWorker found, gpus_.Find(request.device_uuid()));
+  const client::DeviceMemory exported = {request.device_uuid(), request.allocation_bytes(),
+                                         request.offset(), request.bytes(),
+                                         request.legacy_handle()};
   COHORT_ASSIGN_OR_RETURN(
       SharedGpu::Imported imported,
-      found.gpu->Import(request, fds == 1 ? std::move(message.fds[0]) : UniqueFd()));
+      found.gpu->Import(exported, fds == 1 ? std::move(message.fds[0]) : UniqueFd()));
   TensorMemory memory;
   memory.data = imported.data;
   memory.bytes = imported.bytes;

@@ -20,7 +20,7 @@ namespace cohort::worker {
 
 class AttachedEntry final : public GroupEntry {
  public:
-  // Takes the seat and meets the other ranks; blocks for at most the membership's store_timeout and
+  // Takes the seat and meets the other ranks; blocks for at most the membership's join_timeout and
   // the bootstrap's timeout. Errors: those of Seat::Take and Seat::Meet.
   static absl::StatusOr<std::shared_ptr<GroupEntry>> Join(SeatOptions options, OnEnded on_ended);
   ~AttachedEntry() override;

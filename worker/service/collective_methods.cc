@@ -1,8 +1,12 @@
 // Verbs on tensors and on objects. The thread of the call does the rank's share of the work.
 #include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
+#include "worker/group/member_objects.h"
 #include "worker/service/answer.h"
 #include "worker/service/collective_call.h"
 #include "worker/service/worker_service.h"
@@ -123,6 +127,14 @@ absl::Status WorkerService::RunObject(GroupEntry& entry, const v1::RunObjectRequ
       return absl::OkStatus();
     }
     case v1::OBJECT_VERB_ALL_GATHER: {
+      if (request.members_size() > 0) {
+        const std::vector<int> members(request.members().begin(), request.members().end());
+        COHORT_ASSIGN_OR_RETURN(
+            std::vector<std::string> objects,
+            AllGatherObjectsOf(member, members, request.object(), timeout));
+        for (std::string& object : objects) response->add_objects(std::move(object));
+        return absl::OkStatus();
+      }
       COHORT_ASSIGN_OR_RETURN(const client::ObjectList objects,
                               member.AllGather(request.object(), round));
       for (size_t rank = 0; rank < objects.size(); ++rank) {

@@ -131,11 +131,17 @@ absl::Status WorkerService::Join(const std::shared_ptr<Session>& session,
   if (request.has_lease()) {
     COHORT_ASSIGN_OR_RETURN(membership.lease, ReadTimeout(true, request.lease(), membership.lease));
   }
+  if (request.has_data_expiration()) {
+    COHORT_ASSIGN_OR_RETURN(
+        membership.data_expiration,
+        ReadTimeout(true, request.data_expiration(), membership.data_expiration));
+  }
   // By these, whoever asks for all records of a group finds those of its ranks that live here.
   membership.addresses =
       AddressesForOthers(addresses_, options_.advertised_host, membership.connection.address);
   membership.labels[std::string(client::kWorkerLabel)] = absl::StrCat(getpid());
-  membership.store_timeout = timeout;
+  membership.join_timeout = timeout;
+  membership.timeout = timeout;
   membership.cancellation = seating;
   options.gives_way = true;
   options.bootstrap.advertised_host = options_.advertised_host;

@@ -32,7 +32,7 @@ class StuckGpu : public SharedGpu {
     return Never();
   }
   absl::StatusOr<Exported> Export(const void*, int64_t) override { return Never(); }
-  absl::StatusOr<Imported> Import(const v1::RegisterDeviceMemory&, UniqueFd) override {
+  absl::StatusOr<Imported> Import(const client::DeviceMemory&, UniqueFd) override {
     return Never();
   }
   absl::StatusOr<std::unique_ptr<client::StreamFlags>> Pin(void* memory, int64_t) override {

@@ -30,6 +30,7 @@ class LoneGroup : public Group {
   int size() const override { return 1; }
   const std::vector<std::string>& paths() const override { return paths_; }
   const std::vector<std::string>& hosts() const override { return hosts_; }
+  std::vector<PeerStats> Stats() const override { return {PeerStats()}; }
   absl::Status Rejoin(absl::Duration) override {
     return absl::UnimplementedError("a group of one rank does not end");
   }
@@ -113,6 +114,10 @@ class LoneGroup : public Group {
   absl::StatusOr<std::vector<std::string>> AllGatherObjects(absl::string_view object,
                                                             const CallOptions&) override {
     return std::vector<std::string>{std::string(object)};
+  }
+  absl::StatusOr<std::vector<std::string>> AllGatherObjectsOf(
+      absl::Span<const int>, absl::string_view object, const CallOptions& options) override {
+    return AllGatherObjects(object, options);
   }
   absl::Status Barrier(const CallOptions&) override { return absl::OkStatus(); }
   void Abort(const absl::Status& cause) override { aborts.emplace_back(cause.message()); }

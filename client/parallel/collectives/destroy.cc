@@ -8,20 +8,24 @@
 
 namespace cohort::parallel {
 
-absl::Status Destroy(std::unique_ptr<client::Group> group, absl::Duration timeout) {
+absl::Status Destroy(std::shared_ptr<client::Group> group, absl::Duration timeout) {
   if (group == nullptr) return absl::OkStatus();
   const std::string who = absl::StrCat("rank ", group->rank(), " of group ", group->name());
+  const std::weak_ptr<client::Group> left = group;
   const auto gone = std::make_shared<Notification>();
   const absl::Status started =
       StartDetachedThread("cohort-destroy", [gone, group = std::move(group)]() mutable {
         group.reset();
         gone->Notify();
       });
-  // Without a thread the group has been destroyed here.
-  if (!started.ok()) return absl::OkStatus();
-  if (gone->WaitWithTimeout(timeout)) return absl::OkStatus();
-  return absl::DeadlineExceededError(
-      absl::StrCat(who, ": not yet freed after ", absl::FormatDuration(timeout)));
+  // Without a thread the share has been dropped here.
+  if (started.ok() && !gone->WaitWithTimeout(timeout)) {
+    return absl::DeadlineExceededError(
+        absl::StrCat(who, ": not yet freed after ", absl::FormatDuration(timeout)));
+  }
+  if (left.expired()) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat(who, ": not freed, because the group has other owners: ", left.use_count()));
 }
 
 }  // namespace cohort::parallel

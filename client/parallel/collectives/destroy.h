@@ -10,13 +10,20 @@
 
 namespace cohort::parallel {
 
-// Leaves and frees the group: what its destructor does, on a thread of its own, because a GPU's
-// library may not let go of what captured work still refers to. No other rank is asked; their calls
-// end with ABORTED, which names this rank. Not beside calls of this rank. Seed: destroy.
+//   COHORT_RETURN_IF_ERROR(Destroy(std::move(group)));          // of LocalGroup::Create and so on
+//   COHORT_RETURN_IF_ERROR(Destroy(std::move(subgroup.group)));  // of CreateGroups
+//
+// Takes this owner's share of the group; a unique_ptr converts. The last owner's call leaves and
+// frees the group: what its destructor does, on a thread of its own, because a GPU's library may
+// not let go of what captured work still refers to. No other rank is asked; their calls end with
+// ABORTED, which names this rank. Not beside calls of this rank. A share of a group that another
+// object keeps, as ParallelGroups has of the world, frees nothing. Seed: destroy.
 //
 // Errors: DEADLINE_EXCEEDED, with the group's name and this rank: then the rest goes on in the
-// background, and the program may go on or exit.
-absl::Status Destroy(std::unique_ptr<client::Group> group,
+// background, and the program may go on or exit. FAILED_PRECONDITION: the group has other owners,
+// such as ParallelGroups or a copy of a Subgroup; the share is gone, and the last of them frees the
+// group.
+absl::Status Destroy(std::shared_ptr<client::Group> group,
                      absl::Duration timeout = absl::Seconds(5));
 
 }  // namespace cohort::parallel

@@ -6,6 +6,7 @@
 #include "absl/status/status.h"
 #include "absl/synchronization/notification.h"
 #include "client/collective/testing/lone_group.h"
+#include "client/parallel/layout/create_groups.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -36,6 +37,22 @@ TEST(DestroyTest, FreesTheGroup) {
   EXPECT_TRUE(Destroy(std::make_unique<SlowGroup>(gate), absl::Seconds(60)).ok());
   EXPECT_TRUE(gate->passed.HasBeenNotified());
   EXPECT_TRUE(Destroy(nullptr).ok());
+}
+
+TEST(DestroyTest, TheLastOwnerFreesTheGroup) {
+  const auto gate = std::make_shared<Gate>();
+  gate->opened.Notify();
+  Subgroup first = {std::make_shared<SlowGroup>(gate), {0}, Role::kTensor};
+  Subgroup second = first;
+
+  const absl::Status status = Destroy(std::move(first.group), absl::Seconds(60));
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(status.message()),
+              ::testing::AllOf(::testing::HasSubstr("rank 0 of group alone"),
+                               ::testing::HasSubstr("other owners: 1")));
+  EXPECT_FALSE(gate->passed.HasBeenNotified());
+  EXPECT_TRUE(Destroy(std::move(second.group), absl::Seconds(60)).ok());
+  EXPECT_TRUE(gate->passed.HasBeenNotified());
 }
 
 TEST(DestroyTest, WaitsNoLongerThanItsTimeout) {

@@ -6,6 +6,7 @@
 
 #include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
+#include "base/digest128.h"
 #include "base/rank_set.h"
 #include "base/status_macros.h"
 #include "nlohmann/json.hpp"
@@ -22,30 +23,6 @@ constexpr size_t kBeforeDifference = 40;  // of which so much is equal
 constexpr int64_t kMostNumber = int64_t{1} << 53;
 constexpr int kLastCode = static_cast<int>(absl::StatusCode::kUnauthenticated);
 
-// FNV-1a of 128 bits.
-class Digest {
- public:
-  void Add(absl::string_view text) {
-    for (const char c : text) AddByte(static_cast<unsigned char>(c));
-    // What ends here does not go on there.
-    for (size_t length = text.size(), i = 0; i < sizeof(length); ++i, length >>= 8) {
-      AddByte(static_cast<unsigned char>(length & 0xFF));
-    }
-  }
-  std::string ToString() const {
-    return absl::StrCat(absl::Hex(static_cast<uint64_t>(state_ >> 64), absl::kZeroPad16),
-                        absl::Hex(static_cast<uint64_t>(state_), absl::kZeroPad16));
-  }
-
- private:
-  using Word = unsigned __int128;
-
-  void AddByte(unsigned char byte) { state_ = (state_ ^ byte) * kPrime; }
-
-  static constexpr Word kPrime = Word{0x0000000001000000u} << 64 | 0x000000000000013Bu;
-  Word state_ = Word{0x6C62272E07BB0142u} << 64 | 0x62B821756295C58Du;
-};
-
 std::string Dump(const json& value) {
   // What others wrote may be no UTF-8.
   return value.dump(-1, ' ', false, json::error_handler_t::replace);
@@ -56,7 +33,7 @@ std::string Clip(absl::string_view text, size_t most) {
   return absl::StrCat(text.substr(0, most), "...");
 }
 
-absl::Status Unreadable(const client::Group& world, size_t rank) {
+absl::Status Unreadable(const client::Group& world, int rank) {
   return absl::InvalidArgumentError(
       absl::StrCat("rank ", rank, " of group ", world.name(),
                    " is in another exchange of objects, or of another version"));
@@ -68,7 +45,7 @@ struct Told {
   int64_t number = 0;
 };
 
-absl::StatusOr<Told> ReadTold(const client::Group& world, size_t rank, absl::string_view bytes) {
+absl::StatusOr<Told> ReadTold(const client::Group& world, int rank, absl::string_view bytes) {
   const json value = json::parse(bytes.begin(), bytes.end(), nullptr, false);
   if (!value.is_object()) return Unreadable(world, rank);
   try {
@@ -92,46 +69,49 @@ std::string Excerpt(const std::string& value, size_t difference) {
                       begin + part.size() == value.size() ? "" : "...");
 }
 
-// What `one` and `other`, as they told it, differ in.
-std::string Difference(const json& one, const json& other, int rank) {
+// What `one` and `other`, as ranks `first` and `second` told it, differ in.
+std::string Difference(const json& one, const json& other, int first, int second) {
   for (size_t i = 0; i < std::max(one.size(), other.size()); ++i) {
     if (i < one.size() && i < other.size() && one[i] == other[i]) continue;
     if (i >= one.size() || i >= other.size() || one[i].at(0) != other[i].at(0)) {
-      const bool zero_has = i < one.size();
-      return absl::StrCat("rank ", zero_has ? 0 : rank, " brings ",
-                          (zero_has ? one : other)[i].at(0).get<std::string>(), ", rank ",
-                          zero_has ? rank : 0, " something else");
+      const bool first_has = i < one.size();
+      return absl::StrCat("rank ", first_has ? first : second, " brings ",
+                          (first_has ? one : other)[i].at(0).get<std::string>(), ", rank ",
+                          first_has ? second : first, " something else");
     }
     const auto ours = one[i].at(1).get<std::string>();
     const auto theirs = other[i].at(1).get<std::string>();
     const auto parts = std::mismatch(ours.begin(), ours.end(), theirs.begin(), theirs.end());
     const auto at = static_cast<size_t>(parts.first - ours.begin());
-    return absl::StrCat(one[i].at(0).get<std::string>(), " ", Excerpt(ours, at), " on rank 0, ",
-                        Excerpt(theirs, at), " on rank ", rank);
+    return absl::StrCat(one[i].at(0).get<std::string>(), " ", Excerpt(ours, at), " on rank ", first,
+                        ", ", Excerpt(theirs, at), " on rank ", second);
   }
   return "what is too long to be told";
 }
 
-// Rank 0's and `rank`'s digests differ, which all ranks know: the two say what they have.
-absl::Status ExplainDifference(client::Group& world, const Proposal& proposal, int rank,
+// The digests of the first rank and of the one at `place` differ, which all ranks know: the two say
+// what they have.
+absl::Status ExplainDifference(const Party& party, const Proposal& proposal, size_t place,
                                absl::Duration timeout) {
+  const int first = party.RankAt(0);
+  const int second = party.RankAt(place);
   json own = json::array();
-  if (world.rank() == 0 || world.rank() == rank) {
+  if (party.group.rank() == first || party.group.rank() == second) {
     own.push_back({"what", proposal.what});
     for (const Parameter& parameter : proposal.parameters) {
       own.push_back({parameter.name, Clip(parameter.value, kMostValue)});
     }
   }
-  COHORT_ASSIGN_OR_RETURN(const std::vector<std::string> all,
-                          world.AllGatherObjects(Dump(own), {timeout}));
+  COHORT_ASSIGN_OR_RETURN(const std::vector<std::string> all, party.AllGather(Dump(own), timeout));
   const json one = json::parse(all.front(), nullptr, false);
-  const json other = json::parse(all[static_cast<size_t>(rank)], nullptr, false);
+  const json other = json::parse(all[place], nullptr, false);
   std::string difference = "something";
   try {
-    difference = Difference(one, other, rank);
+    difference = Difference(one, other, first, second);
   } catch (const json::exception&) {
   }
-  return absl::InvalidArgumentError(absl::StrCat("ranks 0 and ", rank, " of group ", world.name(),
+  return absl::InvalidArgumentError(absl::StrCat("ranks ", first, " and ", second, " of group ",
+                                                 party.group.name(),
                                                  " call different things: ", difference));
 }
 
@@ -140,7 +120,7 @@ struct Outcome {
   std::string text;
 };
 
-absl::StatusOr<Outcome> ReadOutcome(const client::Group& world, size_t rank,
+absl::StatusOr<Outcome> ReadOutcome(const client::Group& world, int rank,
                                     absl::string_view bytes) {
   const json value = json::parse(bytes.begin(), bytes.end(), nullptr, false);
   if (!value.is_object()) return Unreadable(world, rank);
@@ -160,7 +140,7 @@ bool WaitedInVain(absl::StatusCode code) {
 }  // namespace
 
 std::string DigestOf(const Proposal& proposal) {
-  Digest digest;
+  Digest128 digest;
   digest.Add(proposal.what);
   for (const Parameter& parameter : proposal.parameters) {
     digest.Add(parameter.name);
@@ -169,27 +149,33 @@ std::string DigestOf(const Proposal& proposal) {
   return digest.ToString();
 }
 
-absl::StatusOr<int64_t> Agree(client::Group& world, const Proposal& proposal,
+absl::StatusOr<std::vector<std::string>> Party::AllGather(absl::string_view object,
+                                                          absl::Duration timeout) const {
+  return members.empty() ? group.AllGatherObjects(object, {timeout})
+                         : group.AllGatherObjectsOf(members, object, {timeout});
+}
+
+absl::StatusOr<int64_t> Agree(const Party& party, const Proposal& proposal,
                               absl::Duration timeout) {
   const json own = {{"digest", DigestOf(proposal)},
                     {"problem", Clip(proposal.problem.message(), kMostText)},
                     {"number", proposal.number}};
-  COHORT_ASSIGN_OR_RETURN(const std::vector<std::string> all,
-                          world.AllGatherObjects(Dump(own), {timeout}));
+  COHORT_ASSIGN_OR_RETURN(const std::vector<std::string> all, party.AllGather(Dump(own), timeout));
   std::vector<Told> told;
-  for (size_t rank = 0; rank < all.size(); ++rank) {
-    COHORT_ASSIGN_OR_RETURN(told.emplace_back(), ReadTold(world, rank, all[rank]));
+  for (size_t place = 0; place < all.size(); ++place) {
+    const int rank = party.RankAt(place);
+    COHORT_ASSIGN_OR_RETURN(told.emplace_back(), ReadTold(party.group, rank, all[place]));
     if (told.back().problem.empty()) continue;
-    return absl::InvalidArgumentError(absl::StrCat("rank ", rank, " of group ", world.name(),
+    return absl::InvalidArgumentError(absl::StrCat("rank ", rank, " of group ", party.group.name(),
                                                    " cannot make ", proposal.what, ": ",
                                                    told.back().problem));
   }
   int64_t largest = 0;
-  for (size_t rank = 0; rank < told.size(); ++rank) {
-    if (told[rank].digest != told[0].digest) {
-      return ExplainDifference(world, proposal, static_cast<int>(rank), timeout);
+  for (size_t place = 0; place < told.size(); ++place) {
+    if (told[place].digest != told[0].digest) {
+      return ExplainDifference(party, proposal, place, timeout);
     }
-    largest = std::max(largest, told[rank].number);
+    largest = std::max(largest, told[place].number);
   }
   return largest;
 }
@@ -213,7 +199,8 @@ absl::Status AgreeOnOutcome(client::Group& world, absl::string_view what, const 
   RankSet failed;
   int culprit = -1;
   for (size_t rank = 0; rank < all->size(); ++rank) {
-    COHORT_ASSIGN_OR_RETURN(outcomes.emplace_back(), ReadOutcome(world, rank, (*all)[rank]));
+    COHORT_ASSIGN_OR_RETURN(outcomes.emplace_back(),
+                            ReadOutcome(world, static_cast<int>(rank), (*all)[rank]));
     if (outcomes.back().code == absl::StatusCode::kOk) continue;
     failed.Add(static_cast<int>(rank));
     const bool first = culprit < 0;

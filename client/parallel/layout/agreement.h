@@ -11,8 +11,22 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "client/collective/group.h"
+#include "client/parallel/layout/grid.h"
 
 namespace cohort::parallel {
+
+// The ranks that agree: all of a group, or `members` of it alone, in ascending order.
+struct Party {
+  client::Group& group;
+  RankList members;  // empty: all
+
+  int RankAt(size_t place) const {
+    return members.empty() ? static_cast<int>(place) : members[place];
+  }
+  // Objects of all of them, in their order. Errors: those of AllGatherObjects.
+  absl::StatusOr<std::vector<std::string>> AllGather(absl::string_view object,
+                                                     absl::Duration timeout) const;
+};
 
 struct Parameter {
   std::string name;
@@ -31,12 +45,12 @@ struct Proposal {
 // Of all that is compared, in hexadecimal; the same in all processes.
 std::string DigestOf(const Proposal& proposal);
 
-// All ranks of `world` call it. Returns the largest number. One exchange of objects of a fixed
+// All ranks of `party` call it. Returns the largest number. One exchange of objects of a fixed
 // size, whatever is compared; only after a difference, two ranks tell what they have. Errors, on
 // all ranks the same: INVALID_ARGUMENT (a rank's problem, naming it; or two that differ, the first
 // parameter in which they do, and both values, or the parts around where they part). Those of
 // AllGatherObjects.
-absl::StatusOr<int64_t> Agree(client::Group& world, const Proposal& proposal,
+absl::StatusOr<int64_t> Agree(const Party& party, const Proposal& proposal,
                               absl::Duration timeout);
 
 // All ranks of `world` call it, each with what has become of its part. OK where all are. Errors: of

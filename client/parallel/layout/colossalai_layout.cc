@@ -101,8 +101,12 @@ std::vector<ModeFamily> FamiliesOf(TensorMode mode) {
 
 absl::StatusOr<Layout> ColossalaiLayout(int world_size, const ColossalaiSizes& sizes) {
   COHORT_ASSIGN_OR_RETURN(const TensorShape tensor, ShapeOf(sizes));
+  COHORT_ASSIGN_OR_RETURN(
+      const int all_data,
+      SizeInWorld(world_size, Axis::kData, sizes.data,
+                  {{Axis::kTensor, sizes.tensor}, {Axis::kPipeline, sizes.pipeline}}, ""));
   COHORT_ASSIGN_OR_RETURN(const int data,
-                          Divide("data in runs of experts", sizes.data, sizes.expert));
+                          Divide("data in runs of experts", all_data, sizes.expert));
   COHORT_ASSIGN_OR_RETURN(Grid grid, Grid::Create(world_size,
                                                   {{Axis::kTensorX, tensor.x},
                                                    {Axis::kTensorY, tensor.y},

@@ -2,6 +2,8 @@
 #ifndef COHORT_CLIENT_PARALLEL_LAYOUT_COLOSSALAI_LAYOUT_H_
 #define COHORT_CLIENT_PARALLEL_LAYOUT_COLOSSALAI_LAYOUT_H_
 
+#include <optional>
+
 #include "absl/status/statusor.h"
 #include "client/parallel/layout/layout.h"
 
@@ -12,7 +14,7 @@ enum class TensorMode { kNone, k1D, k2D, k2P5D, k3D, kSequence };
 struct ColossalaiSizes {
   int tensor = 1;
   int pipeline = 1;
-  int data = 1;
+  std::optional<int> data;  // absent: world_size / (tensor * pipeline)
   TensorMode mode = TensorMode::kNone;
   int depth = 1;  // of k2P5D alone
   // Above 1: the data axis is cut in runs of so many that hold different experts.
@@ -31,8 +33,9 @@ struct ColossalaiSizes {
 //   expert > 1 kExpert, runs of the data axis; kExpertData, who holds the same experts
 // ParallelMode gives each its name of old.
 //
-// Errors: those of Grid::Create; INVALID_ARGUMENT with the numbers (tensor is no square, no q * q *
-// depth, no cube; above 1 with kNone; depth with another mode; data is no multiple of expert).
+// Errors: those of Grid::Create; INVALID_ARGUMENT with the numbers (the world is no multiple of
+// tensor * pipeline, or not their product with data; tensor is no square, no q * q * depth, no
+// cube; above 1 with kNone; depth with another mode; data is no multiple of expert).
 // Source: ParallelContext.init_parallel_groups, whose checks of 2.5D and 3D never run.
 absl::StatusOr<Layout> ColossalaiLayout(int world_size, const ColossalaiSizes& sizes);
 

@@ -19,8 +19,9 @@
 
 namespace cohort::parallel {
 
-// A group, and who is in it: rank r of it is rank global_ranks[r] of the group that it was made
-// from.
+// A group and its members: rank r of it is rank global_ranks[r] of the group that it was made from.
+// The group is shared, because one group may serve several kinds of a layout. Destroy
+// (client/parallel/collectives/destroy.h) ends it in bounded time.
 struct Subgroup {
   std::shared_ptr<client::Group> group;
   RankList global_ranks;

@@ -106,30 +106,55 @@ absl::Status CheckBase(absl::string_view base) {
       "\"", base, "\" is no name for groups: it may have characters of [A-Za-z0-9._+-]"));
 }
 
-absl::StatusOr<std::vector<FormedGroup>> FormGroups(client::Group& world, Proposal proposal,
-                                                    const std::vector<PlannedGroup>& plan,
-                                                    const client::GroupFactory& factory,
-                                                    absl::Duration timeout) {
+namespace {
+
+// Agrees on `plan`, then takes this rank's seats: `own` is what has become of them.
+absl::Status AgreeAndForm(const Party& party, Proposal proposal,
+                          const std::vector<PlannedGroup>& plan,
+                          const client::GroupFactory& factory, absl::Duration timeout,
+                          std::vector<FormedGroup>* formed, absl::Status* own) {
   if (proposal.problem.ok() && factory == nullptr) {
     proposal.problem = absl::InvalidArgumentError("it has no factory of groups");
   }
   proposal.number = Indexes::OfProcess().NextOf(plan);
-  COHORT_ASSIGN_OR_RETURN(const int64_t first, Agree(world, proposal, timeout));
-  const std::vector<std::string> names = NamesOf(world, plan, first);
+  COHORT_ASSIGN_OR_RETURN(const int64_t first, Agree(party, proposal, timeout));
+  const std::vector<std::string> names = NamesOf(party.group, plan, first);
   for (const std::string& name : names) {
     if (name.size() <= kMostNameBytes) continue;
     return absl::InvalidArgumentError(absl::StrCat("the name ", name, " of a group is longer than ",
                                                    kMostNameBytes, " characters"));
   }
+  *own = FormOwn(party.group.rank(), plan, names, DigestOf(proposal), factory, timeout, formed);
+  return absl::OkStatus();
+}
 
+}  // namespace
+
+absl::StatusOr<std::vector<FormedGroup>> FormGroups(client::Group& world, Proposal proposal,
+                                                    const std::vector<PlannedGroup>& plan,
+                                                    const client::GroupFactory& factory,
+                                                    absl::Duration timeout) {
   std::vector<FormedGroup> formed;
-  const absl::Status own =
-      FormOwn(world.rank(), plan, names, DigestOf(proposal), factory, timeout, &formed);
+  absl::Status own;
+  const std::string what = proposal.what;
+  COHORT_RETURN_IF_ERROR(
+      AgreeAndForm({world, {}}, std::move(proposal), plan, factory, timeout, &formed, &own));
   // Another may still be in its last group, in which it waits thrice: for the ranks to come, to
   // connect them, and for their devices. A daemon hands it over besides, and says that it has.
-  COHORT_RETURN_IF_ERROR(
-      AgreeOnOutcome(world, proposal.what, own, 3 * timeout + kHandOverAndAnswer));
+  COHORT_RETURN_IF_ERROR(AgreeOnOutcome(world, what, own, 3 * timeout + kHandOverAndAnswer));
   return formed;
+}
+
+absl::StatusOr<FormedGroup> FormGroupOf(const Party& party, Proposal proposal,
+                                        const PlannedGroup& planned,
+                                        const client::GroupFactory& factory,
+                                        absl::Duration timeout) {
+  std::vector<FormedGroup> formed;
+  absl::Status own;
+  COHORT_RETURN_IF_ERROR(
+      AgreeAndForm(party, std::move(proposal), {planned}, factory, timeout, &formed, &own));
+  COHORT_RETURN_IF_ERROR(own);
+  return std::move(formed.front());
 }
 
 }  // namespace cohort::parallel

@@ -44,6 +44,13 @@ absl::StatusOr<std::vector<FormedGroup>> FormGroups(client::Group& world, Propos
                                                     const client::GroupFactory& factory,
                                                     absl::Duration timeout);
 
+// The same for one group of `party.members`, who alone call it. They do not hear of each other at
+// the end: when a member fails before it has taken its seat, the others wait for `timeout`.
+absl::StatusOr<FormedGroup> FormGroupOf(const Party& party, Proposal proposal,
+                                        const PlannedGroup& planned,
+                                        const client::GroupFactory& factory,
+                                        absl::Duration timeout);
+
 }  // namespace cohort::parallel
 
 #endif  // COHORT_CLIENT_PARALLEL_LAYOUT_FORM_GROUPS_H_

@@ -1,6 +1,7 @@
 #include "client/parallel/layout/layout.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -116,6 +117,38 @@ absl::StatusOr<Layout> MakeLayout(int world_size, const std::vector<AxisSize>& s
   COHORT_RETURN_IF_ERROR(layout.Add(Role::kPipeline, {Axis::kPipeline}));
   COHORT_RETURN_IF_ERROR(layout.Add(Role::kModel, {Axis::kTensor, Axis::kPipeline}));
   return layout;
+}
+
+absl::StatusOr<int> SizeInWorld(int world_size, Axis axis, std::optional<int> given,
+                                const std::vector<AxisSize>& others, absl::string_view what) {
+  const std::string of = what.empty() ? std::string() : absl::StrCat(" of ", what);
+  std::vector<AxisSize> all = others;
+  if (given.has_value()) all.push_back({axis, *given});
+  constexpr int64_t kMostRanks = int64_t{1} << 31;
+  int64_t product = 1;
+  for (const AxisSize& one : all) {
+    if (one.size < 1) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("the size ", NameOf(one.axis), " ", one.size, of, " is below 1"));
+    }
+    product = std::min(product * one.size, kMostRanks);
+  }
+  const std::string factors = absl::StrCat(
+      absl::StrJoin(all, " x ",
+                    [](std::string* text, const AxisSize& one) {
+                      absl::StrAppend(text, NameOf(one.axis), " ", one.size);
+                    }),
+      " = ", product == kMostRanks ? "2^31 or more" : absl::StrCat(product), of);
+  if (given.has_value() && product != world_size) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the world has ", world_size, " ranks, and the product of the sizes is ",
+                     factors, "; ", NameOf(axis), " may be left out"));
+  }
+  if (world_size < 1 || world_size % product != 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the world has ", world_size, " ranks, no multiple of ", factors));
+  }
+  return given.value_or(static_cast<int>(world_size / product));
 }
 
 absl::StatusOr<int> Divide(absl::string_view what, int total, int parts) {

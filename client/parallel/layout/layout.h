@@ -10,6 +10,7 @@
 #ifndef COHORT_CLIENT_PARALLEL_LAYOUT_LAYOUT_H_
 #define COHORT_CLIENT_PARALLEL_LAYOUT_LAYOUT_H_
 
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -73,6 +74,13 @@ absl::StatusOr<Layout> MakeLayout(int world_size, const std::vector<AxisSize>& s
                                   const AxisOrder& order, int first_rank = 0);
 
 // --- What presets have in common.
+
+// The size of `axis` in a world in which the other axes have the sizes `others`: `given`, or, where
+// that is absent, what the others leave of the world. `what` is added to errors, such as: dense
+// layers; it may be empty. Errors: INVALID_ARGUMENT with the product and the world's size (a size
+// below 1; the world is no multiple of the others; the product with `given` is not the world).
+absl::StatusOr<int> SizeInWorld(int world_size, Axis axis, std::optional<int> given,
+                                const std::vector<AxisSize>& others, absl::string_view what);
 
 // `total` / `parts`. Errors: INVALID_ARGUMENT with `what` and both numbers (a remainder, or either
 // below 1).

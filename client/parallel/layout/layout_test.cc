@@ -141,7 +141,7 @@ TEST(VllmLayoutTest, RefusesWithNumbers) {
   ExpectRefused(VllmLayout(8, sizes).status(), {"8 ranks", "tp 3"});
   sizes.tensor = 2;
   sizes.external_data = 2;
-  ExpectRefused(VllmLayout(8, sizes).status(), {"8 ranks", "external-dp 2", "need 4"});
+  ExpectRefused(VllmLayout(8, sizes).status(), {"8 ranks", "external-dp 2", "= 4; external-dp"});
   sizes.external_data.reset();
   sizes.decode_context = 4;
   ExpectRefused(VllmLayout(8, sizes).status(), {"decode context", "2", "4"});
@@ -288,6 +288,46 @@ TEST(MegatronLayoutTest, RefusesWithNumbers) {
   ExpectRefused(MegatronLayout(8, sizes).status(), {"cp", "tp-dp-pp"});
 }
 
+TEST(MegatronLayoutTest, DataIsWhatTheWorldLeavesOrChecked) {
+  MegatronSizes sizes;
+  sizes.tensor = 2;
+  sizes.context = 2;
+  const Layout derived = Get(MegatronLayout(16, sizes));
+  EXPECT_EQ(derived.grid().size(Axis::kData), 4);
+  sizes.data = 4;
+  EXPECT_TRUE(derived.CheckSame(Get(MegatronLayout(16, sizes))).ok());
+  sizes.data = 3;
+  ExpectRefused(MegatronLayout(16, sizes).status(),
+                {"the world has 16 ranks",
+                 "tp 2 x cp 2 x pp 1 x dp 3 = 12 of dense layers; dp may be left out"});
+  sizes.data = 0;
+  ExpectRefused(MegatronLayout(16, sizes).status(), {"dp 0 of dense layers is below 1"});
+  sizes.data.reset();
+  ExpectRefused(MegatronLayout(18, sizes).status(),
+                {"the world has 18 ranks", "no multiple of tp 2 x cp 2 x pp 1 = 4"});
+}
+
+TEST(ColossalaiLayoutTest, DataIsWhatTheWorldLeavesOrChecked) {
+  ColossalaiSizes sizes;
+  sizes.tensor = 2;
+  sizes.pipeline = 2;
+  sizes.mode = TensorMode::k1D;
+  sizes.expert = 2;
+  const Layout derived = Get(ColossalaiLayout(16, sizes));
+  EXPECT_EQ(ListsOf(derived, Role::kData).front().size(), 4u);
+  EXPECT_EQ(ListsOf(derived, Role::kExpert).front().size(), 2u);
+  sizes.data = 4;
+  EXPECT_TRUE(derived.CheckSame(Get(ColossalaiLayout(16, sizes))).ok());
+  sizes.data = 3;
+  ExpectRefused(ColossalaiLayout(16, sizes).status(),
+                {"the world has 16 ranks", "tp 2 x pp 2 x dp 3 = 12; dp may be left out"});
+  sizes.data = -1;
+  ExpectRefused(ColossalaiLayout(16, sizes).status(), {"dp -1 is below 1"});
+  sizes.data.reset();
+  ExpectRefused(ColossalaiLayout(18, sizes).status(),
+                {"the world has 18 ranks", "no multiple of tp 2 x pp 2 = 4"});
+}
+
 TEST(ColossalaiLayoutTest, AgreesWithVllmAndNotWithMegatron) {
   ColossalaiSizes sizes;
   sizes.tensor = 2;
@@ -387,7 +427,6 @@ TEST(ColossalaiLayoutTest, ExpertsAndRefusals) {
   sizes.expert = 3;
   ExpectRefused(ColossalaiLayout(4, sizes).status(), {"4", "3"});
   sizes = {};
-  ExpectRefused(ColossalaiLayout(4, sizes).status(), {"4 ranks", "need 1"});
   sizes.tensor = 4;
   ExpectRefused(ColossalaiLayout(4, sizes).status(), {"4", "without a tensor mode"});
 }

@@ -16,29 +16,19 @@ struct DenseOrExpert {
   const char* what;
   AxisSize tensor;
   AxisSize inner;  // context or expert
+  std::optional<int> data;
 };
 
-// With the data size that is left.
 absl::StatusOr<Grid> MakeGrid(int world_size, const MegatronSizes& sizes,
                               const DenseOrExpert& part) {
-  int64_t replica = 1;
-  for (const int size : {part.tensor.size, part.inner.size, sizes.pipeline}) {
-    if (size < 1) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("a size of ", size, " in ", part.what, " is below 1"));
-    }
-    replica = std::min(replica * size, int64_t{1} << 31);
-  }
-  if (world_size < 1 || world_size % replica != 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("the world has ", world_size, " ranks, no multiple of tp ", part.tensor.size,
-                     " x ", NameOf(part.inner.axis), " ", part.inner.size, " x pp ", sizes.pipeline,
-                     " of ", part.what));
-  }
+  COHORT_ASSIGN_OR_RETURN(
+      const int data,
+      SizeInWorld(world_size, Axis::kData, part.data,
+                  {part.tensor, part.inner, {Axis::kPipeline, sizes.pipeline}}, part.what));
   return Grid::Create(world_size,
                       {part.tensor,
                        part.inner,
-                       {Axis::kData, static_cast<int>(world_size / replica)},
+                       {Axis::kData, data},
                        {Axis::kPipeline, sizes.pipeline}},
                       sizes.order, sizes.first_rank);
 }
@@ -218,12 +208,16 @@ absl::StatusOr<Layout> MegatronLayout(int world_size, const MegatronSizes& sizes
   COHORT_ASSIGN_OR_RETURN(
       Grid dense,
       MakeGrid(world_size, sizes,
-               {"dense layers", {Axis::kTensor, sizes.tensor}, {Axis::kContext, sizes.context}}));
+               {"dense layers",
+                {Axis::kTensor, sizes.tensor},
+                {Axis::kContext, sizes.context},
+                sizes.data}));
   COHORT_ASSIGN_OR_RETURN(const Grid expert,
                           MakeGrid(world_size, sizes,
                                    {"experts' layers",
                                     {Axis::kTensor, sizes.expert_tensor.value_or(sizes.tensor)},
-                                    {Axis::kExpert, sizes.expert}}));
+                                    {Axis::kExpert, sizes.expert},
+                                    std::nullopt}));
   COHORT_ASSIGN_OR_RETURN(const RankLists pipelines, dense.Groups({Axis::kPipeline}));
   COHORT_ASSIGN_OR_RETURN(const RankLists expert_pipelines, expert.Groups({Axis::kPipeline}));
   for (const RankList& ranks : pipelines) {

@@ -10,12 +10,14 @@
 
 namespace cohort::parallel {
 
-// The data sizes are what the world leaves: world / (tensor * pipeline * context), and, of experts'
-// layers, world / (expert_tensor * expert * pipeline).
+// The data size of experts' layers is what the world leaves: world / (expert_tensor * expert *
+// pipeline).
 struct MegatronSizes {
   int tensor = 1;
   int pipeline = 1;
   int context = 1;
+  // The data size of dense layers. Absent: world / (tensor * pipeline * context).
+  std::optional<int> data;
   int expert = 1;
   std::optional<int> expert_tensor;  // absent: tensor
   // Stages that each rank of the pipeline has. Above 1 it wants a pipeline above 1.
@@ -48,10 +50,11 @@ struct MegatronSizes {
 //   instances  kPartialData, kPartialExpertData within one; kBetweenInstances, kOptimizerInstance;
 //            both with one instance, too
 //
-// Errors: those of Grid::Create; INVALID_ARGUMENT with the numbers (the world is no multiple; the
-// pipelines differ; levels do not multiply to context; data and context are no multiple of the
-// instances, which also have to be the same ranks for dense and experts' layers; no power of two
-// with hybrid context; a stage that the pipeline lacks, or twice).
+// Errors: those of Grid::Create; INVALID_ARGUMENT with the numbers (the world is no multiple of the
+// sizes, or not their product with data; the pipelines differ; levels do not multiply to context;
+// data and context are no multiple of the instances, which also have to be the same ranks for dense
+// and experts' layers; no power of two with hybrid context; a stage that the pipeline lacks, or
+// twice).
 // Source: parallel_state.initialize_model_parallel, RankGenerator
 absl::StatusOr<Layout> MegatronLayout(int world_size, const MegatronSizes& sizes);
 

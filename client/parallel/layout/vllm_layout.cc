@@ -1,6 +1,5 @@
 #include "client/parallel/layout/vllm_layout.h"
 
-#include <cstdint>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -23,26 +22,16 @@ RankLists ContextFirst(const RankLists& lists, int tensor) {
   return turned;
 }
 
-absl::StatusOr<int> ExternalData(int world_size, const VllmSizes& sizes) {
-  if (sizes.external_data.has_value()) return *sizes.external_data;
-  int64_t replica = 1;
-  for (const int size : {sizes.tensor, sizes.prefill_context, sizes.pipeline, sizes.data}) {
-    if (size < 1) return 1;  // which Grid refuses
-    replica *= size;
-    if (replica > world_size) break;
-  }
-  if (world_size < 1 || world_size % replica != 0) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "the world has ", world_size, " ranks, no multiple of tp ", sizes.tensor, " x cp ",
-        sizes.prefill_context, " x pp ", sizes.pipeline, " x dp ", sizes.data));
-  }
-  return static_cast<int>(world_size / replica);
-}
-
 }  // namespace
 
 absl::StatusOr<Layout> VllmLayout(int world_size, const VllmSizes& sizes) {
-  COHORT_ASSIGN_OR_RETURN(const int external_data, ExternalData(world_size, sizes));
+  COHORT_ASSIGN_OR_RETURN(const int external_data,
+                          SizeInWorld(world_size, Axis::kExternalData, sizes.external_data,
+                                      {{Axis::kTensor, sizes.tensor},
+                                       {Axis::kContext, sizes.prefill_context},
+                                       {Axis::kPipeline, sizes.pipeline},
+                                       {Axis::kData, sizes.data}},
+                                      ""));
   COHORT_ASSIGN_OR_RETURN(Grid grid, Grid::Create(world_size,
                                                   {{Axis::kTensor, sizes.tensor},
                                                    {Axis::kContext, sizes.prefill_context},

@@ -16,6 +16,16 @@
 
 namespace cohort::parallel {
 
+// Channels. Messages of two channels never mix. Two users of one channel receive each other's
+// messages, so each part of this library that sends has a channel of its own:
+//
+//   0                    Send and Receive (client/parallel/collectives/send_receive.h), and
+//                        MessageSend and MessageReceive that give no channel
+//   kPipelineChannel     Pipeline, which uses this one and the next two (client/parallel/pipeline)
+//   kRingChannel         RingShift (client/parallel/pipeline/ring_shift.h)
+//   kTensorMapChannel    tensor maps and objects (client/parallel/tensor_map/send_receive.h)
+//
+// Channels 1 to 15 are free for programs.
 struct Message {
   std::string note;
   std::vector<Tensor> tensors;

@@ -43,6 +43,9 @@ struct PipelineReceive {
   ReceiveCache* cache = nullptr;
 };
 
+// The first of the three channels of a Pipeline, unless its options give others.
+inline constexpr int kPipelineChannel = 0x506970;
+
 struct PipelineOptions {
   // Ranks in the group; absent: the neighbours. A stage that is given one is no end there.
   std::optional<int> next_rank;
@@ -51,8 +54,9 @@ struct PipelineOptions {
   bool wrap = false;
   // Of those with whom tensors can be scattered and gathered; outlives the pipeline.
   client::Group* tensor_group = nullptr;
-  // The first of three channels of the messages.
-  int channel = 0;
+  // The first of three channels of the messages. Two pipelines on the same Messages need channels
+  // of their own.
+  int channel = kPipelineChannel;
 };
 
 // Of one call.

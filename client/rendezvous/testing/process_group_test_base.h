@@ -25,7 +25,8 @@ class ProcessGroupTestBase : public ::testing::Test {
     options.group = "g";
     options.rank = 0;
     options.world_size = 4;
-    options.store_timeout = kLong;
+    options.join_timeout = kLong;
+    options.timeout = kLong;
     return options;
   }
   std::unique_ptr<ProcessGroup> Join() { return Join(Options()); }

@@ -59,6 +59,11 @@ class LoneRank final : public ExecutingGroup {
                                                             const client::CallOptions&) override {
     return Never();
   }
+  absl::StatusOr<std::vector<std::string>> AllGatherObjectsOf(absl::Span<const int>,
+                                                              absl::string_view,
+                                                              const client::CallOptions&) override {
+    return Never();
+  }
 
  private:
   static absl::Status Never() { return absl::UnimplementedError("no such call comes here"); }

@@ -101,7 +101,8 @@ TEST_F(RealNcclTest, AnIdTravelsThroughACoordinatorAndIntoNoLog) {
       options.group = "g";
       options.rank = rank;
       options.world_size = 2;
-      options.store_timeout = kLong;
+      options.join_timeout = kLong;
+      options.timeout = kLong;
       return client::ProcessGroup::Create(options);
     };
     using Phase = client::ProcessGroup::InitPhase;

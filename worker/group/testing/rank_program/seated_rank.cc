@@ -25,7 +25,8 @@ absl::StatusOr<std::unique_ptr<SeatedRank>> SeatedRank::Join(Plane& plane,
   // Those who are left may go on without the others.
   seat.membership.min_world_size = 1;
   seat.membership.join_window = options.join_window;
-  seat.membership.store_timeout = options.timeout;
+  seat.membership.join_timeout = options.timeout;
+  seat.membership.timeout = options.timeout;
   COHORT_ASSIGN_OR_RETURN(seat.bootstrap.heap,
                           shm::Heap::Create("rank-program", shm::Heap::DefaultCapacity()));
   COHORT_ASSIGN_OR_RETURN(result->seat_, worker::Seat::Take(std::move(seat)));

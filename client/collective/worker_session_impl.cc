@@ -1,6 +1,6 @@
 // One file, though long: what a session has opened, it calls, listens to and gives back under one
 // lock.
-#include "client/collective/worker_session.h"
+#include "client/collective/worker_session_impl.h"
 
 #include <sys/un.h>
 #include <unistd.h>
@@ -101,23 +101,23 @@ std::string HostName() {
 absl::StatusOr<std::shared_ptr<WorkerSession>> WorkerSession::Connect(
     const WorkerSessionOptions& options) {
   COHORT_RETURN_IF_ERROR(CheckAddress(options.address));
-  std::shared_ptr<WorkerSession> session(new WorkerSession(options));
+  auto session = std::make_shared<WorkerSessionImpl>(options);
   COHORT_RETURN_IF_ERROR(session->Open());
   return session;
 }
 
-WorkerSession::WorkerSession(const WorkerSessionOptions& options)
+WorkerSessionImpl::WorkerSessionImpl(const WorkerSessionOptions& options)
     : options_(options),
       stub_(v1::WorkerService::NewStub(MakeChannel(options.address))),
       worker_(absl::StrCat("the worker at ", options.address)) {}
 
-WorkerSession::~WorkerSession() {
+WorkerSessionImpl::~WorkerSessionImpl() {
   // The worker frees whatever is left.
   stream_context_.TryCancel();
   if (listener_.joinable()) listener_.join();
 }
 
-absl::Status WorkerSession::Open() {
+absl::Status WorkerSessionImpl::Open() {
   const Instant deadline = Clock::Steady().Now() + options_.connect_timeout;
   stream_context_.set_wait_for_ready(true);
   COHORT_ASSIGN_OR_RETURN(listener_, StartThread("cohort-session", [this] { Listen(); }));
@@ -147,7 +147,7 @@ absl::Status WorkerSession::Open() {
   return absl::OkStatus();
 }
 
-void WorkerSession::Listen() {
+void WorkerSessionImpl::Listen() {
   v1::OpenSessionRequest request;
   request.set_client(options_.client_name.empty() ? program_invocation_short_name
                                                   : options_.client_name);
@@ -192,7 +192,7 @@ void WorkerSession::Listen() {
   session_ends_.clear();
 }
 
-void WorkerSession::AwaitSessionEnd(const void* owner, std::function<void()> body) {
+void WorkerSessionImpl::AwaitSessionEnd(const void* owner, std::function<void()> body) {
   MutexLock lock(&mutex_);
   session_ends_.erase(owner);
   if (body == nullptr) return;
@@ -200,7 +200,7 @@ void WorkerSession::AwaitSessionEnd(const void* owner, std::function<void()> bod
   session_ends_[owner] = std::move(body);
 }
 
-void WorkerSession::AwaitEnd(uint64_t group, int64_t generation, OnEnd on_end) {
+void WorkerSessionImpl::AwaitEnd(uint64_t group, int64_t generation, OnEnd on_end) {
   MutexLock lock(&mutex_);
   awaited_.erase(group);
   if (on_end == nullptr) return;
@@ -212,15 +212,15 @@ void WorkerSession::AwaitEnd(uint64_t group, int64_t generation, OnEnd on_end) {
   awaited_[group] = {generation, std::move(on_end)};
 }
 
-void WorkerSession::SetDeadline(grpc::ClientContext& context, absl::Duration timeout) {
+void WorkerSessionImpl::SetDeadline(grpc::ClientContext& context, absl::Duration timeout) {
   context.set_deadline(GrpcDeadline(timeout + kMargin));
 }
 
-std::unique_ptr<WorkerLane> WorkerSession::MakeLane() const {
+std::unique_ptr<WorkerLane> WorkerSessionImpl::MakeLane() const {
   return std::make_unique<WorkerLane>(options_.address, max_message_bytes());
 }
 
-absl::Status WorkerSession::RunCollective(WorkerLane& lane, v1::RunCollectiveRequest& request,
+absl::Status WorkerSessionImpl::RunCollective(WorkerLane& lane, v1::RunCollectiveRequest& request,
                                           absl::Duration timeout,
                                           v1::RunCollectiveResponse* response, bool* answered) {
   request.set_session(opened_.session());
@@ -231,12 +231,13 @@ absl::Status WorkerSession::RunCollective(WorkerLane& lane, v1::RunCollectiveReq
   return Read(answer.status, answer.own_words, answered);
 }
 
-absl::Status WorkerSession::Read(const grpc::ClientContext& context, const grpc::Status& status,
+absl::Status WorkerSessionImpl::Read(const grpc::ClientContext& context, const grpc::Status& status,
                                  bool* answered) const {
   return Read(status, context.GetServerTrailingMetadata().count(kAnsweredKey) > 0, answered);
 }
 
-absl::Status WorkerSession::Read(const grpc::Status& status, bool own_words, bool* answered) const {
+absl::Status WorkerSessionImpl::Read(const grpc::Status& status, bool own_words,
+                                     bool* answered) const {
   if (answered != nullptr) *answered = status.ok() || own_words;
   if (status.ok()) return absl::OkStatus();
   if (own_words) {
@@ -264,7 +265,7 @@ absl::Status WorkerSession::Read(const grpc::Status& status, bool own_words, boo
                       absl::StrCat(worker_, ": ", status.error_message()));
 }
 
-absl::Status WorkerSession::WriteTensor(uint64_t tensor, const void* from, int64_t bytes,
+absl::Status WorkerSessionImpl::WriteTensor(uint64_t tensor, const void* from, int64_t bytes,
                                         absl::Duration timeout) {
   grpc::ClientContext context;
   SetDeadline(context, timeout);
@@ -288,7 +289,7 @@ absl::Status WorkerSession::WriteTensor(uint64_t tensor, const void* from, int64
   return Read(context, writer->Finish(), nullptr);
 }
 
-absl::Status WorkerSession::ReadTensor(uint64_t tensor, void* to, int64_t bytes,
+absl::Status WorkerSessionImpl::ReadTensor(uint64_t tensor, void* to, int64_t bytes,
                                        absl::Duration timeout) {
   grpc::ClientContext context;
   SetDeadline(context, timeout);
@@ -319,7 +320,7 @@ absl::Status WorkerSession::ReadTensor(uint64_t tensor, void* to, int64_t bytes,
   return absl::OkStatus();
 }
 
-absl::StatusOr<Tensor> WorkerSession::CreateTensor(DataType type, const Shape& shape) {
+absl::StatusOr<Tensor> WorkerSessionImpl::CreateTensor(DataType type, const Shape& shape) {
   v1::CreateTensorRequest request;
   request.mutable_layout()->set_data_type(static_cast<int>(type));
   for (const int64_t extent : shape) request.mutable_layout()->add_shape(extent);
@@ -346,7 +347,7 @@ absl::StatusOr<Tensor> WorkerSession::CreateTensor(DataType type, const Shape& s
   return Tensor(data, type, shape, std::move(owner));
 }
 
-void WorkerSession::FreeTensor(uint64_t tensor) {
+void WorkerSessionImpl::FreeTensor(uint64_t tensor) {
   {
     MutexLock lock(&mutex_);
     if (ended_.has_value()) return;
@@ -357,7 +358,7 @@ void WorkerSession::FreeTensor(uint64_t tensor) {
   Call(&Stub::FreeTensor, request, kGoodBye, &response).IgnoreError();
 }
 
-std::optional<WorkerSession::Place> WorkerSession::Find(const Tensor& tensor) const {
+std::optional<WorkerSessionImpl::Place> WorkerSessionImpl::Find(const Tensor& tensor) const {
   if (attached_ == nullptr) return std::nullopt;
   const std::optional<int64_t> offset = attached_->segment().OffsetOf(tensor.data(), 1);
   if (!offset.has_value()) return std::nullopt;
@@ -371,7 +372,7 @@ std::optional<WorkerSession::Place> WorkerSession::Find(const Tensor& tensor) co
   return Place{block->second.tensor, at / element};
 }
 
-absl::StatusOr<WorkerSession::Scratch> WorkerSession::TakeScratch(int64_t bytes) {
+absl::StatusOr<WorkerSessionImpl::Scratch> WorkerSessionImpl::TakeScratch(int64_t bytes) {
   {
     // The smallest that is large enough.
     MutexLock lock(&mutex_);
@@ -403,7 +404,7 @@ absl::StatusOr<WorkerSession::Scratch> WorkerSession::TakeScratch(int64_t bytes)
   return scratch;
 }
 
-void WorkerSession::GiveBack(const Scratch& scratch, bool reusable) {
+void WorkerSessionImpl::GiveBack(const Scratch& scratch, bool reusable) {
   {
     MutexLock lock(&mutex_);
     if (reusable && scratch_bytes_ + scratch.bytes <= kKeptScratch) {
@@ -415,7 +416,7 @@ void WorkerSession::GiveBack(const Scratch& scratch, bool reusable) {
   FreeTensor(scratch.tensor);
 }
 
-absl::Status WorkerSession::Standing(uint64_t group, int64_t generation) const {
+absl::Status WorkerSessionImpl::Standing(uint64_t group, int64_t generation) const {
   MutexLock lock(&mutex_);
   if (ended_.has_value()) return *ended_;
   const auto end = group_ends_.find(group);
