@@ -1,8 +1,12 @@
 #!/usr/bin/env bash
-# Installs the Debian packages that Cohort needs and that are missing. When none is, it needs
-# neither the network nor root, and changes nothing.
+# Installs the Debian packages that Cohort needs and that are missing, and makes a CUDA toolkit with
+# NCCL's header if the machine has none. When nothing is missing, it needs neither the network nor
+# root, and changes nothing.
 #
 #   deploy/bootstrap.sh [--benchmarks] [--develop]
+#
+# The toolkit is kept in COHORT_CUDA_CACHE (default: ~/.cache/cohort-cuda); cuda_toolkit.py makes it.
+# COHORT_WITHOUT_GPU=1 asks for a build without GPU code: no toolkit is made then.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -68,6 +72,21 @@ install_packages() {
     fail "apt-get could not install: $*"
 }
 
+# Installs what is missing of the groups named.
+install_missing() {
+  local words=() lacking
+  mapfile -t words < <(wanted "$@")
+  [[ ${#words[@]} -gt 0 ]] || return 0
+  lacking=$(missing "${words[@]}")
+  [[ -n $lacking ]] || return 0
+  echo "bootstrap: installing ${lacking//$'\n'/ }"
+  local absent
+  mapfile -t absent <<< "$lacking"
+  install_packages "${absent[@]}"
+  lacking=$(missing "${words[@]}")
+  [[ -z $lacking ]] || fail "still missing after the installation: ${lacking//$'\n'/ }"
+}
+
 main() {
   local groups=(test)
   while [[ $# -gt 0 ]]; do
@@ -87,16 +106,9 @@ main() {
   done
   command -v dpkg-query > /dev/null || fail "this is not Debian: no dpkg-query"
 
-  local words=() lacking
-  mapfile -t words < <(wanted "${groups[@]}")
-  lacking=$(missing "${words[@]}")
-  [[ -n $lacking ]] || return 0
-  echo "bootstrap: installing ${lacking//$'\n'/ }"
-  local absent
-  mapfile -t absent <<< "$lacking"
-  install_packages "${absent[@]}"
-  lacking=$(missing "${words[@]}")
-  [[ -z $lacking ]] || fail "still missing after the installation: ${lacking//$'\n'/ }"
+  install_missing "${groups[@]}"
+  # Debian's Python, whose pip is in packages.txt; another Python in the path may have none.
+  /usr/bin/python3 "$here/cuda_toolkit.py" make
 }
 
 main "$@"

@@ -9,6 +9,7 @@
 # --jobs N        how many actions at once
 # TARGET          //... when none is given
 #
+# COHORT_WITHOUT_GPU=1 leaves GPU code and its tests out; without it, a missing CUDA toolkit is a failure.
 # Compiled results are kept in COHORT_BAZEL_CACHE (default: ~/.cache/cohort-bazel); delete it at will.
 set -euo pipefail
 

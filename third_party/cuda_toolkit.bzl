@@ -1,6 +1,7 @@
-"""The repository @cuda: the toolkit in $CUDA_HOME, or else /usr/local/cuda, if there is one with nccl.h.
+"""The repository @cuda: the first complete CUDA toolkit that deploy/cuda_toolkit.py finds.
 
-Where there is none, targets that need it are skipped by wildcards, and if_cuda() leaves them out of others.
+The build fails if there is none, so that GPU code and its tests never drop out unnoticed. With COHORT_WITHOUT_GPU=1
+wildcards skip the targets that need a toolkit, and if_cuda() leaves GPU code out of other targets.
 """
 
 _BUILD = """
@@ -49,14 +50,21 @@ def if_cuda(then, otherwise = []):
     return {choice}
 """
 
+_ENVIRON = ["CUDA_HOME", "COHORT_CUDA_CACHE", "COHORT_WITHOUT_GPU", "HOME"]
+
 def _cuda_toolkit_impl(ctx):
-    root = ctx.os.environ.get("CUDA_HOME") or "/usr/local/cuda"
-    archive = root + "/lib64/libcudart_static.a"
-    needed = [root + "/include/cuda_runtime.h", root + "/include/nccl.h", archive]
-    found = all([ctx.path(file).exists for file in needed])
+    environment = {name: ctx.os.environ[name] for name in _ENVIRON if name in ctx.os.environ}
+    result = ctx.execute(
+        ["python3", ctx.path(Label("//deploy:cuda_toolkit.py")), "find"],
+        environment = environment,
+    )
+    if result.return_code != 0:
+        fail(result.stderr.strip())
+    root = result.stdout.strip()
+    found = root != ""
     if found:
         ctx.symlink(root + "/include", "include")
-        ctx.symlink(archive, "libcudart_static.a")
+        ctx.symlink(root + "/lib64/libcudart_static.a", "libcudart_static.a")
     ctx.file("BUILD", _BUILD.format(
         # Not the folders of other libraries, which are thousands of files.
         headers = "glob(%s)" % repr(_HEADERS) if found else "[]",
@@ -68,7 +76,7 @@ def _cuda_toolkit_impl(ctx):
 
 cuda_toolkit = repository_rule(
     implementation = _cuda_toolkit_impl,
-    environ = ["CUDA_HOME"],
+    environ = _ENVIRON,
     local = True,
-    doc = "Looks for a CUDA toolkit with NCCL's header on this machine.",
+    doc = "Links a CUDA toolkit with NCCL's header, wherever this machine has it.",
 )

@@ -22,24 +22,23 @@ uint64_t SendTurns::Enter(const SendLane& lane, std::function<void()> start) {
 }
 
 bool SendTurns::Await(const SendLane& lane, Instant deadline) {
-  struct Turn {
-    Mutex mutex;
-    bool here ABSL_GUARDED_BY(mutex) = false;
-  } turn;
+  return AwaitTurn(lane, [deadline](Turn& turn) {
+    MutexLock lock(&turn.mutex);
+    return turn.mutex.AwaitWithTimeout(absl::Condition(&turn.here),
+                                       deadline - Clock::Steady().Now());
+  });
+}
+
+bool SendTurns::AwaitTurn(const SendLane& lane, absl::FunctionRef<bool(Turn&)> wait) {
+  Turn turn;
   const uint64_t id = Enter(lane, [&turn] {
     // Under the lock: the thread that waits destroys `turn` as soon as it sees this.
     MutexLock lock(&turn.mutex);
     turn.here = true;
   });
-  if (id == 0) return true;
-  {
-    MutexLock lock(&turn.mutex);
-    if (turn.mutex.AwaitWithTimeout(absl::Condition(&turn.here),
-                                    deadline - Clock::Steady().Now())) {
-      return true;
-    }
-  }
+  if (id == 0 || wait(turn)) return true;
   if (Withdraw(lane, id)) return false;
+  // The turn came meanwhile. The lane is this thread's, which has to end it.
   MutexLock lock(&turn.mutex);
   turn.mutex.Await(absl::Condition(&turn.here));
   return true;

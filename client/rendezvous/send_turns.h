@@ -11,6 +11,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
+#include "absl/functional/function_ref.h"
 #include "base/clock.h"
 #include "base/mutex.h"
 
@@ -32,11 +33,21 @@ class SendTurns {
   void End(const SendLane& lane);
 
  private:
+  friend class SendTurnsTest;
+
   struct Waiting {
     uint64_t id;
     std::function<void()> start;
   };
 
+  // Of a thread that waits.
+  struct Turn {
+    Mutex mutex;
+    bool here ABSL_GUARDED_BY(mutex) = false;
+  };
+
+  // Await, with `wait` in place of a deadline: it returns false when it gives up.
+  bool AwaitTurn(const SendLane& lane, absl::FunctionRef<bool(Turn&)> wait);
   // 0: it was started at once.
   uint64_t Enter(const SendLane& lane, std::function<void()> start);
   // Whether its turn had not come; then it will not.

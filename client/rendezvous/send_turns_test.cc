@@ -1,6 +1,7 @@
 #include "client/rendezvous/send_turns.h"
 
 #include <atomic>
+#include <functional>
 #include <thread>
 #include <vector>
 
@@ -8,6 +9,19 @@
 #include "gtest/gtest.h"
 
 namespace cohort::client {
+
+class SendTurnsTest : public ::testing::Test {
+ protected:
+  // A thread that waits for `lane`, gives up, and runs `meanwhile` before it withdraws.
+  static bool GiveUp(SendTurns& turns, const SendLane& lane,
+                     const std::function<void()>& meanwhile) {
+    return turns.AwaitTurn(lane, [&meanwhile](SendTurns::Turn&) {
+      meanwhile();
+      return false;
+    });
+  }
+};
+
 namespace {
 
 using ::testing::ElementsAre;
@@ -16,7 +30,7 @@ const SendLane kLane{1, "t"};
 
 Instant In(absl::Duration time) { return Clock::Steady().Now() + time; }
 
-TEST(SendTurns, ComeOneAfterTheOther) {
+TEST_F(SendTurnsTest, ComeOneAfterTheOther) {
   SendTurns turns;
   std::vector<int> started;
   for (int i = 0; i < 3; ++i) {
@@ -32,7 +46,7 @@ TEST(SendTurns, ComeOneAfterTheOther) {
   EXPECT_THAT(started, ElementsAre(0, 1, 2, 3));
 }
 
-TEST(SendTurns, OtherLanesAreFree) {
+TEST_F(SendTurnsTest, OtherLanesAreFree) {
   SendTurns turns;
   EXPECT_TRUE(turns.Await(kLane, In(absl::ZeroDuration())));
   EXPECT_TRUE(turns.Await({1, "u"}, In(absl::ZeroDuration())));
@@ -40,7 +54,7 @@ TEST(SendTurns, OtherLanesAreFree) {
   EXPECT_FALSE(turns.Await(kLane, In(absl::ZeroDuration())));
 }
 
-TEST(SendTurns, WhoGaveUpIsPassedOver) {
+TEST_F(SendTurnsTest, WhoGaveUpIsPassedOver) {
   SendTurns turns;
   std::vector<int> started;
   turns.Take(kLane, [&] { started.push_back(0); });
@@ -50,7 +64,31 @@ TEST(SendTurns, WhoGaveUpIsPassedOver) {
   EXPECT_THAT(started, ElementsAre(0, 1));
 }
 
-TEST(SendTurns, OneAtATimeAmongThreads) {
+TEST_F(SendTurnsTest, ATurnThatArrivesAsItsWaiterGivesUpIsPassedOn) {
+  SendTurns turns;
+  ASSERT_TRUE(turns.Await(kLane, In(absl::ZeroDuration())));
+  const bool got = GiveUp(turns, kLane, [&turns] { turns.End(kLane); });
+  EXPECT_TRUE(got) << "the lane was given to a thread that does not know it";
+  // If that thread does not end its turn, each send behind it waits until its deadline.
+  std::vector<int> started;
+  turns.Take(kLane, [&started] { started.push_back(0); });
+  if (got) turns.End(kLane);
+  EXPECT_THAT(started, ElementsAre(0)) << "the turn was lost: the next send would hang";
+}
+
+TEST_F(SendTurnsTest, AWaiterThatGivesUpInTimeLeavesTheLaneToTheNext) {
+  SendTurns turns;
+  std::vector<int> started;
+  ASSERT_TRUE(turns.Await(kLane, In(absl::ZeroDuration())));
+  EXPECT_FALSE(GiveUp(turns, kLane, [&] {
+    turns.Take(kLane, [&started] { started.push_back(0); });
+  }));
+  EXPECT_THAT(started, ElementsAre());
+  turns.End(kLane);
+  EXPECT_THAT(started, ElementsAre(0));
+}
+
+TEST_F(SendTurnsTest, OneAtATimeAmongThreads) {
   SendTurns turns;
   int inside = 0;  // of whoever has the lane, and of nobody else
   int turn_count = 0;

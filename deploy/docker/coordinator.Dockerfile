@@ -3,7 +3,8 @@
 #   docker build -f deploy/docker/coordinator.Dockerfile -t cohort-coordinator .
 FROM debian:12 AS build
 WORKDIR /src
-COPY deploy/bootstrap.sh deploy/packages.txt deploy/
+COPY deploy/bootstrap.sh deploy/packages.txt deploy/cuda_toolkit.py deploy/cuda_wheels.txt deploy/
+ENV COHORT_WITHOUT_GPU=1
 RUN deploy/bootstrap.sh
 COPY . .
 RUN bazel build --config=opt --spawn_strategy=local \

@@ -4,7 +4,9 @@
 #   docker build -f deploy/docker/worker.Dockerfile --target tests -t cohort-tests .
 FROM debian:12 AS build
 WORKDIR /src
-COPY deploy/bootstrap.sh deploy/packages.txt deploy/
+COPY deploy/bootstrap.sh deploy/packages.txt deploy/cuda_toolkit.py deploy/cuda_wheels.txt deploy/
+# The image holds neither the driver nor NCCL.
+ENV COHORT_WITHOUT_GPU=1
 RUN deploy/bootstrap.sh
 COPY . .
 RUN bazel build --config=opt --spawn_strategy=local \

@@ -16,6 +16,7 @@
 #include "absl/strings/str_join.h"
 #include "base/small_float.h"
 #include "base/status_macros.h"
+#include "base/testing/random_tensor.h"
 #include "client/parallel/moe/expert_dispatch.h"
 #include "gmock/gmock.h"
 #include "tests/failure/members.h"
@@ -432,6 +433,48 @@ TEST_P(MoeExpertsTest, WorkInGroupsOfGpusAlone) {
       return RunStep(group, step, DataType::kF32, DataType::kI64, form, WeightsBy::kExperts);
     }));
   }
+}
+
+// Ranks choose between one block and a call for each tensor by the rows of all ranks. Rank 0 gets
+// all rows here, more than a block takes, and the others get none. Ranks that chose by their own
+// rows would call different operations.
+TEST_P(MoeExpertsTest, AgreeOnTheBlockWhenOneRankGetsAllTokens) {
+  constexpr int kRanks = 3;
+  constexpr int64_t kTokens = 100;
+  // A block takes 64 KiB: less than 300 rows of 256 bytes, and more than the 100 that a rank sends.
+  constexpr int64_t kWidth = 64;
+  MakeGroup(kRanks);
+  ExpectOk(OnRanks([&](client::Group& group) -> absl::Status {
+    COHORT_ASSIGN_OR_RETURN(const ExpertPlacement placement,
+                            ExpertPlacement::Blocks(kRanks, kRanks));
+    const Tensor hidden = Tensor::Zeros(DataType::kF32, {kTokens, kWidth});
+    for (int64_t i = 0; i < hidden.count(); ++i) {
+      static_cast<float*>(hidden.data())[i] = static_cast<float>(group.rank() * hidden.count() + i);
+    }
+    const Tensor weights = Tensor::Zeros(DataType::kF32, {kTokens, 1});
+    for (int64_t i = 0; i < kTokens; ++i) static_cast<float*>(weights.data())[i] = 1;
+    ExpertTokens tokens;
+    tokens.hidden = Upload(group, hidden);
+    tokens.ids = Upload(group, Tensor::Zeros(DataType::kI32, {kTokens, 1}));
+    tokens.weights = Upload(group, weights);
+    ExpertDispatchOptions options;
+    options.form = ExpertForm::kRouted;
+    options.call.timeout = absl::Seconds(30);
+    COHORT_ASSIGN_OR_RETURN(const ExpertBatch batch,
+                            parallel::DispatchToExperts(group, tokens, placement, options));
+    const Tensor got = Download(group, batch.hidden);
+    EXPECT_EQ(got.shape(), (Shape{group.rank() == 0 ? kRanks * kTokens : 0, kWidth}));
+    for (int64_t i = 0; i < got.count(); ++i) {
+      if (static_cast<const float*>(got.data())[i] == static_cast<float>(i)) continue;
+      return absl::InternalError(absl::StrCat("element ", i, " is not the one that was sent"));
+    }
+    ExpertCombineOptions back;
+    back.call.timeout = options.call.timeout;
+    COHORT_ASSIGN_OR_RETURN(const Tensor sum,
+                            parallel::CombineFromExperts(group, batch, batch.hidden, back));
+    EXPECT_EQ(ElementsOf(Download(group, sum)), ElementsOf(hidden));
+    return absl::OkStatus();
+  }));
 }
 
 // A rank without tokens that leaves out its call is waited for once, as long as the call may take,

@@ -89,7 +89,7 @@ TEST_P(ScatterGatherTest, SlicesAreGathered) {
     if (group.rank() < 2) {
       COHORT_RETURN_IF_ERROR(
           stage.SendForward({Upload(group, whole), strided, Upload(group, empty)}, call));
-      // One of two; the other one does not divide.
+      // One of two.
       PipelineCall one = call;
       one.scattered = {false, true};
       return stage.SendForward(
@@ -134,9 +134,42 @@ TEST_P(ScatterGatherTest, SlicesAreGatheredOnAStream) {
   EXPECT_TRUE(status.ok()) << status;
 }
 
-TEST_P(ScatterGatherTest, WhatDoesNotDivideIsRefusedOnBothSides) {
+TEST_P(ScatterGatherTest, WhatDoesNotDivideGoesWhole) {
   PipelineCall call;
   call.scatter_gather_tensors = true;
+  const auto numbers = [](int64_t count) {
+    Tensor tensor = Tensor::Zeros(DataType::kI32, {count});
+    for (int i = 0; i < count; ++i) static_cast<int32_t*>(tensor.data())[i] = 100 + i;
+    return tensor;
+  };
+  const Tensor seven = numbers(7);
+  const Tensor eight = numbers(8);
+  const absl::Status status = OnStages([&](Group& group, Pipeline& stage) -> absl::Status {
+    for (const Tensors& tensors : {Tensors{seven}, Tensors{seven, eight}, Tensors{eight, seven}}) {
+      if (group.rank() < 2) {
+        Tensors sent;
+        for (const Tensor& tensor : tensors) sent.push_back(Upload(group, tensor));
+        COHORT_RETURN_IF_ERROR(stage.SendForward(sent, call));
+        continue;
+      }
+      PipelineReceive input;
+      for (const Tensor& tensor : tensors) input.expected.push_back({DataType::kI32, tensor.shape()});
+      COHORT_ASSIGN_OR_RETURN(const auto got, stage.RecvForward(input, call));
+      if (got->size() != tensors.size()) return absl::InternalError("another number of tensors");
+      for (size_t i = 0; i < tensors.size(); ++i) {
+        EXPECT_EQ((*got)[i].shape(), tensors[i].shape());
+        EXPECT_EQ(ElementsOf(Download(group, (*got)[i])), ElementsOf(tensors[i]));
+      }
+    }
+    return absl::OkStatus();
+  });
+  EXPECT_TRUE(status.ok()) << status;
+}
+
+TEST_P(ScatterGatherTest, ATensorThatIsNamedAndDoesNotDivideIsRefusedOnBothSides) {
+  PipelineCall call;
+  call.scatter_gather_tensors = true;
+  call.scattered = {true};
   OnStages([&](Group& group, Pipeline& stage) -> absl::Status {
     const Tensor seven = Upload(group, Tensor::Zeros(DataType::kF32, {7}));
     if (group.rank() < 2) return stage.SendForward({seven}, call);

@@ -5,7 +5,7 @@ namespace {
 
 absl::Status NoCuda() {
   return absl::UnimplementedError(
-      "there are no GPUs: this program was built where there was no CUDA toolkit");
+      "there are no GPUs: this program was built without GPU code");
 }
 
 }  // namespace

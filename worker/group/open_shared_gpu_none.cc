@@ -4,7 +4,7 @@
 namespace cohort::worker {
 namespace {
 
-constexpr char kWhy[] = ": this program was built where there was no CUDA toolkit";
+constexpr char kWhy[] = ": this program was built without GPU code";
 
 }  // namespace
 

@@ -134,7 +134,8 @@ MessageSend Pipeline::SendOf(const Tensors& tensors, int peer, bool forward,
   }
   slices.cuts.resize(tensors.size());
   for (size_t i = 0; i < tensors.size(); ++i) {
-    const bool scattered = call.scattered.empty() || call.scattered[i];
+    const bool scattered =
+        call.scattered.empty() ? tensors[i].count() % parts == 0 : call.scattered[i];
     if (!scattered || parts == 1 || tensors[i].count() == 0) continue;
     absl::StatusOr<Tensor> slice =
         SliceOf(messages_.group(), tensors[i], parts, tensor_group->rank(),

@@ -65,10 +65,12 @@ struct PipelineCall {
   std::optional<int> prev_rank;
   // All members of the tensor group send the same tensors: each sends a slice of the elements, and
   // the receivers gather them. Who receives sets it, too: the members of its tensor group tell each
-  // other which micro-batch they have, one exchange of a number, or why they have none. Tensors of
-  // no elements, and groups of one, send them whole.
+  // other which micro-batch they have, one exchange of a number, or why they have none. A tensor
+  // goes whole if its elements do not divide by the group's size; so do tensors of no elements, and
+  // those of a group of one. The sender says in the message which tensors go whole.
   bool scatter_gather_tensors = false;
-  // If not empty: by tensor, which of them are the same on all members.
+  // If not empty: by tensor, which of them are the same on all members. One that is named here and
+  // does not divide is INVALID_ARGUMENT.
   std::vector<bool> scattered;
   client::CallOptions options;
 };
@@ -101,8 +103,8 @@ struct PipelineCall {
 //
 //   INVALID_ARGUMENT     expected something else: names what both sides have. The sender hears it,
 //                        if it waits. Peers that are no other rank. Tensors that cannot be sent;
-//                        sizes that do not divide by the tensor group's; two stages with tensor
-//                        groups of different sizes: both sides hear of these.
+//                        tensors that `scattered` names and that do not divide; two stages with
+//                        tensor groups of different sizes: both sides hear of these.
 //   FAILED_PRECONDITION  see above; scattered tensors without a tensor group.
 //   ABORTED              members of the tensor group have slices of different micro-batches, as
 //                        after a timeout of some of them: names who has which. Rejoin both groups.

@@ -4,8 +4,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
 #include <optional>
-#include <thread>
 #include <utility>
 
 #include "absl/memory/memory.h"
@@ -13,6 +13,7 @@
 #include "absl/time/clock.h"
 #include "base/logging.h"
 #include "base/status_macros.h"
+#include "base/thread.h"
 #include "worker/communicator/nccl/nccl_error.h"
 #include "worker/communicator/nccl/nccl_lane.h"
 #include "worker/cuda/device.h"
@@ -26,6 +27,17 @@ constexpr int kRanksPerRoot = 128;
 constexpr absl::Duration kEndPatience = absl::Seconds(2);
 // Between two questions.
 constexpr absl::Duration kPause = absl::Microseconds(200);
+
+// Keeps what `end` holds: NCCL, which was not told to end, may still use that memory.
+void KeepForever(std::function<void(bool)> end) {
+  struct Kept {
+    Mutex mutex;
+    std::vector<std::function<void(bool)>> ends ABSL_GUARDED_BY(mutex);
+  };
+  static auto* const kept = new Kept;
+  MutexLock lock(&kept->mutex);
+  kept->ends.push_back(std::move(end));
+}
 
 }  // namespace
 
@@ -85,8 +97,8 @@ absl::StatusOr<std::unique_ptr<NcclClique>> NcclClique::Form(
   return clique;
 }
 
-bool NcclClique::RunAside(std::shared_ptr<Ending> ending, int device, bool last,
-                          absl::Duration patience, std::function<void(bool)> end) {
+absl::Status NcclClique::RunAside(std::shared_ptr<Ending> ending, int device, bool last,
+                                  absl::Duration patience, std::function<void(bool)> end) {
   struct Shared {
     Mutex mutex;
     bool done = false;
@@ -96,8 +108,8 @@ bool NcclClique::RunAside(std::shared_ptr<Ending> ending, int device, bool last,
   };
   const auto shared = std::make_shared<Shared>();
   const Instant time_is_up = Clock::Steady().Now() + patience;
-  std::thread([shared, ending = std::move(ending), device, last, patience, time_is_up,
-               end = std::move(end)]() mutable {
+  auto run = [shared, ending = std::move(ending), device, last, patience, time_is_up,
+              end = std::move(end)]() mutable {
     {
       MutexLock lock(&ending->mutex);
       bool has_turn = false;
@@ -119,20 +131,23 @@ bool NcclClique::RunAside(std::shared_ptr<Ending> ending, int device, bool last,
     end = nullptr;
     MutexLock lock(&shared->mutex);
     shared->done = true;
-  }).detach();
+  };
+  COHORT_RETURN_IF_ERROR(StartDetachedThread("cohort-nccl-end", std::move(run)));
   MutexLock lock(&shared->mutex);
   const bool done = shared->mutex.AwaitWithTimeout(absl::Condition(&shared->done),
                                                    time_is_up - Clock::Steady().Now());
   shared->late = !done;
   shared->turn.reset();
-  return done;
+  if (done) return absl::OkStatus();
+  return absl::DeadlineExceededError(
+      absl::StrCat("NCCL's call did not return within ", absl::FormatDuration(patience)));
 }
 
 NcclClique::~NcclClique() {
   if (comm_ == nullptr) return;
   // The memory stays until NCCL has let it go.
-  auto end = [nccl = nccl_, comm = comm_, revoked = revoked_.load(),
-              registrations = std::move(registrations_)](bool) {
+  const std::function<void(bool)> end = [nccl = nccl_, comm = comm_, revoked = revoked_.load(),
+                                         registrations = std::move(registrations_)](bool) {
     if (!revoked) {
       for (const auto& registration : registrations) End(*nccl, comm, *registration);
       ncclResult_t state = nccl->CommFinalize(comm);
@@ -148,10 +163,14 @@ NcclClique::~NcclClique() {
     }
     nccl->CommAbort(comm);
   };
-  if (!RunAside(ending_, options_.device, true, kEndPatience, std::move(end))) {
-    Log(LogLevel::kWarning, "NCCL does not end a communicator; it is left to itself",
-        {{"communicator", options_.name}, {"rank", options_.rank}, {"device", options_.device}});
-  }
+  const absl::Status ended = RunAside(ending_, options_.device, true, kEndPatience, end);
+  if (ended.ok()) return;
+  Log(LogLevel::kWarning, "NCCL does not end a communicator; it is left to itself",
+      {{"communicator", options_.name},
+       {"rank", options_.rank},
+       {"device", options_.device},
+       {"why", ended.message()}});
+  if (absl::IsResourceExhausted(ended)) KeepForever(end);
 }
 
 absl::Status NcclClique::Health(Instant deadline) {
@@ -217,9 +236,9 @@ absl::StatusOr<std::unique_ptr<NcclClique>> NcclClique::Shrink(
     call->result = nccl->CommShrink(comm, call->gone.data(), static_cast<int>(call->gone.size()),
                                     &call->shrunk, &call->config, flags);
   };
-  if (!RunAside(ending_, options_.device, false, deadline - Clock::Steady().Now(), shrink)) {
-    return absl::DeadlineExceededError("ncclCommShrink does not return");
-  }
+  const absl::Status ran =
+      RunAside(ending_, options_.device, false, deadline - Clock::Steady().Now(), shrink);
+  if (!ran.ok()) return absl::Status(ran.code(), absl::StrCat("ncclCommShrink: ", ran.message()));
   if (!call->has_turn) {
     return absl::DeadlineExceededError(absl::StrCat("another group's call of NCCL on device ",
                                                     options_.device, " does not return"));
@@ -316,16 +335,29 @@ void NcclClique::Revoke(Patience patience) {
       absl::SleepFor(kPause);
     }
   };
-  auto revoke = [ending = ending_, options = options_, end] {
-    if (RunAside(ending, options.device, false, kEndPatience, end)) return;
+  const auto report = [options = options_](const absl::Status& why) {
     Log(LogLevel::kWarning, "NCCL does not revoke a communicator; its end will be by force",
-        {{"communicator", options.name}, {"rank", options.rank}, {"device", options.device}});
+        {{"communicator", options.name},
+         {"rank", options.rank},
+         {"device", options.device},
+         {"why", why.message()}});
   };
+  absl::Status started;
   if (patience == Patience::kAMoment) {
-    revoke();
+    const absl::Status revoked = RunAside(ending_, options_.device, false, kEndPatience, end);
+    if (!revoked.ok()) report(revoked);
+    if (absl::IsResourceExhausted(revoked)) started = revoked;
   } else {
-    std::thread(std::move(revoke)).detach();
+    // It waits for its own turn in the lane, and for the end of another's call.
+    started = StartDetachedThread("cohort-nccl-rev", [ending = ending_, options = options_, end,
+                                                      report] {
+      const absl::Status revoked = RunAside(ending, options.device, false, kEndPatience, end);
+      if (!revoked.ok()) report(revoked);
+    });
+    if (!started.ok()) report(started);
   }
+  // Nothing was revoked: the next call may find a thread.
+  if (!started.ok()) revoked_ = false;
 }
 
 }  // namespace cohort::worker

@@ -47,7 +47,9 @@ class NcclClique {
       std::shared_ptr<NcclApi> nccl, const NcclCliqueOptions& options, Instant deadline,
       absl::FunctionRef<absl::Status()> standing);
   // Of one that was not revoked: gives the others a moment to end, too. Of another: ends what is
-  // left of it. A thread that NCCL does not give back is left behind, and said so in the log.
+  // left of it. A thread that NCCL does not give back is left behind, and said so in the log. If no
+  // thread can start, NCCL's communicator and its memory stay until the process ends; the log says
+  // so, too.
   ~NcclClique();
 
   ncclComm_t comm() const { return comm_; }
@@ -85,7 +87,8 @@ class NcclClique {
                                                      const std::string& name, Instant deadline,
                                                      absl::FunctionRef<absl::Status()> standing);
   // Ends what is in flight, here; nothing but the end comes after it. Returns when that is done or
-  // too slow; with kDoNotWait, and when it was called before, at once. From any thread.
+  // too slow; with kDoNotWait, and when it was called before, at once. From any thread. If no thread
+  // can start for it, the log says so, and the next Revoke tries again.
   enum class Patience { kAMoment, kDoNotWait };
   void Revoke(Patience patience = Patience::kAMoment);
 
@@ -109,10 +112,11 @@ class NcclClique {
 
   // Runs `end` on a thread of its own; not when the clique is gone, which it is behind the `last`.
   // It is told whether it has its turn in the device's lane: for half of `patience` it waits for
-  // that, since another's call that does not come back must not keep this from its end. False: not
-  // done within `patience`; it goes on by itself.
-  static bool RunAside(std::shared_ptr<Ending> ending, int device, bool last,
-                       absl::Duration patience, std::function<void(bool)> end);
+  // that, since another's call that does not come back must not keep this from its end. Errors:
+  // DEADLINE_EXCEEDED (not done within `patience`; it goes on by itself), RESOURCE_EXHAUSTED (no
+  // thread could start, so `end` did not run).
+  static absl::Status RunAside(std::shared_ptr<Ending> ending, int device, bool last,
+                               absl::Duration patience, std::function<void(bool)> end);
 
   const std::shared_ptr<NcclApi> nccl_;
   const NcclCliqueOptions options_;

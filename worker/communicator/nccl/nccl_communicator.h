@@ -165,7 +165,9 @@ class NcclCommunicator final : public Communicator, private NcclWatchdog::Ward {
 
   // Not of a barrier. `operation.tag` is what set_tag would be given. Returns at `deadline` at the
   // latest: the first operation of a group waits for the others to connect, the device takes so
-  // many and no more, and kStrict waits for all ranks. Errors: those of the verbs.
+  // many and no more, and kStrict waits for all ranks. Errors: those of the verbs, and
+  // RESOURCE_EXHAUSTED (the watchdog's thread could not start): this rank alone hears it, nothing is
+  // on the stream, and the call may be repeated.
   absl::Status Enqueue(const Operation& operation, const void* input, void* output,
                        const NcclCallOptions& options, Instant deadline);
   // As Exchange. Only kStrict compares messages; otherwise both sides give those between them in
@@ -243,6 +245,9 @@ class NcclCommunicator final : public Communicator, private NcclWatchdog::Ward {
                       absl::FunctionRef<absl::StatusOr<int64_t>()> agree,
                       absl::FunctionRef<absl::Status()> issue);
   absl::Status AwaitRoom(Instant deadline);
+  // Before anything is on a stream: the watchdog's thread may fail to start, and without it what
+  // hangs there is never ended.
+  absl::Status BeWatched();
   OperationLine LineFor(const Operation& operation, const void* input, const void* output) const;
   uint32_t Registered(const Operation& operation, const void* input, const void* output) const;
   absl::StatusOr<std::shared_ptr<NcclMemory>> RegisterOnAll(
@@ -304,6 +309,7 @@ class NcclCommunicator final : public Communicator, private NcclWatchdog::Ward {
   uint64_t chain_ = 0;  // of what was posted
   std::unique_ptr<NcclClique> clique_;
   int looks_at_ = 0;  // whether this rank is heard to have ended
+  bool is_watched_ = false;
 
   Mutex mutex_;
   absl::Status broken_ ABSL_GUARDED_BY(mutex_);

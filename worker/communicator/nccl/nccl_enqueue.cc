@@ -51,6 +51,7 @@ absl::Status NcclCommunicator::Enqueue(const Operation& operation, const void* i
     return Post(line, true);
   };
   if (operation.count == 0) {
+    COHORT_RETURN_IF_ERROR(BeWatched());
     COHORT_RETURN_IF_ERROR(agree().status());
     NcclWatchdog::OfProcess().Watch(this);
     return absl::OkStatus();
@@ -138,6 +139,7 @@ absl::Status NcclCommunicator::Launch(NcclWork work, const NcclCallOptions& opti
   // The default stream is that of the thread's device.
   COHORT_ASSIGN_OR_RETURN(const cuda::CurrentDevice current,
                           cuda::CurrentDevice::Set(clique_->device()));
+  COHORT_RETURN_IF_ERROR(BeWatched());
   COHORT_RETURN_IF_ERROR(AwaitRoom(deadline));
   // Of what is captured nobody may ask how far it is, nor knows how often it will run.
   COHORT_ASSIGN_OR_RETURN(const bool captured, cuda::IsCaptured(options.stream));
@@ -160,6 +162,13 @@ absl::Status NcclCommunicator::Launch(NcclWork work, const NcclCallOptions& opti
   if (!captured) flight_.Add(work, *std::move(marks), options.timeout);
   NcclWatchdog::OfProcess().Watch(this);
   return status;
+}
+
+absl::Status NcclCommunicator::BeWatched() {
+  if (is_watched_) return absl::OkStatus();
+  COHORT_RETURN_IF_ERROR(NcclWatchdog::OfProcess().Enlist(this));
+  is_watched_ = true;
+  return absl::OkStatus();
 }
 
 absl::Status NcclCommunicator::AwaitRoom(Instant deadline) {

@@ -4,6 +4,8 @@
 #include <vector>
 
 #include "absl/time/time.h"
+#include "base/status_macros.h"
+#include "base/thread.h"
 
 namespace cohort::worker {
 namespace {
@@ -30,14 +32,22 @@ NcclWatchdog::~NcclWatchdog() {
   if (ended.joinable()) ended.join();
 }
 
+absl::Status NcclWatchdog::Enlist(Ward* ward) {
+  MutexLock lock(&mutex_);
+  if (!thread_.joinable()) {
+    COHORT_ASSIGN_OR_RETURN(thread_,
+                            StartThread("cohort-nccl-dog", [this, run = run_] { Run(run); }));
+  }
+  wards_.try_emplace(ward, false);
+  return absl::OkStatus();
+}
+
 void NcclWatchdog::Watch(Ward* ward) {
   MutexLock lock(&mutex_);
-  bool& in_flight = wards_[ward];
-  if (!in_flight) {
-    in_flight = true;
-    if (++in_flight_ == 1) changed_.SignalAll();
-  }
-  if (!thread_.joinable()) thread_ = std::thread([this, run = run_] { Run(run); });
+  bool& in_flight = wards_.at(ward);
+  if (in_flight) return;
+  in_flight = true;
+  if (++in_flight_ == 1) changed_.SignalAll();
 }
 
 void NcclWatchdog::Forget(Ward* ward) {

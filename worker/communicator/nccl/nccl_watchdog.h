@@ -7,11 +7,12 @@
 #include <thread>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
 #include "base/mutex.h"
 
 namespace cohort::worker {
 
-// There is a thread while somebody is watched, and it sleeps while nothing of theirs is in flight.
+// The thread runs while there are wards, and sleeps while nothing of theirs is in flight.
 // Thread-safe.
 class NcclWatchdog {
  public:
@@ -28,10 +29,13 @@ class NcclWatchdog {
   NcclWatchdog() = default;
   ~NcclWatchdog();
 
-  // From now on `ward` has something in flight: it is looked at soon, and every few milliseconds
-  // while it says so.
+  // Makes `ward` a ward until Forget; one that is already stays one. Errors: RESOURCE_EXHAUSTED
+  // (the thread could not start; names the limits). Then it is no ward, and may try again.
+  absl::Status Enlist(Ward* ward);
+  // From now on `ward`, which was enlisted, has something in flight: the thread looks at it soon,
+  // and every few milliseconds while Look says so.
   void Watch(Ward* ward);
-  // When this returns, nobody looks at it. Not from Look.
+  // Waits for the look that is in `ward`; no look begins after it. Not from Look.
   void Forget(Ward* ward);
   bool runs() const;
 

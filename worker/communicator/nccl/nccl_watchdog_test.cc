@@ -3,10 +3,13 @@
 #include <algorithm>
 #include <atomic>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/synchronization/notification.h"
 #include "base/status_macros.h"
+#include "base/testing/no_new_threads.h"
 #include "worker/communicator/nccl/testing/nccl_group_test.h"
 #include "worker/cuda/testing/stream_gate.h"
 
@@ -71,6 +74,8 @@ TEST_F(NcclWatchdogTest, LooksAtThoseInFlightAloneAndEndsWithTheLast) {
   EXPECT_FALSE(watchdog.runs());
   CountingWard idle, busy;
   busy.in_flight = true;
+  ASSERT_EQ(watchdog.Enlist(&idle), absl::OkStatus());
+  ASSERT_EQ(watchdog.Enlist(&busy), absl::OkStatus());
   watchdog.Watch(&idle);
   EXPECT_TRUE(watchdog.runs());
   EXPECT_TRUE(Eventually([&] { return idle.looks == 1; }));
@@ -88,8 +93,82 @@ TEST_F(NcclWatchdogTest, LooksAtThoseInFlightAloneAndEndsWithTheLast) {
   watchdog.Forget(&idle);
   EXPECT_FALSE(watchdog.runs());
   watchdog.Forget(&idle);
+  ASSERT_EQ(watchdog.Enlist(&idle), absl::OkStatus());
   watchdog.Watch(&idle);
   EXPECT_TRUE(Eventually([&] { return idle.looks == 4; })) << "another thread";
+}
+
+// A look that begins, and ends when the test lets it go.
+struct HeldWard final : NcclWatchdog::Ward {
+  bool Look() override {
+    if (!begun.HasBeenNotified()) begun.Notify();
+    let_go.WaitForNotificationWithTimeout(absl::Seconds(60));
+    return true;
+  }
+  absl::Notification begun;
+  absl::Notification let_go;
+};
+
+TEST_F(NcclWatchdogTest, ForgettingAWardWaitsForTheLookThatIsInIt) {
+  for (const bool is_last : {true, false}) {
+    SCOPED_TRACE(is_last ? "the last ward" : "one of two wards");
+    NcclWatchdog watchdog;
+    CountingWard other;
+    HeldWard held;
+    ASSERT_EQ(watchdog.Enlist(&held), absl::OkStatus());
+    if (!is_last) {
+      ASSERT_EQ(watchdog.Enlist(&other), absl::OkStatus());
+    }
+    watchdog.Watch(&held);
+    ASSERT_TRUE(held.begun.WaitForNotificationWithTimeout(absl::Seconds(60))) << "no look began";
+    absl::Notification forgotten;
+    std::thread forgets([&] {
+      watchdog.Forget(&held);
+      forgotten.Notify();
+    });
+    // Long enough for a Forget that does not wait.
+    EXPECT_FALSE(forgotten.WaitForNotificationWithTimeout(absl::Milliseconds(100)))
+        << "Forget returned while the watchdog was in Look: the ward would be destroyed under it";
+    held.let_go.Notify();
+    EXPECT_TRUE(forgotten.WaitForNotificationWithTimeout(absl::Seconds(60)))
+        << "Forget still waits, though the look has ended";
+    forgets.join();
+    watchdog.Forget(&other);
+  }
+}
+
+TEST_F(NcclWatchdogTest, WithoutAThreadEnlistingFailsAndMayBeTriedAgain) {
+  NcclWatchdog watchdog;
+  CountingWard ward;
+  {
+    const cohort::testing::NoNewThreads refuse;
+    const absl::Status status = watchdog.Enlist(&ward);
+    EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("cohort-nccl-dog"));
+    EXPECT_FALSE(watchdog.runs());
+  }
+  ASSERT_EQ(watchdog.Enlist(&ward), absl::OkStatus());
+  watchdog.Watch(&ward);
+  EXPECT_TRUE(Eventually([&] { return ward.looks > 0; }));
+  watchdog.Forget(&ward);
+}
+
+// The operation is not on the device then, and no other rank was told of it.
+TEST_F(NcclWatchdogTest, WithoutAThreadAnOperationOnAStreamIsRefusedToItsCallerAlone) {
+  Form(1);
+  float one = 1;
+  {
+    const cohort::testing::NoNewThreads refuse;
+    for (const int64_t count : {1, 0}) {
+      const absl::Status status = rank(0).Enqueue(Of(Verb::kAllReduce, count), &one, &one,
+                                                  On(rank(0)), Soon());
+      EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
+      EXPECT_THAT(std::string(status.message()), HasSubstr("cohort-nccl-dog"));
+    }
+  }
+  EXPECT_THAT(nccl_->functions(0), ::testing::Not(::testing::Contains("ncclAllReduce")));
+  EXPECT_EQ(EnqueueSum(rank(0), &one), absl::OkStatus());
+  EXPECT_EQ(rank(0).Await(Soon()), absl::OkStatus());
 }
 
 TEST_F(NcclWatchdogTest, ThereIsNoThreadButForOperationsOnStreams) {
