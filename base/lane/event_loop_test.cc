@@ -40,6 +40,13 @@ TEST(EventLoopTest, RunsTasksAndHandlersOnItsThread) {
   loop.Remove(fd.get());
 }
 
+TEST(EventLoopTest, RunsATaskThatATaskPostedWithoutAnotherEvent) {
+  EventLoop loop("cohort-test");
+  absl::Notification ran;
+  loop.Post([&] { loop.Post([&] { ran.Notify(); }); });
+  EXPECT_TRUE(ran.WaitForNotificationWithTimeout(kSoon)) << "the posted task still waits";
+}
+
 TEST(EventLoopTest, WithoutAThreadItRefusesAndStartsOnceThereIsOne) {
   const UniqueFd fd(eventfd(1, EFD_CLOEXEC));
   const auto told = std::make_shared<Told>();

@@ -87,6 +87,24 @@ TEST(FrameTest, OtherProtocolsAreBroken) {
   EXPECT_EQ(reader.Read(&frame), Next::kBroken);
 }
 
+TEST(FrameTest, ALargeFrameLeavesNoLargeSpareBuffer) {
+  constexpr size_t kLarge = size_t{4} << 20;
+  std::string spare;
+  FrameReader reader(kLarge);
+  reader.Borrow(&spare);
+  Feed(Bytes(Header{0, 1, Kind::kCall, 0, 0, 0}, std::string(kLarge, 'x')), reader);
+  Frame frame;
+  ASSERT_EQ(reader.Read(&frame), Next::kFrame);
+  reader.GiveBack(&spare);
+  EXPECT_LE(spare.capacity(), size_t{256} << 10);
+
+  reader.Borrow(&spare);
+  Feed(Bytes(Header{0, 2, Kind::kCall, 0, 0, 0}, std::string(1000, 'x')), reader);
+  ASSERT_EQ(reader.Read(&frame), Next::kFrame);
+  reader.GiveBack(&spare);
+  EXPECT_GE(spare.size(), 1000u) << "a small buffer is lent to the next reader";
+}
+
 TEST(FrameTest, SaysWhatItWants) {
   FrameReader reader(100);
   Feed(Bytes(Header{0, 1, Kind::kCall}, "0123456789").substr(0, kHeaderBytes + 4), reader);

@@ -1,8 +1,11 @@
 #include "base/shm/local_socket.h"
 
+#include <sys/socket.h>
+#include <sys/uio.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cstring>
 #include <string>
 #include <thread>
 #include <utility>
@@ -92,6 +95,28 @@ TEST_F(LocalSocketTest, NobodyListensAtANameThatIsGone) {
   EXPECT_EQ(LocalSocket::Connect(name, Soon()).status().code(), absl::StatusCode::kUnavailable);
   EXPECT_EQ(LocalSocket::Connect("cohort-none", Soon()).status().code(),
             absl::StatusCode::kUnavailable);
+}
+
+// A receiver that took fewer descriptors than were sent would act on the wrong ones.
+TEST_F(LocalSocketTest, AMessageWithMoreDescriptorsThanItTakesIsRefused) {
+  constexpr size_t kSent = LocalSocket::kMaxFds + 2;
+  char byte = 'x';
+  iovec piece = {&byte, 1};
+  alignas(cmsghdr) char control[CMSG_SPACE(kSent * sizeof(int))] = {};
+  msghdr message = {};
+  message.msg_iov = &piece;
+  message.msg_iovlen = 1;
+  message.msg_control = control;
+  message.msg_controllen = sizeof(control);
+  cmsghdr* const header = CMSG_FIRSTHDR(&message);
+  header->cmsg_level = SOL_SOCKET;
+  header->cmsg_type = SCM_RIGHTS;
+  header->cmsg_len = CMSG_LEN(kSent * sizeof(int));
+  const std::vector<int> fds(kSent, STDIN_FILENO);
+  std::memcpy(CMSG_DATA(header), fds.data(), kSent * sizeof(int));
+  ASSERT_EQ(sendmsg(client_.fd(), &message, MSG_NOSIGNAL), 1);
+  const absl::StatusOr<LocalSocket::Message> received = server_.Receive(Soon());
+  EXPECT_EQ(received.status().code(), absl::StatusCode::kUnavailable) << received.status();
 }
 
 TEST_F(LocalSocketTest, TooMuchIsRefusedBeforeItIsSent) {

@@ -141,6 +141,16 @@ TEST(PerfCommand, ErrorsOfTheGroupHaveTheirCodes) {
   EXPECT_EQ(result.err, "cohort: ABORTED: rank 3 is gone\n");
 }
 
+// A rank that joined late is not missing in the operations that follow.
+TEST(PerfCommand, NobodyIsBlamedForHavingJoinedLate) {
+  ToolRun tool;
+  tool.groups.waiting_to_join.emplace().missing = {{1, 1}};
+  tool.groups.call_error = absl::DeadlineExceededError("all_reduce timed out");
+  const ToolResult result = tool(Perf({}));
+  EXPECT_EQ(result.code, 3);
+  EXPECT_THAT(result.err, HasSubstr("cohort: DEADLINE_EXCEEDED: all_reduce timed out\n"));
+}
+
 // --- Checkpoints.
 
 std::string NewCheckpoint(const std::string& name, const std::string& data) {

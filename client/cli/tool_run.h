@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <ostream>
 #include <sstream>
 #include <string>
@@ -44,16 +45,21 @@ class LoneGroups : public GroupMaker {
   std::vector<GroupRequest> requests;
   // When not OK, the answer.
   absl::Status error;
+  // Told while a group forms.
+  std::optional<client::MissingReport> waiting_to_join;
   // Of each group made: see LoneGroup.
   int64_t spoils_call = 0;
+  absl::Status call_error;
   int64_t copies = 0;
   absl::StatusOr<int> gpus = absl::FailedPreconditionError("there is no GPU here");
 
   absl::StatusOr<std::unique_ptr<client::Group>> Make(const GroupRequest& request) override {
     requests.push_back(request);
     if (!error.ok()) return error;
+    if (waiting_to_join.has_value()) request.on_waiting(*waiting_to_join);
     auto group = std::make_unique<client::LoneGroup>();
     group->spoils_call = spoils_call;
+    group->error = call_error;
     return group;
   }
   // Its GPUs' memory is the host's.

@@ -189,6 +189,14 @@ TEST(GroupTraceTest, NamesWhoHasNotCome) {
   trace = PutTogether({a, b, c}, true);
   EXPECT_THAT(trace.calls[1].absent, IsEmpty());
 
+  // A rank that is still in an older generation is not in this call's group.
+  c.taken = a.taken;
+  FlightRecord older = c;
+  older.generation = older.calls[0].generation = 1;
+  trace = PutTogether({a, b, older}, true);
+  ASSERT_EQ(trace.calls.back().number, 2);
+  EXPECT_THAT(trace.calls.back().absent, IsEmpty());
+
   // What ended by its deadline says who was missing, too.
   c.taken = a.taken;
   for (FlightRecord* const record : {&a, &b}) {

@@ -1,7 +1,10 @@
 #include "client/rendezvous/attempts.h"
 
 #include <string>
+#include <thread>
 
+#include "absl/synchronization/notification.h"
+#include "base/clock.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -43,6 +46,26 @@ TEST(AttemptsTest, AfterTheDeadlineTheCallGivesUpAndSaysWhy) {
   EXPECT_FALSE(attempts.Judge(kAway, &result).has_value());
   EXPECT_EQ(result.code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(std::string(result.message()), HasSubstr("coordinator:7700 is away: barrier"));
+}
+
+TEST(InterruptionTest, EndsAPauseAtOnce) {
+  // The pause has begun in most of the rounds, not in all.
+  for (int round = 0; round < 50; ++round) {
+    Interruption interruption;
+    absl::Notification about_to_sleep;
+    absl::Status slept;
+    std::thread sleeper([&] {
+      about_to_sleep.Notify();
+      slept = interruption.Sleep(absl::Seconds(60));
+    });
+    about_to_sleep.WaitForNotification();
+    std::this_thread::yield();
+    const Instant raised = Clock::Steady().Now();
+    interruption.Raise(absl::CancelledError("left"));
+    sleeper.join();
+    EXPECT_EQ(slept, absl::CancelledError("left"));
+    ASSERT_LT(Clock::Steady().Now() - raised, absl::Seconds(30)) << "the pause went on";
+  }
 }
 
 }  // namespace

@@ -190,6 +190,26 @@ TEST_F(ProcessGroupSessionTest, RenewsItsLeaseAndReportsProgress) {
   EXPECT_TRUE(fake_.AwaitSeen("KeepAlive", 3));
 }
 
+TEST_F(ProcessGroupSessionTest, ReportsEachTimeItIsAsked) {
+  fake_.set_lease(absl::Hours(1));  // no renewal comes meanwhile
+  const auto group = Join();
+  ASSERT_TRUE(fake_.AwaitOpenWatches(1));
+  for (size_t asked = 1; asked <= 3; ++asked) {
+    fake_.AskForReport();
+    ASSERT_TRUE(fake_.AwaitSeen("KeepAlive", asked)) << "asked " << asked << " times";
+  }
+}
+
+TEST_F(ProcessGroupSessionTest, ARejoinEndsTheWatchOfTheOldGeneration) {
+  const auto group = Join();
+  ASSERT_TRUE(fake_.AwaitOpenWatches(1));
+  for (size_t watches = 2; watches <= 3; ++watches) {
+    ASSERT_TRUE(group->Rejoin().ok());
+    ASSERT_TRUE(fake_.AwaitSeen("WatchGroup", watches));
+    EXPECT_TRUE(fake_.AwaitOpenWatches(1)) << "after rejoin " << watches - 1;
+  }
+}
+
 TEST_F(ProcessGroupSessionTest, FailsAtOnceWhenItsSessionIsGone) {
   fake_.set_lease(absl::Milliseconds(300));
   fake_.Refuse("KeepAlive", {grpc::Status(grpc::StatusCode::NOT_FOUND, "no such session")});

@@ -55,6 +55,17 @@ TEST(TimerQueue, CancelledTasksDoNotRun) {
   EXPECT_FALSE(ran);
 }
 
+TEST(TimerQueue, ATaskThatIsDueFirstIsNotKeptByOneThatIsFar) {
+  TimerQueue queue;
+  queue.After(absl::Hours(1), [] {});
+  // The thread waits for the far one, or is about to.
+  for (int i = 0; i < 100; ++i) {
+    Done done;
+    queue.Post([&] { done.Notify(); });
+    ASSERT_TRUE(done.Await()) << "task " << i;
+  }
+}
+
 TEST(TimerQueue, RunsEachTaskThatNobodyCancelled) {
   constexpr int kThreads = 4;
   constexpr int kTasks = 500;

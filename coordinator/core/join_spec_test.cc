@@ -86,6 +86,36 @@ TEST_F(JoinSpecTest, TheMajorityReplacesAStrayThatCameFirst) {
   for (CallId id : {first, second, last}) ExpectJoined(id, 3);
 }
 
+TEST_F(JoinSpecTest, TheSpecOfTheMajorityHoldsForTheStoreToo) {
+  GroupSpec of_stray = CoreHarness::Fixed(9);
+  of_stray.data_expiration = absl::Hours(1);
+  GroupSpec of_others = CoreHarness::Fixed(2);
+  of_others.data_expiration = absl::Seconds(5);
+  Seat stray{"stray", 1}, first{"w0", 1}, second{"w1", 1};
+  h_.Join(stray, of_stray, 0);
+  ExpectRefused(h_.Join(first, of_others, 0));
+  const CallId second_join = h_.Join(second, of_others, 1);
+  const CallId first_join = h_.Join(first, of_others, 0);
+  ASSERT_TRUE(h_.Seated(first, first_join));
+  ASSERT_TRUE(h_.Seated(second, second_join));
+  h_.As(first, QueuePushCall{"work", "value", std::nullopt});
+  h_.AdvanceAlive(absl::Seconds(6), {first, second});
+  const auto* pop = h_.Get<QueuePopReply>(h_.As(first, QueuePopCall{"work"}, absl::ZeroDuration()));
+  ASSERT_NE(pop, nullptr);
+  EXPECT_FALSE(pop->found);
+}
+
+// The coordinator keeps the last 64 refused joins of a group: 71 strays cannot outvote 70 members.
+TEST_F(JoinSpecTest, KeepsABoundedNumberOfRefusedJoins) {
+  std::vector<CallId> joins;
+  for (int rank = 0; rank < 70; ++rank) joins.push_back(Join(rank, 80));
+  for (int stray = 100; stray < 172; ++stray) {
+    Seat seat{absl::StrCat("stray", stray), 1};
+    ExpectRefused(h_.Join(seat, CoreHarness::Fixed(90), std::nullopt));
+  }
+  for (const CallId join : joins) EXPECT_TRUE(h_.Parked(join));
+}
+
 TEST_F(JoinSpecTest, ARetryIsOneVoice) {
   const CallId first = Join(0, 3);
   for (int i = 0; i < 3; ++i) ExpectRefused(Join(1, 4, /*incarnation=*/1 + i));

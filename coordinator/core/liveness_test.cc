@@ -97,6 +97,22 @@ TEST(AttachedLease, WithoutAStreamTheLeaseHolds) {
   EXPECT_THAT(h.Find(barrier)->context->cause.detail, HasSubstr("its lease is 6s"));
 }
 
+// With every member attached and silent, the only deadline is that of their streams.
+TEST(AttachedLease, AStreamThatEndsStartsTheLeaseWhenNoOtherDeadlineIsNear) {
+  CoreHarness h;
+  const std::vector<Seat> seats = h.Form(Spec(absl::Seconds(6), absl::Seconds(60)));
+  h.As(seats[0], AttachCall{1});
+  h.As(seats[1], AttachCall{2});
+  const CallId barrier = h.As(seats[0], Barrier("step"), absl::Seconds(300));
+  h.Advance(absl::Seconds(20));
+  h.As(seats[1], AttachCall{2, /*closed=*/true, /*by_us=*/true});
+  h.Advance(absl::Seconds(5));
+  EXPECT_TRUE(h.Parked(barrier));
+  h.Advance(absl::Seconds(2));
+  ASSERT_FALSE(h.Parked(barrier));
+  EXPECT_EQ(h.Find(barrier)->context->cause.member, "w1");
+}
+
 // The coordinator ended the stream; the member has a lease from then on to say something.
 TEST(AttachedLease, AStreamThatEndsLeavesALease) {
   CoreHarness h;

@@ -273,6 +273,34 @@ TEST(Rounds, ARepeatTakesThePlaceOfTheFirstCall) {
   EXPECT_TRUE(h.Parked(again));
 }
 
+TEST(Rounds, ARepeatIsNoNewArrival) {
+  CoreHarness h;
+  const std::vector<Seat> seats = h.Form(3);
+  h.As(seats[0], Numbered(Barrier(), 1), absl::Seconds(60));
+  h.Advance(absl::Seconds(2));
+  const CallId second = h.As(seats[1], Numbered(Barrier(), 1), absl::Seconds(10));
+  h.Advance(absl::Seconds(5));
+  h.As(seats[0], Numbered(Barrier(), 1), absl::Seconds(60));
+  h.Advance(absl::Seconds(5));
+  ASSERT_NE(h.Round(second), nullptr);
+  EXPECT_EQ(h.Round(second)->missing.first_rank, 0);
+  EXPECT_EQ(h.Round(second)->missing.last_rank, 1);
+  EXPECT_EQ(h.Round(second)->missing.skew, absl::Seconds(2));
+}
+
+TEST(Rounds, ExpireFreesOnlyValuesThatAreOldEnough) {
+  CoreHarness h;
+  const std::vector<Seat> seats = h.Form(2);
+  for (const Seat& seat : seats) h.As(seat, Round(RoundKind::kAllGather, "shapes", "value"));
+  const auto expire = [&] {
+    const auto* reply = h.Get<ExpireReply>(h.As(seats[0], ExpireCall{absl::Seconds(10)}));
+    return reply == nullptr ? -1 : reply->object_count;
+  };
+  EXPECT_EQ(expire(), 0);
+  h.AdvanceAlive(absl::Seconds(10), seats);
+  EXPECT_EQ(expire(), 1);
+}
+
 // The clock of progress begins anew when a wait ends, not when it was looked at last.
 TEST(Rounds, AReleasedMemberHasItsWholeTimeToProgress) {
   CoreHarness h;

@@ -264,6 +264,8 @@ TEST(Store, PopsTheSameAgainUntilAcknowledged) {
   store.Acknowledge(12345);
   EXPECT_EQ(store.RowCount(RecordKind::kQueueItem), 1u);
   EXPECT_EQ(store.store().unacknowledged_count(), 0);
+  // A late repeat of the first pop does not take another value.
+  EXPECT_FALSE(store.With(kOperation(1)).Ask<QueuePopReply>(QueuePopCall{"q"}).found);
   const auto next = store.With(kOperation(2)).Ask<QueuePopReply>(QueuePopCall{"q"});
   EXPECT_EQ(next.value.bytes(), "2");
 }

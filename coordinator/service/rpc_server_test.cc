@@ -276,6 +276,31 @@ TEST_F(RpcServerTest, UploadIsCheckedAndTheReceiverDownloadsIt) {
   EXPECT_EQ(all, value.substr(299990));
 }
 
+TEST_F(RpcServerTest, AnUploadThatIsNotCompleteIsCharged) {
+  const std::vector<Joined> members = Form("job", 1);
+  const auto await_held = [&](auto&& fits) {
+    const Instant end = Clock::Steady().Now() + kPatience;
+    while (!fits(engine_->account().held(MemoryKind::kUploads))) {
+      if (Clock::Steady().Now() > end) return false;
+      std::this_thread::yield();
+    }
+    return true;
+  };
+  auto messages = v1::MessagingService::NewStub(channel_);
+  grpc::ClientContext context;
+  v1::UploadResponse response;
+  auto writer = messages->Upload(&context, &response);
+  v1::UploadRequest part;
+  *part.mutable_scope() = members[0].scope;
+  part.set_size_bytes(300000);
+  part.set_data(std::string(100000, 'x'));
+  ASSERT_TRUE(writer->Write(part));
+  EXPECT_TRUE(await_held([](int64_t bytes) { return bytes >= 100000; }));
+  context.TryCancel();
+  EXPECT_FALSE(writer->Finish().ok());
+  EXPECT_TRUE(await_held([](int64_t bytes) { return bytes == 0; }));
+}
+
 TEST_F(RpcServerTest, ADeadlineLeavesTimeForTheDiagnosis) {
   const std::vector<Joined> members = Form("job", 2);
   v1::BarrierRequest request;

@@ -130,6 +130,32 @@ TEST_P(MessageLimitsTest, RanksThatRefuseEachOther) {
   }));
 }
 
+// Bytes that nobody has asked for count together, and only as long as they are kept.
+TEST_P(MessageLimitsTest, KeptMessagesCountTogetherAndRefusedOnesNotAtAll) {
+  constexpr int64_t kFits = 15000;
+  constexpr int64_t kTooLarge = 30000;
+  constexpr int kRefused = 1500;
+  MessagesOptions options;
+  options.max_kept_bytes = 100000;
+  MakeMessages(2, options);
+  ExpectOk(OnRanks([&](Group& group) -> absl::Status {
+    if (group.rank() == 1) {
+      COHORT_RETURN_IF_ERROR(of(group).Receive(0, 3).status());
+      COHORT_ASSIGN_OR_RETURN(const Message kept, of(group).Receive(0, 0));
+      return AreNumbers(kept.tensors[0], kFits, 1);
+    }
+    for (int i = 0; i < kRefused; ++i) {
+      const absl::Status refused = of(group).Send(1, 0, {"", {Numbers(kTooLarge, i)}});
+      if (!absl::IsResourceExhausted(refused)) return absl::InternalError(refused.ToString());
+    }
+    const absl::Status first = of(group).Send(1, 0, {"", {Numbers(kFits, 1)}});
+    EXPECT_TRUE(first.ok()) << first;
+    const absl::Status second = of(group).Send(1, 0, {"", {Numbers(kFits, 2)}});
+    EXPECT_EQ(second.code(), absl::StatusCode::kResourceExhausted) << second;
+    return of(group).Send(1, 3, {"wanted", {}});
+  }));
+}
+
 // Who sends on and on to one who does the same hears that it has to receive; nothing is lost.
 TEST_P(MessageLimitsTest, WhoOnlySendsHearsThatItKeepsTooMuch) {
   constexpr int kMessages = 200;

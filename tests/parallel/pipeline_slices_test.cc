@@ -300,6 +300,29 @@ TEST_P(ScatterGatherTest, SlicesOfTwoMicroBatchesAreNotGathered) {
   }
 }
 
+// Rank 1 has counted a send that failed; in the next generation both senders count from one.
+TEST_P(ScatterGatherTest, SlicesAreCountedAnewInEachGeneration) {
+  PipelineCall call;
+  call.scatter_gather_tensors = true;
+  const absl::Status status = OnStages([&](Group& group, Pipeline& stage) -> absl::Status {
+    const Tensor eight = Upload(group, Tensor::Zeros(DataType::kF32, {8}));
+    const auto pass_on = [&]() -> absl::Status {
+      if (group.rank() < 2) return stage.SendForward({eight}, call);
+      return stage.RecvForward({}, call).status();
+    };
+    COHORT_RETURN_IF_ERROR(pass_on());
+    if (group.rank() == 1) {
+      PipelineCall wrong = call;
+      wrong.scattered = {true, true};
+      EXPECT_EQ(stage.SendForward({eight}, wrong).code(), absl::StatusCode::kInvalidArgument);
+    }
+    COHORT_RETURN_IF_ERROR(group.Barrier());
+    COHORT_RETURN_IF_ERROR(group.Rejoin(absl::Seconds(60)));
+    return pass_on();
+  });
+  EXPECT_TRUE(status.ok()) << status;
+}
+
 TEST_P(ScatterGatherTest, SlicesThatNobodyGathersAreRefused) {
   PipelineCall call;
   call.scatter_gather_tensors = true;

@@ -9,9 +9,11 @@
 #include <future>
 #include <iostream>
 #include <string>
+#include <thread>
 
 #include "absl/strings/str_cat.h"
 #include "base/clock.h"
+#include "client/collective/worker_client.h"
 #include "client/rendezvous/admin_client.h"
 #include "gmock/gmock.h"
 #include "grpcpp/grpcpp.h"
@@ -198,6 +200,30 @@ TEST_F(EndsTest, RanksGoOnInTheNextGeneration) {
     return group.AllReduce(own, own, kMax);
   }));
   EXPECT_EQ(static_cast<float*>(kept->data())[3], 7);
+}
+
+// The call holds the group: without an end it would hold up the rejoin until its own timeout.
+TEST_F(EndsTest, ARejoinEndsACallOfAnotherThread) {
+  StartWorker();
+  StartWorker();
+  const Groups groups = JoinAll({Connect(0, Way::kUnix), Connect(1, Way::kUnix)}, "group",
+                                {Way::kOwn, Way::kOwn});
+  absl::Status waits;
+  std::thread caller([&] {
+    const Tensor tensor = Tensor::Zeros(DataType::kF32, {4});
+    waits = groups[0]->AllReduce(tensor, tensor, kMax);
+  });
+  const auto worker = client::WorkerClient::Create(AddressOf(0, Way::kTcp), kPatience);
+  EXPECT_TRUE(testing::Eventually([&] {
+    const auto records = worker->ReadFlightRecords("group");
+    return records.ok() && !records->empty() && !records->front().calls.empty();
+  }));
+  std::thread other([&] { EXPECT_EQ(groups[1]->Rejoin(kPatience), absl::OkStatus()); });
+  EXPECT_EQ(groups[0]->Rejoin(kPatience), absl::OkStatus());
+  other.join();
+  caller.join();
+  EXPECT_EQ(waits.code(), absl::StatusCode::kAborted) << waits;
+  EXPECT_THAT(std::string(waits.message()), HasSubstr("goes on in the next generation"));
 }
 
 TEST_F(EndsTest, AWorkerThatDoesNotAnswerIsNamed) {

@@ -6,10 +6,12 @@
 #include <chrono>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "base/clock.h"
 #include "base/lane/frame.h"
 #include "base/tensor.h"
 #include "base/unique_fd.h"
@@ -167,6 +169,24 @@ TEST_F(StreamLimitsTest, AnIdleWriteEndsAndNamesTheLimit) {
   EXPECT_TRUE(AwaitCalls(0));
 }
 
+// The limit is the time between two parts, not that of the whole write.
+TEST_F(StreamLimitsTest, AWriteThatGoesOnIsNotIdle) {
+  constexpr absl::Duration kLimit = absl::Seconds(1);
+  Start(absl::FormatDuration(kLimit));
+  StubClient client(StubOf(0));
+  const std::unique_ptr<StubClient::Write> write = client.StartWrite();
+  ASSERT_TRUE(write->Send(client.FirstPart("")));
+  v1::WriteTensorRequest part;
+  const Instant end = Clock::Steady().Now() + 3 * kLimit;
+  bool goes_on = true;
+  while (goes_on && Clock::Steady().Now() < end) {
+    goes_on = write->Send(part);
+    std::this_thread::yield();
+  }
+  const grpc::Status status = write->Finish();
+  EXPECT_TRUE(status.ok()) << status.error_message();
+}
+
 TEST_F(StreamLimitsTest, WritesWithoutAFirstPartAreLimitedApart) {
   Start("1h");
   StubClient greedy(StubOf(0));
@@ -187,6 +207,24 @@ TEST_F(StreamLimitsTest, WritesWithoutAFirstPartAreLimitedApart) {
     const Tensor tensor = Tensor::Zeros(DataType::kF32, {4});
     return group.AllReduce(tensor, tensor, {ReduceOp::kSum});
   }));
+}
+
+// Memory for the calls of a session is kept for later calls, but not without a bound.
+TEST_F(StreamLimitsTest, MemoryThatASessionKeepsForItsCallsIsBounded) {
+  constexpr int64_t kMebibyte = int64_t{1} << 20;
+  Start("1h");
+  const std::shared_ptr<client::WorkerSession> session = Connect(0, Way::kTcp);
+  std::vector<client::WorkerSession::Scratch> taken;
+  for (int i = 0; i < 5; ++i) {
+    absl::StatusOr<client::WorkerSession::Scratch> scratch = session->TakeScratch(100 * kMebibyte);
+    ASSERT_TRUE(scratch.ok()) << scratch.status();
+    taken.push_back(*scratch);
+  }
+  EXPECT_GE(Describe(0).tensor_bytes(), 500 * kMebibyte);
+  for (const client::WorkerSession::Scratch& scratch : taken) session->GiveBack(scratch, true);
+  const int64_t kept = Describe(0).tensor_bytes();
+  EXPECT_LE(kept, 256 * kMebibyte);
+  EXPECT_GE(kept, 100 * kMebibyte) << "the next call needs no new memory";
 }
 
 // A worker that may have few threads.

@@ -8,6 +8,7 @@
 #include <iterator>
 #include <memory>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "absl/time/clock.h"
@@ -30,6 +31,17 @@ Instant Soon() { return Clock::Steady().Now() + absl::Seconds(20); }
 
 ptrdiff_t CountIn(const char* folder) {
   return std::distance(std::filesystem::directory_iterator(folder), {});
+}
+
+// Only sockets: a session of an earlier test may still be closing its memory on another thread.
+ptrdiff_t CountSockets() {
+  ptrdiff_t count = 0;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    std::error_code gone;
+    const std::string target = std::filesystem::read_symlink(entry.path(), gone).string();
+    if (target.compare(0, 7, "socket:") == 0) ++count;
+  }
+  return count;
 }
 
 // Becomes true by what other threads do.
@@ -100,17 +112,45 @@ TEST_F(AttachServerTest, WithoutAThreadTheClientIsToldAndTheNextIsServed) {
   ExpectServes();
 }
 
+// A data loader that the client forked keeps the connection open after the client's death.
+TEST_F(AttachServerTest, AClientIsGoneWithItsProcessThoughAChildKeepsItsConnection) {
+  const absl::StatusOr<std::shared_ptr<Session>> session = sessions_.Open({"trainer", 1, "host-a"});
+  ASSERT_TRUE(session.ok()) << session.status();
+  int child_ends[2];  // the child of the client ends with this test
+  ASSERT_EQ(pipe(child_ends), 0);
+  const pid_t client = fork();
+  if (client == 0) {
+    close(child_ends[1]);
+    const absl::StatusOr<shm::LocalSocket> socket =
+        shm::LocalSocket::Connect(server_->name(), Soon());
+    if (!socket.ok() || !socket->Send(Hello((*session)->id().ToBytes()), {}, Soon()).ok()) {
+      _exit(1);
+    }
+    if (!socket->Receive(Soon()).ok()) _exit(2);
+    if (fork() > 0) _exit(0);
+    char nothing;
+    [[maybe_unused]] const ssize_t end = read(child_ends[0], &nothing, 1);
+    _exit(0);
+  }
+  close(child_ends[0]);
+  const UniqueFd keeps_the_child(child_ends[1]);
+  int status = -1;
+  ASSERT_EQ(waitpid(client, &status, 0), client);
+  ASSERT_EQ(status, 0);
+  EXPECT_TRUE(Eventually([&] { return (*session)->ended(); })) << "its process is gone";
+}
+
 TEST_F(AttachServerTest, ClientsThatAreGoneGiveTheirDescriptorsBackAtOnce) {
-  const ptrdiff_t before = CountIn("/proc/self/fd");
+  const ptrdiff_t before = CountSockets();
   {
     std::vector<shm::LocalSocket> silent;
     for (int i = 0; i < 10; ++i) {
       silent.push_back(*shm::LocalSocket::Connect(server_->name(), Soon()));
     }
-    ASSERT_TRUE(Eventually([&] { return CountIn("/proc/self/fd") >= before + 20; }));
+    ASSERT_TRUE(Eventually([&] { return CountSockets() >= before + 20; }));
   }
-  EXPECT_TRUE(Eventually([&] { return CountIn("/proc/self/fd") <= before; }))
-      << CountIn("/proc/self/fd") << " descriptors are open; there were " << before;
+  EXPECT_TRUE(Eventually([&] { return CountSockets() <= before; }))
+      << CountSockets() << " sockets are open; there were " << before;
 }
 
 // In a child process, which ends with its answer.

@@ -37,5 +37,27 @@ TEST(SessionTableTest, SessionsEndWhenNoThreadStarts) {
   EXPECT_EQ(sessions.Stats().sessions, 0);
 }
 
+// A join that waits for its group must not hold up the end of its session, or of the worker.
+TEST(SessionTableTest, TheEndOfASessionCancelsItsJoins) {
+  SessionTable sessions;
+  const auto session = *sessions.Open({"trainer", 1, "host-a"});
+  const auto other = *sessions.Open({"trainer", 2, "host-a"});
+  sessions.End(session, "its client is gone");
+  EXPECT_EQ(session->seating().reason().code(), absl::StatusCode::kAborted);
+  EXPECT_THAT(std::string(session->seating().reason().message()), HasSubstr("its client is gone"));
+  EXPECT_TRUE(other->seating().reason().ok());
+}
+
+TEST(SessionTableTest, DrainCancelsTheJoinsOfAllSessions) {
+  SessionTable sessions;
+  const auto first = *sessions.Open({"trainer", 1, "host-a"});
+  const auto second = *sessions.Open({"trainer", 2, "host-a"});
+  sessions.Drain();
+  for (const auto& session : {first, second}) {
+    EXPECT_EQ(session->seating().reason().code(), absl::StatusCode::kUnavailable);
+    EXPECT_FALSE(session->ended());
+  }
+}
+
 }  // namespace
 }  // namespace cohort::worker

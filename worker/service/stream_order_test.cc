@@ -115,6 +115,26 @@ TEST_F(StreamOrderTest, NamesTheRankForWhoseStreamThereIsNoRoom) {
   EXPECT_THAT(Run(number), HasSubstr("rank 3 of group weights: its client is gone"));
 }
 
+// Memory of a call is free as soon as the device is done with it, not when the next call comes.
+TEST_F(StreamOrderTest, LetsGoOfWhatTheLastCallUsed) {
+  std::weak_ptr<int> used;
+  v1::StreamOrder order;
+  order.set_number(1);
+  const absl::Status run = order_->Run(flags_, order, Clock::Steady().Now(),
+                                       [&used](void*, StreamOrder::Owners* owners) {
+                                         auto owner = std::make_shared<int>();
+                                         used = owner;
+                                         owners->push_back(std::move(owner));
+                                         return absl::OkStatus();
+                                       });
+  ASSERT_TRUE(run.ok()) << run;
+  order_->Sweep();
+  EXPECT_FALSE(used.expired()) << "the device is not done with it";
+  order_->Release();
+  order_->Sweep();
+  EXPECT_TRUE(used.expired());
+}
+
 TEST_F(StreamOrderTest, TheLogNamesTheRankWhoseStreamDoesNotEnd) {
   EXPECT_EQ(Run(1), "");
   gpu_->lets_go = false;

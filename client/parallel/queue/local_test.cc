@@ -124,6 +124,19 @@ TEST_F(LocalTest, StrangersDoNotKeepReadersOut) {
   EXPECT_EQ(writer_->readers().size(), 1U);
 }
 
+// Each holds a descriptor of the writer: of more than 64, the one that came first has to go.
+TEST_F(LocalTest, OfTooManyStrangersTheOldestIsSentAway) {
+  std::vector<shm::LocalSocket> strangers;
+  for (int i = 0; i < 65; ++i) {
+    absl::StatusOr<shm::LocalSocket> socket = shm::LocalSocket::Connect(handle_.local(), Soon());
+    ASSERT_TRUE(socket.ok()) << socket.status();
+    strangers.push_back(*std::move(socket));
+  }
+  EXPECT_EQ(strangers.front().Receive(Soon()).status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(strangers.back().Receive(absl::InfinitePast()).status().code(),
+            absl::StatusCode::kDeadlineExceeded);
+}
+
 TEST_F(LocalTest, AReaderThatLostItsSeatHearsWhy) {
   const auto source = Open("a reader");
   RecordReader records(*source, 1 << 20);

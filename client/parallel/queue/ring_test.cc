@@ -217,6 +217,9 @@ TEST_F(RingTest, AReaderThatComesLaterReadsFromThereOn) {
   Make(4096, 1);
   ASSERT_TRUE(writer_->Write("before", Short()).ok());
   readers_.push_back(NewReader());
+  ASSERT_EQ(writer_->readers().size(), 2u);
+  EXPECT_EQ(writer_->readers()[0].values_behind, 1u);
+  EXPECT_EQ(writer_->readers()[1].values_behind, 0u) << "it does not lag: it has just come";
   ASSERT_TRUE(writer_->Write("behind", Short()).ok());
   EXPECT_EQ(*records(0).Next(Short()), "before");
   EXPECT_EQ(*records(1).Next(Short()), "behind");
@@ -312,6 +315,18 @@ TEST_F(RingTest, WhatADeadWriterLeftCanBeRead) {
   const absl::Status gone = records(0).Next(Long()).status();
   EXPECT_EQ(gone.code(), absl::StatusCode::kAborted);
   EXPECT_THAT(std::string(gone.message()), HasSubstr("rank 0"));
+}
+
+// A reader that sleeps hears of each of these at once, and not when it looks again.
+TEST_F(RingTest, AnEndWakesAReaderThatSleeps) {
+  Make(4096, 1);
+  const ReaderPage& page = readers_[0].page->page();
+  uint32_t before = page.reader_event.load();
+  readers_[0].source->WriterGone("its process has ended");
+  EXPECT_NE(page.reader_event.load(), before) << "WriterGone";
+  before = page.reader_event.load();
+  readers_[0].source->Stop(absl::CancelledError("closed"));
+  EXPECT_NE(page.reader_event.load(), before) << "Stop";
 }
 
 // A wake-up that is lost costs a fraction of a second, not the whole timeout.

@@ -92,22 +92,33 @@ class FakeCoordinator::Group final : public v1::GroupService::Service {
     call.offset = request->from_revision();
     if (grpc::Status status = fake_->Note(context, std::move(call)); !status.ok()) return status;
     size_t next = 0;
+    int reports_asked = 0;
+    {
+      MutexLock lock(&fake_->mutex_);
+      ++fake_->open_watches_;
+      reports_asked = fake_->reports_asked_;
+    }
     while (!context->IsCancelled()) {
       v1::WatchGroupResponse response;
       {
         MutexLock lock(&fake_->mutex_);
         if (fake_->stopping_) break;
+        if (std::exchange(reports_asked, fake_->reports_asked_) != fake_->reports_asked_) {
+          response.set_report(true);
+        }
         for (; next < fake_->events_.size(); ++next) {
           if (fake_->events_[next].revision() > request->from_revision()) {
             *response.add_events() = fake_->events_[next];
           }
         }
-        if (response.events_size() == 0) {
+        if (response.events_size() == 0 && !response.report()) {
           fake_->mutex_.AwaitWithTimeout(absl::Condition(&fake_->stopping_), kLook);
         }
       }
-      if (response.events_size() > 0) writer->Write(response);
+      if (response.events_size() > 0 || response.report()) writer->Write(response);
     }
+    MutexLock lock(&fake_->mutex_);
+    --fake_->open_watches_;
     return grpc::Status(grpc::StatusCode::UNAVAILABLE, "stopping");
   }
   grpc::Status Vote(grpc::ServerContext* context, const v1::VoteRequest* request,
@@ -317,6 +328,19 @@ void FakeCoordinator::DropBlobs() {
 void FakeCoordinator::PublishEvent(v1::GroupEvent event) {
   MutexLock lock(&mutex_);
   events_.push_back(std::move(event));
+}
+
+void FakeCoordinator::AskForReport() {
+  MutexLock lock(&mutex_);
+  ++reports_asked_;
+}
+
+bool FakeCoordinator::AwaitOpenWatches(int count) const {
+  const auto as_many = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return open_watches_ == count;
+  };
+  MutexLock lock(&mutex_);
+  return mutex_.AwaitWithTimeout(absl::Condition(&as_many), absl::Seconds(10));
 }
 
 std::vector<SeenCall> FakeCoordinator::Seen(const std::string& method) const {

@@ -65,11 +65,15 @@ class FakeCoordinator {
   // Forgets what was uploaded.
   void DropBlobs();
   void PublishEvent(v1::GroupEvent event);
+  // Asks those who watch what they do, as who-is-missing does.
+  void AskForReport();
 
   // --- What was seen.
   std::vector<SeenCall> Seen(const std::string& method) const;
   // Waits until `count` calls of `method` arrived; false after ten seconds.
   bool AwaitSeen(const std::string& method, size_t count) const;
+  // Waits until `count` watches stand; false after ten seconds.
+  bool AwaitOpenWatches(int count) const;
 
  private:
   class Group;
@@ -108,6 +112,8 @@ class FakeCoordinator {
   std::map<int64_t, std::string> blobs_ ABSL_GUARDED_BY(mutex_);
   int64_t last_blob_ ABSL_GUARDED_BY(mutex_) = 0;
   std::vector<v1::GroupEvent> events_ ABSL_GUARDED_BY(mutex_);
+  int reports_asked_ ABSL_GUARDED_BY(mutex_) = 0;
+  int open_watches_ ABSL_GUARDED_BY(mutex_) = 0;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
 };
 

@@ -102,6 +102,21 @@ TEST(BroadcastAheadTest, TheRootWaitsForWhoIsTooFarBehindAndNamesIt) {
   EXPECT_TRUE(absl::IsAborted(BroadcastOne(*ranks[1], value, 0)));
 }
 
+TEST(BroadcastAheadTest, TheRootWakesARankThatSleeps) {
+  absl::StatusOr<HostSpace> space = HostSpace::Create(2);
+  ASSERT_TRUE(space.ok()) << space.status();
+  absl::StatusOr<HostSpace> mapped = HostSpace::Attach(dup(space->fd()), 2);
+  ASSERT_TRUE(mapped.ok()) << mapped.status();
+  HostCommunicator root(HostMemory{*std::move(mapped), RankHeaps(2), {}}, 0);
+  // As far as the root can see.
+  space->sleepers().store(1);
+  space->sleep_words(1).sleeps.store(1);
+  int32_t value = 7;
+  const absl::Status status = BroadcastOne(root, value, 0);
+  ASSERT_TRUE(status.ok()) << status;
+  EXPECT_EQ(space->sleep_words(1).event.load(), 1u);
+}
+
 TEST(BroadcastAheadTest, WhoReadsNamesTheRootThatDoesNotCome) {
   auto ranks = MakeRanks(3);
   int32_t value = 7;

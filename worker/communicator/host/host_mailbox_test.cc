@@ -51,6 +51,22 @@ TEST_F(HostMailboxTest, EachPeerIsWokenOnceForWhatItIsSent) {
   EXPECT_EQ(WakesOf(kPeers + 1), 0u) << "nothing came to it";
 }
 
+// A sender that waits for room sleeps until its receiver takes something.
+TEST_F(HostMailboxTest, APeerIsWokenWhenWhatItSentIsTaken) {
+  FragmentLine& line = space_.channel(1, 0, Mail::kMessages).line(1);
+  line.count = 1;
+  line.type = static_cast<uint8_t>(DataType::kU8);
+  line.place = -1;
+  line.bytes = 1;
+  line.number.store(1);
+  char byte = 0;
+  const Transfer receive = Transfer::Receive(1, &byte, 1, DataType::kU8);
+  const absl::Status received = mailbox_.Exchange(absl::MakeConstSpan(&receive, 1), 0, Soon());
+  ASSERT_TRUE(received.ok()) << received;
+  EXPECT_EQ(WakesOf(1), 1u);
+  EXPECT_EQ(WakesOf(2), 0u);
+}
+
 // What another process has written, which may be anything.
 TEST_F(HostMailboxTest, ANoteHasNoMoreThanItsLine) {
   for (const int64_t count : {int64_t{16}, int64_t{100000}}) {
@@ -69,6 +85,28 @@ TEST_F(HostMailboxTest, ANoteHasNoMoreThanItsLine) {
     const absl::Status status = notes.Exchange(absl::MakeConstSpan(&receive, 1), 0, Soon());
     EXPECT_EQ(status, absl::AbortedError("rank 1 sends what is no piece of its message"));
   }
+}
+
+// The rest of the message may come later, and would be taken for the next one.
+TEST_F(HostMailboxTest, AMessageThatStopsHalfwayEndsTheCommunicator) {
+  const HostSpace space = *HostSpace::Create(2);
+  const RankHeaps heaps(2);
+  const Waiter waiter(space, 0);
+  HostMailbox mailbox(space, heaps, waiter, 0);
+  FragmentLine& line = space.channel(1, 0, Mail::kMessages).line(1);
+  line.count = 20000;
+  line.type = static_cast<uint8_t>(DataType::kU8);
+  line.place = -1;
+  line.bytes = 10;
+  line.number.store(1);
+  std::vector<char> message(20000);
+  const Transfer receive = Transfer::Receive(1, message.data(), 20000, DataType::kU8);
+  const absl::Status late = mailbox.Exchange(absl::MakeConstSpan(&receive, 1), 0,
+                                             Clock::Steady().Now() + absl::Milliseconds(10));
+  EXPECT_EQ(late.code(), absl::StatusCode::kDeadlineExceeded) << late;
+  const absl::Status next = mailbox.Exchange(absl::MakeConstSpan(&receive, 1), 0, Soon());
+  EXPECT_EQ(next, absl::AbortedError("rank 0 gave up receive of 20000 u8 from rank 1: it did not "
+                                     "come"));
 }
 
 TEST_F(HostMailboxTest, ALookIsOneLook) {

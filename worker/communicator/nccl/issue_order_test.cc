@@ -95,6 +95,27 @@ TEST(IssueOrderTest, WaitsForWhatComesFirstAndNoLongerThanItMay) {
   EXPECT_GT(order.Propose(3).proposed(), 9);
 }
 
+// A turn that ends wakes the next: a wait that ends by its own look takes 20 ms each time.
+TEST(IssueOrderTest, ATurnThatEndsWakesTheNext) {
+  constexpr int kTurns = 1000;
+  IssueOrder& order = IssueOrder::Of(400);
+  std::atomic<int> begun{0};
+  const auto take_turns = [&] {
+    for (int i = 0; i < kTurns; ++i) {
+      IssueOrder::Turn turn = order.Propose(1);
+      // Both have proposed before either goes on, so that one of them waits.
+      ++begun;
+      while (begun.load() < 2 * (i + 1)) std::this_thread::yield();
+      EXPECT_EQ(turn.Await(turn.proposed(), Stands, In(absl::Seconds(60))), absl::OkStatus());
+    }
+  };
+  const Instant begin = Clock::Steady().Now();
+  std::thread other(take_turns);
+  take_turns();
+  other.join();
+  EXPECT_LT(Clock::Steady().Now() - begin, absl::Seconds(10)) << "turns were awaited by looks";
+}
+
 TEST(IssueOrderTest, CountsTheGroupsOfADevice) {
   const IssueOrder::Member one(300);
   EXPECT_FALSE(one.is_one_of_many());

@@ -190,6 +190,16 @@ TEST_F(MeshTest, WhoIsNotThereIsNamedWithItsAddress) {
   EXPECT_EQ(status.message(), absl::StrCat("rank 0 at ", addresses_[0], ": Connection refused"));
 }
 
+// The ranks of a crossing of hosts have other numbers in the group, and people know those.
+TEST_F(MeshTest, ARankThatDoesNotConnectHasItsNameInTheGroup) {
+  Listen(2);
+  MeshOptions options = Options(0);
+  options.names = {3, 7};
+  const absl::Status status = Connect(options, In(absl::Milliseconds(50))).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded) << status;
+  EXPECT_THAT(std::string(status.message()), StartsWith("rank 7 did not connect"));
+}
+
 TEST_F(MeshTest, WhoDoesNotComeIsNamed) {
   Listen(4);
   const absl::Status above = Connect(Options(0), In(absl::Milliseconds(50))).status();

@@ -153,6 +153,17 @@ TEST(SocketFailureTest, WhoLeavesIsMissedOnlyByWhoNeedsIt) {
   ExpectAborted(sent, "rank 0 is gone: it left");
 }
 
+// Its end was seen by a call that did not need it.
+TEST(SocketFailureTest, WhoLeftDuringAnotherCallIsNamedByTheNextCall) {
+  const TestGroup group(3);
+  auto ranks = group.ConnectAll();
+  ranks[0].reset();
+  const int peers[] = {1};
+  EXPECT_EQ(ranks[2]->AwaitMessage(peers, In(absl::Milliseconds(100))).status().code(),
+            absl::StatusCode::kDeadlineExceeded);
+  ExpectAborted(ranks[2]->Barrier(In(absl::Seconds(20))), "rank 0 is gone: it left");
+}
+
 // What is still on its way when a rank leaves arrives.
 TEST(SocketFailureTest, WhoLeavesHasSentItsPart) {
   const TestGroup group(3);

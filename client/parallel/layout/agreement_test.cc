@@ -1,0 +1,58 @@
+// Which of several failed ranks is named. What ranks compare: tests/parallel/layout_test.cc.
+#include "client/parallel/layout/agreement.h"
+
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "client/collective/testing/lone_group.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace cohort::parallel {
+namespace {
+
+using ::testing::HasSubstr;
+
+// Rank 0 of as many as have told something.
+class ToldGroup : public client::LoneGroup {
+ public:
+  std::vector<std::string> told;
+
+  absl::StatusOr<std::vector<std::string>> AllGatherObjects(absl::string_view,
+                                                            const client::CallOptions&) override {
+    return told;
+  }
+};
+
+std::string Told(absl::StatusCode code, const std::string& text) {
+  return absl::StrCat(R"({"code":)", static_cast<int>(code), R"(,"text":")", text, R"("})");
+}
+
+TEST(AgreementTest, ARankThatWaitedForAnotherIsNotTheCulprit) {
+  ToldGroup world;
+  world.told = {Told(absl::StatusCode::kDeadlineExceeded, "rank 2 did not come"),
+                Told(absl::StatusCode::kAborted, "rank 2 is gone"),
+                Told(absl::StatusCode::kResourceExhausted, "no GPU"),
+                Told(absl::StatusCode::kOk, "")};
+  const absl::Status status =
+      AgreeOnOutcome(world, "groups", absl::DeadlineExceededError("rank 2 did not come"),
+                     absl::Seconds(1));
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("rank 2 of group alone could not make"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("no GPU; nor could ranks 0-1"));
+}
+
+TEST(AgreementTest, OfRanksThatOnlyWaitedTheFirstIsNamed) {
+  ToldGroup world;
+  world.told = {Told(absl::StatusCode::kOk, ""),
+                Told(absl::StatusCode::kDeadlineExceeded, "rank 0 did not come"),
+                Told(absl::StatusCode::kAborted, "rank 0 is gone")};
+  const absl::Status status =
+      AgreeOnOutcome(world, "groups", absl::OkStatus(), absl::Seconds(1));
+  EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("rank 1 of group alone could not make"));
+}
+
+}  // namespace
+}  // namespace cohort::parallel
