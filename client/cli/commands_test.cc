@@ -597,7 +597,7 @@ TEST(StoreCommand, PassesEachFlagOn) {
             "{\"sequence\":42}\n");
   EXPECT_EQ(tool({"store", "delete", "k", "--prefix"}).out, "42\n");
   EXPECT_THAT(tool.fake.calls,
-              ElementsAre("Put(, k, v, -, -, 30s)", "Put(g, k, from stdin, 5m, 0, 30s)",
+              ElementsAre("MultiPut(, k=v, -, 30s)", "MultiPut(g, k=from stdin@0, 5m, 30s)",
                           "Add(g, k, -5)", "Append(, k, v)", "QueuePush(, q, v, -)",
                           "QueuePush(, q, v, 1s)", "Delete(, k, 1)"));
 }
@@ -628,11 +628,39 @@ TEST(StoreCommand, SaysWhatStoppedACompareAndSet) {
   tool.fake.put.current = client::KeyValue{"k", "old", 7, 3, {}};
   const ToolResult result = tool({"store", "put", "k", "v", "--if-revision", "5", "--json"});
   EXPECT_EQ(result.code, 8);
-  EXPECT_EQ(result.err, "cohort: not written: k is at revision 7, not 5\n");
+  EXPECT_EQ(result.err,
+            "cohort: not written: expected k at revision 5, but it is at revision 7 with value old\n");
   EXPECT_EQ(result.out,
             R"({"written":false,"revision":12,"current":{"key":"k","value":"old","revision":7,)"
             R"("created_revision":3}})"
             "\n");
+}
+
+TEST(StoreCommand, PutsSeveralKeysAndComparesAValue) {
+  ToolRun tool;
+  const ToolResult refused =
+      tool({"store", "put", "k", "v", "--if-value", "old", "--also", "a=1=2", "--also", "b="});
+  EXPECT_EQ(refused.code, 8);
+  EXPECT_EQ(refused.err, "cohort: not written: expected k with value old, but it is absent\n");
+  EXPECT_THAT(tool.fake.calls, ElementsAre("MultiPut(, k=v?old a=1=2 b=, -, 30s)"));
+  EXPECT_EQ(tool({"store", "put", "k", "v", "--also", "pair"}).code, 2);
+}
+
+TEST(StoreCommand, ShowsLengthsOfQueuesAndNamesTheEmpty) {
+  ToolRun tool;
+  tool.fake.get.queue_lengths = {{"q", 3}};
+  EXPECT_EQ(tool({"store", "length", "q"}).out, "3\n");
+  tool.fake.get.queue_lengths.push_back({"answers", 0});
+  const ToolResult both = tool({"store", "length", "q", "answers", "--wait", "5s"});
+  EXPECT_EQ(both.code, 3);
+  EXPECT_EQ(both.out, "QUEUE    LENGTH\nq             3\nanswers       0\n");
+  EXPECT_EQ(both.err, "cohort: empty: answers (waited 5.0s)\n");
+  EXPECT_EQ(tool({"store", "length", "q", "answers", "--json"}).out,
+            R"({"queue_lengths":[{"queue":"q","length":3},{"queue":"answers","length":0}]})"
+            "\n");
+  EXPECT_THAT(tool.fake.calls,
+              ElementsAre("Get(, , 0, 30s)", "queues(q)", "Get(, , 5s, 35s)", "queues(q answers)",
+                          "Get(, , 0, 30s)", "queues(q answers)"));
 }
 
 TEST(StoreCommand, ListReadsAllPages) {

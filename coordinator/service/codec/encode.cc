@@ -186,6 +186,11 @@ class Encoder {
     for (const KeyValue& value : reply.values) Fill(value, response.add_values());
     for (const std::string& key : reply.missing_keys) response.add_missing_keys(key);
     response.set_revision(reply.revision);
+    for (const QueueLength& length : reply.queue_lengths) {
+      v1::QueueLength* out = response.add_queue_lengths();
+      out->set_queue(length.queue);
+      out->set_length(length.length);
+    }
     return Put(response);
   }
   absl::Status operator()(const RangeReply& reply) {

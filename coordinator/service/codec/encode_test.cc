@@ -210,6 +210,18 @@ TEST_F(EncodeTest, OperationsOnTensors) {
   EXPECT_EQ(response.unanswered(0).last(), 3);
 }
 
+TEST_F(EncodeTest, AGetHasTheLengthsOfQueues) {
+  GetReply body;
+  body.missing_keys = {"k"};
+  body.queue_lengths = {{"q", 3}, {"empty", 0}};
+  const auto response = Encoded<v1::GetResponse>(body);
+  ASSERT_EQ(response.queue_lengths_size(), 2);
+  EXPECT_EQ(response.queue_lengths(0).queue(), "q");
+  EXPECT_EQ(response.queue_lengths(0).length(), 3);
+  EXPECT_EQ(response.queue_lengths(1).queue(), "empty");
+  EXPECT_EQ(response.missing_keys(0), "k");
+}
+
 TEST_F(EncodeTest, AGetThatIsTooLargeSaysSo) {
   GetReply body;
   body.values.resize(1);
