@@ -44,6 +44,7 @@ client::GroupInfo BrokenGroup() {
   member.state = client::MemberState::kActive;
   member.host = "host-a";
   member.last_heard = absl::Milliseconds(350);
+  member.attached = true;
   member.progress = 1200;
   member.progress_operation = "step";
   member.progress_age = absl::Seconds(2);
@@ -78,9 +79,9 @@ TEST(GroupCommand, ShowsMembersAndCause) {
             "holds       1.5 KiB, 1 parked call\n"
             "cause       evicted, rank 1 (rank-1)\n"
             "\n"
-            "RANK  MEMBER  STATE   HOST    LAST HEARD  PROGRESS\n"
-            "   0  rank-0  active  host-a  350ms ago   1200 in step (2.0s ago)\n"
-            "   1  rank-1  lost    -       1m35s ago   -\n");
+            "RANK  MEMBER  STATE   HOST    LAST HEARD            PROGRESS\n"
+            "   0  rank-0  active  host-a  350ms ago (attached)  1200 in step (2.0s ago)\n"
+            "   1  rank-1  lost    -       1m35s ago             -\n");
 }
 
 TEST(GroupCommand, ShowsHowItsRanksReachEachOther) {
@@ -150,9 +151,10 @@ TEST(GroupCommand, ShowsTheSameAsJson) {
       R"("world_size":2,"revision":17,"lease_seconds":30.0,"bytes_held":1536,"waiter_count":1,)"
       R"("cause":{"kind":"evicted","member":"rank-1","rank":1,"age_seconds":0.0},"members":[)"
       R"({"name":"rank-0","incarnation":5,"state":"active","rank":0,"host":"host-a",)"
-      R"("last_heard_seconds":0.35,"progress":1200,"progress_operation":"step",)"
+      R"("last_heard_seconds":0.35,"attached":true,"progress":1200,"progress_operation":"step",)"
       R"("progress_age_seconds":2.0},)"
-      R"({"name":"rank-1","incarnation":0,"state":"lost","rank":1,"last_heard_seconds":95.0}]})"
+      R"({"name":"rank-1","incarnation":0,"state":"lost","rank":1,"last_heard_seconds":95.0,)"
+      R"("attached":false}]})"
       "\n");
 }
 
@@ -267,6 +269,7 @@ TEST(WhoIsMissingCommand, NamesRanksMembersAndSinceWhen) {
   member.member = "rank-3";
   member.host = "host-a";
   member.last_heard = absl::Milliseconds(400);
+  member.attached = true;
   member.last_operation = "send to 2";
   member.last_operation_age = absl::Seconds(41);
   member.progress = 12;
@@ -288,9 +291,9 @@ TEST(WhoIsMissingCommand, NamesRanksMembersAndSinceWhen) {
             "group trainer, generation 3, active, 8 ranks\n"
             "\n"
             "barrier \"step\" #812: 3 of 8 missing: ranks 3,6-7; open for 12s, 18s left\n"
-            "  RANK  MEMBER        HOST    LAST HEARD  LAST OPERATION       PROGRESS\n"
-            "     3  rank-3        host-a  400ms ago   send to 2 (41s ago)  12 (41s ago)\n"
-            "     6  (empty seat)  -       never       -                    -\n"
+            "  RANK  MEMBER        HOST    LAST HEARD            LAST OPERATION       PROGRESS\n"
+            "     3  rank-3        host-a  400ms ago (attached)  send to 2 (41s ago)  12 (41s ago)\n"
+            "     6  (empty seat)  -       never                 -                    -\n"
             "  and 1 more\n"
             "\n"
             "communicator tensors: not ready on 1 rank\n"
