@@ -7,6 +7,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "base/no_memory.h"
 #include "base/printable.h"
 #include "coordinator/core/store.h"
 #include "coordinator/core/store_internal.h"
@@ -164,7 +165,12 @@ void Store::Handle(Step& step, CallId id, const Caller& caller, absl::Duration, 
   const absl::Status allowed = CheckKey(call.key, it, size);
   if (!allowed.ok()) return step.Fail(id, allowed);
   Key entry = it == keys_.end() ? Key{} : it->second;
-  entry.value = Payload(absl::StrCat(entry.value.bytes(), call.value), ledger_, MemoryKind::kKeys);
+  const absl::Status joined = WithMemory("cohort.v1.StoreService/Append", "a value", size, [&] {
+    entry.value =
+        Payload(absl::StrCat(entry.value.bytes(), call.value), ledger_, MemoryKind::kKeys);
+    return absl::OkStatus();
+  });
+  if (!joined.ok()) return step.Fail(id, joined);
   const int64_t written = WriteKey(step, call.key, std::move(entry));
   WakeKey(step, call.key);
   AnswerFirst(step, id, caller, asked, AppendReply{size, written});
