@@ -64,6 +64,16 @@ char* FrameReader::Room(size_t bytes) {
   return &buffer_[0] + end_;
 }
 
+bool FrameReader::GiveUpFrame(Frame* frame) {
+  if (wanted() == 0) return false;
+  frame->header = ParseHeader(buffer_.data() + begin_);
+  frame->body = absl::string_view();
+  skip_ = wanted();
+  begin_ = end_ = 0;
+  std::string().swap(buffer_);
+  return true;
+}
+
 bool FrameReader::Peek(size_t count, absl::string_view* bytes) const {
   if (end_ - begin_ < count) return false;
   *bytes = absl::string_view(buffer_.data() + begin_, count);

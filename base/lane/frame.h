@@ -65,7 +65,11 @@ class FrameReader {
   explicit FrameReader(size_t max_body_bytes) : max_body_bytes_(max_body_bytes) {}
 
   // Room for at least `bytes` more at the end of what is there; Filled says how many came.
+  // std::bad_alloc leaves everything as it was.
   char* Room(size_t bytes);
+  // There is no memory for the frame at the front: as kTooLarge, and what came of it is freed. False:
+  // no frame is at the front.
+  bool GiveUpFrame(Frame* frame);
   size_t room() const { return buffer_.size() - end_; }
   void Filled(size_t bytes) { end_ += bytes; }
 

@@ -113,5 +113,33 @@ TEST(FrameTest, SaysWhatItWants) {
   EXPECT_EQ(reader.wanted(), 6);
 }
 
+TEST(FrameReader, GivesUpAFrameAndReadsTheNext) {
+  std::string bytes;
+  for (uint32_t call : {1, 2}) {
+    Header header;
+    header.kind = Kind::kCall;
+    header.call = call;
+    header.body_bytes = 1000;
+    AppendHeader(header, &bytes);
+    bytes.append(1000, static_cast<char>('0' + call));
+  }
+  FrameReader reader(2000);
+  const auto feed = [&](size_t from, size_t size) {
+    std::memcpy(reader.Room(size), bytes.data() + from, size);
+    reader.Filled(size);
+  };
+  Frame frame;
+  EXPECT_FALSE(reader.GiveUpFrame(&frame)) << "no frame has begun";
+  feed(0, 100);
+  ASSERT_EQ(reader.Read(&frame), FrameReader::Next::kMore);
+  ASSERT_TRUE(reader.GiveUpFrame(&frame));
+  EXPECT_EQ(frame.header.call, 1u);
+  EXPECT_EQ(reader.held(), 0u);
+  feed(100, bytes.size() - 100);
+  ASSERT_EQ(reader.Read(&frame), FrameReader::Next::kFrame);
+  EXPECT_EQ(frame.header.call, 2u);
+  EXPECT_EQ(frame.body, std::string(1000, '2'));
+}
+
 }  // namespace
 }  // namespace cohort::lane

@@ -27,15 +27,20 @@ void SendQueue::Append(absl::string_view bytes) {
     chunks_.emplace_back().own.reserve(std::max(bytes.size(), kFirstBytes));
   }
   chunks_.back().own.append(bytes.data(), bytes.size());
+  chunks_.back().own_size += bytes.size();
   size_ += bytes.size();
+  own_size_ += bytes.size();
 }
 
-void SendQueue::AppendShared(const std::shared_ptr<const void>& keep, absl::string_view bytes) {
+void SendQueue::AppendShared(const std::shared_ptr<const void>& keep, absl::string_view bytes,
+                             bool own) {
   if (bytes.size() < kSharedFrom || keep == nullptr) return Append(bytes);
   Chunk& chunk = chunks_.emplace_back();
   chunk.keep = keep;
   chunk.shared = bytes;
+  chunk.own_size = own ? bytes.size() : 0;
   size_ += bytes.size();
+  own_size_ += chunk.own_size;
 }
 
 SendQueue::Flushed SendQueue::Flush(int fd) {
@@ -65,6 +70,7 @@ void SendQueue::Drop(size_t bytes) {
   front_ += bytes;
   while (!chunks_.empty() && front_ >= chunks_.front().bytes().size()) {
     front_ -= chunks_.front().bytes().size();
+    own_size_ -= chunks_.front().own_size;
     chunks_.pop_front();
   }
 }

@@ -18,18 +18,23 @@ class SendQueue {
 
   // Copied.
   void Append(absl::string_view bytes);
-  // Shared when that is cheaper; `keep` keeps `bytes` alive and unchanged.
-  void AppendShared(const std::shared_ptr<const void>& keep, absl::string_view bytes);
+  // Shared when that is cheaper; `keep` keeps `bytes` alive and unchanged. `own`: nothing else keeps
+  // them, so they are memory of this queue.
+  void AppendShared(const std::shared_ptr<const void>& keep, absl::string_view bytes,
+                    bool own = false);
 
   // Writes as much as `fd`, which does not block, takes now.
   Flushed Flush(int fd);
   size_t size() const { return size_; }
+  // Memory of this queue alone. A chunk counts as a whole until all of it is written.
+  size_t own_size() const { return own_size_; }
 
  private:
   struct Chunk {
     std::string own;
     std::shared_ptr<const void> keep;
     absl::string_view shared;  // when `keep` is set
+    size_t own_size = 0;       // of the queue's own_size
 
     absl::string_view bytes() const { return keep == nullptr ? absl::string_view(own) : shared; }
   };
@@ -39,6 +44,7 @@ class SendQueue {
   std::deque<Chunk> chunks_;
   size_t front_ = 0;  // bytes of the first chunk that are gone
   size_t size_ = 0;
+  size_t own_size_ = 0;
 };
 
 }  // namespace cohort::lane

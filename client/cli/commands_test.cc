@@ -44,6 +44,7 @@ client::GroupInfo BrokenGroup() {
   member.state = client::MemberState::kActive;
   member.host = "host-a";
   member.last_heard = absl::Milliseconds(350);
+  member.attached = true;
   member.progress = 1200;
   member.progress_operation = "step";
   member.progress_age = absl::Seconds(2);
@@ -78,9 +79,9 @@ TEST(GroupCommand, ShowsMembersAndCause) {
             "holds       1.5 KiB, 1 parked call\n"
             "cause       evicted, rank 1 (rank-1)\n"
             "\n"
-            "RANK  MEMBER  STATE   HOST    LAST HEARD  PROGRESS\n"
-            "   0  rank-0  active  host-a  350ms ago   1200 in step (2.0s ago)\n"
-            "   1  rank-1  lost    -       1m35s ago   -\n");
+            "RANK  MEMBER  STATE   HOST    LAST HEARD            PROGRESS\n"
+            "   0  rank-0  active  host-a  350ms ago (attached)  1200 in step (2.0s ago)\n"
+            "   1  rank-1  lost    -       1m35s ago             -\n");
 }
 
 TEST(GroupCommand, ShowsHowItsRanksReachEachOther) {
@@ -150,9 +151,10 @@ TEST(GroupCommand, ShowsTheSameAsJson) {
       R"("world_size":2,"revision":17,"lease_seconds":30.0,"bytes_held":1536,"waiter_count":1,)"
       R"("cause":{"kind":"evicted","member":"rank-1","rank":1,"age_seconds":0.0},"members":[)"
       R"({"name":"rank-0","incarnation":5,"state":"active","rank":0,"host":"host-a",)"
-      R"("last_heard_seconds":0.35,"progress":1200,"progress_operation":"step",)"
+      R"("last_heard_seconds":0.35,"attached":true,"progress":1200,"progress_operation":"step",)"
       R"("progress_age_seconds":2.0},)"
-      R"({"name":"rank-1","incarnation":0,"state":"lost","rank":1,"last_heard_seconds":95.0}]})"
+      R"({"name":"rank-1","incarnation":0,"state":"lost","rank":1,"last_heard_seconds":95.0,)"
+      R"("attached":false}]})"
       "\n");
 }
 
@@ -267,6 +269,7 @@ TEST(WhoIsMissingCommand, NamesRanksMembersAndSinceWhen) {
   member.member = "rank-3";
   member.host = "host-a";
   member.last_heard = absl::Milliseconds(400);
+  member.attached = true;
   member.last_operation = "send to 2";
   member.last_operation_age = absl::Seconds(41);
   member.progress = 12;
@@ -288,9 +291,9 @@ TEST(WhoIsMissingCommand, NamesRanksMembersAndSinceWhen) {
             "group trainer, generation 3, active, 8 ranks\n"
             "\n"
             "barrier \"step\" #812: 3 of 8 missing: ranks 3,6-7; open for 12s, 18s left\n"
-            "  RANK  MEMBER        HOST    LAST HEARD  LAST OPERATION       PROGRESS\n"
-            "     3  rank-3        host-a  400ms ago   send to 2 (41s ago)  12 (41s ago)\n"
-            "     6  (empty seat)  -       never       -                    -\n"
+            "  RANK  MEMBER        HOST    LAST HEARD            LAST OPERATION       PROGRESS\n"
+            "     3  rank-3        host-a  400ms ago (attached)  send to 2 (41s ago)  12 (41s ago)\n"
+            "     6  (empty seat)  -       never                 -                    -\n"
             "  and 1 more\n"
             "\n"
             "communicator tensors: not ready on 1 rank\n"
@@ -597,7 +600,7 @@ TEST(StoreCommand, PassesEachFlagOn) {
             "{\"sequence\":42}\n");
   EXPECT_EQ(tool({"store", "delete", "k", "--prefix"}).out, "42\n");
   EXPECT_THAT(tool.fake.calls,
-              ElementsAre("Put(, k, v, -, -, 30s)", "Put(g, k, from stdin, 5m, 0, 30s)",
+              ElementsAre("MultiPut(, k=v, -, 30s)", "MultiPut(g, k=from stdin@0, 5m, 30s)",
                           "Add(g, k, -5)", "Append(, k, v)", "QueuePush(, q, v, -)",
                           "QueuePush(, q, v, 1s)", "Delete(, k, 1)"));
 }
@@ -628,11 +631,39 @@ TEST(StoreCommand, SaysWhatStoppedACompareAndSet) {
   tool.fake.put.current = client::KeyValue{"k", "old", 7, 3, {}};
   const ToolResult result = tool({"store", "put", "k", "v", "--if-revision", "5", "--json"});
   EXPECT_EQ(result.code, 8);
-  EXPECT_EQ(result.err, "cohort: not written: k is at revision 7, not 5\n");
+  EXPECT_EQ(result.err,
+            "cohort: not written: expected k at revision 5, but it is at revision 7 with value old\n");
   EXPECT_EQ(result.out,
             R"({"written":false,"revision":12,"current":{"key":"k","value":"old","revision":7,)"
             R"("created_revision":3}})"
             "\n");
+}
+
+TEST(StoreCommand, PutsSeveralKeysAndComparesAValue) {
+  ToolRun tool;
+  const ToolResult refused =
+      tool({"store", "put", "k", "v", "--if-value", "old", "--also", "a=1=2", "--also", "b="});
+  EXPECT_EQ(refused.code, 8);
+  EXPECT_EQ(refused.err, "cohort: not written: expected k with value old, but it is absent\n");
+  EXPECT_THAT(tool.fake.calls, ElementsAre("MultiPut(, k=v?old a=1=2 b=, -, 30s)"));
+  EXPECT_EQ(tool({"store", "put", "k", "v", "--also", "pair"}).code, 2);
+}
+
+TEST(StoreCommand, ShowsLengthsOfQueuesAndNamesTheEmpty) {
+  ToolRun tool;
+  tool.fake.get.queue_lengths = {{"q", 3}};
+  EXPECT_EQ(tool({"store", "length", "q"}).out, "3\n");
+  tool.fake.get.queue_lengths.push_back({"answers", 0});
+  const ToolResult both = tool({"store", "length", "q", "answers", "--wait", "5s"});
+  EXPECT_EQ(both.code, 3);
+  EXPECT_EQ(both.out, "QUEUE    LENGTH\nq             3\nanswers       0\n");
+  EXPECT_EQ(both.err, "cohort: empty: answers (waited 5.0s)\n");
+  EXPECT_EQ(tool({"store", "length", "q", "answers", "--json"}).out,
+            R"({"queue_lengths":[{"queue":"q","length":3},{"queue":"answers","length":0}]})"
+            "\n");
+  EXPECT_THAT(tool.fake.calls,
+              ElementsAre("Get(, , 0, 30s)", "queues(q)", "Get(, , 5s, 35s)", "queues(q answers)",
+                          "Get(, , 0, 30s)", "queues(q answers)"));
 }
 
 TEST(StoreCommand, ListReadsAllPages) {

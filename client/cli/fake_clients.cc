@@ -140,10 +140,26 @@ class FakeStore : public client::StoreClient {
            absl::FormatDuration(timeout));
     return Answer(fake_.put);
   }
-  absl::StatusOr<client::GetResult> Get(const std::vector<std::string>& keys, absl::Duration wait,
-                                        int64_t, absl::Duration timeout) override {
-    Record(fake_, "Get", group_, absl::StrJoin(keys, " "), absl::FormatDuration(wait),
+  absl::StatusOr<client::PutResult> MultiPut(const std::vector<client::PutEntry>& entries,
+                                             std::optional<absl::Duration> expiration,
+                                             absl::Duration timeout) override {
+    std::string all;
+    for (const client::PutEntry& entry : entries) {
+      absl::StrAppend(&all, all.empty() ? "" : " ", entry.key, "=", entry.value);
+      if (entry.expected_revision) absl::StrAppend(&all, "@", *entry.expected_revision);
+      if (entry.expected_value) absl::StrAppend(&all, "?", *entry.expected_value);
+    }
+    Record(fake_, "MultiPut", group_, all, expiration ? absl::FormatDuration(*expiration) : "-",
            absl::FormatDuration(timeout));
+    return Answer(fake_.put);
+  }
+  using client::StoreClient::Get;
+  absl::StatusOr<client::GetResult> Get(const std::vector<std::string>& keys,
+                                        const client::GetOptions& options,
+                                        absl::Duration timeout) override {
+    Record(fake_, "Get", group_, absl::StrJoin(keys, " "), absl::FormatDuration(options.wait),
+           absl::FormatDuration(timeout));
+    if (!options.queues.empty()) Record(fake_, "queues", absl::StrJoin(options.queues, " "));
     return Answer(fake_.get);
   }
   absl::StatusOr<client::RangeResult> Range(absl::string_view prefix, absl::string_view after, int,

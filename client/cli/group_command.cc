@@ -40,7 +40,8 @@ std::string FormatMembers(const client::GroupInfo& group) {
   Table table({">RANK", "MEMBER", "STATE", "HOST", "LAST HEARD", "PROGRESS"});
   for (const client::Member& member : group.members) {
     table.AddRow({member.rank < 0 ? "" : absl::StrCat(member.rank), member.name,
-                  client::MemberStateName(member.state), member.host, FormatAge(member.last_heard),
+                  client::MemberStateName(member.state), member.host,
+                  absl::StrCat(FormatAge(member.last_heard), member.attached ? " (attached)" : ""),
                   Progress(member)});
   }
   return table.ToString();

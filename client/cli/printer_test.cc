@@ -76,7 +76,8 @@ TEST(Printer, NoticesThatItsReaderHasGone) {
 TEST(ReportJson, MissingReportIsExact) {
   EXPECT_EQ(Dump(ToJson(TwoOfFour())),
             R"({"expected_count":4,"arrived_count":2,"arrived":[[0,1]],"missing":[[2,3]],)"
-            R"("details":[{"rank":2,"member":"rank-2","host":"host-a","last_heard_seconds":0.4}],)"
+            R"("details":[{"rank":2,"member":"rank-2","host":"host-a","last_heard_seconds":0.4,)"
+            R"("attached":false}],)"
             R"("since_first_seconds":0.0,"skew_seconds":0.0})");
 }
 

@@ -76,6 +76,7 @@ Json ToJson(const client::MissingMember& member) {
   SetNonEmpty(json, "host", member.host);
   if (member.last_heard.has_value()) {
     SetSeconds(json, "last_heard_seconds", *member.last_heard);
+    json["attached"] = member.attached;
   }
   if (!member.last_operation.empty()) {
     json["last_operation"] = member.last_operation;
@@ -126,6 +127,7 @@ Json ToJson(const client::Member& member) {
   if (!member.addresses.empty()) json["addresses"] = member.addresses;
   if (!member.labels.empty()) json["labels"] = member.labels;
   SetSeconds(json, "last_heard_seconds", member.last_heard);
+  json["attached"] = member.attached;
   SetProgress(json, member.progress, member.progress_operation, member.progress_age);
   return json;
 }

@@ -13,6 +13,7 @@
 #include "CLI/CLI.hpp"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "base/status_macros.h"
 #include "client/cli/format.h"
 #include "client/cli/table.h"
@@ -23,6 +24,8 @@ namespace {
 struct Flags {
   std::string group;
   std::vector<std::string> keys;
+  std::vector<std::string> queues;
+  std::vector<std::string> also;  // KEY=VALUE
   std::string key;  // or queue, or prefix
   std::string value;
   int64_t delta = 0;
@@ -32,6 +35,7 @@ struct Flags {
   std::optional<absl::Duration> wait;
   std::optional<absl::Duration> expire;
   std::optional<int64_t> if_revision;
+  std::optional<std::string> if_value;
 };
 
 // Of calls that do not wait, and of what a waiting call may take besides its wait.
@@ -102,12 +106,15 @@ absl::StatusOr<ExitCode> Get(Context& context, const Flags& flags) {
 absl::StatusOr<ExitCode> Put(Context& context, const Flags& flags) {
   COHORT_ASSIGN_OR_RETURN(const std::string value, ReadValue(context, flags));
   COHORT_ASSIGN_OR_RETURN(auto store, context.Store(flags.group));
-  client::PutOptions options;
-  options.expiration = flags.expire;
-  options.expected_revision = flags.if_revision;
+  std::vector<client::PutEntry> entries = {{flags.key, value, flags.if_revision, flags.if_value}};
+  for (const std::string& pair : flags.also) {
+    const std::pair<std::string, std::string> also =
+        absl::StrSplit(pair, absl::MaxSplits('=', 1));
+    entries.push_back({also.first, also.second, std::nullopt, std::nullopt});
+  }
   COHORT_ASSIGN_OR_RETURN(
       const client::PutResult result,
-      store->Put(flags.key, value, options, context.TimeoutOr(kDefaultTimeout)));
+      store->MultiPut(entries, flags.expire, context.TimeoutOr(kDefaultTimeout)));
   if (context.json()) {
     Json json = {{"written", result.written}, {"revision", result.revision}};
     if (result.current.has_value()) json["current"] = ToJson(*result.current);
@@ -116,11 +123,15 @@ absl::StatusOr<ExitCode> Put(Context& context, const Flags& flags) {
     context.printer().PrintText(absl::StrCat("revision ", result.revision, "\n"));
   }
   if (result.written) return ExitCode::kOk;
+  const std::string expected = absl::StrCat(
+      flags.if_revision.has_value() ? absl::StrCat(" at revision ", *flags.if_revision) : "",
+      flags.if_value.has_value() ? absl::StrCat(" with value ", Printable(*flags.if_value)) : "");
   context.printer().Remark(absl::StrCat(
-      "cohort: not written: ", Printable(flags.key),
-      result.current.has_value() ? absl::StrCat(" is at revision ", result.current->revision)
-                                 : " is absent",
-      ", not ", flags.if_revision.value_or(0)));
+      "cohort: not written: expected ", Printable(flags.key), expected, ", but it is ",
+      !result.current.has_value()
+          ? "absent"
+          : absl::StrCat("at revision ", result.current->revision, " with value ",
+                         Printable(result.current->value))));
   return ExitCode::kConditionNotMet;
 }
 
@@ -207,6 +218,34 @@ absl::StatusOr<ExitCode> Pop(Context& context, const Flags& flags) {
   return ExitCode::kConditionNotMet;
 }
 
+absl::StatusOr<ExitCode> Length(Context& context, const Flags& flags) {
+  COHORT_ASSIGN_OR_RETURN(auto store, context.Store(flags.group));
+  client::GetOptions options;
+  options.wait = WaitOf(flags);
+  options.queues = flags.queues;
+  COHORT_ASSIGN_OR_RETURN(const client::GetResult result,
+                          store->Get({}, options, TimeoutWith(context, flags)));
+  std::vector<std::string> empty;
+  Table table({"QUEUE", ">LENGTH"});
+  Json lengths = Json::array();
+  for (const client::QueueLength& length : result.queue_lengths) {
+    if (length.length == 0) empty.push_back(length.queue);
+    table.AddRow({length.queue, absl::StrCat(length.length)});
+    lengths.push_back({{"queue", length.queue}, {"length", length.length}});
+  }
+  if (context.json()) {
+    context.printer().PrintJson({{"queue_lengths", std::move(lengths)}});
+  } else if (result.queue_lengths.size() == 1) {
+    context.printer().PrintText(absl::StrCat(result.queue_lengths[0].length, "\n"));
+  } else {
+    context.printer().PrintText(table.ToString());
+  }
+  if (!flags.wait.has_value() || empty.empty()) return ExitCode::kOk;
+  context.printer().Remark(absl::StrCat("cohort: empty: ", Printable(absl::StrJoin(empty, " ")),
+                                        " (waited ", ShortDuration(*flags.wait), ")"));
+  return ExitCode::kMissing;
+}
+
 std::string FormatEvent(const client::KeyEvent& event) {
   const client::KeyValue& key_value = event.key_value;
   const std::string head = absl::StrCat("rev ", key_value.revision, "  ");
@@ -290,6 +329,7 @@ void AddStoreCommand(CLI::App& parent, Context& context) {
   CLI::App* put = add("put", "Write a key",
                       "cohort store put config/path /data/run7\n"
                       "cohort store put leader host-a --if-revision 0 --expire 30s\n"
+                      "cohort store put leader host-b --if-value host-a --also epoch=2\n"
                       "cohort store put config/file - < config.json",
                       Put);
   add_key(put, "KEY", "the key")->required();
@@ -299,6 +339,18 @@ void AddStoreCommand(CLI::App& parent, Context& context) {
                   "write only if the key is at this revision; 0: only if it is absent")
       ->check(WholeNumber(0))
       ->type_name("REVISION");
+  put->add_option("--if-value", flags->if_value,
+                  "write only if the key has this value; an absent key counts as empty")
+      ->type_name("VALUE");
+  put->add_option("--also", flags->also,
+                  "another key, written in the same step: all keys or none")
+      ->type_name("KEY=VALUE")
+      ->check(CLI::Validator(
+          [](const std::string& pair) {
+            return pair.find('=') == std::string::npos ? "expected KEY=VALUE, got " + pair
+                                                       : std::string();
+          },
+          ""));
 
   CLI::App* erase = add("delete", "Delete a key, or all keys with a prefix",
                         "cohort store delete config/path\n"
@@ -338,6 +390,13 @@ void AddStoreCommand(CLI::App& parent, Context& context) {
                       "cohort store pop prompts --wait 1m", Pop, "30s, and what --wait says");
   add_key(pop, "QUEUE", "the queue")->required();
   AddDuration(*pop, "--wait", flags->wait, "how long to wait for a value");
+
+  CLI::App* length = add("length", "How many values wait in queues",
+                         "cohort store length prompts\n"
+                         "cohort store length prompts answers --wait 30s",
+                         Length, "30s, and what --wait says");
+  length->add_option("QUEUE", flags->queues, "queues, at most 1000")->required();
+  AddDuration(*length, "--wait", flags->wait, "how long to wait until each has a value");
 
   CLI::App* watch = add("watch", "Changes of keys with a prefix, a line each, until --timeout",
                         "cohort store watch config/\n"

@@ -20,7 +20,8 @@ std::string Describe(const client::MissingMember& member) {
   std::string result = Printable(member.member);
   if (!member.host.empty()) absl::StrAppend(&result, " on ", Printable(member.host));
   if (member.last_heard.has_value()) {
-    absl::StrAppend(&result, ", last heard ", FormatAge(member.last_heard));
+    absl::StrAppend(&result, ", last heard ", FormatAge(member.last_heard),
+                    member.attached ? " (attached)" : "");
   }
   return result;
 }

@@ -50,7 +50,8 @@ std::string FormatWait(const client::OpenWait& wait) {
   Table table({">RANK", "MEMBER", "HOST", "LAST HEARD", "LAST OPERATION", "PROGRESS"});
   for (const client::MissingMember& member : missing.details) {
     table.AddRow({absl::StrCat(member.rank), member.member.empty() ? "(empty seat)" : member.member,
-                  member.host, FormatAge(member.last_heard),
+                  member.host,
+                  absl::StrCat(FormatAge(member.last_heard), member.attached ? " (attached)" : ""),
                   WithAge(member.last_operation, member.last_operation_age), Progress(member)});
   }
   absl::StrAppend(&text, table.ToString(2));

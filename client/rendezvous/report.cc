@@ -30,7 +30,8 @@ std::string DetailText(const MissingMember& member) {
   std::string text = member.member;
   if (!member.host.empty()) absl::StrAppend(&text, " on ", member.host);
   if (member.last_heard.has_value()) {
-    absl::StrAppend(&text, ", last heard ", Seconds(*member.last_heard), " ago");
+    absl::StrAppend(&text, ", last heard ", Seconds(*member.last_heard), " ago",
+                    member.attached ? " (attached)" : "");
   } else {
     absl::StrAppend(&text, ", never heard");
   }

@@ -54,6 +54,7 @@ struct MissingMember {
   std::string member;  // empty: nobody has taken the seat
   std::string host;
   std::optional<absl::Duration> last_heard;
+  bool attached = false;  // a stream stands for it: it is lost after the attached lease
   std::string last_operation;
   absl::Duration last_operation_age;
   int64_t progress = 0;
@@ -105,6 +106,7 @@ struct Member {
   std::vector<std::string> addresses;
   std::map<std::string, std::string> labels;
   absl::Duration last_heard;
+  bool attached = false;  // a stream stands for it: it is lost after the attached lease
   int64_t progress = 0;
   std::string progress_operation;
   absl::Duration progress_age;

@@ -58,6 +58,7 @@ MissingReport FromProto(const v1::MissingReport& report) {
     added.member = member.member();
     added.host = member.host();
     if (member.has_last_heard()) added.last_heard = FromProto(member.last_heard());
+    added.attached = member.attached();
     added.last_operation = member.last_operation();
     added.last_operation_age = FromProto(member.last_operation_age());
     added.progress = member.progress();
@@ -83,6 +84,7 @@ Member FromProto(const v1::Member& member) {
   result.addresses.assign(member.addresses().begin(), member.addresses().end());
   result.labels.insert(member.labels().begin(), member.labels().end());
   result.last_heard = FromProto(member.last_heard());
+  result.attached = member.attached();
   result.progress = member.progress();
   result.progress_operation = member.progress_operation();
   result.progress_age = FromProto(member.progress_age());

@@ -19,9 +19,10 @@ TEST(MissingReport, IsOneLineWithNames) {
   worker.member = "worker-3";
   worker.host = "host-a";
   worker.last_heard = absl::Milliseconds(400);
+  worker.attached = true;
   report.details.emplace_back().rank = 7;
   EXPECT_EQ(ToString(report),
-            "4 of 1000 missing: ranks 3,7-9 (worker-3 on host-a, last heard 0.4s ago; rank 7 not "
+            "4 of 1000 missing: ranks 3,7-9 (worker-3 on host-a, last heard 0.4s ago (attached); rank 7 not "
             "taken; ...)");
 }
 

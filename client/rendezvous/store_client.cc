@@ -137,31 +137,43 @@ class StoreClientImpl final : public StoreClient {
     request.set_key(std::string(key));
     request.set_value(value.data(), value.size());
     if (options.expiration.has_value()) ToProto(*options.expiration, request.mutable_expiration());
-    if (options.expected_revision.has_value()) {
-      request.set_expected_revision(*options.expected_revision);
-    }
-    v1::PutResponse response;
-    COHORT_RETURN_IF_ERROR(space_->Call(method::kPut, absl::StrCat("put \"", key, "\""), true,
-                                        std::nullopt, timeout, request, &response));
-    PutResult result;
-    result.written = response.written();
-    result.revision = response.revision();
-    if (response.has_current()) result.current = ReadKeyValue(*response.mutable_current());
-    return result;
+    FillConditions(options, &request);
+    return Put(request, absl::StrCat("put \"", key, "\""), timeout);
   }
 
-  absl::StatusOr<GetResult> Get(const std::vector<std::string>& keys, absl::Duration wait,
-                                int64_t newer_than, absl::Duration timeout) override {
+  absl::StatusOr<PutResult> MultiPut(const std::vector<PutEntry>& entries,
+                                     std::optional<absl::Duration> expiration,
+                                     absl::Duration timeout) override {
+    if (entries.empty()) return absl::InvalidArgumentError("put of several keys: no entries");
+    v1::PutRequest request;
+    Fill(entries[0], &request);
+    for (size_t i = 1; i < entries.size(); ++i) Fill(entries[i], request.add_more());
+    if (expiration.has_value()) ToProto(*expiration, request.mutable_expiration());
+    return Put(request, absl::StrCat("put of ", entries.size(), " keys"), timeout);
+  }
+
+  absl::StatusOr<GetResult> Get(const std::vector<std::string>& keys, const GetOptions& options,
+                                absl::Duration timeout) override {
     v1::GetRequest request;
     for (const std::string& key : keys) request.add_keys(key);
-    request.set_newer_than(newer_than);
+    for (const std::string& queue : options.queues) request.add_queues(queue);
+    request.set_newer_than(options.newer_than);
+    request.set_or_queue(options.or_queue);
+    const std::string what =
+        options.queues.empty()
+            ? absl::StrCat("get of ", keys.size(), " keys")
+            : absl::StrCat("get of ", keys.size(), " keys and ", options.queues.size(), " queues");
     v1::GetResponse response;
-    COHORT_RETURN_IF_ERROR(space_->Call(method::kGet, absl::StrCat("get of ", keys.size(), " keys"),
-                                        false, WaitOrNone(wait), timeout, request, &response));
+    COHORT_RETURN_IF_ERROR(space_->Call(method::kGet, what, false, WaitOrNone(options.wait),
+                                        timeout, request, &response));
     GetResult result;
     result.values = ReadKeyValues(*response.mutable_values());
     result.missing_keys.assign(response.missing_keys().begin(), response.missing_keys().end());
     result.revision = response.revision();
+    for (v1::QueueLength& length : *response.mutable_queue_lengths()) {
+      result.queue_lengths.push_back(
+          QueueLength{std::move(*length.mutable_queue()), length.length()});
+    }
     return result;
   }
 
@@ -269,6 +281,34 @@ class StoreClientImpl final : public StoreClient {
   }
 
  private:
+  // `Conditions` has expected_revision and expected_value.
+  template <typename Conditions, typename Message>
+  static void FillConditions(const Conditions& conditions, Message* message) {
+    if (conditions.expected_revision.has_value()) {
+      message->set_expected_revision(*conditions.expected_revision);
+    }
+    if (conditions.expected_value.has_value()) {
+      message->set_expected_value(*conditions.expected_value);
+    }
+  }
+  template <typename Message>
+  static void Fill(const PutEntry& entry, Message* message) {
+    message->set_key(entry.key);
+    message->set_value(entry.value);
+    FillConditions(entry, message);
+  }
+
+  absl::StatusOr<PutResult> Put(v1::PutRequest& request, std::string what, absl::Duration timeout) {
+    v1::PutResponse response;
+    COHORT_RETURN_IF_ERROR(space_->Call(method::kPut, std::move(what), true, std::nullopt, timeout,
+                                        request, &response));
+    PutResult result;
+    result.written = response.written();
+    result.revision = response.revision();
+    if (response.has_current()) result.current = ReadKeyValue(*response.mutable_current());
+    return result;
+  }
+
   static std::optional<absl::Duration> WaitOrNone(absl::Duration wait) {
     if (wait > absl::ZeroDuration()) return wait;
     return std::nullopt;

@@ -29,16 +29,39 @@ struct PutOptions {
   std::optional<absl::Duration> expiration;
   // Write only if the key's revision is this (0: only if absent).
   std::optional<int64_t> expected_revision;
+  // Write only if the key's value is this. An absent key counts as empty.
+  std::optional<std::string> expected_value;
+};
+// One key of a MultiPut, with its own conditions.
+struct PutEntry {
+  std::string key;
+  std::string value;
+  std::optional<int64_t> expected_revision;
+  std::optional<std::string> expected_value;
 };
 struct PutResult {
   bool written = false;
-  int64_t revision = 0;
-  std::optional<KeyValue> current;  // what was there when not written
+  int64_t revision = 0;             // of the last key written
+  std::optional<KeyValue> current;  // what was there when not written: of the first key that differs
+};
+struct GetOptions {
+  // How long to block until all keys exist and all queues have a value; 0: not at all.
+  absl::Duration wait = absl::ZeroDuration();
+  int64_t newer_than = 0;  // the keys exist with a larger revision
+  std::vector<std::string> queues;
+  // A key that is absent counts as there while the queue of its name has a value, as in PyTorch's wait.
+  bool or_queue = false;
+};
+struct QueueLength {
+  std::string queue;
+  int64_t length = 0;  // values that no consumer has taken
 };
 struct GetResult {
   std::vector<KeyValue> values;
   std::vector<std::string> missing_keys;  // when the wait ended first
   int64_t revision = 0;
+  // Of GetOptions::queues in their order, also empty ones; behind them those of `or_queue`.
+  std::vector<QueueLength> queue_lengths;
 };
 struct RangeResult {
   std::vector<KeyValue> values;
@@ -67,10 +90,23 @@ class StoreClient {
   virtual absl::StatusOr<PutResult> Put(absl::string_view key, absl::string_view value,
                                         const PutOptions& options = {},
                                         absl::Duration timeout = absl::Seconds(30)) = 0;
-  // With `wait` > 0 blocks until all keys exist (and are newer than `newer_than`).
-  virtual absl::StatusOr<GetResult> Get(const std::vector<std::string>& keys,
-                                        absl::Duration wait = absl::ZeroDuration(), int64_t newer_than = 0,
+  // Writes all entries in one step, or none where a condition does not hold. At least one entry, at most
+  // 1000, no key twice (else INVALID_ARGUMENT). `expiration` is that of all.
+  virtual absl::StatusOr<PutResult> MultiPut(const std::vector<PutEntry>& entries,
+                                             std::optional<absl::Duration> expiration = {},
+                                             absl::Duration timeout = absl::Seconds(30)) = 0;
+  // Reads keys and lengths of queues, at most 1000 together, and waits for them as `options` says.
+  virtual absl::StatusOr<GetResult> Get(const std::vector<std::string>& keys, const GetOptions& options,
                                         absl::Duration timeout = absl::Seconds(30)) = 0;
+  // With `wait` > 0 blocks until all keys exist (and are newer than `newer_than`).
+  absl::StatusOr<GetResult> Get(const std::vector<std::string>& keys,
+                                absl::Duration wait = absl::ZeroDuration(), int64_t newer_than = 0,
+                                absl::Duration timeout = absl::Seconds(30)) {
+    GetOptions options;
+    options.wait = wait;
+    options.newer_than = newer_than;
+    return Get(keys, options, timeout);
+  }
   virtual absl::StatusOr<RangeResult> Range(absl::string_view prefix, absl::string_view after = "",
                                             int page_size = 100, bool keys_only = false,
                                             bool count_only = false,
@@ -84,6 +120,14 @@ class StoreClient {
   virtual absl::StatusOr<int64_t> QueuePush(absl::string_view queue, absl::string_view value,
                                             std::optional<absl::Duration> expiration = {},
                                             absl::Duration timeout = absl::Seconds(30)) = 0;
+  // How many values wait in the queue; 0 also for a queue that never had one.
+  absl::StatusOr<int64_t> QueueLen(absl::string_view queue, absl::Duration timeout = absl::Seconds(30)) {
+    GetOptions options;
+    options.queues.emplace_back(queue);
+    absl::StatusOr<GetResult> result = Get({}, options, timeout);
+    if (!result.ok()) return result.status();
+    return result->queue_lengths.empty() ? 0 : result->queue_lengths[0].length;
+  }
   // Absent: the queue stayed empty for `wait`.
   virtual absl::StatusOr<std::optional<QueueItem>> QueuePop(absl::string_view queue, absl::Duration wait,
                                                             absl::Duration timeout = absl::Seconds(30)) = 0;

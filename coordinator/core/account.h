@@ -39,14 +39,15 @@ enum class MemoryKind : uint8_t {
   kUploads,      // in progress, or complete and not yet used
   kUniqueIds,
   kClosedNames,  // groups that were closed, whose generation is remembered
+  kJournal,      // records that wait to be written, and the answers that wait for them
 };
-inline constexpr int kMemoryKindCount = 15;
+inline constexpr int kMemoryKindCount = 16;
 
 inline const char* MemoryKindName(MemoryKind kind) {
   constexpr const char* kNames[kMemoryKindCount] = {
       "groups",     "members", "objects", "rounds", "keys",   "key_events", "queues",
       "namespaces", "answers", "calls",   "output", "events", "uploads",    "unique_ids",
-      "closed_names"};
+      "closed_names", "journal"};
   return kNames[static_cast<int>(kind)];
 }
 
@@ -194,6 +195,7 @@ class SharedCharge {
     account_.Add(kind_, bytes - bytes_);
     bytes_ = bytes;
   }
+  int64_t bytes() const { return bytes_; }
 
  private:
   Account& account_;

@@ -140,17 +140,27 @@ struct GetBlobCall {
 };
 
 // --- store
+struct PutEntry {
+  std::string key;
+  std::string value;
+  std::optional<int64_t> expected_revision;
+  std::optional<std::string> expected_value;
+};
 struct PutCall {
   std::string key;
   std::string value;
   std::optional<absl::Duration> expiration;
   bool bind_to_session = false;
   std::optional<int64_t> expected_revision;
+  std::optional<std::string> expected_value;
+  std::vector<PutEntry> more;  // no key comes twice
 };
 struct GetCall {
   std::vector<std::string> keys;
   bool wait = false;
   int64_t newer_than = 0;
+  std::vector<std::string> queues;
+  bool or_queue = false;
 };
 struct RangeCall {
   std::string prefix;

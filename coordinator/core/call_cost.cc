@@ -35,7 +35,8 @@ CallCost CostOf(const Call& call) {
         } else if constexpr (std::is_same_v<T, EnterRoundCall>) {
           return {MemoryKind::kRounds, kRound + parked + 2 * CostOf(body.name)};
         } else if constexpr (std::is_same_v<T, GetCall>) {
-          return {MemoryKind::kCalls, body.wait && parked != 0 ? parked + CostOf(body.keys) : 0};
+          const int64_t names = CostOf(body.keys) + CostOf(body.queues);
+          return {MemoryKind::kCalls, body.wait && parked != 0 ? parked + names : 0};
         } else if constexpr (std::is_same_v<T, ProposeViewCall>) {
           // The proposal, its outcome, and the events that tell of both.
           return {MemoryKind::kEvents, 4 * (kEvent + CostOf(body.add)) + parked};

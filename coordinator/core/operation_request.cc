@@ -82,13 +82,20 @@ uint64_t Fingerprint(const ProposeViewCall& call) {
   return mixer.value();
 }
 uint64_t Fingerprint(const PutCall& call) {
-  return Mixer(kPut)
-      .Add(call.key)
+  Mixer mixer(kPut);
+  mixer.Add(call.key)
       .Add(call.value)
       .Add(call.bind_to_session)
       .Add(call.expected_revision.has_value())
-      .Add(call.expected_revision.value_or(0))
-      .value();
+      .Add(call.expected_revision.value_or(0));
+  // Without these fields the number is that of a request from before they existed.
+  if (call.expected_value.has_value()) mixer.Add(*call.expected_value);
+  for (const PutEntry& entry : call.more) {
+    mixer.Add(entry.key).Add(entry.value);
+    mixer.Add(entry.expected_revision.has_value()).Add(entry.expected_revision.value_or(0));
+    mixer.Add(entry.expected_value.has_value()).Add(entry.expected_value.value_or(""));
+  }
+  return mixer.value();
 }
 uint64_t Fingerprint(const DeleteCall& call) {
   return Mixer(kDelete).Add(call.key).Add(call.prefix).value();
@@ -120,7 +127,8 @@ std::string DescribeRequest(const ProposeViewCall& call) {
                       " and with ", call.add.size(), " added members");
 }
 std::string DescribeRequest(const PutCall& call) {
-  return absl::StrCat("put of key ", Quoted(call.key), Bytes(call.value.size()));
+  return absl::StrCat("put of key ", Quoted(call.key), Bytes(call.value.size()),
+                      call.more.empty() ? "" : absl::StrCat(" and ", call.more.size(), " more"));
 }
 std::string DescribeRequest(const DeleteCall& call) {
   return absl::StrCat("delete of ", call.prefix ? "all keys that begin with " : "key ",

@@ -142,10 +142,15 @@ struct PutReply {
   int64_t revision = 0;
   std::optional<KeyValue> current;
 };
+struct QueueLength {
+  std::string queue;
+  int64_t length = 0;
+};
 struct GetReply {
   std::vector<KeyValue> values;
   std::vector<std::string> missing_keys;
   int64_t revision = 0;
+  std::vector<QueueLength> queue_lengths;
 };
 struct RangeReply {
   std::vector<KeyValue> values;

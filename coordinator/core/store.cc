@@ -77,13 +77,21 @@ void Store::ArmTimer() {
 }
 
 absl::Status Store::CheckValue(MemoryKind kind, int64_t size, int64_t old_size, int64_t around) {
+  const absl::Status allowed = CheckValueSize(size);
+  return allowed.ok() ? CheckRoom(kind, 1, size, old_size, around) : allowed;
+}
+
+absl::Status Store::CheckValueSize(int64_t size) const {
+  if (size <= shard_.limits.max_value_bytes) return absl::OkStatus();
+  return OverLimit("max_value_bytes", shard_.limits.max_value_bytes,
+                   absl::StrFormat("the value would have %d bytes", size));
+}
+
+absl::Status Store::CheckRoom(MemoryKind kind, int64_t count, int64_t size, int64_t old_size,
+                              int64_t around) {
   const Limits& limits = shard_.limits;
-  if (size > limits.max_value_bytes) {
-    return OverLimit("max_value_bytes", limits.max_value_bytes,
-                     absl::StrFormat("the value would have %d bytes", size));
-  }
-  // Beside a new value: an event of it, and a first answer.
-  around += ByteLedger::kValueCost + static_cast<int64_t>(sizeof(Event)) + kAnswerCost;
+  // Beside each new value: an event of it. Beside all: a first answer.
+  around += count * (ByteLedger::kValueCost + static_cast<int64_t>(sizeof(Event))) + kAnswerCost;
   const auto fits = [&](int64_t more) {
     return ledger_->held() + more <= limits.max_group_bytes_held &&
            shard_.tally.HasRoom(more + around, limits.max_bytes_held, Share::kNew);
@@ -95,7 +103,8 @@ absl::Status Store::CheckValue(MemoryKind kind, int64_t size, int64_t old_size, 
   if (ledger_->held() + size - old_size > limits.max_group_bytes_held) {
     return OverLimit(
         "max_group_bytes_held", limits.max_group_bytes_held,
-        absl::StrFormat("%d bytes are held and the value has %d", ledger_->held(), size));
+        absl::StrFormat("%d bytes are held and the %s %d", ledger_->held(),
+                        count == 1 ? "value has" : "values have", size));
   }
   return shard_.tally.CheckRoom(kind, size - old_size + around, limits.max_bytes_held, Share::kNew);
 }
@@ -103,7 +112,7 @@ absl::Status Store::CheckValue(MemoryKind kind, int64_t size, int64_t old_size, 
 void Store::Park(Step& step, CallId id, const Caller& caller, absl::Duration wait,
                  std::variant<ParkedGet, ParkedPop, ParkedWatch> what) {
   if (const auto* get = std::get_if<ParkedGet>(&what)) {
-    gets_by_key_[get->keys[get->blocked_on]].insert(id);
+    Stand(id, *get);
   } else if (const auto* pop = std::get_if<ParkedPop>(&what)) {
     queues_[pop->queue].consumers.emplace(pop->arrival, id);
     if (!pop->operation.empty()) pops_by_operation_.insert({pop->operation, id});
@@ -123,9 +132,7 @@ Store::Parked Store::Unpark(ParkedCalls::iterator call) {
   parked_charge_.Add(-CostOfParked(parked));
   shard_.waits.Done(id);
   if (const auto* get = std::get_if<ParkedGet>(&parked.what)) {
-    auto under = gets_by_key_.find(get->keys[get->blocked_on]);
-    under->second.erase(id);
-    if (under->second.empty()) gets_by_key_.erase(under);
+    Unstand(id, *get);
   } else if (const auto* pop = std::get_if<ParkedPop>(&parked.what)) {
     if (!pop->operation.empty()) pops_by_operation_.erase({pop->operation, id});
     auto queue = queues_.find(pop->queue);
@@ -145,7 +152,11 @@ Store::Parked Store::Unpark(ParkedCalls::iterator call) {
 }
 
 int64_t Store::CostOfParked(const Parked& parked) {
-  if (const auto* get = std::get_if<ParkedGet>(&parked.what)) return CostOf(get->keys);
+  if (const auto* get = std::get_if<ParkedGet>(&parked.what)) {
+    // It may be the only one under its name, and stand there twice.
+    return CostOf(get->keys) + CostOf(get->queues) +
+           (get->or_queue ? 2 : 1) * SlotCost<GetsByName::value_type>();
+  }
   if (const auto* pop = std::get_if<ParkedPop>(&parked.what)) {
     // It may be the only one of its queue.
     return NodeCost<std::pair<std::string, Queue>>() + 2 * CostOf(pop->queue);
@@ -204,9 +215,11 @@ void Store::Explain(CallId id, ParkedCall& parked) const {
   if (it == parked_.end()) return;
   parked.group = key_.group;
   if (const auto* get = std::get_if<ParkedGet>(&it->second.what)) {
-    parked.operation = absl::StrCat("get ", Printable(get->keys[get->blocked_on]));
-    if (get->keys.size() > 1) {
-      absl::StrAppend(&parked.operation, " (one of ", get->keys.size(), " keys)");
+    parked.operation =
+        absl::StrCat("get ", get->on_key() ? "" : "queue ", Printable(get->name()));
+    if (get->size() > 1) {
+      absl::StrAppend(&parked.operation, " (one of ", get->size(),
+                      get->queues.empty() ? " keys)" : " keys and queues)");
     }
   } else if (const auto* pop = std::get_if<ParkedPop>(&it->second.what)) {
     parked.operation = absl::StrCat("queue_pop ", pop->queue);

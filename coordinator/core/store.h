@@ -48,7 +48,7 @@ namespace cohort::coordinator {
 //       timers run.
 //   S3  A queue with a waiting consumer has no waiting item.
 //   S4  A parked watch has seen every event with its prefix.
-//   S5  A parked get stands under one key that does not satisfy it.
+//   S5  A parked get stands under one key or queue that does not satisfy it.
 class Store final : public WaitOwner {
  public:
   // Events are kept for readers of changes at most so long, and so many bytes of values. They count
@@ -169,8 +169,16 @@ class Store final : public WaitOwner {
 
   struct ParkedGet {
     std::vector<std::string> keys;
+    std::vector<std::string> queues;
     int64_t newer_than = 0;
-    size_t blocked_on = 0;  // index of the key it stands under
+    bool or_queue = false;
+    size_t blocked_on = 0;  // index of the key or queue it stands under; the queues follow the keys
+
+    size_t size() const { return keys.size() + queues.size(); }
+    bool on_key() const { return blocked_on < keys.size(); }
+    const std::string& name() const {
+      return on_key() ? keys[blocked_on] : queues[blocked_on - keys.size()];
+    }
   };
   struct ParkedPop {
     std::string queue;
@@ -227,6 +235,10 @@ class Store final : public WaitOwner {
   // Whether a value of `size` bytes may take the place of one of `old_size`, with `around` more for what
   // keeps it. May drop history.
   absl::Status CheckValue(MemoryKind kind, int64_t size, int64_t old_size, int64_t around);
+  // The parts of CheckValue: of one value, and of `count` values that have `size` bytes together.
+  absl::Status CheckValueSize(int64_t size) const;
+  absl::Status CheckRoom(MemoryKind kind, int64_t count, int64_t size, int64_t old_size,
+                         int64_t around);
   // The end of every change of a tenant's store: whether it can go is decided when the step ends.
   void NoteIdle();
   void Park(Step& step, CallId id, const Caller& caller, absl::Duration wait,
@@ -239,24 +251,40 @@ class Store final : public WaitOwner {
               const Id128* session);
 
   // --- store_keys.cc
-  // Gives the key this value (revisions aside) and returns the new revision.
+  // Gives the key this value (revisions aside) and returns the new revision. The caller wakes the
+  // gets when the step has written all of its keys.
   int64_t WriteKey(Step& step, const std::string& key, Key entry);
   // Returns the next key. Precondition: `it` is not end.
   Keys::iterator DeleteKey(Step& step, Keys::iterator it, Deletion why);
   // Whether the key at `it`, or a new one if that is end, may have a value of `size` bytes.
   absl::Status CheckKey(const std::string& key, Keys::const_iterator it, int64_t size);
+  // Whether all keys of the put may be written; `it` is where its first key is.
+  absl::Status CheckPut(const PutCall& call, Keys::const_iterator it);
+  absl::Status CheckKeyCount(int64_t more) const;
+  // Beyond the value, of a key that is new.
+  static int64_t CostOfNewKey(const std::string& key);
+  // The key of the first condition that does not hold; null when all hold.
+  const std::string* FirstUnmet(const PutCall& call, Keys::const_iterator it) const;
   static int64_t CostOfKey(const std::string& key, const Key& entry);
   void Index(const std::string& key, const Key& entry);
   void Unindex(const std::string& key, const Key& entry);
   KeyValue Show(Instant now, const std::string& key, const Key& entry) const;
-  // The index of the first key, from `from` round, that does not satisfy the get; its size if there
-  // is none.
+  // The index of the first key or queue, from `from` round, that does not satisfy the get; its size
+  // if there is none.
   size_t FirstUnsatisfied(const ParkedGet& get, size_t from) const;
   absl::StatusOr<GetReply> Read(Instant now, const ParkedGet& get) const;
   void AnswerGet(Step& step, CallId id, const ParkedGet& get) const;
-  void WakeGets(Step& step, const std::string& key);
+  // Put the get on the lists of what it stands under, and take it off.
+  void Stand(CallId id, const ParkedGet& get);
+  void Unstand(CallId id, const ParkedGet& get);
+  using GetsByName = absl::flat_hash_map<std::string, absl::btree_set<CallId>>;
+  // Answers the gets under the name that are satisfied now. `gets` is one of the two below.
+  void WakeGets(Step& step, const GetsByName& gets, const std::string& name);
+  void WakeKey(Step& step, const std::string& key) { WakeGets(step, gets_by_key_, key); }
 
   // --- store_queues.cc
+  // Of the values that no consumer has taken.
+  int64_t LengthOf(const std::string& queue) const;
   static int64_t CostOfItem(const std::string& name);
   void AddItem(Queue& queue, const std::string& name, int64_t sequence, Item item);
   // An item is in the namespace from CountItem to RemoveItem, wherever it is meanwhile.
@@ -309,7 +337,8 @@ class Store final : public WaitOwner {
   ParkedCalls parked_;
   int64_t watch_count_ = 0;  // of those parked
   int64_t last_arrival_ = 0;
-  absl::flat_hash_map<std::string, absl::btree_set<CallId>> gets_by_key_;
+  GetsByName gets_by_key_;
+  GetsByName gets_by_queue_;
   absl::btree_set<std::pair<Id128, CallId>> pops_by_operation_;
   // By length of the prefix, then prefix: an event looks up its key's beginning once per length in
   // use.

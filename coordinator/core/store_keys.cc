@@ -7,6 +7,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "base/no_memory.h"
 #include "base/printable.h"
 #include "coordinator/core/store.h"
 #include "coordinator/core/store_internal.h"
@@ -30,9 +31,12 @@ bool ParseCounter(const std::string& text, int64_t* value) {
 void Store::Handle(Step& step, CallId id, const Caller& caller, absl::Duration, PutCall&& call) {
   const Turn turn(*this, step);
   auto it = keys_.find(call.key);
+  const std::string* unmet = FirstUnmet(call, it);
   const auto refused = [&] {
     PutReply reply{false, revision()};
-    if (it != keys_.end()) reply.current = Show(step.now(), it->first, it->second);
+    // A repeat is refused also when its conditions hold by now.
+    const auto differs = unmet == nullptr || *unmet == call.key ? it : keys_.find(*unmet);
+    if (differs != keys_.end()) reply.current = Show(step.now(), differs->first, differs->second);
     return reply;
   };
   const uint64_t asked = FingerprintOf(caller, call);
@@ -46,28 +50,31 @@ void Store::Handle(Step& step, CallId id, const Caller& caller, absl::Duration, 
   if (call.bind_to_session && caller.session.empty()) {
     return step.Fail(id, absl::FailedPreconditionError("bind_to_session needs a session"));
   }
-  const int64_t revision_now = it == keys_.end() ? 0 : it->second.revision;
-  if (call.expected_revision.has_value() && *call.expected_revision != revision_now) {
-    return AnswerFirst(step, id, caller, asked, refused());
-  }
-  const absl::Status allowed = CheckKey(call.key, it, static_cast<int64_t>(call.value.size()));
+  if (unmet != nullptr) return AnswerFirst(step, id, caller, asked, refused());
+  const absl::Status allowed = CheckPut(call, it);
   if (!allowed.ok()) return step.Fail(id, allowed);
 
-  Key entry;
-  entry.value = Payload(std::move(call.value), ledger_, MemoryKind::kKeys);
-  entry.expiration = call.expiration;
-  if (call.expiration.has_value()) entry.expires_at = step.now() + *call.expiration;
-  if (call.bind_to_session) entry.session = caller.session;
-  const int64_t written = WriteKey(step, call.key, std::move(entry));
+  const auto write = [&](const std::string& key, std::string&& value) {
+    Key entry;
+    entry.value = Payload(std::move(value), ledger_, MemoryKind::kKeys);
+    entry.expiration = call.expiration;
+    if (call.expiration.has_value()) entry.expires_at = step.now() + *call.expiration;
+    if (call.bind_to_session) entry.session = caller.session;
+    return WriteKey(step, key, std::move(entry));
+  };
+  int64_t written = write(call.key, std::move(call.value));
+  for (PutEntry& entry : call.more) written = write(entry.key, std::move(entry.value));
+  WakeKey(step, call.key);
+  for (const PutEntry& entry : call.more) WakeKey(step, entry.key);
   AnswerFirst(step, id, caller, asked, PutReply{true, written});
 }
 
 void Store::Handle(Step& step, CallId id, const Caller& caller, absl::Duration wait,
                    GetCall&& call) {
   const Turn turn(*this, step);
-  ParkedGet get{std::move(call.keys), call.newer_than};
+  ParkedGet get{std::move(call.keys), std::move(call.queues), call.newer_than, call.or_queue};
   get.blocked_on = FirstUnsatisfied(get, 0);
-  if (call.wait && wait > absl::ZeroDuration() && get.blocked_on < get.keys.size()) {
+  if (call.wait && wait > absl::ZeroDuration() && get.blocked_on < get.size()) {
     Park(step, id, caller, wait, std::move(get));
   } else {
     AnswerGet(step, id, get);
@@ -144,6 +151,7 @@ void Store::Handle(Step& step, CallId id, const Caller& caller, absl::Duration, 
   Key entry = it == keys_.end() ? Key{} : it->second;
   entry.value = Payload(std::move(text), ledger_, MemoryKind::kKeys);
   const int64_t written = WriteKey(step, call.key, std::move(entry));
+  WakeKey(step, call.key);
   AnswerFirst(step, id, caller, asked, AddReply{value, written});
 }
 
@@ -157,8 +165,14 @@ void Store::Handle(Step& step, CallId id, const Caller& caller, absl::Duration, 
   const absl::Status allowed = CheckKey(call.key, it, size);
   if (!allowed.ok()) return step.Fail(id, allowed);
   Key entry = it == keys_.end() ? Key{} : it->second;
-  entry.value = Payload(absl::StrCat(entry.value.bytes(), call.value), ledger_, MemoryKind::kKeys);
+  const absl::Status joined = WithMemory("cohort.v1.StoreService/Append", "a value", size, [&] {
+    entry.value =
+        Payload(absl::StrCat(entry.value.bytes(), call.value), ledger_, MemoryKind::kKeys);
+    return absl::OkStatus();
+  });
+  if (!joined.ok()) return step.Fail(id, joined);
   const int64_t written = WriteKey(step, call.key, std::move(entry));
+  WakeKey(step, call.key);
   AnswerFirst(step, id, caller, asked, AppendReply{size, written});
 }
 
@@ -184,7 +198,6 @@ int64_t Store::WriteKey(Step& step, const std::string& key, Key entry) {
   }
   Emit(entry.revision, step.now(),
        Event{key, entry.value, entry.created_revision, entry.expires_at});
-  WakeGets(step, key);
   return entry.revision;
 }
 
@@ -204,14 +217,69 @@ absl::Status Store::CheckKey(const std::string& key, Keys::const_iterator it, in
   if (it != keys_.end()) {
     return CheckValue(MemoryKind::kKeys, size, it->second.value.size(), CostOf(key));
   }
-  if (key_count() >= shard_.limits.max_keys) {
-    return OverLimit("max_keys", shard_.limits.max_keys,
-                     absl::StrFormat("the namespace has %d keys", key_count()));
-  }
+  const absl::Status allowed = CheckKeyCount(1);
+  return allowed.ok() ? CheckValue(MemoryKind::kKeys, size, 0, CostOfNewKey(key)) : allowed;
+}
+
+absl::Status Store::CheckKeyCount(int64_t more) const {
+  if (key_count() + more <= shard_.limits.max_keys) return absl::OkStatus();
+  return OverLimit("max_keys", shard_.limits.max_keys,
+                   more == 1 ? absl::StrFormat("the namespace has %d keys", key_count())
+                             : absl::StrFormat("the namespace has %d keys and the put brings %d new ones",
+                                               key_count(), more));
+}
+
+int64_t Store::CostOfNewKey(const std::string& key) {
   // Indexed by time and session, perhaps.
-  return CheckValue(MemoryKind::kKeys, size, 0,
-                    SlotCost<std::pair<std::string, Key>>() + SlotCost<Due>() +
-                        SlotCost<std::string>() + 4 * CostOf(key));
+  return SlotCost<std::pair<std::string, Key>>() + SlotCost<Due>() + SlotCost<std::string>() +
+         4 * CostOf(key);
+}
+
+absl::Status Store::CheckPut(const PutCall& call, Keys::const_iterator it) {
+  const int64_t first_size = static_cast<int64_t>(call.value.size());
+  if (call.more.empty()) return CheckKey(call.key, it, first_size);
+  int64_t new_keys = 0;
+  int64_t size = 0;
+  int64_t old_size = 0;
+  int64_t around = 0;
+  const auto count = [&](const std::string& key, Keys::const_iterator at, int64_t value_size) {
+    size += value_size;
+    if (at == keys_.end()) {
+      ++new_keys;
+      around += CostOfNewKey(key);
+    } else {
+      old_size += at->second.value.size();
+      around += CostOf(key);
+    }
+    return CheckValueSize(value_size);
+  };
+  absl::Status allowed = count(call.key, it, first_size);
+  for (auto entry = call.more.begin(); allowed.ok() && entry != call.more.end(); ++entry) {
+    allowed = count(entry->key, keys_.find(entry->key), static_cast<int64_t>(entry->value.size()));
+  }
+  if (allowed.ok() && new_keys > 0) allowed = CheckKeyCount(new_keys);
+  if (!allowed.ok()) return allowed;
+  return CheckRoom(MemoryKind::kKeys, 1 + static_cast<int64_t>(call.more.size()), size, old_size,
+                   around);
+}
+
+const std::string* Store::FirstUnmet(const PutCall& call, Keys::const_iterator it) const {
+  const auto holds = [this](const auto& put, Keys::const_iterator at) {
+    const bool absent = at == keys_.end();
+    if (put.expected_revision.has_value() &&
+        *put.expected_revision != (absent ? 0 : at->second.revision)) {
+      return false;
+    }
+    if (!put.expected_value.has_value()) return true;
+    return absent ? put.expected_value->empty() : at->second.value.bytes() == *put.expected_value;
+  };
+  if (!holds(call, it)) return &call.key;
+  for (const PutEntry& entry : call.more) {
+    const bool conditional =
+        entry.expected_revision.has_value() || entry.expected_value.has_value();
+    if (conditional && !holds(entry, keys_.find(entry.key))) return &entry.key;
+  }
+  return nullptr;
 }
 
 int64_t Store::CostOfKey(const std::string& key, const Key& entry) {
@@ -243,26 +311,40 @@ KeyValue Store::Show(Instant now, const std::string& key, const Key& entry) cons
 }
 
 size_t Store::FirstUnsatisfied(const ParkedGet& get, size_t from) const {
-  for (size_t step = 0; step < get.keys.size(); ++step) {
-    const size_t index = (from + step) % get.keys.size();
+  for (size_t step = 0; step < get.size(); ++step) {
+    const size_t index = (from + step) % get.size();
+    if (index >= get.keys.size()) {
+      if (LengthOf(get.queues[index - get.keys.size()]) == 0) return index;
+      continue;
+    }
     auto it = keys_.find(get.keys[index]);
-    if (it == keys_.end() || it->second.revision <= get.newer_than) return index;
+    const bool there = it == keys_.end() ? get.or_queue && LengthOf(get.keys[index]) > 0
+                                         : it->second.revision > get.newer_than;
+    if (!there) return index;
   }
-  return get.keys.size();
+  return get.size();
 }
 
 absl::StatusOr<GetReply> Store::Read(Instant now, const ParkedGet& get) const {
   GetReply reply;
   reply.revision = revision();
+  for (const std::string& queue : get.queues) {
+    reply.queue_lengths.push_back(QueueLength{queue, LengthOf(queue)});
+  }
   int64_t bytes = 0;
   for (const std::string& key : get.keys) {
     auto it = keys_.find(key);
-    if (it == keys_.end()) {
-      reply.missing_keys.push_back(key);
+    if (it != keys_.end()) {
+      bytes += it->second.value.size();
+      reply.values.push_back(Show(now, key, it->second));
       continue;
     }
-    bytes += it->second.value.size();
-    reply.values.push_back(Show(now, key, it->second));
+    const int64_t length = get.or_queue ? LengthOf(key) : 0;
+    if (length > 0) {
+      reply.queue_lengths.push_back(QueueLength{key, length});
+    } else {
+      reply.missing_keys.push_back(key);
+    }
   }
   if (bytes > shard_.limits.max_inline_bytes && reply.values.size() > 1) {
     return OverLimit(
@@ -282,21 +364,36 @@ void Store::AnswerGet(Step& step, CallId id, const ParkedGet& get) const {
   }
 }
 
-void Store::WakeGets(Step& step, const std::string& key) {
-  auto under = gets_by_key_.find(key);
-  if (under == gets_by_key_.end()) return;
-  const absl::btree_set<CallId> waiting = std::move(under->second);
-  gets_by_key_.erase(under);
+void Store::Stand(CallId id, const ParkedGet& get) {
+  if (get.on_key()) gets_by_key_[get.name()].insert(id);
+  if (!get.on_key() || get.or_queue) gets_by_queue_[get.name()].insert(id);
+}
+
+void Store::Unstand(CallId id, const ParkedGet& get) {
+  const auto take_off = [&](GetsByName& gets) {
+    auto under = gets.find(get.name());
+    under->second.erase(id);
+    if (under->second.empty()) gets.erase(under);
+  };
+  if (get.on_key()) take_off(gets_by_key_);
+  if (!get.on_key() || get.or_queue) take_off(gets_by_queue_);
+}
+
+void Store::WakeGets(Step& step, const GetsByName& gets, const std::string& name) {
+  auto under = gets.find(name);
+  if (under == gets.end()) return;
+  const absl::btree_set<CallId> waiting = under->second;
   for (const CallId id : waiting) {
     auto call = parked_.find(id);
     auto& get = std::get<ParkedGet>(call->second.what);
     const size_t unsatisfied = FirstUnsatisfied(get, get.blocked_on);
-    if (unsatisfied < get.keys.size()) get.blocked_on = unsatisfied;
-    // Back on a list in either case: Unpark takes it off.
-    gets_by_key_[get.keys[get.blocked_on]].insert(id);
-    if (unsatisfied == get.keys.size()) {
+    if (unsatisfied == get.size()) {
       const Parked parked = Unpark(call);
       AnswerGet(step, id, std::get<ParkedGet>(parked.what));
+    } else if (unsatisfied != get.blocked_on) {
+      Unstand(id, get);
+      get.blocked_on = unsatisfied;
+      Stand(id, get);
     }
   }
 }

@@ -52,6 +52,7 @@ void Store::Handle(Step& step, CallId id, const Caller& caller, absl::Duration,
   reply.depth = queue->second.consumers.empty() ? queue->second.depth() : 0;
   AnswerFirst(step, id, caller, asked, reply);
   Serve(step, queue);
+  if (reply.depth > 0) WakeGets(step, gets_by_queue_, call.queue);
 }
 
 void Store::Handle(Step& step, CallId id, const Caller& caller, absl::Duration wait,
@@ -108,6 +109,11 @@ void Store::Acknowledge(Step& step, int64_t receipt) {
   if (handed == handed_out_.end()) return;
   spent_pops_.Add(handed->second.operation, shard_.limits.max_operations_kept);
   DropHandedOut(step, handed);
+}
+
+int64_t Store::LengthOf(const std::string& queue) const {
+  auto it = queues_.find(queue);
+  return it == queues_.end() ? 0 : it->second.depth();
 }
 
 int64_t Store::CostOfItem(const std::string& name) {

@@ -9,10 +9,26 @@
 
 namespace cohort::coordinator {
 
-Committer::Committer(Journal& journal, EngineObserver* observer,
+namespace {
+
+// An estimate: vectors may hold twice as many, and a record has its name among its fields again.
+int64_t CostOf(const std::vector<Record>& records, const Answers& answers) {
+  int64_t cost = static_cast<int64_t>(2 * (records.size() * sizeof(Record) +
+                                           answers.size() * sizeof(Answer)));
+  for (const Record& record : records) {
+    cost += coordinator::CostOf(record.key.tenant) + coordinator::CostOf(record.key.group) +
+            2 * coordinator::CostOf(record.id);
+  }
+  return cost;
+}
+
+}  // namespace
+
+Committer::Committer(Journal& journal, Account& account, EngineObserver* observer,
                      std::function<void(Answers)> deliver,
                      std::function<void(const absl::Status&)> on_failure)
     : journal_(journal),
+      account_(account),
       observer_(observer),
       deliver_(std::move(deliver)),
       on_failure_(std::move(on_failure)) {
@@ -31,7 +47,10 @@ Committer::~Committer() {
 }
 
 uint64_t Committer::Enqueue(std::vector<Record> records, Answers answers) {
+  const int64_t cost = CostOf(records, answers);
+  account_.Add(MemoryKind::kJournal, cost);
   std::lock_guard<std::mutex> lock(mutex_);
+  queue_.charged += cost;
   const bool was_empty = queue_.records.empty() && queue_.answers.empty();
   queue_.records.insert(queue_.records.end(), std::make_move_iterator(records.begin()),
                         std::make_move_iterator(records.end()));
@@ -79,6 +98,7 @@ void Committer::Commit(Batch batch) {
     }
   }
   deliver_(std::move(batch.answers));
+  account_.Add(MemoryKind::kJournal, -batch.charged);
 }
 
 }  // namespace cohort::coordinator

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "coordinator/core/account.h"
 #include "coordinator/core/record.h"
 #include "coordinator/journal/journal.h"
 #include "coordinator/service/engine_observer.h"
@@ -26,7 +27,9 @@ class Committer {
  public:
   // `deliver` gets answers in the order of their steps. `on_failure` runs once. Both on the
   // committer's thread. `journal` is used by that thread alone from now on; `observer` may be null.
-  Committer(Journal& journal, EngineObserver* observer, std::function<void(Answers)> deliver,
+  // `account` is charged for what is queued (values are charged by their owners).
+  Committer(Journal& journal, Account& account, EngineObserver* observer,
+            std::function<void(Answers)> deliver,
             std::function<void(const absl::Status&)> on_failure);
   // Whether its thread runs; nothing may be queued otherwise. Errors: RESOURCE_EXHAUSTED (threads).
   const absl::Status& status() const { return status_; }
@@ -48,12 +51,14 @@ class Committer {
     std::vector<Record> records;
     Answers answers;
     uint64_t last = 0;
+    int64_t charged = 0;
   };
 
   void Run();
   void Commit(Batch batch);
 
   Journal& journal_;
+  Account& account_;
   EngineObserver* const observer_;
   const std::function<void(Answers)> deliver_;
   const std::function<void(const absl::Status&)> on_failure_;

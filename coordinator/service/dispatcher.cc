@@ -1,12 +1,46 @@
 #include "coordinator/service/dispatcher.h"
 
+#include <new>
 #include <utility>
+#include <variant>
 
 #include "absl/strings/str_cat.h"
+#include "base/no_memory.h"
 #include "coordinator/service/admin_methods.h"
 #include "coordinator/service/codec/encode.h"
 
 namespace cohort::coordinator {
+namespace {
+
+int64_t SizeOf(const Payload& value) { return value.size(); }
+int64_t SizeOf(const KeyValue& value) { return value.value.size(); }
+int64_t SizeOf(const KeyEvent& event) { return SizeOf(event.key_value); }
+template <typename Values>
+int64_t SumOf(const Values& values) {
+  int64_t sum = 0;
+  for (const auto& value : values) sum += SizeOf(value);
+  return sum;
+}
+
+// The size of the values that an answer brings to its caller.
+struct ValueBytesOf {
+  int64_t operator()(const RoundReply& reply) const {
+    return reply.own.size() +
+           (reply.with_values && reply.end != nullptr ? SumOf(reply.end->values) : 0);
+  }
+  int64_t operator()(const ReceiveReply& reply) const { return reply.payload.size(); }
+  int64_t operator()(const GetReply& reply) const { return SumOf(reply.values); }
+  int64_t operator()(const RangeReply& reply) const { return SumOf(reply.values); }
+  int64_t operator()(const QueuePopReply& reply) const { return reply.value.size(); }
+  int64_t operator()(const WatchKeysReply& reply) const { return SumOf(reply.events); }
+  template <typename Other>
+  int64_t operator()(const Other&) const {
+    return 0;
+  }
+};
+int64_t ValueBytes(const ReplyBody& body) { return std::visit(ValueBytesOf(), body); }
+
+}  // namespace
 
 Dispatcher::Dispatcher(const DispatcherOptions& options, Engine& engine, CallObserver* observer)
     : options_(options), engine_(engine), observer_(observer) {}
@@ -20,8 +54,13 @@ DecodeContext Dispatcher::MakeDecodeContext(absl::Duration time_left) const {
 }
 
 absl::Status Dispatcher::Decode(Method method, google::protobuf::io::ZeroCopyInputStream* request,
-                                absl::Duration time_left, Call* call, Asker* asker) {
-  const absl::Status status = GetMethod(method).decode(request, MakeDecodeContext(time_left), call);
+                                size_t bytes, absl::Duration time_left, Call* call, Asker* asker) {
+  absl::Status status;
+  try {
+    status = GetMethod(method).decode(request, MakeDecodeContext(time_left), call);
+  } catch (const std::bad_alloc&) {
+    return NoMemory(GetMethod(method).path(), "a request", static_cast<int64_t>(bytes));
+  }
   if (!status.ok()) return status;
   asker->key = call->caller.key;
   asker->session = call->caller.session;
@@ -53,7 +92,12 @@ absl::Status Dispatcher::Encode(Method method, const Reply& reply, const Asker& 
   encode.page_size = asker.page_size;
   encode.blobs = &blobs_;
   encode.cache = &context.cache;
-  return coordinator::Encode(reply, encode, message);
+  try {
+    return coordinator::Encode(reply, encode, message);
+  } catch (const std::bad_alloc&) {
+    *message = MessageBytes();
+    return NoMemory(GetMethod(method).path(), "an answer", ValueBytes(reply.body));
+  }
 }
 
 absl::Status Dispatcher::Run(Method method, google::protobuf::io::ZeroCopyInputStream* request,

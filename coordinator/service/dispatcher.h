@@ -4,6 +4,7 @@
 #define COHORT_COORDINATOR_SERVICE_DISPATCHER_H_
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 
 #include "absl/status/status.h"
@@ -42,10 +43,11 @@ class Dispatcher {
   Dispatcher(const Dispatcher&) = delete;
   Dispatcher& operator=(const Dispatcher&) = delete;
 
-  // For methods that have a decode function. `time_left` is up to the caller's deadline.
+  // For methods that have a decode function. The request has `bytes`. `time_left` is up to the
+  // caller's deadline. Errors besides those of the method: RESOURCE_EXHAUSTED (no memory for it).
   absl::Status Decode(Method method, google::protobuf::io::ZeroCopyInputStream* request,
-                      absl::Duration time_left, Call* call, Asker* asker);
-  // The answer of an OK reply, or the status to fail with.
+                      size_t bytes, absl::Duration time_left, Call* call, Asker* asker);
+  // The answer of an OK reply, or the status to fail with; also when there is no memory for it.
   absl::Status Encode(Method method, const Reply& reply, const Asker& asker,
                       DeliveryContext& context, MessageBytes* message);
   // For methods without: Limits, Drain, ServerStats.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/no_memory.h"
 #include "base/rpc/grpc_deadline.h"
 #include "base/rpc/status_conversion.h"
 #include "cohort/v1/messaging.pb.h"
@@ -29,22 +30,27 @@ DownloadStream::DownloadStream(Dispatcher& dispatcher)
       charge_(dispatcher.engine().account(), MemoryKind::kCalls, Dispatcher::kRpcCost) {}
 
 void DownloadStream::Begin(grpc::CallbackServerContext* context, const grpc::ByteBuffer* request) {
-  grpc::ByteBuffer copy(*request);
-  v1::DownloadRequest message;
-  {
-    grpc::ProtoBufferReader reader(&copy);
-    if (!reader.status().ok() || !message.ParseFromZeroCopyStream(&reader)) {
-      return Complete(absl::InvalidArgumentError("the request is not a DownloadRequest"));
-    }
-  }
-  offset_ = message.offset();
-  blob_ = message.blob();
+  const absl::Status read = WithMemory(
+      "cohort.v1.MessagingService/Download", "a request", static_cast<int64_t>(request->Length()),
+      [&] {
+        grpc::ByteBuffer copy(*request);
+        grpc::ProtoBufferReader reader(&copy);
+        v1::DownloadRequest message;
+        if (!reader.status().ok() || !message.ParseFromZeroCopyStream(&reader)) {
+          return absl::InvalidArgumentError("the request is not a DownloadRequest");
+        }
+        offset_ = message.offset();
+        blob_ = message.blob();
+        return absl::OkStatus();
+      });
+  if (!read.ok()) return Complete(read);
   Call call;
   {
     grpc::ByteBuffer again(*request);
     grpc::ProtoBufferReader reader(&again);
     const absl::Status status =
-        dispatcher_.Decode(Method::kDownload, &reader, TimeLeft(context->raw_deadline()), &call, &asker_);
+        dispatcher_.Decode(Method::kDownload, &reader, again.Length(),
+                           TimeLeft(context->raw_deadline()), &call, &asker_);
     if (!status.ok()) return Complete(status);
   }
   if (!OutgoingBlobs::IsOutgoing(blob_)) {

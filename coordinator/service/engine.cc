@@ -65,7 +65,7 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Start(
   if (engine->durable_) {
     if (on_failure == nullptr) on_failure = [](const absl::Status&) {};
     engine->committer_ = std::make_unique<Committer>(
-        *engine->journal_, observer, [raw](Answers answers) { raw->Deliver(std::move(answers)); },
+        *engine->journal_, *engine->account_, observer, [raw](Answers answers) { raw->Deliver(std::move(answers)); },
         std::move(on_failure));
     COHORT_RETURN_IF_ERROR(engine->committer_->status());
   }

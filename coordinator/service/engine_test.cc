@@ -224,6 +224,30 @@ TEST(EngineTest, StepsThatQueueAreWrittenTogether) {
   EXPECT_EQ(control->appends_done, 2);
 }
 
+TEST(EngineTest, WhatWaitsForTheJournalIsCharged) {
+  auto control = std::make_shared<FakeJournal::Control>();
+  control->Block(true);
+  auto engine = StartEngine(std::make_unique<FakeJournal>(control));
+  constexpr int kPuts = 100;
+  std::vector<std::unique_ptr<Sink>> sinks;
+  for (int i = 0; i < kPuts; ++i) {
+    sinks.push_back(std::make_unique<Sink>());
+    engine->Submit(Put("k", "v"), sinks.back().get());
+  }
+  const auto charged = [&] { return engine->account().held(MemoryKind::kJournal); };
+  EXPECT_GE(charged(), kPuts * static_cast<int64_t>(sizeof(Record) + sizeof(Answer)));
+  control->Block(false);
+  for (const auto& sink : sinks) EXPECT_TRUE(sink->Wait().status.ok());
+  engine->Shutdown();
+  Account& account = engine->account();
+  // An answer goes just before its charge does.
+  const auto deadline = std::chrono::steady_clock::now() + kPatience;
+  while (account.held(MemoryKind::kJournal) != 0 && std::chrono::steady_clock::now() < deadline) {
+    std::this_thread::yield();
+  }
+  EXPECT_EQ(account.held(MemoryKind::kJournal), 0);
+}
+
 TEST(EngineTest, AFailedWriteIsNeverAcknowledgedAndStopsTheEngine) {
   auto control = std::make_shared<FakeJournal::Control>();
   control->result = absl::ResourceExhaustedError("disk full");

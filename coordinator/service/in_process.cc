@@ -40,7 +40,8 @@ class WaitingCall final : public InProcessCall, private ReplySink {
     const absl::Status status =
         method_ == Method::kUpload
             ? DecodeUpload(&stream, &call)
-            : dispatcher_.Decode(method_, &stream, absl::InfiniteDuration(), &call, &asker_);
+            : dispatcher_.Decode(method_, &stream, request_bytes.size(), absl::InfiniteDuration(),
+                                 &call, &asker_);
     if (!status.ok()) return Finish(status, MessageBytes());
     dispatcher_.engine().Submit(std::move(call), this, &handle_);
   }

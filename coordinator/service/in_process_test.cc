@@ -26,6 +26,51 @@ TEST(InProcessTest, FromBytesToBytes) {
   EXPECT_EQ(response.values(0).value(), "v");
 }
 
+TEST(InProcessTest, SeveralKeysAreComparedAndSetInOneCall) {
+  InProcessCoordinator coordinator;
+  v1::PutRequest put;
+  put.set_key("leader");
+  put.set_value("host-a");
+  put.set_expected_value("");
+  v1::PutEntry* epoch = put.add_more();
+  epoch->set_key("epoch");
+  epoch->set_value("1");
+  epoch->set_expected_revision(0);
+  for (bool first : {true, false}) {
+    const auto bytes = coordinator.Handle(Method::kPut, put.SerializeAsString());
+    ASSERT_TRUE(bytes.ok()) << bytes.status();
+    v1::PutResponse response;
+    ASSERT_TRUE(response.ParseFromString(*bytes));
+    EXPECT_EQ(response.written(), first);
+    EXPECT_EQ(response.current().value(), first ? "" : "host-a");
+    put.set_value("host-b");
+  }
+}
+
+TEST(InProcessTest, AWaitOverQueuesEndsWithAPush) {
+  InProcessCoordinator coordinator;
+  v1::GetRequest get;
+  get.add_queues("q");
+  get.add_keys("either");
+  get.set_or_queue(true);
+  get.mutable_wait()->set_seconds(100);
+  const auto call = coordinator.Begin(Method::kGet, get.SerializeAsString());
+  for (const char* queue : {"q", "either"}) {
+    EXPECT_FALSE(call->WaitFor(absl::ZeroDuration()));
+    v1::QueuePushRequest push;
+    push.set_queue(queue);
+    ASSERT_TRUE(coordinator.Handle(Method::kQueuePush, push.SerializeAsString()).ok());
+  }
+  const auto bytes = call->Take();
+  ASSERT_TRUE(bytes.ok()) << bytes.status();
+  v1::GetResponse response;
+  ASSERT_TRUE(response.ParseFromString(*bytes));
+  ASSERT_EQ(response.queue_lengths_size(), 2);
+  EXPECT_EQ(response.queue_lengths(0).queue(), "q");
+  EXPECT_EQ(response.queue_lengths(1).queue(), "either");
+  EXPECT_EQ(response.queue_lengths(1).length(), 1);
+}
+
 TEST(InProcessTest, EveryMethodSurvivesNothingAndNoise) {
   InProcessCoordinator coordinator;
   for (size_t i = 0; i < kMethodCount; ++i) {

@@ -25,6 +25,7 @@ using testing::HasSubstr;
 
 constexpr char kPut[] = "cohort.v1.StoreService/Put";
 constexpr char kGet[] = "cohort.v1.StoreService/Get";
+constexpr char kRange[] = "cohort.v1.StoreService/Range";
 constexpr char kBarrier[] = "cohort.v1.MessagingService/Barrier";
 
 v1::PutRequest Put(const std::string& key, const std::string& value) {
@@ -255,6 +256,54 @@ TEST_F(LaneTest, WhoDoesNotReadIsNotReadFrom) {
   LaneClient other(server_->addresses()[0]);
   other.Greet();
   other.Call(1, kPut, Put("k", "v"));
+  EXPECT_EQ(other.Next()->code(), absl::StatusCode::kOk);
+}
+
+// Ranges copy their values, so each answer is memory of its connection alone.
+class UnreadTest : public LaneTest {
+ protected:
+  void SetUp() override {
+    LaneTest::SetUp();
+    client_->Greet();
+    client_->Call(1, kPut, Put("large", std::string(200 << 10, 'x')));
+    ASSERT_EQ(client_->Next()->code(), absl::StatusCode::kOk);
+  }
+  // Asks until no more is taken, and reads nothing.
+  void AskForMore() {
+    const std::string request =
+        client_->Frame(Kind::kCall, 2, kRange, v1::RangeRequest().SerializeAsString());
+    std::string many;
+    while (many.size() < (64 << 10)) many += request;
+    int sent = 0;
+    while (sent < 1024 && client_->TrySend(many)) ++sent;
+    EXPECT_LT(sent, 1024);
+  }
+  int64_t unread() { return engine_->account().held(MemoryKind::kOutput); }
+};
+
+TEST_F(UnreadTest, AnswersAreChargedUntilTheConnectionEnds) {
+  AskForMore();
+  EXPECT_GT(unread(), 4 << 20);
+  EXPECT_LT(unread(), 16 << 20);
+  client_->Close();
+  const absl::Time end = absl::Now() + kPatience;
+  while (unread() != 0 && absl::Now() < end) std::this_thread::yield();
+  EXPECT_EQ(unread(), 0);
+}
+
+TEST_F(UnreadTest, AnswersAboveTheLimitEndTheConnectionAlone) {
+  Limits limits = engine_->limits();
+  limits.max_bytes_held = engine_->account().held() + (2 << 20);
+  engine_->SetLimits(limits);
+  AskForMore();
+  int answers = 0;
+  while (client_->Next().has_value()) ++answers;
+  // It asked for thousands; the rest of what was written lay in the sockets.
+  EXPECT_LT(answers, 500) << "the connection was not closed";
+  EXPECT_LE(engine_->account().held(), limits.max_bytes_held);
+  LaneClient other(server_->addresses()[0]);
+  other.Greet();
+  other.Call(1, kGet, Get("large"));
   EXPECT_EQ(other.Next()->code(), absl::StatusCode::kOk);
 }
 

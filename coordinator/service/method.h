@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <optional>
+#include <string>
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
@@ -74,6 +75,8 @@ struct MethodInfo {
   // The alternative of ReplyBody that answers it. Another one can only be the kept answer to
   // another method that was called with the same operation_id.
   size_t reply_index;
+
+  std::string path() const { return std::string(service) + "/" + name; }
 };
 
 const MethodInfo& GetMethod(Method method);

@@ -41,7 +41,8 @@ void UnaryCall::Handle(grpc::CallbackServerContext* context, const grpc::ByteBuf
       if (status.ok()) *response_ = ToByteBuffer(message);
       return Complete(status);
     } else {
-      status = dispatcher_.Decode(method_, &reader, TimeLeft(context->raw_deadline()), &call, &asker_);
+      status = dispatcher_.Decode(method_, &reader, bytes->Length(),
+                                  TimeLeft(context->raw_deadline()), &call, &asker_);
     }
   }
   bytes->Clear();

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/no_memory.h"
 #include "base/rpc/status_conversion.h"
 #include "base/status_macros.h"
 #include "coordinator/service/byte_buffer.h"
@@ -50,7 +51,9 @@ void UploadStream::OnReadDone(bool ok) {
     dispatcher_.engine().Submit(std::move(call), this);
     return;
   }
-  const absl::Status status = TakePart();
+  const auto part_bytes = static_cast<int64_t>(part_.Length());
+  const absl::Status status = WithMemory("cohort.v1.MessagingService/Upload", "a part", part_bytes,
+                                         [this] { return TakePart(); });
   if (!status.ok()) return Complete(status);
   StartRead(&part_);
 }
@@ -119,7 +122,11 @@ absl::Status UploadStream::Reserve(int64_t more) {
   if (size + more > capacity) needed = std::min(std::max(size + more, 2 * capacity), size_bytes_);
   COHORT_RETURN_IF_ERROR(
       dispatcher_.engine().CheckRoom(MemoryKind::kUploads, needed - size, Share::kNew));
-  bytes_.reserve(static_cast<size_t>(needed));
+  COHORT_RETURN_IF_ERROR(WithMemory("cohort.v1.MessagingService/Upload", "an upload", size_bytes_,
+                                    [&] {
+                                      bytes_.reserve(static_cast<size_t>(needed));
+                                      return absl::OkStatus();
+                                    }));
   held_.Set(needed);
   return absl::OkStatus();
 }

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <utility>
 
+#include "base/no_memory.h"
 #include "base/rpc/grpc_deadline.h"
 #include "base/rpc/status_conversion.h"
 #include "cohort/v1/group.pb.h"
@@ -53,14 +54,22 @@ WatchStream::WatchStream(Dispatcher& dispatcher, Method method)
       output_(dispatcher.engine().account(), MemoryKind::kOutput) {}
 
 void WatchStream::Begin(grpc::CallbackServerContext* context, const grpc::ByteBuffer* request) {
-  const bool attach = method_ == Method::kWatchGroup && WantsAttach(*request);
   absl::Status status = absl::InternalError("the request could not be read");
   {
     grpc::ByteBuffer copy(*request);
     grpc::ProtoBufferReader reader(&copy);
     if (reader.status().ok()) {
-      status = dispatcher_.Decode(method_, &reader, TimeLeft(context->raw_deadline()), &call_, &asker_);
+      status = dispatcher_.Decode(method_, &reader, copy.Length(), TimeLeft(context->raw_deadline()),
+                                  &call_, &asker_);
     }
+  }
+  bool attach = false;
+  if (status.ok() && method_ == Method::kWatchGroup) {
+    status = WithMemory("cohort.v1.GroupService/WatchGroup", "a request",
+                        static_cast<int64_t>(request->Length()), [&] {
+                          attach = WantsAttach(*request);
+                          return absl::OkStatus();
+                        });
   }
   if (!status.ok()) return Complete(status);
   // Receipts are acknowledged by the first step alone.

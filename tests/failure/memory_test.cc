@@ -185,8 +185,12 @@ TEST_F(MemoryTest, StreamsThatNobodyReadsAreCounted) {
     const grpc::Status put = Put("key", std::string(1000000, 'x'));
     ASSERT_TRUE(put.ok()) << put.error_message();
   }
-  Report(absl::StrCat(kStreams, " watch streams that nobody reads"), before);
+  const int64_t grown =
+      Report(absl::StrCat(kStreams, " watch streams that nobody reads"), before);
   std::cout << "output charged: " << Held("output") / 1024 << " KiB" << std::endl;
+  // All of them hold the same few values.
+  EXPECT_LT(grown, 64 * kMiB);
+  EXPECT_LT(Held("output"), kStreams * 4096);
   for (Watcher& watcher : watchers) watcher.context->TryCancel();
   for (Watcher& watcher : watchers) {
     v1::WatchResponse response;
@@ -194,6 +198,71 @@ TEST_F(MemoryTest, StreamsThatNobodyReadsAreCounted) {
     }
     watcher.stream->Finish();
   }
+}
+
+TEST_F(MemoryTest, AWatchStreamThatNobodyReadsIsRefusedAtTheLimit) {
+  constexpr int64_t kLimit = 16 * kMiB;
+  constexpr int kMostStreams = 1000;
+  ASSERT_NO_FATAL_FAILURE(Start({"--limit", absl::StrCat("max_bytes_held=", kLimit)}));
+  // Changes of values that are too small to be shared: an answer of a watch has 64 KiB of them.
+  for (int i = 0; i < 2000; ++i) {
+    const grpc::Status put = Put("key", std::string(2000, 'x'));
+    ASSERT_TRUE(put.ok()) << put.error_message();
+  }
+  v1::RangeRequest range;
+  range.mutable_scope()->set_tenant("tenant");
+  v1::RangeResponse now;
+  ASSERT_TRUE(stubs_->store->Range(testing::Context().get(), range, &now).ok());
+  v1::WatchRequest watch;
+  watch.mutable_scope()->set_tenant("tenant");
+  watch.set_from_revision(now.revision() - 1900);
+  struct Watcher {
+    std::unique_ptr<Stubs> stubs;
+    std::unique_ptr<grpc::ClientContext> context = testing::Context(absl::Minutes(5));
+    std::unique_ptr<grpc::ClientReader<v1::WatchResponse>> stream;
+  };
+  std::vector<Watcher> watchers;
+  grpc::Status refused;
+  while (refused.ok() && static_cast<int>(watchers.size()) < kMostStreams) {
+    Watcher& watcher = watchers.emplace_back();
+    // Streams of one connection would share its window.
+    watcher.stubs = std::make_unique<Stubs>(coordinator_->address(),
+                                            static_cast<int>(watchers.size()) / 20 + 1);
+    watcher.stream = watcher.stubs->store->Watch(watcher.context.get(), watch);
+    v1::WatchResponse response;
+    // The first answer alone; the coordinator is left with the next.
+    if (!watcher.stream->Read(&response)) refused = watcher.stream->Finish();
+  }
+  std::cout << watchers.size() << " streams, output charged: " << Held("output") / 1024 << " KiB"
+            << std::endl;
+  EXPECT_EQ(refused.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED)
+      << refused.error_message();
+  EXPECT_THAT(refused.error_message(), HasSubstr(absl::StrCat("max_bytes_held is ", kLimit)));
+  EXPECT_THAT(refused.error_message(), HasSubstr("more for output"));
+  // The question itself is charged, too.
+  EXPECT_LE(Stats().charged_bytes(), kLimit + 64 * 1024);
+  watchers.pop_back();
+  for (Watcher& watcher : watchers) watcher.context->TryCancel();
+  for (Watcher& watcher : watchers) {
+    v1::WatchResponse response;
+    while (watcher.stream->Read(&response)) {
+    }
+    watcher.stream->Finish();
+  }
+  // There is room again as soon as the coordinator has seen them go.
+  const absl::Time deadline = absl::Now() + absl::Seconds(30);
+  bool served = false;
+  while (!served && absl::Now() < deadline) {
+    auto context = testing::Context();
+    auto stream = stubs_->store->Watch(context.get(), watch);
+    v1::WatchResponse response;
+    served = stream->Read(&response);
+    context->TryCancel();
+    while (stream->Read(&response)) {
+    }
+    stream->Finish();
+  }
+  EXPECT_TRUE(served);
 }
 
 TEST_F(MemoryTest, AFullJournalComesBackWithinTheSameMemory) {

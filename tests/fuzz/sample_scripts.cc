@@ -300,6 +300,13 @@ void AddStore(std::map<std::string, std::string>& inputs) {
   get.add_keys("k");
   get.add_keys("absent");
   get.mutable_wait()->set_seconds(std::numeric_limits<int32_t>::max());
+  v1::PutRequest several = put;
+  several.set_expected_value("vw");
+  several.add_more()->set_key("l");
+  several.mutable_more(0)->set_expected_revision(0);
+  v1::GetRequest either = get;
+  either.add_queues("q");
+  either.set_or_queue(true);
   v1::DeleteRequest erase;
   erase.set_prefix(true);
   v1::WatchRequest watch;
@@ -311,7 +318,9 @@ void AddStore(std::map<std::string, std::string>& inputs) {
                         .Call(0, Method::kAdd, add)
                         .Call(1, Method::kAppend, append)
                         .Call(2, Method::kGet, get)
+                        .Call(3, Method::kGet, either)
                         .Call(1, Method::kWatch, watch)
+                        .Call(0, Method::kPut, several, kRepeatable)
                         .Call(4, Method::kRange, v1::RangeRequest())
                         .Call(4, Method::kDelete, erase)
                         .Build();

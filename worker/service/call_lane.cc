@@ -7,12 +7,14 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <new>
 #include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "base/clock.h"
 #include "base/logging.h"
+#include "base/no_memory.h"
 #include "base/rpc/status_conversion.h"
 #include "base/thread.h"
 
@@ -29,6 +31,7 @@ constexpr int kProbes = 2;
 // Between two lines of the log about connections without a thread.
 constexpr absl::Duration kBetweenLogs = absl::Seconds(10);
 constexpr char kMethod[] = "cohort.v1.WorkerService/RunCollective\n";
+constexpr absl::string_view kOperation(kMethod, sizeof(kMethod) - 2);
 
 void Set(int fd, int level, int option, int value) {
   setsockopt(fd, level, option, &value, sizeof(value));
@@ -54,6 +57,15 @@ bool SendAll(int fd, absl::string_view bytes) {
     bytes.remove_prefix(static_cast<size_t>(sent));
   }
   return true;
+}
+
+// Null: there is no memory for it.
+char* RoomFor(lane::FrameReader& input, size_t bytes) {
+  try {
+    return input.Room(bytes);
+  } catch (const std::bad_alloc&) {
+    return nullptr;
+  }
 }
 
 std::string Hello() {
@@ -111,8 +123,18 @@ void CallLane::ServeCalls(int fd) {
   bool greeted = false;
   bool open = true;
   while (open) {
-    const size_t room = std::max(kReadBytes, std::min(input.wanted(), size_t{1} << 20));
-    const ssize_t count = recv(fd, input.Room(room), room, 0);
+    size_t size = std::max(kReadBytes, std::min(input.wanted(), size_t{1} << 20));
+    char* room = RoomFor(input, size);
+    if (room == nullptr) {
+      lane::Frame frame;
+      if (!input.GiveUpFrame(&frame)) break;
+      const auto bytes = static_cast<int64_t>(frame.header.body_bytes);
+      if (!Answer(fd, frame, NoMemory(kOperation, "a request", bytes))) break;
+      room = RoomFor(input, kReadBytes);
+      if (room == nullptr) break;
+    }
+    size = std::min(size, input.room());
+    const ssize_t count = recv(fd, room, size, 0);
     if (count < 0 && errno == EINTR) continue;
     if (count <= 0) break;
     input.Filled(static_cast<size_t>(count));
@@ -133,32 +155,38 @@ void CallLane::ServeCalls(int fd) {
           open = false;
           break;
         case lane::FrameReader::Next::kTooLarge:
-          open = Answer(fd, frame, true);
+          open = Answer(fd, frame,
+                        absl::ResourceExhaustedError(
+                            absl::StrCat("a request of ", frame.header.body_bytes,
+                                         " bytes; the worker takes ", max_message_bytes_)));
           break;
         case lane::FrameReader::Next::kFrame:
-          open = Answer(fd, frame, false);
+          open = Answer(fd, frame, absl::OkStatus());
           break;
       }
     }
   }
 }
 
-bool CallLane::Answer(int fd, const lane::Frame& frame, bool too_large) {
+absl::Status CallLane::Run(const lane::Frame& frame, v1::RunCollectiveResponse* response) {
+  if (frame.header.method != 0) {
+    return absl::UnimplementedError(absl::StrCat("no method ", frame.header.method));
+  }
+  v1::RunCollectiveRequest request;
+  if (!request.ParseFromArray(frame.body.data(), static_cast<int>(frame.body.size()))) {
+    return absl::InvalidArgumentError("the request is no message of this method");
+  }
+  return service_.RunCollective(request, response);
+}
+
+bool CallLane::Answer(int fd, const lane::Frame& frame, absl::Status status) {
   // A call ends by its own time, and by the end of its session.
   if (frame.header.kind == lane::Kind::kCancel) return true;
   if (frame.header.kind != lane::Kind::kCall) return false;
-  v1::RunCollectiveRequest request;
   v1::RunCollectiveResponse response;
-  absl::Status status;
-  if (too_large) {
-    status = absl::ResourceExhaustedError(absl::StrCat(
-        "a request of ", frame.header.body_bytes, " bytes; the worker takes ", max_message_bytes_));
-  } else if (frame.header.method != 0) {
-    status = absl::UnimplementedError(absl::StrCat("no method ", frame.header.method));
-  } else if (!request.ParseFromArray(frame.body.data(), static_cast<int>(frame.body.size()))) {
-    status = absl::InvalidArgumentError("the request is no message of this method");
-  } else {
-    status = service_.RunCollective(request, &response);
+  if (status.ok()) {
+    status = WithMemory(kOperation, "a request", static_cast<int64_t>(frame.body.size()),
+                        [&] { return Run(frame, &response); });
   }
   lane::Header header;
   header.call = frame.header.call;
@@ -166,8 +194,16 @@ bool CallLane::Answer(int fd, const lane::Frame& frame, bool too_large) {
   header.code = static_cast<uint8_t>(status.code());
   std::string answer(lane::kHeaderBytes, '\0');
   if (status.ok()) {
-    response.AppendToString(&answer);
-  } else {
+    try {
+      response.AppendToString(&answer);
+    } catch (const std::bad_alloc&) {
+      status =
+          NoMemory(kOperation, "an answer", static_cast<int64_t>(response.ByteSizeLong()));
+      header.code = static_cast<uint8_t>(status.code());
+    }
+  }
+  if (!status.ok()) {
+    answer.resize(lane::kHeaderBytes);
     // Cut as gRPC's are: the same call has the same answer on both ways.
     const grpc::Status cut = ToGrpcStatus(status);
     absl::StrAppend(&answer, cut.error_message(), cut.error_details());

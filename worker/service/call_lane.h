@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "base/clock.h"
 #include "base/lane/frame.h"
@@ -44,8 +45,10 @@ class CallLane {
   void Serve(Connection& connection);
   // Until the connection is of no more use.
   void ServeCalls(int fd);
-  // One frame of a call. False: the connection is of no more use.
-  bool Answer(int fd, const lane::Frame& frame, bool too_large);
+  // One frame of a call. `refusal`: why its body was not read; OK: it was. False: the connection is of
+  // no more use.
+  bool Answer(int fd, const lane::Frame& frame, absl::Status refusal);
+  absl::Status Run(const lane::Frame& frame, v1::RunCollectiveResponse* response);
   void JoinDone() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   WorkerService& service_;

@@ -2,12 +2,14 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
 #include <iterator>
 #include <random>
 #include <string>
@@ -121,6 +123,51 @@ TEST_F(CallLaneTest, AnswersAsGrpcDoes) {
   Send(fd, both.substr(5));
   ReadError(fd, 8, absl::StatusCode::kNotFound);
   EXPECT_THAT(ReadError(fd, 9, absl::StatusCode::kInvalidArgument), HasSubstr("session"));
+}
+
+// A second lane, for requests that are large beside what the process may have.
+class NoMemoryTest : public CallLaneTest {
+ protected:
+  static constexpr int64_t kLarge = 24 << 20;
+
+  ~NoMemoryTest() override { LimitData(-1); }
+  // `room` more than the process has now; negative: no limit.
+  static void LimitData(int64_t room) {
+    rlimit limit;
+    ASSERT_EQ(getrlimit(RLIMIT_DATA, &limit), 0);
+    int64_t pages[6] = {};
+    std::ifstream file("/proc/self/statm");
+    for (int64_t& count : pages) file >> count;
+    limit.rlim_cur = room < 0 ? limit.rlim_max
+                              : static_cast<rlim_t>(pages[5] * sysconf(_SC_PAGESIZE) + room);
+    ASSERT_EQ(setrlimit(RLIMIT_DATA, &limit), 0);
+  }
+
+  CallLane lane_for_large_{service_, 64 << 20, 3};
+};
+
+TEST_F(NoMemoryTest, ARequestWithoutMemoryIsRefusedAndTheNextIsServed) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "the sanitizer's allocator ends the process where an allocation fails";
+#endif
+  int ends[2];
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
+  lane_for_large_.Adopt(ends[0]);
+  const UniqueFd fd(ends[1]);
+  Send(fd, std::string(lane::kPreface));
+  Read(fd, lane::kPreface.size());
+  Read(fd, ReadHeader(fd).body_bytes);
+  const std::string large = Call(1, 0, std::string(kLarge, 'x'));
+  ASSERT_NO_FATAL_FAILURE(LimitData(kLarge * 2 / 3));
+  Send(fd, large);
+  EXPECT_EQ(ReadError(fd, 1, absl::StatusCode::kResourceExhausted),
+            "cohort.v1.WorkerService/RunCollective: the process has no memory left for a request "
+            "of 25165824 bytes");
+  Send(fd, Call(2, 9, ""));
+  EXPECT_EQ(ReadError(fd, 2, absl::StatusCode::kUnimplemented), "no method 9");
+  ASSERT_NO_FATAL_FAILURE(LimitData(-1));
+  Send(fd, large);
+  EXPECT_THAT(ReadError(fd, 1, absl::StatusCode::kInvalidArgument), HasSubstr("session"));
 }
 
 TEST_F(CallLaneTest, WhatIsNoCallIsRefusedAndTheNextIsServed) {

@@ -1,10 +1,12 @@
 // Verbs on tensors and on objects. The thread of the call does the rank's share of the work.
 #include <algorithm>
+#include <new>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/no_memory.h"
 #include "base/status_macros.h"
 #include "worker/group/member_objects.h"
 #include "worker/service/answer.h"
@@ -15,6 +17,7 @@ namespace cohort::worker {
 namespace {
 
 constexpr absl::Duration kTimeout = absl::Seconds(300);
+constexpr char kRunCollective[] = "cohort.v1.WorkerService/RunCollective";
 
 }  // namespace
 
@@ -55,7 +58,13 @@ absl::Status WorkerService::RunCollective(const v1::RunCollectiveRequest& reques
     absl::Status status;
     if (!request.has_stream()) {
       const size_t kept = entry->kept();
-      status = call.Run(*group, options);
+      try {
+        status = call.Run(*group, options);
+      } catch (const std::bad_alloc&) {
+        // Other ranks may wait for what this one has not sent.
+        status = NoMemory(kRunCollective, "a call", static_cast<int64_t>(request.ByteSizeLong()));
+        group->Abort(status);
+      }
       // A device may not be done with what failed, however it failed. It is once it has done what
       // came behind that.
       std::vector<std::shared_ptr<const void>> owners = call.TakeOwners();
@@ -80,7 +89,12 @@ absl::Status WorkerService::RunCollective(const v1::RunCollectiveRequest& reques
     bytes = call.bytes();
     return status;
   };
-  const absl::Status status = run();
+  absl::Status status;
+  try {
+    status = run();
+  } catch (const std::bad_alloc&) {
+    status = NoMemory(kRunCollective, "a call", static_cast<int64_t>(request.ByteSizeLong()));
+  }
   metrics_.OnCall(NameOf(request.verb()), bytes, Clock::Steady().Now() - started, status.code());
   return status;
 }
@@ -97,7 +111,8 @@ grpc::Status WorkerService::RunObject(grpc::ServerContext* context,
     COHORT_ASSIGN_OR_RETURN(const CallGate::Pass pass, gate_.Enter(session->calls()));
     return RunObject(*entry, *request, response);
   };
-  const absl::Status status = run();
+  const absl::Status status = WithMemory("cohort.v1.WorkerService/RunObject", "an object",
+                                         static_cast<int64_t>(request->object().size()), run);
   auto bytes = static_cast<int64_t>(request->object().size());
   for (const std::string& object : response->objects()) {
     bytes = std::max(bytes, static_cast<int64_t>(object.size()));

@@ -1,6 +1,7 @@
 // Tensors that lie here: made, freed, filled and read.
 #include <algorithm>
 
+#include "base/no_memory.h"
 #include "base/status_macros.h"
 #include "worker/service/answer.h"
 #include "worker/service/tensor_layout.h"
@@ -29,7 +30,8 @@ grpc::Status WorkerService::CreateTensor(grpc::ServerContext* context,
     response->set_tensor(tensor);
     return absl::OkStatus();
   };
-  return Answer(context, create());
+  return Answer(context, WithMemory("cohort.v1.WorkerService/CreateTensor", "a request",
+                                    static_cast<int64_t>(request->ByteSizeLong()), create));
 }
 
 grpc::Status WorkerService::FreeTensor(grpc::ServerContext* context,
@@ -75,7 +77,8 @@ grpc::Status WorkerService::ReadTensor(grpc::ServerContext* context,
     }
     return absl::OkStatus();
   };
-  return Answer(context, read());
+  return Answer(context, WithMemory("cohort.v1.WorkerService/ReadTensor", "a read",
+                                    static_cast<int64_t>(request->size()), read));
 }
 
 }  // namespace cohort::worker

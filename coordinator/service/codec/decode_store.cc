@@ -2,7 +2,10 @@
 #include <iterator>
 #include <utility>
 
+#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "base/printable.h"
 #include "base/status_macros.h"
 #include "coordinator/service/codec/decode.h"
 #include "coordinator/service/codec/field_checks.h"
@@ -10,7 +13,7 @@
 namespace cohort::coordinator {
 namespace {
 
-constexpr int kMaxKeysPerGet = 1000;
+constexpr int kMaxKeys = 1000;  // of one call
 // A quiet watch gets a bookmark this often.
 constexpr absl::Duration kBookmarkPeriod = absl::Seconds(10);
 
@@ -19,6 +22,30 @@ absl::Status DecodeExpiration(bool present, const google::protobuf::Duration& me
   if (!present) return absl::OkStatus();
   return DecodeDuration("expiration", message, absl::ZeroDuration(), kMaxExpiration,
                         &expiration->emplace());
+}
+
+// The conditions of a put, or of one of its entries.
+template <typename Message, typename Put>
+absl::Status DecodeConditions(Message& message, Put* put) {
+  if (message.has_expected_revision()) {
+    COHORT_RETURN_IF_ERROR(CheckNotNegative("expected_revision", message.expected_revision()));
+    put->expected_revision = message.expected_revision();
+  }
+  if (message.has_expected_value()) {
+    put->expected_value = std::move(*message.mutable_expected_value());
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckKeysDiffer(const v1::PutRequest& request) {
+  if (request.more().empty()) return absl::OkStatus();
+  absl::flat_hash_set<absl::string_view> keys = {request.key()};
+  for (const v1::PutEntry& entry : request.more()) {
+    if (!keys.insert(entry.key()).second) {
+      return InvalidField("more", absl::StrCat("key ", Printable(entry.key()), " comes twice"));
+    }
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -30,9 +57,21 @@ absl::Status Decode(v1::PutRequest& request, const DecodeContext& context, Call*
   PutCall body;
   COHORT_RETURN_IF_ERROR(
       DecodeExpiration(request.has_expiration(), request.expiration(), &body.expiration));
-  if (request.has_expected_revision()) {
-    COHORT_RETURN_IF_ERROR(CheckNotNegative("expected_revision", request.expected_revision()));
-    body.expected_revision = request.expected_revision();
+  COHORT_RETURN_IF_ERROR(DecodeConditions(request, &body));
+  if (request.more_size() > kMaxKeys - 1) {
+    return InvalidField("more", absl::StrCat("needs at most ", kMaxKeys - 1, " keys"));
+  }
+  for (const v1::PutEntry& entry : request.more()) {
+    COHORT_RETURN_IF_ERROR(CheckKey("more.key", entry.key()));
+    COHORT_RETURN_IF_ERROR(CheckValueSize("more.value", entry.value().size(), context));
+  }
+  COHORT_RETURN_IF_ERROR(CheckKeysDiffer(request));
+  body.more.reserve(request.more_size());
+  for (v1::PutEntry& entry : *request.mutable_more()) {
+    PutEntry& put = body.more.emplace_back();
+    COHORT_RETURN_IF_ERROR(DecodeConditions(entry, &put));
+    put.key = std::move(*entry.mutable_key());
+    put.value = std::move(*entry.mutable_value());
   }
   body.key = std::move(*request.mutable_key());
   body.value = std::move(*request.mutable_value());
@@ -43,10 +82,14 @@ absl::Status Decode(v1::PutRequest& request, const DecodeContext& context, Call*
 
 absl::Status Decode(v1::GetRequest& request, const DecodeContext& context, Call* call) {
   COHORT_RETURN_IF_ERROR(DecodeScope(request.scope(), GroupName::kOptional, &call->caller));
-  if (request.keys_size() < 1 || request.keys_size() > kMaxKeysPerGet) {
-    return InvalidField("keys", absl::StrCat("needs 1 to ", kMaxKeysPerGet));
+  const int asked = request.keys_size() + request.queues_size();
+  if (asked < 1 || asked > kMaxKeys) {
+    return InvalidField("keys", absl::StrCat("needs 1 to ", kMaxKeys, " keys and queues"));
   }
   for (const std::string& key : request.keys()) COHORT_RETURN_IF_ERROR(CheckKey("keys", key));
+  for (const std::string& queue : request.queues()) {
+    COHORT_RETURN_IF_ERROR(CheckName("queues", queue));
+  }
   COHORT_RETURN_IF_ERROR(CheckNotNegative("newer_than", request.newer_than()));
   COHORT_RETURN_IF_ERROR(
       DecodeWait(request.has_wait(), request.wait(), absl::ZeroDuration(), context, &call->wait));
@@ -55,6 +98,9 @@ absl::Status Decode(v1::GetRequest& request, const DecodeContext& context, Call*
                    std::make_move_iterator(request.mutable_keys()->end()));
   body.wait = request.has_wait();
   body.newer_than = request.newer_than();
+  body.queues.assign(std::make_move_iterator(request.mutable_queues()->begin()),
+                     std::make_move_iterator(request.mutable_queues()->end()));
+  body.or_queue = request.or_queue();
   call->body = std::move(body);
   return absl::OkStatus();
 }

@@ -5,6 +5,7 @@
 #include <variant>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "coordinator/service/codec/field_checks.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -288,6 +289,31 @@ TEST(DecodeTest, StoreKeysAndValues) {
             {"value", [](R& r) { r.set_value(std::string((1 << 20) + 1, 'v')); }, kExhausted,
              "max_value_bytes (1048576)"},
             {"revision", [](R& r) { r.set_expected_revision(-1); }, kInvalid, "expected_revision"},
+            {"further key empty", [](R& r) { r.add_more(); }, kInvalid, "more.key"},
+            {"key twice", [](R& r) { r.add_more()->set_key(r.key()); }, kInvalid, "comes twice"},
+            {"further key twice",
+             [](R& r) {
+               r.add_more()->set_key("x");
+               r.add_more()->set_key("x");
+             },
+             kInvalid, "key x comes twice"},
+            {"further value",
+             [](R& r) {
+               r.add_more()->set_key("x");
+               r.mutable_more(0)->set_value(std::string((1 << 20) + 1, 'v'));
+             },
+             kExhausted, "max_value_bytes"},
+            {"further revision",
+             [](R& r) {
+               r.add_more()->set_key("x");
+               r.mutable_more(0)->set_expected_revision(-1);
+             },
+             kInvalid, "expected_revision"},
+            {"1001 keys",
+             [](R& r) {
+               for (int i = 0; i < 1000; ++i) r.add_more()->set_key(absl::StrCat("k", i));
+             },
+             kInvalid, "999"},
             {"group", [](R& r) { r.mutable_scope()->set_group("a b"); }, kInvalid, "scope.group"}});
   using D = v1::DeleteRequest;
   D all;
@@ -301,7 +327,13 @@ TEST(DecodeTest, StoreKeysAndValues) {
                   [](G& r) {
                     for (int i = 0; i < 1000; ++i) r.add_keys("k");
                   },
-                  kInvalid, "1000"}});
+                  kInvalid, "1000"},
+                 {"1001 with queues",
+                  [](G& r) {
+                    for (int i = 0; i < 1000; ++i) r.add_queues("q");
+                  },
+                  kInvalid, "1000"},
+                 {"queue", [](G& r) { r.add_queues("a b"); }, kInvalid, "queues"}});
   using P = v1::RangeRequest;
   Check<P>(P(), {{"page", [](P& r) { r.set_page_size(1001); }, kInvalid, "page_size"},
                  {"negative", [](P& r) { r.set_page_size(-1); }, kInvalid, "page_size"}});

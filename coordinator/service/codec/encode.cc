@@ -183,9 +183,22 @@ class Encoder {
                        context_.max_message_bytes, "): ask for fewer keys at once"));
     }
     v1::GetResponse response;
-    for (const KeyValue& value : reply.values) Fill(value, response.add_values());
+    for (const KeyValue& value : reply.values) {
+      if (!IsLarge(value.value)) {
+        Fill(value, response.add_values());
+        continue;
+      }
+      PutSoFar(response);
+      message_.Append(StartOfKeyValue(v1::GetResponse::kValuesFieldNumber, value));
+      AppendValue(value.value, &message_);
+    }
     for (const std::string& key : reply.missing_keys) response.add_missing_keys(key);
     response.set_revision(reply.revision);
+    for (const QueueLength& length : reply.queue_lengths) {
+      v1::QueueLength* out = response.add_queue_lengths();
+      out->set_queue(length.queue);
+      out->set_length(length.length);
+    }
     return Put(response);
   }
   absl::Status operator()(const RangeReply& reply) {
@@ -240,10 +253,23 @@ class Encoder {
   absl::Status operator()(const WatchKeysReply& reply) {
     v1::WatchResponse response;
     for (const KeyEvent& event : reply.events) {
-      v1::KeyEvent* out = response.add_events();
-      out->set_deleted(event.deleted);
-      out->set_expired(event.expired);
-      Fill(event.key_value, out->mutable_key_value());
+      const Payload& value = event.key_value.value;
+      if (!IsLarge(value)) {
+        v1::KeyEvent* out = response.add_events();
+        out->set_deleted(event.deleted);
+        out->set_expired(event.expired);
+        Fill(event.key_value, out->mutable_key_value());
+        continue;
+      }
+      // Any number of watchers that do not read hold this value once. It is not of a deletion,
+      // so the event has no other field.
+      PutSoFar(response);
+      const std::string inner =
+          StartOfKeyValue(v1::KeyEvent::kKeyValueFieldNumber, event.key_value);
+      message_.Append(FieldHeader(v1::WatchResponse::kEventsFieldNumber,
+                                  inner.size() + static_cast<size_t>(value.size())) +
+                      inner);
+      AppendValue(value, &message_);
     }
     response.set_revision(reply.revision);
     return Put(response);
@@ -314,6 +340,13 @@ class Encoder {
   absl::Status Put(const Message& response) {
     message_.Append(response.SerializeAsString());
     return absl::OkStatus();
+  }
+
+  // What comes before a piece of its own.
+  template <typename Message>
+  void PutSoFar(Message& response) {
+    message_.Append(response.SerializeAsString());
+    response.Clear();
   }
 
   const EncodeContext& context_;

@@ -8,6 +8,15 @@ namespace {
 // Below this a copy is cheaper than a piece of its own.
 constexpr int64_t kCopyBytes = 4096;
 
+void FillAllButValue(const KeyValue& key_value, v1::KeyValue* message) {
+  message->set_key(key_value.key);
+  message->set_revision(key_value.revision);
+  message->set_created_revision(key_value.created_revision);
+  if (key_value.expires_in.has_value()) {
+    Fill(*key_value.expires_in, message->mutable_expires_in());
+  }
+}
+
 }  // namespace
 
 void Fill(absl::Duration duration, google::protobuf::Duration* message) {
@@ -115,13 +124,23 @@ void Fill(const GroupInfo& group, Instant now, v1::Group* message) {
 }
 
 void Fill(const KeyValue& key_value, v1::KeyValue* message) {
-  message->set_key(key_value.key);
+  FillAllButValue(key_value, message);
   message->set_value(key_value.value.bytes());
-  message->set_revision(key_value.revision);
-  message->set_created_revision(key_value.created_revision);
-  if (key_value.expires_in.has_value()) {
-    Fill(*key_value.expires_in, message->mutable_expires_in());
-  }
+}
+
+bool IsLarge(const Payload& value) { return value.size() > kCopyBytes; }
+
+std::string StartOfKeyValue(int field, const KeyValue& key_value) {
+  v1::KeyValue rest;
+  FillAllButValue(key_value, &rest);
+  const auto size = static_cast<size_t>(key_value.value.size());
+  std::string inner = rest.SerializeAsString();
+  AppendFieldHeader(v1::KeyValue::kValueFieldNumber, size, &inner);
+  return FieldHeader(field, inner.size() + size) + inner;
+}
+
+void AppendValue(const Payload& value, MessageBytes* message) {
+  message->AppendShared(std::make_shared<const Payload>(value), value.bytes());
 }
 
 std::string FieldHeader(int field, size_t size) {
@@ -147,11 +166,11 @@ void AppendPayload(int field, const Payload& payload, int64_t receipt, const Enc
   const std::string inner =
       FieldHeader(v1::Payload::kInlineFieldNumber, static_cast<size_t>(payload.size()));
   std::string header = FieldHeader(field, inner.size() + payload.size()) + inner;
-  if (payload.size() <= kCopyBytes) {
+  if (!IsLarge(payload)) {
     message->Append(std::move(header) + payload.bytes());
   } else {
     message->Append(std::move(header));
-    message->AppendShared(std::make_shared<const Payload>(payload), payload.bytes());
+    AppendValue(payload, message);
   }
 }
 

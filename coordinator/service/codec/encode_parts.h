@@ -32,6 +32,11 @@ void Fill(const MemberInfo& member, v1::Member* message);
 void Fill(const GroupSpec& spec, v1::GroupSpec* message);
 void Fill(const GroupInfo& group, Instant now, v1::Group* message);
 void Fill(const KeyValue& key_value, v1::KeyValue* message);
+// A large value is not copied into its message: all messages that carry it share its bytes. Then
+// StartOfKeyValue, a field of type cohort.v1.KeyValue up to the value, is followed by AppendValue.
+bool IsLarge(const Payload& value);
+std::string StartOfKeyValue(int field, const KeyValue& key_value);
+void AppendValue(const Payload& value, MessageBytes* message);
 // What there is on operations on tensors.
 void FillTensorWaits(const WhoIsMissingReply& reply, v1::WhoIsMissingResponse* message);
 

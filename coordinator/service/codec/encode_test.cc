@@ -210,6 +210,61 @@ TEST_F(EncodeTest, OperationsOnTensors) {
   EXPECT_EQ(response.unanswered(0).last(), 3);
 }
 
+TEST_F(EncodeTest, LargeValuesAreSharedByAllAnswersInTheirOrder) {
+  const Payload large(std::string(100000, 'x'), nullptr);
+  const auto key_value = [](const std::string& key, const Payload& value) {
+    KeyValue result{key, value, 7, 3};
+    result.expires_in = absl::Seconds(9);
+    return result;
+  };
+  const std::vector<KeyValue> values = {key_value("a", Payload("1", nullptr)),
+                                        key_value("b", large),
+                                        key_value("c", Payload("2", nullptr)),
+                                        key_value("d", large)};
+  GetReply get;
+  get.values = values;
+  get.revision = 12;
+  WatchKeysReply watch;
+  for (const KeyValue& value : values) watch.events.push_back(KeyEvent{false, false, value});
+  watch.events[2].deleted = watch.events[2].expired = true;
+  watch.revision = 12;
+  context_.max_message_bytes = 1 << 20;
+
+  const auto check = [&](const v1::KeyValue& got, size_t i) {
+    EXPECT_EQ(got.key(), values[i].key);
+    EXPECT_EQ(got.value(), values[i].value.bytes());
+    EXPECT_EQ(got.revision(), 7);
+    EXPECT_EQ(got.created_revision(), 3);
+    EXPECT_EQ(got.expires_in().seconds(), 9);
+  };
+  const auto got = Encoded<v1::GetResponse>(get);
+  EXPECT_LT(message_.own_size(), 1000u) << "the large values are not copied";
+  ASSERT_EQ(got.values_size(), 4);
+  const auto seen = Encoded<v1::WatchResponse>(watch);
+  EXPECT_LT(message_.own_size(), 1000u) << "the large values are not copied";
+  ASSERT_EQ(seen.events_size(), 4);
+  for (size_t i = 0; i < values.size(); ++i) {
+    check(got.values(static_cast<int>(i)), i);
+    check(seen.events(static_cast<int>(i)).key_value(), i);
+    EXPECT_EQ(seen.events(static_cast<int>(i)).deleted(), i == 2);
+    EXPECT_EQ(seen.events(static_cast<int>(i)).expired(), i == 2);
+  }
+  EXPECT_EQ(got.revision(), 12);
+  EXPECT_EQ(seen.revision(), 12);
+}
+
+TEST_F(EncodeTest, AGetHasTheLengthsOfQueues) {
+  GetReply body;
+  body.missing_keys = {"k"};
+  body.queue_lengths = {{"q", 3}, {"empty", 0}};
+  const auto response = Encoded<v1::GetResponse>(body);
+  ASSERT_EQ(response.queue_lengths_size(), 2);
+  EXPECT_EQ(response.queue_lengths(0).queue(), "q");
+  EXPECT_EQ(response.queue_lengths(0).length(), 3);
+  EXPECT_EQ(response.queue_lengths(1).queue(), "empty");
+  EXPECT_EQ(response.missing_keys(0), "k");
+}
+
 TEST_F(EncodeTest, AGetThatIsTooLargeSaysSo) {
   GetReply body;
   body.values.resize(1);

@@ -31,12 +31,14 @@ class MessageBytes {
     // Keeps `bytes` alive and unchanged.
     std::shared_ptr<const void> keep;
     absl::string_view bytes;
+    bool own = false;  // of this message alone
   };
 
   void Append(std::string bytes) {
     if (bytes.empty()) return;
     own_size_ += bytes.size();
     AppendShared(std::make_shared<const std::string>(std::move(bytes)));
+    pieces_.back().own = true;
   }
   void AppendShared(std::shared_ptr<const std::string> bytes) {
     const absl::string_view view = *bytes;
@@ -45,7 +47,7 @@ class MessageBytes {
   void AppendShared(std::shared_ptr<const void> keep, absl::string_view bytes) {
     if (bytes.empty()) return;
     size_ += bytes.size();
-    pieces_.push_back(Piece{std::move(keep), bytes});
+    pieces_.push_back(Piece{std::move(keep), bytes, false});
   }
 
   size_t size() const { return size_; }

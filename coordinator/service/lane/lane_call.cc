@@ -25,7 +25,8 @@ void LaneCall::Start(absl::string_view request, absl::Duration time_left) {
     return Finish(status, message, nullptr);
   }
   Call call;
-  const absl::Status status = dispatcher_.Decode(method_, &stream, time_left, &call, &asker_);
+  const absl::Status status =
+      dispatcher_.Decode(method_, &stream, request.size(), time_left, &call, &asker_);
   if (!status.ok()) return Finish(status, MessageBytes(), nullptr);
   self_ = shared_from_this();
   dispatcher_.engine().Submit(std::move(call), this, &handle_);

@@ -6,9 +6,12 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <new>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/logging.h"
+#include "base/no_memory.h"
 #include "base/rpc/status_conversion.h"
 
 namespace cohort::coordinator {
@@ -34,6 +37,7 @@ LaneConnection::LaneConnection(int fd, const LaneProtocol& protocol, lane::Event
       protocol_(protocol),
       loop_(loop),
       input_(protocol.max_body_bytes),
+      unread_(protocol.dispatcher.engine().account(), MemoryKind::kOutput),
       events_(EPOLLIN) {}
 
 LaneConnection::~LaneConnection() { close(fd_); }
@@ -77,9 +81,13 @@ bool LaneConnection::ReadSome() {
   bool open = true;
   for (size_t total = 0; open && !paused_ && total < kReadBudget;) {
     // No more room than what has come already: who declares much holds little.
-    const size_t size =
-        std::max(kReadBytes, std::min({input_.wanted(), input_.held(), kReadBudget}));
-    char* const room = input_.Room(size);
+    size_t size = std::max(kReadBytes, std::min({input_.wanted(), input_.held(), kReadBudget}));
+    char* const room = RoomFor(size);
+    if (room == nullptr) {
+      open = false;
+      break;
+    }
+    size = std::min(size, input_.room());
     const ssize_t count = recv(fd_, room, size, MSG_DONTWAIT);
     if (count < 0 && errno == EINTR) continue;
     if (count < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) break;
@@ -95,6 +103,27 @@ bool LaneConnection::ReadSome() {
   }
   input_.GiveBack(&SpareBuffer());
   return open;
+}
+
+char* LaneConnection::RoomFor(size_t size) {
+  try {
+    return input_.Room(size);
+  } catch (const std::bad_alloc&) {
+    lane::Frame frame;
+    if (!input_.GiveUpFrame(&frame)) return nullptr;
+    const uint16_t method = frame.header.method;
+    const std::string operation = method < protocol_.methods.size()
+                                      ? GetMethod(protocol_.methods[method]).path()
+                                      : "a call by frames";
+    if (!HandleFrame(frame, NoMemory(operation, "a request", frame.header.body_bytes))) {
+      return nullptr;
+    }
+  }
+  try {
+    return input_.Room(kReadBytes);
+  } catch (const std::bad_alloc&) {
+    return nullptr;
+  }
 }
 
 bool LaneConnection::HandleInput() {
@@ -120,25 +149,29 @@ bool LaneConnection::HandleInput() {
       case lane::FrameReader::Next::kBroken:
         return false;
       case lane::FrameReader::Next::kTooLarge:
-        if (!HandleFrame(frame, true)) return false;
+        if (!HandleFrame(frame, TooLarge(frame))) return false;
         break;
       case lane::FrameReader::Next::kFrame:
-        if (!HandleFrame(frame, false)) return false;
+        if (!HandleFrame(frame, absl::OkStatus())) return false;
         break;
     }
   }
 }
 
-bool LaneConnection::HandleFrame(const lane::Frame& frame, bool too_large) {
+absl::Status LaneConnection::TooLarge(const lane::Frame& frame) const {
+  return absl::ResourceExhaustedError(absl::StrCat("a request of ", frame.header.body_bytes,
+                                                   " bytes is over max_message_bytes (",
+                                                   protocol_.max_body_bytes, ")"));
+}
+
+bool LaneConnection::HandleFrame(const lane::Frame& frame, const absl::Status& refusal) {
   const uint32_t id = frame.header.call;
   switch (frame.header.kind) {
     case lane::Kind::kCall:
-      if (too_large) {
-        Refuse(id, absl::ResourceExhaustedError(absl::StrCat(
-                       "a request of ", frame.header.body_bytes,
-                       " bytes is over max_message_bytes (", protocol_.max_body_bytes, ")")));
-      } else {
+      if (refusal.ok()) {
         StartCall(frame);
+      } else {
+        Refuse(id, refusal);
       }
       return true;
     case lane::Kind::kCancel: {
@@ -218,7 +251,7 @@ void LaneConnection::Reply(const LaneCall* from, uint32_t id, const absl::Status
   output_.Append(absl::string_view(start, sizeof(start)));
   output_.Append(error);
   for (const MessageBytes::Piece& piece : message.pieces()) {
-    output_.AppendShared(piece.keep, piece.bytes);
+    output_.AppendShared(piece.keep, piece.bytes, piece.own);
   }
   if (handling_ || (corked_ && output_.size() < kEagerBytes)) return;
   if (context != nullptr && !corked_) {
@@ -245,12 +278,34 @@ void LaneConnection::FlushLocked() {
         blocked_ = true;
         break;
       case lane::SendQueue::Flushed::kBroken:
-        broken_ = true;
-        shutdown(fd_, SHUT_RDWR);  // the loop hears of it and closes
+        Break();
         break;
     }
   }
+  if (!broken_ && !ChargeUnread()) Break();
   UpdateEvents();
+}
+
+void LaneConnection::Break() {
+  broken_ = true;
+  shutdown(fd_, SHUT_RDWR);  // the loop hears of it and closes
+}
+
+bool LaneConnection::ChargeUnread() {
+  const int64_t before = unread_.bytes();
+  const auto bytes = static_cast<int64_t>(blocked_ ? output_.own_size() : 0);
+  // Little is no danger, and a client that is slow for a moment has little.
+  if (bytes > before && bytes > static_cast<int64_t>(kEagerBytes)) {
+    const absl::Status room = protocol_.dispatcher.engine().CheckRoom(
+        MemoryKind::kOutput, bytes - before, Share::kGoingOn);
+    if (!room.ok()) {
+      Log(LogLevel::kWarning, "connection closed: its client does not read its answers",
+          {{"unread_bytes", bytes}, {"why", room.message()}});
+      return false;
+    }
+  }
+  unread_.Set(bytes);
+  return true;
 }
 
 void LaneConnection::UpdateEvents() {

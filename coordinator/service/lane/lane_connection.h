@@ -15,6 +15,7 @@
 #include "base/lane/frame.h"
 #include "base/lane/send_queue.h"
 #include "base/mutex.h"
+#include "coordinator/core/account.h"
 #include "coordinator/service/dispatcher.h"
 #include "coordinator/service/lane/lane_call.h"
 #include "coordinator/service/reply_sink.h"
@@ -30,8 +31,9 @@ struct LaneProtocol {
   size_t max_calls = 0;  // in flight, per connection; 0: no limit
 };
 
-// Calls come in on the loop's thread; replies come from any. Who does not read its replies is not
-// read from: at most kMaxBacklog, one reply and those of parked calls wait here.
+// Calls come in on the loop's thread; replies come from any. A client that does not read its replies
+// is not read from: at most kMaxBacklog, one reply and those of parked calls wait here. They are
+// charged to the account; at max_bytes_held the connection is closed.
 class LaneConnection final : public lane::EventLoop::Handler,
                              public Corked,
                              public std::enable_shared_from_this<LaneConnection> {
@@ -58,13 +60,21 @@ class LaneConnection final : public lane::EventLoop::Handler,
   void Close();     // on the loop's thread
   bool ReadSome();  // false: nothing more comes from there
   bool HandleInput();
-  bool HandleFrame(const lane::Frame& frame, bool too_large);
+  // `refusal`: why the body of the frame was not read; OK: it was.
+  bool HandleFrame(const lane::Frame& frame, const absl::Status& refusal);
+  absl::Status TooLarge(const lane::Frame& frame) const;
+  // Room for `size` more bytes, or for what follows the frame for which there was no memory, which
+  // is refused. Null: there is none.
+  char* RoomFor(size_t size);
   void StartCall(const lane::Frame& frame);
   void Refuse(uint32_t id, const absl::Status& status);
   bool Backlogged() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return output_.size() >= kMaxBacklog;
   }
   void FlushLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // What the socket does not take is charged. False: there is no room for it.
+  bool ChargeUnread() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Break() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void UpdateEvents() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const int fd_;
@@ -77,6 +87,7 @@ class LaneConnection final : public lane::EventLoop::Handler,
 
   Mutex mutex_;
   lane::SendQueue output_ ABSL_GUARDED_BY(mutex_);
+  SharedCharge unread_ ABSL_GUARDED_BY(mutex_);
   absl::flat_hash_map<uint32_t, std::shared_ptr<LaneCall>> calls_ ABSL_GUARDED_BY(mutex_);
   bool handling_ ABSL_GUARDED_BY(mutex_) = false;  // the loop flushes when it is done
   bool corked_ ABSL_GUARDED_BY(mutex_) = false;    // a delivery will flush

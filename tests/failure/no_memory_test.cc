@@ -1,0 +1,104 @@
+// An allocation that fails for one request is that request's error: it names the operation and the
+// size, and the process goes on serving. Real processes, whose data segment is limited while they run.
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "base/lane/frame.h"
+#include "coordinator/service/lane_test_client.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/failure/stubs.h"
+#include "tests/testing/coordinator_process.h"
+
+namespace cohort {
+namespace {
+
+using coordinator::LaneClient;
+using testing::CoordinatorProcess;
+using testing::Stubs;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+constexpr char kPut[] = "cohort.v1.StoreService/Put";
+// The transport holds a large request once; to decode it takes the same again. The limit lies half
+// way between, so that neither side of it is near.
+constexpr int64_t kLarge = 24 << 20;
+constexpr int64_t kRoom = kLarge * 3 / 2;
+
+int64_t DataBytes(pid_t pid) {
+  std::ifstream file(absl::StrCat("/proc/", pid, "/statm"));
+  int64_t total = 0, resident = 0, shared = 0, text = 0, library = 0, data = 0;
+  file >> total >> resident >> shared >> text >> library >> data;
+  return data * sysconf(_SC_PAGESIZE);
+}
+
+// `room` more than the process has now; negative: no limit.
+void LimitData(pid_t pid, int64_t room) {
+  rlimit limit;
+  ASSERT_EQ(prlimit(pid, RLIMIT_DATA, nullptr, &limit), 0);
+  limit.rlim_cur = room < 0 ? limit.rlim_max : static_cast<rlim_t>(DataBytes(pid) + room);
+  ASSERT_EQ(prlimit(pid, RLIMIT_DATA, &limit, nullptr), 0);
+}
+
+v1::PutRequest PutOf(int64_t bytes) {
+  v1::PutRequest request;
+  request.set_key("key");
+  request.set_value(std::string(static_cast<size_t>(bytes), 'x'));
+  return request;
+}
+
+class NoMemoryTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    CoordinatorProcess::Options options;
+    options.flags = {"--max-message-bytes", "67108864", "--limit", "max_value_bytes=33554432"};
+    // Threads of gRPC that begin later map their own stacks and heaps: small and few.
+    options.environment = {"MALLOC_ARENA_MAX=1"};
+    coordinator_ = std::make_unique<CoordinatorProcess>(options);
+    ASSERT_TRUE(coordinator_->Start().ok());
+    stubs_ = std::make_unique<Stubs>(coordinator_->address());
+    for (int i = 0; i < 20; ++i) ASSERT_TRUE(Put(1).ok());
+  }
+  grpc::Status Put(int64_t bytes) {
+    v1::PutResponse response;
+    return stubs_->store->Put(testing::Context().get(), PutOf(bytes), &response);
+  }
+
+  std::unique_ptr<CoordinatorProcess> coordinator_;
+  std::unique_ptr<Stubs> stubs_;
+};
+
+TEST_F(NoMemoryTest, ByFrames) {
+  LaneClient client(coordinator_->address());
+  client.Greet();
+  client.Call(1, kPut, PutOf(1));
+  ASSERT_EQ(client.Next()->code(), absl::StatusCode::kOk);
+  ASSERT_NO_FATAL_FAILURE(LimitData(coordinator_->pid(), kRoom));
+  client.Call(2, kPut, PutOf(kLarge));
+  const auto refused = client.Next();
+  ASSERT_TRUE(refused.has_value()) << "the connection ended";
+  EXPECT_EQ(refused->header.call, 2u);
+  EXPECT_EQ(refused->code(), absl::StatusCode::kResourceExhausted) << refused->text();
+  EXPECT_THAT(refused->text(),
+              AllOf(HasSubstr(absl::StrCat(kPut, ": the process has no memory left for a request")),
+                    HasSubstr(absl::StrCat(PutOf(kLarge).ByteSizeLong(), " bytes"))));
+  // What follows on the same connection is read.
+  client.Call(3, kPut, PutOf(1000));
+  const auto small = client.Next();
+  ASSERT_TRUE(small.has_value());
+  EXPECT_EQ(small->code(), absl::StatusCode::kOk) << small->text();
+  ASSERT_NO_FATAL_FAILURE(LimitData(coordinator_->pid(), -1));
+  client.Call(4, kPut, PutOf(kLarge));
+  const auto large = client.Next();
+  ASSERT_TRUE(large.has_value());
+  EXPECT_EQ(large->code(), absl::StatusCode::kOk) << large->text();
+}
+
+}  // namespace
+}  // namespace cohort
