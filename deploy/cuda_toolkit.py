@@ -7,7 +7,7 @@
 A toolkit is complete if it has the CUDA runtime and NCCL's header. Three places are looked at, in
 order: $CUDA_HOME, /usr/local/cuda, and $COHORT_CUDA_CACHE (default: ~/.cache/cohort-cuda). `make`
 fills the last one. It links the machine's runtime, if there is one, and takes the rest from the
-wheels in cuda_wheels.txt; it keeps headers and the runtime's archive, at most 5 MB.
+wheels in cuda_wheels.txt; it keeps headers and the runtime's archive, at most 7 MiB.
 
 With COHORT_WITHOUT_GPU=1 both succeed without a toolkit, and the build leaves GPU code out.
 """
