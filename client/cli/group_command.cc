@@ -110,7 +110,7 @@ std::optional<client::PathNote> PathsOf(Context& context, const client::GroupInf
   const auto kept = (*store)->Get({std::string(client::kPathNoteKey)});
   if (!kept.ok() || kept->values.empty()) return std::nullopt;
   std::optional<client::PathNote> note = client::DecodePathNote(kept->values[0].value);
-  if (note.has_value() && note->generation != group.generation) note.reset();
+  if (!note.has_value() || note->generation != group.generation) return std::nullopt;
   return note;
 }
 

@@ -1,5 +1,9 @@
 #include "coordinator/service/in_process.h"
 
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <fstream>
 #include <string>
 
 #include "cohort/v1/admin.pb.h"
@@ -70,6 +74,33 @@ TEST(InProcessTest, AWaitOverQueuesEndsWithAPush) {
   EXPECT_EQ(response.queue_lengths(1).queue(), "either");
   EXPECT_EQ(response.queue_lengths(1).length(), 1);
 }
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+TEST(InProcessTest, ARequestWithoutMemoryIsRefused) {
+  InProcessOptions options;
+  options.limits.max_value_bytes = 32 << 20;
+  InProcessCoordinator coordinator(options);
+  v1::PutRequest put;
+  put.set_key("k");
+  put.set_value(std::string(24 << 20, 'x'));
+  const std::string request = put.SerializeAsString();
+  rlimit before;
+  ASSERT_EQ(getrlimit(RLIMIT_DATA, &before), 0);
+  int64_t pages[6] = {};
+  std::ifstream file("/proc/self/statm");
+  for (int64_t& count : pages) file >> count;
+  rlimit limited = before;
+  limited.rlim_cur = static_cast<rlim_t>(pages[5] * sysconf(_SC_PAGESIZE) + (12 << 20));
+  ASSERT_EQ(setrlimit(RLIMIT_DATA, &limited), 0);
+  const absl::Status refused = coordinator.Handle(Method::kPut, request).status();
+  ASSERT_EQ(setrlimit(RLIMIT_DATA, &before), 0);
+  EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(refused.message(),
+            "cohort.v1.StoreService/Put: the process has no memory left for a request of " +
+                std::to_string(request.size()) + " bytes");
+  EXPECT_TRUE(coordinator.Handle(Method::kPut, request).ok());
+}
+#endif
 
 TEST(InProcessTest, EveryMethodSurvivesNothingAndNoise) {
   InProcessCoordinator coordinator;

@@ -26,10 +26,8 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 constexpr char kPut[] = "cohort.v1.StoreService/Put";
-// The transport holds a large request once; to decode it takes the same again. The limit lies half
-// way between, so that neither side of it is near.
+// A request or a value of this size does not fit where half of it does, and all else does.
 constexpr int64_t kLarge = 24 << 20;
-constexpr int64_t kRoom = kLarge * 3 / 2;
 
 int64_t DataBytes(pid_t pid) {
   std::ifstream file(absl::StrCat("/proc/", pid, "/statm"));
@@ -58,8 +56,8 @@ class NoMemoryTest : public ::testing::Test {
   void SetUp() override {
     CoordinatorProcess::Options options;
     options.flags = {"--max-message-bytes", "67108864", "--limit", "max_value_bytes=33554432"};
-    // Threads of gRPC that begin later map their own stacks and heaps: small and few.
-    options.environment = {"MALLOC_ARENA_MAX=1"};
+    // One heap, and large values outside of it, so that no freed memory takes the next of them.
+    options.environment = {"MALLOC_ARENA_MAX=1", "MALLOC_MMAP_THRESHOLD_=131072"};
     coordinator_ = std::make_unique<CoordinatorProcess>(options);
     ASSERT_TRUE(coordinator_->Start().ok());
     stubs_ = std::make_unique<Stubs>(coordinator_->address());
@@ -74,12 +72,54 @@ class NoMemoryTest : public ::testing::Test {
   std::unique_ptr<Stubs> stubs_;
 };
 
+// gRPC does not survive a failure of its own allocations, so the requests are small: the value is not.
+TEST_F(NoMemoryTest, ByGrpc) {
+  const std::string part(kLarge / 24, 'x');
+  const auto append = [&](const std::string& bytes) {
+    v1::AppendRequest request;
+    request.set_key("large");
+    request.set_value(bytes);
+    v1::AppendResponse response;
+    return stubs_->store->Append(testing::Context().get(), request, &response);
+  };
+  const auto range = [&] {
+    v1::RangeRequest request;
+    request.set_prefix("large");
+    v1::RangeResponse response;
+    return stubs_->store->Range(testing::Context().get(), request, &response);
+  };
+  for (int i = 0; i < 24; ++i) {
+    const grpc::Status status = append(part);
+    ASSERT_TRUE(status.ok()) << status.error_message();
+  }
+  ASSERT_NO_FATAL_FAILURE(LimitData(coordinator_->pid(), kLarge / 2));
+  const grpc::Status append_status = append("x");
+  EXPECT_EQ(append_status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+  EXPECT_EQ(append_status.error_message(),
+            absl::StrCat("cohort.v1.StoreService/Append: the process has no memory left for a value "
+                         "of ",
+                         kLarge + 1, " bytes"));
+  const grpc::Status range_status = range();
+  EXPECT_EQ(range_status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+  EXPECT_EQ(range_status.error_message(),
+            absl::StrCat("cohort.v1.StoreService/Range: the process has no memory left for an answer "
+                         "of ",
+                         kLarge, " bytes"));
+  const grpc::Status small = Put(1000);
+  EXPECT_TRUE(small.ok()) << small.error_message();
+  ASSERT_NO_FATAL_FAILURE(LimitData(coordinator_->pid(), -1));
+  EXPECT_TRUE(append("x").ok());
+  EXPECT_TRUE(range().ok());
+  // Every call has ended: it need not wait for one.
+  EXPECT_EQ(coordinator_->Terminate(absl::Seconds(20)).value_or(-1), 0);
+}
+
 TEST_F(NoMemoryTest, ByFrames) {
   LaneClient client(coordinator_->address());
   client.Greet();
   client.Call(1, kPut, PutOf(1));
   ASSERT_EQ(client.Next()->code(), absl::StatusCode::kOk);
-  ASSERT_NO_FATAL_FAILURE(LimitData(coordinator_->pid(), kRoom));
+  ASSERT_NO_FATAL_FAILURE(LimitData(coordinator_->pid(), kLarge / 2));
   client.Call(2, kPut, PutOf(kLarge));
   const auto refused = client.Next();
   ASSERT_TRUE(refused.has_value()) << "the connection ended";

@@ -7,12 +7,14 @@
 #include <algorithm>
 #include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "client/collective/device_tensors.h"
 #include "client/collective/worker_session_impl.h"
+#include "client/rendezvous/admin_client.h"
 #include "gmock/gmock.h"
 #include "tests/failure/members.h"
 #include "tests/worker/worker_test_base.h"
@@ -177,6 +179,48 @@ TEST_F(DeviceTest, BothKindsOfTensors) {
   groups_.clear();
   sessions_.clear();
   EXPECT_TRUE(AwaitAllEmpty());
+}
+
+TEST_F(DeviceTest, WhoIsMissingNamesTheRankThatDoesNotCall) {
+  constexpr int kLate = kRanks - 1;
+  Form(kRanks);
+  ExpectSums();
+  client::ConnectionOptions connection;
+  connection.address = coordinator_.address();
+  const auto admin = client::AdminClient::Create(*client::Connection::Create(connection));
+  const auto call = [&](int rank) {
+    Group& group = *groups_[static_cast<size_t>(rank)];
+    const absl::StatusOr<Tensor> tensor = Ranks(group, group.device());
+    ASSERT_TRUE(tensor.ok()) << tensor.status();
+    EXPECT_EQ(group.AllReduce(*tensor, *tensor, kSum), absl::OkStatus()) << "rank " << rank;
+  };
+  std::vector<std::thread> ranks;
+  for (int rank = 0; rank < kLate; ++rank) ranks.emplace_back(call, rank);
+  std::string last;
+  EXPECT_TRUE(Eventually([&] {
+    const auto report = admin->WhoIsMissing("devices", absl::Seconds(2));
+    if (!report.ok()) {
+      last = report.status().ToString();
+      return false;
+    }
+    last.clear();
+    for (const client::TensorWait& wait : report->tensor_waits) {
+      absl::StrAppend(&last, wait.operation, ": ", client::ToString(wait.missing), "; ");
+      const auto& missing = wait.missing.missing;
+      if (missing.size() == 1 && missing[0].first == kLate && missing[0].last == kLate &&
+          wait.missing.arrived_count == kLate && report->unanswered.empty()) {
+        return true;
+      }
+    }
+    return false;
+  })) << "the last answer: "
+      << last;
+  call(kLate);
+  for (std::thread& rank : ranks) rank.join();
+  EXPECT_TRUE(Eventually([&] {
+    const auto report = admin->WhoIsMissing("devices", absl::Seconds(2));
+    return report.ok() && report->tensor_waits.empty();
+  }));
 }
 
 TEST_F(DeviceTest, PartsOthersMemoryAndNothing) {
