@@ -15,8 +15,10 @@
 #include "base/lane/frame.h"
 #include "base/lane/send_queue.h"
 #include "base/mutex.h"
+#include "base/rpc/listener.h"
 #include "coordinator/service/dispatcher.h"
 #include "coordinator/service/lane/lane_call.h"
+#include "coordinator/service/lane/lane_guard.h"
 #include "coordinator/service/reply_sink.h"
 
 namespace cohort::coordinator {
@@ -28,16 +30,18 @@ struct LaneProtocol {
   std::string hello;            // preface and frame
   size_t max_body_bytes = 0;
   size_t max_calls = 0;  // in flight, per connection; 0: no limit
+  LaneLimits limits;
 };
 
 // Calls come in on the loop's thread; replies come from any. Who does not read its replies is not
-// read from: at most kMaxBacklog, one reply and those of parked calls wait here.
+// read from: at most kMaxBacklog, one reply and those of parked calls wait here. A client that goes
+// over a limit of LaneGuard is told so in the last reply, and its connection is closed.
 class LaneConnection final : public lane::EventLoop::Handler,
                              public Corked,
                              public std::enable_shared_from_this<LaneConnection> {
  public:
   // Takes `fd`, which does not block. `protocol` and `loop` outlive it.
-  LaneConnection(int fd, const LaneProtocol& protocol, lane::EventLoop& loop);
+  LaneConnection(int fd, const LaneProtocol& protocol, lane::EventLoop& loop, LanePeer peer);
   ~LaneConnection() override;
 
   void OnEvents(uint32_t events) override;
@@ -56,11 +60,15 @@ class LaneConnection final : public lane::EventLoop::Handler,
   static constexpr size_t kMaxBacklog = size_t{8} << 20;
 
   void Close();     // on the loop's thread
-  bool ReadSome();  // false: nothing more comes from there
+  bool ReadSome();  // false: the connection is to be closed
   bool HandleInput();
   bool HandleFrame(const lane::Frame& frame, bool too_large);
-  void StartCall(const lane::Frame& frame);
-  void Refuse(uint32_t id, const absl::Status& status);
+  bool StartCall(const lane::Frame& frame);
+  bool CancelCall(uint32_t id);
+  // These three: false after an offence.
+  bool Refuse(uint32_t id, const absl::Status& status);
+  bool CheckIdleFrame(uint32_t id);
+  bool Check(uint32_t id, const absl::Status& status);
   bool Backlogged() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return output_.size() >= kMaxBacklog;
   }
@@ -73,7 +81,10 @@ class LaneConnection final : public lane::EventLoop::Handler,
   // On the loop's thread alone.
   lane::FrameReader input_;
   bool greeted_ = false;
-  bool paused_ = false;  // with requests left in `input_`, for the backlog
+  bool paused_ = false;  // with requests left in `input_`, for the backlog or for others' turn
+  int frames_left_ = 0;  // of this turn
+  LaneGuard guard_;
+  const LanePeer peer_;
 
   Mutex mutex_;
   lane::SendQueue output_ ABSL_GUARDED_BY(mutex_);
