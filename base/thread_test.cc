@@ -1,9 +1,16 @@
 #include "base/thread.h"
 
 #include <pthread.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
+#include <cstdio>
+#include <cstdlib>
 #include <memory>
 #include <string>
+#include <thread>
+#include <utility>
+#include <vector>
 
 #include "absl/synchronization/notification.h"
 #include "base/testing/no_new_threads.h"
@@ -41,6 +48,33 @@ TEST(ThreadTest, ARefusedThreadNamesTheLimitsAndDropsTheBody) {
                     ContainsRegex("RLIMIT_AS ([0-9]+|unlimited)"),
                     ContainsRegex("kernel.threads-max [0-9]+")));
   EXPECT_EQ(held.use_count(), 1);
+}
+
+// In a child process, whose user counts for itself.
+TEST(ThreadDeathTest, SomeThreadsAreLeftToGrpc) {
+  if (getuid() != 0) GTEST_SKIP() << "needs root, to count threads by user";
+  const auto fill = [] {
+    const rlimit limit = {64, 64};
+    if (setrlimit(RLIMIT_NPROC, &limit) != 0) std::_Exit(2);
+    if (setresuid(2'000'000 + getpid(), 0, 0) != 0) std::_Exit(3);
+    ReserveThreadsForCalls(4);
+    absl::Notification end;
+    std::vector<std::thread> threads;
+    absl::Status refused;
+    while (refused.ok()) {
+      absl::StatusOr<std::thread> thread =
+          StartThread("cohort-many", [&end] { end.WaitForNotification(); });
+      if (thread.ok()) threads.push_back(*std::move(thread));
+      refused = thread.status();
+    }
+    std::fprintf(stderr, "%zu threads, %s\n", threads.size(), refused.ToString().c_str());
+    std::fflush(stderr);
+    std::_Exit(0);
+  };
+  // 64 less the first thread, a quarter, and four.
+  EXPECT_EXIT(fill(), ::testing::ExitedWithCode(0),
+              "43 threads, RESOURCE_EXHAUSTED: cannot start thread cohort-many: 20 threads are "
+              "left, which gRPC may need; the process has 44 threads; limits: RLIMIT_NPROC 64");
 }
 
 TEST(ThreadTest, ThreadsStartAgainOnceTheLimitIsGone) {

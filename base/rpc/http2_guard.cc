@@ -29,7 +29,6 @@ constexpr uint32_t kSmallData = 256;
 constexpr double kIdleFramesEach = 4;
 // A call that was parked for so long costs its caller more than its end costs the server.
 constexpr absl::Duration kRapid = absl::Seconds(1);
-constexpr double kSuspectShare = 16;
 // A stream whose end is still on its way to the client may be counted for a moment.
 constexpr size_t kStreamSlack = 128;
 
@@ -173,7 +172,7 @@ absl::Status Http2Guard::AddToHeaderBlock(const Http2Frames::Header& header) {
   }
   if (!in_header_block_) {
     has_request_ = true;
-    idle_.level = std::max(idle_.level - kIdleFramesEach, 0.0);
+    idle_.Excuse(kIdleFramesEach);
   }
   return absl::OkStatus();
 }
@@ -201,7 +200,7 @@ absl::Status Http2Guard::OnMessageBytes(uint32_t id, absl::string_view bytes) {
     // Complete: from now on it counts where calls do.
     held = bytes.empty() ? 0 : kPieceBytes;
     stream.prefix_have = 0;
-    idle_.level = std::max(idle_.level - kIdleFramesEach, 0.0);
+    idle_.Excuse(kIdleFramesEach);
   }
   unfinished_bytes_ += int64_t{held} - stream.unfinished_bytes;
   stream.unfinished_bytes = held;
@@ -211,14 +210,8 @@ absl::Status Http2Guard::OnMessageBytes(uint32_t id, absl::string_view bytes) {
   return absl::OkStatus();
 }
 
-absl::Status Http2Guard::Count(Use& use, int per_second, absl::string_view limit) {
-  if (use.since != absl::InfinitePast()) {
-    use.level -= absl::ToDoubleSeconds(now_ - use.since) * per_second;
-  }
-  use.since = now_;
-  use.level = std::max(use.level, 0.0) + 1;
-  const double burst = per_second / (suspect_ ? kSuspectShare : 1);
-  return use.level > burst ? Over(limit, per_second) : absl::OkStatus();
+absl::Status Http2Guard::Count(RateCount& use, int per_second, absl::string_view limit) {
+  return use.Add(now_, per_second, suspect_) ? absl::OkStatus() : Over(limit, per_second);
 }
 
 void Http2Guard::EndByClient(uint32_t id) {

@@ -17,6 +17,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "base/clock.h"
+#include "base/rpc/rate_count.h"
 
 namespace cohort {
 
@@ -80,11 +81,6 @@ class Http2Guard {
   bool has_request() const { return has_request_; }
 
  private:
-  // How much of a rate was used. A burst is the rate; a suspect's is a sixteenth of that.
-  struct Use {
-    double level = 0;
-    Instant since = absl::InfinitePast();
-  };
   struct Stream {
     Instant opened = absl::InfinitePast();
     uint8_t prefix_have = 0;        // bytes of the next message's prefix
@@ -97,7 +93,7 @@ class Http2Guard {
   absl::Status OpenStream(const Http2Frames::Header& header);
   absl::Status AddToHeaderBlock(const Http2Frames::Header& header);
   absl::Status OnMessageBytes(uint32_t id, absl::string_view bytes);
-  absl::Status Count(Use& use, int per_second, absl::string_view limit);
+  absl::Status Count(RateCount& use, int per_second, absl::string_view limit);
   void EndByClient(uint32_t id);
   bool EndsEarly(uint32_t id);
   void End(uint32_t id);
@@ -118,7 +114,7 @@ class Http2Guard {
   uint32_t number_ = 0;  // a payload's first four bytes
   absl::flat_hash_map<uint32_t, Stream> streams_;
   int64_t unfinished_bytes_ = 0;
-  Use resets_, settings_, idle_;
+  RateCount resets_, settings_, idle_;
 };
 
 }  // namespace cohort

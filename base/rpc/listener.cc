@@ -346,17 +346,17 @@ void Listener::Remove(const Connection& connection) {
 }
 
 void Listener::HandOver(Connection& connection, int fd, int listener_fd, bool to_lane) {
-  if (to_lane) return sinks_.lane(fd);
-  connection.socket = std::make_shared<GuardedSocket>();
-  connection.socket->suspect = connection.peer->suspect;
-  connection.socket->on_offence = [link = link_, peer = connection.peer](
-                                      const absl::Status& status) {
+  const auto on_offence = [link = link_, peer = connection.peer](const absl::Status& status) {
     peer->suspect->store(true, std::memory_order_relaxed);
     MutexLock lock(&link->mutex);
     Listener* const listener = link->listener;
     if (listener == nullptr) return;
     listener->loop_.Post([listener, peer, status] { listener->OnOffence(peer, status); });
   };
+  if (to_lane) return sinks_.lane(fd, {connection.peer->suspect, on_offence});
+  connection.socket = std::make_shared<GuardedSocket>();
+  connection.socket->suspect = connection.peer->suspect;
+  connection.socket->on_offence = on_offence;
   GuardSocket(fd, options_.http2, connection.socket);
   sinks_.grpc(fd, listener_fd);
 }

@@ -3,6 +3,7 @@
 #ifndef COHORT_BASE_RPC_LISTENER_H_
 #define COHORT_BASE_RPC_LISTENER_H_
 
+#include <atomic>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -23,9 +24,17 @@
 
 namespace cohort {
 
+// What a lane knows of its client's address.
+struct LanePeer {
+  // The address has broken a limit a short while ago. Shared by all its connections.
+  std::shared_ptr<const std::atomic<bool>> suspect = std::make_shared<std::atomic<bool>>(false);
+  // To be called once, when the lane closes a connection for what it sent. Thread-safe.
+  std::function<void(const absl::Status&)> on_offence = [](const absl::Status&) {};
+};
+
 struct ListenerSinks {
   // Take the descriptor, which does not block and from which nothing was read.
-  std::function<void(int fd)> lane;  // null: there is no lane
+  std::function<void(int fd, LanePeer peer)> lane;  // null: there is no lane
   std::function<void(int fd, int listener_fd)> grpc;
 };
 

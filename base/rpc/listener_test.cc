@@ -36,7 +36,7 @@ class ListenerTest : public ::testing::Test {
     ASSERT_TRUE(sockets.ok()) << sockets.status();
     port_ = sockets->front().port();
     ListenerSinks sinks;
-    sinks.lane = [this](int fd) { Take(fd, lanes_); };
+    sinks.lane = [this](int fd, LanePeer) { Take(fd, lanes_); };
     sinks.grpc = [this](int fd, int) { Take(fd, http2_); };
     listener_ = std::make_unique<Listener>(*std::move(sockets), std::move(sinks), options);
   }

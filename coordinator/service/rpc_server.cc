@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <limits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -39,6 +40,10 @@ constexpr int kMinPingIntervalMs = 10000;
 constexpr int kHandshakeMs = 10000;
 // A call that is parked costs gRPC 13 KB and the lane 0.3.
 constexpr int kLaneCallsPerStream = 16;
+int LaneRate(int http2_rate) {
+  return static_cast<int>(
+      std::min<int64_t>(int64_t{http2_rate} * kLaneCallsPerStream, std::numeric_limits<int>::max()));
+}
 // What is left for gRPC's own streams (health watches) once ours have ended.
 constexpr absl::Duration kLastGrace = absl::Milliseconds(200);
 constexpr absl::Duration kLastAnswers = absl::Seconds(30);
@@ -56,7 +61,9 @@ struct RpcServer::Impl {
 
   void Accept(std::vector<ListenSocket> sockets, ListenerOptions options) {
     ListenerSinks sinks;
-    if (lanes != nullptr) sinks.lane = [this](int fd) { lanes->Adopt(fd); };
+    if (lanes != nullptr) {
+      sinks.lane = [this](int fd, LanePeer peer) { lanes->Adopt(fd, std::move(peer)); };
+    }
     sinks.grpc = [this](int fd, int listener_fd) {
       grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters connection;
       connection.listener_fd = listener_fd;
@@ -137,6 +144,9 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(const RpcServerOptio
     lane.threads = options.lane_threads;
     lane.max_message_bytes = options.max_message_bytes;
     lane.max_concurrent_calls = max_streams * kLaneCallsPerStream;
+    const Http2Limits& http2 = options.listener.http2;
+    lane.limits.max_resets_per_second = LaneRate(http2.max_resets_per_second);
+    lane.limits.max_idle_frames_per_second = LaneRate(http2.max_idle_frames_per_second);
     impl->lanes = std::make_unique<LaneServer>(lane, dispatcher);
   }
 

@@ -1,12 +1,6 @@
 // One peer floods the coordinator's port with HTTP/2 frames that no client sends. The coordinator
 // closes its connections, keeps little memory for them, and serves everyone else meanwhile.
-#include <poll.h>
-
-#include <algorithm>
-#include <atomic>
-#include <functional>
 #include <future>
-#include <iostream>
 #include <memory>
 #include <random>
 #include <string>
@@ -18,145 +12,29 @@
 #include "base/clock.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tests/failure/limited_coordinator.h"
-#include "tests/failure/members.h"
+#include "tests/failure/flood_test_base.h"
 #include "tests/failure/raw_http2.h"
 #include "tests/failure/stubs.h"
 
 namespace cohort {
 namespace {
 
+using testing::Attack;
 using testing::Frame;
 using testing::FrameType;
 using ::testing::HasSubstr;
 using testing::kEndHeaders;
 using testing::kEndStream;
+using testing::kMiB;
 using testing::Number32;
+using testing::Pause;
 using testing::RawHttp2;
+using testing::Repeat;
 using testing::RequestBlock;
 
-constexpr int64_t kMiB = int64_t{1} << 20;
-// An attacker that is not stopped gives up after so much.
-constexpr size_t kMostBytes = size_t{300} << 20;
-constexpr absl::Duration kMostTime = absl::Seconds(4);
-constexpr absl::Duration kCallDeadline = absl::Seconds(5);
 constexpr char kParkingMethod[] = "/cohort.v1.StoreService/Get";
 
-using Attack = std::function<void(RawHttp2& connection, int index)>;
-
-// Between two looks at something that changes: without it the test takes the processor from both
-// sides.
-void Pause() { poll(nullptr, 0, 1); }
-
-// Sends what `make` returns until the server closes the connection.
-void Repeat(RawHttp2& connection, const std::function<std::string()>& make) {
-  const Instant deadline = Clock::Steady().Now() + kMostTime;
-  for (size_t sent = 0; sent < kMostBytes && Clock::Steady().Now() < deadline;) {
-    const std::string bytes = make();
-    if (!connection.Send(bytes)) return;
-    sent += bytes.size();
-  }
-}
-
-class Http2FloodTest : public ::testing::Test {
- protected:
-  void SetUp() override { ASSERT_TRUE(coordinator_.Start({}).ok()) << coordinator_.ErrorText(); }
-
-  void TearDown() override {
-    // Ten seconds are the default of --drain-grace.
-    const absl::StatusOr<int> exit = coordinator_.Terminate(absl::Seconds(11));
-    ASSERT_TRUE(exit.ok()) << exit.status();
-    EXPECT_EQ(*exit, 0);
-  }
-
-  // Runs `attack` on each of `connections` connections, beside a gRPC caller and a lane caller.
-  void Run(int connections, const Attack& attack,
-           const std::string& greeting = RawHttp2::Greeting()) {
-    testing::Stubs stubs(coordinator_.address());
-    std::atomic<bool> stop = false;
-    std::atomic<int> grpc_calls = 0;
-    std::atomic<int> lane_calls = 0;
-    absl::Duration longest_grpc, longest_lane;
-    std::thread grpc_caller([&] {
-      while (!stop) {
-        const Instant start = Clock::Steady().Now();
-        v1::LimitsResponse response;
-        const grpc::Status status = stubs.admin->Limits(testing::Context(kCallDeadline).get(),
-                                                        v1::LimitsRequest(), &response);
-        ASSERT_TRUE(status.ok()) << status.error_message();
-        longest_grpc = std::max(longest_grpc, Clock::Steady().Now() - start);
-        ++grpc_calls;
-      }
-    });
-    std::thread lane_caller([&] {
-      auto members = testing::JoinAll({testing::Connect(coordinator_.address())}, "bystander", 1);
-      ASSERT_NE(members[0], nullptr);
-      while (!stop) {
-        const Instant start = Clock::Steady().Now();
-        const absl::Status status = members[0]->Barrier();
-        ASSERT_TRUE(status.ok()) << status;
-        longest_lane = std::max(longest_lane, Clock::Steady().Now() - start);
-        ++lane_calls;
-      }
-    });
-    // The callers were served before the attack, and are served after it.
-    const auto await_calls = [&](int more) {
-      const int grpc_goal = grpc_calls + more;
-      const int lane_goal = lane_calls + more;
-      const Instant deadline = Clock::Steady().Now() + absl::Seconds(60);
-      while ((grpc_calls < grpc_goal || lane_calls < lane_goal) &&
-             Clock::Steady().Now() < deadline) {
-        Pause();
-      }
-      EXPECT_GE(grpc_calls, grpc_goal);
-      EXPECT_GE(lane_calls, lane_goal);
-    };
-    await_calls(10);
-    const int64_t before = coordinator_.ResidentBytes();
-    std::vector<std::unique_ptr<RawHttp2>> attackers;
-    std::vector<std::thread> threads;
-    std::atomic<int> running = connections;
-    for (int index = 0; index < connections; ++index) {
-      attackers.push_back(std::make_unique<RawHttp2>(coordinator_.port(), greeting));
-    }
-    for (int index = 0; index < connections; ++index) {
-      threads.emplace_back([&, index] {
-        attack(*attackers[index], index);
-        --running;
-      });
-    }
-    int64_t peak = before;
-    while (running > 0) {
-      peak = std::max(peak, coordinator_.ResidentBytes());
-      Pause();
-    }
-    for (std::thread& thread : threads) thread.join();
-    await_calls(10);
-    peak = std::max(peak, coordinator_.ResidentBytes());
-    stop = true;
-    grpc_caller.join();
-    lane_caller.join();
-    closed_ = std::count_if(attackers.begin(), attackers.end(), [](const auto& attacker) {
-      return attacker->AwaitClosed(absl::Seconds(5));
-    });
-    std::cout << "resident: " << before / kMiB << " MiB before, " << peak / kMiB
-              << " MiB at most; longest call by gRPC " << longest_grpc << ", by the lane "
-              << longest_lane << "; " << closed_ << " of " << connections << " closed" << std::endl;
-    EXPECT_LE(peak - before, 64 * kMiB * connections);
-    attackers.clear();
-  }
-
-  // How often the coordinator's log has `text`.
-  int Logged(const std::string& text) {
-    const std::string log = coordinator_.ErrorText();
-    int count = 0;
-    for (size_t at = 0; (at = log.find(text, at)) != std::string::npos; at += text.size()) ++count;
-    return count;
-  }
-
-  testing::LimitedCoordinator coordinator_;
-  int64_t closed_ = 0;
-};
+class Http2FloodTest : public testing::FloodTest {};
 
 TEST_F(Http2FloodTest, AHeaderBlockWithoutEnd) {
   Run(1, [](RawHttp2& connection, int) {

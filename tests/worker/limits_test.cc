@@ -1,9 +1,12 @@
 // One client asks for more than its part: it is told which limit it met, and others are served.
 #include <netinet/in.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <chrono>
+#include <filesystem>
+#include <iterator>
 #include <memory>
 #include <string>
 #include <thread>
@@ -15,6 +18,7 @@
 #include "base/lane/frame.h"
 #include "base/tensor.h"
 #include "base/unique_fd.h"
+#include "client/collective/worker_session_impl.h"
 #include "gmock/gmock.h"
 #include "grpcpp/grpcpp.h"
 #include "tests/failure/members.h"
@@ -52,7 +56,8 @@ void SetDeadline(grpc::ClientContext& context) {
 // A client that speaks the protocol by itself.
 class StubClient {
  public:
-  explicit StubClient(std::unique_ptr<v1::WorkerService::Stub> stub) : stub_(std::move(stub)) {
+  explicit StubClient(std::unique_ptr<v1::WorkerService::Stub> stub, uint64_t bytes = 16)
+      : stub_(std::move(stub)), bytes_(bytes) {
     reader_ = stub_->OpenSession(&stream_, {});
     v1::SessionEvent event;
     EXPECT_TRUE(reader_->Read(&event));
@@ -60,7 +65,7 @@ class StubClient {
     v1::CreateTensorRequest request;
     request.set_session(session_);
     request.mutable_layout()->set_data_type(static_cast<int>(DataType::kU8));
-    request.mutable_layout()->add_shape(16);
+    request.mutable_layout()->add_shape(static_cast<int64_t>(bytes));
     v1::CreateTensorResponse response;
     grpc::ClientContext context;
     SetDeadline(context);
@@ -91,6 +96,28 @@ class StubClient {
     std::unique_ptr<grpc::ClientWriter<v1::WriteTensorRequest>> writer_;
   };
 
+  class Read {
+   public:
+    Read(v1::WorkerService::Stub& stub, const v1::ReadTensorRequest& request) {
+      SetDeadline(context_);
+      reader_ = stub.ReadTensor(&context_, request);
+    }
+    // Takes no part.
+    grpc::Status Await() { return reader_->Finish(); }
+    bool Take(v1::ReadTensorResponse* part) { return reader_->Read(part); }
+
+   private:
+    grpc::ClientContext context_;
+    std::unique_ptr<grpc::ClientReader<v1::ReadTensorResponse>> reader_;
+  };
+  std::unique_ptr<Read> StartRead() {
+    v1::ReadTensorRequest request;
+    request.set_session(session_);
+    request.set_tensor(tensor_);
+    request.set_size(bytes_);
+    return std::make_unique<Read>(*stub_, request);
+  }
+
   std::unique_ptr<Write> StartWrite() { return std::make_unique<Write>(*stub_); }
   v1::WriteTensorRequest FirstPart(const std::string& bytes) const {
     v1::WriteTensorRequest part;
@@ -110,8 +137,12 @@ class StubClient {
   grpc::ClientContext stream_;
   std::unique_ptr<grpc::ClientReader<v1::SessionEvent>> reader_;
   std::string session_;
+  const uint64_t bytes_;
   uint64_t tensor_ = 0;
 };
+
+// More than gRPC's windows and the kernel's buffers take.
+constexpr uint64_t kManyBytes = uint64_t{64} << 20;
 
 class StreamLimitsTest : public WorkerTest {
  protected:
@@ -187,6 +218,39 @@ TEST_F(StreamLimitsTest, AWriteThatGoesOnIsNotIdle) {
   EXPECT_TRUE(status.ok()) << status.error_message();
 }
 
+TEST_F(StreamLimitsTest, AReadWhoseClientTakesNothingEnds) {
+  Start("300ms");
+  StubClient client(StubOf(0), kManyBytes);
+  const std::unique_ptr<StubClient::Read> first = client.StartRead();
+  const std::unique_ptr<StubClient::Read> second = client.StartRead();
+  ASSERT_TRUE(AwaitCalls(2));
+  EXPECT_TRUE(AwaitCalls(0));
+  for (StubClient::Read* const read : {first.get(), second.get()}) {
+    // gRPC's client keeps the status back until all that came before it is taken.
+    v1::ReadTensorResponse part;
+    while (read->Take(&part)) {
+    }
+    EXPECT_EQ(read->Await().error_code(), grpc::StatusCode::CANCELLED);
+  }
+}
+
+TEST_F(StreamLimitsTest, ReadsCountAndEndWithTheirBytes) {
+  Start("1h");
+  StubClient client(StubOf(0), kManyBytes);
+  std::vector<std::unique_ptr<StubClient::Read>> idle;
+  for (int i = 0; i < kShare; ++i) idle.push_back(client.StartRead());
+  ASSERT_TRUE(AwaitCalls(kShare));
+  const grpc::Status refused = client.StartRead()->Await();
+  EXPECT_EQ(refused.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+  EXPECT_THAT(refused.error_message(), HasSubstr("--max-calls-per-session"));
+  uint64_t bytes = 0;
+  v1::ReadTensorResponse part;
+  while (idle[0]->Take(&part)) bytes += part.bytes().size();
+  EXPECT_EQ(bytes, kManyBytes);
+  EXPECT_TRUE(idle[0]->Await().ok());
+  EXPECT_TRUE(AwaitCalls(kShare - 1));
+}
+
 TEST_F(StreamLimitsTest, WritesWithoutAFirstPartAreLimitedApart) {
   Start("1h");
   StubClient greedy(StubOf(0));
@@ -214,17 +278,65 @@ TEST_F(StreamLimitsTest, MemoryThatASessionKeepsForItsCallsIsBounded) {
   constexpr int64_t kMebibyte = int64_t{1} << 20;
   Start("1h");
   const std::shared_ptr<client::WorkerSession> session = Connect(0, Way::kTcp);
-  std::vector<client::WorkerSession::Scratch> taken;
+  auto& wire = client::WorkerSessionImpl::Of(*session);
+  std::vector<client::WorkerSessionImpl::Scratch> taken;
   for (int i = 0; i < 5; ++i) {
-    absl::StatusOr<client::WorkerSession::Scratch> scratch = session->TakeScratch(100 * kMebibyte);
+    absl::StatusOr<client::WorkerSessionImpl::Scratch> scratch = wire.TakeScratch(100 * kMebibyte);
     ASSERT_TRUE(scratch.ok()) << scratch.status();
     taken.push_back(*scratch);
   }
   EXPECT_GE(Describe(0).tensor_bytes(), 500 * kMebibyte);
-  for (const client::WorkerSession::Scratch& scratch : taken) session->GiveBack(scratch, true);
+  for (const client::WorkerSessionImpl::Scratch& scratch : taken) wire.GiveBack(scratch, true);
   const int64_t kept = Describe(0).tensor_bytes();
   EXPECT_LE(kept, 256 * kMebibyte);
   EXPECT_GE(kept, 100 * kMebibyte) << "the next call needs no new memory";
+}
+
+class DescriptorsTest : public WorkerTest {
+ protected:
+  // A folder of /proc.
+  ptrdiff_t OpenDescriptors() {
+    return std::distance(std::filesystem::directory_iterator(
+                             absl::StrCat("/proc/", worker(0).pid(), "/fd")),
+                         {});
+  }
+};
+
+TEST_F(DescriptorsTest, GroupsCountUntilTheirSessionsLeaveThem) {
+  // A session and one group of two have 12; the group of one rank has 8.
+  StartWorker({"--max-descriptors-per-session", "19"});
+  const auto first = Connect(0, Way::kFar);
+  const auto second = Connect(0, Way::kFar);
+  ptrdiff_t one_group = 0;
+  {
+    const ptrdiff_t before = OpenDescriptors();
+    const Groups groups = JoinAll({first, second}, "group");
+    ASSERT_NE(groups[0], nullptr);
+    one_group = OpenDescriptors() - before;
+    const absl::Status refused =
+        client::RemoteGroup::Create(SeatOf(first, "another", 0, 1)).status();
+    EXPECT_TRUE(absl::IsResourceExhausted(refused)) << refused;
+    EXPECT_THAT(std::string(refused.message()),
+                HasSubstr("a group of 1 ranks takes 8 file descriptors; this session holds 12 of "
+                          "19 (--max-descriptors-per-session)"));
+  }
+  EXPECT_TRUE(testing::Eventually([&] {
+    return client::RemoteGroup::Create(SeatOf(first, "another", 0, 1)).ok();
+  }));
+  // What is counted covers what is open.
+  EXPECT_LE(one_group, 2 * 10);
+}
+
+TEST_F(DescriptorsTest, TheWorkerRaisesItsLimitAsFarAsTheSystemAllows) {
+  rlimit before = {};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit low = {256, before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &low), 0);
+  StartWorker();
+  rlimit of_worker = {};
+  EXPECT_EQ(prlimit(worker(0).pid(), RLIMIT_NOFILE, nullptr, &of_worker), 0);
+  EXPECT_EQ(of_worker.rlim_cur, before.rlim_max);
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
 }
 
 // A worker that may have few threads.
@@ -294,6 +406,7 @@ TEST_F(ThreadLimitTest, JoiningIsRefusedForThatCallerAlone) {
   EXPECT_GT(refused, 0);
   EXPECT_LT(refused, static_cast<int>(statuses.size()));
   AwaitServing();
+  ExpectCollectivesWork();
 }
 
 }  // namespace

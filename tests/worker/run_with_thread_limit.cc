@@ -3,7 +3,8 @@
 //   COHORT_TEST_PROGRAM=/path COHORT_TEST_THREADS=60 run_with_thread_limit ARGUMENTS...
 //
 // RLIMIT_NPROC does not hold for root. So the program keeps root's files and sockets as its
-// effective user, counts as another real user, and has no capability that lifts the limit.
+// effective user, counts as another real user, and has no capability that lifts the limit. The
+// real user's number comes from the process's: two tests at a time do not count together.
 #include <linux/capability.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -13,14 +14,14 @@
 #include <cstdlib>
 
 int main(int, char** argv) {
-  constexpr uid_t kRealUser = 61235;
+  const uid_t real_user = 1'000'000 + static_cast<uid_t>(getpid());
   const char* const program = std::getenv("COHORT_TEST_PROGRAM");
   const char* const threads = std::getenv("COHORT_TEST_THREADS");
   if (program == nullptr || threads == nullptr) return 2;
   rlimit limit = {};
   limit.rlim_cur = limit.rlim_max = std::strtoul(threads, nullptr, 10);
   if (prctl(PR_CAPBSET_DROP, CAP_SYS_RESOURCE) != 0 || prctl(PR_CAPBSET_DROP, CAP_SYS_ADMIN) != 0 ||
-      setrlimit(RLIMIT_NPROC, &limit) != 0 || setresuid(kRealUser, 0, 0) != 0) {
+      setrlimit(RLIMIT_NPROC, &limit) != 0 || setresuid(real_user, 0, 0) != 0) {
     std::perror("run_with_thread_limit");
     return 2;
   }

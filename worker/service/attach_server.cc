@@ -24,6 +24,9 @@ namespace {
 // A client that connects says so at once, and takes its answers.
 constexpr absl::Duration kPatience = absl::Seconds(5);
 
+// A client's connection, and its process.
+constexpr int kGuestDescriptors = 2;
+
 // Between two looks at a queue that cannot be served.
 constexpr int kPauseMs = 20;
 
@@ -75,6 +78,7 @@ AttachServer::AttachServer(SessionTable& sessions, GpuTable& gpus, shm::LocalLis
                            UniqueFd stop)
     : sessions_(sessions),
       gpus_(gpus),
+      unnamed_(sessions.NewDescriptorShare()),
       listener_(std::move(listener)),
       stop_(std::move(stop)) {}
 
@@ -113,13 +117,18 @@ absl::Status AttachServer::Admit(shm::LocalSocket& client) {
     return absl::ResourceExhaustedError(absl::StrCat(
         guests_.size(), " clients are attached to the worker; it takes at most ", kMaxGuests));
   }
+  COHORT_ASSIGN_OR_RETURN(
+      HeldDescriptors descriptors,
+      HeldDescriptors::Take(unnamed_, kGuestDescriptors, "a client that attaches"));
   Guest& guest = guests_.emplace_back();
+  guest.descriptors = std::move(descriptors);
   guest.socket = std::move(client);
   absl::StatusOr<std::thread> thread = StartThread("cohort-attached", [this, &guest] {
     {
       // Closed here: the guest itself stays until another client connects.
+      HeldDescriptors descriptors = std::move(guest.descriptors);
       const shm::LocalSocket socket = std::move(guest.socket);
-      Serve(socket);
+      Serve(socket, std::move(descriptors));
     }
     guest.done = true;
   });
@@ -169,8 +178,8 @@ void AttachServer::DropDone() {
   }
 }
 
-void AttachServer::Serve(const shm::LocalSocket& client) {
-  const absl::StatusOr<std::shared_ptr<Session>> session = Greet(client);
+void AttachServer::Serve(const shm::LocalSocket& client, HeldDescriptors descriptors) {
+  const absl::StatusOr<std::shared_ptr<Session>> session = Greet(client, descriptors);
   if (!session.ok()) {
     Reply(client, session.status(), {});
     return;
@@ -180,7 +189,8 @@ void AttachServer::Serve(const shm::LocalSocket& client) {
   }
 }
 
-absl::StatusOr<std::shared_ptr<Session>> AttachServer::Greet(const shm::LocalSocket& client) {
+absl::StatusOr<std::shared_ptr<Session>> AttachServer::Greet(const shm::LocalSocket& client,
+                                                             HeldDescriptors& descriptors) {
   COHORT_ASSIGN_OR_RETURN(const shm::LocalSocket::Message message, client.Receive(Soon()));
   v1::AttachHello hello;
   if (!hello.ParseFromString(message.bytes) || hello.magic() != v1::ATTACH_PROTOCOL_MAGIC) {
@@ -192,6 +202,10 @@ absl::StatusOr<std::shared_ptr<Session>> AttachServer::Greet(const shm::LocalSoc
                      static_cast<int>(v1::ATTACH_PROTOCOL_VERSION)));
   }
   COHORT_ASSIGN_OR_RETURN(std::shared_ptr<Session> session, sessions_.Find(hello.session()));
+  COHORT_ASSIGN_OR_RETURN(HeldDescriptors counted,
+                          HeldDescriptors::Take(session->descriptors(), kGuestDescriptors,
+                                                "a client that attaches"));
+  std::swap(descriptors, counted);
   COHORT_ASSIGN_OR_RETURN(const std::shared_ptr<shm::Heap> heap, session->heap());
   v1::AttachAnswer answer;
   answer.set_heap_bytes(heap->segment().size());
@@ -253,12 +267,18 @@ absl::Status AttachServer::Register(Session& session, const v1::RegisterMemory& 
     return absl::InvalidArgumentError(
         absl::StrCat("memory is registered with one descriptor; ", message.fds.size(), " came"));
   }
-  COHORT_ASSIGN_OR_RETURN(shm::Segment segment,
+  struct Memory {
+    HeldDescriptors descriptors;
+    shm::Segment segment;  // goes first
+  };
+  auto owner = std::make_shared<Memory>();
+  COHORT_ASSIGN_OR_RETURN(owner->descriptors,
+                          HeldDescriptors::Take(session.descriptors(), 1, "registered memory"));
+  COHORT_ASSIGN_OR_RETURN(owner->segment,
                           shm::Segment::Map(message.fds[0].release(), request.bytes()));
-  auto owner = std::make_shared<shm::Segment>(std::move(segment));
   TensorMemory memory;
-  memory.data = owner->data();
-  memory.bytes = static_cast<int64_t>(owner->size());
+  memory.data = owner->segment.data();
+  memory.bytes = static_cast<int64_t>(owner->segment.size());
   memory.owner = std::move(owner);
   COHORT_ASSIGN_OR_RETURN(const uint64_t tensor, session.tensors().Add(std::move(memory)));
   answer->set_tensor(tensor);

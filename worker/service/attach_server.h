@@ -15,6 +15,7 @@
 #include "base/shm/local_socket.h"
 #include "base/unique_fd.h"
 #include "cohort/v1/attach.pb.h"
+#include "worker/service/descriptor_quota.h"
 #include "worker/service/gpu_table.h"
 #include "worker/service/session_table.h"
 
@@ -37,6 +38,7 @@ class AttachServer {
 
  private:
   struct Guest {
+    HeldDescriptors descriptors;  // until its session has them
     shm::LocalSocket socket;
     std::thread thread;
     std::atomic<bool> done{false};
@@ -57,9 +59,11 @@ class AttachServer {
   absl::Status Admit(shm::LocalSocket& client);
   void Refuse(shm::LocalSocket client, const absl::Status& why);
   void DropRefused();
-  void Serve(const shm::LocalSocket& client);
-  // Answers the hello. Errors: those of the answer.
-  absl::StatusOr<std::shared_ptr<Session>> Greet(const shm::LocalSocket& client);
+  void Serve(const shm::LocalSocket& client, HeldDescriptors descriptors);
+  // Answers the hello. The session counts the client's `descriptors` from then on. Errors: those of
+  // the answer.
+  absl::StatusOr<std::shared_ptr<Session>> Greet(const shm::LocalSocket& client,
+                                                 HeldDescriptors& descriptors);
   // Until the client, the session or the server ends; true: the client did.
   bool Follow(const shm::LocalSocket& client, Session& session);
   void AnswerRequest(const shm::LocalSocket& client, Session& session,
@@ -74,6 +78,8 @@ class AttachServer {
 
   SessionTable& sessions_;
   GpuTable& gpus_;
+  // Of clients that have not said their session yet.
+  const std::shared_ptr<DescriptorShare> unnamed_;
   const shm::LocalListener listener_;
   const UniqueFd stop_;
   std::list<Guest> guests_;       // of the thread

@@ -13,6 +13,7 @@
 
 #include "absl/time/clock.h"
 #include "base/clock.h"
+#include "base/shm/segment.h"
 #include "base/testing/no_new_threads.h"
 #include "base/unique_fd.h"
 #include "gmock/gmock.h"
@@ -78,7 +79,7 @@ absl::StatusOr<v1::AttachAnswer> Attach(const std::string& name, const std::stri
 
 class AttachServerTest : public ::testing::Test {
  protected:
-  AttachServerTest() {
+  explicit AttachServerTest(DescriptorLimits limits = {}) : sessions_(limits) {
     absl::StatusOr<std::unique_ptr<AttachServer>> server = AttachServer::Start(sessions_, gpus_);
     EXPECT_TRUE(server.ok()) << server.status();
     server_ = *std::move(server);
@@ -151,6 +152,74 @@ TEST_F(AttachServerTest, ClientsThatAreGoneGiveTheirDescriptorsBackAtOnce) {
   }
   EXPECT_TRUE(Eventually([&] { return CountSockets() <= before; }))
       << CountSockets() << " sockets are open; there were " << before;
+}
+
+class DescriptorLimitTest : public AttachServerTest {
+ protected:
+  DescriptorLimitTest() : AttachServerTest({20, 8}) {}
+};
+
+TEST_F(DescriptorLimitTest, RegisteredMemoryCountsUntilItIsFreed) {
+  const std::shared_ptr<Session> session = *sessions_.Open({"test", getpid(), ""});
+  const shm::LocalSocket socket = *shm::LocalSocket::Connect(server_->name(), Soon());
+  const auto ask = [&](const std::string& bytes, absl::Span<const int> fds) {
+    EXPECT_TRUE(socket.Send(bytes, fds, Soon()).ok());
+    v1::AttachAnswer answer;
+    EXPECT_TRUE(answer.ParseFromString(socket.Receive(Soon())->bytes));
+    return answer;
+  };
+  ASSERT_EQ(ask(Hello(session->id().ToBytes()), {}).code(), 0);
+  const shm::Segment segment = *shm::Segment::Create("test", 4096);
+  const int fd = segment.fd();
+  v1::AttachRequest request;
+  request.mutable_register_memory()->set_bytes(4096);
+  const auto add = [&] { return ask(request.SerializeAsString(), absl::MakeConstSpan(&fd, 1)); };
+  // The session and its client have two each.
+  for (int i = 0; i < 4; ++i) ASSERT_EQ(add().code(), 0);
+  const ptrdiff_t open = CountIn("/proc/self/fd");
+  for (int i = 0; i < 100; ++i) {
+    const v1::AttachAnswer refused = add();
+    ASSERT_EQ(refused.code(), static_cast<int>(absl::StatusCode::kResourceExhausted));
+    ASSERT_THAT(refused.text(), HasSubstr("registered memory takes 1 file descriptors; this "
+                                          "session holds 8 of 8 (--max-descriptors-per-session)"));
+  }
+  EXPECT_TRUE(Eventually([&] { return CountIn("/proc/self/fd") <= open; }));
+  ASSERT_TRUE(session->tensors().Free(1).ok());
+  EXPECT_EQ(add().code(), 0);
+}
+
+TEST_F(DescriptorLimitTest, ClientsOfOneSessionCount) {
+  const std::shared_ptr<Session> session = *sessions_.Open({"test", getpid(), ""});
+  std::vector<shm::LocalSocket> clients;
+  const auto attach = [&] {
+    clients.push_back(*shm::LocalSocket::Connect(server_->name(), Soon()));
+    EXPECT_TRUE(clients.back().Send(Hello(session->id().ToBytes()), {}, Soon()).ok());
+    v1::AttachAnswer answer;
+    EXPECT_TRUE(answer.ParseFromString(clients.back().Receive(Soon())->bytes));
+    return answer;
+  };
+  for (int i = 0; i < 3; ++i) ASSERT_EQ(attach().code(), 0);
+  EXPECT_THAT(attach().text(), HasSubstr("holds 8 of 8 (--max-descriptors-per-session)"));
+}
+
+TEST_F(DescriptorLimitTest, SilentClientsLeaveDescriptorsToSessions) {
+  std::vector<shm::LocalSocket> silent;
+  for (int i = 0; i < 20; ++i) {
+    silent.push_back(*shm::LocalSocket::Connect(server_->name(), Soon()));
+  }
+  const absl::StatusOr<v1::AttachAnswer> refused = Attach(server_->name(), "any");
+  ASSERT_TRUE(refused.ok()) << refused.status();
+  EXPECT_THAT(refused->text(), HasSubstr("clients that have not said their session hold 8 of 8 "
+                                         "(--max-descriptors-per-session)"));
+  EXPECT_TRUE(sessions_.Open({"test", getpid(), ""}).ok());
+}
+
+TEST_F(DescriptorLimitTest, SessionsCountInAll) {
+  std::vector<std::shared_ptr<Session>> sessions;
+  for (int i = 0; i < 10; ++i) sessions.push_back(*sessions_.Open({"test", getpid(), ""}));
+  const absl::Status refused = sessions_.Open({"test", getpid(), ""}).status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("hold 20 of 20 (--max-descriptors)"));
 }
 
 // In a child process, which ends with its answer.

@@ -1,6 +1,7 @@
 // Seats: taking one, taking it again, leaving it.
 #include <unistd.h>
 
+#include <algorithm>
 #include <functional>
 #include <memory>
 #include <string>
@@ -15,6 +16,7 @@
 #include "client/collective/worker_client.h"
 #include "worker/service/answer.h"
 #include "worker/service/attached_entry.h"
+#include "worker/service/descriptor_quota.h"
 #include "worker/service/local_entry.h"
 #include "worker/service/served_addresses.h"
 #include "worker/service/worker_service.h"
@@ -82,6 +84,28 @@ class SeatingCall final : public grpc::ServerUnaryReactor {
   const Body body_;
   const std::shared_ptr<client::Cancellation> seating_ = std::make_shared<client::Cancellation>();
 };
+
+// Of one group, at most: those of its own, and for each other rank a connection and its process, or
+// its memory. How many stay open depends on where the ranks are.
+int DescriptorsOfGroup(int world_size) {
+  constexpr int kOwn = 8;
+  constexpr int kPerRank = 2;
+  constexpr int kMostRanks = 1 << 20;
+  return kOwn + kPerRank * std::clamp(world_size - 1, 0, kMostRanks);
+}
+
+// `entry`, which gives its descriptors back when it goes.
+std::shared_ptr<GroupEntry> Holding(HeldDescriptors descriptors,
+                                    std::shared_ptr<GroupEntry> entry) {
+  struct Holder {
+    HeldDescriptors descriptors;
+    std::shared_ptr<GroupEntry> entry;  // goes first
+  };
+  auto holder = std::make_shared<Holder>();
+  holder->descriptors = std::move(descriptors);
+  holder->entry = std::move(entry);
+  return std::shared_ptr<GroupEntry>(holder, holder->entry.get());
+}
 
 // Of a seat that is not taken any more.
 absl::Status Unseated(absl::string_view rank, absl::string_view group, const absl::Status& why) {
@@ -157,6 +181,10 @@ absl::Status WorkerService::Join(const std::shared_ptr<Session>& session,
     gpu = std::move(found.gpu);
   }
 
+  COHORT_ASSIGN_OR_RETURN(
+      HeldDescriptors descriptors,
+      HeldDescriptors::Take(session->descriptors(), DescriptorsOfGroup(request.world_size()),
+                            absl::StrCat("a group of ", request.world_size(), " ranks")));
   const uint64_t group = session->NextGroup();
   const auto on_ended = [weak = std::weak_ptr<Session>(session), group](int64_t generation,
                                                                         const std::string& cause) {
@@ -168,11 +196,13 @@ absl::Status WorkerService::Join(const std::shared_ptr<Session>& session,
     event.mutable_group_ended()->set_cause(cause);
     told->Tell(event);
   };
-  const absl::StatusOr<std::shared_ptr<GroupEntry>> joined =
+  const absl::StatusOr<std::shared_ptr<GroupEntry>> seated =
       request.attached()
           ? AttachedEntry::Join({std::move(options.membership), std::move(options.bootstrap)},
                                 on_ended)
           : LocalEntry::Join(std::move(options), std::move(gpu), on_ended);
+  const absl::StatusOr<std::shared_ptr<GroupEntry>> joined =
+      seated.ok() ? Holding(std::move(descriptors), *seated) : seated;
   absl::Status cancelled = seating->reason();
   if (joined.ok() && cancelled.ok()) cancelled = session->AddGroup(group, *joined);
   if (!cancelled.ok()) {

@@ -74,6 +74,10 @@ absl::Status Resolve(const Raw& raw, Options* options) {
   if (options->max_calls_per_session < 1 || options->max_calls_per_session > kMaxCalls) {
     return Invalid("--max-calls-per-session", absl::StrCat("must be 1 to ", kMaxCalls));
   }
+  if (options->max_descriptors < 0) return Invalid("--max-descriptors", "must not be negative");
+  if (options->max_descriptors_per_session < 0) {
+    return Invalid("--max-descriptors-per-session", "must not be negative");
+  }
   if (options->max_message_bytes < kMinMessageBytes ||
       options->max_message_bytes > kMaxMessageBytes) {
     return Invalid("--max-message-bytes",
@@ -117,10 +121,15 @@ void AddFlags(CLI::App& app, Options& options, Raw& raw) {
   app.add_option("--max-calls", options.max_calls,
                  "calls that block at once, each of which has a thread (1024)");
   app.add_option("--max-calls-per-session", options.max_calls_per_session,
-                 "of --max-calls, those of one client's session; its WriteTensor streams count "
-                 "(256)");
+                 "of --max-calls, those of one client's session; its WriteTensor and "
+                 "ReadTensor streams count (256)");
   app.add_option("--stream-idle-limit", raw.stream_idle_limit,
-                 "time without a part after which a WriteTensor stream is ended (30s)");
+                 "time without a part after which a WriteTensor or ReadTensor stream is ended (30s)");
+  app.add_option("--max-descriptors", options.max_descriptors,
+                 "descriptors that sessions keep open here: memory, attached clients, groups; "
+                 "0: three eighths of the limit of open files (0)");
+  app.add_option("--max-descriptors-per-session", options.max_descriptors_per_session,
+                 "of --max-descriptors, those of one client's session; 0: half of them (0)");
   app.add_option("--max-message-bytes", options.max_message_bytes,
                  "largest request, in bytes (16777216)");
   app.add_option("--port-file", options.port_file,
@@ -154,6 +163,8 @@ std::vector<Setting> SettingsOf(const Options& options) {
   add("max-calls", options.max_calls);
   add("max-calls-per-session", options.max_calls_per_session);
   add("stream-idle-limit", quote(absl::FormatDuration(options.stream_idle_limit)));
+  add("max-descriptors", options.max_descriptors);
+  add("max-descriptors-per-session", options.max_descriptors_per_session);
   add("max-message-bytes", options.max_message_bytes);
   if (!options.port_file.empty()) add("port-file", quote(options.port_file));
   return settings;

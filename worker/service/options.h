@@ -25,6 +25,8 @@ struct Options {
   int max_calls = 1024;
   int max_calls_per_session = 256;
   absl::Duration stream_idle_limit = absl::Seconds(30);
+  int max_descriptors = 0;              // of all sessions; 0: three eighths of RLIMIT_NOFILE
+  int max_descriptors_per_session = 0;  // 0: half of max_descriptors
   int64_t max_message_bytes = int64_t{16} << 20;
   std::string port_file;
   bool check_config = false;

@@ -51,6 +51,8 @@ TEST(OptionsTest, RefusesWhatMakesNoSense) {
            {{"--metrics-listen", "unix:/m"}, "--metrics-listen"},
            {{"--max-calls", "0"}, "--max-calls"},
            {{"--max-calls-per-session", "0"}, "--max-calls-per-session"},
+           {{"--max-descriptors", "-1"}, "--max-descriptors"},
+           {{"--max-descriptors-per-session", "-1"}, "--max-descriptors-per-session"},
            {{"--stream-idle-limit", "0s"}, "--stream-idle-limit"},
            {{"--stream-idle-limit", "soon"}, "--stream-idle-limit"},
            {{"--max-message-bytes", "10"}, "--max-message-bytes"},

@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <climits>
 #include <cstdio>
 #include <memory>
 #include <string>
@@ -16,6 +15,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "base/clock.h"
+#include "base/daemon/descriptor_limit.h"
 #include "base/daemon/end_signals.h"
 #include "base/daemon/port_file.h"
 #include "base/logging.h"
@@ -23,6 +23,7 @@
 #include "google/protobuf/stubs/logging.h"
 #include "worker/service/attach_server.h"
 #include "worker/service/call_gate.h"
+#include "worker/service/descriptor_quota.h"
 #include "worker/service/metrics.h"
 #include "worker/service/options.h"
 #include "worker/service/session_table.h"
@@ -59,17 +60,33 @@ bool Drain(absl::Duration grace, SessionTable& sessions, CallGate& gate, WorkerS
   return left;
 }
 
-// Connections for collectives are an extra: clients call by gRPC where they get none. They leave
-// three quarters of the descriptors to sessions, groups and gRPC.
-int MaxLanes() {
+// Shares of the descriptors that the process may have. The rest is for files, for connections to
+// coordinators and for what passes by in messages.
+struct DescriptorShares {
+  int connections = 0;  // half, lanes included
+  // A quarter. Connections for collectives are an extra: clients call by gRPC where they get none.
+  int lanes = 0;
+  int sessions = 0;  // three eighths
+};
+
+DescriptorShares ShareDescriptors() {
+  // Half of this many connections take gRPC gigabytes.
+  constexpr rlim_t kMost = 131072;
   rlimit limit = {};
-  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return 0;
-  return static_cast<int>(std::min<rlim_t>(limit.rlim_cur / 4, INT_MAX));
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) limit.rlim_cur = 1024;
+  const int all = static_cast<int>(std::min(limit.rlim_cur, kMost));
+  return {all / 2, all / 4, all / 8 * 3};
 }
 
 absl::Status Serve(const Options& options, const sigset_t& signals, GpuTable::Opener open_gpu) {
   GpuTable gpus(std::move(open_gpu));
-  SessionTable sessions;
+  const DescriptorShares shares = ShareDescriptors();
+  DescriptorLimits descriptors;
+  descriptors.max_in_all = options.max_descriptors > 0 ? options.max_descriptors : shares.sessions;
+  descriptors.max_per_session = options.max_descriptors_per_session > 0
+                                    ? options.max_descriptors_per_session
+                                    : descriptors.max_in_all / 2;
+  SessionTable sessions(descriptors);
   CallGate gate(options.max_calls, options.max_calls_per_session);
   Metrics metrics;
   COHORT_ASSIGN_OR_RETURN(const std::unique_ptr<AttachServer> attach,
@@ -86,7 +103,9 @@ absl::Status Serve(const Options& options, const sigset_t& signals, GpuTable::Op
   server_options.listen = options.listen;
   server_options.max_message_bytes = options.max_message_bytes;
   server_options.reflection = options.reflection;
-  server_options.max_lanes = std::min(options.max_calls, MaxLanes());
+  server_options.max_lanes = std::min(options.max_calls, shares.lanes);
+  server_options.max_calls = options.max_calls;
+  server_options.max_connections = shares.connections;
   COHORT_ASSIGN_OR_RETURN(const std::unique_ptr<WorkerServer> server,
                           WorkerServer::Start(server_options, service));
   if (!options.metrics_listen.empty()) {
@@ -132,6 +151,7 @@ int Main(int argc, char** argv, GpuTable::Opener open_gpu) {
     return 0;
   }
   const sigset_t signals = BlockEndSignals();
+  RaiseDescriptorLimit();
   if (!InitLogging(options.log).ok()) return kExitConfig;
   // protobuf writes a line for every malformed string that a caller sends; the caller is told.
   google::protobuf::SetLogHandler(nullptr);

@@ -14,6 +14,8 @@ namespace {
 
 // Clients' names are shown to people.
 constexpr size_t kMaxNameBytes = 64;
+// The end's, and the heap's.
+constexpr int kOwnDescriptors = 2;
 
 absl::Status UnknownGroup(uint64_t group) {
   return absl::NotFoundError(absl::StrCat("this session has no group ", group));
@@ -21,16 +23,26 @@ absl::Status UnknownGroup(uint64_t group) {
 
 }  // namespace
 
-absl::StatusOr<std::shared_ptr<Session>> Session::Create(Client client) {
+absl::StatusOr<std::shared_ptr<Session>> Session::Create(
+    Client client, const std::shared_ptr<DescriptorQuota>& quota) {
+  auto descriptors = std::make_shared<DescriptorShare>(quota);
+  COHORT_ASSIGN_OR_RETURN(HeldDescriptors own,
+                          HeldDescriptors::Take(descriptors, kOwnDescriptors, "a session"));
   UniqueFd ended(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (ended.get() < 0) return absl::ResourceExhaustedError("no file descriptors are left");
   client.name = Printable(absl::string_view(client.name).substr(0, kMaxNameBytes));
   client.host = Printable(absl::string_view(client.host).substr(0, kMaxNameBytes));
-  return std::shared_ptr<Session>(new Session(std::move(client), std::move(ended)));
+  return std::shared_ptr<Session>(new Session(
+      std::move(client), std::move(ended), std::move(descriptors), std::move(own)));
 }
 
-Session::Session(Client client, UniqueFd ended_fd)
-    : id_(RandomBits()), client_(std::move(client)), ended_fd_(std::move(ended_fd)) {}
+Session::Session(Client client, UniqueFd ended_fd, std::shared_ptr<DescriptorShare> descriptors,
+                 HeldDescriptors own)
+    : id_(RandomBits()),
+      client_(std::move(client)),
+      ended_fd_(std::move(ended_fd)),
+      descriptors_(std::move(descriptors)),
+      own_descriptors_(std::move(own)) {}
 
 std::string Session::Describe() const {
   return absl::StrCat(client_.name.empty() ? "a program without a name" : client_.name,

@@ -18,6 +18,7 @@
 #include "client/rendezvous/cancellation.h"
 #include "cohort/v1/worker.pb.h"
 #include "worker/service/call_gate.h"
+#include "worker/service/descriptor_quota.h"
 #include "worker/service/group_entry.h"
 #include "worker/service/tensor_table.h"
 
@@ -32,8 +33,10 @@ class Session {
     std::string host;
   };
 
-  // Errors: RESOURCE_EXHAUSTED (no descriptors).
-  static absl::StatusOr<std::shared_ptr<Session>> Create(Client client);
+  // Errors: RESOURCE_EXHAUSTED (descriptors).
+  static absl::StatusOr<std::shared_ptr<Session>> Create(
+      Client client, const std::shared_ptr<DescriptorQuota>& quota =
+                         std::make_shared<DescriptorQuota>(DescriptorLimits()));
 
   const Id128& id() const { return id_; }
   const Client& client() const { return client_; }
@@ -41,6 +44,7 @@ class Session {
   std::string Describe() const;
 
   CallGate::Share& calls() { return calls_; }
+  const std::shared_ptr<DescriptorShare>& descriptors() const { return descriptors_; }
 
   // --- Memory.
 
@@ -88,12 +92,15 @@ class Session {
   int ended_fd() const { return ended_fd_.get(); }
 
  private:
-  Session(Client client, UniqueFd ended_fd);
+  Session(Client client, UniqueFd ended_fd, std::shared_ptr<DescriptorShare> descriptors,
+          HeldDescriptors own);
 
   const Id128 id_;
   const Client client_;
   const UniqueFd ended_fd_;
   CallGate::Share calls_;
+  const std::shared_ptr<DescriptorShare> descriptors_;
+  const HeldDescriptors own_descriptors_;  // `ended_fd_` and the heap
   TensorTable tensors_;
   client::Cancellation seating_;
 

@@ -17,7 +17,7 @@ SessionTable::~SessionTable() {
 absl::StatusOr<std::shared_ptr<Session>> SessionTable::Open(Session::Client client) {
   COHORT_RETURN_IF_ERROR(CheckServing());
   COHORT_RETURN_IF_ERROR(StartLeaver());
-  COHORT_ASSIGN_OR_RETURN(std::shared_ptr<Session> session, Session::Create(std::move(client)));
+  COHORT_ASSIGN_OR_RETURN(std::shared_ptr<Session> session, Session::Create(std::move(client), descriptors_));
   {
     MutexLock lock(&state_->mutex);
     if (state_->sessions.size() >= kMaxSessions) {

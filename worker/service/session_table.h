@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "base/id128.h"
 #include "base/mutex.h"
+#include "worker/service/descriptor_quota.h"
 #include "worker/service/session.h"
 
 namespace cohort::worker {
@@ -28,7 +29,9 @@ struct WorkerStats {
 // Thread-safe.
 class SessionTable {
  public:
-  SessionTable() : state_(std::make_shared<State>()) {}
+  explicit SessionTable(DescriptorLimits descriptors = {})
+      : descriptors_(std::make_shared<DescriptorQuota>(descriptors)),
+        state_(std::make_shared<State>()) {}
   ~SessionTable();
 
   // Errors: UNAVAILABLE (draining), RESOURCE_EXHAUSTED (sessions, descriptors, threads).
@@ -39,6 +42,11 @@ class SessionTable {
   // Aborts its groups at once, with `cause`, and leaves them on a thread of its own. Where the
   // system refuses that thread, one thread leaves such sessions in turn. Never blocks.
   void End(const std::shared_ptr<Session>& session, absl::string_view cause);
+  // What belongs to no session yet counts towards one of these.
+  std::shared_ptr<DescriptorShare> NewDescriptorShare() const {
+    return std::make_shared<DescriptorShare>(descriptors_,
+                                             "clients that have not said their session hold");
+  }
   std::vector<std::shared_ptr<Session>> All() const;
   // Of sessions that are still being left too: what is not zero in the end was forgotten.
   WorkerStats Stats() const;
@@ -69,6 +77,7 @@ class SessionTable {
   static void LeaveInTurn(const std::shared_ptr<State>& state);
   static void Leave(const std::shared_ptr<State>& state, std::shared_ptr<Session> session);
 
+  const std::shared_ptr<DescriptorQuota> descriptors_;
   const std::shared_ptr<State> state_;
 };
 

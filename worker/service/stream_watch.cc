@@ -36,6 +36,14 @@ absl::Status StreamWatch::Add(const std::shared_ptr<Stream>& stream) {
   return absl::OkStatus();
 }
 
+absl::Status StreamWatch::AddNamed(const std::shared_ptr<Stream>& stream) {
+  COHORT_RETURN_IF_ERROR(loop_.Start());
+  MutexLock lock(&mutex_);
+  streams_[stream.get()] = {stream, true};
+  loop_.SetTicking(true);
+  return absl::OkStatus();
+}
+
 void StreamWatch::Name(Stream* stream) {
   MutexLock lock(&mutex_);
   const auto found = streams_.find(stream);

@@ -1,4 +1,4 @@
-// Ends streams whose clients send nothing.
+// Ends streams whose clients send or take nothing.
 #ifndef COHORT_WORKER_SERVICE_STREAM_WATCH_H_
 #define COHORT_WORKER_SERVICE_STREAM_WATCH_H_
 
@@ -22,11 +22,11 @@ class StreamWatch {
   class Stream {
    public:
     virtual ~Stream() = default;
-    // The client has sent nothing for `limit`. On the watch's thread.
+    // The client has sent or taken nothing for `limit`. On the watch's thread.
     virtual void OnIdle(absl::Duration limit) = 0;
 
    protected:
-    // The client has sent something.
+    // The client has sent or taken something.
     void Touch() { last_.store(Now(), std::memory_order_relaxed); }
 
    private:
@@ -41,6 +41,8 @@ class StreamWatch {
 
   // Errors: RESOURCE_EXHAUSTED (unnamed streams, threads).
   absl::Status Add(const std::shared_ptr<Stream>& stream);
+  // Of a stream that a session's share counts from the start. Errors: RESOURCE_EXHAUSTED (threads).
+  absl::Status AddNamed(const std::shared_ptr<Stream>& stream);
   // A session's share counts it now.
   void Name(Stream* stream);
   void Remove(Stream* stream);

@@ -4,6 +4,7 @@
 #include "base/no_memory.h"
 #include "base/status_macros.h"
 #include "worker/service/answer.h"
+#include "worker/service/read_stream.h"
 #include "worker/service/tensor_layout.h"
 #include "worker/service/worker_service.h"
 #include "worker/service/write_stream.h"
@@ -54,31 +55,11 @@ grpc::ServerReadReactor<v1::WriteTensorRequest>* WorkerService::WriteTensor(
   return WriteStream::Start(context, response, sessions_, gate_, streams_);
 }
 
-grpc::Status WorkerService::ReadTensor(grpc::ServerContext* context,
-                                       const v1::ReadTensorRequest* request,
-                                       grpc::ServerWriter<v1::ReadTensorResponse>* writer) {
-  const auto read = [&]() -> absl::Status {
-    COHORT_ASSIGN_OR_RETURN(const std::shared_ptr<Session> session,
-                            sessions_.Find(request->session()));
-    COHORT_ASSIGN_OR_RETURN(const TensorMemory memory, session->tensors().Find(request->tensor()));
-    COHORT_RETURN_IF_ERROR(CheckRange(memory, request->offset(), request->size()));
-    COHORT_ASSIGN_OR_RETURN(const CallGate::Pass pass, gate_.Enter(session->calls()));
-    // Below what any reader's messages may have, and the worker's own too.
-    const int64_t part_bytes = std::min(kPartBytes, options_.max_message_bytes / 2);
-    const char* at = memory.data + request->offset();
-    auto left = static_cast<int64_t>(request->size());
-    v1::ReadTensorResponse part;
-    while (left > 0) {
-      const int64_t bytes = std::min(left, part_bytes);
-      part.set_bytes(at, static_cast<size_t>(bytes));
-      if (!writer->Write(part)) return absl::CancelledError("the reader is gone");
-      at += bytes;
-      left -= bytes;
-    }
-    return absl::OkStatus();
-  };
-  return Answer(context, WithMemory("cohort.v1.WorkerService/ReadTensor", "a read",
-                                    static_cast<int64_t>(request->size()), read));
+grpc::ServerWriteReactor<v1::ReadTensorResponse>* WorkerService::ReadTensor(
+    grpc::CallbackServerContext* context, const v1::ReadTensorRequest* request) {
+  // Below what any reader's messages may have, and the worker's own too.
+  const int64_t part_bytes = std::min(kPartBytes, options_.max_message_bytes / 2);
+  return ReadStream::Start(context, request, part_bytes, sessions_, gate_, streams_);
 }
 
 }  // namespace cohort::worker

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <limits>
 #include <utility>
 
 #include "absl/memory/memory.h"
@@ -10,7 +11,9 @@
 #include "base/rpc/listen_socket.h"
 #include "base/rpc/reflection.h"
 #include "base/status_macros.h"
+#include "base/thread.h"
 #include "grpcpp/health_check_service_interface.h"
+#include "grpcpp/resource_quota.h"
 
 namespace cohort::worker {
 namespace {
@@ -21,6 +24,21 @@ constexpr int kMinPingIntervalMs = 5000;
 // A client's host that is gone without a word is noticed after both: together as long as a lease.
 constexpr int kPingMs = 20000;
 constexpr int kPingTimeoutMs = 10000;
+
+// Threads of gRPC's synchronous calls: pollers, and one for each call that blocks.
+constexpr int kFewestCallThreads = 8;
+constexpr int64_t kPollers = 16;
+
+// As many as calls may block. Where threads are few, a quarter of them: StartThread leaves those.
+// Callers above it hear "Server Threadpool Exhausted" from gRPC.
+int CallThreads(int max_calls) {
+  const int64_t limit = ThreadLimit();
+  if (limit == std::numeric_limits<int64_t>::max()) return static_cast<int>(max_calls + kPollers);
+  const int64_t share = std::max<int64_t>(limit / 4, kFewestCallThreads);
+  const auto threads = std::min<int64_t>(share, max_calls + kPollers);
+  ReserveThreadsForCalls(threads);
+  return static_cast<int>(threads);
+}
 
 // A client whose settings have not come by then is sent away.
 constexpr int kHandshakeMs = 10000;
@@ -54,7 +72,11 @@ absl::StatusOr<std::unique_ptr<WorkerServer>> WorkerServer::Start(
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kPingMs);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kPingTimeoutMs);
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
+  grpc::ResourceQuota quota("cohort-worker");
+  quota.SetMaxThreads(CallThreads(options.max_calls));
+  builder.SetResourceQuota(quota);
   ListenerOptions listener;
+  listener.max_connections = options.max_connections;
   builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS,
                              listener.http2.max_concurrent_streams);
   builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, kHandshakeMs);
@@ -74,7 +96,7 @@ absl::StatusOr<std::unique_ptr<WorkerServer>> WorkerServer::Start(
   if (options.max_lanes > 0) {
     result->lane_ =
         std::make_unique<CallLane>(service, options.max_message_bytes, options.max_lanes);
-    sinks.lane = [lane = result->lane_.get()](int fd) { lane->Adopt(fd); };
+    sinks.lane = [lane = result->lane_.get()](int fd, LanePeer) { lane->Adopt(fd); };
   }
   sinks.grpc = [acceptor = result->acceptor_.get()](int fd, int listener_fd) {
     grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters connection;

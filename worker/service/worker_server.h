@@ -24,6 +24,8 @@ struct WorkerServerOptions {
   bool reflection = false;
   // Calls in plain frames, beside gRPC; 0: none.
   int max_lanes = 0;
+  int max_calls = 1024;     // that block, each with a thread
+  int max_connections = 0;  // as ListenerOptions
 };
 
 class WorkerServer {

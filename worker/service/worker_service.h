@@ -33,11 +33,12 @@ struct WorkerServiceOptions {
 // Calls that may wait run on the thread that gRPC read them with, to the end: a hand-over to
 // another would cost more than a small collective. So they are of the synchronous API. The stream
 // of a session and the taking of a seat, whose callers' end must be noticed at once, and the parts
-// of a write, which may never come, are of the other.
+// of a write or a read, which may never come or be taken, are of the other.
 class WorkerService final
     : public v1::WorkerService::WithCallbackMethod_OpenSession<
           v1::WorkerService::WithCallbackMethod_JoinGroup<
-              v1::WorkerService::WithCallbackMethod_WriteTensor<v1::WorkerService::Service>>> {
+              v1::WorkerService::WithCallbackMethod_WriteTensor<
+                  v1::WorkerService::WithCallbackMethod_ReadTensor<v1::WorkerService::Service>>>> {
  public:
   // All outlive it.
   WorkerService(WorkerServiceOptions options, SessionTable& sessions, GpuTable& gpus,
@@ -84,8 +85,8 @@ class WorkerService final
                           v1::FreeTensorResponse* response) override;
   grpc::ServerReadReactor<v1::WriteTensorRequest>* WriteTensor(
       grpc::CallbackServerContext* context, v1::WriteTensorResponse* response) override;
-  grpc::Status ReadTensor(grpc::ServerContext* context, const v1::ReadTensorRequest* request,
-                          grpc::ServerWriter<v1::ReadTensorResponse>* writer) override;
+  grpc::ServerWriteReactor<v1::ReadTensorResponse>* ReadTensor(
+      grpc::CallbackServerContext* context, const v1::ReadTensorRequest* request) override;
 
   // collective_methods.cc
   grpc::Status RunCollective(grpc::ServerContext* context, const v1::RunCollectiveRequest* request,

@@ -24,6 +24,8 @@ class LaneCall final : private ReplySink, public std::enable_shared_from_this<La
            Method method);
   ~LaneCall();
 
+  Instant started() const { return started_; }
+
   // Both on the connection's loop, Cancel after Start has returned. Nothing is kept of `request`.
   void Start(absl::string_view request, absl::Duration time_left);
   void Cancel();

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/clock.h"
 #include "base/logging.h"
 #include "base/no_memory.h"
 #include "base/rpc/status_conversion.h"
@@ -21,6 +22,8 @@ constexpr size_t kReadBytes = size_t{64} << 10;
 // Then others have their turn.
 constexpr size_t kReadBudget = size_t{1} << 20;
 constexpr int kTurns = 4;
+// A request takes some microseconds, however small it is.
+constexpr int kFramesPerTurn = 512;
 // Replies of one delivery leave early from here on.
 constexpr size_t kEagerBytes = size_t{64} << 10;
 
@@ -32,11 +35,14 @@ std::string& SpareBuffer() {
 
 }  // namespace
 
-LaneConnection::LaneConnection(int fd, const LaneProtocol& protocol, lane::EventLoop& loop)
+LaneConnection::LaneConnection(int fd, const LaneProtocol& protocol, lane::EventLoop& loop,
+                               LanePeer peer)
     : fd_(fd),
       protocol_(protocol),
       loop_(loop),
       input_(protocol.max_body_bytes),
+      guard_(protocol.limits),
+      peer_(std::move(peer)),
       unread_(protocol.dispatcher.engine().account(), MemoryKind::kOutput),
       events_(EPOLLIN) {}
 
@@ -54,8 +60,9 @@ void LaneConnection::OnEvents(uint32_t events) {
     }
   }
   bool readable = (events & EPOLLIN) != 0;
+  frames_left_ = kFramesPerTurn;
   for (int turn = 0; readable || paused_; ++turn) {
-    if (turn == kTurns) {  // then others have theirs
+    if (turn == kTurns || frames_left_ == 0) {  // then others have theirs
       loop_.Post([self = shared_from_this()] { self->OnEvents(0); });
       return;
     }
@@ -140,7 +147,7 @@ bool LaneConnection::HandleInput() {
   while (true) {
     {
       MutexLock lock(&mutex_);
-      paused_ = Backlogged();
+      paused_ = Backlogged() || frames_left_ == 0;
     }
     if (paused_) return true;
     switch (input_.Read(&frame)) {
@@ -165,33 +172,35 @@ absl::Status LaneConnection::TooLarge(const lane::Frame& frame) const {
 }
 
 bool LaneConnection::HandleFrame(const lane::Frame& frame, const absl::Status& refusal) {
+  --frames_left_;
   const uint32_t id = frame.header.call;
   switch (frame.header.kind) {
     case lane::Kind::kCall:
-      if (refusal.ok()) {
-        StartCall(frame);
-      } else {
-        Refuse(id, refusal);
-      }
-      return true;
-    case lane::Kind::kCancel: {
-      std::shared_ptr<LaneCall> call;
-      {
-        MutexLock lock(&mutex_);
-        auto it = calls_.find(id);
-        if (it == calls_.end()) return true;  // its reply is on its way
-        call = std::move(it->second);
-        calls_.erase(it);
-      }
-      call->Cancel();
-      return true;
-    }
+      return refusal.ok() ? StartCall(frame) : Refuse(id, refusal);
+    case lane::Kind::kCancel:
+      return CancelCall(id);
     default:
       return false;  // not a client's to send
   }
 }
 
-void LaneConnection::StartCall(const lane::Frame& frame) {
+bool LaneConnection::CancelCall(uint32_t id) {
+  std::shared_ptr<LaneCall> call;
+  {
+    MutexLock lock(&mutex_);
+    auto it = calls_.find(id);
+    if (it != calls_.end()) {
+      call = std::move(it->second);
+      calls_.erase(it);
+    }
+  }
+  if (call == nullptr) return CheckIdleFrame(id);  // its reply is on its way
+  call->Cancel();
+  return Check(id, guard_.OnCancelled(call->started(), Clock::Steady().Now(),
+                                      peer_.suspect->load(std::memory_order_relaxed)));
+}
+
+bool LaneConnection::StartCall(const lane::Frame& frame) {
   const uint32_t id = frame.header.call;
   if (frame.header.method >= protocol_.methods.size()) {
     return Refuse(id, absl::UnimplementedError(absl::StrCat("no method ", frame.header.method)));
@@ -213,13 +222,32 @@ void LaneConnection::StartCall(const lane::Frame& frame) {
   if (!added) {
     return Refuse(id, absl::InvalidArgumentError(absl::StrCat("call ", id, " is in flight twice")));
   }
+  guard_.OnStarted();
   const uint32_t timeout = frame.header.extra;
   call->Start(frame.body,
               timeout == lane::kNoTimeout ? absl::InfiniteDuration() : absl::Milliseconds(timeout));
+  return true;
 }
 
-void LaneConnection::Refuse(uint32_t id, const absl::Status& status) {
+bool LaneConnection::Refuse(uint32_t id, const absl::Status& status) {
   Reply(nullptr, id, status, MessageBytes(), nullptr);
+  return CheckIdleFrame(id);
+}
+
+bool LaneConnection::CheckIdleFrame(uint32_t id) {
+  return Check(id, guard_.OnIdleFrame(Clock::Steady().Now(),
+                                      peer_.suspect->load(std::memory_order_relaxed)));
+}
+
+bool LaneConnection::Check(uint32_t id, const absl::Status& status) {
+  if (status.ok()) return true;
+  Reply(nullptr, id, status, MessageBytes(), nullptr);
+  {
+    MutexLock lock(&mutex_);
+    FlushLocked();  // what the socket takes at once
+  }
+  peer_.on_offence(status);
+  return false;
 }
 
 void LaneConnection::Reply(const LaneCall* from, uint32_t id, const absl::Status& status,

@@ -15,9 +15,11 @@
 #include "base/lane/frame.h"
 #include "base/lane/send_queue.h"
 #include "base/mutex.h"
+#include "base/rpc/listener.h"
 #include "coordinator/core/account.h"
 #include "coordinator/service/dispatcher.h"
 #include "coordinator/service/lane/lane_call.h"
+#include "coordinator/service/lane/lane_guard.h"
 #include "coordinator/service/reply_sink.h"
 
 namespace cohort::coordinator {
@@ -29,17 +31,19 @@ struct LaneProtocol {
   std::string hello;            // preface and frame
   size_t max_body_bytes = 0;
   size_t max_calls = 0;  // in flight, per connection; 0: no limit
+  LaneLimits limits;
 };
 
 // Calls come in on the loop's thread; replies come from any. A client that does not read its replies
 // is not read from: at most kMaxBacklog, one reply and those of parked calls wait here. They are
-// charged to the account; at max_bytes_held the connection is closed.
+// charged to the account; at max_bytes_held the connection is closed. A client that goes over a
+// limit of LaneGuard is told so in the last reply, and its connection is closed.
 class LaneConnection final : public lane::EventLoop::Handler,
                              public Corked,
                              public std::enable_shared_from_this<LaneConnection> {
  public:
   // Takes `fd`, which does not block. `protocol` and `loop` outlive it.
-  LaneConnection(int fd, const LaneProtocol& protocol, lane::EventLoop& loop);
+  LaneConnection(int fd, const LaneProtocol& protocol, lane::EventLoop& loop, LanePeer peer);
   ~LaneConnection() override;
 
   void OnEvents(uint32_t events) override;
@@ -58,16 +62,21 @@ class LaneConnection final : public lane::EventLoop::Handler,
   static constexpr size_t kMaxBacklog = size_t{8} << 20;
 
   void Close();     // on the loop's thread
-  bool ReadSome();  // false: nothing more comes from there
+  bool ReadSome();  // false: the connection is to be closed
   bool HandleInput();
-  // `refusal`: why the body of the frame was not read; OK: it was.
+  // `refusal`: why the body of the frame was not read; OK: it was. Returns false if the connection
+  // is to be closed.
   bool HandleFrame(const lane::Frame& frame, const absl::Status& refusal);
   absl::Status TooLarge(const lane::Frame& frame) const;
-  // Room for `size` more bytes, or for what follows the frame for which there was no memory, which
-  // is refused. Null: there is none.
+  // Returns room for `size` more bytes. If an allocation fails, it refuses the frame and returns room
+  // for what follows the frame. Null: the connection is to be closed.
   char* RoomFor(size_t size);
-  void StartCall(const lane::Frame& frame);
-  void Refuse(uint32_t id, const absl::Status& status);
+  bool StartCall(const lane::Frame& frame);
+  bool CancelCall(uint32_t id);
+  // These three return false if the client has gone over a limit.
+  bool Refuse(uint32_t id, const absl::Status& status);
+  bool CheckIdleFrame(uint32_t id);
+  bool Check(uint32_t id, const absl::Status& status);
   bool Backlogged() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return output_.size() >= kMaxBacklog;
   }
@@ -83,7 +92,10 @@ class LaneConnection final : public lane::EventLoop::Handler,
   // On the loop's thread alone.
   lane::FrameReader input_;
   bool greeted_ = false;
-  bool paused_ = false;  // with requests left in `input_`, for the backlog
+  bool paused_ = false;  // with requests left in `input_`, for the backlog or for others' turn
+  int frames_left_ = 0;  // of this turn
+  LaneGuard guard_;
+  const LanePeer peer_;
 
   Mutex mutex_;
   lane::SendQueue output_ ABSL_GUARDED_BY(mutex_);

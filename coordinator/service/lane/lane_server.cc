@@ -26,7 +26,8 @@ LaneProtocol MakeProtocol(const LaneServerOptions& options, Dispatcher& dispatch
                         {},
                         {},
                         static_cast<size_t>(options.max_message_bytes),
-                        static_cast<size_t>(std::max(0, options.max_concurrent_calls))};
+                        static_cast<size_t>(std::max(0, options.max_concurrent_calls)),
+                        options.limits};
   std::string names;
   for (size_t i = 0; i < kMethodCount; ++i) {
     const Method method = static_cast<Method>(i);
@@ -82,7 +83,7 @@ LaneServer::LaneServer(const LaneServerOptions& options, Dispatcher& dispatcher)
 
 LaneServer::~LaneServer() { Stop(absl::ZeroDuration()); }
 
-void LaneServer::Adopt(int fd) {
+void LaneServer::Adopt(int fd, LanePeer peer) {
   KeepAlive(fd);
   MutexLock lock(&mutex_);
   if (stopped_) {
@@ -90,7 +91,7 @@ void LaneServer::Adopt(int fd) {
     return;
   }
   lane::EventLoop& loop = *loops_[next_loop_++ % loops_.size()];
-  auto connection = std::make_shared<LaneConnection>(fd, protocol_, loop);
+  auto connection = std::make_shared<LaneConnection>(fd, protocol_, loop, std::move(peer));
   if (!loop.Add(fd, EPOLLIN, connection)) return;
   if (connections_.size() >= sweep_at_) {
     connections_.erase(std::remove_if(connections_.begin(), connections_.end(),

@@ -10,6 +10,7 @@
 #include "absl/time/time.h"
 #include "base/lane/event_loop.h"
 #include "base/mutex.h"
+#include "base/rpc/listener.h"
 #include "coordinator/service/lane/lane_connection.h"
 
 namespace cohort::coordinator {
@@ -18,6 +19,7 @@ struct LaneServerOptions {
   int threads = 1;
   int max_message_bytes = 4 << 20;
   int max_concurrent_calls = 0;  // per connection; 0: no limit
+  LaneLimits limits;
 };
 
 // Streams go by gRPC, and so do questions about all groups: a lane's thread serves many callers.
@@ -32,7 +34,7 @@ class LaneServer {
   ~LaneServer();
 
   // Takes a connection that begins with the lane's preface.
-  void Adopt(int fd);
+  void Adopt(int fd, LanePeer peer = {});
   // Lets replies that are on their way leave, for at most `grace`, then closes all connections and
   // cancels the calls that are left. Adopts nothing afterwards.
   void Stop(absl::Duration grace);

@@ -1,0 +1,36 @@
+// Counts what happens against a rate per second. A burst may be of as many as may come in a second.
+#ifndef COHORT_BASE_RPC_RATE_COUNT_H_
+#define COHORT_BASE_RPC_RATE_COUNT_H_
+
+#include <algorithm>
+
+#include "absl/time/time.h"
+#include "base/clock.h"
+
+namespace cohort {
+
+// Thread-compatible.
+class RateCount {
+ public:
+  // One more. False: it is over the rate. A suspect, whose address has broken a limit before, has a
+  // burst of a sixteenth.
+  bool Add(Instant now, double per_second, bool suspect) {
+    constexpr double kSuspectShare = 16;
+    if (since_ != absl::InfinitePast()) {
+      level_ -= absl::ToDoubleSeconds(now - since_) * per_second;
+    }
+    since_ = now;
+    level_ = std::max(level_, 0.0) + 1;
+    return level_ <= per_second / (suspect ? kSuspectShare : 1);
+  }
+  // `count` of them are excused.
+  void Excuse(double count) { level_ = std::max(level_ - count, 0.0); }
+
+ private:
+  double level_ = 0;
+  Instant since_ = absl::InfinitePast();
+};
+
+}  // namespace cohort
+
+#endif  // COHORT_BASE_RPC_RATE_COUNT_H_

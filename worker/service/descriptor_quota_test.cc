@@ -1,0 +1,48 @@
+#include "worker/service/descriptor_quota.h"
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace cohort::worker {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST(DescriptorQuotaTest, OneSessionAndAllSessionsHaveLimits) {
+  const auto quota = std::make_shared<DescriptorQuota>(DescriptorLimits{5, 4});
+  const auto first = std::make_shared<DescriptorShare>(quota);
+  const auto second = std::make_shared<DescriptorShare>(quota);
+  std::optional<HeldDescriptors> held = HeldDescriptors::Take(first, 3, "a group").value();
+  const absl::Status session = HeldDescriptors::Take(first, 2, "a group").status();
+  EXPECT_EQ(session.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(session.message()),
+              HasSubstr("a group takes 2 file descriptors; this session holds 3 of 4 "
+                        "(--max-descriptors-per-session)"));
+  const absl::Status all = HeldDescriptors::Take(second, 3, "memory").status();
+  EXPECT_EQ(all.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(all.message()),
+              HasSubstr("memory takes 3 file descriptors; all sessions hold 3 of 5 "
+                        "(--max-descriptors)"));
+  held.reset();
+  EXPECT_TRUE(HeldDescriptors::Take(second, 3, "memory").ok());
+}
+
+TEST(DescriptorQuotaTest, MovedDescriptorsAreGivenBackOnce) {
+  const auto quota = std::make_shared<DescriptorQuota>(DescriptorLimits{2, 2});
+  const auto share = std::make_shared<DescriptorShare>(quota);
+  {
+    HeldDescriptors held = HeldDescriptors::Take(share, 2, "a group").value();
+    const HeldDescriptors moved = std::move(held);
+    EXPECT_FALSE(HeldDescriptors::Take(share, 1, "a group").ok());
+  }
+  EXPECT_TRUE(HeldDescriptors::Take(share, 2, "a group").ok());
+  EXPECT_FALSE(HeldDescriptors::Take(share, 3, "a group").ok());
+}
+
+}  // namespace
+}  // namespace cohort::worker

@@ -1,0 +1,59 @@
+// The stream of ReadTensor: parts of a tensor, as the client takes them.
+#ifndef COHORT_WORKER_SERVICE_READ_STREAM_H_
+#define COHORT_WORKER_SERVICE_READ_STREAM_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "base/mutex.h"
+#include "cohort/v1/worker.grpc.pb.h"
+#include "worker/service/call_gate.h"
+#include "worker/service/session_table.h"
+#include "worker/service/stream_watch.h"
+#include "worker/service/tensor_table.h"
+
+namespace cohort::worker {
+
+// Holds no thread while it waits for the client. Keeps itself until gRPC is done with it.
+class ReadStream final : public grpc::ServerWriteReactor<v1::ReadTensorResponse>,
+                         public StreamWatch::Stream {
+ public:
+  // Parts have at most `part_bytes`.
+  static grpc::ServerWriteReactor<v1::ReadTensorResponse>* Start(
+      grpc::CallbackServerContext* context, const v1::ReadTensorRequest* request,
+      int64_t part_bytes, SessionTable& sessions, CallGate& gate, StreamWatch& watch);
+
+  void OnWriteDone(bool ok) override;
+  void OnDone() override;
+  // Cancels the call: no status can pass the parts that the client does not take.
+  void OnIdle(absl::Duration limit) override;
+
+ private:
+  ReadStream(grpc::CallbackServerContext* context, int64_t part_bytes, StreamWatch& watch)
+      : context_(context), part_bytes_(part_bytes), watch_(watch) {}
+  absl::Status Begin(const v1::ReadTensorRequest& request, SessionTable& sessions, CallGate& gate);
+  // The next part, or the end.
+  void Continue();
+  // Once: answers the call.
+  void End(const absl::Status& status);
+
+  grpc::CallbackServerContext* const context_;
+  const int64_t part_bytes_;
+  StreamWatch& watch_;
+  std::shared_ptr<ReadStream> self_;  // until OnDone
+  std::shared_ptr<Session> session_;
+  std::optional<CallGate::Pass> pass_;
+  TensorMemory memory_;
+  const char* at_ = nullptr;
+  int64_t left_ = 0;
+  v1::ReadTensorResponse part_;
+  Mutex mutex_;
+  bool ended_ ABSL_GUARDED_BY(mutex_) = false;  // gRPC has the status, and may free the context
+};
+
+}  // namespace cohort::worker
+
+#endif  // COHORT_WORKER_SERVICE_READ_STREAM_H_
