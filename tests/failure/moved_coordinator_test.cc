@@ -1,8 +1,12 @@
 // A coordinator that comes back under a new address: its name leads there at once, and clients follow
-// soon. In a network and a file of names of the test's own.
+// soon. In a network of the test's own, with names by a file and by a name server.
+#include <arpa/inet.h>
 #include <fcntl.h>
 #include <net/if.h>
+#include <netdb.h>
+#include <netinet/in.h>
 #include <sched.h>
+#include <signal.h>
 #include <sys/ioctl.h>
 #include <sys/mount.h>
 #include <sys/socket.h>
@@ -14,7 +18,9 @@
 #include <iostream>
 #include <memory>
 #include <string>
+#include <vector>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "base/clock.h"
@@ -23,6 +29,7 @@
 #include "cohort/v1/store.grpc.pb.h"
 #include "grpcpp/create_channel.h"
 #include "gtest/gtest.h"
+#include "tests/failure/child_process.h"
 #include "tests/failure/members.h"
 #include "tests/failure/stubs.h"
 #include "tests/testing/coordinator_process.h"
@@ -47,7 +54,7 @@ bool WriteFile(const std::string& path, const std::string& text) {
 // begins after it. The error says what this machine does not allow.
 class OwnNames {
  public:
-  static std::string Enter(const std::string& hosts) {
+  static std::string Enter(const std::string& hosts, const std::string& servers) {
     const int user = getuid();
     const int group = getgid();
     if (unshare((user == 0 ? 0 : CLONE_NEWUSER) | CLONE_NEWNET | CLONE_NEWNS) != 0) {
@@ -60,7 +67,8 @@ class OwnNames {
       return "a user namespace cannot be filled here";
     }
     if (mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
-        mount(hosts.c_str(), "/etc/hosts", nullptr, MS_BIND, nullptr) != 0) {
+        mount(hosts.c_str(), "/etc/hosts", nullptr, MS_BIND, nullptr) != 0 ||
+        mount(servers.c_str(), "/etc/resolv.conf", nullptr, MS_BIND, nullptr) != 0) {
       return absl::StrCat("no mounts here: ", strerror(errno));
     }
     const UniqueFd fd(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
@@ -74,15 +82,29 @@ class OwnNames {
   }
 };
 
-class MovedCoordinatorTest : public ::testing::Test {
+enum class Names { kFile, kServer };
+
+class MovedCoordinatorTest : public ::testing::TestWithParam<Names> {
  protected:
   static void SetUpTestSuite() {
-    hosts_ = new std::string(absl::StrCat(testing::NewFolder(), "/hosts"));
-    WriteFile(*hosts_, "127.0.0.1 localhost\n");
-    why_not_ = new std::string(OwnNames::Enter(*hosts_));
+    folder_ = new std::string(testing::NewFolder());
+    const std::string servers = absl::StrCat(*folder_, "/resolv.conf");
+    WriteFile(FileOfNames(), "127.0.0.1 localhost\n");
+    WriteFile(FileOfServer(), "");
+    WriteFile(servers, "nameserver 127.0.0.1\n");
+    why_not_ = new std::string(OwnNames::Enter(FileOfNames(), servers));
   }
   void SetUp() override {
     if (!why_not_->empty()) GTEST_SKIP() << *why_not_;
+    WriteFile(FileOfNames(), "127.0.0.1 localhost\n");
+    if (GetParam() == Names::kServer) {
+      // Answers are good for no time, as those of Kubernetes are for a short one.
+      server_ = std::make_unique<testing::ChildProcess>(std::vector<std::string>{
+          "/usr/sbin/dnsmasq", "--keep-in-foreground", "--conf-file=/dev/null", "--no-resolv",
+          "--no-hosts", absl::StrCat("--addn-hosts=", FileOfServer()), "--local-ttl=0",
+          "--local=/test/", "--listen-address=127.0.0.1", "--bind-interfaces", "--user=root",
+          "--pid-file="});
+    }
     Start(2);
   }
 
@@ -94,20 +116,51 @@ class MovedCoordinatorTest : public ::testing::Test {
         "coordinator/cohort-coordinator", kPort,
         {"--listen", absl::StrCat(address, ":", kPort)}});
     ASSERT_TRUE(coordinator_->Start().ok());
-    ASSERT_TRUE(WriteFile(*hosts_, absl::StrCat("127.0.0.1 localhost\n", address, " ", kName, "\n")));
+    const std::string line = absl::StrCat(address, " ", kName, "\n");
+    if (GetParam() == Names::kFile) {
+      ASSERT_TRUE(WriteFile(FileOfNames(), absl::StrCat("127.0.0.1 localhost\n", line)));
+    } else {
+      ASSERT_TRUE(WriteFile(FileOfServer(), line));
+    }
+    ASSERT_TRUE(testing::Eventually([&] {
+      if (server_ != nullptr) server_->Signal(SIGHUP);  // it reads the file again
+      return AddressOfName() == address;
+    })) << (server_ == nullptr ? "" : server_->ErrorText());
   }
   static std::string Target() { return absl::StrCat(kName, ":", kPort); }
 
-  static std::string* hosts_;
-  static std::string* why_not_;
   std::unique_ptr<CoordinatorProcess> coordinator_;
+  std::unique_ptr<testing::ChildProcess> server_;
+
+ private:
+  static std::string FileOfNames() { return absl::StrCat(*folder_, "/hosts"); }
+  static std::string FileOfServer() { return absl::StrCat(*folder_, "/names"); }
+  static std::string AddressOfName() {
+    addrinfo wanted = {};
+    wanted.ai_family = AF_INET;
+    addrinfo* found = nullptr;
+    if (getaddrinfo(kName, nullptr, &wanted, &found) != 0) return "";
+    char text[INET_ADDRSTRLEN] = {};
+    inet_ntop(AF_INET, &reinterpret_cast<const sockaddr_in*>(found->ai_addr)->sin_addr, text,
+              sizeof(text));
+    freeaddrinfo(found);
+    return text;
+  }
+
+  static std::string* folder_;
+  static std::string* why_not_;
 };
 
-std::string* MovedCoordinatorTest::hosts_ = nullptr;
+std::string* MovedCoordinatorTest::folder_ = nullptr;
 std::string* MovedCoordinatorTest::why_not_ = nullptr;
 
+INSTANTIATE_TEST_SUITE_P(Names, MovedCoordinatorTest,
+                         ::testing::Values(Names::kFile, Names::kServer), [](const auto& info) {
+                           return info.param == Names::kFile ? "File" : "Server";
+                         });
+
 // What deploy/README.md tells users of stubs to set.
-TEST_F(MovedCoordinatorTest, AStubWithTheDocumentedArgumentsFollows) {
+TEST_P(MovedCoordinatorTest, AStubWithTheDocumentedArgumentsFollows) {
   grpc::ChannelArguments arguments;
   arguments.SetInt(GRPC_ARG_DNS_MIN_TIME_BETWEEN_RESOLUTIONS_MS, 500);
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
@@ -137,7 +190,24 @@ TEST_F(MovedCoordinatorTest, AStubWithTheDocumentedArgumentsFollows) {
   EXPECT_TRUE(status.ok()) << status.error_message();
 }
 
-TEST_F(MovedCoordinatorTest, OurOwnClientFollows) {
+// The lines of deploy/README.md themselves.
+TEST_P(MovedCoordinatorTest, TheDocumentedPythonChannelFollows) {
+  v1::PutRequest request;
+  request.set_key("key");
+  testing::ChildProcess python(
+      {"/usr/bin/python3", testing::ProgramPath("tests/failure/follow_coordinator.py"),
+       testing::ProgramPath("deploy/README.md"), Target(), "/cohort.v1.StoreService/Put",
+       absl::BytesToHexString(request.SerializeAsString())});
+  const absl::StatusOr<std::string> called = python.ReadLine(testing::kPatience);
+  ASSERT_TRUE(called.ok()) << called.status() << python.ErrorText();
+  ASSERT_NO_FATAL_FAILURE(Start(3));
+  python.WriteLine("moved");
+  const absl::StatusOr<std::string> seconds = python.ReadLine(testing::kPatience);
+  ASSERT_TRUE(seconds.ok()) << seconds.status() << python.ErrorText();
+  std::cout << "Python followed after " << *seconds << " s" << std::endl;
+}
+
+TEST_P(MovedCoordinatorTest, OurOwnClientFollows) {
   client::ConnectionOptions options;
   options.address = Target();
   const std::shared_ptr<client::Connection> connection = client::Connection::Create(options).value();
