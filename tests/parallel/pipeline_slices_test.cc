@@ -288,8 +288,10 @@ TEST_P(ScatterGatherTest, SlicesOfTwoMicroBatchesAreNotGathered) {
       return absl::OkStatus();
     }
     if (group.rank() == 1) return stage.SendForward({eight}, call);
-    // Its first slice is lost.
-    if (group.rank() == 2) COHORT_RETURN_IF_ERROR(messages.Receive(0, 0).status());
+    // This rank loses its first slice.
+    if (group.rank() == 2) {
+      COHORT_RETURN_IF_ERROR(messages.Receive(0, parallel::kPipelineChannel).status());
+    }
     return stage.RecvForward({}, call).status();
   }).IgnoreError();
   for (const int r : {2, 3}) {
