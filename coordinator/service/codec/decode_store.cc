@@ -39,7 +39,9 @@ absl::Status DecodeConditions(Message& message, Put* put) {
 
 absl::Status CheckKeysDiffer(const v1::PutRequest& request) {
   if (request.more().empty()) return absl::OkStatus();
-  absl::flat_hash_set<absl::string_view> keys = {request.key()};
+  // Not constructed from a list, which would be of copies.
+  absl::flat_hash_set<absl::string_view> keys;
+  keys.insert(request.key());
   for (const v1::PutEntry& entry : request.more()) {
     if (!keys.insert(entry.key()).second) {
       return InvalidField("more", absl::StrCat("key ", Printable(entry.key()), " comes twice"));
