@@ -99,7 +99,8 @@ absl::Status Http2Guard::OnReceived(absl::string_view bytes, Instant now, bool s
 absl::Status Http2Guard::OnHeader(const Http2Frames::Header& header) {
   if (in_header_block_ != (header.type == kContinuation)) {
     return absl::InvalidArgumentError(
-        "HTTP/2: a header block is interrupted, or continued where there is none");
+        in_header_block_ ? "HTTP/2: expected a CONTINUATION frame, got another frame"
+                         : "HTTP/2: got a CONTINUATION frame outside of a header block");
   }
   number_ = 0;
   switch (header.type) {

@@ -23,7 +23,7 @@ namespace cohort {
 
 inline constexpr absl::string_view kHttp2Preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-// Of each connection. The names are those that errors give.
+// The limits of one connection. Errors name the limit by its field here.
 struct Http2Limits {
   // gRPC refuses headers of more than 8 KiB by itself, once it has read all of them.
   int64_t max_header_block_bytes = int64_t{64} << 10;
@@ -102,7 +102,7 @@ class Http2Guard {
   size_t preface_have_ = 0;
   Http2Frames received_;
   Http2Frames sent_;
-  // Of the call that runs.
+  // Arguments of the OnReceived or OnSent that runs.
   Instant now_ = absl::InfinitePast();
   bool suspect_ = false;
 

@@ -145,8 +145,8 @@ class Listener::Guest final : public lane::EventLoop::Handler,
   }
 
  private:
-  // Says in HTTP/2 that something else was expected, so that a client of the lane learns that there
-  // is none.
+  // Answers in HTTP/2 that the protocol is unknown. A client of the lane learns from it that this
+  // server has no lane.
   void Refuse() {
     // Unread bytes would make the kernel drop the answer.
     char ignored[4096];

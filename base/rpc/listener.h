@@ -42,7 +42,8 @@ struct ListenerOptions {
   // Connections at once. 0: as many as descriptors may be open, less those that are open when the
   // listener starts and a reserve for files and metrics.
   int max_connections = 0;
-  // Of one address; of a Unix socket, of one user. 0: three quarters of max_connections.
+  // Connections of one peer: one address, or one user of a Unix socket. 0: three quarters of
+  // max_connections.
   int max_connections_per_peer = 0;
   // A connection that has not said by then what it is gets closed.
   absl::Duration preface_timeout = absl::Seconds(5);

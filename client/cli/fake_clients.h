@@ -23,7 +23,7 @@ inline client::ServerStats LongUp() {
   return stats;
 }
 
-// Of a coordinator that covers operations on tensors.
+// The report of a coordinator that covers operations on tensors.
 inline client::WhoIsMissingReport OfThisVersion() {
   client::WhoIsMissingReport report;
   report.covers_tensors = true;

@@ -37,8 +37,8 @@ class DeviceTensors {
   };
   // Nothing: its memory is not of Allocate.
   std::optional<Place> Find(const Tensor& tensor) const;
-  // Of any other that has elements; to be freed with WorkerSessionImpl::FreeTensor. Errors: as
-  // Allocate; INVALID_ARGUMENT (another device's).
+  // Registers a tensor that Allocate did not make and that has elements. Free it with
+  // WorkerSessionImpl::FreeTensor. Errors: as Allocate; INVALID_ARGUMENT (of another device).
   absl::StatusOr<Place> Register(Gpu& gpu, const Tensor& tensor);
 
  private:

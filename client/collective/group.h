@@ -186,16 +186,16 @@ class Group {
   // Every rank's `own`, by rank: for ragged verbs whose sizes nobody knows yet.
   virtual absl::StatusOr<Sizes> ExchangeSizes(int64_t own, const CallOptions& options = {}) = 0;
 
-  // Blocks until all ranks have called it, at most for the timeout. It is a verb of all ranks and
-  // in order with the others: what blocked before it is done on every rank. Ranks meet in the data
-  // plane, by way of the host whatever the placement is; the coordinator is not asked. Errors:
-  // those of all. Source: MPI_Barrier, GroupCoordinator.barrier.
+  // Blocks until all ranks have called it, at most for the timeout. All ranks call it, in order
+  // with the other verbs: when it returns, every blocking call before it is done on every rank.
+  // Ranks meet in the data plane, always through host memory; the coordinator takes no part.
+  // Errors: those of all verbs. Source: MPI_Barrier, GroupCoordinator.barrier.
   //
-  // It waits for no stream (AwaitStreams does), and on a stream it is INVALID_ARGUMENT: an
-  // AllReduce of one element there orders the streams of all ranks.
+  // It does not wait for streams; AwaitStreams does. On a stream it is INVALID_ARGUMENT: call an
+  // AllReduce of one element there, which orders the streams of all ranks.
   //
-  // Ranks that leave the group next meet by AllGatherObjects in place of it. A rank can return from
-  // a barrier and leave while another has not heard from a third yet; that one then gets ABORTED.
+  // Before ranks leave the group, use AllGatherObjects instead. A rank may return from a barrier
+  // and leave while another rank still waits for a third one; the waiting rank then gets ABORTED.
   virtual absl::Status Barrier(const CallOptions& options = {}) = 0;
 
   // In place of the verb of all ranks that the others call: this rank cannot take part in it, for a

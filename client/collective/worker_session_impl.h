@@ -62,7 +62,7 @@ class WorkerSessionImpl final : public WorkerSession,
   absl::Status RunCollective(WorkerLane& lane, v1::RunCollectiveRequest& request,
                              absl::Duration timeout, v1::RunCollectiveResponse* response,
                              bool* answered);
-  // Of one group, which it outlives.
+  // Returns a new lane. Each group has its own.
   std::unique_ptr<WorkerLane> MakeLane() const;
 
   // Of a tensor that is no part of the shared memory. In order, from its beginning.
