@@ -57,13 +57,15 @@ class Waiter {
   // space and why; DEADLINE_EXCEEDED, without a word.
   absl::Status Await(absl::FunctionRef<bool()> done, Instant deadline,
                      absl::FunctionRef<RankSet()> absent) const;
-  // As Await begins, for what is expected within a few hundred nanoseconds. False: not yet.
+  // Looks at `done` a few times, without the cost of Await. Returns false if it is not true yet.
+  // Looks once if the awaited rank cannot run meanwhile.
   template <typename Done>
   bool Glance(const Done& done) const {
-    const int looks = gives_way_ ? 1 : kGlances;
-    for (int look = 0; look < looks; ++look) {
-      if (done()) return true;
+    if (done()) return true;
+    if (gives_way_ || shares_processor_) return false;
+    for (int look = 1; look < kGlances; ++look) {
       Pause();
+      if (done()) return true;
     }
     return false;
   }
@@ -97,6 +99,8 @@ class Waiter {
   const int rank_;
   // Where ranks outnumber processors, looking keeps from working the one who is waited for.
   const bool gives_way_;
+  // Whether the last Await that had to wait found another rank on this rank's processor.
+  mutable bool shares_processor_ = false;
   WaitLog* const log_;
 };
 

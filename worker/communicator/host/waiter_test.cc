@@ -76,6 +76,35 @@ TEST(WaiterTest, StoresWhereItRunsAndKeepsLookingBesideARankElsewhere) {
   EXPECT_EQ(space.sleep_words(0).processor.load(), static_cast<uint32_t>(processor) + 1);
 }
 
+// A rank that shares its processor looks in vain until it offers the processor.
+TEST(WaiterTest, GlancesOnceAfterAWaitBesideARankOnTheSameProcessor) {
+  if (sched_getcpu() < 0) GTEST_SKIP() << "the kernel does not tell the processor's number";
+  const HostSpace space = *HostSpace::Create(2);
+  if (space.crowded()) GTEST_SKIP() << "one processor: ranks never look for long there";
+  const int processor = sched_getcpu();
+  ASSERT_TRUE(RunOn(processor));
+  const Waiter waiter(space, 0);
+  const auto glances = [&waiter] {
+    int calls = 0;
+    EXPECT_FALSE(waiter.Glance([&] {
+      ++calls;
+      return false;
+    }));
+    return calls;
+  };
+  const auto wait = [&waiter] {
+    int calls = 0;
+    EXPECT_TRUE(waiter.Await([&] { return ++calls > 2; }, Soon(), Nothing).ok());
+  };
+  space.sleep_words(1).processor.store(static_cast<uint32_t>(processor) + 1);
+  wait();
+  EXPECT_EQ(glances(), 1);
+  // Rank 1 has moved to another processor.
+  space.sleep_words(1).processor.store(static_cast<uint32_t>(processor) + 2);
+  wait();
+  EXPECT_GT(glances(), 10);
+}
+
 // A wake-up that is lost costs a fraction of a second, not the whole timeout.
 TEST(WaiterTest, LooksAgainThoughNoRankWakesIt) {
   const HostSpace space = *HostSpace::Create(2);
