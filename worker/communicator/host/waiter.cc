@@ -19,6 +19,10 @@ namespace {
 constexpr int kLooks = 1500;
 constexpr int kYields = 300;
 constexpr absl::Duration kMostYielding = absl::Milliseconds(1);
+// The kernel's balancer takes tens of milliseconds to part two ranks that share a processor and
+// never sleep. It places a rank that is woken on an idle processor at once. So a rank sleeps after
+// so many waits in a row that found another rank on its processor.
+constexpr int kSharedWaits = 20;
 // Between two looks at the poison and, of yields, at the clock.
 constexpr int kLooksBetween = 64;
 constexpr int kYieldsBetween = 8;
@@ -34,8 +38,9 @@ absl::Status Waiter::Await(absl::FunctionRef<bool()> done, Instant deadline,
   for (int look = 0; look < looks; ++look) {
     if (done()) return absl::OkStatus();
     if (look % kLooksBetween == 0) {
-      shares_processor_ = SharesProcessor();
-      if (shares_processor_ || poisoned()) break;
+      const bool shares = SharesProcessor();
+      shared_waits_ = shares ? shared_waits_ + 1 : 0;
+      if (shares || poisoned()) break;
     }
     Pause();
   }
@@ -43,7 +48,9 @@ absl::Status Waiter::Await(absl::FunctionRef<bool()> done, Instant deadline,
   // A yield to another program can cost a time slice of milliseconds: the clock ends the yields.
   // A rank on the same processor usually arrives within the first yield, which reads no clock.
   Instant end_of_yields = absl::InfiniteFuture();
-  for (int yield = 0; yield < kYields; ++yield) {
+  const int yields = shared_waits_ > kSharedWaits ? 0 : kYields;
+  if (yields == 0) shared_waits_ = 1;
+  for (int yield = 0; yield < yields; ++yield) {
     sched_yield();
     if (done()) return absl::OkStatus();
     if (yield > 1 && yield % kYieldsBetween != 0) continue;

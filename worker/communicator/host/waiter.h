@@ -62,7 +62,7 @@ class Waiter {
   template <typename Done>
   bool Glance(const Done& done) const {
     if (done()) return true;
-    if (gives_way_ || shares_processor_) return false;
+    if (gives_way_ || shared_waits_ > 0) return false;
     for (int look = 1; look < kGlances; ++look) {
       Pause();
       if (done()) return true;
@@ -99,8 +99,8 @@ class Waiter {
   const int rank_;
   // Where ranks outnumber processors, looking keeps from working the one who is waited for.
   const bool gives_way_;
-  // Whether the last Await that had to wait found another rank on this rank's processor.
-  mutable bool shares_processor_ = false;
+  // Waits in a row that found another rank on this rank's processor.
+  mutable int shared_waits_ = 0;
   WaitLog* const log_;
 };
 

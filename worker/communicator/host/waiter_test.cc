@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <thread>
+#include <vector>
 
 #include "gtest/gtest.h"
 
@@ -14,13 +15,26 @@ Instant Soon() { return Clock::Steady().Now() + absl::Seconds(60); }
 
 RankSet Nothing() { return RankSet(); }
 
-// Pins the calling thread. False where the processor is not to be had.
-bool RunOn(int processor) {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  CPU_SET(processor, &set);
-  return sched_setaffinity(0, sizeof(set), &set) == 0;
-}
+// Keeps the calling thread on one processor as long as it lives.
+class Pin {
+ public:
+  explicit Pin(int processor) {
+    sched_getaffinity(0, sizeof(before_), &before_);
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    CPU_SET(processor, &set);
+    ok_ = sched_setaffinity(0, sizeof(set), &set) == 0;
+  }
+  ~Pin() { sched_setaffinity(0, sizeof(before_), &before_); }
+  Pin(const Pin&) = delete;
+  Pin& operator=(const Pin&) = delete;
+
+  bool ok() const { return ok_; }
+
+ private:
+  cpu_set_t before_;
+  bool ok_ = false;
+};
 
 // Two ranks on one processor: the rank that looks keeps the other from running.
 TEST(WaiterTest, OffersTheProcessorToARankThatWaitsOnTheSameOne) {
@@ -33,7 +47,8 @@ TEST(WaiterTest, OffersTheProcessorToARankThatWaitsOnTheSameOne) {
   std::atomic<bool> done{false};
 
   std::thread other([&] {
-    ASSERT_TRUE(RunOn(processor));
+    const Pin pin(processor);
+    ASSERT_TRUE(pin.ok());
     const Waiter waiter(space, 1);
     // This wait stores where rank 1 runs.
     const auto rank_0_looks = [&] {
@@ -45,7 +60,8 @@ TEST(WaiterTest, OffersTheProcessorToARankThatWaitsOnTheSameOne) {
   });
   int calls = 0;
   std::thread one([&] {
-    ASSERT_TRUE(RunOn(processor));
+    const Pin pin(processor);
+    ASSERT_TRUE(pin.ok());
     while (!waits.load()) sched_yield();
     const Waiter waiter(space, 0);
     const auto is_done = [&] {
@@ -68,7 +84,8 @@ TEST(WaiterTest, StoresWhereItRunsAndKeepsLookingBesideARankElsewhere) {
   const HostSpace space = *HostSpace::Create(2);
   if (space.crowded()) GTEST_SKIP() << "one processor: ranks never look for long there";
   const int processor = sched_getcpu();
-  ASSERT_TRUE(RunOn(processor));
+  const Pin pin(processor);
+  ASSERT_TRUE(pin.ok());
   space.sleep_words(1).processor.store(static_cast<uint32_t>(processor) + 2);
   const Waiter waiter(space, 0);
   int calls = 0;
@@ -82,7 +99,8 @@ TEST(WaiterTest, GlancesOnceAfterAWaitBesideARankOnTheSameProcessor) {
   const HostSpace space = *HostSpace::Create(2);
   if (space.crowded()) GTEST_SKIP() << "one processor: ranks never look for long there";
   const int processor = sched_getcpu();
-  ASSERT_TRUE(RunOn(processor));
+  const Pin pin(processor);
+  ASSERT_TRUE(pin.ok());
   const Waiter waiter(space, 0);
   const auto glances = [&waiter] {
     int calls = 0;
@@ -103,6 +121,32 @@ TEST(WaiterTest, GlancesOnceAfterAWaitBesideARankOnTheSameProcessor) {
   space.sleep_words(1).processor.store(static_cast<uint32_t>(processor) + 2);
   wait();
   EXPECT_GT(glances(), 10);
+}
+
+// The kernel places a rank that is woken on an idle processor.
+TEST(WaiterTest, SleepsOnceAfterManyWaitsBesideARankOnTheSameProcessor) {
+  if (sched_getcpu() < 0) GTEST_SKIP() << "the kernel does not tell the processor's number";
+  const HostSpace space = *HostSpace::Create(2);
+  if (space.crowded()) GTEST_SKIP() << "one processor: ranks never look for long there";
+  const int processor = sched_getcpu();
+  const Pin pin(processor);
+  ASSERT_TRUE(pin.ok());
+  space.sleep_words(1).processor.store(static_cast<uint32_t>(processor) + 1);
+  const Waiter waiter(space, 0);
+  std::vector<int> waits_awake;
+  for (int wait = 1; wait <= 45; ++wait) {
+    bool slept = false;
+    int calls = 0;
+    const auto done = [&] {
+      slept = slept || space.sleep_words(0).sleeps.load() != 0;
+      return slept || ++calls > 5;
+    };
+    EXPECT_TRUE(waiter.Await(done, Soon(), Nothing).ok());
+    EXPECT_TRUE(slept || (wait != 21 && wait != 41)) << "at wait " << wait;
+    if (!slept) waits_awake.push_back(wait);
+  }
+  // On a busy machine a yield can take so long that a rank sleeps after it.
+  EXPECT_GT(waits_awake.size(), 20);
 }
 
 // A wake-up that is lost costs a fraction of a second, not the whole timeout.
