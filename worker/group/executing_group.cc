@@ -167,8 +167,11 @@ absl::Status ExecutingGroup::TellRefusal(TensorVerb verb, const Tensor& tensor,
 }
 
 absl::Status ExecutingGroup::Refuse(const absl::Status& why, const CallOptions& options) {
-  // Where devices alone meet, nobody waits on the host.
-  if (!moves_host_memory_ && device_side_ != nullptr && !device_side_->meets()) return why;
+  {
+    MutexLock lock(&call_mutex_);
+    // If only the devices meet, no rank waits on the host.
+    if (!moves_host_memory_ && device_side_ != nullptr && !device_side_->meets()) return why;
+  }
   CallOptions blocking;
   blocking.timeout = options.timeout;
   return Run(TensorVerb::kRefuse, Tensor(), 0, kNoRoot, blocking,
