@@ -50,17 +50,16 @@ cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned int flag
 // Does not wait: what is in the stream is still done.
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   return Call(__func__, [&] {
-    State& s = state();
-    MutexLock lock(&s.mutex);
-    const auto found = s.streams.find(stream);
-    if (found == s.streams.end()) return cudaErrorInvalidResourceHandle;
+    MutexLock lock(&state().mutex);
+    const auto found = state().streams.find(stream);
+    if (found == state().streams.end()) return cudaErrorInvalidResourceHandle;
     if (found->second->capture != nullptr) found->second->capture->invalid = true;
     found->second->Close();
-    s.closed_streams.push_back(std::move(found->second));
-    s.streams.erase(found);
+    state().closed_streams.push_back(std::move(found->second));
+    state().streams.erase(found);
     // Those that have nothing left to do.
-    for (auto it = s.closed_streams.begin(); it != s.closed_streams.end();) {
-      it = (*it)->ended() ? s.closed_streams.erase(it) : it + 1;
+    for (auto it = state().closed_streams.begin(); it != state().closed_streams.end();) {
+      it = (*it)->ended() ? state().closed_streams.erase(it) : it + 1;
     }
     return cudaSuccess;
   });
@@ -231,21 +230,21 @@ cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* 
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
   return Call(__func__, [&] {
     *graph = nullptr;
-    State& s = state();
-    MutexLock lock(&s.mutex);
+    MutexLock lock(&state().mutex);
     const std::shared_ptr<Stream> found = FindStream(stream);
     if (found == nullptr) return cudaErrorInvalidResourceHandle;
     const std::shared_ptr<Capture> capture = found->capture;
     if (capture == nullptr) return cudaErrorIllegalState;
     if (capture->origin != stream) return cudaErrorStreamCaptureUnmatched;
     // Those that joined it, too.
-    for (const auto& [handle, other] : s.streams) {
+    for (const auto& [handle, other] : state().streams) {
       if (other->capture == capture) other->capture = nullptr;
     }
     found->capture = nullptr;
     if (capture->invalid) return cudaErrorStreamCaptureInvalidated;
     *graph = NewHandle<cudaGraph_t>();
-    s.graphs.emplace(*graph, std::make_shared<const std::vector<Work>>(std::move(capture->work)));
+    state().graphs.emplace(*graph,
+                           std::make_shared<const std::vector<Work>>(std::move(capture->work)));
     return cudaSuccess;
   });
 }
@@ -253,12 +252,11 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable, cudaGraph_t graph,
                                  unsigned long long) {  // NOLINT: CUDA's type.
   return Call(__func__, [&] {
-    State& s = state();
-    MutexLock lock(&s.mutex);
-    const auto found = s.graphs.find(graph);
-    if (found == s.graphs.end()) return cudaErrorInvalidValue;
+    MutexLock lock(&state().mutex);
+    const auto found = state().graphs.find(graph);
+    if (found == state().graphs.end()) return cudaErrorInvalidValue;
     *executable = NewHandle<cudaGraphExec_t>();
-    s.executables.emplace(*executable, found->second);
+    state().executables.emplace(*executable, found->second);
     return cudaSuccess;
   });
 }
@@ -267,10 +265,9 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream) {
   return Call(__func__, [&] {
     std::shared_ptr<const std::vector<Work>> work;
     {
-      State& s = state();
-      MutexLock lock(&s.mutex);
-      const auto found = s.executables.find(executable);
-      if (found == s.executables.end()) return cudaErrorInvalidValue;
+      MutexLock lock(&state().mutex);
+      const auto found = state().executables.find(executable);
+      if (found == state().executables.end()) return cudaErrorInvalidValue;
       work = found->second;
     }
     return Enqueue(stream, [work] {

@@ -85,13 +85,12 @@ CUresult MemCreate(CUmemGenericAllocationHandle* handle, size_t bytes,
                    const CUmemAllocationProp* properties, unsigned long long) {  // NOLINT
   return DriverCall("cuMemCreate", [&] {
     if (bytes == 0 || bytes % kGranularity != 0) return CUDA_ERROR_INVALID_VALUE;
-    State& s = state();
-    MutexLock lock(&s.mutex);
+    MutexLock lock(&state().mutex);
     const bool exportable =
         (properties->requestedHandleTypes & CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) != 0;
-    if (exportable && !s.machine.exports_fds) return CUDA_ERROR_NOT_SUPPORTED;
+    if (exportable && !state().machine.exports_fds) return CUDA_ERROR_NOT_SUPPORTED;
     const int device = properties->location.id;
-    if (device < 0 || device >= s.machine.devices) return CUDA_ERROR_INVALID_DEVICE;
+    if (device < 0 || device >= state().machine.devices) return CUDA_ERROR_INVALID_DEVICE;
     const cudaError_t taken = TakeDeviceMemory(device, bytes);
     if (taken != cudaSuccess) return CUDA_ERROR_OUT_OF_MEMORY;
     auto physical = std::make_shared<Physical>();
@@ -192,12 +191,11 @@ CUresult MemUnmap(CUdeviceptr address, size_t bytes) {
 
 CUresult MemRetainAllocationHandle(CUmemGenericAllocationHandle* handle, void* memory) {
   return DriverCall("cuMemRetainAllocationHandle", [&] {
-    State& s = state();
-    MutexLock lock(&s.mutex);
+    MutexLock lock(&state().mutex);
     const Memory* const found = FindMemory(memory, nullptr);
     if (found == nullptr || found->kind != Memory::Kind::kMapped) return CUDA_ERROR_INVALID_VALUE;
     const auto physical = std::static_pointer_cast<Physical>(found->holder);
-    for (const auto& [known, of] : s.physical) {
+    for (const auto& [known, of] : state().physical) {
       if (of != physical) continue;
       ++physical->handles;
       *handle = known;
@@ -379,13 +377,12 @@ cudaError_t cudaIpcOpenMemHandle(void** memory, cudaIpcMemHandle_t handle, unsig
 
 cudaError_t cudaIpcCloseMemHandle(void* memory) {
   return Call(__func__, [&] {
-    State& s = state();
-    MutexLock lock(&s.mutex);
-    const auto found = s.memory.find(reinterpret_cast<uintptr_t>(memory));
-    if (found == s.memory.end() || found->second.kind != Memory::Kind::kOpened) {
+    MutexLock lock(&state().mutex);
+    const auto found = state().memory.find(reinterpret_cast<uintptr_t>(memory));
+    if (found == state().memory.end() || found->second.kind != Memory::Kind::kOpened) {
       return cudaErrorInvalidValue;
     }
-    s.memory.erase(found);
+    state().memory.erase(found);
     return cudaSuccess;
   });
 }

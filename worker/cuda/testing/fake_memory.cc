@@ -49,13 +49,12 @@ cudaError_t Allocate(Memory::Kind kind, void** memory, size_t bytes) {
   *memory = nullptr;
   if (bytes == 0) return cudaSuccess;
   const int device = CurrentDevice();
-  State& s = state();
-  MutexLock lock(&s.mutex);
+  MutexLock lock(&state().mutex);
   const cudaError_t taken = TakeDeviceMemory(device, bytes);
   if (taken != cudaSuccess) return taken;
   absl::StatusOr<shm::Segment> segment = shm::Segment::Create("fake device", bytes);
   if (!segment.ok()) {
-    s.used[device] -= bytes;
+    state().used[device] -= bytes;
     return cudaErrorMemoryAllocation;
   }
   auto block = std::make_shared<DeviceBlock>();
@@ -64,7 +63,7 @@ cudaError_t Allocate(Memory::Kind kind, void** memory, size_t bytes) {
   char* const data = block->segment.data();
   ForbidBehind(data, bytes, sysconf(_SC_PAGESIZE));
   const int fd = block->segment.fd();
-  s.memory.emplace(AddressOf(data), Memory{kind, device, bytes, std::move(block), fd});
+  state().memory.emplace(AddressOf(data), Memory{kind, device, bytes, std::move(block), fd});
   *memory = data;
   return cudaSuccess;
 }
@@ -79,12 +78,11 @@ cudaError_t Begins(const void* memory, Memory* found) {
 }
 
 void Forget(const void* memory) {
-  State& s = state();
-  MutexLock lock(&s.mutex);
-  const auto found = s.memory.find(AddressOf(memory));
-  if (found == s.memory.end()) return;
-  if (!found->second.on_device()) s.pinned -= found->second.bytes;
-  s.memory.erase(found);
+  MutexLock lock(&state().mutex);
+  const auto found = state().memory.find(AddressOf(memory));
+  if (found == state().memory.end()) return;
+  if (!found->second.on_device()) state().pinned -= found->second.bytes;
+  state().memory.erase(found);
 }
 
 struct Rows {
@@ -210,16 +208,15 @@ cudaError_t cudaHostAlloc(void** memory, size_t bytes, unsigned int) {
   return Call(__func__, [&] {
     *memory = nullptr;
     if (bytes == 0) return cudaSuccess;
-    State& s = state();
-    MutexLock lock(&s.mutex);
-    if (bytes > s.machine.pinned_memory - s.pinned) return cudaErrorMemoryAllocation;
+    MutexLock lock(&state().mutex);
+    if (bytes > state().machine.pinned_memory - state().pinned) return cudaErrorMemoryAllocation;
     void* pinned = nullptr;
     if (posix_memalign(&pinned, kAlignment, bytes) != 0) return cudaErrorMemoryAllocation;
     std::shared_ptr<void> holder(pinned, std::free);
     *memory = holder.get();
-    s.pinned += bytes;
-    s.memory.emplace(AddressOf(*memory),
-                     Memory{Memory::Kind::kPinned, CurrentDevice(), bytes, std::move(holder)});
+    state().pinned += bytes;
+    state().memory.emplace(AddressOf(*memory), Memory{Memory::Kind::kPinned, CurrentDevice(), bytes,
+                                                      std::move(holder)});
     return cudaSuccess;
   });
 }
@@ -240,16 +237,15 @@ cudaError_t cudaFreeHost(void* memory) {
 cudaError_t cudaHostRegister(void* memory, size_t bytes, unsigned int) {
   return Call(__func__, [&] {
     if (memory == nullptr || bytes == 0) return cudaErrorInvalidValue;
-    State& s = state();
-    MutexLock lock(&s.mutex);
-    const auto next = s.memory.lower_bound(AddressOf(memory));
+    MutexLock lock(&state().mutex);
+    const auto next = state().memory.lower_bound(AddressOf(memory));
     const bool overlaps = FindMemory(memory, nullptr) != nullptr ||
-                          (next != s.memory.end() && next->first - AddressOf(memory) < bytes);
+                          (next != state().memory.end() && next->first - AddressOf(memory) < bytes);
     if (overlaps) return cudaErrorHostMemoryAlreadyRegistered;
-    if (bytes > s.machine.pinned_memory - s.pinned) return cudaErrorMemoryAllocation;
-    s.pinned += bytes;
-    s.memory.emplace(AddressOf(memory),
-                     Memory{Memory::Kind::kRegistered, CurrentDevice(), bytes, nullptr});
+    if (bytes > state().machine.pinned_memory - state().pinned) return cudaErrorMemoryAllocation;
+    state().pinned += bytes;
+    state().memory.emplace(AddressOf(memory),
+                           Memory{Memory::Kind::kRegistered, CurrentDevice(), bytes, nullptr});
     return cudaSuccess;
   });
 }

@@ -16,34 +16,33 @@ using fake::State;
 using fake::state;
 
 void ResetFakeRuntime(const FakeMachine& machine) {
-  State& s = state();
-  s.dropping = true;
+  state().dropping = true;
   std::vector<std::shared_ptr<fake::Stream>> streams;
   {
-    MutexLock lock(&s.mutex);
-    for (auto& [handle, stream] : s.streams) streams.push_back(std::move(stream));
-    for (auto& [device, stream] : s.default_streams) streams.push_back(std::move(stream));
-    for (auto& stream : s.closed_streams) streams.push_back(std::move(stream));
-    s.streams.clear();
-    s.default_streams.clear();
-    s.closed_streams.clear();
+    MutexLock lock(&state().mutex);
+    for (auto& [handle, stream] : state().streams) streams.push_back(std::move(stream));
+    for (auto& [device, stream] : state().default_streams) streams.push_back(std::move(stream));
+    for (auto& stream : state().closed_streams) streams.push_back(std::move(stream));
+    state().streams.clear();
+    state().default_streams.clear();
+    state().closed_streams.clear();
   }
   for (const auto& stream : streams) stream->Close();
   for (const auto& stream : streams) stream->AwaitEnd();
-  MutexLock lock(&s.mutex);
-  s.failures.clear();
-  s.events.clear();
-  s.graphs.clear();
-  s.executables.clear();
-  s.memory.clear();
-  s.physical.clear();
-  s.reserved.clear();
-  s.used.clear();
-  s.active.clear();
-  s.pinned = 0;
-  s.sticky = cudaSuccess;
-  s.machine = machine;
-  s.dropping = false;
+  MutexLock lock(&state().mutex);
+  state().failures.clear();
+  state().events.clear();
+  state().graphs.clear();
+  state().executables.clear();
+  state().memory.clear();
+  state().physical.clear();
+  state().reserved.clear();
+  state().used.clear();
+  state().active.clear();
+  state().pinned = 0;
+  state().sticky = cudaSuccess;
+  state().machine = machine;
+  state().dropping = false;
   fake::LastError() = cudaSuccess;
   fake::CurrentDevice() = 0;
 }
@@ -60,23 +59,22 @@ void LoseContext(cudaError_t error) {
 }
 
 std::string AliveInFakeRuntime() {
-  State& s = state();
-  MutexLock lock(&s.mutex);
+  MutexLock lock(&state().mutex);
   std::map<Memory::Kind, size_t> ranges;
-  for (const auto& [begin, memory] : s.memory) ++ranges[memory.kind];
+  for (const auto& [begin, memory] : state().memory) ++ranges[memory.kind];
   std::vector<std::string> alive;
   const auto add = [&alive](size_t count, absl::string_view what) {
     if (count == 0) return;
     alive.push_back(absl::StrCat(count, " ", what, count == 1 ? "" : "s"));
   };
-  add(s.streams.size(), "stream");
-  add(s.events.size(), "event");
-  add(s.graphs.size(), "graph");
-  add(s.executables.size(), "executable graph");
+  add(state().streams.size(), "stream");
+  add(state().events.size(), "event");
+  add(state().graphs.size(), "graph");
+  add(state().executables.size(), "executable graph");
   add(ranges[Memory::Kind::kDevice], "device allocation");
   add(ranges[Memory::Kind::kPool], "stream-ordered allocation");
-  add(s.physical.size(), "handle of physical memory");
-  add(s.reserved.size(), "reserved range of addresses");
+  add(state().physical.size(), "handle of physical memory");
+  add(state().reserved.size(), "reserved range of addresses");
   add(ranges[Memory::Kind::kMapped], "mapped range");
   add(ranges[Memory::Kind::kOpened], "opened range");
   add(ranges[Memory::Kind::kPinned], "pinned allocation");
@@ -85,10 +83,9 @@ std::string AliveInFakeRuntime() {
 }
 
 size_t FakeDeviceMemoryInUse() {
-  State& s = state();
-  MutexLock lock(&s.mutex);
+  MutexLock lock(&state().mutex);
   size_t sum = 0;
-  for (const auto& [device, bytes] : s.used) sum += bytes;
+  for (const auto& [device, bytes] : state().used) sum += bytes;
   return sum;
 }
 

@@ -27,31 +27,29 @@ bool& InHostFunction() {
 
 cudaError_t Refusal(const char* function) {
   if (InHostFunction()) return cudaErrorNotPermitted;
-  State& s = state();
-  MutexLock lock(&s.mutex);
-  if (s.machine.missing != cudaSuccess) return s.machine.missing;
-  if (s.machine.devices == 0) return cudaErrorNoDevice;
-  if (s.sticky != cudaSuccess) return s.sticky;
-  const auto failures = s.failures.find(function);
-  if (failures == s.failures.end()) return cudaSuccess;
+  MutexLock lock(&state().mutex);
+  if (state().machine.missing != cudaSuccess) return state().machine.missing;
+  if (state().machine.devices == 0) return cudaErrorNoDevice;
+  if (state().sticky != cudaSuccess) return state().sticky;
+  const auto failures = state().failures.find(function);
+  if (failures == state().failures.end()) return cudaSuccess;
   Failure& next = failures->second.front();
   if (next.calls_before-- > 0) return cudaSuccess;
   const cudaError_t error = next.error;
   failures->second.pop_front();
-  if (failures->second.empty()) s.failures.erase(failures);
+  if (failures->second.empty()) state().failures.erase(failures);
   return error;
 }
 
 std::shared_ptr<Stream> FindStream(cudaStream_t stream) {
-  State& s = state();
   // The default stream's two other names are the same here.
   if (stream == nullptr || stream == cudaStreamLegacy || stream == cudaStreamPerThread) {
-    std::shared_ptr<Stream>& found = s.default_streams[CurrentDevice()];
+    std::shared_ptr<Stream>& found = state().default_streams[CurrentDevice()];
     if (found == nullptr) found = Stream::Start(CurrentDevice());
     return found;
   }
-  const auto found = s.streams.find(stream);
-  return found == s.streams.end() ? nullptr : found->second;
+  const auto found = state().streams.find(stream);
+  return found == state().streams.end() ? nullptr : found->second;
 }
 
 cudaError_t Enqueue(cudaStream_t stream, Work work) {
@@ -70,11 +68,10 @@ cudaError_t Enqueue(cudaStream_t stream, Work work) {
 void FinishDevice(int device) {
   std::vector<std::shared_ptr<Stream>> streams;
   {
-    State& s = state();
-    MutexLock lock(&s.mutex);
-    for (const auto& [handle, stream] : s.streams) streams.push_back(stream);
-    for (const auto& [number, stream] : s.default_streams) streams.push_back(stream);
-    streams.insert(streams.end(), s.closed_streams.begin(), s.closed_streams.end());
+    MutexLock lock(&state().mutex);
+    for (const auto& [handle, stream] : state().streams) streams.push_back(stream);
+    for (const auto& [number, stream] : state().default_streams) streams.push_back(stream);
+    streams.insert(streams.end(), state().closed_streams.begin(), state().closed_streams.end());
   }
   for (const std::shared_ptr<Stream>& stream : streams) {
     if (stream->device() == device) stream->Finish();
@@ -82,10 +79,9 @@ void FinishDevice(int device) {
 }
 
 const Memory* FindMemory(const void* memory, uintptr_t* begin) {
-  const std::map<uintptr_t, Memory>& known = state().memory;
   const auto address = reinterpret_cast<uintptr_t>(memory);
-  auto next = known.upper_bound(address);
-  if (next == known.begin()) return nullptr;
+  auto next = state().memory.upper_bound(address);
+  if (next == state().memory.begin()) return nullptr;
   const auto& [first, found] = *std::prev(next);
   if (address - first >= found.bytes) return nullptr;
   if (begin != nullptr) *begin = first;
@@ -100,9 +96,9 @@ bool IsInside(const void* memory, size_t bytes) {
 }
 
 cudaError_t TakeDeviceMemory(int device, size_t bytes) {
-  State& s = state();
-  size_t& used = s.used[device];
-  if (bytes > s.machine.memory - std::min(s.machine.memory, used)) return cudaErrorMemoryAllocation;
+  size_t& used = state().used[device];
+  if (bytes > state().machine.memory - std::min(state().machine.memory, used))
+    return cudaErrorMemoryAllocation;
   used += bytes;
   return cudaSuccess;
 }
