@@ -1,6 +1,7 @@
 #include "base/rpc/http2_guard.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
@@ -17,6 +18,7 @@ enum Type : uint8_t {
   kContinuation = 9,
 };
 constexpr uint8_t kEndStream = 1;
+constexpr uint8_t kAcknowledge = 1;
 constexpr uint8_t kEndHeaders = 4;
 // gRPC keeps each piece of a message apart.
 constexpr uint32_t kPieceBytes = 64;
@@ -29,13 +31,22 @@ constexpr uint32_t kSmallData = 256;
 constexpr double kIdleFramesEach = 4;
 // A call that was parked for so long costs its caller more than its end costs the server.
 constexpr absl::Duration kRapid = absl::Seconds(1);
-// A stream whose end is still on its way to the client may be counted for a moment.
+// Resets are handed to gRPC so many times as fast as they may come for long: a flood reaches its
+// limit within a second.
+constexpr double kPacedShare = 4;
+constexpr uint32_t kCancel = 8;  // a reset's error code
+// A client that does not know the limit yet may open so many more. gRPC itself ends a connection,
+// and all of its streams at once, that goes over the limit later.
 constexpr size_t kStreamSlack = 128;
 
 uint32_t Number(const uint8_t* bytes, int count) {
   uint32_t number = 0;
   for (int i = 0; i < count; ++i) number = number << 8 | bytes[i];
   return number;
+}
+
+void AppendNumber(uint32_t number, int bytes, std::string* text) {
+  while (bytes-- > 0) text->push_back(static_cast<char>(number >> 8 * bytes));
 }
 
 absl::Status Over(absl::string_view limit, int64_t value) {
@@ -67,9 +78,12 @@ Http2Frames::Step Http2Frames::Next(absl::string_view* bytes, absl::string_view*
   return Step::kHeader;
 }
 
-absl::Status Http2Guard::OnReceived(absl::string_view bytes, Instant now, bool suspect) {
+absl::Status Http2Guard::OnReceived(absl::string_view bytes, Instant now, bool suspect,
+                                    absl::FunctionRef<void()> catch_up) {
   now_ = now;
   suspect_ = suspect;
+  const size_t size = bytes.size();
+  whole_bytes_.reset();
   if (preface_have_ < kHttp2Preface.size()) {
     const absl::string_view rest = kHttp2Preface.substr(preface_have_);
     const size_t take = std::min(rest.size(), bytes.size());
@@ -78,15 +92,17 @@ absl::Status Http2Guard::OnReceived(absl::string_view bytes, Instant now, bool s
     }
     preface_have_ += take;
     bytes.remove_prefix(take);
+    if (preface_have_ < kHttp2Preface.size()) return absl::OkStatus();
   }
   absl::string_view payload;
   while (true) {
+    if (between_frames()) whole_bytes_ = size - bytes.size();
     absl::Status status;
     switch (received_.Next(&bytes, &payload)) {
       case Http2Frames::Step::kMore:
         return absl::OkStatus();
       case Http2Frames::Step::kHeader:
-        status = OnHeader(received_.header());
+        status = OnHeader(received_.header(), catch_up);
         break;
       case Http2Frames::Step::kPayload:
         status = OnPayload(received_.header(), payload, received_.payload_left() == 0);
@@ -96,7 +112,8 @@ absl::Status Http2Guard::OnReceived(absl::string_view bytes, Instant now, bool s
   }
 }
 
-absl::Status Http2Guard::OnHeader(const Http2Frames::Header& header) {
+absl::Status Http2Guard::OnHeader(const Http2Frames::Header& header,
+                                  absl::FunctionRef<void()> catch_up) {
   if (in_header_block_ != (header.type == kContinuation)) {
     return absl::InvalidArgumentError(
         in_header_block_ ? "HTTP/2: expected a CONTINUATION frame, got another frame"
@@ -107,7 +124,7 @@ absl::Status Http2Guard::OnHeader(const Http2Frames::Header& header) {
     case kHeaders: {
       header_block_bytes_ = 0;
       header_frames_ = 0;
-      absl::Status status = OpenStream(header);
+      absl::Status status = OpenStream(header, catch_up);
       if (status.ok()) status = AddToHeaderBlock(header);
       if ((header.flags & kEndStream) != 0) EndByClient(header.stream);
       return status;
@@ -116,8 +133,10 @@ absl::Status Http2Guard::OnHeader(const Http2Frames::Header& header) {
       return AddToHeaderBlock(header);
     case kResetStream:
       if (!EndsEarly(header.stream)) return absl::OkStatus();
+      paced_.Add(now_, kPacedShare * limits_.max_resets_per_second, false);
       return Count(resets_, limits_.max_resets_per_second, "max_resets_per_second");
     case kSettings:
+      acknowledged_ |= (header.flags & kAcknowledge) != 0;
       return Count(settings_, limits_.max_settings_per_second, "max_settings_per_second");
     case kWindowUpdate:
       return absl::OkStatus();  // its payload tells
@@ -148,14 +167,15 @@ absl::Status Http2Guard::OnPayload(const Http2Frames::Header& header, absl::stri
   return Count(idle_, limits_.max_idle_frames_per_second, "max_idle_frames_per_second");
 }
 
-absl::Status Http2Guard::OpenStream(const Http2Frames::Header& header) {
+absl::Status Http2Guard::OpenStream(const Http2Frames::Header& header,
+                                    absl::FunctionRef<void()> catch_up) {
   if (header.stream <= last_stream_) return absl::OkStatus();  // trailers, or gRPC's to refuse
   last_stream_ = header.stream;
   Stream stream;
   stream.opened = now_;
   streams_.emplace(header.stream, stream);
-  if (limits_.max_concurrent_streams > 0 &&
-      streams_.size() > static_cast<size_t>(limits_.max_concurrent_streams) + kStreamSlack) {
+  if (streams_.size() > MostStreams()) catch_up();
+  if (streams_.size() > MostStreams()) {
     return Over("max_concurrent_streams", limits_.max_concurrent_streams);
   }
   return absl::OkStatus();
@@ -213,6 +233,31 @@ absl::Status Http2Guard::OnMessageBytes(uint32_t id, absl::string_view bytes) {
 
 absl::Status Http2Guard::Count(RateCount& use, int per_second, absl::string_view limit) {
   return use.Add(now_, per_second, suspect_) ? absl::OkStatus() : Over(limit, per_second);
+}
+
+size_t Http2Guard::MostStreams() const {
+  if (limits_.max_concurrent_streams <= 0) return std::numeric_limits<size_t>::max() / 2;
+  return static_cast<size_t>(limits_.max_concurrent_streams) + (acknowledged_ ? 0 : kStreamSlack);
+}
+
+absl::Duration Http2Guard::Pause() const {
+  const double rate = kPacedShare * limits_.max_resets_per_second;
+  const double level = paced_.Level(now_, rate);
+  if (level < limits_.max_resets_at_once) return absl::ZeroDuration();
+  return absl::Seconds((level - limits_.max_resets_at_once / 2.0) / rate);
+}
+
+std::string Http2Guard::ResetStreams(size_t most) {
+  std::string frames;
+  for (; most > 0 && !streams_.empty(); --most) {
+    AppendNumber(4, 3, &frames);
+    frames.push_back(kResetStream);
+    frames.push_back(0);
+    AppendNumber(streams_.begin()->first, 4, &frames);
+    AppendNumber(kCancel, 4, &frames);
+    End(streams_.begin()->first);
+  }
+  return frames;
 }
 
 void Http2Guard::EndByClient(uint32_t id) {

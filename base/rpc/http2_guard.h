@@ -5,6 +5,7 @@
 //   Http2Guard guard(limits);
 //   absl::Status status = guard.OnReceived(bytes, now, false);  // before gRPC parses them
 //   if (!status.ok()) ...                                       // close the connection
+//   if (guard.Pause() > absl::ZeroDuration()) ...               // read on after it
 //   guard.OnSent(answer);                                       // which ends streams
 #ifndef COHORT_BASE_RPC_HTTP2_GUARD_H_
 #define COHORT_BASE_RPC_HTTP2_GUARD_H_
@@ -12,8 +13,11 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
+#include <string>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "base/clock.h"
@@ -39,6 +43,9 @@ struct Http2Limits {
   // Frames that carry little (pings, priorities, data and window updates of a few bytes), in excess
   // of four for each request or message.
   int max_idle_frames_per_second = 5000;
+  // gRPC gets so many of the resets above at once. Later bytes then wait in the socket until half
+  // of these resets are worked off, at four times max_resets_per_second.
+  int max_resets_at_once = 128;
 };
 
 // Finds frames in a stream of bytes that comes in any pieces. Thread-compatible.
@@ -57,6 +64,7 @@ class Http2Frames {
   Step Next(absl::string_view* bytes, absl::string_view* payload);
   const Header& header() const { return header_; }
   uint32_t payload_left() const { return payload_left_; }
+  bool between_frames() const { return have_ == 0 && payload_left_ == 0; }
 
  private:
   std::array<uint8_t, 9> raw_{};
@@ -71,14 +79,30 @@ class Http2Guard {
   explicit Http2Guard(const Http2Limits& limits) : limits_(limits) {}
 
   // The next bytes of the client. A suspect, whose address has broken a limit before, has shorter
-  // bursts. After an error the guard is of no more use. Errors: INVALID_ARGUMENT (that is no
-  // HTTP/2), RESOURCE_EXHAUSTED (names the limit and its value).
-  absl::Status OnReceived(absl::string_view bytes, Instant now, bool suspect);
+  // bursts. `catch_up` runs before a stream is refused. It may call OnSent for ends of streams that
+  // the client has seen already. After an error the guard is of no more use. Errors:
+  // INVALID_ARGUMENT (that is no HTTP/2), RESOURCE_EXHAUSTED (names the limit and its value).
+  absl::Status OnReceived(absl::string_view bytes, Instant now, bool suspect,
+                          absl::FunctionRef<void()> catch_up = [] {});
   // The next bytes of the server.
   void OnSent(absl::string_view bytes);
 
   // The client has sent all headers of a request.
   bool has_request() const { return has_request_; }
+
+  // How many bytes to read for the next OnReceived. They bring gRPC at most 150 resets more than
+  // max_resets_at_once.
+  size_t most_to_read() const { return kReadPiece + received_.payload_left(); }
+  // How long to wait before the next OnReceived.
+  absl::Duration Pause() const;
+
+  // How many bytes of the last OnReceived precede its first incomplete or offending frame. None:
+  // that frame began before them.
+  std::optional<size_t> whole_bytes() const { return whole_bytes_; }
+  bool between_frames() const { return received_.between_frames() && !in_header_block_; }
+  size_t open_streams() const { return streams_.size(); }
+  // Forgets at most `most` open streams. Returns the frames by which a client resets them.
+  std::string ResetStreams(size_t most);
 
  private:
   struct Stream {
@@ -88,14 +112,17 @@ class Http2Guard {
     uint32_t unfinished_bytes = 0;  // held by gRPC until the message is complete
   };
 
-  absl::Status OnHeader(const Http2Frames::Header& header);
+  static constexpr size_t kReadPiece = 4096;
+
+  absl::Status OnHeader(const Http2Frames::Header& header, absl::FunctionRef<void()> catch_up);
   absl::Status OnPayload(const Http2Frames::Header& header, absl::string_view payload, bool last);
-  absl::Status OpenStream(const Http2Frames::Header& header);
+  absl::Status OpenStream(const Http2Frames::Header& header, absl::FunctionRef<void()> catch_up);
   absl::Status AddToHeaderBlock(const Http2Frames::Header& header);
   absl::Status OnMessageBytes(uint32_t id, absl::string_view bytes);
   absl::Status Count(RateCount& use, int per_second, absl::string_view limit);
   void EndByClient(uint32_t id);
   bool EndsEarly(uint32_t id);
+  size_t MostStreams() const;
   void End(uint32_t id);
 
   Http2Limits limits_;
@@ -108,13 +135,16 @@ class Http2Guard {
 
   bool in_header_block_ = false;
   bool has_request_ = false;
+  bool acknowledged_ = false;  // the client has taken the server's settings
   uint32_t last_stream_ = 0;
   int64_t header_block_bytes_ = 0;
   int header_frames_ = 0;
   uint32_t number_ = 0;  // a payload's first four bytes
   absl::flat_hash_map<uint32_t, Stream> streams_;
   int64_t unfinished_bytes_ = 0;
+  std::optional<size_t> whole_bytes_;
   RateCount resets_, settings_, idle_;
+  RateCount paced_;  // resets that gRPC may not have worked off yet
 };
 
 }  // namespace cohort

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <random>
 #include <string>
 
@@ -123,6 +124,57 @@ TEST_F(Http2GuardTest, ResetsHaveABurstAndARate) {
   EXPECT_EQ(reset_many(5000), 62);
 }
 
+TEST_F(Http2GuardTest, ManyEarlyResetsAskForAPause) {
+  uint32_t stream = 1;
+  const auto reset_many = [&](int count) {
+    for (int i = 0; i < count; ++i, stream += 2) {
+      ASSERT_TRUE(Receive(absl::StrCat(Headers(stream), Reset(stream))).ok());
+    }
+  };
+  reset_many(127);
+  EXPECT_EQ(guard_.Pause(), absl::ZeroDuration());
+  reset_many(33);
+  // Until 96 of the 160 are worked off, at 4000 a second.
+  EXPECT_EQ(guard_.Pause(), absl::Milliseconds(24));
+  now_ += absl::Milliseconds(24);
+  ASSERT_TRUE(Receive(Headers(stream)).ok());
+  EXPECT_EQ(guard_.Pause(), absl::ZeroDuration());
+  // Calls that were parked for a second cost nothing.
+  stream += 2;
+  const uint32_t first = stream;
+  for (; stream < first + 2000; stream += 2) ASSERT_TRUE(Receive(Headers(stream)).ok());
+  now_ += absl::Seconds(1);
+  for (uint32_t id = first; id < stream; id += 2) ASSERT_TRUE(Receive(Reset(id)).ok());
+  EXPECT_EQ(guard_.Pause(), absl::ZeroDuration());
+}
+
+TEST_F(Http2GuardTest, KnowsWhichBytesPrecedeTheOffence) {
+  const std::string whole = absl::StrCat(Headers(1), Data(1, "abc"), Headers(3));
+  ASSERT_TRUE(Receive(absl::StrCat(whole, Headers(5).substr(0, 4))).ok());
+  EXPECT_EQ(guard_.whole_bytes(), whole.size());
+  EXPECT_FALSE(guard_.between_frames());
+  EXPECT_FALSE(Receive(absl::StrCat(Headers(5).substr(4), Frame(9, 0, 1, ""))).ok());
+  EXPECT_EQ(guard_.whole_bytes(), Headers(5).size() - 4);
+  guard_ = Http2Guard(limits_);
+  ASSERT_TRUE(Receive(absl::StrCat(kHttp2Preface, Headers(1), Headers(3, 0))).ok());
+  EXPECT_FALSE(guard_.between_frames());
+  // The header block has begun before.
+  EXPECT_FALSE(Receive(Data(1, "abc")).ok());
+  EXPECT_EQ(guard_.whole_bytes(), std::nullopt);
+}
+
+TEST_F(Http2GuardTest, ResetsItsStreamsAFewAtATime) {
+  for (uint32_t stream = 1; stream < 11; stream += 2) ASSERT_TRUE(Receive(Headers(stream)).ok());
+  EXPECT_EQ(guard_.open_streams(), 5);
+  std::string frames = guard_.ResetStreams(2);
+  EXPECT_EQ(frames.size(), 2 * Reset(1).size());
+  EXPECT_EQ(guard_.open_streams(), 3);
+  frames += guard_.ResetStreams(100);
+  for (uint32_t stream = 1; stream < 11; stream += 2) EXPECT_THAT(frames, HasSubstr(Reset(stream)));
+  EXPECT_EQ(frames.size(), 5 * Reset(1).size());
+  EXPECT_EQ(guard_.ResetStreams(100), "");
+}
+
 TEST_F(Http2GuardTest, AClientMayCancelAllCallsThatWereParkedForASecond) {
   for (uint32_t round = 0; round < 5; ++round) {
     std::string bytes;
@@ -174,11 +226,22 @@ TEST_F(Http2GuardTest, StreamsCountUntilEitherSideEndsThem) {
     }
     return most;
   };
-  // A few more than the limit: the end of one may be on its way.
+  // A few more than the limit: the client has not said that it knows the limit.
   EXPECT_EQ(open_many(1, 2000), 2000);
   for (uint32_t stream = 1; stream < 4001; stream += 2) guard_.OnSent(Headers(stream, kEndStream));
   EXPECT_EQ(open_many(4001, 10000), 2048 + 128);
   EXPECT_THAT(error_, HasSubstr("max_concurrent_streams (2048)"));
+  guard_ = Http2Guard(limits_);
+  ASSERT_TRUE(Receive(absl::StrCat(kHttp2Preface, Frame(4, 1, 0, ""))).ok());
+  // gRPC would end all streams at once at the next one.
+  EXPECT_EQ(open_many(1, 10000), 2048);
+  guard_ = Http2Guard(limits_);
+  ASSERT_TRUE(Receive(absl::StrCat(kHttp2Preface, Frame(4, 1, 0, ""))).ok());
+  EXPECT_EQ(open_many(1, 2048), 2048);
+  // The client has seen an answer that the guard has not.
+  const auto catch_up = [&] { guard_.OnSent(Headers(1, kEndStream)); };
+  EXPECT_TRUE(guard_.OnReceived(Headers(4097), now_, false, catch_up).ok());
+  EXPECT_FALSE(guard_.OnReceived(Headers(4099), now_, false, catch_up).ok());
 }
 
 TEST_F(Http2GuardTest, UnfinishedMessagesCountUntilTheyAreComplete) {

@@ -217,12 +217,16 @@ Listener::Listener(std::vector<ListenSocket> sockets, ListenerSinks sinks, Liste
       max_connections_(MostConnections(options_.max_connections)),
       max_connections_per_peer_(MostPerPeer(options_.max_connections_per_peer, max_connections_)),
       link_(std::make_shared<Link>()),
+      resume_timer_(std::make_shared<ResumeTimer>()),
       loop_("listener", kTick, [this] { OnTick(); }) {
   {
     MutexLock lock(&link_->mutex);
     link_->listener = this;
   }
   status_ = loop_.Start();
+  if (status_.ok() && !loop_.Add(resume_timer_->fd(), EPOLLIN, resume_timer_)) {
+    status_ = absl::ResourceExhaustedError("the system has no timer for the listener");
+  }
   for (const ListenSocket& socket : sockets_) {
     if (!status_.ok()) return;
     if (!loop_.Add(socket.fd(), EPOLLIN, std::make_shared<Door>(*this, socket.fd()))) {
@@ -357,6 +361,11 @@ void Listener::HandOver(Connection& connection, int fd, int listener_fd, bool to
   connection.socket = std::make_shared<GuardedSocket>();
   connection.socket->suspect = connection.peer->suspect;
   connection.socket->on_offence = on_offence;
+  connection.socket->resume_at = [link = link_](int paused_fd, uint64_t cookie, Instant at) {
+    MutexLock lock(&link->mutex);
+    Listener* const listener = link->listener;
+    return listener != nullptr && listener->resume_timer_->ResumeAt(paused_fd, cookie, at);
+  };
   GuardSocket(fd, options_.http2, connection.socket);
   sinks_.grpc(fd, listener_fd);
 }

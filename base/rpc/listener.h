@@ -21,6 +21,7 @@
 #include "base/rpc/guarded_socket.h"
 #include "base/rpc/http2_guard.h"
 #include "base/rpc/listen_socket.h"
+#include "base/rpc/resume_timer.h"
 
 namespace cohort {
 
@@ -56,7 +57,8 @@ struct ListenerOptions {
 class Listener {
  public:
   Listener(std::vector<ListenSocket> sockets, ListenerSinks sinks, ListenerOptions options = {});
-  // Accepts nothing more. No sink runs afterwards; what gRPC was given stays guarded.
+  // Accepts nothing more. No sink runs afterwards; what gRPC was given stays guarded, but no longer
+  // waits between two reads.
   ~Listener();
 
   // Whether it accepts. Errors: RESOURCE_EXHAUSTED (threads, descriptors).
@@ -89,6 +91,7 @@ class Listener {
   const int max_connections_per_peer_;
   // By which the threads that read reach this object, while it is there.
   const std::shared_ptr<Link> link_;
+  const std::shared_ptr<ResumeTimer> resume_timer_;
   // Touched on the loop's thread alone.
   absl::flat_hash_set<std::shared_ptr<Guest>> guests_;
   absl::Status status_;

@@ -2,6 +2,7 @@
 
 #include <netinet/in.h>
 #include <poll.h>
+#include <sys/epoll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -10,6 +11,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -194,6 +196,189 @@ TEST_F(ListenerTest, WhatGrpcReadsIsCountedAndTheConnectionIsClosed) {
   heard.resize(static_cast<size_t>(std::max<ssize_t>(
       recv(client.get(), heard.data(), heard.size(), MSG_DONTWAIT), 0)));
   EXPECT_NE(heard.find("max_settings_per_second (100)"), std::string::npos);
+}
+
+std::string Number32(uint32_t number) {
+  std::string text;
+  for (int shift = 24; shift >= 0; shift -= 8) text.push_back(static_cast<char>(number >> shift));
+  return text;
+}
+std::string OpenStream(uint32_t stream) {
+  return absl::StrCat(absl::string_view("\0\0\2\1\4", 5), Number32(stream), "\x83\x86");
+}
+std::string ResetStream(uint32_t stream) {
+  return absl::StrCat(absl::string_view("\0\0\4\3\0", 5), Number32(stream), Number32(8));
+}
+
+// Reads as gRPC does: into large buffers, and after an edge of epoll alone.
+class PacedReadTest : public ListenerTest {
+ protected:
+  // Takes the first connection that was handed over.
+  void Take() {
+    ASSERT_TRUE(Await(http2_, 1));
+    epoll_ = UniqueFd(epoll_create1(EPOLL_CLOEXEC));
+    epoll_event event = {};
+    event.events = EPOLLIN | EPOLLOUT | EPOLLET;
+    ASSERT_EQ(epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, http2_[0].get(), &event), 0);
+  }
+  // The bytes of one recvmsg, after as many edges as it takes. Empty: the end, or an error.
+  std::string Read(size_t room = size_t{1} << 20) {
+    const Instant deadline = Clock::Steady().Now() + kPatience;
+    std::string bytes(room, '\0');
+    while (Clock::Steady().Now() < deadline) {
+      iovec part = {bytes.data(), bytes.size()};
+      msghdr message = {};
+      message.msg_iov = &part;
+      message.msg_iovlen = 1;
+      const ssize_t count = recvmsg(http2_[0].get(), &message, MSG_DONTWAIT);
+      if (count >= 0 || errno != EAGAIN) {
+        bytes.resize(static_cast<size_t>(std::max<ssize_t>(count, 0)));
+        return bytes;
+      }
+      ++waits_;
+      epoll_event event;
+      const int milliseconds = static_cast<int>(absl::ToInt64Milliseconds(kPatience));
+      if (epoll_wait(epoll_.get(), &event, 1, milliseconds) != 1) break;
+    }
+    ADD_FAILURE() << "no edge";
+    return "";
+  }
+  static void SendAll(const UniqueFd& fd, const std::string& bytes) {
+    ASSERT_EQ(send(fd.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL),
+              static_cast<ssize_t>(bytes.size()));
+  }
+  // Until so many bytes wait to be read.
+  void AwaitArrived(size_t count) {
+    std::string bytes(count, '\0');
+    const Instant deadline = Clock::Steady().Now() + kPatience;
+    while (recv(http2_[0].get(), bytes.data(), count, MSG_PEEK | MSG_DONTWAIT) <
+           static_cast<ssize_t>(count)) {
+      ASSERT_LT(Clock::Steady().Now(), deadline);
+      sched_yield();
+    }
+  }
+
+  UniqueFd epoll_;
+  int waits_ = 0;
+};
+
+TEST_F(PacedReadTest, ResetsReachTheReaderInPieces) {
+  Start({});
+  const UniqueFd client = Connect(kHttp2Preface);
+  Take();
+  std::string sent(kHttp2Preface);
+  for (uint32_t stream = 1; stream < 1800; stream += 2) {
+    absl::StrAppend(&sent, OpenStream(stream), ResetStream(stream));
+  }
+  SendAll(client, sent.substr(kHttp2Preface.size()));
+  AwaitArrived(sent.size());
+  std::string got = Read();
+  EXPECT_EQ(waits_, 0);
+  // 128 resets, and those of one more piece.
+  EXPECT_LE(got.size(), 2 * 4096);
+  while (got.size() < sent.size()) {
+    const std::string more = Read();
+    ASSERT_FALSE(more.empty());
+    EXPECT_LE(more.size(), 2 * 4096);
+    got += more;
+  }
+  EXPECT_EQ(got, sent);
+  EXPECT_GE(waits_, 3);
+}
+
+TEST_F(PacedReadTest, StreamsThatAreNotResetAreReadAtOnce) {
+  Start({});
+  const UniqueFd client = Connect(kHttp2Preface);
+  Take();
+  std::string sent(kHttp2Preface);
+  for (uint32_t stream = 1; stream < 4000; stream += 2) sent += OpenStream(stream);
+  SendAll(client, sent.substr(kHttp2Preface.size()));
+  AwaitArrived(sent.size());
+  EXPECT_EQ(Read(), sent);
+}
+
+// gRPC takes long to end a connection with many streams, and keeps others waiting meanwhile.
+TEST_F(PacedReadTest, AConnectionThatEndsHasItsStreamsResetInPieces) {
+  Start({});
+  UniqueFd client = Connect(kHttp2Preface);
+  Take();
+  std::string sent(kHttp2Preface);
+  for (uint32_t stream = 1; stream < 800; stream += 2) sent += OpenStream(stream);
+  SendAll(client, sent.substr(kHttp2Preface.size()));
+  AwaitArrived(sent.size());
+  EXPECT_EQ(Read(), sent);
+  client = UniqueFd();
+  std::string frames;
+  while (true) {
+    // gRPC reads into what is left of a buffer, too.
+    const std::string bytes = Read(frames.empty() ? 5 : size_t{1} << 20);
+    if (bytes.empty()) break;
+    EXPECT_LE(bytes.size(), 32 * 13);
+    frames += bytes;
+    // An answer would meet an error that ends all streams.
+    iovec part = {&sent[0], 10};
+    msghdr message = {};
+    message.msg_iov = &part;
+    message.msg_iovlen = 1;
+    EXPECT_EQ(sendmsg(http2_[0].get(), &message, MSG_NOSIGNAL), 10);
+  }
+  std::set<std::string> resets;
+  for (size_t at = 0; at < frames.size(); at += 13) resets.insert(frames.substr(at, 13));
+  EXPECT_EQ(resets.size(), 400);
+  for (uint32_t stream = 1; stream < 800; stream += 2) {
+    EXPECT_EQ(resets.count(ResetStream(stream)), 1) << stream;
+  }
+  EXPECT_GE(waits_, 400 / 32);
+}
+
+TEST_F(PacedReadTest, AConnectionOverALimitHasItsStreamsResetInPieces) {
+  ListenerOptions options;
+  options.http2.max_concurrent_streams = 400;
+  Start(options);
+  const UniqueFd client = Connect(kHttp2Preface);
+  Take();
+  std::string sent(kHttp2Preface);
+  for (uint32_t stream = 1; stream < 2000; stream += 2) sent += OpenStream(stream);
+  SendAll(client, sent.substr(kHttp2Preface.size()));
+  AwaitArrived(sent.size());
+  // The reader gets the frames before the offence, whole.
+  std::string got;
+  while (got.size() < kHttp2Preface.size() + 528 * 11) {
+    const std::string more = Read();
+    ASSERT_FALSE(more.empty());
+    got += more;
+  }
+  EXPECT_EQ(got, sent.substr(0, kHttp2Preface.size() + 528 * 11));
+  EXPECT_TRUE(Closed(client));
+  size_t resets = 0;
+  while (true) {
+    const std::string bytes = Read();
+    if (bytes.empty()) break;
+    EXPECT_LE(bytes.size(), 32 * 13);
+    resets += bytes.size() / 13;
+  }
+  EXPECT_EQ(resets, 529);
+}
+
+// Nothing stays unread once there is no listener that wakes the reader.
+TEST_F(PacedReadTest, AListenerThatEndsResumesReading) {
+  Start({});
+  const UniqueFd client = Connect(kHttp2Preface);
+  Take();
+  std::string sent(kHttp2Preface);
+  for (uint32_t stream = 1; stream < 1800; stream += 2) {
+    absl::StrAppend(&sent, OpenStream(stream), ResetStream(stream));
+  }
+  SendAll(client, sent.substr(kHttp2Preface.size()));
+  AwaitArrived(sent.size());
+  std::string got = Read();
+  listener_.reset();
+  while (got.size() < sent.size()) {
+    const std::string more = Read();
+    ASSERT_FALSE(more.empty());
+    got += more;
+  }
+  EXPECT_EQ(got, sent);
 }
 
 // A number that another socket has by now is not guarded by the life of the one before.

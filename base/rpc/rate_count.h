@@ -23,6 +23,11 @@ class RateCount {
     level_ = std::max(level_, 0.0) + 1;
     return level_ <= per_second / (suspect ? kSuspectShare : 1);
   }
+  // How many count at `now`.
+  double Level(Instant now, double per_second) const {
+    if (since_ == absl::InfinitePast()) return 0;
+    return std::max(level_ - absl::ToDoubleSeconds(now - since_) * per_second, 0.0);
+  }
   // `count` of them are excused.
   void Excuse(double count) { level_ = std::max(level_ - count, 0.0); }
 

@@ -178,6 +178,27 @@ TEST_F(Http2FloodTest, StreamsOfAPeerThatAcknowledgesNoSettings) {
   EXPECT_EQ(closed_, 1);
 }
 
+// 2000 calls that wait are fine. All of them end with their connection.
+TEST_F(Http2FloodTest, AConnectionWithManyCallsEnds) {
+  v1::GetRequest request;
+  request.add_keys("never");
+  request.mutable_wait()->set_seconds(60);
+  const std::string body = request.SerializeAsString();
+  const std::string message =
+      absl::StrCat(std::string(1, '\0'), Number32(static_cast<uint32_t>(body.size())), body);
+  Run(1, [&](RawHttp2& connection, int) {
+    const std::string block = RequestBlock(kParkingMethod);
+    for (uint32_t stream = 1; stream < 4000; stream += 2) {
+      connection.Send(Frame(FrameType::kHeaders, kEndHeaders, stream, block));
+      connection.Send(Frame(FrameType::kData, kEndStream, stream, message));
+    }
+    connection.Finish();
+    EXPECT_TRUE(connection.AwaitClosed(absl::Seconds(20)));
+  });
+  EXPECT_EQ(closed_, 1);
+  EXPECT_EQ(Logged("closed a connection"), 0);
+}
+
 TEST_F(Http2FloodTest, MessagesThatNeverEnd) {
   Run(1, [](RawHttp2& connection, int) {
     // 200 messages that are said to be of 4,000,000 bytes, whatever the windows are.

@@ -88,6 +88,8 @@ bool RawHttp2::Send(absl::string_view bytes, absl::Duration patience) {
   return !closed_;
 }
 
+void RawHttp2::Finish() { shutdown(fd_.get(), SHUT_WR); }
+
 bool RawHttp2::AwaitClosed(absl::Duration patience) {
   const Instant deadline = Clock::Steady().Now() + patience;
   while (!closed_) {

@@ -46,6 +46,8 @@ class RawHttp2 {
   bool Send(absl::string_view bytes, absl::Duration patience = absl::Seconds(5));
   // Drops what comes until the server closes the connection. False: it did not within `patience`.
   bool AwaitClosed(absl::Duration patience);
+  // Says that no more will be sent.
+  void Finish();
   bool closed() const { return closed_; }
   // The last bytes that the server sent, at most 4 KiB.
   const std::string& last_bytes() const { return last_; }
