@@ -22,6 +22,7 @@ struct Slot {
   Mutex mutex;
   std::unique_ptr<Http2Guard> guard ABSL_GUARDED_BY(mutex);
   std::shared_ptr<GuardedSocket> socket ABSL_GUARDED_BY(mutex);
+  IncomingCharge incoming ABSL_GUARDED_BY(mutex);
 };
 
 constexpr int kPageSlots = 1024;
@@ -59,10 +60,16 @@ bool IsGuarded(int fd) {
   return slot != nullptr && slot->cookie.load(std::memory_order_acquire) != 0;
 }
 
-void Clear(Slot& slot) ABSL_EXCLUSIVE_LOCKS_REQUIRED(slot.mutex) {
-  slot.cookie.store(0, std::memory_order_release);
+// The socket of the slot has no more to say.
+void Mute(Slot& slot) ABSL_EXCLUSIVE_LOCKS_REQUIRED(slot.mutex) {
   slot.guard.reset();
   slot.socket.reset();
+  slot.incoming = IncomingCharge();
+}
+
+void Clear(Slot& slot) ABSL_EXCLUSIVE_LOCKS_REQUIRED(slot.mutex) {
+  slot.cookie.store(0, std::memory_order_release);
+  Mute(slot);
 }
 
 // Tells the client why, if it still reads: a GOAWAY frame with ENHANCE_YOUR_CALM.
@@ -93,6 +100,7 @@ bool SeeReceived(int fd, const msghdr& message, size_t count) {
   Slot& slot = *FindSlot(fd);
   std::shared_ptr<GuardedSocket> socket;
   absl::Status status;
+  bool grew = false;
   {
     MutexLock lock(&slot.mutex);
     const uint64_t cookie = slot.cookie.load(std::memory_order_relaxed);
@@ -107,9 +115,15 @@ bool SeeReceived(int fd, const msghdr& message, size_t count) {
       return status.ok();
     });
     if (slot.guard->has_request()) socket->has_request.store(true, std::memory_order_relaxed);
-    if (status.ok()) return true;
-    slot.guard.reset();
-    slot.socket.reset();
+    grew = slot.incoming.Set(slot.guard->unfinished_bytes());
+    if (status.ok() && !grew) return true;
+  }
+  // This looks at other slots.
+  if (status.ok()) status = socket->incoming->Check();
+  if (status.ok()) return true;
+  {
+    MutexLock lock(&slot.mutex);
+    if (slot.socket == socket) Mute(slot);
   }
   SendGoAway(fd, status.message());
   shutdown(fd, SHUT_RDWR);
@@ -126,6 +140,14 @@ void SeeSent(int fd, const msghdr& message, size_t count) {
     slot.guard->OnSent(part);
     return true;
   });
+  slot.incoming.Set(slot.guard->unfinished_bytes());
+}
+
+// The client has gone, so gRPC drops what came of its requests.
+void SeeEnd(int fd) {
+  Slot& slot = *FindSlot(fd);
+  MutexLock lock(&slot.mutex);
+  if (slot.cookie.load(std::memory_order_relaxed) == SocketCookie(fd)) slot.incoming.Set(0);
 }
 
 }  // namespace
@@ -141,6 +163,7 @@ void GuardSocket(int fd, const Http2Limits& limits, std::shared_ptr<GuardedSocke
   if (slot == nullptr) return;
   MutexLock lock(&slot->mutex);
   slot->guard = std::make_unique<Http2Guard>(limits);
+  slot->incoming = IncomingCharge(socket->incoming);
   slot->socket = std::move(socket);
   slot->cookie.store(SocketCookie(fd), std::memory_order_release);
 }
@@ -150,6 +173,20 @@ void ForgetSocket(int fd, uint64_t cookie) {
   if (slot == nullptr) return;
   MutexLock lock(&slot->mutex);
   if (slot->cookie.load(std::memory_order_relaxed) == cookie) Clear(*slot);
+}
+
+void ReclaimIncomingBytes() {
+  for (int number = 0; number < kPages; ++number) {
+    Page* const page = pages[number].load(std::memory_order_acquire);
+    if (page == nullptr) continue;
+    for (int index = 0; index < kPageSlots; ++index) {
+      Slot* const slot = page->slots[index].load(std::memory_order_acquire);
+      if (slot == nullptr) continue;
+      MutexLock lock(&slot->mutex);
+      if (slot->incoming.bytes() == 0) continue;
+      if (SocketCookie(number * kPageSlots + index) != slot->cookie.load()) slot->incoming.Set(0);
+    }
+  }
 }
 
 void ShutDownSocket(int fd, uint64_t cookie) {
@@ -167,7 +204,13 @@ ssize_t recvmsg(int fd, msghdr* message, int flags) {
   static const auto next = reinterpret_cast<ssize_t (*)(int, msghdr*, int)>(
       dlsym(RTLD_NEXT, "recvmsg"));
   const ssize_t count = next(fd, message, flags);
-  if (count <= 0 || (flags & MSG_PEEK) != 0 || !cohort::IsGuarded(fd)) return count;
+  if ((flags & MSG_PEEK) != 0 || !cohort::IsGuarded(fd)) return count;
+  if (count <= 0) {
+    const int error = errno;
+    if (count == 0 || (error != EAGAIN && error != EINTR)) cohort::SeeEnd(fd);
+    errno = error;
+    return count;
+  }
   if (cohort::SeeReceived(fd, *message, static_cast<size_t>(count))) return count;
   errno = ECONNRESET;
   return -1;
