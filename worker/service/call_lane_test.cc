@@ -15,6 +15,7 @@
 #include <string>
 
 #include "absl/time/clock.h"
+#include "base/clock.h"
 #include "base/testing/no_new_threads.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -223,13 +224,13 @@ TEST_F(CallLaneTest, MoreThanItTakesAreClosedAndPlacesBecomeFree) {
   const UniqueFd third = ConnectAndGreet();
   EXPECT_TRUE(Closed(Connect()));
   first = UniqueFd();
-  const absl::Time deadline = absl::Now() + kSoon;
+  const Instant deadline = Clock::Steady().Now() + kSoon;
   // Until its thread has noticed.
   while (true) {
     const UniqueFd next = Connect();
     send(next.get(), lane::kPreface.data(), lane::kPreface.size(), MSG_NOSIGNAL);
     if (Read(next, lane::kPreface.size()) == lane::kPreface) break;
-    ASSERT_LT(absl::Now(), deadline);
+    ASSERT_LT(Clock::Steady().Now(), deadline);
   }
 }
 
@@ -245,9 +246,9 @@ TEST_F(CallLaneTest, ConnectionsThatEndGiveTheirDescriptorsBackAtOnce) {
     EXPECT_EQ(open(), before + 6);
   }
   // Nobody connects meanwhile.
-  const absl::Time deadline = absl::Now() + kSoon;
+  const Instant deadline = Clock::Steady().Now() + kSoon;
   while (open() != before) {
-    ASSERT_LT(absl::Now(), deadline) << open() << " descriptors are open; there were " << before;
+    ASSERT_LT(Clock::Steady().Now(), deadline) << open() << " descriptors are open; there were " << before;
     absl::SleepFor(absl::Milliseconds(1));
   }
 }
@@ -265,9 +266,9 @@ TEST_F(CallLaneTest, WithoutAThreadTheConnectionIsClosedAndTheNextIsServed) {
 TEST_F(CallLaneTest, StopEndsIdleConnectionsAtOnce) {
   const UniqueFd greeted = ConnectAndGreet();
   const UniqueFd silent = Connect();
-  const absl::Time begin = absl::Now();
+  const Instant begin = Clock::Steady().Now();
   lane_.Stop(absl::Seconds(10));
-  EXPECT_LT(absl::Now() - begin, absl::Seconds(8));
+  EXPECT_LT(Clock::Steady().Now() - begin, absl::Seconds(8));
   EXPECT_TRUE(Closed(greeted));
   EXPECT_TRUE(Closed(silent));
   EXPECT_TRUE(Closed(Connect()));
