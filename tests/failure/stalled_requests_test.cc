@@ -1,5 +1,6 @@
-// Clients send the greater part of their requests, and then nothing more. What the coordinator keeps
-// of all of them together has a limit, so it does not run out of memory, which gRPC does not survive.
+// Clients send the greater part of their requests, and then nothing more. What the coordinator
+// keeps of all of them together has a limit, so it does not run out of memory, which gRPC does not
+// survive.
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <poll.h>

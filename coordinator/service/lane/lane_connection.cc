@@ -119,8 +119,8 @@ bool LaneConnection::ChargeInput() {
   const absl::Status status = incoming_.all()->Check();
   if (status.ok() || input_.wanted() == 0) return true;
   return GiveUpFrame([&](absl::string_view operation, int64_t bytes) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat(operation, ": no room for a request of ", bytes, " bytes: ", status.message()));
+    return absl::ResourceExhaustedError(absl::StrCat(
+        operation, ": no room for a request of ", bytes, " bytes: ", status.message()));
   });
 }
 
