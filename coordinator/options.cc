@@ -11,6 +11,7 @@
 #include "absl/strings/str_split.h"
 #include "base/status_macros.h"
 #include "coordinator/limit_names.h"
+#include "base/rpc/incoming_bytes.h"
 #include "base/rpc/listen_address.h"
 #include "coordinator/version.h"
 
@@ -103,6 +104,16 @@ absl::Status Resolve(const Raw& raw, Options* options) {
   if (options->max_message_bytes < 1024 || options->max_message_bytes > kMaxMessageBytes) {
     return Invalid("--max-message-bytes", absl::StrCat("must be 1024 to ", kMaxMessageBytes));
   }
+  if (options->listener.max_incoming_bytes < 0) {
+    return Invalid("--max-incoming-bytes", "must not be negative");
+  }
+  const int64_t incoming = MaxIncomingBytes(options->listener.max_incoming_bytes);
+  if (options->max_message_bytes > incoming / 2) {
+    return Invalid("--max-message-bytes",
+                   absl::StrCat(options->max_message_bytes, " is over half of --max-incoming-bytes (",
+                                incoming, "): raise that, which is by default an eighth of the "
+                                "memory that the process may use"));
+  }
   if (options->lane_threads < 0 || options->lane_threads > 64) {
     return absl::InvalidArgumentError("--lane-threads must be from 0 to 64");
   }
@@ -163,6 +174,10 @@ void AddFlags(CLI::App& app, Options& options, Raw& raw) {
   app.add_option("--max-wait", raw.max_wait, "no call is parked longer (1h)");
   app.add_option("--max-message-bytes", options.max_message_bytes,
                  "largest request, in bytes (4194304)");
+  app.add_option("--max-incoming-bytes", options.listener.max_incoming_bytes,
+                 "bytes of requests that are not complete, over all connections, of which those of "
+                 "one address may have three quarters; 0: an eighth of the memory that the process "
+                 "may use, and 16777216 at least (0)");
   app.add_option("--max-connections", options.listener.max_connections,
                  "connections at once; 0: what the limit of open files leaves, at most 65536 (0)");
   app.add_option("--max-connections-per-peer", options.listener.max_connections_per_peer,
@@ -215,6 +230,7 @@ std::vector<Setting> SettingsOf(const Options& options) {
   add("ping-timeout", quote(absl::FormatDuration(options.ping_timeout)));
   add("max-wait", quote(absl::FormatDuration(options.max_wait)));
   add("max-message-bytes", options.max_message_bytes);
+  add("max-incoming-bytes", options.listener.max_incoming_bytes);
   add("max-connections", options.listener.max_connections);
   add("max-connections-per-peer", options.listener.max_connections_per_peer);
   add("max-concurrent-streams", options.listener.http2.max_concurrent_streams);

@@ -93,6 +93,9 @@ TEST(OptionsTest, MistakesAreNamed) {
       {{"--max-connections-per-peer", "-1"}, "--max-connections-per-peer"},
       {{"--max-concurrent-streams", "100000000"}, "16777216"},
       {{"--max-resets-per-second", "0"}, "--max-resets-per-second"},
+      {{"--max-incoming-bytes", "-1"}, "--max-incoming-bytes"},
+      {{"--max-incoming-bytes", "1000000", "--max-message-bytes", "500001"},
+       "500001 is over half of --max-incoming-bytes (1000000)"},
   };
   for (const auto& [flags, text] : cases) {
     const auto parsed = Parse(flags);

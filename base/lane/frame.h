@@ -79,6 +79,8 @@ class FrameReader {
 
   Next Read(Frame* frame);
   size_t held() const { return end_ - begin_; }
+  // What it keeps for them.
+  size_t memory() const { return held() == 0 ? 0 : buffer_.capacity(); }
   // How many more bytes the frame at the front needs; 0 when that is not known.
   size_t wanted() const;
   // Most connections are idle most of the time, and hold no memory: they borrow `spare` to read,

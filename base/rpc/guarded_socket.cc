@@ -49,6 +49,7 @@ struct Slot {
   // How gRPC waits for it. Negative: it does not.
   int epoll ABSL_GUARDED_BY(mutex) = -1;
   epoll_event event ABSL_GUARDED_BY(mutex) = {};
+  IncomingCharge incoming ABSL_GUARDED_BY(mutex);
 };
 
 constexpr int kPageSlots = 1024;
@@ -86,11 +87,17 @@ bool IsGuarded(int fd) {
   return slot != nullptr && slot->cookie.load(std::memory_order_acquire) != 0;
 }
 
+// The socket of the slot has no more to say.
+void Mute(Slot& slot) ABSL_EXCLUSIVE_LOCKS_REQUIRED(slot.mutex) {
+  slot.guard.reset();
+  slot.socket.reset();
+  slot.incoming = IncomingCharge();
+}
+
 void Clear(Slot& slot) ABSL_EXCLUSIVE_LOCKS_REQUIRED(slot.mutex) {
   slot.cookie.store(0, std::memory_order_release);
   slot.ending.store(false, std::memory_order_relaxed);
-  slot.guard.reset();
-  slot.socket.reset();
+  Mute(slot);
   slot.paused = false;
   slot.resets.clear();
   slot.epoll = -1;
@@ -173,8 +180,7 @@ ssize_t ReadResets(Slot& slot, int fd, msghdr* message)
   std::string& frames = slot.resets;
   if (frames.empty()) frames = slot.guard->ResetStreams(kResetsAtATime);
   if (frames.empty()) {
-    slot.guard.reset();
-    slot.socket.reset();
+    Mute(slot);
     return slot.end_error == 0 ? 0 : Fail(slot.end_error);
   }
   iovec parts[kMostParts];
@@ -207,10 +213,21 @@ struct Seen {
   bool closed = false;    // the connection has been shut down
 };
 
+// The bytes are for gRPC. Reading goes on, or pauses.
+Seen Accept(Slot& slot, int fd, size_t count) ABSL_EXCLUSIVE_LOCKS_REQUIRED(slot.mutex) {
+  Seen seen;
+  seen.count = count;
+  const absl::Duration pause = slot.guard->Pause();
+  if (pause > absl::ZeroDuration()) PauseReading(slot, fd, pause);
+  if (!slot.paused) seen.next_piece = slot.guard->most_to_read();
+  return seen;
+}
+
 Seen SeeReceived(Slot& slot, int fd, const msghdr& message, size_t count) {
   std::shared_ptr<GuardedSocket> socket;
   absl::Status status;
   Seen seen;
+  std::optional<size_t> whole;  // bytes up to the end of the last complete frame
   {
     MutexLock lock(&slot.mutex);
     if (slot.guard == nullptr) {
@@ -220,8 +237,7 @@ Seen SeeReceived(Slot& slot, int fd, const msghdr& message, size_t count) {
     socket = slot.socket;
     const bool suspect = socket->suspect->load(std::memory_order_relaxed);
     const Instant now = Clock::Steady().Now();
-    size_t before = 0;            // bytes in earlier parts
-    std::optional<size_t> whole;  // bytes up to the end of the last complete frame
+    size_t before = 0;  // bytes in earlier parts
     ForEachPart(message, count, [&](absl::string_view part) ABSL_NO_THREAD_SAFETY_ANALYSIS {
       status = slot.guard->OnReceived(part, now, suspect, [&slot] { AwaitSent(slot); });
       if (const auto bytes = slot.guard->whole_bytes(); bytes.has_value()) whole = before + *bytes;
@@ -229,19 +245,23 @@ Seen SeeReceived(Slot& slot, int fd, const msghdr& message, size_t count) {
       return status.ok();
     });
     if (slot.guard->has_request()) socket->has_request.store(true, std::memory_order_relaxed);
-    if (status.ok()) {
-      seen.count = count;
-      const absl::Duration pause = slot.guard->Pause();
-      if (pause > absl::ZeroDuration()) PauseReading(slot, fd, pause);
-      if (!slot.paused) seen.next_piece = slot.guard->most_to_read();
+    const bool grew = slot.incoming.Set(slot.guard->unfinished_bytes());
+    if (status.ok() && !grew) return Accept(slot, fd, count);
+  }
+  // This looks at other slots.
+  if (status.ok()) status = socket->incoming->Check();
+  {
+    MutexLock lock(&slot.mutex);
+    if (slot.guard == nullptr || slot.socket != socket) {
+      seen.closed = true;
       return seen;
     }
+    if (status.ok()) return Accept(slot, fd, count);
     seen.closed = true;
     if (whole.has_value() && EndSlowly(slot, ECONNRESET)) {
       seen.count = *whole;
     } else {
-      slot.guard.reset();
-      slot.socket.reset();
+      Mute(slot);
     }
   }
   SendGoAway(fd, status.message());
@@ -284,6 +304,8 @@ ssize_t Receive(RecvMessage next, int fd, msghdr* message, int flags) {
       const bool slowly = slot.guard != nullptr && slot.guard->between_frames() &&
                           EndSlowly(slot, count == 0 ? 0 : error);
       if (slowly) return ReadResets(slot, fd, message);
+      // The client has gone, so gRPC drops what came of its requests.
+      if (Owns(slot, fd)) slot.incoming.Set(0);
       errno = error;
       return count;
     }
@@ -332,6 +354,7 @@ ssize_t Send(SendMessage next, int fd, const msghdr* message, int flags) {
                 slot.guard->OnSent(part);
                 return true;
               });
+  slot.incoming.Set(slot.guard->unfinished_bytes());
   return count;
 }
 
@@ -349,6 +372,7 @@ void GuardSocket(int fd, const Http2Limits& limits, std::shared_ptr<GuardedSocke
   MutexLock lock(&slot->mutex);
   Clear(*slot);
   slot->guard = std::make_unique<Http2Guard>(limits);
+  slot->incoming = IncomingCharge(socket->incoming);
   slot->socket = std::move(socket);
   slot->cookie.store(SocketCookie(fd), std::memory_order_release);
 }
@@ -369,6 +393,20 @@ void ResumeSocket(int fd, uint64_t cookie) {
   // An edge, if there is something to read. Were the number another socket's by now, gRPC could
   // register it only after this, as epoll_ctl below takes the lock.
   if (slot->epoll >= 0) SystemEpollControl()(slot->epoll, EPOLL_CTL_MOD, fd, &slot->event);
+}
+
+void ReclaimIncomingBytes() {
+  for (int number = 0; number < kPages; ++number) {
+    Page* const page = pages[number].load(std::memory_order_acquire);
+    if (page == nullptr) continue;
+    for (int index = 0; index < kPageSlots; ++index) {
+      Slot* const slot = page->slots[index].load(std::memory_order_acquire);
+      if (slot == nullptr) continue;
+      MutexLock lock(&slot->mutex);
+      if (slot->incoming.bytes() == 0) continue;
+      if (SocketCookie(number * kPageSlots + index) != slot->cookie.load()) slot->incoming.Set(0);
+    }
+  }
 }
 
 void ShutDownSocket(int fd, uint64_t cookie) {

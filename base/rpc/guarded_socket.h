@@ -20,6 +20,7 @@
 #include "absl/status/status.h"
 #include "base/clock.h"
 #include "base/rpc/http2_guard.h"
+#include "base/rpc/incoming_bytes.h"
 
 namespace cohort {
 
@@ -33,6 +34,8 @@ struct GuardedSocket {
   std::atomic<bool> has_request{false};
   // The client's address has broken a limit a short while ago. Shared by all its connections.
   std::shared_ptr<const std::atomic<bool>> suspect;
+  // Of all connections of the address; null: not counted.
+  std::shared_ptr<IncomingBytes> incoming;
   // Once, on the thread that reads, when the connection is closed for what it sent.
   std::function<void(const absl::Status&)> on_offence;
   // Has ResumeSocket called at that time. False: it cannot, so reading must go on. Null: as false.
@@ -48,6 +51,9 @@ void ForgetSocket(int fd, uint64_t cookie);
 
 // Lets gRPC read again from a socket whose reading is paused. Thread-safe.
 void ResumeSocket(int fd, uint64_t cookie);
+
+// Gives back the incoming bytes that sockets charged which have been closed since. Thread-safe.
+void ReclaimIncomingBytes();
 
 // Ends the connection of a socket that another owns, unless it has been closed. Thread-safe.
 void ShutDownSocket(int fd, uint64_t cookie);

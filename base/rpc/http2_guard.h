@@ -89,6 +89,8 @@ class Http2Guard {
 
   // The client has sent all headers of a request.
   bool has_request() const { return has_request_; }
+  // What gRPC keeps of messages of which a part has come.
+  int64_t unfinished_bytes() const { return unfinished_bytes_; }
 
   // How many bytes to read for the next OnReceived. They bring gRPC at most 150 resets more than
   // max_resets_at_once.

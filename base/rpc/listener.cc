@@ -82,6 +82,7 @@ struct Listener::Peer {
   Instant suspect_until = absl::InfinitePast();
   Instant next_line = absl::InfinitePast();
   int64_t unlogged = 0;
+  std::shared_ptr<IncomingBytes> incoming;
 };
 
 struct Listener::Connection {
@@ -216,9 +217,13 @@ Listener::Listener(std::vector<ListenSocket> sockets, ListenerSinks sinks, Liste
       sockets_(std::move(sockets)),
       max_connections_(MostConnections(options_.max_connections)),
       max_connections_per_peer_(MostPerPeer(options_.max_connections_per_peer, max_connections_)),
+      incoming_(std::make_shared<IncomingBytes>("max_incoming_bytes",
+                                                MaxIncomingBytes(options_.max_incoming_bytes))),
       link_(std::make_shared<Link>()),
       resume_timer_(std::make_shared<ResumeTimer>()),
       loop_("listener", kTick, [this] { OnTick(); }) {
+  incoming_->on_change = options_.on_incoming_bytes;
+  incoming_->reclaim = ReclaimIncomingBytes;
   {
     MutexLock lock(&link_->mutex);
     link_->listener = this;
@@ -245,6 +250,9 @@ std::shared_ptr<Listener::Peer> Listener::FindPeer(const std::string& name) {
   if (peer == nullptr) {
     peer = std::make_shared<Peer>();
     peer->name = name;
+    // One address leaves others a quarter.
+    peer->incoming = std::make_shared<IncomingBytes>("max_incoming_bytes_per_peer",
+                                                     incoming_->limit() / 4 * 3, incoming_);
   }
   return peer;
 }
@@ -357,9 +365,12 @@ void Listener::HandOver(Connection& connection, int fd, int listener_fd, bool to
     if (listener == nullptr) return;
     listener->loop_.Post([listener, peer, status] { listener->OnOffence(peer, status); });
   };
-  if (to_lane) return sinks_.lane(fd, {connection.peer->suspect, on_offence});
+  if (to_lane) {
+    return sinks_.lane(fd, {connection.peer->suspect, on_offence, connection.peer->incoming});
+  }
   connection.socket = std::make_shared<GuardedSocket>();
   connection.socket->suspect = connection.peer->suspect;
+  connection.socket->incoming = connection.peer->incoming;
   connection.socket->on_offence = on_offence;
   connection.socket->resume_at = [link = link_](int paused_fd, uint64_t cookie, Instant at) {
     MutexLock lock(&link->mutex);

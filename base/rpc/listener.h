@@ -20,6 +20,7 @@
 #include "base/mutex.h"
 #include "base/rpc/guarded_socket.h"
 #include "base/rpc/http2_guard.h"
+#include "base/rpc/incoming_bytes.h"
 #include "base/rpc/listen_socket.h"
 #include "base/rpc/resume_timer.h"
 
@@ -31,6 +32,8 @@ struct LanePeer {
   std::shared_ptr<const std::atomic<bool>> suspect = std::make_shared<std::atomic<bool>>(false);
   // To be called once, when the lane closes a connection for what it sent. Thread-safe.
   std::function<void(const absl::Status&)> on_offence = [](const absl::Status&) {};
+  // Of all connections of the address; null: not counted.
+  std::shared_ptr<IncomingBytes> incoming;
 };
 
 struct ListenerSinks {
@@ -49,11 +52,16 @@ struct ListenerOptions {
   // A connection that has not said by then what it is gets closed.
   absl::Duration preface_timeout = absl::Seconds(5);
   Http2Limits http2;
+  // Requests of which a part has come, over all connections; those of one address may hold three
+  // quarters. 0: an eighth of the memory that the process may use.
+  int64_t max_incoming_bytes = 0;
+  // Told of every change of their sum, on the thread that reads.
+  std::function<void(int64_t more)> on_incoming_bytes;
 };
 
 // At a limit of connections, the oldest one without a complete request makes room for a new one;
-// where all have had one, the new one is refused. A connection that goes over a limit of HTTP/2 is
-// closed. The log has a line a minute at most for each peer.
+// where all have had one, the new one is refused. A connection that goes over a limit of HTTP/2, or
+// has the sum of incoming bytes go over its limit, is closed. The log has a line a minute at most for each peer.
 class Listener {
  public:
   Listener(std::vector<ListenSocket> sockets, ListenerSinks sinks, ListenerOptions options = {});
@@ -89,6 +97,7 @@ class Listener {
   const std::vector<ListenSocket> sockets_;
   const int max_connections_;
   const int max_connections_per_peer_;
+  const std::shared_ptr<IncomingBytes> incoming_;
   // By which the threads that read reach this object, while it is there.
   const std::shared_ptr<Link> link_;
   const std::shared_ptr<ResumeTimer> resume_timer_;

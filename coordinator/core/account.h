@@ -40,14 +40,15 @@ enum class MemoryKind : uint8_t {
   kUniqueIds,
   kClosedNames,  // groups that were closed, whose generation is remembered
   kJournal,      // records that wait to be written, and the answers that wait for them
+  kRequests,     // the part that has come of requests that are not complete
 };
-inline constexpr int kMemoryKindCount = 16;
+inline constexpr int kMemoryKindCount = 17;
 
 inline const char* MemoryKindName(MemoryKind kind) {
   constexpr const char* kNames[kMemoryKindCount] = {
       "groups",     "members", "objects", "rounds", "keys",   "key_events", "queues",
       "namespaces", "answers", "calls",   "output", "events", "uploads",    "unique_ids",
-      "closed_names", "journal"};
+      "closed_names", "journal", "requests"};
   return kNames[static_cast<int>(kind)];
 }
 

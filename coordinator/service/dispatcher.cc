@@ -92,8 +92,12 @@ absl::Status Dispatcher::Encode(Method method, const Reply& reply, const Asker& 
   encode.page_size = asker.page_size;
   encode.blobs = &blobs_;
   encode.cache = &context.cache;
+  encode.account = &engine_.shared_account();
+  encode.max_bytes_held = limits.max_bytes_held;
   try {
-    return coordinator::Encode(reply, encode, message);
+    const absl::Status status = coordinator::Encode(reply, encode, message);
+    if (!status.ok()) *message = MessageBytes();
+    return status;
   } catch (const std::bad_alloc&) {
     *message = MessageBytes();
     return NoMemory(GetMethod(method).path(), "an answer", ValueBytes(reply.body));

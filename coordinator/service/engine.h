@@ -101,6 +101,8 @@ class Engine {
   EngineStats Stats() const;
   // Of everything that callers made the coordinator keep; the service charges what it holds itself.
   Account& account() { return *account_; }
+  // For what may outlive the engine.
+  const std::shared_ptr<Account>& shared_account() const { return account_; }
   // Whether `bytes` more may be kept. RESOURCE_EXHAUSTED names the limit, its value and what is held.
   absl::Status CheckRoom(MemoryKind kind, int64_t bytes, Share share) const;
   // Valid as long as the engine; a later SetLimits makes a new one.

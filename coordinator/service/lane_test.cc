@@ -230,7 +230,7 @@ TEST_F(LaneTest, ACancelledCallIsForgotten) {
 
 TEST_F(LaneTest, WhoGoesTakesItsCallsAlong) {
   client_->Greet();
-  for (uint32_t call = 1; call <= 100; ++call) client_->Call(call, kGet, Get("never", 60));
+  for (uint32_t call = 1; call <= 400; ++call) client_->Call(call, kGet, Get("never", 60));
   ASSERT_TRUE(AwaitParked(100, 0));
   client_->Close();
   EXPECT_TRUE(AwaitNobody());
@@ -287,6 +287,36 @@ TEST_F(UnreadTest, AnswersAreChargedUntilTheConnectionEnds) {
   EXPECT_LT(unread(), 16 << 20);
   client_->Close();
   const absl::Time end = absl::Now() + kPatience;
+  while (unread() != 0 && absl::Now() < end) std::this_thread::yield();
+  EXPECT_EQ(unread(), 0);
+}
+
+// The values of a round are shared by the answers to all members.
+TEST_F(UnreadTest, ResultsOfRoundsAreChargedUntilTheConnectionEnds) {
+  const std::vector<Joined> members = Form("job", 1);
+  const int64_t before = unread();
+  v1::AllGatherRequest request;
+  *request.mutable_scope() = members[0].scope;
+  request.mutable_round()->set_name("gather");
+  request.mutable_payload()->set_inline_(std::string(60000, 'v'));
+  client_->Call(2, "cohort.v1.MessagingService/AllGather", request);
+  const auto first = client_->Next();
+  ASSERT_TRUE(first.has_value());
+  ASSERT_EQ(first->code(), absl::StatusCode::kOk) << first->text();
+  ASSERT_GT(first->body.size(), 60000u);
+  // Each is answered at once, and not read: the sockets take some of it.
+  std::vector<std::string> calls;
+  for (uint32_t call = 1; call <= 400; ++call) {
+    calls.push_back(client_->Frame(Kind::kCall, call, "cohort.v1.MessagingService/AllGather",
+                                   request.SerializeAsString()));
+  }
+  for (const std::string& call : calls) {
+    if (!client_->TrySend(call)) break;
+  }
+  const absl::Time end = absl::Now() + kPatience;
+  while (unread() < before + (2 << 20) && absl::Now() < end) std::this_thread::yield();
+  EXPECT_GE(unread(), before + (2 << 20));
+  client_->Close();
   while (unread() != 0 && absl::Now() < end) std::this_thread::yield();
   EXPECT_EQ(unread(), 0);
 }

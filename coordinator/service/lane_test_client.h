@@ -4,6 +4,7 @@
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -101,6 +102,11 @@ class LaneClient {
     std::string bytes(size, '\0');
     EXPECT_EQ(recv(fd_, &bytes[0], size, MSG_WAITALL), static_cast<ssize_t>(size));
     return bytes;
+  }
+  // Whether Next has something to read, or the server has closed.
+  bool HasInput() const {
+    pollfd waited{fd_, POLLIN, 0};
+    return poll(&waited, 1, 0) > 0;
   }
   // Absent when the server has closed.
   std::optional<LaneReply> Next() {

@@ -152,7 +152,11 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(const RpcServerOptio
 
   std::unique_ptr<RpcServer> server(new RpcServer(std::move(impl)));
   server->addresses_ = std::move(addresses);
-  server->impl_->Accept(std::move(sockets), options.listener);
+  ListenerOptions listener = options.listener;
+  listener.on_incoming_bytes = [account = dispatcher.engine().shared_account()](int64_t more) {
+    account->Add(MemoryKind::kRequests, more);
+  };
+  server->impl_->Accept(std::move(sockets), std::move(listener));
   COHORT_RETURN_IF_ERROR(server->impl_->listener->status());
   server->SetServing(true);
   return server;

@@ -325,6 +325,8 @@ TEST_F(RpcServerTest, WatchGroupSeesEventsAndEndsWithTheGroup) {
   grpc::ClientContext watch_context;
   auto reader = groups->WatchGroup(&watch_context, request);
   reader->WaitForInitialMetadata();
+  // A watch that asks for the first time after the end finds no group.
+  ASSERT_TRUE(AwaitParked(1, 0));
   {
     v1::CloseGroupRequest close;
     *close.mutable_scope() = members[1].scope;

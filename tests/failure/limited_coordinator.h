@@ -53,6 +53,7 @@ class LimitedCoordinator {
     return absl::OkStatus();
   }
 
+  pid_t pid() const { return process_->pid(); }
   int port() const { return port_; }
   std::string address() const { return absl::StrCat("127.0.0.1:", port_); }
   // From its log; 0: not logged yet.

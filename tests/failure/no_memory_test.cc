@@ -114,6 +114,21 @@ TEST_F(NoMemoryTest, ByGrpc) {
   EXPECT_EQ(coordinator_->Terminate(absl::Seconds(20)).value_or(-1), 0);
 }
 
+// A request for whose bytes gRPC has room, but not for its value.
+TEST_F(NoMemoryTest, ALargeRequestByGrpc) {
+  ASSERT_NO_FATAL_FAILURE(LimitData(coordinator_->pid(), kLarge + kLarge / 2));
+  const grpc::Status large = Put(kLarge);
+  EXPECT_EQ(large.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+  EXPECT_EQ(large.error_message(),
+            absl::StrCat("cohort.v1.StoreService/Put: the process has no memory left for a request "
+                         "of ",
+                         PutOf(kLarge).ByteSizeLong(), " bytes"));
+  const grpc::Status small = Put(1000);
+  EXPECT_TRUE(small.ok()) << small.error_message();
+  ASSERT_NO_FATAL_FAILURE(LimitData(coordinator_->pid(), -1));
+  EXPECT_TRUE(Put(kLarge).ok());
+}
+
 TEST_F(NoMemoryTest, ByFrames) {
   LaneClient client(coordinator_->address());
   client.Greet();

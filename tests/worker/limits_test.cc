@@ -303,8 +303,8 @@ class DescriptorsTest : public WorkerTest {
 };
 
 TEST_F(DescriptorsTest, GroupsCountUntilTheirSessionsLeaveThem) {
-  // A session and one group of two have 12; the group of one rank has 8.
-  StartWorker({"--max-descriptors-per-session", "19"});
+  // A session and one group of two have 13; the group of one rank has 8.
+  StartWorker({"--max-descriptors-per-session", "20"});
   const auto first = Connect(0, Way::kFar);
   const auto second = Connect(0, Way::kFar);
   ptrdiff_t one_group = 0;
@@ -317,14 +317,33 @@ TEST_F(DescriptorsTest, GroupsCountUntilTheirSessionsLeaveThem) {
         client::RemoteGroup::Create(SeatOf(first, "another", 0, 1)).status();
     EXPECT_TRUE(absl::IsResourceExhausted(refused)) << refused;
     EXPECT_THAT(std::string(refused.message()),
-                HasSubstr("a group of 1 ranks takes 8 file descriptors; this session holds 12 of "
-                          "19 (--max-descriptors-per-session)"));
+                HasSubstr("a group of 1 ranks takes 8 file descriptors; this session holds 13 of "
+                          "20 (--max-descriptors-per-session)"));
   }
   EXPECT_TRUE(testing::Eventually([&] {
     return client::RemoteGroup::Create(SeatOf(first, "another", 0, 1)).ok();
   }));
   // What is counted covers what is open.
-  EXPECT_LE(one_group, 2 * 10);
+  EXPECT_LE(one_group, 2 * 11);
+}
+
+// Each rank has three sockets to every other, and three more to its like on the other host.
+TEST_F(DescriptorsTest, SocketsBetweenRanksCount) {
+  StartWorker({"--max-descriptors-per-session", "32", "--host-identity", "one"});
+  StartWorker({"--host-identity", "other"});
+  const std::vector<std::shared_ptr<client::WorkerSession>> sessions = {
+      Connect(0, Way::kFar), Connect(0, Way::kFar), Connect(1, Way::kFar), Connect(1, Way::kFar)};
+  const ptrdiff_t before = OpenDescriptors();
+  const Groups groups = JoinAll(sessions, "group");
+  for (const auto& group : groups) ASSERT_NE(group, nullptr);
+  const ptrdiff_t opened = OpenDescriptors() - before;
+  const absl::Status refused =
+      client::RemoteGroup::Create(SeatOf(sessions[0], "another", 0, 1)).status();
+  EXPECT_TRUE(absl::IsResourceExhausted(refused)) << refused;
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("this session holds 25 of 32"));
+  // What is counted covers what is open, but for what the first group of a process opens for all.
+  constexpr ptrdiff_t kShared = 8;
+  EXPECT_LE(opened, 2 * 23 + kShared);
 }
 
 TEST_F(DescriptorsTest, TheWorkerRaisesItsLimitAsFarAsTheSystemAllows) {

@@ -7,6 +7,15 @@
 #include "worker/communicator/single/single_communicator.h"
 
 namespace cohort::worker {
+namespace {
+
+constexpr int kOwnDescriptors = 8;
+// Of a rank on the same host: its memory, the connection to it and its process.
+constexpr int kDescriptorsOfNeighbor = 3;
+// One more than for large data.
+int SocketsToRank() { return OptionsOfMesh().streams + 1; }
+
+}  // namespace
 
 Crossing CrossingOf(const Hosts& hosts, int rank) {
   Crossing crossing;
@@ -23,6 +32,25 @@ Crossing CrossingOf(const Hosts& hosts, int rank) {
   if (!crossing.crosses) return crossing;
   for (const std::vector<int>& ranks : hosts) crossing.ranks.push_back(ranks[crossing.place]);
   return crossing;
+}
+
+int MostDescriptorsOfGroup(int world_size) {
+  constexpr int kMostRanks = 1 << 20;
+  // A neighbor has sockets too if there are other hosts; another host's rank has them twice at most.
+  const int per_rank = kDescriptorsOfNeighbor + SocketsToRank();
+  return kOwnDescriptors + per_rank * std::clamp(world_size - 1, 0, kMostRanks);
+}
+
+int DescriptorsOfGroup(const Hosts& hosts, int rank) {
+  int size = 0;
+  for (const std::vector<int>& host : hosts) size += static_cast<int>(host.size());
+  const auto count = static_cast<int>(hosts.size());
+  const Crossing crossing = CrossingOf(hosts, rank);
+  const int neighbors = static_cast<int>(hosts[crossing.host].size()) - 1;
+  int linked = 0;  // by sockets
+  if (count > 1) linked += size - 1;
+  if (count > 1 && count < size && crossing.crosses) linked += count - 1;
+  return kOwnDescriptors + kDescriptorsOfNeighbor * neighbors + SocketsToRank() * linked;
 }
 
 SocketOptions OptionsOfMesh() { return {}; }

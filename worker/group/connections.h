@@ -55,6 +55,11 @@ struct Crossing {
 };
 Crossing CrossingOf(const Hosts& hosts, int rank);
 
+// How many file descriptors a rank has open for a group at most, wherever the ranks are.
+int MostDescriptorsOfGroup(int world_size);
+// The same, once it is known which ranks share memory. It is never more.
+int DescriptorsOfGroup(const Hosts& hosts, int rank);
+
 // As all sockets between ranks are opened.
 SocketOptions OptionsOfMesh();
 SocketOptions OptionsOfCrossing(const Crossing& crossing);

@@ -51,6 +51,21 @@ std::unique_ptr<HostMemory> Attach(const HostSpace& space) {
   return std::make_unique<HostMemory>(HostMemory{*std::move(own), RankHeaps(2), {}});
 }
 
+// Each pair of ranks has two sockets for large data and one for the rest.
+TEST(ConnectionsTest, DescriptorsAreCountedByWhatIsOpened) {
+  EXPECT_EQ(MostDescriptorsOfGroup(0), 8);
+  EXPECT_EQ(MostDescriptorsOfGroup(1), 8);
+  EXPECT_EQ(MostDescriptorsOfGroup(4), 8 + 3 * 6);
+  EXPECT_EQ(DescriptorsOfGroup({{0}}, 0), 8);
+  EXPECT_EQ(DescriptorsOfGroup({{0, 1, 2, 3}}, 1), 8 + 3 * 3);
+  EXPECT_EQ(DescriptorsOfGroup({{0}, {1}, {2}}, 1), 8 + 2 * 3);
+  // The first rank of each host crosses to the other.
+  EXPECT_EQ(DescriptorsOfGroup({{0, 1, 2}, {3}}, 0), 8 + 2 * 3 + 3 * 3 + 3);
+  EXPECT_EQ(DescriptorsOfGroup({{0, 1, 2}, {3}}, 1), 8 + 2 * 3 + 3 * 3);
+  // Of hosts with equally many ranks each crosses.
+  EXPECT_EQ(DescriptorsOfGroup({{0, 1}, {2, 3}}, 1), 8 + 3 + 3 * 3 + 3);
+}
+
 // Rank 2 comes to the operation, and then waits on its own host: rank 0, which talks to it for
 // rank 1 too, waits for it across hosts.
 TEST(ConnectionsTest, WaitsAcrossHostsAreNoted) {

@@ -52,6 +52,7 @@ class Bootstrap {
     MetRanks met;
     Connections& connections = met.connections;
     connections.rank = group_.rank();
+    COHORT_RETURN_IF_ERROR(TakeDescriptors(MostDescriptorsOfGroup(group_.world_size())));
     if (group_.world_size() == 1) {
       connections.hosts = {{0}};
       connections.paths = {"self"};
@@ -61,6 +62,7 @@ class Bootstrap {
     COHORT_RETURN_IF_ERROR(ExchangeCards(coordinator_address));
     COHORT_ASSIGN_OR_RETURN(HostFormation formation, MeetOnHost());
     COHORT_ASSIGN_OR_RETURN(connections.hosts, ExchangeReach(formation, met));
+    COHORT_RETURN_IF_ERROR(TakeDescriptors(DescriptorsOfGroup(connections.hosts, group_.rank())));
     connections.why_not = formation.why_not;
     connections.paths = PathsOf(formation);
     for (const v1::RankCard& card : cards_) connections.machines.push_back(card.machine());
@@ -82,6 +84,11 @@ class Bootstrap {
   }
 
  private:
+  absl::Status TakeDescriptors(int count) const {
+    if (options_.take_descriptors == nullptr) return absl::OkStatus();
+    return options_.take_descriptors(group_.world_size(), count);
+  }
+
   absl::Duration Left() const {
     return std::max(deadline_ - Clock::Steady().Now(), absl::Milliseconds(1));
   }

@@ -2,10 +2,12 @@
 #ifndef COHORT_WORKER_GROUP_GROUP_BOOTSTRAP_H_
 #define COHORT_WORKER_GROUP_GROUP_BOOTSTRAP_H_
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "base/device.h"
@@ -32,6 +34,10 @@ struct BootstrapOptions {
   absl::Duration host_window = absl::Seconds(5);
   // Ends waits at the coordinator early, with its reason. May be null.
   std::shared_ptr<client::Cancellation> cancellation;
+  // Told how many file descriptors the rank has open for the group at most: before it opens any,
+  // and again, which is no more, once it is known which ranks share memory. An error ends the
+  // meeting. May be null.
+  std::function<absl::Status(int world_size, int descriptors)> take_descriptors;
 };
 
 struct MetRanks {

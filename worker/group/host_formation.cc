@@ -1,10 +1,12 @@
 #include "worker/group/host_formation.h"
 
+#include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
+#include <list>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -40,7 +42,10 @@ constexpr char kFailed = 'f';
 // From the first, instead of a welcome; a text follows.
 constexpr char kNotLetIn = 'n';
 
+// Of a connection that says nothing.
 constexpr absl::Duration kHelloPatience = absl::Seconds(1);
+// Of such connections, beside those that are awaited. If there is one more, the oldest is dropped.
+constexpr size_t kMaxGuests = 64;
 
 absl::string_view BytesOf(const Hello& hello) {
   return {reinterpret_cast<const char*>(&hello), sizeof(hello)};
@@ -115,58 +120,120 @@ class Former {
     return static_cast<size_t>(Find(rank) - options_.candidates.data());
   }
 
-  // Those who come and belong here; their heaps, by candidate.
-  std::vector<std::shared_ptr<const shm::Segment>> AcceptAll(HostFormation& formation) {
-    std::vector<std::shared_ptr<const shm::Segment>> heaps(options_.candidates.size());
+  // A connection that has not said yet which rank it is of.
+  struct Guest {
+    LocalSocket socket;
+    Instant patience;
+  };
+  // What the first rank knows of the candidates while they come.
+  struct Arrivals {
+    std::vector<std::shared_ptr<const shm::Segment>> heaps;  // by candidate
     RankSet turned_away;
+    std::list<Guest> guests;  // the oldest first
+    absl::Status accepting;   // why it stopped before the window did
+  };
+
+  // Returns the heaps of the ranks that came and belong here, by candidate. It reads all connections
+  // at once: any process of this host may connect, and say nothing.
+  std::vector<std::shared_ptr<const shm::Segment>> AcceptAll(HostFormation& formation) {
+    Arrivals arrivals;
+    arrivals.heaps.resize(options_.candidates.size());
     const Instant end = std::min(deadline_, Clock::Steady().Now() + options_.window);
-    while (formation.links.size() + 1 + static_cast<size_t>(turned_away.count()) <
-           options_.candidates.size()) {
-      absl::StatusOr<LocalSocket> socket = options_.listener->Accept(end);
-      if (!socket.ok()) break;
-      const Instant patience = std::min(end, Clock::Steady().Now() + kHelloPatience);
-      absl::StatusOr<LocalSocket::Message> message = socket->Receive(patience);
-      Hello hello;
-      // Others of this machine may connect to anything.
-      if (!message.ok() || message->bytes.size() != sizeof(hello)) continue;
-      std::memcpy(&hello, message->bytes.data(), sizeof(hello));
-      const HostCandidate* const candidate = Find(hello.rank);
-      if (hello.magic != kMagic || hello.secret[0] != options_.secret.high ||
-          hello.secret[1] != options_.secret.low || candidate == nullptr ||
-          hello.rank == options_.rank || heaps[IndexOf(hello.rank)] != nullptr) {
-        continue;
-      }
-      std::string why_not;
-      if (const uid_t user = socket->peer().uid; user != geteuid()) {
-        why_not = OtherUser(hello.rank, user);
-      } else if (message->fds.size() != 1) {
-        why_not = absl::StrCat("rank ", hello.rank, " came with ", message->fds.size(),
-                               " descriptors, not with that of its memory");
-      } else {
-        absl::StatusOr<shm::Segment> heap =
-            shm::Segment::Map(message->fds[0].release(), candidate->heap_bytes);
-        if (heap.ok()) {
-          heaps[IndexOf(hello.rank)] = std::make_shared<shm::Segment>(*std::move(heap));
-          formation.links.push_back({hello.rank, *std::move(socket)});
-          continue;
-        }
-        why_not = absl::StrCat("rank ", hello.rank, ": ", heap.status().message());
-      }
-      formation.why_not = why_not;
-      turned_away.Add(hello.rank);
-      socket->Send(absl::StrCat(std::string(1, kNotLetIn), why_not), {}, patience).IgnoreError();
+    while (arrivals.accepting.ok() && Missing(formation, arrivals) > 0 &&
+           AwaitGuests(arrivals.guests, end)) {
+      arrivals.guests.remove_if([&](Guest& guest) { return Hear(guest, formation, arrivals); });
+      AcceptGuests(formation, arrivals);
     }
     RankSet absent;
-    for (size_t i = 1; i < heaps.size(); ++i) {
+    for (size_t i = 1; i < arrivals.heaps.size(); ++i) {
       const int rank = options_.candidates[i].rank;
-      if (heaps[i] == nullptr && !turned_away.Contains(rank)) absent.Add(rank);
+      if (arrivals.heaps[i] == nullptr && !arrivals.turned_away.Contains(rank)) absent.Add(rank);
     }
     if (!absent.empty()) {
       formation.why_not =
-          absl::StrCat("rank ", absent.ToString(), " did not come to rank ", options_.rank,
-                       " within ", absl::FormatDuration(options_.window));
+          arrivals.accepting.ok()
+              ? absl::StrCat("rank ", absent.ToString(), " did not come to rank ", options_.rank,
+                             " within ", absl::FormatDuration(options_.window))
+              : absl::StrCat("rank ", options_.rank, " does not let in rank ", absent.ToString(),
+                             ": ", arrivals.accepting.message());
     }
-    return heaps;
+    return std::move(arrivals.heaps);
+  }
+
+  size_t Missing(const HostFormation& formation, const Arrivals& arrivals) const {
+    return options_.candidates.size() - 1 - formation.links.size() -
+           static_cast<size_t>(arrivals.turned_away.count());
+  }
+
+  // Returns false at `end`. Guests that said nothing for too long are gone then.
+  bool AwaitGuests(std::list<Guest>& guests, Instant end) const {
+    while (true) {
+      const Instant now = Clock::Steady().Now();
+      while (!guests.empty() && guests.front().patience <= now) guests.pop_front();
+      if (now >= end) return false;
+      const Instant until = guests.empty() ? end : std::min(end, guests.front().patience);
+      std::vector<pollfd> polled = {{options_.listener->fd(), POLLIN, 0}};
+      for (const Guest& guest : guests) polled.push_back({guest.socket.fd(), POLLIN, 0});
+      const timespec left = absl::ToTimespec(std::min(until - now, absl::Hours(1)));
+      if (ppoll(polled.data(), polled.size(), &left, nullptr) > 0) return true;
+    }
+  }
+
+  void AcceptGuests(HostFormation& formation, Arrivals& arrivals) {
+    std::list<Guest>& guests = arrivals.guests;
+    while (Missing(formation, arrivals) > 0) {
+      absl::StatusOr<LocalSocket> socket = options_.listener->Accept(absl::InfinitePast());
+      if (absl::IsResourceExhausted(socket.status()) && !guests.empty()) {
+        guests.pop_front();  // a descriptor for the next one
+        continue;
+      }
+      if (absl::IsDeadlineExceeded(socket.status())) return;  // none is in the queue
+      if (!socket.ok()) {
+        arrivals.accepting = socket.status();
+        return;
+      }
+      Guest guest = {*std::move(socket), Clock::Steady().Now() + kHelloPatience};
+      if (Hear(guest, formation, arrivals)) continue;
+      if (guests.size() >= kMaxGuests + Missing(formation, arrivals)) guests.pop_front();
+      guests.push_back(std::move(guest));
+    }
+  }
+
+  // Returns whether the guest has spoken, or has gone: then it is a guest no longer.
+  bool Hear(Guest& guest, HostFormation& formation, Arrivals& arrivals) {
+    absl::StatusOr<LocalSocket::Message> message = guest.socket.Receive(absl::InfinitePast());
+    if (absl::IsDeadlineExceeded(message.status())) return false;
+    Hello hello;
+    if (!message.ok() || message->bytes.size() != sizeof(hello)) return true;
+    std::memcpy(&hello, message->bytes.data(), sizeof(hello));
+    const HostCandidate* const candidate = Find(hello.rank);
+    if (hello.magic != kMagic || hello.secret[0] != options_.secret.high ||
+        hello.secret[1] != options_.secret.low || candidate == nullptr ||
+        hello.rank == options_.rank || arrivals.heaps[IndexOf(hello.rank)] != nullptr) {
+      return true;
+    }
+    std::string why_not;
+    if (const uid_t user = guest.socket.peer().uid; user != geteuid()) {
+      why_not = OtherUser(hello.rank, user);
+    } else if (message->fds.size() != 1) {
+      why_not = absl::StrCat("rank ", hello.rank, " came with ", message->fds.size(),
+                             " descriptors, not with that of its memory");
+    } else {
+      absl::StatusOr<shm::Segment> heap =
+          shm::Segment::Map(message->fds[0].release(), candidate->heap_bytes);
+      if (heap.ok()) {
+        arrivals.heaps[IndexOf(hello.rank)] = std::make_shared<shm::Segment>(*std::move(heap));
+        formation.links.push_back({hello.rank, std::move(guest.socket)});
+        return true;
+      }
+      why_not = absl::StrCat("rank ", hello.rank, ": ", heap.status().message());
+    }
+    formation.why_not = why_not;
+    arrivals.turned_away.Add(hello.rank);
+    // The first message of a connection always finds room.
+    guest.socket.Send(absl::StrCat(std::string(1, kNotLetIn), why_not), {}, absl::InfinitePast())
+        .IgnoreError();
+    return true;
   }
 
   // Whoever comes later is told so by the end of its connection, and waits for nothing.

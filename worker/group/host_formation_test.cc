@@ -94,6 +94,25 @@ TEST_F(HostFormationTest, TwoMeet) {
   EXPECT_THAT(second->ranks, ElementsAre(0, 1));
 }
 
+// There are more of them than rank 0 keeps at once.
+TEST_F(HostFormationTest, SilentStrangersDoNotDelayRanks) {
+  std::vector<LocalSocket> strangers;
+  for (int i = 0; i < 100; ++i) {
+    strangers.push_back(*LocalSocket::Connect(listeners_[0].name(), Soon()));
+  }
+  HostFormationOptions options[] = {OptionsOf(0), OptionsOf(1)};
+  for (HostFormationOptions& each : options) each.window = absl::Hours(1);
+  // A delay of a second for each stranger misses it.
+  const Instant deadline = Clock::Steady().Now() + absl::Seconds(20);
+  absl::StatusOr<HostFormation> second;
+  std::thread other([&] { second = FormHost(options[1], deadline); });
+  const absl::StatusOr<HostFormation> first = FormHost(options[0], deadline);
+  other.join();
+  ASSERT_TRUE(first.ok() && second.ok()) << first.status() << second.status();
+  EXPECT_THAT(first->ranks, ElementsAre(0, 1)) << first->why_not;
+  EXPECT_THAT(second->ranks, ElementsAre(0, 1)) << second->why_not;
+}
+
 TEST_F(HostFormationTest, WhatIsCommonBesidesIsOfAllOrOfNobody) {
   HostFormationOptions options[] = {OptionsOf(0), OptionsOf(1)};
   for (HostFormationOptions& each : options) each.common_bytes = 8192;

@@ -86,7 +86,7 @@ CallLane::CallLane(WorkerService& service, int64_t max_message_bytes, int max_co
 
 CallLane::~CallLane() { Stop(absl::ZeroDuration()); }
 
-void CallLane::Adopt(int fd) {
+void CallLane::Adopt(int fd, std::shared_ptr<IncomingBytes> incoming) {
   UniqueFd taken(fd);
   Prepare(fd);
   MutexLock lock(&mutex_);
@@ -94,6 +94,7 @@ void CallLane::Adopt(int fd) {
   if (stopped_ || connections_.size() >= max_connections_) return;
   Connection& connection = connections_.emplace_back();
   connection.fd = std::move(taken);
+  connection.incoming = std::move(incoming);
   absl::StatusOr<std::thread> thread =
       StartThread("cohort-lane", [this, &connection] { Serve(connection); });
   if (!thread.ok()) {
@@ -110,7 +111,7 @@ void CallLane::Adopt(int fd) {
 }
 
 void CallLane::Serve(Connection& connection) {
-  ServeCalls(connection.fd.get());
+  ServeCalls(connection.fd.get(), connection.incoming);
   MutexLock lock(&mutex_);
   // At most one ended thread is left for the next connection, or for Stop, to join.
   JoinDone();
@@ -118,12 +119,14 @@ void CallLane::Serve(Connection& connection) {
   connection.done = true;
 }
 
-void CallLane::ServeCalls(int fd) {
+void CallLane::ServeCalls(int fd, std::shared_ptr<IncomingBytes> incoming) {
   lane::FrameReader input(static_cast<size_t>(max_message_bytes_));
+  IncomingCharge charge(std::move(incoming));
   bool greeted = false;
   bool open = true;
   while (open) {
-    size_t size = std::max(kReadBytes, std::min(input.wanted(), size_t{1} << 20));
+    // No more room than what has come already: who declares much holds little.
+    size_t size = std::max(kReadBytes, std::min({input.wanted(), input.held(), size_t{1} << 20}));
     char* room = RoomFor(input, size);
     if (room == nullptr) {
       lane::Frame frame;
@@ -163,6 +166,17 @@ void CallLane::ServeCalls(int fd) {
         case lane::FrameReader::Next::kFrame:
           open = Answer(fd, frame, absl::OkStatus());
           break;
+      }
+    }
+    if (charge.Set(static_cast<int64_t>(input.memory()))) {
+      const absl::Status room = charge.all()->Check();
+      lane::Frame frame;
+      if (!room.ok() && input.GiveUpFrame(&frame)) {
+        charge.Set(0);
+        open = open && Answer(fd, frame,
+                              absl::ResourceExhaustedError(absl::StrCat(
+                                  kOperation, ": no room for a request of ",
+                                  frame.header.body_bytes, " bytes: ", room.message())));
       }
     }
   }

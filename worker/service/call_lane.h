@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <list>
+#include <memory>
 #include <thread>
 
 #include "absl/base/thread_annotations.h"
@@ -13,6 +14,7 @@
 #include "base/clock.h"
 #include "base/lane/frame.h"
 #include "base/mutex.h"
+#include "base/rpc/incoming_bytes.h"
 #include "base/unique_fd.h"
 #include "worker/service/worker_service.h"
 
@@ -30,7 +32,7 @@ class CallLane {
   ~CallLane();
 
   // Takes a connection that begins with the lane's preface.
-  void Adopt(int fd);
+  void Adopt(int fd, std::shared_ptr<IncomingBytes> incoming = nullptr);
   // Reads no more calls; those that run are answered, if they are done and taken within `grace`.
   // Waits for all threads: whatever blocks calls has been ended before.
   void Stop(absl::Duration grace);
@@ -38,13 +40,14 @@ class CallLane {
  private:
   struct Connection {
     UniqueFd fd;
+    std::shared_ptr<IncomingBytes> incoming;  // of all connections of its address
     bool done = false;
     std::thread thread;
   };
 
   void Serve(Connection& connection);
   // Until the connection is of no more use.
-  void ServeCalls(int fd);
+  void ServeCalls(int fd, std::shared_ptr<IncomingBytes> incoming);
   // One frame of a call. `refusal`: why its body was not read; OK: it was. False: the connection is of
   // no more use.
   bool Answer(int fd, const lane::Frame& frame, absl::Status refusal);

@@ -10,11 +10,17 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <iterator>
+#include <memory>
 #include <random>
 #include <string>
+#include <thread>
+#include <utility>
 
 #include "absl/time/clock.h"
+#include "base/clock.h"
+#include "base/rpc/incoming_bytes.h"
 #include "base/testing/no_new_threads.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -30,15 +36,15 @@ constexpr absl::Duration kSoon = absl::Seconds(20);
 class CallLaneTest : public ::testing::Test {
  protected:
   // The client's end.
-  UniqueFd Connect() {
+  UniqueFd Connect(std::shared_ptr<IncomingBytes> incoming = nullptr) {
     int ends[2];
     EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends), 0);
-    lane_.Adopt(ends[0]);
+    lane_.Adopt(ends[0], std::move(incoming));
     fcntl(ends[1], F_SETFL, 0);
     return UniqueFd(ends[1]);
   }
-  UniqueFd ConnectAndGreet() {
-    UniqueFd fd = Connect();
+  UniqueFd ConnectAndGreet(std::shared_ptr<IncomingBytes> incoming = nullptr) {
+    UniqueFd fd = Connect(std::move(incoming));
     Send(fd, std::string(lane::kPreface));
     EXPECT_EQ(Read(fd, lane::kPreface.size()), lane::kPreface);
     const lane::Header hello = ReadHeader(fd);
@@ -123,6 +129,31 @@ TEST_F(CallLaneTest, AnswersAsGrpcDoes) {
   Send(fd, both.substr(5));
   ReadError(fd, 8, absl::StatusCode::kNotFound);
   EXPECT_THAT(ReadError(fd, 9, absl::StatusCode::kInvalidArgument), HasSubstr("session"));
+}
+
+// Each connection keeps a buffer for its incomplete request.
+TEST_F(CallLaneTest, IncompleteRequestsHaveALimitOverAllConnections) {
+  constexpr int64_t kLimit = 100000;
+  const auto incoming = std::make_shared<IncomingBytes>("max_incoming_bytes", kLimit);
+  const auto await_held = [&](const std::function<bool(int64_t)>& enough) {
+    const Instant deadline = Clock::Steady().Now() + kSoon;
+    while (!enough(incoming->held()) && Clock::Steady().Now() < deadline) std::this_thread::yield();
+    return enough(incoming->held());
+  };
+  const std::string request = Call(1, 0, std::string(4000, 'x'));
+  UniqueFd first = ConnectAndGreet(incoming);
+  Send(first, request.substr(0, 2000));
+  ASSERT_TRUE(await_held([](int64_t held) { return held > kLimit / 2; }));
+  const UniqueFd second = ConnectAndGreet(incoming);
+  Send(second, request.substr(0, 2000));
+  const std::string refusal = ReadError(second, 1, absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(refusal, HasSubstr("no room for a request of 4000 bytes"));
+  EXPECT_THAT(refusal, HasSubstr("max_incoming_bytes (100000)"));
+  // The rest of it is skipped.
+  Send(second, request.substr(2000) + Call(2, 5, ""));
+  EXPECT_EQ(ReadError(second, 2, absl::StatusCode::kUnimplemented), "no method 5");
+  first = UniqueFd();
+  EXPECT_TRUE(await_held([](int64_t held) { return held == 0; })) << incoming->held();
 }
 
 // A second lane, for requests that are large beside what the process may have.
@@ -223,13 +254,13 @@ TEST_F(CallLaneTest, MoreThanItTakesAreClosedAndPlacesBecomeFree) {
   const UniqueFd third = ConnectAndGreet();
   EXPECT_TRUE(Closed(Connect()));
   first = UniqueFd();
-  const absl::Time deadline = absl::Now() + kSoon;
+  const Instant deadline = Clock::Steady().Now() + kSoon;
   // Until its thread has noticed.
   while (true) {
     const UniqueFd next = Connect();
     send(next.get(), lane::kPreface.data(), lane::kPreface.size(), MSG_NOSIGNAL);
     if (Read(next, lane::kPreface.size()) == lane::kPreface) break;
-    ASSERT_LT(absl::Now(), deadline);
+    ASSERT_LT(Clock::Steady().Now(), deadline);
   }
 }
 
@@ -245,9 +276,9 @@ TEST_F(CallLaneTest, ConnectionsThatEndGiveTheirDescriptorsBackAtOnce) {
     EXPECT_EQ(open(), before + 6);
   }
   // Nobody connects meanwhile.
-  const absl::Time deadline = absl::Now() + kSoon;
+  const Instant deadline = Clock::Steady().Now() + kSoon;
   while (open() != before) {
-    ASSERT_LT(absl::Now(), deadline) << open() << " descriptors are open; there were " << before;
+    ASSERT_LT(Clock::Steady().Now(), deadline) << open() << " descriptors are open; there were " << before;
     absl::SleepFor(absl::Milliseconds(1));
   }
 }
@@ -265,9 +296,9 @@ TEST_F(CallLaneTest, WithoutAThreadTheConnectionIsClosedAndTheNextIsServed) {
 TEST_F(CallLaneTest, StopEndsIdleConnectionsAtOnce) {
   const UniqueFd greeted = ConnectAndGreet();
   const UniqueFd silent = Connect();
-  const absl::Time begin = absl::Now();
+  const Instant begin = Clock::Steady().Now();
   lane_.Stop(absl::Seconds(10));
-  EXPECT_LT(absl::Now() - begin, absl::Seconds(8));
+  EXPECT_LT(Clock::Steady().Now() - begin, absl::Seconds(8));
   EXPECT_TRUE(Closed(greeted));
   EXPECT_TRUE(Closed(silent));
   EXPECT_TRUE(Closed(Connect()));

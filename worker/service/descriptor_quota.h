@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "base/mutex.h"
@@ -54,12 +55,14 @@ class DescriptorShare {
   int held_ = 0;  // guarded by the quota's mutex
 };
 
-// Movable.
+// Movable. Resize is thread-safe.
 class HeldDescriptors {
  public:
   // `what` needs them: "a session". Errors: RESOURCE_EXHAUSTED, naming the flag and its value.
   static absl::StatusOr<HeldDescriptors> Take(std::shared_ptr<DescriptorShare> share, int count,
                                               absl::string_view what);
+  // Holds `count` from now on. After an error it holds as many as before. Errors: as Take.
+  absl::Status Resize(int count, absl::string_view what);
   HeldDescriptors() = default;
   HeldDescriptors(HeldDescriptors&& other) noexcept
       : share_(std::move(other.share_)), count_(std::exchange(other.count_, 0)) {}
@@ -71,10 +74,9 @@ class HeldDescriptors {
   ~HeldDescriptors();
 
  private:
-  HeldDescriptors(std::shared_ptr<DescriptorShare> share, int count)
-      : share_(std::move(share)), count_(count) {}
+  explicit HeldDescriptors(std::shared_ptr<DescriptorShare> share) : share_(std::move(share)) {}
   std::shared_ptr<DescriptorShare> share_;
-  int count_ = 0;
+  int count_ = 0;  // changed under the quota's mutex
 };
 
 }  // namespace cohort::worker

@@ -85,20 +85,11 @@ class SeatingCall final : public grpc::ServerUnaryReactor {
   const std::shared_ptr<client::Cancellation> seating_ = std::make_shared<client::Cancellation>();
 };
 
-// Of one group, at most: those of its own, and for each other rank a connection and its process, or
-// its memory. How many stay open depends on where the ranks are.
-int DescriptorsOfGroup(int world_size) {
-  constexpr int kOwn = 8;
-  constexpr int kPerRank = 2;
-  constexpr int kMostRanks = 1 << 20;
-  return kOwn + kPerRank * std::clamp(world_size - 1, 0, kMostRanks);
-}
-
 // `entry`, which gives its descriptors back when it goes.
-std::shared_ptr<GroupEntry> Holding(HeldDescriptors descriptors,
+std::shared_ptr<GroupEntry> Holding(std::shared_ptr<HeldDescriptors> descriptors,
                                     std::shared_ptr<GroupEntry> entry) {
   struct Holder {
-    HeldDescriptors descriptors;
+    std::shared_ptr<HeldDescriptors> descriptors;
     std::shared_ptr<GroupEntry> entry;  // goes first
   };
   auto holder = std::make_shared<Holder>();
@@ -181,10 +172,16 @@ absl::Status WorkerService::Join(const std::shared_ptr<Session>& session,
     gpu = std::move(found.gpu);
   }
 
+  // How many there are at most shows when the ranks have met, in each generation.
+  const auto of_ranks = [](int size) { return absl::StrCat("a group of ", size, " ranks"); };
   COHORT_ASSIGN_OR_RETURN(
-      HeldDescriptors descriptors,
-      HeldDescriptors::Take(session->descriptors(), DescriptorsOfGroup(request.world_size()),
-                            absl::StrCat("a group of ", request.world_size(), " ranks")));
+      HeldDescriptors taken,
+      HeldDescriptors::Take(session->descriptors(), MostDescriptorsOfGroup(request.world_size()),
+                            of_ranks(request.world_size())));
+  auto descriptors = std::make_shared<HeldDescriptors>(std::move(taken));
+  options.bootstrap.take_descriptors = [descriptors, of_ranks](int size, int count) {
+    return descriptors->Resize(count, of_ranks(size));
+  };
   const uint64_t group = session->NextGroup();
   const auto on_ended = [weak = std::weak_ptr<Session>(session), group](int64_t generation,
                                                                         const std::string& cause) {

@@ -96,7 +96,9 @@ absl::StatusOr<std::unique_ptr<WorkerServer>> WorkerServer::Start(
   if (options.max_lanes > 0) {
     result->lane_ =
         std::make_unique<CallLane>(service, options.max_message_bytes, options.max_lanes);
-    sinks.lane = [lane = result->lane_.get()](int fd, LanePeer) { lane->Adopt(fd); };
+    sinks.lane = [lane = result->lane_.get()](int fd, LanePeer peer) {
+      lane->Adopt(fd, std::move(peer.incoming));
+    };
   }
   sinks.grpc = [acceptor = result->acceptor_.get()](int fd, int listener_fd) {
     grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters connection;

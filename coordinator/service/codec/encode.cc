@@ -42,8 +42,7 @@ class Encoder {
     return Put(response);
   }
   absl::Status operator()(const JoinReply& reply) {
-    EncodeJoin(reply, context_, &message_);
-    return absl::OkStatus();
+    return EncodeJoin(reply, context_, &message_);
   }
   absl::Status operator()(const KeepAliveReply& reply) {
     v1::KeepAliveResponse response;
@@ -112,8 +111,7 @@ class Encoder {
   }
   absl::Status operator()(const RoundReply& reply) {
     if (reply.end == nullptr) return absl::InternalError("a round ended without an end");
-    EncodeRound(reply, context_, &message_);
-    return absl::OkStatus();
+    return EncodeRound(reply, context_, &message_);
   }
   absl::Status operator()(const CancelRoundReply& reply) {
     v1::CancelBarrierResponse response;

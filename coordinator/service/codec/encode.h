@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "base/clock.h"
 #include "base/id128.h"
+#include "coordinator/core/account.h"
 #include "coordinator/core/reply.h"
 #include "coordinator/core/types.h"
 #include "coordinator/service/codec/message_bytes.h"
@@ -38,10 +39,13 @@ struct EncodeContext {
   int page_size = 0;  // that ListGroups asked for
   OutgoingBlobs* blobs = nullptr;
   EncodeCache* cache = nullptr;
+  // What many answers share is charged here until the last of them has been sent. Null: not charged.
+  const std::shared_ptr<Account>* account = nullptr;
+  int64_t max_bytes_held = 0;
 };
 
 // The response message of an OK reply. Errors: RESOURCE_EXHAUSTED (an answer over the message
-// limit).
+// limit, or what it shares with others over max_bytes_held).
 absl::Status Encode(const Reply& reply, const EncodeContext& context, MessageBytes* message);
 
 // The status of a failed reply, with its context as ErrorDetails.

@@ -49,8 +49,10 @@ void AppendPayload(int field, const Payload& payload, int64_t receipt, const Enc
                    MessageBytes* message);
 
 // The replies whose values are shared among members.
-void EncodeRound(const RoundReply& reply, const EncodeContext& context, MessageBytes* message);
-void EncodeJoin(const JoinReply& reply, const EncodeContext& context, MessageBytes* message);
+absl::Status EncodeRound(const RoundReply& reply, const EncodeContext& context,
+                         MessageBytes* message);
+absl::Status EncodeJoin(const JoinReply& reply, const EncodeContext& context,
+                        MessageBytes* message);
 
 }  // namespace cohort::coordinator
 

@@ -1,7 +1,11 @@
 // The replies of which a thousand members get the same: what they share is serialised once per
 // batch.
+#include <memory>
+#include <string>
 #include <utility>
 
+#include "absl/status/status.h"
+#include "base/status_macros.h"
 #include "cohort/v1/messaging.pb.h"
 #include "coordinator/service/codec/encode_parts.h"
 
@@ -81,9 +85,41 @@ std::string SerializeValues(const RoundEnd& end, const EncodeContext& context) {
   return bytes;
 }
 
+// Bytes with their charge, until the last message that has them is gone.
+struct ChargedBytes {
+  ChargedBytes(std::shared_ptr<Account> in, std::string text)
+      : account(std::move(in)),
+        bytes(std::move(text)),
+        charge(*account, MemoryKind::kOutput, CostOf(bytes)) {}
+  const std::shared_ptr<Account> account;
+  const std::string bytes;
+  const SharedCharge charge;
+};
+
+// To be shared by the answers of a batch. RESOURCE_EXHAUSTED names max_bytes_held.
+absl::Status ShareBytes(std::string bytes, const EncodeContext& context,
+                        std::shared_ptr<const std::string>* shared) {
+  // Less than this is no danger, and most rounds share less.
+  constexpr size_t kUncharged = 1024;
+  if (context.account == nullptr || bytes.size() <= kUncharged) {
+    *shared = std::make_shared<const std::string>(std::move(bytes));
+    return absl::OkStatus();
+  }
+  const Account& account = **context.account;
+  const int64_t cost = CostOf(bytes);
+  if (account.held() + cost > Ceiling(context.max_bytes_held, Share::kGoingOn)) {
+    return OverMaxBytesHeld(context.max_bytes_held, Share::kGoingOn, account.held(),
+                            MemoryKind::kOutput, account.held(MemoryKind::kOutput), cost);
+  }
+  auto charged = std::make_shared<const ChargedBytes>(*context.account, std::move(bytes));
+  *shared = std::shared_ptr<const std::string>(charged, &charged->bytes);
+  return absl::OkStatus();
+}
+
 }  // namespace
 
-void EncodeRound(const RoundReply& reply, const EncodeContext& context, MessageBytes* message) {
+absl::Status EncodeRound(const RoundReply& reply, const EncodeContext& context,
+                         MessageBytes* message) {
   const RoundEnd& end = *reply.end;
   EncodeCache& cache = *context.cache;
   if (cache.source.get() != reply.end.get()) {
@@ -91,19 +127,21 @@ void EncodeRound(const RoundReply& reply, const EncodeContext& context, MessageB
     cache.source = reply.end;
   }
   if (cache.first == nullptr) {
-    cache.first = std::make_shared<const std::string>(SerializeResult(end));
+    COHORT_RETURN_IF_ERROR(ShareBytes(SerializeResult(end), context, &cache.first));
   }
   message->AppendShared(cache.first);
   if (reply.with_values) {
     if (cache.second == nullptr) {
-      cache.second = std::make_shared<const std::string>(SerializeValues(end, context));
+      COHORT_RETURN_IF_ERROR(ShareBytes(SerializeValues(end, context), context, &cache.second));
     }
     message->AppendShared(cache.second);
   }
   AppendPayload(kValueField, reply.own, end.receipt, context, message);
+  return absl::OkStatus();
 }
 
-void EncodeJoin(const JoinReply& reply, const EncodeContext& context, MessageBytes* message) {
+absl::Status EncodeJoin(const JoinReply& reply, const EncodeContext& context,
+                        MessageBytes* message) {
   v1::JoinResponse response;
   response.set_outcome(reply.timed_out ? v1::JOIN_OUTCOME_TIMED_OUT : v1::JOIN_OUTCOME_JOINED);
   if (!reply.session.empty()) response.set_session(reply.session.ToBytes());
@@ -116,16 +154,17 @@ void EncodeJoin(const JoinReply& reply, const EncodeContext& context, MessageByt
   response.set_server_incarnation(context.server_incarnation);
   response.set_max_inline_bytes(context.max_inline_bytes);
   message->Append(response.SerializeAsString());
-  if (reply.members == nullptr) return;
+  if (reply.members == nullptr) return absl::OkStatus();
   EncodeCache& cache = *context.cache;
   if (cache.source.get() != reply.members.get()) {
     cache = EncodeCache{};
-    cache.source = reply.members;
     v1::JoinResponse members;
     for (const MemberInfo& member : *reply.members) Fill(member, members.add_members());
-    cache.first = std::make_shared<const std::string>(members.SerializeAsString());
+    COHORT_RETURN_IF_ERROR(ShareBytes(members.SerializeAsString(), context, &cache.first));
+    cache.source = reply.members;
   }
   message->AppendShared(cache.first);
+  return absl::OkStatus();
 }
 
 }  // namespace cohort::coordinator

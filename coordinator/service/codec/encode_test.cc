@@ -4,7 +4,10 @@
 
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "base/rpc/status_conversion.h"
 #include "cohort/v1/admin.pb.h"
 #include "cohort/v1/group.pb.h"
@@ -87,6 +90,63 @@ TEST_F(EncodeTest, ValuesAreSerialisedOnceForAll) {
   }
   EXPECT_FALSE(
       Encoded<v1::GatherResponse>(RoundReply{end, /*with_values=*/false, Payload()}).has_values());
+}
+
+// Serialised once, it is charged once, until the last member's answer has been sent.
+TEST_F(EncodeTest, WhatAnswersShareIsChargedUntilTheLastIsGone) {
+  const auto account = std::make_shared<Account>();
+  context_.account = &account;
+  context_.max_bytes_held = 10000;
+  context_.max_inline_bytes = 4000;
+  const auto end = EndWith({std::string(1500, 'a'), std::string(1500, 'b')});
+  std::vector<MessageBytes> answers;
+  for (int member = 0; member < 3; ++member) {
+    const auto response = Encoded<v1::AllGatherResponse>(RoundReply{end, true, Payload()});
+    EXPECT_EQ(response.values().inline_().size(), 3000u);
+    answers.push_back(message_);
+  }
+  EXPECT_GE(account->held(MemoryKind::kOutput), 3000);
+  EXPECT_LT(account->held(MemoryKind::kOutput), 6000);
+  cache_ = EncodeCache();
+  message_ = MessageBytes();
+  answers.resize(1);
+  EXPECT_GE(account->held(MemoryKind::kOutput), 3000);
+  answers.clear();
+  EXPECT_EQ(account->held(), 0);
+
+  JoinReply join;
+  auto members = std::make_shared<std::vector<MemberInfo>>();
+  for (int rank = 0; rank < 100; ++rank) {
+    members->emplace_back().name = absl::StrCat("a-member-of-some-length-", rank);
+  }
+  join.members = members;
+  EXPECT_EQ(Encoded<v1::JoinResponse>(join).members_size(), 100);
+  EXPECT_GT(account->held(MemoryKind::kOutput), 2000);
+  cache_ = EncodeCache();
+  message_ = MessageBytes();
+  EXPECT_EQ(account->held(), 0);
+}
+
+TEST_F(EncodeTest, WhatAnswersShareIsRefusedOverMaxBytesHeld) {
+  const auto account = std::make_shared<Account>();
+  context_.account = &account;
+  context_.max_bytes_held = 10000;
+  context_.max_inline_bytes = 4000;
+  const SharedCharge others(*account, MemoryKind::kKeys, 8000);
+  Reply reply;
+  reply.body = RoundReply{EndWith({std::string(3000, 'a')}), true, Payload()};
+  for (int member = 0; member < 2; ++member) {
+    const absl::Status status = Encode(reply, context_, &message_);
+    EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+    EXPECT_THAT(std::string(status.message()), testing::HasSubstr("max_bytes_held is 10000"));
+    EXPECT_THAT(std::string(status.message()), testing::HasSubstr("for output"));
+  }
+  message_ = MessageBytes();
+  cache_ = EncodeCache();
+  EXPECT_EQ(account->held(), 8000);
+  // A small result has room.
+  const auto small = Encoded<v1::BarrierResponse>(RoundReply{EndWith({}), false, Payload()});
+  EXPECT_EQ(small.result().number(), 4);
 }
 
 TEST_F(EncodeTest, LargeValuesBecomeOneBlobUntilAllHaveIt) {

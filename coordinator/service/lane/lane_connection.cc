@@ -41,6 +41,7 @@ LaneConnection::LaneConnection(int fd, const LaneProtocol& protocol, lane::Event
       protocol_(protocol),
       loop_(loop),
       input_(protocol.max_body_bytes),
+      incoming_(peer.incoming),
       guard_(protocol.limits),
       peer_(std::move(peer)),
       unread_(protocol.dispatcher.engine().account(), MemoryKind::kOutput),
@@ -103,28 +104,46 @@ bool LaneConnection::ReadSome() {
       break;
     }
     input_.Filled(static_cast<size_t>(count));
-    open = HandleInput();
+    open = HandleInput() && ChargeInput();
     total += static_cast<size_t>(count);
     // Less than asked for is all there was: the next question would cost a system call.
     if (static_cast<size_t>(count) < size) break;
   }
   input_.GiveBack(&SpareBuffer());
+  incoming_.Set(static_cast<int64_t>(input_.memory()));
   return open;
+}
+
+bool LaneConnection::ChargeInput() {
+  if (!incoming_.Set(static_cast<int64_t>(input_.memory()))) return true;
+  const absl::Status status = incoming_.all()->Check();
+  if (status.ok() || input_.wanted() == 0) return true;
+  return GiveUpFrame([&](absl::string_view operation, int64_t bytes) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        operation, ": no room for a request of ", bytes, " bytes: ", status.message()));
+  });
+}
+
+bool LaneConnection::GiveUpFrame(
+    const std::function<absl::Status(absl::string_view, int64_t)>& why) {
+  lane::Frame frame;
+  if (!input_.GiveUpFrame(&frame)) return false;
+  incoming_.Set(0);
+  const uint16_t method = frame.header.method;
+  const std::string operation = method < protocol_.methods.size()
+                                    ? GetMethod(protocol_.methods[method]).path()
+                                    : "a call by frames";
+  return HandleFrame(frame, why(operation, frame.header.body_bytes));
 }
 
 char* LaneConnection::RoomFor(size_t size) {
   try {
     return input_.Room(size);
   } catch (const std::bad_alloc&) {
-    lane::Frame frame;
-    if (!input_.GiveUpFrame(&frame)) return nullptr;
-    const uint16_t method = frame.header.method;
-    const std::string operation = method < protocol_.methods.size()
-                                      ? GetMethod(protocol_.methods[method]).path()
-                                      : "a call by frames";
-    if (!HandleFrame(frame, NoMemory(operation, "a request", frame.header.body_bytes))) {
-      return nullptr;
-    }
+    const auto no_memory = [](absl::string_view operation, int64_t bytes) {
+      return NoMemory(operation, "a request", bytes);
+    };
+    if (!GiveUpFrame(no_memory)) return nullptr;
   }
   try {
     return input_.Room(kReadBytes);

@@ -3,6 +3,7 @@
 #define COHORT_COORDINATOR_SERVICE_LANE_LANE_CONNECTION_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -10,11 +11,13 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "base/lane/event_loop.h"
 #include "base/lane/frame.h"
 #include "base/lane/send_queue.h"
 #include "base/mutex.h"
+#include "base/rpc/incoming_bytes.h"
 #include "base/rpc/listener.h"
 #include "coordinator/core/account.h"
 #include "coordinator/service/dispatcher.h"
@@ -71,6 +74,12 @@ class LaneConnection final : public lane::EventLoop::Handler,
   // Returns room for `size` more bytes. If an allocation fails, it refuses the frame and returns room
   // for what follows the frame. Null: the connection is to be closed.
   char* RoomFor(size_t size);
+  // Charges what `input_` keeps. Over the limit the frame at the front is refused. Returns false if
+  // the connection is to be closed.
+  bool ChargeInput();
+  // Drops the frame at the front, and refuses its call with what `why` makes of operation and size.
+  // Returns false if no frame is there, or the connection is to be closed.
+  bool GiveUpFrame(const std::function<absl::Status(absl::string_view, int64_t)>& why);
   bool StartCall(const lane::Frame& frame);
   bool CancelCall(uint32_t id);
   // These three return false if the client has gone over a limit.
@@ -91,6 +100,7 @@ class LaneConnection final : public lane::EventLoop::Handler,
   lane::EventLoop& loop_;
   // On the loop's thread alone.
   lane::FrameReader input_;
+  IncomingCharge incoming_;  // of what `input_` keeps
   bool greeted_ = false;
   bool paused_ = false;  // with requests left in `input_`, for the backlog or for others' turn
   int frames_left_ = 0;  // of this turn

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <poll.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <list>
@@ -22,6 +23,7 @@ namespace {
 // Of connections that have not said yet who they are, beside those that are awaited. One more, and
 // the oldest is dropped.
 constexpr size_t kMaxStrangers = 256;
+
 // A connection to a rank below.
 struct Outgoing {
   int rank = 0;
@@ -39,6 +41,18 @@ struct Stranger {
   Hello hello;
   size_t got = 0;
 };
+
+bool IsOutOfDescriptors(int error) {
+  return error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM;
+}
+
+absl::Status OutOfDescriptors(absl::string_view operation, int error) {
+  rlimit limit = {};
+  getrlimit(RLIMIT_NOFILE, &limit);
+  return absl::ResourceExhaustedError(
+      absl::StrCat(operation, ": ", strerror(error), "; the limit of open files (RLIMIT_NOFILE) is ",
+                   limit.rlim_cur));
+}
 
 class Builder {
  public:
@@ -58,7 +72,9 @@ class Builder {
   absl::Status Say(Outgoing& outgoing);
   // Whether the stranger is no longer one.
   bool Advance(Stranger& stranger);
-  void Accept();
+  // Errors: RESOURCE_EXHAUSTED (file descriptors).
+  absl::Status Accept();
+  bool DropSilentStranger();
   absl::Status Wait();
   absl::Status GiveUp() const;
   absl::Status Failed(int rank, absl::string_view why) const {
@@ -92,7 +108,11 @@ absl::Status Builder::Start(int rank, int stream, const SocketAddress& address) 
   outgoing.stream = stream;
   outgoing.fd =
       UniqueFd(socket(address.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-  if (!outgoing.fd.is_open()) return Failed(rank, strerror(errno));
+  if (!outgoing.fd.is_open()) {
+    const int error = errno;
+    if (!IsOutOfDescriptors(error)) return Failed(rank, strerror(error));
+    return OutOfDescriptors(absl::StrCat("connecting to rank ", Name(rank)), error);
+  }
   if (connect(outgoing.fd.get(), address.get(), address.size) != 0 && errno != EINPROGRESS) {
     return Failed(rank, strerror(errno));
   }
@@ -134,10 +154,24 @@ absl::Status Builder::Advance(Outgoing& outgoing) {
   return absl::OkStatus();
 }
 
-void Builder::Accept() {
+bool Builder::DropSilentStranger() {
+  const auto silent = std::find_if(strangers_.begin(), strangers_.end(),
+                                   [](const Stranger& stranger) { return stranger.got == 0; });
+  if (silent == strangers_.end()) return false;
+  strangers_.erase(silent);
+  return true;
+}
+
+absl::Status Builder::Accept() {
   while (true) {
     const int fd = accept4(listener_.fd(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
-    if (fd < 0) return;
+    if (fd < 0) {
+      // The connection stays in the queue, so a wait for the next one would end at once.
+      if (!IsOutOfDescriptors(errno)) return absl::OkStatus();
+      const int error = errno;
+      if (DropSilentStranger()) continue;
+      return OutOfDescriptors("accepting the connections of ranks", error);
+    }
     if (strangers_.size() >= kMaxStrangers + static_cast<size_t>(missing_)) strangers_.pop_front();
     strangers_.emplace_back().fd = UniqueFd(fd);
   }
@@ -241,7 +275,7 @@ absl::StatusOr<Mesh> Builder::Run() {
       const bool ready = polled_[at++].revents != 0;
       it = ready && Advance(*it) ? strangers_.erase(it) : std::next(it);
     }
-    if (knocked) Accept();
+    if (knocked) COHORT_RETURN_IF_ERROR(Accept());
   }
   return std::move(mesh_);
 }

@@ -2,6 +2,8 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <cstring>
 #include <random>
@@ -239,6 +241,42 @@ TEST_F(MeshTest, WhoAnswersMustBelongToTheGroup) {
   Send(impostor, &welcome, sizeof(welcome));
   connecting.join();
   EXPECT_THAT(std::string(status.message()), HasSubstr("another group or generation"));
+}
+
+// As many descriptors as are open now, while it lives.
+class NoMoreDescriptors {
+ public:
+  NoMoreDescriptors() {
+    getrlimit(RLIMIT_NOFILE, &before_);
+    const int next = dup(0);
+    close(next);
+    rlimit limit = before_;
+    limit.rlim_cur = static_cast<rlim_t>(next);
+    EXPECT_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    value_ = next;
+  }
+  ~NoMoreDescriptors() { setrlimit(RLIMIT_NOFILE, &before_); }
+  int value() const { return value_; }
+
+ private:
+  rlimit before_ = {};
+  int value_ = 0;
+};
+
+TEST_F(MeshTest, WithoutADescriptorForARankItFailsAtOnceAndNamesTheLimit) {
+  Listen(2);
+  const UniqueFd waiting = Knock(0);
+  const NoMoreDescriptors none;
+  const std::string limit =
+      absl::StrCat("the limit of open files (RLIMIT_NOFILE) is ", none.value());
+  const absl::Status accepting = Connect(Options(0), In(absl::Seconds(5))).status();
+  EXPECT_EQ(accepting.code(), absl::StatusCode::kResourceExhausted) << accepting;
+  EXPECT_THAT(std::string(accepting.message()), StartsWith("accepting the connections of ranks"));
+  EXPECT_THAT(std::string(accepting.message()), HasSubstr(limit));
+  const absl::Status connecting = Connect(Options(1), In(absl::Seconds(5))).status();
+  EXPECT_EQ(connecting.code(), absl::StatusCode::kResourceExhausted) << connecting;
+  EXPECT_THAT(std::string(connecting.message()), StartsWith("connecting to rank 0"));
+  EXPECT_THAT(std::string(connecting.message()), HasSubstr(limit));
 }
 
 TEST_F(MeshTest, AnAddressThatIsNoneIsNamed) {
