@@ -56,7 +56,12 @@ inline void Repeat(RawHttp2& connection, const std::function<std::string()>& mak
 
 class FloodTest : public ::testing::Test {
  protected:
-  void SetUp() override { ASSERT_TRUE(coordinator_.Start({}).ok()) << coordinator_.ErrorText(); }
+  void SetUp() override {
+    ASSERT_TRUE(coordinator_.Start(Flags()).ok()) << coordinator_.ErrorText();
+  }
+
+  // Of the coordinator.
+  virtual std::vector<std::string> Flags() const { return {}; }
 
   void TearDown() override {
     // Ten seconds are the default of --drain-grace.
