@@ -6,56 +6,50 @@
 namespace cohort::worker {
 namespace {
 
-constexpr absl::string_view kNames[] = {"all_reduce", "reduce",         "broadcast",
-                                        "all_gather", "reduce_scatter", "all_to_all",
-                                        "gather",     "scatter",        "barrier"};
-
-bool IsVerb(Verb verb) { return verb >= Verb::kAllReduce && verb <= Verb::kBarrier; }
-
 // How many times `count` elements a rank reads and writes.
-int InputParts(Verb verb, bool is_root, int size) {
-  switch (verb) {
-    case Verb::kReduceScatter:
-    case Verb::kAllToAll:
+int InputParts(Collective collective, bool is_root, int size) {
+  switch (collective) {
+    case Collective::kReduceScatter:
+    case Collective::kAllToAll:
       return size;
-    case Verb::kScatter:
+    case Collective::kScatter:
       return is_root ? size : 0;
-    case Verb::kBroadcast:
+    case Collective::kBroadcast:
       return is_root ? 1 : 0;
-    case Verb::kBarrier:
+    case Collective::kBarrier:
       return 0;
     default:
       return 1;
   }
 }
-int OutputParts(Verb verb, bool is_root, int size) {
-  switch (verb) {
-    case Verb::kAllGather:
-    case Verb::kAllToAll:
+int OutputParts(Collective collective, bool is_root, int size) {
+  switch (collective) {
+    case Collective::kAllGather:
+    case Collective::kAllToAll:
       return size;
-    case Verb::kGather:
+    case Collective::kGather:
       return is_root ? size : 0;
-    case Verb::kReduce:
+    case Collective::kReduce:
       return is_root ? 1 : 0;
-    case Verb::kBarrier:
+    case Collective::kBarrier:
       return 0;
     default:
       return 1;
   }
 }
 
-absl::Status Refuse(const Operation& operation, absl::string_view why) {
-  return RefusalError(absl::StrCat(NameOf(operation.verb), ": ", why));
+absl::Status Refuse(const FlatCall& call, absl::string_view why) {
+  return RefusalError(absl::StrCat(NameOf(call.collective), ": ", why));
 }
 
 // Where the input may begin if it lies in the output, or the other way round: in place.
-int64_t InPlaceOffset(Verb verb, int rank, int64_t bytes) {
-  switch (verb) {
-    case Verb::kAllGather:
-    case Verb::kGather:
+int64_t InPlaceOffset(Collective collective, int rank, int64_t bytes) {
+  switch (collective) {
+    case Collective::kAllGather:
+    case Collective::kGather:
       return rank * bytes;  // of the input in the output
-    case Verb::kReduceScatter:
-    case Verb::kScatter:
+    case Collective::kReduceScatter:
+    case Collective::kScatter:
       return -rank * bytes;  // of the output in the input
     default:
       return 0;
@@ -64,64 +58,50 @@ int64_t InPlaceOffset(Verb verb, int rank, int64_t bytes) {
 
 }  // namespace
 
-std::string NameOf(Verb verb) {
-  if (!IsVerb(verb)) return absl::StrCat("verb ", static_cast<int>(verb));
-  return std::string(kNames[static_cast<int>(verb) - 1]);
+int64_t InputBytes(const FlatCall& call, int rank, int size) {
+  const bool is_root = HasRoot(call.collective) && call.root == rank;
+  return InputParts(call.collective, is_root, size) * call.count * SizeOf(call.type);
 }
 
-std::string Describe(const Operation& operation) {
-  std::string text = NameOf(operation.verb);
-  if (operation.verb == Verb::kBarrier) return text;
-  absl::StrAppend(&text, " of ", operation.count, " ", NameOf(operation.type));
-  if (Reduces(operation.verb)) absl::StrAppend(&text, " by ", NameOf(operation.reduction.op));
-  if (operation.reduction.op == ReduceOp::kPreMulSum) {
-    absl::StrAppend(&text, " times ", operation.reduction.scale);
-  }
-  if (HasRoot(operation.verb)) absl::StrAppend(&text, ", root ", operation.root);
-  return text;
+int64_t OutputBytes(const FlatCall& call, int rank, int size) {
+  const bool is_root = HasRoot(call.collective) && call.root == rank;
+  return OutputParts(call.collective, is_root, size) * call.count * SizeOf(call.type);
 }
 
-int64_t InputBytes(const Operation& operation, int rank, int size) {
-  const bool is_root = HasRoot(operation.verb) && operation.root == rank;
-  return InputParts(operation.verb, is_root, size) * operation.count * SizeOf(operation.type);
-}
-
-int64_t OutputBytes(const Operation& operation, int rank, int size) {
-  const bool is_root = HasRoot(operation.verb) && operation.root == rank;
-  return OutputParts(operation.verb, is_root, size) * operation.count * SizeOf(operation.type);
-}
-
-absl::Status CheckArguments(const Operation& operation, int rank, int size, const void* input,
+absl::Status CheckArguments(const FlatCall& call, int rank, int size, const void* input,
                             const void* output) {
-  if (operation.verb == Verb::kBarrier) return absl::OkStatus();
-  const int64_t count = operation.count;
-  if (count < 0) return Refuse(operation, absl::StrCat("a count of ", count));
-  const int64_t element = SizeOf(operation.type);
+  if (call.collective == Collective::kBarrier) return absl::OkStatus();
+  if (call.collective > Collective::kScatter) {
+    return Refuse(call, "communicators know no such collective of flat memory");
+  }
+  const int64_t count = call.count;
+  if (count < 0) return Refuse(call, absl::StrCat("a count of ", count));
+  const int64_t element = SizeOf(call.type);
   int64_t bytes_of_all = 0;
   if (__builtin_mul_overflow(count, element * size, &bytes_of_all)) {
-    return Refuse(operation, absl::StrCat(count, " elements for each of ", size, " ranks are more ",
-                                          "than memory has addresses"));
+    return Refuse(call, absl::StrCat(count, " elements for each of ", size, " ranks are more ",
+                                     "than memory has addresses"));
   }
-  if (HasRoot(operation.verb) && (operation.root < 0 || operation.root >= size)) {
-    return Refuse(operation, absl::StrCat("root ", operation.root, " is not in 0..", size - 1));
+  if (HasRoot(call.collective) && (call.root < 0 || call.root >= size)) {
+    return Refuse(call, absl::StrCat("root ", call.root, " is not in 0..", size - 1));
   }
-  if (Reduces(operation.verb)) {
-    const absl::Status reducible = CheckReducible(operation.type, operation.reduction.op);
-    if (!reducible.ok()) return Refuse(operation, reducible.message());
+  if (Reduces(call.collective)) {
+    const absl::Status reducible = CheckReducible(call.type, call.reduction.op);
+    if (!reducible.ok()) return Refuse(call, reducible.message());
   }
   const int64_t bytes = count * element;
-  const int64_t input_bytes = InputBytes(operation, rank, size);
-  const int64_t output_bytes = OutputBytes(operation, rank, size);
-  if (input_bytes > 0 && input == nullptr) return Refuse(operation, "the input is null");
-  if (output_bytes > 0 && output == nullptr) return Refuse(operation, "the output is null");
+  const int64_t input_bytes = InputBytes(call, rank, size);
+  const int64_t output_bytes = OutputBytes(call, rank, size);
+  if (input_bytes > 0 && input == nullptr) return Refuse(call, "the input is null");
+  if (output_bytes > 0 && output == nullptr) return Refuse(call, "the output is null");
   if (input_bytes == 0 || output_bytes == 0) return absl::OkStatus();
   const auto* const from = static_cast<const char*>(input);
   const auto* const to = static_cast<const char*>(output);
   const bool apart = from + input_bytes <= to || to + output_bytes <= from;
-  const bool in_place =
-      from == to + InPlaceOffset(operation.verb, rank, bytes) && operation.verb != Verb::kAllToAll;
+  const bool in_place = from == to + InPlaceOffset(call.collective, rank, bytes) &&
+                        call.collective != Collective::kAllToAll;
   if (apart || in_place) return absl::OkStatus();
-  return Refuse(operation, "input and output overlap, and not as \"in place\" means for it");
+  return Refuse(call, "input and output overlap, and not as \"in place\" means for it");
 }
 
 std::string Describe(const Transfer& transfer) {

@@ -1,5 +1,5 @@
-// Collectives on flat, contiguous memory: what a backend does, and nothing more. Dimensions, ragged
-// sizes, strides and tensor maps live above it.
+// Collectives on flat, contiguous memory. Dimensions, strides, ragged sizes and tensor maps are in
+// the layer above, worker/group.
 #ifndef COHORT_WORKER_COMMUNICATOR_COMMUNICATOR_H_
 #define COHORT_WORKER_COMMUNICATOR_COMMUNICATOR_H_
 
@@ -10,6 +10,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "base/clock.h"
+#include "base/collective.h"
 #include "base/data_type.h"
 #include "base/reduction.h"
 
@@ -26,28 +27,24 @@ struct Transfer {
 
   bool sends = false;
   int peer = 0;
-  void* data = nullptr;  // of a send: read only
+  void* data = nullptr;  // read only if the transfer sends
   int64_t count = 0;
   DataType type = DataType::kU8;
+  uint32_t tag = 0;  // the two ranks compare it like the count
 };
 
-// A note has no more.
+// The most bytes of a note.
 inline constexpr int64_t kNoteBytes = 24;
 
-// All ranks call the same verbs in the same order, with the same type, count, root and reduction;
-// `count` is in elements and may be 0. A call blocks until its memory may be used again, at the
-// latest until `deadline` (steady time). Inputs are read and outputs written in no order; they do
-// not overlap, unless a verb says what "in place" means for it. After an error, outputs are
-// undefined. One thread at a time.
+// One rank of a group of ranks. A backend implements it.
 //
-// Errors of every verb:
+//   FlatCall call;
+//   call.collective = Collective::kAllReduce;
+//   call.type = DataType::kF32;
+//   call.count = 1024;
+//   absl::Status status = communicator.Run(call, input, output, deadline);
 //
-// - INVALID_ARGUMENT: this rank's arguments make no sense (the others wait for it in vain). Or the
-//   ranks called different things: all of them get this, naming two that differ, with the mark of
-//   mismatch.h, and the communicator works on.
-// - DEADLINE_EXCEEDED: some ranks did not come; names them. It works no more: the others get
-//   ABORTED.
-// - ABORTED: a rank is gone or gave up, or Abort was called; names the rank and the cause.
+// Calls come from one thread at a time; Abort comes from any thread.
 class Communicator {
  public:
   virtual ~Communicator() = default;
@@ -55,89 +52,132 @@ class Communicator {
   virtual int rank() const = 0;
   virtual int size() const = 0;
 
-  // What else the ranks must agree on in the verbs to come: a digest of it, which is compared as
-  // the count is, and costs nothing; of messages, between their two ranks. What lies above this,
-  // such as shapes, is checked so. 0 until it is set.
-  void set_tag(uint32_t tag) { tag_ = tag; }
-
-  // output[i] = the reduction of all ranks' input[i], on every rank with the same bits. In place:
-  // output == input.
-  virtual absl::Status AllReduce(const void* input, void* output, int64_t count, DataType type,
-                                 const Reduction& reduction, Instant deadline) = 0;
-  // As AllReduce, to `root` alone; `output` of others is not looked at.
-  virtual absl::Status Reduce(const void* input, void* output, int64_t count, DataType type,
-                              const Reduction& reduction, int root, Instant deadline) = 0;
-  // output = input of `root`; `input` of others is not looked at. In place: output == input.
-  virtual absl::Status Broadcast(const void* input, void* output, int64_t count, DataType type,
-                                 int root, Instant deadline) = 0;
-  // As Broadcast, but a rank may return before the others have come: the root of few bytes waits
-  // for nobody, others wait for the root. Whoever called something else is told at once, by an
-  // error without a mark; ranks that have gone on hear of it by TakeOverdue.
-  virtual absl::Status BroadcastAhead(const void* input, void* output, int64_t count, DataType type,
-                                      int root, Instant deadline) {
-    return Broadcast(input, output, count, type, root, deadline);
-  }
-  // Once: INVALID_ARGUMENT, how a BroadcastAhead of before differed from what another rank called.
-  // To be asked behind every call that has succeeded.
-  virtual absl::Status TakeOverdue() { return absl::OkStatus(); }
-
-  // output[r * count ...] = input of rank r. In place: input == output + rank * count.
-  virtual absl::Status AllGather(const void* input, void* output, int64_t count, DataType type,
-                                 Instant deadline) = 0;
-  // output[i] = the reduction of all ranks' input[rank * count + i]. In place: output == input +
-  // rank * count.
-  virtual absl::Status ReduceScatter(const void* input, void* output, int64_t count, DataType type,
-                                     const Reduction& reduction, Instant deadline) = 0;
-  // output[r * count ...] = rank r's input[rank * count ...]. Not in place.
-  virtual absl::Status AllToAll(const void* input, void* output, int64_t count, DataType type,
-                                Instant deadline) = 0;
-  // As AllGather, to `root` alone; `output` of others is not looked at.
-  virtual absl::Status Gather(const void* input, void* output, int64_t count, DataType type,
-                              int root, Instant deadline) = 0;
-  // output = root's input[rank * count ...]; `input` of others is not looked at. In place at the
-  // root: output == input + rank * count.
-  virtual absl::Status Scatter(const void* input, void* output, int64_t count, DataType type,
-                               int root, Instant deadline) = 0;
-  // Sends and receives, none of which waits for another: they may be given in any order. Called by
-  // the two ranks of each message alone. What one rank sends another arrives in the order sent: a
-  // send is taken by the first receive from its rank that has none yet. Empty messages travel too.
+  // Runs one collective. All ranks run equal calls in the same order. Blocks until `input` and
+  // `output` may be used again, at the latest until `deadline` (steady time). `count` is the
+  // number of elements of one rank's part and may be 0. Inputs and outputs do not overlap, except
+  // where "in place" allows it. After an error, outputs are undefined.
   //
-  // A receive of another type, count or tag than what was sent is INVALID_ARGUMENT, naming both,
-  // and the message is gone; the others of the list are done all the same. The sender is told too,
-  // unless the message was so small that it did not wait. To and from itself: INVALID_ARGUMENT.
-  virtual absl::Status Exchange(absl::Span<const Transfer> transfers, Instant deadline) = 0;
-  // Whether a message of `peer` that nobody has received has come, or begun to. Does not wait.
-  // Errors: ABORTED, as soon as this rank knows of it, by whatever it could have heard from `peer`.
-  virtual absl::StatusOr<bool> HasMessage(int peer) = 0;
-  // The first of `peers`, which are other ranks, that HasMessage is true of; waits for one. Errors:
-  // DEADLINE_EXCEEDED, which ends nothing; ABORTED.
-  virtual absl::StatusOr<int> AwaitMessage(absl::Span<const int> peers, Instant deadline) = 0;
-  // --- Notes: small messages apart from all others, neither of which is ever received as one of
-  // the other kind, whatever the order of the calls. For what is built on a communicator, to agree
-  // on messages of its own.
+  //   collective       input           output          result                           in place
+  //   kAllReduce       count           count           sum of all inputs, same bits     output ==
+  //   input kReduce          count           count at root   sum of all inputs output == input
+  //   kBroadcast       count at root   count           the root's input                 output ==
+  //   input kAllGather       count           size * count    all inputs, by rank              input
+  //   == output + rank * count kReduceScatter   size * count    count           sum of all inputs'
+  //   part `rank`   output == input + rank * count kAllToAll        size * count    size * count
+  //   part r is rank r's part `rank`   not in place kGather          count           size * count
+  //   all inputs, by rank, at root     input == output + rank * count kScatter         size * count
+  //   count           part `rank` of the root's input  output == input + rank * count kBarrier none
+  //   none            all ranks have called it
+  //
+  // "Sum" stands for call.reduction. "At root" means that other ranks' memory is not read or
+  // written; it may be null.
+  //
+  // An eager broadcast may return before the other ranks have called it: the root of few bytes
+  // waits for no other rank, and other ranks wait only for the root. If ranks called different
+  // collectives, a rank that compares itself with the root fails immediately, without the mark of
+  // mismatch.h. A rank that had already returned gets the error from TakeDeferredError.
+  //
+  // Errors:
+  //
+  // - INVALID_ARGUMENT: this rank's arguments are wrong (the other ranks wait until their
+  //   deadline). Or the ranks called different collectives: all ranks get this error, which names
+  //   two ranks that differ and has the mark of mismatch.h; the communicator stays usable.
+  // - DEADLINE_EXCEEDED: some ranks did not call; the error names them. The communicator is broken:
+  //   the other ranks get ABORTED.
+  // - ABORTED: a rank is lost or gave up, or Abort was called; names the rank and the cause.
+  virtual absl::Status Run(const FlatCall& call, const void* input, void* output,
+                           Instant deadline) = 0;
+  // Returns, once, a mismatch that was detected in an earlier eager broadcast (INVALID_ARGUMENT).
+  // The caller asks after each call that succeeded.
+  virtual absl::Status TakeDeferredError() = 0;
 
-  // As Exchange, of kNoteBytes at most each; a send waits for its receive only where several are on
-  // the way already.
+  // Sends and receives; no transfer waits for another, so they may be given in any order. Only the
+  // two ranks of each message call it. Messages from one rank to another arrive in the order sent;
+  // the first receive takes the first message. Empty messages travel too. Blocks as Run.
+  //
+  // A receive whose type, count or `tag` differs from the sent message is INVALID_ARGUMENT and
+  // names both; the message is dropped, and the other transfers complete. The sender gets the same
+  // error, unless the message was so small that the sender did not wait. Transfers to the own rank
+  // are INVALID_ARGUMENT. Other errors as Run.
+  virtual absl::Status Exchange(absl::Span<const Transfer> transfers, Instant deadline) = 0;
+  // Whether a message from `peer` has arrived, or begun to, that was not received. Does not block.
+  // Errors: ABORTED, as soon as this rank knows that the group or `peer` is lost.
+  virtual absl::StatusOr<bool> HasMessage(int peer) = 0;
+  // Waits until HasMessage is true for one of `peers`, which are other ranks, and returns it.
+  // Errors: DEADLINE_EXCEEDED (the communicator stays usable); ABORTED.
+  virtual absl::StatusOr<int> AwaitMessage(absl::Span<const int> peers, Instant deadline) = 0;
+
+  // --- Notes: short control messages on a channel of their own. A note is never received as a
+  // message, or the reverse. Backends agree on messages with them.
+
+  // Like Exchange, of at most kNoteBytes each. A send waits for its receive only if several notes
+  // are on the way already.
   virtual absl::Status ExchangeNotes(absl::Span<const Transfer> notes, Instant deadline) = 0;
-  // As HasMessage, of notes.
+  // Like HasMessage, for notes.
   virtual absl::StatusOr<bool> HasNote(int peer) = 0;
 
-  // Returns when all ranks have come.
-  virtual absl::Status Barrier(Instant deadline) = 0;
+  // Called before this rank leaves. Waits until the other ranks have taken what this rank sent
+  // without waiting, until they cannot take it any more, or until `deadline`.
+  virtual void Drain(Instant deadline) = 0;
 
-  // Before this rank leaves for good: returns when the others have come for what it gave them and
-  // did not wait for, or never will, and at `deadline`.
-  virtual void Settle(Instant deadline) { static_cast<void>(deadline); }
-
-  // Ends what is in flight, on all ranks, and everything later, with ABORTED and `cause`, which
-  // says who is to blame, such as "rank 3 is gone". From any thread; the first cause stays.
+  // Ends calls in flight on all ranks, and all later calls, with ABORTED and `cause`. `cause` names
+  // the culprit, such as "rank 3 is gone". The first cause stays.
   virtual void Abort(absl::string_view cause) = 0;
 
- protected:
-  uint32_t tag() const { return tag_; }
+  // --- Typed forms of Run, for callers without a FlatCall.
+
+  absl::Status AllReduce(const void* input, void* output, int64_t count, DataType type,
+                         const Reduction& reduction, Instant deadline) {
+    return Run(Typed(Collective::kAllReduce, count, type, 0, reduction), input, output, deadline);
+  }
+  absl::Status Reduce(const void* input, void* output, int64_t count, DataType type,
+                      const Reduction& reduction, int root, Instant deadline) {
+    return Run(Typed(Collective::kReduce, count, type, root, reduction), input, output, deadline);
+  }
+  absl::Status Broadcast(const void* input, void* output, int64_t count, DataType type, int root,
+                         Instant deadline) {
+    return Run(Typed(Collective::kBroadcast, count, type, root), input, output, deadline);
+  }
+  absl::Status EagerBroadcast(const void* input, void* output, int64_t count, DataType type,
+                              int root, Instant deadline) {
+    FlatCall call = Typed(Collective::kBroadcast, count, type, root);
+    call.eager = true;
+    return Run(call, input, output, deadline);
+  }
+  absl::Status AllGather(const void* input, void* output, int64_t count, DataType type,
+                         Instant deadline) {
+    return Run(Typed(Collective::kAllGather, count, type), input, output, deadline);
+  }
+  absl::Status ReduceScatter(const void* input, void* output, int64_t count, DataType type,
+                             const Reduction& reduction, Instant deadline) {
+    return Run(Typed(Collective::kReduceScatter, count, type, 0, reduction), input, output,
+               deadline);
+  }
+  absl::Status AllToAll(const void* input, void* output, int64_t count, DataType type,
+                        Instant deadline) {
+    return Run(Typed(Collective::kAllToAll, count, type), input, output, deadline);
+  }
+  absl::Status Gather(const void* input, void* output, int64_t count, DataType type, int root,
+                      Instant deadline) {
+    return Run(Typed(Collective::kGather, count, type, root), input, output, deadline);
+  }
+  absl::Status Scatter(const void* input, void* output, int64_t count, DataType type, int root,
+                       Instant deadline) {
+    return Run(Typed(Collective::kScatter, count, type, root), input, output, deadline);
+  }
+  absl::Status Barrier(Instant deadline) { return Run(FlatCall(), nullptr, nullptr, deadline); }
 
  private:
-  uint32_t tag_ = 0;
+  static FlatCall Typed(Collective collective, int64_t count, DataType type, int root = 0,
+                        const Reduction& reduction = {}) {
+    FlatCall call;
+    call.collective = collective;
+    call.type = type;
+    call.root = root;
+    call.count = count;
+    call.reduction = reduction;
+    return call;
+  }
 };
 
 }  // namespace cohort::worker

@@ -67,7 +67,7 @@ AttachedGroup::AttachedGroup(std::unique_ptr<client::RemoteGroup> seat, absl::Du
 
 AttachedGroup::~AttachedGroup() {
   MutexLock lock(&call_mutex_);
-  Settle();
+  Drain();
   Disregard();
   Drop();
 }

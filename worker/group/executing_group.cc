@@ -71,9 +71,9 @@ absl::StatusOr<Tensor> ExecutingGroup::AllocateOn(DevicePlane* plane, DataType t
                    plane == nullptr ? "" : plane->device().ToString()));
 }
 
-void ExecutingGroup::Settle() {
+void ExecutingGroup::Drain() {
   constexpr absl::Duration kPatience = absl::Seconds(1);
-  if (communicator_ != nullptr) communicator_->Settle(Clock::Steady().Now() + kPatience);
+  if (communicator_ != nullptr) communicator_->Drain(Clock::Steady().Now() + kPatience);
 }
 
 void ExecutingGroup::Drop() {
@@ -97,17 +97,17 @@ void ExecutingGroup::Abort(const absl::Status& cause) {
   End(absl::StrCat("rank ", rank(), " aborted: ", cause.message()));
 }
 
-TensorVerbs* ExecutingGroup::VerbsFor(TensorVerb verb, const Tensor& tensor) {
+TensorVerbs* ExecutingGroup::VerbsFor(Collective verb, const Tensor& tensor) {
   if (tensor.device().is_host()) {
     // What has no elements of a tensor goes by way of the host whatever the group moves.
-    const bool of_all = verb == TensorVerb::kExchangeSizes || verb == TensorVerb::kRefuse ||
-                        verb == TensorVerb::kBarrier;
+    const bool of_all = verb == Collective::kExchangeSizes || verb == Collective::kFail ||
+                        verb == Collective::kBarrier;
     return moves_host_memory_ || of_all ? verbs_.get() : nullptr;
   }
   return device_side_ == nullptr ? nullptr : &device_side_->verbs();
 }
 
-absl::Status ExecutingGroup::NoVerbs(TensorVerb verb, const Tensor& tensor) {
+absl::Status ExecutingGroup::NoVerbs(Collective verb, const Tensor& tensor) {
   if (verbs_ == nullptr) {
     return absl::AbortedError("the group has not been formed again: Rejoin has failed");
   }
@@ -118,7 +118,7 @@ absl::Status ExecutingGroup::NoVerbs(TensorVerb verb, const Tensor& tensor) {
 }
 
 template <typename Body, typename Count>
-absl::Status ExecutingGroup::Run(TensorVerb verb, const Tensor& tensor, int64_t bytes, int root,
+absl::Status ExecutingGroup::Run(Collective verb, const Tensor& tensor, int64_t bytes, int root,
                                  const CallOptions& options, Body&& body, Count&& count) {
   MutexLock lock(&call_mutex_);
   TensorVerbs* const verbs = VerbsFor(verb, tensor);
@@ -149,13 +149,13 @@ absl::Status ExecutingGroup::Run(TensorVerb verb, const Tensor& tensor, int64_t 
   return status;
 }
 
-absl::Status ExecutingGroup::TellRefusal(TensorVerb verb, const Tensor& tensor,
+absl::Status ExecutingGroup::TellRefusal(Collective verb, const Tensor& tensor,
                                          absl::Status refusal, const CallOptions& options,
                                          Instant deadline) {
   if (!IsRefusal(refusal)) return refusal;
   refusal = Unmarked(std::move(refusal));
   // Of a message the other rank is not known, or has it.
-  if (verb == TensorVerb::kExchange) return refusal;
+  if (verb == Collective::kExchange) return refusal;
   // On streams, and where devices alone meet, nobody waits on the host.
   const bool by_device =
       device_side_ != nullptr && (!tensor.device().is_host() || !moves_host_memory_);
@@ -174,11 +174,12 @@ absl::Status ExecutingGroup::Refuse(const absl::Status& why, const CallOptions& 
   }
   CallOptions blocking;
   blocking.timeout = options.timeout;
-  return Run(TensorVerb::kRefuse, Tensor(), 0, kNoRoot, blocking,
-             [&](TensorVerbs& verbs, Instant deadline) {
-               return verbs.TellRefusal(why.message(), deadline);
-             },
-             kCountsNothing);
+  return Run(
+      Collective::kFail, Tensor(), 0, kNoRoot, blocking,
+      [&](TensorVerbs& verbs, Instant deadline) {
+        return verbs.TellRefusal(why.message(), deadline);
+      },
+      kCountsNothing);
 }
 
 absl::Status ExecutingGroup::CopyAll(absl::Span<const client::TensorCopy> copies,
@@ -186,10 +187,10 @@ absl::Status ExecutingGroup::CopyAll(absl::Span<const client::TensorCopy> copies
   return client::CopyHere(plane(), copies, options, TimeoutOf(options));
 }
 
-absl::Status ExecutingGroup::OnStream(TensorVerb verb, const Tensor& tensor,
+absl::Status ExecutingGroup::OnStream(Collective verb, const Tensor& tensor,
                                       const CallOptions& options,
                                       absl::FunctionRef<absl::Status(TensorVerbs&)> body) {
-  if (verb == TensorVerb::kBarrier) {
+  if (verb == Collective::kBarrier) {
     return RefusalError(
         "barrier on a stream: the ranks' threads meet in a barrier; an all_reduce of one element "
         "orders streams");
@@ -209,129 +210,137 @@ absl::Status ExecutingGroup::AwaitStreams(const CallOptions& options) {
 
 absl::Status ExecutingGroup::AllReduce(const Tensor& input, const Tensor& output,
                                        const Reduction& reduction, const CallOptions& options) {
-  return Run(TensorVerb::kAllReduce, input, input.bytes(), kNoRoot, options,
-             [&](TensorVerbs& verbs, Instant deadline) {
-               return verbs.AllReduce(input, output, reduction, deadline);
-             },
-             [&](client::PeerCounters& peers) { peers.CountEach(input.bytes(), input.bytes()); });
+  return Run(
+      Collective::kAllReduce, input, input.bytes(), kNoRoot, options,
+      [&](TensorVerbs& verbs, Instant deadline) {
+        return verbs.AllReduce(input, output, reduction, deadline);
+      },
+      [&](client::PeerCounters& peers) { peers.CountEach(input.bytes(), input.bytes()); });
 }
 
 absl::Status ExecutingGroup::Reduce(const Tensor& input, const Tensor& output,
                                     const Reduction& reduction, int root,
                                     const CallOptions& options) {
-  return Run(TensorVerb::kReduce, input, input.bytes(), root, options,
-             [&](TensorVerbs& verbs, Instant deadline) {
-               return verbs.Reduce(input, output, reduction, root, deadline);
-             },
-             [&](client::PeerCounters& peers) { peers.CountToRoot(root, input.bytes()); });
+  return Run(
+      Collective::kReduce, input, input.bytes(), root, options,
+      [&](TensorVerbs& verbs, Instant deadline) {
+        return verbs.Reduce(input, output, reduction, root, deadline);
+      },
+      [&](client::PeerCounters& peers) { peers.CountToRoot(root, input.bytes()); });
 }
 
 absl::Status ExecutingGroup::Broadcast(const Tensor& tensor, int root, const CallOptions& options) {
-  return Run(TensorVerb::kBroadcast, tensor, tensor.bytes(), root, options,
-             [&](TensorVerbs& verbs, Instant deadline) {
-               return verbs.Broadcast(tensor, root, deadline);
-             },
-             [&](client::PeerCounters& peers) { peers.CountFromRoot(root, tensor.bytes()); });
+  return Run(
+      Collective::kBroadcast, tensor, tensor.bytes(), root, options,
+      [&](TensorVerbs& verbs, Instant deadline) { return verbs.Broadcast(tensor, root, deadline); },
+      [&](client::PeerCounters& peers) { peers.CountFromRoot(root, tensor.bytes()); });
 }
 
 absl::Status ExecutingGroup::AllGather(const Tensor& input, const Tensor& output, int dim,
                                        const CallOptions& options) {
-  return Run(TensorVerb::kAllGather, input, output.bytes(), kNoRoot, options,
-             [&](TensorVerbs& verbs, Instant deadline) {
-               return verbs.AllGather(input, output, dim, deadline);
-             },
-             [&](client::PeerCounters& peers) { peers.CountEach(input.bytes(), input.bytes()); });
+  return Run(
+      Collective::kAllGather, input, output.bytes(), kNoRoot, options,
+      [&](TensorVerbs& verbs, Instant deadline) {
+        return verbs.AllGather(input, output, dim, deadline);
+      },
+      [&](client::PeerCounters& peers) { peers.CountEach(input.bytes(), input.bytes()); });
 }
 
 absl::Status ExecutingGroup::ReduceScatter(const Tensor& input, const Tensor& output, int dim,
                                            const Reduction& reduction, const CallOptions& options) {
-  return Run(TensorVerb::kReduceScatter, input, input.bytes(), kNoRoot, options,
-             [&](TensorVerbs& verbs, Instant deadline) {
-               return verbs.ReduceScatter(input, output, dim, reduction, deadline);
-             },
-             [&](client::PeerCounters& peers) { peers.CountEach(output.bytes(), output.bytes()); });
+  return Run(
+      Collective::kReduceScatter, input, input.bytes(), kNoRoot, options,
+      [&](TensorVerbs& verbs, Instant deadline) {
+        return verbs.ReduceScatter(input, output, dim, reduction, deadline);
+      },
+      [&](client::PeerCounters& peers) { peers.CountEach(output.bytes(), output.bytes()); });
 }
 
 absl::Status ExecutingGroup::AllToAll(const Tensor& input, const Tensor& output,
                                       const CallOptions& options) {
-  return Run(TensorVerb::kAllToAll, input, input.bytes(), kNoRoot, options,
-             [&](TensorVerbs& verbs, Instant deadline) {
-               return verbs.AllToAll(input, output, deadline);
-             },
-             [&](client::PeerCounters& peers) { peers.CountEachPart(input.bytes()); });
+  return Run(
+      Collective::kAllToAll, input, input.bytes(), kNoRoot, options,
+      [&](TensorVerbs& verbs, Instant deadline) { return verbs.AllToAll(input, output, deadline); },
+      [&](client::PeerCounters& peers) { peers.CountEachPart(input.bytes()); });
 }
 
 absl::Status ExecutingGroup::Gather(const Tensor& input, const Tensor& output, int dim, int root,
                                     const CallOptions& options) {
-  return Run(TensorVerb::kGather, input, Larger(input, output), root, options,
-             [&](TensorVerbs& verbs, Instant deadline) {
-               return verbs.Gather(input, output, dim, root, deadline);
-             },
-             [&](client::PeerCounters& peers) { peers.CountToRoot(root, input.bytes()); });
+  return Run(
+      Collective::kGather, input, Larger(input, output), root, options,
+      [&](TensorVerbs& verbs, Instant deadline) {
+        return verbs.Gather(input, output, dim, root, deadline);
+      },
+      [&](client::PeerCounters& peers) { peers.CountToRoot(root, input.bytes()); });
 }
 
 absl::Status ExecutingGroup::Scatter(const Tensor& input, const Tensor& output, int dim, int root,
                                      const CallOptions& options) {
-  return Run(TensorVerb::kScatter, output, Larger(input, output), root, options,
-             [&](TensorVerbs& verbs, Instant deadline) {
-               return verbs.Scatter(input, output, dim, root, deadline);
-             },
-             [&](client::PeerCounters& peers) { peers.CountFromRoot(root, output.bytes()); });
+  return Run(
+      Collective::kScatter, output, Larger(input, output), root, options,
+      [&](TensorVerbs& verbs, Instant deadline) {
+        return verbs.Scatter(input, output, dim, root, deadline);
+      },
+      [&](client::PeerCounters& peers) { peers.CountFromRoot(root, output.bytes()); });
 }
 
 absl::Status ExecutingGroup::AllGatherV(const Tensor& input, const Tensor& output, int dim,
                                         const Sizes& sizes, const CallOptions& options) {
-  return Run(TensorVerb::kAllGatherV, input, output.bytes(), kNoRoot, options,
-             [&](TensorVerbs& verbs, Instant deadline) {
-               return verbs.AllGatherV(input, output, dim, sizes, deadline);
-             },
-             [&](client::PeerCounters& peers) {
-               peers.CountSendEach(input.bytes());
-               peers.CountReceiveParts(sizes, output.bytes());
-             });
+  return Run(
+      Collective::kAllGatherV, input, output.bytes(), kNoRoot, options,
+      [&](TensorVerbs& verbs, Instant deadline) {
+        return verbs.AllGatherV(input, output, dim, sizes, deadline);
+      },
+      [&](client::PeerCounters& peers) {
+        peers.CountSendEach(input.bytes());
+        peers.CountReceiveParts(sizes, output.bytes());
+      });
 }
 
 absl::Status ExecutingGroup::ReduceScatterV(const Tensor& input, const Tensor& output, int dim,
                                             const Sizes& sizes, const Reduction& reduction,
                                             const CallOptions& options) {
-  return Run(TensorVerb::kReduceScatterV, input, input.bytes(), kNoRoot, options,
-             [&](TensorVerbs& verbs, Instant deadline) {
-               return verbs.ReduceScatterV(input, output, dim, sizes, reduction, deadline);
-             },
-             [&](client::PeerCounters& peers) {
-               peers.CountSendParts(sizes, input.bytes());
-               peers.CountReceiveEach(output.bytes());
-             });
+  return Run(
+      Collective::kReduceScatterV, input, input.bytes(), kNoRoot, options,
+      [&](TensorVerbs& verbs, Instant deadline) {
+        return verbs.ReduceScatterV(input, output, dim, sizes, reduction, deadline);
+      },
+      [&](client::PeerCounters& peers) {
+        peers.CountSendParts(sizes, input.bytes());
+        peers.CountReceiveEach(output.bytes());
+      });
 }
 
 absl::Status ExecutingGroup::GatherV(const Tensor& input, const Tensor& output, int dim,
                                      const Sizes& sizes, int root, const CallOptions& options) {
-  return Run(TensorVerb::kGatherV, input, Larger(input, output), root, options,
-             [&](TensorVerbs& verbs, Instant deadline) {
-               return verbs.GatherV(input, output, dim, sizes, root, deadline);
-             },
-             [&](client::PeerCounters& peers) {
-               peers.CountPartsToRoot(root, sizes, output.bytes(), input.bytes());
-             });
+  return Run(
+      Collective::kGatherV, input, Larger(input, output), root, options,
+      [&](TensorVerbs& verbs, Instant deadline) {
+        return verbs.GatherV(input, output, dim, sizes, root, deadline);
+      },
+      [&](client::PeerCounters& peers) {
+        peers.CountPartsToRoot(root, sizes, output.bytes(), input.bytes());
+      });
 }
 
 absl::Status ExecutingGroup::AllToAllV(const Tensor& input, const Sizes& input_sizes,
                                        const Tensor& output, const Sizes& output_sizes,
                                        const CallOptions& options) {
-  return Run(TensorVerb::kAllToAllV, input, Larger(input, output), kNoRoot, options,
-             [&](TensorVerbs& verbs, Instant deadline) {
-               return verbs.AllToAllV(input, input_sizes, output, output_sizes, deadline);
-             },
-             [&](client::PeerCounters& peers) {
-               peers.CountSendParts(input_sizes, input.bytes());
-               peers.CountReceiveParts(output_sizes, output.bytes());
-             });
+  return Run(
+      Collective::kAllToAllV, input, Larger(input, output), kNoRoot, options,
+      [&](TensorVerbs& verbs, Instant deadline) {
+        return verbs.AllToAllV(input, input_sizes, output, output_sizes, deadline);
+      },
+      [&](client::PeerCounters& peers) {
+        peers.CountSendParts(input_sizes, input.bytes());
+        peers.CountReceiveParts(output_sizes, output.bytes());
+      });
 }
 
 absl::Status ExecutingGroup::Barrier(const CallOptions& options) {
-  return Run(TensorVerb::kBarrier, Tensor(), 0, kNoRoot, options,
-             [](TensorVerbs& verbs, Instant deadline) { return verbs.Barrier(deadline); },
-             kCountsNothing);
+  return Run(
+      Collective::kBarrier, Tensor(), 0, kNoRoot, options,
+      [](TensorVerbs& verbs, Instant deadline) { return verbs.Barrier(deadline); }, kCountsNothing);
 }
 
 absl::Status ExecutingGroup::Exchange(absl::Span<const client::TensorTransfer> transfers,
@@ -347,7 +356,7 @@ absl::Status ExecutingGroup::Exchange(absl::Span<const client::TensorTransfer> t
   const Tensor& first = transfers.empty() ? none : transfers[0].tensor;
   const int peer = transfers.size() == 1 ? transfers[0].peer : kNoRoot;
   return Run(
-      TensorVerb::kExchange, first, bytes, peer, options,
+      Collective::kExchange, first, bytes, peer, options,
       [&](TensorVerbs& verbs, Instant deadline) { return verbs.Exchange(transfers, deadline); },
       [&](client::PeerCounters& peers) { client::CountTransfers(transfers, peers); });
 }
@@ -358,33 +367,33 @@ absl::StatusOr<int> ExecutingGroup::AwaitMessage(absl::Span<const int> peers,
     return LookForMessage(peers);
   }
   int first = kNoRoot;
-  COHORT_RETURN_IF_ERROR(Run(TensorVerb::kExchange, Tensor(), 0,
-                             peers.size() == 1 ? peers[0] : kNoRoot, options,
-                             [&](TensorVerbs& verbs, Instant deadline) -> absl::Status {
-                               COHORT_ASSIGN_OR_RETURN(first, verbs.AwaitMessage(peers, deadline));
-                               return absl::OkStatus();
-                             },
-                             kCountsNothing));
+  COHORT_RETURN_IF_ERROR(Run(
+      Collective::kExchange, Tensor(), 0, peers.size() == 1 ? peers[0] : kNoRoot, options,
+      [&](TensorVerbs& verbs, Instant deadline) -> absl::Status {
+        COHORT_ASSIGN_OR_RETURN(first, verbs.AwaitMessage(peers, deadline));
+        return absl::OkStatus();
+      },
+      kCountsNothing));
   return first;
 }
 
 absl::StatusOr<int> ExecutingGroup::LookForMessage(absl::Span<const int> peers) {
   MutexLock lock(&call_mutex_);
   if (ABSL_PREDICT_FALSE(verbs_ == nullptr || !moves_host_memory_)) {
-    return Unmarked(NoVerbs(TensorVerb::kExchange, Tensor()));
+    return Unmarked(NoVerbs(Collective::kExchange, Tensor()));
   }
   return verbs_->AwaitMessage(peers, absl::InfinitePast());
 }
 
 absl::StatusOr<Sizes> ExecutingGroup::ExchangeSizes(int64_t own, const CallOptions& options) {
   Sizes sizes;
-  COHORT_RETURN_IF_ERROR(Run(TensorVerb::kExchangeSizes, Tensor(&own, DataType::kI64, {1}),
-                             sizeof(own), kNoRoot, options,
-                             [&](TensorVerbs& verbs, Instant deadline) -> absl::Status {
-                               COHORT_ASSIGN_OR_RETURN(sizes, verbs.ExchangeSizes(own, deadline));
-                               return absl::OkStatus();
-                             },
-                             kCountsNothing));
+  COHORT_RETURN_IF_ERROR(Run(
+      Collective::kExchangeSizes, Tensor(&own, DataType::kI64, {1}), sizeof(own), kNoRoot, options,
+      [&](TensorVerbs& verbs, Instant deadline) -> absl::Status {
+        COHORT_ASSIGN_OR_RETURN(sizes, verbs.ExchangeSizes(own, deadline));
+        return absl::OkStatus();
+      },
+      kCountsNothing));
   return sizes;
 }
 

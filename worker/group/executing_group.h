@@ -101,7 +101,7 @@ class ExecutingGroup : public client::Group {
                                     Device device) const;
   // Before this rank leaves: what it broadcast or sent, and did not wait for, arrives, if the
   // others come for it within a second.
-  void Settle() ABSL_EXCLUSIVE_LOCKS_REQUIRED(call_mutex_);
+  void Drain() ABSL_EXCLUSIVE_LOCKS_REQUIRED(call_mutex_);
   // It is over: calls are refused until the next.
   void Drop() ABSL_EXCLUSIVE_LOCKS_REQUIRED(call_mutex_);
   // Ends what is in flight, and all of the generation. From any thread.
@@ -120,9 +120,9 @@ class ExecutingGroup : public client::Group {
   // Calls body(verbs, deadline) with the verbs of where `tensor` lies, and keeps a record of it.
   // `count` adds what a call that went well has moved.
   template <typename Body, typename Count>
-  absl::Status Run(TensorVerb verb, const Tensor& tensor, int64_t bytes, int root,
+  absl::Status Run(Collective verb, const Tensor& tensor, int64_t bytes, int root,
                    const client::CallOptions& options, Body&& body, Count&& count);
-  absl::Status OnStream(TensorVerb verb, const Tensor& tensor, const client::CallOptions& options,
+  absl::Status OnStream(Collective verb, const Tensor& tensor, const client::CallOptions& options,
                         absl::FunctionRef<absl::Status(TensorVerbs&)> body)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(call_mutex_);
   // Null: the capture has ended.
@@ -130,13 +130,13 @@ class ExecutingGroup : public client::Group {
   // Those on the GPU. All ranks call it.
   absl::Status Capture(std::vector<RecordedStep>& steps, const client::CallOptions& options);
   // Those of where `tensor` lies; null: NoVerbs says why there are none.
-  TensorVerbs* VerbsFor(TensorVerb verb, const Tensor& tensor)
+  TensorVerbs* VerbsFor(Collective verb, const Tensor& tensor)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(call_mutex_);
-  absl::Status NoVerbs(TensorVerb verb, const Tensor& tensor)
+  absl::Status NoVerbs(Collective verb, const Tensor& tensor)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(call_mutex_);
   // A call that failed by this rank's own mistake, before it met the others, who are told where
   // they can be.
-  absl::Status TellRefusal(TensorVerb verb, const Tensor& tensor, absl::Status refusal,
+  absl::Status TellRefusal(Collective verb, const Tensor& tensor, absl::Status refusal,
                            const client::CallOptions& options, Instant deadline)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(call_mutex_);
   // AwaitMessage without time, of which there are many: no record of it is kept.

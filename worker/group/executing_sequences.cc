@@ -80,7 +80,7 @@ void ExecutingGroup::SetCaptured(void* stream) {
 absl::Status ExecutingGroup::Replay(DeviceReplay& replay, const CallOptions& options) {
   MutexLock lock(&call_mutex_);
   const int64_t ticks = TickClock::Ticks();
-  flight_recorder_.Begin(generation_, TensorVerb::kReplay, DataType::kU8, 0, /*root=*/-1, ticks,
+  flight_recorder_.Begin(generation_, Collective::kReplay, DataType::kU8, 0, /*root=*/-1, ticks,
                          options.stream.has_value());
   const absl::Status status =
       replay.Run(options.stream, TimeoutOf(options), clock_.JustBefore(ticks) + TimeoutOf(options));

@@ -34,9 +34,12 @@ absl::Status ExplainMismatch(Communicator& communicator, const std::string& own,
   std::memcpy(&told[0], own.data(), std::min(own.size(), kTold));
   const auto ranks = static_cast<size_t>(communicator.size());
   std::string all(ranks * kTold, '\0');
-  communicator.set_tag(kExplainTag);
-  const absl::Status status = communicator.AllGather(
-      told.data(), &all[0], static_cast<int64_t>(kTold), DataType::kU8, deadline);
+  FlatCall call;
+  call.collective = Collective::kAllGather;
+  call.type = DataType::kU8;
+  call.count = static_cast<int64_t>(kTold);
+  call.tag = kExplainTag;
+  const absl::Status status = communicator.Run(call, told.data(), &all[0], deadline);
   if (!status.ok()) return mismatch;
   const auto told_by = [&](size_t rank) {
     const absl::string_view text = absl::string_view(all).substr(rank * kTold, kTold);

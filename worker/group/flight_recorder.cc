@@ -137,11 +137,11 @@ std::vector<FlightEntry> FlightRecorder::Read(const void* memory) {
     if (line.sequence.load(kRelaxed) != entry.sequence) continue;
     const int verb = static_cast<uint8_t>(what >> kVerbBits);
     const int type = static_cast<uint8_t>(what);
-    if (!IsTensorVerb(verb) || !IsDataType(type)) continue;
+    if (!IsCollective(verb) || !IsDataType(type)) continue;
     const auto since_first =
         static_cast<int64_t>(static_cast<uint64_t>(started) - static_cast<uint64_t>(first_ticks));
     entry.started = first + absl::Nanoseconds(static_cast<double>(since_first) * tick);
-    entry.verb = static_cast<TensorVerb>(verb);
+    entry.verb = static_cast<Collective>(verb);
     entry.type = static_cast<DataType>(type);
     entry.root = static_cast<int>(what >> kRootBits);
     entry.on_stream = (what >> kStreamBits & 1) != 0;

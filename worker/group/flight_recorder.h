@@ -14,11 +14,11 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "base/clock.h"
+#include "base/collective.h"
 #include "base/data_type.h"
 #include "base/mutex.h"
 #include "worker/communicator/device_progress.h"
 #include "worker/communicator/wait_log.h"
-#include "worker/group/tensor_call.h"
 #include "worker/group/tick_clock.h"
 
 namespace cohort::worker {
@@ -31,7 +31,7 @@ struct FlightEntry {
   // ranks. 0: a transfer between some, or what no other rank was to meet: a call that was captured,
   // or refused where nobody is told.
   int64_t number = 0;
-  TensorVerb verb = TensorVerb::kAllReduce;
+  Collective verb = Collective::kAllReduce;
   DataType type = DataType::kU8;
   int64_t bytes = 0;                     // of this rank's input, or of its output if that is larger
   int root = -1;                         // or the peer of a single transfer; -1: none
@@ -62,7 +62,7 @@ class FlightRecorder final : public DeviceProgress {
   explicit FlightRecorder(std::shared_ptr<void> memory = nullptr);
 
   // A call begins at `ticks` of TickClock.
-  void Begin(int64_t generation, TensorVerb verb, DataType type, int64_t bytes, int root,
+  void Begin(int64_t generation, Collective verb, DataType type, int64_t bytes, int root,
              int64_t ticks, bool on_stream = false);
   // The call that began last has ended.
   void End(absl::StatusCode code);
@@ -142,7 +142,7 @@ inline std::vector<WaitedFor> FlightRecorder::ReadWaits(const void* memory, int 
 
 inline size_t FlightRecorder::MemoryBytes() { return sizeof(Memory); }
 
-inline void FlightRecorder::Begin(int64_t generation, TensorVerb verb, DataType type, int64_t bytes,
+inline void FlightRecorder::Begin(int64_t generation, Collective verb, DataType type, int64_t bytes,
                                   int root, int64_t ticks, bool on_stream) {
   constexpr std::memory_order kRelease = std::memory_order_release;
   if (generation != generation_) {
@@ -157,7 +157,7 @@ inline void FlightRecorder::Begin(int64_t generation, TensorVerb verb, DataType 
                       uint64_t{on_stream} << kStreamBits |
                       static_cast<uint64_t>(verb) << kVerbBits | static_cast<uint64_t>(type),
                   kRelease);
-  line.number.store(verb == TensorVerb::kExchange ? 0 : ++number_, kRelease);
+  line.number.store(verb == Collective::kExchange ? 0 : ++number_, kRelease);
   line.bytes.store(bytes, kRelease);
   line.started.store(ticks, kRelease);
   line.ended.store(kRunning, kRelease);

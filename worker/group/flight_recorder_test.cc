@@ -16,17 +16,17 @@ Instant Now() { return Clock::Steady().Now(); }
 TEST(FlightRecorderTest, SaysWhatRanAndWhatRuns) {
   FlightRecorder recorder;
   const Instant before = Now();
-  recorder.Begin(7, TensorVerb::kBroadcast, DataType::kBF16, 4096, 2, TickClock::Ticks());
+  recorder.Begin(7, Collective::kBroadcast, DataType::kBF16, 4096, 2, TickClock::Ticks());
   while (Now() - before < absl::Milliseconds(2)) std::this_thread::yield();
   recorder.End(absl::StatusCode::kAborted);
   const absl::Duration most = Now() - before;
-  recorder.Begin(8, TensorVerb::kAllReduce, DataType::kF32, 8, -1, TickClock::Ticks());
+  recorder.Begin(8, Collective::kAllReduce, DataType::kF32, 8, -1, TickClock::Ticks());
 
   const std::vector<FlightEntry> entries = recorder.Read();
   ASSERT_EQ(entries.size(), 2u);
   EXPECT_EQ(entries[0].sequence, 1);
   EXPECT_EQ(entries[0].generation, 7);
-  EXPECT_EQ(entries[0].verb, TensorVerb::kBroadcast);
+  EXPECT_EQ(entries[0].verb, Collective::kBroadcast);
   EXPECT_EQ(entries[0].type, DataType::kBF16);
   EXPECT_EQ(entries[0].bytes, 4096);
   EXPECT_EQ(entries[0].root, 2);
@@ -43,26 +43,26 @@ TEST(FlightRecorderTest, SaysWhatRanAndWhatRuns) {
 
 TEST(FlightRecorderTest, CallsOfAllRanksAreCountedInEachGeneration) {
   FlightRecorder recorder;
-  const auto call = [&](int64_t generation, TensorVerb verb, bool on_stream = false) {
+  const auto call = [&](int64_t generation, Collective verb, bool on_stream = false) {
     recorder.Begin(generation, verb, DataType::kF32, 8, -1, TickClock::Ticks(), on_stream);
     recorder.End(absl::StatusCode::kOk);
     return recorder.Read().back();
   };
-  EXPECT_EQ(call(1, TensorVerb::kAllReduce).number, 1);
-  EXPECT_EQ(call(1, TensorVerb::kExchange).number, 0) << "of some ranks only";
-  EXPECT_EQ(call(1, TensorVerb::kExchangeSizes).number, 2);
-  EXPECT_EQ(call(2, TensorVerb::kAllReduce).number, 1);
-  EXPECT_FALSE(call(2, TensorVerb::kAllGather).on_stream);
-  EXPECT_TRUE(call(2, TensorVerb::kAllGather, /*on_stream=*/true).on_stream);
+  EXPECT_EQ(call(1, Collective::kAllReduce).number, 1);
+  EXPECT_EQ(call(1, Collective::kExchange).number, 0) << "of some ranks only";
+  EXPECT_EQ(call(1, Collective::kExchangeSizes).number, 2);
+  EXPECT_EQ(call(2, Collective::kAllReduce).number, 1);
+  EXPECT_FALSE(call(2, Collective::kAllGather).on_stream);
+  EXPECT_TRUE(call(2, Collective::kAllGather, /*on_stream=*/true).on_stream);
   EXPECT_EQ(recorder.Read().back().sequence, 6);
   EXPECT_EQ(recorder.Read().back().root, -1);
 }
 
 TEST(FlightRecorderTest, LeavesTheProcessWithItsClock) {
   FlightRecorder recorder;
-  recorder.Begin(7, TensorVerb::kBroadcast, DataType::kBF16, 4096, 2, TickClock::Ticks());
+  recorder.Begin(7, Collective::kBroadcast, DataType::kBF16, 4096, 2, TickClock::Ticks());
   recorder.End(absl::StatusCode::kOk);
-  recorder.Begin(7, TensorVerb::kAllReduce, DataType::kF32, 8, -1, TickClock::Ticks());
+  recorder.Begin(7, Collective::kAllReduce, DataType::kF32, 8, -1, TickClock::Ticks());
   const std::vector<FlightEntry> entries = recorder.Read();
   const client::FlightRecord record = ExportFlightRecord(entries);
   EXPECT_EQ(record.clock, ExportFlightRecord({}).clock) << "of one machine";
@@ -82,7 +82,7 @@ TEST(FlightRecorderTest, WhatIsEnqueuedIsOverWhenTheDeviceIsDone) {
   FlightRecorder recorder;
   const auto last = [&] { return recorder.Read().back(); };
   const auto begin = [&] {
-    recorder.Begin(1, TensorVerb::kAllReduce, DataType::kF32, 8, -1, TickClock::Ticks());
+    recorder.Begin(1, Collective::kAllReduce, DataType::kF32, 8, -1, TickClock::Ticks());
   };
   begin();
   EXPECT_EQ(StateOf(last()), "running");
@@ -126,11 +126,11 @@ TEST(FlightRecorderTest, WhatIsEnqueuedIsOverWhenTheDeviceIsDone) {
 
 TEST(FlightRecorderTest, DevicesThatComeLateChangeNothingOfOtherCalls) {
   FlightRecorder recorder;
-  recorder.Begin(1, TensorVerb::kAllReduce, DataType::kF32, 8, -1, TickClock::Ticks());
+  recorder.Begin(1, Collective::kAllReduce, DataType::kF32, 8, -1, TickClock::Ticks());
   const int64_t first = recorder.Put();
   recorder.End(absl::StatusCode::kOk);
   for (size_t i = 0; i < FlightRecorder::kEntries; ++i) {
-    recorder.Begin(1, TensorVerb::kAllReduce, DataType::kF32, 8, -1, TickClock::Ticks());
+    recorder.Begin(1, Collective::kAllReduce, DataType::kF32, 8, -1, TickClock::Ticks());
     recorder.End(absl::StatusCode::kOk);
   }
   recorder.Begun(first, Now());
@@ -158,7 +158,7 @@ TEST(FlightRecorderTest, KeepsTheLast) {
   FlightRecorder recorder;
   constexpr int64_t kCalls = 3 * FlightRecorder::kEntries + 5;
   for (int64_t i = 0; i < kCalls; ++i) {
-    recorder.Begin(1, TensorVerb::kAllReduce, DataType::kF32, i, -1, TickClock::Ticks());
+    recorder.Begin(1, Collective::kAllReduce, DataType::kF32, i, -1, TickClock::Ticks());
     recorder.End(absl::StatusCode::kOk);
   }
   const std::vector<FlightEntry> entries = recorder.Read();
@@ -172,7 +172,7 @@ TEST(FlightRecorderTest, WhoReadsMeanwhileSeesWholeEntries) {
   std::atomic<bool> stop{false};
   std::thread writer([&] {
     for (int64_t i = 1; !stop; ++i) {
-      recorder.Begin(i, TensorVerb::kReduce, DataType::kI8, i, static_cast<int>(i % 1000),
+      recorder.Begin(i, Collective::kReduce, DataType::kI8, i, static_cast<int>(i % 1000),
                      TickClock::Ticks());
       recorder.End(absl::StatusCode::kOk);
     }

@@ -67,7 +67,7 @@ LocalGroup::~LocalGroup() {
   reporter_->Stop();
   if (seat_ == nullptr) return;
   MutexLock lock(&call_mutex_);
-  Settle();
+  Drain();
   // The others hear that this rank leaves before its connections close.
   seat_->Disregard();
   Drop();

@@ -25,7 +25,7 @@ int64_t Largest(absl::Span<const int64_t> sizes) {
 }
 
 // All ranks come to the same, or have called different things.
-Way WayOf(const TensorCall& call) {
+Way WayOf(const CollectiveCall& call) {
   const int64_t largest = Largest(call.sizes);
   if (*std::min_element(call.sizes.begin(), call.sizes.end()) == largest) return Way::kEqual;
   const int64_t row = RowCount(call.shape, call.dim) * SizeOf(call.type);
@@ -33,8 +33,8 @@ Way WayOf(const TensorCall& call) {
   return row == 0 || largest <= kPadded / row / ranks ? Way::kPadded : Way::kParts;
 }
 
-TensorCall MakeRagged(TensorVerb verb, const Tensor& tensor) {
-  TensorCall call = MakeTensorCall(verb, tensor);
+CollectiveCall MakeRagged(Collective verb, const Tensor& tensor) {
+  CollectiveCall call = MakeCall(verb, tensor);
   call.ragged = true;
   return call;
 }
@@ -51,7 +51,7 @@ void ForEachPart(absl::Span<const int64_t> sizes, int64_t row, const Body& body)
 }
 
 // A part may lie where it belongs in the whole, `in_place`, or else outside.
-absl::Status CheckApart(const TensorCall& call, const Tensor& part, const Tensor& whole,
+absl::Status CheckApart(const CollectiveCall& call, const Tensor& part, const Tensor& whole,
                         const char* in_place) {
   if (part.count() == 0 || whole.count() == 0) return absl::OkStatus();
   const auto* const a = static_cast<const char*>(part.data());
@@ -67,7 +67,7 @@ int64_t Before(absl::Span<const int64_t> sizes, int rank) {
 
 }  // namespace
 
-absl::StatusOr<int64_t> TensorVerbs::SetSizes(TensorCall& call,
+absl::StatusOr<int64_t> TensorVerbs::SetSizes(CollectiveCall& call,
                                               absl::Span<const int64_t> sizes) const {
   if (static_cast<int>(sizes.size()) != size()) {
     return Refuse(call,
@@ -88,7 +88,7 @@ absl::StatusOr<int64_t> TensorVerbs::SetSizes(TensorCall& call,
 
 absl::Status TensorVerbs::AllGatherV(const Tensor& input, const Tensor& output, int dim,
                                      absl::Span<const int64_t> sizes, Instant deadline) {
-  TensorCall call = MakeRagged(TensorVerb::kAllGatherV, input);
+  CollectiveCall call = MakeRagged(Collective::kAllGatherV, input);
   COHORT_RETURN_IF_ERROR(SetDim(call, dim));
   COHORT_ASSIGN_OR_RETURN(const int64_t sum, SetSizes(call, sizes));
   const int64_t own = sizes[static_cast<size_t>(rank())];
@@ -100,20 +100,20 @@ absl::Status TensorVerbs::AllGatherV(const Tensor& input, const Tensor& output, 
   return BroadcastParts(call, input, output, deadline);
 }
 
-absl::Status TensorVerbs::PaddedAllGather(const TensorCall& call, const Tensor& input,
+absl::Status TensorVerbs::PaddedAllGather(const CollectiveCall& call, const Tensor& input,
                                           const Tensor& output, Instant deadline) {
   const int64_t pitch = Largest(call.sizes) * RowCount(call.shape, call.dim);
   const int64_t bytes = pitch * SizeOf(call.type);
   COHORT_ASSIGN_OR_RETURN(char* const all, scratch_.Take(Scratch::kOutput, bytes * size()));
   char* const own = all + bytes * rank();
   COHORT_RETURN_IF_ERROR(place_.Copy(input, Flat(own, call.type, input.shape())));
-  const absl::Status status = For(call).AllGather(own, all, pitch, call.type, deadline);
+  const absl::Status status = RunFlat(call, Collective::kAllGather, own, all, pitch, deadline);
   if (!status.ok()) return Finish(call, status, deadline);
   return FinishCopied(call, UnpackParts(all, pitch, output, call.dim, call.sizes, Copier()),
                       deadline);
 }
 
-absl::Status TensorVerbs::BroadcastParts(const TensorCall& call, const Tensor& input,
+absl::Status TensorVerbs::BroadcastParts(const CollectiveCall& call, const Tensor& input,
                                          const Tensor& output, Instant deadline) {
   const int64_t row = RowCount(call.shape, call.dim);
   const int64_t element = SizeOf(call.type);
@@ -131,9 +131,11 @@ absl::Status TensorVerbs::BroadcastParts(const TensorCall& call, const Tensor& i
     COHORT_RETURN_IF_ERROR(CheckApart(call, input, output, own));
   }
   absl::Status status;
+  CollectiveCall part = call;
   ForEachPart(call.sizes, row, [&](int root, int64_t begin, int64_t count) {
     if (!status.ok()) return;
-    status = For(call).Broadcast(from, all + begin * element, count, call.type, root, deadline);
+    part.root = root;
+    status = RunFlat(part, Collective::kBroadcast, from, all + begin * element, count, deadline);
   });
   if (!status.ok() || direct) return Finish(call, status, deadline);
   return FinishCopied(call, UnpackParts(all, 0, output, call.dim, call.sizes, Copier()), deadline);
@@ -142,8 +144,8 @@ absl::Status TensorVerbs::BroadcastParts(const TensorCall& call, const Tensor& i
 absl::Status TensorVerbs::ReduceScatterV(const Tensor& input, const Tensor& output, int dim,
                                          absl::Span<const int64_t> sizes,
                                          const Reduction& reduction, Instant deadline) {
-  TensorCall call = MakeRagged(TensorVerb::kReduceScatterV, output);
-  call.reduction = &reduction;
+  CollectiveCall call = MakeRagged(Collective::kReduceScatterV, output);
+  call.reduction = reduction;
   COHORT_RETURN_IF_ERROR(SetDim(call, dim));
   COHORT_ASSIGN_OR_RETURN(const int64_t sum, SetSizes(call, sizes));
   const int64_t own = sizes[static_cast<size_t>(rank())];
@@ -155,7 +157,7 @@ absl::Status TensorVerbs::ReduceScatterV(const Tensor& input, const Tensor& outp
   return ReduceParts(call, input, output, deadline);
 }
 
-absl::Status TensorVerbs::PaddedReduceScatter(const TensorCall& call, const Tensor& input,
+absl::Status TensorVerbs::PaddedReduceScatter(const CollectiveCall& call, const Tensor& input,
                                               const Tensor& output, Instant deadline) {
   const int64_t pitch = Largest(call.sizes) * RowCount(call.shape, call.dim);
   const int64_t bytes = pitch * SizeOf(call.type);
@@ -164,12 +166,11 @@ absl::Status TensorVerbs::PaddedReduceScatter(const TensorCall& call, const Tens
   COHORT_RETURN_IF_ERROR(place_.Clear(all, bytes * size()));
   COHORT_RETURN_IF_ERROR(PackParts(input, call.dim, call.sizes, pitch, all, Copier()));
   char* const own = all + bytes * rank();
-  const absl::Status status =
-      For(call).ReduceScatter(all, own, pitch, call.type, *call.reduction, deadline);
+  const absl::Status status = RunFlat(call, Collective::kReduceScatter, all, own, pitch, deadline);
   return Finish(call, status, own, output, deadline);
 }
 
-absl::Status TensorVerbs::ReduceParts(const TensorCall& call, const Tensor& input,
+absl::Status TensorVerbs::ReduceParts(const CollectiveCall& call, const Tensor& input,
                                       const Tensor& output, Instant deadline) {
   const int64_t row = RowCount(call.shape, call.dim);
   const int64_t element = SizeOf(call.type);
@@ -184,17 +185,19 @@ absl::Status TensorVerbs::ReduceParts(const TensorCall& call, const Tensor& inpu
   }
   COHORT_ASSIGN_OR_RETURN(void* const to, Place(output));
   absl::Status status;
+  CollectiveCall part = call;
   ForEachPart(call.sizes, row, [&](int root, int64_t begin, int64_t count) {
     if (!status.ok()) return;
-    status = For(call).Reduce(all + begin * element, root == rank() ? to : nullptr, count,
-                              call.type, *call.reduction, root, deadline);
+    part.root = root;
+    status = RunFlat(part, Collective::kReduce, all + begin * element,
+                     root == rank() ? to : nullptr, count, deadline);
   });
   return Finish(call, status, to, output, deadline);
 }
 
 absl::Status TensorVerbs::GatherV(const Tensor& input, const Tensor& output, int dim,
                                   absl::Span<const int64_t> sizes, int root, Instant deadline) {
-  TensorCall call = MakeRagged(TensorVerb::kGatherV, input);
+  CollectiveCall call = MakeRagged(Collective::kGatherV, input);
   COHORT_RETURN_IF_ERROR(CheckRoot(call, root));
   call.root = root;
   COHORT_RETURN_IF_ERROR(SetDim(call, dim));
@@ -210,7 +213,7 @@ absl::Status TensorVerbs::GatherV(const Tensor& input, const Tensor& output, int
   return SendParts(call, input, output, deadline);
 }
 
-absl::Status TensorVerbs::PaddedGather(const TensorCall& call, const Tensor& input,
+absl::Status TensorVerbs::PaddedGather(const CollectiveCall& call, const Tensor& input,
                                        const Tensor& output, Instant deadline) {
   const int64_t pitch = Largest(call.sizes) * RowCount(call.shape, call.dim);
   const int64_t bytes = pitch * SizeOf(call.type);
@@ -219,21 +222,22 @@ absl::Status TensorVerbs::PaddedGather(const TensorCall& call, const Tensor& inp
                           scratch_.Take(Scratch::kOutput, is_root ? bytes * size() : bytes));
   char* const own = is_root ? all + bytes * rank() : all;
   COHORT_RETURN_IF_ERROR(place_.Copy(input, Flat(own, call.type, input.shape())));
-  const absl::Status status = For(call).Gather(own, all, pitch, call.type, call.root, deadline);
+  const absl::Status status = RunFlat(call, Collective::kGather, own, all, pitch, deadline);
   if (!status.ok() || !is_root) return Finish(call, status, deadline);
   return FinishCopied(call, UnpackParts(all, pitch, output, call.dim, call.sizes, Copier()),
                       deadline);
 }
 
-absl::Status TensorVerbs::SendParts(const TensorCall& call, const Tensor& input,
+absl::Status TensorVerbs::SendParts(const CollectiveCall& call, const Tensor& input,
                                     const Tensor& output, Instant deadline) {
   const int64_t row = RowCount(call.shape, call.dim);
   const int64_t element = SizeOf(call.type);
   if (rank() != call.root) {
     COHORT_ASSIGN_OR_RETURN(const void* const from, Load(input));
-    absl::Status status = For(call).Barrier(deadline);
+    absl::Status status = RunFlat(call, Collective::kBarrier, nullptr, nullptr, 0, deadline);
     if (status.ok() && input.count() > 0) {
-      const Transfer send = Transfer::Send(call.root, from, input.count(), call.type);
+      Transfer send = Transfer::Send(call.root, from, input.count(), call.type);
+      send.tag = Digest(call);
       status = communicator_.Exchange({send}, deadline);
     }
     return Finish(call, status, deadline);
@@ -247,7 +251,7 @@ absl::Status TensorVerbs::SendParts(const TensorCall& call, const Tensor& input,
   if (direct && input.contiguous()) {
     COHORT_RETURN_IF_ERROR(CheckApart(call, input, output, own));
   }
-  absl::Status status = For(call).Barrier(deadline);
+  absl::Status status = RunFlat(call, Collective::kBarrier, nullptr, nullptr, 0, deadline);
   if (status.ok()) {
     status = place_.Copy(input, Flat(own, call.type, input.shape()));
   }
@@ -257,6 +261,7 @@ absl::Status TensorVerbs::SendParts(const TensorCall& call, const Tensor& input,
       if (peer == rank()) return;
       receives.push_back(Transfer::Receive(peer, all + begin * element, count, call.type));
     });
+    for (Transfer& receive : receives) receive.tag = Digest(call);
     status = communicator_.Exchange(receives, deadline);
   }
   if (!status.ok()) return Finish(call, status, deadline);
@@ -267,7 +272,7 @@ absl::Status TensorVerbs::SendParts(const TensorCall& call, const Tensor& input,
 absl::Status TensorVerbs::AllToAllV(const Tensor& input, absl::Span<const int64_t> input_sizes,
                                     const Tensor& output, absl::Span<const int64_t> output_sizes,
                                     Instant deadline) {
-  TensorCall call = MakeRagged(TensorVerb::kAllToAllV, input);
+  CollectiveCall call = MakeRagged(Collective::kAllToAllV, input);
   COHORT_RETURN_IF_ERROR(SetDim(call, 0));
   COHORT_ASSIGN_OR_RETURN(const int64_t sent, SetSizes(call, input_sizes));
   COHORT_RETURN_IF_ERROR(CheckInput(call, input, {input.shape(), 0, sent}));
@@ -283,9 +288,9 @@ absl::Status TensorVerbs::AllToAllV(const Tensor& input, absl::Span<const int64_
   int64_t* const own = all_sizes_.data() + 2 * size() * rank();
   std::copy(input_sizes.begin(), input_sizes.end(), own);
   std::copy(output_sizes.begin(), output_sizes.end(), own + size());
-  host_.set_tag(Digest(call));
-  const absl::Status met =
-      host_.AllGather(own, all_sizes_.data(), 2 * size(), DataType::kI64, deadline);
+  FlatCall exchange = FlatCallOf(call, Collective::kAllGather, 2 * size());
+  exchange.type = DataType::kI64;
+  const absl::Status met = host_.Run(exchange, own, all_sizes_.data(), deadline);
   if (!met.ok()) return Finish(call, met, deadline);
   COHORT_RETURN_IF_ERROR(CheckCounterparts(call));
   const bool equal = std::all_of(all_sizes_.begin(), all_sizes_.end(),
@@ -294,7 +299,7 @@ absl::Status TensorVerbs::AllToAllV(const Tensor& input, absl::Span<const int64_
   return ExchangeParts(call, input, input_sizes, output, output_sizes, deadline);
 }
 
-absl::Status TensorVerbs::CheckCounterparts(const TensorCall& call) const {
+absl::Status TensorVerbs::CheckCounterparts(const CollectiveCall& call) const {
   const auto ranks = static_cast<size_t>(size());
   for (size_t from = 0; from < ranks; ++from) {
     for (size_t to = 0; to < ranks; ++to) {
@@ -309,7 +314,7 @@ absl::Status TensorVerbs::CheckCounterparts(const TensorCall& call) const {
   return absl::OkStatus();
 }
 
-absl::Status TensorVerbs::ExchangeParts(const TensorCall& call, const Tensor& input,
+absl::Status TensorVerbs::ExchangeParts(const CollectiveCall& call, const Tensor& input,
                                         absl::Span<const int64_t> input_sizes, const Tensor& output,
                                         absl::Span<const int64_t> output_sizes, Instant deadline) {
   const int64_t row = RowCount(call.shape, 0);
@@ -336,18 +341,21 @@ absl::Status TensorVerbs::ExchangeParts(const TensorCall& call, const Tensor& in
       transfers.push_back(Transfer::Receive(peer, part, count, call.type));
     }
   });
-  absl::Status status = For(call).Exchange(transfers, deadline);
+  for (Transfer& transfer : transfers) transfer.tag = Digest(call);
+  absl::Status status = communicator_.Exchange(transfers, deadline);
   status.Update(copied);
   if (status.ok()) status = Store(to, output);
   return FinishCopied(call, status, deadline);
 }
 
 absl::StatusOr<client::Sizes> TensorVerbs::ExchangeSizes(int64_t own, Instant deadline) {
-  TensorCall call;
-  call.verb = TensorVerb::kExchangeSizes;
+  CollectiveCall call;
+  call.collective = Collective::kExchangeSizes;
   if (own < 0) return Refuse(call, absl::StrCat("a size of ", own));
   client::Sizes sizes(static_cast<size_t>(size()));
-  const absl::Status status = For(call).AllGather(&own, sizes.data(), 1, DataType::kI64, deadline);
+  call.type = DataType::kI64;
+  const absl::Status status =
+      RunFlat(call, Collective::kAllGather, &own, sizes.data(), 1, deadline);
   COHORT_RETURN_IF_ERROR(Finish(call, status, deadline));
   return sizes;
 }

@@ -17,10 +17,10 @@ class TensorReporterTest : public testing::Test {
       return TensorReporter::Look{recorder_.Read(), recorder_.ReadWaits(8, 8)};
     });
   }
-  void Begin(TensorVerb verb, int root = -1) {
+  void Begin(Collective verb, int root = -1) {
     recorder_.Begin(generation_, verb, DataType::kF32, 8, root, TickClock::Ticks());
   }
-  void Call(TensorVerb verb) {
+  void Call(Collective verb) {
     Begin(verb);
     recorder_.End(absl::StatusCode::kOk);
   }
@@ -34,8 +34,8 @@ TEST_F(TensorReporterTest, TellsTheLastOperationAndTheOneThatIsOpen) {
   client::TensorReport report = reporter_.Report();
   EXPECT_TRUE(report.moves_tensors);
   EXPECT_FALSE(report.last.has_value() || report.open.has_value());
-  Call(TensorVerb::kAllReduce);
-  Call(TensorVerb::kBroadcast);
+  Call(Collective::kAllReduce);
+  Call(Collective::kBroadcast);
   report = reporter_.Report();
   ASSERT_TRUE(report.last.has_value());
   EXPECT_FALSE(report.open.has_value());
@@ -44,7 +44,7 @@ TEST_F(TensorReporterTest, TellsTheLastOperationAndTheOneThatIsOpen) {
   EXPECT_EQ(report.last->verb, "broadcast");
   EXPECT_TRUE(report.last->ended.has_value());
   // A transfer has no number: all ranks have come to #2 as before.
-  Begin(TensorVerb::kExchange, 5);
+  Begin(Collective::kExchange, 5);
   report = reporter_.Report();
   EXPECT_EQ(report.last->number, 2);
   ASSERT_TRUE(report.open.has_value());
@@ -56,10 +56,10 @@ TEST_F(TensorReporterTest, TellsTheLastOperationAndTheOneThatIsOpen) {
 }
 
 TEST_F(TensorReporterTest, OfSeveralThatAreOnADeviceTheOldestIsOpen) {
-  Begin(TensorVerb::kAllReduce);
+  Begin(Collective::kAllReduce);
   recorder_.Put();
   recorder_.End(absl::StatusCode::kOk);
-  Begin(TensorVerb::kBroadcast);
+  Begin(Collective::kBroadcast);
   recorder_.Put();
   recorder_.End(absl::StatusCode::kOk);
   const client::TensorReport report = reporter_.Report();
@@ -71,21 +71,21 @@ TEST_F(TensorReporterTest, OfSeveralThatAreOnADeviceTheOldestIsOpen) {
 
 TEST_F(TensorReporterTest, TellsForWhomItSleepsInTheSameCall) {
   recorder_.waits().Add(RankSet::FromRanges({{6, 6}}), absl::Hours(1));  // long ago
-  Begin(TensorVerb::kAllReduce);
+  Begin(Collective::kAllReduce);
   EXPECT_THAT(reporter_.Report().waits_for, IsEmpty());
   recorder_.waits().Add(RankSet::FromRanges({{2, 2}, {4, 4}}), absl::Hours(1));
   EXPECT_THAT(reporter_.Report().waits_for, ElementsAre(RankRange{2, 2}, RankRange{4, 4}));
   EXPECT_THAT(reporter_.Report().waits_for, IsEmpty()) << "since then it has not slept";
   recorder_.waits().Add(RankSet::FromRanges({{2, 2}}), absl::Hours(1));
   recorder_.End(absl::StatusCode::kOk);
-  Begin(TensorVerb::kAllReduce);
+  Begin(Collective::kAllReduce);
   EXPECT_THAT(reporter_.Report().waits_for, IsEmpty()) << "that was in another call";
 }
 
 TEST_F(TensorReporterTest, WhatAnOlderGenerationLeftOpenIsOver) {
-  Begin(TensorVerb::kAllReduce);  // its rank never came back from it
+  Begin(Collective::kAllReduce);  // its rank never came back from it
   generation_ = 4;
-  Call(TensorVerb::kBroadcast);
+  Call(Collective::kBroadcast);
   const client::TensorReport report = reporter_.Report();
   EXPECT_FALSE(report.open.has_value());
   EXPECT_EQ(report.last->generation, 4);
@@ -93,7 +93,7 @@ TEST_F(TensorReporterTest, WhatAnOlderGenerationLeftOpenIsOver) {
 }
 
 TEST_F(TensorReporterTest, WithoutARecordThereAreNoOperations) {
-  Begin(TensorVerb::kAllReduce);
+  Begin(Collective::kAllReduce);
   reporter_.Stop();
   const client::TensorReport report = reporter_.Report();
   EXPECT_TRUE(report.moves_tensors);

@@ -23,7 +23,7 @@ constexpr absl::string_view kOverlapping = "the output's elements lie on top of 
 int64_t ExtentOf(const Tensor& tensor, int dim) { return tensor.shape()[static_cast<size_t>(dim)]; }
 
 // As many parts along the call's dimension; what is too large for numbers fits no tensor.
-Like Whole(const TensorCall& call, const Tensor& part, int parts) {
+Like Whole(const CollectiveCall& call, const Tensor& part, int parts) {
   int64_t extent = 0;
   if (__builtin_mul_overflow(ExtentOf(part, call.dim), parts, &extent)) {
     extent = std::numeric_limits<int64_t>::max();
@@ -32,14 +32,15 @@ Like Whole(const TensorCall& call, const Tensor& part, int parts) {
 }
 
 // Errors: INVALID_ARGUMENT (a remainder).
-absl::Status CheckParts(const TensorCall& call, const Tensor& input, int dim, int parts) {
+absl::Status CheckParts(const CollectiveCall& call, const Tensor& input, int dim, int parts) {
   const int64_t extent = ExtentOf(input, dim);
   if (extent % parts == 0) return absl::OkStatus();
   return Refuse(call, absl::StrCat("the extent of dimension ", dim, " of the input, ", extent,
                                    ", is not a multiple of the ", parts, " ranks"));
 }
 
-absl::Status CheckTensor(const TensorCall& call, absl::string_view which, const Tensor& tensor) {
+absl::Status CheckTensor(const CollectiveCall& call, absl::string_view which,
+                         const Tensor& tensor) {
   if (tensor.data() != nullptr || tensor.count() == 0) return absl::OkStatus();
   return Refuse(call, absl::StrCat("the ", which, ", ", tensor.ToString(), ", has no memory"));
 }
@@ -58,7 +59,7 @@ std::string FormatShape(const Like& like) {
   return cohort::FormatShape(shape);
 }
 
-absl::Status CheckTensor(const TensorCall& call, absl::string_view which, const Tensor& tensor,
+absl::Status CheckTensor(const CollectiveCall& call, absl::string_view which, const Tensor& tensor,
                          const Like& like) {
   if (tensor.type() != call.type || !Is(tensor.shape(), like)) {
     return Refuse(call, absl::StrCat("the ", which, " is ", tensor.ToString(), " and should be ",
@@ -85,30 +86,30 @@ TensorVerbs::TensorVerbs(Communicator* communicator, TensorPlace* place, Device 
       device_(device),
       scratch_(place) {}
 
-absl::Status TensorVerbs::CheckRoot(const TensorCall& call, int root) const {
+absl::Status TensorVerbs::CheckRoot(const CollectiveCall& call, int root) const {
   if (root >= 0 && root < size()) return absl::OkStatus();
   return Refuse(call, absl::StrCat("root ", root, " is not in 0..", size() - 1));
 }
 
-absl::Status TensorVerbs::CheckDevice(const TensorCall& call, absl::string_view which,
+absl::Status TensorVerbs::CheckDevice(const CollectiveCall& call, absl::string_view which,
                                       const Tensor& tensor) const {
   if (tensor.device() == device_) return absl::OkStatus();
   return Refuse(call, absl::StrCat("the ", which, " is ", tensor.ToString(), " and should be on ",
                                    device_.ToString()));
 }
 
-absl::Status TensorVerbs::CheckInput(const TensorCall& call, const Tensor& input) const {
+absl::Status TensorVerbs::CheckInput(const CollectiveCall& call, const Tensor& input) const {
   COHORT_RETURN_IF_ERROR(CheckDevice(call, "input", input));
   return CheckTensor(call, "input", input);
 }
 
-absl::Status TensorVerbs::CheckInput(const TensorCall& call, const Tensor& input,
+absl::Status TensorVerbs::CheckInput(const CollectiveCall& call, const Tensor& input,
                                      const Like& like) const {
   COHORT_RETURN_IF_ERROR(CheckDevice(call, "input", input));
   return CheckTensor(call, "input", input, like);
 }
 
-absl::Status TensorVerbs::CheckOutput(const TensorCall& call, const Tensor& output,
+absl::Status TensorVerbs::CheckOutput(const CollectiveCall& call, const Tensor& output,
                                       const Like& like) const {
   if (HasRepeats(output)) return Refuse(call, kOverlapping);
   COHORT_RETURN_IF_ERROR(CheckDevice(call, "output", output));
@@ -132,25 +133,27 @@ absl::Status TensorVerbs::Store(const void* flat, const Tensor& view) {
   return place_.Copy(Flat(flat, view.type(), view.shape()), view);
 }
 
-Communicator& TensorVerbs::For(const TensorCall& call) {
-  communicator_.set_tag(Digest(call));
-  return communicator_;
+absl::Status TensorVerbs::RunFlat(const CollectiveCall& call, Collective collective,
+                                  const void* input, void* output, int64_t count,
+                                  Instant deadline) {
+  return communicator_.Run(FlatCallOf(call, collective, count), input, output, deadline);
 }
 
-absl::Status TensorVerbs::Finish(const TensorCall& call, absl::Status status, Instant deadline) {
+absl::Status TensorVerbs::Finish(const CollectiveCall& call, absl::Status status,
+                                 Instant deadline) {
   scratch_.Trim();
-  if (status.ok()) return communicator_.TakeOverdue();
+  if (status.ok()) return communicator_.TakeDeferredError();
   if (!IsMismatch(status)) return status;
   return ExplainMismatch(host_, Describe(call), status, deadline);
 }
 
-absl::Status TensorVerbs::FinishCopied(const TensorCall& call, absl::Status status,
+absl::Status TensorVerbs::FinishCopied(const CollectiveCall& call, absl::Status status,
                                        Instant deadline) {
   if (status.ok()) status = place_.Finish(deadline);
   return Finish(call, std::move(status), deadline);
 }
 
-absl::Status TensorVerbs::Finish(const TensorCall& call, absl::Status status, const void* flat,
+absl::Status TensorVerbs::Finish(const CollectiveCall& call, absl::Status status, const void* flat,
                                  const Tensor& view, Instant deadline) {
   if (!status.ok() || flat == nullptr || flat == view.data()) {
     return Finish(call, std::move(status), deadline);
@@ -160,20 +163,20 @@ absl::Status TensorVerbs::Finish(const TensorCall& call, absl::Status status, co
 
 absl::Status TensorVerbs::AllReduce(const Tensor& input, const Tensor& output,
                                     const Reduction& reduction, Instant deadline) {
-  TensorCall call = MakeTensorCall(TensorVerb::kAllReduce, input);
-  call.reduction = &reduction;
+  CollectiveCall call = MakeCall(Collective::kAllReduce, input);
+  call.reduction = reduction;
   COHORT_RETURN_IF_ERROR(CheckInput(call, input));
   COHORT_RETURN_IF_ERROR(CheckOutput(call, output, input.shape()));
   COHORT_ASSIGN_OR_RETURN(const void* const from, Load(input));
   COHORT_ASSIGN_OR_RETURN(void* const to, Place(output));
-  return Finish(call, For(call).AllReduce(from, to, input.count(), call.type, reduction, deadline),
-                to, output, deadline);
+  return Finish(call, RunFlat(call, Collective::kAllReduce, from, to, input.count(), deadline), to,
+                output, deadline);
 }
 
 absl::Status TensorVerbs::Reduce(const Tensor& input, const Tensor& output,
                                  const Reduction& reduction, int root, Instant deadline) {
-  TensorCall call = MakeTensorCall(TensorVerb::kReduce, input);
-  call.reduction = &reduction;
+  CollectiveCall call = MakeCall(Collective::kReduce, input);
+  call.reduction = reduction;
   COHORT_RETURN_IF_ERROR(CheckRoot(call, root));
   call.root = root;
   COHORT_RETURN_IF_ERROR(CheckInput(call, input));
@@ -183,13 +186,12 @@ absl::Status TensorVerbs::Reduce(const Tensor& input, const Tensor& output,
     COHORT_ASSIGN_OR_RETURN(to, Place(output));
   }
   COHORT_ASSIGN_OR_RETURN(const void* const from, Load(input));
-  return Finish(call,
-                For(call).Reduce(from, to, input.count(), call.type, reduction, root, deadline), to,
+  return Finish(call, RunFlat(call, Collective::kReduce, from, to, input.count(), deadline), to,
                 output, deadline);
 }
 
 absl::Status TensorVerbs::Broadcast(const Tensor& tensor, int root, Instant deadline) {
-  TensorCall call = MakeTensorCall(TensorVerb::kBroadcast, tensor);
+  CollectiveCall call = MakeCall(Collective::kBroadcast, tensor);
   COHORT_RETURN_IF_ERROR(CheckRoot(call, root));
   call.root = root;
   const bool is_root = rank() == root;
@@ -199,34 +201,35 @@ absl::Status TensorVerbs::Broadcast(const Tensor& tensor, int root, Instant dead
   if (is_root && flat != tensor.data()) {
     COHORT_RETURN_IF_ERROR(place_.Copy(tensor, Flat(flat, tensor.type(), tensor.shape())));
   }
-  const absl::Status status =
-      For(call).BroadcastAhead(flat, flat, tensor.count(), call.type, root, deadline);
+  FlatCall broadcast = FlatCallOf(call, Collective::kBroadcast, tensor.count());
+  broadcast.eager = true;
+  const absl::Status status = communicator_.Run(broadcast, flat, flat, deadline);
   return Finish(call, status, is_root ? nullptr : flat, tensor, deadline);
 }
 
 absl::Status TensorVerbs::AllGather(const Tensor& input, const Tensor& output, int dim,
                                     Instant deadline) {
-  TensorCall call = MakeTensorCall(TensorVerb::kAllGather, input);
+  CollectiveCall call = MakeCall(Collective::kAllGather, input);
   COHORT_RETURN_IF_ERROR(SetDim(call, dim));
   COHORT_RETURN_IF_ERROR(CheckInput(call, input));
   COHORT_RETURN_IF_ERROR(CheckOutput(call, output, Whole(call, input, size())));
   return EqualAllGather(call, input, output, deadline);
 }
 
-absl::Status TensorVerbs::EqualAllGather(const TensorCall& call, const Tensor& input,
+absl::Status TensorVerbs::EqualAllGather(const CollectiveCall& call, const Tensor& input,
                                          const Tensor& output, Instant deadline) {
   Tensor room;
   const Tensor& parts = EqualParts(output, call.dim, size(), &room);
   COHORT_ASSIGN_OR_RETURN(const void* const from, Load(input));
   COHORT_ASSIGN_OR_RETURN(void* const to, Place(parts));
-  return Finish(call, For(call).AllGather(from, to, input.count(), call.type, deadline), to, parts,
-                deadline);
+  return Finish(call, RunFlat(call, Collective::kAllGather, from, to, input.count(), deadline), to,
+                parts, deadline);
 }
 
 absl::Status TensorVerbs::ReduceScatter(const Tensor& input, const Tensor& output, int dim,
                                         const Reduction& reduction, Instant deadline) {
-  TensorCall call = MakeTensorCall(TensorVerb::kReduceScatter, input);
-  call.reduction = &reduction;
+  CollectiveCall call = MakeCall(Collective::kReduceScatter, input);
+  call.reduction = reduction;
   COHORT_RETURN_IF_ERROR(SetDim(call, dim));
   COHORT_RETURN_IF_ERROR(CheckInput(call, input));
   COHORT_RETURN_IF_ERROR(CheckParts(call, input, call.dim, size()));
@@ -235,18 +238,17 @@ absl::Status TensorVerbs::ReduceScatter(const Tensor& input, const Tensor& outpu
   return EqualReduceScatter(call, input, output, deadline);
 }
 
-absl::Status TensorVerbs::EqualReduceScatter(const TensorCall& call, const Tensor& input,
+absl::Status TensorVerbs::EqualReduceScatter(const CollectiveCall& call, const Tensor& input,
                                              const Tensor& output, Instant deadline) {
   Tensor room;
   COHORT_ASSIGN_OR_RETURN(const void* const from, Load(EqualParts(input, call.dim, size(), &room)));
   COHORT_ASSIGN_OR_RETURN(void* const to, Place(output));
-  return Finish(
-      call, For(call).ReduceScatter(from, to, output.count(), call.type, *call.reduction, deadline),
-      to, output, deadline);
+  return Finish(call, RunFlat(call, Collective::kReduceScatter, from, to, output.count(), deadline),
+                to, output, deadline);
 }
 
 absl::Status TensorVerbs::AllToAll(const Tensor& input, const Tensor& output, Instant deadline) {
-  TensorCall call = MakeTensorCall(TensorVerb::kAllToAll, input);
+  CollectiveCall call = MakeCall(Collective::kAllToAll, input);
   COHORT_RETURN_IF_ERROR(SetDim(call, 0));
   COHORT_RETURN_IF_ERROR(CheckInput(call, input));
   COHORT_RETURN_IF_ERROR(CheckParts(call, input, 0, size()));
@@ -254,17 +256,18 @@ absl::Status TensorVerbs::AllToAll(const Tensor& input, const Tensor& output, In
   return EqualAllToAll(call, input, output, deadline);
 }
 
-absl::Status TensorVerbs::EqualAllToAll(const TensorCall& call, const Tensor& input,
+absl::Status TensorVerbs::EqualAllToAll(const CollectiveCall& call, const Tensor& input,
                                         const Tensor& output, Instant deadline) {
   COHORT_ASSIGN_OR_RETURN(const void* const from, Load(input));
   COHORT_ASSIGN_OR_RETURN(void* const to, Place(output));
-  return Finish(call, For(call).AllToAll(from, to, input.count() / size(), call.type, deadline), to,
-                output, deadline);
+  return Finish(call,
+                RunFlat(call, Collective::kAllToAll, from, to, input.count() / size(), deadline),
+                to, output, deadline);
 }
 
 absl::Status TensorVerbs::Gather(const Tensor& input, const Tensor& output, int dim, int root,
                                  Instant deadline) {
-  TensorCall call = MakeTensorCall(TensorVerb::kGather, input);
+  CollectiveCall call = MakeCall(Collective::kGather, input);
   COHORT_RETURN_IF_ERROR(CheckRoot(call, root));
   call.root = root;
   COHORT_RETURN_IF_ERROR(SetDim(call, dim));
@@ -275,7 +278,7 @@ absl::Status TensorVerbs::Gather(const Tensor& input, const Tensor& output, int 
   return EqualGather(call, input, output, deadline);
 }
 
-absl::Status TensorVerbs::EqualGather(const TensorCall& call, const Tensor& input,
+absl::Status TensorVerbs::EqualGather(const CollectiveCall& call, const Tensor& input,
                                       const Tensor& output, Instant deadline) {
   Tensor parts;
   void* to = nullptr;
@@ -285,13 +288,13 @@ absl::Status TensorVerbs::EqualGather(const TensorCall& call, const Tensor& inpu
     COHORT_ASSIGN_OR_RETURN(to, Place(parts));
   }
   COHORT_ASSIGN_OR_RETURN(const void* const from, Load(input));
-  return Finish(call, For(call).Gather(from, to, input.count(), call.type, call.root, deadline), to,
+  return Finish(call, RunFlat(call, Collective::kGather, from, to, input.count(), deadline), to,
                 parts, deadline);
 }
 
 absl::Status TensorVerbs::Scatter(const Tensor& input, const Tensor& output, int dim, int root,
                                   Instant deadline) {
-  TensorCall call = MakeTensorCall(TensorVerb::kScatter, output);
+  CollectiveCall call = MakeCall(Collective::kScatter, output);
   COHORT_RETURN_IF_ERROR(CheckRoot(call, root));
   call.root = root;
   COHORT_RETURN_IF_ERROR(SetDim(call, dim));
@@ -303,14 +306,14 @@ absl::Status TensorVerbs::Scatter(const Tensor& input, const Tensor& output, int
     COHORT_ASSIGN_OR_RETURN(from, Load(EqualParts(input, call.dim, size(), &room)));
   }
   COHORT_ASSIGN_OR_RETURN(void* const to, Place(output));
-  return Finish(call, For(call).Scatter(from, to, output.count(), call.type, root, deadline), to,
+  return Finish(call, RunFlat(call, Collective::kScatter, from, to, output.count(), deadline), to,
                 output, deadline);
 }
 
 absl::Status TensorVerbs::Barrier(Instant deadline) {
-  TensorCall call;
-  call.verb = TensorVerb::kBarrier;
-  return Finish(call, For(call).Barrier(deadline), deadline);
+  CollectiveCall call;
+  call.collective = Collective::kBarrier;
+  return Finish(call, RunFlat(call, Collective::kBarrier, nullptr, nullptr, 0, deadline), deadline);
 }
 
 absl::Status TensorVerbs::Exchange(absl::Span<const client::TensorTransfer> transfers,
@@ -332,7 +335,6 @@ absl::Status TensorVerbs::Exchange(absl::Span<const client::TensorTransfer> tran
     }
     if (!tensor.contiguous()) bytes += (tensor.bytes() + kLine - 1) / kLine * kLine;
   }
-  communicator_.set_tag(0);
   if (bytes == 0) return communicator_.Exchange(flat, deadline);
 
   COHORT_RETURN_IF_ERROR(CheckTransfers(flat, rank(), size()));
@@ -373,8 +375,10 @@ absl::StatusOr<int> TensorVerbs::AwaitMessage(absl::Span<const int> peers, Insta
 }
 
 absl::Status TensorVerbs::TellRefusal(absl::string_view why, Instant deadline) {
-  host_.set_tag(kRefusalTag);
-  const absl::Status met = host_.Barrier(deadline);
+  FlatCall call;
+  call.collective = Collective::kBarrier;
+  call.tag = kRefusalTag;
+  const absl::Status met = host_.Run(call, nullptr, nullptr, deadline);
   if (met.ok() || IsMismatch(met)) {
     // Ranks that all refuse, for the same reason, have that as their error.
     return ExplainMismatch(host_, std::string(why),

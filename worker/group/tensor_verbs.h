@@ -84,15 +84,16 @@ class TensorVerbs {
  private:
   // --- Local checks. Errors: INVALID_ARGUMENT, naming the call and what it should be.
 
-  absl::Status CheckDevice(const TensorCall& call, absl::string_view which,
+  absl::Status CheckDevice(const CollectiveCall& call, absl::string_view which,
                            const Tensor& tensor) const;
-  absl::Status CheckRoot(const TensorCall& call, int root) const;
-  absl::Status CheckInput(const TensorCall& call, const Tensor& input) const;
+  absl::Status CheckRoot(const CollectiveCall& call, int root) const;
+  absl::Status CheckInput(const CollectiveCall& call, const Tensor& input) const;
   // Of the call's type and so many elements by dimension.
-  absl::Status CheckInput(const TensorCall& call, const Tensor& input, const Like& like) const;
-  absl::Status CheckOutput(const TensorCall& call, const Tensor& output, const Like& like) const;
+  absl::Status CheckInput(const CollectiveCall& call, const Tensor& input, const Like& like) const;
+  absl::Status CheckOutput(const CollectiveCall& call, const Tensor& output,
+                           const Like& like) const;
   // Puts them into the call. One size for each rank, and the sum.
-  absl::StatusOr<int64_t> SetSizes(TensorCall& call, absl::Span<const int64_t> sizes) const;
+  absl::StatusOr<int64_t> SetSizes(CollectiveCall& call, absl::Span<const int64_t> sizes) const;
 
   // --- Flat memory.
 
@@ -110,46 +111,47 @@ class TensorVerbs {
     return [this](const Tensor& from, const Tensor& to) { return place_.Copy(from, to); };
   }
 
-  // What is called from now on is `call`.
-  Communicator& For(const TensorCall& call);
+  // Runs `collective`, which moves the elements of `call`.
+  absl::Status RunFlat(const CollectiveCall& call, Collective collective, const void* input,
+                       void* output, int64_t count, Instant deadline);
   // The result of the call, with an error that people can read.
-  absl::Status Finish(const TensorCall& call, absl::Status status, Instant deadline);
+  absl::Status Finish(const CollectiveCall& call, absl::Status status, Instant deadline);
   // And when what was copied after it is there.
-  absl::Status FinishCopied(const TensorCall& call, absl::Status status, Instant deadline);
+  absl::Status FinishCopied(const CollectiveCall& call, absl::Status status, Instant deadline);
   // And with its result at `flat` in the view, unless it is null.
-  absl::Status Finish(const TensorCall& call, absl::Status status, const void* flat,
+  absl::Status Finish(const CollectiveCall& call, absl::Status status, const void* flat,
                       const Tensor& view, Instant deadline);
 
   // --- Of checked calls.
 
-  absl::Status EqualAllGather(const TensorCall& call, const Tensor& input, const Tensor& output,
+  absl::Status EqualAllGather(const CollectiveCall& call, const Tensor& input, const Tensor& output,
                               Instant deadline);
-  absl::Status EqualReduceScatter(const TensorCall& call, const Tensor& input, const Tensor& output,
-                                  Instant deadline);
-  absl::Status EqualGather(const TensorCall& call, const Tensor& input, const Tensor& output,
+  absl::Status EqualReduceScatter(const CollectiveCall& call, const Tensor& input,
+                                  const Tensor& output, Instant deadline);
+  absl::Status EqualGather(const CollectiveCall& call, const Tensor& input, const Tensor& output,
                            Instant deadline);
-  absl::Status EqualAllToAll(const TensorCall& call, const Tensor& input, const Tensor& output,
+  absl::Status EqualAllToAll(const CollectiveCall& call, const Tensor& input, const Tensor& output,
                              Instant deadline);
 
   // Each part padded to the size of the largest.
-  absl::Status PaddedAllGather(const TensorCall& call, const Tensor& input, const Tensor& output,
-                               Instant deadline);
-  absl::Status PaddedReduceScatter(const TensorCall& call, const Tensor& input,
+  absl::Status PaddedAllGather(const CollectiveCall& call, const Tensor& input,
+                               const Tensor& output, Instant deadline);
+  absl::Status PaddedReduceScatter(const CollectiveCall& call, const Tensor& input,
                                    const Tensor& output, Instant deadline);
-  absl::Status PaddedGather(const TensorCall& call, const Tensor& input, const Tensor& output,
+  absl::Status PaddedGather(const CollectiveCall& call, const Tensor& input, const Tensor& output,
                             Instant deadline);
   // Each part by a verb of its own.
-  absl::Status BroadcastParts(const TensorCall& call, const Tensor& input, const Tensor& output,
+  absl::Status BroadcastParts(const CollectiveCall& call, const Tensor& input, const Tensor& output,
                               Instant deadline);
-  absl::Status ReduceParts(const TensorCall& call, const Tensor& input, const Tensor& output,
+  absl::Status ReduceParts(const CollectiveCall& call, const Tensor& input, const Tensor& output,
                            Instant deadline);
-  absl::Status SendParts(const TensorCall& call, const Tensor& input, const Tensor& output,
+  absl::Status SendParts(const CollectiveCall& call, const Tensor& input, const Tensor& output,
                          Instant deadline);
-  absl::Status ExchangeParts(const TensorCall& call, const Tensor& input,
+  absl::Status ExchangeParts(const CollectiveCall& call, const Tensor& input,
                              absl::Span<const int64_t> input_sizes, const Tensor& output,
                              absl::Span<const int64_t> output_sizes, Instant deadline);
   // That each rank gets as much as the other sends.
-  absl::Status CheckCounterparts(const TensorCall& call) const;
+  absl::Status CheckCounterparts(const CollectiveCall& call) const;
 
   Communicator& communicator_;
   Communicator& host_;

@@ -10,7 +10,7 @@
 #include "base/status_macros.h"
 #include "worker/group/member_objects.h"
 #include "worker/service/answer.h"
-#include "worker/service/collective_call.h"
+#include "worker/service/collective_request.h"
 #include "worker/service/worker_service.h"
 
 namespace cohort::worker {
@@ -39,7 +39,7 @@ absl::Status WorkerService::RunCollective(const v1::RunCollectiveRequest& reques
     COHORT_ASSIGN_OR_RETURN(const absl::Duration timeout,
                             ReadTimeout(request.has_timeout(), request.timeout(), kTimeout));
     COHORT_ASSIGN_OR_RETURN(const CallGate::Pass pass, gate_.Enter(session->calls()));
-    CollectiveCall call(session->tensors(), options_.max_message_bytes, request, response);
+    CollectiveRequest call(session->tensors(), options_.max_message_bytes, request, response);
     LocalGroup* const group = entry->local();
     if (group == nullptr) {
       return absl::FailedPreconditionError(absl::StrCat("group ", entry->facts().group,
@@ -144,9 +144,8 @@ absl::Status WorkerService::RunObject(GroupEntry& entry, const v1::RunObjectRequ
     case v1::OBJECT_VERB_ALL_GATHER: {
       if (request.members_size() > 0) {
         const std::vector<int> members(request.members().begin(), request.members().end());
-        COHORT_ASSIGN_OR_RETURN(
-            std::vector<std::string> objects,
-            AllGatherObjectsOf(member, members, request.object(), timeout));
+        COHORT_ASSIGN_OR_RETURN(std::vector<std::string> objects,
+                                AllGatherObjectsOf(member, members, request.object(), timeout));
         for (std::string& object : objects) response->add_objects(std::move(object));
         return absl::OkStatus();
       }

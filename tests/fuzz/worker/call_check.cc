@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "cohort/v1/worker.pb.h"
 #include "worker/group/executing_group.h"
-#include "worker/service/collective_call.h"
+#include "worker/service/collective_request.h"
 #include "worker/service/tensor_table.h"
 
 namespace cohort::worker::fuzz {
@@ -98,7 +98,7 @@ absl::Status CheckCall(absl::string_view input, bool* done) {
   v1::RunCollectiveResponse response;
   client::CallOptions options;
   options.timeout = absl::Seconds(5);
-  CollectiveCall call(tensors, kMaxInline, request, &response);
+  CollectiveRequest call(tensors, kMaxInline, request, &response);
   const absl::Status status = call.Run(group, options);
   if (done != nullptr) *done = status.ok();
   int64_t sent = static_cast<int64_t>(response.output().size());

@@ -32,7 +32,12 @@ constexpr int kHeapBit = 4;
 constexpr int kRootBit = 8;
 constexpr int kInPlaceBit = 16;
 constexpr int kVerbs = 10;
-constexpr int kExchange = 9;  // behind all of Verb
+// The collectives of flat memory, by the number in an input. The last one stands for messages.
+constexpr Collective kCollectives[kVerbs] = {Collective::kAllReduce,     Collective::kReduce,
+                                             Collective::kBroadcast,     Collective::kAllGather,
+                                             Collective::kReduceScatter, Collective::kAllToAll,
+                                             Collective::kGather,        Collective::kScatter,
+                                             Collective::kBarrier,       Collective::kExchange};
 
 constexpr std::array<int64_t, 16> kCounts = {
     0, 1, 3, 4, 8, 33, 65, 1000, 2048, 4097, 8192, 9000, 70000, 200001, 700000, 3000000};
@@ -64,15 +69,6 @@ std::shared_ptr<const shm::Segment> GuardedHeap() {
   }
 }
 
-// As the ranks encode what they call: see meeting.cc.
-uint64_t Encode(const Operation& operation, int stage) {
-  uint64_t what = static_cast<uint64_t>(operation.verb) |
-                  static_cast<uint64_t>(operation.type) << 4 | static_cast<uint64_t>(stage) << 13;
-  if (Reduces(operation.verb)) what |= static_cast<uint64_t>(operation.reduction.op) << 9;
-  if (HasRoot(operation.verb)) what |= static_cast<uint64_t>(operation.root) << 16;
-  return what;
-}
-
 bool CanTravel(absl::string_view text) {
   for (size_t i = 0; i < text.size();) {
     const auto byte = [&](size_t at) {
@@ -98,12 +94,12 @@ class Call {
     in_heap_ = (who & kHeapBit) != 0;
     in_place_ = (who & kInPlaceBit) != 0;
     verb_ = input_.Byte() % kVerbs;
-    operation_.verb = static_cast<Verb>(verb_ + 1);
+    operation_.collective = kCollectives[verb_];
     operation_.type = kDataTypes[input_.Byte() % kDataTypes.size()];
     operation_.reduction.op = kReduceOps[input_.Byte() % kReduceOps.size()];
     operation_.count = kCounts[input_.Byte() % kCounts.size()];
     while (operation_.count * SizeOf(operation_.type) > kMostBytes) operation_.count /= 2;
-    operation_.root = HasRoot(operation_.verb) && (who & kRootBit) != 0 ? 1 : 0;
+    operation_.root = HasRoot(operation_.collective) && (who & kRootBit) != 0 ? 1 : 0;
     stage_ = input_.Byte() % 8;
     places_ = input_.Bytes(16);
     writes_ = input_.Rest();
@@ -167,9 +163,7 @@ class Call {
   void Prepare(const HostSpace& space, uint64_t turn) const {
     for (uint64_t next = turn; next < turn + 2; ++next) {
       ArrivalLine& line = space.line(1 - own_, next);
-      line.what = Encode(operation_, next == turn ? 0 : stage_);
-      line.count = operation_.count;
-      line.scale = operation_.reduction.scale;
+      line.key = KeyOf(operation_, next == turn ? 0 : stage_);
       std::memcpy(line.data, places_.data(), places_.size());
       line.turn.store(next);
     }
@@ -220,35 +214,13 @@ class Call {
   }
 
   absl::Status Do(Communicator& rank, Instant deadline) const {
-    const Operation& call = operation_;
-    switch (verb_ == kExchange ? Verb(0) : call.verb) {
-      case Verb::kAllReduce:
-        return rank.AllReduce(input_data_, output_, call.count, call.type, call.reduction,
-                              deadline);
-      case Verb::kReduce:
-        return rank.Reduce(input_data_, output_, call.count, call.type, call.reduction, call.root,
-                           deadline);
-      case Verb::kBroadcast:
-        return rank.Broadcast(input_data_, output_, call.count, call.type, call.root, deadline);
-      case Verb::kAllGather:
-        return rank.AllGather(input_data_, output_, call.count, call.type, deadline);
-      case Verb::kReduceScatter:
-        return rank.ReduceScatter(input_data_, output_, call.count, call.type, call.reduction,
-                                  deadline);
-      case Verb::kAllToAll:
-        return rank.AllToAll(input_data_, output_, call.count, call.type, deadline);
-      case Verb::kGather:
-        return rank.Gather(input_data_, output_, call.count, call.type, call.root, deadline);
-      case Verb::kScatter:
-        return rank.Scatter(input_data_, output_, call.count, call.type, call.root, deadline);
-      case Verb::kBarrier:
-        return rank.Barrier(deadline);
-      default: {
-        const Transfer transfers[] = {Transfer::Send(1 - own_, input_data_, call.count, call.type),
-                                      Transfer::Receive(1 - own_, output_, call.count, call.type)};
-        return rank.Exchange(transfers, deadline);
-      }
+    if (operation_.collective != Collective::kExchange) {
+      return rank.Run(operation_, input_data_, output_, deadline);
     }
+    const Transfer transfers[] = {
+        Transfer::Send(1 - own_, input_data_, operation_.count, operation_.type),
+        Transfer::Receive(1 - own_, output_, operation_.count, operation_.type)};
+    return rank.Exchange(transfers, deadline);
   }
 
   Input input_;
@@ -257,7 +229,7 @@ class Call {
   bool in_heap_ = false;
   bool in_place_ = false;
   int verb_ = 0;
-  Operation operation_;
+  FlatCall operation_;
   int stage_ = 0;
   absl::string_view places_;
   absl::string_view writes_;

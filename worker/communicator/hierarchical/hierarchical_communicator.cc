@@ -15,29 +15,6 @@ namespace {
 const char* At(const void* from, int64_t bytes) { return static_cast<const char*>(from) + bytes; }
 char* At(void* to, int64_t bytes) { return static_cast<char*>(to) + bytes; }
 
-// What ranks send each other to agree.
-struct Called {
-  int64_t count;
-  double scale;
-  int32_t root;
-  uint8_t verb;
-  uint8_t type;
-  uint8_t op;
-  uint8_t unused;
-  uint32_t tag;
-  uint32_t unused_too;
-};
-
-Operation OperationOf(const Called& called) {
-  Operation operation;
-  operation.verb = static_cast<Verb>(called.verb);
-  operation.count = called.count;
-  operation.type = static_cast<DataType>(called.type);
-  operation.reduction = {static_cast<ReduceOp>(called.op), called.scale};
-  operation.root = called.root;
-  return operation;
-}
-
 // Of partial results.
 Reduction Then(const Reduction& reduction) {
   return reduction.op == ReduceOp::kPreMulSum ? Reduction{ReduceOp::kSum} : reduction;
@@ -86,24 +63,14 @@ std::vector<HierarchicalCommunicator::Place> HierarchicalCommunicator::PlacesOf(
   return places;
 }
 
-absl::Status HierarchicalCommunicator::Agree(const Operation& operation, Instant deadline) {
-  const Called own = {operation.count,
-                      operation.reduction.scale,
-                      operation.root,
-                      static_cast<uint8_t>(operation.verb),
-                      static_cast<uint8_t>(operation.type),
-                      static_cast<uint8_t>(operation.reduction.op),
-                      0,
-                      tag(),
-                      0};
-  levels_.mesh->set_tag(0);
-  std::vector<Called> all(static_cast<size_t>(size()));
+absl::Status HierarchicalCommunicator::Agree(const FlatCall& call, Instant deadline) {
+  const CollectiveKey own = KeyOf(call);
+  std::vector<CollectiveKey> all(static_cast<size_t>(size()));
   COHORT_RETURN_IF_ERROR(
       levels_.mesh->AllGather(&own, all.data(), sizeof(own), DataType::kU8, deadline));
   for (size_t rank = 1; rank < all.size(); ++rank) {
-    if (std::memcmp(&all[rank], &all[0], sizeof(own)) == 0) continue;
-    return MismatchError(Describe(OperationOf(all[0])), static_cast<int>(rank),
-                         Describe(OperationOf(all[rank])));
+    if (all[rank] == all[0]) continue;
+    return MismatchError(Describe(all[0]), static_cast<int>(rank), Describe(all[rank]));
   }
   return absl::OkStatus();
 }
@@ -113,161 +80,136 @@ absl::Status HierarchicalCommunicator::Checked(absl::Status status) {
   return status;
 }
 
-absl::Status HierarchicalCommunicator::AllReduce(const void* input, void* output, int64_t count,
-                                                 DataType type, const Reduction& reduction,
-                                                 Instant deadline) {
-  const int64_t element = SizeOf(type);
-  if (count < kLarge / element || reduction.op == ReduceOp::kAvg) {
-    return Mesh().AllReduce(input, output, count, type, reduction, deadline);
+bool HierarchicalCommunicator::TakesLevels(const FlatCall& call) const {
+  const int64_t large = kLarge / SizeOf(call.type);
+  const bool averages = Reduces(call.collective) && call.reduction.op == ReduceOp::kAvg;
+  switch (call.collective) {
+    case Collective::kAllReduce:
+      return call.count >= large && !averages;
+    case Collective::kBroadcast:
+      return call.count >= large;
+    case Collective::kAllGather:
+      return even_ && call.count >= large / size();
+    case Collective::kReduceScatter:
+      return even_ && call.count >= large / size() && !averages;
+    default:
+      return false;
   }
-  const Operation operation = MakeOperation(Verb::kAllReduce, count, type, tag(), 0, reduction);
-  COHORT_RETURN_IF_ERROR(CheckArguments(operation, rank(), size(), input, output));
-  COHORT_RETURN_IF_ERROR(Agree(operation, deadline));
-  const Instant far = Sooner(deadline);
-  return Checked([&]() -> absl::Status {
-    if (!even_) {
-      COHORT_RETURN_IF_ERROR(
-          levels_.inside->Reduce(input, output, count, type, reduction, 0, Later(deadline)));
-      if (own_.index == 0) {
-        COHORT_RETURN_IF_ERROR(
-            levels_.across->AllReduce(output, output, count, type, Then(reduction), far));
-      }
-      return levels_.inside->Broadcast(output, output, count, type, 0, Later(deadline));
-    }
-    const int64_t part = count / levels_.inside->size();
-    const int64_t rest = part * levels_.inside->size();
-    char* const own = At(output, own_.index * part * element);
-    COHORT_RETURN_IF_ERROR(
-        levels_.inside->ReduceScatter(input, own, part, type, reduction, Later(deadline)));
-    COHORT_RETURN_IF_ERROR(levels_.across->AllReduce(own, own, part, type, Then(reduction), far));
-    COHORT_RETURN_IF_ERROR(levels_.mesh->AllReduce(
-        At(input, rest * element), At(output, rest * element), count - rest, type, reduction, far));
-    return levels_.inside->AllGather(own, output, part, type, Later(deadline));
-  }());
 }
 
-absl::Status HierarchicalCommunicator::Broadcast(const void* input, void* output, int64_t count,
-                                                 DataType type, int root, Instant deadline) {
-  const int64_t element = SizeOf(type);
-  if (count < kLarge / element || root < 0 || root >= size()) {
-    return Mesh().Broadcast(input, output, count, type, root, deadline);
+absl::Status HierarchicalCommunicator::Run(const FlatCall& call, const void* input, void* output,
+                                           Instant deadline) {
+  if (!TakesLevels(call)) return levels_.mesh->Run(call, input, output, deadline);
+  COHORT_RETURN_IF_ERROR(CheckArguments(call, rank(), size(), input, output));
+  COHORT_RETURN_IF_ERROR(Agree(call, deadline));
+  switch (call.collective) {
+    case Collective::kAllReduce:
+      return Checked(AllReduceInLevels(call, input, output, deadline));
+    case Collective::kBroadcast:
+      return Checked(BroadcastInLevels(call, input, output, deadline));
+    case Collective::kAllGather:
+      return Checked(AllGatherInLevels(call, input, output, deadline));
+    default:
+      return Checked(ReduceScatterInLevels(call, input, output, deadline));
   }
-  const Operation operation = MakeOperation(Verb::kBroadcast, count, type, tag(), root);
-  COHORT_RETURN_IF_ERROR(CheckArguments(operation, rank(), size(), input, output));
-  COHORT_RETURN_IF_ERROR(Agree(operation, deadline));
+}
+
+absl::Status HierarchicalCommunicator::AllReduceInLevels(const FlatCall& call, const void* input,
+                                                         void* output, Instant deadline) {
+  const int64_t element = SizeOf(call.type);
   const Instant far = Sooner(deadline);
-  const Place from = places_[static_cast<size_t>(root)];
+  if (!even_) {
+    COHORT_RETURN_IF_ERROR(levels_.inside->Reduce(input, output, call.count, call.type,
+                                                  call.reduction, 0, Later(deadline)));
+    if (own_.index == 0) {
+      COHORT_RETURN_IF_ERROR(levels_.across->AllReduce(output, output, call.count, call.type,
+                                                       Then(call.reduction), far));
+    }
+    return levels_.inside->Broadcast(output, output, call.count, call.type, 0, Later(deadline));
+  }
+  const int64_t part = call.count / levels_.inside->size();
+  const int64_t rest = part * levels_.inside->size();
+  char* const own = At(output, own_.index * part * element);
+  COHORT_RETURN_IF_ERROR(
+      levels_.inside->ReduceScatter(input, own, part, call.type, call.reduction, Later(deadline)));
+  COHORT_RETURN_IF_ERROR(
+      levels_.across->AllReduce(own, own, part, call.type, Then(call.reduction), far));
+  COHORT_RETURN_IF_ERROR(levels_.mesh->AllReduce(At(input, rest * element),
+                                                 At(output, rest * element), call.count - rest,
+                                                 call.type, call.reduction, far));
+  return levels_.inside->AllGather(own, output, part, call.type, Later(deadline));
+}
+
+absl::Status HierarchicalCommunicator::BroadcastInLevels(const FlatCall& call, const void* input,
+                                                         void* output, Instant deadline) {
+  const int64_t element = SizeOf(call.type);
+  const Instant far = Sooner(deadline);
+  const Place from = places_[static_cast<size_t>(call.root)];
   const bool at_root = own_.host == from.host;
-  return Checked([&]() -> absl::Status {
-    if (!even_) {
-      if (at_root) {
-        COHORT_RETURN_IF_ERROR(
-            levels_.inside->Broadcast(input, output, count, type, from.index, Later(deadline)));
-      }
-      if (own_.index == 0) {
-        COHORT_RETURN_IF_ERROR(
-            levels_.across->Broadcast(output, output, count, type, from.host, far));
-      }
-      if (at_root) return absl::OkStatus();
-      return levels_.inside->Broadcast(output, output, count, type, 0, Later(deadline));
-    }
-    const int64_t part = count / levels_.inside->size();
-    const int64_t rest = part * levels_.inside->size();
-    char* const own = At(output, own_.index * part * element);
+  if (!even_) {
     if (at_root) {
+      COHORT_RETURN_IF_ERROR(levels_.inside->Broadcast(input, output, call.count, call.type,
+                                                       from.index, Later(deadline)));
+    }
+    if (own_.index == 0) {
       COHORT_RETURN_IF_ERROR(
-          levels_.inside->Scatter(input, own, part, type, from.index, Later(deadline)));
+          levels_.across->Broadcast(output, output, call.count, call.type, from.host, far));
     }
-    COHORT_RETURN_IF_ERROR(levels_.across->Broadcast(own, own, part, type, from.host, far));
+    if (at_root) return absl::OkStatus();
+    return levels_.inside->Broadcast(output, output, call.count, call.type, 0, Later(deadline));
+  }
+  const int64_t part = call.count / levels_.inside->size();
+  const int64_t rest = part * levels_.inside->size();
+  char* const own = At(output, own_.index * part * element);
+  if (at_root) {
     COHORT_RETURN_IF_ERROR(
-        levels_.mesh->Broadcast(rank() == root ? At(input, rest * element) : nullptr,
-                                At(output, rest * element), count - rest, type, root, far));
-    return levels_.inside->AllGather(own, output, part, type, Later(deadline));
-  }());
-}
-
-absl::Status HierarchicalCommunicator::AllGather(const void* input, void* output, int64_t count,
-                                                 DataType type, Instant deadline) {
-  if (!even_ || count < kLarge / SizeOf(type) / size()) {
-    return Mesh().AllGather(input, output, count, type, deadline);
+        levels_.inside->Scatter(input, own, part, call.type, from.index, Later(deadline)));
   }
-  const Operation operation = MakeOperation(Verb::kAllGather, count, type, tag());
-  COHORT_RETURN_IF_ERROR(CheckArguments(operation, rank(), size(), input, output));
-  COHORT_RETURN_IF_ERROR(Agree(operation, deadline));
-  const Instant far = Sooner(deadline);
-  return Checked([&]() -> absl::Status {
-    const int64_t bytes = count * SizeOf(type);
-    const int64_t column = levels_.across->size() * bytes;
-    // Of each place on a host: that of all hosts.
-    scratch_.resize(static_cast<size_t>(size() * bytes));
-    char* const own = scratch_.data() + own_.index * column;
-    COHORT_RETURN_IF_ERROR(levels_.across->AllGather(input, own, count, type, far));
-    COHORT_RETURN_IF_ERROR(levels_.inside->AllGather(
-        own, scratch_.data(), count * levels_.across->size(), type, Later(deadline)));
-    for (int rank = 0; rank < size(); ++rank) {
-      const Place& place = places_[static_cast<size_t>(rank)];
-      std::memcpy(At(output, rank * bytes),
-                  scratch_.data() + place.index * column + place.host * bytes,
-                  static_cast<size_t>(bytes));
-    }
-    return absl::OkStatus();
-  }());
+  COHORT_RETURN_IF_ERROR(levels_.across->Broadcast(own, own, part, call.type, from.host, far));
+  COHORT_RETURN_IF_ERROR(levels_.mesh->Broadcast(
+      rank() == call.root ? At(input, rest * element) : nullptr, At(output, rest * element),
+      call.count - rest, call.type, call.root, far));
+  return levels_.inside->AllGather(own, output, part, call.type, Later(deadline));
 }
 
-absl::Status HierarchicalCommunicator::ReduceScatter(const void* input, void* output, int64_t count,
-                                                     DataType type, const Reduction& reduction,
-                                                     Instant deadline) {
-  if (!even_ || count < kLarge / SizeOf(type) / size() || reduction.op == ReduceOp::kAvg) {
-    return Mesh().ReduceScatter(input, output, count, type, reduction, deadline);
+absl::Status HierarchicalCommunicator::AllGatherInLevels(const FlatCall& call, const void* input,
+                                                         void* output, Instant deadline) {
+  const Instant far = Sooner(deadline);
+  const int64_t bytes = call.count * SizeOf(call.type);
+  const int64_t column = levels_.across->size() * bytes;
+  // Of each place on a host: that of all hosts.
+  scratch_.resize(static_cast<size_t>(size() * bytes));
+  char* const own = scratch_.data() + own_.index * column;
+  COHORT_RETURN_IF_ERROR(levels_.across->AllGather(input, own, call.count, call.type, far));
+  COHORT_RETURN_IF_ERROR(levels_.inside->AllGather(
+      own, scratch_.data(), call.count * levels_.across->size(), call.type, Later(deadline)));
+  for (int rank = 0; rank < size(); ++rank) {
+    const Place& place = places_[static_cast<size_t>(rank)];
+    std::memcpy(At(output, rank * bytes),
+                scratch_.data() + place.index * column + place.host * bytes,
+                static_cast<size_t>(bytes));
   }
-  const Operation operation = MakeOperation(Verb::kReduceScatter, count, type, tag(), 0, reduction);
-  COHORT_RETURN_IF_ERROR(CheckArguments(operation, rank(), size(), input, output));
-  COHORT_RETURN_IF_ERROR(Agree(operation, deadline));
+  return absl::OkStatus();
+}
+
+absl::Status HierarchicalCommunicator::ReduceScatterInLevels(const FlatCall& call,
+                                                             const void* input, void* output,
+                                                             Instant deadline) {
   const Instant far = Sooner(deadline);
-  return Checked([&]() -> absl::Status {
-    const int64_t bytes = count * SizeOf(type);
-    const int64_t column = levels_.across->size() * bytes;
-    scratch_.resize(static_cast<size_t>(size() * bytes));
-    for (int rank = 0; rank < size(); ++rank) {
-      const Place& place = places_[static_cast<size_t>(rank)];
-      std::memcpy(scratch_.data() + place.index * column + place.host * bytes,
-                  At(input, rank * bytes), static_cast<size_t>(bytes));
-    }
-    char* const own = scratch_.data() + own_.index * column;
-    COHORT_RETURN_IF_ERROR(levels_.inside->ReduceScatter(
-        scratch_.data(), own, count * levels_.across->size(), type, reduction, Later(deadline)));
-    return levels_.across->ReduceScatter(own, output, count, type, Then(reduction), far);
-  }());
-}
-
-absl::Status HierarchicalCommunicator::Reduce(const void* input, void* output, int64_t count,
-                                              DataType type, const Reduction& reduction, int root,
-                                              Instant deadline) {
-  return Mesh().Reduce(input, output, count, type, reduction, root, deadline);
-}
-
-absl::Status HierarchicalCommunicator::AllToAll(const void* input, void* output, int64_t count,
-                                                DataType type, Instant deadline) {
-  return Mesh().AllToAll(input, output, count, type, deadline);
-}
-
-absl::Status HierarchicalCommunicator::Gather(const void* input, void* output, int64_t count,
-                                              DataType type, int root, Instant deadline) {
-  return Mesh().Gather(input, output, count, type, root, deadline);
-}
-
-absl::Status HierarchicalCommunicator::Scatter(const void* input, void* output, int64_t count,
-                                               DataType type, int root, Instant deadline) {
-  return Mesh().Scatter(input, output, count, type, root, deadline);
-}
-
-absl::Status HierarchicalCommunicator::Exchange(absl::Span<const Transfer> transfers,
-                                                Instant deadline) {
-  return Mesh().Exchange(transfers, deadline);
-}
-
-absl::Status HierarchicalCommunicator::Barrier(Instant deadline) {
-  return Mesh().Barrier(deadline);
+  const int64_t bytes = call.count * SizeOf(call.type);
+  const int64_t column = levels_.across->size() * bytes;
+  scratch_.resize(static_cast<size_t>(size() * bytes));
+  for (int rank = 0; rank < size(); ++rank) {
+    const Place& place = places_[static_cast<size_t>(rank)];
+    std::memcpy(scratch_.data() + place.index * column + place.host * bytes,
+                At(input, rank * bytes), static_cast<size_t>(bytes));
+  }
+  char* const own = scratch_.data() + own_.index * column;
+  COHORT_RETURN_IF_ERROR(levels_.inside->ReduceScatter(scratch_.data(), own,
+                                                       call.count * levels_.across->size(),
+                                                       call.type, call.reduction, Later(deadline)));
+  return levels_.across->ReduceScatter(own, output, call.count, call.type, Then(call.reduction),
+                                       far);
 }
 
 void HierarchicalCommunicator::Abort(absl::string_view cause) {

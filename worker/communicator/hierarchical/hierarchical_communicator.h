@@ -41,33 +41,21 @@ class HierarchicalCommunicator final : public Communicator {
   int rank() const override { return levels_.mesh->rank(); }
   int size() const override { return levels_.mesh->size(); }
 
-  absl::Status AllReduce(const void* input, void* output, int64_t count, DataType type,
-                         const Reduction& reduction, Instant deadline) override;
-  absl::Status Reduce(const void* input, void* output, int64_t count, DataType type,
-                      const Reduction& reduction, int root, Instant deadline) override;
-  absl::Status Broadcast(const void* input, void* output, int64_t count, DataType type, int root,
-                         Instant deadline) override;
-  absl::Status AllGather(const void* input, void* output, int64_t count, DataType type,
-                         Instant deadline) override;
-  absl::Status ReduceScatter(const void* input, void* output, int64_t count, DataType type,
-                             const Reduction& reduction, Instant deadline) override;
-  absl::Status AllToAll(const void* input, void* output, int64_t count, DataType type,
-                        Instant deadline) override;
-  absl::Status Gather(const void* input, void* output, int64_t count, DataType type, int root,
-                      Instant deadline) override;
-  absl::Status Scatter(const void* input, void* output, int64_t count, DataType type, int root,
-                       Instant deadline) override;
-  absl::Status Exchange(absl::Span<const Transfer> transfers, Instant deadline) override;
-  absl::StatusOr<bool> HasMessage(int peer) override { return Mesh().HasMessage(peer); }
+  absl::Status Run(const FlatCall& call, const void* input, void* output,
+                   Instant deadline) override;
+  absl::Status TakeDeferredError() override { return absl::OkStatus(); }
+  absl::Status Exchange(absl::Span<const Transfer> transfers, Instant deadline) override {
+    return levels_.mesh->Exchange(transfers, deadline);
+  }
+  absl::StatusOr<bool> HasMessage(int peer) override { return levels_.mesh->HasMessage(peer); }
   absl::StatusOr<int> AwaitMessage(absl::Span<const int> peers, Instant deadline) override {
-    return Mesh().AwaitMessage(peers, deadline);
+    return levels_.mesh->AwaitMessage(peers, deadline);
   }
   absl::Status ExchangeNotes(absl::Span<const Transfer> notes, Instant deadline) override {
-    return Mesh().ExchangeNotes(notes, deadline);
+    return levels_.mesh->ExchangeNotes(notes, deadline);
   }
-  absl::StatusOr<bool> HasNote(int peer) override { return Mesh().HasNote(peer); }
-  absl::Status Barrier(Instant deadline) override;
-  void Settle(Instant deadline) override { levels_.inside->Settle(deadline); }
+  absl::StatusOr<bool> HasNote(int peer) override { return levels_.mesh->HasNote(peer); }
+  void Drain(Instant deadline) override { levels_.inside->Drain(deadline); }
   void Abort(absl::string_view cause) override;
 
  private:
@@ -76,16 +64,21 @@ class HierarchicalCommunicator final : public Communicator {
     int index = 0;  // among its ranks
   };
 
-  // For what goes straight.
-  Communicator& Mesh() {
-    levels_.mesh->set_tag(tag());
-    return *levels_.mesh;
-  }
   static std::vector<Place> PlacesOf(const Hosts& hosts);
 
-  // Whether all ranks call the same: found before the levels would find it on some ranks alone.
-  absl::Status Agree(const Operation& operation, Instant deadline);
-  // What goes wrong on one level ends the others.
+  // Whether the call is worth two levels.
+  bool TakesLevels(const FlatCall& call) const;
+  absl::Status AllReduceInLevels(const FlatCall& call, const void* input, void* output,
+                                 Instant deadline);
+  absl::Status BroadcastInLevels(const FlatCall& call, const void* input, void* output,
+                                 Instant deadline);
+  absl::Status AllGatherInLevels(const FlatCall& call, const void* input, void* output,
+                                 Instant deadline);
+  absl::Status ReduceScatterInLevels(const FlatCall& call, const void* input, void* output,
+                                     Instant deadline);
+  // Compares the calls of all ranks. Without it a mismatch would be found on some levels only.
+  absl::Status Agree(const FlatCall& call, Instant deadline);
+  // An error on one level ends the other levels.
   absl::Status Checked(absl::Status status);
 
   const Levels levels_;

@@ -23,23 +23,46 @@ absl::Status Done() { return absl::OkStatus(); }
 
 }  // namespace
 
-absl::Status HostCommunicator::AllReduce(const void* input, void* output, int64_t count,
-                                         DataType type, const Reduction& reduction,
-                                         Instant deadline) {
-  const Operation operation = MakeOperation(Verb::kAllReduce, count, type, tag(), 0, reduction);
-  COHORT_RETURN_IF_ERROR(CheckArguments(operation, rank_, size(), input, output));
-  const int64_t element = SizeOf(type);
-  const int64_t bytes = count * element;
+absl::Status HostCommunicator::Run(const FlatCall& call, const void* input, void* output,
+                                   Instant deadline) {
+  COHORT_RETURN_IF_ERROR(CheckArguments(call, rank_, size(), input, output));
+  switch (call.collective) {
+    case Collective::kAllReduce:
+      return RunAllReduce(call, input, output, deadline);
+    case Collective::kReduce:
+      return RunReduce(call, input, output, deadline);
+    case Collective::kBroadcast:
+      return call.eager ? RunEagerBroadcast(call, input, output, deadline)
+                        : RunBroadcast(call, input, output, deadline);
+    case Collective::kAllGather:
+      return RunAllGather(call, input, output, deadline);
+    case Collective::kReduceScatter:
+      return RunReduceScatter(call, input, output, deadline);
+    case Collective::kAllToAll:
+      return RunAllToAll(call, input, output, deadline);
+    case Collective::kGather:
+      return RunGather(call, input, output, deadline);
+    case Collective::kScatter:
+      return RunScatter(call, input, output, deadline);
+    default:
+      return meeting_.Meet(call, kPut, deadline);
+  }
+}
+
+absl::Status HostCommunicator::RunAllReduce(const FlatCall& call, const void* input, void* output,
+                                            Instant deadline) {
+  const int64_t element = SizeOf(call.type);
+  const int64_t bytes = call.count * element;
   const auto reduce = [&](const std::vector<const void*>& from, absl::Span<void* const> to,
                           int64_t size, Stores stores = Stores::kCached) {
-    worker::Reduce(type, reduction, from, to, size, stores);
+    worker::Reduce(call.type, call.reduction, from, to, size, stores);
   };
   if (bytes <= space_.small_bytes()) {
-    COHORT_RETURN_IF_ERROR(Deposit(operation, input, bytes, deadline));
-    reduce(Deposits(0), absl::MakeConstSpan(&output, 1), count);
+    COHORT_RETURN_IF_ERROR(Deposit(call, input, bytes, deadline));
+    reduce(Deposits(0), absl::MakeConstSpan(&output, 1), call.count);
     return Done();
   }
-  return Large(operation, input, output,
+  return Large(call, input, output,
                {true, true, 1,
                 [&] {
                   ForShare(bytes, size() - 1, 2 * bytes * size(), [&](Slice share, Stores stores) {
@@ -69,7 +92,7 @@ absl::Status HostCommunicator::AllReduce(const void* input, void* output, int64_
                   void* const slices[] = {At(buffer(rank_), own.begin), At(result, own.begin)};
                   reduce(DepositsAnd(At(input, chunk.at * element + own.begin), own.begin), slices,
                          own.size / element, put_.best());
-                  COHORT_RETURN_IF_ERROR(meeting_.Meet(operation, kReduced, deadline));
+                  COHORT_RETURN_IF_ERROR(meeting_.Meet(call, kReduced, deadline));
                   for (int step = 1; step < size(); ++step) {
                     const int owner = (rank_ + step) % size();
                     const Slice slice = SliceOf(owner, chunk_bytes);
@@ -81,30 +104,28 @@ absl::Status HostCommunicator::AllReduce(const void* input, void* output, int64_
                deadline);
 }
 
-absl::Status HostCommunicator::Reduce(const void* input, void* output, int64_t count, DataType type,
-                                      const Reduction& reduction, int root, Instant deadline) {
-  const Operation operation = MakeOperation(Verb::kReduce, count, type, tag(), root, reduction);
-  COHORT_RETURN_IF_ERROR(CheckArguments(operation, rank_, size(), input, output));
-  const int64_t element = SizeOf(type);
-  const int64_t bytes = count * element;
+absl::Status HostCommunicator::RunReduce(const FlatCall& call, const void* input, void* output,
+                                         Instant deadline) {
+  const int64_t element = SizeOf(call.type);
+  const int64_t bytes = call.count * element;
   const auto reduce_all = [&](const Chunk& chunk) {
-    if (rank_ != root) return Done();
+    if (rank_ != call.root) return Done();
     void* const result = At(output, chunk.at * element);
-    worker::Reduce(type, reduction, Deposits(0), absl::MakeConstSpan(&result, 1), chunk.size,
-                   taken_out_);
+    worker::Reduce(call.type, call.reduction, Deposits(0), absl::MakeConstSpan(&result, 1),
+                   chunk.size, taken_out_);
     return Done();
   };
   if (bytes <= space_.small_bytes()) {
-    COHORT_RETURN_IF_ERROR(Deposit(operation, input, bytes, deadline));
-    return reduce_all({0, count});
+    COHORT_RETURN_IF_ERROR(Deposit(call, input, bytes, deadline));
+    return reduce_all({0, call.count});
   }
-  return Large(operation, input, output,
+  return Large(call, input, output,
                {true, true, 1,
                 [&] {
                   // One stores what is read of all: the time tells little of the stores.
                   ForShare(bytes, 0, bytes * (size() + 1), [&](Slice share, Stores stores) {
-                    void* const result = At(outputs_[static_cast<size_t>(root)], share.begin);
-                    worker::Reduce(type, reduction, Inputs(share.begin),
+                    void* const result = At(outputs_[static_cast<size_t>(call.root)], share.begin);
+                    worker::Reduce(call.type, call.reduction, Inputs(share.begin),
                                    absl::MakeConstSpan(&result, 1), share.size / element, stores);
                   });
                 },
@@ -115,77 +136,73 @@ absl::Status HostCommunicator::Reduce(const void* input, void* output, int64_t c
                deadline);
 }
 
-absl::Status HostCommunicator::Broadcast(const void* input, void* output, int64_t count,
-                                         DataType type, int root, Instant deadline) {
-  const Operation operation = MakeOperation(Verb::kBroadcast, count, type, tag(), root);
-  COHORT_RETURN_IF_ERROR(CheckArguments(operation, rank_, size(), input, output));
-  const int64_t element = SizeOf(type);
-  const int64_t bytes = count * element;
-  const int64_t own_bytes = rank_ == root ? bytes : 0;
+absl::Status HostCommunicator::RunBroadcast(const FlatCall& call, const void* input, void* output,
+                                            Instant deadline) {
+  const int64_t element = SizeOf(call.type);
+  const int64_t bytes = call.count * element;
+  const int64_t own_bytes = rank_ == call.root ? bytes : 0;
   if (bytes <= space_.small_bytes()) {
-    COHORT_RETURN_IF_ERROR(Deposit(operation, input, own_bytes, deadline, bytes));
-    CopyOne(output, rank_ == root ? input : deposit(root), bytes);
+    COHORT_RETURN_IF_ERROR(Deposit(call, input, own_bytes, deadline, bytes));
+    CopyOne(output, rank_ == call.root ? input : deposit(call.root), bytes);
     return Done();
   }
-  return Large(operation, input, output,
+  return Large(call, input, output,
                {true, true, 1,
                 [&] {
                   ForShare(bytes, size() - 1, bytes * size(), [&](Slice share, Stores stores) {
-                    const char* const from = inputs_[static_cast<size_t>(root)] + share.begin;
+                    const char* const from = inputs_[static_cast<size_t>(call.root)] + share.begin;
                     Copy(from, OutputsBut(from, share.begin), share.size, stores);
                   });
                 },
                 [&](const Chunk& chunk) {
-                  if (rank_ != root) return;
+                  if (rank_ != call.root) return;
                   Put(buffer(rank_), At(input, chunk.at * element), chunk.size * element);
                 },
                 [&](const Chunk& chunk) {
                   const void* const from =
-                      rank_ == root ? At(input, chunk.at * element) : buffer(root);
+                      rank_ == call.root ? At(input, chunk.at * element) : buffer(call.root);
                   CopyOne(At(output, chunk.at * element), from, chunk.size * element, taken_out_);
                   return Done();
                 }},
                deadline);
 }
 
-absl::Status HostCommunicator::BroadcastAhead(const void* input, void* output, int64_t count,
-                                              DataType type, int root, Instant deadline) {
-  const Operation operation = MakeOperation(Verb::kBroadcast, count, type, tag(), root);
-  COHORT_RETURN_IF_ERROR(CheckArguments(operation, rank_, size(), input, output));
-  const int64_t bytes = count * SizeOf(type);
+absl::Status HostCommunicator::RunEagerBroadcast(const FlatCall& call, const void* input,
+                                                 void* output, Instant deadline) {
+  const int64_t bytes = call.count * SizeOf(call.type);
   if (bytes > space_.ahead_bytes()) {
-    return Broadcast(input, output, count, type, root, deadline);
+    return RunBroadcast(call, input, output, deadline);
   }
   const bool in_line = bytes <= static_cast<int64_t>(ArrivalLine::kDataBytes);
-  if (rank_ == root) {
-    CopyOne(in_line ? meeting_.own_data() : space_.ahead(root, meeting_.turn() + 1), input, bytes);
+  if (rank_ == call.root) {
+    CopyOne(in_line ? meeting_.own_data() : space_.ahead(call.root, meeting_.turn() + 1), input,
+            bytes);
   }
-  COHORT_RETURN_IF_ERROR(meeting_.Follow(operation, root, deadline));
-  const void* const data = in_line ? meeting_.data(root) : space_.ahead(root, meeting_.turn());
-  CopyOne(output, rank_ == root ? input : data, bytes);
+  COHORT_RETURN_IF_ERROR(meeting_.Follow(call, call.root, deadline));
+  const void* const data =
+      in_line ? meeting_.data(call.root) : space_.ahead(call.root, meeting_.turn());
+  CopyOne(output, rank_ == call.root ? input : data, bytes);
   return Done();
 }
 
-absl::Status HostCommunicator::AllGather(const void* input, void* output, int64_t count,
-                                         DataType type, Instant deadline) {
-  const Operation operation = MakeOperation(Verb::kAllGather, count, type, tag());
-  COHORT_RETURN_IF_ERROR(CheckArguments(operation, rank_, size(), input, output));
-  const int64_t element = SizeOf(type);
-  const int64_t bytes = count * element;
+absl::Status HostCommunicator::RunAllGather(const FlatCall& call, const void* input, void* output,
+                                            Instant deadline) {
+  const int64_t element = SizeOf(call.type);
+  const int64_t bytes = call.count * element;
   const auto take = [&](const Chunk& chunk) {
     for (int step = 0; step < size(); ++step) {
       const int rank = (rank_ + step) % size();
       const void* const from = step == 0 ? At(input, chunk.at * element) : deposit(rank);
-      CopyOne(At(output, (rank * count + chunk.at) * element), from, chunk.size * element,
+      CopyOne(At(output, (rank * call.count + chunk.at) * element), from, chunk.size * element,
               taken_out_);
     }
     return Done();
   };
   if (bytes <= space_.small_bytes()) {
-    COHORT_RETURN_IF_ERROR(Deposit(operation, input, bytes, deadline));
-    return take({0, count});
+    COHORT_RETURN_IF_ERROR(Deposit(call, input, bytes, deadline));
+    return take({0, call.count});
   }
-  return Large(operation, input, output,
+  return Large(call, input, output,
                {false, true, 1,
                 [&] {
                   ForOthers(bytes * (size() - 1), bytes * (size() + 1) * size(),
@@ -200,70 +217,66 @@ absl::Status HostCommunicator::AllGather(const void* input, void* output, int64_
                deadline);
 }
 
-absl::Status HostCommunicator::ReduceScatter(const void* input, void* output, int64_t count,
-                                             DataType type, const Reduction& reduction,
-                                             Instant deadline) {
-  const Operation operation = MakeOperation(Verb::kReduceScatter, count, type, tag(), 0, reduction);
-  COHORT_RETURN_IF_ERROR(CheckArguments(operation, rank_, size(), input, output));
-  const int64_t element = SizeOf(type);
-  const int64_t bytes = count * element;
+absl::Status HostCommunicator::RunReduceScatter(const FlatCall& call, const void* input,
+                                                void* output, Instant deadline) {
+  const int64_t element = SizeOf(call.type);
+  const int64_t bytes = call.count * element;
   if (bytes * size() <= space_.small_bytes()) {
-    COHORT_RETURN_IF_ERROR(Deposit(operation, input, bytes * size(), deadline));
-    worker::Reduce(type, reduction, Deposits(rank_ * bytes), absl::MakeConstSpan(&output, 1),
-                   count);
+    COHORT_RETURN_IF_ERROR(Deposit(call, input, bytes * size(), deadline));
+    worker::Reduce(call.type, call.reduction, Deposits(rank_ * bytes),
+                   absl::MakeConstSpan(&output, 1), call.count);
     return Done();
   }
-  return Large(operation, input, output,
+  return Large(call, input, output,
                {true, false, size(),
                 [&] {
-                  worker::Reduce(type, reduction, Inputs(rank_ * bytes),
-                                 absl::MakeConstSpan(&output, 1), count,
+                  worker::Reduce(call.type, call.reduction, Inputs(rank_ * bytes),
+                                 absl::MakeConstSpan(&output, 1), call.count,
                                  StoresOf(bytes * (size() + 1) * size()));
                 },
                 [&](const Chunk& chunk) {
                   for (int rank = 0; rank < size(); ++rank) {
                     if (rank == rank_) continue;
                     Put(At(buffer(rank_), rank * chunk.size * element),
-                        At(input, (rank * count + chunk.at) * element), chunk.size * element);
+                        At(input, (rank * call.count + chunk.at) * element), chunk.size * element);
                   }
                 },
                 [&](const Chunk& chunk) {
                   void* const result = At(output, chunk.at * element);
-                  const char* const own = At(input, (rank_ * count + chunk.at) * element);
-                  worker::Reduce(type, reduction, DepositsAnd(own, rank_ * chunk.size * element),
+                  const char* const own = At(input, (rank_ * call.count + chunk.at) * element);
+                  worker::Reduce(call.type, call.reduction,
+                                 DepositsAnd(own, rank_ * chunk.size * element),
                                  absl::MakeConstSpan(&result, 1), chunk.size, taken_out_);
                   return Done();
                 }},
                deadline);
 }
 
-absl::Status HostCommunicator::AllToAll(const void* input, void* output, int64_t count,
-                                        DataType type, Instant deadline) {
-  const Operation operation = MakeOperation(Verb::kAllToAll, count, type, tag());
-  COHORT_RETURN_IF_ERROR(CheckArguments(operation, rank_, size(), input, output));
-  const int64_t element = SizeOf(type);
-  const int64_t bytes = count * element;
+absl::Status HostCommunicator::RunAllToAll(const FlatCall& call, const void* input, void* output,
+                                           Instant deadline) {
+  const int64_t element = SizeOf(call.type);
+  const int64_t bytes = call.count * element;
   // `from` gives what a rank has for this one.
   const auto take = [&](const Chunk& chunk, absl::FunctionRef<const void*(int)> from,
                         Stores stores) {
     for (int step = 0; step < size(); ++step) {
       const int rank = (rank_ + step) % size();
-      void* const to = At(output, (rank * count + chunk.at) * element);
-      Copy(step == 0 ? At(input, (rank_ * count + chunk.at) * element) : from(rank),
+      void* const to = At(output, (rank * call.count + chunk.at) * element);
+      Copy(step == 0 ? At(input, (rank_ * call.count + chunk.at) * element) : from(rank),
            absl::MakeConstSpan(&to, 1), chunk.size * element, stores);
     }
     return Done();
   };
   if (bytes * size() <= space_.small_bytes()) {
-    COHORT_RETURN_IF_ERROR(Deposit(operation, input, bytes * size(), deadline));
+    COHORT_RETURN_IF_ERROR(Deposit(call, input, bytes * size(), deadline));
     return take(
-        {0, count}, [&](int rank) { return deposit(rank) + rank_ * bytes; }, Stores::kCached);
+        {0, call.count}, [&](int rank) { return deposit(rank) + rank_ * bytes; }, Stores::kCached);
   }
-  return Large(operation, input, output,
+  return Large(call, input, output,
                {true, false, size(),
                 [&] {
                   take(
-                      {0, count},
+                      {0, call.count},
                       [&](int rank) { return inputs_[static_cast<size_t>(rank)] + rank_ * bytes; },
                       StoresOf(2 * bytes * size() * size()))
                       .IgnoreError();
@@ -272,7 +285,7 @@ absl::Status HostCommunicator::AllToAll(const void* input, void* output, int64_t
                   for (int rank = 0; rank < size(); ++rank) {
                     if (rank == rank_) continue;
                     Put(At(buffer(rank_), rank * chunk.size * element),
-                        At(input, (rank * count + chunk.at) * element), chunk.size * element);
+                        At(input, (rank * call.count + chunk.at) * element), chunk.size * element);
                   }
                 },
                 [&](const Chunk& chunk) {
@@ -283,72 +296,69 @@ absl::Status HostCommunicator::AllToAll(const void* input, void* output, int64_t
                deadline);
 }
 
-absl::Status HostCommunicator::Gather(const void* input, void* output, int64_t count, DataType type,
-                                      int root, Instant deadline) {
-  const Operation operation = MakeOperation(Verb::kGather, count, type, tag(), root);
-  COHORT_RETURN_IF_ERROR(CheckArguments(operation, rank_, size(), input, output));
-  const int64_t element = SizeOf(type);
-  const int64_t bytes = count * element;
+absl::Status HostCommunicator::RunGather(const FlatCall& call, const void* input, void* output,
+                                         Instant deadline) {
+  const int64_t element = SizeOf(call.type);
+  const int64_t bytes = call.count * element;
   const auto take = [&](const Chunk& chunk) {
-    if (rank_ != root) return Done();
+    if (rank_ != call.root) return Done();
     for (int rank = 0; rank < size(); ++rank) {
       const void* const from = rank == rank_ ? At(input, chunk.at * element) : deposit(rank);
-      CopyOne(At(output, (rank * count + chunk.at) * element), from, chunk.size * element,
+      CopyOne(At(output, (rank * call.count + chunk.at) * element), from, chunk.size * element,
               taken_out_);
     }
     return Done();
   };
   if (bytes <= space_.small_bytes()) {
-    COHORT_RETURN_IF_ERROR(Deposit(operation, input, bytes, deadline));
-    return take({0, count});
+    COHORT_RETURN_IF_ERROR(Deposit(call, input, bytes, deadline));
+    return take({0, call.count});
   }
-  return Large(operation, input, output,
+  return Large(call, input, output,
                {false, true, 1,
                 [&] {
-                  void* const to = outputs_[static_cast<size_t>(root)] + rank_ * bytes;
-                  if (rank_ == root && to == input) return;
+                  void* const to = outputs_[static_cast<size_t>(call.root)] + rank_ * bytes;
+                  if (rank_ == call.root && to == input) return;
                   Copy(input, absl::MakeConstSpan(&to, 1), bytes, StoresOf(2 * bytes * size()));
                 },
                 [&](const Chunk& chunk) {
-                  if (rank_ == root) return;
+                  if (rank_ == call.root) return;
                   Put(buffer(rank_), At(input, chunk.at * element), chunk.size * element);
                 },
                 take},
                deadline);
 }
 
-absl::Status HostCommunicator::Scatter(const void* input, void* output, int64_t count,
-                                       DataType type, int root, Instant deadline) {
-  const Operation operation = MakeOperation(Verb::kScatter, count, type, tag(), root);
-  COHORT_RETURN_IF_ERROR(CheckArguments(operation, rank_, size(), input, output));
-  const int64_t element = SizeOf(type);
-  const int64_t bytes = count * element;
-  const int64_t own_bytes = rank_ == root ? bytes * size() : 0;
+absl::Status HostCommunicator::RunScatter(const FlatCall& call, const void* input, void* output,
+                                          Instant deadline) {
+  const int64_t element = SizeOf(call.type);
+  const int64_t bytes = call.count * element;
+  const int64_t own_bytes = rank_ == call.root ? bytes * size() : 0;
   if (bytes * size() <= space_.small_bytes()) {
-    COHORT_RETURN_IF_ERROR(Deposit(operation, input, own_bytes, deadline, bytes * size()));
-    CopyOne(output, rank_ == root ? At(input, rank_ * bytes) : deposit(root) + rank_ * bytes,
+    COHORT_RETURN_IF_ERROR(Deposit(call, input, own_bytes, deadline, bytes * size()));
+    CopyOne(output,
+            rank_ == call.root ? At(input, rank_ * bytes) : deposit(call.root) + rank_ * bytes,
             bytes);
     return Done();
   }
-  return Large(operation, input, output,
+  return Large(call, input, output,
                {true, false, size(),
                 [&] {
-                  const char* const from = inputs_[static_cast<size_t>(root)] + rank_ * bytes;
-                  if (rank_ == root && output == At(input, rank_ * bytes)) return;
+                  const char* const from = inputs_[static_cast<size_t>(call.root)] + rank_ * bytes;
+                  if (rank_ == call.root && output == At(input, rank_ * bytes)) return;
                   Copy(from, absl::MakeConstSpan(&output, 1), bytes, StoresOf(2 * bytes * size()));
                 },
                 [&](const Chunk& chunk) {
-                  if (rank_ != root) return;
+                  if (rank_ != call.root) return;
                   for (int rank = 0; rank < size(); ++rank) {
                     if (rank == rank_) continue;
                     Put(At(buffer(rank_), rank * chunk.size * element),
-                        At(input, (rank * count + chunk.at) * element), chunk.size * element);
+                        At(input, (rank * call.count + chunk.at) * element), chunk.size * element);
                   }
                 },
                 [&](const Chunk& chunk) {
-                  const void* const from = rank_ == root
-                                               ? At(input, (rank_ * count + chunk.at) * element)
-                                               : buffer(root) + rank_ * chunk.size * element;
+                  const void* const from =
+                      rank_ == call.root ? At(input, (rank_ * call.count + chunk.at) * element)
+                                         : buffer(call.root) + rank_ * chunk.size * element;
                   CopyOne(At(output, chunk.at * element), from, chunk.size * element, taken_out_);
                   return Done();
                 }},
@@ -357,23 +367,19 @@ absl::Status HostCommunicator::Scatter(const void* input, void* output, int64_t 
 
 absl::Status HostCommunicator::Exchange(absl::Span<const Transfer> transfers, Instant deadline) {
   COHORT_RETURN_IF_ERROR(CheckTransfers(transfers, rank_, size()));
-  return mailbox_.Exchange(transfers, tag(), deadline);
+  return mailbox_.Exchange(transfers, deadline);
 }
 
 absl::Status HostCommunicator::ExchangeNotes(absl::Span<const Transfer> notes, Instant deadline) {
   static_assert(kNoteBytes <= static_cast<int64_t>(FragmentLine::kDataBytes));
   COHORT_RETURN_IF_ERROR(CheckNotes(notes, rank_, size()));
-  return notes_.Exchange(notes, tag(), deadline);
+  return notes_.Exchange(notes, deadline);
 }
 
-absl::Status HostCommunicator::Barrier(Instant deadline) {
-  return meeting_.Meet(MakeOperation(Verb::kBarrier, 0, DataType::kU8, tag()), kPut, deadline);
-}
-
-void HostCommunicator::Settle(Instant deadline) {
-  meeting_.Settle(deadline);
-  mailbox_.Settle(deadline);
-  notes_.Settle(deadline);
+void HostCommunicator::Drain(Instant deadline) {
+  meeting_.Drain(deadline);
+  mailbox_.Drain(deadline);
+  notes_.Drain(deadline);
 }
 
 void HostCommunicator::Abort(absl::string_view cause) { waiter_.SetPoison(cause); }

@@ -47,25 +47,9 @@ class HostCommunicator final : public Communicator {
   int rank() const override { return rank_; }
   int size() const override { return space_.ranks(); }
 
-  absl::Status AllReduce(const void* input, void* output, int64_t count, DataType type,
-                         const Reduction& reduction, Instant deadline) override;
-  absl::Status Reduce(const void* input, void* output, int64_t count, DataType type,
-                      const Reduction& reduction, int root, Instant deadline) override;
-  absl::Status Broadcast(const void* input, void* output, int64_t count, DataType type, int root,
-                         Instant deadline) override;
-  absl::Status BroadcastAhead(const void* input, void* output, int64_t count, DataType type,
-                              int root, Instant deadline) override;
-  absl::Status TakeOverdue() override { return meeting_.TakeOverdue(); }
-  absl::Status AllGather(const void* input, void* output, int64_t count, DataType type,
-                         Instant deadline) override;
-  absl::Status ReduceScatter(const void* input, void* output, int64_t count, DataType type,
-                             const Reduction& reduction, Instant deadline) override;
-  absl::Status AllToAll(const void* input, void* output, int64_t count, DataType type,
-                        Instant deadline) override;
-  absl::Status Gather(const void* input, void* output, int64_t count, DataType type, int root,
-                      Instant deadline) override;
-  absl::Status Scatter(const void* input, void* output, int64_t count, DataType type, int root,
-                       Instant deadline) override;
+  absl::Status Run(const FlatCall& call, const void* input, void* output,
+                   Instant deadline) override;
+  absl::Status TakeDeferredError() override { return meeting_.TakeDeferredError(); }
   absl::Status Exchange(absl::Span<const Transfer> transfers, Instant deadline) override;
   absl::StatusOr<bool> HasMessage(int peer) override { return mailbox_.HasMessage(peer); }
   absl::StatusOr<int> AwaitMessage(absl::Span<const int> peers, Instant deadline) override {
@@ -73,8 +57,7 @@ class HostCommunicator final : public Communicator {
   }
   absl::Status ExchangeNotes(absl::Span<const Transfer> notes, Instant deadline) override;
   absl::StatusOr<bool> HasNote(int peer) override { return notes_.HasMessage(peer); }
-  absl::Status Barrier(Instant deadline) override;
-  void Settle(Instant deadline) override;
+  void Drain(Instant deadline) override;
   void Abort(absl::string_view cause) override;
 
  private:
@@ -100,23 +83,39 @@ class HostCommunicator final : public Communicator {
     absl::FunctionRef<void(const Chunk&)> put;
     absl::FunctionRef<absl::Status(const Chunk&)> take;
   };
+  // The collectives, of checked arguments.
+  absl::Status RunAllReduce(const FlatCall& call, const void* input, void* output,
+                            Instant deadline);
+  absl::Status RunReduce(const FlatCall& call, const void* input, void* output, Instant deadline);
+  absl::Status RunBroadcast(const FlatCall& call, const void* input, void* output,
+                            Instant deadline);
+  absl::Status RunEagerBroadcast(const FlatCall& call, const void* input, void* output,
+                                 Instant deadline);
+  absl::Status RunAllGather(const FlatCall& call, const void* input, void* output,
+                            Instant deadline);
+  absl::Status RunReduceScatter(const FlatCall& call, const void* input, void* output,
+                                Instant deadline);
+  absl::Status RunAllToAll(const FlatCall& call, const void* input, void* output, Instant deadline);
+  absl::Status RunGather(const FlatCall& call, const void* input, void* output, Instant deadline);
+  absl::Status RunScatter(const FlatCall& call, const void* input, void* output, Instant deadline);
+
   // Puts `bytes` where all see them, and meets. Of each rank: deposit(rank), until the next.
   // `bytes_of_all`: the most that any rank puts, where they differ.
-  absl::Status Deposit(const Operation& operation, const void* data, int64_t bytes,
-                       Instant deadline, int64_t bytes_of_all = 0);
-  absl::Status MeetForBuffers(const Operation& operation, int stage, Instant deadline);
+  absl::Status Deposit(const FlatCall& call, const void* data, int64_t bytes, Instant deadline,
+                       int64_t bytes_of_all = 0);
+  absl::Status MeetForBuffers(const FlatCall& call, int stage, Instant deadline);
   const char* deposit(int rank) const { return in_line_ ? meeting_.data(rank) : buffer(rank); }
   // Of all ranks in order, `offset` bytes into each.
   const std::vector<const void*>& Deposits(int64_t offset);
   // The same, but this rank's own, which it has not put there, is at `own`.
   const std::vector<const void*>& DepositsAnd(const void* own, int64_t offset);
 
-  absl::Status Large(const Operation& operation, const void* input, void* output, const Ways& ways,
+  absl::Status Large(const FlatCall& call, const void* input, void* output, const Ways& ways,
                      Instant deadline);
   enum class Agreed { kDirect, kStaged, kMixed };
   // Learns from the last meeting where all ranks' tensors are.
-  absl::StatusOr<Agreed> LearnPlaces(const Operation& operation, const Ways& ways);
-  Chunk FirstChunk(const Operation& operation, const Ways& ways) const;
+  absl::StatusOr<Agreed> LearnPlaces(const FlatCall& call, const Ways& ways);
+  Chunk FirstChunk(const FlatCall& call, const Ways& ways) const;
 
   // Into this rank's buffer, for others to read.
   void Put(void* to, const void* from, int64_t bytes);

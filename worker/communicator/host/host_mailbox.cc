@@ -73,10 +73,8 @@ HostMailbox::HostMailbox(const HostSpace& space, const RankHeaps& heaps, const W
       mail_(mail),
       peers_(static_cast<size_t>(space.ranks())) {}
 
-absl::Status HostMailbox::Exchange(absl::Span<const Transfer> transfers, uint32_t tag,
-                                   Instant deadline) {
+absl::Status HostMailbox::Exchange(absl::Span<const Transfer> transfers, Instant deadline) {
   if (waiter_.poisoned()) return waiter_.CauseOfPoison();
-  tag_ = tag;
   LineUp(transfers);
   refusals_.clear();
   Pass(transfers);
@@ -217,7 +215,7 @@ bool HostMailbox::Send(const Transfer& transfer, Progress& progress) {
     if (!progress.begun) progress.first = number;
     progress.begun = true;
     line.type = static_cast<uint8_t>(transfer.type);
-    line.tag = tag_;
+    line.tag = transfer.tag;
     line.count = transfer.count;
     line.place = ahead ? -1 : PlaceInHeap(transfer);
     const char* const data = static_cast<const char*>(transfer.data) + progress.bytes;
@@ -272,7 +270,7 @@ bool HostMailbox::Receive(const Transfer& transfer, Progress& progress) {
       const int64_t count = ReadOnce(line.count);
       const uint8_t type = ReadOnce(line.type);
       if (count != transfer.count || type != static_cast<uint8_t>(transfer.type) ||
-          ReadOnce(line.tag) != tag_) {
+          ReadOnce(line.tag) != transfer.tag) {
         progress.refused = true;
         progress.whole = WholeOf(count, type);
         refusals_.push_back(
@@ -330,7 +328,7 @@ bool HostMailbox::Take(const Transfer& transfer, const FragmentLine& line, const
   return true;
 }
 
-void HostMailbox::Settle(Instant deadline) const {
+void HostMailbox::Drain(Instant deadline) const {
   const auto untaken = [this] {
     RankSet ranks;
     for (int peer = 0; peer < space_.ranks(); ++peer) {

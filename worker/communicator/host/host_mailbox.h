@@ -35,13 +35,13 @@ class HostMailbox {
               Mail mail = Mail::kMessages);
 
   // As Communicator::Exchange, of transfers that make sense.
-  absl::Status Exchange(absl::Span<const Transfer> transfers, uint32_t tag, Instant deadline);
+  absl::Status Exchange(absl::Span<const Transfer> transfers, Instant deadline);
   // As Communicator::HasMessage.
   absl::StatusOr<bool> HasMessage(int peer) const;
   // As Communicator::AwaitMessage.
   absl::StatusOr<int> AwaitMessage(absl::Span<const int> peers, Instant deadline);
   // Returns when all that was sent has been taken, or never will be, and at `deadline`.
-  void Settle(Instant deadline) const;
+  void Drain(Instant deadline) const;
 
  private:
   static constexpr int kNone = -1;
@@ -101,7 +101,6 @@ class HostMailbox {
   const Mail mail_;
   std::vector<Peer> peers_;
   std::vector<Progress> progress_;  // of the exchange at work
-  uint32_t tag_ = 0;
   uint64_t exchange_ = 0;
   std::vector<int> turns_;  // of each peer and direction, whose turn it is
   std::vector<int> owed_;   // peers

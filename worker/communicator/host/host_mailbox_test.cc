@@ -39,7 +39,7 @@ TEST_F(HostMailboxTest, EachPeerIsWokenOnceForWhatItIsSent) {
       transfers.push_back(Transfer::Send(peer, large.data(), 1, DataType::kU8));
     }
   }
-  const absl::Status sent = mailbox_.Exchange(transfers, 0, Soon());
+  const absl::Status sent = mailbox_.Exchange(transfers, Soon());
   ASSERT_TRUE(sent.ok()) << sent;
   uint32_t wakes = 0;
   for (int peer = 1; peer <= kPeers; ++peer) {
@@ -61,7 +61,7 @@ TEST_F(HostMailboxTest, APeerIsWokenWhenWhatItSentIsTaken) {
   line.number.store(1);
   char byte = 0;
   const Transfer receive = Transfer::Receive(1, &byte, 1, DataType::kU8);
-  const absl::Status received = mailbox_.Exchange(absl::MakeConstSpan(&receive, 1), 0, Soon());
+  const absl::Status received = mailbox_.Exchange(absl::MakeConstSpan(&receive, 1), Soon());
   ASSERT_TRUE(received.ok()) << received;
   EXPECT_EQ(WakesOf(1), 1u);
   EXPECT_EQ(WakesOf(2), 0u);
@@ -82,7 +82,7 @@ TEST_F(HostMailboxTest, ANoteHasNoMoreThanItsLine) {
     line.number.store(1);
     char note[16];
     const Transfer receive = Transfer::Receive(1, note, sizeof(note), DataType::kU8);
-    const absl::Status status = notes.Exchange(absl::MakeConstSpan(&receive, 1), 0, Soon());
+    const absl::Status status = notes.Exchange(absl::MakeConstSpan(&receive, 1), Soon());
     EXPECT_EQ(status, absl::AbortedError("rank 1 sends what is no piece of its message"));
   }
 }
@@ -101,10 +101,10 @@ TEST_F(HostMailboxTest, AMessageThatStopsHalfwayEndsTheCommunicator) {
   line.number.store(1);
   std::vector<char> message(20000);
   const Transfer receive = Transfer::Receive(1, message.data(), 20000, DataType::kU8);
-  const absl::Status late = mailbox.Exchange(absl::MakeConstSpan(&receive, 1), 0,
+  const absl::Status late = mailbox.Exchange(absl::MakeConstSpan(&receive, 1),
                                              Clock::Steady().Now() + absl::Milliseconds(10));
   EXPECT_EQ(late.code(), absl::StatusCode::kDeadlineExceeded) << late;
-  const absl::Status next = mailbox.Exchange(absl::MakeConstSpan(&receive, 1), 0, Soon());
+  const absl::Status next = mailbox.Exchange(absl::MakeConstSpan(&receive, 1), Soon());
   EXPECT_EQ(next, absl::AbortedError("rank 0 gave up receive of 20000 u8 from rank 1: it did not "
                                      "come"));
 }

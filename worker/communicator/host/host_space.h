@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "absl/status/statusor.h"
+#include "base/collective.h"
 #include "base/shm/segment.h"
 
 namespace cohort::worker {
@@ -23,9 +24,7 @@ struct alignas(kApart) ArrivalLine {
   static constexpr size_t kDataBytes = 32;
 
   std::atomic<uint64_t> turn;
-  uint64_t what;
-  int64_t count;
-  double scale;
+  CollectiveKey key;
   // Of small operations the elements themselves; of large ones where they are.
   char data[kDataBytes];
 };

@@ -59,7 +59,7 @@ HostCommunicator::HostCommunicator(HostMemory memory, int rank)
   to_.reserve(ranks);
 }
 
-absl::Status HostCommunicator::Deposit(const Operation& operation, const void* data, int64_t bytes,
+absl::Status HostCommunicator::Deposit(const FlatCall& call, const void* data, int64_t bytes,
                                        Instant deadline, int64_t bytes_of_all) {
   bytes_of_all = std::max(bytes, bytes_of_all);
   in_line_ = bytes_of_all <= static_cast<int64_t>(ArrivalLine::kDataBytes);
@@ -67,7 +67,7 @@ absl::Status HostCommunicator::Deposit(const Operation& operation, const void* d
   NextBuffer(bytes_of_all);
   void* const room = in_line_ ? meeting_.own_data() : buffer(rank_);
   Copy(data, absl::MakeConstSpan(&room, 1), bytes);
-  return MeetForBuffers(operation, kPut, deadline);
+  return MeetForBuffers(call, kPut, deadline);
 }
 
 void HostCommunicator::NextBuffer(int64_t bytes) {
@@ -81,9 +81,8 @@ void HostCommunicator::NextBuffer(int64_t bytes) {
   at_ = static_cast<int64_t>(meeting_.turn() / 2) % std::max<int64_t>(kRoom / step, 1) * step;
 }
 
-absl::Status HostCommunicator::MeetForBuffers(const Operation& operation, int stage,
-                                              Instant deadline) {
-  absl::Status status = meeting_.Meet(operation, stage, deadline);
+absl::Status HostCommunicator::MeetForBuffers(const FlatCall& call, int stage, Instant deadline) {
+  absl::Status status = meeting_.Meet(call, stage, deadline);
   // Ranks that called something else have taken no buffer. Nobody reads from this one.
   if (!status.ok()) which_ = 1 - which_;
   return status;
@@ -101,16 +100,16 @@ const std::vector<const void*>& HostCommunicator::DepositsAnd(const void* own, i
   return from_;
 }
 
-absl::Status HostCommunicator::Large(const Operation& operation, const void* input, void* output,
+absl::Status HostCommunicator::Large(const FlatCall& call, const void* input, void* output,
                                      const Ways& ways, Instant deadline) {
   in_line_ = false;
-  taken_out_ = StoresOf(OutputBytes(operation, operation.root, size()) * size());
-  const Chunk first = FirstChunk(operation, ways);
-  const int64_t buffer_bytes = first.size * ways.parts * SizeOf(operation.type);
+  taken_out_ = StoresOf(OutputBytes(call, call.root, size()) * size());
+  const Chunk first = FirstChunk(call, ways);
+  const int64_t buffer_bytes = first.size * ways.parts * SizeOf(call.type);
   NextBuffer(buffer_bytes);
   const shm::Segment* const heap = heaps_[static_cast<size_t>(rank_)].get();
-  const Places own = {PlaceOf(heap, input, InputBytes(operation, rank_, size())),
-                      PlaceOf(heap, output, OutputBytes(operation, rank_, size()))};
+  const Places own = {PlaceOf(heap, input, InputBytes(call, rank_, size())),
+                      PlaceOf(heap, output, OutputBytes(call, rank_, size()))};
   // This rank knows already that there is no direct way.
   const bool staged = (ways.needs_inputs && own.input == kElsewhere) ||
                       (ways.needs_outputs && own.output == kElsewhere);
@@ -118,39 +117,38 @@ absl::Status HostCommunicator::Large(const Operation& operation, const void* inp
   // Whoever took pieces at a turn like this one has been to the meeting behind it.
   if (rank_ == 0) space_.taken(meeting_.turn() + 1).store(0, std::memory_order_relaxed);
   std::memcpy(meeting_.own_data(), &own, sizeof(own));
-  COHORT_RETURN_IF_ERROR(MeetForBuffers(operation, kPut, deadline));
-  COHORT_ASSIGN_OR_RETURN(const Agreed agreed, LearnPlaces(operation, ways));
+  COHORT_RETURN_IF_ERROR(MeetForBuffers(call, kPut, deadline));
+  COHORT_ASSIGN_OR_RETURN(const Agreed agreed, LearnPlaces(call, ways));
   if (agreed == Agreed::kDirect) {
     ways.direct();
-    return meeting_.Meet(operation, kDone, deadline);
+    return meeting_.Meet(call, kDone, deadline);
   }
   if (agreed == Agreed::kMixed) {
     // Some had hoped in vain.
     if (!staged) ways.put(first);
-    COHORT_RETURN_IF_ERROR(MeetForBuffers(operation, kPutLate, deadline));
+    COHORT_RETURN_IF_ERROR(MeetForBuffers(call, kPutLate, deadline));
   }
   Chunk chunk = first;
   COHORT_RETURN_IF_ERROR(ways.take(chunk));
   const int64_t room = chunk.size;
-  for (chunk.at += room; chunk.at < operation.count; chunk.at += room) {
-    chunk.size = std::min(room, operation.count - chunk.at);
+  for (chunk.at += room; chunk.at < call.count; chunk.at += room) {
+    chunk.size = std::min(room, call.count - chunk.at);
     // Whoever still reads the buffer before this one has not come to the meeting before this one.
     NextBuffer(buffer_bytes);
     ways.put(chunk);
-    COHORT_RETURN_IF_ERROR(MeetForBuffers(operation, kPut, deadline));
+    COHORT_RETURN_IF_ERROR(MeetForBuffers(call, kPut, deadline));
     COHORT_RETURN_IF_ERROR(ways.take(chunk));
   }
   return absl::OkStatus();
 }
 
-HostCommunicator::Chunk HostCommunicator::FirstChunk(const Operation& operation,
-                                                     const Ways& ways) const {
+HostCommunicator::Chunk HostCommunicator::FirstChunk(const FlatCall& call, const Ways& ways) const {
   const int64_t room =
-      static_cast<int64_t>(HostSpace::kBufferBytes) / ways.parts / SizeOf(operation.type);
-  return {0, std::min(room, operation.count)};
+      static_cast<int64_t>(HostSpace::kBufferBytes) / ways.parts / SizeOf(call.type);
+  return {0, std::min(room, call.count)};
 }
 
-absl::StatusOr<HostCommunicator::Agreed> HostCommunicator::LearnPlaces(const Operation& operation,
+absl::StatusOr<HostCommunicator::Agreed> HostCommunicator::LearnPlaces(const FlatCall& call,
                                                                        const Ways& ways) {
   bool direct = true;
   bool staged = true;
@@ -170,8 +168,8 @@ absl::StatusOr<HostCommunicator::Agreed> HostCommunicator::LearnPlaces(const Ope
                     : heap->At(place, static_cast<size_t>(bytes));
       return pointer != nullptr || place == kElsewhere || bytes == 0;
     };
-    if (!find(places.input, InputBytes(operation, rank, size()), inputs_[number]) ||
-        !find(places.output, OutputBytes(operation, rank, size()), outputs_[number])) {
+    if (!find(places.input, InputBytes(call, rank, size()), inputs_[number]) ||
+        !find(places.output, OutputBytes(call, rank, size()), outputs_[number])) {
       const std::string text =
           absl::StrCat("rank ", names_[number], " names memory that it does not have");
       Abort(text);

@@ -10,42 +10,10 @@
 namespace cohort::worker {
 namespace {
 
-// From the lowest bits: verb 4, type 5, op 4, stage 3, root 16, tag 32.
-static_assert(HostSpace::kMaxRanks <= 1 << 16);
+static_assert(HostSpace::kMaxRanks <= CollectiveKey::kMaxRanks);
 
-uint64_t Encode(const Operation& operation, int stage) {
-  uint64_t what = static_cast<uint64_t>(operation.verb) |
-                  static_cast<uint64_t>(operation.type) << 4 | static_cast<uint64_t>(stage) << 13 |
-                  static_cast<uint64_t>(operation.tag) << 32;
-  if (Reduces(operation.verb)) what |= static_cast<uint64_t>(operation.reduction.op) << 9;
-  if (HasRoot(operation.verb)) what |= static_cast<uint64_t>(operation.root) << 16;
-  return what;
-}
-
-// Of those who follow: apart from the stages of operations.
+// The step of ranks that follow a root; the steps of collectives are below it.
 constexpr int kFollows = 7;
-int StageOf(const ArrivalLine& line) { return static_cast<int>(line.what >> 13 & 0x7); }
-int RootOf(const ArrivalLine& line) { return static_cast<int>(line.what >> 16 & 0xFFFF); }
-
-bool Same(const ArrivalLine& a, const ArrivalLine& b) {
-  return a.what == b.what && a.count == b.count && a.scale == b.scale;
-}
-
-// Whatever another process has written there.
-std::string Describe(const ArrivalLine& line) {
-  Operation operation;
-  operation.verb = static_cast<Verb>(line.what & 0xF);
-  operation.count = line.count;
-  const int type = static_cast<int>(line.what >> 4 & 0x1F);
-  const int op = static_cast<int>(line.what >> 9 & 0xF);
-  operation.root = static_cast<int>(line.what >> 16 & 0xFFFF);
-  if (!IsDataType(type) || (Reduces(operation.verb) && !IsReduceOp(op))) {
-    return NameOf(operation.verb);
-  }
-  operation.type = static_cast<DataType>(type);
-  if (Reduces(operation.verb)) operation.reduction = {static_cast<ReduceOp>(op), line.scale};
-  return Describe(operation);
-}
 
 }  // namespace
 
@@ -53,32 +21,32 @@ Meeting::Meeting(const HostSpace& space, const Waiter& waiter, const std::vector
                  int rank)
     : space_(space), waiter_(waiter), names_(names), rank_(rank) {}
 
-absl::Status Meeting::Meet(const Operation& operation, int stage, Instant deadline) {
+absl::Status Meeting::Meet(const FlatCall& call, int stage, Instant deadline) {
   if (waiter_.poisoned()) return waiter_.CauseOfPoison();
   if (turn_ + 1 > compared_ + kAhead) {
-    COHORT_RETURN_IF_ERROR(CatchUp(turn_ + 1 - kAhead, operation, deadline));
+    COHORT_RETURN_IF_ERROR(CatchUp(turn_ + 1 - kAhead, call, deadline));
   }
-  Arrive(operation, stage);
+  Arrive(call, stage);
   // Of those who come last, one at least sees that all are here.
   if (waiter_.SomebodySleeps() && AllHere(turn_)) waiter_.WakeAllNow();
-  COHORT_RETURN_IF_ERROR(AwaitAll(turn_, operation, deadline));
+  COHORT_RETURN_IF_ERROR(AwaitAll(turn_, call, deadline));
   PrefetchToWrite(&space_.line(rank_, turn_ + 1));
-  if (compared_ + 1 < turn_) COHORT_RETURN_IF_ERROR(CatchUp(turn_ - 1, operation, deadline));
+  if (compared_ + 1 < turn_) COHORT_RETURN_IF_ERROR(CatchUp(turn_ - 1, call, deadline));
   compared_ = turn_;
   const std::optional<int> stranger = Stranger(turn_);
   if (!stranger.has_value()) return absl::OkStatus();
   // Who follows has gone on, and will not come to talk about it.
   if (SomebodyFollows(turn_)) return Differ(turn_, 0, *stranger);
-  return MismatchError(Describe(space_.line(0, turn_)), *stranger,
-                       Describe(space_.line(*stranger, turn_)));
+  return MismatchError(Describe(space_.line(0, turn_).key), *stranger,
+                       Describe(space_.line(*stranger, turn_).key));
 }
 
-absl::Status Meeting::Follow(const Operation& operation, int root, Instant deadline) {
+absl::Status Meeting::Follow(const FlatCall& call, int root, Instant deadline) {
   if (waiter_.poisoned()) return waiter_.CauseOfPoison();
   if (turn_ + 1 > compared_ + kAhead) {
-    COHORT_RETURN_IF_ERROR(CatchUp(turn_ + 1 - kAhead, operation, deadline));
+    COHORT_RETURN_IF_ERROR(CatchUp(turn_ + 1 - kAhead, call, deadline));
   }
-  Arrive(operation, kFollows);
+  Arrive(call, kFollows);
   // Somebody may wait for this rank alone.
   if (waiter_.SomebodySleeps()) waiter_.WakeAllNow();
   PrefetchToWrite(&space_.line(rank_, turn_ + 1));
@@ -88,54 +56,52 @@ absl::Status Meeting::Follow(const Operation& operation, int root, Instant deadl
     RankSet missing;
     missing.Add(names_[static_cast<size_t>(root)]);
     const absl::Status status = waiter_.Await(root_here, deadline, [&] { return missing; });
-    if (absl::IsDeadlineExceeded(status)) return GiveUp(missing, operation);
+    if (absl::IsDeadlineExceeded(status)) return GiveUp(missing, call);
     if (!status.ok()) return status;
   }
-  return Same(space_.line(root, turn_), space_.line(rank_, turn_)) ? absl::OkStatus()
-                                                                   : Differ(turn_, root, rank_);
+  return space_.line(root, turn_).key == space_.line(rank_, turn_).key ? absl::OkStatus()
+                                                                       : Differ(turn_, root, rank_);
 }
 
-void Meeting::Settle(Instant deadline) const {
+void Meeting::Drain(Instant deadline) const {
   if (compared_ == turn_) return;
   waiter_.Await([this] { return AllHere(turn_); }, deadline, [this] { return Missing(turn_); })
       .IgnoreError();
 }
 
-void Meeting::Arrive(const Operation& operation, int stage) {
+void Meeting::Arrive(const FlatCall& call, int stage) {
   ++turn_;
   ArrivalLine& own = space_.line(rank_, turn_);
-  own.what = Encode(operation, stage);
-  own.count = operation.count;
-  own.scale = operation.reduction.scale;
+  own.key = KeyOf(call, stage);
   own.turn.store(turn_, std::memory_order_release);
 }
 
-absl::Status Meeting::CatchUp(uint64_t last, const Operation& operation, Instant deadline) {
+absl::Status Meeting::CatchUp(uint64_t last, const FlatCall& call, Instant deadline) {
   // As many as have come: reading many lines at once takes hardly longer than reading one.
   while (compared_ < last || (compared_ < turn_ && AllHere(compared_ + 1))) {
     const uint64_t turn = compared_ + 1;
-    COHORT_RETURN_IF_ERROR(AwaitAll(turn, operation, deadline));
+    COHORT_RETURN_IF_ERROR(AwaitAll(turn, call, deadline));
     compared_ = turn;
     const std::optional<int> stranger = Stranger(turn);
     // Of several the first is told.
-    if (!stranger.has_value() || !overdue_.ok()) continue;
+    if (!stranger.has_value() || !deferred_error_.ok()) continue;
     // Unless this rank was told then.
     const ArrivalLine& own = space_.line(rank_, turn);
-    if (StageOf(own) != kFollows) continue;
-    const int root = RootOf(own);
-    if (root < space_.ranks() && !Same(space_.line(root, turn), own)) continue;
-    overdue_ = absl::InvalidArgumentError(absl::StrCat(
+    if (own.key.step() != kFollows) continue;
+    const int root = own.key.root();
+    if (root < space_.ranks() && space_.line(root, turn).key != own.key) continue;
+    deferred_error_ = absl::InvalidArgumentError(absl::StrCat(
         "a call before this one, which was done itself: ", Differ(turn, 0, *stranger).message()));
   }
   return absl::OkStatus();
 }
 
-absl::Status Meeting::AwaitAll(uint64_t turn, const Operation& operation, Instant deadline) const {
+absl::Status Meeting::AwaitAll(uint64_t turn, const FlatCall& call, Instant deadline) const {
   for (int rank = 0; rank < space_.ranks(); ++rank) {
     if (waiter_.Glance([&] { return Here(rank, turn); })) continue;
     const absl::Status status =
         waiter_.Await([&] { return AllHere(turn); }, deadline, [&] { return Missing(turn); });
-    if (absl::IsDeadlineExceeded(status)) return GiveUp(Missing(turn), operation);
+    if (absl::IsDeadlineExceeded(status)) return GiveUp(Missing(turn), call);
     if (!status.ok()) return status;
   }
   return absl::OkStatus();
@@ -159,30 +125,30 @@ RankSet Meeting::Missing(uint64_t turn) const {
 std::optional<int> Meeting::Stranger(uint64_t turn) const {
   const ArrivalLine& first = space_.line(0, turn);
   for (int rank = 1; rank < space_.ranks(); ++rank) {
-    if (!Same(first, space_.line(rank, turn))) return rank;
+    if (space_.line(rank, turn).key != first.key) return rank;
   }
   return std::nullopt;
 }
 
 bool Meeting::SomebodyFollows(uint64_t turn) const {
   for (int rank = 0; rank < space_.ranks(); ++rank) {
-    if (StageOf(space_.line(rank, turn)) == kFollows) return true;
+    if (space_.line(rank, turn).key.step() == kFollows) return true;
   }
   return false;
 }
 
 absl::Status Meeting::Differ(uint64_t turn, int one, int other) const {
-  const std::string first = Describe(space_.line(one, turn));
-  const std::string second = Describe(space_.line(other, turn));
+  const std::string first = Describe(space_.line(one, turn).key);
+  const std::string second = Describe(space_.line(other, turn).key);
   return absl::InvalidArgumentError(
       absl::StrCat("ranks called different things: rank ", names_[static_cast<size_t>(one)], " ",
                    first, "; rank ", names_[static_cast<size_t>(other)], " ", second,
                    first == second ? ", of another shape" : ""));
 }
 
-absl::Status Meeting::GiveUp(const RankSet& missing, const Operation& operation) const {
+absl::Status Meeting::GiveUp(const RankSet& missing, const FlatCall& call) const {
   const std::string text =
-      absl::StrCat(worker::Describe(operation), ": rank ", missing.ToString(), " did not come");
+      absl::StrCat(Describe(call), ": rank ", missing.ToString(), " did not come");
   waiter_.SetPoison(absl::StrCat("rank ", names_[static_cast<size_t>(rank_)], " gave up ", text));
   return absl::DeadlineExceededError(text);
 }

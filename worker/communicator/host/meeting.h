@@ -9,8 +9,8 @@
 
 #include "absl/status/status.h"
 #include "base/clock.h"
+#include "base/collective.h"
 #include "base/rank_set.h"
-#include "worker/communicator/arguments.h"
 #include "worker/communicator/host/host_space.h"
 #include "worker/communicator/host/waiter.h"
 
@@ -34,21 +34,22 @@ class Meeting {
   //
   // Errors: INVALID_ARGUMENT, on all ranks alike, when they came for different things;
   // DEADLINE_EXCEEDED names who did not come, and poisons the space; ABORTED says who poisoned it.
-  absl::Status Meet(const Operation& operation, int stage, Instant deadline);
+  absl::Status Meet(const FlatCall& call, int stage, Instant deadline);
 
   // Returns when `root` has arrived at this turn; at the root, at once. What the others came for is
-  // compared at one of the next turns: see TakeOverdue.
+  // compared at one of the next turns: see TakeDeferredError.
   //
   // Errors: INVALID_ARGUMENT, without mark, when this rank and the root came for different things;
   // others as Meet.
-  absl::Status Follow(const Operation& operation, int root, Instant deadline);
+  absl::Status Follow(const FlatCall& call, int root, Instant deadline);
   // Once: INVALID_ARGUMENT, what was found of turns that this rank had gone on from.
-  absl::Status TakeOverdue() {
-    return overdue_.ok() ? absl::OkStatus() : std::exchange(overdue_, absl::OkStatus());
+  absl::Status TakeDeferredError() {
+    return deferred_error_.ok() ? absl::OkStatus()
+                                : std::exchange(deferred_error_, absl::OkStatus());
   }
 
   // Returns when all have arrived at this rank's last turn, or never will, and at `deadline`.
-  void Settle(Instant deadline) const;
+  void Drain(Instant deadline) const;
 
   // How many turns this rank has had.
   uint64_t turn() const { return turn_; }
@@ -63,16 +64,16 @@ class Meeting {
   bool AllHere(uint64_t turn) const;
   RankSet Missing(uint64_t turn) const;
 
-  void Arrive(const Operation& operation, int stage);
+  void Arrive(const FlatCall& call, int stage);
   // Compares what all came for at the turns that it has not yet, up to `last`; waits for them.
-  absl::Status CatchUp(uint64_t last, const Operation& operation, Instant deadline);
-  absl::Status AwaitAll(uint64_t turn, const Operation& operation, Instant deadline) const;
+  absl::Status CatchUp(uint64_t last, const FlatCall& call, Instant deadline);
+  absl::Status AwaitAll(uint64_t turn, const FlatCall& call, Instant deadline) const;
   // Of a turn at which all are here: who came for something else than rank 0; none: nobody.
   std::optional<int> Stranger(uint64_t turn) const;
   // Whether somebody came to follow, who does not wait for all.
   bool SomebodyFollows(uint64_t turn) const;
   absl::Status Differ(uint64_t turn, int one, int other) const;
-  absl::Status GiveUp(const RankSet& missing, const Operation& operation) const;
+  absl::Status GiveUp(const RankSet& missing, const FlatCall& call) const;
 
   const HostSpace& space_;
   const Waiter& waiter_;
@@ -80,7 +81,7 @@ class Meeting {
   const int rank_;
   uint64_t turn_ = 0;
   uint64_t compared_ = 0;  // up to this turn
-  absl::Status overdue_;
+  absl::Status deferred_error_;
 };
 
 }  // namespace cohort::worker

@@ -41,13 +41,12 @@ constexpr absl::Duration kPause = absl::Microseconds(100);
 // For the rest of a note that has begun to come.
 constexpr absl::Duration kRestOfNote = absl::Seconds(10);
 
-std::string DescribeMessage(const Transfer& own, uint32_t tag, int64_t count, uint8_t type,
-                            uint32_t other_tag) {
+std::string DescribeMessage(const Transfer& own, int64_t count, uint8_t type, uint32_t other_tag) {
   const bool same = count == own.count && type == static_cast<uint8_t>(own.type);
   return absl::StrCat(
       count, " ",
       IsDataType(type) ? NameOf(static_cast<DataType>(type)) : absl::string_view("elements"),
-      same && tag != other_tag ? " in a call of another kind" : "");
+      same && own.tag != other_tag ? " in a call of another kind" : "");
 }
 
 void Rest(int look) {
@@ -68,7 +67,6 @@ absl::Status Agreement::OnOperation(const OperationLine& line, bool shares_devic
   const NcclBoard::Entry last = Last();
   const Said own{line, board_.posted(host_.rank()), last.chain, shares_device ? 1u : 0u};
   std::vector<Said> said(peers_.size());
-  host_.set_tag(0);
   COHORT_RETURN_IF_ERROR(host_.AllGather(&own, said.data(), sizeof(own), DataType::kU8, deadline));
   is_device_shared_ = false;
   for (const Said& other : said) is_device_shared_ |= other.shares_device != 0;
@@ -101,7 +99,6 @@ absl::Status Agreement::FindDifference(Instant deadline) {
   }
   std::vector<Remembered> all(own.size() * peers_.size());
   const auto bytes = static_cast<int64_t>(own.size() * sizeof(Remembered));
-  host_.set_tag(0);
   COHORT_RETURN_IF_ERROR(host_.AllGather(own.data(), all.data(), bytes, DataType::kU8, deadline));
   // The earliest that two have kept, or that only one has.
   std::optional<NcclBoard::Difference> first;
@@ -131,7 +128,7 @@ absl::Status Agreement::FindDifference(Instant deadline) {
 
 absl::Status DifferenceError(int rank, const NcclBoard::Difference& difference) {
   const auto name = [](const OperationLine& line) {
-    return line.verb == 0 ? std::string("nothing") : Describe(line);
+    return line.key.collective() == 0 ? std::string("nothing") : Describe(line);
   };
   const bool mine_first = rank < difference.rank;
   const OperationLine& lower = mine_first ? difference.mine : difference.theirs;
@@ -151,10 +148,9 @@ bool IsDifference(const absl::Status& status) {
 }
 
 absl::Status Agreement::OnTransfers(
-    absl::Span<const Transfer> transfers, uint32_t tag, Instant deadline,
+    absl::Span<const Transfer> transfers, Instant deadline,
     absl::FunctionRef<absl::Status(const std::vector<size_t>&)> post) {
   transfers_ = transfers;
-  tag_ = tag;
   ready_.clear();
   refusals_.clear();
   std::vector<int>& peers = talks_with_;
@@ -175,7 +171,7 @@ absl::Status Agreement::OnTransfers(
     Note offer;
     offer.kind = kOffer;
     offer.type = static_cast<uint8_t>(transfer.type);
-    offer.tag = tag;
+    offer.tag = transfer.tag;
     offer.count = transfer.count;
     COHORT_RETURN_IF_ERROR(Say(transfer.peer, offer, deadline));
   }
@@ -253,7 +249,6 @@ absl::Status Agreement::Say(int peer, const Note& note, Instant deadline) {
     }
   }
   const Transfer message = Transfer::Send(peer, &note, sizeof(note), DataType::kU8);
-  host_.set_tag(0);
   return host_.ExchangeNotes(absl::MakeConstSpan(&message, 1), deadline);
 }
 
@@ -262,7 +257,6 @@ absl::StatusOr<bool> Agreement::Listen(int peer, Instant deadline) {
   if (!come) return false;
   Note note;
   const Transfer message = Transfer::Receive(peer, &note, sizeof(note), DataType::kU8);
-  host_.set_tag(0);
   COHORT_RETURN_IF_ERROR(host_.ExchangeNotes(absl::MakeConstSpan(&message, 1), deadline));
   if (note.kind == kOffer) {
     peers_[static_cast<size_t>(peer)].offers.push_back(note);
@@ -282,9 +276,8 @@ void Agreement::OnAnswer(const Note& note, int peer) {
     return;
   }
   const Transfer& transfer = transfers_[place];
-  refusals_.push_back(
-      absl::StrCat(Describe(transfer), ": it expected ",
-                   DescribeMessage(transfer, tag_, note.count, note.type, note.tag)));
+  refusals_.push_back(absl::StrCat(Describe(transfer), ": it expected ",
+                                   DescribeMessage(transfer, note.count, note.type, note.tag)));
 }
 
 absl::Status Agreement::AnswerOffers(int peer, Instant deadline) {
@@ -298,9 +291,10 @@ absl::Status Agreement::AnswerOffers(int peer, Instant deadline) {
     Note answer;
     answer.kind = kAnswer;
     answer.type = static_cast<uint8_t>(transfer.type);
-    answer.tag = tag_;
+    answer.tag = transfer.tag;
     answer.count = transfer.count;
-    answer.same = offer.type == answer.type && offer.tag == tag_ && offer.count == answer.count;
+    answer.same =
+        offer.type == answer.type && offer.tag == transfer.tag && offer.count == answer.count;
     COHORT_RETURN_IF_ERROR(Say(peer, answer, deadline));
     if (answer.same != 0) {
       ready_.push_back(place);
@@ -308,7 +302,7 @@ absl::Status Agreement::AnswerOffers(int peer, Instant deadline) {
     }
     refusals_.push_back(
         absl::StrCat(Describe(transfer), ": it sent ",
-                     DescribeMessage(transfer, tag_, offer.count, offer.type, offer.tag)));
+                     DescribeMessage(transfer, offer.count, offer.type, offer.tag)));
   }
   return absl::OkStatus();
 }

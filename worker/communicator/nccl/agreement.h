@@ -47,7 +47,7 @@ class Agreement {
   //
   // Errors: INVALID_ARGUMENT, when some were not what the other side has called: those are not
   // posted, and all others have been. DEADLINE_EXCEEDED names whose call did not come. ABORTED.
-  absl::Status OnTransfers(absl::Span<const Transfer> transfers, uint32_t tag, Instant deadline,
+  absl::Status OnTransfers(absl::Span<const Transfer> transfers, Instant deadline,
                            absl::FunctionRef<absl::Status(const std::vector<size_t>&)> post);
 
   // As Communicator::HasMessage and AwaitMessage, of messages that the other side has called.
@@ -89,7 +89,6 @@ class Agreement {
   bool is_device_shared_ = false;
   // Of the list at work.
   absl::Span<const Transfer> transfers_;
-  uint32_t tag_ = 0;
   std::vector<size_t> ready_;
   std::vector<std::string> refusals_;
   NoMessage no_message_;

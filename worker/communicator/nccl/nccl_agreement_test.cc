@@ -34,7 +34,7 @@ class NcclAgreementTest : public NcclGroupTest {
   absl::Status Enqueue(NcclCommunicator& group, int64_t count,
                        absl::Duration timeout = absl::Seconds(60)) {
     float* const data = numbers_[static_cast<size_t>(group.rank())].data();
-    return group.Enqueue(Of(Verb::kAllReduce, count), data, data, On(group, timeout), Soon());
+    return group.Enqueue(Of(Collective::kAllReduce, count), data, data, On(group, timeout), Soon());
   }
   absl::Status Sum(NcclCommunicator& group, int64_t count, Instant deadline = Soon()) {
     float* const data = numbers_[static_cast<size_t>(group.rank())].data();
@@ -86,7 +86,7 @@ TEST_P(NcclAgreementTest, ByTheBoardADifferenceIsFoundThatDevicesDoNotNotice) {
   FormAndConnect(GetParam(), NcclAgreement::kAsync, true);
   // To NCCL they are the same.
   Run([&](NcclCommunicator& group) {
-    Operation operation = Of(Verb::kAllReduce, 1);
+    FlatCall operation = Of(Collective::kAllReduce, 1);
     operation.tag = group.rank() == 0 ? 1 : 2;
     float* const data = numbers_[static_cast<size_t>(group.rank())].data();
     return group.Enqueue(operation, data, data, On(group), Soon());

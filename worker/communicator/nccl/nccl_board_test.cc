@@ -14,8 +14,8 @@ namespace {
 void PostAll(const NcclBoard& board, int rank, std::initializer_list<int64_t> counts) {
   uint64_t chain = 0;
   for (const int64_t count : counts) {
-    Operation operation;
-    operation.verb = Verb::kAllGather;
+    FlatCall operation;
+    operation.collective = Collective::kAllGather;
     operation.count = count;
     const OperationLine line = LineOf(operation);
     chain = Chained(chain, line);
@@ -45,8 +45,8 @@ TEST(NcclBoardTest, OnlyTheLastAreKept) {
   const absl::StatusOr<NcclBoard> board = NcclBoard::Create(1);
   for (int64_t i = 1; i <= NcclBoard::kEntries + 1; ++i) PostAll(*board, 0, {i});
   EXPECT_FALSE(board->Read(0, 1).has_value());
-  EXPECT_EQ(board->Read(0, 2)->line.count, 2);
-  EXPECT_EQ(board->Read(0, NcclBoard::kEntries + 1)->line.count, NcclBoard::kEntries + 1);
+  EXPECT_EQ(board->Read(0, 2)->line.key.count, 2);
+  EXPECT_EQ(board->Read(0, NcclBoard::kEntries + 1)->line.key.count, NcclBoard::kEntries + 1);
 }
 
 TEST(NcclBoardTest, TheFirstDifferenceIsFoundHoweverFarTheRanksAre) {
@@ -60,8 +60,8 @@ TEST(NcclBoardTest, TheFirstDifferenceIsFoundHoweverFarTheRanksAre) {
   EXPECT_EQ(found->sequence, 2);
   EXPECT_TRUE(found->is_first);
   EXPECT_EQ(found->rank, 2);
-  EXPECT_EQ(found->mine.count, 2);
-  EXPECT_EQ(found->theirs.count, 9);
+  EXPECT_EQ(found->mine.key.count, 2);
+  EXPECT_EQ(found->theirs.key.count, 9);
   EXPECT_EQ(board->FindDifference(2)->rank, 0);
 }
 
@@ -72,7 +72,7 @@ TEST(NcclBoardTest, ADifferenceThatIsGoneIsStillFound) {
   for (int64_t i = 0; i < NcclBoard::kEntries + 10; ++i) {
     for (const int rank : {0, 1}) {
       OperationLine line;
-      line.count = i;
+      line.key.count = i;
       chains[rank] = Chained(chains[rank], line);
       board->Post(rank, {line, chains[rank]});
     }
@@ -99,14 +99,14 @@ TEST(NcclBoardTest, WhoReadsWhileOneWritesGetsAllOrNothing) {
       for (const int64_t sequence : {last, last - NcclBoard::kEntries + 1}) {
         const auto entry = board->Read(0, sequence);
         if (!entry.has_value()) continue;
-        ASSERT_EQ(entry->line.count, sequence);
+        ASSERT_EQ(entry->line.key.count, sequence);
         ASSERT_EQ(entry->chain, static_cast<uint64_t>(sequence));
       }
     }
   });
   for (int64_t i = 1; i <= 20 * NcclBoard::kEntries; ++i) {
     OperationLine line;
-    line.count = i;
+    line.key.count = i;
     board->Post(0, {line, static_cast<uint64_t>(i)});
   }
   done = true;

@@ -37,79 +37,76 @@ void StoreScale(DataType type, double scale, char* to) {
 
 }  // namespace
 
-absl::StatusOr<NcclOperands> OperandsOf(const Operation& operation, int compute_capability) {
+absl::StatusOr<NcclOperands> OperandsOf(const FlatCall& call, int compute_capability) {
   NcclOperands operands;
-  if (Reduces(operation.verb)) {
-    COHORT_ASSIGN_OR_RETURN(
-        const NcclReduction reduction,
-        ReductionFor(operation.type, operation.reduction.op, compute_capability));
+  if (Reduces(call.collective)) {
+    COHORT_ASSIGN_OR_RETURN(const NcclReduction reduction,
+                            ReductionFor(call.type, call.reduction.op, compute_capability));
     operands.type = reduction.type;
     operands.op = reduction.op;
-    operands.count = static_cast<size_t>(operation.count);
+    operands.count = static_cast<size_t>(call.count);
     return operands;
   }
-  const NcclElements moved = ElementsToMove(operation.type);
+  const NcclElements moved = ElementsToMove(call.type);
   operands.type = moved.type;
-  operands.count = static_cast<size_t>(operation.count * moved.factor);
+  operands.count = static_cast<size_t>(call.count * moved.factor);
   return operands;
 }
 
-const char* NcclFunction(Verb verb) {
-  switch (verb) {
-    case Verb::kAllReduce:
+const char* NcclFunction(Collective collective) {
+  switch (collective) {
+    case Collective::kAllReduce:
       return "ncclAllReduce";
-    case Verb::kReduce:
+    case Collective::kReduce:
       return "ncclReduce";
-    case Verb::kBroadcast:
+    case Collective::kBroadcast:
       return "ncclBroadcast";
-    case Verb::kAllGather:
+    case Collective::kAllGather:
       return "ncclAllGather";
-    case Verb::kReduceScatter:
+    case Collective::kReduceScatter:
       return "ncclReduceScatter";
-    case Verb::kAllToAll:
+    case Collective::kAllToAll:
       return "ncclAlltoAll";
-    case Verb::kGather:
+    case Collective::kGather:
       return "ncclGather";
-    case Verb::kScatter:
+    case Collective::kScatter:
       return "ncclScatter";
-    case Verb::kBarrier:
-      break;
+    default:
+      return "";
   }
-  return "";
 }
 
-ncclResult_t MakeScaledSum(NcclApi& nccl, const Operation& operation, ncclDataType_t type,
+ncclResult_t MakeScaledSum(NcclApi& nccl, const FlatCall& call, ncclDataType_t type,
                            ncclComm_t comm, ncclRedOp_t* op) {
   alignas(8) char scalar[8] = {};
-  StoreScale(operation.type, operation.reduction.scale, scalar);
+  StoreScale(call.type, call.reduction.scale, scalar);
   return nccl.RedOpCreatePreMulSum(op, scalar, type, ncclScalarHostImmediate, comm);
 }
 
-ncclResult_t CallNccl(NcclApi& nccl, const Operation& operation, const NcclOperands& operands,
+ncclResult_t CallNccl(NcclApi& nccl, const FlatCall& call, const NcclOperands& operands,
                       const void* input, void* output, ncclComm_t comm, cudaStream_t stream) {
   const size_t count = operands.count;
   const ncclDataType_t type = operands.type;
-  switch (operation.verb) {
-    case Verb::kAllReduce:
+  switch (call.collective) {
+    case Collective::kAllReduce:
       return nccl.AllReduce(input, output, count, type, operands.op, comm, stream);
-    case Verb::kReduce:
-      return nccl.Reduce(input, output, count, type, operands.op, operation.root, comm, stream);
-    case Verb::kBroadcast:
-      return nccl.Broadcast(input, output, count, type, operation.root, comm, stream);
-    case Verb::kAllGather:
+    case Collective::kReduce:
+      return nccl.Reduce(input, output, count, type, operands.op, call.root, comm, stream);
+    case Collective::kBroadcast:
+      return nccl.Broadcast(input, output, count, type, call.root, comm, stream);
+    case Collective::kAllGather:
       return nccl.AllGather(input, output, count, type, comm, stream);
-    case Verb::kReduceScatter:
+    case Collective::kReduceScatter:
       return nccl.ReduceScatter(input, output, count, type, operands.op, comm, stream);
-    case Verb::kAllToAll:
+    case Collective::kAllToAll:
       return nccl.AlltoAll(input, output, count, type, comm, stream);
-    case Verb::kGather:
-      return nccl.Gather(input, output, count, type, operation.root, comm, stream);
-    case Verb::kScatter:
-      return nccl.Scatter(input, output, count, type, operation.root, comm, stream);
-    case Verb::kBarrier:
-      break;
+    case Collective::kGather:
+      return nccl.Gather(input, output, count, type, call.root, comm, stream);
+    case Collective::kScatter:
+      return nccl.Scatter(input, output, count, type, call.root, comm, stream);
+    default:
+      return ncclInvalidArgument;
   }
-  return ncclInvalidArgument;
 }
 
 ncclResult_t CallNccl(NcclApi& nccl, absl::Span<const Transfer> transfers,

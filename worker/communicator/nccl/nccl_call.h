@@ -22,17 +22,17 @@ struct NcclOperands {
 };
 
 // Errors: as ReductionFor.
-absl::StatusOr<NcclOperands> OperandsOf(const Operation& operation, int compute_capability);
+absl::StatusOr<NcclOperands> OperandsOf(const FlatCall& call, int compute_capability);
 
 // "ncclAllReduce", ...; of a barrier, which NCCL does not have, "".
-const char* NcclFunction(Verb verb);
+const char* NcclFunction(Collective verb);
 
-// A sum of elements that `operation` scales. Whoever calls this destroys `op`.
-ncclResult_t MakeScaledSum(NcclApi& nccl, const Operation& operation, ncclDataType_t type,
+// A sum of elements that `call` scales. Whoever calls this destroys `op`.
+ncclResult_t MakeScaledSum(NcclApi& nccl, const FlatCall& call, ncclDataType_t type,
                            ncclComm_t comm, ncclRedOp_t* op);
 
 // Not of a barrier. Arguments are as they were checked.
-ncclResult_t CallNccl(NcclApi& nccl, const Operation& operation, const NcclOperands& operands,
+ncclResult_t CallNccl(NcclApi& nccl, const FlatCall& call, const NcclOperands& operands,
                       const void* input, void* output, ncclComm_t comm, cudaStream_t stream);
 
 // The places of those that have something to move.

@@ -93,7 +93,6 @@ absl::Status NcclCommunicator::AgreeOnFormation(Instant deadline) {
   const Given own = {static_cast<int32_t>(mode_) * 2 + (board_is_shared_ ? 1 : 0),
                      std::random_device()()};
   std::vector<Given> all(static_cast<size_t>(size()));
-  host_->set_tag(0);
   const absl::Status met = host_->AllGather(&own, all.data(), sizeof(own), DataType::kU8, deadline);
   if (!met.ok()) return Break(met);
   for (size_t rank = 1; rank < all.size(); ++rank) {
@@ -172,35 +171,36 @@ absl::Status NcclCommunicator::Break(const absl::Status& status, NcclClique::Pat
   return answer;
 }
 
-absl::Status NcclCommunicator::Run(const Operation& operation, const void* input, void* output,
+absl::Status NcclCommunicator::Run(const FlatCall& call, const void* input, void* output,
                                    Instant deadline) {
-  COHORT_RETURN_IF_ERROR(CheckArguments(operation, rank(), size(), input, output));
-  COHORT_ASSIGN_OR_RETURN(const NcclOperands operands, OperandsOf(operation, compute_capability_));
+  if (call.collective == Collective::kBarrier) return RunBarrier(call, deadline);
+  COHORT_RETURN_IF_ERROR(CheckArguments(call, rank(), size(), input, output));
+  COHORT_ASSIGN_OR_RETURN(const NcclOperands operands, OperandsOf(call, compute_capability_));
   COHORT_RETURN_IF_ERROR(Stand());
-  const OperationLine line = LineFor(operation, input, output);
+  const OperationLine line = LineFor(call, input, output);
   COHORT_RETURN_IF_ERROR(Meet(line, false, deadline));
   const int64_t sequence = Post(line, false);
-  if (operation.count == 0) return absl::OkStatus();
+  if (call.count == 0) return absl::OkStatus();
   absl::Status status;
   {
     COHORT_ASSIGN_OR_RETURN(const auto turn, TakeTurn(Meets(false), deadline));
-    status = Issue(operation, operands, input, output, stream_.get(), deadline);
+    status = Issue(call, operands, input, output, stream_.get(), deadline);
   }
   if (!status.ok()) return Break(Blame(status));
   board_->Advance(rank(), {sequence, 0});
   NcclWork work;
   work.sequence = sequence;
-  work.operation = operation;
+  work.call = call;
   status = AwaitDevice(work, deadline);
   if (!status.ok()) return Break(Blame(status));
   board_->Advance(rank(), {sequence, sequence});
   return status;
 }
 
-OperationLine NcclCommunicator::LineFor(const Operation& operation, const void* input,
+OperationLine NcclCommunicator::LineFor(const FlatCall& call, const void* input,
                                         const void* output) const {
-  OperationLine line = LineOf(operation);
-  line.registered = Registered(operation, input, output);
+  OperationLine line = LineOf(call);
+  line.registered = Registered(call, input, output);
   return line;
 }
 
@@ -216,7 +216,6 @@ absl::StatusOr<std::optional<IssueOrder::Turn>> NcclCommunicator::TakeTurn(bool 
   std::optional<IssueOrder::Turn> turn(member_.order().Propose(key_));
   const int64_t proposed = turn->proposed();
   int64_t agreed = 0;
-  host_->set_tag(0);
   absl::Status status =
       host_->AllReduce(&proposed, &agreed, 1, DataType::kI64, Reduction{ReduceOp::kMax}, deadline);
   if (status.ok())
@@ -235,20 +234,19 @@ int64_t NcclCommunicator::Post(OperationLine line, bool on_stream) {
   return board_->posted(rank());
 }
 
-absl::Status NcclCommunicator::Issue(const Operation& operation, NcclOperands operands,
-                                     const void* input, void* output, cudaStream_t stream,
-                                     Instant deadline) {
-  const char* const call = NcclFunction(operation.verb);
+absl::Status NcclCommunicator::Issue(const FlatCall& call, NcclOperands operands, const void* input,
+                                     void* output, cudaStream_t stream, Instant deadline) {
+  const char* const function = NcclFunction(call.collective);
   const bool scales = operands.op == ncclNumOps;
-  COHORT_RETURN_IF_ERROR(RunIssued(call, deadline, [&] {
+  COHORT_RETURN_IF_ERROR(RunIssued(function, deadline, [&] {
     if (scales) {
       const ncclResult_t made =
-          MakeScaledSum(*nccl_, operation, operands.type, clique_->comm(), &operands.op);
+          MakeScaledSum(*nccl_, call, operands.type, clique_->comm(), &operands.op);
       if (made != ncclSuccess) return made;
     }
-    return CallNccl(*nccl_, operation, operands, input, output, clique_->comm(), stream);
+    return CallNccl(*nccl_, call, operands, input, output, clique_->comm(), stream);
   }));
-  COHORT_RETURN_IF_ERROR(clique_->AwaitCalls(call, deadline, [this] { return Standing(); }));
+  COHORT_RETURN_IF_ERROR(clique_->AwaitCalls(function, deadline, [this] { return Standing(); }));
   if (!scales) return absl::OkStatus();
   // Not sooner: a communicator that is in progress takes no other call.
   return RunIssued("ncclRedOpDestroy", deadline,
@@ -305,51 +303,6 @@ absl::Status NcclCommunicator::AwaitDevice(const NcclWork& work, Instant deadlin
       "the devices do not finish", board_is_shared_ ? Others(work) : ""));
 }
 
-absl::Status NcclCommunicator::AllReduce(const void* input, void* output, int64_t count,
-                                         DataType type, const Reduction& reduction,
-                                         Instant deadline) {
-  return Run(MakeOperation(Verb::kAllReduce, count, type, tag(), 0, reduction), input, output,
-             deadline);
-}
-
-absl::Status NcclCommunicator::Reduce(const void* input, void* output, int64_t count, DataType type,
-                                      const Reduction& reduction, int root, Instant deadline) {
-  return Run(MakeOperation(Verb::kReduce, count, type, tag(), root, reduction), input, output,
-             deadline);
-}
-
-absl::Status NcclCommunicator::Broadcast(const void* input, void* output, int64_t count,
-                                         DataType type, int root, Instant deadline) {
-  return Run(MakeOperation(Verb::kBroadcast, count, type, tag(), root), input, output, deadline);
-}
-
-absl::Status NcclCommunicator::AllGather(const void* input, void* output, int64_t count,
-                                         DataType type, Instant deadline) {
-  return Run(MakeOperation(Verb::kAllGather, count, type, tag()), input, output, deadline);
-}
-
-absl::Status NcclCommunicator::ReduceScatter(const void* input, void* output, int64_t count,
-                                             DataType type, const Reduction& reduction,
-                                             Instant deadline) {
-  return Run(MakeOperation(Verb::kReduceScatter, count, type, tag(), 0, reduction), input, output,
-             deadline);
-}
-
-absl::Status NcclCommunicator::AllToAll(const void* input, void* output, int64_t count,
-                                        DataType type, Instant deadline) {
-  return Run(MakeOperation(Verb::kAllToAll, count, type, tag()), input, output, deadline);
-}
-
-absl::Status NcclCommunicator::Gather(const void* input, void* output, int64_t count, DataType type,
-                                      int root, Instant deadline) {
-  return Run(MakeOperation(Verb::kGather, count, type, tag(), root), input, output, deadline);
-}
-
-absl::Status NcclCommunicator::Scatter(const void* input, void* output, int64_t count,
-                                       DataType type, int root, Instant deadline) {
-  return Run(MakeOperation(Verb::kScatter, count, type, tag(), root), input, output, deadline);
-}
-
 absl::Status NcclCommunicator::Exchange(absl::Span<const Transfer> transfers, Instant deadline) {
   COHORT_RETURN_IF_ERROR(CheckTransfers(transfers, rank(), size()));
   COHORT_RETURN_IF_ERROR(Stand());
@@ -365,7 +318,7 @@ absl::Status NcclCommunicator::Exchange(absl::Span<const Transfer> transfers, In
     const absl::Status issued = post(filled);
     if (!issued.ok()) return Break(Blame(issued));
   } else {
-    agreed = agreement_.OnTransfers(transfers, tag(), deadline, post);
+    agreed = agreement_.OnTransfers(transfers, deadline, post);
     if (!agreed.ok() && !absl::IsInvalidArgument(agreed)) return Break(Blame(agreed));
   }
   if (!posted) return agreed;
@@ -376,13 +329,12 @@ absl::Status NcclCommunicator::Exchange(absl::Span<const Transfer> transfers, In
   return done.ok() ? agreed : Break(Blame(done));
 }
 
-absl::Status NcclCommunicator::Barrier(Instant deadline) {
+absl::Status NcclCommunicator::RunBarrier(const FlatCall& call, Instant deadline) {
   COHORT_RETURN_IF_ERROR(Stand());
   if (mode_ != NcclAgreement::kOff) {
-    return Meet(LineOf(MakeOperation(Verb::kBarrier, 0, DataType::kU8, tag())), false, deadline);
+    return Meet(LineOf(call), false, deadline);
   }
-  host_->set_tag(tag());
-  const absl::Status status = host_->Barrier(deadline);
+  const absl::Status status = host_->Run(call, nullptr, nullptr, deadline);
   return status.ok() || IsMismatch(status) ? status : Break(status);
 }
 

@@ -123,22 +123,9 @@ class NcclCommunicator final : public Communicator, private NcclWatchdog::Ward {
   int rank() const override { return host_->rank(); }
   int size() const override { return host_->size(); }
 
-  absl::Status AllReduce(const void* input, void* output, int64_t count, DataType type,
-                         const Reduction& reduction, Instant deadline) override;
-  absl::Status Reduce(const void* input, void* output, int64_t count, DataType type,
-                      const Reduction& reduction, int root, Instant deadline) override;
-  absl::Status Broadcast(const void* input, void* output, int64_t count, DataType type, int root,
-                         Instant deadline) override;
-  absl::Status AllGather(const void* input, void* output, int64_t count, DataType type,
-                         Instant deadline) override;
-  absl::Status ReduceScatter(const void* input, void* output, int64_t count, DataType type,
-                             const Reduction& reduction, Instant deadline) override;
-  absl::Status AllToAll(const void* input, void* output, int64_t count, DataType type,
-                        Instant deadline) override;
-  absl::Status Gather(const void* input, void* output, int64_t count, DataType type, int root,
-                      Instant deadline) override;
-  absl::Status Scatter(const void* input, void* output, int64_t count, DataType type, int root,
-                       Instant deadline) override;
+  absl::Status Run(const FlatCall& call, const void* input, void* output,
+                   Instant deadline) override;
+  absl::Status TakeDeferredError() override { return host_->TakeDeferredError(); }
   absl::Status Exchange(absl::Span<const Transfer> transfers, Instant deadline) override;
   // Of messages of devices, which kOff tells nobody of.
   absl::StatusOr<bool> HasMessage(int peer) override { return agreement_.HasOffer(peer); }
@@ -149,9 +136,7 @@ class NcclCommunicator final : public Communicator, private NcclWatchdog::Ward {
     return host_->ExchangeNotes(notes, deadline);
   }
   absl::StatusOr<bool> HasNote(int peer) override { return host_->HasNote(peer); }
-  absl::Status Barrier(Instant deadline) override;
-  absl::Status TakeOverdue() override { return host_->TakeOverdue(); }
-  void Settle(Instant deadline) override { host_->Settle(deadline); }
+  void Drain(Instant deadline) override { host_->Drain(deadline); }
   void Abort(absl::string_view cause) override;
 
   // --- On a caller's stream. These return once the work is enqueued there; what is enqueued on the
@@ -163,12 +148,12 @@ class NcclCommunicator final : public Communicator, private NcclWatchdog::Ward {
   // thread of this process finds it out, whether somebody calls or not: that an operation takes
   // longer than it may, that NCCL has failed, that Abort was called.
 
-  // Not of a barrier. `operation.tag` is what set_tag would be given. Returns at `deadline` at the
+  // Not of a barrier. Returns at `deadline` at the
   // latest: the first operation of a group waits for the others to connect, the device takes so
   // many and no more, and kStrict waits for all ranks. Errors: those of the verbs, and
-  // RESOURCE_EXHAUSTED (the watchdog's thread could not start): this rank alone hears it, nothing is
-  // on the stream, and the call may be repeated.
-  absl::Status Enqueue(const Operation& operation, const void* input, void* output,
+  // RESOURCE_EXHAUSTED (the watchdog's thread could not start): this rank alone hears it, nothing
+  // is on the stream, and the call may be repeated.
+  absl::Status Enqueue(const FlatCall& call, const void* input, void* output,
                        const NcclCallOptions& options, Instant deadline);
   // As Exchange. Only kStrict compares messages; otherwise both sides give those between them in
   // the same order, and one without its other side is late.
@@ -231,11 +216,10 @@ class NcclCommunicator final : public Communicator, private NcclWatchdog::Ward {
   // The same group of the same device, with nothing of NCCL's yet.
   static absl::StatusOr<std::unique_ptr<NcclCommunicator>> Prepare(NcclFormation formation);
 
-  // Checks, agrees, issues, and waits.
-  absl::Status Run(const Operation& operation, const void* input, void* output, Instant deadline);
+  absl::Status RunBarrier(const FlatCall& call, Instant deadline);
   // Until NCCL has put it on `stream`.
-  absl::Status Issue(const Operation& operation, NcclOperands operands, const void* input,
-                     void* output, cudaStream_t stream, Instant deadline);
+  absl::Status Issue(const FlatCall& call, NcclOperands operands, const void* input, void* output,
+                     cudaStream_t stream, Instant deadline);
   absl::Status Issue(const NcclReplay& replay, cudaStream_t stream, Instant deadline);
   absl::Status IssueMessages(absl::Span<const Transfer> transfers, const std::vector<size_t>& which,
                              cudaStream_t stream, Instant deadline);
@@ -248,8 +232,8 @@ class NcclCommunicator final : public Communicator, private NcclWatchdog::Ward {
   // Before anything is on a stream: the watchdog's thread may fail to start, and without it what
   // hangs there is never ended.
   absl::Status BeWatched();
-  OperationLine LineFor(const Operation& operation, const void* input, const void* output) const;
-  uint32_t Registered(const Operation& operation, const void* input, const void* output) const;
+  OperationLine LineFor(const FlatCall& call, const void* input, const void* output) const;
+  uint32_t Registered(const FlatCall& call, const void* input, const void* output) const;
   absl::StatusOr<std::shared_ptr<NcclMemory>> RegisterOnAll(
       absl::StatusOr<std::shared_ptr<NcclMemory>> memory, Instant deadline);
   // As the next operation of this rank. Returns its number.

@@ -35,32 +35,31 @@ bool NcclCommunicator::Look() {
   return false;
 }
 
-absl::Status NcclCommunicator::Enqueue(const Operation& operation, const void* input, void* output,
+absl::Status NcclCommunicator::Enqueue(const FlatCall& call, const void* input, void* output,
                                        const NcclCallOptions& options, Instant deadline) {
-  if (operation.verb == Verb::kBarrier) {
+  if (call.collective == Collective::kBarrier) {
     return absl::InvalidArgumentError("a barrier is of the ranks' threads, not of a stream");
   }
-  COHORT_RETURN_IF_ERROR(CheckArguments(operation, rank(), size(), input, output));
-  COHORT_ASSIGN_OR_RETURN(const NcclOperands operands, OperandsOf(operation, compute_capability_));
+  COHORT_RETURN_IF_ERROR(CheckArguments(call, rank(), size(), input, output));
+  COHORT_ASSIGN_OR_RETURN(const NcclOperands operands, OperandsOf(call, compute_capability_));
   COHORT_RETURN_IF_ERROR(Stand());
-  const OperationLine line = LineFor(operation, input, output);
+  const OperationLine line = LineFor(call, input, output);
   const auto agree = [&]() -> absl::StatusOr<int64_t> {
     // By the replay: a rank whose recording fails has not come to all of it.
     if (options.is_recorded) return 0;
     COHORT_RETURN_IF_ERROR(Meet(line, true, deadline));
     return Post(line, true);
   };
-  if (operation.count == 0) {
+  if (call.count == 0) {
     COHORT_RETURN_IF_ERROR(BeWatched());
     COHORT_RETURN_IF_ERROR(agree().status());
     NcclWatchdog::OfProcess().Watch(this);
     return absl::OkStatus();
   }
   NcclWork work;
-  work.operation = operation;
-  return Launch(work, options, deadline, agree, [&] {
-    return Issue(operation, operands, input, output, options.stream, deadline);
-  });
+  work.call = call;
+  return Launch(work, options, deadline, agree,
+                [&] { return Issue(call, operands, input, output, options.stream, deadline); });
 }
 
 absl::Status NcclCommunicator::Enqueue(absl::Span<const Transfer> transfers,
@@ -83,7 +82,7 @@ absl::Status NcclCommunicator::Enqueue(absl::Span<const Transfer> transfers,
   // Those that both sides call go, whatever becomes of the others.
   absl::Status agreed;
   const absl::Status launched = Launch(work, options, deadline, no_meeting, [&] {
-    agreed = agreement_.OnTransfers(transfers, tag(), deadline, post);
+    agreed = agreement_.OnTransfers(transfers, deadline, post);
     return absl::IsInvalidArgument(agreed) ? absl::OkStatus() : agreed;
   });
   return launched.ok() ? agreed : launched;

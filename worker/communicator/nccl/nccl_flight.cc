@@ -14,7 +14,7 @@ std::string Describe(const NcclWork& work) {
                         ")");
   }
   if (work.messages == 0) {
-    return absl::StrCat(Describe(work.operation), " (operation ", work.sequence, ")");
+    return absl::StrCat(Describe(work.call), " (operation ", work.sequence, ")");
   }
   const std::string first = Describe(work.message);
   return work.messages == 1 ? first : absl::StrCat(work.messages, " messages, the first a ", first);

@@ -25,7 +25,7 @@ namespace cohort::worker {
 // An operation of all ranks, or messages that go together.
 struct NcclWork {
   int64_t sequence = 0;  // of operations, from 1; messages have none
-  Operation operation;
+  FlatCall call;
   size_t messages = 0;
   int replayed = 0;  // calls that were captured, and are launched as one
   Transfer message;  // the first

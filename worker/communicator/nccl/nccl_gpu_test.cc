@@ -115,8 +115,8 @@ TEST(NcclGpuTest, OperationsOnAStreamOfTheCaller) {
   auto* const number = static_cast<float*>(static_cast<void*>(pinned->data()));
   *number = 3;
   auto* const on_device = reinterpret_cast<float*>((*memory)->data());
-  Operation operation;
-  operation.verb = Verb::kAllReduce;
+  FlatCall operation;
+  operation.collective = Collective::kAllReduce;
   operation.count = 1;
   operation.type = DataType::kF32;
   operation.reduction = {ReduceOp::kPreMulSum, 0.5};

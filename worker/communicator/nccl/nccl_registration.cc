@@ -79,7 +79,6 @@ absl::StatusOr<std::shared_ptr<NcclMemory>> NcclCommunicator::RegisterOnAll(
     absl::StatusOr<std::shared_ptr<NcclMemory>> memory, Instant deadline) {
   const auto hear = [&](const Word& own) -> absl::StatusOr<std::vector<Word>> {
     std::vector<Word> words(static_cast<size_t>(size()));
-    host_->set_tag(0);
     const absl::Status met =
         host_->AllGather(&own, words.data(), sizeof(own), DataType::kU8, deadline);
     if (met.ok()) return words;
@@ -135,12 +134,13 @@ absl::Status NcclCommunicator::Deregister(const NcclMemory& memory, Instant dead
   return status.ok() || absl::IsInvalidArgument(status) ? status : Break(status);
 }
 
-uint32_t NcclCommunicator::Registered(const Operation& operation, const void* input,
+uint32_t NcclCommunicator::Registered(const FlatCall& call, const void* input,
                                       const void* output) const {
   // What the root alone has is not looked at.
   const bool all_have_input =
-      operation.verb != Verb::kBroadcast && operation.verb != Verb::kScatter;
-  const bool all_have_output = operation.verb != Verb::kReduce && operation.verb != Verb::kGather;
+      call.collective != Collective::kBroadcast && call.collective != Collective::kScatter;
+  const bool all_have_output =
+      call.collective != Collective::kReduce && call.collective != Collective::kGather;
   uint32_t which = 0;
   uint64_t place = 0;
   const auto add = [&](uint32_t flag, const void* memory, int64_t bytes) {
@@ -152,8 +152,8 @@ uint32_t NcclCommunicator::Registered(const Operation& operation, const void* in
       place = Mixed(place, static_cast<uint64_t>(number));
     }
   };
-  if (all_have_input) add(kInputRegistered, input, InputBytes(operation, rank(), size()));
-  if (all_have_output) add(kOutputRegistered, output, OutputBytes(operation, rank(), size()));
+  if (all_have_input) add(kInputRegistered, input, InputBytes(call, rank(), size()));
+  if (all_have_output) add(kOutputRegistered, output, OutputBytes(call, rank(), size()));
   if (place != 0) place = std::max<uint64_t>(place << kPlaceShift & UINT32_MAX, 1 << kPlaceShift);
   return which | static_cast<uint32_t>(place);
 }

@@ -28,7 +28,6 @@ struct Word {
 
 absl::StatusOr<std::vector<Word>> Hear(Communicator& host, const Word& own, Instant deadline) {
   std::vector<Word> words(static_cast<size_t>(host.size()));
-  host.set_tag(0);
   COHORT_RETURN_IF_ERROR(host.AllGather(&own, words.data(), sizeof(own), DataType::kU8, deadline));
   return words;
 }
@@ -40,7 +39,6 @@ absl::Status TellFailure(Communicator& host, Instant deadline) {
   for (int peer = 0; peer < host.size(); ++peer) {
     if (peer != host.rank()) notes.push_back(Transfer::Send(peer, &byte, 1, DataType::kU8));
   }
-  host.set_tag(0);
   return host.Exchange(notes, deadline);
 }
 
@@ -52,7 +50,6 @@ absl::Status TakeFailures(Communicator& host, const std::vector<Word>& words, In
     if (words[peer].code == 0 || static_cast<int>(peer) == host.rank()) continue;
     notes.push_back(Transfer::Receive(static_cast<int>(peer), &bytes[peer], 1, DataType::kU8));
   }
-  host.set_tag(0);
   return host.Exchange(notes, deadline);
 }
 

@@ -70,7 +70,7 @@ class NcclShrinkTest : public NcclGroupTest {
             group->AllReduce(&number, &number, 1, DataType::kF32, {ReduceOp::kSum}, Soon());
         EXPECT_TRUE(status.ok()) << status;
         EXPECT_EQ(number, n);
-        status = group->Enqueue(Of(Verb::kAllReduce, 1), &number, &number, {}, Soon());
+        status = group->Enqueue(Of(Collective::kAllReduce, 1), &number, &number, {}, Soon());
         EXPECT_TRUE(status.ok()) << status;
         status = group->Await(Soon());
         EXPECT_TRUE(status.ok()) << status;

@@ -20,23 +20,16 @@ class NcclStreamCommunicator final : public Communicator {
   int rank() const override { return group_.rank(); }
   int size() const override { return group_.size(); }
 
-  absl::Status AllReduce(const void* input, void* output, int64_t count, DataType type,
-                         const Reduction& reduction, Instant deadline) override;
-  absl::Status Reduce(const void* input, void* output, int64_t count, DataType type,
-                      const Reduction& reduction, int root, Instant deadline) override;
-  absl::Status Broadcast(const void* input, void* output, int64_t count, DataType type, int root,
-                         Instant deadline) override;
-  absl::Status AllGather(const void* input, void* output, int64_t count, DataType type,
-                         Instant deadline) override;
-  absl::Status ReduceScatter(const void* input, void* output, int64_t count, DataType type,
-                             const Reduction& reduction, Instant deadline) override;
-  absl::Status AllToAll(const void* input, void* output, int64_t count, DataType type,
-                        Instant deadline) override;
-  absl::Status Gather(const void* input, void* output, int64_t count, DataType type, int root,
-                      Instant deadline) override;
-  absl::Status Scatter(const void* input, void* output, int64_t count, DataType type, int root,
-                       Instant deadline) override;
-  absl::Status Exchange(absl::Span<const Transfer> transfers, Instant deadline) override;
+  absl::Status Run(const FlatCall& call, const void* input, void* output,
+                   Instant deadline) override {
+    // A barrier is of the threads of the host.
+    if (call.collective == Collective::kBarrier) return group_.Run(call, input, output, deadline);
+    return group_.Enqueue(call, input, output, options_, deadline);
+  }
+  absl::Status TakeDeferredError() override { return group_.TakeDeferredError(); }
+  absl::Status Exchange(absl::Span<const Transfer> transfers, Instant deadline) override {
+    return group_.Enqueue(transfers, options_, deadline);
+  }
   absl::StatusOr<bool> HasMessage(int peer) override { return group_.HasMessage(peer); }
   absl::StatusOr<int> AwaitMessage(absl::Span<const int> peers, Instant deadline) override {
     return group_.AwaitMessage(peers, deadline);
@@ -45,14 +38,10 @@ class NcclStreamCommunicator final : public Communicator {
     return group_.ExchangeNotes(notes, deadline);
   }
   absl::StatusOr<bool> HasNote(int peer) override { return group_.HasNote(peer); }
-  absl::Status Barrier(Instant deadline) override;
-  absl::Status TakeOverdue() override { return group_.TakeOverdue(); }
+  void Drain(Instant deadline) override { group_.Drain(deadline); }
   void Abort(absl::string_view cause) override { group_.Abort(cause); }
 
  private:
-  absl::Status Enqueue(Verb verb, const void* input, void* output, int64_t count, DataType type,
-                       int root, const Reduction& reduction, Instant deadline);
-
   NcclCommunicator& group_;
   const NcclCallOptions options_;
 };

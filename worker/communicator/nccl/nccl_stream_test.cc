@@ -49,20 +49,21 @@ TEST_P(NcclStreamTest, EveryVerb) {
     std::vector<float> ranks(all.size());
     std::iota(ranks.begin(), ranks.end(), 0.F);
     const NcclCallOptions on = On(group);
-    const auto enqueue = [&](const Operation& operation, const float* input, float* output) {
+    const auto enqueue = [&](const FlatCall& operation, const float* input, float* output) {
       return group.Enqueue(operation, input, output, on, Soon());
     };
-    COHORT_RETURN_IF_ERROR(enqueue(Of(Verb::kReduce, 1, root), &one, &reduced));
-    COHORT_RETURN_IF_ERROR(enqueue(Of(Verb::kBroadcast, 1, root), &cast, &cast));
-    COHORT_RETURN_IF_ERROR(enqueue(Of(Verb::kAllGather, 1), &one, gathered.data()));
-    COHORT_RETURN_IF_ERROR(enqueue(Of(Verb::kReduceScatter, 1), all.data(), &scattered_sum));
-    COHORT_RETURN_IF_ERROR(enqueue(Of(Verb::kAllToAll, 1), all.data(), exchanged.data()));
-    COHORT_RETURN_IF_ERROR(enqueue(Of(Verb::kGather, 1, root), &one, gathered_at_root.data()));
-    COHORT_RETURN_IF_ERROR(enqueue(Of(Verb::kScatter, 1, root), ranks.data(), &scattered));
-    Operation scale = Of(Verb::kAllReduce, 1);
+    COHORT_RETURN_IF_ERROR(enqueue(Of(Collective::kReduce, 1, root), &one, &reduced));
+    COHORT_RETURN_IF_ERROR(enqueue(Of(Collective::kBroadcast, 1, root), &cast, &cast));
+    COHORT_RETURN_IF_ERROR(enqueue(Of(Collective::kAllGather, 1), &one, gathered.data()));
+    COHORT_RETURN_IF_ERROR(enqueue(Of(Collective::kReduceScatter, 1), all.data(), &scattered_sum));
+    COHORT_RETURN_IF_ERROR(enqueue(Of(Collective::kAllToAll, 1), all.data(), exchanged.data()));
+    COHORT_RETURN_IF_ERROR(
+        enqueue(Of(Collective::kGather, 1, root), &one, gathered_at_root.data()));
+    COHORT_RETURN_IF_ERROR(enqueue(Of(Collective::kScatter, 1, root), ranks.data(), &scattered));
+    FlatCall scale = Of(Collective::kAllReduce, 1);
     scale.reduction = {ReduceOp::kPreMulSum, 0.5};
     COHORT_RETURN_IF_ERROR(enqueue(scale, &one, &scaled));
-    COHORT_RETURN_IF_ERROR(enqueue(Of(Verb::kAllReduce, 0), nullptr, nullptr));
+    COHORT_RETURN_IF_ERROR(enqueue(Of(Collective::kAllReduce, 0), nullptr, nullptr));
     COHORT_RETURN_IF_ERROR(group.Await(Soon()));
     std::vector<float> in_order(all.size());
     std::iota(in_order.begin(), in_order.end(), 1.F);
@@ -133,7 +134,7 @@ TEST_P(NcclStreamTest, SeveralStreamsOfAGroupKeepTheOrderOfCalls) {
     cuda::StreamGate gate;
     EXPECT_EQ(gate.Close(stream(group.rank())), cudaSuccess);
     COHORT_RETURN_IF_ERROR(EnqueueSum(group, &number));
-    COHORT_RETURN_IF_ERROR(group.Enqueue(Of(Verb::kAllReduce, 1), &number, &number,
+    COHORT_RETURN_IF_ERROR(group.Enqueue(Of(Collective::kAllReduce, 1), &number, &number,
                                          {other.get(), absl::Seconds(60)}, Soon()));
     gate.Open();
     COHORT_RETURN_IF_ERROR(cuda::Synchronize(other.get(), Soon()));
@@ -197,11 +198,12 @@ TEST_F(NcclStreamTest, AnErrorOfTheDevicesIsToldByTheNextCallOfEach) {
 TEST_F(NcclStreamTest, WhatCannotBeEnqueuedLeavesTheGroupAsItWas) {
   Form(2);
   float number = 1;
-  EXPECT_EQ(rank(0).Enqueue(Of(Verb::kBarrier, 0), nullptr, nullptr, On(rank(0)), Soon()).code(),
-            absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(
+      rank(0).Enqueue(Of(Collective::kBarrier, 0), nullptr, nullptr, On(rank(0)), Soon()).code(),
+      absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(rank(0)
-                .Enqueue(Of(Verb::kAllReduce, 1), &number, &number, {stream(1), absl::Seconds(60)},
-                         Soon())
+                .Enqueue(Of(Collective::kAllReduce, 1), &number, &number,
+                         {stream(1), absl::Seconds(60)}, Soon())
                 .code(),
             absl::StatusCode::kInvalidArgument)
       << "a stream of another device";
@@ -221,7 +223,7 @@ TEST_F(NcclStreamTest, ADeviceThatIsFullHoldsTheCallerBackUntilTheDeadline) {
   float number = 1;
   absl::Status status;
   for (int i = 0; i < 1100 && status.ok(); ++i) {
-    status = rank(0).Enqueue(Of(Verb::kAllReduce, 1), &number, &number, On(rank(0)),
+    status = rank(0).Enqueue(Of(Collective::kAllReduce, 1), &number, &number, On(rank(0)),
                              In(i < 1024 ? absl::Seconds(60) : absl::Milliseconds(20)));
   }
   EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded) << status;

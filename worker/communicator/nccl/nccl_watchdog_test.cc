@@ -160,8 +160,8 @@ TEST_F(NcclWatchdogTest, WithoutAThreadAnOperationOnAStreamIsRefusedToItsCallerA
   {
     const cohort::testing::NoNewThreads refuse;
     for (const int64_t count : {1, 0}) {
-      const absl::Status status = rank(0).Enqueue(Of(Verb::kAllReduce, count), &one, &one,
-                                                  On(rank(0)), Soon());
+      const absl::Status status =
+          rank(0).Enqueue(Of(Collective::kAllReduce, count), &one, &one, On(rank(0)), Soon());
       EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
       EXPECT_THAT(std::string(status.message()), HasSubstr("cohort-nccl-dog"));
     }
@@ -279,7 +279,7 @@ TEST_F(NcclWatchdogTest, TimeSpentBehindOtherWorkDoesNotCount) {
   ASSERT_EQ(EnqueueSum(rank(0), &numbers_[0], absl::Milliseconds(50)), absl::OkStatus());
   nccl_->HangNext();
   float number = 1;
-  ASSERT_EQ(other.Enqueue(Of(Verb::kAllReduce, 1), &number, &number,
+  ASSERT_EQ(other.Enqueue(Of(Collective::kAllReduce, 1), &number, &number,
                           {hangs->get(), absl::Milliseconds(100)}, Soon()),
             absl::OkStatus());
   EXPECT_TRUE(Eventually([&] { return !other.Check().ok(); }));
@@ -300,7 +300,7 @@ TEST_F(NcclWatchdogTest, ARevokeThatBlocksDoesNotKeepItFromOtherGroups) {
   });
   nccl_->HangNext();
   float number = 1;
-  ASSERT_EQ(other.Enqueue(Of(Verb::kAllReduce, 1), &number, &number,
+  ASSERT_EQ(other.Enqueue(Of(Collective::kAllReduce, 1), &number, &number,
                           {stream(0), absl::Milliseconds(20)}, Soon()),
             absl::OkStatus());
   const Instant begin = Clock::Steady().Now();

@@ -7,31 +7,17 @@
 
 namespace cohort::worker {
 
-namespace {
-
-constexpr uint8_t kReplay = 200;  // no verb
-
-}  // namespace
-
 OperationLine LineOfReplay(int calls, uint32_t digest) {
-  OperationLine line;
-  line.verb = kReplay;
-  line.count = calls;
-  line.tag = digest;
-  return line;
+  FlatCall call;
+  call.collective = Collective::kReplay;
+  call.count = calls;
+  call.tag = digest;
+  return LineOf(call);
 }
 
-OperationLine LineOf(const Operation& operation) {
+OperationLine LineOf(const FlatCall& call) {
   OperationLine line;
-  line.verb = static_cast<uint8_t>(operation.verb);
-  line.type = static_cast<uint8_t>(operation.type);
-  line.count = operation.count;
-  line.tag = operation.tag;
-  if (HasRoot(operation.verb)) line.root = operation.root;
-  if (Reduces(operation.verb)) {
-    line.op = static_cast<uint8_t>(operation.reduction.op);
-    line.scale = operation.reduction.scale;
-  }
+  line.key = KeyOf(call);
   return line;
 }
 
@@ -40,24 +26,13 @@ bool Same(const OperationLine& a, const OperationLine& b) {
 }
 
 std::string Describe(const OperationLine& line) {
-  if (line.verb == kReplay) {
-    return absl::StrCat("replay of ", line.count, " recorded calls",
-                        line.on_stream != 0 ? " on a stream" : "");
-  }
-  Operation operation;
-  operation.verb = static_cast<Verb>(line.verb);
-  operation.count = line.count;
-  operation.root = line.root;
-  if (!IsDataType(line.type) || (line.op != 0 && !IsReduceOp(line.op))) return "what nobody knows";
-  operation.type = static_cast<DataType>(line.type);
-  if (Reduces(operation.verb)) operation.reduction = {static_cast<ReduceOp>(line.op), line.scale};
   const uint32_t which = line.registered & (kInputRegistered | kOutputRegistered);
   const char* const memory = which == 0                   ? ""
                              : which == kInputRegistered  ? ", registered input"
                              : which == kOutputRegistered ? ", registered output"
                                                           : ", registered memory";
   const uint32_t place = line.registered >> kPlaceShift;
-  return absl::StrCat(Describe(operation), line.on_stream != 0 ? " on a stream" : "", memory,
+  return absl::StrCat(Describe(line.key), line.on_stream != 0 ? " on a stream" : "", memory,
                       place == 0 ? "" : absl::StrCat(" at place ", absl::Hex(place)));
 }
 

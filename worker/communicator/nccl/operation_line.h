@@ -5,32 +5,26 @@
 #include <cstdint>
 #include <string>
 
-#include "worker/communicator/arguments.h"
+#include "base/collective.h"
 
 namespace cohort::worker {
 
 // Compared byte by byte: what lies between the fields is 0. Read from others' memory, it may be
 // anything.
 struct OperationLine {
-  uint8_t verb = 0;
-  uint8_t type = 0;
-  uint8_t op = 0;
-  // 1: on a stream, without a meeting before it. Who waits in a meeting waits for all.
-  uint8_t on_stream = 0;
-  int32_t root = 0;
-  uint32_t tag = 0;
+  CollectiveKey key;
   // Of the tensors that all ranks have: which lie in registered memory, and above that kPlaceShift
   // a digest of where in symmetric windows, 0 if in none.
   uint32_t registered = 0;
-  int64_t count = 0;
-  double scale = 0;
+  // 1: on a stream, without a meeting before it. Who waits in a meeting waits for all.
+  uint32_t on_stream = 0;
 };
 static_assert(sizeof(OperationLine) == 32);
 constexpr uint32_t kInputRegistered = 1;
 constexpr uint32_t kOutputRegistered = 2;
 constexpr int kPlaceShift = 2;
 
-OperationLine LineOf(const Operation& operation);
+OperationLine LineOf(const FlatCall& call);
 // Of so many calls that were captured: `digest` is of what they are.
 OperationLine LineOfReplay(int calls, uint32_t digest);
 bool Same(const OperationLine& a, const OperationLine& b);

@@ -9,7 +9,8 @@
 #include <cstdint>
 #include <string>
 
-#include "worker/communicator/arguments.h"
+#include "base/collective.h"
+#include "worker/communicator/communicator.h"
 
 namespace cohort::worker {
 
@@ -27,36 +28,20 @@ enum class FrameKind : uint32_t {
   kNoteCredit = 10,
 };
 
-// What is called or sent, in a form that two ranks can compare byte by byte.
-struct Subject {
-  int64_t count = 0;
-  uint64_t scale = 0;  // the bits of a double
-  uint32_t tag = 0;
-  int32_t root = 0;
-  uint8_t verb = 0;  // none for messages and notes
-  uint8_t type = 0;
-  uint8_t op = 0;
-  uint8_t unused[5] = {};
-
-  friend bool operator==(const Subject& a, const Subject& b);
-  friend bool operator!=(const Subject& a, const Subject& b) { return !(a == b); }
-};
-
 struct FrameHeader {
   FrameKind kind = FrameKind::kOperation;
   uint32_t payload_bytes = 0;
   uint64_t number = 0;  // of the operation in the group; of the message between two; of bytes
-  Subject subject;
+  CollectiveKey key;    // of a collective, a message or an offer
 };
-static_assert(sizeof(FrameHeader) == 48, "it travels as it is");
+static_assert(sizeof(FrameHeader) == 40, "it travels as it is");
 
 inline constexpr int64_t kFrameHeaderBytes = sizeof(FrameHeader);
 inline constexpr uint32_t kMaxAbortBytes = 1024;
 
-Subject SubjectOf(const Operation& operation);
-Subject SubjectOf(const Transfer& transfer, uint32_t tag);
-// Of what another rank has sent, whatever it is.
-std::string Describe(const Subject& subject);
+CollectiveKey KeyOf(const Transfer& transfer);
+// A message of another rank, whose key may hold anything. Such as: 10 f32.
+std::string DescribeMessage(const CollectiveKey& key);
 
 }  // namespace cohort::worker
 

@@ -12,7 +12,7 @@
 namespace cohort::worker {
 
 inline constexpr uint64_t kHandshakeMagic = 0x434F484F52545331;  // "COHORTS1"
-inline constexpr uint32_t kHandshakeVersion = 2;
+inline constexpr uint32_t kHandshakeVersion = 3;
 
 // What one who knows the group expects of a connection.
 struct Membership {

@@ -13,21 +13,19 @@ namespace {
 
 int64_t BytesOf(const Transfer& transfer) { return transfer.count * SizeOf(transfer.type); }
 
-FrameHeader Make(FrameKind kind, const Subject& subject = {}, int64_t payload_bytes = 0) {
+FrameHeader Make(FrameKind kind, const CollectiveKey& key = {}, int64_t payload_bytes = 0) {
   FrameHeader header;
   header.kind = kind;
-  header.subject = subject;
+  header.key = key;
   header.payload_bytes = static_cast<uint32_t>(payload_bytes);
   return header;
 }
 
-Subject SubjectOf(const Posted& posted) { return SubjectOf(posted.transfer, posted.tag); }
-
-absl::Status Mismatch(const Posted& posted, const Subject& other) {
+absl::Status Mismatch(const Posted& posted, const CollectiveKey& other) {
   const Transfer& transfer = posted.transfer;
-  return absl::InvalidArgumentError(
-      absl::StrCat(Describe(transfer), ": ", transfer.sends ? "it wants " : "it has sent ",
-                   Describe(other), posted.tag == other.tag ? "" : " in a call of another kind"));
+  return absl::InvalidArgumentError(absl::StrCat(
+      Describe(transfer), ": ", transfer.sends ? "it wants " : "it has sent ",
+      DescribeMessage(other), transfer.tag == other.tag() ? "" : " in a call of another kind"));
 }
 
 absl::Status Broken(absl::string_view what) { return absl::InternalError(what); }
@@ -69,13 +67,13 @@ void Mailbox::SendMore() {
     if (cost > credit_) return;
     credit_ -= cost;
     sends_.pop_front();
-    const Subject subject = SubjectOf(send);
+    const CollectiveKey key = KeyOf(send.transfer);
     if (small) {
-      link_.Send(Make(message_, subject, bytes),
+      link_.Send(Make(message_, key, bytes),
                  {static_cast<const char*>(send.transfer.data), static_cast<size_t>(bytes)});
       Settle(send, absl::OkStatus());
     } else {
-      link_.Send(Make(FrameKind::kOffer, subject));
+      link_.Send(Make(FrameKind::kOffer, key));
       offers_.push_back(&send);
     }
   }
@@ -92,11 +90,11 @@ void Mailbox::Match() {
 }
 
 void Mailbox::Deliver(Posted& receive, const Arrival& arrival) {
-  const Subject wanted = SubjectOf(receive);
+  const CollectiveKey wanted = KeyOf(receive.transfer);
   GiveCredit(kFrameHeaderBytes + static_cast<int64_t>(arrival.payload.size()));
-  if (arrival.subject != wanted) {
+  if (arrival.key != wanted) {
     if (arrival.offered) link_.Send(Make(FrameKind::kRefuse, wanted));
-    return Settle(receive, Mismatch(receive, arrival.subject));
+    return Settle(receive, Mismatch(receive, arrival.key));
   }
   if (arrival.offered) {
     link_.Send(Make(FrameKind::kAccept));
@@ -118,15 +116,16 @@ void Mailbox::GiveCredit(int64_t bytes) {
 }
 
 absl::Status Mailbox::CheckMessage(const FrameHeader& header) {
-  const Subject& subject = header.subject;
-  if (subject.verb != 0 || !IsDataType(subject.type) || subject.count < 0) {
+  const CollectiveKey& key = header.key;
+  if (key.collective() != static_cast<int>(Collective::kExchange) || !IsDataType(key.type()) ||
+      key.count < 0) {
     return Broken("a message of nothing that there is");
   }
-  const int64_t element = SizeOf(static_cast<DataType>(subject.type));
-  if (subject.count > std::numeric_limits<int64_t>::max() / element) {
+  const int64_t element = SizeOf(static_cast<DataType>(key.type()));
+  if (key.count > std::numeric_limits<int64_t>::max() / element) {
     return Broken("a message of more than memory has addresses");
   }
-  const int64_t bytes = subject.count * element;
+  const int64_t bytes = key.count * element;
   const bool small = header.kind == message_;
   if ((bytes <= small_bytes()) != small || header.payload_bytes != (small ? bytes : 0)) {
     return Broken("a message of another size than it says");
@@ -142,13 +141,13 @@ absl::Status Mailbox::OnHeader(const FrameHeader& header, char** sink) {
   if (absl::Status status = CheckMessage(header); !status.ok()) return status;
   const bool small = header.kind == message_;
   if (small && arrivals_.empty() && !receives_.empty() &&
-      SubjectOf(*receives_.front()) == header.subject) {
+      KeyOf(receives_.front()->transfer) == header.key) {
     direct_ = receives_.front();
     *sink = static_cast<char*>(direct_->transfer.data);
     return absl::OkStatus();
   }
   Arrival& arrival = arrivals_.emplace_back();
-  arrival.subject = header.subject;
+  arrival.key = header.key;
   arrival.offered = !small;
   arrival.payload.resize(header.payload_bytes);
   *sink = &arrival.payload[0];
@@ -165,7 +164,7 @@ absl::Status Mailbox::OnFrame(const FrameHeader& header) {
   Posted& offer = *offers_.front();
   offers_.pop_front();
   if (header.kind == FrameKind::kRefuse) {
-    Settle(offer, Mismatch(offer, header.subject));
+    Settle(offer, Mismatch(offer, header.key));
     return absl::OkStatus();
   }
   StartFlows(offer.transfer);

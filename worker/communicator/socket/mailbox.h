@@ -17,7 +17,6 @@ namespace cohort::worker {
 // One transfer of an exchange.
 struct Posted {
   Transfer transfer;
-  uint32_t tag = 0;
   bool settled = false;  // or its data is on the way
   absl::Status status;
 };
@@ -64,7 +63,7 @@ class Mailbox {
 
   // What has come and was not asked for yet.
   struct Arrival {
-    Subject subject;
+    CollectiveKey key;
     bool offered = false;
     bool complete = false;
     std::string payload;

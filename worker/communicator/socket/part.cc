@@ -2,31 +2,30 @@
 
 namespace cohort::worker {
 
-bool Needs(const Operation& operation, int to, int from) {
-  if (operation.count == 0) return false;
-  switch (operation.verb) {
-    case Verb::kAllReduce:
-    case Verb::kAllGather:
-    case Verb::kReduceScatter:
-    case Verb::kAllToAll:
+bool Needs(const FlatCall& flat, int to, int from) {
+  if (flat.count == 0) return false;
+  switch (flat.collective) {
+    case Collective::kAllReduce:
+    case Collective::kAllGather:
+    case Collective::kReduceScatter:
+    case Collective::kAllToAll:
       return true;
-    case Verb::kReduce:
-    case Verb::kGather:
-      return to == operation.root;
-    case Verb::kBroadcast:
-    case Verb::kScatter:
-      return from == operation.root;
-    case Verb::kBarrier:
+    case Collective::kReduce:
+    case Collective::kGather:
+      return to == flat.root;
+    case Collective::kBroadcast:
+    case Collective::kScatter:
+      return from == flat.root;
+    default:
       return false;
   }
-  return false;
 }
 
 const char* PartFor(const Call& call, int to) {
-  switch (call.operation.verb) {
-    case Verb::kReduceScatter:
-    case Verb::kAllToAll:
-    case Verb::kScatter:
+  switch (call.flat.collective) {
+    case Collective::kReduceScatter:
+    case Collective::kAllToAll:
+    case Collective::kScatter:
       return call.input + to * call.bytes;
     default:
       return call.input;
@@ -34,10 +33,10 @@ const char* PartFor(const Call& call, int to) {
 }
 
 char* PlaceOf(const Call& call, int from) {
-  switch (call.operation.verb) {
-    case Verb::kAllGather:
-    case Verb::kAllToAll:
-    case Verb::kGather:
+  switch (call.flat.collective) {
+    case Collective::kAllGather:
+    case Collective::kAllToAll:
+    case Collective::kGather:
       return call.output + from * call.bytes;
     default:
       return call.output;

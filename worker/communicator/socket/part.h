@@ -4,13 +4,13 @@
 
 #include <cstdint>
 
-#include "worker/communicator/arguments.h"
+#include "base/collective.h"
 
 namespace cohort::worker {
 
 // A call of a verb by one rank.
 struct Call {
-  Operation operation;
+  FlatCall flat;
   const char* input = nullptr;
   char* output = nullptr;
   int rank = 0;
@@ -19,7 +19,7 @@ struct Call {
 };
 
 // Whether rank `to` needs `count` elements of rank `from`; the two may be the same.
-bool Needs(const Operation& operation, int to, int from);
+bool Needs(const FlatCall& flat, int to, int from);
 
 // Of this rank's input, what `to` needs.
 const char* PartFor(const Call& call, int to);

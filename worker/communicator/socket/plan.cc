@@ -54,7 +54,7 @@ void Move(int peer, bool sends, char* data, int64_t bytes, int* waiting, Traffic
 class Planner {
  public:
   Planner(const Call& call, std::vector<char>* scratch, Traffic* traffic)
-      : call_(call), element_(SizeOf(call.operation.type)), scratch_(scratch), traffic_(*traffic) {}
+      : call_(call), element_(SizeOf(call.flat.type)), scratch_(scratch), traffic_(*traffic) {}
 
   void Moves();
   void Broadcast();
@@ -68,7 +68,7 @@ class Planner {
   // Of the elements that all ranks have, which `owner` reduces.
   Range OwnedBy(int owner) const;
   bool WantsResult(int rank) const {
-    return call_.operation.verb == Verb::kAllReduce || rank == call_.operation.root;
+    return call_.flat.collective == Collective::kAllReduce || rank == call_.flat.root;
   }
   // One of the parts of all slices, through one stream for inputs and one for results.
   void ReducePart(int part, int parts, int64_t ring);
@@ -80,21 +80,21 @@ class Planner {
 };
 
 void Planner::Moves() {
-  const Operation& operation = call_.operation;
+  const FlatCall& flat = call_.flat;
   ForEachPeer([&](int peer) {
-    if (Needs(operation, peer, call_.rank)) {
+    if (Needs(flat, peer, call_.rank)) {
       Move(peer, true, const_cast<char*>(PartFor(call_, peer)), call_.bytes, nullptr, &traffic_);
     }
-    if (Needs(operation, call_.rank, peer)) {
+    if (Needs(flat, call_.rank, peer)) {
       Move(peer, false, PlaceOf(call_, peer), call_.bytes, nullptr, &traffic_);
     }
   });
-  if (!Needs(operation, call_.rank, call_.rank)) return;
+  if (!Needs(flat, call_.rank, call_.rank)) return;
   traffic_.Copy(PlaceOf(call_, call_.rank), PartFor(call_, call_.rank), call_.bytes);
 }
 
 void Planner::Broadcast() {
-  const int root = call_.operation.root;
+  const int root = call_.flat.root;
   const int others = call_.size - 1;
   const auto slice_of = [&](int rank) {
     return Slice(call_.bytes, others, (rank - root + call_.size) % call_.size - 1);
@@ -142,13 +142,13 @@ void Planner::Broadcast() {
 }
 
 Range Planner::OwnedBy(int owner) const {
-  const int64_t count = call_.operation.count;
-  switch (call_.operation.verb) {
-    case Verb::kReduceScatter:
+  const int64_t count = call_.flat.count;
+  switch (call_.flat.collective) {
+    case Collective::kReduceScatter:
       return {owner * count, (owner + 1) * count};
-    case Verb::kReduce:
+    case Collective::kReduce:
       // Of two, one would send its half to and fro.
-      if (call_.size == 2) return owner == call_.operation.root ? Range{0, count} : Range{};
+      if (call_.size == 2) return owner == call_.flat.root ? Range{0, count} : Range{};
       return Slice(count, call_.size, owner);
     default:
       return Slice(count, call_.size, owner);
@@ -156,7 +156,7 @@ Range Planner::OwnedBy(int owner) const {
 }
 
 void Planner::ReducePart(int part, int parts, int64_t ring) {
-  const bool scatters = call_.operation.verb == Verb::kReduceScatter;
+  const bool scatters = call_.flat.collective == Collective::kReduceScatter;
   const int result_stream = traffic_.streams() == 1 ? 0 : parts + part;
   const auto bytes_of = [&](int owner) {
     const Range owned = OwnedBy(owner);
@@ -170,8 +170,8 @@ void Planner::ReducePart(int part, int parts, int64_t ring) {
   reducer.operands.resize(static_cast<size_t>(call_.size));
   reducer.size = own.size();
   reducer.step = std::min(ring, kMaxReduceBytes);
-  reducer.type = call_.operation.type;
-  reducer.reduction = call_.operation.reduction;
+  reducer.type = call_.flat.type;
+  reducer.reduction = call_.flat.reduction;
   char* const rings = scratch_->data() + part * ring * (call_.size - 1);
   if (scatters) {
     const Range whole = OwnedBy(call_.rank);
@@ -217,7 +217,7 @@ void Planner::ReducePart(int part, int parts, int64_t ring) {
 }
 
 void Planner::Reduces() {
-  const int64_t largest = call_.operation.verb == Verb::kReduceScatter
+  const int64_t largest = call_.flat.collective == Collective::kReduceScatter
                               ? call_.bytes
                               : call_.bytes / std::max(1, call_.size - 1);
   const int parts = Parts(largest, std::max(1, traffic_.streams() / 2));
@@ -232,8 +232,8 @@ void Planner::Reduces() {
 
 void Plan(const Call& call, std::vector<char>* scratch, Traffic* traffic) {
   Planner planner(call, scratch, traffic);
-  if (call.operation.verb == Verb::kBroadcast) return planner.Broadcast();
-  return Reduces(call.operation.verb) ? planner.Reduces() : planner.Moves();
+  if (call.flat.collective == Collective::kBroadcast) return planner.Broadcast();
+  return Reduces(call.flat.collective) ? planner.Reduces() : planner.Moves();
 }
 
 void PlanMessage(int peer, bool sends, char* data, int64_t bytes, int* waiting, Traffic* traffic) {

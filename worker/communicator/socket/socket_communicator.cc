@@ -117,17 +117,16 @@ SocketCommunicator::~SocketCommunicator() {
   });
 }
 
-absl::Status SocketCommunicator::Run(Verb verb, const void* input, void* output, int64_t count,
-                                     DataType type, int root, const Reduction& reduction,
+absl::Status SocketCommunicator::Run(const FlatCall& flat, const void* input, void* output,
                                      Instant deadline) {
   Call call;
-  call.operation = MakeOperation(verb, count, type, tag(), root, reduction);
+  call.flat = flat;
   call.input = static_cast<const char*>(input);
   call.output = static_cast<char*>(output);
   call.rank = rank_;
   call.size = size();
-  COHORT_RETURN_IF_ERROR(CheckArguments(call.operation, rank_, size(), input, output));
-  call.bytes = count * SizeOf(type);
+  COHORT_RETURN_IF_ERROR(CheckArguments(call.flat, rank_, size(), input, output));
+  call.bytes = flat.count * SizeOf(flat.type);
   const bool direct = call.bytes <= direct_bytes_ || size() == 1;
   COHORT_RETURN_IF_ERROR(Meet(call, direct, deadline));
   if (direct) {
@@ -139,7 +138,7 @@ absl::Status SocketCommunicator::Run(Verb verb, const void* input, void* output,
   const absl::Status status =
       Drive([this] { return traffic_.idle(); },
             [&] {
-              return absl::StrCat(Describe(call.operation), ": rank ", Names(traffic_.Unfinished()),
+              return absl::StrCat(Describe(call.flat), ": rank ", Names(traffic_.Unfinished()),
                                   " did not finish");
             },
             deadline);
@@ -153,9 +152,9 @@ absl::Status SocketCommunicator::Meet(const Call& call, bool direct, Instant dea
   FrameHeader header;
   header.kind = FrameKind::kOperation;
   header.number = turn_;
-  header.subject = SubjectOf(call.operation);
+  header.key = KeyOf(call.flat);
   ForEachPeer([&](Peer& peer) {
-    const bool with_part = direct && Needs(call.operation, peer.link.rank(), rank_);
+    const bool with_part = direct && Needs(call.flat, peer.link.rank(), rank_);
     const absl::string_view part(with_part ? PartFor(call, peer.link.rank()) : nullptr,
                                  with_part ? static_cast<size_t>(call.bytes) : 0);
     header.payload_bytes = static_cast<uint32_t>(part.size());
@@ -166,23 +165,23 @@ absl::Status SocketCommunicator::Meet(const Call& call, bool direct, Instant dea
   meeting_ = true;
   const absl::Status status = Drive([this] { return missing_ == 0; },
                                     [&] {
-                                      return absl::StrCat(Describe(call.operation), ": rank ",
+                                      return absl::StrCat(Describe(call.flat), ": rank ",
                                                           Names(Missing()), " did not come");
                                     },
                                     deadline);
   meeting_ = false;
   COHORT_RETURN_IF_ERROR(status);
-  COHORT_RETURN_IF_ERROR(Compare(header.subject));
+  COHORT_RETURN_IF_ERROR(Compare(header.key));
   return CheckParts(call, direct);
 }
 
-absl::Status SocketCommunicator::Compare(const Subject& own) const {
-  const auto subject = [&](int rank) -> const Subject& {
-    return rank == rank_ ? own : arrival(rank, turn_).subject;
+absl::Status SocketCommunicator::Compare(const CollectiveKey& own) const {
+  const auto key = [&](int rank) -> const CollectiveKey& {
+    return rank == rank_ ? own : arrival(rank, turn_).key;
   };
   for (int rank = 1; rank < size(); ++rank) {
-    if (subject(rank) == subject(0)) continue;
-    return MismatchError(worker::Describe(subject(0)), rank, worker::Describe(subject(rank)));
+    if (key(rank) == key(0)) continue;
+    return MismatchError(Describe(key(0)), rank, Describe(key(rank)));
   }
   return absl::OkStatus();
 }
@@ -190,7 +189,7 @@ absl::Status SocketCommunicator::Compare(const Subject& own) const {
 absl::Status SocketCommunicator::CheckParts(const Call& call, bool direct) {
   for (int rank = 0; rank < size(); ++rank) {
     if (rank == rank_) continue;
-    const bool with_part = direct && Needs(call.operation, rank_, rank);
+    const bool with_part = direct && Needs(call.flat, rank_, rank);
     if (arrival(rank, turn_).payload_bytes == (with_part ? call.bytes : 0)) continue;
     Poison(absl::StrCat("rank ", Name(rank), " broke the protocol: a part of another size"));
     return Poisoned();
@@ -199,21 +198,20 @@ absl::Status SocketCommunicator::CheckParts(const Call& call, bool direct) {
 }
 
 void SocketCommunicator::Finish(const Call& call) {
-  const Operation& operation = call.operation;
+  const FlatCall& flat = call.flat;
   const auto part_of = [&](int rank) {
     return rank == rank_ ? PartFor(call, rank) : arrival(rank, turn_).payload.data();
   };
-  if (Reduces(operation.verb)) {
-    if (!Needs(operation, rank_, rank_)) return;
+  if (Reduces(flat.collective)) {
+    if (!Needs(flat, rank_, rank_)) return;
     absl::InlinedVector<const void*, 16> inputs;
     for (int rank = 0; rank < size(); ++rank) inputs.push_back(part_of(rank));
     void* const output = call.output;
-    worker::Reduce(operation.type, operation.reduction, inputs, absl::MakeConstSpan(&output, 1),
-                   operation.count);
+    worker::Reduce(flat.type, flat.reduction, inputs, absl::MakeConstSpan(&output, 1), flat.count);
     return;
   }
   for (int rank = 0; rank < size(); ++rank) {
-    if (!Needs(operation, rank_, rank)) continue;
+    if (!Needs(flat, rank_, rank)) continue;
     char* const place = PlaceOf(call, rank);
     if (place != part_of(rank)) std::memcpy(place, part_of(rank), static_cast<size_t>(call.bytes));
   }
@@ -278,7 +276,6 @@ absl::Status SocketCommunicator::Exchange(absl::Span<const Transfer> transfers, 
   int open = 0;
   for (size_t i = 0; i < all.size(); ++i) {
     all[i].transfer = transfers[i];
-    all[i].tag = tag();
     Peer& peer = *peers_[static_cast<size_t>(transfers[i].peer)];
     (peer.*box).Post(&all[i], &open);
     // Nothing else would tell that a small message went nowhere.
@@ -300,45 +297,6 @@ absl::Status SocketCommunicator::Exchange(absl::Span<const Transfer> transfers, 
   COHORT_RETURN_IF_ERROR(status);
   for (const Posted& posted : all) COHORT_RETURN_IF_ERROR(posted.status);
   return absl::OkStatus();
-}
-
-absl::Status SocketCommunicator::AllReduce(const void* input, void* output, int64_t count,
-                                           DataType type, const Reduction& reduction,
-                                           Instant deadline) {
-  return Run(Verb::kAllReduce, input, output, count, type, 0, reduction, deadline);
-}
-absl::Status SocketCommunicator::Reduce(const void* input, void* output, int64_t count,
-                                        DataType type, const Reduction& reduction, int root,
-                                        Instant deadline) {
-  return Run(Verb::kReduce, input, output, count, type, root, reduction, deadline);
-}
-absl::Status SocketCommunicator::Broadcast(const void* input, void* output, int64_t count,
-                                           DataType type, int root, Instant deadline) {
-  return Run(Verb::kBroadcast, input, output, count, type, root, {}, deadline);
-}
-absl::Status SocketCommunicator::AllGather(const void* input, void* output, int64_t count,
-                                           DataType type, Instant deadline) {
-  return Run(Verb::kAllGather, input, output, count, type, 0, {}, deadline);
-}
-absl::Status SocketCommunicator::ReduceScatter(const void* input, void* output, int64_t count,
-                                               DataType type, const Reduction& reduction,
-                                               Instant deadline) {
-  return Run(Verb::kReduceScatter, input, output, count, type, 0, reduction, deadline);
-}
-absl::Status SocketCommunicator::AllToAll(const void* input, void* output, int64_t count,
-                                          DataType type, Instant deadline) {
-  return Run(Verb::kAllToAll, input, output, count, type, 0, {}, deadline);
-}
-absl::Status SocketCommunicator::Gather(const void* input, void* output, int64_t count,
-                                        DataType type, int root, Instant deadline) {
-  return Run(Verb::kGather, input, output, count, type, root, {}, deadline);
-}
-absl::Status SocketCommunicator::Scatter(const void* input, void* output, int64_t count,
-                                         DataType type, int root, Instant deadline) {
-  return Run(Verb::kScatter, input, output, count, type, root, {}, deadline);
-}
-absl::Status SocketCommunicator::Barrier(Instant deadline) {
-  return Run(Verb::kBarrier, nullptr, nullptr, 0, DataType::kU8, 0, {}, deadline);
 }
 
 }  // namespace cohort::worker

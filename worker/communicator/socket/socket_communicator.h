@@ -70,35 +70,22 @@ class SocketCommunicator final : public Communicator, private Link::Handler {
   int rank() const override { return rank_; }
   int size() const override { return static_cast<int>(peers_.size()); }
 
-  absl::Status AllReduce(const void* input, void* output, int64_t count, DataType type,
-                         const Reduction& reduction, Instant deadline) override;
-  absl::Status Reduce(const void* input, void* output, int64_t count, DataType type,
-                      const Reduction& reduction, int root, Instant deadline) override;
-  absl::Status Broadcast(const void* input, void* output, int64_t count, DataType type, int root,
-                         Instant deadline) override;
-  absl::Status AllGather(const void* input, void* output, int64_t count, DataType type,
-                         Instant deadline) override;
-  absl::Status ReduceScatter(const void* input, void* output, int64_t count, DataType type,
-                             const Reduction& reduction, Instant deadline) override;
-  absl::Status AllToAll(const void* input, void* output, int64_t count, DataType type,
-                        Instant deadline) override;
-  absl::Status Gather(const void* input, void* output, int64_t count, DataType type, int root,
-                      Instant deadline) override;
-  absl::Status Scatter(const void* input, void* output, int64_t count, DataType type, int root,
-                       Instant deadline) override;
+  absl::Status Run(const FlatCall& flat, const void* input, void* output,
+                   Instant deadline) override;
+  absl::Status TakeDeferredError() override { return absl::OkStatus(); }
   absl::Status Exchange(absl::Span<const Transfer> transfers, Instant deadline) override;
   absl::StatusOr<bool> HasMessage(int peer) override;
   absl::StatusOr<int> AwaitMessage(absl::Span<const int> peers, Instant deadline) override;
   absl::Status ExchangeNotes(absl::Span<const Transfer> notes, Instant deadline) override;
   absl::StatusOr<bool> HasNote(int peer) override;
-  absl::Status Barrier(Instant deadline) override;
+  void Drain(Instant) override {}
   void Abort(absl::string_view cause) override;
 
  private:
   // A rank has come to an operation.
   struct Arrival {
     uint64_t turn = 0;
-    Subject subject;
+    CollectiveKey key;
     uint32_t payload_bytes = 0;
     std::vector<char> payload;
   };
@@ -125,14 +112,12 @@ class SocketCommunicator final : public Communicator, private Link::Handler {
       body(*peers_[static_cast<size_t>((rank_ + step) % size())]);
     }
   }
-  absl::Status Run(Verb verb, const void* input, void* output, int64_t count, DataType type,
-                   int root, const Reduction& reduction, Instant deadline);
   absl::Status Exchange(absl::Span<const Transfer> transfers, Mailbox Peer::*box, Instant deadline);
   // Whether something has come, or begun to, that was not received.
   absl::StatusOr<bool> HasArrival(int rank, Mailbox Peer::*box);
   // All ranks say what they call, and small parts. Whether they differ is found by all.
   absl::Status Meet(const Call& call, bool direct, Instant deadline);
-  absl::Status Compare(const Subject& own) const;
+  absl::Status Compare(const CollectiveKey& own) const;
   absl::Status CheckParts(const Call& call, bool direct);
   // With the small parts that came.
   void Finish(const Call& call);

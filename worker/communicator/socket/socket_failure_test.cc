@@ -224,13 +224,13 @@ TEST(SocketFailureTest, ADeadlineInTheMiddleNamesWhoStandsStill) {
   const auto rank = group.Connect(0);
   connecting.join();
   ASSERT_TRUE(mesh.ok()) << mesh.status();
-  Operation operation;
-  operation.verb = Verb::kAllReduce;
+  FlatCall operation;
+  operation.collective = Collective::kAllReduce;
   operation.count = kLargeCount;
   operation.type = DataType::kF32;
   FrameHeader header;
   header.number = 1;
-  header.subject = SubjectOf(operation);
+  header.key = KeyOf(operation);
   ASSERT_EQ(send(mesh->streams[0][0].get(), &header, sizeof(header), 0),
             static_cast<ssize_t>(sizeof(header)));
   const absl::Status status = Sum(*rank, kLargeCount, In(absl::Milliseconds(50)));

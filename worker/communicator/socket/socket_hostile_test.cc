@@ -125,11 +125,13 @@ TEST_F(SocketHostileTest, FramesOfAllKindsWithAnythingInThem) {
       FrameHeader header;
       header.kind = static_cast<FrameKind>(random_() % 12);
       header.number = static_cast<uint64_t>(some({0, 1, 2, 3, 40, 1 << 20, -1}));
-      header.subject.count = some({0, 1, 10, 100000, 16384, int64_t{1} << 62, -1});
-      header.subject.root = static_cast<int32_t>(some({0, 1, -1}));
-      header.subject.verb = static_cast<uint8_t>(random_() % 11);
-      header.subject.type = static_cast<uint8_t>(some({0, 3, 12, 12, 12, 17, 18, 255}));
-      header.subject.op = static_cast<uint8_t>(random_() % 11);
+      FlatCall call;
+      call.collective = static_cast<Collective>(some({0, 1, 1, 3, 4, 8, 9, 14, 14, 14, 18, 31}));
+      call.type = static_cast<DataType>(some({0, 3, 12, 12, 12, 17, 18, 31}));
+      call.count = some({0, 1, 10, 100000, 16384, int64_t{1} << 62, -1});
+      call.root = static_cast<int>(some({0, 1, 0x7FFF}));
+      call.reduction.op = static_cast<ReduceOp>(random_() % 11);
+      header.key = KeyOf(call);
       header.payload_bytes = static_cast<uint32_t>(some({0, 0, 0, 1, 40, 1000, 70000, -1}));
       const bool honest = random_() % 2 == 0;
       Say(header, honest && header.payload_bytes < 100000 ? std::string(header.payload_bytes, 'x')
@@ -173,16 +175,14 @@ TEST_F(SocketHostileTest, LiesAreNamed) {
 
   Connect();
   header.kind = FrameKind::kNote;
-  header.subject.type = static_cast<uint8_t>(DataType::kF64);
-  header.subject.count = 1 << 20;
+  header.key = KeyOf(Transfer::Send(0, nullptr, 1 << 20, DataType::kF64));
   Say(header);
   ExpectBroken("a message of another size than it says");
 
   Connect();
   header.kind = FrameKind::kOffer;
   header.number = 0;
-  header.subject.type = static_cast<uint8_t>(DataType::kF64);
-  header.subject.count = 1 << 20;
+  header.key = KeyOf(Transfer::Send(0, nullptr, 1 << 20, DataType::kF64));
   for (int i = 0; i < 4000; ++i) Say(header);
   ExpectBroken("more messages than there is room for");
 

@@ -207,7 +207,7 @@ absl::Status SocketCommunicator::OnFrame(Link& link, const FrameHeader& header) 
     case FrameKind::kOperation: {
       Arrival& arrival = peer.arrivals[header.number % 2];
       arrival.turn = header.number;
-      arrival.subject = header.subject;
+      arrival.key = header.key;
       arrival.payload_bytes = header.payload_bytes;
       if (meeting_ && header.number == turn_) --missing_;
       return absl::OkStatus();

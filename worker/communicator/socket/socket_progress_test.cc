@@ -31,13 +31,14 @@ class RepeatedMemory {
   RepeatedMemory() {
     const UniqueFd memory(memfd_create("repeated", MFD_CLOEXEC));
     EXPECT_EQ(ftruncate(memory.get(), kPiece), 0);
-    void* const range = mmap(nullptr, kBytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void* const range =
+        mmap(nullptr, kBytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     EXPECT_NE(range, MAP_FAILED);
     data_ = static_cast<char*>(range);
     for (int64_t at = 0; at < kBytes; at += kPiece) {
-      EXPECT_NE(mmap(data_ + at, kPiece, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED,
-                     memory.get(), 0),
-                MAP_FAILED);
+      EXPECT_NE(
+          mmap(data_ + at, kPiece, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, memory.get(), 0),
+          MAP_FAILED);
     }
   }
   ~RepeatedMemory() { munmap(data_, kBytes); }
@@ -84,14 +85,14 @@ class SocketProgressTest : public ::testing::Test {
   }
   // To the broadcast that rank 0 calls.
   void Come(int rank) {
-    Operation operation;
-    operation.verb = Verb::kBroadcast;
+    FlatCall operation;
+    operation.collective = Collective::kBroadcast;
     operation.count = kBytes;
     operation.type = DataType::kU8;
     operation.root = 1;
     FrameHeader header;
     header.number = 1;
-    header.subject = SubjectOf(operation);
+    header.key = KeyOf(operation);
     Say(rank, header);
   }
   // The root's data, on both streams, as fast as it is taken.

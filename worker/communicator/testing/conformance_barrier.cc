@@ -48,12 +48,12 @@ TEST_P(ConformanceTest, BarrierWaitsForRanksThatAreBehindInBroadcasts) {
         for (int i = 0; i < 70; ++i) {
           Bytes number(1, static_cast<char>(group.rank() == 0 ? i : 0));
           const absl::Status status =
-              group.BroadcastAhead(number.data(), number.data(), 1, DataType::kU8, 0, Soon());
+              group.EagerBroadcast(number.data(), number.data(), 1, DataType::kU8, 0, Soon());
           if (!status.ok()) return status;
           if (number[0] != i) return absl::DataLossError(absl::StrCat("broadcast ", i));
         }
         absl::Status status = Pass(group, round, &arrived);
-        status.Update(group.TakeOverdue());
+        status.Update(group.TakeDeferredError());
         return status;
       }),
                absl::StrCat("round ", round));
@@ -89,7 +89,7 @@ TEST_P(ConformanceTest, BarrierIsInOrderWithOtherVerbs) {
             break;
           default: {
             const int root = static_cast<int>(random() % static_cast<unsigned>(group.size()));
-            status = group.BroadcastAhead(input.data(), output.data(), count, DataType::kI32, root,
+            status = group.EagerBroadcast(input.data(), output.data(), count, DataType::kI32, root,
                                           Soon());
             if (output != Input(root, count, DataType::kI32)) {
               status.Update(absl::DataLossError("broadcast"));

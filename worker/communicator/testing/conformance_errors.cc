@@ -9,9 +9,15 @@ namespace {
 
 using ::testing::HasSubstr;
 
-absl::Status SumOf(Communicator& group, int64_t count, DataType type, Instant deadline) {
+absl::Status SumOf(Communicator& group, int64_t count, DataType type, Instant deadline,
+                   uint32_t tag = 0) {
   Bytes bytes(static_cast<size_t>(count * SizeOf(type)));
-  return group.AllReduce(bytes.data(), bytes.data(), count, type, {ReduceOp::kSum}, deadline);
+  FlatCall call;
+  call.collective = Collective::kAllReduce;
+  call.type = type;
+  call.count = count;
+  call.tag = tag;
+  return group.Run(call, bytes.data(), bytes.data(), deadline);
 }
 
 }  // namespace
@@ -71,8 +77,8 @@ TEST_P(ConformanceTest, RanksWithDifferentTagsAreToldAlike) {
   World world = MakeWorld(3);
   for (const int64_t count : {int64_t{0}, int64_t{10}, int64_t{300000}}) {
     const std::vector<absl::Status> statuses = world.Run([&](Communicator& group) {
-      group.set_tag(group.rank() == 1 ? 0xFEDCBA98 : 0xFEDCBA99);
-      return SumOf(group, count, DataType::kF32, Soon());
+      const uint32_t tag = group.rank() == 1 ? 0xFEDCBA98 : 0xFEDCBA99;
+      return SumOf(group, count, DataType::kF32, Soon(), tag);
     });
     for (const absl::Status& status : statuses) {
       EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
@@ -81,8 +87,7 @@ TEST_P(ConformanceTest, RanksWithDifferentTagsAreToldAlike) {
       EXPECT_THAT(std::string(status.message()), HasSubstr("of another tag"));
     }
     ExpectOk(world.Run([&](Communicator& group) {
-      group.set_tag(7);
-      return SumOf(group, count, DataType::kF32, Soon());
+      return SumOf(group, count, DataType::kF32, Soon(), /*tag=*/7);
     }),
              "all_reduce behind it");
   }
@@ -94,11 +99,11 @@ TEST_P(ConformanceTest, MessagesWithDifferentTagsAreRefused) {
   World world = MakeWorld(2);
   for (const int64_t count : {int64_t{3}, int64_t{300000}}) {
     const std::vector<absl::Status> statuses = world.Run([&](Communicator& group) {
-      group.set_tag(static_cast<uint32_t>(group.rank()));
       Bytes bytes(static_cast<size_t>(count));
-      const Transfer transfer = group.rank() == 0
-                                    ? Transfer::Send(1, bytes.data(), count, DataType::kU8)
-                                    : Transfer::Receive(0, bytes.data(), count, DataType::kU8);
+      Transfer transfer = group.rank() == 0
+                              ? Transfer::Send(1, bytes.data(), count, DataType::kU8)
+                              : Transfer::Receive(0, bytes.data(), count, DataType::kU8);
+      transfer.tag = static_cast<uint32_t>(group.rank());
       return group.Exchange({transfer}, Soon());
     });
     EXPECT_EQ(statuses[1].code(), absl::StatusCode::kInvalidArgument) << statuses[1];

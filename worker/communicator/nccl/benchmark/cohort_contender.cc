@@ -15,8 +15,6 @@ namespace cohort::benchmark {
 namespace {
 
 using worker::NcclCommunicator;
-using worker::Operation;
-using worker::Verb;
 
 Instant Soon() { return Clock::Steady().Now() + absl::Seconds(60); }
 
@@ -73,22 +71,22 @@ class CohortContender final : public DeviceContender {
     return absl::InternalError("no such operation");
   }
 
-  static Verb VerbOf(DeviceOperation operation) {
+  static Collective CollectiveOf(DeviceOperation operation) {
     switch (operation) {
       case DeviceOperation::kAllReduce:
-        return Verb::kAllReduce;
+        return Collective::kAllReduce;
       case DeviceOperation::kAllGather:
-        return Verb::kAllGather;
+        return Collective::kAllGather;
       case DeviceOperation::kReduceScatter:
-        return Verb::kReduceScatter;
+        return Collective::kReduceScatter;
       case DeviceOperation::kBroadcast:
         break;
     }
-    return Verb::kBroadcast;
+    return Collective::kBroadcast;
   }
   absl::Status Enqueue() {
-    Operation operation;
-    operation.verb = VerbOf(operation_);
+    FlatCall operation;
+    operation.collective = CollectiveOf(operation_);
     operation.count = bytes_ / static_cast<int64_t>(sizeof(float));
     operation.type = DataType::kF32;
     worker::NcclCallOptions options;

@@ -83,9 +83,9 @@ class NcclGroupTest : public ::testing::TestWithParam<int> {
     return true;
   }
 
-  static Operation Of(Verb verb, int64_t count, int root = 0) {
-    Operation operation;
-    operation.verb = verb;
+  static FlatCall Of(Collective verb, int64_t count, int root = 0) {
+    FlatCall operation;
+    operation.collective = verb;
     operation.count = count;
     operation.type = DataType::kF32;
     operation.root = root;
@@ -98,7 +98,7 @@ class NcclGroupTest : public ::testing::TestWithParam<int> {
   // Of one number, in place.
   absl::Status EnqueueSum(NcclCommunicator& group, float* number,
                           absl::Duration timeout = absl::Seconds(60)) const {
-    return group.Enqueue(Of(Verb::kAllReduce, 1), number, number, On(group, timeout), Soon());
+    return group.Enqueue(Of(Collective::kAllReduce, 1), number, number, On(group, timeout), Soon());
   }
 
   std::shared_ptr<FakeNcclApi> nccl_;

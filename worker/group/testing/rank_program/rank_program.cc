@@ -50,9 +50,6 @@
 namespace cohort::testing {
 namespace {
 
-using worker::Operation;
-using worker::Verb;
-
 constexpr int kNoDevice = 3;
 constexpr int kIterationsToRun = 3;
 constexpr absl::Duration kRasPatience = absl::Seconds(10);
@@ -120,7 +117,7 @@ class Commands {
 
   absl::StatusOr<std::string> Sum() {
     Cell cell;
-    cell.operation.verb = Verb::kAllReduce;
+    cell.operation.collective = Collective::kAllReduce;
     cell.operation.type = DataType::kF32;
     cell.operation.count = 12345;
     TableRun run(plane_, rank_.verbs(), 1, deadline_);

@@ -11,9 +11,7 @@
 namespace cohort::testing {
 namespace {
 
-using worker::Operation;
 using worker::Transfer;
-using worker::Verb;
 
 constexpr int64_t kLarge = int64_t{1} << 20;
 constexpr double kScale = 0.75;
@@ -21,9 +19,10 @@ constexpr double kScale = 0.75;
 constexpr size_t kMargin = 256;
 constexpr char kUntouched = 0x5A;
 
-constexpr Verb kVerbs[] = {Verb::kAllReduce, Verb::kReduce,        Verb::kBroadcast,
-                           Verb::kAllGather, Verb::kReduceScatter, Verb::kAllToAll,
-                           Verb::kGather,    Verb::kScatter};
+constexpr Collective kVerbs[] = {Collective::kAllReduce,     Collective::kReduce,
+                                 Collective::kBroadcast,     Collective::kAllGather,
+                                 Collective::kReduceScatter, Collective::kAllToAll,
+                                 Collective::kGather,        Collective::kScatter};
 
 std::vector<int64_t> Counts(DataType type) {
   const int64_t large = kLarge / SizeOf(type);
@@ -31,9 +30,9 @@ std::vector<int64_t> Counts(DataType type) {
 }
 
 bool IsAlikeOnAll(const Cell& cell) {
-  const Verb verb = cell.operation.verb;
-  return !cell.exchanges &&
-         (verb == Verb::kAllReduce || verb == Verb::kBroadcast || verb == Verb::kAllGather);
+  const Collective verb = cell.operation.collective;
+  return !cell.exchanges && (verb == Collective::kAllReduce || verb == Collective::kBroadcast ||
+                             verb == Collective::kAllGather);
 }
 
 // FNV-1a.
@@ -59,22 +58,22 @@ std::vector<Cell> MakeTable(uint32_t seed, int ranks,
                             const std::function<bool(DataType, ReduceOp)>& reduces) {
   std::mt19937 random(seed);
   std::vector<Cell> table;
-  const auto add = [&](Verb verb, DataType type, const Reduction& reduction, bool exchanges) {
+  const auto add = [&](Collective verb, DataType type, const Reduction& reduction, bool exchanges) {
     for (const int64_t count : Counts(type)) {
       Cell cell;
       cell.exchanges = exchanges;
-      cell.operation.verb = verb;
+      cell.operation.collective = verb;
       cell.operation.type = type;
       cell.operation.count = count;
       cell.operation.reduction = reduction;
       cell.operation.root = static_cast<int>(random() % static_cast<unsigned>(ranks));
-      cell.in_place = !exchanges && verb != Verb::kAllToAll && random() % 2 == 0;
+      cell.in_place = !exchanges && verb != Collective::kAllToAll && random() % 2 == 0;
       cell.shift = random() % 3 == 0 ? static_cast<int>(random() % 4) : 0;
       table.push_back(cell);
     }
   };
   for (const DataType type : kDataTypes) {
-    for (const Verb verb : kVerbs) {
+    for (const Collective verb : kVerbs) {
       if (!worker::Reduces(verb)) {
         add(verb, type, {}, false);
         continue;
@@ -85,7 +84,7 @@ std::vector<Cell> MakeTable(uint32_t seed, int ranks,
         add(verb, type, Reduction{op, scales ? kScale : 1}, false);
       }
     }
-    if (ranks > 1) add(Verb::kBarrier, type, {}, true);
+    if (ranks > 1) add(Collective::kBarrier, type, {}, true);
   }
   // Not by std::shuffle: all ranks shall have the same, whatever library they have.
   for (size_t i = table.size(); i > 1; --i) std::swap(table[i - 1], table[random() % i]);
@@ -94,7 +93,7 @@ std::vector<Cell> MakeTable(uint32_t seed, int ranks,
 }
 
 TableRun::Layout TableRun::LayOut(const Cell& cell) const {
-  const Operation& operation = cell.operation;
+  const FlatCall& operation = cell.operation;
   const int64_t part = operation.count * SizeOf(operation.type);
   const int rank = verbs_.rank();
   Layout layout;
@@ -119,7 +118,7 @@ TableRun::Layout TableRun::LayOut(const Cell& cell) const {
 }
 
 absl::Status TableRun::Call(const Cell& cell, const Layout& layout) {
-  const Operation& o = cell.operation;
+  const FlatCall& o = cell.operation;
   const char* const input = memory_ + layout.input;
   char* const output = memory_ + layout.output;
   const Instant deadline = Clock::Steady().Now() + timeout_;
@@ -130,31 +129,31 @@ absl::Status TableRun::Call(const Cell& cell, const Layout& layout) {
         Transfer::Send((verbs_.rank() + 1) % size, input, o.count, o.type)};
     return verbs_.Exchange(transfers, deadline);
   }
-  switch (o.verb) {
-    case Verb::kAllReduce:
+  switch (o.collective) {
+    case Collective::kAllReduce:
       return verbs_.AllReduce(input, output, o.count, o.type, o.reduction, deadline);
-    case Verb::kReduce:
+    case Collective::kReduce:
       return verbs_.Reduce(input, output, o.count, o.type, o.reduction, o.root, deadline);
-    case Verb::kBroadcast:
+    case Collective::kBroadcast:
       return verbs_.Broadcast(input, output, o.count, o.type, o.root, deadline);
-    case Verb::kAllGather:
+    case Collective::kAllGather:
       return verbs_.AllGather(input, output, o.count, o.type, deadline);
-    case Verb::kReduceScatter:
+    case Collective::kReduceScatter:
       return verbs_.ReduceScatter(input, output, o.count, o.type, o.reduction, deadline);
-    case Verb::kAllToAll:
+    case Collective::kAllToAll:
       return verbs_.AllToAll(input, output, o.count, o.type, deadline);
-    case Verb::kGather:
+    case Collective::kGather:
       return verbs_.Gather(input, output, o.count, o.type, o.root, deadline);
-    case Verb::kScatter:
+    case Collective::kScatter:
       return verbs_.Scatter(input, output, o.count, o.type, o.root, deadline);
-    case Verb::kBarrier:
+    case Collective::kBarrier:
       return verbs_.Barrier(deadline);
   }
   return absl::InternalError("no such verb");
 }
 
 absl::Status TableRun::Check(const Cell& cell, absl::string_view output) const {
-  const Operation& o = cell.operation;
+  const FlatCall& o = cell.operation;
   const SampleSet set = {seed_ + cell.number, verbs_.size(), o.type};
   const int rank = verbs_.rank();
   const int size = verbs_.size();
@@ -164,19 +163,19 @@ absl::Status TableRun::Check(const Cell& cell, absl::string_view output) const {
     expected = Sample(set, (rank + size - 1) % size, 0, o.count);
     return CheckMoved(o.type, expected, output);
   }
-  switch (o.verb) {
-    case Verb::kAllReduce:
-    case Verb::kReduce:
+  switch (o.collective) {
+    case Collective::kAllReduce:
+    case Collective::kReduce:
       return CheckReduced(set, o.reduction, 0, output);
-    case Verb::kReduceScatter:
+    case Collective::kReduceScatter:
       return CheckReduced(set, o.reduction, rank * o.count, output);
-    case Verb::kBroadcast:
+    case Collective::kBroadcast:
       expected = Sample(set, o.root, 0, o.count);
       break;
-    case Verb::kScatter:
+    case Collective::kScatter:
       expected = Sample(set, o.root, rank * o.count, o.count);
       break;
-    case Verb::kAllToAll:
+    case Collective::kAllToAll:
       for (int r = 0; r < size; ++r) {
         absl::StrAppend(&expected, Sample(set, r, rank * o.count, o.count));
       }

@@ -20,7 +20,7 @@ namespace cohort::testing {
 struct Cell {
   uint32_t number = 0;     // what ranks bring to it follows from it
   bool exchanges = false;  // to the next rank, from the one before; else `operation`
-  worker::Operation operation;
+  FlatCall operation;
   bool in_place = false;
   int shift = 0;  // elements between the beginning of an allocation and the tensors
 };

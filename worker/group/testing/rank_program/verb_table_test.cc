@@ -18,7 +18,6 @@ namespace {
 
 using ::testing::HasSubstr;
 using worker::SingleCommunicator;
-using worker::Verb;
 
 constexpr uint32_t kSeed = 5;
 
@@ -62,19 +61,19 @@ class ChangedPlane final : public Plane {
 
 TEST(VerbTableTest, HasEveryVerbTypeReductionAndSizeOnce) {
   const std::vector<Cell> table = MakeTable(kSeed, 3, IsReduction);
-  std::set<std::tuple<bool, Verb, DataType, ReduceOp, int64_t>> told;
-  std::set<std::pair<Verb, int>> roots;
-  std::set<std::pair<Verb, bool>> places;
+  std::set<std::tuple<bool, Collective, DataType, ReduceOp, int64_t>> told;
+  std::set<std::pair<Collective, int>> roots;
+  std::set<std::pair<Collective, bool>> places;
   for (size_t i = 0; i < table.size(); ++i) {
     const Cell& cell = table[i];
-    const worker::Operation& operation = cell.operation;
+    const FlatCall& operation = cell.operation;
     EXPECT_EQ(cell.number, i);
-    EXPECT_TRUE(told.insert({cell.exchanges, operation.verb, operation.type, operation.reduction.op,
-                             operation.count})
+    EXPECT_TRUE(told.insert({cell.exchanges, operation.collective, operation.type,
+                             operation.reduction.op, operation.count})
                     .second)
         << Describe(cell);
-    roots.insert({operation.verb, operation.root});
-    places.insert({operation.verb, cell.in_place});
+    roots.insert({operation.collective, operation.root});
+    places.insert({operation.collective, cell.in_place});
   }
   EXPECT_GT(table.size(), 2000u);
   EXPECT_EQ(roots.size(), 9u * 3) << "some verb never has some root";
@@ -125,7 +124,7 @@ TEST(VerbTableTest, AWrongOutputIsSeenAndSaysWhereAndOfWhat) {
   SingleCommunicator alone;
   TableRun run(plane, alone, kSeed, absl::Seconds(60));
   for (const Cell& cell : MakeTable(kSeed, 1, IsReduction)) {
-    const worker::Operation& operation = cell.operation;
+    const FlatCall& operation = cell.operation;
     // One that is true may be so in many ways.
     if (operation.count == 0 || operation.type == DataType::kBool) continue;
     const absl::Status status = run.Run(cell);

@@ -1,4 +1,4 @@
-#include "worker/service/collective_call.h"
+#include "worker/service/collective_request.h"
 
 #include <algorithm>
 #include <limits>
@@ -35,12 +35,12 @@ std::vector<int> ToRanks(const google::protobuf::RepeatedField<int64_t>& numbers
 
 }  // namespace
 
-CollectiveCall::CollectiveCall(const TensorTable& tensors, int64_t max_inline_bytes,
-                               const v1::RunCollectiveRequest& request,
-                               v1::RunCollectiveResponse* response)
+CollectiveRequest::CollectiveRequest(const TensorTable& tensors, int64_t max_inline_bytes,
+                                     const v1::RunCollectiveRequest& request,
+                                     v1::RunCollectiveResponse* response)
     : tensors_(tensors), inline_left_(max_inline_bytes), request_(request), response_(response) {}
 
-absl::Status CollectiveCall::Run(client::Group& group, const CallOptions& options) {
+absl::Status CollectiveRequest::Run(client::Group& group, const CallOptions& options) {
   device_ = group.device();
   const absl::Status read = ReadArguments(group.rank());
   if (read.ok()) return RunVerb(group, options);
@@ -48,8 +48,8 @@ absl::Status CollectiveCall::Run(client::Group& group, const CallOptions& option
   return TellRefusal(group, read, options);
 }
 
-absl::Status CollectiveCall::TellRefusal(client::Group& group, const absl::Status& why,
-                                         const CallOptions& options) {
+absl::Status CollectiveRequest::TellRefusal(client::Group& group, const absl::Status& why,
+                                            const CallOptions& options) {
   // On a stream nobody waits here.
   if (options.stream.has_value()) return why;
   const absl::Status told = group.Refuse(why, options);
@@ -58,7 +58,7 @@ absl::Status CollectiveCall::TellRefusal(client::Group& group, const absl::Statu
   return by_code ? absl::ResourceExhaustedError(told.message()) : told;
 }
 
-absl::Status CollectiveCall::ReadArguments(int rank) {
+absl::Status CollectiveRequest::ReadArguments(int rank) {
   switch (request_.verb()) {
     case v1::TENSOR_VERB_ALL_REDUCE:
     case v1::TENSOR_VERB_REDUCE:
@@ -87,7 +87,7 @@ absl::Status CollectiveCall::ReadArguments(int rank) {
   return absl::OkStatus();
 }
 
-absl::Status CollectiveCall::RunVerb(client::Group& group, const CallOptions& options) {
+absl::Status CollectiveRequest::RunVerb(client::Group& group, const CallOptions& options) {
   const v1::RunCollectiveRequest& request = request_;
   switch (request.verb()) {
     case v1::TENSOR_VERB_ALL_REDUCE:
@@ -144,7 +144,7 @@ absl::Status CollectiveCall::RunVerb(client::Group& group, const CallOptions& op
   }
 }
 
-absl::Status CollectiveCall::Exchange(client::Group& group, const CallOptions& options) {
+absl::Status CollectiveRequest::Exchange(client::Group& group, const CallOptions& options) {
   if (request_.transfers_size() > kMaxTransfers) {
     return absl::InvalidArgumentError(
         absl::StrCat(request_.transfers_size(), " transfers; at most ", kMaxTransfers));
@@ -165,12 +165,12 @@ absl::Status CollectiveCall::Exchange(client::Group& group, const CallOptions& o
   return group.Exchange(transfers, options);
 }
 
-absl::StatusOr<Tensor> CollectiveCall::Input() {
+absl::StatusOr<Tensor> CollectiveRequest::Input() {
   if (!request_.has_input()) return Tensor();
   return ReadOnly(request_.input());
 }
 
-absl::StatusOr<Tensor> CollectiveCall::Output() {
+absl::StatusOr<Tensor> CollectiveRequest::Output() {
   if (!request_.in_place()) {
     if (!request_.has_output()) return Tensor();
     return Writable(request_.output(), response_->mutable_output());
@@ -179,12 +179,12 @@ absl::StatusOr<Tensor> CollectiveCall::Output() {
   return Writable(request_.input(), response_->mutable_output());
 }
 
-absl::StatusOr<Tensor> CollectiveCall::BroadcastTensor(bool root) {
+absl::StatusOr<Tensor> CollectiveRequest::BroadcastTensor(bool root) {
   return root ? ReadOnly(request_.input())
               : Writable(request_.input(), response_->mutable_output());
 }
 
-absl::StatusOr<Tensor> CollectiveCall::ReadOnly(const v1::TensorRef& ref) {
+absl::StatusOr<Tensor> CollectiveRequest::ReadOnly(const v1::TensorRef& ref) {
   if (ref.where_case() != v1::TensorRef::kInline) return Resident(ref);
   if (ref.on_device()) return Empty(ref);
   COHORT_ASSIGN_OR_RETURN(const TensorLayout layout, ReadLayout(ref.layout()));
@@ -198,8 +198,8 @@ absl::StatusOr<Tensor> CollectiveCall::ReadOnly(const v1::TensorRef& ref) {
   return Tensor(const_cast<char*>(ref.inline_().data()), layout.type, layout.shape);
 }
 
-absl::StatusOr<Tensor> CollectiveCall::Writable(const v1::TensorRef& ref,
-                                                std::string* inline_bytes) {
+absl::StatusOr<Tensor> CollectiveRequest::Writable(const v1::TensorRef& ref,
+                                                   std::string* inline_bytes) {
   if (ref.where_case() != v1::TensorRef::kInline) return Resident(ref);
   if (ref.on_device()) return Empty(ref);
   COHORT_ASSIGN_OR_RETURN(const TensorLayout layout, ReadLayout(ref.layout()));
@@ -217,7 +217,7 @@ absl::StatusOr<Tensor> CollectiveCall::Writable(const v1::TensorRef& ref,
   return Tensor(&(*inline_bytes)[0], layout.type, layout.shape);
 }
 
-absl::StatusOr<Tensor> CollectiveCall::Resident(const v1::TensorRef& ref) {
+absl::StatusOr<Tensor> CollectiveRequest::Resident(const v1::TensorRef& ref) {
   if (ref.where_case() != v1::TensorRef::kTensor) {
     return absl::InvalidArgumentError("a tensor is neither inline nor one of the session's");
   }
@@ -229,7 +229,7 @@ absl::StatusOr<Tensor> CollectiveCall::Resident(const v1::TensorRef& ref) {
                 memory.device);
 }
 
-absl::StatusOr<Tensor> CollectiveCall::Empty(const v1::TensorRef& ref) const {
+absl::StatusOr<Tensor> CollectiveRequest::Empty(const v1::TensorRef& ref) const {
   COHORT_ASSIGN_OR_RETURN(const TensorLayout layout, ReadLayout(ref.layout()));
   if (layout.bytes > 0) {
     return absl::InvalidArgumentError("an inline tensor on a device has no elements");
@@ -237,7 +237,7 @@ absl::StatusOr<Tensor> CollectiveCall::Empty(const v1::TensorRef& ref) const {
   return Tensor::Strided(nullptr, layout.type, layout.shape, layout.strides, nullptr, device_);
 }
 
-absl::StatusOr<Reduction> CollectiveCall::ReadReduction() const {
+absl::StatusOr<Reduction> CollectiveRequest::ReadReduction() const {
   if (!IsReduceOp(request_.reduce_op())) {
     return absl::InvalidArgumentError(
         absl::StrCat(request_.reduce_op(), " is not the number of a reduction"));

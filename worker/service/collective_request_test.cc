@@ -1,4 +1,4 @@
-#include "worker/service/collective_call.h"
+#include "worker/service/collective_request.h"
 
 #include <memory>
 #include <utility>
@@ -15,7 +15,7 @@ namespace {
 using ::testing::IsEmpty;
 using ::testing::Not;
 
-class CollectiveCallTest : public DeviceGroups {
+class CollectiveRequestTest : public DeviceGroups {
  protected:
   // An all_reduce of four numbers on the group's device, in place, or to a tensor that nobody has;
   // `owners` may still be in use.
@@ -43,7 +43,7 @@ class CollectiveCallTest : public DeviceGroups {
     request.mutable_input()->mutable_layout()->set_data_type(static_cast<int>(DataType::kF32));
     request.mutable_input()->mutable_layout()->add_shape(4);
     v1::RunCollectiveResponse response;
-    CollectiveCall call(table, 1 << 20, request, &response);
+    CollectiveRequest call(table, 1 << 20, request, &response);
     client::CallOptions options;
     options.timeout = absl::Milliseconds(200);
     const absl::Status status = call.Run(group, options);
@@ -53,7 +53,7 @@ class CollectiveCallTest : public DeviceGroups {
 };
 
 // Its client frees them when it hears of the failure, and the device may still be at work.
-TEST_F(CollectiveCallTest, WhatFailsOnADeviceKnowsWhatItsTensorsLiveBy) {
+TEST_F(CollectiveRequestTest, WhatFailsOnADeviceKnowsWhatItsTensorsLiveBy) {
   Form(Placement::kDevice, 2);
   nccl_->HangNext();
   std::vector<std::vector<std::shared_ptr<const void>>> owners(2);
@@ -67,7 +67,7 @@ TEST_F(CollectiveCallTest, WhatFailsOnADeviceKnowsWhatItsTensorsLiveBy) {
 }
 
 // Nothing of it is kept: what a client may say in vain has no end.
-TEST_F(CollectiveCallTest, WhatComesToNoDeviceKeepsNothing) {
+TEST_F(CollectiveRequestTest, WhatComesToNoDeviceKeepsNothing) {
   Form(Placement::kDevice, 2);
   std::vector<std::vector<std::shared_ptr<const void>>> owners(2);
   for (const absl::Status& status : Run([&](client::Group& group) {

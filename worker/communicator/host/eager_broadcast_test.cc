@@ -45,7 +45,7 @@ std::vector<std::unique_ptr<HostCommunicator>> MakeRanks(int size) {
 
 absl::Status BroadcastOne(HostCommunicator& rank, int32_t& value, int root,
                           Instant deadline = Soon()) {
-  return rank.BroadcastAhead(&value, &value, 1, DataType::kI32, root, deadline);
+  return rank.EagerBroadcast(&value, &value, 1, DataType::kI32, root, deadline);
 }
 
 absl::Status Sum(HostCommunicator& rank, int32_t& value) {
@@ -74,7 +74,7 @@ void ExpectWorks(HostCommunicator& rank) {
   }
 }
 
-TEST(BroadcastAheadTest, TheRootGoesOnAndNothingIsLost) {
+TEST(EagerBroadcastTest, TheRootGoesOnAndNothingIsLost) {
   auto ranks = MakeRanks(2);
   for (int32_t i = 0; i < kAhead; ++i) {
     int32_t value = 1000 + i;
@@ -87,7 +87,7 @@ TEST(BroadcastAheadTest, TheRootGoesOnAndNothingIsLost) {
   }
 }
 
-TEST(BroadcastAheadTest, TheRootWaitsForWhoIsTooFarBehindAndNamesIt) {
+TEST(EagerBroadcastTest, TheRootWaitsForWhoIsTooFarBehindAndNamesIt) {
   auto ranks = MakeRanks(2);
   int32_t value = 7;
   absl::Status status;
@@ -102,7 +102,7 @@ TEST(BroadcastAheadTest, TheRootWaitsForWhoIsTooFarBehindAndNamesIt) {
   EXPECT_TRUE(absl::IsAborted(BroadcastOne(*ranks[1], value, 0)));
 }
 
-TEST(BroadcastAheadTest, TheRootWakesARankThatSleeps) {
+TEST(EagerBroadcastTest, TheRootWakesARankThatSleeps) {
   absl::StatusOr<HostSpace> space = HostSpace::Create(2);
   ASSERT_TRUE(space.ok()) << space.status();
   absl::StatusOr<HostSpace> mapped = HostSpace::Attach(dup(space->fd()), 2);
@@ -117,7 +117,7 @@ TEST(BroadcastAheadTest, TheRootWakesARankThatSleeps) {
   EXPECT_EQ(space->sleep_words(1).event.load(), 1u);
 }
 
-TEST(BroadcastAheadTest, WhoReadsNamesTheRootThatDoesNotCome) {
+TEST(EagerBroadcastTest, WhoReadsNamesTheRootThatDoesNotCome) {
   auto ranks = MakeRanks(3);
   int32_t value = 7;
   const absl::Status status = BroadcastOne(*ranks[1], value, 2, In(kShort));
@@ -125,13 +125,13 @@ TEST(BroadcastAheadTest, WhoReadsNamesTheRootThatDoesNotCome) {
   EXPECT_TRUE(absl::StrContains(status.message(), "rank 2 did not come")) << status;
 }
 
-TEST(BroadcastAheadTest, WhoCalledSomethingElseHearsAtOnceAndTheRootWithItsNextCall) {
+TEST(EagerBroadcastTest, WhoCalledSomethingElseHearsAtOnceAndTheRootWithItsNextCall) {
   auto ranks = MakeRanks(2);
   OnAll(ranks, [](HostCommunicator& rank) {
     int32_t value = 1;
     if (rank.rank() == 0) {
       ASSERT_TRUE(BroadcastOne(rank, value, 0).ok());
-      ASSERT_TRUE(rank.TakeOverdue().ok());
+      ASSERT_TRUE(rank.TakeDeferredError().ok());
     } else {
       const absl::Status status = Sum(rank, value);
       EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
@@ -144,19 +144,19 @@ TEST(BroadcastAheadTest, WhoCalledSomethingElseHearsAtOnceAndTheRootWithItsNextC
     value = 21;
     ASSERT_TRUE(Sum(rank, value).ok());
     EXPECT_EQ(value, 42);
-    const absl::Status overdue = rank.TakeOverdue();
+    const absl::Status overdue = rank.TakeDeferredError();
     if (rank.rank() == 0) {
       EXPECT_TRUE(absl::IsInvalidArgument(overdue)) << overdue;
       EXPECT_TRUE(absl::StrContains(overdue.message(), "rank 1 all_reduce of 1 i32")) << overdue;
     } else {
       EXPECT_TRUE(overdue.ok()) << overdue;
     }
-    EXPECT_TRUE(rank.TakeOverdue().ok());
+    EXPECT_TRUE(rank.TakeDeferredError().ok());
     ExpectWorks(rank);
   });
 }
 
-TEST(BroadcastAheadTest, ALargeCallThatFindsAFollowerLeavesBuffersInStep) {
+TEST(EagerBroadcastTest, ALargeCallThatFindsAFollowerLeavesBuffersInStep) {
   auto ranks = MakeRanks(2);
   OnAll(ranks, [](HostCommunicator& rank) {
     for (int i = 0; i < 3; ++i) {
@@ -176,7 +176,7 @@ TEST(BroadcastAheadTest, ALargeCallThatFindsAFollowerLeavesBuffersInStep) {
 
 // The call that finds the mismatch catches up with the broadcast before it, and must not take its
 // own for another one.
-TEST(BroadcastAheadTest, AMismatchBehindABroadcastIsToldOnce) {
+TEST(EagerBroadcastTest, AMismatchBehindABroadcastIsToldOnce) {
   auto ranks = MakeRanks(2);
   OnAll(ranks, [](HostCommunicator& rank) {
     int32_t value = 1;
@@ -185,35 +185,35 @@ TEST(BroadcastAheadTest, AMismatchBehindABroadcastIsToldOnce) {
     const absl::Status status =
         rank.AllReduce(sums, sums, rank.rank() + 1, DataType::kI32, {ReduceOp::kSum}, Soon());
     EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;
-    EXPECT_TRUE(rank.TakeOverdue().ok());
+    EXPECT_TRUE(rank.TakeDeferredError().ok());
     ExpectWorks(rank);
-    EXPECT_TRUE(rank.TakeOverdue().ok());
+    EXPECT_TRUE(rank.TakeDeferredError().ok());
   });
 }
 
-TEST(BroadcastAheadTest, OfTwoRootsBothHear) {
+TEST(EagerBroadcastTest, OfTwoRootsBothHear) {
   auto ranks = MakeRanks(2);
   OnAll(ranks, [](HostCommunicator& rank) {
     int32_t value = 1;
     ASSERT_TRUE(BroadcastOne(rank, value, rank.rank()).ok());
     ASSERT_TRUE(Sum(rank, value).ok());
-    const absl::Status overdue = rank.TakeOverdue();
+    const absl::Status overdue = rank.TakeDeferredError();
     EXPECT_TRUE(absl::IsInvalidArgument(overdue)) << overdue;
     EXPECT_TRUE(absl::StrContains(overdue.message(), "root 1")) << overdue;
     ExpectWorks(rank);
   });
 }
 
-TEST(BroadcastAheadTest, WhoWasToldIsNotToldAgain) {
+TEST(EagerBroadcastTest, WhoWasToldIsNotToldAgain) {
   auto ranks = MakeRanks(3);
   OnAll(ranks, [](HostCommunicator& rank) {
     int32_t values[2] = {1, 2};
     const absl::Status status =
-        rank.BroadcastAhead(values, values, rank.rank() == 1 ? 2 : 1, DataType::kI32, 0, Soon());
+        rank.EagerBroadcast(values, values, rank.rank() == 1 ? 2 : 1, DataType::kI32, 0, Soon());
     EXPECT_EQ(status.ok(), rank.rank() != 1) << status;
     for (int i = 0; i < kAhead + 2; ++i) ASSERT_TRUE(BroadcastOne(rank, values[0], 0).ok());
-    EXPECT_EQ(absl::IsInvalidArgument(rank.TakeOverdue()), rank.rank() != 1);
-    EXPECT_TRUE(rank.TakeOverdue().ok());
+    EXPECT_EQ(absl::IsInvalidArgument(rank.TakeDeferredError()), rank.rank() != 1);
+    EXPECT_TRUE(rank.TakeDeferredError().ok());
     ExpectWorks(rank);
   });
 }
@@ -235,7 +235,7 @@ void RandomCalls(HostCommunicator& rank, uint32_t seed, int calls) {
       };
       std::vector<int32_t> values = filled(rank.rank() == root ? call : -1);
       ASSERT_TRUE(
-          rank.BroadcastAhead(values.data(), values.data(), count, DataType::kI32, root, Soon())
+          rank.EagerBroadcast(values.data(), values.data(), count, DataType::kI32, root, Soon())
               .ok());
       for (int64_t i = 0; i < count; ++i) ASSERT_EQ(values[static_cast<size_t>(i)], call);
     } else if (kind == 6) {
@@ -250,11 +250,11 @@ void RandomCalls(HostCommunicator& rank, uint32_t seed, int calls) {
         ASSERT_EQ(output[static_cast<size_t>(3000 * other + 2999)], call + other);
       }
     }
-    ASSERT_TRUE(rank.TakeOverdue().ok());
+    ASSERT_TRUE(rank.TakeDeferredError().ok());
   }
 }
 
-TEST(BroadcastAheadTest, AmongOtherCallsInAnyOrder) {
+TEST(EagerBroadcastTest, AmongOtherCallsInAnyOrder) {
   for (const int size : {2, 3, 5}) {
     const auto seed = static_cast<uint32_t>(20261121 + size);
     SCOPED_TRACE(absl::StrCat(size, " ranks, seed ", seed));

@@ -1,6 +1,6 @@
 // One RunCollective: its tensors found, its verb called.
-#ifndef COHORT_WORKER_SERVICE_COLLECTIVE_CALL_H_
-#define COHORT_WORKER_SERVICE_COLLECTIVE_CALL_H_
+#ifndef COHORT_WORKER_SERVICE_COLLECTIVE_REQUEST_H_
+#define COHORT_WORKER_SERVICE_COLLECTIVE_REQUEST_H_
 
 #include <cstdint>
 #include <memory>
@@ -17,11 +17,11 @@
 namespace cohort::worker {
 
 // Tensors lie in the session's table, in the request or in the response. One thread.
-class CollectiveCall {
+class CollectiveRequest {
  public:
   // All of them outlive it. An inline output has at most `max_inline_bytes`.
-  CollectiveCall(const TensorTable& tensors, int64_t max_inline_bytes,
-                 const v1::RunCollectiveRequest& request, v1::RunCollectiveResponse* response);
+  CollectiveRequest(const TensorTable& tensors, int64_t max_inline_bytes,
+                    const v1::RunCollectiveRequest& request, v1::RunCollectiveResponse* response);
 
   // What is wrong with the request, of a verb of all ranks that blocks, all of them hear: see
   // Group::Refuse. Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED (inline outputs too large), those
@@ -72,4 +72,4 @@ const char* NameOf(v1::ObjectVerb verb);
 
 }  // namespace cohort::worker
 
-#endif  // COHORT_WORKER_SERVICE_COLLECTIVE_CALL_H_
+#endif  // COHORT_WORKER_SERVICE_COLLECTIVE_REQUEST_H_

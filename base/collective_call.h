@@ -1,0 +1,54 @@
+// A collective call as its caller describes it: with shapes, dimensions and sizes.
+#ifndef COHORT_BASE_COLLECTIVE_CALL_H_
+#define COHORT_BASE_COLLECTIVE_CALL_H_
+
+#include <cstdint>
+#include <string>
+
+#include "absl/types/span.h"
+#include "base/collective.h"
+#include "base/data_type.h"
+#include "base/reduction.h"
+#include "base/tensor.h"
+
+namespace cohort {
+
+// What all ranks of a group must agree on. It refers to the arguments of the call, which outlive
+// it.
+struct CollectiveCall {
+  Collective collective = Collective::kBarrier;
+  DataType type = DataType::kU8;
+  bool on_gpus = false;             // the tensors are in memory of GPUs
+  bool ragged = false;              // each rank has its own extent along `dim`
+  int dim = -1;                     // 0..n-1; -1: the call has no dimension
+  int root = -1;                    // -1: the call has no root
+  absl::Span<const int64_t> shape;  // of the tensor that every rank has
+  absl::Span<const int64_t> sizes;  // by rank, of ragged calls
+  Reduction reduction;              // if Reduces(collective)
+};
+
+// `tensor` is the one that every rank has.
+CollectiveCall MakeCall(Collective collective, const Tensor& tensor);
+
+// Equal calls have equal digests. Different calls have equal digests in one of 2^32 cases.
+uint32_t Digest(const CollectiveCall& call);
+
+// Such as: all_gather_v of f32 [2, *] along dimension 1, sizes [3, 0, 4].
+std::string Describe(const CollectiveCall& call);
+
+// The same call on flat memory, where each rank's part has `count` elements. `collective` is the
+// one that moves them: an all_gather_v of equal sizes is an all_gather.
+inline FlatCall FlatCallOf(const CollectiveCall& call, Collective collective, int64_t count) {
+  FlatCall flat;
+  flat.collective = collective;
+  flat.type = call.type;
+  flat.root = call.root;
+  flat.count = count;
+  flat.reduction = call.reduction;
+  flat.tag = Digest(call);
+  return flat;
+}
+
+}  // namespace cohort
+
+#endif  // COHORT_BASE_COLLECTIVE_CALL_H_
