@@ -44,6 +44,14 @@ inline bool Reduces(Collective collective) {
   return collective == Collective::kAllReduce || collective == Collective::kReduce ||
          collective == Collective::kReduceScatter || collective == Collective::kReduceScatterV;
 }
+// Whether ranks pass tensors to it: neither messages nor calls without a tensor of the caller's.
+inline bool MovesTensors(Collective collective) {
+  return collective >= Collective::kAllReduce && collective <= Collective::kAllToAllV;
+}
+// Whether the ranks' parts lie along a dimension of a tensor.
+inline bool HasDim(Collective collective) {
+  return collective >= Collective::kAllGather && collective <= Collective::kAllToAllV;
+}
 inline bool HasRoot(Collective collective) {
   return collective == Collective::kReduce || collective == Collective::kBroadcast ||
          collective == Collective::kGather || collective == Collective::kScatter ||

@@ -22,9 +22,13 @@ class Mixer {
 
 }  // namespace
 
-CollectiveCall MakeCall(Collective collective, const Tensor& tensor) {
+CollectiveCall MakeCall(Collective collective, const Tensor& input, const Tensor& output) {
+  const bool by_output =
+      collective == Collective::kScatter || collective == Collective::kReduceScatterV;
+  const Tensor& tensor = by_output ? output : input;
   CollectiveCall call;
   call.collective = collective;
+  call.ragged = collective >= Collective::kAllGatherV && collective <= Collective::kAllToAllV;
   call.type = tensor.type();
   call.on_gpus = tensor.device().is_cuda();
   call.shape = tensor.shape();

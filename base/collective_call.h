@@ -20,15 +20,18 @@ struct CollectiveCall {
   DataType type = DataType::kU8;
   bool on_gpus = false;             // the tensors are in memory of GPUs
   bool ragged = false;              // each rank has its own extent along `dim`
-  int dim = -1;                     // 0..n-1; -1: the call has no dimension
+  int dim = -1;                     // 0..n-1, or -n..-1 from a caller; -1: none, once checked
   int root = -1;                    // -1: the call has no root
   absl::Span<const int64_t> shape;  // of the tensor that every rank has
   absl::Span<const int64_t> sizes;  // by rank, of ragged calls
-  Reduction reduction;              // if Reduces(collective)
+  // Only of all_to_all_v, where each rank has its own: what it receives; `sizes` is what it sends.
+  absl::Span<const int64_t> output_sizes;
+  Reduction reduction;  // if Reduces(collective)
 };
 
-// `tensor` is the one that every rank has.
-CollectiveCall MakeCall(Collective collective, const Tensor& tensor);
+// Takes type and shape from the tensor that every rank has: the output of scatter and
+// reduce_scatter_v, the input of the others. The caller sets root, dimension, sizes and reduction.
+CollectiveCall MakeCall(Collective collective, const Tensor& input, const Tensor& output);
 
 // Equal calls have equal digests. Different calls have equal digests in one of 2^32 cases.
 uint32_t Digest(const CollectiveCall& call);

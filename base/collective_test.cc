@@ -120,9 +120,8 @@ TEST(FlatCallTest, Describes) {
 
 TEST(CollectiveCallTest, FlatCallHasTheDigestAsTag) {
   const Tensor tensor = Tensor::Zeros(DataType::kF32, {2, 3});
-  CollectiveCall call = MakeCall(Collective::kAllGatherV, tensor);
+  CollectiveCall call = MakeCall(Collective::kAllGatherV, tensor, Tensor());
   call.dim = 1;
-  call.ragged = true;
   const int64_t sizes[] = {3, 0, 4};
   call.sizes = sizes;
   EXPECT_EQ(Describe(call), "all_gather_v of f32 [2, *] along dimension 1, sizes [3, 0, 4]");

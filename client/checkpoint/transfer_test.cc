@@ -72,7 +72,10 @@ class MeetingGroup : public client::LoneGroup {
 
   int rank() const override { return rank_; }
   int size() const override { return size_; }
-  absl::Status Broadcast(const Tensor& tensor, int root, const client::CallOptions&) override {
+  absl::Status Run(const CollectiveCall& call, const Tensor&, const Tensor& tensor,
+                   const client::CallOptions&) override {
+    EXPECT_EQ(call.collective, Collective::kBroadcast);
+    const int root = call.root;
     auto* const data = static_cast<char*>(tensor.data());
     const auto size = static_cast<size_t>(tensor.bytes());
     const auto all = meeting_.Meet(rank_, rank_ == root ? std::string(data, size) : "");

@@ -16,6 +16,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
+#include "base/collective_call.h"
 #include "base/reduction.h"
 #include "base/tensor.h"
 #include "client/collective/peer_stats.h"
@@ -50,6 +51,9 @@ struct TensorCopy {
   Tensor to;
 };
 
+// Counts what a collective has moved.
+void CountCollective(const CollectiveCall& call, const Tensor& input, const Tensor& output,
+                     PeerCounters& peers);
 // Counts what an Exchange has moved.
 void CountTransfers(absl::Span<const TensorTransfer> transfers, PeerCounters& peers);
 
@@ -133,58 +137,60 @@ class Group {
                                const CallOptions& options = {}) = 0;
   absl::Status Copy(const Tensor& from, const Tensor& to, const CallOptions& options = {});
 
+  // Runs one collective. The methods below are the ways to call it; a group implements this one.
+  // Roots, dimensions, sizes and the reduction are in `call`. A rank that has no input or output
+  // passes an empty tensor; a broadcast has its tensor as both.
+  virtual absl::Status Run(const CollectiveCall& call, const Tensor& input, const Tensor& output,
+                           const CallOptions& options) = 0;
+
   // --- Every rank has the same part.
 
   // output = the reduction of all inputs. In place: output is input.
-  virtual absl::Status AllReduce(const Tensor& input, const Tensor& output,
-                                 const Reduction& reduction, const CallOptions& options = {}) = 0;
+  absl::Status AllReduce(const Tensor& input, const Tensor& output, const Reduction& reduction,
+                         const CallOptions& options = {});
   // As AllReduce, at the root; `output` of others is not looked at.
-  virtual absl::Status Reduce(const Tensor& input, const Tensor& output, const Reduction& reduction,
-                              int root, const CallOptions& options = {}) = 0;
+  absl::Status Reduce(const Tensor& input, const Tensor& output, const Reduction& reduction,
+                      int root, const CallOptions& options = {});
   // All have what the root's `tensor` has.
-  virtual absl::Status Broadcast(const Tensor& tensor, int root,
-                                 const CallOptions& options = {}) = 0;
+  absl::Status Broadcast(const Tensor& tensor, int root, const CallOptions& options = {});
   // output = all inputs one behind the other along `dim`, by rank. output's extent there is size()
   // times input's.
-  virtual absl::Status AllGather(const Tensor& input, const Tensor& output, int dim,
-                                 const CallOptions& options = {}) = 0;
+  absl::Status AllGather(const Tensor& input, const Tensor& output, int dim,
+                         const CallOptions& options = {});
   // output = this rank's part along `dim` of the reduction of all inputs. input's extent there is
   // size() times output's.
-  virtual absl::Status ReduceScatter(const Tensor& input, const Tensor& output, int dim,
-                                     const Reduction& reduction,
-                                     const CallOptions& options = {}) = 0;
+  absl::Status ReduceScatter(const Tensor& input, const Tensor& output, int dim,
+                             const Reduction& reduction, const CallOptions& options = {});
   // Part r of output along the first dimension = part `rank` of rank r's input. Its extent is a
   // multiple of size(). Not in place.
-  virtual absl::Status AllToAll(const Tensor& input, const Tensor& output,
-                                const CallOptions& options = {}) = 0;
+  absl::Status AllToAll(const Tensor& input, const Tensor& output, const CallOptions& options = {});
   // As AllGather, at the root; `output` of others is not looked at.
-  virtual absl::Status Gather(const Tensor& input, const Tensor& output, int dim, int root,
-                              const CallOptions& options = {}) = 0;
+  absl::Status Gather(const Tensor& input, const Tensor& output, int dim, int root,
+                      const CallOptions& options = {});
   // output = part `rank` along `dim` of the root's input; `input` of others is not looked at.
-  virtual absl::Status Scatter(const Tensor& input, const Tensor& output, int dim, int root,
-                               const CallOptions& options = {}) = 0;
+  absl::Status Scatter(const Tensor& input, const Tensor& output, int dim, int root,
+                       const CallOptions& options = {});
 
   // --- Ragged: parts of different sizes along `dim`. All ranks give the same `sizes`, one for each
   // rank, which is checked as everything else is.
 
   // Input's extent along `dim` is sizes[rank()], output's is the sum.
-  virtual absl::Status AllGatherV(const Tensor& input, const Tensor& output, int dim,
-                                  const Sizes& sizes, const CallOptions& options = {}) = 0;
+  absl::Status AllGatherV(const Tensor& input, const Tensor& output, int dim, const Sizes& sizes,
+                          const CallOptions& options = {});
   // Input's extent along `dim` is the sum, output's is sizes[rank()].
-  virtual absl::Status ReduceScatterV(const Tensor& input, const Tensor& output, int dim,
-                                      const Sizes& sizes, const Reduction& reduction,
-                                      const CallOptions& options = {}) = 0;
+  absl::Status ReduceScatterV(const Tensor& input, const Tensor& output, int dim,
+                              const Sizes& sizes, const Reduction& reduction,
+                              const CallOptions& options = {});
   // As AllGatherV, at the root.
-  virtual absl::Status GatherV(const Tensor& input, const Tensor& output, int dim,
-                               const Sizes& sizes, int root, const CallOptions& options = {}) = 0;
+  absl::Status GatherV(const Tensor& input, const Tensor& output, int dim, const Sizes& sizes,
+                       int root, const CallOptions& options = {});
   // Along the first dimension: input_sizes[r] go to rank r, output_sizes[r] come from it, where
   // they are what it sends: other numbers are INVALID_ARGUMENT on all ranks, naming the two. Not in
   // place.
-  virtual absl::Status AllToAllV(const Tensor& input, const Sizes& input_sizes,
-                                 const Tensor& output, const Sizes& output_sizes,
-                                 const CallOptions& options = {}) = 0;
+  absl::Status AllToAllV(const Tensor& input, const Sizes& input_sizes, const Tensor& output,
+                         const Sizes& output_sizes, const CallOptions& options = {});
   // Every rank's `own`, by rank: for ragged verbs whose sizes nobody knows yet.
-  virtual absl::StatusOr<Sizes> ExchangeSizes(int64_t own, const CallOptions& options = {}) = 0;
+  absl::StatusOr<Sizes> ExchangeSizes(int64_t own, const CallOptions& options = {});
 
   // Blocks until all ranks have called it, at most for the timeout. All ranks call it, in order
   // with the other verbs: when it returns, every blocking call before it is done on every rank.
@@ -196,7 +202,7 @@ class Group {
   //
   // Before ranks leave the group, use AllGatherObjects instead. A rank may return from a barrier
   // and leave while another rank still waits for a third one; the waiting rank then gets ABORTED.
-  virtual absl::Status Barrier(const CallOptions& options = {}) = 0;
+  absl::Status Barrier(const CallOptions& options = {});
 
   // In place of the verb of all ranks that the others call: this rank cannot take part in it, for a
   // reason that the verb would not see. All ranks get INVALID_ARGUMENT with the same text, which
@@ -256,8 +262,7 @@ class Group {
   // members have called. Errors: INVALID_ARGUMENT (not such ranks), DEADLINE_EXCEEDED (names the
   // members that are missing), and those of objects.
   virtual absl::StatusOr<std::vector<std::string>> AllGatherObjectsOf(
-      absl::Span<const int> members, absl::string_view object,
-      const CallOptions& options = {}) = 0;
+      absl::Span<const int> members, absl::string_view object, const CallOptions& options = {}) = 0;
 
   // --- The end, and the next beginning.
 

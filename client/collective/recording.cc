@@ -29,33 +29,41 @@ class Digest {
   uint64_t state_ = 0xCBF29CE484222325u;
 };
 
-// What all ranks have in common: `dim`, counted from the end if negative, may be each rank's own.
-std::string Text(absl::string_view verb, const Tensor& tensor, std::optional<int> dim = {},
-                 bool ragged = false) {
-  std::string text = absl::StrCat(verb, " of ", NameOf(tensor.type()), " [");
-  const int own = ragged && *dim < 0 ? *dim + tensor.dims() : dim.value_or(-1);
-  for (int i = 0; i < tensor.dims(); ++i) {
-    absl::StrAppend(&text, i == 0 ? "" : ", ");
-    if (ragged && i == own) {
-      absl::StrAppend(&text, "*");
-    } else {
-      absl::StrAppend(&text, tensor.shape()[static_cast<size_t>(i)]);
-    }
+// A collective with its arguments, to run again.
+class KeptCall {
+ public:
+  KeptCall(const CollectiveCall& call, const Tensor& input, const Tensor& output)
+      : call_(call),
+        input_(input),
+        output_(output),
+        sizes_(call.sizes.begin(), call.sizes.end()),
+        output_sizes_(call.output_sizes.begin(), call.output_sizes.end()) {}
+
+  absl::Status operator()(Group& group, const CallOptions& options) const {
+    CollectiveCall call = call_;
+    call.shape = MakeCall(call.collective, input_, output_).shape;
+    call.sizes = sizes_;
+    call.output_sizes = output_sizes_;
+    return group.Run(call, input_, output_, options);
   }
-  absl::StrAppend(&text, tensor.device().is_cuda() ? "] on GPUs" : "]");
-  if (dim.has_value()) absl::StrAppend(&text, " along dimension ", *dim);
-  return text;
-}
 
-std::string By(const Reduction& reduction) {
-  if (reduction.op != ReduceOp::kPreMulSum) return absl::StrCat(" by ", NameOf(reduction.op));
-  return absl::StrCat(" by ", NameOf(reduction.op), " times ", reduction.scale);
-}
+ private:
+  CollectiveCall call_;  // its spans belong to the caller of the recorded call
+  Tensor input_;
+  Tensor output_;
+  Sizes sizes_;
+  Sizes output_sizes_;
+};
 
-std::string At(int root) { return absl::StrCat(", root ", root); }
-
-std::string With(const Sizes& sizes) {
-  return absl::StrCat(", sizes [", absl::StrJoin(sizes, ", "), "]");
+// The text that all ranks compare: dimensions count from the front, and each rank has its own sizes
+// of an all_to_all_v.
+std::string Text(const CollectiveCall& call) {
+  CollectiveCall common = call;
+  if (common.dim < 0 && HasDim(call.collective)) {
+    common.dim += static_cast<int>(common.shape.size());
+  }
+  if (call.collective == Collective::kAllToAllV) common.sizes = {};
+  return Describe(common);
 }
 
 class Recorder final : public Group {
@@ -76,98 +84,15 @@ class Recorder final : public Group {
     return NotRecorded("Allocate");
   }
 
-  absl::Status AllReduce(const Tensor& input, const Tensor& output, const Reduction& reduction,
-                         const CallOptions& options) override {
-    return Note(absl::StrCat(Text("all_reduce", input), By(reduction)), input, options,
-                [=](Group& group, const CallOptions& at_replay) {
-                  return group.AllReduce(input, output, reduction, at_replay);
-                });
-  }
-  absl::Status Reduce(const Tensor& input, const Tensor& output, const Reduction& reduction,
-                      int root, const CallOptions& options) override {
-    return Note(absl::StrCat(Text("reduce", input), By(reduction), At(root)), input, options,
-                [=](Group& group, const CallOptions& at_replay) {
-                  return group.Reduce(input, output, reduction, root, at_replay);
-                });
-  }
-  absl::Status Broadcast(const Tensor& tensor, int root, const CallOptions& options) override {
-    return Note(absl::StrCat(Text("broadcast", tensor), At(root)), tensor, options,
-                [=](Group& group, const CallOptions& at_replay) {
-                  return group.Broadcast(tensor, root, at_replay);
-                });
-  }
-  absl::Status AllGather(const Tensor& input, const Tensor& output, int dim,
-                         const CallOptions& options) override {
-    return Note(Text("all_gather", input, dim), input, options,
-                [=](Group& group, const CallOptions& at_replay) {
-                  return group.AllGather(input, output, dim, at_replay);
-                });
-  }
-  absl::Status ReduceScatter(const Tensor& input, const Tensor& output, int dim,
-                             const Reduction& reduction, const CallOptions& options) override {
-    return Note(absl::StrCat(Text("reduce_scatter", input, dim), By(reduction)), input, options,
-                [=](Group& group, const CallOptions& at_replay) {
-                  return group.ReduceScatter(input, output, dim, reduction, at_replay);
-                });
-  }
-  absl::Status AllToAll(const Tensor& input, const Tensor& output,
-                        const CallOptions& options) override {
-    return Note(Text("all_to_all", input), input, options,
-                [=](Group& group, const CallOptions& at_replay) {
-                  return group.AllToAll(input, output, at_replay);
-                });
-  }
-  absl::Status Gather(const Tensor& input, const Tensor& output, int dim, int root,
-                      const CallOptions& options) override {
-    return Note(absl::StrCat(Text("gather", input, dim), At(root)), input, options,
-                [=](Group& group, const CallOptions& at_replay) {
-                  return group.Gather(input, output, dim, root, at_replay);
-                });
-  }
-  absl::Status Scatter(const Tensor& input, const Tensor& output, int dim, int root,
-                       const CallOptions& options) override {
-    return Note(absl::StrCat(Text("scatter", output, dim), At(root)), output, options,
-                [=](Group& group, const CallOptions& at_replay) {
-                  return group.Scatter(input, output, dim, root, at_replay);
-                });
-  }
-  absl::Status AllGatherV(const Tensor& input, const Tensor& output, int dim, const Sizes& sizes,
-                          const CallOptions& options) override {
-    return Note(absl::StrCat(Text("all_gather_v", input, dim, true), With(sizes)), input, options,
-                [=](Group& group, const CallOptions& at_replay) {
-                  return group.AllGatherV(input, output, dim, sizes, at_replay);
-                });
-  }
-  absl::Status ReduceScatterV(const Tensor& input, const Tensor& output, int dim,
-                              const Sizes& sizes, const Reduction& reduction,
-                              const CallOptions& options) override {
-    return Note(
-        absl::StrCat(Text("reduce_scatter_v", output, dim, true), By(reduction), With(sizes)),
-        input, options, [=](Group& group, const CallOptions& at_replay) {
-          return group.ReduceScatterV(input, output, dim, sizes, reduction, at_replay);
-        });
-  }
-  absl::Status GatherV(const Tensor& input, const Tensor& output, int dim, const Sizes& sizes,
-                       int root, const CallOptions& options) override {
-    return Note(absl::StrCat(Text("gather_v", input, dim, true), At(root), With(sizes)), input,
-                options, [=](Group& group, const CallOptions& at_replay) {
-                  return group.GatherV(input, output, dim, sizes, root, at_replay);
-                });
-  }
-  absl::Status AllToAllV(const Tensor& input, const Sizes& input_sizes, const Tensor& output,
-                         const Sizes& output_sizes, const CallOptions& options) override {
-    return Note(Text("all_to_all_v", input, 0, true), input, options,
-                [=](Group& group, const CallOptions& at_replay) {
-                  return group.AllToAllV(input, input_sizes, output, output_sizes, at_replay);
-                });
-  }
-  absl::StatusOr<Sizes> ExchangeSizes(int64_t, const CallOptions&) override {
-    return NotRecorded("ExchangeSizes");
+  absl::Status Run(const CollectiveCall& call, const Tensor& input, const Tensor& output,
+                   const CallOptions& options) override {
+    if (call.collective == Collective::kExchangeSizes) return NotRecorded("ExchangeSizes");
+    return Note(Text(call), call.on_gpus, options, KeptCall(call, input, output));
   }
   absl::Status Exchange(absl::Span<const TensorTransfer> transfers,
                         const CallOptions& options) override {
     const std::vector<TensorTransfer> kept(transfers.begin(), transfers.end());
-    return Note("", kept.empty() ? Tensor() : kept[0].tensor, options,
+    return Note("", !kept.empty() && kept[0].tensor.device().is_cuda(), options,
                 [kept](Group& group, const CallOptions& at_replay) {
                   return group.Exchange(kept, at_replay);
                 });
@@ -200,11 +125,6 @@ class Recorder final : public Group {
   absl::Status Refuse(const absl::Status&, const CallOptions&) override {
     return NotRecorded("Refuse");
   }
-  absl::Status Barrier(const CallOptions& options) override {
-    return Note("barrier", Tensor(), options, [](Group& group, const CallOptions& at_replay) {
-      return group.Barrier(at_replay);
-    });
-  }
   absl::Status AwaitStreams(const CallOptions&) override { return NotRecorded("AwaitStreams"); }
   absl::StatusOr<std::unique_ptr<Sequence>> Record(absl::FunctionRef<absl::Status(Group&)>,
                                                    const CallOptions&) override {
@@ -226,10 +146,10 @@ class Recorder final : public Group {
   }
 
   template <typename Run>
-  absl::Status Note(std::string text, const Tensor& tensor, const CallOptions& options, Run run) {
+  absl::Status Note(std::string text, bool on_gpu, const CallOptions& options, Run run) {
     if (options.timeout.has_value() || options.stream.has_value())
       return NotRecorded("CallOptions");
-    calls_.push_back({std::move(text), tensor.device().is_cuda(), std::move(run)});
+    calls_.push_back({std::move(text), on_gpu, std::move(run)});
     return absl::OkStatus();
   }
 

@@ -33,11 +33,6 @@ void SetDuration(absl::Duration duration, google::protobuf::Duration* to) {
   to->set_nanos(static_cast<int32_t>(nanoseconds % 1000000000));
 }
 
-bool SameElements(const Tensor& a, const Tensor& b) {
-  return a.data() == b.data() && a.type() == b.type() && a.shape() == b.shape() &&
-         a.strides() == b.strides();
-}
-
 }  // namespace
 
 RemoteGroup::RemoteGroup(RemoteGroupOptions options) : options_(std::move(options)) {}
@@ -45,9 +40,8 @@ RemoteGroup::RemoteGroup(RemoteGroupOptions options) : options_(std::move(option
 WorkerSessionImpl& RemoteGroup::wire() const { return WorkerSessionImpl::Of(session()); }
 
 absl::StatusOr<std::unique_ptr<RemoteGroup>> RemoteGroup::Create(RemoteGroupOptions options) {
-  if (options.data_expiration.has_value() &&
-      (*options.data_expiration <= absl::ZeroDuration() ||
-       *options.data_expiration > kLongestDuration)) {
+  if (options.data_expiration.has_value() && (*options.data_expiration <= absl::ZeroDuration() ||
+                                              *options.data_expiration > kLongestDuration)) {
     return absl::InvalidArgumentError(
         absl::StrCat("group ", options.group, ": the data expiration is ",
                      absl::FormatDuration(*options.data_expiration),
@@ -114,8 +108,8 @@ absl::Status RemoteGroup::Rejoin(absl::Duration timeout) {
   SetDuration(timeout, request.mutable_timeout());
   v1::JoinGroupResponse response;
   bool answered = false;
-  COHORT_RETURN_IF_ERROR(Explain(
-      wire().Call(&Stub::RejoinGroup, request, timeout, &response, &answered), answered));
+  COHORT_RETURN_IF_ERROR(
+      Explain(wire().Call(&Stub::RejoinGroup, request, timeout, &response, &answered), answered));
   Adopt(response);
   return absl::OkStatus();
 }
@@ -162,26 +156,6 @@ absl::StatusOr<Tensor> RemoteGroup::Allocate(DataType type, const Shape& shape, 
   return NewHostTensor(type, shape);
 }
 
-absl::Status RemoteGroup::Run(v1::RunCollectiveRequest& request, const Tensor* input,
-                              const Tensor* output, const CallOptions& options) {
-  COHORT_RETURN_IF_ERROR(Standing());
-  CallTensors tensors = TensorsOf(options);
-  absl::Status added;
-  if (input != nullptr && output != nullptr && SameElements(*input, *output)) {
-    request.set_in_place(true);
-    added = tensors.AddInOut(*input, request.mutable_input());
-  } else {
-    if (input != nullptr) added = tensors.AddInput(*input, request.mutable_input());
-    if (output != nullptr && added.ok()) {
-      added = tensors.AddOutput(*output, request.mutable_output());
-    }
-  }
-  if (!added.ok()) return TellRefusal(added, options);
-  v1::RunCollectiveResponse response;
-  COHORT_RETURN_IF_ERROR(RunRequest(request, tensors, options, &response));
-  return tensors.Finish({&response.output()});
-}
-
 absl::Status RemoteGroup::TellRefusal(const absl::Status& why, const CallOptions& options) {
   if (options.stream.has_value()) return why;
   switch (why.code()) {
@@ -209,8 +183,7 @@ absl::Status RemoteGroup::RunRequest(v1::RunCollectiveRequest& request, CallTens
   SetDuration(timeout, request.mutable_timeout());
   bool answered = false;
   const auto run = [&] {
-    const absl::Status status =
-        wire().RunCollective(*lane_, request, timeout, response, &answered);
+    const absl::Status status = wire().RunCollective(*lane_, request, timeout, response, &answered);
     if (!status.ok()) tensors.Fail(answered);
     return Explain(status, answered);
   };
@@ -229,7 +202,7 @@ absl::Status RemoteGroup::AwaitStreams(const CallOptions& options) {
   if (streams_ == nullptr) return absl::OkStatus();
   COHORT_RETURN_IF_ERROR(Standing());
   v1::RunCollectiveRequest request;
-  request.set_verb(v1::TENSOR_VERB_AWAIT_STREAMS);
+  request.set_collective(v1::COLLECTIVE_AWAIT_STREAMS);
   CallOptions blocking;
   blocking.timeout = options.timeout;
   CallTensors none = TensorsOf(blocking);

@@ -101,32 +101,8 @@ class RemoteGroup final : public Group {
   // Where no memory is shared with the worker: memory of this process, and none of a GPU.
   absl::StatusOr<Tensor> Allocate(DataType type, const Shape& shape, Device device = {}) override;
 
-  absl::Status AllReduce(const Tensor& input, const Tensor& output, const Reduction& reduction,
-                         const CallOptions& options) override;
-  absl::Status Reduce(const Tensor& input, const Tensor& output, const Reduction& reduction,
-                      int root, const CallOptions& options) override;
-  absl::Status Broadcast(const Tensor& tensor, int root, const CallOptions& options) override;
-  absl::Status AllGather(const Tensor& input, const Tensor& output, int dim,
-                         const CallOptions& options) override;
-  absl::Status ReduceScatter(const Tensor& input, const Tensor& output, int dim,
-                             const Reduction& reduction, const CallOptions& options) override;
-  absl::Status AllToAll(const Tensor& input, const Tensor& output,
-                        const CallOptions& options) override;
-  absl::Status Gather(const Tensor& input, const Tensor& output, int dim, int root,
-                      const CallOptions& options) override;
-  absl::Status Scatter(const Tensor& input, const Tensor& output, int dim, int root,
-                       const CallOptions& options) override;
-  absl::Status AllGatherV(const Tensor& input, const Tensor& output, int dim, const Sizes& sizes,
-                          const CallOptions& options) override;
-  absl::Status ReduceScatterV(const Tensor& input, const Tensor& output, int dim,
-                              const Sizes& sizes, const Reduction& reduction,
-                              const CallOptions& options) override;
-  absl::Status GatherV(const Tensor& input, const Tensor& output, int dim, const Sizes& sizes,
-                       int root, const CallOptions& options) override;
-  absl::Status AllToAllV(const Tensor& input, const Sizes& input_sizes, const Tensor& output,
-                         const Sizes& output_sizes, const CallOptions& options) override;
-  absl::StatusOr<Sizes> ExchangeSizes(int64_t own, const CallOptions& options) override;
-  absl::Status Barrier(const CallOptions& options) override;
+  absl::Status Run(const CollectiveCall& call, const Tensor& input, const Tensor& output,
+                   const CallOptions& options) override;
   absl::StatusOr<int> AwaitMessage(absl::Span<const int> peers,
                                    const CallOptions& options) override;
   absl::Status Exchange(absl::Span<const TensorTransfer> transfers,
@@ -158,17 +134,14 @@ class RemoteGroup final : public Group {
   // With the group's name where the worker does not know it.
   absl::Status Explain(const absl::Status& status, bool answered) const;
 
-  // The request's verb and numbers are set; null: not looked at by the verb.
-  absl::Status Run(v1::RunCollectiveRequest& request, const Tensor* input, const Tensor* output,
-                   const CallOptions& options);
+  // Adds the tensors that this rank has in the call.
+  absl::Status AddTensors(const CollectiveCall& call, const Tensor& input, const Tensor& output,
+                          CallTensors& tensors, v1::RunCollectiveRequest& request) const;
   // Of a verb of all ranks, whose tensors this one could not give to its worker: the others hear
   // why, where the call blocks.
   absl::Status TellRefusal(const absl::Status& why, const CallOptions& options);
   absl::Status RunRequest(v1::RunCollectiveRequest& request, CallTensors& tensors,
                           const CallOptions& options, v1::RunCollectiveResponse* response);
-  // `status` of a call; counts what it has moved, if it went well.
-  template <typename Count>
-  absl::Status Counted(absl::Status status, Count&& count);
   CallTensors TensorsOf(const CallOptions& options) const;
   absl::StatusOr<std::vector<std::string>> RunObject(v1::ObjectVerb verb, absl::string_view object,
                                                      int peer, const CallOptions& options,

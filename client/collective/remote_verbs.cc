@@ -14,174 +14,87 @@
 namespace cohort::client {
 namespace {
 
-v1::RunCollectiveRequest MakeRequest(v1::TensorVerb verb) {
+v1::RunCollectiveRequest MakeRequest(v1::Collective collective) {
   v1::RunCollectiveRequest request;
-  request.set_verb(verb);
+  request.set_collective(collective);
   return request;
 }
 
-void SetReduction(const Reduction& reduction, v1::RunCollectiveRequest& request) {
-  request.set_reduce_op(static_cast<int>(reduction.op));
-  request.set_scale(reduction.scale);
+void SetSizes(absl::Span<const int64_t> sizes, google::protobuf::RepeatedField<int64_t>* to) {
+  to->Add(sizes.begin(), sizes.end());
 }
 
-void SetSizes(const Sizes& sizes, google::protobuf::RepeatedField<int64_t>* to) {
-  to->Add(sizes.begin(), sizes.end());
+bool SameElements(const Tensor& a, const Tensor& b) {
+  return a.data() == b.data() && a.type() == b.type() && a.shape() == b.shape() &&
+         a.strides() == b.strides();
 }
 
 }  // namespace
 
-template <typename Count>
-absl::Status RemoteGroup::Counted(absl::Status status, Count&& count) {
-  if (!status.ok()) return status;
-  MutexLock lock(&count_mutex_);
-  count(peers_);
-  return status;
-}
-
-absl::Status RemoteGroup::AllReduce(const Tensor& input, const Tensor& output,
-                                    const Reduction& reduction, const CallOptions& options) {
-  v1::RunCollectiveRequest request = MakeRequest(v1::TENSOR_VERB_ALL_REDUCE);
-  SetReduction(reduction, request);
-  return Counted(Run(request, &input, &output, options),
-                 [&](PeerCounters& peers) { peers.CountEach(input.bytes(), input.bytes()); });
-}
-
-absl::Status RemoteGroup::Reduce(const Tensor& input, const Tensor& output,
-                                 const Reduction& reduction, int root, const CallOptions& options) {
-  v1::RunCollectiveRequest request = MakeRequest(v1::TENSOR_VERB_REDUCE);
-  SetReduction(reduction, request);
-  request.set_root(root);
-  return Counted(Run(request, &input, root == rank_ ? &output : nullptr, options),
-                 [&](PeerCounters& peers) { peers.CountToRoot(root, input.bytes()); });
-}
-
-absl::Status RemoteGroup::Broadcast(const Tensor& tensor, int root, const CallOptions& options) {
+absl::Status RemoteGroup::Run(const CollectiveCall& call, const Tensor& input, const Tensor& output,
+                              const CallOptions& options) {
   COHORT_RETURN_IF_ERROR(Standing());
-  v1::RunCollectiveRequest request = MakeRequest(v1::TENSOR_VERB_BROADCAST);
-  request.set_root(root);
+  v1::RunCollectiveRequest request = MakeRequest(static_cast<v1::Collective>(call.collective));
   CallTensors tensors = TensorsOf(options);
-  const absl::Status added = root == rank_ ? tensors.AddInput(tensor, request.mutable_input())
-                                           : tensors.AddOutput(tensor, request.mutable_input());
-  if (!added.ok()) return TellRefusal(added, options);
+  if (MovesTensors(call.collective)) {
+    request.set_dim(call.dim);
+    if (HasRoot(call.collective)) request.set_root(call.root);
+    if (Reduces(call.collective)) {
+      request.set_reduce_op(static_cast<int>(call.reduction.op));
+      request.set_scale(call.reduction.scale);
+    }
+    SetSizes(call.sizes, request.mutable_sizes());
+    SetSizes(call.output_sizes, request.mutable_output_sizes());
+    const absl::Status added = AddTensors(call, input, output, tensors, request);
+    if (!added.ok()) return TellRefusal(added, options);
+  } else if (call.collective == Collective::kExchangeSizes) {
+    request.set_own_size(*static_cast<const int64_t*>(input.data()));
+  }
   v1::RunCollectiveResponse response;
   COHORT_RETURN_IF_ERROR(RunRequest(request, tensors, options, &response));
-  return Counted(tensors.Finish({&response.output()}),
-                 [&](PeerCounters& peers) { peers.CountFromRoot(root, tensor.bytes()); });
+  if (call.collective == Collective::kExchangeSizes) {
+    if (response.sizes_size() != output.count()) {
+      return absl::InternalError(absl::StrCat(session().worker(), " answered exchange_sizes with ",
+                                              response.sizes_size(), " sizes, expected ",
+                                              output.count()));
+    }
+    std::copy(response.sizes().begin(), response.sizes().end(),
+              static_cast<int64_t*>(output.data()));
+    return absl::OkStatus();
+  }
+  if (!MovesTensors(call.collective)) return absl::OkStatus();
+  COHORT_RETURN_IF_ERROR(tensors.Finish({&response.output()}));
+  MutexLock lock(&count_mutex_);
+  CountCollective(call, input, output, peers_);
+  return absl::OkStatus();
 }
 
-absl::Status RemoteGroup::AllGather(const Tensor& input, const Tensor& output, int dim,
-                                    const CallOptions& options) {
-  v1::RunCollectiveRequest request = MakeRequest(v1::TENSOR_VERB_ALL_GATHER);
-  request.set_dim(dim);
-  return Counted(Run(request, &input, &output, options),
-                 [&](PeerCounters& peers) { peers.CountEach(input.bytes(), input.bytes()); });
-}
-
-absl::Status RemoteGroup::ReduceScatter(const Tensor& input, const Tensor& output, int dim,
-                                        const Reduction& reduction, const CallOptions& options) {
-  v1::RunCollectiveRequest request = MakeRequest(v1::TENSOR_VERB_REDUCE_SCATTER);
-  request.set_dim(dim);
-  SetReduction(reduction, request);
-  return Counted(Run(request, &input, &output, options),
-                 [&](PeerCounters& peers) { peers.CountEach(output.bytes(), output.bytes()); });
-}
-
-absl::Status RemoteGroup::AllToAll(const Tensor& input, const Tensor& output,
-                                   const CallOptions& options) {
-  v1::RunCollectiveRequest request = MakeRequest(v1::TENSOR_VERB_ALL_TO_ALL);
-  return Counted(Run(request, &input, &output, options),
-                 [&](PeerCounters& peers) { peers.CountEachPart(input.bytes()); });
-}
-
-absl::Status RemoteGroup::Gather(const Tensor& input, const Tensor& output, int dim, int root,
-                                 const CallOptions& options) {
-  v1::RunCollectiveRequest request = MakeRequest(v1::TENSOR_VERB_GATHER);
-  request.set_dim(dim);
-  request.set_root(root);
-  return Counted(Run(request, &input, root == rank_ ? &output : nullptr, options),
-                 [&](PeerCounters& peers) { peers.CountToRoot(root, input.bytes()); });
-}
-
-absl::Status RemoteGroup::Scatter(const Tensor& input, const Tensor& output, int dim, int root,
-                                  const CallOptions& options) {
-  v1::RunCollectiveRequest request = MakeRequest(v1::TENSOR_VERB_SCATTER);
-  request.set_dim(dim);
-  request.set_root(root);
-  return Counted(Run(request, root == rank_ ? &input : nullptr, &output, options),
-                 [&](PeerCounters& peers) { peers.CountFromRoot(root, output.bytes()); });
-}
-
-absl::Status RemoteGroup::AllGatherV(const Tensor& input, const Tensor& output, int dim,
-                                     const Sizes& sizes, const CallOptions& options) {
-  v1::RunCollectiveRequest request = MakeRequest(v1::TENSOR_VERB_ALL_GATHER_V);
-  request.set_dim(dim);
-  SetSizes(sizes, request.mutable_sizes());
-  return Counted(Run(request, &input, &output, options), [&](PeerCounters& peers) {
-    peers.CountSendEach(input.bytes());
-    peers.CountReceiveParts(sizes, output.bytes());
-  });
-}
-
-absl::Status RemoteGroup::ReduceScatterV(const Tensor& input, const Tensor& output, int dim,
-                                         const Sizes& sizes, const Reduction& reduction,
-                                         const CallOptions& options) {
-  v1::RunCollectiveRequest request = MakeRequest(v1::TENSOR_VERB_REDUCE_SCATTER_V);
-  request.set_dim(dim);
-  SetReduction(reduction, request);
-  SetSizes(sizes, request.mutable_sizes());
-  return Counted(Run(request, &input, &output, options), [&](PeerCounters& peers) {
-    peers.CountSendParts(sizes, input.bytes());
-    peers.CountReceiveEach(output.bytes());
-  });
-}
-
-absl::Status RemoteGroup::GatherV(const Tensor& input, const Tensor& output, int dim,
-                                  const Sizes& sizes, int root, const CallOptions& options) {
-  v1::RunCollectiveRequest request = MakeRequest(v1::TENSOR_VERB_GATHER_V);
-  request.set_dim(dim);
-  request.set_root(root);
-  SetSizes(sizes, request.mutable_sizes());
-  return Counted(Run(request, &input, root == rank_ ? &output : nullptr, options),
-                 [&](PeerCounters& peers) {
-                   peers.CountPartsToRoot(root, sizes, output.bytes(), input.bytes());
-                 });
-}
-
-absl::Status RemoteGroup::AllToAllV(const Tensor& input, const Sizes& input_sizes,
-                                    const Tensor& output, const Sizes& output_sizes,
-                                    const CallOptions& options) {
-  v1::RunCollectiveRequest request = MakeRequest(v1::TENSOR_VERB_ALL_TO_ALL_V);
-  SetSizes(input_sizes, request.mutable_sizes());
-  SetSizes(output_sizes, request.mutable_output_sizes());
-  return Counted(Run(request, &input, &output, options), [&](PeerCounters& peers) {
-    peers.CountSendParts(input_sizes, input.bytes());
-    peers.CountReceiveParts(output_sizes, output.bytes());
-  });
-}
-
-absl::StatusOr<Sizes> RemoteGroup::ExchangeSizes(int64_t own, const CallOptions& options) {
-  COHORT_RETURN_IF_ERROR(Standing());
-  v1::RunCollectiveRequest request = MakeRequest(v1::TENSOR_VERB_EXCHANGE_SIZES);
-  request.set_own_size(own);
-  CallTensors none = TensorsOf(options);
-  v1::RunCollectiveResponse response;
-  COHORT_RETURN_IF_ERROR(RunRequest(request, none, options, &response));
-  return Sizes(response.sizes().begin(), response.sizes().end());
-}
-
-absl::Status RemoteGroup::Barrier(const CallOptions& options) {
-  COHORT_RETURN_IF_ERROR(Standing());
-  v1::RunCollectiveRequest request = MakeRequest(v1::TENSOR_VERB_BARRIER);
-  CallTensors none = TensorsOf(options);
-  v1::RunCollectiveResponse response;
-  return RunRequest(request, none, options, &response);
+absl::Status RemoteGroup::AddTensors(const CollectiveCall& call, const Tensor& input,
+                                     const Tensor& output, CallTensors& tensors,
+                                     v1::RunCollectiveRequest& request) const {
+  const bool is_root = call.root == rank_;
+  if (call.collective == Collective::kBroadcast) {
+    return is_root ? tensors.AddInput(input, request.mutable_input())
+                   : tensors.AddOutput(output, request.mutable_input());
+  }
+  const bool to_root = call.collective == Collective::kReduce ||
+                       call.collective == Collective::kGather ||
+                       call.collective == Collective::kGatherV;
+  const bool has_input = call.collective != Collective::kScatter || is_root;
+  const bool has_output = !to_root || is_root;
+  if (has_input && has_output && SameElements(input, output)) {
+    request.set_in_place(true);
+    return tensors.AddInOut(input, request.mutable_input());
+  }
+  if (has_input) COHORT_RETURN_IF_ERROR(tensors.AddInput(input, request.mutable_input()));
+  if (has_output) COHORT_RETURN_IF_ERROR(tensors.AddOutput(output, request.mutable_output()));
+  return absl::OkStatus();
 }
 
 absl::StatusOr<int> RemoteGroup::AwaitMessage(absl::Span<const int> peers,
                                               const CallOptions& options) {
   COHORT_RETURN_IF_ERROR(Standing());
-  v1::RunCollectiveRequest request = MakeRequest(v1::TENSOR_VERB_AWAIT_MESSAGE);
+  v1::RunCollectiveRequest request = MakeRequest(v1::COLLECTIVE_AWAIT_MESSAGE);
   SetSizes(Sizes(peers.begin(), peers.end()), request.mutable_sizes());
   CallTensors none = TensorsOf(options);
   v1::RunCollectiveResponse response;
@@ -195,7 +108,7 @@ absl::StatusOr<int> RemoteGroup::AwaitMessage(absl::Span<const int> peers,
 absl::Status RemoteGroup::Refuse(const absl::Status& why, const CallOptions& options) {
   constexpr size_t kMostSaid = 4096;
   COHORT_RETURN_IF_ERROR(Standing());
-  v1::RunCollectiveRequest request = MakeRequest(v1::TENSOR_VERB_REFUSE);
+  v1::RunCollectiveRequest request = MakeRequest(v1::COLLECTIVE_FAIL);
   // Text that travels is printable, whoever made it.
   std::string text(why.message().substr(0, kMostSaid));
   std::replace_if(
@@ -211,7 +124,7 @@ absl::Status RemoteGroup::Refuse(const absl::Status& why, const CallOptions& opt
 absl::Status RemoteGroup::Exchange(absl::Span<const TensorTransfer> transfers,
                                    const CallOptions& options) {
   COHORT_RETURN_IF_ERROR(Standing());
-  v1::RunCollectiveRequest request = MakeRequest(v1::TENSOR_VERB_EXCHANGE);
+  v1::RunCollectiveRequest request = MakeRequest(v1::COLLECTIVE_EXCHANGE);
   CallTensors tensors = TensorsOf(options);
   for (const TensorTransfer& transfer : transfers) {
     v1::TensorTransfer& one = *request.add_transfers();
@@ -225,8 +138,10 @@ absl::Status RemoteGroup::Exchange(absl::Span<const TensorTransfer> transfers,
   COHORT_RETURN_IF_ERROR(RunRequest(request, tensors, options, &response));
   std::vector<const std::string*> received;
   for (const std::string& bytes : response.received()) received.push_back(&bytes);
-  return Counted(tensors.Finish(received),
-                 [&](PeerCounters& peers) { CountTransfers(transfers, peers); });
+  COHORT_RETURN_IF_ERROR(tensors.Finish(received));
+  MutexLock lock(&count_mutex_);
+  CountTransfers(transfers, peers_);
+  return absl::OkStatus();
 }
 
 }  // namespace cohort::client

@@ -345,14 +345,13 @@ class TimedTensorGroup : public client::LoneGroup {
   std::vector<absl::Duration> given;
 
   int size() const override { return 2; }
-  absl::StatusOr<client::Sizes> ExchangeSizes(int64_t own,
-                                              const client::CallOptions& options) override {
+  absl::Status Run(const CollectiveCall& call, const Tensor& input, const Tensor& output,
+                   const client::CallOptions& options) override {
     given.push_back(options.timeout.value_or(absl::InfiniteDuration()));
-    return client::Sizes{own, own};
-  }
-  absl::Status AllGather(const Tensor&, const Tensor&, int,
-                         const client::CallOptions& options) override {
-    given.push_back(options.timeout.value_or(absl::InfiniteDuration()));
+    if (call.collective == Collective::kExchangeSizes) {
+      const auto own = *static_cast<const int64_t*>(input.data());
+      std::fill_n(static_cast<int64_t*>(output.data()), output.count(), own);
+    }
     return absl::OkStatus();
   }
 };

@@ -91,7 +91,7 @@ class BadInputTest : public WorkerTest {
     v1::RunCollectiveRequest request;
     request.set_session(opened_.session());
     request.set_group(group_);
-    request.set_verb(v1::TENSOR_VERB_ALL_REDUCE);
+    request.set_collective(v1::COLLECTIVE_ALL_REDUCE);
     request.set_reduce_op(static_cast<int>(ReduceOp::kSum));
     *request.mutable_input() = Ref(Layout({16}));
     request.set_in_place(true);
@@ -128,7 +128,7 @@ TEST_F(BadInputTest, ABarrierOfObjectsNeedsTheCoordinatorAndOneOfTensorsDoesNot)
   v1::RunCollectiveRequest of_tensors;
   of_tensors.set_session(opened_.session());
   of_tensors.set_group(group_);
-  of_tensors.set_verb(v1::TENSOR_VERB_BARRIER);
+  of_tensors.set_collective(v1::COLLECTIVE_BARRIER);
   v1::RunCollectiveResponse response;
   const grpc::Status met = Call(&Stub::RunCollective, of_tensors, &response);
   EXPECT_TRUE(met.ok()) << met.error_message();
@@ -148,9 +148,9 @@ TEST_F(BadInputTest, NamesThatNobodyHas) {
   request.mutable_input()->set_tensor(99);
   ExpectRefused(request, grpc::StatusCode::INVALID_ARGUMENT, "no tensor 99");
   request = AllReduce();
-  request.set_verb(v1::TENSOR_VERB_UNSPECIFIED);
+  request.set_collective(v1::COLLECTIVE_UNSPECIFIED);
   ExpectRefused(request, grpc::StatusCode::INVALID_ARGUMENT, "not a verb");
-  request.set_verb(static_cast<v1::TensorVerb>(77));
+  request.set_collective(static_cast<v1::Collective>(77));
   ExpectRefused(request, grpc::StatusCode::INVALID_ARGUMENT, "not a verb");
   request = AllReduce();
   request.set_reduce_op(0);

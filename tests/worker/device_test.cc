@@ -406,7 +406,7 @@ TEST_F(DeviceTest, LiesOfAClientAreRefused) {
   // Flags that are none, and numbers that come again.
   v1::RunCollectiveRequest call;
   call.set_group(static_cast<client::RemoteGroup&>(*groups_[0]).number());
-  call.set_verb(v1::TENSOR_VERB_ALL_REDUCE);
+  call.set_collective(v1::COLLECTIVE_ALL_REDUCE);
   call.set_in_place(true);
   call.set_reduce_op(static_cast<int>(ReduceOp::kSum));
   call.mutable_input()->set_tensor(place->tensor);

@@ -141,7 +141,7 @@ TEST_F(HostileTextTest, IsNotPassedOn) {
   v1::RunCollectiveRequest refuse;
   refuse.set_session(session);
   refuse.set_group(joined.group());
-  refuse.set_verb(v1::TENSOR_VERB_REFUSE);
+  refuse.set_collective(v1::COLLECTIVE_FAIL);
   v1::RunCollectiveResponse ran;
   Try(&Stub::RunCollective, refuse, &ran);
   v1::GetFlightRecordRequest record;

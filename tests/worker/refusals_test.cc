@@ -79,11 +79,11 @@ class RefusedRequestsTest : public testing::WorkerTest {
     context.set_deadline(std::chrono::system_clock::now() + absl::ToChronoSeconds(kPatience));
     return ((*stub_).*method)(&context, request, response);
   }
-  v1::RunCollectiveRequest Request(v1::TensorVerb verb) const {
+  v1::RunCollectiveRequest Request(v1::Collective verb) const {
     v1::RunCollectiveRequest request;
     request.set_session(session_);
     request.set_group(number_);
-    request.set_verb(verb);
+    request.set_collective(verb);
     request.set_reduce_op(static_cast<int>(ReduceOp::kSum));
     request.mutable_timeout()->set_seconds(absl::ToInt64Seconds(kPatience));
     request.set_in_place(true);
@@ -122,7 +122,7 @@ class RefusedRequestsTest : public testing::WorkerTest {
       }
       v1::RunCollectiveResponse response;
       const grpc::Status well =
-          Call(&Stub::RunCollective, Request(v1::TENSOR_VERB_ALL_REDUCE), &response);
+          Call(&Stub::RunCollective, Request(v1::COLLECTIVE_ALL_REDUCE), &response);
       EXPECT_TRUE(well.ok()) << well.error_message();
     });
   }
@@ -136,30 +136,30 @@ class RefusedRequestsTest : public testing::WorkerTest {
 };
 
 TEST_F(RefusedRequestsTest, TensorsThatAreNoneAreToldToAll) {
-  v1::RunCollectiveRequest request = Request(v1::TENSOR_VERB_ALL_REDUCE);
+  v1::RunCollectiveRequest request = Request(v1::COLLECTIVE_ALL_REDUCE);
   request.mutable_input()->set_tensor(99);
   ExpectAllRefused(request, Sum, "this session has no tensor 99");
-  request = Request(v1::TENSOR_VERB_ALL_REDUCE);
+  request = Request(v1::COLLECTIVE_ALL_REDUCE);
   request.mutable_input()->mutable_layout()->set_data_type(77);
   ExpectAllRefused(request, Sum, "77 is not the number of a data type");
-  request = Request(v1::TENSOR_VERB_ALL_REDUCE);
+  request = Request(v1::COLLECTIVE_ALL_REDUCE);
   request.mutable_input()->mutable_layout()->set_shape(0, -4);
   ExpectAllRefused(request, Sum, "an extent is negative");
-  request = Request(v1::TENSOR_VERB_ALL_REDUCE);
+  request = Request(v1::COLLECTIVE_ALL_REDUCE);
   request.mutable_input()->set_inline_("too short");
   ExpectAllRefused(request, Sum, "9 came");
 }
 
 TEST_F(RefusedRequestsTest, ReductionsAndOutputsToo) {
-  v1::RunCollectiveRequest request = Request(v1::TENSOR_VERB_ALL_REDUCE);
+  v1::RunCollectiveRequest request = Request(v1::COLLECTIVE_ALL_REDUCE);
   request.set_reduce_op(0);
   ExpectAllRefused(request, Sum, "0 is not the number of a reduction");
-  request = Request(v1::TENSOR_VERB_ALL_REDUCE);
+  request = Request(v1::COLLECTIVE_ALL_REDUCE);
   request.set_in_place(false);
   *request.mutable_output() = request.input();
   request.mutable_output()->mutable_layout()->set_shape(0, int64_t{1} << 30);
   ExpectAllRefused(request, Sum, "--max-message-bytes", grpc::StatusCode::RESOURCE_EXHAUSTED);
-  request = Request(v1::TENSOR_VERB_BROADCAST);
+  request = Request(v1::COLLECTIVE_BROADCAST);
   request.mutable_input()->clear_where();
   request.mutable_input()->mutable_layout()->set_shape(0, kMany);
   ExpectAllRefused(

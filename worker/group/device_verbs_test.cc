@@ -10,6 +10,7 @@
 #include "gtest/gtest.h"
 #include "worker/group/testing/device_world.h"
 #include "worker/group/testing/tensor_model.h"
+#include "worker/group/testing/typed_collectives.h"
 #include "worker/group/testing/verb_round.h"
 
 namespace cohort::worker {
@@ -78,7 +79,7 @@ class DeviceErrorsTest : public ::testing::Test {
   void ExpectUsable() {
     ExpectOk(world_.Run([&](TensorVerbs& verbs) {
       const Tensor tensor = On(verbs.rank(), {4});
-      return verbs.AllReduce(tensor, tensor, kSum, Soon());
+      return AllReduce(verbs, tensor, tensor, kSum, Soon());
     }),
              "afterwards");
   }
@@ -90,7 +91,7 @@ TEST_F(DeviceErrorsTest, ShapesThatDifferAreToldToAll) {
   const std::vector<absl::Status> statuses = world_.Run([&](TensorVerbs& verbs) {
     const Shape shape = verbs.rank() == 2 ? Shape{4, 3} : Shape{3, 4};
     const Tensor tensor = On(verbs.rank(), shape);
-    return verbs.AllReduce(tensor, tensor, kSum, Soon());
+    return AllReduce(verbs, tensor, tensor, kSum, Soon());
   });
   for (const absl::Status& status : statuses) {
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
@@ -113,10 +114,10 @@ TEST_F(DeviceErrorsTest, PlacesThatDifferAreToldToAll) {
     const std::vector<absl::Status> statuses = world_.Run([&](TensorVerbs& verbs) {
       if (verbs.rank() == 1) {
         const Tensor tensor = Tensor::Zeros(DataType::kF32, {count});
-        return on_host[1]->AllReduce(tensor, tensor, kSum, Soon());
+        return AllReduce(*on_host[1], tensor, tensor, kSum, Soon());
       }
       const Tensor tensor = On(verbs.rank(), {count});
-      return verbs.AllReduce(tensor, tensor, kSum, Soon());
+      return AllReduce(verbs, tensor, tensor, kSum, Soon());
     });
     for (const absl::Status& status : statuses) {
       EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
@@ -136,9 +137,9 @@ TEST_F(DeviceErrorsTest, TensorsOfAnotherDeviceAreRefused) {
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
     EXPECT_THAT(std::string(status.message()), HasSubstr(why));
   };
-  refuse(verbs.AllReduce(own, On(1, {4}), kSum, Soon()),
+  refuse(AllReduce(verbs, own, On(1, {4}), kSum, Soon()),
          "the output is f32 [4] on cuda:1 and should be on cuda:0");
-  refuse(verbs.AllReduce(Tensor::Zeros(DataType::kF32, {4}), own, kSum, Soon()),
+  refuse(AllReduce(verbs, Tensor::Zeros(DataType::kF32, {4}), own, kSum, Soon()),
          "the input is f32 [4] and should be on cuda:0");
   refuse(verbs.Exchange({{true, 1, Tensor::Zeros(DataType::kF32, {4})}}, Soon()),
          "the tensor is on host and should be on cuda:0");

@@ -13,7 +13,6 @@ namespace cohort::worker {
 namespace {
 
 using client::CallOptions;
-using client::Sizes;
 
 constexpr int kNoRoot = -1;
 // Of calls without payload.
@@ -118,8 +117,9 @@ absl::Status ExecutingGroup::NoVerbs(Collective verb, const Tensor& tensor) {
 }
 
 template <typename Body, typename Count>
-absl::Status ExecutingGroup::Run(Collective verb, const Tensor& tensor, int64_t bytes, int root,
-                                 const CallOptions& options, Body&& body, Count&& count) {
+absl::Status ExecutingGroup::RunRecorded(Collective verb, const Tensor& tensor, int64_t bytes,
+                                         int root, const CallOptions& options, Body&& body,
+                                         Count&& count) {
   MutexLock lock(&call_mutex_);
   TensorVerbs* const verbs = VerbsFor(verb, tensor);
   const int64_t ticks = TickClock::Ticks();
@@ -174,7 +174,7 @@ absl::Status ExecutingGroup::Refuse(const absl::Status& why, const CallOptions& 
   }
   CallOptions blocking;
   blocking.timeout = options.timeout;
-  return Run(
+  return RunRecorded(
       Collective::kFail, Tensor(), 0, kNoRoot, blocking,
       [&](TensorVerbs& verbs, Instant deadline) {
         return verbs.TellRefusal(why.message(), deadline);
@@ -208,139 +208,16 @@ absl::Status ExecutingGroup::AwaitStreams(const CallOptions& options) {
   return device_side_->AwaitStreams(Clock::Steady().Now() + TimeoutOf(options));
 }
 
-absl::Status ExecutingGroup::AllReduce(const Tensor& input, const Tensor& output,
-                                       const Reduction& reduction, const CallOptions& options) {
-  return Run(
-      Collective::kAllReduce, input, input.bytes(), kNoRoot, options,
+absl::Status ExecutingGroup::Run(const CollectiveCall& call, const Tensor& input,
+                                 const Tensor& output, const CallOptions& options) {
+  // The tensor that every rank has.
+  const Tensor& tensor = call.collective == Collective::kScatter ? output : input;
+  return RunRecorded(
+      call.collective, tensor, Larger(input, output), call.root, options,
       [&](TensorVerbs& verbs, Instant deadline) {
-        return verbs.AllReduce(input, output, reduction, deadline);
+        return verbs.Run(call, input, output, deadline);
       },
-      [&](client::PeerCounters& peers) { peers.CountEach(input.bytes(), input.bytes()); });
-}
-
-absl::Status ExecutingGroup::Reduce(const Tensor& input, const Tensor& output,
-                                    const Reduction& reduction, int root,
-                                    const CallOptions& options) {
-  return Run(
-      Collective::kReduce, input, input.bytes(), root, options,
-      [&](TensorVerbs& verbs, Instant deadline) {
-        return verbs.Reduce(input, output, reduction, root, deadline);
-      },
-      [&](client::PeerCounters& peers) { peers.CountToRoot(root, input.bytes()); });
-}
-
-absl::Status ExecutingGroup::Broadcast(const Tensor& tensor, int root, const CallOptions& options) {
-  return Run(
-      Collective::kBroadcast, tensor, tensor.bytes(), root, options,
-      [&](TensorVerbs& verbs, Instant deadline) { return verbs.Broadcast(tensor, root, deadline); },
-      [&](client::PeerCounters& peers) { peers.CountFromRoot(root, tensor.bytes()); });
-}
-
-absl::Status ExecutingGroup::AllGather(const Tensor& input, const Tensor& output, int dim,
-                                       const CallOptions& options) {
-  return Run(
-      Collective::kAllGather, input, output.bytes(), kNoRoot, options,
-      [&](TensorVerbs& verbs, Instant deadline) {
-        return verbs.AllGather(input, output, dim, deadline);
-      },
-      [&](client::PeerCounters& peers) { peers.CountEach(input.bytes(), input.bytes()); });
-}
-
-absl::Status ExecutingGroup::ReduceScatter(const Tensor& input, const Tensor& output, int dim,
-                                           const Reduction& reduction, const CallOptions& options) {
-  return Run(
-      Collective::kReduceScatter, input, input.bytes(), kNoRoot, options,
-      [&](TensorVerbs& verbs, Instant deadline) {
-        return verbs.ReduceScatter(input, output, dim, reduction, deadline);
-      },
-      [&](client::PeerCounters& peers) { peers.CountEach(output.bytes(), output.bytes()); });
-}
-
-absl::Status ExecutingGroup::AllToAll(const Tensor& input, const Tensor& output,
-                                      const CallOptions& options) {
-  return Run(
-      Collective::kAllToAll, input, input.bytes(), kNoRoot, options,
-      [&](TensorVerbs& verbs, Instant deadline) { return verbs.AllToAll(input, output, deadline); },
-      [&](client::PeerCounters& peers) { peers.CountEachPart(input.bytes()); });
-}
-
-absl::Status ExecutingGroup::Gather(const Tensor& input, const Tensor& output, int dim, int root,
-                                    const CallOptions& options) {
-  return Run(
-      Collective::kGather, input, Larger(input, output), root, options,
-      [&](TensorVerbs& verbs, Instant deadline) {
-        return verbs.Gather(input, output, dim, root, deadline);
-      },
-      [&](client::PeerCounters& peers) { peers.CountToRoot(root, input.bytes()); });
-}
-
-absl::Status ExecutingGroup::Scatter(const Tensor& input, const Tensor& output, int dim, int root,
-                                     const CallOptions& options) {
-  return Run(
-      Collective::kScatter, output, Larger(input, output), root, options,
-      [&](TensorVerbs& verbs, Instant deadline) {
-        return verbs.Scatter(input, output, dim, root, deadline);
-      },
-      [&](client::PeerCounters& peers) { peers.CountFromRoot(root, output.bytes()); });
-}
-
-absl::Status ExecutingGroup::AllGatherV(const Tensor& input, const Tensor& output, int dim,
-                                        const Sizes& sizes, const CallOptions& options) {
-  return Run(
-      Collective::kAllGatherV, input, output.bytes(), kNoRoot, options,
-      [&](TensorVerbs& verbs, Instant deadline) {
-        return verbs.AllGatherV(input, output, dim, sizes, deadline);
-      },
-      [&](client::PeerCounters& peers) {
-        peers.CountSendEach(input.bytes());
-        peers.CountReceiveParts(sizes, output.bytes());
-      });
-}
-
-absl::Status ExecutingGroup::ReduceScatterV(const Tensor& input, const Tensor& output, int dim,
-                                            const Sizes& sizes, const Reduction& reduction,
-                                            const CallOptions& options) {
-  return Run(
-      Collective::kReduceScatterV, input, input.bytes(), kNoRoot, options,
-      [&](TensorVerbs& verbs, Instant deadline) {
-        return verbs.ReduceScatterV(input, output, dim, sizes, reduction, deadline);
-      },
-      [&](client::PeerCounters& peers) {
-        peers.CountSendParts(sizes, input.bytes());
-        peers.CountReceiveEach(output.bytes());
-      });
-}
-
-absl::Status ExecutingGroup::GatherV(const Tensor& input, const Tensor& output, int dim,
-                                     const Sizes& sizes, int root, const CallOptions& options) {
-  return Run(
-      Collective::kGatherV, input, Larger(input, output), root, options,
-      [&](TensorVerbs& verbs, Instant deadline) {
-        return verbs.GatherV(input, output, dim, sizes, root, deadline);
-      },
-      [&](client::PeerCounters& peers) {
-        peers.CountPartsToRoot(root, sizes, output.bytes(), input.bytes());
-      });
-}
-
-absl::Status ExecutingGroup::AllToAllV(const Tensor& input, const Sizes& input_sizes,
-                                       const Tensor& output, const Sizes& output_sizes,
-                                       const CallOptions& options) {
-  return Run(
-      Collective::kAllToAllV, input, Larger(input, output), kNoRoot, options,
-      [&](TensorVerbs& verbs, Instant deadline) {
-        return verbs.AllToAllV(input, input_sizes, output, output_sizes, deadline);
-      },
-      [&](client::PeerCounters& peers) {
-        peers.CountSendParts(input_sizes, input.bytes());
-        peers.CountReceiveParts(output_sizes, output.bytes());
-      });
-}
-
-absl::Status ExecutingGroup::Barrier(const CallOptions& options) {
-  return Run(
-      Collective::kBarrier, Tensor(), 0, kNoRoot, options,
-      [](TensorVerbs& verbs, Instant deadline) { return verbs.Barrier(deadline); }, kCountsNothing);
+      [&](client::PeerCounters& peers) { client::CountCollective(call, input, output, peers); });
 }
 
 absl::Status ExecutingGroup::Exchange(absl::Span<const client::TensorTransfer> transfers,
@@ -355,7 +232,7 @@ absl::Status ExecutingGroup::Exchange(absl::Span<const client::TensorTransfer> t
   const Tensor none(nullptr, DataType::kU8, {0}, nullptr, on_gpu ? device() : Device::Host());
   const Tensor& first = transfers.empty() ? none : transfers[0].tensor;
   const int peer = transfers.size() == 1 ? transfers[0].peer : kNoRoot;
-  return Run(
+  return RunRecorded(
       Collective::kExchange, first, bytes, peer, options,
       [&](TensorVerbs& verbs, Instant deadline) { return verbs.Exchange(transfers, deadline); },
       [&](client::PeerCounters& peers) { client::CountTransfers(transfers, peers); });
@@ -367,7 +244,7 @@ absl::StatusOr<int> ExecutingGroup::AwaitMessage(absl::Span<const int> peers,
     return LookForMessage(peers);
   }
   int first = kNoRoot;
-  COHORT_RETURN_IF_ERROR(Run(
+  COHORT_RETURN_IF_ERROR(RunRecorded(
       Collective::kExchange, Tensor(), 0, peers.size() == 1 ? peers[0] : kNoRoot, options,
       [&](TensorVerbs& verbs, Instant deadline) -> absl::Status {
         COHORT_ASSIGN_OR_RETURN(first, verbs.AwaitMessage(peers, deadline));
@@ -383,18 +260,6 @@ absl::StatusOr<int> ExecutingGroup::LookForMessage(absl::Span<const int> peers) 
     return Unmarked(NoVerbs(Collective::kExchange, Tensor()));
   }
   return verbs_->AwaitMessage(peers, absl::InfinitePast());
-}
-
-absl::StatusOr<Sizes> ExecutingGroup::ExchangeSizes(int64_t own, const CallOptions& options) {
-  Sizes sizes;
-  COHORT_RETURN_IF_ERROR(Run(
-      Collective::kExchangeSizes, Tensor(&own, DataType::kI64, {1}), sizeof(own), kNoRoot, options,
-      [&](TensorVerbs& verbs, Instant deadline) -> absl::Status {
-        COHORT_ASSIGN_OR_RETURN(sizes, verbs.ExchangeSizes(own, deadline));
-        return absl::OkStatus();
-      },
-      kCountsNothing));
-  return sizes;
 }
 
 }  // namespace cohort::worker

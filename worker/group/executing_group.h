@@ -38,35 +38,8 @@ class ExecutingGroup : public client::Group {
   // The last calls of this rank.
   const FlightRecorder& flight_recorder() const { return flight_recorder_; }
 
-  absl::Status AllReduce(const Tensor& input, const Tensor& output, const Reduction& reduction,
-                         const client::CallOptions& options) final;
-  absl::Status Reduce(const Tensor& input, const Tensor& output, const Reduction& reduction,
-                      int root, const client::CallOptions& options) final;
-  absl::Status Broadcast(const Tensor& tensor, int root, const client::CallOptions& options) final;
-  absl::Status AllGather(const Tensor& input, const Tensor& output, int dim,
-                         const client::CallOptions& options) final;
-  absl::Status ReduceScatter(const Tensor& input, const Tensor& output, int dim,
-                             const Reduction& reduction, const client::CallOptions& options) final;
-  absl::Status AllToAll(const Tensor& input, const Tensor& output,
-                        const client::CallOptions& options) final;
-  absl::Status Gather(const Tensor& input, const Tensor& output, int dim, int root,
-                      const client::CallOptions& options) final;
-  absl::Status Scatter(const Tensor& input, const Tensor& output, int dim, int root,
-                       const client::CallOptions& options) final;
-  absl::Status AllGatherV(const Tensor& input, const Tensor& output, int dim,
-                          const client::Sizes& sizes, const client::CallOptions& options) final;
-  absl::Status ReduceScatterV(const Tensor& input, const Tensor& output, int dim,
-                              const client::Sizes& sizes, const Reduction& reduction,
-                              const client::CallOptions& options) final;
-  absl::Status GatherV(const Tensor& input, const Tensor& output, int dim,
-                       const client::Sizes& sizes, int root,
-                       const client::CallOptions& options) final;
-  absl::Status AllToAllV(const Tensor& input, const client::Sizes& input_sizes,
-                         const Tensor& output, const client::Sizes& output_sizes,
-                         const client::CallOptions& options) final;
-  absl::StatusOr<client::Sizes> ExchangeSizes(int64_t own,
-                                              const client::CallOptions& options) final;
-  absl::Status Barrier(const client::CallOptions& options) final;
+  absl::Status Run(const CollectiveCall& call, const Tensor& input, const Tensor& output,
+                   const client::CallOptions& options) final;
   absl::Status Exchange(absl::Span<const client::TensorTransfer> transfers,
                         const client::CallOptions& options) final;
   absl::StatusOr<int> AwaitMessage(absl::Span<const int> peers,
@@ -120,8 +93,8 @@ class ExecutingGroup : public client::Group {
   // Calls body(verbs, deadline) with the verbs of where `tensor` lies, and keeps a record of it.
   // `count` adds what a call that went well has moved.
   template <typename Body, typename Count>
-  absl::Status Run(Collective verb, const Tensor& tensor, int64_t bytes, int root,
-                   const client::CallOptions& options, Body&& body, Count&& count);
+  absl::Status RunRecorded(Collective verb, const Tensor& tensor, int64_t bytes, int root,
+                           const client::CallOptions& options, Body&& body, Count&& count);
   absl::Status OnStream(Collective verb, const Tensor& tensor, const client::CallOptions& options,
                         absl::FunctionRef<absl::Status(TensorVerbs&)> body)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(call_mutex_);

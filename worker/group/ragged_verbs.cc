@@ -33,12 +33,6 @@ Way WayOf(const CollectiveCall& call) {
   return row == 0 || largest <= kPadded / row / ranks ? Way::kPadded : Way::kParts;
 }
 
-CollectiveCall MakeRagged(Collective verb, const Tensor& tensor) {
-  CollectiveCall call = MakeCall(verb, tensor);
-  call.ragged = true;
-  return call;
-}
-
 // Calls body(rank, begin, count) for each part that is not empty; in elements of flat memory.
 template <typename Body>
 void ForEachPart(absl::Span<const int64_t> sizes, int64_t row, const Body& body) {
@@ -86,12 +80,12 @@ absl::StatusOr<int64_t> TensorVerbs::SetSizes(CollectiveCall& call,
   return sum;
 }
 
-absl::Status TensorVerbs::AllGatherV(const Tensor& input, const Tensor& output, int dim,
-                                     absl::Span<const int64_t> sizes, Instant deadline) {
-  CollectiveCall call = MakeRagged(Collective::kAllGatherV, input);
-  COHORT_RETURN_IF_ERROR(SetDim(call, dim));
-  COHORT_ASSIGN_OR_RETURN(const int64_t sum, SetSizes(call, sizes));
-  const int64_t own = sizes[static_cast<size_t>(rank())];
+absl::Status TensorVerbs::AllGatherV(const CollectiveCall& asked, const Tensor& input,
+                                     const Tensor& output, Instant deadline) {
+  CollectiveCall call = Unchecked(asked);
+  COHORT_RETURN_IF_ERROR(SetDim(call, asked.dim));
+  COHORT_ASSIGN_OR_RETURN(const int64_t sum, SetSizes(call, asked.sizes));
+  const int64_t own = asked.sizes[static_cast<size_t>(rank())];
   COHORT_RETURN_IF_ERROR(CheckInput(call, input, {input.shape(), call.dim, own}));
   COHORT_RETURN_IF_ERROR(CheckOutput(call, output, {input.shape(), call.dim, sum}));
   const Way way = WayOf(call);
@@ -141,14 +135,12 @@ absl::Status TensorVerbs::BroadcastParts(const CollectiveCall& call, const Tenso
   return FinishCopied(call, UnpackParts(all, 0, output, call.dim, call.sizes, Copier()), deadline);
 }
 
-absl::Status TensorVerbs::ReduceScatterV(const Tensor& input, const Tensor& output, int dim,
-                                         absl::Span<const int64_t> sizes,
-                                         const Reduction& reduction, Instant deadline) {
-  CollectiveCall call = MakeRagged(Collective::kReduceScatterV, output);
-  call.reduction = reduction;
-  COHORT_RETURN_IF_ERROR(SetDim(call, dim));
-  COHORT_ASSIGN_OR_RETURN(const int64_t sum, SetSizes(call, sizes));
-  const int64_t own = sizes[static_cast<size_t>(rank())];
+absl::Status TensorVerbs::ReduceScatterV(const CollectiveCall& asked, const Tensor& input,
+                                         const Tensor& output, Instant deadline) {
+  CollectiveCall call = Unchecked(asked);
+  COHORT_RETURN_IF_ERROR(SetDim(call, asked.dim));
+  COHORT_ASSIGN_OR_RETURN(const int64_t sum, SetSizes(call, asked.sizes));
+  const int64_t own = asked.sizes[static_cast<size_t>(rank())];
   COHORT_RETURN_IF_ERROR(CheckOutput(call, output, {output.shape(), call.dim, own}));
   COHORT_RETURN_IF_ERROR(CheckInput(call, input, {output.shape(), call.dim, sum}));
   const Way way = WayOf(call);
@@ -195,16 +187,15 @@ absl::Status TensorVerbs::ReduceParts(const CollectiveCall& call, const Tensor& 
   return Finish(call, status, to, output, deadline);
 }
 
-absl::Status TensorVerbs::GatherV(const Tensor& input, const Tensor& output, int dim,
-                                  absl::Span<const int64_t> sizes, int root, Instant deadline) {
-  CollectiveCall call = MakeRagged(Collective::kGatherV, input);
-  COHORT_RETURN_IF_ERROR(CheckRoot(call, root));
-  call.root = root;
-  COHORT_RETURN_IF_ERROR(SetDim(call, dim));
-  COHORT_ASSIGN_OR_RETURN(const int64_t sum, SetSizes(call, sizes));
-  const int64_t own = sizes[static_cast<size_t>(rank())];
+absl::Status TensorVerbs::GatherV(const CollectiveCall& asked, const Tensor& input,
+                                  const Tensor& output, Instant deadline) {
+  CollectiveCall call = Unchecked(asked);
+  COHORT_RETURN_IF_ERROR(SetRoot(call, asked.root));
+  COHORT_RETURN_IF_ERROR(SetDim(call, asked.dim));
+  COHORT_ASSIGN_OR_RETURN(const int64_t sum, SetSizes(call, asked.sizes));
+  const int64_t own = asked.sizes[static_cast<size_t>(rank())];
   COHORT_RETURN_IF_ERROR(CheckInput(call, input, {input.shape(), call.dim, own}));
-  if (rank() == root) {
+  if (rank() == call.root) {
     COHORT_RETURN_IF_ERROR(CheckOutput(call, output, {input.shape(), call.dim, sum}));
   }
   const Way way = WayOf(call);
@@ -269,10 +260,11 @@ absl::Status TensorVerbs::SendParts(const CollectiveCall& call, const Tensor& in
   return FinishCopied(call, status, deadline);
 }
 
-absl::Status TensorVerbs::AllToAllV(const Tensor& input, absl::Span<const int64_t> input_sizes,
-                                    const Tensor& output, absl::Span<const int64_t> output_sizes,
-                                    Instant deadline) {
-  CollectiveCall call = MakeRagged(Collective::kAllToAllV, input);
+absl::Status TensorVerbs::AllToAllV(const CollectiveCall& asked, const Tensor& input,
+                                    const Tensor& output, Instant deadline) {
+  const absl::Span<const int64_t> input_sizes = asked.sizes;
+  const absl::Span<const int64_t> output_sizes = asked.output_sizes;
+  CollectiveCall call = Unchecked(asked);
   COHORT_RETURN_IF_ERROR(SetDim(call, 0));
   COHORT_ASSIGN_OR_RETURN(const int64_t sent, SetSizes(call, input_sizes));
   COHORT_RETURN_IF_ERROR(CheckInput(call, input, {input.shape(), 0, sent}));
@@ -348,16 +340,14 @@ absl::Status TensorVerbs::ExchangeParts(const CollectiveCall& call, const Tensor
   return FinishCopied(call, status, deadline);
 }
 
-absl::StatusOr<client::Sizes> TensorVerbs::ExchangeSizes(int64_t own, Instant deadline) {
-  CollectiveCall call;
-  call.collective = Collective::kExchangeSizes;
+absl::Status TensorVerbs::ExchangeSizes(const CollectiveCall& asked, const Tensor& input,
+                                        const Tensor& output, Instant deadline) {
+  const CollectiveCall call = Unchecked(asked);
+  const int64_t own = *static_cast<const int64_t*>(input.data());
   if (own < 0) return Refuse(call, absl::StrCat("a size of ", own));
-  client::Sizes sizes(static_cast<size_t>(size()));
-  call.type = DataType::kI64;
-  const absl::Status status =
-      RunFlat(call, Collective::kAllGather, &own, sizes.data(), 1, deadline);
-  COHORT_RETURN_IF_ERROR(Finish(call, status, deadline));
-  return sizes;
+  return Finish(call,
+                RunFlat(call, Collective::kAllGather, input.data(), output.data(), 1, deadline),
+                deadline);
 }
 
 }  // namespace cohort::worker

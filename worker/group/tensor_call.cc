@@ -6,6 +6,15 @@
 
 namespace cohort::worker {
 
+CollectiveCall Unchecked(const CollectiveCall& asked) {
+  CollectiveCall call = asked;
+  call.root = -1;
+  call.dim = -1;
+  call.sizes = {};
+  call.output_sizes = {};
+  return call;
+}
+
 absl::Status SetDim(CollectiveCall& call, int dim) {
   if (dim >= 0 && dim < static_cast<int>(call.shape.size())) {
     call.dim = dim;

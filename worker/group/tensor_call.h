@@ -8,6 +8,9 @@
 
 namespace cohort::worker {
 
+// The call without its root, dimension and sizes, which are set once they are checked. An error
+// describes the call as far as it is checked.
+CollectiveCall Unchecked(const CollectiveCall& asked);
 // Sets the dimension of the call. `dim` is -n..n-1. Errors: INVALID_ARGUMENT.
 absl::Status SetDim(CollectiveCall& call, int dim);
 

@@ -86,8 +86,11 @@ TensorVerbs::TensorVerbs(Communicator* communicator, TensorPlace* place, Device 
       device_(device),
       scratch_(place) {}
 
-absl::Status TensorVerbs::CheckRoot(const CollectiveCall& call, int root) const {
-  if (root >= 0 && root < size()) return absl::OkStatus();
+absl::Status TensorVerbs::SetRoot(CollectiveCall& call, int root) const {
+  if (root >= 0 && root < size()) {
+    call.root = root;
+    return absl::OkStatus();
+  }
   return Refuse(call, absl::StrCat("root ", root, " is not in 0..", size() - 1));
 }
 
@@ -161,10 +164,45 @@ absl::Status TensorVerbs::Finish(const CollectiveCall& call, absl::Status status
   return FinishCopied(call, Store(flat, view), deadline);
 }
 
-absl::Status TensorVerbs::AllReduce(const Tensor& input, const Tensor& output,
-                                    const Reduction& reduction, Instant deadline) {
-  CollectiveCall call = MakeCall(Collective::kAllReduce, input);
-  call.reduction = reduction;
+absl::Status TensorVerbs::Run(const CollectiveCall& call, const Tensor& input, const Tensor& output,
+                              Instant deadline) {
+  switch (call.collective) {
+    case Collective::kAllReduce:
+      return AllReduce(call, input, output, deadline);
+    case Collective::kReduce:
+      return Reduce(call, input, output, deadline);
+    case Collective::kBroadcast:
+      return Broadcast(call, input, output, deadline);
+    case Collective::kAllGather:
+      return AllGather(call, input, output, deadline);
+    case Collective::kReduceScatter:
+      return ReduceScatter(call, input, output, deadline);
+    case Collective::kAllToAll:
+      return AllToAll(call, input, output, deadline);
+    case Collective::kGather:
+      return Gather(call, input, output, deadline);
+    case Collective::kScatter:
+      return Scatter(call, input, output, deadline);
+    case Collective::kAllGatherV:
+      return AllGatherV(call, input, output, deadline);
+    case Collective::kReduceScatterV:
+      return ReduceScatterV(call, input, output, deadline);
+    case Collective::kGatherV:
+      return GatherV(call, input, output, deadline);
+    case Collective::kAllToAllV:
+      return AllToAllV(call, input, output, deadline);
+    case Collective::kExchangeSizes:
+      return ExchangeSizes(call, input, output, deadline);
+    case Collective::kBarrier:
+      return Barrier(deadline);
+    default:
+      return Refuse(call, "groups run no such collective");
+  }
+}
+
+absl::Status TensorVerbs::AllReduce(const CollectiveCall& asked, const Tensor& input,
+                                    const Tensor& output, Instant deadline) {
+  CollectiveCall call = Unchecked(asked);
   COHORT_RETURN_IF_ERROR(CheckInput(call, input));
   COHORT_RETURN_IF_ERROR(CheckOutput(call, output, input.shape()));
   COHORT_ASSIGN_OR_RETURN(const void* const from, Load(input));
@@ -173,15 +211,13 @@ absl::Status TensorVerbs::AllReduce(const Tensor& input, const Tensor& output,
                 output, deadline);
 }
 
-absl::Status TensorVerbs::Reduce(const Tensor& input, const Tensor& output,
-                                 const Reduction& reduction, int root, Instant deadline) {
-  CollectiveCall call = MakeCall(Collective::kReduce, input);
-  call.reduction = reduction;
-  COHORT_RETURN_IF_ERROR(CheckRoot(call, root));
-  call.root = root;
+absl::Status TensorVerbs::Reduce(const CollectiveCall& asked, const Tensor& input,
+                                 const Tensor& output, Instant deadline) {
+  CollectiveCall call = Unchecked(asked);
+  COHORT_RETURN_IF_ERROR(SetRoot(call, asked.root));
   COHORT_RETURN_IF_ERROR(CheckInput(call, input));
   void* to = nullptr;
-  if (rank() == root) {
+  if (rank() == call.root) {
     COHORT_RETURN_IF_ERROR(CheckOutput(call, output, input.shape()));
     COHORT_ASSIGN_OR_RETURN(to, Place(output));
   }
@@ -190,11 +226,11 @@ absl::Status TensorVerbs::Reduce(const Tensor& input, const Tensor& output,
                 output, deadline);
 }
 
-absl::Status TensorVerbs::Broadcast(const Tensor& tensor, int root, Instant deadline) {
-  CollectiveCall call = MakeCall(Collective::kBroadcast, tensor);
-  COHORT_RETURN_IF_ERROR(CheckRoot(call, root));
-  call.root = root;
-  const bool is_root = rank() == root;
+absl::Status TensorVerbs::Broadcast(const CollectiveCall& asked, const Tensor& tensor,
+                                    const Tensor&, Instant deadline) {
+  CollectiveCall call = Unchecked(asked);
+  COHORT_RETURN_IF_ERROR(SetRoot(call, asked.root));
+  const bool is_root = rank() == call.root;
   COHORT_RETURN_IF_ERROR(is_root ? CheckInput(call, tensor)
                                  : CheckOutput(call, tensor, tensor.shape()));
   COHORT_ASSIGN_OR_RETURN(void* const flat, Place(tensor));
@@ -207,10 +243,10 @@ absl::Status TensorVerbs::Broadcast(const Tensor& tensor, int root, Instant dead
   return Finish(call, status, is_root ? nullptr : flat, tensor, deadline);
 }
 
-absl::Status TensorVerbs::AllGather(const Tensor& input, const Tensor& output, int dim,
-                                    Instant deadline) {
-  CollectiveCall call = MakeCall(Collective::kAllGather, input);
-  COHORT_RETURN_IF_ERROR(SetDim(call, dim));
+absl::Status TensorVerbs::AllGather(const CollectiveCall& asked, const Tensor& input,
+                                    const Tensor& output, Instant deadline) {
+  CollectiveCall call = Unchecked(asked);
+  COHORT_RETURN_IF_ERROR(SetDim(call, asked.dim));
   COHORT_RETURN_IF_ERROR(CheckInput(call, input));
   COHORT_RETURN_IF_ERROR(CheckOutput(call, output, Whole(call, input, size())));
   return EqualAllGather(call, input, output, deadline);
@@ -226,11 +262,10 @@ absl::Status TensorVerbs::EqualAllGather(const CollectiveCall& call, const Tenso
                 parts, deadline);
 }
 
-absl::Status TensorVerbs::ReduceScatter(const Tensor& input, const Tensor& output, int dim,
-                                        const Reduction& reduction, Instant deadline) {
-  CollectiveCall call = MakeCall(Collective::kReduceScatter, input);
-  call.reduction = reduction;
-  COHORT_RETURN_IF_ERROR(SetDim(call, dim));
+absl::Status TensorVerbs::ReduceScatter(const CollectiveCall& asked, const Tensor& input,
+                                        const Tensor& output, Instant deadline) {
+  CollectiveCall call = Unchecked(asked);
+  COHORT_RETURN_IF_ERROR(SetDim(call, asked.dim));
   COHORT_RETURN_IF_ERROR(CheckInput(call, input));
   COHORT_RETURN_IF_ERROR(CheckParts(call, input, call.dim, size()));
   const int64_t extent = ExtentOf(input, call.dim) / size();
@@ -247,8 +282,9 @@ absl::Status TensorVerbs::EqualReduceScatter(const CollectiveCall& call, const T
                 to, output, deadline);
 }
 
-absl::Status TensorVerbs::AllToAll(const Tensor& input, const Tensor& output, Instant deadline) {
-  CollectiveCall call = MakeCall(Collective::kAllToAll, input);
+absl::Status TensorVerbs::AllToAll(const CollectiveCall& asked, const Tensor& input,
+                                   const Tensor& output, Instant deadline) {
+  CollectiveCall call = Unchecked(asked);
   COHORT_RETURN_IF_ERROR(SetDim(call, 0));
   COHORT_RETURN_IF_ERROR(CheckInput(call, input));
   COHORT_RETURN_IF_ERROR(CheckParts(call, input, 0, size()));
@@ -265,14 +301,13 @@ absl::Status TensorVerbs::EqualAllToAll(const CollectiveCall& call, const Tensor
                 to, output, deadline);
 }
 
-absl::Status TensorVerbs::Gather(const Tensor& input, const Tensor& output, int dim, int root,
-                                 Instant deadline) {
-  CollectiveCall call = MakeCall(Collective::kGather, input);
-  COHORT_RETURN_IF_ERROR(CheckRoot(call, root));
-  call.root = root;
-  COHORT_RETURN_IF_ERROR(SetDim(call, dim));
+absl::Status TensorVerbs::Gather(const CollectiveCall& asked, const Tensor& input,
+                                 const Tensor& output, Instant deadline) {
+  CollectiveCall call = Unchecked(asked);
+  COHORT_RETURN_IF_ERROR(SetRoot(call, asked.root));
+  COHORT_RETURN_IF_ERROR(SetDim(call, asked.dim));
   COHORT_RETURN_IF_ERROR(CheckInput(call, input));
-  if (rank() == root) {
+  if (rank() == call.root) {
     COHORT_RETURN_IF_ERROR(CheckOutput(call, output, Whole(call, input, size())));
   }
   return EqualGather(call, input, output, deadline);
@@ -292,15 +327,14 @@ absl::Status TensorVerbs::EqualGather(const CollectiveCall& call, const Tensor& 
                 parts, deadline);
 }
 
-absl::Status TensorVerbs::Scatter(const Tensor& input, const Tensor& output, int dim, int root,
-                                  Instant deadline) {
-  CollectiveCall call = MakeCall(Collective::kScatter, output);
-  COHORT_RETURN_IF_ERROR(CheckRoot(call, root));
-  call.root = root;
-  COHORT_RETURN_IF_ERROR(SetDim(call, dim));
+absl::Status TensorVerbs::Scatter(const CollectiveCall& asked, const Tensor& input,
+                                  const Tensor& output, Instant deadline) {
+  CollectiveCall call = Unchecked(asked);
+  COHORT_RETURN_IF_ERROR(SetRoot(call, asked.root));
+  COHORT_RETURN_IF_ERROR(SetDim(call, asked.dim));
   COHORT_RETURN_IF_ERROR(CheckOutput(call, output, output.shape()));
   const void* from = nullptr;
-  if (rank() == root) {
+  if (rank() == call.root) {
     COHORT_RETURN_IF_ERROR(CheckInput(call, input, Whole(call, output, size())));
     Tensor room;
     COHORT_ASSIGN_OR_RETURN(from, Load(EqualParts(input, call.dim, size(), &room)));
@@ -311,8 +345,7 @@ absl::Status TensorVerbs::Scatter(const Tensor& input, const Tensor& output, int
 }
 
 absl::Status TensorVerbs::Barrier(Instant deadline) {
-  CollectiveCall call;
-  call.collective = Collective::kBarrier;
+  const CollectiveCall call;
   return Finish(call, RunFlat(call, Collective::kBarrier, nullptr, nullptr, 0, deadline), deadline);
 }
 

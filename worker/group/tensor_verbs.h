@@ -49,32 +49,9 @@ class TensorVerbs {
   int rank() const { return communicator_.rank(); }
   int size() const { return communicator_.size(); }
 
-  absl::Status AllReduce(const Tensor& input, const Tensor& output, const Reduction& reduction,
-                         Instant deadline);
-  absl::Status Reduce(const Tensor& input, const Tensor& output, const Reduction& reduction,
-                      int root, Instant deadline);
-  absl::Status Broadcast(const Tensor& tensor, int root, Instant deadline);
-  absl::Status AllGather(const Tensor& input, const Tensor& output, int dim, Instant deadline);
-  absl::Status ReduceScatter(const Tensor& input, const Tensor& output, int dim,
-                             const Reduction& reduction, Instant deadline);
-  absl::Status AllToAll(const Tensor& input, const Tensor& output, Instant deadline);
-  absl::Status Gather(const Tensor& input, const Tensor& output, int dim, int root,
-                      Instant deadline);
-  absl::Status Scatter(const Tensor& input, const Tensor& output, int dim, int root,
-                       Instant deadline);
-
-  absl::Status AllGatherV(const Tensor& input, const Tensor& output, int dim,
-                          absl::Span<const int64_t> sizes, Instant deadline);
-  absl::Status ReduceScatterV(const Tensor& input, const Tensor& output, int dim,
-                              absl::Span<const int64_t> sizes, const Reduction& reduction,
-                              Instant deadline);
-  absl::Status GatherV(const Tensor& input, const Tensor& output, int dim,
-                       absl::Span<const int64_t> sizes, int root, Instant deadline);
-  absl::Status AllToAllV(const Tensor& input, absl::Span<const int64_t> input_sizes,
-                         const Tensor& output, absl::Span<const int64_t> output_sizes,
-                         Instant deadline);
-  absl::StatusOr<client::Sizes> ExchangeSizes(int64_t own, Instant deadline);
-  absl::Status Barrier(Instant deadline);
+  // See client::Group::Run.
+  absl::Status Run(const CollectiveCall& call, const Tensor& input, const Tensor& output,
+                   Instant deadline);
 
   absl::Status Exchange(absl::Span<const client::TensorTransfer> transfers, Instant deadline);
   absl::StatusOr<int> AwaitMessage(absl::Span<const int> peers, Instant deadline);
@@ -82,11 +59,41 @@ class TensorVerbs {
   absl::Status TellRefusal(absl::string_view why, Instant deadline);
 
  private:
+  // --- The collectives. `asked` is the call as its caller gave it.
+
+  absl::Status AllReduce(const CollectiveCall& asked, const Tensor& input, const Tensor& output,
+                         Instant deadline);
+  absl::Status Reduce(const CollectiveCall& asked, const Tensor& input, const Tensor& output,
+                      Instant deadline);
+  absl::Status Broadcast(const CollectiveCall& asked, const Tensor& input, const Tensor& output,
+                         Instant deadline);
+  absl::Status AllGather(const CollectiveCall& asked, const Tensor& input, const Tensor& output,
+                         Instant deadline);
+  absl::Status ReduceScatter(const CollectiveCall& asked, const Tensor& input, const Tensor& output,
+                             Instant deadline);
+  absl::Status AllToAll(const CollectiveCall& asked, const Tensor& input, const Tensor& output,
+                        Instant deadline);
+  absl::Status Gather(const CollectiveCall& asked, const Tensor& input, const Tensor& output,
+                      Instant deadline);
+  absl::Status Scatter(const CollectiveCall& asked, const Tensor& input, const Tensor& output,
+                       Instant deadline);
+  absl::Status AllGatherV(const CollectiveCall& asked, const Tensor& input, const Tensor& output,
+                          Instant deadline);
+  absl::Status ReduceScatterV(const CollectiveCall& asked, const Tensor& input,
+                              const Tensor& output, Instant deadline);
+  absl::Status GatherV(const CollectiveCall& asked, const Tensor& input, const Tensor& output,
+                       Instant deadline);
+  absl::Status AllToAllV(const CollectiveCall& asked, const Tensor& input, const Tensor& output,
+                         Instant deadline);
+  absl::Status ExchangeSizes(const CollectiveCall& asked, const Tensor& input, const Tensor& output,
+                             Instant deadline);
+  absl::Status Barrier(Instant deadline);
+
   // --- Local checks. Errors: INVALID_ARGUMENT, naming the call and what it should be.
 
   absl::Status CheckDevice(const CollectiveCall& call, absl::string_view which,
                            const Tensor& tensor) const;
-  absl::Status CheckRoot(const CollectiveCall& call, int root) const;
+  absl::Status SetRoot(CollectiveCall& call, int root) const;
   absl::Status CheckInput(const CollectiveCall& call, const Tensor& input) const;
   // Of the call's type and so many elements by dimension.
   absl::Status CheckInput(const CollectiveCall& call, const Tensor& input, const Like& like) const;

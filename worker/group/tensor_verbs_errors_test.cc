@@ -13,6 +13,7 @@
 #include "gtest/gtest.h"
 #include "worker/communicator/mismatch.h"
 #include "worker/group/explain_mismatch.h"
+#include "worker/group/testing/typed_collectives.h"
 #include "worker/group/testing/verbs_world.h"
 
 namespace cohort::worker {
@@ -30,7 +31,7 @@ void ExpectUsable(VerbsWorld& world) {
     const Tensor ones = F32({300, 2});
     for (int64_t i = 0; i < ones.count(); ++i) static_cast<float*>(ones.data())[i] = 1;
     const Tensor sum = F32({300, 2});
-    absl::Status status = verbs.AllReduce(ones, sum, kSum, Soon());
+    absl::Status status = AllReduce(verbs, ones, sum, kSum, Soon());
     if (!status.ok()) return status;
     EXPECT_EQ(static_cast<float*>(sum.data())[599], static_cast<float>(verbs.size()));
     client::Sizes sizes(static_cast<size_t>(verbs.size()), 1);
@@ -38,7 +39,7 @@ void ExpectUsable(VerbsWorld& world) {
     const int64_t own = sizes[static_cast<size_t>(verbs.rank())];
     const Tensor gathered = F32({2, verbs.size() + 3});
     status =
-        verbs.AllGatherV(*ones.Narrow(0, 0, own)->Reshape({2, own}), gathered, 1, sizes, Soon());
+        AllGatherV(verbs, *ones.Narrow(0, 0, own)->Reshape({2, own}), gathered, 1, sizes, Soon());
     EXPECT_EQ(static_cast<float*>(gathered.data())[gathered.count() - 1], 1);
     return status;
   }),
@@ -66,7 +67,7 @@ class DisagreementTest : public ::testing::TestWithParam<Medium> {
                           const std::vector<std::string>& said) {
     const std::vector<absl::Status> at_once = world_.Run(body);
     const std::vector<absl::Status> later = world_.Run(
-        [](TensorVerbs& verbs) { return verbs.AllReduce(F32({4}), F32({4}), kSum, Soon()); });
+        [](TensorVerbs& verbs) { return AllReduce(verbs, F32({4}), F32({4}), kSum, Soon()); });
     for (size_t rank = 0; rank < at_once.size(); ++rank) {
       EXPECT_NE(at_once[rank].ok(), later[rank].ok()) << "rank " << rank;
       const absl::Status& status = at_once[rank].ok() ? later[rank] : at_once[rank];
@@ -87,32 +88,32 @@ TEST_P(DisagreementTest, OnShapesOfAsManyElements) {
   Expect(
       [](TensorVerbs& verbs) {
         const Tensor tensor = verbs.rank() == 1 ? F32({3, 4}) : F32({2, 6});
-        return verbs.AllReduce(tensor, tensor, kSum, Soon());
+        return AllReduce(verbs, tensor, tensor, kSum, Soon());
       },
       {"rank 0 all_reduce of f32 [2, 6] by sum; rank 1 all_reduce of f32 [3, 4] by sum"});
   ExpectOfBroadcasts(
       [](TensorVerbs& verbs) {
-        return verbs.Broadcast(verbs.rank() == 2 ? F32({1, 6}) : F32({6}), 1, Soon());
+        return Broadcast(verbs, verbs.rank() == 2 ? F32({1, 6}) : F32({6}), 1, Soon());
       },
       {"rank 2 broadcast of ", ", root 1"});
   // Too much to go ahead with.
   Expect(
       [](TensorVerbs& verbs) {
-        return verbs.Broadcast(verbs.rank() == 2 ? F32({1, 6000}) : F32({6000}), 1, Soon());
+        return Broadcast(verbs, verbs.rank() == 2 ? F32({1, 6000}) : F32({6000}), 1, Soon());
       },
       {"broadcast of f32 [6000], root 1", "rank 2 broadcast of f32 [1, 6000], root 1"});
   Expect(
       [](TensorVerbs& verbs) {
         const Tensor tensor = verbs.rank() == 2 ? F32({6, 2}) : F32({3, 4});
         const Tensor output = F32({tensor.shape()[0], tensor.shape()[1]});
-        return verbs.AllToAll(tensor, output, Soon());
+        return AllToAll(verbs, tensor, output, Soon());
       },
       {"all_to_all of f32 [3, 4]", "all_to_all of f32 [6, 2]"});
   Expect(
       [](TensorVerbs& verbs) {
         const bool odd = verbs.rank() == 0;
-        return verbs.Scatter(odd ? F32({6, 2}) : F32({3, 4}), odd ? F32({2, 2}) : F32({1, 4}), 0, 0,
-                             Soon());
+        return Scatter(verbs, odd ? F32({6, 2}) : F32({3, 4}), odd ? F32({2, 2}) : F32({1, 4}), 0,
+                       0, Soon());
       },
       {"rank 0 scatter of f32 [2, 2] along dimension 0, root 0; rank 1 scatter of f32 [1, 4]"});
 }
@@ -121,7 +122,7 @@ TEST_P(DisagreementTest, OnShapesOfOtherCounts) {
   Expect(
       [](TensorVerbs& verbs) {
         const Tensor tensor = F32({100, verbs.rank() == 2 ? 2001 : 2000});
-        return verbs.AllReduce(tensor, tensor, kSum, Soon());
+        return AllReduce(verbs, tensor, tensor, kSum, Soon());
       },
       {"rank 0 all_reduce of f32 [100, 2000]", "rank 2 all_reduce of f32 [100, 2001]"});
 }
@@ -130,19 +131,19 @@ TEST_P(DisagreementTest, OnDimensions) {
   Expect(
       [](TensorVerbs& verbs) {
         const bool odd = verbs.rank() == 1;
-        return verbs.AllGather(F32({2, 2}), odd ? F32({2, 6}) : F32({6, 2}), odd ? 1 : 0, Soon());
+        return AllGather(verbs, F32({2, 2}), odd ? F32({2, 6}) : F32({6, 2}), odd ? 1 : 0, Soon());
       },
       {"along dimension 0; rank 1", "along dimension 1"});
   Expect(
       [](TensorVerbs& verbs) {
         const bool odd = verbs.rank() == 1;
-        return verbs.ReduceScatter(F32({3, 3}), odd ? F32({3, 1}) : F32({1, 3}), odd ? -1 : 0, kSum,
-                                   Soon());
+        return ReduceScatter(verbs, F32({3, 3}), odd ? F32({3, 1}) : F32({1, 3}), odd ? -1 : 0,
+                             kSum, Soon());
       },
       {"reduce_scatter of f32 [3, 3] along dimension 0 by sum; rank 1", "along dimension 1 by"});
   // The same one, counted from the other end.
   ExpectOk(world_.Run([](TensorVerbs& verbs) {
-    return verbs.AllGather(F32({2, 2}), F32({2, 6}), verbs.rank() == 1 ? 1 : -1, Soon());
+    return AllGather(verbs, F32({2, 2}), F32({2, 6}), verbs.rank() == 1 ? 1 : -1, Soon());
   }),
            "all_gather");
 }
@@ -152,29 +153,29 @@ TEST_P(DisagreementTest, OnTypesRootsAndReductions) {
       [](TensorVerbs& verbs) {
         const Tensor tensor =
             Tensor::Zeros(verbs.rank() == 2 ? DataType::kF16 : DataType::kBF16, {4});
-        return verbs.AllReduce(tensor, tensor, kSum, Soon());
+        return AllReduce(verbs, tensor, tensor, kSum, Soon());
       },
       {"rank 0 all_reduce of bf16 [4]", "rank 2 all_reduce of f16 [4]"});
   Expect(
       [](TensorVerbs& verbs) {
-        return verbs.Reduce(F32({4}), F32({4}), kSum, verbs.rank() == 1 ? 1 : 0, Soon());
+        return Reduce(verbs, F32({4}), F32({4}), kSum, verbs.rank() == 1 ? 1 : 0, Soon());
       },
       {"root 0; rank 1", "root 1"});
   Expect(
       [](TensorVerbs& verbs) {
-        return verbs.Gather(F32({4}), F32({12}), 0, verbs.rank() == 1 ? 1 : 0, Soon());
+        return Gather(verbs, F32({4}), F32({12}), 0, verbs.rank() == 1 ? 1 : 0, Soon());
       },
       {"gather of f32 [4] along dimension 0, root 0", "root 1"});
   Expect(
       [](TensorVerbs& verbs) {
         const Reduction reduction = {verbs.rank() == 1 ? ReduceOp::kMax : ReduceOp::kSum};
-        return verbs.AllReduce(F32({4}), F32({4}), reduction, Soon());
+        return AllReduce(verbs, F32({4}), F32({4}), reduction, Soon());
       },
       {"by sum; rank 1", "by max"});
   Expect(
       [](TensorVerbs& verbs) {
         const Reduction reduction = {ReduceOp::kPreMulSum, verbs.rank() == 1 ? 0.25 : 0.5};
-        return verbs.AllReduce(F32({4}), F32({4}), reduction, Soon());
+        return AllReduce(verbs, F32({4}), F32({4}), reduction, Soon());
       },
       {"by pre_mul_sum times 0.5; rank 1", "times 0.25"});
 }
@@ -182,10 +183,10 @@ TEST_P(DisagreementTest, OnTypesRootsAndReductions) {
 // Of broadcasts that ran ahead, the next barrier tells.
 TEST_P(DisagreementTest, ABarrierTellsOfBroadcastsBeforeIt) {
   const std::vector<absl::Status> at_once = world_.Run([](TensorVerbs& verbs) {
-    return verbs.Broadcast(verbs.rank() == 2 ? F32({1, 6}) : F32({6}), 1, Soon());
+    return Broadcast(verbs, verbs.rank() == 2 ? F32({1, 6}) : F32({6}), 1, Soon());
   });
   const std::vector<absl::Status> later =
-      world_.Run([](TensorVerbs& verbs) { return verbs.Barrier(Soon()); });
+      world_.Run([](TensorVerbs& verbs) { return Barrier(verbs, Soon()); });
   for (size_t rank = 0; rank < at_once.size(); ++rank) {
     EXPECT_NE(at_once[rank].ok(), later[rank].ok()) << "rank " << rank;
     EXPECT_THAT(std::string((at_once[rank].ok() ? later : at_once)[rank].message()),
@@ -197,28 +198,29 @@ TEST_P(DisagreementTest, ABarrierTellsOfBroadcastsBeforeIt) {
 TEST_P(DisagreementTest, OnVerbs) {
   ExpectOfBroadcasts(
       [](TensorVerbs& verbs) {
-        return verbs.rank() == 2 ? verbs.Broadcast(F32({4}), 0, Soon())
-                                 : verbs.AllReduce(F32({4}), F32({4}), kSum, Soon());
+        return verbs.rank() == 2 ? Broadcast(verbs, F32({4}), 0, Soon())
+                                 : AllReduce(verbs, F32({4}), F32({4}), kSum, Soon());
       },
       {"all_reduce of ", "rank 2 broadcast of "});
   // Which differ in their checks alone.
   Expect(
       [](TensorVerbs& verbs) {
-        return verbs.rank() == 1 ? verbs.AllGatherV(F32({4}), F32({12}), 0, {4, 4, 4}, Soon())
-                                 : verbs.AllGather(F32({4}), F32({12}), 0, Soon());
+        return verbs.rank() == 1 ? AllGatherV(verbs, F32({4}), F32({12}), 0, {4, 4, 4}, Soon())
+                                 : AllGather(verbs, F32({4}), F32({12}), 0, Soon());
       },
       {"all_gather of f32 [4] along dimension 0; rank 1 all_gather_v of f32 [*] along dimension 0, "
        "sizes [4, 4, 4]"});
   Expect(
       [](TensorVerbs& verbs) {
-        if (verbs.rank() == 1) return verbs.ExchangeSizes(1, Soon()).status();
+        if (verbs.rank() == 1) return ExchangeSizes(verbs, 1, Soon()).status();
         const Tensor output = Tensor::Zeros(DataType::kI64, {3});
-        return verbs.AllGather(Tensor::Zeros(DataType::kI64, {1}), output, 0, Soon());
+        return AllGather(verbs, Tensor::Zeros(DataType::kI64, {1}), output, 0, Soon());
       },
       {"all_gather of i64 [1] along dimension 0; rank 1 exchange_sizes"});
   Expect(
       [](TensorVerbs& verbs) {
-        return verbs.rank() == 0 ? verbs.Barrier(Soon()) : verbs.ExchangeSizes(1, Soon()).status();
+        return verbs.rank() == 0 ? Barrier(verbs, Soon())
+                                 : ExchangeSizes(verbs, 1, Soon()).status();
       },
       {"rank 0 barrier; rank 1 exchange_sizes"});
 }
@@ -236,34 +238,34 @@ TEST_P(DisagreementTest, OnSizes) {
     Expect(
         [&](TensorVerbs& verbs) {
           const auto [sizes, part, whole] = other(verbs, {2, 2, 3}, {1, 2, 4});
-          return verbs.AllGatherV(part, whole, 0, sizes, Soon());
+          return AllGatherV(verbs, part, whole, 0, sizes, Soon());
         },
         {absl::StrCat("rank 0 all_gather_v of ", shape,
                       ", sizes [1, 2, 4]; rank 1 all_gather_v of ", shape, ", sizes [2, 2, 3]")});
     Expect(
         [&](TensorVerbs& verbs) {
           const auto [sizes, part, whole] = other(verbs, {2, 2, 2}, {1, 2, 3});
-          return verbs.AllGatherV(part, whole, 0, sizes, Soon());
+          return AllGatherV(verbs, part, whole, 0, sizes, Soon());
         },
         {"sizes [1, 2, 3]", "sizes [2, 2, 2]"});
     Expect(
         [&](TensorVerbs& verbs) {
           const auto [sizes, part, whole] = other(verbs, {2, 2, 3}, {3, 2, 2});
-          return verbs.ReduceScatterV(whole, part, 0, sizes, kSum, Soon());
+          return ReduceScatterV(verbs, whole, part, 0, sizes, kSum, Soon());
         },
         {absl::StrCat("rank 0 reduce_scatter_v of ", shape, " by sum, sizes [3, 2, 2]"),
          "sizes [2, 2, 3]"});
     Expect(
         [&](TensorVerbs& verbs) {
           const auto [sizes, part, whole] = other(verbs, {2, 2, 3}, {3, 2, 2});
-          return verbs.GatherV(part, whole, 0, sizes, 2, Soon());
+          return GatherV(verbs, part, whole, 0, sizes, 2, Soon());
         },
         {absl::StrCat("rank 0 gather_v of ", shape, ", root 2, sizes [3, 2, 2]"),
          "sizes [2, 2, 3]"});
     Expect(
         [&](TensorVerbs& verbs) {
           const auto [sizes, part, whole] = other(verbs, {3, 2, 2}, {3, 2, 2});
-          return verbs.GatherV(part, whole, 0, sizes, verbs.rank() == 1 ? 0 : 2, Soon());
+          return GatherV(verbs, part, whole, 0, sizes, verbs.rank() == 1 ? 0 : 2, Soon());
         },
         {"root 2, sizes [3, 2, 2]; rank 1", "root 0, sizes"});
   }
@@ -276,15 +278,15 @@ TEST_P(DisagreementTest, OnWhatEachSendsEach) {
           // Rank 1 expects one more of rank 2 than it sends.
           const client::Sizes sent = {1, 1, 1};
           const client::Sizes expected = {1, 1, verbs.rank() == 1 ? 2 : 1};
-          return verbs.AllToAllV(F32({3, row}), sent, F32({verbs.rank() == 1 ? 4 : 3, row}),
-                                 expected, Soon());
+          return AllToAllV(verbs, F32({3, row}), sent, F32({verbs.rank() == 1 ? 4 : 3, row}),
+                           expected, Soon());
         },
         {"rank 2 sends 1 to rank 1, which expects 2 from it"});
   }
   Expect(
       [](TensorVerbs& verbs) {
         const int64_t row = verbs.rank() == 2 ? 5 : 4;
-        return verbs.AllToAllV(F32({3, row}), {1, 1, 1}, F32({3, row}), {1, 1, 1}, Soon());
+        return AllToAllV(verbs, F32({3, row}), {1, 1, 1}, F32({3, row}), {1, 1, 1}, Soon());
       },
       {"rank 0 all_to_all_v of f32 [*, 4] along dimension 0; rank 2 all_to_all_v of f32 [*, 5]"});
 }
@@ -314,7 +316,7 @@ TEST_P(DisagreementTest, OnWhetherAMessageComesFirst) {
     }
     client::Sizes sizes = {1, 1, 1};
     sizes[static_cast<size_t>(verbs.rank())] = 2;
-    return verbs.AllToAllV(F32({4, 4}), sizes, F32({4, 4}), sizes, Soon());
+    return AllToAllV(verbs, F32({4, 4}), sizes, F32({4, 4}), sizes, Soon());
   });
   EXPECT_TRUE(statuses[0].ok()) << statuses[0];
   EXPECT_EQ(statuses[1].code(), absl::StatusCode::kInvalidArgument) << statuses[1];
@@ -338,71 +340,71 @@ TEST(OwnMistakesTest, AreFoundBeforeAnythingIsCalled) {
   const Tensor t = F32({4, 3});
   const Tensor scalar = F32({});
 
-  refuse(verbs.AllReduce(t, F32({3, 4}), kSum, Soon()),
+  refuse(AllReduce(verbs, t, F32({3, 4}), kSum, Soon()),
          "all_reduce of f32 [4, 3] by sum: the output is f32 [3, 4] and should be f32 [4, 3]");
-  refuse(verbs.AllReduce(t, Tensor::Zeros(DataType::kF64, {4, 3}), kSum, Soon()),
+  refuse(AllReduce(verbs, t, Tensor::Zeros(DataType::kF64, {4, 3}), kSum, Soon()),
          "the output is f64 [4, 3] and should be f32 [4, 3]");
-  refuse(verbs.AllReduce(Tensor(nullptr, DataType::kF32, {4, 3}), t, kSum, Soon()),
+  refuse(AllReduce(verbs, Tensor(nullptr, DataType::kF32, {4, 3}), t, kSum, Soon()),
          "the input, f32 [4, 3], has no memory");
-  refuse(verbs.AllReduce(t, Tensor(nullptr, DataType::kF32, {4, 3}), kSum, Soon()),
+  refuse(AllReduce(verbs, t, Tensor(nullptr, DataType::kF32, {4, 3}), kSum, Soon()),
          "the output, f32 [4, 3], has no memory");
   refuse(
-      verbs.AllReduce(t, Tensor::Strided(t.data(), DataType::kF32, {4, 3}, {0, 1}), kSum, Soon()),
+      AllReduce(verbs, t, Tensor::Strided(t.data(), DataType::kF32, {4, 3}, {0, 1}), kSum, Soon()),
       "on top of each other");
-  refuse(verbs.AllReduce(t, t, {ReduceOp::kBitAnd}, Soon()), "f32 cannot be reduced by bit_and");
+  refuse(AllReduce(verbs, t, t, {ReduceOp::kBitAnd}, Soon()), "f32 cannot be reduced by bit_and");
   const Tensor complex = Tensor::Zeros(DataType::kC64, {2});
-  refuse(verbs.AllReduce(complex, complex, kSum, Soon()), "c64 cannot be reduced by sum");
+  refuse(AllReduce(verbs, complex, complex, kSum, Soon()), "c64 cannot be reduced by sum");
 
-  refuse(verbs.Reduce(t, t, kSum, 2, Soon()), "root 2 is not in 0..1");
-  refuse(verbs.Broadcast(t, -1, Soon()), "root -1 is not in 0..1");
-  refuse(verbs.Gather(t, t, 0, -1, Soon()), "root -1 is not in 0..1");
-  refuse(verbs.Scatter(t, t, 0, 7, Soon()), "root 7 is not in 0..1");
-  refuse(verbs.GatherV(t, t, 0, {4, 4}, 2, Soon()), "root 2 is not in 0..1");
+  refuse(Reduce(verbs, t, t, kSum, 2, Soon()), "root 2 is not in 0..1");
+  refuse(Broadcast(verbs, t, -1, Soon()), "root -1 is not in 0..1");
+  refuse(Gather(verbs, t, t, 0, -1, Soon()), "root -1 is not in 0..1");
+  refuse(Scatter(verbs, t, t, 0, 7, Soon()), "root 7 is not in 0..1");
+  refuse(GatherV(verbs, t, t, 0, {4, 4}, 2, Soon()), "root 2 is not in 0..1");
 
   for (const int dim : {2, -3}) {
-    refuse(verbs.AllGather(t, t, dim, Soon()),
+    refuse(AllGather(verbs, t, t, dim, Soon()),
            absl::StrCat("all_gather of f32 [4, 3]: there is no dimension ", dim));
-    refuse(verbs.ReduceScatter(t, t, dim, kSum, Soon()), "there is no dimension");
-    refuse(verbs.Gather(t, t, dim, 0, Soon()), "there is no dimension");
-    refuse(verbs.Scatter(t, t, dim, 0, Soon()), "there is no dimension");
-    refuse(verbs.AllGatherV(t, t, dim, {4, 4}, Soon()), "there is no dimension");
-    refuse(verbs.ReduceScatterV(t, t, dim, {4, 4}, kSum, Soon()), "there is no dimension");
-    refuse(verbs.GatherV(t, t, dim, {4, 4}, 0, Soon()), "there is no dimension");
+    refuse(ReduceScatter(verbs, t, t, dim, kSum, Soon()), "there is no dimension");
+    refuse(Gather(verbs, t, t, dim, 0, Soon()), "there is no dimension");
+    refuse(Scatter(verbs, t, t, dim, 0, Soon()), "there is no dimension");
+    refuse(AllGatherV(verbs, t, t, dim, {4, 4}, Soon()), "there is no dimension");
+    refuse(ReduceScatterV(verbs, t, t, dim, {4, 4}, kSum, Soon()), "there is no dimension");
+    refuse(GatherV(verbs, t, t, dim, {4, 4}, 0, Soon()), "there is no dimension");
   }
-  refuse(verbs.AllGather(scalar, scalar, 0, Soon()), "the shape is []");
-  refuse(verbs.ReduceScatter(scalar, scalar, -1, kSum, Soon()), "the shape is []");
-  refuse(verbs.AllToAll(scalar, scalar, Soon()), "the shape is []");
-  refuse(verbs.AllToAllV(scalar, {1, 0}, scalar, {1, 0}, Soon()), "the shape is []");
+  refuse(AllGather(verbs, scalar, scalar, 0, Soon()), "the shape is []");
+  refuse(ReduceScatter(verbs, scalar, scalar, -1, kSum, Soon()), "the shape is []");
+  refuse(AllToAll(verbs, scalar, scalar, Soon()), "the shape is []");
+  refuse(AllToAllV(verbs, scalar, {1, 0}, scalar, {1, 0}, Soon()), "the shape is []");
 
-  refuse(verbs.AllGather(t, F32({4, 3}), 1, Soon()),
+  refuse(AllGather(verbs, t, F32({4, 3}), 1, Soon()),
          "all_gather of f32 [4, 3] along dimension 1: the output is f32 [4, 3] and should be f32 "
          "[4, 6]");
-  refuse(verbs.ReduceScatter(t, F32({4, 1}), 1, kSum, Soon()),
+  refuse(ReduceScatter(verbs, t, F32({4, 1}), 1, kSum, Soon()),
          "the extent of dimension 1 of the input, 3, is not a multiple of the 2 ranks");
-  refuse(verbs.ReduceScatter(t, F32({4, 3}), 0, kSum, Soon()), "should be f32 [2, 3]");
-  refuse(verbs.AllToAll(F32({3, 4}), F32({3, 4}), Soon()), "is not a multiple of the 2 ranks");
-  refuse(verbs.AllToAll(t, t, Soon()), "overlap");
-  refuse(verbs.Gather(t, F32({4, 3}), 0, 0, Soon()), "should be f32 [8, 3]");
-  refuse(verbs.Scatter(t, t, 0, 0, Soon()), "the input is f32 [4, 3] and should be f32 [8, 3]");
+  refuse(ReduceScatter(verbs, t, F32({4, 3}), 0, kSum, Soon()), "should be f32 [2, 3]");
+  refuse(AllToAll(verbs, F32({3, 4}), F32({3, 4}), Soon()), "is not a multiple of the 2 ranks");
+  refuse(AllToAll(verbs, t, t, Soon()), "overlap");
+  refuse(Gather(verbs, t, F32({4, 3}), 0, 0, Soon()), "should be f32 [8, 3]");
+  refuse(Scatter(verbs, t, t, 0, 0, Soon()), "the input is f32 [4, 3] and should be f32 [8, 3]");
 
-  refuse(verbs.AllGatherV(t, t, 0, {4}, Soon()), "1 sizes, and not one for each of 2 ranks");
-  refuse(verbs.AllGatherV(t, t, 0, {4, 4, 4}, Soon()), "3 sizes");
-  refuse(verbs.AllGatherV(t, t, 0, {4, -1}, Soon()), "a size of -1 for rank 1");
-  refuse(verbs.AllGatherV(t, t, 0, {4, std::numeric_limits<int64_t>::max()}, Soon()),
+  refuse(AllGatherV(verbs, t, t, 0, {4}, Soon()), "1 sizes, and not one for each of 2 ranks");
+  refuse(AllGatherV(verbs, t, t, 0, {4, 4, 4}, Soon()), "3 sizes");
+  refuse(AllGatherV(verbs, t, t, 0, {4, -1}, Soon()), "a size of -1 for rank 1");
+  refuse(AllGatherV(verbs, t, t, 0, {4, std::numeric_limits<int64_t>::max()}, Soon()),
          "larger than memory");
   // Equal sizes are looked at as others are.
-  refuse(verbs.AllGatherV(t, F32({6, 3}), 0, {3, 3}, Soon()),
+  refuse(AllGatherV(verbs, t, F32({6, 3}), 0, {3, 3}, Soon()),
          "all_gather_v of f32 [*, 3] along dimension 0, sizes [3, 3]: the input is f32 [4, 3] and "
          "should be f32 [3, 3]");
-  refuse(verbs.AllGatherV(t, F32({6, 3}), 0, {4, 3}, Soon()), "should be f32 [7, 3]");
-  refuse(verbs.ReduceScatterV(t, F32({2, 3}), 0, {2, 3}, kSum, Soon()),
+  refuse(AllGatherV(verbs, t, F32({6, 3}), 0, {4, 3}, Soon()), "should be f32 [7, 3]");
+  refuse(ReduceScatterV(verbs, t, F32({2, 3}), 0, {2, 3}, kSum, Soon()),
          "the input is f32 [4, 3] and should be f32 [5, 3]");
-  refuse(verbs.ReduceScatterV(t, F32({1, 3}), 0, {2, 2}, kSum, Soon()), "should be f32 [2, 3]");
-  refuse(verbs.GatherV(t, F32({4, 3}), 0, {4, 1}, 0, Soon()), "should be f32 [5, 3]");
-  refuse(verbs.AllToAllV(t, {2, 3}, t, {2, 2}, Soon()), "should be f32 [5, 3]");
-  refuse(verbs.AllToAllV(t, {2, 2}, F32({4, 2}), {2, 2}, Soon()), "should be f32 [4, 3]");
-  refuse(verbs.AllToAllV(t, {2, 2}, t, {2, 2}, Soon()), "overlap");
-  refuse(verbs.ExchangeSizes(-1, Soon()).status(), "a size of -1");
+  refuse(ReduceScatterV(verbs, t, F32({1, 3}), 0, {2, 2}, kSum, Soon()), "should be f32 [2, 3]");
+  refuse(GatherV(verbs, t, F32({4, 3}), 0, {4, 1}, 0, Soon()), "should be f32 [5, 3]");
+  refuse(AllToAllV(verbs, t, {2, 3}, t, {2, 2}, Soon()), "should be f32 [5, 3]");
+  refuse(AllToAllV(verbs, t, {2, 2}, F32({4, 2}), {2, 2}, Soon()), "should be f32 [4, 3]");
+  refuse(AllToAllV(verbs, t, {2, 2}, t, {2, 2}, Soon()), "overlap");
+  refuse(ExchangeSizes(verbs, -1, Soon()).status(), "a size of -1");
 
   refuse(verbs.Exchange({{true, 0, t}}, Soon()), "that is this rank itself");
   refuse(verbs.Exchange({{true, 2, t}}, Soon()), "ranks are 0..1");
@@ -412,8 +414,8 @@ TEST(OwnMistakesTest, AreFoundBeforeAnythingIsCalled) {
 
   // Large parts, which go straight from where they are.
   const Tensor large = F32({20000, 3});
-  refuse(verbs.AllGatherV(*large.Narrow(0, 1, 15000), large, 0, {15000, 5000}, Soon()), "overlap");
-  refuse(verbs.ReduceScatterV(large, *large.Narrow(0, 1, 15000), 0, {15000, 5000}, kSum, Soon()),
+  refuse(AllGatherV(verbs, *large.Narrow(0, 1, 15000), large, 0, {15000, 5000}, Soon()), "overlap");
+  refuse(ReduceScatterV(verbs, large, *large.Narrow(0, 1, 15000), 0, {15000, 5000}, kSum, Soon()),
          "overlap");
   // Nothing of that was a turn.
   ExpectUsable(world);
@@ -426,9 +428,9 @@ TEST(OwnMistakesTest, NoMemoryIsSaid) {
   });
   TensorVerbs verbs(&world.communicator(0), &full);
   const Tensor columns = *F32({4, 4}).Narrow(1, 0, 2);
-  EXPECT_EQ(verbs.AllReduce(columns, columns, kSum, Soon()).code(),
+  EXPECT_EQ(AllReduce(verbs, columns, columns, kSum, Soon()).code(),
             absl::StatusCode::kResourceExhausted);
-  EXPECT_TRUE(verbs.AllReduce(F32({4}), F32({4}), kSum, Soon()).ok());
+  EXPECT_TRUE(AllReduce(verbs, F32({4}), F32({4}), kSum, Soon()).ok());
 }
 
 TEST(MissingRankTest, IsNamed) {
@@ -437,7 +439,7 @@ TEST(MissingRankTest, IsNamed) {
     if (verbs.rank() == 1) return absl::OkStatus();  // is elsewhere
     const Instant deadline =
         verbs.rank() == 0 ? Clock::Steady().Now() + absl::Milliseconds(50) : Soon();
-    return verbs.AllGatherV(F32({2, verbs.rank()}), F32({2, 3}), 1, {0, 1, 2}, deadline);
+    return AllGatherV(verbs, F32({2, verbs.rank()}), F32({2, 3}), 1, {0, 1, 2}, deadline);
   });
   EXPECT_EQ(statuses[0].code(), absl::StatusCode::kDeadlineExceeded) << statuses[0];
   EXPECT_THAT(std::string(statuses[0].message()), HasSubstr("rank 1 did not come"));

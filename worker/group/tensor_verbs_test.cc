@@ -9,6 +9,7 @@
 #include "base/testing/random_tensor.h"
 #include "gtest/gtest.h"
 #include "worker/group/testing/tensor_model.h"
+#include "worker/group/testing/typed_collectives.h"
 #include "worker/group/testing/verb_round.h"
 #include "worker/group/testing/verbs_world.h"
 
@@ -48,7 +49,8 @@ TEST_P(TensorVerbsTest, ReduceScatterAlongEveryDimensionOfACube) {
       const Tensor input = Tensor::Zeros(DataType::kI32, cube);
       SetElements(input, inputs[rank].bytes);
       const Tensor output = Tensor::Zeros(DataType::kI32, With(cube, dim, 2));
-      const absl::Status status = verbs.ReduceScatter(input, output, dim, {ReduceOp::kSum}, Soon());
+      const absl::Status status =
+          ReduceScatter(verbs, input, output, dim, {ReduceOp::kSum}, Soon());
       EXPECT_EQ(ElementsOf(output), Slice(sum, dim, 2 * verbs.rank(), 2).bytes) << dim;
       return status;
     }),
@@ -59,7 +61,7 @@ TEST_P(TensorVerbsTest, ReduceScatterAlongEveryDimensionOfACube) {
 TEST_P(TensorVerbsTest, SizesOfAllRanks) {
   VerbsWorld world(GetParam(), 3);
   ExpectOk(world.Run([](TensorVerbs& verbs) {
-    const absl::StatusOr<client::Sizes> sizes = verbs.ExchangeSizes(10 * verbs.rank(), Soon());
+    const absl::StatusOr<client::Sizes> sizes = ExchangeSizes(verbs, 10 * verbs.rank(), Soon());
     EXPECT_EQ(sizes.value_or(client::Sizes{}), (client::Sizes{0, 10, 20}));
     return sizes.status();
   }),

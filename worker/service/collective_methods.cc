@@ -79,10 +79,10 @@ absl::Status WorkerService::RunCollective(const v1::RunCollectiveRequest& reques
       status =
           entry->streams()->Run(flags, request.stream(), Clock::Steady().Now() + timeout, enqueue);
     }
-    const bool waits = request.verb() == v1::TENSOR_VERB_AWAIT_STREAMS;
+    const bool waits = request.collective() == v1::COLLECTIVE_AWAIT_STREAMS;
     if (waits && entry->streams() != nullptr) entry->streams()->Sweep();
     // To wait for streams in vain, for room on one or for a message, ends nothing.
-    const bool looks = request.verb() == v1::TENSOR_VERB_AWAIT_MESSAGE;
+    const bool looks = request.collective() == v1::COLLECTIVE_AWAIT_MESSAGE;
     if (!(waits || looks || request.has_stream()) || !absl::IsDeadlineExceeded(status)) {
       entry->NoteResult(generation, status);
     }
@@ -95,7 +95,8 @@ absl::Status WorkerService::RunCollective(const v1::RunCollectiveRequest& reques
   } catch (const std::bad_alloc&) {
     status = NoMemory(kRunCollective, "a call", static_cast<int64_t>(request.ByteSizeLong()));
   }
-  metrics_.OnCall(NameOf(request.verb()), bytes, Clock::Steady().Now() - started, status.code());
+  metrics_.OnCall(NameOf(request.collective()), bytes, Clock::Steady().Now() - started,
+                  status.code());
   return status;
 }
 

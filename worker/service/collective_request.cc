@@ -43,7 +43,7 @@ CollectiveRequest::CollectiveRequest(const TensorTable& tensors, int64_t max_inl
 absl::Status CollectiveRequest::Run(client::Group& group, const CallOptions& options) {
   device_ = group.device();
   const absl::Status read = ReadArguments(group.rank());
-  if (read.ok()) return RunVerb(group, options);
+  if (read.ok()) return RunCollective(group, options);
   owners_.clear();  // it comes to no device
   return TellRefusal(group, read, options);
 }
@@ -59,88 +59,61 @@ absl::Status CollectiveRequest::TellRefusal(client::Group& group, const absl::St
 }
 
 absl::Status CollectiveRequest::ReadArguments(int rank) {
-  switch (request_.verb()) {
-    case v1::TENSOR_VERB_ALL_REDUCE:
-    case v1::TENSOR_VERB_REDUCE:
-    case v1::TENSOR_VERB_REDUCE_SCATTER:
-    case v1::TENSOR_VERB_REDUCE_SCATTER_V: {
-      COHORT_ASSIGN_OR_RETURN(reduction_, ReadReduction());
-      break;
-    }
-    case v1::TENSOR_VERB_ALL_GATHER:
-    case v1::TENSOR_VERB_ALL_TO_ALL:
-    case v1::TENSOR_VERB_GATHER:
-    case v1::TENSOR_VERB_SCATTER:
-    case v1::TENSOR_VERB_ALL_GATHER_V:
-    case v1::TENSOR_VERB_GATHER_V:
-    case v1::TENSOR_VERB_ALL_TO_ALL_V:
-      break;
-    case v1::TENSOR_VERB_BROADCAST: {
-      COHORT_ASSIGN_OR_RETURN(input_, BroadcastTensor(request_.root() == rank));
-      return absl::OkStatus();
-    }
-    default:
-      return absl::OkStatus();
+  if (request_.collective() == v1::COLLECTIVE_BROADCAST) {
+    COHORT_ASSIGN_OR_RETURN(input_, BroadcastTensor(request_.root() == rank));
+    output_ = input_;
+    return absl::OkStatus();
+  }
+  const auto collective = static_cast<Collective>(request_.collective());
+  if (!MovesTensors(collective)) return absl::OkStatus();
+  if (Reduces(collective)) {
+    COHORT_ASSIGN_OR_RETURN(reduction_, ReadReduction());
   }
   COHORT_ASSIGN_OR_RETURN(input_, Input());
   COHORT_ASSIGN_OR_RETURN(output_, Output());
   return absl::OkStatus();
 }
 
-absl::Status CollectiveRequest::RunVerb(client::Group& group, const CallOptions& options) {
+absl::Status CollectiveRequest::RunCollective(client::Group& group, const CallOptions& options) {
   const v1::RunCollectiveRequest& request = request_;
-  switch (request.verb()) {
-    case v1::TENSOR_VERB_ALL_REDUCE:
-      return group.AllReduce(input_, output_, reduction_, options);
-    case v1::TENSOR_VERB_REDUCE:
-      return group.Reduce(input_, output_, reduction_, request.root(), options);
-    case v1::TENSOR_VERB_BROADCAST:
-      return group.Broadcast(input_, request.root(), options);
-    case v1::TENSOR_VERB_ALL_GATHER:
-      return group.AllGather(input_, output_, request.dim(), options);
-    case v1::TENSOR_VERB_REDUCE_SCATTER:
-      return group.ReduceScatter(input_, output_, request.dim(), reduction_, options);
-    case v1::TENSOR_VERB_ALL_TO_ALL:
-      return group.AllToAll(input_, output_, options);
-    case v1::TENSOR_VERB_GATHER:
-      return group.Gather(input_, output_, request.dim(), request.root(), options);
-    case v1::TENSOR_VERB_SCATTER:
-      return group.Scatter(input_, output_, request.dim(), request.root(), options);
-    case v1::TENSOR_VERB_ALL_GATHER_V:
-      return group.AllGatherV(input_, output_, request.dim(), ToSizes(request.sizes()), options);
-    case v1::TENSOR_VERB_REDUCE_SCATTER_V:
-      return group.ReduceScatterV(input_, output_, request.dim(), ToSizes(request.sizes()),
-                                  reduction_, options);
-    case v1::TENSOR_VERB_GATHER_V:
-      return group.GatherV(input_, output_, request.dim(), ToSizes(request.sizes()), request.root(),
-                           options);
-    case v1::TENSOR_VERB_ALL_TO_ALL_V:
-      return group.AllToAllV(input_, ToSizes(request.sizes()), output_,
-                             ToSizes(request.output_sizes()), options);
-    case v1::TENSOR_VERB_EXCHANGE_SIZES: {
+  const auto collective = static_cast<Collective>(request.collective());
+  if (MovesTensors(collective)) {
+    const Sizes sizes = ToSizes(request.sizes());
+    const Sizes output_sizes = ToSizes(request.output_sizes());
+    CollectiveCall call = MakeCall(collective, input_, output_);
+    call.dim = request.dim();
+    if (HasRoot(collective)) call.root = request.root();
+    call.reduction = reduction_;
+    call.sizes = sizes;
+    call.output_sizes = output_sizes;
+    return group.Run(call, input_, output_, options);
+  }
+  switch (request.collective()) {
+    case v1::COLLECTIVE_EXCHANGE_SIZES: {
       COHORT_ASSIGN_OR_RETURN(const Sizes sizes, group.ExchangeSizes(request.own_size(), options));
       response_->mutable_sizes()->Add(sizes.begin(), sizes.end());
       return absl::OkStatus();
     }
-    case v1::TENSOR_VERB_BARRIER:
+    case v1::COLLECTIVE_BARRIER:
       return group.Barrier(options);
-    case v1::TENSOR_VERB_EXCHANGE:
+    case v1::COLLECTIVE_EXCHANGE:
       return Exchange(group, options);
-    case v1::TENSOR_VERB_AWAIT_STREAMS:
+    case v1::COLLECTIVE_AWAIT_STREAMS:
       return group.AwaitStreams(options);
-    case v1::TENSOR_VERB_AWAIT_MESSAGE: {
+    case v1::COLLECTIVE_AWAIT_MESSAGE: {
       COHORT_ASSIGN_OR_RETURN(const int peer,
                               group.AwaitMessage(ToRanks(request.sizes()), options));
       response_->add_sizes(peer);
       return absl::OkStatus();
     }
-    case v1::TENSOR_VERB_REFUSE:
+    case v1::COLLECTIVE_FAIL:
       if (request.why().size() > kMostSaid) {
         return absl::InvalidArgumentError(absl::StrCat("why: ", request.why().size(), " bytes"));
       }
       return group.Refuse(absl::InvalidArgumentError(Printable(request.why())), options);
     default:
-      return absl::InvalidArgumentError(absl::StrCat(request.verb(), " is not a verb"));
+      return absl::InvalidArgumentError(
+          absl::StrCat(request.collective(), " is not the number of a collective"));
   }
 }
 
@@ -248,47 +221,11 @@ absl::StatusOr<Reduction> CollectiveRequest::ReadReduction() const {
   return reduction;
 }
 
-const char* NameOf(v1::TensorVerb verb) {
-  switch (verb) {
-    case v1::TENSOR_VERB_ALL_REDUCE:
-      return "all_reduce";
-    case v1::TENSOR_VERB_REDUCE:
-      return "reduce";
-    case v1::TENSOR_VERB_BROADCAST:
-      return "broadcast";
-    case v1::TENSOR_VERB_ALL_GATHER:
-      return "all_gather";
-    case v1::TENSOR_VERB_REDUCE_SCATTER:
-      return "reduce_scatter";
-    case v1::TENSOR_VERB_ALL_TO_ALL:
-      return "all_to_all";
-    case v1::TENSOR_VERB_GATHER:
-      return "gather";
-    case v1::TENSOR_VERB_SCATTER:
-      return "scatter";
-    case v1::TENSOR_VERB_ALL_GATHER_V:
-      return "all_gather_v";
-    case v1::TENSOR_VERB_REDUCE_SCATTER_V:
-      return "reduce_scatter_v";
-    case v1::TENSOR_VERB_GATHER_V:
-      return "gather_v";
-    case v1::TENSOR_VERB_ALL_TO_ALL_V:
-      return "all_to_all_v";
-    case v1::TENSOR_VERB_EXCHANGE_SIZES:
-      return "exchange_sizes";
-    case v1::TENSOR_VERB_BARRIER:
-      return "barrier";
-    case v1::TENSOR_VERB_EXCHANGE:
-      return "exchange";
-    case v1::TENSOR_VERB_AWAIT_STREAMS:
-      return "await_streams";
-    case v1::TENSOR_VERB_AWAIT_MESSAGE:
-      return "await_message";
-    case v1::TENSOR_VERB_REFUSE:
-      return "refuse";
-    default:
-      return "unknown";
-  }
+const char* NameOf(v1::Collective collective) {
+  if (collective == v1::COLLECTIVE_AWAIT_STREAMS) return "await_streams";
+  if (collective == v1::COLLECTIVE_AWAIT_MESSAGE) return "await_message";
+  if (!v1::Collective_IsValid(collective) || !IsCollective(collective)) return "unknown";
+  return NameOf(static_cast<Collective>(collective)).data();
 }
 
 const char* NameOf(v1::ObjectVerb verb) {

@@ -36,7 +36,7 @@ class CollectiveRequest {
  private:
   // What the verb is called with.
   absl::Status ReadArguments(int rank);
-  absl::Status RunVerb(client::Group& group, const client::CallOptions& options);
+  absl::Status RunCollective(client::Group& group, const client::CallOptions& options);
   static absl::Status TellRefusal(client::Group& group, const absl::Status& why,
                                   const client::CallOptions& options);
   absl::Status Exchange(client::Group& group, const client::CallOptions& options);
@@ -66,8 +66,8 @@ class CollectiveRequest {
   std::vector<std::shared_ptr<const void>> owners_;
 };
 
-// "all_reduce", ...; for metrics and records. Of what is no verb: "unknown".
-const char* NameOf(v1::TensorVerb verb);
+// "all_reduce", ...; for metrics and records. "unknown" for a number without a name.
+const char* NameOf(v1::Collective collective);
 const char* NameOf(v1::ObjectVerb verb);
 
 }  // namespace cohort::worker

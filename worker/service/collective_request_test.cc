@@ -32,7 +32,7 @@ class CollectiveRequestTest : public DeviceGroups {
     const absl::StatusOr<uint64_t> number = table.Add(std::move(memory));
     if (!number.ok()) return number.status();
     v1::RunCollectiveRequest request;
-    request.set_verb(v1::TENSOR_VERB_ALL_REDUCE);
+    request.set_collective(v1::COLLECTIVE_ALL_REDUCE);
     request.set_reduce_op(static_cast<int>(ReduceOp::kSum));
     if (has_output) {
       request.set_in_place(true);

@@ -48,56 +48,14 @@ class LoneGroup : public Group {
     return absl::InvalidArgumentError(why.message());
   }
 
-  absl::Status AllReduce(const Tensor& input, const Tensor& output, const Reduction&,
-                         const CallOptions&) override {
-    return Copy(input, output);
-  }
-  absl::Status Reduce(const Tensor& input, const Tensor& output, const Reduction&, int,
-                      const CallOptions&) override {
-    return Copy(input, output);
-  }
-  absl::Status Broadcast(const Tensor& tensor, int, const CallOptions&) override {
-    return Copy(tensor, tensor);
-  }
-  absl::Status AllGather(const Tensor& input, const Tensor& output, int,
-                         const CallOptions&) override {
-    return Copy(input, output);
-  }
-  absl::Status ReduceScatter(const Tensor& input, const Tensor& output, int, const Reduction&,
-                             const CallOptions&) override {
-    return Copy(input, output);
-  }
-  absl::Status AllToAll(const Tensor& input, const Tensor& output, const CallOptions&) override {
-    return Copy(input, output);
-  }
-  absl::Status Gather(const Tensor& input, const Tensor& output, int, int,
-                      const CallOptions&) override {
-    return Copy(input, output);
-  }
-  absl::Status Scatter(const Tensor& input, const Tensor& output, int, int,
-                       const CallOptions&) override {
-    return Copy(input, output);
+  absl::Status Run(const CollectiveCall& call, const Tensor& input, const Tensor& output,
+                   const CallOptions&) override {
+    if (call.collective == Collective::kBarrier) return absl::OkStatus();
+    if (call.ragged) return NotHere();
+    if (call.collective == Collective::kExchangeSizes) return CopyTensor(input, output);
+    return CopyAndCount(input, output);
   }
 
-  absl::Status AllGatherV(const Tensor&, const Tensor&, int, const Sizes&,
-                          const CallOptions&) override {
-    return NotHere();
-  }
-  absl::Status ReduceScatterV(const Tensor&, const Tensor&, int, const Sizes&, const Reduction&,
-                              const CallOptions&) override {
-    return NotHere();
-  }
-  absl::Status GatherV(const Tensor&, const Tensor&, int, const Sizes&, int,
-                       const CallOptions&) override {
-    return NotHere();
-  }
-  absl::Status AllToAllV(const Tensor&, const Sizes&, const Tensor&, const Sizes&,
-                         const CallOptions&) override {
-    return NotHere();
-  }
-  absl::StatusOr<Sizes> ExchangeSizes(int64_t own, const CallOptions&) override {
-    return Sizes{own};
-  }
   absl::Status Exchange(absl::Span<const TensorTransfer>, const CallOptions&) override {
     return NotHere();
   }
@@ -115,17 +73,17 @@ class LoneGroup : public Group {
                                                             const CallOptions&) override {
     return std::vector<std::string>{std::string(object)};
   }
-  absl::StatusOr<std::vector<std::string>> AllGatherObjectsOf(
-      absl::Span<const int>, absl::string_view object, const CallOptions& options) override {
+  absl::StatusOr<std::vector<std::string>> AllGatherObjectsOf(absl::Span<const int>,
+                                                              absl::string_view object,
+                                                              const CallOptions& options) override {
     return AllGatherObjects(object, options);
   }
-  absl::Status Barrier(const CallOptions&) override { return absl::OkStatus(); }
   void Abort(const absl::Status& cause) override { aborts.emplace_back(cause.message()); }
 
  private:
   static absl::Status NotHere() { return absl::UnimplementedError("a rank alone has no other"); }
 
-  absl::Status Copy(const Tensor& input, const Tensor& output) {
+  absl::Status CopyAndCount(const Tensor& input, const Tensor& output) {
     if (!error.ok()) return error;
     const absl::Status copied = CopyTensor(input, output);
     if (++calls == spoils_call && output.bytes() > 0) {

@@ -22,14 +22,10 @@ class TimedGroup : public client::LoneGroup {
     Pass(call);
     return LoneGroup::CopyAll(copies, call);
   }
-  absl::Status Scatter(const Tensor& input, const Tensor& output, int dim, int root,
-                       const client::CallOptions& call) override {
-    Pass(call);
-    return LoneGroup::Scatter(input, output, dim, root, call);
-  }
-  absl::Status Broadcast(const Tensor& tensor, int root, const client::CallOptions& call) override {
-    Pass(call);
-    return LoneGroup::Broadcast(tensor, root, call);
+  absl::Status Run(const CollectiveCall& call, const Tensor& input, const Tensor& output,
+                   const client::CallOptions& options) override {
+    Pass(options);
+    return LoneGroup::Run(call, input, output, options);
   }
 
  private:

@@ -37,7 +37,9 @@ class TellingGroup : public client::LoneGroup {
     EXPECT_TRUE(call.stream.has_value());
     return absl::OkStatus();
   }
-  absl::Status AllToAll(const Tensor&, const Tensor&, const client::CallOptions&) override {
+  absl::Status Run(const CollectiveCall& call, const Tensor&, const Tensor&,
+                   const client::CallOptions&) override {
+    EXPECT_EQ(call.collective, Collective::kAllToAll);
     told.push_back("exchange");
     return exchange;
   }

@@ -149,11 +149,11 @@ std::vector<std::string> SampleCalls() {
       {{2, 2}, {1, 1}, 0},
   };
   std::vector<std::string> samples;
-  for (int verb = 0; verb <= v1::TensorVerb_MAX; ++verb) {
+  for (int verb = 0; verb <= v1::Collective_MAX; ++verb) {
     for (const Form& form : forms) {
       for (const bool is_inline : {false, true}) {
         v1::RunCollectiveRequest request;
-        request.set_verb(static_cast<v1::TensorVerb>(verb));
+        request.set_collective(static_cast<v1::Collective>(verb));
         request.set_reduce_op(1);
         v1::TensorRef ref;
         ref.mutable_layout()->set_data_type(static_cast<int>(DataType::kF32));

@@ -12,6 +12,7 @@
 #include "base/testing/random_tensor.h"
 #include "gtest/gtest.h"
 #include "worker/group/testing/tensor_model.h"
+#include "worker/group/testing/typed_collectives.h"
 
 namespace cohort::worker {
 namespace {
@@ -197,12 +198,12 @@ class Round {
     if (InPlace()) {
       return RunInPlace(what, inputs, std::vector<TensorModel>(inputs.size(), result),
                         [&](TensorVerbs& verbs, const Tensor& tensor) {
-                          return verbs.AllReduce(tensor, tensor, reduction, Soon());
+                          return worker::AllReduce(verbs, tensor, tensor, reduction, Soon());
                         });
     }
     Run(what, All(inputs), AllHave(result),
         [&](TensorVerbs& verbs, const Tensor& in, const Tensor& out) {
-          return verbs.AllReduce(in, out, reduction, Soon());
+          return worker::AllReduce(verbs, in, out, reduction, Soon());
         });
   }
 
@@ -213,7 +214,7 @@ class Round {
     Run(absl::StrCat("reduce by ", NameOf(reduction.op)), All(inputs),
         OnlyAt(root, Reduced(inputs, reduction)),
         [&](TensorVerbs& verbs, const Tensor& in, const Tensor& out) {
-          return verbs.Reduce(in, out, reduction, root, Soon());
+          return worker::Reduce(verbs, in, out, reduction, root, Soon());
         });
   }
 
@@ -222,7 +223,7 @@ class Round {
     const int root = AnyRank();
     const std::vector<TensorModel> after(before.size(), before[static_cast<size_t>(root)]);
     RunInPlace("broadcast", before, after, [&](TensorVerbs& verbs, const Tensor& tensor) {
-      return verbs.Broadcast(tensor, root, Soon());
+      return worker::Broadcast(verbs, tensor, root, Soon());
     });
   }
 
@@ -240,11 +241,11 @@ class Round {
     const TensorModel whole = Join(parts, axis);
     const auto call = [&](TensorVerbs& verbs, const Tensor& in, const Tensor& out) {
       if (to_root) {
-        return sizes.ragged ? verbs.GatherV(in, out, dim, sizes.by_rank, root, Soon())
-                            : verbs.Gather(in, out, dim, root, Soon());
+        return sizes.ragged ? worker::GatherV(verbs, in, out, dim, sizes.by_rank, root, Soon())
+                            : worker::Gather(verbs, in, out, dim, root, Soon());
       }
-      return sizes.ragged ? verbs.AllGatherV(in, out, dim, sizes.by_rank, Soon())
-                          : verbs.AllGather(in, out, dim, Soon());
+      return sizes.ragged ? worker::AllGatherV(verbs, in, out, dim, sizes.by_rank, Soon())
+                          : worker::AllGather(verbs, in, out, dim, Soon());
     };
     const std::string what = absl::StrCat(
         to_root ? "gather" : "all_gather", " of ", FormatShape(whole.shape), " along ", dim,
@@ -283,8 +284,8 @@ class Round {
       results.push_back(Slice(sum, axis, sizes.before(rank), sizes.of(rank)));
     }
     const auto call = [&](TensorVerbs& verbs, const Tensor& in, const Tensor& out) {
-      return sizes.ragged ? verbs.ReduceScatterV(in, out, dim, sizes.by_rank, reduction, Soon())
-                          : verbs.ReduceScatter(in, out, dim, reduction, Soon());
+      return sizes.ragged ? worker::ReduceScatterV(verbs, in, out, dim, sizes.by_rank, reduction, Soon())
+                          : worker::ReduceScatter(verbs, in, out, dim, reduction, Soon());
     };
     const std::string what =
         absl::StrCat("reduce_scatter of ", FormatShape(sum.shape), " along ", dim, ", sizes ",
@@ -317,7 +318,7 @@ class Round {
     const int dim = Written(axis, shape);
     Run(absl::StrCat("scatter of ", FormatShape(whole.shape), " along ", dim), OnlyAt(root, whole),
         All(results), [&](TensorVerbs& verbs, const Tensor& in, const Tensor& out) {
-          return verbs.Scatter(in, out, dim, root, Soon());
+          return worker::Scatter(verbs, in, out, dim, root, Soon());
         });
   }
 
@@ -353,8 +354,8 @@ class Round {
     Run("all_to_all", All(inputs), All(results),
         [&](TensorVerbs& verbs, const Tensor& in, const Tensor& out) {
           const auto rank = static_cast<size_t>(verbs.rank());
-          return equal ? verbs.AllToAll(in, out, Soon())
-                       : verbs.AllToAllV(in, sizes[rank], out, arriving[rank], Soon());
+          return equal ? worker::AllToAll(verbs, in, out, Soon())
+                       : worker::AllToAllV(verbs, in, sizes[rank], out, arriving[rank], Soon());
         });
   }
 

@@ -45,7 +45,7 @@ void Digest(absl::string_view bytes, uint64_t& digest) {
 }  // namespace
 
 std::string Describe(const Cell& cell) {
-  std::string text = worker::Describe(cell.operation);
+  std::string text = Describe(cell.operation);
   if (cell.exchanges) {
     text = absl::StrCat("exchange of ", cell.operation.count, " ", NameOf(cell.operation.type));
   }
@@ -74,7 +74,7 @@ std::vector<Cell> MakeTable(uint32_t seed, int ranks,
   };
   for (const DataType type : kDataTypes) {
     for (const Collective verb : kVerbs) {
-      if (!worker::Reduces(verb)) {
+      if (!Reduces(verb)) {
         add(verb, type, {}, false);
         continue;
       }
@@ -129,27 +129,7 @@ absl::Status TableRun::Call(const Cell& cell, const Layout& layout) {
         Transfer::Send((verbs_.rank() + 1) % size, input, o.count, o.type)};
     return verbs_.Exchange(transfers, deadline);
   }
-  switch (o.collective) {
-    case Collective::kAllReduce:
-      return verbs_.AllReduce(input, output, o.count, o.type, o.reduction, deadline);
-    case Collective::kReduce:
-      return verbs_.Reduce(input, output, o.count, o.type, o.reduction, o.root, deadline);
-    case Collective::kBroadcast:
-      return verbs_.Broadcast(input, output, o.count, o.type, o.root, deadline);
-    case Collective::kAllGather:
-      return verbs_.AllGather(input, output, o.count, o.type, deadline);
-    case Collective::kReduceScatter:
-      return verbs_.ReduceScatter(input, output, o.count, o.type, o.reduction, deadline);
-    case Collective::kAllToAll:
-      return verbs_.AllToAll(input, output, o.count, o.type, deadline);
-    case Collective::kGather:
-      return verbs_.Gather(input, output, o.count, o.type, o.root, deadline);
-    case Collective::kScatter:
-      return verbs_.Scatter(input, output, o.count, o.type, o.root, deadline);
-    case Collective::kBarrier:
-      return verbs_.Barrier(deadline);
-  }
-  return absl::InternalError("no such verb");
+  return verbs_.Run(o, input, output, deadline);
 }
 
 absl::Status TableRun::Check(const Cell& cell, absl::string_view output) const {
