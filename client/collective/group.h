@@ -1,6 +1,10 @@
-// A group of ranks, as each of them sees it: who it is, tensors to and from the others, barriers,
-// objects. Whether the rank is this process (worker::LocalGroup) or a daemon's (RemoteGroup) makes
-// no difference to who uses it.
+// A group of ranks, seen from one rank: its rank and peers, collectives on tensors, messages,
+// barriers and objects.
+//
+//   std::unique_ptr<client::Group> group = ...;  // worker::LocalGroup, worker::AttachedGroup or
+//                                                // client::RemoteGroup; each runs the same calls
+//   Tensor gradients = *group->Allocate(DataType::kF32, {1024});
+//   absl::Status status = group->AllReduce(gradients, gradients, {ReduceOp::kSum});
 #ifndef COHORT_CLIENT_COLLECTIVE_GROUP_H_
 #define COHORT_CLIENT_COLLECTIVE_GROUP_H_
 
@@ -24,28 +28,28 @@
 
 namespace cohort::client {
 
-// By rank: how many elements of the dimension in question each has.
+// By rank: how many elements each rank has along the dimension of the call.
 using Sizes = std::vector<int64_t>;
 
 struct CallOptions {
-  // Of this call; absent: the group's.
+  // The longest time that the call may take. Absent: the group's timeout.
   std::optional<absl::Duration> timeout;
-  // Of tensors on this rank's GPU: a cudaStream_t of this process, null the default one. The call
-  // returns once its work is enqueued there; what is enqueued on the stream behind it finds the
-  // result. Of several streams, the group's work is done in the order of its calls. The timeout is
-  // then what the work may take on the device, once it is its turn. What goes wrong there is said
-  // by the next call, and by AwaitStreams. Absent: the call blocks.
+  // For tensors on this rank's GPU: a cudaStream_t of this process; null is the default stream. The
+  // call returns once its work is enqueued; work enqueued on the stream after it sees the result.
+  // The group's work on several streams runs in the order of the calls. The timeout then limits the
+  // work on the device, from when its turn comes. The next call, and AwaitStreams, return an error
+  // of the work. Absent: the call blocks.
   std::optional<void*> stream;
 };
 
-// One tensor to a rank, or one from it.
+// One tensor to a peer, or one from it.
 struct TensorTransfer {
   bool sends = false;
   int peer = 0;
   Tensor tensor;
 };
 
-// Elements to copy on one rank.
+// A copy on this rank.
 struct TensorCopy {
   Tensor from;
   Tensor to;
@@ -57,34 +61,36 @@ void CountCollective(const CollectiveCall& call, const Tensor& input, const Tens
 // Counts what an Exchange has moved.
 void CountTransfers(absl::Span<const TensorTransfer> transfers, PeerCounters& peers);
 
-// Rules of all tensor verbs
+// Rules of all collectives
 //
-// - All ranks of the group call the same verbs in the same order, with the same type, shape (but
-//   for what is said to be ragged), root and reduction. A call blocks until its tensors may be used
-//   again, at most for its timeout.
-// - `dim` is -n..n-1, counted from the end if negative. Roots and peers are ranks in the group.
-// - Inputs and outputs have any strides. Fast are contiguous ones from Allocate, of all ranks.
-// - The tensors of a call are all in memory of the host, or all on this rank's device(), on all
-//   ranks alike.
-// - Outputs are written by the call and by nobody else. They do not overlap inputs, unless they are
-//   the very same elements where "in place" allows it.
-// - Tensors of no elements, and groups of one rank, are fine everywhere.
-// - Floating types of 8 and 16 bits are added up in f32 in the order of ranks and rounded once: all
-//   ranks have the same bits.
+// - All ranks of the group call the same collectives in the same order, with the same type, shape,
+//   root and reduction. Only ragged collectives let the extent along `dim` differ. A call blocks
+//   until its tensors may be used again, at most for its timeout.
+// - `dim` is -n..n-1; a negative one counts from the end. Roots and peers are ranks in the group.
+// - Inputs and outputs may have any strides. Contiguous tensors from Allocate, on all ranks, are
+//   the fast case.
+// - All tensors of a call are in host memory, or all are on this rank's device(), on all ranks
+//   alike.
+// - The call alone writes its outputs. Outputs do not overlap inputs, unless they are the very same
+//   elements and the collective says "in place".
+// - Tensors without elements, and groups of one rank, are legal everywhere.
+// - Floating types of 8 and 16 bits accumulate in f32 in rank order and are rounded once. All ranks
+//   get the same bits.
 //
-// Errors of all
+// Errors of all collectives
 //
-//   INVALID_ARGUMENT    ranks called different things: all of them get this, naming two that
-//                       differ, and the group works on. Or a rank's own tensors, root or dimension
-//                       do not fit the verb: all hear that, too, and which rank's, where the call
-//                       blocks; on streams, and of messages, that rank alone. On a host, the root
-//                       of a broadcast of few KiB waits for nobody, and others only for the root.
-//                       Who called something else hears so at once; those who went on hear it from
-//                       a later call, which says that it was done itself.
-//   DEADLINE_EXCEEDED   some ranks did not come in time; names them. The group is broken.
-//   ABORTED             a rank is lost, gave up or aborted, or the generation ended: names it and
-//                       the cause. Rejoin.
-//   RESOURCE_EXHAUSTED  no memory.
+//   INVALID_ARGUMENT    Ranks called different collectives: all ranks get this error, which names
+//                       two ranks that differ, and the group stays usable. Or this rank's tensors,
+//                       root or dimension do not fit the collective: all ranks get the error, which
+//                       names this rank, if the call blocks; on streams and for messages only this
+//                       rank does. In host memory, the root of a broadcast of a few KiB waits for
+//                       no other rank, and the other ranks wait only for the root. A rank that
+//                       called a different collective then fails immediately. Ranks that already
+//                       returned get the error from a later call, whose own operation succeeded.
+//   DEADLINE_EXCEEDED   Some ranks did not call in time; the error names them. The group is broken.
+//   ABORTED             A rank is lost, gave up or aborted, or the generation ended; names the rank
+//                       and the cause. Call Rejoin.
+//   RESOURCE_EXHAUSTED  There is no memory.
 class Group {
  public:
   virtual ~Group() = default;
@@ -95,18 +101,18 @@ class Group {
   virtual int size() const = 0;
   // By rank: how this rank reaches it, "self", "shared memory" or "tcp 10.0.0.4:4123".
   virtual const std::vector<std::string>& paths() const = 0;
-  // By rank: the machine that it runs on, as it said when the group formed; the same text for ranks
-  // of one machine, whether or not they can share memory.
+  // By rank: the machine that the rank runs on, as it reported when the group formed. Ranks of one
+  // machine have the same text, whether or not they can share memory.
   virtual const std::vector<std::string>& hosts() const = 0;
-  // Objects, barriers and sizes go by way of the host, whatever it is.
+  // Where the group's tensors are. Objects, barriers and sizes always go through the host.
   virtual Placement placement() const { return Placement::kHost; }
-  // The GPU of this rank; the host, where it has none.
+  // The GPU of this rank, or the host if the rank has no GPU.
   virtual Device device() const { return Device::Host(); }
 
-  // By rank: the payload that this rank has exchanged with each other one since its generation
-  // began. From any thread; blocks for no call. Counted are the elements that a verb by its
-  // definition takes from one rank to another, whatever way they take: one message for each call
-  // and rank, also of no elements.
+  // By rank: the payload that this rank has exchanged with each other rank since its generation
+  // began. Any thread may call it; it does not wait for calls. It counts the elements that a
+  // collective by its definition moves from one rank to another, whatever path they take: one
+  // message for each call and rank, also without elements.
   //
   //   AllReduce              the whole input, to and from every other rank
   //   Reduce, Gather(V)      a rank's input, to the root
@@ -116,23 +122,23 @@ class Group {
   //   AllToAll(V)            another rank's part of the input, to that rank
   //   Exchange               each transfer
   //
-  // Not counted: headers, padding and detours of an algorithm; calls that failed;
-  // barriers, ExchangeSizes, AwaitMessage and objects; the calls of a recorded sequence that a GPU
-  // replays. A call on a stream counts when it is enqueued.
+  // It does not count headers, padding and detours of an algorithm, calls that failed, barriers,
+  // ExchangeSizes, AwaitMessage and objects, and calls of a recorded sequence that a GPU replays. A
+  // call on a stream counts when it is enqueued.
   virtual std::vector<PeerStats> Stats() const = 0;
 
   // --- Memory.
 
-  // Contiguous, of no defined value, where the other ranks of this host can reach it: what is in it
-  // need not be copied to be shared. Lives as long as the tensor or a copy, and not longer than
-  // the group's process (or daemon). On the host, or on device(). Errors: RESOURCE_EXHAUSTED;
-  // INVALID_ARGUMENT (another device, or a negative extent).
+  // Returns a contiguous tensor of undefined value, in memory that the other ranks of this host can
+  // map: collectives need not copy it. The memory lives as long as the tensor or a copy of it, and
+  // not longer than the group's process (or daemon). `device` is the host or device(). Errors:
+  // RESOURCE_EXHAUSTED; INVALID_ARGUMENT (another device, or a negative extent).
   virtual absl::StatusOr<Tensor> Allocate(DataType type, const Shape& shape,
                                           Device device = {}) = 0;
 
-  // On this rank alone: the elements of each `from` to its `to`, of one type and shape, whatever
-  // their layouts, on the host or on device(). They do not overlap. Errors: INVALID_ARGUMENT;
-  // DEADLINE_EXCEEDED (the device is not done); those of the device.
+  // Copies, on this rank alone, the elements of each `from` to its `to`. Both have one type and
+  // shape, any layouts, and are on the host or on device(); they do not overlap. Errors:
+  // INVALID_ARGUMENT; DEADLINE_EXCEEDED (the device is not done); errors of the device.
   virtual absl::Status CopyAll(absl::Span<const TensorCopy> copies,
                                const CallOptions& options = {}) = 0;
   absl::Status Copy(const Tensor& from, const Tensor& to, const CallOptions& options = {});
@@ -143,36 +149,37 @@ class Group {
   virtual absl::Status Run(const CollectiveCall& call, const Tensor& input, const Tensor& output,
                            const CallOptions& options) = 0;
 
-  // --- Every rank has the same part.
+  // --- Every rank has a part of the same size.
 
-  // output = the reduction of all inputs. In place: output is input.
+  // output = the reduction of all inputs. In place: output is input. Source: MPI_Allreduce,
+  // ncclAllReduce.
   absl::Status AllReduce(const Tensor& input, const Tensor& output, const Reduction& reduction,
                          const CallOptions& options = {});
-  // As AllReduce, at the root; `output` of others is not looked at.
+  // Like AllReduce, at the root; other ranks' `output` is ignored.
   absl::Status Reduce(const Tensor& input, const Tensor& output, const Reduction& reduction,
                       int root, const CallOptions& options = {});
-  // All have what the root's `tensor` has.
+  // Every rank's `tensor` gets the elements of the root's `tensor`.
   absl::Status Broadcast(const Tensor& tensor, int root, const CallOptions& options = {});
-  // output = all inputs one behind the other along `dim`, by rank. output's extent there is size()
+  // output = all inputs concatenated along `dim`, by rank. output's extent along `dim` is size()
   // times input's.
   absl::Status AllGather(const Tensor& input, const Tensor& output, int dim,
                          const CallOptions& options = {});
-  // output = this rank's part along `dim` of the reduction of all inputs. input's extent there is
-  // size() times output's.
+  // output = this rank's part along `dim` of the reduction of all inputs. input's extent along
+  // `dim` is size() times output's.
   absl::Status ReduceScatter(const Tensor& input, const Tensor& output, int dim,
                              const Reduction& reduction, const CallOptions& options = {});
   // Part r of output along the first dimension = part `rank` of rank r's input. Its extent is a
   // multiple of size(). Not in place.
   absl::Status AllToAll(const Tensor& input, const Tensor& output, const CallOptions& options = {});
-  // As AllGather, at the root; `output` of others is not looked at.
+  // Like AllGather, at the root; other ranks' `output` is ignored.
   absl::Status Gather(const Tensor& input, const Tensor& output, int dim, int root,
                       const CallOptions& options = {});
-  // output = part `rank` along `dim` of the root's input; `input` of others is not looked at.
+  // output = part `rank` along `dim` of the root's input; other ranks' `input` is ignored.
   absl::Status Scatter(const Tensor& input, const Tensor& output, int dim, int root,
                        const CallOptions& options = {});
 
-  // --- Ragged: parts of different sizes along `dim`. All ranks give the same `sizes`, one for each
-  // rank, which is checked as everything else is.
+  // --- Ragged: parts of different sizes along `dim`. All ranks pass the same `sizes`, one for each
+  // rank; the sizes are compared like the rest of the call.
 
   // Input's extent along `dim` is sizes[rank()], output's is the sum.
   absl::Status AllGatherV(const Tensor& input, const Tensor& output, int dim, const Sizes& sizes,
@@ -181,21 +188,21 @@ class Group {
   absl::Status ReduceScatterV(const Tensor& input, const Tensor& output, int dim,
                               const Sizes& sizes, const Reduction& reduction,
                               const CallOptions& options = {});
-  // As AllGatherV, at the root.
+  // Like AllGatherV, at the root.
   absl::Status GatherV(const Tensor& input, const Tensor& output, int dim, const Sizes& sizes,
                        int root, const CallOptions& options = {});
-  // Along the first dimension: input_sizes[r] go to rank r, output_sizes[r] come from it, where
-  // they are what it sends: other numbers are INVALID_ARGUMENT on all ranks, naming the two. Not in
-  // place.
+  // Sends, along the first dimension, input_sizes[r] elements to rank r and receives
+  // output_sizes[r] from it. If rank r sends another number, all ranks get INVALID_ARGUMENT, which
+  // names the two ranks. Not in place.
   absl::Status AllToAllV(const Tensor& input, const Sizes& input_sizes, const Tensor& output,
                          const Sizes& output_sizes, const CallOptions& options = {});
-  // Every rank's `own`, by rank: for ragged verbs whose sizes nobody knows yet.
+  // Returns every rank's `own`, by rank: the sizes for a ragged collective.
   absl::StatusOr<Sizes> ExchangeSizes(int64_t own, const CallOptions& options = {});
 
   // Blocks until all ranks have called it, at most for the timeout. All ranks call it, in order
-  // with the other verbs: when it returns, every blocking call before it is done on every rank.
-  // Ranks meet in the data plane, always through host memory; the coordinator takes no part.
-  // Errors: those of all verbs. Source: MPI_Barrier, GroupCoordinator.barrier.
+  // with the other collectives: when it returns, every blocking call before it is done on every
+  // rank. Ranks meet in the data plane, always through host memory; the coordinator takes no part.
+  // Errors: those of all collectives. Source: MPI_Barrier, GroupCoordinator.barrier.
   //
   // It does not wait for streams; AwaitStreams does. On a stream it is INVALID_ARGUMENT: call an
   // AllReduce of one element there, which orders the streams of all ranks.
@@ -204,48 +211,49 @@ class Group {
   // and leave while another rank still waits for a third one; the waiting rank then gets ABORTED.
   absl::Status Barrier(const CallOptions& options = {});
 
-  // In place of the verb of all ranks that the others call: this rank cannot take part in it, for a
-  // reason that the verb would not see. All ranks get INVALID_ARGUMENT with the same text, which
-  // names this rank and `why`, and the group works on; of several that refuse, two are named.
-  // Blocks as the verb would. Errors: that; those of verbs.
+  // Fails the collective that the other ranks call, because this rank cannot take part in it. This
+  // rank calls Refuse instead of the collective. All ranks get INVALID_ARGUMENT with the same text,
+  // which names this rank and `why`, and the group stays usable. If several ranks refuse, the text
+  // names two. Blocks as the collective would. Errors: those of all collectives.
   virtual absl::Status Refuse(const absl::Status& why, const CallOptions& options = {}) = 0;
 
   // --- Between two ranks.
 
-  // Sends and receives, none of which waits for another. The two ranks of each alone call it; what
-  // one sends another arrives in the order sent, and is received before either calls a verb of all
-  // ranks: behind one it may be INVALID_ARGUMENT. A receive's tensor has the sent one's type and as
-  // many elements: else it is INVALID_ARGUMENT, naming both, and that message is gone.
+  // Sends and receives; no transfer waits for another. Only the two ranks of each message call it.
+  // Messages from one rank to another arrive in the order sent. Both ranks complete a message
+  // before either calls a collective; a receive after one may be INVALID_ARGUMENT. A receive whose
+  // tensor differs from the sent one in type or number of elements is INVALID_ARGUMENT, which names
+  // both; the message is dropped.
   virtual absl::Status Exchange(absl::Span<const TensorTransfer> transfers,
                                 const CallOptions& options = {}) = 0;
   absl::Status Send(const Tensor& tensor, int destination, const CallOptions& options = {});
   absl::Status Receive(const Tensor& tensor, int source, const CallOptions& options = {});
-  // The first of `peers` from which a message in memory of the host has come, or begun to, that was
-  // not received: who awaits several ranks learns whom to receive from. Errors: DEADLINE_EXCEEDED
-  // names them and, unlike that of other verbs, ends nothing: a timeout of zero is a look.
-  // INVALID_ARGUMENT: `peers` are none, not ranks, or this rank; or the placement is device.
+  // Waits until a message in host memory has arrived, or begun to, from one of `peers`, and returns
+  // that rank. The message is not received yet. Errors: DEADLINE_EXCEEDED names the peers and
+  // leaves the group usable, so a timeout of zero polls. INVALID_ARGUMENT: `peers` is empty, or has
+  // numbers that are no ranks or this rank, or the placement is device. Source: MPI_Probe.
   virtual absl::StatusOr<int> AwaitMessage(absl::Span<const int> peers,
                                            const CallOptions& options = {}) = 0;
 
-  // Until all that was enqueued on streams is done. OK where there is none. Errors:
-  // DEADLINE_EXCEEDED, which ends nothing; why the group has ended.
+  // Waits until all work that was enqueued on streams is done. Errors: DEADLINE_EXCEEDED, which
+  // leaves the group usable; the cause, if the group has ended.
   virtual absl::Status AwaitStreams(const CallOptions& /*options*/ = {}) {
     return absl::OkStatus();
   }
 
   // --- Many at once.
 
-  // Keeps what `body` calls of the tensor verbs of the group that it is given, in place of doing
-  // it, and barriers. All ranks record the same, which is compared. Nothing else can be recorded:
-  // objects, sizes and allocations are FAILED_PRECONDITION, and so is Record, on the rank that
-  // tries; the others hear INVALID_ARGUMENT. What is wrong with a call's tensors may be said by the
-  // first replay. Errors: body's; INVALID_ARGUMENT, on all ranks alike, names the first call that
-  // differs; those of verbs.
+  // Records the collectives, messages and barriers that `body` calls on the group it gets, instead
+  // of running them. All ranks record the same calls; they are compared. Objects, sizes and
+  // allocations cannot be recorded: they return FAILED_PRECONDITION, and so does Record, on the
+  // rank that tries; the other ranks get INVALID_ARGUMENT. The first replay may report an error of
+  // a call's tensors. Errors: those of `body`; INVALID_ARGUMENT, on all ranks, names the first call
+  // that differs; those of all collectives.
   virtual absl::StatusOr<std::unique_ptr<Sequence>> Record(
       absl::FunctionRef<absl::Status(Group&)> body, const CallOptions& options = {});
 
-  // --- Objects, through the coordinator: see client::ProcessGroup, whose errors these are. In no
-  // order with tensors and barriers.
+  // --- Objects, through the coordinator. They are not ordered with collectives and barriers.
+  // Errors: see client::ProcessGroup.
 
   virtual absl::Status SendObject(absl::string_view object, int destination,
                                   const CallOptions& options = {}) = 0;
@@ -266,12 +274,12 @@ class Group {
 
   // --- The end, and the next beginning.
 
-  // After ABORTED or DEADLINE_EXCEEDED: takes the seat in the next generation, and waits until it
-  // is complete. Tensors stay valid. Not beside other calls, but it ends those in flight. When it
-  // fails, it may be called again. Errors: those of forming the group.
+  // Joins the next generation after ABORTED or DEADLINE_EXCEEDED, and waits until the generation is
+  // complete. Tensors stay valid. It ends calls in flight; no new call may begin beside it. After
+  // an error it may be called again. Errors: those of forming the group.
   virtual absl::Status Rejoin(absl::Duration timeout = absl::Seconds(60)) = 0;
-  // Ends what is in flight on all ranks, and everything later, with ABORTED and `cause`. From any
-  // thread.
+  // Ends calls in flight on all ranks, and all later calls of the generation, with ABORTED and
+  // `cause`. Any thread may call it.
   virtual void Abort(const absl::Status& cause) = 0;
 };
 

@@ -57,17 +57,19 @@ class Communicator {
   // number of elements of one rank's part and may be 0. Inputs and outputs do not overlap, except
   // where "in place" allows it. After an error, outputs are undefined.
   //
-  //   collective       input           output          result                           in place
-  //   kAllReduce       count           count           sum of all inputs, same bits     output ==
-  //   input kReduce          count           count at root   sum of all inputs output == input
-  //   kBroadcast       count at root   count           the root's input                 output ==
-  //   input kAllGather       count           size * count    all inputs, by rank              input
-  //   == output + rank * count kReduceScatter   size * count    count           sum of all inputs'
-  //   part `rank`   output == input + rank * count kAllToAll        size * count    size * count
-  //   part r is rank r's part `rank`   not in place kGather          count           size * count
-  //   all inputs, by rank, at root     input == output + rank * count kScatter         size * count
-  //   count           part `rank` of the root's input  output == input + rank * count kBarrier none
-  //   none            all ranks have called it
+  //   collective      input          output         output holds
+  //   kAllReduce      count          count          the sum of all inputs, the same bits everywhere
+  //   kReduce         count          count at root  the sum of all inputs
+  //   kBroadcast      count at root  count          the root's input
+  //   kAllGather      count          size * count   all inputs, by rank
+  //   kReduceScatter  size * count   count          part `rank` of the sum of all inputs
+  //   kAllToAll       size * count   size * count   as part r: part `rank` of rank r's input
+  //   kGather         count          size * count   all inputs, by rank; at the root alone
+  //   kScatter        size * count   count          part `rank` of the root's input
+  //   kBarrier        none           none           nothing; all ranks have called it
+  //
+  // In place: kAllReduce, kReduce and kBroadcast take output == input; kAllGather and kGather take
+  // input == output + rank * count; kReduceScatter and kScatter take output == input + rank * count.
   //
   // "Sum" stands for call.reduction. "At root" means that other ranks' memory is not read or
   // written; it may be null.
