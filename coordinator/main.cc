@@ -24,6 +24,7 @@
 #include "base/logging.h"
 #include "base/memory_limit.h"
 #include "base/status_macros.h"
+#include "base/version.h"
 #include "coordinator/group_log.h"
 #include "coordinator/journal/memory_journal.h"
 #include "coordinator/journal/sqlite_journal.h"
@@ -32,7 +33,6 @@
 #include "coordinator/service/dispatcher.h"
 #include "coordinator/service/engine.h"
 #include "coordinator/service/rpc_server.h"
-#include "coordinator/version.h"
 #include "google/protobuf/stubs/logging.h"
 
 namespace cohort::coordinator {

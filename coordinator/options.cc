@@ -9,11 +9,11 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
-#include "base/status_macros.h"
-#include "coordinator/limit_names.h"
 #include "base/rpc/incoming_bytes.h"
 #include "base/rpc/listen_address.h"
-#include "coordinator/version.h"
+#include "base/status_macros.h"
+#include "base/version.h"
+#include "coordinator/limit_names.h"
 
 namespace cohort::coordinator {
 namespace {

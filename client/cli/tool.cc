@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "base/version.h"
 #include "client/cli/barrier_command.h"
 #include "client/cli/checkpoint_command.h"
 #include "client/cli/drain_command.h"
@@ -27,8 +28,6 @@
 
 namespace cohort::cli {
 namespace {
-
-constexpr char kVersion[] = "cohort 0.1.0";
 
 constexpr char kFooter[] =
     R"(Durations are such as 500ms, 30s, 5m. With --json results are one JSON value on standard
@@ -70,7 +69,7 @@ void AddGlobalOptions(CLI::App& app, Context& context) {
   app.add_flag("--json", options.json, "print JSON, for programs");
   AddDuration(app, "--timeout", options.timeout,
               "how long the command may take (default: the command's own; watches: for ever)");
-  app.set_version_flag("--version", kVersion);
+  app.set_version_flag("--version", absl::StrCat("cohort ", kVersion));
 }
 
 void AddCommands(CLI::App& app, Context& context) {

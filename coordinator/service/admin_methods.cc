@@ -4,9 +4,9 @@
 #include <cstdint>
 
 #include "base/status_macros.h"
+#include "base/version.h"
 #include "cohort/v1/admin.pb.h"
 #include "coordinator/limit_names.h"
-#include "coordinator/version.h"
 
 namespace cohort::coordinator {
 namespace {

@@ -10,7 +10,7 @@
 #include "absl/strings/str_replace.h"
 #include "base/rpc/listen_address.h"
 #include "base/status_macros.h"
-#include "worker/service/version.h"
+#include "base/version.h"
 
 namespace cohort::worker {
 namespace {

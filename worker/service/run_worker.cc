@@ -20,6 +20,7 @@
 #include "base/daemon/port_file.h"
 #include "base/logging.h"
 #include "base/status_macros.h"
+#include "base/version.h"
 #include "google/protobuf/stubs/logging.h"
 #include "worker/service/attach_server.h"
 #include "worker/service/call_gate.h"
@@ -27,7 +28,6 @@
 #include "worker/service/metrics.h"
 #include "worker/service/options.h"
 #include "worker/service/session_table.h"
-#include "worker/service/version.h"
 #include "worker/service/worker_server.h"
 #include "worker/service/worker_service.h"
 

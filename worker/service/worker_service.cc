@@ -6,10 +6,10 @@
 
 #include "absl/strings/escaping.h"
 #include "base/clock.h"
+#include "base/version.h"
 #include "worker/group/flight_export.h"
 #include "worker/service/answer.h"
 #include "worker/service/session_stream.h"
-#include "worker/service/version.h"
 
 namespace cohort::worker {
 namespace {
