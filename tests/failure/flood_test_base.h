@@ -60,7 +60,7 @@ class FloodTest : public ::testing::Test {
     ASSERT_TRUE(coordinator_.Start(Flags()).ok()) << coordinator_.ErrorText();
   }
 
-  // Of the coordinator.
+  // The coordinator starts with these flags.
   virtual std::vector<std::string> Flags() const { return {}; }
 
   void TearDown() override {
