@@ -149,9 +149,9 @@ TEST_F(BadInputTest, NamesThatNobodyHas) {
   ExpectRefused(request, grpc::StatusCode::INVALID_ARGUMENT, "no tensor 99");
   request = AllReduce();
   request.set_collective(v1::COLLECTIVE_UNSPECIFIED);
-  ExpectRefused(request, grpc::StatusCode::INVALID_ARGUMENT, "not a verb");
+  ExpectRefused(request, grpc::StatusCode::INVALID_ARGUMENT, "not the number of a collective");
   request.set_collective(static_cast<v1::Collective>(77));
-  ExpectRefused(request, grpc::StatusCode::INVALID_ARGUMENT, "not a verb");
+  ExpectRefused(request, grpc::StatusCode::INVALID_ARGUMENT, "not the number of a collective");
   request = AllReduce();
   request.set_reduce_op(0);
   ExpectRefused(request, grpc::StatusCode::INVALID_ARGUMENT, "reduction");
