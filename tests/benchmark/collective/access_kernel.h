@@ -1,5 +1,5 @@
-// The one memory access that all collectives come down to when every buffer is mapped by every
-// rank: some sources are read once, added up in registers, and stored to some destinations.
+// The memory access that every collective consists of when each rank maps all buffers: it reads
+// some sources once, adds them up in registers and stores the sum to some destinations.
 #ifndef COHORT_TESTS_BENCHMARK_COLLECTIVE_ACCESS_KERNEL_H_
 #define COHORT_TESTS_BENCHMARK_COLLECTIVE_ACCESS_KERNEL_H_
 
@@ -11,7 +11,7 @@ namespace cohort::benchmark {
 enum class Stores {
   kCached,
   kStreaming,  // past the cache, where destinations are aligned to its lines
-  kMemcpy,     // as glibc copies; of one source only
+  kMemcpy,     // as glibc copies; only with one source
 };
 
 struct Access {
@@ -20,7 +20,7 @@ struct Access {
   int64_t elements = 0;
 };
 
-// What is stored is visible to whoever sees a later release store of this thread.
+// A thread that sees a later release store of this thread also sees the stored elements.
 void Perform(const Access& access, Stores stores);
 
 }  // namespace cohort::benchmark

@@ -11,8 +11,8 @@
 
 namespace cohort::benchmark {
 
-// Pages of its own, as malloc gives for what is large: none shared, all written once, unmapped with
-// the object.
+// Private pages, as malloc gives for a large block. Allocate writes all of them once, and the
+// destructor unmaps them.
 class Block {
  public:
   static absl::StatusOr<std::unique_ptr<Block>> Allocate(int64_t elements);

@@ -14,7 +14,8 @@
 namespace cohort::benchmark {
 namespace {
 
-// Of its processor, not of the wall: beside others it gets less, and owes itself no more.
+// Returns processor time of this process, not wall time. Beside other processes the load gets less
+// and does not catch up.
 std::chrono::nanoseconds ProcessorTime() {
   timespec now = {};
   clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);

@@ -90,7 +90,7 @@ MadeGroup MakeLocal(const MemberOptions& options, bool tcp) {
   return worker::LocalGroup::Create(std::move(local));
 }
 
-// Of the worker that was started for this rank.
+// The seat at the worker that was started for this rank.
 client::RemoteGroupOptions SeatAtWorker(const MemberOptions& options) {
   client::RemoteGroupOptions seat;
   seat.worker.address = absl::StrCat("unix:", options.folder, "/worker-", options.rank);

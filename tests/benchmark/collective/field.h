@@ -1,4 +1,4 @@
-// Who takes part in the collective benchmark: teams, and the ways in which they do an operation.
+// The participants of the collective benchmark: teams, and the ways in which they run an operation.
 //
 // An implementation is added by a program of its members (member.h, member_main.h) and a function
 // that adds its team and entrants to the field; MakeField calls it.
@@ -18,8 +18,8 @@
 
 namespace cohort::benchmark {
 
-// One way of one team to do some operations. Of all that stand for the same implementation (and
-// memory), the table shows the best in each cell.
+// One way in which one team runs some operations. The table shows, in each cell, the best of the
+// entrants that stand for the same implementation (and memory).
 struct Entrant {
   std::vector<std::string> implementations;  // the rows that it stands for
   std::string label;                         // what the table calls it, where there are several
@@ -60,7 +60,7 @@ Field MakeField(const FieldOptions& options);
 Team* AddTeam(const FieldOptions& options, const std::string& name,
               std::function<std::vector<Command>(const Command& arguments)> commands, Field& field);
 
-// One each.
+// Each adds one implementation.
 void AddCohort(const FieldOptions& options, Field& field);
 void AddOpenMpi(const FieldOptions& options, Field& field);
 void AddGloo(const FieldOptions& options, Field& field);

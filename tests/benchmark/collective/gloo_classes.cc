@@ -13,8 +13,8 @@
 namespace cohort::benchmark {
 namespace {
 
-// Sends blocks of one buffer to others, and receives blocks of another, with bound buffers. A block
-// goes out when its receiver has said that it is done with what it received last.
+// Sends blocks of one buffer to other ranks, and receives blocks into another, with bound buffers.
+// A rank sends a block once its receiver has reported that the last block is done with.
 class Exchange {
  public:
   struct Peer {

@@ -10,9 +10,9 @@
 namespace cohort::benchmark {
 namespace {
 
-// In synchronous mode both sides of a pair may sit in a blocking write at once, each waiting for
-// the other to read: what does not fit into the sockets' buffers stays there for ever. Half of what
-// the system lets a connection receive, because it counts more than the bytes themselves.
+// In synchronous mode both sides of a pair may block in a write at once, each waiting for the other
+// to read. Bytes that do not fit into the sockets' buffers then never leave. The limit is half of
+// the system's receive buffer, because the system counts more than the payload.
 int64_t MaxSynchronousBytes() {
   std::ifstream limits("/proc/sys/net/ipv4/tcp_rmem");
   int64_t least = 0;
@@ -67,7 +67,8 @@ void AddGloo(const FieldOptions& options, Field& field) {
   for (const Algorithm& algorithm : kClasses) add(algorithm, "async");
   entrant.max_bytes = MaxSynchronousBytes();
   for (const Algorithm& algorithm : kClasses) add(algorithm, "sync");
-  // Who polls for a rank that waits for the same core takes milliseconds for a message.
+  // With more ranks than cores, a rank that polls keeps its core from the rank it waits for: a
+  // message takes milliseconds.
   if (options.members > options.cores) return;
   for (const Algorithm& algorithm : kClasses) add(algorithm, "busy");
 }

@@ -1,5 +1,5 @@
-// What a call to a worker costs that does nothing: a unary gRPC call over a Unix socket to a worker
-// of this rank's own. It moves no tensors; the result is there before.
+// The cost of a call to a worker that does nothing: a unary gRPC call over a Unix socket to this
+// rank's own worker. It moves no tensors; Prepare computes the result.
 #include <cstring>
 #include <memory>
 #include <string>
@@ -73,7 +73,8 @@ class GrpcMember final : public Member {
                                 grpc::InsecureChannelCredentials()))) {}
 
   int rank() const override { return options_.rank; }
-  // There is nobody to meet; calls of all ranks run at once all the same, as long as a burst is.
+  // The call waits for no other rank. During a burst, the calls of all ranks still run at the same
+  // time.
   absl::Status Barrier() override { return CallOnce(*stub_); }
   absl::StatusOr<std::unique_ptr<Prepared>> Prepare(const Work& work) override {
     return GrpcWork::Make(*stub_, work, options_.rank, options_.members);

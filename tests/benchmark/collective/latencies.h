@@ -1,4 +1,4 @@
-// How long calls took: many of them, in little memory.
+// The times of many calls, in little memory.
 #ifndef COHORT_TESTS_BENCHMARK_COLLECTIVE_LATENCIES_H_
 #define COHORT_TESTS_BENCHMARK_COLLECTIVE_LATENCIES_H_
 
@@ -9,7 +9,7 @@
 namespace cohort::benchmark {
 
 // Counts calls by their time, in 64 steps for each power of two: a quantile is exact to 1 %. Add
-// writes one counter, so that what is timed keeps its caches.
+// writes one counter and two totals, so that the timed calls keep their caches.
 class Latencies {
  public:
   void Add(int64_t nanoseconds) {
@@ -20,7 +20,7 @@ class Latencies {
   }
 
   int64_t calls() const { return calls_; }
-  // Of no calls: 0.
+  // 0 without calls.
   double MeanNs() const { return calls_ == 0 ? 0 : sum_ / static_cast<double>(calls_); }
   // The least time that so large a share of the calls did not exceed; 0.5 is the median.
   double QuantileNs(double share) const {

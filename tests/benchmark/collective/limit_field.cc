@@ -1,4 +1,4 @@
-// The limit (limit_member.cc says what it is).
+// Adds the limit, which limit_member.cc defines, to the field.
 #include <string>
 #include <vector>
 

@@ -1,10 +1,10 @@
-// A rank of the limit: what an operation costs when every rank may read and write all buffers, and
-// nothing else is done.
+// A rank of the limit: the cost of an operation when every rank may read and write all buffers, and
+// does nothing else.
 //
 // The limit of a cell is the time of the bare accesses, by all ranks at once, plus that of one flag
-// barrier. No order is kept between the accesses of different ranks: each runs its own N times, and
-// then the barrier N times, so that it waits for nobody in between. An implementation must load
-// and store at least these bytes, and its ranks must meet where every output needs every input:
+// barrier. The accesses of different ranks have no order. Each rank runs its own N times, and then
+// the barrier N times, so that it never waits between accesses. An implementation must load and
+// store at least these bytes, and its ranks must meet where every output needs every input:
 //
 //   operation        rank r, of P
 //   all_reduce       loads slice r of P inputs, stores it to P outputs     n + n bytes
@@ -14,13 +14,13 @@
 //   all_to_all       loads its input, stores each block to one output      n + n
 //   sendrecv         loads its input, stores it to the next one's output   n + n
 //
-// Where an output needs one input only (broadcast, sendrecv), a small message may be on its way
-// while the sender goes on, so that up to some KiB a barrier is more than the least; such rows can
-// stand under 1.
+// Where an output needs only one input (broadcast, sendrecv), the sender of a small message may go
+// on before it arrives. A barrier then costs more than the least, up to some KiB, and such rows can
+// be under 1.
 //
-// Slices are whole cache lines. Stores go through the cache or past it: each is an entrant of its
-// own, and the table shows the better. Ranks are pinned to cores in turn; memory is as much of it
-// as the system lets be in huge pages.
+// Slices are whole cache lines. Stores go through the cache or past it: each way is an entrant of
+// its own, and the table shows the better. Ranks are pinned to cores in turn. As much memory is in
+// huge pages as the system allows.
 #include <fcntl.h>
 #include <sched.h>
 #include <sys/mman.h>
@@ -51,7 +51,8 @@ constexpr int64_t kLineElements = 64 / sizeof(float);
 constexpr int64_t kPageElements = 4096 / sizeof(float);
 constexpr absl::Duration kPatience = absl::Seconds(10);
 
-// Rank 0 makes the memory and leaves in `path` where its descriptor is; the others take it there.
+// Rank 0 creates the memory and leaves its descriptor's place in `path`; the other ranks open it
+// there.
 absl::StatusOr<shm::Segment> Share(const std::string& path, int rank, size_t bytes) {
   if (rank == 0) {
     COHORT_ASSIGN_OR_RETURN(shm::Segment segment, shm::Segment::Create("limit", bytes));
@@ -77,7 +78,7 @@ int64_t WholePages(int64_t elements) {
   return (elements + kPageElements - 1) / kPageElements * kPageElements;
 }
 
-// Where everybody's input and output are in one segment, each on pages of its own.
+// The places of all inputs and outputs in one segment, each on pages of its own.
 struct Layout {
   Layout(const Work& work, int members) {
     for (int rank = 0; rank < members; ++rank) {
@@ -105,7 +106,7 @@ struct Places {
   std::vector<float*> outputs;
 };
 
-// What one rank loads and stores.
+// The loads and stores of one rank.
 std::vector<Access> AccessesOf(const Work& work, int rank, int members, const Places& places) {
   const Extents extents = ExtentsOf(work, rank, members);
   const int64_t elements = std::max(extents.input, extents.output);
@@ -206,11 +207,11 @@ class LimitMember final : public Member {
     const std::string path = absl::StrCat(options_.folder, "/segment-", ++segments_);
     COHORT_ASSIGN_OR_RETURN(shm::Segment segment,
                             Share(path, options_.rank, layout.elements * sizeof(float)));
-    // Only advice: many a system keeps shared memory in small pages.
+    // Only advice: many systems keep shared memory in small pages.
     madvise(segment.data(), segment.size(), MADV_HUGEPAGE);
     const Places places(layout, segment.data());
     std::vector<Access> accesses = AccessesOf(work, options_.rank, options_.members, places);
-    // Page tables are each process' own.
+    // Each process has page tables of its own.
     for (size_t i = 0; i < segment.size(); i += 4096) {
       [[maybe_unused]] const char touched = *(volatile char*)(segment.data() + i);
     }

@@ -1,4 +1,4 @@
-// What every implementation of the collective benchmark gives: one rank's side of it.
+// The interface that every implementation of the collective benchmark has: one rank's side of it.
 #ifndef COHORT_TESTS_BENCHMARK_COLLECTIVE_MEMBER_H_
 #define COHORT_TESTS_BENCHMARK_COLLECTIVE_MEMBER_H_
 
@@ -17,7 +17,7 @@ class Prepared {
   virtual ~Prepared() = default;
 
   // As many elements as ExtentsOf says, where an implementation wants them. All pages have been
-  // written. Who prepares need not fill them.
+  // written; Prepare need not fill them.
   virtual float* input() = 0;
   virtual float* output() = 0;
 
@@ -26,19 +26,19 @@ class Prepared {
   virtual absl::Status Run(int64_t iterations) = 0;
 };
 
-// A rank of a group that has been formed; confined to one thread. It must burn no CPU while nobody
-// is inside a call.
+// A rank of a group that has formed; confined to one thread. It uses no CPU while no rank is inside
+// a call.
 class Member {
  public:
   virtual ~Member() = default;
 
   virtual int rank() const = 0;
 
-  // The implementation's own.
+  // The barrier of the implementation.
   virtual absl::Status Barrier() = 0;
 
-  // All ranks call it alike, in the same order; several may be ready at once. UNIMPLEMENTED (on all
-  // ranks): not done this way.
+  // All ranks call it alike, in the same order; several pieces of work may be ready at once.
+  // UNIMPLEMENTED (on all ranks): the implementation does not run this work.
   virtual absl::StatusOr<std::unique_ptr<Prepared>> Prepare(const Work& work) = 0;
 };
 

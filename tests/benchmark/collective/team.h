@@ -32,11 +32,12 @@ struct TeamOptions {
   std::function<std::vector<Command>(const Command& arguments)> commands;
 };
 
-// `program --rank R` with `arguments`, for each rank: for implementations that nobody else starts.
+// Returns `program --rank R` with `arguments`, for each rank: for implementations without a
+// launcher.
 std::vector<Command> OneForEachRank(const std::string& program, int members,
                                     const Command& arguments);
 
-// Of single calls, at the rank where each was greatest.
+// Times of single calls; each value is the greatest among the ranks.
 struct CallTimes {
   double median_us = 0;
   double p99_us = 0;
@@ -51,26 +52,27 @@ struct CallTimes {
 class Team {
  public:
   explicit Team(TeamOptions options) : options_(std::move(options)) {}
-  // Asks them to end, and kills those that have not within five seconds.
+  // Asks the members to end, and kills those that have not ended within five seconds.
   ~Team() { End(); }
 
   const std::string& name() const { return options_.name; }
   int members() const { return options_.members; }
 
-  // Returns when all members have formed their group; at once when they have before. Given up for
-  // good after a few failures.
+  // Returns when all members have formed their group, at once if they already have. After a few
+  // failures every later Start fails.
   absl::Status Start();
-  // How many times they have been started: what was prepared in another life is gone.
+  // How many times the members have been started. A new life has none of the work that an earlier
+  // one prepared.
   int life() const { return lives_; }
 
   // Makes a piece of work ready under a number, and verifies it. Also UNIMPLEMENTED, and INTERNAL
-  // with a member's own words.
+  // with a member's text.
   absl::Status Prepare(int id, const Work& work);
   // Seconds for each iteration, of the slowest rank.
   absl::StatusOr<double> Run(int id, int64_t iterations);
   // As Run, but each rank times every call, and keeps the times under `series`, a word.
   absl::Status Sample(int id, int64_t iterations, const std::string& series);
-  // Of all samples of that series so far.
+  // The times of all samples of that series so far.
   absl::StatusOr<CallTimes> TimesOf(int id, const std::string& series);
   absl::Status Forget(int id);
 
@@ -85,7 +87,7 @@ class Team {
 
   absl::Status StartProcesses();
   absl::Status Welcome(absl::Time deadline);
-  // The same to all; what each has answered. Ends the team where it fails.
+  // Sends the same text to all members and returns their answers. Ends the team if it fails.
   absl::StatusOr<std::vector<std::string>> Ask(const std::string& text);
   absl::StatusOr<std::vector<std::string>> Answers(absl::Time deadline);
   void Kill();
