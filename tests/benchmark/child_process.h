@@ -33,15 +33,15 @@ struct ExitStatus {
 class ChildProcess {
  public:
   static absl::StatusOr<std::unique_ptr<ChildProcess>> Start(const ChildProcessOptions& options);
-  // Asks it to end, and kills it when it has not within five seconds.
+  // Asks the child to end, and kills it if it has not ended within five seconds.
   ~ChildProcess();
 
   pid_t pid() const { return pid_; }
   absl::Status Signal(int signal);
-  // DEADLINE_EXCEEDED when it still runs after `timeout`.
+  // DEADLINE_EXCEEDED if the child still runs after `timeout`.
   absl::StatusOr<ExitStatus> Wait(absl::Duration timeout);
 
-  // With `pipes` only; a line has no newline at its end. UNAVAILABLE: the child has closed its
+  // Only with `pipes`; a line has no newline at its end. UNAVAILABLE: the child has closed its
   // side.
   absl::Status WriteLine(absl::string_view line);
   absl::StatusOr<std::string> ReadLine();
@@ -59,7 +59,8 @@ class ChildProcess {
 // have existed before.
 absl::StatusOr<int> WaitForPortFile(const std::string& path, ChildProcess& server,
                                     absl::Duration timeout = absl::Seconds(20));
-// A port of 127.0.0.1 that nobody listens on now, for servers that cannot pick one themselves.
+// Returns a port of 127.0.0.1 that no process listens on now, for servers that cannot pick one
+// themselves.
 absl::StatusOr<int> FreeLoopbackPort();
 // VmRSS of a process.
 absl::StatusOr<int64_t> ResidentBytes(pid_t pid);

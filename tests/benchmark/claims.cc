@@ -72,7 +72,7 @@ class ParkedBarriers {
     }
   }
 
-  // All answers there are when all have come or `limit` has passed.
+  // Returns all answers, or those that have come when `limit` has passed.
   std::vector<Answer> Collect(absl::Duration limit) ABSL_LOCKS_EXCLUDED(mutex_) {
     MutexLock lock(&mutex_);
     mutex_.AwaitWithTimeout(absl::Condition(this, &ParkedBarriers::AllAnswered), limit);
@@ -126,7 +126,7 @@ absl::StatusOr<Row> MillionBarriers(const CoordinatorOptions& options, bool quic
   COHORT_RETURN_IF_ERROR(chain.Run(10'000));
   COHORT_ASSIGN_OR_RETURN(const int64_t before, ResidentBytes(coordinator.process->pid()));
   const SteadyTime start = Now();
-  // Ten readings on the way: a cache that fills bends, a leak is a straight line.
+  // Ten readings on the way: memory of a cache levels off, and a leak is a straight line.
   constexpr int kReadings = 10;
   int64_t after = before;
   Row course = Row::array();
@@ -163,7 +163,7 @@ absl::StatusOr<Row> ParkedCost(const CoordinatorOptions& options, bool quick) {
   barriers.Issue(RanksBelow(parked), absl::Seconds(60));
   absl::SleepFor(absl::Seconds(3));
   COHORT_ASSIGN_OR_RETURN(const int64_t waiting, ResidentBytes(coordinator.process->pid()));
-  // The last member comes, and nobody is left waiting.
+  // The last member enters the barrier, which answers every parked call.
   COHORT_RETURN_IF_ERROR(fleet->member(parked).Barrier());
   const size_t answered = barriers.Collect(absl::Seconds(60)).size();
 

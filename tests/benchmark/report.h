@@ -18,7 +18,8 @@ struct Summary {
   double min_us = 0;
   double max_us = 0;
 };
-// Of an even number: the mean of the two in the middle. Of none: zeros.
+// The median of an even number of values is the mean of the middle two. Without values, all are
+// zero.
 Summary Summarise(std::vector<absl::Duration> latencies);
 double Median(std::vector<double> values);
 

@@ -1,4 +1,5 @@
-// How large our own messages are on the wire, so that the floor sends and answers as many bytes.
+// The sizes of Cohort's own messages on the wire, so that the floor sends and answers as many
+// bytes.
 #ifndef COHORT_TESTS_BENCHMARK_WIRE_SIZES_H_
 #define COHORT_TESTS_BENCHMARK_WIRE_SIZES_H_
 
@@ -13,7 +14,7 @@ struct WireSizes {
   int64_t reply = 0;
 };
 
-// Of one member's call in the cell; for kHandoff of the receiver's.
+// The sizes of one member's call in the cell; in kHandoff, of the receiver's call.
 WireSizes SizesOf(const Cell& cell);
 WireSizes SizesOfSend(int64_t bytes);
 

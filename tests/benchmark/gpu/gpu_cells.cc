@@ -33,7 +33,7 @@ class Entrant {
       result.calls = calls_;
       result.status = status_;
     }
-    // What it does not have.
+    // A contender that cannot queue has only the blocking result.
     if (!queues_) results_.resize(1);
   }
   std::vector<GpuResult> results() && { return std::move(results_); }

@@ -16,34 +16,34 @@ namespace cohort::benchmark {
 
 struct GpuMeasureOptions {
   int rounds = 15;
-  // Of one contender in one round, of one mode: as many calls as fit.
+  // The time of one contender in one round and mode; as many calls run as fit.
   absl::Duration burst = absl::Milliseconds(5);
   int most_calls = 500;
 };
 
-// One of a contender's ways to call:
+// The ways in which a contender calls:
 //
-//   blocking   each call is waited for before the next: what a caller waits for one
-//   queued     calls one behind the other, waited for in the end: what one costs the device, or the
-//              host if that is slower
-//   enqueue    of those, until the last call returned: what one costs the caller
+//   blocking   waits for each call before the next: the time that a caller waits for one call
+//   queued     enqueues the calls and waits once, at the end: the cost of a call on the device, or
+//              on the host if that is slower
+//   enqueue    the queued calls until the last one returned: the cost of a call for its caller
 struct GpuResult {
   std::string implementation;
   std::string mode;
   std::vector<double> seconds;  // of a call, by round
   int calls = 0;                // in each
-  absl::Status status;          // of what failed, and is not measured any further
+  absl::Status status;          // the failure after which the contender is measured no further
 };
 
 // In each round every contender runs once in each mode, so that drift hits all alike. A contender
-// that has only calls that wait has one result.
+// that has only blocking calls has one result.
 std::vector<GpuResult> MeasureGpuCell(
     const GpuMeasureOptions& options, DeviceOperation operation, int64_t bytes,
     const std::vector<std::unique_ptr<DeviceContender>>& contenders);
 
 // {"section":"gpu","operation","members":1,"bytes","implementation","memory":"device","mode",
-// "median_us","min_us","max_us","calls","rounds","times_nccl"}: the last is the median over that of
-// "nccl" in the same cell and mode. Without those that have failed.
+// "median_us","min_us","max_us","calls","rounds","times_nccl"}. The last field is the median
+// divided by that of "nccl" in the same cell and mode. Failed contenders have no rows.
 std::vector<Row> RowsOf(DeviceOperation operation, int64_t bytes,
                         const std::vector<GpuResult>& results);
 

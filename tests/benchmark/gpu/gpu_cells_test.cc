@@ -1,5 +1,5 @@
-// The measuring of the GPU benchmark, on the fake CUDA and the fake NCCL: what it measures is no
-// time of anything, but every cell is done, verified and told.
+// Tests how the GPU benchmark measures, on the fake CUDA and the fake NCCL. The times mean nothing,
+// but every cell is run, verified and reported.
 #include "tests/benchmark/gpu/gpu_cells.h"
 
 #include <string>
@@ -27,7 +27,7 @@ GpuMeasureOptions Quick() {
   return options;
 }
 
-// Says what is done with it. It queues, or not.
+// Logs its calls. It supports queued calls if `queues` is set.
 class Scripted final : public DeviceContender {
  public:
   Scripted(std::string name, std::vector<std::string>* log, bool queues, bool fails)

@@ -1,5 +1,5 @@
-// PyTorch's ProcessGroupNCCL as a contender: a Python beside this process, which sleeps in a read
-// while others are measured.
+// PyTorch's ProcessGroupNCCL as a contender, in a Python process that sleeps in a read while others
+// are measured.
 #ifndef COHORT_TESTS_BENCHMARK_GPU_TORCH_CONTENDER_H_
 #define COHORT_TESTS_BENCHMARK_GPU_TORCH_CONTENDER_H_
 
@@ -17,8 +17,8 @@ struct TorchOptions {
   std::string script;  // torch_contender.py
 };
 
-// Errors: UNAVAILABLE (it ended, and why), DEADLINE_EXCEEDED (no answer), INTERNAL (what it said is
-// none).
+// Errors: UNAVAILABLE (the process ended; has its standard error), DEADLINE_EXCEEDED (no answer
+// came), INTERNAL (its answer is not the expected one).
 absl::StatusOr<std::unique_ptr<DeviceContender>> MakeTorchContender(const TorchOptions& options,
                                                                     int64_t most_bytes);
 

@@ -1,5 +1,5 @@
-// What patterns cost beside what people write by hand: tests/benchmark/run.sh patterns. The driver
-// starts a coordinator and this program again for each rank.
+// Compares the cost of communication patterns with hand-written code: tests/benchmark/run.sh
+// patterns. The driver starts a coordinator and this program again for each rank.
 
 #include <iostream>
 #include <memory>
@@ -73,7 +73,7 @@ absl::Status RunRank(const Flags& flags) {
     for (const Row& row : rows) report.Add(row);
   }
   contests.clear();
-  // Nobody leaves while another still measures.
+  // No rank leaves while another one still measures.
   return group->ExchangeSizes(0).status();
 }
 

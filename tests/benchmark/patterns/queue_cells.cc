@@ -1,4 +1,4 @@
-// Values from one rank to all others by a queue, beside the plain ring and the same queue by
+// Sends values from one rank to all others by a queue, by the plain ring and by the same queue over
 // streams; and, between two ranks, a value there and back.
 #include <memory>
 #include <string>
@@ -26,8 +26,8 @@ struct Ends {
   Queue queue;
   Queue stream;
   PlainRing ring;
-  std::string value;  // what is written
-  std::string copy;   // what was read
+  std::string value;  // the value to write
+  std::string copy;   // the value that was read
 };
 
 absl::Status ByQueue(parallel::MessageQueue& queue, const std::string& value, std::string* copy) {
@@ -42,7 +42,7 @@ absl::Status ByRing(Ends& ends) {
   return ends.queue->is_writer() ? ends.ring.Enqueue(ends.value) : ends.ring.Dequeue(&ends.copy);
 }
 
-// Its readers have no way to the memory.
+// Creates a queue whose readers cannot map its memory, and so read a stream.
 absl::StatusOr<Queue> CreateStream(client::Group& group) {
   const bool writes = group.rank() == 0;
   Queue own;
@@ -64,7 +64,7 @@ absl::StatusOr<Queue> CreateStream(client::Group& group) {
   return own;
 }
 
-// Of two ranks: one way and the other, by two queues and by two rings.
+// Two queues and two rings between two ranks, one for each direction.
 struct BothWays {
   BothWays(Queue there, Queue back, PlainRing ring_there, PlainRing ring_back)
       : queues{std::move(there), std::move(back)},
