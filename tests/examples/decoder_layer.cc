@@ -13,7 +13,7 @@ void SetColumns(Matrix& to, int begin, const Matrix& from) {
   }
 }
 
-// Each row by the root of its mean square.
+// Returns the factor that normalises the row: 1 over the root of its mean square.
 double ScaleOf(const Matrix& matrix, int row) {
   double squares = 0;
   for (int j = 0; j < matrix.columns; ++j) squares += matrix.at(row, j) * matrix.at(row, j);
@@ -41,7 +41,7 @@ Matrix NormBackward(const Matrix& input, const Matrix& gradient) {
   return result;
 }
 
-// Of rows, where row i looks at columns 0..i.
+// The softmax of each row; row i covers columns 0..i.
 Matrix CausalSoftmax(const Matrix& scores) {
   Matrix result(scores.rows, scores.columns);
   for (int i = 0; i < scores.rows; ++i) {

@@ -1,6 +1,6 @@
 // A small decoder layer, forward and backward, in plain loops: attention over causal heads and a
-// feed-forward half, each behind a norm and beside a residual. The same code is one process's whole
-// layer and a rank's shard of it: what lies between shards is in the joints.
+// feed-forward half, each behind a norm and beside a residual. The same code is the whole layer of
+// one process and a rank's shard of it; the joints connect the shards.
 #ifndef COHORT_TESTS_EXAMPLES_DECODER_LAYER_H_
 #define COHORT_TESTS_EXAMPLES_DECODER_LAYER_H_
 
@@ -16,7 +16,7 @@ namespace cohort::testing {
 
 struct AttentionWeights {
   static AttentionWeights Random(int hidden, std::mt19937& random);
-  // Shard `index` of so many, by heads: columns of the first three, rows of the last.
+  // Shard `index` of `shards`, by heads: columns of the first three, rows of the last.
   AttentionWeights Shard(int index, int shards) const;
 
   Matrix query, key, value;  // [hidden, heads * head]
@@ -35,15 +35,15 @@ class DecoderLayer {
 
   // [rows, hidden], the rows of a sequence; keeps what Backward needs.
   Matrix Forward(const Matrix& input);
-  // The gradient of the last Forward's input, from that of what it gave.
+  // Returns the gradient of the last Forward's input, from the gradient of its output.
   Matrix Backward(const Matrix& gradient);
-  // Those of the weights, by the last Backward.
+  // The gradients of the weights, from the last Backward.
   const AttentionWeights& gradients() const { return gradients_; }
   const FeedForward& feed_forward() const { return *feed_forward_; }
 
  private:
   Matrix Attend();
-  // The gradient of what entered.
+  // Returns the gradient of `entered_`.
   Matrix AttendBackward(const Matrix& gradient);
 
   const AttentionWeights weights_;
@@ -52,7 +52,7 @@ class DecoderLayer {
   const Joints joints_;
   AttentionWeights gradients_;
 
-  // Of the last Forward.
+  // State of the last Forward.
   Matrix input_, middle_;
   Matrix entered_, query_, key_, value_, heads_;
   std::vector<Matrix> attention_;  // by head

@@ -1,5 +1,5 @@
-// The second half of a decoder layer: an MLP that all rows go through, or a mixture of some, of
-// which each row goes through its own.
+// The second half of a decoder layer: an MLP that all rows pass, or a mixture of experts, of which
+// each row passes some.
 #ifndef COHORT_TESTS_EXAMPLES_FEED_FORWARD_H_
 #define COHORT_TESTS_EXAMPLES_FEED_FORWARD_H_
 
@@ -14,20 +14,20 @@ namespace cohort::testing {
 
 struct MlpWeights {
   static MlpWeights Random(int hidden, int inner, std::mt19937& random);
-  // Shard `index` of so many: columns of `up`, rows of `down`.
+  // Shard `index` of `shards`: columns of `up`, rows of `down`.
   MlpWeights Shard(int index, int shards) const;
 
   Matrix up;    // [hidden, inner]
   Matrix down;  // [inner, hidden]
 };
 
-// What lies between a shard and the others. A whole layer's do nothing.
+// The connections between a shard and the others. Those of a whole layer do nothing.
 struct Joints {
   using Joint = std::function<Matrix(const Matrix&)>;
   static Matrix Same(const Matrix& matrix) { return matrix; }
 
   Joint enter = Same;           // in front of weights cut by columns
-  Joint enter_backward = Same;  // of the gradient of what enter gave
+  Joint enter_backward = Same;  // of the gradient of enter's output
   Joint leave = Same;           // behind weights cut by rows
   Joint leave_backward = Same;
 };
@@ -37,9 +37,9 @@ class FeedForward {
   virtual ~FeedForward() = default;
   // Keeps what Backward needs.
   virtual Matrix Forward(const Matrix& input) = 0;
-  // The gradient of the last Forward's input, from that of what it gave.
+  // Returns the gradient of the last Forward's input, from the gradient of its output.
   virtual Matrix Backward(const Matrix& gradient) = 0;
-  // By MLP, those of the weights, by the last Backward.
+  // The gradients of the weights, by MLP, from the last Backward.
   const std::vector<MlpWeights>& gradients() const { return gradients_; }
 
  protected:
@@ -60,7 +60,7 @@ class DenseMlp final : public FeedForward {
   Matrix entered_;
 };
 
-// Rows, and which expert looks at which of them.
+// Rows, and the experts that process each of them.
 struct ExpertRows {
   struct Entry {
     int row = 0;
@@ -71,10 +71,10 @@ struct ExpertRows {
   std::vector<Entry> entries;
 };
 
-// How rows come to their experts and back.
+// How rows reach their experts and return.
 struct ExpertJoints {
   std::function<ExpertRows(const Matrix&)> dispatch;
-  // Of a sum for each row that the last dispatch brought.
+  // Takes a sum for each row that the last dispatch brought.
   std::function<Matrix(const Matrix&)> combine;
 };
 

@@ -31,7 +31,7 @@ Matrix Sum(Matrix a, const Matrix& b);
 // begin..begin+size-1.
 Matrix RowsOf(const Matrix& matrix, int begin, int size);
 Matrix ColumnsOf(const Matrix& matrix, int begin, int size);
-// Of other shapes: infinite.
+// Infinite if the shapes differ.
 double LargestDifference(const Matrix& a, const Matrix& b);
 
 }  // namespace cohort::testing

@@ -1,6 +1,6 @@
-// Decoder layers over tensor x replica x stage ranks. Heads, and the columns of an MLP, are split
-// over the ranks of a tensor group; experts over those of all replicas of a stage; layers follow
-// each other in stages. Through the regions, forward and backward, it is what one process computes.
+// Decoder layers over tensor x replica x stage ranks. The ranks of a tensor group split the heads,
+// and the columns of an MLP. The ranks of all replicas of a stage split the experts. Stages hold
+// successive layers. With the regions, forward and backward give the results of one process.
 #include <algorithm>
 #include <cstdint>
 #include <memory>
@@ -82,7 +82,7 @@ class TensorParallelDecoder : public cohort::testing::ParallelTest {
   void RunLayers(const Split& split);
 
  private:
-  // One rank of it.
+  // One rank of the split.
   struct Place {
     int shard = 0;
     int replica = 0;
@@ -102,7 +102,7 @@ class TensorParallelDecoder : public cohort::testing::ParallelTest {
   }
   RankGroups FormGroups(const Split& split, const Place& place, const std::string& run);
 
-  // A verb of matrices out of one of tensors. Errors are the test's.
+  // Makes an operation on matrices from one on tensors. An error fails the test.
   template <typename Verb>
   Joints::Joint Through(client::Group& group, Verb verb) {
     return [&group, verb](const Matrix& matrix) {
@@ -120,7 +120,7 @@ class TensorParallelDecoder : public cohort::testing::ParallelTest {
     joints.leave_backward = Through(group, [=](const Tensor& x) { return leave.Backward(x); });
     return joints;
   }
-  // Of tokens that are each this rank's own.
+  // For tokens that belong to this rank alone.
   ExpertJoints ExpertJointsOf(client::Group& group, const ExpertTokens& tokens);
   Joints LayerJoints(const Split& split, client::Group& tensor);
   std::unique_ptr<FeedForward> ShardOfFeedForward(const Split& split, const Place& place,
@@ -225,7 +225,7 @@ std::unique_ptr<FeedForward> TensorParallelDecoder::ShardOfFeedForward(const Spl
   const Routes& routes = model.replicas[static_cast<size_t>(place.replica)].routes;
   Mixture mixture(std::move(experts),
                   ExpertJointsOf(*groups.experts, TokensOf(routes, place.shard * rows, rows)));
-  // Where all ranks of the tensor group have all rows, each gives its part of them to the experts.
+  // If all ranks of the tensor group have all rows, each sends its part of them to the experts.
   const Joints joints =
       split.sequence_parallel
           ? Joints()
@@ -264,7 +264,7 @@ void TensorParallelDecoder::ExpectGradients(const Place& place, const DecoderMod
       EXPECT_LT(LargestDifference(sum_of_replicas(own[0].*weight), expected), kRounding);
       continue;
     }
-    // An expert's rows are those of all replicas already.
+    // The rows of an expert already come from all replicas.
     const auto placement = ExpertPlacement::Blocks(kExperts, groups.experts->size());
     const std::vector<int64_t> experts = placement->ExpertsOf(groups.experts->rank());
     for (size_t i = 0; i < experts.size(); ++i) {
@@ -278,7 +278,7 @@ void TensorParallelDecoder::ExpectGradients(const Place& place, const DecoderMod
 
 void TensorParallelDecoder::RunRank(const Split& split, const Place& place,
                                     const DecoderModel& model, const RankGroups& groups) {
-  // Outside of split weights a rank has all rows, or, sequence parallel, its own.
+  // Outside of split weights a rank has all rows, or its own rows if sequence parallel.
   const int rows = split.sequence_parallel ? kSequence / split.tensor : kSequence;
   const int begin = split.sequence_parallel ? place.shard * rows : 0;
   const auto stage = static_cast<size_t>(place.stage);
@@ -314,7 +314,7 @@ void TensorParallelDecoder::RunRank(const Split& split, const Place& place,
   if (!is_first) send(place.stage - 1, gradient);
 
   ExpectGradients(place, model, layer, groups);
-  // Who leaves ends a group for all.
+  // A rank that leaves ends the group for all ranks, so they meet first.
   for (client::Group* const group :
        {groups.pipeline.get(), groups.data.get(), groups.experts.get(), groups.tensor.get()}) {
     EXPECT_TRUE(group->Barrier().ok());

@@ -1,4 +1,4 @@
-// What a rank does with a device, on the fake CUDA and the fake NCCL: a group of one.
+// The device operations of one rank, on the fake CUDA and the fake NCCL: a group of one.
 #include <signal.h>
 
 #include <memory>
@@ -41,7 +41,7 @@ TEST_F(DeviceProgramTest, GoesThroughTheTableAndFormsAgain) {
   EXPECT_THAT(Ask("rejoin"), "OK 0 1 2");
   EXPECT_THAT(Ask("sum"), StartsWith("OK "));
   EXPECT_THAT(Ask("replay"), StartsWith("OK "));
-  // Nobody is gone.
+  // No rank is lost, so the group cannot shrink.
   EXPECT_THAT(Ask("shrink"), StartsWith("INVALID_ARGUMENT"));
   EXPECT_THAT(Ask("sum"), StartsWith("FAILED_PRECONDITION"));
   EXPECT_THAT(Ask("rejoin"), "OK 0 1 4");
@@ -58,7 +58,8 @@ TEST_F(DeviceProgramTest, AProbeSaysThatThereIsADevice) {
   EXPECT_EQ(process_->Wait(kPatience).value_or(-1), 0);
 }
 
-// Whatever it waits for, and whether or not anybody still looks after it.
+// The program ends at its limit, whatever it waits for and whether or not its parent still watches
+// it.
 TEST_F(DeviceProgramTest, EndsByItselfAtItsLimit) {
   ASSERT_TRUE(coordinator_.Start().ok());
   process_ = std::make_unique<ChildProcess>(std::vector<std::string>{

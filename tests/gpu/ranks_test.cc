@@ -1,7 +1,7 @@
-// Ranks in processes of their own that share one GPU, and what becomes of them when they disagree,
-// are killed or stand still. The same on host memory proves the test where there is no GPU.
+// Ranks in processes of their own that share one GPU, and the results when they disagree, are
+// killed or are stopped. The same tests on host memory prove the test where there is no GPU.
 //
-// About results and errors alone: ranks on one device take turns of milliseconds.
+// The tests check results and errors, not times: ranks on one device take turns of milliseconds.
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <signal.h>
@@ -32,25 +32,25 @@ using ::testing::AnyOf;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-// COHORT_TEST_PLANE is the build's: "host" or "device".
+// The build sets COHORT_TEST_PLANE to "host" or "device".
 constexpr absl::string_view kPlane = COHORT_TEST_PLANE;
 constexpr bool kOnDevice = kPlane == "device";
 
 constexpr int kNoDevice = 3;  // exit status of a probe
-// Of joining and forming, and of the table: only a hang reaches it.
+// The limit for joining, forming and the table; only a hang reaches it.
 constexpr absl::Duration kLong = absl::Seconds(150);
-// Of a process, whatever happens.
+// A rank's process ends itself after this time.
 constexpr int kLimitSeconds = 200;
-// Of some 2500, which chance chooses; all of them have their turn in verb_table_test.
+// How many of the table's some 2500 cells run, chosen at random; verb_table_test runs all of them.
 constexpr int kTableCells = 1000;
-// Of calls in which a rank is missing. The first on a device connects the ranks.
+// The timeout of calls in which a rank is missing. On a device the first call connects the ranks.
 constexpr absl::Duration kDeadline = kOnDevice ? absl::Seconds(10) : absl::Seconds(2);
-// Within which all must have been told, from then on.
+// All ranks must get the error within this time after the deadline.
 constexpr absl::Duration kGrace = absl::Seconds(2);
 
 std::string RankProgram() { return ProgramPath("worker/group/testing/rank_program/rank_program"); }
 
-// Empty: they can run here.
+// Returns why ranks cannot run here; empty if they can.
 const std::string& WhyNotHere() {
   static const auto* const why = new std::string([] {
     ChildProcess probe({RankProgram(), "--plane", std::string(kPlane), "--probe"});
@@ -72,7 +72,7 @@ bool IsStopped(pid_t pid) {
   return false;
 }
 
-// Nobody listens there now.
+// Returns a port that no process listens on now.
 int FreePort() {
   sockaddr_in address = {};
   address.sin_family = AF_INET;
@@ -92,7 +92,7 @@ class RanksTest : public ::testing::TestWithParam<int> {
     ASSERT_TRUE(started.ok()) << started;
   }
 
-  // All ranks, and reads that they have joined.
+  // Starts all ranks, and reads that they have joined.
   void Start(absl::Duration deadline, const std::string& ras = "") {
     ranks_.clear();
     for (int rank = 0; rank < size(); ++rank) {
@@ -132,14 +132,14 @@ class RanksTest : public ::testing::TestWithParam<int> {
                            << process(rank).ErrorText();
     return line.value_or("nothing");
   }
-  // What each of them says to `command`.
+  // Returns each rank's answer to `command`.
   std::vector<std::string> Ask(const std::vector<int>& ranks, const std::string& command) {
     Tell(ranks, command);
     std::vector<std::string> lines;
     for (const int rank : ranks) lines.push_back(Line(rank, kLong));
     return lines;
   }
-  // All say the same, which is a success.
+  // Expects that all ranks answer the same, and that it is a success.
   void ExpectAlike(const std::vector<int>& ranks, const std::string& command) {
     const std::vector<std::string> lines = Ask(ranks, command);
     for (const std::string& line : lines) {
@@ -147,14 +147,14 @@ class RanksTest : public ::testing::TestWithParam<int> {
       EXPECT_EQ(line, lines[0]) << "not the same bits on all ranks";
     }
   }
-  // Of few or many bytes.
+  // All ranks reduce in a loop, with one element or many.
   void StartLoops() {
     const int counts[] = {1, 1 << 16, 1 << 22};
     Tell(All(), absl::StrCat("loop ", counts[Random() % 3]));
     for (const int rank : All()) ASSERT_EQ(Line(rank, kLong), "running");
   }
 
-  // Those who are left go on without the others, in the next generation.
+  // The remaining ranks go on without the others, in the next generation.
   void GoOn(const std::vector<int>& ranks, const std::string& how = "rejoin") {
     const std::vector<std::string> lines = Ask(ranks, how);
     for (size_t i = 0; i < ranks.size(); ++i) {
@@ -221,7 +221,8 @@ TEST_P(RanksTest, ARankThatIsKilledIsNamedAndTheOthersGoOn) {
   Leave(Others(victim));
 }
 
-// Without ids and a formation: NCCL revokes what was, and shrinks it.
+// The group shrinks without new ids and without forming again: NCCL revokes and shrinks the
+// communicator.
 TEST_P(RanksTest, WhatIsLeftOfAGroupGoesOnAsASmallerOne) {
   ASSERT_NO_FATAL_FAILURE(Start(kDeadline));
   ExpectAlike(All(), "sum");
@@ -267,8 +268,8 @@ TEST_P(RanksTest, ARankThatDoesNotComeIsNamedByTheDeadline) {
   Leave(Others(victim));
 }
 
-// It may stand still while the devices are at work: then who it was is not always known, but all
-// are told, and it can come back.
+// A rank may be stopped while the devices are at work. The error then does not always name it, but
+// all ranks get one, and the rank can come back.
 TEST_P(RanksTest, ARankThatStandsStillForAWhileComesBack) {
   ASSERT_NO_FATAL_FAILURE(Start(kDeadline));
   ASSERT_NO_FATAL_FAILURE(StartLoops());

@@ -21,7 +21,7 @@ namespace cohort::client {
 inline constexpr int kMembers = 8;
 inline constexpr absl::Duration kLong = absl::Seconds(30);
 
-// Waits until `holds`, which asks the coordinator, does; each question is a round trip.
+// Waits until `holds` returns true. `holds` asks the coordinator, so each call is a round trip.
 inline bool Eventually(const std::function<bool()>& holds) {
   const absl::Time deadline = absl::Now() + kLong;
   while (absl::Now() < deadline) {
@@ -60,7 +60,7 @@ class RendezvousTestBase : public ::testing::Test {
     return options;
   }
 
-  // Runs `body` on a thread per member, and joins them all.
+  // Runs `body` on one thread for each member, and joins the threads.
   void OnAllRanks(int world_size, const std::function<void(ProcessGroup&)>& body) {
     std::vector<std::thread> threads;
     for (int rank = 0; rank < world_size; ++rank) {
@@ -68,7 +68,7 @@ class RendezvousTestBase : public ::testing::Test {
         auto group = ProcessGroup::Create(Options(rank, world_size));
         ASSERT_TRUE(group.ok()) << "rank " << rank << ": " << group.status();
         body(**group);
-        // Nobody goes while others still talk to it.
+        // No member leaves while others still communicate with it.
         const absl::Status end = (*group)->Barrier({"end"});
         EXPECT_TRUE(end.ok() || absl::IsAborted(end)) << "rank " << rank << ": " << end;
       });

@@ -27,7 +27,7 @@ class StoreTest : public RendezvousTestBase, public ::testing::WithParamInterfac
     EXPECT_TRUE(connection.ok()) << connection.status();
     return StoreClient::Create(*connection, "");
   }
-  // PyTorch's wait(keys, timeout): each name may be a key or a queue. Returns what was missing.
+  // PyTorch's wait(keys, timeout): each name may be a key or a queue. Returns the missing names.
   static std::vector<std::string> Wait(StoreClient& store, const std::vector<std::string>& names,
                                        absl::Duration timeout) {
     GetOptions options;
