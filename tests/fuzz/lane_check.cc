@@ -34,7 +34,7 @@ constexpr char kLastMethod[] = "cohort.v1.AdminService/ServerStats";
 
 absl::Status Violation(absl::string_view what) { return absl::InternalError(what); }
 
-// What the server makes of a client's bytes, read here in a way of its own.
+// The server's expected view of a client's bytes; ReadFrames here parses them independently.
 struct Expected {
   bool broken = false;         // a frame that no client sends
   bool last_is_heard = false;  // it is not swallowed by the body of another frame
@@ -58,7 +58,8 @@ Expected ReadFrames(const std::string& bytes) {
     const bool known = kind >= static_cast<uint32_t>(lane::Kind::kHello) &&
                        kind <= static_cast<uint32_t>(lane::Kind::kReply);
     const bool whole = bytes.size() - at - lane::kHeaderBytes >= size;
-    // What is too large is answered by its header; a kind that is none is seen in it, too.
+    // The server answers a frame that is too large from its header, and rejects an unknown kind
+    // there, too.
     if (known && !whole && size <= kMaxMessageBytes) break;
     if (!is_call && kind != static_cast<uint32_t>(lane::Kind::kCancel)) {
       expected.broken = true;
@@ -69,7 +70,7 @@ Expected ReadFrames(const std::string& bytes) {
     if (!whole) break;
     at += lane::kHeaderBytes + size;
   }
-  // Another call of the same number may wait for ever, and take the answer's place.
+  // Another call with the same number may wait for ever, and take the place of the answer.
   if (expected.calls[kLastCall] > 1) expected.last_is_heard = false;
   return expected;
 }
@@ -117,7 +118,7 @@ class Client {
   void Close() { shutdown(fd_, SHUT_WR); }
   bool closed() const { return closed_; }
 
-  // Absent when the server has closed. Errors: INTERNAL (nothing came).
+  // `there` is false once the server has closed. Errors: INTERNAL (no frame came in time).
   absl::Status Next(bool* there, lane::Frame* frame) {
     const Instant deadline = Clock::Steady().Now() + kPatience;
     while (true) {
@@ -207,7 +208,7 @@ absl::Status Converse(Client& client, const LaneScript& script, LaneCounts& coun
   const std::string bytes = LaneBytes(script) + LastCall(method);
   Expected expected = ReadFrames(bytes);
   client.Write(bytes);
-  // Behind a frame that was never finished, the server waits, and rightly.
+  // The server rightly waits after a frame that was never finished.
   if (!expected.broken && !expected.last_is_heard) return absl::OkStatus();
   while (true) {
     COHORT_RETURN_IF_ERROR(client.Next(&there, &frame));

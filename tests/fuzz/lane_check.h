@@ -1,4 +1,4 @@
-// Any bytes on a lane, to a whole coordinator behind a real socket.
+// Arbitrary bytes on a lane, sent to a whole coordinator through a real socket.
 #ifndef COHORT_TESTS_FUZZ_LANE_CHECK_H_
 #define COHORT_TESTS_FUZZ_LANE_CHECK_H_
 
@@ -12,15 +12,14 @@ namespace cohort::coordinator::fuzz {
 struct LaneCounts {
   int64_t answered = 0;
   int64_t refused = 0;
-  int64_t closed = 0;  // by the server, for what is no frame
+  int64_t closed = 0;  // by the server, because of an invalid frame
 };
 
-// Writes the script, and reads what comes until the last call is answered or the server closes.
+// Writes the script, and reads frames until the server answers the last call or closes.
 //
-// Errors: INTERNAL names what did not hold. The server greets; whatever it sends is a whole frame;
-// it answers no call that was not made, and none twice; it closes where a frame is broken and only
-// there; the last call is answered within ten seconds; and nothing of a client that is gone stays
-// behind.
+// Errors: INTERNAL names the violated rule. The server greets, and sends only whole frames. It
+// answers no call that was not made, and no call twice. It closes at a broken frame, and only
+// there. It answers the last call within ten seconds. A client that is gone leaves nothing behind.
 absl::Status CheckLane(const LaneScript& script, LaneCounts* counts = nullptr);
 
 }  // namespace cohort::coordinator::fuzz

@@ -12,14 +12,14 @@ namespace {
 // Few, so that calls share them.
 constexpr uint64_t kCallCount = 4;
 
-// Of the methods that lanes have, by their number there.
+// Returns the method with this number among the methods that lanes have.
 Method MethodOf(uint8_t number) {
   size_t left = number;
   for (size_t i = 0; i < kMethodCount; ++i) {
     const Method method = static_cast<Method>(i);
     if (GoesByLane(method) && left-- == 0) return method;
   }
-  return Method::kPut;  // of a number that is none
+  return Method::kPut;  // for a number without a method
 }
 
 void MutateBody(Random& random, LaneStep* step) {

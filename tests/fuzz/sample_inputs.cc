@@ -86,7 +86,7 @@ void FillEvery(const Values& values, int depth, Message* message) {
 struct NamedValues {
   const char* name;
   Values values;
-  bool valid_scope;  // so that what comes behind the scope is looked at
+  bool valid_scope;  // so that the fields after the scope are checked
 };
 
 std::vector<NamedValues> NastyValues() {

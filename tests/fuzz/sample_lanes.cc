@@ -52,7 +52,7 @@ v1::PutRequest Put(const std::string& value) {
   return request;
 }
 
-// Waits for ever, for a key that nobody puts.
+// Waits for a key that no call puts.
 v1::GetRequest Await() {
   v1::GetRequest request;
   request.add_keys("missing");

@@ -90,7 +90,7 @@ void AddRounds(std::map<std::string, std::string>& inputs) {
   scatter.mutable_values()->set_inline_("abbc");
   for (const int64_t size : {1, 2, 1}) scatter.mutable_values()->add_sizes_bytes(size);
   inputs["scatter"] = ScriptBuilder(World::kSharedFate).All(3, Method::kScatter, scatter).Build();
-  // Whoever is not among the participants of a round that has ended has no value in it.
+  // A rank that is not a participant of an ended round has no value in it.
   v1::ScatterRequest two;
   AddRange(0, 1, two.mutable_round()->mutable_participants());
   two.mutable_round()->set_number(1);

@@ -33,7 +33,7 @@ constexpr size_t kMaxParked = 32;
 constexpr size_t kNumbersKept = 8;
 constexpr char kGroup[] = "g";
 
-// Moved by the script alone, so that an input does the same each time.
+// Only the script moves it, so that an input has the same effect each time.
 class ScriptClock final : public Clock {
  public:
   Instant Now() const override { return absl::FromUnixNanos(nanos_.load()); }
@@ -133,7 +133,7 @@ class Runner {
     if (step.action == kAdvanceClock) {
       const int exponent = step.request.empty() ? 0 : static_cast<uint8_t>(step.request[0]) % 36;
       clock_.Advance(absl::Milliseconds(int64_t{1} << exponent));
-      // Time alone is nobody's input: the next call finds what is due.
+      // Advancing the clock runs nothing: the next call finds the due work.
       return absl::OkStatus();
     }
     if (step.action == kCancelOldest) {
@@ -146,7 +146,8 @@ class Runner {
     const int caller = step.manner & kCallerMask;
     std::string bytes = step.request;
     const std::unique_ptr<Message> request = NewRequest(method);
-    // What parses in part is filled in as well: the fuzzer's bytes rarely parse to the end.
+    // A request that parses only in part is filled in as well: the fuzzer's bytes rarely parse to
+    // the end.
     const bool parsed = request->ParsePartialFromString(bytes);
     if ((step.manner & kRaw) == 0) {
       FillIn(method, step.manner, caller, request.get());
@@ -252,7 +253,7 @@ class Runner {
     if (scope.group().empty()) tenant_store_used_ = true;
   }
 
-  // --- What came back.
+  // --- The answers.
 
   absl::Status Check(Method method, int caller, const absl::StatusOr<std::string>& answer) {
     const char* const name = GetMethod(method).name;
@@ -281,7 +282,7 @@ class Runner {
 
   static absl::Status CheckError(Method method, const absl::Status& error) {
     const char* const name = GetMethod(method).name;
-    // The stream cuts a download into parts; there is no one message of it.
+    // The stream cuts a download into parts, so no single message holds it.
     const bool is_stream = method == Method::kDownload;
     if ((error.code() == absl::StatusCode::kInternal && !is_stream) ||
         error.code() == absl::StatusCode::kUnknown || error.message().empty()) {
@@ -348,7 +349,7 @@ class Runner {
     }
     v1::PutRequest put;
     put.set_key("the end");
-    // A limit of the script's own may refuse the value, but not fail to say so.
+    // A limit that the script set may refuse the value, but not prevent the answer.
     return Check(Method::kPut, kCallers,
                  coordinator_->Handle(Method::kPut, put.SerializeAsString()));
   }
@@ -359,7 +360,7 @@ class Runner {
       list.mutable_scope()->set_tenant(tenant);
       list.set_page_size(1000);
       const auto bytes = coordinator_->Handle(Method::kListGroups, list.SerializeAsString());
-      // Names that are none were refused, so nothing is there.
+      // The coordinator refuses invalid names, so no groups exist under them.
       if (bytes.status().code() == absl::StatusCode::kInvalidArgument) return absl::OkStatus();
       COHORT_RETURN_IF_ERROR(Check(Method::kListGroups, kCallers, bytes));
       v1::ListGroupsResponse page;

@@ -1,5 +1,5 @@
-// The messages of a method, found by its name: what is tested here must cover methods that are
-// added later without a word.
+// The messages of a method, found by its name: the tests must cover methods that are added later,
+// without a change here.
 #ifndef COHORT_TESTS_FUZZ_WIRE_TYPES_H_
 #define COHORT_TESTS_FUZZ_WIRE_TYPES_H_
 

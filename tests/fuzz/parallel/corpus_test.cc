@@ -1,5 +1,5 @@
-// What the fuzzers of messages start from and once found, without a fuzzer: in every test run, and
-// under the sanitizers.
+// Runs the samples of the message fuzzers and the inputs that they once found, without a fuzzer: in
+// every test run, and under the sanitizers.
 #include <cstdint>
 #include <cstdlib>
 #include <filesystem>
@@ -27,7 +27,7 @@ uint32_t Seed() {
   return seed;
 }
 
-// The samples, and behind them what was found.
+// Returns the samples, followed by the inputs that the fuzzer found.
 std::vector<std::string> Inputs(std::vector<std::string> samples, const std::string& target) {
   const std::string folder = absl::StrCat("tests/fuzz/parallel/corpus/", target);
   if (!std::filesystem::exists(folder)) return samples;
@@ -51,7 +51,7 @@ void ExpectHolds(const std::vector<std::string>& inputs, const Check& check) {
   EXPECT_GT(accepted_in_all, 0);
 }
 
-// Samples with some bytes changed, left out or twice.
+// Runs samples with some bytes changed, removed or repeated.
 void ExpectHoldsOfChanged(const std::vector<std::string>& samples, const Check& check) {
   std::mt19937 random(Seed());
   for (int round = 0; round < 20000; ++round) {

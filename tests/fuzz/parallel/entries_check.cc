@@ -38,7 +38,7 @@ absl::Status CheckTensors(const std::vector<TensorEntry>& tensors) {
   return absl::OkStatus();
 }
 
-// The map with tensors that have no elements to touch, as bytes again.
+// Encodes the map again, with tensors whose elements are not read.
 absl::StatusOr<std::string> EncodeAgain(DecodedMap decoded) {
   alignas(64) static char nowhere[64];
   const std::vector<TensorEntry> entries = decoded.tensors();
@@ -62,8 +62,8 @@ absl::Status CheckEntries(absl::string_view input, bool* accepted) {
   absl::StatusOr<DecodedMap> decoded = DecodedMap::Parse(input);
   if (!decoded.ok()) return CheckRefusal(decoded.status());
   COHORT_RETURN_IF_ERROR(CheckTensors(decoded->tensors()));
-  // Two keys of one name are one, and numbers may be written longer than they need be: so the
-  // first encoding is what has to come back.
+  // Equal keys are merged, and numbers may be encoded longer than necessary. So the first encoding
+  // is the one that must round-trip.
   const absl::StatusOr<std::string> once = EncodeAgain(*std::move(decoded));
   if (!once.ok()) return Broken(absl::StrCat("does not encode: ", once.status().message()));
   absl::StatusOr<DecodedMap> back = DecodedMap::Parse(*once);

@@ -63,12 +63,12 @@ std::string Sample(FrameKind kind, absl::string_view note, const std::vector<Ten
 }  // namespace
 
 absl::Status CheckFrame(absl::string_view input, bool* accepted) {
-  if (input.size() < kHeader) return absl::OkStatus();  // nobody is given less
+  if (input.size() < kHeader) return absl::OkStatus();  // callers never pass less
   absl::StatusOr<Frame> frame = DecodeFrameHeader(input);
   if (!frame.ok()) return CheckRefusal(frame.status());
   if (EncodedBytes(*frame) < kFrameHeaderBytes) return Broken("a frame shorter than its header");
   absl::string_view body = input.substr(kHeader);
-  if (frame->body_bytes > body.size()) return absl::OkStatus();  // it has not come yet
+  if (frame->body_bytes > body.size()) return absl::OkStatus();  // the rest has not come yet
   body = body.substr(0, static_cast<size_t>(frame->body_bytes));
 
   if (DecodeStatus(body).ok()) return Broken("a failure that is none");

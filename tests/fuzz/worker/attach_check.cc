@@ -22,7 +22,8 @@ namespace {
 using shm::LocalSocket;
 
 constexpr absl::Duration kPatience = absl::Seconds(10);
-// The server's own, sockets of guests on their way out, and what a run of the fuzzer has open.
+// The server's own descriptors, sockets of guests that are leaving, and those that a run of the
+// fuzzer has open.
 constexpr int kMostFds = 200;
 enum Form { kBare, kHello, kRegistration, kHandOver, kDeviceRegistration, kForms };
 
@@ -81,7 +82,7 @@ class Guest {
     const absl::string_view body = input_.Bytes(input_.Byte());
     const std::string message = MessageOf(form, body);
     if (message.empty()) return absl::OkStatus();
-    // The server may have closed; what it has said before is there.
+    // The server may have closed; an answer that it sent before can still be read.
     if (!socket.Send(message, NumbersOf(fds), Soon()).ok()) open_ = false;
     const absl::StatusOr<LocalSocket::Message> answer = socket.Receive(Soon());
     if (!answer.ok()) {
@@ -103,8 +104,7 @@ class Guest {
     return said.tensor() != 0 ? CheckTensor(said.tensor(), fds) : absl::OkStatus();
   }
 
-  // Forms are proper as far as the body does not say otherwise: behind the fields it gives them
-  // anew.
+  // The proper fields come first. The body follows them, and may set the same fields again.
   std::string MessageOf(Form form, absl::string_view body) const {
     v1::AttachHello hello;
     v1::AttachRequest request;
@@ -137,13 +137,13 @@ class Guest {
   absl::Status CheckTensor(uint64_t tensor, const std::vector<UniqueFd>& fds) {
     const absl::StatusOr<TensorMemory> memory = session_->tensors().Find(tensor);
     if (!memory.ok()) return absl::InternalError("a tensor of nothing");
-    // What lies on a GPU is not for our hands.
+    // The fuzzer does not touch memory on a GPU.
     if (!memory->device.is_host()) return absl::OkStatus();
     if (fds.size() != 1) return absl::InternalError("a tensor of nothing");
     if ((fcntl(fds[0].get(), F_GET_SEALS) & F_SEAL_SHRINK) == 0) {
       return absl::InternalError("memory that somebody can take away");
     }
-    // All of it is there.
+    // All of the memory can be written.
     for (int64_t at = 0; at < memory->bytes; at += 512) memory->data[at] = 1;
     return absl::OkStatus();
   }
@@ -191,7 +191,7 @@ std::vector<std::string> SampleAttaches() {
     samples.push_back(hello + message(kRegistration, {static_cast<FdKind>(kind)}));
     samples.push_back(hello + message(kDeviceRegistration, {static_cast<FdKind>(kind)}));
   }
-  // Memory of a GPU, said again behind what is proper.
+  // Device memory: a proper registration, whose fields the body sets again.
   const auto device = [&](const v1::RegisterDeviceMemory& memory,
                           const std::vector<FdKind>& kinds) {
     v1::AttachRequest request;

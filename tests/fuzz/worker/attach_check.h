@@ -1,4 +1,4 @@
-// What a client may say at the attach socket: worker/service/attach_server.h.
+// Messages that a client may send to the attach socket: worker/service/attach_server.h.
 #ifndef COHORT_TESTS_FUZZ_WORKER_ATTACH_CHECK_H_
 #define COHORT_TESTS_FUZZ_WORKER_ATTACH_CHECK_H_
 
@@ -15,10 +15,10 @@ struct AttachCounts {
   int refused = 0;
 };
 
-// An input: messages, each with its form (1 byte: bare, hello, registration, hand-over), its
-// descriptors (see ReadFds), its length (1 byte) and body. Errors: INTERNAL says what did not hold:
-// each message is answered, or the server closes; what is registered is memory that nobody can
-// change in size; the session ends with its client, and nothing of it stays.
+// An input: messages, each with its form (1 byte: bare, hello, registration, hand-over, device
+// registration), its descriptors (see ReadFds), its length (1 byte) and body. Errors: INTERNAL
+// names the violated rule. The server answers each message, or closes. No client can change the
+// size of registered memory. The session ends with its client, and nothing of it stays.
 absl::Status CheckAttach(absl::string_view input, AttachCounts* counts = nullptr);
 
 std::vector<std::string> SampleAttaches();

@@ -1,5 +1,5 @@
-// What the fuzzers of the data plane start from and once found, without a fuzzer: in every test
-// run, and under the sanitizers.
+// Runs the samples of the data plane's fuzzers and the inputs that they once found, without a
+// fuzzer: in every test run, and under the sanitizers.
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -18,7 +18,7 @@
 namespace cohort::worker::fuzz {
 namespace {
 
-// The samples, and behind them what was found.
+// Returns the samples, followed by the inputs that the fuzzer found.
 std::vector<std::string> Inputs(std::vector<std::string> samples, const std::string& target) {
   const std::string folder = absl::StrCat("tests/fuzz/worker/corpus/", target);
   if (!std::filesystem::exists(folder)) return samples;

@@ -1,4 +1,4 @@
-// The entry points of libFuzzer, from a check and what it starts from.
+// Defines the entry points of libFuzzer from a check and its samples.
 #ifndef COHORT_TESTS_FUZZ_WORKER_FUZZ_TARGET_H_
 #define COHORT_TESTS_FUZZ_WORKER_FUZZ_TARGET_H_
 
@@ -25,7 +25,7 @@ inline void AbortUnless(const absl::Status& status) {
   std::abort();
 }
 
-// Now and then a sample, so that no corpus needs to hold them.
+// Returns a sample now and then, so that no corpus needs to hold the samples.
 inline size_t MutateOrSample(const std::vector<std::string>& samples, uint8_t* data, size_t size,
                              size_t max_size, unsigned int seed) {
   constexpr unsigned kOneIn = 50;

@@ -22,7 +22,8 @@ using shm::LocalSocket;
 constexpr absl::Duration kAtOnce = absl::Seconds(5);
 
 Instant Soon() { return Clock::Steady().Now() + kAtOnce; }
-// Nobody takes what is sent, yet: what the queue does not hold is not sent.
+// A deadline that has passed: no process receives yet, so bytes that do not fit into the queue are
+// dropped.
 Instant Now() { return Clock::Steady().Now(); }
 
 void SendInPieces(const LocalSocket& socket, absl::string_view bytes) {
@@ -47,7 +48,7 @@ void Say(const LocalSocket& socket, absl::string_view bytes) {
     if (!numbers.empty()) socket.Send("d", numbers, Now()).IgnoreError();
     return;
   }
-  // With each message, all of them.
+  // Sends all descriptors with each message.
   while (!input.empty()) {
     const absl::string_view message = input.Bytes(input.Byte());
     if (!message.empty()) socket.Send(message, numbers, Now()).IgnoreError();
@@ -62,7 +63,7 @@ absl::Status Check(absl::string_view input, bool* taken) {
     const absl::StatusOr<LocalSocket> daemon = listener->Accept(Soon());
     Say(*daemon, input);
   }
-  // The daemon is gone, so that nothing is waited for.
+  // The daemon is gone, so the receiver does not wait.
   static const auto* const heap = new std::shared_ptr<const shm::Segment>(
       std::make_shared<shm::Segment>(*shm::Segment::Create("fuzz-own-heap", kHeapBytes)));
   const Instant begin = Clock::Steady().Now();

@@ -1,5 +1,5 @@
-// The bytes of a fuzzer, as numbers and pieces. Every input means something: of what has no bytes
-// left, zeros.
+// Reads numbers and pieces from the bytes of a fuzzer. Every input is valid: a number without bytes
+// left is zero.
 #ifndef COHORT_TESTS_FUZZ_WORKER_INPUT_H_
 #define COHORT_TESTS_FUZZ_WORKER_INPUT_H_
 
@@ -24,7 +24,7 @@ class Input {
     return number;
   }
   uint8_t Byte() { return Number<uint8_t>(); }
-  // At most so many.
+  // At most `size` bytes.
   absl::string_view Bytes(size_t size) {
     const absl::string_view bytes = rest_.substr(0, size);
     rest_.remove_prefix(bytes.size());

@@ -41,14 +41,14 @@ constexpr Collective kCollectives[kVerbs] = {Collective::kAllReduce,     Collect
 
 constexpr std::array<int64_t, 16> kCounts = {
     0, 1, 3, 4, 8, 33, 65, 1000, 2048, 4097, 8192, 9000, 70000, 200001, 700000, 3000000};
-// So large that it is mapped apart from others. Little of it is touched.
+// So large that it is mapped apart from other segments. Little of it is touched.
 constexpr size_t kHeapBytes = size_t{1} << 30;
 constexpr int64_t kMostBytes = int64_t{12} << 20;  // of a part of a tensor
 constexpr size_t kGuard = size_t{1} << 20;
 constexpr size_t kPage = 4096;
 constexpr absl::Duration kAtOnce = absl::Seconds(5);
 
-// With pages before and behind it that nobody may touch.
+// Returns a heap with inaccessible pages before and behind it.
 std::shared_ptr<const shm::Segment> GuardedHeap() {
   std::vector<shm::Segment> misplaced;
   while (true) {
@@ -63,7 +63,7 @@ std::shared_ptr<const shm::Segment> GuardedHeap() {
       }
       munmap(before, kGuard);
     }
-    // Its neighbours are others'.
+    // Other mappings are next to it.
     misplaced.push_back(*std::move(segment));
     if (misplaced.size() > 64) return nullptr;
   }
@@ -141,7 +141,7 @@ class Call {
     return static_cast<size_t>(lseek(space.fd(), 0, SEEK_END));
   }
 
-  // At the end of the heap, or just as many bytes of this process.
+  // Places the tensors at the end of the heap, or in as many bytes of this process.
   void PlaceTensors(const shm::Segment& heap) {
     const int64_t part = operation_.count * SizeOf(operation_.type);
     const auto bytes = static_cast<size_t>(part * 2);
@@ -159,7 +159,7 @@ class Call {
     if (in_place_) input_data_ = output_;
   }
 
-  // As the other rank would write them, for a call of one meeting or of two.
+  // Writes the lines as the other rank would, for a call with one meeting or two.
   void Prepare(const HostSpace& space, uint64_t turn) const {
     for (uint64_t next = turn; next < turn + 2; ++next) {
       ArrivalLine& line = space.line(1 - own_, next);
@@ -175,7 +175,7 @@ class Call {
       line.tag = 0;
       line.place = 0;
       std::memcpy(&line.place, places_.data(), std::min(places_.size(), sizeof(line.place)));
-      // Beyond a buffer it can only be meant for the heap.
+      // A place beyond the buffer can only mean the heap.
       const bool in_heap = line.place >= space.fragment_bytes();
       line.bytes = static_cast<uint32_t>(
           in_heap ? 0
@@ -263,7 +263,7 @@ std::vector<std::string> SamplePeers() {
       }
     }
   }
-  // Pieces of which a negative number is taken: area 7.
+  // Impossible counts of taken fragments, such as a negative one: area 7.
   for (int64_t taken : {int64_t{-5}, int64_t{1} << 62, int64_t{5}}) {
     for (int turn = 0; turn < 2; ++turn) {
       const char head[] = {kProperBit | kOwnRankBit | kHeapBit, 0, 11, 0, 15, 3};
@@ -275,7 +275,7 @@ std::vector<std::string> SamplePeers() {
   // A cause that is no text: area 6; its state comes first, then its size.
   samples.push_back(std::string("\2\0\13\0\3\0", 6) + std::string(16, '\0') +
                     std::string("\6\0\0\14\2\0\0\0\377\377\377\377\377\376\355\260", 16));
-  // A message that its sender says to be longer than memory: area 3.
+  // A message whose sender claims that it is longer than memory: area 3.
   samples.push_back(std::string("\2\11\13\0\10\0", 6) + number(-1) + number(-1) +
                     std::string("\3\100\0\20", 4) + number(1) + number(int64_t{1} << 61));
   return samples;

@@ -1,4 +1,4 @@
-// What another rank may write into memory that it shares with this one:
+// The bytes that another rank may write into memory that it shares with this one:
 // worker/communicator/host.
 #ifndef COHORT_TESTS_FUZZ_WORKER_PEER_CHECK_H_
 #define COHORT_TESTS_FUZZ_WORKER_PEER_CHECK_H_
@@ -11,13 +11,13 @@
 
 namespace cohort::worker::fuzz {
 
-// An input: what this rank calls, twice, and what lies in the group's memory before each call, as
-// the other of two ranks has written it. See peer_check.cc.
+// An input: a collective that this rank calls twice, and the bytes that the other of two ranks
+// writes into the group's memory before each call. See peer_check.cc.
 //
-// Errors: INTERNAL says what did not hold: that the call ends at its deadline, in an error of the
-// communicator's contract, with a text that can travel. That nothing outside of tensors and shared
-// memory is touched, the sanitizer and pages without rights around heaps say. `done` (may be null):
-// how many calls were OK.
+// Errors: INTERNAL names the violated rule: the call ends at its deadline, with an error of the
+// communicator's contract, whose text can travel. Sanitizers and inaccessible pages around the
+// heaps check that the call touches only tensors and shared memory. `done` (may be null): the
+// number of calls that were OK.
 absl::Status CheckPeer(absl::string_view input, int* done = nullptr);
 
 std::vector<std::string> SamplePeers();

@@ -36,8 +36,8 @@ using parallel::RingWriter;
 //   a writer    shift (8 bytes), then steps, each: how (1 byte: bit 0, it ends; bit 1, the reader
 //               views; bit 2, the tail jumps by the next 8 bytes), length (1 byte), bytes that it
 //               appends
-//   readers     steps, each: which page (1 byte), field (1 byte), what it writes there (8 bytes),
-//               the size of the writer's next value (2 bytes)
+//   readers     steps, each: the page (1 byte), the field (1 byte), the number written to it
+//               (8 bytes), the size of the writer's next value (2 bytes)
 //   messages    any bytes: a handle, a hello, a welcome, a text
 //   guests      packets, each: length (1 byte), bytes; a length of 0xFF: a proper hello
 constexpr int kKinds = 4;
@@ -57,7 +57,7 @@ Patience Soon() { return Patience(kSoon, nullptr); }
 
 bool CanTravel(absl::string_view text) { return parallel::WireText(text, text.size()) == text; }
 
-// `about`: what it is an error of.
+// `about`: the operation that returned the error.
 absl::Status CheckError(const absl::Status& status, absl::string_view about) {
   const bool known = status.ok() || absl::IsDeadlineExceeded(status) || absl::IsDataLoss(status) ||
                      absl::IsCancelled(status) || absl::IsAborted(status) ||
@@ -76,17 +76,17 @@ v1::QueueHandle Handle() {
   return handle;
 }
 
-// What a reader makes of what a writer leaves.
+// Checks a reader of a ring into which the input writes.
 absl::Status CheckWriter(Input input, int* done) {
   COHORT_ASSIGN_OR_RETURN(const std::shared_ptr<RingMemory> ring, RingMemory::Create(kRing));
   COHORT_ASSIGN_OR_RETURN(const std::shared_ptr<PageMemory> page, PageMemory::Create());
-  // As the reader's process maps it: who writes there is seen.
+  // Mapped read-only, as in the reader's process: a write there ends the program.
   COHORT_ASSIGN_OR_RETURN(std::shared_ptr<RingMemory> mapped,
                           RingMemory::Map(UniqueFd(dup(ring->fd())), kRing));
   RingSource source(std::move(mapped), page, "rank 0");
   parallel::RecordReader records(source, kMostValue);
   parallel::RingHeader& header = ring->header();
-  header.parties.store(1000);  // nobody spins
+  header.parties.store(1000);  // so that no process spins
   header.shift.store(input.Number<uint64_t>());
   uint64_t tail = 0;
   for (int step = 0; step < kMostSteps && !input.empty(); ++step) {
@@ -140,8 +140,8 @@ class PlainSeat final : public parallel::ReaderSeat {
   bool told_ = false;
 };
 
-// What a writer makes of what readers write into their pages. The last reader is honest, and gets
-// all that was written.
+// Checks a writer whose readers write arbitrary numbers into their pages. The last reader is
+// honest, and gets all written values.
 absl::Status CheckReaders(Input input, int* done) {
   COHORT_ASSIGN_OR_RETURN(const std::shared_ptr<RingMemory> ring, RingMemory::Create(kRing));
   RingWriter writer(ring, false);
@@ -155,7 +155,7 @@ absl::Status CheckReaders(Input input, int* done) {
   page->page().head.store(seats[2]->page().head.load());
   RingSource source(ring, page, "rank 0");
   parallel::RecordReader records(source, kMostValue);
-  ring->header().parties.store(1000);  // nobody spins
+  ring->header().parties.store(1000);  // so that no process spins
   for (int step = 0; step < kMostSteps && !input.empty(); ++step) {
     parallel::ReaderPage& other = seats[input.Byte() % 2]->page();
     const uint8_t field = input.Byte() % 5;
@@ -168,7 +168,7 @@ absl::Status CheckReaders(Input input, int* done) {
     const std::string value(input.Number<uint16_t>() % kMostValue, static_cast<char>(step));
     const absl::Status status = writer.Write(value, AtOnce());
     COHORT_RETURN_IF_ERROR(CheckError(status, "a writer"));
-    // One that goes through in parts nobody reads meanwhile.
+    // A value this large passes through the ring in parts, which no thread here reads meanwhile.
     if (value.size() >= kRing / 4) return absl::OkStatus();
     const absl::StatusOr<std::string> read = records.Next(AtOnce());
     seats[2]->page().head.store(page->page().head.load());

@@ -1,4 +1,4 @@
-// What the other end of a message queue may leave in shared memory or say at the door:
+// The bytes that the other end of a message queue may leave in shared memory or send to the door:
 // client/parallel/queue.
 #ifndef COHORT_TESTS_FUZZ_WORKER_QUEUE_CHECK_H_
 #define COHORT_TESTS_FUZZ_WORKER_QUEUE_CHECK_H_
@@ -11,12 +11,12 @@
 
 namespace cohort::worker::fuzz {
 
-// An input: which end is the other's, and what it does. See queue_check.cc.
+// An input: which end is the other one, and its actions. See queue_check.cc.
 //
-// Errors: INTERNAL says what did not hold: that calls end at their deadlines, in an error of the
-// queue's contract, with a text that can travel; that no value is longer than was agreed; that a
-// writer only waits for readers that are there; that whoever comes to the door in order is let in,
-// whatever came before. `done` (may be null): how many values were read and written.
+// Errors: INTERNAL names the violated rule. Calls end at their deadlines, with an error of the
+// queue's contract, whose text can travel. No value is longer than was agreed. A writer only waits
+// for readers that are there. The door admits every proper reader, whatever came before. `done`
+// (may be null): the number of values read and written.
 absl::Status CheckQueue(absl::string_view input, int* done = nullptr);
 
 std::vector<std::string> SampleQueues();
