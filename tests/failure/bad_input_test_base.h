@@ -39,7 +39,8 @@ class BadInputTestBase : public ::testing::Test {
     before_ = Stats();
   }
 
-  // Nothing was left behind, nobody lost a seat, and it still works.
+  // Expects that bad input left nothing behind, that no member lost its seat, and that the group
+  // works.
   void TearDown() override {
     const v1::StatsResponse after = Stats();
     EXPECT_TRUE(google::protobuf::util::MessageDifferencer::Equals(before_, after))
@@ -106,7 +107,7 @@ class BadInputTestBase : public ::testing::Test {
     v1::PutResponse response;
     return stubs_->store->Put(testing::Context().get(), request, &response);
   }
-  // Sends the parts in order and returns how it ended; `blob` when it went well.
+  // Sends the parts in order and returns the stream's status; sets `blob` if the upload succeeded.
   grpc::Status Upload(const std::vector<v1::UploadRequest>& parts, int64_t* blob = nullptr) {
     v1::UploadResponse response;
     const auto context = testing::Context();

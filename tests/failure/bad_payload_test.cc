@@ -1,4 +1,4 @@
-// Payloads and blobs that no client of ours would send.
+// Payloads and blobs that no Cohort client sends.
 #include <cstdint>
 #include <functional>
 #include <limits>
@@ -40,7 +40,7 @@ TEST_F(BadPayloadTest, PayloadsThatAreTooLargeAreRefusedByTheNameOfTheLimit) {
   EXPECT_EQ(status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED) << status.error_message();
   EXPECT_THAT(status.error_message(), HasSubstr("max_value_bytes"));
 
-  // Beyond what the transport takes, before anything of ours sees it.
+  // Larger than the transport accepts: gRPC refuses it before the coordinator sees it.
   send.mutable_payload()->set_inline_(std::string(8 << 20, 'x'));
   EXPECT_EQ(Send(send).error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
 
@@ -123,7 +123,7 @@ TEST_F(BadPayloadTest, UploadsThatAreNotWhatTheySaid) {
   parts[0].mutable_scope()->set_session("short");
   ExpectInvalid(Upload(parts), "session");
 
-  // Cut off in the middle by the caller: what had come is given up.
+  // The caller cancels in the middle; the coordinator drops the parts that it got.
   v1::UploadResponse response;
   const auto context = Context();
   const auto stream = stubs_->messages->Upload(context.get(), &response);
@@ -131,7 +131,7 @@ TEST_F(BadPayloadTest, UploadsThatAreNotWhatTheySaid) {
   context->TryCancel();
   EXPECT_FALSE(stream->Finish().ok());
 
-  // The same path does work, and frees what it held once the reader has it.
+  // A proper upload works by the same path, and its blob is freed once the reader has it.
   int64_t blob = 0;
   const grpc::Status uploaded = Upload(Parts(data), &blob);
   ASSERT_TRUE(uploaded.ok()) << uploaded.error_message();

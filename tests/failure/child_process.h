@@ -14,7 +14,7 @@
 
 namespace cohort::testing {
 
-// Thread-compatible. Kills its process when it goes.
+// Thread-compatible. The destructor kills the process.
 class ChildProcess {
  public:
   // `command[0]` is as for ProgramPath (coordinator_process.h). Standard error goes to a file of
@@ -27,14 +27,14 @@ class ChildProcess {
   pid_t pid() const { return pid_; }
 
   void WriteLine(const std::string& line);
-  // Without its newline. DEADLINE_EXCEEDED: none came. UNAVAILABLE: the process has ended its
-  // output.
+  // Returns the line without its newline. DEADLINE_EXCEEDED: no line came. UNAVAILABLE: the process
+  // has closed its output.
   absl::StatusOr<std::string> ReadLine(absl::Duration timeout);
-  // What it wrote to standard error so far.
+  // The text that it has written to standard error so far.
   std::string ErrorText() const;
 
   void Signal(int signal);
-  // SIGKILL, and waits until the process is gone.
+  // Sends SIGKILL, and waits until the process is gone.
   void Kill();
   // Its exit status, or 128 + the signal that ended it. DEADLINE_EXCEEDED: it still runs.
   absl::StatusOr<int> Wait(absl::Duration timeout);

@@ -1,6 +1,6 @@
 // The coordinator is killed with kill -9 again and again while members work, and started again on
-// the same port and journal: what it acknowledged is there, rounds in progress complete, and nobody
-// loses a seat.
+// the same port and journal. All acknowledged data is there, rounds in progress complete, and no
+// member loses its seat.
 #include <algorithm>
 #include <atomic>
 #include <iostream>
@@ -42,7 +42,7 @@ CoordinatorProcess::Options OnDisk() {
   return options;
 }
 
-// What the members of one run have done so far, and when they may stop.
+// Counts the operations of one run's members so far, and says when they may stop.
 struct Work {
   std::atomic<int64_t> step_count = 0;
   std::atomic<bool> stop = false;
@@ -50,8 +50,8 @@ struct Work {
   std::atomic<int64_t> sent[kWorldSize] = {};
 };
 
-// Barriers and all-gathers in step. Rank 0 decides when all stop, so that nobody waits for one who
-// has left.
+// Barriers and all-gathers in step. Rank 0 decides when all stop, so that no member waits for one
+// that has left.
 void RunRounds(ProcessGroup& group, Work& work) {
   int64_t step = 0;
   bool last = false;
@@ -138,7 +138,7 @@ TEST(CoordinatorKilledTest, NothingAcknowledgedIsLostAndRoundsInProgressComplete
   absl::Duration longest;
   int64_t seen_generation = generation;
   for (int kill = 0; kill < kKillCount && !::testing::Test::HasFailure(); ++kill) {
-    // A random number of finished operations away, so that kills hit all kinds of moments.
+    // Waits for a random number of finished operations, so that kills hit all kinds of moments.
     const int64_t until = work.step_count + 1 + random() % 200;
     const Instant start = Clock::Steady().Now();
     EXPECT_TRUE(testing::Eventually([&] { return work.step_count >= until; }))
@@ -175,8 +175,8 @@ TEST(CoordinatorKilledTest, NothingAcknowledgedIsLostAndRoundsInProgressComplete
   }));
 }
 
-// An upgrade: asked to end, it answers what is parked; its members must not notice any more than of
-// a kill.
+// The coordinator is upgraded. On SIGTERM it answers parked calls, and its members notice it as
+// little as a kill.
 TEST(CoordinatorKilledTest, EndedBySigtermAndStartedAgainNobodyNotices) {
   CoordinatorProcess coordinator(OnDisk());
   ASSERT_TRUE(coordinator.Start().ok());
@@ -229,7 +229,7 @@ TEST(CoordinatorKilledTest, ABarrierThatWasWaitedInCompletes) {
   }
 }
 
-// Members whose next attempt comes later than a connection may be away.
+// The members retry only after a backoff that is longer than the grace of a broken connection.
 TEST(CoordinatorKilledTest, NobodyIsLostWhoComesBackSlowly) {
   CoordinatorProcess coordinator(OnDisk());
   ASSERT_TRUE(coordinator.Start().ok());
@@ -247,7 +247,7 @@ TEST(CoordinatorKilledTest, NobodyIsLostWhoComesBackSlowly) {
   ASSERT_TRUE(testing::AwaitParked(coordinator.address(), "group", 1));
   coordinator.Kill();
   ASSERT_TRUE(coordinator.Start().ok());
-  // Longer than a pause and the grace of a broken connection together.
+  // Longer than a backoff and the grace of a broken connection together.
   EXPECT_FALSE(testing::Eventually(
       [&] {
         const auto info = members[1]->Describe();
@@ -301,7 +301,7 @@ TEST(CoordinatorKilledTest, AMemberThatDiedMeanwhileIsFoundAfterwards) {
               [](ProcessGroupOptions& options) { options.lease = absl::Seconds(2); });
   for (const auto& member : members) ASSERT_NE(member, nullptr);
   coordinator.Kill();
-  // It cannot say good-bye: nobody listens.
+  // It cannot leave the group: no coordinator is running.
   members[1].reset();
   ASSERT_TRUE(coordinator.Start().ok());
   const absl::Status status = members[0]->Barrier();

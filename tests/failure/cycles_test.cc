@@ -1,4 +1,4 @@
-// Groups that come and go leave nothing behind: no descriptor, no thread, no mapping.
+// Groups form and end, and leave nothing behind: no descriptor, no thread, no mapping.
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
@@ -25,11 +25,11 @@ using worker::LocalGroupOptions;
 constexpr int kRanks = 2;
 // As many as a run of all tests has time for. Ten thousand: --test_env=CYCLES=10000.
 constexpr int kCycles = 200;
-// After so many, all that is made once has been made.
+// Everything that is created only once exists after this many cycles.
 constexpr int kWarmUp = 20;
-// gRPC's pools have more or fewer threads as they find work to do.
+// gRPC's pools have more or fewer threads depending on their work.
 constexpr int kThreadsOfPools = 8;
-// What the process may grow by; a leak of one page a cycle is more in ten thousand.
+// The process may grow by this much; a leak of one page a cycle is more in ten thousand cycles.
 constexpr int64_t kGrowthKib = 32 << 10;
 
 int CyclesAsked() {
@@ -64,8 +64,8 @@ Held HeldNow() {
   return held;
 }
 
-// gRPC's threads come and go, and the coordinator hears of the end of a connection when it does:
-// so what is held is looked at until it is no more than before.
+// Measures until no more is held than before: gRPC's threads come and go, and the coordinator
+// notices only after a while that a connection ended.
 Held SettledAt(const Held& before) {
   const Instant deadline = Clock::Steady().Now() + absl::Seconds(20);
   Held now = HeldNow();
@@ -82,7 +82,7 @@ class CyclesTest : public ::testing::Test {
  protected:
   void SetUp() override { ASSERT_TRUE(coordinator_.Start().ok()); }
 
-  // Rank `rank` of group number `cycle`: forms, computes, goes.
+  // Rank `rank` of group number `cycle` joins, runs collectives and leaves.
   void Cycle(int cycle, int rank, bool sockets) {
     LocalGroupOptions options;
     options.membership.connection.address = coordinator_.address();

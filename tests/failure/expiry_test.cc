@@ -1,4 +1,4 @@
-// What nobody reads goes by itself: no client has to do anything for it, alive or dead.
+// Objects that no member receives expire by themselves: no client, alive or dead, has to act.
 #include <iostream>
 #include <memory>
 #include <string>
@@ -28,7 +28,7 @@ constexpr absl::Duration kExpiration = absl::Seconds(2);
 
 class ExpiryTest : public ::testing::Test {
  protected:
-  // Rank 1 in a process of its own has sent `kCount` objects to rank 0, and was killed.
+  // Rank 1, in a process of its own, sends `kCount` objects to rank 0 and is killed.
   void SendAndDie(bool share_fate) {
     ASSERT_TRUE(coordinator_.Start().ok());
     ChildProcess sender({"tests/failure/member_main", coordinator_.address(), "group", "1", "2",
@@ -48,8 +48,8 @@ class ExpiryTest : public ::testing::Test {
     sent_ = Clock::Steady().Now();
     const absl::StatusOr<GroupStats> stats = reader_->Stats();
     ASSERT_TRUE(stats.ok()) << stats.status();
-    // The first may have gone already where this machine is slow; held bytes are those of the
-    // objects.
+    // On a slow machine the first objects may have expired already; the held bytes are those of the
+    // objects that are left.
     EXPECT_GT(stats->object_count, 0);
     EXPECT_GE(stats->bytes_held, stats->object_count * kObjectBytes);
   }

@@ -1,4 +1,5 @@
-// One member floods a mailbox: it is refused by a limit with a name, and nobody else notices.
+// One member floods a mailbox: it gets an error that names the limit, and no other member is
+// affected.
 #include <algorithm>
 #include <atomic>
 #include <iostream>
@@ -39,7 +40,7 @@ class FloodTest : public ::testing::Test {
     for (const auto& member : members_) ASSERT_NE(member, nullptr);
   }
 
-  // Rank 0 sends to rank 1 until it is refused, then goes on for `more`. How many were taken.
+  // Rank 0 sends to rank 1 until `more` sends have been refused. Returns how many were taken.
   int Flood(int more, const std::string& object, const std::string& limit) {
     int taken_count = 0;
     while (more > 0) {
@@ -74,7 +75,7 @@ TEST_F(FloodTest, AFullMailboxIsRefusedByNameAndOthersAreUnaffected) {
       while (!stop) {
         const Instant start = Clock::Steady().Now();
         ASSERT_TRUE(members_[2]->Send("ping", 3).ok());
-        // The flooded one can still be written to by others, and under other tags.
+        // Ranks 2 and 3 exchange objects during the flood.
         const absl::StatusOr<std::string> answer = members_[2]->Receive(3);
         ASSERT_TRUE(answer.ok()) << answer.status();
         longest = std::max(longest, Clock::Steady().Now() - start);
@@ -133,7 +134,7 @@ TEST_F(FloodTest, AGroupThatHoldsTooManyBytesIsRefusedByNameAndOtherGroupsAreUna
   ASSERT_NE(others[0], nullptr);
   EXPECT_TRUE(others[0]->Send(std::string(512 << 10, 'y'), 1).ok());
   EXPECT_EQ(others[1]->Receive(0).value_or("").size(), 512 << 10);
-  // Barriers of the full group hold no values, and go on.
+  // Barriers of the full group hold no values, and still work.
   testing::OnThreads(kWorldSize, [&](int rank) {
     const absl::Status status = members_[rank]->Barrier();
     EXPECT_TRUE(status.ok()) << status;

@@ -1,4 +1,5 @@
-// What flood tests share: a coordinator, callers that must be served meanwhile, and what is measured.
+// The base of flood tests: a coordinator, callers that must be served during the attack, and the
+// measurements.
 //
 // $COHORT_FLOOD_MAX_DELAY, such as 100ms, makes a test fail when a call of another client takes
 // longer: for an idle machine and an optimised build.
@@ -31,7 +32,7 @@
 namespace cohort::testing {
 
 inline constexpr int64_t kMiB = int64_t{1} << 20;
-// An attacker that is not stopped gives up after so much.
+// An attacker that the coordinator does not stop gives up after this many bytes.
 inline constexpr size_t kMostBytes = size_t{300} << 20;
 inline constexpr absl::Duration kMostTime = absl::Seconds(4);
 inline constexpr absl::Duration kCallDeadline = absl::Seconds(5);
@@ -40,7 +41,7 @@ inline constexpr int kCallsAfter = 2000;
 
 using Attack = std::function<void(RawHttp2& connection, int index)>;
 
-// Between two looks at something that changes: without it the test takes the processor from both
+// Pauses between two polls of a changing value: without it the test takes the processor from both
 // sides.
 inline void Pause() { poll(nullptr, 0, 1); }
 
@@ -77,7 +78,7 @@ class FloodTest : public ::testing::Test {
     std::atomic<bool> stop = false;
     std::atomic<int> grpc_calls = 0;
     std::atomic<int> lane_calls = 0;
-    // Of calls that begin once the attack does.
+    // Only calls that begin after the attack did are measured.
     std::atomic<bool> attacked = false;
     absl::Duration longest_grpc, longest_lane;
     std::thread grpc_caller([&] {
@@ -104,7 +105,7 @@ class FloodTest : public ::testing::Test {
         ++lane_calls;
       }
     });
-    // The callers were served before the attack, and are served after it.
+    // Expects that the callers are served: before the attack, and after it.
     const auto await_calls = [&](int more) {
       const int grpc_goal = grpc_calls + more;
       const int lane_goal = lane_calls + more;
@@ -137,7 +138,7 @@ class FloodTest : public ::testing::Test {
       Pause();
     }
     for (std::thread& thread : threads) thread.join();
-    // The coordinator is busy with what it got for a moment more.
+    // The coordinator still works on the attacker's bytes for a moment.
     await_calls(kCallsAfter);
     peak = std::max(peak, coordinator_.ResidentBytes());
     stop = true;

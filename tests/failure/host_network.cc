@@ -21,7 +21,7 @@ namespace {
 // A command of `ip` or `tc` takes milliseconds.
 constexpr absl::Duration kCommandPatience = absl::Seconds(30);
 
-// Root needs no user namespace, and may be where there are none.
+// Root needs no user namespace, and may run where user namespaces do not exist.
 bool IsRoot() { return geteuid() == 0; }
 
 std::string LinkOf(int host) { return absl::StrCat("host", host); }
@@ -99,8 +99,8 @@ absl::StatusOr<int64_t> HostNetwork::Dropped(int host) {
 }
 
 absl::StatusOr<HostNetwork::Namespace> HostNetwork::NewNamespace() {
-  // cat ends with its input, which this process holds. All but the first belong to the first's user
-  // namespace, in which this user is root.
+  // cat ends when its input closes, which this process holds. All namespaces but the first belong
+  // to the first one's user namespace, in which this user is root.
   const std::vector<std::string> shell = {"/bin/sh", "-c", "echo ready; exec cat"};
   std::vector<std::string> command = {"/usr/bin/unshare", "--net"};
   if (switch_ == nullptr && !IsRoot()) command.push_back("--map-root-user");

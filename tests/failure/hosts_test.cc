@@ -1,5 +1,5 @@
-// Ranks on several hosts, each with a network of its own: every operation, cables that are pulled,
-// links that lose, delay or crawl.
+// Ranks on several hosts, each with a network of its own: every operation, cut cables, and links
+// that lose packets, delay them or are slow.
 #include <iostream>
 #include <memory>
 #include <string>
@@ -29,10 +29,10 @@ using ::testing::StartsWith;
 
 constexpr char kCoordinatorPort[] = "7700";
 constexpr absl::Duration kCallTimeout = absl::Seconds(4);
-// What a busy machine may add to a deadline.
+// A busy machine may exceed a deadline by this much.
 constexpr absl::Duration kSlack = absl::Seconds(4);
 
-// All that an error names, such as by "rank 0-1,3 did not finish".
+// All ranks that an error names, such as by "rank 0-1,3 did not finish".
 std::vector<int> RanksIn(const std::string& line) {
   const std::vector<std::string> parts = absl::StrSplit(line, "rank ");
   std::vector<int> ranks;
@@ -52,8 +52,8 @@ std::vector<int> RanksIn(const std::string& line) {
 
 class HostsTest : public ::testing::Test {
  protected:
-  // Hosts with ranks, in order, and one more with the coordinator. Not OK: this machine has no
-  // network namespaces for us.
+  // Starts hosts with ranks, in order, and one more host with the coordinator. Not OK: this machine
+  // allows no network namespaces.
   absl::Status Begin(int hosts, int ranks_per_host) {
     absl::StatusOr<std::unique_ptr<HostNetwork>> network = HostNetwork::Create(hosts + 1);
     if (!network.ok()) return network.status();
@@ -87,7 +87,7 @@ class HostsTest : public ::testing::Test {
   int HostOf(int rank) const { return rank / ranks_per_host_; }
   int size() const { return static_cast<int>(ranks_.size()); }
 
-  // Every rank's next line.
+  // Returns every rank's next line.
   std::vector<std::string> Lines() {
     std::vector<std::string> lines;
     for (int rank = 0; rank < size(); ++rank) {
@@ -117,7 +117,7 @@ class HostsTest : public ::testing::Test {
     Report("verified");
   }
 
-  // Whether `line` names a rank on the other side of a cut than `rank`.
+  // Whether `line` names a rank on the other side of the cut than `rank`.
   bool NamesTheOtherSide(const std::string& line, int rank, int cut) const {
     for (const int other : RanksIn(line)) {
       if (other < size() && (HostOf(other) == cut) != (HostOf(rank) == cut)) return true;
@@ -125,8 +125,8 @@ class HostsTest : public ::testing::Test {
     return false;
   }
 
-  // All are told, in time, and of the other side: nobody takes a neighbour for the culprit that
-  // itself waits for the other host.
+  // All ranks get an error in time that names a rank on the other side. No error blames only ranks
+  // on the same side, which wait for the other host themselves.
   void ExpectTold(const std::vector<std::string>& lines, int cut) {
     int named = 0;
     for (int rank = 0; rank < size(); ++rank) {
@@ -163,7 +163,7 @@ class HostsTest : public ::testing::Test {
     reported_ = now;
   }
 
-  // Longer than a cut here: ranks notice by their own deadlines.
+  // Longer than the cuts here: ranks notice a cut by their own deadlines.
   absl::Duration lease_ = absl::Seconds(15);
   std::unique_ptr<HostNetwork> network_;
   std::vector<std::unique_ptr<ChildProcess>> ranks_;
@@ -199,13 +199,13 @@ TEST_F(HostsTest, ACutLinkOfOneHostInFour) {
   CutInTheMiddle("all_reduce 300000 plain", 2);
 }
 
-// With a lease shorter than the cut: the coordinator ends the generation, and what it says of that
-// reaches the ranks that were cut off when they are in the next one already.
+// The lease is shorter than the cut, so the coordinator ends the generation. The ranks that were
+// cut off get that news when they are already in the next generation.
 TEST_F(HostsTest, LateNewsOfACutDoNotEndTheNextGeneration) {
   lease_ = absl::Seconds(2);
   if (const absl::Status status = Begin(2, 2); !status.ok()) GTEST_SKIP() << status;
   CutInTheMiddle("all_reduce 3000000 plain", 1);
-  // TCP sends again after a pause as long as the silence was, at most.
+  // TCP retransmits after a pause that is at most as long as the silence was.
   const Instant end = Clock::Steady().Now() + kCallTimeout;
   while (!HasFailure() && Clock::Steady().Now() < end) {
     Tell("once all_reduce 300000 plain");
@@ -221,7 +221,7 @@ TEST_F(HostsTest, ACutThatIsMendedInTimeEndsNothing) {
   ExpectAll("OK");
 }
 
-// Tensors do not pass through the coordinator: it may be out of reach for as long as a lease.
+// Tensors do not pass through the coordinator, so it may be out of reach for as long as a lease.
 TEST_F(HostsTest, OperationsGoOnWhileTheCoordinatorIsCutOff) {
   if (const absl::Status status = Begin(2, 2); !status.ok()) GTEST_SKIP() << status;
   constexpr int kCoordinatorHost = 2;
@@ -241,8 +241,8 @@ TEST_F(HostsTest, LossAndDelayChangeNoResult) {
   VerifyAll({"8 plain", "300000 plain"});
 }
 
-// Two megabytes a second, and a queue that throws away what comes in bursts: TCP finds packets lost
-// whatever the kernel offers for that.
+// The link carries two megabytes a second, and its queue drops bursts, so that TCP loses packets
+// without netem.
 TEST_F(HostsTest, ASlowLinkThatDropsPacketsChangesNoResult) {
   if (const absl::Status status = Begin(2, 2); !status.ok()) GTEST_SKIP() << status;
   const absl::Status status = network_->Shape(1, "tbf rate 16mbit burst 16kb limit 24kb");

@@ -1,5 +1,5 @@
-// A client is killed, or its worker asked to end, while the worker still takes a seat for it: the
-// seat is free at once, and nobody forms a group with one who is gone.
+// A client is killed, or its worker gets SIGTERM, while the worker still takes a seat for it: the
+// seat is free at once, and no group forms with a client that is gone.
 #include <signal.h>
 
 #include <cstdlib>
@@ -31,7 +31,7 @@ using ::testing::HasSubstr;
 using testing::kPatience;
 using ::testing::StartsWith;
 
-// Who would run the collectives: "attached", the clients; "remote", the workers.
+// The processes that would run the collectives: "attached", the clients; "remote", the workers.
 class JoiningClientKilledTest : public ::testing::TestWithParam<std::string> {
  protected:
   void SetUp() override {
@@ -66,10 +66,10 @@ class JoiningClientKilledTest : public ::testing::TestWithParam<std::string> {
     EXPECT_TRUE(line.ok()) << line.status() << "\n" << client.ErrorText();
     return line.value_or("nothing");
   }
-  // How many joins wait at the coordinator; absent: it does not say.
+  // How many joins wait at the coordinator; absent if it does not say.
   std::optional<int> ParkedJoins() const {
     const absl::StatusOr<std::vector<client::ParkedCall>> calls = admin_->DumpWaits("group");
-    // A group that its last member left is gone.
+    // The coordinator closes a group that its last member left.
     if (absl::IsNotFound(calls.status())) return 0;
     if (!calls.ok()) return std::nullopt;
     int joins = 0;
@@ -81,7 +81,7 @@ class JoiningClientKilledTest : public ::testing::TestWithParam<std::string> {
   bool AwaitJoins(int count) const {
     return testing::Eventually([&] { return ParkedJoins() == count; });
   }
-  // Until nobody is seated any more, and so nobody is in the group: then it is closed.
+  // Waits until the group has no members; the coordinator then closes it.
   bool AwaitNobody() const {
     return testing::Eventually([&] {
       const absl::StatusOr<client::GroupInfo> group = admin_->GetGroup("group");
@@ -104,7 +104,7 @@ class JoiningClientKilledTest : public ::testing::TestWithParam<std::string> {
 };
 
 TEST_P(JoiningClientKilledTest, ItsSeatIsForAnother) {
-  // By the same name, as of a process that was started again, and by another.
+  // The replacement has the same name, as a restarted process does, or another one.
   for (const std::string member : {"", "replacement"}) {
     SCOPED_TRACE(member);
     const std::unique_ptr<ChildProcess> gone = StartClient(0);
@@ -116,7 +116,7 @@ TEST_P(JoiningClientKilledTest, ItsSeatIsForAnother) {
     const absl::Duration took = Clock::Steady().Now() - killed;
     EXPECT_LT(took, absl::Seconds(1));
     std::cout << "kill -9 of a joining client to its seat free: " << took << std::endl;
-    // It waits: there is no ghost to form a group with.
+    // Rank 1 waits: no dead client is left to form a group with.
     const std::unique_ptr<ChildProcess> other = StartClient(1);
     ASSERT_TRUE(AwaitJoins(1));
     const std::unique_ptr<ChildProcess> replacement = StartClient(0, member);
@@ -130,13 +130,13 @@ TEST_P(JoiningClientKilledTest, WhileItsSeatIsWantedByAnother) {
   const std::unique_ptr<ChildProcess> gone = StartClient(0);
   ASSERT_TRUE(AwaitJoins(1));
   gone->Kill();
-  // At once: whichever is quicker, the news or the replacement.
+  // The replacement joins at once, before or after the coordinator learns of the death.
   const std::unique_ptr<ChildProcess> replacement = StartClient(0);
   const std::unique_ptr<ChildProcess> other = StartClient(1);
   ExpectWorks(*other, *replacement);
 }
 
-// The seat is taken, but another rank does not say how it can be reached.
+// The seats are taken, but another rank does not say how it can be reached.
 TEST_P(JoiningClientKilledTest, WhileRanksMeet) {
   const std::unique_ptr<ChildProcess> gone = StartClient(0);
   ASSERT_TRUE(AwaitJoins(1));

@@ -1,5 +1,5 @@
-// One peer floods the coordinator's port with plain frames that no client sends. The coordinator
-// closes its connection, keeps little memory for it, and serves everyone else meanwhile.
+// One peer floods the coordinator's port with lane frames that no client sends. The coordinator
+// closes its connection, keeps little memory for it, and serves other clients meanwhile.
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -55,7 +55,7 @@ class LaneFloodTest : public testing::FloodTest {
     lane::AppendHeader(header, &frame);
     return frame + body;
   }
-  // Waits for a key that nobody sets.
+  // A call that waits for a key that no call sets.
   std::string ParkedCall(uint32_t id) const {
     v1::GetRequest request;
     request.add_keys("never");
@@ -70,7 +70,7 @@ class LaneFloodTest : public testing::FloodTest {
     lane::AppendHeader(header, &frame);
     return frame;
   }
-  // Runs frames that `make` returns for the numbers 1, 2, 3...
+  // Attacks with the frames that `make` returns for the numbers 1, 2, 3...
   template <typename Make>
   void RunFrames(Make make) {
     Run(
@@ -132,7 +132,7 @@ TEST_F(LaneFloodTest, CallsThatWaitWithoutEnd) {
   EXPECT_EQ(closed_, 1);
 }
 
-// An honest client may ask as fast as it likes; it must not keep others waiting.
+// An honest client may call as fast as it likes, but must not delay others.
 TEST_F(LaneFloodTest, SmallCallsThatAreAnswered) {
   const uint16_t limits = MethodOf("AdminService/Limits");
   RunFrames([&](uint32_t id) { return Call(id, limits, ""); });

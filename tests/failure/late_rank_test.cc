@@ -1,5 +1,4 @@
-// A rank comes late to a call: the metrics of the workers of those who wait name it, while they
-// wait.
+// A rank comes late to a call: the metrics of the other ranks' workers name it while they wait.
 #include <netdb.h>
 #include <signal.h>
 #include <sys/socket.h>
@@ -35,8 +34,8 @@ using ::testing::StartsWith;
 constexpr int kSize = 3;
 constexpr int kLate = 0;
 
-// Who runs the collectives: "attached", the clients; "remote", the workers. And whether ranks share
-// memory.
+// The processes that run the collectives: "attached", the clients; "remote", the workers. And
+// whether ranks share memory or use sockets.
 struct Form {
   std::string name;
   bool sockets = false;
@@ -98,7 +97,7 @@ class LateRankTest : public ::testing::TestWithParam<Form> {
     EXPECT_TRUE(line.ok()) << line.status() << "\n" << clients_[rank]->ErrorText();
     return line.value_or("nothing");
   }
-  // As its log says.
+  // The port that the worker has logged.
   int MetricsPort(int rank) const {
     const std::vector<std::string> parts =
         absl::StrSplit(workers_[rank]->ErrorText(), absl::MaxSplits("metrics_port=", 1));
@@ -133,7 +132,7 @@ TEST_P(LateRankTest, IsNamedByThoseWhoWait) {
     EXPECT_TRUE(testing::Eventually([&] {
       return absl::StrContains(Scrape(port), Series(rank, kLate));
     })) << Scrape(port);
-    // The other has been there for long: a moment of it at most is charged.
+    // The other rank has long arrived, and is charged a moment at most: the late rank comes first.
     const auto worker = client::WorkerClient::Create(Socket(rank), kPatience);
     const absl::StatusOr<client::WorkerInfo> info = worker->Describe();
     ASSERT_TRUE(info.ok()) << info.status();
@@ -144,14 +143,14 @@ TEST_P(LateRankTest, IsNamedByThoseWhoWait) {
   }
   clients_[kLate]->WriteLine("once all_reduce 8 plain");
   for (int rank = 0; rank < kSize; ++rank) EXPECT_THAT(Line(rank), StartsWith("OK"));
-  // The series go with the ranks.
+  // The series end when the ranks leave.
   const int port = MetricsPort(1);
   for (int rank = 0; rank < kSize; ++rank) clients_[rank]->WriteLine("leave");
   EXPECT_TRUE(testing::Eventually(
       [&] { return !absl::StrContains(Scrape(port), "cohort_worker_wait_seconds_total{"); }));
 }
 
-// With its metrics served, and nothing to do.
+// The worker serves its metrics, and has no client.
 TEST_P(LateRankTest, AWorkerEndsAtOnce) {
   if (HasFailure()) return;
   for (int rank = 0; rank < kSize; ++rank) {
