@@ -1,5 +1,5 @@
-// A member's process is killed or stopped in the middle of a round: the others learn who it was,
-// and go on.
+// A member's process is killed or stopped in the middle of a round: the others learn which member
+// it was, and go on.
 #include <signal.h>
 
 #include <iostream>
@@ -50,7 +50,7 @@ class MemberKilledTest : public ::testing::Test {
     return std::make_unique<ChildProcess>(std::move(command));
   }
 
-  // Ranks 0..2 here, rank 3 in a process of its own.
+  // Joins ranks 0..2 here, and rank 3 in a process of its own.
   void Join(bool share_fate = true) {
     victim_ = StartVictim(share_fate);
     Answers<std::shared_ptr<std::unique_ptr<ProcessGroup>>> joined(kVictim);
@@ -72,13 +72,13 @@ class MemberKilledTest : public ::testing::Test {
     const absl::StatusOr<std::string> line = victim_->ReadLine(kPatience);
     ASSERT_TRUE(line.ok()) << line.status();
     ASSERT_EQ(*line, "joined 3 4 1");
-    // Before its stream stands, a member that dies is only found by its lease.
+    // Until the victim's event stream is open, only its lease reveals that it died.
     victim_->WriteLine("await_event");
     ASSERT_TRUE(survivors_[0]->ReportError("hello", /*fatal=*/false).ok());
     ASSERT_EQ(victim_->ReadLine(kPatience).value_or("nothing"), "OK ");
   }
 
-  // What each survivor must be told of a generation that the victim ended.
+  // Checks the error that a survivor gets when the victim has ended the generation.
   void ExpectVictimNamed(const absl::Status& status, CauseKind kind) {
     EXPECT_EQ(status.code(), absl::StatusCode::kAborted) << status;
     EXPECT_THAT(std::string(status.message()), HasSubstr("victim"));
@@ -96,7 +96,7 @@ class MemberKilledTest : public ::testing::Test {
     return options;
   }
 
-  // All three wait in a barrier for the victim.
+  // All three survivors wait in a barrier for the victim.
   void ParkSurvivors(Answers<BarrierAnswer>& answers) {
     for (int rank = 0; rank < kVictim; ++rank) {
       survivors_[rank]->BarrierAsync(LongRound(), BarrierSlot(answers, rank));
@@ -104,7 +104,7 @@ class MemberKilledTest : public ::testing::Test {
     ASSERT_TRUE(testing::AwaitParked(coordinator_.address(), "group", kVictim));
   }
 
-  // Breaks the generation by killing the victim, seen by all survivors.
+  // Kills the victim, and expects that all survivors see the generation end.
   void KillVictimInBarrier() {
     Answers<BarrierAnswer> answers(kVictim);
     ParkSurvivors(answers);
@@ -129,7 +129,7 @@ class MemberKilledTest : public ::testing::Test {
     }
   }
 
-  // Rank 0 proposes a view without the victim; the others accept when they hear of it.
+  // Rank 0 proposes a view without the victim; the others accept the proposal.
   void Shrink() {
     testing::OnThreads(kVictim, [&](int rank) {
       const absl::StatusOr<std::vector<RankRange>> alive = survivors_[rank]->AgreeAlive();
@@ -187,7 +187,7 @@ TEST_F(MemberKilledTest, KilledInsideAnAllGatherIsNamedToAll) {
   for (int rank = 0; rank < 2; ++rank) {
     ExpectVictimNamed(answers[rank].status(), CauseKind::kConnectionLost);
   }
-  // Who comes later is not left to wait for the dead, nor given a result without it.
+  // A rank that calls later neither waits for the dead rank nor gets a result without it.
   ExpectVictimNamed(survivors_[2]->AllGather("mine").status(), CauseKind::kConnectionLost);
 }
 
@@ -205,7 +205,7 @@ TEST_F(MemberKilledTest, StoppedWithItsConnectionOpenIsFoundByItsLease) {
     ExpectVictimNamed(answers[rank].status, CauseKind::kLeaseExpired);
   }
 
-  // It wakes up in a world that went on without it: fenced, told so, and changes nothing.
+  // The victim wakes up after the others went on: it is fenced, gets an error, and changes nothing.
   victim_->WriteLine("send 0 1 10");
   victim_->Signal(SIGCONT);
   const absl::StatusOr<std::string> line = victim_->ReadLine(kPatience);

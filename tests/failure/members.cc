@@ -90,7 +90,7 @@ bool Eventually(const std::function<bool()>& condition, absl::Duration timeout) 
   const Instant deadline = Clock::Steady().Now() + timeout;
   while (!condition()) {
     if (Clock::Steady().Now() > deadline) return false;
-    // What is looked at lives in another process, which tells nobody: look again each 5 ms.
+    // The condition depends on another process, which sends no notification: poll every 5 ms.
     poll(nullptr, 0, 5);
   }
   return true;

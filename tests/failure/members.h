@@ -18,10 +18,10 @@
 
 namespace cohort::testing {
 
-// Longer than anything here takes on a busy machine; only a hang reaches it.
+// Longer than any step of these tests on a busy machine; only a hang reaches it.
 inline constexpr absl::Duration kPatience = absl::Seconds(60);
 
-// Of this run; printed, and taken from COHORT_TEST_SEED when that is set.
+// The seed of this run, which it prints; COHORT_TEST_SEED sets it.
 uint64_t TestSeed();
 
 // A connection that finds a coordinator again soon after its restart.
@@ -32,16 +32,16 @@ client::ProcessGroupOptions MemberOptions(std::shared_ptr<client::Connection> co
 
 using Members = std::vector<std::unique_ptr<client::ProcessGroup>>;
 
-// Ranks 0..world_size-1, spread over `connections`. `adjust` (may be null) edits the options of
-// each. Members that could not join are null, and a test failure.
+// Joins ranks 0..world_size-1, spread over `connections`. `adjust` (may be null) edits the options
+// of each. A member that could not join is null, and fails the test.
 Members JoinAll(const std::vector<std::shared_ptr<client::Connection>>& connections,
                 const std::string& group, int world_size,
                 const std::function<void(client::ProcessGroupOptions&)>& adjust = nullptr);
 
-// Looks until `condition` holds; false: it never did.
+// Polls until `condition` holds; false if it does not within `timeout`.
 bool Eventually(const std::function<bool()>& condition, absl::Duration timeout = kPatience);
 
-// Until `count` calls of the group are parked at the coordinator, watches not counted.
+// Waits until `count` calls of the group are parked at the coordinator, not counting watches.
 bool AwaitParked(const std::string& address, const std::string& group, int64_t count,
                  absl::Duration timeout = kPatience);
 
@@ -54,7 +54,7 @@ class Answers {
  public:
   explicit Answers(int count) : state_(std::make_shared<State>(count)) {}
 
-  // To be called once by the call number `index`.
+  // The callback for call number `index`; it is called once.
   std::function<void(T)> Slot(int index) {
     return [state = state_, index](T value) {
       MutexLock lock(&state->mutex);
@@ -62,7 +62,7 @@ class Answers {
       state->values[index].emplace(std::move(value));
     };
   }
-  // False: not all came.
+  // False if not all answers came.
   bool AwaitAll(absl::Duration timeout = kPatience) {
     return AwaitCount(static_cast<int>(state_->values.size()), timeout);
   }
@@ -75,7 +75,7 @@ class Answers {
     MutexLock lock(&state_->mutex);
     return state_->arrived;
   }
-  // Precondition: it came.
+  // Precondition: the answer came.
   T& operator[](int index) {
     MutexLock lock(&state_->mutex);
     return *state_->values[index];
@@ -98,11 +98,11 @@ struct BarrierAnswer {
 std::function<void(absl::Status, client::RoundReport)> BarrierSlot(Answers<BarrierAnswer>& answers,
                                                                    int index);
 
-// Events as they come, to be awaited. Slots outlive this object.
+// Collects events for tests that wait for them. Slots outlive this object.
 class Events {
  public:
   std::function<void(const client::GroupEvent&)> Slot();
-  // The first event of this kind. Absent: none came.
+  // Waits for the first event of this kind; absent if none came.
   std::optional<client::GroupEvent> Await(client::EventKind kind,
                                           absl::Duration timeout = kPatience);
 

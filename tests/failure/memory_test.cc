@@ -1,5 +1,5 @@
-// What callers make the coordinator keep is counted, bounded, and fits into the same memory after a
-// kill -9. Prints resident memory for each kind of caller.
+// The coordinator counts and bounds the memory that callers make it keep. After a kill -9 the same
+// state fits into the same memory. Prints resident memory for each kind of caller.
 #include <sys/stat.h>
 
 #include <fstream>
@@ -50,7 +50,7 @@ class MemoryTest : public ::testing::Test {
     }
     return 0;
   }
-  // Says how much `what` took, and returns that.
+  // Prints how much `what` took, and returns it.
   int64_t Report(const std::string& what, int64_t before) {
     const int64_t grown = Resident() - before;
     std::cout << what << ": " << grown / 1024 << " KiB more resident, "
@@ -112,7 +112,8 @@ TEST_F(MemoryTest, ReadingStoresOfNewTenantsLeavesNothing) {
 
 TEST_F(MemoryTest, ParkedCallsAreCountedAndBounded) {
   constexpr int kCalls = 10000;
-  // All calls are of one channel, and the account is to be what refuses some of them.
+  // All calls share one channel, and the account, not the limit on streams, must refuse some of
+  // them.
   ASSERT_NO_FATAL_FAILURE(
       Start({"--limit", "max_bytes_held=83886080", "--max-concurrent-streams", "16384"}));
   v1::QueuePopRequest request;
@@ -143,7 +144,7 @@ TEST_F(MemoryTest, ParkedCallsAreCountedAndBounded) {
                                        message = status.error_message();
                                      });
   }
-  // All have been handled when each is parked or was refused.
+  // All calls have been handled once each is parked or refused.
   for (int turn = 0; turn < 60000; ++turn) {
     absl::MutexLock lock(&mutex);
     if (ended + Stats().waiter_count() >= kCalls || HasFailure()) break;
@@ -188,7 +189,7 @@ TEST_F(MemoryTest, StreamsThatNobodyReadsAreCounted) {
   const int64_t grown =
       Report(absl::StrCat(kStreams, " watch streams that nobody reads"), before);
   std::cout << "output charged: " << Held("output") / 1024 << " KiB" << std::endl;
-  // All of them hold the same few values.
+  // All streams hold the same few values.
   EXPECT_LT(grown, 64 * kMiB);
   EXPECT_LT(Held("output"), kStreams * 4096);
   for (Watcher& watcher : watchers) watcher.context->TryCancel();
@@ -204,7 +205,7 @@ TEST_F(MemoryTest, AWatchStreamThatNobodyReadsIsRefusedAtTheLimit) {
   constexpr int64_t kLimit = 16 * kMiB;
   constexpr int kMostStreams = 1000;
   ASSERT_NO_FATAL_FAILURE(Start({"--limit", absl::StrCat("max_bytes_held=", kLimit)}));
-  // Changes of values that are too small to be shared: an answer of a watch has 64 KiB of them.
+  // Changes of values that are too small to be shared: one answer of a watch has 64 KiB of them.
   for (int i = 0; i < 2000; ++i) {
     const grpc::Status put = Put("key", std::string(2000, 'x'));
     ASSERT_TRUE(put.ok()) << put.error_message();
@@ -230,7 +231,7 @@ TEST_F(MemoryTest, AWatchStreamThatNobodyReadsIsRefusedAtTheLimit) {
                                             static_cast<int>(watchers.size()) / 20 + 1);
     watcher.stream = watcher.stubs->store->Watch(watcher.context.get(), watch);
     v1::WatchResponse response;
-    // The first answer alone; the coordinator is left with the next.
+    // Reads only the first answer; the coordinator has to keep the next.
     if (!watcher.stream->Read(&response)) refused = watcher.stream->Finish();
   }
   std::cout << watchers.size() << " streams, output charged: " << Held("output") / 1024 << " KiB"
@@ -239,7 +240,7 @@ TEST_F(MemoryTest, AWatchStreamThatNobodyReadsIsRefusedAtTheLimit) {
       << refused.error_message();
   EXPECT_THAT(refused.error_message(), HasSubstr(absl::StrCat("max_bytes_held is ", kLimit)));
   EXPECT_THAT(refused.error_message(), HasSubstr("more for output"));
-  // The question itself is charged, too.
+  // The request itself is charged, too.
   EXPECT_LE(Stats().charged_bytes(), kLimit + 64 * 1024);
   watchers.pop_back();
   for (Watcher& watcher : watchers) watcher.context->TryCancel();
@@ -249,7 +250,7 @@ TEST_F(MemoryTest, AWatchStreamThatNobodyReadsIsRefusedAtTheLimit) {
     }
     watcher.stream->Finish();
   }
-  // There is room again as soon as the coordinator has seen them go.
+  // Memory is free again as soon as the coordinator has seen the streams end.
   const absl::Time deadline = absl::Now() + absl::Seconds(30);
   bool served = false;
   while (!served && absl::Now() < deadline) {

@@ -1,5 +1,5 @@
-// Members that disagree: a join fails alone and a round fails for all, at once, told of both sides;
-// the group stays usable.
+// Members that disagree: a join fails alone, and a round fails for all members. The errors come at
+// once and name both sides; the group stays usable.
 #include <functional>
 #include <iostream>
 #include <memory>
@@ -30,7 +30,7 @@ using testing::JoinAll;
 using testing::MemberOptions;
 using testing::Members;
 
-// Far below any timeout that the members gave, far above what a busy machine needs.
+// Far below all timeouts of the members, far above the delays of a busy machine.
 constexpr absl::Duration kAtOnce = absl::Seconds(5);
 
 class MismatchTest : public ::testing::Test {
@@ -40,8 +40,8 @@ class MismatchTest : public ::testing::Test {
     connection_ = Connect(coordinator_.address());
   }
 
-  // Joins `first` and then `second`, which disagrees: it is told of both, at once, and with
-  // `agreed` the group forms.
+  // Joins `first` and then `second`, which disagrees: it gets an error that names both, at once.
+  // The group then forms with `agreed`.
   void ExpectSecondRefused(const ProcessGroupOptions& first, const ProcessGroupOptions& second,
                            const ProcessGroupOptions& agreed) {
     Answers<absl::Status> answers(3);
@@ -164,7 +164,7 @@ TEST_F(MismatchTest, OtherDigestOfAnAllGatherFailsAll) {
   ExpectBarrierWorks(members, "after");
 }
 
-// Runs `call` of all three at once and expects that all are told, at once.
+// Runs `call` on all three members at once, and expects that all get the error at once.
 void ExpectAllRefused(Members& members,
                       const std::function<absl::Status(ProcessGroup&, int)>& call) {
   const Instant start = Clock::Steady().Now();
@@ -197,9 +197,9 @@ TEST_F(MismatchTest, OtherRootOfAGatherFailsAll) {
 TEST_F(MismatchTest, TwoRootsOfABroadcastFailAllButTheFirst) {
   Members members = JoinThree();
   ASSERT_NE(members[2], nullptr);
-  // A root waits for nobody, so the first of the two leaves with OK; whoever comes after it and
-  // agrees with the second is told, in any order. (Had rank 2 come between two roots, it would have
-  // its value rightly from the one it names: nobody could tell it of what is yet to come.)
+  // A root waits for no member, so the first root succeeds. Members that then name the second root
+  // fail, in any order. (If rank 2 named the first root before rank 1 called, it would rightly get
+  // the value: the mismatch would be yet to come.)
   EXPECT_TRUE(members[0]->Broadcast("value", 0).ok());
   const Instant start = Clock::Steady().Now();
   testing::OnThreads(2, [&](int index) {

@@ -1,5 +1,5 @@
-// A coordinator that comes back under a new address: its name leads there at once, and clients follow
-// soon. In a network of the test's own, with names by a file and by a name server.
+// A coordinator comes back under a new address: its name resolves to it at once, and clients follow
+// soon. The test has a network of its own, with names from a file or from a name server.
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <net/if.h>
@@ -50,8 +50,8 @@ bool WriteFile(const std::string& path, const std::string& text) {
   return static_cast<bool>(file.flush());
 }
 
-// A network with nothing but a loopback, and names that the test sets. For this thread and what
-// begins after it. The error says what this machine does not allow.
+// A network with only a loopback interface, and names that the test sets. It applies to this thread
+// and to those that start after it. The error says why this machine does not allow it.
 class OwnNames {
  public:
   static std::string Enter(const std::string& hosts, const std::string& servers) {
@@ -98,7 +98,7 @@ class MovedCoordinatorTest : public ::testing::TestWithParam<Names> {
     if (!why_not_->empty()) GTEST_SKIP() << *why_not_;
     WriteFile(FileOfNames(), "127.0.0.1 localhost\n");
     if (GetParam() == Names::kServer) {
-      // Answers are good for no time, as those of Kubernetes are for a short one.
+      // Answers have a TTL of zero; those of Kubernetes have a short one.
       server_ = std::make_unique<testing::ChildProcess>(std::vector<std::string>{
           "/usr/sbin/dnsmasq", "--keep-in-foreground", "--conf-file=/dev/null", "--no-resolv",
           "--no-hosts", absl::StrCat("--addn-hosts=", FileOfServer()), "--local-ttl=0",
@@ -108,7 +108,7 @@ class MovedCoordinatorTest : public ::testing::TestWithParam<Names> {
     Start(2);
   }
 
-  // A coordinator at 127.0.0.HOST, where the name leads from now on.
+  // Starts a coordinator at 127.0.0.HOST, to which the name resolves from now on.
   void Start(int host) {
     const std::string address = absl::StrCat("127.0.0.", host);
     coordinator_ = nullptr;
@@ -159,7 +159,7 @@ INSTANTIATE_TEST_SUITE_P(Names, MovedCoordinatorTest,
                            return info.param == Names::kFile ? "File" : "Server";
                          });
 
-// What deploy/README.md tells users of stubs to set.
+// The arguments that deploy/README.md tells users of stubs to set.
 TEST_P(MovedCoordinatorTest, AStubWithTheDocumentedArgumentsFollows) {
   grpc::ChannelArguments arguments;
   arguments.SetInt(GRPC_ARG_DNS_MIN_TIME_BETWEEN_RESOLUTIONS_MS, 500);
@@ -190,7 +190,7 @@ TEST_P(MovedCoordinatorTest, AStubWithTheDocumentedArgumentsFollows) {
   EXPECT_TRUE(status.ok()) << status.error_message();
 }
 
-// The lines of deploy/README.md themselves.
+// Runs the lines of deploy/README.md themselves.
 TEST_P(MovedCoordinatorTest, TheDocumentedPythonChannelFollows) {
   v1::PutRequest request;
   request.set_key("key");

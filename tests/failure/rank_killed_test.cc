@@ -1,5 +1,5 @@
-// A rank is killed or stopped in the middle of a collective: the others are told who it was, at
-// once, and form the next generation with whoever takes its place.
+// A rank is killed or stopped in the middle of a collective: the others get an error that names it,
+// at once, and form the next generation with its replacement.
 #include <signal.h>
 
 #include <iostream>
@@ -33,7 +33,7 @@ class RankKilledTest : public ::testing::Test {
  protected:
   void SetUp() override { ASSERT_TRUE(coordinator_.Start().ok()); }
 
-  // `host`: ranks with different ones share no memory.
+  // Ranks with different values of `host` share no memory.
   void Start(int rank, const std::string& host = "", const std::string& more = "timeout_ms=60000") {
     std::vector<std::string> command = {"tests/failure/rank_main", coordinator_.address(), "group",
                                         absl::StrCat(rank),        absl::StrCat(kSize),    more};
@@ -41,7 +41,7 @@ class RankKilledTest : public ::testing::Test {
     ranks_[rank] = std::make_unique<ChildProcess>(std::move(command));
   }
 
-  // Every rank's next line.
+  // Returns every rank's next line.
   std::vector<std::string> Lines(int but = -1) {
     std::vector<std::string> lines(kSize);
     for (int rank = 0; rank < kSize; ++rank) {
@@ -128,7 +128,7 @@ TEST_F(RankKilledTest, BetweenHosts) {
   std::cout << "kill -9 to the last of the others told, at worst: " << slowest_ << std::endl;
 }
 
-// Nobody takes the dead rank's place in time: calls say so, until somebody does.
+// While no process takes the dead rank's place, calls fail and say so; a later Rejoin succeeds.
 TEST_F(RankKilledTest, ARejoinThatFailsMayBeRepeated) {
   constexpr int kVictim = 3;
   for (int rank = 0; rank < kSize; ++rank) Start(rank);
@@ -162,7 +162,7 @@ TEST_F(RankKilledTest, AStoppedRankIsNamedByTheCallsDeadline) {
     EXPECT_THAT(line, HasSubstr("rank 2 did not come"));
   }
   EXPECT_TRUE(late);
-  // Once it runs again, it is told as well, and all go on in the next generation.
+  // Once the rank runs again, it gets the error as well, and all go on in the next generation.
   ranks_[kVictim]->Signal(SIGCONT);
   EXPECT_THAT(ranks_[kVictim]->ReadLine(kPatience).value_or("nothing"), StartsWith("ABORTED"));
   Tell("rejoin");

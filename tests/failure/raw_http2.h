@@ -41,10 +41,11 @@ class RawHttp2 {
   // The preface and empty settings, which it also acknowledges.
   static std::string Greeting();
 
-  // Sends all of `bytes`, and reads and drops what comes meanwhile. False: the server has closed
-  // the connection, or took nothing for `patience`.
+  // Sends all of `bytes`, and meanwhile reads and drops incoming bytes. False: the server has
+  // closed the connection, or took nothing for `patience`.
   bool Send(absl::string_view bytes, absl::Duration patience = absl::Seconds(5));
-  // Drops what comes until the server closes the connection. False: it did not within `patience`.
+  // Drops incoming bytes until the server closes the connection. False: it did not within
+  // `patience`.
   bool AwaitClosed(absl::Duration patience);
   // Says that no more will be sent.
   void Finish();

@@ -1,5 +1,5 @@
-// SIGTERM while a thousand calls are parked: each is answered, and the process ends with 0 inside
-// its grace.
+// SIGTERM while a thousand calls are parked: the coordinator answers each call, and exits with 0
+// within its grace.
 #include <signal.h>
 
 #include <iostream>
@@ -33,7 +33,7 @@ using testing::Stubs;
 constexpr int kCalls = 1000;
 constexpr absl::Duration kGrace = absl::Seconds(10);
 
-// A call of a generated stub and what it needs until it is answered.
+// A call of a generated stub, with the objects that must live until its answer.
 template <typename Request, typename Response>
 struct Call {
   std::unique_ptr<grpc::ClientContext> context = testing::Context(kPatience + absl::Seconds(30));
@@ -52,7 +52,7 @@ class SigtermTest : public ::testing::Test {
     }
   }
 
-  // Sessions of a whole group, by bare stubs.
+  // Joins a whole group through bare stubs, and returns the scopes of its sessions.
   std::vector<v1::Scope> JoinAll(const std::string& group, int world_size) {
     std::vector<Call<v1::JoinRequest, v1::JoinResponse>> calls(world_size);
     Answers<grpc::Status> answers(world_size);
@@ -62,7 +62,7 @@ class SigtermTest : public ::testing::Test {
                                               &calls[rank].response, answers.Slot(rank));
     }
     std::vector<v1::Scope> scopes;
-    // Every call has a deadline, so all are answered before `calls` go.
+    // Every call has a deadline, so all are answered before `calls` is destroyed.
     EXPECT_TRUE(answers.AwaitAll(kPatience * 2));
     for (int rank = 0; rank < world_size; ++rank) {
       EXPECT_TRUE(answers[rank].ok()) << answers[rank].error_message();
@@ -111,12 +111,12 @@ TEST_F(SigtermTest, AThousandParkedCallsAreEachAnswered) {
   }
   for (const auto& [text, count] : texts) {
     std::cout << count << " times: " << text << std::endl;
-    // An answer, not a broken connection.
+    // The text is that of an answer, not of a broken connection.
     EXPECT_THAT(text, HasSubstr("drain"));
   }
 }
 
-// Nobody calls, and Prometheus may.
+// No call is parked, and metrics are served.
 TEST(IdleSigtermTest, EndsAtOnceWhileItsMetricsAreServed) {
   ChildProcess coordinator({"coordinator/cohort-coordinator", "--listen", "127.0.0.1:0",
                             "--metrics-listen", "127.0.0.1:0"});
@@ -134,7 +134,7 @@ TEST(IdleSigtermTest, EndsAtOnceWhileItsMetricsAreServed) {
 
 TEST_F(SigtermTest, WatchersAndMembersThatAreStillJoiningAreAnsweredToo) {
   const std::vector<v1::Scope> scopes = JoinAll("group", 4);
-  // A join that waits for a second member, a pop, a get, a fetch: one of each kind of wait.
+  // A join that waits for a second member, a pop, a get, a fetch: one call of each kind of wait.
   Call<v1::JoinRequest, v1::JoinResponse> join;
   join.request = testing::JoinRequestOf("half", 0, 2);
   Call<v1::ReceiveRequest, v1::ReceiveResponse> receive;
@@ -196,8 +196,8 @@ TEST_F(SigtermTest, WatchersAndMembersThatAreStillJoiningAreAnsweredToo) {
   EXPECT_EQ(keys_stream->Finish().error_code(), grpc::StatusCode::UNAVAILABLE);
 }
 
-// The library repeats what was answered UNAVAILABLE until its timeout; then its callers are
-// answered as well.
+// The library repeats a call that was answered UNAVAILABLE until its timeout; then its callers get
+// the answer as well.
 TEST_F(SigtermTest, MembersOfTheLibraryAreEachAnsweredWithinTheirTimeout) {
   constexpr int kWorldSize = 200;
   std::vector<std::shared_ptr<client::Connection>> connections;

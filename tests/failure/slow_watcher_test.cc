@@ -1,5 +1,5 @@
-// Watchers that do not read their streams cost the coordinator little, and are told what they
-// missed.
+// Watchers that do not read their streams cost the coordinator little, and get an error if they
+// missed events.
 #include <iostream>
 #include <memory>
 #include <string>
@@ -36,7 +36,7 @@ class SlowWatcherTest : public ::testing::Test {
     scope_.set_session(response.session());
   }
 
-  // A stream that is open and of which nothing is read.
+  // An open stream that the test does not read.
   template <typename Response>
   struct Watcher {
     std::unique_ptr<Stubs> stubs;
@@ -83,10 +83,11 @@ TEST_F(SlowWatcherTest, OfAGroupIsBoundedAndSeesEverythingOrIsToldThatItDidNot) 
   const int64_t grown = testing::ResidentBytes(coordinator_.pid()) - before;
   std::cout << kEvents << " events of 1 kB, " << kWatchers
             << " watchers that do not read: " << grown / kMiB << " MiB more" << std::endl;
-  // All of it for each watcher would be 240 MB; the log itself keeps 4096 events.
+  // All events for each watcher would be 240 MB; the log itself keeps 4096 events.
   EXPECT_LT(grown, 60 * kMiB);
 
-  // What they read in the end has no gap, whether it is cut short or not.
+  // The events that a watcher reads in the end have no gap, whether or not the stream was cut
+  // short.
   v1::WatchGroupResponse response;
   int64_t last = 0;
   int64_t event_count = 0;
@@ -133,7 +134,7 @@ TEST_F(SlowWatcherTest, OfKeysIsBoundedWhenOneKeyIsOverwrittenForEver) {
   const int64_t grown = testing::ResidentBytes(coordinator_.pid()) - before;
   std::cout << kPuts << " writes of one key of 64 KiB, " << kWatchers
             << " watchers that do not read: " << grown / kMiB << " MiB more" << std::endl;
-  // For each watcher all of it would be 190 MB; one log of all of it too.
+  // All values for each watcher would be 190 MB, and so would one log of them.
   EXPECT_LT(grown, 100 * kMiB);
 
   v1::WatchResponse response;

@@ -1,5 +1,4 @@
-// Members that are all restarted, quickly, twice: nobody ever sees the unique ids of an earlier
-// life.
+// All members are restarted quickly, twice: no member ever sees the unique ids of an earlier life.
 #include <signal.h>
 
 #include <memory>
@@ -40,7 +39,7 @@ class StaleIdsTest : public ::testing::Test {
     return life;
   }
 
-  // The generation all of them joined; 0 when they did not agree on one.
+  // Returns the generation that all members joined, or 0 if one of them does not answer.
   int64_t AwaitJoined(Life& life) {
     int64_t generation = 0;
     for (int rank = 0; rank < kWorldSize; ++rank) {
@@ -56,7 +55,8 @@ class StaleIdsTest : public ::testing::Test {
     return generation;
   }
 
-  // The others ask before rank 0 publishes: an id that is there already would be an old one.
+  // The other ranks fetch before rank 0 publishes: an id that they found at once would be an old
+  // one.
   void ExpectOwnIds(Life& life, const std::string& id) {
     for (int rank = 1; rank < kWorldSize; ++rank) life[rank]->WriteLine("fetch weights");
     ASSERT_TRUE(testing::AwaitParked(coordinator_.address(), "group", kWorldSize - 1))
@@ -80,7 +80,7 @@ TEST_F(StaleIdsTest, RestartedTwiceEachLifeSeesItsOwn) {
     EXPECT_GT(own, generation);
     generation = own;
     ASSERT_NO_FATAL_FAILURE(ExpectOwnIds(life, id));
-    // Killed and at once followed by the next life, before any loss is noticed.
+    // All are killed, and the next life starts at once, before the coordinator notices a loss.
     for (const auto& member : life) member->Signal(SIGKILL);
   }
 }

@@ -1,4 +1,4 @@
-// Ranks that are processes of different users: they share no memory, say so, and work by sockets.
+// Ranks that are processes of different users share no memory, say so, and use sockets.
 #include <grp.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -32,10 +32,10 @@ using ::testing::StartsWith;
 constexpr int kRoot = 0;
 constexpr int kNobody = 65534;
 constexpr int kSomebody = 1000;
-// Less than ranks wait for one that does not come: of another user, they hear at once.
+// Shorter than ranks wait for one that does not come: ranks of different users find out at once.
 constexpr absl::Duration kAtOnce = absl::Seconds(4);
 
-// Root of a user namespace may know no other user.
+// Root in a user namespace may have no other users.
 bool CanBecome(int user) {
   const pid_t child = fork();
   if (child == 0) {
@@ -55,7 +55,7 @@ class UsersTest : public ::testing::Test {
     ASSERT_TRUE(coordinator_.Start().ok());
   }
 
-  // A rank of each user.
+  // Starts one rank for each user.
   void Start(const std::string& group, const std::vector<int>& users,
              const std::vector<std::string>& more = {}) {
     ranks_.clear();
@@ -88,12 +88,12 @@ class UsersTest : public ::testing::Test {
     }
   }
 
-  // What `cohort group show` prints of it.
+  // The text that `cohort group show` prints about the group's paths.
   std::string ShownPaths(const std::string& group) {
     const std::unique_ptr<client::StoreClient> store =
         client::StoreClient::Create(testing::Connect(coordinator_.address()), group);
     std::string shown;
-    // Left there by rank 0 while it joins; the others do not wait for that.
+    // Rank 0 writes the note while it joins; the others do not wait for it.
     testing::Eventually([&] {
       const auto kept = store->Get({std::string(client::kPathNoteKey)});
       if (!kept.ok() || kept->values.empty()) return false;
@@ -129,7 +129,7 @@ TEST_F(UsersTest, TwoUsersFindOutAtOnceAndUseSockets) {
   }
 }
 
-// As a daemon does that is started by root.
+// The ranks change their user, as a daemon does that root started.
 TEST_F(UsersTest, RanksThatHaveBecomeTheSameUserShareMemory) {
   Start("group", {kNobody, kNobody});
   for (const std::string& line : Lines()) EXPECT_THAT(line, HasSubstr("shared memory"));
@@ -146,7 +146,7 @@ TEST_F(UsersTest, OneOfAnotherUserAmongMany) {
   EXPECT_THAT(ShownPaths("group"), AllOf(HasSubstr("ranks 0,2"), HasSubstr("user 65534")));
 }
 
-// The daemon is root's, as this test is.
+// The daemon runs as root, as this test does.
 class UsersOfWorkerTest : public UsersTest {
  protected:
   void SetUp() override {
@@ -166,7 +166,7 @@ TEST_F(UsersOfWorkerTest, AnotherUsersClientIsNotAttachedAndToldWhy) {
                                 HasSubstr("its client of user 65534")));
 }
 
-// What it does not need memory for, it may.
+// A client of another user may make all calls that need no shared memory.
 TEST_F(UsersOfWorkerTest, AnotherUsersClientCallsByMessages) {
   const std::string remote = absl::StrCat("remote=", worker_->address());
   Start("group", {kNobody, kRoot}, {remote, remote});

@@ -1,5 +1,6 @@
-// A worker daemon or its client is killed in the middle of a collective: the others are told which
-// rank it was, at once; its own side is told what died; all form the next generation.
+// A worker daemon or its client is killed in the middle of a collective. The other ranks get an
+// error that names the rank, at once. Its own client or worker learns which process died. All form
+// the next generation.
 #include <signal.h>
 
 #include <cstdlib>
@@ -30,8 +31,8 @@ using ::testing::StartsWith;
 
 constexpr int kSize = 3;
 
-// Who runs the collectives: "attached", the clients; "remote", the workers. And whether ranks share
-// memory.
+// The processes that run the collectives: "attached", the clients; "remote", the workers. And
+// whether ranks share memory or use sockets.
 struct Form {
   std::string name;
   bool sockets = false;
@@ -152,12 +153,12 @@ TEST_P(WorkerKilledTest, TheWorkerDies) {
     workers_[victim]->Kill();
     const std::string own = Line(victim);
     EXPECT_THAT(own, StartsWith("ABORTED "));
-    // By its session; or by another rank, which was quicker.
+    // The client learns it from its session, or from another rank that was quicker.
     EXPECT_THAT(own, AnyOf(HasSubstr("the worker at unix:"),
                            HasSubstr(absl::StrCat("rank ", victim, " is gone: its process ",
                                                   workers_[victim]->pid()))));
     ExpectNamed(victim, killed);
-    // Its socket's file is still there.
+    // The dead worker's socket file is still there.
     clients_[victim]->Kill();
     StartWorker(victim);
     StartClient(victim);
