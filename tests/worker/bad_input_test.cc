@@ -1,4 +1,5 @@
-// Callers that keep no rule: each gets an error that says what is wrong, and the worker goes on.
+// Callers that break the protocol: each gets an error that names its mistake, and the worker goes
+// on.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -56,7 +57,7 @@ class BadInputTest : public WorkerTest {
   }
 
   void TearDown() override {
-    // Whatever happened, it works.
+    // Whatever happened before, the worker still works.
     v1::RunCollectiveRequest request = AllReduce();
     v1::RunCollectiveResponse response;
     const grpc::Status status = Call(&Stub::RunCollective, request, &response);
@@ -191,7 +192,7 @@ TEST_F(BadInputTest, InlineTensorsOfAnotherSize) {
   request.mutable_input()->set_inline_(std::string(64, '\0'));
   *request.mutable_input()->mutable_layout() = Layout({16}, {2});
   ExpectRefused(request, grpc::StatusCode::INVALID_ARGUMENT, "contiguous");
-  // An answer larger than any message.
+  // The answer would be larger than any message.
   request = AllReduce();
   request.set_in_place(false);
   *request.mutable_output()->mutable_layout() = Layout({int64_t{1} << 30});
@@ -274,7 +275,7 @@ TEST_F(BadInputTest, SeatsThatCannotBe) {
   request.set_coordinator("");
 }
 
-// Its client runs the collectives, with what is handed over, once.
+// The client of an attached group runs its collectives. The worker hands the connections over once.
 TEST_F(BadInputTest, AnAttachedGroupIsItsClients) {
   const Instant deadline = Clock::Steady().Now() + kPatience;
   v1::JoinGroupRequest request;
@@ -355,7 +356,7 @@ TEST_F(BadInputTest, MemoryIsRegisteredIfItIsSealed) {
   request.mutable_register_memory()->set_bytes(4096);
   EXPECT_EQ(attached_->Ask(request, {}, soon()).status().code(),
             absl::StatusCode::kInvalidArgument);
-  // Shrunk later, it would end the worker.
+  // Memory that shrinks later would end the worker.
   for (const int seals : {0, F_SEAL_GROW | F_SEAL_SEAL}) {
     const UniqueFd open(memfd_create("open", MFD_CLOEXEC | MFD_ALLOW_SEALING));
     ASSERT_EQ(ftruncate(open.get(), 4096), 0);
@@ -374,7 +375,7 @@ TEST_F(BadInputTest, MemoryIsRegisteredIfItIsSealed) {
   request.mutable_register_memory()->set_bytes(4096);
   const absl::StatusOr<v1::AttachAnswer> answer = attached_->Ask(request, sealed, soon());
   ASSERT_TRUE(answer.ok()) << answer.status();
-  // It is a tensor like any.
+  // The registered memory is a tensor like any other.
   auto* const elements = reinterpret_cast<float*>(segment->data());
   for (int i = 0; i < 16; ++i) elements[i] = static_cast<float>(i);
   v1::RunCollectiveRequest collective = AllReduce();

@@ -1,7 +1,8 @@
-// Tensors on GPUs of clients, in groups whose ranks live in a daemon: its memory mapped there, its
-// streams and the daemon's in one order. Real processes: on the fake CUDA runtime and the fake
-// NCCL, all ranks in one daemon; and on one GPU and the real ones, a daemon for each rank.
-// One file, though long: every case stands on the fixture that makes these two machines look alike.
+// Tensors on GPUs of clients, in groups whose ranks live in a daemon. The daemon maps the client's
+// memory, and its streams and the client's keep one order. The processes are real: on the fake CUDA
+// runtime and the fake NCCL, all ranks are in one daemon; on one GPU and the real ones, each rank
+// has a daemon. One file, though long: the fixture makes these two machines look alike, and every
+// case needs it.
 #include "worker/cuda/device.h"
 
 #include <algorithm>
@@ -50,10 +51,10 @@ constexpr float kSumOfRanks = kRanks * (kRanks + 1) / 2;
 constexpr Reduction kSum = {ReduceOp::kSum};
 
 Instant Soon() { return Clock::Steady().Now() + testing::kPatience; }
-// Of rank `rank`.
+// The device of rank `rank`.
 int DeviceOf(int rank) { return kOnGpu ? 0 : rank; }
 
-// Through a stream of its own, so that nothing else is waited for.
+// Copies through a stream of its own, so that it waits for no other work.
 void CopyFloats(float* to, const float* from, int64_t count, int device) {
   const absl::StatusOr<worker::cuda::Stream> stream = worker::cuda::Stream::Create(device);
   ASSERT_TRUE(stream.ok()) << stream.status();
@@ -61,7 +62,7 @@ void CopyFloats(float* to, const float* from, int64_t count, int device) {
   ASSERT_EQ(worker::cuda::Copy(to, from, bytes, stream->get()), absl::OkStatus());
   ASSERT_EQ(worker::cuda::Synchronize(stream->get(), Soon()), absl::OkStatus());
 }
-// Of a contiguous tensor, on the host or a device.
+// `tensor` is contiguous, on the host or on a device.
 void Write(const Tensor& tensor, const std::vector<float>& values) {
   auto* const data = static_cast<float*>(tensor.data());
   if (tensor.device().is_host()) {
@@ -146,7 +147,7 @@ class DeviceTest : public testing::WorkerTest {
     for (const auto& group : groups_) ASSERT_NE(group, nullptr);
   }
 
-  // Of 5 floats of `group`'s rank + 1.
+  // Returns 5 floats with the value rank + 1.
   static absl::StatusOr<Tensor> Ranks(Group& group, Device device) {
     absl::StatusOr<Tensor> tensor = group.Allocate(DataType::kF32, {5}, device);
     if (tensor.ok()) Fill(*tensor, static_cast<float>(group.rank() + 1));
@@ -227,7 +228,7 @@ TEST_F(DeviceTest, PartsOthersMemoryAndNothing) {
   Form(kRanks);
   ExpectOk(OnRanks(groups_, [](Group& group) -> absl::Status {
     const int rank = group.rank();
-    // A part of a tensor that the worker knows, into memory that it does not.
+    // From a part of a tensor that the worker knows, into memory that it does not know.
     const absl::StatusOr<Tensor> whole = group.Allocate(DataType::kF32, {4, 6}, group.device());
     CudaGpu gpu(DeviceOf(rank));
     const absl::StatusOr<Tensor> all = gpu.Allocate(DataType::kF32, {4, 3 * kRanks});
@@ -293,7 +294,7 @@ TEST_F(DeviceTest, OnStreamsNothingIsWaitedFor) {
   ExpectSums();
 }
 
-// One of them busy, the other idle: the idle one's call is not done first, nor in its place.
+// One stream is busy and the other idle: the idle stream's call keeps its place in the order.
 TEST_F(DeviceTest, CallsOnTwoStreamsKeepTheirOrder) {
   Form(kRanks);
   ExpectOk(OnRanks(groups_, [](Group& group) -> absl::Status {
@@ -360,7 +361,7 @@ TEST_F(DeviceTest, WhatCannotBeIsSaid) {
   ASSERT_TRUE(stream.ok());
   CallOptions options;
   options.stream = stream->get();
-  // Memory that the worker maps for a call alone.
+  // The worker maps this memory only for one call.
   CudaGpu gpu(0);
   const absl::StatusOr<Tensor> foreign = gpu.Allocate(DataType::kF32, {3});
   ASSERT_TRUE(foreign.ok());
@@ -368,7 +369,7 @@ TEST_F(DeviceTest, WhatCannotBeIsSaid) {
   const absl::Status refused = group.AllReduce(*foreign, *foreign, kSum, options);
   EXPECT_TRUE(absl::IsInvalidArgument(refused)) << refused;
   EXPECT_THAT(refused.ToString(), HasSubstr("not of Allocate"));
-  // Another device's, the host's on a stream.
+  // Memory of another device, and host memory on a stream.
   const Tensor elsewhere(foreign->data(), DataType::kF32, {3}, nullptr, Device::Cuda(1));
   EXPECT_TRUE(absl::IsInvalidArgument(group.AllReduce(elsewhere, elsewhere, kSum)));
   const Tensor host = Tensor::Zeros(DataType::kF32, {3});
@@ -385,13 +386,13 @@ TEST_F(DeviceTest, LiesOfAClientAreRefused) {
   ASSERT_TRUE(tensor.ok());
   const auto place = session.device_tensors().Find(*tensor);
   ASSERT_TRUE(place.has_value());
-  // The daemon's own hands stay off the GPU's memory.
+  // The daemon itself does not touch the GPU's memory.
   char byte = 0;
   EXPECT_TRUE(
       absl::IsInvalidArgument(session.WriteTensor(place->tensor, &byte, 1, testing::kPatience)));
   EXPECT_TRUE(
       absl::IsInvalidArgument(session.ReadTensor(place->tensor, &byte, 1, testing::kPatience)));
-  // Memory that is none, of a device that is none.
+  // An unknown device, and then a handle that is invalid or missing.
   v1::AttachRequest request;
   v1::RegisterDeviceMemory& memory = *request.mutable_register_device_memory();
   memory.set_device_uuid("GPU-of nobody");
@@ -403,7 +404,7 @@ TEST_F(DeviceTest, LiesOfAClientAreRefused) {
   EXPECT_TRUE(absl::IsInvalidArgument(session.attached()->Ask(request, {}, Soon()).status()));
   memory.clear_legacy_handle();
   EXPECT_TRUE(absl::IsInvalidArgument(session.attached()->Ask(request, {}, Soon()).status()));
-  // Flags that are none, and numbers that come again.
+  // Invalid flags, and numbers that repeat or are too large.
   v1::RunCollectiveRequest call;
   call.set_group(static_cast<client::RemoteGroup&>(*groups_[0]).number());
   call.set_collective(v1::COLLECTIVE_ALL_REDUCE);
@@ -436,7 +437,7 @@ TEST_F(DeviceTest, LiesOfAClientAreRefused) {
                 HasSubstr(absl::StrCat("rank 0 of group ", groups_[0]->name(), ": call ", number)));
   }
   EXPECT_TRUE(absl::IsInvalidArgument(run(session.Find(*others)->tensor, 2)));
-  // Elements where no device reads any.
+  // Misaligned elements, which no device reads.
   CudaGpu gpu(0);
   absl::StatusOr<client::Gpu::Exported> odd =
       gpu.Export(static_cast<char*>(tensor->data()) + 1, 16);

@@ -1,6 +1,6 @@
-// Clients and workers are killed, or asked to end: who is left is told who it was, at once, and
-// nothing of theirs stays.
-// One file, though long: all ends of one kind of process, on the same workers.
+// Clients and workers are killed, or asked to end: the other ranks get an error at once that names
+// the one that ended, and nothing of it stays. One file, though long: all tests end one process, on
+// the same workers.
 #include <signal.h>
 #include <unistd.h>
 
@@ -74,7 +74,7 @@ TEST_F(EndsTest, AKilledClientIsNamedToTheOthersWithinASecond) {
     StartWorker();
     StartWorker();
     const int base = way == Way::kUnix ? 0 : 2;
-    // The third shares the second's worker.
+    // The third client shares the second one's worker.
     std::unique_ptr<ChildProcess> clients[] = {StartClient(base, way, 0, 3),
                                                StartClient(base + 1, way, 1, 3),
                                                StartClient(base + 1, way, 2, 3)};
@@ -132,7 +132,7 @@ TEST_F(EndsTest, WhoHasGoneIsNamedByTheNextCall) {
   ASSERT_TRUE(group.ok()) << group.status();
   EXPECT_THAT(Line(*victim), StartsWith("joined"));
   victim->Kill();
-  // The worker tells that the generation has ended; nobody needs to ask it.
+  // The worker reports that the generation has ended; the client need not ask.
   EXPECT_TRUE(testing::Eventually([&] { return !(*group)->Barrier({}).ok(); }));
   const absl::Status status = (*group)->Barrier({});
   EXPECT_EQ(status.code(), absl::StatusCode::kAborted) << status;
@@ -170,10 +170,10 @@ TEST_F(EndsTest, AKilledWorkerIsNamedToItsClientAndToTheOtherRanks) {
                       HasSubstr("group")));
     EXPECT_EQ(statuses[1].code(), absl::StatusCode::kAborted) << statuses[1];
     EXPECT_THAT(std::string(statuses[1].message()), HasSubstr("rank 0"));
-    // Later calls need not ask anybody.
+    // Later calls fail without asking another process.
     EXPECT_EQ(groups[0]->Barrier({}).code(), absl::StatusCode::kAborted);
     EXPECT_EQ(groups[0]->Rejoin().code(), absl::StatusCode::kAborted);
-    // The path that it left does not keep the next from starting.
+    // The socket's path that the killed worker left does not keep the next worker from starting.
     ASSERT_TRUE(worker(0).Start().ok());
   }
 }
@@ -202,7 +202,7 @@ TEST_F(EndsTest, RanksGoOnInTheNextGeneration) {
   EXPECT_EQ(static_cast<float*>(kept->data())[3], 7);
 }
 
-// The call holds the group: without an end it would hold up the rejoin until its own timeout.
+// The call holds the group: if it did not end, the rejoin would wait for the call's own timeout.
 TEST_F(EndsTest, ARejoinEndsACallOfAnotherThread) {
   StartWorker();
   StartWorker();
@@ -249,7 +249,8 @@ TEST_F(EndsTest, AWorkerThatDoesNotAnswerIsNamed) {
   worker(0).Resume();
 }
 
-// Neither its root nor its sender waits for who takes them.
+// The root of a broadcast and the sender of a message do not wait for the receivers. A rank that
+// leaves waits until the others have its data.
 TEST_F(EndsTest, WhatWasGivenBeforeLeavingArrives) {
   StartWorker();
   StartWorker();
@@ -260,7 +261,7 @@ TEST_F(EndsTest, WhatWasGivenBeforeLeavingArrives) {
     ASSERT_TRUE(groups[0]->Send(given, 1).ok());
     ASSERT_TRUE(groups[0]->Broadcast(given, 0).ok());
     auto left = std::async(std::launch::async, [&] { groups[0].reset(); });
-    // Long enough for the others to be told that it left, if it did.
+    // Long enough for rank 1 to learn that rank 0 left, if it did.
     EXPECT_EQ(left.wait_for(std::chrono::milliseconds(200)), std::future_status::timeout);
     const Tensor sent = Tensor::Zeros(DataType::kI32, {1});
     const Tensor taken = Tensor::Zeros(DataType::kI32, {1});
@@ -337,7 +338,8 @@ TEST_F(EndsTest, AClientThatIsKilledWhileItWaitsMayComeAgain) {
   ASSERT_TRUE(testing::AwaitParked(coordinator_.address(), "group", 1));
   first->Kill();
   ASSERT_TRUE(testing::Eventually([&] { return Describe(0).session_count() == 0; }));
-  // Whoever completes the group with the one that is gone is in a generation that ends at once.
+  // If another rank completes the group with the killed client's seat, the generation ends at once.
+  // So the test waits until the new client has the seat.
   const auto admin = client::AdminClient::Create(testing::Connect(coordinator_.address()));
   const auto incarnation = [&]() -> int64_t {
     const absl::StatusOr<client::GroupInfo> group = admin->GetGroup("group");
@@ -353,7 +355,7 @@ TEST_F(EndsTest, AClientThatIsKilledWhileItWaitsMayComeAgain) {
   EXPECT_EQ(Line(*other), "running");
 }
 
-// A seat that is being taken is given up, and its client may ask another worker.
+// The worker gives up a seat that it is taking, and the client may ask another worker.
 TEST_F(EndsTest, AWorkerDrainsWhileAClientWaitsForItsGroup) {
   StartWorker({"--drain-grace", "1h"});
   std::unique_ptr<ChildProcess> client = StartClient(0, Way::kUnix, 0, 2);
@@ -366,7 +368,7 @@ TEST_F(EndsTest, AWorkerDrainsWhileAClientWaitsForItsGroup) {
   EXPECT_THAT(line, HasSubstr("rank 0 of group group takes no seat: the worker is draining"));
 }
 
-// The session goes on, and may have another seat.
+// The session goes on, and may take another seat.
 TEST_F(EndsTest, ACallThatIsCancelledTakesNoSeat) {
   StartWorker();
   const std::unique_ptr<v1::WorkerService::Stub> stub = StubOf(0);
@@ -400,7 +402,7 @@ TEST_F(EndsTest, ACallThatIsCancelledTakesNoSeat) {
   EXPECT_TRUE(AwaitEmpty(0));
 }
 
-// What a load balancer sees.
+// The health that a load balancer sees.
 TEST_F(EndsTest, HealthSaysThatItDrains) {
   StartWorker({"--drain-grace", "60s"});
   auto session = Connect(0, Way::kTcp);
@@ -461,7 +463,8 @@ TEST_F(EndsTest, ObjectsExpireAfterTheDataExpirationOfTheGroup) {
   ASSERT_EQ((*ranks[0])->SendObject(std::string(kBytes, 'x'), 1, {}), absl::OkStatus());
   EXPECT_TRUE(testing::Eventually([&] { return held() < before + kBytes; }));
 
-  // All ranks bring the same. The rank that comes second is refused at once, and may come again.
+  // All ranks must bring the same expiration. The second rank to join is refused at once, and may
+  // join again.
   std::vector<absl::Status> refused(2);
   testing::OnThreads(2, [&](int rank) {
     const auto own = static_cast<size_t>(rank);

@@ -1,6 +1,6 @@
-// Texts of clients that steer a terminal: no answer of the worker passes them on, be it an error,
-// what it says of itself, or a flight record. The fields are found by the requests' descriptors, so
-// that a new one is tried, too.
+// Texts of clients that control a terminal: the worker does not pass them on in an error, in its
+// description or in a flight record. The test finds the fields by the requests' descriptors, so
+// that it also tries new ones.
 #include <chrono>
 #include <functional>
 #include <memory>
@@ -63,8 +63,8 @@ class HostileTextTest : public testing::WorkerTest {
     return context;
   }
 
-  // Calls `method` with each text of `valid` made hostile, one at a time; then what the worker says
-  // of itself is looked at.
+  // Calls `method` with each text of `valid` made hostile, one at a time, and then checks the
+  // worker's description and flight record.
   template <typename Method, typename Request, typename Response>
   void Try(Method method, const Request& valid, Response* response) {
     tried_.insert(Request::descriptor()->full_name());
@@ -148,7 +148,7 @@ TEST_F(HostileTextTest, IsNotPassedOn) {
   v1::GetFlightRecordResponse recorded;
   Try(&Stub::GetFlightRecord, record, &recorded);
 
-  // Its cause is told to later calls in the group.
+  // Later calls in the group return the cause.
   v1::AbortGroupRequest abort;
   abort.set_session(session);
   abort.set_group(joined.group());

@@ -1,4 +1,5 @@
-// One client asks for more than its part: it is told which limit it met, and others are served.
+// One client asks for more than its share: it gets an error that names the limit, and other clients
+// are served.
 #include <netinet/in.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -53,7 +54,7 @@ void SetDeadline(grpc::ClientContext& context) {
   context.set_deadline(std::chrono::system_clock::now() + absl::ToChronoSeconds(kPatience));
 }
 
-// A client that speaks the protocol by itself.
+// A client that uses the worker's stubs directly.
 class StubClient {
  public:
   explicit StubClient(std::unique_ptr<v1::WorkerService::Stub> stub, uint64_t bytes = 16)
@@ -82,7 +83,7 @@ class StubClient {
       writer_ = stub.WriteTensor(&context_, &response_);
     }
     bool Send(const v1::WriteTensorRequest& part) { return writer_->Write(part); }
-    // What the worker says without being told that this is all.
+    // Returns the worker's status without ending the writes.
     grpc::Status Await() { return writer_->Finish(); }
     grpc::Status Finish() {
       writer_->WritesDone();
@@ -102,7 +103,7 @@ class StubClient {
       SetDeadline(context_);
       reader_ = stub.ReadTensor(&context_, request);
     }
-    // Takes no part.
+    // Returns the worker's status without reading a part.
     grpc::Status Await() { return reader_->Finish(); }
     bool Take(v1::ReadTensorResponse* part) { return reader_->Read(part); }
 
@@ -173,7 +174,7 @@ TEST_F(StreamLimitsTest, IdleWritesOfOneSessionLeaveTheCallsOfOthers) {
               AllOf(HasSubstr("3 calls of this session"), HasSubstr("--max-calls-per-session")));
   const grpc::Status other = modest.WriteOnce();
   EXPECT_TRUE(other.ok()) << other.error_message();
-  // What was idle goes on.
+  // The writes that were idle go on.
   v1::WriteTensorRequest more;
   more.set_bytes("56");
   EXPECT_TRUE(idle[0]->Send(more));
@@ -226,7 +227,7 @@ TEST_F(StreamLimitsTest, AReadWhoseClientTakesNothingEnds) {
   ASSERT_TRUE(AwaitCalls(2));
   EXPECT_TRUE(AwaitCalls(0));
   for (StubClient::Read* const read : {first.get(), second.get()}) {
-    // gRPC's client keeps the status back until all that came before it is taken.
+    // gRPC's client holds the status back until the caller has read all earlier messages.
     v1::ReadTensorResponse part;
     while (read->Take(&part)) {
     }
@@ -263,7 +264,7 @@ TEST_F(StreamLimitsTest, WritesWithoutAFirstPartAreLimitedApart) {
   EXPECT_EQ(status.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
   EXPECT_THAT(status.error_message(),
               AllOf(HasSubstr("6 streams have not sent their first part"), HasSubstr("--max-calls")));
-  // Calls of others are not streams.
+  // Other clients' calls, which are not streams, still work.
   std::vector<std::shared_ptr<client::WorkerSession>> sessions = {Connect(0, Way::kTcp),
                                                                   Connect(0, Way::kTcp)};
   const Groups groups = JoinAll(sessions, "group");
@@ -273,7 +274,7 @@ TEST_F(StreamLimitsTest, WritesWithoutAFirstPartAreLimitedApart) {
   }));
 }
 
-// Memory for the calls of a session is kept for later calls, but not without a bound.
+// A session's memory for calls is kept for later calls, but has a bound.
 TEST_F(StreamLimitsTest, MemoryThatASessionKeepsForItsCallsIsBounded) {
   constexpr int64_t kMebibyte = int64_t{1} << 20;
   Start("1h");
@@ -323,11 +324,12 @@ TEST_F(DescriptorsTest, GroupsCountUntilTheirSessionsLeaveThem) {
   EXPECT_TRUE(testing::Eventually([&] {
     return client::RemoteGroup::Create(SeatOf(first, "another", 0, 1)).ok();
   }));
-  // What is counted covers what is open.
+  // The counted descriptors cover the open ones.
   EXPECT_LE(one_group, 2 * 11);
 }
 
-// Each rank has three sockets to every other, and three more to its like on the other host.
+// Each rank has three sockets to every other rank, and three more to its counterpart on the other
+// host.
 TEST_F(DescriptorsTest, SocketsBetweenRanksCount) {
   StartWorker({"--max-descriptors-per-session", "32", "--host-identity", "one"});
   StartWorker({"--host-identity", "other"});
@@ -341,7 +343,8 @@ TEST_F(DescriptorsTest, SocketsBetweenRanksCount) {
       client::RemoteGroup::Create(SeatOf(sessions[0], "another", 0, 1)).status();
   EXPECT_TRUE(absl::IsResourceExhausted(refused)) << refused;
   EXPECT_THAT(std::string(refused.message()), HasSubstr("this session holds 25 of 32"));
-  // What is counted covers what is open, but for what the first group of a process opens for all.
+  // The counted descriptors cover the open ones, except those that a process's first group opens
+  // for all groups.
   constexpr ptrdiff_t kShared = 8;
   EXPECT_LE(opened, 2 * 23 + kShared);
 }
@@ -358,7 +361,7 @@ TEST_F(DescriptorsTest, TheWorkerRaisesItsLimitAsFarAsTheSystemAllows) {
   ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
 }
 
-// A worker that may have few threads.
+// A worker with a low limit on threads.
 class ThreadLimitTest : public WorkerTest {
  protected:
   static constexpr int kThreads = 64;
@@ -372,7 +375,7 @@ class ThreadLimitTest : public WorkerTest {
                      absl::StrCat("COHORT_TEST_THREADS=", kThreads)});
   }
 
-  // gRPC's own threads are refused as well while there are none.
+  // While no threads are left, gRPC's own threads are refused as well.
   void AwaitServing() {
     EXPECT_TRUE(testing::Eventually([this] {
       grpc::ClientContext context;

@@ -1,5 +1,5 @@
-// What a daemon or a client finds wrong before a verb begins: the rank of another daemon, which has
-// called the verb as it should, hears the same text at once, and the group works on.
+// A daemon or a client finds a mistake before a collective begins. The rank of another daemon,
+// which called the collective properly, gets the same error at once, and the group works on.
 #include <functional>
 #include <memory>
 #include <string>
@@ -23,7 +23,7 @@ using testing::Way;
 using Stub = v1::WorkerService::Stub;
 
 constexpr Reduction kSum = {ReduceOp::kSum};
-// The root of a broadcast of fewer bytes does not wait for others, and hears later.
+// With fewer bytes, the root of a broadcast does not wait for others, and gets the error later.
 constexpr int64_t kMany = 100000;
 
 client::CallOptions Soon() {

@@ -1,4 +1,4 @@
-// Sequences recorded once and replayed, in every form of a group.
+// Sequences that are recorded once and replayed, in every form of a group.
 #include <memory>
 #include <numeric>
 #include <string>
@@ -40,7 +40,7 @@ class SequencesTest : public testing::WorkerTest, public ::testing::WithParamInt
   Groups groups_;
 };
 
-// Each round doubles what it finds, and adds it up over ranks: what was replayed shows.
+// Each round sums other inputs over the ranks, so that the results show that the replay ran.
 TEST_P(SequencesTest, ReplayDoesWhatWasRecordedWithWhatIsThereNow) {
   ExpectOk(OnRanks(groups_, [](Group& group) -> absl::Status {
     const int rank = group.rank();
@@ -55,7 +55,7 @@ TEST_P(SequencesTest, ReplayDoesWhatWasRecordedWithWhatIsThereNow) {
           EXPECT_EQ(recorder.rank(), rank);
           COHORT_RETURN_IF_ERROR(recorder.AllReduce(own, sums, kSum));
           COHORT_RETURN_IF_ERROR(recorder.AllGather(sums, all, -1));
-          // Of two ranks alone.
+          // Only ranks 0 and 2 take part.
           if (rank == 0) COHORT_RETURN_IF_ERROR(recorder.Send(*own.Narrow(0, 0, 1), 2));
           if (rank == 2) {
             COHORT_RETURN_IF_ERROR(recorder.Receive(Tensor::Zeros(DataType::kF32, {1, 2}), 0));
@@ -93,7 +93,7 @@ TEST_P(SequencesTest, WhatDiffersIsToldToAllByItsNumber) {
                 HasSubstr("call 2 is, of rank 0, broadcast of f32 [4], root 1, and of rank 2 "
                           "broadcast of f32 [4], root 2"));
   }
-  // Nothing was called, so nothing is lost.
+  // Record ran no call, so the group still works.
   ExpectOk(OnRanks(groups_, [&](Group& group) {
     const Tensor own = Tensor::Zeros(DataType::kF32, {4});
     return group.AllReduce(own, own, kSum);
@@ -106,7 +106,7 @@ TEST_P(SequencesTest, WhatCannotBeRecordedIsRefusedAndTheOthersHearOfIt) {
     return group
         .Record([&](Group& recorder) -> absl::Status {
           COHORT_RETURN_IF_ERROR(recorder.AllReduce(four, four, kSum));
-          // Nobody looks at what it says.
+          // The body ignores the error.
           if (recorder.rank() == 1) recorder.SendObject("", 0).IgnoreError();
           return absl::OkStatus();
         })

@@ -1,4 +1,4 @@
-// A rank of a group, in a process of its own, that calls what it is told to.
+// A rank of a group, in a process of its own, that runs the calls that it reads.
 //
 //   told_rank_main local COORDINATOR GROUP RANK SIZE
 //   told_rank_main attached|remote WORKER GROUP RANK SIZE

@@ -1,5 +1,5 @@
-// Every verb, through daemons, on 2 and 3 ranks: near and far, in tensors of the daemon and of the
-// client, of any layout. What must come out is worked out from all inputs in one place.
+// Every collective, through daemons, on 2 and 3 ranks: near and far, in tensors of the daemon and
+// of the client, of any layout. One place computes the expected results from all inputs.
 #include <algorithm>
 #include <numeric>
 #include <optional>
@@ -36,7 +36,7 @@ struct Setting {
   std::string name;
   std::vector<Way> ways;  // of the ranks
   bool allocated;         // in the daemon's memory, where that is shared
-  // Of the first dimension.
+  // The extent of the first dimension.
   int64_t extent;
 };
 
@@ -72,7 +72,7 @@ class VerbsTest : public testing::WorkerTest, public ::testing::WithParamInterfa
     return tensor;
   }
 
-  // Absent: not looked at by the verb.
+  // Absent: the collective ignores this rank's tensor.
   using Models = std::vector<std::optional<TensorModel>>;
   void Run(const std::string& what, const Models& inputs, const Models& expected,
            const Verb& verb) {
@@ -242,7 +242,7 @@ TEST_P(VerbsTest, Ragged) {
       [&](Group& group, const Tensor& in, const Tensor& out) {
         return group.ReduceScatterV(in, out, 0, sizes, kSum);
       });
-  // Rank r sends sizes[p] to rank p: so p gets sizes[p] of each.
+  // Rank r sends sizes[p] elements to rank p, so p gets sizes[p] from each rank.
   Models exchanged;
   before = 0;
   for (const int64_t extent : sizes) {
@@ -275,7 +275,7 @@ TEST_P(VerbsTest, EmptyAndSingle) {
   }
 }
 
-// Several in flight, each from the result of the one before it.
+// Several calls are in flight, each on the result of the one before it.
 TEST_P(VerbsTest, WithoutWaiting) {
   const auto ranks = static_cast<float>(size());
   ExpectOk(OnRanks(groups_, [ranks](Group& group) -> absl::Status {
@@ -314,7 +314,7 @@ TEST_P(VerbsTest, Objects) {
   }));
 }
 
-// All ranks get the same error in the worker's words, and the group works on.
+// All ranks get the same error, which names the call, and the group works on.
 TEST_P(VerbsTest, MismatchIsToldInTheGroupsWords) {
   const std::vector<absl::Status> statuses = OnRanks(groups_, [](Group& group) {
     const Tensor tensor = Tensor::Zeros(DataType::kF32, {group.rank() == 0 ? 4 : 5});
@@ -337,7 +337,7 @@ INSTANTIATE_TEST_SUITE_P(
                       Setting{"SmallOwn", {Way::kOwn, Way::kOwn}, true, 8},
                       Setting{"MiddleOwnPlain", {Way::kOwn, Way::kOwn, Way::kOwn}, false, 9000},
                       Setting{"LargeOwn", {Way::kOwn, Way::kOwn}, true, 120000},
-                      // Who runs a rank's share is nobody else's business.
+                      // Some ranks run their collectives themselves, and others in a daemon.
                       Setting{"Mixed", {Way::kOwn, Way::kUnix, Way::kFar}, true, 9000},
                       Setting{"SmallAllocated", {Way::kUnix, Way::kTcp, Way::kUnix}, true, 8},
                       Setting{"SmallFar", {Way::kFar, Way::kFar, Way::kFar}, false, 8},
