@@ -24,7 +24,7 @@ using ::testing::HasSubstr;
 
 class BroadcastMapTest : public MapTest {
  protected:
-  // Every rank has what the root's `make` made.
+  // Expects that every rank gets the map that `make` returned on the root.
   void ExpectBroadcast(int root, const std::function<TensorMap(client::Group&)>& make) {
     std::vector<TensorMap> maps(static_cast<size_t>(size()));
     ExpectOk(OnRanks([&](client::Group& group) {
@@ -44,7 +44,7 @@ class BroadcastMapTest : public MapTest {
     }
   }
 
-  // All get the same error, and the group works on.
+  // Expects that all ranks get the same error, and that the group works on.
   void ExpectRefused(absl::StatusCode code, const std::vector<std::string>& said,
                      const std::function<absl::Status(client::Group&)>& body) {
     const std::vector<absl::Status> statuses = OnRanks(body);
@@ -141,7 +141,7 @@ TEST_P(BroadcastMapTest, TensorsLieWhereTheirReceiverIs) {
     EXPECT_EQ(result->Get<Tensor>("there")->device(), own.device());
     EXPECT_EQ(result->Get<Tensor>("here")->device(), Device::Host());
     EXPECT_TRUE(result->Get<Tensor>("there")->contiguous());
-    // The root's is what it gave.
+    // The root keeps its own tensor.
     EXPECT_EQ(result->Get<Tensor>("there")->data() == own.data(), group.rank() == 0);
     return absl::OkStatus();
   }));
@@ -199,7 +199,7 @@ TEST_P(BroadcastMapTest, RanksThatGiveDifferentRoots) {
   for (const int size : {2, 4}) {
     MakeGroup(size);
     const auto with_root = [&](client::Group& group, int root) {
-      // Large: whoever went on alone would wait for the others.
+      // Large, so that a rank that went on alone would wait for the others.
       const TensorMap map = {{"large", Upload(group, Pattern(DataType::kF32, {9000}))}};
       return BroadcastTensorMap(group, &map, {root}).status();
     };

@@ -1,5 +1,5 @@
-// A verb chosen by chance, on all ranks of a group, with what each must get from it, worked out in
-// one place from all inputs.
+// A random collective on all ranks of a group, with each rank's expected result, computed in one
+// place from all inputs.
 #ifndef COHORT_TESTS_PARALLEL_COLLECTIVE_ROUNDS_H_
 #define COHORT_TESTS_PARALLEL_COLLECTIVE_ROUNDS_H_
 
@@ -19,7 +19,8 @@
 
 namespace cohort::testing {
 
-// What all ranks call, and what each gives and must get. No result: of those that are not the root.
+// The call of all ranks, with each rank's input and expected result. Ranks that are not the root
+// may have no result.
 struct CollectivePlan {
   std::string what;
   std::vector<worker::TensorModel> inputs;
@@ -40,7 +41,7 @@ class CollectivePlans {
   int Below(int bound) { return static_cast<int>(random_() % static_cast<uint32_t>(bound)); }
   bool Perhaps() { return Below(2) == 0; }
   DataType AnyType();
-  // That can be summed, on GPUs too.
+  // A type that can be summed, also on GPUs.
   DataType SummableType();
   // Mostly small, often with an extent of 0; some rows are large.
   Shape AnyShape(int least_dims);
@@ -69,7 +70,7 @@ class CollectivePlans {
 
 class CollectivesTest : public ParallelTest {
  protected:
-  // Does it on all ranks. What is not as it should be is a failure of the test.
+  // Runs the plan on all ranks. A result that differs from the expected one fails the test.
   void Run(const CollectivePlan& plan, uint32_t layouts);
   void RunAny(uint32_t seed) { Run(CollectivePlans(size(), seed).Any(), seed); }
 };

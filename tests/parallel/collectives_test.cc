@@ -1,4 +1,5 @@
-// The verbs that return their results, on groups of every form: as one process works them out.
+// The collectives that return their results, on groups of every form, compared with the results of
+// one process.
 #include "client/parallel/collectives/collectives.h"
 
 #include <algorithm>
@@ -86,7 +87,7 @@ TEST_P(CollectivesTest, NoResultIsMemoryOfAnother) {
     COHORT_ASSIGN_OR_RETURN(const Tensor third, AllGather(group, input, options));
     EXPECT_EQ(buffers.counts().missed, 1);
     EXPECT_NE(third.data(), data);
-    // Once nobody has it.
+    // The buffer is free once no tensor holds it.
     second = Tensor();
     COHORT_ASSIGN_OR_RETURN(const Tensor again, AllGather(group, input, options));
     EXPECT_EQ(again.data(), data);
@@ -109,7 +110,7 @@ TEST_P(CollectivesTest, BesideTheirCaller) {
     EXPECT_EQ(gathered.shape(), (Shape{16, 2}));
     EXPECT_TRUE(absl::IsInvalidArgument(wrong.Wait().status()));
     COHORT_ASSIGN_OR_RETURN(const Tensor total, sum.Wait());
-    EXPECT_EQ(sum.Wait()->data(), total.data());  // as often as one likes
+    EXPECT_EQ(sum.Wait()->data(), total.data());  // Wait may be called again
     return absl::OkStatus();
   }));
 }
@@ -131,7 +132,7 @@ TEST_P(CollectivesTest, InTheOrderOfAStream) {
     EXPECT_EQ(twice.shape(), (Shape{27, 2}));
     EXPECT_EQ(static_cast<int32_t*>(Touchable(twice).data())[53], 6);
     EXPECT_EQ(static_cast<int32_t*>(Touchable(last).data())[0], 3);
-    // Of what is wrong there, this rank alone hears, at once.
+    // On a stream, only the rank with the wrong argument gets the error, at once.
     EXPECT_TRUE(
         absl::IsInvalidArgument(AllGather(group, input, {.dim = 2, .call = on_stream}).status()));
     return absl::OkStatus();

@@ -1,5 +1,5 @@
-// Groups that their members make alone, on groups of every form: overlapping sets, the same set
-// again, members that do not come, fail, or want something else.
+// Groups that only their members create, on groups of every form: overlapping sets, the same set
+// again, and members that do not come, fail or disagree.
 #include "client/parallel/layout/create_group.h"
 
 #include <functional>
@@ -43,7 +43,8 @@ class CreateGroupTest : public ParallelTest {
     return options;
   }
 
-  // The members add up what they are in the world, so that one that is in another group is noticed.
+  // Each member adds the bit of its world rank, so that a member in the wrong group changes the
+  // sum.
   static absl::Status ExpectSum(const Subgroup& subgroup, int global_rank) {
     client::Group& group = *subgroup.group;
     if (group.size() != static_cast<int>(subgroup.global_ranks.size()) ||
@@ -83,7 +84,7 @@ TEST_P(CreateGroupTest, OverlappingSetsInDifferentOrders) {
     for (const Subgroup& group : groups) COHORT_RETURN_IF_ERROR(ExpectSum(group, world.rank()));
     return absl::OkStatus();
   }));
-  // One name for each set.
+  // Each set has one name.
   EXPECT_EQ(names.size(), 3u);
 }
 
@@ -106,7 +107,7 @@ TEST_P(CreateGroupTest, TheSameMembersTwice) {
     return ExpectSum(second, world.rank());
   }));
   EXPECT_EQ(names.size(), 2u);
-  // The rank that is in none of them has not been asked, and the group of all works.
+  // Rank 1, which is in neither group, took no part, and the group of all ranks works.
   ExpectOk(OnRanks([&](client::Group& world) { return world.Barrier(); }));
 }
 
@@ -120,12 +121,12 @@ TEST_P(CreateGroupTest, AMemberThatNeverCallsIsNamed) {
 
 TEST_P(CreateGroupTest, ACreationThatTimedOutDoesNotMisalignTheNext) {
   MakeGroup(3);
-  // Each member has been alone, in different numbers of creations.
+  // Rank 0 was alone in two creations, and rank 2 in one.
   for (const int alone : {0, 2, 0}) {
     EXPECT_EQ(Create(rank(alone), {0, 2}, Within(kShort)).status().code(),
               absl::StatusCode::kDeadlineExceeded);
   }
-  // One that fails behind the agreement: the others wait for its seat.
+  // One rank fails after the agreement: the others wait for its seat.
   const client::GroupFactory failing =
       [](const client::GroupPlace&) -> absl::StatusOr<std::unique_ptr<client::Group>> {
     return absl::ResourceExhaustedError("no GPU");
@@ -208,7 +209,7 @@ TEST_P(CreateGroupTest, MembersThatCannotBeAreRefusedAtOnce) {
 
 TEST_P(CreateGroupTest, ObjectsOfMembers) {
   MakeGroup(4);
-  // Two rounds of one set; the set of all but one beside them.
+  // Two rounds of one set, beside a set of all ranks but one.
   ExpectOk(OnRanks([&](client::Group& world) -> absl::Status {
     for (const std::string& round : {std::string("first"), std::string("second")}) {
       const std::string own = absl::StrCat(round, " of ", world.rank());

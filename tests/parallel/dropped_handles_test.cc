@@ -1,4 +1,4 @@
-// Calls whose handles, tensors and maps their caller has let go of before they are over.
+// Calls whose caller drops their handles, tensors and maps before they are over.
 #include <algorithm>
 #include <vector>
 
@@ -29,7 +29,7 @@ class DroppedHandlesTest : public MapTest {
     std::fill_n(static_cast<float*>(tensor.data()), count, 1.0f);
     return Upload(group, tensor);
   }
-  // Of some bytes and of many.
+  // Few bytes or many, by the number of the map.
   static Tensor Content(int map) {
     return Pattern(DataType::kU8, {map % 4 < 2 ? 100 : 300000}, map);
   }
@@ -67,7 +67,7 @@ TEST_P(DroppedHandlesTest, MapsArriveWhole) {
     }
     for (int i = 0; i < kMaps; ++i) {
       const auto pending = StartReceiveTensorMap(calls, messages);
-      // Of every second map the answer is dropped before it is there.
+      // The handle of every second map is dropped before its answer comes.
       if (i % 2 == 0) continue;
       const absl::StatusOr<TensorMap> map = pending.Wait(kPatience);
       COHORT_RETURN_IF_ERROR(map.status());

@@ -1,5 +1,5 @@
-// What goes wrong between ranks, one case for each kind of error, with 2 and 4 ranks: all members
-// hear the same, at once or at the deadline, and the group, or its next generation, works on.
+// One case for each kind of error between ranks, with 2 and 4 ranks: all members get the same
+// error, at once or at the deadline, and the group, or its next generation, works on.
 #include <algorithm>
 #include <functional>
 #include <memory>
@@ -36,7 +36,7 @@ class ErrorsTest : public ParallelTest {
       return absl::OkStatus();
     }));
   }
-  // All have `code` and the same text, which has all of `said`.
+  // Expects that all statuses have `code` and the same text, which has all of `said`.
   void ExpectSame(absl::StatusCode code, const std::vector<absl::Status>& statuses,
                   const std::vector<std::string>& said) {
     for (const absl::Status& status : statuses) {
@@ -61,7 +61,7 @@ TEST_P(ErrorsTest, RanksRootsPeersAndDimensionsOutOfRange) {
   for (const int size : kSizes) {
     MakeGroup(size);
     for (const int root : {-1, size}) {
-      // More than goes ahead.
+      // Large enough that the root waits for the other ranks.
       ExpectRefused(
           [&](client::Group& group) {
             return group.Broadcast(F32({5000}), group.rank() == 1 ? root : 0);
@@ -80,7 +80,7 @@ TEST_P(ErrorsTest, RanksRootsPeersAndDimensionsOutOfRange) {
           },
           {"rank 1 all_gather", absl::StrCat("dimension ", dim)});
     }
-    // A message that has no other end is its caller's alone.
+    // A message without a valid peer fails only on its caller.
     ExpectOk(OnRanks([&](client::Group& group) {
       for (const int peer : {-1, size, group.rank()}) {
         EXPECT_EQ(group.Send(F32({1}), peer).code(), absl::StatusCode::kInvalidArgument);
@@ -144,7 +144,7 @@ TEST_P(ErrorsTest, ExtentsThatDoNotDivide) {
   for (const int size : kSizes) {
     MakeGroup(size);
     const std::string extent = absl::StrCat(size + 1);
-    // All of them, and one of them.
+    // All ranks have an extent that does not divide, or only one rank.
     for (const int most : {size, 1}) {
       const auto rows = [&](client::Group& group) { return group.rank() < most ? size + 1 : size; };
       ExpectRefused(
@@ -233,7 +233,7 @@ TEST_P(ErrorsTest, ARankThatDoesNotCome) {
     });
     for (int rank = 0; rank < late; ++rank) {
       const absl::Status& status = statuses[static_cast<size_t>(rank)];
-      // Whose deadline ended first says so to the others.
+      // The rank whose deadline ends first reports it to the others, which get ABORTED.
       EXPECT_TRUE(absl::IsDeadlineExceeded(status) || absl::IsAborted(status)) << status;
       EXPECT_THAT(std::string(status.message()), HasSubstr(absl::StrCat(late)));
     }
@@ -293,7 +293,7 @@ TEST_P(ErrorsTest, ABarrierThatIsCancelled) {
         EXPECT_TRUE(AwaitParked(coordinator_.address(), name, size - 1));
         EXPECT_EQ(member.CancelBarrier("", "enough"), absl::OkStatus());
       }
-      // Also of who comes behind the end of it.
+      // A rank that calls after the cancellation gets the error, too.
       statuses[static_cast<size_t>(rank)] = member.Barrier();
     });
     for (const absl::Status& status : statuses) {
@@ -334,7 +334,7 @@ TEST_P(ErrorsTest, ACoordinatorThatIsAway) {
     };
     const std::vector<absl::Status> statuses =
         OnRanks([&](client::Group& group) { return meet(group); });
-    // Tensors do not need it.
+    // Collectives on tensors do not need the coordinator.
     client::CallOptions patient;
     patient.timeout = kPatience;
     ExpectOk(OnRanks([&](client::Group& group) {
@@ -345,8 +345,8 @@ TEST_P(ErrorsTest, ACoordinatorThatIsAway) {
       EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
     }
     ExpectOk(OnRanks([&](client::Group& group) {
-      // The first is still the one of which nothing was heard: its time may have run out at the
-      // coordinator, for all.
+      // The first exchange is still the one without an answer: at the coordinator, its time may
+      // have run out for all ranks.
       const absl::Status same = meet(group, patient);
       EXPECT_TRUE(same.ok() || absl::IsDeadlineExceeded(same)) << same;
       return meet(group, patient);

@@ -1,5 +1,5 @@
-// A tensor map whose tensors go in parts from the ranks of one group to those of another, who
-// gather them, on groups of every form.
+// The tensors of a map go in parts from the ranks of one group to those of another, which gather
+// them, on groups of every form.
 #include <functional>
 #include <memory>
 #include <string>
@@ -22,10 +22,11 @@ using parallel::SendMapOptions;
 using parallel::SendTensorMap;
 using parallel::TensorMap;
 
-// Its messages wait for who takes them, in parts as well.
+// So large that its messages wait for their receiver, in parts as well.
 constexpr int64_t kLarge = 1800000;
 
-// Stages of as many ranks as there are parts; rank r of the first sends to rank r of the second.
+// Two stages of as many ranks as there are parts; rank r of the first sends to rank r of the
+// second.
 class GatherMapTest : public MapTest {
  protected:
   using Options = std::function<MapGatherOptions(client::Group& stage)>;
@@ -67,7 +68,7 @@ class GatherMapTest : public MapTest {
     return *stages_[static_cast<size_t>(group.rank())];
   }
 
-  // By rank. `received` are by rank, too.
+  // Returns the statuses by rank. `sent` and `received` are by rank of their stage.
   std::vector<absl::Status> Pass(const std::function<TensorMap(client::Group&)>& make,
                                  const Options& sends, const Options& receives,
                                  std::vector<std::string>* sent = nullptr,
@@ -99,7 +100,7 @@ class GatherMapTest : public MapTest {
     return statuses;
   }
 
-  // Alike on all ranks, but for "own".
+  // The same on all ranks, except "own".
   static TensorMap Activations(client::Group& group) {
     return {{"hidden", Upload(group, Pattern(DataType::kBF16, {24, 500}))},
             {"turned", Upload(group, Pattern(DataType::kF32, {40, 24})).Permute({1, 0})},
@@ -135,7 +136,7 @@ TEST_P(GatherMapTest, PartsBecomeWhole) {
   for (const int parts : {1, 2, 3, 4}) {
     MakeStages(parts);
     ExpectPasses(All);
-    // One of them alone; and none, though the receivers could.
+    // Sends only one tensor in parts; then none, though the receivers could gather.
     ExpectPasses([](client::Group& stage) {
       MapGatherOptions options;
       options.group = &stage;
@@ -148,7 +149,7 @@ TEST_P(GatherMapTest, PartsBecomeWhole) {
 
 TEST_P(GatherMapTest, WhatGoesInPartsIsAskedFor) {
   MakeStages(2);
-  // With the group alone nothing goes in parts: what is not alike stays apart.
+  // The group alone sends no tensor in parts, so that tensors that differ between ranks stay apart.
   ExpectPasses([](client::Group& stage) {
     MapGatherOptions options;
     options.group = &stage;
@@ -201,7 +202,7 @@ TEST_P(GatherMapTest, WhoDoesNotGatherRefusesPartsAndHisSenderHears) {
 TEST_P(GatherMapTest, AGatheringGroupOfAnotherSizeIsRefused) {
   MakeGroup(3);
   MakeFactories();
-  // Rank 0 sends a third to rank 1, which gathers with rank 2.
+  // Rank 0 sends one third to rank 1, which gathers with rank 2.
   std::vector<std::unique_ptr<client::Group>> pair(3);
   ExpectOk(OnRanks([&](client::Group& group) {
     if (group.rank() == 0) return absl::OkStatus();
@@ -275,7 +276,7 @@ TEST_P(GatherMapTest, ACheckFindsWhatIsNotAlike) {
     return options;
   };
   ExpectPasses(checked);
-  // Also what differs between ranks.
+  // Also sends in parts the tensor that differs between ranks.
   const auto all = [&](client::Group& stage) {
     MapGatherOptions options = checked(stage);
     options.overrides.clear();
@@ -284,7 +285,7 @@ TEST_P(GatherMapTest, ACheckFindsWhatIsNotAlike) {
   for (const absl::Status& status : Pass(Activations, all, All)) {
     ExpectError(status, absl::StatusCode::kInvalidArgument, "what goes in parts is not alike");
   }
-  // One that cannot even be checked.
+  // A tensor without memory cannot even be checked.
   const auto bad = [](client::Group& group) {
     TensorMap map = Activations(group);
     if (group.rank() == 1) map.Set("hidden", Tensor(nullptr, DataType::kF32, {6}));

@@ -3,7 +3,7 @@
 //
 //   layout_rank_main COORDINATOR RANK
 //
-// Prints what it heard, in one line.
+// Prints the status of the creation, in one line.
 #include <signal.h>
 
 #include <cstdlib>

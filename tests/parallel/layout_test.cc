@@ -1,5 +1,5 @@
-// Groups of a layout, formed by all ranks of a world: who is in them, what they add up, and what
-// all hear when one rank is of another opinion, or fails.
+// Groups of a layout, formed by all ranks of a world: their members, their sums, and the error that
+// all ranks get when one rank disagrees or fails.
 #include <algorithm>
 #include <memory>
 #include <numeric>
@@ -30,7 +30,7 @@ using testing::WorkerTest;
 
 class LayoutTest : public testing::ParallelTest {
  protected:
-  // Of each member, what it is in the world, added up.
+  // Each member adds the bit of its world rank.
   absl::Status ExpectSum(const Subgroup& subgroup, int global_rank) {
     client::Group& group = *subgroup.group;
     EXPECT_EQ(group.size(), static_cast<int>(subgroup.global_ranks.size()));
@@ -46,7 +46,7 @@ class LayoutTest : public testing::ParallelTest {
     return absl::OkStatus();
   }
 
-  // All kinds of the layout, one after the other, on all ranks.
+  // Creates the groups of all kinds of the layout, on all ranks.
   void ExpectGroupsOf(const Layout& layout) {
     ExpectOk(OnRanks([&](client::Group& world) -> absl::Status {
       COHORT_ASSIGN_OR_RETURN(const ParallelGroups groups,
@@ -67,7 +67,7 @@ class LayoutTest : public testing::ParallelTest {
     }));
   }
 
-  // The world works, whatever was refused.
+  // Expects that the world still works after a refusal.
   void ExpectWorks() {
     RankList all(static_cast<size_t>(size()));
     std::iota(all.begin(), all.end(), 0);
@@ -77,7 +77,7 @@ class LayoutTest : public testing::ParallelTest {
     }));
   }
 
-  // The same error on all ranks, with these words.
+  // Expects the same error on all ranks, with these words.
   static void ExpectAllHear(const std::vector<absl::Status>& statuses, absl::StatusCode code,
                             const std::vector<std::string>& words) {
     for (const absl::Status& status : statuses) {
@@ -157,7 +157,7 @@ TEST_P(LayoutTest, ListsMayLeaveOutOrOverlap) {
   std::vector<std::string> names(4);
   for (int round = 0; round < 2; ++round) {
     ExpectOk(OnRanks([&](client::Group& world) -> absl::Status {
-      // Each waits for the next in a circle, if their order were not one.
+      // If the ranks had no common order, each would wait for the next in a circle.
       CreateGroupsOptions options;
       options.name = "circle";
       options.overlap = true;
@@ -223,7 +223,7 @@ TEST_P(LayoutTest, AllHearWhoDiffersInWhat) {
   call.options.timeout = absl::Seconds(7);
   differ(call, {"the timeout", "7s on rank 2"});
 
-  // Its own mistakes.
+  // Mistakes in one rank's own arguments.
   call = {};
   call.lists = {{0, 3}};
   differ(call, {"rank 2", "rank 3 in the list [0, 3]", "3"});
@@ -259,7 +259,7 @@ TEST_P(LayoutTest, LayoutsThatDifferAreNamed) {
                 }),
                 absl::StatusCode::kInvalidArgument,
                 {"ranks 0 and 1", "groups of kind decode-context [[0], [1], [2], [3]] on rank 0"});
-  // A layout and lists are different things, too.
+  // A layout and lists of ranks differ, too.
   ExpectAllHear(
       OnRanks([&](client::Group& world) -> absl::Status {
         if (world.rank() == 3) {
@@ -268,7 +268,8 @@ TEST_P(LayoutTest, LayoutsThatDifferAreNamed) {
         return CreateLayout(world, *VllmLayout(4, sizes), FactoryOf(world.rank())).status();
       }),
       absl::StatusCode::kInvalidArgument, {"ranks 0 and 3"});
-  // So is whatever else is exchanged at the same time; who does that gets what was sent.
+  // So does any other exchange at the same time; the rank that calls it gets the objects that were
+  // sent.
   std::vector<absl::Status> statuses = OnRanks([&](client::Group& world) -> absl::Status {
     if (world.rank() == 2) return world.AllGatherObjects("{\"digest\": 1}").status();
     return CreateLayout(world, *VllmLayout(4, sizes), FactoryOf(world.rank())).status();
@@ -301,7 +302,7 @@ TEST_P(LayoutTest, AllHearWhoCouldNot) {
     const client::GroupFactory real = FactoryOf(world.rank());
     const client::GroupFactory failing =
         [&](const client::GroupPlace& place) -> absl::StatusOr<std::unique_ptr<client::Group>> {
-      // The first is made, on both of its ranks.
+      // The first group is made, on both of its ranks.
       if (world.rank() == 1 && place.world_size == 3) return absl::ResourceExhaustedError("no GPU");
       return real(place);
     };
@@ -313,7 +314,7 @@ TEST_P(LayoutTest, AllHearWhoCouldNot) {
   ExpectWorks();
 }
 
-// Ranks in processes of their own; that of rank 1 ends while its group forms.
+// Ranks in processes of their own; rank 1 is killed while its group forms.
 TEST_F(WorkerTest, ARankThatDiesIsNamed) {
   std::vector<std::unique_ptr<testing::ChildProcess>> ranks;
   for (int rank = 0; rank < 3; ++rank) {
@@ -323,7 +324,7 @@ TEST_F(WorkerTest, ARankThatDiesIsNamed) {
   for (const int rank : {0, 2}) {
     const absl::StatusOr<std::string> line = ranks[static_cast<size_t>(rank)]->ReadLine(kPatience);
     ASSERT_TRUE(line.ok()) << line.status();
-    // Rank 2 is in a group with nobody, and hears of it all the same.
+    // Rank 2's group has no other member, and rank 2 gets the error all the same.
     EXPECT_THAT(*line, AllOf(HasSubstr("ABORTED"), HasSubstr("rank-1"),
                              HasSubstr("while making groups of some of its ranks")));
   }

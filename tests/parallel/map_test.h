@@ -1,4 +1,4 @@
-// What tests of tensor maps have in common.
+// The base of tests of tensor maps.
 #ifndef COHORT_TESTS_PARALLEL_MAP_TEST_H_
 #define COHORT_TESTS_PARALLEL_MAP_TEST_H_
 
@@ -26,7 +26,7 @@ class MapTest : public ParallelTest {
     return seed;
   }
 
-  // Of bytes that tell their places.
+  // Returns a tensor whose bytes depend on their positions.
   static Tensor Pattern(DataType type, const Shape& shape, int salt = 0) {
     Tensor tensor = Tensor::Zeros(type, shape);
     auto* const bytes = static_cast<unsigned char*>(tensor.data());
@@ -37,7 +37,8 @@ class MapTest : public ParallelTest {
     return tensor;
   }
 
-  // Of any kind, on the host and where this form's tensors lie, in any layout.
+  // Returns a map with values of any kind, whose tensors are on the host or on this form's devices,
+  // in any layout.
   static parallel::TensorMap RandomMap(client::Group& group, std::mt19937& random) {
     return parallel::RandomMap(random, 3, [&] {
       const Tensor host = parallel::RandomHostTensor(random);
@@ -47,7 +48,7 @@ class MapTest : public ParallelTest {
     });
   }
 
-  // The same for the same maps, wherever their tensors lie.
+  // The same text for equal maps, wherever their tensors are.
   static std::string Text(const parallel::TensorMap& map) {
     return parallel::Describe(map, [](const Tensor& tensor) { return Touchable(tensor); });
   }

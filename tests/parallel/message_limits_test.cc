@@ -1,4 +1,5 @@
-// Messages at their limits: of many lengths, too many, refused, and into places that are not kept.
+// Messages at their limits: of many lengths, too many, refused, and into memory that the caller
+// takes back.
 #include <atomic>
 #include <memory>
 #include <random>
@@ -25,7 +26,7 @@ using parallel::MessagesOptions;
 using parallel::TensorMeta;
 using ::testing::HasSubstr;
 
-// Above what goes unasked.
+// Large enough that the sender asks the receiver first.
 constexpr int64_t kLarge = 200000;
 
 Tensor Numbers(int64_t count, int first) {
@@ -61,7 +62,7 @@ TEST_P(MessageLimitsTest, LengthsThatChange) {
       const int64_t counts[] = {0, 3, 100, 128, 1900, 2048, 5000, 6100, 6300, 20000};
       const int64_t count = counts[random() % std::size(counts)];
       const std::string note(random() % 4 == 0 ? random() % 9000 : 5, 'n');
-      // Sometimes head-on.
+      // Sometimes both ranks send at once.
       const bool both = random() % 3 == 0;
       const int sender = static_cast<int>(random() % 2);
       if (both || group.rank() == sender) {
@@ -77,7 +78,7 @@ TEST_P(MessageLimitsTest, LengthsThatChange) {
   }));
 }
 
-// What was announced in several calls, and is received behind what came last.
+// Rank 1 receives the last message of each exchange first, and the large ones before it afterwards.
 TEST_P(MessageLimitsTest, TheLastComesFirst) {
   MakeMessages(2);
   constexpr int kMany = 6;
@@ -101,7 +102,7 @@ TEST_P(MessageLimitsTest, TheLastComesFirst) {
   }));
 }
 
-// More refusals each way than there is room for under way.
+// Each rank refuses more messages than may be in flight.
 TEST_P(MessageLimitsTest, RanksThatRefuseEachOther) {
   MessagesOptions options;
   options.max_kept_bytes = 50000;
@@ -114,7 +115,7 @@ TEST_P(MessageLimitsTest, RanksThatRefuseEachOther) {
     client::CallOptions call;
     call.timeout = absl::Seconds(20);
     const absl::Status status = of(group).Exchange(sends, {}, call).status();
-    // Who is done first waits for the other, and refuses the rest meanwhile.
+    // The rank that is done first waits for the other, and meanwhile refuses the rest.
     COHORT_RETURN_IF_ERROR(of(group).Send(1 - group.rank(), 9, {"done", {}}, call));
     COHORT_RETURN_IF_ERROR(of(group).Receive(1 - group.rank(), 9, call).status());
     return status;
@@ -130,7 +131,7 @@ TEST_P(MessageLimitsTest, RanksThatRefuseEachOther) {
   }));
 }
 
-// Bytes that nobody has asked for count together, and only as long as they are kept.
+// The bytes that no call has asked for count together, and only as long as they are kept.
 TEST_P(MessageLimitsTest, KeptMessagesCountTogetherAndRefusedOnesNotAtAll) {
   constexpr int64_t kFits = 15000;
   constexpr int64_t kTooLarge = 30000;
@@ -156,7 +157,8 @@ TEST_P(MessageLimitsTest, KeptMessagesCountTogetherAndRefusedOnesNotAtAll) {
   }));
 }
 
-// Who sends on and on to one who does the same hears that it has to receive; nothing is lost.
+// Two ranks that only send to each other get the error that they must receive first; no message is
+// lost.
 TEST_P(MessageLimitsTest, WhoOnlySendsHearsThatItKeepsTooMuch) {
   constexpr int kMessages = 200;
   MessagesOptions options;
@@ -190,7 +192,8 @@ TEST_P(MessageLimitsTest, WhoOnlySendsHearsThatItKeepsTooMuch) {
   EXPECT_GT(refused, 0);
 }
 
-// Many small ones around a circle, in one call of each: nobody waits for room that will not come.
+// Many small messages around a circle, in one call on each rank: no rank waits for room that never
+// comes.
 TEST_P(MessageLimitsTest, CirclesOfSmallOnes) {
   for (const int size : {3, 5}) {
     MakeMessages(size);
@@ -215,8 +218,8 @@ TEST_P(MessageLimitsTest, CirclesOfSmallOnes) {
   }
 }
 
-// Of a message that did not go in time a part may have gone: nobody takes what comes next for the
-// rest of it.
+// A part of a message that timed out may have left. The receiver must not take a later message for
+// the rest of it.
 TEST_P(MessageLimitsTest, WhoseSendTimedOutSendsNoMore) {
   MakeMessages(2);
   absl::Notification timed_out;
@@ -249,8 +252,8 @@ TEST_P(MessageLimitsTest, WhoseSendTimedOutSendsNoMore) {
   EXPECT_FALSE(statuses[1].ok());
 }
 
-// What is kept for the next call, because another receive failed, is not kept where the caller said
-// that it should go: that is the caller's again.
+// If a receive of a call fails, the call's other messages are kept for the next call, but not in
+// the memory that the caller gave: that belongs to the caller again.
 TEST_P(MessageLimitsTest, PlacesOfAFailedCallAreTheCallersAgain) {
   MakeMessages(2);
   for (const int64_t count : {int64_t{5}, kLarge}) {
@@ -269,7 +272,7 @@ TEST_P(MessageLimitsTest, PlacesOfAFailedCallAreTheCallersAgain) {
       };
       const absl::Status failed = of(group).Exchange({}, {{0, 0, accept}, {0, 1, refuse}}).status();
       EXPECT_THAT(std::string(failed.message()), HasSubstr("nobody wants it"));
-      // Used for something else.
+      // The caller uses the memory for other data.
       std::fill_n(static_cast<int32_t*>(place.data()), place.count(), -3);
       place = Tensor();
       COHORT_ASSIGN_OR_RETURN(const Message message, of(group).Receive(0, 0));
@@ -279,8 +282,7 @@ TEST_P(MessageLimitsTest, PlacesOfAFailedCallAreTheCallersAgain) {
   }
 }
 
-// Extents that no receiver could multiply are refused where they are sent, and the receiver hears
-// it.
+// The sender refuses extents whose product would overflow, and the receiver gets the error.
 TEST_P(MessageLimitsTest, ExtentsThatDoNotFit) {
   MakeMessages(2);
   const int64_t huge = int64_t{1} << 40;

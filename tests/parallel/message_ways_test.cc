@@ -1,4 +1,5 @@
-// Messages by other ways than shared memory, of ranks that do not keep to them, and behind an end.
+// Messages by other paths than shared memory, from ranks that break the protocol, and after a
+// generation has ended.
 #include <cstring>
 #include <functional>
 #include <memory>
@@ -31,7 +32,7 @@ using ::testing::HasSubstr;
 
 class MessageWaysTest : public ParallelTest {
  protected:
-  // Groups that the fixture does not make; `adapt` says how.
+  // Makes groups that the fixture does not make; `adapt` edits the options of each rank.
   Groups Make(int size, const std::function<void(int, worker::LocalGroupOptions&)>& adapt) {
     Groups groups(static_cast<size_t>(size));
     OnThreads(size, [&](int rank) {
@@ -49,8 +50,8 @@ class MessageWaysTest : public ParallelTest {
     return groups;
   }
 
-  // Small and large ones, one after the other, head-on, all at once and around; `on_device` ones
-  // besides those of the host.
+  // Sends small and large messages: one after the other, in both directions at once, all at once
+  // and around a ring. `on_device` adds tensors on GPUs to those on the host.
   static absl::Status Talk(Group& group, bool on_device) {
     const int size = group.size();
     const int own = group.rank();
@@ -89,13 +90,13 @@ class MessageWaysTest : public ParallelTest {
         return absl::OkStatus();
       };
       COHORT_ASSIGN_OR_RETURN(const Message mine, make(own));
-      // Pairs: to each other first.
+      // Pairs: both ranks send first.
       if (const int other = own ^ 1; other < size) {
         COHORT_RETURN_IF_ERROR(messages.Send(other, 1, mine));
         COHORT_ASSIGN_OR_RETURN(const Message got, messages.Receive(other, 1));
         COHORT_RETURN_IF_ERROR(check(got, other));
       }
-      // All with all.
+      // All ranks with all others.
       std::vector<MessageSend> sends;
       std::vector<MessageReceive> receives;
       for (int other = 0; other < size; ++other) {
@@ -107,7 +108,7 @@ class MessageWaysTest : public ParallelTest {
       for (size_t i = 0; i < all.size(); ++i) {
         COHORT_RETURN_IF_ERROR(check(all[i], receives[i].peer));
       }
-      // Around, each with what it got before.
+      // Around the ring: each rank passes on the message that it got.
       if (own == 0) {
         COHORT_ASSIGN_OR_RETURN(const std::vector<Message> back,
                                 messages.Exchange({{next, 3, mine}}, {{previous, 3, nullptr}}));
@@ -137,7 +138,7 @@ TEST_P(MessageWaysTest, BetweenHosts) {
   }
 }
 
-// The host's go through the coordinator there.
+// There, messages from host memory go through the coordinator.
 TEST_P(MessageWaysTest, InGroupsOfGpusAlone) {
   if (GetParam() != Form::kDevice) GTEST_SKIP() << "the others have no GPUs";
   const auto nccl = std::make_shared<worker::FakeNcclApi>();
@@ -154,7 +155,7 @@ TEST_P(MessageWaysTest, OfBothKindsOfTensors) {
   ExpectOk(OnRanks([](Group& group) { return Talk(group, GetParam() == Form::kDevice); }));
 }
 
-// What is no message is not believed, and its sender is named.
+// A frame that is no message is refused, and the error names its sender.
 TEST_P(MessageWaysTest, OfRanksThatSendSomethingElse) {
   const std::vector<std::function<void(std::string*)>> spoils = {
       [](std::string* bytes) { *bytes = std::string(bytes->size(), 'x'); },
@@ -192,7 +193,7 @@ TEST_P(MessageWaysTest, InTheNextGeneration) {
     return *messages[static_cast<size_t>(group.rank())];
   };
   const std::vector<absl::Status> statuses = OnRanks([&](Group& group) -> absl::Status {
-    // One that nobody receives.
+    // A message that no call receives.
     if (group.rank() == 0) COHORT_RETURN_IF_ERROR(of(group).Send(1, 0, {"lost", {}}));
     if (group.rank() == 0) {
       COHORT_RETURN_IF_ERROR(of(group).Send(1, 1, {"kept", {}}));

@@ -27,10 +27,10 @@ using parallel::MessagesOptions;
 using parallel::TensorMeta;
 using ::testing::HasSubstr;
 
-// Above what goes unasked, and what a tensor of its own is.
+// Large enough that the sender asks first, and that a tensor travels by itself.
 constexpr int64_t kLarge = 100000;
 
-// On the host, the same elements for the same seed.
+// On the host; the same seed gives the same elements.
 Tensor Filled(DataType type, const Shape& shape, uint32_t seed) {
   std::mt19937 random(seed);
   Tensor tensor = Tensor::Zeros(type, shape);
@@ -123,7 +123,7 @@ TEST_P(MessagesTest, NotesAndListsOfAnyLength) {
   }));
 }
 
-// Random messages, sent and received strided, checked against what was sent.
+// Random messages, sent and received strided, arrive with the sent elements.
 TEST_P(MessagesTest, AnyLayoutsOfBothSides) {
   MakeMessages(2);
   for (uint32_t seed = 1; seed <= 30; ++seed) {
@@ -172,7 +172,7 @@ TEST_P(MessagesTest, ChannelsInAnyOrder) {
   ExpectOk(OnRanks([&](Group& group) -> absl::Status {
     Messages& messages = of(group);
     if (group.rank() == 0) {
-      // One after the other of small ones, all at once of large ones.
+      // Small messages go one after the other, and large ones all at once or one after the other.
       for (const int channel : {0, 1, 2}) {
         COHORT_RETURN_IF_ERROR(
             messages.Send(1, channel, Make(group, 10 + static_cast<uint32_t>(channel), small)));
@@ -212,7 +212,7 @@ TEST_P(MessagesTest, HeadOn) {
     ExpectOk(OnRanks([&](Group& group) -> absl::Status {
       const int other = 1 - group.rank();
       const auto own = static_cast<uint32_t>(group.rank()) * 100;
-      // More of them than a channel between two ranks holds.
+      // More small messages than a channel between two ranks holds.
       const uint32_t many = count == kLarge ? 2 : 50;
       for (uint32_t i = 0; i < many; ++i) {
         COHORT_RETURN_IF_ERROR(of(group).Send(other, 0, Make(group, own + i, what)));
@@ -243,7 +243,7 @@ TEST_P(MessagesTest, NothingOfACallWaitsForTheRest) {
   }));
 }
 
-// All with all, on two channels, in orders that chance chooses.
+// All ranks with all others, on two channels, in random orders.
 TEST_P(MessagesTest, ManyAtOnce) {
   for (const int size : {2, 3, 5, 8}) {
     MakeMessages(size);
@@ -307,12 +307,12 @@ TEST_P(MessagesTest, WhoIsNotWantedHearsWhy) {
     });
     EXPECT_EQ(statuses[1].code(), absl::StatusCode::kInvalidArgument) << statuses[1];
     EXPECT_THAT(std::string(statuses[1].message()), HasSubstr("message of rank 0 on channel 0"));
-    // Who sends little, or what is not a tensor by itself, does not wait.
+    // A sender does not wait if it sends little, or if its tensors do not travel by themselves.
     if (count == kLarge) {
       EXPECT_EQ(statuses[0].code(), absl::StatusCode::kInvalidArgument) << statuses[0];
       EXPECT_THAT(std::string(statuses[0].message()), HasSubstr("f64 [2] is expected"));
     }
-    // And they go on.
+    // Both ranks go on.
     ExpectOk(OnRanks([&](Group& group) -> absl::Status {
       if (group.rank() == 0) return of(group).Send(1, 0, Make(group, 2, what));
       COHORT_ASSIGN_OR_RETURN(const Message message, of(group).Receive(0, 0));
@@ -365,7 +365,7 @@ TEST_P(MessagesTest, WhatCannotBeSentIsSaid) {
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
     EXPECT_THAT(std::string(status.message()), HasSubstr("f32 [4] cannot be sent"));
   }
-  // Nobody hears of what goes nowhere.
+  // A message without a valid peer or channel fails only on its caller.
   ExpectOk(OnRanks([&](Group& group) -> absl::Status {
     for (const int peer : {-1, 4, group.rank()}) {
       EXPECT_EQ(of(group).Send(peer, 0, {}).code(), absl::StatusCode::kInvalidArgument);
@@ -373,7 +373,7 @@ TEST_P(MessagesTest, WhatCannotBeSentIsSaid) {
     }
     const int next = (group.rank() + 1) % 4;
     EXPECT_EQ(of(group).Send(next, -1, {}).code(), absl::StatusCode::kInvalidArgument);
-    // The group works on, and what came before is not touched.
+    // The group works on, and earlier messages are intact.
     COHORT_RETURN_IF_ERROR(of(group).Send(next, 0, {"round", {}}));
     COHORT_ASSIGN_OR_RETURN(const Message message, of(group).Receive((group.rank() + 3) % 4, 0));
     return message.note == "round" ? group.Barrier() : absl::InternalError(message.note);
@@ -394,7 +394,7 @@ TEST_P(MessagesTest, Limits) {
     EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
     EXPECT_THAT(std::string(status.message()), HasSubstr("rank 1 takes at most 200000"));
   }
-  // What is not asked for yet is kept, or not.
+  // Messages that no call has asked for are kept, up to a limit.
   const std::vector<std::pair<DataType, Shape>> some = {{DataType::kF32, {20000}}};
   ExpectOk(OnRanks([&](Group& group) -> absl::Status {
     if (group.rank() == 1) {
@@ -406,7 +406,7 @@ TEST_P(MessagesTest, Limits) {
     EXPECT_THAT(std::string(status.message()), HasSubstr("keeps at most 50000"));
     return of(group).Send(1, 3, {"wanted", {}});
   }));
-  // Nothing is lost of what is too many: it has to be received first.
+  // Messages beyond the limit are not lost, but must be received first.
   if (GetParam() == Form::kDevice) return;
   const std::vector<absl::Status> statuses = OnRanks([&](Group& group) -> absl::Status {
     if (group.rank() == 0) {

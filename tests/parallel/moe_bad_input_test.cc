@@ -1,5 +1,5 @@
-// One rank's mistake, and ranks that mean different things: all ranks hear the same, at once, and
-// the group works on.
+// One rank's mistake, and ranks that mean different things: all ranks get the same error at once,
+// and the group works on.
 #include <functional>
 #include <limits>
 #include <string>
@@ -32,7 +32,7 @@ class MoeBadInputTest : public ParallelTest {
   Tensor Zeros(client::Group& group, DataType type, const Shape& shape) {
     return Upload(group, Tensor::Zeros(type, shape));
   }
-  // Of no elements, of which a row would have more than there can be.
+  // Returns a tensor without rows, whose rows would have more elements than can be counted.
   Tensor Uncountable(client::Group& group, DataType type) {
     return Tensor(nullptr, type, {0, int64_t{1} << 40, int64_t{1} << 40}, nullptr,
                   GetParam() == Form::kDevice ? group.device() : Device::Host());
@@ -56,7 +56,7 @@ class MoeBadInputTest : public ParallelTest {
     }));
   }
 
-  // The culprit's batch and options are changed.
+  // Changes the batch and the options of the culprit.
   using BatchChange = std::function<void(client::Group&, TokenBatch&, DispatchOptions&)>;
   void ExpectDispatchRefused(bool sizes_given, const BatchChange& change,
                              const std::vector<std::string>& said) {
@@ -133,7 +133,7 @@ TEST_P(MoeBadInputTest, OfDispatch) {
                               batch.extras[0] = Uncountable(group, DataType::kBool);
                             },
                             {Culprit(), "than can be counted"});
-      // Of as many bytes, so that no size tells.
+      // The swapped tensors have equally many bytes, so that sizes do not show the mistake.
       ExpectDispatchRefused(given,
                             [&](client::Group&, TokenBatch& batch, DispatchOptions&) {
                               std::swap(batch.companions[0], batch.companions[1]);
@@ -252,7 +252,7 @@ TEST_P(MoeBadInputTest, OfDispatchToExperts) {
     ExpectExpertsRefused([&](client::Group&, ExpertTokens&,
                              ExpertDispatchOptions& options) { options.call.stream = nullptr; },
                          {Culprit(), "no stream"});
-    // What only the others can tell.
+    // Mistakes that only the other ranks' arguments show.
     ExpectExpertsRefused(
         [&](client::Group& group, ExpertTokens& tokens, ExpertDispatchOptions&) {
           tokens.hidden = Zeros(group, DataType::kI32, {3, 8});
@@ -324,7 +324,8 @@ TEST_P(MoeBadInputTest, OfCombineFromExperts) {
   }
 }
 
-// Arithmetic of rows is not done on GPUs: said by all for themselves, and the group works on.
+// Row arithmetic does not run on GPUs: each rank returns the error for itself, and the group works
+// on.
 TEST_P(MoeBadInputTest, OfWeighingOnGpus) {
   if (GetParam() != Form::kDevice) GTEST_SKIP() << "the others have no GPUs";
   MakeGroup(2);
