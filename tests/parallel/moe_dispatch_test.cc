@@ -1,4 +1,4 @@
-// Tokens to all ranks and their sums back, against what one process computes.
+// Tokens go to all ranks and their sums return, compared with the results of one process.
 #include <algorithm>
 #include <numeric>
 #include <random>
@@ -50,7 +50,7 @@ class MoeDispatchTest : public ParallelTest {
   }
 };
 
-// What each rank brings: by tensor, then by rank.
+// The tensors of all ranks: by tensor, then by rank.
 using Models = std::vector<std::vector<TensorModel>>;
 
 Models RandomModels(size_t tensors, const Sizes& rows, std::mt19937& random) {
@@ -76,7 +76,8 @@ TEST_P(MoeDispatchTest, GathersEveryTensorOfAnyTypeByRank) {
     MakeGroup(size);
     for (int round = 0; round < 12; ++round) {
       SCOPED_TRACE(absl::StrCat("seed ", seed, ", ", size, " ranks, round ", round));
-      // One of three has many rows, which do not travel together; some have none.
+      // In one round of three, ranks have many rows, which do not travel together; some ranks have
+      // none.
       Sizes rows;
       for (int rank = 0; rank < size; ++rank) {
         rows.push_back(static_cast<int64_t>(random() % 4 == 0 ? 0 : random() % 200));
@@ -151,8 +152,8 @@ TEST_P(MoeDispatchTest, CombineAddsUpEachRanksRows) {
   }
 }
 
-// Two data ranks of two ranks each: 5 and 0 tokens, of which each rank brings ceil(5 / 2), padding
-// included, and none.
+// Two data ranks of two ranks each, with 5 and 0 tokens. Each rank of the first brings ceil(5 / 2),
+// padding included; the others bring none.
 TEST_P(MoeDispatchTest, SequenceParallelRanksBringTheirShare) {
   MakeGroup(4);
   ExpectOk(OnRanks([&](client::Group& group) -> absl::Status {
@@ -187,7 +188,7 @@ TEST_P(MoeDispatchTest, SequenceParallelRanksBringTheirShare) {
   }));
 }
 
-// Ranks that are through go on taking part, with no rows.
+// Ranks without more rows still take part, with no rows.
 TEST_P(MoeDispatchTest, InChunksUntilAllAreThrough) {
   MakeGroup(3);
   const Sizes tokens = {7, 0, 3};
@@ -214,7 +215,7 @@ TEST_P(MoeDispatchTest, InChunksUntilAllAreThrough) {
   }));
 }
 
-// With sizes that all know, nobody waits on a stream.
+// With sizes that all ranks know, calls on a stream do not wait.
 TEST_P(MoeDispatchTest, OnAStreamOfAGpu) {
   if (GetParam() != Form::kDevice) GTEST_SKIP() << "the others have no GPUs";
   MakeGroup(2);

@@ -1,6 +1,6 @@
-// Tokens to their experts and back, against a process that has all experts. All numbers are small
-// enough for every type to hold them and their sums exactly, so that results are compared by bits.
-// One file, though long: all cases compare with one model.
+// Tokens go to their experts and back, compared with a process that has all experts. All numbers
+// are small enough that every type holds them and their sums exactly, so that results are compared
+// by bits. One file, though long: all cases compare with one model.
 #include <algorithm>
 #include <cstdint>
 #include <memory>
@@ -233,7 +233,7 @@ class MoeExpertsTest : public ParallelTest {
     EXPECT_EQ(batch.row_counts, counts);
   }
 
-  // What this rank's experts make of the batch.
+  // Returns the outputs of this rank's experts for the batch.
   Tensor Outputs(client::Group& group, const Step& step, const ExpertPlacement& placement,
                  const ExpertBatch& batch, WeightsBy weights_by) {
     const std::vector<int64_t> experts = placement.ExpertsOf(group.rank());
@@ -329,7 +329,7 @@ TEST_P(MoeExpertsTest, GiveEveryTokenItsSum) { RunSteps({1, 2, 3, 4}, 12); }
 
 TEST_P(MoeExpertsTest, OfManyRanksGiveEveryTokenItsSum) { RunSteps({5, 6, 7, 8}, 6); }
 
-// Rows that do not travel together, of numbers whose sums depend on the order: the same bits twice.
+// Rows that do not travel together, with sums that depend on the order, give the same bits twice.
 TEST_P(MoeExpertsTest, GiveTheSameBitsEachTime) {
   MakeGroup(3);
   std::mt19937 random(std::random_device{}());
@@ -362,7 +362,7 @@ TEST_P(MoeExpertsTest, GiveTheSameBitsEachTime) {
         options.form = form;
         COHORT_ASSIGN_OR_RETURN(const ExpertBatch batch,
                                 parallel::DispatchToExperts(group, tokens, placement, options));
-        // What comes is what the rank's one expert of each token has made of it.
+        // This rank's one expert scales each row that it gets.
         std::vector<float> outputs = ToFloats(Download(group, batch.hidden));
         for (float& number : outputs) number *= 0.1f + static_cast<float>(group.rank());
         COHORT_ASSIGN_OR_RETURN(
@@ -381,7 +381,7 @@ TEST_P(MoeExpertsTest, GiveTheSameBitsEachTime) {
   }));
 }
 
-// The choice is what the bytes say, and the same everywhere.
+// The choice depends on the bytes to move, and is the same on all ranks.
 TEST_P(MoeExpertsTest, ChooseTheFormThatMovesLess) {
   MakeGroup(8);
   for (const bool all : {false, true}) {
@@ -405,7 +405,7 @@ TEST_P(MoeExpertsTest, ChooseTheFormThatMovesLess) {
   }
 }
 
-// Where the group moves memory of GPUs alone, counts and labels go that way, too.
+// If the group moves only memory of GPUs, counts and labels go that way, too.
 TEST_P(MoeExpertsTest, WorkInGroupsOfGpusAlone) {
   if (GetParam() != Form::kDevice) GTEST_SKIP() << "the others have no GPUs";
   constexpr int kRanks = 3;
@@ -477,8 +477,8 @@ TEST_P(MoeExpertsTest, AgreeOnTheBlockWhenOneRankGetsAllTokens) {
   }));
 }
 
-// A rank without tokens that leaves out its call is waited for once, as long as the call may take,
-// and named.
+// The others wait once, as long as the call may take, for a rank without tokens that leaves out its
+// call, and name it.
 TEST_P(MoeExpertsTest, NameARankThatDoesNotCall) {
   MakeGroup(3);
   const std::vector<absl::Status> statuses = OnRanks([&](client::Group& group) -> absl::Status {

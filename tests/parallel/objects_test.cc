@@ -57,7 +57,7 @@ TEST_P(ObjectsTest, FromOneToAnother) {
   std::mt19937 random(Seed());
   MakeGroup(2);
   const Value value = parallel::RandomMap(random, 4, nullptr);
-  // One that lies in steps, one of no elements, and values beside them.
+  // A strided tensor, one without elements, and values beside them.
   const Value tensors = List{Pattern(DataType::kF32, {3, 5}).Permute({1, 0}), "text",
                              Pattern(DataType::kBF16, {0, 4}), List{Pattern(DataType::kU8, {7})}};
   Value deep;
@@ -69,7 +69,7 @@ TEST_P(ObjectsTest, FromOneToAnother) {
       EXPECT_EQ(SendObject(group, value, peer).code(), absl::StatusCode::kInvalidArgument);
       EXPECT_EQ(ReceiveObject(group, peer).status().code(), absl::StatusCode::kInvalidArgument);
     }
-    // Both first send: nobody waits.
+    // Both ranks send first, and neither waits.
     EXPECT_TRUE(SendObject(group, value, other).ok());
     EXPECT_TRUE(SendObject(group, tensors, other).ok());
     ExpectError(SendObject(group, deep, other), absl::StatusCode::kInvalidArgument, "nested");

@@ -1,4 +1,4 @@
-// Groups of every form, for tests of what stands above them: real coordinators and daemons, and
+// Groups of every form, for tests of the layers above groups: real coordinators and daemons, and
 // ranks on threads of the test.
 #ifndef COHORT_TESTS_PARALLEL_PARALLEL_TEST_H_
 #define COHORT_TESTS_PARALLEL_PARALLEL_TEST_H_
@@ -34,7 +34,7 @@ class ParallelTest : public WorkerTest, public ::testing::WithParamInterface<For
 
   // Starts what the form needs.
   void SetUp() override;
-  // Before what they live on.
+  // Destroys the groups before the processes that they depend on.
   void TearDown() override;
 
   // Rank r of the group `name`. Calls without a timeout of their own have `timeout`.
@@ -42,12 +42,13 @@ class ParallelTest : public WorkerTest, public ::testing::WithParamInterface<For
                                                       absl::Duration timeout = absl::Seconds(60));
   // How rank r of MakeGroup's group takes a place in further groups. One thread at a time.
   client::GroupFactory FactoryOf(int rank, absl::Duration timeout = absl::Seconds(60));
-  // A new group of so many ranks; those of the one before leave. Failures are the test's.
+  // Makes a new group of `size` ranks; the ranks of the one before leave. An error fails the test.
   void MakeGroup(int size, absl::Duration timeout = absl::Seconds(60));
   client::Group& rank(int rank) { return *groups_[static_cast<size_t>(rank)]; }
   int size() const { return static_cast<int>(groups_.size()); }
 
-  // body of each rank of MakeGroup's group, on a thread of its own; the statuses by rank.
+  // Runs `body` for each rank of MakeGroup's group, on a thread of its own; returns the statuses by
+  // rank.
   std::vector<absl::Status> OnRanks(const std::function<absl::Status(client::Group&)>& body);
 
   // The same elements, in new memory where this form's tensors lie.

@@ -31,7 +31,7 @@ using ::testing::HasSubstr;
 // Four ranks, of two stages of two members each: ranks 0 and 1 send to 2 and 3.
 class ScatterGatherTest : public ParallelTest {
  protected:
-  // `members`: of the tensor groups of the two stages.
+  // `members`: of each tensor group of the second stage; the first stage has one of 2.
   absl::Status OnStages(const std::function<absl::Status(Group&, Pipeline&)>& body,
                         int members = 2) {
     return OnStagesWithMessages(
@@ -44,7 +44,7 @@ class ScatterGatherTest : public ParallelTest {
     const std::vector<absl::Status> statuses = OnRanks([&](Group& group) -> absl::Status {
       const int own = group.rank();
       const bool sends = own < 2;
-      // Of the second stage they may be others.
+      // The tensor groups of the second stage may have another size.
       const int size = sends ? 2 : members;
       client::GroupPlace place;
       place.name = absl::StrCat("tensor-", made_, "-", sends ? 0 : size == 2 ? 1 : own);
@@ -119,7 +119,7 @@ TEST_P(ScatterGatherTest, SlicesAreGatheredOnAStream) {
   const absl::Status status = OnStages([&](Group& group, Pipeline& stage) -> absl::Status {
     // The default stream is that of the thread's device.
     EXPECT_EQ(cudaSetDevice(group.device().index()), cudaSuccess);
-    // What is sent of it are copies, which are gone when the call returns.
+    // The call sends copies of it, which are freed when it returns.
     const Tensor strided = Upload(group, whole).Permute({1, 0});
     for (int step = 0; step < 3; ++step) {
       if (group.rank() < 2) {
@@ -202,7 +202,7 @@ TEST_P(ScatterGatherTest, OneMembersErrorIsAll) {
   PipelineCall call;
   call.scatter_gather_tensors = true;
   OnStages([&](Group& group, Pipeline& stage) -> absl::Status {
-    // Of another type on rank 1, which rank 3 does not expect.
+    // Rank 1 sends another type than rank 3 expects.
     const DataType type = group.rank() == 1 ? DataType::kI32 : DataType::kF32;
     if (group.rank() < 2) return stage.SendForward({Upload(group, Tensor::Zeros(type, {8}))}, call);
     PipelineReceive input;
@@ -217,8 +217,8 @@ TEST_P(ScatterGatherTest, OneMembersErrorIsAll) {
   }
 }
 
-// Each of the two stages is the other's next and previous one, so that what goes forward and what
-// goes backward are in one call.
+// Each of the two stages is the other's next and previous one, so that one call has both
+// directions.
 TEST_P(ScatterGatherTest, OneDirectionsErrorDropsWhatCameInTheOther) {
   PipelineCall call;
   call.scatter_gather_tensors = true;
@@ -235,7 +235,7 @@ TEST_P(ScatterGatherTest, OneDirectionsErrorDropsWhatCameInTheOther) {
     for (int step = 0; step < 3; ++step) {
       const int own = 100 * (group.rank() / 2) + 10 * step;
       Pipeline::Both both;
-      // In step 1 rank 3 is sent what it does not expect; its gradient is as expected.
+      // In step 1 rank 3 gets an input that it does not expect; its gradient is as expected.
       const bool wrong = step == 1 && group.rank() == 1;
       both.output = Tensors{Upload(group, filled(wrong ? DataType::kF32 : DataType::kI32, own))};
       both.input_gradient = Tensors{Upload(group, filled(DataType::kI32, own + 1000))};
@@ -371,7 +371,7 @@ TEST_P(ScatterGatherTest, ACallHasOneTimeout) {
       return stage.SendForward({Tensor::Zeros(DataType::kF32, {8})}, call);
     }
     COHORT_RETURN_IF_ERROR(stage.RecvForward({}, call).status());
-    // The message, the numbers, the slices: each has what those before have left.
+    // The message, the numbers, the slices: each has the time that the earlier ones left.
     EXPECT_EQ(tensor_group.given.size(), 2u);
     absl::Duration left = *call.options.timeout;
     for (const absl::Duration given : tensor_group.given) {

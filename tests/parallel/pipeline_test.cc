@@ -1,5 +1,5 @@
 // Transfers of pipeline stages, on groups of every form. One file, though long: the nine transfers
-// are one table of who sends and who receives what.
+// are one table of senders and receivers.
 #include "client/parallel/pipeline/pipeline.h"
 
 #include <functional>
@@ -33,7 +33,7 @@ using parallel::TensorMeta;
 using parallel::Tensors;
 using ::testing::HasSubstr;
 
-// Above what goes unasked.
+// Large enough that the sender asks the receiver first.
 constexpr int64_t kLarge = 30000;
 
 class PipelineTest : public ParallelTest {
@@ -55,7 +55,8 @@ class PipelineTest : public ParallelTest {
   Pipeline& of(Group& group) { return *pipelines_[static_cast<size_t>(group.rank())]; }
   Messages& messages(Group& group) { return *messages_[static_cast<size_t>(group.rank())]; }
 
-  // Of one seed: types, shapes and elements; `large` ones do not go unasked.
+  // Types, shapes and elements depend on the seed; the first `large` tensor is so large that the
+  // sender asks first.
   static Tensors Expected(uint32_t seed, bool large) {
     std::mt19937 random(seed * 7919 + (large ? 1 : 0));
     Tensors tensors;
@@ -101,7 +102,7 @@ class PipelineTest : public ParallelTest {
   std::vector<std::unique_ptr<Pipeline>> pipelines_;
 };
 
-// Of forward (0) and backward (1) transfer `step` from `rank`.
+// The seed of forward (0) or backward (1) transfer `step` from `rank`.
 uint32_t Seed(int rank, int direction, int step = 0) {
   return static_cast<uint32_t>((step * 16 + rank) * 2 + direction + 1);
 }
@@ -137,7 +138,7 @@ TEST_P(PipelineTest, ForwardAndBackward) {
         COHORT_ASSIGN_OR_RETURN(const auto input, stage.RecvForward());
         EXPECT_EQ(input.has_value(), own > 0);
         if (own > 0) COHORT_RETURN_IF_ERROR(Is(group, input, Seed(own - 1, 0), large));
-        // At the last stage it goes nowhere.
+        // The last stage has no next one, and sends nothing.
         COHORT_RETURN_IF_ERROR(stage.SendForward(Make(group, Seed(own, 0), large)));
         COHORT_ASSIGN_OR_RETURN(const auto gradient, stage.RecvBackward());
         EXPECT_EQ(gradient.has_value(), own < size - 1);
@@ -229,7 +230,7 @@ TEST_P(PipelineTest, Rings) {
         return Is(group, received.output_gradient, Seed(next, 1, 1), large);
       }));
     }
-    // The first waits for what the last sends, which waits for what the first sends.
+    // The first stage waits for a tensor from the last one, which waits for the first one's tensor.
     ExpectOk(OnRanks([&](Group& group) -> absl::Status {
       Pipeline& stage = of(group);
       Pipeline::ForwardForward forward;
@@ -277,7 +278,7 @@ TEST_P(PipelineTest, NothingIsDroppedAtTheEnds) {
       refused(stage.SendForwardBackwardRecvForwardBackward(both).status(), "no next one");
       refused(stage.SendTensorMeta(some).status(), "no next one");
     }
-    // Between them, and without wrap, what has two sides works.
+    // Between the ends, and without wrap, a call with two directions works.
     Pipeline::ForwardForward middle;
     if (group.rank() < 2) middle.output = some;
     middle.recv_prev = group.rank() > 0;
@@ -309,7 +310,7 @@ TEST_P(PipelineTest, PeersOfOnesOwnChoice) {
   }));
 }
 
-// Of two stages that are each other's next and previous, in whatever order they ask.
+// Two stages that are each other's next and previous one may receive the directions in any order.
 TEST_P(PipelineTest, DirectionsAreApart) {
   PipelineOptions options;
   options.wrap = true;
@@ -353,7 +354,7 @@ TEST_P(PipelineTest, WhatIsExpectedIsChecked) {
         EXPECT_THAT(std::string(statuses[0].message()), HasSubstr(both));
       }
     }
-    // It goes on, with what was expected, in part or as a whole.
+    // The stages go on, with tensors whose type, shape or both are expected.
     ExpectOk(OnRanks([&](Group& group) -> absl::Status {
       const Tensor two = Tensor::Zeros(DataType::kI8, {2, 2});
       if (group.rank() == 0) {
@@ -375,7 +376,7 @@ TEST_P(PipelineTest, WhatIsExpectedIsChecked) {
   }
 }
 
-// What has come beside an error stays.
+// Tensors that have arrived beside an error are kept.
 TEST_P(PipelineTest, AnErrorOfOneSideLosesNothingOfTheOther) {
   MakeStages(3);
   ExpectOk(OnRanks([&](Group& group) -> absl::Status {
@@ -478,7 +479,7 @@ TEST_P(PipelineTest, TheEndOfAStageIsThatOfThePipeline) {
       group.Abort(absl::InternalError("it has had enough"));
       return absl::OkStatus();
     }
-    // Nobody sends back.
+    // No stage sends a gradient back.
     return of(group).RecvBackward().status();
   });
   for (int r = 0; r < 3; ++r) {

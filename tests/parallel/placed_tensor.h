@@ -1,5 +1,4 @@
-// Inputs for tests of what stands above groups: in layouts that chance chooses, where a form's
-// tensors lie.
+// Inputs for tests of the layers above groups: in random layouts, in the memory that a form uses.
 #ifndef COHORT_TESTS_PARALLEL_PLACED_TENSOR_H_
 #define COHORT_TESTS_PARALLEL_PLACED_TENSOR_H_
 
@@ -12,7 +11,7 @@
 
 namespace cohort::testing {
 
-// In memory of the group, or, on the host and every other time, of the process.
+// In memory of the group or, on the host and at random, of the process.
 class PlacedTensor {
  public:
   PlacedTensor(client::Group& group, Device device, const worker::TensorModel& model,
@@ -29,9 +28,9 @@ class PlacedTensor {
         Tensor::Strided(view.data(), view.type(), view.shape(), view.strides(), nullptr, device);
   }
 
-  // For the group's verbs.
+  // For the group's collectives.
   const Tensor& tensor() const { return tensor_; }
-  // Nobody has written to it, or beside it.
+  // True if its elements, and the memory beside them, are unchanged.
   bool Untouched() const { return ElementsOf(memory_.tensor()) == elements_ && !memory_.Strayed(); }
 
  private:

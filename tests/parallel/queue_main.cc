@@ -93,7 +93,7 @@ struct Settings {
   uint64_t spare_mib = 0;  // 0: as many as there are
 };
 
-// What the process has mapped, and so much more, is all it ever may.
+// Limits the process to the addresses that it has mapped now and `spare_mib` more.
 void LimitAddresses(uint64_t spare_mib) {
   std::ifstream file("/proc/self/statm");
   uint64_t pages = 0;
@@ -178,13 +178,13 @@ void Read(MessageQueue& queue, const std::vector<std::string>& words) {
   Say(status);
 }
 
-// It has all of this process's descriptors.
+// The child has all of this process's descriptors.
 void Fork() {
   const pid_t child = fork();
   if (child < 0) std::abort();
   if (child > 0) return;
   close(STDOUT_FILENO);
-  // Until the test closes its end: what it writes there is not for the child.
+  // Waits until the test closes its end; lines that the test writes are not for the child.
   pollfd input = {STDIN_FILENO, 0, 0};
   while (poll(&input, 1, -1) < 0) {
   }
@@ -198,7 +198,7 @@ void Follow(MessageQueue& queue, const std::string& line) {
   if (words[0] == "idle") {
     const double before = CpuMs();
     const QueueCall call = {absl::Milliseconds(static_cast<int64_t>(Number(words[1])))};
-    // More than the ring has room for, where it is a writer.
+    // A writer writes more than the ring has room for.
     const absl::Status status = queue.is_writer() ? queue.Enqueue(std::string(8 << 20, 'x'), call)
                                                   : queue.Dequeue(call).status();
     std::cout << static_cast<int64_t>(CpuMs() - before) << " ";

@@ -1,4 +1,4 @@
-// Message queues whose ends are killed, stopped and left alone: each a process.
+// Message queues whose ends are killed, stopped and left idle; each end is a process.
 #include <signal.h>
 
 #include <cstdlib>
@@ -64,7 +64,7 @@ class QueueWaysTest : public QueueProcessTest, public ::testing::WithParamInterf
  protected:
   bool streams() const { return GetParam() == Way::kStream; }
 
-  // Rank 0 writes; of streams, it is on another host than the rest.
+  // Rank 0 writes; for streams, it is on another host than the rest.
   void MakeQueue(int size) {
     for (int rank = 0; rank < size; ++rank) {
       std::vector<std::string> command = {
@@ -87,7 +87,7 @@ TEST_P(QueueWaysTest, AFloodOfAllSizesArrives) {
   Tell(0, "write", 0, 3020, 0);
   for (int rank = 1; rank < 3; ++rank) EXPECT_EQ(Line(rank), "running");
   for (int rank = 0; rank < 3; ++rank) EXPECT_EQ(Line(rank), "3020 OK ");
-  // Up to ten times the ring.
+  // Values of up to ten times the size of the ring.
   for (int rank = 1; rank < 3; ++rank) Tell(rank, "read", 0, 40, 10 << 20);
   Tell(0, "write", 0, 40, 10 << 20);
   for (int rank = 1; rank < 3; ++rank) EXPECT_EQ(Line(rank), "running");
@@ -125,13 +125,15 @@ TEST_P(QueueWaysTest, ADeadWriterIsNamedBehindWhatItWrote) {
     EXPECT_THAT(line, AllOf(HasSubstr(" ABORTED "), HasSubstr("rank 0, who writes it, is gone")));
     counts.push_back(line.substr(0, line.find(' ')));
   }
-  // What is in the memory is there for all; of streams, what had been sent.
+  // All readers get the values in shared memory; by streams, each gets the values that were sent to
+  // it.
   if (!streams()) {
     EXPECT_EQ(counts[0], counts[1]);
   }
 }
 
-// Whose connection a child keeps open. Streams notice when the child does not answer.
+// A child of the dead process keeps its connection open. Streams notice that the child does not
+// answer.
 TEST_F(QueueProcessTest, ADeadProcessWithAChildIsDead) {
   ChildProcess writer({kProgram, "external", "orders"});
   ASSERT_EQ(*writer.ReadLine(kPatience), "made self");
@@ -156,7 +158,7 @@ TEST_F(QueueProcessTest, ADeadProcessWithAChildIsDead) {
   writer.Kill();
   EXPECT_THAT(Line(0), AllOf(StartsWith("500 ABORTED "),
                              HasSubstr("the writer of \"orders\", who writes it, is gone")));
-  // Nobody is behind its door, and that is said at once.
+  // The writer is gone from its door, and a new reader gets that error at once.
   ChildProcess late({kProgram, "open", handle, "late"});
   EXPECT_THAT(*late.ReadLine(kPatience),
               AllOf(StartsWith("failed UNAVAILABLE "), HasSubstr("the writer's process is gone")));
@@ -176,7 +178,7 @@ TEST_P(QueueWaysTest, AStoppedReaderHoldsTheWriterBackAndIsNamed) {
   int written = 0;
   ASSERT_TRUE(absl::SimpleAtoi(stopped.substr(0, stopped.find(' ')), &written));
   EXPECT_EQ(read.substr(0, read.find(' ')), absl::StrCat(written));
-  // No harm is done.
+  // The stopped reader goes on, and loses no value.
   end(2).Signal(SIGCONT);
   Tell(2, "read", 0, written + 100, 50000);
   Tell(1, "read", written, 100, 50000);
@@ -199,7 +201,7 @@ TEST_P(QueueWaysTest, WhoWaitsTakesNoProcessor) {
   };
   for (int rank = 1; rank < 3; ++rank) end(rank).WriteLine("idle 1000");
   for (int rank = 1; rank < 3; ++rank) expect_idle(rank);
-  // Of a writer before a full ring.
+  // A writer in front of a full ring.
   EXPECT_THAT(Ask(0, "idle 1000"), HasSubstr("DEADLINE_EXCEEDED"));
   end(0).WriteLine("idle 1000");
   expect_idle(0);
@@ -234,7 +236,7 @@ TEST_P(QueueWaysTest, AProcessOutsideOfTheGroupWritesAndOthersRead) {
   }
 }
 
-// Its host is the writer's, as all know; but the memory does not fit in among its addresses.
+// All ranks know that it is on the writer's host, but the memory does not fit into its addresses.
 TEST_F(QueueProcessTest, WhoCannotMapTheMemoryReadsAStream) {
   for (int rank = 0; rank < 3; ++rank) {
     std::vector<std::string> command = {

@@ -1,5 +1,5 @@
-// A rank that cannot take part says so to all: they get the same error, at once, and go on. And
-// what a rank copies for itself.
+// A rank that cannot take part refuses: all ranks get the same error at once, and go on. Also
+// copies on one rank.
 #include <functional>
 #include <string>
 #include <vector>
@@ -19,7 +19,8 @@ class RefusalsTest : public ParallelTest {
   Tensor F32(client::Group& group, Shape shape) {
     return Upload(group, Tensor::Zeros(DataType::kF32, std::move(shape)));
   }
-  // All get the same INVALID_ARGUMENT, which has all of `said`, and the group works on.
+  // Expects that all ranks get the same INVALID_ARGUMENT, which has all of `said`, and that the
+  // group works on.
   void ExpectRefused(const std::function<absl::Status(client::Group&)>& body,
                      const std::vector<std::string>& said) {
     const std::vector<absl::Status> statuses = OnRanks(body);
@@ -91,10 +92,10 @@ TEST_P(RefusalsTest, OfOneRanksArguments) {
 
 TEST_P(RefusalsTest, OfAllRanks) {
   MakeGroup(3);
-  // Of the same opinion.
+  // All ranks give the same wrong root.
   ExpectRefused([&](client::Group& group) { return group.Broadcast(F32(group, {4}), 3); },
                 {"broadcast of f32 [4]", "root 3 is not in 0..2"});
-  // Each its own.
+  // Each rank gives another wrong root.
   ExpectRefused(
       [&](client::Group& group) { return group.Broadcast(F32(group, {4}), 3 + group.rank()); },
       {"rank 0 broadcast of f32 [4]", "root 3 is not in 0..2; rank 1 broadcast of f32 [4]",
@@ -133,7 +134,7 @@ TEST_P(RefusalsTest, ARankThatDoesNotComeIsNotWaitedForLong) {
 TEST_P(RefusalsTest, CopiesOfOneRank) {
   MakeGroup(2);
   const std::vector<absl::Status> statuses = OnRanks([&](client::Group& group) {
-    if (group.rank() == 1) return absl::OkStatus();  // nobody is asked
+    if (group.rank() == 1) return absl::OkStatus();  // a copy asks no other rank
     const Tensor numbers = Tensor::Zeros(DataType::kI32, {4, 6});
     for (int i = 0; i < 24; ++i) static_cast<int32_t*>(numbers.data())[i] = i;
     const Tensor there = Upload(group, numbers);
@@ -148,7 +149,7 @@ TEST_P(RefusalsTest, CopiesOfOneRank) {
     status.Update(turning);
     EXPECT_EQ(ElementsOf(here), ElementsOf(numbers.Permute({1, 0})));
     EXPECT_EQ(group.Copy(out, columns).code(), absl::StatusCode::kInvalidArgument);
-    // Many at once.
+    // Many copies at once.
     std::vector<client::TensorCopy> rows;
     for (int row = 0; row < 4; ++row) {
       rows.push_back({*here.Reshape({4, 6})->Narrow(0, row, 1), *there.Narrow(0, 3 - row, 1)});

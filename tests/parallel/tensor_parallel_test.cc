@@ -1,5 +1,5 @@
-// Regions of split layers, on groups of every form: Forward and Backward are each other's adjoint,
-// and what they move is what one process works out. One file, though long: regions share one table.
+// Regions of split layers, on groups of every form: Forward and Backward are adjoint, and their
+// results are those of one process. One file, though long: regions share one table.
 #include <cmath>
 #include <cstdint>
 #include <functional>
@@ -41,7 +41,7 @@ double Dot(const TensorModel& a, const TensorModel& b) {
   return std::inner_product(x, x + ElementCount(a.shape), y, 0.0);
 }
 
-// What adds up to a side of the equation: all ranks' own, or what all have, once.
+// The terms of one side of the equation: every rank's own, or one term that all ranks have.
 enum class Side { kOwn, kOne };
 
 double Total(const Models& a, const Models& b, Side side) {
@@ -67,7 +67,7 @@ class TensorParallelTest : public cohort::testing::ParallelTest {
  protected:
   using Verb = std::function<absl::StatusOr<Tensor>(client::Group&, const Tensor&)>;
 
-  // What each rank gets from a verb of its own input, which stays as it is.
+  // Returns the result of each rank's call on its own input, which stays as it is.
   Models Call(const Models& inputs, const Verb& verb) {
     Models results(inputs.size());
     const auto layouts = static_cast<uint32_t>(random_());
@@ -109,7 +109,8 @@ class TensorParallelTest : public cohort::testing::ParallelTest {
     }
   }
 
-  // <Forward(x), y> = <x, Backward(y)>; `of_x`, `of_y`: whether x and y are one on all ranks.
+  // <Forward(x), y> = <x, Backward(y)>; `of_x`, `of_y`: whether each rank has its own x and y, or
+  // all have one.
   template <typename MakeRegion>
   void ExpectAdjoint(const Models& x, Side of_x, const Models& y, Side of_y,
                      const MakeRegion& make) {
@@ -402,7 +403,7 @@ TEST_P(TensorParallelTest, WhatOneRankGivesWrongAllHear) {
         }
       }
     }
-    // And goes on.
+    // The group goes on.
     random_.seed(1);
     const Models rows = Each({size, 2});
     ExpectSame(Call(Parts(rows[0], 0, Sizes(static_cast<size_t>(size), 1)),
@@ -413,7 +414,7 @@ TEST_P(TensorParallelTest, WhatOneRankGivesWrongAllHear) {
   }
 }
 
-// They ask no other rank.
+// These errors need no other rank.
 TEST_P(TensorParallelTest, WhatIsWrongWithASlice) {
   MakeGroup(2);
   const auto expect_wrong = [](const absl::StatusOr<Tensor>& result, const std::string& says) {

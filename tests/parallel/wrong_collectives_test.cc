@@ -1,4 +1,4 @@
-// What is wrong with a verb is said to all ranks, and the group goes on.
+// All ranks get the error of a collective that one rank calls wrongly, and the group goes on.
 #include <functional>
 #include <string>
 #include <vector>
@@ -16,14 +16,14 @@ using ::testing::HasSubstr;
 
 class WrongCollectivesTest : public cohort::testing::CollectivesTest {};
 
-// What a rank does that is right, and what is wrong.
+// A right and a wrong way to call a collective; the error of the wrong one has `says`.
 struct WrongCall {
   std::string says;
   std::function<absl::Status(client::Group&, const Tensor&)> right;
   std::function<absl::Status(client::Group&, const Tensor&)> wrong;
 };
 
-// Inputs are so large that nobody goes on without the others: small broadcasts do.
+// Inputs are so large that no rank goes on without the others, as it may in a small broadcast.
 const Shape kWrongShape = {4, 6 << 10};
 
 std::vector<WrongCall> WrongCalls() {
@@ -111,7 +111,7 @@ std::vector<WrongCall> WrongCalls() {
        [](client::Group& group, const Tensor& tensor) {
          return AllReduce(group, tensor, {.reduction = {ReduceOp::kBitAnd}}).status();
        }},
-      // Equal sizes are looked at as closely as others.
+      // Equal sizes are checked as closely as others.
       {"the size of this rank is 4", all_gather_v,
        [=](client::Group& group, const Tensor& tensor) {
          return all_gather_v(group, part(tensor));
@@ -159,7 +159,7 @@ std::vector<WrongCall> WrongCalls() {
        [=](client::Group& group, const Tensor& tensor) {
          return AllGatherV(group, {tensor, part(tensor)}).status();
        }},
-      // What one rank's arguments do not show.
+      // Mistakes that one rank's arguments do not show.
       {"", all_reduce,
        [=](client::Group& group, const Tensor& tensor) { return all_reduce(group, part(tensor)); }},
       {"", all_reduce,
@@ -213,7 +213,8 @@ TEST_P(WrongCollectivesTest, WhatAllDoWrongAllHear) {
   for (const int size : {2, 4}) {
     MakeGroup(size);
     for (const WrongCall& call : WrongCalls()) {
-      // Right in itself, as all do it; or of different ranks.
+      // Skips calls that are right if all ranks make them, and those whose error needs ranks that
+      // differ.
       if (call.says.empty() || call.says == "tensors" || call.says == "expects") continue;
       SCOPED_TRACE(call.says);
       for (const absl::Status& status : OnRanks([&](client::Group& group) {
