@@ -7,7 +7,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "tests/benchmark/collective/access_kernel.cc"
 #include "hwy/foreach_target.h"
-// Behind foreach_target.h.
+// After foreach_target.h.
 #include "hwy/cache_control.h"
 #include "hwy/highway.h"
 
@@ -28,7 +28,7 @@ HWY_INLINE void StoreTo(hn::Vec<Tag> lanes, float* to) {
   }
 }
 
-// With as many sources and destinations as said; -1: as many as there are.
+// The numbers of sources and destinations are compiled in; -1: as many as the access has.
 template <int source_count, int destination_count, bool streaming>
 void SumInto(const Access& access) {
   const float* const* sources = access.sources.data();

@@ -15,12 +15,13 @@
 namespace cohort::benchmark {
 namespace {
 
-// Between two looks of the driver at its clock, on an idle machine; beside others many times that.
+// The time between two readings of the driver's clock, on an idle machine; beside other work many
+// times that.
 constexpr double kBatchSeconds = 5e-3;
 constexpr int64_t kMinBatch = 100;
 constexpr int64_t kMaxBatch = 20'000;
 
-// Apart from those of a contest.
+// No number of a contest reaches it.
 constexpr int kFirstId = 1'000'000;
 
 struct Run {
@@ -140,7 +141,7 @@ absl::StatusOr<std::unique_ptr<Background>> Background::Start(const BusyOptions&
   return absl::WrapUnique(new Background(std::move(process), std::move(rival)));
 }
 
-// It could not end while it is stopped.
+// A stopped process could not end.
 Background::~Background() { load_->Signal(SIGCONT).IgnoreError(); }
 
 absl::Status Background::Set(Beside beside) {
@@ -163,7 +164,7 @@ int RunBusy(const BusyOptions& options, Background& background, Collective colle
         if (!run.status.ok()) continue;
         run.status = background.Set(beside);
         if (run.status.ok()) run.status = TakeTurn(options, beside, run);
-        // The members that are not timed sleep, and so does the background.
+        // The members that are not timed sleep, and the background does, too.
         run.status.Update(background.Set(Beside::kNothing));
       }
     }

@@ -1,4 +1,4 @@
-// One cell on a machine that is not idle: each implementation's calls one by one, beside nothing,
+// One cell on a machine that is not idle. It times each implementation's calls one by one: alone,
 // beside a process that takes a share of one processor, and beside another group of two ranks.
 #ifndef COHORT_TESTS_BENCHMARK_COLLECTIVE_BUSY_H_
 #define COHORT_TESTS_BENCHMARK_COLLECTIVE_BUSY_H_
@@ -19,7 +19,7 @@
 
 namespace cohort::benchmark {
 
-// What runs beside the calls that are timed.
+// The work that runs beside the timed calls.
 enum class Beside { kNothing, kLoad, kGroup };
 inline constexpr Beside kBesides[] = {Beside::kNothing, Beside::kLoad, Beside::kGroup};
 // "idle", "load", "group".
@@ -31,11 +31,11 @@ struct BusyOptions {
   uint32_t seed = 1;   // of its turns
   FieldOptions field;  // of the other group
   int rounds = 5;
-  // How long one entrant is timed in one round, beside each.
+  // The time of one entrant in one round, for each background.
   absl::Duration turn = absl::Milliseconds(300);
 };
 
-// The background: the load and the other group, which rest unless they are wanted.
+// The background: the load and the other group, which rest unless Set runs them.
 class Background {
  public:
   static absl::StatusOr<std::unique_ptr<Background>> Start(const BusyOptions& options);
@@ -51,12 +51,12 @@ class Background {
   std::unique_ptr<Rival> rival_;
 };
 
-// `best` are the results of RunContest on the idle machine: of each row, the entrant that was best
-// there is timed. In each round all of them run beside nothing, beside the load, and beside the
+// `best` are the results of RunContest on the idle machine: RunBusy times, for each row, the
+// entrant that was best there. In each round all of them run alone, beside the load, and beside the
 // group, so that drift hits all alike. Writes a row for each entrant and background:
 // {"section":"collective-busy","operation","members","bytes","implementation","memory","beside",
-// "median_us","p99_us","mean_us","calls","times_idle_median","times_idle_p99"}. Returns how many
-// rows have failed, here or in the contest; those go to standard error.
+// "median_us","p99_us","mean_us","calls","times_idle_median","times_idle_p99"}. Writes failed rows
+// to standard error, and returns how many failed, here or in the contest.
 int RunBusy(const BusyOptions& options, Background& background, Collective collective,
             int64_t bytes, const std::vector<Result>& best, std::vector<Entrant>& entrants,
             bool json);

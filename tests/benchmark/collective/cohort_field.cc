@@ -1,5 +1,5 @@
-// Cohort: its ranks as members, in the three forms of a group, with memory that the group hands out
-// and with the caller's own; once more over sockets; and what a bare call to a worker costs.
+// Cohort's ranks as members, in the three forms of a group, with memory from the group and with the
+// caller's own. Also the same over sockets, and the cost of a bare call to a worker.
 #include <string>
 #include <vector>
 

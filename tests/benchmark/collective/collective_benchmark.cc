@@ -112,7 +112,7 @@ ContestOptions OptionsFor(bool quick) {
   return options;
 }
 
-// The exit status.
+// Returns the exit status.
 int RunAllBusy(Flags flags) {
   if (flags.operations.empty()) flags.operations = {"all_reduce", "broadcast"};
   if (flags.field.implementations.empty()) {
@@ -133,7 +133,7 @@ int RunAllBusy(Flags flags) {
   int failures = 0;
   for (Collective collective : WantedCollectives(flags.operations)) {
     for (int64_t bytes : flags.sizes) {
-      // Which way of each is the best, on the idle machine.
+      // The best entrant of each implementation on the idle machine.
       const std::vector<Result> best =
           RunContest(OptionsFor(/*quick=*/true), collective, bytes, field.entrants);
       failures +=
@@ -144,7 +144,7 @@ int RunAllBusy(Flags flags) {
   return failures == 0 ? 0 : 1;
 }
 
-// The exit status.
+// Returns the exit status.
 int RunAll(Flags flags) {
   std::unique_ptr<testing::HostNetwork> hosts;
   if (flags.apart) {

@@ -12,10 +12,10 @@
 namespace cohort::benchmark {
 namespace {
 
-// An entrant that has failed so often is left out of the cells that follow.
+// An entrant that has failed this often takes no part in later cells.
 constexpr int kMaxFailures = 2;
-// One that takes so many times the best of its row does not run on: after the short timing, and
-// after the first rounds.
+// An entrant that takes this many times as long as the best of its row stops, after the short
+// timing or after the first rounds.
 constexpr double kFarBehind = 2.0;
 constexpr double kBehind = 1.3;
 constexpr int kSureAfter = 3;
@@ -45,7 +45,7 @@ int64_t IterationsFor(double seconds, double each, int64_t at_least) {
   return std::max(at_least, static_cast<int64_t>(wanted));
 }
 
-// Again, if its team has begun another life since.
+// Prepares the work again if its team has begun another life since.
 absl::Status MakeReady(Run& run) {
   Team& team = *run.entrant->team;
   COHORT_RETURN_IF_ERROR(team.Start());
@@ -69,7 +69,7 @@ absl::Status Try(const ContestOptions& options, Run& run) {
     COHORT_ASSIGN_OR_RETURN(run.trial, team.Run(run.id, iterations));
     slowest = std::max(before, run.trial);
   }
-  // Some are now fast and now slow, as the scheduler likes: a burst must not take seconds.
+  // The scheduler makes some entrants now fast and now slow: a burst must not take seconds.
   run.iterations =
       IterationsFor(absl::ToDoubleSeconds(options.burst), slowest, options.min_iterations);
   return absl::OkStatus();
@@ -92,7 +92,7 @@ void Note(const absl::Status& status, Run& run) {
                run.entrant->label.c_str(), FormatWork(run.work).c_str(), status.ToString().c_str());
 }
 
-// Frees its memory. A failure shows at the next call.
+// Frees the work's memory. The next call reports a failure.
 void Forget(Run& run) {
   if (run.life > 0 && run.life == run.entrant->team->life()) {
     run.entrant->team->Forget(run.id).IgnoreError();
@@ -105,7 +105,7 @@ bool IsIn(const Run& run, const std::string& implementation, Memory memory) {
          std::find(rows.begin(), rows.end(), implementation) != rows.end();
 }
 
-// The fastest of a row; null when none is in.
+// The fastest run of a row; null if the row has none.
 Run* BestOf(std::vector<Run>& runs, const std::string& implementation, Memory memory) {
   Run* best = nullptr;
   for (Run& run : runs) {

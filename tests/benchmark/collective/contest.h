@@ -33,10 +33,10 @@ struct Result {
   absl::Status status;          // not OK: no entrant has come through
 };
 
-// First each entrant in turn is made ready, verified, and timed shortly: those that are far behind
-// the best of their row do not run on. Then the rounds: in each, every one that is left runs a
-// burst. An entrant that fails is out, and its team starts anew; failures are counted in `entrants`
-// and written to standard error. Returns early, with nothing, when a stop signal has come.
+// First makes each entrant ready, verifies it, and times it shortly; entrants far behind the best
+// of their row stop. Then, in each round, every remaining entrant runs a burst. An entrant that
+// fails is out, and its team starts anew; failures are counted in `entrants` and written to
+// standard error. Returns early, without results, when a stop signal has come.
 std::vector<Result> RunContest(const ContestOptions& options, Collective collective, int64_t bytes,
                                std::vector<Entrant>& entrants);
 

@@ -1,4 +1,4 @@
-// How the driver talks to members: short texts, each in a packet, over a Unix socket.
+// The connection of the driver and its members: short texts, each in a packet, over a Unix socket.
 #ifndef COHORT_TESTS_BENCHMARK_COLLECTIVE_CONTROL_SOCKET_H_
 #define COHORT_TESTS_BENCHMARK_COLLECTIVE_CONTROL_SOCKET_H_
 
@@ -12,7 +12,7 @@
 
 namespace cohort::benchmark {
 
-// Movable; closed with the object.
+// Movable; the destructor closes it.
 class ControlSocket {
  public:
   static absl::StatusOr<ControlSocket> Connect(const std::string& path);
@@ -23,7 +23,7 @@ class ControlSocket {
 
   // UNAVAILABLE: the other side is gone.
   absl::Status Send(absl::string_view text);
-  // Blocks.
+  // Blocks until a text comes.
   absl::StatusOr<std::string> Receive();
 
   int fd() const { return fd_; }
@@ -37,7 +37,7 @@ class ControlSocket {
   int fd_ = -1;
 };
 
-// Removes its file in the end.
+// The destructor removes its file.
 class ControlListener {
  public:
   // Errors: INVALID_ARGUMENT when `path` is too long for a socket.

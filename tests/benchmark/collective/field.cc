@@ -9,7 +9,7 @@
 namespace cohort::benchmark {
 namespace {
 
-// Leaves in each entrant the rows that are wanted, and drops entrants and teams that are in none.
+// Keeps only the wanted rows in each entrant, and drops entrants and teams without rows.
 void KeepOnly(const std::vector<std::string>& wanted, Field& field) {
   const auto unwanted = [&wanted](const std::string& name) {
     return std::find(wanted.begin(), wanted.end(), name) == wanted.end();

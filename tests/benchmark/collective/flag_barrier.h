@@ -1,5 +1,5 @@
-// The cheapest barrier of processes that share memory: a cache line each, written by its owner
-// alone.
+// The cheapest barrier of processes that share memory: one cache line for each, which only its
+// owner writes.
 #ifndef COHORT_TESTS_BENCHMARK_COLLECTIVE_FLAG_BARRIER_H_
 #define COHORT_TESTS_BENCHMARK_COLLECTIVE_FLAG_BARRIER_H_
 
@@ -15,7 +15,8 @@ class FlagBarrier {
  public:
   static constexpr size_t BytesFor(int members) { return members * sizeof(Line); }
 
-  // `memory` holds zeros at first. `gives_way`: there are more ranks than cores.
+  // `memory` holds zeros at first. `gives_way`: ranks yield the processor, because there are more
+  // ranks than cores.
   FlagBarrier(void* memory, int rank, int members, bool gives_way)
       : lines_(static_cast<Line*>(memory)), rank_(rank), members_(members), gives_way_(gives_way) {}
 

@@ -1,4 +1,4 @@
-// Gloo's two generations of algorithms behind one function: what to call for a piece of work.
+// Gloo's two generations of algorithms behind one function.
 #ifndef COHORT_TESTS_BENCHMARK_COLLECTIVE_GLOO_WORK_H_
 #define COHORT_TESTS_BENCHMARK_COLLECTIVE_GLOO_WORK_H_
 
@@ -12,7 +12,7 @@
 
 namespace cohort::benchmark {
 
-// One operation, with all that it needs inside. Throws what Gloo throws.
+// One operation with all its arguments. Throws Gloo's exceptions.
 using GlooCall = std::function<void()>;
 
 struct GlooTask {
@@ -25,11 +25,11 @@ struct GlooTask {
   float* output = nullptr;
 };
 
-// The functions on unbound buffers: what PyTorch calls. Empty: not one of them.
+// The functions on unbound buffers, which PyTorch calls. Empty: the task names none of them.
 GlooCall MakeFunctionCall(const GlooTask& task);
 
-// The classes on bound buffers, which are older. They reduce in place, so that the input is copied
-// first. Empty: not one of them.
+// The older classes on bound buffers. They reduce in place, so the input is copied first. Empty:
+// the task names none of them.
 GlooCall MakeClassCall(const GlooTask& task);
 
 }  // namespace cohort::benchmark

@@ -24,7 +24,7 @@
 namespace cohort::benchmark {
 namespace {
 
-// Sleeps until the driver is gone, and ends the process then: its thread may be waiting for another
+// Sleeps until the driver is gone, and then ends the process, whose thread may be waiting for a
 // rank that has ended.
 class Watch {
  public:
@@ -93,12 +93,12 @@ class CommandLoop {
     return absl::InvalidArgumentError(absl::StrCat("not a command: \"", command, "\""));
   }
 
-  // And verifies it.
+  // Prepares the work and verifies its result.
   absl::Status Prepare(int id, const Work& work) {
     COHORT_ASSIGN_OR_RETURN(std::unique_ptr<Prepared> prepared, member_.Prepare(work));
     FillInput(work, member_.rank(), members_, prepared->input());
     SpoilOutput(work, member_.rank(), members_, prepared->output());
-    // Some write into the memory of others.
+    // Some implementations write into the memory of other ranks.
     COHORT_RETURN_IF_ERROR(member_.Barrier());
     COHORT_RETURN_IF_ERROR(prepared->Run(1));
     COHORT_RETURN_IF_ERROR(CheckOutput(work, member_.rank(), members_, prepared->output()));
@@ -110,7 +110,7 @@ class CommandLoop {
     const auto found = prepared_.find(id);
     if (found == prepared_.end()) return absl::NotFoundError("not prepared");
     Prepared& prepared = *found->second;
-    // Others have used the caches since.
+    // Warms the caches, which other members have used since.
     COHORT_RETURN_IF_ERROR(prepared.Run(std::max<int64_t>(1, iterations / 16)));
     COHORT_RETURN_IF_ERROR(member_.Barrier());
     const auto start = std::chrono::steady_clock::now();
@@ -118,7 +118,7 @@ class CommandLoop {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   }
 
-  // One look at the clock for each call, which is in its time.
+  // Reads the clock once for each call; the reading is part of the call's time.
   absl::Status Sample(int id, int64_t iterations, const std::string& series) {
     const auto found = prepared_.find(id);
     if (found == prepared_.end()) return absl::NotFoundError("not prepared");

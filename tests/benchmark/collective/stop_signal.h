@@ -1,4 +1,4 @@
-// SIGINT and SIGTERM as something that can be waited for beside other descriptors.
+// SIGINT and SIGTERM as a descriptor that a poll can wait for.
 #ifndef COHORT_TESTS_BENCHMARK_COLLECTIVE_STOP_SIGNAL_H_
 #define COHORT_TESTS_BENCHMARK_COLLECTIVE_STOP_SIGNAL_H_
 
@@ -7,10 +7,10 @@ namespace cohort::benchmark {
 // From now on these signals do not end the process.
 void CatchStopSignals();
 
-// Readable once one has come; stays so.
+// Readable once a signal has come; stays so.
 int StopDescriptor();
 
-// The first that has come, or 0.
+// The first signal that has come, or 0.
 int StopSignal();
 
 }  // namespace cohort::benchmark

@@ -24,7 +24,7 @@ class Table {
   // `limit` in the same cell) where there are such. Results that failed go to standard error.
   void Add(Collective collective, int64_t bytes, const std::vector<Result>& results);
 
-  // How many results have failed.
+  // The number of failed results.
   int failures() const { return failures_; }
 
  private:

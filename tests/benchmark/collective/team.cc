@@ -28,7 +28,7 @@ namespace {
 constexpr absl::Duration kPatience = absl::Seconds(5);
 constexpr int kMaxFailures = 4;
 
-// Until one of `descriptors` can be read (its index), or has been hung up.
+// Waits until one of `descriptors` can be read or is hung up, and returns its index.
 absl::StatusOr<int> AwaitReadable(const std::vector<int>& descriptors, absl::Time deadline) {
   std::vector<pollfd> polled;
   for (int descriptor : descriptors) polled.push_back({descriptor, POLLIN, 0});
@@ -45,7 +45,7 @@ absl::StatusOr<int> AwaitReadable(const std::vector<int>& descriptors, absl::Tim
   }
 }
 
-// All "ok" with or without more, or all the same failure.
+// OK if no answer is a failure; otherwise the first failure.
 absl::Status StatusOf(const std::vector<std::string>& answers) {
   for (const std::string& answer : answers) {
     absl::string_view why = answer;

@@ -1,4 +1,4 @@
-// What one cell of the collective benchmark does: an operation, a size, and in whose memory.
+// The work of one cell of the collective benchmark: an operation, a size, and the kind of memory.
 #ifndef COHORT_TESTS_BENCHMARK_COLLECTIVE_WORK_H_
 #define COHORT_TESTS_BENCHMARK_COLLECTIVE_WORK_H_
 
@@ -33,8 +33,7 @@ enum class Collective {
   kSendReceive,
 };
 
-// Whose memory inputs and outputs lie in: the caller's own, or such as the implementation hands
-// out.
+// The memory of inputs and outputs: the caller's own, or memory that the implementation hands out.
 enum class Memory { kPlain, kRegistered };
 
 struct Work {
@@ -49,7 +48,7 @@ std::string CollectiveName(Collective collective);
 absl::StatusOr<Collective> ParseCollective(absl::string_view name);
 std::string MemoryName(Memory memory);
 
-// As members are told it: "all_reduce 65536 plain ring". A way has no blanks.
+// The text that members get: "all_reduce 65536 plain ring". A way has no blanks.
 std::string FormatWork(const Work& work);
 absl::StatusOr<Work> ParseWork(absl::string_view text);
 
@@ -60,7 +59,7 @@ struct Extents {
 };
 Extents ExtentsOf(const Work& work, int rank, int members);
 
-// In elements: what one member gives to one other in reduce_scatter and all_to_all.
+// In elements: the block that one member gives to another in reduce_scatter and all_to_all.
 int64_t BlockElements(const Work& work, int members);
 
 // Bytes that must cross the busiest link, whatever the algorithm: "bus bandwidth" is this over
