@@ -21,7 +21,7 @@
 namespace cohort::benchmark {
 namespace {
 
-// Runs between fork and exec: nothing but calls that are safe in a signal handler.
+// Runs between fork and exec, and so calls only functions that are safe in a signal handler.
 [[noreturn]] void Become(char* const* arguments, int input, int output, int log, pid_t parent) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) _exit(127);
@@ -142,7 +142,7 @@ absl::StatusOr<int> WaitForPortFile(const std::string& path, ChildProcess& serve
     std::getline(file, line);
     const std::vector<absl::string_view> parts = absl::StrSplit(line, ':');
     int port = 0;
-    // A number that was half written the first time is another one the second time.
+    // A number that was only half written at the first read differs at the second.
     if (absl::SimpleAtoi(parts.back(), &port) && port > 0 && port == last_read) return port;
     last_read = port;
     absl::StatusOr<ExitStatus> ended = server.Wait(absl::ZeroDuration());

@@ -19,8 +19,8 @@
 namespace cohort::benchmark {
 namespace {
 
-// Bare stubs: our library would repeat an interrupted call until its timeout, and hide what came
-// when.
+// Bare stubs, because Cohort's library would repeat an interrupted call until its timeout, and hide
+// when each answer came.
 template <typename Request, typename Response>
 struct Call {
   grpc::ClientContext context;
@@ -32,7 +32,7 @@ struct Call {
 using JoinCall = Call<v1::JoinRequest, v1::JoinResponse>;
 using GetCall = Call<v1::GetRequest, v1::GetResponse>;
 
-// What a client of gRPC says by itself when the server has gone without an answer.
+// The messages of gRPC's own client when the server has gone without an answer.
 bool IsFromTransport(const grpc::Status& status) {
   const std::string text = status.error_message();
   return absl::StrContains(text, "ocket closed") || absl::StrContains(text, "onnection reset") ||

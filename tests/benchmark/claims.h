@@ -1,4 +1,5 @@
-// Promises about memory, diagnosis and shutdown, measured. Each starts a coordinator of its own.
+// Measures promises about memory, diagnosis and shutdown. Each function starts a coordinator of its
+// own.
 #ifndef COHORT_TESTS_BENCHMARK_CLAIMS_H_
 #define COHORT_TESTS_BENCHMARK_CLAIMS_H_
 
@@ -12,21 +13,22 @@ namespace cohort::benchmark {
 Row ClaimRow(const char* operation, int members, const CoordinatorOptions& options);
 
 // Each returns one row {"section":"claims","operation",...}; its "holds" says whether the promise
-// was kept.
+// holds.
 
-// 8 members, a million barriers back to back: the coordinator's memory after 10,000 of them and at
-// the end.
+// Runs a million barriers of 8 members back to back, and compares the coordinator's memory after
+// 10,000 of them and at the end.
 absl::StatusOr<Row> MillionBarriers(const CoordinatorOptions& options, bool quick);
 
-// 2,001 members of which 2,000 wait: memory per parked call, the members' own cost taken off.
+// 2,001 members, of which 2,000 wait: the memory of a parked call, without the cost of the members.
 absl::StatusOr<Row> ParkedCost(const CoordinatorOptions& options, bool quick);
 
-// 1,000 members of which 17, by a seeded draw, stay away from a barrier with a wait of 2 s: who is
-// named, and how late after the wait the answers come.
+// 17 of 1,000 members, by a seeded draw, stay away from a barrier with a wait of 2 s. The row has
+// the named members and how late after the wait the answers come.
 absl::StatusOr<Row> Missing(const CoordinatorOptions& options, bool quick);
 
-// A thousand parked calls (half of them joins, half reads of absent keys) and a SIGTERM: how many
-// the coordinator itself answers, its exit code, the time until both.
+// A SIGTERM with a thousand parked calls, half of them joins and half reads of absent keys. The row
+// has the number of calls that the coordinator itself answers, its exit code, and the time until
+// both.
 absl::StatusOr<Row> Sigterm(const CoordinatorOptions& options, bool quick);
 
 }  // namespace cohort::benchmark

@@ -1,4 +1,4 @@
-// Cohort as an implementation of the benchmark: our client library against our coordinator.
+// Cohort as an implementation of the benchmark: its client library and its coordinator.
 #ifndef COHORT_TESTS_BENCHMARK_COHORT_IMPLEMENTATION_H_
 #define COHORT_TESTS_BENCHMARK_COHORT_IMPLEMENTATION_H_
 

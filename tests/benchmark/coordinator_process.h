@@ -1,4 +1,4 @@
-// A coordinator of our own for one measurement, and its address.
+// A coordinator for one measurement, and its address.
 #ifndef COHORT_TESTS_BENCHMARK_COORDINATOR_PROCESS_H_
 #define COHORT_TESTS_BENCHMARK_COORDINATOR_PROCESS_H_
 

@@ -21,8 +21,8 @@ class Fleet {
   static absl::StatusOr<std::unique_ptr<Fleet>> Join(const std::string& address, int members,
                                                      int connections,
                                                      absl::Duration* joining = nullptr);
-  // Closes the group for all at once, so that the farewells of many members do not go on behind our
-  // back.
+  // Closes the group for all members at once, so that their leaving does not go on during the next
+  // measurement.
   ~Fleet();
 
   int size() const { return static_cast<int>(groups_.size()); }

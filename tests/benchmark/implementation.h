@@ -1,4 +1,4 @@
-// What the rendezvous benchmark asks of every system it measures, ours and the peers alike.
+// The interface of the rendezvous benchmark to every system that it measures: Cohort and the peers.
 #ifndef COHORT_TESTS_BENCHMARK_IMPLEMENTATION_H_
 #define COHORT_TESTS_BENCHMARK_IMPLEMENTATION_H_
 
@@ -37,7 +37,7 @@ inline int ConnectionCount(const Cell& cell) {
                                          : std::min(cell.members, kSharedConnections);
 }
 
-// What running a cell's operation once has shown.
+// The result of running a cell's operation once.
 struct Sample {
   std::vector<absl::Duration> latencies;
   double ops_per_s = 0;  // kPut only
@@ -53,8 +53,8 @@ class Implementation {
   // "memory" or "sqlite" for those that keep a journal, else empty.
   virtual std::string journal() const { return ""; }
 
-  // Sets up what the cell needs (servers, connections, members) and returns the operation; what was
-  // set up lives as long as the operation. UNIMPLEMENTED: this one has no part in such a cell.
+  // Sets up servers, connections and members for the cell, and returns the operation, which keeps
+  // them alive. UNIMPLEMENTED: this implementation takes no part in such a cell.
   virtual absl::StatusOr<Operation> Prepare(const Cell& cell) = 0;
 };
 

@@ -1,4 +1,4 @@
-// Stop-watches for the shapes of work that are measured: fan-out, hand-off, callers in a loop.
+// Times the kinds of measured work: fan-out, hand-off, callers in a loop.
 #ifndef COHORT_TESTS_BENCHMARK_TIMING_H_
 #define COHORT_TESTS_BENCHMARK_TIMING_H_
 
@@ -17,13 +17,13 @@ namespace cohort::benchmark {
 using SteadyTime = std::chrono::steady_clock::time_point;
 inline SteadyTime Now() { return std::chrono::steady_clock::now(); }
 
-// Counts answers of asynchronous calls and remembers when the last came and what failed first.
+// Counts answers of asynchronous calls, and keeps the time of the last one and the first failure.
 class Completion {
  public:
   explicit Completion(int expected) : remaining_(expected) {}
 
   void Done(const absl::Status& status) ABSL_LOCKS_EXCLUDED(mutex_);
-  // Blocks until all are in. The time of the last answer, or the first failure.
+  // Blocks until all answers are in. Returns the time of the last one, or the first failure.
   absl::StatusOr<SteadyTime> Wait() ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:

@@ -9,7 +9,7 @@
 namespace cohort::benchmark {
 namespace {
 
-// What our client puts into each call of a member.
+// Sets the fields that Cohort's client puts into each call of a member.
 void FillScope(v1::Scope* scope) {
   scope->set_group("benchmark-0000");
   scope->set_generation(1);

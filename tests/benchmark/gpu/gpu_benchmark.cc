@@ -38,7 +38,7 @@ struct Options {
   TorchOptions torch;
 };
 
-// Torch's trouble is not the run's: it is said, and the others are measured.
+// A failure of PyTorch is reported, and the other contenders are measured.
 absl::StatusOr<std::vector<std::unique_ptr<DeviceContender>>> MakeContenders(
     const Options& options) {
   const int64_t most = *std::max_element(options.sizes.begin(), options.sizes.end());
@@ -71,7 +71,7 @@ void Print(const Row& row) {
   std::fflush(stdout);
 }
 
-// How many results have failed.
+// Returns the number of failed results.
 int RunCells(const Options& options,
              const std::vector<std::unique_ptr<DeviceContender>>& contenders) {
   GpuMeasureOptions measure;

@@ -14,7 +14,7 @@ namespace {
 
 using testing::ChildProcess;
 
-// It imports PyTorch first.
+// Long, because the process imports PyTorch first.
 constexpr absl::Duration kPatience = absl::Minutes(2);
 
 class TorchContender final : public DeviceContender {
@@ -37,7 +37,7 @@ class TorchContender final : public DeviceContender {
   }
   absl::Status Verify() override { return Ask("verify", 0).status(); }
 
-  // Its answer to nothing: it is there.
+  // Waits for the answer with which the process begins.
   absl::Status Greet() { return Answer(0).status(); }
 
  private:

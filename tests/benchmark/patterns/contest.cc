@@ -11,7 +11,7 @@ namespace {
 
 constexpr int64_t kMostSteps = 20000;
 
-// The time of so many steps, of the slowest rank.
+// The time of `steps` steps, on the slowest rank.
 absl::StatusOr<absl::Duration> Time(client::Group& group, const Contender& contender,
                                     int64_t steps) {
   COHORT_RETURN_IF_ERROR(group.ExchangeSizes(0).status());

@@ -1,5 +1,5 @@
-// Dispatch and combine of a layer's tokens, beside the ragged collectives called by hand into
-// tensors that are there.
+// Dispatch and combine of a layer's tokens, compared with the ragged collectives called by hand
+// into existing tensors.
 #include <memory>
 #include <vector>
 

@@ -1,5 +1,5 @@
-// A step of a pipeline whose shapes change from step to step, beside two messages by hand: what
-// comes, and then that.
+// A step of a pipeline whose shapes change from step to step, compared with two messages by hand:
+// the shape, and then the tensor.
 #include <array>
 #include <cstring>
 #include <memory>

@@ -1,4 +1,4 @@
-// A map of many tensors as one, beside each tensor sent by itself into memory that is there.
+// A map of many tensors, compared with each tensor sent by itself into existing memory.
 #include <memory>
 #include <vector>
 

@@ -60,7 +60,7 @@ class GrpcFloor final : public Implementation {
     });
   }
 
-  // The receiver parks; the sender's call carries the object and lets both go.
+  // The receiver's call parks; the sender's call carries the object, and both are answered.
   absl::StatusOr<Sample> Handoff(GrpcFloorClient& client, const Cell& cell) {
     const WireSizes receive = SizesOf(cell);
     const WireSizes send = SizesOfSend(cell.bytes);

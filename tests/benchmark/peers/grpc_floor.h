@@ -1,4 +1,4 @@
-// Bare gRPC as an implementation of the benchmark: what any service over gRPC must pay.
+// Bare gRPC as an implementation of the benchmark: the least cost of any service over gRPC.
 #ifndef COHORT_TESTS_BENCHMARK_PEERS_GRPC_FLOOR_H_
 #define COHORT_TESTS_BENCHMARK_PEERS_GRPC_FLOOR_H_
 

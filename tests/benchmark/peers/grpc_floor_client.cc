@@ -11,7 +11,7 @@ absl::Status ToAbsl(const grpc::Status& status) {
   return absl::Status(static_cast<absl::StatusCode>(status.error_code()), status.error_message());
 }
 
-// What an asynchronous call needs until it ends.
+// The objects of an asynchronous call, which live until it ends.
 struct Call {
   grpc::ClientContext context;
   ParkRequest request;

@@ -1,4 +1,4 @@
-// The client of the bare gRPC floor: the same calls, connections and bytes as ours, and nothing
+// The client of the bare gRPC floor: the same calls, connections and bytes as Cohort's, and nothing
 // else.
 #ifndef COHORT_TESTS_BENCHMARK_PEERS_GRPC_FLOOR_CLIENT_H_
 #define COHORT_TESTS_BENCHMARK_PEERS_GRPC_FLOOR_CLIENT_H_
@@ -27,7 +27,7 @@ class GrpcFloorClient {
   absl::Status Park(int member, uint64_t round, int expected, int64_t request_bytes,
                     int64_t reply_bytes);
   absl::Status EchoOnce(int caller, int64_t request_bytes, int64_t reply_bytes);
-  // One call over each connection, so that all are up.
+  // Makes one call over each connection, so that all are up.
   absl::Status Connect();
 
  private:

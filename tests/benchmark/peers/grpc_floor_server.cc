@@ -101,7 +101,7 @@ class FloorService final : public Base {
 
  private:
   Mutex mutex_;
-  // A call whose client has gone stays until the process ends: the driver waits for all its calls.
+  // A call whose client has gone stays until the process ends; the driver waits for all its calls.
   std::unordered_map<uint64_t, std::vector<ParkedCall*>> rounds_ ABSL_GUARDED_BY(mutex_);
 };
 

@@ -1,4 +1,5 @@
-// Just enough of Redis's protocol: SET, LPUSH and BLPOP over one blocking connection.
+// The part of Redis's protocol that the benchmark uses: SET, LPUSH and BLPOP over one blocking
+// connection.
 #ifndef COHORT_TESTS_BENCHMARK_PEERS_REDIS_CLIENT_H_
 #define COHORT_TESTS_BENCHMARK_PEERS_REDIS_CLIENT_H_
 
@@ -31,7 +32,7 @@ class RedisClient {
   absl::Status Send(const std::vector<absl::string_view>& words);
   absl::StatusOr<std::string> ReadLine();
   absl::StatusOr<std::string> ReadBulk();
-  // Until `buffer_` holds `size` bytes behind `position_`.
+  // Reads until `buffer_` holds `size` bytes behind `position_`.
   absl::Status Fill(size_t size);
 
   const int fd_;
