@@ -1,4 +1,4 @@
-// Bytes that are no requests at all.
+// Bytes that are no requests.
 #include <cstdint>
 #include <functional>
 #include <future>
@@ -21,7 +21,7 @@ using ::testing::AnyOf;
 using testing::Context;
 using ::testing::HasSubstr;
 
-// Bytes that are no message, and messages with something flipped, to each method.
+// Sends each method bytes that are no message, and messages with changed bytes.
 TEST_F(BadBytesTest, GarbageAsAMessage) {
   std::mt19937_64 random(testing::TestSeed());
   grpc::GenericStub generic(stubs_->channel);
@@ -61,7 +61,7 @@ TEST_F(BadBytesTest, GarbageAsAMessage) {
   }
 }
 
-// Valid messages with random bytes changed: any answer is right, but for a dead server, INTERNAL or
+// Valid messages with random bytes changed: any answer is right, except a dead server, INTERNAL or
 // UNKNOWN.
 TEST_F(BadBytesTest, MessagesWithFlippedBytes) {
   std::mt19937_64 random(testing::TestSeed());
@@ -99,7 +99,7 @@ TEST_F(BadBytesTest, MessagesWithFlippedBytes) {
       ASSERT_NE(status.error_code(), grpc::StatusCode::UNKNOWN) << status.error_message();
     }
   }
-  // Rounds under changed names may have been opened and ended: those count, and are allowed to.
+  // The changed names may have opened and ended rounds, which the statistics count.
   before_ = Stats();
 }
 

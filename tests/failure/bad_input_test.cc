@@ -1,5 +1,5 @@
-// Requests that no client of ours would send: each is answered with a clear error that names the
-// field, nothing of it stays behind, and the coordinator lives.
+// Requests that no Cohort client sends: the coordinator answers each with an error that names the
+// field, keeps nothing of it, and goes on.
 #include <cstdint>
 #include <functional>
 #include <limits>

@@ -1,4 +1,4 @@
-// A coordinator listens on exactly the address that was asked for, or does not start and says why.
+// A coordinator listens on exactly the given address, or does not start and says why.
 #include <netinet/in.h>
 #include <signal.h>
 #include <sys/socket.h>
@@ -106,7 +106,7 @@ struct Started {
     process = std::make_unique<ChildProcess>(std::move(command));
   }
 
-  // The ports it wrote; empty when it ended instead.
+  // The ports that it has written; empty if it ended instead.
   std::vector<int> AwaitPorts() {
     std::vector<int> ports;
     testing::Eventually([&] {
@@ -127,7 +127,7 @@ struct Started {
   std::unique_ptr<ChildProcess> process;
 };
 
-// A socket that takes a port; -1 where the machine has no such address.
+// A socket that takes a port; -1 if the machine has no such address.
 int TakePort(int family, int* port) {
   const int taken = socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0);
   sockaddr_in6 six = {};
@@ -170,7 +170,7 @@ TEST(BindTest, Ipv6LoopbackOnly) {
   ASSERT_EQ(ports.size(), 1) << started.process->ErrorText();
   EXPECT_THAT(Listeners(started.process->pid()), ElementsAre(Listener{kLoopback6, ports[0]}));
 
-  // And is reached there.
+  // Clients reach the coordinator there.
   testing::Members members =
       testing::JoinAll({testing::Connect(absl::StrCat("[::1]:", ports[0]))}, "group", 2);
   ASSERT_NE(members[0], nullptr);

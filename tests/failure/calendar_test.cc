@@ -1,5 +1,5 @@
-// Somebody sets the calendar of a host that runs a coordinator or a member: no wait ends early, and
-// none goes on for longer.
+// The calendar of a host that runs a coordinator or a member is set: no wait ends early, and none
+// takes longer.
 #include <fcntl.h>
 #include <sys/mman.h>
 
@@ -66,7 +66,7 @@ class CalendarTest : public ::testing::Test {
     stubs_ = std::make_unique<Stubs>(coordinator_.address(), 0);
   }
 
-  // A read that waits `wait` for a key which never comes, with a deadline soon after.
+  // Reads a key that never comes, with a wait of `wait` and a deadline soon after.
   absl::Duration TimeOfWait(absl::Duration wait) {
     v1::GetRequest request;
     request.add_keys("absent");
@@ -86,7 +86,8 @@ class CalendarTest : public ::testing::Test {
 };
 
 TEST_F(CalendarTest, AWaitThatBeginsAfterwardsLastsAsLong) {
-  // Abseil reads the calendar about each 2 s and reckons in between: at some of these steps it lags.
+  // Abseil reads the calendar about every 2 s and computes the time in between: at some of these
+  // steps it lags.
   constexpr int kRounds = 6;
   for (int round = 0; round < kRounds; ++round) {
     for (const absl::Duration step : kSteps) {
@@ -115,7 +116,7 @@ TEST_F(CalendarTest, AWaitThatIsParkedGoesOn) {
              stats.waiter_count() == 1;
     }));
     calendar_.Set(step);
-    // As long as a wait that began later.
+    // The parked read must not end during a wait that began later.
     TimeOfWait(absl::Milliseconds(500));
     EXPECT_EQ(answers.arrived(), 0);
     v1::PutRequest put;
@@ -149,7 +150,7 @@ TEST_F(CalendarTest, AMemberStaysAndItsRoundsWork) {
   ASSERT_EQ(other.ReadLine(kPatience).value_or("nothing"), "joined 1 2 1");
   for (const absl::Duration step : kSteps) {
     SCOPED_TRACE(absl::FormatDuration(step));
-    // It waits in the round while the calendar is set, and its lease runs.
+    // The other member waits in the round while the calendar is set, and its lease runs.
     other.WriteLine("barrier step");
     ASSERT_TRUE(testing::AwaitParked(coordinator_.address(), "group", 1));
     calendar_.Set(step);

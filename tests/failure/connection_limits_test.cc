@@ -1,5 +1,5 @@
-// One peer opens connections without end to a coordinator that may have few descriptors: new
-// clients, old clients and the metrics are served all the same.
+// One peer opens connections without end to a coordinator with few descriptors. The coordinator
+// still serves new clients, old clients and the metrics.
 #include <memory>
 #include <string>
 #include <vector>
@@ -46,7 +46,7 @@ class ConnectionLimitsTest : public ::testing::Test {
   testing::LimitedCoordinator coordinator_;
 };
 
-// What each idle connection sends.
+// The parameter: the bytes that each idle connection sends.
 class IdleConnectionsTest : public ConnectionLimitsTest,
                             public ::testing::WithParamInterface<std::string> {};
 
@@ -64,7 +64,7 @@ TEST_P(IdleConnectionsTest, LockOutNeitherClientsNorMetrics) {
   auto newcomers = testing::JoinAll({testing::Connect(coordinator_.address())}, "after", 1);
   ASSERT_NE(newcomers[0], nullptr);
   EXPECT_TRUE(newcomers[0]->Barrier().ok());
-  // Connections that were there, and had requests, are there still.
+  // Older connections that have had requests are still open.
   EXPECT_EQ(before.channel->GetState(false), GRPC_CHANNEL_READY);
   ExpectCall(before);
   EXPECT_TRUE(members[0]->Barrier().ok());

@@ -50,7 +50,7 @@ class Member {
         v1::KeepAliveRequest request;
         *request.mutable_scope() = scope_;
         v1::KeepAliveResponse response;
-        // It waits as long as it takes.
+        // The call waits until the coordinator continues.
         const grpc::Status status =
             stubs_.groups->KeepAlive(testing::Context(kPatience).get(), request, &response);
         if (status.ok()) ++renewals_;
@@ -124,7 +124,7 @@ TEST(CoordinatorStopped, ForLongerThanALeaseLosesNoLiveMember) {
     EXPECT_NE(member.state(), v1::MEMBER_STATE_LOST) << member.name();
   }
 
-  // A member that is silent from now on is still found.
+  // A member that becomes silent now is still found.
   members[1].reset();
   EXPECT_TRUE(testing::Eventually([&] {
     v1::GetGroupResponse later;

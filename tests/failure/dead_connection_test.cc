@@ -1,5 +1,5 @@
-// A member whose process is stopped answers no ping: the coordinator closes its connection, so its
-// attached stream does not stand for it for ever.
+// A stopped process answers no ping: the coordinator closes its connection, so that its open stream
+// does not keep the member alive for ever.
 #include <signal.h>
 
 #include <memory>
@@ -39,7 +39,7 @@ TEST(DeadConnection, IsClosedWhenItsPeerAnswersNoPing) {
       client::ProcessGroup::Create(options);
   ASSERT_TRUE(group.ok()) << group.status();
   ASSERT_EQ(victim.ReadLine(kPatience).value_or("nothing"), "joined 1 2 1");
-  // Until its stream stands.
+  // Waits until the victim's event stream is open.
   victim.WriteLine("await_event");
   ASSERT_TRUE((*group)->ReportError("hello", /*fatal=*/false).ok());
   ASSERT_EQ(victim.ReadLine(kPatience).value_or("nothing"), "OK ");

@@ -1,5 +1,5 @@
 // One peer floods the coordinator's port with HTTP/2 frames that no client sends. The coordinator
-// closes its connections, keeps little memory for them, and serves everyone else meanwhile.
+// closes its connections, keeps little memory for them, and serves other clients meanwhile.
 #include <future>
 #include <memory>
 #include <random>
@@ -38,7 +38,7 @@ class Http2FloodTest : public testing::FloodTest {};
 
 TEST_F(Http2FloodTest, AHeaderBlockWithoutEnd) {
   Run(1, [](RawHttp2& connection, int) {
-    // One literal whose value is said to be of 300 MiB.
+    // One literal whose length field claims 300 MiB.
     connection.Send(Frame(FrameType::kHeaders, 0, 1,
                           absl::StrCat(RequestBlock(kParkingMethod),
                                        absl::string_view("\x00\x01x\x7f\x81\xff\xff\x95\x01", 9))));
@@ -76,13 +76,13 @@ TEST_F(Http2FloodTest, RapidResets) {
     });
     EXPECT_EQ(closed_, connections);
   }
-  // What the calls took goes back to the system.
+  // The memory of the calls goes back to the system.
   const Instant deadline = Clock::Steady().Now() + absl::Seconds(20);
   while (coordinator_.ResidentBytes() > before + 16 * kMiB && Clock::Steady().Now() < deadline) {
     Pause();
   }
   EXPECT_LE(coordinator_.ResidentBytes(), before + 16 * kMiB);
-  // One line for all connections of the peer.
+  // The log has one line for all connections of the peer.
   EXPECT_EQ(Logged("max_resets_per_second"), 1);
 }
 
@@ -178,7 +178,7 @@ TEST_F(Http2FloodTest, StreamsOfAPeerThatAcknowledgesNoSettings) {
   EXPECT_EQ(closed_, 1);
 }
 
-// 2000 calls that wait are fine. All of them end with their connection.
+// 2000 calls may wait. All of them end with their connection.
 TEST_F(Http2FloodTest, AConnectionWithManyCallsEnds) {
   v1::GetRequest request;
   request.add_keys("never");
@@ -201,7 +201,7 @@ TEST_F(Http2FloodTest, AConnectionWithManyCallsEnds) {
 
 TEST_F(Http2FloodTest, MessagesThatNeverEnd) {
   Run(1, [](RawHttp2& connection, int) {
-    // 200 messages that are said to be of 4,000,000 bytes, whatever the windows are.
+    // 200 messages whose headers claim 4,000,000 bytes, whatever the windows are.
     const std::string block = RequestBlock(kParkingMethod);
     const std::string prefix = absl::StrCat(std::string(1, '\0'), Number32(4000000));
     for (uint32_t stream = 1; stream < 400; stream += 2) {
@@ -234,7 +234,7 @@ TEST_F(Http2FloodTest, MessagesInFramesOfOneByte) {
   EXPECT_EQ(closed_, 1);
 }
 
-// A stub's user with many calls on one channel is not taken for an attacker.
+// A stub's user with many calls on one channel is no attacker.
 class ManyCallsTest : public Http2FloodTest {
  protected:
   struct Call {
