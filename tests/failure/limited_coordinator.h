@@ -1,4 +1,5 @@
-// A real coordinator whose log a test reads, with its metrics, and with few descriptors if wanted.
+// A real coordinator whose log a test reads, with its metrics, and with few descriptors if the test
+// asks for it.
 #ifndef COHORT_TESTS_FAILURE_LIMITED_COORDINATOR_H_
 #define COHORT_TESTS_FAILURE_LIMITED_COORDINATOR_H_
 
@@ -22,10 +23,10 @@
 
 namespace cohort::testing {
 
-// Thread-compatible. Kills its process when it goes.
+// Thread-compatible. The destructor kills the process.
 class LimitedCoordinator {
  public:
-  // Waits until it listens. `descriptors` 0: as many as this process may have.
+  // Waits until the coordinator listens. `descriptors` 0: as many as this process may have.
   absl::Status Start(std::vector<std::string> flags, int descriptors = 0) {
     const std::string port_file = absl::StrCat(NewFolder(), "/port");
     const std::string limit = descriptors == 0 ? "" : absl::StrCat("ulimit -n ", descriptors, "; ");
@@ -70,7 +71,7 @@ class LimitedCoordinator {
   std::string ErrorText() const { return process_->ErrorText(); }
   int64_t ResidentBytes() const { return testing::ResidentBytes(process_->pid()); }
 
-  // SIGTERM; its exit status. DEADLINE_EXCEEDED: it still runs.
+  // Sends SIGTERM and returns the exit status. DEADLINE_EXCEEDED: the process still runs.
   absl::StatusOr<int> Terminate(absl::Duration timeout) {
     process_->Signal(SIGTERM);
     return process_->Wait(timeout);

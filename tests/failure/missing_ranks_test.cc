@@ -1,5 +1,5 @@
-// A barrier of a thousand where seventeen do not come: everyone who waits is told exactly which
-// seventeen.
+// A barrier of a thousand ranks to which seventeen do not come: every waiting rank gets an error
+// that names exactly these seventeen.
 #include <algorithm>
 #include <iostream>
 #include <random>
@@ -72,12 +72,13 @@ TEST(MissingRanksTest, EveryWaiterIsToldExactlyWhoIsMissing) {
     ASSERT_LT(answer.status.message().size(), 2048);
   }
   const Instant leaving = clock.Now();
-  // Each connection's members one after the other, as many processes would do at once.
+  // The members of each connection leave one after the other, and those of different connections at
+  // once, like processes.
   testing::OnThreads(8, [&](int connection) {
     for (int rank = connection; rank < kWorldSize; rank += 8) members[rank].reset();
   });
   std::cout << "all left in " << clock.Now() - leaving << std::endl;
-  // A wait may not end before it was asked to, nor long after on a machine that others use too.
+  // A wait must not end before its timeout, nor long after it, also on a machine that others use.
   EXPECT_GE(first, options.timeout - absl::Milliseconds(300));
   EXPECT_LE(last, options.timeout + absl::Seconds(10));
 }

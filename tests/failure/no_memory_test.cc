@@ -1,5 +1,6 @@
-// An allocation that fails for one request is that request's error: it names the operation and the
-// size, and the process goes on serving. Real processes, whose data segment is limited while they run.
+// An allocation fails for one request: only that request gets an error, which names the operation
+// and the size, and the process goes on serving. The processes are real, and the test limits their
+// data segments while they run.
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -26,7 +27,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 constexpr char kPut[] = "cohort.v1.StoreService/Put";
-// A request or a value of this size does not fit where half of it does, and all else does.
+// A request or a value of this size does not fit; half of it does, and so does all else.
 constexpr int64_t kLarge = 24 << 20;
 
 int64_t DataBytes(pid_t pid) {
@@ -72,7 +73,8 @@ class NoMemoryTest : public ::testing::Test {
   std::unique_ptr<Stubs> stubs_;
 };
 
-// gRPC does not survive a failure of its own allocations, so the requests are small: the value is not.
+// gRPC does not survive a failure of its own allocations, so the requests are small, and the value
+// is large.
 TEST_F(NoMemoryTest, ByGrpc) {
   const std::string part(kLarge / 24, 'x');
   const auto append = [&](const std::string& bytes) {
@@ -110,11 +112,11 @@ TEST_F(NoMemoryTest, ByGrpc) {
   ASSERT_NO_FATAL_FAILURE(LimitData(coordinator_->pid(), -1));
   EXPECT_TRUE(append("x").ok());
   EXPECT_TRUE(range().ok());
-  // Every call has ended: it need not wait for one.
+  // Every call has ended, so the coordinator need not wait for one.
   EXPECT_EQ(coordinator_->Terminate(absl::Seconds(20)).value_or(-1), 0);
 }
 
-// A request for whose bytes gRPC has room, but not for its value.
+// gRPC has room for the request's bytes, but the coordinator has no room for its value.
 TEST_F(NoMemoryTest, ALargeRequestByGrpc) {
   ASSERT_NO_FATAL_FAILURE(LimitData(coordinator_->pid(), kLarge + kLarge / 2));
   const grpc::Status large = Put(kLarge);
@@ -143,7 +145,7 @@ TEST_F(NoMemoryTest, ByFrames) {
   EXPECT_THAT(refused->text(),
               AllOf(HasSubstr(absl::StrCat(kPut, ": the process has no memory left for a request")),
                     HasSubstr(absl::StrCat(PutOf(kLarge).ByteSizeLong(), " bytes"))));
-  // What follows on the same connection is read.
+  // Later frames of the same connection are read.
   client.Call(3, kPut, PutOf(1000));
   const auto small = client.Next();
   ASSERT_TRUE(small.has_value());

@@ -1,5 +1,5 @@
-// A member whose main thread is stuck while its lease thread lives: found, and named, by its
-// progress.
+// A member's main thread is stuck while its lease thread lives: its missing progress reveals it,
+// and the error names it.
 #include <atomic>
 #include <memory>
 #include <optional>
@@ -54,8 +54,8 @@ class NoProgressTest : public ::testing::Test {
  protected:
   void SetUp() override { ASSERT_TRUE(coordinator_.Start().ok()); }
 
-  // Ranks 0 and 1 here, rank 2 in a process of its own, whose main thread then hangs in a read of
-  // its input.
+  // Joins ranks 0 and 1 here, and rank 2 in a process of its own, whose main thread then hangs in a
+  // read of its input.
   void Join(absl::Duration progress_timeout) {
     stuck_ = std::make_unique<ChildProcess>(std::vector<std::string>{
         "tests/failure/member_main", coordinator_.address(), "group", "2", "3", "member=stuck",
@@ -111,7 +111,8 @@ TEST_F(NoProgressTest, TheStuckMemberIsNamedToThoseWhoWorkAndThoseWhoWait) {
 
 TEST_F(NoProgressTest, ThoseParkedInABarrierAreNotTakenForTheStuck) {
   ASSERT_NO_FATAL_FAILURE(Join(absl::Seconds(2)));
-  // Their own threads stand still too, but in a wait that the coordinator knows of; and for longer.
+  // The threads of ranks 0 and 1 stand still as well, and for longer, but in a wait that the
+  // coordinator knows of.
   client::RoundOptions options;
   options.timeout = kPatience;
   Answers<BarrierAnswer> answers(2);
@@ -119,7 +120,7 @@ TEST_F(NoProgressTest, ThoseParkedInABarrierAreNotTakenForTheStuck) {
     members_[rank]->BarrierAsync(options, BarrierSlot(answers, rank));
   ASSERT_TRUE(testing::AwaitParked(coordinator_.address(), "group", 2));
   int step = 1;
-  // The third works for two timeouts, and only then is stuck.
+  // Rank 2 works for two timeouts, and only then is stuck.
   testing::Eventually(
       [&] {
         stuck_->WriteLine(absl::StrCat("progress ", step++));

@@ -191,7 +191,7 @@ absl::Status Follow(Group& group, const std::vector<std::string>& words) {
   }
 }
 
-// Before any thread starts.
+// Call it before any thread starts.
 void BecomeUser(int argc, char** argv) {
   for (int i = 5; i < argc; ++i) {
     const absl::string_view setting = argv[i];

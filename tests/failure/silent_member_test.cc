@@ -1,5 +1,5 @@
-// Members that send no keep-alive while their attached watch stream stands: such as a process that a
-// long C call, which holds an interpreter's lock, keeps from running its threads.
+// Members that send no keep-alive while their watch stream is open. An example is a process with a
+// long C call that holds an interpreter's lock, so that its other threads cannot run.
 #include <signal.h>
 
 #include <memory>
@@ -69,7 +69,7 @@ class SilentMemberTest : public ::testing::Test {
     if (stream_ != nullptr) stream_->Finish();
   }
 
-  // The group as it is, with rank 0 alive.
+  // Returns the group's state, and keeps rank 0 alive.
   v1::Group Look() {
     v1::KeepAliveRequest alive;
     *alive.mutable_scope() = scopes_[0];
@@ -101,7 +101,7 @@ TEST_F(SilentMemberTest, IsLiveWhileItsStreamStands) {
   EXPECT_FALSE(group.members(0).attached());
   EXPECT_EQ(group.members(1).state(), v1::MEMBER_STATE_SUSPECTED);
 
-  // People see that it is silent.
+  // A round's report shows that the member is silent.
   v1::BarrierRequest barrier;
   *barrier.mutable_scope() = scopes_[0];
   barrier.mutable_round()->mutable_wait()->set_nanos(100'000'000);
@@ -111,7 +111,7 @@ TEST_F(SilentMemberTest, IsLiveWhileItsStreamStands) {
   EXPECT_TRUE(missed.result().missing().details(0).attached());
   EXPECT_GE(missed.result().missing().details(0).last_heard().seconds(), 3);
 
-  // The end of its stream is the end of it.
+  // The member is lost when its stream ends.
   stream_context_.TryCancel();
   EXPECT_TRUE(testing::Eventually([&] { return Look().state() == v1::GROUP_STATE_BROKEN; }));
   EXPECT_EQ(Look().cause().kind(), v1::CAUSE_KIND_CONNECTION_LOST);

@@ -1,6 +1,5 @@
-// Clients send the greater part of their requests, and then nothing more. What the coordinator
-// keeps of all of them together has a limit, so it does not run out of memory, which gRPC does not
-// survive.
+// Clients send most of their requests' bytes, and then no more. The coordinator limits the memory
+// of all such requests together. So it does not run out of memory, which gRPC does not survive.
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <poll.h>
@@ -41,7 +40,7 @@ constexpr int64_t kLarge = 24 * kMiB;
 constexpr int kClients = 16;
 constexpr absl::Duration kPatience = absl::Seconds(60);
 
-// Passes the bytes of connections on to a server, but of each client no more than `budget`.
+// Passes the bytes of connections on to a server, but at most `budget` bytes of each client.
 class StallingRelay {
  public:
   StallingRelay(int server_port, int64_t budget) : server_port_(server_port), budget_(budget) {
@@ -59,7 +58,7 @@ class StallingRelay {
     thread_.join();
   }
   std::string address() const { return absl::StrCat("127.0.0.1:", port_); }
-  // Clients that have nothing left of their budget, or whose connection the server has closed.
+  // The number of clients whose budget is used up, or whose connection the server has closed.
   int stalled() const { return stalled_; }
 
  private:
@@ -210,17 +209,17 @@ TEST_F(StalledRequestsTest, ByGrpc) {
       });
     }
     EXPECT_TRUE(Await([&] { return relay.stalled() >= kClients; }));
-    // Two of them fit.
+    // Two of the requests fit.
     EXPECT_GT(HeldFor("requests"), 40 * kMiB);
     EXPECT_LE(HeldFor("requests"), 48 * kMiB);
-    // Others go on.
+    // Other clients are served.
     const grpc::Status small = Put(*stubs_, 1000);
     EXPECT_TRUE(small.ok()) << small.error_message();
     for (const auto& context : contexts) context->TryCancel();
     for (std::thread& thread : threads) thread.join();
   }
   EXPECT_THAT(coordinator_.ErrorText(), HasSubstr("max_incoming_bytes_per_peer (50331648)"));
-  // The bytes of connections that are gone do not count.
+  // The bytes of closed connections do not count.
   EXPECT_TRUE(Await([&] { return HeldFor("requests") == 0; })) << HeldFor("requests");
   Stubs fresh(coordinator_.address(), kClients + 1);
   const grpc::Status large = Put(fresh, kLarge);
@@ -239,7 +238,8 @@ TEST_F(StalledRequestsTest, ByFrames) {
     const std::string frame =
         client.Frame(lane::Kind::kCall, 1, kPut, PutOf(kLarge).SerializeAsString());
     client.Send(absl::string_view(frame).substr(0, kLarge - kMiB));
-    // Each has been read before the next comes: it is charged, or refused.
+    // The coordinator has read each request before the next one comes: it has charged or refused
+    // it.
     const int64_t goal = (i + 1) * (kLarge - kMiB);
     ASSERT_TRUE(Await([&] { return HeldFor("requests") >= goal || client.HasInput(); }));
     if (!client.HasInput()) continue;

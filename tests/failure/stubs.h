@@ -1,5 +1,5 @@
-// Generated stubs of all services on one channel, for callers that keep no rule of the client
-// library.
+// Generated stubs of all services on one channel, for callers that do not follow the client
+// library's rules.
 #ifndef COHORT_TESTS_FAILURE_STUBS_H_
 #define COHORT_TESTS_FAILURE_STUBS_H_
 
@@ -20,7 +20,7 @@
 namespace cohort::testing {
 
 struct Stubs {
-  // `number` keeps channels to one address apart: gRPC would let equal ones share a connection.
+  // `number` keeps channels to one address apart: gRPC lets equal ones share a connection.
   explicit Stubs(const std::string& address, int number = 0) {
     grpc::ChannelArguments arguments;
     arguments.SetInt("cohort.test.channel", number);

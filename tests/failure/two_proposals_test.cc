@@ -1,4 +1,5 @@
-// Two proposals of a next view at once: one commits, the other fails at once and names the first.
+// Two proposals of a next view at the same time: one commits, and the other fails at once and names
+// the first.
 #include <atomic>
 #include <memory>
 #include <optional>
@@ -76,7 +77,7 @@ TEST_F(TwoProposalsTest, TheSecondFailsAtOnceAndNamesTheFirst) {
     }
     Accept(rank);
   });
-  // The one who is out is told so, with the cause.
+  // The excluded member gets an error with the cause.
   const absl::Status out = members_[4]->Barrier();
   EXPECT_EQ(out.code(), absl::StatusCode::kAborted) << out;
   EXPECT_EQ(client::GetErrorInfo(out).cause.kind, client::CauseKind::kViewChanged) << out;

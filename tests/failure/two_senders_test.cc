@@ -1,5 +1,5 @@
-// Two senders to one receiver under one tag: nothing lost, nothing overwritten, order kept per
-// sender.
+// Two senders to one receiver under one tag: no object is lost or overwritten, and each sender's
+// order is kept.
 #include <random>
 #include <string>
 #include <vector>
@@ -22,7 +22,7 @@ using testing::Members;
 
 constexpr int kReceiver = 2;
 
-// Says who sent it and when, and has a size of its own, so that a mixed-up object is noticed.
+// The object has its sender, its index and a size of its own, so that a mixed-up one is noticed.
 std::string Object(int sender, int index) {
   return absl::StrCat(sender, ":", index, ":",
                       std::string((index * 37 + sender) % 500, 'a' + index % 26));
