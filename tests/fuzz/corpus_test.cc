@@ -1,5 +1,5 @@
-// What the fuzzers start from and once found, without a fuzzer: in every test run, and under the
-// sanitizers.
+// Runs the fuzzers' samples and the inputs that they once found, without a fuzzer: in every test
+// run, and under the sanitizers.
 #include <cstdint>
 #include <cstdlib>
 #include <filesystem>
@@ -45,7 +45,7 @@ uint64_t Seed() {
   return seed;
 }
 
-// A line for each string that is not UTF-8 would hide what failed.
+// A log line for each string that is not UTF-8 would hide the failure.
 class QuietParser {
  public:
   QuietParser() : before_(google::protobuf::SetLogHandler(nullptr)) {}

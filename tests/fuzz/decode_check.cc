@@ -27,7 +27,7 @@ class BoundsCheck {
  public:
   explicit BoundsCheck(const DecodeContext& context) : limits_(context.limits) {}
 
-  // Empty: all hold.
+  // Empty if all bounds hold.
   const std::string& broken() const { return broken_; }
 
   void Expect(bool holds, absl::string_view what) {
@@ -136,7 +136,7 @@ absl::Status CheckDecode(absl::string_view input, bool* accepted) {
   if (input.size() < 2) return absl::OkStatus();
   const MethodInfo& method =
       GetMethod(static_cast<Method>(static_cast<uint8_t>(input[0]) % kMethodCount));
-  // What the shell answers itself has no call.
+  // A method that the shell answers itself has no call.
   if (method.decode == nullptr && method.method != Method::kUpload) return absl::OkStatus();
   DecodeContext context;
   const int exponent = static_cast<uint8_t>(input[1]);

@@ -1,4 +1,4 @@
-// Any bytes, as the request of any method, through the codec alone.
+// Arbitrary bytes, as the request of any method, through the codec alone.
 #ifndef COHORT_TESTS_FUZZ_DECODE_CHECK_H_
 #define COHORT_TESTS_FUZZ_DECODE_CHECK_H_
 

@@ -19,7 +19,7 @@ extern "C" size_t LLVMFuzzerMutate(uint8_t* data, size_t size, size_t max_size);
 using namespace cohort::coordinator;  // NOLINT: the entry points must be outside
 
 extern "C" int LLVMFuzzerInitialize(int*, char***) {
-  // A line for each string that is not UTF-8 would be most of the log.
+  // Most of the log would be lines for strings that are not UTF-8.
   google::protobuf::SetLogHandler(nullptr);
   return 0;
 }

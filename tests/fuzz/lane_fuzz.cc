@@ -27,7 +27,7 @@ LaneScript Script(const uint8_t* data, size_t size) {
 }  // namespace
 
 extern "C" int LLVMFuzzerInitialize(int*, char***) {
-  // A line for each string that is not UTF-8 would be most of the log.
+  // Most of the log would be lines for strings that are not UTF-8.
   google::protobuf::SetLogHandler(nullptr);
   return 0;
 }

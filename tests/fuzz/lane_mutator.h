@@ -1,4 +1,4 @@
-// Changes a lane's script by its steps.
+// Mutates the script of a lane step by step.
 #ifndef COHORT_TESTS_FUZZ_LANE_MUTATOR_H_
 #define COHORT_TESTS_FUZZ_LANE_MUTATOR_H_
 

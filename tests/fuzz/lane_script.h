@@ -18,8 +18,8 @@
 
 namespace cohort::coordinator::fuzz {
 
-// How a step becomes bytes. Forms from kCall up to kCancel are all calls: they are most of what a
-// client sends.
+// How a step becomes bytes. Forms from kCall up to kCancel are all calls, because clients send
+// mostly calls.
 inline constexpr uint8_t kCallForm = 0;
 inline constexpr uint8_t kCancelForm = 5;
 inline constexpr uint8_t kLyingForm = 6;  // the first 4 bytes of the body are its length
@@ -44,7 +44,7 @@ inline constexpr size_t kMaxLaneSteps = 64;
 LaneScript ParseLaneScript(absl::string_view input);
 std::string SerializeLaneScript(const LaneScript& script);
 
-// What goes out after the preface.
+// The bytes that follow the preface.
 std::string LaneBytes(const LaneScript& script);
 
 }  // namespace cohort::coordinator::fuzz

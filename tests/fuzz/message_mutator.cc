@@ -58,7 +58,7 @@ std::string AnyText(Random& random, bool is_utf8) {
   }
 }
 
-// Where a value goes: the field itself, or one element of a repeated one.
+// The place of a value: the field itself, or one element of a repeated one.
 class Place {
  public:
   Place(Message* message, const FieldDescriptor* field) : message_(message), field_(field) {}

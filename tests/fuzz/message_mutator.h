@@ -1,4 +1,4 @@
-// Changes a message by its fields, so that what a fuzzer makes of a request is a request again.
+// Mutates a message field by field, so that a mutated request is still a request.
 #ifndef COHORT_TESTS_FUZZ_MESSAGE_MUTATOR_H_
 #define COHORT_TESTS_FUZZ_MESSAGE_MUTATOR_H_
 
@@ -10,8 +10,8 @@ namespace cohort::coordinator::fuzz {
 
 using Random = std::mt19937_64;
 
-// Sets, clears or repeats one field, anywhere in `message`. Favours the values at which bounds lie,
-// and names that other requests use too.
+// Sets, clears or repeats one field, anywhere in `message`. Prefers values at bounds, and names
+// that other requests use too.
 void MutateMessage(Random& random, google::protobuf::Message* message);
 
 }  // namespace cohort::coordinator::fuzz

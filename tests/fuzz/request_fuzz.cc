@@ -34,7 +34,7 @@ size_t Put(const RequestScript& script, uint8_t* out, size_t max_size) {
 }  // namespace
 
 extern "C" int LLVMFuzzerInitialize(int*, char***) {
-  // A line for each string that is not UTF-8 would be most of the log.
+  // Most of the log would be lines for strings that are not UTF-8.
   google::protobuf::SetLogHandler(nullptr);
   return 0;
 }
@@ -51,7 +51,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
 extern "C" size_t LLVMFuzzerCustomMutator(uint8_t* data, size_t size, size_t max_size,
                                           unsigned int seed) {
   Random random(seed);
-  // Now and then whatever bytes: not every client is one of ours.
+  // Sends arbitrary bytes now and then, as a foreign client may.
   if (random() % 8 == 0) return LLVMFuzzerMutate(data, size, max_size);
   RequestScript script = ParseScript(Bytes(data, size));
   MutateScript(random, &script);

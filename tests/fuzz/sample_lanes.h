@@ -1,4 +1,4 @@
-// Scripts of lanes, by hand.
+// Hand-written scripts of lanes.
 #ifndef COHORT_TESTS_FUZZ_SAMPLE_LANES_H_
 #define COHORT_TESTS_FUZZ_SAMPLE_LANES_H_
 

@@ -1,4 +1,4 @@
-// Scripts of calls, by hand: what members do in earnest, and at its edges.
+// Hand-written scripts of calls: calls that members make, and their edge cases.
 #ifndef COHORT_TESTS_FUZZ_SAMPLE_SCRIPTS_H_
 #define COHORT_TESTS_FUZZ_SAMPLE_SCRIPTS_H_
 

@@ -18,7 +18,7 @@ void MutateRequest(Random& random, ScriptStep* step) {
     return;
   }
   const auto request = NewRequest(static_cast<Method>(step->action));
-  // What does not parse to the end is mended up to there.
+  // A request that parses only in part is mutated as far as it parsed.
   request->ParsePartialFromString(step->request);
   for (size_t n = Below(random, 3) + 1; n > 0; --n) MutateMessage(random, request.get());
   step->request = request->SerializePartialAsString();

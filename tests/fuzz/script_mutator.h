@@ -1,4 +1,5 @@
-// What a fuzzer does to a script: to its order, to who calls and how, and to single requests.
+// The fuzzer's mutations of a script: its order, the callers and manners of calls, and single
+// requests.
 #ifndef COHORT_TESTS_FUZZ_SCRIPT_MUTATOR_H_
 #define COHORT_TESTS_FUZZ_SCRIPT_MUTATOR_H_
 

@@ -1,4 +1,4 @@
-// Runs a script against a coordinator of its own and looks at what must hold for any input.
+// Runs a script against a coordinator of its own, and checks the rules that hold for any input.
 #ifndef COHORT_TESTS_FUZZ_SCRIPT_RUNNER_H_
 #define COHORT_TESTS_FUZZ_SCRIPT_RUNNER_H_
 

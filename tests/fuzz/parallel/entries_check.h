@@ -1,4 +1,4 @@
-// What another rank may send in place of a tensor map: client/parallel/tensor_map/entries.h.
+// Bytes that another rank may send in place of a tensor map: client/parallel/tensor_map/entries.h.
 #ifndef COHORT_TESTS_FUZZ_PARALLEL_ENTRIES_CHECK_H_
 #define COHORT_TESTS_FUZZ_PARALLEL_ENTRIES_CHECK_H_
 
@@ -12,9 +12,9 @@ namespace cohort::parallel::fuzz {
 
 // An input: the entries of a map, and the bytes of a value without tensors.
 //
-// Errors: INTERNAL says what did not hold. Bytes are refused with INVALID_ARGUMENT or
-// RESOURCE_EXHAUSTED and a text that can travel; or the map keeps the limits, encodes, and what it
-// encodes to decodes to the same. `accepted` (may be null): whether it was a map.
+// Errors: INTERNAL names the violated rule. Bytes are refused with INVALID_ARGUMENT or
+// RESOURCE_EXHAUSTED and a text that can travel. Otherwise the map keeps the limits, encodes, and
+// its encoding decodes to the same. `accepted` (may be null): whether the bytes were a map.
 absl::Status CheckEntries(absl::string_view input, bool* accepted = nullptr);
 
 std::vector<std::string> SampleEntries();

@@ -1,4 +1,4 @@
-// What another rank may send in place of a message: client/parallel/messages/frame.h.
+// Bytes that another rank may send in place of a message: client/parallel/messages/frame.h.
 #ifndef COHORT_TESTS_FUZZ_PARALLEL_FRAME_CHECK_H_
 #define COHORT_TESTS_FUZZ_PARALLEL_FRAME_CHECK_H_
 
@@ -10,13 +10,13 @@
 
 namespace cohort::parallel::fuzz {
 
-// An input: a frame, as one rank gives it to another, and its body behind it. What follows is not
-// looked at.
+// An input: a frame, as one rank gives it to another, and its body behind it. Later bytes are
+// ignored.
 //
-// Errors: INTERNAL says what did not hold. A frame is refused with INVALID_ARGUMENT and a text that
-// can travel; or it encodes to what came, and its body's tensors lie within the body, apart from
-// those that the header announces besides. `accepted` (may be null): whether all of it was a
-// message.
+// Errors: INTERNAL names the violated rule. A frame is refused with INVALID_ARGUMENT and a text
+// that can travel. Otherwise it encodes to the same bytes, and its body's tensors lie within the
+// body, except those that the header announces besides. `accepted` (may be null): whether all of it
+// was a message.
 absl::Status CheckFrame(absl::string_view input, bool* accepted = nullptr);
 
 std::vector<std::string> SampleFrames();

@@ -19,7 +19,7 @@ constexpr int64_t kMaxInline = 65536;
 constexpr int64_t kMaxScratch = int64_t{1} << 20;
 constexpr int64_t kTensorBytes[] = {0, 64, 4100};
 
-// The verbs of a rank alone.
+// The collectives of a single rank.
 class LoneRank final : public ExecutingGroup {
  public:
   LoneRank() : ExecutingGroup(absl::Seconds(5)) {}

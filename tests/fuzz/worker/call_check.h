@@ -10,10 +10,10 @@
 
 namespace cohort::worker::fuzz {
 
-// An input: a RunCollectiveRequest, as it travels. A group of one rank calls it. Errors: INTERNAL
-// says what did not hold: that the error is of the contract, and that no more is sent than may be.
-// That nothing beside the session's tensors is touched, the sanitizer says. `done` (may be null):
-// whether it was OK.
+// An input: an encoded RunCollectiveRequest. A group of one rank runs it. Errors: INTERNAL names
+// the violated rule: the error is one of the contract, and the answer is no larger than allowed.
+// The sanitizer checks that no memory besides the session's tensors is touched. `done` (may be
+// null): whether the call was OK.
 absl::Status CheckCall(absl::string_view input, bool* done = nullptr);
 
 std::vector<std::string> SampleCalls();

@@ -1,4 +1,4 @@
-// Descriptors of all kinds, as somebody may send them.
+// Descriptors of all kinds that a peer may send.
 #ifndef COHORT_TESTS_FUZZ_WORKER_DESCRIPTORS_H_
 #define COHORT_TESTS_FUZZ_WORKER_DESCRIPTORS_H_
 
@@ -29,12 +29,12 @@ inline constexpr uint64_t kHeapBytes = 4096;
 
 UniqueFd MakeFd(FdKind kind);
 
-// A byte for how many, at most seven, then one for each.
+// Reads a byte for the number, at most seven, and then one byte for each.
 std::vector<UniqueFd> ReadFds(Input& input);
 
 std::vector<int> NumbersOf(const std::vector<UniqueFd>& fds);
 
-// How many this process has open.
+// The number of descriptors that this process has open.
 int OpenFds();
 
 }  // namespace cohort::worker::fuzz

@@ -1,5 +1,5 @@
-// The GPU of a worker that is fuzzed: made for tests, so that whoever registers its memory gets as
-// far as CUDA's own checks; where there is no toolkit, none.
+// The GPU of a fuzzed worker. It is a fake, so that a registration of its memory reaches CUDA's own
+// checks; without a toolkit there is no GPU.
 #ifndef COHORT_TESTS_FUZZ_WORKER_FUZZ_GPU_H_
 #define COHORT_TESTS_FUZZ_WORKER_FUZZ_GPU_H_
 
@@ -14,7 +14,7 @@ struct FuzzGpu {
   GpuTable::Opener open;
 };
 
-// Once in a process.
+// Call it once in a process.
 FuzzGpu MakeFuzzGpu();
 
 }  // namespace cohort::worker::fuzz

@@ -1,4 +1,4 @@
-// What a daemon hands over to its client, hostile: worker/group/hand_over.h.
+// Hostile bytes in place of a daemon's hand-over to its client: worker/group/hand_over.h.
 #ifndef COHORT_TESTS_FUZZ_WORKER_HAND_OVER_CHECK_H_
 #define COHORT_TESTS_FUZZ_WORKER_HAND_OVER_CHECK_H_
 
@@ -13,9 +13,9 @@ namespace cohort::worker::fuzz {
 // An input: form (1 byte; odd: a HandOver with its preface before and descriptors behind it, else
 // messages, each with its length in one byte), descriptors (see ReadFds), the rest.
 //
-// Errors: INTERNAL says what did not hold: that it ends at once, in a group or an error of the
-// contract; that a group that comes out of it can be asked for a barrier; that no descriptor stays.
-// `taken` (may be null): whether a group came out.
+// Errors: INTERNAL names the violated rule. The hand-over ends at once, with a group or an error of
+// the contract. A group that results can run a barrier. No descriptor stays open. `taken` (may be
+// null): whether a group resulted.
 absl::Status CheckHandOver(absl::string_view input, bool* taken = nullptr);
 
 std::vector<std::string> SampleHandOvers();
