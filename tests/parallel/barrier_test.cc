@@ -1,4 +1,4 @@
-// Group::Barrier, of every form of a group.
+// Tests of Group::Barrier, in every form of a group.
 #include <algorithm>
 #include <atomic>
 #include <string>
@@ -35,7 +35,7 @@ class BarrierTest : public ParallelTest {
     EXPECT_THAT(std::string(statuses[0].message()), HasSubstr(text));
   }
 
-  // All ranks add up ones where the form's tensors lie.
+  // All ranks sum ones in the memory that the form uses.
   void ExpectUsable() {
     ExpectOk(OnRanks([](Group& group) -> absl::Status {
       const Tensor tensor = Upload(group, Ones(300));
@@ -55,7 +55,7 @@ TEST_P(BarrierTest, WaitsForAllInOrderWithTensors) {
       const Tensor tensor = Upload(group, Ones(100));
       for (int round = 1; round <= 30; ++round) {
         COHORT_RETURN_IF_ERROR(group.AllReduce(tensor, tensor, {ReduceOp::kMax}));
-        // The root of a broadcast goes ahead of the others.
+        // The root of a broadcast does not wait for the others.
         COHORT_RETURN_IF_ERROR(group.Broadcast(tensor, round % size));
         ++arrived;
         COHORT_RETURN_IF_ERROR(group.Barrier());
@@ -127,7 +127,7 @@ TEST_P(BarrierTest, IsRefusedOnAStream) {
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
     EXPECT_THAT(std::string(status.message()), HasSubstr("stream"));
   }
-  // No rank has come to it, and none is counted as having been there.
+  // No rank has reached the barrier, and none is counted as arrived.
   ExpectOk(OnRanks([](Group& group) { return group.Barrier(); }));
   ExpectUsable();
 }

@@ -1,4 +1,4 @@
-// Tensor maps where GPUs make a difference: in groups that move their memory alone, and on streams.
+// Tensor maps in groups that move only GPU memory, and on streams.
 #include <memory>
 #include <random>
 #include <string>
@@ -74,7 +74,7 @@ TEST_P(DeviceMapTest, GroupsOfGpusAloneHaveTensorsOfTheHostInTheirMaps) {
     const auto none = BroadcastTensorMap(group, nullptr, {2}).status();
     ExpectError(none, absl::StatusCode::kInvalidArgument, "the tensor map of rank 2 of group gpus");
 
-    // From each to the next.
+    // Each rank sends to the next.
     Messages messages(group);
     const TensorMap map = Everything(group);
     const bool first = group.rank() % 2 == 0;

@@ -1,4 +1,4 @@
-// Every form of a group, as tests of what stands above them get it.
+// Every form of a group, as tests of the layers above groups get it.
 #include <vector>
 
 #include "base/testing/random_tensor.h"

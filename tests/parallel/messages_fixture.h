@@ -1,4 +1,4 @@
-// Ranks of a group that send each other messages.
+// The fixture of tests whose ranks send each other messages.
 #ifndef COHORT_TESTS_PARALLEL_MESSAGES_FIXTURE_H_
 #define COHORT_TESTS_PARALLEL_MESSAGES_FIXTURE_H_
 

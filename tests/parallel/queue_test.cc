@@ -90,7 +90,7 @@ TEST_P(QueueTest, EachWritesOneReads) {
           parallel::CreateSingleReaderQueues(group, reader, Small());
       if (!queues.ok()) return queues.status();
       const auto own = static_cast<uint64_t>(group.rank());
-      // The reader's own values wait in its ring until it reads them.
+      // The reader's own values wait in its ring until the reader takes them.
       for (uint64_t i = 1; i < kValues; ++i) {
         if (i % 10 == 0) continue;
         const absl::Status status = queues->own->Enqueue(Value(seed + own, i));
@@ -136,7 +136,7 @@ TEST_P(QueueTest, OneRanksMistakeIsEveryonesError) {
               return parallel::CreateSingleReaderQueues(group, 0, Small()).status();
             }),
             absl::StatusCode::kInvalidArgument, "rank 1 has rank 0 read a queue of each");
-  // Nothing is lost.
+  // After the failures, the group still creates queues.
   ExpectOk(create([](int, QueueOptions&) {}));
 }
 

@@ -24,12 +24,12 @@ using parallel::TensorMap;
 using parallel::Value;
 using ::testing::HasSubstr;
 
-// Its messages wait for who takes them.
+// So large that its messages wait for their receiver.
 constexpr int64_t kLarge = 300000;
 
 class SendMapTest : public MapTest {
  protected:
-  // Rank 0 sends rank 1 the map of `make`, which arrives.
+  // Expects that the map of `make` arrives when rank 0 sends it to rank 1.
   void ExpectArrives(const std::function<TensorMap(client::Group&)>& make) {
     std::string sent;
     std::string received;
@@ -64,7 +64,7 @@ TEST_P(SendMapTest, RandomMapsRoundTheRing) {
       for (int round = 0; round < 5; ++round) {
         const TensorMap map = RandomMap(group, own);
         sent[rank] += Text(map);
-        // To the next and from the one before, by default.
+        // The default peers are the next and the previous rank.
         const auto send = [&] { return SendTensorMap(messages, map); };
         if (rank % 2 == 0) {
           if (const absl::Status status = send(); !status.ok()) return status;
@@ -171,7 +171,7 @@ TEST_P(SendMapTest, WhatIsNoMapIsRefusedAndTheNextOneComes) {
                                             std::string("\1\1\1t\7\1\0\1\0", 9)};
     for (const std::string& note : notes) {
       if (group.rank() == 0) {
-        // Hears that it is refused where it waits, as on a GPU.
+        // The sender gets the refusal only if it waits, as on a GPU.
         messages
             .Send(1, parallel::kTensorMapChannel,
                   {note, {Upload(group, Pattern(DataType::kF32, {3}))}})
@@ -228,7 +228,7 @@ TEST_P(SendMapTest, StartedOnesArriveInOrder) {
     if (group.rank() == 0) {
       std::vector<client::PendingCall> sends;
       for (int i = 0; i < kMaps; ++i) {
-        // Gone here, before it has gone there.
+        // The map is destroyed here before it has been sent.
         const TensorMap map = {{absl::StrCat("key", i), i},
                                {"t", Upload(group, Pattern(DataType::kU8, {1000 * i, 60}, i))}};
         sends.push_back(StartSendTensorMap(calls, messages, map));

@@ -53,7 +53,7 @@ TEST_P(SendReceiveTest, RoundTheRing) {
           Messages messages(group);
           ReceiveOptions options;
           if (is_expected) options.expected = {from.type, from.shape, DeviceOf(group)};
-          // Somebody has to receive first, where tensors are large.
+          // One rank has to receive first, because senders of large tensors wait.
           absl::StatusOr<Tensor> received;
           if (rank == 0) received = Receive(messages, options);
           COHORT_RETURN_IF_ERROR(Send(messages, input.tensor()));
@@ -82,7 +82,7 @@ TEST_P(SendReceiveTest, WhatIsNotExpectedIsGone) {
       std::mt19937 own(1);
       const PlacedTensor a(group, DeviceOf(group), first, own);
       const PlacedTensor b(group, DeviceOf(group), second, own);
-      // It may have been told, or be gone by then.
+      // The sender may get the error, or may have finished before it.
       const absl::Status sent = Send(messages, a.tensor());
       EXPECT_TRUE(sent.ok() || absl::IsInvalidArgument(sent)) << sent;
       return Send(messages, b.tensor());

@@ -1,5 +1,5 @@
-// Groups beside each other: a second one over the same members, whose calls wait for none of the
-// first; and the next one, prepared while the present one works.
+// Two groups at the same time: a second one over the same members, whose calls do not wait for
+// those of the first; and a next group that forms while the present one works.
 #include <algorithm>
 #include <future>
 #include <memory>
@@ -38,7 +38,7 @@ class SiblingGroupTest : public ParallelTest {
     return absl::OkStatus();
   }
 
-  // A group of all ranks of `world`, besides it.
+  // Makes a second group of all ranks of `world`.
   absl::StatusOr<std::shared_ptr<Group>> MakeSibling(Group& world) {
     parallel::CreateGroupsOptions options;
     options.name = "sibling";
@@ -57,7 +57,7 @@ TEST_P(SiblingGroupTest, IsNotHeldUpByCallsOfTheOther) {
   MakeGroup(3);
   ExpectOk(OnRanks([&](Group& world) -> absl::Status {
     COHORT_ASSIGN_OR_RETURN(const std::shared_ptr<Group> sibling, MakeSibling(world));
-    // Two ranks wait in the world for the third, which comes when the sibling has done its work.
+    // Two ranks wait in the world for the third, which calls once the sibling has done its work.
     client::AsyncCalls calls(world);
     client::PendingCall waiting;
     if (world.rank() != 2) waiting = calls.Start(AddUp);
@@ -67,7 +67,7 @@ TEST_P(SiblingGroupTest, IsNotHeldUpByCallsOfTheOther) {
     }
     if (world.rank() == 2) waiting = calls.Start(AddUp);
     COHORT_RETURN_IF_ERROR(waiting.Wait(kPatience));
-    // A rank that leaves ends the calls of ranks that are not done.
+    // All ranks meet before they leave: a rank that leaves ends the calls of the others.
     return world.AllGatherObjects("").status();
   }));
 }
@@ -84,7 +84,7 @@ TEST_P(SiblingGroupTest, EndsAlone) {
   }));
 }
 
-// A new rank comes: the group with it forms while the old one works, and the old one goes.
+// A rank is added: the new group forms while the old one works, and then replaces it.
 TEST_P(SiblingGroupTest, TheNextIsPreparedBesideThePresentOne) {
   constexpr int kOld = 3;
   absl::Notification half_way;
@@ -104,7 +104,7 @@ TEST_P(SiblingGroupTest, TheNextIsPreparedBesideThePresentOne) {
     }
     absl::StatusOr<std::unique_ptr<Group>> next = prepared.get();
     ASSERT_TRUE(next.ok()) << next.status();
-    // Behind it no rank is in a call of the present one.
+    // After this barrier no rank is in a call of the present group.
     EXPECT_EQ((*next)->Barrier(), absl::OkStatus());
     present.reset();
     EXPECT_EQ(AddUp(**next), absl::OkStatus());

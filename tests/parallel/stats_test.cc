@@ -45,7 +45,7 @@ TEST_P(StatsTest, BroadcastAllReduceAndSend) {
   EXPECT_THAT(Text(rank(0)), ElementsAre("0 in 0, 0 in 0", "0 in 0, 20 in 1", "0 in 0, 0 in 0"));
   EXPECT_THAT(Text(rank(1)), ElementsAre("20 in 1, 0 in 0", "0 in 0, 0 in 0", "20 in 1, 0 in 0"));
   EXPECT_THAT(Text(rank(2)), ElementsAre("0 in 0, 0 in 0", "0 in 0, 20 in 1", "0 in 0, 0 in 0"));
-  // 56 bytes of each to each.
+  // 56 bytes from each rank to each other rank.
   ExpectOk(OnRanks([&](Group& group) {
     const Tensor own = Of(group, DataType::kF64, {7});
     return group.AllReduce(own, own, {ReduceOp::kSum});
@@ -64,7 +64,7 @@ TEST_P(StatsTest, BroadcastAllReduceAndSend) {
               ElementsAre("0 in 0, 0 in 0", "56 in 1, 76 in 2", "68 in 2, 56 in 1"));
   EXPECT_THAT(Text(rank(2)),
               ElementsAre("56 in 1, 68 in 2", "56 in 1, 76 in 2", "0 in 0, 0 in 0"));
-  // What moves no payload of tensors, and what fails, is not counted.
+  // Calls that move no tensors and calls that fail are not counted.
   const std::vector<std::string> before = Text(rank(1));
   ExpectOk(OnRanks([&](Group& group) -> absl::Status {
     COHORT_RETURN_IF_ERROR(group.Barrier());
