@@ -1,5 +1,5 @@
-// Decoder layers one behind the other, for several sequences: computed whole, so that ranks that
-// share the work know what must come out.
+// Decoder layers in a row, for several sequences, computed as a whole: the expected results of
+// ranks that share the work.
 #ifndef COHORT_TESTS_EXAMPLES_DECODER_MODEL_H_
 #define COHORT_TESTS_EXAMPLES_DECODER_MODEL_H_
 
@@ -22,7 +22,7 @@ inline constexpr int kInner = 16;
 inline constexpr int kExperts = 4;
 inline constexpr int kSlots = 2;  // experts of a token
 
-// Which experts a router chose, by token and slot; -1: none.
+// The experts that a router chose, by token and slot; -1: none.
 struct Routes {
   Routes(int tokens, std::mt19937& random);
 
@@ -37,7 +37,7 @@ struct DecoderModel {
     AttentionWeights attention;
     std::vector<MlpWeights> mlps;  // experts, or one
   };
-  // One sequence and what becomes of it.
+  // One sequence and its results.
   struct Replica {
     Routes routes;
     std::vector<Matrix> outputs;    // of each stage; in front of them the input

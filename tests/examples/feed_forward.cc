@@ -14,7 +14,7 @@ Matrix Apply(const MlpWeights& weights, const Matrix& input) {
   return Product(Activate(Product(input, weights.up)), weights.down);
 }
 
-// The input's gradient; those of the weights are added to `gradients`.
+// Returns the input's gradient, and adds those of the weights to `gradients`.
 Matrix ApplyBackward(const MlpWeights& weights, const Matrix& input, const Matrix& gradient,
                      MlpWeights& gradients) {
   const Matrix up = Product(input, weights.up);
@@ -32,7 +32,7 @@ MlpWeights NoneYet(const MlpWeights& weights) {
           Matrix(weights.down.rows, weights.down.columns)};
 }
 
-// `times` the row `from` is added to one of `to`.
+// Adds the row `from`, multiplied by `times`, to a row of `to`.
 void AddToRow(Matrix& to, int row, const Matrix& from, double times) {
   for (int j = 0; j < to.columns; ++j) to.at(row, j) += times * from.at(0, j);
 }
@@ -77,7 +77,7 @@ Matrix Mixture::Forward(const Matrix& input) {
 Matrix Mixture::Backward(const Matrix& gradient) {
   gradients_.clear();
   for (const MlpWeights& expert : experts_) gradients_.push_back(NoneYet(expert));
-  // The same ways as those of the rows, which come in the same order.
+  // The gradients take the same ways as the rows, and come in the same order.
   const ExpertRows came = joints_.dispatch(gradient);
   Matrix sums(came.rows.rows, came.rows.columns);
   for (const ExpertRows::Entry& entry : came.entries) {

@@ -21,7 +21,7 @@
 namespace cohort {
 namespace {
 
-// Uses what once had one name in two headers.
+// These options once had one name in two headers.
 TEST(AllHeadersTest, OptionsOfCollectivesAndOfMapsAreTypesOfTheirOwn) {
   const std::set<std::type_index> types = {
       typeid(parallel::GatherOptions), typeid(parallel::MapGatherOptions),

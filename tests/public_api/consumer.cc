@@ -1,5 +1,5 @@
-// A program outside of this tree: it sees the public headers and links the public targets, nothing
-// else.
+// A program outside of this tree: it sees only the public headers and links only the public
+// targets.
 #include "client/rendezvous/admin_client.h"
 #include "client/rendezvous/connection.h"
 #include "client/rendezvous/object_list.h"

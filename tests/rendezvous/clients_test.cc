@@ -1,4 +1,4 @@
-// The other clients: the store, and what people see of groups.
+// The other clients: the store, and the administration of groups.
 #include <functional>
 #include <memory>
 #include <string>

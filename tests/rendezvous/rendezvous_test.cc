@@ -1,4 +1,4 @@
-// Groups: members meet, talk, lose one another and meet again.
+// Groups: members join, communicate, lose one another and join again.
 #include <atomic>
 #include <functional>
 #include <memory>
@@ -86,7 +86,7 @@ TEST_F(RendezvousTest, TwoSendersToOneReceiverLoseNothing) {
           ASSERT_TRUE(object.ok()) << object.status();
           EXPECT_EQ(object->bytes, absl::StrCat(object->source, ":", next[object->source]++));
         }
-        // Both senders have as many left as the loop still asks of them.
+        // All objects have come.
         if (next[1] == kObjects && next[2] == kObjects) break;
       }
       if (next[1] == kObjects || next[2] == kObjects) break;
@@ -180,8 +180,8 @@ TEST_F(RendezvousTest, NamesTheMissing) {
   EXPECT_THAT(waited[0].missing, ElementsAre(RankRange{1, 2}));
 }
 
-// The others gave up on a round and are in a later one: a late member is told, or goes on with them
-// in the same call.
+// The others gave up on a round and are in a later one: a late member gets an error, or joins the
+// later round in the same call.
 TEST_F(RendezvousTest, ALateMemberIsToldWhatItMissedAndCatchesUp) {
   std::vector<std::unique_ptr<ProcessGroup>> groups(2);
   std::vector<std::thread> threads;
@@ -226,7 +226,7 @@ TEST_F(RendezvousTest, ALateMemberIsToldWhatItMissedAndCatchesUp) {
   EXPECT_TRUE(caught_up.ok()) << caught_up;
   EXPECT_EQ(report.missed_number, 2);
   EXPECT_EQ(report.number, 4);
-  // Until rank 0 has given up on its first all_gather and waits in the next.
+  // Waits until rank 0 has given up on its first all_gather and waits in the next.
   const auto admin = AdminClient::Create(Connect());
   EXPECT_TRUE(Eventually([&] {
     const auto missing = admin->WhoIsMissing("g");
@@ -323,7 +323,7 @@ TEST_F(RendezvousTest, UniqueIdsReachAll) {
     if (group.rank() == 0) {
       EXPECT_TRUE(group.PublishUniqueIds("nccl", {"id-0", "id-1"}).ok());
     }
-    // The publisher has them: the others' acknowledgements free them.
+    // The publisher has the ids itself; the others' acknowledgements free them.
     if (group.rank() != 0) {
       auto ids = group.FetchUniqueIds("nccl");
       ASSERT_TRUE(ids.ok()) << ids.status();

@@ -103,7 +103,7 @@ absl::Status CoordinatorProcess::Start() {
       port_ = port;
       break;
     }
-    // Looks again each 10 ms, and at once when the process ends.
+    // Checks again every 10 ms, and at once when the process ends.
     if (AwaitReadable(process, absl::Milliseconds(10))) {
       int how = 0;
       waitpid(pid_, &how, 0);
@@ -149,7 +149,7 @@ absl::StatusOr<int> CoordinatorProcess::Wait(absl::Duration timeout) {
 void CoordinatorProcess::Pause() {
   if (pid_ <= 0) return;
   kill(pid_, SIGSTOP);
-  // Its threads stop one after the other.
+  // The threads of the process stop one after the other.
   siginfo_t info = {};
   while (waitid(P_PID, static_cast<id_t>(pid_), &info, WSTOPPED | WEXITED | WNOWAIT) != 0 &&
          errno == EINTR) {

@@ -1,5 +1,5 @@
-// A real coordinator in a process of its own, for tests: started on a free port, killed or asked to
-// end.
+// A real coordinator in a process of its own, for tests: it starts on a free port, and tests kill
+// it or ask it to end.
 #ifndef COHORT_TESTS_TESTING_COORDINATOR_PROCESS_H_
 #define COHORT_TESTS_TESTING_COORDINATOR_PROCESS_H_
 
@@ -14,7 +14,7 @@
 
 namespace cohort::testing {
 
-// Thread-compatible. Kills its process when it goes.
+// Thread-compatible. The destructor kills the process.
 class CoordinatorProcess {
  public:
   struct Options {
@@ -34,19 +34,20 @@ class CoordinatorProcess {
   CoordinatorProcess(const CoordinatorProcess&) = delete;
   CoordinatorProcess& operator=(const CoordinatorProcess&) = delete;
 
-  // Starts it and waits until it listens. UNAVAILABLE: it ended, or did not listen in time.
+  // Starts the coordinator and waits until it listens. UNAVAILABLE: it ended, or did not listen in
+  // time.
   absl::Status Start();
   // "127.0.0.1:port", after Start.
   std::string address() const;
   pid_t pid() const { return pid_; }
 
-  // SIGKILL, and waits until the process is gone.
+  // Sends SIGKILL, and waits until the process is gone.
   void Kill();
-  // SIGTERM; its exit status. DEADLINE_EXCEEDED: it still runs.
+  // Sends SIGTERM and returns the exit status. DEADLINE_EXCEEDED: the process still runs.
   absl::StatusOr<int> Terminate(absl::Duration timeout);
-  // The same, of a process that should end by itself.
+  // Returns the exit status of a process that should end by itself. DEADLINE_EXCEEDED as above.
   absl::StatusOr<int> Wait(absl::Duration timeout);
-  // SIGSTOP, until it has stopped; and SIGCONT.
+  // Pause sends SIGSTOP and waits until the process has stopped; Resume sends SIGCONT.
   void Pause();
   void Resume();
 
@@ -57,11 +58,11 @@ class CoordinatorProcess {
   pid_t pid_ = -1;
 };
 
-// A program of the build: below the test's runfiles; or in a bundle, where all lie in the folder
-// that $COHORT_TEST_PROGRAMS names.
+// The path of a program of the build: below the test's runfiles or, in a bundle, in the folder that
+// $COHORT_TEST_PROGRAMS names.
 std::string ProgramPath(const std::string& path);
 
-// A new empty folder of this test's own.
+// Makes an empty folder for this test alone, and returns its path.
 std::string NewFolder();
 
 }  // namespace cohort::testing

@@ -1,5 +1,5 @@
-// cohort-worker on a machine whose GPUs are host memory and threads, with an NCCL among them: all
-// ranks of a group live in it, as that NCCL wants.
+// cohort-worker on a machine whose GPUs are host memory and threads, with a fake NCCL among them.
+// All ranks of a group live in it, because the fake NCCL requires that.
 #include <memory>
 #include <string>
 #include <utility>

@@ -1,4 +1,4 @@
-// `cohort trace` of a real group: whose ranks live in two daemons, or in their own process.
+// Runs `cohort trace` on a real group, whose ranks live in two daemons, or in their own processes.
 #include <fstream>
 #include <memory>
 #include <string>
@@ -31,7 +31,7 @@ constexpr char kGroup[] = "weights";
 
 class TraceTest : public testing::WorkerTest {
  protected:
-  // Runs the tool; `code` is how it must exit.
+  // Runs the tool, which must exit with `code`.
   json Trace(int code, const std::vector<std::string>& more) const {
     std::vector<std::string> command = {
         "worker/cli/cohort", "trace", kGroup, "--json", "--coordinator", coordinator_.address()};
@@ -57,14 +57,14 @@ absl::Status AllReduce(Group& group) {
 TEST_F(TraceTest, OfTwoDaemonsNamesWhoIsLateAndHasACallOfAllRanksInOneFile) {
   StartWorker();
   StartWorker();
-  // The second of the first daemon calls itself.
+  // The second rank of the first daemon runs its collectives itself.
   const Groups groups =
       JoinAll({Connect(0, Way::kUnix), Connect(0, Way::kTcp), Connect(1, Way::kUnix)}, kGroup,
               {Way::kUnix, Way::kOwn, Way::kUnix});
   for (const auto& group : groups) ASSERT_NE(group, nullptr);
 
   const auto worker = client::WorkerClient::Create(AddressOf(0, Way::kTcp), kPatience);
-  // Both ranks of the first daemon are in the call to which the third is late.
+  // Waits until both ranks of the first daemon are in the call to which the third rank is late.
   constexpr int64_t kLate = 21;
   const auto both_wait = [&] {
     const auto records = worker->ReadFlightRecords(kGroup);
@@ -82,7 +82,7 @@ TEST_F(TraceTest, OfTwoDaemonsNamesWhoIsLateAndHasACallOfAllRanksInOneFile) {
       COHORT_RETURN_IF_ERROR(group.rank() == 0 ? group.Send(transfer, 1)
                                                : group.Receive(transfer, 0));
     } else {
-      // Late by as long as it takes to ask why nothing moves.
+      // The third rank is late until the tool has reported why the others wait.
       EXPECT_TRUE(testing::Eventually(both_wait));
       while_late = Trace(3, {});
     }
@@ -136,7 +136,7 @@ TEST_F(TraceTest, ABarrierIsACallOfAllRanks) {
       JoinAll({Connect(0, Way::kUnix), Connect(0, Way::kTcp)}, kGroup, {Way::kUnix, Way::kOwn});
   for (const auto& group : groups) ASSERT_NE(group, nullptr);
   const auto worker = client::WorkerClient::Create(AddressOf(0, Way::kTcp), kPatience);
-  // The first rank is in the barrier, to which the other is late.
+  // Waits until the first rank is in the barrier to which the other one is late.
   const auto waits = [&] {
     const auto records = worker->ReadFlightRecords(kGroup);
     if (!records.ok()) return false;
@@ -201,7 +201,7 @@ TEST_F(TraceTest, ARankThatNobodyCanAskWritesItsRecord) {
   EXPECT_EQ(report["clocks"].size(), 1u);
   EXPECT_EQ(report["ranks"][1]["call_count"], 5);
   EXPECT_EQ(report["ranks"][1]["from"], path);
-  // By the workers that are given, the coordinator need not be there.
+  // If the workers are given, the coordinator need not run.
   report = Trace(0, {"--offline", "--worker", AddressOf(0, Way::kTcp), "--file", path});
   EXPECT_EQ(report["world_size"], 2);
 }

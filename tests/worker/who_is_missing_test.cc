@@ -1,5 +1,5 @@
-// `cohort who-is-missing` while ranks hang in operations on tensors: real processes, in each form of
-// a rank.
+// Runs `cohort who-is-missing` while ranks hang in operations on tensors: real processes, in each
+// form of a rank.
 #include <csignal>
 #include <memory>
 #include <string>
@@ -43,13 +43,13 @@ class WhoIsMissingTest : public testing::WorkerTest,
       ASSERT_TRUE(line.ok()) << line.status() << " " << rank->ErrorText();
       ASSERT_EQ(*line, "joined") << rank->ErrorText();
     }
-    // #1 and #2, so that a number that is named is not the first by chance.
+    // Runs #1 and #2 first, so that a reported number is not right by chance.
     for (int call = 0; call < 2; ++call) {
       for (int rank = 0; rank < kRanks; ++rank) Tell(rank, "all_reduce");
       for (int rank = 0; rank < kRanks; ++rank) ExpectDone(rank);
     }
   }
-  // A process that is stopped dies all the same.
+  // A stopped process can be killed as well.
   void TearDown() override { ranks_.clear(); }
 
   void Tell(int rank, const std::string& line) {
@@ -77,7 +77,7 @@ class WhoIsMissingTest : public testing::WorkerTest,
     if (line.ok()) answer.report = json::parse(*line);
     return answer;
   }
-  // Asks until ranks 0 and 1 are in it together, and all but `silent` answer.
+  // Asks until ranks 0 and 1 are in the operation together, and all ranks but `silent` answer.
   json AskUntilBothHang(const std::string& operation, const json& silent = json::array()) const {
     json found;
     EXPECT_TRUE(testing::Eventually([&] {
@@ -125,7 +125,7 @@ TEST_P(WhoIsMissingTest, NamesTheRankThatDoesNotCall) {
   Tell(2, "all_reduce");
   for (int rank = 0; rank < kRanks; ++rank) ExpectDone(rank);
   Answer answer;
-  // Not before the coordinator has heard of all who wait.
+  // The report may still have the wait for a moment.
   EXPECT_TRUE(testing::Eventually([&] {
     answer = Ask();
     return answer.code == 0;
@@ -156,7 +156,7 @@ TEST_P(WhoIsMissingTest, NamesTheRankThatIsStoppedInsideAnOperation) {
     return answer.code == 3 && answer.report["tensor_waits"][0]["inside"] == Ranks("[[2,2]]");
   }));
   Signal(2, SIGSTOP);
-  // A rank may finish #3 with what rank 2 brought; it cannot finish #4.
+  // A rank may finish #3 with rank 2's data, but it cannot finish #4.
   for (int call = 3; call <= 4; ++call) {
     Tell(0, "all_reduce");
     Tell(1, "all_reduce");

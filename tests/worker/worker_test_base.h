@@ -36,7 +36,7 @@ class WorkerTest : public ::testing::Test {
   std::string AddressOf(int index, Way way) const;
   std::unique_ptr<v1::WorkerService::Stub> StubOf(int index) const;
   v1::GetWorkerResponse Describe(int index) const;
-  // Until the worker holds nothing of anybody.
+  // Waits until the worker has no sessions, ranks or tensors.
   bool AwaitEmpty(int index) const;
 
   std::shared_ptr<client::WorkerSession> Connect(int index, Way way,
@@ -48,7 +48,7 @@ class WorkerTest : public ::testing::Test {
   Groups JoinAll(const std::vector<std::shared_ptr<client::WorkerSession>>& sessions,
                  const std::string& group, const std::vector<Way>& ways = {}) const;
 
-  // body(0), body(1)..., each on a thread of its own; the statuses.
+  // Runs body(0), body(1)..., each on a thread of its own, and returns the statuses.
   static std::vector<absl::Status> OnRanks(const Groups& groups,
                                            const std::function<absl::Status(client::Group&)>& body);
   static void ExpectOk(const std::vector<absl::Status>& statuses);
