@@ -10,9 +10,9 @@ namespace cohort::coordinator::fuzz {
 // `input`: method (1 byte), time left until the caller's deadline (1 byte: 2^n ms, above 62: none),
 // request. `accepted` (may be null): whether the request was well formed.
 //
-// Errors: INTERNAL names what did not hold. A request is refused with INVALID_ARGUMENT or
-// RESOURCE_EXHAUSTED and a text of at most 2 KB, or its call keeps every bound that the state
-// machine relies on: names, signs, waits, sorted ranges, sizes.
+// Errors: INTERNAL names the violated rule. A request is refused with INVALID_ARGUMENT or
+// RESOURCE_EXHAUSTED and a text of at most 2 KB. Otherwise its call keeps every bound on which the
+// state machine relies: names, signs, waits, sorted ranges, sizes.
 absl::Status CheckDecode(absl::string_view input, bool* accepted = nullptr);
 
 }  // namespace cohort::coordinator::fuzz

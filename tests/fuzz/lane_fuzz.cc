@@ -1,5 +1,5 @@
-// What a client may write to a lane, against a whole coordinator. See lane_script.h for what an
-// input says and lane_check.h for what must hold.
+// Fuzzes the bytes that a client writes to a lane of a whole coordinator. lane_script.h has the
+// input's format, and lane_check.h the rules.
 //
 //   tests/fuzz/run.sh 60 lane_fuzz
 #include <cstddef>

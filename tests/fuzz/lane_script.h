@@ -1,11 +1,11 @@
-// What an input of lane_fuzz says: what a client writes to a lane, step by step.
+// The input of lane_fuzz: the bytes that a client writes to a lane, step by step.
 //
 //   input   pieces step*
 //   pieces  1 byte: the bytes go out in pieces of 2^(n modulo 17)
 //   step    form (1 byte), call (1 byte), method (1 byte), time left (1 byte: 2^n ms, above 31:
 //           for ever), length of the body (2 bytes, little endian), body
 //
-// Every input is a script: what does not fit is cut or taken modulo.
+// Every input is a script: too long parts are cut, and too large numbers are taken modulo.
 #ifndef COHORT_TESTS_FUZZ_LANE_SCRIPT_H_
 #define COHORT_TESTS_FUZZ_LANE_SCRIPT_H_
 

@@ -2,7 +2,7 @@
 //
 //   bazel run //tests/fuzz:make_corpus -- $PWD/tests/fuzz/corpus
 //
-// Files that are there and not of its making (what a fuzzer found) stay.
+// Keeps files in the folder that it did not write, such as inputs that a fuzzer found.
 #include <cstdio>
 #include <fstream>
 #include <map>

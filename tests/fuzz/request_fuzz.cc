@@ -1,5 +1,5 @@
-// Sequences of requests against a whole coordinator. See request_script.h for what an input says
-// and script_runner.h for what must hold.
+// Fuzzes sequences of requests to a whole coordinator. request_script.h has the input's format, and
+// script_runner.h the rules.
 //
 //   tests/fuzz/run.sh 60
 #include <cstddef>

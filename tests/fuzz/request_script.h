@@ -1,11 +1,11 @@
-// What a fuzzer's input says: a sequence of requests, each with who sends it and how.
+// A fuzzer's input: a sequence of requests, each with its caller and manner.
 //
 //   input   world step*
-//   world   1 byte: the group that is there when the first step begins
+//   world   1 byte: the group that exists when the first step begins
 //   step    method (1 byte), manner (1 byte), length of the request (2 bytes, little endian),
-//   request
+//           request
 //
-// Every input is a script: what does not fit is cut or taken modulo.
+// Every input is a script: too long parts are cut, and too large numbers are taken modulo.
 #ifndef COHORT_TESTS_FUZZ_REQUEST_SCRIPT_H_
 #define COHORT_TESTS_FUZZ_REQUEST_SCRIPT_H_
 
@@ -19,7 +19,7 @@
 
 namespace cohort::coordinator::fuzz {
 
-// What a step may do besides a request. Numbered behind the methods.
+// The actions of a step that are no requests. Their numbers follow those of the methods.
 inline constexpr size_t kAdvanceClock = kMethodCount;      // by 2^(first byte of the request) ms
 inline constexpr size_t kCancelOldest = kMethodCount + 1;  // the caller that waits longest goes
 inline constexpr size_t kActionCount = kMethodCount + 2;

@@ -1,5 +1,5 @@
-// The seed corpus, as code: at least one input for every method, with values that are right and
-// values that no honest client sends.
+// The seed corpus, as code: at least one input for every method, with correct values and values
+// that no honest client sends.
 #ifndef COHORT_TESTS_FUZZ_SAMPLE_INPUTS_H_
 #define COHORT_TESTS_FUZZ_SAMPLE_INPUTS_H_
 

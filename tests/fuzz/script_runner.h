@@ -13,12 +13,12 @@ struct ScriptCounts {
   int cancelled = 0;
 };
 
-// Errors: INTERNAL names the first of these that did not hold:
+// Errors: INTERNAL names the first violated rule:
 //  1. every answer parses as the response of its method;
-//  2. no error is INTERNAL, UNKNOWN or without a text; what goes out as text has at most 2 KB of
-//     valid UTF-8; the error details parse and are small enough to be sent;
-//  3. when all callers have gone no call is parked;
-//  4. when besides all groups are closed no group is left and no byte is held, except by the
+//  2. no error is INTERNAL, UNKNOWN or without a text; texts have at most 2 KB of valid UTF-8; the
+//     error details parse and are small enough to be sent;
+//  3. when all callers have gone, no call is parked;
+//  4. when all groups are closed as well, no group is left and no byte is held, except by the
 //     tenants' own stores;
 //  5. the coordinator answers to the end.
 absl::Status RunScript(const RequestScript& script, ScriptCounts* counts = nullptr);

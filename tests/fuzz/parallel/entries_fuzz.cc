@@ -1,4 +1,5 @@
-// Fuzzes what another rank sends. See entries_check.h for what an input says and what must hold.
+// Fuzzes the map entries that another rank sends. entries_check.h has the input's format and the
+// rules.
 //
 //   tests/fuzz/run.sh 60 entries_fuzz
 #include "tests/fuzz/parallel/entries_check.h"

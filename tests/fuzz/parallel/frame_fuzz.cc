@@ -1,4 +1,4 @@
-// Fuzzes what another rank sends. See frame_check.h for what an input says and what must hold.
+// Fuzzes the frames that another rank sends. frame_check.h has the input's format and the rules.
 //
 //   tests/fuzz/run.sh 60 frame_fuzz
 #include "tests/fuzz/parallel/frame_check.h"

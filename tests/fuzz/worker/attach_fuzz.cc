@@ -1,5 +1,5 @@
-// Fuzzes what clients say at the attach socket. See attach_check.h for what an input says and what
-// must hold.
+// Fuzzes the messages of clients at the attach socket. attach_check.h has the input's format and
+// the rules.
 //
 //   tests/fuzz/run.sh 60 attach_fuzz
 #include "tests/fuzz/worker/attach_check.h"

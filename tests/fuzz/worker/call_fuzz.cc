@@ -1,4 +1,4 @@
-// Fuzzes tensor descriptors of calls. See call_check.h for what an input says and what must hold.
+// Fuzzes tensor descriptors of calls. call_check.h has the input's format and the rules.
 //
 //   tests/fuzz/run.sh 60 call_fuzz
 #include "tests/fuzz/worker/call_check.h"

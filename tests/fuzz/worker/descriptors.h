@@ -11,15 +11,15 @@
 namespace cohort::worker::fuzz {
 
 enum class FdKind : uint8_t {
-  kSpace,      // of two ranks, as it should be
-  kHeap,       // of kHeapBytes, as it should be
-  kLoose,      // a memory file whose size anybody may change
-  kShrinks,    // one that may only shrink
-  kTruncated,  // a sealed one of a single byte
-  kReadOnly,   // a sealed one that cannot be written to
+  kSpace,      // a proper one, of two ranks
+  kHeap,       // a proper one, of kHeapBytes
+  kLoose,      // a memory file whose size any process may change
+  kShrinks,    // a memory file that may only shrink
+  kTruncated,  // a sealed memory file of one byte
+  kReadOnly,   // a sealed memory file that cannot be written to
   kWriteSealed,
-  kStream,  // a socket, connected
-  kPacket,  // of another type
+  kStream,  // a connected socket
+  kPacket,  // a socket of another type
   kEvent,
   kDevice,
   kFolder,

@@ -1,4 +1,5 @@
-// Fuzzes what a daemon hands over. See hand_over_check.h for what an input says and what must hold.
+// Fuzzes a daemon's hand-over to its client. hand_over_check.h has the input's format and the
+// rules.
 //
 //   tests/fuzz/run.sh 60 hand_over_fuzz
 #include "tests/fuzz/worker/fuzz_target.h"

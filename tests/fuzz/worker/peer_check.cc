@@ -20,11 +20,11 @@ namespace cohort::worker::fuzz {
 namespace {
 
 // An input, in order:
-//   who (1 byte)      bit 0: this rank; bit 1: the other's lines are proper, but for what follows;
+//   ranks (1 byte)    bit 0: this rank; bit 1: the other's lines are proper, except for the writes;
 //                     bit 2: input and output lie in the heap; bit 3: the root; bit 4: in place
-//   verb, type, reduction, count (1 byte each)
-//   stage (1 byte)    of the other's second line, where lines are proper
-//   places (16 bytes) where the other says that its tensors are
+//   collective, type, reduction, count (1 byte each)
+//   stage (1 byte)    of the other's second line, if its lines are proper
+//   places (16 bytes) of the other's tensors, as its lines claim
 //   writes            area (1 byte), offset (2 bytes), length (1 byte), bytes
 constexpr int kOwnRankBit = 1;
 constexpr int kProperBit = 2;

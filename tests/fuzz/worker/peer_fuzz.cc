@@ -1,5 +1,5 @@
-// Fuzzes what another rank writes into shared memory. See peer_check.h for what an input says and
-// what must hold.
+// Fuzzes the bytes that another rank writes into shared memory. peer_check.cc has the input's
+// format, and peer_check.h the rules.
 //
 //   tests/fuzz/run.sh 60 peer_fuzz
 #include "tests/fuzz/worker/fuzz_target.h"

@@ -1,5 +1,5 @@
-// Fuzzes what the other end of a message queue leaves in shared memory, and says at the door. See
-// queue_check.h for what an input says and what must hold.
+// Fuzzes the bytes that the other end of a message queue leaves in shared memory or sends to the
+// door. queue_check.cc has the input's format, and queue_check.h the rules.
 //
 //   tests/fuzz/run.sh 60 queue_fuzz
 #include "tests/fuzz/worker/fuzz_target.h"
