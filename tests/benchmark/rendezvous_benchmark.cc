@@ -1,24 +1,22 @@
-// The rendezvous benchmark: Cohort, the floor of bare gRPC, and what people use today, in one run.
+// The rendezvous benchmark: Cohort, the floor of bare gRPC, and systems in common use, in one run.
 //
 //   tests/benchmark/run.sh rendezvous                       # the whole table
 //   tests/benchmark/run.sh rendezvous --json --quick
 //   tests/benchmark/run.sh rendezvous --operation barrier --members 256
 //
-// What makes it fair:
+// Why the comparison is fair:
 //   * In each repetition every implementation runs once, so that drift hits all alike; each is warm
-//   before.
+//     before.
 //   * Cohort and the floor do the same client work: asynchronous calls from this one process to a
-//   server in
-//     another, over equally many connections, with as many bytes each way (wire_sizes.h). Their
-//     difference is what our coordinator and our library cost.
+//     server in another, over equally many connections, with as many bytes each way (wire_sizes.h).
+//     Their difference is the cost of Cohort's coordinator and library.
 //   * A round is timed from the first call issued to the last answer received.
-//   * The stateless group has a process per member, as in life; see peers/tcpstore_stateless.py.
+//   * The stateless group has a process per member, as in use; see peers/tcpstore_stateless.py.
 //   * Redis gets a connection per blocking client and no persistence. It is compared with journal
-//   "memory"; the
-//     "sqlite" rows stand beside, and their cost of a write falls with the callers, who share a
-//     transaction.
+//     "memory"; the "sqlite" rows stand beside, and their cost of a write falls with the number of
+//     callers, who share a transaction.
 //   * `ops` and `handoff` use blocking calls in threads everywhere, because that is how they are
-//   used.
+//     used.
 #include <cstdio>
 #include <memory>
 #include <utility>

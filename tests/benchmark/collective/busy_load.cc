@@ -1,5 +1,5 @@
-// Takes a share of one processor until it is killed, in turns of work and sleep whose lengths come
-// from a seed: what a neighbour on the same machine does. Touches no memory to speak of.
+// Takes a share of one processor until it is killed, like a neighbour on the same machine. It works
+// and sleeps in turns whose lengths come from a seed, and touches little memory.
 //
 //   busy_load --share 0.3 --seed 1
 #include <time.h>

@@ -6,19 +6,18 @@
 //   tests/benchmark/run.sh collective --apart        # over a network of this machine's own
 //   tests/benchmark/run.sh collective --busy         # call by call, beside a load, and a group
 //
-// What makes it fair:
+// Why the comparison is fair:
 //   * All members of all implementations live as long as the run, and sleep in a read while others
 //     are measured. Rounds of short bursts go from one to the next, so that drift hits all alike.
-//   * The same work for all (work.h): fp32, sums, into other memory than inputs lie in; buffers are
-//     used again, and all their pages have been written. Each result is verified before it is
-//     timed.
-//   * A burst: once or a few times without the clock, the implementation's own barrier, then N
-//     operations in a row, timed by each rank; the slowest rank's time over N. N is the same for
-//     all ranks, and such that a burst takes about 25 ms, but not under three.
-//   * Peers show their best: Open MPI of several settings (openmpi_field.cc) beside the default
-//   one,
-//     Gloo of all its algorithms and ways to wait (gloo_field.cc). Which it was stands in the row.
-//   * The limit is measured, too (limit_member.cc): what the memory of this machine allows now.
+//   * All do the same work (work.h): fp32, sums, into memory other than the inputs'. Buffers are
+//     reused, and all their pages have been written. Each result is verified before it is timed.
+//   * A burst runs the operation once or a few times without the clock, then the implementation's
+//     own barrier, then N operations in a row, which each rank times. Its result is the slowest
+//     rank's time over N. N is the same for all ranks: a burst takes about 25 ms, but N is at
+//     least three.
+//   * Peers show their best: Open MPI with several settings (openmpi_field.cc) beside the default
+//     one, Gloo with all its algorithms and ways to wait (gloo_field.cc). The row names the best.
+//   * The limit is measured, too (limit_member.cc): the most that this machine's memory allows now.
 #include <sched.h>
 
 #include <algorithm>

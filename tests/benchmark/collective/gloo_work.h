@@ -19,8 +19,8 @@ struct GlooTask {
   std::shared_ptr<gloo::Context> context;
   Work work;
   std::string algorithm;
-  // As long as ExtentsOf says; `output` of a reduce_scatter as long as the input, which the classes
-  // need: the result is its head.
+  // As long as ExtentsOf says. The `output` of a reduce_scatter is as long as its input, as the
+  // classes require, and begins with the result.
   float* input = nullptr;
   float* output = nullptr;
 };

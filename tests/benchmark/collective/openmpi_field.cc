@@ -14,8 +14,8 @@ struct Setting {
   std::vector<std::string> flags;
 };
 
-// Temporaries of 64 MiB are allocated in each call; the pages of freed ones go back to the system
-// and are cleared again for the next, unless glibc is told to keep them.
+// Each call allocates temporaries of 64 MiB. Unless glibc is set to keep freed pages, they go back
+// to the system, which clears them again for the next call.
 const std::vector<std::string> kKeepMemory = {"-x", "MALLOC_TRIM_THRESHOLD_=68719476736", "-x",
                                               "MALLOC_MMAP_MAX_=0"};
 

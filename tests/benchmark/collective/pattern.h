@@ -1,4 +1,4 @@
-// Inputs whose every result can be told from what went wrong, and the check of outputs.
+// Inputs for which a wrong output shows its mistake, and the check of outputs.
 #ifndef COHORT_TESTS_BENCHMARK_COLLECTIVE_PATTERN_H_
 #define COHORT_TESTS_BENCHMARK_COLLECTIVE_PATTERN_H_
 

@@ -227,7 +227,8 @@ void Team::End() {
       if (left <= 0 || poll(&end, 1, static_cast<int>(left)) == 0) break;
     } while (seat.control.Receive().ok());
   }
-  // Those that have ended their side still have to end their process, and whoever started them.
+  // Members that have closed their sides still have to end their processes, and so do the programs
+  // that started them.
   for (const auto& process : processes_) {
     process->Wait(std::max(deadline - absl::Now(), absl::Milliseconds(1))).IgnoreError();
   }

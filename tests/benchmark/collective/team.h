@@ -45,7 +45,7 @@ struct CallTimes {
   int64_t calls = 0;
 };
 
-// Not thread-safe. When a member does not answer in time, or has ended, all of them are ended: the
+// Not thread-safe. If a member does not answer in time, or has ended, Team ends all members: the
 // call fails, and the next Start makes new ones.
 //
 // Errors of all calls: DEADLINE_EXCEEDED, UNAVAILABLE (ended), CANCELLED (a stop signal came).

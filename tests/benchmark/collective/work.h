@@ -11,19 +11,19 @@
 
 namespace cohort::benchmark {
 
-// All of fp32; reductions are sums, into other memory than they come from. With P members and a
-// cell's size of n bytes, a member has
+// All elements are fp32; reductions are sums, into memory other than the inputs'. With P members
+// and a cell's size of n bytes, a member has
 //
-//   operation        input           output          what the output is
+//   operation        input           output          content of the output
 //   all_reduce       n               n               the sum of all inputs
 //   reduce_scatter   n               n / P           its part of the sum of all inputs
 //   broadcast        n, rank 0 only  n, all others   rank 0's input
 //   all_gather       n               n * P           all inputs, by rank
-//   all_to_all       n               n               block `rank` of everybody's n / P bytes blocks
+//   all_to_all       n               n               block `rank` of each rank's n / P bytes blocks
 //   sendrecv         n               n               the input of the rank before, in a ring
 //
-// Where n is no whole number of elements for each member (8 bytes in reduce_scatter and all_to_all
-// of four), it is rounded up to one.
+// If n is no whole number of elements for each member (8 bytes in reduce_scatter and all_to_all of
+// four), it is rounded up to one.
 enum class Collective {
   kAllReduce,
   kAllGather,

@@ -13,8 +13,8 @@
 
 namespace cohort::benchmark {
 
-// All ranks of `group` make the same contests, one after the other, and run each. What a contest
-// uses lives as long as its contenders.
+// All ranks of `group` make the same contests, one after the other, and run each. The objects of a
+// contest live as long as its contenders.
 
 // A map of 100 tensors from rank 0 to rank 1, beside 100 sends.
 absl::StatusOr<std::vector<Contest>> TensorMapContests(client::Group& group);

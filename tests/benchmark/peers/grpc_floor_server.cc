@@ -1,11 +1,10 @@
-// The server of the bare gRPC floor: callback API, parked calls answered together, no state
-// besides.
+// The server of the bare gRPC floor: callback API, parked calls answered together, no other state.
 //
-// As fast as gRPC allows by its public interface: equal answers of one round are serialized once
-// and share their memory, and nothing runs under the lock but a push into a vector.
+// It is as fast as gRPC's public interface allows: equal answers of one round are serialized once
+// and share their memory, and only a push into a vector runs under the lock.
 //
 //   bazel run --config=opt //tests/benchmark/peers:grpc_floor_server -- --listen 127.0.0.1:0
-//   --port-file /tmp/port
+//       --port-file /tmp/port
 #include <grpcpp/grpcpp.h>
 #include <grpcpp/impl/codegen/proto_utils.h>
 

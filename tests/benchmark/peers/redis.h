@@ -10,7 +10,7 @@
 
 namespace cohort::benchmark {
 
-// Starts `server` (the path of redis-server) on a free port, without persistence, as anybody would
+// Starts `server` (the path of redis-server) on a free port, without persistence, as a user would
 // by hand:
 //   redis-server --bind 127.0.0.1 --port 6390 --save '' --appendonly no
 absl::StatusOr<std::unique_ptr<Implementation>> StartRedis(const std::string& server,
