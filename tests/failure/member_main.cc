@@ -1,18 +1,17 @@
 // A member in a process of its own, so that a test can kill or stop it.
 //
 //   member_main ADDRESS GROUP RANK WORLD_SIZE [member=NAME] [lease_ms=N] [attached_ms=N]
-//   [progress_ms=N] [expiration_ms=N] [fate=report]
+//               [progress_ms=N] [expiration_ms=N] [fate=report]
 //
-// Prints `joined RANK WORLD_SIZE GENERATION`, or `failed CODE TEXT` and ends. Then follows
-// commands, one in a line, on its main thread, and prints `CODE VALUE` for each (CODE as
+// Prints `joined RANK WORLD_SIZE GENERATION`, or `failed CODE TEXT` and ends. Then runs commands,
+// one in a line, on its main thread, and prints `CODE VALUE` for each (CODE as
 // absl::StatusCodeToString):
 //
 //   barrier NAME            send DST COUNT SIZE          publish NAME ID        progress COUNTER
 //   all_gather VALUE        receive SRC                  fetch NAME             leave
-//   await_event             (until its watch stream has brought one: from then on the stream stands
-//   for it)
+//   await_event             waits for the first event, which shows that its watch stream is open
 //
-// Ends with its standard input: so it never outlives its test.
+// Ends with its standard input, so that it never outlives its test.
 #include <iostream>
 #include <memory>
 #include <sstream>

@@ -30,7 +30,7 @@ using testing::CoordinatorProcess;
 using testing::Events;
 using testing::kPatience;
 
-// Reports from a thread of its own, as a training loop would, until told to stop.
+// Reports progress from a thread of its own, as a training loop does, until the object ends.
 class Worker {
  public:
   explicit Worker(ProcessGroup& group)

@@ -3,20 +3,19 @@
 //   rank_main ADDRESS GROUP RANK SIZE [host=NAME] [timeout_ms=N] [lease_ms=N] [member=NAME]
 //             [attached=WORKER] [remote=WORKER] [uid=N]
 //
-// With a uid it gives up being root, and is that user's process.
+// With a uid the process gives up being root and becomes that user's. It is the rank itself, or it
+// is attached to the worker at that address, or calls it.
 //
-// It is the rank itself, or attached to the worker at that address, or calls it.
-// Prints `joined RANK SIZE GENERATION PATH`, PATH being how it reaches the rank behind it, or
-// `failed CODE TEXT` and ends. Then follows commands, one in a line, and prints `CODE TEXT` for
-// each:
+// Prints `joined RANK SIZE GENERATION PATH`, where PATH is how it reaches the next rank, or `failed
+// CODE TEXT` and ends. Then runs commands, one in a line, and prints `CODE TEXT` for each:
 //
-//   once OPERATION BYTES MEMORY    one operation, its result verified
+//   once OPERATION BYTES MEMORY    one operation, and verifies its result
 //   loop OPERATION BYTES MEMORY    until one fails; prints `running` after a few
 //   rejoin [TIMEOUT_MS]
 //   leave                          ends the program
 //
 // OPERATION: all_reduce, broadcast, all_gather, reduce_scatter, all_to_all, exchange. MEMORY:
-// registered or plain. Ends with its standard input: so it never outlives its test.
+// registered or plain. Ends with its standard input, so that it never outlives its test.
 #include <grp.h>
 #include <unistd.h>
 

@@ -1,7 +1,7 @@
-// Replaces a program's calendar clock, under LD_PRELOAD: CLOCK_REALTIME runs ahead of the machine's
-// by the nanoseconds (int64) in the file $COHORT_TEST_CALENDAR, which a test may change at any time.
-// The kernel knows nothing of it: a wait by the calendar that Abseil, and so gRPC, begins is translated,
-// but one that is in progress does not notice when the calendar is set.
+// Replaces a program's calendar clock, under LD_PRELOAD. CLOCK_REALTIME runs ahead of the machine's
+// by the nanoseconds (int64) in the file $COHORT_TEST_CALENDAR, which a test may change at any
+// time. The kernel does not know of it. A wait by the calendar that Abseil, and so gRPC, begins is
+// translated; a wait in progress does not notice that the calendar is set.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <linux/futex.h>

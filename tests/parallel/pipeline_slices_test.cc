@@ -339,7 +339,7 @@ TEST_P(ScatterGatherTest, SlicesThatNobodyGathersAreRefused) {
   }
 }
 
-// One of two members, whose other has the same slices; remembers how long each call may take.
+// A tensor group of two members with the same slices; it records the time that each call may take.
 class TimedTensorGroup : public client::LoneGroup {
  public:
   std::vector<absl::Duration> given;

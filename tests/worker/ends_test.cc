@@ -43,7 +43,7 @@ class EndsTest : public WorkerTest {
         std::vector<std::string>{"tests/worker/client_main", AddressOf(worker, way), "group",
                                  absl::StrCat(rank), absl::StrCat(size)});
   }
-  // The answer of the standard health service, as it travels.
+  // Returns the encoded answer of the standard health service.
   std::string Health(int index) const {
     const std::shared_ptr<grpc::Channel> channel =
         grpc::CreateChannel(AddressOf(index, Way::kTcp), grpc::InsecureChannelCredentials());

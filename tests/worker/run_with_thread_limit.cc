@@ -1,10 +1,10 @@
-// Runs a program that may have so many threads and no more, as in a pod with a limit of processes.
+// Runs a program with a limit on its threads, as in a pod with a limit on processes.
 //
 //   COHORT_TEST_PROGRAM=/path COHORT_TEST_THREADS=60 run_with_thread_limit ARGUMENTS...
 //
-// RLIMIT_NPROC does not hold for root. So the program keeps root's files and sockets as its
-// effective user, counts as another real user, and has no capability that lifts the limit. The
-// real user's number comes from the process's: two tests at a time do not count together.
+// RLIMIT_NPROC does not apply to root. So the program keeps root's files and sockets as its
+// effective user, counts as another real user, and has no capability that lifts the limit. The real
+// user's number depends on the process, so that two tests at a time do not count together.
 #include <linux/capability.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>

@@ -4,8 +4,8 @@
 //   told_rank_main attached|remote WORKER GROUP RANK SIZE
 //
 // Prints `joined`, or `failed TEXT`. Then reads lines, and prints `done CODE` after each:
-// `all_reduce`, `broadcast ROOT`, `receive RANK`, `objects` (all ranks exchange objects, through the
-// coordinator). Ends with its standard input.
+// `all_reduce`, `broadcast ROOT`, `receive RANK`, `objects` (all ranks exchange objects, through
+// the coordinator). Ends with its standard input.
 #include <iostream>
 #include <memory>
 #include <sstream>
