@@ -57,7 +57,7 @@ class NoMemoryTest : public ::testing::Test {
   void SetUp() override {
     CoordinatorProcess::Options options;
     options.flags = {"--max-message-bytes", "67108864", "--limit", "max_value_bytes=33554432"};
-    // One heap, with large values mapped outside of it, so that freed memory does not hold the next.
+    // One heap; large values are mapped outside of it, so that freed memory cannot hold the next.
     options.environment = {"MALLOC_ARENA_MAX=1", "MALLOC_MMAP_THRESHOLD_=131072"};
     coordinator_ = std::make_unique<CoordinatorProcess>(options);
     ASSERT_TRUE(coordinator_->Start().ok());
