@@ -1,4 +1,4 @@
-// The journal's file is removed while the coordinator runs: the next write is not acknowledged, and
+// The journal's file is removed while the coordinator runs. The next write is not acknowledged, and
 // the process ends by itself with exit code 3, as for a full disk.
 #include <unistd.h>
 

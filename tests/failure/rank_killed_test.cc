@@ -1,4 +1,4 @@
-// A rank is killed or stopped in the middle of a collective: the others get an error that names it,
+// A rank is killed or stopped in the middle of a collective. The others get an error that names it,
 // at once, and form the next generation with its replacement.
 #include <signal.h>
 

@@ -1,5 +1,5 @@
-// One case for each kind of error between ranks, with 2 and 4 ranks: all members get the same
-// error, at once or at the deadline, and the group, or its next generation, works on.
+// One case for each kind of error between ranks, with 2 and 4 ranks. All members get the same
+// error, at once or at the deadline. The group, or its next generation, works on.
 #include <algorithm>
 #include <functional>
 #include <memory>

@@ -1,5 +1,5 @@
-// Groups of a layout, formed by all ranks of a world: their members, their sums, and the error that
-// all ranks get when one rank disagrees or fails.
+// Groups of a layout, formed by all ranks of a world: their members and their sums. If one rank
+// disagrees or fails, all ranks get the error.
 #include <algorithm>
 #include <memory>
 #include <numeric>

@@ -252,8 +252,8 @@ TEST_P(MessageLimitsTest, WhoseSendTimedOutSendsNoMore) {
   EXPECT_FALSE(statuses[1].ok());
 }
 
-// If a receive of a call fails, the call's other messages are kept for the next call, but not in
-// the memory that the caller gave: that belongs to the caller again.
+// If a receive of a call fails, the call's other messages are kept for the next call. They are not
+// kept in the memory that the caller gave, which belongs to the caller again.
 TEST_P(MessageLimitsTest, PlacesOfAFailedCallAreTheCallersAgain) {
   MakeMessages(2);
   for (const int64_t count : {int64_t{5}, kLarge}) {

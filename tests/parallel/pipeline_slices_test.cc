@@ -1,5 +1,5 @@
 // Stages whose tensors travel in slices, one for each member of a tensor group, on groups of every
-// form: the slices of one micro-batch are gathered, and no others.
+// form. Only the slices of one micro-batch are gathered together.
 #include <functional>
 #include <memory>
 #include <optional>

@@ -180,7 +180,7 @@ TEST_F(RendezvousTest, NamesTheMissing) {
   EXPECT_THAT(waited[0].missing, ElementsAre(RankRange{1, 2}));
 }
 
-// The others gave up on a round and are in a later one: a late member gets an error, or joins the
+// The others gave up on a round and are in a later one. A late member gets an error, or joins the
 // later round in the same call.
 TEST_F(RendezvousTest, ALateMemberIsToldWhatItMissedAndCatchesUp) {
   std::vector<std::unique_ptr<ProcessGroup>> groups(2);

@@ -1,4 +1,4 @@
-// Clients and workers are killed, or asked to end: the other ranks get an error at once that names
+// Clients and workers are killed, or asked to end. The other ranks get an error at once that names
 // the one that ended, and nothing of it stays. One file, though long: all tests end one process, on
 // the same workers.
 #include <signal.h>

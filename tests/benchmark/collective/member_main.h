@@ -21,8 +21,8 @@ struct MemberOptions {
 // Blocks until the group is there.
 using MemberFactory = std::function<absl::StatusOr<std::unique_ptr<Member>>(const MemberOptions&)>;
 
-// Reads --control PATH --members P [--rank R] [--folder DIR] [--address A], makes the member, and
-// does what the driver at PATH says (team.h) until it says "quit". Ends at once when the driver is
+// Reads --control PATH --members P [--rank R] [--folder DIR] [--address A] and makes the member.
+// Then follows the driver at PATH (team.h) until it sends "quit".
 // gone, even in the middle of a call. Returns main's result.
 int MemberMain(int argc, char** argv, const MemberFactory& factory);
 

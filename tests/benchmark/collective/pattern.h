@@ -7,8 +7,8 @@
 
 namespace cohort::benchmark {
 
-// Rank r's element i is (i + 331 r) mod 1021: small whole numbers, so that sums are exact in any
-// order, with a prime period, so that blocks that lie in a wrong place show.
+// Element i of rank r is (i + 331 r) mod 1021. The numbers are small and whole, so that sums are
+// exact in any order. The period is prime, so that a block in a wrong place shows.
 void FillInput(const Work& work, int rank, int members, float* input);
 
 // Bytes that are no result.

@@ -19,9 +19,10 @@ class Table {
 
   // One row per result:
   // {"section":"collective","operation","members","bytes","implementation","memory","median_us",
-  // "min_us","max_us","bus_gb_s","iterations","rounds","best","times_limit"}: "memory" where it
-  // applies, "best" (which of several ways it was) and "times_limit" (the median over that of
-  // `limit` in the same cell) where there are such. Results that failed go to standard error.
+  // "min_us","max_us","bus_gb_s","iterations","rounds","best","times_limit"}. "memory" is there if
+  // it applies, and "best" (the best way) if there are several. "times_limit", the median over that
+  // of `limit` in the same cell, is there if the limit was measured. Results that failed go to
+  // standard error.
   void Add(Collective collective, int64_t bytes, const std::vector<Result>& results);
 
   // The number of failed results.
