@@ -1,4 +1,4 @@
-// A client is killed, or its worker gets SIGTERM, while the worker still takes a seat for it: the
+// A client is killed, or its worker gets SIGTERM, while the worker still takes a seat for it. The
 // seat is free at once, and no group forms with a client that is gone.
 #include <signal.h>
 

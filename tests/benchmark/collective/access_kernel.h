@@ -1,5 +1,5 @@
-// The memory access that every collective consists of when each rank maps all buffers: it reads
-// some sources once, adds them up in registers and stores the sum to some destinations.
+// The memory access of every collective when each rank maps all buffers. It reads some sources
+// once, adds them up in registers and stores the sum to some destinations.
 #ifndef COHORT_TESTS_BENCHMARK_COLLECTIVE_ACCESS_KERNEL_H_
 #define COHORT_TESTS_BENCHMARK_COLLECTIVE_ACCESS_KERNEL_H_
 

@@ -1,5 +1,5 @@
 // One cell on a machine that is not idle. It times each implementation's calls one by one: alone,
-// beside a process that takes a share of one processor, and beside another group of two ranks.
+// beside a load on one processor, and beside another group of two ranks.
 #ifndef COHORT_TESTS_BENCHMARK_COLLECTIVE_BUSY_H_
 #define COHORT_TESTS_BENCHMARK_COLLECTIVE_BUSY_H_
 

@@ -4,9 +4,9 @@
 // processor.
 //
 // It copies a value as often as its model does: once in and once out. It leaves out the rest of its
-// model: pickling, the barrier by a lock around each flag, the socket for values larger than a
-// block, and sleeping when no value has come for long. It also lacks what Cohort's queue has beyond
-// the model: it does not notice a dead process, and a waiting process keeps a processor busy.
+// model: pickling, the barrier by a lock around each flag, the socket for large values, and
+// sleeping when no value comes. It also lacks what Cohort's queue has beyond the model: it does not
+// notice a dead process, and a waiting process keeps a processor busy.
 #ifndef COHORT_TESTS_BENCHMARK_PATTERNS_PLAIN_RING_H_
 #define COHORT_TESTS_BENCHMARK_PATTERNS_PLAIN_RING_H_
 
