@@ -1,4 +1,4 @@
-// A group of which a worker daemon keeps the seat, and whose calls the calling thread executes.
+// A group whose seat a worker daemon keeps, and whose calls the calling thread executes.
 #ifndef COHORT_WORKER_GROUP_ATTACHED_GROUP_H_
 #define COHORT_WORKER_GROUP_ATTACHED_GROUP_H_
 
@@ -17,25 +17,25 @@
 
 namespace cohort::worker {
 
-// The speed of LocalGroup with the supervision of a daemon: it joins, meets the other ranks, renews
-// the lease, watches all of them and this process, and tells this one when a generation has ended;
-// memory and sockets it hands over. So it runs beside its client, on the same host and as the same
-// user.
+// As fast as LocalGroup, with the supervision of a daemon. The daemon joins the group, meets the
+// other ranks, renews the lease and watches all ranks and this process. It hands over memory and
+// sockets, and reports the end of a generation. So the daemon runs on the host of its client and as
+// the same user.
 //
-// When this process dies, the daemon tells the others, by name. When the daemon dies, calls end
-// with ABORTED, naming it; then a group needs another session.
+// When this process dies, the daemon names it to the other ranks. When the daemon dies, calls end
+// with ABORTED, which names the daemon; the group then needs another session.
 class AttachedGroup final : public ExecutingGroup {
  public:
-  // `plane`: where `options.placement` is not the host alone, this rank's GPU, on which this
-  // process computes. Errors: those of RemoteGroup::Create, ReceiveConnections and
-  // DevicePlane::Form; FAILED_PRECONDITION (no memory is shared with the worker; says why not; a
-  // placement on devices without a plane).
+  // `plane` is this rank's GPU, on which this process computes; the host placement ignores it.
+  // Errors: those of RemoteGroup::Create, ReceiveConnections and DevicePlane::Form;
+  // FAILED_PRECONDITION (no memory is shared with the worker, with the reason; a placement on
+  // devices without a plane).
   static absl::StatusOr<std::unique_ptr<AttachedGroup>> Create(
       client::RemoteGroupOptions options, std::shared_ptr<DevicePlane> plane = nullptr);
-  // Leaves.
+  // Leaves the group.
   ~AttachedGroup() override;
 
-  // As LocalGroup's.
+  // Like LocalGroup::Rejoin.
   absl::Status Rejoin(absl::Duration timeout = absl::Seconds(60)) override;
 
   const std::string& name() const override { return seat_->name(); }
@@ -75,11 +75,11 @@ class AttachedGroup final : public ExecutingGroup {
                 Tensor flight_record, Placement placement, std::shared_ptr<DevicePlane> plane);
 
   DevicePlane* plane() const override { return plane_.get(); }
-  // Takes over what the worker has of the present generation, and forms it on devices, where it is
-  // to be.
+  // Takes over the worker's connections of the present generation. If the placement includes
+  // devices, forms the group there too.
   absl::Status Take(absl::Duration timeout, absl::Duration forming_timeout)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(call_mutex_);
-  // Nobody is told of ends any more.
+  // Stops the reports of the generation's end.
   void Disregard();
 
   const std::unique_ptr<client::RemoteGroup> seat_;

@@ -1,5 +1,5 @@
-// Groups whose seats a worker daemon keeps, and whose calls this process executes, wherever they
-// are planned.
+// Makes groups whose seats a worker daemon keeps, and whose calls this process executes, at the
+// places of a plan.
 #ifndef COHORT_WORKER_GROUP_ATTACHED_GROUP_FACTORY_H_
 #define COHORT_WORKER_GROUP_ATTACHED_GROUP_FACTORY_H_
 
@@ -11,8 +11,9 @@
 
 namespace cohort::worker {
 
-// `options` of the group, but for the place and how long it may take to form; `plane` as of
-// AttachedGroup::Create. Without a session, the first group connects one, and all share it.
+// `options` apply to every group, except its place and the time that it may take to form. `plane`
+// is that of AttachedGroup::Create. Without a session, the first group connects one, and all groups
+// share it.
 client::GroupFactory AttachedGroupFactory(client::RemoteGroupOptions options,
                                           std::shared_ptr<DevicePlane> plane = nullptr);
 

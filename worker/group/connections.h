@@ -1,5 +1,5 @@
-// What a rank has of the others once they have met: memory that they share, and sockets. A
-// communicator is made of it, by the process that met them or by one that it was handed to.
+// A rank's connections to the others once they have met: shared memory and sockets. A communicator
+// is made of them, in the process that met the ranks or in one that they were handed to.
 #ifndef COHORT_WORKER_GROUP_CONNECTIONS_H_
 #define COHORT_WORKER_GROUP_CONNECTIONS_H_
 
@@ -30,37 +30,38 @@ struct Connections {
   // Why not all ranks of this host share memory; empty if they do.
   std::string why_not;
 
-  // Of this rank's host; none if it shares with nobody.
+  // The memory of this rank's host; null if this rank shares memory with no other.
   std::unique_ptr<HostMemory> memory;
-  std::optional<Mesh> mesh;    // of all ranks; none if they all share memory
-  std::optional<Mesh> across;  // of one rank of each host, where there are two levels
+  std::optional<Mesh> mesh;    // of all ranks; absent if they all share memory
+  std::optional<Mesh> across;  // of one rank of each host, if there are two levels
 
-  // Of all ranks, where they have GPUs and all share memory.
+  // The board of all ranks, if they have GPUs and all share memory.
   std::shared_ptr<const NcclBoard> board;
 
-  // Of the rank, and outlives the communicator; null: nobody wants to know for whom it sleeps.
+  // Records for which ranks this rank sleeps; it outlives the communicator. Null: no record.
   WaitLog* waits = nullptr;
-  // While this rank waits, threads that bring it work may need its processor: it offers it at once.
+  // While this rank waits, threads that bring it work may need its processor. If set, it yields the
+  // processor at once.
   bool gives_way = false;
 
   int size() const { return static_cast<int>(paths.size()); }
 };
 
-// Where a rank stands between hosts.
+// A rank's part in the traffic between hosts.
 struct Crossing {
   size_t host = 0;
   size_t place = 0;        // on its host
-  bool crosses = false;    // whether it is one of those who talk to other hosts for all
-  std::vector<int> ranks;  // by host, whom it talks to
+  bool crosses = false;    // whether it talks to other hosts for ranks of its own
+  std::vector<int> ranks;  // by host: the rank that it talks to
 };
 Crossing CrossingOf(const Hosts& hosts, int rank);
 
-// How many file descriptors a rank has open for a group at most, wherever the ranks are.
+// The most file descriptors that a rank opens for a group, wherever the ranks are.
 int MostDescriptorsOfGroup(int world_size);
-// The same, once it is known which ranks share memory. It is never more.
+// The same, once it is known which ranks share memory; never more than MostDescriptorsOfGroup.
 int DescriptorsOfGroup(const Hosts& hosts, int rank);
 
-// As all sockets between ranks are opened.
+// The options with which all ranks open their sockets to each other.
 SocketOptions OptionsOfMesh();
 SocketOptions OptionsOfCrossing(const Crossing& crossing);
 

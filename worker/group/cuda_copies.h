@@ -1,4 +1,4 @@
-// Copies of a rank on its own GPU, or to it and from it.
+// Copies of a rank on its own GPU, or between the GPU and host memory.
 #ifndef COHORT_WORKER_GROUP_CUDA_COPIES_H_
 #define COHORT_WORKER_GROUP_CUDA_COPIES_H_
 
@@ -19,28 +19,28 @@ namespace cohort::worker {
 class CudaCopies {
  public:
   explicit CudaCopies(int device) : device_(device) {}
-  // Waits a while for copies that their calls did not wait for; what then does not end is kept.
+  // Waits at most five seconds for copies that timed out. What is still in use then is never freed.
   ~CudaCopies();
 
-  // See client::Gpu::Copy. After an error the device may still copy: what owns the tensors is kept
-  // until it does not.
+  // See client::Gpu::Copy. After an error the device may still copy: the owners of the tensors are
+  // kept until it is done.
   absl::Status Run(absl::Span<const client::TensorCopy> copies, std::optional<void*> stream,
                    absl::Duration timeout);
 
  private:
-  // Copies that were not done when their call was, and what they use.
+  // Copies that were not done when their call timed out, and their tensors.
   struct Late {
     cuda::Stream stream;
     std::vector<client::TensorCopy> copies;
   };
 
   absl::StatusOr<cuda::Stream> TakeStream();
-  // Forgets those that are done by now. How many are not.
+  // Forgets the copies that are done by now. Returns how many are not.
   size_t Sweep();
 
   const int device_;
   Mutex mutex_;
-  // Those that nobody uses: making one costs more than most copies.
+  // Streams that are not in use: creating one costs more than most copies.
   std::vector<cuda::Stream> idle_ ABSL_GUARDED_BY(mutex_);
   std::vector<Late> late_ ABSL_GUARDED_BY(mutex_);
 };

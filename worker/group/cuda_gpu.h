@@ -1,4 +1,4 @@
-// A GPU of this process by CUDA alone, without NCCL.
+// A GPU of this process, used through CUDA alone, without NCCL.
 #ifndef COHORT_WORKER_GROUP_CUDA_GPU_H_
 #define COHORT_WORKER_GROUP_CUDA_GPU_H_
 
@@ -16,7 +16,8 @@ class CudaGpu final : public SharedGpu {
 
   Device device() const override { return Device::Cuda(device_); }
   absl::StatusOr<std::string> Uuid() const override;
-  // Of cuMemCreate, in whole units of mostly 2 MiB; of cudaMalloc where the device has none.
+  // Uses cuMemCreate, in whole units of mostly 2 MiB, or cudaMalloc if the device does not support
+  // it.
   absl::StatusOr<Tensor> Allocate(DataType type, const Shape& shape) override;
   absl::Status Copy(absl::Span<const client::TensorCopy> copies, std::optional<void*> stream,
                     absl::Duration timeout) override {

@@ -1,4 +1,4 @@
-// Tensors of a GPU.
+// Places of a GPU: tensors in its memory, and copies in the order of a stream.
 #ifndef COHORT_WORKER_GROUP_CUDA_PLACE_H_
 #define COHORT_WORKER_GROUP_CUDA_PLACE_H_
 
@@ -14,18 +14,18 @@
 
 namespace cohort::worker {
 
-// Memory of cudaMalloc. Errors: RESOURCE_EXHAUSTED, INVALID_ARGUMENT (a negative extent).
+// Uses cudaMalloc. Errors: RESOURCE_EXHAUSTED, INVALID_ARGUMENT (a negative extent).
 absl::StatusOr<Tensor> AllocateOnDevice(int device, DataType type, const Shape& shape);
 
-// Enqueues a copy of any layout, in two dimensions at once. A layout that needs many such, as a
-// transposition does, takes some microseconds for each. Errors: as CheckCopy, and those of
-// cuda::Copy.
+// Enqueues a copy between any layouts. One operation of CUDA copies two dimensions at once. A
+// layout that needs many operations, such as a transposition, takes some microseconds for each.
+// Errors: those of CheckCopy and cuda::Copy.
 absl::Status CopyOnStream(const Tensor& from, const Tensor& to, cudaStream_t stream);
 
-// On a stream of the group's, whose work is waited for.
+// A place on a stream of the group; the group waits for the stream's work.
 class CudaPlace final : public TensorPlace {
  public:
-  // `stream` is of `device`, and outlives it. Errors: those of cuda::Event.
+  // `stream` is of `device`, and outlives the place. Errors: those of cuda::Event.
   static absl::StatusOr<std::unique_ptr<CudaPlace>> Create(int device, cudaStream_t stream);
 
   absl::StatusOr<Tensor> Allocate(DataType type, const Shape& shape) override;
@@ -44,12 +44,12 @@ class CudaPlace final : public TensorPlace {
   cuda::Event done_;
 };
 
-// On a caller's stream, whose work is not waited for: memory comes and goes in its order. For the
-// time of a call.
+// A place on a caller's stream, for the time of one call. No thread waits for the stream's work:
+// memory is allocated and freed in its order.
 class CudaStreamPlace final : public TensorPlace {
  public:
-  // Both outlive what is allocated. `kept`: where memory stays, of a stream that is being captured,
-  // whose work will be done again; null: it goes in the stream's order.
+  // The stream and `kept` outlive all allocated memory. If the stream is being captured, its work
+  // will run again: `kept` then holds the memory. Null: memory is freed in the stream's order.
   CudaStreamPlace(int device, cudaStream_t stream, std::vector<Tensor>* kept = nullptr)
       : device_(device), stream_(stream), kept_(kept) {}
 

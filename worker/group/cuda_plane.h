@@ -1,4 +1,4 @@
-// A GPU of this process, by CUDA and NCCL.
+// A GPU of this process, used through CUDA and NCCL.
 #ifndef COHORT_WORKER_GROUP_CUDA_PLANE_H_
 #define COHORT_WORKER_GROUP_CUDA_PLANE_H_
 
@@ -34,9 +34,11 @@ class CudaPlane final : public DevicePlane {
                                                    absl::Duration timeout) override;
 
  private:
-  // Made as it is first asked for. Null: there is to be none, or there was no memory for it.
+  // Makes the heap on the first call. Null: the options ask for no heap, or there was no memory for
+  // it.
   std::shared_ptr<DeviceHeap> Heap(Instant deadline);
-  // With all ranks of the group, if all have one. Errors: those that end the group.
+  // Registers the heap with all ranks of the group, if all have one. Errors: those that end the
+  // group.
   absl::Status RegisterHeap(NcclCommunicator& group, Instant deadline);
 
   const std::shared_ptr<NcclApi> nccl_;

@@ -1,4 +1,4 @@
-// Where NCCL comes into a group: ids of its communicators travel through the coordinator.
+// Forms NCCL's communicators in a group: their ids travel through the coordinator.
 #ifndef COHORT_WORKER_GROUP_DEVICE_FORMATION_H_
 #define COHORT_WORKER_GROUP_DEVICE_FORMATION_H_
 
@@ -17,20 +17,20 @@ struct DeviceFormationOptions {
   std::shared_ptr<NcclApi> nccl;
   int device = 0;
   absl::Duration timeout = absl::Seconds(60);
-  // As of NcclFormation.
+  // See NcclFormation::agreement.
   NcclAgreement agreement = NcclAgreement::kAsync;
   std::shared_ptr<const NcclBoard> board;
   DeviceProgress* progress = nullptr;
 };
 
-// All ranks of the generation call it, with a communicator by way of the host that outlives
-// what is formed, and is used by nothing else at the same time. Rank 0, and one of each further
-// 128, makes an id and publishes it for this generation alone; all fetch all ids. Each tells the
-// coordinator how far it is, so that `cohort who-is-missing` names who is stuck in it. Blocks for
-// at most the timeout.
+// All ranks of the generation call it. `host` is a communicator of the same ranks by way of the
+// host. It outlives the result, and nothing else uses it at the same time. Rank 0, and one rank of
+// each further 128, makes an id and publishes it for this generation alone; all ranks fetch all
+// ids. Each rank reports its phase to the coordinator, so that `cohort who-is-missing` names the
+// ranks that are stuck. Blocks for at most the timeout.
 //
-// Errors: DEADLINE_EXCEEDED (names whose id has not come, or says that NCCL does not get on), those
-// of CUDA and NCCL, ABORTED (a rank could not form it, or is gone; named).
+// Errors: DEADLINE_EXCEEDED (an id has not come, with its rank; NCCL makes no progress), ABORTED (a
+// rank could not form the communicator or is gone, with its name), those of CUDA and NCCL.
 absl::StatusOr<std::unique_ptr<NcclCommunicator>> FormOnDevices(
     IdExchange& ids, Communicator* host, const DeviceFormationOptions& options);
 

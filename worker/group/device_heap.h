@@ -1,4 +1,4 @@
-// Tensors of a GPU in memory that NCCL moves from and to without copies.
+// Tensors of a GPU in memory that NCCL reads and writes without copies.
 #ifndef COHORT_WORKER_GROUP_DEVICE_HEAP_H_
 #define COHORT_WORKER_GROUP_DEVICE_HEAP_H_
 
@@ -16,8 +16,8 @@
 
 namespace cohort::worker {
 
-// One block, that groups register when they form; and what of it is in use. Lives as long as a
-// tensor of it. Thread-safe.
+// One block that groups register when they form, and an allocator in it. Lives as long as a tensor
+// in it. Thread-safe.
 class DeviceHeap : public std::enable_shared_from_this<DeviceHeap> {
  public:
   // Errors: those of NcclMemory::Allocate.
@@ -25,9 +25,9 @@ class DeviceHeap : public std::enable_shared_from_this<DeviceHeap> {
                                                             int device, size_t bytes,
                                                             Instant deadline);
 
-  // Contiguous, of no defined value. Ranks that allocate alike get the same places. nullopt: no
-  // room. Unlike that of cudaMalloc it can be had again as soon as it is let go: nothing enqueued
-  // may use it any more.
+  // Returns a contiguous tensor of undefined value. Ranks that make the same allocations in the
+  // same order get the same offsets. nullopt: no room. Unlike cudaFree, the end of a tensor waits
+  // for nothing and frees its room at once: no enqueued work may still use it.
   std::optional<Tensor> Allocate(DataType type, const Shape& shape);
 
   const std::shared_ptr<NcclMemory>& memory() const { return memory_; }

@@ -1,4 +1,4 @@
-// What those forms of Group have in common whose calls the calling thread executes.
+// The common part of groups whose calls the calling thread executes.
 #ifndef COHORT_WORKER_GROUP_EXECUTING_GROUP_H_
 #define COHORT_WORKER_GROUP_EXECUTING_GROUP_H_
 
@@ -26,8 +26,8 @@
 
 namespace cohort::worker {
 
-// Calls of several threads take turns, in an order that only the caller can make the same on all
-// ranks.
+// Calls from several threads run one after the other. Only the caller can make their order the same
+// on all ranks.
 class ExecutingGroup : public client::Group {
  public:
   const std::vector<std::string>& paths() const final { return paths_; }
@@ -51,47 +51,47 @@ class ExecutingGroup : public client::Group {
   absl::StatusOr<std::unique_ptr<client::Sequence>> Record(
       absl::FunctionRef<absl::Status(client::Group&)> body,
       const client::CallOptions& options) final;
-  // What was captured, of the generation that it was recorded in.
+  // Runs captured calls of the present generation.
   absl::Status Replay(DeviceReplay& replay, const client::CallOptions& options);
   void Abort(const absl::Status& cause) override;
 
  protected:
-  // `timeout` is of calls without their own. `flight_memory` as FlightRecorder's.
+  // `timeout` is for calls without their own. `flight_memory` is that of FlightRecorder.
   explicit ExecutingGroup(absl::Duration timeout, std::shared_ptr<void> flight_memory = nullptr)
       : timeout_(timeout), flight_recorder_(std::move(flight_memory)) {}
 
-  // A generation begins; while `call_mutex_` is held.
+  // Begins a generation.
   absl::Status Begin(Connections connections) ABSL_EXCLUSIVE_LOCKS_REQUIRED(call_mutex_);
-  // And for tensors on `plane`, which outlives it, too. All ranks call it, behind
-  // Begin. Errors: those of DevicePlane::Form; then all of the generation is over.
+  // Adds tensors on `plane`, which outlives the group; all ranks call it after Begin. Errors: those
+  // of DevicePlane::Form; the generation is then over.
   absl::Status BeginOnDevice(DevicePlane& plane, IdExchange& ids, absl::Duration timeout)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(call_mutex_);
-  // Of a rank that has no GPU, and is to have tensors there.
+  // The error of a rank without a GPU in a group that is placed on devices.
   static absl::Status NoPlane(absl::string_view group, Placement placement);
-  // On the rank's GPU; `plane` may be null. Errors: INVALID_ARGUMENT (`device` is another), those
-  // of DevicePlane::Allocate.
+  // Allocates on the rank's GPU; `plane` may be null. Errors: INVALID_ARGUMENT (`device` is not the
+  // rank's), those of DevicePlane::Allocate.
   absl::StatusOr<Tensor> AllocateOn(DevicePlane* plane, DataType type, const Shape& shape,
                                     Device device) const;
-  // Before this rank leaves: what it broadcast or sent, and did not wait for, arrives, if the
-  // others come for it within a second.
+  // Waits at most one second, before this rank leaves, until the other ranks have received its
+  // broadcasts and messages that are still on their way.
   void Drain() ABSL_EXCLUSIVE_LOCKS_REQUIRED(call_mutex_);
-  // It is over: calls are refused until the next.
+  // Ends the generation on this rank: calls fail until the next generation begins.
   void Drop() ABSL_EXCLUSIVE_LOCKS_REQUIRED(call_mutex_);
-  // Ends what is in flight, and all of the generation. From any thread.
+  // Ends calls in flight and all later calls of the generation. Any thread may call it.
   void End(absl::string_view cause);
 
-  // This rank's GPU; null: none.
+  // This rank's GPU; null if it has none.
   virtual DevicePlane* plane() const = 0;
 
   absl::Duration TimeoutOf(const client::CallOptions& options) const {
     return options.timeout.value_or(timeout_);
   }
 
-  Mutex call_mutex_;  // held by the call at work
+  Mutex call_mutex_;  // held by the running call
 
  private:
-  // Calls body(verbs, deadline) with the verbs of where `tensor` lies, and keeps a record of it.
-  // `count` adds what a call that went well has moved.
+  // Calls body(verbs, deadline) with the verbs of the memory in which `tensor` lies, and records
+  // the call. If the call succeeds, `count` adds the payload that it has moved.
   template <typename Body, typename Count>
   absl::Status RunRecorded(Collective verb, const Tensor& tensor, int64_t bytes, int root,
                            const client::CallOptions& options, Body&& body, Count&& count);
@@ -100,19 +100,19 @@ class ExecutingGroup : public client::Group {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(call_mutex_);
   // Null: the capture has ended.
   void SetCaptured(void* stream);
-  // Those on the GPU. All ranks call it.
+  // Captures the steps on the GPU. All ranks call it.
   absl::Status Capture(std::vector<RecordedStep>& steps, const client::CallOptions& options);
-  // Those of where `tensor` lies; null: NoVerbs says why there are none.
+  // The verbs of the memory in which `tensor` lies. Null: NoVerbs returns the reason.
   TensorVerbs* VerbsFor(Collective verb, const Tensor& tensor)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(call_mutex_);
   absl::Status NoVerbs(Collective verb, const Tensor& tensor)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(call_mutex_);
-  // A call that failed by this rank's own mistake, before it met the others, who are told where
-  // they can be.
+  // Completes a call that failed because of this rank's arguments, before it met the other ranks.
+  // Tells the other ranks if they wait on the host.
   absl::Status TellRefusal(Collective verb, const Tensor& tensor, absl::Status refusal,
                            const client::CallOptions& options, Instant deadline)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(call_mutex_);
-  // AwaitMessage without time, of which there are many: no record of it is kept.
+  // AwaitMessage with a timeout of zero. Programs poll with it, so it leaves no record.
   absl::StatusOr<int> LookForMessage(absl::Span<const int> peers);
 
   const absl::Duration timeout_;
@@ -121,21 +121,21 @@ class ExecutingGroup : public client::Group {
   std::vector<std::string> paths_;
   std::vector<std::string> hosts_;
   std::string why_not_;
-  FlightRecorder flight_recorder_;  // communicators write to it
-  client::PeerCounters peers_;      // the call at work counts
+  FlightRecorder flight_recorder_;  // communicators write to it too
+  client::PeerCounters peers_;      // written by the running call
   std::unique_ptr<Communicator> communicator_ ABSL_GUARDED_BY(call_mutex_);
   std::unique_ptr<TensorVerbs> verbs_ ABSL_GUARDED_BY(call_mutex_);
   bool moves_host_memory_ ABSL_GUARDED_BY(call_mutex_) = true;
-  // Of the GPUs, until they use it.
+  // The board, until BeginOnDevice passes it on.
   std::shared_ptr<const NcclBoard> board_ ABSL_GUARDED_BY(call_mutex_);
-  // On the GPU, where the group has tensors there; it lives on `communicator_`.
+  // This rank's GPU in the generation, if the placement includes devices; it uses `communicator_`.
   std::unique_ptr<DeviceSide> device_side_ ABSL_GUARDED_BY(call_mutex_);
-  // Of a capture at work, whose calls are done by nobody yet; null: there is none.
+  // The stream of a running capture, whose calls run only at a replay; null: no capture.
   void* captured_stream_ ABSL_GUARDED_BY(call_mutex_) = nullptr;
   int64_t generation_ ABSL_GUARDED_BY(call_mutex_) = 0;
   TickClock clock_ ABSL_GUARDED_BY(call_mutex_);
 
-  // What may be told to end; null while there is none.
+  // The communicators that Abort ends; null between generations.
   Mutex end_mutex_;
   Communicator* current_ ABSL_GUARDED_BY(end_mutex_) = nullptr;
   Communicator* current_on_device_ ABSL_GUARDED_BY(end_mutex_) = nullptr;

@@ -1,4 +1,4 @@
-// What is said to ranks that called different things.
+// Explains to ranks that they called different collectives.
 #ifndef COHORT_WORKER_GROUP_EXPLAIN_MISMATCH_H_
 #define COHORT_WORKER_GROUP_EXPLAIN_MISMATCH_H_
 
@@ -10,9 +10,10 @@
 
 namespace cohort::worker {
 
-// Called by all ranks, after a verb has failed on all of them with `mismatch`, which knows digests
-// where people want to know shapes: they tell each other what they called, `own`, and all get the
-// same text, which names two that differ. At the worst, `mismatch` itself.
+// All ranks call it after a collective has failed on all of them with `mismatch`, which only knows
+// digests. Each rank sends `own`, the text of its call. All ranks return the same error, which
+// names two ranks that differ. Returns `mismatch` if the texts cannot be exchanged or do not
+// differ.
 absl::Status ExplainMismatch(Communicator& communicator, const std::string& own,
                              const absl::Status& mismatch, Instant deadline);
 

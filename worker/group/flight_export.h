@@ -1,4 +1,4 @@
-// A flight record as it leaves the process.
+// A flight record in the form in which it leaves the process.
 #ifndef COHORT_WORKER_GROUP_FLIGHT_EXPORT_H_
 #define COHORT_WORKER_GROUP_FLIGHT_EXPORT_H_
 
@@ -9,8 +9,7 @@
 
 namespace cohort::worker {
 
-// Calls of this machine, and the clock that they were timed by. Whose they are is left to the
-// caller.
+// Returns the calls with this machine's name and its clock. The caller sets the group and rank.
 client::FlightRecord ExportFlightRecord(const std::vector<FlightEntry>& entries);
 
 }  // namespace cohort::worker

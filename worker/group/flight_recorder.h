@@ -1,4 +1,5 @@
-// What a rank called last, and for whom it waited, for whoever asks when nothing moves any more.
+// A record of a rank's last calls and of the ranks for which it waited, for a search when a group
+// hangs.
 #ifndef COHORT_WORKER_GROUP_FLIGHT_RECORDER_H_
 #define COHORT_WORKER_GROUP_FLIGHT_RECORDER_H_
 
@@ -23,63 +24,66 @@
 
 namespace cohort::worker {
 
-// One call. What is enqueued on a stream returns at once, and is not over then.
+// One call. A call on a stream returns at once; it ends when the device has done its work.
 struct FlightEntry {
   int64_t sequence = 0;  // of the rank's calls, from 1
   int64_t generation = 0;
-  // Of those calls of the generation that all ranks make, from 1: the same call has the same on all
-  // ranks. 0: a transfer between some, or what no other rank was to meet: a call that was captured,
-  // or refused where nobody is told.
+  // The number, from 1, among the calls of the generation that all ranks make. The same call has
+  // the same number on all ranks. 0: a message, a call that was captured, or a call that was
+  // refused without telling the other ranks.
   int64_t number = 0;
   Collective verb = Collective::kAllReduce;
   DataType type = DataType::kU8;
-  int64_t bytes = 0;                     // of this rank's input, or of its output if that is larger
-  int root = -1;                         // or the peer of a single transfer; -1: none
-  bool on_stream = false;                // enqueued there: that it returned says little
+  int64_t bytes = 0;                     // of the larger of this rank's input and output
+  int root = -1;                         // or the peer of a single transfer; -1: neither
+  bool on_stream = false;                // it returns once it is enqueued
   Instant started;                       // steady time
-  std::optional<absl::Duration> took;    // none: it is running
-  std::optional<absl::StatusCode> code;  // none: it is not over, here or on the device
-  // Of the work that it put on a device: from the first to the last of it. None: not yet, as far as
-  // is known, or nothing was put there. What was given up ended then.
+  std::optional<absl::Duration> took;    // absent: it has not returned
+  std::optional<absl::StatusCode> code;  // absent: it is not done, here or on the device
+  // When the call's work on the device began and ended. Absent: not yet, as far as is known, or the
+  // call has no such work. Work that was given up ended at that moment.
   std::optional<Instant> device_started;
   std::optional<Instant> device_ended;
 };
 // "running", "enqueued", "running on the device", "OK", or the name of the error.
 std::string StateOf(const FlightEntry& entry);
 
-// Always on: a call costs two looks at the processor's counter. Keeps the last kEntries. One thread
-// writes what it calls, any thread how far a device is with that, and any thread or process reads.
+// Always on: a call costs two reads of the processor's counter. Keeps the last kEntries calls. One
+// thread writes the calls. Any thread writes the device's progress with them. Any thread or process
+// reads.
 class FlightRecorder final : public DeviceProgress {
  public:
   static constexpr size_t kEntries = 1024;
 
-  // A record is such a piece of memory, of zeros to begin with.
+  // The layout of a record; it begins as zeros.
   struct Memory;
   static size_t MemoryBytes();
 
-  // In memory of its own, or where others can read it as well: MemoryBytes() of them, at a multiple
-  // of 64, whatever is in them.
+  // Uses memory of its own, or `memory`, which others may read too. `memory` has MemoryBytes()
+  // bytes at a multiple of 64; its contents do not matter.
   explicit FlightRecorder(std::shared_ptr<void> memory = nullptr);
 
   // A call begins at `ticks` of TickClock.
   void Begin(int64_t generation, Collective verb, DataType type, int64_t bytes, int root,
              int64_t ticks, bool on_stream = false);
-  // The call that began last has ended.
+  // Ends the call that began last.
   void End(absl::StatusCode code);
-  // The call that began last is none of those that all ranks make: the next has its number.
+  // Removes the call that began last from the calls that all ranks make: the next call gets its
+  // number.
   void TakeNumberBack();
 
-  // Of the call that began last. Those of calls that are no longer kept are dropped.
+  // DeviceProgress; Put is for the call that began last. Progress of calls that are no longer kept
+  // is dropped.
   int64_t Put() override;
   void Begun(int64_t call, Instant at) override;
   void Done(int64_t call, Instant began, Instant ended) override;
   void GivenUp(int64_t call, absl::StatusCode why, Instant at) override;
 
-  // Lies in the same memory.
+  // The log of waits, in the same memory.
   WaitLog& waits();
 
   std::vector<FlightEntry> Read() const { return Read(memory_.get()); }
-  // Of another's memory, which may hold anything: what makes no sense is left out. Oldest first.
+  // Reads memory that another process may write: skips entries that are invalid. Oldest first.
   static std::vector<FlightEntry> Read(const void* memory);
   std::vector<WaitedFor> ReadWaits(int size, size_t most) const {
     return ReadWaits(memory_.get(), size, most);
@@ -90,7 +94,7 @@ class FlightRecorder final : public DeviceProgress {
   static constexpr int64_t kRunning = -1;
 
   struct alignas(64) Line {
-    std::atomic<int64_t> sequence;  // 0: none, or being written
+    std::atomic<int64_t> sequence;  // 0: empty, or being written
     std::atomic<int64_t> generation;
     std::atomic<uint64_t> what;  // type, verb, stream and root, from the lowest bits on
     std::atomic<int64_t> number;
@@ -99,16 +103,17 @@ class FlightRecorder final : public DeviceProgress {
     std::atomic<int64_t> took;     // in ticks
     std::atomic<int64_t> ended;    // a status code
   };
-  // Of the line at the same place, if it is of the same call. Apart, since most calls need none.
+  // The device's progress with the call of the line at the same place, if both have the same
+  // sequence number. It is separate because most calls need none.
   struct alignas(64) DeviceLine {
     std::atomic<int64_t> sequence;  // as Line's
-    std::atomic<int64_t> left;      // what was put there and is not done
+    std::atomic<int64_t> left;      // operations on the device that are not done
     std::atomic<int64_t> began;     // nanoseconds of the steady clock; 0: not yet
-    std::atomic<int64_t> ended;     // the last of them
-    std::atomic<int64_t> code;      // why it was given up, or OK
+    std::atomic<int64_t> ended;     // when the last of them ended
+    std::atomic<int64_t> code;      // why one was given up, or OK
   };
 
-  // Null: another has its place.
+  // Null: the line belongs to another call.
   DeviceLine* FindDeviceLine(int64_t call) ABSL_EXCLUSIVE_LOCKS_REQUIRED(device_mutex_);
   static void ReadDevice(const DeviceLine& line, FlightEntry& entry);
 
@@ -120,13 +125,13 @@ class FlightRecorder final : public DeviceProgress {
 
   int64_t sequence_ = 0;
   int64_t generation_ = 0;
-  int64_t number_ = 0;  // of the generation's last call of all ranks
+  int64_t number_ = 0;  // of the generation's last call that all ranks make
   Mutex device_mutex_;  // writers of device lines
   DeviceLine* const device_lines_ ABSL_PT_GUARDED_BY(device_mutex_);
 };
 
 struct FlightRecorder::Memory {
-  // By which ticks are turned into time: both were read at once.
+  // Both clocks were read at the same moment; they convert ticks into time.
   alignas(64) std::atomic<int64_t> first_ticks;
   std::atomic<int64_t> first_nanoseconds;
   Line lines[kEntries];
@@ -150,7 +155,7 @@ inline void FlightRecorder::Begin(int64_t generation, Collective verb, DataType 
     number_ = 0;
   }
   Line& line = lines_[static_cast<size_t>(++sequence_) % kEntries];
-  // Whoever reads any of what follows then sees that it is not the entry that it began to read.
+  // A reader that sees any later store then also sees that the entry has changed.
   line.sequence.store(0, std::memory_order_relaxed);
   line.generation.store(generation, kRelease);
   line.what.store(uint64_t{static_cast<uint32_t>(root)} << kRootBits |

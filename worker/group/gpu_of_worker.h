@@ -1,4 +1,4 @@
-// A GPU of a worker daemon, for the clients that have the same one.
+// A GPU of a worker daemon, shared with the clients that use the same GPU.
 #ifndef COHORT_WORKER_GROUP_GPU_OF_WORKER_H_
 #define COHORT_WORKER_GROUP_GPU_OF_WORKER_H_
 
@@ -10,8 +10,8 @@
 namespace cohort::worker {
 
 struct GpuOfWorker {
-  std::shared_ptr<SharedGpu> gpu;      // clients' memory and streams
-  std::shared_ptr<DevicePlane> plane;  // ranks
+  std::shared_ptr<SharedGpu> gpu;      // for clients' memory and streams
+  std::shared_ptr<DevicePlane> plane;  // for ranks
 };
 
 }  // namespace cohort::worker

@@ -1,4 +1,4 @@
-// Where the planes meet: ranks that the coordinator brought together are connected.
+// Connects the ranks that the coordinator brought together.
 #ifndef COHORT_WORKER_GROUP_GROUP_BOOTSTRAP_H_
 #define COHORT_WORKER_GROUP_GROUP_BOOTSTRAP_H_
 
@@ -20,10 +20,10 @@
 namespace cohort::worker {
 
 struct BootstrapOptions {
-  // From which this rank's tensors are allocated; it outlives the communicator.
+  // The heap from which this rank's tensors are allocated; it outlives the communicator.
   std::shared_ptr<shm::Heap> heap;
-  // Where other hosts connect to, without a port. Empty: the address by which this host reaches the
-  // coordinator.
+  // The address to which other hosts connect, without a port. Empty: the local address of this host
+  // towards the coordinator.
   std::string advertised_host;
   // Ranks with different names share no memory. Empty: this machine and its network namespace.
   std::string host_identity;
@@ -34,26 +34,27 @@ struct BootstrapOptions {
   absl::Duration host_window = absl::Seconds(5);
   // Ends waits at the coordinator early, with its reason. May be null.
   std::shared_ptr<client::Cancellation> cancellation;
-  // Told how many file descriptors the rank has open for the group at most: before it opens any,
-  // and again, which is no more, once it is known which ranks share memory. An error ends the
-  // meeting. May be null.
+  // Called with the most file descriptors that the rank opens for the group: first before it opens
+  // any. The second call comes once it is known which ranks share memory; its count is never
+  // larger. An error ends MeetRanks. May be null.
   std::function<absl::Status(int world_size, int descriptors)> take_descriptors;
 };
 
 struct MetRanks {
   Connections connections;
-  // To ranks of this host: one closes when the process at its other end does.
+  // Connections to ranks of this host: each closes when the process at its other end ends.
   std::vector<HostLink> links;
-  // Why ranks that might share memory do not, as any of them says it; each text once.
+  // Why ranks that might share memory do not, as reported by any rank; each text once.
   std::vector<std::string> why_not_of_all;
 };
 
-// All ranks of `group`'s generation call it; blocks for at most the timeout. Two rounds through the
-// coordinator: how each can be reached; then, once those of a host have met, who shares memory with
-// whom; and a third where there are both. Errors: those of ProcessGroup::AllGather (naming who is
-// missing); FAILED_PRECONDITION (ranks of another version); INVALID_ARGUMENT, on all
-// ranks alike (not one placement); UNAVAILABLE, DEADLINE_EXCEEDED,
-// RESOURCE_EXHAUSTED name the rank that could not be connected.
+// Connects all ranks of `group`'s generation; all call it. Blocks for at most the timeout. The
+// first round through the coordinator exchanges how each rank can be reached. After ranks of one
+// host have met, the second exchanges which ranks share memory. A third follows if there are
+// several hosts and ranks that share memory. Errors: those of ProcessGroup::AllGather (naming the
+// missing ranks); FAILED_PRECONDITION (ranks of another version); INVALID_ARGUMENT, on all ranks
+// alike (different placements); UNAVAILABLE, DEADLINE_EXCEEDED and RESOURCE_EXHAUSTED name the rank
+// that could not be connected.
 absl::StatusOr<MetRanks> MeetRanks(client::ProcessGroup& group,
                                    const std::string& coordinator_address,
                                    const BootstrapOptions& options);

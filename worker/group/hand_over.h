@@ -1,5 +1,5 @@
-// A rank's memory and sockets go from the daemon that met the other ranks to the client whose
-// threads will use them.
+// Hands over a rank's memory and sockets: from the daemon that met the other ranks to the client
+// whose threads use them.
 #ifndef COHORT_WORKER_GROUP_HAND_OVER_H_
 #define COHORT_WORKER_GROUP_HAND_OVER_H_
 
@@ -15,17 +15,17 @@
 
 namespace cohort::worker {
 
-// Of what is handed over and of the memory behind it: another layout is another version.
+// The version of the messages and of the layout of the memory: another layout is another version.
 inline constexpr uint32_t kHandOverVersion = 4;
 
-// Whole, as descriptors: what is handed over is the receiver's alone once the sender's is
-// destroyed. Errors: UNAVAILABLE (the client is gone), DEADLINE_EXCEEDED.
+// Sends all connections as descriptors; the receiver alone has them once the sender destroys its
+// own. Errors: UNAVAILABLE (the client is gone), DEADLINE_EXCEEDED.
 absl::Status SendConnections(const Connections& connections, const shm::LocalSocket& socket,
                              Instant deadline);
 
 // `heap` is this rank's, which the client has mapped already. Errors: UNAVAILABLE (the daemon is
 // gone), DEADLINE_EXCEEDED, FAILED_PRECONDITION (a daemon of another version), INVALID_ARGUMENT
-// (what comes makes no sense), RESOURCE_EXHAUSTED (memory, descriptors).
+// (inconsistent messages), RESOURCE_EXHAUSTED (memory, descriptors).
 absl::StatusOr<Connections> ReceiveConnections(const shm::LocalSocket& socket,
                                                std::shared_ptr<const shm::Segment> heap,
                                                Instant deadline);

@@ -1,5 +1,5 @@
-// How ranks of one host come to share memory: they meet at the socket of the first of them, who
-// hands all of it to all.
+// Shares memory between the ranks of one host: they meet at the socket of the first rank, which
+// hands out all descriptors.
 #ifndef COHORT_WORKER_GROUP_HOST_FORMATION_H_
 #define COHORT_WORKER_GROUP_HOST_FORMATION_H_
 
@@ -27,14 +27,16 @@ struct HostCandidate {
 
 struct HostFormationOptions {
   int rank = 0;
-  std::vector<HostCandidate> candidates;  // by rank, this one included
+  std::vector<HostCandidate> candidates;  // by rank, including this one
   Id128 secret;                           // of the group
   const shm::LocalListener* listener = nullptr;
-  // This rank's.
+  // This rank's heap.
   std::shared_ptr<const shm::Segment> heap;
-  // Of memory besides, which all map where all candidates are in it; 0: none. The same on all.
+  // The size of a further segment, which all ranks map if every candidate takes part; 0: none. The
+  // same on all ranks.
   size_t common_bytes = 0;
-  // How long the first waits for candidates: those who do not come by then cannot.
+  // How long the first rank waits for the candidates. A candidate that comes later shares no
+  // memory.
   absl::Duration window = absl::Seconds(5);
 };
 
@@ -45,19 +47,20 @@ struct HostLink {
 };
 
 struct HostFormation {
-  std::vector<int> ranks;  // that share memory, this one included, in order
-  // Of these, by their order in `ranks`. None of a rank alone.
+  std::vector<int> ranks;  // that share memory, including this one, in order
+  // The memory of these ranks, in the order of `ranks`. Null if this rank is alone.
   std::unique_ptr<HostMemory> memory;
-  // Of `common_bytes`, zeros until a rank changes them; of no bytes if there is none.
+  // The further segment of `common_bytes`, zeros until a rank writes to it; of no bytes if there is
+  // none.
   shm::Segment common;
-  // From the first to each, from each to the first.
+  // The first rank has a link to each other rank, every other rank has one to the first.
   std::vector<HostLink> links;
-  std::string why_not;  // why not all candidates are in it
+  std::string why_not;  // why some candidates do not take part
 };
 
-// All candidates call it. A rank whom the first does not hear of, or does not let in (another
-// user's process), is alone: that is no error. Errors, each naming a rank: UNAVAILABLE (one was
-// gone in the middle of it), RESOURCE_EXHAUSTED (memory), DEADLINE_EXCEEDED.
+// All candidates call it. A rank is alone, without an error, if the first rank does not hear of it
+// or refuses it (another user's process). Errors, each naming a rank: UNAVAILABLE (a rank died
+// meanwhile), RESOURCE_EXHAUSTED (memory), DEADLINE_EXCEEDED.
 absl::StatusOr<HostFormation> FormHost(const HostFormationOptions& options, Instant deadline);
 
 }  // namespace cohort::worker

@@ -1,4 +1,4 @@
-// Which host this is, and by which address others reach it.
+// The identity of this host, and the address at which others reach it.
 #ifndef COHORT_WORKER_GROUP_HOST_IDENTITY_H_
 #define COHORT_WORKER_GROUP_HOST_IDENTITY_H_
 
@@ -8,18 +8,19 @@
 
 namespace cohort::worker {
 
-// The same in all processes of this machine since it started, whatever their namespaces.
+// The same in all processes of this machine until it restarts, whatever their namespaces.
 std::string MachineIdentity();
 
-// The same in all processes that can meet by Unix sockets without a file: this machine, since it
-// started, and network namespace.
+// The same in all processes that can meet by Unix sockets without a file: of one machine, until it
+// restarts, and one network namespace.
 std::string HostIdentity();
 
-// The same in all processes whose steady clock is the same one: of this machine, since it started.
+// The same in all processes that share a steady clock: of one machine, until it restarts, and one
+// time namespace.
 std::string ClockIdentity();
 
-// The local address from which packets to `address` ("host:port", "[::1]:7700") leave; that of
-// loopback where none do, or the address is a path.
+// Returns the local address from which packets to `address` ("host:port", "[::1]:7700") leave.
+// Returns the loopback address if there is no route, or if the address is a path.
 std::string LocalAddressTowards(absl::string_view address);
 
 }  // namespace cohort::worker

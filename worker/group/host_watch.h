@@ -1,4 +1,4 @@
-// Ends a group's collectives when a process it shares memory with is gone.
+// Ends a group's collectives when a process dies that shares memory with this one.
 #ifndef COHORT_WORKER_GROUP_HOST_WATCH_H_
 #define COHORT_WORKER_GROUP_HOST_WATCH_H_
 
@@ -13,24 +13,25 @@
 
 namespace cohort::worker {
 
-// The kernel closes a process's connections however it ends, and tells of its end by a descriptor
-// of the process, which no child that it forked keeps open. Both are watched: within a millisecond.
+// Notices the death within a millisecond, by two signs. The kernel closes a process's connections
+// however it ends; but a child that it forked may keep them open. A descriptor of the process
+// (pidfd) reports its end even then.
 class HostWatch {
  public:
-  // `on_gone` gets such as "rank 3 is gone: process 4711 ended", once for each link at most, on the
-  // supervisor's thread.
+  // `on_gone` gets a text such as "rank 3 is gone: its process 4711 ended", at most once for each
+  // link. It runs on the supervisor's thread.
   HostWatch(std::shared_ptr<Supervisor> supervisor, std::vector<HostLink> links,
             std::function<void(const std::string&)> on_gone);
-  // The others are told that this rank leaves, not that it died.
+  // Tells the other ranks that this rank leaves: they do not take it for dead.
   ~HostWatch();
 
-  // Tells them now that this rank leaves because of `why`.
+  // Tells the other ranks, now, that this rank leaves because of `why`.
   void SayGoodbye(const std::string& why);
 
  private:
   struct Watched {
     HostLink link;
-    UniqueFd process;  // none where the other's number is not known here
+    UniqueFd process;  // not open if this process does not know the other's number
     pid_t pid = 0;
     bool gone = false;
     Supervisor::Watched socket_watch = 0;

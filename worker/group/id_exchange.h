@@ -1,4 +1,5 @@
-// How the ranks of a group come by the ids of communicators, and tell how far they are with them.
+// Exchanges the ids of communicators between the ranks of a group, and reports how far the ranks
+// are.
 #ifndef COHORT_WORKER_GROUP_ID_EXCHANGE_H_
 #define COHORT_WORKER_GROUP_ID_EXCHANGE_H_
 
@@ -14,7 +15,8 @@
 
 namespace cohort::worker {
 
-// Of one rank, in one generation of a group. The calls, and their errors, are ProcessGroup's.
+// The exchange of one rank, in one generation of a group. Its calls and their errors are those of
+// ProcessGroup.
 class IdExchange {
  public:
   using Phase = client::ProcessGroup::InitPhase;
@@ -32,10 +34,10 @@ class IdExchange {
   virtual absl::Status Report(absl::string_view name, Phase phase, absl::string_view detail) = 0;
 };
 
-// Of a rank whose membership is this process's.
+// For a rank whose membership this process holds.
 class IdsOfMember final : public IdExchange {
  public:
-  // Outlives it.
+  // `member` outlives it.
   explicit IdsOfMember(client::ProcessGroup* member) : member_(*member) {}
 
   const std::string& group() const override { return member_.group(); }

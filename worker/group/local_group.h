@@ -1,4 +1,4 @@
-// A group of which this process is a rank.
+// A group in which this process is a rank.
 #ifndef COHORT_WORKER_GROUP_LOCAL_GROUP_H_
 #define COHORT_WORKER_GROUP_LOCAL_GROUP_H_
 
@@ -23,40 +23,40 @@
 namespace cohort::worker {
 
 struct LocalGroupOptions {
-  // The seat: coordinator, name of the group, rank, world size, lease and so on.
+  // The rank's place: coordinator, name of the group, rank, world size, lease and so on.
   client::ProcessGroupOptions membership;
-  // How ranks find each other. Without a heap: the process's.
+  // How ranks find each other. Without a heap: the heap of the process.
   BootstrapOptions bootstrap;
-  absl::Duration timeout = absl::Seconds(300);  // of calls without their own
-  // Where bootstrap.placement is not the host alone: this rank's GPU.
+  absl::Duration timeout = absl::Seconds(300);  // for calls without their own
+  // This rank's GPU; the host placement ignores it.
   std::shared_ptr<DevicePlane> plane;
-  // Of a process whose callers are others: a rank that waits leaves the processor to the threads
+  // For a process that runs calls for others: a waiting rank yields the processor to the threads
   // that bring the next call.
   bool gives_way = false;
-  // A generation has ended by itself, and why; once for each, on any thread. It must not block, nor
-  // call the group.
+  // Called, on any thread, when a generation has ended by itself; at most once for each. It must
+  // not block, nor call the group.
   std::function<void(int64_t generation, const std::string& cause)> on_end;
 };
 
-// The calling thread executes its share of each operation; the coordinator is not asked.
+// The calling thread executes its share of each operation; the coordinator takes no part.
 //
-// A rank that dies is noticed by its connections, within milliseconds on the same host, and by the
-// coordinator; calls of all others then end with ABORTED, naming it. Rejoin forms the next
-// generation, with whoever comes.
+// When a rank dies, its connections show it, within milliseconds on the same host, and the
+// coordinator notices too. Calls of all other ranks then end with ABORTED, which names that rank.
+// Rejoin forms the next generation from the ranks that join it.
 class LocalGroup final : public ExecutingGroup {
  public:
-  // Takes the seat, waits until the group is complete, and connects the ranks. Errors: those of
+  // Joins the group, waits until it is complete, and connects the ranks. Errors: those of
   // ProcessGroup::Create, MeetRanks and DevicePlane::Form; FAILED_PRECONDITION (a placement on
   // devices without a plane).
   static absl::StatusOr<std::unique_ptr<LocalGroup>> Create(LocalGroupOptions options);
-  // Leaves; what it gave and did not wait for is given a second to arrive.
+  // Leaves. Before that it waits at most one second until its messages and broadcasts have arrived.
   ~LocalGroup() override;
 
-  // After ABORTED or DEADLINE_EXCEEDED: takes the seat in the next generation. Tensors stay valid.
+  // Joins the next generation, after ABORTED or DEADLINE_EXCEEDED. Tensors stay valid.
   absl::Status Rejoin(absl::Duration timeout = absl::Seconds(60)) override;
 
   // The last calls of this rank, for a file (client::WriteFlightRecords) that `cohort trace` reads:
-  // nobody can ask this process for them. From any thread, also while another is in a call.
+  // this process does not serve them. Any thread may call it, also during another call.
   client::FlightRecord ExportFlightRecord() const;
 
   client::ProcessGroup& membership() { return seat_->membership(); }

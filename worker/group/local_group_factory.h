@@ -1,4 +1,4 @@
-// Groups of which this process is a rank, wherever they are planned.
+// Makes groups in which this process is a rank, at the places of a plan.
 #ifndef COHORT_WORKER_GROUP_LOCAL_GROUP_FACTORY_H_
 #define COHORT_WORKER_GROUP_LOCAL_GROUP_FACTORY_H_
 
@@ -7,8 +7,8 @@
 
 namespace cohort::worker {
 
-// `options` of the group, but for the place and how long it may take to form. Without a shared
-// connection, all its groups share one to `options.membership.connection`.
+// `options` apply to every group, except its place and the time that it may take to form. Without a
+// shared connection, all groups share one to `options.membership.connection`.
 client::GroupFactory LocalGroupFactory(LocalGroupOptions options);
 
 }  // namespace cohort::worker

@@ -1,4 +1,4 @@
-// Objects exchanged by some members of a group, as client::Group::AllGatherObjectsOf promises it.
+// Gathers objects from some members of a group: see client::Group::AllGatherObjectsOf.
 #ifndef COHORT_WORKER_GROUP_MEMBER_OBJECTS_H_
 #define COHORT_WORKER_GROUP_MEMBER_OBJECTS_H_
 
@@ -13,7 +13,7 @@
 
 namespace cohort::worker {
 
-// One round at the coordinator, under a name that is the set's own. Errors: INVALID_ARGUMENT
+// Runs one round at the coordinator, under a name for this set of members. Errors: INVALID_ARGUMENT
 // (`members` are not ascending ranks of the group with `member` among them); those of
 // ProcessGroup::AllGather.
 absl::StatusOr<std::vector<std::string>> AllGatherObjectsOf(client::ProcessGroup& member,

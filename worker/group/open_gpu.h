@@ -1,4 +1,4 @@
-// The GPU of a rank, in programs that are also built where there is no CUDA toolkit.
+// Opens a rank's GPU, in programs that are also built without a CUDA toolkit.
 #ifndef COHORT_WORKER_GROUP_OPEN_GPU_H_
 #define COHORT_WORKER_GROUP_OPEN_GPU_H_
 
@@ -9,12 +9,12 @@
 
 namespace cohort::worker {
 
-// By CUDA's number of it. Loads NCCL. Errors: UNIMPLEMENTED (built without CUDA), INVALID_ARGUMENT
-// (no such device), FAILED_PRECONDITION (no device, no driver, or NCCL too old; what to do),
-// NOT_FOUND (no NCCL; what was tried).
+// Opens the GPU with CUDA's number `device`, and loads NCCL. Errors: UNIMPLEMENTED (built without
+// CUDA), INVALID_ARGUMENT (no such device), FAILED_PRECONDITION (no device, no driver, or NCCL too
+// old; says what to do), NOT_FOUND (no NCCL; lists the paths that were tried).
 absl::StatusOr<std::shared_ptr<DevicePlane>> OpenGpu(int device,
                                                      const DevicePlaneOptions& options = {});
-// At least one. Errors: as OpenGpu, but for those of NCCL.
+// Returns at least one. Errors: those of OpenGpu, except NCCL's.
 absl::StatusOr<int> CountGpus();
 
 }  // namespace cohort::worker

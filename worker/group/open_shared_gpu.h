@@ -1,4 +1,4 @@
-// GPUs that a client and its worker daemon share, in programs that are also built where there is no
+// Opens a GPU that a client and its worker daemon share, in programs that are also built without a
 // CUDA toolkit.
 #ifndef COHORT_WORKER_GROUP_OPEN_SHARED_GPU_H_
 #define COHORT_WORKER_GROUP_OPEN_SHARED_GPU_H_
@@ -12,11 +12,11 @@
 
 namespace cohort::worker {
 
-// Of a client of a worker, for RemoteGroupOptions::gpu; by CUDA's number of it. NCCL is the
-// worker's to have. Errors: those of OpenGpu, but for NCCL's.
+// Opens a GPU in a worker's client, by CUDA's number, for RemoteGroupOptions::gpu. The client needs
+// no NCCL; the worker loads it. Errors: those of OpenGpu, except NCCL's.
 absl::StatusOr<std::shared_ptr<client::Gpu>> OpenGpuOfClient(int device);
 
-// Of a worker, for a client whose GPU has that name. Errors: those of OpenGpu; FAILED_PRECONDITION
+// Opens a client's GPU in a worker, by its UUID. Errors: those of OpenGpu; FAILED_PRECONDITION
 // (this process does not see it).
 absl::StatusOr<GpuOfWorker> OpenGpuOfWorker(const std::string& uuid);
 

@@ -1,4 +1,4 @@
-// What an executing group has recorded, where some of it is on its GPU.
+// A recorded sequence of an executing group with calls on its GPU.
 #ifndef COHORT_WORKER_GROUP_RECORDED_SEQUENCE_H_
 #define COHORT_WORKER_GROUP_RECORDED_SEQUENCE_H_
 
@@ -17,16 +17,18 @@ namespace cohort::worker {
 
 class ExecutingGroup;
 
-// Calls of one kind that follow each other: on the GPU captured, and launched as one.
+// Consecutive calls, all on the host or all on the GPU. Those on the GPU are captured, and launched
+// as one.
 struct RecordedStep {
-  int first = 1;                // the number of the first
-  client::RecordedCalls calls;  // keep their tensors
+  int first = 1;                // the number of the first call, from 1
+  client::RecordedCalls calls;  // they keep their tensors
   std::shared_ptr<DeviceReplay> replay;
 };
 
-// In the same places on all ranks, which have the same calls, but for messages: those on GPUs go
-// with what is around them. Errors: FAILED_PRECONDITION (messages of host memory between calls on
-// GPUs, which those of other ranks have in one step).
+// Splits the calls into steps, at the same places on all ranks. All ranks have the same calls,
+// except messages. Messages on GPUs join the step of the calls around them. Errors:
+// FAILED_PRECONDITION (messages of host memory between calls on GPUs, which are one step on other
+// ranks).
 absl::StatusOr<std::vector<RecordedStep>> StepsOf(client::RecordedCalls calls);
 
 class RecordedSequence final : public client::Sequence {

@@ -1,4 +1,4 @@
-// Ids of communicators for a rank whose membership is a worker daemon's.
+// Exchanges ids for a rank whose membership a worker daemon holds.
 #ifndef COHORT_WORKER_GROUP_RELAYED_IDS_H_
 #define COHORT_WORKER_GROUP_RELAYED_IDS_H_
 
@@ -13,11 +13,11 @@
 
 namespace cohort::worker {
 
-// The daemon asks the coordinator on behalf of its client. In the generation in which it was made:
-// later, calls are ABORTED.
+// The daemon asks the coordinator for its client. Valid for the generation in which it was made;
+// later calls return ABORTED.
 class RelayedIds final : public IdExchange {
  public:
-  // Outlives it.
+  // `seat` outlives it.
   explicit RelayedIds(const client::RemoteGroup* seat)
       : seat_(*seat), generation_(seat->generation()) {}
 

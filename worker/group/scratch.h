@@ -1,4 +1,4 @@
-// Contiguous memory for the time of one call.
+// Contiguous memory for the duration of one call.
 #ifndef COHORT_WORKER_GROUP_SCRATCH_H_
 #define COHORT_WORKER_GROUP_SCRATCH_H_
 
@@ -11,26 +11,27 @@
 
 namespace cohort::worker {
 
-// Keeps what it has for the next call. One thread at a time.
+// Keeps its blocks for the next call. One thread at a time.
 class Scratch {
  public:
-  // What is taken for one does not disturb the other.
+  // Each use has a block of its own.
   enum Use { kInput = 0, kOutput = 1 };
 
   // `place` outlives it.
   explicit Scratch(TensorPlace* place) : place_(*place) {}
 
-  // At a multiple of 64 bytes if what the place gives is; until the next of the same use.
+  // Returns memory that lasts until the next Take of the same use. It lies at a multiple of 64
+  // bytes if the place's memory does.
   absl::StatusOr<char*> Take(Use use, int64_t bytes);
 
-  // At the end of a call: what is large goes back.
+  // Ends a call: frees blocks of more than kKept bytes.
   static constexpr int64_t kKept = int64_t{64} << 20;
   void Trim();
 
  private:
   TensorPlace& place_;
   Tensor blocks_[2];
-  bool too_large_ = false;  // one of them is more than is kept
+  bool too_large_ = false;  // a block has more than kKept bytes
 };
 
 }  // namespace cohort::worker

@@ -1,5 +1,5 @@
-// A rank's place in a group: its membership at the coordinator, and whom it meets there, generation
-// after generation.
+// A rank's place in a group: its membership at the coordinator, and its connections to the other
+// ranks, over several generations.
 #ifndef COHORT_WORKER_GROUP_SEAT_H_
 #define COHORT_WORKER_GROUP_SEAT_H_
 
@@ -24,33 +24,33 @@ namespace cohort::worker {
 
 struct SeatOptions {
   client::ProcessGroupOptions membership;
-  // How ranks find each other. Its heap is not null.
+  // How ranks find each other. The heap is not null.
   BootstrapOptions bootstrap;
 };
 
-// One thread at a time, but for what is called by others.
+// One thread at a time, except where a method says otherwise.
 class Seat {
  public:
-  // Takes the seat, and waits until the group is complete. Errors: those of ProcessGroup::Create.
+  // Joins the group, and waits until it is complete. Errors: those of ProcessGroup::Create.
   static absl::StatusOr<std::unique_ptr<Seat>> Take(SeatOptions options);
-  // Leaves.
+  // Leaves the group.
   ~Seat();
 
   // Connects the ranks of the generation. Errors: those of MeetRanks.
   absl::StatusOr<Connections> Meet(absl::Duration timeout);
-  // From here on `on_end` is told, once, why the generation has ended: such as "rank 3 is gone: its
-  // process 4711 ended". At once if it has. On any thread; it must not block, nor call the seat.
+  // From now on, calls `on_end` once when the generation ends, with the cause, such as "rank 3 is
+  // gone: its process 4711 ended". Calls it at once if the generation has ended already. It runs on
+  // any thread; it must not block, nor call the seat.
   void Attend(std::function<void(const std::string&)> on_end);
-  // What was attended to is not any more. The others hear that this rank leaves the generation.
+  // Undoes Attend and ends the watch. The other ranks learn that this rank leaves the generation.
   void Disregard();
 
-  // Takes the seat in the next generation, and connects its ranks. Errors: those of
-  // ProcessGroup::Rejoin and MeetRanks; ABORTED if each generation broke before it stood, until the
-  // timeout.
+  // Joins the next generation, and connects its ranks. Errors: those of ProcessGroup::Rejoin and
+  // MeetRanks; ABORTED (until the timeout, each generation ended before its ranks were connected).
   absl::StatusOr<Connections> Rejoin(absl::Duration timeout);
 
-  // The other ranks of this host are told, at once, that this one is out because of `why`; those of
-  // other hosts hear of it when it leaves. From any thread.
+  // Tells the other ranks of this host at once that this rank leaves because of `why`. Ranks of
+  // other hosts learn it when this rank leaves. Any thread may call it.
   void Tell(const std::string& why);
 
   client::ProcessGroup& membership() const { return *membership_; }
@@ -58,13 +58,13 @@ class Seat {
  private:
   explicit Seat(SeatOptions options) : options_(std::move(options)) {}
 
-  // Leaves with the coordinator, for people, how the ranks reach each other.
+  // Stores at the coordinator, for people, how the ranks reach each other.
   void NotePaths(const MetRanks& met);
   void OnEvent(const client::GroupEvent& event);
   void End(int64_t generation, const std::string& cause);
   void EndLocked(int64_t generation, const std::string& cause)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // A generation stands: what was told of it before it did is not about it.
+  // Marks a generation as complete: earlier events of it concern ranks that are not in it.
   void Stand();
 
   SeatOptions options_;
@@ -76,9 +76,9 @@ class Seat {
 
   Mutex mutex_;
   std::function<void(const std::string&)> on_end_ ABSL_GUARDED_BY(mutex_);
-  int64_t generation_ ABSL_GUARDED_BY(mutex_) = 0;  // that stands
-  int64_t revision_ ABSL_GUARDED_BY(mutex_) = 0;    // as it came to stand
-  // Of generations that do not stand yet.
+  int64_t generation_ ABSL_GUARDED_BY(mutex_) = 0;  // the complete one
+  int64_t revision_ ABSL_GUARDED_BY(mutex_) = 0;    // of the group when it became complete
+  // Ends of generations that are not complete yet.
   struct Early {
     int64_t generation = 0;
     int64_t revision = 0;
@@ -86,7 +86,7 @@ class Seat {
   };
   std::vector<Early> early_ ABSL_GUARDED_BY(mutex_);
   int64_t ended_generation_ ABSL_GUARDED_BY(mutex_) = 0;
-  std::string cause_ ABSL_GUARDED_BY(mutex_);  // of that
+  std::string cause_ ABSL_GUARDED_BY(mutex_);  // of that generation's end
 };
 
 }  // namespace cohort::worker

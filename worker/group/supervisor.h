@@ -1,4 +1,4 @@
-// The thread that notices when other processes are gone.
+// A thread that notices when other processes end.
 #ifndef COHORT_WORKER_GROUP_SUPERVISOR_H_
 #define COHORT_WORKER_GROUP_SUPERVISOR_H_
 
@@ -15,19 +15,19 @@
 
 namespace cohort::worker {
 
-// One for all groups of a process; it sleeps until one of the watched is readable. Thread-safe.
+// One for all groups of a process; it sleeps until a watched descriptor is readable. Thread-safe.
 class Supervisor {
  public:
-  // The process's; it ends with the last who holds it. Errors: RESOURCE_EXHAUSTED.
+  // Returns the process's supervisor, which ends with its last holder. Errors: RESOURCE_EXHAUSTED.
   static absl::StatusOr<std::shared_ptr<Supervisor>> Shared();
   ~Supervisor();
 
-  // `on_readable` runs on the supervisor's thread whenever `fd` is readable or its other side is
-  // gone; false: it is not to be called again. It must not block, and not call Watch or Unwatch.
-  // `fd` stays the caller's, and open until Unwatch.
+  // `on_readable` runs on the supervisor's thread whenever `fd` is readable or its other side has
+  // closed it. If it returns false, it is not called again. It must not block, nor call Watch or
+  // Unwatch. The caller keeps `fd`, open until Unwatch.
   using Watched = uint64_t;
   Watched Watch(int fd, std::function<bool()> on_readable);
-  // When it returns, `on_readable` does not run and will not.
+  // Once it has returned, `on_readable` does not run any more.
   void Unwatch(Watched watched);
 
  private:

@@ -8,13 +8,14 @@
 
 namespace cohort::worker {
 
-// The call without its root, dimension and sizes, which are set once they are checked. An error
-// describes the call as far as it is checked.
+// Returns the call without its root, dimension and sizes; the checks set them. An error thus
+// describes only the checked part of the call.
 CollectiveCall Unchecked(const CollectiveCall& asked);
 // Sets the dimension of the call. `dim` is -n..n-1. Errors: INVALID_ARGUMENT.
 absl::Status SetDim(CollectiveCall& call, int dim);
 
-// An error of this rank's own arguments, which names the call: see worker/communicator/refusal.h.
+// Returns an error of this rank's own arguments, which names the call: see
+// worker/communicator/refusal.h.
 absl::Status Refuse(const CollectiveCall& call, absl::string_view why);
 
 }  // namespace cohort::worker

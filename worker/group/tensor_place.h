@@ -1,5 +1,4 @@
-// Where tensors of one kind lie, as verbs need to know it: room there for the time of a call, and
-// copies within.
+// A kind of memory in which tensors lie: memory for the duration of a call, and copies within it.
 #ifndef COHORT_WORKER_GROUP_TENSOR_PLACE_H_
 #define COHORT_WORKER_GROUP_TENSOR_PLACE_H_
 
@@ -14,24 +13,25 @@
 
 namespace cohort::worker {
 
-// Copies are done in the order of the calls, and in that of the communicator's operations on the
-// same place, but need not be done when they return. One thread at a time.
+// Copies run in the order of the calls, and in order with the communicator's operations on the same
+// place. They need not be done when the calls return. One thread at a time.
 class TensorPlace {
  public:
   virtual ~TensorPlace() = default;
 
-  // Contiguous elements of no defined value: where the other ranks of the host see them, if there
-  // is such a place. Errors: RESOURCE_EXHAUSTED.
+  // Returns a contiguous tensor of undefined value, in memory that the other ranks of the host can
+  // map, if the place has such memory. Errors: RESOURCE_EXHAUSTED.
   virtual absl::StatusOr<Tensor> Allocate(DataType type, const Shape& shape) = 0;
-  // Of one type and shape, whatever the layouts; the two do not overlap, unless they are the same.
+  // Both have one type and shape, any layouts; they do not overlap, unless they are the same
+  // elements.
   virtual absl::Status Copy(const Tensor& from, const Tensor& to) = 0;
-  // To zeros.
+  // Sets the bytes to zero.
   virtual absl::Status Clear(void* memory, int64_t bytes) = 0;
   // Returns when all copies are done. Errors: DEADLINE_EXCEEDED.
   virtual absl::Status Finish(Instant deadline) = 0;
 };
 
-// Memory of the process. `allocate` gives what Allocate does.
+// Memory of the process; `allocate` implements Allocate.
 class HostPlace final : public TensorPlace {
  public:
   using Allocator = std::function<absl::StatusOr<Tensor>(DataType, const Shape&)>;

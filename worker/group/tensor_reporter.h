@@ -1,5 +1,5 @@
-// What a rank does with tensors, as its seat tells the coordinator: `cohort who-is-missing` answers
-// from that.
+// Reports a rank's collectives to the coordinator; `cohort who-is-missing` answers from the
+// reports.
 #ifndef COHORT_WORKER_GROUP_TENSOR_REPORTER_H_
 #define COHORT_WORKER_GROUP_TENSOR_REPORTER_H_
 
@@ -15,31 +15,32 @@
 
 namespace cohort::worker {
 
-// Reads a flight record, which is written anyway: a call costs nothing more. Thread-safe.
+// Reads the flight record, so that calls cost nothing more. Thread-safe.
 class TensorReporter {
  public:
-  // What a flight record holds now; empty while there is none.
+  // The contents of a flight record; empty while there is none.
   struct Look {
     std::vector<FlightEntry> calls;  // oldest first
-    std::vector<WaitedFor> waits;    // of all ranks
+    std::vector<WaitedFor> waits;    // for all ranks
   };
   using Source = std::function<Look()>;
 
-  // Called by Report, on its thread; must not block.
+  // `source` is called by Report, on its thread; it must not block.
   void Start(Source source);
-  // When it returns, the source does not run and will not.
+  // Once it has returned, the source does not run any more.
   void Stop();
 
-  // `waits_for` has the ranks for whom this rank has slept, in the same call, for half of the time
-  // since the last Report: two of them a moment apart tell for whom it sleeps now.
+  // `waits_for` has the ranks for which this rank has slept, in the same call, for at least half of
+  // the time since the last Report. Two reports a moment apart thus show for which ranks it sleeps
+  // now.
   client::TensorReport Report();
 
  private:
   Mutex mutex_;
   Source source_ ABSL_GUARDED_BY(mutex_);
-  // Of the last Report.
+  // Of the last Report:
   Instant at_ ABSL_GUARDED_BY(mutex_);
-  int64_t open_ ABSL_GUARDED_BY(mutex_) = 0;  // the sequence of the call that was open; 0: none
+  int64_t open_ ABSL_GUARDED_BY(mutex_) = 0;  // the sequence of its open call; 0: none
   std::vector<WaitedFor> waits_ ABSL_GUARDED_BY(mutex_);
 };
 

@@ -1,5 +1,5 @@
-// The tensor verbs of client::Group, on a communicator: dimensions, strides and ragged sizes on top
-// of flat memory.
+// The collectives of client::Group on tensors, on top of a communicator of flat memory: dimensions,
+// strides and ragged sizes.
 #ifndef COHORT_WORKER_GROUP_TENSOR_VERBS_H_
 #define COHORT_WORKER_GROUP_TENSOR_VERBS_H_
 
@@ -21,27 +21,27 @@
 
 namespace cohort::worker {
 
-// A shape by another, which outlives it.
+// A shape, given by another shape that outlives it.
 struct Like {
   Like(const Shape& shape) : shape(shape) {}  // NOLINT: a shape is like itself
   Like(const Shape& shape, int dim, int64_t extent) : shape(shape), dim(dim), extent(extent) {}
 
   const Shape& shape;
-  int dim = -1;  // which has another extent; -1: none
+  int dim = -1;  // the dimension that has `extent`; -1: none
   int64_t extent = 0;
 };
 
-// What each verb does, and its errors: see client::Group. A tensor whose memory is what the
-// communicator needs goes to it as it is; others go through scratch, with a copy in or out. What
-// cannot be seen in flat memory, such as shapes, is compared by digest in the communicator's own
-// meeting, and costs no other.
+// For the collectives and their errors see client::Group. A tensor whose memory has the layout that
+// the communicator needs goes to it as it is. Others go through scratch, with a copy in or out.
+// Properties that flat memory does not show, such as shapes, are compared by digest. The digest
+// travels with the communicator's own meeting, and costs no other.
 //
-// A rank's own mistake is found before anything is called: see worker/communicator/refusal.h. One
-// thread at a time.
+// A mistake in this rank's arguments is found before the rank meets the others: see
+// worker/communicator/refusal.h. One thread at a time.
 class TensorVerbs {
  public:
-  // All outlive it. `communicator` moves what lies in `place`, on `device`; `host` moves sizes and
-  // texts, by memory of the process: the same one where that is the place.
+  // All outlive it. `communicator` moves memory of `place`, on `device`. `host` moves sizes and
+  // texts in host memory; it is `communicator` if the place is in host memory.
   TensorVerbs(Communicator* communicator, TensorPlace* place)
       : TensorVerbs(communicator, place, Device::Host(), communicator) {}
   TensorVerbs(Communicator* communicator, TensorPlace* place, Device device, Communicator* host);
@@ -55,7 +55,8 @@ class TensorVerbs {
 
   absl::Status Exchange(absl::Span<const client::TensorTransfer> transfers, Instant deadline);
   absl::StatusOr<int> AwaitMessage(absl::Span<const int> peers, Instant deadline);
-  // In place of a verb: `why`, which this rank has not met the others for, is what all hear.
+  // Takes the place of a collective that this rank has refused before it met the others: all ranks
+  // get the error `why`.
   absl::Status TellRefusal(absl::string_view why, Instant deadline);
 
  private:
@@ -95,22 +96,22 @@ class TensorVerbs {
                            const Tensor& tensor) const;
   absl::Status SetRoot(CollectiveCall& call, int root) const;
   absl::Status CheckInput(const CollectiveCall& call, const Tensor& input) const;
-  // Of the call's type and so many elements by dimension.
+  // Checks for the call's type and the shape of `like`.
   absl::Status CheckInput(const CollectiveCall& call, const Tensor& input, const Like& like) const;
   absl::Status CheckOutput(const CollectiveCall& call, const Tensor& output,
                            const Like& like) const;
-  // Puts them into the call. One size for each rank, and the sum.
+  // Sets the call's sizes, one for each rank. Returns their sum.
   absl::StatusOr<int64_t> SetSizes(CollectiveCall& call, absl::Span<const int64_t> sizes) const;
 
   // --- Flat memory.
 
-  // What the view's elements are in flat memory: its own, or a copy in scratch.
+  // Returns the view's elements in flat memory: the view's own, or a copy in scratch.
   absl::StatusOr<const void*> Load(const Tensor& view);
-  // Where the view's elements shall come to be: its own memory, or scratch, which Store copies to
-  // the view.
+  // Returns flat memory for the view's elements: the view's own, or scratch, from which Store
+  // copies to the view.
   absl::StatusOr<void*> Place(const Tensor& view);
   absl::Status Store(const void* flat, const Tensor& view);
-  // A flat tensor of the place.
+  // Returns a flat tensor in the place's memory.
   Tensor Flat(const void* data, DataType type, const Shape& shape) const {
     return Tensor(const_cast<void*>(data), type, shape, nullptr, device_);
   }
@@ -118,18 +119,18 @@ class TensorVerbs {
     return [this](const Tensor& from, const Tensor& to) { return place_.Copy(from, to); };
   }
 
-  // Runs `collective`, which moves the elements of `call`.
+  // Runs `collective` on `count` elements, with the other arguments of `call`.
   absl::Status RunFlat(const CollectiveCall& call, Collective collective, const void* input,
                        void* output, int64_t count, Instant deadline);
-  // The result of the call, with an error that people can read.
+  // Returns the result of the call; after a mismatch, an error that shows both calls.
   absl::Status Finish(const CollectiveCall& call, absl::Status status, Instant deadline);
-  // And when what was copied after it is there.
+  // The same, after it has waited for copies.
   absl::Status FinishCopied(const CollectiveCall& call, absl::Status status, Instant deadline);
-  // And with its result at `flat` in the view, unless it is null.
+  // The same, after it has copied the result from `flat` to the view; null: no copy.
   absl::Status Finish(const CollectiveCall& call, absl::Status status, const void* flat,
                       const Tensor& view, Instant deadline);
 
-  // --- Of checked calls.
+  // --- Calls whose arguments were checked.
 
   absl::Status EqualAllGather(const CollectiveCall& call, const Tensor& input, const Tensor& output,
                               Instant deadline);
@@ -140,14 +141,14 @@ class TensorVerbs {
   absl::Status EqualAllToAll(const CollectiveCall& call, const Tensor& input, const Tensor& output,
                              Instant deadline);
 
-  // Each part padded to the size of the largest.
+  // Pads each part to the size of the largest.
   absl::Status PaddedAllGather(const CollectiveCall& call, const Tensor& input,
                                const Tensor& output, Instant deadline);
   absl::Status PaddedReduceScatter(const CollectiveCall& call, const Tensor& input,
                                    const Tensor& output, Instant deadline);
   absl::Status PaddedGather(const CollectiveCall& call, const Tensor& input, const Tensor& output,
                             Instant deadline);
-  // Each part by a verb of its own.
+  // Runs one collective or message for each part.
   absl::Status BroadcastParts(const CollectiveCall& call, const Tensor& input, const Tensor& output,
                               Instant deadline);
   absl::Status ReduceParts(const CollectiveCall& call, const Tensor& input, const Tensor& output,
@@ -157,7 +158,7 @@ class TensorVerbs {
   absl::Status ExchangeParts(const CollectiveCall& call, const Tensor& input,
                              absl::Span<const int64_t> input_sizes, const Tensor& output,
                              absl::Span<const int64_t> output_sizes, Instant deadline);
-  // That each rank gets as much as the other sends.
+  // Checks that each rank expects as much as the other sends.
   absl::Status CheckCounterparts(const CollectiveCall& call) const;
 
   Communicator& communicator_;
@@ -165,7 +166,7 @@ class TensorVerbs {
   TensorPlace& place_;
   const Device device_;
   Scratch scratch_;
-  std::vector<int64_t> all_sizes_;  // of an all_to_all_v: by rank, those of its input and output
+  std::vector<int64_t> all_sizes_;  // of an all_to_all_v: by rank, its input's and its output's
 };
 
 }  // namespace cohort::worker

@@ -1,4 +1,4 @@
-// The time of a call, at the price of a look at the processor's counter.
+// The time of a call, for the price of one read of the processor's counter.
 #ifndef COHORT_WORKER_GROUP_TICK_CLOCK_H_
 #define COHORT_WORKER_GROUP_TICK_CLOCK_H_
 
@@ -12,7 +12,7 @@ namespace cohort::worker {
 // One thread at a time.
 class TickClock {
  public:
-  // Of a counter that all processors of a machine share; nanoseconds where there is none.
+  // Reads a counter that all processors of a machine share; without one, nanoseconds.
   static int64_t Ticks() {
 #if defined(__x86_64__)
     return static_cast<int64_t>(__builtin_ia32_rdtsc());
@@ -21,8 +21,8 @@ class TickClock {
 #endif
   }
 
-  // The steady time at `ticks`, which are this moment's, or some tens of microseconds before: good
-  // enough to reckon a deadline from, which then is that much early.
+  // Returns the steady time at `ticks`, which the caller has just read, or up to some tens of
+  // microseconds before. A deadline computed from it is early by as much.
   Instant JustBefore(int64_t ticks) {
     if (static_cast<uint64_t>(ticks - last_ticks_) > kSpan) {
       last_ticks_ = ticks;
