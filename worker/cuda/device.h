@@ -1,4 +1,4 @@
-// The GPUs that this process sees, and which of them the calling thread is at.
+// The GPUs that this process sees, and the current device of a thread.
 #ifndef COHORT_WORKER_CUDA_DEVICE_H_
 #define COHORT_WORKER_CUDA_DEVICE_H_
 
@@ -14,7 +14,7 @@
 namespace cohort::worker::cuda {
 
 struct DeviceInfo {
-  // As this process counts them; another may count differently.
+  // The number in this process; another process may number devices differently.
   int device = 0;
   std::string name;
   std::string pci_bus_id;  // 0000:81:00.0
@@ -25,45 +25,46 @@ struct DeviceInfo {
   std::pair<int, int> compute_capability;
 };
 
-// At least one. Errors: FAILED_PRECONDITION (no device, no driver or one too old; what to do).
+// Returns at least one. Errors: FAILED_PRECONDITION (no device, no driver or one too old; says what
+// to do).
 absl::StatusOr<int> DeviceCount();
 
 // Errors: INVALID_ARGUMENT (no such device), and those of DeviceCount.
 absl::StatusOr<DeviceInfo> DescribeDevice(int device);
 
-// Which one it is here. Errors: FAILED_PRECONDITION (this process does not see it), and those of
-// DeviceCount.
+// Returns the number of the device in this process. Errors: FAILED_PRECONDITION (this process does
+// not see it), and those of DeviceCount.
 absl::StatusOr<int> FindDevice(absl::string_view uuid);
 
-// Whether kernels of `device` may read and write the memory of `peer`, as NVLink or PCIe lets them.
-// Not its own. Errors: as DescribeDevice.
+// Whether kernels on `device` may access the memory of `peer`, over NVLink or PCIe. False for a
+// device and itself. Errors: those of DescribeDevice.
 absl::StatusOr<bool> CanAccessPeer(int device, int peer);
 
 struct MemoryUse {
   size_t free = 0;
   size_t total = 0;
 };
-// By all processes. Errors: as DescribeDevice.
+// The use by all processes. Errors: those of DescribeDevice.
 absl::StatusOr<MemoryUse> DeviceMemoryUse(int device);
 
-// The calling thread is at a device while it lasts, and then again where it was. For that alone no
-// context is made on a device that this process does not use: every thread begins at device 0, and
-// a process that works on another would take some hundred MB of it.
+// Makes a device the calling thread's current one during its lifetime, and then restores the device
+// before. It restores only a device that this process uses already, because a context of some
+// hundred MB would be created on another. Every thread begins at device 0.
 class CurrentDevice {
  public:
-  // Errors: as DescribeDevice.
+  // Errors: those of DescribeDevice.
   static absl::StatusOr<CurrentDevice> Set(int device);
 
   CurrentDevice(CurrentDevice&& other) noexcept
       : before_(std::exchange(other.before_, kNone)), device_(other.device_) {}
   CurrentDevice& operator=(CurrentDevice&&) = delete;
-  // In the thread that called Set.
+  // Runs in the thread that called Set.
   ~CurrentDevice();
 
   int device() const { return device_; }
 
  private:
-  // Nothing to go back to.
+  // There is no device to restore.
   static constexpr int kNone = -1;
 
   CurrentDevice(int before, int device) : before_(before), device_(device) {}
@@ -72,9 +73,9 @@ class CurrentDevice {
   int device_;
 };
 
-// For calls on `stream`, a cudaStream_t of `device`: the default ones, null, cudaStreamLegacy and
-// cudaStreamPerThread, are those of the device at which the thread is, so the thread goes there.
-// Errors: as DescribeDevice.
+// Prepares the thread for calls on `stream`, a cudaStream_t of `device`. The default streams (null,
+// cudaStreamLegacy, cudaStreamPerThread) belong to the thread's current device, so this makes
+// `device` the current one for them. Errors: those of DescribeDevice.
 absl::StatusOr<std::optional<CurrentDevice>> AtDeviceOf(void* stream, int device);
 
 }  // namespace cohort::worker::cuda

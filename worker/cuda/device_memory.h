@@ -11,13 +11,13 @@
 
 namespace cohort::worker::cuda {
 
-// Of cudaMalloc, which other processes can open (ipc_memory.h). Movable; freed with its holder,
-// which waits for all that the device has to do: for ever when that hangs, so abort it before. For
-// scratch of one operation take StreamMemory.
+// Memory from cudaMalloc, which other processes can open (ipc_memory.h). Movable; the destructor
+// frees it. Freeing waits for all work of the device, without limit if that hangs, so abort such
+// work before. For scratch of one operation use StreamMemory.
 class DeviceMemory {
  public:
-  // Of no bytes: no address. Errors: RESOURCE_EXHAUSTED (naming bytes and device), and those of
-  // DescribeDevice.
+  // No bytes have a null address. Errors: RESOURCE_EXHAUSTED (naming bytes and device), and those
+  // of DescribeDevice.
   static absl::StatusOr<DeviceMemory> Allocate(int device, size_t bytes);
 
   DeviceMemory() = default;
@@ -30,7 +30,7 @@ class DeviceMemory {
   }
   ~DeviceMemory();
 
-  // For those who want to know. Empty afterwards, also after an error.
+  // Frees the memory and reports errors; the object is empty afterwards, also after an error.
   absl::Status Free();
 
   char* data() const { return data_; }
@@ -45,9 +45,9 @@ class DeviceMemory {
   int device_ = 0;
 };
 
-// Of cudaMallocAsync: there once the stream has come so far, freed when it has done what was
-// enqueued before the holder's end. Neither waits. Work of other streams on it must be ordered by
-// events; the stream must outlive it. Other processes cannot open it.
+// Memory from cudaMallocAsync: it exists once the stream has reached the allocation. The destructor
+// frees it after the work that the stream has by then. Neither waits. Events order work of other
+// streams on it; the stream outlives it. Other processes cannot open it.
 class StreamMemory {
  public:
   // Errors: RESOURCE_EXHAUSTED (naming bytes), UNIMPLEMENTED (the device has no such memory).

@@ -1,4 +1,4 @@
-// Functions of the driver that the runtime has none for.
+// Functions of the driver that have no counterpart in the runtime.
 #ifndef COHORT_WORKER_CUDA_DRIVER_H_
 #define COHORT_WORKER_CUDA_DRIVER_H_
 
@@ -7,8 +7,8 @@
 
 namespace cohort::worker::cuda {
 
-// Each is the function of cuda.h of its name. The runtime finds them, so that nothing links
-// libcuda, which machines without a GPU lack.
+// Each has the name of its function in cuda.h. The runtime finds them, so that the program does not
+// link libcuda, which machines without a GPU lack.
 struct Driver {
   PFN_cuMemGetAllocationGranularity_v10020 cuMemGetAllocationGranularity;
   PFN_cuMemCreate_v10020 cuMemCreate;
@@ -27,7 +27,8 @@ struct Driver {
   PFN_cuStreamWaitValue64_v11070 cuStreamWaitValue64;
 };
 
-// Found once; lives for ever. Errors: FAILED_PRECONDITION (no driver, or one too old).
+// Finds the functions once; the result lives for ever. Errors: FAILED_PRECONDITION (no driver, or
+// one too old).
 absl::StatusOr<const Driver*> GetDriver();
 
 }  // namespace cohort::worker::cuda

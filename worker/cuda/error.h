@@ -1,4 +1,4 @@
-// What CUDA answers, as a status.
+// CUDA's results as statuses.
 #ifndef COHORT_WORKER_CUDA_ERROR_H_
 #define COHORT_WORKER_CUDA_ERROR_H_
 
@@ -7,32 +7,34 @@
 #include "cuda.h"
 #include "cuda_runtime_api.h"
 
-// What a call gave, as a status with the name of the function in it:
+// Makes a call, and returns its result as a status that names the function:
 //
 //   COHORT_RETURN_IF_ERROR(COHORT_CUDA_CALL(cudaEventRecord(event, stream)));
 #define COHORT_CUDA_CALL(call) ::cohort::worker::cuda::ToStatus((call), #call)
 
 namespace cohort::worker::cuda {
 
-// Of `call`, of which the part before the parenthesis is named. An error is taken away from the
-// thread, so that the next who asks for the last one does not get it.
+// `call` is the text of the call; the status names the part before the parenthesis. Clears the
+// thread's last error, so that a later cudaGetLastError does not return it.
 //
-// RESOURCE_EXHAUSTED: no memory. FAILED_PRECONDITION: no device, no driver or one too old, which
-// says what to do; also what the state of a device or stream does not allow. INVALID_ARGUMENT: a
-// value or handle that is none. UNIMPLEMENTED: not by this device or driver. UNAVAILABLE: not yet
-// (cudaErrorNotReady, which those who can wait look at before). INTERNAL: all else; when the
-// process's context is lost, it says so.
+//   RESOURCE_EXHAUSTED   no memory
+//   FAILED_PRECONDITION  no device, no driver or one too old, with advice; or the state of a device
+//                        or stream does not allow the call
+//   INVALID_ARGUMENT     an invalid value or handle
+//   UNIMPLEMENTED        the device or driver does not support the call
+//   UNAVAILABLE          cudaErrorNotReady; callers that can wait check for it before
+//   INTERNAL             all other errors; says if the process's context is lost
 absl::Status ToStatus(cudaError_t error, absl::string_view call);
-// Of the driver, whose results have the same numbers.
+// The same for the driver, whose results have the same numbers.
 absl::Status ToStatus(CUresult result, absl::string_view call);
 
-// Whether nothing on the device works any more in this process, whatever is called.
+// Whether every further call on the device fails in this process.
 bool ContextIsLost(cudaError_t error);
 
-// The same error, of something: "what: message".
+// The same error with a prefix: "what: message".
 absl::Status Of(absl::string_view what, const absl::Status& status);
 
-// For destructors, which can tell nobody else.
+// For destructors, which cannot return an error.
 void LogIfError(absl::string_view what, const absl::Status& status);
 
 }  // namespace cohort::worker::cuda

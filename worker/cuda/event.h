@@ -12,14 +12,15 @@
 
 namespace cohort::worker::cuda {
 
-// Movable; destroyed with its holder, which does not wait: what waits for it goes on waiting. A
-// moved-from one can be destroyed or assigned to. Record by one thread at a time; the rest by any.
+// Movable; the destructor does not wait, and streams that wait for the event keep waiting. A
+// moved-from event can be destroyed or assigned to. One thread at a time records; other calls may
+// come from any thread.
 class Event {
  public:
-  // Those that keep the time cost more.
+  // Events that keep the time cost more.
   enum class Timing { kOff, kOn };
 
-  // For streams of `device`. Errors: as DescribeDevice, RESOURCE_EXHAUSTED.
+  // For streams of `device`. Errors: those of DescribeDevice, RESOURCE_EXHAUSTED.
   static absl::StatusOr<Event> Create(int device, Timing timing = Timing::kOff);
 
   Event(Event&& other) noexcept
@@ -31,19 +32,21 @@ class Event {
   }
   ~Event();
 
-  // Is what has been enqueued on `stream`, which is of the event's device, so far; no more what it
-  // was before. Errors: INVALID_ARGUMENT (of another device).
+  // The event now stands for the work enqueued so far on `stream`, and no longer for earlier work.
+  // The stream is of the event's device. Errors: INVALID_ARGUMENT (a stream of another device).
   absl::Status Record(cudaStream_t stream);
-  // Whether that is done. An event never recorded is. Errors: INTERNAL (the device failed).
+  // Whether that work is done; true for an event that was never recorded. Errors: INTERNAL (the
+  // device failed).
   absl::StatusOr<bool> Query() const;
-  // Errors: DEADLINE_EXCEEDED (not done by then; steady time), and those of Query.
+  // Waits for that work. Errors: DEADLINE_EXCEEDED (not done by then; steady time), and those of
+  // Query.
   absl::Status Wait(Instant deadline) const;
-  // All that is enqueued on `stream` from now on, which may be of another device, is done after it.
-  // Does not wait itself.
+  // Work enqueued on `stream` from now on runs after the event. The stream may be of another
+  // device. Does not block.
   absl::Status HoldBack(cudaStream_t stream) const;
 
-  // Both with timing and done. Errors: INVALID_ARGUMENT (without timing, or never recorded),
-  // UNAVAILABLE (not done yet).
+  // Both events have timing and are done. Errors: INVALID_ARGUMENT (without timing, or never
+  // recorded), UNAVAILABLE (not done yet).
   static absl::StatusOr<absl::Duration> Elapsed(const Event& start, const Event& end);
 
   cudaEvent_t get() const { return event_; }

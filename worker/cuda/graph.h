@@ -1,4 +1,4 @@
-// A stream's work, captured once, to be launched again and again.
+// A stream's work, captured once, for many launches.
 #ifndef COHORT_WORKER_CUDA_GRAPH_H_
 #define COHORT_WORKER_CUDA_GRAPH_H_
 
@@ -11,11 +11,12 @@
 
 namespace cohort::worker::cuda {
 
-// Movable; destroyed with its holder, which does not wait: what was launched is still done.
+// Movable; the destructor does not wait, and launched work still completes.
 class Graph {
  public:
-  // What `body` enqueues on `stream` by this thread, which is not done. Errors: body's, and those
-  // of CUDA (such as what cannot be captured); then nothing is left of it.
+  // Captures the work that `body` enqueues on `stream` from this thread; it does not run. After an
+  // error no graph is left. Errors: those of `body` and of CUDA (such as work that cannot be
+  // captured).
   static absl::StatusOr<Graph> Capture(cudaStream_t stream, absl::FunctionRef<absl::Status()> body);
 
   Graph(Graph&& other) noexcept : executable_(std::exchange(other.executable_, nullptr)) {}
@@ -25,7 +26,7 @@ class Graph {
   }
   ~Graph();
 
-  // Enqueues all of it. Launches of one graph are done one after the other.
+  // Enqueues all of the work. Launches of one graph run one after the other.
   absl::Status Launch(cudaStream_t stream) const;
 
  private:

@@ -1,4 +1,4 @@
-// Device memory of one process, in another one of the same host.
+// Shares device memory with another process of the same host.
 #ifndef COHORT_WORKER_CUDA_IPC_MEMORY_H_
 #define COHORT_WORKER_CUDA_IPC_MEMORY_H_
 
@@ -14,15 +14,16 @@
 
 namespace cohort::worker::cuda {
 
-// What the other process needs: these fields in a message, and the file descriptor beside it.
+// The description of memory for another process: these fields in a message, and the file descriptor
+// beside it.
 //
-// Who may free when. A descriptor, and what was imported by it, keep the memory: each side ends its
-// use when it likes. What was imported by a legacy handle does not: the owner frees after the last
-// who imported it has ended, or what those do is undefined.
+// A descriptor and memory imported through it keep the memory: each side ends its use at any time.
+// A legacy handle does not keep it. The owner frees such memory after the last importer has ended
+// its use; otherwise the importers' behavior is undefined.
 struct ExportedMemory {
   enum class Kind {
-    kFd,      // of cuMemCreate: ShareableMemory, ncclMemAlloc
-    kLegacy,  // of cudaMalloc
+    kFd,      // from cuMemCreate: ShareableMemory, ncclMemAlloc
+    kLegacy,  // from cudaMalloc
   };
   using LegacyHandle = std::array<char, sizeof(cudaIpcMemHandle_t)>;
 
@@ -31,24 +32,24 @@ struct ExportedMemory {
   LegacyHandle legacy_handle = {};
   // Processes may number devices differently.
   std::string device_uuid;
-  // The whole of what is mapped, and where in it the memory is.
+  // The size of the whole mapped allocation, and the part of it that is the memory.
   size_t allocation_bytes = 0;
   size_t offset = 0;
   size_t bytes = 0;
 };
 
-// Any part of one allocation. Errors: INVALID_ARGUMENT (no device memory, or not all of it is in
-// one allocation), FAILED_PRECONDITION (what made it does not let it be shared; which could), and
-// those of DescribeDevice.
+// Exports any part of one allocation. Errors: INVALID_ARGUMENT (no device memory, or not all of it
+// in one allocation), FAILED_PRECONDITION (its allocator does not let it be shared; names those
+// that do), and those of DescribeDevice.
 absl::StatusOr<ExportedMemory> Export(const void* memory, size_t bytes);
 
-// Movable; unmapped with its holder, by when nothing enqueued may use it any more.
+// Movable; the destructor unmaps it. By then no enqueued work may use it.
 class ImportedMemory {
  public:
-  // What another process has exported; the descriptor stays the caller's. Its fields are checked
-  // against what CUDA says of the allocation. Errors: INVALID_ARGUMENT (they do not fit it, or
-  // there is none), FAILED_PRECONDITION (this process does not see the device, or it is the owner
-  // itself), RESOURCE_EXHAUSTED, and those of DescribeDevice.
+  // Maps memory that another process has exported; the descriptor stays the caller's. Checks the
+  // fields against CUDA's description of the allocation. Errors: INVALID_ARGUMENT (the fields do
+  // not fit, or there is no descriptor), FAILED_PRECONDITION (this process does not see the device,
+  // or it is the owner itself), RESOURCE_EXHAUSTED, and those of DescribeDevice.
   static absl::StatusOr<ImportedMemory> Import(const ExportedMemory& exported);
 
   ImportedMemory() = default;
@@ -68,7 +69,7 @@ class ImportedMemory {
   int device() const { return device_; }
 
  private:
-  // One of the two.
+  // Exactly one of the two is set.
   VirtualMapping mapping_;
   void* opened_ = nullptr;
 

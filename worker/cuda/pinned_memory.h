@@ -10,11 +10,12 @@
 
 namespace cohort::worker::cuda {
 
-// Of cudaHostAlloc, for all devices, at the same address for host and devices. Movable; freed with
-// its holder, which waits for all that the device has to do, as DeviceMemory does.
+// Memory from cudaHostAlloc, for all devices, at the same address for host and devices. Movable;
+// the destructor frees it and waits for all work of the device, like that of DeviceMemory.
 class PinnedMemory {
  public:
-  // Of no bytes: no address. Errors: RESOURCE_EXHAUSTED (naming bytes), and those of DeviceCount.
+  // No bytes have a null address. Errors: RESOURCE_EXHAUSTED (naming bytes), and those of
+  // DeviceCount.
   static absl::StatusOr<PinnedMemory> Allocate(size_t bytes);
 
   PinnedMemory() = default;
@@ -36,12 +37,12 @@ class PinnedMemory {
   size_t size_ = 0;
 };
 
-// Memory of someone else, such as a segment that processes share, pinned as long as this lasts: so
-// a flag in it can be seen by devices of every process that registers it. Movable; the memory must
-// outlive it, and its end waits as PinnedMemory's does.
+// Pins memory of another owner, such as a segment that processes share, for its own lifetime. The
+// devices of every process that registers the segment can then see a flag in it. Movable; the
+// memory outlives it, and the destructor waits like that of PinnedMemory.
 class RegisteredMemory {
  public:
-  // Whole pages are pinned. Errors: INVALID_ARGUMENT (none, or part of it is registered already),
+  // Pins whole pages. Errors: INVALID_ARGUMENT (no memory, or part of it is registered already),
   // RESOURCE_EXHAUSTED (no more can be pinned), and those of DeviceCount.
   static absl::StatusOr<RegisteredMemory> Register(void* memory, size_t bytes);
 
@@ -55,7 +56,7 @@ class RegisteredMemory {
   }
   ~RegisteredMemory();
 
-  // What was registered, for the host and for devices, which may know it under another address.
+  // The registered memory, for the host and for devices; a device may have another address for it.
   char* data() const { return data_; }
   char* device_data() const { return device_data_; }
   size_t size() const { return size_; }

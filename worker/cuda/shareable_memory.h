@@ -1,4 +1,4 @@
-// Device memory made to be shared with other processes.
+// Device memory that is allocated for sharing with other processes.
 #ifndef COHORT_WORKER_CUDA_SHAREABLE_MEMORY_H_
 #define COHORT_WORKER_CUDA_SHAREABLE_MEMORY_H_
 
@@ -10,13 +10,13 @@
 
 namespace cohort::worker::cuda {
 
-// Of cuMemCreate, so that a file descriptor names it (ipc_memory.h): that passes between
-// containers, and each process ends its own use whenever it likes. Takes whole units, mostly of 2
-// MiB. Movable; at the end of its holder nothing enqueued may use it any more.
+// Memory from cuMemCreate, so that a file descriptor names it (ipc_memory.h). The descriptor passes
+// between containers, and each process ends its own use at any time. Takes whole units, mostly of 2
+// MiB. Movable; when the destructor runs, no enqueued work may use it.
 class ShareableMemory {
  public:
-  // Of no bytes: no address. Errors: RESOURCE_EXHAUSTED (naming bytes and device), UNIMPLEMENTED
-  // (the device or the container cannot), and those of DescribeDevice.
+  // No bytes have a null address. Errors: RESOURCE_EXHAUSTED (naming bytes and device),
+  // UNIMPLEMENTED (the device or the container does not support it), and those of DescribeDevice.
   static absl::StatusOr<ShareableMemory> Allocate(int device, size_t bytes);
 
   ShareableMemory() = default;
@@ -29,7 +29,7 @@ class ShareableMemory {
   }
 
   char* data() const { return mapping_.data(); }
-  // As asked for; the units may have more.
+  // The size that was asked for; the units may have more.
   size_t size() const { return size_; }
   int device() const { return device_; }
 

@@ -1,4 +1,4 @@
-// Work in order on a device.
+// A queue of work on a device.
 #ifndef COHORT_WORKER_CUDA_STREAM_H_
 #define COHORT_WORKER_CUDA_STREAM_H_
 
@@ -11,14 +11,14 @@
 
 namespace cohort::worker::cuda {
 
-// A stream of our own. It does not wait for the default stream, nor that one for it. Movable;
-// destroyed with its holder, which does not wait: what is in it is still done. A moved-from one can
-// be destroyed or assigned to. Thread-safe, as CUDA's are.
+// A stream of this process's own; it and the default stream do not wait for each other. Movable;
+// the destructor does not wait, and enqueued work still completes. A moved-from stream can be
+// destroyed or assigned to. Thread-safe, as CUDA's streams are.
 class Stream {
  public:
   enum class Priority { kNormal, kHigh };
 
-  // Errors: as DescribeDevice, RESOURCE_EXHAUSTED.
+  // Errors: those of DescribeDevice, RESOURCE_EXHAUSTED.
   static absl::StatusOr<Stream> Create(int device, Priority priority = Priority::kNormal);
 
   Stream(Stream&& other) noexcept
@@ -40,18 +40,18 @@ class Stream {
   int device_;
 };
 
-// The following take callers' streams as well as ours.
+// The following functions take any stream: a caller's or a Stream.
 
-// Whether all that was enqueued is done. Errors: INTERNAL (the device failed), FAILED_PRECONDITION
-// (it is being captured; the capture is lost).
+// Whether all enqueued work is done. Errors: INTERNAL (the device failed), FAILED_PRECONDITION (the
+// stream is being captured; the capture is lost).
 absl::StatusOr<bool> IsIdle(cudaStream_t stream);
 
-// Until what has been enqueued so far is done, whatever is enqueued meanwhile; never longer than
-// until `deadline` (steady time). Errors: DEADLINE_EXCEEDED, and those of IsIdle.
+// Waits for the work that has been enqueued so far, until `deadline` (steady time) at most; work
+// enqueued meanwhile does not matter. Errors: DEADLINE_EXCEEDED, and those of IsIdle.
 absl::Status Synchronize(cudaStream_t stream, Instant deadline);
 
-// Whether what is enqueued becomes a graph's. Errors: FAILED_PRECONDITION (another stream's capture
-// is in the way).
+// Whether a capture records the stream's work. Errors: FAILED_PRECONDITION (another stream's
+// capture is in the way).
 absl::StatusOr<bool> IsCaptured(cudaStream_t stream);
 
 // The device of a stream.

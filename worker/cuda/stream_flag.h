@@ -1,4 +1,4 @@
-// Streams of different processes that wait for each other.
+// Lets streams of different processes wait for each other.
 #ifndef COHORT_WORKER_CUDA_STREAM_FLAG_H_
 #define COHORT_WORKER_CUDA_STREAM_FLAG_H_
 
@@ -9,16 +9,19 @@
 
 namespace cohort::worker::cuda {
 
-// A flag is a number that grows, at a multiple of 8 bytes in memory that the device reads and
-// writes: mostly in a segment that processes share and each has registered
-// (RegisteredMemory::device_data). An event of another process cannot be waited for before it is
-// recorded; a flag can. Whoever maps it lets all that wait go by writing a larger number than is
-// waited for: an atomic store of the host will do. Errors: INVALID_ARGUMENT (no such memory).
+// A flag is a growing number at a multiple of 8 bytes, in memory that the device reads and writes.
+// Mostly that is a shared segment that each process has registered (RegisteredMemory::device_data).
+// A stream can wait for a flag before the other process sets it; it cannot wait for another
+// process's event before that is recorded. Every process that maps a flag can release its waiters:
+// an atomic store of a larger number by the host does it. Errors: INVALID_ARGUMENT (no such
+// memory).
 
-// After what has been enqueued so far, and visibly to who sees the flag.
+// Sets the flag after the work enqueued so far. A reader that sees the value also sees that work's
+// results.
 absl::Status SetFlag(cudaStream_t stream, uint64_t* flag, uint64_t value);
-// What is enqueued from now on waits until the flag is at least `value`; so does freeing memory of
-// the device, as of all work. Numbers may wrap around: those up to 2^63 - 1 ahead are larger.
+// Work enqueued from now on waits until the flag is at least `value`. Freeing the device's memory
+// waits for it too, as for all work. Numbers may wrap around: those up to 2^63 - 1 ahead count as
+// larger.
 absl::Status AwaitFlag(cudaStream_t stream, uint64_t* flag, uint64_t value);
 
 }  // namespace cohort::worker::cuda

@@ -1,4 +1,4 @@
-// Physical memory of a device at an address of this process.
+// Maps physical memory of a device at an address of this process.
 #ifndef COHORT_WORKER_CUDA_VIRTUAL_MAPPING_H_
 #define COHORT_WORKER_CUDA_VIRTUAL_MAPPING_H_
 
@@ -10,18 +10,18 @@
 
 namespace cohort::worker::cuda {
 
-// Movable; unmapped with its holder, by when nothing enqueued may use it any more. The memory
-// itself is freed when no process maps it or has a handle or file descriptor of it.
+// Movable; the destructor unmaps it. By then no enqueued work may use it. The memory itself is
+// freed when no process maps it or has a handle or file descriptor of it.
 class VirtualMapping {
  public:
-  // All `bytes` of `physical`, which it takes, also when it fails. Read and written by `device`.
-  // Errors: RESOURCE_EXHAUSTED (no addresses), INVALID_ARGUMENT (no such size), and those of
-  // DescribeDevice.
+  // Maps all `bytes` of `physical`, for reads and writes by `device`. Takes `physical` over, also
+  // after an error. Errors: RESOURCE_EXHAUSTED (no addresses), INVALID_ARGUMENT (no such size), and
+  // those of DescribeDevice.
   static absl::StatusOr<VirtualMapping> Map(CUmemGenericAllocationHandle physical, size_t bytes,
                                             int device);
-  // What sizes are a multiple of. Errors: as DescribeDevice.
+  // Returns the unit of which sizes are a multiple. Errors: those of DescribeDevice.
   static absl::StatusOr<size_t> Granularity(int device);
-  // Memory that can be exported as a file descriptor, at `device`.
+  // The properties of memory at `device` that can be exported as a file descriptor.
   static CUmemAllocationProp PropertiesFor(int device);
 
   VirtualMapping() = default;

@@ -1,4 +1,4 @@
-// Waiting, with a deadline, for what can only be asked about.
+// Waits, until a deadline, for a condition that can only be polled.
 #ifndef COHORT_WORKER_CUDA_WAIT_H_
 #define COHORT_WORKER_CUDA_WAIT_H_
 
@@ -8,9 +8,9 @@
 
 namespace cohort::worker::cuda {
 
-// Asks `is_done` again and again until it says so or fails: at first without a pause, then with
-// longer and longer ones, of which none is more than an eighth of the time waited so far or half a
-// millisecond. False: not by `deadline` (steady time); it was asked at least once.
+// Polls `is_done` until it returns true or an error. For the first 50 microseconds it does not
+// pause. Then each pause is at most an eighth of the time waited so far, and at most half a
+// millisecond. Returns false at `deadline` (steady time), after at least one poll.
 absl::StatusOr<bool> PollUntil(absl::FunctionRef<absl::StatusOr<bool>()> is_done, Instant deadline);
 
 }  // namespace cohort::worker::cuda
