@@ -1,4 +1,4 @@
-// What the methods have in common.
+// Helpers that all methods of the service use.
 #ifndef COHORT_WORKER_SERVICE_ANSWER_H_
 #define COHORT_WORKER_SERVICE_ANSWER_H_
 
@@ -13,13 +13,13 @@
 
 namespace cohort::worker {
 
-// A method's last words.
+// Ends a method: marks the answer as the worker's own, and returns its status.
 inline grpc::Status Answer(grpc::ServerContextBase* context, const absl::Status& status) {
   context->AddTrailingMetadata(kAnsweredKey, "1");
   return ToGrpcStatus(status);
 }
 
-// How long a call may take; `otherwise` if the request does not say. Errors: INVALID_ARGUMENT.
+// Returns the call's timeout, or `otherwise` if the request has none. Errors: INVALID_ARGUMENT.
 absl::StatusOr<absl::Duration> ReadTimeout(bool present, const google::protobuf::Duration& timeout,
                                            absl::Duration otherwise);
 

@@ -1,4 +1,4 @@
-// Where clients of the same host and user get a session's memory.
+// Gives a session's memory to clients of the same host and user.
 #ifndef COHORT_WORKER_SERVICE_ATTACH_SERVER_H_
 #define COHORT_WORKER_SERVICE_ATTACH_SERVER_H_
 
@@ -31,14 +31,14 @@ class AttachServer {
   // Both outlive it. Errors: RESOURCE_EXHAUSTED (descriptors, threads).
   static absl::StatusOr<std::unique_ptr<AttachServer>> Start(SessionTable& sessions,
                                                              GpuTable& gpus);
-  // Sends all clients away; their sessions go on.
+  // Closes all clients' connections; their sessions continue.
   ~AttachServer();
 
   const std::string& name() const { return listener_.name(); }
 
  private:
   struct Guest {
-    HeldDescriptors descriptors;  // until its session has them
+    HeldDescriptors descriptors;  // until its session holds them
     shm::LocalSocket socket;
     std::thread thread;
     std::atomic<bool> done{false};
@@ -49,7 +49,7 @@ class AttachServer {
     shm::LocalSocket socket;
     Instant until;
   };
-  // The oldest goes when another comes.
+  // The oldest is dropped when another comes.
   static constexpr size_t kMaxRefused = 16;
 
   AttachServer(SessionTable& sessions, GpuTable& gpus, shm::LocalListener listener, UniqueFd stop);
@@ -64,11 +64,11 @@ class AttachServer {
   // the answer.
   absl::StatusOr<std::shared_ptr<Session>> Greet(const shm::LocalSocket& client,
                                                  HeldDescriptors& descriptors);
-  // Until the client, the session or the server ends; true: the client did.
+  // Serves the client until it, the session or the server ends. Returns true if the client ended.
   bool Follow(const shm::LocalSocket& client, Session& session);
   void AnswerRequest(const shm::LocalSocket& client, Session& session,
                      shm::LocalSocket::Message message);
-  // OK: it has been answered.
+  // After OK, the client has its answer.
   static absl::Status HandOver(const shm::LocalSocket& client, Session& session,
                                const v1::HandOverGroup& request);
   absl::Status Register(Session& session, const v1::RegisterMemory& request,
@@ -78,12 +78,12 @@ class AttachServer {
 
   SessionTable& sessions_;
   GpuTable& gpus_;
-  // Of clients that have not said their session yet.
+  // The share of clients that have not named their session yet.
   const std::shared_ptr<DescriptorShare> unnamed_;
   const shm::LocalListener listener_;
   const UniqueFd stop_;
-  std::list<Guest> guests_;       // of the thread
-  std::vector<Refused> refused_;  // of the thread
+  std::list<Guest> guests_;       // used by the server's thread
+  std::vector<Refused> refused_;  // used by the server's thread
   Instant next_log_ = absl::InfinitePast();
   std::thread thread_;
 };

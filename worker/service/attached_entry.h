@@ -1,5 +1,5 @@
-// A rank whose collectives its client executes: the seat, the watch and the other ranks are kept
-// here, memory and sockets are handed over.
+// A rank whose client executes the collectives. The worker keeps the seat, watches the other ranks,
+// and hands over memory and sockets.
 #ifndef COHORT_WORKER_SERVICE_ATTACHED_ENTRY_H_
 #define COHORT_WORKER_SERVICE_ATTACHED_ENTRY_H_
 
@@ -20,8 +20,8 @@ namespace cohort::worker {
 
 class AttachedEntry final : public GroupEntry {
  public:
-  // Takes the seat and meets the other ranks; blocks for at most the membership's join_timeout and
-  // the bootstrap's timeout. Errors: those of Seat::Take and Seat::Meet.
+  // Joins the group and meets the other ranks. Blocks for at most the membership's join_timeout
+  // plus the bootstrap's timeout. Errors: those of Seat::Take and Seat::Meet.
   static absl::StatusOr<std::shared_ptr<GroupEntry>> Join(SeatOptions options, OnEnded on_ended);
   ~AttachedEntry() override;
 
@@ -37,15 +37,15 @@ class AttachedEntry final : public GroupEntry {
  private:
   AttachedEntry(std::shared_ptr<client::Cancellation> seating, OnEnded on_ended)
       : GroupEntry(std::move(seating), std::move(on_ended)) {}
-  // Of what the client has handed over; empty before.
+  // Reads the flight record in the client's memory; empty before HandOver.
   TensorReporter::Look LookAtRecord() const;
   void Keep(Connections connections) ABSL_EXCLUSIVE_LOCKS_REQUIRED(seat_mutex_);
 
   std::string tenant_;
   const std::shared_ptr<TensorReporter> reporter_ = std::make_shared<TensorReporter>();
-  Mutex seat_mutex_;  // held by whoever moves the seat
+  Mutex seat_mutex_;  // held while the seat moves
   std::unique_ptr<Seat> seat_;
-  // Of the present generation, until they are handed over.
+  // The connections of the present generation, until they are handed over.
   std::optional<Connections> connections_ ABSL_GUARDED_BY(seat_mutex_);
   bool left_ ABSL_GUARDED_BY(seat_mutex_) = false;
 

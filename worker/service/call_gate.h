@@ -1,4 +1,4 @@
-// How many calls block at once, and whether any does.
+// Limits the calls that block at once, and waits until none does.
 #ifndef COHORT_WORKER_SERVICE_CALL_GATE_H_
 #define COHORT_WORKER_SERVICE_CALL_GATE_H_
 
@@ -46,7 +46,7 @@ class CallGate {
   absl::StatusOr<Pass> Enter(Share& share);
   int max_calls() const { return max_calls_; }
   int active() const;
-  // False: some are still here.
+  // Waits until no call is inside. Returns false at `deadline`.
   bool AwaitIdle(Instant deadline) const;
 
  private:

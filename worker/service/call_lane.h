@@ -1,5 +1,5 @@
-// Collectives in plain frames (base/lane/frame.h), on the addresses of gRPC: a call has less on its
-// way there than in HTTP/2.
+// Runs collectives that arrive in plain frames (base/lane/frame.h), on the same addresses as gRPC.
+// A frame takes less time than a call in HTTP/2.
 #ifndef COHORT_WORKER_SERVICE_CALL_LANE_H_
 #define COHORT_WORKER_SERVICE_CALL_LANE_H_
 
@@ -20,36 +20,36 @@
 
 namespace cohort::worker {
 
-// RunCollective alone. Each connection has a thread, which reads a call, runs it and answers it: so
-// nobody is woken in between, and a client has one call in flight on each. A connection that ends
-// gives its descriptor back at once. Thread-safe.
+// Serves RunCollective alone. Each connection has a thread that reads a call, runs it and answers
+// it, so that no other thread is woken. A client has one call in flight on each connection. A
+// connection that ends frees its descriptor at once. Thread-safe.
 class CallLane {
  public:
-  // `service` outlives it. Connections above `max_connections`, and those for which the system
-  // starts no thread, are closed: their clients go by gRPC.
+  // `service` outlives it. A connection is closed if there are `max_connections` already, or if the
+  // system starts no thread for it. Its client then calls by gRPC.
   CallLane(WorkerService& service, int64_t max_message_bytes, int max_connections);
-  // As Stop, at once.
+  // Like Stop with no grace.
   ~CallLane();
 
   // Takes a connection that begins with the lane's preface.
   void Adopt(int fd, std::shared_ptr<IncomingBytes> incoming = nullptr);
-  // Reads no more calls; those that run are answered, if they are done and taken within `grace`.
-  // Waits for all threads: whatever blocks calls has been ended before.
+  // Reads no more calls. Running calls are answered, if they end and their clients take the answers
+  // within `grace`. Waits for all threads: callers first end the operations that block calls.
   void Stop(absl::Duration grace);
 
  private:
   struct Connection {
     UniqueFd fd;
-    std::shared_ptr<IncomingBytes> incoming;  // of all connections of its address
+    std::shared_ptr<IncomingBytes> incoming;  // shared by all connections of its address
     bool done = false;
     std::thread thread;
   };
 
   void Serve(Connection& connection);
-  // Until the connection is of no more use.
+  // Serves calls until the connection fails or closes.
   void ServeCalls(int fd, std::shared_ptr<IncomingBytes> incoming);
-  // One frame of a call. `refusal`: why its body was not read; OK: it was. False: the connection is of
-  // no more use.
+  // Answers one frame of a call. `refusal` is the reason why its body was not read; OK if it was
+  // read. Returns false if the connection cannot be used any more.
   bool Answer(int fd, const lane::Frame& frame, absl::Status refusal);
   absl::Status Run(const lane::Frame& frame, v1::RunCollectiveResponse* response);
   void JoinDone() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -58,7 +58,7 @@ class CallLane {
   const int64_t max_message_bytes_;
   const size_t max_connections_;
   Mutex mutex_;
-  // Threads refer to their own.
+  // A list: threads hold references to their entries.
   std::list<Connection> connections_ ABSL_GUARDED_BY(mutex_);
   bool stopped_ ABSL_GUARDED_BY(mutex_) = false;
   Instant next_log_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();

@@ -1,4 +1,4 @@
-// One RunCollective: its tensors found, its verb called.
+// Runs one RunCollective request: finds its tensors and calls its collective.
 #ifndef COHORT_WORKER_SERVICE_COLLECTIVE_REQUEST_H_
 #define COHORT_WORKER_SERVICE_COLLECTIVE_REQUEST_H_
 
@@ -19,38 +19,39 @@ namespace cohort::worker {
 // Tensors lie in the session's table, in the request or in the response. One thread.
 class CollectiveRequest {
  public:
-  // All of them outlive it. An inline output has at most `max_inline_bytes`.
+  // All arguments outlive it. All inline outputs together have at most `max_inline_bytes`.
   CollectiveRequest(const TensorTable& tensors, int64_t max_inline_bytes,
                     const v1::RunCollectiveRequest& request, v1::RunCollectiveResponse* response);
 
-  // What is wrong with the request, of a verb of all ranks that blocks, all of them hear: see
-  // Group::Refuse. Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED (inline outputs too large), those
-  // of the verb; where nobody hears it, NOT_FOUND, too (a tensor of the request).
+  // If the request of a blocking collective is invalid, all ranks get the error: see Group::Refuse.
+  // On a stream and for messages, only this rank gets it; NOT_FOUND (a tensor of the request) is
+  // possible then. Errors: INVALID_ARGUMENT, RESOURCE_EXHAUSTED (inline outputs too large), those
+  // of the collective.
   absl::Status Run(client::Group& group, const client::CallOptions& options);
-  // Of the larger of input and output.
+  // The bytes of the largest tensor of the call.
   int64_t bytes() const { return bytes_; }
-  // What the tensors of the table live by, of a call that may not be done when it returns: on a
-  // stream, or, where it fails, on a device.
+  // Returns the owners of the call's tensors in the session's table, if the call may use them after
+  // it returns: calls on streams and on devices.
   std::vector<std::shared_ptr<const void>> TakeOwners() { return std::move(owners_); }
 
  private:
-  // What the verb is called with.
+  // Reads the arguments of the collective.
   absl::Status ReadArguments(int rank);
   absl::Status RunCollective(client::Group& group, const client::CallOptions& options);
   static absl::Status TellRefusal(client::Group& group, const absl::Status& why,
                                   const client::CallOptions& options);
   absl::Status Exchange(client::Group& group, const client::CallOptions& options);
 
-  // Only read. Absent: of no elements.
+  // Returns the input for reads; without one, an empty tensor.
   absl::StatusOr<Tensor> Input();
-  // Written to; absent: of no elements.
+  // Returns the output for writes; without one, an empty tensor.
   absl::StatusOr<Tensor> Output();
   absl::StatusOr<Tensor> ReadOnly(const v1::TensorRef& ref);
   absl::StatusOr<Tensor> Writable(const v1::TensorRef& ref, std::string* inline_bytes);
-  // Of a broadcast: read at the root, written elsewhere.
+  // Returns a broadcast's tensor: for reads at the root, for writes elsewhere.
   absl::StatusOr<Tensor> BroadcastTensor(bool root);
   absl::StatusOr<Tensor> Resident(const v1::TensorRef& ref);
-  // On the group's device.
+  // Returns a tensor without elements on the group's device.
   absl::StatusOr<Tensor> Empty(const v1::TensorRef& ref) const;
   absl::StatusOr<Reduction> ReadReduction() const;
 

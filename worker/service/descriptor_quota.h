@@ -1,4 +1,4 @@
-// How many descriptors clients make the worker keep: in all, and for each session.
+// Limits the descriptors that clients make the worker keep: in all, and for each session.
 //
 //   auto quota = std::make_shared<DescriptorQuota>(limits);
 //   auto share = std::make_shared<DescriptorShare>(quota);  // a session's
@@ -40,10 +40,10 @@ class DescriptorQuota {
   int held_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
-// Those of one session.
+// The descriptors of one session.
 class DescriptorShare {
  public:
-  // `owner` is what errors say: "this session holds".
+  // `owner` begins the text of errors: "this session holds".
   explicit DescriptorShare(std::shared_ptr<DescriptorQuota> quota,
                            absl::string_view owner = "this session holds")
       : quota_(std::move(quota)), owner_(owner) {}
@@ -58,10 +58,11 @@ class DescriptorShare {
 // Movable. Resize is thread-safe.
 class HeldDescriptors {
  public:
-  // `what` needs them: "a session". Errors: RESOURCE_EXHAUSTED, naming the flag and its value.
+  // `what` names the user of the descriptors in errors: "a session". Errors: RESOURCE_EXHAUSTED,
+  // naming the flag and its value.
   static absl::StatusOr<HeldDescriptors> Take(std::shared_ptr<DescriptorShare> share, int count,
                                               absl::string_view what);
-  // Holds `count` from now on. After an error it holds as many as before. Errors: as Take.
+  // Changes the number to `count`; after an error it is unchanged. Errors: those of Take.
   absl::Status Resize(int count, absl::string_view what);
   HeldDescriptors() = default;
   HeldDescriptors(HeldDescriptors&& other) noexcept

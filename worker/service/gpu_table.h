@@ -1,4 +1,4 @@
-// The GPUs that clients of this worker have.
+// The GPUs of this worker's clients.
 #ifndef COHORT_WORKER_SERVICE_GPU_TABLE_H_
 #define COHORT_WORKER_SERVICE_GPU_TABLE_H_
 
@@ -16,16 +16,15 @@
 
 namespace cohort::worker {
 
-// By the name that is the same in every process; each is opened when first asked for, and stays.
-// Thread-safe.
+// Finds GPUs by UUID. Opens each on the first request, and keeps it open. Thread-safe.
 class GpuTable {
  public:
   using Opener = std::function<absl::StatusOr<GpuOfWorker>(const std::string& uuid)>;
 
   explicit GpuTable(Opener open) : open_(std::move(open)) {}
 
-  // Blocks while that GPU is opened, and not for others. Errors: INVALID_ARGUMENT (no name), and
-  // the opener's.
+  // Blocks while that GPU is opened; requests for other GPUs continue. Errors: INVALID_ARGUMENT (no
+  // name), and those of the opener.
   absl::StatusOr<GpuOfWorker> Find(const std::string& uuid);
 
  private:
@@ -35,14 +34,14 @@ class GpuTable {
   };
 
   std::shared_ptr<Place> PlaceOf(const std::string& uuid);
-  // Whether it still is: not once it could not be opened.
+  // Whether `place` is still in the table; it is not once its GPU could not be opened.
   bool IsPlace(const std::string& uuid, const std::shared_ptr<Place>& place);
   absl::StatusOr<GpuOfWorker> Open(const std::string& uuid, Place& place)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(place.mutex);
 
   const Opener open_;
   Mutex mutex_;
-  // Of those that are open or being opened: names that are none are not kept.
+  // GPUs that are open or being opened. A name that could not be opened is removed.
   std::map<std::string, std::shared_ptr<Place>> places_ ABSL_GUARDED_BY(mutex_);
 };
 

@@ -1,4 +1,4 @@
-// A rank that lives here on behalf of a client.
+// A client's rank in this worker.
 #ifndef COHORT_WORKER_SERVICE_GROUP_ENTRY_H_
 #define COHORT_WORKER_SERVICE_GROUP_ENTRY_H_
 
@@ -25,7 +25,7 @@
 
 namespace cohort::worker {
 
-// What is told of a rank, of the generation it is in.
+// Facts about a rank, in its present generation.
 struct GroupFacts {
   std::string tenant;
   std::string group;
@@ -36,75 +36,76 @@ struct GroupFacts {
   std::vector<std::string> paths;
   std::vector<std::string> machines;
   std::string why_not;
-  std::string ended;  // why; empty: it has not
+  std::string ended;  // the cause; empty: it has not ended
 };
 
 // Thread-safe.
 class GroupEntry {
  public:
-  // `generation` has ended by itself, with `cause`; once for each. On any thread; must not block.
+  // Called, on any thread, when `generation` has ended by itself; once for each. It must not block.
   using OnEnded = std::function<void(int64_t generation, const std::string& cause)>;
 
   virtual ~GroupEntry() = default;
 
   GroupFacts facts() const;
   virtual client::ProcessGroup& membership() = 0;
-  // Who executes its collectives here; null if the client does.
+  // The group that executes the collectives here; null if the client executes them.
   virtual LocalGroup* local() { return nullptr; }
-  // With its client's streams; null where the rank has no GPU here.
+  // Orders calls with the client's streams; null if the rank has no GPU here.
   virtual StreamOrder* streams() { return nullptr; }
 
-  // Takes the seat in the next generation. Errors: those of LocalGroup::Rejoin, and the reason of
-  // the cancellation.
+  // Joins the next generation. Errors: those of LocalGroup::Rejoin, and the reason of the
+  // cancellation.
   virtual absl::Status Rejoin(absl::Duration timeout) = 0;
-  // Ends the taking of a seat, now or later.
+  // Cancels joins and rejoins, now or later.
   client::Cancellation& seating() { return *seating_; }
-  // What a tensor verb came to: some ends are seen by calls first.
+  // Records the result of a collective: some ends of a generation show in calls first.
   void NoteResult(int64_t generation, const absl::Status& status);
 
-  // Memory of a call that has failed, which its device may not be done with: stays mapped until
-  // what the group had there is gone, or done.
+  // Keeps the memory of a failed call mapped, because its device may still use it, until LetGo.
   void Keep(std::vector<std::shared_ptr<const void>> owners);
-  // How much is kept now. To be let go once a call that begins now has been done by the device:
-  // calls of a group come to it one after the other.
+  // Returns how much is kept now. A device runs the calls of a group one after the other. So once
+  // it has done a call that begins now, LetGo may free this much.
   size_t kept() const;
   void LetGo(size_t kept);
 
-  // Ends what is in flight, on all ranks. Never blocks for long.
+  // Ends calls in flight, on all ranks. Never blocks for long.
   virtual void Abort(absl::string_view cause) = 0;
-  // Says good-bye to the coordinator, and thereby ends what waits there. Blocks while it is away.
+  // Leaves the group at the coordinator, which ends waits there. Blocks while the coordinator is
+  // away.
   virtual void Leave(absl::string_view reason) = 0;
 
-  // Answers the client at the other end of the socket, and gives it what it needs to run
-  // collectives itself. `flight_record`: where the client will keep one, if it says so. An error:
-  // nothing was sent. FAILED_PRECONDITION unless attached.
+  // Answers the client at the other end of `client`, and sends it the connections to run
+  // collectives itself. The client keeps a flight record in `flight_record`, unless that is empty.
+  // After an error nothing was sent. Errors: FAILED_PRECONDITION (not attached, or handed over
+  // already), INVALID_ARGUMENT (too little memory for a record).
   virtual absl::Status HandOver(const shm::LocalSocket& client, TensorMemory flight_record,
                                 Instant deadline) = 0;
   // The rank's last calls, oldest first.
   virtual std::vector<FlightEntry> ReadFlightRecord() const = 0;
-  // For whom the rank has slept in calls, the longest first; kMostWaits at most.
+  // The ranks for which this rank has slept in calls, the longest sleep first; at most kMostWaits.
   static constexpr size_t kMostWaits = 16;
   virtual std::vector<WaitedFor> ReadWaits() const = 0;
 
  protected:
-  // `seating`: what the seat is taken with.
+  // `seating` cancels the joining of the group.
   GroupEntry(std::shared_ptr<client::Cancellation> seating, OnEnded on_ended)
       : seating_(std::move(seating)), on_ended_(std::move(on_ended)) {}
 
   void SetFacts(GroupFacts facts);
   void NoteEnd(int64_t generation, const std::string& cause);
-  // A new generation has begun: nothing of the last one is on a device any more.
+  // Frees all kept memory: a new generation has begun, and no device uses the last one's.
   void LetGo();
 
  private:
-  // Beyond, a client repeats what cannot work any more, and its calls have not come to a device.
+  // More failures come from a client that repeats calls in a broken group; those reach no device.
   static constexpr size_t kMostKept = 1024;
 
   const std::shared_ptr<client::Cancellation> seating_;
   const OnEnded on_ended_;
   mutable Mutex mutex_;
   GroupFacts facts_ ABSL_GUARDED_BY(mutex_);
-  int64_t ended_ ABSL_GUARDED_BY(mutex_) = 0;  // the last generation that has
+  int64_t ended_ ABSL_GUARDED_BY(mutex_) = 0;  // the last generation that has ended
   std::string why_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::shared_ptr<const void>> kept_ ABSL_GUARDED_BY(mutex_);
 };

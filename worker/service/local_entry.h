@@ -1,4 +1,4 @@
-// A rank whose collectives run here: its client calls them.
+// A client's rank whose collectives this worker executes.
 #ifndef COHORT_WORKER_SERVICE_LOCAL_ENTRY_H_
 #define COHORT_WORKER_SERVICE_LOCAL_ENTRY_H_
 
@@ -15,8 +15,8 @@ namespace cohort::worker {
 
 class LocalEntry final : public GroupEntry {
  public:
-  // Blocks as LocalGroup::Create does, whose errors these are. `gpu`: of the client, where the
-  // group is placed on devices; else null.
+  // Blocks like LocalGroup::Create. `gpu` is the client's, if the group is placed on devices; else
+  // null. Errors: those of LocalGroup::Create.
   static absl::StatusOr<std::shared_ptr<GroupEntry>> Join(LocalGroupOptions options,
                                                           std::shared_ptr<SharedGpu> gpu,
                                                           OnEnded on_ended);

@@ -1,4 +1,4 @@
-// What a worker counts, for Prometheus.
+// Counts a worker's calls for Prometheus.
 #ifndef COHORT_WORKER_SERVICE_METRICS_H_
 #define COHORT_WORKER_SERVICE_METRICS_H_
 
@@ -12,14 +12,14 @@
 
 namespace cohort::worker {
 
-// Thread-safe. Labels are verbs, sizes and codes; names that clients chose are in the seconds that
-// ranks waited for each other alone, which go with the rank that lives here.
+// Thread-safe. Labels are collectives, sizes and codes. Only the seconds that ranks waited for each
+// other have names that clients chose; they disappear with the rank.
 class Metrics {
  public:
   Metrics();
   ~Metrics();
 
-  // Serves http://`address`/metrics until Stop, until when `sessions` lives. Port 0 picks one.
+  // Serves http://`address`/metrics until Stop; `sessions` lives until then. Port 0 picks one.
   // Errors: UNAVAILABLE (cannot be bound; names the address).
   absl::Status Serve(const std::string& address, const SessionTable& sessions);
   // The port of Serve; 0 when not serving.
@@ -29,7 +29,7 @@ class Metrics {
   // The text that is served.
   std::string Collect() const;
 
-  // A verb has ended; its name lives for ever. `bytes`: of the larger of input and output.
+  // Counts a call that has ended. `verb` lives for ever. `bytes` is the larger of input and output.
   void OnCall(const char* verb, int64_t bytes, absl::Duration took, absl::StatusCode code);
 
  private:

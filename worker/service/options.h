@@ -17,8 +17,8 @@ struct Options {
   std::vector<std::string> listen = {"127.0.0.1:7800"};
   bool insecure = false;
   std::string metrics_listen = "127.0.0.1:7801";  // empty: off
-  std::string advertise;                          // empty: found out
-  std::string host_identity;                      // empty: this machine
+  std::string advertise;                          // empty: the local address
+  std::string host_identity;                      // empty: this machine's
   LogOptions log;
   bool reflection = false;
   absl::Duration drain_grace = absl::Seconds(10);
@@ -32,10 +32,10 @@ struct Options {
   bool check_config = false;
 };
 
-// What the command line came to.
+// The result of reading the command line.
 struct ParsedOptions {
   Options options;
-  // Set for --help and --version: print it and exit 0.
+  // The text of --help or --version: print it and exit 0.
   std::string message;
 };
 
@@ -43,10 +43,11 @@ struct ParsedOptions {
 // read. Errors: INVALID_ARGUMENT, with a text for the user.
 absl::StatusOr<ParsedOptions> ParseOptions(int argc, const char* const* argv);
 
-// As `name = value` lines that --config reads back.
+// Returns `name = value` lines, which --config reads.
 std::string FormatOptions(const Options& options);
 
-// What is not by default, for people to read: "coordinator=c:7700 max-calls=8"; empty when all is.
+// Returns the options that differ from the defaults, for people: "coordinator=c:7700 max-calls=8".
+// Empty if none differs.
 std::string FormatChanges(const Options& options);
 
 }  // namespace cohort::worker

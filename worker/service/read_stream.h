@@ -1,4 +1,4 @@
-// The stream of ReadTensor: parts of a tensor, as the client takes them.
+// The stream of ReadTensor: sends a tensor in parts, at the pace of the client.
 #ifndef COHORT_WORKER_SERVICE_READ_STREAM_H_
 #define COHORT_WORKER_SERVICE_READ_STREAM_H_
 
@@ -17,7 +17,7 @@
 
 namespace cohort::worker {
 
-// Holds no thread while it waits for the client. Keeps itself until gRPC is done with it.
+// Holds no thread while it waits for the client. Owns itself until gRPC calls OnDone.
 class ReadStream final : public grpc::ServerWriteReactor<v1::ReadTensorResponse>,
                          public StreamWatch::Stream {
  public:
@@ -28,16 +28,16 @@ class ReadStream final : public grpc::ServerWriteReactor<v1::ReadTensorResponse>
 
   void OnWriteDone(bool ok) override;
   void OnDone() override;
-  // Cancels the call: no status can pass the parts that the client does not take.
+  // Cancels the call: a status would queue behind the parts that the client does not take.
   void OnIdle(absl::Duration limit) override;
 
  private:
   ReadStream(grpc::CallbackServerContext* context, int64_t part_bytes, StreamWatch& watch)
       : context_(context), part_bytes_(part_bytes), watch_(watch) {}
   absl::Status Begin(const v1::ReadTensorRequest& request, SessionTable& sessions, CallGate& gate);
-  // The next part, or the end.
+  // Sends the next part, or ends the call.
   void Continue();
-  // Once: answers the call.
+  // Answers the call; runs once.
   void End(const absl::Status& status);
 
   grpc::CallbackServerContext* const context_;

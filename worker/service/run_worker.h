@@ -1,4 +1,4 @@
-// The whole of cohort-worker, but for where its GPUs come from.
+// The main function of cohort-worker, without the source of its GPUs.
 #ifndef COHORT_WORKER_SERVICE_RUN_WORKER_H_
 #define COHORT_WORKER_SERVICE_RUN_WORKER_H_
 

@@ -1,4 +1,4 @@
-// Where a worker can be asked, as others must say it.
+// The addresses at which other hosts reach a worker.
 #ifndef COHORT_WORKER_SERVICE_SERVED_ADDRESSES_H_
 #define COHORT_WORKER_SERVICE_SERVED_ADDRESSES_H_
 
@@ -9,9 +9,9 @@
 
 namespace cohort::worker {
 
-// `bound` (host:port or unix:/path), where those that stand for all addresses of the host, 0.0.0.0
-// and [::], name one of them: `advertised_host`, or if that is empty the one that leads to
-// `coordinator`. As many as a member may have, each once.
+// Returns the addresses of `bound` (host:port or unix:/path), each once, at most as many as a
+// member may have. 0.0.0.0 and [::] become `advertised_host`. If that is empty, they become the
+// local address towards `coordinator`.
 std::vector<std::string> AddressesForOthers(const std::vector<std::string>& bound,
                                             const std::string& advertised_host,
                                             absl::string_view coordinator);

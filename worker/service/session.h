@@ -1,4 +1,4 @@
-// A client's stay, and all that it made in it.
+// A client's session, and everything that the client made in it.
 #ifndef COHORT_WORKER_SERVICE_SESSION_H_
 #define COHORT_WORKER_SERVICE_SESSION_H_
 
@@ -24,7 +24,7 @@
 
 namespace cohort::worker {
 
-// Calls in flight share in it; what it owns goes with the last of them. Thread-safe.
+// Calls in flight share the session; its objects live until the last call returns. Thread-safe.
 class Session {
  public:
   struct Client {
@@ -48,13 +48,13 @@ class Session {
 
   // --- Memory.
 
-  // Made when first asked for. Errors: RESOURCE_EXHAUSTED.
+  // Creates the heap on the first call. Errors: RESOURCE_EXHAUSTED.
   absl::StatusOr<std::shared_ptr<shm::Heap>> heap();
   TensorTable& tensors() { return tensors_; }
-  // Of the heap. Errors: RESOURCE_EXHAUSTED.
+  // Allocates from the heap. Errors: RESOURCE_EXHAUSTED.
   absl::StatusOr<TensorMemory> Allocate(int64_t bytes);
 
-  // --- Groups, by numbers that are never given twice.
+  // --- Groups, by numbers that are never reused.
 
   uint64_t NextGroup();
   // Errors: ABORTED (the session has ended meanwhile).
@@ -64,7 +64,7 @@ class Session {
   absl::StatusOr<std::shared_ptr<GroupEntry>> TakeGroup(uint64_t group);
   std::map<uint64_t, std::shared_ptr<GroupEntry>> groups() const;
 
-  // What takes seats for the session ends when this is cancelled; no seat is taken then.
+  // Its cancellation ends all joins of the session, and no later join succeeds.
   client::Cancellation& seating() { return seating_; }
 
   // --- Events.
@@ -76,19 +76,19 @@ class Session {
     virtual void OnEvent(const v1::SessionEvent& event) = 0;
     virtual void OnEnded(absl::string_view cause) = 0;
   };
-  // Null: nobody listens; when it returns, nobody is being told.
+  // Null: no listener. Once it returns, the previous listener is not called any more.
   void SetListener(Listener* listener);
   void Tell(const v1::SessionEvent& event);
 
   // --- The end.
 
-  // Ends all that is in flight, on all ranks, with `cause`; once. Never blocks. False: it had ended
-  // before.
+  // Ends all calls in flight, on all ranks, with `cause`; runs once. Never blocks. Returns false if
+  // the session had ended before.
   bool End(absl::string_view cause);
-  // After End: leaves all groups. Blocks while their coordinator is away.
+  // Leaves all groups, after End. Blocks while their coordinator is away.
   void Leave();
   bool ended() const;
-  // Readable once it has ended.
+  // Readable once the session has ended.
   int ended_fd() const { return ended_fd_.get(); }
 
  private:

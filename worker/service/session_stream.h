@@ -1,4 +1,4 @@
-// The stream of OpenSession: what a client is told, and how its end is noticed.
+// The stream of OpenSession: sends events to the client, and notices its end.
 #ifndef COHORT_WORKER_SERVICE_SESSION_STREAM_H_
 #define COHORT_WORKER_SERVICE_SESSION_STREAM_H_
 
@@ -13,14 +13,14 @@
 
 namespace cohort::worker {
 
-// Deletes itself when gRPC is done with it.
+// Deletes itself in OnDone, which gRPC calls last.
 class SessionStream final : public grpc::ServerWriteReactor<v1::SessionEvent>,
                             private Session::Listener {
  public:
-  // Of a session that was opened; `opened` is told first.
+  // For an opened session; sends `opened` first.
   SessionStream(SessionTable& sessions, std::shared_ptr<Session> session,
                 const v1::SessionEvent& opened);
-  // Of a refusal.
+  // For a session that was refused.
   SessionStream(SessionTable& sessions, const absl::Status& refusal);
 
   void OnWriteDone(bool ok) override;
@@ -28,7 +28,7 @@ class SessionStream final : public grpc::ServerWriteReactor<v1::SessionEvent>,
   void OnDone() override;
 
  private:
-  // A client that reads nothing is sent away.
+  // A client that leaves this many events unread is disconnected.
   static constexpr size_t kMaxUnread = 1024;
 
   void OnEvent(const v1::SessionEvent& event) override;
@@ -39,7 +39,7 @@ class SessionStream final : public grpc::ServerWriteReactor<v1::SessionEvent>,
   SessionTable& sessions_;
   const std::shared_ptr<Session> session_;  // null: refused
   Mutex mutex_;
-  // The first is being written.
+  // The first event is being written.
   std::deque<v1::SessionEvent> events_ ABSL_GUARDED_BY(mutex_);
   bool closing_ ABSL_GUARDED_BY(mutex_) = false;
   absl::Status last_ ABSL_GUARDED_BY(mutex_);

@@ -39,24 +39,25 @@ class SessionTable {
   absl::StatusOr<std::shared_ptr<Session>> Open(Session::Client client);
   // Errors: INVALID_ARGUMENT (no id of a session), NOT_FOUND.
   absl::StatusOr<std::shared_ptr<Session>> Find(absl::string_view id) const;
-  // Aborts its groups at once, with `cause`, and leaves them on a thread of its own. Where the
-  // system refuses that thread, one thread leaves such sessions in turn. Never blocks.
+  // Aborts the session's groups at once, with `cause`, and leaves them on a thread of their own. If
+  // the system refuses that thread, one thread leaves all such sessions in turn. Never blocks.
   void End(const std::shared_ptr<Session>& session, absl::string_view cause);
-  // What belongs to no session yet counts towards one of these.
+  // Counts descriptors that belong to no session yet.
   std::shared_ptr<DescriptorShare> NewDescriptorShare() const {
     return std::make_shared<DescriptorShare>(descriptors_,
                                              "clients that have not said their session hold");
   }
   std::vector<std::shared_ptr<Session>> All() const;
-  // Of sessions that are still being left too: what is not zero in the end was forgotten.
+  // Includes sessions whose groups are still being left. A count that stays above zero after all
+  // sessions have ended shows a leak.
   WorkerStats Stats() const;
 
-  // No session, and no group, from now on: seats that are being taken are given up.
+  // Refuses new sessions and groups from now on, and cancels joins that are in progress.
   void Drain();
   // Errors: UNAVAILABLE.
   absl::Status CheckServing() const;
   bool draining() const { return !CheckServing().ok(); }
-  // False: some are still being left.
+  // Waits until all ended sessions have left their groups. Returns false at `deadline`.
   bool AwaitLeft(Instant deadline) const;
 
  private:
@@ -66,8 +67,8 @@ class SessionTable {
     bool draining ABSL_GUARDED_BY(mutex) = false;
     std::map<Id128, std::shared_ptr<Session>> sessions ABSL_GUARDED_BY(mutex);
     std::map<Id128, std::shared_ptr<Session>> leaving ABSL_GUARDED_BY(mutex);
-    // Of `leaving`, those without a thread. The thread that takes them starts before the first
-    // session and ends with the table.
+    // The sessions of `leaving` that have no thread of their own. The thread that leaves them
+    // starts before the first session and ends with the table.
     bool has_leaver ABSL_GUARDED_BY(mutex) = false;
     bool ended ABSL_GUARDED_BY(mutex) = false;
     std::vector<std::shared_ptr<Session>> in_turn ABSL_GUARDED_BY(mutex);

@@ -1,4 +1,4 @@
-// A client's streams and the worker's, in one order: for one rank.
+// Orders the calls of one rank with its client's streams and the worker's stream.
 #ifndef COHORT_WORKER_SERVICE_STREAM_ORDER_H_
 #define COHORT_WORKER_SERVICE_STREAM_ORDER_H_
 
@@ -23,31 +23,32 @@
 
 namespace cohort::worker {
 
-// As StreamOrder of worker.proto has it. The group whose calls these are ends first, after Release.
-// Thread-safe.
+// Implements StreamOrder of worker.proto. Release is called first; then the group whose calls it
+// orders ends; then this object. Thread-safe.
 class StreamOrder {
  public:
   // `patience`: how long the destructor waits.
   explicit StreamOrder(std::shared_ptr<SharedGpu> gpu, absl::Duration patience = absl::Seconds(5))
       : gpu_(std::move(gpu)), patience_(patience) {}
-  // Whose calls these are, in words of errors and of the log. Before the first, and when the rank
-  // has another number.
+  // Names the rank in errors and in the log. Called before the first call, and when the rank has
+  // another number.
   void NameRank(const std::string& group, int rank);
-  // Waits for what is enqueued; what is then still in use is never freed.
+  // Waits, at most `patience`, for enqueued work. Memory that is still in use then is never freed.
   ~StreamOrder();
 
-  // What a call's tensors live by, until it is done.
+  // The owners of a call's tensors, kept until the call is done.
   using Owners = std::vector<std::shared_ptr<const void>>;
-  // `body` enqueues the call on the stream that it is given. `flags` is the memory that the order
-  // names, always the same. Errors: INVALID_ARGUMENT (no such memory, or a number that is none of
-  // the next), DEADLINE_EXCEEDED (the client's stream has too much before it), ABORTED (released),
-  // those of CUDA and of `body`.
+  // `body` enqueues the call on the stream that it gets. `flags` is the memory that `order` names,
+  // the same in all calls. Errors: INVALID_ARGUMENT (unusable memory, or a number that does not
+  // follow the last one), DEADLINE_EXCEEDED (the client's stream has too many calls before this
+  // one), ABORTED (released), those of CUDA and of `body`.
   absl::Status Run(const TensorMemory& flags, const v1::StreamOrder& order, Instant deadline,
                    absl::FunctionRef<absl::Status(void* stream, Owners* owners)> body);
-  // Lets go of tensors of calls that are done. Does not wait for calls.
+  // Frees the tensors of calls that are done. Does not wait for calls.
   void Sweep();
 
-  // The client is gone: what waits for its stream goes on. Never blocks.
+  // Lets work continue that waits for the client's stream, because the client is gone. Never
+  // blocks.
   void Release();
 
  private:
@@ -55,14 +56,14 @@ class StreamOrder {
     uint64_t number = 0;
     Owners owners;
   };
-  // Of the two flags; the second one is also kept where no client can write it.
+  // The places of the two flags. The second one has a copy in memory that no client can write.
   static constexpr int kClientIsThere = 0;
   static constexpr int kCallIsDone = 1;
   struct FreePages {
     void operator()(uint64_t* pages) const { std::free(pages); }
   };
 
-  // What is enqueued on the stream may use all of it.
+  // Enqueued work may use all of its members.
   struct Shared {
     TensorMemory memory;
     std::unique_ptr<uint64_t, FreePages> own_memory;
@@ -76,21 +77,21 @@ class StreamOrder {
     }
   };
 
-  // Of this order, and not of what a call does: says whose.
+  // Adds the rank's name to an error of this order, but not to an error of a call.
   absl::Status Named(const absl::Status& status) const;
   absl::StatusOr<Shared*> Prepare(const TensorMemory& flags)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(call_mutex_);
   absl::StatusOr<std::unique_ptr<Shared>> NewShared(const TensorMemory& flags) const;
   absl::Status AwaitRoom(Instant deadline);
-  // How many calls are not done.
+  // Returns how many calls are not done.
   size_t ForgetDone();
 
   const std::shared_ptr<SharedGpu> gpu_;
   const absl::Duration patience_;
   Mutex call_mutex_;
   uint64_t last_ ABSL_GUARDED_BY(call_mutex_) = 0;
-  uint64_t enqueued_ ABSL_GUARDED_BY(call_mutex_) = 0;  // the last that sets the flags
-  // Beside calls that wait.
+  uint64_t enqueued_ ABSL_GUARDED_BY(call_mutex_) = 0;  // the last call that sets the flags
+  // Guards the state that other methods read while a call waits.
   mutable Mutex mutex_ ABSL_ACQUIRED_AFTER(call_mutex_);
   std::string group_ ABSL_GUARDED_BY(mutex_);
   int rank_ ABSL_GUARDED_BY(mutex_) = -1;

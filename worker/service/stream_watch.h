@@ -22,11 +22,11 @@ class StreamWatch {
   class Stream {
    public:
     virtual ~Stream() = default;
-    // The client has sent or taken nothing for `limit`. On the watch's thread.
+    // Called on the watch's thread when the client has sent or taken nothing for `limit`.
     virtual void OnIdle(absl::Duration limit) = 0;
 
    protected:
-    // The client has sent or taken something.
+    // Notes that the client has sent or taken something.
     void Touch() { last_.store(Now(), std::memory_order_relaxed); }
 
    private:
@@ -35,15 +35,16 @@ class StreamWatch {
     std::atomic<int64_t> last_{Now()};
   };
 
-  // At most `max_unnamed` streams at a time have not named their session yet: no session's share
-  // counts them.
+  // At most `max_unnamed` streams at a time have not named their session yet. No session's share of
+  // calls counts those.
   StreamWatch(absl::Duration idle_limit, int max_unnamed);
 
   // Errors: RESOURCE_EXHAUSTED (unnamed streams, threads).
   absl::Status Add(const std::shared_ptr<Stream>& stream);
-  // Of a stream that a session's share counts from the start. Errors: RESOURCE_EXHAUSTED (threads).
+  // Adds a stream that a session's share counts from the start. Errors: RESOURCE_EXHAUSTED
+  // (threads).
   absl::Status AddNamed(const std::shared_ptr<Stream>& stream);
-  // A session's share counts it now.
+  // Notes that a session's share now counts the stream.
   void Name(Stream* stream);
   void Remove(Stream* stream);
 

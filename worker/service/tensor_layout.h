@@ -1,4 +1,4 @@
-// Layouts that come from clients, checked.
+// Reads and checks layouts of tensors that clients send.
 #ifndef COHORT_WORKER_SERVICE_TENSOR_LAYOUT_H_
 #define COHORT_WORKER_SERVICE_TENSOR_LAYOUT_H_
 
@@ -16,8 +16,9 @@ struct TensorLayout {
   Shape shape;
   Shape strides;
   bool contiguous = true;
-  int64_t bytes = 0;  // of its elements, one behind the other
-  // In elements, from the first: those that lie lowest and highest. Of no elements: 0 and -1.
+  int64_t bytes = 0;  // of its elements without gaps
+  // The offsets of the lowest and the highest element from the first one, in elements. Without
+  // elements: 0 and -1.
   int64_t lowest = 0;
   int64_t highest = -1;
 };
@@ -26,8 +27,8 @@ struct TensorLayout {
 // of strides than of extents, more than 16 dimensions).
 absl::StatusOr<TensorLayout> ReadLayout(const v1::TensorLayout& layout);
 
-// Elements of that layout in `bytes` of memory, the first of them at element `first`. Errors:
-// INVALID_ARGUMENT (one of them lies outside, or is not aligned).
+// Returns a tensor of that layout in `bytes` of memory; its first element is element `first` of the
+// memory. Errors: INVALID_ARGUMENT (an element lies outside, or is not aligned).
 absl::StatusOr<Tensor> ViewOf(char* memory, int64_t bytes, const TensorLayout& layout,
                               int64_t first, std::shared_ptr<const void> owner, Device device = {});
 

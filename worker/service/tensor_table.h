@@ -13,7 +13,7 @@
 
 namespace cohort::worker {
 
-// Bytes that somebody keeps alive.
+// Bytes that `owner` keeps alive.
 struct TensorMemory {
   char* data = nullptr;
   int64_t bytes = 0;
@@ -30,7 +30,7 @@ class TensorTable {
   // Errors: NOT_FOUND.
   absl::StatusOr<TensorMemory> Find(uint64_t tensor) const;
   absl::Status Free(uint64_t tensor);
-  // All of them; none can be added from then on.
+  // Frees all tensors; Add fails from then on.
   void Close();
 
   int64_t count() const;

@@ -1,4 +1,4 @@
-// The listening side: binds, serves, and goes away in order.
+// The worker's server: binds addresses, serves, and shuts down in order.
 #ifndef COHORT_WORKER_SERVICE_WORKER_SERVER_H_
 #define COHORT_WORKER_SERVICE_WORKER_SERVER_H_
 
@@ -22,28 +22,28 @@ struct WorkerServerOptions {
   std::vector<std::string> listen;
   int64_t max_message_bytes = 0;
   bool reflection = false;
-  // Calls in plain frames, beside gRPC; 0: none.
+  // Connections for calls in plain frames, beside gRPC; 0: none.
   int max_lanes = 0;
-  int max_calls = 1024;     // that block, each with a thread
-  int max_connections = 0;  // as ListenerOptions
+  int max_calls = 1024;     // calls that block at once, each on a thread
+  int max_connections = 0;  // see ListenerOptions
 };
 
 class WorkerServer {
  public:
-  // Listens on exactly the addresses asked for; a taken port or path is an error, a path that a
-  // dead worker left is not. `service` outlives it. Errors: INVALID_ARGUMENT (an address that makes
-  // no sense), UNAVAILABLE (cannot be bound; names it).
+  // Listens on exactly the addresses in `options`. A taken port or path is an error; a path that a
+  // dead worker left is not. `service` outlives it. Errors: INVALID_ARGUMENT (an unusable address),
+  // UNAVAILABLE (cannot be bound; names it).
   static absl::StatusOr<std::unique_ptr<WorkerServer>> Start(const WorkerServerOptions& options,
                                                              WorkerService& service);
   ~WorkerServer() { Shutdown(absl::ZeroDuration()); }
 
-  // As asked, with port 0 replaced by the one that was given.
+  // The addresses of the options, with the bound port in place of port 0.
   const std::vector<std::string>& addresses() const { return addresses_; }
 
-  // What the health service says; SERVING from the start.
+  // Sets the status of the health service; SERVING from the start.
   void SetServing(bool serving);
-  // Takes no connections, and cancels what is left after `grace`. Waits for all calls to return: so
-  // whatever blocks them has been ended before.
+  // Accepts no more connections, and cancels the remaining calls after `grace`. Waits for all calls
+  // to return: the caller first ends the operations that block them.
   void Shutdown(absl::Duration grace);
 
  private:

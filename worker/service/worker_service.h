@@ -1,4 +1,4 @@
-// cohort.v1.WorkerService: what clients ask of the daemon.
+// cohort.v1.WorkerService: the requests of clients to the daemon.
 #ifndef COHORT_WORKER_SERVICE_WORKER_SERVICE_H_
 #define COHORT_WORKER_SERVICE_WORKER_SERVICE_H_
 
@@ -22,29 +22,29 @@
 namespace cohort::worker {
 
 struct WorkerServiceOptions {
-  std::string coordinator;      // of groups that name none
-  std::string advertised_host;  // as BootstrapOptions
-  std::string host_identity;    // as BootstrapOptions
+  std::string coordinator;      // for groups whose request has none
+  std::string advertised_host;  // see BootstrapOptions
+  std::string host_identity;    // see BootstrapOptions
   int64_t max_message_bytes = 0;
-  std::string attach_socket;  // where clients of this host get memory
-  absl::Duration stream_idle_limit = absl::Seconds(30);  // of a stream of parts
+  std::string attach_socket;  // at which clients of this host get memory
+  absl::Duration stream_idle_limit = absl::Seconds(30);  // for ReadTensor and WriteTensor
 };
 
-// Calls that may wait run on the thread that gRPC read them with, to the end: a hand-over to
-// another would cost more than a small collective. So they are of the synchronous API. The stream
-// of a session and the taking of a seat, whose callers' end must be noticed at once, and the parts
-// of a write or a read, which may never come or be taken, are of the other.
+// Collectives and most other calls use the synchronous API: each runs to its end on the thread on
+// which gRPC read it. A hand-over to another thread would cost more than a small collective. Four
+// methods use the callback API. OpenSession and JoinGroup must notice at once that their caller is
+// gone. The parts of WriteTensor and ReadTensor may never come or be taken.
 class WorkerService final
     : public v1::WorkerService::WithCallbackMethod_OpenSession<
           v1::WorkerService::WithCallbackMethod_JoinGroup<
               v1::WorkerService::WithCallbackMethod_WriteTensor<
                   v1::WorkerService::WithCallbackMethod_ReadTensor<v1::WorkerService::Service>>>> {
  public:
-  // All outlive it.
+  // All references outlive it.
   WorkerService(WorkerServiceOptions options, SessionTable& sessions, GpuTable& gpus,
                 CallGate& gate, Metrics& metrics);
 
-  // Where it is served, as bound. Called once, before the first call of a client.
+  // Sets the addresses at which it is served, as bound. Called once, before a client's first call.
   void ServeAt(std::vector<std::string> addresses) { addresses_ = std::move(addresses); }
 
   // worker_service.cc
@@ -91,14 +91,14 @@ class WorkerService final
   // collective_methods.cc
   grpc::Status RunCollective(grpc::ServerContext* context, const v1::RunCollectiveRequest* request,
                              v1::RunCollectiveResponse* response) override;
-  // The same, however the request has come.
+  // The same for both ways of a request: gRPC and plain frames.
   absl::Status RunCollective(const v1::RunCollectiveRequest& request,
                              v1::RunCollectiveResponse* response);
   grpc::Status RunObject(grpc::ServerContext* context, const v1::RunObjectRequest* request,
                          v1::RunObjectResponse* response) override;
 
  private:
-  // Until `seating` is cancelled.
+  // Joins a group until `seating` is cancelled.
   absl::Status Join(const std::shared_ptr<Session>& session, const v1::JoinGroupRequest& request,
                     const std::shared_ptr<client::Cancellation>& seating,
                     v1::JoinGroupResponse* response);

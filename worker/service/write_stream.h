@@ -1,4 +1,4 @@
-// The stream of WriteTensor: parts of a tensor, as they come.
+// The stream of WriteTensor: receives a tensor in parts.
 #ifndef COHORT_WORKER_SERVICE_WRITE_STREAM_H_
 #define COHORT_WORKER_SERVICE_WRITE_STREAM_H_
 
@@ -17,11 +17,11 @@
 
 namespace cohort::worker {
 
-// OK when the bytes lie in host memory and within the tensor. Errors: INVALID_ARGUMENT,
-// OUT_OF_RANGE.
+// Checks that the bytes lie in host memory and within the tensor. Errors: INVALID_ARGUMENT (another
+// device), OUT_OF_RANGE.
 absl::Status CheckRange(const TensorMemory& memory, uint64_t offset, uint64_t size);
 
-// Holds no thread while it waits for the client. Keeps itself until gRPC is done with it.
+// Holds no thread while it waits for the client. Owns itself until gRPC calls OnDone.
 class WriteStream final : public grpc::ServerReadReactor<v1::WriteTensorRequest>,
                           public StreamWatch::Stream {
  public:
@@ -39,7 +39,7 @@ class WriteStream final : public grpc::ServerReadReactor<v1::WriteTensorRequest>
   absl::Status Take();
   // Finds the tensor of the first part, and counts the call.
   absl::Status Begin();
-  // Once; what comes later has no effect.
+  // Answers the call; later calls of it have no effect.
   void End(const absl::Status& status) ABSL_LOCKS_EXCLUDED(mutex_);
 
   grpc::CallbackServerContext* const context_;
@@ -49,7 +49,7 @@ class WriteStream final : public grpc::ServerReadReactor<v1::WriteTensorRequest>
   StreamWatch& watch_;
   std::shared_ptr<WriteStream> self_;  // until OnDone
   v1::WriteTensorRequest part_;
-  // From the first part on.
+  // Set by the first part:
   std::shared_ptr<Session> session_;
   std::optional<CallGate::Pass> pass_;
   TensorMemory memory_;
