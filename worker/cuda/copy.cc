@@ -10,7 +10,7 @@
 namespace cohort::worker::cuda {
 namespace {
 
-// Copies of rows further apart are refused (cudaDevAttrMaxPitch, of every device).
+// The largest stride that CUDA takes (cudaDevAttrMaxPitch, the same on every device).
 constexpr size_t kMaxStride = std::numeric_limits<int>::max();
 
 }  // namespace

@@ -15,7 +15,7 @@ namespace {
 
 std::string Name(int device) { return absl::StrCat("CUDA device ", device); }
 
-// As nvidia-smi writes it.
+// Formats the UUID like nvidia-smi.
 std::string FormatUuid(const cudaUUID_t& uuid) {
   const std::string hex = absl::BytesToHexString(absl::string_view(uuid.bytes, sizeof(uuid.bytes)));
   const absl::string_view text = hex;
@@ -23,7 +23,7 @@ std::string FormatUuid(const cudaUUID_t& uuid) {
                       "-", text.substr(16, 4), "-", text.substr(20));
 }
 
-// Whether someone in this process works on it. Where that cannot be told: yes.
+// Whether this process uses the device; true if that is unknown.
 bool IsInUse(int device) {
   const absl::StatusOr<const Driver*> driver = GetDriver();
   unsigned int flags = 0;
@@ -86,7 +86,7 @@ absl::StatusOr<MemoryUse> DeviceMemoryUse(int device) {
 absl::StatusOr<CurrentDevice> CurrentDevice::Set(int device) {
   int before = 0;
   COHORT_RETURN_IF_ERROR(COHORT_CUDA_CALL(cudaGetDevice(&before)));
-  // Also where it is there already: only this makes a new thread's device its own.
+  // Set even if it is the current device already: only an explicit call binds a new thread to it.
   COHORT_RETURN_IF_ERROR(Of(Name(device), COHORT_CUDA_CALL(cudaSetDevice(device))));
   return CurrentDevice(before == device ? kNone : before, device);
 }

@@ -12,7 +12,7 @@
 namespace cohort::worker::cuda {
 namespace {
 
-// As of which version we call them: what CUDA 12's drivers have.
+// The version of the functions: that of CUDA 12's drivers.
 constexpr unsigned int kVersion = 12000;
 
 template <typename Function>
@@ -58,7 +58,7 @@ absl::StatusOr<const Driver*> GetDriver() {
   static Mutex* const mutex = new Mutex;
   static const Driver* driver = nullptr;
   MutexLock lock(mutex);
-  // A failure is not kept: a driver may come.
+  // A failure is not kept: a driver may be installed later.
   if (driver == nullptr) {
     COHORT_ASSIGN_OR_RETURN(std::unique_ptr<const Driver> found, FindAll());
     driver = found.release();

@@ -10,12 +10,12 @@ namespace {
 
 std::string Version(int code) { return absl::StrCat(code / 1000, ".", code % 1000 / 10); }
 
-// What people can do about it; empty where we do not know.
+// Returns advice for the user; empty if the error has no advice.
 std::string Advice(cudaError_t error) {
   switch (error) {
     case cudaErrorInsufficientDriver: {
       int driver = 0;
-      // Answers without a driver, too.
+      // Works without a driver, too.
       if (cudaDriverGetVersion(&driver) != cudaSuccess) cudaGetLastError();
       const std::string needed = Version(CUDART_VERSION);
       return driver == 0

@@ -28,7 +28,7 @@ absl::Status Event::Record(cudaStream_t stream) {
 absl::StatusOr<bool> Event::Query() const {
   const cudaError_t result = cudaEventQuery(event_);
   if (result == cudaErrorNotReady) {
-    cudaGetLastError();  // which it is, too
+    cudaGetLastError();  // clears cudaErrorNotReady
     return false;
   }
   COHORT_RETURN_IF_ERROR(ToStatus(result, "cudaEventQuery"));

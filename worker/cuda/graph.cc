@@ -6,8 +6,8 @@
 namespace cohort::worker::cuda {
 
 absl::StatusOr<Graph> Graph::Capture(cudaStream_t stream, absl::FunctionRef<absl::Status()> body) {
-  // What other threads of the process do meanwhile is their own; and this one may allocate memory,
-  // which is no part of the graph.
+  // Relaxed: calls of other threads do not affect the capture. This thread may allocate memory,
+  // which does not become part of the graph.
   COHORT_RETURN_IF_ERROR(
       COHORT_CUDA_CALL(cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed)));
   const absl::Status captured = body();

@@ -81,7 +81,7 @@ absl::StatusOr<VirtualMapping> MapFd(const ExportedMemory& exported, int device)
                    CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR),
                "cuMemImportFromShareableHandle");
   if (!imported.ok()) return Of("device memory of another process", imported);
-  // Which refuses more than there is.
+  // Map refuses more bytes than the allocation has.
   absl::StatusOr<VirtualMapping> mapping =
       VirtualMapping::Map(physical, exported.allocation_bytes, device);
   if (!mapping.ok()) return Of("device memory of another process", mapping.status());
@@ -119,7 +119,7 @@ absl::StatusOr<ExportedMemory> Export(const void* memory, size_t bytes) {
     COHORT_ASSIGN_OR_RETURN(exported.fd, ExportFd(*driver, physical));
     return exported;
   }
-  // It is not of cuMemCreate.
+  // The memory is not from cuMemCreate.
   exported.kind = ExportedMemory::Kind::kLegacy;
   COHORT_ASSIGN_OR_RETURN(exported.legacy_handle, ExportLegacy(allocation.begin));
   return exported;
@@ -145,7 +145,7 @@ absl::StatusOr<ImportedMemory> ImportedMemory::Import(const ExportedMemory& expo
                                   &imported.opened_, handle, cudaIpcMemLazyEnablePeerAccess))));
     COHORT_ASSIGN_OR_RETURN(const Driver* const driver, GetDriver());
     COHORT_ASSIGN_OR_RETURN(const Allocation allocation, AllocationOf(*driver, imported.opened_));
-    // Small allocations are parts of larger ones, which are opened as a whole.
+    // Small allocations are parts of larger ones, which CUDA opens as a whole.
     const size_t before = reinterpret_cast<CUdeviceptr>(imported.opened_) - allocation.begin;
     if (exported.offset + exported.bytes > allocation.bytes - before) {
       return WrongSize(exported, absl::StrCat("its allocation ends after ",

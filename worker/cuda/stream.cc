@@ -26,7 +26,7 @@ Stream::~Stream() {
 absl::StatusOr<bool> IsIdle(cudaStream_t stream) {
   const cudaError_t result = cudaStreamQuery(stream);
   if (result == cudaErrorNotReady) {
-    cudaGetLastError();  // which it is, too
+    cudaGetLastError();  // clears cudaErrorNotReady
     return false;
   }
   COHORT_RETURN_IF_ERROR(ToStatus(result, "cudaStreamQuery"));

@@ -30,7 +30,7 @@ absl::StatusOr<size_t> VirtualMapping::Granularity(int device) {
 absl::StatusOr<VirtualMapping> VirtualMapping::Map(CUmemGenericAllocationHandle physical,
                                                    size_t bytes, int device) {
   COHORT_ASSIGN_OR_RETURN(const Driver* const driver, GetDriver());
-  // The mapping keeps what the handle names.
+  // The mapping keeps the memory; the handle is released.
   const auto release = absl::MakeCleanup([&] {
     LogIfError("a handle of CUDA memory is not released",
                ToStatus(driver->cuMemRelease(physical), "cuMemRelease"));
@@ -55,7 +55,7 @@ absl::StatusOr<VirtualMapping> VirtualMapping::Map(CUmemGenericAllocationHandle 
 
 VirtualMapping::~VirtualMapping() {
   if (address_ == 0) return;
-  const Driver& driver = **GetDriver();  // found before, for ever
+  const Driver& driver = **GetDriver();  // found before; it lives for ever
   if (mapped_) {
     LogIfError("CUDA memory stays mapped",
                ToStatus(driver.cuMemUnmap(address_, bytes_), "cuMemUnmap"));

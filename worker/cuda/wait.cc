@@ -11,7 +11,7 @@
 namespace cohort::worker::cuda {
 namespace {
 
-// So long nobody sleeps, since waking up takes as long.
+// The time without sleeps: waking up takes as long.
 constexpr absl::Duration kAwake = absl::Microseconds(50);
 constexpr absl::Duration kLongestPause = absl::Microseconds(500);
 

@@ -21,25 +21,25 @@
 namespace cohort::worker {
 namespace {
 
-// A client that connects says so at once, and takes its answers.
+// A client sends its hello as soon as it connects, and takes its answers.
 constexpr absl::Duration kPatience = absl::Seconds(5);
 
-// A client's connection, and its process.
+// The client's connection, and the descriptor of its process.
 constexpr int kGuestDescriptors = 2;
 
-// Between two looks at a queue that cannot be served.
+// The pause before another accept while no descriptors are left.
 constexpr int kPauseMs = 20;
 
-// Between two looks for refused clients that say nothing.
+// How often the silence of refused clients is checked.
 constexpr int kSweepMs = 1000;
 
-// Between two lines of the log about refused clients.
+// The least time between two lines of the log about refused clients.
 constexpr absl::Duration kBetweenLogs = absl::Seconds(10);
 
 Instant Soon() { return Clock::Steady().Now() + kPatience; }
 
-// Waits until one of them is readable, for at most `timeout_ms` unless that is negative; which ones
-// are. Negative descriptors never are.
+// Waits until a descriptor is readable, for at most `timeout_ms` unless that is negative. Returns
+// which descriptors are. Negative descriptors never are.
 std::vector<bool> AwaitReadable(const std::vector<int>& descriptors, int timeout_ms = -1) {
   std::vector<pollfd> entries;
   for (const int fd : descriptors) entries.push_back({fd, POLLIN, 0});
@@ -54,7 +54,7 @@ void Reply(const shm::LocalSocket& client, const absl::Status& status, v1::Attac
            absl::Span<const int> fds = {}) {
   answer.set_code(static_cast<int>(status.code()));
   answer.set_text(std::string(status.message().substr(0, 1024)));
-  // Code 0 and no text would be a message of no bytes.
+  // Code 0 without a text would be a message of no bytes.
   std::string bytes = answer.SerializeAsString();
   if (bytes.empty()) bytes = std::string("\x08\x00", 2);
   client.Send(bytes, fds, Soon()).IgnoreError();
@@ -97,7 +97,7 @@ void AttachServer::Run() {
     DropDone();
     absl::StatusOr<shm::LocalSocket> client = listener_.Accept(absl::InfinitePast());
     if (absl::IsResourceExhausted(client.status())) {
-      // It stays in the queue, and the listener readable, until somebody gives up a descriptor.
+      // The client stays in the queue, and the listener readable, until a descriptor is free.
       pollfd stop = {stop_.get(), POLLIN, 0};
       poll(&stop, 1, kPauseMs);
     }
@@ -125,7 +125,7 @@ absl::Status AttachServer::Admit(shm::LocalSocket& client) {
   guest.socket = std::move(client);
   absl::StatusOr<std::thread> thread = StartThread("cohort-attached", [this, &guest] {
     {
-      // Closed here: the guest itself stays until another client connects.
+      // The members end here, because the guest itself stays until another client connects.
       HeldDescriptors descriptors = std::move(guest.descriptors);
       const shm::LocalSocket socket = std::move(guest.socket);
       Serve(socket, std::move(descriptors));
@@ -142,7 +142,7 @@ absl::Status AttachServer::Admit(shm::LocalSocket& client) {
 }
 
 void AttachServer::Refuse(shm::LocalSocket client, const absl::Status& why) {
-  // Others must not be able to fill the log.
+  // Limits the log: any process can cause refusals.
   if (const Instant now = Clock::Steady().Now(); now >= next_log_) {
     next_log_ = now + kBetweenLogs;
     const shm::LocalSocket::Peer peer = client.peer();
@@ -160,7 +160,7 @@ void AttachServer::DropRefused() {
   const Instant now = Clock::Steady().Now();
   const auto over = [now](const Refused& refused) {
     char ignored;
-    // Without room for descriptors, the kernel drops those of the hello.
+    // recv without room for descriptors: the kernel drops those of the hello.
     return recv(refused.socket.fd(), &ignored, 1, MSG_DONTWAIT) >= 0 || errno != EAGAIN ||
            now > refused.until;
   };
@@ -215,7 +215,7 @@ absl::StatusOr<std::shared_ptr<Session>> AttachServer::Greet(const shm::LocalSoc
 }
 
 bool AttachServer::Follow(const shm::LocalSocket& client, Session& session) {
-  // A child that the client forked keeps its connection open, but not its process.
+  // A child that the client forked keeps the connection open, but not the client's process.
   const pid_t pid = client.peer().pid;
   const UniqueFd process(pid > 0 ? static_cast<int>(syscall(SYS_pidfd_open, pid, 0)) : -1);
   while (true) {
@@ -243,7 +243,7 @@ void AttachServer::AnswerRequest(const shm::LocalSocket& client, Session& sessio
     status = Register(session, request.register_device_memory(), message, &answer);
   } else if (request.has_hand_over_group()) {
     status = HandOver(client, session, request.hand_over_group());
-    if (status.ok()) return;  // it has answered
+    if (status.ok()) return;  // HandOver has answered
   } else {
     status = absl::UnimplementedError("this worker does not know what is asked");
   }
@@ -269,7 +269,7 @@ absl::Status AttachServer::Register(Session& session, const v1::RegisterMemory& 
   }
   struct Memory {
     HeldDescriptors descriptors;
-    shm::Segment segment;  // goes first
+    shm::Segment segment;  // destroyed first
   };
   auto owner = std::make_shared<Memory>();
   COHORT_ASSIGN_OR_RETURN(owner->descriptors,

@@ -58,7 +58,8 @@ absl::Status AttachedEntry::Rejoin(absl::Duration timeout) {
 }
 
 void AttachedEntry::Abort(absl::string_view cause) {
-  // Sockets that nobody took close here; those that the client has it closes, or its end does.
+  // Sockets that were not handed over close when this rank leaves or rejoins. The client, or its
+  // death, closes the others.
   const GroupFacts facts = this->facts();
   const std::string why = absl::StrCat("rank ", facts.rank, " aborted: ", cause);
   NoteEnd(facts.generation, why);
@@ -94,7 +95,7 @@ absl::Status AttachedEntry::HandOver(const shm::LocalSocket& client, TensorMemor
   connections_.reset();
   v1::AttachAnswer answer;
   answer.set_text("the group follows");
-  // Half of it is no use to anybody: the client goes, and takes its session with it.
+  // An incomplete hand-over is useless: the client gives up, and its session ends.
   client.Send(answer.SerializeAsString(), {}, deadline).IgnoreError();
   SendConnections(connections, client, deadline).IgnoreError();
   return absl::OkStatus();

@@ -22,13 +22,13 @@ namespace cohort::worker {
 namespace {
 
 constexpr size_t kReadBytes = size_t{64} << 10;
-// Who does not take an answer for so long is sent away.
+// A client that takes no answer for so long is disconnected.
 constexpr int kSendSeconds = 30;
-// A peer whose machine is gone is noticed within kIdleS + kProbes * kProbeS seconds.
+// The death of a peer's machine is noticed within kIdleS + kProbes * kProbeS seconds.
 constexpr int kIdleS = 20;
 constexpr int kProbeS = 5;
 constexpr int kProbes = 2;
-// Between two lines of the log about connections without a thread.
+// The least time between two lines of the log about connections without a thread.
 constexpr absl::Duration kBetweenLogs = absl::Seconds(10);
 constexpr char kMethod[] = "cohort.v1.WorkerService/RunCollective\n";
 constexpr absl::string_view kOperation(kMethod, sizeof(kMethod) - 2);
@@ -41,7 +41,7 @@ void Prepare(int fd) {
   fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) & ~O_NONBLOCK);
   const timeval patience = {kSendSeconds, 0};
   setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
-  // These fail without harm on Unix sockets, whose peers cannot vanish unnoticed.
+  // On Unix sockets, whose peers cannot vanish unnoticed, these calls fail without harm.
   Set(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
   Set(fd, IPPROTO_TCP, TCP_KEEPIDLE, kIdleS);
   Set(fd, IPPROTO_TCP, TCP_KEEPINTVL, kProbeS);
@@ -59,7 +59,7 @@ bool SendAll(int fd, absl::string_view bytes) {
   return true;
 }
 
-// Null: there is no memory for it.
+// Returns null if there is no memory.
 char* RoomFor(lane::FrameReader& input, size_t bytes) {
   try {
     return input.Room(bytes);
@@ -113,7 +113,7 @@ void CallLane::Adopt(int fd, std::shared_ptr<IncomingBytes> incoming) {
 void CallLane::Serve(Connection& connection) {
   ServeCalls(connection.fd.get(), connection.incoming);
   MutexLock lock(&mutex_);
-  // At most one ended thread is left for the next connection, or for Stop, to join.
+  // At most one ended thread is left; the next connection, or Stop, joins it.
   JoinDone();
   connection.fd = UniqueFd();
   connection.done = true;
@@ -125,7 +125,8 @@ void CallLane::ServeCalls(int fd, std::shared_ptr<IncomingBytes> incoming) {
   bool greeted = false;
   bool open = true;
   while (open) {
-    // No more room than what has come already: who declares much holds little.
+    // Grows with the bytes that have arrived: a client that declares a large frame holds little
+    // memory.
     size_t size = std::max(kReadBytes, std::min({input.wanted(), input.held(), size_t{1} << 20}));
     char* room = RoomFor(input, size);
     if (room == nullptr) {
@@ -194,7 +195,7 @@ absl::Status CallLane::Run(const lane::Frame& frame, v1::RunCollectiveResponse* 
 }
 
 bool CallLane::Answer(int fd, const lane::Frame& frame, absl::Status status) {
-  // A call ends by its own time, and by the end of its session.
+  // A call ends at its timeout or with its session; it cannot be cancelled.
   if (frame.header.kind == lane::Kind::kCancel) return true;
   if (frame.header.kind != lane::Kind::kCall) return false;
   v1::RunCollectiveResponse response;
@@ -218,7 +219,7 @@ bool CallLane::Answer(int fd, const lane::Frame& frame, absl::Status status) {
   }
   if (!status.ok()) {
     answer.resize(lane::kHeaderBytes);
-    // Cut as gRPC's are: the same call has the same answer on both ways.
+    // Cut like gRPC's texts: the same call gets the same answer on both paths.
     const grpc::Status cut = ToGrpcStatus(status);
     absl::StrAppend(&answer, cut.error_message(), cut.error_details());
     header.extra = static_cast<uint32_t>(cut.error_message().size());
@@ -234,7 +235,7 @@ void CallLane::JoinDone() {
       ++it;
       continue;
     }
-    it->thread.join();  // does nothing more
+    it->thread.join();  // the thread has ended its work
     it = connections_.erase(it);
   }
 }

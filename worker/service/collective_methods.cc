@@ -1,4 +1,4 @@
-// Verbs on tensors and on objects. The thread of the call does the rank's share of the work.
+// Collectives and calls on objects. The thread of the call does the rank's share of the work.
 #include <algorithm>
 #include <new>
 #include <string>
@@ -61,12 +61,12 @@ absl::Status WorkerService::RunCollective(const v1::RunCollectiveRequest& reques
       try {
         status = call.Run(*group, options);
       } catch (const std::bad_alloc&) {
-        // Other ranks may wait for what this one has not sent.
+        // Other ranks may wait for data that this one has not sent.
         status = NoMemory(kRunCollective, "a call", static_cast<int64_t>(request.ByteSizeLong()));
         group->Abort(status);
       }
-      // A device may not be done with what failed, however it failed. It is once it has done what
-      // came behind that.
+      // After a failed call, its device may still use the tensors. It is done with them once a
+      // later call on it is done.
       std::vector<std::shared_ptr<const void>> owners = call.TakeOwners();
       if (status.ok() && !owners.empty()) entry->LetGo(kept);
       if (!status.ok()) entry->Keep(std::move(owners));
@@ -81,7 +81,8 @@ absl::Status WorkerService::RunCollective(const v1::RunCollectiveRequest& reques
     }
     const bool waits = request.collective() == v1::COLLECTIVE_AWAIT_STREAMS;
     if (waits && entry->streams() != nullptr) entry->streams()->Sweep();
-    // To wait for streams in vain, for room on one or for a message, ends nothing.
+    // A timeout while waiting for streams, for room on a stream or for a message ends no
+    // generation.
     const bool looks = request.collective() == v1::COLLECTIVE_AWAIT_MESSAGE;
     if (!(waits || looks || request.has_stream()) || !absl::IsDeadlineExceeded(status)) {
       entry->NoteResult(generation, status);

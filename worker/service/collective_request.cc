@@ -23,7 +23,7 @@ Sizes ToSizes(const google::protobuf::RepeatedField<int64_t>& sizes) {
   return Sizes(sizes.begin(), sizes.end());
 }
 
-// What is no rank of any group stays none.
+// Converts numbers to ranks. A number that is no rank in any group does not become one.
 std::vector<int> ToRanks(const google::protobuf::RepeatedField<int64_t>& numbers) {
   constexpr int64_t kMost = std::numeric_limits<int>::max();
   std::vector<int> ranks;
@@ -44,16 +44,16 @@ absl::Status CollectiveRequest::Run(client::Group& group, const CallOptions& opt
   device_ = group.device();
   const absl::Status read = ReadArguments(group.rank());
   if (read.ok()) return RunCollective(group, options);
-  owners_.clear();  // it comes to no device
+  owners_.clear();  // the call reaches no device
   return TellRefusal(group, read, options);
 }
 
 absl::Status CollectiveRequest::TellRefusal(client::Group& group, const absl::Status& why,
                                             const CallOptions& options) {
-  // On a stream nobody waits here.
+  // On a stream the other ranks do not wait for this one here.
   if (options.stream.has_value()) return why;
   const absl::Status told = group.Refuse(why, options);
-  // The one that has no room may want to know it by its code.
+  // This rank keeps its own code; the other ranks get INVALID_ARGUMENT.
   const bool by_code = absl::IsResourceExhausted(why) && absl::IsInvalidArgument(told);
   return by_code ? absl::ResourceExhaustedError(told.message()) : told;
 }
@@ -130,7 +130,7 @@ absl::Status CollectiveRequest::Exchange(client::Group& group, const CallOptions
         one.sends() ? ReadOnly(one.tensor())
                     : Writable(one.tensor(), is_inline ? response_->add_received() : nullptr);
     if (!tensor.ok()) {
-      owners_.clear();  // it comes to no device
+      owners_.clear();  // the call reaches no device
       return tensor.status();
     }
     transfers.push_back({one.sends(), one.peer(), *std::move(tensor)});
@@ -167,7 +167,7 @@ absl::StatusOr<Tensor> CollectiveRequest::ReadOnly(const v1::TensorRef& ref) {
         " is contiguous and has ", layout.bytes, " bytes; ", ref.inline_().size(), " came"));
   }
   bytes_ = std::max(bytes_, layout.bytes);
-  // Nobody writes to it: only inputs of verbs lie there.
+  // Only inputs lie in a request, and collectives do not write to inputs.
   return Tensor(const_cast<char*>(ref.inline_().data()), layout.type, layout.shape);
 }
 
@@ -216,7 +216,7 @@ absl::StatusOr<Reduction> CollectiveRequest::ReadReduction() const {
         absl::StrCat(request_.reduce_op(), " is not the number of a reduction"));
   }
   Reduction reduction{static_cast<ReduceOp>(request_.reduce_op())};
-  // Of others it says nothing, and programs may not set it.
+  // Only this operation has a scale; for others programs may leave it unset.
   if (reduction.op == ReduceOp::kPreMulSum) reduction.scale = request_.scale();
   return reduction;
 }

@@ -6,7 +6,7 @@
 namespace cohort::worker {
 namespace {
 
-// 64-bit: `count` is what a client asked for.
+// In 64 bits, because `count` comes from a client.
 bool Over(int held, int count, int limit) { return limit > 0 && int64_t{held} + count > limit; }
 
 }  // namespace

@@ -14,8 +14,8 @@ namespace {
 
 constexpr size_t kMaxName = 64;
 
-// Whether kernels of several processes run on a device at once: without MPS they take turns of
-// milliseconds. What its daemon listens at says so.
+// Whether kernels of several processes run on a device at the same time. Without MPS the processes
+// take turns of milliseconds. The control pipe exists while the MPS daemon runs.
 bool HasMps() {
   const char* const folder = std::getenv("CUDA_MPS_PIPE_DIRECTORY");
   return access(absl::StrCat(folder == nullptr ? "/tmp/nvidia-mps" : folder, "/control").c_str(),
@@ -40,7 +40,7 @@ absl::StatusOr<GpuOfWorker> GpuTable::Find(const std::string& uuid) {
     const std::shared_ptr<Place> place = PlaceOf(uuid);
     MutexLock lock(&place->mutex);
     if (place->gpu.has_value()) return *place->gpu;
-    // Who waited behind one that failed tries it again, with whoever came meanwhile.
+    // Another call failed to open this place's GPU and removed the place: take the present one.
     if (!IsPlace(uuid, place)) continue;
     return Open(uuid, *place);
   }

@@ -1,4 +1,4 @@
-// Seats: taking one, taking it again, leaving it.
+// Methods that join, rejoin, leave and abort a group.
 #include <unistd.h>
 
 #include <algorithm>
@@ -54,13 +54,13 @@ void LogSeat(absl::string_view what, const Session& session, const GroupFacts& f
        {"pid", session.client().pid}});
 }
 
-// Waits for other ranks on a thread of its own, until its caller goes away. Deletes itself when
-// gRPC is done with it.
+// Joins a group on a thread of its own, until its caller goes away. Deletes itself in OnDone, which
+// gRPC calls last.
 class SeatingCall final : public grpc::ServerUnaryReactor {
  public:
   using Body = std::function<absl::Status(const std::shared_ptr<client::Cancellation>&)>;
 
-  // `session` has given the pass.
+  // `pass` counts for `session`.
   SeatingCall(grpc::CallbackServerContext* context, std::shared_ptr<Session> session,
               CallGate::Pass pass, Body body)
       : context_(context),
@@ -85,12 +85,12 @@ class SeatingCall final : public grpc::ServerUnaryReactor {
   const std::shared_ptr<client::Cancellation> seating_ = std::make_shared<client::Cancellation>();
 };
 
-// `entry`, which gives its descriptors back when it goes.
+// Returns `entry` with its descriptors, which are given back when it goes.
 std::shared_ptr<GroupEntry> Holding(std::shared_ptr<HeldDescriptors> descriptors,
                                     std::shared_ptr<GroupEntry> entry) {
   struct Holder {
     std::shared_ptr<HeldDescriptors> descriptors;
-    std::shared_ptr<GroupEntry> entry;  // goes first
+    std::shared_ptr<GroupEntry> entry;  // destroyed first
   };
   auto holder = std::make_shared<Holder>();
   holder->descriptors = std::move(descriptors);
@@ -98,7 +98,7 @@ std::shared_ptr<GroupEntry> Holding(std::shared_ptr<HeldDescriptors> descriptors
   return std::shared_ptr<GroupEntry>(holder, holder->entry.get());
 }
 
-// Of a seat that is not taken any more.
+// The error of a join that was cancelled.
 absl::Status Unseated(absl::string_view rank, absl::string_view group, const absl::Status& why) {
   return absl::Status(why.code(), absl::StrCat("rank ", rank, " of group ", Printable(group),
                                                " takes no seat: ", why.message()));
@@ -151,7 +151,8 @@ absl::Status WorkerService::Join(const std::shared_ptr<Session>& session,
         membership.data_expiration,
         ReadTimeout(true, request.data_expiration(), membership.data_expiration));
   }
-  // By these, whoever asks for all records of a group finds those of its ranks that live here.
+  // With these, a client that collects all flight records of a group finds the ranks in this
+  // worker.
   membership.addresses =
       AddressesForOthers(addresses_, options_.advertised_host, membership.connection.address);
   membership.labels[std::string(client::kWorkerLabel)] = absl::StrCat(getpid());
@@ -172,7 +173,8 @@ absl::Status WorkerService::Join(const std::shared_ptr<Session>& session,
     gpu = std::move(found.gpu);
   }
 
-  // How many there are at most shows when the ranks have met, in each generation.
+  // The exact number is known in each generation once the ranks have met; until then this is the
+  // most.
   const auto of_ranks = [](int size) { return absl::StrCat("a group of ", size, " ranks"); };
   COHORT_ASSIGN_OR_RETURN(
       HeldDescriptors taken,
@@ -204,7 +206,7 @@ absl::Status WorkerService::Join(const std::shared_ptr<Session>& session,
   if (joined.ok() && cancelled.ok()) cancelled = session->AddGroup(group, *joined);
   if (!cancelled.ok()) {
     if (joined.ok()) {
-      // The client went while its seat was being taken: the others must not wait for it.
+      // The client went while its rank joined: the other ranks must not wait for it.
       (*joined)->Abort(cancelled.message());
       (*joined)->Leave(cancelled.message());
     }
@@ -256,7 +258,8 @@ grpc::Status WorkerService::LeaveGroup(grpc::ServerContext* context,
     COHORT_ASSIGN_OR_RETURN(const std::shared_ptr<GroupEntry> entry,
                             session->TakeGroup(request->group()));
     LogSeat("left", *session, entry->facts());
-    // What is still called ends; else the others are told that it left, as of any rank.
+    // If other calls still use the group, they are ended. Otherwise it ends here, and its
+    // destructor tells the other ranks that this rank leaves.
     if (entry.use_count() > 1) {
       entry->Abort("it leaves the group");
       entry->seating().Cancel(absl::AbortedError("it leaves the group"));

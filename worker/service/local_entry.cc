@@ -22,7 +22,7 @@ absl::StatusOr<std::shared_ptr<GroupEntry>> LocalEntry::Join(LocalGroupOptions o
 }
 
 LocalEntry::~LocalEntry() {
-  // What the group has in flight may wait for the client's stream.
+  // Work of the group in flight may wait for the client's stream.
   if (streams_ != nullptr) streams_->Release();
 }
 
@@ -51,7 +51,7 @@ void LocalEntry::Abort(absl::string_view cause) { group_->Abort(absl::AbortedErr
 
 void LocalEntry::Leave(absl::string_view reason) {
   if (streams_ != nullptr) streams_->Release();
-  // Whoever is told otherwise first, or not at all, is told by the connections of the ranks.
+  // A rank that does not hear this from the coordinator learns it from its connection to this rank.
   group_->membership().Leave(reason).IgnoreError();
 }
 

@@ -20,7 +20,7 @@
 namespace cohort::worker {
 namespace {
 
-// Of bytes, up to and with the first.
+// A class of sizes: up to and including `most` bytes.
 struct SizeClass {
   int64_t most;
   const char* name;
@@ -37,14 +37,14 @@ const SizeClass& SizeClassOf(int64_t bytes) {
   return *size;
 }
 
-// Of one verb and size.
+// The counters of one collective and size.
 struct Cell {
   prometheus::Counter* calls = nullptr;
   prometheus::Counter* bytes = nullptr;
   prometheus::Histogram* seconds = nullptr;
 };
 
-// Seconds, from a call in shared memory to one that waits for somebody.
+// In seconds, from a call in shared memory to one that waits for other ranks.
 prometheus::Histogram::BucketBoundaries TimeBuckets() {
   return {0.00001, 0.00003, 0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100};
 }
@@ -60,16 +60,16 @@ prometheus::MetricFamily MakeGauge(const char* name, const char* help, int64_t v
   return family;
 }
 
-// A client may join any number of groups.
+// The limit on series: a client may join any number of groups.
 constexpr size_t kMostWaits = 4096;
 
-// Of each rank that lives here, and each that it waited for.
+// Collects the waits of each rank in this worker for each other rank.
 prometheus::MetricFamily MakeWaits(const SessionTable& sessions) {
   prometheus::MetricFamily family;
   family.name = "cohort_worker_wait_seconds_total";
   family.help = "How long a rank slept in tensor calls because another had not come.";
   family.type = prometheus::MetricType::Counter;
-  // A seat that was taken over may be in two sessions for a moment.
+  // For a moment, a rank that was taken over may be in two sessions.
   std::map<std::vector<std::string>, double> waits;
   for (const std::shared_ptr<Session>& session : sessions.All()) {
     for (const auto& [number, entry] : session->groups()) {
@@ -91,7 +91,7 @@ prometheus::MetricFamily MakeWaits(const SessionTable& sessions) {
   return family;
 }
 
-// Looks when somebody scrapes, so that nothing has to be kept up to date.
+// Reads the sessions at each scrape, so that they need not update metrics.
 class SessionGauges final : public prometheus::Collectable {
  public:
   explicit SessionGauges(const SessionTable& sessions) : sessions_(sessions) {}
@@ -137,7 +137,7 @@ struct Metrics::Impl {
           .Help("Of calls that went well, waits for other ranks included.")
           .Register(*registry);
 
-  // Looking them up by labels takes as long as a small collective.
+  // Keeps the counters, because a search by labels takes as long as a small collective.
   Cell CellOf(const char* verb, const SizeClass& size) {
     MutexLock lock(&mutex);
     Cell& cell = cells[{verb, size.name}];

@@ -21,7 +21,7 @@ constexpr int64_t kMinMessageBytes = int64_t{64} << 10;
 constexpr int64_t kMaxMessageBytes = int64_t{1} << 30;
 constexpr int kMaxCalls = 65536;
 
-// What CLI11 fills, before it is checked.
+// The texts that CLI11 fills, before they are checked.
 struct Raw {
   std::string log_format = "text";
   std::string drain_grace = "10s";
@@ -139,7 +139,7 @@ void AddFlags(CLI::App& app, Options& options, Raw& raw) {
       ->configurable(false);
 }
 
-// A flag's name, and its value as a file has it.
+// A flag's name, and its value in the form of a configuration file.
 using Setting = std::pair<std::string, std::string>;
 
 std::vector<Setting> SettingsOf(const Options& options) {

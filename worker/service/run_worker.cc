@@ -36,11 +36,12 @@ namespace {
 
 constexpr int kExitStart = 1;
 constexpr int kExitConfig = 2;
-// For calls that were ended to return, and for good-byes to the coordinator.
+// For ended calls to return, and for sessions to leave their groups.
 constexpr absl::Duration kLastAnswers = absl::Seconds(2);
 constexpr absl::Duration kLastGrace = absl::Milliseconds(200);
 
-// False: something is still on its way, and the process must end without waiting for it.
+// Returns false if a call or a leave is still in progress. The process then ends without waiting
+// for it.
 bool Drain(absl::Duration grace, SessionTable& sessions, CallGate& gate, WorkerServer& server) {
   sessions.Drain();
   server.SetServing(false);
@@ -60,17 +61,17 @@ bool Drain(absl::Duration grace, SessionTable& sessions, CallGate& gate, WorkerS
   return left;
 }
 
-// Shares of the descriptors that the process may have. The rest is for files, for connections to
-// coordinators and for what passes by in messages.
+// Shares of the process's file descriptors. The rest is for files, for connections to coordinators,
+// and for descriptors in messages.
 struct DescriptorShares {
-  int connections = 0;  // half, lanes included
-  // A quarter. Connections for collectives are an extra: clients call by gRPC where they get none.
+  int connections = 0;  // half, including lanes
+  // A quarter. A client that gets no connection for collectives calls by gRPC.
   int lanes = 0;
   int sessions = 0;  // three eighths
 };
 
 DescriptorShares ShareDescriptors() {
-  // Half of this many connections take gRPC gigabytes.
+  // With half as many connections, gRPC takes gigabytes.
   constexpr rlim_t kMost = 131072;
   rlimit limit = {};
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0) limit.rlim_cur = 1024;
@@ -126,7 +127,7 @@ absl::Status Serve(const Options& options, const sigset_t& signals, GpuTable::Op
   metrics.Stop();
   Log(LogLevel::kInfo, "ended", {{"calls_left", gate.active()}});
   if (!drained) {
-    // A seat that is being taken or left waits for a coordinator that may be away.
+    // A join or a leave waits for a coordinator that may be away.
     FinishLogging(absl::Seconds(1));
     _exit(0);
   }
@@ -144,7 +145,7 @@ int Main(int argc, char** argv, GpuTable::Opener open_gpu) {
     return 0;
   }
   const Options& options = parsed->options;
-  // As in the coordinator: Debian's Abseil keeps a graph of all locks, gRPC's included.
+  // As in the coordinator: Debian's Abseil keeps a graph of all locks, including gRPC's.
   absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
   if (options.check_config) {
     std::fputs(FormatOptions(options).c_str(), stdout);
@@ -153,7 +154,7 @@ int Main(int argc, char** argv, GpuTable::Opener open_gpu) {
   const sigset_t signals = BlockEndSignals();
   RaiseDescriptorLimit();
   if (!InitLogging(options.log).ok()) return kExitConfig;
-  // protobuf writes a line for every malformed string that a caller sends; the caller is told.
+  // protobuf logs every malformed string that a caller sends; the caller gets an error anyway.
   google::protobuf::SetLogHandler(nullptr);
   const std::string changes = FormatChanges(options);
   Log(LogLevel::kInfo, "cohort-worker",
@@ -170,7 +171,7 @@ int Main(int argc, char** argv, GpuTable::Opener open_gpu) {
 
 int RunWorker(int argc, char** argv, GpuTable::Opener open_gpu) {
   const int code = Main(argc, argv, std::move(open_gpu));
-  // Whoever should read standard error may have stopped to; that must not keep the process.
+  // The reader of standard error may have stopped; the process must end nevertheless.
   if (!FinishLogging(absl::Seconds(1))) _exit(code);
   return code;
 }

@@ -8,7 +8,7 @@
 namespace cohort::worker {
 namespace {
 
-// Of a member, as group.proto has it.
+// The limit of a member, from group.proto.
 constexpr size_t kMostAddresses = 16;
 
 bool StandsForAll(const ListenAddress& address) {

@@ -12,9 +12,9 @@
 namespace cohort::worker {
 namespace {
 
-// Clients' names are shown to people.
+// A limit, because clients' names are shown to people.
 constexpr size_t kMaxNameBytes = 64;
-// The end's, and the heap's.
+// `ended_fd_` and the heap.
 constexpr int kOwnDescriptors = 2;
 
 absl::Status UnknownGroup(uint64_t group) {
@@ -136,7 +136,7 @@ void Session::Leave() {
     groups.swap(groups_);
     cause = cause_;
   }
-  // What calls in flight still need, they hold.
+  // Calls in flight hold the tensors that they still need.
   tensors_.Close();
   for (const auto& [number, entry] : groups) entry->Leave(cause);
   groups.clear();

@@ -42,7 +42,7 @@ void SessionStream::CloseLocked(const absl::Status& status) {
   if (closing_) return;
   closing_ = true;
   last_ = status;
-  // Not beside a write.
+  // A write in progress ends first; OnWriteDone then finishes the call.
   if (events_.empty()) Finish(ToGrpcStatus(last_));
 }
 
@@ -70,7 +70,7 @@ void SessionStream::OnCancel() {
 
 void SessionStream::OnDone() {
   if (session_ != nullptr) {
-    // Nobody tells anything once this has returned.
+    // Once this has returned, no event comes any more.
     session_->SetListener(nullptr);
     sessions_.End(session_, absl::StrCat("its client (", session_->Describe(), ") is gone"));
   }

@@ -58,7 +58,7 @@ void SessionTable::End(const std::shared_ptr<Session>& session, absl::string_vie
     state_->sessions.erase(session->id());
     state_->leaving[session->id()] = session;
   }
-  // Of its own: one whose coordinator is away must not hold up the rest.
+  // On a thread of its own: a session whose coordinator is away does not delay the others.
   const absl::Status started = StartDetachedThread(
       "cohort-leave", [state = state_, session]() mutable { Leave(state, std::move(session)); });
   if (started.ok()) return;

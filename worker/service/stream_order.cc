@@ -10,12 +10,12 @@
 namespace cohort::worker {
 namespace {
 
-// Where the heap gives whole pages.
+// The session's heap aligns an allocation of this size to a page.
 constexpr int64_t kFlagsBytes = int64_t{64} << 10;
 constexpr size_t kPage = 4096;
-// Each puts some things on the stream, of which CUDA takes about a thousand before it blocks.
+// Each call puts some operations on the stream; CUDA takes about a thousand before it blocks.
 constexpr size_t kMostInFlight = 128;
-// Numbers are compared by their difference: those of calls are close to each other.
+// Flags compare numbers by their difference; numbers of calls are close to each other.
 constexpr uint64_t kFurthest = uint64_t{1} << 32;
 constexpr absl::Duration kPause = absl::Microseconds(100);
 
@@ -68,7 +68,7 @@ absl::Status StreamOrder::Run(const TensorMemory& flags, const v1::StreamOrder& 
                               Instant deadline,
                               absl::FunctionRef<absl::Status(void* stream, Owners* owners)> body) {
   MutexLock lock(&call_mutex_);
-  // Nobody puts another in its place.
+  // The result stays valid: only the destructor replaces it.
   const absl::StatusOr<Shared*> prepared = Prepare(flags);
   if (!prepared.ok()) return Named(prepared.status());
   Shared* const shared = *prepared;
@@ -82,7 +82,7 @@ absl::Status StreamOrder::Run(const TensorMemory& flags, const v1::StreamOrder& 
   COHORT_RETURN_IF_ERROR(shared->flags->Await(shared->stream.get(), kClientIsThere, number));
   InFlight call;
   call.number = number;
-  // Also of a call that was enqueued in part.
+  // The flags are set also after an error, because part of the call may be enqueued.
   const absl::Status status = body(shared->stream.get(), &call.owners);
   {
     MutexLock in_flight_lock(&mutex_);
@@ -130,8 +130,8 @@ StreamOrder::~StreamOrder() {
   MutexLock call_lock(&call_mutex_);
   MutexLock lock(&mutex_);
   if (shared_ == nullptr) return;
-  // A client that still runs may write the flag again, so once is not enough. Unpinning would wait
-  // for the stream for ever.
+  // A client that still runs may write the flag again, so release it repeatedly. Unpinning would
+  // wait for the stream without limit.
   const Instant end = Clock::Steady().Now() + patience_;
   while (shared_->done() < enqueued_ && Clock::Steady().Now() < end) {
     shared_->flags->Release(kClientIsThere);

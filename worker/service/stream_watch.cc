@@ -62,7 +62,7 @@ void StreamWatch::Remove(Stream* stream) {
 
 void StreamWatch::OnTick() {
   const int64_t begin = Stream::Now() - absl::ToInt64Nanoseconds(idle_limit_);
-  std::vector<std::shared_ptr<Stream>> idle;  // ended, and let go, without the lock
+  std::vector<std::shared_ptr<Stream>> idle;  // ended and freed without the lock
   {
     MutexLock lock(&mutex_);
     for (const auto& [key, entry] : streams_) {

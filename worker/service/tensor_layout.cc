@@ -11,7 +11,7 @@ namespace {
 constexpr int kMaxDims = 16;
 constexpr int64_t kMaxBytes = int64_t{1} << 62;
 
-// The numbers that clients in other languages take from worker.proto.
+// Clients in other languages take these numbers from worker.proto.
 static_assert(static_cast<int>(DataType::kBool) == v1::DATA_TYPE_BOOL &&
               static_cast<int>(DataType::kU64) == v1::DATA_TYPE_U64 &&
               static_cast<int>(DataType::kBF16) == v1::DATA_TYPE_BF16 &&
@@ -54,7 +54,7 @@ absl::StatusOr<TensorLayout> ReadLayout(const v1::TensorLayout& layout) {
   const int64_t element = SizeOf(result.type);
   int64_t bytes = element;
   for (const int64_t extent : result.shape) {
-    // Of the other extents, even where one is 0: strides are products of them.
+    // Multiplies the other extents even if one is 0: strides are products of them.
     if (extent > 1 && __builtin_mul_overflow(bytes, extent, &bytes)) bytes = kMaxBytes + 1;
     if (bytes > kMaxBytes) return Invalid(result, "it has more bytes than there can be");
   }
@@ -94,7 +94,7 @@ absl::StatusOr<Tensor> ViewOf(char* memory, int64_t bytes, const TensorLayout& l
     return Invalid(layout, absl::StrCat("from element ", first, " on, it does not lie within ",
                                         "memory of ", bytes, " bytes"));
   }
-  // What devices would not forgive, in any of this process's groups.
+  // A device does not survive a misaligned access, in any group of this process.
   if (device.is_cuda() && reinterpret_cast<uintptr_t>(memory) % static_cast<size_t>(element) != 0) {
     return Invalid(layout,
                    absl::StrCat("its memory does not begin at a multiple of ", element, " bytes"));

@@ -1,4 +1,4 @@
-// Tensors that lie here: made, freed, filled and read.
+// Methods that create, free, write and read the worker's tensors.
 #include <algorithm>
 
 #include "base/no_memory.h"
@@ -12,7 +12,7 @@
 namespace cohort::worker {
 namespace {
 
-// Of one message of ReadTensor.
+// The most bytes in one message of ReadTensor.
 constexpr int64_t kPartBytes = int64_t{1} << 20;
 
 }  // namespace
@@ -57,7 +57,7 @@ grpc::ServerReadReactor<v1::WriteTensorRequest>* WorkerService::WriteTensor(
 
 grpc::ServerWriteReactor<v1::ReadTensorResponse>* WorkerService::ReadTensor(
     grpc::CallbackServerContext* context, const v1::ReadTensorRequest* request) {
-  // Below what any reader's messages may have, and the worker's own too.
+  // Below the limits on messages of any reader, and of this worker.
   const int64_t part_bytes = std::min(kPartBytes, options_.max_message_bytes / 2);
   return ReadStream::Start(context, request, part_bytes, sessions_, gate_, streams_);
 }

@@ -1,5 +1,5 @@
-// Ids of communicators, and how far a rank is with them, between the coordinator and clients that
-// run the collectives of their ranks themselves.
+// Relays the ids of communicators, and the progress of ranks, between the coordinator and clients
+// that run their ranks' collectives themselves.
 #include <memory>
 #include <optional>
 #include <string>
@@ -23,7 +23,7 @@ struct Attached {
   std::shared_ptr<GroupEntry> entry;
 };
 
-// The group of a request: of its session, attached, and in the generation that it is about.
+// Finds the group of a request: in its session, attached, and in the request's generation.
 template <typename Request>
 absl::StatusOr<Attached> FindAttached(SessionTable& sessions, const Request& request) {
   COHORT_ASSIGN_OR_RETURN(std::shared_ptr<Session> session, sessions.Find(request.session()));

@@ -19,18 +19,19 @@ namespace cohort::worker {
 namespace {
 
 constexpr const char* kServiceNames[] = {"", "cohort.v1.WorkerService"};
-// A client that pings more often than this, without data, is sent away.
+// A client that pings more often than this, without data, is disconnected.
 constexpr int kMinPingIntervalMs = 5000;
-// A client's host that is gone without a word is noticed after both: together as long as a lease.
+// If a client's host fails silently, it is noticed after both times: together as long as a lease.
 constexpr int kPingMs = 20000;
 constexpr int kPingTimeoutMs = 10000;
 
-// Threads of gRPC's synchronous calls: pollers, and one for each call that blocks.
+// Threads for gRPC's synchronous calls: pollers, and one for each call that blocks.
 constexpr int kFewestCallThreads = 8;
 constexpr int64_t kPollers = 16;
 
-// As many as calls may block. Where threads are few, a quarter of them: StartThread leaves those.
-// Callers above it hear "Server Threadpool Exhausted" from gRPC.
+// Returns the most threads of gRPC: the calls that may block, plus pollers. If the system limits
+// threads, a quarter of the limit, but at least kFewestCallThreads; StartThread leaves that many
+// free. gRPC refuses further calls with "Server Threadpool Exhausted".
 int CallThreads(int max_calls) {
   const int64_t limit = ThreadLimit();
   if (limit == std::numeric_limits<int64_t>::max()) return static_cast<int>(max_calls + kPollers);
@@ -40,7 +41,7 @@ int CallThreads(int max_calls) {
   return static_cast<int>(threads);
 }
 
-// A client whose settings have not come by then is sent away.
+// A client whose HTTP/2 settings have not come by then is disconnected.
 constexpr int kHandshakeMs = 10000;
 
 }  // namespace
@@ -48,8 +49,8 @@ constexpr int kHandshakeMs = 10000;
 absl::StatusOr<std::unique_ptr<WorkerServer>> WorkerServer::Start(
     const WorkerServerOptions& options, WorkerService& service) {
   auto result = absl::WrapUnique(new WorkerServer());
-  result->stopped_ = true;  // until it runs
-  // Before the rest: a server that cannot listen has done nothing.
+  result->stopped_ = true;  // until the server runs
+  // First: a server that cannot listen has changed nothing yet.
   std::vector<ListenSocket> sockets;
   for (const std::string& text : options.listen) {
     COHORT_ASSIGN_OR_RETURN(const ListenAddress address, ParseListenAddress(text));
@@ -58,13 +59,13 @@ absl::StatusOr<std::unique_ptr<WorkerServer>> WorkerServer::Start(
     std::move(opened.begin(), opened.end(), std::back_inserter(sockets));
   }
   service.ServeAt(result->addresses_);
-  // Switches of the whole process; setting them again is harmless.
+  // Settings of the whole process; a second call is harmless.
   grpc::EnableDefaultHealthCheckService(true);
   if (options.reflection) COHORT_RETURN_IF_ERROR(EnableReflection());
 
   grpc::ServerBuilder builder;
   builder.SetMaxReceiveMessageSize(static_cast<int>(options.max_message_bytes));
-  // Answers have their own bounds; the limit of the reader is the client's to set.
+  // Answers have limits of their own; each client sets its limit on answers.
   builder.SetMaxSendMessageSize(-1);
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS,
                              kMinPingIntervalMs);
@@ -83,7 +84,8 @@ absl::StatusOr<std::unique_ptr<WorkerServer>> WorkerServer::Start(
   // Eight requests of the largest size may be on their way at once.
   listener.http2.max_unfinished_bytes =
       std::max(listener.http2.max_unfinished_bytes, 8 * options.max_message_bytes);
-  // We accept, and give gRPC the connections: so we bind what was asked for, and nothing else.
+  // This process accepts connections and passes them to gRPC, so that it binds exactly the
+  // requested addresses.
   result->acceptor_ = builder.experimental().AddExternalConnectionAcceptor(
       grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD,
       grpc::InsecureServerCredentials());

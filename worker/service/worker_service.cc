@@ -81,7 +81,7 @@ grpc::Status WorkerService::GetWorker(grpc::ServerContext* context, const v1::Ge
     for (const auto& [number, entry] : session->groups()) {
       const GroupFacts facts = entry->facts();
       v1::WorkerRank& rank = *response->add_ranks();
-      // Enough to tell sessions apart, too little to use one.
+      // Enough digits to tell sessions apart, too few to use one.
       rank.set_session(absl::BytesToHexString(session->id().ToBytes().substr(0, 4)));
       rank.set_client(session->client().name);
       rank.set_client_pid(session->client().pid);
@@ -118,7 +118,7 @@ grpc::Status WorkerService::GetFlightRecord(grpc::ServerContext* context,
       record.set_rank(facts.rank);
       record.set_world_size(facts.world_size);
       record.set_host(read.host);
-      // A client of this host runs the calls of its attached group itself.
+      // The client, a process of this host, runs the calls of an attached group.
       record.set_pid(facts.attached ? session->client().pid : read.pid);
       record.set_clock(read.clock);
       record.set_calendar_ns(absl::ToInt64Nanoseconds(read.calendar));
