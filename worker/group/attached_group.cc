@@ -20,7 +20,7 @@ using client::AttachConnection;
 using client::WorkerSession;
 using client::WorkerSessionImpl;
 
-// A daemon that has met the other ranks has all that it hands over.
+// The daemon has met the other ranks by then, so that the hand-over waits for no rank.
 constexpr absl::Duration kPatience = absl::Seconds(10);
 
 }  // namespace
@@ -46,7 +46,7 @@ absl::StatusOr<std::unique_ptr<AttachedGroup>> AttachedGroup::Create(
   options.attached = true;
   COHORT_ASSIGN_OR_RETURN(std::unique_ptr<client::RemoteGroup> seat,
                           client::RemoteGroup::Create(std::move(options)));
-  // Where the worker can read it, also when this process is stuck.
+  // The worker can read the record there, even while this process hangs.
   const auto record_bytes = static_cast<int64_t>(FlightRecorder::MemoryBytes());
   COHORT_ASSIGN_OR_RETURN(Tensor record, seat->Allocate(DataType::kU8, {record_bytes}));
   auto group = absl::WrapUnique(
@@ -73,7 +73,7 @@ AttachedGroup::~AttachedGroup() {
 }
 
 absl::Status AttachedGroup::Rejoin(absl::Duration timeout) {
-  // Whoever still waits in the old generation must not wait for this rank.
+  // A rank that still waits in the old generation must not wait for this rank.
   End(absl::StrCat("rank ", rank(), " goes on in the next generation"));
   MutexLock lock(&call_mutex_);
   const Instant deadline = Clock::Steady().Now() + timeout;
@@ -112,7 +112,7 @@ absl::Status AttachedGroup::Take(absl::Duration timeout, absl::Duration forming_
   session->AwaitEnd(
       seat_->number(), generation(),
       [this, rank = rank()](const std::string& cause, bool session_ended) {
-        // Other ranks read it, too.
+        // Other ranks get this text too, so it names the rank.
         End(session_ended ? absl::StrCat("rank ", rank, " lost its worker: ", cause) : cause);
       });
   if (placement_ == Placement::kHost) return absl::OkStatus();

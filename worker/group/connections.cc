@@ -10,9 +10,9 @@ namespace cohort::worker {
 namespace {
 
 constexpr int kOwnDescriptors = 8;
-// Of a rank on the same host: its memory, the connection to it and its process.
+// For a rank on the same host: its memory, the connection to it and its process.
 constexpr int kDescriptorsOfNeighbor = 3;
-// One more than for large data.
+// The streams for large data, and one more.
 int SocketsToRank() { return OptionsOfMesh().streams + 1; }
 
 }  // namespace
@@ -36,7 +36,8 @@ Crossing CrossingOf(const Hosts& hosts, int rank) {
 
 int MostDescriptorsOfGroup(int world_size) {
   constexpr int kMostRanks = 1 << 20;
-  // A neighbor has sockets too if there are other hosts; another host's rank has them twice at most.
+  // A neighbor has sockets too if there are other hosts. A rank of another host has two sets of
+  // sockets at most.
   const int per_rank = kDescriptorsOfNeighbor + SocketsToRank();
   return kOwnDescriptors + per_rank * std::clamp(world_size - 1, 0, kMostRanks);
 }
@@ -47,7 +48,7 @@ int DescriptorsOfGroup(const Hosts& hosts, int rank) {
   const auto count = static_cast<int>(hosts.size());
   const Crossing crossing = CrossingOf(hosts, rank);
   const int neighbors = static_cast<int>(hosts[crossing.host].size()) - 1;
-  int linked = 0;  // by sockets
+  int linked = 0;  // ranks linked by sockets
   if (count > 1) linked += size - 1;
   if (count > 1 && count < size && crossing.crosses) linked += count - 1;
   return kOwnDescriptors + kDescriptorsOfNeighbor * neighbors + SocketsToRank() * linked;

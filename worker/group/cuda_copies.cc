@@ -13,7 +13,7 @@
 namespace cohort::worker {
 namespace {
 
-// For copies that nobody waits for any more.
+// How long the destructor waits for late copies.
 constexpr absl::Duration kPatience = absl::Seconds(5);
 
 absl::Status Enqueue(absl::Span<const client::TensorCopy> copies, cudaStream_t stream) {
@@ -48,12 +48,12 @@ absl::StatusOr<cuda::Stream> CudaCopies::TakeStream() {
 }
 
 size_t CudaCopies::Sweep() {
-  std::vector<Late> done;  // after unlock
+  std::vector<Late> done;  // ended after the unlock
   MutexLock lock(&mutex_);
   for (size_t i = 0; i < late_.size();) {
     const absl::StatusOr<bool> idle = cuda::IsIdle(late_[i].stream.get());
-    // A device that failed does nothing more; one that cannot be asked now, while somebody captures,
-    // may.
+    // A failed device does no more work. FAILED_PRECONDITION means that a capture prevents the
+    // query; the copy may still run.
     if (idle.ok() ? !*idle : absl::IsFailedPrecondition(idle.status())) {
       ++i;
       continue;
@@ -75,7 +75,7 @@ absl::Status CudaCopies::Run(absl::Span<const client::TensorCopy> copies,
   Sweep();
   COHORT_ASSIGN_OR_RETURN(cuda::Stream own, TakeStream());
   absl::Status status = Enqueue(copies, own.get());
-  // What was enqueued before one that failed uses its tensors.
+  // Copies that were enqueued before an error use their tensors.
   absl::Status done = cuda::Synchronize(own.get(), deadline);
   MutexLock lock(&mutex_);
   if (done.ok()) {

@@ -17,7 +17,7 @@
 namespace cohort::worker {
 namespace {
 
-// Further than numbers come by being counted, and still larger: AwaitFlag compares by difference.
+// Larger than every number of a call, and near enough for AwaitFlag, which compares by difference.
 constexpr uint64_t kFarAhead = uint64_t{1} << 62;
 
 class CudaStreamFlags final : public client::StreamFlags {
@@ -41,7 +41,7 @@ class CudaStreamFlags final : public client::StreamFlags {
   }
 
  private:
-  // What is captured would set the same number again each time.
+  // A captured operation would set the same number at every replay.
   static absl::Status CheckRuns(void* stream) {
     COHORT_ASSIGN_OR_RETURN(const bool captured,
                             cuda::IsCaptured(static_cast<cudaStream_t>(stream)));
@@ -139,7 +139,7 @@ absl::StatusOr<SharedGpu::Imported> CudaGpu::Import(const client::DeviceMemory& 
 absl::StatusOr<std::shared_ptr<void>> CudaGpu::NewStream() {
   COHORT_ASSIGN_OR_RETURN(cuda::Stream stream, cuda::Stream::Create(device_));
   auto owner = std::make_shared<cuda::Stream>(std::move(stream));
-  // The stream itself is what callers see.
+  // Callers see the cudaStream_t itself.
   return std::shared_ptr<void>(owner, owner->get());
 }
 

@@ -12,7 +12,7 @@
 namespace cohort::worker {
 namespace {
 
-// Whether runs of so many bytes, one step after the other, are rows of a plane.
+// Whether copies of `run` bytes along the axis do not overlap, so that they are rows of a plane.
 bool IsRows(const CopyAxis& axis, int64_t run) { return axis.from >= run && axis.to >= run; }
 
 absl::Status CopyRuns(const char* from, char* to, const CopyAxis* axes, size_t count, int64_t run,
@@ -60,7 +60,7 @@ absl::Status CopyOnStream(const Tensor& from, const Tensor& to, cudaStream_t str
   if (from.count() == 0) return absl::OkStatus();
   if (from.data() == to.data() && from.strides() == to.strides()) return absl::OkStatus();
   CopyPlan plan = PlanCopy(from, to);
-  // The longest of those that can be rows goes last: as few calls as there can be.
+  // The longest axis that can be rows goes last, for the fewest operations.
   const auto longest = std::max_element(
       plan.axes.begin(), plan.axes.end(), [&](const CopyAxis& a, const CopyAxis& b) {
         return (IsRows(a, plan.run) ? a.extent : 0) < (IsRows(b, plan.run) ? b.extent : 0);

@@ -18,13 +18,13 @@
 namespace cohort::worker {
 namespace {
 
-// For another group's call of NCCL, where memory is first allocated.
+// How long the first allocation waits for another group's call of NCCL.
 constexpr absl::Duration kPatience = absl::Seconds(10);
 
-// NCCL's communicator must not end before what was captured of it: so it is given up with the side.
+// NCCL's communicator outlives the graphs that were captured from it: CudaSide gives them up first.
 class CudaReplay final : public DeviceReplay {
  public:
-  // `scratch`: what the graph uses, besides its calls' tensors.
+  // `scratch` is memory that the graph uses, besides the tensors of its calls.
   CudaReplay(NcclCommunicator* communicator, int calls, uint32_t digest,
              std::vector<Tensor> scratch, cuda::Graph graph)
       : communicator_(communicator), scratch_(std::move(scratch)), graph_(std::move(graph)) {
@@ -89,7 +89,7 @@ class CudaSide final : public DeviceSide {
   }
   absl::StatusOr<std::shared_ptr<DeviceReplay>> Capture(
       int calls, uint32_t digest, absl::FunctionRef<absl::Status(void* stream)> body) override {
-    // One of its own: the communicator's may be asked how far it is.
+    // A stream of its own: the communicator's may be queried meanwhile, which ends a capture.
     COHORT_ASSIGN_OR_RETURN(const cuda::Stream stream, cuda::Stream::Create(device_));
     captured_scratch_.clear();
     captured_ = stream.get();
@@ -105,14 +105,15 @@ class CudaSide final : public DeviceSide {
   absl::Status AwaitStreams(Instant deadline) override { return communicator_->Await(deadline); }
 
  private:
-  // The place copies on the communicator's stream.
+  // Outlives the place, which copies on its stream.
   const std::unique_ptr<NcclCommunicator> communicator_;
   const std::unique_ptr<CudaPlace> place_;
   const int device_;
   Communicator& host_;
   TensorVerbs verbs_;
   std::vector<std::weak_ptr<CudaReplay>> replays_;
-  // Of a capture at work. Other threads may call meanwhile, on streams of their own.
+  // The stream of a running capture; null: no capture. Other threads may call meanwhile, on other
+  // streams.
   std::atomic<void*> captured_ = nullptr;
   std::vector<Tensor> captured_scratch_;
 };
@@ -155,7 +156,7 @@ absl::Status CudaPlane::RegisterHeap(NcclCommunicator& group, Instant deadline) 
     }
     return absl::OkStatus();
   }
-  // All ranks have the same error, and work as well without.
+  // All ranks have the same error, and the group works without registered memory.
   COHORT_RETURN_IF_ERROR(group.Check());
   Log(LogLevel::kWarning, "device memory is not registered",
       {{"device", device_}, {"rank", group.rank()}, {"error", registered.status().message()}});

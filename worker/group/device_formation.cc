@@ -49,7 +49,7 @@ class DeviceFormation {
     return formed;
   }
 
-  // Who asks who is missing may be told late; forming goes on.
+  // The reports are for people; forming continues without them.
   void Report(Phase phase, absl::string_view detail) {
     exchange_.Report(kName, phase, detail).IgnoreError();
   }
@@ -94,10 +94,10 @@ absl::StatusOr<std::unique_ptr<NcclCommunicator>> FormOnDevices(
   DeviceFormation formation(ids, options);
   absl::StatusOr<std::unique_ptr<NcclCommunicator>> formed = formation.Run(host);
   if (formed.ok()) return formed;
-  // NCCL's own threads answer also while it does not get on.
+  // NCCL's own threads answer even while NCCL makes no progress.
   if (absl::IsDeadlineExceeded(formed.status())) formed = WithNcclFindings(formed.status());
   formation.Report(Phase::kFailed, formed.status().message());
-  // Others wait for this rank in vain.
+  // The other ranks would wait for this rank in vain.
   host->Abort(absl::StrCat("rank ", ids.rank(),
                            " could not form NCCL's group: ", formed.status().message()));
   return formed.status();

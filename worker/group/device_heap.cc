@@ -8,7 +8,7 @@
 namespace cohort::worker {
 namespace {
 
-// As cudaMalloc's.
+// The alignment of cudaMalloc.
 constexpr size_t kAlignment = 512;
 
 }  // namespace

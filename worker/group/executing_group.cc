@@ -15,7 +15,7 @@ namespace {
 using client::CallOptions;
 
 constexpr int kNoRoot = -1;
-// Of calls without payload.
+// For calls without payload.
 constexpr auto kCountsNothing = [](client::PeerCounters&) {};
 
 int64_t Larger(const Tensor& input, const Tensor& output) {
@@ -98,7 +98,7 @@ void ExecutingGroup::Abort(const absl::Status& cause) {
 
 TensorVerbs* ExecutingGroup::VerbsFor(Collective verb, const Tensor& tensor) {
   if (tensor.device().is_host()) {
-    // What has no elements of a tensor goes by way of the host whatever the group moves.
+    // These calls move no tensor: they go through the host in every placement.
     const bool of_all = verb == Collective::kExchangeSizes || verb == Collective::kFail ||
                         verb == Collective::kBarrier;
     return moves_host_memory_ || of_all ? verbs_.get() : nullptr;
@@ -123,7 +123,8 @@ absl::Status ExecutingGroup::RunRecorded(Collective verb, const Tensor& tensor, 
   MutexLock lock(&call_mutex_);
   TensorVerbs* const verbs = VerbsFor(verb, tensor);
   const int64_t ticks = TickClock::Ticks();
-  // Also what has no verbs here: it is a call of the others, and calls are counted on all ranks.
+  // Calls without verbs are recorded too: other ranks make them, and all ranks count the same
+  // calls.
   flight_recorder_.Begin(generation_, verb, tensor.type(), bytes, root, ticks,
                          options.stream.has_value());
   const Instant deadline = clock_.JustBefore(ticks) + TimeoutOf(options);
@@ -154,9 +155,9 @@ absl::Status ExecutingGroup::TellRefusal(Collective verb, const Tensor& tensor,
                                          Instant deadline) {
   if (!IsRefusal(refusal)) return refusal;
   refusal = Unmarked(std::move(refusal));
-  // Of a message the other rank is not known, or has it.
+  // A message's other rank is not told: it is unknown, or gets the same error.
   if (verb == Collective::kExchange) return refusal;
-  // On streams, and where devices alone meet, nobody waits on the host.
+  // On streams, and if only the devices meet, no rank waits on the host.
   const bool by_device =
       device_side_ != nullptr && (!tensor.device().is_host() || !moves_host_memory_);
   if (options.stream.has_value() || (by_device && !device_side_->meets())) {
@@ -210,7 +211,7 @@ absl::Status ExecutingGroup::AwaitStreams(const CallOptions& options) {
 
 absl::Status ExecutingGroup::Run(const CollectiveCall& call, const Tensor& input,
                                  const Tensor& output, const CallOptions& options) {
-  // The tensor that every rank has.
+  // A tensor that every rank passes.
   const Tensor& tensor = call.collective == Collective::kScatter ? output : input;
   return RunRecorded(
       call.collective, tensor, Larger(input, output), call.root, options,
@@ -226,7 +227,7 @@ absl::Status ExecutingGroup::Exchange(absl::Span<const client::TensorTransfer> t
   for (const client::TensorTransfer& transfer : transfers) {
     bytes = std::max(bytes, transfer.tensor.bytes());
   }
-  // Nothing lies where the group's tensors do.
+  // An empty exchange counts as one in the memory where the group's tensors lie.
   const bool on_gpu = placement() == Placement::kDevice ||
                       (placement() == Placement::kBoth && options.stream.has_value());
   const Tensor none(nullptr, DataType::kU8, {0}, nullptr, on_gpu ? device() : Device::Host());

@@ -1,4 +1,4 @@
-// ExecutingGroup's sequences: calls recorded, those on the GPU captured, and what was captured run.
+// Sequences of ExecutingGroup: records calls, captures those on the GPU, and replays them.
 #include <algorithm>
 #include <memory>
 #include <utility>
@@ -24,7 +24,7 @@ absl::StatusOr<std::unique_ptr<client::Sequence>> ExecutingGroup::Record(
   const int size = static_cast<int>(calls.size());
   absl::StatusOr<std::vector<RecordedStep>> steps = StepsOf(std::move(calls));
   absl::Status status = steps.ok() ? Capture(*steps, options) : steps.status();
-  // A rank that could not says so to those that could.
+  // Tells the other ranks whether this rank could record the sequence.
   COHORT_ASSIGN_OR_RETURN(const Sizes done, ExchangeSizes(status.ok() ? 1 : 0, options));
   COHORT_RETURN_IF_ERROR(status);
   const auto failed = std::find(done.begin(), done.end(), 0);
@@ -47,7 +47,7 @@ absl::Status ExecutingGroup::Capture(std::vector<RecordedStep>& steps, const Cal
     const auto common =
         std::count_if(step.calls.begin(), step.calls.end(),
                       [](const client::RecordedCall& call) { return !call.text.empty(); });
-    // Messages alone are between two ranks: a replay is of all.
+    // A step of messages alone is between two ranks; a replay is a call of all ranks.
     if (common == 0) continue;
     const auto call_all = [&](void* stream) {
       SetCaptured(stream);

@@ -11,14 +11,15 @@
 namespace cohort::worker {
 namespace {
 
-// Of all that a rank tells, such as the sizes of many ranks; and of what a status quotes of it.
+// The most bytes of a call's text that a rank sends, and that an error quotes. A call with the
+// sizes of many ranks has a long text.
 constexpr size_t kTold = 4096;
 constexpr size_t kQuoted = 600;
 
-// Of no call.
+// No other call has this tag.
 constexpr uint32_t kExplainTag = 0x3A77B0C5;
 
-// What surrounds `at`, where that is all there is room for.
+// Returns the text, or if it is too long the part around `at`.
 std::string Quote(absl::string_view text, size_t at) {
   if (text.size() <= kQuoted) return std::string(text);
   const size_t begin = at < kQuoted / 2 ? 0 : std::min(at - kQuoted / 2, text.size() - kQuoted);

@@ -42,7 +42,7 @@ client::FlightRecord ExportFlightRecord(const std::vector<FlightEntry>& entries)
   record.host = HostName();
   record.pid = getpid();
   record.clock = ClockIdentity();
-  // Calls are recorded by steady time; whoever reads them knows the calendar's.
+  // Records use steady time; the difference lets readers compute calendar time.
   const Instant now = Clock::Steady().Now();
   record.taken = absl::Now();
   record.calendar = record.taken - now;

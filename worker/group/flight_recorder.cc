@@ -12,7 +12,7 @@ std::shared_ptr<void> OwnMemory(size_t bytes) {
   return {operator new(bytes, kLine), [](void* memory) { operator delete(memory, kLine); }};
 }
 
-// What another wrote may be any number.
+// Another process may have written any number.
 absl::StatusCode CodeOf(int64_t written) {
   const bool is_one = written >= static_cast<int64_t>(absl::StatusCode::kOk) &&
                       written <= static_cast<int64_t>(absl::StatusCode::kUnauthenticated);
@@ -74,7 +74,7 @@ void FlightRecorder::Done(int64_t call, Instant began, Instant ended) {
   MutexLock lock(&device_mutex_);
   DeviceLine* const line = FindDeviceLine(call);
   if (line == nullptr) return;
-  // Of several, the beginning of the first stays.
+  // With several operations, the beginning of the first stays.
   if (line->ended.load(kRelaxed) == 0) line->began.store(absl::ToUnixNanos(began), kRelease);
   line->ended.store(absl::ToUnixNanos(ended), kRelease);
   line->left.store(line->left.load(kRelaxed) - 1, kRelease);
@@ -91,7 +91,7 @@ void FlightRecorder::GivenUp(int64_t call, absl::StatusCode why, Instant at) {
 
 void FlightRecorder::ReadDevice(const DeviceLine& line, FlightEntry& entry) {
   if (line.sequence.load(kAcquire) != entry.sequence) return;
-  // First: whoever sees that nothing is left sees when that was.
+  // Read first: a reader that sees no work left then also sees when it ended.
   const int64_t left = line.left.load(kAcquire);
   const int64_t began = line.began.load(kAcquire);
   const int64_t ended = line.ended.load(kAcquire);
@@ -111,8 +111,8 @@ void FlightRecorder::ReadDevice(const DeviceLine& line, FlightEntry& entry) {
 
 std::vector<FlightEntry> FlightRecorder::Read(const void* memory) {
   const auto& all = *static_cast<const Memory*>(memory);
-  // How long a tick is, by all the time since the record began.
-  // Unsigned: what another wrote may be any number.
+  // The length of a tick, from all the time since the record began. Unsigned, because another
+  // process may have written any number.
   const auto since = [](int64_t now, const std::atomic<int64_t>& first) {
     return static_cast<double>(static_cast<uint64_t>(now) - static_cast<uint64_t>(first.load()));
   };
@@ -133,7 +133,7 @@ std::vector<FlightEntry> FlightRecorder::Read(const void* memory) {
     entry.bytes = line.bytes.load(kAcquire);
     const int64_t started = line.started.load(kAcquire);
     const int64_t took = line.took.load(kAcquire);
-    // Written anew meanwhile: what was read is of two calls.
+    // The line was rewritten meanwhile: the values are from two calls.
     if (line.sequence.load(kRelaxed) != entry.sequence) continue;
     const int verb = static_cast<uint8_t>(what >> kVerbBits);
     const int type = static_cast<uint8_t>(what);

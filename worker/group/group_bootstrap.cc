@@ -22,9 +22,9 @@
 namespace cohort::worker {
 namespace {
 
-// Of the cards, and of all that ranks then say to each other.
+// The version of the cards, and of all that ranks then send each other.
 constexpr uint32_t kVersion = 5;
-// Of the rounds through the coordinator.
+// The names of the rounds through the coordinator.
 constexpr char kCards[] = "cohort.bootstrap.cards";
 constexpr char kReach[] = "cohort.bootstrap.reach";
 constexpr char kMeshed[] = "cohort.bootstrap.meshed";
@@ -77,7 +77,7 @@ class Bootstrap {
     if (hosts == 1) return met;
     COHORT_ASSIGN_OR_RETURN(connections.mesh, BySockets());
     if (hosts == cards_.size()) return met;
-    // Until nobody listens for the mesh any more.
+    // Waits until every rank has its mesh, because the next connections use the same listeners.
     COHORT_RETURN_IF_ERROR(AllGather("", kMeshed).status());
     COHORT_RETURN_IF_ERROR(Cross(connections));
     return met;
@@ -167,7 +167,7 @@ class Bootstrap {
       options.candidates.push_back(
           {static_cast<int>(rank), card.local_socket(), card.heap_bytes()});
     }
-    // A board is of all ranks.
+    // A board needs all ranks on this host.
     if (options_.placement != Placement::kHost && options.candidates.size() == cards_.size() &&
         group_.world_size() <= NcclBoard::kMaxRanks) {
       options.common_bytes = NcclBoard::Bytes(group_.world_size());
@@ -175,7 +175,7 @@ class Bootstrap {
     return FormHost(options, deadline_);
   }
 
-  // Which ranks share memory, as all of them say.
+  // Returns which ranks share memory, as all of them report.
   absl::StatusOr<Hosts> ExchangeReach(const HostFormation& formation, MetRanks& met) {
     v1::RankReach reach;
     for (const int rank : formation.ranks) reach.add_shares_memory_with(rank);

@@ -19,12 +19,12 @@ namespace {
 
 using shm::LocalSocket;
 
-// Of a group of the most ranks, with room to spare.
+// Enough for a group of the most ranks.
 constexpr uint32_t kMaxBytes = 1 << 20;
 constexpr uint32_t kMaxFds = 1 << 12;
 
-// The first message; then as many bytes, in as many messages as that takes, then the descriptors.
-// With the latter comes one byte each time.
+// The first message. The bytes follow, in as many messages as they need, and then the descriptors.
+// A message with descriptors has one byte.
 struct Preface {
   uint32_t bytes;
   uint32_t fds;

@@ -18,33 +18,36 @@ namespace {
 
 using shm::LocalSocket;
 
-// "COHORT" and the version of what follows.
+// "COHORT" and the version of the messages.
 constexpr uint64_t kMagic = 0x434F484F52540102;
 
-// From each rank to the first, with its heap; without it to a process of another user.
+// From each rank to the first, with the rank's heap; without it if the first is another user's
+// process.
 struct Hello {
   uint64_t magic;
   uint64_t secret[2];
   int32_t rank;
 };
-// From the first to each: the ranks, behind it; with the space, then all heaps, then what is common
-// besides, in as many messages as that takes. The first byte of those that follow is kMore.
+// From the first rank to each other, followed by the ranks. The descriptors come with it: the
+// space, all heaps, and the further segment. They take as many messages as they need; the further
+// messages begin with kMore.
 struct Welcome {
   uint64_t magic;
   int32_t count;
   int32_t has_common;
 };
-// Then, from each to the first and from the first to each, one byte; behind kFailed a text. From
-// the first, kFailed may come instead of a welcome.
+// Then each rank sends the first one byte, and the first sends each one byte; a text follows
+// kFailed. The first may send kFailed instead of a welcome.
 constexpr char kMore = 'm';
 constexpr char kReady = 'r';
 constexpr char kFailed = 'f';
-// From the first, instead of a welcome; a text follows.
+// From the first rank, instead of a welcome; a text follows.
 constexpr char kNotLetIn = 'n';
 
-// Of a connection that says nothing.
+// How long a new connection may be silent.
 constexpr absl::Duration kHelloPatience = absl::Seconds(1);
-// Of such connections, beside those that are awaited. If there is one more, the oldest is dropped.
+// The most silent connections, besides those of missing ranks. If there is one more, the oldest is
+// dropped.
 constexpr size_t kMaxGuests = 64;
 
 absl::string_view BytesOf(const Hello& hello) {
@@ -87,7 +90,7 @@ class Former {
     return options_.common_bytes > 0 && formation.ranks.size() == options_.candidates.size();
   }
 
-  // --- The first.
+  // --- The first rank.
 
   absl::StatusOr<HostFormation> Lead() {
     HostFormation formation;
@@ -109,7 +112,7 @@ class Former {
                                       : absl::StrCat(std::string(1, kFailed), handed.message());
       const absl::Status told = With(
           link.rank, link.socket.Send(verdict.substr(0, LocalSocket::kMaxBytes), {}, deadline_));
-      // Of a failure all are told, also those behind one that is gone.
+      // All ranks are told of a failure, also those after one that is gone.
       if (handed.ok() && !told.ok()) return told;
     }
     if (!handed.ok()) return handed;
@@ -120,21 +123,21 @@ class Former {
     return static_cast<size_t>(Find(rank) - options_.candidates.data());
   }
 
-  // A connection that has not said yet which rank it is of.
+  // A connection that has not named its rank yet.
   struct Guest {
     LocalSocket socket;
     Instant patience;
   };
-  // What the first rank knows of the candidates while they come.
+  // The first rank's view of the candidates while they arrive.
   struct Arrivals {
     std::vector<std::shared_ptr<const shm::Segment>> heaps;  // by candidate
     RankSet turned_away;
-    std::list<Guest> guests;  // the oldest first
-    absl::Status accepting;   // why it stopped before the window did
+    std::list<Guest> guests;  // oldest first
+    absl::Status accepting;   // why it stopped before the window ended
   };
 
-  // Returns the heaps of the ranks that came and belong here, by candidate. It reads all connections
-  // at once: any process of this host may connect, and say nothing.
+  // Returns the heaps of the accepted ranks, by candidate. Reads all connections at once, because
+  // any process of this host may connect and send nothing.
   std::vector<std::shared_ptr<const shm::Segment>> AcceptAll(HostFormation& formation) {
     Arrivals arrivals;
     arrivals.heaps.resize(options_.candidates.size());
@@ -165,7 +168,8 @@ class Former {
            static_cast<size_t>(arrivals.turned_away.count());
   }
 
-  // Returns false at `end`. Guests that said nothing for too long are gone then.
+  // Waits for a connection or a message; drops guests that were silent for too long. Returns false
+  // at `end`.
   bool AwaitGuests(std::list<Guest>& guests, Instant end) const {
     while (true) {
       const Instant now = Clock::Steady().Now();
@@ -187,7 +191,7 @@ class Former {
         guests.pop_front();  // a descriptor for the next one
         continue;
       }
-      if (absl::IsDeadlineExceeded(socket.status())) return;  // none is in the queue
+      if (absl::IsDeadlineExceeded(socket.status())) return;  // the queue is empty
       if (!socket.ok()) {
         arrivals.accepting = socket.status();
         return;
@@ -199,7 +203,8 @@ class Former {
     }
   }
 
-  // Returns whether the guest has spoken, or has gone: then it is a guest no longer.
+  // Reads the guest's hello. Returns true if the guest has spoken or gone, and so is no guest any
+  // more.
   bool Hear(Guest& guest, HostFormation& formation, Arrivals& arrivals) {
     absl::StatusOr<LocalSocket::Message> message = guest.socket.Receive(absl::InfinitePast());
     if (absl::IsDeadlineExceeded(message.status())) return false;
@@ -230,13 +235,13 @@ class Former {
     }
     formation.why_not = why_not;
     arrivals.turned_away.Add(hello.rank);
-    // The first message of a connection always finds room.
+    // A connection always has room for its first message.
     guest.socket.Send(absl::StrCat(std::string(1, kNotLetIn), why_not), {}, absl::InfinitePast())
         .IgnoreError();
     return true;
   }
 
-  // Whoever comes later is told so by the end of its connection, and waits for nothing.
+  // Closes the connections of ranks that come later, so that they do not wait.
   void TurnAwayTheRest() const {
     const int listener = options_.listener->fd();
     shutdown(listener, SHUT_RDWR);
@@ -284,7 +289,7 @@ class Former {
     return absl::OkStatus();
   }
 
-  // --- The others.
+  // --- The other ranks.
 
   absl::StatusOr<HostFormation> Follow(int first) {
     const std::string& name = options_.candidates.front().local_socket;
@@ -296,14 +301,16 @@ class Former {
     const Hello hello = {kMagic, {options_.secret.high, options_.secret.low}, options_.rank};
     const int heap = options_.heap->fd();
     const uid_t user = socket->peer().uid;
-    // Another user's process gets no memory; it hears of this one, so that it need not wait.
+    // Another user's process gets no memory. It gets the hello, so that it does not wait for this
+    // rank.
     const absl::Span<const int> fds = absl::MakeConstSpan(&heap, user == geteuid() ? 1 : 0);
     absl::Status said = socket->Send(BytesOf(hello), fds, deadline_);
     absl::StatusOr<LocalSocket::Message> message =
         said.ok() ? socket->Receive(deadline_) : std::move(said);
     if (user != geteuid()) return Alone(OtherUser(first, user));
     if (absl::IsUnavailable(message.status())) {
-      // Nothing has been shared yet. If the first rank is dead, its seat tells of that.
+      // No memory is shared yet, so this rank goes on alone. If the first rank died, the seat
+      // reports it.
       return Alone(absl::StrCat("rank ", options_.rank, " came too late to rank ", first,
                                 ", or that is gone: ", message.status().message()));
     }
@@ -340,7 +347,7 @@ class Former {
     for (size_t i = 0; i < count; ++i) {
       int32_t rank;
       std::memcpy(&rank, message.bytes.data() + sizeof(welcome) + i * sizeof(rank), sizeof(rank));
-      // In order, so that none is there twice, and the first is who says it.
+      // Ascending order excludes a rank that is listed twice.
       if (Find(rank) == nullptr || (i > 0 && rank <= formation.ranks.back())) return strange;
       formation.ranks.push_back(rank);
     }

@@ -24,7 +24,7 @@ uint64_t NetworkNamespace() {
   socklen_t size = sizeof(cookie);
   if (getsockopt(fd.get(), SOL_SOCKET, SO_NETNS_COOKIE, &cookie, &size) == 0) return cookie;
 #endif
-  // Of kernels before 5.14. A process that has changed its user may not look there.
+  // For kernels before 5.14. A process that has changed its user cannot read this.
   struct stat network = {};
   stat("/proc/self/ns/net", &network);
   return network.st_ino;
@@ -51,7 +51,7 @@ std::string LocalAddressTowards(absl::string_view address) {
   constexpr char kLoopback[] = "127.0.0.1";
   const absl::StatusOr<SocketAddress> target = ResolveAddress(address);
   if (!target.ok()) return kLoopback;
-  // Connecting such a socket sends nothing: it only chooses the way.
+  // Connecting a datagram socket sends nothing; it only chooses the route.
   const UniqueFd fd(socket(target->storage.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   sockaddr_storage local = {};
   socklen_t size = sizeof(local);

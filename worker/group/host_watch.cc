@@ -11,7 +11,7 @@
 namespace cohort::worker {
 namespace {
 
-// And why, if there is a reason.
+// The message of a rank that leaves; the reason follows, if there is one.
 constexpr absl::string_view kBye = "bye";
 constexpr size_t kMaxWhy = 500;
 
@@ -56,7 +56,7 @@ void HostWatch::SayGoodbye(const std::string& why) {
 
 bool HostWatch::OnReadable(Watched& watched, bool process_ended) {
   if (watched.gone) return false;
-  // Whoever says good-bye before it ends has not died.
+  // A rank that says goodbye before its process ends has left, and did not die.
   const absl::StatusOr<shm::LocalSocket::Message> message =
       watched.link.socket.Receive(absl::InfinitePast());
   if (absl::IsDeadlineExceeded(message.status()) && !process_ended) return true;

@@ -17,7 +17,7 @@ namespace {
 
 using client::CallOptions;
 
-// From which all groups of the process allocate.
+// The heap from which all groups of the process allocate.
 absl::StatusOr<std::shared_ptr<shm::Heap>> ProcessHeap() {
   static Mutex* const mutex = new Mutex();
   static auto* const shared = new std::weak_ptr<shm::Heap>();
@@ -68,7 +68,7 @@ LocalGroup::~LocalGroup() {
   if (seat_ == nullptr) return;
   MutexLock lock(&call_mutex_);
   Drain();
-  // The others hear that this rank leaves before its connections close.
+  // The other ranks learn that this rank leaves before its connections close.
   seat_->Disregard();
   Drop();
   seat_.reset();
@@ -99,7 +99,7 @@ client::FlightRecord LocalGroup::ExportFlightRecord() const {
 }
 
 absl::Status LocalGroup::Rejoin(absl::Duration timeout) {
-  // Whoever still waits in the old generation must not wait for this rank.
+  // A rank that still waits in the old generation must not wait for this rank.
   End(absl::StrCat("rank ", rank(), " goes on in the next generation"));
   MutexLock lock(&call_mutex_);
   seat_->Disregard();
@@ -153,7 +153,7 @@ absl::StatusOr<std::vector<std::string>> LocalGroup::AllGatherObjectsOf(
 void LocalGroup::Abort(const absl::Status& cause) {
   const std::string why = absl::StrCat("rank ", rank(), " aborted: ", cause.message());
   End(why);
-  // Ranks that are in no call hear of it as well.
+  // Ranks that are in no call learn it too.
   seat_->Tell(why);
 }
 

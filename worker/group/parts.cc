@@ -5,7 +5,7 @@
 namespace cohort::worker {
 namespace {
 
-// Of each part: the elements in the tensor, and their place in flat memory.
+// Calls body(elements in the tensor, their place in flat memory) for each part that is not empty.
 absl::Status ForEachPart(const Tensor& tensor, int dim, absl::Span<const int64_t> sizes,
                          int64_t pitch, char* flat, CopyPart body) {
   if (tensor.count() == 0) return absl::OkStatus();

@@ -1,6 +1,6 @@
-// The verbs of parts of different sizes. Equal ones are a case of the verbs of equal parts, and
-// compared like others. Small ones are padded to the largest: one meeting, where part by part it
-// would be one or two each. Large ones go part by part, from where they are to where they belong.
+// Collectives on parts of different sizes, in one of three ways. If all sizes are equal, they run
+// as collectives on equal parts. Small parts are padded to the largest: one meeting for all,
+// instead of one or two for each part. Large parts go one by one, directly to their places.
 #include <algorithm>
 #include <cstring>
 #include <limits>
@@ -15,7 +15,7 @@
 namespace cohort::worker {
 namespace {
 
-// Of all parts together, padded, in bytes.
+// The most bytes that all padded parts have together.
 constexpr int64_t kPadded = int64_t{128} << 10;
 
 enum class Way { kEqual, kPadded, kParts };
@@ -24,7 +24,7 @@ int64_t Largest(absl::Span<const int64_t> sizes) {
   return *std::max_element(sizes.begin(), sizes.end());
 }
 
-// All ranks come to the same, or have called different things.
+// All ranks choose the same way, unless they called different collectives.
 Way WayOf(const CollectiveCall& call) {
   const int64_t largest = Largest(call.sizes);
   if (*std::min_element(call.sizes.begin(), call.sizes.end()) == largest) return Way::kEqual;
@@ -33,7 +33,7 @@ Way WayOf(const CollectiveCall& call) {
   return row == 0 || largest <= kPadded / row / ranks ? Way::kPadded : Way::kParts;
 }
 
-// Calls body(rank, begin, count) for each part that is not empty; in elements of flat memory.
+// Calls body(rank, begin, count) for each part that is not empty, in elements of flat memory.
 template <typename Body>
 void ForEachPart(absl::Span<const int64_t> sizes, int64_t row, const Body& body) {
   int64_t begin = 0;
@@ -44,7 +44,7 @@ void ForEachPart(absl::Span<const int64_t> sizes, int64_t row, const Body& body)
   }
 }
 
-// A part may lie where it belongs in the whole, `in_place`, or else outside.
+// Checks that the part lies at `in_place`, its own place in the whole, or outside of the whole.
 absl::Status CheckApart(const CollectiveCall& call, const Tensor& part, const Tensor& whole,
                         const char* in_place) {
   if (part.count() == 0 || whole.count() == 0) return absl::OkStatus();
@@ -54,7 +54,7 @@ absl::Status CheckApart(const CollectiveCall& call, const Tensor& part, const Te
   return Refuse(call, "input and output overlap, and not as \"in place\" means for it");
 }
 
-// How many elements lie before a rank's part.
+// The number of elements before a rank's part.
 int64_t Before(absl::Span<const int64_t> sizes, int rank) {
   return std::accumulate(sizes.begin(), sizes.begin() + rank, int64_t{0});
 }
@@ -154,7 +154,7 @@ absl::Status TensorVerbs::PaddedReduceScatter(const CollectiveCall& call, const 
   const int64_t pitch = Largest(call.sizes) * RowCount(call.shape, call.dim);
   const int64_t bytes = pitch * SizeOf(call.type);
   COHORT_ASSIGN_OR_RETURN(char* const all, scratch_.Take(Scratch::kInput, bytes * size()));
-  // What is added up should be numbers, and quick ones.
+  // The reduction covers the padding too: zeros are valid numbers, and fast ones.
   COHORT_RETURN_IF_ERROR(place_.Clear(all, bytes * size()));
   COHORT_RETURN_IF_ERROR(PackParts(input, call.dim, call.sizes, pitch, all, Copier()));
   char* const own = all + bytes * rank();
@@ -298,7 +298,7 @@ absl::Status TensorVerbs::CheckCounterparts(const CollectiveCall& call) const {
       const int64_t sent = all_sizes_[from * 2 * ranks + to];
       const int64_t expected = all_sizes_[to * 2 * ranks + ranks + from];
       if (sent == expected) continue;
-      // All ranks see it.
+      // All ranks find the same error, so this rank need not tell the others.
       return Unmarked(Refuse(call, absl::StrCat("rank ", from, " sends ", sent, " to rank ", to,
                                                 ", which expects ", expected, " from it")));
     }

@@ -18,9 +18,10 @@ bool IsMessage(const RecordedCall& call) { return call.text.empty(); }
 }  // namespace
 
 absl::StatusOr<std::vector<RecordedStep>> StepsOf(client::RecordedCalls calls) {
-  // Other ranks have no messages there, and one step where this one would have two.
+  // Other ranks do not have these messages. They have one step where the messages would give this
+  // rank two.
   bool behind_gpu = false;
-  int parting = 0;  // the number of a message that would
+  int parting = 0;  // the number of the first such message; 0: none
   for (size_t i = 0; i < calls.size(); ++i) {
     if (IsMessage(calls[i])) {
       if (behind_gpu && !calls[i].on_gpu && parting == 0) parting = static_cast<int>(i) + 1;

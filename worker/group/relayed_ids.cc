@@ -11,9 +11,9 @@ namespace {
 
 using Stub = v1::WorkerService::Stub;
 
-// Of calls that wait for nobody: what the coordinator takes for them when it is away for a moment.
+// For calls that wait for no other rank: enough for a coordinator that is away for a moment.
 constexpr absl::Duration kShortTimeout = absl::Seconds(30);
-// The worker's own call to the coordinator has a margin as well.
+// Added to a timeout, because the worker's own call to the coordinator has a margin too.
 constexpr absl::Duration kMargin = absl::Seconds(5);
 
 v1::GroupInitPhase ToProto(IdExchange::Phase phase) {

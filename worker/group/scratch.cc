@@ -14,8 +14,8 @@ constexpr int64_t kLeast = int64_t{64} << 10;
 absl::StatusOr<char*> Scratch::Take(Use use, int64_t bytes) {
   Tensor& block = blocks_[use];
   if (bytes > block.bytes() || block.data() == nullptr) {
-    // Twice as much, so that a call that grows does not allocate each time; but no more than asked
-    // for of what is not kept.
+    // Doubles the block, so that growing calls do not allocate each time. A block that is not kept
+    // is no larger than the call asked for.
     const int64_t wanted =
         bytes > kKept ? bytes : std::min(kKept, std::max({bytes, 2 * block.bytes(), kLeast}));
     block = Tensor();

@@ -18,7 +18,7 @@ using client::EventKind;
 
 constexpr absl::Duration kNotePatience = absl::Seconds(2);
 
-// Such as: rank 3 (trainer-3 on host-a) is lost: LEASE_EXPIRED, nothing heard for 30s.
+// Such as: rank 3 (trainer-3 on host-a) ended the generation: LEASE_EXPIRED, nothing heard for 30s.
 std::string Describe(const client::GroupEvent& event) {
   const client::Cause& cause = event.cause;
   std::string text;
@@ -68,7 +68,7 @@ absl::StatusOr<Connections> Seat::Meet(absl::Duration timeout) {
                           MeetRanks(*membership_, connection_->options().address, bootstrap));
   if (membership_->rank() == 0) NotePaths(met);
   if (met.links.empty()) return std::move(met.connections);
-  // The watch begins here: a connection that closes before anybody attends is not overlooked.
+  // The watch begins here, so that it sees connections that close before Attend.
   COHORT_ASSIGN_OR_RETURN(std::shared_ptr<Supervisor> supervisor, Supervisor::Shared());
   MutexLock lock(&watch_mutex_);
   watch_ = std::make_unique<HostWatch>(std::move(supervisor), std::move(met.links),
@@ -79,7 +79,7 @@ absl::StatusOr<Connections> Seat::Meet(absl::Duration timeout) {
 
 void Seat::Attend(std::function<void(const std::string&)> on_end) {
   MutexLock lock(&mutex_);
-  // What ended meanwhile was told while there was nobody to hear it.
+  // The generation may have ended before this call.
   if (ended_generation_ == generation_) return on_end(cause_);
   on_end_ = std::move(on_end);
 }
@@ -100,14 +100,14 @@ absl::StatusOr<Connections> Seat::Rejoin(absl::Duration timeout) {
       absl::StrCat("rank ", membership_->rank(), " goes on in the next generation");
   while (true) {
     Disregard();
-    // Ranks of one host know of a death long before the coordinator does: for it, the generation
-    // may be in order still. That it is over already is no error.
+    // Ranks of one host notice a death long before the coordinator, for which the generation may
+    // still be complete. ABORTED means that it has ended there already, which is no error.
     const absl::Status reported = membership_->ReportError(why, /*fatal=*/true);
     if (!reported.ok() && !absl::IsAborted(reported)) return reported;
     COHORT_RETURN_IF_ERROR(membership_->Rejoin(left()));
     Stand();
     absl::StatusOr<Connections> met = Meet(left());
-    // The next may break as well, before it stands.
+    // The next generation may end as well, before its ranks are connected.
     if (!absl::IsAborted(met.status()) || left() <= absl::ZeroDuration()) return met;
   }
 }
@@ -120,7 +120,7 @@ void Seat::Tell(const std::string& why) {
 void Seat::NotePaths(const MetRanks& met) {
   const client::PathNote note = {membership_->generation(), met.connections.hosts,
                                  met.why_not_of_all};
-  // Without it people know less, and the group works as well.
+  // The note is for people; the group works without it.
   client::StoreClient::Create(connection_, membership_->group())
       ->Put(client::kPathNoteKey, client::EncodePathNote(note), {}, kNotePatience)
       .IgnoreError();
@@ -132,7 +132,7 @@ void Seat::OnEvent(const client::GroupEvent& event) {
   if (!closes && !goes) return;
   MutexLock lock(&mutex_);
   if (closes) return EndLocked(event.generation, Describe(event));
-  // Who held a seat before may leave it while the generation forms: somebody else takes it.
+  // While a generation forms, a member may leave its rank to another member.
   if (event.generation > generation_) {
     early_.push_back({event.generation, event.revision, Describe(event)});
   } else if (event.revision > revision_) {
@@ -156,8 +156,8 @@ void Seat::End(int64_t generation, const std::string& cause) {
 }
 
 void Seat::EndLocked(int64_t generation, const std::string& cause) {
-  // What is told late of a generation, as after a cut, does not end the next, even when the first
-  // was known to have ended by a deadline alone; and the first cause stays.
+  // A late event of an old generation does not end the present one, even if the old one showed its
+  // end by a deadline alone. The first cause stays.
   if (generation <= ended_generation_ || generation < generation_) return;
   ended_generation_ = generation;
   cause_ = cause;

@@ -14,7 +14,7 @@
 namespace cohort::worker {
 namespace {
 
-// Of the descriptor that ends the thread; watched ones are numbered from 1.
+// Marks the descriptor that ends the thread; watched descriptors are numbered from 1.
 constexpr uint64_t kStop = 0;
 constexpr int kEvents = 16;
 

@@ -11,10 +11,11 @@
 namespace cohort::worker {
 namespace {
 
-// As many as the coordinator takes.
+// The most ranges that the coordinator takes.
 constexpr size_t kMostWaitsFor = 64;
-// A rank notes a sleep when it ends, at most kNotedSleep later, also for a rank that came meanwhile.
-// Of a quarter of a second, more than half is noted for those who do not come, and less for others.
+// A rank notes a sleep when it ends, at most kNotedSleep later, even for a rank that came
+// meanwhile. In a quarter of a second, more than half is thus noted for ranks that do not come, and
+// less for others.
 constexpr int kPartAsleep = 2;
 
 client::TensorOperation Describe(const FlightEntry& entry, Instant now) {
@@ -54,7 +55,7 @@ client::TensorReport TensorReporter::Report() {
   const FlightEntry* last = nullptr;
   const FlightEntry* open = nullptr;
   for (const FlightEntry& call : look.calls) {
-    // What an older generation left open is over with it.
+    // A call that an older generation left open ended with it.
     if (call.generation != look.calls.back().generation) continue;
     if (call.number > 0) last = &call;
     if (open == nullptr && !call.code.has_value()) open = &call;

@@ -15,14 +15,15 @@
 namespace cohort::worker {
 namespace {
 
-// Of no call.
+// No other call has this tag.
 constexpr uint32_t kRefusalTag = 0x9E55D1C7;
 
 constexpr absl::string_view kOverlapping = "the output's elements lie on top of each other";
 
 int64_t ExtentOf(const Tensor& tensor, int dim) { return tensor.shape()[static_cast<size_t>(dim)]; }
 
-// As many parts along the call's dimension; what is too large for numbers fits no tensor.
+// The shape of `parts` such parts along the call's dimension. An extent that overflows becomes the
+// largest number, which fits no tensor.
 Like Whole(const CollectiveCall& call, const Tensor& part, int parts) {
   int64_t extent = 0;
   if (__builtin_mul_overflow(ExtentOf(part, call.dim), parts, &extent)) {
@@ -31,7 +32,7 @@ Like Whole(const CollectiveCall& call, const Tensor& part, int parts) {
   return {part.shape(), call.dim, extent};
 }
 
-// Errors: INVALID_ARGUMENT (a remainder).
+// Checks that the extent is a multiple of `parts`. Errors: INVALID_ARGUMENT.
 absl::Status CheckParts(const CollectiveCall& call, const Tensor& input, int dim, int parts) {
   const int64_t extent = ExtentOf(input, dim);
   if (extent % parts == 0) return absl::OkStatus();
@@ -383,7 +384,7 @@ absl::Status TensorVerbs::Exchange(absl::Span<const client::TensorTransfer> tran
     }
   }
   const absl::Status status = communicator_.Exchange(flat, deadline);
-  // Where one message was not what was expected, the others have arrived.
+  // If one message differed from its tensor, the other messages have arrived.
   absl::Status stored;
   if (status.ok() || absl::IsInvalidArgument(status)) {
     for (size_t i = 0; i < flat.size(); ++i) {
@@ -413,7 +414,8 @@ absl::Status TensorVerbs::TellRefusal(absl::string_view why, Instant deadline) {
   call.tag = kRefusalTag;
   const absl::Status met = host_.Run(call, nullptr, nullptr, deadline);
   if (met.ok() || IsMismatch(met)) {
-    // Ranks that all refuse, for the same reason, have that as their error.
+    // If all ranks refuse for the same reason, they meet without a mismatch; the reason is the
+    // error.
     return ExplainMismatch(host_, std::string(why),
                            met.ok() ? absl::InvalidArgumentError(why) : met, deadline);
   }

@@ -179,7 +179,7 @@ absl::StatusOr<ParsedOptions> ParseOptions(int argc, const char* const* argv) {
   app.set_version_flag("--version", absl::StrCat("cohort-worker ", kVersion));
   app.set_config("--config", "", "file with flags as name = value (ini or toml)");
   AddFlags(app, parsed.options, raw);
-  // CLI11 speaks in exceptions; they end here.
+  // CLI11 throws exceptions; they end here.
   try {
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp&) {

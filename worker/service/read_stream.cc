@@ -82,7 +82,7 @@ void ReadStream::OnIdle(absl::Duration limit) {
 
 void ReadStream::OnDone() {
   watch_.Remove(this);
-  const std::shared_ptr<ReadStream> self = std::move(self_);  // the last reference, unless the watch has one
+  const std::shared_ptr<ReadStream> self = std::move(self_);  // unless the watch holds the last
 }
 
 }  // namespace cohort::worker

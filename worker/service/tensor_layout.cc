@@ -24,7 +24,7 @@ static_assert(static_cast<int>(ReduceOp::kSum) == v1::REDUCE_OP_SUM &&
               static_cast<int>(ReduceOp::kBitXor) == v1::REDUCE_OP_BIT_XOR);
 static_assert(static_cast<int>(kReduceOps.back()) == v1::ReduceOp_MAX);
 
-// Shapes of clients are printed only so far.
+// Shapes have at most kMaxDims extents: ReadLayout checks that before it prints one.
 std::string Format(const Shape& shape) { return FormatShape(shape); }
 
 absl::Status Invalid(const TensorLayout& layout, absl::string_view why) {

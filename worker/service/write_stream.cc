@@ -90,7 +90,7 @@ void WriteStream::End(const absl::Status& status) {
 
 void WriteStream::OnDone() {
   watch_.Remove(this);
-  const std::shared_ptr<WriteStream> self = std::move(self_);  // the last reference, unless the watch has one
+  const std::shared_ptr<WriteStream> self = std::move(self_);  // unless the watch holds the last
 }
 
 }  // namespace cohort::worker
