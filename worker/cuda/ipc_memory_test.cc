@@ -1,4 +1,4 @@
-// What one process alone can see of sharing; two of them are in ipc_process_test.cc.
+// Tests of sharing in one process; ipc_process_test.cc has two.
 #include "worker/cuda/ipc_memory.h"
 
 #include <fcntl.h>
@@ -54,7 +54,7 @@ TEST_F(IpcMemoryTest, ShareableMemoryIsExportedAndImportedByAFileDescriptor) {
   EXPECT_EQ(moved.device(), 1);
   EXPECT_NE(moved.data(), memory->data() + 100);
   EXPECT_EQ(moved.data()[1], 7);
-  // The owner may end first.
+  // The owner may free its memory first.
   *memory = ShareableMemory();
   EXPECT_EQ(moved.data()[1], 7);
 }
@@ -124,7 +124,7 @@ TEST_F(IpcMemoryTest, FieldsThatDoNotFitAreRefused) {
             absl::StatusCode::kFailedPrecondition);
 }
 
-// Each step of making and mapping may fail, and leaves nothing.
+// Each step of allocating and mapping may fail; no step leaves anything behind.
 TEST_F(IpcMemoryTest, FailuresOnTheWayLeaveNothing) {
   for (const char* const step : {"cuMemGetAllocationGranularity", "cuMemCreate",
                                  "cuMemAddressReserve", "cuMemMap", "cuMemSetAccess"}) {

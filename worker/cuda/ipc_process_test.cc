@@ -1,5 +1,5 @@
-// Two processes share device memory and wait for each other's streams: on the fake runtime, and on
-// the real one where there is a GPU.
+// Two processes share device memory and wait for each other's streams, on the fake runtime. With a
+// GPU they do so on the real one.
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -56,7 +56,7 @@ absl::Status Send(const shm::LocalSocket& socket, const ExportedMemory& memory, 
   return socket.Send({reinterpret_cast<const char*>(&wire), sizeof(wire)}, fds, Soon());
 }
 
-// The memory and the shared flags; none once the other side has ended.
+// Returns the memory and the shared flags; an error once the other side has ended.
 absl::StatusOr<std::pair<ExportedMemory, UniqueFd>> Receive(const shm::LocalSocket& socket) {
   COHORT_ASSIGN_OR_RETURN(shm::LocalSocket::Message message, socket.Receive(Soon()));
   Wire wire = {};
@@ -91,7 +91,7 @@ absl::StatusOr<Side> NewSide(shm::Segment segment) {
   return Side{std::move(stream), std::move(segment), std::move(registered)};
 }
 
-// More than the allocation has is not imported, whatever the message says.
+// Import refuses more memory than the allocation has, whatever the message claims.
 absl::Status ImportTooMuch(ExportedMemory* memory) {
   constexpr size_t kMore = size_t{1} << 30;
   memory->allocation_bytes += kMore;
@@ -103,7 +103,8 @@ absl::Status ImportTooMuch(ExportedMemory* memory) {
   return absl::InternalError(absl::StrCat("too much was imported: ", refused.ToString()));
 }
 
-// The importer's stream doubles each byte, when the owner's has filled them and before it reads.
+// The importer's stream doubles each byte: after the owner's stream has filled them, and before
+// that reads them.
 absl::Status ImportOne(const shm::LocalSocket& socket) {
   COHORT_ASSIGN_OR_RETURN(auto received, Receive(socket));
   COHORT_ASSIGN_OR_RETURN(shm::Segment segment,
@@ -125,12 +126,12 @@ absl::Status ImportOne(const shm::LocalSocket& socket) {
   return socket.Send("closed", {}, Soon());
 }
 
-// The importer: a process that has not used CUDA before, as it must be.
+// Runs the importer, in a process that has not used CUDA before the fork.
 int RunImporter(const std::string& name) {
   const absl::StatusOr<shm::LocalSocket> socket = shm::LocalSocket::Connect(name, Soon());
   if (!socket.ok()) return 2;
   const absl::StatusOr<shm::LocalSocket::Message> begin = socket->Receive(Soon());
-  if (!begin.ok()) return 0;  // nothing to do: no GPU
+  if (!begin.ok()) return 0;  // without a GPU the owner sends nothing
   for (const auto kind : {ExportedMemory::Kind::kFd, ExportedMemory::Kind::kLegacy}) {
     const absl::Status imported = ImportOne(*socket);
     EXPECT_EQ(imported, absl::OkStatus()) << "kind " << static_cast<int>(kind);
@@ -143,7 +144,7 @@ void ShareOne(const shm::LocalSocket& socket, const Side& side, char* memory) {
   absl::StatusOr<ExportedMemory> exported = Export(memory + kOffset, kBytes);
   ASSERT_TRUE(exported.ok()) << exported.status();
   ASSERT_EQ(Send(socket, *exported, side.segment.fd()), absl::OkStatus());
-  // Both have enqueued what they wait for before it is there.
+  // Both sides have enqueued their waits before the flags are set.
   const absl::StatusOr<shm::LocalSocket::Message> enqueued = socket.Receive(Soon());
   ASSERT_TRUE(enqueued.ok()) << enqueued.status();
   const absl::StatusOr<PinnedMemory> host = PinnedMemory::Allocate(kBytes);
@@ -179,7 +180,7 @@ TEST(IpcProcessTest, TwoProcessesWorkOnTheSameMemoryInOrder) {
   absl::StatusOr<shm::LocalListener> listener = shm::LocalListener::Create();
   ASSERT_TRUE(listener.ok()) << listener.status();
   const std::string name = listener->name();
-  // Before this process calls CUDA.
+  // The fork comes before this process calls CUDA.
   const pid_t importer = fork();
   if (importer == 0) {
     *listener = shm::LocalListener();

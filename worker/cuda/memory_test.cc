@@ -151,7 +151,7 @@ TEST_F(MemoryTest, RowsAreCopiedBetweenStrides) {
   EXPECT_EQ(wide, "abc__def__ghi___");
 }
 
-// A single row may be as far from the next as it likes.
+// A stride has no meaning for a single row.
 TEST_F(MemoryTest, RowsTooFarApartForTheDeviceAreCopiedOneByOne) {
   absl::StatusOr<DeviceMemory> device = DeviceMemory::Allocate(0, 3);
   ASSERT_TRUE(device.ok());

@@ -1,4 +1,4 @@
-// The real runtime: without a driver everything says so, and where there is a GPU it works.
+// The real runtime: without a driver every call reports that; with a GPU every call works.
 #include <atomic>
 #include <cstdint>
 #include <cstring>
@@ -105,7 +105,7 @@ TEST_F(GpuTest, MemoryIsCopied) {
   std::memset(pinned->data(), 3, pinned->size());
   EXPECT_EQ(Copy(device->data(), pinned->data(), 1 << 20, stream_->get()), absl::OkStatus());
   EXPECT_EQ(Fill(device->data() + 8, 4, 8, stream_->get()), absl::OkStatus());
-  // Every other 16 bytes.
+  // Copies every other 16 bytes.
   EXPECT_EQ(CopyRows(scratch->data(), 16, device->data(), 32, 16, 1 << 15, stream_->get()),
             absl::OkStatus());
   EXPECT_EQ(Copy(pinned->data(), scratch->data(), 1 << 19, stream_->get()), absl::OkStatus());

@@ -24,7 +24,7 @@ TEST(StreamFlagTest, StreamsWaitForEachOtherAndForTheHost) {
   auto* const flags = reinterpret_cast<uint64_t*>(memory->data());
   auto& host_flag = *new (&flags[0]) std::atomic<uint64_t>(~uint64_t{0});
   auto& done = *new (&flags[1]) std::atomic<uint64_t>(0);
-  // Across the end of the numbers.
+  // The numbers wrap around.
   EXPECT_EQ(AwaitFlag(second->get(), &flags[1], 1), absl::OkStatus());
   EXPECT_EQ(AwaitFlag(first->get(), &flags[0], 1), absl::OkStatus());
   EXPECT_EQ(SetFlag(first->get(), &flags[1], 5), absl::OkStatus());

@@ -40,7 +40,7 @@ TEST_F(StreamTest, WaitsForItsWorkAndNoLongerThanTheDeadline) {
   EXPECT_EQ(Synchronize(stream->get(), Soon()), absl::OkStatus());
 }
 
-// What comes later is not waited for.
+// Work that is enqueued later is not waited for.
 TEST_F(StreamTest, WaitsForWhatWasThere) {
   absl::StatusOr<Stream> stream = Stream::Create(0, Stream::Priority::kHigh);
   ASSERT_TRUE(stream.ok());

@@ -1,4 +1,4 @@
-// For whom ranks are noted to wait, when a group has two levels: inside a host, and across hosts.
+// The ranks for which waits are recorded in a group of two levels: inside a host, and across hosts.
 #include "worker/group/connections.h"
 
 #include <unistd.h>
@@ -62,12 +62,12 @@ TEST(ConnectionsTest, DescriptorsAreCountedByWhatIsOpened) {
   // The first rank of each host crosses to the other.
   EXPECT_EQ(DescriptorsOfGroup({{0, 1, 2}, {3}}, 0), 8 + 2 * 3 + 3 * 3 + 3);
   EXPECT_EQ(DescriptorsOfGroup({{0, 1, 2}, {3}}, 1), 8 + 2 * 3 + 3 * 3);
-  // Of hosts with equally many ranks each crosses.
+  // If all hosts have equally many ranks, each rank crosses.
   EXPECT_EQ(DescriptorsOfGroup({{0, 1}, {2, 3}}, 1), 8 + 3 + 3 * 3 + 3);
 }
 
-// Rank 2 comes to the operation, and then waits on its own host: rank 0, which talks to it for
-// rank 1 too, waits for it across hosts.
+// Rank 2 comes to the operation, but then waits on its own host. Rank 0 talks to it for rank 1 too,
+// and records a wait for it across hosts.
 TEST(ConnectionsTest, WaitsAcrossHostsAreNoted) {
   const Hosts hosts = {{0, 1}, {2}};
   const int streams = OptionsOfMesh().streams + 1;  // one for headers

@@ -19,7 +19,8 @@ namespace cohort::worker {
 class CudaCopies {
  public:
   explicit CudaCopies(int device) : device_(device) {}
-  // Waits at most five seconds for copies that timed out. What is still in use then is never freed.
+  // Waits at most five seconds for copies that timed out. Never frees tensors that are still in use
+  // then.
   ~CudaCopies();
 
   // See client::Gpu::Copy. After an error the device may still copy: the owners of the tensors are

@@ -21,14 +21,14 @@ class CudaCopiesTest : public ::testing::Test {
  protected:
   CudaCopiesTest() { cuda::ResetFakeRuntime({1}); }
 
-  // Memory of the device, and a look at whether it is still there.
+  // Allocates memory of the device; `alive` shows whether it still exists.
   static Tensor Allocate(int64_t bytes, std::weak_ptr<const void>* alive) {
     const absl::StatusOr<Tensor> tensor = AllocateOnDevice(0, DataType::kU8, {bytes});
     EXPECT_TRUE(tensor.ok()) << tensor.status();
     *alive = tensor->owner();
     return *tensor;
   }
-  // Too large to be done in no time; its tensors are then nobody's.
+  // Repeats a large copy with a timeout of zero until it times out, and then drops its tensors.
   void CopyTooLate(CudaCopies& copies) {
     const Instant deadline = Clock::Steady().Now() + absl::Minutes(1);
     absl::Status status;
@@ -49,7 +49,7 @@ TEST_F(CudaCopiesTest, WhatIsNotDoneInTimeKeepsItsMemory) {
   CopyTooLate(copies);
   EXPECT_FALSE(from_.expired());
   EXPECT_FALSE(to_.expired());
-  // Until it is done, and somebody copies again.
+  // The memory is freed once the copy is done and another call comes.
   const Instant deadline = Clock::Steady().Now() + absl::Minutes(1);
   while (!from_.expired() && Clock::Steady().Now() < deadline) {
     const absl::Status nothing = copies.Run({}, std::nullopt, absl::Minutes(1));

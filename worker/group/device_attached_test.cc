@@ -1,5 +1,5 @@
-// Ranks with GPUs whose seats a daemon keeps: it meets the others and relays NCCL's ids, and the
-// client computes. Beside them a rank that keeps its own.
+// Ranks with GPUs whose seats a daemon keeps. The daemon meets the other ranks and relays NCCL's
+// ids; the client computes. One more rank keeps its own seat.
 #include <memory>
 #include <string>
 #include <thread>
@@ -90,7 +90,7 @@ TEST_F(DeviceAttachedTest, ComputesAloneAndBesideRanksWithSeatsOfTheirOwn) {
   }
 }
 
-// The board is handed over with the rest.
+// The hand-over includes the board.
 TEST_F(DeviceAttachedTest, WhatDiffersOnStreamsIsFoundWithoutAnotherCall) {
   Form(Placement::kBoth);
   for (const absl::Status& status : Run([](Group& group) -> absl::Status {
@@ -156,7 +156,8 @@ TEST_F(DeviceAttachedTest, PlacementsThatDifferAreToldToAllAndWithoutAGpuThereIs
             absl::StatusCode::kInvalidArgument);
 }
 
-// Ids are a secret of the generation, and the worker tells them to whose rank it is alone.
+// Ids are a secret of the generation: the worker returns them only to the session that owns the
+// rank.
 TEST_F(DeviceAttachedTest, IdsAreRelayedForTheOwnersOfARankInItsGeneration) {
   size_ = 1;
   RemoteGroupOptions options = SeatOf(0, Placement::kHost);

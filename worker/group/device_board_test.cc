@@ -1,4 +1,4 @@
-// What ranks of one host find of each other on the board that they were given when they met.
+// Errors that ranks of one host find on the board that they got when they met.
 #include <string>
 #include <vector>
 
@@ -18,7 +18,7 @@ using ::testing::HasSubstr;
 
 class DeviceBoardTest : public DeviceGroups {
  protected:
-  // A sum of `count` numbers, on the rank's stream.
+  // Enqueues a sum of `count` numbers on a new stream.
   absl::Status EnqueueSum(Group& group, int64_t count, absl::Duration timeout) {
     absl::StatusOr<cuda::Stream> stream = cuda::Stream::Create(group.rank());
     if (!stream.ok()) return stream.status();
@@ -28,7 +28,7 @@ class DeviceBoardTest : public DeviceGroups {
     options.stream = stream->get();
     options.timeout = timeout;
     const absl::Status enqueued = group.AllReduce(*tensor, *tensor, kSum, options);
-    // What hangs there uses both.
+    // A hanging operation uses both.
     MutexLock lock(&mutex_);
     streams_.push_back(*std::move(stream));
     tensors_.push_back(*tensor);
@@ -52,7 +52,7 @@ class DeviceBoardTest : public DeviceGroups {
   std::vector<Tensor> tensors_;
 };
 
-// Nobody calls anything that would meet the others.
+// No rank makes a further call that would meet the others.
 TEST_F(DeviceBoardTest, WhatDiffersOnStreamsIsFoundWithoutAnotherCall) {
   for (const Placement placement : {Placement::kBoth, Placement::kDevice}) {
     groups_.clear();
@@ -85,7 +85,7 @@ TEST_F(DeviceBoardTest, WhoNeverComesToAnOperationOnAStreamIsNamed) {
         std::string(statuses[rank].message()),
         AllOf(HasSubstr("all_reduce of 4 f32 by sum"), HasSubstr("not come to it: ranks 1")));
   }
-  // And it hears of it when it comes.
+  // The late rank gets the error when it calls.
   const absl::Status late = groups_[1]->AwaitStreams({});
   EXPECT_EQ(late.code(), absl::StatusCode::kAborted) << late;
   EXPECT_THAT(std::string(late.message()), HasSubstr("not come to it: ranks 1"));

@@ -154,7 +154,7 @@ TEST_F(DeviceFormationTest, WhatNcclKnowsOfAHangIsSaid) {
       kRanks);
   ASSERT_EQ(setenv("NCCL_RAS_ADDR", ras.address().c_str(), 1), 0);
   nccl_->HoldInit(true);
-  // Who is the first to give up tells the others, which may hear it before their time is up.
+  // The first rank that gives up tells the others, which may learn it before their own deadline.
   int late = 0;
   for (const Formed& rank : Form(absl::Milliseconds(300))) {
     if (absl::IsAborted(rank.status())) continue;

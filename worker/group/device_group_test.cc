@@ -1,5 +1,5 @@
-// What groups with tensors on GPUs do with calls, sequences and ends. One file, though long: cases
-// of a few lines each, on one fixture.
+// Calls, sequences and ends of groups with tensors on GPUs. One file, though long: the cases are a
+// few lines each, on one fixture.
 #include <algorithm>
 #include <atomic>
 #include <memory>
@@ -39,7 +39,7 @@ TEST_F(DeviceGroupTest, BothKindsOfTensorsAndObjects) {
   }
 }
 
-// Where the group has no tensors there, too; and what streams have to do is not waited for.
+// A barrier works in a group without tensors on the host. It does not wait for the work of streams.
 TEST_F(DeviceGroupTest, ABarrierMeetsOnTheHost) {
   Form(Placement::kDevice);
   std::atomic<int> arrived{0};
@@ -95,7 +95,7 @@ TEST_F(DeviceGroupTest, OnStreamsNothingIsWaitedFor) {
          std::fill_n(Floats(*wide), 24, static_cast<float>(rank + 1));
          cuda::StreamGate gate;
          EXPECT_EQ(gate.Close(stream->get()), cudaSuccess);
-         // Of every second column, so that copies go before and behind.
+         // Every second column, so that the call copies before and after.
          const Tensor columns = Tensor::Strided(wide->data(), DataType::kF32, {4, 3}, {6, 2},
                                                 wide->owner(), wide->device());
          absl::Status status = group.AllReduce(columns, *sums, kSum, options);
@@ -117,8 +117,7 @@ TEST_F(DeviceGroupTest, OnStreamsNothingIsWaitedFor) {
   ExpectSums(true);
 }
 
-// Rows of calls that returned at once say how far the device is.
-// A thread's default stream is that of the device it is at, which need not be its rank's.
+// A thread's default stream belongs to its current device, which need not be its rank's.
 TEST_F(DeviceGroupTest, TheDefaultStreamIsTheRanks) {
   constexpr int kElsewhere = 2;
   Form(Placement::kBoth, 2);
@@ -134,7 +133,7 @@ TEST_F(DeviceGroupTest, TheDefaultStreamIsTheRanks) {
          const auto sums = group.Allocate(DataType::kF32, {4, 3}, group.device());
          const auto copy = group.Allocate(DataType::kF32, {4, 3}, group.device());
          std::fill_n(Floats(*wide), 24, static_cast<float>(group.rank() + 1));
-         // Of every second column, so that copies go before.
+         // Every second column, so that the call copies before.
          const Tensor columns = Tensor::Strided(wide->data(), DataType::kF32, {4, 3}, {6, 2},
                                                 wide->owner(), wide->device());
          absl::Status status = group.AllReduce(columns, *sums, kSum, options);
@@ -220,7 +219,7 @@ TEST_F(DeviceGroupTest, TheFlightRecordKnowsTheDevice) {
   }
 }
 
-// It cannot be taken back: the group ends with it.
+// Enqueued work cannot be taken back: the mismatch ends the group.
 TEST_F(DeviceGroupTest, WhatDiffersOnStreamsIsToldByTheNextCall) {
   Form(Placement::kBoth);
   for (const absl::Status& status : Run([](Group& group) -> absl::Status {
@@ -246,7 +245,7 @@ TEST_F(DeviceGroupTest, WhatDiffersOnStreamsIsToldByTheNextCall) {
   ExpectSums(true);
 }
 
-// As captured work, with copies of odd layouts, between calls on the host and with messages in it.
+// Captured work with copies of odd layouts and with messages, between calls on the host.
 TEST_F(DeviceGroupTest, SequencesAreReplayed) {
   Form(Placement::kBoth);
   for (const absl::Status& status : Run([](Group& group) -> absl::Status {

@@ -33,7 +33,7 @@ class DeviceHeapTest : public DeviceGroups {
   void GiveHeaps(std::vector<size_t> bytes) {
     for (size_t rank = 0; rank < bytes.size(); ++rank) planes_[rank].heap_bytes = bytes[rank];
   }
-  // Of each rank one more tensor, and the sum over it.
+  // Allocates one more tensor on each rank, and checks the sum over them.
   void ExpectSumOfNew() {
     for (const absl::Status& status : Run([&](Group& group) -> absl::Status {
            const auto made = group.Allocate(DataType::kF32, {kFloats}, group.device());
@@ -78,7 +78,7 @@ TEST_F(DeviceHeapTest, IsRegisteredAsTheGroupFormsAndFilledUpAndThenThereIsOther
     EXPECT_EQ(nccl_->registered(), ranks);
     for (int i = 0; i < 5; ++i) ExpectSumOfNew();
     ExpectSums(false);
-    // Three of each rank lie behind each other, and two do not.
+    // On each rank three tensors lie one after the other in the heap, and two do not.
     for (int rank = 0; rank < ranks; ++rank) {
       std::vector<const char*> places;
       for (const Tensor& tensor : tensors_) {
@@ -158,7 +158,7 @@ TEST_F(DeviceHeapTest, WhereNcclCannotRegisterItIsMemoryAsAnyOther) {
 TEST_F(DeviceHeapTest, SomeTensorsOfItAndSomeNotAreADifference) {
   GiveHeaps({2 * kBytes, 2 * kBytes, 2 * kBytes});
   Form(Placement::kBoth);
-  // The third has no room any more.
+  // The third rank's heap has no room any more.
   const auto big = groups_[2]->Allocate(DataType::kU8, {2 * kBytes}, groups_[2]->device());
   ASSERT_TRUE(big.ok()) << big.status();
   for (const absl::Status& status : Run([](Group& group) -> absl::Status {

@@ -1,5 +1,5 @@
-// Groups that move memory of the host and of GPUs: what ranks tell each other about messages of
-// GPUs goes the same way as messages of the host, and neither is ever taken for the other.
+// Groups that move memory of the host and of GPUs. Notes about messages of GPUs and messages of the
+// host take the same way; neither is taken for the other.
 #include <algorithm>
 #include <atomic>
 #include <random>
@@ -17,10 +17,10 @@ namespace {
 
 using client::Group;
 
-// Of the size and type of what ranks tell each other.
+// Messages of this size and of u8 look like the notes of ranks about messages of GPUs.
 constexpr int64_t kNote = 16;
 
-// What it tests is a matter of the way by the host: one and two of them.
+// The notes go through the host's communicator, so the tests run on one host and on two.
 class DeviceMessagesTest : public DeviceGroups, public ::testing::WithParamInterface<bool> {
  protected:
   void FormPair() {
@@ -50,7 +50,7 @@ TEST_P(DeviceMessagesTest, OneOfTheHostBeforeOneOfTheGpuIsNotTakenForIt) {
     auto* const bytes = static_cast<uint8_t*>(host.data());
     const client::CallOptions soon = Within(absl::Seconds(20));
     if (group.rank() == 0) {
-      std::fill_n(bytes, kNote, uint8_t{1});  // as an offer begins
+      std::fill_n(bytes, kNote, uint8_t{1});  // like the beginning of an offer
       std::fill_n(Floats(device), 3, 7.f);
       COHORT_RETURN_IF_ERROR(group.Send(host, 1, soon));
       return group.Send(device, 1, soon);
@@ -78,7 +78,7 @@ TEST_P(DeviceMessagesTest, OneOfTheHostIsAwaitedWhileOneOfTheGpuIsOffered) {
     const absl::StatusOr<int> nobody =
         group.AwaitMessage(absl::MakeConstSpan(&other, 1), Within(absl::Milliseconds(200)));
     EXPECT_EQ(nobody.status().code(), absl::StatusCode::kDeadlineExceeded) << nobody.status();
-    // Nor by a receive.
+    // A receive on the device does not take the host's message either.
     COHORT_RETURN_IF_ERROR(group.Receive(device, 0, soon));
     COHORT_ASSIGN_OR_RETURN(const int first,
                             group.AwaitMessage(absl::MakeConstSpan(&other, 1), soon));
@@ -87,11 +87,11 @@ TEST_P(DeviceMessagesTest, OneOfTheHostIsAwaitedWhileOneOfTheGpuIsOffered) {
   });
 }
 
-// Both ways, in an order of each rank's own: none waits for what comes later.
+// Both directions, in a different order on each rank: no message waits for a later one.
 TEST_P(DeviceMessagesTest, InAnyOrderEachComesAsItWasSent) {
   constexpr int kOfGpu = 40;
   constexpr int kOfHost = 120;
-  // So few are on the way at a time that their sender does not wait for room.
+  // Few enough messages are on their way that no sender waits for room.
   constexpr int kAhead = 4;
   FormPair();
   RunWell([](Group& group) -> absl::Status {
@@ -106,7 +106,8 @@ TEST_P(DeviceMessagesTest, InAnyOrderEachComesAsItWasSent) {
     int sends = 0;
     int receives = 0;
     for (int step = 0; step < kOfGpu; ++step) {
-      // By the end of a step as many were sent as that takes; the other has them a step later.
+      // `due` messages of the host are sent by the end of this step; `come` of them may be received
+      // in it.
       const int due = (step + 1) * kOfHost / kOfGpu;
       const int come = std::max(step * kOfHost / kOfGpu, 0);
       const auto send_some = [&](int until) -> absl::Status {

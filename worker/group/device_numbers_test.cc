@@ -1,5 +1,5 @@
-// Which calls a rank's flight record counts, where groups have GPUs: the same ones on all ranks, so
-// that one call has one number everywhere, also behind calls that only some ranks have made.
+// The calls that a flight record numbers in groups with GPUs. All ranks number the same calls, so
+// that one call has one number everywhere, even after calls that only some ranks made.
 #include <memory>
 #include <string>
 #include <utility>
@@ -26,7 +26,7 @@ class DeviceNumbersTest : public DeviceGroups {
   void RunWell(const std::function<absl::Status(Group&)>& body) {
     for (const absl::Status& status : Run(body)) EXPECT_TRUE(status.ok()) << status;
   }
-  // Of the call that all made last.
+  // Compares the number of the last call that all ranks made.
   void ExpectSameNumbers() {
     ExpectSums(true);
     for (const auto& group : groups_) {
@@ -87,7 +87,7 @@ TEST_F(DeviceNumbersTest, WhatIsCapturedIsNotCounted) {
     COHORT_ASSIGN_OR_RETURN(const Tensor four, group.Allocate(DataType::kF32, {4}, group.device()));
     COHORT_ASSIGN_OR_RETURN(const Tensor three,
                             group.Allocate(DataType::kF32, {3}, group.device()));
-    // Rank 1 does not come to the third.
+    // Rank 1 does not reach the third call.
     return group
         .Record([&](Group& recorder) -> absl::Status {
           COHORT_RETURN_IF_ERROR(recorder.AllReduce(four, four, kSum));
@@ -167,13 +167,13 @@ TEST_F(NoMeetingsTest, WhereNobodyCanBeToldARefusalWaitsForNobody) {
     ASSERT_TRUE(four.ok() && three.ok());
     client::CallOptions soon;
     soon.timeout = absl::Seconds(1);
-    // Rank 0 calls nothing.
+    // Rank 0 makes no call.
     const absl::Status own = group.AllReduce(*four, *three, kSum, soon);
     EXPECT_EQ(own.code(), absl::StatusCode::kInvalidArgument) << own;
     EXPECT_THAT(std::string(own.message()), HasSubstr("the output is"));
   }
   ExpectSameNumbers();
-  // By the host all meet.
+  // All ranks meet through the host.
   for (const absl::Status& status : Run([](Group& group) {
          const Tensor four = Tensor::Zeros(DataType::kF32, {4});
          const Tensor three = Tensor::Zeros(DataType::kF32, {3});

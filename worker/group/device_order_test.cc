@@ -1,5 +1,5 @@
-// Several groups on the same GPUs, called from several threads: what they issue comes in one order
-// to all devices.
+// Several groups on the same GPUs, called from several threads: all devices get their operations in
+// one order.
 #include <string>
 #include <thread>
 #include <utility>

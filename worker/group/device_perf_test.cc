@@ -1,5 +1,5 @@
-// What `cohort perf` measures, on GPUs: over the fake NCCL and the fake CUDA runtime, each rank on
-// a thread of its own.
+// The measurements of `cohort perf` on GPUs, over the fake NCCL and the fake CUDA runtime. Each
+// rank has a thread of its own.
 #include <atomic>
 #include <memory>
 #include <thread>
@@ -33,7 +33,8 @@ class DevicePerfTest : public ::testing::Test {
     ASSERT_TRUE(started.ok()) << started;
   }
 
-  // All cases, on all ranks; by rank. `spoils`: a copy from the GPU is not what is there.
+  // Runs all cases on all ranks; returns rows by rank. `spoils` makes copies from the GPU return
+  // wrong bytes.
   std::vector<Rows> Measure(const std::vector<perf::Case>& cases, bool spoils = false) {
     std::vector<Rows> rows(kRanks);
     std::vector<std::thread> threads;
@@ -122,7 +123,7 @@ TEST_F(DevicePerfTest, CopiesThatFitNowhereAreRefused) {
   };
   const Tensor host = Tensor::Zeros(DataType::kF32, {5});
   EXPECT_EQ(copy(*device, host).code(), absl::StatusCode::kInvalidArgument);
-  // Of any layout: every second element.
+  // A copy takes any layout, such as every second element.
   static_cast<float*>(host.data())[2] = 7;
   const Tensor second = Tensor::Strided(host.data(), DataType::kF32, {2}, {2}, host.owner());
   const auto first = device->Narrow(0, 0, 2);

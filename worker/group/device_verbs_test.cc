@@ -1,5 +1,5 @@
-// Verbs on tensors of GPUs: the same model as for those of the host, over the fake NCCL and the
-// fake CUDA runtime, which tells every access that is not its memory.
+// Collectives on tensors of GPUs, with the same model as those on the host. They run over the fake
+// NCCL and the fake CUDA runtime, which reports every access outside of its memory.
 #include <random>
 #include <string>
 #include <vector>
@@ -101,7 +101,8 @@ TEST_F(DeviceErrorsTest, ShapesThatDifferAreToldToAll) {
   ExpectUsable();
 }
 
-// One rank's tensor lies on the host: both planes meet at the same place.
+// One rank's tensor lies on the host: host and device meet at the same place, so the mismatch is
+// found.
 TEST_F(DeviceErrorsTest, PlacesThatDifferAreToldToAll) {
   std::vector<std::unique_ptr<TensorVerbs>> on_host;
   HostPlace place([](DataType type, const Shape& shape) -> absl::StatusOr<Tensor> {

@@ -33,7 +33,7 @@ TEST(FlightRecorderTest, SaysWhatRanAndWhatRuns) {
   EXPECT_LT(absl::AbsDuration(entries[0].started - before), absl::Milliseconds(1));
   EXPECT_EQ(entries[0].code, absl::StatusCode::kAborted);
   ASSERT_TRUE(entries[0].took.has_value());
-  // Ticks are not exact over so short a time.
+  // Ticks are not exact over such a short time.
   EXPECT_GT(*entries[0].took, absl::Milliseconds(1));
   EXPECT_LT(*entries[0].took, most * 2);
   EXPECT_EQ(entries[1].sequence, 2);

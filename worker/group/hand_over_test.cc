@@ -36,7 +36,7 @@ Ends Connected() {
   return ends;
 }
 
-// Two hosts of two ranks, as far as one process can play them.
+// Two hosts of two ranks, within one process.
 class HandOverTest : public testing::Test {
  protected:
   static constexpr int kRanks = 4;
@@ -99,7 +99,7 @@ TEST_F(HandOverTest, WhatIsHandedOverWorks) {
       EXPECT_EQ(taken->why_not, "no reason");
       absl::StatusOr<std::unique_ptr<Communicator>> group = MakeCommunicator(*std::move(taken));
       ASSERT_TRUE(group.ok()) << group.status();
-      // One that goes through the mesh, one on both levels.
+      // A small call goes through the mesh, a large one through both levels.
       for (const int64_t count : {int64_t{1}, int64_t{100000}}) {
         std::vector<float> values(static_cast<size_t>(count), static_cast<float>(rank + 1));
         const absl::Status status = (*group)->AllReduce(values.data(), values.data(), count,
@@ -113,7 +113,7 @@ TEST_F(HandOverTest, WhatIsHandedOverWorks) {
 }
 
 TEST_F(HandOverTest, StrangeWordsAreRefused) {
-  // How long what follows is, as bytes and descriptors; and that.
+  // A preface with the numbers of bytes and of descriptors, and the bytes that follow.
   const std::vector<std::pair<std::vector<uint32_t>, std::string>> strange = {
       {{0, 0}, ""}, {{1u << 31, 0}, ""}, {{4, 1u << 31}, "abcd"}, {{4, 0}, "abcd"}, {{1}, ""}};
   for (const auto& [preface, bytes] : strange) {
@@ -129,7 +129,7 @@ TEST_F(HandOverTest, StrangeWordsAreRefused) {
   }
 }
 
-// Shrunk later, memory would end whoever reads it.
+// Reads of memory that shrinks later would end the reader.
 TEST_F(HandOverTest, MemoryWhoseSizeIsNotSealedIsRefused) {
   constexpr uint64_t kBytes = 4096;
   for (const bool space_is_loose : {true, false}) {
@@ -161,7 +161,7 @@ TEST_F(HandOverTest, MemoryWhoseSizeIsNotSealedIsRefused) {
   }
 }
 
-// Of two ranks that share all memory, and of four that do not.
+// A board fits two ranks that share all memory, and not two ranks on two hosts.
 TEST_F(HandOverTest, ABoardIsHandedOverWithTheMemoryOfAllRanks) {
   const absl::StatusOr<NcclBoard> board = NcclBoard::Create(2);
   ASSERT_TRUE(board.ok()) << board.status();
@@ -188,7 +188,7 @@ TEST_F(HandOverTest, ABoardIsHandedOverWithTheMemoryOfAllRanks) {
   }
 }
 
-// Version 3, of before machines were said, and whatever comes next.
+// Version 3 had no machines; the other version is the next one.
 TEST_F(HandOverTest, AnotherVersionSaysSo) {
   for (const uint32_t version : {uint32_t{3}, kHandOverVersion + 1}) {
     v1::HandOver said;
@@ -209,7 +209,7 @@ TEST_F(HandOverTest, AnotherVersionSaysSo) {
   }
 }
 
-// Whoever adds to what is said meets builds that do not say it.
+// A new field needs a new version, because builds without it exist.
 TEST_F(HandOverTest, WhatIsSaidHasItsVersion) {
   EXPECT_EQ(v1::HandOver::descriptor()->field_count(), 10) << "raise kHandOverVersion, too";
   EXPECT_EQ(kHandOverVersion, 4u);

@@ -1,4 +1,5 @@
-// Ranks that come late, lie, or bring what is no memory: the others hear of it, and nobody waits.
+// Ranks that come late, lie, or send something that is not memory: the other ranks get the reason,
+// and no rank waits.
 #include "worker/group/host_formation.h"
 
 #include <fcntl.h>
@@ -46,7 +47,7 @@ class HostFormationTest : public ::testing::Test {
     return options;
   }
 
-  // What rank 1 says first.
+  // The first message of rank 1.
   static std::string Hello() {
     struct {
       uint64_t magic = 0x434F484F52540102;
@@ -60,7 +61,7 @@ class HostFormationTest : public ::testing::Test {
     return bytes;
   }
 
-  // Rank 0 among those who come, of whom there is one, which says hello with `fds`.
+  // Runs rank 0 with one other rank, whose hello comes with `fds`.
   absl::StatusOr<HostFormation> LeadOne(const std::vector<int>& fds, std::string* answer) {
     std::thread other([&] {
       const absl::StatusOr<LocalSocket> socket = LocalSocket::Connect(listeners_[0].name(), Soon());
@@ -94,7 +95,7 @@ TEST_F(HostFormationTest, TwoMeet) {
   EXPECT_THAT(second->ranks, ElementsAre(0, 1));
 }
 
-// There are more of them than rank 0 keeps at once.
+// There are more strangers than rank 0 keeps at once.
 TEST_F(HostFormationTest, SilentStrangersDoNotDelayRanks) {
   std::vector<LocalSocket> strangers;
   for (int i = 0; i < 100; ++i) {
@@ -102,7 +103,7 @@ TEST_F(HostFormationTest, SilentStrangersDoNotDelayRanks) {
   }
   HostFormationOptions options[] = {OptionsOf(0), OptionsOf(1)};
   for (HostFormationOptions& each : options) each.window = absl::Hours(1);
-  // A delay of a second for each stranger misses it.
+  // If each stranger caused a delay of a second, the ranks would miss this deadline.
   const Instant deadline = Clock::Steady().Now() + absl::Seconds(20);
   absl::StatusOr<HostFormation> second;
   std::thread other([&] { second = FormHost(options[1], deadline); });
@@ -137,7 +138,8 @@ TEST_F(HostFormationTest, WhatIsCommonBesidesIsOfAllOrOfNobody) {
   EXPECT_EQ(formed->common.size(), 0u);
 }
 
-// The first says so, and what comes is loose, of another size, or nothing.
+// The first rank announces a further segment. Its descriptor is not sealed, of another size, or
+// missing.
 TEST_F(HostFormationTest, WhatIsCommonAndNoSealedMemoryOfThatSizeIsRefused) {
   const UniqueFd loose(memfd_create("loose", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   ASSERT_EQ(ftruncate(loose.get(), 8192), 0);
@@ -159,14 +161,14 @@ TEST_F(HostFormationTest, WhatIsCommonAndNoSealedMemoryOfThatSizeIsRefused) {
       ASSERT_TRUE(hello.ok() && hello->fds.size() == 1);
       const struct {
         uint64_t magic = 0x434F484F52540102;
-        int32_t numbers[4] = {2, 1, 0, 1};  // ranks, whether there is more, which
+        int32_t numbers[4] = {2, 1, 0, 1};  // ranks, whether there is a segment, their numbers
       } welcome;
       const int heap = hello->fds[0].get();
       std::vector<int> fds = {space->fd(), heap, heap};
       if (fd >= 0) fds.push_back(fd);
       const absl::string_view bytes(reinterpret_cast<const char*>(&welcome), sizeof(welcome));
       ASSERT_TRUE(socket->Send(bytes, fds, Soon()).ok());
-      // Nothing more comes, where there is too little.
+      // If the segment is missing, the further message has no descriptor.
       if (fd < 0) {
         ASSERT_TRUE(socket->Send("m", {}, Soon()).ok());
       }
@@ -178,13 +180,13 @@ TEST_F(HostFormationTest, WhatIsCommonAndNoSealedMemoryOfThatSizeIsRefused) {
   }
 }
 
-// Shrunk later, it would end whoever reads it.
+// Reads of memory that shrinks later would end the reader.
 TEST_F(HostFormationTest, MemoryWhoseSizeIsNotSealedIsLeftOut) {
   for (const int seals : {0, F_SEAL_GROW | F_SEAL_SEAL}) {
     const UniqueFd loose(memfd_create("loose", MFD_CLOEXEC | MFD_ALLOW_SEALING));
     ASSERT_EQ(ftruncate(loose.get(), kHeapBytes), 0);
     ASSERT_EQ(fcntl(loose.get(), F_ADD_SEALS, seals), 0);
-    // Where one group has met, no other does.
+    // A listener serves one group.
     listeners_.clear();
     candidates_.clear();
     SetUp();
@@ -216,7 +218,7 @@ TEST_F(HostFormationTest, WhoComesTooLateIsAloneAndDoesNotWait) {
   EXPECT_THAT(late->why_not, HasSubstr("rank 0"));
 }
 
-// Those whom the first accepted the connection of, and no more.
+// The first rank accepts the connection, reads the hello, and closes it.
 TEST_F(HostFormationTest, WhomTheFirstHangsUpOnIsAlone) {
   std::thread first([&] {
     const absl::StatusOr<LocalSocket> socket = listeners_[0].Accept(Soon());

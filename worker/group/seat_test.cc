@@ -47,7 +47,7 @@ class SeatTest : public ::testing::Test {
         first_broke_ = first_broke_ ||
                        (event.kind == client::EventKind::kBroken && event.generation == 1);
         if (event.kind != client::EventKind::kErrorReported) return;
-        // Those behind it are told late.
+        // Later events are delayed.
         holds_events_ = true;
         mutex_.Await(absl::Condition(&let_go_));
       };
@@ -91,10 +91,10 @@ TEST_F(SeatTest, WhatEndedBeforeAnybodyAttendsIsToldAtOnce) {
 
 TEST_F(SeatTest, AnEndOfTheGenerationBeforeThatIsToldLateEndsNothing) {
   ASSERT_NE(seats_[0], nullptr);
-  // Rank 0 hears of an error that ends nothing, and of no more until it is let go.
+  // Rank 0 gets an error that ends nothing, and no further event until LetGo.
   ASSERT_TRUE(seats_[1]->membership().ReportError("a cough", /*fatal=*/false).ok());
   ASSERT_TRUE(Await(holds_events_));
-  // It has not noticed by itself, either, that rank 1 goes.
+  // Rank 0 does not notice by itself that rank 1 leaves.
   seats_[0]->Disregard();
   std::vector<std::thread> threads;
   for (int rank = 0; rank < kRanks; ++rank) {
@@ -108,7 +108,7 @@ TEST_F(SeatTest, AnEndOfTheGenerationBeforeThatIsToldLateEndsNothing) {
   std::string told;
   seats_[0]->Attend([&told](const std::string& cause) { told = cause; });
   LetGo();
-  // The seat has heard of it before this test does.
+  // The seat gets the event before this test does.
   ASSERT_TRUE(Await(first_broke_)) << "it was never told how generation 1 ended";
   EXPECT_EQ(told, "");
   seats_[0]->Disregard();

@@ -18,7 +18,7 @@ namespace cohort::worker {
 // Reads the flight record, so that calls cost nothing more. Thread-safe.
 class TensorReporter {
  public:
-  // The contents of a flight record; empty while there is none.
+  // The contents of a flight record; empty without a record.
   struct Look {
     std::vector<FlightEntry> calls;  // oldest first
     std::vector<WaitedFor> waits;    // for all ranks
@@ -38,7 +38,7 @@ class TensorReporter {
  private:
   Mutex mutex_;
   Source source_ ABSL_GUARDED_BY(mutex_);
-  // Of the last Report:
+  // The state at the last Report:
   Instant at_ ABSL_GUARDED_BY(mutex_);
   int64_t open_ ABSL_GUARDED_BY(mutex_) = 0;  // the sequence of its open call; 0: none
   std::vector<WaitedFor> waits_ ABSL_GUARDED_BY(mutex_);

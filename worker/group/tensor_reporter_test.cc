@@ -43,7 +43,7 @@ TEST_F(TensorReporterTest, TellsTheLastOperationAndTheOneThatIsOpen) {
   EXPECT_EQ(report.last->generation, 3);
   EXPECT_EQ(report.last->verb, "broadcast");
   EXPECT_TRUE(report.last->ended.has_value());
-  // A transfer has no number: all ranks have come to #2 as before.
+  // A message has no number: the last call of all ranks is still #2.
   Begin(Collective::kExchange, 5);
   report = reporter_.Report();
   EXPECT_EQ(report.last->number, 2);
@@ -83,7 +83,7 @@ TEST_F(TensorReporterTest, TellsForWhomItSleepsInTheSameCall) {
 }
 
 TEST_F(TensorReporterTest, WhatAnOlderGenerationLeftOpenIsOver) {
-  Begin(Collective::kAllReduce);  // its rank never came back from it
+  Begin(Collective::kAllReduce);  // its rank never returned from it
   generation_ = 4;
   Call(Collective::kBroadcast);
   const client::TensorReport report = reporter_.Report();

@@ -90,7 +90,7 @@ class TensorVerbs {
                              Instant deadline);
   absl::Status Barrier(Instant deadline);
 
-  // --- Local checks. Errors: INVALID_ARGUMENT, naming the call and what it should be.
+  // --- Local checks. Errors: INVALID_ARGUMENT, naming the call and the expected argument.
 
   absl::Status CheckDevice(const CollectiveCall& call, absl::string_view which,
                            const Tensor& tensor) const;

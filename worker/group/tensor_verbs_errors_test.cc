@@ -1,6 +1,5 @@
-// Who is told what when ranks disagree, or when one of them asks for what makes no sense; and that
-// the group is there to be used afterwards.
-// One file, though long: its cases share one way to say what all ranks must be told.
+// Errors when ranks disagree, or when one rank's arguments are invalid. The group stays usable
+// afterwards. One file, though long: its cases share one check of the errors that all ranks get.
 #include <algorithm>
 #include <functional>
 #include <limits>
@@ -25,7 +24,7 @@ constexpr Reduction kSum = {ReduceOp::kSum};
 
 Tensor F32(Shape shape) { return Tensor::Zeros(DataType::kF32, std::move(shape)); }
 
-// Of every kind that meets, with a result that is looked at.
+// Runs collectives that meet in different ways, and checks their results.
 void ExpectUsable(VerbsWorld& world) {
   ExpectOk(world.Run([&](TensorVerbs& verbs) {
     const Tensor ones = F32({300, 2});
@@ -48,7 +47,7 @@ void ExpectUsable(VerbsWorld& world) {
 
 class DisagreementTest : public ::testing::TestWithParam<Medium> {
  protected:
-  // All get the same error, which names what two of them called, and go on.
+  // All ranks get the same error, which names the calls of two ranks, and the group stays usable.
   void Expect(const std::function<absl::Status(TensorVerbs&)>& body,
               const std::vector<std::string>& said) {
     const std::vector<absl::Status> statuses = world_.Run(body);
@@ -62,7 +61,8 @@ class DisagreementTest : public ::testing::TestWithParam<Medium> {
     ExpectUsable(world_);
   }
 
-  // Each hears once: from the call or, if it had gone on from a broadcast, from the next.
+  // Each rank gets the error once: from the call, or from the next call if its eager broadcast had
+  // returned.
   void ExpectOfBroadcasts(const std::function<absl::Status(TensorVerbs&)>& body,
                           const std::vector<std::string>& said) {
     const std::vector<absl::Status> at_once = world_.Run(body);
@@ -96,7 +96,7 @@ TEST_P(DisagreementTest, OnShapesOfAsManyElements) {
         return Broadcast(verbs, verbs.rank() == 2 ? F32({1, 6}) : F32({6}), 1, Soon());
       },
       {"rank 2 broadcast of ", ", root 1"});
-  // Too much to go ahead with.
+  // This broadcast is too large to be eager.
   Expect(
       [](TensorVerbs& verbs) {
         return Broadcast(verbs, verbs.rank() == 2 ? F32({1, 6000}) : F32({6000}), 1, Soon());
@@ -141,7 +141,7 @@ TEST_P(DisagreementTest, OnDimensions) {
                              kSum, Soon());
       },
       {"reduce_scatter of f32 [3, 3] along dimension 0 by sum; rank 1", "along dimension 1 by"});
-  // The same one, counted from the other end.
+  // The same dimension, counted from the other end.
   ExpectOk(world_.Run([](TensorVerbs& verbs) {
     return AllGather(verbs, F32({2, 2}), F32({2, 6}), verbs.rank() == 1 ? 1 : -1, Soon());
   }),
@@ -180,7 +180,7 @@ TEST_P(DisagreementTest, OnTypesRootsAndReductions) {
       {"by pre_mul_sum times 0.5; rank 1", "times 0.25"});
 }
 
-// Of broadcasts that ran ahead, the next barrier tells.
+// A barrier returns a mismatch of earlier eager broadcasts.
 TEST_P(DisagreementTest, ABarrierTellsOfBroadcastsBeforeIt) {
   const std::vector<absl::Status> at_once = world_.Run([](TensorVerbs& verbs) {
     return Broadcast(verbs, verbs.rank() == 2 ? F32({1, 6}) : F32({6}), 1, Soon());
@@ -202,7 +202,7 @@ TEST_P(DisagreementTest, OnVerbs) {
                                  : AllReduce(verbs, F32({4}), F32({4}), kSum, Soon());
       },
       {"all_reduce of ", "rank 2 broadcast of "});
-  // Which differ in their checks alone.
+  // These calls differ only in their checks.
   Expect(
       [](TensorVerbs& verbs) {
         return verbs.rank() == 1 ? AllGatherV(verbs, F32({4}), F32({12}), 0, {4, 4, 4}, Soon())
@@ -225,7 +225,7 @@ TEST_P(DisagreementTest, OnVerbs) {
       {"rank 0 barrier; rank 1 exchange_sizes"});
 }
 
-// Small and large, equal and not: found before any of them moves.
+// Small and large, equal and different sizes: the mismatch is found before any data moves.
 TEST_P(DisagreementTest, OnSizes) {
   for (const int64_t row : {int64_t{3}, int64_t{20000}}) {
     const std::string shape = absl::StrCat("f32 [*, ", row, "] along dimension 0");
@@ -275,7 +275,7 @@ TEST_P(DisagreementTest, OnWhatEachSendsEach) {
   for (const int64_t row : {int64_t{2}, int64_t{20000}}) {
     Expect(
         [&](TensorVerbs& verbs) {
-          // Rank 1 expects one more of rank 2 than it sends.
+          // Rank 1 expects one element more from rank 2 than that sends.
           const client::Sizes sent = {1, 1, 1};
           const client::Sizes expected = {1, 1, verbs.rank() == 1 ? 2 : 1};
           return AllToAllV(verbs, F32({3, row}), sent, F32({verbs.rank() == 1 ? 4 : 3, row}),
@@ -291,7 +291,7 @@ TEST_P(DisagreementTest, OnWhatEachSendsEach) {
       {"rank 0 all_to_all_v of f32 [*, 4] along dimension 0; rank 2 all_to_all_v of f32 [*, 5]"});
 }
 
-// A receive gets what was sent, or both are named.
+// A receive gets the matching message, or an error that names both.
 TEST_P(DisagreementTest, OnMessages) {
   const std::vector<absl::Status> statuses = world_.Run([](TensorVerbs& verbs) {
     if (verbs.rank() == 2) return absl::OkStatus();
@@ -307,7 +307,7 @@ TEST_P(DisagreementTest, OnMessages) {
   ExpectUsable(world_);
 }
 
-// A message that nobody has received is not taken for a part of a verb that all call.
+// A message that was not received is not taken for a part of a collective.
 TEST_P(DisagreementTest, OnWhetherAMessageComesFirst) {
   const std::vector<absl::Status> statuses = world_.Run([](TensorVerbs& verbs) {
     if (verbs.rank() == 0) {
@@ -392,7 +392,7 @@ TEST(OwnMistakesTest, AreFoundBeforeAnythingIsCalled) {
   refuse(AllGatherV(verbs, t, t, 0, {4, -1}, Soon()), "a size of -1 for rank 1");
   refuse(AllGatherV(verbs, t, t, 0, {4, std::numeric_limits<int64_t>::max()}, Soon()),
          "larger than memory");
-  // Equal sizes are looked at as others are.
+  // Equal sizes are checked like other sizes.
   refuse(AllGatherV(verbs, t, F32({6, 3}), 0, {3, 3}, Soon()),
          "all_gather_v of f32 [*, 3] along dimension 0, sizes [3, 3]: the input is f32 [4, 3] and "
          "should be f32 [3, 3]");
@@ -412,12 +412,12 @@ TEST(OwnMistakesTest, AreFoundBeforeAnythingIsCalled) {
   refuse(verbs.Exchange({{false, 1, Tensor::Strided(t.data(), DataType::kF32, {4}, {0})}}, Soon()),
          "on top of each other");
 
-  // Large parts, which go straight from where they are.
+  // Large parts move directly from their places in the tensor.
   const Tensor large = F32({20000, 3});
   refuse(AllGatherV(verbs, *large.Narrow(0, 1, 15000), large, 0, {15000, 5000}, Soon()), "overlap");
   refuse(ReduceScatterV(verbs, large, *large.Narrow(0, 1, 15000), 0, {15000, 5000}, kSum, Soon()),
          "overlap");
-  // Nothing of that was a turn.
+  // No refused call has met the other rank.
   ExpectUsable(world);
 }
 
@@ -436,7 +436,7 @@ TEST(OwnMistakesTest, NoMemoryIsSaid) {
 TEST(MissingRankTest, IsNamed) {
   VerbsWorld world(Medium::kHeap, 3);
   const std::vector<absl::Status> statuses = world.Run([](TensorVerbs& verbs) {
-    if (verbs.rank() == 1) return absl::OkStatus();  // is elsewhere
+    if (verbs.rank() == 1) return absl::OkStatus();  // makes no call
     const Instant deadline =
         verbs.rank() == 0 ? Clock::Steady().Now() + absl::Milliseconds(50) : Soon();
     return AllGatherV(verbs, F32({2, verbs.rank()}), F32({2, 3}), 1, {0, 1, 2}, deadline);
@@ -446,7 +446,7 @@ TEST(MissingRankTest, IsNamed) {
   EXPECT_EQ(statuses[2].code(), absl::StatusCode::kAborted) << statuses[2];
 }
 
-// The quote is of where they differ, and not longer than a status should be.
+// The quote covers the difference, and is no longer than a status should be.
 TEST(ExplainMismatchTest, QuotesWhatDiffersOfLongCalls) {
   VerbsWorld world(Medium::kProcess, 2);
   const std::vector<absl::Status> statuses = world.Run([&](TensorVerbs& verbs) {

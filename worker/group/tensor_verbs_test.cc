@@ -1,5 +1,5 @@
-// What each rank must hold after a verb, worked out in one place from all inputs, for random
-// shapes, layouts, types and sizes.
+// The results of collectives on each rank, compared with a model that computes them from all
+// inputs, for random shapes, layouts, types and sizes.
 #include "worker/group/tensor_verbs.h"
 
 #include <random>
@@ -34,8 +34,8 @@ TEST_P(TensorVerbsTest, EveryVerbAsTheModelSays) {
   }
 }
 
-// The fault of others: the parts of a tensor of equal extents come out in the right shape, but with
-// the wrong numbers, unless the dimension is one of the first two.
+// Other libraries make this mistake: with equal extents, parts have the right shape but wrong
+// numbers, unless the dimension is one of the first two.
 TEST_P(TensorVerbsTest, ReduceScatterAlongEveryDimensionOfACube) {
   VerbsWorld world(GetParam(), 2);
   Random random(1);
@@ -68,7 +68,7 @@ TEST_P(TensorVerbsTest, SizesOfAllRanks) {
            "exchange_sizes");
 }
 
-// Around a ring in both directions, in any layout, several at once.
+// Several messages at once around a ring in both directions, in any layout.
 TEST_P(TensorVerbsTest, ExchangeOfAnyLayout) {
   const unsigned seed = std::random_device()();
   SCOPED_TRACE(absl::StrCat("seed ", seed));
@@ -102,7 +102,7 @@ TEST_P(TensorVerbsTest, ExchangeOfAnyLayout) {
       for (size_t rank = 0; rank < ranks; ++rank) {
         const size_t next = (rank + 1) % ranks;
         const size_t previous = (rank + ranks - 1) % ranks;
-        // Of two ranks, both messages come from the same, in the order sent.
+        // With two ranks, both messages come from the same rank, in the order sent.
         const int from_next = ranks == 2 ? 0 : 1;
         const int from_previous = ranks == 2 ? 1 : 0;
         ASSERT_TRUE(ElementsOf(received[rank][0].tensor()) ==

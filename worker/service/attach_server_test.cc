@@ -34,7 +34,7 @@ ptrdiff_t CountIn(const char* folder) {
   return std::distance(std::filesystem::directory_iterator(folder), {});
 }
 
-// Only sockets: a session of an earlier test may still be closing its memory on another thread.
+// Counts sockets alone: a session of an earlier test may still close its memory on another thread.
 ptrdiff_t CountSockets() {
   ptrdiff_t count = 0;
   for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
@@ -45,7 +45,7 @@ ptrdiff_t CountSockets() {
   return count;
 }
 
-// Becomes true by what other threads do.
+// Waits until other threads make `condition` true.
 template <typename Condition>
 bool Eventually(Condition condition) {
   const Instant end = Soon();
@@ -64,7 +64,7 @@ std::string Hello(const std::string& session) {
   return hello.SerializeAsString();
 }
 
-// What the server answers to a hello.
+// Returns the server's answer to a hello.
 absl::StatusOr<v1::AttachAnswer> Attach(const std::string& name, const std::string& session) {
   absl::StatusOr<shm::LocalSocket> socket = shm::LocalSocket::Connect(name, Soon());
   if (!socket.ok()) return socket.status();
@@ -103,7 +103,7 @@ TEST_F(AttachServerTest, WithoutAThreadTheClientIsToldAndTheNextIsServed) {
   ExpectServes();
   {
     const testing::NoNewThreads refuse;
-    for (int i = 0; i < 20; ++i) {  // more than the refused connections that are kept
+    for (int i = 0; i < 20; ++i) {  // more than the server keeps
       const absl::StatusOr<v1::AttachAnswer> answer = Attach(server_->name(), "any");
       ASSERT_TRUE(answer.ok()) << answer.status();
       EXPECT_EQ(answer->code(), static_cast<int>(absl::StatusCode::kResourceExhausted));
@@ -174,7 +174,7 @@ TEST_F(DescriptorLimitTest, RegisteredMemoryCountsUntilItIsFreed) {
   v1::AttachRequest request;
   request.mutable_register_memory()->set_bytes(4096);
   const auto add = [&] { return ask(request.SerializeAsString(), absl::MakeConstSpan(&fd, 1)); };
-  // The session and its client have two each.
+  // The session and its client hold two descriptors each.
   for (int i = 0; i < 4; ++i) ASSERT_EQ(add().code(), 0);
   const ptrdiff_t open = CountIn("/proc/self/fd");
   for (int i = 0; i < 100; ++i) {
@@ -222,7 +222,7 @@ TEST_F(DescriptorLimitTest, SessionsCountInAll) {
   EXPECT_THAT(std::string(refused.message()), HasSubstr("hold 20 of 20 (--max-descriptors)"));
 }
 
-// In a child process, which ends with its answer.
+// Runs in a child process, which ends with the result.
 bool OpensConnectionsAsStranger(const std::string& name, int told, int done) {
   if (setgroups(0, nullptr) != 0 || setgid(kStranger) != 0 || setuid(kStranger) != 0) return false;
   const absl::StatusOr<v1::AttachAnswer> answer = Attach(name, "any");
@@ -242,7 +242,7 @@ bool OpensConnectionsAsStranger(const std::string& name, int told, int done) {
 TEST_F(AttachServerTest, AnotherUserTakesNoThreads) {
   if (geteuid() != 0) GTEST_SKIP() << "needs root, to become another user";
   ExpectServes();
-  // The session that was opened may still be attached, or not.
+  // The previous session may still be attached.
   const ptrdiff_t threads = CountIn("/proc/self/task");
   const ptrdiff_t descriptors = CountIn("/proc/self/fd");
   int told[2], done[2];
@@ -258,7 +258,7 @@ TEST_F(AttachServerTest, AnotherUserTakesNoThreads) {
   char byte = 0;
   const bool opened = read(reads.get(), &byte, 1) == 1;
   if (opened) {
-    // Connections are served in order: those of the other user have been seen before this one.
+    // The server accepts connections in order, so it has seen the other user's before this one.
     ExpectServes();
     EXPECT_LE(CountIn("/proc/self/task"), threads + 1);
     EXPECT_LE(CountIn("/proc/self/fd"), descriptors + 40);

@@ -35,7 +35,7 @@ constexpr absl::Duration kSoon = absl::Seconds(20);
 
 class CallLaneTest : public ::testing::Test {
  protected:
-  // The client's end.
+  // Returns the client's end of a connection.
   UniqueFd Connect(std::shared_ptr<IncomingBytes> incoming = nullptr) {
     int ends[2];
     EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends), 0);
@@ -68,7 +68,7 @@ class CallLaneTest : public ::testing::Test {
     lane::AppendHeader(header, &frame);
     return frame + body;
   }
-  // Shorter when the connection is closed.
+  // Returns fewer bytes if the connection is closed.
   static std::string Read(const UniqueFd& fd, size_t bytes) {
     std::string read;
     while (read.size() < bytes) {
@@ -123,7 +123,7 @@ TEST_F(CallLaneTest, AnswersAsGrpcDoes) {
   request.set_session(std::string(16, 'x'));
   Send(fd, Call(7, 0, request.SerializeAsString()));
   EXPECT_THAT(ReadError(fd, 7, absl::StatusCode::kNotFound), HasSubstr("session"));
-  // Two at once, in two pieces.
+  // Two calls, sent in two pieces.
   const std::string both = Call(8, 0, request.SerializeAsString()) + Call(9, 0, "");
   Send(fd, both.substr(0, 5));
   Send(fd, both.substr(5));
@@ -149,20 +149,20 @@ TEST_F(CallLaneTest, IncompleteRequestsHaveALimitOverAllConnections) {
   const std::string refusal = ReadError(second, 1, absl::StatusCode::kResourceExhausted);
   EXPECT_THAT(refusal, HasSubstr("no room for a request of 4000 bytes"));
   EXPECT_THAT(refusal, HasSubstr("max_incoming_bytes (100000)"));
-  // The rest of it is skipped.
+  // The rest of the refused request is skipped.
   Send(second, request.substr(2000) + Call(2, 5, ""));
   EXPECT_EQ(ReadError(second, 2, absl::StatusCode::kUnimplemented), "no method 5");
   first = UniqueFd();
   EXPECT_TRUE(await_held([](int64_t held) { return held == 0; })) << incoming->held();
 }
 
-// A second lane, for requests that are large beside what the process may have.
+// Tests with requests that are large compared with the process's memory limit.
 class NoMemoryTest : public CallLaneTest {
  protected:
   static constexpr int64_t kLarge = 24 << 20;
 
   ~NoMemoryTest() override { LimitData(-1); }
-  // `room` more than the process has now; negative: no limit.
+  // Limits data to `room` bytes more than the process has now; a negative `room` removes the limit.
   static void LimitData(int64_t room) {
     rlimit limit;
     ASSERT_EQ(getrlimit(RLIMIT_DATA, &limit), 0);
@@ -241,7 +241,7 @@ TEST_F(CallLaneTest, GarbageHurtsNobody) {
     for (int i = 0; i < 100; ++i) bytes += static_cast<char>(random() % (round % 2 ? 256 : 4));
     Send(fd, bytes);
     shutdown(fd.get(), SHUT_WR);
-    Read(fd, size_t{1} << 20);  // until it is closed
+    Read(fd, size_t{1} << 20);  // until the lane closes it
   }
   const UniqueFd fd = ConnectAndGreet();
   Send(fd, Call(1, 5, ""));
@@ -255,7 +255,7 @@ TEST_F(CallLaneTest, MoreThanItTakesAreClosedAndPlacesBecomeFree) {
   EXPECT_TRUE(Closed(Connect()));
   first = UniqueFd();
   const Instant deadline = Clock::Steady().Now() + kSoon;
-  // Until its thread has noticed.
+  // Retries until the first connection's thread has ended.
   while (true) {
     const UniqueFd next = Connect();
     send(next.get(), lane::kPreface.data(), lane::kPreface.size(), MSG_NOSIGNAL);
@@ -275,7 +275,7 @@ TEST_F(CallLaneTest, ConnectionsThatEndGiveTheirDescriptorsBackAtOnce) {
     const UniqueFd third = ConnectAndGreet();
     EXPECT_EQ(open(), before + 6);
   }
-  // Nobody connects meanwhile.
+  // No other connection comes meanwhile.
   const Instant deadline = Clock::Steady().Now() + kSoon;
   while (open() != before) {
     ASSERT_LT(Clock::Steady().Now(), deadline) << open() << " descriptors are open; there were " << before;

@@ -17,8 +17,8 @@ using ::testing::Not;
 
 class CollectiveRequestTest : public DeviceGroups {
  protected:
-  // An all_reduce of four numbers on the group's device, in place, or to a tensor that nobody has;
-  // `owners` may still be in use.
+  // Runs an all_reduce of four numbers on the group's device: in place, or with an output that does
+  // not exist. Returns the tensors that may still be in use in `owners`.
   static absl::Status Sum(client::Group& group, std::vector<std::shared_ptr<const void>>* owners,
                           bool has_output = true) {
     TensorTable table;
@@ -52,7 +52,7 @@ class CollectiveRequestTest : public DeviceGroups {
   }
 };
 
-// Its client frees them when it hears of the failure, and the device may still be at work.
+// The client frees its tensors after the failure, while the device may still use them.
 TEST_F(CollectiveRequestTest, WhatFailsOnADeviceKnowsWhatItsTensorsLiveBy) {
   Form(Placement::kDevice, 2);
   nccl_->HangNext();
@@ -66,7 +66,8 @@ TEST_F(CollectiveRequestTest, WhatFailsOnADeviceKnowsWhatItsTensorsLiveBy) {
   for (const auto& of_rank : owners) EXPECT_THAT(of_rank, Not(IsEmpty()));
 }
 
-// Nothing of it is kept: what a client may say in vain has no end.
+// A request that fails before it reaches a device keeps nothing: a client may repeat it without
+// end.
 TEST_F(CollectiveRequestTest, WhatComesToNoDeviceKeepsNothing) {
   Form(Placement::kDevice, 2);
   std::vector<std::vector<std::shared_ptr<const void>>> owners(2);

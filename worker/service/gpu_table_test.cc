@@ -13,7 +13,7 @@ namespace {
 
 class GpuTableTest : public ::testing::Test {
  protected:
-  // What is opened is nothing: the table looks into none of it.
+  // Opens a GpuOfWorker without members: the table does not use them.
   GpuTable table_{[this](const std::string& uuid) -> absl::StatusOr<GpuOfWorker> {
     ++opened_;
     if (uuid == "slow") {

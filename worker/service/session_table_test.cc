@@ -37,7 +37,7 @@ TEST(SessionTableTest, SessionsEndWhenNoThreadStarts) {
   EXPECT_EQ(sessions.Stats().sessions, 0);
 }
 
-// A join that waits for its group must not hold up the end of its session, or of the worker.
+// A join that waits for its group does not delay the end of its session, or of the worker.
 TEST(SessionTableTest, TheEndOfASessionCancelsItsJoins) {
   SessionTable sessions;
   const auto session = *sessions.Open({"trainer", 1, "host-a"});

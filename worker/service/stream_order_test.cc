@@ -1,5 +1,5 @@
-// How orders that go wrong are told; how they go right is tested with daemons (tests/worker), whose
-// streams are real or those of the fake CUDA runtime.
+// Errors of StreamOrder. Tests with daemons (tests/worker) cover its normal operation, on real
+// streams or on those of the fake CUDA runtime.
 #include "worker/service/stream_order.h"
 
 #include <cstdlib>
@@ -19,10 +19,10 @@ using ::testing::HasSubstr;
 
 constexpr int64_t kFlagsBytes = int64_t{64} << 10;
 
-// A stream that comes to nothing of what is enqueued, until it is let go.
+// A GPU whose streams reach no enqueued work before a flag is released.
 class StuckGpu : public SharedGpu {
  public:
-  bool lets_go = true;  // where a flag is released
+  bool lets_go = true;  // when a flag is released
 
   Device device() const override { return Device::Host(); }
   absl::StatusOr<std::string> Uuid() const override { return "stuck"; }
@@ -79,7 +79,7 @@ class StreamOrderTest : public ::testing::Test {
     order_->NameRank("weights", 3);
   }
 
-  // The text of what it came to; empty: nothing is wrong.
+  // Runs a call. Returns the text of its error; empty after success.
   std::string Run(uint64_t number) {
     v1::StreamOrder order;
     order.set_number(number);
@@ -115,7 +115,7 @@ TEST_F(StreamOrderTest, NamesTheRankForWhoseStreamThereIsNoRoom) {
   EXPECT_THAT(Run(number), HasSubstr("rank 3 of group weights: its client is gone"));
 }
 
-// Memory of a call is free as soon as the device is done with it, not when the next call comes.
+// A call's memory is freed as soon as the device is done, not at the next call.
 TEST_F(StreamOrderTest, LetsGoOfWhatTheLastCallUsed) {
   std::weak_ptr<int> used;
   v1::StreamOrder order;
@@ -138,7 +138,7 @@ TEST_F(StreamOrderTest, LetsGoOfWhatTheLastCallUsed) {
 TEST_F(StreamOrderTest, TheLogNamesTheRankWhoseStreamDoesNotEnd) {
   EXPECT_EQ(Run(1), "");
   gpu_->lets_go = false;
-  // Of a program that has not set up its log.
+  // Programs log to standard output if they have not set up their log.
   ::testing::internal::CaptureStdout();
   order_.reset();
   const std::string log = ::testing::internal::GetCapturedStdout();

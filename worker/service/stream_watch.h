@@ -16,7 +16,7 @@
 
 namespace cohort::worker {
 
-// One thread for all streams, which sleeps while there are none. Thread-safe.
+// One thread for all streams, which sleeps while there is no stream. Thread-safe.
 class StreamWatch {
  public:
   class Stream {

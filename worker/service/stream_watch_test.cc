@@ -29,7 +29,7 @@ TEST(StreamWatchTest, AStreamThatEndsUnnamedGivesItsPlaceBack) {
     }
     EXPECT_EQ(watch.Add(std::make_shared<TestStream>()).code(),
               absl::StatusCode::kResourceExhausted);
-    // One of them has named its session, and its place is free already.
+    // One stream names its session, which frees its place before it is removed.
     watch.Name(streams[0].get());
     for (const auto& stream : streams) watch.Remove(stream.get());
   }

@@ -36,7 +36,7 @@ TEST(TensorTableTest, WhatIsFreedLivesWhileItIsUsedAndIsKnownNoMore) {
   EXPECT_FALSE(alive.expired());
   used.reset();
   EXPECT_TRUE(alive.expired());
-  // Numbers are not given twice.
+  // Numbers are never reused.
   EXPECT_NE(table.Add(Bytes(8)).value(), tensor);
 }
 

@@ -12,7 +12,7 @@ bool Exists(int device) {
   return device >= 0 && device < state().machine.devices;
 }
 
-// What stays the last error, whoever has asked for it: without a driver the runtime cannot begin.
+// An error that every call returns: without a driver the runtime cannot start.
 cudaError_t Sticky() {
   MutexLock lock(&state().mutex);
   return state().machine.missing != cudaSuccess ? state().machine.missing : state().sticky;
@@ -82,7 +82,7 @@ cudaError_t cudaRuntimeGetVersion(int* version) {
   });
 }
 
-// Without a driver this is no error, but version 0.
+// Without a driver this returns version 0, and no error.
 cudaError_t cudaDriverGetVersion(int* version) {
   MutexLock lock(&state().mutex);
   *version = state().machine.missing == cudaErrorInsufficientDriver ? 0 : CUDART_VERSION;

@@ -7,7 +7,7 @@
 namespace cohort::worker::cuda::fake {
 namespace {
 
-// What the runtime would call priorities: of H100s.
+// The range of stream priorities of an H100.
 constexpr int kLeast = 0;
 constexpr int kGreatest = -5;
 
@@ -16,7 +16,7 @@ std::shared_ptr<Event> FindEvent(cudaEvent_t event) ABSL_EXCLUSIVE_LOCKS_REQUIRE
   return found == state().events.end() ? nullptr : found->second;
 }
 
-// A stream may not be asked how far it is while it is captured: the capture is lost.
+// A query of a stream during its capture invalidates the capture.
 cudaError_t Ask(const std::shared_ptr<Stream>& stream)
     ABSL_EXCLUSIVE_LOCKS_REQUIRED(state().mutex) {
   if (stream == nullptr) return cudaErrorInvalidResourceHandle;
@@ -47,7 +47,7 @@ cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned int flag
   });
 }
 
-// Does not wait: what is in the stream is still done.
+// Does not wait: enqueued work still completes.
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   return Call(__func__, [&] {
     MutexLock lock(&state().mutex);
@@ -57,7 +57,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
     found->second->Close();
     state().closed_streams.push_back(std::move(found->second));
     state().streams.erase(found);
-    // Those that have nothing left to do.
+    // Removes streams that have no more work.
     for (auto it = state().closed_streams.begin(); it != state().closed_streams.end();) {
       it = (*it)->ended() ? state().closed_streams.erase(it) : it + 1;
     }
@@ -188,7 +188,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
     const std::shared_ptr<Stream> on = FindStream(stream);
     if (awaited == nullptr || on == nullptr) return cudaErrorInvalidResourceHandle;
     if (awaited->capture != nullptr) {
-      // Its stream's capture is this one's too from now on.
+      // The awaiting stream joins the capture of the event's stream.
       if (on->capture != nullptr && on->capture != awaited->capture) {
         return cudaErrorStreamCaptureMerge;
       }
@@ -236,7 +236,7 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
     const std::shared_ptr<Capture> capture = found->capture;
     if (capture == nullptr) return cudaErrorIllegalState;
     if (capture->origin != stream) return cudaErrorStreamCaptureUnmatched;
-    // Those that joined it, too.
+    // Streams that joined the capture leave it, too.
     for (const auto& [handle, other] : state().streams) {
       if (other->capture == capture) other->capture = nullptr;
     }

@@ -1,4 +1,4 @@
-// Memory between processes, and the driver's functions, of the fake runtime.
+// The fake runtime's sharing of memory between processes, and its driver functions.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -24,11 +24,11 @@ struct Physical {
   size_t bytes = 0;
   int device = 0;
   bool exportable = false;
-  // Imported memory is counted where it was made.
+  // The process that created the memory counts it; an importer does not.
   bool counted = false;
   int handles = 1;
 
-  // Under the lock of the state.
+  // Runs while the state's mutex is held.
   ~Physical() {
     if (counted) state().used[device] -= bytes;
   }
@@ -38,7 +38,7 @@ namespace {
 
 constexpr size_t kGranularity = size_t{2} << 20;
 
-// What is in a cudaIpcMemHandle_t.
+// The contents of a cudaIpcMemHandle_t.
 struct LegacyHandle {
   uint64_t magic;
   int64_t pid;
@@ -152,7 +152,7 @@ CUresult MemMap(CUdeviceptr address, size_t bytes, size_t offset,
         bytes > physical->bytes || !IsReserved(address, bytes)) {
       return CUDA_ERROR_INVALID_VALUE;
     }
-    // Nobody can use it before MemSetAccess.
+    // The memory is not accessible before MemSetAccess.
     if (mmap(At(address), bytes, PROT_NONE, MAP_SHARED | MAP_FIXED, physical->fd.get(), 0) ==
         MAP_FAILED) {
       return CUDA_ERROR_OUT_OF_MEMORY;
@@ -290,7 +290,7 @@ CUresult StreamWaitValue64(CUstream stream, CUdeviceptr address, cuuint64_t valu
     if (wrong != CUDA_SUCCESS) return wrong;
     if (flags != CU_STREAM_WAIT_VALUE_GEQ) return CUDA_ERROR_NOT_SUPPORTED;
     return static_cast<CUresult>(Enqueue(stream, [address, value] {
-      // Cyclic, as of the hardware.
+      // Compares cyclically, like the hardware.
       while (!state().dropping && static_cast<int64_t>(Word(address).load() - value) < 0) {
         std::this_thread::sleep_for(std::chrono::microseconds(20));
       }
@@ -340,7 +340,7 @@ cudaError_t cudaGetDriverEntryPointByVersion(const char* symbol, void** function
   });
 }
 
-// The handle of the whole allocation that the address lies in.
+// Returns the handle of the whole allocation in which the address lies.
 cudaError_t cudaIpcGetMemHandle(cudaIpcMemHandle_t* handle, void* memory) {
   return Call(__func__, [&] {
     MutexLock lock(&state().mutex);
@@ -358,7 +358,7 @@ cudaError_t cudaIpcOpenMemHandle(void** memory, cudaIpcMemHandle_t handle, unsig
     LegacyHandle content = {};
     std::memcpy(&content, &handle, sizeof(content));
     if (content.magic != kMagic) return cudaErrorInvalidResourceHandle;
-    // Not for the process that owns it.
+    // The owning process cannot open its own handle.
     if (content.pid == getpid()) return cudaErrorDeviceUninitialized;
     const std::string path = absl::StrCat("/proc/", content.pid, "/fd/", content.fd);
     const int fd = open(path.c_str(), O_RDWR | O_CLOEXEC);

@@ -20,7 +20,7 @@ constexpr size_t kAlignment = 256;
 
 uintptr_t AddressOf(const void* memory) { return reinterpret_cast<uintptr_t>(memory); }
 
-// Makes AddressSanitizer find who writes behind the last byte, though the page goes on.
+// Lets AddressSanitizer find writes after the last byte, although the page continues.
 void ForbidBehind(char* memory, size_t bytes, size_t page) {
 #if defined(__SANITIZE_ADDRESS__)
   ASAN_POISON_MEMORY_REGION(memory + bytes, (page - bytes % page) % page);
@@ -34,7 +34,7 @@ struct DeviceBlock {
   shm::Segment segment;
   int device;
 
-  // Under the lock of the state.
+  // Runs while the state's mutex is held.
   ~DeviceBlock() {
 #if defined(__SANITIZE_ADDRESS__)
     const size_t page = sysconf(_SC_PAGESIZE);
@@ -68,7 +68,7 @@ cudaError_t Allocate(Memory::Kind kind, void** memory, size_t bytes) {
   return cudaSuccess;
 }
 
-// The one that begins there. A copy, since locks come and go.
+// Finds the range that begins at `memory`. Returns a copy, because the lock is released.
 cudaError_t Begins(const void* memory, Memory* found) {
   MutexLock lock(&state().mutex);
   const auto it = state().memory.find(AddressOf(memory));
@@ -109,8 +109,8 @@ cudaError_t Check(const void* memory, size_t bytes, bool must_be_device, bool mu
   return wrong ? cudaErrorInvalidValue : cudaSuccess;
 }
 
-// As of pageable memory: what is read there is read at once; what is written there is there when
-// the call returns, which waits for the stream.
+// Copies pageable host memory like CUDA: the call reads it before it returns. If the call writes to
+// it, it waits for the stream.
 cudaError_t Copy(const Rows& rows, cudaMemcpyKind kind, cudaStream_t stream) {
   if (rows.width == 0 || rows.count == 0) return cudaSuccess;
   if (rows.width > rows.to_pitch || rows.width > rows.from_pitch) return cudaErrorInvalidPitchValue;
@@ -160,7 +160,7 @@ cudaError_t cudaMalloc(void** memory, size_t bytes) {
   return Call(__func__, [&] { return Allocate(Memory::Kind::kDevice, memory, bytes); });
 }
 
-// Like the real one it waits for all that the device has to do.
+// Waits for all work of the device, like the real function.
 cudaError_t cudaFree(void* memory) {
   return Call(__func__, [&] {
     if (memory == nullptr) return cudaSuccess;
@@ -172,7 +172,7 @@ cudaError_t cudaFree(void* memory) {
     }
     FinishDevice(found.device);
     Forget(memory);
-    MutexLock lock(&state().mutex);  // under which the last who holds it lets it go
+    MutexLock lock(&state().mutex);  // held when the last holder goes
     found.holder.reset();
     return cudaSuccess;
   });

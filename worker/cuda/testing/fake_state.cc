@@ -42,7 +42,7 @@ cudaError_t Refusal(const char* function) {
 }
 
 std::shared_ptr<Stream> FindStream(cudaStream_t stream) {
-  // The default stream's two other names are the same here.
+  // The fake runtime treats all three default streams as one.
   if (stream == nullptr || stream == cudaStreamLegacy || stream == cudaStreamPerThread) {
     std::shared_ptr<Stream>& found = state().default_streams[CurrentDevice()];
     if (found == nullptr) found = Stream::Start(CurrentDevice());

@@ -1,4 +1,4 @@
-// All that the fake runtime knows, and how each of its functions begins and ends.
+// The state of the fake runtime, and the common part of its functions.
 #ifndef COHORT_WORKER_CUDA_TESTING_FAKE_STATE_H_
 #define COHORT_WORKER_CUDA_TESTING_FAKE_STATE_H_
 
@@ -38,9 +38,9 @@ struct Memory {
   Kind kind;
   int device = 0;
   size_t bytes = 0;
-  // Whose end frees it, where that is for the runtime to do.
+  // Frees the memory when it goes, if the runtime owns the memory.
   std::shared_ptr<void> holder;
-  // What to ask the other processes to open.
+  // The descriptor that other processes open through /proc.
   int fd = -1;
 };
 
@@ -50,7 +50,7 @@ struct Failure {
 };
 
 struct State {
-  // Never held while waiting for a stream. Locks of streams and marks come after it.
+  // Not held while waiting for a stream. Mutexes of streams and marks are acquired after it.
   Mutex mutex;
 
   FakeMachine machine ABSL_GUARDED_BY(mutex);
@@ -58,9 +58,9 @@ struct State {
   std::map<std::string, std::deque<Failure>> failures ABSL_GUARDED_BY(mutex);
 
   std::map<cudaStream_t, std::shared_ptr<Stream>> streams ABSL_GUARDED_BY(mutex);
-  // Of each device, once used.
+  // By device; created at the first use.
   std::map<int, std::shared_ptr<Stream>> default_streams ABSL_GUARDED_BY(mutex);
-  // Destroyed ones, which may still have work.
+  // Destroyed streams that may still have work.
   std::vector<std::shared_ptr<Stream>> closed_streams ABSL_GUARDED_BY(mutex);
   std::map<cudaEvent_t, std::shared_ptr<Event>> events ABSL_GUARDED_BY(mutex);
   std::map<cudaGraph_t, std::shared_ptr<const std::vector<Work>>> graphs ABSL_GUARDED_BY(mutex);
@@ -71,32 +71,33 @@ struct State {
   std::map<uintptr_t, Memory> memory ABSL_GUARDED_BY(mutex);
   std::map<int, size_t> used ABSL_GUARDED_BY(mutex);
   size_t pinned ABSL_GUARDED_BY(mutex) = 0;
-  // Of cuMem*: physical memory (handles) and addresses reserved for it, not yet given back.
+  // Handles of physical memory (cuMem*), and reserved addresses, that were not released yet.
   std::map<CUmemGenericAllocationHandle, std::shared_ptr<struct Physical>> physical
       ABSL_GUARDED_BY(mutex);
   std::map<uintptr_t, size_t> reserved ABSL_GUARDED_BY(mutex);
 
-  // Devices that a thread has made its own.
+  // Devices that some thread has set as its current one.
   std::set<int> active ABSL_GUARDED_BY(mutex);
 
-  // Streams drop their work.
+  // Streams drop their work instead of running it.
   std::atomic<bool> dropping{false};
   std::atomic<uintptr_t> last_handle{0x1000};
 };
 
-// Of the process, for ever.
+// The process's state; it lives for ever.
 State& state();
 
-// The thread's.
+// The calling thread's.
 int& CurrentDevice();
 cudaError_t& LastError();
-// Whether this thread is a stream's, which must not call the runtime.
+// Whether the calling thread is a stream's: then it must not call the runtime.
 bool& InHostFunction();
 
-// What `function` answers instead of doing its work, if it is to.
+// Returns the error with which `function` must fail, or cudaSuccess.
 cudaError_t Refusal(const char* function);
 
-// A call of the runtime: `body` unless it is refused; the thread's last error is kept.
+// Makes a call of the runtime: runs `body` unless the call must fail, and keeps the thread's last
+// error.
 template <typename Body>
 cudaError_t Call(const char* function, Body body) {
   cudaError_t result = Refusal(function);
@@ -105,7 +106,7 @@ cudaError_t Call(const char* function, Body body) {
   return result;
 }
 
-// A call of the driver, which keeps no last error. Its results have the runtime's numbers.
+// Makes a call of the driver, which keeps no last error. Its results have the runtime's numbers.
 template <typename Body>
 CUresult DriverCall(const char* function, Body body) {
   const cudaError_t refused = Refusal(function);
@@ -117,21 +118,21 @@ Handle NewHandle() {
   return reinterpret_cast<Handle>(state().last_handle += 0x10);
 }
 
-// Null: no such stream.
+// Returns null if there is no such stream.
 std::shared_ptr<Stream> FindStream(cudaStream_t stream)
     ABSL_EXCLUSIVE_LOCKS_REQUIRED(state().mutex);
-// Does `work` in the order of `stream`, or makes it part of what is captured there.
+// Enqueues `work` on `stream`, or adds it to the stream's capture.
 cudaError_t Enqueue(cudaStream_t stream, Work work);
-// Until all that was enqueued on `device` so far is done.
+// Waits for all work enqueued on `device` so far.
 void FinishDevice(int device);
 
-// The range that `memory` lies in; null where the runtime knows none.
+// Returns the range in which `memory` lies; null if the runtime does not know it.
 const Memory* FindMemory(const void* memory, uintptr_t* begin)
     ABSL_EXCLUSIVE_LOCKS_REQUIRED(state().mutex);
-// A range of `bytes` that begins there and ends in the same range of memory as it begins, or in
-// none.
+// Whether the `bytes` end within the range in which `memory` lies. True for memory that the runtime
+// does not know.
 bool IsInside(const void* memory, size_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(state().mutex);
-// cudaErrorMemoryAllocation where the device has no room.
+// Returns cudaErrorMemoryAllocation if the device has too little memory.
 cudaError_t TakeDeviceMemory(int device, size_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(state().mutex);
 
 }  // namespace cohort::worker::cuda::fake

@@ -17,13 +17,13 @@ namespace cohort::worker::cuda::fake {
 
 using Work = std::function<void()>;
 
-// One point in a stream's work.
+// A point in a stream's work.
 class Mark {
  public:
   void Reach();
   bool reached() const;
   void Await() const;
-  // When it was. Only once reached.
+  // When it was reached; valid only then.
   Instant at() const;
 
  private:
@@ -33,15 +33,15 @@ class Mark {
   Instant at_ ABSL_GUARDED_BY(mutex_);
 };
 
-// What is issued while it lasts, to be replayed in the order in which it was issued.
+// The work that is enqueued during a capture; a replay runs it in the same order.
 struct Capture {
   cudaStream_t origin = nullptr;
   std::vector<Work> work;
   bool invalid = false;
 };
 
-// A queue, and the thread that does what is in it in order. The thread ends once the stream is
-// closed and empty; nobody joins it, so that a program can end before.
+// A queue, and a thread that runs its work in order. The thread ends once the stream is closed and
+// empty. No thread joins it, so that a program can end before it does.
 class Stream {
  public:
   static std::shared_ptr<Stream> Start(int device);
@@ -50,21 +50,21 @@ class Stream {
 
   int device() const { return device_; }
   void Push(Work work);
-  // `mark` is reached as soon as, and no sooner than, the stream counts what is before it as done.
+  // `mark` is reached exactly when the stream counts the earlier work as done.
   void Push(std::shared_ptr<Mark> mark);
-  // Takes nothing any more.
+  // Ends the stream once its work is done; no work follows.
   void Close();
   bool idle() const;
   bool ended() const;
   void AwaitEnd() const;
-  // Until all that was pushed before is done.
+  // Waits for all work that was pushed before.
   void Finish() const;
 
-  // Under the lock of the state.
+  // Guarded by the state's mutex.
   std::shared_ptr<Capture> capture;
 
  private:
-  // One of the two.
+  // Exactly one of the two is set.
   struct Item {
     Work work;
     std::shared_ptr<Mark> mark;
@@ -87,9 +87,9 @@ class Stream {
 struct Event {
   int device = 0;
   bool timed = false;
-  // Null: never recorded.
+  // Null if it was never recorded.
   std::shared_ptr<Mark> mark;
-  // Recorded while its stream was captured.
+  // Set if it was recorded during a capture of its stream.
   std::shared_ptr<Capture> capture;
 };
 

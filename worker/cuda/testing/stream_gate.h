@@ -1,4 +1,4 @@
-// Keeps a stream busy for as long as a test wants.
+// Keeps a stream busy until a test opens the gate.
 #ifndef COHORT_WORKER_CUDA_TESTING_STREAM_GATE_H_
 #define COHORT_WORKER_CUDA_TESTING_STREAM_GATE_H_
 
@@ -11,7 +11,7 @@
 
 namespace cohort::worker::cuda {
 
-// On the fake runtime and on the real one. Opens at its end, too.
+// Works on the fake runtime and on the real one. The destructor opens it, too.
 class StreamGate {
  public:
   StreamGate() = default;
@@ -19,7 +19,7 @@ class StreamGate {
   StreamGate& operator=(const StreamGate&) = delete;
   ~StreamGate() { Open(); }
 
-  // What is enqueued from now on waits until the gate opens.
+  // Work enqueued from now on waits until the gate opens.
   cudaError_t Close(cudaStream_t stream) {
     return cudaLaunchHostFunc(stream, &StreamGate::Pass, state_);
   }
@@ -42,7 +42,7 @@ class StreamGate {
     while (!state->open) state->changed.Wait(&state->mutex);
   }
 
-  // Kept for ever: the stream may come to it after the gate's end, or never.
+  // The state lives for ever: the stream may reach it after the gate's destructor, or never.
   static State* NewState() {
     static Mutex* const mutex = new Mutex;
     static auto* const states = new std::vector<std::unique_ptr<State>>;

@@ -1,5 +1,5 @@
-// Groups with tensors on GPUs, from a real coordinator on, for tests: over the fake NCCL and the
-// fake CUDA runtime, each rank on a thread of its own.
+// Groups with tensors on GPUs for tests, formed through a real coordinator. They use the fake NCCL
+// and the fake CUDA runtime; each rank has a thread of its own.
 #ifndef COHORT_WORKER_GROUP_TESTING_DEVICE_GROUPS_H_
 #define COHORT_WORKER_GROUP_TESTING_DEVICE_GROUPS_H_
 
@@ -24,7 +24,7 @@ namespace cohort::worker {
 
 using MadeGroup = absl::StatusOr<std::unique_ptr<client::Group>>;
 
-// Memory of the fake's devices can be read and written here.
+// This process can read and write the memory of fake devices.
 inline float* Floats(const Tensor& tensor) { return static_cast<float*>(tensor.data()); }
 
 class DeviceGroups : public ::testing::Test {
@@ -81,7 +81,7 @@ class DeviceGroups : public ::testing::Test {
     }
   }
 
-  // The statuses by rank.
+  // Runs `body` on all ranks. Returns the statuses, by rank.
   std::vector<absl::Status> Run(const std::function<absl::Status(client::Group&)>& body) {
     std::vector<absl::Status> statuses(groups_.size());
     std::vector<std::thread> threads;
@@ -109,7 +109,7 @@ class DeviceGroups : public ::testing::Test {
   cohort::testing::CoordinatorProcess coordinator_{{}};
   int size_ = kMostRanks;
   std::vector<DevicePlaneOptions> planes_{kMostRanks};  // by rank
-  std::vector<std::string> hosts_;                      // by rank, what they say where they are
+  std::vector<std::string> hosts_;                      // by rank: its host identity
   std::shared_ptr<FakeNcclApi> nccl_;
   std::vector<std::unique_ptr<client::Group>> groups_;
 };

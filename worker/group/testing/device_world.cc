@@ -12,7 +12,7 @@ namespace cohort::worker {
 
 struct DeviceWorld::Parts {
   std::vector<std::unique_ptr<Communicator>> hosts;
-  std::vector<std::unique_ptr<NcclCommunicator>> groups;  // of verbs on streams
+  std::vector<std::unique_ptr<NcclCommunicator>> groups;  // for verbs on streams
   std::vector<cuda::Stream> streams;
   std::vector<std::unique_ptr<Communicator>> communicators;
   std::vector<std::unique_ptr<TensorPlace>> places;
@@ -64,7 +64,7 @@ DeviceWorld::DeviceWorld(Parts parts)
   }
 }
 
-// Verbs and communicators go before what they live on.
+// Verbs and communicators end before the objects that they use.
 DeviceWorld::~DeviceWorld() { Clear(); }
 
 absl::Status DeviceWorld::Await(int rank) {
@@ -77,7 +77,7 @@ absl::Status DeviceWorld::Await(int rank) {
 Tensor DeviceWorld::Allocate(DataType type, const Shape& shape) {
   const absl::StatusOr<Tensor> tensor = AllocateOnDevice(0, type, shape);
   EXPECT_TRUE(tensor.ok()) << tensor.status();
-  // For the test, which fills and reads it.
+  // A tensor on the host, because the test fills and reads it.
   return Tensor(tensor->data(), type, shape, tensor->owner());
 }
 
@@ -86,8 +86,8 @@ Tensor DeviceWorld::Seen(int rank, const Tensor& tensor) {
                          tensor.owner(), Device::Cuda(rank));
 }
 
-// What NCCL and the model compute alike: it rounds small floats at every step, and takes every byte
-// for a bool.
+// Whether NCCL and the model compute the same: NCCL rounds small floats at every step, and takes
+// every byte as a bool.
 bool DeviceWorld::Reduces(DataType type, ReduceOp op) {
   if (type == DataType::kBool) return false;
   if (op == ReduceOp::kSum && IsFloating(type) && SizeOf(type) < 4) return false;

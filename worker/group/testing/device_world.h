@@ -1,4 +1,4 @@
-// Ranks with a GPU each, of the fake machine: what tests of verbs on devices run on.
+// Ranks with a GPU each of the fake machine, for tests of collectives on devices.
 #ifndef COHORT_WORKER_GROUP_TESTING_DEVICE_WORLD_H_
 #define COHORT_WORKER_GROUP_TESTING_DEVICE_WORLD_H_
 
@@ -14,10 +14,10 @@
 
 namespace cohort::worker {
 
-// Sets the fake machine up anew. Memory of its devices can be read by this process.
+// Starts the fake machine anew. This process can read the memory of its devices.
 class DeviceWorld final : public VerbsWorld {
  public:
-  // Verbs block, or are enqueued on a stream of each rank's.
+  // Verbs block, or enqueue work on each rank's stream.
   enum class Calls { kBlock, kOnStreams };
   explicit DeviceWorld(int size, Calls calls = Calls::kBlock);
   ~DeviceWorld() override;
@@ -27,7 +27,7 @@ class DeviceWorld final : public VerbsWorld {
   absl::Status Await(int rank) override;
   bool Reduces(DataType type, ReduceOp op) override;
 
-  // By way of the host, of the same ranks.
+  // The communicator of the same ranks through the host.
   Communicator& host(int rank) { return *hosts_[static_cast<size_t>(rank)]; }
 
  private:

@@ -1,4 +1,4 @@
-// How several ranks share one GPU in tests.
+// Settings that let several ranks share one GPU in tests.
 #ifndef COHORT_WORKER_GROUP_TESTING_NCCL_SETTINGS_H_
 #define COHORT_WORKER_GROUP_TESTING_NCCL_SETTINGS_H_
 
@@ -10,8 +10,8 @@
 
 namespace cohort::testing {
 
-// NCCL's variables for a process that holds the rank of that seat: it is taken for one of another
-// host, connected by sockets, and its kernels are so small that those of all ranks find room.
+// Returns NCCL's variables for the process of one rank. NCCL takes each rank for another host, and
+// connects the ranks by sockets. Kernels are small enough for those of all ranks to run at once.
 inline std::vector<std::pair<std::string, std::string>> NcclSettingsOnOneGpu(int seat) {
   return {
       {"NCCL_HOSTID", absl::StrCat("cohort-rank-", seat)},
@@ -23,7 +23,7 @@ inline std::vector<std::pair<std::string, std::string>> NcclSettingsOnOneGpu(int
       {"NCCL_NVLS_ENABLE", "0"},
       {"NCCL_MNNVL_ENABLE", "0"},
       {"NCCL_MAX_NCHANNELS", "2"},
-      // From 2.30 on that is refused otherwise.
+      // NCCL refuses to share a GPU without it, from version 2.30 on.
       {"NCCL_MULTI_RANK_GPU_ENABLE", "1"},
       {"NCCL_DEBUG", "WARN"},
   };

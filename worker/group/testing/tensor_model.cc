@@ -6,7 +6,7 @@
 namespace cohort::worker {
 namespace {
 
-// Bytes in one index of `dim` and all dimensions behind it, and how often they come.
+// The bytes at one index of `dim`, and how many such rows of rows there are.
 int64_t RowBytes(const TensorModel& model, int dim) {
   int64_t bytes = SizeOf(model.type);
   for (size_t i = static_cast<size_t>(dim) + 1; i < model.shape.size(); ++i) {

@@ -1,4 +1,4 @@
-// A tensor in its plainest form, and what verbs make of it.
+// A tensor in its plainest form, and the results of collectives on it.
 #ifndef COHORT_WORKER_GROUP_TESTING_TENSOR_MODEL_H_
 #define COHORT_WORKER_GROUP_TESTING_TENSOR_MODEL_H_
 
@@ -16,19 +16,19 @@ namespace cohort::worker {
 struct TensorModel {
   DataType type = DataType::kU8;
   Shape shape;
-  std::string bytes;  // of contiguous elements
+  std::string bytes;  // contiguous elements
 };
 
-// With another extent of one dimension.
+// Returns `shape` with another extent along `dim`.
 Shape With(Shape shape, int dim, int64_t extent);
 
 TensorModel Slice(const TensorModel& whole, int dim, int64_t begin, int64_t size);
-// One behind the other along `dim`.
+// Concatenates the parts along `dim`.
 TensorModel Join(const std::vector<TensorModel>& parts, int dim);
-// In the order given, rounded once.
+// Reduces the inputs in order; rounds once.
 TensorModel Reduced(const std::vector<TensorModel>& inputs, const Reduction& reduction);
 
-// Of floating types small numbers, which no sum of a few makes infinite; of others anything.
+// Floating types get small numbers, so that a sum of a few is finite. Other types get any bytes.
 TensorModel RandomModel(DataType type, const Shape& shape, std::mt19937& random);
 
 }  // namespace cohort::worker

@@ -1,4 +1,4 @@
-// The collectives of TensorVerbs, with typed arguments as those of client::Group.
+// The collectives of TensorVerbs with typed arguments, like those of client::Group.
 #ifndef COHORT_WORKER_GROUP_TESTING_TYPED_COLLECTIVES_H_
 #define COHORT_WORKER_GROUP_TESTING_TYPED_COLLECTIVES_H_
 

@@ -1,4 +1,4 @@
-// One file, though long: a verb's case is its call beside the model's answer.
+// One file, though long: each collective's call stands beside the model's answer.
 #include "worker/group/testing/verb_round.h"
 
 #include <algorithm>
@@ -23,9 +23,9 @@ int64_t Below(Random& random, int64_t bound) {
   return static_cast<int64_t>(random() % static_cast<uint64_t>(bound));
 }
 
-// --- What chance chooses.
+// --- Random choices.
 
-// Of a rank's part.
+// The largest size of a rank's part.
 int64_t Largest(const Shape& shape) { return ElementCount(shape) >= 8000 ? 100 : 6; }
 
 std::vector<int64_t> RandomSizes(int ranks, int64_t bound, Random& random) {
@@ -38,7 +38,7 @@ std::vector<int64_t> RandomSizes(int ranks, int64_t bound, Random& random) {
   return sizes;
 }
 
-// --- A round: what goes in, what must come out, and the call.
+// --- A round: the inputs, the expected outputs, and the call.
 
 class Round {
  public:
@@ -93,7 +93,7 @@ class Round {
     }
   }
   bool InPlace() { return random_() % 4 == 0; }
-  // Counted from either end.
+  // Returns `dim`, counted from either end.
   int Written(int dim, const Shape& shape) {
     return random_() % 2 == 0 ? dim : dim - static_cast<int>(shape.size());
   }
@@ -122,7 +122,7 @@ class Round {
   }
 
   using Verb = std::function<absl::Status(TensorVerbs&, const Tensor& in, const Tensor& out)>;
-  // Of each rank its input and what its output must be, if it has one.
+  // By rank: the inputs, and the expected outputs, if a rank has one.
   void Run(const std::string& what, const std::vector<std::optional<TensorModel>>& inputs,
            const std::vector<std::optional<TensorModel>>& expected, const Verb& verb) {
     std::vector<std::optional<RandomTensor>> in;
@@ -155,7 +155,8 @@ class Round {
       ASSERT_FALSE(out[rank]->Strayed()) << where << ": beside the output";
     }
   }
-  // The same where all ranks have one tensor for both: `view` gives the other of input and output.
+  // The same for calls in place: each rank has one tensor. `verb` passes a view of it as input or
+  // output.
   void RunInPlace(const std::string& what, const std::vector<TensorModel>& before,
                   const std::vector<TensorModel>& after,
                   const std::function<absl::Status(TensorVerbs&, const Tensor&)>& verb) {
@@ -253,7 +254,7 @@ class Round {
     if (!InPlace()) {
       return Run(what, All(parts), to_root ? OnlyAt(root, whole) : AllHave(whole), call);
     }
-    // All bring the whole, of which their own part is right.
+    // Each rank's tensor has the whole shape; only its own part has the right numbers.
     std::vector<TensorModel> before;
     std::vector<TensorModel> after;
     for (int rank = 0; rank < size(); ++rank) {

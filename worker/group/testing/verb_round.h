@@ -1,5 +1,5 @@
-// A verb chosen by chance, on all ranks, with shapes, layouts, types and sizes chosen by chance,
-// and what each rank must hold after it, worked out in one place from all inputs.
+// Runs a random collective on all ranks, with random shapes, layouts, types and sizes. Compares the
+// results with a model that computes them from all inputs.
 #ifndef COHORT_WORKER_GROUP_TESTING_VERB_ROUND_H_
 #define COHORT_WORKER_GROUP_TESTING_VERB_ROUND_H_
 
@@ -10,10 +10,10 @@
 
 namespace cohort::worker {
 
-// What is not as it should be is a failure of the test.
+// Reports differences as failures of the test.
 void RunVerbRound(VerbsWorld& world, std::mt19937& random);
 
-// Mostly small; some so large that their parts go one by one.
+// Mostly small; some shapes are so large that their parts move one by one.
 Shape RandomShape(std::mt19937& random, int least_dims);
 
 }  // namespace cohort::worker

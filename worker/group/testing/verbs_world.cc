@@ -16,7 +16,7 @@ namespace {
 
 using Communicators = std::vector<std::unique_ptr<Communicator>>;
 
-// One for all ranks, as of ranks that one process has.
+// One heap for all ranks, as for several ranks in one process.
 shm::Heap& TestHeap() {
   static shm::Heap* const heap = shm::Heap::Create("test-heap", size_t{1} << 30)->release();
   return *heap;
@@ -34,7 +34,7 @@ absl::StatusOr<Tensor> FromProcess(DataType type, const Shape& shape) {
   return Tensor::Uninitialized(type, shape);
 }
 
-// Each rank with mappings of its own, as in a process of its own.
+// Each rank has mappings of its own, as in a process of its own.
 Communicators SharingMemory(int size) {
   Communicators ranks;
   absl::StatusOr<HostSpace> space = HostSpace::Create(size);
@@ -53,7 +53,7 @@ Communicators SharingMemory(int size) {
   return ranks;
 }
 
-// Over loopback.
+// Connects the ranks over loopback.
 Communicators BySockets(int size) {
   std::vector<Listener> listeners;
   std::vector<std::string> addresses;

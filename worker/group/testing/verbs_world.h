@@ -1,4 +1,4 @@
-// The ranks of a group for tests of what lies above communicators: each on a thread of its own.
+// The ranks of a group, each on a thread of its own, for tests of the layers above communicators.
 #ifndef COHORT_WORKER_GROUP_TESTING_VERBS_WORLD_H_
 #define COHORT_WORKER_GROUP_TESTING_VERBS_WORLD_H_
 
@@ -17,9 +17,9 @@
 namespace cohort::worker {
 
 enum class Medium {
-  kHeap,     // shared memory, with tensors and scratch in heaps that all see
-  kMixed,    // as that, but every second tensor is in memory of the process
-  kProcess,  // shared memory, with tensors and scratch in memory of the process
+  kHeap,     // shared memory; tensors and scratch in heaps that all ranks map
+  kMixed,    // like kHeap, but every second tensor is in memory of the process
+  kProcess,  // shared memory; tensors and scratch in memory of the process
   kSocket,
 };
 
@@ -33,21 +33,21 @@ class VerbsWorld {
   int size() const { return static_cast<int>(verbs_.size()); }
   TensorVerbs& rank(int rank) { return *verbs_[static_cast<size_t>(rank)]; }
   Communicator& communicator(int rank) { return *communicators_[static_cast<size_t>(rank)]; }
-  // Where tensors of the medium lie; this process can read it.
+  // Allocates a tensor in the medium's memory; this process can read it.
   virtual Tensor Allocate(DataType type, const Shape& shape);
-  // The same elements, as a rank gives them to its verbs.
+  // The same elements, in the form that a rank passes to its verbs.
   virtual Tensor Seen(int /*rank*/, const Tensor& tensor) { return tensor; }
-  // Until what a rank has called is done.
+  // Waits until the calls of a rank are done.
   virtual absl::Status Await(int /*rank*/) { return absl::OkStatus(); }
   virtual bool Reduces(DataType type, ReduceOp op) { return CheckReducible(type, op).ok(); }
 
-  // The statuses by rank.
+  // Runs `body` on all ranks. Returns the statuses, by rank.
   std::vector<absl::Status> Run(const std::function<absl::Status(TensorVerbs&)>& body);
 
  protected:
   VerbsWorld(Medium medium, std::vector<std::unique_ptr<Communicator>> communicators);
   std::vector<std::unique_ptr<TensorVerbs>>& verbs() { return verbs_; }
-  // Before what they live on.
+  // Called before the members of a derived class end, because verbs and communicators use them.
   void Clear() {
     verbs_.clear();
     communicators_.clear();

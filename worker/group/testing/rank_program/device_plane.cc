@@ -28,7 +28,7 @@ using worker::Communicator;
 
 constexpr int kDevice = 0;
 
-// What is set already stays.
+// Keeps variables that are set already.
 void SetUpNccl(int seat, const std::string& ras_address) {
   std::vector<std::pair<std::string, std::string>> settings = NcclSettingsOnOneGpu(seat);
   settings.emplace_back("NCCL_RAS_ENABLE", ras_address.empty() ? "0" : "1");

@@ -1,4 +1,4 @@
-// Which NCCL a program has: nccl_of_machine.cc, or nccl_of_test.cc, as it is linked.
+// The NCCL of a program: the linked file decides, nccl_of_machine.cc or nccl_of_test.cc.
 #ifndef COHORT_WORKER_GROUP_TESTING_RANK_PROGRAM_NCCL_OF_PROGRAM_H_
 #define COHORT_WORKER_GROUP_TESTING_RANK_PROGRAM_NCCL_OF_PROGRAM_H_
 

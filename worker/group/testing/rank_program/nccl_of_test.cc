@@ -3,7 +3,7 @@
 
 namespace cohort::testing {
 
-// Its ranks are of one process, so a group has one.
+// The fake's ranks are in one process, so a group of this program has one rank.
 absl::StatusOr<std::shared_ptr<worker::NcclApi>> NcclOfProgram() {
   return std::make_shared<worker::FakeNcclApi>();
 }

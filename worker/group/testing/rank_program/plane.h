@@ -1,5 +1,5 @@
-// Where the tensors of a rank under test lie, and who moves them: on host memory, to prove the
-// test, or on a GPU.
+// The memory of a rank under test, and its communicator: on the host, to check the test itself, or
+// on a GPU.
 #ifndef COHORT_WORKER_GROUP_TESTING_RANK_PROGRAM_PLANE_H_
 #define COHORT_WORKER_GROUP_TESTING_RANK_PROGRAM_PLANE_H_
 
@@ -22,7 +22,7 @@ namespace cohort::testing {
 
 // Movable.
 struct Formed {
-  // By way of the host; null where `verbs` has it.
+  // A communicator of the host; null if `verbs` owns it.
   std::unique_ptr<worker::Communicator> host;
   std::unique_ptr<worker::Communicator> verbs;
 };
@@ -32,39 +32,42 @@ class Plane {
  public:
   virtual ~Plane() = default;
 
-  // All ranks of `group`'s generation call it, with a communicator by way of the host.
+  // Forms the communicator. All ranks of `group`'s generation call it, with a communicator of the
+  // host.
   virtual absl::StatusOr<Formed> Form(client::ProcessGroup& group,
                                       std::unique_ptr<worker::Communicator> host,
                                       absl::Duration timeout) = 0;
-  // Those who are left of `verbs`' group call it, with a new communicator by way of the host: what
-  // comes behind that group, without forming it anew where the plane can. `verbs` has ended then.
+  // Forms the communicator of the remaining ranks of `verbs`, which has ended; all of them call it,
+  // with a new communicator of the host. A plane that can shrink a communicator does not form a new
+  // one.
   virtual absl::StatusOr<Formed> Shrink(client::ProcessGroup& group, worker::Communicator& verbs,
                                         std::unique_ptr<worker::Communicator> host,
                                         absl::Duration timeout) = 0;
-  // `body` makes so many calls of verbs of the communicator that it is given. They are recorded,
-  // where the plane can, and done `times` times. All ranks call it.
+  // Runs `calls` calls that `body` makes on its argument, `times` times. A plane that can record
+  // calls replays them. All ranks call it.
   virtual absl::Status RunRecorded(worker::Communicator& verbs, int calls,
                                    absl::FunctionRef<absl::Status(worker::Communicator&)> body,
                                    int times, Instant deadline) = 0;
-  // Whether there is such a reduction; else it is UNIMPLEMENTED.
+  // Whether the plane has the reduction; without it a call is UNIMPLEMENTED.
   virtual bool Reduces(DataType type, ReduceOp op) const = 0;
 
-  // For tensors; stays as long as the plane, since operations that failed may still use it.
+  // Allocates memory for tensors. It lives as long as the plane, because failed operations may
+  // still use it.
   virtual absl::StatusOr<char*> Allocate(size_t bytes) = 0;
-  // Both are done when they return.
+  // Both block until they are done.
   virtual absl::Status Write(absl::string_view bytes, char* to, Instant deadline) = 0;
   virtual absl::StatusOr<std::string> Read(const char* from, size_t bytes, Instant deadline) = 0;
 };
 
 std::unique_ptr<Plane> MakeHostPlane();
 
-// Whether there is a GPU. Errors: FAILED_PRECONDITION.
+// Returns OK if there is a GPU. Errors: FAILED_PRECONDITION.
 absl::Status CheckForDevice();
 
-// Device 0. NCCL's RAS threads listen at `ras_address`; empty: there are none. `seat` sets this
-// process apart from the other ranks on the device: NCCL takes those for ranks of one host, and
-// refuses them. To be called before anything else calls NCCL. Errors: FAILED_PRECONDITION (there is
-// no GPU), those of LoadNccl.
+// Uses device 0. NCCL's RAS threads listen at `ras_address`; if it is empty, RAS is off. `seat`
+// distinguishes this process from the other ranks on the device: NCCL refuses several ranks of one
+// host on one device. Called before any other call of NCCL. Errors: FAILED_PRECONDITION (no GPU),
+// those of LoadNccl.
 absl::StatusOr<std::unique_ptr<Plane>> MakeDevicePlane(int seat, const std::string& ras_address);
 
 }  // namespace cohort::testing

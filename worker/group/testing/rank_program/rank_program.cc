@@ -4,23 +4,21 @@
 //     says whether there is a GPU with an NCCL; exits with 3 without a GPU
 //   rank_program --plane host|device --coordinator ADDRESS --group NAME --rank R --ranks N
 //
-// Prints `joined RANK RANKS GENERATION`, or `failed CODE TEXT` and ends. Then follows commands, one
-// in a line, and prints `CODE TEXT` for each:
+// Prints `joined RANK RANKS GENERATION`, or `failed CODE TEXT` and ends. Then runs commands, one in
+// each line, and prints `CODE TEXT` for each:
 //
-//   table SEED [CELLS]     all verbs, or so many of them, each result verified: `OK N cells, digest
-//   D`,
-//                          the same on all
-//   sum                    one all_reduce, its result verified
+//   table SEED [CELLS]     runs all verbs, or so many of them, and verifies each result:
+//                          `OK N cells, digest D`, the same on all ranks
+//   sum                    runs one all_reduce, and verifies its result
 //   disagree WHAT          the last rank calls another verb, op, type, count or root
-//   loop COUNT [TIMES]     all_reduce of COUNT i32 until one fails; prints `running` after a few.
-//   The
-//                          process stops itself (SIGSTOP) when it has called it TIMES times
-//   ras                    what NCCL's RAS threads know: `OK N communicators, N ranks, N missing`,
-//                          and what stands out
-//   rejoin                 `OK RANK RANKS GENERATION`
-//   shrink                 the same, by those who are left, from what they had
-//   replay                 recorded calls, done again and again, have the results of those that are
-//                          called: `OK digest D`, the same on all
+//   loop COUNT [TIMES]     repeats an all_reduce of COUNT i32 until one fails; prints `running` after
+//                          a few. The process stops itself (SIGSTOP) after TIMES calls
+//   ras                    asks NCCL's RAS threads: `OK N communicators, N ranks, N missing`, and
+//                          findings
+//   rejoin                 forms the next generation: `OK RANK RANKS GENERATION`
+//   shrink                 the same, but the remaining ranks shrink their communicator
+//   replay                 replays recorded calls, and compares their results with those of the
+//                          calls: `OK digest D`, the same on all ranks
 //   leave                  ends the program
 //
 // Ends with its standard input, with the process that started it, and after --limit-s in any case.
@@ -53,13 +51,13 @@ namespace {
 constexpr int kNoDevice = 3;
 constexpr int kIterationsToRun = 3;
 constexpr absl::Duration kRasPatience = absl::Seconds(10);
-constexpr int64_t kMostCount = int64_t{1} << 24;  // of a loop
+constexpr int64_t kMostCount = int64_t{1} << 24;  // in a loop
 
 struct Options {
   std::string plane = "host";
   bool probe = false;
   SeatedRankOptions seat;
-  std::string ras;          // where NCCL's RAS threads listen; empty: there are none
+  std::string ras;          // the address of NCCL's RAS threads; empty: RAS is off
   int deadline_ms = 60000;  // of a call
   int limit_s = 300;
 };
@@ -73,7 +71,7 @@ class Commands {
         ras_(options.ras),
         deadline_(absl::Milliseconds(options.deadline_ms)) {}
 
-  // What there is to say.
+  // Runs one command. Returns the text of its answer.
   absl::StatusOr<std::string> Follow(const std::vector<std::string>& words) {
     if (words[0] == "rejoin") {
       COHORT_RETURN_IF_ERROR(rank_.Rejoin());
@@ -213,7 +211,7 @@ class Commands {
                         " missing", findings);
   }
 
-  // Of so many i32, all 0.
+  // Allocates `count` zeros of i32.
   absl::StatusOr<char*> Memory(int64_t count) {
     const std::string zeros(static_cast<size_t>(count) * sizeof(int32_t), '\0');
     COHORT_ASSIGN_OR_RETURN(char* const memory, plane_.Allocate(std::max<size_t>(zeros.size(), 1)));
@@ -276,12 +274,12 @@ int Main(int argc, char** argv) {
   app.add_option("--deadline-ms", options.deadline_ms);
   app.add_option("--limit-s", options.limit_s);
   CLI11_PARSE(app, argc, argv);
-  // Contexts on one device are made one after the other.
+  // The ranks create their contexts on one device one after the other.
   options.seat.join_window = absl::Seconds(options.plane == "host" ? 3 : 10);
-  // What hangs on a device hangs for ever: SIGALRM ends it.
+  // Work that hangs on a device never ends: SIGALRM ends the process.
   alarm(static_cast<unsigned>(options.limit_s));
   const int status = Run(options);
-  // Not the destructors of what is static: NCCL's threads that did not end may still use it.
+  // Skips the destructors of static objects: NCCL's remaining threads may still use them.
   _exit(status);
 }
 

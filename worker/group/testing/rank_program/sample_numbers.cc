@@ -17,7 +17,7 @@ bool IsSigned(DataType type) {
          type == DataType::kI64;
 }
 
-// From -6 to 6.
+// Returns a number from -6 to 6.
 int Number(const SampleSet& set, int rank, int64_t i) {
   uint64_t bits =
       (uint64_t{set.seed} << 32) ^ (static_cast<uint64_t>(i) << 4) ^ static_cast<uint64_t>(rank);
@@ -27,7 +27,7 @@ int Number(const SampleSet& set, int rank, int64_t i) {
   return static_cast<int>((bits >> 33) % 13) - 6;
 }
 
-// An integer that uses all bytes of its type.
+// Returns an integer that uses all bytes of its type.
 int64_t Integer(DataType type, int number) {
   const int64_t value = IsSigned(type) ? number : number + 6;
   switch (SizeOf(type)) {
@@ -53,7 +53,7 @@ T Get(const char* from) {
   return value;
 }
 
-// A quarter of `number`, which all floating types have.
+// Stores a quarter of `number`, which all floating types represent exactly.
 void PutSample(int number, DataType type, char* to) {
   const float fraction = static_cast<float>(number) / 4;
   switch (type) {
@@ -124,11 +124,11 @@ Precision PrecisionOf(DataType type) {
   }
 }
 
-// What an element may be.
+// The expected value of an element.
 struct Expected {
-  double value = 0;    // of floating types
-  double allowed = 0;  // how far off it
-  uint64_t bits = 0;   // of others: the low ones count
+  double value = 0;    // of a floating type
+  double allowed = 0;  // the largest error
+  uint64_t bits = 0;   // of another type: the low bits count
 };
 
 Expected ReduceFloats(const std::vector<double>& numbers, DataType type,
@@ -144,7 +144,7 @@ Expected ReduceFloats(const std::vector<double>& numbers, DataType type,
   }
   const auto ranks = static_cast<double>(numbers.size());
   const Precision precision = PrecisionOf(type);
-  // Of each step, of the scale, and of the result.
+  // One rounding for each step, for the scale, and for the result.
   const double rounded = precision.half * (ranks + 3);
   switch (reduction.op) {
     case ReduceOp::kProd:
@@ -160,7 +160,7 @@ Expected ReduceFloats(const std::vector<double>& numbers, DataType type,
   }
 }
 
-// Which wraps.
+// Integers wrap around.
 uint64_t ReduceIntegers(const std::vector<int64_t>& numbers, DataType type, ReduceOp op) {
   uint64_t sum = 0;
   uint64_t product = 1;
@@ -228,7 +228,7 @@ Expected ReduceElement(const SampleSet& set, const Reduction& reduction, int64_t
   return expected;
 }
 
-// Empty: it is.
+// Returns why `element` is wrong; empty if it is right.
 std::string WhyNot(const Expected& expected, DataType type, const char* element) {
   if (IsFloating(type)) {
     const double value = GetFloat(type, element);
@@ -271,7 +271,7 @@ absl::Status CheckReduced(const SampleSet& set, const Reduction& reduction, int6
   std::vector<Expected> expected;
   for (size_t begin = 0; begin < result.size(); begin += period) {
     const absl::string_view part = result.substr(begin, period);
-    // As a rule each period has the bits of the first, which has been looked at.
+    // Most periods have the same bits as the first, which was checked.
     if (begin > 0 && part == result.substr(0, part.size())) continue;
     for (size_t i = 0; i * element < part.size(); ++i) {
       if (i == expected.size()) {

@@ -47,10 +47,10 @@ TEST(SampleNumbersTest, FindsWhatIsWrong) {
     const ReduceOp op = ReduceOp::kMax;
     if (!CheckReducible(type, op).ok()) continue;
     const SampleSet set = {7, 3, type};
-    // As well where elements repeat themselves.
+    // Elements after the first period are checked too.
     for (const int64_t element : {int64_t{0}, int64_t{1000}, kCount - 1}) {
       std::string wrong = Reduced(set, {op}, 0);
-      // The sign, or the truth.
+      // Changes the sign of a number, or the value of a bool.
       const size_t last = static_cast<size_t>((element + 1) * SizeOf(type)) - 1;
       wrong[last] = type == DataType::kBool ? static_cast<char>(wrong[last] == 0)
                                             : static_cast<char>(wrong[last] ^ 0x41);

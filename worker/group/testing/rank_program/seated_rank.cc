@@ -22,7 +22,7 @@ absl::StatusOr<std::unique_ptr<SeatedRank>> SeatedRank::Join(Plane& plane,
   seat.membership.group = options.group;
   seat.membership.rank = options.rank;
   seat.membership.world_size = options.ranks;
-  // Those who are left may go on without the others.
+  // The remaining ranks may continue without the others.
   seat.membership.min_world_size = 1;
   seat.membership.join_window = options.join_window;
   seat.membership.join_timeout = options.timeout;
@@ -37,7 +37,7 @@ absl::StatusOr<std::unique_ptr<SeatedRank>> SeatedRank::Join(Plane& plane,
 
 SeatedRank::~SeatedRank() {
   if (seat_ == nullptr) return;
-  // The others hear that this rank leaves before its connections close.
+  // The other ranks learn that this rank leaves before its connections close.
   seat_->Disregard();
   Drop();
 }
@@ -71,7 +71,7 @@ absl::Status SeatedRank::Form(Connections connections, Communicator* old) {
   COHORT_ASSIGN_OR_RETURN(
       formed_, old == nullptr ? plane_.Form(membership(), std::move(host), timeout_)
                               : plane_.Shrink(membership(), *old, std::move(host), timeout_));
-  // What ended while it was formed is told to it now.
+  // If the generation ended while it formed, the communicator is aborted now.
   SetCurrent(formed_.verbs.get());
   return absl::OkStatus();
 }
@@ -87,7 +87,7 @@ absl::Status SeatedRank::Rejoin() {
 absl::Status SeatedRank::Shrink() {
   seat_->Disregard();
   SetCurrent(nullptr);
-  // Its host's side outlives it.
+  // The host's communicator outlives `verbs`.
   Formed old = std::move(formed_);
   formed_ = Formed();
   absl::StatusOr<Connections> connections = seat_->Rejoin(timeout_);

@@ -1,5 +1,5 @@
-// A rank in a process of its own: a seat at the coordinator, the others met by way of the host, and
-// the communicator that the plane forms with them, generation after generation.
+// A rank in a process of its own, over several generations: a seat at the coordinator, connections
+// through the host, and the plane's communicator.
 #ifndef COHORT_WORKER_GROUP_TESTING_RANK_PROGRAM_SEATED_RANK_H_
 #define COHORT_WORKER_GROUP_TESTING_RANK_PROGRAM_SEATED_RANK_H_
 
@@ -22,12 +22,12 @@ struct SeatedRankOptions {
   std::string group;
   int rank = 0;
   int ranks = 1;
-  absl::Duration timeout = absl::Seconds(60);  // of joining and forming
-  // How long a generation waits for more ranks once the last has come.
+  absl::Duration timeout = absl::Seconds(60);  // for joining and for forming
+  // How long a generation waits for more ranks after the last one has joined.
   absl::Duration join_window = absl::Seconds(5);
 };
 
-// One thread.
+// One thread at a time.
 class SeatedRank {
  public:
   // `plane` outlives it.
@@ -35,24 +35,24 @@ class SeatedRank {
                                                           const SeatedRankOptions& options);
   ~SeatedRank();
 
-  // Ends what there is of the generation, and forms the next with whoever comes within a few
-  // seconds: the group is elastic, so ranks and their number may change.
+  // Ends the generation, and forms the next with the ranks that join within a few seconds. The
+  // group is elastic: ranks and their number may change.
   absl::Status Rejoin();
-  // The same for those who are left of the generation, as the plane shrinks a group.
+  // The same for the remaining ranks of the generation: the plane shrinks the communicator.
   absl::Status Shrink();
 
   worker::Communicator& verbs() { return *formed_.verbs; }
-  // Not between a failed Rejoin and the next.
+  // False between a failed Rejoin and the next one.
   bool has_verbs() const { return formed_.verbs != nullptr; }
   client::ProcessGroup& membership() { return seat_->membership(); }
 
  private:
   SeatedRank(Plane& plane, absl::Duration timeout) : plane_(plane), timeout_(timeout) {}
 
-  // `old`: what it is to be shrunk from; null: it is formed anew.
+  // Shrinks `old`; null: forms a new communicator.
   absl::Status Form(worker::Connections connections, worker::Communicator* old = nullptr);
   void Drop();
-  // What is told to end when the generation has ended; from any thread.
+  // Sets the communicator that End aborts. Any thread may call it.
   void SetCurrent(worker::Communicator* current);
   void End(const std::string& cause);
 
@@ -63,7 +63,7 @@ class SeatedRank {
 
   Mutex mutex_;
   worker::Communicator* current_ ABSL_GUARDED_BY(mutex_) = nullptr;
-  std::string ended_ ABSL_GUARDED_BY(mutex_);  // why this generation has
+  std::string ended_ ABSL_GUARDED_BY(mutex_);  // the cause
 };
 
 }  // namespace cohort::testing

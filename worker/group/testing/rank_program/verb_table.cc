@@ -15,7 +15,7 @@ using worker::Transfer;
 
 constexpr int64_t kLarge = int64_t{1} << 20;
 constexpr double kScale = 0.75;
-// Around tensors, so that it is seen when something else is written.
+// Bytes around tensors, which show writes outside of them.
 constexpr size_t kMargin = 256;
 constexpr char kUntouched = 0x5A;
 
@@ -86,7 +86,7 @@ std::vector<Cell> MakeTable(uint32_t seed, int ranks,
     }
     if (ranks > 1) add(Collective::kBarrier, type, {}, true);
   }
-  // Not by std::shuffle: all ranks shall have the same, whatever library they have.
+  // Not std::shuffle, which differs between libraries: all ranks need the same order.
   for (size_t i = table.size(); i > 1; --i) std::swap(table[i - 1], table[random() % i]);
   for (size_t i = 0; i < table.size(); ++i) table[i].number = static_cast<uint32_t>(i);
   return table;
@@ -103,7 +103,7 @@ TableRun::Layout TableRun::LayOut(const Cell& cell) const {
   layout.output_bytes = static_cast<size_t>(
       cell.exchanges ? part : worker::OutputBytes(operation, rank, verbs_.size()));
   if (!cell.in_place) {
-    // On a boundary again, and as far behind it.
+    // At the next multiple of the margin, with the same shift.
     const size_t end = layout.input + layout.input_bytes + kMargin;
     layout.output = (end + kMargin - 1) / kMargin * kMargin + layout.input - kMargin;
   } else {
@@ -169,7 +169,7 @@ absl::Status TableRun::Check(const Cell& cell, absl::string_view output) const {
 absl::Status TableRun::RunCell(const Cell& cell) {
   const Layout layout = LayOut(cell);
   if (layout.bytes > memory_bytes_) {
-    // What was there before stays as long as the plane.
+    // The old memory lives as long as the plane.
     const size_t bytes = std::max(layout.bytes, size_t{8} << 20);
     COHORT_ASSIGN_OR_RETURN(memory_, plane_.Allocate(bytes));
     memory_bytes_ = bytes;

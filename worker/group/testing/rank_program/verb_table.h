@@ -1,5 +1,5 @@
-// All verbs with all types, reductions, sizes, roots and in place, as a list that each rank makes
-// from the same seed and goes through with the others.
+// All verbs with all types, reductions, sizes and roots, in place or not. Each rank makes the same
+// list from a seed, and runs it with the others.
 #ifndef COHORT_WORKER_GROUP_TESTING_RANK_PROGRAM_VERB_TABLE_H_
 #define COHORT_WORKER_GROUP_TESTING_RANK_PROGRAM_VERB_TABLE_H_
 
@@ -18,8 +18,8 @@
 namespace cohort::testing {
 
 struct Cell {
-  uint32_t number = 0;     // what ranks bring to it follows from it
-  bool exchanges = false;  // to the next rank, from the one before; else `operation`
+  uint32_t number = 0;     // determines the ranks' inputs
+  bool exchanges = false;  // to the next rank, from the one before; else runs `operation`
   FlatCall operation;
   bool in_place = false;
   int shift = 0;  // elements between the beginning of an allocation and the tensors
@@ -28,27 +28,27 @@ struct Cell {
 // Such as: all_reduce of 37 bf16 by sum, in place.
 std::string Describe(const Cell& cell);
 
-// Every verb, type, reduction that `reduces` has, and size (none, one, odd, and around 1 MiB) once,
-// with a root, in place or not, and at an address as chance will have it; in an order likewise.
+// Returns each verb, type, reduction that `reduces` accepts, and size (zero, one, odd, and around 1
+// MiB) once. The root, in-place calls, the address and the order are random.
 std::vector<Cell> MakeTable(uint32_t seed, int ranks,
                             const std::function<bool(DataType, ReduceOp)>& reduces);
 
-// One rank's way through cells. One thread.
+// Runs cells on one rank. One thread at a time.
 class TableRun {
  public:
   // `verbs` and `plane` outlive it.
   TableRun(Plane& plane, worker::Communicator& verbs, uint32_t seed, absl::Duration timeout)
       : plane_(plane), verbs_(verbs), seed_(seed), timeout_(timeout) {}
 
-  // Errors: those of the verb, before which is said which it was; DATA_LOSS (the result is wrong,
-  // or something else was written than the result).
+  // Errors: those of the verb, after the name of the cell; DATA_LOSS (the result is wrong, or other
+  // memory was written).
   absl::Status Run(const Cell& cell);
 
-  // Of all results so far that all ranks must have alike, bit by bit.
+  // The digest of all results so far that all ranks have alike, bit by bit.
   uint64_t digest() const { return digest_; }
 
  private:
-  // Where in an allocation the tensors of a cell lie.
+  // The places of a cell's tensors in an allocation.
   struct Layout {
     size_t bytes = 0;
     size_t input = 0;

@@ -1,4 +1,4 @@
-// The table on a group of one, and on memory that is not what it was.
+// The table on a group of one rank, and on memory that changes between write and read.
 #include "worker/group/testing/rank_program/verb_table.h"
 
 #include <functional>
@@ -23,7 +23,7 @@ constexpr uint32_t kSeed = 5;
 
 bool IsReduction(DataType type, ReduceOp op) { return CheckReducible(type, op).ok(); }
 
-// Of the host, and what is read of it passes through `change`.
+// A plane of the host on which all bytes that are read pass through `change`.
 class ChangedPlane final : public Plane {
  public:
   explicit ChangedPlane(std::function<void(std::string&)> change) : change_(std::move(change)) {}
@@ -116,7 +116,7 @@ TEST(VerbTableTest, AByteBesideTheOutputIsSeen) {
 }
 
 TEST(VerbTableTest, AWrongOutputIsSeenAndSaysWhereAndOfWhat) {
-  // In a group of one, that is the last byte of the output.
+  // In a group of one rank this is the last byte of the output.
   ChangedPlane plane([](std::string& read) {
     char& byte = read[read.size() - 257];
     byte = static_cast<char>(byte ^ 0x41);
@@ -125,7 +125,7 @@ TEST(VerbTableTest, AWrongOutputIsSeenAndSaysWhereAndOfWhat) {
   TableRun run(plane, alone, kSeed, absl::Seconds(60));
   for (const Cell& cell : MakeTable(kSeed, 1, IsReduction)) {
     const FlatCall& operation = cell.operation;
-    // One that is true may be so in many ways.
+    // Any byte but 0 is a true bool.
     if (operation.count == 0 || operation.type == DataType::kBool) continue;
     const absl::Status status = run.Run(cell);
     EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << Describe(cell);
