@@ -6,7 +6,7 @@
 namespace cohort::worker {
 namespace {
 
-// The bytes at one index of `dim`, and how many such rows of rows there are.
+// The bytes at one index of `dim`, and the number of indices of the dimensions before it.
 int64_t RowBytes(const TensorModel& model, int dim) {
   int64_t bytes = SizeOf(model.type);
   for (size_t i = static_cast<size_t>(dim) + 1; i < model.shape.size(); ++i) {

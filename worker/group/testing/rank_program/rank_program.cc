@@ -11,8 +11,8 @@
 //                          `OK N cells, digest D`, the same on all ranks
 //   sum                    runs one all_reduce, and verifies its result
 //   disagree WHAT          the last rank calls another verb, op, type, count or root
-//   loop COUNT [TIMES]     repeats an all_reduce of COUNT i32 until one fails; prints `running` after
-//                          a few. The process stops itself (SIGSTOP) after TIMES calls
+//   loop COUNT [TIMES]     repeats an all_reduce of COUNT i32 until one fails; prints `running`
+//                          after a few. The process stops itself (SIGSTOP) after TIMES calls
 //   ras                    asks NCCL's RAS threads: `OK N communicators, N ranks, N missing`, and
 //                          findings
 //   rejoin                 forms the next generation: `OK RANK RANKS GENERATION`

@@ -13,7 +13,7 @@
 
 namespace cohort::testing {
 
-// Elements repeat with this period, which divides no buffer's size.
+// Elements repeat after so many; no buffer's size is a multiple of it.
 inline constexpr int64_t kSamplePeriod = 29 * 61;
 
 // The operands of one operation; each operation has its own seed.
