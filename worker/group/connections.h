@@ -51,7 +51,7 @@ struct Connections {
 struct Crossing {
   size_t host = 0;
   size_t place = 0;        // on its host
-  bool crosses = false;    // whether it talks to other hosts for ranks of its own
+  bool crosses = false;    // whether it takes part in collectives between hosts
   std::vector<int> ranks;  // by host: the rank that it talks to
 };
 Crossing CrossingOf(const Hosts& hosts, int rank);

@@ -89,7 +89,8 @@ class CudaSide final : public DeviceSide {
   }
   absl::StatusOr<std::shared_ptr<DeviceReplay>> Capture(
       int calls, uint32_t digest, absl::FunctionRef<absl::Status(void* stream)> body) override {
-    // A stream of its own: the communicator's may be queried meanwhile, which ends a capture.
+    // A stream of its own: the communicator's may be queried meanwhile, which would invalidate the
+    // capture.
     COHORT_ASSIGN_OR_RETURN(const cuda::Stream stream, cuda::Stream::Create(device_));
     captured_scratch_.clear();
     captured_ = stream.get();

@@ -23,11 +23,11 @@ struct DeviceFormationOptions {
   DeviceProgress* progress = nullptr;
 };
 
-// All ranks of the generation call it. `host` is a communicator of the same ranks by way of the
-// host. It outlives the result, and nothing else uses it at the same time. Rank 0, and one rank of
-// each further 128, makes an id and publishes it for this generation alone; all ranks fetch all
-// ids. Each rank reports its phase to the coordinator, so that `cohort who-is-missing` names the
-// ranks that are stuck. Blocks for at most the timeout.
+// All ranks of the generation call it. `host` is a host communicator of the same ranks. It outlives
+// the result, and nothing else uses it at the same time. Rank 0, and one rank of each further 128,
+// makes an id and publishes it for this generation alone; all ranks fetch all ids. Each rank
+// reports its phase to the coordinator, so that `cohort who-is-missing` names the ranks that are
+// stuck. Blocks for at most the timeout.
 //
 // Errors: DEADLINE_EXCEEDED (an id has not come, with its rank; NCCL makes no progress), ABORTED (a
 // rank could not form the communicator or is gone, with its name), those of CUDA and NCCL.

@@ -1,5 +1,4 @@
-// A record of a rank's last calls and of the ranks for which it waited, for a search when a group
-// hangs.
+// Records a rank's last calls, and the ranks for which it waited, to explain a group that hangs.
 #ifndef COHORT_WORKER_GROUP_FLIGHT_RECORDER_H_
 #define COHORT_WORKER_GROUP_FLIGHT_RECORDER_H_
 

@@ -112,7 +112,7 @@ class Former {
                                       : absl::StrCat(std::string(1, kFailed), handed.message());
       const absl::Status told = With(
           link.rank, link.socket.Send(verdict.substr(0, LocalSocket::kMaxBytes), {}, deadline_));
-      // All ranks are told of a failure, also those after one that is gone.
+      // All ranks get the failure, also those after one that has died.
       if (handed.ok() && !told.ok()) return told;
     }
     if (!handed.ok()) return handed;

@@ -58,8 +58,8 @@ struct HostFormation {
   std::string why_not;  // why some candidates do not take part
 };
 
-// All candidates call it. A rank is alone, without an error, if the first rank does not hear of it
-// or refuses it (another user's process). Errors, each naming a rank: UNAVAILABLE (a rank died
+// All candidates call it. A rank is alone, without an error, if the first rank gets no hello from
+// it, or refuses it (another user's process). Errors, each naming a rank: UNAVAILABLE (a rank died
 // meanwhile), RESOURCE_EXHAUSTED (memory), DEADLINE_EXCEEDED.
 absl::StatusOr<HostFormation> FormHost(const HostFormationOptions& options, Instant deadline);
 

@@ -12,8 +12,8 @@
 
 namespace cohort::worker {
 
-// Whether the tensor's own memory has its parts one after the other: the tensor is contiguous, and
-// every dimension before `dim` has extent 1 or the tensor is empty.
+// Whether the tensor's own memory has its parts one after the other. That is so if it is
+// contiguous, and if every dimension before `dim` has extent 1 or there are no elements.
 bool HasFlatParts(const Tensor& tensor, int dim);
 
 // Returns a view whose elements in order are those of `parts` equal parts, one after the other. It

@@ -125,7 +125,8 @@ absl::Status AttachServer::Admit(shm::LocalSocket& client) {
   guest.socket = std::move(client);
   absl::StatusOr<std::thread> thread = StartThread("cohort-attached", [this, &guest] {
     {
-      // The members end here, because the guest itself stays until another client connects.
+      // The socket and the descriptors end here; the guest itself stays until another client
+      // connects.
       HeldDescriptors descriptors = std::move(guest.descriptors);
       const shm::LocalSocket socket = std::move(guest.socket);
       Serve(socket, std::move(descriptors));

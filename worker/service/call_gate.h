@@ -11,8 +11,8 @@
 
 namespace cohort::worker {
 
-// Each blocked call has a thread of its own, so their number is bounded: in all, and for each
-// session, so that no client takes the places of all others. Thread-safe.
+// Each blocked call has a thread of its own, so their number is limited, in all and for each
+// session. No client can take the places of all others. Thread-safe.
 class CallGate {
  public:
   // The calls of one session.

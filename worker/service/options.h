@@ -17,7 +17,7 @@ struct Options {
   std::vector<std::string> listen = {"127.0.0.1:7800"};
   bool insecure = false;
   std::string metrics_listen = "127.0.0.1:7801";  // empty: off
-  std::string advertise;                          // empty: the local address
+  std::string advertise;                          // empty: the one towards the coordinator
   std::string host_identity;                      // empty: this machine's
   LogOptions log;
   bool reflection = false;

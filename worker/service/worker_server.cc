@@ -29,9 +29,10 @@ constexpr int kPingTimeoutMs = 10000;
 constexpr int kFewestCallThreads = 8;
 constexpr int64_t kPollers = 16;
 
-// Returns the most threads of gRPC: the calls that may block, plus pollers. If the system limits
-// threads, a quarter of the limit, but at least kFewestCallThreads; StartThread leaves that many
-// free. gRPC refuses further calls with "Server Threadpool Exhausted".
+// Returns the number of gRPC's threads: one for each call that may block, plus pollers. If the
+// system limits threads, it is at most a quarter of the limit, or kFewestCallThreads if that is
+// more. StartThread leaves that many free. gRPC refuses further calls with "Server Threadpool
+// Exhausted".
 int CallThreads(int max_calls) {
   const int64_t limit = ThreadLimit();
   if (limit == std::numeric_limits<int64_t>::max()) return static_cast<int>(max_calls + kPollers);
