@@ -1,17 +1,19 @@
 // Sends and receives of messages that go on beside each other, until all are done.
 //
-// A message that fits goes at once, with its announcement. A larger one is announced, waits until
-// its receiver grants it, and goes then: a frame that says so, and what was granted, in one call of
-// the group, in which the sender stays until the receiver has taken it. In that call nobody hears
-// of anything else, so who enters when matters:
+// A message that fits goes at once, with its announcement. A larger one is announced and waits
+// until its receiver grants it. Then the sender sends a kGo frame and the granted bytes in one call
+// of the group, and stays in it until the receiver has taken them. During that call the sender
+// handles no other frame, so the order in which ranks enter it matters:
 //
-// - A rank holds the grant that it gave until it has what was granted. It gives a peer one at a
-//   time, and sends that peer nothing else until then.
-// - Who was granted something goes at once, unless it holds grants itself. Then only towards ranks
-//   that are behind it in an order of all ranks (GoesBefore); towards others it takes first.
+// - A rank holds the grant that it gave until the granted bytes have arrived. It gives a peer one
+//   grant at a time, and sends that peer nothing else until then.
+// - A sender that got a grant goes at once, unless it holds grants itself. Then it goes only to
+//   ranks that are after it in an order of all ranks (GoesBefore); before it goes to the others, it
+//   takes the bytes that it granted.
 //
-// Ranks that go and do not get on are granted by the next one each: in a circle of them, one would
-// go against the order while it holds a grant. Ranks that hold back wait for ranks that may go.
+// This does not deadlock. In a circle of ranks that go and block, each holds the grant of the rank
+// before it, so one of them would go against the order while it holds a grant. Ranks that hold back
+// wait for ranks that may go.
 #ifndef COHORT_CLIENT_PARALLEL_MESSAGES_MESSAGE_CALL_H_
 #define COHORT_CLIENT_PARALLEL_MESSAGES_MESSAGE_CALL_H_
 
@@ -32,19 +34,19 @@
 
 namespace cohort::parallel {
 
-// Of two ranks, by the lowest bit in which they differ: neighbours of a ring alternate.
+// An order of two ranks, by the lowest bit in which they differ: neighbours of a ring alternate.
 constexpr bool GoesBefore(int a, int b) {
   const int differ = a ^ b;
   return (a & differ & -differ) == 0;
 }
 
-// A message that has been announced to this rank, and what has come of it.
+// A message that was announced to this rank, and its state.
 struct Arrival {
   enum class Stage {
-    kAnnounced,  // its body is to be granted
+    kAnnounced,  // its body waits for a grant
     kBodyGranted,
-    kDescribed,  // the body is here; where its tensors go is not decided
-    kGranted,    // they are on the way
+    kDescribed,  // the body is here; the places of its tensors are not decided
+    kGranted,    // its tensors are on the way
     kComplete,
     kFailed,
     kRejected,
@@ -65,17 +67,17 @@ struct Arrival {
   bool accepted = false;  // `tensors` are what the receive wanted
   int64_t kept_bytes = 0;
   std::vector<Tensor> tensors;
-  // Of kFailed; and why a described one will be rejected.
+  // The error of kFailed and kRejected; also why a described message will be rejected.
   absl::Status error;
 };
 
-// What one rank remembers from one call to the next.
+// The state that one rank keeps between calls.
 struct MessageState {
   struct Peer {
-    bool known = false;           // some were sent to it or asked of it
-    uint64_t sent = 0;            // messages
-    int unlooked = 0;             // of Wire::kRoom, since this rank looked for what all send
-    std::list<Arrival> arrivals;  // by their order
+    bool known = false;           // this rank has sent to it or received from it
+    uint64_t sent = 0;            // messages sent to it
+    int unlooked = 0;             // units of Wire::kRoom since the last TakeIn
+    std::list<Arrival> arrivals;  // in their order
     Arrival* granted = nullptr;
   };
 
@@ -88,26 +90,26 @@ struct MessageState {
   int64_t generation = -1;
   absl::Status broken;
   std::vector<Peer> peers;  // by rank
-  // To whom this rank has given a grant. Nobody leaves with one: the peer sends what was granted,
-  // and finds this rank elsewhere.
+  // The peers to which this rank has given a grant. A rank does not leave a call with a grant: the
+  // peer sends the granted bytes while this rank is elsewhere.
   absl::InlinedVector<int, 4> granted;
-  // Of what nobody has claimed.
+  // The messages that no receive has claimed.
   int kept_messages = 0;
   int64_t kept_bytes = 0;
 };
 
-// One call. What is added to it outlives it.
+// One call. Its arguments outlive it.
 class MessageCall {
  public:
   MessageCall(MessageState& state, const client::CallOptions& options);
 
-  // `failure`: as MessageSend's.
+  // `failure`: see MessageSend.
   void Add(int peer, int channel, const Message& message, bool awaited,
            const absl::Status& failure);
   // `accept` may be empty.
   void Add(int peer, int channel, const Accept& accept);
   absl::Status Run();
-  // Once Run was OK: what came, by the order in which receives were added.
+  // After Run returned OK: the received messages, in the order in which receives were added.
   Message& received(size_t index) { return ins_[index].message; }
 
  private:
@@ -119,7 +121,7 @@ class MessageCall {
     bool awaited = false;
     const absl::Status* failure = nullptr;
     Frame frame;
-    Tensor body;  // that comes later; empty once it has gone
+    Tensor body;  // a body that goes later; empty once it has gone
     absl::InlinedVector<const Tensor*, 2> large;
     SendStage stage = SendStage::kNew;
     absl::Status status;
@@ -130,73 +132,75 @@ class MessageCall {
     const Accept* accept = nullptr;
     Arrival* arrival = nullptr;
     bool done = false;
-    bool accepted = false;  // the message's tensors are the caller's
+    bool accepted = false;  // the caller gave the message's tensors
     absl::Status status;
     Message message;
   };
 
   MessageState::Peer& peer(int rank) { return state_.peers[static_cast<size_t>(rank)]; }
   absl::Status CheckPeer(int peer, int channel) const;
-  // Options of the next wait.
+  // The options of the next wait.
   client::CallOptions Left() const;
   client::CallOptions ByHost() const;
 
   absl::Status Drive();
   void Prepare(Out& out);
-  // Whether the tensors that are more than little go behind a frame with which they could go.
+  // Whether the tensors above the packed size go behind their frame, if the frame may go at once.
   bool GoesBehind(const std::vector<Tensor>& tensors) const;
   absl::Status CheckTensors(const std::vector<Tensor>& tensors) const;
   absl::Status Announce();
-  // Before a frame that takes so much of Wire::kRoom goes to `to`, and nothing else is to go first:
-  // takes what has come, so that no ranks wait for each other's room.
+  // Called before a frame that takes `room` units of Wire::kRoom goes to `to`. Takes in the frames
+  // that have arrived, if needed, so that ranks do not wait for each other's room.
   absl::Status MakeRoom(int to, int room);
   absl::Status TakeIn();
   absl::Status CheckKept() const;
   int64_t MostOfAnObject() const;
-  // One frame alone, which answers the peer.
+  // Sends one frame alone, an answer to the peer.
   absl::Status Answer(int to, Frame frame);
   absl::Status Advance();
-  // A message that no receive of this call claims, if its sender waits, and this rank for it.
+  // Takes a message that no receive of this call claims, if its sender waits for it and this rank
+  // waits for the sender. Returns whether it did something.
   absl::StatusOr<bool> TakeUnasked(int peer);
   void Claim(In& in);
   bool MayGo(int peer) const;
   absl::Status Go(Out& out);
-  // Of whom something is awaited.
+  // The peers of which this call still awaits something.
   using Ranks = absl::InlinedVector<int, 8>;
   Ranks Open();
   absl::Status OnFrame(Wire::Came came);
   absl::Status OnAnswer(const Wire::Came& came);
   absl::Status OutOfTurn(const Wire::Came& came) const;
-  // It ends with this error; so do later ones, unless it only waited.
+  // Ends this call with the error. Later calls end, too, unless this call only waited.
   void Break(const absl::Status& status);
   absl::Status Ended(const absl::Status& why) const;
 
   // --- Arrivals.
 
   absl::Status OnMessage(Wire::Came came);
-  // Of a described message: takes what is behind its frame, to where it is to be.
+  // Takes the elements behind the frame of a described message into their places.
   absl::Status TakeBehind(Arrival& arrival);
   absl::Status OnGo(const Wire::Came& came);
-  // Reads the body, which is here.
+  // Decodes the body, which has arrived.
   static void Describe(Arrival& arrival);
   // Whether its sender waits for an answer.
   static bool IsAwaited(const Arrival& arrival);
-  // What is to be done before more of it can come. True: something was.
+  // Does the next step that the arrival needs before more of it can come. Returns whether it did
+  // one.
   absl::StatusOr<bool> Serve(Arrival& arrival);
   absl::Status CheckRoom(const Arrival& arrival) const;
   absl::Status Place(Arrival& arrival);
   absl::StatusOr<std::vector<Tensor>> Accepted(const Accept& accept, const Body& body) const;
   absl::Status Grant(Arrival& arrival, Arrival::Stage stage);
-  // The message is gone; the receiver's error is `why`, and the sender's, if it waits.
+  // Drops the message. The receiver gets the error `why`, and so does the sender if it waits.
   absl::Status Reject(Arrival& arrival, const absl::Status& why);
-  // Gives the receive what has come for it, if all has.
+  // Gives the receive its message, if all of it has arrived.
   void Deliver(In& in);
   void Keep(Arrival& arrival, int64_t bytes);
-  // What has come, or begun to, beside an error: for the next receive.
+  // Keeps a message that arrived, or began to, in a call with an error, for the next receive.
   void PutBack(In& in);
-  // Its tensors, which are the caller's, as others of the same elements.
+  // Replaces tensors that the caller gave by new ones with the same elements.
   absl::Status Disown(std::vector<Tensor>& tensors) const;
-  // Those rejected that no receive has claimed.
+  // Drops the rejected messages that no receive has claimed.
   void Forget(int peer);
 
   MessageState& state_;

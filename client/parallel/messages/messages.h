@@ -1,5 +1,5 @@
-// What one rank sends another, with a header that says what comes: a note and tensors of any types
-// and shapes, which the receiver need not know before.
+// Messages from one rank to another: a note and tensors of any types and shapes. A header describes
+// them, so the receiver need not know them in advance.
 #ifndef COHORT_CLIENT_PARALLEL_MESSAGES_MESSAGES_H_
 #define COHORT_CLIENT_PARALLEL_MESSAGES_MESSAGES_H_
 
@@ -31,10 +31,11 @@ struct Message {
   std::vector<Tensor> tensors;
 };
 
-// The tensors into which a message is received, of the announced types, shapes and places, in any
-// layout; or why it is not wanted: then that is the receiver's error, and the sender's, if it still
-// waits. None given: new tensors of Allocate, contiguous. Called once the message has been
-// announced, at most once for each.
+// Returns the tensors into which a message is received: of the announced types, shapes and places,
+// in any layout. Or an error, if the receiver does not want the message: the receiver gets that
+// error, and so does the sender if it still waits. An empty function stands for new contiguous
+// tensors from Allocate. It is called after the message was announced, at most once for each
+// message.
 using Accept = std::function<absl::StatusOr<std::vector<Tensor>>(
     const std::string& note, const std::vector<TensorMeta>& metas)>;
 
@@ -42,9 +43,10 @@ struct MessageSend {
   int peer = 0;
   int channel = 0;
   Message message;
-  // Also a small message waits until its receiver has accepted it, if it has any elements.
+  // If true, a small message with elements also waits until its receiver has accepted it.
   bool awaited = false;
-  // If not OK: why there is no message. The receiver has it in place of one, and so has the sender.
+  // If not OK: why there is no message. The receiver gets this error instead of a message, and so
+  // does the sender.
   absl::Status failure;
 };
 
@@ -55,42 +57,43 @@ struct MessageReceive {
 };
 
 struct MessagesOptions {
-  // A received message that announces more is refused: its sender hears it too.
+  // A message that announces more bytes is refused; its sender gets the error, too.
   int64_t max_message_bytes = int64_t{16} << 30;
-  // What is kept of messages that came before somebody asked for them.
+  // Limits of the messages that have arrived and that no call has asked for yet.
   int64_t max_kept_bytes = int64_t{1} << 30;
   int max_kept_messages = 1024;
 };
 
-// Messages of one rank with the others of a group, which is borrowed. While messages between two
-// ranks are under way, they use the group for nothing else with each other. One object per group
-// and rank, which lives as long as the others' do, or all ranks make new ones: two of them remember
-// how their next messages come. One thread at a time: other threads by client::AsyncCalls.
+// Sends and receives the messages of one rank in a group. While messages between two ranks are
+// under way, the two use the group for nothing else with each other. Each rank makes one Messages
+// object for a group. Either all ranks keep their objects, or all make new ones: the objects of two
+// ranks share a state. One thread at a time calls it; several threads use client::AsyncCalls.
 //
 // - Peers are ranks in the group, channels 0..2^31-1. Messages of one channel arrive in the order
-//   sent; receives of different channels may be posted in any order, whatever was sent first.
-// - A send of a few KiB in memory of the host returns once it is on its way, while there is room: of
-//   ranks that only send, in a circle, none of which has asked the one before it for anything yet,
-//   each waits for the next from its third to ninth message on. A larger one waits
-//   until the receiver waits for a message of this rank: what it has not asked for it keeps. So two
-//   ranks may send to each other first and receive then.
-// - Tensors have any strides, sent ones and those to receive into. Those of new memory do not alias
-//   each other's. Empty tensors, tensors of no dimensions and messages of no tensors are fine.
-// - On groups with GPUs a tensor is received where it was sent from: host or GPU. In groups whose
-//   placement is device, notes and tensors of the host travel through the coordinator.
+//   sent. Receives of different channels may be posted in any order.
+// - A send of a few KiB in host memory returns once it is on its way, while there is room. If ranks
+//   in a circle only send, and none has asked the rank before it for anything yet, each blocks from
+//   its third to ninth message on.
+// - A larger send waits until the receiver waits for any message of this rank. The receiver keeps
+//   messages that no call has asked for yet. So two ranks may both send first and then receive.
+// - Tensors to send or to receive into have any strides. New tensors do not alias each other. Empty
+//   tensors, tensors without dimensions and messages without tensors are legal.
+// - In groups with GPUs a tensor arrives in the kind of place that it was sent from: host or GPU.
+//   In groups whose placement is device, notes and host tensors travel through the coordinator.
 //
-// Errors of all; those of the group besides, which name the rank
+// Errors of all, besides those of the group, which name the rank
 //
-//   INVALID_ARGUMENT    a peer that is no other rank, a negative channel: nobody hears of it. A
-//                       tensor that cannot be sent: the receiver hears it, too. What came is no
-//                       message, or is of another version. What Accept gave does not fit.
-//   RESOURCE_EXHAUSTED  a message above max_message_bytes, or more to be kept than allowed.
-//   DEADLINE_EXCEEDED   the peer did not come in time: names it. The group is broken.
-//   ABORTED             the group has ended; or, behind an error in the midst of a message, what it
-//                       was. Rejoin: messages of the generation before are gone.
+//   INVALID_ARGUMENT    The peer is not another rank, or the channel is negative: the other rank
+//                       gets no error. A tensor cannot be sent: the receiver gets the error, too.
+//                       The received bytes are not a message, or have another version. The tensors
+//                       that Accept returned do not fit.
+//   RESOURCE_EXHAUSTED  A message above max_message_bytes, or more to keep than allowed.
+//   DEADLINE_EXCEEDED   The peer did not come in time: names it. The group is broken.
+//   ABORTED             The group has ended, or an earlier call failed in the middle of a message;
+//                       the text has that error. Rejoin: messages of the old generation are gone.
 //
-// What one message's error says does not touch the others of the same call: they are sent all the
-// same, and what was received stays for the next Receive.
+// An error of one message does not affect the other messages of the call: this rank sends them, and
+// the received ones stay for the next Receive.
 class Messages {
  public:
   // `group` outlives it.
@@ -101,14 +104,14 @@ class Messages {
 
   client::Group& group() const;
 
-  // To `peer`, which calls Receive. The tensors are read until it returns.
+  // Sends to `peer`, which calls Receive. The tensors are read until it returns.
   absl::Status Send(int peer, int channel, const Message& message,
                     const client::CallOptions& options = {});
-  // The next message of `peer` on `channel`; without `accept` in new tensors.
+  // Returns the next message of `peer` on `channel`; without `accept` in new tensors.
   absl::StatusOr<Message> Receive(int peer, int channel, const client::CallOptions& options = {},
                                   const Accept& accept = nullptr);
-  // Any sends and receives, none of which waits for another. Answers those received, by the order
-  // of `receives`.
+  // Sends and receives several messages, none of which waits for another. Returns the received
+  // messages in the order of `receives`.
   absl::StatusOr<std::vector<Message>> Exchange(const std::vector<MessageSend>& sends,
                                                 const std::vector<MessageReceive>& receives,
                                                 const client::CallOptions& options = {});

@@ -1,4 +1,4 @@
-// What a call that was started will answer.
+// A started call and its result.
 #ifndef COHORT_CLIENT_PARALLEL_MESSAGES_PENDING_H_
 #define COHORT_CLIENT_PARALLEL_MESSAGES_PENDING_H_
 
@@ -15,12 +15,12 @@
 
 namespace cohort::parallel {
 
-// A call of client::AsyncCalls and its answer. Cheap to copy; copies are of the same call. As
-// PendingCall: thread-safe, and nobody has to wait.
+// A call of client::AsyncCalls and its result. Cheap to copy; copies are of the same call. Like
+// PendingCall, it is thread-safe, and a caller may drop it without waiting.
 template <typename T>
 class Pending {
  public:
-  // `call` runs on the thread of `calls`, behind what was started before.
+  // `call` runs on the thread of `calls`, after the calls that were started before.
   static Pending Start(client::AsyncCalls& calls,
                        std::function<absl::StatusOr<T>(client::Group&)> call) {
     auto answer = std::make_shared<std::optional<T>>();
@@ -32,15 +32,15 @@ class Pending {
     return Pending(std::move(pending), std::move(answer));
   }
 
-  // Its status, if it is over; does not block.
+  // Returns the status if the call is over; does not block.
   std::optional<absl::Status> Test() const { return call_.Test(); }
-  // Blocks until it is over; as often as one likes. DEADLINE_EXCEEDED when it is not by the
-  // timeout: then it goes on.
+  // Blocks until the call is over; may be called again. DEADLINE_EXCEEDED: the call is not over
+  // within the timeout, and goes on.
   absl::StatusOr<T> Wait(absl::Duration timeout = absl::InfiniteDuration()) const {
     COHORT_RETURN_IF_ERROR(call_.Wait(timeout));
     return **answer_;
   }
-  // As PendingCall's: ends the group, unless the call is over.
+  // Like PendingCall::Cancel: ends the group, unless the call is over.
   void Cancel() const { call_.Cancel(); }
 
  private:

@@ -1,4 +1,4 @@
-// Frames between this rank and others: how they travel, whatever the group moves.
+// Frames between this rank and the others, whatever memory the group moves.
 #ifndef COHORT_CLIENT_PARALLEL_MESSAGES_WIRE_H_
 #define COHORT_CLIENT_PARALLEL_MESSAGES_WIRE_H_
 
@@ -15,12 +15,12 @@
 
 namespace cohort::parallel {
 
-// In memory of the host by Exchange; in groups whose placement is device, as objects.
+// Frames travel in host memory by Exchange; in groups whose placement is device, as objects.
 class Wire {
  public:
-  // Of frames under way to a peer between two looks for what all have sent: half of what memory that
-  // ranks share, or sockets, have room for. So of ranks that wait for room, each for the next one,
-  // each has looked after the next one did: they are no circle.
+  // The units of frames that a rank sends to one peer between two looks at the frames of all peers.
+  // Shared memory and sockets have room for twice as many. So if ranks in a chain wait for room,
+  // each has looked after the next one did: the chain is not a circle.
   static constexpr int kRoom = 4;
 
   struct Came {
@@ -30,59 +30,62 @@ class Wire {
 
   explicit Wire(client::Group& group);
 
-  // Of a new generation: nothing is under way.
+  // Begins a new generation: no frame is under way.
   void Begin();
 
   // Frames go by Exchange, which mixes them with tensors of the host.
   bool by_exchange() const { return by_exchange_; }
-  // Whether elements go behind a frame: by memory, where nothing is gained by one piece for all.
+  // Whether elements go behind a frame: in shared memory, where one piece for all gains nothing.
   bool has_behind() const { return by_exchange_ && by_memory_; }
-  // How many bytes a frame may have, with its header, so that its sender does not wait.
+  // The most bytes of a frame, with its header, for which the sender does not wait.
   int64_t most_ahead() const { return most_ahead_; }
-  // What the next frame to `peer` takes of kRoom, with its header and what is behind it.
+  // The units of kRoom that the next frame to `peer` takes, with its header and the elements behind
+  // it.
   int RoomFor(int peer, const Frame& frame) const;
-  // Of a frame a part has gone or come, and not all of it: what comes next nobody can read.
+  // A frame went or came in part: the bytes after it cannot be read.
   bool torn() const { return torn_; }
 
-  // One frame each. Does not wait for who takes them, as long as few are under way to a peer.
+  // Sends one frame to each peer. Does not wait for the receivers while few frames are under way to
+  // them.
   absl::Status Put(absl::Span<const int> peers, absl::Span<Frame> frames,
                    const client::CallOptions& options);
-  // What follows a frame that has elements behind it, contiguous.
+  // Receives the elements behind a frame into contiguous tensors.
   absl::Status TakeBehind(int peer, absl::Span<const Tensor* const> tensors,
                           const client::CallOptions& options);
-  // kGo, and what follows of the same message: one call.
+  // Sends kGo and the granted part of the same message in one call.
   absl::Status Go(int peer, Frame frame, absl::Span<const Tensor* const> tensors,
                   const client::CallOptions& options);
-  // What follows a kGo.
+  // Receives the part that follows a kGo.
   absl::Status TakeTensors(int peer, absl::Span<const Tensor* const> tensors,
                            const client::CallOptions& options);
-  // The next frame of whichever of `peers` has sent one first. Errors: INVALID_ARGUMENT: it is
-  // none, or longer than goes ahead (where they are objects: than `max_bytes`): names the peer.
+  // Returns the next frame of one of `peers`, whichever has sent one. Errors: INVALID_ARGUMENT (the
+  // bytes are not a frame, or are longer than a frame that goes ahead; an object is longer than
+  // `max_bytes`). The error names the peer.
   absl::StatusOr<Came> Get(absl::Span<const int> peers, int64_t max_bytes,
                            const client::CallOptions& options);
-  // Whether a frame of `peer` is there. Always false where the coordinator keeps them, because no
-  // sender waits for room there.
+  // Whether a frame of `peer` has arrived. Always false where the coordinator keeps the frames,
+  // because no sender waits for room there.
   absl::StatusOr<bool> Look(int peer);
-  // The same of several: one whose frame is there; -1: none.
+  // The same for several peers: returns one whose frame has arrived, or -1.
   absl::StatusOr<int> LookAt(absl::Span<const int> peers);
 
  private:
   struct Peer {
-    // First pieces of the next frames.
+    // Lengths of the first pieces of the next frames.
     int64_t piece_to = kFrameBytes;
     int64_t piece_from = kFrameBytes;
   };
 
   class Left;
 
-  // The tensors, those of the host in one call with what is in `on_host`.
+  // Moves the tensors; those of the host in one call with `on_host`.
   absl::Status Move(bool sends, int peer, absl::Span<const Tensor* const> tensors,
                     std::vector<client::TensorTransfer> on_host, Left& left);
   Peer& peer(int rank) { return peers_[static_cast<size_t>(rank)]; }
-  // The frame in the pieces that travel; its bytes are kept in `encoded`.
+  // Adds the frame in the pieces that travel; `encoded` keeps its bytes.
   void AddPieces(int to, Frame frame, std::string* encoded,
                  std::vector<client::TensorTransfer>* transfers);
-  // What of a frame of rank `from` comes after its first `at` bytes.
+  // Receives the bytes of a frame of rank `from` after the first `at`.
   absl::Status GetRest(int from, size_t at, std::string* bytes, const client::CallOptions& options);
   absl::StatusOr<Came> GetObject(absl::Span<const int> peers, int64_t max_bytes,
                                  const client::CallOptions& options);

@@ -1,4 +1,4 @@
-// What the stages of a pipeline send each other: activations forward, gradients backward.
+// Transfers between the stages of a pipeline: activations go forward, gradients go backward.
 #ifndef COHORT_CLIENT_PARALLEL_PIPELINE_PIPELINE_H_
 #define COHORT_CLIENT_PARALLEL_PIPELINE_PIPELINE_H_
 
@@ -21,25 +21,25 @@
 
 namespace cohort::parallel {
 
-// One, or several: what one stage sends another in one transfer.
+// One or several tensors that one stage sends another in one transfer.
 using Tensors = std::vector<Tensor>;
 
-// Of one tensor; what is absent may be anything.
+// What a receiver requires of one tensor; an absent field allows anything.
 struct Expected {
   std::optional<DataType> type;
   std::optional<Shape> shape;
 };
 
-// The tensors that were received last, to be received into again as long as types, shapes and
-// places stay what they are: nothing is allocated then. What was received before is overwritten.
+// The tensors that were received last. The next call receives into them again as long as types,
+// shapes and places stay the same, and allocates nothing. It overwrites their elements.
 struct ReceiveCache {
   Tensors tensors;
 };
 
 struct PipelineReceive {
-  // By tensor; none: whatever comes. Others than these are INVALID_ARGUMENT.
+  // By tensor. Empty: any tensors. Tensors that differ from these are INVALID_ARGUMENT.
   std::vector<Expected> expected;
-  // If not null, results are the cache's. Else they are new memory.
+  // If not null, the results are the cache's tensors. Otherwise they are new memory.
   ReceiveCache* cache = nullptr;
 };
 
@@ -47,67 +47,72 @@ struct PipelineReceive {
 inline constexpr int kPipelineChannel = 0x506970;
 
 struct PipelineOptions {
-  // Ranks in the group; absent: the neighbours. A stage that is given one is no end there.
+  // Ranks in the group; absent: the neighbours. A stage with a given next or previous rank is not
+  // an end of the pipeline on that side.
   std::optional<int> next_rank;
   std::optional<int> prev_rank;
-  // Of the calls for rings alone: the last stage's next one is the first, and so on.
+  // Only for the three calls of rings and the two of tensor metas: the last stage's next stage is
+  // the first, and the first stage's previous one is the last.
   bool wrap = false;
-  // Of those with whom tensors can be scattered and gathered; outlives the pipeline.
+  // The group within which tensors can be scattered and gathered; outlives the pipeline.
   client::Group* tensor_group = nullptr;
   // The first of three channels of the messages. Two pipelines on the same Messages need channels
   // of their own.
   int channel = kPipelineChannel;
 };
 
-// Of one call.
+// Options of one call.
 struct PipelineCall {
   std::optional<int> next_rank;  // in place of the pipeline's
   std::optional<int> prev_rank;
   // All members of the tensor group send the same tensors: each sends a slice of the elements, and
-  // the receivers gather them. Who receives sets it, too: the members of its tensor group tell each
-  // other which micro-batch they have, one exchange of a number, or why they have none. A tensor
-  // goes whole if its elements do not divide by the group's size; so do tensors of no elements, and
-  // those of a group of one. The sender says in the message which tensors go whole.
+  // the receivers gather the slices. The receiving stage sets it, too. The members of its tensor
+  // group exchange one number, which micro-batch each has, or why a member has no slice. A tensor
+  // travels whole if its elements do not divide by the group's size; so do empty tensors, and all
+  // tensors of a group of one. The sender's message says which tensors travel whole.
   bool scatter_gather_tensors = false;
-  // If not empty: by tensor, which of them are the same on all members. One that is named here and
+  // If not empty: by tensor, whether it is the same on all members. A tensor that is named here and
   // does not divide is INVALID_ARGUMENT.
   std::vector<bool> scattered;
   client::CallOptions options;
 };
 
-// A rank of a group is a stage: stage 0 is the first. Those below are ColossalAI's functions of the
-// same names, without their guesses:
+// The pipeline of one rank. A rank of the group is a stage; stage 0 is the first. The methods are
+// ColossalAI's functions of the same names, without their guesses:
 //
-// - What is received has the type and shape that it was sent with, one tensor or a list, of any
-//   layout, on the host or on a GPU. Results are contiguous and do not alias each other.
-// - Forward and backward transfers are apart from each other, also where the next stage is the
-//   previous one: neither waits for the other, whatever the order in which the two sides call.
-//   Those of one direction arrive in the order sent. The transfers of one call do not wait for each
-//   other.
-// - Only the two stages of a transfer call. A call blocks until what it sends was taken, or, if it
-//   is a few KiB, is on its way, and what it receives is there. Async starts calls that do not.
+// - A stage receives one tensor or a list, with the types and shapes that were sent. Tensors to
+//   send have any layout and lie on the host or on a GPU. Results are contiguous and do not
+//   alias each other.
+// - Forward and backward transfers do not mix, even if the next stage is also the previous one:
+//   neither waits for the other, in whatever order the two sides call. Transfers of one direction
+//   arrive in the order sent. The transfers of one call do not wait for each other.
+// - Only the two stages of a transfer call. A call blocks until its tensors to receive have arrived
+//   and the receiver has taken the sent ones. Sent tensors of a few KiB need only be on their way.
+//   Async starts calls without blocking.
 //
-// The ends. RecvForward answers none on the first stage, RecvBackward on the last, and there
-// SendForward, as SendBackward on the first, sends nothing. Combined calls with an end have no side
-// to take: SendForwardRecvBackward answers none on the last stage, SendBackwardRecvForward on the
-// first, where they are given nothing to send. The three that send and receive in one direction are
-// for rings: they have no ends to look at, so `wrap` or peers have to say who the neighbours are.
-// Where a tensor would be dropped, or nobody could send one, it is FAILED_PRECONDITION, and nothing
-// has been sent.
+// The ends. On the first stage RecvForward returns nothing and SendBackward sends nothing. On the
+// last stage RecvBackward returns nothing and SendForward sends nothing. There
+// SendForwardRecvBackward (last stage) and SendBackwardRecvForward (first stage) return nothing if
+// they have nothing to send. The three methods that send and receive in one direction are for
+// rings. They do not look for ends, so `wrap` or given peers have to name the neighbours. If a
+// tensor has no stage to go to or to come from, the call returns FAILED_PRECONDITION before it
+// sends anything.
 //
-// A call's timeout is of all that it does. Where the receive of one member of a tensor group fails,
-// it fails on all of them, and what this call received in the other direction is dropped on all:
+// The timeout limits the whole call. If the receive of one member of a tensor group fails, it fails
+// on all members. All of them also drop the tensors that this call received in the other direction:
 // the next call gathers the slices of one micro-batch again.
 //
 // Errors of all
 //
-//   INVALID_ARGUMENT     expected something else: names what both sides have. The sender hears it,
-//                        if it waits. Peers that are no other rank. Tensors that cannot be sent;
-//                        tensors that `scattered` names and that do not divide; two stages with
-//                        tensor groups of different sizes: both sides hear of these.
+//   INVALID_ARGUMENT     The tensors differ from the expected ones: names what both sides have. The
+//                        sender gets the error, too, if it still waits. A peer is not another rank.
+//                        Tensors cannot be sent; tensors that `scattered` names do not divide; the
+//                        two stages have tensor groups of different sizes: both sides get these
+//                        errors.
 //   FAILED_PRECONDITION  see above; scattered tensors without a tensor group.
-//   ABORTED              members of the tensor group have slices of different micro-batches, as
-//                        after a timeout of some of them: names who has which. Rejoin both groups.
+//   ABORTED              Members of the tensor group have slices of different micro-batches, for
+//                        example after a timeout of some of them: names which member has which.
+//                        Rejoin both groups.
 //   Others are those of Messages, and of AllGather in the tensor group.
 class Pipeline {
  public:
@@ -126,7 +131,8 @@ class Pipeline {
   absl::Status SendForward(const Tensors& output, const PipelineCall& call = {});
   absl::Status SendBackward(const Tensors& gradient, const PipelineCall& call = {});
 
-  // Sends `output` to the next stage, and receives its gradient; `recv_next` false: sends alone.
+  // Sends `output` to the next stage and receives its gradient. With `recv_next` false it only
+  // sends.
   struct ForwardBackward {
     std::optional<Tensors> output;
     PipelineReceive output_gradient;
@@ -134,7 +140,7 @@ class Pipeline {
   };
   absl::StatusOr<std::optional<Tensors>> SendForwardRecvBackward(const ForwardBackward& what,
                                                                  const PipelineCall& call = {});
-  // Sends `input_gradient` to the previous stage, and receives its next input.
+  // Sends `input_gradient` to the previous stage and receives the next input from it.
   struct BackwardForward {
     std::optional<Tensors> input_gradient;
     PipelineReceive input;
@@ -143,7 +149,7 @@ class Pipeline {
   absl::StatusOr<std::optional<Tensors>> SendBackwardRecvForward(const BackwardForward& what,
                                                                  const PipelineCall& call = {});
 
-  // Sends `output`, if there is one, to the next stage, and receives from the previous one.
+  // Sends `output`, if there is one, to the next stage and receives from the previous stage.
   struct ForwardForward {
     std::optional<Tensors> output;
     PipelineReceive input;
@@ -151,7 +157,8 @@ class Pipeline {
   };
   absl::StatusOr<std::optional<Tensors>> SendForwardRecvForward(const ForwardForward& what,
                                                                 const PipelineCall& call = {});
-  // Sends `input_gradient`, if there is one, to the previous stage, and receives from the next one.
+  // Sends `input_gradient`, if there is one, to the previous stage and receives from the next
+  // stage.
   struct BackwardBackward {
     std::optional<Tensors> input_gradient;
     PipelineReceive output_gradient;
@@ -159,7 +166,7 @@ class Pipeline {
   };
   absl::StatusOr<std::optional<Tensors>> SendBackwardRecvBackward(const BackwardBackward& what,
                                                                   const PipelineCall& call = {});
-  // Both of these.
+  // SendForwardRecvForward and SendBackwardRecvBackward in one call.
   struct Both {
     std::optional<Tensors> output;
     std::optional<Tensors> input_gradient;
@@ -175,18 +182,21 @@ class Pipeline {
   absl::StatusOr<Received> SendForwardBackwardRecvForwardBackward(const Both& what,
                                                                   const PipelineCall& call = {});
 
-  // What the next stage will get, apart from the elements; nothing is sent unless `need_meta`.
-  // Answers false: what to give as `need_meta` as long as types and shapes stay the same. Transfers
-  // say themselves what comes, so this is for those who want to know it before.
+  // Tells the next stage the types and shapes of `tensors`; without `need_meta` it sends nothing.
+  // Always returns false: the value to pass as `need_meta` while types and shapes stay the same.
+  // Transfers describe their tensors themselves, so only stages that need the shapes in advance
+  // call it.
   absl::StatusOr<bool> SendTensorMeta(const Tensors& tensors, bool need_meta = true,
                                       const PipelineCall& call = {});
-  // `known`, if given, without asking anybody; else what the previous stage tells. As many as it
-  // tells of, and of each its type, too. One that was sent and is not received stays for the next.
+  // Returns `known`, if given, without a message. Otherwise blocks until the previous stage's
+  // SendTensorMeta arrives, and returns the type, shape and place of each of its tensors. A message
+  // that no call has received stays for the next call.
   absl::StatusOr<std::vector<TensorMeta>> RecvTensorMeta(
       const std::optional<std::vector<TensorMeta>>& known = std::nullopt,
       const PipelineCall& call = {});
 
-  // Any of the above, behind the calls that `calls` of the same group have been given before:
+  // Starts any of the calls above, after the calls that were started before on `calls` of the same
+  // group:
   //
   //   auto input = pipeline.Async<std::optional<Tensors>>(
   //       calls, [](Pipeline& stage) { return stage.RecvForward(); });
@@ -199,7 +209,7 @@ class Pipeline {
     return Pending<T>::Start(
         calls, [this, body = std::move(body)](client::Group&) { return body(*this); });
   }
-  // As it, of calls that answer nothing.
+  // Like Async, for calls that return only a status.
   client::PendingCall AsyncSend(client::AsyncCalls& calls,
                                 std::function<absl::Status(Pipeline&)> body) {
     return calls.Start([this, body = std::move(body)](client::Group&) { return body(*this); });
@@ -209,29 +219,29 @@ class Pipeline {
   enum class Side { kNext, kPrevious };
 
   std::optional<int> PeerOf(Side side, const PipelineCall& call, bool wrap) const;
-  // Forward: what is sent to the next stage, and received from the previous one.
+  // Forward: tensors for the next stage and from the previous one.
   int ChannelOf(bool forward) const { return options_.channel + (forward ? 0 : 1); }
   int MetaChannel() const { return options_.channel + 2; }
-  // FAILED_PRECONDITION: there is nobody on that side.
+  // FAILED_PRECONDITION: there is no stage on that side.
   absl::Status NobodyThere(Side side, absl::string_view what) const;
-  // `copies`: what it made of tensors whose slices do not lie together.
+  // `copies` gets the copies that it made of tensors whose slices are not contiguous.
   MessageSend SendOf(const Tensors& tensors, int peer, bool forward, const PipelineCall& call,
                      const Deadline& deadline, Tensors& copies);
-  // Of the next message to `peer` whose tensors may be cut.
+  // The number of the next message to `peer` whose tensors may be cut.
   uint32_t NextNumber(int peer, bool forward);
-  // Of one call; null: there is none.
+  // The tensors of one call; null: no such transfer.
   struct Transfers {
     const Tensors* output = nullptr;
     const Tensors* input_gradient = nullptr;
     const PipelineReceive* input = nullptr;
     const PipelineReceive* output_gradient = nullptr;
   };
-  // Their peers are there.
+  // Precondition: the peers of all `transfers` exist.
   absl::StatusOr<Received> Run(const Transfers& transfers, const PipelineCall& call, bool wrap);
 
   Messages& messages_;
   const PipelineOptions options_;
-  // By peer and direction, what Slices::number counts, in a generation of the messages' group.
+  // By peer and direction, the last Slices::number in this generation of the messages' group.
   std::map<std::pair<int, bool>, uint32_t> sent_;
   int64_t sent_generation_ = 0;
 };

@@ -1,4 +1,4 @@
-// What one stage receives in one transfer: what it expects, where it goes, and what was cut.
+// The receiving side of one transfer: the expected tensors, the places for them, and the slices.
 #ifndef COHORT_CLIENT_PARALLEL_PIPELINE_RECEPTION_H_
 #define COHORT_CLIENT_PARALLEL_PIPELINE_RECEPTION_H_
 
@@ -18,29 +18,30 @@ namespace cohort::parallel {
 
 class Reception {
  public:
-  // All outlive it. `tensor_group`: in which slices are gathered; null: none are. `receive`: what
-  // is expected; null: nothing is received.
+  // All arguments outlive it. `tensor_group` gathers the slices; null: this rank takes no slices.
+  // `receive` has the expected tensors; null: nothing is received.
   Reception(client::Group& group, client::Group* tensor_group, const PipelineReceive* receive,
             int peer)
       : group_(group), tensor_group_(tensor_group), receive_(receive), peer_(peer) {}
 
-  // As Accept: checks what is announced, and says where it goes.
+  // The Accept function of the transfer: checks the announced tensors and returns their places.
   absl::StatusOr<std::vector<Tensor>> Place(const std::string& note,
                                             const std::vector<TensorMeta>& metas);
-  // Whether Place found nothing wrong.
+  // Whether Place found no error.
   bool placed() const { return placed_; }
-  // Of the sender's message: Slices::number.
+  // The Slices::number of the sender's message.
   uint32_t number() const { return slices_.number; }
-  // Of what has come into these places: the whole tensors. Members of the tensor group call it for
-  // the same tensors. On a stream, once it has passed the slices.
+  // Returns the whole tensors, once the message has arrived in the places. Members of the tensor
+  // group call it for the same tensors. On a stream it returns once the stream has passed the
+  // slices.
   absl::StatusOr<Tensors> Finish(const Deadline& deadline);
 
  private:
-  // Of a message in which some tensors are slices.
+  // Finds the places for a message in which some tensors are slices.
   absl::Status PlaceSlices(const std::vector<TensorMeta>& metas);
   absl::Status CheckExpected(const std::vector<TensorMeta>& metas) const;
   absl::Status CheckCut(const Cut& cut) const;
-  // New, or of the cache.
+  // A new tensor, or the cache's.
   absl::StatusOr<Tensor> Room(size_t index, const TensorMeta& meta) const;
 
   client::Group& group_;
@@ -49,8 +50,8 @@ class Reception {
   const int peer_;
   bool placed_ = false;
   Slices slices_;
-  Tensors places_;  // that messages go to
-  Tensors wholes_;  // where some of those are slices
+  Tensors places_;  // into which the message is received
+  Tensors wholes_;  // the results, if some of the places are slices
 };
 
 }  // namespace cohort::parallel

@@ -11,17 +11,17 @@ namespace cohort::parallel {
 
 inline constexpr int kRingChannel = 16;
 
-// ColossalAI's ring_forward, by any distance. Sends `tensor` to the rank that is `distance`
-// further, counted around the group, and answers what the rank that is as far behind has sent: of
-// its type and shape, whatever this rank's own are, in new memory where it was sent from. A
-// negative distance goes the other way; a multiple of the group's size, and a group of one rank,
-// give a copy of `tensor`.
+// ColossalAI's ring_forward, by any distance. Sends `tensor` to the rank that is `distance` further
+// around the group. Returns the tensor that the rank as far behind has sent, with that tensor's
+// type and shape, in new memory of the same place (host or GPU). A negative distance goes the other
+// way. If the distance is a multiple of the group's size, or the group has one rank, it returns a
+// copy of `tensor`.
 //
-// All ranks of the group call it, with the same distance. Blocks. Errors: those of Messages. A
-// tensor that cannot be sent is INVALID_ARGUMENT, also for the rank that should receive it.
+// All ranks of the group call it, with the same distance. It blocks. Errors: those of Messages. A
+// tensor that cannot be sent is INVALID_ARGUMENT, for its receiver, too.
 absl::StatusOr<Tensor> RingShift(Messages& messages, const Tensor& tensor, int distance = 1,
                                  const client::CallOptions& options = {});
-// Of a group of which no Messages are in use.
+// For a group without a Messages object in use.
 absl::StatusOr<Tensor> RingShift(client::Group& group, const Tensor& tensor, int distance = 1,
                                  const client::CallOptions& options = {});
 

@@ -1,5 +1,5 @@
-// Tensors that all members of a tensor group have alike need not travel whole from each: each sends
-// a slice, and its receiver gathers the slices from the receivers beside it.
+// Slices of tensors that all members of a tensor group have alike. Each member sends one slice, and
+// its receiver gathers the slices from the other receivers.
 #ifndef COHORT_CLIENT_PARALLEL_PIPELINE_SCATTER_H_
 #define COHORT_CLIENT_PARALLEL_PIPELINE_SCATTER_H_
 
@@ -16,35 +16,35 @@
 
 namespace cohort::parallel {
 
-// What became of one tensor of a message; its sender decides, and says it.
+// Whether one tensor of a message was cut. The sender decides and tells the receiver.
 struct Cut {
   int parts = 1;  // 1: it travels whole
-  Shape shape;    // of the whole, where it was cut
+  Shape shape;    // of the whole tensor, if it was cut
 };
 
-// Of one message: what became of its tensors.
+// Which tensors of one message were cut.
 struct Slices {
-  // The how many-th of this sender to this receiver in which tensors may be cut, on its channel,
-  // from 1 on; 0: of a sender without a tensor group. Slices of the same number are of the same
-  // micro-batch.
+  // Counts, from 1 on, the messages of this sender to this receiver on this channel in which
+  // tensors may be cut. 0: the sender has no tensor group. Slices with the same number are of the
+  // same micro-batch.
   uint32_t number = 0;
   std::vector<Cut> cuts;  // by tensor; empty: all are whole
 };
-inline constexpr uint32_t kMostNumber = 0x7fffffff;  // behind it comes 1
+inline constexpr uint32_t kMostNumber = 0x7fffffff;  // the number after it is 1
 
-// As the note of a message.
+// Slices as the note of a message.
 std::string EncodeSlices(const Slices& slices);
-// Of a message that announces `metas`. Errors: INVALID_ARGUMENT: it is no such note, or the slices
-// that come are not those of the shapes.
+// Decodes the note of a message that announces `metas`. Errors: INVALID_ARGUMENT (not such a note,
+// or the announced slices do not fit the shapes).
 absl::StatusOr<Slices> DecodeSlices(absl::string_view note, const std::vector<TensorMeta>& metas);
 
-// Slice `index` of `parts` equal ones of the elements, in their order, of one dimension; a view,
-// or, where the elements do not lie so, of a copy in memory of `group`, made as `options` say.
-// Errors: INVALID_ARGUMENT (they do not divide); those of Group::Copy.
+// Slice `index` of `parts` equal slices of the elements, in their order, with one dimension. It is
+// a view if the elements are contiguous, else a copy in memory of `group`, made with `options`.
+// Errors: INVALID_ARGUMENT (the elements do not divide); those of Group::Copy.
 absl::StatusOr<Tensor> SliceOf(client::Group& group, const Tensor& tensor, int parts, int index,
                                const client::CallOptions& options);
 
-// Called by all members of `tensor_group` with their slices of one tensor; `whole` is contiguous.
+// All members of `tensor_group` call it with their slices of one tensor; `whole` is contiguous.
 absl::Status GatherSlices(client::Group& tensor_group, const Tensor& slice, const Tensor& whole,
                           const client::CallOptions& options);
 
