@@ -1,4 +1,4 @@
-// Where a reader's records come from: the memory it shares with the writer, or a stream.
+// The source of a reader's records: the memory it shares with the writer, or a stream.
 #ifndef COHORT_CLIENT_PARALLEL_QUEUE_BYTE_SOURCE_H_
 #define COHORT_CLIENT_PARALLEL_QUEUE_BYTE_SOURCE_H_
 
@@ -11,23 +11,23 @@
 
 namespace cohort::parallel {
 
-// One thread at a time reads; Stop is for any.
+// One thread at a time reads; any thread calls Stop.
 class ByteSource {
  public:
   virtual ~ByteSource() = default;
 
-  // From the front, in one piece, what is there and was not released; perhaps not all of it.
+  // The bytes from the front that were not released, in one piece; perhaps not all of them.
   virtual absl::string_view Peek() = 0;
-  // The first `bytes` of Peek() are not looked at again; with them, so many values have been read.
+  // Gives back the first `bytes` of Peek(). The reader has read `values` more values with them.
   virtual void Release(uint64_t bytes, uint64_t values) = 0;
-  // Until Peek() has `bytes` at least, which are no more than half the ring. Errors, none of which
-  // loses anything: DEADLINE_EXCEEDED, without a word; the reason of a cancellation or of Stop. Or
-  // why there will never be as many: CANCELLED (shut down), ABORTED (the writer is gone).
+  // Waits until Peek() has at least `bytes`, which are at most half the ring. Errors lose no byte:
+  // DEADLINE_EXCEEDED, without a text; the reason of a cancellation or of Stop. Or why there will
+  // never be as many bytes: CANCELLED (shut down), ABORTED (the writer is gone).
   virtual absl::Status Await(uint64_t bytes, const Patience& patience) = 0;
-  // Ends what waits and will wait, whatever is there. The first reason stays.
+  // Ends the waits of now and later, even if bytes are there. The first reason stays.
   virtual void Stop(const absl::Status& reason) = 0;
-  // Says good-bye: the writer waits for this reader no more, and what Peek() showed may change. By
-  // the thread that reads, behind Stop. Never waits for the writer.
+  // Leaves the queue: the writer no longer waits for this reader, and the bytes of Peek() may
+  // change. The thread that reads calls it, after Stop. It never waits for the writer.
   virtual void Leave(absl::string_view reason) = 0;
   // "shared memory", or "stream ADDRESS".
   virtual std::string path() const = 0;

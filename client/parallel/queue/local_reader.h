@@ -1,4 +1,4 @@
-// How a reader on the writer's host comes to the memory.
+// How a reader on the writer's host maps the writer's memory.
 #ifndef COHORT_CLIENT_PARALLEL_QUEUE_LOCAL_READER_H_
 #define COHORT_CLIENT_PARALLEL_QUEUE_LOCAL_READER_H_
 
@@ -11,9 +11,10 @@
 
 namespace cohort::parallel {
 
-// Returns when it is in: what is written from then on is read. Errors: UNAVAILABLE (the writer
-// cannot be reached from here), FAILED_PRECONDITION (it refused; says why), INVALID_ARGUMENT (what
-// it says makes no sense), RESOURCE_EXHAUSTED (no room among the addresses), DEADLINE_EXCEEDED.
+// Returns when the writer has admitted the reader, which then reads all values from there on.
+// Errors: UNAVAILABLE (the writer cannot be reached from here), FAILED_PRECONDITION (it refused;
+// says why), INVALID_ARGUMENT (its messages make no sense), RESOURCE_EXHAUSTED (no room among the
+// addresses), DEADLINE_EXCEEDED.
 absl::StatusOr<std::unique_ptr<ByteSource>> OpenLocalReader(const v1::QueueHandle& handle,
                                                             const std::string& name,
                                                             Instant deadline);

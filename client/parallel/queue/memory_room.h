@@ -1,5 +1,5 @@
-// Whether there is room for memory that is about to be used: a process that takes more than there
-// is gets no error, it is ended.
+// Checks for available memory before a process uses it. A process that uses more than available
+// gets no error: the system kills it.
 #ifndef COHORT_CLIENT_PARALLEL_QUEUE_MEMORY_ROOM_H_
 #define COHORT_CLIENT_PARALLEL_QUEUE_MEMORY_ROOM_H_
 
@@ -10,9 +10,10 @@
 
 namespace cohort::parallel {
 
-// What the machine says is available, and what the limits of this process's control groups (version
-// 1 and 2, and of those they lie in) leave. `root` is "/" but in tests. OK, too, where nothing of
-// it can be read. Errors: RESOURCE_EXHAUSTED: what was needed, what there is, and who says so.
+// Compares `bytes` with the machine's available memory and the room that this process's control
+// groups leave (version 1 and 2, with their parents). `root` is "/" except in tests. OK, too, if
+// none of it can be read. Errors: RESOURCE_EXHAUSTED (the needed and the available bytes, and the
+// limit that says so).
 absl::Status CheckMemoryRoom(uint64_t bytes, const std::string& root = "/");
 
 }  // namespace cohort::parallel

@@ -1,4 +1,4 @@
-// How long one looks before one sleeps, and what ends a wait besides what it is for.
+// How long a thread spins before it sleeps, and the deadline and cancellation that end its wait.
 #ifndef COHORT_CLIENT_PARALLEL_QUEUE_PATIENCE_H_
 #define COHORT_CLIENT_PARALLEL_QUEUE_PATIENCE_H_
 
@@ -11,10 +11,10 @@
 
 namespace cohort::parallel {
 
-// A sleeper looks again after this time, so that a lost wake-up costs no more.
+// A sleeping thread looks again after this time, so a lost wake-up costs no more.
 inline constexpr absl::Duration kLongestSleep = absl::Milliseconds(100);
 
-// Of one call by one thread: everything it waits for ends by these.
+// Ends all waits of one call by one thread.
 class Patience {
  public:
   // NOLINTNEXTLINE(google-explicit-constructor)
@@ -22,8 +22,8 @@ class Patience {
   Patience(absl::Duration timeout, client::Cancellation* cancellation)
       : cancellation(cancellation), timeout_(timeout) {}
 
-  // The time begins with the first wait: most calls have none, and to look at a clock takes a third
-  // of what a small value does.
+  // The timeout begins with the first wait. Most calls do not wait, and reading a clock takes a
+  // third of the time of a small value.
   Instant deadline() const {
     if (!deadline_.has_value()) deadline_ = Clock::Steady().Now() + timeout_;
     return *deadline_;
@@ -36,9 +36,9 @@ class Patience {
   mutable std::optional<Instant> deadline_;
 };
 
-// Whether `done` within some microseconds of looking, after which a sleeper costs less. Does not
-// spin where `parties` exceed the processors: that would keep from working the one who is waited
-// for; it is offered the processor instead.
+// Spins for some microseconds, after which sleeping costs less, and returns whether `done` became
+// true. If `parties` exceed the processors, spinning would stop the awaited thread from working.
+// Then it offers the processor instead.
 bool LookFor(absl::FunctionRef<bool()> done, uint32_t parties);
 
 }  // namespace cohort::parallel

@@ -24,14 +24,14 @@ absl::Status CheckOptions(const QueueOptions& options);
 
 class WriterQueue final : public MessageQueue {
  public:
-  // `name` of the queue and `writer` as errors say them. `alone`: it may be that nobody ever reads.
-  // Errors: as MessageQueue::CreateExternal.
+  // `name` and `writer` are the texts for the queue and its writer in errors. `alone`: the queue
+  // may never have a reader. Errors: as MessageQueue::CreateExternal.
   static absl::StatusOr<std::unique_ptr<WriterQueue>> Make(const std::string& name,
                                                            const std::string& writer, bool alone,
                                                            const QueueOptions& options);
   ~WriterQueue() override;
 
-  // Serves streams from now on, unless it does.
+  // Serves streams from now on; a second call does nothing.
   absl::Status Listen();
 
   bool is_writer() const override { return true; }
@@ -62,11 +62,11 @@ class WriterQueue final : public MessageQueue {
 class ReaderQueue final : public MessageQueue {
  public:
   struct Way {
-    bool memory = true;      // worth a try
+    bool memory = true;      // whether to try the writer's memory
     std::string reached_at;  // a host where the writer's process has been reached; or empty
   };
-  // Errors: as MessageQueue::Open; of them UNAVAILABLE, where no stream is served that could be
-  // tried, says so by `no_stream`.
+  // Errors: as MessageQueue::Open. `no_stream` is set if the error is UNAVAILABLE because the
+  // writer serves no stream to try.
   static absl::StatusOr<std::unique_ptr<ReaderQueue>> Open(const v1::QueueHandle& handle,
                                                            const std::string& reader,
                                                            const Way& way,
@@ -95,8 +95,8 @@ class ReaderQueue final : public MessageQueue {
   absl::Status Enter();
   void Exit();
   absl::Status WhyShut() const ABSL_LOCKS_EXCLUDED(mutex_);
-  // The good-bye of a reader that was shut down, by whoever reads last: before that the writer must
-  // not write over what he looks at.
+  // Tells the writer that a shut-down reader leaves. The last thread that reads does it: before
+  // that, the writer must not overwrite the bytes that the thread looks at.
   void LeaveUnlessReading() ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Status Explain(const absl::Status& status, const QueueCall& call) const;
 
@@ -105,8 +105,8 @@ class ReaderQueue final : public MessageQueue {
   const absl::Duration timeout_;
   const std::unique_ptr<ByteSource> source_;
   std::atomic<bool> busy_{false};
-  RecordReader records_;  // of who is busy
-  bool left_ = false;     // of who is busy
+  RecordReader records_;  // only for the thread that set busy_
+  bool left_ = false;     // only for the thread that set busy_
   std::atomic<bool> shut_{false};
   mutable Mutex mutex_;
   std::string shut_reason_ ABSL_GUARDED_BY(mutex_);

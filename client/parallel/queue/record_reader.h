@@ -1,4 +1,4 @@
-// Values out of a source of records.
+// Reads values from a source of records.
 #ifndef COHORT_CLIENT_PARALLEL_QUEUE_RECORD_READER_H_
 #define COHORT_CLIENT_PARALLEL_QUEUE_RECORD_READER_H_
 
@@ -14,24 +14,25 @@
 
 namespace cohort::parallel {
 
-// What a call that failed has read of a value is kept: the next goes on with it. One thread at a
-// time. Errors: the source's; DATA_LOSS (the writer does not keep to the layout).
+// A failed call keeps the part of a value that it has read: the next call goes on with it. One
+// thread at a time calls it. Errors: the source's; DATA_LOSS (the writer does not follow the
+// layout).
 class RecordReader {
  public:
-  // Longer values than `max_value_bytes` are not believed. `source` outlives it.
+  // Values longer than `max_value_bytes` are DATA_LOSS. `source` outlives it.
   RecordReader(ByteSource& source, uint64_t max_value_bytes)
       : source_(source), max_value_bytes_(max_value_bytes) {}
 
-  // The next value, copied once.
+  // Returns the next value, copied once.
   absl::StatusOr<std::string> Next(const Patience& patience);
-  // `use` sees it: where it lies, if it came in one record; else a copy. However `use` ends, by an
-  // exception too, the value has been read.
+  // Calls `use` with the next value: in place if it came in one record, else with a copy. However
+  // `use` ends, even by an exception, the value has been read.
   absl::Status View(absl::FunctionRef<absl::Status(absl::string_view)> use,
                     const Patience& patience);
 
  private:
   bool between_values() const { return !in_value_; }
-  // The header in front, which it does not release.
+  // Returns the header in front, without releasing it.
   absl::StatusOr<RecordHeader> PeekHeader(const Patience& patience);
   absl::Status OpenRecord(const Patience& patience);
   absl::Status CopyOn(const Patience& patience);
@@ -39,7 +40,7 @@ class RecordReader {
 
   ByteSource& source_;
   const uint64_t max_value_bytes_;
-  // Of the value that is being put together.
+  // The state of the value that is being assembled.
   bool in_value_ = false;
   std::string value_;
   uint64_t value_left_ = 0;

@@ -1,18 +1,18 @@
-// What lies where in the memory of a queue, and how the two sides meet there.
+// The layout of a queue's memory, and how its two sides synchronise.
 //
 //   ring      one page, RingHeader, which the writer alone writes; then `capacity` bytes of records
-//   page      one for each reader, ReaderPage; it and the writer write it, no other reader sees it
+//   page      one for each reader, ReaderPage; the writer and this reader alone write it
 //
-// Positions count bytes since the queue began, and never go back; position p lies at
-// (p + shift) % capacity. The shift changes only while nothing is unread, and is stored before the
-// tail that follows: so whoever sees bytes to read sees the shift they have, until he has read
-// them. Everything is a multiple of kRecordAlign. The writer publishes by moving `tail` (release),
-// after the bytes; a reader gives back by moving its `head` (release), after it has read them.
-// Bytes from the smallest head to the tail are nobody's to overwrite.
+// Positions count bytes since the queue began and never go back; position p lies at (p + shift) %
+// capacity. The shift changes only while no byte is unread, and it is stored before the tail that
+// follows. So a reader that sees bytes to read sees their shift, until it has read them. Every
+// position is a multiple of kRecordAlign. The writer publishes bytes by moving `tail` (release)
+// after it wrote them. A reader gives bytes back by moving its `head` (release) after it has read
+// them. The writer never overwrites bytes between the smallest head and the tail.
 //
-// A sleeper says that it sleeps before it looks for the last time; the other side stores before it
-// looks for sleepers; all four in the one order of sequential consistency. So nobody sleeps through
-// what happens, and nobody is woken who does not sleep.
+// A thread says that it sleeps before it looks for the last time; the other side stores before it
+// looks for sleepers. All four steps are sequentially consistent. So no thread sleeps through an
+// event, and no thread that is awake gets a wake-up.
 #ifndef COHORT_CLIENT_PARALLEL_QUEUE_RING_LAYOUT_H_
 #define COHORT_CLIENT_PARALLEL_QUEUE_RING_LAYOUT_H_
 
@@ -33,7 +33,7 @@ struct RingHeader {
 
   alignas(kLine) std::atomic<uint64_t> tail;
   std::atomic<uint64_t> shift;  // less than the capacity
-  // How many threads of this host look at the queue: with more than processors, nobody spins.
+  // How many threads of this host use the queue. If they exceed the processors, they do not spin.
   alignas(kLine) std::atomic<uint32_t> parties;
   // Set behind the last tail and the reason.
   std::atomic<uint32_t> ended;
@@ -42,13 +42,14 @@ struct RingHeader {
 };
 
 struct ReaderPage {
-  // The reader's. `values`: how many it has read.
+  // The reader writes these. `values`: how many values it has read.
   alignas(kLine) std::atomic<uint64_t> head;
   std::atomic<uint64_t> values;
-  // The reader sleeps on the event, which whoever wakes it moves.
+  // The reader sleeps on the event; a thread that wakes it changes the event.
   alignas(kLine) std::atomic<uint32_t> reader_sleeps;
   std::atomic<uint32_t> reader_event;
-  // The head that the writer waits for, kNobody if it does not; it sleeps on the event.
+  // The head that the writer waits for, kNobody if it does not wait; the writer sleeps on the
+  // event.
   alignas(kLine) std::atomic<uint64_t> awaited_head;
   std::atomic<uint32_t> writer_event;
 };
@@ -58,8 +59,8 @@ struct RecordHeader {
   enum Kind : uint32_t {
     kWhole = 1,      // a value
     kFirst = 2,      // the first part of one
-    kNext = 3,       // the next, as many as it takes
-    kAbandoned = 4,  // what is there of a value is not one: its writer gave up
+    kNext = 3,       // the next part, as many as the value takes
+    kAbandoned = 4,  // the parts so far are not a value: the writer gave up
   };
   uint64_t value_bytes;  // of all parts
   uint32_t part_bytes;   // of this one
@@ -76,7 +77,7 @@ inline constexpr uint64_t RecordBytes(uint64_t part_bytes) {
 
 // Gives back what lies before `head`, and wakes the writer if it waits for that.
 void MoveHead(ReaderPage& page, uint64_t head);
-// Wakes who sleeps there, whatever for.
+// Wakes the thread that sleeps there, whatever it waits for.
 void WakeWriter(ReaderPage& page);
 void WakeReader(ReaderPage& page);
 

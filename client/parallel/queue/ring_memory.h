@@ -1,4 +1,4 @@
-// The memory of a queue, as the writer makes it and readers of its host map it.
+// The memory of a queue, as its writer creates it and readers of its host map it.
 #ifndef COHORT_CLIENT_PARALLEL_QUEUE_RING_MEMORY_H_
 #define COHORT_CLIENT_PARALLEL_QUEUE_RING_MEMORY_H_
 
@@ -13,15 +13,16 @@
 
 namespace cohort::parallel {
 
-// The ring, in a file that has no name and no place in /dev/shm. Its bytes are mapped twice, one
-// behind the other, so that whatever is no longer than the ring lies in one piece. Whoever maps it
-// besides its maker can only read.
+// The ring, in a file without a name and outside of /dev/shm. Its bytes are mapped twice, one
+// mapping right after the other, so any range up to the ring's size is contiguous. Only the process
+// that created it can write to it.
 class RingMemory {
  public:
-  // At least `bytes`, in whole pages. Errors: RESOURCE_EXHAUSTED (no descriptors or memory).
+  // Creates at least `bytes`, in whole pages. Errors: RESOURCE_EXHAUSTED (no descriptors or
+  // memory).
   static absl::StatusOr<std::shared_ptr<RingMemory>> Create(int64_t bytes);
-  // Of a file that another process made with Create. Errors: INVALID_ARGUMENT (it is none, or has
-  // another size), RESOURCE_EXHAUSTED (no room among this process's addresses).
+  // Maps a file that another process made with Create. Errors: INVALID_ARGUMENT (not such a file,
+  // or another size), RESOURCE_EXHAUSTED (no room among this process's addresses).
   static absl::StatusOr<std::shared_ptr<RingMemory>> Map(UniqueFd fd, int64_t capacity);
   ~RingMemory();
   RingMemory(const RingMemory&) = delete;
@@ -31,11 +32,12 @@ class RingMemory {
   uint64_t capacity() const { return capacity_; }
   // The byte with this number; as many bytes as the ring has from there on.
   char* At(uint64_t place) const { return base_ + page_ + place % capacity_; }
-  // Where the position lies, as long as it is unread. For who has seen a tail behind it.
+  // The place of a position while it is unread. For a caller that has seen a tail after the
+  // position.
   char* AtPosition(uint64_t position) const {
     return At(position + header().shift.load(std::memory_order_relaxed) % capacity_);
   }
-  // To be passed on; stays this object's.
+  // To be passed to another process; this object keeps it open.
   int fd() const { return fd_.get(); }
 
  private:

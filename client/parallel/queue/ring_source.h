@@ -1,4 +1,4 @@
-// The records of a ring that lies in this process's memory.
+// Reads the records of a ring that is mapped into this process.
 #ifndef COHORT_CLIENT_PARALLEL_QUEUE_RING_SOURCE_H_
 #define COHORT_CLIENT_PARALLEL_QUEUE_RING_SOURCE_H_
 
@@ -15,7 +15,7 @@ namespace cohort::parallel {
 
 class RingSource final : public ByteSource {
  public:
-  // From where the page's head is on. `writer` as people call it.
+  // Reads from the page's head on. `writer` is the writer's name in errors.
   RingSource(std::shared_ptr<RingMemory> ring, std::shared_ptr<PageMemory> page,
              std::string writer);
 
@@ -23,13 +23,14 @@ class RingSource final : public ByteSource {
   void Release(uint64_t bytes, uint64_t values) override;
   absl::Status Await(uint64_t bytes, const Patience& patience) override;
   void Stop(const absl::Status& reason) override;
-  // The writer knows by the connection alone: see LocalReader.
+  // Does nothing: the writer sees that the connection closes (see LocalReader).
   void Leave(absl::string_view) override {}
   std::string path() const override { return "shared memory"; }
 
-  // From any thread: nobody writes any more, for `why`. What is there can still be read.
+  // Any thread may call it: the writer is gone, because of `why`. The bytes in the ring can still
+  // be read.
   void WriterGone(const std::string& why);
-  // From any thread: the writer waits for this reader no more, for `why`. Nothing is read any more.
+  // Any thread may call it: the writer let this reader go, because of `why`. It reads no more.
   void LetGo(absl::string_view why);
 
  private:
@@ -37,13 +38,13 @@ class RingSource final : public ByteSource {
   bool IsThere(uint64_t position) const {
     return header().tail.load(std::memory_order_seq_cst) >= position;
   }
-  // No more comes, or nobody wants it.
+  // Whether no more bytes come, or the reader was stopped.
   bool IsOver() const {
     return header().ended.load(std::memory_order_seq_cst) != 0 ||
            writer_gone_.load(std::memory_order_seq_cst) || stopped_.load(std::memory_order_seq_cst);
   }
-  // For a while; and a while longer whenever something came meanwhile, so that the pieces of a
-  // large value wake its reader once. Not long beyond the deadline.
+  // Spins for a while, and longer whenever bytes came meanwhile, so that the pieces of a large
+  // value wake the reader once. It ends soon after the deadline.
   void LookOn(uint64_t wanted, Instant deadline) const;
   absl::Status WhyOver() const ABSL_LOCKS_EXCLUDED(mutex_);
 

@@ -1,4 +1,4 @@
-// The writing end of a ring: puts values in, waits for the slowest reader, and knows who reads.
+// The writing end of a ring: writes values, waits for the slowest reader, and knows the readers.
 #ifndef COHORT_CLIENT_PARALLEL_QUEUE_RING_WRITER_H_
 #define COHORT_CLIENT_PARALLEL_QUEUE_RING_WRITER_H_
 
@@ -28,11 +28,13 @@ class ReaderSeat {
   const std::string& name() const { return name_; }  // "rank 3"
   const std::string& path() const { return path_; }  // "shared memory", "stream 10.0.0.4:4123"
   virtual ReaderPage& page() = 0;
-  // Its head is set, and what is written from now on is for it. On any thread, once.
+  // The seat's head is set, and the reader gets the values from there on. Any thread calls it,
+  // once.
   virtual void Admitted() = 0;
-  // There is something new for one who said that it sleeps. On any thread.
+  // Wakes a reader that said that it sleeps: there is a new value. Any thread calls it.
   virtual void Wake() = 0;
-  // The writer waits for it no more, for `why`: so that it is told. On any thread, once.
+  // Tells the reader that the writer no longer waits for it, because of `why`. Any thread calls it,
+  // once.
   virtual void Left(absl::string_view why) = 0;
 
   bool gone() const { return gone_.load(std::memory_order_seq_cst); }
@@ -46,24 +48,24 @@ class ReaderSeat {
   uint64_t head_ = 0;  // as the writer saw it last
 };
 
-// Write by one thread at a time, the rest from any.
+// One thread at a time calls Write; any thread calls the other methods.
 class RingWriter {
  public:
-  // `alone`: it may write where nobody has come to read.
+  // `alone`: Write is legal without readers.
   RingWriter(std::shared_ptr<RingMemory> ring, bool alone);
 
-  // Returns once the value is in the ring, or its last part is. Errors, with which no reader ever
-  // gets the value: DEADLINE_EXCEEDED names who lags and by how much; the reason of a cancellation
-  // or of End; ABORTED (all readers are gone; names them); FAILED_PRECONDITION (nobody has come to
-  // read; another thread is writing).
+  // Returns once the value, or its last part, is in the ring. After an error no reader ever gets
+  // the value. Errors: DEADLINE_EXCEEDED (names the readers that lag, and by how much); the reason
+  // of a cancellation or of End; ABORTED (all readers are gone; names them); FAILED_PRECONDITION
+  // (no reader has come; another thread is writing).
   absl::Status Write(absl::string_view value, const Patience& patience);
 
-  // It reads from the next value on.
+  // Adds a reader. It reads from the next value on.
   void Admit(std::shared_ptr<ReaderSeat> seat) ABSL_LOCKS_EXCLUDED(mutex_);
-  // The writer does not wait for it any more.
+  // Removes a reader: the writer no longer waits for it.
   void Leave(ReaderSeat& seat, absl::string_view why) ABSL_LOCKS_EXCLUDED(mutex_);
-  // No value is written any more; readers hear why once they have read what is there. The first
-  // reason stays.
+  // Ends the queue: no value is written any more. Readers get the reason once they have read all
+  // values. The first reason stays.
   void End(absl::string_view reason) ABSL_LOCKS_EXCLUDED(mutex_);
   bool ended() const { return stopped_.load(std::memory_order_seq_cst); }
 
@@ -83,7 +85,8 @@ class RingWriter {
     std::string why;
   };
   std::vector<Departure> departures() const ABSL_LOCKS_EXCLUDED(mutex_);
-  // Until `done`, which is asked whenever somebody came, left, or everything ended. Whether it is.
+  // Waits until `done` is true, and returns whether it is. `done` is asked whenever a reader came
+  // or left, or the queue ended.
   bool AwaitChange(absl::FunctionRef<bool()> done, const Patience& patience) const
       ABSL_LOCKS_EXCLUDED(mutex_);
 
@@ -93,20 +96,22 @@ class RingWriter {
   absl::Status WritePart(absl::string_view part, const RecordHeader& header,
                          const Patience& patience);
   absl::Status WriteParts(absl::string_view value, const Patience& patience);
-  // Until so many bytes are nobody's.
+  // Waits until `bytes` after the tail may be overwritten.
   absl::Status AwaitRoom(uint64_t bytes, const Patience& patience);
-  // False: the deadline has passed, or everything ended.
+  // Returns false if the deadline has passed or the queue ended.
   bool AwaitHead(const std::shared_ptr<ReaderSeat>& seat, uint64_t wanted, const Patience& patience)
       ABSL_LOCKS_EXCLUDED(mutex_);
-  // Reads and checks it.
+  // Reads the seat's head and checks it.
   uint64_t HeadOf(ReaderSeat& seat);
   absl::Status NoRoom(uint64_t bytes, uint64_t wanted, const Patience& patience);
   absl::Status NobodyReads() const ABSL_LOCKS_EXCLUDED(mutex_);
   absl::Status WhyStopped() const ABSL_LOCKS_EXCLUDED(mutex_);
-  // To the ring's first byte, if all has been read and enough been written since the last time.
+  // Continues at the ring's first byte, if all bytes are read and enough were written since the
+  // last time.
   void TurnBack();
   void Publish(uint64_t tail);
-  // Who came is let in and who left is let out; as long as nobody writes, who does so himself.
+  // Lets in readers that came and out those that left. While no thread writes, the thread of the
+  // reader that came or left calls it.
   void Tidy() ABSL_LOCKS_EXCLUDED(mutex_);
   void TidyUnlessWriting() ABSL_LOCKS_EXCLUDED(mutex_);
   void Take(Busy as);
@@ -116,23 +121,23 @@ class RingWriter {
 
   const std::shared_ptr<RingMemory> ring_;
   const bool alone_;
-  const uint64_t largest_record_;  // of a value that is written as one
+  const uint64_t largest_record_;  // the largest record of a value that is written as one
 
   std::atomic<int> busy_{kIdle};
   std::atomic<bool> changed_{false};
   std::atomic<bool> stopped_{false};
   std::atomic<uint64_t> values_{0};
 
-  // Of who is busy.
+  // Only for the thread that set busy_.
   uint64_t tail_ = 0;
-  uint64_t room_until_ = 0;  // a tail up to which there was room when it was last looked
-  uint64_t turn_at_ = 0;     // the next tail to turn back at
-  bool abandoned_ = false;   // parts of a value are in the ring that has no last one
+  uint64_t room_until_ = 0;  // a tail up to which there was room at the last look
+  uint64_t turn_at_ = 0;     // the tail at which to turn back next
+  bool abandoned_ = false;   // the ring has parts of a value without its last part
 
   mutable Mutex mutex_;
   mutable CondVar change_;
   mutable uint64_t changes_ ABSL_GUARDED_BY(mutex_) = 0;
-  // Changed by who is busy, under the lock too; so he reads them without.
+  // The thread that set busy_ changes it, under the lock; so that thread reads it without the lock.
   std::vector<std::shared_ptr<ReaderSeat>> seats_;
   std::vector<std::shared_ptr<ReaderSeat>> coming_ ABSL_GUARDED_BY(mutex_);
   std::vector<Departure> departures_ ABSL_GUARDED_BY(mutex_);

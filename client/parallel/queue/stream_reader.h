@@ -1,4 +1,4 @@
-// A reader that shares no memory with the writer: its end of a stream.
+// The end of a stream of a reader that shares no memory with the writer.
 #ifndef COHORT_CLIENT_PARALLEL_QUEUE_STREAM_READER_H_
 #define COHORT_CLIENT_PARALLEL_QUEUE_STREAM_READER_H_
 
@@ -11,10 +11,10 @@
 
 namespace cohort::parallel {
 
-// At `address`, which is one of the handle's or the writer's port elsewhere. Returns when it is in:
-// what is written from then on is read. Holds no more than the queue's capacity. Errors:
-// UNAVAILABLE (nobody there), PERMISSION_DENIED and INVALID_ARGUMENT (refused),
-// DEADLINE_EXCEEDED.
+// `address` is one of the handle's, or the writer's port at another host. Returns when the writer
+// has admitted the reader, which then reads all values from there on. Holds at most the queue's
+// capacity in bytes. Errors: UNAVAILABLE (no process listens there), PERMISSION_DENIED and
+// INVALID_ARGUMENT (refused), DEADLINE_EXCEEDED.
 absl::StatusOr<std::unique_ptr<ByteSource>> OpenStreamReader(const v1::QueueHandle& handle,
                                                              const std::string& address,
                                                              const std::string& name,

@@ -1,4 +1,4 @@
-// Where readers of other hosts read: a gRPC server of the writer's process.
+// The gRPC server in the writer's process, from which readers of other hosts read.
 #ifndef COHORT_CLIENT_PARALLEL_QUEUE_STREAM_SERVER_H_
 #define COHORT_CLIENT_PARALLEL_QUEUE_STREAM_SERVER_H_
 
@@ -16,7 +16,7 @@ namespace cohort::parallel {
 struct StreamServerOptions {
   // "host:port" or "[IPv6]:port", port 0 for any. Empty: any port of all addresses.
   std::string listen;
-  // The host that readers are told, in place of those it listens at. Empty: those.
+  // The host that the server tells readers. Empty: the hosts it listens at.
   std::string advertise;
 };
 
@@ -27,14 +27,14 @@ class StreamServer {
   static absl::StatusOr<std::unique_ptr<StreamServer>> Start(const StreamServerOptions& options,
                                                              std::shared_ptr<RingWriter> writer,
                                                              const v1::QueueHandle& handle);
-  // Hangs up on all readers.
+  // Closes the streams of all readers.
   ~StreamServer();
 
-  // By which readers reach it, for the handle.
+  // The addresses by which readers reach it, for the handle.
   const std::vector<std::string>& addresses() const { return addresses_; }
   int port() const { return port_; }
 
-  // Of a queue that has ended: until all readers have heard all of it, at most for `linger`.
+  // After the queue ended: waits until all readers have read all of it, at most for `linger`.
   void Finish(absl::Duration linger);
 
  private:

@@ -1,4 +1,4 @@
-// Text for the string fields of messages, which have to be UTF-8 and of a bounded size.
+// Texts for string fields of protos, which have to be UTF-8 and of a bounded size.
 #ifndef COHORT_CLIENT_PARALLEL_QUEUE_WIRE_TEXT_H_
 #define COHORT_CLIENT_PARALLEL_QUEUE_WIRE_TEXT_H_
 
@@ -9,13 +9,13 @@
 
 namespace cohort::parallel {
 
-// Of an error, and of why somebody leaves.
+// For an error, and for the reason why a reader leaves.
 inline constexpr size_t kMostReasonBytes = 512;
-// Of the name of a queue, its writer, a reader.
+// For the name of a queue, of its writer, or of a reader.
 inline constexpr size_t kMostNameBytes = 256;
 
-// As many whole characters of `text` as `most_bytes` have room for. A byte that is not part of one
-// becomes '?': a message with broken UTF-8 cannot be parsed.
+// As many whole characters of `text` as fit into `most_bytes`. A byte that is not part of a
+// character becomes '?', because a proto with broken UTF-8 cannot be parsed.
 std::string WireText(absl::string_view text, size_t most_bytes);
 
 }  // namespace cohort::parallel

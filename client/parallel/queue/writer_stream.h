@@ -16,11 +16,11 @@
 
 namespace cohort::parallel {
 
-// How many streams there are, and how many of them are readers': the rest have not said hello.
+// Counts the streams, and those of them that are readers'. The rest have not said hello.
 class StreamCount {
  public:
   void Add(int streams, int readers) ABSL_LOCKS_EXCLUDED(mutex_);
-  // False: the time has passed.
+  // Returns false if the time has passed.
   bool AwaitNone(absl::Duration timeout) ABSL_LOCKS_EXCLUDED(mutex_);
   bool AwaitNoReaders(absl::Duration timeout) ABSL_LOCKS_EXCLUDED(mutex_);
 
@@ -33,17 +33,18 @@ class StreamCount {
   int readers_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
-// A seat at the ring like any other: its head is where the reader at the far end has come to, so
-// the bytes that are on their way lie in the ring, and nowhere else is there a queue that could
-// grow. They are sent from where they lie.
+// A seat at the ring like any other. Its head is the position of the reader at the far end. So
+// bytes on their way stay in the ring, and no second queue can grow. They are sent from their place
+// in the ring.
 //
-// Only one writes at a time, or finishes: whoever has taken `reader_sleeps` from 1 to 0. Who has
-// nothing to write puts it back, and may not touch the reactor from then on.
+// One thread at a time has the turn to write or to finish: the one that changed `reader_sleeps`
+// from 1 to 0. A thread with nothing to write sets it back to 1, and may not touch the reactor
+// after that.
 class WriterStream final : public std::enable_shared_from_this<WriterStream> {
  public:
   using Reactor = grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>;
 
-  // The reactor owns itself, and ends when the reader goes or has heard the end of the queue.
+  // The reactor owns itself. It ends when the reader goes or has received the end of the queue.
   static Reactor* Start(std::shared_ptr<RingWriter> writer, const v1::QueueHandle& handle,
                         std::shared_ptr<StreamCount> count, grpc::CallbackServerContext* context);
 
@@ -55,15 +56,15 @@ class WriterStream final : public std::enable_shared_from_this<WriterStream> {
   WriterStream(std::shared_ptr<RingWriter> writer, const v1::QueueHandle& handle,
                std::shared_ptr<StreamCount> count, const std::string& peer);
 
-  // On the reactor's reads. False: the stream is over.
+  // The reactor calls it for each message that it read. Returns false if the stream is over.
   bool OnRequest(const grpc::ByteBuffer& bytes);
   bool OnHello(const v1::QueueHello& hello);
   bool OnProgress(const v1::QueueProgress& progress);
-  // The stream ends with `status`; the first stays.
+  // Ends the stream with `status`; the first status stays.
   void End(const absl::Status& status);
 
   bool TakeTurn() { return page_.reader_sleeps.exchange(0, std::memory_order_seq_cst) == 1; }
-  // By who has the turn.
+  // The thread that has the turn calls it.
   void WriteOn();
   void FinishCall();
 
@@ -73,9 +74,9 @@ class WriterStream final : public std::enable_shared_from_this<WriterStream> {
   const std::string peer_;  // "10.0.0.4:4123"
   Reactor* reactor_ = nullptr;
   ReaderPage page_ = {};
-  std::shared_ptr<StreamSeat> seat_;  // of the reads
+  std::shared_ptr<StreamSeat> seat_;  // used by the thread that reads
   std::atomic<uint64_t> sent_{0};
-  // Of who has the turn.
+  // Only for the thread that has the turn.
   bool welcomed_ = false;
   bool end_sent_ = false;
   grpc::ByteBuffer message_;
