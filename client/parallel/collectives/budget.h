@@ -1,4 +1,4 @@
-// One timeout for the several calls of a verb.
+// One timeout for several calls of one collective.
 #ifndef COHORT_CLIENT_PARALLEL_COLLECTIVES_BUDGET_H_
 #define COHORT_CLIENT_PARALLEL_COLLECTIVES_BUDGET_H_
 
@@ -15,7 +15,7 @@ class Budget {
   explicit Budget(const client::CallOptions& options)
       : options_(options), begun_(Clock::Steady().Now()) {}
 
-  // On a stream the timeout is the device's.
+  // On a stream the timeout limits the device's work.
   client::CallOptions Left() const {
     client::CallOptions left = options_;
     if (left.timeout.has_value() && !left.stream.has_value()) {
@@ -24,7 +24,7 @@ class Budget {
     }
     return left;
   }
-  // Of what goes by way of the host.
+  // Options for the calls that go through the host.
   client::CallOptions LeftOnHost() const {
     client::CallOptions left = Left();
     if (left.stream.has_value()) left = {};

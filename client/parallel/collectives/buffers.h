@@ -1,4 +1,4 @@
-// Memory for results, allocated ahead.
+// Memory for results, allocated in advance.
 #ifndef COHORT_CLIENT_PARALLEL_COLLECTIVES_BUFFERS_H_
 #define COHORT_CLIENT_PARALLEL_COLLECTIVES_BUFFERS_H_
 
@@ -13,28 +13,28 @@
 
 namespace cohort::parallel {
 
-// Tensors of a group's memory, which verbs take for their results: see the options in
+// Tensors of a group's memory, which collectives use for their results: see the options in
 // collectives.h. Seed: prepare_communication_buffer_for_model.
 //
-// A tensor comes back to the buffers when the last copy of it is gone, and not before: no result is
-// ever another's memory. So who uses it on a stream keeps it until the work there is done.
+// A tensor comes back to the buffers when its last copy is gone, and not before: no two results
+// share memory. A caller that uses a tensor on a stream keeps it until the stream's work is done.
 //
 // Cheap to copy; copies are of the same buffers. Thread-safe. The group outlives its tensors.
 class Buffers {
  public:
-  // A new tensor for each of `specs`, in memory that the other ranks reach, with every page there.
-  // No other rank is asked. Errors: those of Group::Allocate.
+  // Allocates a tensor for each of `specs`, in memory that the other ranks can map, and touches
+  // every page. It asks no other rank. Errors: those of Group::Allocate.
   static absl::StatusOr<Buffers> Prepare(client::Group& group, absl::Span<const TensorSpec> specs);
 
-  // The smallest free one that is large enough, on the same device; where there is none, new memory
-  // of the group, which will not come back. Contiguous, of no defined value. Errors: those of
-  // Group::Allocate.
+  // Returns the smallest free tensor that is large enough, on the same device. If there is no such
+  // tensor, it returns new memory of the group, which does not come back to the buffers.
+  // Contiguous, with undefined values. Errors: those of Group::Allocate.
   absl::StatusOr<Tensor> Take(const TensorSpec& spec) const;
 
   struct Counts {
     int64_t free = 0;
     int64_t in_use = 0;
-    int64_t missed = 0;  // how often Take found none
+    int64_t missed = 0;  // how often Take found no free tensor
   };
   Counts counts() const;
 

@@ -1,4 +1,4 @@
-// Collectives on the group of a parallel mode, in place of a group: ColossalAI's forms.
+// Collectives on the group of a parallel mode: ColossalAI's forms.
 #ifndef COHORT_CLIENT_PARALLEL_COLLECTIVES_BY_MODE_H_
 #define COHORT_CLIENT_PARALLEL_COLLECTIVES_BY_MODE_H_
 
@@ -13,11 +13,11 @@
 
 namespace cohort::parallel {
 
-// This rank's group of a mode; an error where there is none.
+// Returns this rank's group of a mode, or an error if there is no such group.
 using GroupOfMode = std::function<absl::StatusOr<client::Group*>(ParallelMode)>;
 
-// As the functions of the same names, of the group that `groups` has for the mode. Roots are ranks
-// in that group. Errors besides: those of `groups`, of which no other rank hears.
+// Like the functions of the same names, on the group that `groups` has for the mode. Roots are
+// ranks in that group. Errors besides: those of `groups`, which only this rank gets.
 //
 // Seeds: all_gather, reduce_scatter, all_reduce, broadcast, reduce. What async_op was for:
 //

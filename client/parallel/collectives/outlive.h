@@ -1,4 +1,4 @@
-// Memory of a verb's own on a GPU, which lives until the stream is through with it.
+// Keeps the temporary GPU memory of a collective alive until the stream has passed it.
 #ifndef COHORT_CLIENT_PARALLEL_COLLECTIVES_OUTLIVE_H_
 #define COHORT_CLIENT_PARALLEL_COLLECTIVES_OUTLIVE_H_
 
@@ -8,9 +8,9 @@
 
 namespace cohort::parallel {
 
-// `temporary` was copied to on the stream of `call`, and then given to a verb there that returned
-// `verb`. Blocks until the stream has passed both: what follows may free it. Nothing to do, and to
-// wait for, without a stream or on the host. Returns `verb`, or why the wait failed.
+// `temporary` was copied to on the stream of `call`. Then a collective on that stream used it and
+// returned `verb`. Blocks until the stream has passed both, so that the caller may free it. Does
+// nothing without a stream or on the host. Returns `verb`, or why the wait failed.
 inline absl::Status Outlive(client::Group& group, const Tensor& temporary, const absl::Status& verb,
                             const client::CallOptions& call) {
   if (!call.stream.has_value() || temporary.device().is_host() || temporary.count() == 0) {
@@ -21,8 +21,8 @@ inline absl::Status Outlive(client::Group& group, const Tensor& temporary, const
     left.timeout = call.timeout;
     return group.AwaitStreams(left);
   }
-  // No work of the group is behind the copy that could be waited for. One to memory that no device
-  // knows is through when it returns, and so is what is before it on the stream.
+  // The group has no work after the copy that could be waited for. A copy to memory that no device
+  // knows returns when it is done, and the stream's earlier work is then done, too.
   const Tensor first(temporary.data(), temporary.type(), {1}, temporary.owner(),
                      temporary.device());
   group.Copy(first, Tensor::Uninitialized(temporary.type(), {1}), call).IgnoreError();

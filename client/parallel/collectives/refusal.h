@@ -1,4 +1,4 @@
-// How a rank that cannot take part in a verb keeps the others from waiting for it.
+// How a rank that cannot take part in a collective keeps the others from waiting for it.
 #ifndef COHORT_CLIENT_PARALLEL_COLLECTIVES_REFUSAL_H_
 #define COHORT_CLIENT_PARALLEL_COLLECTIVES_REFUSAL_H_
 
@@ -11,14 +11,14 @@
 
 namespace cohort::parallel {
 
-// In place of a verb that all ranks call. What all then get; but when `why` is no mistake in an
-// argument, such as a lack of memory, this rank gets `why` itself. On a stream nobody is told, as
-// by the group's own verbs.
+// Called instead of a collective that all ranks call. Returns the error that all ranks get. But if
+// `why` is no wrong argument, such as a lack of memory, this rank gets `why` itself. On a stream
+// the other ranks get no error, as with the group's own collectives.
 absl::Status Refuse(client::Group& group, const absl::Status& why,
                     const client::CallOptions& options);
 
-// A tensor for a verb's result, of `buffers` or, if null, of the group. Where there can be none,
-// because `spec` is an error or there is no memory, all ranks hear of it.
+// A tensor for the result of a collective, from `buffers` or, if null, from the group. If `spec` is
+// an error or there is no memory, all ranks get an error.
 absl::StatusOr<Tensor> AllocateResult(client::Group& group, const absl::StatusOr<TensorSpec>& spec,
                                       const Buffers* buffers, const client::CallOptions& options);
 

@@ -22,19 +22,19 @@ struct SendOptions {
 struct ReceiveOptions {
   std::optional<int>
       source;  // a rank in the group; absent: the one before, before the first the last
-  // Type, shape and whether on the host; absent: what comes.
+  // The type, shape, and whether on the host; absent: any tensor.
   std::optional<TensorSpec> expected;
   int channel = 0;
   client::CallOptions call;
 };
 
-// Type and shape travel with the tensor. Rules, and errors besides, are those of Messages: to
-// itself no rank sends. Seed: send.
+// Sends a tensor with its type and shape. Rules and further errors are those of Messages: a rank
+// does not send to itself. Seed: send.
 absl::Status Send(Messages& messages, const Tensor& tensor, const SendOptions& options = {});
 
-// A new tensor of the group's memory, contiguous; on this rank's GPU if the sender's was on its.
-// Errors besides: INVALID_ARGUMENT (what came is not what is expected, and is gone: names both; the
-// sender hears it too, if it still waits). Seed: recv.
+// Returns a new contiguous tensor of the group's memory, on this rank's GPU if the sender's tensor
+// was on a GPU. Errors besides: INVALID_ARGUMENT (the tensor is not the expected one and is
+// dropped; names both; the sender gets the error, too, if it still waits). Seed: recv.
 absl::StatusOr<Tensor> Receive(Messages& messages, const ReceiveOptions& options = {});
 
 }  // namespace cohort::parallel

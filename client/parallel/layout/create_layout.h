@@ -1,4 +1,4 @@
-// All groups of a layout that a rank is in, in one call.
+// Creates all groups of a layout that a rank is in, in one call.
 //
 //   COHORT_ASSIGN_OR_RETURN(const Layout layout, VllmLayout(world->size(), sizes));
 //   COHORT_ASSIGN_OR_RETURN(const ParallelGroups groups, CreateLayout(*world, layout, factory));
@@ -23,30 +23,30 @@
 namespace cohort::parallel {
 
 struct CreateLayoutOptions {
-  // Put before the kind in the groups' names: NAME.tensor:0; empty: tensor:0.
+  // Precedes the kind in the groups' names: NAME.tensor:0; empty: tensor:0.
   std::string name;
-  // Which kinds to make, as those that cost memory or time and that nobody asks for need not be.
-  // Empty: all of the layout.
+  // The kinds to create. Groups that cost memory or time can be left out. Empty: all kinds of the
+  // layout.
   std::vector<GroupKind> kinds;
-  // Kinds that are not one with others, besides those that the layout keeps apart.
+  // Kinds that do not share groups with other kinds, besides those that the layout keeps apart.
   std::vector<GroupKind> separate;
-  // As in CreateGroupsOptions.
+  // See CreateGroupsOptions.
   absl::Duration timeout = absl::Seconds(300);
 };
 
-// Groups whose members are the same, in the same order, are one: what is called on it by one kind
-// is ordered with what is called by another. The group of all ranks of the world is the world,
-// which outlives this.
+// The groups that a rank is in, by kind. Kinds whose groups have the same members in the same order
+// share one group, which orders the calls of all these kinds. The group of all ranks of the world
+// is the world itself, which outlives this object.
 class ParallelGroups {
  public:
-  // Errors: FAILED_PRECONDITION (that kind is not in the layout, was not made, or this rank is in
+  // Errors: FAILED_PRECONDITION (the kind is not in the layout, was not created, or this rank is in
   // none of its groups; says which).
   absl::StatusOr<Subgroup> Get(GroupKind kind) const;
 
   const Layout& layout() const { return layout_; }
-  // OK, or FAILED_PRECONDITION, naming what differs: for callers who each make sure that the groups
-  // of their layout are there.
-  // Source: ensure_model_parallel_initialized, which compares three sizes
+  // OK, or FAILED_PRECONDITION, naming the difference: for several callers that each make sure that
+  // the groups of their layout exist. Source: ensure_model_parallel_initialized, which compares
+  // three sizes.
   absl::Status CheckSame(const Layout& layout) const { return layout_.CheckSame(layout); }
 
  private:
@@ -57,16 +57,16 @@ class ParallelGroups {
 
   Layout layout_;
   int rank_ = 0;
-  std::map<GroupKind, Subgroup> made_;  // of what this rank is in
+  std::map<GroupKind, Subgroup> made_;  // the groups that this rank is in
   std::set<GroupKind> chosen_;          // all kinds that were asked for
 };
 
-// All ranks of `world` call it, with the same layout and options, which is checked before anything
-// is made, in one exchange of a few bytes. Ranks of the layout are ranks of `world`, which may have
-// more. Every rank makes its groups one by one, in the order in which the layout names them.
+// All ranks of `world` call it, with the same layout and options; one exchange of a few bytes
+// checks that before any group is created. Ranks of the layout are ranks of `world`, which may have
+// more. Every rank creates its groups one by one, in the order in which the layout names them.
 //
 // Errors: as CreateGroups; INVALID_ARGUMENT also for a layout that is larger than the world, and
-// for kinds that it does not have.
+// for kinds that the layout does not have.
 //
 // Source: initialize_model_parallel of vLLM and Megatron, ParallelContext.init_parallel_groups
 absl::StatusOr<ParallelGroups> CreateLayout(client::Group& world, const Layout& layout,

@@ -1,5 +1,5 @@
-// Ranks as points of a grid: one axis for each way in which a model is cut, and an order that says
-// how ranks count through them. Pure.
+// Ranks as points of a grid. It has one axis for each way in which a model is cut, and an order in
+// which ranks count through the axes. These functions have no side effects.
 //
 //   COHORT_ASSIGN_OR_RETURN(const Grid grid,
 //                           Grid::Create(16, {{Axis::kTensor, 2}, {Axis::kPipeline, 2},
@@ -39,11 +39,11 @@ struct AxisSize {
   int size = 1;
 };
 
-// The leftmost varies fastest: its neighbours are neighbouring ranks.
+// The leftmost axis varies fastest: its neighbours are neighbouring ranks.
 using AxisOrder = std::vector<Axis>;
 
-// Of "tp-cp-ep-dp-pp", in either case; each name is compared whole. Errors: INVALID_ARGUMENT (an
-// unknown or repeated axis).
+// Parses an order such as "tp-cp-ep-dp-pp", in upper or lower case; each name is compared whole.
+// Errors: INVALID_ARGUMENT (an unknown or repeated axis).
 absl::StatusOr<AxisOrder> ParseOrder(absl::string_view text);
 std::string FormatOrder(const AxisOrder& order);
 
@@ -56,30 +56,32 @@ std::string FormatRankLists(const RankLists& lists);
 
 class Grid {
  public:
-  // Of ranks first_rank..first_rank + world_size - 1. An axis without a size has the size 1.
-  // Errors, INVALID_ARGUMENT with the numbers: a size below 1; an axis twice in `sizes` or `order`;
-  // an axis of a size above 1 that is not in `order`; sizes whose product is not `world_size`;
-  // context and expert axes above 1 in one grid (they cut the same ranks in two ways, so each
-  // needs a grid of its own); a negative `first_rank`.
-  // Source: RankGenerator, without its guesses: what is not in the order is not put there.
+  // Makes a grid of the ranks first_rank..first_rank + world_size - 1. An axis without a size has
+  // the size 1. Errors, INVALID_ARGUMENT with the numbers: a size below 1; an axis twice in `sizes`
+  // or `order`; an axis of a size above 1 that is not in `order`; sizes whose product is not
+  // `world_size`; context and expert axes above 1 in one grid (they cut the same ranks in two ways,
+  // so each needs a grid of its own); a negative `first_rank`. Source: RankGenerator, without its
+  // guesses: it does not append axes that are missing in the order.
   static absl::StatusOr<Grid> Create(int world_size, const std::vector<AxisSize>& sizes,
                                      const AxisOrder& order, int first_rank = 0);
 
   int world_size() const { return world_size_; }
   int first_rank() const { return first_rank_; }
   const AxisOrder& order() const { return order_; }
-  // 1 for an axis that is not there.
+  // 1 for an axis that the grid does not have.
   int size(Axis axis) const;
 
-  // By axis of the order. Errors: INVALID_ARGUMENT (no rank of the grid).
+  // The coordinates of `rank`, by axis of the order. Errors: INVALID_ARGUMENT (no rank of the
+  // grid).
   absl::StatusOr<Coordinates> At(int rank) const;
-  // An axis that is not named counts as 0. Errors: INVALID_ARGUMENT (outside).
+  // An axis that is not in `coordinates` counts as 0. Errors: INVALID_ARGUMENT (outside of the
+  // grid).
   absl::StatusOr<int> RankAt(const Coordinates& coordinates) const;
 
-  // A list for each way to hold all other axes still, which also count in the grid's order. Members
-  // vary over `axes`, in the grid's order, whatever the order of `axes`. Each rank is in exactly
-  // one list. An axis that the grid lacks adds nobody. Errors: INVALID_ARGUMENT (an axis twice).
-  // Source: RankGenerator.get_ranks
+  // Returns one list for each combination of coordinates on the other axes; the lists are in the
+  // grid's order. The members of a list vary over `axes`, in the grid's order, whatever the order
+  // of `axes`. Each rank is in exactly one list. An axis that the grid lacks adds no ranks. Errors:
+  // INVALID_ARGUMENT (an axis twice). Source: RankGenerator.get_ranks.
   absl::StatusOr<RankLists> Groups(const std::vector<Axis>& axes) const;
 
  private:

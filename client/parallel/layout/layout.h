@@ -1,12 +1,12 @@
-// Which ranks of a world form which groups. Pure: nothing is read but what is passed.
+// Which ranks of a world form which groups. The functions use only their arguments.
 //
 //   COHORT_ASSIGN_OR_RETURN(Layout layout,
 //                           MakeLayout(8, {{Axis::kTensor, 2}, {Axis::kPipeline, 2},
 //                                          {Axis::kData, 2}},
 //                                      {Axis::kTensor, Axis::kData, Axis::kPipeline}));
 //
-// Ready ones are in vllm_layout.h, megatron_layout.h and colossalai_layout.h; groups are made of
-// them in create_layout.h.
+// Layouts of frameworks are in vllm_layout.h, megatron_layout.h and colossalai_layout.h;
+// create_layout.h creates their groups.
 #ifndef COHORT_CLIENT_PARALLEL_LAYOUT_LAYOUT_H_
 #define COHORT_CLIENT_PARALLEL_LAYOUT_LAYOUT_H_
 
@@ -25,7 +25,7 @@ namespace cohort::parallel {
 struct GroupFamily {
   GroupKind kind;
   RankLists lists;
-  // Not to be one with groups of other kinds that have the same members.
+  // If true, these groups are not shared with groups of other kinds that have the same members.
   bool separate = false;
 
   friend bool operator==(const GroupFamily& a, const GroupFamily& b) {
@@ -37,10 +37,10 @@ class Layout {
  public:
   explicit Layout(Grid grid) : grid_(std::move(grid)) {}
 
-  // Errors: INVALID_ARGUMENT (the kind is there already; a list is empty; a rank is twice in
-  // `lists`, or is none of the grid's).
+  // Errors: INVALID_ARGUMENT (the layout already has the kind; a list is empty; a rank is twice in
+  // `lists`, or is not a rank of the grid).
   absl::Status Add(GroupFamily family);
-  // The groups over `axes` of the grid.
+  // Adds the groups over `axes` of the grid.
   absl::Status Add(GroupKind kind, const std::vector<Axis>& axes);
 
   const Grid& grid() const { return grid_; }
@@ -52,12 +52,12 @@ class Layout {
 
   // Errors: FAILED_PRECONDITION (the layout has no such groups; names those it has).
   absl::StatusOr<RankLists> Lists(GroupKind kind) const;
-  // The one that `rank` is in; empty if it is in none. Errors: as above; INVALID_ARGUMENT (no rank
-  // of the layout).
+  // The list that `rank` is in; empty if it is in no list. Errors: as above; INVALID_ARGUMENT (no
+  // rank of the layout).
   absl::StatusOr<RankList> ListOf(GroupKind kind, int rank) const;
 
-  // OK, or FAILED_PRECONDITION, naming the first thing that differs: sizes, order, kinds or
-  // members. Nothing is left out of the comparison.
+  // OK, or FAILED_PRECONDITION, naming the first difference: sizes, order, kinds or members. It
+  // compares everything.
   absl::Status CheckSame(const Layout& other) const;
 
  private:
@@ -68,15 +68,16 @@ class Layout {
   std::vector<GroupFamily> families_;
 };
 
-// The world, and a kind for each axis above: kTensor, kContext, kExpert, kData and kPipeline, those
-// of size 1 as well; and kModel. Further kinds can be added. Errors: those of Grid::Create.
+// Makes a layout of the world, of kModel, and of a kind for each axis: kTensor, kContext, kExpert,
+// kData and kPipeline, those of size 1 as well. Further kinds can be added. Errors: those of
+// Grid::Create.
 absl::StatusOr<Layout> MakeLayout(int world_size, const std::vector<AxisSize>& sizes,
                                   const AxisOrder& order, int first_rank = 0);
 
-// --- What presets have in common.
+// --- Parts of the layouts of frameworks.
 
-// The size of `axis` in a world in which the other axes have the sizes `others`: `given`, or, where
-// that is absent, what the others leave of the world. `what` is added to errors, such as: dense
+// The size of `axis` in a world in which the other axes have the sizes `others`: `given`, or, if
+// that is absent, the world's size divided by theirs. `what` is added to errors, such as: dense
 // layers; it may be empty. Errors: INVALID_ARGUMENT with the product and the world's size (a size
 // below 1; the world is no multiple of the others; the product with `given` is not the world).
 absl::StatusOr<int> SizeInWorld(int world_size, Axis axis, std::optional<int> given,
@@ -85,7 +86,8 @@ absl::StatusOr<int> SizeInWorld(int world_size, Axis axis, std::optional<int> gi
 // `total` / `parts`. Errors: INVALID_ARGUMENT with `what` and both numbers (a remainder, or either
 // below 1).
 absl::StatusOr<int> Divide(absl::string_view what, int total, int parts);
-// Every list cut in runs of `size`. Errors: INVALID_ARGUMENT with `what` (a list has a remainder).
+// Cuts every list into runs of `size`. Errors: INVALID_ARGUMENT with `what` (a list has a
+// remainder).
 absl::StatusOr<RankLists> Runs(absl::string_view what, const RankLists& lists, int size);
 
 }  // namespace cohort::parallel

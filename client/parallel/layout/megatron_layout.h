@@ -30,10 +30,11 @@ struct MegatronSizes {
   std::vector<int> hierarchical_context;
   // kHybridDataContext, runs of 2, 4, ... of the ranks of kDataContext, below all of them.
   bool hybrid_context = false;
-  // Of the distributed optimizer: parts of the data and context ranks that each hold all its state.
+  // For the distributed optimizer: parts of the data and context ranks that each hold all its
+  // state.
   int optimizer_instances = 1;
-  // Stages of the pipeline that hold token embeddings, or those of positions. Absent: the first and
-  // the last; the first. Each stage counts once.
+  // Stages of the pipeline that hold token embeddings, and stages that hold position embeddings.
+  // Absent: the first and the last, and the first. Each stage counts once.
   std::optional<std::vector<int>> embedding_stages;
   std::optional<std::vector<int>> position_embedding_stages;
 };

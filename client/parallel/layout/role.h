@@ -9,7 +9,7 @@
 
 namespace cohort::parallel {
 
-// Who is in a group of that role: over what its ranks differ.
+// The dimension over which the ranks of a group differ.
 enum class Role {
   kUnspecified,
   kWorld,       // all
@@ -20,7 +20,7 @@ enum class Role {
   kContext,
   kDecodeContext,  // runs of the ranks of tensor and context that share the cache while decoding
   kExpert,
-  kExpertLoadBalancing,  // as kExpert, kept apart so that its traffic holds up nobody
+  kExpertLoadBalancing,  // as kExpert, in groups apart so that its traffic delays no other
   kModel,                // tensor and pipeline
   kSequence,             // the ranks of kTensor where they cut the sequence
   kSequenceData,         // tensor and data: all ranks of one pipeline stage

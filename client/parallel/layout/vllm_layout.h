@@ -23,7 +23,7 @@ struct VllmSizes {
   enum class DecodeOrder { kTensorFirst, kContextFirst };
   DecodeOrder decode_order = DecodeOrder::kTensorFirst;
 
-  // Of models with experts: kExpert; and kExpertLoadBalancing, the same ranks in groups apart.
+  // For models with experts: kExpert; and kExpertLoadBalancing, the same ranks in groups apart.
   bool experts = false;
   bool expert_load_balancing = false;
 };
