@@ -18,7 +18,7 @@
 
 namespace cohort::parallel {
 
-// What is left of a call's timeout for each of the verbs that it is made of.
+// The time left of a call's timeout, for each collective that the call makes.
 class TimeLeft {
  public:
   explicit TimeLeft(const client::CallOptions& call);
@@ -29,33 +29,33 @@ class TimeLeft {
   std::optional<Instant> deadline_;
 };
 
-// In place of a verb of all ranks: tells them why this one cannot take part. Returns what it and
-// all others get.
+// Called instead of a collective of all ranks: tells them why this rank cannot take part. Returns
+// the error that all ranks get.
 absl::Status RefuseAs(client::Group& group, const absl::Status& why, const TimeLeft& time);
 
-// "bf16 [*, 64]": a tensor but for its rows, which differ from rank to rank.
+// "bf16 [*, 64]": a tensor without its number of rows, which differs from rank to rank.
 std::string DescribeRows(const Tensor& tensor);
 
-// What a rank means to do, as ranks compare it, and in words.
+// A description of a rank's call, as a number that ranks compare and as text.
 struct Meaning {
-  uint32_t fingerprint = 0;               // another where the words are others
-  absl::FunctionRef<std::string()> text;  // made where there is a difference to explain
+  uint32_t fingerprint = 0;               // differs if the text differs
+  absl::FunctionRef<std::string()> text;  // called if there is a difference to explain
 };
 
-// A number for what a rank says, in 31 bits.
+// A fingerprint in 31 bits.
 uint32_t FingerprintOf(const Fingerprint& said);
 uint32_t FingerprintOf(absl::string_view description);
-// Of all that DescribeRows says.
+// Adds everything that DescribeRows tells.
 void AddRows(const Tensor& tensor, Fingerprint& fingerprint);
 
-// Every rank's `own`, by rank, which is in 0..kMostNoted, once all have said the same of what they
-// mean to do. One exchange. Errors: those of ExplainDifference and Group::ExchangeSizes.
+// Returns every rank's `own`, by rank, which is in 0..kMostNoted, if the meaning of all ranks is
+// the same. One exchange. Errors: those of ExplainDifference and Group::ExchangeSizes.
 inline constexpr int64_t kMostNoted = 0xffffffff;
 absl::StatusOr<client::Sizes> ExchangeAgreed(client::Group& group, int64_t own,
                                              const Meaning& meaning, const TimeLeft& time);
 
-// When fingerprints differed, which all ranks saw: says in words what two of them mean, the same on
-// all. Errors: INVALID_ARGUMENT; those of Group::AllGatherObjects.
+// Called by all ranks after their fingerprints differed: returns the two meanings as text, the same
+// on all ranks. Errors: INVALID_ARGUMENT; those of Group::AllGatherObjects.
 absl::Status ExplainDifference(client::Group& group, const Meaning& meaning, const TimeLeft& time);
 
 }  // namespace cohort::parallel

@@ -6,12 +6,12 @@
 
 namespace cohort::parallel {
 
-// Of all ranks together, on one host, so that all find the same.
+// Sums over all ranks, on one host, so that all ranks compute the same costs.
 struct ExchangeShape {
   int ranks = 1;
   int64_t tokens = 0;             // of all ranks
   int64_t routed_rows = 0;        // once for each token and rank that has any of its experts
-  int64_t row_bytes = 0;          // of all that travels with a token there
+  int64_t row_bytes = 0;          // of all that travels with a token to the experts
   int64_t combine_row_bytes = 0;  // and back
 };
 

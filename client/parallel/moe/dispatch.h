@@ -1,15 +1,15 @@
-// Mixtures of experts, the plain way: every rank gets all tokens, and gives back its experts' part
-// of every token. Rows travel as they are, so this is for any data type, on the host and on GPUs.
+// Mixtures of experts, the plain way: every rank gets all tokens, and returns its experts' part of
+// every token. Rows travel unchanged, so it serves any data type, on the host and on GPUs.
 //
-// Of all ranks of the group, which is whose experts the tokens need: all call Dispatch and Combine,
-// also those without tokens, which bring tensors of no rows. Calls block, but for those that are
-// given a stream. Inputs have any strides and are not changed; results are contiguous, new from
-// Group::Allocate where the inputs are. Sources: `dispatch` and `combine` of DeviceCommunicatorBase
-// and GroupCoordinator, and their all-gather/reduce-scatter manager.
+// All ranks of the group call Dispatch and Combine, ranks without tokens included, which give
+// tensors without rows. Calls block, except on a stream. Inputs have any strides and are not
+// changed. Results are contiguous and new from Group::Allocate, in the place of the inputs.
+// Sources: `dispatch` and `combine` of DeviceCommunicatorBase and GroupCoordinator, and their
+// all-gather/reduce-scatter manager.
 //
-// Errors of all: INVALID_ARGUMENT, on all ranks, naming the rank and why, and nothing has moved: a
-// rank's tensors do not fit each other or the sizes, or ranks mean different things. Those of
-// Group.
+// Errors of all: INVALID_ARGUMENT, on all ranks, naming the rank and why, before anything has
+// moved: a rank's tensors do not fit each other or the sizes, or ranks mean different things. Those
+// of Group.
 #ifndef COHORT_CLIENT_PARALLEL_MOE_DISPATCH_H_
 #define COHORT_CLIENT_PARALLEL_MOE_DISPATCH_H_
 

@@ -1,13 +1,13 @@
-// Mixtures of experts, the sparing way: a token goes to the ranks that have its experts, once to
-// each, and comes back as the weighted sum of what they made of it.
+// Mixtures of experts, the sparing way: a token goes once to each rank that has any of its experts,
+// and comes back as the weighted sum of their outputs.
 //
 //   COHORT_ASSIGN_OR_RETURN(const ExpertBatch batch, DispatchToExperts(group, tokens, placement));
 //   ... for each expert e here, the rows of batch.by_expert with it: outputs ...
 //   COHORT_ASSIGN_OR_RETURN(const Tensor result, CombineFromExperts(group, batch, outputs));
 //
-// All ranks of the group call both, also those that have no tokens, or no experts. Calls block.
-// Inputs have any strides and are not changed; results are contiguous, new from Group::Allocate
-// where hidden is. Sources: the all-to-all kernels behind `dispatch` and `combine` of
+// All ranks of the group call both, ranks without tokens or experts included. Calls block. Inputs
+// have any strides and are not changed. Results are contiguous and new from Group::Allocate, in the
+// place of `hidden`. Sources: the all-to-all kernels behind `dispatch` and `combine` of
 // DeviceCommunicatorBase and GroupCoordinator.
 //
 // Errors of all: INVALID_ARGUMENT, on all ranks, naming the rank and why, before anything has
@@ -53,16 +53,16 @@ struct ExpertDispatchOptions {
 
 struct ExpertRoutes;
 
-// What came to a rank: R rows, by the rank that they are from, then in the order of its tokens.
+// The rows that a rank received: R rows, by source rank, then in the order of its tokens.
 struct ExpertBatch {
   Tensor hidden;  // [R, H]
-  // i32 [R, k]: as this rank numbers its experts (ExpertPlacement::LocalOf). -1: that slot is
-  // another rank's, or nobody's. With kGathered there are rows of nothing else.
+  // i32 [R, k]: this rank's numbers of its experts (ExpertPlacement::LocalOf). -1: the slot is
+  // empty, or its expert is on another rank. With kGathered some rows have only -1.
   Tensor ids;
-  Tensor weights;  // f32 [R, k]: 0 where there is no id
+  Tensor weights;  // f32 [R, k]: 0 where the id is -1
   std::vector<Tensor> extras;
-  ExpertForm form = ExpertForm::kRouted;       // which it was
-  std::vector<int64_t> row_counts;             // by expert of this rank: how many rows have it
+  ExpertForm form = ExpertForm::kRouted;       // the form that was used
+  std::vector<int64_t> row_counts;             // by expert of this rank: the number of its rows
   std::vector<ExpertRow> by_expert;            // these rows: by expert, then by row
   std::shared_ptr<const ExpertRoutes> routes;  // the way back; any number of times
 };

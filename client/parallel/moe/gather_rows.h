@@ -13,13 +13,13 @@
 
 namespace cohort::parallel {
 
-// Tensors on the host of up to so many bytes, gathered, travel together: copying them costs less
-// than another meeting of the ranks.
+// Host tensors whose gathered rows have up to so many bytes travel together: copying them costs
+// less than another meeting of the ranks.
 inline constexpr int64_t kPackedBytes = int64_t{64} << 10;
 
-// Each tensor, with sizes[rank()] rows, gathered by rank. `sizes` are one for each rank. Unless
-// `agreed`, ranks compare what they mean before anything moves. What travels together shares
-// memory, in lines of its own. Errors: those of Group, which all ranks get.
+// Gathers each tensor, which has sizes[rank()] rows here, by rank. `sizes` has one number for each
+// rank. Unless `agreed`, ranks compare their meanings before anything moves. Tensors that travel
+// together share memory, in cache lines of their own. Errors: those of Group, which all ranks get.
 absl::StatusOr<std::vector<Tensor>> GatherRows(client::Group& group,
                                                absl::Span<const Tensor* const> tensors,
                                                const client::Sizes& sizes, const Meaning& meaning,

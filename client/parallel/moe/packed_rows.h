@@ -11,12 +11,12 @@
 
 namespace cohort::parallel {
 
-// Of one row, of all tensors; also of tensors without any.
+// The bytes of one row of a tensor, or of all tensors; also for tensors without rows.
 int64_t RowBytes(const Tensor& tensor);
 int64_t RowBytes(const std::vector<Tensor>& tensors);
 
-// On the host. `rows` rows from `begin` on, of each tensor, to or from so many times RowBytes.
-// Errors: INVALID_ARGUMENT (rows that a tensor has not).
+// Copies `rows` rows of each tensor, from row `begin` on, to or from rows * RowBytes bytes. The
+// tensors are on the host. Errors: INVALID_ARGUMENT (a tensor does not have these rows).
 absl::Status PackRows(absl::Span<const Tensor* const> tensors, int64_t begin, int64_t rows,
                       char* to);
 absl::Status UnpackRows(const char* from, int64_t begin, int64_t rows,

@@ -27,15 +27,15 @@ class ExpertPlacement {
 
   int64_t experts() const { return static_cast<int64_t>(rank_.size()); }
   int ranks() const { return static_cast<int>(counts_.size()); }
-  // Of experts in 0..experts()-1.
+  // `expert` is in 0..experts()-1.
   int RankOf(int64_t expert) const { return rank_[static_cast<size_t>(expert)]; }
-  // Its number among its rank's experts, from 0, in the order of their numbers.
+  // The expert's number among its rank's experts, from 0, in the order of their global numbers.
   int32_t LocalOf(int64_t expert) const { return local_[static_cast<size_t>(expert)]; }
   int64_t CountOf(int rank) const { return counts_[static_cast<size_t>(rank)]; }
-  // In the order of their local numbers.
+  // The experts of a rank, in the order of their local numbers.
   std::vector<int64_t> ExpertsOf(int rank) const;
 
-  // Of the same placement the same in every process.
+  // The same for the same placement in every process.
   uint64_t fingerprint() const { return fingerprint_; }
 
  private:

@@ -25,26 +25,26 @@ struct RoutePlan {
 // the token has twice.
 absl::StatusOr<RoutePlan> PlanRoutes(const Tensor& ids, const ExpertPlacement& placement);
 
-// What travels beside a row: which token of its rank it is, and by slot the expert and the weight.
-// i32 [rows, LabelWidth(slots)].
+// Labels travel beside the rows: each has the token's number on its rank and, by slot, the expert
+// and the weight. i32 [rows, LabelWidth(slots)].
 inline constexpr int64_t LabelWidth(int64_t slots) { return 1 + 2 * slots; }
-// Of the rows of a plan. Experts are numbered as their rank does, -1 where they are another's, with
-// a weight of 0. `weights` is contiguous, f32 [tokens, slots].
+// Writes the labels of a plan's rows. Experts have their rank's local numbers; the experts of other
+// ranks are -1, with a weight of 0. `weights` is contiguous, f32 [tokens, slots].
 void WriteLabels(const RoutePlan& plan, const Tensor& ids, const Tensor& weights,
                  const ExpertPlacement& placement, const Tensor& labels);
-// Of all tokens, experts by their own numbers, for ranks that get every row.
+// Writes the labels of all tokens, with global numbers of experts, for ranks that get every row.
 void WriteLabels(const Tensor& ids, const Tensor& weights, const Tensor& labels);
 
-// One expert's part in a row that came.
+// One expert's use of a received row.
 struct ExpertRow {
   int64_t row = 0;
   int32_t slot = 0;
 };
 
-// What a rank makes of labels that came.
+// The contents of received labels.
 struct ReceivedLabels {
-  std::vector<int64_t> tokens;       // of each row its number among those of the rank it is from
-  std::vector<int64_t> row_counts;   // by expert of this rank: how many rows have it
+  std::vector<int64_t> tokens;       // of each row its token's number on the rank that sent it
+  std::vector<int64_t> row_counts;   // by expert of this rank: the number of its rows
   std::vector<ExpertRow> by_expert;  // all of them, by expert, then by row
   std::vector<float> weights;        // of each of these
 };

@@ -21,9 +21,9 @@ struct RowTerms {
 RowTerms TermsOf(const std::vector<int64_t>& sums, int64_t count,
                  const std::vector<float>& weights = {});
 
-// Each row of `to` is the weighted sum of rows of `from`, zeros where there is none: in f32 in the
-// order of the terms, of f64 in f64, rounded once. So it has the same bits whenever it is done.
-// Both are contiguous, of one floating type, and have rows of the same shape.
+// Each row of `to` is the weighted sum of rows of `from`, or zeros if it has no terms. It adds in
+// f32 (f64 for f64) in the order of the terms and rounds once, so the result always has the same
+// bits. Both are contiguous, of one floating type, and have rows of the same shape.
 void SumRows(const Tensor& from, const RowTerms& terms, const Tensor& to);
 
 }  // namespace cohort::parallel

@@ -1,4 +1,4 @@
-// One timeout for all that one call calls.
+// One timeout for all calls that one call makes.
 #ifndef COHORT_CLIENT_PARALLEL_TENSOR_MAP_DEADLINE_H_
 #define COHORT_CLIENT_PARALLEL_TENSOR_MAP_DEADLINE_H_
 
@@ -16,7 +16,8 @@ class Deadline {
     if (call_.timeout.has_value()) end_ = Clock::Steady().Now() + *call_.timeout;
   }
 
-  // What is left, but not less than `least`; without a timeout: each call has the group's. Blocks.
+  // The time left, but not less than `least`; without a timeout each call has the group's. For
+  // calls that block.
   client::CallOptions Left(absl::Duration least = absl::ZeroDuration()) const {
     client::CallOptions options;
     if (call_.timeout.has_value()) {

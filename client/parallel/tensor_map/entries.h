@@ -1,4 +1,4 @@
-// A tensor map as bytes, without its tensors' elements: what travels ahead of them.
+// A tensor map as bytes, without its tensors' elements: these bytes travel before the elements.
 //
 //   entries := version(1 byte) map
 //   map     := count, { text, value }
@@ -32,60 +32,60 @@
 
 namespace cohort::parallel {
 
-// The most that a map may have. Kept by who sends and by who receives, so they do not change with
-// who is asked: a map that can be sent can be received.
-inline constexpr int kMaxDepth = 32;                          // of maps and lists in each other
-inline constexpr int64_t kMaxValues = int64_t{1} << 20;       // of all levels
-inline constexpr int64_t kMaxEntryBytes = int64_t{64} << 20;  // but for tensors
+// Limits of a map. Senders and receivers check the same limits on all ranks, so a map that can be
+// sent can be received.
+inline constexpr int kMaxDepth = 32;                          // of nested maps and lists
+inline constexpr int64_t kMaxValues = int64_t{1} << 20;       // on all levels
+inline constexpr int64_t kMaxEntryBytes = int64_t{64} << 20;  // without tensors' elements
 inline constexpr int kMaxDims = 64;                           // of a tensor
-inline constexpr int64_t kMaxTensorBytes = int64_t{1} << 56;  // of one, and of all together
+inline constexpr int64_t kMaxTensorBytes = int64_t{1} << 56;  // of one tensor, and of all together
 inline constexpr int kMaxParts = 1 << 20;                     // of a tensor
 
-// What of a tensor travels ahead of its elements.
+// The description of a tensor that travels before its elements.
 struct TensorEntry {
   DataType type = DataType::kU8;
   bool on_gpu = false;
-  // 1: it comes whole. More: who sends it has sent that part of the flat elements which is its
-  // rank's, of so many; those who receive gather them.
+  // 1: the tensor travels whole. More: each sender sends its rank's part of the flat elements, of
+  // so many parts, and the receivers gather the parts.
   int parts = 1;
   Shape shape;
 
   int64_t count() const { return ElementCount(shape); }
   int64_t bytes() const { return count() * SizeOf(type); }
-  // Of what is sent: all elements, or the part's.
+  // The number of sent elements: all elements, or those of one part.
   int64_t sent_count() const { return count() / parts; }
 
-  // Such as: bf16 [3, 4], or, where it is sent in parts: bf16 [3, 4] in 2 parts
+  // Such as: bf16 [3, 4], or, if it is sent in parts: bf16 [3, 4] in 2 parts
   std::string ToString() const;
 };
 
 struct EncodedMap {
   std::string entries;
-  // In the order of the entries, and what was encoded of each.
+  // The tensors in the order of the entries, and the entry of each tensor.
   std::vector<Tensor> tensors;
   std::vector<TensorEntry> tensor_entries;
 };
 
-// Into how many parts a tensor goes.
+// Returns the number of parts in which a tensor is sent.
 using PartsOf = absl::FunctionRef<absl::StatusOr<int>(WayTo way, const Tensor& tensor)>;
 
-// Errors: INVALID_ARGUMENT (names the way to what is nested too deeply, to a tensor that has no
-// memory or does not divide into its parts); RESOURCE_EXHAUSTED (more than the limits above); those
-// of `parts`.
+// Errors: INVALID_ARGUMENT (a value is nested too deeply, or a tensor has no memory or does not
+// divide into its parts; names the path to it); RESOURCE_EXHAUSTED (above the limits); those of
+// `parts`.
 absl::StatusOr<EncodedMap> EncodeMap(const TensorMap& map, PartsOf parts);
 absl::StatusOr<EncodedMap> EncodeMap(const TensorMap& map);  // all whole
 
-// A map whose tensors have not come yet.
+// A map whose tensors have not arrived yet.
 class DecodedMap {
  public:
-  // Bytes of anybody. Errors: INVALID_ARGUMENT (what EncodeMap does not make; says what is wrong
-  // with it), RESOURCE_EXHAUSTED (more than the limits above).
+  // Parses untrusted bytes. Errors: INVALID_ARGUMENT (not the bytes of EncodeMap; says why),
+  // RESOURCE_EXHAUSTED (above the limits).
   static absl::StatusOr<DecodedMap> Parse(absl::string_view entries);
 
   // In the order of the entries.
   const std::vector<TensorEntry>& tensors() const { return tensors_; }
   void Fill(size_t index, Tensor tensor) { *slots_[index] = std::move(tensor); }
-  // Once all are filled.
+  // Precondition: all tensors are filled.
   TensorMap Take() && { return std::move(map_); }
 
  private:
@@ -96,7 +96,7 @@ class DecodedMap {
   std::vector<std::shared_ptr<Tensor>> slots_;  // of map_
 };
 
-// Values in which no tensor is. Errors: as of maps; INVALID_ARGUMENT (names the way to a tensor).
+// Values without tensors. Errors: as for maps; INVALID_ARGUMENT (names the path to a tensor).
 absl::StatusOr<std::string> EncodeValue(const Value& value);
 absl::StatusOr<Value> DecodeValue(absl::string_view bytes);
 

@@ -1,5 +1,6 @@
-// What of a broadcast map goes together: its entries with the small tensors of the host, the small
-// tensors of GPUs; all others go alone. Computed by all ranks from the same entries.
+// Which parts of a broadcast map travel together: its entries with the small tensors of the host in
+// the front, and the small tensors of GPUs. All other tensors travel alone. All ranks compute it
+// from the same entries.
 //
 //   front := code(1 byte: 0) 7 bytes, size of entries(8 bytes) entries, { tensor at multiples of 64
 //   }
@@ -19,28 +20,29 @@
 
 namespace cohort::parallel {
 
-// Up to so many bytes a tensor goes, and is allocated, together with others.
+// Tensors of up to so many bytes travel, and are allocated, together with others.
 inline constexpr int64_t kSmallOnHost = int64_t{16} << 10;
 inline constexpr int64_t kSmallOnGpu = int64_t{64} << 10;
 
 class Packing {
  public:
   Packing() = default;
-  // `all_of_host`: large ones of the host go in the front, too.
+  // `all_of_host`: the front takes large tensors of the host, too.
   static Packing Of(size_t entry_bytes, const std::vector<TensorEntry>& tensors,
                     bool all_of_host = false);
 
   int64_t front_bytes() const { return front_bytes_; }
-  // Of the small tensors on GPUs; 0 if there are less than two.
+  // The bytes of the small tensors on GPUs; 0 if there are fewer than two.
   int64_t gpu_bytes() const { return gpu_bytes_; }
-  // Whether something goes behind the front.
+  // Whether tensors travel after the front.
   bool has_more() const { return alone_ > 0 || gpu_bytes_ > 0; }
 
-  // Of tensor `index`: in the front, or with others on the GPU; or by itself. Empty ones are
-  // neither.
+  // Whether tensor `index` travels with others, in the front or on the GPU; or by itself. An empty
+  // tensor does neither.
   bool is_packed(size_t index) const { return offsets_[index] >= 0; }
   bool is_alone(size_t index) const { return offsets_[index] == kAlone; }
-  // Of a packed one: where it lies in the front, or in what the others on the GPU lie in.
+  // A view of a packed tensor in `memory`, the front or the memory of the packed tensors on the
+  // GPU.
   Tensor ViewOf(size_t index, const TensorEntry& entry, const Tensor& memory) const;
 
  private:
@@ -53,12 +55,12 @@ class Packing {
   int64_t alone_ = 0;
 };
 
-// Precondition: `front` has room for them.
+// Precondition: `front` has room for the entries.
 void WriteEntries(absl::string_view entries, const Tensor& front);
 std::string MakeRefusal(const absl::Status& why);
-// Of bytes of anybody; never OK.
+// Parses untrusted bytes; never OK.
 absl::Status RefusalIn(absl::string_view refusal);
-// Of bytes of anybody. Errors: the root's, if it refused; INVALID_ARGUMENT (it is no front).
+// Parses untrusted bytes. Errors: the root's, if it refused; INVALID_ARGUMENT (not a front).
 absl::StatusOr<absl::string_view> EntriesIn(const Tensor& front);
 
 }  // namespace cohort::parallel

@@ -15,7 +15,7 @@
 
 namespace cohort::parallel {
 
-// Of Messages; the same on both sides. Maps of one channel arrive in the order sent.
+// A channel of Messages; the same on both sides. Maps of one channel arrive in the order sent.
 inline constexpr int kTensorMapChannel = 0x4D6170;
 
 struct SendMapOptions {
@@ -32,45 +32,45 @@ struct ReceiveMapOptions {
   client::CallOptions call;
 };
 
-// To one rank, which calls ReceiveTensorMap; no other rank is asked. Goes as one message: its
-// entries, the small tensors with them, the large ones from where they lie to where they are to be.
-// Returns once it is on its way, if it is small and whole; else when the receiver has it. The map's
-// tensors have any type and layout, and may be empty; until it returns they are not written to.
+// Sends a map to one rank, which calls ReceiveTensorMap; no other rank takes part. The map is one
+// message: its entries with the small tensors, and the large tensors directly between their places.
+// If the map is small and whole, the call returns once the message is on its way; otherwise when
+// the receiver has it. The map's tensors have any type and layout, and may be empty. The caller
+// does not write to them until the call returns.
 //
-// A map that cannot go is an error of both ranks, and the next one goes:
-//   INVALID_ARGUMENT     nested too deeply; a tensor without memory, or on a GPU that is not the
-//                        group's; an override of `gather` that cannot be followed; names the way to
-//                        it. The receiver does not gather, or in another number of parts.
-//   RESOURCE_EXHAUSTED   more than what travels (entries.h).
-//   FAILED_PRECONDITION  a group of one rank has no other to send to.
-// And those of Messages, which also say what is wrong with the peer: then the other rank hears
-// nothing.
+// If a map cannot be sent, both ranks get an error, and the next map can be sent:
+//   INVALID_ARGUMENT     Nested too deeply; a tensor without memory, or on a GPU that is not the
+//                        group's; an override of `gather` that cannot be followed; names the path
+//                        to it. The receiver does not gather, or in another number of parts.
+//   RESOURCE_EXHAUSTED   Above the limits of entries.h.
+//   FAILED_PRECONDITION  A group of one rank has no other rank to send to.
+// And those of Messages. If they name the peer's rank as wrong, the other rank gets no error.
 //
 // Seed: GroupCoordinator.send_tensor_dict (isend_tensor_dict: StartSendTensorMap).
 absl::Status SendTensorMap(Messages& messages, const TensorMap& map,
                            const SendMapOptions& options = {});
 
-// The next map of one rank: the same keys in the same order, nested maps kept, the same values, and
-// tensors of the same types, shapes and elements. They are new and contiguous, and none overlaps
-// another: large ones each by itself from Group::Allocate, small ones of one place in one piece of
-// memory, which lives as long as one of them. Those that the sender has on its GPU are on this
-// rank's own.
+// Returns the next map of one rank: the same keys in the same order, with nested maps, the same
+// values, and tensors of the same types, shapes and elements. The tensors are new and contiguous,
+// and none overlaps another. Large ones are from Group::Allocate, one by one. Small ones of one
+// place share one piece of memory, which lives as long as one of them. Tensors that the sender has
+// on its GPU are on this rank's GPU.
 //
-// With a group to gather in, all its ranks call it, each for a map of its own sender, and an error
-// of one of them is an error of all.
+// With a group to gather in, all its ranks call it, each for a map of its own sender. If one of
+// them gets an error, all of them get one.
 //
-// Errors: as of SendTensorMap, those of the sender saying whose they are; and INVALID_ARGUMENT:
-// what came is no map; it goes in parts, and this rank does not gather, or in a group of another
-// size. Then the map is gone, and the next one can be received.
+// Errors: as of SendTensorMap, where the sender's errors name the sender. INVALID_ARGUMENT: the
+// message is not a map; or the map is sent in parts, and this rank does not gather, or in a group
+// of another size. Then the map is dropped, and the next one can be received.
 //
 // Seed: GroupCoordinator.recv_tensor_dict (irecv_tensor_dict: StartReceiveTensorMap).
 absl::StatusOr<TensorMap> ReceiveTensorMap(Messages& messages,
                                            const ReceiveMapOptions& options = {});
 
-// The same while the caller does something else: behind what was started before on `calls`, which
-// are of messages.group(). All that is to be done with what came, gathering too, is done when the
-// pending one is over. `messages` and the group to gather in outlive it, and are not used by other
-// ways until then; map and options are copied.
+// The same without blocking, after the calls that were started before on `calls` of
+// messages.group(). Everything, gathering included, is done when the pending call is over.
+// `messages` and the group to gather in outlive the call, and are not used in other ways until
+// then. The map and the options are copied.
 client::PendingCall StartSendTensorMap(client::AsyncCalls& calls, Messages& messages, TensorMap map,
                                        SendMapOptions options = {});
 Pending<TensorMap> StartReceiveTensorMap(client::AsyncCalls& calls, Messages& messages,

@@ -22,7 +22,7 @@ namespace cohort::parallel {
 class TensorMap;
 class Value;
 
-// Bytes that are no text.
+// Bytes that are not text.
 struct Bytes {
   std::string data;
 
@@ -36,14 +36,14 @@ enum class ValueKind { kNull, kBool, kInt, kDouble, kText, kBytes, kList, kTenso
 // "null", "a number", "a tensor"...
 absl::string_view NameOf(ValueKind kind);
 
-// Nothing, a plain value, a tensor, or a list or map of such. What arrives from another rank is one
-// of these and nothing else: none is evaluated. Copies share tensors and maps, which nobody can
-// change through a value; lists are copied.
+// Null, a plain value, a tensor, or a list or map of values. A value from another rank is one of
+// these kinds; nothing in it is executed. Copies share tensors and maps, which cannot be changed
+// through a value; lists are copied.
 class Value {
  public:
-  Value() = default;  // nothing
+  Value() = default;  // null
   template <typename T, std::enable_if_t<std::is_same_v<T, bool>, int> = 0>
-  Value(T value) : value_(value) {}  // NOLINT: written as what they are
+  Value(T value) : value_(value) {}  // values convert implicitly
   template <typename T, std::enable_if_t<std::is_integral_v<T> && !std::is_same_v<T, bool> &&
                                              (std::is_signed_v<T> || sizeof(T) < 8),
                                          int> = 0>
@@ -60,8 +60,8 @@ class Value {
   ValueKind kind() const { return static_cast<ValueKind>(value_.index()); }
   bool is_null() const { return kind() == ValueKind::kNull; }
 
-  // What it holds; null if that is something else. T is bool, int64_t, double, std::string (text),
-  // Bytes, List, Tensor or TensorMap.
+  // Returns the value as a T; null if it has another kind. T is bool, int64_t, double, std::string
+  // (text), Bytes, List, Tensor or TensorMap.
   template <typename T>
   const T* As() const {
     if constexpr (std::is_same_v<T, Tensor> || std::is_same_v<T, TensorMap>) {
@@ -81,23 +81,23 @@ class Value {
       value_;
 };
 
-// Keys, which are any texts, in the order in which they were first set, each with a value.
+// Keys with a value each, in the order in which the keys were first set. A key is any text.
 class TensorMap {
  public:
   struct Entry;
   using Entries = std::vector<Entry>;
 
   TensorMap() = default;
-  // Of keys that occur twice the last value stays, in the place of the first.
+  // If a key occurs twice, its last value stays, in the place of the first.
   TensorMap(std::initializer_list<Entry> entries);
 
-  // Also in place of a value that is there.
+  // Adds the key, or replaces its value.
   void Set(absl::string_view key, Value value);
-  // Room for so many entries, so that Set need not make it.
+  // Makes room for so many entries, so that Set does not grow the map.
   void Reserve(size_t entries);
-  // Null if there is no such key. Until the map is changed.
+  // Null if there is no such key. The pointer is valid until the map is changed.
   const Value* Find(absl::string_view key) const;
-  // Errors: NOT_FOUND (no such key); INVALID_ARGUMENT (names the key and what it holds).
+  // Errors: NOT_FOUND (no such key); INVALID_ARGUMENT (names the key and the kind of its value).
   template <typename T>
   absl::StatusOr<T> Get(absl::string_view key) const;
 
@@ -109,15 +109,15 @@ class TensorMap {
 
  private:
   absl::Status Missing(absl::string_view key, const Value* found) const;
-  // In entries_; -1: none.
+  // The index in entries_; -1: no such key.
   int64_t IndexOf(absl::string_view key) const;
-  // Where in index_ the key is, or would be. Precondition: index_ has free slots.
+  // The slot of the key in index_, or the free slot for it. Precondition: index_ has free slots.
   size_t SlotOf(absl::string_view key) const;
   void AddToIndex(size_t entry);
 
   Entries entries_;
-  // By the hash of the key, from so many entries on that going through them takes longer: 1 + an
-  // index in entries_, 0 where there is none. The keys are not copied.
+  // A hash table from keys to 1 + their index in entries_; 0: a free slot. It is used once a scan
+  // of the entries would take longer. It does not copy the keys.
   std::vector<uint32_t> index_;
 };
 
@@ -126,13 +126,13 @@ struct TensorMap::Entry {
   Value value;
 };
 
-// The way to a value: keys, and of lists an item's index in decimal digits. No character in a key
-// means anything, so different ways are different paths.
+// The path to a value: keys, and for lists an index in decimal digits. No character of a key has a
+// special meaning, so different paths are different values of this type.
 using Path = std::vector<std::string>;
 
-// For people: 'layers'/'0'/'weight'.
+// As text for errors: 'layers'/'0'/'weight'.
 std::string FormatPath(const Path& path);
-// Puts a path together for those who want to know it.
+// Builds a path when the callee needs it.
 using WayTo = absl::FunctionRef<Path()>;
 
 template <typename T>

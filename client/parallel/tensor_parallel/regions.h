@@ -1,6 +1,6 @@
-// Where tensors of a layer come to be split over the ranks of a group, and joined again: ten pairs
-// of a forward verb and a backward one, its adjoint. Forward is called with activations, Backward
-// with the gradient of what Forward gave; both return a tensor.
+// The places in a layer at which tensors are split over the ranks of a group, or joined again: ten
+// pairs of a forward call and its adjoint, the backward call. Forward takes activations; Backward
+// takes the gradient of Forward's result. Both return a tensor.
 //
 //   region                 Forward                  Backward                        adjoint for
 //
@@ -15,19 +15,19 @@
 //   ReduceScatterLastDim   reduce_scatter, last     all_gather, last                own
 //   AllToAllRegion         all_to_all, first        the same with sizes swapped     own
 //
-// First and last are the dimensions that are cut and joined. A slice is this rank's equal part.
+// First and last are the dimensions that are cut or joined. A slice is this rank's equal part.
 //
-// - What moves elements is as in collectives.h: all ranks of the group call it, it blocks, results
-//   are new and contiguous, inputs of any strides are not written, and what is wrong with one
-//   rank's arguments is INVALID_ARGUMENT on all ranks. All sums are over ranks.
-// - An identity gives the very tensor: nothing is copied. A slice is a copy and asks no other rank:
-//   what is wrong with it, such as a remainder, is said to the rank that calls it.
-// - A group of one rank is fine everywhere.
+// - Calls that move elements follow collectives.h: all ranks of the group call them, they block,
+//   results are new and contiguous, and inputs have any strides and are not written. If the
+//   arguments of one rank are wrong, all ranks get INVALID_ARGUMENT. All sums are over ranks.
+// - An identity returns the given tensor; nothing is copied. A slice is a copy that takes no other
+//   rank: only the calling rank gets its errors, such as a remainder.
+// - A group of one rank is legal everywhere.
 //
-// Adjoint: with x and y each rank's own, the <Forward(x), y> of all ranks add up to the same as the
-// <x, Backward(y)> of all. Where all ranks have one input, x is the same on all of them, and a
-// gradient of it is one tensor as well: its side is then that of a single rank. Where they have one
-// output, the same holds of y. So no sum appears twice.
+// Adjoint: x and y are each rank's own. The sum of <Forward(x), y> over all ranks is the sum of
+// <x, Backward(y)> over all ranks. With "one input", x is the same tensor on all ranks, and so is
+// its gradient: that side counts for a single rank. With "one output" the same holds for y. So no
+// sum counts twice.
 #ifndef COHORT_CLIENT_PARALLEL_TENSOR_PARALLEL_REGIONS_H_
 #define COHORT_CLIENT_PARALLEL_TENSOR_PARALLEL_REGIONS_H_
 
@@ -42,14 +42,14 @@
 
 namespace cohort::parallel {
 
-// `call`: timeout and stream of each call. `buffers`, which outlive the region: where results come
-// from; null: from the group.
+// `call`: timeout and stream of each call. `buffers`: the memory for results; it outlives the
+// region. Null: the group's memory.
 struct RegionOptions {
   client::CallOptions call;
   const Buffers* buffers = nullptr;
 };
 
-// What the regions have in common. The group outlives them. Cheap to copy.
+// The common part of the regions. The group outlives them. Cheap to copy.
 class Region {
  protected:
   explicit Region(client::Group& group, RegionOptions options)
@@ -69,7 +69,7 @@ class Region {
   RegionOptions options_;
 };
 
-// In front of a layer whose weights are cut by columns. Seed: copy_to_tensor_model_parallel_region,
+// Before a layer whose weights are cut by columns. Seed: copy_to_tensor_model_parallel_region,
 // _CopyToModelParallelRegion.
 class CopyRegion : private Region {
  public:
@@ -79,7 +79,7 @@ class CopyRegion : private Region {
   absl::StatusOr<Tensor> Backward(const Tensor& gradient) const { return Sum(gradient); }
 };
 
-// Behind a layer whose weights are cut by rows. Seed: reduce_from_tensor_model_parallel_region.
+// After a layer whose weights are cut by rows. Seed: reduce_from_tensor_model_parallel_region.
 class ReduceRegion : private Region {
  public:
   explicit ReduceRegion(client::Group& group, RegionOptions options = {})
@@ -89,8 +89,8 @@ class ReduceRegion : private Region {
   absl::StatusOr<Tensor> Backward(const Tensor& gradient) const { return gradient; }
 };
 
-// Of what all ranks have, each takes its part of the last dimension: no reduction. Seed:
-// scatter_to_tensor_model_parallel_region.
+// All ranks have the same input, and each takes its part of the last dimension, without a
+// reduction. Seed: scatter_to_tensor_model_parallel_region.
 class ScatterRegion : private Region {
  public:
   explicit ScatterRegion(client::Group& group, RegionOptions options = {})
@@ -110,7 +110,7 @@ class GatherRegion : private Region {
   absl::StatusOr<Tensor> Backward(const Tensor& gradient) const { return Slice(gradient, -1); }
 };
 
-// As ScatterRegion, of the first dimension, the sequence's. Seed:
+// Like ScatterRegion, along the first dimension, the sequence's. Seed:
 // scatter_to_sequence_parallel_region.
 class SequenceScatter : private Region {
  public:
@@ -122,10 +122,10 @@ class SequenceScatter : private Region {
 };
 
 struct SequenceGatherOptions {
-  // Whether each rank has a gradient of its own of the whole, which are added up; else all have the
-  // same, of which each takes its slice.
+  // If true, each rank has its own gradient of the whole, and the gradients are summed. If false,
+  // all ranks have the same gradient, and each takes its slice.
   bool tensor_parallel_output_grad = true;
-  // By rank, rows; the same on all ranks. Absent: all have as many.
+  // By rank, its rows; the same on all ranks. Absent: the same number on all ranks.
   std::optional<Sizes> sizes;
   client::CallOptions call;
   const Buffers* buffers = nullptr;
@@ -140,7 +140,7 @@ class SequenceGather : private Region {
         sizes_(std::move(options.sizes)) {}
 
   absl::StatusOr<Tensor> Forward(const Tensor& input) const { return Join(input, 0, sizes_); }
-  // Errors besides: INVALID_ARGUMENT (sizes, and a gradient that all have).
+  // Errors besides: INVALID_ARGUMENT (`sizes` with a gradient that is the same on all ranks).
   absl::StatusOr<Tensor> Backward(const Tensor& gradient) const;
 
  private:
@@ -149,7 +149,7 @@ class SequenceGather : private Region {
 };
 
 struct SequenceReduceScatterOptions {
-  // By rank, the rows that it gets; the same on all ranks. Absent: all as many.
+  // By rank, the rows that it gets; the same on all ranks. Absent: equal parts.
   std::optional<Sizes> sizes;
   client::CallOptions call;
   const Buffers* buffers = nullptr;
@@ -170,7 +170,7 @@ class SequenceReduceScatter : private Region {
   std::optional<Sizes> sizes_;
 };
 
-// Unlike GatherRegion, for gradients that are each rank's own. Seed:
+// Unlike GatherRegion, each rank has its own gradient. Seed:
 // all_gather_last_dim_from_tensor_parallel_region.
 class AllGatherLastDim : private Region {
  public:
@@ -192,8 +192,9 @@ class ReduceScatterLastDim : private Region {
 };
 
 struct AllToAllRegionOptions {
-  // By rank, the rows that go to it and those that come from it: each rank's own numbers. One of
-  // them absent: as many for each, of the input's rows. All ranks give sizes, or none gives any.
+  // By rank, the rows that go to it, and the rows that come from it: each rank's own numbers. If
+  // one of the two is absent: the input's rows in equal parts. Either all ranks give sizes, or no
+  // rank does.
   std::optional<Sizes> input_sizes;
   std::optional<Sizes> output_sizes;
   client::CallOptions call;

@@ -15,8 +15,8 @@ namespace cohort::parallel {
 // no dimensions.
 Tensor RandomHostTensor(std::mt19937& random);
 
-// Maps and lists in each other, of at most `depth` levels. `tensor` makes its tensors; without
-// one there are none.
+// Nested maps and lists, of at most `depth` levels. `tensor` makes the tensors; without it the map
+// has no tensors.
 TensorMap RandomMap(std::mt19937& random, int depth, const std::function<Tensor()>& tensor);
 
 // The same for maps that are the same in keys, order, kinds and values, and in the tensors' types,
