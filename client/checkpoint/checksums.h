@@ -22,9 +22,9 @@ class Checksums {
   // The next of the tensors' bytes, which come in order.
   void Add(absl::string_view data);
 
-  // Once all have come: by tensor, in the layout's order.
+  // After all bytes were added: by tensor, in the layout's order.
   const std::vector<uint32_t>& by_tensor() const { return by_tensor_; }
-  // Of the file, as `crc32` and the like say it.
+  // The checksum of the file, as `crc32` and similar tools print it.
   uint32_t OfFile(absl::string_view header) const;
 
  private:

@@ -34,7 +34,7 @@ class OutputFile {
   // Its name until it is committed; for who must remove it when the process ends early.
   const std::string& temporary() const { return temporary_; }
 
-  // What is written one by one lies one behind the other.
+  // Appends the bytes after those of the call before.
   absl::Status Append(absl::string_view bytes);
   absl::Status Commit();
 

@@ -24,8 +24,8 @@ class CheckSink final : public Sink {
   absl::Status End() override { return absl::OkStatus(); }
 };
 
-// Of a rank that cannot keep it, and knows why before it comes: it takes part nonetheless, so that
-// nobody waits for it, and all hear the reason.
+// For a rank that knows in advance that it cannot keep the checkpoint. It takes part nonetheless,
+// so that no rank waits for it and all get the reason.
 class FailedSink final : public Sink {
  public:
   explicit FailedSink(absl::Status status) : status_(std::move(status)) {}

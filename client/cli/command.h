@@ -54,7 +54,7 @@ enum class ExitCode : int {
 struct Environment {
   Clients* clients = nullptr;
   GroupMaker* groups = nullptr;
-  NcclWitness* nccl = nullptr;  // null: nobody asks NCCL
+  NcclWitness* nccl = nullptr;  // null: NCCL is not asked
   const Clock* clock = nullptr;
   std::istream* in = nullptr;
   Printer* printer = nullptr;
@@ -106,12 +106,12 @@ class Context {
   absl::StatusOr<std::unique_ptr<client::AdminClient>> Admin();
   absl::StatusOr<std::unique_ptr<client::StoreClient>> Store(absl::string_view group);
 
-  // Who shows from now on that the coordinator is away, in place of a remark; null: nobody.
+  // Sets the function that shows from now on that the coordinator is away. Null: a remark shows it.
   void set_on_away(std::function<void(const client::AwayReport&)> on_away) {
     on_away_ = std::move(on_away);
   }
 
-  // The last that was heard of who is missing; the error that follows shows it.
+  // The last news about missing members; the error that follows shows it.
   void set_missing(std::optional<client::MissingReport> report) { missing_ = std::move(report); }
   const std::optional<client::MissingReport>& missing() const { return missing_; }
 

@@ -22,7 +22,7 @@ std::string ErrorLine(const absl::Status& status, const client::ErrorInfo& info,
                       const std::optional<client::MissingReport>& missing);
 
 // {"error":{"code":...,"message":...,"group":...,"generation":...,"operation":...,"cause":{...},
-// "missing":{...}}}; what is not known is left out.
+// "missing":{...}}}; unknown fields are left out.
 Json ErrorJson(const absl::Status& status, const client::ErrorInfo& info,
                const std::optional<client::MissingReport>& missing);
 

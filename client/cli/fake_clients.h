@@ -16,7 +16,7 @@
 
 namespace cohort::cli {
 
-// Of a coordinator that has heard of everybody.
+// The statistics of a coordinator that has heard of all members.
 inline client::ServerStats LongUp() {
   client::ServerStats stats;
   stats.uptime = absl::Hours(1);
@@ -32,7 +32,7 @@ inline client::WhoIsMissingReport OfThisVersion() {
 
 class FakeClients : public Clients {
  public:
-  // What was asked, in order, such as "Evict(g, rank-3, dead)".
+  // The requests, in order, such as "Evict(g, rank-3, dead)".
   std::vector<std::string> calls;
   client::ConnectionOptions connection;
   client::ProcessGroupOptions seat;
@@ -40,13 +40,13 @@ class FakeClients : public Clients {
 
   // When not OK, the answer to every call but Leave.
   absl::Status error;
-  // The answers to the next calls of GetGroup, WatchGroup, Range and Watch, one each; where one is
-  // OK, and after them, it is as if there were none. Streams bring their events before it.
+  // The answers to the next calls of GetGroup, WatchGroup, Range and Watch, one each. An OK entry,
+  // or the end of the list, leaves the usual answer. Streams bring their events before the answer.
   std::deque<absl::Status> next;
   // When not OK, the answer to joins.
   absl::Status join_error;
   client::ErrorInfo error_info;
-  // Told while joins and rounds wait, when somebody is missing in them.
+  // Reported while joins and rounds wait, if members are missing in them.
   client::MissingReport waiting_to_join;
   std::function<void()> on_join;
   client::MissingReport waiting;
@@ -76,9 +76,9 @@ class FakeClients : public Clients {
 
   client::WorkerInfo worker;
   std::vector<client::FlightRecord> flights;
-  // Of workers that have others, by address; or what asking them comes to.
+  // The records of other workers, by address; or the error of asking them.
   std::map<std::string, absl::StatusOr<std::vector<client::FlightRecord>>> flights_at;
-  // Workers are asked by several threads: `calls`, while they are.
+  // Several threads ask workers; it guards `calls` meanwhile.
   Mutex mutex;
 
   absl::StatusOr<std::shared_ptr<client::Connection>> Connect(

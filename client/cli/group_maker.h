@@ -29,10 +29,10 @@ inline constexpr int kGpuOfRank = -1;
 
 struct GroupRequest {
   GroupForm form = GroupForm::kLocal;
-  // Of kLocal: a GPU of this process, by CUDA's number, on which the group moves tensors as well as
-  // on the host. Absent: on the host alone.
+  // For kLocal: a GPU of this process, by CUDA's number; the group then moves tensors on it as well
+  // as on the host. Absent: on the host alone.
   std::optional<int> gpu;
-  std::string worker;  // the daemon's address; of kLocal: empty
+  std::string worker;  // the daemon's address; for kLocal: empty
   client::ConnectionOptions coordinator;
   std::string group;
   int rank = 0;
@@ -54,7 +54,7 @@ class GroupMaker {
   // Between the host and the GPU of a group that it made. Blocks, for at most a minute. Errors:
   // INVALID_ARGUMENT, DEADLINE_EXCEEDED, those of the GPU.
   virtual absl::Status Copy(const Tensor& from, const Tensor& to) = 0;
-  // Of this process; at least one. Errors: why there are none.
+  // The GPUs of this process, at least one. Errors: why it has no GPU.
   virtual absl::StatusOr<int> CountGpus() = 0;
 };
 

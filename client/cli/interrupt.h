@@ -9,10 +9,10 @@
 
 namespace cohort::cli {
 
-// On the first signal runs what was set, for at most two seconds or until a second signal, and ends
-// the process with 128 + its number. Signals that were ignored when it was made stay so. At most
-// one per process, made before any other thread: threads inherit the blocked signals. Where the
-// system starts no thread, signals end the process as if there were no Interrupt.
+// On the first signal it runs the set function, for at most two seconds or until a second signal.
+// Then it ends the process with 128 + the signal's number. It leaves signals alone that were
+// ignored when it was made. A process makes at most one, before any other thread, because threads
+// inherit the blocked signals. If the system starts no thread, signals end the process as usual.
 class Interrupt {
  public:
   Interrupt();
@@ -21,8 +21,8 @@ class Interrupt {
   Interrupt(const Interrupt&) = delete;
   Interrupt& operator=(const Interrupt&) = delete;
 
-  // Thread-safe. Does not return once the function set before has begun to run: what it uses stays
-  // alive.
+  // Thread-safe. Once the function that was set before has begun to run, this call does not return,
+  // so the objects that the function uses stay alive.
   void Set(std::function<void()> on_interrupt);
 
  private:

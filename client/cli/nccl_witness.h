@@ -27,9 +27,9 @@ class NcclWitness {
  public:
   virtual ~NcclWitness() = default;
 
-  // `address`: HOST:PORT; empty: where NCCL listens on this machine. Blocks for at most `patience`,
-  // and for a second where nobody there speaks as NCCL does. Errors: INVALID_ARGUMENT (the
-  // address), those of whoever listens there, if anybody does.
+  // `address`: HOST:PORT; empty: the address at which NCCL listens on this machine. Blocks for at
+  // most `patience`, and for a second if no process there speaks NCCL's protocol. Errors:
+  // INVALID_ARGUMENT (the address), and those of the process that listens there, if there is one.
   virtual absl::StatusOr<NcclTestimony> Ask(const std::string& address,
                                             absl::Duration patience) = 0;
 };

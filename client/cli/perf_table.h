@@ -17,7 +17,7 @@ std::string PerfLine(const perf::Row& row, int ranks);
 // `memory`: "registered", "plain" or "gpu".
 Json PerfJson(const perf::Row& row, int ranks, const std::string& memory);
 
-// Of both ways; 0 when nothing was checked.
+// The wrong elements of both ways; 0 if nothing was checked.
 int64_t WrongOf(const perf::Row& row);
 
 }  // namespace cohort::cli

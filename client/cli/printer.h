@@ -38,7 +38,7 @@ class Printer {
 
   // Whether everything meant for standard output was taken.
   bool out_ok() const { return out_errno_ == 0; }
-  // The errno of the first write that failed (EPIPE: the reader has gone), 0 while there is none.
+  // The errno of the first write that failed (EPIPE: the reader has gone); 0: no write failed.
   int out_errno() const { return out_errno_; }
 
  private:

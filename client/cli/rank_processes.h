@@ -25,7 +25,7 @@ struct RankFailure {
   pid_t pid = 0;
   int signal = 0;     // that killed it; 0: it exited
   int exit_code = 0;  // if it exited
-  std::string words;  // the last line of what it wrote to standard error; of rank 0 unknown
+  std::string words;  // the last line of its standard error; unknown for rank 0
 };
 
 // Rank 0 has this process' standard output and error; the others' output is dropped, and their
@@ -44,11 +44,12 @@ class RankProcesses {
   RankProcesses(const RankProcesses&) = delete;
   RankProcesses& operator=(const RankProcesses&) = delete;
 
-  // Blocks until all have ended. Absent: all with 0. Who was killed is to blame before who exited
-  // with an error, and that one before who only heard that the group ended (exit status 6).
+  // Blocks until all have ended. Absent: all ended with 0. A killed rank comes first, then a rank
+  // that exited with an error of its own. A rank that only reports the end of its group (exit
+  // status 6) comes last.
   std::optional<RankFailure> Wait();
 
-  // From any thread: ends them, and blocks until they are gone, which takes about a second at most.
+  // Any thread may call it: ends them, and blocks until they are gone, about a second at most.
   void Stop();
 
  private:

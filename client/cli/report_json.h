@@ -1,8 +1,8 @@
 // The client library's values as JSON, for programs that read what the tool prints.
 //
-// Names follow the wire: counts end in _count, bytes in _bytes, and durations are seconds as a
-// number and end in _seconds. What is absent, unknown or never happened is left out, so that 0
-// always means 0.
+// Names follow the protos: counts end in _count, bytes in _bytes. Durations are seconds as a
+// number, with names that end in _seconds. Values that are absent, unknown or never happened are
+// left out, so that 0 always means 0.
 #ifndef COHORT_CLIENT_CLI_REPORT_JSON_H_
 #define COHORT_CLIENT_CLI_REPORT_JSON_H_
 
@@ -34,7 +34,7 @@ Json ToJson(const client::MissingMember& member);
 Json ToJson(const client::MissingReport& report);
 Json ToJson(const client::Member& member);
 Json ToJson(const client::ViewProposal& proposal);
-// Without "members" when there are none.
+// Without "members" if the group has no members.
 Json ToJson(const client::GroupInfo& group);
 Json ToJson(const client::GroupEvent& event);
 Json ToJson(const client::OpenWait& wait);

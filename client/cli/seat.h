@@ -40,21 +40,21 @@ class Seat {
 
   client::ProcessGroup& group() { return *group_; }
 
-  // What is left of the timeout, and never zero (which would mean the library's default).
+  // The rest of the timeout, and never zero (which would mean the library's default).
   absl::Duration Remaining() const;
 
-  // Round options with the name, what is left of the timeout, and a line on standard error about
-  // who is missing, or the coordinator. Valid until the seat is released.
+  // Round options with the name and the rest of the timeout. A line on standard error shows the
+  // missing members, or the coordinator's state. Valid until the seat is released.
   client::RoundOptions RoundOptions(const std::string& name, const std::string& what);
 
-  // Leaves. Does not wait for the coordinator when `outcome` says that it is away. Returns
+  // Leaves. Does not wait for the coordinator if `outcome` shows that it is away. Returns
   // `outcome`.
   absl::Status Release(absl::Status outcome);
 
  private:
   Seat(Context& context, Instant deadline) : context_(context), deadline_(deadline) {}
 
-  // Null: what was shown is cleared.
+  // Null: clears the line.
   void ShowWaiting(std::unique_ptr<WaitingLine> line);
 
   Context& context_;

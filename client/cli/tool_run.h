@@ -41,13 +41,13 @@ struct ToolResult {
 // Makes groups of one rank.
 class LoneGroups : public GroupMaker {
  public:
-  // What was asked, in order.
+  // The requests, in order.
   std::vector<GroupRequest> requests;
   // When not OK, the answer.
   absl::Status error;
-  // Told while a group forms.
+  // Reported while a group forms.
   std::optional<client::MissingReport> waiting_to_join;
-  // Of each group made: see LoneGroup.
+  // For each group made: see LoneGroup.
   int64_t spoils_call = 0;
   absl::Status call_error;
   int64_t copies = 0;
@@ -75,7 +75,7 @@ class FakeNccl : public NcclWitness {
  public:
   // The answer.
   absl::StatusOr<NcclTestimony> says = absl::UnavailableError("nobody listens");
-  // Who was asked, and how long.
+  // The address that was asked, and the patience.
   std::string address;
   absl::Duration patience;
 

@@ -22,7 +22,7 @@ class WaitingLine {
   WaitingLine& operator=(const WaitingLine&) = delete;
 
   void Update(const client::MissingReport& report);
-  // Nobody can know who is missing while the coordinator does not say it.
+  // While the coordinator does not answer, the missing members are unknown.
   void Update(const client::AwayReport& away);
 
  private:

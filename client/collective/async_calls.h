@@ -16,11 +16,11 @@
 
 namespace cohort::client {
 
-// One call that was started. Cheap to copy; copies are of the same call. Thread-safe. Nobody has to
-// wait: tensors that the call was given live as long as it needs them.
+// One call that was started. Cheap to copy; copies are of the same call. Thread-safe. It may be
+// dropped without waiting: the call keeps its tensors alive as long as it needs them.
 class PendingCall {
  public:
-  PendingCall() = default;  // of nothing: over, OK
+  PendingCall() = default;  // no call: over, OK
 
   // Its status, if it is over; does not block.
   std::optional<absl::Status> Test() const;

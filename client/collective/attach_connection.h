@@ -21,7 +21,7 @@ namespace cohort::client {
 // Thread-safe.
 class AttachConnection {
  public:
-  // Errors: UNAVAILABLE (nobody listens there: another host, or another network namespace),
+  // Errors: UNAVAILABLE (no worker listens there: another host, or another network namespace),
   // PERMISSION_DENIED (another user's worker), NOT_FOUND (no such session), DEADLINE_EXCEEDED.
   static absl::StatusOr<std::unique_ptr<AttachConnection>> Connect(absl::string_view socket,
                                                                    absl::string_view session,
@@ -47,7 +47,8 @@ class AttachConnection {
       : socket_(std::move(socket)), segment_(std::move(segment)) {}
 
   Mutex mutex_;
-  // Whether an answer may still come that nobody waits for: the next would be taken for another's.
+  // Whether the answer of a request that timed out may still come. The next request would take it
+  // for its own.
   bool out_of_step_ ABSL_GUARDED_BY(mutex_) = false;
   const shm::LocalSocket socket_;
   const shm::Segment segment_;

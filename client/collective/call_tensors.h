@@ -1,4 +1,4 @@
-// How a call's tensors get to the worker, and what it made of them back.
+// How the tensors of a call get to the worker, and its results back.
 #ifndef COHORT_CLIENT_COLLECTIVE_CALL_TENSORS_H_
 #define COHORT_CLIENT_COLLECTIVE_CALL_TENSORS_H_
 
@@ -15,13 +15,13 @@
 
 namespace cohort::client {
 
-// Tensors in the worker's memory stay where they are. Of others, small ones travel with the call;
-// larger ones are copied to the worker's memory, once there and once back: by this process where
-// that memory is shared, else as a stream. Those of a GPU stay where they are as well: the worker
-// maps their memory. One thread.
+// Tensors in the worker's memory stay in place. Other small tensors travel with the call. Larger
+// ones are copied to the worker's memory, once there and once back: by this process where that
+// memory is shared, else as a stream. GPU tensors also stay in place: the worker maps their memory.
+// One thread uses it.
 class CallTensors {
  public:
-  // `gpu`: this rank's; null: none. `on_stream`: the call is not done when it is answered.
+  // `gpu`: this rank's; null: no GPU. `on_stream`: the call's answer comes before its work is done.
   CallTensors(WorkerSessionImpl& session, Gpu* gpu, bool on_stream, Instant deadline);
   // Memory taken for the call goes back.
   ~CallTensors();
@@ -29,12 +29,13 @@ class CallTensors {
   // Before the call. Errors: those of the worker.
   absl::Status AddInput(const Tensor& tensor, v1::TensorRef* ref);
   absl::Status AddOutput(const Tensor& tensor, v1::TensorRef* ref);
-  // Of a call in place.
+  // For a call in place.
   absl::Status AddInOut(const Tensor& tensor, v1::TensorRef* ref);
 
-  // After it went well: outputs that did not lie at the worker. `inline_outputs` by their order.
+  // After the call succeeded: copies the outputs that are not in the worker's memory.
+  // `inline_outputs` is in their order.
   absl::Status Finish(const std::vector<const std::string*>& inline_outputs);
-  // After it failed: `answered` if the worker has ended it.
+  // After the call failed. `answered`: the worker has ended it.
   void Fail(bool answered) { reusable_ = answered; }
 
  private:
@@ -47,7 +48,7 @@ class CallTensors {
   absl::Duration Left() const;
   absl::Status AddOnDevice(const Tensor& tensor, v1::TensorRef* ref);
   bool Resident(const Tensor& tensor, v1::TensorRef* ref) const;
-  // Whether one of so many bytes travels with the call; `left` is what it leaves of the room.
+  // Whether a tensor of `bytes` travels with the call; `left` is the room after it.
   bool FitsInline(int64_t bytes, int64_t& left) const;
   absl::StatusOr<size_t> TakeScratch(const Tensor& tensor, v1::TensorRef* ref);
   absl::Status Upload(const Tensor& tensor, size_t scratch);

@@ -11,14 +11,15 @@
 
 namespace cohort::client {
 
-// Of any groups: a process for each group, a thread for each rank and one for its device, if it has
-// any, and a slice for each call; one that runs still is as long as until `now`, and says so.
+// A trace of any groups. It has a process for each group, a thread for each rank and one for its
+// device, if any, and a slice for each call. A call that still runs lasts until `now` and is
+// marked.
 std::string ChromeTrace(const std::vector<FlightRecord>& records, absl::Time now);
 
-// Of one group: a process for each rank, with a track of its calls and one of its device. Arrows
-// lead through the same call on all ranks, in the order in which they began it; arguments say whom
-// a rank waited for, and how long. Time begins with the first call; `otherData` says when that was.
-// A call that runs still is as long as until its rank's record was read.
+// A trace of one group. It has a process for each rank, with a track of its calls and one of its
+// device. Arrows lead through the same call on all ranks, in the order in which they began it;
+// arguments tell for which rank a rank waited, and how long. Time begins with the first call;
+// `otherData` has that moment. A call that still runs lasts until its rank's record was read.
 std::string ChromeTrace(const GroupTrace& trace);
 
 }  // namespace cohort::client

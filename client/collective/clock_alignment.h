@@ -1,15 +1,17 @@
-// How far the clocks of several machines are apart, as far as what they timed tells.
+// Estimates how far the clocks of several machines are apart, from the times of their calls.
 //
-// Of a call in which every rank needs something of every other, no rank comes to the end before the
-// last has begun it. So each such call, timed by the ranks' own clocks, bounds how much one clock
-// may be ahead of another: a rank that ended at 5 by its clock, while another began at 7 by its
-// own, is at least 2 behind. What only some wait for bounds as well: nobody has a broadcast before
-// its root began. The smallest of all bounds count, also those by way of third clocks: that is the
-// shortest way from clock to clock, and the truth lies between the two directions. The middle is
-// the guess; where the calls take little longer than the slowest message, it is good to about that.
+// If every rank of a call needs something of every other, no rank can end the call before the last
+// rank has begun it. So each such call, timed by the ranks' own clocks, bounds how much one clock
+// is ahead of another. If a rank ended at 5 by its clock, and another began at 7 by its own, the
+// first clock is at least 2 behind. Calls in which only some ranks wait give bounds, too: no rank
+// has the tensor of a broadcast before its root began. The smallest bounds count, also those
+// through third clocks: they are the shortest paths from clock to clock. The truth lies between the
+// bounds of the two directions, and the estimate is their middle. If the calls take little longer
+// than the slowest message, the estimate is about as good as that.
 //
-// Crystals differ by some millionths, which is more than a call takes after a second already. So
-// each clock may also go faster or slower by a constant share: the one that leaves the bounds most
+// Crystals differ by some millionths, which after a second is already more than a call takes. So
+// each clock may also drift by a constant share: the one that leaves the bounds the most room, or 0
+// if no drift does about as well.
 // apart, and none where none does about as well.
 #ifndef COHORT_CLIENT_COLLECTIVE_CLOCK_ALIGNMENT_H_
 #define COHORT_CLIENT_COLLECTIVE_CLOCK_ALIGNMENT_H_

@@ -14,7 +14,7 @@
 
 namespace cohort::client {
 
-// `gpu` has device() and Copy(copies, stream, timeout); null: there is none.
+// `gpu` has device() and Copy(copies, stream, timeout); null: there is no GPU.
 template <typename AnyGpu>
 absl::Status CopyHere(AnyGpu* gpu, absl::Span<const TensorCopy> copies, const CallOptions& options,
                       absl::Duration timeout) {

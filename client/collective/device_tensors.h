@@ -20,8 +20,8 @@ class WorkerSessionImpl;
 
 v1::RegisterDeviceMemory ToProto(const DeviceMemory& memory);
 
-// Tensors of Allocate are known to the worker as long as they live; others for the time of a call.
-// Of one session. Thread-safe.
+// The worker knows tensors of Allocate as long as they live, and others for the time of a call. Of
+// one session. Thread-safe.
 class DeviceTensors {
  public:
   explicit DeviceTensors(WorkerSessionImpl& session) : session_(session) {}

@@ -17,22 +17,22 @@ namespace cohort::client {
 
 // One call of a rank.
 struct FlightCall {
-  int64_t sequence = 0;  // of the rank's calls, from 1
+  int64_t sequence = 0;  // counts the rank's calls, from 1
   int64_t generation = 0;
-  // Of those calls of the generation that all ranks make, from 1: the same call has the same on all
-  // ranks. 0: a transfer between some.
+  // Counts, from 1, the calls of the generation that all ranks make: a call has the same number on
+  // all ranks. 0: a transfer between some ranks.
   int64_t number = 0;
   std::string verb;
   DataType type = DataType::kU8;
   int64_t bytes = 0;
-  int root = -1;           // or the peer of a single transfer; -1: none
+  int root = -1;           // or the peer of a single transfer; -1: no root
   bool on_stream = false;  // it returned once it was enqueued
   absl::Time started;      // of the calendar clock where it ran
   std::optional<absl::Time> finished;
   // "running"; "enqueued", of what a stream has not come to; "running on the device"; "OK", or the
   // name of the error
   std::string state;
-  // Of its work on a device, if there was any.
+  // When its work on a device began and ended, if it had any.
   std::optional<absl::Time> device_started;
   std::optional<absl::Time> device_finished;
 };
@@ -54,13 +54,13 @@ struct FlightRecord {
   std::vector<FlightCall> calls;
 };
 
-// Records as the text of a file, and back: for ranks that nobody can ask, such as those of a
-// LocalGroup, and for daemons that are asked on their own host.
+// Writes records as the text of a file, and parses it. For ranks that do not answer requests, such
+// as those of a LocalGroup, and for daemons that are asked only on their own host.
 std::string FormatFlightRecords(const std::vector<FlightRecord>& records);
-// Errors: INVALID_ARGUMENT (it is none, or damaged: says where).
+// Errors: INVALID_ARGUMENT (the text is not of records, or damaged: says where).
 absl::StatusOr<std::vector<FlightRecord>> ParseFlightRecords(absl::string_view text);
 
-// Makes or replaces `path`, as a whole. Errors: INTERNAL (it cannot be written; names it).
+// Creates or replaces `path` at once. Errors: INTERNAL (it cannot be written; names it).
 absl::Status WriteFlightRecords(const std::string& path, const std::vector<FlightRecord>& records);
 
 }  // namespace cohort::client

@@ -18,18 +18,18 @@
 
 namespace cohort::client {
 
-// Numbers that grow, in memory of the host which two processes share: by them streams of one hold
-// back streams of the other. The end of the pinning waits for what is enqueued.
+// Growing numbers in host memory that two processes share: with them, streams of one process hold
+// back streams of the other. The destructor waits for the enqueued work on the flags.
 class StreamFlags {
  public:
   virtual ~StreamFlags() = default;
 
-  // `stream` is a cudaStream_t of this process, null the default one. What is enqueued behind waits
-  // until flag `flag` is at least `number`; or the flag becomes it once the stream has come so far.
-  // Errors: those of CUDA.
+  // `stream` is a cudaStream_t of this process; null is the default stream. Await: the work that is
+  // enqueued after it waits until flag `flag` is at least `number`. Set: the flag becomes `number`
+  // once the stream gets there. Errors: those of CUDA.
   virtual absl::Status Await(void* stream, int flag, uint64_t number) = 0;
   virtual absl::Status Set(void* stream, int flag, uint64_t number) = 0;
-  // At once, by the host: whoever waits for the flag waits no longer.
+  // Sets the flag from the host at once, so that all waits for it end.
   virtual void Release(int flag) = 0;
 };
 
@@ -72,8 +72,8 @@ class Gpu {
   // let it be shared).
   virtual absl::StatusOr<Exported> Export(const void* memory, int64_t bytes) = 0;
 
-  // Flags at the beginning of memory that outlives them, which begins with a page and is nobody
-  // else's. Errors: RESOURCE_EXHAUSTED, and those of CUDA.
+  // Makes flags at the beginning of `memory`, which outlives them. `memory` begins with a page, and
+  // no other object uses it. Errors: RESOURCE_EXHAUSTED, and those of CUDA.
   virtual absl::StatusOr<std::unique_ptr<StreamFlags>> Pin(void* memory, int64_t bytes) = 0;
 };
 

@@ -19,7 +19,7 @@ struct GroupPlace {
   int rank = 0;
   int world_size = 1;
   std::string parameters_digest;
-  // Of each wait while the group forms.
+  // Limits each wait while the group forms.
   absl::Duration timeout = absl::Seconds(300);
 };
 

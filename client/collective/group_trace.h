@@ -25,27 +25,27 @@ struct TraceRank {
   FlightRecord record;  // times are as all others', but for the calendar's error on the first clock
   int clock = 0;        // in GroupTrace::clocks
   int last_in = 0;      // how many calls waited for it
-  absl::Duration waited_for;  // by whoever waited longest in each of them, together
+  absl::Duration waited_for;  // by the rank that waited longest in each call, as a sum
 };
 
-// A rank's part in a call of all.
+// A rank's part in a call of all ranks.
 struct TracePart {
   int rank = 0;           // in GroupTrace::ranks, as `last` of TraceCall
   size_t call = 0;        // in its record
-  absl::Duration waited;  // until the last one that it needs had begun; zero: for nobody
+  absl::Duration waited;  // until the last rank that it needs had begun; zero: no wait
 };
 
 struct TraceCall {
   int64_t generation = 0;
   int64_t number = 0;
   std::vector<TracePart> parts;  // in the order in which they began
-  // Whom the others waited for; absent: nobody, or that is not known: less than two ranks' parts
-  // are, or one of them had not come.
+  // The rank for which the others waited. Absent: no rank waited, or it is unknown: there are parts
+  // of fewer than two ranks, or a rank had not come.
   std::optional<int> last;
   absl::Duration longest_wait;
-  // The clocks are known well enough to say so.
+  // Whether the clocks are known well enough for `last`.
   bool certain = true;
-  bool differs = false;  // ranks called different things
+  bool differs = false;  // ranks called different collectives
   bool open = false;     // some are in it still
   // If so, or if it failed: ranks that had not come to it when their records were read.
   std::vector<int> absent;
@@ -56,17 +56,18 @@ struct GroupTrace {
   std::vector<TraceRank> ranks;
   // The first is the one of the first rank. If they were not aligned, nothing bounds the others.
   std::vector<TraceClock> clocks;
-  double contradiction = 0;  // as ClockAlignment's
-  // Of all ranks, oldest first.
+  double contradiction = 0;  // see ClockAlignment
+  // The calls of all ranks, oldest first.
   std::vector<TraceCall> calls;
 };
 
-// When a rank was through a call: for what was put on a device, there. Absent: it is not.
+// When a rank ended a call; for work on a device, when the device ended it. Absent: not yet, or
+// unknown.
 std::optional<absl::Time> EndOf(const FlightCall& call);
-// Whether the rank has come to its end, with whatever result.
+// Whether the rank has ended the call, with any result.
 bool IsOver(const FlightCall& call);
 
-// `align`: clocks are as far apart as AlignClocks finds; else as their calendars have it.
+// `align`: corrects the clocks by AlignClocks; else the trace takes the times of their calendars.
 GroupTrace PutTogether(std::vector<FlightRecord> records, bool align);
 
 }  // namespace cohort::client

@@ -17,14 +17,15 @@ inline constexpr absl::string_view kPathNoteKey = "cohort.paths";
 
 struct PathNote {
   int64_t generation = 0;
-  // Ranks that share memory, in order; one that shares with nobody is alone. Between them: TCP.
+  // Groups of ranks that share memory, in order; a rank that shares it with no other is alone. TCP
+  // connects the groups.
   std::vector<std::vector<int>> hosts;
-  // Why ranks that might share memory do not, as they say it; each text once.
+  // Why ranks on one host do not share memory, in their words; each text once.
   std::vector<std::string> why_not;
 };
 
 std::string EncodePathNote(const PathNote& note);
-// Absent: it is none.
+// Absent: the bytes are not a note.
 std::optional<PathNote> DecodePathNote(absl::string_view bytes);
 
 // Such as: shared memory: ranks 0-1; ranks 2-3. TCP between all others

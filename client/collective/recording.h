@@ -33,7 +33,7 @@ absl::StatusOr<RecordedCalls> RecordCalls(Group& group,
                                           absl::FunctionRef<absl::Status(Group&)> body,
                                           const CallOptions& options);
 
-// Of what all ranks have in common: the same on all of them; not negative.
+// A digest of the parts that must be the same on all ranks; not negative.
 int64_t DigestOf(const RecordedCalls& calls);
 
 // FAILED_PRECONDITION: the group is in another generation than the sequence.

@@ -52,8 +52,8 @@ struct RemoteGroupOptions {
 
   // Which memory the group moves; the same on all ranks.
   Placement placement = Placement::kHost;
-  // Of a placement on devices, unless attached: this process's (worker/group/open_shared_gpu.h),
-  // which the worker must see, too.
+  // For a placement on devices, unless attached: a GPU of this process
+  // (worker/group/open_shared_gpu.h), which the worker must see, too.
   std::shared_ptr<Gpu> gpu;
 };
 
@@ -137,8 +137,8 @@ class RemoteGroup final : public Group {
   // Adds the tensors that this rank has in the call.
   absl::Status AddTensors(const CollectiveCall& call, const Tensor& input, const Tensor& output,
                           CallTensors& tensors, v1::RunCollectiveRequest& request) const;
-  // Of a verb of all ranks, whose tensors this one could not give to its worker: the others hear
-  // why, where the call blocks.
+  // Called instead of a collective whose tensors this rank could not give to its worker. If the
+  // call blocks, the other ranks get the reason.
   absl::Status TellRefusal(const absl::Status& why, const CallOptions& options);
   absl::Status RunRequest(v1::RunCollectiveRequest& request, CallTensors& tensors,
                           const CallOptions& options, v1::RunCollectiveResponse* response);

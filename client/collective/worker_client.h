@@ -61,7 +61,7 @@ class WorkerClient {
   static std::unique_ptr<WorkerClient> Create(const std::string& address, absl::Duration timeout);
 
   virtual absl::StatusOr<WorkerInfo> Describe() = 0;
-  // Of a group's ranks there; empty: of all.
+  // Reads the records of a group's ranks on that worker; `group` empty: of all groups.
   virtual absl::StatusOr<std::vector<FlightRecord>> ReadFlightRecords(const std::string& group) = 0;
 
  protected:

@@ -65,7 +65,7 @@ class WorkerSessionImpl final : public WorkerSession,
   // Returns a new lane. Each group has its own.
   std::unique_ptr<WorkerLane> MakeLane() const;
 
-  // Of a tensor that is no part of the shared memory. In order, from its beginning.
+  // Writes or reads a tensor outside of the shared memory, in order from its beginning.
   absl::Status WriteTensor(uint64_t tensor, const void* from, int64_t bytes,
                            absl::Duration timeout);
   absl::Status ReadTensor(uint64_t tensor, void* to, int64_t bytes, absl::Duration timeout);
@@ -82,30 +82,30 @@ class WorkerSessionImpl final : public WorkerSession,
     int64_t first = 0;  // in elements of its type
   };
   std::optional<Place> Find(const Tensor& tensor) const;
-  // Of GPUs of this process.
+  // The tensors on GPUs of this process.
   DeviceTensors& device_tensors() { return device_tensors_; }
-  // If the worker is gone, so is the tensor.
+  // If the worker is gone, the tensor is gone, too.
   void FreeTensor(uint64_t tensor);
 
-  // Memory of the worker for the time of a call; it is kept for later ones.
+  // Memory of the worker for the time of a call; it is kept for later calls.
   struct Scratch {
     uint64_t tensor = 0;
     int64_t bytes = 0;
     char* data = nullptr;  // null unless attached
   };
   absl::StatusOr<Scratch> TakeScratch(int64_t bytes);
-  // `reusable`: nobody works with it any more.
+  // `reusable`: no call works with it any more.
   void GiveBack(const Scratch& scratch, bool reusable);
 
-  // --- What the worker told.
+  // --- Notifications of the worker.
 
-  // `on_end` is called once with why this session, or that generation of the group, has ended; at
-  // once if it has. On any thread; it must not block, nor call the session. Null: nobody is to be
-  // told any more, and when it returns nobody is being told.
+  // Calls `on_end` once, with the reason, when this session or that generation of the group ends;
+  // at once if it has ended. It may run on any thread, and it must not block or call the session.
+  // Null: withdraws the function; when the call returns, it does not run any more.
   using OnEnd = std::function<void(const std::string& cause, bool session_ended)>;
   void AwaitEnd(uint64_t group, int64_t generation, OnEnd on_end);
-  // `body` is called once, when the session has ended; at once if it has. As OnEnd otherwise. Null:
-  // `owner`'s is not to be called any more.
+  // Calls `body` once, when the session ends; at once if it has ended. Otherwise like OnEnd. Null:
+  // withdraws `owner`'s function.
   void AwaitSessionEnd(const void* owner, std::function<void()> body);
   // OK, or why this session, or this generation of the group, has ended.
   absl::Status Standing(uint64_t group, int64_t generation) const;
@@ -119,7 +119,7 @@ class WorkerSessionImpl final : public WorkerSession,
     int64_t generation = 0;
     OnEnd on_end;
   };
-  // Of scratch that waits for a call.
+  // The most bytes of scratch that are kept for later calls.
   static constexpr int64_t kKeptScratch = int64_t{256} << 20;
 
   static void SetDeadline(grpc::ClientContext& context, absl::Duration timeout);

@@ -29,8 +29,8 @@ struct MeasureOptions {
   int checks = 1;  // calls whose results are compared, each with other inputs
 };
 
-// Of one way to run a case. Calls are timed in about ten batches, each on average of its calls, and
-// of its slowest rank.
+// The result of one way to run a case. Calls are timed in about ten batches; a batch's time is the
+// average of its calls on its slowest rank.
 struct Figures {
   double median_us = 0;          // of the batches
   double mean_us = 0;            // of all calls

@@ -11,13 +11,13 @@
 
 namespace cohort::perf {
 
-// Rank r's input is a sequence of small whole numbers that repeats after 1021 elements: a prime, so
-// that parts in a wrong place show; small, so that sums are exact in any order, and what is rounded
-// is rounded once. Hence results are compared bit by bit. Another `round` is other numbers: what an
-// earlier run left there is wrong.
+// Rank r's input is a sequence of small whole numbers that repeats after 1021 elements. 1021 is a
+// prime, so that parts in a wrong place show. The numbers are small, so that sums are exact in any
+// order, and a rounded result is rounded once. Hence results are compared bit by bit. Another
+// `round` has other numbers: elements that an earlier run left there are wrong.
 //
-// Thread-compatible. Of types that cannot be reduced by the reduction, the methods about reduced
-// elements are not called.
+// Thread-compatible. If the type does not have the reduction, the methods about reduced elements
+// are not called.
 class Pattern {
  public:
   Pattern(DataType type, const Reduction& reduction, int ranks, uint64_t round);

@@ -1,5 +1,5 @@
-// What is measured, in the words of nccl-tests: what "size" means for each operation, and which
-// bandwidth follows from a time.
+// The cases to measure, in the words of nccl-tests: the meaning of "size" for each operation, and
+// the bandwidth that follows from a time.
 #ifndef COHORT_CLIENT_PERF_PLAN_H_
 #define COHORT_CLIENT_PERF_PLAN_H_
 

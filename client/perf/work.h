@@ -41,7 +41,7 @@ class Work {
   bool on_gpu() const { return options_.copy != nullptr; }
   absl::Status MakeTensors(bool in_place);
   absl::StatusOr<Tensor> Allocate(int64_t count) const;
-  // On the host: the tensor itself, or one for what is in it.
+  // A host tensor for the tensor's elements: the tensor itself, or for a GPU tensor a new one.
   Tensor ImageOf(const Tensor& tensor) const;
   absl::Status Copy(const Tensor& from, const Tensor& to) const;
 

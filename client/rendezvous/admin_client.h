@@ -56,13 +56,14 @@ class AdminClient {
   virtual absl::Status WatchGroup(absl::string_view group, int64_t from_revision,
                                   const std::function<bool(const GroupEvent&)>& on_event,
                                   absl::Duration timeout) = 0;
-  // Asks each member now what it does with tensors, and waits for their answers: at most `patience`, a third of a
-  // second when all of them run. Who has not answered by then is in `unanswered`. Zero: tells what is known, at once.
+  // Asks each member now for its tensor operations and waits for the answers: at most `patience`,
+  // and a third of a second if all members run. `unanswered` lists the members that did not answer
+  // in time. Zero: returns the known reports at once.
   virtual absl::StatusOr<WhoIsMissingReport> WhoIsMissing(absl::string_view group,
                                                           absl::Duration patience = absl::ZeroDuration()) = 0;
-  // `group` empty: of all groups of the tenant.
+  // `group` empty: all groups of the tenant.
   virtual absl::StatusOr<std::vector<ParkedCall>> DumpWaits(absl::string_view group) = 0;
-  // Sets those given; returns all.
+  // Sets the given ones; returns all.
   virtual absl::StatusOr<std::map<std::string, int64_t>> Limits(const std::map<std::string, int64_t>& set) = 0;
   virtual absl::StatusOr<DrainResult> Drain(bool release_waiters, bool resume) = 0;
   virtual absl::Status Evict(absl::string_view group, absl::string_view member, absl::string_view reason) = 0;

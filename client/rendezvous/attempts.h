@@ -25,7 +25,7 @@ namespace cohort::client {
 // How much longer than its `wait` a call may take, so that an answer TIMED_OUT arrives with its
 // diagnosis.
 inline constexpr absl::Duration kDeadlineMargin = absl::Seconds(2);
-// The coordinator parks nobody longer than this.
+// The coordinator parks no call longer than this.
 inline constexpr absl::Duration kMaxWait = absl::Hours(1);
 
 struct CallLimits {
@@ -35,7 +35,8 @@ struct CallLimits {
   Instant wait_until = absl::InfiniteFuture();
   bool repeat = true;
   bool by_lane = true;  // false: by gRPC alone
-  // Told before each pause: what was heard, and how long it is. On the thread that heard it.
+  // Called before each pause, with the last error and the length of the pause, on the thread that
+  // got the error.
   std::function<void(const grpc::Status&, absl::Duration)> on_repeat;
 };
 

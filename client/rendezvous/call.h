@@ -57,7 +57,7 @@ bool CallByLane(const LaneRoute& route, const Request& request, absl::Duration t
   return route.link->Call(route.method, LaneFrame(request), timeout, waiter);
 }
 
-// In this thread, which polls for its own answer: nobody has to be woken to hand it over.
+// Blocks this thread, which polls for its own answer, so no other thread has to wake it.
 // `interruption` ends the pauses between attempts.
 template <typename M>
 absl::Status CallBlocking(ConnectionImpl& connection, const M& method, CallLimits limits,
@@ -90,7 +90,7 @@ class Cancellable {
   virtual void Cancel() = 0;
 };
 
-// What is in flight for one owner. Thread-safe.
+// The calls in flight of one owner. Thread-safe.
 class CallRegistry {
  public:
   // False, and nothing is kept, after CancelAll.

@@ -41,7 +41,7 @@ class ConnectionImpl final : public Connection,
     return *std::get<std::unique_ptr<typename Service::StubInterface>>(stubs_);
   }
 
-  // 16 bytes that nobody else uses.
+  // 16 bytes that no other call uses.
   std::string NewOperationId();
 
  private:

@@ -86,8 +86,8 @@ class GroupSession final : public std::enable_shared_from_this<GroupSession> {
   template <typename M>
   void CallAsync(const M& method, typename M::Request request, const CallSpec& spec,
                  typename AsyncCall<M>::Done done);
-  // The same for what is no unary call: transfers of blobs. The call must end in its usual way when
-  // cancelled.
+  // The same for transfers of blobs, which are not unary calls. The call must end in its usual way
+  // when cancelled.
   absl::Status FillScope(const CallSpec& spec, v1::Scope* scope);
   CallRegistry& calls() { return calls_; }
   SendTurns& send_turns() { return send_turns_; }
@@ -105,8 +105,8 @@ class GroupSession final : public std::enable_shared_from_this<GroupSession> {
   void SetProgress(int64_t counter, absl::string_view operation);
   // All calls fail from now on with `reason`. Ends lease and watch.
   void End(absl::Status reason);
-  // Of the owner: says good-bye if nobody did, waits a moment for it, and ends everything that is
-  // in flight.
+  // The owner calls it: leaves if this seat was not left yet, waits a moment for the answer, and
+  // ends all calls in flight.
   void Destroy(absl::string_view reason = "destroyed");
 
  private:
@@ -126,9 +126,9 @@ class GroupSession final : public std::enable_shared_from_this<GroupSession> {
   }
   void ScheduleLeaseLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void RenewLease(uint64_t epoch);
-  // Renews; `report`: and says what this member does with tensors.
+  // Renews the lease; with `report` also reports this member's tensor operations.
   void SendKeepAlive(bool report, std::function<void()> then);
-  // Somebody asks what this member does with tensors.
+  // Reports this member's tensor operations, because a call asked for them.
   void Report();
   void OnKeepAlive(int64_t generation, const absl::Status& status,
                    const v1::KeepAliveResponse& response);

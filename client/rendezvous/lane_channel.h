@@ -1,5 +1,5 @@
-// The way to a coordinator by the lane: a link, made anew when it breaks. Calls go by gRPC as long as
-// there is none.
+// The lane connection to a coordinator: a link, renewed when it breaks. Calls go through gRPC as
+// long as there is no link.
 #ifndef COHORT_CLIENT_RENDEZVOUS_LANE_CHANNEL_H_
 #define COHORT_CLIENT_RENDEZVOUS_LANE_CHANNEL_H_
 

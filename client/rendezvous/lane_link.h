@@ -36,8 +36,8 @@ struct LaneLinkOptions {
   size_t max_message_bytes = size_t{8} << 20;
 };
 
-// Thread-safe. A caller that blocks reads from the socket itself, so that nobody has to be woken to
-// hand its answer over; when several block, one reads for all. The loop reads when no caller does.
+// Thread-safe. A caller that blocks reads from the socket itself, so no thread has to wake it with
+// its answer. If several callers block, one reads for all. The loop reads when no caller does.
 class LaneLink final : public lane::EventLoop::Handler,
                        public std::enable_shared_from_this<LaneLink> {
  public:
@@ -50,8 +50,8 @@ class LaneLink final : public lane::EventLoop::Handler,
     virtual void OnLaneReply(const grpc::Status& status, absl::string_view body) = 0;
   };
   enum class End {
-    kNotOurs,  // whoever listens there does not speak this protocol
-    kBroken,   // nobody listens, or the connection broke
+    kNotOurs,  // the process that listens there does not speak this protocol
+    kBroken,   // no process listens, or the connection broke
   };
   using Numbers = absl::flat_hash_map<std::string, uint16_t>;
 
@@ -126,7 +126,7 @@ class LaneLink final : public lane::EventLoop::Handler,
   std::function<void(End)> on_end_;
   size_t next_address_ = 0;
 
-  // Who reads alone.
+  // Only for the thread that reads.
   lane::FrameReader input_;
   // Written before the link is ready.
   std::shared_ptr<const Numbers> numbers_;

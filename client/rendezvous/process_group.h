@@ -71,12 +71,12 @@ struct ProcessGroupOptions {
   // All members must bring the same.
   std::string parameters_digest;
 
-  absl::Duration join_timeout = absl::Seconds(300);      // of Create, and of Rejoin without a timeout
-  absl::Duration timeout = absl::Seconds(300);           // of calls without their own
-  absl::Duration data_expiration = absl::Seconds(3600);  // of objects nobody reads
+  absl::Duration join_timeout = absl::Seconds(300);      // of Create, and Rejoin without a timeout
+  absl::Duration timeout = absl::Seconds(300);           // for calls without their own
+  absl::Duration data_expiration = absl::Seconds(3600);  // for unread objects
   absl::Duration lease = absl::Seconds(30);              // silence after which a member is lost
-  // Of a member whose connection stands, as that of a process that is stopped or stuck may. Zero: four
-  // leases.
+  // The silence after which a member is lost whose connection still stands, for example because its
+  // process is stopped or stuck. Zero: four leases.
   absl::Duration attached_lease = absl::ZeroDuration();
   absl::Duration disconnect_grace = absl::Milliseconds(500);
   absl::Duration progress_timeout = absl::ZeroDuration();  // zero: off; see ReportProgress
@@ -85,10 +85,11 @@ struct ProcessGroupOptions {
 
   // Called on the connection's thread, in order, for each event after joining; must not block.
   std::function<void(const GroupEvent&)> on_event;
-  // Tells what this member does with tensors: with each renewal of the lease, and when AdminClient::WhoIsMissing asks.
-  // Called on the connection's thread; must not block. Empty: the member takes no part in tensor operations.
+  // Reports this member's tensor operations: with each renewal of the lease, and when
+  // AdminClient::WhoIsMissing asks. Called on the connection's thread; must not block. Empty: the
+  // member takes no part in tensor operations.
   std::function<TensorReport()> report_tensors;
-  // While Create waits: who is missing so far, about each second. Called on the caller's thread.
+  // Called about each second while Create waits, on the caller's thread, with the missing members.
   std::function<void(const MissingReport&)> on_waiting;
   // Ends Create and Rejoin early, with its reason; Create then leaves no seat behind. May be null.
   std::shared_ptr<Cancellation> cancellation;
@@ -169,7 +170,8 @@ class ProcessGroup {
   virtual int rank() const = 0;
   virtual int world_size() const = 0;
   virtual int64_t generation() const = 0;
-  // Of the events by which the generation came to stand: those that are told of it with larger ones happened to it.
+  // The revision of the event that formed this generation. Later events of the generation have
+  // larger revisions.
   virtual int64_t revision() const = 0;
   // Members and state, fresh from the coordinator.
   virtual absl::StatusOr<GroupInfo> Describe() = 0;
@@ -269,7 +271,8 @@ class ProcessGroup {
   // the new view.
   virtual absl::StatusOr<ViewResult> AckView(int64_t proposal, bool accept, absl::string_view reason = "",
                                              absl::Duration timeout = absl::Seconds(30)) = 0;
-  // Good-bye: others' waits that need this member end; what it sent stays readable.
+  // Leaves the group: waits of other members that need this one end. The objects that it sent stay
+  // readable.
   virtual absl::Status Leave(absl::string_view reason = "") = 0;
   // Ends the group for all.
   virtual absl::Status Close(absl::string_view reason = "") = 0;

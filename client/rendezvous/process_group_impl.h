@@ -1,8 +1,8 @@
-// The seat behind process_group.h. What it knows lives in its GroupSession; this class turns verbs
-// into calls.
+// The implementation of process_group.h. Its state lives in its GroupSession; this class turns
+// methods into calls.
 //
-// Each collective verb is a request that is built, a call, and an answer that is read; blocking and
-// asynchronous forms differ in the call alone. Values pass through payload_transfer.h before it and
+// Each collective method builds a request, makes a call and reads the answer; blocking and
+// asynchronous forms differ only in the call. Values pass through payload_transfer.h before and
 // after it.
 #ifndef COHORT_CLIENT_RENDEZVOUS_PROCESS_GROUP_IMPL_H_
 #define COHORT_CLIENT_RENDEZVOUS_PROCESS_GROUP_IMPL_H_
@@ -21,7 +21,7 @@
 
 namespace cohort::client {
 
-// Of a round: its number, and when it must have ended.
+// The number of a round, and the call that takes part in it.
 struct RoundPlan {
   RoundTicket ticket;
   CallSpec spec;

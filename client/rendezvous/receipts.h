@@ -12,7 +12,7 @@ namespace cohort::client {
 // Confined to one thread at a time.
 class Receipts {
  public:
-  // Of one request: small beside its values.
+  // The most receipts of one request: few bytes, compared with its values.
   static constexpr int kMaxPerRequest = 1024;
 
   void Add(int64_t receipt) {

@@ -51,7 +51,7 @@ ErrorInfo GetErrorInfo(const absl::Status& status);
 
 struct MissingMember {
   int rank = 0;
-  std::string member;  // empty: nobody has taken the seat
+  std::string member;  // empty: no member has taken the seat
   std::string host;
   std::optional<absl::Duration> last_heard;
   bool attached = false;  // a stream stands for it: it is lost after the attached lease
@@ -62,7 +62,7 @@ struct MissingMember {
   absl::Duration progress_age;
 };
 
-// Who a wait is, or was, for. `missing` is complete; `details` are of the first 64.
+// The members for which a wait waits, or waited. `missing` is complete; `details` has the first 64.
 struct MissingReport {
   int expected_count = 0;
   int arrived_count = 0;
@@ -79,14 +79,14 @@ std::string ToString(const MissingReport& report);
 
 enum class AwayKind {
   kUnreachable,  // there is no connection to it
-  kSilent,       // there is one, and no answer
-  kDraining      // it refuses what is new
+  kSilent,       // there is a connection, and no answer
+  kDraining      // it refuses new calls
 };
-// What a call hears of a coordinator that does not serve it, while it goes on trying.
+// Why the coordinator does not serve a call, while the call goes on trying.
 struct AwayReport {
   AwayKind kind = AwayKind::kUnreachable;
   std::string address;
-  std::string detail;        // what was heard last; may be empty
+  std::string detail;        // the last error; may be empty
   absl::Duration remaining;  // until the call gives up
 };
 // One line: "the coordinator at 10.0.0.7:7700 cannot be reached (Connection refused)".

@@ -54,8 +54,8 @@ std::string CauseText(const v1::Cause& cause);
 absl::Status StatusWithDetails(absl::StatusCode code, absl::string_view text,
                                const v1::ErrorDetails& details);
 
-// From now on `<<` and ToString of a status print what it carries as text, not as bytes. Does
-// nothing in a program that has set a printer of payloads itself. Thread-safe.
+// From now on `<<` and ToString of a status print its payload as text, not as bytes. Does nothing
+// in a program that has set its own printer of payloads. Thread-safe.
 void PrintErrorDetailsAsText();
 
 }  // namespace cohort::client

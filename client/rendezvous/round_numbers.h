@@ -28,7 +28,7 @@ class RoundNumbers {
   void GiveBack(const std::string& name, int64_t number) {
     Sequence& sequence = sequences_[name];
     sequence.returned.insert(number);
-    // Keeps the set small: what was given back at the end is simply not taken yet.
+    // Keeps the set small: numbers returned at the end just become untaken again.
     while (!sequence.returned.empty() && *sequence.returned.rbegin() == sequence.next - 1) {
       --sequence.next;
       sequence.returned.erase(sequence.next);

@@ -23,13 +23,13 @@ using SendLane = std::pair<int, std::string>;
 // Thread-safe.
 class SendTurns {
  public:
-  // Calls `start` once: in this call when the lane is free, else in the End before it. The lane is
-  // the caller's from then until its End.
+  // Calls `start` once: in this call if the lane is free, else in the End before it. The caller
+  // then holds the lane until its End.
   void Take(const SendLane& lane, std::function<void()> start);
-  // The same for a thread that waits. False: `deadline` came first, and the lane is not the
-  // caller's.
+  // The same for a thread that waits. False: `deadline` passed first, and the caller does not hold
+  // the lane.
   bool Await(const SendLane& lane, Instant deadline);
-  // Of whoever has the lane.
+  // The holder of the lane calls it; the next waiting one gets the lane.
   void End(const SendLane& lane);
 
  private:
@@ -40,7 +40,7 @@ class SendTurns {
     std::function<void()> start;
   };
 
-  // Of a thread that waits.
+  // A waiting thread.
   struct Turn {
     Mutex mutex;
     bool here ABSL_GUARDED_BY(mutex) = false;
@@ -48,14 +48,14 @@ class SendTurns {
 
   // Await, with `wait` in place of a deadline: it returns false when it gives up.
   bool AwaitTurn(const SendLane& lane, absl::FunctionRef<bool(Turn&)> wait);
-  // 0: it was started at once.
+  // Returns 0 if `start` ran at once.
   uint64_t Enter(const SendLane& lane, std::function<void()> start);
-  // Whether its turn had not come; then it will not.
+  // Takes the waiting one out. Returns false if its turn has already come.
   bool Withdraw(const SendLane& lane, uint64_t id);
 
   Mutex mutex_;
   uint64_t last_id_ ABSL_GUARDED_BY(mutex_) = 0;
-  // Of lanes that somebody has: who comes next.
+  // The held lanes, with those that wait, in order.
   absl::flat_hash_map<SendLane, std::list<Waiting>> lanes_ ABSL_GUARDED_BY(mutex_);
 };
 

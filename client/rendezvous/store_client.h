@@ -42,7 +42,7 @@ struct PutEntry {
 struct PutResult {
   bool written = false;
   int64_t revision = 0;             // of the last key written
-  std::optional<KeyValue> current;  // what was there when not written: of the first key that differs
+  std::optional<KeyValue> current;  // not written: that of the first key that differs
 };
 struct GetOptions {
   // How long to block until all keys exist and all queues have a value; 0: not at all.
@@ -60,7 +60,7 @@ struct GetResult {
   std::vector<KeyValue> values;
   std::vector<std::string> missing_keys;  // when the wait ended first
   int64_t revision = 0;
-  // Of GetOptions::queues in their order, also empty ones; behind them those of `or_queue`.
+  // The queues of GetOptions::queues in their order, also empty ones, and then those of `or_queue`.
   std::vector<QueueLength> queue_lengths;
 };
 struct RangeResult {

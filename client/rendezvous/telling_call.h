@@ -45,9 +45,10 @@ class Fortune {
   Instant refused_until_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();
 };
 
-// As CallBlocking. About each second, on this thread: `on_away` of the connection while the
-// coordinator does not serve the call, else `ask`, which asks what it waits for and returns how
-// that went. Both may be empty. `cancellation` may be null.
+// Like CallBlocking. About each second it calls a function on this thread. While the coordinator
+// does not serve the call, that is the connection's `on_away`. Otherwise it is `ask`, which asks
+// the coordinator what the call waits for and returns its own status. Both may be empty.
+// `cancellation` may be null.
 template <typename M>
 absl::Status CallTelling(ConnectionImpl& connection, const M& method, CallLimits limits,
                          Interruption& interruption, typename M::Request& request,
@@ -56,7 +57,7 @@ absl::Status CallTelling(ConnectionImpl& connection, const M& method, CallLimits
                          Cancellation* cancellation = nullptr) {
   if (cancellation != nullptr) COHORT_RETURN_IF_ERROR(cancellation->reason());
   const bool nobody_listens = !connection.options().on_away && !ask && cancellation == nullptr;
-  // On its own thread the connection cannot run what this would wait for.
+  // On its own thread the connection cannot run the tasks that this call would wait for.
   if (nobody_listens || connection.timers().OnThread()) {
     return CallBlocking(connection, method, std::move(limits), interruption, request, response);
   }

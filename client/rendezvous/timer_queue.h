@@ -20,8 +20,8 @@ class TimerQueue {
 
   // Starts its thread; without one no task runs, and status() says why.
   TimerQueue();
-  // Drops what has not run, and waits for the task that runs (unless it is that task which destroys
-  // this).
+  // Drops the tasks that have not run, and waits for the task that runs, unless that task itself
+  // destroys this object.
   ~TimerQueue();
   TimerQueue(const TimerQueue&) = delete;
   TimerQueue& operator=(const TimerQueue&) = delete;

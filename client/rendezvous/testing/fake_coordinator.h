@@ -21,7 +21,7 @@
 
 namespace cohort::client {
 
-// What arrived.
+// A call that arrived.
 struct SeenCall {
   std::string method;
   v1::Scope scope;
@@ -52,9 +52,9 @@ class FakeCoordinator {
   // Calls of `method` are parked while this holds (or until they are cancelled).
   void Hold(const std::string& method, bool hold);
   void set_lease(absl::Duration lease);
-  // Whether the group of the one who joined last is said to be complete.
+  // Whether GetGroup says that the group of the last join is complete.
   void set_complete(bool complete);
-  // Of those who join from now on.
+  // For members that join from now on.
   void set_generation(int64_t generation);
   // All receives and rounds come with this receipt.
   void set_receipt(int64_t receipt);
@@ -62,13 +62,13 @@ class FakeCoordinator {
   // Downloads: the byte at this offset is wrong; the first stream breaks after this many bytes.
   void DamageDownloads(int64_t offset);
   void BreakFirstDownloadAfter(int64_t bytes);
-  // Forgets what was uploaded.
+  // Forgets all uploads.
   void DropBlobs();
   void PublishEvent(v1::GroupEvent event);
-  // Asks those who watch what they do, as who-is-missing does.
+  // Asks the members that watch for their reports, as who-is-missing does.
   void AskForReport();
 
-  // --- What was seen.
+  // --- The calls so far.
   std::vector<SeenCall> Seen(const std::string& method) const;
   // Waits until `count` calls of `method` arrived; false after ten seconds.
   bool AwaitSeen(const std::string& method, size_t count) const;
