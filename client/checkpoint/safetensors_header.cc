@@ -1,4 +1,4 @@
-// The header's text: what is not believed of it, and how it is written.
+// Parses the untrusted text of the header, and writes it.
 #include <algorithm>
 #include <cstring>
 #include <limits>

@@ -151,7 +151,7 @@ TEST(Header, ShapesAreWholeNumbers) {
 
 TEST(Header, ShapesThatOverflowAreRefused) {
   ExpectRefused(One("F32", "[4611686018427387904]", "[0,0]"), 0, "more bytes than numbers reach");
-  // 2^64 bytes, which as 64 bits are none.
+  // 2^64 bytes, which are 0 in 64 bits.
   ExpectRefused(One("U8", "[4294967296,4294967296]", "[0,0]"), 0, "more bytes than numbers reach");
 }
 

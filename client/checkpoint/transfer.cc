@@ -30,7 +30,7 @@ struct Announcement {
   uint32_t header_crc32 = 0;
 };
 
-// An error as others are told it; "" if there is none.
+// An error as text for the other ranks; "" for OK.
 std::string Format(const absl::Status& status) {
   if (status.ok()) return "";
   return Json{{"code", static_cast<int>(status.code())}, {"message", std::string(status.message())}}
@@ -200,7 +200,8 @@ absl::StatusOr<TransferReport> Push(client::Group& group, const absl::StatusOr<F
 
 namespace {
 
-// Passes on to the sink until it fails; what comes must be taken nonetheless, for the others' sake.
+// Passes pieces to the sink until the sink fails. Later pieces are still received, because the
+// other ranks need this one.
 class Intake {
  public:
   Intake(const Layout& layout, absl::string_view header, Sink& sink)
@@ -232,7 +233,7 @@ class Intake {
 absl::Status ReceivePieces(client::Group& group, int root, const Layout& layout,
                            int64_t piece_bytes, const TransferOptions& options, Intake& intake) {
   COHORT_ASSIGN_OR_RETURN(const Pieces pieces, Pieces::Make(group, layout.data_bytes, piece_bytes));
-  std::future<void> before;  // waits when it goes, so that nobody is left with the buffers
+  std::future<void> before;  // its destructor waits, so the buffers outlive the task
   for (int64_t piece = 0; piece < pieces.count(); ++piece) {
     COHORT_ASSIGN_OR_RETURN(const Tensor tensor, pieces.tensor(piece));
     COHORT_RETURN_IF_ERROR(group.Broadcast(tensor, root));
@@ -260,7 +261,7 @@ absl::StatusOr<std::string> ReceiveHeader(client::Group& group, int root,
 
 struct Received {
   TransferReport report;
-  absl::Status kept;  // what this rank made of it; the transfer itself is complete
+  absl::Status kept;  // this rank's own error; the transfer itself is complete
 };
 
 absl::StatusOr<Received> ReceiveAll(client::Group& group, int root,

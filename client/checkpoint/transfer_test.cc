@@ -1,4 +1,4 @@
-// Push and Pull between threads, over a group that can damage what it carries.
+// Push and Pull between threads, over a group that can damage its tensors.
 #include "client/checkpoint/transfer.h"
 
 #include <unistd.h>

@@ -118,8 +118,8 @@ absl::StatusOr<ExitCode> Pull(Context& context, const Flags& flags) {
                                                    flags.group.rank, " of ", flags.group.world_size,
                                                    " pulls from another rank"));
   }
-  // Made first, so that it outlives the seat. What is wrong with a file of this rank's is no reason
-  // to let the others wait for it.
+  // Made first, so that it outlives the seat. An error of this rank's file must not make the other
+  // ranks wait for it.
   absl::StatusOr<checkpoint::File> compared = absl::UnknownError("nothing is compared");
   std::unique_ptr<checkpoint::Sink> sink = std::make_unique<checkpoint::CheckSink>();
   std::function<void()> remove;

@@ -460,7 +460,7 @@ TEST(WhoIsMissingCommand, DoesNotSayNobodyBeforeTheCoordinatorCanKnow) {
   EXPECT_THAT(result.out, HasSubstr(R"("waits":[],"inits":[],"tensor_waits":[],)"));
   EXPECT_THAT(result.out, HasSubstr(R"("settling":true})"));
 
-  // Who is named may only not have come back yet.
+  // The named members may just not have come back yet.
   report.waits.emplace_back();
   result = tool({"who-is-missing", "trainer"});
   EXPECT_EQ(result.code, 3);

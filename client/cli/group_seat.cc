@@ -94,7 +94,7 @@ absl::StatusOr<std::unique_ptr<GroupSeat>> GroupSeat::Take(Context& context,
   auto made = context.environment().groups->Make(request);
   context.set_on_away(nullptr);
   COHORT_ASSIGN_OR_RETURN(seat->group_, std::move(made));
-  // Who was late for the group is not who is missing from now on.
+  // The members that were late for the group are no longer the missing ones.
   context.set_missing(std::nullopt);
   seat->SetOnInterrupt(nullptr);
   return seat;

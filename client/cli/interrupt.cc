@@ -11,7 +11,7 @@
 namespace cohort::cli {
 namespace {
 
-// Wakes the listener: to stop, or because what was set has been done.
+// Wakes the listener: to stop it, or because the set function has returned.
 constexpr int kWake = SIGUSR1;
 constexpr timespec kPatience = {2, 0};
 
@@ -20,8 +20,8 @@ constexpr timespec kPatience = {2, 0};
 Interrupt::Interrupt() {
   sigemptyset(&signals_);
   for (const int signal : {SIGINT, SIGTERM}) {
-    // Whoever started the process with a signal ignored (a script's background job, nohup) wants it
-    // so.
+    // A process that was started with a signal ignored (a script's background job, nohup) keeps it
+    // ignored.
     struct sigaction action = {};
     if (sigaction(signal, nullptr, &action) == 0 && action.sa_handler != SIG_IGN) {
       sigaddset(&signals_, signal);

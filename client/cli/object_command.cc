@@ -52,7 +52,7 @@ absl::Status PrintObject(Context& context, const Flags& flags, Json json,
   return absl::OkStatus();
 }
 
-// What was done when there is no object to show.
+// Prints the outcome of a command without an object to show.
 void PrintDone(Context& context, Json json, const std::string& line) {
   if (context.json()) {
     context.printer().PrintJson(json);

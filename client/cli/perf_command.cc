@@ -49,7 +49,7 @@ struct Flags {
   perf::MeasureOptions measure;
 };
 
-// --- What is to be measured.
+// --- The cases to measure.
 
 absl::StatusOr<std::vector<int64_t>> Sizes(const Flags& flags) {
   if (flags.sizes.empty()) {
@@ -79,7 +79,7 @@ absl::StatusOr<std::vector<perf::Operation>> Operations(const Flags& flags, int 
     operations.push_back(*operation);
   }
   if (!operations.empty()) return operations;
-  // A rank alone has nobody to send to.
+  // A rank alone has no peer to send to.
   for (const perf::Operation operation : perf::kOperations) {
     if (ranks > 1 || operation != perf::Operation::kSendRecv) operations.push_back(operation);
   }
@@ -307,7 +307,7 @@ absl::StatusOr<ExitCode> StartRanks(Context& context, const Flags& flags) {
   const std::optional<RankFailure> failure = ranks->Wait();
   if (set_on_interrupt) set_on_interrupt(nullptr);
   if (!failure.has_value()) return ExitCode::kOk;
-  // Rank 0 has said itself what it found wrong.
+  // Rank 0 has already printed its own errors.
   if (failure->rank != 0 || failure->signal != 0) {
     context.printer().Remark(absl::StrCat("cohort: ", Describe(*failure)));
   }

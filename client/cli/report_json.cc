@@ -49,7 +49,7 @@ std::string Dump(const Json& json) {
 }
 
 double Seconds(absl::Duration duration) {
-  // Whole microseconds: what is shown is what was meant, without tails of binary fractions.
+  // Whole microseconds, without the tails of binary fractions.
   return static_cast<double>(absl::ToInt64Microseconds(duration)) / 1e6;
 }
 

@@ -44,7 +44,7 @@ absl::StatusOr<std::unique_ptr<Seat>> Seat::Take(Context& context, const SeatFla
   };
   COHORT_ASSIGN_OR_RETURN(seat->group_, context.environment().clients->Join(options));
   seat->ShowWaiting(nullptr);
-  // Who was late for the group is not who is missing from now on.
+  // The members that were late for the group are no longer the missing ones.
   context.set_missing(std::nullopt);
   if (context.environment().set_on_interrupt) {
     context.environment().set_on_interrupt(

@@ -38,7 +38,8 @@ struct Flags {
   std::optional<std::string> if_value;
 };
 
-// Of calls that do not wait, and of what a waiting call may take besides its wait.
+// The timeout of calls that do not wait, and the time that a waiting call may take besides its
+// wait.
 constexpr absl::Duration kDefaultTimeout = absl::Seconds(30);
 constexpr absl::Duration kProbeTimeout = absl::Seconds(10);
 

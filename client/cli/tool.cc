@@ -115,7 +115,7 @@ std::string WrongCommand(const CLI::App& noun, const std::vector<std::string>& r
                       "; there are ", absl::StrJoin(names, ", "));
 }
 
-// What is wrong with the command line.
+// The error text for a wrong command line.
 std::string UsageError(const CLI::App& app, const CLI::ParseError& error) {
   const CLI::App& chosen = Chosen(app);
   const bool needs_command =

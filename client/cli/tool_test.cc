@@ -327,7 +327,7 @@ TEST(Away, IsShownWhereTheMissingWouldBe) {
             "waiting for group g: the coordinator at h:1 is draining; trying for 9.0s more\n"
             "waiting for barrier: the coordinator at h:1 does not answer (Connection refused); "
             "trying for 9.0s more\n");
-  // Of a call without a line of its own it is a remark again.
+  // For a call without a line of its own, it is a remark again.
   tool.fake.away = {{"Send", Away(client::AwayKind::kSilent)}};
   EXPECT_THAT(tool({"object", "send", "g", "--rank", "0", "--world-size", "2", "--to", "1"}).err,
               StartsWith("cohort: the coordinator at h:1 does not answer"));

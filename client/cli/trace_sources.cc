@@ -22,11 +22,11 @@ namespace cohort::cli {
 namespace {
 
 constexpr absl::Duration kTimeout = absl::Seconds(10);
-// Who does not answer keeps one of them until the end.
+// A worker that does not answer keeps one of them until the end.
 constexpr size_t kThreads = 64;
 constexpr char kDefaultTenant[] = "default";
 
-// A worker, and what asking it came to.
+// A worker, and the result of asking it.
 struct Asked {
   std::vector<std::string> addresses;  // the best first
   std::string answered;                // one of them

@@ -109,9 +109,9 @@ std::string FormatReport(const client::WhoIsMissingReport& report,
   return text + FormatTensorWaits(report);
 }
 
-// What of NCCL's flag stands for its place of this machine.
+// The flag's value that stands for NCCL's address on this machine.
 constexpr char kHere[] = "here";
-// For NCCL's answer where nobody asked for it: it waits a second for those that are silent.
+// The patience for NCCL's answer if no flag asks for it: NCCL waits a second for silent ranks.
 constexpr absl::Duration kUnasked = absl::Seconds(3);
 
 // NCCL on this host says:
@@ -136,8 +136,8 @@ std::string FormatTestimony(const NcclTestimony& testimony) {
   return text;
 }
 
-// Says what NCCL on this host knows, in `json` or behind `text`. Where nobody wanted to know
-// (`ras` is empty) silence is no error.
+// Adds NCCL's report of this host to `json`, or after `text`. If no flag asked for it (`ras` is
+// empty), no answer is not an error.
 absl::Status AddTestimony(Context& context, const std::string& ras, Json& json, std::string& text) {
   NcclWitness* const witness = context.environment().nccl;
   if (witness == nullptr) return absl::OkStatus();

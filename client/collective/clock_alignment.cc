@@ -106,14 +106,14 @@ class Solver {
   Solver(const std::vector<Bounds>& all, const std::vector<ClockEstimate>& clocks, int64_t middle)
       : all_(all), clocks_(clocks), middle_(middle) {}
 
-  // The least and most of each clock, if all ends were `slack` later. False: there are none.
+  // The bounds of each clock, if all ends were `slack` later. False: they contradict each other.
   bool Solve(double slack, std::vector<double>* least, std::vector<double>* most) const {
     least->assign(clocks_.size(), -kNever);
     most->assign(clocks_.size(), kNever);
     least->front() = 0;
     most->front() = 0;
-    // Each round finds the ways by one clock more. A way that comes back shorter than it left would
-    // go on for ever.
+    // Each round finds the paths through one more clock. A circle of negative length would shrink
+    // for ever.
     for (size_t round = 0; round <= clocks_.size(); ++round) {
       bool moved = false;
       for (const Bounds& bounds : all_) moved |= Tighten(bounds, slack, least, most);
@@ -124,7 +124,7 @@ class Solver {
   }
 
  private:
-  // Of sums of such numbers.
+  // The rounding error of sums of such numbers.
   static constexpr double kRounding = 1e-3;
 
   double At(const Moment& moment) const {
@@ -169,7 +169,7 @@ class Solver {
 
 double Guess(double least, double most) {
   if (least > -kNever && most < kNever) return (least + most) / 2;
-  // What is known of one side alone: as the calendars have it, if that may be.
+  // With one bound, the calendars' difference of 0 counts if it is within the bound.
   return std::min(std::max(0.0, least), most);
 }
 

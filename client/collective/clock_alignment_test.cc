@@ -118,7 +118,7 @@ TEST(ClockAlignmentTest, BoundsAreTakenByWayOfOthers) {
 }
 
 TEST(ClockAlignmentTest, WhatIsKnownOfOneSideIsKept) {
-  // Broadcasts alone: nobody has them before the root began.
+  // Only broadcasts: no rank has the tensor before the root began.
   const auto ahead = [](int64_t root, int64_t other) {
     return AlignClocks(2, {{{{0, root}}, {{1, other}}}}).clocks[1];
   };

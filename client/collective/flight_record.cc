@@ -17,9 +17,9 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// What the file begins with: so that another kind of file is known as such.
+// The first key of the file, which tells it from other kinds of files.
 constexpr char kRecords[] = "cohort_flight_records";
-// Of a group, as far as a file is believed.
+// The most ranks of a group that a file may claim.
 constexpr int kMostRanks = 1 << 20;
 
 void Set(Json& json, const char* name, const std::optional<absl::Time>& time) {
@@ -117,7 +117,7 @@ std::string FormatFlightRecords(const std::vector<FlightRecord>& records) {
 }
 
 absl::StatusOr<std::vector<FlightRecord>> ParseFlightRecords(absl::string_view text) {
-  // The library says what is wrong by exceptions, with the name of the field or the place.
+  // The JSON library throws its errors, with the name of the field or the position.
   try {
     const Json json = Json::parse(text.begin(), text.end());
     if (!json.is_object() || !json.contains(kRecords)) {
@@ -135,7 +135,7 @@ absl::StatusOr<std::vector<FlightRecord>> ParseFlightRecords(absl::string_view t
 }
 
 absl::Status WriteFlightRecords(const std::string& path, const std::vector<FlightRecord>& records) {
-  // Whoever reads it meanwhile sees the one before.
+  // Readers see the old file until the rename.
   const std::string beside = absl::StrCat(path, ".", getpid());
   errno = 0;
   std::ofstream out(beside, std::ios::binary | std::ios::trunc);

@@ -8,11 +8,11 @@
 namespace cohort::client {
 namespace {
 
-// Who needs whom in a call.
+// Which ranks need which in a call.
 enum class Need {
-  kAll,         // everybody everybody
-  kRoot,        // everybody the root
-  kRootsOfAll,  // the root everybody
+  kAll,         // every rank needs every other
+  kRoot,        // every rank needs the root
+  kRootsOfAll,  // the root needs every other rank
 };
 
 Need NeedOf(absl::string_view verb) {
@@ -21,7 +21,7 @@ Need NeedOf(absl::string_view verb) {
   return Need::kAll;
 }
 
-// Of those in which nobody's part may be empty, so that everybody really is needed.
+// Collectives in which no rank's part may be empty, so that the needs of `Need` are real.
 bool BoundsClocks(absl::string_view verb) {
   for (const absl::string_view even :
        {"all_reduce", "reduce", "broadcast", "all_gather", "reduce_scatter", "all_to_all", "gather",
@@ -143,7 +143,7 @@ class Builder {
     });
   }
 
-  // The part of the call's root; null: there is none, or it is not known which rank that is now,
+  // The part of the call's root. Null: the record of the root is missing, or its rank is unknown,
   // since ranks of an earlier generation may have had other numbers.
   const TracePart* RootOf(const TraceCall& call) {
     const int root = CallOf(call.parts.front()).root;
@@ -158,8 +158,8 @@ class Builder {
     return {RankAt(part.rank).clock, absl::ToUnixNanos(time)};
   }
 
-  // What the call says of clocks. Begins are when the ranks called: what they put on a device began
-  // there later.
+  // The bounds that the call gives for clocks. Begins are the times at which ranks called: their
+  // work on a device began later.
   std::optional<Meeting> MeetingOf(const TraceCall& call) {
     const FlightCall& first = CallOf(call.parts.front());
     if (call.differs || first.bytes <= 0 || !BoundsClocks(first.verb)) return std::nullopt;
@@ -179,7 +179,7 @@ class Builder {
     return meeting;
   }
 
-  // Whatever the calendars of others say, nobody knows how wrong they are.
+  // Takes the calendars' times. Their errors are unknown.
   void Believe() {
     constexpr double kAnything = std::numeric_limits<double>::infinity();
     for (size_t i = 1; i < trace_.clocks.size(); ++i) {
@@ -204,7 +204,7 @@ class Builder {
     }
   }
 
-  // Where all know when the device had it, by that: they are ahead of it by as much as they like.
+  // The begin on the device, if all ranks know it: a rank may enqueue its call any time before.
   absl::Time BeginOf(const FlightCall& call, bool on_device) {
     return on_device ? *call.device_started : call.started;
   }
@@ -240,8 +240,8 @@ class Builder {
     call.certain = IsCertain(call, last, begin(last), on_device);
   }
 
-  // No other rank may have begun later, however the clocks may be; of a root for which the others
-  // wait, whenever they come: not the one that waited longest.
+  // Whether no other rank may have begun later, within the doubt of the clocks. If the others wait
+  // for a root, only the rank that waited longest counts.
   bool IsCertain(const TraceCall& call, const TracePart& last, absl::Time began, bool on_device) {
     const int clock = RankAt(last.rank).clock;
     return std::all_of(call.parts.begin(), call.parts.end(), [&](const TracePart& part) {
@@ -259,7 +259,7 @@ class Builder {
     return (estimate.most - estimate.least) / 2;
   }
 
-  // Who had not come to it when its record was read, although others had.
+  // Finds the ranks that had not begun the call when their records were read, although others had.
   void FindAbsent(TraceCall& call, absl::Time first) {
     for (size_t i = 0; i < trace_.ranks.size(); ++i) {
       const FlightRecord& record = trace_.ranks[i].record;
@@ -282,7 +282,7 @@ bool IsOver(const FlightCall& call) {
 std::optional<absl::Time> EndOf(const FlightCall& call) {
   if (!IsOver(call)) return std::nullopt;
   if (call.device_started.has_value()) return call.device_finished;
-  // What was enqueued, and of whose work nothing is known, such as what was only recorded.
+  // The end of enqueued work is unknown without a device's times, for example for recorded calls.
   if (call.on_stream) return std::nullopt;
   return call.finished;
 }

@@ -95,7 +95,8 @@ TEST(GroupTraceTest, RootsAreWaitedForByThoseWhoNeedThem) {
   FlightRecord a = Rank(0, 3);
   FlightRecord b = Rank(1, 3);
   FlightRecord c = Rank(2, 3);
-  // Nobody waits for rank 2 in the broadcast of rank 1, and rank 0 for nobody in the gather to 1.
+  // No rank waits for rank 2 in the broadcast of rank 1, and rank 0 waits for no rank in the gather
+  // to 1.
   Add(a, "broadcast", 0, 60, 1);
   Add(b, "broadcast", 50, 55, 1);
   Add(c, "broadcast", 500, 510, 1);

@@ -133,7 +133,7 @@ class Recorder final : public Group {
   absl::Status Rejoin(absl::Duration) override { return NotRecorded("Rejoin"); }
   void Abort(const absl::Status&) override { NotRecorded("Abort").IgnoreError(); }
 
-  // Also where the body did not look at what it was told.
+  // The first refusal, even if the body ignored its status.
   const absl::Status& refused() const { return refused_; }
   RecordedCalls& calls() { return calls_; }
 

@@ -76,8 +76,8 @@ absl::StatusOr<std::unique_ptr<RemoteGroup>> RemoteGroup::Create(RemoteGroupOpti
     }
     COHORT_ASSIGN_OR_RETURN(*request.mutable_device_uuid(), seat.gpu->Uuid());
     group->streams_ = std::make_unique<StreamCalls>(group->wire(), seat.gpu);
-    // The end of a generation ends what the worker has enqueued; nobody but us ends what waits for
-    // a worker that is gone.
+    // The end of a generation ends the work that the worker has enqueued. If the worker is gone,
+    // only this process can release the streams that wait for it.
     group->wire().AwaitSessionEnd(group.get(),
                                   [streams = group->streams_.get()] { streams->Release(); });
   }

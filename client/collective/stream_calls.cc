@@ -8,7 +8,7 @@
 namespace cohort::client {
 namespace {
 
-// Of which the worker gives whole pages.
+// A size for which the worker gives whole pages.
 constexpr int64_t kFlagsBytes = int64_t{64} << 10;
 
 }  // namespace
@@ -41,7 +41,8 @@ absl::Status StreamCalls::Run(void* stream,
                               absl::FunctionRef<absl::Status(const v1::StreamOrder&)> body) {
   MutexLock lock(&call_mutex_);
   COHORT_ASSIGN_OR_RETURN(StreamFlags* const flags, Prepare());
-  // Of several streams, too, the calls are done in their order, and the numbers set in theirs.
+  // Calls on different streams also run in the order of the calls, and set their numbers in that
+  // order.
   if (last_stream_.has_value() && *last_stream_ != stream) {
     COHORT_RETURN_IF_ERROR(flags->Await(stream, kClientIsThere, last_set_));
   }

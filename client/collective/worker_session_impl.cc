@@ -28,9 +28,9 @@ namespace {
 
 using Stub = v1::WorkerService::Stub;
 
-// What the worker has to say when the time is over arrives within it.
+// The worker's answer to an expired timeout arrives within this time.
 constexpr absl::Duration kMargin = absl::Seconds(2);
-// Of calls that do not wait for other ranks.
+// Limits calls that do not wait for other ranks.
 constexpr absl::Duration kShortTimeout = absl::Seconds(10);
 constexpr absl::Duration kGoodBye = absl::Seconds(1);
 constexpr absl::Duration kEndOnItsWay = absl::Milliseconds(500);

@@ -1,4 +1,4 @@
-// What is known of a worker's address before anybody is asked.
+// Errors of a worker's address before any call.
 #include "client/collective/worker_session.h"
 
 #include <string>
@@ -37,7 +37,7 @@ TEST(WorkerSessionTest, APathIsAsLongAsUnixSocketsHaveThem) {
     EXPECT_THAT(std::string(refused.message()), HasSubstr("has 108 bytes"));
     EXPECT_THAT(std::string(refused.message()), HasSubstr("107 at most"));
     EXPECT_THAT(std::string(refused.message()), HasSubstr(absl::StrCat(scheme, longest)));
-    // Nobody is there, which is another thing.
+    // No worker is there, which is another error.
     const absl::Status absent = Connect(absl::StrCat(scheme, longest), absl::Milliseconds(50));
     EXPECT_EQ(absent.code(), absl::StatusCode::kUnavailable) << absent;
   }

@@ -45,7 +45,7 @@ class Pace {
   const MeasureOptions& options_;
 };
 
-// Of the slowest rank in each, in microseconds, and how many calls they were.
+// The times of the slowest rank in each batch, in microseconds, and the numbers of calls.
 struct Batches {
   std::vector<double> call_us;
   std::vector<int> calls;

@@ -32,7 +32,7 @@ TEST(PatternTest, WhatWasFilledIsRight) {
 TEST(PatternTest, OtherRanksPlacesAndRoundsAreWrong) {
   const Pattern pattern(DataType::kF32, {ReduceOp::kSum}, 3, 1);
   const std::vector<float> elements = Filled<float>(pattern, 2, 700);
-  // Of random numbers below 101, one of a hundred is the same.
+  // In random numbers below 101, one of a hundred is equal by chance.
   constexpr int64_t kMost = kCount * 9 / 10;
   EXPECT_GT(pattern.CountWrong(1, 700, kCount, elements.data()), kMost);
   EXPECT_GT(pattern.CountWrong(2, 701, kCount, elements.data()), kMost);

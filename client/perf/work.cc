@@ -119,7 +119,7 @@ absl::Status Work::Fill(const Pattern& pattern) const {
     if (is_root()) pattern.Fill(run_.root, 0, run_.count, output_image_.data());
     return Copy(output_image_, output_);
   }
-  // In place one is in the other: first what is spoiled.
+  // In place, one is part of the other, so the output is overwritten first.
   COHORT_RETURN_IF_ERROR(Copy(output_image_, output_));
   if (input_.count() > 0) pattern.Fill(group_.rank(), 0, input_.count(), input_image_.data());
   return Copy(input_image_, input_);

@@ -168,7 +168,7 @@ class AdminClientImpl final : public AdminClient {
 
   const std::shared_ptr<ConnectionImpl> connection_;
   const absl::Duration timeout_;
-  Interruption interruption_;  // nobody raises it: these calls end by their timeouts
+  Interruption interruption_;  // never raised: these calls end by their timeouts
 };
 
 }  // namespace

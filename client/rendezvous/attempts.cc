@@ -47,8 +47,8 @@ std::optional<absl::Duration> Attempts::Judge(const grpc::Status& status, absl::
       return pause;
     }
   }
-  // The coordinator answers within `wait`. Whoever hears nothing until the margin has passed as
-  // well talks to nobody.
+  // The coordinator answers within `wait`. If no answer came within the margin after it either, the
+  // coordinator is away.
   if (IsAway(status) || status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED) {
     *result = GaveUp(status);
   } else {

@@ -16,7 +16,7 @@ CallSpec TransferSpec(std::string what, Instant deadline) {
   CallSpec spec;
   spec.what = std::move(what);
   spec.deadline = deadline;
-  spec.read = true;  // what is lost on the way is sent again whole, under a new name
+  spec.read = true;  // a lost transfer is sent again as a whole, under a new name
   return spec;
 }
 
@@ -215,7 +215,7 @@ class Download final : public Transfer {
     }
     void OnDone(const grpc::Status& status) override {
       const std::unique_ptr<Stream> self(this);
-      // A stream that we cut because it was wrong has ended; what was wrong is said in Deliver.
+      // This client cut the stream because its data was wrong; Deliver returns that error.
       transfer_->OnAttempt(transfer_->wrong_ ? grpc::Status::OK : status);
     }
 

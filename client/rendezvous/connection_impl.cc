@@ -52,12 +52,12 @@ absl::Status CheckAddress(absl::string_view address) {
   return absl::OkStatus();
 }
 
-// gRPC 1.51 runs the callbacks of all channels on threads that it ends with the last of these
-// channels, by joining them: fatal when a callback drops that last one, and here any callback may
-// drop the last share of a connection. So one channel that leads nowhere lives for ever, and with
-// it those threads.
+// gRPC 1.51 runs the callbacks of all channels on shared threads, and joins them with the last of
+// these channels. That is fatal if a callback drops the last channel, and here any callback may
+// drop the last share of a connection. So one channel without an address lives for ever and keeps
+// those threads.
 void KeepCallbackThreads() {
-  // Volatile, or the compiler drops a pointer that nobody reads and leak checkers miss it.
+  // Volatile, or the compiler drops a pointer that is never read, and leak checkers miss it.
   static const void* volatile const kept = [] {
     struct Keeper {
       std::shared_ptr<grpc::Channel> channel =

@@ -10,8 +10,8 @@
 namespace cohort::client {
 namespace {
 
-// Between two looks at what this member does. The coordinator takes an operation that is younger
-// for one that moves.
+// The time between two reports of this member. The coordinator takes a younger operation for one
+// that makes progress.
 constexpr absl::Duration kBetweenLooks = absl::Milliseconds(250);
 
 }  // namespace
@@ -78,7 +78,7 @@ void GroupSession::Report() {
     self->SendKeepAlive(/*report=*/true, [] {});
   };
   if (!report_tensors_) return connection_->timers().Post(send);
-  // Looks twice: for whom it sleeps shows in what has changed between.
+  // Calls it twice: the difference between the reports shows for which ranks it sleeps.
   connection_->timers().Post([weak = weak_from_this(), send] {
     auto self = weak.lock();
     if (self == nullptr) return;

@@ -119,7 +119,7 @@ void LaneLink::Write(absl::string_view bytes) {
   if (!blocked_ && output_.size() > 0) {
     const lane::SendQueue::Flushed flushed = output_.Flush(fd_);
     blocked_ = flushed == lane::SendQueue::Flushed::kPartly;
-    // Whoever reads is told by the socket.
+    // The socket tells the thread that reads.
     if (flushed == lane::SendQueue::Flushed::kBroken) shutdown(fd_, SHUT_RDWR);
   }
   UpdateEvents(want_input_);

@@ -139,13 +139,13 @@ TEST_F(LaneLinkTest, BlockingCallsReadForEachOther) {
     EXPECT_EQ(header->kind, Kind::kCall);
     calls.emplace_back(header->call, body);
   }
-  // Whoever reads gets its own answer somewhere in the middle, and another goes on.
+  // The caller that reads gets its own answer somewhere in the middle, and another reads on.
   for (int i = kCallers - 1; i >= 0; --i) peer->Reply(calls[i].first, calls[i].second + "!");
   for (std::thread& thread : threads) thread.join();
   for (int i = 0; i < kCallers; ++i) EXPECT_EQ(answers[i].body(), absl::StrCat(i, "!"));
 }
 
-// Answers that come one by one: whoever reads leaves with its own, and the next reads on.
+// Answers come one by one: the caller that reads leaves with its own, and the next reads on.
 TEST_F(LaneLinkTest, BlockingCallersPassTheReadingOn) {
   const auto peer = Ready();
   constexpr int kCallers = 4;
@@ -244,7 +244,7 @@ TEST_F(LaneLinkTest, LateCallsAreCancelled) {
     const auto cancel = peer->Next();
     EXPECT_EQ(cancel->kind, Kind::kCancel);
     EXPECT_EQ(cancel->call, call->call);
-    peer->Reply(call->call, "too late");  // and heard by nobody
+    peer->Reply(call->call, "too late");  // and read by no caller
   }
   Answer next;
   std::thread caller = CallAside(next, "x");
@@ -347,7 +347,7 @@ TEST_F(LaneLinkTest, TriesTheAddressesInOrder) {
   ASSERT_EQ(bind(other, reinterpret_cast<sockaddr*>(&nobody.storage), nobody.size), 0);
   socklen_t size = sizeof(sockaddr_storage);
   ASSERT_EQ(getsockname(other, reinterpret_cast<sockaddr*>(&nobody.storage), &size), 0);
-  Connect({nobody, host_.address()});  // bound, but nobody listens
+  Connect({nobody, host_.address()});  // bound, but not listening
   Accept()->Greet();
   EXPECT_TRUE(ready_.WaitForNotificationWithTimeout(kLong));
   close(other);

@@ -47,7 +47,7 @@ absl::Status Check(const ProcessGroupOptions& options) {
 int64_t NewIncarnation() { return static_cast<int64_t>(RandomBits() >> 1) | 1; }
 
 struct Joining {
-  ProcessGroupOptions options;  // with what was left open filled in
+  ProcessGroupOptions options;  // with defaults for unset fields
   std::shared_ptr<GroupSession> session;
   v1::JoinRequest request;
   CallSpec spec;
@@ -73,9 +73,9 @@ absl::StatusOr<std::unique_ptr<Joining>> Prepare(const ProcessGroupOptions& opti
   return joining;
 }
 
-// After a join that was cancelled. The coordinator gives up a seat whose join went away; but the
-// group may have become complete while that was on its way. Then the others are told at once that
-// nobody sits there, or they would wait for the lease to end.
+// Called after a cancelled join. The coordinator gives up a seat whose join was cancelled, but the
+// group may have become complete meanwhile. Then this leaves the seat at once; otherwise the others
+// would wait until its lease ends.
 void GiveUp(Joining& joining, absl::Status status, v1::JoinResponse& response) {
   GroupSession& session = *joining.session;
   if (!status.ok()) {

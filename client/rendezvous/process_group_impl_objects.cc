@@ -49,7 +49,7 @@ v1::SendRequest MakeSend(const SendLane& lane, int64_t generation) {
   return request;
 }
 
-// Of a send whose time passed while those before it had no answer.
+// The error of a send whose timeout passed while the sends before it had no answer.
 absl::Status NotSent(const GroupSession& session, const CallSpec& spec) {
   return absl::DeadlineExceededError(
       absl::StrCat(spec.what, " of group ", session.group(),

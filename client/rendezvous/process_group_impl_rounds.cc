@@ -7,7 +7,7 @@
 namespace cohort::client {
 namespace {
 
-// Of barriers and votes; object rounds have the group's timeout.
+// The timeout of barriers and votes; object rounds have the group's timeout.
 constexpr absl::Duration kAgreementTimeout = absl::Seconds(30);
 constexpr char kAliveName[] = "alive";
 
@@ -44,7 +44,7 @@ const char* OutcomeText(v1::RoundOutcome outcome) {
   }
 }
 
-// Of a round that ended without this member.
+// The error text for a round that ended without this member.
 std::string LateText(const v1::RoundResult& result) {
   return absl::StrCat(result.missing().expected_count() > 0
                           ? absl::StrCat(": ", ToString(FromProto(result.missing())))

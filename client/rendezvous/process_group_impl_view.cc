@@ -177,7 +177,7 @@ absl::Status ProcessGroupImpl::Leave(absl::string_view reason) {
   request.set_reason(std::string(reason.substr(0, 512)));
   v1::LeaveResponse response;
   absl::Status status = session_->Call(method::kLeave, request, &response, spec);
-  // Whoever lost the seat before has nothing left to leave either.
+  // A member that lost the seat before has nothing left to leave either.
   if (status.ok() || absl::IsAborted(status) || absl::IsNotFound(status)) {
     session_->End(
         absl::FailedPreconditionError(absl::StrCat("group ", group(), ": this seat was left")));

@@ -71,7 +71,7 @@ TEST_F(ProcessGroupSessionTest, AJoinThatIsCancelledEndsWithTheReason) {
   options.cancellation->Cancel(absl::AbortedError("enough"));
   EXPECT_EQ(joined.get().status(), absl::AbortedError("enough"));
   EXPECT_THAT(fake_.Seen("Leave"), IsEmpty());
-  // What is cancelled before is not asked.
+  // A call that is cancelled before it starts is not sent.
   EXPECT_EQ(ProcessGroup::Create(options).status(), absl::AbortedError("enough"));
   EXPECT_THAT(fake_.Seen("Join"), SizeIs(1));
 }

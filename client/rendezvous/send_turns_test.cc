@@ -90,7 +90,7 @@ TEST_F(SendTurnsTest, AWaiterThatGivesUpInTimeLeavesTheLaneToTheNext) {
 
 TEST_F(SendTurnsTest, OneAtATimeAmongThreads) {
   SendTurns turns;
-  int inside = 0;  // of whoever has the lane, and of nobody else
+  int inside = 0;  // only for the thread that has the lane
   int turn_count = 0;
   std::atomic<int> gave_up_count{0};
   std::vector<std::thread> threads;

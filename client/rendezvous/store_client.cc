@@ -119,7 +119,7 @@ class StoreNamespace final : public std::enable_shared_from_this<StoreNamespace>
 
   const std::shared_ptr<ConnectionImpl> connection_;
   const std::string group_;
-  Interruption interruption_;  // nobody raises it: these calls end by their timeouts
+  Interruption interruption_;  // never raised: these calls end by their timeouts
 
   Mutex mutex_;
   Receipts receipts_ ABSL_GUARDED_BY(mutex_);

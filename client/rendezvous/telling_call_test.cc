@@ -18,7 +18,7 @@ using ::testing::SizeIs;
 
 class TellingCallTest : public ProcessGroupTestBase {
  protected:
-  // Options whose on_away notes what it heard, and does what the test wants.
+  // Options whose on_away checks and records its report, and calls `then`.
   ProcessGroupOptions Telling(std::function<void()> then) {
     ProcessGroupOptions options = Options();
     options.connection.on_away = [this, then = std::move(then)](const AwayReport& report) {

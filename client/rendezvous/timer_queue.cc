@@ -58,7 +58,7 @@ uint64_t TimerQueue::After(absl::Duration delay, Task task) {
 }
 
 bool TimerQueue::Cancel(uint64_t id) {
-  Task dropped;  // destroyed after unlock: what it holds may call back
+  Task dropped;  // destroyed after unlock: its destructors may call back
   MutexLock lock(&state_->mutex);
   const auto due = state_->due.find(id);
   if (due == state_->due.end()) return false;

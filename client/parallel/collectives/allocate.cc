@@ -31,7 +31,7 @@ absl::StatusOr<Tensor> Allocate(client::Group& group, DataType type, const Shape
   try {
     return group.Allocate(type, shape, device);
   } catch (const std::bad_alloc&) {
-    // Of a daemon's client that shares no memory with it: tensors are of the process's own.
+    // A daemon's client that shares no memory with it allocates tensors in its own memory.
     return absl::ResourceExhaustedError(
         absl::StrCat("no memory for a tensor of ", NameOf(type), " ", FormatShape(shape)));
   }

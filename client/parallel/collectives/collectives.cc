@@ -50,7 +50,7 @@ absl::StatusOr<Tensor> Broadcast(client::Group& group, const Tensor& tensor,
                      options.buffers, options.call));
   const bool is_root = group.rank() == options.root;
   COHORT_RETURN_IF_ERROR(group.Broadcast(is_root ? tensor : result, options.root, options.call));
-  // Now, so that nobody else waits for it.
+  // The root copies after the broadcast, so that the other ranks do not wait for the copy.
   if (is_root) COHORT_RETURN_IF_ERROR(group.Copy(tensor, result, budget.Left()));
   return result;
 }

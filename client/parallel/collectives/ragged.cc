@@ -1,4 +1,4 @@
-// Parts of different sizes, which ranks tell each other where nobody gives them.
+// Ragged collectives: ranks exchange the sizes of their parts if the caller does not give them.
 #include <utility>
 
 #include "absl/status/status.h"
@@ -132,7 +132,7 @@ absl::StatusOr<Tensor> AllToAllV(client::Group& group, const Tensor& input,
                                  const AllToAllVOptions& options) {
   Sizes even;
   if (!options.input_sizes.has_value() || !options.output_sizes.has_value()) {
-    // What is wrong with the shape, and a remainder, is said in that verb's words.
+    // A wrong shape or a remainder gets the error text of AllToAll.
     const absl::StatusOr<TensorSpec> same = AllToAllResult(SpecOf(input), SeatOf(group));
     if (!same.ok()) return Refuse(group, same.status(), options.call);
     even.assign(static_cast<size_t>(group.size()), input.shape()[0] / group.size());

@@ -6,7 +6,7 @@ namespace cohort::parallel {
 
 absl::Status Refuse(client::Group& group, const absl::Status& why,
                     const client::CallOptions& options) {
-  // As of the group's own verbs: on streams nobody waits here.
+  // Like the group's own collectives: on streams the other ranks do not wait here.
   if (options.stream.has_value()) return why;
   const absl::Status told = group.Refuse(why, options);
   return absl::IsInvalidArgument(told) && !absl::IsInvalidArgument(why) ? why : told;

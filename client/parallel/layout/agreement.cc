@@ -89,8 +89,8 @@ std::string Difference(const json& one, const json& other, int first, int second
   return "what is too long to be told";
 }
 
-// The digests of the first rank and of the one at `place` differ, which all ranks know: the two say
-// what they have.
+// Called by all ranks after the digests of the first rank and of the one at `place` differed: these
+// two ranks tell their parameters.
 absl::Status ExplainDifference(const Party& party, const Proposal& proposal, size_t place,
                                absl::Duration timeout) {
   const int first = party.RankAt(0);

@@ -57,7 +57,7 @@ Proposal Propose(const client::Group& world, const Layout& layout,
   return proposal;
 }
 
-// What is made, each once, and which kinds each serves.
+// The groups to create, each once, and the kinds that each serves.
 struct Plan {
   std::vector<PlannedGroup> groups;
   std::vector<std::vector<GroupKind>> kinds;  // by group

@@ -108,7 +108,7 @@ absl::Status CheckBase(absl::string_view base) {
 
 namespace {
 
-// Agrees on `plan`, then takes this rank's seats: `own` is what has become of them.
+// Agrees on `plan`, then forms this rank's groups; `own` becomes their outcome.
 absl::Status AgreeAndForm(const Party& party, Proposal proposal,
                           const std::vector<PlannedGroup>& plan,
                           const client::GroupFactory& factory, absl::Duration timeout,

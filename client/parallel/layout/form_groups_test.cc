@@ -1,4 +1,4 @@
-// How long ranks wait for each other while groups form. What they form:
+// How long ranks wait for each other while groups form. Tests of the formed groups:
 // tests/parallel/layout_test.cc.
 #include "client/parallel/layout/form_groups.h"
 
@@ -16,10 +16,10 @@ namespace {
 using ::testing::SizeIs;
 
 constexpr absl::Duration kTimeout = absl::Seconds(7);
-// Of worker::AttachedGroup, which takes over what its daemon has made.
+// The time in which worker::AttachedGroup takes over the group from its daemon.
 constexpr absl::Duration kHandOver = absl::Seconds(10);
 
-// Remembers how long its ranks wait for each other.
+// A group that records how long its ranks wait for each other.
 class WaitingGroup : public client::LoneGroup {
  public:
   std::vector<absl::Duration> waits;
@@ -37,7 +37,7 @@ Proposal OfGroups() {
   return proposal;
 }
 
-// Who fails at once waits until the calls of the others can have ended: each waits thrice.
+// A rank that fails at once waits until the other ranks' calls can have ended: each waits thrice.
 TEST(FormGroupsTest, WhoCouldNotWaitsForThoseWhoStillTry) {
   WaitingGroup world;
   const client::GroupFactory failing =

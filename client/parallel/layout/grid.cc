@@ -36,7 +36,7 @@ absl::Status CheckNoneTwice(absl::string_view where, const std::vector<Axis>& ax
   return absl::OkStatus();
 }
 
-// Of counting through `sizes`, the first varying fastest: the sums of stride times position.
+// Counts through `sizes`, the first varying fastest, and returns the sums of stride times position.
 RankList Count(const std::vector<int>& sizes, const std::vector<int>& strides) {
   RankList sums = {0};
   for (size_t i = 0; i < sizes.size(); ++i) {

@@ -112,7 +112,7 @@ absl::Status AddHybridContext(Layout& layout) {
   return absl::OkStatus();
 }
 
-// Of lists whose runs are those of an instance each: the members at the same place of all runs.
+// Each run of a list is one instance: returns the members at the same place of all runs.
 RankLists Across(const RankLists& lists, int instances) {
   RankLists across;
   for (const RankList& list : lists) {

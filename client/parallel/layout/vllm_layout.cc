@@ -9,7 +9,7 @@
 namespace cohort::parallel {
 namespace {
 
-// Of ranks of tensor and context, numbered tensor first: the same, context first.
+// Reorders ranks of tensor and context axes, numbered tensor first, to context first.
 RankLists ContextFirst(const RankLists& lists, int tensor) {
   RankLists turned;
   for (const RankList& list : lists) {

@@ -15,9 +15,9 @@ constexpr uint32_t kMagic = 0x474D4843;  // "CHMG"
 constexpr uint8_t kVersion = 2;
 constexpr int64_t kAligned = 16;  // the largest element's size
 constexpr size_t kMetaBytes = 4;  // without the extents
-// Of all that goes behind a frame: as much as memory that ranks share has room for.
+// The most bytes of the elements behind one frame: as many as shared memory has room for.
 constexpr uint64_t kMostBehind = 8 * kPieceBytes;
-// Tensors for which there is room from the beginning: a number is no more than a claim.
+// The first allocation has room for so many tensors, because their number may be wrong.
 constexpr size_t kReserved = 1024;
 constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
 
@@ -51,7 +51,7 @@ bool IsFrameKind(uint8_t kind) {
          kind <= static_cast<uint8_t>(FrameKind::kGo);
 }
 
-// Of one tensor's description at the beginning of `bytes`, which it is taken from.
+// Takes the description of one tensor off the beginning of `bytes`.
 absl::StatusOr<Elements> TakeMeta(absl::string_view* bytes, TensorMeta* meta) {
   if (bytes->size() < kMetaBytes) return Malformed("it ends within a tensor");
   const auto type = Get<uint8_t>(*bytes, 0);

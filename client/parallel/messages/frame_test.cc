@@ -1,4 +1,4 @@
-// What comes from another rank is looked at before it is believed.
+// The decoders check bytes of another rank before they use them.
 #include "client/parallel/messages/frame.h"
 
 #include <cstring>
@@ -119,7 +119,7 @@ TEST(FrameTest, NoBytesDoHarm) {
     }
     const absl::StatusOr<Body> decoded = DecodeAll(bytes);
     if (!decoded.ok()) continue;
-    // What is accepted lies within what came.
+    // Accepted tensors lie within the bytes.
     for (size_t i = 0; i < decoded->metas.size(); ++i) {
       if (decoded->places[i] < 0) continue;
       EXPECT_LE(decoded->places[i] + decoded->metas[i].bytes(),
@@ -161,7 +161,7 @@ TEST(FrameTest, PiecesOfOtherLengthsAreRefused) {
   }
 }
 
-// Of a frame's bytes with the status.
+// The status from the bytes of a frame.
 absl::Status Decoded(std::string bytes) {
   Frame frame;
   frame.bytes = std::move(bytes);

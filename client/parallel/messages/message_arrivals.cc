@@ -1,4 +1,4 @@
-// What comes to a rank: announced, asked for, taken, and handed over.
+// The receiving side of messages: announce, grant, take, and deliver.
 #include <algorithm>
 #include <cstring>
 #include <utility>
@@ -10,7 +10,7 @@
 namespace cohort::parallel {
 namespace {
 
-// Whether two indexes may be of one element, by the strides alone.
+// Whether two indexes may be of one element, judging by the strides alone.
 bool MayOverlap(const Tensor& tensor) {
   if (tensor.count() <= 1 || tensor.contiguous()) return false;
   absl::InlinedVector<std::pair<int64_t, int64_t>, 6> steps;  // stride, extent
@@ -28,12 +28,13 @@ bool MayOverlap(const Tensor& tensor) {
   return false;
 }
 
-// Of so few bytes that an allocation of its own is much for it: a worker daemon's is a call.
+// Whether the tensor is so small that an allocation of its own costs much: a worker daemon's is a
+// call.
 bool IsLittle(const TensorMeta& meta) { return meta.bytes() <= int64_t{2} << 10; }
 
 int64_t Line(int64_t bytes) { return (bytes + 63) / 64 * 64; }
 
-// Little ones of one place share a block, in lines of their own.
+// Small tensors of one place share a block, each in cache lines of its own.
 absl::StatusOr<std::vector<Tensor>> NewTensors(client::Group& group,
                                                const std::vector<TensorMeta>& metas) {
   std::vector<Tensor> tensors(metas.size());
@@ -157,7 +158,7 @@ absl::Status MessageCall::TakeBehind(Arrival& arrival) {
   arrival.error = CheckRoom(arrival);
   if (arrival.error.ok()) arrival.error = Place(arrival);
   const Body& body = arrival.body;
-  // Where nobody wants it, or not in one piece.
+  // Places for elements that are not wanted, or whose place is not contiguous.
   std::vector<Tensor> others(body.metas.size());
   absl::InlinedVector<const Tensor*, 1> tensors;
   for (size_t i = 0; i < body.metas.size(); ++i) {
@@ -336,7 +337,7 @@ absl::Status MessageCall::OnGo(const Wire::Came& came) {
   for (size_t i = 0; !is_body && i < arrival.tensors.size(); ++i) {
     if (arrival.body.places[i] == Body::kLater) tensors.push_back(&arrival.tensors[i]);
   }
-  // What nobody has asked for yet is somebody's who may use another stream, or none.
+  // The receive of an unclaimed message may come on another stream, or on no stream.
   COHORT_RETURN_IF_ERROR(
       state_.wire.TakeTensors(came.peer, tensors, arrival.claimed ? Left() : ByHost()));
   from.granted = nullptr;

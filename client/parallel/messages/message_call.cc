@@ -67,7 +67,7 @@ absl::Status MessageCall::Run() {
   }
   if (first.ok()) return first;
   if (options_.stream.has_value()) {
-    // What is put back is somebody's who may use another stream, or none.
+    // The next receive of a message that is put back may be on another stream, or on no stream.
     const absl::Status passed = group_.AwaitStreams(ByHost());
     if (!passed.ok() && state_.broken.ok()) state_.broken = Ended(passed);
   }
@@ -76,7 +76,8 @@ absl::Status MessageCall::Run() {
 }
 
 void MessageCall::Break(const absl::Status& status) {
-  // Who only waited for messages may wait again. What has begun nobody can take up again.
+  // If the call only waited for messages, a later call may wait again. If a transfer had begun, no
+  // later call can continue it.
   const bool begun = !state_.granted.empty() || state_.wire.torn() ||
                      std::any_of(outs_.begin(), outs_.end(), [](const Out& out) {
                        return out.stage == SendStage::kWaiting || out.stage == SendStage::kGranted;
@@ -212,7 +213,7 @@ absl::Status MessageCall::Advance() {
 }
 
 absl::StatusOr<bool> MessageCall::TakeUnasked(int from) {
-  // What has come while this rank answered others may be asked for.
+  // Messages that arrived while this rank answered others may be the ones that this call receives.
   bool claimed = false;
   for (In& in : ins_) {
     if (in.peer != from || in.done || in.arrival != nullptr) continue;
@@ -220,7 +221,7 @@ absl::StatusOr<bool> MessageCall::TakeUnasked(int from) {
     claimed = claimed || in.arrival != nullptr;
   }
   if (claimed) return true;
-  // What this rank waits for may be behind it: the peer may send one after the other, or send to
+  // The awaited message may come after it: the peer may send one message after another, or send to
   // this rank first and receive then.
   const bool waits = std::any_of(outs_.begin(), outs_.end(),
                                  [from](const Out& out) {

@@ -10,10 +10,10 @@
 namespace cohort::parallel {
 namespace {
 
-// A tensor up to here goes with the body: a transfer of its own costs more than the copy.
+// Tensors up to this size travel with the body: a transfer of their own costs more than the copy.
 constexpr int64_t kPacked = int64_t{2} << 10;
 
-// Of an element count that fits memory.
+// Precondition: `bytes` are of a tensor in memory, so that the result does not overflow.
 int64_t Padded(int64_t bytes) { return (bytes + 15) / 16 * 16; }
 
 }  // namespace

@@ -12,10 +12,10 @@ namespace {
 using client::CallOptions;
 using client::TensorTransfer;
 
-// Of an object of one of several peers, before the next one's is looked for. Nobody tells which
-// comes first.
+// How long it waits for an object of one peer before it tries the next peer. The coordinator does
+// not tell which object came first.
 constexpr absl::Duration kGlance = absl::Milliseconds(5);
-// Of receives of objects without a timeout of their own, as the group's.
+// Limits receives of objects without a timeout of their own; the same as the group's.
 constexpr absl::Duration kTimeout = absl::Seconds(300);
 
 absl::Status Of(int peer, const absl::Status& status) {
@@ -63,12 +63,12 @@ int64_t FirstPieceFor(int64_t bytes, int64_t most) {
   return std::clamp(units * kPieceUnit, kFrameBytes, std::min(kPieceBytes, most - kFrameBytes));
 }
 
-// What has begun to come ends soon, or its sender is lost.
+// If a frame has begun to arrive, its rest arrives soon, or its sender is lost.
 constexpr absl::Duration kToEnd = absl::Seconds(1);
 
 }  // namespace
 
-// Of several waits of one call.
+// The time left for several waits of one call.
 class Wire::Left {
  public:
   explicit Left(const CallOptions& options) : options_(options) {
@@ -108,7 +108,7 @@ int Wire::RoomFor(int peer, const Frame& frame) const {
 void Wire::AddPieces(int to, Frame frame, std::string* encoded,
                      std::vector<TensorTransfer>* transfers) {
   const auto first = static_cast<size_t>(peer(to).piece_to);
-  // What is announced is followed by messages of its kind, what is answered is not.
+  // An announced message is usually followed by messages of its kind; an answer is not.
   if (frame.kind == FrameKind::kMessage) {
     const auto bytes = static_cast<int64_t>(frame.bytes.size());
     peer(to).piece_to = FirstPieceFor(frame.body_later ? kFrameHeaderBytes : bytes, most_ahead_);

@@ -39,7 +39,7 @@ std::string Describe(const TokenBatch& batch, bool asks) {
   return text;
 }
 
-// Of all that Describe says.
+// A fingerprint of everything that Describe tells.
 uint32_t FingerprintOf(const TokenBatch& batch, const TensorList& all, bool asks) {
   Fingerprint fingerprint;
   fingerprint.Add(uint64_t{asks ? 1U : 0U}).Add(uint64_t{batch.companions.size()});

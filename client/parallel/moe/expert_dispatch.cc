@@ -23,12 +23,12 @@
 namespace cohort::parallel {
 namespace {
 
-// What a rank tells each other before rows move.
+// The numbers that a rank sends to each other rank before rows move.
 enum Note : size_t {
-  kRows = 0,  // from the one to the other
-  kTokens,    // of the one
-  kAllRows,   // from the one to any
-  kMeans,     // a fingerprint of what it means to do
+  kRows = 0,  // rows from this rank to that one
+  kTokens,    // tokens of this rank
+  kAllRows,   // rows from this rank to all
+  kMeans,     // a fingerprint of this rank's call
   kNotes,
 };
 using Notes = std::array<int64_t, kNotes>;

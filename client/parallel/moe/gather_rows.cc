@@ -17,23 +17,24 @@
 namespace cohort::parallel {
 namespace {
 
-// Before each rank's rows: the fingerprint of what it means, and of the sizes.
+// Precedes each rank's rows: the fingerprints of its meaning and of the sizes.
 constexpr int64_t kHeaderBytes = 16;
-// All blocks have the size of the largest up to so many bytes in all: that is one plain exchange.
+// Up to so many bytes in all, every block has the size of the largest: that is one plain exchange.
 constexpr int64_t kEvenBytes = int64_t{128} << 10;
-// Up to so many bytes, results are kept with the room in which they came.
+// Up to so many bytes, results share the memory in which they arrived.
 constexpr int64_t kLittleBytes = int64_t{16} << 10;
-// So that no two tensors share a line.
+// No two tensors share a cache line.
 constexpr int64_t kLineBytes = 64;
 
 int64_t Lines(int64_t bytes) { return (bytes + kLineBytes - 1) / kLineBytes * kLineBytes; }
 
-// Which tensors travel together, and where. The same on all ranks that bring the same.
+// The tensors that travel together, and their places. The same on all ranks that give the same.
 struct Parcel {
   absl::InlinedVector<const Tensor*, 4> inputs;
   absl::InlinedVector<Tensor, 4> outputs;
   absl::InlinedVector<size_t, 4> places;  // of outputs, in all results
-  // Of each rank the header and its rows: blocks of one size, or of as much as each has.
+  // Each rank's block has the header and its rows. Blocks have one size, or each the size of its
+  // rows.
   bool even = false;
   int64_t row_bytes = 0;
   int64_t most_bytes = 0;  // of a block
@@ -153,8 +154,8 @@ absl::StatusOr<std::vector<Tensor>> GatherRows(client::Group& group,
     alone.push_back(i);
     outputs[i] = *std::move(output);
   }
-  // First what tells whether ranks mean the same. One tensor says it itself, and on a stream nobody
-  // waits.
+  // Ranks compare their meanings before large tensors move. A single tensor's call compares itself,
+  // and on a stream ranks do not wait.
   if (!parcel.inputs.empty()) {
     const absl::Status allocated = MakeRoom(group, sizes, rows, parcel);
     if (!allocated.ok()) return RefuseAs(group, allocated, time);

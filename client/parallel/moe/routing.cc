@@ -13,7 +13,7 @@ namespace {
 int64_t Rows(const Tensor& tensor) { return tensor.shape()[0]; }
 int64_t Slots(const Tensor& ids) { return ids.shape()[1]; }
 
-// Of either type.
+// Reads ids of both types.
 class IdReader {
  public:
   explicit IdReader(const Tensor& ids) : data_(ids.data()), wide_(ids.type() == DataType::kI64) {}

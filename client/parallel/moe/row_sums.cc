@@ -10,8 +10,8 @@
 namespace cohort::parallel {
 namespace {
 
-// So many numbers of a row at a time: what they are added up in stays in the nearest cache, and
-// loops of a constant length become vector instructions.
+// It sums so many numbers of a row at a time: the sums stay in the nearest cache, and loops of a
+// constant length become vector instructions.
 constexpr int64_t kLane = 64;
 
 float FloatOf(uint32_t bits) {
@@ -33,7 +33,7 @@ struct F16 {
   using Element = uint16_t;
   using Sum = float;
   static float Load(uint16_t bits) {
-    // The exponent's bias differs by 112; what was infinite or no number is put back.
+    // The exponent's bias differs by 112; infinities and NaNs are restored.
     const float scaled = FloatOf((bits & 0x7fffu) << 13) * 0x1p112f;
     uint32_t result;
     std::memcpy(&result, &scaled, sizeof result);

@@ -146,7 +146,7 @@ MessageSend Pipeline::SendOf(const Tensors& tensors, int peer, bool forward,
     }
     if (!tensors[i].contiguous()) copies.push_back(*slice);
     send.message.tensors[i] = *std::move(slice);
-    // Who receives may have another tensor group: then this stage has to hear it.
+    // The receiver may have another tensor group: then this stage has to get the error.
     send.awaited = true;
     slices.cuts[i] = {parts, tensors[i].shape()};
   }
@@ -217,7 +217,7 @@ absl::StatusOr<Pipeline::Received> Pipeline::Run(const Transfers& transfers,
   };
   absl::StatusOr<Received> received = finish();
   if (!received.ok() && call.options.stream.has_value()) {
-    // What was received goes with this call, and the stream may not have passed it.
+    // The received tensors are freed with this call, and the stream may not have passed them.
     group.AwaitStreams(deadline.Left()).IgnoreError();
     if (tensor_group != nullptr) tensor_group->AwaitStreams(deadline.Left()).IgnoreError();
   }

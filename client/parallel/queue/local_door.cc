@@ -21,15 +21,15 @@
 namespace cohort::parallel {
 namespace {
 
-// Who has come and not said who he is; of more, the one who has waited longest is sent away.
+// Connections that have not said hello. If there are more, the oldest of them is closed.
 constexpr size_t kMostStrangers = 64;
-// Never waits: a peer that does not read its few words is not one.
+// Never waits: a peer that does not read these few bytes is refused.
 constexpr Instant kAtOnce = absl::InfinitePast();
 
 void SendRefusal(const shm::LocalSocket& socket, absl::string_view why) {
   v1::QueueLocalStep step;
   step.mutable_refused()->set_reason(WireText(why, kMostReasonBytes));
-  // Whom it does not reach is gone.
+  // If the text does not reach the peer, the peer is gone.
   socket.Send(step.SerializeAsString(), {}, kAtOnce).IgnoreError();
 }
 
@@ -84,7 +84,7 @@ class LocalDoor::Hall final : public lane::EventLoop::Handler,
 
  private:
   void Receive(shm::LocalSocket socket) ABSL_LOCKS_EXCLUDED(mutex_);
-  // Nobody is accepted for a moment.
+  // Stops accepting for a moment.
   void Pause(const absl::Status& why) ABSL_LOCKS_EXCLUDED(mutex_);
   void ResumeLater();
   void Resume() ABSL_LOCKS_EXCLUDED(mutex_);
@@ -109,7 +109,8 @@ class LocalDoor::Guest final : public lane::EventLoop::Handler {
 
   // False when the system refuses.
   bool Watch(lane::EventLoop& events, const std::shared_ptr<Guest>& self) const {
-    // Of a process that cannot be watched, the connection says enough but for its children.
+    // If the process cannot be watched, its connection still tells its end, unless a child holds
+    // it.
     if (process_.fd() >= 0) events.Add(process_.fd(), EPOLLIN, self);
     return events.Add(socket_->fd(), EPOLLIN | EPOLLRDHUP, self);
   }
@@ -189,7 +190,7 @@ void LocalDoor::Hall::OnEvents(uint32_t) {
   while (true) {
     absl::StatusOr<shm::LocalSocket> socket = listener_.Accept(kAtOnce);
     if (socket.status().code() == absl::StatusCode::kDeadlineExceeded) return;
-    // Who comes stays in front of the door, which would be reported at once again.
+    // The connection stays in the backlog, which epoll would report again at once.
     if (!socket.ok()) return Pause(socket.status());
     complained_ = false;
     Receive(*std::move(socket));

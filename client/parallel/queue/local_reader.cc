@@ -143,7 +143,7 @@ absl::StatusOr<std::unique_ptr<ByteSource>> OpenLocalReader(const v1::QueueHandl
   if (handle.local().empty()) return absl::UnavailableError("the writer has no local socket");
   COHORT_ASSIGN_OR_RETURN(shm::LocalSocket socket,
                           shm::LocalSocket::Connect(handle.local(), deadline));
-  // Where a child of it holds the name, nobody answers there.
+  // A child of the writer may hold the name of the socket; it does not answer.
   if (PeerProcess(socket).HasEnded()) return absl::UnavailableError("the writer's process is gone");
   v1::QueueLocalStep step;
   *step.mutable_hello() = HelloTo(handle, name);
@@ -161,7 +161,7 @@ absl::StatusOr<std::unique_ptr<ByteSource>> OpenLocalReader(const v1::QueueHandl
                           PageMemory::Map(std::move(welcome.fds[1])));
   step.set_mapped(true);
   COHORT_RETURN_IF_ERROR(Say(socket, step, deadline));
-  // The writer's, with what it is writing.
+  // Waits until the writer admits this reader, after the value that it is writing.
   COHORT_RETURN_IF_ERROR(Hear(socket, v1::QueueLocalStep::kAdmitted, &step, deadline).status());
   auto reader = std::make_unique<LocalReader>(std::move(ring), std::move(page), handle.writer(),
                                               std::move(socket));

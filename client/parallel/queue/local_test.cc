@@ -152,7 +152,7 @@ TEST_F(LocalTest, AReaderThatLostItsSeatHearsWhy) {
               HasSubstr("rank 0, who writes it, let this reader go: it claims to have read"));
 }
 
-// Whoever comes while the door is being closed is either let in and hung up on, or never let in.
+// A reader that comes while the door closes is either let in and disconnected, or never let in.
 TEST_F(LocalTest, NobodyStaysBehindAClosedDoor) {
   for (int round = 0; round < 300; ++round) {
     auto door = *LocalDoor::Open(writer_, handle_);
@@ -175,12 +175,12 @@ TEST_F(LocalTest, NobodyStaysBehindAClosedDoor) {
   }
 }
 
-// Of this process.
+// The file descriptors of this process.
 class Descriptors {
  public:
   Descriptors() { getrlimit(RLIMIT_NOFILE, &before_); }
   ~Descriptors() { Free(); }
-  // Takes all that there are.
+  // Takes all that are left.
   void Exhaust() {
     rlimit low = before_;
     low.rlim_cur = 200;

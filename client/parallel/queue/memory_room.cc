@@ -15,7 +15,7 @@
 namespace cohort::parallel {
 namespace {
 
-// The first line as a number; of a limit that is none ("max"), nothing.
+// The first line as a number; nothing if there is no limit ("max").
 std::optional<uint64_t> ReadNumber(const std::string& path) {
   std::ifstream file(path);
   std::string line;
@@ -24,7 +24,7 @@ std::optional<uint64_t> ReadNumber(const std::string& path) {
   return number;
 }
 
-// The number behind `name` in a file of names and numbers.
+// The number after `name` in a file of names and numbers.
 std::optional<uint64_t> ReadField(const std::string& path, absl::string_view name) {
   std::ifstream file(path);
   std::string word;
@@ -42,13 +42,13 @@ absl::Status Check(uint64_t bytes, uint64_t there, absl::string_view who) {
 }
 
 struct Limit {
-  std::string folder;  // that of all control groups
+  std::string folder;  // the folder of all control groups
   std::string most;
   std::string used;
-  std::string reclaimable;  // part of what is used, in memory.stat: files nobody uses now
+  std::string reclaimable;  // part of `used`, in memory.stat: files in no use
 };
 
-// The group and those it lies in.
+// Checks the group and its parents.
 absl::Status CheckGroups(uint64_t bytes, const Limit& limit, std::string group) {
   while (true) {
     const std::string folder = absl::StrCat(limit.folder, group);

@@ -18,17 +18,17 @@
 namespace cohort::parallel {
 namespace {
 
-// Left of the time for joining, so that who fails can say why.
+// The part of the join timeout that remains for a rank that fails to tell why.
 constexpr absl::Duration kLastWord = absl::Seconds(2);
 constexpr size_t kMostErrorBytes = 1024;
 
-// What a call of all ranks makes.
+// The queues that one call of all ranks creates.
 struct Plan {
-  std::string kind;          // as people say it; the same on all ranks
-  bool writes = false;       // this rank
-  bool alone = false;        // ... and nobody reads
-  std::vector<int> reads;    // this rank, of whom
-  std::vector<int> readers;  // who reads this rank
+  std::string kind;          // as text for errors; the same on all ranks
+  bool writes = false;       // this rank writes
+  bool alone = false;        // ... and there is no other rank to read
+  std::vector<int> reads;    // the writers that this rank reads
+  std::vector<int> readers;  // the ranks that read this rank's queue
 };
 
 struct Ends {
@@ -74,7 +74,8 @@ class Formation {
     std::set<int> unserved;
     absl::Status reached = Reach(&unserved);
     COHORT_RETURN_IF_ERROR(Exchange(reached, unserved));
-    // Who is on this host and yet cannot map its memory is rare: streams are served once asked for.
+    // A reader that is on this host but cannot map the memory is rare, so streams are served on
+    // request.
     std::set<int> wanted;
     for (const v1::QueueOffer& offer : offers_) {
       wanted.insert(offer.needs_stream().begin(), offer.needs_stream().end());
@@ -144,8 +145,8 @@ class Formation {
     return absl::OkStatus();
   }
 
-  // Opens what is not open yet. Writers that can be reached by streams alone, and serve none, are
-  // no error if there is a next time: they are left for it.
+  // Opens the queues that are not open yet. A writer that can be reached only by a stream, and
+  // serves none, is no error in the first round: the second one tries it again.
   absl::Status Reach(std::set<int>* unserved) {
     const bool last = !unserved->empty();
     unserved->clear();

@@ -10,10 +10,10 @@ namespace {
 
 // Pauses; each takes some ten nanoseconds.
 constexpr int kPauses = 1500;
-// Between two looks, in the end: each takes the line from the one who writes it. Looked at without
-// rest, values of 1 KiB take a tenth longer.
+// The most pauses between two looks: each look takes the cache line from the thread that writes it.
+// Without pauses, values of 1 KiB take a tenth longer.
 constexpr int kMostPauses = 4;
-// An offer of the processor that nobody takes, half a microsecond.
+// Yields of the processor; one that no thread takes lasts half a microsecond.
 constexpr int kYields = 50;
 constexpr absl::Duration kMostYielding = absl::Microseconds(200);
 
@@ -44,7 +44,7 @@ bool LookFor(absl::FunctionRef<bool()> done, uint32_t parties) {
     for (int i = 0; i < pauses; ++i) Pause();
     pauses = std::min(2 * pauses, kMostPauses);
   }
-  // Where strangers take what is offered, each offer costs milliseconds.
+  // If other processes take the processor, each yield costs milliseconds.
   const Instant end = Clock::Steady().Now() + kMostYielding;
   for (int yield = 0; yield < kYields; ++yield) {
     sched_yield();

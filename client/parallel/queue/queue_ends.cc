@@ -244,7 +244,7 @@ void ReaderQueue::Exit() {
 }
 
 void ReaderQueue::LeaveUnlessReading() {
-  // Whoever is busy looks again when he no longer is.
+  // A thread that reads does this itself when it ends reading.
   if (!shut_.load(std::memory_order_seq_cst) || busy_.exchange(true, std::memory_order_seq_cst)) {
     return;
   }

@@ -31,7 +31,7 @@ void RingSource::Release(uint64_t bytes, uint64_t values) {
 
 absl::Status RingSource::Await(uint64_t bytes, const Patience& patience) {
   const uint64_t wanted = position_ + bytes;
-  // What is there is this reader's only as long as it has its seat.
+  // Bytes in the ring stay valid only as long as this reader has its seat.
   if (stopped_.load(std::memory_order_acquire)) return WhyOver();
   if (IsThere(wanted)) return absl::OkStatus();
   const Instant deadline = patience.deadline();

@@ -175,7 +175,7 @@ TEST_F(RingTest, WhatIsReadAtOnceUsesItsBeginningAlone) {
   }
   const absl::string_view rest(ring_->At(kRing / 2), kRing / 2);
   EXPECT_EQ(rest.find_first_not_of('\0'), absl::string_view::npos);
-  // Who lags has all of its room even so, from wherever it was.
+  // A reader that lags still has the whole ring as room, from any position.
   int written = 0;
   while (writer_->Write(Value(static_cast<uint64_t>(written), 1000), Short()).ok()) ++written;
   EXPECT_EQ(written, static_cast<int>(kRing / 1024));
@@ -195,7 +195,7 @@ TEST_F(RingTest, WhoLagsIsNamed) {
   EXPECT_THAT(std::string(full.message()),
               AllOf(HasSubstr("rank 2 is 3072 bytes (3 values) behind"),
                     ::testing::Not(HasSubstr("rank 1"))));
-  // The value is in nobody's way.
+  // The failed value does not block later ones.
   for (int i = 0; i < 3; ++i) EXPECT_EQ(*records(1).Next(Short()), std::string(1000, 'x'));
   for (int i = 0; i < 2; ++i) EXPECT_EQ(*records(0).Next(Short()), std::string(1000, 'x'));
   ASSERT_TRUE(writer_->Write("z", Short()).ok());

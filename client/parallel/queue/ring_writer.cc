@@ -17,12 +17,12 @@
 namespace cohort::parallel {
 namespace {
 
-// Seen by readers piece by piece, so that they copy out of a large value while it is copied in.
+// Readers see a large value in steps of this size, so that they copy out while it is copied in.
 constexpr uint64_t kStep = uint64_t{128} << 10;
-// Whatever the ring's size: a record says its bytes in 32 bits.
+// Limits parts in rings of any size: a record has 32 bits for its bytes.
 constexpr uint64_t kLargestPart = uint64_t{1} << 30;
-// As long as readers keep up, no more of the ring is used: what stays in caches, and the rest takes
-// no memory.
+// As long as readers keep up, the writer uses only this part of the ring: it stays in the caches,
+// and the rest of the ring takes no memory.
 constexpr uint64_t kWindow = uint64_t{256} << 10;
 constexpr size_t kMostDepartures = 1024;
 constexpr size_t kMostNamed = 8;
@@ -55,7 +55,7 @@ absl::Status RingWriter::Write(absl::string_view value, const Patience& patience
   COHORT_RETURN_IF_ERROR(WriteParts(value, patience));
   values_.fetch_add(1, std::memory_order_relaxed);
   if (!changed_.load(std::memory_order_seq_cst)) return absl::OkStatus();
-  // With the last reader gone meanwhile, nobody gets this one.
+  // If the last reader left meanwhile, no reader gets this value.
   const bool read = alone_ || std::any_of(seats_.begin(), seats_.end(),
                                           [](const auto& seat) { return !seat->gone(); });
   return read ? absl::OkStatus() : NobodyReads();
@@ -262,7 +262,7 @@ void RingWriter::Tidy() {
 void RingWriter::TidyUnlessWriting() {
   while (changed_.load(std::memory_order_seq_cst)) {
     int idle = kIdle;
-    // Whoever is busy looks again when he no longer is.
+    // The thread that is busy looks again when it is done.
     if (!busy_.compare_exchange_strong(idle, kTidying, std::memory_order_seq_cst)) return;
     Tidy();
     busy_.store(kIdle, std::memory_order_seq_cst);
@@ -282,7 +282,7 @@ void RingWriter::Leave(ReaderSeat& seat, absl::string_view why) {
   {
     MutexLock lock(&mutex_);
     if (seat.gone()) return;
-    // Of a queue that has ended, readers leave one by one.
+    // After the queue ended, readers that leave are no departures.
     if (!ended()) {
       if (departures_.size() == kMostDepartures) departures_.erase(departures_.begin());
       departures_.push_back({seat.name(), std::string(why)});
@@ -317,7 +317,7 @@ void RingWriter::End(absl::string_view reason) {
     stopped_.store(true, std::memory_order_seq_cst);
   }
   WakeSelf();
-  // Who is writing now is done with it soon: he does not wait any more.
+  // A thread that writes is done soon: it does not wait any more.
   Take(kTidying);
   RingHeader& header = ring_->header();
   {

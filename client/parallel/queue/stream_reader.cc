@@ -84,13 +84,13 @@ class StreamReader final
   void OnWriteDone(bool ok) override ABSL_LOCKS_EXCLUDED(mutex_);
   void OnDone(const grpc::Status& status) override ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // False: what came is not what a writer sends.
+  // Returns false if no writer sends such a response.
   bool Take(v1::ReadQueueResponse& response) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::string_view Front() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     if (chunks_.empty()) return {};
     return absl::string_view(chunks_.front()).substr(front_offset_);
   }
-  // So many bytes in the first chunk, of those that are there.
+  // Joins chunks until the first has so many bytes; they are all there.
   void Join(uint64_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void SendProgress() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Once, and nothing behind it.
@@ -136,7 +136,7 @@ absl::Status StreamReader::Start(const v1::QueueHello& hello, Instant deadline) 
     held_ = true;
     started_ = true;
     stub_->async()->Read(&context_, this);
-    AddHold();  // for what is written outside of reactions
+    AddHold();  // for writes outside of reactions
     StartRead(&response_);
     StartWrite(&request_);
   }
@@ -220,7 +220,7 @@ void StreamReader::OnReadDone(bool ok) {
       if (!goes_on) context_.TryCancel();
     }
     read_over_ = !goes_on;
-    // Why it is over, the call's end says, which comes when nobody can write any more.
+    // The end of the call tells the reason. It comes when no write can follow.
     if (read_over_) LetGo();
     changed_.SignalAll();
   }

@@ -63,7 +63,7 @@ std::vector<std::string> HostAddresses() {
   return v4;
 }
 
-// Of all addresses where the machine has IPv6, of all of IPv4 where not.
+// Opens sockets on all addresses; on a machine without IPv6, on all IPv4 addresses.
 absl::StatusOr<std::vector<ListenSocket>> OpenSockets(const std::string& listen) {
   if (!listen.empty()) {
     COHORT_ASSIGN_OR_RETURN(const ListenAddress address, ParseListenAddress(listen));
@@ -124,7 +124,7 @@ absl::StatusOr<std::unique_ptr<StreamServer>> StreamServer::Start(
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kPingMs);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kPingTimeoutMs);
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
-  // We accept, and give gRPC the connections: so we bind what was asked for, and nothing else.
+  // This server accepts connections and hands them to gRPC, so it binds exactly the given address.
   impl->acceptor = builder.experimental().AddExternalConnectionAcceptor(
       grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD,
       grpc::InsecureServerCredentials());

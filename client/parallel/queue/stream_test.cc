@@ -50,7 +50,7 @@ class StreamTest : public ::testing::Test {
   std::string address_;
 };
 
-// A client that says what it likes.
+// A client that sends any messages.
 class RawReader {
  public:
   explicit RawReader(const std::string& address)

@@ -3,7 +3,7 @@
 namespace cohort::parallel {
 namespace {
 
-// How many bytes the character in front has; 0: there is none.
+// The bytes of the first character; 0: the first byte is not part of a character.
 size_t CharacterBytes(absl::string_view text) {
   const auto byte = [&](size_t i) {
     return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u;

@@ -17,14 +17,14 @@
 namespace cohort::parallel {
 namespace {
 
-// What ranks tell each other before anything moves, in the 63 bits of a size: that it is this call,
-// who they think is the root, and, from the root, how many bytes its front has and whether more
-// comes behind. Ranks that differ are told so here, all of them and in the same words: the
-// broadcast of a few bytes, whose root waits for nobody, could not do that.
+// Ranks exchange this before anything moves, in the 63 bits of a size: a mark of this call, and the
+// root in their view. The root adds the bytes of its front and whether more comes after it. If
+// ranks differ, all of them get the same error here. A broadcast of a few bytes could not do that,
+// because its root waits for no other rank.
 struct Word {
   static constexpr int kBytesBits = 39;
   static constexpr int kRootBits = 16;
-  static constexpr int64_t kMark = 0x4D;  // of what is understood here
+  static constexpr int64_t kMark = 0x4D;  // of the version that this code understands
 
   int64_t mark = kMark;
   int root = 0;
@@ -32,7 +32,7 @@ struct Word {
   int64_t front_bytes = 0;
 
   int64_t Encode() const {
-    // What does not fit is no rank of any group.
+    // A number that does not fit is not a rank of any group.
     const auto shown = static_cast<uint16_t>(std::clamp<int>(root, INT16_MIN, INT16_MAX));
     return ((mark << kRootBits | shown) << 1 | (has_more ? 1 : 0)) << kBytesBits | front_bytes;
   }
@@ -235,8 +235,9 @@ class Broadcast {
     return parcel.packing.ViewOf(index, entry, entry.on_gpu ? parcel.on_gpu : parcel.front);
   }
 
-  // Whether all ranks can go on to what is behind the front. Who cannot says so in place of the
-  // next broadcast, in which all wait for each other; on a stream they do not.
+  // Whether all ranks can go on to the tensors after the front. A rank that cannot tells the others
+  // so instead of the next broadcast, in which all wait for each other. On a stream they do not
+  // wait.
   absl::Status AllAreReady(const absl::Status& own) const {
     if (!on_stream_) {
       return own.ok() ? own : group_.Refuse(Named(own), deadline_.Left());

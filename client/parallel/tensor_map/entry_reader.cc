@@ -11,13 +11,13 @@
 namespace cohort::parallel {
 namespace {
 
-// Items for which there is room from the beginning: a count is no more than a claim.
+// The first allocation has room for so many items, because their count may be wrong.
 constexpr size_t kReserved = 256;
 
 }  // namespace
 
-// Believes nothing; what is made is at most a small multiple of the bytes that are there. What
-// reads answers whether it could; status() says why not.
+// Parses untrusted bytes: it allocates at most a small multiple of them. Reading methods return
+// whether they succeeded; status() has the error.
 class EntryReader {
  public:
   EntryReader(absl::string_view bytes, bool has_tensors)
@@ -173,7 +173,7 @@ class EntryReader {
     return true;
   }
 
-  // Of a map or list: how many it has, at least a byte each.
+  // Enters a map or list and reads its count of values, of at least a byte each.
   bool Enter(size_t* count) {
     if (++depth_ > kMaxDepth) {
       return Refuse(absl::StrCat("are nested deeper than ", kMaxDepth, " maps and lists"));

@@ -11,7 +11,7 @@
 namespace cohort::parallel {
 namespace {
 
-// Of several ranks, as far as nobody asks them.
+// A group of several ranks for tests that call no other rank.
 class GroupOf : public client::LoneGroup {
  public:
   explicit GroupOf(int size) : size_(size) {}

@@ -15,9 +15,9 @@
 namespace cohort::parallel {
 namespace {
 
-// Of the map that carries what is broadcast.
+// The key of the broadcast value in its map.
 constexpr char kKey[] = "object";
-// The first byte of an object: a value follows, or why there is none (packing.h), or
+// The first byte of an object: a value follows, or the error of the sender (packing.h), or
 //   size of entries(8 bytes) entries { elements of a tensor }
 // which are the entries of a map with the value under kKey.
 constexpr char kValue = 0;

@@ -1,5 +1,5 @@
-// Objects with tensors as bytes: what was sent comes, and no bytes of anybody do harm. Between
-// ranks of every form: tests/parallel/objects_test.cc.
+// Objects with tensors as bytes: they arrive as sent, and no bytes do harm. Between ranks of every
+// form: tests/parallel/objects_test.cc.
 #include "client/parallel/tensor_map/objects.h"
 
 #include <deque>

@@ -57,14 +57,14 @@ absl::Status Prepare(client::Group& group, const TensorMap& map, const MapGather
     COHORT_ASSIGN_OR_RETURN(tensor, PartOf(group, tensor, parts_of_it, gather.group->rank(),
                                            deadline.LeftFor(tensor.device())));
   }
-  // Who cannot gather says so to the sender too, however little comes.
+  // A receiver that cannot gather tells the sender, too, however small the message is.
   send.awaited = std::any_of(encoded.tensor_entries.begin(), encoded.tensor_entries.end(),
                              [](const TensorEntry& entry) { return entry.parts > 1; });
   send.message = {std::move(encoded.entries), std::move(encoded.tensors)};
   return absl::OkStatus();
 }
 
-// One map on its way in.
+// A map that is being received.
 class Reception {
  public:
   Reception(client::Group& group, client::Group* gathers_in, int peer, const Deadline& deadline)

@@ -16,7 +16,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// With a GPU, whose memory is the process's, and which tells what is done in which order.
+// A group with a GPU whose memory is the process's; it records the order of its operations.
 class TellingGroup : public client::LoneGroup {
  public:
   std::vector<std::string> told;

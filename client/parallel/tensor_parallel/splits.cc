@@ -31,7 +31,7 @@ absl::StatusOr<EvenParts> Measure(const Tensor& tensor, int dim, int parts) {
                                     ", is not a multiple of ", parts));
 }
 
-// Of this rank alone.
+// Allocates for this rank alone: no other rank gets the error.
 absl::StatusOr<Tensor> Allocate(client::Group& group, const TensorSpec& spec,
                                 const SplitOptions& options) {
   if (options.buffers != nullptr) return options.buffers->Take(spec);

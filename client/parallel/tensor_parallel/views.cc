@@ -14,7 +14,7 @@ class Range {
  public:
   explicit Range(const Tensor& to) : to_(to) {}
 
-  // Of a view whose dimensions before `dim` have extents of 1.
+  // Precondition: the dimensions of `from` before `dim` have extents of 1.
   void Add(const Tensor& from, int dim, int64_t begin, int64_t end) {
     if (begin >= end) return;
     if (begin == 0 && end == from.count()) return AddBox(from);
@@ -24,7 +24,7 @@ class Range {
     if (first == last) {
       return Add(Within(from, dim, first, 1), dim + 1, begin - first * inner, end - first * inner);
     }
-    // What is left of the first, those that are whole, and the beginning of the last.
+    // The rest of the first slice, the whole slices, and the beginning of the last.
     const int64_t whole = (begin + inner - 1) / inner;
     if (whole > first) Add(Within(from, dim, first, 1), dim + 1, begin - first * inner, inner);
     if (last > whole) AddBox(Within(from, dim, whole, last - whole));
