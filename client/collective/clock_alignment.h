@@ -12,7 +12,6 @@
 // Crystals differ by some millionths, which after a second is already more than a call takes. So
 // each clock may also drift by a constant share: the one that leaves the bounds the most room, or 0
 // if no drift does about as well.
-// apart, and none where none does about as well.
 #ifndef COHORT_CLIENT_COLLECTIVE_CLOCK_ALIGNMENT_H_
 #define COHORT_CLIENT_COLLECTIVE_CLOCK_ALIGNMENT_H_
 

@@ -1,5 +1,4 @@
-// Memory for a tensor of a shape that somebody gave, or that was worked out from what somebody
-// gave.
+// Memory for a tensor of a given or computed shape.
 #ifndef COHORT_CLIENT_PARALLEL_COLLECTIVES_ALLOCATE_H_
 #define COHORT_CLIENT_PARALLEL_COLLECTIVES_ALLOCATE_H_
 
@@ -10,12 +9,11 @@
 
 namespace cohort::parallel {
 
-// OK, or INVALID_ARGUMENT: an extent is negative, or there are more bytes than can be counted. An
-// extent of 0 does not make the others smaller: strides and rows are counted, too.
+// OK, or INVALID_ARGUMENT: an extent is negative, or there are more bytes than int64_t counts. An
+// extent of 0 counts as 1, because strides and rows must be countable, too.
 absl::Status CheckCountable(DataType type, const Shape& shape);
 
-// As Group::Allocate. Errors: those of CheckCountable; RESOURCE_EXHAUSTED, whatever the memory is
-// of.
+// Like Group::Allocate. Errors: those of CheckCountable; RESOURCE_EXHAUSTED for any kind of memory.
 absl::StatusOr<Tensor> Allocate(client::Group& group, DataType type, const Shape& shape,
                                 Device device = {});
 

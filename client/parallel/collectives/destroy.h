@@ -1,4 +1,4 @@
-// The end of a group, in bounded time.
+// Ends a group in bounded time.
 #ifndef COHORT_CLIENT_PARALLEL_COLLECTIVES_DESTROY_H_
 #define COHORT_CLIENT_PARALLEL_COLLECTIVES_DESTROY_H_
 
@@ -13,15 +13,15 @@ namespace cohort::parallel {
 //   COHORT_RETURN_IF_ERROR(Destroy(std::move(group)));          // of LocalGroup::Create and so on
 //   COHORT_RETURN_IF_ERROR(Destroy(std::move(subgroup.group)));  // of CreateGroups
 //
-// Takes this owner's share of the group; a unique_ptr converts. The last owner's call leaves and
-// frees the group: what its destructor does, on a thread of its own, because a GPU's library may
-// not let go of what captured work still refers to. No other rank is asked; their calls end with
-// ABORTED, which names this rank. Not beside calls of this rank. A share of a group that another
-// object keeps, as ParallelGroups has of the world, frees nothing. Seed: destroy.
+// Gives up this owner's share of the group; a unique_ptr converts. The last owner's call leaves and
+// frees the group, on a thread of its own, because a GPU's library may hold memory that captured
+// work still uses. No other rank takes part; their calls end with ABORTED, which names this rank.
+// It must not run beside calls of this rank. If another object keeps a share, as ParallelGroups
+// keeps the world's, the group is not freed. Seed: destroy.
 //
 // Errors: DEADLINE_EXCEEDED, with the group's name and this rank: then the rest goes on in the
 // background, and the program may go on or exit. FAILED_PRECONDITION: the group has other owners,
-// such as ParallelGroups or a copy of a Subgroup; the share is gone, and the last of them frees the
+// such as ParallelGroups or a copy of a Subgroup; this share is gone, and the last owner frees the
 // group.
 absl::Status Destroy(std::shared_ptr<client::Group> group,
                      absl::Duration timeout = absl::Seconds(5));

@@ -1,4 +1,4 @@
-// The groups of ColossalAI's process group initializers. Pure.
+// The groups of ColossalAI's process group initializers.
 #ifndef COHORT_CLIENT_PARALLEL_LAYOUT_COLOSSALAI_LAYOUT_H_
 #define COHORT_CLIENT_PARALLEL_LAYOUT_COLOSSALAI_LAYOUT_H_
 
@@ -16,8 +16,8 @@ struct ColossalaiSizes {
   int pipeline = 1;
   std::optional<int> data;  // absent: world_size / (tensor * pipeline)
   TensorMode mode = TensorMode::kNone;
-  int depth = 1;  // of k2P5D alone
-  // Above 1: the data axis is cut in runs of so many that hold different experts.
+  int depth = 1;  // for k2P5D alone
+  // Above 1: the data axis is cut into runs of this length, whose ranks hold different experts.
   int expert = 1;
 };
 
@@ -30,8 +30,8 @@ struct ColossalaiSizes {
 //              ...Output over z, ...InputXWeight over x, then y, ...OutputXWeight over x, then z
 //   kSequence  kSequence, as kTensor; kSequenceData, all ranks of one pipeline stage (the original
 //              takes neighbours, which mixes stages when there are several of them and of data)
-//   expert > 1 kExpert, runs of the data axis; kExpertData, who holds the same experts
-// ParallelMode gives each its name of old.
+//   expert > 1 kExpert, runs of the data axis; kExpertData, ranks that hold the same experts
+// ParallelMode gives each its name in ColossalAI.
 //
 // Errors: those of Grid::Create; INVALID_ARGUMENT with the numbers (the world is no multiple of
 // tensor * pipeline, or not their product with data; tensor is no square, no q * q * depth, no

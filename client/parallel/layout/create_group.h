@@ -23,18 +23,18 @@
 namespace cohort::parallel {
 
 struct CreateGroupOptions {
-  // What the name of the group begins with; characters of [A-Za-z0-9._+-]. Empty: "anonymous".
+  // The beginning of the group's name; characters of [A-Za-z0-9._+-]. Empty: "anonymous".
   std::string name;
-  // For the members to call this; then, of each wait while the group forms. In all, at most four
-  // times that.
+  // Limits the wait until all members have called, and then each wait while the group forms. The
+  // whole call takes at most four times as long.
   absl::Duration timeout = absl::Seconds(300);
 };
 
-// Only `members` call it, ranks of `world`: with the same members in the same order, and the same
-// role and options, which is checked before anything is made. The place of a rank in `members` is
-// its rank in the new group. Other ranks of `world` are not asked. `factory` is each rank's own,
-// and is called on this thread. The group lives apart from `world`: it has generations and failures
-// of its own.
+// Only `members` call it, ranks of `world`, with the same members in the same order, and the same
+// role and options. They check that before they create anything. The place of a rank in `members`
+// is its rank in the new group. Other ranks of `world` take no part. `factory` is each rank's own,
+// and is called on this thread. The group is independent of `world`: it has generations and
+// failures of its own.
 //
 // Order. The members of one set create their groups in one order. Creations of different sets are
 // independent, also where the sets overlap; but a call blocks, so ranks that create several groups
@@ -45,12 +45,12 @@ struct CreateGroupOptions {
 // members. So the same members may create any number of groups. A creation that failed, or that
 // some members did not call, leaves nothing behind that the next one could be mistaken for.
 //
-// Errors: INVALID_ARGUMENT on this rank alone, before it asks another (`members` has a rank outside
-// of the world or twice, or not this one); on all members the same (a name, no factory, naming that
-// rank; or two members differ, naming both, and what in). DEADLINE_EXCEEDED (names the members that
-// are missing). Those of `factory`. When a member fails before it takes its seat, the others wait
-// for `timeout`. When a member fails after that, it leaves the group: the others get ABORTED from
-// their first call, which names it.
+// Errors: INVALID_ARGUMENT on this rank alone, before it contacts another rank (`members` has a
+// rank outside of the world or twice, or lacks this one). INVALID_ARGUMENT on all members (a wrong
+// name or no factory, naming that rank; or two members differ, naming both and the difference).
+// DEADLINE_EXCEEDED (names the missing members). Those of `factory`. If a member fails before it
+// takes its seat, the others wait for `timeout`. If a member fails after that, it leaves the group:
+// the others get ABORTED from their first call, which names it.
 // Source: MPI_Comm_create_group; ncclCommInitRank with an id that one member hands to the others.
 absl::StatusOr<Subgroup> CreateGroup(client::Group& world, const RankList& members, Role role,
                                      const client::GroupFactory& factory,

@@ -1,4 +1,4 @@
-// Groups of some ranks of a group, made by all of them together.
+// Groups of some ranks of a group, created by all of its ranks together.
 //
 //   COHORT_ASSIGN_OR_RETURN(std::vector<Subgroup> tensor,
 //                           CreateGroups(*world, {{0, 1}, {2, 3}}, Role::kTensor, factory));
@@ -29,30 +29,30 @@ struct Subgroup {
 };
 
 struct CreateGroupsOptions {
-  // What the names of the groups begin with; characters of [A-Za-z0-9._+-]. Empty: "anonymous".
+  // The beginning of the groups' names; characters of [A-Za-z0-9._+-]. Empty: "anonymous".
   std::string name;
-  // A rank may be in several lists. Otherwise that is refused.
+  // Whether a rank may be in several lists. If not, such lists are refused.
   bool overlap = false;
-  // For all ranks to call this; then, of each wait while the groups form. In all, at most seven
-  // times that, and a minute.
+  // Limits the wait until all ranks have called, and then each wait while the groups form. The
+  // whole call takes at most seven times as long, and a minute.
   absl::Duration timeout = absl::Seconds(300);
 };
 
-// All ranks of `world` call it, with the same lists, role and options, which is checked before
-// anything is made, in one exchange of a few bytes; `factory` is each rank's own, and is called on
-// this thread. Returns the groups that this rank is in, in the order of `lists`: none where it is
-// in no list, one unless `overlap`. They live apart from `world`: each has generations and failures
-// of its own.
+// All ranks of `world` call it, with the same lists, role and options. One exchange of a few bytes
+// checks that before any group is created. `factory` is each rank's own, and is called on this
+// thread. Returns the groups that this rank is in, in the order of `lists`: no group if it is in no
+// list, and at most one unless `overlap`. The groups are independent of `world`: each has
+// generations and failures of its own.
 //
-// Names are WORLD@GENERATION/NAME:INDEX, which no two groups of the service have had.
+// Names are WORLD@GENERATION/NAME:INDEX; no two groups of the service get the same name.
 //
-// Errors, on all ranks the same, and `world` works on: INVALID_ARGUMENT (a rank's arguments: a rank
-// outside of the world, twice in a list, or in two; an empty list; a name; naming that rank. Or two
-// ranks differ, naming both, and what in). Those of `factory` and of AllGatherObjects: of a rank
-// that could not make its groups, with its name; then no rank keeps any. While a rank fails before
-// it has taken its seat, those who form a group with it wait for `timeout`.
-// Source: GroupCoordinator, of which all processes of the world must be in a list, and in the last
-// if they are in two.
+// Errors, the same on all ranks; `world` stays usable: INVALID_ARGUMENT (the arguments of a rank,
+// which it names: a rank outside of the world, twice in a list, or in two lists; an empty list; a
+// wrong name. Or two ranks differ, naming both and the difference). Those of AllGatherObjects.
+// Those of `factory`, on a rank that could not create its groups, which it names; then no rank
+// keeps a group. If a rank fails before it has taken its seat, the other members of that group wait
+// for `timeout`. Source: GroupCoordinator, in which every process of the world must be in a list,
+// and which takes the last one if a process is in two.
 absl::StatusOr<std::vector<Subgroup>> CreateGroups(client::Group& world, const RankLists& lists,
                                                    Role role, const client::GroupFactory& factory,
                                                    const CreateGroupsOptions& options = {});

@@ -1,4 +1,4 @@
-// Groups that all ranks of a world have planned alike are made.
+// Creates groups that all ranks of a world have planned alike.
 #ifndef COHORT_CLIENT_PARALLEL_LAYOUT_FORM_GROUPS_H_
 #define COHORT_CLIENT_PARALLEL_LAYOUT_FORM_GROUPS_H_
 
@@ -17,7 +17,7 @@
 namespace cohort::parallel {
 
 struct PlannedGroup {
-  std::string base;  // of its name
+  std::string base;  // of the group's name
   RankList ranks;    // in the world; their places are the ranks in the group
 };
 
@@ -29,23 +29,23 @@ struct FormedGroup {
 // OK, or INVALID_ARGUMENT: `base` cannot be part of a group's name.
 absl::Status CheckBase(absl::string_view base);
 
-// All ranks of `world` call it; `proposal` says all that `plan` follows from, and may have a
-// problem, in place of which all ranks hear it. Returns the groups that this rank is in, in the
-// order of the plan, in which every rank makes its own: so none waits for one that waits for it,
-// however they overlap. A rank that could not waits for the others as long as they may still be at
-// work, and not longer: DEADLINE_EXCEEDED names those who are. A rank that dies is named at once by
-// those who wait here, and by those in a group's making once that has timed out: factories have no
-// way to be called back.
+// All ranks of `world` call it. `proposal` has everything that determines `plan`, or a problem,
+// which all ranks then get as their error. Returns the groups that this rank is in, in the order of
+// the plan. Every rank creates its groups in that order, so overlapping groups never wait in a
+// circle. A rank that failed waits for the others only as long as they may still be at work:
+// DEADLINE_EXCEEDED names those that are. A rank that dies is named at once to the ranks that wait
+// here. Ranks that are creating a group with it learn of it after that has timed out, because
+// factories cannot be interrupted.
 //
-// A group is named WORLD@GENERATION/BASE:INDEX. The index is agreed upon, and larger than those of
-// all earlier groups of that base: no name comes twice in the service.
+// A group is named WORLD@GENERATION/BASE:INDEX. The ranks agree on the index, which is larger than
+// those of all earlier groups of that base: the service never sees a name twice.
 absl::StatusOr<std::vector<FormedGroup>> FormGroups(client::Group& world, Proposal proposal,
                                                     const std::vector<PlannedGroup>& plan,
                                                     const client::GroupFactory& factory,
                                                     absl::Duration timeout);
 
-// The same for one group of `party.members`, who alone call it. They do not hear of each other at
-// the end: when a member fails before it has taken its seat, the others wait for `timeout`.
+// The same for one group of `party.members`; only they call it. They exchange no outcomes at the
+// end: if a member fails before it has taken its seat, the others wait for `timeout`.
 absl::StatusOr<FormedGroup> FormGroupOf(const Party& party, Proposal proposal,
                                         const PlannedGroup& planned,
                                         const client::GroupFactory& factory,

@@ -1,4 +1,4 @@
-// Which layers each stage of a pipeline holds. Pure. Experts: client/parallel/moe/placement.h.
+// Which layers each stage of a pipeline holds. Experts: client/parallel/moe/placement.h.
 #ifndef COHORT_CLIENT_PARALLEL_LAYOUT_SPLIT_H_
 #define COHORT_CLIENT_PARALLEL_LAYOUT_SPLIT_H_
 
@@ -18,13 +18,13 @@ struct LayerRange {
   }
 };
 
-// By stage. Layers that do not divide go one each to the stages before the last, from the back: the
-// last has other work. A stage may have none. Errors: INVALID_ARGUMENT (less than one stage, a
-// negative number of layers).
-// Source: vLLM's get_pp_indices
+// Returns the layers of each stage. If the layers do not divide, the rest goes one each to the
+// stages before the last, from the back, because the last stage has other work. A stage may have no
+// layers. Errors: INVALID_ARGUMENT (less than one stage, a negative number of layers). Source:
+// vLLM's get_pp_indices.
 absl::StatusOr<std::vector<LayerRange>> SplitLayers(int layers, int stages);
-// By stage, as `counts` says. Errors: INVALID_ARGUMENT (not one count for each stage, a negative
-// one, or another sum than `layers`).
+// Returns the layers of each stage, counts[i] for stage i. Errors: INVALID_ARGUMENT (not one count
+// for each stage, a negative count, or a sum that is not `layers`).
 absl::StatusOr<std::vector<LayerRange>> SplitLayers(int layers, int stages,
                                                     const std::vector<int>& counts);
 

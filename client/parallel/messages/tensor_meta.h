@@ -1,4 +1,4 @@
-// What a tensor is without its elements: what one rank tells another before they travel.
+// A tensor's type, shape and place: the description that travels before its elements.
 #ifndef COHORT_CLIENT_PARALLEL_MESSAGES_TENSOR_META_H_
 #define COHORT_CLIENT_PARALLEL_MESSAGES_TENSOR_META_H_
 
@@ -13,10 +13,10 @@ namespace cohort::parallel {
 struct TensorMeta {
   DataType type = DataType::kU8;
   Shape shape = {0};
-  // In memory of a GPU: the sender's of its own, the receiver's of its own.
+  // In GPU memory: of the sender's GPU for the sender, of the receiver's for the receiver.
   bool on_device = false;
 
-  // Precondition: they fit int64_t, as of all that was received.
+  // Precondition: the bytes fit int64_t, as those of all received metas do.
   int64_t bytes() const { return ElementCount(shape) * SizeOf(type); }
 
   friend bool operator==(const TensorMeta& a, const TensorMeta& b) {

@@ -23,8 +23,8 @@
 
 namespace cohort::parallel {
 
-// One rank's tokens. All tensors have as many rows; types and other extents are theirs, and the
-// same on all ranks.
+// One rank's tokens. All tensors have the same number of rows. The types and the other extents may
+// differ between the tensors, and are the same on all ranks.
 struct TokenBatch {
   Tensor hidden;                   // [n, H]
   std::vector<Tensor> companions;  // such as a router's logits [n, E], or weights and ids [n, k]
@@ -32,41 +32,42 @@ struct TokenBatch {
 };
 
 struct DispatchOptions {
-  // By data rank: how many tokens its batch has; the same on all ranks. Absent: ranks tell each
-  // other how many rows they bring, which is one exchange more.
+  // By data rank: the number of tokens of its batch; the same on all ranks. Absent: ranks exchange
+  // their numbers of rows, in one more exchange.
   std::optional<TokenSizes> sizes;
-  // So many neighbouring ranks share each batch: rank r brings SequenceSizes(*sizes, this)[r] rows,
-  // padding included. Says nothing where `sizes` are absent: the rows are then what ranks bring.
+  // The number of neighbouring ranks that share each batch: rank r has SequenceSizes(*sizes,
+  // this)[r] rows, padding included. Ignored if `sizes` are absent: ranks then have any number of
+  // rows.
   int sequence_parallel = 1;
-  // The timeout is of the whole call. With a stream, ranks that bring other tensors than the rest
-  // may hear so after some have moved.
+  // The timeout limits the whole call. On a stream, ranks whose tensors differ from the others' may
+  // get that error after some tensors have moved.
   client::CallOptions call;
 };
 
-// All ranks' tokens, one behind the other by rank.
+// The tokens of all ranks, concatenated by rank.
 struct DispatchedBatch {
   Tensor hidden;  // [N, H]
   std::vector<Tensor> companions;
   std::vector<Tensor> extras;  // in the order in which they were given
-  client::Sizes sizes;         // by rank: whose rows they are
+  client::Sizes sizes;         // by rank: the number of its rows
 };
 
-// With the sizes given it is one exchange of all tensors that are small, and one for each that is
-// large; of several of which none is small, behind one of a number.
+// With given sizes it takes one exchange for all small tensors, and one for each large tensor. If
+// there are several tensors and no small one, an exchange of one number comes first.
 absl::StatusOr<DispatchedBatch> Dispatch(client::Group& group, const TokenBatch& batch,
                                          const DispatchOptions& options = {});
 
 struct CombineOptions {
-  // As Dispatch was given.
+  // The same as in Dispatch.
   int sequence_parallel = 1;
   client::CallOptions call;
 };
 
-// `hidden` is [N, ...], this rank's part of all tokens: the result is [n, ...], this rank's tokens,
-// each the sum of all ranks' parts. One exchange: Group::ReduceScatterV, whose rules of rounding
-// and order hold. So after Dispatch alone it is size() times what each brought. `sizes` are those
-// of DispatchedBatch, or by data rank as in DispatchOptions. Errors: also elements that are not
-// added up (complex).
+// `hidden` is [N, ...], this rank's part of all tokens. The result is [n, ...], this rank's tokens,
+// each the sum of all ranks' parts. One exchange: Group::ReduceScatterV, with its rounding and
+// order. So right after Dispatch, it is size() times each rank's input. `sizes` are those of
+// DispatchedBatch, or by data rank as in DispatchOptions. Errors: also elements that cannot be
+// summed (complex).
 absl::StatusOr<Tensor> Combine(client::Group& group, const Tensor& hidden, const TokenSizes& sizes,
                                const CombineOptions& options = {});
 

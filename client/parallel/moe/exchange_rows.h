@@ -12,9 +12,9 @@
 
 namespace cohort::parallel {
 
-// As Group::AllToAllV of each tensor. `all_rows` are how many rows go between any ranks: what is
-// then small on the host travels together, as with GatherRows. Errors: those of Group, which all
-// ranks get.
+// Like Group::AllToAllV for each tensor. `all_rows` is the number of rows between all ranks:
+// tensors that are small on the host by it travel together, as in GatherRows. Errors: those of
+// Group, which all ranks get.
 absl::StatusOr<std::vector<Tensor>> ExchangeRows(client::Group& group,
                                                  const std::vector<Tensor>& tensors,
                                                  const client::Sizes& to, const client::Sizes& from,

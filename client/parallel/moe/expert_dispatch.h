@@ -28,26 +28,26 @@
 
 namespace cohort::parallel {
 
-// One rank's tokens. Extents but the first, types, and where tensors lie, are the same on all
-// ranks.
+// One rank's tokens. The types, the places and all extents but the first are the same on all ranks.
 struct ExpertTokens {
   Tensor hidden;               // [n, H], or any shape of n rows; any type
-  Tensor ids;                  // i32 or i64 [n, k]: experts, none twice for a token; -1: none
+  Tensor ids;                  // i32 or i64 [n, k]: experts, each once in a row; -1: an empty slot
   Tensor weights;              // f32 [n, k]
-  std::vector<Tensor> extras;  // of n rows: travel with hidden, such as its scales
+  std::vector<Tensor> extras;  // of n rows; they travel with hidden, such as its scales
 };
 
 enum class ExpertForm {
-  kAuto,  // what moves less, by RoutedBytes and GatheredBytes of costs.h; on a GPU kGathered
-  // Rows go to the ranks that have their experts. On a GPU each is put in order by a copy of its
-  // own, and the way back is that of kGathered.
+  kAuto,  // the form that moves less, by costs.h; on a GPU kGathered
+  // Rows go to the ranks that have their experts. On a GPU, one copy for each row puts them in
+  // order, and the way back is that of kGathered.
   kRouted,
-  kGathered,  // every rank gets every row, and gives its part of every token, as in dispatch.h
+  kGathered,  // every rank gets every row and returns its part of every token: see dispatch.h
 };
 
 struct ExpertDispatchOptions {
   ExpertForm form = ExpertForm::kAuto;
-  // The timeout is of the whole call. Streams are refused: ranks wait for each other's counts.
+  // The timeout limits the whole call. A stream is refused, because ranks wait for each other's
+  // counts.
   client::CallOptions call;
 };
 
@@ -67,18 +67,18 @@ struct ExpertBatch {
   std::shared_ptr<const ExpertRoutes> routes;  // the way back; any number of times
 };
 
-// Errors: also ids that are no experts, or twice in a row; and hidden, ids or weights that have
-// other shapes or types than said above.
+// Errors: also ids that are not experts, or twice in a row; and hidden, ids or weights of other
+// shapes or types than those above.
 absl::StatusOr<ExpertBatch> DispatchToExperts(client::Group& group, const ExpertTokens& tokens,
                                               const ExpertPlacement& placement,
                                               const ExpertDispatchOptions& options = {});
 
 enum class WeightsBy {
-  // `outputs` are [R, ...]: of each row the sum over its experts here, weighted. Of rows without
-  // any, which there are with kGathered, zeros.
+  // `outputs` are [R, ...]: for each row the weighted sum over its experts here. With kGathered,
+  // rows without an expert here are zeros.
   kExperts,
-  // `outputs` are [A, ...], of each of batch.by_expert what its expert made of its row, to be
-  // weighted here. On the host.
+  // `outputs` are [A, ...]: for each of batch.by_expert the unweighted output of its expert.
+  // Combine applies the weights. On the host.
   kCombine,
 };
 
@@ -87,13 +87,13 @@ struct ExpertCombineOptions {
   client::CallOptions call;  // as above
 };
 
-// The result is [n, ...], in the order of the tokens as they were given: zeros for those without an
-// expert. `outputs` are of any floating type and of rows of any shape, the same on all ranks. A
-// rank's part of a token, and then the parts by rank, are added up in f32 (f64 in f64) in the same
-// order each time, and each rounded once: the same inputs have the same bits. On a GPU parts are
-// added up by NCCL, in its order. Errors: also `outputs` that are not floating or not as many rows;
-// UNIMPLEMENTED (kCombine on a GPU, whose arithmetic this is not: let experts weigh, or use
-// dispatch.h; others hear INVALID_ARGUMENT of a rank that alone asks for it).
+// The result is [n, ...], in the order of the given tokens: zeros for tokens without an expert.
+// `outputs` have any floating type and rows of any shape, the same on all ranks. The sums run in
+// f32 (f64 for f64), first over a rank's part of a token and then over the ranks' parts. They add
+// in the same order each time and round once each, so the same inputs have the same bits. On a GPU,
+// NCCL adds the parts in its own order. Errors: also `outputs` that are not floating, or with
+// another number of rows; UNIMPLEMENTED (kCombine on a GPU: let experts apply the weights, or use
+// dispatch.h; if only one rank asks for it, the others get INVALID_ARGUMENT).
 absl::StatusOr<Tensor> CombineFromExperts(client::Group& group, const ExpertBatch& batch,
                                           const Tensor& outputs,
                                           const ExpertCombineOptions& options = {});

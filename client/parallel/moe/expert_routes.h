@@ -1,4 +1,4 @@
-// What CombineFromExperts has to know of a dispatch.
+// The facts of a dispatch that CombineFromExperts needs.
 #ifndef COHORT_CLIENT_PARALLEL_MOE_EXPERT_ROUTES_H_
 #define COHORT_CLIENT_PARALLEL_MOE_EXPERT_ROUTES_H_
 
@@ -12,10 +12,10 @@ namespace cohort::parallel {
 
 struct ExpertRoutes {
   int rank = 0;
-  client::Sizes tokens;         // by rank: how many it brought
-  RoutePlan sent;               // of this rank's
-  client::Sizes received;       // by rank: how many rows came from it
-  std::vector<int64_t> places;  // of each row that came: which of all ranks' tokens it is
+  client::Sizes tokens;         // by rank: its number of tokens
+  RoutePlan sent;               // the rows of this rank's tokens
+  client::Sizes received;       // by rank: the number of rows received from it
+  std::vector<int64_t> places;  // of each received row: its token among those of all ranks
   std::vector<float> weights;   // by ExpertBatch::by_expert
 };
 

@@ -1,4 +1,4 @@
-// A short form of what ranks compare, the same in every process.
+// A hash of the values that ranks compare, the same in every process.
 #ifndef COHORT_CLIENT_PARALLEL_MOE_FINGERPRINT_H_
 #define COHORT_CLIENT_PARALLEL_MOE_FINGERPRINT_H_
 
@@ -8,7 +8,7 @@
 
 namespace cohort::parallel {
 
-// FNV-1a of 64 bits: against mistakes, not against malice.
+// FNV-1a with 64 bits: it detects mistakes, not malice.
 class Fingerprint {
  public:
   Fingerprint& Add(absl::string_view text) {

@@ -1,4 +1,4 @@
-// Rows of this rank from one order to another, and tensors between the host and its GPU.
+// Moves rows of this rank from one order to another, and tensors between the host and its GPU.
 #ifndef COHORT_CLIENT_PARALLEL_MOE_ROW_MOVES_H_
 #define COHORT_CLIENT_PARALLEL_MOE_ROW_MOVES_H_
 
@@ -15,17 +15,17 @@ namespace cohort::parallel {
 // Row i of `to` becomes row rows[i] of `from`, on one device. Errors: those of Group::CopyAll.
 absl::Status TakeRows(client::Group& group, const Tensor& from, const std::vector<int64_t>& rows,
                       const Tensor& to, const client::CallOptions& call);
-// Row rows[i] of `to`, which has no row twice, becomes row i of `from`. All others become zeros.
+// Row rows[i] of `to` becomes row i of `from`; `rows` has no row twice. All other rows become 0.
 absl::Status PlaceRows(client::Group& group, const Tensor& from, const std::vector<int64_t>& rows,
                        const Tensor& to, const client::CallOptions& call);
 
-// The same elements, contiguous, on the host: the very ones if they are there.
+// The same elements, contiguous, on the host: the tensor itself if it is there.
 absl::StatusOr<Tensor> OnHost(client::Group& group, const Tensor& tensor,
                               const client::CallOptions& call);
-// The same elements on `device`: the very ones if they are there.
+// The same elements on `device`: the tensor itself if it is there.
 absl::StatusOr<Tensor> OnDevice(client::Group& group, const Tensor& tensor, Device device,
                                 const client::CallOptions& call);
-// Where the group moves what ranks tell each other: the host, if it moves its memory.
+// Where the group moves the numbers that ranks exchange: the host, if the group moves its memory.
 Device MeetingPlace(const client::Group& group);
 
 }  // namespace cohort::parallel

@@ -1,5 +1,5 @@
-// Where readers of the writer's host come in: a local socket, through which they get the memory.
-// Their connections stay open, so that the kernel says when one of the two processes has ended.
+// The local socket at which readers of the writer's host get the queue's memory. Their connections
+// stay open, so that the kernel tells when one of the two processes has ended.
 #ifndef COHORT_CLIENT_PARALLEL_QUEUE_LOCAL_DOOR_H_
 #define COHORT_CLIENT_PARALLEL_QUEUE_LOCAL_DOOR_H_
 
@@ -15,11 +15,11 @@ namespace cohort::parallel {
 
 class LocalDoor {
  public:
-  // Lets in who knows the handle's token; while the process has no descriptors left, whoever comes
-  // waits. Errors: RESOURCE_EXHAUSTED (no descriptors).
+  // Admits readers that know the handle's token. While the process has no descriptors left, new
+  // readers wait. Errors: RESOURCE_EXHAUSTED (no descriptors).
   static absl::StatusOr<std::unique_ptr<LocalDoor>> Open(std::shared_ptr<RingWriter> writer,
                                                          const v1::QueueHandle& handle);
-  // Hangs up on all readers.
+  // Closes the connections of all readers.
   ~LocalDoor();
 
   // For the handle.

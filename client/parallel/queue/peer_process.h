@@ -1,4 +1,4 @@
-// The process at the other end of a local socket: whether it has ended.
+// Whether the process at the other end of a local socket has ended.
 #ifndef COHORT_CLIENT_PARALLEL_QUEUE_PEER_PROCESS_H_
 #define COHORT_CLIENT_PARALLEL_QUEUE_PEER_PROCESS_H_
 
@@ -7,13 +7,14 @@
 
 namespace cohort::parallel {
 
-// A child that it forked keeps its connection open, but not its process. Where the kernel does not
-// say who it is (another namespace of processes, no descriptors), the connection alone counts.
+// A forked child of that process may keep the connection open after the process ended. If the
+// kernel does not identify the process (another PID namespace, no descriptors), the connection
+// alone counts.
 class PeerProcess {
  public:
   explicit PeerProcess(const shm::LocalSocket& socket);
 
-  // Readable once it has ended; negative where that is not known.
+  // Readable once the process has ended; negative if the process is unknown.
   int fd() const { return process_.get(); }
   // Never waits.
   bool HasEnded() const;

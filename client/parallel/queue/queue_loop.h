@@ -1,4 +1,4 @@
-// The one thread of a process on which its queues hear of their other ends.
+// The one thread of a process on which its queues get the events of their other ends.
 #ifndef COHORT_CLIENT_PARALLEL_QUEUE_QUEUE_LOOP_H_
 #define COHORT_CLIENT_PARALLEL_QUEUE_QUEUE_LOOP_H_
 
@@ -15,12 +15,12 @@ namespace cohort::parallel {
 // Thread-safe.
 class QueueLoop {
  public:
-  // Runs as long as somebody holds it, who is not on its thread when he lets go.
+  // Runs as long as a caller holds it. No caller may drop it on its own thread.
   static std::shared_ptr<QueueLoop> Shared();
 
   QueueLoop();
   lane::EventLoop& events() { return events_; }
-  // Runs `task` on the loop's thread a moment later, a tenth of a second at most.
+  // Runs `task` on the loop's thread, at most a tenth of a second later.
   void RunLater(std::function<void()> task) ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:

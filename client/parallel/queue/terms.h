@@ -1,4 +1,4 @@
-// What both ends of a queue have to agree about.
+// The terms on which both ends of a queue agree.
 #ifndef COHORT_CLIENT_PARALLEL_QUEUE_TERMS_H_
 #define COHORT_CLIENT_PARALLEL_QUEUE_TERMS_H_
 
@@ -17,9 +17,10 @@ inline constexpr uint32_t kQueueVersion = 2;
 // A token for a new queue, from the kernel.
 std::string NewToken();
 
-// What a reader with the handle says first. `name` may be any bytes.
+// The first message of a reader with the handle. `name` may be any bytes.
 v1::QueueHello HelloTo(const v1::QueueHandle& handle, const std::string& name);
-// OK: it may read. Errors: INVALID_ARGUMENT (another version), PERMISSION_DENIED (not this token).
+// OK: the reader may read. Errors: INVALID_ARGUMENT (another version), PERMISSION_DENIED (another
+// token).
 absl::Status CheckHello(const v1::QueueHello& hello, const v1::QueueHandle& handle);
 
 v1::QueueWelcome WelcomeOf(const v1::QueueHandle& handle, uint64_t position);

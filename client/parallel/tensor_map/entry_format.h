@@ -1,4 +1,4 @@
-// What who writes a map's entries and who reads them agree on.
+// The parts of the format that the writer and the reader of a map's entries share.
 #ifndef COHORT_CLIENT_PARALLEL_TENSOR_MAP_ENTRY_FORMAT_H_
 #define COHORT_CLIENT_PARALLEL_TENSOR_MAP_ENTRY_FORMAT_H_
 
@@ -21,13 +21,14 @@ inline absl::Status TooMuch(absl::string_view what, int64_t most) {
       absl::StrCat("a map of more than ", most, " ", what, ", the most that travel"));
 }
 
-// In bytes; of a shape from elsewhere. Errors: RESOURCE_EXHAUSTED.
+// The bytes of a tensor with an untrusted shape. Errors: RESOURCE_EXHAUSTED.
 inline absl::StatusOr<int64_t> CheckedBytes(DataType type, const Shape& shape) {
   int64_t bytes = SizeOf(type);
   bool empty = false;
   for (const int64_t extent : shape) {
     empty = empty || extent == 0;
-    // Also of an empty one: whoever leaves out the 0 must not overflow.
+    // An empty tensor counts like one with 1 in place of 0: code that skips the 0 must not
+    // overflow.
     if (__builtin_mul_overflow(bytes, std::max<int64_t>(extent, 1), &bytes)) {
       return TooMuch("bytes of tensors", kMaxTensorBytes);
     }

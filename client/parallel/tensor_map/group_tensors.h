@@ -1,4 +1,4 @@
-// Tensors of a map, as a group can move them.
+// Tensors of a map, allocated and checked for a group.
 #ifndef COHORT_CLIENT_PARALLEL_TENSOR_MAP_GROUP_TENSORS_H_
 #define COHORT_CLIENT_PARALLEL_TENSOR_MAP_GROUP_TENSORS_H_
 
@@ -13,21 +13,22 @@
 
 namespace cohort::parallel {
 
-// Whether the group's verbs move memory of this kind.
+// Whether the group's collectives move memory of this kind.
 bool Moves(const client::Group& group, bool on_gpu);
 
-// Memory of the host can always go: where the group moves none, by way of objects. Errors:
-// INVALID_ARGUMENT (names the way to the tensor): it lies on another GPU than the group's, or the
-// group has none.
+// Checks that a tensor can be sent. Host memory always can: if the group does not move it, it
+// travels as objects. Errors: INVALID_ARGUMENT (names the path to the tensor): it is on another GPU
+// than the group's, or the group has no GPU.
 absl::Status CheckMoves(const client::Group& group, WayTo way, const Tensor& tensor);
 
-// For what comes, on the host or on this rank's own GPU; of no elements without memory. Errors:
-// INVALID_ARGUMENT (this rank has no GPU), those of Allocate.
+// Allocates a received tensor, on the host or on this rank's own GPU. An empty tensor has no
+// memory. Errors: INVALID_ARGUMENT (this rank has no GPU), those of Allocate.
 absl::StatusOr<Tensor> AllocateFor(client::Group& group, const TensorEntry& entry);
-// For all of a map; the small ones in one piece of memory for each place.
+// Allocates all tensors of a map; the small ones share one piece of memory for each place.
 absl::StatusOr<std::vector<Tensor>> AllocateAll(client::Group& group,
                                                 const std::vector<TensorEntry>& entries);
-// For small things of the host: where others can reach them, if there are so many that it helps.
+// Allocates host memory for small tensors: where others can map it, if it is large enough to gain
+// from that.
 absl::StatusOr<Tensor> AllocateSmall(client::Group& group, int64_t bytes);
 
 }  // namespace cohort::parallel

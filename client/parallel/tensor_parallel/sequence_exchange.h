@@ -1,5 +1,5 @@
-// Between tensors of which each rank has some rows, and those of which it has some columns: one
-// all_to_all, whose views say where everything goes.
+// Converts tensors of which each rank has some rows to tensors of which it has some columns, and
+// back. Each is one all_to_all on views.
 #ifndef COHORT_CLIENT_PARALLEL_TENSOR_PARALLEL_SEQUENCE_EXCHANGE_H_
 #define COHORT_CLIENT_PARALLEL_TENSOR_PARALLEL_SEQUENCE_EXCHANGE_H_
 
@@ -10,24 +10,24 @@
 
 namespace cohort::parallel {
 
-// `call`: timeout and stream. `buffers`: where results come from; null: from the group.
+// `call`: timeout and stream. `buffers`: the memory for results; null: the group's memory.
 struct SequenceExchangeOptions {
   client::CallOptions call;
   const Buffers* buffers = nullptr;
 };
 
-// Both: all ranks call it, with tensors of one type and shape, and get a new one of two dimensions,
-// also in a group of one rank. Dimensions before the last are rows, in order. Each is the other's
-// inverse and adjoint. Errors: INVALID_ARGUMENT, on all ranks alike (a remainder, or no dimension);
-// those of Group::AllToAll.
+// Both: all ranks call it, with tensors of one type and shape, and get a new tensor of two
+// dimensions, also in a group of one rank. Dimensions before the last are rows, in order. Each is
+// the other's inverse and adjoint. Errors: INVALID_ARGUMENT, on all ranks alike (a remainder, or no
+// dimension); those of Group::AllToAll.
 
-// This rank's rows, [n/T, H] on T ranks, to its columns of the rows of all, [n, H/T]: first those
-// of rank 0. T divides H. Seed: all_to_all_sp2hp.
+// Takes this rank's rows, [n/T, H] on T ranks, and returns its columns of all rows, [n, H/T], the
+// rows of rank 0 first. T divides H. Seed: all_to_all_sp2hp.
 absl::StatusOr<Tensor> SequenceToHidden(client::Group& group, const Tensor& input,
                                         const SequenceExchangeOptions& options = {});
 
-// This rank's columns of all rows, [n, H/T], to all columns of its rows, [n/T, H]. T divides n.
-// Seed: all_to_all_hp2sp.
+// Takes this rank's columns of all rows, [n, H/T], and returns all columns of its rows, [n/T, H]. T
+// divides n. Seed: all_to_all_hp2sp.
 absl::StatusOr<Tensor> HiddenToSequence(client::Group& group, const Tensor& input,
                                         const SequenceExchangeOptions& options = {});
 

@@ -1,4 +1,4 @@
-// Other shapes of the same elements, whatever their strides.
+// Views of the same elements in other shapes, whatever their strides.
 #ifndef COHORT_CLIENT_PARALLEL_TENSOR_PARALLEL_VIEWS_H_
 #define COHORT_CLIENT_PARALLEL_TENSOR_PARALLEL_VIEWS_H_
 
@@ -11,17 +11,18 @@
 
 namespace cohort::parallel {
 
-// With one more dimension in front, of an extent of 1.
+// The tensor with one more dimension in front, of extent 1.
 Tensor Unsqueezed(const Tensor& tensor);
 
-// Dimension `dim`, in 0..dims()-1, as two: of `outer` times `inner` elements, which it has.
+// Splits dimension `dim`, in 0..dims()-1, into two of extents `outer` and `inner`; its extent is
+// their product.
 Tensor WithDimSplit(const Tensor& tensor, int dim, int64_t outer, int64_t inner);
 
-// All dimensions before the last as one; nullopt where their strides do not allow that.
+// Merges all dimensions before the last; nullopt if their strides do not allow it.
 std::optional<Tensor> WithRowsMerged(const Tensor& tensor);
 
-// What brings the elements begin..end-1, counted in order, of `from` to `to`, which has one
-// dimension, of as many, and is contiguous: few copies, of boxes.
+// The copies that bring the elements begin..end-1 of `from`, counted in order, to `to`. `to` has
+// one dimension of as many elements and is contiguous. They are few copies, of boxes.
 std::vector<client::TensorCopy> CopiesOfRange(const Tensor& from, int64_t begin, int64_t end,
                                               const Tensor& to);
 
