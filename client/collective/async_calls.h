@@ -22,13 +22,13 @@ class PendingCall {
  public:
   PendingCall() = default;  // no call: over, OK
 
-  // Its status, if it is over; does not block.
+  // Returns the status if the call is over; does not block.
   std::optional<absl::Status> Test() const;
-  // Blocks until it is over; DEADLINE_EXCEEDED when it is not by the timeout: then it goes on.
+  // Blocks until the call is over. DEADLINE_EXCEEDED: it is not over within the timeout, and goes
+  // on.
   absl::Status Wait(absl::Duration timeout = absl::InfiniteDuration()) const;
-  // What one rank called, others wait for: it cannot be taken back from the middle. If it is not
-  // over, the group is aborted on all ranks, which are told that this one has cancelled. Does not
-  // block.
+  // If the call is not over, aborts the group on all ranks, with the error that this rank
+  // cancelled: other ranks wait for the call, so it cannot just be dropped. Does not block.
   void Cancel() const;
 
  private:
@@ -39,9 +39,9 @@ class PendingCall {
   std::shared_ptr<State> state_;
 };
 
-// Runs calls of one group in the order in which they were started, on a thread of its own: all
-// ranks start the same in the same order, as they would call them. While calls are pending, the
-// group is not called by other ways. Thread-safe; the order between threads is their caller's.
+// Runs calls of one group in the order in which they were started, on a thread of its own. All
+// ranks start the same calls in the same order. While calls are pending, the group is not called in
+// other ways. Thread-safe; callers order their own threads.
 //
 //   AsyncCalls calls(*group);
 //   PendingCall sum = calls.Start([=](Group& g) { return g.AllReduce(x, y, {ReduceOp::kSum}); });
@@ -53,15 +53,15 @@ class AsyncCalls {
 
   // `group` outlives it. Starts its thread.
   explicit AsyncCalls(Group& group);
-  // Waits for the call that runs; those behind it end CANCELLED, and if there are any the group is
-  // aborted, because other ranks wait for them.
+  // Waits for the running call. The calls after it end with CANCELLED; if there are any, the group
+  // is aborted, because other ranks wait for them.
   ~AsyncCalls();
   AsyncCalls(const AsyncCalls&) = delete;
   AsyncCalls& operator=(const AsyncCalls&) = delete;
 
-  // Does not block. `call` is destroyed before its status is told. A timeout among its options
-  // begins when those before it are over. RESOURCE_EXHAUSTED, and nothing is called, when the
-  // system starts no thread.
+  // Does not block. `call` is destroyed before its status is available. A timeout in its options
+  // begins when the calls before it are over. RESOURCE_EXHAUSTED: the system starts no thread, and
+  // the call does not run.
   PendingCall Start(Call call);
 
  private:

@@ -1,4 +1,4 @@
-// The way to a worker's memory, from the same host.
+// The connection to a worker's memory, from the same host.
 #ifndef COHORT_CLIENT_COLLECTIVE_ATTACH_CONNECTION_H_
 #define COHORT_CLIENT_COLLECTIVE_ATTACH_CONNECTION_H_
 
@@ -17,7 +17,7 @@
 
 namespace cohort::client {
 
-// While it stands, the session does; the worker learns by it that this process is gone.
+// The session lives as long as this connection; its end tells the worker that this process is gone.
 // Thread-safe.
 class AttachConnection {
  public:
@@ -31,11 +31,11 @@ class AttachConnection {
   const shm::Segment& segment() const { return segment_; }
 
   // One request and its answer. Errors: those of the answer; UNAVAILABLE (the worker is gone),
-  // DEADLINE_EXCEEDED: then the connection is of no use any more.
+  // DEADLINE_EXCEEDED: then the connection cannot be used any more.
   absl::StatusOr<v1::AttachAnswer> Ask(const v1::AttachRequest& request, absl::Span<const int> fds,
                                        Instant deadline);
 
-  // For longer talks; whoever holds the lock talks.
+  // For several requests in a row: the thread that holds the lock makes them.
   Mutex& mutex() ABSL_LOCK_RETURNED(mutex_) { return mutex_; }
   absl::StatusOr<v1::AttachAnswer> AskLocked(const v1::AttachRequest& request,
                                              absl::Span<const int> fds, Instant deadline)

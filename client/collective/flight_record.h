@@ -1,4 +1,4 @@
-// The last calls of ranks, as whoever asks for them gets them, and as a file keeps them.
+// The last calls of ranks, as a daemon returns them and as a file keeps them.
 #ifndef COHORT_CLIENT_COLLECTIVE_FLIGHT_RECORD_H_
 #define COHORT_CLIENT_COLLECTIVE_FLIGHT_RECORD_H_
 
@@ -26,11 +26,11 @@ struct FlightCall {
   DataType type = DataType::kU8;
   int64_t bytes = 0;
   int root = -1;           // or the peer of a single transfer; -1: no root
-  bool on_stream = false;  // it returned once it was enqueued
+  bool on_stream = false;  // it returned once its work was enqueued
   absl::Time started;      // of the calendar clock where it ran
   std::optional<absl::Time> finished;
-  // "running"; "enqueued", of what a stream has not come to; "running on the device"; "OK", or the
-  // name of the error
+  // "running"; "enqueued" (a stream has not come to it); "running on the device"; "OK", or the name
+  // of the error
   std::string state;
   // When its work on a device began and ended, if it had any.
   std::optional<absl::Time> device_started;
@@ -46,8 +46,8 @@ struct FlightRecord {
   int world_size = 0;
   std::string host;  // where the calls run, and in which process
   int pid = 0;
-  // The steady clock that timed them: the same text, the same clock. Empty: not known. Times are of
-  // it, with `calendar` added.
+  // The steady clock that timed the calls: the same text is the same clock. Empty: unknown. Times
+  // are that clock's, with `calendar` added.
   std::string clock;
   absl::Duration calendar;
   absl::Time taken;  // when this was read, as the calls' times

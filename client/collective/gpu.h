@@ -1,5 +1,5 @@
-// A GPU of this process, as far as a worker's groups need it to work with its memory. An interface:
-// nothing of the client's knows CUDA (worker/group/open_gpu.h makes one).
+// A GPU of this process, with the functions that a worker's groups need. An interface, because the
+// client does not depend on CUDA (worker/group/open_gpu.h creates one).
 #ifndef COHORT_CLIENT_COLLECTIVE_GPU_H_
 #define COHORT_CLIENT_COLLECTIVE_GPU_H_
 
@@ -36,7 +36,7 @@ class StreamFlags {
 // Where another process finds memory of a device: RegisterDeviceMemory of attach.proto.
 struct DeviceMemory {
   std::string device_uuid;
-  // The whole of what CUDA allocated, and where in it the memory is.
+  // The size of CUDA's whole allocation, and the memory's offset in it.
   uint64_t allocation_bytes = 0;
   uint64_t offset = 0;
   uint64_t bytes = 0;
@@ -52,24 +52,25 @@ class Gpu {
   // The same in every process. Errors: those of CUDA.
   virtual absl::StatusOr<std::string> Uuid() const = 0;
 
-  // Contiguous, of no defined value, in memory that Export takes. Lives as long as the tensor or a
-  // copy. Errors: RESOURCE_EXHAUSTED, INVALID_ARGUMENT (a negative extent).
+  // Returns a contiguous tensor with undefined values, in memory that Export takes. The memory
+  // lives as long as the tensor or a copy. Errors: RESOURCE_EXHAUSTED, INVALID_ARGUMENT (a negative
+  // extent).
   virtual absl::StatusOr<Tensor> Allocate(DataType type, const Shape& shape) = 0;
 
-  // Between memory of this device and of this process, or within either, whatever the layouts. On
-  // `stream`, a cudaStream_t, it returns once all is enqueued; else when it is done, at the latest
-  // after `timeout`. Errors: INVALID_ARGUMENT (of another type or shape), DEADLINE_EXCEEDED, those
-  // of CUDA.
+  // Copies between memory of this device and of this process, or within either, in any layouts. On
+  // `stream`, a cudaStream_t, it returns once all copies are enqueued; else when they are done, at
+  // the latest after `timeout`. Errors: INVALID_ARGUMENT (another type or shape),
+  // DEADLINE_EXCEEDED, those of CUDA.
   virtual absl::Status Copy(absl::Span<const TensorCopy> copies, std::optional<void*> stream,
                             absl::Duration timeout) = 0;
 
-  // What another process needs to work with memory of this device.
+  // The data that another process needs to use memory of this device.
   struct Exported {
     DeviceMemory memory;
     UniqueFd fd;  // closed where it goes by a legacy handle
   };
-  // Errors: INVALID_ARGUMENT (no memory of the device), FAILED_PRECONDITION (what made it does not
-  // let it be shared).
+  // Errors: INVALID_ARGUMENT (no memory of the device), FAILED_PRECONDITION (its allocator does not
+  // allow sharing).
   virtual absl::StatusOr<Exported> Export(const void* memory, int64_t bytes) = 0;
 
   // Makes flags at the beginning of `memory`, which outlives them. `memory` begins with a page, and

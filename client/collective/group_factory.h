@@ -1,5 +1,5 @@
-// How a rank takes its place in a group that somebody else has planned: whoever makes several
-// groups at once knows who is in them, and the program in which form it wants to be a rank.
+// Creates this rank's end of a group that other code has planned. The planner knows the groups and
+// their members; the factory knows the form of the rank.
 #ifndef COHORT_CLIENT_COLLECTIVE_GROUP_FACTORY_H_
 #define COHORT_CLIENT_COLLECTIVE_GROUP_FACTORY_H_
 
@@ -13,7 +13,7 @@
 
 namespace cohort::client {
 
-// A seat in a group, and what all its ranks bring alike.
+// A seat in a group, and the fields that are the same for all its ranks.
 struct GroupPlace {
   std::string name;
   int rank = 0;

@@ -1,5 +1,5 @@
-// The flight records of a group's ranks, put together: the same call on all of them, whoever came
-// to it last, and for how long the others waited.
+// The flight records of a group's ranks, merged by call: the rank that came last to each call, and
+// how long the others waited for it.
 #ifndef COHORT_CLIENT_COLLECTIVE_GROUP_TRACE_H_
 #define COHORT_CLIENT_COLLECTIVE_GROUP_TRACE_H_
 
@@ -46,13 +46,13 @@ struct TraceCall {
   // Whether the clocks are known well enough for `last`.
   bool certain = true;
   bool differs = false;  // ranks called different collectives
-  bool open = false;     // some are in it still
-  // If so, or if it failed: ranks that had not come to it when their records were read.
+  bool open = false;     // a rank is still in it
+  // If `open`, or if the call failed: ranks that had not begun it when their records were read.
   std::vector<int> absent;
 };
 
 struct GroupTrace {
-  // By rank. Of a rank with several records: the one of the latest generation, read last.
+  // By rank. If a rank has several records: the one of the latest generation, read last.
   std::vector<TraceRank> ranks;
   // The first is the one of the first rank. If they were not aligned, nothing bounds the others.
   std::vector<TraceClock> clocks;

@@ -1,5 +1,4 @@
-// How the ranks of a group reach each other, as one of them leaves it with the coordinator for
-// people who ask.
+// How the ranks of a group reach each other, as one rank stores it in the coordinator for people.
 #ifndef COHORT_CLIENT_COLLECTIVE_PATH_NOTE_H_
 #define COHORT_CLIENT_COLLECTIVE_PATH_NOTE_H_
 
@@ -12,7 +11,7 @@
 
 namespace cohort::client {
 
-// The group's key under which it lies.
+// The group's key under which it is stored.
 inline constexpr absl::string_view kPathNoteKey = "cohort.paths";
 
 struct PathNote {

@@ -1,4 +1,4 @@
-// What a group's verbs are called with, kept instead of done.
+// Records the calls of collectives instead of running them.
 #ifndef COHORT_CLIENT_COLLECTIVE_RECORDING_H_
 #define COHORT_CLIENT_COLLECTIVE_RECORDING_H_
 
@@ -17,7 +17,7 @@
 namespace cohort::client {
 
 struct RecordedCall {
-  // The same on all ranks. Empty: of messages, on which its two ranks alone agree.
+  // The same on all ranks. Empty for messages, on which only their two ranks agree.
   std::string text;
   bool on_gpu = false;
   // Keeps its arguments.
@@ -25,8 +25,8 @@ struct RecordedCall {
 };
 using RecordedCalls = std::vector<RecordedCall>;
 
-// What `body` calls of the verbs of the group that it is given, which does nothing else. All ranks
-// of `group` call it. Errors: body's; FAILED_PRECONDITION (it called what cannot be recorded);
+// Returns the calls that `body` makes on the group that it gets, which only records them. All ranks
+// of `group` call it. Errors: body's; FAILED_PRECONDITION (a call that cannot be recorded);
 // INVALID_ARGUMENT, on all ranks alike (they recorded different calls; names the first); and those
 // of Group::ExchangeSizes.
 absl::StatusOr<RecordedCalls> RecordCalls(Group& group,
@@ -39,7 +39,7 @@ int64_t DigestOf(const RecordedCalls& calls);
 // FAILED_PRECONDITION: the group is in another generation than the sequence.
 absl::Status EndedSequence(const Group& group, int64_t generation);
 
-// One after the other. `group` outlives it.
+// Runs the calls one after the other. `group` outlives it.
 std::unique_ptr<Sequence> SequenceOfCalls(Group& group, RecordedCalls calls);
 
 }  // namespace cohort::client

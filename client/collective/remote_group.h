@@ -1,4 +1,4 @@
-// A group of which a worker daemon holds this client's rank.
+// A group whose rank for this client is in a worker daemon.
 #ifndef COHORT_CLIENT_COLLECTIVE_REMOTE_GROUP_H_
 #define COHORT_CLIENT_COLLECTIVE_REMOTE_GROUP_H_
 
@@ -57,16 +57,16 @@ struct RemoteGroupOptions {
   std::shared_ptr<Gpu> gpu;
 };
 
-// The worker runs the collectives; this process waits for its answers. On the worker's host,
-// tensors from Allocate lie in memory that both have, and calls on them move no bytes.
+// The worker runs the collectives; this process waits for its answers. On the worker's host, both
+// processes map the memory of Allocate, and calls on such tensors move no bytes.
 //
-// With a GPU: tensors on it stay where they are, since the worker maps their memory and works on
-// it. Those of Allocate it knows as long as they live; others it maps anew in each call, and calls
-// on a stream are refused with them. The worker's kernels take turns with this process's unless
-// CUDA's MPS runs.
+// With a GPU: its tensors stay in place, because the worker maps their memory and works on it. The
+// worker knows tensors of Allocate as long as they live. It maps others anew in each call, and
+// calls on a stream refuse them. The worker's kernels take turns with this process's, unless CUDA's
+// MPS runs.
 //
-// Errors are those of the worker's group, word for word. When the worker itself is gone, calls end
-// at once with ABORTED, naming it and the group; then a group needs another session.
+// Errors are those of the worker's group, word for word. If the worker itself is gone, calls end at
+// once with ABORTED, naming it and the group; the group then needs another session.
 class RemoteGroup final : public Group {
  public:
   // Takes the seat and waits until the group is complete. Errors: those of WorkerSession::Connect
@@ -98,7 +98,7 @@ class RemoteGroup final : public Group {
 
   std::vector<PeerStats> Stats() const override { return peers_.Read(); }
 
-  // Where no memory is shared with the worker: memory of this process, and none of a GPU.
+  // Without memory shared with the worker: memory of this process, and no GPU memory.
   absl::StatusOr<Tensor> Allocate(DataType type, const Shape& shape, Device device = {}) override;
 
   absl::Status Run(const CollectiveCall& call, const Tensor& input, const Tensor& output,
@@ -129,9 +129,9 @@ class RemoteGroup final : public Group {
   WorkerSessionImpl& wire() const;
   void Adopt(const v1::JoinGroupResponse& seat);
   absl::Duration TimeoutOf(const CallOptions& options) const;
-  // What ends all calls at once, or OK.
+  // The error that ends all calls at once, or OK.
   absl::Status Standing() const;
-  // With the group's name where the worker does not know it.
+  // Adds the group's name if the worker did not know it.
   absl::Status Explain(const absl::Status& status, bool answered) const;
 
   // Adds the tensors that this rank has in the call.

@@ -1,4 +1,4 @@
-// Calls of a group, recorded once, to be done again and again by one call of each rank.
+// Recorded calls of a group: each replay runs all of them with one call of each rank.
 #ifndef COHORT_CLIENT_COLLECTIVE_SEQUENCE_H_
 #define COHORT_CLIENT_COLLECTIVE_SEQUENCE_H_
 
@@ -8,19 +8,19 @@ namespace cohort::client {
 
 struct CallOptions;
 
-// Keeps the tensors of its calls, and is gone before its group. One thread at a time.
+// It keeps the tensors of its calls alive, and is destroyed before its group. One thread at a time.
 class Sequence {
  public:
   virtual ~Sequence() = default;
 
-  // How many calls.
+  // The number of calls.
   virtual int size() const = 0;
-  // All ranks call it, as they would a verb. Does the calls in the order in which they were
-  // recorded, with what the tensors have in them now; the timeout is of all together. On a stream,
-  // where all tensors are on GPUs: see CallOptions.
+  // All ranks call it, like a collective. It runs the calls in the recorded order, with the current
+  // elements of the tensors. The timeout limits all of them together. On a stream, where all
+  // tensors are on GPUs: see CallOptions.
   //
-  // Errors: those of the verbs, with the number of the call that failed; those behind it are not
-  // done. FAILED_PRECONDITION (its generation has ended: record anew).
+  // Errors: those of the collectives, with the number of the failed call; the calls after it do not
+  // run. FAILED_PRECONDITION (its generation has ended: record again).
   virtual absl::Status Replay(const CallOptions& options) = 0;
 };
 

@@ -23,15 +23,15 @@ class StreamCalls {
  public:
   StreamCalls(WorkerSessionImpl& session, std::shared_ptr<Gpu> gpu)
       : session_(session), gpu_(std::move(gpu)) {}
-  // Streams that still wait for the worker go on.
+  // Releases streams that still wait for the worker.
   ~StreamCalls() { Release(); }
 
-  // `body` makes the call with that order in its request, while no other is made. Errors:
+  // `body` makes the call with that order in its request; no other call is made meanwhile. Errors:
   // FAILED_PRECONDITION (no memory is shared with the worker), ABORTED (released), those of CUDA
   // and of `body`.
   absl::Status Run(void* stream, absl::FunctionRef<absl::Status(const v1::StreamOrder&)> body);
 
-  // The worker is gone: what waits for it goes on. Never blocks.
+  // Releases all streams that wait for the worker, after it is gone. Never blocks.
   void Release();
 
  private:
@@ -45,7 +45,7 @@ class StreamCalls {
   Mutex call_mutex_;
   Tensor memory_ ABSL_GUARDED_BY(call_mutex_);
   v1::StreamOrder order_ ABSL_GUARDED_BY(call_mutex_);
-  // Which the last number that was set is of, if any was.
+  // The stream of the last number that was set, if there is one.
   std::optional<void*> last_stream_ ABSL_GUARDED_BY(call_mutex_);
   uint64_t last_set_ ABSL_GUARDED_BY(call_mutex_) = 0;
   // Beside calls that wait.

@@ -1,4 +1,4 @@
-// What a worker daemon tells people and scripts about itself.
+// A worker daemon's state, for people and scripts.
 #ifndef COHORT_CLIENT_COLLECTIVE_WORKER_CLIENT_H_
 #define COHORT_CLIENT_COLLECTIVE_WORKER_CLIENT_H_
 
@@ -26,7 +26,7 @@ struct RankWait {
 
 // A rank that lives in a worker.
 struct WorkerRank {
-  std::string client;  // whose it is
+  std::string client;  // the client that it belongs to
   int client_pid = 0;
   std::string tenant;
   std::string group;
@@ -35,7 +35,7 @@ struct WorkerRank {
   int world_size = 0;
   bool attached = false;  // its client runs the collectives
   std::vector<std::string> paths;
-  std::string ended;            // why, if the generation has
+  std::string ended;            // why the generation ended, if it has
   std::vector<RankWait> waits;  // the longest first
 };
 

@@ -14,17 +14,17 @@
 
 namespace cohort::client {
 
-// Connects in the background, and again when the connection has broken. A worker of before, or one
-// with too many connections, has no such way. Thread-safe.
+// Connects in the background, and again after the connection broke. An older worker, or one with
+// too many connections, does not serve lanes. Thread-safe.
 class WorkerLane {
  public:
   WorkerLane(const std::string& address, int64_t max_message_bytes);
 
   struct Answer {
     grpc::Status status;
-    bool own_words = false;  // the worker itself has said so
+    bool own_words = false;  // the worker itself sent the status
   };
-  // False, and nothing has been sent: the call has to go by gRPC. One goes by the lane at a time.
+  // False: nothing was sent, and the call has to go by gRPC. One call at a time goes by the lane.
   bool Run(const v1::RunCollectiveRequest& request, absl::Duration timeout,
            v1::RunCollectiveResponse* response, Answer* answer);
 

@@ -1,4 +1,4 @@
-// What people ask of a coordinator: which groups, who is missing, who waits for whom, limits, drain, evict.
+// Requests for operators: groups, missing members, waits, limits, drain, evict.
 #ifndef COHORT_CLIENT_RENDEZVOUS_ADMIN_CLIENT_H_
 #define COHORT_CLIENT_RENDEZVOUS_ADMIN_CLIENT_H_
 
@@ -35,8 +35,8 @@ struct ServerStats {
   bool draining = false;
   std::string journal;
   std::string version;
-  // What callers made the coordinator keep, by kind, the largest first; its sum; and the limit of that.
-  // Empty and 0 from a coordinator that does not tell.
+  // The bytes that callers made the coordinator keep, by kind, the largest first; their sum; and
+  // the limit. Empty and 0 if the coordinator does not tell.
   std::vector<std::pair<std::string, int64_t>> memory;
   int64_t charged_bytes = 0;
   int64_t max_bytes_held = 0;

@@ -1,5 +1,5 @@
-// What one logical call does about time and failures: how long each attempt may take, whether to
-// try again and when, and what to say in the end. Both ways of calling (call.h) go through it.
+// Time and failures of one logical call: how long each attempt may take, when to try again, and the
+// error at the end. Both ways of calling (call.h) go through it.
 #ifndef COHORT_CLIENT_RENDEZVOUS_ATTEMPTS_H_
 #define COHORT_CLIENT_RENDEZVOUS_ATTEMPTS_H_
 
@@ -22,7 +22,7 @@
 
 namespace cohort::client {
 
-// How much longer than its `wait` a call may take, so that an answer TIMED_OUT arrives with its
+// How much longer than its `wait` a call may take, so that a TIMED_OUT answer arrives with its
 // diagnosis.
 inline constexpr absl::Duration kDeadlineMargin = absl::Seconds(2);
 // The coordinator parks no call longer than this.

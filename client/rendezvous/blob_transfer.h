@@ -1,5 +1,5 @@
-// Values too large to travel inside a call: uploaded before it, downloaded after it, in parts,
-// checked.
+// Values that are too large for a call: uploaded before it, downloaded after it, in parts, with a
+// checksum.
 #ifndef COHORT_CLIENT_RENDEZVOUS_BLOB_TRANSFER_H_
 #define COHORT_CLIENT_RENDEZVOUS_BLOB_TRANSFER_H_
 
@@ -21,9 +21,9 @@ inline constexpr int64_t kMaxPartBytes = 1 << 20;
 // As zlib's crc32 of all bytes.
 uint32_t Crc32(absl::string_view bytes);
 
-// Each repeats itself while the coordinator is away, until `deadline`; `done` runs once, on a
-// thread of the library. An upload begins anew after a break; a download goes on where it stopped.
-//   DATA_LOSS: size or checksum are not what the reference says.
+// Each repeats its attempts while the coordinator is away, until `deadline`. `done` runs once, on a
+// thread of the library. After a break, an upload begins anew and a download continues. DATA_LOSS:
+// the size or the checksum differs from the reference.
 void UploadBlob(std::shared_ptr<GroupSession> session, std::shared_ptr<const std::string> bytes,
                 Instant deadline, std::function<void(absl::StatusOr<v1::BlobRef>)> done);
 void DownloadBlob(std::shared_ptr<GroupSession> session, const v1::BlobRef& blob, Instant deadline,

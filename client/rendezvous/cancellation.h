@@ -1,4 +1,4 @@
-// How one thread ends what another waits for.
+// How one thread ends the waits of another.
 #ifndef COHORT_CLIENT_RENDEZVOUS_CANCELLATION_H_
 #define COHORT_CLIENT_RENDEZVOUS_CANCELLATION_H_
 
@@ -11,16 +11,16 @@
 
 namespace cohort::client {
 
-// Calls that it was given to end with its reason, now and later. Thread-safe.
+// Ends the calls that it was given to, now and later, with its reason. Thread-safe.
 class Cancellation {
  public:
   Cancellation() = default;
   Cancellation(const Cancellation&) = delete;
   Cancellation& operator=(const Cancellation&) = delete;
 
-  // `reason` is an error; the first stays.
+  // `reason` is an error; the first reason stays.
   void Cancel(const absl::Status& reason);
-  // OK: it has not been cancelled.
+  // OK: it is not cancelled.
   absl::Status reason() const;
 
   // Runs `hear` when it is cancelled, at once if it has been; on the thread that cancels. `hear`

@@ -22,14 +22,15 @@ struct ConnectionOptions {
   absl::Duration keepalive_ping = absl::Seconds(30);
   // Largest message accepted; must not be below the coordinator's max_inline_bytes plus its envelope.
   int max_message_bytes = 8 << 20;
-  // Honour http_proxy and its kin (clusters with proxies usually do not want it).
+  // Whether to use http_proxy and similar variables (clusters with proxies usually do not want it).
   bool use_http_proxy = false;
-  // Calls with one answer travel in plain frames on a second connection to the same port, where the
-  // coordinator offers that: less work and fewer wake-ups than HTTP/2. False: everything by gRPC.
+  // Calls with one answer travel in plain frames on a second connection to the same port, if the
+  // coordinator offers that: less work and fewer wake-ups than HTTP/2. False: everything goes by
+  // gRPC.
   bool lane = true;
-  // While the coordinator cannot be reached, does not answer or drains: about each second, from a
-  // second on, by every call that blocks meanwhile, on its caller's thread. Watches say it when
-  // they try again.
+  // Called while the coordinator cannot be reached, does not answer or drains. Every call that
+  // blocks meanwhile calls it about each second, from one second on, on its caller's thread.
+  // Watches call it when they try again.
   std::function<void(const AwayReport&)> on_away;
 };
 

@@ -45,13 +45,14 @@ struct Place {
 };
 
 struct CallSpec {
-  std::string what;  // as the coordinator names it, such as barrier "step" #812
+  std::string what;  // in the coordinator's words, such as barrier "step" #812
   Instant deadline;
   bool read = false;            // changes nothing: no operation id, and no receipts
   bool in_any_state = false;    // makes sense in a broken generation too
   bool any_generation = false;  // joins: whichever is current
   bool new_life = false;        // joins: without the session of the life before
-  // Blocking calls: told about each second who is missing. Borrowed; may be null or empty.
+  // Blocking calls: called about each second with the missing members. Borrowed; may be null or
+  // empty.
   const std::function<void(const MissingReport&)>* on_waiting = nullptr;
   std::shared_ptr<Cancellation> cancellation;  // of blocking calls; may be null
 };

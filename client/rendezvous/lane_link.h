@@ -1,5 +1,5 @@
-// The client's end of one lane (base/lane/frame.h): a socket, the calls in flight on it, and who
-// reads from it.
+// The client's end of one lane (base/lane/frame.h): a socket, the calls in flight on it, and the
+// thread that reads from it.
 #ifndef COHORT_CLIENT_RENDEZVOUS_LANE_LINK_H_
 #define COHORT_CLIENT_RENDEZVOUS_LANE_LINK_H_
 
@@ -139,7 +139,7 @@ class LaneLink final : public lane::EventLoop::Handler,
   uint32_t last_id_ ABSL_GUARDED_BY(mutex_) = 0;
   int64_t started_ ABSL_GUARDED_BY(mutex_) = 0;  // calls of Start in flight
   bool reading_ ABSL_GUARDED_BY(mutex_) = false;
-  std::deque<Blocked*> queue_ ABSL_GUARDED_BY(mutex_);  // who would read next
+  std::deque<Blocked*> queue_ ABSL_GUARDED_BY(mutex_);  // the callers that read next
   bool blocked_ ABSL_GUARDED_BY(mutex_) = false;        // the socket takes no more now
   bool want_input_ ABSL_GUARDED_BY(mutex_) = false;
   uint32_t events_ ABSL_GUARDED_BY(mutex_) = 0;

@@ -16,9 +16,9 @@ class LaneLink;
 absl::Status StartLaneLoops();
 // Lives for ever.
 lane::EventLoop& LaneLoop();
-// Ends, about twice a second, what takes longer on `link` than it may.
+// About twice a second, ends the calls on `link` whose time has passed.
 void WatchDeadlines(std::weak_ptr<LaneLink> link);
-// For what blocks on the way to a link: name servers. One after the other.
+// Runs the blocking steps of connecting a link, such as name lookups, one after the other.
 void RunAside(std::function<void()> task);
 
 }  // namespace cohort::client

@@ -1,5 +1,5 @@
-// The objects of several ranks, in one block of memory: what a thousand members get from a thousand
-// others is one allocation each.
+// The objects of several ranks, in one block of memory: each of a thousand members gets a thousand
+// objects with one allocation.
 #ifndef COHORT_CLIENT_RENDEZVOUS_OBJECT_LIST_H_
 #define COHORT_CLIENT_RENDEZVOUS_OBJECT_LIST_H_
 

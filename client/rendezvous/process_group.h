@@ -1,5 +1,6 @@
-// A member's seat in a process group: objects between ranks, barriers, membership. It is what vLLM's
-// StatelessProcessGroup is, with the store outside of the ranks, and a name for every failure.
+// A member's seat in a process group: objects between ranks, barriers, membership. It is like
+// vLLM's StatelessProcessGroup, but the store is outside of the ranks, and every failure has a
+// name.
 //
 //   cohort::client::ProcessGroupOptions options;
 //   options.connection.address = "coordinator:7700";
@@ -9,25 +10,29 @@
 //   COHORT_ASSIGN_OR_RETURN(auto group, cohort::client::ProcessGroup::Create(options));
 //   COHORT_RETURN_IF_ERROR(group->Barrier());
 //
-// All methods are thread-safe and block the caller for at most their timeout, unless they say otherwise.
-// Repeats after a broken connection or a restarted coordinator happen inside, with the same operation id,
-// until the timeout: a call acts once.
+// All methods are thread-safe and block the caller for at most their timeout, unless they say
+// otherwise. After a broken connection or a restart of the coordinator, a call repeats its request
+// with the same operation id, until the timeout: it acts once.
 //
-// Late members. Each member counts its own rounds under a name (Barrier, AllGather, Gather, Broadcast, Scatter, Vote).
-// A member that comes to a round which has timed out without it does not wait alone, and does not join a later round
-// by mistake: its call fails at once with the error of that round (DEADLINE_EXCEEDED and who was missing then,
-// CANCELLED, or FAILED_PRECONDITION), and RoundReport::missed_number names the round. Its next call under the name
-// takes part in the round where the others are, however many it missed. With RoundOptions::catch_up the same call goes
-// on there; the values of the rounds that it missed are not seen. A Broadcast or Scatter waits for its late readers
-// until the value expires (data_expiration), which a reader hears once, as DATA_LOSS.
+// Late members. Each member counts its own rounds under a name (Barrier, AllGather, Gather,
+// Broadcast, Scatter, Vote). If a member comes to a round that has ended without it, its call fails
+// at once with the error of that round: DEADLINE_EXCEEDED with the members that were missing,
+// CANCELLED, or FAILED_PRECONDITION. RoundReport::missed_number is the number of that round. The
+// member neither waits alone nor joins a later round by mistake. Its next call under the name takes
+// part in the round where the others are, however many rounds it missed. With
+// RoundOptions::catch_up the same call goes on there, and the values of the missed rounds are lost.
+// A Broadcast or Scatter waits for its late readers until the value expires (data_expiration); such
+// a reader gets DATA_LOSS once.
 //
 // Errors common to all methods (GetErrorInfo gives cause, culprit, generation, operation):
-//   DEADLINE_EXCEEDED   the timeout ended; the text and the result's MissingReport say who was missing.
-//   ABORTED             this generation ended (member lost, replaced, view changed, group closed): call Rejoin.
-//   UNAVAILABLE         the coordinator was away for the whole timeout, or is draining.
-//   INVALID_ARGUMENT    a rank, name or size is out of bounds; nothing was sent to others.
-//   RESOURCE_EXHAUSTED  a limit, named in the text.
-//   FAILED_PRECONDITION the members disagree (both sides are named), or this seat was left.
+//   DEADLINE_EXCEEDED   The timeout ended; the text and the result's MissingReport name the missing
+//                       members.
+//   ABORTED             This generation ended (member lost, replaced, view changed, group closed):
+//                       call Rejoin.
+//   UNAVAILABLE         The coordinator was away for the whole timeout, or is draining.
+//   INVALID_ARGUMENT    A rank, name or size is out of bounds; nothing was sent to others.
+//   RESOURCE_EXHAUSTED  A limit, named in the text.
+//   FAILED_PRECONDITION The members disagree (both sides are named), or this seat was left.
 #ifndef COHORT_CLIENT_RENDEZVOUS_PROCESS_GROUP_H_
 #define COHORT_CLIENT_RENDEZVOUS_PROCESS_GROUP_H_
 
@@ -59,16 +64,17 @@ struct ProcessGroupOptions {
   // Absent: the coordinator assigns one.
   std::optional<int> rank;
   int world_size = 0;
-  // Not 0: the group is elastic, with world_size seats at most.
+  // Not 0: the group is elastic, with at most world_size seats.
   int min_world_size = 0;
-  // Unique in the group and the same after a restart of this seat. Empty: "rank-N", or "HOST-PID" without rank.
+  // Unique in the group, and the same after a restart of this seat. Empty: "rank-N", or "HOST-PID"
+  // without a rank.
   std::string member;
-  // Not 0: this seat's life, for a process that comes back as itself. 0: random.
+  // Not 0: the incarnation of this seat, for a process that resumes its own seat. 0: random.
   int64_t incarnation = 0;
   std::string host;  // empty: the host's name
   std::vector<std::string> addresses;
   std::map<std::string, std::string> labels;
-  // All members must bring the same.
+  // The same for all members.
   std::string parameters_digest;
 
   absl::Duration join_timeout = absl::Seconds(300);      // of Create, and Rejoin without a timeout
@@ -99,13 +105,13 @@ struct RoundOptions {
   std::string name;               // separate names are separate sequences of rounds
   std::vector<RankRange> participants;  // empty: all
   absl::Duration timeout = absl::ZeroDuration();  // zero: 30 s for barriers and votes, else the group's
-  std::string digest;             // all must bring the same: else FAILED_PRECONDITION on all, at once
+  std::string digest;             // the same for all; else all get FAILED_PRECONDITION at once
   // Called about each second while waiting, on the caller's thread (blocking calls only).
   std::function<void(const MissingReport&)> on_waiting;
   // Ends this member's wait early, with its reason (blocking calls only). May be null.
   std::shared_ptr<Cancellation> cancellation;
-  // When the round that this call belongs to has ended without this member, join the round where the others are
-  // now, in the same call and within the same timeout (blocking calls only). See "Late members" below.
+  // If the round of this call has ended without this member, the same call joins the round where
+  // the others are, within the same timeout (blocking calls only). See "Late members" above.
   bool catch_up = false;
 };
 
@@ -150,19 +156,19 @@ struct GroupStats {
 class ProcessGroup {
  public:
   // Takes a seat and blocks until the group is complete, at most `join_timeout`.
-  // Also: ALREADY_EXISTS (rank held by another live member), FAILED_PRECONDITION (other spec or digest than that of
-  // the members that are here, at once; both sides are named), DEADLINE_EXCEEDED (lists the empty seats, and who was
-  // refused there).
+  // Errors besides: ALREADY_EXISTS (another live member holds the rank); FAILED_PRECONDITION
+  // (another spec or digest than that of the members that are here, at once; both sides are named);
+  // DEADLINE_EXCEEDED (lists the empty seats, and the members that were refused there).
   //
-  // The coordinator notices a dead process by the stream that is opened as this returns. It stands one round trip
-  // later, which joining does not wait for: a member killed within that time is found by its lease alone.
+  // The coordinator notices a dead process by a stream that is opened as this returns. The stream
+  // stands one round trip later. If a member is killed before that, only its lease shows it.
   static absl::StatusOr<std::unique_ptr<ProcessGroup>> Create(const ProcessGroupOptions& options);
   // The same without blocking; `done` runs on the connection's thread.
   static void CreateAsync(const ProcessGroupOptions& options,
                           std::function<void(absl::StatusOr<std::unique_ptr<ProcessGroup>>)> done);
 
-  // Leaves if Leave was not called, and waits for the answer: at most a second. Also waits for an
-  // on_event that runs, unless called by it.
+  // Leaves if Leave was not called, and waits for the answer: at most a second. Also waits for a
+  // running on_event, unless on_event itself destroys this object.
   virtual ~ProcessGroup() = default;
 
   virtual const std::string& group() const = 0;
@@ -179,26 +185,27 @@ class ProcessGroup {
   // --- Objects. Bytes are never interpreted. `tag` separates sequences between one pair of ranks.
 
   // Puts an object into dst's mailbox; does not wait for dst. dst == rank(): INVALID_ARGUMENT.
-  // Objects to one dst under one tag arrive in the order of the calls, SendAsync's included: each call is made
-  // when the one before it has its answer, so a slow one delays those behind it (up to their own timeouts), and
-  // other tags and destinations go on meanwhile. A call that failed stops none behind it. If it failed with
-  // DEADLINE_EXCEEDED, UNAVAILABLE or CANCELLED, its object may still arrive, once and perhaps late: after
-  // objects that were sent behind it. Those of the calls that succeeded are always in order.
-  // Source: StatelessProcessGroup.send_obj, with the sender in the key.
+  // Objects to one dst under one tag arrive in the order of the calls, SendAsync's included. Each
+  // call starts when the one before it has its answer. So a slow call delays the calls after it, up
+  // to their own timeouts; other tags and destinations go on meanwhile. A failed call stops no
+  // later call. After DEADLINE_EXCEEDED, UNAVAILABLE or CANCELLED, its object may still arrive,
+  // once and perhaps after objects that were sent later. Objects of successful calls are always in
+  // order. Source: StatelessProcessGroup.send_obj, with the sender in the key.
   virtual absl::Status Send(absl::string_view object, int dst, absl::string_view tag = "",
                             absl::Duration timeout = absl::ZeroDuration()) = 0;
-  // Blocks until src's next object is there. DATA_LOSS: objects expired unread (said once, with numbers).
+  // Blocks until src's next object arrives. DATA_LOSS: objects expired unread (reported once, with
+  // their numbers).
   virtual absl::StatusOr<std::string> Receive(int src, absl::string_view tag = "",
                                               absl::Duration timeout = absl::ZeroDuration()) = 0;
-  // The oldest object of any source.
+  // Returns the oldest object from any source.
   virtual absl::StatusOr<ReceivedObject> ReceiveAny(absl::string_view tag = "",
                                                     absl::Duration timeout = absl::ZeroDuration()) = 0;
   // All participants must call. The root passes the object and does not block; the others get it.
-  // Source: StatelessProcessGroup.broadcast_obj, freed when all have read.
+  // Source: StatelessProcessGroup.broadcast_obj, freed when all have read it.
   virtual absl::StatusOr<std::string> Broadcast(absl::string_view object, int root,
                                                 const RoundOptions& options = {}) = 0;
-  // All participants must call; everyone gets the objects in order of rank. One round trip.
-  // Source: StatelessProcessGroup.all_gather_obj.
+  // All participants must call; all get the objects in order of rank. One round trip. Source:
+  // StatelessProcessGroup.all_gather_obj.
   virtual absl::StatusOr<ObjectList> AllGather(absl::string_view object,
                                                              const RoundOptions& options = {}) = 0;
   // All participants must call; only the root gets the objects, the others an empty list.
@@ -207,21 +214,23 @@ class ProcessGroup {
   // All participants must call; the root passes one object per participant, in order of rank, and gets its own.
   virtual absl::StatusOr<std::string> Scatter(const std::vector<std::string>& objects, int root,
                                               const RoundOptions& options = {}) = 0;
-  // Frees undelivered objects older than `older_than` (absent: the group's data_expiration). Returns how many.
-  // The coordinator expires by itself; this is for those who cannot wait.
+  // Frees undelivered objects older than `older_than` (absent: the group's data_expiration).
+  // Returns their number. The coordinator also expires objects by itself, later.
   virtual absl::StatusOr<int64_t> ExpireData(std::optional<absl::Duration> older_than = {}) = 0;
   virtual absl::StatusOr<GroupStats> Stats() = 0;
 
   // --- Agreement.
 
-  // All participants must call. One round trip; leaves nothing behind; may be called for ever.
-  // DEADLINE_EXCEEDED ends this round for all who wait in it: `report` (may be null) lists the missing ranks.
+  // All participants must call. It takes one round trip and leaves nothing behind, so it may be
+  // called any number of times. DEADLINE_EXCEEDED ends this round for all that wait in it: `report`
+  // (may be null) lists the missing ranks.
   virtual absl::Status Barrier(const RoundOptions& options = {}, RoundReport* report = nullptr) = 0;
-  // Ends the open barrier `name` with CANCELLED for all who wait in it.
+  // Ends the open barrier `name` with CANCELLED for all that wait in it.
   virtual absl::Status CancelBarrier(absl::string_view name, absl::string_view reason) = 0;
-  // All participants must call with the same op; all get the same small answer.
+  // All participants must call with the same op; all get the same result.
   virtual absl::StatusOr<VoteResult> Vote(int64_t value, VoteOp op, const RoundOptions& options = {}) = 0;
-  // Which members are alive, agreed: the same answer for all in it. Works after a loss.
+  // The members that are alive, agreed by all of them: each gets the same answer. Works after a
+  // loss.
   virtual absl::StatusOr<std::vector<RankRange>> AgreeAlive(
       absl::Duration timeout = absl::Seconds(30)) = 0;
 
@@ -232,8 +241,8 @@ class ProcessGroup {
   virtual void AllGatherAsync(
       absl::string_view object, const RoundOptions& options,
       std::function<void(absl::StatusOr<ObjectList>)> done) = 0;
-  // Several in flight keep the order of Send. The timeout is the group's, from this call on; one that had to
-  // wait for its turn for so long ends, unsent, when the one before it does.
+  // Several in flight keep the order of Send. The timeout is the group's, from this call on. A send
+  // whose timeout ends before its turn fails unsent, when the send before it ends.
   virtual void SendAsync(absl::string_view object, int dst, absl::string_view tag,
                          std::function<void(absl::Status)> done) = 0;
   // `src` absent: any.
@@ -242,7 +251,8 @@ class ProcessGroup {
 
   // --- Unique ids of communicators, one set per (name, generation).
 
-  // The ids are freed when all members but this one have fetched them: who publishes is not counted as a reader.
+  // The ids are freed when all members but this one have fetched them; the publisher does not count
+  // as a reader.
   virtual absl::Status PublishUniqueIds(absl::string_view name, const std::vector<std::string>& ids) = 0;
   virtual absl::StatusOr<std::vector<std::string>> FetchUniqueIds(
       absl::string_view name, absl::Duration timeout = absl::ZeroDuration()) = 0;
@@ -251,30 +261,31 @@ class ProcessGroup {
 
   // --- Membership.
 
-  // For groups with a progress_timeout: say from the thread that works that it works. Never blocks; the lease
-  // thread carries it. A counter that stands still too long makes this member lost (NO_PROGRESS); who waits in a
-  // round is waiting for others, and is not.
+  // For groups with a progress_timeout: the working thread calls it to show its progress. It never
+  // blocks; the lease thread sends the counter. If the counter stands still too long, this member
+  // is lost (NO_PROGRESS). A member that waits in a round is not lost: it waits for others.
   virtual void ReportProgress(int64_t counter, absl::string_view operation) = 0;
-  // Tells all. A fatal error ends the generation for everyone, with this cause if it is the first.
+  // Tells all members. A fatal error ends the generation for all, with this cause if it is the
+  // first.
   virtual absl::Status ReportError(absl::string_view detail, bool fatal,
                                    const std::vector<RankRange>& suspected = {}) = 0;
   // After ABORTED: takes this seat in the next generation and blocks until that is complete, at most `timeout`
   // (zero: join_timeout). Rank and world size may change; counters of rounds begin anew.
   virtual absl::Status Rejoin(absl::Duration timeout = absl::ZeroDuration()) = 0;
-  // Proposes the next view; blocks until all who stay have acknowledged. On success this object is in it.
-  // ABORTED at once when another proposal is in flight (names its proposer).
+  // Proposes the next view; blocks until all members that stay have acknowledged it. After success
+  // this object is in it. ABORTED at once if another proposal is in flight (names its proposer).
   virtual absl::StatusOr<ViewResult> ProposeView(const std::vector<RankRange>& remove,
                                                  const std::vector<std::string>& add,
                                                  absl::Duration timeout = absl::Seconds(30),
                                                  bool drop_silent = false) = 0;
-  // Accepts (or refuses) a proposal heard of by event; blocks until it is decided. On commit this object is in
-  // the new view.
+  // Accepts or refuses a proposal that an event announced; blocks until it is decided. If it is
+  // committed, this object is in the new view.
   virtual absl::StatusOr<ViewResult> AckView(int64_t proposal, bool accept, absl::string_view reason = "",
                                              absl::Duration timeout = absl::Seconds(30)) = 0;
   // Leaves the group: waits of other members that need this one end. The objects that it sent stay
   // readable.
   virtual absl::Status Leave(absl::string_view reason = "") = 0;
-  // Ends the group for all.
+  // Ends the group for all members.
   virtual absl::Status Close(absl::string_view reason = "") = 0;
 
  protected:

@@ -1,4 +1,4 @@
-// What the coordinator tells about groups, waits and failures, as plain values.
+// The coordinator's reports about groups, waits and failures, as plain values.
 #ifndef COHORT_CLIENT_RENDEZVOUS_REPORT_H_
 #define COHORT_CLIENT_RENDEZVOUS_REPORT_H_
 
@@ -40,7 +40,7 @@ struct Cause {
   absl::Duration age;
 };
 
-// What an error of this library carries besides its code and text. Empty when the coordinator sent none.
+// Details of an error besides its code and text. Empty if the coordinator sent none.
 struct ErrorInfo {
   std::string group;
   int64_t current_generation = 0;
@@ -165,7 +165,7 @@ struct GroupEvent {
   std::optional<ViewProposal> proposal;
 };
 
-// What one rank does with tensors: see proto/cohort/v1/group.proto.
+// One rank's operations on tensors: see proto/cohort/v1/group.proto.
 struct TensorOperation {
   int64_t generation = 0;
   int64_t number = 0;  // the same on all ranks; 0: a transfer between some of them
@@ -177,9 +177,9 @@ struct TensorOperation {
 };
 struct TensorReport {
   bool moves_tensors = false;           // false: the rest is empty
-  std::optional<TensorOperation> last;  // the latest of all ranks that this rank has begun
+  std::optional<TensorOperation> last;  // the latest one of all ranks that it has begun
   std::optional<TensorOperation> open;  // the oldest that this rank is in
-  std::vector<RankRange> waits_for;     // for whom it sleeps there, as far as is known
+  std::vector<RankRange> waits_for;     // the ranks for which it sleeps there, as far as known
 };
 
 struct OpenWait {
@@ -199,13 +199,13 @@ struct InitStatus {
   std::string name;
   std::vector<InitRank> ranks;
 };
-// An operation on tensors that some rank is in.
+// An operation on tensors that at least one rank is in.
 struct TensorWait {
   std::string operation;   // such as all_reduce #42
-  MissingReport missing;   // who has begun it, and who has not
+  MissingReport missing;   // the ranks that have begun it, and those that have not
   absl::Duration age;      // since the first of those inside began
   std::vector<RankRange> inside;
-  std::vector<RankRange> waited_for;  // for whom those inside sleep
+  std::vector<RankRange> waited_for;  // the ranks for which those inside sleep
   std::string mismatch;               // such as "rank 2 called broadcast"; empty: all called the same
 };
 struct RankReport {
@@ -225,7 +225,7 @@ struct WhoIsMissingReport {
   std::vector<OpenWait> waits;
   std::vector<InitStatus> inits;
   // Operations on tensors, as the ranks report them.
-  bool covers_tensors = false;  // false: the coordinator is too old to know of them
+  bool covers_tensors = false;  // false: the coordinator is too old for it
   std::vector<TensorWait> tensor_waits;
   std::vector<RankReport> ranks;  // those that the following and `tensor_waits` name; the first 64
   std::vector<RankRange> unanswered;  // were asked, and have not reported since

@@ -1,4 +1,4 @@
-// Turns what the coordinator says into the plain values of report.h.
+// Converts the coordinator's messages to the plain values of report.h.
 #ifndef COHORT_CLIENT_RENDEZVOUS_REPORT_CODEC_H_
 #define COHORT_CLIENT_RENDEZVOUS_REPORT_CODEC_H_
 
@@ -47,10 +47,10 @@ void ToProto(const TensorReport& report, v1::TensorReport* out);
 WhoIsMissingReport FromProto(const v1::WhoIsMissingResponse& response);
 ParkedCall FromProto(const v1::ParkedCall& call);
 
-// One sentence: who, what happened, in which generation.
+// One sentence: the member, what happened, the generation.
 std::string CauseText(const v1::Cause& cause);
 
-// A status of this library that carries what the coordinator would have sent with it.
+// A status of this library with the details that the coordinator would have sent with it.
 absl::Status StatusWithDetails(absl::StatusCode code, absl::string_view text,
                                const v1::ErrorDetails& details);
 

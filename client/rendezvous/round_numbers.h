@@ -35,7 +35,7 @@ class RoundNumbers {
     }
   }
 
-  // The coordinator said what to use next after `number`.
+  // The coordinator told the number to use after `number`.
   void Continue(const std::string& name, int64_t number, int64_t next) {
     if (next <= number) {
       GiveBack(name, number);

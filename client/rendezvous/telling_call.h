@@ -1,4 +1,4 @@
-// A call that blocks, and tells meanwhile how it fares: who keeps it waiting, or that the
+// A call that blocks and reports meanwhile why it waits: for which members, or because the
 // coordinator does not serve it.
 #ifndef COHORT_CLIENT_RENDEZVOUS_TELLING_CALL_H_
 #define COHORT_CLIENT_RENDEZVOUS_TELLING_CALL_H_
@@ -30,7 +30,7 @@ class Fortune {
   void OnRepeat(const grpc::Status& refusal, absl::Duration pause);
   // False, and on_away was told, when the coordinator does not serve the call now.
   bool Served();
-  // The coordinator gave no answer to something else either.
+  // The coordinator gave no answer to another call either.
   void TellSilent(absl::string_view detail) { Tell(AwayKind::kSilent, std::string(detail)); }
 
  private:
