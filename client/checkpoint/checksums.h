@@ -11,7 +11,7 @@
 
 namespace cohort::checkpoint {
 
-// zlib's.
+// The CRC-32 of zlib.
 uint32_t Crc32(absl::string_view bytes);
 
 // Thread-compatible; borrows the layout.
@@ -19,7 +19,7 @@ class Checksums {
  public:
   explicit Checksums(const Layout& layout);
 
-  // The next of the tensors' bytes, which come in order.
+  // Adds the next of the tensors' bytes, which come in order.
   void Add(absl::string_view data);
 
   // After all bytes were added: by tensor, in the layout's order.
@@ -30,7 +30,7 @@ class Checksums {
  private:
   const Layout& layout_;
   std::vector<uint32_t> by_tensor_;
-  size_t tensor_ = 0;  // whose bytes come next
+  size_t tensor_ = 0;  // the tensor whose bytes come next
   int64_t offset_ = 0;
 };
 

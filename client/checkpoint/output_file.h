@@ -1,4 +1,4 @@
-// A file that is either there as a whole, or not.
+// A file that appears as a whole or not at all.
 #ifndef COHORT_CLIENT_CHECKPOINT_OUTPUT_FILE_H_
 #define COHORT_CLIENT_CHECKPOINT_OUTPUT_FILE_H_
 
@@ -31,7 +31,8 @@ class OutputFile {
   OutputFile(const OutputFile&) = delete;
   OutputFile& operator=(const OutputFile&) = delete;
 
-  // Its name until it is committed; for who must remove it when the process ends early.
+  // The temporary file's path until Commit; for code that must remove it when the process ends
+  // early.
   const std::string& temporary() const { return temporary_; }
 
   // Appends the bytes after those of the call before.
@@ -44,8 +45,8 @@ class OutputFile {
   absl::Status CheckTarget() const;
 
   const std::string path_;
-  const UniqueFd folder_;   // held, so that all steps are in the same one
-  const std::string name_;  // in folder_, at last
+  const UniqueFd folder_;   // held, so that all steps use the same folder
+  const std::string name_;  // in folder_, after Commit
   std::string temporary_name_;
   std::string temporary_;
   UniqueFd fd_;

@@ -1,5 +1,5 @@
 // Checkpoints in the safetensors format: eight bytes with the length of a JSON header,
-// little-endian; the header, which names the tensors and says where they lie; then their bytes.
+// little-endian; the header, with the names and places of the tensors; then the tensors' bytes.
 #ifndef COHORT_CLIENT_CHECKPOINT_SAFETENSORS_H_
 #define COHORT_CLIENT_CHECKPOINT_SAFETENSORS_H_
 
@@ -28,7 +28,7 @@ struct TensorEntry {
   int64_t bytes() const { return end - begin; }
 };
 
-// What a header says. The tensors are in the order of their bytes, which they fill without holes.
+// A parsed header. The tensors are in the order of their bytes, without gaps.
 struct Layout {
   std::map<std::string, std::string> metadata;
   std::vector<TensorEntry> tensors;
@@ -39,21 +39,21 @@ struct Layout {
 };
 
 inline constexpr int64_t kLengthBytes = 8;
-// More is no header but damage; the format's own library draws the line there as well.
+// A longer header is damage; the format's own library has the same limit.
 inline constexpr int64_t kMaxHeaderBytes = 100'000'000;
 
-// How many bytes of a file of `file_bytes` are its header, the length included. `front` is at least
-// its first eight bytes, if it has so many. Errors: INVALID_ARGUMENT.
+// The bytes of the header in a file of `file_bytes`, the length included. `front` has at least the
+// file's first eight bytes, if the file is that long. Errors: INVALID_ARGUMENT.
 absl::StatusOr<int64_t> HeaderBytes(absl::string_view front, int64_t file_bytes);
 
-// `header` is as many first bytes of the file. Nothing in it is believed: the text is one JSON
-// object without repeated names; types are known; shapes, extents and offsets agree; tensors
-// neither overlap nor leave holes, and end where the file does. Errors: INVALID_ARGUMENT, naming
-// the tensor or the offset.
+// Parses `header`, the first HeaderBytes of the file, and trusts nothing in it. The text must be
+// one JSON object without repeated names, with known types, and with shapes and offsets that agree.
+// Tensors must not overlap or leave gaps, and must end where the file ends. Errors:
+// INVALID_ARGUMENT, naming the tensor or the offset.
 absl::StatusOr<Layout> ParseHeader(absl::string_view header, int64_t file_bytes);
 
-// The eight bytes and the header of such a file; offsets are not looked at, but follow from the
-// order. The tensors' bytes begin at a multiple of eight.
+// The eight bytes and the header of such a file; offsets are not read, but follow from the order.
+// The tensors' bytes begin at a multiple of eight.
 std::string FormatHeader(const std::vector<TensorEntry>& tensors,
                          const std::map<std::string, std::string>& metadata);
 
@@ -74,7 +74,7 @@ class File {
   // The first bytes of the file, up to the tensors' bytes.
   absl::string_view header() const { return header_; }
 
-  // Fills `bytes` with the tensors' bytes from `offset` on, counted as TensorEntry::begin is.
+  // Fills `bytes` with the tensors' bytes from `offset` on, which counts like TensorEntry::begin.
   // Errors: DATA_LOSS (the file ends before), INTERNAL (it cannot be read).
   absl::Status Read(int64_t offset, absl::Span<char> bytes) const;
 

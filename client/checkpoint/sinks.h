@@ -1,4 +1,4 @@
-// What a rank may do with a checkpoint that comes.
+// The ways in which a rank takes a received checkpoint.
 #ifndef COHORT_CLIENT_CHECKPOINT_SINKS_H_
 #define COHORT_CLIENT_CHECKPOINT_SINKS_H_
 
@@ -16,7 +16,7 @@
 
 namespace cohort::checkpoint {
 
-// Only checks that it came as it was sent.
+// Only checks that the checkpoint arrives as it was sent.
 class CheckSink final : public Sink {
  public:
   absl::Status Begin(const Layout&, absl::string_view) override { return absl::OkStatus(); }
@@ -38,7 +38,7 @@ class FailedSink final : public Sink {
   const absl::Status status_;
 };
 
-// Writes it to a file, byte by byte what the root has.
+// Writes the checkpoint to a file with the same bytes as the root's.
 class FileSink final : public Sink {
  public:
   explicit FileSink(std::unique_ptr<OutputFile> file) : file_(std::move(file)) {}
@@ -51,8 +51,8 @@ class FileSink final : public Sink {
   const std::unique_ptr<OutputFile> file_;
 };
 
-// Compares it with a file that is there. Errors: DATA_LOSS, naming the first tensor that differs,
-// or the file when it changed meanwhile.
+// Compares the checkpoint with an existing file. Errors: DATA_LOSS, naming the first tensor that
+// differs, or the file if it changed meanwhile.
 class VerifySink final : public Sink {
  public:
   explicit VerifySink(const File& file) : file_(file) {}
@@ -66,7 +66,7 @@ class VerifySink final : public Sink {
 
   const File& file_;
   int64_t offset_ = 0;
-  std::vector<char> buffer_;  // what the file has of a piece
+  std::vector<char> buffer_;  // the file's bytes for a piece
 };
 
 }  // namespace cohort::checkpoint

@@ -1,4 +1,4 @@
-// A checkpoint from one rank to all others of a group, in large pieces, checked.
+// Sends a checkpoint from one rank to all others of a group, in large pieces, with checksums.
 #ifndef COHORT_CLIENT_CHECKPOINT_TRANSFER_H_
 #define COHORT_CLIENT_CHECKPOINT_TRANSFER_H_
 
@@ -15,10 +15,10 @@
 namespace cohort::checkpoint {
 
 struct TransferOptions {
-  // How much goes at once; the root's counts. Two such pieces are on their way: while one is
+  // The bytes of one piece; the root's value counts. Two pieces are in memory: while one is
   // broadcast, the root reads the next, and the others check and keep the one before.
   int64_t piece_bytes = int64_t{8} << 20;
-  // After each piece, on the caller's thread: how much of the file has gone.
+  // Called after each piece, on the caller's thread, with the bytes of the file so far.
   std::function<void(int64_t bytes, int64_t of_bytes)> on_progress;
 };
 
@@ -29,27 +29,27 @@ struct TransferReport {
   uint32_t crc32 = 0;  // of the file
 };
 
-// What a rank does with what comes. Called on other threads than Pull's, one at a time.
+// Takes a received checkpoint. Called on other threads than Pull's, one at a time.
 class Sink {
  public:
   virtual ~Sink() = default;
-  // First; `header` is the beginning of the file as it is.
+  // Called first; `header` is the beginning of the file, unchanged.
   virtual absl::Status Begin(const Layout& layout, absl::string_view header) = 0;
-  // Then all behind it, in order.
+  // Called with the bytes after the header, in order.
   virtual absl::Status Take(absl::string_view data) = 0;
-  // At last, when all checksums were right.
+  // Called last, after all checksums were right.
   virtual absl::Status End() = 0;
 };
 
-// Called by the root, while all others call Pull. `file` may be an error: then nothing is sent, and
+// The root calls it while all others call Pull. `file` may be an error: then nothing is sent, and
 // all get that error at once. Errors: those of `file`; DATA_LOSS (the file changed meanwhile);
-// those of Group; and when a rank could not take the checkpoint its error, naming the rank: the
-// others have it all the same.
+// those of Group; the error of a rank that could not take the checkpoint, naming the rank: the
+// other ranks have it nonetheless.
 absl::StatusOr<TransferReport> Push(client::Group& group, const absl::StatusOr<File>& file,
                                     const TransferOptions& options);
 
-// Errors: the root's, saying that it is the root's; DATA_LOSS (a tensor did not arrive as it was
-// sent); those of the sink, which do not stop the others; those of Group.
+// Errors: the root's, named as such; DATA_LOSS (a tensor did not arrive as it was sent); those of
+// the sink, which do not stop the others; those of Group.
 absl::StatusOr<TransferReport> Pull(client::Group& group, int root, Sink& sink,
                                     const TransferOptions& options);
 

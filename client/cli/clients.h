@@ -1,4 +1,4 @@
-// The doors to the coordinator that the tool goes through; tests put theirs in place.
+// The client library's entry points that the tool uses; tests replace them.
 #ifndef COHORT_CLIENT_CLI_CLIENTS_H_
 #define COHORT_CLIENT_CLI_CLIENTS_H_
 
@@ -37,7 +37,7 @@ class Clients {
   virtual client::ErrorInfo GetErrorInfo(const absl::Status& status) = 0;
 };
 
-// Those of the client library.
+// The clients of the client library.
 std::unique_ptr<Clients> MakeLibraryClients();
 
 }  // namespace cohort::cli

@@ -1,4 +1,4 @@
-// What every command of the tool shares: its exit codes, the world around it, and the way to the
+// The common parts of the tool's commands: exit codes, the environment, and the connection to the
 // coordinator.
 //
 // A command is a function that adds its noun to the parser. Parsing stores the chosen action in the
@@ -39,7 +39,7 @@ enum class ExitCode : int {
   kOk = 0,
   kError = 1,
   kUsage = 2,            // the command line, or INVALID_ARGUMENT
-  kMissing = 3,          // DEADLINE_EXCEEDED, or `who-is-missing` found somebody
+  kMissing = 3,          // DEADLINE_EXCEEDED, or `who-is-missing` found a missing member
   kNotFound = 4,         // NOT_FOUND: group, member, key
   kUnavailable = 5,      // UNAVAILABLE: no coordinator, or it drains
   kAborted = 6,          // ABORTED, CANCELLED: a member was lost, the generation or the round ended
@@ -47,10 +47,10 @@ enum class ExitCode : int {
   kConditionNotMet = 8,  // compare-and-set did not write, the queue stayed empty
   kConflict = 9,         // FAILED_PRECONDITION, ALREADY_EXISTS: members disagree, a rank is taken
   kInterrupted = 130,    // SIGINT (SIGTERM: 143)
-  kClosedPipe = 141,     // whoever read standard output has gone
+  kClosedPipe = 141,     // the reader of standard output has gone
 };
 
-// The world outside of the tool; tests bring their own. Everything is borrowed.
+// The objects outside of the tool; tests bring their own. All are borrowed.
 struct Environment {
   Clients* clients = nullptr;
   GroupMaker* groups = nullptr;
@@ -61,7 +61,7 @@ struct Environment {
   std::function<void(absl::Duration)> sleep;
   // Value of COHORT_COORDINATOR; empty when not set.
   std::string coordinator;
-  // Sets (or with nullptr clears) what must be done before an interrupt ends the process. May be
+  // Sets (or with nullptr clears) a function that runs before an interrupt ends the process. May be
   // empty.
   std::function<void(std::function<void()>)> set_on_interrupt;
 };
@@ -74,7 +74,7 @@ struct GlobalOptions {
   std::optional<absl::Duration> timeout;
 };
 
-// An action returns how it ended. With a status, the tool prints the error.
+// An action returns its exit code, or a status, which the tool prints as an error.
 using Action = std::function<absl::StatusOr<ExitCode>()>;
 
 // Confined to one thread.
@@ -99,7 +99,7 @@ class Context {
   void set_action(Action action) { action_ = std::move(action); }
   const Action& action() const { return action_; }
 
-  // How to reach the coordinator; says who is away as set_on_away has it.
+  // The connection's options; OnAway reports through set_on_away.
   client::ConnectionOptions ConnectionOptions();
   // One per run, made on first use.
   absl::StatusOr<std::shared_ptr<client::Connection>> Connect();
@@ -130,11 +130,11 @@ class Context {
 };
 
 // Adds a subcommand that runs `action` when chosen. `examples` are lines without indentation;
-// `timeout` is what the help says of --timeout's default.
+// `timeout` is the default of --timeout in the help text.
 CLI::App* AddCommand(CLI::App& parent, Context& context, const std::string& name,
                      const std::string& description, const std::string& examples, Action action,
                      const std::string& timeout = "10s");
-// Adds a subcommand that only holds others, of which one must be chosen.
+// Adds a subcommand that only holds other subcommands, one of which must be chosen.
 CLI::App* AddNoun(CLI::App& parent, const std::string& name, const std::string& description);
 
 // An option such as "500ms", "30s", "5m": finite and not negative; anything else is a usage error.
@@ -144,11 +144,11 @@ CLI::Option* AddDuration(CLI::App& command, const std::string& name,
 // For an option's check(): a whole number, not below `least`; anything else is a usage error.
 std::function<std::string(const std::string&)> WholeNumber(int64_t least);
 
-// All of FILE, or of standard input for "-".
-// Errors: NOT_FOUND (no such file), INTERNAL (it cannot be read).
+// Returns all of FILE, or of standard input for "-". Errors: NOT_FOUND (no such file), INTERNAL (it
+// cannot be read).
 absl::StatusOr<std::string> ReadPayload(Context& context, const std::string& file);
 
-// Makes or replaces FILE. Errors: INTERNAL (it cannot be written).
+// Creates or replaces FILE. Errors: INTERNAL (it cannot be written).
 absl::Status WriteFile(const std::string& file, absl::string_view bytes);
 
 }  // namespace cohort::cli

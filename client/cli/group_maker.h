@@ -1,5 +1,5 @@
-// Where commands get a group that moves tensors. They know `client::Group` alone: who puts the
-// program together says how a rank comes to be.
+// Creates the groups in which commands move tensors. Commands know only `client::Group`; the
+// program decides how a rank is created.
 #ifndef COHORT_CLIENT_CLI_GROUP_MAKER_H_
 #define COHORT_CLIENT_CLI_GROUP_MAKER_H_
 
@@ -24,7 +24,7 @@ enum class GroupForm {
   kRemote,    // a daemon is the rank; this process calls it
 };
 
-// In place of a GPU's number: the rank, modulo how many there are.
+// Instead of a GPU's number: the rank, modulo the number of GPUs.
 inline constexpr int kGpuOfRank = -1;
 
 struct GroupRequest {
@@ -40,7 +40,7 @@ struct GroupRequest {
   std::string member;  // empty: rank-N
   absl::Duration form_timeout = absl::Seconds(60);
   absl::Duration call_timeout = absl::Seconds(60);
-  // While the group forms, on the caller's thread, about each second.
+  // Called about each second while the group forms, on the caller's thread.
   std::function<void(const client::MissingReport&)> on_waiting;
 };
 
@@ -49,10 +49,10 @@ class GroupMaker {
   virtual ~GroupMaker() = default;
 
   // Blocks until the group is complete. Errors: those of client::ProcessGroup::Create, of the
-  // worker, UNIMPLEMENTED (this program has no such form), and why there is no such GPU.
+  // worker, UNIMPLEMENTED (this program does not have the form), and why the GPU does not exist.
   virtual absl::StatusOr<std::unique_ptr<client::Group>> Make(const GroupRequest& request) = 0;
-  // Between the host and the GPU of a group that it made. Blocks, for at most a minute. Errors:
-  // INVALID_ARGUMENT, DEADLINE_EXCEEDED, those of the GPU.
+  // Copies between the host and the GPU of a group that it made. Blocks for at most a minute.
+  // Errors: INVALID_ARGUMENT, DEADLINE_EXCEEDED, those of the GPU.
   virtual absl::Status Copy(const Tensor& from, const Tensor& to) = 0;
   // The GPUs of this process, at least one. Errors: why it has no GPU.
   virtual absl::StatusOr<int> CountGpus() = 0;

@@ -1,4 +1,4 @@
-// A rank that a command is, in a group that moves tensors, for as long as it runs.
+// A command's rank in a group that moves tensors, for as long as the command runs.
 #ifndef COHORT_CLIENT_CLI_GROUP_SEAT_H_
 #define COHORT_CLIENT_CLI_GROUP_SEAT_H_
 
@@ -28,15 +28,15 @@ struct GroupFlags {
 // Adds --group, --rank, --world-size, --form and --worker.
 void AddGroupFlags(CLI::App& command, GroupFlags& flags);
 
-// Whether they go together. Errors: INVALID_ARGUMENT.
+// Checks that the flags fit together. Errors: INVALID_ARGUMENT.
 absl::Status CheckGroupFlags(const GroupFlags& flags);
 
 // Confined to one thread; borrows the context. An interrupt aborts the group, so that the others
-// hear who ended it, and does what else it was told.
+// get this rank as the cause, and runs the function of SetOnInterrupt.
 class GroupSeat {
  public:
-  // Blocks until the group is complete, at most `timeout`, which also is each call's; says
-  // meanwhile on standard error who is missing, or that the coordinator is away. Errors: as
+  // Blocks until the group is complete, at most `timeout`, which also limits each call. Meanwhile a
+  // line on standard error shows the missing members, or that the coordinator is away. Errors: as
   // CheckGroupFlags and GroupMaker::Make.
   static absl::StatusOr<std::unique_ptr<GroupSeat>> Take(Context& context, const GroupFlags& flags,
                                                          absl::Duration timeout);
@@ -46,7 +46,7 @@ class GroupSeat {
 
   client::Group& group() { return *group_; }
 
-  // Also done on an interrupt, on another thread.
+  // Runs on an interrupt, too, on another thread.
   void SetOnInterrupt(std::function<void()> work);
 
  private:

@@ -1,5 +1,5 @@
-// Where `who-is-missing` hears what NCCL's own threads on this machine know. The commands know no
-// NCCL: who puts the program together says how it is asked.
+// How `who-is-missing` asks NCCL's own threads on this machine. Commands do not depend on NCCL: the
+// program that links them decides how it is asked.
 #ifndef COHORT_CLIENT_CLI_NCCL_WITNESS_H_
 #define COHORT_CLIENT_CLI_NCCL_WITNESS_H_
 
@@ -15,12 +15,12 @@ struct NcclTestimony {
   struct Communicator {
     std::string hash;  // NCCL's own
     int size = 0;
-    std::vector<std::string> findings;  // what stands out, a sentence each
+    std::vector<std::string> findings;  // conspicuous facts, a sentence each
   };
 
   std::string version;
   std::vector<Communicator> communicators;
-  int timeouts = 0;  // who was asked and did not answer: then something may be missing
+  int timeouts = 0;  // ranks that did not answer: then findings may be missing
 };
 
 class NcclWitness {

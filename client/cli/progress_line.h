@@ -1,4 +1,4 @@
-// How far a long command is, on a terminal.
+// The progress of a long command, on a terminal.
 #ifndef COHORT_CLIENT_CLI_PROGRESS_LINE_H_
 #define COHORT_CLIENT_CLI_PROGRESS_LINE_H_
 
@@ -7,8 +7,8 @@
 
 namespace cohort::cli {
 
-// One line of standard error that is written over; nothing where that is no terminal. Confined to
-// one thread; borrows the printer.
+// One line of standard error that is overwritten; nothing if standard error is no terminal.
+// Confined to one thread; borrows the printer.
 class ProgressLine {
  public:
   explicit ProgressLine(Printer& printer) : printer_(printer) {}
@@ -18,7 +18,7 @@ class ProgressLine {
   ProgressLine& operator=(const ProgressLine&) = delete;
 
   void Show(absl::string_view text);
-  // Before a result is printed.
+  // Called before a result is printed.
   void Clear();
 
  private:

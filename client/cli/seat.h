@@ -1,4 +1,4 @@
-// A seat that a command takes in a group for as long as it runs.
+// A command's seat in a group, for as long as the command runs.
 #ifndef COHORT_CLIENT_CLI_SEAT_H_
 #define COHORT_CLIENT_CLI_SEAT_H_
 
@@ -24,14 +24,14 @@ struct SeatFlags {
 // Adds GROUP, --rank, --world-size and --member.
 void AddSeatFlags(CLI::App& command, SeatFlags& flags);
 
-// Joined when made, and left when released or destroyed. An interrupt (Ctrl-C) between the two
-// leaves the group first, so that the others hear "left" and need not find out. Confined to one
-// thread; borrows the context.
+// Joins when made, and leaves when released or destroyed. An interrupt (Ctrl-C) between the two
+// leaves the group first, so that the others get "left" at once. Confined to one thread; borrows
+// the context.
 class Seat {
  public:
-  // Blocks until the group is complete; says meanwhile on standard error who is missing, or that
-  // the coordinator is away. `timeout`
-  // is for all that is done on this seat. Errors: as ProcessGroup::Create.
+  // Blocks until the group is complete. Meanwhile a line on standard error shows the missing
+  // members, or that the coordinator is away. `timeout` limits everything on this seat. Errors: as
+  // ProcessGroup::Create.
   static absl::StatusOr<std::unique_ptr<Seat>> Take(Context& context, const SeatFlags& flags,
                                                     absl::Duration timeout);
   ~Seat();

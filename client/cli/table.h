@@ -11,7 +11,7 @@ namespace cohort::cli {
 // Thread-compatible. Cells are made printable; an empty cell shows as "-". No line ends in a blank.
 class Table {
  public:
-  // A title that begins with '>' (not shown) is of a column that is set to the right.
+  // A title that begins with '>' (not shown) marks a right-aligned column.
   explicit Table(std::vector<std::string> titles);
 
   // Precondition: as many cells as titles.

@@ -1,4 +1,4 @@
-// What `cohort trace` says of a group's calls, besides the file it writes.
+// The text of `cohort trace` about a group's calls, besides the file that it writes.
 #ifndef COHORT_CLIENT_CLI_TRACE_REPORT_H_
 #define COHORT_CLIENT_CLI_TRACE_REPORT_H_
 
@@ -15,7 +15,7 @@ struct TraceReport {
   std::string group;
   std::string output;  // empty: no file
   bool raw_clocks = false;
-  size_t top = 0;  // how many of the longest waits are named
+  size_t top = 0;  // the number of longest waits to show
   // Both outlive the report. The trace is of the records of the sources.
   const TraceSources& sources;
   const client::GroupTrace& trace;

@@ -1,5 +1,5 @@
-// Where the flight records of a group's ranks are found: in the workers that the coordinator knows
-// of, or others, and in files.
+// Finds the flight records of a group's ranks: in the workers that the coordinator knows or in
+// given ones, and in files.
 #ifndef COHORT_CLIENT_CLI_TRACE_SOURCES_H_
 #define COHORT_CLIENT_CLI_TRACE_SOURCES_H_
 
@@ -16,12 +16,12 @@ namespace cohort::cli {
 
 struct TraceRequest {
   std::string group;
-  std::vector<std::string> workers;  // empty: those that the coordinator knows of
+  std::vector<std::string> workers;  // empty: the workers that the coordinator knows
   std::vector<std::string> files;
   bool offline = false;  // the coordinator is not asked
 };
 
-// A rank of which there is no record.
+// A rank without a record.
 struct MissingRecord {
   int rank = 0;
   std::string who;  // such as: rank 3 (trainer-3 on host-a)
@@ -31,7 +31,7 @@ struct MissingRecord {
 struct TraceSources {
   int64_t generation = 0;
   int world_size = 0;
-  std::vector<client::FlightRecord> records;  // of each rank at most one
+  std::vector<client::FlightRecord> records;  // at most one for each rank
   std::map<int, std::string> from;            // by rank: an address or a file
   std::vector<MissingRecord> missing;         // by rank
 };

@@ -1,4 +1,4 @@
-// What a person sees on standard error while a call waits for others.
+// The line on standard error while a call waits for others.
 #ifndef COHORT_CLIENT_CLI_WAITING_LINE_H_
 #define COHORT_CLIENT_CLI_WAITING_LINE_H_
 
@@ -9,12 +9,12 @@
 
 namespace cohort::cli {
 
-// On a terminal one line that is written over, cut to the terminal's width; elsewhere a line
-// whenever who is here or who is missing changes, or the coordinator goes away. Confined to one
-// thread; borrows the printer.
+// On a terminal it is one line that is overwritten, cut to the terminal's width. Elsewhere it is a
+// new line whenever the present or missing members change, or the coordinator goes away. Confined
+// to one thread; borrows the printer.
 class WaitingLine {
  public:
-  // `what` is waited for, such as "barrier step".
+  // `what` is the object of the wait, such as "barrier step".
   WaitingLine(Printer& printer, std::string what);
   // Clears the terminal's line.
   ~WaitingLine();
@@ -26,7 +26,7 @@ class WaitingLine {
   void Update(const client::AwayReport& away);
 
  private:
-  // `changed` tells one news from another.
+  // Two states with the same `changed` count as one.
   void Show(const std::string& text, const std::string& changed);
 
   Printer& printer_;

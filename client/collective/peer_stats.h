@@ -1,4 +1,4 @@
-// How much a rank has exchanged with each other rank of its group.
+// The payload that a rank has exchanged with each other rank of its group.
 //
 //   for (const PeerStats& peer : group->Stats()) total += peer.bytes_sent;
 #ifndef COHORT_CLIENT_COLLECTIVE_PEER_STATS_H_
@@ -26,12 +26,12 @@ struct PeerStats {
 // atomic read-modify-write; any thread reads.
 class PeerCounters {
  public:
-  // All begin at 0. By the thread that counts.
+  // Sets all counters to 0. Only the thread that counts calls it.
   void Reset(int rank, int size);
   // By rank. The own rank has 0.
   std::vector<PeerStats> Read() const;
 
-  // To and from every other rank: so many bytes each; or its part of `bytes`.
+  // Exchanged with every other rank: the given bytes with each, or its part of `bytes`.
   void CountEach(int64_t sent, int64_t received) {
     Sent(each_, sent);
     Received(each_, received);
@@ -49,10 +49,11 @@ class PeerCounters {
   // One message to or from one rank.
   void CountSend(int peer, int64_t bytes) { Sent(At(peer), bytes); }
   void CountReceive(int peer, int64_t bytes) { Received(At(peer), bytes); }
-  // Parts by rank, which are `bytes` together, to or from every other rank.
+  // Parts by rank, with `bytes` in all, to or from every other rank.
   void CountSendParts(absl::Span<const int64_t> sizes, int64_t bytes);
   void CountReceiveParts(absl::Span<const int64_t> sizes, int64_t bytes);
-  // From every other rank its part of `bytes`, at the root; `own` bytes to it, elsewhere.
+  // The root gets from every other rank its part of `bytes`; another rank sends `own` bytes to the
+  // root.
   void CountPartsToRoot(int root, absl::Span<const int64_t> sizes, int64_t bytes, int64_t own) {
     root == rank_ ? CountReceiveParts(sizes, bytes) : CountSend(root, own);
   }
@@ -86,7 +87,7 @@ class PeerCounters {
   int rank_ = 0;
   int size_ = 1;
   Counters each_;  // of every other rank alike
-  // By rank, besides those of each.
+  // By rank, in addition to `each_`.
   std::unique_ptr<Counters[]> peers_ = std::make_unique<Counters[]>(1);
   mutable Mutex reset_mutex_;  // Reset against Read
 };

@@ -1,4 +1,4 @@
-// One case, run by all ranks of a group together: its time, and whether its results are right.
+// Runs one case on all ranks of a group: its time, and whether its results are right.
 #ifndef COHORT_CLIENT_PERF_MEASURE_H_
 #define COHORT_CLIENT_PERF_MEASURE_H_
 
@@ -18,12 +18,12 @@ namespace cohort::perf {
 
 // The same on all ranks.
 struct MeasureOptions {
-  bool registered = true;  // tensors from Group::Allocate; else of this process alone
-  // Tensors on the group's GPU, which then are the group's: how they are copied from and to the
-  // host, where they are filled and compared. Blocks. Absent: they lie on the host.
+  bool registered = true;  // tensors from Group::Allocate; else memory of this process
+  // If set, tensors are on the group's GPU, and this copies them from and to the host, where they
+  // are filled and compared. Blocks. Absent: tensors are on the host.
   std::function<absl::Status(const Tensor& from, const Tensor& to)> copy;
   int warmup = 5;  // calls before the timed ones
-  // Timed calls; 0: as many as take about `duration`, as rank 0 finds.
+  // The number of timed calls; 0: rank 0 chooses it for about `duration`.
   int iterations = 0;
   absl::Duration duration = absl::Milliseconds(50);
   int checks = 1;  // calls whose results are compared, each with other inputs

@@ -1,4 +1,4 @@
-// Inputs of which every result is known, and the comparison with it.
+// Inputs with known results, and the comparison of results with them.
 #ifndef COHORT_CLIENT_PERF_PATTERN_H_
 #define COHORT_CLIENT_PERF_PATTERN_H_
 
@@ -24,9 +24,9 @@ class Pattern {
 
   // Elements `first`, first + 1, ... of the rank's sequence, `count` of them.
   void Fill(int rank, int64_t first, int64_t count, void* elements) const;
-  // How many of `elements` are not those.
+  // The number of `elements` that differ from these.
   int64_t CountWrong(int rank, int64_t first, int64_t count, const void* elements) const;
-  // The same of the reduction of all ranks' sequences.
+  // The same for the reduction of all ranks' sequences.
   int64_t CountWrongReduced(int64_t first, int64_t count, const void* elements) const;
 
  private:

@@ -23,7 +23,7 @@ class Work {
 
   absl::Status Run() const;
 
-  // What the pattern says into the input, and into the rest what no result is. Errors: those of
+  // Fills the input with the pattern, and the rest with values that are no result. Errors: those of
   // MeasureOptions::copy.
   absl::Status Fill(const Pattern& pattern) const;
   // After Run: how many elements of this rank's output are wrong. Errors: the same.

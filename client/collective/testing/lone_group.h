@@ -1,4 +1,4 @@
-// A group of one rank, for tests of what stands above groups.
+// A group of one rank, for tests of code above groups.
 #ifndef COHORT_CLIENT_COLLECTIVE_TESTING_LONE_GROUP_H_
 #define COHORT_CLIENT_COLLECTIVE_TESTING_LONE_GROUP_H_
 
@@ -13,13 +13,13 @@
 
 namespace cohort::client {
 
-// What its verbs give is what one rank's must be: a copy. Ragged verbs and messages, which a rank
-// alone has little use for, are UNIMPLEMENTED.
+// Its collectives copy their input, as with one rank. Ragged collectives and messages are
+// UNIMPLEMENTED: a rank alone has little use for them.
 class LoneGroup : public Group {
  public:
-  // The call with this number, counted from 1 over all tensor verbs, flips a bit of its output.
+  // The call with this number, counted from 1 over all collectives, flips a bit of its output.
   int64_t spoils_call = 0;
-  // When not OK, the answer to all tensor verbs.
+  // If not OK, the result of all collectives.
   absl::Status error;
   int64_t calls = 0;
   std::vector<std::string> aborts;
