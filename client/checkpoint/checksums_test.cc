@@ -10,7 +10,7 @@ namespace {
 
 using ::testing::ElementsAre;
 
-// The check value that everybody's CRC-32 has.
+// The check value of every CRC-32.
 TEST(ChecksumsTest, AreThoseOfTheWorld) { EXPECT_EQ(Crc32("123456789"), 0xcbf43926u); }
 
 TEST(ChecksumsTest, DoNotDependOnHowTheBytesCome) {

@@ -21,7 +21,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-// What the root says first. An error ends it there.
+// The root's first message. An error in it ends the transfer.
 struct Announcement {
   absl::Status status;
   int64_t header_bytes = 0;

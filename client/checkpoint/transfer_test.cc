@@ -27,7 +27,7 @@ using ::testing::HasSubstr;
 
 constexpr absl::Duration kPatience = absl::Seconds(30);
 
-// Where the ranks of a test meet: each step, everybody hands in something and sees what all have.
+// A meeting of a test's ranks: in each step, each rank gives a text and gets those of all.
 class Meeting {
  public:
   explicit Meeting(int ranks) : texts_(static_cast<size_t>(ranks)) {}

@@ -1,5 +1,5 @@
-// What each command asks and prints. One file, though long: a case is a few lines, and all share
-// one set of clients that answer as told.
+// The requests and the output of each command. One file, though long: a case is a few lines, and
+// all share one set of fake clients.
 #include <cstdlib>
 #include <fstream>
 #include <iterator>

@@ -13,7 +13,7 @@
 namespace cohort::cli {
 namespace {
 
-// A report belongs to the error only if somebody was waited for in vain.
+// A report belongs to the error only if the call waited in vain for members.
 bool NamesMissing(const absl::Status& status, const std::optional<client::MissingReport>& missing) {
   return absl::IsDeadlineExceeded(status) && missing.has_value() && !missing->missing.empty();
 }

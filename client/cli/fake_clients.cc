@@ -219,7 +219,7 @@ class FakeStore : public client::StoreClient {
   size_t page_ = 0;
 };
 
-// Only what the tool calls does anything.
+// Implements only the methods that the tool calls.
 class FakeGroup : public client::ProcessGroup {
  public:
   explicit FakeGroup(FakeClients& fake) : fake_(fake), options_(fake.seat) {}

@@ -103,7 +103,7 @@ absl::StatusOr<ExitCode> List(Context& context) {
   return ExitCode::kOk;
 }
 
-// What its ranks said of it, if they move tensors and this generation stands.
+// The paths that a group's ranks reported, if they move tensors and this generation stands.
 std::optional<client::PathNote> PathsOf(Context& context, const client::GroupInfo& group) {
   const auto store = context.Store(group.name);
   if (!store.ok()) return std::nullopt;

@@ -143,7 +143,7 @@ absl::StatusOr<std::optional<int>> Gpu(const Flags& flags) {
 
 // --- One rank.
 
-// What ranks that were started one by one must have been told alike.
+// The options that must be the same on ranks that were started one by one.
 std::string Describe(const Flags& flags, const std::vector<perf::Case>& cases) {
   std::string text = absl::StrCat("warmup ", flags.measure.warmup, ", iterations ",
                                   flags.measure.iterations, ", check ", flags.measure.checks);
@@ -244,7 +244,7 @@ std::string ChanceName() {
   return absl::StrFormat("perf-%08x%08x", chance(), chance());
 }
 
-// The command line of one rank: this one's, without what makes it start ranks.
+// The command line of one rank: this one's, without the options that start ranks.
 std::vector<std::string> RankArguments(const Context& context, const Flags& flags, int rank) {
   std::vector<std::string> arguments;
   const std::vector<std::string>& own = context.arguments();

@@ -1,4 +1,4 @@
-// The ranks are this test's own program, which knows by its arguments what to do.
+// The ranks run this test's own program, which decides by its arguments.
 #include "client/cli/rank_processes.h"
 
 #include <unistd.h>
@@ -65,7 +65,7 @@ TEST(RankProcessesTest, WhoDoesNotListenIsKilled) {
   ranks->reset();
 }
 
-// What a rank does; returns its exit status.
+// Runs as a rank; returns the exit status.
 int BeRank(const std::string& what, const std::string& how) {
   if (what == "complain") std::cerr << "first\ncohort: it hurts\n\n" << std::flush;
   if (what == "kill") kill(getpid(), SIGKILL);

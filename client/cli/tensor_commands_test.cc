@@ -1,5 +1,5 @@
-// What perf, push and pull ask for and print, with a group of one rank; tests with more are in
-// worker/cli.
+// The requests and the output of perf, push and pull, with a group of one rank; tests with more
+// ranks are in worker/cli.
 #include <fstream>
 #include <string>
 #include <vector>

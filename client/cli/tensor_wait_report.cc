@@ -29,7 +29,7 @@ std::string NameOf(const TensorOperation& operation) {
                       operation.peer < 0 ? "" : absl::StrCat(" with rank ", operation.peer));
 }
 
-// What the rank said, in times until now.
+// The rank's report, with times until now.
 std::string FormatDoing(const RankReport& rank) {
   if (!rank.reported.has_value()) return "";
   const client::TensorReport& tensors = rank.tensors;

@@ -1,5 +1,5 @@
-// What the tool as a whole does with a command line: usage, errors, exit codes. One file, though
-// long: a case is a few lines, and all run the same tool.
+// The tool's handling of a command line: usage, errors, exit codes. One file, though long: a case
+// is a few lines, and all run the same tool.
 #include "client/cli/tool.h"
 
 #include <cerrno>

@@ -20,7 +20,7 @@ using client::TraceClock;
 using client::TracePart;
 using client::TraceRank;
 
-// Below, what clocks contradict each other by is how well they can be read.
+// Smaller contradictions of clocks come from reading them.
 constexpr double kReadErrorNs = 20'000;
 constexpr double kMillion = 1e6;
 
@@ -47,7 +47,7 @@ std::vector<const TraceCall*> LongestWaits(const GroupTrace& trace, size_t most)
   return calls;
 }
 
-// Those that some are in, and those that somebody never came to.
+// Calls that a rank is still in, and calls that a rank never began.
 std::vector<const TraceCall*> OpenCalls(const GroupTrace& trace) {
   std::vector<const TraceCall*> calls;
   for (const TraceCall& call : trace.calls) {

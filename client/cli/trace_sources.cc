@@ -86,7 +86,7 @@ class Finder {
       return absl::OkStatus();
     }
     if (request_.workers.empty() && request_.files.empty()) return group.status();
-    // What a dead group or coordinator leaves behind is worth as much.
+    // Records of a dead group, or without the coordinator, are worth as much.
     context_.printer().Remark(absl::StrCat("cohort: the coordinator does not say who is in group ",
                                            request_.group, ": ", group.status().message()));
     deadline_ = context_.environment().clock->Now() + context_.TimeoutOr(kTimeout);
@@ -171,7 +171,7 @@ class Finder {
       if (!thread.ok()) break;
       threads.push_back(*std::move(thread));
     }
-    ask();  // what no thread has taken
+    ask();  // the workers that no thread has taken
     for (std::thread& thread : threads) thread.join();
   }
 

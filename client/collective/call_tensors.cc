@@ -29,7 +29,7 @@ CallTensors::CallTensors(WorkerSessionImpl& session, Gpu* gpu, bool on_stream, I
       gpu_(gpu),
       on_stream_(on_stream),
       deadline_(deadline),
-      // Half of it for what else a message holds, which is little.
+      // The other half is for the rest of a message, which is small.
       request_left_(session.max_message_bytes() / 2),
       response_left_(session.max_message_bytes() / 2) {}
 

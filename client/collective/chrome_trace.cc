@@ -13,7 +13,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// What times are counted from.
+// A time as the microseconds since `origin`.
 double Microseconds(absl::Time time, absl::Time origin) {
   return absl::ToDoubleMicroseconds(time - origin);
 }

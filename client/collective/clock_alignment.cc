@@ -14,11 +14,10 @@ constexpr double kNever = std::numeric_limits<double>::infinity();
 constexpr double kMostDrift = 1e-3;
 // Each leaves two thirds: in the end less than a nanosecond in a day.
 constexpr int kSearches = 80;
-// What a contradiction is first thought to be, in nanoseconds; then twice as much, and so on.
+// The first guess of a contradiction, in nanoseconds; each further guess doubles it.
 constexpr double kFirstSlack = 100;
 
-// A meeting, of which one moment of each clock matters: the latest begin, the earliest end. By
-// clock.
+// A meeting with one moment for each clock, the latest begin or the earliest end, by clock.
 struct Bounds {
   std::vector<Moment> begins;
   std::vector<Moment> ends;
@@ -132,8 +131,8 @@ class Solver {
     return since - clocks_[static_cast<size_t>(moment.clock)].drift * since;
   }
 
-  // ahead(a) - ahead(b) <= end(a) - begin(b), for all a that end and all b that begin: so what b
-  // brings is the same for all a.
+  // ahead(a) - ahead(b) <= end(a) - begin(b), for all a that end and all b that begin: so the part
+  // of b is the same for all a.
   bool Tighten(const Bounds& bounds, double slack, std::vector<double>* least,
                std::vector<double>* most) const {
     double nearest = kNever;

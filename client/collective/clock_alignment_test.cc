@@ -16,7 +16,7 @@ struct World {
   std::vector<double> ahead;  // by clock, at the beginning
   std::vector<double> drift;
 
-  // What the clock shows at a true time.
+  // The clock's moment at a true time.
   Moment Show(int clock, double time) const {
     const auto at = static_cast<size_t>(clock);
     return {clock, std::llround(time + ahead[at] + drift[at] * time)};
@@ -90,7 +90,7 @@ TEST(ClockAlignmentTest, FindsDrift) {
       world.ahead.push_back(off(random));
       world.drift.push_back(faster(random));
     }
-    // 50 millionths of this are three times what calls take.
+    // 50 millionths of this are three times the length of a call.
     const double span = 60 * kSecond;
     const auto meetings = Call(world, 500, span, 1'000'000, random);
     const ClockAlignment alignment = AlignClocks(4, meetings);

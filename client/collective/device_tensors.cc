@@ -12,7 +12,7 @@
 namespace cohort::client {
 namespace {
 
-// What the worker maps, and CUDA with it.
+// Limits the worker's mapping of memory, which CUDA does.
 constexpr absl::Duration kTimeout = absl::Seconds(10);
 
 uintptr_t AddressOf(const Tensor& tensor) { return reinterpret_cast<uintptr_t>(tensor.data()); }

@@ -124,7 +124,7 @@ TEST(GroupTraceTest, ClocksOfOneMachineAreOneWhateverTheirCalendars) {
   FlightRecord b = Rank(1, 2);
   Add(a, "all_reduce", 0, 110);
   Add(b, "all_reduce", 100, 111);
-  // Read an hour later, after somebody had set the clock.
+  // Read an hour later, after the clock was set.
   b = Shown(b, absl::Hours(1));
   b.calendar = a.calendar + absl::Hours(1);
   const GroupTrace trace = PutTogether({a, b}, true);
@@ -198,7 +198,7 @@ TEST(GroupTraceTest, NamesWhoHasNotCome) {
   ASSERT_EQ(trace.calls.back().number, 2);
   EXPECT_THAT(trace.calls.back().absent, IsEmpty());
 
-  // What ended by its deadline says who was missing, too.
+  // A call that ended by its deadline also shows which ranks were missing.
   c.taken = a.taken;
   for (FlightRecord* const record : {&a, &b}) {
     record->calls.back().finished = kStart + absl::Seconds(5);

@@ -10,7 +10,7 @@ namespace cohort::client {
 std::string EncodePathNote(const PathNote& note) {
   const nlohmann::json json = {
       {"generation", note.generation}, {"hosts", note.hosts}, {"why_not", note.why_not}};
-  // What others wrote may be no UTF-8.
+  // Texts of other ranks may not be UTF-8.
   return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 

@@ -22,7 +22,7 @@ using Stub = v1::WorkerService::Stub;
 
 constexpr absl::Duration kGoodBye = absl::Seconds(1);
 constexpr absl::Duration kShortTimeout = absl::Seconds(5);
-// What a daemon takes for a duration.
+// The longest duration that a daemon accepts.
 constexpr absl::Duration kLongestDuration = absl::Hours(24);
 
 void SetDuration(absl::Duration duration, google::protobuf::Duration* to) {
@@ -97,7 +97,7 @@ RemoteGroup::~RemoteGroup() {
   v1::LeaveGroupRequest request;
   request.set_group(group_);
   v1::LeaveGroupResponse response;
-  // What does not arrive the end of the session does.
+  // If LeaveGroup is lost, ending the session leaves the group.
   wire().Call(&Stub::LeaveGroup, request, kGoodBye, &response).IgnoreError();
 }
 

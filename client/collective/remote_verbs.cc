@@ -109,7 +109,7 @@ absl::Status RemoteGroup::Refuse(const absl::Status& why, const CallOptions& opt
   constexpr size_t kMostSaid = 4096;
   COHORT_RETURN_IF_ERROR(Standing());
   v1::RunCollectiveRequest request = MakeRequest(v1::COLLECTIVE_FAIL);
-  // Text that travels is printable, whoever made it.
+  // The text may come from any source; only printable characters travel.
   std::string text(why.message().substr(0, kMostSaid));
   std::replace_if(
       text.begin(), text.end(), [](char c) { return c < ' ' || c > '~'; }, '?');

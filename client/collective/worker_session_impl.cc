@@ -1,5 +1,5 @@
-// One file, though long: what a session has opened, it calls, listens to and gives back under one
-// lock.
+// One file, though long: one lock guards everything that a session opens, calls, listens to and
+// gives back.
 #include "client/collective/worker_session_impl.h"
 
 #include <sys/un.h>
@@ -61,8 +61,8 @@ std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address) {
   return grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);
 }
 
-// What gRPC would try to reach until the time is over, or call by another name. Names of hosts are
-// the resolver's.
+// Refuses addresses that gRPC would try until the timeout, or take for another kind of name. Host
+// names are left to the resolver.
 absl::Status CheckAddress(absl::string_view address) {
   const auto refuse = [&](absl::string_view why) {
     return absl::InvalidArgumentError(

@@ -23,7 +23,7 @@ absl::StatusOr<double> TimeBatch(const Work& work, int calls, const Clock& clock
   return absl::ToDoubleMicroseconds(clock.Now() - begin) / calls;
 }
 
-// Says how large the next batch is; the others do what rank 0 says.
+// Chooses the size of the next batch; rank 0 decides for all.
 class Pace {
  public:
   explicit Pace(const MeasureOptions& options) : options_(options) {}

@@ -6,7 +6,7 @@
 namespace cohort::perf {
 namespace {
 
-// Ten milliseconds pass whenever somebody looks.
+// A clock that advances by ten milliseconds with each reading.
 class TickingClock : public Clock {
  public:
   Instant Now() const override { return now_ += absl::Milliseconds(10); }

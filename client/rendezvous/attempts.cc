@@ -18,8 +18,8 @@ absl::Duration Backoff::Next() {
 
 bool IsAway(const grpc::Status& status) {
   if (status.error_code() == grpc::StatusCode::UNAVAILABLE) return true;
-  // A coordinator that shuts down ends this way, in gRPC's own words, what reached it too late to
-  // be looked at.
+  // A coordinator that shuts down ends requests that reached it too late in this way, in gRPC's own
+  // words.
   if (status.error_code() == grpc::StatusCode::CANCELLED && status.error_message() == "CANCELLED") {
     return true;
   }

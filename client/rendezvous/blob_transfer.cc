@@ -21,8 +21,8 @@ CallSpec TransferSpec(std::string what, Instant deadline) {
 }
 
 // Repeats attempts of one transfer. `Stream` is one attempt: made from (transfer, context), it
-// starts itself and calls Transfer::OnAttempt when gRPC is done with it. The subclass keeps what
-// lasts over attempts.
+// starts itself and calls Transfer::OnAttempt when gRPC is done with it. The subclass keeps the
+// state of all attempts.
 class Transfer : public Cancellable, public std::enable_shared_from_this<Transfer> {
  public:
   Transfer(std::shared_ptr<GroupSession> session, std::string what, Instant deadline)

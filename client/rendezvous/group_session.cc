@@ -11,7 +11,7 @@ namespace {
 constexpr absl::Duration kGoodbye = absl::Seconds(1);
 constexpr absl::Duration kReportInterval = absl::Seconds(1);
 
-// The open wait that `what` names; else the oldest of the same kind; else none.
+// The open wait with the name `what`; else the oldest of the same kind; else null.
 const v1::OpenWait* FindWait(const v1::WhoIsMissingResponse& response, absl::string_view what) {
   const absl::string_view kind = what.substr(0, what.find(' '));
   const v1::OpenWait* same_kind = nullptr;
@@ -198,7 +198,7 @@ void GroupSession::Destroy(absl::string_view reason) {
     if (Begin(spec, request.mutable_scope()).ok()) {
       CallLimits limits{spec.what, Clock::Steady().Now() + kGoodbye};
       limits.by_lane = false;  // this may be the thread that would hear the answer
-      limits.repeat = false;   // whoever cannot be told now learns it from the lease
+      limits.repeat = false;   // if this request fails, the lease ends the seat
       auto told = std::make_shared<Notification>();
       std::make_shared<AsyncCall<decltype(method::kLeave)>>(
           connection_, method::kLeave, std::move(limits), std::move(request),
@@ -210,8 +210,8 @@ void GroupSession::Destroy(absl::string_view reason) {
   End(absl::FailedPreconditionError(absl::StrCat("group ", group_, ": this seat was left")));
   calls_.CancelAll();
 
-  // An on_event that runs now may use what its owner is about to destroy; one that destroys us may
-  // not wait for itself.
+  // A running on_event may use objects that its owner is about to destroy. If on_event itself
+  // destroys this session, it may not wait for itself.
   MutexLock lock(&mutex_);
   if (event_thread_ == std::this_thread::get_id()) return;
   mutex_.Await(absl::Condition(

@@ -1,5 +1,5 @@
-// The lease of a session: renewed at a third of its length (or of the progress timeout, when that
-// is shorter), with what there is to say of progress and receipts.
+// The lease of a session: renewed at a third of its length (or of the progress timeout, if that is
+// shorter), with the pending progress and receipts.
 #include <utility>
 
 #include "absl/random/random.h"

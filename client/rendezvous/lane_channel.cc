@@ -18,7 +18,7 @@ namespace {
 constexpr absl::Duration kFirstPause = absl::Milliseconds(100);
 constexpr absl::Duration kLongestPause = absl::Seconds(10);
 
-// `flags`: AI_NUMERICHOST to not ask anybody. Empty when the name stands for nothing.
+// `flags`: AI_NUMERICHOST looks up no name. Empty if the name does not resolve.
 std::vector<SocketAddress> Resolve(absl::string_view address, int flags) {
   std::vector<SocketAddress> result;
   if (absl::ConsumePrefix(&address, "unix:")) {
@@ -95,7 +95,7 @@ void LaneChannel::Connect() {
         [weak](LaneLink::End end) {
           if (const auto self = weak.lock(); self != nullptr) self->OnEnd(end);
         });
-    // What happens to the link is told on the loop's thread, after this task at the earliest.
+    // The loop's thread reports the link's events, after this task at the earliest.
     MutexLock lock(&self->mutex_);
     self->link_ = std::move(link);
   };

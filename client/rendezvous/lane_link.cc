@@ -161,7 +161,7 @@ bool LaneLink::Call(uint16_t method, std::string frame, absl::Duration timeout, 
     if (state_ != State::kReady) return false;
     const uint32_t id = Add(method, std::move(pending), timeout, frame);
     Write(frame);
-    // `self` is borrowed by `calls_`, and by whoever took it from there until it is told.
+    // `calls_` borrows `self`; so does a thread that took it from there, until it is told.
     while (!self.told) {
       const absl::Duration left = deadline - Clock::Steady().Now();
       if (left <= absl::ZeroDuration()) {
@@ -199,7 +199,7 @@ void LaneLink::ReadForAll(absl::Duration patience) {
   reading_ = false;
 }
 
-// To the next who blocks; without any, to the loop, if something may come.
+// Passes the reading to the next blocked caller; without one, to the loop, if answers may come.
 void LaneLink::PassOn() {
   if (reading_ || state_ != State::kReady) return;
   if (!queue_.empty()) {
@@ -347,7 +347,7 @@ void LaneLink::Finish(End end, const std::string& why) {
   }
   if (fd_ >= 0) {
     LaneLoop().Remove(fd_);
-    shutdown(fd_, SHUT_RDWR);  // whoever reads is woken; closed with this object
+    shutdown(fd_, SHUT_RDWR);  // wakes the thread that reads; closed with this object
   }
   std::vector<std::shared_ptr<Waiter>> waiters;
   for (auto& [id, pending] : calls) {

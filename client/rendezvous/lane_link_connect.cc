@@ -26,7 +26,7 @@ void Set(int fd, int level, int option, int value) {
   setsockopt(fd, level, option, &value, sizeof(value));
 }
 
-// All links of a process talk to few kinds of server, so they share what these say.
+// All links of a process talk to few kinds of server, so they share the servers' lists of methods.
 std::shared_ptr<const LaneLink::Numbers> ParseNumbers(absl::string_view names) {
   static Mutex mutex;
   static auto* const last_names = new std::string;

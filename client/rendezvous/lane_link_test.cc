@@ -235,7 +235,7 @@ TEST_F(LaneLinkTest, LateCallsAreCancelled) {
   uint32_t id = 0;
   ASSERT_TRUE(link_->Start(0, Frame16("y"), absl::Milliseconds(20), started, &id));
   EXPECT_EQ(started->status().error_code(), grpc::StatusCode::DEADLINE_EXCEEDED);
-  // The clock is looked at again as long as somebody waits.
+  // The loop looks at the clock again as long as a call waits.
   auto later = std::make_shared<Answer>();
   ASSERT_TRUE(link_->Start(0, Frame16("w"), absl::Milliseconds(700), later, &id));
   EXPECT_EQ(later->status().error_code(), grpc::StatusCode::DEADLINE_EXCEEDED);

@@ -24,7 +24,7 @@ Watched& AllWatched() {
 }
 
 void OnTick() {
-  // First: who begins to wait from here on sets it again.
+  // First, because a call that begins to wait from here on sets it again.
   LaneLoop().SetTicking(false);
   Watched& watched = AllWatched();
   std::vector<std::weak_ptr<LaneLink>> links;

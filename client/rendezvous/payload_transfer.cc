@@ -8,7 +8,7 @@
 namespace cohort::client {
 namespace {
 
-// Waits for what `start` starts. Transfers end by their own deadline.
+// Waits for the transfer that `start` starts. Transfers end by their own deadline.
 template <typename T>
 absl::StatusOr<T> Await(const std::function<void(std::function<void(absl::StatusOr<T>)>)>& start) {
   struct Answer {

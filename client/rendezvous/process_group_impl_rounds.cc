@@ -1,4 +1,4 @@
-// Rounds: how they are numbered, what their ends mean, and the verbs that agree on something small.
+// Rounds: their numbers, the meaning of their ends, barriers and votes.
 #include <utility>
 
 #include "absl/strings/str_cat.h"

@@ -1,4 +1,4 @@
-// Membership and what people ask of a group.
+// Membership, views and reports of a group.
 #include <utility>
 
 #include "absl/strings/str_cat.h"

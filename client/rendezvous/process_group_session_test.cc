@@ -1,4 +1,4 @@
-// What the client does between calls: leases, watches, good-byes, and restarts of the coordinator.
+// The client's work between calls: leases, watches, leaving, and restarts of the coordinator.
 #include <future>
 #include <memory>
 #include <string>

@@ -1,5 +1,5 @@
-// What the client does on its own in a call: repeats, deadlines, receipts, numbers, blobs. Against a
-// scripted coordinator; what members do together is in tests/rendezvous.
+// The client's own work in a call: repeats, deadlines, receipts, numbers, blobs. Against a scripted
+// coordinator; tests of several members are in tests/rendezvous.
 #include "client/rendezvous/process_group.h"
 
 #include <functional>

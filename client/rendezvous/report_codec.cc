@@ -247,7 +247,7 @@ std::string CauseText(const v1::Cause& cause) {
 
 namespace {
 
-// What the text of the status may not say; absent when the payload is somebody else's.
+// Details that the status's text may lack; absent if the payload is of another library.
 absl::optional<std::string> DetailsText(absl::string_view url, const absl::Cord& payload) {
   v1::ErrorDetails details;
   if (url != kErrorDetailsUrl || !details.ParseFromString(std::string(payload))) {

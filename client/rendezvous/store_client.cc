@@ -32,7 +32,7 @@ std::vector<KeyValue> ReadKeyValues(Values& values) {
   return result;
 }
 
-// What outlives the client while its last acknowledgement is on its way.
+// The state that outlives the client while its last acknowledgement is on its way.
 class StoreNamespace final : public std::enable_shared_from_this<StoreNamespace> {
  public:
   StoreNamespace(std::shared_ptr<ConnectionImpl> connection, absl::string_view group)

@@ -1,5 +1,5 @@
-// What a caller hears while the coordinator does not serve its call. Against a scripted
-// coordinator, which comes back because it was told.
+// Reports to a caller while the coordinator does not serve its call. Against a scripted coordinator
+// that comes back on request.
 #include "client/rendezvous/telling_call.h"
 
 #include <thread>

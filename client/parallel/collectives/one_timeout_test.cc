@@ -1,4 +1,4 @@
-// A verb that calls several of the group has one timeout for all of them.
+// A function that makes several calls of the group has one timeout for all of them.
 #include <algorithm>
 #include <vector>
 
@@ -12,7 +12,7 @@ namespace {
 
 constexpr absl::Duration kTimeout = absl::Seconds(60);
 
-// Remembers what time each call is given, and lets some pass.
+// Records the timeout of each call, and lets some time pass.
 class TimedGroup : public client::LoneGroup {
  public:
   std::vector<absl::Duration> given;
@@ -37,7 +37,7 @@ class TimedGroup : public client::LoneGroup {
   }
 };
 
-// At least what the calls before took is gone.
+// Each call's timeout is shorter by at least the time of the calls before.
 void ExpectOneTimeout(const TimedGroup& group, size_t calls) {
   ASSERT_EQ(group.given.size(), calls);
   EXPECT_LE(group.given[0], kTimeout);

@@ -27,7 +27,7 @@ absl::StatusOr<Sizes> SizesOf(client::Group& group, absl::string_view verb, cons
   return group.ExchangeSizes(*own, budget.LeftOnHost());
 }
 
-// What the ranks tell each other of a list: how many tensors, and their common extent.
+// Ranks exchange a list's number of tensors and their common extent as one number.
 constexpr int64_t kMostRows = int64_t{1} << 40;
 
 absl::StatusOr<int64_t> DescribeList(absl::Span<const Tensor> inputs, int dim) {

@@ -19,12 +19,12 @@ using nlohmann::json;
 constexpr size_t kMostText = 600;         // of another rank's words in an error
 constexpr size_t kMostValue = 256 << 10;  // of a value that is told after a difference
 constexpr size_t kExcerpt = 120;          // of a value in an error
-constexpr size_t kBeforeDifference = 40;  // of which so much is equal
+constexpr size_t kBeforeDifference = 40;  // of which so much is before the difference
 constexpr int64_t kMostNumber = int64_t{1} << 53;
 constexpr int kLastCode = static_cast<int>(absl::StatusCode::kUnauthenticated);
 
 std::string Dump(const json& value) {
-  // What others wrote may be no UTF-8.
+  // Texts of other ranks may not be UTF-8.
   return value.dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
@@ -69,7 +69,7 @@ std::string Excerpt(const std::string& value, size_t difference) {
                       begin + part.size() == value.size() ? "" : "...");
 }
 
-// What `one` and `other`, as ranks `first` and `second` told it, differ in.
+// The difference of `one` and `other`, the values of ranks `first` and `second`.
 std::string Difference(const json& one, const json& other, int first, int second) {
   for (size_t i = 0; i < std::max(one.size(), other.size()); ++i) {
     if (i < one.size() && i < other.size() && one[i] == other[i]) continue;

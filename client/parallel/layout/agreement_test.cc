@@ -1,4 +1,4 @@
-// Which of several failed ranks is named. What ranks compare: tests/parallel/layout_test.cc.
+// Which of several failed ranks is named. Tests of the comparison: tests/parallel/layout_test.cc.
 #include "client/parallel/layout/agreement.h"
 
 #include <string>

@@ -123,7 +123,7 @@ absl::StatusOr<ParallelGroups> CreateLayout(client::Group& world, const Layout& 
   }
   for (const GroupKind& kind : plan.of_world) {
     COHORT_ASSIGN_OR_RETURN(RankList ranks, layout.ListOf(kind, world.rank()));
-    // The caller's, who keeps it.
+    // The caller owns the world, so this share frees nothing.
     const std::shared_ptr<client::Group> shared(&world, [](client::Group*) {});
     groups.made_[kind] = {shared, std::move(ranks), kind.role};
   }

@@ -20,7 +20,7 @@ namespace {
 // The coordinator's, of names.
 constexpr size_t kMostNameBytes = 128;
 
-// What a factory may take above its timeouts.
+// The time that a factory may take above its timeouts.
 constexpr absl::Duration kHandOverAndAnswer = absl::Seconds(30);
 
 // By base, the first index that this process has not used.

@@ -48,7 +48,7 @@ TEST(GridTest, LeftmostVariesFastest) {
               ElementsAre(RankList{0, 2}, RankList{1, 3}, RankList{4, 6}, RankList{5, 7}));
   EXPECT_THAT(GroupsOf(grid, {Axis::kPipeline}),
               ElementsAre(RankList{0, 4}, RankList{1, 5}, RankList{2, 6}, RankList{3, 7}));
-  // The order of what varies is the grid's.
+  // The order of the varying axes is the grid's.
   EXPECT_THAT(GroupsOf(grid, {Axis::kPipeline, Axis::kTensor}),
               ElementsAre(RankList{0, 1, 4, 5}, RankList{2, 3, 6, 7}));
   EXPECT_EQ(grid.At(6)->at(Axis::kPipeline), 1);

@@ -1,5 +1,5 @@
-// Groups written out by hand from the definitions, and what holds for all layouts. One file, though
-// long: the three presets are read beside each other.
+// Groups written by hand from the definitions, and rules of all layouts. One file, though long, so
+// that the three frameworks' layouts stand side by side.
 #include "client/parallel/layout/layout.h"
 
 #include <algorithm>
@@ -73,7 +73,7 @@ TEST(LayoutTest, ComparesAll) {
   sizes.tensor = 4;
   const Layout one = Get(VllmLayout(8, sizes));
   EXPECT_TRUE(one.CheckSame(Get(VllmLayout(8, sizes))).ok());
-  // What vLLM's ensure_model_parallel_initialized does not see.
+  // Differences that vLLM's ensure_model_parallel_initialized does not see.
   VllmSizes decode = sizes;
   decode.decode_context = 2;
   absl::Status differs = one.CheckSame(Get(VllmLayout(8, decode)));

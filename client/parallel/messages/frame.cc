@@ -74,7 +74,8 @@ absl::StatusOr<Elements> TakeMeta(absl::string_view* bytes, TensorMeta* meta) {
     meta->shape[i] = extent;
     if (extent < 0) return Malformed("a negative extent");
     if (extent == 0) empty = true;
-    // Also of an empty tensor: whoever leaves out the 0 must not overflow.
+    // An empty tensor counts like one with 1 in place of 0: code that skips the 0 must not
+    // overflow.
     if (__builtin_mul_overflow(size, std::max<int64_t>(extent, 1), &size)) {
       return Malformed("a tensor of more bytes than memory has addresses");
     }

@@ -359,7 +359,7 @@ void MessageCall::Deliver(In& in) {
   in.done = true;
   in.status = arrival.error;
   in.accepted = arrival.accepted;
-  // It came before somebody said where it should go.
+  // The message came before a receive told its places.
   if (complete && !arrival.accepted && *in.accept != nullptr) {
     absl::StatusOr<std::vector<Tensor>> places = Accepted(*in.accept, arrival.body);
     in.status = places.status();

@@ -176,7 +176,7 @@ absl::Status MessageCall::TakeIn() {
         state_.wire.Get(absl::MakeConstSpan(&from, 1), MostOfAnObject(), ByHost()));
     COHORT_RETURN_IF_ERROR(OnFrame(std::move(came)));
   }
-  // Not before: who looked and took nothing in has made no room.
+  // Not earlier: a rank that looked but took nothing in has made no room.
   for (MessageState::Peer& one : state_.peers) one.unlooked = 0;
   return absl::OkStatus();
 }

@@ -1,4 +1,4 @@
-// What a rank sends: looked at, announced, and gone once it is granted.
+// The sending side of messages: check, announce, and go once granted.
 #include <algorithm>
 #include <memory>
 #include <utility>
@@ -27,7 +27,8 @@ absl::Status MessageCall::CheckTensors(const std::vector<Tensor>& tensors) const
     if (tensor.dims() > kMostDims) return refuse("too many dimensions");
     int64_t bytes = SizeOf(tensor.type());
     for (const int64_t extent : tensor.shape()) {
-      // Also of an empty one: whoever leaves out the 0 must not overflow.
+      // An empty tensor counts like one with 1 in place of 0: code that skips the 0 must not
+      // overflow.
       if (__builtin_mul_overflow(bytes, std::max<int64_t>(extent, 1), &bytes)) {
         return refuse("its extents are too large");
       }

@@ -35,9 +35,9 @@ bool IsByMemory(const client::Group& group) {
   });
 }
 
-// A message of 8 KiB goes ahead through memory that ranks share, and three more pieces. Over sockets
-// one is up to a quarter of what may be under way to a peer, which is less in large groups; what a
-// peer has taken is known of half of it.
+// Through shared memory, a first piece and three more go without waiting. Over sockets, a frame is
+// at most a quarter of the bytes that may be under way to a peer. That limit is lower in large
+// groups, and a sender learns of taken bytes only by halves of it.
 int64_t MostAheadOf(const client::Group& group) {
   constexpr int kPiecesMore = 3;
   if (IsByMemory(group)) return kFrameBytes + kPiecesMore * kPieceBytes;

@@ -47,7 +47,7 @@ uint32_t FingerprintOf(absl::string_view description) {
 void AddRows(const Tensor& tensor, Fingerprint& fingerprint) {
   constexpr uint64_t kHost = 256;
   fingerprint.Add(static_cast<uint64_t>(tensor.type()) | (tensor.device().is_host() ? kHost : 0));
-  // Counted, so that what follows is not taken for one more extent.
+  // The count separates the extents from the next number.
   fingerprint.Add(static_cast<uint64_t>(tensor.dims()));
   for (size_t dim = 1; dim < tensor.shape().size(); ++dim) {
     fingerprint.Add(static_cast<uint64_t>(tensor.shape()[dim]));

@@ -21,7 +21,7 @@ TEST(Costs, OfOneHostTurnWhereTokensGoToThreeOfSevenRanks) {
   EXPECT_GT(RoutedBytes(Shape(7, 301)), GatheredBytes(Shape(7, 301)));
 }
 
-// One expert for each token, of many ranks: what routing is for. And all ranks for each token.
+// One expert for each token on many ranks, the case for routing. And all ranks for each token.
 TEST(Costs, FavourRoutingWhereTokensGoToFewRanks) {
   EXPECT_LT(10 * RoutedBytes(Shape(64, 100)), 3 * GatheredBytes(Shape(64, 100)));
   EXPECT_GT(RoutedBytes(Shape(8, 800)), 2 * GatheredBytes(Shape(8, 800)));

@@ -84,7 +84,7 @@ std::string Describe(const ExpertTokens& tokens, const ExpertPlacement& placemen
   return text;
 }
 
-// By rank: what each tells this one.
+// By rank: the notes of that rank for this one.
 absl::StatusOr<std::vector<Notes>> ExchangeNotes(client::Group& group, const RoutePlan& plan,
                                                  int64_t tokens, uint32_t means,
                                                  const TimeLeft& time) {
@@ -145,7 +145,7 @@ ExpertForm Choose(const client::Group& group, const ExpertTokens& tokens,
   return RoutedBytes(shape) <= GatheredBytes(shape) ? ExpertForm::kRouted : ExpertForm::kGathered;
 }
 
-// What a rank sends: rows in order, and their labels last.
+// The tensors that a rank sends: rows in order, and their labels last.
 absl::StatusOr<std::vector<Tensor>> Outgoing(client::Group& group, const ExpertTokens& tokens,
                                              const Tensor& ids, const Tensor& weights,
                                              const ExpertPlacement& placement,
@@ -187,7 +187,7 @@ absl::Status MakeRoom(client::Group& group, const ExpertTokens& tokens, const Ex
   return absl::OkStatus();
 }
 
-// From labels, what a rank's experts need, and what the way back does.
+// Reads the labels into the batch for this rank's experts and the routes of the way back.
 absl::Status ReadBatch(client::Group& group, const Tensor& labels, const ExpertPlacement& placement,
                        ExpertRoutes& routes, ExpertBatch& batch, const TimeLeft& time) {
   const bool on_host = batch.ids.device().is_host();

@@ -19,8 +19,8 @@ bool IsOwnFault(const absl::Status& status) {
          !absl::IsCancelled(status);
 }
 
-// All members of the tensor group call it, with the number of what each has received in each
-// direction. OK: they are alike.
+// Checks that all members of the tensor group have received the same number in each direction. All
+// of them call it.
 absl::Status CompareNumbers(client::Group& tensor_group, const Reception& input,
                             const Reception& gradient, const client::CallOptions& options) {
   constexpr int kBits = 31;

@@ -1,4 +1,4 @@
-// What a sender says of slices is looked at before it is believed.
+// Notes about slices are checked before they are used.
 #include "client/parallel/pipeline/scatter.h"
 
 #include <random>

@@ -61,7 +61,7 @@ class LocalSeat final : public ReaderSeat {
 
 }  // namespace
 
-// What the door and its guests share. Guests come and go on the loop's thread.
+// The state that the door and its guests share. Guests come and go on the loop's thread.
 class LocalDoor::Hall final : public lane::EventLoop::Handler,
                               public std::enable_shared_from_this<Hall> {
  public:
@@ -202,7 +202,7 @@ void LocalDoor::Hall::Receive(shm::LocalSocket socket) {
   std::shared_ptr<Guest> sent_away;
   {
     MutexLock lock(&mutex_);
-    // Under the lock, so that Close finds whoever is watched.
+    // Under the lock, so that Close finds every watched guest.
     if (closed_ || !guest->Watch(loop_.events(), guest)) return guest->Unwatch(loop_.events());
     const auto stranger = [](const auto& other) { return other->is_stranger(); };
     if (static_cast<size_t>(std::count_if(guests_.begin(), guests_.end(), stranger)) >=
@@ -268,8 +268,8 @@ absl::StatusOr<std::unique_ptr<LocalDoor>> LocalDoor::Open(std::shared_ptr<RingW
 
 LocalDoor::~LocalDoor() {
   hall_->Close();
-  // What the loop's thread is doing with a guest just now is done before the memory goes: the hall
-  // and its guests hold all that they touch.
+  // The loop's thread may still be busy with a guest. That is safe: the hall and its guests own all
+  // objects that they use.
 }
 
 const std::string& LocalDoor::name() const { return hall_->name(); }

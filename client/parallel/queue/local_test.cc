@@ -1,4 +1,4 @@
-// The way in on one host: who comes, goes, and should not be there.
+// Readers of the same host: they come, leave, and are refused.
 #include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>

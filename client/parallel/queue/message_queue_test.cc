@@ -1,4 +1,4 @@
-// Both ends in one process: each way to the writer, and what ends it.
+// Both ends in one process: each path to the writer, and each end of a queue.
 #include "client/parallel/queue/message_queue.h"
 
 #include <cstdlib>

@@ -1,4 +1,4 @@
-// What can be asked of a queue before there is one.
+// Errors of options before a queue exists.
 #include <string>
 
 #include "client/collective/testing/lone_group.h"

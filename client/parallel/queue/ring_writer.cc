@@ -43,7 +43,7 @@ absl::Status RingWriter::Write(absl::string_view value, const Patience& patience
       return absl::FailedPreconditionError("another thread is writing a value");
     }
     idle = kIdle;
-    sched_yield();  // somebody is being let in
+    sched_yield();  // a reader is being let in
   }
   const absl::Cleanup give_back = [this] {
     busy_.store(kIdle, std::memory_order_seq_cst);

@@ -1,4 +1,4 @@
-// The way in from other hosts: who comes, goes, and should not be there.
+// Readers of other hosts: they come, leave, and are refused.
 #include <memory>
 #include <string>
 #include <utility>
@@ -104,7 +104,7 @@ TEST_F(StreamTest, WhoLiesIsToldWhyItGoes) {
   EXPECT_EQ(writer_->departures()[0].name, "a liar");
 }
 
-// A host may be called what gRPC calls a scheme.
+// A host's name may be one of gRPC's schemes.
 TEST_F(StreamTest, AnAddressIsAHostAndAPort) {
   const absl::Status scheme = OpenStreamReader(handle_, absl::StrCat("ipv4:", address_), "a reader",
                                                Clock::Steady().Now() + absl::Seconds(20))

@@ -133,7 +133,7 @@ WriterStream::WriterStream(std::shared_ptr<RingWriter> writer, const v1::QueueHa
       count_(std::move(count)),
       peer_(AddressOf(peer)) {
   page_.awaited_head.store(kNobody);
-  page_.reader_sleeps.store(1);  // anybody's turn
+  page_.reader_sleeps.store(1);  // the turn is free
 }
 
 WriterStream::Reactor* WriterStream::Start(std::shared_ptr<RingWriter> writer,

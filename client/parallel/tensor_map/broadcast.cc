@@ -112,7 +112,7 @@ class Broadcast {
 
   // --- The root's part.
 
-  // All that can fail on the root alone, before anybody is told anything.
+  // All steps that can fail on the root alone, before it tells the other ranks.
   absl::StatusOr<Parcel> Prepare(const TensorMap* map) const {
     if (map == nullptr) return absl::InvalidArgumentError("there is none");
     const auto whole = [this](WayTo way, const Tensor& tensor) -> absl::StatusOr<int> {
@@ -197,7 +197,7 @@ class Broadcast {
 
   // --- Everybody's part.
 
-  // All have come, for the same; what the root says.
+  // All ranks exchange their words and compare them; returns the root's.
   absl::StatusOr<Word> Agree(bool has_more, int64_t front_bytes) const {
     const Word own = {Word::kMark, root_, has_more, front_bytes};
     COHORT_ASSIGN_OR_RETURN(const client::Sizes words,

@@ -87,7 +87,7 @@ absl::StatusOr<std::string> EncodeWithTensors(client::Group& group, const Value&
   return object;
 }
 
-// `object` without its first byte; of anybody.
+// Decodes `object`, untrusted bytes without their first byte.
 absl::StatusOr<Value> DecodeWithTensors(client::Group& group, absl::string_view object,
                                         const client::CallOptions& options) {
   uint64_t size = 0;

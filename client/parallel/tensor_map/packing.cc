@@ -7,7 +7,7 @@ namespace cohort::parallel {
 namespace {
 
 constexpr int64_t kLine = 64;
-// What GPUs like.
+// The alignment for tensors on GPUs.
 constexpr int64_t kGpuLine = 256;
 constexpr size_t kCodeBytes = 8;
 constexpr size_t kSizeBytes = 8;

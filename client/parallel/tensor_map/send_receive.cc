@@ -15,7 +15,7 @@
 namespace cohort::parallel {
 namespace {
 
-// For ranks to tell each other what came, when the time is over.
+// The time in which ranks tell each other their outcome after the timeout.
 constexpr absl::Duration kToTell = absl::Seconds(1);
 
 absl::Status CheckNotAlone(const client::Group& group, absl::string_view what) {

@@ -1,4 +1,4 @@
-// What lives how long on a stream, and shapes that no memory has. The exchange itself: see
+// Lifetimes of memory on a stream, and shapes above any memory. The exchange itself: see
 // tests/parallel/tensor_parallel_test.cc.
 #include "client/parallel/tensor_parallel/sequence_exchange.h"
 

@@ -5,7 +5,7 @@
 namespace cohort::parallel {
 namespace {
 
-// Which lies within: whoever asks has counted.
+// Precondition: the range is within the dimension.
 Tensor Within(const Tensor& tensor, int dim, int64_t begin, int64_t size) {
   return *tensor.Narrow(dim, begin, size);
 }
