@@ -158,7 +158,7 @@ class Recorder final : public Group {
   absl::Status refused_;
 };
 
-// Between the calls that all ranks have in common, by number from 1; messages have none.
+// The calls that all ranks have in common, numbered from 1; messages are not among them.
 std::vector<absl::string_view> Common(const RecordedCalls& calls) {
   std::vector<absl::string_view> texts;
   for (const RecordedCall& call : calls) {

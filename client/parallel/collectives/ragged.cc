@@ -18,7 +18,7 @@ absl::StatusOr<int64_t> ExtentOf(absl::string_view verb, const Tensor& input, in
       absl::StrCat(verb, " of ", input.ToString(), ": ", along.status().message()));
 }
 
-// Those given, or those that the ranks tell each other.
+// The given sizes, or those that the ranks exchange.
 absl::StatusOr<Sizes> SizesOf(client::Group& group, absl::string_view verb, const Tensor& input,
                               int dim, const std::optional<Sizes>& given, const Budget& budget) {
   if (given.has_value()) return *given;
@@ -64,7 +64,7 @@ absl::StatusOr<std::vector<Tensor>> AllGatherV(client::Group& group,
   const Budget budget(options.call);
   const absl::StatusOr<int64_t> own = DescribeList(inputs, options.dim);
   if (!own.ok()) return Refuse(group, own.status(), budget.LeftOnHost());
-  // Also where sizes are given: of lists of different lengths some ranks would wait in vain.
+  // Also with given sizes: with lists of different lengths, some ranks would wait in vain.
   COHORT_ASSIGN_OR_RETURN(Sizes sizes, group.ExchangeSizes(*own, budget.LeftOnHost()));
   for (size_t rank = 0; rank < sizes.size(); ++rank) {
     if (sizes[rank] / kMostRows != sizes[0] / kMostRows) {

@@ -11,7 +11,7 @@
 namespace cohort::parallel {
 namespace {
 
-// Checks one call, and says in whose words it fails.
+// Checks one call; its errors name the collective.
 class Call {
  public:
   Call(absl::string_view verb, const TensorSpec& input) : verb_(verb), input_(input) {}
@@ -20,7 +20,7 @@ class Call {
     return absl::InvalidArgumentError(absl::StrCat(verb_, " of ", input_.ToString(), ": ", why));
   }
 
-  // The input has a shape at all, and elements that can be counted.
+  // Checks that the input has a valid shape and a countable number of elements.
   absl::Status Check() const {
     for (const int64_t extent : input_.shape) {
       if (extent < 0) return Wrong("an extent is negative");
@@ -53,7 +53,7 @@ class Call {
     return Wrong(absl::StrCat("the extent of dimension ", dim, ", ", extent,
                               ", is not a multiple of the ", ranks, " ranks"));
   }
-  // One size for each rank; their sum.
+  // Checks that there is one size for each rank; returns their sum.
   absl::StatusOr<int64_t> Sum(absl::string_view which, Seat seat, const Sizes& sizes) const {
     const auto text = [&] { return absl::StrCat(which, " [", absl::StrJoin(sizes, ", "), "]"); };
     if (sizes.size() != static_cast<size_t>(seat.ranks)) {
@@ -72,7 +72,7 @@ class Call {
                               whose, " is ", expected));
   }
 
-  // The input, but for the extent of `dim`.
+  // The input with another extent along `dim`.
   absl::StatusOr<TensorSpec> With(int dim, int64_t extent) const {
     TensorSpec result = input_;
     result.shape[static_cast<size_t>(dim)] = extent;
@@ -93,7 +93,7 @@ class Call {
   absl::Status CheckCount(const Shape& shape) const {
     int64_t bytes = SizeOf(input_.type);
     for (const int64_t extent : shape) {
-      // As CheckCountable: none of one extent makes no room for more of the others.
+      // Like CheckCountable: an extent of 0 does not make room for larger others.
       if (__builtin_mul_overflow(bytes, std::max<int64_t>(extent, 1), &bytes)) return TooLarge();
     }
     return absl::OkStatus();

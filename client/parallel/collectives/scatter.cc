@@ -1,4 +1,4 @@
-// From one rank to all, a part each.
+// Scatter: from one rank to all, a part each.
 #include <algorithm>
 #include <vector>
 
@@ -20,7 +20,7 @@ absl::Status CheckIsRoot(const client::Group& group, const ScatterOptions& optio
                                                  ": another rank gives what is to be scattered"));
 }
 
-// All parts in one tensor of the group, one behind the other.
+// Concatenates all parts in one tensor of the group.
 absl::StatusOr<Tensor> Join(client::Group& group, absl::Span<const Tensor> parts,
                             const ScatterOptions& options, const Budget& budget) {
   const auto wrong = [&](absl::string_view what, const Tensor& tensor) {

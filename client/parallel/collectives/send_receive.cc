@@ -11,7 +11,7 @@
 namespace cohort::parallel {
 namespace {
 
-// On a ring; itself in a group of one, which Messages refuses.
+// The neighbour on a ring; in a group of one the rank itself, which Messages refuses.
 int Neighbour(const client::Group& group, int distance) {
   return (group.rank() + distance + group.size()) % group.size();
 }

@@ -16,8 +16,8 @@ namespace {
 
 using nlohmann::json;
 
-constexpr size_t kMostText = 600;         // of another rank's words in an error
-constexpr size_t kMostValue = 256 << 10;  // of a value that is told after a difference
+constexpr size_t kMostText = 600;         // of another rank's text in an error
+constexpr size_t kMostValue = 256 << 10;  // of a value that a rank sends after a difference
 constexpr size_t kExcerpt = 120;          // of a value in an error
 constexpr size_t kBeforeDifference = 40;  // of which so much is before the difference
 constexpr int64_t kMostNumber = int64_t{1} << 53;
@@ -59,7 +59,7 @@ absl::StatusOr<Told> ReadTold(const client::Group& world, int rank, absl::string
   }
 }
 
-// The part around which two values part.
+// The part of a value around the first difference.
 std::string Excerpt(const std::string& value, size_t difference) {
   if (value.size() <= kExcerpt) return value;
   const size_t begin = difference > kBeforeDifference ? difference - kBeforeDifference : 0;

@@ -17,7 +17,7 @@
 namespace cohort::parallel {
 namespace {
 
-// The coordinator's, of names.
+// The coordinator's limit of names.
 constexpr size_t kMostNameBytes = 128;
 
 // The time that a factory may take above its timeouts.
@@ -67,7 +67,7 @@ absl::Status Annotate(const absl::Status& status, const std::string& name, const
                                    status.message()));
 }
 
-// This rank's groups, as far as they come to be; why the next did not.
+// Creates this rank's groups in order; returns why the next one failed.
 absl::Status FormOwn(int rank, const std::vector<PlannedGroup>& plan,
                      const std::vector<std::string>& names, const std::string& digest,
                      const client::GroupFactory& factory, absl::Duration timeout,
@@ -139,8 +139,8 @@ absl::StatusOr<std::vector<FormedGroup>> FormGroups(client::Group& world, Propos
   const std::string what = proposal.what;
   COHORT_RETURN_IF_ERROR(
       AgreeAndForm({world, {}}, std::move(proposal), plan, factory, timeout, &formed, &own));
-  // Another may still be in its last group, in which it waits thrice: for the ranks to come, to
-  // connect them, and for their devices. A daemon hands it over besides, and says that it has.
+  // Another rank may still be in its last group, which waits three times: for the ranks to come,
+  // for their connections, and for their devices. A daemon then hands the group over and answers.
   COHORT_RETURN_IF_ERROR(AgreeOnOutcome(world, what, own, 3 * timeout + kHandOverAndAnswer));
   return formed;
 }

@@ -83,7 +83,7 @@ absl::StatusOr<AxisOrder> ParseOrder(absl::string_view text) {
   AxisOrder order;
   for (const absl::string_view word : absl::StrSplit(text, '-', absl::SkipWhitespace())) {
     const std::string name = absl::AsciiStrToLower(absl::StripAsciiWhitespace(word));
-    // Names that hold a hyphen themselves are those of axes that only presets use.
+    // Axes whose names have a hyphen occur only in the layouts of frameworks.
     const auto* const axis = std::find_if(std::begin(kAxes), std::end(kAxes),
                                           [&](Axis known) { return NameOf(known) == name; });
     if (axis == std::end(kAxes)) {

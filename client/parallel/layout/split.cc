@@ -32,7 +32,7 @@ std::vector<LayerRange> RangesOf(const std::vector<int>& counts) {
 absl::StatusOr<std::vector<LayerRange>> SplitLayers(int layers, int stages) {
   if (absl::Status fits = CheckLayers(layers, stages); !fits.ok()) return fits;
   std::vector<int> counts(static_cast<size_t>(stages), layers / stages);
-  // There are fewer than stages: they end before the first.
+  // The rest is smaller than `stages`, so it ends before the first stage.
   const int rest = layers % stages;
   for (int i = 0; i < rest; ++i) ++counts[static_cast<size_t>(stages - 2 - i)];
   return RangesOf(counts);

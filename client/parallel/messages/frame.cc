@@ -23,7 +23,7 @@ constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
 
 constexpr auto kHeader = static_cast<size_t>(kFrameHeaderBytes);
 
-// Compilers make one store of it, and one load of Get.
+// Compilers turn Put and Get into one store and one load.
 template <typename T>
 void Put(T value, char* to) {
   for (size_t i = 0; i < sizeof(T); ++i) {
@@ -81,7 +81,7 @@ absl::StatusOr<Elements> TakeMeta(absl::string_view* bytes, TensorMeta* meta) {
     }
   }
   bytes->remove_prefix(dims * sizeof(int64_t));
-  // Empty ones need no place, others of a GPU come later.
+  // Empty tensors need no bytes; those on a GPU come later.
   const auto place = static_cast<Elements>(elements);
   if (empty ? place != Elements::kWithin : place != Elements::kLater && on_device == 1) {
     return Malformed("a tensor that is where it cannot be");
@@ -158,7 +158,7 @@ std::string EncodeStatus(const absl::Status& status) {
   constexpr size_t kText = kFrameBytes - kFrameHeaderBytes - 1;
   absl::string_view text = status.message();
   if (text.size() > kText) {
-    // Not within a character.
+    // A cut must not split a character.
     size_t end = kText;
     while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;
     text = text.substr(0, end);

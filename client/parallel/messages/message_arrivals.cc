@@ -225,7 +225,7 @@ absl::StatusOr<bool> MessageCall::Serve(Arrival& arrival) {
 }
 
 absl::Status MessageCall::CheckRoom(const Arrival& arrival) const {
-  // They fit: the header was looked at.
+  // The sum fits: the header was checked.
   const auto bytes = static_cast<int64_t>(arrival.frame.body_bytes + arrival.frame.large_bytes) +
                      arrival.body.behind_bytes;
   const MessagesOptions& limits = state_.options;
@@ -288,7 +288,7 @@ absl::Status MessageCall::Place(Arrival& arrival) {
       std::memcpy(to.data(), from, static_cast<size_t>(to.bytes()));
       continue;
     }
-    // It is only read.
+    // The view is only read.
     const Tensor within(const_cast<char*>(from), to.type(), to.shape());
     COHORT_RETURN_IF_ERROR(CopyTensor(within, to));
   }

@@ -236,7 +236,7 @@ absl::StatusOr<bool> MessageCall::TakeUnasked(int from) {
     const bool asks =
         arrival.stage == Arrival::Stage::kAnnounced || arrival.stage == Arrival::Stage::kDescribed;
     if (arrival.claimed || !asks || !IsAwaited(arrival)) continue;
-    // Unless it has come already.
+    // The awaited message may have arrived already.
     COHORT_ASSIGN_OR_RETURN(const bool more, state_.wire.Look(from));
     if (more) return false;
     COHORT_ASSIGN_OR_RETURN(served, Serve(arrival));

@@ -74,8 +74,8 @@ void MessageCall::Prepare(Out& out) {
     return;
   }
   int64_t described = static_cast<int64_t>(message.note.size());
-  int64_t all = 0;     // of the host, by the host
-  int64_t packed = 0;  // of them, those of little
+  int64_t all = 0;     // padded bytes of all host tensors
+  int64_t packed = 0;  // padded bytes of the small ones
   bool on_device = false;
   for (const Tensor& tensor : tensors) {
     described += 4 + 8 * tensor.dims();

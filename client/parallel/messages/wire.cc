@@ -47,7 +47,7 @@ int64_t MostAheadOf(const client::Group& group) {
 
 int64_t PiecesOf(int64_t bytes) { return (bytes + kPieceBytes - 1) / kPieceBytes; }
 
-// In pieces, as it travels behind a frame.
+// Adds a tensor in pieces, as it travels behind a frame.
 template <typename Transfers>
 void AddBehind(bool sends, int peer, const Tensor& tensor, Transfers* transfers) {
   auto* const bytes = static_cast<char*>(tensor.data());
@@ -57,7 +57,7 @@ void AddBehind(bool sends, int peer, const Tensor& tensor, Transfers* transfers)
   }
 }
 
-// `most`: of a frame.
+// `most`: the most bytes of a frame.
 int64_t FirstPieceFor(int64_t bytes, int64_t most) {
   const int64_t units = (bytes + kPieceUnit - 1) / kPieceUnit;
   return std::clamp(units * kPieceUnit, kFrameBytes, std::min(kPieceBytes, most - kFrameBytes));

@@ -1,4 +1,4 @@
-// The way back of expert_dispatch.h.
+// CombineFromExperts: the way back of expert_dispatch.h.
 #include <cstddef>
 #include <cstdint>
 #include <numeric>
@@ -51,7 +51,7 @@ absl::StatusOr<Tensor> AllocateRows(client::Group& group, const Tensor& like, in
   return Allocate(group, like.type(), shape, like.device());
 }
 
-// This rank's part of each row that came.
+// This rank's part of each received row.
 absl::StatusOr<Tensor> Weighted(client::Group& group, const ExpertBatch& batch,
                                 const Tensor& outputs) {
   const auto rows = static_cast<int64_t>(batch.routes->places.size());
@@ -76,7 +76,7 @@ absl::StatusOr<Tensor> CombineFromExperts(client::Group& group, const ExpertBatc
                                           const ExpertCombineOptions& options) {
   const TimeLeft time(options.call);
   const bool routed = batch.form == ExpertForm::kRouted;
-  const bool home = routed && outputs.device().is_host();  // rows go back to where they are from
+  const bool home = routed && outputs.device().is_host();  // rows go back to their source rank
   const auto prepare = [&]() -> absl::StatusOr<Prepared> {
     COHORT_RETURN_IF_ERROR(CheckOutputs(group, batch, outputs, options));
     const ExpertRoutes& routes = *batch.routes;

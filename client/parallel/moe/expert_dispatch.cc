@@ -126,7 +126,7 @@ int64_t Sum(const client::Sizes& sizes) {
   return std::accumulate(sizes.begin(), sizes.end(), int64_t{0});
 }
 
-// The same on all ranks, whatever each knows of itself alone.
+// Chosen from values that all ranks know, so that all choose the same.
 ExpertForm Choose(const client::Group& group, const ExpertTokens& tokens,
                   const std::vector<Notes>& notes, ExpertForm wanted) {
   if (wanted != ExpertForm::kAuto) return wanted;
@@ -177,7 +177,7 @@ absl::StatusOr<std::vector<Tensor>> Outgoing(client::Group& group, const ExpertT
   return outgoing;
 }
 
-// Where `labels` will be read to, before the others go on.
+// Allocates the places into which `labels` will be read, before the others go on.
 absl::Status MakeRoom(client::Group& group, const ExpertTokens& tokens, const ExpertRoutes& routes,
                       ExpertBatch& batch) {
   const Device device = tokens.hidden.device();

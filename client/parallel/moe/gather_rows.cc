@@ -46,7 +46,7 @@ struct Parcel {
   }
 };
 
-// Where everything of the parcel goes. Little of it is one allocation, which the results keep.
+// The places of the parcel's tensors. A small parcel is one allocation, which the results keep.
 absl::Status MakeRoom(client::Group& group, const client::Sizes& sizes, int64_t rows,
                       Parcel& parcel) {
   int64_t results = 0;
@@ -88,7 +88,7 @@ absl::Status MakeRoom(client::Group& group, const client::Sizes& sizes, int64_t 
 // One exchange of bytes.
 absl::Status GatherParcel(client::Group& group, const Parcel& parcel, const client::Sizes& sizes,
                           const Meaning& what, const TimeLeft& time) {
-  // Blocks of one size do not tell whose sizes differ.
+  // Blocks of one size do not show which rank's sizes differ.
   Fingerprint said;
   said.Add(what.fingerprint);
   for (const int64_t size : sizes) said.Add(static_cast<uint64_t>(size));

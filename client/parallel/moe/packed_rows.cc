@@ -10,7 +10,7 @@ namespace cohort::parallel {
 
 namespace {
 
-// One behind the other, so that no view of them is needed.
+// Whether the tensor has these rows and is contiguous, so that no views are needed.
 bool HasRows(const Tensor& tensor, int64_t begin, int64_t rows) {
   return tensor.contiguous() && tensor.dims() > 0 && begin >= 0 && rows >= 0 &&
          begin <= tensor.shape()[0] - rows;

@@ -12,7 +12,7 @@ namespace {
 
 using client::TensorCopy;
 
-// Calls body(i, row, count) for runs of rows that follow each other: rows[i] is `row`, and so on.
+// Calls body(i, row, count) for runs of consecutive rows: rows[i] is `row`, rows[i + 1] the next.
 template <typename Body>
 absl::Status ForEachRun(const std::vector<int64_t>& rows, const Body& body) {
   for (size_t i = 0; i < rows.size();) {
@@ -32,7 +32,7 @@ absl::Status AddCopy(const Tensor& from, int64_t from_row, const Tensor& to, int
   return absl::OkStatus();
 }
 
-// From one row of zeros on, twice as many each time: a device has few copies to do.
+// Doubles the rows of zeros with each copy, beginning with one row: a device has few copies to do.
 absl::Status Clear(client::Group& group, const Tensor& tensor, const client::CallOptions& call) {
   if (tensor.count() == 0) return absl::OkStatus();
   COHORT_ASSIGN_OR_RETURN(const Tensor first, tensor.Narrow(0, 0, 1));
@@ -47,7 +47,7 @@ absl::Status Clear(client::Group& group, const Tensor& tensor, const client::Cal
   return absl::OkStatus();
 }
 
-// Each row's elements lie next to each other.
+// Whether each row's elements are contiguous.
 bool HasFlatRows(const Tensor& tensor) {
   if (tensor.dims() < 2) return true;
   Shape shape = tensor.shape();

@@ -20,8 +20,8 @@ float FloatOf(uint32_t bits) {
   return value;
 }
 
-// Rows are read many times and written once, so it is reading that is done here in a form that
-// compilers make vector instructions of; NaNs stay NaNs.
+// Rows are read many times and written once. So it is the loads that compilers can turn into vector
+// instructions; NaNs stay NaNs.
 struct BF16 {
   using Element = uint16_t;
   using Sum = float;
@@ -134,7 +134,7 @@ void SumRows(const Tensor& from, const RowTerms& terms, const Tensor& to) {
     case DataType::kF8E5M2:
       return SumAs<F8E5M2>(from, terms, to);
     default:
-      return;  // callers have looked
+      return;  // callers have checked it
   }
 }
 

@@ -10,7 +10,7 @@
 namespace cohort::parallel {
 namespace {
 
-// Above any group's: no list is longer, whatever it is told.
+// More ranks than any group has: it bounds the lists.
 constexpr int64_t kMostRanks = int64_t{1} << 20;
 
 absl::Status CheckSizes(const std::vector<int64_t>& sizes) {

@@ -12,8 +12,8 @@
 namespace cohort::parallel {
 namespace {
 
-// Not of a group's end, nor of a wait that may be taken up again: the members of the tensor group
-// may be told.
+// Whether the error is neither the end of a group nor a wait that may be repeated: then the other
+// members of the tensor group can be told.
 bool IsOwnFault(const absl::Status& status) {
   return !status.ok() && !absl::IsAborted(status) && !absl::IsDeadlineExceeded(status) &&
          !absl::IsCancelled(status);
@@ -124,7 +124,7 @@ MessageSend Pipeline::SendOf(const Tensors& tensors, int peer, bool forward,
   }
   const int parts = tensor_group->size();
   Slices slices;
-  // Counted also when it fails: the others' are.
+  // Counted even if it fails, because the other members count it.
   if (parts > 1) slices.number = NextNumber(peer, forward);
   if (!call.scattered.empty() && call.scattered.size() != tensors.size()) {
     send.failure = absl::InvalidArgumentError(
@@ -186,11 +186,11 @@ absl::StatusOr<Pipeline::Received> Pipeline::Run(const Transfers& transfers,
   for (const Tensor& copy : copies) {
     exchanged = Outlive(group, copy, exchanged, deadline.LeftOnGpu());
   }
-  // The others of the tensor group wait for this one, with slices or without.
+  // The other members of the tensor group wait for this one, with or without slices.
   const bool awaited = tensor_group != nullptr && tensor_group->size() > 1 && !receives.empty();
   if (!exchanged.ok()) {
     if (awaited && IsOwnFault(exchanged)) {
-      // The others will not have it either. It is here: nothing is waited for.
+      // The other members drop theirs, too. The message has arrived, so this does not wait.
       const client::CallOptions at_once = {absl::ZeroDuration()};
       if (input.placed()) {
         messages_.Receive(previous, ChannelOf(true), at_once).IgnoreError();

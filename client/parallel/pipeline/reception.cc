@@ -109,7 +109,7 @@ absl::StatusOr<Tensors> Reception::Finish(const Deadline& deadline) {
     on_stream = on_stream || left.stream.has_value();
     COHORT_RETURN_IF_ERROR(GatherSlices(*tensor_group_, places_[i], wholes_[i], left));
   }
-  // Slices go with this call.
+  // Slices are freed with this call.
   if (on_stream) COHORT_RETURN_IF_ERROR(tensor_group_->AwaitStreams(deadline.Left()));
   Tensors& tensors = is_whole ? places_ : wholes_;
   if (receive_->cache != nullptr) receive_->cache->tensors = tensors;

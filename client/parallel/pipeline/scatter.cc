@@ -50,7 +50,7 @@ absl::StatusOr<Cut> ReadCut(absl::string_view text, const TensorMeta& meta) {
 
 }  // namespace
 
-// "17;4:3,8;1:", or "17" of tensors that all travel whole; "": without a number, and whole.
+// "17;4:3,8;1:", or "17" if all tensors travel whole; "": no number, and all whole.
 std::string EncodeSlices(const Slices& slices) {
   if (slices.number == 0) return "";
   const auto whole = [](const Cut& cut) { return cut.parts == 1; };

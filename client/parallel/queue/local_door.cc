@@ -45,7 +45,7 @@ class LocalSeat final : public ReaderSeat {
   void Admitted() override {
     v1::QueueLocalStep step;
     step.set_admitted(true);
-    // If it cannot be told, it is gone, and that is heard elsewhere.
+    // If it cannot be told, the peer is gone, which another event shows.
     socket_->Send(step.SerializeAsString(), {}, kAtOnce).IgnoreError();
   }
   void Wake() override {
@@ -73,7 +73,7 @@ class LocalDoor::Hall final : public lane::EventLoop::Handler,
         handle_(std::move(handle)) {}
 
   bool Open() { return loop_.events().Add(listener_.fd(), EPOLLIN, shared_from_this()); }
-  // No guest comes any more, and all go.
+  // Admits no more guests, and drops all.
   void Close() ABSL_LOCKS_EXCLUDED(mutex_);
   void OnEvents(uint32_t) override;
   void Remove(Guest& guest) ABSL_LOCKS_EXCLUDED(mutex_);
@@ -93,7 +93,7 @@ class LocalDoor::Hall final : public lane::EventLoop::Handler,
   const shm::LocalListener listener_;
   const std::shared_ptr<RingWriter> writer_;
   const v1::QueueHandle handle_;
-  bool complained_ = false;  // of the loop's thread
+  bool complained_ = false;  // only for the loop's thread
   Mutex mutex_;
   bool closed_ ABSL_GUARDED_BY(mutex_) = false;
   std::vector<std::shared_ptr<Guest>> guests_ ABSL_GUARDED_BY(mutex_);
@@ -107,7 +107,7 @@ class LocalDoor::Guest final : public lane::EventLoop::Handler {
         socket_(std::make_shared<shm::LocalSocket>(std::move(socket))),
         process_(*socket_) {}
 
-  // False when the system refuses.
+  // Returns false if the system refuses.
   bool Watch(lane::EventLoop& events, const std::shared_ptr<Guest>& self) const {
     // If the process cannot be watched, its connection still tells its end, unless a child holds
     // it.

@@ -21,7 +21,7 @@ namespace {
 
 constexpr Instant kAtOnce = absl::InfinitePast();
 
-// Hears of the writer's end, and of this reader's own, on the loop's thread.
+// Reacts, on the loop's thread, to the writer's end and to this reader's own.
 class Watch final : public lane::EventLoop::Handler {
  public:
   Watch(lane::EventLoop& events, shm::LocalSocket socket, RingSource& source)
@@ -66,7 +66,7 @@ class Watch final : public lane::EventLoop::Handler {
   }
 
  private:
-  // All that a writer has to say is that it waits for this reader no more.
+  // A writer only ever sends that it no longer waits for this reader.
   void Hear(const std::string& bytes) {
     v1::QueueLocalStep step;
     if (!step.ParseFromString(bytes) || !step.has_refused()) return;
@@ -117,7 +117,7 @@ absl::Status Say(const shm::LocalSocket& socket, const v1::QueueLocalStep& step,
   return socket.Send(step.SerializeAsString(), {}, deadline);
 }
 
-// The writer's next step, which has to be this one.
+// Receives the writer's next message, which has to be this step.
 absl::StatusOr<shm::LocalSocket::Message> Hear(const shm::LocalSocket& socket,
                                                v1::QueueLocalStep::StepCase expected,
                                                v1::QueueLocalStep* step, Instant deadline) {

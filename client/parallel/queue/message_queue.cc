@@ -48,14 +48,14 @@ void Put(const absl::Status& status, v1::QueueOffer* offer) {
   offer->set_error(WireText(status.message(), kMostErrorBytes));
 }
 
-// "10.0.0.4" of "tcp 10.0.0.4:4123"; nothing of other paths.
+// "10.0.0.4" of "tcp 10.0.0.4:4123"; empty for other paths.
 std::string HostOfPath(absl::string_view path) {
   if (!absl::ConsumePrefix(&path, "tcp ")) return "";
   const size_t colon = path.rfind(':');
   return colon == absl::string_view::npos ? "" : std::string(path.substr(0, colon));
 }
 
-// The ranks of a group on their way to a queue.
+// Creates the queues of a group's ranks, step by step.
 class Formation {
  public:
   Formation(client::Group& group, Plan plan, const QueueOptions& options)
@@ -106,7 +106,7 @@ class Formation {
     return far ? ends_.own->Listen() : absl::OkStatus();
   }
 
-  // Every rank's state to every rank. Fails, on all alike, if one has failed.
+  // Sends every rank's state to every rank. If a rank has failed, it fails on all ranks alike.
   absl::Status Exchange(const absl::Status& own, const std::set<int>& needs_stream = {}) {
     v1::QueueOffer offer;
     Put(own, &offer);

@@ -21,7 +21,7 @@ namespace {
 constexpr int64_t kLeastBytes = 4096;
 constexpr int64_t kMostBytes = int64_t{1} << 34;
 constexpr int64_t kMostValueBytes = int64_t{1} << 40;
-// An address that does not answer must not take the time of those behind it.
+// Limits one address, so that one that does not answer leaves time for those after it.
 constexpr absl::Duration kOneAddress = absl::Seconds(5);
 
 Patience PatienceOf(const QueueCall& call, absl::Duration usual) {
@@ -200,7 +200,7 @@ absl::StatusOr<std::unique_ptr<ReaderQueue>> ReaderQueue::Open(const v1::QueueHa
     }
     last = source.status();
     why = absl::StrCat("shared memory: ", last.message(), "; ");
-    // It is there, and does not want us.
+    // The writer is there, and refuses this reader.
     if (last.code() == absl::StatusCode::kFailedPrecondition) return About(handle.name(), last);
   }
   std::vector<std::string> addresses(handle.addresses().begin(), handle.addresses().end());

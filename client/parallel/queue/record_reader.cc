@@ -11,7 +11,7 @@
 namespace cohort::parallel {
 namespace {
 
-// Given back piece by piece, so that the writer goes on while a large value is being copied.
+// A large value is given back in steps of this size, so that the writer goes on meanwhile.
 constexpr uint64_t kStep = uint64_t{256} << 10;
 
 absl::Status Broken(absl::string_view what) {
@@ -58,7 +58,7 @@ absl::Status RecordReader::OpenRecord(const Patience& patience) {
     value_left_ = 0;
   } else if (header.kind != RecordHeader::kNext) {
     value_.clear();
-    value_.reserve(header.value_bytes);  // may throw, and then nothing has happened
+    value_.reserve(header.value_bytes);  // may throw; nothing has changed before it
     value_left_ = header.value_bytes;
     in_value_ = true;
   }

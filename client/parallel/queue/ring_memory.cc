@@ -62,7 +62,7 @@ absl::StatusOr<std::shared_ptr<RingMemory>> RingMemory::Create(int64_t bytes) {
   auto ring = absl::WrapUnique(new RingMemory(std::move(fd), capacity));
   COHORT_RETURN_IF_ERROR(ring->MapTwice(true));
 #ifdef F_SEAL_FUTURE_WRITE
-  // Behind the only mapping that writes. Kernels before 5.1 do without.
+  // After the only mapping that writes. Kernels before 5.1 do without it.
   fcntl(ring->fd(), F_ADD_SEALS, F_SEAL_FUTURE_WRITE);
 #endif
   fcntl(ring->fd(), F_ADD_SEALS, F_SEAL_SEAL);
@@ -93,7 +93,7 @@ absl::StatusOr<std::shared_ptr<PageMemory>> PageMemory::Create() {
 }
 
 absl::StatusOr<std::shared_ptr<PageMemory>> PageMemory::Map(UniqueFd fd) {
-  // Takes the descriptor, whatever comes of it.
+  // Takes the descriptor in any case.
   COHORT_ASSIGN_OR_RETURN(shm::Segment segment, shm::Segment::Map(fd.release(), kPageFileBytes));
   return std::shared_ptr<PageMemory>(new PageMemory(std::move(segment)));
 }

@@ -14,8 +14,8 @@
 namespace cohort::parallel {
 
 // The ring, in a file without a name and outside of /dev/shm. Its bytes are mapped twice, one
-// mapping right after the other, so any range up to the ring's size is contiguous. Only the process
-// that created it can write to it.
+// mapping right after the other, so any range up to the ring's size is contiguous. Only its creator
+// writes to it; kernels from 5.1 on enforce that.
 class RingMemory {
  public:
   // Creates at least `bytes`, in whole pages. Errors: RESOURCE_EXHAUSTED (no descriptors or

@@ -46,7 +46,7 @@ absl::Status RingSource::Await(uint64_t bytes, const Patience& patience) {
   while (true) {
     const uint32_t event = page.reader_event.load(std::memory_order_seq_cst);
     page.reader_sleeps.store(1, std::memory_order_seq_cst);
-    // The end comes behind the last bytes: asked for first, so that those are not missed.
+    // The end is set after the last bytes, so it is read first: then no bytes are missed.
     const bool over = IsOver();
     absl::Status ended;
     if (IsThere(wanted)) break;

@@ -71,7 +71,7 @@ absl::Status RingWriter::WriteParts(absl::string_view value, const Patience& pat
     header.part_bytes = static_cast<uint32_t>(value.size());
     return WritePart(value, header, patience);
   }
-  // Quarters: while one is read, the next is written.
+  // In quarters: while one is read, the next is written.
   const uint64_t quarter = std::min(ring_->capacity() / 4, kLargestPart);
   const uint64_t step = (quarter - sizeof(header)) / kRecordAlign * kRecordAlign;
   header.kind = RecordHeader::kFirst;
@@ -108,7 +108,7 @@ absl::Status RingWriter::WritePart(absl::string_view part, const RecordHeader& h
 void RingWriter::TurnBack() {
   if (tail_ < turn_at_) return;
   const uint64_t window = std::min(kWindow, ring_->capacity() / 4);
-  // To look takes a line from each reader.
+  // A look takes a cache line from each reader.
   turn_at_ = tail_ + window / 8;
   for (const std::shared_ptr<ReaderSeat>& seat : seats_) {
     if (HeadOf(*seat) != tail_) return;

@@ -28,10 +28,10 @@ namespace {
 constexpr int kConnectTimeoutMs = 2000;
 constexpr int kPingMs = 20000;
 constexpr int kPingTimeoutMs = 10000;
-// For the writer to take note of a goodbye.
+// The time in which the writer takes note that this reader leaves.
 constexpr absl::Duration kGoodbye = absl::Milliseconds(500);
 
-// As gRPC is told, so that a host whose name is one of its schemes is a host.
+// The address in gRPC's form: a host whose name is one of gRPC's schemes stays a host.
 std::string TargetOf(absl::string_view address) {
   std::string target = "dns:///";
   for (const char c : address) {
@@ -69,7 +69,7 @@ class StreamReader final
         stub_(v1::QueueService::NewStub(MakeChannel(address))) {}
   ~StreamReader() override;
 
-  // Says hello, and waits until it is let in.
+  // Says hello, and waits until the writer admits it.
   absl::Status Start(const v1::QueueHello& hello, Instant deadline) ABSL_LOCKS_EXCLUDED(mutex_);
 
   absl::string_view Peek() override ABSL_LOCKS_EXCLUDED(mutex_);
@@ -93,9 +93,9 @@ class StreamReader final
   // Joins chunks until the first has so many bytes; they are all there.
   void Join(uint64_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void SendProgress() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Once, and nothing behind it.
+  // Called once; no write follows it.
   void SendLeaves(absl::string_view reason) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Nothing is written from now on; the call's status once it is known.
+  // Ends writing. The call's status follows once it is known.
   void LetGo() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status WhyOver() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
@@ -107,25 +107,25 @@ class StreamReader final
 
   Mutex mutex_;
   CondVar changed_;
-  v1::ReadQueueRequest request_ ABSL_GUARDED_BY(mutex_);  // while `writing_`, gRPC's
+  v1::ReadQueueRequest request_ ABSL_GUARDED_BY(mutex_);  // gRPC's while `writing_`
   bool started_ = false;
   bool writing_ ABSL_GUARDED_BY(mutex_) = false;
   bool progress_waits_ ABSL_GUARDED_BY(mutex_) = false;
-  std::optional<std::string> leaves_ ABSL_GUARDED_BY(mutex_);  // why it does
+  std::optional<std::string> leaves_ ABSL_GUARDED_BY(mutex_);  // the reason why it leaves
   bool leaves_waits_ ABSL_GUARDED_BY(mutex_) = false;          // for the write before it
   bool held_ ABSL_GUARDED_BY(mutex_) = false;
   std::optional<v1::QueueWelcome> welcome_ ABSL_GUARDED_BY(mutex_);
   std::deque<std::string> chunks_ ABSL_GUARDED_BY(mutex_);
   uint64_t front_offset_ ABSL_GUARDED_BY(mutex_) = 0;
-  uint64_t there_ ABSL_GUARDED_BY(mutex_) = 0;  // bytes that were not released
+  uint64_t there_ ABSL_GUARDED_BY(mutex_) = 0;  // bytes that arrived and were not released
   uint64_t position_ ABSL_GUARDED_BY(mutex_) = 0;
   uint64_t told_ ABSL_GUARDED_BY(mutex_) = 0;    // the position that the writer knows
-  uint64_t values_ ABSL_GUARDED_BY(mutex_) = 0;  // that it does not know
+  uint64_t values_ ABSL_GUARDED_BY(mutex_) = 0;  // values that the writer does not know about
   std::optional<std::string> end_ ABSL_GUARDED_BY(mutex_);
   bool read_over_ ABSL_GUARDED_BY(mutex_) = false;
   std::optional<absl::Status> done_ ABSL_GUARDED_BY(mutex_);
   absl::Status stopped_ ABSL_GUARDED_BY(mutex_);
-  absl::Status cancelled_ ABSL_GUARDED_BY(mutex_);  // the call that waits
+  absl::Status cancelled_ ABSL_GUARDED_BY(mutex_);  // ends the call that waits
 };
 
 absl::Status StreamReader::Start(const v1::QueueHello& hello, Instant deadline) {
@@ -287,7 +287,7 @@ void StreamReader::Release(uint64_t bytes, uint64_t values) {
     chunks_.pop_front();
     front_offset_ = 0;
   }
-  // Values of half the ring have room even so.
+  // Even then, values of half the ring have room.
   if (position_ - told_ >= static_cast<uint64_t>(welcome_->capacity_bytes()) / 8) SendProgress();
 }
 
@@ -337,7 +337,7 @@ absl::Status StreamReader::WhyOver() {
   if (end_.has_value()) {
     return absl::CancelledError(absl::StrCat(writer_, " shut it down: ", *end_));
   }
-  // Only a writer that is there says so.
+  // Only a live writer sends this.
   if (done_.has_value() && (absl::IsAborted(*done_) || absl::IsInvalidArgument(*done_))) {
     return absl::AbortedError(
         absl::StrCat(writer_, ", who writes it, let this reader go: ", done_->message()));

@@ -23,13 +23,13 @@
 namespace cohort::parallel {
 namespace {
 
-// A host that is gone without a word is noticed after both.
+// After both, a host that vanished is noticed.
 constexpr int kPingMs = 20000;
 constexpr int kPingTimeoutMs = 10000;
-// A reader that pings more often than this, without data, is sent away.
+// A reader that pings more often than this, without data, is disconnected.
 constexpr int kMinPingIntervalMs = 5000;
 constexpr int kMostRequestBytes = 4096;
-// For cancelled streams to be gone.
+// The time in which cancelled streams end.
 constexpr absl::Duration kLastGrace = absl::Seconds(2);
 
 std::string HostAndPort(absl::string_view host, int port) {
@@ -37,7 +37,7 @@ std::string HostAndPort(absl::string_view host, int port) {
   return plain ? absl::StrCat(host, ":", port) : absl::StrCat("[", host, "]:", port);
 }
 
-// Those of this host that others may know, IPv4 first, then those it has for itself.
+// This host's addresses for others, IPv4 first, then its local ones.
 std::vector<std::string> HostAddresses() {
   std::vector<std::string> near, v4, v6;
   ifaddrs* all = nullptr;

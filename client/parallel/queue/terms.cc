@@ -12,7 +12,7 @@ namespace {
 constexpr size_t kTokenBytes = 16;
 constexpr int64_t kMostCapacity = int64_t{1} << 40;
 
-// In the same time whatever differs.
+// Compares in the same time for any difference.
 bool SameToken(const std::string& a, const std::string& b) {
   if (a.size() != kTokenBytes || b.size() != kTokenBytes) return false;
   unsigned char difference = 0;
@@ -24,7 +24,7 @@ bool SameToken(const std::string& a, const std::string& b) {
 
 std::string NewToken() {
   std::string token(kTokenBytes, '\0');
-  // So few bytes the kernel gives at once and whole.
+  // The kernel gives so few bytes at once.
   while (getrandom(token.data(), token.size(), 0) != static_cast<ssize_t>(token.size())) {
   }
   return token;

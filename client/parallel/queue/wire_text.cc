@@ -15,7 +15,7 @@ size_t CharacterBytes(absl::string_view text) {
   for (size_t i = 1; i < bytes; ++i) {
     if ((byte(i) & 0xC0) != 0x80) return 0;
   }
-  // Longer than need be, halves of pairs, and beyond the last.
+  // Overlong forms, surrogates, and numbers beyond the last character.
   const unsigned second = byte(1);
   if ((first == 0xE0 && second < 0xA0) || (first == 0xED && second > 0x9F) ||
       (first == 0xF0 && second < 0x90) || (first == 0xF4 && second > 0x8F)) {

@@ -16,10 +16,10 @@ namespace cohort::parallel {
 namespace {
 
 constexpr uint64_t kChunk = uint64_t{512} << 10;
-// Less is copied: cheaper than to hold the ring.
+// Smaller values are copied, which costs less than holding the ring.
 constexpr uint64_t kShared = uint64_t{4} << 10;
 
-// ReadQueueResponse.data, of bytes that are not copied.
+// ReadQueueResponse.data, for bytes that are not copied.
 grpc::ByteBuffer DataMessage(const std::shared_ptr<RingMemory>& ring, uint64_t position,
                              uint64_t size) {
   std::string header(1, static_cast<char>(v1::ReadQueueResponse::kDataFieldNumber << 3 | 2));
@@ -88,7 +88,7 @@ class WriterStream::StreamSeat final : public ReaderSeat {
   void Wake() override {
     if (stream_->TakeTurn()) stream_->WriteOn();
   }
-  // Where the stream ends for a reason of its own, that one stays.
+  // If the stream ends for a reason of its own, that reason stays.
   void Left(absl::string_view why) override { stream_->End(absl::AbortedError(why)); }
 
  private:
@@ -116,7 +116,7 @@ class WriterStream::StreamReactor final : public Reactor {
   void OnDone() override {
     const std::shared_ptr<StreamCount> count = stream_->count_;
     const int readers = stream_->seat_ != nullptr ? 1 : 0;
-    stream_->seat_ = nullptr;  // which holds the stream
+    stream_->seat_ = nullptr;  // the seat holds the stream
     delete this;
     count->Add(-1, -readers);
   }
@@ -214,7 +214,7 @@ void WriterStream::FinishCall() {
     MutexLock lock(&mutex_);
     status = status_;
   }
-  // The writer would hold the seat, and that the writer.
+  // Otherwise the writer would hold the seat, and the seat the writer.
   if (seat_ != nullptr) writer_->Leave(*seat_, status.message());
   reactor_->Finish(ToGrpcStatus(end_sent_ ? absl::OkStatus() : status));
 }
@@ -231,7 +231,7 @@ void WriterStream::WriteOn() {
       message_ = PlainMessage(response);
       return reactor_->StartWrite(&message_);
     }
-    // The end comes behind the last bytes.
+    // The end is set after the last bytes.
     const RingHeader& header = writer_->ring()->header();
     const bool ended = header.ended.load(std::memory_order_seq_cst) != 0;
     const uint64_t sent = sent_.load(std::memory_order_relaxed);
@@ -245,13 +245,13 @@ void WriterStream::WriteOn() {
     if (ended) {
       end_sent_ = true;
       v1::ReadQueueResponse response;
-      // Its writer made it UTF-8.
+      // The writer has made the reason UTF-8.
       response.mutable_end()->set_reason(std::string(header.reason, header.reason_size));
       message_ = PlainMessage(response);
       return reactor_->StartWrite(&message_);
     }
     page_.reader_sleeps.store(1, std::memory_order_seq_cst);
-    // From here on another may have the turn, and the reactor may go.
+    // From here on another thread may have the turn, and the reactor may end.
     if (writer_->tail() == sent && !over_.load(std::memory_order_seq_cst) &&
         header.ended.load(std::memory_order_seq_cst) == 0) {
       return;

@@ -97,7 +97,7 @@ class Broadcast {
   }
 
  private:
-  // A map on its way.
+  // A map that is being broadcast.
   struct Parcel {
     Packing packing;
     Tensor front;
@@ -110,7 +110,7 @@ class Broadcast {
                                                     group_.name(), ": ", status.message()));
   }
 
-  // --- The root's part.
+  // --- On the root.
 
   // All steps that can fail on the root alone, before it tells the other ranks.
   absl::StatusOr<Parcel> Prepare(const TensorMap* map) const {
@@ -154,7 +154,7 @@ class Broadcast {
     return group_.BroadcastObject(bytes, root_, deadline_.Left()).status();
   }
 
-  // --- The others' part.
+  // --- On the other ranks.
 
   absl::StatusOr<Tensor> ReceiveFront(int64_t bytes) const {
     if (!by_tensor_) {
@@ -195,7 +195,7 @@ class Broadcast {
     return absl::OkStatus();
   }
 
-  // --- Everybody's part.
+  // --- On all ranks.
 
   // All ranks exchange their words and compare them; returns the root's.
   absl::StatusOr<Word> Agree(bool has_more, int64_t front_bytes) const {
@@ -266,7 +266,7 @@ class Broadcast {
 
   client::Group& group_;
   const int root_;
-  const bool by_tensor_;  // the front travels as one; else as an object
+  const bool by_tensor_;  // the front is broadcast as a tensor; else as an object
   const bool on_stream_;
   const Deadline deadline_;
 };

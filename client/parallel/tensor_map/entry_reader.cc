@@ -1,4 +1,4 @@
-// Entries that came, as a map again.
+// Parses received entries into a map.
 #include <algorithm>
 #include <cstring>
 #include <limits>
@@ -51,7 +51,7 @@ class EntryReader {
     return true;
   }
 
-  // Precondition: it is nothing yet.
+  // Precondition: the value is null.
   bool ReadValue(Value* value) {
     if (++values_ > kMaxValues) return Fail(TooMuch("values", kMaxValues));
     uint8_t kind = 0;
@@ -229,7 +229,7 @@ class EntryReader {
 
   const bool has_tensors_;
   const size_t all_;
-  absl::string_view bytes_;  // that are left
+  absl::string_view bytes_;  // the rest of the bytes
   absl::Status status_;
   DecodedMap out_;
   int depth_ = 0;

@@ -34,7 +34,7 @@ const Value* ValueAt(const TensorMap& map, const Path& path) {
   return value;
 }
 
-// The first that differs from rank 0; -1: none.
+// The first rank whose size differs from rank 0's; -1: no such rank.
 int64_t FirstOther(const client::Sizes& sizes) {
   const auto other =
       std::find_if(sizes.begin(), sizes.end(), [&sizes](int64_t size) { return size != sizes[0]; });
@@ -119,7 +119,7 @@ absl::Status CheckAlike(client::Group& group, const std::vector<Tensor>& tensors
   COHORT_ASSIGN_OR_RETURN(const client::Sizes alike, group.ExchangeSizes(DigestOf(kinds), options));
   if (FirstOther(alike) >= 0) return differ(FirstOther(alike), "tensors");
 
-  // One round each: all come to the same, whatever is wrong with one of them here.
+  // One round each: all ranks take part in it, even if this rank has an error.
   absl::Status first;
   for (size_t i = 0; i < tensors.size(); ++i) {
     const Tensor here = Tensor::Uninitialized(tensors[i].type(), tensors[i].shape());

@@ -32,7 +32,7 @@ absl::Status CheckPeer(const client::Group& group, int peer) {
 }
 
 bool HasTensor(const Value& value, int depth = 0) {
-  if (depth > kMaxDepth) return false;  // refused for that
+  if (depth > kMaxDepth) return false;  // another check refuses it
   if (value.As<Tensor>() != nullptr) return true;
   if (const List* const list = value.As<List>(); list != nullptr) {
     return std::any_of(list->begin(), list->end(),
@@ -46,7 +46,7 @@ bool HasTensor(const Value& value, int depth = 0) {
   return false;
 }
 
-// Copies that are done when the call returns.
+// Copies tensors; the copies are done when the call returns.
 client::CallOptions Now(const client::CallOptions& options) {
   client::CallOptions now = options;
   now.stream.reset();

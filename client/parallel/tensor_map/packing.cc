@@ -24,7 +24,7 @@ bool IsSmallOnGpu(const TensorEntry& entry) {
 Packing Packing::Of(size_t entry_bytes, const std::vector<TensorEntry>& tensors, bool all_of_host) {
   Packing packing;
   packing.front_bytes_ = static_cast<int64_t>(kHeadBytes + entry_bytes);
-  // One alone is sent from where it is.
+  // A single one is sent from its own place.
   const bool packs_on_gpu = std::count_if(tensors.begin(), tensors.end(), IsSmallOnGpu) > 1;
   packing.offsets_.reserve(tensors.size());
   for (const TensorEntry& entry : tensors) {

@@ -24,7 +24,7 @@ absl::Status CheckNotAlone(const client::Group& group, absl::string_view what) {
       absl::StrCat(what, " of a tensor map: group ", group.name(), " has one rank alone"));
 }
 
-// The message of it.
+// Makes the message of a map.
 absl::Status Prepare(client::Group& group, const TensorMap& map, const MapGatherOptions& gather,
                      const Deadline& deadline, MessageSend& send) {
   const auto parts = [&](WayTo way, const Tensor& tensor) -> absl::StatusOr<int> {
@@ -38,7 +38,7 @@ absl::Status Prepare(client::Group& group, const TensorMap& map, const MapGather
   absl::StatusOr<EncodedMap> result = encode();
   const bool checks = gather.check && gather.group != nullptr;
   if (!result.ok()) {
-    // The other ranks of that group are about to check.
+    // The other ranks of that group are about to compare.
     if (checks) gather.group->Refuse(result.status(), deadline.Left()).IgnoreError();
     return result.status();
   }
@@ -70,7 +70,7 @@ class Reception {
   Reception(client::Group& group, client::Group* gathers_in, int peer, const Deadline& deadline)
       : group_(group), gathers_in_(gathers_in), peer_(peer), deadline_(deadline) {}
 
-  // For Messages: where the tensors are to go.
+  // For Messages: the places of the tensors.
   absl::StatusOr<std::vector<Tensor>> Accept(const std::string& note,
                                              const std::vector<TensorMeta>& metas) {
     COHORT_RETURN_IF_ERROR(Parse(note));
@@ -117,7 +117,7 @@ class Reception {
       }
       map_.Fill(i, std::move(tensor));
     }
-    // Parts go with this call.
+    // The parts are freed with this call.
     if (gathered > 0 && deadline_.LeftOnGpu().stream.has_value()) {
       COHORT_RETURN_IF_ERROR(gathers_in_->AwaitStreams(deadline_.Left()));
     }
@@ -178,8 +178,8 @@ class Reception {
   const int peer_;
   const Deadline& deadline_;
   DecodedMap map_;
-  std::vector<Tensor> gathered_;  // of those in parts, where the whole is to be
-  std::vector<Tensor> parts_;     // that a stream may still read
+  std::vector<Tensor> gathered_;  // by tensor in parts: the place of the whole
+  std::vector<Tensor> parts_;     // parts that a stream may still read
 };
 
 }  // namespace
@@ -193,10 +193,10 @@ absl::Status SendTensorMap(Messages& messages, const TensorMap& map,
   MessageSend& send = sends[0];
   send.peer = options.to.value_or((group.rank() + 1) % group.size());
   send.channel = options.channel;
-  // Goes in the map's place, so that the receiver does not wait, and the next one comes next.
+  // Sent instead of the map, so that the receiver does not wait and stays in step.
   send.failure = Prepare(group, map, options.gather, deadline, send);
   absl::Status status = messages.Exchange(sends, {}, deadline.LeftOnGpu()).status();
-  // Parts of strided tensors are copies, which go with this call.
+  // Parts of strided tensors are copies, which are freed with this call.
   for (const Tensor& tensor : send.message.tensors) {
     if (send.awaited) status = Outlive(group, tensor, status, deadline.LeftOnGpu());
   }

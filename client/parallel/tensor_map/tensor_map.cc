@@ -88,7 +88,7 @@ size_t TensorMap::SlotOf(absl::string_view key) const {
 }
 
 void TensorMap::AddToIndex(size_t entry) {
-  // At most half full, of a power of two.
+  // At most half full; the size is a power of two.
   if (2 * (entry + 1) > index_.size()) {
     index_.assign(std::max(4 * kIndexedFrom, 2 * index_.size()), 0);
     for (size_t i = 0; i < entry; ++i)

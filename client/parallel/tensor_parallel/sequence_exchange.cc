@@ -21,7 +21,7 @@ absl::Status Wrong(const Tensor& input, absl::string_view verb, absl::string_vie
   return absl::InvalidArgumentError(absl::StrCat(verb, " of ", input.ToString(), ": ", why));
 }
 
-// Dimension `dim` first, the others in their order.
+// A view with dimension `dim` first and the others in order.
 Tensor InFront(const Tensor& tensor, int dim) {
   absl::InlinedVector<int, 6> order(static_cast<size_t>(tensor.dims()));
   std::iota(order.begin(), order.end(), 0);
@@ -30,7 +30,7 @@ Tensor InFront(const Tensor& tensor, int dim) {
   return tensor.Permute(order);
 }
 
-// How many rows, and of how many columns.
+// The number of rows and of columns.
 struct Matrix {
   int64_t rows = 1;
   int64_t columns = 0;
@@ -76,7 +76,7 @@ absl::StatusOr<TensorSpec> SequenceOf(const Tensor& input, int ranks) {
   return TensorSpec{input.type(), {matrix.rows / ranks, columns}, input.device()};
 }
 
-// The elements, contiguous, in `copy`.
+// Copies the elements to `copy`, contiguous.
 absl::Status CopyOf(client::Group& group, const Tensor& input, const client::CallOptions& call,
                     Tensor& copy) {
   COHORT_ASSIGN_OR_RETURN(copy, Allocate(group, input.type(), input.shape(), input.device()));
@@ -103,7 +103,7 @@ absl::StatusOr<Tensor> HiddenToSequence(client::Group& group, const Tensor& inpu
   const int ranks = group.size();
   COHORT_ASSIGN_OR_RETURN(const Tensor result, AllocateResult(group, SequenceOf(input, ranks),
                                                               options.buffers, options.call));
-  // The other way around: part r is the block of columns that comes from rank r.
+  // The reverse: part r is the block of columns from rank r.
   const int64_t columns = input.shape().back();
   const Tensor output = InFront(WithDimSplit(result, 1, ranks, columns), 1);
   std::optional<Tensor> rows = WithRowsMerged(input);
@@ -117,7 +117,7 @@ absl::StatusOr<Tensor> HiddenToSequence(client::Group& group, const Tensor& inpu
   }
   const Tensor blocks = WithDimSplit(*rows, 0, ranks, output.shape()[1]);
   const absl::Status exchanged = group.AllToAll(blocks, output, options.call);
-  // The copy lives until it has been read, or will not be.
+  // The copy lives until it has been read, or will not be read.
   COHORT_RETURN_IF_ERROR(Outlive(group, copy, exchanged, options.call));
   return result;
 }

@@ -126,7 +126,7 @@ absl::StatusOr<Tensor> Gather1D(client::Group& group, const Tensor& part, const 
   COHORT_ASSIGN_OR_RETURN(const Tensor whole,
                           AllocateResult(group, TensorSpec{part.type(), shape, part.device()},
                                          options.buffers, options.call));
-  // One part behind the other, each in the shape in which the ranks have it.
+  // Concatenates the parts, each in the shape that the ranks gave.
   const Tensor input = Unsqueezed(part);
   Shape joined = input.shape();
   joined[0] = group.size();

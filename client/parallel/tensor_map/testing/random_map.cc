@@ -14,7 +14,7 @@ namespace cohort::parallel {
 namespace {
 
 std::string RandomText(std::mt19937& random) {
-  // Among them what others use to separate keys.
+  // Some keys have characters that other formats use as separators.
   constexpr absl::string_view kAlphabet("ab%./\0\n\xFF'", 9);
   std::string text;
   for (size_t left = random() % 7; left > 0; --left) {
@@ -83,7 +83,7 @@ Tensor RandomHostTensor(std::mt19937& random) {
 
 TensorMap RandomMap(std::mt19937& random, int depth, const std::function<Tensor()>& tensor) {
   TensorMap map;
-  // Now and then as many as are found by an index.
+  // Now and then so many entries that the index finds them.
   for (size_t left = random() % 16 == 0 ? 40 : random() % 6; left > 0; --left) {
     map.Set(RandomText(random), RandomValue(random, depth, tensor));
   }

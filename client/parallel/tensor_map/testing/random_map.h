@@ -1,4 +1,4 @@
-// Tensor maps for tests: what chance puts together, and a text of everything that is in one.
+// Random tensor maps for tests, and a text of everything in a map.
 #ifndef COHORT_CLIENT_PARALLEL_TENSOR_MAP_TESTING_RANDOM_MAP_H_
 #define COHORT_CLIENT_PARALLEL_TENSOR_MAP_TESTING_RANDOM_MAP_H_
 
