@@ -132,7 +132,7 @@ absl::Status OutputFile::Commit() {
     return Failed(path_, "make");
   }
   committed_ = true;
-  // The new name is on the disk with its folder.
+  // The rename is on the disk once its folder is synced.
   if (fsync(folder_.get()) != 0) return Failed(path_, "keep");
   return absl::OkStatus();
 }

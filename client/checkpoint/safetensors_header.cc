@@ -47,7 +47,7 @@ std::optional<DataType> FindType(absl::string_view name) {
   return std::nullopt;
 }
 
-// Names come from the file.
+// Names come from the untrusted file.
 std::string Quoted(absl::string_view name) {
   constexpr size_t kShown = 120;
   return absl::StrCat("'", absl::CHexEscape(name.substr(0, kShown)),
@@ -59,8 +59,8 @@ absl::Status Refuse(absl::string_view what, absl::string_view why) {
 }
 
 // Builds a Layout from the parser's events, without a document in between: each event takes
-// constant time, whatever came before. (nlohmann's parser with a callback looks at all siblings of
-// each object that ends.) The parser follows no recursion, and stops where an event returns false.
+// constant time. (nlohmann's parser with a callback visits all siblings of each object that ends.)
+// The parser does not recurse, and stops if an event returns false.
 class HeaderReader final : public nlohmann::json_sax<Json> {
  public:
   explicit HeaderReader(Layout& layout) : layout_(layout) {}
@@ -102,7 +102,7 @@ class HeaderReader final : public nlohmann::json_sax<Json> {
     return false;
   }
   std::string Tensor() const { return absl::StrCat("tensor ", Quoted(tensor_.name)); }
-  // A value that is neither a text, nor a number from 0 to 2^63 - 1 in a list, nor a structure.
+  // A value of a kind that the header cannot have there.
   bool Other(absl::string_view text);
   bool EndTensor();
 
@@ -322,7 +322,7 @@ absl::StatusOr<Layout> ParseHeader(absl::string_view header, int64_t file_bytes)
   layout.data_bytes = file_bytes - layout.header_bytes;
   const absl::string_view text = header.substr(kLengthBytes);
   if (text[0] != '{') return Refuse("the header", "does not begin with '{'");
-  // Where the parser would stop, and call it the end.
+  // Bytes at which the parser would stop as if the text ended.
   if (text.find('\0') != absl::string_view::npos) return Refuse("the header", "has a zero byte");
   HeaderReader reader(layout);
   const bool parsed = Json::sax_parse(text.begin(), text.end(), &reader);
@@ -338,7 +338,7 @@ absl::StatusOr<Layout> ParseHeader(absl::string_view header, int64_t file_bytes)
 
 std::string FormatHeader(const std::vector<TensorEntry>& tensors,
                          const std::map<std::string, std::string>& metadata) {
-  // Put together as text: nlohmann's ordered objects look at all members for each that is added.
+  // Builds the text itself: nlohmann's ordered objects compare all members for each one added.
   std::string text = "{";
   if (!metadata.empty()) absl::StrAppend(&text, "\"", kMetadata, "\":", Json(metadata).dump());
   int64_t offset = 0;

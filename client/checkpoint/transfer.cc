@@ -84,7 +84,7 @@ absl::string_view BytesOf(const Tensor& tensor, int64_t size) {
   return {static_cast<const char*>(tensor.data()), static_cast<size_t>(size)};
 }
 
-// The two pieces on their way, in memory that the others reach.
+// The two pieces in flight, in memory that the other ranks can map.
 class Pieces {
  public:
   static absl::StatusOr<Pieces> Make(client::Group& group, int64_t data_bytes,
@@ -114,7 +114,7 @@ class Pieces {
   std::array<Tensor, 2> buffers_;
 };
 
-// Ranks tell each other how it went; by rank.
+// Ranks exchange their outcomes; returns them by rank.
 absl::StatusOr<std::vector<std::string>> TellAll(client::Group& group, const absl::Status& own) {
   return group.AllGatherObjects(Format(own));
 }
@@ -175,7 +175,7 @@ absl::StatusOr<TransferReport> Push(client::Group& group, const absl::StatusOr<F
   }
   const auto announced = group.BroadcastObject(Format(announcement), group.rank());
   if (!file.ok()) {
-    // The others may not have asked yet: this rank leaves once they have.
+    // The other ranks may not have fetched it yet: this rank leaves once they have.
     TellAll(group, file.status()).IgnoreError();
     return file.status();
   }
@@ -183,7 +183,7 @@ absl::StatusOr<TransferReport> Push(client::Group& group, const absl::StatusOr<F
   Checksums checksums(file->layout());
   const absl::Status sent = SendAll(group, *file, options, checksums);
   if (!sent.ok()) {
-    // The others wait for pieces that do not come.
+    // Otherwise the other ranks would wait for pieces that do not come.
     group.Abort(sent);
     return sent;
   }
@@ -296,7 +296,7 @@ absl::StatusOr<TransferReport> Pull(client::Group& group, int root, Sink& sink,
   }
   absl::StatusOr<Received> received = ReceiveAll(group, root, *announcement, sink, options);
   if (!received.ok()) {
-    // The others wait for this rank.
+    // The other ranks wait for this rank's outcome.
     group.Abort(received.status());
     return received.status();
   }

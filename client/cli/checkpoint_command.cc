@@ -48,7 +48,7 @@ checkpoint::TransferOptions ShowingProgress(Context& context, ProgressLine& prog
                          shown = absl::InfinitePast()](int64_t bytes, int64_t of) mutable {
     const Instant now = clock.Now();
     if (!begin.has_value()) begin = now;
-    // A terminal need not see each piece.
+    // A terminal does not need to show each piece.
     if (now - shown < absl::Milliseconds(100)) return;
     shown = now;
     progress.Show(absl::StrFormat("%s: %s of %s, %.2f GB/s", what, FormatBytes(bytes),
@@ -85,8 +85,8 @@ void PrintSummary(Context& context, const std::string& verb, const std::string& 
 absl::StatusOr<ExitCode> Push(Context& context, const Flags& flags) {
   COHORT_RETURN_IF_ERROR(CheckGroupFlags(flags.group));
   const absl::StatusOr<checkpoint::File> file = checkpoint::File::Open(flags.file);
-  // A file that cannot be opened is a mistake in the command. Damage is told to the other ranks,
-  // which wait, or will.
+  // A file that cannot be opened is a mistake in the command line. Damage of a file is sent to the
+  // other ranks, which wait for this one.
   if (!file.ok() && !absl::IsInvalidArgument(file.status())) return file.status();
   COHORT_ASSIGN_OR_RETURN(
       auto seat, GroupSeat::Take(context, flags.group, context.TimeoutOr(kDefaultTimeout)));

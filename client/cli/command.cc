@@ -19,7 +19,7 @@
 namespace cohort::cli {
 namespace {
 
-// As absl::ParseDuration, but finite and not negative.
+// Like absl::ParseDuration, but finite and not negative.
 bool ParseTimeout(const std::string& text, absl::Duration* duration) {
   return absl::ParseDuration(text, duration) && *duration >= absl::ZeroDuration() &&
          *duration != absl::InfiniteDuration();
@@ -32,7 +32,7 @@ absl::StatusOr<std::string> ReadAll(std::istream& in, absl::string_view name) {
     in.read(part.data(), static_cast<std::streamsize>(part.size()));
     bytes.append(part.data(), static_cast<size_t>(in.gcount()));
   } while (in.good());
-  // A folder opens, and fails when read.
+  // A folder can be opened, and fails when it is read.
   if (in.bad()) {
     return absl::InternalError(absl::StrCat("cannot read ", name, ": ", std::strerror(errno)));
   }
@@ -57,10 +57,10 @@ absl::StatusOr<std::shared_ptr<client::Connection>> Context::Connect() {
 }
 
 void Context::OnAway(const client::AwayReport& away) {
-  // The good-bye of an interrupted command is said on another thread, and briefly.
+  // An interrupted command leaves on another thread, in a short time.
   if (std::this_thread::get_id() != thread_) return;
   if (on_away_) return on_away_(away);
-  // Heard each second, worth a line when it is news.
+  // Reported each second; it is worth a line only if the kind has changed.
   if (std::exchange(remarked_, away.kind) == away.kind) return;
   printer().Remark(absl::StrCat("cohort: ", FormatAway(away)));
 }
@@ -110,7 +110,7 @@ CLI::Option* AddDuration(CLI::App& command, const std::string& name,
       ->check([](const std::string& text) {
         absl::Duration duration;
         if (ParseTimeout(text, &duration)) return std::string();
-        // The parser gives an option its value, also when that was forgotten.
+        // If the user forgot the value, the parser takes the next word for it.
         if (absl::StartsWith(text, "--")) {
           return absl::StrCat("a duration such as 500ms, 30s or 5m is missing before ", text);
         }
@@ -121,7 +121,7 @@ CLI::Option* AddDuration(CLI::App& command, const std::string& name,
 std::function<std::string(const std::string&)> WholeNumber(int64_t least) {
   return [least](const std::string& text) {
     int64_t number = 0;
-    // The parser takes a plus sign and such for no number, and so do we.
+    // The parser accepts no plus sign and the like; neither does this check.
     if (!absl::SimpleAtoi(text, &number)) {
       return absl::StrCat("'", text, "' is no whole number");
     }

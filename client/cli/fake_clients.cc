@@ -21,7 +21,7 @@ void Record(FakeClients& fake, const char* method, const Arguments&... arguments
   if (away != fake.away.end()) fake.connection.on_away(away->second);
 }
 
-// Takes the next answer, when one is set and is an error.
+// Takes the next answer, if it is set and is an error.
 absl::Status Next(FakeClients& fake) {
   if (fake.next.empty()) return absl::OkStatus();
   absl::Status status = std::move(fake.next.front());

@@ -128,7 +128,7 @@ absl::StatusOr<ExitCode> Show(Context& context, const Flags& flags) {
   return ExitCode::kOk;
 }
 
-// How often a group that is not there is looked for.
+// The pause between two looks for a missing group.
 constexpr absl::Duration kLookInterval = absl::Milliseconds(500);
 
 // Waits for the group to exist, until `until`.
@@ -153,8 +153,8 @@ absl::StatusOr<ExitCode> Watch(Context& context, const Flags& flags) {
     const Instant until = clock.Now() + flags.wait.value_or(absl::ZeroDuration());
     return AwaitGroup(context, *admin, flags.group, std::min(until, deadline));
   };
-  // A watch waits out a coordinator that is away; that it is there to begin with is found out here,
-  // and so is from where on "now" is.
+  // A watch waits while the coordinator is away. So this first request finds out whether the
+  // coordinator is there at all, and the revision of "now".
   absl::StatusOr<client::GroupInfo> group = await_group();
   if (absl::IsNotFound(group.status()) && !flags.wait.has_value()) {
     printer.Remark("cohort: with --wait 5m the watch begins when the group exists");
@@ -173,7 +173,7 @@ absl::StatusOr<ExitCode> Watch(Context& context, const Flags& flags) {
     } else {
       printer.PrintText(FormatEvent(event));
     }
-    // Nothing comes after the end of a group, and nothing is read after the end of a pipe.
+    // A closed group has no more events, and a closed pipe no reader.
     return printer.out_ok() && event.kind != client::EventKind::kClosed;
   };
   while (true) {
@@ -185,8 +185,8 @@ absl::StatusOr<ExitCode> Watch(Context& context, const Flags& flags) {
       COHORT_RETURN_IF_ERROR(status);
       return ExitCode::kOk;
     }
-    // The coordinator kept no events over its restart. Had it not restarted, the user asked for
-    // what there is not.
+    // The coordinator kept no events over its restart. If it has not restarted, the user asked for
+    // events that do not exist.
     if (flags.from_revision == seen && !gone) {
       COHORT_ASSIGN_OR_RETURN(const client::ServerStats stats, admin->Stats());
       if (stats.server_incarnation == incarnation) return status;

@@ -20,7 +20,7 @@ const std::map<std::string, GroupForm>& Forms() {
   return *forms;
 }
 
-// One for each rank, or this rank's alone.
+// One worker for each rank, or only this rank's.
 std::string WorkerOf(const GroupFlags& flags) {
   if (flags.workers.empty()) return "";
   return flags.workers.size() == 1 ? flags.workers[0]

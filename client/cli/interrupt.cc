@@ -53,7 +53,7 @@ void Interrupt::Listen() {
   if (sigwait(&signals_, &signal) != 0 || signal == kWake) return;
   const pthread_t listener = pthread_self();
   const absl::Status started = StartDetachedThread("cohort-interrupt", [this, listener] {
-    // Never given back: the process ends while it is held.
+    // Never unlocked: the process ends while it is held.
     mutex_.lock();
     if (on_interrupt_) on_interrupt_();
     pthread_kill(listener, kWake);

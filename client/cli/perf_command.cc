@@ -276,7 +276,7 @@ std::string Describe(const RankFailure& failure) {
   return absl::StrCat("rank ", failure.rank, " (process ", failure.pid, ") ", how, words);
 }
 
-// That each rank has one of its own.
+// Checks that each rank has a GPU of its own.
 absl::Status CheckGpus(Context& context, const Flags& flags) {
   if (!flags.group.gpu.has_value()) return absl::OkStatus();
   COHORT_ASSIGN_OR_RETURN(const int gpus, context.environment().groups->CountGpus());

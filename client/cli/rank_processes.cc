@@ -25,7 +25,7 @@
 namespace cohort::cli {
 namespace {
 
-// The others hear of a lost rank within milliseconds; then they leave the group.
+// The others learn of a lost rank within milliseconds; then they leave the group.
 constexpr absl::Duration kGrace = absl::Seconds(5);
 constexpr absl::Duration kPatience = absl::Seconds(1);
 constexpr int kAborted = 6;
@@ -38,9 +38,9 @@ absl::Status Failed(absl::string_view what) {
   return absl::Status(code, absl::StrCat(what, ": ", std::strerror(errno)));
 }
 
-// In the child, where little may be called. Does not return.
+// Runs in the child, where few functions may be called. Does not return.
 [[noreturn]] void BecomeRank(pid_t parent, int errors, char* const* arguments) {
-  // A rank is not left behind when its starter is killed.
+  // The kernel kills a rank when its starter is killed.
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) _exit(127);
   // This process takes its signals on one thread and blocks them on all others.
@@ -129,7 +129,7 @@ void RankProcesses::Reap() {
 
 void RankProcesses::Signal(int signal) {
   for (Rank& rank : ranks_) {
-    // Not reaped: the number is still this process'.
+    // Not reaped yet, so the number is still this process'.
     if (!rank.running) continue;
     rank.killed_by_us = true;
     kill(rank.pid, signal);
@@ -173,7 +173,7 @@ std::optional<RankFailure> RankProcesses::Wait() {
 
 void RankProcesses::Stop() {
   const uint64_t one = 1;
-  // An eventfd takes a number at any time.
+  // An eventfd accepts a number at any time.
   if (write(stop_.get(), &one, sizeof(one)) != sizeof(one)) return;
   MutexLock lock(&mutex_);
   mutex_.AwaitWithTimeout(absl::Condition(&gone_), 2 * kPatience);

@@ -84,9 +84,9 @@ client::RoundOptions Seat::RoundOptions(const std::string& name, const std::stri
 absl::Status Seat::Release(absl::Status outcome) {
   ShowWaiting(nullptr);
   if (context_.environment().set_on_interrupt) context_.environment().set_on_interrupt(nullptr);
-  // The good-bye is a courtesy: whatever ended the generation before it does not matter now.
+  // Leave is a courtesy: an earlier end of the generation does not matter now.
   if (!absl::IsUnavailable(outcome)) {
-    // The others are told this as the cause of whatever they wait for.
+    // The others get this text as the cause of their failed waits.
     group_->Leave(outcome.ok() ? "done" : absl::StrCat("it failed: ", outcome.message()))
         .IgnoreError();
   }

@@ -73,7 +73,7 @@ Json ToArray(const std::vector<client::KeyValue>& values) {
   return json;
 }
 
-// One number as the answer, for people bare, for programs under its name.
+// One number as the answer: bare as text, under its name as JSON.
 ExitCode PrintNumber(Context& context, const char* name, int64_t number) {
   if (context.json()) {
     context.printer().PrintJson({{name, number}});
@@ -141,7 +141,7 @@ absl::StatusOr<ExitCode> Delete(Context& context, const Flags& flags) {
   COHORT_ASSIGN_OR_RETURN(const int64_t count, store->Delete(flags.key, flags.prefix,
                                                              context.TimeoutOr(kDefaultTimeout)));
   PrintNumber(context, "deleted_count", count);
-  // A prefix may have nothing under it; a key that is named should be there.
+  // A prefix may have no keys; a named key should exist.
   if (count > 0 || flags.prefix) return ExitCode::kOk;
   context.printer().Remark(absl::StrCat("cohort: not there: ", Printable(flags.key)));
   return ExitCode::kNotFound;
@@ -260,8 +260,8 @@ std::string FormatEvent(const client::KeyEvent& event) {
 
 absl::StatusOr<ExitCode> Watch(Context& context, const Flags& flags) {
   COHORT_ASSIGN_OR_RETURN(auto store, context.Store(flags.group));
-  // A watch waits out a coordinator that is away; that it is there to begin with is found out here,
-  // and so is from where on "now" is.
+  // A watch waits while the coordinator is away. So this first request finds out whether the
+  // coordinator is there at all, and the revision of "now".
   const auto probe = [&] {
     return store->Range(flags.key, "", /*page_size=*/1, /*keys_only=*/true, /*count_only=*/true,
                         context.TimeoutOr(kProbeTimeout));
@@ -283,7 +283,8 @@ absl::StatusOr<ExitCode> Watch(Context& context, const Flags& flags) {
   while (true) {
     const int64_t from = seen;
     const absl::Status status = store->Watch(flags.key, from, on_event, deadline - clock.Now());
-    // The coordinator kept no events over its restart; what the user asked for is another matter.
+    // The coordinator kept no events over its restart. But a revision that the user gave is an
+    // error of the user.
     if (!absl::IsOutOfRange(status) || flags.from_revision == seen) {
       COHORT_RETURN_IF_ERROR(status);
       return ExitCode::kOk;

@@ -93,7 +93,7 @@ void AddCommands(CLI::App& app, Context& context) {
   app.footer(kFooter);
 }
 
-// The words that lead to the command that was being parsed: "cohort group show".
+// The words of the command that was being parsed: "cohort group show".
 std::string CommandPath(const CLI::App& app) {
   const auto chosen = app.get_subcommands();
   if (chosen.empty()) return app.get_name();
@@ -105,7 +105,7 @@ const CLI::App& Chosen(const CLI::App& app) {
   return chosen.empty() ? app : Chosen(*chosen.front());
 }
 
-// The parser only says that one is required.
+// The parser's own text only says that a command is required.
 std::string WrongCommand(const CLI::App& noun, const std::vector<std::string>& rest) {
   std::vector<std::string> names;
   for (const CLI::App* command : noun.get_subcommands([](const CLI::App*) { return true; })) {
@@ -130,7 +130,7 @@ void PrintError(Context& context, const absl::Status& status) {
   if (context.json()) context.printer().PrintJson(ErrorJson(status, info, context.missing()));
 }
 
-// How the parser ends the tool: help and version are results, everything else is wrong usage.
+// Ends the tool after the parser: help and version are results, everything else is wrong usage.
 ExitCode EndOfParsing(const CLI::App& app, const CLI::ParseError& error, Context& context,
                       bool json) {
   if (error.get_exit_code() == static_cast<int>(CLI::ExitCodes::Success)) {
@@ -149,7 +149,7 @@ ExitCode EndOfParsing(const CLI::App& app, const CLI::ParseError& error, Context
   return ExitCode::kUsage;
 }
 
-// A result that could not be handed over is no success.
+// If standard output did not take the result, the tool fails.
 ExitCode AfterOutput(Context& context, ExitCode code) {
   const int error = context.printer().out_errno();
   if (error == 0) return code;
@@ -166,7 +166,7 @@ ExitCode ParseAndRun(const std::vector<std::string>& arguments, Context& context
   try {
     AddGlobalOptions(app, context);
     AddCommands(app, context);
-    // The parser takes its arguments from the back.
+    // The parser takes its arguments in reverse order.
     app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));
   } catch (const CLI::ParseError& error) {
     return EndOfParsing(app, error, context, json);

@@ -32,7 +32,7 @@ absl::StatusOr<ExitCode> Trace(Context& context, const Flags& flags) {
     COHORT_RETURN_IF_ERROR(client::WriteFlightRecords(flags.records, sources.records));
   }
   const client::GroupTrace trace = client::PutTogether(sources.records, !flags.raw_clocks);
-  // A file of nothing would look like a group that did nothing.
+  // An empty file would look like a group that did nothing.
   const bool writes = !flags.output.empty() && !trace.ranks.empty();
   if (writes) COHORT_RETURN_IF_ERROR(WriteFile(flags.output, client::ChromeTrace(trace)));
   const TraceReport report = {

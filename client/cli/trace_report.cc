@@ -34,7 +34,7 @@ const FlightCall& CallOf(const GroupTrace& trace, const TracePart& part) {
 
 int RankOf(const GroupTrace& trace, int index) { return RankAt(trace, index).record.rank; }
 
-// Those with the longest waits first, `most` of them.
+// The ranks with the longest waits first, at most `most` of them.
 std::vector<const TraceCall*> LongestWaits(const GroupTrace& trace, size_t most) {
   std::vector<const TraceCall*> calls;
   for (const TraceCall& call : trace.calls) {
@@ -56,7 +56,7 @@ std::vector<const TraceCall*> OpenCalls(const GroupTrace& trace) {
   return calls;
 }
 
-// Ranks in the call that are not through, or, where all are, that have been.
+// The ranks that are still in the call; if all have left it, those that were in it.
 RankSet RanksIn(const GroupTrace& trace, const TraceCall& call) {
   RankSet ranks;
   for (const TracePart& part : call.parts) {
@@ -71,7 +71,7 @@ RankSet RanksAbsent(const GroupTrace& trace, const TraceCall& call) {
   return ranks;
 }
 
-// How long the first of them has been in it.
+// How long the first of these ranks has been in it.
 absl::Duration OpenFor(const GroupTrace& trace, const TraceCall& call) {
   absl::Duration longest;
   for (const TracePart& part : call.parts) {

@@ -39,7 +39,7 @@ std::string HostName() {
   return name;
 }
 
-// Those of a member's addresses that can be reached from here, its own host's first.
+// The addresses of a member that can be reached from here, its own host's first.
 std::vector<std::string> ReachableFrom(const client::Member& member, const std::string& here) {
   std::vector<std::string> local;
   std::vector<std::string> others;
@@ -53,7 +53,7 @@ std::vector<std::string> ReachableFrom(const client::Member& member, const std::
   return local;
 }
 
-// Finds them, step by step.
+// Finds the records, step by step.
 class Finder {
  public:
   Finder(Context& context, const TraceRequest& request)
@@ -112,7 +112,7 @@ class Finder {
                                             absl::StrJoin(others, ", ")));
   }
 
-  // False: it is of another group.
+  // Returns false if the record is of another group.
   bool Keep(client::FlightRecord record, const std::string& from) {
     const auto tenant = [](const std::string& name) {
       return name.empty() ? kDefaultTenant : name;
@@ -127,7 +127,7 @@ class Finder {
     };
     if (kept != records_.end()) {
       const bool later = age(record) > age(kept->second);
-      // The same rank, asked twice, is no news; two of one generation and other processes are.
+      // The same rank from two sources is expected; two processes in one generation are not.
       if (record.generation == kept->second.generation && record.pid != kept->second.pid) {
         context_.printer().Remark(absl::StrCat("cohort: rank ", record.rank, " is in ",
                                                sources_.from[record.rank], " and in ", from,
@@ -197,7 +197,7 @@ class Finder {
       sources_.generation = group_->generation;
       sources_.world_size = group_->world_size;
     }
-    // A group that is gone from the coordinator is as its ranks know it.
+    // If the coordinator does not know the group, the ranks' records define it.
     for (const auto& [rank, record] : records_) {
       if (group_.has_value() || record.generation < sources_.generation) continue;
       sources_.generation = record.generation;

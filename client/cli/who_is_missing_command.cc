@@ -72,11 +72,11 @@ std::string FormatInit(const client::InitStatus& init) {
                       table.ToString(2));
 }
 
-// After its start the coordinator hears of waits only as members ask again. A client does so at
-// most 2.4 s after the last time (ConnectionOptions::max_backoff), and at first may find no
-// connection.
+// After its start the coordinator learns of waits only as members ask again. A client does so at
+// most 2.4 s after its last attempt (ConnectionOptions::max_backoff), and may fail to connect at
+// first.
 constexpr absl::Duration kSettling = absl::Seconds(5);
-// For members that do not answer. Those that run do so within a third of a second.
+// The patience for members that do not answer. Running members answer within a third of a second.
 constexpr absl::Duration kPatience = absl::Seconds(2);
 
 bool Settles(const client::ServerStats& stats) { return stats.uptime < kSettling; }
@@ -162,10 +162,10 @@ absl::StatusOr<ExitCode> WhoIsMissing(Context& context, const std::string& group
   const absl::StatusOr<client::WhoIsMissingReport> report =
       admin->WhoIsMissing(group, std::min(kPatience, context.TimeoutOr(kPatience)));
   if (!report.ok() && !absl::IsNotFound(report.status())) return report.status();
-  // Afterwards: the report is of no later moment.
+  // Asked after the report, so that it is not older.
   COHORT_ASSIGN_OR_RETURN(const client::ServerStats stats, admin->Stats());
   if (!report.ok()) {
-    // Without a journal the group is there again when its members are.
+    // Without a journal the group exists again when its members have come back.
     if (Settles(stats)) context.printer().Remark(absl::StrCat("cohort: ", FormatStart(stats)));
     return report.status();
   }

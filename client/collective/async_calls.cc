@@ -19,7 +19,7 @@ struct PendingCall::State {
   bool over() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) { return status.has_value(); }
 
   Group& group;
-  AsyncCalls::Call call;  // of the thread that runs it
+  AsyncCalls::Call call;  // used by the thread that runs it
   Mutex mutex;
   std::optional<absl::Status> status ABSL_GUARDED_BY(mutex);
 };
@@ -45,7 +45,7 @@ absl::Status PendingCall::Wait(absl::Duration timeout) const {
 
 void PendingCall::Cancel() const {
   if (state_ == nullptr) return;
-  MutexLock lock(&state_->mutex);  // the group is there as long as the call is not over
+  MutexLock lock(&state_->mutex);  // the group lives as long as the call is not over
   if (!state_->over()) state_->group.Abort(absl::CancelledError("it cancelled a call"));
 }
 

@@ -18,16 +18,16 @@ double Microseconds(absl::Time time, absl::Time origin) {
   return absl::ToDoubleMicroseconds(time - origin);
 }
 
-// Ranks' threads have the rank's number, those of their devices one from here on.
+// A rank's thread has the rank's number; its device's thread has this number more.
 constexpr int kDevices = 1 << 20;
 
-// The name of a process or a thread.
+// Names a process or a thread.
 Json Name(const char* what, int process, int thread, const std::string& name) {
   return {
       {"ph", "M"}, {"name", what}, {"pid", process}, {"tid", thread}, {"args", {{"name", name}}}};
 }
 
-// Behind its rank's.
+// The thread of a device, after its rank's.
 Json Order(int process, int thread, int place) {
   return {{"ph", "M"},
           {"name", "thread_sort_index"},
@@ -97,7 +97,7 @@ class GroupWriter {
   const FlightRecord& RecordOf(int index) const {
     return trace_.ranks[static_cast<size_t>(index)].record;
   }
-  // Some readers keep the number 0 for themselves.
+  // Some readers reserve the number 0.
   static int Process(const FlightRecord& record) { return record.rank + 1; }
   static int Thread(const FlightRecord& record, bool of_device) {
     return (of_device ? kDevices : 0) + record.rank + 1;
@@ -156,10 +156,10 @@ class GroupWriter {
     arguments["waited_us"] = absl::ToDoubleMicroseconds(part.waited);
   }
 
-  // Each begins in the slice of its rank, at the time of that.
+  // Each arrow begins in the slice of its rank, at that slice's time.
   void WriteArrows(const TraceCall& call) {
     if (call.parts.size() < 2) return;
-    // By when they were called, which is where the slices begin.
+    // In the order of the calls' begins, where the slices begin.
     std::vector<const TracePart*> parts;
     for (const TracePart& part : call.parts) parts.push_back(&part);
     const auto begin = [this](const TracePart* part) {
@@ -178,7 +178,7 @@ class GroupWriter {
                     {"pid", Process(record)},
                     {"tid", Thread(record, false)},
                     {"ts", Microseconds(begin(part), origin_)}};
-      // To the slice that is there then, not to the next.
+      // Binds to the slice at this time, not to the next one.
       if (part == parts.back()) event["bp"] = "e";
       events_.push_back(std::move(event));
     }

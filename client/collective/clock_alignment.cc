@@ -10,9 +10,9 @@ namespace cohort::client {
 namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
-// No clock that works is further off, and none that is slewed.
+// No working clock drifts more, not even while it is slewed.
 constexpr double kMostDrift = 1e-3;
-// Each leaves two thirds: in the end less than a nanosecond in a day.
+// Each search step leaves two thirds: in the end less than a nanosecond in a day.
 constexpr int kSearches = 80;
 // The first guess of a contradiction, in nanoseconds; each further guess doubles it.
 constexpr double kFirstSlack = 100;
@@ -64,8 +64,8 @@ double Margin(const std::vector<Bound>& least, const std::vector<Bound>& most, d
   return above - below;
 }
 
-// The drift that leaves most room; 0 where that does half as well. The room is a concave function
-// of the drift, so a search by thirds finds its top.
+// The drift that leaves the most room, or 0 if that leaves half as much. The room is a concave
+// function of the drift, so a search by thirds finds its top.
 double DriftOf(int clock, const std::vector<Bounds>& all, int64_t middle) {
   std::vector<Bound> least;
   std::vector<Bound> most;
@@ -99,7 +99,7 @@ double DriftOf(int clock, const std::vector<Bounds>& all, int64_t middle) {
   return without >= 0 && without >= Margin(least, most, drift) / 2 ? 0 : drift;
 }
 
-// Moments without drift, since the middle.
+// Bounds clocks by their moments, without drift and counted from the middle.
 class Solver {
  public:
   Solver(const std::vector<Bounds>& all, const std::vector<ClockEstimate>& clocks, int64_t middle)

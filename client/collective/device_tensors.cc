@@ -38,7 +38,7 @@ absl::StatusOr<Tensor> DeviceTensors::Allocate(Gpu& gpu, DataType type, const Sh
     MutexLock lock(&mutex_);
     blocks_[begin] = {tensor, memory.bytes()};
   }
-  // The worker lets go of it before this process does.
+  // The worker unmaps the memory before this process frees it.
   std::shared_ptr<const void> owner(memory.data(), [session = session_.shared_from_this(), begin,
                                                     tensor, kept = memory.owner()](const void*) {
     DeviceTensors& all = session->device_tensors();

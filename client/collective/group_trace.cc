@@ -74,7 +74,7 @@ class Builder {
     }
   }
 
-  // Ranks of one clock are timed by it, whatever their processes took for the calendar's time.
+  // All ranks of one clock are timed by it, whatever calendar time their processes read.
   void FindClocks() {
     std::map<std::string, std::pair<int, absl::Duration>> known;
     for (TraceRank& rank : trace_.ranks) {
@@ -268,7 +268,7 @@ class Builder {
     }
   }
 
-  std::vector<int64_t> newest_;  // by rank: the last call of all in the generation of its record
+  std::vector<int64_t> newest_;  // by rank: its last common call in its generation
   GroupTrace trace_;
 };
 

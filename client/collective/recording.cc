@@ -13,14 +13,14 @@
 namespace cohort::client {
 namespace {
 
-// FNV-1a: the same in all processes.
+// FNV-1a, the same in all processes.
 class Digest {
  public:
   void Add(absl::string_view text) {
     for (const char c : text) Add(c);
     Add('\0');
   }
-  // As a size, which is not negative.
+  // A digest as a size, which is not negative.
   int64_t value() const { return static_cast<int64_t>(state_ >> 1); }
 
  private:
@@ -169,8 +169,8 @@ std::vector<absl::string_view> Common(const RecordedCalls& calls) {
 
 constexpr absl::string_view kNone = "no more calls";
 
-// Called by all ranks, which have recorded different things, or not all of them anything. `own`:
-// the calls, a line each.
+// All ranks call it after they recorded different calls, or some recorded no calls. `own`: this
+// rank's calls, a line each.
 absl::Status ExplainDifference(Group& group, const std::string& own, const CallOptions& options) {
   COHORT_ASSIGN_OR_RETURN(const std::vector<std::string> all, group.AllGatherObjects(own, options));
   const std::vector<absl::string_view> first = absl::StrSplit(all[0], '\n');
@@ -226,7 +226,7 @@ absl::StatusOr<RecordedCalls> RecordCalls(Group& group,
   absl::Status status = body(recorder);
   if (status.ok()) status = recorder.refused();
   const std::vector<absl::string_view> common = Common(recorder.calls());
-  // A rank that could not record comes all the same, so that the others hear of it.
+  // A rank that could not record calls it, too, so that the others get an error.
   COHORT_ASSIGN_OR_RETURN(
       const Sizes digests,
       group.ExchangeSizes(status.ok() ? DigestOf(recorder.calls()) : 0, options));

@@ -83,7 +83,7 @@ absl::StatusOr<std::unique_ptr<RemoteGroup>> RemoteGroup::Create(RemoteGroupOpti
   }
   v1::JoinGroupResponse response;
   bool answered = false;
-  // Forming begins when joining has ended, and has as long.
+  // The group forms after joining has ended, and each of the two has the whole timeout.
   COHORT_RETURN_IF_ERROR(group->Explain(
       group->wire().Call(&Stub::JoinGroup, request, 2 * seat.join_timeout, &response, &answered),
       answered));
@@ -229,7 +229,7 @@ absl::StatusOr<std::vector<std::string>> RemoteGroup::RunObject(v1::ObjectVerb v
   SetDuration(timeout, request.mutable_timeout());
   v1::RunObjectResponse response;
   bool answered = false;
-  // The worker's own call to the coordinator has a margin as well.
+  // The worker's own call to the coordinator has a margin, too.
   const absl::Status status =
       wire().Call(&Stub::RunObject, request, timeout + kShortTimeout, &response, &answered);
   COHORT_RETURN_IF_ERROR(Explain(status, answered));

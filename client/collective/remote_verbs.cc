@@ -1,4 +1,4 @@
-// The tensor verbs of RemoteGroup: each is a request, and its tensors.
+// The collectives of RemoteGroup: each is a request with its tensors.
 #include <algorithm>
 #include <string>
 #include <utility>

@@ -6,7 +6,7 @@ namespace cohort::client {
 namespace {
 
 constexpr char kRunCollective[] = "cohort.v1.WorkerService/RunCollective";
-// Beside the elements, in an answer.
+// The bytes of an answer besides its elements.
 constexpr int64_t kMoreBytes = int64_t{64} << 10;
 
 LaneLinkOptions OptionsFor(int64_t max_message_bytes) {

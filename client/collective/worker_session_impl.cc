@@ -36,7 +36,7 @@ constexpr absl::Duration kGoodBye = absl::Seconds(1);
 constexpr absl::Duration kEndOnItsWay = absl::Milliseconds(500);
 constexpr int64_t kPartBytes = int64_t{1} << 20;
 constexpr int64_t kMinScratch = int64_t{64} << 10;
-// A worker's host that is gone without a word is noticed after both.
+// After both, a worker's host that vanished is noticed.
 constexpr int kPingMs = 20000;
 constexpr int kPingTimeoutMs = 10000;
 constexpr int kConnectTimeoutMs = 2000;
@@ -112,7 +112,7 @@ WorkerSessionImpl::WorkerSessionImpl(const WorkerSessionOptions& options)
       worker_(absl::StrCat("the worker at ", options.address)) {}
 
 WorkerSessionImpl::~WorkerSessionImpl() {
-  // The worker frees whatever is left.
+  // The worker frees the rest.
   stream_context_.TryCancel();
   if (listener_.joinable()) listener_.join();
 }
@@ -242,15 +242,15 @@ absl::Status WorkerSessionImpl::Read(const grpc::Status& status, bool own_words,
   if (status.ok()) return absl::OkStatus();
   if (own_words) {
     absl::Status said = FromGrpcStatus(status);
-    // A session that has ended is not known any more. Why it ended says more, and may be on its
-    // way.
+    // The worker does not know a session that has ended. The reason of its end tells more, and may
+    // be on its way.
     if (!absl::IsNotFound(said)) return said;
     MutexLock lock(&mutex_);
     const auto known = [this]() ABSL_NO_THREAD_SAFETY_ANALYSIS { return ended_.has_value(); };
     return mutex_.AwaitWithTimeout(absl::Condition(&known), kEndOnItsWay) ? *ended_ : said;
   }
   {
-    // The stream and the call break at once; which is seen first is chance.
+    // The stream and the call break together, and either may be seen first.
     MutexLock lock(&mutex_);
     if (ended_.has_value()) return *ended_;
   }
@@ -260,7 +260,7 @@ absl::Status WorkerSessionImpl::Read(const grpc::Status& status, bool own_words,
   if (status.error_code() == grpc::StatusCode::UNAVAILABLE) {
     return absl::AbortedError(absl::StrCat(worker_, " is gone: ", status.error_message()));
   }
-  // Such as a message larger than the worker takes.
+  // For example a message that is larger than the worker accepts.
   return absl::Status(FromGrpcStatus(status).code(),
                       absl::StrCat(worker_, ": ", status.error_message()));
 }
@@ -280,7 +280,7 @@ absl::Status WorkerSessionImpl::WriteTensor(uint64_t tensor, const void* from, i
   for (int64_t left = bytes; left > 0;) {
     const int64_t size = std::min(left, part_bytes);
     part.set_bytes(at, static_cast<size_t>(size));
-    if (!writer->Write(part)) break;  // Finish says why
+    if (!writer->Write(part)) break;  // Finish returns the error
     at += size;
     left -= size;
     part.Clear();
@@ -374,7 +374,7 @@ std::optional<WorkerSessionImpl::Place> WorkerSessionImpl::Find(const Tensor& te
 
 absl::StatusOr<WorkerSessionImpl::Scratch> WorkerSessionImpl::TakeScratch(int64_t bytes) {
   {
-    // The smallest that is large enough.
+    // The smallest scratch that is large enough.
     MutexLock lock(&mutex_);
     auto best = scratch_.end();
     for (auto one = scratch_.begin(); one != scratch_.end(); ++one) {
@@ -387,7 +387,7 @@ absl::StatusOr<WorkerSessionImpl::Scratch> WorkerSessionImpl::TakeScratch(int64_
       return taken;
     }
   }
-  // In steps, so that calls of about the same size share.
+  // Sizes grow in steps, so that calls of about the same size share scratch.
   int64_t size = kMinScratch;
   while (size < bytes && size < kPartBytes) size *= 2;
   size = std::max(size, (bytes + kPartBytes - 1) / kPartBytes * (size < bytes ? kPartBytes : 0));

@@ -13,10 +13,10 @@ namespace {
 constexpr int kFewestBatches = 5;
 constexpr int kWantedBatches = 10;
 constexpr int kLargestBatch = 10000;
-// Where a call is over before the clock moves, it is enough at last.
+// Limits calls that end before the clock moves.
 constexpr int kMostBatches = 100;
 
-// Microseconds of each call of the batch, on average.
+// The average microseconds of each call of a batch.
 absl::StatusOr<double> TimeBatch(const Work& work, int calls, const Clock& clock) {
   const Instant begin = clock.Now();
   for (int i = 0; i < calls; ++i) COHORT_RETURN_IF_ERROR(work.Run());
@@ -28,7 +28,7 @@ class Pace {
  public:
   explicit Pace(const MeasureOptions& options) : options_(options) {}
 
-  // 0: it is enough. `call_us` is how long calls took last, `spent` how long all timed ones.
+  // 0: enough calls. `call_us` is the last time of a call, `spent` the time of all timed calls.
   int Next(int calls_done, int batches_done, double call_us, absl::Duration spent) const {
     if (options_.iterations > 0) {
       const int batch = (options_.iterations + kWantedBatches - 1) / kWantedBatches;
@@ -51,9 +51,9 @@ struct Batches {
   std::vector<int> calls;
 };
 
-// Single calls are no measure: where data may wait for its reader, a rank may run ahead of the
-// others, and where ranks share a processor, most calls find all done and a few wait for long. So
-// batches are timed, and begin together.
+// Single calls are no measure. If data may wait for its reader, a rank runs ahead of the others. If
+// ranks share a processor, most calls find everything done, and a few wait for long. So batches are
+// timed, and all ranks begin them together.
 absl::StatusOr<Batches> TimeBatches(client::Group& group, const Work& work,
                                     const MeasureOptions& options, const Clock& clock) {
   COHORT_ASSIGN_OR_RETURN(double call_us, TimeBatch(work, options.warmup, clock));
@@ -117,7 +117,7 @@ absl::StatusOr<Figures> MeasureOneWay(client::Group& group, const Case& run, boo
   Figures figures = Summarize(batches);
   if (options.checks == 0) return figures;
   int64_t wrong = 0;
-  // Not while it is timed: the comparison would be in the caches' way.
+  // Not while calls are timed: the comparison would displace the caches.
   for (int round = 1; round <= options.checks; ++round) {
     const Pattern numbers = pattern(round);
     COHORT_RETURN_IF_ERROR(work.Fill(numbers));

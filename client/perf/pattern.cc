@@ -17,7 +17,7 @@ uint64_t Mix(uint64_t x) {
   return x ^ (x >> 31);
 }
 
-// Numbers below it are exact in the type.
+// Whole numbers below it are exact in the type.
 uint64_t Bound(DataType type) {
   switch (type) {
     case DataType::kBool:
@@ -37,7 +37,7 @@ void Put(T value, char* to) {
 }
 
 void PutInteger(DataType type, uint64_t value, char* to) {
-  // Little-endian, as all machines are that this runs on: the low bytes come first.
+  // Little-endian, like all supported machines: the low bytes come first.
   std::memcpy(to, &value, static_cast<size_t>(SizeOf(type)));
 }
 
@@ -65,7 +65,7 @@ void PutFloating(DataType type, double value, char* to) {
   }
 }
 
-// As the type's own arithmetic wraps.
+// Wraps like the type's own arithmetic.
 int64_t Wrapped(DataType type, uint64_t value) {
   switch (type) {
     case DataType::kI8:
@@ -145,7 +145,7 @@ double Pattern::ReducedFloating(int64_t at) const {
     }
   }
   if (reduction_.op != ReduceOp::kAvg) return result;
-  // In the precision in which the type is added up.
+  // In the precision in which the type is accumulated.
   if (type_ == DataType::kF64) return result / ranks_;
   return static_cast<float>(result) / static_cast<float>(ranks_);
 }

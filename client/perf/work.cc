@@ -74,7 +74,7 @@ absl::Status Work::MakeTensors(bool in_place) {
     COHORT_ASSIGN_OR_RETURN(output_, Allocate(output));
     return absl::OkStatus();
   }
-  // The smaller is this rank's part of the larger.
+  // The smaller tensor is this rank's part of the larger one.
   Tensor& larger = input > output ? input_ : output_;
   Tensor& smaller = input > output ? output_ : input_;
   COHORT_ASSIGN_OR_RETURN(larger, Allocate(run_.count));

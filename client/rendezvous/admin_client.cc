@@ -14,7 +14,7 @@ namespace cohort::client {
 namespace {
 
 constexpr int kGroupsPerPage = 1000;
-// Between two looks at whether the members have answered.
+// The time between two requests whether the members have answered.
 constexpr absl::Duration kAnswerPoll = absl::Milliseconds(50);
 
 class AdminClientImpl final : public AdminClient {

@@ -58,7 +58,7 @@ std::optional<absl::Duration> Attempts::Judge(const grpc::Status& status, absl::
 }
 
 absl::Status Attempts::Refused(const grpc::Status& status) const {
-  // No coordinator says either; gRPC puts HTTP's errors into such words.
+  // No coordinator sends either; gRPC reports HTTP's errors in such words.
   const bool foreign =
       status.error_code() == grpc::StatusCode::UNIMPLEMENTED ||
       absl::StrContains(status.error_message(), "Received http2 header with status");
@@ -71,7 +71,7 @@ absl::Status Attempts::Refused(const grpc::Status& status) const {
 }
 
 absl::Status Attempts::GaveUp(const grpc::Status& last) const {
-  // One that answers so is there, and takes nothing more.
+  // A coordinator that answers so is there, and takes no new calls.
   const bool drains = IsDraining(last);
   return absl::UnavailableError(absl::StrCat(
       "coordinator at ", address_, drains ? " is draining: " : " is away: ", limits_.what,

@@ -29,7 +29,7 @@ Cancellation::Listener::Listener(Cancellation& cancellation,
 }
 
 Cancellation::Listener::~Listener() {
-  // Behind a Cancel that runs.
+  // Waits for a running Cancel.
   MutexLock lock(&cancellation_.mutex_);
   cancellation_.listeners_.erase(this);
 }

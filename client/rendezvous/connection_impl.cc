@@ -90,7 +90,7 @@ std::shared_ptr<grpc::Channel> MakeChannel(const ConnectionOptions& options) {
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kPingTimeoutMs);
   arguments.SetInt(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
   arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
-  // Repeats are ours to make: with the operation id, and with a deadline that shrinks.
+  // The client makes its own retries: with the operation id, and with a shrinking deadline.
   arguments.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);
   arguments.SetMaxReceiveMessageSize(options.max_message_bytes);
   arguments.SetMaxSendMessageSize(options.max_message_bytes);

@@ -7,7 +7,7 @@
 namespace cohort::client {
 namespace {
 
-// How long a destructor may wait for its good-bye to arrive.
+// How long a destructor waits for the answer to Leave.
 constexpr absl::Duration kGoodbye = absl::Seconds(1);
 constexpr absl::Duration kReportInterval = absl::Seconds(1);
 
@@ -72,7 +72,7 @@ void GroupSession::Finish(const v1::Scope& scope, const absl::Status& status) {
   bool flush = false;
   {
     MutexLock lock(&mutex_);
-    // Receipts of a generation that is over mean nothing in the next.
+    // Receipts of an ended generation mean nothing in the next.
     if (scope.generation() != seat_.generation || !ended_.ok()) return;
     receipts_.Return(scope);
     flush = !std::exchange(flush_scheduled_, true);
@@ -93,7 +93,7 @@ absl::Status GroupSession::ReportWaiting(const CallSpec& spec) {
   limits.repeat = false;
   const absl::Status status = CallBlocking(*connection_, method::kWhoIsMissing, std::move(limits),
                                            interruption_, request, &response);
-  if (!status.ok()) return status;  // a report less; the call itself goes on
+  if (!status.ok()) return status;  // the report is missing; the call itself goes on
   if (const v1::OpenWait* wait = FindWait(response, spec.what); wait != nullptr) {
     (*spec.on_waiting)(FromProto(wait->missing()));
   }
@@ -138,7 +138,7 @@ void GroupSession::Adopt(Seat seat) {
     }
     seat_ = std::move(seat);
     broken_ = absl::OkStatus();
-    // A survivor goes on where it was, unless the coordinator began to count anew.
+    // A surviving member goes on with its numbers, unless the coordinator began to count anew.
     watched_revision_ =
         lease_epoch_ == 0 ? seat_.revision : std::min(watched_revision_, seat_.revision);
     ++lease_epoch_;
@@ -197,7 +197,7 @@ void GroupSession::Destroy(absl::string_view reason) {
     spec.in_any_state = true;
     if (Begin(spec, request.mutable_scope()).ok()) {
       CallLimits limits{spec.what, Clock::Steady().Now() + kGoodbye};
-      limits.by_lane = false;  // this may be the thread that would hear the answer
+      limits.by_lane = false;  // this may be the thread that would read the answer
       limits.repeat = false;   // if this request fails, the lease ends the seat
       auto told = std::make_shared<Notification>();
       std::make_shared<AsyncCall<decltype(method::kLeave)>>(

@@ -65,7 +65,7 @@ void GroupSession::SendKeepAlive(bool report, std::function<void()> then) {
 void GroupSession::Report() {
   {
     MutexLock lock(&mutex_);
-    // One that is on its way answers this question too.
+    // A renewal that is on its way answers this request, too.
     if (!ended_.ok() || std::exchange(is_reporting_, true)) return;
   }
   const auto send = [weak = weak_from_this()] {
@@ -118,7 +118,7 @@ void GroupSession::FlushReceipts() {
   {
     MutexLock lock(&mutex_);
     flush_scheduled_ = false;
-    // A generation that is over frees everything by itself.
+    // The end of a generation frees everything by itself.
     if (receipts_.empty() || !broken_.ok() || !ended_.ok()) return;
   }
   SendKeepAlive(/*report=*/false, [] {});

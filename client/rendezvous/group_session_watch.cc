@@ -1,6 +1,6 @@
-// The watch of a session: events for its owner, and the sign by which the coordinator sees at once
-// that this process died. So a stream that breaks is opened again without a pause, and only then
-// with pauses.
+// The watch of a session: events for its owner. The coordinator also sees by it at once that this
+// process died. So a broken stream is opened again without a pause the first time, and with pauses
+// after that.
 #include "base/rpc/status_conversion.h"
 #include "client/rendezvous/group_session.h"
 #include "client/rendezvous/watch_stream.h"
@@ -26,7 +26,7 @@ void GroupSession::OpenWatch() {
     replaced = std::exchange(watch_, opened);
     watch_was_heard_ = false;
   }
-  // The new one first: between two streams the coordinator would see this member as gone.
+  // The new stream first: between two streams the coordinator would take this member for gone.
   opened->Start(opened);
   if (replaced != nullptr) replaced->Cancel();
 }
@@ -81,11 +81,11 @@ void GroupSession::OnWatchDone(const WatchStream* stream, const grpc::Status& st
   switch (status.error_code()) {
     case grpc::StatusCode::NOT_FOUND:
     case grpc::StatusCode::ABORTED:
-      // Nothing to watch for this session any more, until it joins again.
+      // This session has nothing to watch until it joins again.
       Break(generation, FromGrpcStatus(status));
       return;
     case grpc::StatusCode::OUT_OF_RANGE:
-      // The coordinator is there, and has forgotten: as after its restart.
+      // The coordinator is there and does not know the session, as after its restart.
       connection_->timers().Post([weak] {
         if (auto session = weak.lock()) session->ReadRevisionAndWatch();
       });

@@ -1,4 +1,4 @@
-// A link at work; how it comes to be: lane_link_connect.cc.
+// A link at work; lane_link_connect.cc connects it.
 #include "client/rendezvous/lane_link.h"
 
 #include <errno.h>
@@ -110,7 +110,7 @@ uint32_t LaneLink::Add(uint16_t method, Pending pending, absl::Duration timeout,
 
 void LaneLink::Write(absl::string_view bytes) {
   if (state_ == State::kEnded) return;
-  // Most of the time nothing waits, and the socket takes it all.
+  // Most of the time no bytes wait, and the socket takes all of them.
   if (!blocked_ && output_.size() == 0 && !bytes.empty()) {
     const ssize_t sent = send(fd_, bytes.data(), bytes.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
     if (sent > 0) bytes.remove_prefix(static_cast<size_t>(sent));
@@ -240,7 +240,7 @@ void LaneLink::HandleReply(const lane::Frame& frame, bool too_large) {
   {
     MutexLock lock(&mutex_);
     auto it = calls_.find(frame.header.call);
-    if (it == calls_.end()) return;  // given up before
+    if (it == calls_.end()) return;  // the call was given up before
     pending = std::move(it->second);
     calls_.erase(it);
     if (pending.waiter != nullptr) --started_;
@@ -331,7 +331,7 @@ bool LaneLink::ended() {
   return state_ == State::kEnded;
 }
 
-// Until a link is ready, its descriptor changes, and is the loop's alone.
+// Until a link is ready, its descriptor may change, and only the loop uses it.
 void LaneLink::Close() {
   LaneLoop().Post([self = shared_from_this()] { self->Finish(End::kBroken, "closed"); });
 }

@@ -1,4 +1,4 @@
-// How a link comes to be: addresses one after the other, then the greeting. All on the loop's
+// Connects a link: tries addresses one after the other, then reads the greeting. All on the loop's
 // thread.
 #include <errno.h>
 #include <netinet/in.h>
@@ -103,7 +103,7 @@ void LaneLink::OnConnected() {
   UpdateEvents(true);
 }
 
-// Whether the greeting is there, whole; numbers_ is set then.
+// Returns whether the whole greeting has arrived; numbers_ is then set.
 bool LaneLink::ReadGreeting() {
   char* const room = input_.Room(kGreetingBytes);
   const ssize_t count = recv(fd_, room, kGreetingBytes, MSG_DONTWAIT);
@@ -117,7 +117,7 @@ bool LaneLink::ReadGreeting() {
   }
   if (count <= 0) Finish(End::kBroken, "the connection broke");
   if (count <= 0 || !whole) return false;
-  // Looked at again with the hello; until that is whole nothing is skipped.
+  // The bytes are parsed again with the hello; nothing is skipped until the hello is complete.
   absl::string_view start;
   if (!input_.Peek(lane::kPreface.size() + lane::kHeaderBytes, &start)) return false;
   lane::FrameReader hello(kMaxHelloBytes);

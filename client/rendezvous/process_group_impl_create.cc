@@ -1,4 +1,4 @@
-// Taking a seat, for the first time and again.
+// Takes a seat, for the first time and in later generations.
 #include <unistd.h>
 
 #include <algorithm>
@@ -92,7 +92,7 @@ void GiveUp(Joining& joining, absl::Status status, v1::JoinResponse& response) {
              member.incarnation() == joining.options.incarnation;
     });
     if (group.group().state() != v1::GROUP_STATE_ACTIVE || !seated) return;
-    // The answer that was lost, once more.
+    // Asks once more for the lost answer.
     spec = JoinSpec(joining.options, kGiveUp);
     spec.cancellation = nullptr;
     spec.on_waiting = nullptr;
@@ -184,7 +184,7 @@ void ProcessGroup::CreateAsync(
     std::function<void(absl::StatusOr<std::unique_ptr<ProcessGroup>>)> done) {
   absl::StatusOr<std::unique_ptr<Joining>> prepared = Prepare(options);
   if (!prepared.ok()) {
-    // Without a connection there is no thread but this one.
+    // Without a connection this is the only thread.
     if (options.shared_connection == nullptr) {
       done(prepared.status());
     } else {
@@ -215,14 +215,14 @@ absl::Status ProcessGroupImpl::Rejoin(absl::Duration timeout) {
   const Seat seat = session_->seat();
   CallSpec spec = JoinSpec(options_, timeout);
 
-  // A survivor keeps its seat by its session, whatever its rank has become meanwhile.
+  // A surviving member keeps its seat by its session, even if its rank has changed.
   v1::JoinResponse response;
   v1::JoinRequest request = MakeJoinRequest(options_, session_->member(), incarnation_);
   if (options_.rank != seat.rank) request.clear_rank();
   absl::Status status = session_->Call(method::kJoin, request, &response, spec);
   if (absl::IsNotFound(status) || absl::IsAborted(status)) {
-    // The session is gone: this member was lost, or the coordinator forgot it. It comes back as a
-    // new life.
+    // The session is gone: this member was lost, or the coordinator lost its state. It joins as a
+    // new incarnation.
     incarnation_ = NewIncarnation();
     spec.new_life = true;
     request = MakeJoinRequest(options_, session_->member(), incarnation_);

@@ -40,7 +40,7 @@ std::string SendText(int dst, absl::string_view tag) {
   return absl::StrCat("send \"", tag, "\" to ", dst);
 }
 
-// `generation`: in which it was called. An object that had to wait must not get into another one.
+// `generation` is the one of the call. An object that waited must not get into another one.
 v1::SendRequest MakeSend(const SendLane& lane, int64_t generation) {
   v1::SendRequest request;
   request.mutable_scope()->set_generation(generation);
@@ -93,7 +93,7 @@ void ProcessGroupImpl::SendAsync(absl::string_view object, int dst, absl::string
   const CallSpec spec = Spec(SendText(dst, tag));
   const SendLane lane(dst, tag);
   auto end = [session = session_, lane, done = std::move(done)](const absl::Status& status) {
-    // In this order, so that they are told in the order of the calls.
+    // In this order, so that the callers are told in the order of the calls.
     done(status);
     session->send_turns().End(lane);
   };
@@ -104,7 +104,7 @@ void ProcessGroupImpl::SendAsync(absl::string_view object, int dst, absl::string
     if (Clock::Steady().Now() < spec.deadline) {
       call->Start();
     } else {
-      // Not in this call: thousands in a row may have come too late.
+      // Not in this call, because thousands of sends in a row may be too late.
       session->connection()->timers().Post([session, spec, end] { end(NotSent(*session, spec)); });
     }
   });
@@ -194,7 +194,7 @@ absl::StatusOr<std::string> ProcessGroupImpl::Broadcast(absl::string_view object
     }
     COHORT_ASSIGN_OR_RETURN(value, UnpackPayload(session_, *response.mutable_payload(),
                                                  plan.spec.deadline + kDeadlineMargin));
-    // Not the root: it was handed nothing, and must not acknowledge for those that were.
+    // The root received no object, so it must not acknowledge for the ranks that did.
     session_->AddReceipt(plan.ticket.generation, response.result().receipt());
     return absl::OkStatus();
   };

@@ -87,7 +87,7 @@ absl::Status ReadRoundResult(const v1::RoundResult& result, absl::string_view gr
     case v1::ROUND_OUTCOME_RELEASED:
       return absl::OkStatus();
     case v1::ROUND_OUTCOME_TIMED_OUT:
-      // A round that ended before this member came has a reason, and perhaps no report.
+      // A round that ended before this member came has a reason, but perhaps no report.
       if (!result.late() && (result.missing().expected_count() > 0 || result.reason().empty())) {
         return TimedOut(group, generation, operation, result.missing());
       }

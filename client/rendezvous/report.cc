@@ -9,7 +9,7 @@
 namespace cohort::client {
 namespace {
 
-// Enough to act on, short enough to ride in a status text.
+// Enough for a user to act on, and short enough for a status text.
 constexpr int kDetailsInText = 6;
 constexpr size_t kMaxRangesText = 256;
 constexpr size_t kMaxReportText = 1000;

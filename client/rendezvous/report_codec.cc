@@ -13,7 +13,7 @@
 namespace cohort::client {
 namespace {
 
-// The longest that google.protobuf.Duration may say.
+// The longest google.protobuf.Duration.
 constexpr int64_t kMaxSeconds = 315576000000;
 
 }  // namespace
@@ -267,7 +267,7 @@ absl::optional<std::string> DetailsText(absl::string_view url, const absl::Cord&
 
 void PrintErrorDetailsAsText() {
   static const bool done = [] {
-    // Abseil's one extension point for this; when it is gone, the bytes are printed again.
+    // This is Abseil's only extension point for it; without it, the bytes are printed.
     using absl::status_internal::GetStatusPayloadPrinter;
     if (GetStatusPayloadPrinter() == nullptr) {
       absl::status_internal::SetStatusPayloadPrinter(&DetailsText);

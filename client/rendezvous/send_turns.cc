@@ -32,13 +32,13 @@ bool SendTurns::Await(const SendLane& lane, Instant deadline) {
 bool SendTurns::AwaitTurn(const SendLane& lane, absl::FunctionRef<bool(Turn&)> wait) {
   Turn turn;
   const uint64_t id = Enter(lane, [&turn] {
-    // Under the lock: the thread that waits destroys `turn` as soon as it sees this.
+    // Under the lock, because the waiting thread destroys `turn` as soon as it sees this.
     MutexLock lock(&turn.mutex);
     turn.here = true;
   });
   if (id == 0 || wait(turn)) return true;
   if (Withdraw(lane, id)) return false;
-  // The turn came meanwhile. The lane is this thread's, which has to end it.
+  // The turn came meanwhile. This thread holds the lane, and has to end it.
   MutexLock lock(&turn.mutex);
   turn.mutex.Await(absl::Condition(&turn.here));
   return true;

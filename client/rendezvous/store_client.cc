@@ -82,7 +82,7 @@ class StoreNamespace final : public std::enable_shared_from_this<StoreNamespace>
     ScheduleFlush();
   }
 
-  // Receipts that no call took along go with the cheapest there is.
+  // Receipts that no other call carried go with the cheapest call.
   void Flush() {
     v1::GetRequest request;
     FillScope(request.mutable_scope());

@@ -8,10 +8,10 @@
 namespace cohort::client {
 namespace {
 
-// After its pause a call may be refused again; so long it is not taken for served.
+// A call may be refused again after its pause; until this time it does not count as served.
 constexpr absl::Duration kRefusal = absl::Milliseconds(500);
 
-// Whether it was gRPC that had no connection, and not the coordinator that spoke.
+// Whether gRPC had no connection, so that the status is not from the coordinator.
 bool FailedToConnect(const grpc::Status& status) {
   return absl::StartsWith(status.error_message(), "failed to connect") ||
          absl::StartsWith(status.error_message(), "DNS resolution failed");

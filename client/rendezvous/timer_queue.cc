@@ -38,8 +38,8 @@ TimerQueue::~TimerQueue() {
     state_->due.clear();
     state_->changed.Signal();
   }
-  // The last owner may let go inside a task: that task's thread cannot join itself, and ends by
-  // itself.
+  // The last owner may let go inside a task. That task's thread cannot join itself, and ends on its
+  // own.
   if (OnThread()) {
     thread_.detach();
   } else if (thread_.joinable()) {
