@@ -52,7 +52,7 @@ void ExpectRefused(const std::string& json, int64_t data_bytes, const std::strin
 }
 
 TEST(Header, ReadsWhatTheFormatsOwnLibraryWrites) {
-  // Tensors in any order; blanks fill the header up.
+  // Tensors in any order; the header is padded with blanks.
   const absl::StatusOr<Layout> layout =
       Parse(absl::StrCat("{\"__metadata__\":{\"format\":\"pt\"},",
                          TensorText("b", "F32", "[2,2]", "[8,24]"), ",",
@@ -225,14 +225,14 @@ absl::Duration TimeToParse(int tensors) {
   return least;
 }
 
-// How the time grows, not how long it is: eight times the tensors took 64 times as long once.
+// Checks how the time grows, not its length: once, eight times the tensors took 64 times as long.
 TEST(Header, TimeGrowsWithTheTensorsAndNotTheirSquare) {
   const absl::Duration few = TimeToParse(1000);
   const absl::Duration many = TimeToParse(8000);
   EXPECT_LT(absl::FDivDuration(many, few), 24) << few << " and " << many;
 }
 
-// Each bit of a header flipped: refused, or the layout still fits the file.
+// Each bit of a header is flipped: the header is refused, or the layout still fits the file.
 TEST(Header, NoSingleBitLeadsOutOfTheFile) {
   const std::string header = FormatHeader(
       {{"a", DataType::kBF16, {2, 3}}, {"b", DataType::kF32, {4}}}, {{"format", "pt"}});

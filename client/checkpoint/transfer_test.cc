@@ -67,7 +67,7 @@ class MeetingGroup : public client::LoneGroup {
   MeetingGroup(Meeting& meeting, int rank, int size)
       : meeting_(meeting), rank_(rank), size_(size) {}
 
-  // The broadcast with this number, counted from 1, brings this rank another last byte.
+  // The broadcast with this number, counted from 1, changes the last byte on this rank.
   int damages = 0;
 
   int rank() const override { return rank_; }
@@ -111,7 +111,7 @@ class Memory : public Sink {
  public:
   std::string file;
   bool ended = false;
-  // The answer to Take.
+  // The result of Take.
   absl::Status error;
 
   absl::Status Begin(const Layout&, absl::string_view header) override {
@@ -251,7 +251,7 @@ TEST(TransferTest, AFileThatIsCutMeanwhileIsNamedToAll) {
   }
 }
 
-// The same of a file that a rank compares with.
+// The same for a file that a rank compares with.
 TEST(TransferTest, AComparedFileThatIsCutMeanwhileIsNamed) {
   const std::string content = Content();
   const auto file = OpenNew(content);

@@ -230,7 +230,7 @@ TEST(GroupCommand, WatchCanWaitForTheGroup) {
   EXPECT_THAT(tool.fake.calls,
               ElementsAre("GetGroup(g)", "GetGroup(g)", "GetGroup(g)", "WatchGroup(g, 0, inf)"));
 
-  // It waits as long as it was told, and not longer than the command may take.
+  // It waits as long as its flag says, and not longer than the command's timeout.
   tool.fake.calls.clear();
   tool.fake.next = {none, none, none, none, none};
   EXPECT_EQ(tool({"group", "watch", "g", "--wait", "1m", "--timeout", "1s"}).code, 4);
@@ -354,7 +354,7 @@ TEST(WhoIsMissingCommand, NamesRanksThatAreMissingInOperationsOnTensors) {
   EXPECT_THAT(result.out, HasSubstr(R"("tensor_waits":[{"operation":"all_reduce #42",)"));
   EXPECT_THAT(result.out, HasSubstr(R"("reported_seconds":1.0)"));
 
-  // In a transfer meanwhile, as it said before it was asked.
+  // The member reported a transfer before it was asked.
   client::TensorOperation open;
   open.verb = "exchange";
   open.peer = 0;

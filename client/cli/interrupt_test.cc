@@ -14,12 +14,12 @@ namespace {
 
 using ::testing::ExitedWithCode;
 
-// Each ends by a signal, so each has a process of its own.
+// Each test ends by a signal, so each has a process of its own.
 class InterruptDeathTest : public testing::Test {
  protected:
   void SetUp() override {
     testing::FLAGS_gtest_death_test_style = "threadsafe";
-    // Whatever the test was started with.
+    // Resets the dispositions that the test inherited.
     std::signal(SIGINT, SIG_DFL);
     std::signal(SIGTERM, SIG_DFL);
   }

@@ -95,7 +95,7 @@ TEST(ReportJson, KeyEventsSayWhatHappened) {
   EXPECT_EQ(Dump(ToJson(event)), R"({"event":"expired","key":"k","revision":7})");
 }
 
-// JSON of a hostile name stays JSON, and steers no terminal.
+// JSON of a hostile name stays JSON, and does not control the terminal.
 TEST(JsonTest, EscapesWhatSteersATerminal) {
   EXPECT_EQ(Dump({{"member",
                    "txt\xe2\x80\xae"

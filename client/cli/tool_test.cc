@@ -238,7 +238,7 @@ TEST(Errors, NameCulpritGroupGenerationAndOperation) {
   const ToolResult result =
       tool({"barrier", "trainer", "--rank", "0", "--world-size", "4", "--json"});
   EXPECT_EQ(result.code, 6);
-  // The word "generation" is in the text already: it is not said twice.
+  // The text already has the word "generation", so the line does not repeat it.
   EXPECT_EQ(result.err,
             "cohort: ABORTED: the generation ended (barrier \"step\" #812; group trainer; "
             "connection_lost, rank 3 (rank-3 on host-a))\n");
@@ -339,7 +339,7 @@ TEST(Errors, TextOfOthersStaysOnOneLine) {
   EXPECT_EQ(tool({"server"}).err, "cohort: INTERNAL: a\\x0ab\\x1b[31m\n");
 }
 
-// Takes nothing, as a pipe without a reader or a full disk.
+// Accepts no bytes, like a pipe without a reader or a full disk.
 class Refusing : public std::streambuf {
  public:
   explicit Refusing(int error) : error_(error) {}

@@ -35,7 +35,7 @@ std::string ReadAll(const std::string& path) {
   return text.str();
 }
 
-// Two calls of all ranks, to which the rank comes after so many milliseconds.
+// Two calls of all ranks, which the rank begins after so many milliseconds.
 client::FlightRecord Record(int rank, int world_size, int64_t late) {
   client::FlightRecord record;
   record.group = "weights";
@@ -93,7 +93,7 @@ TEST(TraceCommand, AsksTheWorkersThatTheCoordinatorKnowsOf) {
   const std::string path = TempPath("all.json");
   const ToolResult result = tool({"trace", "weights", "-o", path});
   EXPECT_EQ(result.code, 0) << result.err;
-  // One worker is asked once, and this host's the near way first.
+  // Each worker is asked once, on this host through its Unix socket first.
   EXPECT_THAT(tool.fake.calls,
               UnorderedElementsAre("GetGroup(weights)", "Worker(10.0.0.9:7800, 10s)",
                                    "ReadFlightRecords(weights)", "Worker(unix:/v, 10s)",
@@ -150,7 +150,7 @@ TEST(TraceCommand, FilesStandForRanksThatCannotBeAsked) {
   EXPECT_EQ(result.code, 0) << result.err;
   EXPECT_THAT(result.out, HasSubstr("30ms  rank 1\n"));
 
-  // Without a coordinator, the ranks say how many they are.
+  // Without a coordinator, the ranks' records give their number.
   tool.fake.calls.clear();
   result = tool({"trace", "weights", "--offline", "--file", own, "--file", saved});
   EXPECT_EQ(result.code, 0) << result.err;
@@ -219,7 +219,7 @@ TEST(TraceCommand, ARankThatHasNotComeToACallIsMissing) {
   ToolResult result = tool({"trace", "weights"});
   EXPECT_EQ(result.code, 3);
   EXPECT_THAT(result.out, HasSubstr("rank 1 has not come\n"));
-  // All have come: they work.
+  // All ranks have come: they work.
   client::FlightRecord works = Record(1, 2, 1);
   works.calls.push_back(open);
   tool.fake.flights_at = {{"a:1", std::vector<client::FlightRecord>{hangs, works}}};

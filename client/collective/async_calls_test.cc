@@ -21,7 +21,7 @@ using ::testing::IsEmpty;
 
 constexpr absl::Duration kPatience = absl::Seconds(60);
 
-// A call that has begun, and ends when it is let go.
+// A call that has begun, and ends when it is released.
 struct Held {
   absl::Notification begun;
   absl::Notification let_go;

@@ -11,7 +11,7 @@ namespace {
 
 constexpr double kSecond = 1e9;
 
-// Ranks with clocks of their own, which call all_reduce again and again.
+// Ranks with clocks of their own, which call all_reduce repeatedly.
 struct World {
   std::vector<double> ahead;  // by clock, at the beginning
   std::vector<double> drift;
@@ -25,8 +25,8 @@ struct World {
 
 constexpr double kLatency = 5'000;  // of the fastest message, in nanoseconds
 
-// `calls` over `span`: ranks come up to `skew` after each other; each leaves when it has heard of
-// the last, which takes kLatency and sometimes much longer.
+// `calls` over `span`: ranks come up to `skew` after each other. Each leaves when it knows of the
+// last, which takes kLatency and sometimes much longer.
 std::vector<Meeting> Call(const World& world, int calls, double span, double skew,
                           std::mt19937_64& random) {
   std::vector<Meeting> meetings;

@@ -27,7 +27,7 @@ FlightRecord Rank(int rank, int world_size, const std::string& clock = "one") {
   return record;
 }
 
-// The next call of the rank, from and to microseconds of true time.
+// Adds the next call of the rank, from and to microseconds of true time.
 FlightCall& Add(FlightRecord& record, const std::string& verb, int64_t from, int64_t to,
                 int root = -1) {
   FlightCall call;
@@ -49,7 +49,7 @@ void LetRun(FlightCall& call) {
   call.state = "running";
 }
 
-// As a clock shows it that is so much ahead.
+// The record as a clock shows it that is so much ahead.
 FlightRecord Shown(FlightRecord record, absl::Duration ahead) {
   record.taken += ahead;
   for (FlightCall& call : record.calls) {
@@ -112,7 +112,7 @@ TEST(GroupTraceTest, RootsAreWaitedForByThoseWhoNeedThem) {
               ElementsAre(absl::ZeroDuration(), absl::Microseconds(290), absl::ZeroDuration()));
   EXPECT_TRUE(trace.calls[0].certain && trace.calls[1].certain);
 
-  // Whatever rank 2's clock may be, rank 0 waited in the broadcast; the gather's last is a guess.
+  // Rank 0 waited in the broadcast, whatever rank 2's clock shows; the gather's last is a guess.
   c.clock = "another";
   const GroupTrace raw = PutTogether({a, b, c}, false);
   EXPECT_TRUE(raw.calls[0].certain);
@@ -185,7 +185,7 @@ TEST(GroupTraceTest, NamesWhoHasNotCome) {
   EXPECT_FALSE(trace.calls[0].open);
   EXPECT_THAT(trace.calls[0].absent, IsEmpty());
 
-  // Whose record was read before is not said to be late.
+  // A rank whose record was read before the call is not reported as late.
   c.taken = kStart + absl::Microseconds(150);
   trace = PutTogether({a, b, c}, true);
   EXPECT_THAT(trace.calls[1].absent, IsEmpty());

@@ -47,7 +47,7 @@ TEST(PatternTest, CountsEachElementThatIsWrong) {
   EXPECT_EQ(pattern.CountWrong(0, 0, kCount, elements.data()), 4);
 }
 
-// Worked out here element by element, in another way than the pattern does.
+// Computed element by element, in another way than in Pattern.
 template <typename T, typename Combine>
 void ExpectReduced(DataType type, const Reduction& reduction, int ranks, const Combine& combine) {
   const Pattern pattern(type, reduction, ranks, 5);

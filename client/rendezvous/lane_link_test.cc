@@ -1,4 +1,4 @@
-// A link against a server that is played here, frame by frame.
+// A link against a scripted server, frame by frame.
 #include "client/rendezvous/lane_link.h"
 
 #include <netinet/in.h>
@@ -90,7 +90,7 @@ class LaneLinkTest : public testing::Test {
     EXPECT_TRUE(ended_.WaitForNotificationWithTimeout(kLong));
     return end_;
   }
-  // Calls from a thread of its own.
+  // Makes the call on a thread of its own.
   std::thread CallAside(Answer& answer, const std::string& body, absl::Duration timeout = kLong) {
     return std::thread([this, &answer, body, timeout] {
       EXPECT_TRUE(link_->Call(0, Frame16(body), timeout, answer));
@@ -179,7 +179,7 @@ TEST_F(LaneLinkTest, CallsThatBlockAndCallsThatDoNot) {
   EXPECT_GT(one->extra, 20000);
   peer->Reply(one->call, "1");
   EXPECT_EQ(first->body(), "1");
-  // With a caller that blocks, and reads, meanwhile.
+  // Meanwhile another caller blocks and reads.
   Answer blocking;
   std::thread caller = CallAside(blocking, "z");
   const auto three = peer->Next();

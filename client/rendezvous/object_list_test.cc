@@ -28,7 +28,7 @@ TEST(ObjectListTest, RefusesSizesThatDoNotAddUp) {
   }
 }
 
-// Short blocks too: a string that is moved takes its characters along.
+// Short blocks, too: moving a short string moves its characters.
 TEST(ObjectListTest, ViewsOutliveTheListTheyCameFrom) {
   ObjectList kept;
   {

@@ -86,7 +86,7 @@ TEST_F(ProcessGroupTest, JoiningAndCallsHaveTimeoutsOfTheirOwn) {
   options.timeout = absl::Seconds(400);
   const auto group = Join(options);
   ASSERT_TRUE(group->Send("x", 1).ok());
-  // The gRPC deadline is two seconds behind.
+  // The gRPC deadline is two seconds later.
   EXPECT_LE(fake_.Seen("Join")[0].time_left, absl::Seconds(43));
   EXPECT_GT(fake_.Seen("Send")[0].time_left, absl::Seconds(43));
   EXPECT_LE(fake_.Seen("Send")[0].time_left, absl::Seconds(403));

@@ -1,5 +1,5 @@
-// Sends of one member to one destination under one tag arrive in the order in which they were
-// called, whatever happens to each on the way.
+// Sends of one member to one destination under one tag arrive in the order of the calls, whatever
+// happens to each on its way.
 #include <functional>
 #include <memory>
 #include <string>
@@ -20,7 +20,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
 
-// How sends ended, in the order in which they did. Outlives the group.
+// The results of sends, in the order in which they ended. Outlives the group.
 class Ends {
  public:
   std::function<void(absl::Status)> Slot() {
@@ -111,7 +111,7 @@ TEST_F(SendOrderTest, AllEndSoonAfterTheirTimeoutWhenNoAnswerComes) {
   for (size_t i = 1; i < statuses.size(); ++i) {
     EXPECT_EQ(statuses[i].code(), absl::StatusCode::kDeadlineExceeded) << statuses[i];
   }
-  // Those whose time had passed when their turn came were not sent.
+  // Sends whose timeout had passed before their turn were not sent.
   EXPECT_THAT(fake_.Seen("Send"), SizeIs(1));
 }
 

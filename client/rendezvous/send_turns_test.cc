@@ -97,7 +97,7 @@ TEST_F(SendTurnsTest, OneAtATimeAmongThreads) {
   for (int i = 0; i < 4; ++i) {
     threads.emplace_back([&, i] {
       for (int round = 0; round < 2000; ++round) {
-        // Some so impatient that giving up and the turn's coming meet.
+        // Some are so impatient that giving up coincides with the turn.
         if (!turns.Await(kLane, In(i == 0 ? absl::Microseconds(20) : absl::Seconds(60)))) {
           ++gave_up_count;
           continue;

@@ -99,7 +99,8 @@ TEST_F(TellingCallTest, BlamesNobodyWhileTheCoordinatorIsAway) {
   EXPECT_EQ(heard_[0].kind, AwayKind::kUnreachable);
 }
 
-// Else the thread that brought the answer might be the last to let go, while the process ends.
+// Otherwise the thread that brought the answer might drop the connection last, while the process
+// ends.
 TEST_F(TellingCallTest, NobodyElseHoldsTheConnectionOnceACallHasReturned) {
   const auto connection = *Connection::Create(Telling([] {}).connection);
   const auto admin = AdminClient::Create(connection, kLong);

@@ -12,7 +12,7 @@
 namespace cohort::client {
 namespace {
 
-// absl::Notification, seen by ThreadSanitizer.
+// A notification like absl's that ThreadSanitizer sees.
 class Done {
  public:
   void Notify() {

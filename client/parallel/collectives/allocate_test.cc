@@ -40,7 +40,7 @@ TEST(AllocateTest, WhatCannotBeCountedIsRefused) {
   EXPECT_EQ(TryAllocate({2, -1}).code(), absl::StatusCode::kInvalidArgument);
 }
 
-// As a process without so much memory.
+// A group whose process has no memory left.
 class FullGroup : public client::LoneGroup {
  public:
   absl::StatusOr<Tensor> Allocate(DataType, const Shape&, Device) override {

@@ -36,7 +36,7 @@ TEST_F(BuffersTest, WhatIsInUseIsNotHandedOut) {
   EXPECT_NE(second.data(), data);
   EXPECT_EQ(buffers.counts().missed, 1);
 
-  // A view is a use.
+  // A view counts as a use.
   absl::StatusOr<Tensor> part = first.Narrow(0, 3, 1);
   ASSERT_TRUE(part.ok());
   first = Tensor();

@@ -18,7 +18,7 @@ struct Gate {
   absl::Notification passed;
 };
 
-// Its end takes until the gate is opened.
+// A group whose destructor waits until the gate is opened.
 class SlowGroup : public client::LoneGroup {
  public:
   explicit SlowGroup(std::shared_ptr<Gate> gate) : gate_(std::move(gate)) {}

@@ -97,7 +97,7 @@ TEST(ResultsTest, NoSuchRoot) {
 TEST(ResultsTest, WrongSizes) {
   ExpectWrong(AllGatherVResult(Of({2}), kSecondOfFour, 0, {2, 2, 2}),
               HasSubstr("sizes [2, 2, 2] are 3 for 4 ranks"));
-  // Equal ones are looked at as closely.
+  // Equal sizes are checked, too.
   ExpectWrong(AllGatherVResult(Of({3}), kSecondOfFour, 0, {2, 2, 2, 2}),
               HasSubstr("is 3, but the size of this rank is 2"));
   ExpectWrong(AllGatherVResult(Of({2}), kSecondOfFour, 0, {2, 2, -2, 2}), HasSubstr("negative"));

@@ -14,7 +14,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// Rank 0 of as many as have told something.
+// Rank 0 of a group with as many ranks as texts.
 class ToldGroup : public client::LoneGroup {
  public:
   std::vector<std::string> told;

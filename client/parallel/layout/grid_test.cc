@@ -108,7 +108,7 @@ TEST(GridTest, OrdersAreReadByWholeNames) {
   EXPECT_TRUE(ParseOrder("")->empty());
 }
 
-// Which ranks share all coordinates but those of `axes`, found by looking at every rank.
+// The ranks that share all coordinates but those of `axes`, found by visiting every rank.
 RankLists Model(const Grid& grid, const std::vector<Axis>& axes) {
   std::map<Coordinates, RankList> lists;
   for (int rank = grid.first_rank(); rank < grid.first_rank() + grid.world_size(); ++rank) {
@@ -139,7 +139,7 @@ TEST(GridTest, AnyAxesPartitionTheWorldAndCrossInOneRank) {
     }
     const Grid grid = Make(world, sizes, order, below(5));
 
-    // A rank is where its coordinates say: digits of a number in the order's bases.
+    // A rank's coordinates are the digits of a number in the order's bases.
     for (int rank = grid.first_rank(); rank < grid.first_rank() + world; ++rank) {
       const Coordinates at = *grid.At(rank);
       int number = 0;

@@ -13,7 +13,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// Says that it is any group.
+// A group with any given ranks, hosts and paths.
 class SaidGroup final : public client::LoneGroup {
  public:
   SaidGroup(int rank, std::vector<std::string> hosts, std::vector<std::string> paths)
@@ -30,7 +30,7 @@ class SaidGroup final : public client::LoneGroup {
   const std::vector<std::string> paths_;
 };
 
-// Rank 2 is on the machine of rank 0, in a container apart.
+// Rank 2 is on the machine of rank 0, in another container.
 const SaidGroup& OnTwoMachines() {
   static const auto* const group = new SaidGroup(
       0, {"a", "a", "a", "b"}, {"self", "shared memory", "tcp 10.0.0.1:1", "tcp 10.0.0.2:1"});

@@ -38,7 +38,7 @@ void ExpectRefused(const absl::Status& status, const std::vector<std::string>& w
   }
 }
 
-// Each rank in one group of every kind, but for those that only some are in.
+// Checks that each rank is in one group of every kind, except for kinds with only some ranks.
 void ExpectPartitions(const Layout& layout) {
   for (const GroupFamily& family : layout.families()) {
     if (family.kind.role == Role::kEmbedding || family.kind.role == Role::kPositionEmbedding) {
@@ -211,7 +211,7 @@ TEST(MegatronLayoutTest, ExpertsHaveAGridOfTheirOwn) {
   EXPECT_THAT(ListsOf(layout, Role::kExpertModel).front(),
               ElementsAre(100, 101, 102, 103, 108, 109, 110, 111));
   EXPECT_THAT(ListsOf(layout, Role::kExpertTensor).front(), ElementsAre(100));
-  // The crossing of a rank's expert and expert data groups is the rank, and so on.
+  // A rank's expert group and expert data group have only that rank in common, and so on.
   for (const RankList& expert : ListsOf(layout, Role::kExpert)) {
     for (const RankList& data : ListsOf(layout, Role::kExpertData)) {
       RankList common;

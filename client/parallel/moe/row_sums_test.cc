@@ -41,7 +41,7 @@ TEST(SumRows, OfNoElementsAreNothing) {
   SumRows(Floats({2, 0}, {}), TermsOf({0, 0}, 1), Floats({1, 0}, {}));
 }
 
-// In the order given: in another one the small number is lost.
+// In the given order: another order would lose the small number.
 TEST(SumRows, AddInOrder) {
   const Tensor from = Floats({3, 1}, {1e8f, -1e8f, 1.0f});
   const Tensor to = Floats({1, 1}, {0});

@@ -65,7 +65,7 @@ TEST(ScatterTest, SlicesAreOfTheElementsInTheirOrder) {
   }
 }
 
-// Remembers how its copies are to be made.
+// A group that records the options of its copies.
 class CopyingGroup : public client::LoneGroup {
  public:
   std::vector<client::CallOptions> calls;

@@ -124,7 +124,7 @@ TEST_F(LocalTest, StrangersDoNotKeepReadersOut) {
   EXPECT_EQ(writer_->readers().size(), 1U);
 }
 
-// Each holds a descriptor of the writer: of more than 64, the one that came first has to go.
+// Each holds a descriptor of the writer: if there are more than 64, the oldest is closed.
 TEST_F(LocalTest, OfTooManyStrangersTheOldestIsSentAway) {
   std::vector<shm::LocalSocket> strangers;
   for (int i = 0; i < 65; ++i) {
@@ -141,7 +141,7 @@ TEST_F(LocalTest, AReaderThatLostItsSeatHearsWhy) {
   const auto source = Open("a reader");
   RecordReader records(*source, 1 << 20);
   ASSERT_TRUE(writer_->Write("never read", {Soon()}).ok());
-  // As a reader would that has lost its way.
+  // Like a reader with a broken position.
   source->Release(uint64_t{1} << 40, 1);
   ASSERT_TRUE(writer_->Write(std::string(40000, 'x'), {Soon()}).ok());
   ASSERT_TRUE(writer_->Write(std::string(40000, 'x'), {Soon()}).ok());
@@ -205,7 +205,7 @@ double ProcessorMs() {
 }
 
 TEST_F(LocalTest, WithoutDescriptorsReadersWaitAtTheDoor) {
-  // Without InitLogging lines go to one or the other.
+  // Without InitLogging, lines go to either place.
   ::testing::internal::CaptureStderr();
   ::testing::internal::CaptureStdout();
   Descriptors descriptors;

@@ -1,4 +1,4 @@
-// The ring between threads, each as if it were a process.
+// The ring between threads, each in the role of a process.
 #include <unistd.h>
 
 #include <atomic>
@@ -245,7 +245,7 @@ TEST_F(RingTest, WhoComesWhileTheWriterWaitsIsLetInBehind) {
 TEST_F(RingTest, TheWriterGoesOnWithoutWhoLeft) {
   Make(4096, 2);
   std::thread leaving([&] {
-    // The writer waits for both.
+    // The writer waits for both readers.
     while (readers_[0].page->page().awaited_head.load() == kNobody &&
            readers_[1].page->page().awaited_head.load() == kNobody) {
       std::this_thread::yield();
@@ -317,7 +317,7 @@ TEST_F(RingTest, WhatADeadWriterLeftCanBeRead) {
   EXPECT_THAT(std::string(gone.message()), HasSubstr("rank 0"));
 }
 
-// A reader that sleeps hears of each of these at once, and not when it looks again.
+// A sleeping reader gets each of these at once, not only at its next look.
 TEST_F(RingTest, AnEndWakesAReaderThatSleeps) {
   Make(4096, 1);
   const ReaderPage& page = readers_[0].page->page();
@@ -329,7 +329,7 @@ TEST_F(RingTest, AnEndWakesAReaderThatSleeps) {
   EXPECT_NE(page.reader_event.load(), before) << "Stop";
 }
 
-// A wake-up that is lost costs a fraction of a second, not the whole timeout.
+// A lost wake-up costs a fraction of a second, not the whole timeout.
 TEST_F(RingTest, SleepersLookAgainThoughTheirWakeUpWasLost) {
   Make(4096, 1);
   ReaderPage& page = readers_[0].page->page();

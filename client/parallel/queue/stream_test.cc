@@ -79,7 +79,7 @@ class RawReader {
 
 TEST_F(StreamTest, AStrangerIsNotLingeredFor) {
   RawReader stranger(address_);
-  // Behind it, a reader has been let in: so the stranger's call is there.
+  // A later reader has been admitted, so the stranger's call has arrived.
   v1::ReadQueueRequest nothing;
   nothing.mutable_hello()->set_version(kQueueVersion);
   RawReader refused(address_);
@@ -116,7 +116,7 @@ TEST_F(StreamTest, AnAddressIsAHostAndAPort) {
   EXPECT_THAT(writer_->readers()[0].path, ::testing::StartsWith("stream 127.0.0.1:"));
 }
 
-// A writer that lets its readers in, and then go.
+// A writer that admits its readers and then lets them go.
 class LettingGo final : public v1::QueueService::Service {
  public:
   explicit LettingGo(const v1::QueueHandle& handle) : handle_(handle) {}

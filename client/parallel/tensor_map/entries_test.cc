@@ -37,7 +37,7 @@ void ExpectRefused(const absl::Status& status, absl::string_view what) {
   EXPECT_TRUE(absl::StrContains(status.message(), what)) << status;
 }
 
-// Maps and lists in turn, in each other.
+// Alternately nested maps and lists.
 Value Nested(int levels) {
   Value value = "innermost";
   for (int i = 0; i < levels; ++i) {
@@ -98,7 +98,7 @@ TEST(EntriesTest, AnyBytesAreReadOrRefused) {
       for (int i = 0; i < 3; ++i) bytes[random() % bytes.size()] = static_cast<char>(random());
     } else {
       for (size_t left = random() % 64; left > 0; --left) {
-        // Small numbers go deeper.
+        // Small numbers are nested deeper.
         bytes.push_back(static_cast<char>(random() % (random() % 4 == 0 ? 256 : 12)));
       }
     }

@@ -63,7 +63,7 @@ TEST(PackingTest, WhatIsNoFrontIsRefused) {
   }
   const Tensor front = Tensor::Zeros(DataType::kU8, {100});
   WriteEntries("entries", front);
-  // More than there is.
+  // More bytes than the front has.
   static_cast<char*>(front.data())[15] = '\xFF';
   const absl::Status status = EntriesIn(front).status();
   EXPECT_TRUE(absl::IsInvalidArgument(status)) << status;

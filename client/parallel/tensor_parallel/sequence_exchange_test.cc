@@ -49,7 +49,7 @@ class TellingGroup : public client::LoneGroup {
   }
 };
 
-// Its rows do not lie at even distances: they have to be copied first.
+// Its rows are not at even distances, so they have to be copied first.
 Tensor Uneven() {
   const Tensor whole = Tensor::Zeros(DataType::kF32, {2, 3, 4});
   return *Tensor(whole.data(), whole.type(), whole.shape(), whole.owner(), Device::Cuda(0))
@@ -74,7 +74,7 @@ TEST(SequenceExchangeTest, ACopyLivesUntilItIsMadeWhereNobodyWillReadIt) {
   TellingGroup group;
   group.exchange = absl::AbortedError("rank 1 is lost");
   EXPECT_TRUE(absl::IsAborted(HiddenToSequence(group, Uneven(), OnStream()).status()));
-  // The result's memory goes, too.
+  // The result's memory is freed, too.
   EXPECT_THAT(group.told, ElementsAre("copy", "exchange", "copy to the host", "free", "free"));
 }
 

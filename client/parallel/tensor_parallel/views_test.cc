@@ -10,7 +10,7 @@
 namespace cohort::parallel {
 namespace {
 
-// 0, 1, 2... in a layout that chance chooses.
+// The numbers 0, 1, 2... in a random layout.
 RandomTensor Counting(const Shape& shape, std::mt19937& random) {
   RandomTensor tensor(DataType::kU8, shape, random);
   std::string elements(static_cast<size_t>(ElementCount(shape)), '\0');
