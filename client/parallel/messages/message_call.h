@@ -11,9 +11,9 @@
 //   ranks that are after it in an order of all ranks (GoesBefore); before it goes to the others, it
 //   takes the bytes that it granted.
 //
-// This does not deadlock. In a circle of ranks that go and block, each holds the grant of the rank
-// before it, so one of them would go against the order while it holds a grant. Ranks that hold back
-// wait for ranks that may go.
+// This does not deadlock. In a circle of ranks that go and block, each has granted the rank before
+// it. So one of them would go against the order while it holds a grant, which it does not do. Ranks
+// that hold back wait for ranks that may go.
 #ifndef COHORT_CLIENT_PARALLEL_MESSAGES_MESSAGE_CALL_H_
 #define COHORT_CLIENT_PARALLEL_MESSAGES_MESSAGE_CALL_H_
 

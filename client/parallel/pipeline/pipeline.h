@@ -67,9 +67,9 @@ struct PipelineCall {
   std::optional<int> prev_rank;
   // All members of the tensor group send the same tensors: each sends a slice of the elements, and
   // the receivers gather the slices. The receiving stage sets it, too. The members of its tensor
-  // group exchange one number, which micro-batch each has, or why a member has no slice. A tensor
-  // travels whole if its elements do not divide by the group's size; so do empty tensors, and all
-  // tensors of a group of one. The sender's message says which tensors travel whole.
+  // group exchange one number: the micro-batch that each has. A member without a slice tells them
+  // why instead. A tensor travels whole if its elements do not divide by the group's size; so do
+  // empty tensors, and all tensors of a group of one. The sender's message names the whole ones.
   bool scatter_gather_tensors = false;
   // If not empty: by tensor, whether it is the same on all members. A tensor that is named here and
   // does not divide is INVALID_ARGUMENT.
@@ -94,9 +94,9 @@ struct PipelineCall {
 // last stage RecvBackward returns nothing and SendForward sends nothing. There
 // SendForwardRecvBackward (last stage) and SendBackwardRecvForward (first stage) return nothing if
 // they have nothing to send. The three methods that send and receive in one direction are for
-// rings. They do not look for ends, so `wrap` or given peers have to name the neighbours. If a
-// tensor has no stage to go to or to come from, the call returns FAILED_PRECONDITION before it
-// sends anything.
+// rings. They do not look for ends, so `wrap` or given peers have to name the neighbours. In these
+// five methods and those of tensor metas, a tensor that no stage can take or send is
+// FAILED_PRECONDITION, and the call sends nothing.
 //
 // The timeout limits the whole call. If the receive of one member of a tensor group fails, it fails
 // on all members. All of them also drop the tensors that this call received in the other direction:
