@@ -20,7 +20,7 @@ struct ConnectionOptions {
   absl::Duration min_backoff = absl::Milliseconds(50);
   absl::Duration max_backoff = absl::Seconds(2);
   absl::Duration keepalive_ping = absl::Seconds(30);
-  // Largest message accepted; must not be below the coordinator's max_inline_bytes plus its envelope.
+  // Largest message accepted; not below the coordinator's max_inline_bytes plus its envelope.
   int max_message_bytes = 8 << 20;
   // Whether to use http_proxy and similar variables (clusters with proxies usually do not want it).
   bool use_http_proxy = false;
@@ -34,8 +34,9 @@ struct ConnectionOptions {
   std::function<void(const AwayReport&)> on_away;
 };
 
-// Thread-safe. Owns one transport connection and one thread, which renews leases, acknowledges answers and
-// runs retries and callbacks of all groups made on it. The last group or client that uses it destroys it.
+// Thread-safe. Owns one transport connection and one thread, which renews leases, acknowledges
+// answers, and runs retries and callbacks of all groups made on it. The last group or client that
+// uses it destroys it.
 class Connection {
  public:
   // Never blocks: the transport connects on first use and again whenever it breaks.

@@ -1,5 +1,5 @@
-// Every unary method of the wire, as a value: its names, how to call it in this thread, how to start
-// it.
+// Every unary method of the protos, as a value: its names, and how to call it in this thread or to
+// start it.
 #ifndef COHORT_CLIENT_RENDEZVOUS_METHODS_H_
 #define COHORT_CLIENT_RENDEZVOUS_METHODS_H_
 

@@ -211,7 +211,8 @@ class ProcessGroup {
   // All participants must call; only the root gets the objects, the others an empty list.
   virtual absl::StatusOr<ObjectList> Gather(absl::string_view object, int root,
                                                           const RoundOptions& options = {}) = 0;
-  // All participants must call; the root passes one object per participant, in order of rank, and gets its own.
+  // All participants must call. The root passes one object per participant, in order of rank; each
+  // gets its own.
   virtual absl::StatusOr<std::string> Scatter(const std::vector<std::string>& objects, int root,
                                               const RoundOptions& options = {}) = 0;
   // Frees undelivered objects older than `older_than` (absent: the group's data_expiration).
@@ -234,8 +235,9 @@ class ProcessGroup {
   virtual absl::StatusOr<std::vector<RankRange>> AgreeAlive(
       absl::Duration timeout = absl::Seconds(30)) = 0;
 
-  // --- The same without blocking, for event loops and fan-out; `done` runs on a thread of the library, once,
-  // and must not block. Several may be in flight; those of one (kind, name) take numbers in the order issued.
+  // --- The same without blocking, for event loops and fan-out. `done` runs once, on a thread of
+  // the library, and must not block. Several calls may be in flight; those of one (kind, name) take
+  // numbers in the order issued.
   virtual void BarrierAsync(const RoundOptions& options,
                             std::function<void(absl::Status, RoundReport)> done) = 0;
   virtual void AllGatherAsync(
@@ -269,8 +271,9 @@ class ProcessGroup {
   // first.
   virtual absl::Status ReportError(absl::string_view detail, bool fatal,
                                    const std::vector<RankRange>& suspected = {}) = 0;
-  // After ABORTED: takes this seat in the next generation and blocks until that is complete, at most `timeout`
-  // (zero: join_timeout). Rank and world size may change; counters of rounds begin anew.
+  // After ABORTED: takes this seat in the next generation and blocks until that is complete, at
+  // most `timeout` (zero: join_timeout). Rank and world size may change; counters of rounds begin
+  // anew.
   virtual absl::Status Rejoin(absl::Duration timeout = absl::ZeroDuration()) = 0;
   // Proposes the next view; blocks until all members that stay have acknowledged it. After success
   // this object is in it. ABORTED at once if another proposal is in flight (names its proposer).

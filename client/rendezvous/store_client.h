@@ -49,7 +49,8 @@ struct GetOptions {
   absl::Duration wait = absl::ZeroDuration();
   int64_t newer_than = 0;  // the keys exist with a larger revision
   std::vector<std::string> queues;
-  // A key that is absent counts as there while the queue of its name has a value, as in PyTorch's wait.
+  // An absent key counts as existing while the queue of its name has a value, like in PyTorch's
+  // wait.
   bool or_queue = false;
 };
 struct QueueLength {
@@ -58,7 +59,7 @@ struct QueueLength {
 };
 struct GetResult {
   std::vector<KeyValue> values;
-  std::vector<std::string> missing_keys;  // when the wait ended first
+  std::vector<std::string> missing_keys;  // if the wait ended first
   int64_t revision = 0;
   // The queues of GetOptions::queues in their order, also empty ones, and then those of `or_queue`.
   std::vector<QueueLength> queue_lengths;
@@ -79,8 +80,8 @@ struct KeyEvent {
   KeyValue key_value;
 };
 
-// Thread-safe. Mutations are repeated inside with one operation id: each acts once. `timeout` bounds every
-// call; errors as in process_group.h.
+// Thread-safe. Mutations are repeated internally with one operation id: each acts once. `timeout`
+// limits every call; errors as in process_group.h.
 class StoreClient {
  public:
   // `group` empty: the tenant's own namespace.
@@ -90,12 +91,13 @@ class StoreClient {
   virtual absl::StatusOr<PutResult> Put(absl::string_view key, absl::string_view value,
                                         const PutOptions& options = {},
                                         absl::Duration timeout = absl::Seconds(30)) = 0;
-  // Writes all entries in one step, or none where a condition does not hold. At least one entry, at most
-  // 1000, no key twice (else INVALID_ARGUMENT). `expiration` is that of all.
+  // Writes all entries in one step, or no entry if a condition does not hold. At least one entry,
+  // at most 1000, no key twice (else INVALID_ARGUMENT). `expiration` is for all entries.
   virtual absl::StatusOr<PutResult> MultiPut(const std::vector<PutEntry>& entries,
                                              std::optional<absl::Duration> expiration = {},
                                              absl::Duration timeout = absl::Seconds(30)) = 0;
-  // Reads keys and lengths of queues, at most 1000 together, and waits for them as `options` says.
+  // Reads keys and lengths of queues, at most 1000 in all, and waits for them according to
+  // `options`.
   virtual absl::StatusOr<GetResult> Get(const std::vector<std::string>& keys, const GetOptions& options,
                                         absl::Duration timeout = absl::Seconds(30)) = 0;
   // With `wait` > 0 blocks until all keys exist (and are newer than `newer_than`).
@@ -120,7 +122,7 @@ class StoreClient {
   virtual absl::StatusOr<int64_t> QueuePush(absl::string_view queue, absl::string_view value,
                                             std::optional<absl::Duration> expiration = {},
                                             absl::Duration timeout = absl::Seconds(30)) = 0;
-  // How many values wait in the queue; 0 also for a queue that never had one.
+  // The number of values in the queue; 0 also for a queue that never had a value.
   absl::StatusOr<int64_t> QueueLen(absl::string_view queue, absl::Duration timeout = absl::Seconds(30)) {
     GetOptions options;
     options.queues.emplace_back(queue);
@@ -131,8 +133,9 @@ class StoreClient {
   // Absent: the queue stayed empty for `wait`.
   virtual absl::StatusOr<std::optional<QueueItem>> QueuePop(absl::string_view queue, absl::Duration wait,
                                                             absl::Duration timeout = absl::Seconds(30)) = 0;
-  // Calls `on_event` for each change after `from_revision` (0: from now), on the caller's thread, until it
-  // returns false or `timeout` ends (then OK). OUT_OF_RANGE: compacted; Range and watch from its revision.
+  // Calls `on_event` for each change after `from_revision` (0: from now), on the caller's thread,
+  // until it returns false or `timeout` ends (then OK). OUT_OF_RANGE: the changes are compacted;
+  // call Range and watch from its revision.
   virtual absl::Status Watch(absl::string_view prefix, int64_t from_revision,
                              const std::function<bool(const KeyEvent&)>& on_event,
                              absl::Duration timeout) = 0;

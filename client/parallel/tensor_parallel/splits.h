@@ -52,8 +52,8 @@ absl::StatusOr<Tensor> SplitFirstDim(client::Group& group, const Tensor& tensor,
 absl::StatusOr<Tensor> Split1D(client::Group& group, const Tensor& tensor,
                                const SplitOptions& options = {});
 
-// Joins the parts of Split1D: all ranks call it with their part, in any shape that is the same on
-// all, and with the shape of the whole, which all of them get. Errors: INVALID_ARGUMENT, on all
+// Joins the parts of Split1D. All ranks call it with their part, in any shape that is the same on
+// all, and with the shape of the whole. All of them get the whole. Errors: INVALID_ARGUMENT, on all
 // ranks alike (the number of elements differs); those of Group::AllGather. Seed:
 // gather_split_1d_tensor.
 absl::StatusOr<Tensor> Gather1D(client::Group& group, const Tensor& part, const Shape& shape,
