@@ -24,9 +24,10 @@ absl::Status CheckArguments(const FlatCall& call, int rank, int size, const void
 // Such as: send of 4096 bf16 to rank 3; receive of 10 f32 from rank 0.
 std::string Describe(const Transfer& transfer);
 
-// Of each. Errors: INVALID_ARGUMENT.
+// Checks the transfers of Communicator::Exchange on this rank. Errors: INVALID_ARGUMENT (names the
+// transfer).
 absl::Status CheckTransfers(absl::Span<const Transfer> transfers, int rank, int size);
-// And that each is small enough for a note.
+// Like CheckTransfers; a note also has at most kNoteBytes.
 absl::Status CheckNotes(absl::Span<const Transfer> notes, int rank, int size);
 
 }  // namespace cohort::worker

@@ -118,8 +118,8 @@ class Communicator {
   // Like HasMessage, for notes.
   virtual absl::StatusOr<bool> HasNote(int peer) = 0;
 
-  // Called before this rank leaves. Waits until the other ranks have taken what this rank sent
-  // without waiting, until they cannot take it any more, or until `deadline`.
+  // Called before this rank leaves. Waits until the other ranks have taken the data that this rank
+  // sent without waiting, until they cannot take it any more, or until `deadline`.
   virtual void Drain(Instant deadline) = 0;
 
   // Ends calls in flight on all ranks, and all later calls, with ABORTED and `cause`. `cause` names

@@ -1,5 +1,5 @@
-// The error of ranks that called different things, told from a rank's own: all ranks have it, and
-// have it after the same call, so that they can go on together from there.
+// The error of ranks that called different collectives. Its mark tells it from an error of a rank's
+// own arguments. All ranks get it after the same call, so that they can continue together.
 #ifndef COHORT_WORKER_COMMUNICATOR_MISMATCH_H_
 #define COHORT_WORKER_COMMUNICATOR_MISMATCH_H_
 
@@ -8,7 +8,8 @@
 
 namespace cohort::worker {
 
-// INVALID_ARGUMENT, marked: what rank 0 and another called, which differ, if only in their tags.
+// Returns INVALID_ARGUMENT with the mark. It names the calls of rank 0 and of `other_rank`. If the
+// two descriptions are equal, the tags differ.
 absl::Status MismatchError(absl::string_view first, int other_rank, absl::string_view other);
 bool IsMismatch(const absl::Status& status);
 

@@ -1,4 +1,4 @@
-// The error of waits for messages that did not come.
+// The error of a wait for messages that did not arrive.
 #ifndef COHORT_WORKER_COMMUNICATOR_NO_MESSAGE_H_
 #define COHORT_WORKER_COMMUNICATOR_NO_MESSAGE_H_
 
@@ -11,8 +11,8 @@
 
 namespace cohort::worker {
 
-// Who looks for messages in between gets it most of the time: that of one rank is made once. One
-// thread at a time.
+// Keeps the error for each single rank, because a caller that polls gets it most of the time. Used
+// by one thread at a time.
 class NoMessage {
  public:
   // DEADLINE_EXCEEDED. `peers` are those of AwaitMessage.

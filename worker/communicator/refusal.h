@@ -1,5 +1,5 @@
-// The error of a rank whose own arguments make no sense: it is found before the rank has met the
-// others, who can still be told.
+// The error of a rank whose own arguments are wrong. The rank finds it before it has met the other
+// ranks, so they can still be told.
 #ifndef COHORT_WORKER_COMMUNICATOR_REFUSAL_H_
 #define COHORT_WORKER_COMMUNICATOR_REFUSAL_H_
 
@@ -8,7 +8,7 @@
 
 namespace cohort::worker {
 
-// INVALID_ARGUMENT, marked.
+// INVALID_ARGUMENT with the mark.
 absl::Status RefusalError(absl::string_view why);
 bool IsRefusal(const absl::Status& status);
 // The same without the mark.

@@ -1,4 +1,4 @@
-// For how long a rank has slept in calls, and for whom.
+// How long a rank has slept in calls, and which ranks it waited for.
 #ifndef COHORT_WORKER_COMMUNICATOR_WAIT_LOG_H_
 #define COHORT_WORKER_COMMUNICATOR_WAIT_LOG_H_
 
@@ -13,8 +13,8 @@
 
 namespace cohort::worker {
 
-// How long a rank sleeps before it looks again whom it waits for: so much is charged, at most, to
-// one who has come meanwhile.
+// The longest sleep before a rank determines again which ranks it waits for. A rank that arrives
+// during a sleep is charged at most this much too much.
 inline constexpr absl::Duration kNotedSleep = absl::Milliseconds(100);
 
 struct WaitedFor {
@@ -22,9 +22,9 @@ struct WaitedFor {
   absl::Duration time;
 };
 
-// Only sleeps count: what is there before a rank has looked and yielded in vain costs nothing here.
-// Who waits for several at once waits for each of them all the time. One thread writes, any thread
-// or process reads; it may lie in memory of another's, that holds anything.
+// Only sleeps count: a wait that ends while the rank still looks or yields costs nothing here. A
+// rank that waits for several ranks charges the whole sleep to each of them. One thread writes; any
+// thread or process reads. The log may lie in memory that another process writes, with any values.
 class WaitLog {
  public:
   // Ranks from here on are not noted.
@@ -37,7 +37,7 @@ class WaitLog {
     }
   }
 
-  // The `most` that were waited for longest, the longest first; of ranks below `size`.
+  // Returns, among the ranks below `size`, the `most` with the longest waits, the longest first.
   std::vector<WaitedFor> Read(int size, size_t most) const {
     std::vector<WaitedFor> waits;
     for (int rank = 0; rank < std::min(size, kRanks); ++rank) {

@@ -15,13 +15,13 @@ namespace {
 const char* At(const void* from, int64_t bytes) { return static_cast<const char*>(from) + bytes; }
 char* At(void* to, int64_t bytes) { return static_cast<char*>(to) + bytes; }
 
-// Of partial results.
+// The reduction of the hosts' partial results.
 Reduction Then(const Reduction& reduction) {
   return reduction.op == ReduceOp::kPreMulSum ? Reduction{ReduceOp::kSum} : reduction;
 }
 
-// Of what ranks of other hosts must do. Whoever waits in vain for them says so before its
-// neighbours, who wait for it, take it for the culprit.
+// The deadline of steps between hosts, a little before `deadline`. A rank that waits in vain for
+// another host then reports it before its neighbours, which wait for this rank, blame it.
 Instant Sooner(Instant deadline) {
   constexpr absl::Duration kMost = absl::Seconds(1);
   const Instant now = Clock::Steady().Now();
@@ -29,8 +29,8 @@ Instant Sooner(Instant deadline) {
   return deadline - std::min((deadline - now) / 8, kMost);
 }
 
-// Of what neighbours must do once this rank has heard of all: one of them may still wait for
-// another host's word, and has to be the first to say so.
+// The deadline of steps inside this host, a little after `deadline`. A neighbour may still wait for
+// another host, and has to report that first.
 Instant Later(Instant deadline) {
   constexpr absl::Duration kMost = absl::Milliseconds(100);
   const Instant now = Clock::Steady().Now();
@@ -177,7 +177,7 @@ absl::Status HierarchicalCommunicator::AllGatherInLevels(const FlatCall& call, c
   const Instant far = Sooner(deadline);
   const int64_t bytes = call.count * SizeOf(call.type);
   const int64_t column = levels_.across->size() * bytes;
-  // Of each place on a host: that of all hosts.
+  // One column for each place on a host, with the inputs of the ranks at that place on all hosts.
   scratch_.resize(static_cast<size_t>(size() * bytes));
   char* const own = scratch_.data() + own_.index * column;
   COHORT_RETURN_IF_ERROR(levels_.across->AllGather(input, own, call.count, call.type, far));

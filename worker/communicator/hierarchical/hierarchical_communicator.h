@@ -11,27 +11,29 @@
 
 namespace cohort::worker {
 
-// Which ranks share a host: every rank once, each host's in order, hosts in the order of their
-// first ranks. The same on all ranks.
+// The ranks of each host. Every rank occurs once. A host's ranks are in ascending order, and hosts
+// are in the order of their first ranks. All ranks have the same value.
 using Hosts = std::vector<std::vector<int>>;
 
-// What a HierarchicalCommunicator is made of.
+// The communicators of which a HierarchicalCommunicator is made.
 struct Levels {
-  // All ranks, by connections.
+  // All ranks, over sockets.
   std::unique_ptr<Communicator> mesh;
-  // The ranks of this host, by its memory; by their order in Hosts.
+  // The ranks of this host, through shared memory, in their order in Hosts.
   std::unique_ptr<Communicator> inside;
-  // One rank of each host, by connections, by the order of hosts: those with this rank's place on
-  // its host, where all hosts have as many ranks; else the first of each, and null on the others.
+  // One rank of each host, over sockets, in the order of hosts. If all hosts have equally many
+  // ranks, the ranks with this rank's place on its host; otherwise the first of each host, and null
+  // on the others.
   std::unique_ptr<Communicator> across;
 };
 
-// Large reductions, broadcasts and gathers go through memory inside each host and cross between two
-// hosts once: each rank of a host takes its share of what crosses, where all hosts have as many
-// ranks; else their first ones do. Everything else, and all that is small, goes straight.
+// Large calls of all_reduce and broadcast go through shared memory inside each host, and their data
+// crosses between two hosts once. So do all_gather and reduce_scatter if all hosts have equally
+// many ranks. Each rank then carries its share across; otherwise the first rank of each host
+// carries all. Averages, all other calls and small ones use the mesh.
 //
-// All ranks have the same bits. They are not those of one host: its ranks are added up first, and
-// what crosses is rounded to the tensor's type.
+// All ranks get the same bits. They may differ from those of a group on one host: each host adds up
+// its ranks first, and rounds to the tensor's type before data crosses.
 class HierarchicalCommunicator final : public Communicator {
  public:
   HierarchicalCommunicator(Levels levels, Hosts hosts);

@@ -12,7 +12,7 @@
 namespace cohort::worker {
 namespace {
 
-// Connected over loopback; by their order in `ranks`.
+// Returns communicators that are connected over loopback, by rank.
 Communicators Connect(size_t count, Id128 secret) {
   std::vector<Listener> listeners;
   std::vector<std::string> addresses;
@@ -36,8 +36,8 @@ Communicators Connect(size_t count, Id128 secret) {
   return communicators;
 }
 
-// Hosts of which each has `per_host` ranks, or the last fewer; every second rank on another host,
-// so that a host's ranks are not neighbours.
+// Hosts of `per_host` ranks each; the last may have fewer. Ranks go to the hosts in turn, so that a
+// host's ranks are not neighbours.
 Hosts MakeHosts(int size, int per_host) {
   const int count = (size + per_host - 1) / per_host;
   Hosts hosts(static_cast<size_t>(count));

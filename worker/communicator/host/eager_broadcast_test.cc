@@ -1,5 +1,5 @@
-// Broadcasts whose root does not wait: what is moved is right whoever is ahead of whom, nobody is
-// too far ahead, and a difference is told to all, if late to those who had gone on.
+// Broadcasts whose root does not wait. They move the right data whichever rank is ahead, and no
+// rank gets too far ahead. All ranks learn of a mismatch; those that had gone on learn it later.
 #include <unistd.h>
 
 #include <cstdint>
@@ -29,7 +29,7 @@ constexpr absl::Duration kShort = absl::Milliseconds(50);
 Instant In(absl::Duration duration) { return Clock::Steady().Now() + duration; }
 Instant Soon() { return In(absl::Seconds(60)); }
 
-// Without heaps: what is large goes through buffers.
+// The ranks have no heaps: large data goes through buffers.
 std::vector<std::unique_ptr<HostCommunicator>> MakeRanks(int size) {
   std::vector<std::unique_ptr<HostCommunicator>> ranks;
   absl::StatusOr<HostSpace> space = HostSpace::Create(size);
@@ -52,7 +52,7 @@ absl::Status Sum(HostCommunicator& rank, int32_t& value) {
   return rank.AllReduce(&value, &value, 1, DataType::kI32, {ReduceOp::kSum}, Soon());
 }
 
-// On a thread for each rank.
+// Runs `body` on a thread for each rank.
 void OnAll(std::vector<std::unique_ptr<HostCommunicator>>& ranks,
            const std::function<void(HostCommunicator&)>& body) {
   std::vector<std::thread> threads;
@@ -60,7 +60,7 @@ void OnAll(std::vector<std::unique_ptr<HostCommunicator>>& ranks,
   for (std::thread& thread : threads) thread.join();
 }
 
-// Through buffers, several times: who read from another buffer than was written would see it.
+// Gathers through buffers several times: a rank that read from the wrong buffer would fail.
 void ExpectWorks(HostCommunicator& rank) {
   constexpr int64_t kCount = 20000;
   for (int32_t round = 0; round < 4; ++round) {
@@ -108,7 +108,7 @@ TEST(EagerBroadcastTest, TheRootWakesARankThatSleeps) {
   absl::StatusOr<HostSpace> mapped = HostSpace::Attach(dup(space->fd()), 2);
   ASSERT_TRUE(mapped.ok()) << mapped.status();
   HostCommunicator root(HostMemory{*std::move(mapped), RankHeaps(2), {}}, 0);
-  // As far as the root can see.
+  // To the root, rank 1 seems to sleep.
   space->sleepers().store(1);
   space->sleep_words(1).sleeps.store(1);
   int32_t value = 7;

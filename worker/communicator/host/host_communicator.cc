@@ -7,14 +7,14 @@
 namespace cohort::worker {
 namespace {
 
-// Up to here every rank reduces all of a chunk itself; above, each reduces its slice, and they meet
-// again.
+// Up to this size every rank reduces all of a chunk itself; above, each reduces its slice, and they
+// meet again.
 constexpr int64_t kOneShotBytes = int64_t{16} << 10;
 
 const char* At(const void* from, int64_t bytes) { return static_cast<const char*>(from) + bytes; }
 char* At(void* to, int64_t bytes) { return static_cast<char*>(to) + bytes; }
 
-// Memory that is where it should be already is left alone.
+// Does nothing if the memory is already in place.
 void CopyOne(void* to, const void* from, int64_t bytes, Stores stores = Stores::kCached) {
   if (to != from) Copy(from, absl::MakeConstSpan(&to, 1), bytes, stores);
 }
@@ -73,7 +73,7 @@ absl::Status HostCommunicator::RunAllReduce(const FlatCall& call, const void* in
                   const char* const from = At(input, chunk.at * element);
                   const int64_t chunk_bytes = chunk.size * element;
                   if (chunk_bytes <= kOneShotBytes) return Put(buffer(rank_), from, chunk_bytes);
-                  // Nobody else reads this rank's slice.
+                  // No other rank reads this rank's slice of the input.
                   const Slice own = SliceOf(rank_, chunk_bytes);
                   const int64_t end = own.begin + own.size;
                   Put(buffer(rank_), from, own.begin);
@@ -88,7 +88,7 @@ absl::Status HostCommunicator::RunAllReduce(const FlatCall& call, const void* in
                     return Done();
                   }
                   const Slice own = SliceOf(rank_, chunk_bytes);
-                  // So the result may lie where it would have been.
+                  // The place of this rank's slice is free for the result.
                   void* const slices[] = {At(buffer(rank_), own.begin), At(result, own.begin)};
                   reduce(DepositsAnd(At(input, chunk.at * element + own.begin), own.begin), slices,
                          own.size / element, put_.best());
@@ -122,7 +122,8 @@ absl::Status HostCommunicator::RunReduce(const FlatCall& call, const void* input
   return Large(call, input, output,
                {true, true, 1,
                 [&] {
-                  // One stores what is read of all: the time tells little of the stores.
+                  // 0 copies: a rank reads all inputs to store one output, so the time says little
+                  // about stores.
                   ForShare(bytes, 0, bytes * (size() + 1), [&](Slice share, Stores stores) {
                     void* const result = At(outputs_[static_cast<size_t>(call.root)], share.begin);
                     worker::Reduce(call.type, call.reduction, Inputs(share.begin),
@@ -256,7 +257,7 @@ absl::Status HostCommunicator::RunAllToAll(const FlatCall& call, const void* inp
                                            Instant deadline) {
   const int64_t element = SizeOf(call.type);
   const int64_t bytes = call.count * element;
-  // `from` gives what a rank has for this one.
+  // `from` returns a rank's part for this rank.
   const auto take = [&](const Chunk& chunk, absl::FunctionRef<const void*(int)> from,
                         Stores stores) {
     for (int step = 0; step < size(); ++step) {

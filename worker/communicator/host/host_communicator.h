@@ -18,27 +18,26 @@
 
 namespace cohort::worker {
 
-// What the ranks of one host share, as one of them has mapped it.
+// The memory that the ranks of one host share, as one of them has mapped it.
 struct HostMemory {
   HostSpace space;
   RankHeaps heaps;
-  // What the ranks are called in errors, by rank, where they are some of a larger group; else
-  // empty.
+  // The ranks' numbers in errors, by rank, if they are part of a larger group; otherwise empty.
   std::vector<int> names;
-  WaitLog* waits = nullptr;  // outlives the communicator; null: nobody wants to know
-  bool gives_way = false;    // as where ranks outnumber processors: waits without looking
+  WaitLog* waits = nullptr;  // outlives the communicator; null: waits are not logged
+  bool gives_way = false;    // waits without spinning, as where ranks outnumber processors
 };
 
-// Three ways, by size and by where the tensors are:
+// There are three ways, by size and by the place of the tensors:
 //
-// - small: each rank puts what others need into its arrival line or its buffer, and all meet. Each
-//   takes what it needs, and computes it itself. One meeting.
-// - direct: all tensors that others touch lie in the ranks' heaps. They meet and say where; then
-//   each rank does its slice of the work, from all inputs to all outputs, at twice the tensor's
-//   size of traffic for an all_reduce; and they meet again.
-// - staged: others. As small, a chunk of each buffer at a time.
+// - small: each rank copies the data that others need into its arrival line or its buffer, and all
+//   meet once. Each rank then reads the data that it needs and computes its own result.
+// - direct: all tensors that other ranks touch lie in the ranks' heaps. The ranks meet and exchange
+//   the places of their tensors. Each rank does its slice of the work, from all inputs to all
+//   outputs, and they meet again. A rank's traffic for an all_reduce is twice the tensor's size.
+// - staged: all other calls. Like small, with one chunk of the buffers at a time.
 //
-// The calling thread does its own share; there is no other.
+// The calling thread does its rank's share; the communicator has no threads.
 class HostCommunicator final : public Communicator {
  public:
   // `memory` was made for all ranks of the communicator.
@@ -72,7 +71,8 @@ class HostCommunicator final : public Communicator {
     int64_t at = 0;
     int64_t size = 0;
   };
-  // What a large operation does, by the three steps of which it is made.
+  // The steps of a large operation. `direct` is the direct way; `put` and `take` are the staged
+  // way.
   struct Ways {
     // Whether the inputs or the outputs must lie in heaps for the direct way.
     bool needs_inputs = false;
@@ -83,7 +83,7 @@ class HostCommunicator final : public Communicator {
     absl::FunctionRef<void(const Chunk&)> put;
     absl::FunctionRef<absl::Status(const Chunk&)> take;
   };
-  // The collectives, of checked arguments.
+  // The collectives. Run has checked the arguments.
   absl::Status RunAllReduce(const FlatCall& call, const void* input, void* output,
                             Instant deadline);
   absl::Status RunReduce(const FlatCall& call, const void* input, void* output, Instant deadline);
@@ -99,25 +99,26 @@ class HostCommunicator final : public Communicator {
   absl::Status RunGather(const FlatCall& call, const void* input, void* output, Instant deadline);
   absl::Status RunScatter(const FlatCall& call, const void* input, void* output, Instant deadline);
 
-  // Puts `bytes` where all see them, and meets. Of each rank: deposit(rank), until the next.
-  // `bytes_of_all`: the most that any rank puts, where they differ.
+  // Copies `bytes` to where all ranks can read them, and meets. deposit(rank) is then a rank's
+  // copy, until the next deposit. `bytes_of_all` is the largest number of bytes of any rank, where
+  // they differ.
   absl::Status Deposit(const FlatCall& call, const void* data, int64_t bytes, Instant deadline,
                        int64_t bytes_of_all = 0);
   absl::Status MeetForBuffers(const FlatCall& call, int stage, Instant deadline);
   const char* deposit(int rank) const { return in_line_ ? meeting_.data(rank) : buffer(rank); }
-  // Of all ranks in order, `offset` bytes into each.
+  // Returns the deposits of all ranks, by rank, each from byte `offset` on.
   const std::vector<const void*>& Deposits(int64_t offset);
-  // The same, but this rank's own, which it has not put there, is at `own`.
+  // Like Deposits; this rank's own data, which it has not deposited, is at `own`.
   const std::vector<const void*>& DepositsAnd(const void* own, int64_t offset);
 
   absl::Status Large(const FlatCall& call, const void* input, void* output, const Ways& ways,
                      Instant deadline);
   enum class Agreed { kDirect, kStaged, kMixed };
-  // Learns from the last meeting where all ranks' tensors are.
+  // Reads from the last meeting where the tensors of all ranks lie.
   absl::StatusOr<Agreed> LearnPlaces(const FlatCall& call, const Ways& ways);
   Chunk FirstChunk(const FlatCall& call, const Ways& ways) const;
 
-  // Into this rank's buffer, for others to read.
+  // Copies into this rank's buffer, for others to read.
   void Put(void* to, const void* from, int64_t bytes);
 
   // A rank's share of `bytes`, cut between cache lines.
@@ -126,22 +127,22 @@ class HostCommunicator final : public Communicator {
     int64_t size = 0;
   };
   Slice SliceOf(int rank, int64_t bytes) const;
-  // What this rank does of an operation that touches so many bytes in all: stores so many that
-  // others read.
+  // Runs `body`, this rank's part of an operation, and chooses how it stores. The part stores
+  // `bytes` that others read; the whole operation touches `touched` bytes.
   void ForOthers(int64_t bytes, int64_t touched, absl::FunctionRef<void(Stores)> body);
-  // The same, of an operation that cuts `bytes` between ranks and stores `copies` of each of
-  // them in memory of others.
+  // Like ForOthers, for an operation that divides `bytes` among the ranks and stores `copies` of
+  // each byte in other ranks' memory. Runs `body` for each slice that this rank takes.
   void ForShare(int64_t bytes, int copies, int64_t touched,
                 absl::FunctionRef<void(Slice, Stores)> body);
-  // Tensors of the direct way, `offset` bytes into each.
+  // The tensors of the direct way, each from byte `offset` on.
   const std::vector<const void*>& Inputs(int64_t offset);
   const std::vector<void*>& Outputs(int64_t offset) { return OutputsBut(nullptr, offset); }
-  // Without that which is `input` itself.
+  // Like Outputs, without the output that is `input` itself.
   const std::vector<void*>& OutputsBut(const void* input, int64_t offset);
-  // For an operation that touches so many bytes in all.
+  // How an operation that touches `bytes` in all stores its results.
   Stores StoresOf(int64_t bytes) const;
 
-  // Takes the other buffer, for so many bytes.
+  // Switches to the other buffer, for `bytes`.
   void NextBuffer(int64_t bytes);
   char* buffer(int rank) const { return space_.buffer(rank, which_) + at_; }
 
@@ -154,12 +155,12 @@ class HostCommunicator final : public Communicator {
   Meeting meeting_;
   HostMailbox mailbox_;
   HostMailbox notes_;
-  int which_ = 0;                       // of this rank's buffers, was used last
-  int64_t at_ = 0;                      // from where on
-  Stores taken_out_ = Stores::kCached;  // how what is taken from buffers is stored
-  StoreChoice put_;                     // of what goes into buffers
-  StoreChoice direct_;                  // of what goes into others' tensors
-  bool in_line_ = false;                // the last deposits
+  int which_ = 0;                       // the buffer of this rank that was used last
+  int64_t at_ = 0;                      // where its data begins
+  Stores taken_out_ = Stores::kCached;  // how data that was read from buffers is stored
+  StoreChoice put_;                     // for data that goes into buffers
+  StoreChoice direct_;                  // for data that goes into other ranks' tensors
+  bool in_line_ = false;                // whether the last deposits are in arrival lines
   std::vector<const char*> inputs_;     // by rank, of the direct way
   std::vector<char*> outputs_;
   std::vector<const void*> from_;

@@ -7,7 +7,7 @@
 namespace cohort::worker {
 namespace {
 
-// One for all ranks, as of ranks that one process has.
+// One heap for all ranks, as for ranks of one process.
 shm::Heap& TensorHeap() {
   static shm::Heap* const heap = shm::Heap::Create("test-heap", size_t{1} << 30)->release();
   return *heap;
@@ -18,7 +18,7 @@ TestMemory& TensorMemory() {
   return *memory;
 }
 
-// Each rank with mappings of its own, as in a process of its own.
+// Each rank has mappings of its own, as in a process of its own.
 Communicators Create(int size) {
   Communicators ranks;
   absl::StatusOr<HostSpace> space = HostSpace::Create(size);

@@ -10,23 +10,23 @@
 namespace cohort::worker {
 namespace {
 
-// From here on, past the caches.
+// Messages of this size or larger are stored past the caches.
 constexpr int64_t kStreamFrom = int64_t{8} << 20;
 
-// `whole`: of the message that this is a piece of.
+// `whole`: the size of the message of which this is a piece.
 void CopyOne(void* to, const void* from, int64_t bytes, int64_t whole = 0) {
   Copy(from, absl::MakeConstSpan(&to, 1), bytes,
        whole >= kStreamFrom ? Stores::kStreaming : Stores::kCached);
 }
 
-// Of a message, so that its receiver need not wait for all of it.
+// The size of a message's pieces: its receiver need not wait for the whole message.
 int64_t PieceBytes(int64_t message, int64_t most) {
   constexpr int64_t kPieces = 4;
   return std::clamp(message / kPieces, Channel::kSmallBytes, most);
 }
 
-// Where in its buffer a piece goes: what is written again soon has to be fetched from the cache of
-// the one who read it.
+// The place of a piece in its buffer. It moves on from ring to ring: memory that is rewritten soon
+// must first be fetched from the reader's cache.
 int64_t PlaceOf(uint64_t fragment, int64_t piece, int64_t room) {
   constexpr auto kUnit = static_cast<int64_t>(kApart);
   const int64_t step = (piece + kUnit - 1) / kUnit * kUnit;
@@ -36,14 +36,14 @@ int64_t PlaceOf(uint64_t fragment, int64_t piece, int64_t room) {
 
 int64_t BytesOf(const Transfer& transfer) { return transfer.count * SizeOf(transfer.type); }
 
-// What another process writes anew as it likes: looked at once.
+// Reads, once, a word that another process may change at any time.
 template <typename T>
 T ReadOnce(const T& word) {
   return __atomic_load_n(&word, __ATOMIC_RELAXED);
 }
 
-// What another process has written as a message's type and count; where they are no others, it was
-// the tag.
+// Describes the count and type that another process has written for a message. If both equal this
+// rank's, the tags differ.
 std::string DescribeMessage(const Transfer& own, int64_t count, int type) {
   const bool same = count == own.count && type == static_cast<int>(own.type);
   return absl::StrCat(
@@ -52,7 +52,7 @@ std::string DescribeMessage(const Transfer& own, int64_t count, int type) {
       same ? " in a call of another kind" : "");
 }
 
-// The bytes of a message that another process has named so; of what cannot be, -1.
+// The bytes of a message with the count and type that another process has written; -1: impossible.
 int64_t WholeOf(int64_t count, int type) {
   int64_t bytes = -1;
   if (count < 0 || !IsDataType(type) ||
@@ -78,8 +78,8 @@ absl::Status HostMailbox::Exchange(absl::Span<const Transfer> transfers, Instant
   LineUp(transfers);
   refusals_.clear();
   Pass(transfers);
-  // A pass that has moved something may be followed by one that has not: what is awaited must stay
-  // true once it is.
+  // The condition must stay true once it is: a pass that moves something may be followed by one
+  // that does not.
   while (!turns_.empty()) {
     bool moved = false;
     const absl::Status status = waiter_.Await([&] { return moved = Pass(transfers) || moved; },
@@ -87,7 +87,7 @@ absl::Status HostMailbox::Exchange(absl::Span<const Transfer> transfers, Instant
     if (absl::IsDeadlineExceeded(status)) return GiveUp(transfers);
     if (!status.ok()) return status;
     if (waiter_.poisoned()) return waiter_.CauseOfPoison();
-    // How long a refused message is, its sender alone knows: it may never end.
+    // Only its sender knows how long a refused message is: it may never end.
     if (!refusals_.empty() && Clock::Steady().Now() >= deadline) return GiveUp(transfers);
   }
   return refusals_.empty() ? absl::OkStatus()
@@ -109,7 +109,7 @@ absl::StatusOr<int> HostMailbox::AwaitMessage(absl::Span<const int> peers, Insta
     return first >= 0;
   };
   if (find()) return first;
-  // Without time it is one look, not all those that come before a sleep.
+  // Without time it looks once, and skips the looks that precede a sleep.
   if (deadline == absl::InfinitePast() || Clock::Steady().Now() >= deadline) {
     return no_message_.Of(peers);
   }
@@ -159,7 +159,7 @@ bool HostMailbox::Pass(absl::Span<const Transfer> transfers) {
     while (turn != kNone) {
       const Transfer& transfer = transfers[static_cast<size_t>(turn)];
       Progress& progress = progress_[static_cast<size_t>(turn)];
-      // Nobody sleeps on while this rank copies much.
+      // Wakes the peers before this rank copies much.
       if (!owed_.empty() && BytesOf(transfer) > Channel::kSmallBytes) Tell();
       if (transfer.sends ? Send(transfer, progress) : Receive(transfer, progress)) {
         moved = true;
@@ -200,10 +200,10 @@ bool HostMailbox::Send(const Transfer& transfer, Progress& progress) {
   Peer& peer = peers_[static_cast<size_t>(transfer.peer)];
   Channel& channel = ChannelTo(transfer.peer);
   const int64_t bytes = BytesOf(transfer);
-  // Nobody waits for who takes a message that the channel holds.
+  // The sender does not wait for the receiver of a message that the channel holds.
   const bool ahead = bytes <= Channel::kSmallBytes ||
                      (bytes <= space_.sent_ahead_bytes() && PlaceInHeap(transfer) < 0);
-  // The receiver writes its line all the time: looking at it costs both of them.
+  // The receiver writes this line all the time; reading it costs both ranks.
   if (!ahead || peer.sent - peer.seen_taken >= Channel::kFragments) {
     peer.seen_taken = channel.taken.number.load(std::memory_order_acquire);
   }
@@ -243,7 +243,7 @@ bool HostMailbox::Send(const Transfer& transfer, Progress& progress) {
   if (ahead) {
     progress.done = true;
   } else if (peer.seen_taken >= peer.sent) {
-    // A later fragment than the message's last is never on its way while it is not done.
+    // While the message is not done, no fragment after its last one is on the way.
     progress.done = true;
     moved = true;
     if (channel.taken.refused == progress.first) {
@@ -285,7 +285,7 @@ bool HostMailbox::Receive(const Transfer& transfer, Progress& progress) {
     }
     peer.taken = number;
     channel.taken.number.store(number, std::memory_order_release);
-    // Now and then somebody looks at the clock.
+    // Leaves the loop now and then, so that Exchange checks the deadline.
     if (progress.refused && number % Channel::kFragments == 0) break;
   }
   return moved;
@@ -351,7 +351,7 @@ absl::Status HostMailbox::GiveUp(absl::Span<const Transfer> transfers) {
     if (!progress.done) waiting.push_back(Describe(transfers[i]));
   }
   const std::string text = absl::StrCat(absl::StrJoin(waiting, ", "), ": it did not come");
-  // Where nothing has begun, nothing is half done.
+  // If no message has begun, the communicator stays usable.
   if (begun) waiter_.SetPoison(absl::StrCat("rank ", rank_, " gave up ", text));
   return absl::DeadlineExceededError(text);
 }

@@ -24,70 +24,72 @@ namespace cohort::worker {
 // has none.
 using RankHeaps = std::vector<std::shared_ptr<const shm::Segment>>;
 
-// One rank's, of messages or of notes. A message goes in fragments through the channel of its two
-// ranks: within a fragment's line, through the channel's buffers, or, when it lies in the sender's
-// heap, by its place there, from where the receiver copies it. Senders of messages that the channel
-// can hold do not wait.
+// One rank's mailbox, for messages or for notes. A message travels in fragments through the channel
+// from its sender to its receiver. A fragment holds its data in its line or in a buffer of the
+// channel. A sender does not wait if the channel can hold the message. A larger message that lies
+// in the sender's heap is one fragment that names its place; the receiver copies it from there.
 class HostMailbox {
  public:
-  // All outlive it.
+  // The arguments outlive the mailbox.
   HostMailbox(const HostSpace& space, const RankHeaps& heaps, const Waiter& waiter, int rank,
               Mail mail = Mail::kMessages);
 
-  // As Communicator::Exchange, of transfers that make sense.
+  // Like Communicator::Exchange, for transfers that CheckTransfers accepts.
   absl::Status Exchange(absl::Span<const Transfer> transfers, Instant deadline);
-  // As Communicator::HasMessage.
+  // Like Communicator::HasMessage.
   absl::StatusOr<bool> HasMessage(int peer) const;
-  // As Communicator::AwaitMessage.
+  // Like Communicator::AwaitMessage.
   absl::StatusOr<int> AwaitMessage(absl::Span<const int> peers, Instant deadline);
-  // Returns when all that was sent has been taken, or never will be, and at `deadline`.
+  // Waits until the peers have taken all that was sent, until they cannot any more, or until
+  // `deadline`.
   void Drain(Instant deadline) const;
 
  private:
   static constexpr int kNone = -1;
 
-  // Of one transfer of an exchange.
+  // The state of one transfer of an exchange.
   struct Progress {
     bool begun = false;
     bool done = false;
-    uint64_t first = 0;  // fragment of the message
-    int64_t bytes = 0;   // that have gone
+    uint64_t first = 0;  // the number of the message's first fragment
+    int64_t bytes = 0;   // of the message that were sent or received
     bool refused = false;
-    int64_t whole = 0;  // bytes of the refused message, as its sender named them
-    int next = kNone;   // which is done after it: of the same peer and direction
+    int64_t whole = 0;  // bytes of the refused message, as its sender stated them
+    int next = kNone;   // the transfer after it, of the same peer and direction
   };
-  // Transfers of one direction, in the exchange of that number.
+  // The transfers of one peer and direction, in the exchange of that number.
   struct Lane {
     uint64_t exchange = 0;
     int last = kNone;
   };
-  // Fragments that have gone between this rank and a peer.
+  // Counts of the fragments between this rank and a peer.
   struct Peer {
     uint64_t sent = 0;
-    uint64_t seen_taken = 0;  // of those sent, when this rank looked last
+    uint64_t seen_taken = 0;  // of those sent, at this rank's last look
     uint64_t taken = 0;
     Lane sends;
     Lane receives;
-    bool owed = false;  // to be woken
+    bool owed = false;  // the peer is to be woken
   };
 
   Channel& ChannelTo(int peer) const { return space_.channel(rank_, peer, mail_); }
   Channel& ChannelFrom(int peer) const { return space_.channel(peer, rank_, mail_); }
-  // Whether a message of `peer` that was not received has begun to come.
+  // Whether a message from `peer` has begun to arrive and was not received.
   bool Begun(int peer) const;
-  // Those of one peer and direction are done one after the other.
+  // Chains the transfers of each peer and direction: they are done one after the other.
   void LineUp(absl::Span<const Transfer> transfers);
-  // Whether anything moved.
+  // Moves as much as it can. Returns whether anything moved.
   bool Pass(absl::Span<const Transfer> transfers);
-  // Something moved for the peer, who may sleep.
+  // Notes that something moved for the peer, which may sleep.
   void Owe(int peer);
-  // Wakes those to whom that is owed.
+  // Wakes the peers that Owe noted.
   void Tell();
   // Where in this rank's heap the message lies; -1: elsewhere.
   int64_t PlaceInHeap(const Transfer& transfer) const;
   bool Send(const Transfer& transfer, Progress& progress);
   bool Receive(const Transfer& transfer, Progress& progress);
-  // To memory of the transfer, from a fragment. False: it lies where nothing can.
+  // Copies a fragment's data to the transfer's memory. Returns false, and poisons the space, if the
+  // fragment's place or size is impossible.
   bool Take(const Transfer& transfer, const FragmentLine& line, const char* buffer,
             Progress& progress);
   absl::Status GiveUp(absl::Span<const Transfer> transfers);
@@ -102,10 +104,10 @@ class HostMailbox {
   std::vector<Peer> peers_;
   std::vector<Progress> progress_;  // of the exchange at work
   uint64_t exchange_ = 0;
-  std::vector<int> turns_;  // of each peer and direction, whose turn it is
+  std::vector<int> turns_;  // the current transfer of each peer and direction
   std::vector<int> owed_;   // peers
   std::vector<std::string> refusals_;
-  StoreChoice store_choice_;  // of pieces
+  StoreChoice store_choice_;  // for pieces
   NoMessage no_message_;
 };
 

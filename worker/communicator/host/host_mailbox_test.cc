@@ -9,14 +9,14 @@ namespace {
 
 Instant Soon() { return Clock::Steady().Now() + absl::Seconds(60); }
 
-// More ranks than processors: then messages of several pieces go ahead, too.
+// More ranks than processors: then a sender does not wait for messages of several pieces either.
 constexpr int kRanks = 200;
 
 class HostMailboxTest : public ::testing::Test {
  protected:
   HostMailboxTest() : space_(*HostSpace::Create(kRanks)) {
     EXPECT_TRUE(space_.crowded());
-    // As far as anybody can see, all others sleep.
+    // All other ranks seem to sleep.
     space_.sleepers().store(kRanks - 1);
     for (int rank = 1; rank < kRanks; ++rank) space_.sleep_words(rank).sleeps.store(1);
   }
@@ -30,7 +30,8 @@ class HostMailboxTest : public ::testing::Test {
 
 TEST_F(HostMailboxTest, EachPeerIsWokenOnceForWhatItIsSent) {
   constexpr int kPeers = 20;
-  // Of more than one piece, so that nobody waits until all are copied; and small ones behind it.
+  // The large message has several pieces and does not make the sender wait. Small messages follow
+  // it.
   const std::vector<char> large(20000);
   std::vector<Transfer> transfers;
   for (int peer = 1; peer <= kPeers; ++peer) {

@@ -12,13 +12,13 @@
 namespace cohort::worker {
 namespace {
 
-// "COHORT" and the version of what follows.
+// "COHORT" and the version of the layout.
 constexpr uint64_t kMagic = 0x434F484F52540006;
 constexpr size_t kPage = 4096;
 
 struct Header {
   std::atomic<uint64_t> magic;
-  // As who made it saw it: the same for all ranks.
+  // As the creator of the space found it: the same for all ranks.
   uint32_t crowded;
   alignas(kCacheLine) std::atomic<uint32_t> sleepers;
   struct alignas(kCacheLine) Taken {
@@ -36,9 +36,9 @@ int64_t FragmentBytes(int ranks) {
   return bytes / static_cast<int64_t>(kPage) * static_cast<int64_t>(kPage);
 }
 
-// One after the other, each from a page of its own: the header, words to sleep on, arrival lines,
-// channels of messages and of notes, buffers, those of channels, those of turns. Pages that nobody
-// touches take no memory.
+// In this order, each from a page of its own: the header, sleep words, arrival lines, channels of
+// messages and of notes, the ranks' buffers, the channels' buffers, and the data of turns. Pages
+// that no rank touches take no memory.
 struct Layout {
   explicit Layout(int count) {
     const auto ranks = static_cast<size_t>(count);
@@ -92,7 +92,7 @@ HostSpace::HostSpace(shm::Segment segment, int ranks)
   small_bytes_ = crowded() ? kSmallWhereCrowded : kSmall;
   constexpr int64_t kAhead = int64_t{2} << 10;
   ahead_bytes_ = crowded() ? kAheadRoom : kAhead;
-  // What its channel holds is a matter of how large its buffers are at least.
+  // The channel holds at least this much: its buffers have at least kSmallBytes.
   constexpr int64_t kHeld = Channel::kSmallBytes * static_cast<int64_t>(Channel::kFragments);
   sent_ahead_bytes_ = crowded() ? kHeld : Channel::kSmallBytes;
   fragment_bytes_ = FragmentBytes(ranks);

@@ -1,5 +1,5 @@
-// The memory in which the ranks of one host meet: a line for each to say what it calls, buffers to
-// put data in, and a channel from each to each for messages.
+// The memory in which the ranks of one host meet: an arrival line for each rank's call, buffers for
+// data, and a channel for messages from each rank to each.
 #ifndef COHORT_WORKER_COMMUNICATOR_HOST_HOST_SPACE_H_
 #define COHORT_WORKER_COMMUNICATOR_HOST_HOST_SPACE_H_
 
@@ -15,17 +15,17 @@
 namespace cohort::worker {
 
 inline constexpr size_t kCacheLine = 64;
-// Processors fetch lines in pairs: what one writes while another reads its neighbour is kept apart
-// by so much.
+// Processors fetch cache lines in pairs. Data that one rank writes while another rank reads its
+// neighbour is this far apart.
 inline constexpr size_t kApart = 2 * kCacheLine;
 
-// Written by one rank, read by all. `turn` is stored last: who sees it sees the rest.
+// One rank writes it, all read it. `turn` is stored last: a rank that sees the turn sees the rest.
 struct alignas(kApart) ArrivalLine {
   static constexpr size_t kDataBytes = 32;
 
   std::atomic<uint64_t> turn;
   CollectiveKey key;
-  // Of small operations the elements themselves; of large ones where they are.
+  // The elements of a small operation, or the places of the tensors of a large one.
   char data[kDataBytes];
 };
 static_assert(sizeof(ArrivalLine) == kApart);
@@ -36,8 +36,8 @@ struct alignas(kApart) FragmentLine {
   static constexpr size_t kDataBytes = 24;
 
   std::atomic<uint64_t> number;
-  int64_t count;   // of the elements of the whole message
-  int64_t place;   // of the piece in its buffer; if it has no bytes, of the message in the heap
+  int64_t count;   // elements of the whole message
+  int64_t place;   // of the piece in its buffer; of the message in the heap if `bytes` is 0
   uint32_t bytes;  // of this piece: in `data` if they fit, else in the buffer
   uint32_t tag;
   uint8_t type;
@@ -46,13 +46,13 @@ struct alignas(kApart) FragmentLine {
 static_assert(sizeof(FragmentLine) == kApart);
 static_assert(offsetof(FragmentLine, data) + FragmentLine::kDataBytes <= kCacheLine);
 
-// What goes between two ranks, each by a channel of its own: see Communicator.
+// The kinds of data between two ranks. Each kind has channels of its own; see Communicator.
 enum class Mail { kMessages, kNotes };
 
 // Written by the receiver.
 struct alignas(kApart) TakenLine {
-  std::atomic<uint64_t> number;  // of fragments
-  // The first fragment of the last message that was refused, and what had been expected.
+  std::atomic<uint64_t> number;  // fragments that were taken
+  // The first fragment of the last message that was refused, and what the receiver expected.
   uint64_t refused;
   int64_t expected_count;
   uint8_t expected_type;
@@ -62,7 +62,7 @@ struct alignas(kApart) TakenLine {
 // into their lines and have no buffers.
 struct Channel {
   static constexpr uint64_t kFragments = 8;
-  // Each buffer holds so much at least.
+  // The smallest size of a buffer.
   static constexpr int64_t kSmallBytes = int64_t{8} << 10;
 
   FragmentLine fragments[kFragments];
@@ -71,7 +71,7 @@ struct Channel {
   FragmentLine& line(uint64_t number) { return fragments[number % kFragments]; }
 };
 
-// Why nothing works any more. The first writer's text stays.
+// The cause that ended the communicator. The first writer's text stays.
 struct Poison {
   enum State : uint32_t { kNone = 0, kBeingWritten = 1, kWritten = 2 };
   static constexpr size_t kMaxText = 500;
@@ -81,7 +81,7 @@ struct Poison {
   char text[kMaxText];
 };
 
-// What one rank sleeps on, whether it does, and where it last ran.
+// The word on which one rank sleeps, whether it sleeps, and where it last ran.
 struct alignas(kCacheLine) SleepWords {
   std::atomic<uint32_t> event;
   std::atomic<uint32_t> sleeps;
@@ -89,42 +89,45 @@ struct alignas(kCacheLine) SleepWords {
   std::atomic<uint32_t> processor;
 };
 
-// Movable. The same bytes are mapped by every rank, in its own process or not.
+// Movable. Every rank maps the same bytes, in a process of its own or in a shared one.
 class HostSpace {
  public:
-  // Of each of a rank's two buffers.
+  // The size of each of a rank's two buffers.
   static constexpr size_t kBufferBytes = size_t{512} << 10;
   static constexpr int kMaxRanks = 256;
-  // Of each rank, for as many turns: nobody is further ahead of another than half of them.
+  // The number of a rank's arrival lines, one for each turn. A rank is at most half of them ahead
+  // of another rank.
   static constexpr uint64_t kLines = 128;
-  // The room for a rank's data of each of these turns.
+  // The room for a rank's data at each of these turns.
   static constexpr int64_t kAheadRoom = int64_t{16} << 10;
 
-  // For `ranks` of them. Errors: INVALID_ARGUMENT (not 1..kMaxRanks), RESOURCE_EXHAUSTED.
+  // Creates a space for `ranks` ranks. Errors: INVALID_ARGUMENT (not 1..kMaxRanks),
+  // RESOURCE_EXHAUSTED.
   static absl::StatusOr<HostSpace> Create(int ranks);
-  // Takes `fd`, of a space that another process made for as many ranks. Errors: INVALID_ARGUMENT
-  // when it is none.
+  // Maps the space that another process created for the same number of ranks. Takes ownership of
+  // `fd`. Errors: INVALID_ARGUMENT (`fd` is not such a space).
   static absl::StatusOr<HostSpace> Attach(int fd, int ranks);
 
   int ranks() const { return ranks_; }
-  // Whether the ranks are more than the processors that they may use.
+  // Whether there are more ranks than processors that they may use.
   bool crowded() const;
-  // Up to here an operation takes one meeting, with a copy; above, two, without. Where ranks wait
-  // for the same processors, a meeting costs as much as copying many KiB.
+  // Up to this size an operation takes one meeting and copies its data; above, the direct way takes
+  // two meetings and no copy. Where ranks wait for the same processors, a meeting costs as much as
+  // copying many KiB.
   int64_t small_bytes() const { return small_bytes_; }
-  // Up to here a broadcast's root copies what it has and goes on.
+  // The largest eager broadcast whose root copies its data and does not wait.
   int64_t ahead_bytes() const { return ahead_bytes_; }
-  // Up to here a message's sender copies what it has and goes on.
+  // The largest message outside the heap whose sender copies it and does not wait.
   int64_t sent_ahead_bytes() const { return sent_ahead_bytes_; }
-  // Of a channel's buffers. Through large ones large messages go fastest: what is written again
-  // soon has to be fetched from the cache of the one who read it. The more ranks, the smaller.
+  // The size of a channel's buffers: the more ranks, the smaller. Large messages go fastest through
+  // large buffers: memory that is rewritten soon must first be fetched from the reader's cache.
   int64_t fragment_bytes() const { return fragment_bytes_; }
   int fd() const { return segment_.fd(); }
 
   Poison& poison() const;
-  // How many ranks sleep: who changes something looks here first.
+  // How many ranks sleep. A rank that changes something reads this first.
   std::atomic<uint32_t>& sleepers() const;
-  // Of one large operation, begun at a turn: the pieces of it that somebody has taken.
+  // The number of pieces that ranks have taken of the large operation that began at `turn`.
   std::atomic<int64_t>& taken(uint64_t turn) const;
   SleepWords& sleep_words(int rank) const { return sleep_words_[rank]; }
   ArrivalLine& line(int rank, uint64_t turn) const {

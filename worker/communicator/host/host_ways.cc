@@ -1,4 +1,4 @@
-// The three ways of HostCommunicator: what its verbs are made of.
+// The three ways of HostCommunicator, of which its collectives are made.
 #include <algorithm>
 #include <cstring>
 #include <numeric>
@@ -13,7 +13,8 @@
 namespace cohort::worker {
 namespace {
 
-// Where a rank's tensors are: offsets in its heap, or this. Of one that it does not have: anything.
+// The places of a rank's tensors: offsets in its heap, or kElsewhere. If the rank has no such
+// tensor, its place may be anything.
 constexpr int64_t kElsewhere = -1;
 struct Places {
   int64_t input;
@@ -33,8 +34,8 @@ std::vector<int> Counted(int ranks) {
   return names;
 }
 
-// Beyond nearly all of the last cache, what is stored is gone from it before it is read. Until then
-// storing past it costs three times as much.
+// An operation larger than most of the last-level cache loses its results from it before they are
+// read. Below that size, stores past the cache cost three times as much.
 int64_t StreamFrom() {
   static const int64_t most = std::max(LastCacheBytes(), int64_t{8} << 20) / 8 * 7;
   return most;
@@ -73,17 +74,18 @@ absl::Status HostCommunicator::Deposit(const FlatCall& call, const void* data, i
 void HostCommunicator::NextBuffer(int64_t bytes) {
   which_ = 1 - which_;
   if (in_line_) return;
-  // What is written again soon has to be fetched from the cache of the one who read it.
+  // The place moves on: memory that is rewritten soon must first be fetched from the reader's
+  // cache.
   constexpr auto kRoom = static_cast<int64_t>(HostSpace::kBufferBytes);
   constexpr auto kUnit = static_cast<int64_t>(kApart);
   const int64_t step = std::max((bytes + kUnit - 1) / kUnit * kUnit, kUnit);
-  // By the turn, on which all ranks agree whatever they call.
+  // The turn gives the place: all ranks agree on the turn, whatever they call.
   at_ = static_cast<int64_t>(meeting_.turn() / 2) % std::max<int64_t>(kRoom / step, 1) * step;
 }
 
 absl::Status HostCommunicator::MeetForBuffers(const FlatCall& call, int stage, Instant deadline) {
   absl::Status status = meeting_.Meet(call, stage, deadline);
-  // Ranks that called something else have taken no buffer. Nobody reads from this one.
+  // Ranks that called a different collective have taken no buffer. No rank reads from this one.
   if (!status.ok()) which_ = 1 - which_;
   return status;
 }
@@ -114,7 +116,7 @@ absl::Status HostCommunicator::Large(const FlatCall& call, const void* input, vo
   const bool staged = (ways.needs_inputs && own.input == kElsewhere) ||
                       (ways.needs_outputs && own.output == kElsewhere);
   if (staged) ways.put(first);
-  // Whoever took pieces at a turn like this one has been to the meeting behind it.
+  // This counter is idle: every rank that used it has passed a meeting since.
   if (rank_ == 0) space_.taken(meeting_.turn() + 1).store(0, std::memory_order_relaxed);
   std::memcpy(meeting_.own_data(), &own, sizeof(own));
   COHORT_RETURN_IF_ERROR(MeetForBuffers(call, kPut, deadline));
@@ -124,7 +126,7 @@ absl::Status HostCommunicator::Large(const FlatCall& call, const void* input, vo
     return meeting_.Meet(call, kDone, deadline);
   }
   if (agreed == Agreed::kMixed) {
-    // Some had hoped in vain.
+    // Ranks that expected the direct way put their data now.
     if (!staged) ways.put(first);
     COHORT_RETURN_IF_ERROR(MeetForBuffers(call, kPutLate, deadline));
   }
@@ -133,7 +135,7 @@ absl::Status HostCommunicator::Large(const FlatCall& call, const void* input, vo
   const int64_t room = chunk.size;
   for (chunk.at += room; chunk.at < call.count; chunk.at += room) {
     chunk.size = std::min(room, call.count - chunk.at);
-    // Whoever still reads the buffer before this one has not come to the meeting before this one.
+    // The other buffer is free: every rank had read it before it came to the last meeting.
     NextBuffer(buffer_bytes);
     ways.put(chunk);
     COHORT_RETURN_IF_ERROR(MeetForBuffers(call, kPut, deadline));
@@ -161,7 +163,7 @@ absl::StatusOr<HostCommunicator::Agreed> HostCommunicator::LearnPlaces(const Fla
     direct = direct && here;
     staged = staged && !here;
     const shm::Segment* const heap = heaps_[number].get();
-    // False: it would have to be there, and is not.
+    // Returns false if the place is not in the rank's heap.
     const auto find = [&](int64_t place, int64_t bytes, auto& pointer) {
       pointer = place == kElsewhere || heap == nullptr
                     ? nullptr
@@ -205,11 +207,11 @@ void HostCommunicator::ForShare(int64_t bytes, int copies, int64_t touched,
     const Slice own = SliceOf(rank_, bytes);
     return ForOthers(own.size * copies, touched, [&](Stores choice) { body(own, choice); });
   }
-  // Whoever is faster does more; who takes which piece changes no bits.
+  // A faster rank takes more pieces. The result does not depend on which rank takes a piece.
   constexpr int64_t kPiece = int64_t{256} << 10;
   const int64_t pieces = (bytes + kPiece - 1) / kPiece;
   std::atomic<int64_t>& taken = space_.taken(meeting_.turn());
-  // Nobody takes more than all of them, whatever another process writes there.
+  // The loop ends after `pieces` turns, whatever another process writes to the counter.
   for (int64_t i = 0; i < pieces; ++i) {
     const int64_t piece = taken.fetch_add(1, std::memory_order_relaxed);
     if (piece < 0) {

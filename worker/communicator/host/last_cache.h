@@ -1,4 +1,4 @@
-// How much the last cache of a processor holds.
+// The size of a processor's last-level cache.
 #ifndef COHORT_WORKER_COMMUNICATOR_HOST_LAST_CACHE_H_
 #define COHORT_WORKER_COMMUNICATOR_HOST_LAST_CACHE_H_
 
@@ -7,9 +7,9 @@
 
 namespace cohort::worker {
 
-// In bytes, of the largest cache of one processor: that which it shares with its neighbours, not
-// with all of the machine, as the C library counts them on some. 16 MiB where the system does not
-// say.
+// Returns the size in bytes of the largest cache of processor 0. It counts the cache that the
+// processor shares with its neighbours; on some machines the C library counts the caches of all
+// processors. 16 MiB if the system does not report it.
 int64_t LastCacheBytes(const std::string& caches = "/sys/devices/system/cpu/cpu0/cache");
 
 }  // namespace cohort::worker

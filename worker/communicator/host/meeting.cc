@@ -27,7 +27,7 @@ absl::Status Meeting::Meet(const FlatCall& call, int stage, Instant deadline) {
     COHORT_RETURN_IF_ERROR(CatchUp(turn_ + 1 - kAhead, call, deadline));
   }
   Arrive(call, stage);
-  // Of those who come last, one at least sees that all are here.
+  // At least one of the last ranks to arrive sees that all are here.
   if (waiter_.SomebodySleeps() && AllHere(turn_)) waiter_.WakeAllNow();
   COHORT_RETURN_IF_ERROR(AwaitAll(turn_, call, deadline));
   PrefetchToWrite(&space_.line(rank_, turn_ + 1));
@@ -35,7 +35,7 @@ absl::Status Meeting::Meet(const FlatCall& call, int stage, Instant deadline) {
   compared_ = turn_;
   const std::optional<int> stranger = Stranger(turn_);
   if (!stranger.has_value()) return absl::OkStatus();
-  // Who follows has gone on, and will not come to talk about it.
+  // A rank that follows has gone on and does not get this error now, so it has no mark.
   if (SomebodyFollows(turn_)) return Differ(turn_, 0, *stranger);
   return MismatchError(Describe(space_.line(0, turn_).key), *stranger,
                        Describe(space_.line(*stranger, turn_).key));
@@ -47,7 +47,7 @@ absl::Status Meeting::Follow(const FlatCall& call, int root, Instant deadline) {
     COHORT_RETURN_IF_ERROR(CatchUp(turn_ + 1 - kAhead, call, deadline));
   }
   Arrive(call, kFollows);
-  // Somebody may wait for this rank alone.
+  // Another rank may wait for this rank alone.
   if (waiter_.SomebodySleeps()) waiter_.WakeAllNow();
   PrefetchToWrite(&space_.line(rank_, turn_ + 1));
   if (rank_ == root) return absl::OkStatus();
@@ -77,15 +77,16 @@ void Meeting::Arrive(const FlatCall& call, int stage) {
 }
 
 absl::Status Meeting::CatchUp(uint64_t last, const FlatCall& call, Instant deadline) {
-  // As many as have come: reading many lines at once takes hardly longer than reading one.
+  // Compares every turn to which all ranks have come: reading many lines takes hardly longer than
+  // one.
   while (compared_ < last || (compared_ < turn_ && AllHere(compared_ + 1))) {
     const uint64_t turn = compared_ + 1;
     COHORT_RETURN_IF_ERROR(AwaitAll(turn, call, deadline));
     compared_ = turn;
     const std::optional<int> stranger = Stranger(turn);
-    // Of several the first is told.
+    // Only the first of several mismatches is reported.
     if (!stranger.has_value() || !deferred_error_.ok()) continue;
-    // Unless this rank was told then.
+    // Skips a mismatch that this rank's own call has returned.
     const ArrivalLine& own = space_.line(rank_, turn);
     if (own.key.step() != kFollows) continue;
     const int root = own.key.root();

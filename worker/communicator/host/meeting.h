@@ -1,4 +1,5 @@
-// How ranks that share memory come together, and find out that they did not.
+// A barrier of ranks that share memory. It compares their calls and names the ranks that do not
+// come.
 #ifndef COHORT_WORKER_COMMUNICATOR_HOST_MEETING_H_
 #define COHORT_WORKER_COMMUNICATOR_HOST_MEETING_H_
 
@@ -16,46 +17,51 @@
 
 namespace cohort::worker {
 
-// One rank's side. A rank that arrives at turn t has done with all that others wrote for the turns
-// before, and has compared what all came for up to turn t - kAhead. So a line may be written again
-// 2 * kAhead turns later, and nothing is ever reset.
+// One rank's side. A rank that arrives at turn t no longer reads data of earlier turns, and has
+// compared the calls of all ranks up to turn t - kAhead. So a line may be rewritten 2 * kAhead
+// turns later, and nothing is ever reset.
 class Meeting {
  public:
-  // All outlive it. `names`: what the ranks are called in errors, by rank.
+  // The arguments outlive the meeting. `names`: the ranks' numbers in errors, by rank.
   Meeting(const HostSpace& space, const Waiter& waiter, const std::vector<int>& names, int rank);
 
-  // What this rank brings to its next meeting: ArrivalLine::kDataBytes of them.
+  // The data that this rank brings to its next meeting: ArrivalLine::kDataBytes bytes.
   char* own_data() const { return space_.line(rank_, turn_ + 1).data; }
-  // What a rank brought to the last meeting. Stays until this rank comes to the next.
+  // The data that a rank brought to the last meeting. It stays until this rank comes to the next
+  // one.
   const char* data(int rank) const { return space_.line(rank, turn_).data; }
 
-  // Returns when all ranks have arrived at this turn. `stage` tells the meetings of one operation
-  // apart. What was written before is seen by all behind it.
+  // Waits until all ranks have arrived at this turn. `stage` distinguishes the meetings of one
+  // operation. Writes before the meeting are visible to all ranks after it.
   //
-  // Errors: INVALID_ARGUMENT, on all ranks alike, when they came for different things;
-  // DEADLINE_EXCEEDED names who did not come, and poisons the space; ABORTED says who poisoned it.
+  // Errors: INVALID_ARGUMENT (the ranks called different collectives; all ranks get it),
+  // DEADLINE_EXCEEDED (names the ranks that did not come, and poisons the space), ABORTED (the
+  // cause of the poison).
   absl::Status Meet(const FlatCall& call, int stage, Instant deadline);
 
-  // Returns when `root` has arrived at this turn; at the root, at once. What the others came for is
-  // compared at one of the next turns: see TakeDeferredError.
+  // Waits until `root` has arrived at this turn; the root does not wait. A rank that is kAhead
+  // turns ahead first waits for the ranks behind it. The other ranks' calls are compared at a later
+  // turn: see TakeDeferredError.
   //
-  // Errors: INVALID_ARGUMENT, without mark, when this rank and the root came for different things;
-  // others as Meet.
+  // Errors: INVALID_ARGUMENT without the mark (this rank and the root called different
+  // collectives); others as Meet.
   absl::Status Follow(const FlatCall& call, int root, Instant deadline);
-  // Once: INVALID_ARGUMENT, what was found of turns that this rank had gone on from.
+  // Returns, once, a mismatch at an earlier turn that this rank had already left
+  // (INVALID_ARGUMENT).
   absl::Status TakeDeferredError() {
     return deferred_error_.ok() ? absl::OkStatus()
                                 : std::exchange(deferred_error_, absl::OkStatus());
   }
 
-  // Returns when all have arrived at this rank's last turn, or never will, and at `deadline`.
+  // Waits until all ranks have arrived at this rank's last turn, until they cannot any more, or
+  // until `deadline`.
   void Drain(Instant deadline) const;
 
   // How many turns this rank has had.
   uint64_t turn() const { return turn_; }
 
  private:
-  // How far a rank that follows may be ahead of others.
+  // How many turns a rank that follows may be ahead of others.
   static constexpr uint64_t kAhead = HostSpace::kLines / 2;
 
   bool Here(int rank, uint64_t turn) const {
@@ -65,12 +71,14 @@ class Meeting {
   RankSet Missing(uint64_t turn) const;
 
   void Arrive(const FlatCall& call, int stage);
-  // Compares what all came for at the turns that it has not yet, up to `last`; waits for them.
+  // Compares the calls of all ranks at the turns that it has not compared yet, up to `last`, and
+  // waits for the ranks. Goes on past `last` while all ranks have come.
   absl::Status CatchUp(uint64_t last, const FlatCall& call, Instant deadline);
   absl::Status AwaitAll(uint64_t turn, const FlatCall& call, Instant deadline) const;
-  // Of a turn at which all are here: who came for something else than rank 0; none: nobody.
+  // Returns the first rank whose call at `turn` differs from rank 0's; absent: all are equal. All
+  // ranks have come to `turn`.
   std::optional<int> Stranger(uint64_t turn) const;
-  // Whether somebody came to follow, who does not wait for all.
+  // Whether a rank came to Follow, which does not wait for all ranks.
   bool SomebodyFollows(uint64_t turn) const;
   absl::Status Differ(uint64_t turn, int one, int other) const;
   absl::Status GiveUp(const RankSet& missing, const FlatCall& call) const;

@@ -1,18 +1,18 @@
-// Compiled once for each kind of vector unit; which one runs is chosen at run time (Highway).
-// One file, though long: Highway includes it once for each of them.
+// Compiled once for each kind of vector unit; the kind is chosen at run time (Highway). The file
+// stays whole, though it is long: Highway includes it once for each kind.
 #include "worker/communicator/host/reduce_kernel.h"
 
 #include <algorithm>
 #include <cstring>
 #include <type_traits>
 
-// Machines of before 2008.
+// Machines from before 2008.
 #define HWY_DISABLED_TARGETS HWY_SSSE3
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "worker/communicator/host/reduce_kernel.cc"
 #include "hwy/cache_control.h"
 #include "hwy/foreach_target.h"
-// Behind foreach_target.h.
+// Must follow foreach_target.h.
 #include "hwy/highway.h"
 #include "worker/communicator/host/reduce_scalar.h"
 
@@ -22,9 +22,9 @@ namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-// --- How elements become lanes, and lanes elements. One: the same, one at a time.
+// --- Conversions between elements and lanes. One: the same for a single element.
 
-// To memory that is aligned for it, if it goes past the caches. Highway streams 16 bytes at least.
+// If kStream, stores past the caches; `to` is aligned for it. Highway streams at least 16 bytes.
 template <bool kStream, typename Lanes, typename Tag, typename T>
 HWY_INLINE void StoreLanes(Lanes lanes, Tag tag, T* to) {
   if constexpr (kStream && hn::MaxLanes(Tag()) * sizeof(T) >= 16) {
@@ -89,7 +89,7 @@ struct BF16Lanes {
   }
 };
 
-// --- What is done with two lanes.
+// --- Operations on two lanes.
 
 struct Sum {
   template <typename V>
@@ -142,7 +142,7 @@ struct BitXor {
   }
 };
 
-// --- What is done with each lane before, and at the end.
+// --- Operations on each lane, at the beginning and at the end.
 
 struct Nothing {
   template <typename Tag>
@@ -167,8 +167,8 @@ struct Over {
 
 // --- All together.
 
-// kFast: with loops of their own for streaming and for the most usual numbers of inputs, each of
-// which takes the compiler its time.
+// kFast: has separate loops for streaming and for the usual numbers of inputs and outputs. Each
+// loop takes time to compile.
 template <bool kFast, typename Lanes, typename Op, typename First, typename Last>
 class Kernel {
  public:
@@ -197,7 +197,7 @@ class Kernel {
   }
 
  private:
-  // Of each loop's step.
+  // The number of vectors in a step of the main loop.
   static constexpr int64_t kVectors = 4;
 
   const Element* input(size_t k, int64_t at) const {
@@ -207,8 +207,8 @@ class Kernel {
     return static_cast<Element*>(operands_.outputs[k]) + at;
   }
 
-  // The first element from which on the outputs are aligned for streaming; negative: they never are
-  // at once.
+  // The first element from which on all outputs are aligned for streaming; negative: there is no
+  // such element.
   int64_t AlignedFrom() const {
     constexpr uintptr_t kAlignment = 64;
     const auto past = [&](size_t k) {
@@ -221,7 +221,7 @@ class Kernel {
     return bytes % sizeof(Element) == 0 ? static_cast<int64_t>(bytes / sizeof(Element)) : -1;
   }
 
-  // From `at` on, as many as fill vectors. Returns where it ends.
+  // Reduces the elements from `at` on that fill vectors. Returns where it ends.
   template <bool kStream>
   int64_t Vectors(int64_t at) const {
     const size_t inputs = operands_.inputs.size();
@@ -302,12 +302,12 @@ class Kernel {
     return at;
   }
 
-  // `count` elements that do not fill vectors, by way of whole ones.
+  // Reduces `count` elements that do not fill vectors, through copies in whole vectors.
   void Piece(int64_t at, int64_t count) const {
     const Tag tag;
     const Lanes lanes;
     constexpr auto kLanes = static_cast<int64_t>(hn::MaxLanes(Tag()));
-    // What has just been written by pieces is long in being read as a whole.
+    // Reading a whole vector is slow if it was just written in pieces.
     constexpr int64_t kFew = 8;
     if (count <= kFew) return Elements(at, at + count);
     HWY_ALIGN Element rest[kLanes] = {};
@@ -328,7 +328,8 @@ class Kernel {
     using One = typename Lanes::One;
     const typename One::Tag tag;
     const One one;
-    // Elements may lie anywhere, and a vector of one is read as what it is.
+    // Elements may be unaligned, and a vector of one element needs alignment: it is read from a
+    // copy.
     Element element;
     for (int64_t at = begin; at < end; ++at) {
       std::memcpy(&element, input(0, at), sizeof(element));
@@ -382,7 +383,8 @@ bool ReduceFloats(const Operands& operands, const Reduction& reduction) {
   }
 }
 
-// Not what few machines have: products of all sizes, and division.
+// Leaves out products and averages: few machines multiply integers of all sizes or divide in
+// vectors.
 template <typename T>
 bool ReduceIntegers(const Operands& operands, ReduceOp op) {
   using Lanes = PlainLanes<T>;
@@ -410,7 +412,7 @@ bool ReduceIntegers(const Operands& operands, ReduceOp op) {
   }
 }
 
-// False: not done here.
+// Returns false if it does not support the type or the reduction.
 bool ReduceVectors(DataType type, const Reduction& reduction, const Operands& operands) {
   switch (type) {
     case DataType::kF32:

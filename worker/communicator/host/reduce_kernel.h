@@ -11,19 +11,20 @@
 
 namespace cohort::worker {
 
-// Element by element, from the first of `inputs` to the last, and the result to each of `outputs`.
-// All hold `count` elements of `type`, which CheckReducible allows; none needs to be aligned. An
-// output may be an input; otherwise they do not overlap. kAvg divides by the number of inputs.
+// Reduces `inputs` element by element, from the first to the last, and writes the result to each of
+// `outputs`. All hold `count` elements of `type`, which CheckReducible allows; they need not be
+// aligned. An output may be an input; otherwise they do not overlap. kAvg divides by the number of
+// inputs.
 //
-// f16, bf16 and the 8-bit types are added up in f32 and rounded once at the end, so the result
-// depends neither on who computes it nor on where a tensor is cut; nor on the machine's vectors: a
-// product is rounded before it is added.
+// f16, bf16 and the 8-bit floating types accumulate in f32 and are rounded once at the end. The
+// result does not depend on the rank that computes it, on where a tensor is cut, or on the
+// machine's vectors: a product is rounded before it is added.
 void Reduce(DataType type, const Reduction& reduction, absl::Span<const void* const> inputs,
             absl::Span<void* const> outputs, int64_t count, Stores stores = Stores::kCached);
 
-// `bytes` of them to each of `outputs`, which may be where they are already; read once. Not memcpy:
-// from 2 KiB on that is one instruction, which on some processors (AMD's) takes ten times as long
-// where another has the destination in its cache.
+// Copies `bytes` to each of `outputs`; an output may be the input. Beyond 256 bytes it reads the
+// input once and does not use memcpy. From 2 KiB on, memcpy is one instruction. On some processors
+// (AMD's) that takes ten times as long if another processor's cache has the destination.
 void Copy(const void* input, absl::Span<void* const> outputs, int64_t bytes,
           Stores stores = Stores::kCached);
 

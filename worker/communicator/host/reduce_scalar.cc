@@ -11,7 +11,7 @@
 namespace cohort::worker {
 namespace {
 
-// Elements at a time, so that what is added up stays in the first cache.
+// The elements of a block; its sums stay in the first-level cache.
 constexpr int64_t kBlock = 512;
 
 template <float (*decode)(uint8_t)>
@@ -25,7 +25,7 @@ const std::array<float, 256>& Table() {
   return *table;
 }
 
-// How an element is read into what is added up, and written from it.
+// Formats: how an element is read into the type of its sum, and written from it.
 template <typename T>
 struct Plain {
   using Element = T;
@@ -75,7 +75,7 @@ void ReduceBlocks(const Operands& operands, const Op& op, const Last& last) {
   for (int64_t at = 0; at < operands.count; at += kBlock) {
     const int64_t size = std::min(kBlock, operands.count - at);
     for (size_t k = 0; k < operands.inputs.size(); ++k) {
-      Element values[kBlock];  // what is not aligned cannot be read in place
+      Element values[kBlock];  // unaligned elements cannot be read in place
       std::memcpy(values, static_cast<const Element*>(operands.inputs[k]) + at,
                   static_cast<size_t>(size) * sizeof(Element));
       for (int64_t i = 0; i < size; ++i) {

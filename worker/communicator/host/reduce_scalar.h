@@ -1,4 +1,4 @@
-// Reductions one element at a time: of what vector units have no instruction for.
+// Reductions one element at a time, for types and operations without vector instructions.
 #ifndef COHORT_WORKER_COMMUNICATOR_HOST_REDUCE_SCALAR_H_
 #define COHORT_WORKER_COMMUNICATOR_HOST_REDUCE_SCALAR_H_
 
@@ -10,8 +10,8 @@
 
 namespace cohort::worker {
 
-// kStreaming goes past the caches: for results that would not stay there anyhow. They are seen by
-// others behind the next release, as usual.
+// kStreaming bypasses the caches, for results that would not stay there. Other ranks see them after
+// the next release, as usual.
 enum class Stores { kCached, kStreaming };
 
 struct Operands {
@@ -21,8 +21,8 @@ struct Operands {
   Stores stores = Stores::kCached;
 };
 
-// As Reduce. Bool, the 8-bit floating types, and products and averages of integers; f16 and f64
-// where the machine's vectors have none.
+// Like Reduce, for bool, the 8-bit floating types, and products and averages of integers; also for
+// f16 and f64 where the machine has no vectors of them.
 void ReduceScalars(DataType type, const Reduction& reduction, const Operands& operands);
 
 }  // namespace cohort::worker

@@ -7,17 +7,19 @@
 namespace cohort::worker {
 namespace {
 
-// What stores to a shared cache never take, unless their data comes from memory.
+// Stores to a shared cache never take this long for a line, unless their data comes from memory.
 constexpr absl::Duration kSuspicious = absl::Nanoseconds(8);
-// Past the caches the writer gains by so much, or the readers' loss is not worth it.
+// Stores past the caches must be faster by this factor, or the readers' loss is not worth it.
 constexpr int kWorthIt = 2;
-// Steps that make an average. Each may be for another reader; in turn, so which of them are timed
-// has no divisor in common with small numbers of readers.
+// The timed steps of an average, and the steps from one timed step to the next. Steps may go to
+// several readers in turn, so these numbers have no divisor in common with small numbers of
+// readers.
 constexpr int kAveraged = 7;
 constexpr int kTimedEach = 5;
-// Past the caches. Seldom enough that those through them, which are slow, do not count.
+// On the way past the caches, one of so many steps goes through them: its slow stores do not
+// matter.
 constexpr int kLookedBackEach = 127;
-// After trying in vain: of averages.
+// How many slow averages are tolerated after the other way was tried in vain.
 constexpr int kPatience = 32;
 
 }  // namespace

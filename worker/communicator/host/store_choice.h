@@ -1,4 +1,4 @@
-// How a rank stores what another reads: through the caches or past them.
+// How a rank stores data that another rank reads: through the caches or past them.
 #ifndef COHORT_WORKER_COMMUNICATOR_HOST_STORE_CHOICE_H_
 #define COHORT_WORKER_COMMUNICATOR_HOST_STORE_CHOICE_H_
 
@@ -10,12 +10,12 @@
 
 namespace cohort::worker {
 
-// Where the reader's processor shares a cache with the writer's, a line costs 2 ns through the
-// caches and 4 past them. Where it does not (another complex or socket), each store has to take its
-// line out of the reader's cache first, one after the other: 27 ns, and 2 past the caches (EPYC).
-// Some of several readers may be of one kind and some of the other. Who runs where may change at
-// any time, and a virtual machine does not say; so some of the stores are timed, of both ways where
-// the first seems slow. One thread at a time.
+// If the reader's processor shares a cache with the writer's, a line costs 2 ns through the caches
+// and 4 ns past them. Otherwise (another complex or socket), each store must first take its line
+// out of the reader's cache, one after the other: 27 ns, and 2 ns past the caches (EPYC). Several
+// readers may be of both kinds. Ranks may move at any time, and a virtual machine does not tell
+// where they run. So some of the stores are timed, and the other way is tried if the first seems
+// slow. Used by one thread at a time.
 class StoreChoice {
  public:
   struct Step {
@@ -23,12 +23,12 @@ class StoreChoice {
     bool timed;
   };
   Step Next();
-  // What has been found best.
+  // The way that was found best.
   Stores best() const { return way_ == Way::kPast ? Stores::kStreaming : Stores::kCached; }
-  // The last step, a timed one, stored so many bytes and took so long.
+  // Reports that the last step, a timed one, stored `bytes` in the time `took`.
   void Took(int64_t bytes, absl::Duration took);
 
-  // The step that is next, of so many bytes that others read.
+  // Runs `body` as the next step; it stores `bytes` that others read.
   template <typename Body>
   void Run(int64_t bytes, const Body& body) {
     if (bytes < kLeastBytes) return body(Stores::kCached);
@@ -40,12 +40,12 @@ class StoreChoice {
   }
 
  private:
-  // Of less, looking at the clock would cost more than it brings.
+  // Below this size, reading the clock would cost more than it gains.
   static constexpr int64_t kLeastBytes = int64_t{8} << 10;
 
   enum class Way : uint8_t { kThrough, kTrying, kPast };
 
-  // Of the time that a line took; the longest, which may have been interrupted, left out.
+  // The average time of a line. It leaves out the longest step, which may have been interrupted.
   struct Average {
     absl::Duration sum;
     absl::Duration longest;
@@ -54,13 +54,13 @@ class StoreChoice {
     absl::Duration value() const { return (sum - longest) / (steps - 1); }
   };
 
-  // Goes on that way, and forgets what was found on another.
+  // Switches to `way` and drops the times measured before.
   void Take(Way way);
 
   Way way_ = Way::kThrough;
   Stores last_ = Stores::kCached;
   int steps_ = 0;     // on this way
-  int patience_ = 0;  // how often more slow stores are put up with
+  int patience_ = 0;  // how many more slow averages are tolerated
   Average through_;
   Average past_;
 };

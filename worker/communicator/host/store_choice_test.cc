@@ -10,7 +10,7 @@ namespace {
 
 constexpr int64_t kBytes = int64_t{64} << 10;
 
-// What a line costs.
+// The cost of a line.
 struct Costs {
   absl::Duration through;
   absl::Duration past;
@@ -20,7 +20,7 @@ constexpr Costs kForeign = {absl::Nanoseconds(27), absl::Nanoseconds(2)};
 // The data itself comes from memory.
 constexpr Costs kSharedCold = {absl::Nanoseconds(12), absl::Nanoseconds(14)};
 
-// How many of `steps` went past the caches. `of`: what the step of a number costs.
+// Returns how many of `steps` went past the caches. `of` returns the costs of a step.
 template <typename Of>
 int PastCaches(StoreChoice& choice, int steps, Of of) {
   int past = 0;
@@ -56,7 +56,8 @@ TEST(StoreChoiceTest, PastTheCachesSoonAfterStoresGotSlow) {
   EXPECT_GE(PastCaches(choice, 1000, kForeign), 940);
 }
 
-// Of four ranks on two processors that share nothing: one reader on this one, two on the other.
+// Four ranks on two processors that share no cache: one reader is on this processor, two on the
+// other.
 TEST(StoreChoiceTest, TheMeanOfAllReadersCounts) {
   for (int readers : {2, 3, 4, 7, 8}) {
     SCOPED_TRACE(readers);

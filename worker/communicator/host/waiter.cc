@@ -13,9 +13,8 @@
 namespace cohort::worker {
 namespace {
 
-// A look costs some ten nanoseconds as long as nobody writes. After so many the one who is waited
-// for may not be running: then the processor is offered to it. A sleeper costs tens of
-// microseconds.
+// A look costs about ten nanoseconds while no rank writes. After so many looks the awaited rank may
+// not be running, so this rank offers it the processor. A sleep costs tens of microseconds.
 constexpr int kLooks = 1500;
 constexpr int kYields = 300;
 constexpr absl::Duration kMostYielding = absl::Milliseconds(1);
@@ -23,7 +22,7 @@ constexpr absl::Duration kMostYielding = absl::Milliseconds(1);
 // never sleep. It places a rank that is woken on an idle processor at once. So a rank sleeps after
 // so many waits in a row that found another rank on its processor.
 constexpr int kSharedWaits = 20;
-// Between two looks at the poison and, of yields, at the clock.
+// Looks between two checks of the poison; yields between two checks of the poison and the clock.
 constexpr int kLooksBetween = 64;
 constexpr int kYieldsBetween = 8;
 
@@ -60,7 +59,7 @@ absl::Status Waiter::Await(absl::FunctionRef<bool()> done, Instant deadline,
     if (now > end_of_yields) break;
   }
   while (!done()) {
-    // A rank that has come may leave before this one has looked: what it came for is there.
+    // A rank may make `done` true and leave before this rank looks: then the wait has succeeded.
     if (poisoned()) return done() ? absl::OkStatus() : CauseOfPoison();
     const Instant now = Clock::Steady().Now();
     if (now >= deadline) return absl::DeadlineExceededError("");
@@ -108,7 +107,7 @@ void Waiter::Sleep(absl::FunctionRef<bool()> done, Instant deadline) const {
 void Waiter::WakeNow(int rank) const {
   SleepWords& words = space_.sleep_words(rank);
   if (words.sleeps.load(std::memory_order_relaxed) == 0) return;
-  // From here on it is a rank that needs a processor. Before the event, which it may see at once.
+  // From here on the rank counts as awake. It may see the event immediately, so this comes first.
   if (words.sleeps.exchange(0, std::memory_order_relaxed) == 0) return;
   words.event.fetch_add(1, std::memory_order_release);
   shm::FutexWakeAll(words.event);
@@ -133,7 +132,7 @@ void Waiter::SetPoison(absl::string_view cause) const {
 
 absl::Status Waiter::CauseOfPoison() const {
   const Poison& poison = space_.poison();
-  // Its writer is about to finish; should it die in between, the text is lost, and no more.
+  // The writer is about to finish. If it dies before that, only the text is lost.
   const Instant patience = Clock::Steady().Now() + absl::Milliseconds(100);
   while (poison.state.load(std::memory_order_acquire) != Poison::kWritten) {
     if (Clock::Steady().Now() > patience) {

@@ -1,5 +1,5 @@
-// How a rank waits for what another does in shared memory: it looks, then sleeps; and how all are
-// woken when there is nothing left to wait for.
+// How a rank waits for a change that another rank makes in shared memory: it looks, then sleeps.
+// Poison wakes all ranks when the communicator ends.
 #ifndef COHORT_WORKER_COMMUNICATOR_HOST_WAITER_H_
 #define COHORT_WORKER_COMMUNICATOR_HOST_WAITER_H_
 
@@ -15,8 +15,8 @@
 
 namespace cohort::worker {
 
-// Between a store and a later load: neither passes. GCC's ThreadSanitizer knows no fences; there,
-// what is one on the machine.
+// A full fence: a store before it and a load after it are not reordered. GCC's ThreadSanitizer does
+// not know fences; there, an atomic operation that is a fence on the machine replaces it.
 inline void FullFence() {
 #if defined(__SANITIZE_THREAD__)
   static std::atomic<int> nothing{0};
@@ -26,7 +26,7 @@ inline void FullFence() {
 #endif
 }
 
-// Takes the line of memory for a store to come, while there is something else to do.
+// Fetches the cache line for a later store, while there is something else to do.
 inline void PrefetchToWrite(const void* line) {
 #if defined(__x86_64__)
   asm volatile("prefetchw %0" : : "m"(*static_cast<const char*>(line)));
@@ -35,7 +35,7 @@ inline void PrefetchToWrite(const void* line) {
 #endif
 }
 
-// Between two looks: kinder to the one who writes, whose line every look takes away.
+// Pauses between two looks. Every look takes the cache line away from the rank that writes it.
 inline void Pause() {
 #if defined(__x86_64__)
   __builtin_ia32_pause();
@@ -44,17 +44,17 @@ inline void Pause() {
 #endif
 }
 
-// One rank's. Await by one thread at a time; the rest from any.
+// One rank's waiter. Await and Glance are called by one thread at a time, the other methods by any.
 class Waiter {
  public:
-  // `space` outlives it.
-  // `gives_way`: never looks for long before it offers the processor, as where ranks outnumber
-  // processors. `log` (may be null) learns for whom it sleeps.
+  // `space` outlives the waiter. `gives_way`: the rank does not spin before it yields the
+  // processor, as where ranks outnumber processors. `log` (may be null) gets the ranks for which it
+  // sleeps.
   Waiter(const HostSpace& space, int rank, bool gives_way = false, WaitLog* log = nullptr);
 
-  // Until `done`. Whoever makes it true asks SomebodySleeps behind that. `absent` is asked before
-  // it sleeps: who has to come, as ranks are called in errors. Errors: ABORTED, who poisoned the
-  // space and why; DEADLINE_EXCEEDED, without a word.
+  // Waits until `done`. The rank that makes it true calls SomebodySleeps afterwards. Before each
+  // sleep that is logged, `absent` returns the ranks that have to come, as errors name them.
+  // Errors: ABORTED (the cause of the poison), DEADLINE_EXCEEDED (without a text).
   absl::Status Await(absl::FunctionRef<bool()> done, Instant deadline,
                      absl::FunctionRef<RankSet()> absent) const;
   // Looks at `done` a few times, without the cost of Await. Returns false if it is not true yet.
@@ -70,21 +70,21 @@ class Waiter {
     return false;
   }
 
-  // What was stored before is seen by who does not sleep; who does has to be woken.
+  // Called after a store. A rank that is awake sees the store; a rank that sleeps has to be woken.
   bool SomebodySleeps() const {
-    // Either this sees the sleeper, or the sleeper sees what was stored.
+    // Either this rank sees the sleeper, or the sleeper sees the store.
     FullFence();
     return space_.sleepers().load(std::memory_order_relaxed) != 0;
   }
   void WakeNow(int rank) const;
   void WakeAllNow() const;
 
-  // Ends all that wait and will wait. The first cause stays.
+  // Ends all present and later waits. The first cause stays.
   void SetPoison(absl::string_view cause) const;
   bool poisoned() const {
     return space_.poison().state.load(std::memory_order_acquire) != Poison::kNone;
   }
-  // ABORTED, and why. Of a poisoned space.
+  // ABORTED with the cause. The space is poisoned.
   absl::Status CauseOfPoison() const;
 
  private:
@@ -97,7 +97,7 @@ class Waiter {
 
   const HostSpace& space_;
   const int rank_;
-  // Where ranks outnumber processors, looking keeps from working the one who is waited for.
+  // Where ranks outnumber processors, a rank that spins keeps the awaited rank from running.
   const bool gives_way_;
   // Waits in a row that found another rank on this rank's processor.
   mutable int shared_waits_ = 0;
