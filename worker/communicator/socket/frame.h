@@ -1,5 +1,5 @@
-// What ranks say to each other on the first stream of a link. All of it is short, and there is
-// always room for it, so that it never waits behind the large data of the other streams.
+// The frames that ranks exchange on the first stream of a link. All of them are short and there is
+// always room for them, so they never wait behind the large data of the other streams.
 //
 // A frame is a header and perhaps a payload. Numbers are in the byte order of the hosts, which the
 // handshake has found to be the same.

@@ -1,6 +1,5 @@
-// The first bytes of a connection between two ranks: who connects shows that it belongs to the
-// group, and so does who accepts. Numbers are in the byte order of the host; a host of another
-// order has another magic, and is refused.
+// The first bytes of a connection between two ranks. Both ends prove that they belong to the group.
+// Numbers are in the host's byte order; a host of another order has another magic, and is refused.
 #ifndef COHORT_WORKER_COMMUNICATOR_SOCKET_HANDSHAKE_H_
 #define COHORT_WORKER_COMMUNICATOR_SOCKET_HANDSHAKE_H_
 
@@ -14,7 +13,7 @@ namespace cohort::worker {
 inline constexpr uint64_t kHandshakeMagic = 0x434F484F52545331;  // "COHORTS1"
 inline constexpr uint32_t kHandshakeVersion = 3;
 
-// What one who knows the group expects of a connection.
+// The values that a rank of the group expects of a connection.
 struct Membership {
   int rank = 0;
   int size = 0;

@@ -81,7 +81,7 @@ void Link::Flush() {
 void Link::Close() {
   Flush();
   shutdown(fd_.get(), SHUT_WR);
-  // A socket that is closed with bytes unread resets the connection, and what was sent is dropped.
+  // Closing a socket with unread bytes resets the connection, and sent bytes are dropped.
   char unread[4096];
   while (recv(fd_.get(), unread, sizeof(unread), MSG_DONTWAIT) > 0) {
   }

@@ -19,17 +19,17 @@
 
 namespace cohort::worker {
 
-// Why a socket gives or takes no more, after what a call returned: "connection closed by it", ...
+// Why a socket has ended, from the result of a call: "connection closed by it", ...
 std::string ReasonOfEnd(ssize_t result, int error);
 
 // Sending is thread-safe; receiving is confined to one thread at a time.
 class Link {
  public:
-  // Of the frames that come in. An error says what is wrong with what the peer sent.
+  // Receives the frames that arrive. An error says how the peer broke the protocol.
   class Handler {
    public:
     virtual ~Handler() = default;
-    // Where the payload goes, if there is one; null drops it.
+    // Sets `sink` to the memory for the payload, if there is one; null drops it.
     virtual absl::Status OnHeader(Link& link, const FrameHeader& header, char** sink) = 0;
     virtual absl::Status OnFrame(Link& link, const FrameHeader& header) = 0;
   };
@@ -39,24 +39,24 @@ class Link {
   int rank() const { return rank_; }
   int fd() const { return fd_.get(); }
 
-  // What the socket does not take at once is copied, and waits for Flush.
+  // Bytes that the socket does not take immediately are copied, and wait for Flush.
   void Send(const FrameHeader& header, absl::string_view payload = {});
-  // The same; whatever is sent later is dropped.
+  // Like Send; every later Send is dropped.
   void SendLast(const FrameHeader& header, absl::string_view payload = {});
   void Flush();
   bool has_unsent() const { return has_unsent_.load(std::memory_order_relaxed); }
-  // Whether what was sent last may be lost: the other end takes no more.
+  // Whether the frames that were sent last may be lost: the other end takes no more.
   bool is_broken() const { return is_broken_.load(std::memory_order_relaxed); }
-  // After SendLast, before the link goes: nothing that was sent is lost because of what was not
-  // read.
+  // Called after SendLast, before the link is destroyed. Unread bytes then do not make the socket
+  // drop the frames that were sent.
   void Close();
 
-  // Reads what is there, by way of `landing`; whether there was anything.
+  // Reads the bytes that have arrived, through `landing`. Returns whether there were any.
   absl::StatusOr<bool> Read(Handler& handler, std::vector<char>& landing);
-  // Why nothing comes any more; empty as long as something may.
+  // Why the link has ended; empty while it has not.
   const std::string& end() const { return end_; }
-  // Whether it ended on purpose, or with all there was to say: what was sent on other streams
-  // before has come too, or will.
+  // Whether the peer ended the link on purpose, or after all its frames. The data that it sent
+  // earlier on other streams has then arrived, or will.
   bool ended_in_order() const { return in_order_; }
   void set_leaving() { leaving_ = true; }
 

@@ -21,35 +21,34 @@ struct Posted {
   absl::Status status;
 };
 
-// A small message goes at once and is kept by the receiver until it is asked for; a large one is
-// offered, and goes when it has been accepted. A sender may have so many bytes of messages and
-// offers on the way that have not been taken as the window allows. Confined to one thread at a
-// time.
+// A small message is sent immediately, and the receiver keeps it until it is received. A large one
+// is offered, and sent once it is accepted. A sender has at most `window` bytes of messages and
+// offers that the receiver has not taken. Confined to one thread at a time.
 class Mailbox {
  public:
   Mailbox(Link* link, Traffic* traffic, int64_t window)
       : Mailbox(link, traffic, window, FrameKind::kMessage, FrameKind::kCredit) {}
-  // Of notes, which are all small.
+  // A mailbox of notes, which are all small.
   static Mailbox OfNotes(Link* link, Traffic* traffic) {
     constexpr int64_t kWindow = int64_t{4} << 10;
     static_assert(kNoteBytes <= kWindow / 4);
     return Mailbox(link, traffic, kWindow, FrameKind::kNote, FrameKind::kNoteCredit);
   }
 
-  // `posted` and `open`, how many transfers and flows are not done, live until Drop or until the
-  // transfers are done.
+  // `open` counts the transfers and flows that are not done. `posted` and `open` live until Drop or
+  // until the transfers are done.
   void Post(Posted* posted, int* open);
   void Drop();
-  // Whether something is expected of the other rank.
+  // Whether a transfer waits for a frame of the other rank.
   bool waits() const { return !sends_.empty() || !offers_.empty() || !receives_.empty(); }
 
   bool has_arrival() const { return !arrivals_.empty(); }
 
-  // Frames of the kinds kMessage to kCredit, or of those of notes, as Link::Handler has it.
+  // Handle frames of the kinds kMessage to kCredit, or of the kinds of notes, like Link::Handler.
   absl::Status OnHeader(const FrameHeader& header, char** sink);
   absl::Status OnFrame(const FrameHeader& header);
 
-  // A message up to here is small.
+  // The largest size of a small message.
   int64_t small_bytes() const { return window_ / 4; }
 
  private:
@@ -61,7 +60,7 @@ class Mailbox {
         credit_kind_(credit),
         credit_(window) {}
 
-  // What has come and was not asked for yet.
+  // A message or offer that has arrived and was not received yet.
   struct Arrival {
     CollectiveKey key;
     bool offered = false;

@@ -20,8 +20,8 @@
 namespace cohort::worker {
 namespace {
 
-// Of connections that have not said yet who they are, beside those that are awaited. One more, and
-// the oldest is dropped.
+// How many connections of unknown ranks are kept, besides those that are missing. One more, and the
+// oldest is dropped.
 constexpr size_t kMaxStrangers = 256;
 
 // A connection to a rank below.
@@ -35,7 +35,7 @@ struct Outgoing {
   size_t got = 0;
 };
 
-// A connection of whoever.
+// A connection whose rank is not known yet.
 struct Stranger {
   UniqueFd fd;
   Hello hello;
@@ -70,7 +70,7 @@ class Builder {
   absl::Status Start(int rank, int stream, const SocketAddress& address);
   absl::Status Advance(Outgoing& outgoing);
   absl::Status Say(Outgoing& outgoing);
-  // Whether the stranger is no longer one.
+  // Returns whether the stranger has been accepted or refused, or has gone.
   bool Advance(Stranger& stranger);
   // Errors: RESOURCE_EXHAUSTED (file descriptors).
   absl::Status Accept();
@@ -184,7 +184,7 @@ bool Builder::Advance(Stranger& stranger) {
   if (got == 0) return true;
   if (got < 0) return errno != EAGAIN && errno != EINTR;
   stranger.got += static_cast<size_t>(got);
-  // What is no rank may never send as much as a rank does.
+  // A peer that is not a rank may never send as many bytes as a rank does.
   const bool other = stranger.got >= sizeof(uint64_t) && stranger.hello.magic != kHandshakeMagic;
   if (stranger.got < sizeof(Hello) && !other) return false;
   Answer answer = Judge(stranger.hello, self_);

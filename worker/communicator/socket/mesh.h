@@ -19,7 +19,7 @@ struct MeshOptions {
   std::vector<std::string> addresses;  // of the listeners, by rank
   Id128 secret;                        // of this group and generation
   int streams = 1;                     // connections between two ranks; the same on all
-  // A link on which nothing is acknowledged for so long is cut.
+  // A link on which no data is acknowledged for this long is cut.
   absl::Duration link_timeout = absl::Seconds(15);
   std::vector<int> names;  // by rank, for errors; empty: as they are
 };
@@ -29,9 +29,10 @@ struct Mesh {
   std::vector<std::vector<UniqueFd>> streams;
 };
 
-// Each rank connects to those below it and accepts those above it; one thread does both. Whoever
-// connects and does not belong there is turned away and harms nobody. Errors: UNAVAILABLE names a
-// rank that cannot be connected to, and its address; DEADLINE_EXCEEDED the ranks that did not come.
+// Connects this rank with all others: it connects to the ranks below it and accepts those above it,
+// on one thread. Strangers that connect are refused and do no harm. Errors: UNAVAILABLE (names a
+// rank that cannot be reached, and its address), DEADLINE_EXCEEDED (names the ranks that did not
+// come), RESOURCE_EXHAUSTED (file descriptors).
 absl::StatusOr<Mesh> ConnectMesh(const Listener& listener, const MeshOptions& options,
                                  Instant deadline);
 

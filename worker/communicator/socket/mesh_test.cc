@@ -76,7 +76,7 @@ void Send(const UniqueFd& fd, const void* bytes, size_t count) {
   EXPECT_EQ(send(fd.get(), bytes, count, MSG_NOSIGNAL), static_cast<ssize_t>(count));
 }
 
-// Whatever is answered until the connection is closed.
+// Returns the answer, until the connection is closed.
 std::string ReadAll(const UniqueFd& fd) {
   std::string all;
   char bytes[256];
@@ -165,7 +165,7 @@ TEST_F(MeshTest, TurnsStrangersAwayAndHarmsNobody) {
       EXPECT_LE(ReadAll(stranger).size(), sizeof(Welcome));
     }
   }
-  // More who say nothing than are listened to at once.
+  // More silent connections than are kept at once.
   std::vector<UniqueFd> silent;
   for (int i = 0; i < 300; ++i) silent.push_back(Knock(0));
   // One that comes twice.

@@ -1,4 +1,5 @@
-// Which part of whose input goes to whom, and where it belongs: what the verbs mean.
+// The meaning of the collectives: which part of which rank's input each rank needs, and where the
+// part belongs.
 #ifndef COHORT_WORKER_COMMUNICATOR_SOCKET_PART_H_
 #define COHORT_WORKER_COMMUNICATOR_SOCKET_PART_H_
 
@@ -8,7 +9,7 @@
 
 namespace cohort::worker {
 
-// A call of a verb by one rank.
+// One rank's call of a collective.
 struct Call {
   FlatCall flat;
   const char* input = nullptr;
@@ -21,10 +22,10 @@ struct Call {
 // Whether rank `to` needs `count` elements of rank `from`; the two may be the same.
 bool Needs(const FlatCall& flat, int to, int from);
 
-// Of this rank's input, what `to` needs.
+// The part of this rank's input that `to` needs.
 const char* PartFor(const Call& call, int to);
 
-// Where this rank puts what it needs of `from`; of verbs that do not reduce.
+// Where this rank puts the part that it needs of `from`, in collectives that do not reduce.
 char* PlaceOf(const Call& call, int from);
 
 }  // namespace cohort::worker

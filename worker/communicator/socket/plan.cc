@@ -6,12 +6,12 @@
 namespace cohort::worker {
 namespace {
 
-// Of a ring for what one rank sends to be reduced.
+// The size of a ring for the elements that one rank sends to be reduced.
 constexpr int64_t kMaxRingBytes = int64_t{512} << 10;
 constexpr int64_t kMinRingBytes = int64_t{4} << 10;
-// Fits into a core's cache together with what it is made of.
+// The result of one step of a reduction; it fits into a core's cache together with its operands.
 constexpr int64_t kMaxReduceBytes = int64_t{64} << 10;
-// Not worth a stream of its own.
+// A smaller part is not worth a stream of its own.
 constexpr int64_t kMinPartBytes = int64_t{256} << 10;
 // Slices begin at multiples of so many elements, if there are enough.
 constexpr int64_t kSliceElements = 64;
@@ -65,7 +65,7 @@ class Planner {
   void ForEachPeer(const Body& body) const {
     for (int step = 1; step < call_.size; ++step) body((call_.rank + step) % call_.size);
   }
-  // Of the elements that all ranks have, which `owner` reduces.
+  // The range that `owner` reduces, of the elements that all ranks have.
   Range OwnedBy(int owner) const;
   bool WantsResult(int rank) const {
     return call_.flat.collective == Collective::kAllReduce || rank == call_.flat.root;
@@ -147,7 +147,7 @@ Range Planner::OwnedBy(int owner) const {
     case Collective::kReduceScatter:
       return {owner * count, (owner + 1) * count};
     case Collective::kReduce:
-      // Of two, one would send its half to and fro.
+      // With two ranks, the root would send half of its elements to and fro.
       if (call_.size == 2) return owner == call_.flat.root ? Range{0, count} : Range{};
       return Slice(count, call_.size, owner);
     default:
@@ -179,7 +179,7 @@ void Planner::ReducePart(int part, int parts, int64_t ring) {
   } else if (keeps) {
     reducer.output = call_.output + own.begin;
   } else {
-    // Over the first operand that came, until it has been sent.
+    // The result replaces the first operand that arrived, until it has been sent.
     reducer.output = rings;
     reducer.output_ring = ring;
   }

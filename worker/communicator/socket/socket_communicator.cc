@@ -20,19 +20,19 @@ namespace {
 
 constexpr absl::Duration kSpin = absl::Microseconds(50);
 
-// What one rank may keep of all others: parts of collectives that came early, and messages that
-// were not asked for yet; and what it may keep of one. The most of both fits into a link's buffers,
-// so that a rank that is busy elsewhere never looks like one whose link is cut.
+// The bytes that a rank may hold for all others, and for one. They are parts of collectives that
+// arrived early, and messages that were not received yet. The most of both fits into a link's
+// buffers, so that a rank that is busy elsewhere never looks like one whose link is cut.
 constexpr int64_t kDirectBytes = int64_t{256} << 10;
 constexpr int64_t kMinDirectBytes = int64_t{1} << 10;
 constexpr int64_t kMaxDirectBytes = int64_t{128} << 10;
 constexpr int64_t kWindowBytes = int64_t{1} << 20;
 constexpr int64_t kMinWindowBytes = int64_t{8} << 10;
 constexpr int64_t kMaxWindowBytes = int64_t{64} << 10;
-// Frames come in by way of so much.
+// The buffer through which frames arrive.
 constexpr size_t kLandingBytes = size_t{64} << 10;
 
-// Of `all`, for each of the other ranks.
+// The share of `all` for each of the other ranks.
 int64_t Share(int64_t all, int size, int64_t least, int64_t most) {
   return std::clamp(all / std::max(1, size - 1), least, most);
 }
@@ -278,7 +278,7 @@ absl::Status SocketCommunicator::Exchange(absl::Span<const Transfer> transfers, 
     all[i].transfer = transfers[i];
     Peer& peer = *peers_[static_cast<size_t>(transfers[i].peer)];
     (peer.*box).Post(&all[i], &open);
-    // Nothing else would tell that a small message went nowhere.
+    // Nothing else would show that a small message was lost.
     if (transfers[i].sends && peer.link.is_broken()) Lost(transfers[i].peer, "it takes no more");
   }
   const absl::Status status =

@@ -34,22 +34,21 @@ namespace cohort::worker {
 
 // The same on all ranks, but for `spin`.
 struct SocketOptions {
-  // Connections between two ranks for large data; one more carries all that is small.
+  // Connections between two ranks for large data; one more carries frames.
   int streams = 2;
-  // A rank that acknowledges nothing for so long is gone.
+  // A rank that acknowledges no data for this long is gone.
   absl::Duration link_timeout = absl::Seconds(15);
-  // How long a call looks again and again before it sleeps; none: a while, unless the ranks are
-  // more than this machine's processors.
+  // How long a call spins before it sleeps. Absent: a while, unless there are more ranks than
+  // processors on this machine.
   std::optional<absl::Duration> spin;
-  // What the ranks are called in errors, by rank, where they are some of a larger group; else
-  // empty.
+  // The ranks' numbers in errors, by rank, if they are part of a larger group; otherwise empty.
   std::vector<int> names;
-  WaitLog* waits = nullptr;  // learns for whom it sleeps; outlives the communicator; may be null
+  WaitLog* waits = nullptr;  // gets the ranks for which it sleeps; outlives it; may be null
 };
 
-// The calling thread does all the work; there is no other. Every collective begins with a frame
-// from each rank to each, that says what was called. If their parts are small they come with it,
-// and that was all; if not, they follow once all have agreed.
+// The calling thread does all the work; the communicator has no threads. In every collective, each
+// rank first sends each other rank a frame that names its call. Small parts travel in these frames,
+// and then the collective is done. Large parts follow once all ranks have agreed.
 class SocketCommunicator final : public Communicator, private Link::Handler {
  public:
   // Connects this rank with the others, whose listeners are at `addresses`, by rank. `secret` is
@@ -64,7 +63,7 @@ class SocketCommunicator final : public Communicator, private Link::Handler {
                                            Instant deadline);
   static absl::StatusOr<std::unique_ptr<SocketCommunicator>> Make(int rank, Mesh mesh,
                                                                   const SocketOptions& options);
-  // The others are told that this rank left, not that it died.
+  // The other ranks learn that this rank left, not that it died.
   ~SocketCommunicator() override;
 
   int rank() const override { return rank_; }
@@ -89,7 +88,7 @@ class SocketCommunicator final : public Communicator, private Link::Handler {
     uint32_t payload_bytes = 0;
     std::vector<char> payload;
   };
-  // Another rank. One may be ahead by an operation, not more.
+  // Another rank. It may be ahead by one operation at most.
   struct Peer {
     Peer(int rank, UniqueFd fd, Traffic* traffic, int64_t window)
         : link(rank, std::move(fd)),
@@ -105,7 +104,7 @@ class SocketCommunicator final : public Communicator, private Link::Handler {
   SocketCommunicator(int rank, std::vector<UniqueFd> links,
                      std::vector<std::vector<UniqueFd>> streams, absl::Duration spin);
 
-  // From the rank behind this one on.
+  // Calls `body` for each peer, from the next rank on.
   template <typename Body>
   void ForEachPeer(const Body& body) {
     for (int step = 1; step < size(); ++step) {
@@ -113,20 +112,20 @@ class SocketCommunicator final : public Communicator, private Link::Handler {
     }
   }
   absl::Status Exchange(absl::Span<const Transfer> transfers, Mailbox Peer::*box, Instant deadline);
-  // Whether something has come, or begun to, that was not received.
+  // Whether a message or note has arrived, or begun to, that was not received.
   absl::StatusOr<bool> HasArrival(int rank, Mailbox Peer::*box);
-  // All ranks say what they call, and small parts. Whether they differ is found by all.
+  // Ranks exchange their calls and small parts. All ranks find out whether the calls differ.
   absl::Status Meet(const Call& call, bool direct, Instant deadline);
   absl::Status Compare(const CollectiveKey& own) const;
   absl::Status CheckParts(const Call& call, bool direct);
-  // With the small parts that came.
+  // Computes the result from the small parts that arrived.
   void Finish(const Call& call);
   Arrival& arrival(int rank, uint64_t turn) const {
     return peers_[static_cast<size_t>(rank)]->arrivals[turn % 2];
   }
   bool Here(int rank) const { return arrival(rank, turn_).turn == turn_; }
   RankSet Missing() const;
-  // Whose next words the call at work needs, as ranks are called in errors.
+  // The ranks whose next frames the call at work needs, as errors name them.
   RankSet Awaited();
   int Name(int rank) const { return names_.empty() ? rank : names_[static_cast<size_t>(rank)]; }
   std::string Names(const RankSet& ranks) const;
@@ -135,18 +134,19 @@ class SocketCommunicator final : public Communicator, private Link::Handler {
   absl::Status OnHeader(Link& link, const FrameHeader& header, char** sink) override;
   absl::Status OnFrame(Link& link, const FrameHeader& header) override;
 
-  // Reads, writes and reduces until `finished` and all is sent. DEADLINE_EXCEEDED ends nothing.
+  // Reads, writes and reduces until `finished` and all is sent. After DEADLINE_EXCEEDED the
+  // communicator stays usable.
   absl::Status DriveUntil(absl::FunctionRef<bool()> finished, Instant deadline);
-  // But here it does: `late` says what had not come.
+  // Like DriveUntil, but a deadline ends the communicator; `late` says which ranks are late.
   absl::Status Drive(absl::FunctionRef<bool()> finished, absl::FunctionRef<std::string()> late,
                      Instant deadline);
   absl::Status GiveUp(const std::string& text);
-  // Whether all that was to be sent to links is sent.
+  // Flushes all links. Returns whether all is sent.
   bool Flushed();
-  // Whether something was moved.
+  // Moves as much as it can. Returns whether something was moved.
   bool Advance();
   bool Read(Peer& peer);
-  // Until something can be read or written, and reads it if it is a frame.
+  // Sleeps until a socket can be read or written, and reads the frames that arrived.
   void Sleep(Instant deadline);
   // Whether the call in flight needs a frame of that rank.
   bool Waits(const Peer& peer) const;
@@ -154,7 +154,7 @@ class SocketCommunicator final : public Communicator, private Link::Handler {
   void Lost(int rank, const std::string& reason);
 
   void OnAbort(int rank, const std::string& cause);
-  // The first cause stays; whether it is this one.
+  // The first cause stays. Returns whether it is this one.
   bool Poison(absl::string_view cause);
   absl::Status Poisoned();
 

@@ -1,4 +1,4 @@
-// Ranks that die, leave, stop or stand still: who is told what, and how soon.
+// Ranks that die, leave, stop or stand still: which error the other ranks get, and how soon.
 #include <poll.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -43,8 +43,8 @@ void ExpectAborted(const absl::Status& status, const std::string& text) {
   EXPECT_THAT(std::string(status.message()), HasSubstr(text));
 }
 
-// A rank in a process of its own: says one byte for each large sum that it has done, and in the end
-// what it was told.
+// A rank in a process of its own. It writes one byte for each large sum that is done, and in the
+// end the error that it got.
 struct Child {
   pid_t pid = -1;
   UniqueFd said;
@@ -69,7 +69,7 @@ struct Child {
     close(ends[1]);
     said = UniqueFd(ends[0]);
   }
-  // Empty when nothing comes in time, or no more.
+  // Returns an empty text if nothing arrives in time, or no more will.
   std::string Hear(Instant deadline) const {
     pollfd readable = {said.get(), POLLIN, 0};
     const absl::Duration left = deadline - Clock::Steady().Now();
@@ -144,7 +144,7 @@ TEST(SocketFailureTest, WhoLeavesIsMissedOnlyByWhoNeedsIt) {
       EXPECT_TRUE(status.ok()) << status;
     }
   }
-  // What it sent before it left is there.
+  // The message that it sent before it left is there.
   EXPECT_TRUE(Pass(*ranks[2], false, 0, 100).ok());
   ExpectAborted(ranks[2]->Barrier(Soon()), "rank 0 is gone: it left");
   // The first may be lost; it is found out then at the latest.
@@ -164,7 +164,7 @@ TEST(SocketFailureTest, WhoLeftDuringAnotherCallIsNamedByTheNextCall) {
   ExpectAborted(ranks[2]->Barrier(In(absl::Seconds(20))), "rank 0 is gone: it left");
 }
 
-// What is still on its way when a rank leaves arrives.
+// Data that is on its way when a rank leaves still arrives.
 TEST(SocketFailureTest, WhoLeavesHasSentItsPart) {
   const TestGroup group(3);
   for (int round = 0; round < 10; ++round) {
@@ -200,7 +200,7 @@ TEST(SocketFailureTest, MessagesThatNobodyTakesAreBounded) {
   EXPECT_LT(sent, 1000);
   EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded) << status;
   EXPECT_THAT(std::string(status.message()), StartsWith("send of 1000 u8 to rank 1: rank 1"));
-  // What was sent before is there; then the end is seen.
+  // The messages that were sent before are there; then the rank sees the end.
   absl::Status end;
   int received = 0;
   while (end.ok() && received <= sent) {

@@ -1,4 +1,4 @@
-// A peer that belongs to the group and says anything: at worst the communicator ends, and names it.
+// A peer that belongs to the group may send anything: at worst the communicator ends and names it.
 #include <sys/socket.h>
 
 #include <cstring>
@@ -75,7 +75,7 @@ class SocketHostileTest : public ::testing::Test {
                                 {ReduceOp::kSum}, deadline);
     }
   }
-  // Whatever was said, and be it that nothing came.
+  // Calls end well, or with an error that names rank 1, whatever rank 1 has sent.
   void ExpectHarmless() {
     absl::Status status;
     for (int i = 0; i < 3 && status.ok(); ++i) status = Call(In(absl::Milliseconds(2)));

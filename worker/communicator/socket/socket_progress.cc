@@ -1,4 +1,4 @@
-// How a call gets on: bytes in and out until it is done, and how it ends early.
+// The progress of a call: it moves bytes in and out until it is done, or ends early.
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -16,8 +16,8 @@
 namespace cohort::worker {
 namespace {
 
-// Of those in which something was moved, between two looks at the clock and at all links: large
-// data must not hide that a rank has aborted.
+// Rounds that moved something, between two looks at the clock and at all links: large data must not
+// hide that a rank has aborted.
 constexpr int kRoundsBetween = 16;
 
 void Pause() {
@@ -129,7 +129,7 @@ absl::Status SocketCommunicator::DriveUntil(absl::FunctionRef<bool()> finished, 
     }
     const Instant now = Clock::Steady().Now();
     if (now >= deadline) {
-      // Who waits for no longer than that has finished now.
+      // A call whose time is over succeeds if it has finished by now.
       return Flushed() && finished() ? absl::OkStatus() : absl::DeadlineExceededError("");
     }
     idle_since = std::min(idle_since, now);

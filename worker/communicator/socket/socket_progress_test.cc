@@ -1,4 +1,4 @@
-// Data that comes without a pause hides neither the deadline nor an abort.
+// Data that arrives without a pause hides neither the deadline nor an abort.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
@@ -49,7 +49,7 @@ class RepeatedMemory {
   char* data_ = nullptr;
 };
 
-// Rank 0 is a communicator; the others are the test, and say what it likes.
+// Rank 0 is a communicator; the test plays the other ranks, and may send anything.
 class SocketProgressTest : public ::testing::Test {
  protected:
   void Connect(int size) {
@@ -83,7 +83,7 @@ class SocketProgressTest : public ::testing::Test {
     ASSERT_EQ(send(Stream(rank, 0), frame.data(), frame.size(), MSG_NOSIGNAL),
               static_cast<ssize_t>(frame.size()));
   }
-  // To the broadcast that rank 0 calls.
+  // The rank comes to the broadcast that rank 0 calls.
   void Come(int rank) {
     FlatCall operation;
     operation.collective = Collective::kBroadcast;

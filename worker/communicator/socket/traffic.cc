@@ -14,7 +14,7 @@
 namespace cohort::worker {
 namespace {
 
-// At once, so that all streams get their turn.
+// The most bytes of one system call or copy, so that all streams get their turn.
 constexpr int64_t kSendBytes = int64_t{256} << 10;
 constexpr int64_t kReceiveBytes = int64_t{256} << 10;
 constexpr int64_t kCopyBytes = int64_t{256} << 10;

@@ -1,5 +1,5 @@
-// Large data between this rank and the others: what is to be sent and received, and what becomes
-// of it on the way, moved by the thread that asks for it.
+// Large data between this rank and the others: the bytes to send and to receive, and their
+// reductions on the way. The calling thread moves them.
 #ifndef COHORT_WORKER_COMMUNICATOR_SOCKET_TRAFFIC_H_
 #define COHORT_WORKER_COMMUNICATOR_SOCKET_TRAFFIC_H_
 
@@ -22,10 +22,10 @@ struct Flow {
   char* data = nullptr;  // of a flow that is sent: read only
   int64_t size = 0;
   int64_t done = 0;
-  // Of a flow that is sent: how many of its bytes are there by now; null: all. Of one that is
-  // received into a ring: how many have been used.
+  // In a flow that is sent: the number of its bytes that may be sent by now; null: all. In a flow
+  // that is received into a ring: the number of its bytes that have been used.
   const int64_t* gate = nullptr;
-  int64_t ring = 0;        // `data` is a ring of so many bytes; 0: it has them all
+  int64_t ring = 0;        // `data` is a ring of this many bytes; 0: it holds them all
   int* waiting = nullptr;  // counted down when the flow is done
 };
 
@@ -56,12 +56,12 @@ class Traffic {
 
   int streams() const { return streams_; }
 
-  // Of the flows of one stream and direction, each begins when the one before it is done. They,
-  // and what their gates point to, live until Clear.
+  // In one stream and direction, each flow begins when the one before it is done. Flows, and the
+  // numbers that their gates point to, live until Clear.
   Flow* Send(int peer, int stream, const Flow& flow) { return Add(peer, stream, flow, true); }
   Flow* Receive(int peer, int stream, const Flow& flow) { return Add(peer, stream, flow, false); }
   Reducer* Reduce(Reducer reducer);
-  // Within this rank, while nothing else can be done.
+  // Copies within this rank, while nothing else can be done.
   void Copy(char* to, const char* from, int64_t bytes);
 
   bool idle() const { return open_ == 0; }
@@ -72,10 +72,10 @@ class Traffic {
     int lost_rank = -1;  // whose connection has ended
     std::string reason;
   };
-  // What can be moved without waiting.
+  // Moves the bytes that can be moved without waiting.
   Moved Move();
   void AddInterest(std::vector<pollfd>* polled) const;
-  // Whose flows are not done.
+  // The ranks whose flows are not done.
   RankSet Unfinished() const;
   bool Needs(int peer) const;
 

@@ -10,11 +10,10 @@
 namespace cohort::worker {
 namespace {
 
-// Of stream 0: all that may be on the way in it finds room.
+// The buffers of stream 0 have room for all bytes that may be on the way in it.
 constexpr int kFrameBufferBytes = 512 << 10;
 constexpr int kProbeS = 3;
-// Of TCP's ways not to flood a network, the one that every system has and that never holds back
-// for the sake of a steady rate.
+// The congestion control that every system has, and that never delays data for a steady rate.
 constexpr char kUnpaced[] = "reno";
 
 void Set(int fd, int level, int option, int value) {
@@ -51,7 +50,7 @@ void TuneConnection(int fd, int stream, absl::Duration link_timeout) {
   Set(fd, IPPROTO_TCP, TCP_KEEPCNT, std::max(1, timeout_s / kProbeS));
   if (StaysHere(fd)) setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, kUnpaced, sizeof(kUnpaced) - 1);
   if (stream > 0) return;  // whose buffers the system sizes by what the path needs
-  // Not of the other streams, where data may lie unread as long as a deadline lets.
+  // The other streams have no such timeout: data may lie unread there until a deadline.
   Set(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, timeout_s * 1000);
   Set(fd, SOL_SOCKET, SO_SNDBUF, kFrameBufferBytes);
   Set(fd, SOL_SOCKET, SO_RCVBUF, kFrameBufferBytes);

@@ -1,4 +1,4 @@
-// What the system is asked to do with the connections between ranks.
+// The socket options of connections between ranks.
 #ifndef COHORT_WORKER_COMMUNICATOR_SOCKET_TUNING_H_
 #define COHORT_WORKER_COMMUNICATOR_SOCKET_TUNING_H_
 
@@ -6,7 +6,7 @@
 
 namespace cohort::worker {
 
-// `stream`: stream 0 carries frames, the others large data. Of a connected socket.
+// Sets the options of a connected socket. Stream 0 carries frames, the others large data.
 void TuneConnection(int fd, int stream, absl::Duration link_timeout);
 
 }  // namespace cohort::worker

@@ -5,7 +5,7 @@
 namespace cohort::worker {
 namespace {
 
-// Longer than this no call of the system is asked to wait.
+// The longest wait of one system call.
 constexpr absl::Duration kLongest = absl::Hours(1);
 
 }  // namespace

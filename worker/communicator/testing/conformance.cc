@@ -158,7 +158,7 @@ bool ConformanceTest::Matches(const Bytes& result, const Bytes& expected, DataTy
       const Number one = GetNumber(&result[at], type);
       const Number other = GetNumber(&expected[at], type);
       if (one.value == other.value) continue;
-      // Of eight numbers of up to 5, seven times rounded.
+      // The sum of eight numbers of up to 5 is rounded seven times.
       const double allowed = one.half * 7 * (40 + std::abs(other.value));
       if (!(std::abs(one.value - other.value) <= allowed)) return false;
     } else if (std::memcmp(&result[at], &expected[at], element) != 0) {

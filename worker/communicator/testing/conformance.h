@@ -1,5 +1,5 @@
-// What every backend must do: one suite, split by verb over conformance_*.cc. A backend's test file
-// says how its ranks come to be:
+// The tests that every backend must pass: one suite, split by collective over conformance_*.cc. A
+// backend's test file says how its ranks are made:
 //
 //   INSTANTIATE_TEST_SUITE_P(Host, ConformanceTest, ::testing::Values(Backend{...}));
 #ifndef COHORT_WORKER_COMMUNICATOR_TESTING_CONFORMANCE_H_
@@ -20,7 +20,7 @@
 namespace cohort::worker {
 
 using Communicators = std::vector<std::unique_ptr<Communicator>>;
-// Of the memory that the backend under test is about.
+// Bytes in the memory that the backend under test uses.
 using Bytes = std::vector<char, TestAllocator<char>>;
 
 struct Backend {
@@ -31,9 +31,9 @@ struct Backend {
   bool every_second = false;                 // tensor lies there, and the others do not
   // Which reductions it has; null: all that CheckReducible allows.
   std::function<bool(DataType, ReduceOp)> reduces;
-  // Its notes are those of a backend below it, which it tells others of messages by.
+  // It announces messages by the notes of the backend below it.
   bool uses_notes = false;
-  // Rounds at each step, in whatever order, and leaves a bool that is true as it is.
+  // Rounds at each step, in any order, and keeps the value of a bool that is true.
   bool rounds_at_each_step = false;
 };
 
@@ -63,11 +63,11 @@ class ConformanceTest : public ::testing::TestWithParam<Backend> {
   World MakeWorld(int size) { return World(GetParam().create(size)); }
   bool HasSize(int size) const;
 
-  // What rank r brings: bytes that every test makes anew, such that sums of a few numbers neither
+  // The input of a rank: bytes that every test makes anew, such that sums of a few numbers neither
   // overflow nor are NaN.
   static Bytes Input(int rank, int64_t count, DataType type);
   static std::vector<Bytes> Inputs(int size, int64_t count, DataType type);
-  // Of `count` elements from element `at` of each.
+  // The reduction of `count` elements of each input, from element `at` on.
   static Bytes Reduced(const std::vector<Bytes>& inputs, int64_t at, int64_t count, DataType type,
                        const Reduction& reduction);
   // Whether a reduction's result is what the backend may give for `expected`.

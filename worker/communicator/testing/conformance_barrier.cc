@@ -1,5 +1,5 @@
-// The barrier: what it waits for, its order among the other verbs, and who is told when a rank does
-// not come or calls another verb.
+// The barrier: which ranks it waits for, its order among the other collectives, and the errors when
+// a rank does not come or calls another collective.
 #include <atomic>
 #include <functional>
 #include <random>
@@ -158,7 +158,8 @@ TEST_P(ConformanceTest, ABarrierIsToldFromEveryOtherVerb) {
       for (const absl::Status& status : statuses) {
         EXPECT_TRUE(IsMismatch(status)) << status;
         EXPECT_EQ(status.message(), statuses[0].message());
-        // Of large data a backend may name how it agrees on them first; groups say what was called.
+        // For large data a backend may name the call by which it agrees first; groups name the
+        // collective.
         const bool large = count > 1000;
         EXPECT_THAT(std::string(status.message()),
                     HasSubstr(absl::StrCat("rank 0 ", large ? "" : name)));

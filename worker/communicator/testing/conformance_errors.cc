@@ -1,4 +1,4 @@
-// What goes wrong, and who is told what.
+// Errors, and which ranks get them.
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "worker/communicator/mismatch.h"
@@ -22,7 +22,7 @@ absl::Status SumOf(Communicator& group, int64_t count, DataType type, Instant de
 
 }  // namespace
 
-// All are told the same, naming two that differ; nothing is lost, and all goes on.
+// All ranks get the same error, which names two that differ; the group stays usable.
 TEST_P(ConformanceTest, RanksThatCallDifferentThingsAreToldAlike) {
   if (!HasSize(3)) GTEST_SKIP() << "the backend has no group of three";
   World world = MakeWorld(3);
@@ -71,7 +71,7 @@ TEST_P(ConformanceTest, RanksThatCallDifferentThingsAreToldAlike) {
       "rank 0 all_reduce", "rank 1 all_reduce");
 }
 
-// What lies above flat memory is compared too.
+// The tag, which stands for the layers above flat memory, is compared too.
 TEST_P(ConformanceTest, RanksWithDifferentTagsAreToldAlike) {
   if (!HasSize(3)) GTEST_SKIP() << "the backend has no group of three";
   World world = MakeWorld(3);
@@ -126,7 +126,7 @@ TEST_P(ConformanceTest, ADeadlineNamesWhoDidNotCome) {
   EXPECT_EQ(statuses[2].code(), absl::StatusCode::kAborted) << statuses[2];
   EXPECT_THAT(std::string(statuses[2].message()), HasSubstr("rank 0 gave up"));
   EXPECT_THAT(std::string(statuses[2].message()), HasSubstr("rank 1 did not come"));
-  // Whoever comes late is told, and at once.
+  // A rank that comes late gets the error immediately.
   const absl::Status late = SumOf(world.rank(1), 10, DataType::kF32, Soon());
   EXPECT_EQ(late.code(), absl::StatusCode::kAborted) << late;
 }
@@ -171,7 +171,7 @@ TEST_P(ConformanceTest, ArgumentsWithoutSenseAreRefusedAtOnce) {
   refuse(group.Broadcast(data, data, 4, DataType::kF32, group.size(), Soon()), "root");
   refuse(group.Gather(data, data, 4, DataType::kF32, -1, Soon()), "root -1");
   refuse(group.AllToAll(data, data, 4, DataType::kF32, Soon()), "overlap");
-  // Nothing of that was a turn: all goes on.
+  // None of these calls took a turn: the communicator stays usable.
   ExpectOk(world.Run([](Communicator& rank) { return rank.Barrier(Soon()); }), "barrier");
 }
 

@@ -80,7 +80,7 @@ TEST_P(ConformanceTest, ExchangeWithEveryRankAtOnce) {
   });
 }
 
-// Small ones, which a sender does not wait for, and large ones, between the same two.
+// Small messages, for which a sender does not wait, and large ones, between the same two ranks.
 TEST_P(ConformanceTest, MessagesArriveInTheOrderSent) {
   if (!HasSize(3)) GTEST_SKIP() << "the backend has no group of three";
   World world = MakeWorld(3);
@@ -242,7 +242,7 @@ TEST_P(ConformanceTest, WhicheverMessageComesFirstIsAwaited) {
            "a wait for whom comes first");
 }
 
-// However the time runs out: while it looks, spins or sleeps.
+// The time may run out while the rank looks, spins or sleeps.
 TEST_P(ConformanceTest, ShortWaitsForMessagesEndNothing) {
   if (!HasSize(2)) GTEST_SKIP() << "the backend has no group of two";
   World world = MakeWorld(2);

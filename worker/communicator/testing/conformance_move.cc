@@ -1,4 +1,4 @@
-// Verbs that move elements as they are.
+// Collectives that move elements as they are.
 #include "absl/strings/str_cat.h"
 #include "worker/communicator/testing/conformance.h"
 

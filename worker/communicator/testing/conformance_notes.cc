@@ -47,7 +47,7 @@ TEST_P(ConformanceTest, NotesAndMessagesAreNeverTakenForEachOther) {
           if (has_message && messages == 3)
             return absl::InternalError("a message that nobody sent");
         }
-        // Nobody is ahead by another round.
+        // No rank is ahead by another round.
         COHORT_RETURN_IF_ERROR(group.Barrier(Soon()));
       }
     }

@@ -1,4 +1,4 @@
-// Verbs that reduce.
+// Collectives that reduce.
 #include "absl/strings/str_cat.h"
 #include "worker/communicator/testing/conformance.h"
 

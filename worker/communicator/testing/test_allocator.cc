@@ -12,7 +12,7 @@ namespace {
 TestMemory* current = nullptr;
 bool every_second_only = false;
 std::atomic<uint32_t> pieces{0};
-// All there have been: memory goes back where it came from.
+// All kinds that were set: memory returns to the one that it came from.
 std::set<TestMemory*>& Memories() {
   static auto* const memories = new std::set<TestMemory*>();
   return *memories;

@@ -1,5 +1,5 @@
-// Memory for tests: of the process, of a heap that other processes map, or of what else a backend
-// is about.
+// Memory for tests: of the process, of a heap that other processes map, or of any other kind that a
+// backend uses.
 #ifndef COHORT_WORKER_COMMUNICATOR_TESTING_TEST_ALLOCATOR_H_
 #define COHORT_WORKER_COMMUNICATOR_TESTING_TEST_ALLOCATOR_H_
 
@@ -15,7 +15,7 @@ class TestMemory {
  public:
   virtual ~TestMemory() = default;
   virtual void* Allocate(size_t bytes) = 0;
-  // False: it is not from here.
+  // Returns false if the memory is not from here.
   virtual bool Free(void* memory) = 0;
 };
 
@@ -29,11 +29,11 @@ class TestHeap final : public TestMemory {
   shm::Heap& heap_;
 };
 
-// What is allocated from now on lies there, or every second piece; null: memory of the process.
-// Lives for ever.
+// Memory that is allocated from now on lies in `memory`, or every second piece does; null: memory
+// of the process. `memory` lives for ever.
 void SetTestMemory(TestMemory* memory, bool every_second = false);
 void* AllocateForTest(size_t bytes);
-// Wherever it lies.
+// Frees memory of any of these kinds.
 void FreeForTest(void* memory);
 
 template <typename T>
