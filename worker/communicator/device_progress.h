@@ -9,20 +9,20 @@
 
 namespace cohort::worker {
 
-// Told by whoever looks at the device, of all that was put on it: once of its beginning, if that is
-// seen, and once of its end. Times are of the steady clock; they may have been a little sooner.
-// Thread-safe; must not block.
+// Receives the progress of the work that a rank enqueues on its device, from the thread that polls
+// the device: Begun at most once, then Done or GivenUp once. Times are steady time; the event may
+// have happened a little earlier. Thread-safe; the methods must not block.
 class DeviceProgress {
  public:
   virtual ~DeviceProgress() = default;
 
-  // Something of the call at work is put on the device: on the thread of that call, which may put
-  // more of them there. Its number, by which the others name it.
+  // The current call enqueues work on the device; a call may enqueue several pieces. Runs on the
+  // thread of that call. Returns the number that names the work in the other methods.
   virtual int64_t Put() = 0;
   virtual void Begun(int64_t call, Instant at) = 0;
-  // Both are known now better than when it was begun.
+  // Both times are more exact than that of Begun.
   virtual void Done(int64_t call, Instant began, Instant ended) = 0;
-  // It is waited for no more: its device failed, or it was taken back from there.
+  // The rank no longer waits for the work: the device failed, or the work was withdrawn.
   virtual void GivenUp(int64_t call, absl::StatusCode why, Instant at) = 0;
 };
 

@@ -17,10 +17,10 @@ namespace cohort::worker {
 namespace {
 
 constexpr char kEndMark[] = "cohort/ranks-enqueued-different-things";
-// Of what was called before, looked at when ranks are found to differ in it.
+// How many earlier operations are compared when ranks find that they differ.
 constexpr int64_t kRemembered = 64;
 
-// What each says in a meeting.
+// The data of each rank in a meeting.
 struct Said {
   OperationLine line;
   int64_t before = 0;
@@ -30,11 +30,11 @@ struct Said {
 
 constexpr uint8_t kOffer = 1;
 constexpr uint8_t kAnswer = 2;
-// Of messages that could go together with others that the other side has not called yet: it may
-// call those later, and not before it has these.
+// How long ready messages wait, to be posted together with others that the other side has not
+// called yet. It may call those later, and only after it has these.
 constexpr absl::Duration kPatience = absl::Milliseconds(100);
-// How often others' notes are looked for at once, and with offers of the processor; then with
-// pauses, so that who waits for long burns nothing.
+// How often a rank looks for notes, first without a pause and then with yields. After that it
+// sleeps between two looks, so that a long wait costs little.
 constexpr int kLooks = 2000;
 constexpr int kYields = 3000;
 constexpr absl::Duration kPause = absl::Microseconds(100);
@@ -100,7 +100,7 @@ absl::Status Agreement::FindDifference(Instant deadline) {
   std::vector<Remembered> all(own.size() * peers_.size());
   const auto bytes = static_cast<int64_t>(own.size() * sizeof(Remembered));
   COHORT_RETURN_IF_ERROR(host_.AllGather(own.data(), all.data(), bytes, DataType::kU8, deadline));
-  // The earliest that two have kept, or that only one has.
+  // The earliest entry in which two ranks differ, or that only one has.
   std::optional<NcclBoard::Difference> first;
   for (size_t rank = 1; rank < peers_.size(); ++rank) {
     for (size_t i = 0; i < own.size(); ++i) {
@@ -117,7 +117,7 @@ absl::Status Agreement::FindDifference(Instant deadline) {
     }
   }
   if (first.has_value() && first->sequence > 1) {
-    // Whether what was before is known of both, and was the same.
+    // Whether both ranks have kept the entry before, which was the same.
     const auto before = static_cast<size_t>((first->sequence - 1) % kRemembered);
     const Remembered& mine = all[before];
     const Remembered& theirs = all[static_cast<size_t>(first->rank) * own.size() + before];
@@ -157,7 +157,7 @@ absl::Status Agreement::OnTransfers(
   peers.clear();
   for (const Transfer& transfer : transfers) {
     if (std::find(peers.begin(), peers.end(), transfer.peer) != peers.end()) continue;
-    // Of a call that ended early.
+    // Drops the transfers of a call that ended early.
     Peer& peer = peers_[static_cast<size_t>(transfer.peer)];
     peer.sends.clear();
     peer.receives.clear();
@@ -218,7 +218,7 @@ absl::Status Agreement::OnTransfers(
 
 absl::StatusOr<bool> Agreement::HasOffer(int peer) {
   Peer& state = peers_[static_cast<size_t>(peer)];
-  // Of a call that ended early.
+  // Drops the transfers of a call that ended early.
   state.sends.clear();
   state.receives.clear();
   for (bool heard = true; heard;) {
@@ -239,8 +239,8 @@ absl::StatusOr<int> Agreement::AwaitOffer(absl::Span<const int> peers, Instant d
 }
 
 absl::Status Agreement::Say(int peer, const Note& note, Instant deadline) {
-  // Ranks that have more to say than there is room for would wait for each other, two of them or
-  // all around a ring.
+  // Reads notes first: ranks with more notes than there is room for would wait for each other, two
+  // of them or all around a ring.
   for (bool more = true; more;) {
     more = false;
     for (const int other : talks_with_) {

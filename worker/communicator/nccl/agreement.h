@@ -1,5 +1,5 @@
-// What ranks are about to do on their devices, compared by host memory or sockets: NCCL itself does
-// not compare, and does not say who has not come.
+// Ranks compare the operations that they are about to enqueue, through host memory or sockets. NCCL
+// itself does not compare them, and does not name a rank that has not come.
 #ifndef COHORT_WORKER_COMMUNICATOR_NCCL_AGREEMENT_H_
 #define COHORT_WORKER_COMMUNICATOR_NCCL_AGREEMENT_H_
 
@@ -21,24 +21,24 @@
 
 namespace cohort::worker {
 
-// INVALID_ARGUMENT, marked: what `rank` and another have enqueued. Nothing takes that back: unlike
-// MismatchError it ends a group.
+// INVALID_ARGUMENT with a mark: names the operations that `rank` and another rank have enqueued.
+// They cannot be taken back, so unlike MismatchError this error ends the group.
 absl::Status DifferenceError(int rank, const NcclBoard::Difference& difference);
 bool IsDifference(const absl::Status& status);
 
-// One rank's side. Ranks meet for operations, and tell each other of messages by notes, which those
-// who move memory of the host by the same way never see. One thread at a time.
+// One rank's side. Ranks meet for operations, and announce messages by notes; callers that move
+// host memory by the same communicator never see these notes. One thread at a time.
 class Agreement {
  public:
-  // `host` has the same ranks and outlives it; between the calls others may use it.
-  // What this rank posts on `board` is compared, too; nothing else there is looked at.
+  // `host` has the same ranks and outlives it; other callers may use it between the calls.
+  // The operations that this rank posts on `board` are compared, too; nothing else there is read.
   Agreement(Communicator* host, const NcclBoard* board);
 
-  // All ranks call it. Returns when all have come for the same, and have posted the same before.
-  // `shares_device`: with other groups, on this rank. Errors: those of Communicator, and of all
-  // ranks DifferenceError.
+  // All ranks call it. Returns when all have come for the same operation and have posted the same
+  // operations before. `shares_device`: other groups use this rank's device. Errors: those of
+  // Communicator; DifferenceError, on all ranks.
   absl::Status OnOperation(const OperationLine& line, bool shares_device, Instant deadline);
-  // Whether any rank said so then: all know the same.
+  // Whether any rank's device was shared then: all ranks know the same.
   bool is_device_shared() const { return is_device_shared_; }
 
   // The ranks of messages agree on each before it goes, whatever else they have to agree on.
@@ -50,21 +50,21 @@ class Agreement {
   absl::Status OnTransfers(absl::Span<const Transfer> transfers, Instant deadline,
                            absl::FunctionRef<absl::Status(const std::vector<size_t>&)> post);
 
-  // As Communicator::HasMessage and AwaitMessage, of messages that the other side has called.
+  // Like Communicator::HasMessage and AwaitMessage, for messages that the sender has called.
   absl::StatusOr<bool> HasOffer(int peer);
   absl::StatusOr<int> AwaitOffer(absl::Span<const int> peers, Instant deadline);
 
  private:
-  // The last that this rank has posted.
+  // The last entry that this rank has posted.
   NcclBoard::Entry Last() const;
-  // All ranks call it. What they have posted differs.
+  // All ranks call it after they found that they have posted different operations.
   absl::Status FindDifference(Instant deadline);
 
-  // What one rank says of a message to the other.
+  // A note of one rank about a message to the other.
   struct Note {
     uint8_t kind = 0;
     uint8_t type = 0;
-    uint8_t same = 0;  // of an answer: what was offered is what was expected
+    uint8_t same = 0;  // in an answer: the offer is the one that was expected
     uint32_t tag = 0;
     int64_t count = 0;
   };
@@ -74,7 +74,7 @@ class Agreement {
     std::deque<size_t> receives;  // without an offer
   };
 
-  // Hears first what has come of the peer.
+  // Sends a note. Reads first the notes that have arrived.
   absl::Status Say(int peer, const Note& note, Instant deadline);
   // Reads a note of `peer`, if one has come.
   absl::StatusOr<bool> Listen(int peer, Instant deadline);
@@ -85,9 +85,9 @@ class Agreement {
   Communicator& host_;
   const NcclBoard& board_;
   std::vector<Peer> peers_;
-  std::vector<int> talks_with_;  // of the list at work
+  std::vector<int> talks_with_;  // the peers in the list at work
   bool is_device_shared_ = false;
-  // Of the list at work.
+  // The list at work, and the state of its messages.
   absl::Span<const Transfer> transfers_;
   std::vector<size_t> ready_;
   std::vector<std::string> refusals_;

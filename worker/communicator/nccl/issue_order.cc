@@ -12,7 +12,7 @@ namespace {
 // Between looks at whether the group still stands.
 constexpr absl::Duration kLook = absl::Milliseconds(20);
 
-// Devices count operations: nobody's are so many more.
+// Devices count operations: no device is this far ahead.
 constexpr int64_t kFurthest = int64_t{1} << 40;
 
 }  // namespace

@@ -1,5 +1,5 @@
-// In which order operations of several groups are issued to a device: the same on all devices that
-// the groups have in common.
+// The order in which operations of several groups are issued to a device: the same on all devices
+// that the groups have in common.
 #ifndef COHORT_WORKER_COMMUNICATOR_NCCL_ISSUE_ORDER_H_
 #define COHORT_WORKER_COMMUNICATOR_NCCL_ISSUE_ORDER_H_
 
@@ -15,15 +15,16 @@
 
 namespace cohort::worker {
 
-// NCCL asks for it: kernels of two groups that came to two devices in different orders may each
-// wait for the other, where a device does not run both at once. Ranks whose threads call several
-// groups at the same time cannot know what order the others take. So, once all ranks of an
-// operation are there, each device proposes a number, larger than all it knows; the largest becomes
-// the operation's, and a device issues those that it knows of in the order of their numbers (D.
-// Skeen's way to order messages for several receivers: Birman and Joseph, Reliable communication in
-// the presence of failures, 1987). Nobody waits for an operation whose ranks are not all there.
+// NCCL requires this order. Kernels of two groups that reach two devices in different orders may
+// wait for each other, where a device does not run both at once. Ranks whose threads call several
+// groups at the same time cannot know which order the others take. So, once all ranks of an
+// operation have come, each device proposes a number larger than all that it knows. The largest
+// proposal becomes the operation's number, and each device issues its operations in the order of
+// their numbers (D. Skeen's algorithm for ordered messages to several receivers: Birman and Joseph,
+// Reliable communication in the presence of failures, 1987). No rank waits for an operation whose
+// ranks have not all come.
 //
-// Of one device of this process. Thread-safe.
+// Each object orders one device of this process. Thread-safe.
 class IssueOrder {
  public:
   // Lives for ever.

@@ -24,8 +24,8 @@ std::string NcclVersionText(int version);
 // A library that was loaded stays until the process ends, for its threads, and is what later calls
 // with the same `path` get. A failure leaves nothing: the next call tries again. Thread-safe.
 //
-// Errors: NOT_FOUND (what was tried, and how to get it), FAILED_PRECONDITION (what was found is
-// older than kLeastNcclVersion, or lacks a function).
+// Errors: NOT_FOUND (names the places that were tried, and how to get NCCL), FAILED_PRECONDITION
+// (the library is older than kLeastNcclVersion, or lacks a function).
 absl::StatusOr<std::shared_ptr<NcclApi>> LoadNccl(const std::string& path = "");
 
 }  // namespace cohort::worker

@@ -1,4 +1,4 @@
-// NCCL, as far as it is used: the seam between it and what is built on it.
+// The functions of NCCL that Cohort uses: the seam between NCCL and the code that calls it.
 #ifndef COHORT_WORKER_COMMUNICATOR_NCCL_NCCL_API_H_
 #define COHORT_WORKER_COMMUNICATOR_NCCL_NCCL_API_H_
 
@@ -10,15 +10,15 @@
 
 namespace cohort::worker {
 
-// Each is the function of NCCL that is called as it is (ncclCommAbort is CommAbort), with its
-// arguments, results and rules about threads; see nccl.h of 2.28. The real one is loaded at run
-// time (loaded_nccl_api.h), so that programs start where there is none; tests have another
+// Each method is the function of NCCL of that name (ncclCommAbort is CommAbort), with its
+// arguments, results and rules about threads; see nccl.h of 2.28. The real library is loaded at run
+// time (loaded_nccl_api.h), so that programs start on machines without it; tests have a fake
 // (testing/fake_nccl_api.h).
 class NcclApi {
  public:
   virtual ~NcclApi() = default;
 
-  // Where it comes from, for people: a file, or what it stands for.
+  // The library's file, or the name of a fake, for people.
   virtual const std::string& source() const = 0;
   // As NCCL codes it: 22809 is 2.28.9.
   virtual int version() const = 0;

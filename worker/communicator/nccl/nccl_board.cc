@@ -17,7 +17,7 @@ constexpr size_t kEntryWords = sizeof(NcclBoard::Entry) / sizeof(uint64_t);
 
 enum VerdictState : uint32_t { kNone = 0, kBeingWritten = 1, kWritten = 2 };
 
-// Words, so that who reads while another writes reads something, and finds out.
+// Words: a rank that reads while another writes reads some values, and detects it.
 struct alignas(64) Line {
   std::atomic<int64_t> sequence;  // 0 while it is written
   std::atomic<uint64_t> words[kEntryWords];
@@ -86,7 +86,7 @@ absl::StatusOr<NcclBoard> NcclBoard::Over(shm::Segment segment, int ranks) {
   if (segment.size() != Bytes(ranks)) return absl::InvalidArgumentError(kNoBoard);
   NcclBoard board(std::move(segment), ranks);
   uint64_t found = 0;
-  // Whose is the first makes no difference: all else of a new board is zeros.
+  // It makes no difference which rank is the first: all else of a new board is zeros.
   if (board.header().magic.compare_exchange_strong(found, kMagic) || found == kMagic) return board;
   return absl::InvalidArgumentError(kNoBoard);
 }
@@ -98,7 +98,7 @@ void NcclBoard::Post(int rank, const Entry& entry) const {
   std::array<uint64_t, kEntryWords> words;
   std::memcpy(words.data(), &entry, sizeof(entry));
   line.sequence.store(0, std::memory_order_relaxed);
-  // Each says that what was there is being taken away, to whoever sees it.
+  // A rank that sees one of these words also sees that the sequence is 0.
   for (size_t i = 0; i < kEntryWords; ++i) {
     line.words[i].store(words[i], std::memory_order_release);
   }

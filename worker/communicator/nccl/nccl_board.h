@@ -1,4 +1,5 @@
-// Memory in which ranks say what they have enqueued on their devices, for all to read at any time.
+// Memory in which ranks post the operations that they have enqueued on their devices. Any rank may
+// read it at any time.
 #ifndef COHORT_WORKER_COMMUNICATOR_NCCL_NCCL_BOARD_H_
 #define COHORT_WORKER_COMMUNICATOR_NCCL_NCCL_BOARD_H_
 
@@ -17,12 +18,12 @@
 
 namespace cohort::worker {
 
-// Movable. Ranks of one host map the same bytes. One thread of a rank posts; everything else is for
-// any thread. Nobody waits for anybody.
+// Movable. Ranks of one host map the same bytes. One thread of a rank posts; any thread calls the
+// other methods. No call waits for another.
 class NcclBoard {
  public:
   static constexpr int kMaxRanks = 1024;
-  // Of each rank, the last ones; more than it has in flight.
+  // The number of last entries that are kept for each rank; a rank has fewer in flight.
   static constexpr int64_t kEntries = 2048;
 
   struct Entry {
@@ -37,7 +38,7 @@ class NcclBoard {
   // Two ranks that posted different things.
   struct Difference {
     int64_t sequence = 0;
-    bool is_first = true;  // else they may have differed before, which nobody has kept
+    bool is_first = true;  // otherwise they may have differed before, in entries that are gone
     int rank = 0;
     OperationLine mine;
     OperationLine theirs;
@@ -47,33 +48,34 @@ class NcclBoard {
   static absl::StatusOr<NcclBoard> Create(int ranks);
   // Takes `fd`, of a board that another process made for as many ranks. Errors: INVALID_ARGUMENT.
   static absl::StatusOr<NcclBoard> Attach(int fd, int ranks);
-  // What all of the ranks map, and began as zeros: the first to come makes a board of it. Errors:
-  // INVALID_ARGUMENT.
+  // A board over memory that all ranks map and that began as zeros: the first rank makes it a
+  // board. Errors: INVALID_ARGUMENT.
   static absl::StatusOr<NcclBoard> Over(shm::Segment segment, int ranks);
-  // That one takes.
+  // The size of a board.
   static size_t Bytes(int ranks);
 
   int ranks() const { return ranks_; }
   // To be passed to another process; stays this object's.
   int fd() const { return segment_.fd(); }
 
-  // As the next of `rank`.
+  // Posts the next entry of `rank`.
   void Post(int rank, const Entry& entry) const;
   // How many `rank` has posted: the number of the last, counted from 1.
   int64_t posted(int rank) const;
-  // Nothing: not yet posted, or not kept.
+  // Absent: not posted yet, or no longer kept.
   std::optional<Entry> Read(int rank, int64_t sequence) const;
 
   // Never goes back.
   void Advance(int rank, const Progress& progress) const;
   Progress progress(int rank) const;
 
-  // Whether what `rank` and others have posted is the same, as far as both have come.
+  // Returns the first rank whose posted operations differ from those of `rank`, as far as both have
+  // come.
   std::optional<Difference> FindDifference(int rank) const;
 
-  // Why the ranks cannot go on: the first that is said stays. ABORTED or INVALID_ARGUMENT.
+  // Sets why the ranks cannot go on: the first status stays. ABORTED or INVALID_ARGUMENT.
   void Condemn(const absl::Status& status) const;
-  // That, or OK.
+  // The status that was set by Condemn, or OK.
   absl::Status verdict() const;
 
  private:

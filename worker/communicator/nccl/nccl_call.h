@@ -13,7 +13,7 @@
 
 namespace cohort::worker {
 
-// Of elements that may be several times as many, of NCCL's type.
+// The operands of a call in NCCL's type; it may take several NCCL elements for one of ours.
 struct NcclOperands {
   ncclDataType_t type = ncclUint8;
   size_t count = 0;
@@ -27,7 +27,7 @@ absl::StatusOr<NcclOperands> OperandsOf(const FlatCall& call, int compute_capabi
 // "ncclAllReduce", ...; of a barrier, which NCCL does not have, "".
 const char* NcclFunction(Collective verb);
 
-// A sum of elements that `call` scales. Whoever calls this destroys `op`.
+// Makes the sum of elements that `call` scales. The caller destroys `op`.
 ncclResult_t MakeScaledSum(NcclApi& nccl, const FlatCall& call, ncclDataType_t type,
                            ncclComm_t comm, ncclRedOp_t* op);
 
@@ -35,10 +35,10 @@ ncclResult_t MakeScaledSum(NcclApi& nccl, const FlatCall& call, ncclDataType_t t
 ncclResult_t CallNccl(NcclApi& nccl, const FlatCall& call, const NcclOperands& operands,
                       const void* input, void* output, ncclComm_t comm, cudaStream_t stream);
 
-// The places of those that have something to move.
+// The places of the transfers that have elements.
 std::vector<size_t> FilledPlaces(absl::Span<const Transfer> transfers);
 
-// Those that `which` names, in one group. Empty ones are left out.
+// Calls the transfers at the places `which`, in one group. Empty ones are left out.
 ncclResult_t CallNccl(NcclApi& nccl, absl::Span<const Transfer> transfers,
                       const std::vector<size_t>& which, ncclComm_t comm, cudaStream_t stream);
 

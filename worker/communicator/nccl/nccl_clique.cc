@@ -23,7 +23,7 @@ namespace {
 
 // From so many ranks on, one root for as many of them.
 constexpr int kRanksPerRoot = 128;
-// What NCCL may take to end something before it is left to itself.
+// How long NCCL may take to end something before it is left to itself.
 constexpr absl::Duration kEndPatience = absl::Seconds(2);
 // Between two questions.
 constexpr absl::Duration kPause = absl::Microseconds(200);
@@ -91,7 +91,7 @@ absl::StatusOr<std::unique_ptr<NcclClique>> NcclClique::Form(
   }
   if (status.ok()) status = clique->AwaitCalls(call, deadline, standing);
   if (!status.ok()) {
-    clique->revoked_ = true;  // there is nobody to end it with
+    clique->revoked_ = true;  // no other rank ends it together with this one
     return status;
   }
   return clique;
@@ -183,7 +183,7 @@ absl::Status NcclClique::Health(Instant deadline) {
 
 absl::Status NcclClique::TryHealth() {
   const absl::Status health = Health(absl::InfinitePast());
-  // The lane's; NCCL's errors are none of this kind.
+  // The deadline is the lane's: NCCL has no such error.
   return absl::IsDeadlineExceeded(health) ? absl::OkStatus() : health;
 }
 
@@ -213,7 +213,7 @@ absl::Status NcclClique::AwaitCalls(const char* call, Instant deadline,
 absl::StatusOr<std::unique_ptr<NcclClique>> NcclClique::Shrink(
     const std::vector<int>& gone, bool abort, const std::string& name, Instant deadline,
     absl::FunctionRef<absl::Status()> standing) {
-  // What a call fills that may not come back while anybody waits for it.
+  // Results of a call that may return after its caller has stopped waiting.
   struct Call {
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     std::string name;

@@ -21,12 +21,13 @@
 
 namespace cohort::worker {
 
-// From how many roots a group of `size` starts: beyond a hundred ranks or so several are faster.
-// Each wants an id.
+// The number of roots from which a group of `size` starts: beyond a hundred ranks or so several are
+// faster. Each root needs an id.
 int NcclRoots(int size);
-// Which rank makes it.
+// The rank that makes the root's id.
 int RankOfNcclRoot(int root);
-// Of use once, while this process lives, which answers for it. A secret: never logged.
+// Makes an id. It is valid for one group, while this process lives, which serves it. A secret:
+// never logged.
 absl::StatusOr<std::string> NewNcclId(NcclApi& nccl);
 
 struct NcclCliqueOptions {
@@ -46,8 +47,8 @@ class NcclClique {
   static absl::StatusOr<std::unique_ptr<NcclClique>> Form(
       std::shared_ptr<NcclApi> nccl, const NcclCliqueOptions& options, Instant deadline,
       absl::FunctionRef<absl::Status()> standing);
-  // Of one that was not revoked: gives the others a moment to end, too. Of another: ends what is
-  // left of it. A thread that NCCL does not give back is left behind, and said so in the log. If no
+  // If it was not revoked, gives the other ranks a moment to end, too; otherwise ends the rest of
+  // it. If NCCL's call does not return, its thread is left behind, and the log says so. If no
   // thread can start, NCCL's communicator and its memory stay until the process ends; the log says
   // so, too.
   ~NcclClique();
@@ -58,7 +59,7 @@ class NcclClique {
   // Whether NCCL has noticed that something went wrong since. Errors: its, and those of
   // NcclLane::Enter.
   absl::Status Health(Instant deadline);
-  // The same, without waiting for anybody: OK when another's call is at work.
+  // Like Health, but does not wait: OK while another call is in the lane.
   absl::Status TryHealth();
   // Until calls that returned ncclInProgress are through.
   absl::Status AwaitCalls(const char* call, Instant deadline,
@@ -86,9 +87,10 @@ class NcclClique {
   absl::StatusOr<std::unique_ptr<NcclClique>> Shrink(const std::vector<int>& gone, bool abort,
                                                      const std::string& name, Instant deadline,
                                                      absl::FunctionRef<absl::Status()> standing);
-  // Ends what is in flight, here; nothing but the end comes after it. Returns when that is done or
-  // too slow; with kDoNotWait, and when it was called before, at once. From any thread. If no thread
-  // can start for it, the log says so, and the next Revoke tries again.
+  // Ends all operations in flight on this rank; afterwards the clique can only be destroyed.
+  // Returns when that is done or too slow. Returns immediately with kDoNotWait, or if it was called
+  // before. Any thread may call it. If no thread can start for it, the log says so, and the next
+  // Revoke tries again.
   enum class Patience { kAMoment, kDoNotWait };
   void Revoke(Patience patience = Patience::kAMoment);
 

@@ -72,7 +72,7 @@ NcclCommunicator::NcclCommunicator(NcclFormation formation, NcclBoard own_board,
 
 NcclCommunicator::~NcclCommunicator() {
   NcclWatchdog::OfProcess().Forget(this);
-  // NCCL ends what is in flight, or leaves it.
+  // NCCL ends the operations in flight, or leaves them.
   clique_.reset();
   flight_.Look().IgnoreError();
   flight_.Clear(absl::StatusCode::kCancelled);
@@ -114,7 +114,8 @@ absl::Status NcclCommunicator::Broken() {
 absl::Status NcclCommunicator::Standing() {
   COHORT_RETURN_IF_ERROR(Broken());
   if (size() == 1) return absl::OkStatus();
-  // One at a time: whoever ended the group tells all, and where all share memory any tells it.
+  // One peer at a time: the rank that ended the group tells all, and over shared memory any peer
+  // shows it.
   looks_at_ = (looks_at_ + 1) % size();
   if (looks_at_ == rank()) return absl::OkStatus();
   return host_->HasMessage(looks_at_).status();
@@ -122,7 +123,7 @@ absl::Status NcclCommunicator::Standing() {
 
 absl::Status NcclCommunicator::Stand() {
   const absl::Status status = Standing();
-  // What is still in flight here would wait for ranks that have given up.
+  // Operations in flight here would wait for ranks that have given up.
   return status.ok() ? status : Break(status);
 }
 
@@ -132,7 +133,7 @@ void NcclCommunicator::Abort(absl::string_view cause) {
     if (broken_.ok()) broken_ = absl::AbortedError(cause);
   }
   board_->Condemn(absl::AbortedError(cause));
-  // Whoever waits for the device notices, and ends it; so does the watchdog.
+  // A thread that waits for the device notices, and ends the operation; so does the watchdog.
   host_->Abort(cause);
 }
 
@@ -158,7 +159,7 @@ absl::Status NcclCommunicator::Break(const absl::Status& status, NcclClique::Pat
     cause = absl::IsAborted(status) || IsDifference(status)
                 ? status
                 : absl::AbortedError(absl::StrCat("rank ", rank(), " gave up: ", status.message()));
-    // Of several that say so at once, the first stays for all.
+    // If several ranks report at once, the first cause stays for all.
     board_->Condemn(cause);
     const absl::Status verdict = board_->verdict();
     MutexLock lock(&mutex_);
@@ -222,7 +223,7 @@ absl::StatusOr<std::optional<IssueOrder::Turn>> NcclCommunicator::TakeTurn(bool 
     status = turn->Await(
         agreed, [this] { return Standing(); }, deadline);
   if (status.ok()) return turn;
-  // To look for the culprit takes a moment, in which other groups go on.
+  // Blame takes a moment, in which other groups go on.
   turn.reset();
   return Break(Blame(status));
 }
@@ -273,7 +274,7 @@ absl::Status NcclCommunicator::RunIssued(const char* call, Instant deadline,
 
 absl::Status NcclCommunicator::AwaitDevice(const NcclWork& work, Instant deadline) {
   COHORT_RETURN_IF_ERROR(done_.Record(stream_.get()));
-  // No events for that: what blocks is alone on its stream, and looked at all the time.
+  // No events here: a blocking operation is alone on its stream, and polled all the time.
   const Instant began = Clock::Steady().Now();
   const int64_t call = progress_ != nullptr ? progress_->Put() : 0;
   if (progress_ != nullptr) progress_->Begun(call, began);

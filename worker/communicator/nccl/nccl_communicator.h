@@ -31,10 +31,10 @@
 
 namespace cohort::worker {
 
-// How it is found that ranks called different things, which NCCL does not tell: its devices hang,
-// or take one thing for another.
+// How ranks find out that they called different operations. NCCL does not tell: its devices hang,
+// or take one operation for another.
 enum class NcclAgreement {
-  // It is not. A difference, or a rank that does not come, is found when time runs out.
+  // They do not. A difference, or a rank that does not come, is found when time runs out.
   kOff,
   // Operations that block meet on the host before they begin. Those on streams go ahead: what was
   // enqueued is compared by the board, a few milliseconds later, and by the next operation that
@@ -51,33 +51,34 @@ struct NcclFormation {
   // Made by members and the same on all ranks, in the same order: see NewNcclId.
   std::vector<std::string> ids;
   std::string name;  // in NCCL's own logs
-  // Of the same ranks, by host memory or sockets; outlives it. Used between the calls by others,
-  // never at the same time.
+  // A communicator of the same ranks, by host memory or sockets; outlives it. Other callers use it
+  // between the calls, never at the same time.
   Communicator* host = nullptr;
   // The same on all ranks.
   NcclAgreement agreement = NcclAgreement::kAsync;
-  // Told how far the device is with this rank's calls; outlives what is formed, and what that is
-  // shrunk to. None: null.
+  // Gets the device's progress with this rank's calls; may be null. It outlives the group that is
+  // formed, and the groups that are shrunk from it.
   DeviceProgress* progress = nullptr;
-  // Of the same ranks, where they share memory, and for this formation alone; or of none of them.
-  // With it a difference between operations on streams is found soon, a rank that gives up is heard
-  // of by all at once, and who has not come to an operation is named.
+  // A board of the same ranks, for this formation alone, if the ranks share memory; all ranks have
+  // it, or none has. With it a difference between operations on streams is found soon. All ranks
+  // learn immediately that a rank gave up, and errors name the ranks that have not come to an
+  // operation.
   std::shared_ptr<const NcclBoard> board;
 };
 
-// A group of those who are left of another.
+// A group of the ranks that are left of another group.
 struct NcclRemainder {
   // Ranks of the other group that are not in it: in any order, some, and not all.
   std::vector<int> gone;
   std::string name;  // in NCCL's own logs
-  // As of NcclFormation. The ranks of `host` are those who are left, in their order.
+  // As in NcclFormation. The ranks of `host` are those that are left, in their order.
   Communicator* host = nullptr;
   NcclAgreement agreement = NcclAgreement::kAsync;
   std::shared_ptr<const NcclBoard> board;
 };
 
 struct NcclCallOptions {
-  // Of the group's device; null: its default stream.
+  // A stream of the group's device; null: its default stream.
   cudaStream_t stream = nullptr;
   // What the operation may take on the device, the wait for other ranks included: from when it has
   // its turn there, and not from now.
@@ -89,18 +90,19 @@ struct NcclCallOptions {
 // Calls of a group that were captured, by Enqueue on a stream that was being captured.
 struct NcclReplay {
   int calls = 0;
-  uint32_t digest = 0;  // of what they are: the same on all ranks
+  uint32_t digest = 0;  // of the calls: the same on all ranks
   std::function<absl::Status(cudaStream_t)> launch;
 };
 
-// All memory is the device's, or what the device reaches. Before an operation ranks agree on it by
-// way of the host: so a difference, a rank that does not come and one that has gone are what they
-// are for other backends. What then fails or stalls on the devices ends the group: it is revoked,
-// never waited for beyond the deadline.
+// All memory is the device's, or memory that the device reaches. Ranks agree on an operation
+// through the host before it begins. So a difference, a rank that does not come and a rank that is
+// gone give the same errors as in other backends. An operation that then fails or stalls on the
+// devices ends the group: the group is revoked, and no rank waits for it beyond the deadline.
 //
-// One after the other in this process: operations of all groups on a device are issued under one
-// lock. Of several groups on the same devices, all ranks issue those that meet in the same order,
-// whichever threads call them; messages, and what is on streams without a meeting, callers must.
+// In this process, operations of all groups on a device are issued one after the other, under one
+// lock. If several groups are on the same devices, all ranks issue the operations that meet in the
+// same order, whichever threads call them. For messages, and for operations on streams without a
+// meeting, the callers must keep that order.
 //
 // Differences from other backends: nccl_types.h; bitwise reductions and those of 16-bit integers
 // are UNIMPLEMENTED.
@@ -110,11 +112,11 @@ class NcclCommunicator final : public Communicator, private NcclWatchdog::Ward {
   // on), ABORTED, those of CUDA and NCCL.
   static absl::StatusOr<std::unique_ptr<NcclCommunicator>> Form(NcclFormation formation,
                                                                 Instant deadline);
-  // Does not wait for other ranks for more than a moment.
+  // Waits for other ranks for a moment at most.
   ~NcclCommunicator() override;
 
-  // On which operations that block are done, in the order of the calls; what is enqueued there is
-  // done between them.
+  // The stream of the operations that block, which run in the order of the calls. Work that is
+  // enqueued on it runs between them.
   cudaStream_t stream() const { return stream_.get(); }
 
   // Whether operations that block meet before they begin.
@@ -127,7 +129,7 @@ class NcclCommunicator final : public Communicator, private NcclWatchdog::Ward {
                    Instant deadline) override;
   absl::Status TakeDeferredError() override { return host_->TakeDeferredError(); }
   absl::Status Exchange(absl::Span<const Transfer> transfers, Instant deadline) override;
-  // Of messages of devices, which kOff tells nobody of.
+  // Sees messages of devices; with kOff these are not announced.
   absl::StatusOr<bool> HasMessage(int peer) override { return agreement_.HasOffer(peer); }
   absl::StatusOr<int> AwaitMessage(absl::Span<const int> peers, Instant deadline) override {
     return agreement_.AwaitOffer(peers, deadline);
@@ -139,20 +141,21 @@ class NcclCommunicator final : public Communicator, private NcclWatchdog::Ward {
   void Drain(Instant deadline) override { host_->Drain(deadline); }
   void Abort(absl::string_view cause) override;
 
-  // --- On a caller's stream. These return once the work is enqueued there; what is enqueued on the
-  // stream behind it finds the result, and nothing waits on the host. All ranks enqueue the same in
-  // the same order; those of one group run in that order, whatever streams they are on.
+  // --- On a caller's stream. These methods return once the work is enqueued there. Work that is
+  // enqueued on the stream after it finds the result; the host does not wait. All ranks enqueue the
+  // same operations in the same order. The operations of one group run in that order, whatever
+  // streams they are on.
   //
-  // What fails later ends the group: the stream goes on, with outputs that are undefined, and the
-  // next call says why (ABORTED, or INVALID_ARGUMENT when ranks had enqueued different things). A
-  // thread of this process finds it out, whether somebody calls or not: that an operation takes
-  // longer than it may, that NCCL has failed, that Abort was called.
+  // A later failure ends the group: the stream goes on, with undefined outputs, and the next call
+  // returns the cause (ABORTED, or INVALID_ARGUMENT if ranks had enqueued different operations). A
+  // thread of this process detects it without a call: an operation that takes longer than its
+  // timeout, a failure of NCCL, or an Abort.
 
-  // Not of a barrier. Returns at `deadline` at the
-  // latest: the first operation of a group waits for the others to connect, the device takes so
-  // many and no more, and kStrict waits for all ranks. Errors: those of the verbs, and
-  // RESOURCE_EXHAUSTED (the watchdog's thread could not start): this rank alone hears it, nothing
-  // is on the stream, and the call may be repeated.
+  // Enqueues a collective, but not a barrier. Returns at `deadline` at the latest: the first
+  // operation of a group waits for the others to connect, the device takes a limited number of
+  // operations, and kStrict waits for all ranks. Errors: those of collectives, and
+  // RESOURCE_EXHAUSTED (the watchdog's thread could not start). Only this rank gets the latter;
+  // nothing is on the stream, and the call may be repeated.
   absl::Status Enqueue(const FlatCall& call, const void* input, void* output,
                        const NcclCallOptions& options, Instant deadline);
   // As Exchange. Only kStrict compares messages; otherwise both sides give those between them in
@@ -161,14 +164,14 @@ class NcclCommunicator final : public Communicator, private NcclWatchdog::Ward {
                        Instant deadline);
   // All at once, and as one operation: agreed on, and looked after.
   absl::Status Enqueue(const NcclReplay& replay, const NcclCallOptions& options, Instant deadline);
-  // And waits for it, as verbs do.
+  // Runs the replay and blocks until it is done, like a collective.
   absl::Status Run(const NcclReplay& replay, Instant deadline);
-  // Whether all is well, as far as is known now; does not wait. Errors: why the group has ended:
-  // where NCCL has failed, whose rank is gone, if that is heard within a moment, in which it is
-  // well.
+  // Whether the group works, as far as this rank knows; does not wait. Errors: why the group has
+  // ended. If NCCL has failed, this call returns OK for a moment, in which the rank that is gone
+  // may become known.
   absl::Status Check();
-  // Until all that was enqueued so far is done. Errors: DEADLINE_EXCEEDED, which ends nothing, and
-  // those of Check.
+  // Waits until all work that was enqueued so far is done. Errors: DEADLINE_EXCEEDED (the group
+  // stays usable), and those of Check.
   absl::Status Await(Instant deadline);
 
   // --- Memory that NCCL moves from and to without copies. All ranks register theirs, or none; and
@@ -182,23 +185,24 @@ class NcclCommunicator final : public Communicator, private NcclWatchdog::Ward {
   absl::StatusOr<std::shared_ptr<NcclMemory>> Allocate(size_t bytes, Instant deadline);
   // The same for memory that was allocated for another group.
   absl::Status Register(std::shared_ptr<NcclMemory> memory, Instant deadline);
-  // The same, where each rank has some; null: this one has none, and nothing becomes of it on any.
-  // Whether it is registered.
+  // Registers the memory if each rank has some; null: this rank has none, and no rank registers
+  // any. Returns whether it is registered.
   absl::StatusOr<bool> RegisterWhereAllHave(std::shared_ptr<NcclMemory> memory, Instant deadline);
-  // Of this rank alone, when nothing is in flight, which it waits for. The memory stays as it is.
-  // What is registered when the group ends is deregistered then. Errors: INVALID_ARGUMENT (it is
-  // not registered), those of Await.
+  // This rank alone calls it. Waits until nothing is in flight. The memory stays as it is. Memory
+  // that is still registered when the group ends is deregistered then. Errors: INVALID_ARGUMENT (it
+  // is not registered), those of Await.
   absl::Status Deregister(const NcclMemory& memory, Instant deadline);
 
   // --- When ranks go.
 
-  // What comes behind it; this group has ended then, whatever comes of it. All who are left call
-  // it, in whatever state the group is: where one of them knows it to be broken, or has waited for
-  // half of the time, what is in flight is ended on all; otherwise it comes to its end first.
+  // Returns the group of the ranks that are left; this group has ended then, with or without an
+  // error. All ranks that are left call it, in any state of the group. If one of them knows that
+  // the group is broken, or has waited for half of the time, operations in flight are ended on all
+  // ranks. Otherwise they finish first.
   //
-  // Errors, of all of them the same, after which `host` can still be used and the group be formed
-  // anew: INVALID_ARGUMENT (lists that differ or make no sense; this group is as it was then),
-  // those of NCCL and CUDA, naming the rank. Of whoever waited: DEADLINE_EXCEEDED, ABORTED.
+  // Errors, the same on all of them; `host` can then still be used to form the group anew:
+  // INVALID_ARGUMENT (the lists differ or are invalid; this group is unchanged), those of NCCL and
+  // CUDA, naming the rank. On a rank that waited: DEADLINE_EXCEEDED, ABORTED.
   absl::StatusOr<std::unique_ptr<NcclCommunicator>> Shrink(const NcclRemainder& remainder,
                                                            Instant deadline);
 
@@ -247,27 +251,27 @@ class NcclCommunicator final : public Communicator, private NcclWatchdog::Ward {
   absl::StatusOr<std::optional<IssueOrder::Turn>> TakeTurn(bool met, Instant deadline);
   // A meeting of all ranks for it, if there is to be one.
   absl::Status Meet(const OperationLine& line, bool on_stream, Instant deadline);
-  // Who has not come to an operation, or is not done with it.
+  // Text for an error: the ranks that have not come to an operation, or are not done with it.
   std::string Others(const NcclWork& work) const;
-  // Whether something is in flight. Errors: what ends the group; where it is what Blame waits for,
-  // so much later, and until then something is. Waits for nothing itself.
+  // Whether something is in flight; does not wait. Errors: the cause that ends the group. If it is
+  // one for which Blame waits, this returns true for that time first.
   absl::StatusOr<bool> LookAtFlight();
   absl::StatusOr<bool> FindInFlight();
-  // What LookAtFlight has seen and not said yet.
+  // The error that LookAtFlight has seen and not returned yet.
   absl::Status Suspected();
-  // Whether another's end may be behind it.
+  // Whether another rank's end may be the cause.
   bool IsBlamed(const absl::Status& status) const;
   absl::Status RunIssued(const char* call, Instant deadline,
                          absl::FunctionRef<ncclResult_t()> issue);
-  // Until the device has done what was issued.
+  // Waits until the device has done the work that was issued.
   absl::Status AwaitDevice(const NcclWork& work, Instant deadline);
-  // OK, or why this group works no more: as far as this rank knows, as far as it can hear, and so
-  // that what is in flight here ends, too.
+  // OK, or why this group has ended. Broken: as far as this rank knows. Standing: as far as other
+  // ranks tell it. Stand: like Standing, and ends the operations in flight here, too.
   absl::Status Broken();
   absl::Status Standing();
   absl::Status Stand();
-  // Why NCCL fails: whose rank is gone, if that is heard within a moment; else what NCCL says,
-  // which may have met a closed connection before anybody knew whose.
+  // Why NCCL fails: names the rank that is gone, if that becomes known within a moment. Otherwise
+  // returns NCCL's error; NCCL may see a closed connection before any rank knows whose it is.
   absl::Status Blame(const absl::Status& status);
   // Ends the group, here and for the others, for what happened while something was on its way to
   // the device or on it. Returns that, or why the group had ended before. From any thread.
@@ -285,12 +289,12 @@ class NcclCommunicator final : public Communicator, private NcclWatchdog::Ward {
   const IssueOrder::Member member_;
   uint64_t key_ = 0;  // of the group, in that order
   DeviceProgress* const progress_;
-  // The formation's, or one that nobody else sees.
+  // The formation's board, or one of this rank alone.
   const std::shared_ptr<const NcclBoard> board_;
   const bool board_is_shared_;
   Agreement agreement_;
   NcclFlight flight_;
-  uint64_t chain_ = 0;  // of what was posted
+  uint64_t chain_ = 0;  // a digest of the entries that were posted
   std::unique_ptr<NcclClique> clique_;
   int looks_at_ = 0;  // whether this rank is heard to have ended
   bool is_watched_ = false;

@@ -1,4 +1,4 @@
-// NcclCommunicator's operations on streams of callers, and what looks after them.
+// NcclCommunicator's operations on callers' streams, and the watch over them.
 #include <optional>
 #include <string>
 #include <utility>
@@ -140,7 +140,7 @@ absl::Status NcclCommunicator::Launch(NcclWork work, const NcclCallOptions& opti
                           cuda::CurrentDevice::Set(clique_->device()));
   COHORT_RETURN_IF_ERROR(BeWatched());
   COHORT_RETURN_IF_ERROR(AwaitRoom(deadline));
-  // Of what is captured nobody may ask how far it is, nor knows how often it will run.
+  // A captured operation cannot be queried, and may run any number of times.
   COHORT_ASSIGN_OR_RETURN(const bool captured, cuda::IsCaptured(options.stream));
   std::optional<NcclFlight::Marks> marks;
   if (!captured) {
@@ -271,12 +271,12 @@ absl::Status NcclCommunicator::Await(Instant deadline) {
     COHORT_RETURN_IF_ERROR(Broken());
     const absl::StatusOr<std::optional<NcclFlight::First>> first = flight_.Look();
     if (first.ok() && Suspected().ok()) return !first->has_value();
-    // Which says it in time.
+    // Check returns the error in time.
     COHORT_RETURN_IF_ERROR(Check());
     return false;
   };
   COHORT_ASSIGN_OR_RETURN(const bool done, cuda::PollUntil(is_done, deadline));
-  // What was forgotten, since the group ended, is not done.
+  // Work that was dropped because the group ended is not done.
   if (done) return Broken();
   const absl::Status suspected = Suspected();
   if (!suspected.ok()) return Break(Blame(suspected));

@@ -1,4 +1,4 @@
-// What NCCL answers, as a status.
+// NCCL's results as statuses.
 #ifndef COHORT_WORKER_COMMUNICATOR_NCCL_NCCL_ERROR_H_
 #define COHORT_WORKER_COMMUNICATOR_NCCL_NCCL_ERROR_H_
 
@@ -12,19 +12,19 @@
 namespace cohort::worker {
 
 // `call` is the function's name, such as "ncclAllReduce". The text has it, the result's name, and
-// what NCCL last said, which is of this failure as a rule, but may be of an earlier one.
+// NCCL's last error text, which usually belongs to this failure, but may belong to an earlier one.
 //
 //   ncclSuccess, ncclInProgress   OK
 //   ncclUnhandledCudaError        INTERNAL
 //   ncclSystemError               UNAVAILABLE: sockets, memory of the system
 //   ncclInternalError             INTERNAL
 //   ncclInvalidArgument           INVALID_ARGUMENT
-//   ncclInvalidUsage              INTERNAL: callers check what they are given; this is a mistake
-//   here ncclRemoteError               ABORTED: another rank failed, or is gone others UNKNOWN: of
-//   a later NCCL
+//   ncclInvalidUsage              INTERNAL: callers check their arguments; this is a mistake here
+//   ncclRemoteError               ABORTED: another rank failed, or is gone
+//   others                        UNKNOWN: of a later NCCL
 absl::Status NcclError(NcclApi& nccl, ncclResult_t result, absl::string_view call);
 
-// "ncclSystemError", ...; of one that is none here, "result 9".
+// "ncclSystemError", ...; "result 9" if the value is not known here.
 std::string NameOf(ncclResult_t result);
 
 }  // namespace cohort::worker

@@ -1,4 +1,4 @@
-// What one rank has enqueued on its device and does not know to be done.
+// The work that one rank has enqueued on its device and does not know to be done.
 #ifndef COHORT_WORKER_COMMUNICATOR_NCCL_NCCL_FLIGHT_H_
 #define COHORT_WORKER_COMMUNICATOR_NCCL_NCCL_FLIGHT_H_
 
@@ -56,12 +56,13 @@ class NcclFlight {
 
   // Errors: those of CUDA.
   absl::StatusOr<Marks> TakeMarks();
-  // Behind all others. Both marks are recorded; `timeout`: what it may run. On the thread of the
-  // call that put it on the device.
+  // Adds `work` behind all others. Both marks are recorded; `timeout` limits its run time. Called
+  // on the thread of the call that put it on the device.
   void Add(const NcclWork& work, Marks marks, absl::Duration timeout);
   size_t size() const;
 
-  // Asks the device, and forgets what is done. What is left, if anything. Errors: the device's.
+  // Asks the device, and removes the work that is done. Returns the first of the rest, if there is
+  // one. Errors: the device's.
   absl::StatusOr<std::optional<First>> Look();
   // The last operations that were seen to begin and to be done; 0: none.
   int64_t started() const;

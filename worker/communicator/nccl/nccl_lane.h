@@ -11,8 +11,8 @@
 
 namespace cohort::worker {
 
-// NCCL does not allow threads of a process to call it at once for communicators of one device, and
-// a call may not come back; so whoever waits for another's has a deadline. Thread-safe.
+// NCCL does not allow threads of a process to call it at once for communicators of one device. A
+// call may never return, so waiting for another call has a deadline. Thread-safe.
 class NcclLane {
  public:
   // The device's, of this process; lives for ever.

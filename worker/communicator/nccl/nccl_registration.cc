@@ -14,7 +14,7 @@ namespace {
 constexpr size_t kMaxText = 400;
 constexpr size_t kMaxUuid = 48;
 
-// What each says to the others.
+// The data that each rank sends to the others.
 struct Word {
   int32_t code = 0;
   int32_t reaches_all = 0;
@@ -119,7 +119,7 @@ absl::StatusOr<std::shared_ptr<NcclMemory>> NcclCommunicator::RegisterOnAll(
   COHORT_ASSIGN_OR_RETURN(words, hear(own));
   const absl::Status failed = StatusOf(words);
   if (failed.ok()) return memory;
-  // Where some have registered what they use and others have not, NCCL knows no bounds.
+  // If only some ranks have registered their memory, NCCL knows no bounds.
   if (status.ok()) {
     const absl::Status undone = clique_->Deregister((*memory)->data(), deadline);
     if (!undone.ok()) return Break(undone);
@@ -128,7 +128,7 @@ absl::StatusOr<std::shared_ptr<NcclMemory>> NcclCommunicator::RegisterOnAll(
 }
 
 absl::Status NcclCommunicator::Deregister(const NcclMemory& memory, Instant deadline) {
-  // What is in flight may still use it.
+  // Operations in flight may still use it.
   COHORT_RETURN_IF_ERROR(Await(deadline));
   const absl::Status status = clique_->Deregister(memory.data(), deadline);
   return status.ok() || absl::IsInvalidArgument(status) ? status : Break(status);
@@ -136,7 +136,7 @@ absl::Status NcclCommunicator::Deregister(const NcclMemory& memory, Instant dead
 
 uint32_t NcclCommunicator::Registered(const FlatCall& call, const void* input,
                                       const void* output) const {
-  // What the root alone has is not looked at.
+  // Tensors of the root alone are not compared.
   const bool all_have_input =
       call.collective != Collective::kBroadcast && call.collective != Collective::kScatter;
   const bool all_have_output =

@@ -1,4 +1,4 @@
-// How those who are left of a group go on.
+// How the ranks that are left of a group go on.
 #include <algorithm>
 #include <cstring>
 #include <utility>
@@ -13,7 +13,7 @@ namespace {
 
 constexpr size_t kMaxText = 400;
 
-// What each who is left says to the others, before and behind the attempt.
+// The data that each rank that is left sends to the others, before and after the attempt.
 struct Word {
   int32_t code = 0;
   int32_t broken = 0;
@@ -32,7 +32,7 @@ absl::StatusOr<std::vector<Word>> Hear(Communicator& host, const Word& own, Inst
   return words;
 }
 
-// Who fails sends each of the others a byte, so that nobody goes on waiting for it.
+// A rank that fails sends each of the others a byte, so that no rank goes on waiting for it.
 absl::Status TellFailure(Communicator& host, Instant deadline) {
   const char byte = 1;
   std::vector<Transfer> notes;
@@ -42,7 +42,7 @@ absl::Status TellFailure(Communicator& host, Instant deadline) {
   return host.Exchange(notes, deadline);
 }
 
-// Takes the bytes of those who failed, so that nothing of this is left behind.
+// Receives the bytes of the ranks that failed, so that no message is left behind.
 absl::Status TakeFailures(Communicator& host, const std::vector<Word>& words, Instant deadline) {
   std::vector<char> bytes(words.size());
   std::vector<Transfer> notes;
@@ -66,7 +66,7 @@ std::string NameOf(const RankSet& gone) {
   return gone.empty() ? "nobody" : absl::StrCat("ranks ", gone.ToString());
 }
 
-// Why this list and host are none, or OK.
+// Why this list and host are invalid, or OK.
 absl::Status CheckRemainder(const NcclRemainder& remainder, const RankSet& gone, int rank,
                             int size) {
   const auto is_none = [size](int r) { return r < 0 || r >= size; };
@@ -99,7 +99,7 @@ absl::StatusOr<std::unique_ptr<NcclCommunicator>> NcclCommunicator::Shrink(
   own.code = static_cast<int32_t>(valid.code());
   own.Say(valid.ok() ? NameOf(gone) : absl::StrCat(NameOf(gone), ": ", valid.message()));
   for (const int r : gone.ToVector()) own.list = own.list * 1000003 + static_cast<uint64_t>(r) + 1;
-  // In a group that works, what is in flight comes to its end first; if it does, in good time.
+  // In a group that works, operations in flight finish first, within half of the time.
   const Instant begin = Clock::Steady().Now();
   const absl::Status standing = valid.ok() ? Await(begin + (deadline - begin) / 2) : Broken();
   own.broken = standing.ok() ? 0 : 1;
@@ -117,7 +117,7 @@ absl::StatusOr<std::unique_ptr<NcclCommunicator>> NcclCommunicator::Shrink(
           words[0].said(), "; rank ", r, " without ", words[r].said()));
     }
   }
-  // Behind the attempt there is to be time to say what came of it.
+  // After the attempt, ranks need time to exchange its outcome.
   const Instant now = Clock::Steady().Now();
   const Instant attempt_ends = now + (deadline - now) * 3 / 4;
   absl::Status ended = absl::AbortedError(
@@ -153,7 +153,7 @@ absl::StatusOr<std::unique_ptr<NcclCommunicator>> NcclCommunicator::Shrink(
   absl::Status failure = outcomes.status();
   if (outcomes.ok()) {
     COHORT_RETURN_IF_ERROR(TakeFailures(host, *outcomes, deadline));
-    // Who was stopped by another's failure is not the one to be named.
+    // A rank that was stopped by another's failure is named only if no other has failed.
     for (const bool aborted : {false, true}) {
       for (size_t r = 0; r < outcomes->size() && failure.ok(); ++r) {
         const auto code = static_cast<absl::StatusCode>((*outcomes)[r].code);

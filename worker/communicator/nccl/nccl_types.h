@@ -1,4 +1,4 @@
-// What NCCL calls our types and reductions, and what it has no name for.
+// NCCL's types and reductions for ours, and the types and reductions that NCCL lacks.
 #ifndef COHORT_WORKER_COMMUNICATOR_NCCL_NCCL_TYPES_H_
 #define COHORT_WORKER_COMMUNICATOR_NCCL_NCCL_TYPES_H_
 
@@ -11,7 +11,7 @@
 
 namespace cohort::worker {
 
-// How elements travel that nobody computes with.
+// The type in which elements travel when no rank computes with them.
 struct NcclElements {
   ncclDataType_t type = ncclUint8;
   // Of `type`, in one of ours: those that NCCL does not have travel as bytes.

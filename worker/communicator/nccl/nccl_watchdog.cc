@@ -88,7 +88,7 @@ void NcclWatchdog::Run(int64_t run) {
     for (Ward* const ward : wards) {
       const auto found = wards_.find(ward);
       if (run != run_ || found == wards_.end() || !found->second) continue;
-      // What is enqueued meanwhile says so anew.
+      // Work that is enqueued during the look sets this again.
       found->second = false;
       --in_flight_;
       looks_at_ = ward;

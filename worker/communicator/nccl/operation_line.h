@@ -1,4 +1,4 @@
-// What all ranks have to have in common in an operation, as it travels.
+// The description of an operation in which all ranks must agree, as it travels.
 #ifndef COHORT_WORKER_COMMUNICATOR_NCCL_OPERATION_LINE_H_
 #define COHORT_WORKER_COMMUNICATOR_NCCL_OPERATION_LINE_H_
 
@@ -13,10 +13,10 @@ namespace cohort::worker {
 // anything.
 struct OperationLine {
   CollectiveKey key;
-  // Of the tensors that all ranks have: which lie in registered memory, and above that kPlaceShift
-  // a digest of where in symmetric windows, 0 if in none.
+  // Which of the tensors that all ranks have lie in registered memory. From bit kPlaceShift on: a
+  // digest of their places in symmetric windows, 0 if they are in no window.
   uint32_t registered = 0;
-  // 1: on a stream, without a meeting before it. Who waits in a meeting waits for all.
+  // 1: on a stream, without a meeting before it. In a meeting, a rank waits for all.
   uint32_t on_stream = 0;
 };
 static_assert(sizeof(OperationLine) == 32);
@@ -25,15 +25,15 @@ constexpr uint32_t kOutputRegistered = 2;
 constexpr int kPlaceShift = 2;
 
 OperationLine LineOf(const FlatCall& call);
-// Of so many calls that were captured: `digest` is of what they are.
+// A replay of `calls` captured calls; `digest` is a digest of them.
 OperationLine LineOfReplay(int calls, uint32_t digest);
 bool Same(const OperationLine& a, const OperationLine& b);
 // Such as: all_reduce of 10 f32 by sum on a stream.
 std::string Describe(const OperationLine& line);
 
-// A digest of `number` behind all that `digest` is of; the same in every process.
+// A digest of `number` after everything that `digest` covers; the same in every process.
 uint64_t Mixed(uint64_t digest, uint64_t number);
-// A digest of `line` behind all that `chain` is a digest of.
+// A digest of `line` after everything that `chain` covers.
 uint64_t Chained(uint64_t chain, const OperationLine& line);
 
 }  // namespace cohort::worker

@@ -21,12 +21,12 @@ namespace cohort::worker {
 namespace {
 
 constexpr char kDefaultAddress[] = "localhost:28028";
-// Of an answer before the report.
+// The longest answer before the report.
 constexpr size_t kMostLine = 1024;
-// Of what goes behind an error, and how long it may take.
+// The longest text of findings in an error, and the time to get it.
 constexpr size_t kMostFindings = 500;
 constexpr absl::Duration kFindings = absl::Milliseconds(500);
-// Of what is quoted of an answer that is none.
+// The most bytes of a wrong answer that an error quotes.
 constexpr size_t kMostQuoted = 80;
 
 std::string Quoted(absl::string_view text) {
@@ -60,7 +60,7 @@ class RasConnection {
     return status;
   }
 
-  // Sends `command` and returns what is said to it, one line.
+  // Sends `command` and returns the answer, one line.
   absl::StatusOr<std::string> Ask(absl::string_view command) {
     COHORT_RETURN_IF_ERROR(Send(command));
     while (true) {
@@ -74,12 +74,12 @@ class RasConnection {
       if (!more) return Error(absl::StatusCode::kUnavailable, command, "it has hung up");
     }
   }
-  // To which "OK" is the answer.
+  // Sends `command`, to which "OK" is the answer.
   absl::Status Tell(absl::string_view command) {
     COHORT_ASSIGN_OR_RETURN(const std::string answer, Ask(command));
     return answer == "OK" ? absl::OkStatus() : Strange(command, answer);
   }
-  // All that is said to `command`, until it hangs up.
+  // Sends `command` and returns everything until the other end hangs up.
   absl::StatusOr<std::string> AskForAll(absl::string_view command, size_t most_bytes) {
     COHORT_RETURN_IF_ERROR(Send(command));
     while (true) {
@@ -128,7 +128,7 @@ class RasConnection {
     return Error(absl::StatusCode::kUnavailable, kCall, strerror(error));
   }
 
-  // Until the socket is ready for it.
+  // Waits until the socket is ready for `events`.
   absl::Status Await(int16_t events, absl::string_view command) const {
     while (true) {
       const absl::Duration left = deadline_ - Clock::Steady().Now();
@@ -158,7 +158,7 @@ class RasConnection {
     return absl::OkStatus();
   }
 
-  // What comes next, behind what is unread. False: it has hung up.
+  // Appends the next bytes to `unread_`. Returns false if the other end has hung up.
   absl::StatusOr<bool> Receive(absl::string_view command) {
     char buffer[16384];
     while (true) {
@@ -188,7 +188,8 @@ absl::StatusOr<NcclRasReport> AskNcclRas(const NcclRasOptions& options, Instant 
   RasConnection connection(address.empty() ? kDefaultAddress : address,
                            std::min(deadline, Clock::Steady().Now() + options.greeting));
   COHORT_RETURN_IF_ERROR(connection.Open());
-  // Which version it is makes no difference: what is not understood is told.
+  // The protocol's version makes no difference: the server reports commands that it does not
+  // understand.
   constexpr char kGreeting[] = "CLIENT PROTOCOL 2\n";
   COHORT_ASSIGN_OR_RETURN(const std::string greeted, connection.Ask(kGreeting));
   if (!absl::StartsWith(greeted, "SERVER PROTOCOL ")) {

@@ -1,5 +1,4 @@
-// What NCCL itself knows of a job: the report of its RAS threads, asked for on this machine's
-// socket.
+// NCCL's own view of a job: the report of its RAS threads, requested on this machine's socket.
 //
 // The protocol is lines of text over TCP, as the client that comes with NCCL speaks it: a greeting,
 // a time-out, the format, and "STATUS", upon which the report follows until the connection closes.
@@ -62,7 +61,7 @@ struct NcclRasReport {
   int timeouts = 0;
 };
 
-// Errors: DATA_LOSS (it is none: what is wrong with it, and where).
+// Errors: DATA_LOSS (not a report; names the fault, and its place).
 absl::StatusOr<NcclRasReport> ParseNcclRasReport(absl::string_view json);
 
 // What stands out, a sentence each, for people: ranks that are dead, silent, failed, or behind the
@@ -82,13 +81,13 @@ struct NcclRasOptions {
 // less a second for it, but never less than one second, in which it answers without those who do
 // not.
 //
-// Errors: INVALID_ARGUMENT (the address), UNAVAILABLE (nobody listens there, or it hangs up),
+// Errors: INVALID_ARGUMENT (the address), UNAVAILABLE (no process listens there, or it hangs up),
 // DEADLINE_EXCEEDED, RESOURCE_EXHAUSTED (a longer report), FAILED_PRECONDITION (an NCCL before
-// 2.28.7), DATA_LOSS (no such answer: it is not NCCL that listens there).
+// 2.28.7), DATA_LOSS (no such answer: another program listens there).
 absl::StatusOr<NcclRasReport> AskNcclRas(const NcclRasOptions& options, Instant deadline);
 
-// An error with what NCCL on this machine finds behind its text, a few hundred bytes of it; the
-// same error when that has nothing to say, or does not say it within half a second.
+// Returns the error with NCCL's findings on this machine after its text, a few hundred bytes.
+// Returns the same error if NCCL has no findings, or does not answer within half a second.
 absl::Status WithNcclFindings(const absl::Status& error, const NcclRasOptions& options = {});
 
 }  // namespace cohort::worker
