@@ -91,7 +91,7 @@ TEST(IssueOrderTest, WaitsForWhatComesFirstAndNoLongerThanItMay) {
   EXPECT_TRUE(absl::IsDeadlineExceeded(first->Await(9, Stands, In(absl::Milliseconds(10)))));
   EXPECT_EQ(second.Await(5, Stands, In(absl::Seconds(60))), absl::OkStatus());
   first.reset();
-  // What comes later is told larger numbers.
+  // A later operation gets a larger number.
   EXPECT_GT(order.Propose(3).proposed(), 9);
 }
 

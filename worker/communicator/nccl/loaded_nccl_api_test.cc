@@ -30,7 +30,7 @@ TEST(LoadedNcclApiTest, SaysWhatWasTriedAndHowToGetIt) {
   EXPECT_EQ(missing.code(), absl::StatusCode::kNotFound);
   EXPECT_THAT(TextOf(missing), AllOf(HasSubstr(kMissing), HasSubstr("install NCCL 2.28.7"),
                                      HasSubstr("COHORT_NCCL_LIBRARY")));
-  // What was named is what is wanted: nothing else is taken in its place.
+  // If a library is named, no other one takes its place.
   EXPECT_THAT(TextOf(missing), Not(HasSubstr("/usr/local/cuda")));
 }
 

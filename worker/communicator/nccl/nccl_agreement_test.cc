@@ -76,7 +76,7 @@ TEST_P(NcclAgreementTest, ByTheBoardADifferenceOnStreamsIsFoundWhileItHangs) {
   for (int r = 0; r < size(); ++r) {
     EXPECT_TRUE(Eventually([&] { return IsIdle(r); })) << "nobody calls anything";
   }
-  // Who finds it compares with one other.
+  // The rank that finds the difference compares itself with one other.
   ExpectAllEnded(absl::StatusCode::kInvalidArgument,
                  AllOf(HasSubstr("as operation 2: rank "), HasSubstr("all_reduce of 1 f32 by sum"),
                        HasSubstr("all_reduce of 4 f32 by sum"), HasSubstr("formed anew")));
@@ -243,7 +243,7 @@ TEST_F(NcclAgreementTest, StrictlyMessagesAreCompared) {
   EXPECT_EQ(received[1], 2);
 }
 
-// More than the way between two ranks holds of what they say to agree.
+// More notes than there is room for between two ranks.
 TEST_F(NcclAgreementTest, ManyMessagesBothWays) {
   constexpr size_t kMessages = 100;
   FormAndConnect(2, NcclAgreement::kAsync, false);

@@ -98,10 +98,10 @@ const std::vector<Backend>& Backends() {
 }
 
 INSTANTIATE_TEST_SUITE_P(OneRank, ConformanceTest, ::testing::ValuesIn(Backends()));
-// Without a GPU there is none.
+// Without a GPU the suite has no instances.
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(ConformanceTest);
 
-// Behind what is on the stream, and before what comes next; in memory that is registered.
+// They run after the work that is on the stream, and before later work, in registered memory.
 TEST(NcclGpuTest, OperationsOnAStreamOfTheCaller) {
   if (!cuda::DeviceCount().ok()) GTEST_SKIP() << "no GPU";
   SingleCommunicator host;

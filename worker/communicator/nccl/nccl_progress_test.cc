@@ -1,4 +1,4 @@
-// What is told of how far devices are.
+// The reports of the devices' progress.
 #include <map>
 #include <optional>
 #include <vector>

@@ -1,4 +1,4 @@
-// Those who are left of a group go on.
+// The ranks that are left of a group go on.
 #include <algorithm>
 #include <string>
 #include <vector>

@@ -38,7 +38,7 @@ TEST(NcclTypesTest, WhatNcclLacksTravelsAsBytes) {
   EXPECT_EQ(ElementsToMove(DataType::kBF16).factor, 1);
 }
 
-// For all pairs: what is computed is what was asked for, or it is refused.
+// For all pairs: NCCL computes the reduction that was asked for, or it is refused.
 TEST(NcclTypesTest, EveryReductionIsExpressedOrRefused) {
   for (const DataType type : kDataTypes) {
     for (const ReduceOp op : kReduceOps) {

@@ -42,7 +42,7 @@ class NcclWatchdogTest : public NcclGroupTest {
       EXPECT_THAT(std::string(status.message()), cause);
     }
   }
-  // Rank 0's error, by the watchdog, before which nobody is told.
+  // Waits until the watchdog has seen rank 0's error. No rank gets an error before that.
   void InjectAndAwaitThatItIsSeen() {
     const auto asked = [&] {
       const std::vector<std::string> all = nccl_->functions(0);
@@ -195,7 +195,7 @@ TEST_P(NcclWatchdogTest, WhatRunsForTooLongEndsTheGroupAndIsNamed) {
     const bool is_last = group.rank() == size() - 1;
     return EnqueueSum(group, &number(group), is_last ? absl::Milliseconds(50) : absl::Seconds(60));
   });
-  // Nobody calls anything.
+  // No rank makes a call.
   EXPECT_TRUE(Eventually([&] { return IsIdle(size() - 1); }));
   ExpectAllEnded(AllOf(HasSubstr(absl::StrCat("rank ", size() - 1, " gave up: ")),
                        HasSubstr("all_reduce of 1 f32 by sum (operation 2): it has run for ")));
@@ -251,7 +251,7 @@ TEST_F(NcclWatchdogTest, ErrorsOfNcclWaitAMomentForTheName) {
   }
 }
 
-// What was seen is not forgotten when the device comes to an end all the same.
+// An error that was seen stays, even if the device finishes afterwards.
 TEST_F(NcclWatchdogTest, WhatWaitsForANameIsNotTakenForDone) {
   FormAndConnect(3);
   nccl_->HangNext();
@@ -266,8 +266,8 @@ TEST_F(NcclWatchdogTest, WhatWaitsForANameIsNotTakenForDone) {
 
 INSTANTIATE_TEST_SUITE_P(Worlds, NcclWatchdogTest, ::testing::Values(1, 2, 3, 5));
 
-// Of two groups on a device the one that runs is late; the other, which waits for longer than it
-// may run, is not.
+// Two groups are on a device: the group that runs is late. The other, which waits for longer than
+// it may run, is not.
 TEST_F(NcclWatchdogTest, TimeSpentBehindOtherWorkDoesNotCount) {
   FormAndConnect(1);
   NcclRanks others = FormNcclRanks(nccl_, 1, Soon());

@@ -227,8 +227,8 @@ TEST(RasTest, WhatIsWrongIsSaidWithItsPlace) {
   }
 }
 
-// Reports with a few bytes changed, cut or doubled are read or refused, and what is read keeps to
-// the bounds.
+// Reports with a few bytes changed, cut or doubled are read or refused. A report that is read keeps
+// to the bounds.
 TEST(RasTest, DamagedReportsAreReadOrRefused) {
   uint32_t seed = std::random_device()();
   if (const char* const given = std::getenv("COHORT_TEST_SEED"); given != nullptr) {

@@ -20,7 +20,7 @@ constexpr int64_t kLooked = 64 << 10;
 
 Instant Soon() { return Clock::Steady().Now() + absl::Seconds(60); }
 
-// Of which all sums are exact.
+// Returns numbers whose sums are all exact.
 std::string Numbers(int64_t bytes) {
   std::vector<float> numbers(static_cast<size_t>(bytes) / sizeof(float));
   for (size_t i = 0; i < numbers.size(); ++i) numbers[i] = static_cast<float>(i % 4093);

@@ -1,5 +1,5 @@
-// Who takes part in the benchmark of collectives on a GPU: one rank, so that what is measured is
-// what each adds to NCCL's own call.
+// A contender in the benchmark of collectives on a GPU. It has one rank, so that the benchmark
+// measures the time that each contender adds to NCCL's own call.
 #ifndef COHORT_WORKER_COMMUNICATOR_NCCL_BENCHMARK_DEVICE_CONTENDER_H_
 #define COHORT_WORKER_COMMUNICATOR_NCCL_BENCHMARK_DEVICE_CONTENDER_H_
 

@@ -10,7 +10,7 @@
 
 namespace cohort::worker {
 
-// Of one element; 0 of what is no type.
+// The size of one element; 0 if `type` is not a type.
 size_t NcclBytes(ncclDataType_t type);
 
 // One element of any type.

@@ -23,7 +23,7 @@ void FakeClique::Run(int rank, const std::vector<FakeOperation>& operations,
     meetings.push_back(is_message ? JoinMessage(rank, operation) : Join(rank, operation));
     if (meetings.back()->stage == Stage::kMoving) complete.push_back(meetings.back());
   }
-  // Nobody takes an operation away from a meeting that moves.
+  // No rank withdraws an operation from a meeting that moves.
   mutex_.Unlock();
   for (const MeetingPtr& meeting : complete) {
     if (IsMessage(*meeting->operations.front())) {
@@ -47,7 +47,7 @@ void FakeClique::Run(int rank, const std::vector<FakeOperation>& operations,
         Withdraw(meetings[i], operations[i]);
         break;
       }
-      // Who moves a meeting is soon done with it.
+      // A rank that moves a meeting finishes soon.
       changed_.WaitWithTimeout(&mutex_, gives_up ? patience : deadline - Clock::Steady().Now());
     }
   }

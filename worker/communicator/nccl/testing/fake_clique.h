@@ -1,4 +1,4 @@
-// Where the ranks of one fake communicator meet.
+// The place where the ranks of one fake communicator meet.
 #ifndef COHORT_WORKER_COMMUNICATOR_NCCL_TESTING_FAKE_CLIQUE_H_
 #define COHORT_WORKER_COMMUNICATOR_NCCL_TESTING_FAKE_CLIQUE_H_
 
@@ -17,20 +17,21 @@
 
 namespace cohort::worker {
 
-// Thread-safe. The n-th collective that a rank runs meets the n-th of every other; a send meets the
-// first receive of its peer that has none. Whoever comes last moves the data of all. What the ranks
-// do not agree on, and what hangs, waits until each of them is stopped.
+// Thread-safe. The n-th collective that a rank runs meets the n-th of every other rank. A send
+// meets the first receive of its peer that has no send yet. The last rank to come moves the data of
+// all. Operations on which the ranks do not agree, and those that hang, wait until each rank is
+// stopped.
 class FakeClique {
  public:
-  // `tell` is called, from any thread, with what ranks did that NCCL cannot bear.
+  // `tell` is called, from any thread, with a description of a misuse that NCCL cannot bear.
   FakeClique(int ranks, std::function<void(const std::string&)> tell);
 
   int ranks() const { return static_cast<int>(seats_.size()); }
 
-  // Begins all of them, and returns when all are done, or the rank is stopped, or nobody has come
-  // within `patience`.
+  // Begins all of them. Returns when all are done, when the rank is stopped, or when a peer has not
+  // come within `patience`.
   void Run(int rank, const std::vector<FakeOperation>& operations, absl::Duration patience);
-  // Ends what the rank runs and will run. Others wait for it in vain.
+  // Ends the rank's operations, now and later. Other ranks wait for it in vain.
   void Stop(int rank);
   bool IsRunning(int rank);
   // Whether it runs nothing, or that came to be within `patience`.
@@ -52,7 +53,7 @@ class FakeClique {
     bool stopped = false;
   };
 
-  // The meeting, which is kMoving when nobody is missing and it can be moved.
+  // Returns the meeting, which is kMoving if no rank is missing and it can be moved.
   MeetingPtr Join(int rank, const FakeOperation& operation) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   MeetingPtr JoinMessage(int rank, const FakeOperation& operation)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

@@ -62,7 +62,7 @@ class FakeNcclApi final : public NcclApi {
     absl::Duration patience = absl::Seconds(60);
     // NCCL 2.28 does not let two ranks of a process share a device.
     bool one_rank_on_a_device = true;
-    // Of a non-blocking communicator's first operation: how often it is still in progress.
+    // How many polls find a non-blocking communicator's first operation still in progress.
     int polls_to_connect = 1;
   };
   FakeNcclApi() : FakeNcclApi(Options{}) {}
@@ -87,12 +87,13 @@ class FakeNcclApi final : public NcclApi {
   // Ends what hangs, on all ranks.
   void StopAll();
 
-  // --- What was seen.
+  // --- The calls that the fake has seen.
 
   // A number for the thread that calls this. Those of the system come again.
   static int ThisThread();
-  // In the order in which they began; polls that follow each other on a thread are one. Not
-  // GetErrorString, GetLastError. What has no communicator is of the rank that its thread was last.
+  // Returns the calls in the order in which they began; consecutive polls on a thread are one.
+  // GetErrorString and GetLastError are left out. A call without a communicator counts for the last
+  // rank of its thread.
   std::vector<FakeNcclCall> calls() const;
   // "ncclGroupStart", "ncclSend", ... of one rank, or of all.
   std::vector<std::string> functions(std::optional<int> rank = {}) const;
@@ -222,7 +223,7 @@ class FakeNcclApi final : public NcclApi {
   // Not null, not gone.
   ncclResult_t CheckAlive(ncclComm_t comm) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   ncclResult_t CheckReady(ncclComm_t comm) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Lets what runs and what is on streams come to its end.
+  // Lets running operations, and those on streams, finish.
   void Flush(ncclComm& comm) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Ends what runs.
   void Stop(ncclComm& comm) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

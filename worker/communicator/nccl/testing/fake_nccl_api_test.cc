@@ -1,4 +1,4 @@
-// How communicators of the fake NCCL come to be and end, and what goes wrong on request.
+// How communicators of the fake NCCL begin and end, and the faults that tests request.
 #include "absl/synchronization/notification.h"
 #include "worker/communicator/nccl/testing/fake_nccl_test_base.h"
 
@@ -75,7 +75,7 @@ TEST_F(FakeNcclApiTest, AnIdIsForOneCommunicator) {
   EXPECT_EQ(nccl_->CommGetAsyncError(again, &state), ncclSuccess);
   EXPECT_EQ(state, ncclInProgress);
   EXPECT_THAT(nccl_->misuses(), SizeIs(1));
-  // One that nobody made has nobody who listens.
+  // No process made this id, so no process listens.
   ncclUniqueId unknown{};
   EXPECT_EQ(nccl_->CommInitRankConfig(&again, 2, unknown, 0, &config), ncclSystemError);
   EXPECT_EQ(again, nullptr);

@@ -1,4 +1,4 @@
-// A communicator of the fake NCCL: what is behind ncclComm_t. For its sources alone.
+// A communicator of the fake NCCL: the object behind ncclComm_t. For the fake's sources alone.
 #ifndef COHORT_WORKER_COMMUNICATOR_NCCL_TESTING_FAKE_NCCL_COMM_H_
 #define COHORT_WORKER_COMMUNICATOR_NCCL_TESTING_FAKE_NCCL_COMM_H_
 
@@ -36,7 +36,7 @@ struct ncclComm {
   int64_t turns = 0;
   int64_t turns_done = 0;
   bool stopped = false;
-  // What it shrinks to, and where that is to be told.
+  // Its shrinks, the communicator that it shrinks to, and where the caller gets that.
   int shrinks = 0;
   ncclComm* shrunk = nullptr;
   ncclComm** tell_shrunk = nullptr;

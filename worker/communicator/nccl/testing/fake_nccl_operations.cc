@@ -1,4 +1,4 @@
-// Of the fake NCCL: memory, reductions, operations and groups of them.
+// The fake NCCL's memory, reductions, operations and groups of operations.
 #include <algorithm>
 #include <cstring>
 
@@ -302,7 +302,7 @@ ncclResult_t FakeNcclApi::Launch(std::unique_ptr<Batch> batch) {
   Batch* const launched = batch.get();
   cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
   cudaStreamIsCapturing(launched->stream, &capture);
-  // Of what is captured nobody knows whether it will run, nor how often.
+  // A captured operation may run any number of times, or never.
   launched->is_awaited = capture == cudaStreamCaptureStatusNone;
   {
     MutexLock lock(&mutex_);

@@ -1,4 +1,4 @@
-// What the fake NCCL moves, and what it refuses to.
+// The operations that the fake NCCL runs, and those that it refuses.
 #include <numeric>
 
 #include "base/small_float.h"
@@ -20,7 +20,7 @@ using Numbers = std::vector<int32_t>;
 
 class FakeNcclOperationsTest : public FakeNcclTest {
  protected:
-  // Of each rank: `size` numbers from 100 * rank on.
+  // Returns `size` numbers from 100 * rank on.
   static Numbers From(const Rank& rank, size_t size) {
     Numbers numbers(size);
     std::iota(numbers.begin(), numbers.end(), 100 * rank.rank);

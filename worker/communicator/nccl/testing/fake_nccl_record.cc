@@ -1,4 +1,4 @@
-// What the fake NCCL is told to do wrong, and what it has seen.
+// The faults that tests request of the fake NCCL, and its record of calls.
 #include <atomic>
 
 #include "absl/strings/str_cat.h"

@@ -79,7 +79,7 @@ class FakeNcclTest : public ::testing::Test {
     OnRanks([&](Rank& rank) { ASSERT_EQ(Await(rank.comm, Init(rank, blocking)), ncclSuccess); });
   }
 
-  // What comes of a call that may be in progress.
+  // Waits for a call that may be in progress, and returns its result.
   ncclResult_t Await(ncclComm_t comm, ncclResult_t result) {
     const Instant deadline = Clock::Steady().Now() + kLong;
     while (result == ncclInProgress && Clock::Steady().Now() < deadline) {

@@ -29,7 +29,7 @@ char* OutputAt(const FakeOperation& operation, size_t part) {
   return static_cast<char*>(operation.output) + part * BytesOf(operation);
 }
 
-// Of part `part` of each input.
+// Returns the reduction of part `part` of each input.
 std::vector<char> Reduced(const Operations& operations, size_t part) {
   std::vector<const void*> inputs;
   std::vector<FakeScalar> scalars;

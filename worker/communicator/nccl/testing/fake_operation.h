@@ -1,4 +1,4 @@
-// What one rank asks of the fake NCCL, and what all ranks' asking comes to.
+// The operation that one rank requests of the fake NCCL, and its result on all ranks.
 #ifndef COHORT_WORKER_COMMUNICATOR_NCCL_TESTING_FAKE_OPERATION_H_
 #define COHORT_WORKER_COMMUNICATOR_NCCL_TESTING_FAKE_OPERATION_H_
 
@@ -32,7 +32,8 @@ struct FakeOperation {
   size_t count = 0;
   ncclDataType_t type = ncclUint8;
   int peer = 0;  // or the root
-  // Of those that reduce; ncclNumOps: PreMulSum, with a scale that is known, or read when it runs.
+  // For operations that reduce. ncclNumOps: PreMulSum, with a scale that is known, or read when it
+  // runs.
   ncclRedOp_t op = ncclSum;
   FakeScalar scalar{};
   const void* scalar_memory = nullptr;
@@ -51,14 +52,14 @@ absl::string_view FunctionOf(FakeOperation::Kind kind);
 // Such as: ncclReduce of 10 elements of type 7 by 0 to root 3.
 std::string Describe(const FakeOperation& operation);
 
-// What NCCL checks at once: ncclInvalidArgument, or success.
+// NCCL's immediate checks: ncclInvalidArgument, or success.
 ncclResult_t CheckFakeOperation(const FakeOperation& operation, int rank, int ranks);
 
-// Of a collective, by rank. Otherwise NCCL hangs, or worse.
+// Whether the ranks' operations are the same collective. Otherwise NCCL hangs, or worse.
 bool Agree(const std::vector<const FakeOperation*>& operations);
-// Does it, for all of them.
+// Moves the data of all ranks.
 void MoveCollective(const std::vector<const FakeOperation*>& operations);
-// Whether NCCL would take this for the message that it is.
+// Whether NCCL would accept the pair as one message.
 bool Match(const FakeOperation& send, const FakeOperation& receive);
 void MoveMessage(const FakeOperation& send, const FakeOperation& receive);
 

@@ -1,4 +1,5 @@
-// A communicator with what it lives on, as one: for tests that hold nothing else of a rank.
+// A communicator together with the communicator that it uses, as one object: for tests that hold
+// nothing else of a rank.
 #ifndef COHORT_WORKER_COMMUNICATOR_NCCL_TESTING_HOSTED_H_
 #define COHORT_WORKER_COMMUNICATOR_NCCL_TESTING_HOSTED_H_
 

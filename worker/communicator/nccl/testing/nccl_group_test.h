@@ -95,7 +95,7 @@ class NcclGroupTest : public ::testing::TestWithParam<int> {
                      absl::Duration timeout = absl::Seconds(60)) const {
     return {stream(group.rank()), timeout};
   }
-  // Of one number, in place.
+  // Enqueues an AllReduce of one number, in place.
   absl::Status EnqueueSum(NcclCommunicator& group, float* number,
                           absl::Duration timeout = absl::Seconds(60)) const {
     return group.Enqueue(Of(Collective::kAllReduce, 1), number, number, On(group, timeout), Soon());

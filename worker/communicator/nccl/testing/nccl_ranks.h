@@ -15,7 +15,7 @@ namespace cohort::worker {
 
 inline constexpr int kFakeComputeCapability = 90;
 
-// One rank, and what it agrees by.
+// One rank, and the host communicator by which it agrees.
 struct NcclRank {
   std::unique_ptr<Communicator> host;
   absl::StatusOr<std::unique_ptr<NcclCommunicator>> nccl = absl::UnknownError("absent");

@@ -46,7 +46,8 @@ inline std::string RasReportText(const std::string& ranks, const std::string& mi
       ranks, "\n      ],\n      \"missing_ranks\": [\n", missing, "\n      ]\n    }\n  ],\n",
       "  \"ras\": {\n    \"collection_time_sec\": 0.012,\n    \"timeouts_count\": 1\n  }\n}\n");
 }
-// Of four ranks: of those who answer one is behind the other, one is dead, one silent.
+// A report of four ranks. Two answer, and one of them is behind the other; one rank is dead, and
+// one is silent.
 inline std::string RasSample() {
   return RasReportText(
       absl::StrCat(RasRankText(0, 41, 6), ",\n", RasRankText(1, 42, 5)),
