@@ -10,7 +10,7 @@
 namespace cohort::worker {
 namespace {
 
-// Messages of this size or larger are stored past the caches.
+// The receiver stores messages of this size or larger past the caches.
 constexpr int64_t kStreamFrom = int64_t{8} << 20;
 
 // `whole`: the size of the message of which this is a piece.

@@ -41,12 +41,14 @@ class Agreement {
   // Whether any rank's device was shared then: all ranks know the same.
   bool is_device_shared() const { return is_device_shared_; }
 
-  // The ranks of messages agree on each before it goes, whatever else they have to agree on.
-  // `post`: sends and receives, by their places in the list, that both sides have called, and that
-  // go together; it does not wait for them. Ranks post the messages between them in the same order.
+  // The two ranks of each message agree on it before it is posted, whatever else they have to agree
+  // on. `post` gets the places in the list of sends and receives that both sides have called and
+  // that go together; it does not wait for them. Ranks post the messages between them in the same
+  // order.
   //
-  // Errors: INVALID_ARGUMENT, when some were not what the other side has called: those are not
-  // posted, and all others have been. DEADLINE_EXCEEDED names whose call did not come. ABORTED.
+  // Errors: INVALID_ARGUMENT (some messages differ from the other side's call; they are not posted,
+  // and all others are), DEADLINE_EXCEEDED (names the messages whose other side did not come),
+  // ABORTED.
   absl::Status OnTransfers(absl::Span<const Transfer> transfers, Instant deadline,
                            absl::FunctionRef<absl::Status(const std::vector<size_t>&)> post);
 

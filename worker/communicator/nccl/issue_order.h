@@ -56,9 +56,9 @@ class IssueOrder {
     }
 
     int64_t proposed() const;
-    // The largest of what its devices propose is `agreed`. Returns when nothing is to be issued
-    // before it. Errors: DEADLINE_EXCEEDED (another operation is not issued), and those of
-    // `standing`, which is asked now and then.
+    // `agreed` is the largest number that the operation's devices propose. Returns when no
+    // operation is to be issued before it. Errors: DEADLINE_EXCEEDED (another operation is not
+    // issued), and those of `standing`, which is called now and then.
     absl::Status Await(int64_t agreed, absl::FunctionRef<absl::Status()> standing,
                        Instant deadline);
 
@@ -77,7 +77,7 @@ class IssueOrder {
   int members() const;
   void Leave(int64_t number);
 
-  // By what all devices decide alike.
+  // The order that is the same on all devices.
   using Place = std::pair<int64_t, uint64_t>;
   bool IsFirst(int64_t number) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
@@ -87,7 +87,7 @@ class IssueOrder {
   int members_ ABSL_GUARDED_BY(mutex_) = 0;
   int64_t clock_ ABSL_GUARDED_BY(mutex_) = 0;
   int64_t last_ ABSL_GUARDED_BY(mutex_) = 0;
-  // Not issued yet; where they will be, or before which place they will not be.
+  // Operations that are not issued yet: their places, or the earliest places that they may get.
   std::map<int64_t, Place> pending_ ABSL_GUARDED_BY(mutex_);
 };
 

@@ -35,7 +35,7 @@ class NcclBoard {
     int64_t started = 0;
     int64_t finished = 0;
   };
-  // Two ranks that posted different things.
+  // Two ranks that posted different operations.
   struct Difference {
     int64_t sequence = 0;
     bool is_first = true;  // otherwise they may have differed before, in entries that are gone
@@ -46,7 +46,8 @@ class NcclBoard {
 
   // Errors: INVALID_ARGUMENT (not 1..kMaxRanks), RESOURCE_EXHAUSTED.
   static absl::StatusOr<NcclBoard> Create(int ranks);
-  // Takes `fd`, of a board that another process made for as many ranks. Errors: INVALID_ARGUMENT.
+  // Maps a board that another process created for the same number of ranks. Takes ownership of
+  // `fd`. Errors: INVALID_ARGUMENT.
   static absl::StatusOr<NcclBoard> Attach(int fd, int ranks);
   // A board over memory that all ranks map and that began as zeros: the first rank makes it a
   // board. Errors: INVALID_ARGUMENT.
@@ -60,7 +61,7 @@ class NcclBoard {
 
   // Posts the next entry of `rank`.
   void Post(int rank, const Entry& entry) const;
-  // How many `rank` has posted: the number of the last, counted from 1.
+  // How many entries `rank` has posted: the number of the last one, counted from 1.
   int64_t posted(int rank) const;
   // Absent: not posted yet, or no longer kept.
   std::optional<Entry> Read(int rank, int64_t sequence) const;

@@ -38,12 +38,13 @@ struct NcclCliqueOptions {
   std::string name;
 };
 
-// Non-blocking: NCCL's calls return at once, and are asked how far they are. One thread at a
-// time, but for TryHealth and Revoke.
+// Non-blocking: NCCL's calls return immediately, and are polled until they are through. One thread
+// at a time, except for TryHealth and Revoke.
 class NcclClique {
  public:
-  // `standing` is asked now and then whether to go on. Errors: INVALID_ARGUMENT (ids that are
-  // none), DEADLINE_EXCEEDED, what `standing` says, those of NCCL. Then nothing is left of it.
+  // `standing` is called now and then, and says whether to go on. Errors: INVALID_ARGUMENT (invalid
+  // ids), DEADLINE_EXCEEDED, those of `standing` and NCCL. After an error nothing is left of the
+  // clique.
   static absl::StatusOr<std::unique_ptr<NcclClique>> Form(
       std::shared_ptr<NcclApi> nccl, const NcclCliqueOptions& options, Instant deadline,
       absl::FunctionRef<absl::Status()> standing);
@@ -56,34 +57,35 @@ class NcclClique {
   ncclComm_t comm() const { return comm_; }
   int device() const { return options_.device; }
 
-  // Whether NCCL has noticed that something went wrong since. Errors: its, and those of
-  // NcclLane::Enter.
+  // Whether NCCL has detected an error since. Errors: NCCL's, and those of NcclLane::Enter.
   absl::Status Health(Instant deadline);
   // Like Health, but does not wait: OK while another call is in the lane.
   absl::Status TryHealth();
-  // Until calls that returned ncclInProgress are through.
+  // Waits until calls that returned ncclInProgress are through.
   absl::Status AwaitCalls(const char* call, Instant deadline,
                           absl::FunctionRef<absl::Status()> standing);
-  // With NCCL, for operations of this clique: as a symmetric window, which all ranks make of memory
-  // of one size, or by itself. Ends with the clique, if not before. Errors: those of AwaitCalls.
+  // Registers memory with NCCL for operations of this clique: as a symmetric window, which all
+  // ranks make of memory of one size, or by itself. Ends with the clique at the latest. Errors:
+  // those of AwaitCalls.
   absl::Status Register(std::shared_ptr<NcclMemory> memory, bool as_window, Instant deadline,
                         absl::FunctionRef<absl::Status()> standing);
-  // What begins at `data`; nothing in flight uses it. Errors: INVALID_ARGUMENT (it is not
-  // registered), those of NCCL and NcclLane::Enter.
+  // Ends the registration of the memory at `data`; nothing in flight uses it. Errors:
+  // INVALID_ARGUMENT (it is not registered), those of NCCL and NcclLane::Enter.
   absl::Status Deregister(const void* data, Instant deadline);
-  // Where memory is registered, all of it.
+  // The place of memory that is registered as a whole.
   struct Place {
-    // Windows alone: which, and how far behind its beginning. The same on all ranks in an
-    // operation, since each finds the others' memory by its own.
+    // For windows alone: the window, and the offset in it. They are the same on all ranks in an
+    // operation, since each rank finds the others' memory by its own.
     int64_t window = 0;  // 0: none
     int64_t offset = 0;
   };
-  // nullopt: it is not.
+  // nullopt: the memory is not registered.
   std::optional<Place> Find(const void* memory, size_t bytes) const;
 
-  // Those of its ranks that are not `gone`, which is in ascending order and the same for all of
-  // them; all of them call it, with nothing in flight, or with `abort`, which ends that. Whatever
-  // comes of it, only the end of this one may follow. `name`: of the new one. Errors: as Form.
+  // Returns the clique of the ranks that are not `gone`; `gone` is in ascending order and the same
+  // on all ranks. All ranks that are left call it, with nothing in flight, or with `abort`, which
+  // ends the operations in flight. Afterwards, also after an error, this clique can only be
+  // destroyed. `name`: of the new clique. Errors: as Form.
   absl::StatusOr<std::unique_ptr<NcclClique>> Shrink(const std::vector<int>& gone, bool abort,
                                                      const std::string& name, Instant deadline,
                                                      absl::FunctionRef<absl::Status()> standing);
@@ -95,7 +97,7 @@ class NcclClique {
   void Revoke(Patience patience = Patience::kAMoment);
 
  private:
-  // One of the two, once NCCL has it.
+  // One of the two handles is set, once NCCL has made it.
   struct Registration {
     std::shared_ptr<NcclMemory> memory;
     void* buffer = nullptr;
@@ -106,17 +108,17 @@ class NcclClique {
   NcclClique(std::shared_ptr<NcclApi> nccl, NcclCliqueOptions options);
   static ncclResult_t End(NcclApi& nccl, ncclComm_t comm, const Registration& registration);
 
-  // What ends something does it one after the other, and nothing behind the last.
+  // Serializes the calls that end something; after the last one, none runs.
   struct Ending {
     Mutex mutex;
     bool gone ABSL_GUARDED_BY(mutex) = false;
   };
 
-  // Runs `end` on a thread of its own; not when the clique is gone, which it is behind the `last`.
-  // It is told whether it has its turn in the device's lane: for half of `patience` it waits for
-  // that, since another's call that does not come back must not keep this from its end. Errors:
-  // DEADLINE_EXCEEDED (not done within `patience`; it goes on by itself), RESOURCE_EXHAUSTED (no
-  // thread could start, so `end` did not run).
+  // Runs `end` on a thread of its own, unless the clique is gone; it is gone after a call with
+  // `last`. `end` gets whether it has its turn in the device's lane. It waits for the turn for half
+  // of `patience` only, since a call of another group may never return. Errors: DEADLINE_EXCEEDED
+  // (not done within `patience`; it goes on by itself), RESOURCE_EXHAUSTED (no thread could start,
+  // so `end` did not run).
   static absl::Status RunAside(std::shared_ptr<Ending> ending, int device, bool last,
                                absl::Duration patience, std::function<void(bool)> end);
 

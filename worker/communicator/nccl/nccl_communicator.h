@@ -1,4 +1,4 @@
-// Ranks with a GPU each, by NCCL.
+// Ranks with one GPU each, over NCCL.
 #ifndef COHORT_WORKER_COMMUNICATOR_NCCL_NCCL_COMMUNICATOR_H_
 #define COHORT_WORKER_COMMUNICATOR_NCCL_NCCL_COMMUNICATOR_H_
 
@@ -36,11 +36,12 @@ namespace cohort::worker {
 enum class NcclAgreement {
   // They do not. A difference, or a rank that does not come, is found when time runs out.
   kOff,
-  // Operations that block meet on the host before they begin. Those on streams go ahead: what was
-  // enqueued is compared by the board, a few milliseconds later, and by the next operation that
-  // meets. Then it cannot be taken back, and ends the group.
+  // Operations that block meet on the host before they begin. Operations on streams go ahead. The
+  // board compares them a few milliseconds later, and the next operation that meets compares them,
+  // too. A difference then cannot be taken back, and ends the group.
   kAsync,
-  // All meet: a difference is found before anything is enqueued, and the group works on.
+  // All operations meet: a difference is found before anything is enqueued, and the group stays
+  // usable.
   kStrict,
 };
 
@@ -80,14 +81,15 @@ struct NcclRemainder {
 struct NcclCallOptions {
   // A stream of the group's device; null: its default stream.
   cudaStream_t stream = nullptr;
-  // What the operation may take on the device, the wait for other ranks included: from when it has
-  // its turn there, and not from now.
+  // The longest time that the operation may take on the device, including the wait for other ranks.
+  // It counts from the operation's turn there, not from now.
   absl::Duration timeout = absl::Minutes(10);
-  // The stream is being captured for an NcclReplay, which will be agreed on; this is not.
+  // The stream is being captured for an NcclReplay. Ranks will agree on the replay, not on this
+  // call.
   bool is_recorded = false;
 };
 
-// Calls of a group that were captured, by Enqueue on a stream that was being captured.
+// Calls of a group that Enqueue put on a stream that was being captured.
 struct NcclReplay {
   int calls = 0;
   uint32_t digest = 0;  // of the calls: the same on all ranks
@@ -158,11 +160,12 @@ class NcclCommunicator final : public Communicator, private NcclWatchdog::Ward {
   // nothing is on the stream, and the call may be repeated.
   absl::Status Enqueue(const FlatCall& call, const void* input, void* output,
                        const NcclCallOptions& options, Instant deadline);
-  // As Exchange. Only kStrict compares messages; otherwise both sides give those between them in
-  // the same order, and one without its other side is late.
+  // Like Exchange. Only kStrict compares messages. Otherwise both sides give the messages between
+  // them in the same order, and a message without its other side times out.
   absl::Status Enqueue(absl::Span<const Transfer> transfers, const NcclCallOptions& options,
                        Instant deadline);
-  // All at once, and as one operation: agreed on, and looked after.
+  // Enqueues all calls of the replay as one operation: ranks agree on it, and the watchdog watches
+  // it.
   absl::Status Enqueue(const NcclReplay& replay, const NcclCallOptions& options, Instant deadline);
   // Runs the replay and blocks until it is done, like a collective.
   absl::Status Run(const NcclReplay& replay, Instant deadline);
@@ -174,16 +177,18 @@ class NcclCommunicator final : public Communicator, private NcclWatchdog::Ward {
   // stays usable), and those of Check.
   absl::Status Await(Instant deadline);
 
-  // --- Memory that NCCL moves from and to without copies. All ranks register theirs, or none; and
-  // in an operation all ranks' memory is registered, or none, since NCCL knows no bounds otherwise:
-  // that is compared like the rest of an operation. Not so for messages, whose ranks see to it.
+  // --- Memory that NCCL moves from and to without copies. All ranks register theirs, or none does.
+  // In an operation the memory of all ranks is registered, or that of none, since NCCL knows no
+  // bounds otherwise. Ranks compare this like the rest of an operation; for messages, the callers
+  // ensure it.
 
-  // New memory of the device, registered. All ranks call it. Of the same size on all, and where
-  // every device reaches every other, it is a symmetric window: then in an operation all ranks'
-  // memory lies as far behind its beginning, which is compared, too. Errors: those of NcclMemory
-  // and NCCL, naming the rank; all ranks get them, and the group works on.
+  // Allocates memory of the device and registers it. All ranks call it. If all ranks give the same
+  // size, and every device reaches every other, the memory is a symmetric window. In an operation
+  // the memory of all ranks then lies at the same offset in its window, which is compared, too.
+  // Errors: those of NcclMemory and NCCL, naming the rank; all ranks get them, and the group stays
+  // usable.
   absl::StatusOr<std::shared_ptr<NcclMemory>> Allocate(size_t bytes, Instant deadline);
-  // The same for memory that was allocated for another group.
+  // Registers memory that was allocated for another group.
   absl::Status Register(std::shared_ptr<NcclMemory> memory, Instant deadline);
   // Registers the memory if each rank has some; null: this rank has none, and no rank registers
   // any. Returns whether it is registered.
@@ -207,49 +212,50 @@ class NcclCommunicator final : public Communicator, private NcclWatchdog::Ward {
                                                            Instant deadline);
 
  private:
-  // At a device that works, before NCCL and the other ranks are looked at each time, too.
+  // How often a rank looks at a working device alone, before it also asks NCCL and the other ranks.
   static constexpr int kLooksAlone = 64;
-  // The death of a process is heard of within milliseconds; that of a host takes longer than
-  // anybody should wait for it where NCCL has failed.
+  // How long a rank waits for the cause when NCCL has failed. The death of a process is known
+  // within milliseconds; that of a host takes too long to wait for.
   static constexpr absl::Duration kBlame = absl::Milliseconds(300);
 
   NcclCommunicator(NcclFormation formation, NcclBoard own_board, cuda::Stream stream,
                    cuda::Event done);
-  // That all ranks were given the same.
+  // Checks that all ranks were given the same mode, and a board or none.
   absl::Status AgreeOnFormation(Instant deadline);
-  // The same group of the same device, with nothing of NCCL's yet.
+  // Makes the group without NCCL's communicator.
   static absl::StatusOr<std::unique_ptr<NcclCommunicator>> Prepare(NcclFormation formation);
 
   absl::Status RunBarrier(const FlatCall& call, Instant deadline);
-  // Until NCCL has put it on `stream`.
+  // Returns when NCCL has put the work on `stream`.
   absl::Status Issue(const FlatCall& call, NcclOperands operands, const void* input, void* output,
                      cudaStream_t stream, Instant deadline);
   absl::Status Issue(const NcclReplay& replay, cudaStream_t stream, Instant deadline);
   absl::Status IssueMessages(absl::Span<const Transfer> transfers, const std::vector<size_t>& which,
                              cudaStream_t stream, Instant deadline);
-  // Issues `work` between two marks on the caller's stream. `agree`: with the other ranks; the
-  // number that the work has then.
+  // Issues `work` between two marks on the caller's stream. `agree` agrees with the other ranks,
+  // and returns the number of the work.
   absl::Status Launch(NcclWork work, const NcclCallOptions& options, Instant deadline,
                       absl::FunctionRef<absl::StatusOr<int64_t>()> agree,
                       absl::FunctionRef<absl::Status()> issue);
   absl::Status AwaitRoom(Instant deadline);
-  // Before anything is on a stream: the watchdog's thread may fail to start, and without it what
-  // hangs there is never ended.
+  // Called before anything is on a stream. The watchdog's thread may fail to start, and without it
+  // a hanging operation would never be ended.
   absl::Status BeWatched();
   OperationLine LineFor(const FlatCall& call, const void* input, const void* output) const;
   uint32_t Registered(const FlatCall& call, const void* input, const void* output) const;
   absl::StatusOr<std::shared_ptr<NcclMemory>> RegisterOnAll(
       absl::StatusOr<std::shared_ptr<NcclMemory>> memory, Instant deadline);
-  // As the next operation of this rank. Returns its number.
+  // Posts the next operation of this rank. Returns its number.
   int64_t Post(OperationLine line, bool on_stream);
-  // Whether there is to be a meeting of all ranks.
+  // Whether all ranks meet before the operation.
   bool Meets(bool on_stream) const {
     return mode_ == NcclAgreement::kStrict || (mode_ == NcclAgreement::kAsync && !on_stream);
   }
-  // When it is the turn of an operation that ranks have met for, among those of other groups on the
-  // device, until it is issued. Nothing: there are no others, or no meeting.
+  // Waits for the turn of an operation that ranks have met for, among those of other groups on the
+  // device. The turn ends when the operation is issued. Absent: there are no other groups, or no
+  // meeting.
   absl::StatusOr<std::optional<IssueOrder::Turn>> TakeTurn(bool met, Instant deadline);
-  // A meeting of all ranks for it, if there is to be one.
+  // Meets all ranks for the operation, if Meets says so.
   absl::Status Meet(const OperationLine& line, bool on_stream, Instant deadline);
   // Text for an error: the ranks that have not come to an operation, or are not done with it.
   std::string Others(const NcclWork& work) const;
@@ -273,11 +279,11 @@ class NcclCommunicator final : public Communicator, private NcclWatchdog::Ward {
   // Why NCCL fails: names the rank that is gone, if that becomes known within a moment. Otherwise
   // returns NCCL's error; NCCL may see a closed connection before any rank knows whose it is.
   absl::Status Blame(const absl::Status& status);
-  // Ends the group, here and for the others, for what happened while something was on its way to
-  // the device or on it. Returns that, or why the group had ended before. From any thread.
+  // Ends the group, on this rank and the others, because work failed on its way to the device or on
+  // it. Returns `status`, or the cause if the group had ended before. Any thread may call it.
   absl::Status Break(const absl::Status& status,
                      NcclClique::Patience patience = NcclClique::Patience::kAMoment);
-  // The watchdog's.
+  // Called by the watchdog.
   bool Look() override;
 
   const std::shared_ptr<NcclApi> nccl_;
@@ -287,7 +293,7 @@ class NcclCommunicator final : public Communicator, private NcclWatchdog::Ward {
   cuda::Event done_;
   const NcclAgreement mode_;
   const IssueOrder::Member member_;
-  uint64_t key_ = 0;  // of the group, in that order
+  uint64_t key_ = 0;  // the group's key in the issue order
   DeviceProgress* const progress_;
   // The formation's board, or one of this rank alone.
   const std::shared_ptr<const NcclBoard> board_;
@@ -296,7 +302,7 @@ class NcclCommunicator final : public Communicator, private NcclWatchdog::Ward {
   NcclFlight flight_;
   uint64_t chain_ = 0;  // a digest of the entries that were posted
   std::unique_ptr<NcclClique> clique_;
-  int looks_at_ = 0;  // whether this rank is heard to have ended
+  int looks_at_ = 0;  // the rank that Standing asked last
   bool is_watched_ = false;
 
   Mutex mutex_;

@@ -67,7 +67,7 @@ class NcclFlight {
   // The last operations that were seen to begin and to be done; 0: none.
   int64_t started() const;
   int64_t finished() const;
-  // Forgets all of it, which is given up.
+  // Removes all work, which is given up.
   void Clear(absl::StatusCode why);
 
  private:
@@ -79,16 +79,16 @@ class NcclFlight {
     std::optional<Instant> started;
     Instant running = absl::InfinitePast();  // when it was last seen not to be done
   };
-  // What the device did last, and when: other marks are placed by how far they are from it.
+  // The work that the device did last, and when; the times of other marks are relative to it.
   struct Anchor {
     Marks marks;
     Instant at;  // the end
   };
 
   void NoteBegin(const Entry& entry, Instant now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // And keeps its marks, or gives them back.
+  // Reports the end. Keeps the marks as the anchor, or gives them back.
   void NoteEnd(Entry& entry, Instant now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // When the device came to `mark`, which it has, as far as is known.
+  // An estimate of when the device came to `mark`, which it has passed.
   Instant TimeOf(const cuda::Event& mark, Instant earliest, Instant latest) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 

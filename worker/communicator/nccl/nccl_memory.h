@@ -13,9 +13,9 @@
 
 namespace cohort::worker {
 
-// By ncclMemAlloc, or where NCCL cannot, of cuMemCreate. Groups that it is registered with share it
-// with its holder. When the last of them lets it go nothing enqueued may use it any more; freeing
-// it waits for the device.
+// Memory from ncclMemAlloc, or from cuMemCreate if NCCL cannot allocate it. Its holder shares it
+// with the groups that it is registered with. When the last of them releases it, no enqueued work
+// may use it any more; freeing it waits for the device.
 class NcclMemory {
  public:
   // Errors: INVALID_ARGUMENT (no bytes), RESOURCE_EXHAUSTED (naming bytes and device),
@@ -44,7 +44,7 @@ class NcclMemory {
   const int device_;
   const size_t size_;
   char* data_ = nullptr;
-  cuda::ShareableMemory own_;  // where it is not NCCL's
+  cuda::ShareableMemory own_;  // if it is not NCCL's
 };
 
 }  // namespace cohort::worker

@@ -1,4 +1,4 @@
-// A group of NCCL's as its verbs are on one stream of the caller's.
+// An NcclCommunicator whose collectives run on one stream of the caller.
 #ifndef COHORT_WORKER_COMMUNICATOR_NCCL_NCCL_STREAM_COMMUNICATOR_H_
 #define COHORT_WORKER_COMMUNICATOR_NCCL_NCCL_STREAM_COMMUNICATOR_H_
 
@@ -9,8 +9,8 @@
 
 namespace cohort::worker {
 
-// Verbs return once they are enqueued: see NcclCommunicator::Enqueue. A barrier is of the host's
-// threads, as ever. Cheap to make: for the time of a call.
+// Collectives return once they are enqueued: see NcclCommunicator::Enqueue. A barrier is one of the
+// ranks' threads, as in other communicators. Cheap to make for one call.
 class NcclStreamCommunicator final : public Communicator {
  public:
   // `group` outlives it.
@@ -22,7 +22,7 @@ class NcclStreamCommunicator final : public Communicator {
 
   absl::Status Run(const FlatCall& call, const void* input, void* output,
                    Instant deadline) override {
-    // A barrier is of the threads of the host.
+    // A barrier is one of the ranks' threads.
     if (call.collective == Collective::kBarrier) return group_.Run(call, input, output, deadline);
     return group_.Enqueue(call, input, output, options_, deadline);
   }

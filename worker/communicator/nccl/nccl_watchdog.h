@@ -1,4 +1,4 @@
-// The thread of a process that looks after what its groups have in flight on devices.
+// The thread of a process that watches the work that its groups have in flight on devices.
 #ifndef COHORT_WORKER_COMMUNICATOR_NCCL_NCCL_WATCHDOG_H_
 #define COHORT_WORKER_COMMUNICATOR_NCCL_NCCL_WATCHDOG_H_
 
@@ -19,8 +19,8 @@ class NcclWatchdog {
   class Ward {
    public:
     virtual ~Ward() = default;
-    // Whether something is still in flight. On the watchdog's thread; waits for nothing, since
-    // others are looked at behind it.
+    // Whether something is still in flight. Called on the watchdog's thread; must not wait, since
+    // other wards are looked at after it.
     virtual bool Look() = 0;
   };
 
@@ -47,7 +47,7 @@ class NcclWatchdog {
   std::map<Ward*, bool> wards_ ABSL_GUARDED_BY(mutex_);  // whether they are in flight
   int in_flight_ ABSL_GUARDED_BY(mutex_) = 0;            // how many of them
   Ward* looks_at_ ABSL_GUARDED_BY(mutex_) = nullptr;
-  // A thread ends when its number is no more that of now.
+  // A thread ends when its number is no longer the current one.
   int64_t run_ ABSL_GUARDED_BY(mutex_) = 0;
   std::thread thread_ ABSL_GUARDED_BY(mutex_);
 };

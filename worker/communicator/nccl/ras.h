@@ -26,7 +26,7 @@ struct NcclRasProcess {
   int device = -1;   // as the process counts
 };
 
-// That has answered.
+// A rank that has answered.
 struct NcclRasRank {
   int rank = 0;
   NcclRasProcess process;
@@ -39,7 +39,7 @@ struct NcclRasRank {
   std::map<std::string, uint64_t> operations;
 };
 
-// That has not, or does not know of the communicator any more.
+// A rank that has not answered, or does not know of the communicator any more.
 struct NcclRasMissingRank {
   int rank = 0;
   NcclRasProcess process;
@@ -57,15 +57,15 @@ struct NcclRasCommunicator {
 struct NcclRasReport {
   std::string nccl_version;
   std::vector<NcclRasCommunicator> communicators;
-  // That were not answered while the report was made: then it may lack something.
+  // Requests that were not answered while the report was made: it may then lack something.
   int timeouts = 0;
 };
 
 // Errors: DATA_LOSS (not a report; names the fault, and its place).
 absl::StatusOr<NcclRasReport> ParseNcclRasReport(absl::string_view json);
 
-// What stands out, a sentence each, for people: ranks that are dead, silent, failed, or behind the
-// others in an operation. None: all ranks are there, and have launched the same.
+// Returns findings for people, a sentence each: ranks that are dead, silent, failed, or behind the
+// others in an operation. Empty: all ranks answer, and have launched the same operations.
 std::vector<std::string> FindingsOf(const NcclRasCommunicator& communicator);
 
 struct NcclRasOptions {
@@ -73,13 +73,12 @@ struct NcclRasOptions {
   // listens by itself, localhost:28028.
   std::string address;
   size_t most_bytes = size_t{16} << 20;  // of the report
-  // Until somebody there has spoken as NCCL does: the machine may have others listen there.
+  // The longest wait for NCCL's greeting: other programs of the machine may listen there.
   absl::Duration greeting = absl::InfiniteDuration();
 };
 
-// NCCL asks all other processes of the job, and is given the time until `deadline` (steady time)
-// less a second for it, but never less than one second, in which it answers without those who do
-// not.
+// NCCL asks all other processes of the job. It gets the time until `deadline` (steady time) less
+// one second, but at least one second, and then answers without the processes that are silent.
 //
 // Errors: INVALID_ARGUMENT (the address), UNAVAILABLE (no process listens there, or it hangs up),
 // DEADLINE_EXCEEDED, RESOURCE_EXHAUSTED (a longer report), FAILED_PRECONDITION (an NCCL before

@@ -14,17 +14,17 @@
 
 namespace cohort::worker {
 
-// The values travel: they do not change.
+// The values travel between ranks: they do not change.
 enum class FrameKind : uint32_t {
-  kOperation = 1,  // this rank has come to a collective; payload: its part, when that is small
-  kMessage = 2,    // of one rank to another; payload: its elements
-  kOffer = 3,      // of a message whose elements will follow on the other streams
-  kAccept = 4,     // of the oldest offer: its elements may come
-  kRefuse = 5,     // of the oldest offer: the receive was of something else, which is said
-  kCredit = 6,     // so many bytes of messages and offers were taken
-  kAbort = 7,      // no more comes; payload: why
-  kGoodbye = 8,    // no more comes, as it should be
-  kNote = 9,       // as kMessage, of notes
+  kOperation = 1,  // this rank has come to a collective; payload: its part, if it is small
+  kMessage = 2,    // a message from one rank to another; payload: its elements
+  kOffer = 3,      // a message whose elements will follow on the other streams
+  kAccept = 4,     // accepts the oldest offer: its elements may come
+  kRefuse = 5,     // refuses the oldest offer; key: the message that the receive expected
+  kCredit = 6,     // the number of bytes of messages and offers that were taken
+  kAbort = 7,      // the last frame of a rank that failed; payload: the cause
+  kGoodbye = 8,    // the last frame of a rank that left
+  kNote = 9,       // like kMessage, for notes
   kNoteCredit = 10,
 };
 

@@ -34,7 +34,7 @@ struct Hello {
 };
 static_assert(sizeof(Hello) == 40, "it travels as it is");
 
-// Values travel: they do not change.
+// The values travel between ranks: they do not change.
 enum class Answer : uint32_t {
   kWelcome = 1,
   kOtherMagic = 2,
@@ -54,10 +54,10 @@ struct Welcome {
 static_assert(sizeof(Welcome) == 24, "it travels as it is");
 
 Hello MakeHello(const Membership& self, int peer, int stream);
-// Ranks connect to those below them.
+// Checks a hello. Ranks connect to those below them.
 Answer Judge(const Hello& hello, const Membership& self);
 Welcome MakeWelcome(const Membership& self, Answer answer);
-// Empty when `welcome` lets this rank in; otherwise why not.
+// Returns why `welcome` does not let this rank in; empty if it does.
 absl::string_view Refusal(const Welcome& welcome, const Membership& self);
 absl::string_view Describe(Answer answer);
 
