@@ -38,7 +38,7 @@ constexpr absl::Duration kPatience = absl::Milliseconds(100);
 constexpr int kLooks = 2000;
 constexpr int kYields = 3000;
 constexpr absl::Duration kPause = absl::Microseconds(100);
-// For the rest of a note that has begun to come.
+// The longest wait for the rest of a note that has begun to arrive.
 constexpr absl::Duration kRestOfNote = absl::Seconds(10);
 
 std::string DescribeMessage(const Transfer& own, int64_t count, uint8_t type, uint32_t other_tag) {

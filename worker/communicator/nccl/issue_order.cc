@@ -9,7 +9,7 @@
 namespace cohort::worker {
 namespace {
 
-// Between looks at whether the group still stands.
+// The time between two checks whether the group still stands.
 constexpr absl::Duration kLook = absl::Milliseconds(20);
 
 // Devices count operations: no device is this far ahead.

@@ -31,7 +31,7 @@ const char* NcclFunction(Collective verb);
 ncclResult_t MakeScaledSum(NcclApi& nccl, const FlatCall& call, ncclDataType_t type,
                            ncclComm_t comm, ncclRedOp_t* op);
 
-// Not of a barrier. Arguments are as they were checked.
+// Calls NCCL's function of a collective, but not of a barrier. The arguments have been checked.
 ncclResult_t CallNccl(NcclApi& nccl, const FlatCall& call, const NcclOperands& operands,
                       const void* input, void* output, ncclComm_t comm, cudaStream_t stream);
 

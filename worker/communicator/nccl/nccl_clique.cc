@@ -21,7 +21,7 @@
 namespace cohort::worker {
 namespace {
 
-// From so many ranks on, one root for as many of them.
+// Groups have one root for each started number of this many ranks.
 constexpr int kRanksPerRoot = 128;
 // How long NCCL may take to end something before it is left to itself.
 constexpr absl::Duration kEndPatience = absl::Seconds(2);
@@ -103,7 +103,8 @@ absl::Status NcclClique::RunAside(std::shared_ptr<Ending> ending, int device, bo
     Mutex mutex;
     bool done = false;
     bool late = false;
-    // Given back when time is up: what does not return must not keep other groups from the device.
+    // Given back when time is up: a call that does not return must not keep other groups from the
+    // device.
     std::optional<NcclLane::Turn> turn;
   };
   const auto shared = std::make_shared<Shared>();
@@ -270,7 +271,7 @@ absl::Status NcclClique::Register(std::shared_ptr<NcclMemory> memory, bool as_wi
   char* const data = made->memory->data();
   const size_t bytes = made->memory->size();
   made->number = ++registered_;
-  // Here already, since NCCL may fill it later than anybody waits for.
+  // Added already, since NCCL may fill it after the caller has stopped waiting.
   registrations_.push_back(made);
   absl::Status status;
   {

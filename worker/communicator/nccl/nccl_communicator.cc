@@ -249,7 +249,7 @@ absl::Status NcclCommunicator::Issue(const FlatCall& call, NcclOperands operands
   }));
   COHORT_RETURN_IF_ERROR(clique_->AwaitCalls(function, deadline, [this] { return Standing(); }));
   if (!scales) return absl::OkStatus();
-  // Not sooner: a communicator that is in progress takes no other call.
+  // This cannot happen sooner: a communicator in progress takes no other call.
   return RunIssued("ncclRedOpDestroy", deadline,
                    [&] { return nccl_->RedOpDestroy(operands.op, clique_->comm()); });
 }

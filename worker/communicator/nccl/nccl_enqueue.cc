@@ -45,7 +45,7 @@ absl::Status NcclCommunicator::Enqueue(const FlatCall& call, const void* input, 
   COHORT_RETURN_IF_ERROR(Stand());
   const OperationLine line = LineFor(call, input, output);
   const auto agree = [&]() -> absl::StatusOr<int64_t> {
-    // By the replay: a rank whose recording fails has not come to all of it.
+    // Ranks agree on the replay instead: a rank whose recording fails has not come to all of it.
     if (options.is_recorded) return 0;
     COHORT_RETURN_IF_ERROR(Meet(line, true, deadline));
     return Post(line, true);

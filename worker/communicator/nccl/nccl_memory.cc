@@ -11,7 +11,7 @@
 namespace cohort::worker {
 namespace {
 
-// For another group's call of NCCL, at the end.
+// The longest wait for another group's call of NCCL, at the end.
 constexpr absl::Duration kPatience = absl::Seconds(2);
 
 }  // namespace

@@ -17,7 +17,7 @@ constexpr size_t kMaxText = 400;
 struct Word {
   int32_t code = 0;
   int32_t broken = 0;
-  uint64_t list = 0;  // a digest of who is gone
+  uint64_t list = 0;  // a digest of the ranks that are gone
   char text[kMaxText] = {};
 
   void Say(absl::string_view what) {

@@ -14,7 +14,7 @@ namespace cohort::worker {
 // The type in which elements travel when no rank computes with them.
 struct NcclElements {
   ncclDataType_t type = ncclUint8;
-  // Of `type`, in one of ours: those that NCCL does not have travel as bytes.
+  // The number of elements of `type` in one of ours: types that NCCL lacks travel as bytes.
   int64_t factor = 1;
 };
 NcclElements ElementsToMove(DataType type);

@@ -10,7 +10,7 @@
 namespace cohort::worker {
 namespace {
 
-// Between two looks: an operation that ends by itself is mostly looked at once.
+// The pause between two looks: an operation that ends by itself is mostly looked at once.
 constexpr absl::Duration kPause = absl::Milliseconds(10);
 
 }  // namespace

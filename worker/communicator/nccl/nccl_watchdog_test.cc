@@ -221,7 +221,7 @@ TEST_P(NcclWatchdogTest, ErrorsOfNcclEndTheGroupAndAreNamed) {
   ExpectAllEnded(AllOf(HasSubstr("(operation 2)"), HasSubstr("ncclRemoteError")));
 }
 
-// NCCL meets the closed connection of a rank that is gone before anybody has heard whose it was.
+// NCCL sees the closed connection of a rank that is gone before any rank knows whose it is.
 TEST_F(NcclWatchdogTest, ErrorsOfNcclWaitAMomentForTheName) {
   for (const bool board : {false, true}) {
     ranks_.clear();
@@ -240,7 +240,7 @@ TEST_F(NcclWatchdogTest, ErrorsOfNcclWaitAMomentForTheName) {
     nccl_->HangNext();
     RunWell([&](NcclCommunicator& group) { return EnqueueSum(group, &number(group)); });
     InjectAndAwaitThatItIsSeen();
-    // Where there is a board, one who knows is enough.
+    // With a board it is enough that one rank knows.
     for (int r = board ? 1 : 0; r < 2; ++r) rank(r).Abort("rank 2 is gone: its process 47 ended");
     const absl::Status status = rank(0).Await(Soon());
     EXPECT_EQ(status, absl::AbortedError("rank 2 is gone: its process 47 ended"));

@@ -22,7 +22,7 @@ enum class FrameKind : uint32_t {
   kAccept = 4,     // accepts the oldest offer: its elements may come
   kRefuse = 5,     // refuses the oldest offer; key: the message that the receive expected
   kCredit = 6,     // the number of bytes of messages and offers that were taken
-  kAbort = 7,      // the last frame of a rank that failed; payload: the cause
+  kAbort = 7,      // the last frame after an abort; payload: the cause
   kGoodbye = 8,    // the last frame of a rank that left
   kNote = 9,       // like kMessage, for notes
   kNoteCredit = 10,

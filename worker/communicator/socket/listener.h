@@ -1,4 +1,4 @@
-// Where the other ranks of a group connect to, and how addresses are written.
+// The socket to which the other ranks of a group connect, and the text of addresses.
 #ifndef COHORT_WORKER_COMMUNICATOR_SOCKET_LISTENER_H_
 #define COHORT_WORKER_COMMUNICATOR_SOCKET_LISTENER_H_
 
@@ -27,13 +27,14 @@ absl::StatusOr<SocketAddress> ResolveAddress(absl::string_view text);
 // A listening socket. Movable; closed with the object.
 class Listener {
  public:
-  // On exactly that address; `port` 0 takes a free one. Errors: UNAVAILABLE names the address.
+  // Listens on exactly that address; `port` 0 takes a free one. Errors: UNAVAILABLE (names the
+  // address).
   static absl::StatusOr<Listener> Open(const std::string& host, int port);
 
   int fd() const { return fd_.get(); }
   int port() const { return port_; }
-  // Such as "10.0.0.4:4123", "[::1]:4123": what the other ranks connect to, unless the host is one
-  // that stands for all addresses of a machine.
+  // The address to which the other ranks connect, such as "10.0.0.4:4123" or "[::1]:4123", unless
+  // the host stands for all addresses of a machine.
   const std::string& address() const { return address_; }
 
  private:

@@ -243,7 +243,7 @@ TEST_F(MeshTest, WhoAnswersMustBelongToTheGroup) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("another group or generation"));
 }
 
-// As many descriptors as are open now, while it lives.
+// While it lives, the process cannot open more descriptors.
 class NoMoreDescriptors {
  public:
   NoMoreDescriptors() {

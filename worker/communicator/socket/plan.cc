@@ -13,7 +13,7 @@ constexpr int64_t kMinRingBytes = int64_t{4} << 10;
 constexpr int64_t kMaxReduceBytes = int64_t{64} << 10;
 // A smaller part is not worth a stream of its own.
 constexpr int64_t kMinPartBytes = int64_t{256} << 10;
-// Slices begin at multiples of so many elements, if there are enough.
+// Slices begin at multiples of this many elements, if there are enough.
 constexpr int64_t kSliceElements = 64;
 
 struct Range {
@@ -32,7 +32,7 @@ Range Slice(int64_t count, int parts, int index) {
   return {boundary(index), boundary(index + 1)};
 }
 
-// How many streams share a transfer of so many bytes.
+// How many streams share a transfer of `bytes`.
 int Parts(int64_t bytes, int streams) {
   return static_cast<int>(std::clamp<int64_t>(bytes / kMinPartBytes, 1, streams));
 }

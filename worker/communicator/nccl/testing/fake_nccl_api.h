@@ -21,30 +21,30 @@
 
 namespace cohort::worker {
 
-// What somebody called.
+// A call of the fake.
 struct FakeNcclCall {
-  int thread = 0;        // as ThisThread of who called
+  int thread = 0;        // ThisThread() of the caller
   std::string function;  // "ncclAllReduce"
   int rank = -1;         // -1: not known yet
   int device = -1;
   ncclResult_t result = ncclNumResults;  // that: it has not returned
 };
 
-// One world of ranks, which all use the same object, as they use the one library. Operations are
-// put on their streams by cudaLaunchHostFunc, and run there; MemAlloc is cudaMalloc. Whose CUDA
-// that is, is for the test to say: //worker/cuda/testing:fake_runtime, where streams are threads.
+// One world of ranks, which all use the same object, as they use the one library.
+// cudaLaunchHostFunc puts operations on their streams, where they run; MemAlloc is cudaMalloc. The
+// test chooses the CUDA library: //worker/cuda/testing:fake_runtime, where streams are threads.
 //
-// It keeps to what NCCL does where a caller could tell:
+// It behaves like NCCL where a caller could tell the difference:
 //
-// - Of a non-blocking communicator, init, shrink, revoke and finalize are ncclInProgress, as
-//   CommGetAsyncError says, until they are done; and so is the first operation, which connects.
-//   That is put on its stream as CommGetAsyncError first says ncclSuccess, not before.
+// - Init, shrink, revoke and finalize of a non-blocking communicator are ncclInProgress, as
+//   CommGetAsyncError says, until they are done. So is the first operation, which connects. It is
+//   put on its stream when CommGetAsyncError first says ncclSuccess, not before.
 // - The pointer to a shrunk communicator is filled as its parent's CommGetAsyncError says
 //   ncclSuccess.
 // - Calls on a communicator that is in progress are ncclInvalidArgument, which stays as its error.
 // - Sends and receives that do not meet, and collectives that differ, hang until abort or revoke of
 //   each rank.
-// - Empty collectives are dropped without meeting anybody; empty messages are not.
+// - Empty collectives are dropped without a meeting; empty messages are not.
 // - Operations of one communicator run in the order in which they were called, on whatever streams
 //   they are; not so when they were captured.
 // - A revoked communicator refuses collectives and finalize (ncclInvalidUsage) and to be revoked
@@ -58,7 +58,8 @@ class FakeNcclApi final : public NcclApi {
  public:
   struct Options {
     int version = 22809;
-    // What blocks in here, on a thread or on a stream, blocks no longer, and is told by misuses().
+    // A call or operation that blocks this long, on a thread or on a stream, ends, and misuses()
+    // names it.
     absl::Duration patience = absl::Seconds(60);
     // NCCL 2.28 does not let two ranks of a process share a device.
     bool one_rank_on_a_device = true;
@@ -67,29 +68,30 @@ class FakeNcclApi final : public NcclApi {
   };
   FakeNcclApi() : FakeNcclApi(Options{}) {}
   explicit FakeNcclApi(Options options);
-  // Ends what hangs.
+  // Ends the operations that hang.
   ~FakeNcclApi() override;
 
-  // --- What goes wrong. `rank`: of that alone; absent: of whoever comes first.
+  // --- Faults on request. `rank`: the fault is for that rank alone; absent: for the first that
+  // calls.
 
   // The next call of `function` ("ncclCommAbort") does nothing and returns `result`.
   void FailNext(const std::string& function, ncclResult_t result, std::optional<int> rank = {});
-  // The next call of `function` takes so long, or until Release.
+  // The next call of `function` takes this long, or until Release.
   void BlockNext(const std::string& function, absl::Duration how_long,
                  std::optional<int> rank = {});
   void Release();
-  // The next operation that is called comes to no end, on all ranks that meet in it.
+  // The next operation that is called never ends, on all ranks that meet in it.
   void HangNext();
-  // While it holds, no communicator comes to be: init and shrink stay in progress.
+  // While it holds, no communicator is formed: init and shrink stay in progress.
   void HoldInit(bool holds);
-  // From now on the error of this rank's communicators.
+  // Sets the asynchronous error of this rank's communicators.
   void InjectAsyncError(int rank, ncclResult_t error);
-  // Ends what hangs, on all ranks.
+  // Ends the operations that hang, on all ranks.
   void StopAll();
 
   // --- The calls that the fake has seen.
 
-  // A number for the thread that calls this. Those of the system come again.
+  // A number for the calling thread. The system's own numbers are used again.
   static int ThisThread();
   // Returns the calls in the order in which they began; consecutive polls on a thread are one.
   // GetErrorString and GetLastError are left out. A call without a communicator counts for the last
@@ -97,13 +99,14 @@ class FakeNcclApi final : public NcclApi {
   std::vector<FakeNcclCall> calls() const;
   // "ncclGroupStart", "ncclSend", ... of one rank, or of all.
   std::vector<std::string> functions(std::optional<int> rank = {}) const;
-  // That called something of the device.
+  // The threads that called a function of the device.
   std::set<int> ThreadsOf(int device) const;
-  // What no caller of NCCL may do: calls of one device at the same time, calls on communicators
-  // that are gone or in progress, ranks that differ, whatever blocked for too long. Empty in a good
-  // test.
+  // The misuses that callers of NCCL must avoid: concurrent calls of one device, calls on
+  // communicators that are gone or in progress, ranks that differ, and anything that blocked for
+  // too long. Empty in a good test.
   std::vector<std::string> misuses() const;
-  // What exists now, in no order: "communicator of rank 0", "2 windows of rank 1", "memory".
+  // The objects that exist now, in no order: "communicator of rank 0", "2 windows of rank 1",
+  // "memory".
   std::vector<std::string> leaks() const;
   int registered() const;  // buffers and windows, now
 
@@ -218,25 +221,25 @@ class FakeNcclApi final : public NcclApi {
   ncclResult_t StateOf(Founding& founding) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   ncclResult_t AwaitFounding(Founding& founding) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   ncclResult_t StateOf(ncclComm& comm) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // What the shrinking of it has come to.
+  // The state of its shrink.
   ncclResult_t StateOfShrink(ncclComm& comm) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Not null, not gone.
+  // Checks that the communicator is not null and not gone.
   ncclResult_t CheckAlive(ncclComm_t comm) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   ncclResult_t CheckReady(ncclComm_t comm) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Lets running operations, and those on streams, finish.
   void Flush(ncclComm& comm) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Ends what runs.
+  // Ends running operations.
   void Stop(ncclComm& comm) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void End(ncclComm& comm) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   ncclResult_t Operate(const FakeOperation& operation, ncclComm_t comm, cudaStream_t stream);
   ncclResult_t Add(FakeOperation operation, ncclComm_t comm, cudaStream_t stream, Group& group)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Puts them on their streams, or keeps them where their communicator has to connect first.
+  // Puts the operations on their streams, or keeps them until their communicator has connected.
   ncclResult_t Issue(std::vector<std::unique_ptr<Batch>> batches);
   ncclResult_t Launch(std::unique_ptr<Batch> batch);
   static void RunBatch(void* batch);
-  // Until those before it have run, or all are stopped.
+  // Waits until the operations before it have run, or all are stopped.
   void AwaitTurn(const Batch& batch) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   ncclResult_t Register(ncclComm_t comm, void* memory, size_t bytes, bool window, void** handle);
   ncclResult_t Deregister(ncclComm_t comm, bool window, void* handle);
@@ -255,7 +258,7 @@ class FakeNcclApi final : public NcclApi {
   int releases_ ABSL_GUARDED_BY(mutex_) = 0;
   int ids_made_ ABSL_GUARDED_BY(mutex_) = 0;
   int next_op_ ABSL_GUARDED_BY(mutex_) = ncclNumOps + 1;
-  // By their ids, or by their parent and who is left.
+  // By their ids, or by their parent and the ranks that are left.
   std::map<std::string, FoundingPtr> foundings_ ABSL_GUARDED_BY(mutex_);
   std::set<std::string> ids_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::unique_ptr<ncclComm>> comms_ ABSL_GUARDED_BY(mutex_);  // those that are gone too

@@ -10,7 +10,7 @@
 
 #include "worker/communicator/nccl/testing/fake_nccl_api.h"
 
-// Under the lock of its FakeNcclApi. Stays when it is gone, so that who uses it then is found out.
+// Guarded by the lock of its FakeNcclApi. It stays after its end, so that a later use is detected.
 struct ncclComm {
   struct PreMulSum {
     ncclDataType_t type = ncclFloat32;

@@ -73,7 +73,7 @@ class FakeNcclTest : public ::testing::Test {
                                      &config);
   }
 
-  // A communicator of so many ranks, which has not run anything.
+  // A communicator of that many ranks, which has not run anything.
   void Form(int count, bool blocking = false) {
     MakeRanks(count);
     OnRanks([&](Rank& rank) { ASSERT_EQ(Await(rank.comm, Init(rank, blocking)), ncclSuccess); });

@@ -11,7 +11,7 @@ namespace {
 using Kind = FakeOperation::Kind;
 using Operations = std::vector<const FakeOperation*>;
 
-// No memory is so large: somebody took a negative number for a size.
+// No memory is this large: a caller took a negative number for a size.
 constexpr size_t kLargestCount = size_t{1} << 48;
 
 size_t BytesOf(const FakeOperation& operation) {

@@ -55,7 +55,7 @@ inline std::string RasSample() {
       4);
 }
 
-// A listener with a thread that talks to one client after the other, to so many at most.
+// A listener with a thread that serves one client after the other, up to a number of clients.
 class RasServer {
  public:
   explicit RasServer(std::function<void(RasServer&)> talk, int clients = 1)
