@@ -21,7 +21,7 @@
 namespace cohort::worker {
 namespace {
 
-// Groups have one root for each started number of this many ranks.
+// The most ranks of one root: a larger group has several roots.
 constexpr int kRanksPerRoot = 128;
 // How long NCCL may take to end something before it is left to itself.
 constexpr absl::Duration kEndPatience = absl::Seconds(2);

@@ -91,7 +91,7 @@ class FakeNcclTest : public ::testing::Test {
     }
     return result;
   }
-  // As `result`, and behind that on the stream.
+  // Expects that the call succeeds, and then waits for the stream.
   void Finish(Rank& rank, ncclResult_t result) {
     ASSERT_EQ(Await(rank.comm, result), ncclSuccess) << nccl_->GetLastError(rank.comm);
     ASSERT_EQ(cudaStreamSynchronize(rank.stream), cudaSuccess);
