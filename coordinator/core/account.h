@@ -1,10 +1,11 @@
-// The account of memory: everything that callers make the coordinator keep is charged here, by kind.
+// The account of memory. All memory that the coordinator keeps for its callers is charged here, by
+// kind.
 //
 // One Account serves all shards, and Limits::max_bytes_held bounds its sum. A shard charges its own
-// Tally, plain numbers, which reach the account once per step: no lock, and at most a few atomic
-// additions for a call. Values are charged directly (payload.h), as replies in flight may free them
-// on other threads. Sizes of structures are estimates, rounded up; the tests in account_test.cc
-// compare them with what malloc says.
+// Tally, whose plain numbers reach the account once per step: a call needs no lock, and at most a
+// few atomic additions. Values are charged directly (payload.h), because replies in flight may free
+// them on other threads. Sizes of structures are estimates, rounded up; account_test.cc compares
+// them with malloc's.
 #ifndef COHORT_COORDINATOR_CORE_ACCOUNT_H_
 #define COHORT_COORDINATOR_CORE_ACCOUNT_H_
 
@@ -24,23 +25,23 @@
 namespace cohort::coordinator {
 
 enum class MemoryKind : uint8_t {
-  kGroups,       // specs, labels, and what a group needs before anybody joined
-  kMembers,      // and the sessions that were fenced
-  kObjects,      // between two ranks
+  kGroups,       // groups without members: specs and labels
+  kMembers,      // members, and sessions that were fenced
+  kObjects,      // objects between two ranks
   kRounds,       // names, open numbers, values until they are acknowledged
   kKeys,
-  kKeyEvents,    // changes kept for those who watch keys
+  kKeyEvents,    // changes of keys, kept for watchers
   kQueues,       // items, handed out or not
   kNamespaces,   // stores of tenants
   kAnswers,      // first answers, kept for repeated calls
-  kCalls,        // parked calls, and what gRPC holds for each call in progress
-  kOutput,       // written to streams and answers, not yet taken by the reader
-  kEvents,       // of groups, kept for those who watch
-  kUploads,      // in progress, or complete and not yet used
+  kCalls,        // parked calls, and gRPC's memory for each call in progress
+  kOutput,       // bytes written to streams and answers that the reader has not taken yet
+  kEvents,       // events of groups, kept for watchers
+  kUploads,      // uploads in progress, or complete and not used yet
   kUniqueIds,
-  kClosedNames,  // groups that were closed, whose generation is remembered
-  kJournal,      // records that wait to be written, and the answers that wait for them
-  kRequests,     // the part that has come of requests that are not complete
+  kClosedNames,  // closed groups whose generation is remembered
+  kJournal,      // records that wait for the journal, and the answers that wait for them
+  kRequests,     // the parts of incomplete requests that have arrived
 };
 inline constexpr int kMemoryKindCount = 17;
 
@@ -59,19 +60,19 @@ class Account {
     by_kind_[static_cast<int>(kind)].fetch_add(bytes, std::memory_order_relaxed);
     held_.fetch_add(bytes, std::memory_order_relaxed);
   }
-  // A value of `bytes`, and what is needed around it.
+  // Charges a value of `bytes` bytes, and `around` bytes of structures that hold it.
   void AddValue(MemoryKind kind, int64_t bytes, int64_t around) {
     Add(kind, bytes + around);
     value_bytes_.fetch_add(bytes, std::memory_order_relaxed);
   }
   int64_t held() const { return held_.load(std::memory_order_relaxed); }
-  // Of values alone, as their owners know their sizes.
+  // The bytes of values alone, without structures.
   int64_t value_bytes() const { return value_bytes_.load(std::memory_order_relaxed); }
   int64_t held(MemoryKind kind) const {
     return by_kind_[static_cast<int>(kind)].load(std::memory_order_relaxed);
   }
 
-  // Counts of things that are limited by number over all shards.
+  // Counts that have a limit over all shards.
   std::atomic<int64_t> group_count{0};
   std::atomic<int64_t> closed_name_count{0};
 
@@ -81,9 +82,9 @@ class Account {
   std::array<std::atomic<int64_t>, kMemoryKindCount> by_kind_{};
 };
 
-// How much of the limit a request may use. Calls that wait, and what members need to go on with
-// what they have begun, may use all of it. Everything else leaves an eighth free for them, so that
-// members of a full coordinator can still receive, pass barriers and so free what it holds.
+// How much of the limit a request may use. Calls that wait, and calls with which members continue
+// work that they have begun, may use all of it. All other requests leave an eighth free for them.
+// Members of a full coordinator can then still receive and pass barriers, which frees memory.
 enum class Share { kGoingOn, kNew };
 
 inline int64_t Ceiling(int64_t max_bytes_held, Share share) {
@@ -113,7 +114,7 @@ class Tally {
     pending_ += bytes;
     changed_ |= 1u << static_cast<int>(kind);
   }
-  // At the end of each step. Cheap when nothing changed.
+  // Moves the charges to the account, at the end of each step. Cheap when nothing changed.
   void Publish() {
     for (; changed_ != 0; changed_ &= changed_ - 1) {
       const int kind = __builtin_ctz(changed_);
@@ -123,7 +124,7 @@ class Tally {
     pending_ = 0;
   }
 
-  // Of all shards, this step included.
+  // The bytes of all shards, this step included.
   int64_t held() const { return account_->held() + pending_; }
   int64_t held(MemoryKind kind) const {
     return account_->held(kind) + pending_by_kind_[static_cast<int>(kind)];
@@ -131,7 +132,7 @@ class Tally {
   bool HasRoom(int64_t bytes, int64_t max_bytes_held, Share share) const {
     return held() + bytes <= Ceiling(max_bytes_held, share);
   }
-  // RESOURCE_EXHAUSTED names the limit, its value, the kind and what is held.
+  // Errors: RESOURCE_EXHAUSTED (names the limit, its value, the kind and the bytes held).
   absl::Status CheckRoom(MemoryKind kind, int64_t bytes, int64_t max_bytes_held,
                          Share share) const {
     if (HasRoom(bytes, max_bytes_held, share)) return absl::OkStatus();
@@ -147,7 +148,7 @@ class Tally {
   uint32_t changed_ = 0;  // a bit for each kind
 };
 
-// What one container charges: given back when the container is destroyed.
+// The charge of one container. It is given back when the container is destroyed.
 class Charge {
  public:
   Charge() = default;
@@ -180,7 +181,7 @@ class Charge {
   int64_t bytes_ = 0;
 };
 
-// As Charge, but directly on the account: for what any thread may hold.
+// Like Charge, but directly on the account, for objects that any thread may hold.
 class SharedCharge {
  public:
   SharedCharge(Account& account, MemoryKind kind, int64_t bytes = 0)
@@ -207,7 +208,7 @@ class SharedCharge {
 // --- Estimates. A block of malloc costs 8 bytes and is rounded up to 16.
 
 inline int64_t BlockCost(size_t bytes) { return static_cast<int64_t>((bytes + 8 + 15) & ~size_t{15}); }
-// What a string holds beyond its own object; short ones lie inside of that.
+// The memory of a string beyond its own object. A short string needs none.
 inline int64_t CostOf(const std::string& text) {
   return text.size() < 16 ? 0 : BlockCost(text.size() + 1);
 }
@@ -222,7 +223,7 @@ template <typename T>
 constexpr int64_t NodeCost() {
   return static_cast<int64_t>((sizeof(T) + 32 + 8 + 15) & ~size_t{15});
 }
-// A slot of absl::flat_hash_map or absl::btree for a T, of tables that are half full.
+// A slot of absl::flat_hash_map or absl::btree for a T, if the table is half full.
 template <typename T>
 constexpr int64_t SlotCost() {
   return static_cast<int64_t>(2 * sizeof(T) + 2);

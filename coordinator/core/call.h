@@ -1,5 +1,5 @@
-// What may be asked of the state machine. Requests arrive here decoded and checked for form (names, lengths,
-// enums, signs); whether they make sense in the present state is the machine's to say.
+// The calls that the state machine takes. Requests arrive here decoded and checked for form (names,
+// lengths, enums, signs). The state machine checks them against its state.
 //
 // Each struct mirrors the request of the same name in proto/cohort/v1, which documents it.
 #ifndef COHORT_COORDINATOR_CORE_CALL_H_
@@ -19,7 +19,7 @@
 
 namespace cohort::coordinator {
 
-// Who calls: the decoded Scope.
+// The decoded Scope of a request.
 struct Caller {
   GroupKey key;
   int64_t generation = 0;
@@ -28,11 +28,11 @@ struct Caller {
   std::vector<int64_t> acknowledged;
 };
 
-// A value as a request brings it: bytes, or a blob uploaded before.
+// The value in a request: bytes, or a blob uploaded before.
 struct Value {
   std::string bytes;
   int64_t blob = 0;     // not 0: the blob's id; `bytes` is empty
-  bool present = false; // whether the request had a value at all (an empty one is a value)
+  bool present = false; // whether the request had a value (which may be empty)
 };
 
 // --- groups
@@ -66,10 +66,10 @@ struct ListGroupsCall {
 // One step of a watch: waits for events after `from_revision` (0: from now) and returns a batch.
 struct WatchGroupCall {
   int64_t from_revision = 0;
-  bool reports = false;  // its reader answers WatchGroupReply::report
+  bool reports = false;  // the stream's reader answers WatchGroupReply::report
 };
-// A stream that stands for the caller's session opened (or, with `closed`, ended). One that the
-// coordinator ended itself (`by_us`) says nothing about the member, whose lease goes on.
+// A stream that stands for the caller's session opened or, with `closed`, ended. If the coordinator
+// ended it (`by_us`), the end says nothing about the member, and its lease goes on.
 struct AttachCall {
   int64_t stream = 0;
   bool closed = false;
@@ -98,12 +98,12 @@ struct CloseGroupCall {
 struct EnterRoundCall {
   RoundKind kind = RoundKind::kBarrier;
   std::string name;
-  int64_t number = 0;  // 0: the next for this member
+  int64_t number = 0;  // 0: the next number of this member
   std::vector<RankRange> participants;  // empty: all
   std::string digest;
   int root = -1;              // gather, broadcast, scatter
-  std::vector<Value> values;  // one; scatter's root: one per participant; readers: none
-  std::vector<int64_t> sizes;  // scatter's root with a single blob: where it is cut
+  std::vector<Value> values;  // one; scatter's root: one per participant; readers: empty
+  std::vector<int64_t> sizes;  // scatter's root with a single blob: the size of each value in it
   bool wait_consumed = false; // broadcast, scatter
   VoteOp op = VoteOp::kAnd;
   int64_t vote = 0;
@@ -121,7 +121,7 @@ struct SendCall {
   Value value;
   std::optional<absl::Duration> expiration;
   bool wait_consumed = false;
-  int64_t order = 0;  // not 0: its place among the sends of this mailbox
+  int64_t order = 0;  // not 0: the object's place among the sends of this mailbox
 };
 struct ReceiveCall {
   std::optional<int> source;
@@ -153,7 +153,7 @@ struct PutCall {
   bool bind_to_session = false;
   std::optional<int64_t> expected_revision;
   std::optional<std::string> expected_value;
-  std::vector<PutEntry> more;  // no key comes twice
+  std::vector<PutEntry> more;  // no key occurs twice
 };
 struct GetCall {
   std::vector<std::string> keys;
@@ -189,7 +189,7 @@ struct QueuePushCall {
 struct QueuePopCall {
   std::string queue;
 };
-// One step of a watch, as WatchGroupCall.
+// One step of a watch, like WatchGroupCall.
 struct WatchKeysCall {
   std::string prefix;
   int64_t from_revision = 0;
@@ -209,7 +209,7 @@ struct ReportInitCall {
   std::string detail;
 };
 
-// --- people
+// --- questions and orders of operators
 struct WhoIsMissingCall {
   bool ask = false;
 };
@@ -230,7 +230,7 @@ using CallBody =
 struct Call {
   CallId id = 0;
   Caller caller;
-  // How long it may be parked; defaults and caps are applied before it comes here.
+  // How long it may be parked. The caller has applied defaults and caps.
   absl::Duration wait;
   // Fresh random bits (joins turn them into a session).
   Id128 entropy;

@@ -1,4 +1,4 @@
-// What a call may make the coordinator keep, known before it is handled.
+// The memory that a call may make the coordinator keep, known before the call is handled.
 #ifndef COHORT_COORDINATOR_CORE_CALL_COST_H_
 #define COHORT_COORDINATOR_CORE_CALL_COST_H_
 
@@ -11,12 +11,13 @@ namespace cohort::coordinator {
 
 struct CallCost {
   MemoryKind kind = MemoryKind::kCalls;
-  int64_t bytes = 0;  // at most; 0: nothing, or the part that keeps it checks
+  int64_t bytes = 0;  // at most; 0: no memory, or the part that keeps it checks the limit
   Share share = Share::kGoingOn;
 };
 
-// Calls that bring values or create groups and stores are checked where those are kept, after the
-// repeats that act no more. Calls that free something cost nothing: a full coordinator takes them.
+// For calls that bring values or create groups and stores, the parts that keep those check the
+// limit, after they have answered repeats. Calls that free memory cost nothing: a full coordinator
+// takes them.
 CallCost CostOf(const Call& call);
 
 }  // namespace cohort::coordinator

@@ -1,4 +1,4 @@
-// What one input to the state machine caused.
+// The effects of one input to the state machine.
 #ifndef COHORT_COORDINATOR_CORE_EFFECTS_H_
 #define COHORT_COORDINATOR_CORE_EFFECTS_H_
 
@@ -9,16 +9,16 @@
 
 namespace cohort::coordinator {
 
-// What people will want to read about a group afterwards.
+// An event of a group, for the log.
 struct GroupNote {
   GroupKey key;
   GroupEvent event;
 };
 
 struct Effects {
-  // Set to false by a shell whose journal keeps nothing: then no records are made.
+  // False: the shell's journal keeps nothing, and no records are made.
   bool wants_records = true;
-  // Set to true by a shell that tells somebody of what happens to groups.
+  // True: the shell logs the events of groups.
   bool wants_notes = false;
   std::vector<Reply> replies;
   std::vector<Record> records;

@@ -1,4 +1,4 @@
-// The last things that happened, for readers who ask "what since?".
+// The last events, for readers that ask for all events since a revision.
 #ifndef COHORT_COORDINATOR_CORE_EVENT_LOG_H_
 #define COHORT_COORDINATOR_CORE_EVENT_LOG_H_
 
@@ -11,9 +11,8 @@
 
 namespace cohort::coordinator {
 
-// A ring of events with strictly growing revisions. The oldest go first; the log remembers up to
-// which revision it has forgotten, so it can tell a reader who has seen all of that from one who
-// missed something.
+// A ring of events with strictly growing revisions. It drops the oldest events first and remembers
+// the last revision that it dropped, so that it can tell a reader that it missed events.
 template <typename Event>
 class EventLog {
  public:
@@ -24,9 +23,9 @@ class EventLog {
   using Iterator = typename std::deque<Entry>::const_iterator;
 
   enum class Outcome {
-    kEvents,     // there are some
-    kNone,       // the reader has seen everything
-    kCompacted,  // the reader missed events that are gone, or its revision is of another life
+    kEvents,     // there are events
+    kNone,       // the reader has seen all events
+    kCompacted,  // the reader missed dropped events, or its revision is not one of this log
   };
   struct Batch {
     Outcome outcome = Outcome::kNone;
@@ -34,7 +33,7 @@ class EventLog {
     int64_t revision = 0;  // read from here next
   };
 
-  // Nothing up to `revision` can be read.
+  // An empty log that begins after `revision`.
   explicit EventLog(int64_t revision) : before_oldest_(revision), newest_(revision) {}
 
   // Precondition: revision > newest(). Keeps the last `max_events` (at least one).
@@ -51,7 +50,7 @@ class EventLog {
     entries_.pop_front();
   }
 
-  // Whether the log can tell everything that happened after `revision`.
+  // Whether the log has all events after `revision`.
   bool Covers(int64_t revision) const { return revision >= before_oldest_ && revision <= newest_; }
 
   // The events after `revision`, to end().
@@ -81,9 +80,9 @@ class EventLog {
   size_t size() const { return entries_.size(); }
   // Precondition: not empty.
   const Entry& oldest() const { return entries_.front(); }
-  // The lowest revision that can be read from.
+  // The lowest revision from which a reader can read.
   int64_t before_oldest() const { return before_oldest_; }
-  // Of the last event, also when it is no longer kept.
+  // The revision of the last event, also after that was dropped.
   int64_t newest() const { return newest_; }
 
  private:

@@ -1,15 +1,15 @@
-// One group, over all its generations: membership, and what its members pass to each other.
+// One group over all its generations: its members, and the rounds, objects and keys they share.
 //
-// The parts that do not need each other are classes of their own (Rounds, Mailboxes, UniqueIds, Store); what ties
-// them together is here, split by subject:
-//   group.cc            entering: whose call is it, and may it act; the store; parked calls of the group itself
-//   group_objects.cc    rounds, objects, unique ids: what members pass to each other
-//   group_questions.cc  who is missing, what waits
-//   group_events.cc     what its watchers hear, and when
+// Rounds, Mailboxes, UniqueIds and Store do not need each other and are classes of their own. The
+// methods of Group are in several files:
+//   group.cc            admission of calls; the store; parked calls of the group itself
+//   group_objects.cc    rounds, objects, unique ids
+//   group_questions.cc  missing ranks, open waits
+//   group_events.cc     events for watchers
 //   group_join.cc       taking seats
 //   group_complete.cc   when a generation is complete
-//   group_liveness.cc   leases, streams, losses, farewells: how a generation breaks
-//   group_view.cc       proposals: how a generation is followed by the next without breaking
+//   group_liveness.cc   leases, streams, losses, leaving: how a generation breaks
+//   group_view.cc       proposals: how the next generation begins without a break
 //   group_records.cc    journal rows
 #ifndef COHORT_COORDINATOR_CORE_GROUP_H_
 #define COHORT_COORDINATOR_CORE_GROUP_H_
@@ -39,36 +39,36 @@ namespace cohort::coordinator {
 
 class Group final : public WaitOwner {
  public:
-  // A new group, FORMING, without members; `generation` is its first.
+  // Makes a group that is FORMING and has no members; `generation` is its first.
   // `creator`: the member whose Join brought the spec; empty: CreateGroup did.
   Group(Step& step, Shard& shard, GroupKey key, GroupSpec spec, std::string creator, int64_t generation);
-  // One of an earlier boot; Restore follows, then FinishRestore.
+  // Makes a group of an earlier boot; Restore follows, then FinishRestore.
   Group(Shard& shard, GroupKey key, const GroupRecord& record);
   ~Group();
-  // What a group without members costs.
+  // The memory of a group without members, for the account.
   static int64_t Cost(const GroupKey& key, const GroupSpec& spec);
   Group(const Group&) = delete;
   Group& operator=(const Group&) = delete;
 
-  // Any call on an existing group; a CreateGroupCall compares the specs.
+  // Handles any call on an existing group; a CreateGroupCall compares the specs.
   void Handle(Step& step, Call&& call);
 
   // Whether it has ended and may be destroyed.
   bool closed() const { return state_ == GroupState::kClosed; }
   int64_t generation() const { return context_.generation; }
-  // Why the generation ended; of a closed group, why that was closed.
+  // Why the generation ended, or why the group was closed.
   const Cause& cause() const { return cause_; }
   int64_t last_number() const { return context_.last_number; }
   GroupInfo Describe(Instant now, bool with_members) const;
   int64_t released_barriers() const { return rounds_.released_barriers(); }
   int64_t members_lost() const { return members_lost_; }
   int64_t objects_expired() const { return mailboxes_.expired_count(); }
-  // Calls that wait for somebody; watches do not.
+  // The number of calls that wait for another call; watches are not counted.
   int64_t waiter_count() const;
   int64_t live_count() const { return context_.roster.CountLive(); }
 
   void TellDraining(Step& step);
-  // At the end of a step, when the shard lists the group as telling.
+  // Called at the end of a step, if the shard lists the group in `telling`.
   void TellWatchers(Step& step);
 
   void Restore(Instant now, const Record& row);
@@ -116,35 +116,37 @@ class Group final : public WaitOwner {
   void Answer(Step& step, Call& call, ProposeViewCall& body);
   void Answer(Step& step, Call& call, AckViewCall& body);
 
-  // Who a member's call is from; nullptr: it was answered. `now_or_never`: also of a generation that is broken.
+  // Returns the member that made the call; null: the call was refused and answered. `standing` says
+  // in which generations it may act.
   enum class Standing { kAnyGeneration, kBrokenToo, kActiveOnly };
   Member* Admit(Step& step, const Call& call, const char* operation, Standing standing);
   // Puts the object into its mailbox and answers; false: it was refused.
   bool Accept(Step& step, int sender, HeldSend& send);
   void Acknowledge(Step& step, const Member& member, const Caller& caller);
   void Heard(Step& step, Member& member);
-  // The bytes or the blob of a value, counted. An error was not answered yet.
+  // Returns the bytes or the blob of a value, counted. After an error the caller answers.
   absl::StatusOr<Payload> Resolve(const Member& member, Value& value, MemoryKind kind);
   absl::Status Cut(const std::vector<int64_t>& sizes, std::vector<Payload>& values) const;
   void DropBlob(int64_t blob);
 
   // --- joining and completing
-  // The first difference, such as "world size 4, not 8"; empty: they agree.
+  // Returns the first difference, such as "world size 4, not 8"; empty: the specs agree.
   static std::string SpecDifference(const GroupSpec& ours, const GroupSpec& theirs);
-  // Whether the caller may join with the spec that it brings; may replace the group's.
+  // Whether the caller may join with its spec, which may replace the group's.
   absl::Status AgreeOnSpec(Step& step, const JoinCall& body);
-  // The caller, and `allies` members that were refused before, outnumber those that are here.
+  // Replaces the group's spec. The caller and the `allies` members that were refused before
+  // outnumber the present members.
   absl::Status ReplaceSpec(Step& step, const JoinCall& body, int allies);
   void NoteRefused(Step& step, const std::string& member, std::optional<int> rank, const std::string& host,
                    const GroupSpec& spec, const std::string& difference);
   void BeginGeneration(Step& step, const Cause& cause);
-  // Whether a newcomer finds a seat: a free one while FORMING, later that of somebody who is gone.
+  // Whether a newcomer finds a seat: a free one while FORMING, later that of a member that is gone.
   bool HasRoom() const;
   void SeatNewcomer(Step& step, Call& call, JoinCall& body);
   void ParkJoin(Step& step, Call& call, Member& member, bool with_members);
   void AnswerJoin(Step& step, Member& member);
   void MaybeComplete(Step& step);
-  // While FORMING, candidates take the seats that are free, in the order they came.
+  // While FORMING, candidates take the free seats in the order in which they joined.
   void FillSeats(Step& step);
   void Complete(Step& step);
   RankSet ConfirmedSeats() const;
@@ -153,13 +155,14 @@ class Group final : public WaitOwner {
   std::shared_ptr<const std::vector<MemberInfo>> Members(Instant now);
 
   // --- liveness
-  // When it is lost unless something is heard of it.
+  // When the member is lost unless it calls before.
   Instant LostAt(const Member& member) const;
   void ScheduleLiveness(Instant now);
   void CheckLiveness(Step& step);
   void AwaitConnection(Step& step, Member& member);
   void Lose(Step& step, Member& member, Cause cause);
-  // This life of the member is over: its parked calls that name no seat are answered, its bound keys and streams go.
+  // Ends this incarnation of the member: answers its parked calls that name no seat, deletes its
+  // bound keys and drops its streams.
   void EndLife(Step& step, Member& member, const Cause& cause);
   void GoneFromActive(Step& step, Member& member, const Cause& cause);
   void Break(Step& step, const Cause& cause);
@@ -170,11 +173,12 @@ class Group final : public WaitOwner {
 
   // --- views
   struct Proposal {
-    // Written out, or Clang takes std::optional<Proposal> for one of a type that cannot be made yet.
+    // Without this constructor, Clang rejects std::optional<Proposal>: the initialisers of the
+    // members are not known yet.
     Proposal() {}
     ViewProposal view;
-    RankSet remove;  // with those already gone
-    RankSet needed;  // whose acknowledgement is awaited
+    RankSet remove;  // with the ranks that are already gone
+    RankSet needed;  // ranks that have to acknowledge
     RankSet acknowledged;
     bool drop_silent = false;
     Id128 operation;  // of the proposer's call
@@ -182,7 +186,7 @@ class Group final : public WaitOwner {
     CallId proposer_call = 0;
     int proposer_rank = -1;
     TimerId timer = 0;
-    std::map<CallId, std::string> calls;  // parked ones: member name
+    std::map<CallId, std::string> calls;  // parked calls: member name
   };
   void DecideIfAcknowledged(Step& step);
   void CommitProposal(Step& step);
@@ -196,9 +200,10 @@ class Group final : public WaitOwner {
   void TellProposal(Step& step, EventKind kind, const ViewProposal& view, const Cause& cause);
   void Publish(Step& step, GroupEvent event);
   static int64_t Cost(const GroupEvent& event);
-  // With the events after `from`; a bookmark when there are none. The call is not parked any more.
+  // Answers with the events after `from`, or with a bookmark if no event is newer. The call must
+  // not be parked any more.
   void AnswerWatch(Step& step, CallId id, int64_t from, bool report = false);
-  // Asks all members who can be asked what they do with tensors.
+  // Asks all members that take such questions for a report of their operations on tensors.
   void AskForReports(Step& step);
 
   // --- records
@@ -209,10 +214,11 @@ class Group final : public WaitOwner {
   Shard& shard_;
   GroupContext context_;
   GroupState state_ = GroupState::kForming;
-  // Why the generation broke; while FORMING, why the one before did.
+  // Why the generation broke; while FORMING, why the generation before broke.
   Cause cause_;
   std::string creator_;  // the member that brought the spec by its Join; empty: CreateGroup did
-  // Members that were refused for their spec since the group was complete, the last kRefusedJoinsKept.
+  // Members that were refused for their spec since the group was complete, the last
+  // kRefusedJoinsKept.
   static constexpr size_t kRefusedJoinsKept = 64;
   struct RefusedJoin {
     std::string member;
@@ -230,7 +236,7 @@ class Group final : public WaitOwner {
   UniqueIds unique_ids_;
   EventLog<GroupEvent> events_;
   std::optional<Proposal> proposal_;
-  // How proposals were decided, for repeats and for late acknowledgements: proposal id -> outcome; the last few.
+  // The outcomes of the last few proposals by id, for repeats and late acknowledgements.
   struct Decided {
     ViewReply::Outcome outcome;
     Cause cause;
@@ -247,11 +253,11 @@ class Group final : public WaitOwner {
   std::map<int64_t, Blob> blobs_;
 
   std::map<CallId, std::string> joins_;  // parked joins: member name
-  std::map<CallId, int64_t> watches_;    // parked watches: from which revision
-  // Watchers were told up to here; those who have heard that hear the rest together.
+  std::map<CallId, int64_t> watches_;    // parked watches: their from_revision
+  // The last revision that watchers got. Watchers that have it get the later events together.
   int64_t told_revision_ = context_.last_number;
   int64_t untold_ = 0;      // events after told_revision_
-  bool tells_now_ = false;  // it is in shard_.telling
+  bool tells_now_ = false;  // this group is in shard_.telling
   Instant last_told_ = absl::InfinitePast();
   TimerId tell_timer_ = 0;
 
@@ -263,7 +269,7 @@ class Group final : public WaitOwner {
   int64_t members_lost_ = 0;
   const Charge charge_;
   Charge events_charge_;
-  // The members of the present generation, made once for all who ask while nothing changes.
+  // The members of the present generation, shared by all answers until a member changes.
   std::shared_ptr<const std::vector<MemberInfo>> member_infos_;
 };
 

@@ -1,5 +1,4 @@
-// What the parts of a group (rounds, mailboxes, unique ids) may know of each other: the facts of its life, and
-// how to say what went wrong.
+// The facts about a group that its parts (rounds, mailboxes, unique ids) share, and their errors.
 #ifndef COHORT_COORDINATOR_CORE_GROUP_CONTEXT_H_
 #define COHORT_COORDINATOR_CORE_GROUP_CONTEXT_H_
 
@@ -30,17 +29,17 @@ struct GroupContext {
   int64_t generation = 0;
   int world_size = 0;
   Roster roster;
-  // The last of the numbers given out as sequence, revision, receipt, blob, proposal; never goes down.
+  // The last number given out as a sequence, revision, receipt, blob or proposal. It only grows.
   int64_t last_number;
 
   int64_t NextNumber() { return ++last_number; }
 
-  // The seat-holder that a wait on `rank` would wait for in vain, as the cause of that; null: it can still act.
+  // Why the holder of the seat `rank` cannot act any more, so that waits for it end; null: it can.
   const Cause* WhyGone(int rank) const {
     auto it = gone.find(rank);
     return it == gone.end() ? nullptr : &it->second;
   }
-  // Who left, or was lost without breaking the generation.
+  // The ranks that left, or were lost without breaking the generation.
   std::map<int, Cause> gone;
 
   std::shared_ptr<const ErrorContext> Explain(std::string operation, const Cause& cause) const {
@@ -55,7 +54,8 @@ struct GroupContext {
     return absl::AbortedError(absl::StrCat("group ", key.group, ", ", cause.ToString(),
                                            operation.empty() ? "" : "; in ", operation));
   }
-  // Whether a value of `bytes`, with `around` for what keeps it, may be held; the error names the limit.
+  // Whether a value of `bytes` bytes, with `around` bytes of structures, may be held. Errors:
+  // RESOURCE_EXHAUSTED (names the limit).
   absl::Status CheckRoom(MemoryKind kind, int64_t bytes, int64_t around) const {
     if (ledger->held() + bytes > shard.limits.max_group_bytes_held) {
       return absl::ResourceExhaustedError(

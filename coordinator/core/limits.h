@@ -1,4 +1,4 @@
-// Every bound of the coordinator, by name. An answer RESOURCE_EXHAUSTED says the name that stands here.
+// Every limit of the coordinator. RESOURCE_EXHAUSTED names a limit with its name in this struct.
 #ifndef COHORT_COORDINATOR_CORE_LIMITS_H_
 #define COHORT_COORDINATOR_CORE_LIMITS_H_
 
@@ -7,20 +7,20 @@
 namespace cohort::coordinator {
 
 struct Limits {
-  // Totals over all shards, unless they say of what they are.
+  // A limit is a total over all shards, unless its comment names a smaller unit.
   int64_t max_groups = 100000;
   int64_t max_members = 16384;                 // per group
   int64_t max_candidates = 1024;               // per group, waiting to be added to a view
   int64_t max_inline_bytes = 1 << 20;          // a value in a request; the values of an answer together
   int64_t max_object_bytes = 64 << 20;         // a value that comes in parts
-  // Everything that callers make the coordinator keep (account.h); an eighth is for calls that wait.
-  // The program's default is half of the memory that it may use (options.h).
+  // All memory that the coordinator keeps for its callers (account.h); an eighth is reserved for
+  // calls that wait. The program's default is half of the memory that it may use (options.h).
   int64_t max_bytes_held = int64_t{4} << 30;
-  int64_t max_group_bytes_held = int64_t{1} << 30;  // of the values of one group, or of a tenant's store
+  int64_t max_group_bytes_held = int64_t{1} << 30;  // values of one group, or of a tenant's store
   int64_t max_mailbox_depth = 10000;           // undelivered objects of one (source, destination, tag)
   int64_t max_send_window = 1024;              // numbered sends of one mailbox that wait for an earlier one
   int64_t max_ordered_mailboxes = 65536;       // per group; (source, destination, tag) with numbered sends
-  int64_t max_unacknowledged = 4096;           // delivered objects a member has not acknowledged
+  int64_t max_unacknowledged = 4096;           // delivered objects that a member did not acknowledge
   int64_t max_round_names = 4096;              // per group; the longest unused idle one is forgotten
   int64_t max_open_rounds = 1024;              // numbers open at once under one name
   int64_t max_waiters_per_group = 262144;
@@ -30,7 +30,7 @@ struct Limits {
   int64_t max_event_log = 4096;                // events kept for watchers, per group and per namespace
   int64_t max_operations_kept = 16384;         // first answers kept per group for repeats
   int64_t max_unique_id_names = 256;           // per generation
-  int64_t max_blobs = 1024;                    // uploaded, not yet used, per group
+  int64_t max_blobs = 1024;                    // uploaded values not used yet, per group
   int64_t max_closed_names = 65536;            // closed groups whose generation is remembered exactly
 };
 

@@ -1,10 +1,10 @@
-// Objects between two ranks of one generation: in order per (source, destination, tag), each read
-// exactly once. The order is that of the calls as they come, or that of their numbers: see
-// mailboxes_order.cc.
+// Objects between two ranks of one generation. Each object is read exactly once, in order per
+// (source, destination, tag). The order is that of the calls, or that of their numbers
+// (mailboxes_order.cc).
 //
-// An object is in one of three places: in its box; handed out, under a receipt, until the receiver
-// acknowledges (a repeat of the same Receive gets it again); or gone. Objects nobody reads expire,
-// and the next reader of that box is told once that something was lost.
+// An object is in its box, or handed out, or gone. A handed-out object has a receipt and stays
+// until the receiver acknowledges it; a repeat of the same Receive gets it again. Objects that no
+// rank reads expire, and the next reader of that box gets DATA_LOSS once.
 #ifndef COHORT_COORDINATOR_CORE_MAILBOXES_H_
 #define COHORT_COORDINATOR_CORE_MAILBOXES_H_
 
@@ -36,7 +36,7 @@ struct HeldSend {
   Id128 operation;
   uint64_t fingerprint = 0;
   Payload payload;
-  int64_t blob = 0;  // where the payload came from, or 0
+  int64_t blob = 0;  // the blob that the payload was; 0: it was inline
   Instant deadline;
   Instant since;
 };
@@ -48,27 +48,28 @@ class Mailboxes final : public WaitOwner {
   Mailboxes(const Mailboxes&) = delete;
   Mailboxes& operator=(const Mailboxes&) = delete;
 
-  // Puts the object; returns its sequence, or why not. The caller answers, unless `wait_consumed`
-  // (then this does, once it was handed out). Delivers to a parked receiver at once.
+  // Puts the object into its box and returns its sequence number. The caller answers, unless
+  // `wait_consumed`: then this class answers, once the object was handed out. Delivers to a parked
+  // receiver at once.
   absl::StatusOr<int64_t> Send(Step& step, int sender, HeldSend& send);
-  // A numbered send, which parks here unless its turn has come. An error was not answered yet.
-  // Afterwards the caller takes the sends whose turn has come, one by one, and notes each that its
-  // mailbox accepted. `place` names the mailbox.
+  // Takes a numbered send, which parks here until it is next. After an error the caller answers.
+  // Afterwards the caller takes the sends that are next with TakeNextSend, one by one, and calls
+  // NoteSent for each that its mailbox accepted. `place` names the mailbox.
   absl::Status HoldSend(Step& step, const Member& sender, HeldSend send);
   std::optional<HeldSend> TakeNextSend(Step& step, int sender, const SendCall& place);
   void NoteSent(Step& step, int sender, const SendCall& call);
-  // A repeat of a Send that waits: parks again if the object is still there, else says what became
-  // of it.
+  // Handles a repeat of a Send with `wait_consumed`: parks it if the object was not handed out yet,
+  // else answers whether it was.
   void AwaitConsumed(Step& step, CallId id, absl::Duration wait, int64_t sequence);
   void Receive(Step& step, CallId id, const Member& receiver, const Id128& operation_id,
                absl::Duration wait, const ReceiveCall& call);
-  // Frees what the receipt stands for. Unknown ones are fine.
+  // Frees the object of the receipt. Unknown receipts are fine.
   void Acknowledge(Step& step, int64_t receipt);
 
-  // Nothing will come from `rank` any more; what it sent stays readable.
+  // `rank` will send no more objects; those that it has sent stay readable.
   void MemberGone(Step& step, int rank, const Cause& cause);
   void Break(Step& step, const Cause& cause);
-  // Forgets everything, for the next generation. Precondition: nobody waits.
+  // Forgets everything, for the next generation. Precondition: no call is parked.
   void Clear(Step& step);
   void Expire(Step& step, absl::Duration older_than, int64_t& count, int64_t& bytes);
   void Restore(Instant now, const ObjectRecord& record);
@@ -96,7 +97,7 @@ class Mailboxes final : public WaitOwner {
     Payload payload;
     Instant sent_at;
     absl::Duration expiration;
-    CallId sender_call = 0;  // waits until it is consumed
+    CallId sender_call = 0;  // the Send that waits until the object is handed out; 0: no call waits
     int64_t receipt = 0;
     Id128 operation;
     Charge charge;
@@ -108,13 +109,13 @@ class Mailboxes final : public WaitOwner {
     Id128 operation;
     Instant since;
   };
-  // Expired unread, and to be told. Their rows stay so long, without the values.
+  // Objects that expired unread, until a reader was told. Their rows stay so long, without values.
   struct Lost {
     std::vector<int64_t> sequences;
-    Id128 told_to;  // who may not have heard, and asks again under this operation
+    Id128 told_to;  // the operation that was told; its repeat is told again
     Charge charge;
   };
-  // All that goes to one (destination, tag).
+  // All objects for one (destination, tag), and its receivers.
   struct Box {
     std::map<int, std::map<int64_t, Object>> by_source;
     std::map<int, Lost> lost;
@@ -127,8 +128,8 @@ class Mailboxes final : public WaitOwner {
   void NoteLost(Box& box, int source, int64_t sequence);
   // The numbered sends of one (destination, tag, source).
   struct Ordered {
-    int64_t last = 0;                  // accepted
-    std::map<int64_t, HeldSend> held;  // by number, all larger
+    int64_t last = 0;                  // the last number that was accepted
+    std::map<int64_t, HeldSend> held;  // by number, all larger than `last`
   };
   using OrderKey = std::tuple<int, std::string, int>;
   static OrderKey KeyOf(int sender, const SendCall& call) {
@@ -136,14 +137,14 @@ class Mailboxes final : public WaitOwner {
   }
 
   absl::Status CheckDestination(int sender, const SendCall& call) const;
-  // Takes a held send off every list.
+  // Removes a held send from every list.
   HeldSend Unhold(Step& step, std::map<OrderKey, Ordered>::iterator ordered, int64_t order);
   void AbortHeld(Step& step, std::optional<int> rank, const Cause& cause);
   void TimeOutHeld(Step& step, CallId id);
   void DescribeHeld(Instant now, std::vector<OpenWait>& waits) const;
   void ExplainHeld(CallId id, ParkedCall& parked) const;
 
-  // The next object a receiver may take; nullptr: none.
+  // The next object that a receiver may take; null: there is no object.
   Object* Next(Box& box, const std::optional<int>& source);
   void HandOut(Step& step, CallId id, const Id128& operation, const BoxKey& key, Object& object);
   void AnswerWith(Step& step, CallId id, const Object& object);
@@ -153,7 +154,7 @@ class Mailboxes final : public WaitOwner {
   void DropIfEmpty(const BoxKey& key);
   void Lose(Step& step, const Object& object);
   void NoteUnread(int64_t sequence);
-  // Tells of what was lost on the way to this receiver, if there is something it may not know.
+  // Answers the receiver with DATA_LOSS if objects to it were lost and it may not know that yet.
   bool TellLost(Step& step, CallId id, const Id128& operation, const BoxKey& key,
                 const std::optional<int>& source);
   void ForgetLost(Step& step, Box& box, std::map<int, Lost>::iterator lost);
@@ -169,10 +170,10 @@ class Mailboxes final : public WaitOwner {
   absl::flat_hash_map<int64_t, std::pair<BoxKey, int>> where_;  // sequence -> box and source
   std::map<int64_t, Object> handed_out_;                        // by receipt
   absl::flat_hash_map<Id128, int64_t> handed_out_by_operation_;
-  SpentOperations spent_;                             // receives
-  std::set<int64_t> unread_;                          // the last objects that nobody was given
+  SpentOperations spent_;                             // of receives
+  std::set<int64_t> unread_;                          // the last objects that were dropped unread
   absl::flat_hash_map<int, int64_t> unacknowledged_;  // per receiver
-  // Calls: receivers by box, senders by sequence.
+  // Parked calls: receivers by box, senders by sequence.
   absl::flat_hash_map<CallId, BoxKey> receiving_;
   absl::flat_hash_map<CallId, int64_t> sending_;
   std::map<OrderKey, Ordered> ordered_;

@@ -1,4 +1,4 @@
-// What the files of Mailboxes share.
+// Helpers that the files of Mailboxes share.
 #ifndef COHORT_COORDINATOR_CORE_MAILBOXES_INTERNAL_H_
 #define COHORT_COORDINATOR_CORE_MAILBOXES_INTERNAL_H_
 

@@ -1,5 +1,5 @@
-// What a request asks, told apart from other requests: an operation id that comes with another one
-// is a mistake of the caller, which gets an error in place of an answer to something else.
+// Fingerprints of requests. A caller that uses one operation id for two different requests gets an
+// error, not the answer of the other request.
 #ifndef COHORT_COORDINATOR_CORE_OPERATION_REQUEST_H_
 #define COHORT_COORDINATOR_CORE_OPERATION_REQUEST_H_
 
@@ -10,10 +10,10 @@
 
 namespace cohort::coordinator {
 
-// A number that repeats of one request share and that different requests do not share, except by a
-// chance of 2^-64; never 0. Times are left out, because a repeat may bring what is left of them; so
-// is the content of a blob, which the first call used up. Journals keep these numbers: a change
-// here refuses the repeats that cross an upgrade.
+// A number that the repeats of one request share. Two different requests share it with a
+// probability of 2^-64. It is never 0. It does not depend on durations, because a repeat may have a
+// shorter one, nor on the content of a blob, which the first call used up. Journals keep these
+// numbers: after a change here, repeats of requests from before the upgrade are refused.
 uint64_t Fingerprint(const CancelRoundCall& call);
 uint64_t Fingerprint(const SendCall& call);
 uint64_t Fingerprint(const ExpireCall& call);
@@ -24,7 +24,7 @@ uint64_t Fingerprint(const AddCall& call);
 uint64_t Fingerprint(const AppendCall& call);
 uint64_t Fingerprint(const QueuePushCall& call);
 
-// Such as: put of key "a" (3 bytes). At most 300 bytes.
+// A text such as: put of key "a" (3 bytes). At most 300 bytes.
 std::string DescribeRequest(const CancelRoundCall& call);
 std::string DescribeRequest(const SendCall& call);
 std::string DescribeRequest(const ExpireCall& call);

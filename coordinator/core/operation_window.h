@@ -1,4 +1,4 @@
-// The first answers of a group, kept so that a repeated call gets the same one instead of acting
+// The first answers of a group's calls. A repeated call gets the same answer instead of acting
 // twice.
 #ifndef COHORT_COORDINATOR_CORE_OPERATION_WINDOW_H_
 #define COHORT_COORDINATOR_CORE_OPERATION_WINDOW_H_
@@ -28,34 +28,34 @@
 
 namespace cohort::coordinator {
 
-// What an operation id stands for: an answer is kept with the fingerprint of its request
-// (operation_request.h), and a call that brings the id with another request is refused.
+// Answers by operation id. Each is kept with the fingerprint of its request (operation_request.h);
+// a call that has the id with another request is refused.
 //
-// Bounded by number (Limits::max_operations_kept) and by age. At the bound, whoever has most gives
-// up its oldest: what one client has in flight is not pushed out by the haste of others. The first
-// half of an id stands for a client, as this project's library makes them; others may make every id
-// at random, and lose the oldest of all.
-// Only answers made of a few numbers
-// are kept; an answer that carries values is repeated by whoever holds the values. Confined to one
-// thread.
+// The window is bounded by number (Limits::max_operations_kept) and by age. At the bound, the
+// client with the most answers loses its oldest one, so that a fast client does not push out the
+// answers of a slow one. The first half of an id stands for the client, as this project's library
+// makes ids. If clients make ids at random, the window drops the oldest answer of all.
+//
+// The window keeps only answers of a few numbers. The class that holds a value repeats the answers
+// that carry the value. Confined to one thread.
 class OperationWindow {
  public:
-  // A repeat that comes later than this acts anew. Ages are looked at when an answer is remembered.
+  // A repeat that arrives later than this acts again. Remember drops the answers that are older.
   static constexpr absl::Duration kMaxAge = absl::Minutes(10);
 
-  // `tally` is charged for what is kept; null: nobody counts.
+  // `tally` is charged for the kept answers; null: they are not charged.
   explicit OperationWindow(Tally* tally = nullptr) {
     if (tally != nullptr) charge_ = Charge(*tally, MemoryKind::kAnswers);
   }
   OperationWindow(const OperationWindow&) = delete;
   OperationWindow& operator=(const OperationWindow&) = delete;
 
-  // The first answer to the call with this id; null if it is not known. Valid until the next call
-  // of this window.
+  // The first answer to the call with this id; null: it is not known. Valid until the next method
+  // call on this window.
   const ReplyBody* Find(const Id128& id) const;
 
-  // INVALID_ARGUMENT, which names both requests, when the id was used for another one; else OK,
-  // also when the id is not known. `R` is the answer that belongs to `call`.
+  // Returns OK if the id is unknown or belongs to this request. `R` is the type of the answer to
+  // `call`. Errors: INVALID_ARGUMENT (the id was used for another request; names both).
   template <typename R, typename C>
   absl::Status CheckSame(const Id128& id, uint64_t fingerprint, const C& call) const {
     const ReplyBody* first = Find(id);
@@ -65,7 +65,8 @@ class OperationWindow {
       return absl::OkStatus();
     return UsedBefore(id, DescribeRequest(call));
   }
-  // Whether the call was answered: by its first answer, or by the error of CheckSame.
+  // Answers a repeated call with its first answer, or with the error of CheckSame. Returns false if
+  // the id is unknown: the call is not answered.
   template <typename R, typename C>
   bool Repeated(Step& step, CallId call_id, const Id128& id, uint64_t fingerprint,
                 const C& call) const {
@@ -78,8 +79,7 @@ class OperationWindow {
     }
     return true;
   }
-  // The error of an id that was used for the kept operation, or for `first`, and comes again for
-  // `again`.
+  // The error for an id that was used for the kept operation, or for `first`, and now for `again`.
   absl::Status UsedBefore(const Id128& id, const std::string& again) const;
   static absl::Status UsedBefore(const Id128& id, const std::string& first,
                                  const std::string& again);
@@ -91,14 +91,14 @@ class OperationWindow {
   void Remember(Step& step, const GroupKey& key, const Id128& id, uint64_t fingerprint,
                 ReplyBody answer, const Limits& limits);
 
-  // Drops what is older than kMaxAge.
+  // Drops the answers older than kMaxAge.
   void DropOld(Step& step, const GroupKey& key);
 
   // Unknown ids are fine.
   void Forget(Step& step, const GroupKey& key, const Id128& id);
 
-  // Takes a kept answer of an earlier life; its age counts from `now`. Rows of an unknown kind are
-  // skipped.
+  // Takes a kept answer of an earlier boot; its age counts from `now`. Skips rows of an unknown
+  // kind.
   void Restore(const OperationRecord& record, Instant now);
 
   size_t size() const { return by_id_.size(); }
@@ -108,11 +108,11 @@ class OperationWindow {
     OperationRecord record;
     Instant at;
     bool recorded = true;
-    // What the record has no room for; null when it says everything.
+    // The whole answer, if the record has no room for it; else null.
     std::unique_ptr<const ReplyBody> whole;
   };
   using Entries = std::list<Entry>;
-  // Who has most, and among them the one with the oldest, comes last.
+  // Orders clients: the client with the most answers is last, and of those the one with the oldest.
   struct Rank {
     size_t count = 0;
     int64_t oldest = 0;
@@ -125,17 +125,18 @@ class OperationWindow {
   static int64_t EntryCost(bool whole);
   void Insert(Entry entry);
   void Drop(Step& step, const GroupKey& key, Entries::iterator entry);
-  // Around every change of a client's entries.
+  // Called before and after every change of a client's entries.
   void Unrank(uint64_t client);
   void Rerank(uint64_t client);
 
-  absl::flat_hash_map<uint64_t, Entries> clients_;  // each with its oldest first; none is empty
+  absl::flat_hash_map<uint64_t, Entries> clients_;  // not empty, oldest first
   absl::flat_hash_map<Id128, Entries::iterator> by_id_;
   absl::btree_set<Rank> ranks_;
   absl::btree_set<std::pair<int64_t, uint64_t>> by_age_;  // number of a client's oldest, client
   int64_t last_number_ = 0;
   Charge charge_;
-  // Entries keep the few numbers of an answer, not the whole variant, which is ten times as large.
+  // The result of Find. Entries keep the few numbers of an answer instead of the whole variant,
+  // which is ten times as large.
   mutable ReplyBody found_;
 };
 

@@ -1,4 +1,4 @@
-// Bytes that belong to users, counted while anyone holds them.
+// Bytes of users' values, counted as long as they are held.
 #ifndef COHORT_COORDINATOR_CORE_PAYLOAD_H_
 #define COHORT_COORDINATOR_CORE_PAYLOAD_H_
 
@@ -12,11 +12,11 @@
 
 namespace cohort::coordinator {
 
-// Counts the bytes of all values of one group or store. Shared by the group and the replies in flight,
-// which may be destroyed on other threads; hence atomic. Charges the account as well.
+// Counts the bytes of all values of one group or store, and charges them to the account. The group
+// shares it with replies in flight, which other threads may destroy, so it is atomic.
 class ByteLedger {
  public:
-  // What a value costs beside its bytes.
+  // The memory of a value beside its bytes.
   static constexpr int64_t kValueCost = 96;
 
   explicit ByteLedger(std::shared_ptr<Account> account) : account_(std::move(account)) {}
@@ -40,11 +40,12 @@ class ByteLedger {
   std::atomic<int64_t> held_{0};
 };
 
-// An immutable value, shared by reference. Null (default) means "no value", which differs from empty.
+// An immutable value, shared by reference. A default Payload has no value, which differs from an
+// empty one.
 class Payload {
  public:
   Payload() = default;
-  // Without a ledger it is not counted.
+  // Without a ledger, the value is not counted.
   Payload(std::string bytes, std::shared_ptr<ByteLedger> ledger,
           MemoryKind kind = MemoryKind::kObjects)
       : counted_(std::make_shared<const Counted>(std::move(bytes), std::move(ledger), kind)) {}
@@ -56,7 +57,8 @@ class Payload {
   }
   int64_t size() const { return static_cast<int64_t>(bytes().size()); }
   void reset() { counted_.reset(); }
-  // Charged as `kind` from now on: an upload has become an object. On the shard's thread only.
+  // Charges the value as `kind` from now on, such as an upload that has become an object. Only the
+  // shard's thread calls it.
   void Become(MemoryKind kind) const {
     if (counted_ == nullptr || counted_->ledger == nullptr || counted_->kind == kind) return;
     counted_->ledger->Move(counted_->kind, kind, size());

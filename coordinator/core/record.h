@@ -1,8 +1,9 @@
-// What must outlive the process, as rows: the machine emits them, a journal keeps them, Restore reads them.
+// The state that outlives the process, as rows. The state machine emits them, a journal keeps them,
+// and Restore reads them.
 //
-// A row is named by (group key, kind, id). Writing a row replaces it. The machine says what to write and what
-// to delete; the rows of one step are kept together or not at all. Instants do not travel: an expiry is kept as
-// a duration and begins anew after a restart (nothing expires early).
+// (group key, kind, id) is the key of a row. Writing a row replaces it. The journal keeps either
+// all rows of a step or no row of it. Rows have no instants: an expiry is kept as a duration and
+// begins again after a restart, so that nothing expires early.
 #ifndef COHORT_COORDINATOR_CORE_RECORD_H_
 #define COHORT_COORDINATOR_CORE_RECORD_H_
 
@@ -41,7 +42,7 @@ struct GroupRecord {
   GroupState state = GroupState::kForming;
   Cause cause;  // without `at`
   int world_size = 0;
-  std::string creator;  // who brought the spec by its Join; empty: CreateGroup, or not known
+  std::string creator;  // the member whose Join brought the spec; empty: CreateGroup, or not known
 };
 struct MemberRecord {
   int64_t incarnation = 0;
@@ -61,8 +62,8 @@ struct ObjectRecord {
   int64_t sequence = 0;
   absl::Duration expiration;
   Payload payload;
-  int64_t receipt = 0;     // > 0: handed out, not yet acknowledged; < 0: expired, and nobody was told yet
-  Id128 receive_operation; // ... to this call
+  int64_t receipt = 0;     // > 0: handed out, unacknowledged; < 0: expired, no reader told yet
+  Id128 receive_operation; // of the Receive to which it was handed out
 };
 struct RoundNameRecord {
   int64_t generation = 0;
@@ -72,11 +73,11 @@ struct RoundNameRecord {
   RoundOutcome last_outcome = RoundOutcome::kReleased;
   std::string last_reason;
   int64_t last_released = 0;
-  // Ranks that have not heard how a number at or below `ended_through` ended.
+  // Ranks that have not been told how a number at or below `ended_through` ended.
   struct Late {
-    int64_t number = 0;  // the first that they have not heard of
+    int64_t number = 0;  // the first such number
     std::vector<RankRange> ranks;
-    // How it ended; without a value: not known any more.
+    // How it ended; absent: not known any more.
     std::optional<RoundOutcome> outcome;
     RoundKind kind = RoundKind::kBarrier;
     std::string reason;
@@ -89,8 +90,8 @@ struct RoundNameRecord {
   };
   std::vector<Late> late;
 };
-// A round whose values somebody still has to read: ended (all-gather, gather, vote) or open with the root's
-// contribution acknowledged (broadcast, scatter).
+// A round with values that some rank still has to read: an ended one (all-gather, gather, vote), or
+// an open one whose root has been answered (broadcast, scatter).
 struct RoundEndRecord {
   int64_t generation = 0;
   RoundKind kind = RoundKind::kBarrier;
@@ -121,14 +122,14 @@ struct QueueItemRecord {
   int64_t receipt = 0;
   Id128 pop_operation;
 };
-// The first answer to a mutation, kept for its repeats. Small by construction: values are not in it.
+// The first answer to a mutation, kept for its repeats. It has numbers only, no values.
 struct OperationRecord {
   Id128 id;
   int reply_kind = 0;  // index in ReplyBody
   int64_t first = 0;   // the reply's numbers, in the order of its struct
   int64_t second = 0;
   bool flag = false;
-  int64_t number = 0;  // counts up in each window: tells the older from the newer
+  int64_t number = 0;  // counts up in each window: the newer answer has the larger number
   uint64_t fingerprint = 0;  // of the request; 0: not known (a journal of an older version)
 };
 struct UniqueIdRecord {
@@ -145,7 +146,7 @@ struct SendOrderRecord {
   int source = 0;
   int destination = 0;
   std::string tag;
-  int64_t last = 0;  // the last number that was taken
+  int64_t last = 0;  // the last number that was accepted
 };
 
 using RecordValue = std::variant<GroupRecord, MemberRecord, ObjectRecord, RoundNameRecord,
@@ -156,7 +157,7 @@ struct Record {
   GroupKey key;
   RecordKind kind = RecordKind::kGroup;
   std::string id;
-  // Absent: delete the row; with `whole_kind`, all rows of this group and kind.
+  // Absent: delete the row or, with `whole_kind`, all rows of this group and kind.
   std::optional<RecordValue> value;
   bool whole_kind = false;
 };

@@ -1,4 +1,4 @@
-// What the state machine answers. Each call gets exactly one reply, at once or later.
+// The replies of the state machine. Each call gets exactly one reply, immediately or later.
 #ifndef COHORT_COORDINATOR_CORE_REPLY_H_
 #define COHORT_COORDINATOR_CORE_REPLY_H_
 
@@ -31,7 +31,7 @@ struct JoinReply {
   int64_t revision = 0;
   absl::Duration lease;
   MissingReport missing;
-  // The same object for all who asked for members in one generation.
+  // One object for all joins of a generation that asked for members.
   std::shared_ptr<const std::vector<MemberInfo>> members;
 };
 struct KeepAliveReply {
@@ -49,9 +49,9 @@ struct ListGroupsReply {
 };
 struct WatchGroupReply {
   std::vector<GroupEvent> events;
-  int64_t revision = 0;  // ask from here next; without events when the wait ended
-  bool closed = false;   // the group is gone: no further step
-  bool report = false;   // the member is asked what it does with tensors
+  int64_t revision = 0;  // the from_revision of the next step
+  bool closed = false;   // the group is gone: this was the last step
+  bool report = false;   // the member is asked for a report of its operations on tensors
 };
 struct ViewReply {  // of a proposal and of its acknowledgement
   enum class Outcome { kCommitted = 1, kRefused = 2, kTimedOut = 3 };
@@ -67,7 +67,7 @@ struct ReportErrorReply {
   Cause first_cause;
 };
 
-// How a round ended: one object, shared by the replies to all its members.
+// The end of a round: one object, which the replies to all its members share.
 struct RoundEnd {
   RoundKind kind = RoundKind::kBarrier;
   std::string name;
@@ -77,7 +77,7 @@ struct RoundEnd {
   MissingReport missing;
   std::string reason;
   absl::Duration skew;
-  // The number had ended, without this member, before its call came.
+  // The number had ended without this member before its call arrived.
   bool late = false;
   int64_t receipt = 0;
   std::vector<Payload> values;  // in order of rank
@@ -89,7 +89,7 @@ struct RoundReply {
   std::shared_ptr<const RoundEnd> end;
   // Whether this member gets `end->values` (all-gather: all; gather: the root).
   bool with_values = false;
-  // What this member alone gets (broadcast, scatter).
+  // This member's own value (broadcast, scatter).
   Payload own;
 };
 struct CancelRoundReply {
@@ -269,7 +269,7 @@ using ReplyBody =
                  QueuePushReply, QueuePopReply, WatchKeysReply, FetchIdsReply, WhoIsMissingReply,
                  DumpWaitsReply, EvictReply>;
 
-// What goes with ABORTED, NOT_FOUND and FAILED_PRECONDITION.
+// The details of ABORTED, NOT_FOUND and FAILED_PRECONDITION.
 struct ErrorContext {
   std::string group;
   int64_t current_generation = 0;
@@ -279,7 +279,7 @@ struct ErrorContext {
 
 struct Reply {
   CallId id = 0;
-  absl::Status status;  // not ok: `body` is EmptyReply and `context` may say more
+  absl::Status status;  // not OK: `body` is EmptyReply, and `context` may have details
   std::shared_ptr<const ErrorContext> context;
   ReplyBody body;
 };

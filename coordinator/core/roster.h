@@ -1,5 +1,5 @@
-// Who sits where in one group: seats by rank, members by name and by session, and the sessions that were fenced.
-// Only facts; what they mean is group_*.cc's business.
+// The members of one group: seats by rank, members by name and by session, and fenced sessions. It
+// keeps facts; group_*.cc acts on them.
 #ifndef COHORT_COORDINATOR_CORE_ROSTER_H_
 #define COHORT_COORDINATOR_CORE_ROSTER_H_
 
@@ -26,7 +26,7 @@ namespace cohort::coordinator {
 struct Member {
   std::string name;
   int64_t incarnation = 0;
-  int rank = -1;  // -1: not seated yet (a candidate, or waiting for any seat)
+  int rank = -1;  // -1: no seat yet (a candidate, or a member that waits for any seat)
   MemberState state = MemberState::kJoining;
   Id128 session;
   std::string host;
@@ -39,30 +39,29 @@ struct Member {
   std::string progress_operation;
   Instant progress_at;
 
-  // What it does with tensors, as it said last, and when it was asked. `report_due`: its watch has not brought it the
-  // question yet.
+  // The member's last report of its operations on tensors, and when it was asked for one.
   std::optional<TensorReport> tensors;
   Instant tensors_at;
   Instant asked_at = absl::InfinitePast();
-  bool reports = false;  // it can be asked
-  bool report_due = false;
-  CallId watch_call = 0;  // the last that was parked for it, perhaps answered since
+  bool reports = false;     // its attached watch takes requests for reports
+  bool report_due = false;  // the watch has not delivered the request yet
+  CallId watch_call = 0;    // the last watch call that was parked; it may have been answered since
 
-  // The last thing it asked for, for people.
+  // The last operation that it called, for people.
   const char* operation = "join";
   std::string operation_name;
   int64_t operation_number = 0;
   Instant operation_at;
 
-  // The streams that stand for it, and what happens when the last one broke.
+  // The streams that stand for it, and the timer that runs after the last one broke.
   std::vector<int64_t> streams;
   Instant attached_until;  // when the last of them ended
   TimerId disconnect_timer = 0;
 
-  // What it costs, as of when its texts last changed.
+  // Its memory, updated when its texts change.
   Charge charge;
 
-  // Its parked Join, or 0.
+  // Its parked Join; 0: it has no parked Join.
   CallId join_call = 0;
   bool with_members = false;
 
@@ -70,19 +69,19 @@ struct Member {
     return state == MemberState::kJoining || state == MemberState::kActive ||
            state == MemberState::kSuspected || state == MemberState::kCandidate;
   }
-  // It was asked, and has not said since.
+  // Whether it was asked for a report and has not reported since.
   bool owes_report() const {
     return asked_at != absl::InfinitePast() && (!tensors.has_value() || tensors_at < asked_at);
   }
   bool confirmed() const { return state == MemberState::kActive || state == MemberState::kSuspected; }
 };
 
-// Memory grows with the members that are there, not with the number of seats.
+// Memory grows with the number of members, not with the number of seats.
 class Roster {
  public:
   explicit Roster(Tally& tally) : tally_(tally), fenced_charge_(tally, MemoryKind::kMembers) {}
 
-  // nullptr when there is none.
+  // Null: there is no such member.
   Member* ByName(absl::string_view name);
   Member* BySession(const Id128& session);
   Member* BySeat(int rank) const {
@@ -91,28 +90,30 @@ class Roster {
   }
 
   int seat_count() const { return seat_count_; }
-  // Seats that fall away must be empty.
+  // Precondition: seats at and above `seat_count` are empty.
   void Resize(int seat_count) { seat_count_ = seat_count; }
   // The seats that are taken, in order of rank.
   const absl::btree_map<int, Member*>& seats() const { return seats_; }
 
   Member& Add(std::unique_ptr<Member> member);
-  // Charges the member anew, after its host, addresses or labels changed.
+  // Updates the member's charge, after its host, addresses or labels changed.
   void Recharge(Member& member);
-  // Forgets the member; its session answers `why` from now on.
+  // Forgets the member. Calls of its session are answered with `why` from now on.
   void Remove(Member& member, const Cause& why);
-  // The session answers `why` from now on; the member stays in its seat (it left or was lost).
+  // Calls of the session are answered with `why` from now on. The member, which left or was lost,
+  // keeps its seat.
   void Fence(Member& member, const Cause& why);
-  // A new life of the same name: the old session and incarnation are fenced.
+  // Begins a new incarnation of the member; fences the old session and incarnation.
   void Replace(Member& member, int64_t incarnation, const Id128& session, const Cause& why);
   void SetSession(Member& member, const Id128& session);
   // Precondition: the seat is empty.
   void Seat(Member& member, int rank);
   void Unseat(Member& member);
 
-  // Why this session no longer counts; nullptr: it never existed here (or long ago).
+  // Why this session was fenced; null: it never was, or so long ago that it is forgotten.
   const Cause* WhyFenced(const Id128& session) const;
-  // Whether a newer life of `name` was here since this one, so that a late repeat of its Join must not win.
+  // Whether a newer incarnation of `name` has joined since this one: a late repeat of this one's
+  // Join is then refused.
   bool WasReplaced(absl::string_view name, int64_t incarnation) const;
 
   // By name. Members are stable in memory until removed.
@@ -121,10 +122,10 @@ class Roster {
   }
   int CountLive() const;
 
-  // `expected` minus `arrived`, with what is known about the first of those who are missing.
+  // The ranks of `expected` that are not in `arrived`, with details of the first kDetails.
   MissingReport Missing(Instant now, const RankSet& expected, const RankSet& arrived) const;
   MemberInfo Info(Instant now, const Member& member) const;
-  // Seats in order of rank, then the others by name.
+  // Seated members by rank, then the others by name.
   std::vector<MemberInfo> Infos(Instant now) const;
 
  private:
@@ -140,9 +141,9 @@ class Roster {
   absl::flat_hash_map<Id128, Member*> sessions_;
   absl::flat_hash_map<Id128, Cause> fenced_;
   std::deque<Id128> fenced_order_;
-  // Lives that were replaced or removed, in this order.
+  // Incarnations that were replaced or removed, oldest first.
   std::deque<std::pair<std::string, int64_t>> past_lives_;
-  Charge fenced_charge_;  // of both
+  Charge fenced_charge_;  // of fenced sessions and past incarnations
 };
 
 }  // namespace cohort::coordinator

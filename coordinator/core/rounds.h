@@ -1,19 +1,25 @@
 // Barriers, gathers, broadcasts and votes of one generation: numbered rounds under a name.
 //
-// The rounds of one name are one sequence for all members, whatever they are: a member that calls an all-gather
-// where the others call a barrier is a mismatch, found at once. Two families:
+// The rounds of one name are one sequence for all members, whatever their kinds. If a member calls
+// an all-gather where the others call a barrier, the round ends at once in a mismatch. Two
+// families:
 //
-//   symmetric (barrier, all_gather, gather, vote, agree_alive): everyone waits until all have arrived.
-//     A call that goes away takes its arrival back. When the first `wait` ends, the number ends for all.
-//   rooted (broadcast, scatter): readers wait for the root alone; the root does not wait, unless it asks to.
-//     When a reader's `wait` ends, only that reader is told; the number stays open until all have read.
+//   symmetric (barrier, all_gather, gather, vote, agree_alive): all members wait until all have
+//     arrived. A cancelled call takes its arrival back. When the first `wait` ends, the number ends
+//     for all.
+//   rooted (broadcast, scatter): readers wait only for the root; the root waits only with
+//     wait_consumed. When a reader's `wait` ends, only that reader times out; the number stays open
+//     until all have read.
 //
-// What stays of an ended number: the watermark of the name, how the last one ended, the values that a member may
-// still ask for again, until it acknowledges their receipt, or arrives at a later number, or they expire; and that
-// it was released, until everyone who was in it has been in a later one that ended.
+// After a number has ended, these stay:
+//   - the watermark of the name, and how the last number ended;
+//   - values that a member may ask for again, until it acknowledges their receipt, it arrives at a
+//     later number, or they expire;
+//   - the fact that it was released, until all its members have been in a later number that ended.
 //
-// Each member counts its own rounds under a name. A member that comes to a number that has ended without it is told
-// how that number ended, once; it goes on where the others are. Only the ranks that are behind have an entry.
+// Each member counts its own rounds under a name. A member that calls a number that has ended
+// without it is told once how the number ended, and goes on with the number of the others. Only
+// ranks that are behind have an entry.
 #ifndef COHORT_COORDINATOR_CORE_ROUNDS_H_
 #define COHORT_COORDINATOR_CORE_ROUNDS_H_
 
@@ -41,19 +47,22 @@ class Rounds final : public WaitOwner {
   Rounds(const Rounds&) = delete;
   Rounds& operator=(const Rounds&) = delete;
 
-  // `values` are `call.values`, resolved. The member is seated and of this generation.
+  // `values` are the resolved `call.values`. Precondition: the member has a seat in this
+  // generation.
   void Enter(Step& step, CallId id, Member& member, absl::Duration wait, const EnterRoundCall& call,
              std::vector<Payload> values);
-  // Ends barrier `name`, number `number` (0: the lowest open one). Returns the number, 0 when none is open.
+  // Ends the symmetric round `number` of `name` (0: the lowest open one). Returns its number; 0: no
+  // such round is open.
   int64_t Cancel(Step& step, const std::string& name, int64_t number, const std::string& reason);
-  // The member has what this receipt stands for. Unknown ones are fine.
+  // The member has the values of this receipt. Unknown receipts are fine.
   void Acknowledge(Step& step, int rank, int64_t receipt);
 
-  // This member will not arrive any more: rounds that need it end ABORTED; agreements do without it.
+  // This member will not arrive any more: rounds that need it end ABORTED; agreements go on without
+  // it.
   void MemberGone(Step& step, int rank, const Cause& cause);
-  // The generation ended. Agreements on who is alive go on when `keep_agreements`, without those gone.
+  // The generation ended. With `keep_agreements`, AgreeAlive rounds go on without the gone members.
   void Break(Step& step, const Cause& cause, bool keep_agreements);
-  // Forgets everything, for the next generation. Precondition: nobody waits.
+  // Forgets everything, for the next generation. Precondition: no call is parked.
   void Clear(Step& step);
   // Frees values older than `older_than`.
   void Expire(Step& step, absl::Duration older_than, int64_t& count, int64_t& bytes);
@@ -84,12 +93,12 @@ class Rounds final : public WaitOwner {
     int64_t number = 0;
     RankSet participants;
     std::string digest;
-    int opener = 0;  // who came first and so said what this round is
+    int opener = 0;  // the rank that arrived first; its call defines the round
     int root = -1;
     VoteOp op = VoteOp::kAnd;
 
-    RankSet arrived;  // symmetric: waiting in it; rooted: root, and readers that wait or have read
-    RankSet read;     // rooted: who was served
+    RankSet arrived;  // symmetric: ranks that wait; rooted: root, readers that wait or have read
+    RankSet read;     // rooted: readers that were served
     std::vector<Waiter> waiters;
     int first_rank = -1;
     int last_rank = -1;
@@ -97,7 +106,7 @@ class Rounds final : public WaitOwner {
     Instant last_at;
     Instant deadline;  // the earliest of the waiters', for people
 
-    // One per participant (symmetric, scatter), or one (broadcast); empty: no values.
+    // One per participant (symmetric, scatter) or one (broadcast); empty: no values.
     std::vector<Payload> values;
     std::vector<int64_t> votes;
     bool has_root = false;
@@ -113,20 +122,21 @@ class Rounds final : public WaitOwner {
   };
   struct Name {
     std::string name;
-    // All numbers up to this one have ended, or will never be.
+    // All numbers up to this one have ended, or will not be used.
     int64_t ended_through = 0;
     RoundKind last_kind = RoundKind::kBarrier;
     RoundOutcome last_outcome = RoundOutcome::kReleased;
     std::string last_reason;
     int64_t last_number = 0;
     std::weak_ptr<const RoundEnd> last_end;  // in kept_ends_; unless it was released
-    // The last barrier of all members. Whoever asks for it again was in it and must hear RELEASED, whatever came
-    // after. Other rounds stay in `rounds` for that.
+    // The number of the last released barrier of all members. A member that repeats it was in it
+    // and gets RELEASED, even after later rounds. Rounds of other kinds stay in `rounds` for
+    // repeats.
     int64_t last_released = 0;
-    // Open ones, and ended ones that somebody may ask for again.
+    // Open rounds, and ended ones that a member may ask for again.
     std::map<int64_t, Round> rounds;
-    // Ranks that have not heard how a number at or below `ended_through` ended, by the first such number. A rank has
-    // at most one entry; a rank without one has heard of all numbers up to `ended_through`.
+    // Ranks that have not been told how a number at or below `ended_through` ended, by the first
+    // such number. A rank has at most one entry; a rank without an entry is not behind.
     struct Late {
       RankSet ranks;
       std::weak_ptr<const RoundEnd> end;  // how that number ended; in kept_ends_
@@ -142,29 +152,29 @@ class Rounds final : public WaitOwner {
     return kind == RoundKind::kBroadcast || kind == RoundKind::kScatter;
   }
 
-  // What a round that has just been opened will cost, values aside.
+  // The memory of a round that has just been opened, without values.
   int64_t CostOfRound(const Round& round) const;
   Name* FindOrAddName(Step& step, const std::string& name);
   void DropName(Step& step, Name& name);
-  // --- rounds_numbers.cc: where each rank is
-  // The first number that this member has not heard of.
+  // --- rounds_numbers.cc: the next number of each rank
+  // The first number whose end this member has not been told.
   static int64_t FirstUnheard(const Name& name, int rank);
-  // The first number this member has not taken part in, nor heard the end of.
+  // The first number that this member has not taken part in and whose end it has not been told.
   static int64_t NextFor(const Name& name, int rank);
   // The watermark of the name has moved up from `from`: the ranks that were not there are behind.
   void NoteLate(Name& name, int64_t from);
   static void AddLate(Name& name, int64_t number, const RankSet& ranks);
-  // The member has heard, or is told now, where the name is.
+  // The member knows, or is told now, the watermark of the name: it is not behind any more.
   void CatchUp(Step& step, Name& name, int rank);
   void KeepEnd(const std::shared_ptr<const RoundEnd>& end);
-  // What a member hears of a number that ended unreleased and is not in `rounds`.
+  // The end that a member gets for a number that ended unreleased and is not in `rounds`.
   std::shared_ptr<const RoundEnd> EndOf(const Name& name, int64_t number, int rank) const;
   static std::string LateReason(const RoundEnd& end, int rank);
   static void WriteLate(const Name& name, RoundNameRecord& record);
   void RestoreLate(Name& name, const RoundNameRecord& record);
 
   void Open(Step& step, const EnterRoundCall& call, int rank, RankSet participants, Round& round);
-  // Empty when the call fits the round; else both sides, in words.
+  // Empty: the call fits the round. Else a text that names both sides.
   std::string Mismatch(const Round& round, const EnterRoundCall& call, int rank,
                        const RankSet& participants) const;
   void AnswerEnded(Step& step, CallId id, Name& name, int64_t number, int rank);
@@ -173,12 +183,12 @@ class Rounds final : public WaitOwner {
   void Serve(Step& step, Name& name, Round& round, CallId id, int rank);
   void Park(Step& step, Name& name, Round& round, CallId id, int rank, absl::Duration wait);
   void Unpark(CallId id);
-  // This rank waits no more: from now on it can progress.
+  // This rank waits no longer: its progress timeout starts now.
   void EndWait(Step& step, int rank);
   void MaybeRelease(Step& step, Name& name, Round& round);
   bool Complete(const Round& round) const;
   void CountVotes(const Round& round, RoundEnd& end) const;
-  // Ends a round for all who wait in it.
+  // Ends a round for all members that wait in it.
   void End(Step& step, Name& name, Round& round, RoundOutcome outcome, std::string reason);
   void AbortRound(Step& step, Name& name, Round& round, const Cause& cause);
   // Answers the call of this rank, if it waits.
@@ -188,10 +198,10 @@ class Rounds final : public WaitOwner {
   void Advance(Step& step, Name& name, const Round& round);
   void KeepValues(Step& step, Name& name, Round& round);
   void ValuesExpired(Step& step, const std::string& name, int64_t number);
-  // All who get values of this ended round have them.
+  // All members that get values of this ended round have acknowledged them.
   void AllAcknowledged(Step& step, Name& name, Round& round);
   void DropEndedBefore(Step& step, Name& name, int64_t number);
-  // Whether everyone who takes part and can still act has been in it.
+  // Whether all participants that can still act have been in it.
   bool AllWereIn(const Round& round) const;
   std::string Title(const Name& name, const Round& round) const;
   MissingReport Missing(Instant now, const Round& round) const;
@@ -209,7 +219,7 @@ class Rounds final : public WaitOwner {
   };
   absl::flat_hash_map<CallId, Place> parked_;
   absl::flat_hash_map<int64_t, Place> receipts_;
-  // How the last numbers that were not released ended, of all names: kEndsKept at most.
+  // The ends of the last kEndsKept numbers, of all names, that were not released.
   std::deque<std::shared_ptr<const RoundEnd>> kept_ends_;
   int64_t released_barriers_ = 0;
 };

@@ -1,4 +1,4 @@
-// What the parts of one shard share.
+// The state that the parts of one shard share.
 #ifndef COHORT_COORDINATOR_CORE_SHARD_H_
 #define COHORT_COORDINATOR_CORE_SHARD_H_
 
@@ -24,25 +24,27 @@ struct Shard {
       : tally(std::move(account)) {}
 
   Limits limits;
-  // Counts the starts of this journal, from 1. Counters that are not kept start at FirstNumber().
+  // Counts the starts of this journal, from 1. Counters that the journal does not keep start at
+  // FirstNumber().
   int64_t boot = 1;
   bool draining = false;
   Timers timers;
-  Tally tally;  // before all that charges it
+  Tally tally;  // declared before all members that charge it
   WaitTable waits{tally};
-  // The coordinator did not run a moment ago. Connections that ended meanwhile say nothing about their members, who
-  // have until then to connect again, at least.
+  // The coordinator was stopped or suspended recently. Connections that ended meanwhile say nothing
+  // about their members, which may connect again at least until this instant.
   Instant resumed_until = absl::InfinitePast();
 
-  // What a group that begins counts from: larger than every number that an earlier boot, or an earlier group of
-  // this one, can have given out. So a receipt or a revision of a closed group means nothing to its successor.
+  // The number from which a new group counts. It is larger than every number that an earlier boot,
+  // or a closed group of this boot, can have given out. A new group of the same name therefore does
+  // not know the receipts and revisions of the closed one.
   int64_t FirstNumber() const { return std::max((boot - 1) << 32, last_number_of_closed); }
   int64_t last_number_of_closed = 0;
-  // Tenants whose store let go of its last key, item or parked call in this step.
+  // Tenants whose store dropped its last key, item or parked call in this step.
   std::vector<std::string> perhaps_idle;
-  // Groups whose watchers hear at the end of the step what happened in it.
+  // Groups whose watchers get the step's events at the end of the step.
   std::vector<Group*> telling;
-  // Groups that ended and are still to be taken off.
+  // Groups that were closed and have to be destroyed.
   std::vector<GroupKey> closed;
 };
 

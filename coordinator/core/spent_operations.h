@@ -1,5 +1,5 @@
-// Operations that took something and acknowledged it, or waited in vain: a copy of such a call that
-// comes late must not take anything. It is answered like one that waited in vain.
+// Operations that took an object and acknowledged it, or that timed out. A late copy of such a call
+// takes nothing and is answered as if it had timed out.
 #ifndef COHORT_COORDINATOR_CORE_SPENT_OPERATIONS_H_
 #define COHORT_COORDINATOR_CORE_SPENT_OPERATIONS_H_
 
@@ -12,13 +12,12 @@
 
 namespace cohort::coordinator {
 
-// The last ones only, and of this process only: a copy does not outlive the connection it travels
-// on.
+// Keeps the last operations only, and only in this process: a copy does not outlive its connection.
 class SpentOperations {
  public:
   explicit SpentOperations(Tally& tally) : charge_(tally, MemoryKind::kAnswers) {}
 
-  // An empty id is fine.
+  // Ignores an empty id.
   void Add(const Id128& operation, int64_t max_kept) {
     if (operation.empty() || !known_.insert(operation).second) return;
     order_.push_back(operation);

@@ -1,4 +1,4 @@
-// One input's worth of work: the time it happens at, and what it causes.
+// The work for one input: its instant and its effects.
 #ifndef COHORT_COORDINATOR_CORE_STEP_H_
 #define COHORT_COORDINATOR_CORE_STEP_H_
 
@@ -31,7 +31,7 @@ class Step {
     if (effects_.wants_notes) effects_.notes.push_back(GroupNote{key, event});
   }
 
-  // Whether records are wanted at all; a caller with much to copy may ask first.
+  // Whether records are wanted; a caller that would copy much asks first.
   bool keeps_records() const { return effects_.wants_records; }
   void Write(const GroupKey& key, RecordKind kind, std::string id, RecordValue value) {
     if (!effects_.wants_records) return;

@@ -40,28 +40,26 @@ namespace cohort::coordinator {
 // step, so all calls on a namespace are linearizable in the order in which they are handled.
 //
 //   S1  Every change of a key takes a new number from the group's counter as its revision and is
-//   one event.
-//       The revision of the namespace is that of its last event; queues take numbers but do not
-//       move it.
-//   S2  What is due at `now` is gone before a call of that instant looks: expiry is exact, however
-//   late the
-//       timers run.
+//       one event. The revision of the namespace is that of its last event; queues take numbers
+//       but do not change it.
+//   S2  Keys and items that are due at `now` are removed before a call at that instant looks:
+//       expiry is exact, however late the timers run.
 //   S3  A queue with a waiting consumer has no waiting item.
 //   S4  A parked watch has seen every event with its prefix.
-//   S5  A parked get stands under one key or queue that does not satisfy it.
+//   S5  A parked get is registered under one key or queue that does not satisfy it.
 class Store final : public WaitOwner {
  public:
-  // Events are kept for readers of changes at most so long, and so many bytes of values. They count
-  // as bytes held until then, but give way before a put is refused for want of bytes.
+  // The age and the bytes of values up to which events are kept for watches. They count as bytes
+  // held, but are dropped before a put is refused for want of memory.
   static constexpr absl::Duration kHistoryAge = absl::Minutes(1);
   static constexpr int64_t kHistoryBytes = 4 << 20;
-  // One answer of a watch: so many changes, and so many bytes of values, if one change is not larger.
+  // The most changes and bytes of values in one answer of a watch. A larger change comes alone.
   static constexpr int kWatchBatch = 256;
   static constexpr int64_t kWatchBatchBytes = 64 << 10;
 
-  // `last_number` is the group's counter: the last number it gave out, at first
+  // `last_number` is the group's counter: the last number that it gave out, at first
   // shard.FirstNumber(). All references outlive the store. `ledger` counts the bytes of this
-  // namespace (a child of the shard's).
+  // namespace.
   Store(Shard& shard, GroupKey key, OperationWindow& operations, std::shared_ptr<ByteLedger> ledger,
         int64_t* last_number);
   // Drops its parked calls without answers; FailAll answers them.
@@ -69,8 +67,8 @@ class Store final : public WaitOwner {
   Store(const Store&) = delete;
   Store& operator=(const Store&) = delete;
 
-  // The owner has checked the caller's session and acknowledged its receipts. With `wait` zero
-  // nothing is parked.
+  // The owner has checked the caller's session and acknowledged its receipts. With a `wait` of
+  // zero, no call is parked.
   void Handle(Step& step, CallId id, const Caller& caller, absl::Duration wait, PutCall&& call);
   void Handle(Step& step, CallId id, const Caller& caller, absl::Duration wait, GetCall&& call);
   void Handle(Step& step, CallId id, const Caller& caller, absl::Duration wait, RangeCall&& call);
@@ -87,32 +85,33 @@ class Store final : public WaitOwner {
   // Frees a popped item. Unknown receipts are fine.
   void Acknowledge(Step& step, int64_t receipt);
 
-  // Deletes the keys bound to the session. Its parked calls and the items handed to it stay: see
-  // FailSession; an item that is never acknowledged goes when it expires.
+  // Deletes the keys bound to the session. Its parked calls stay until FailSession. Items handed to
+  // it stay until they are acknowledged or expire.
   void EndSession(Step& step, const Id128& session);
 
-  // Answer the parked calls: of one session, of all.
+  // Answer the parked calls of one session, or all parked calls, with an error.
   void FailSession(Step& step, const Id128& session, const absl::Status& status,
                    std::shared_ptr<const ErrorContext> context = nullptr);
   void FailAll(Step& step, const absl::Status& status,
                std::shared_ptr<const ErrorContext> context = nullptr);
 
-  // Take rows of an earlier life, in any order, before any call. Expiries begin anew at `now`.
+  // Take the rows of an earlier boot, in any order, before any call. Expiries begin again at `now`.
   void Restore(Instant now, const KeyRecord& record);
   void Restore(Instant now, const QueueItemRecord& record);
 
-  // For queue items that name no expiration; 3600 s unless set.
+  // Sets the expiration of queue items whose push has none; default 3600 s.
   void set_data_expiration(absl::Duration expiration) { data_expiration_ = expiration; }
 
-  // Nothing kept, no event that a watcher could still ask for, and nobody waits.
+  // Whether it has no keys, no items, no event that a watch could still ask for and no parked call.
   bool idle() const;
-  // Idle, and no late copy of a pop could come that must be answered "nothing".
+  // Whether it is idle and knows of no pop whose late copy it would have to answer with "not
+  // found".
   bool traceless() const { return idle() && spent_pops_.empty(); }
   int64_t key_count() const { return static_cast<int64_t>(keys_.size()); }
   // Items of queues, those handed out and not acknowledged included.
   int64_t queue_item_count() const { return queue_item_count_; }
   int64_t unacknowledged_count() const { return static_cast<int64_t>(handed_out_.size()); }
-  // Calls that wait for a key or an item; watches wait for nobody.
+  // The number of calls that wait for a key or an item; watches are not counted.
   int64_t waiter_count() const { return static_cast<int64_t>(parked_.size()) - watch_count_; }
   int64_t watch_count() const { return watch_count_; }
   bool IsWatch(CallId id) const;
@@ -120,9 +119,9 @@ class Store final : public WaitOwner {
 
   void Forget(Step& step, CallId id) override;
   void TimeOut(Step& step, CallId id) override;
-  // Fills group and operation; whose call it is, the owner knows by SessionOf.
+  // Fills group and operation; the owner finds the member by SessionOf.
   void Explain(CallId id, ParkedCall& parked) const override;
-  // Of a parked call; empty if it has none or is unknown.
+  // The session of a parked call; empty: it has no session, or the call is unknown.
   Id128 SessionOf(CallId id) const;
 
  private:
@@ -142,7 +141,7 @@ class Store final : public WaitOwner {
     Instant expires_at;
   };
   struct Queue {
-    std::map<int64_t, Item> items;        // by sequence; those not handed out
+    std::map<int64_t, Item> items;        // by sequence; items that were not handed out
     std::map<int64_t, CallId> consumers;  // by arrival
     int64_t handed_out_count = 0;
     int64_t depth() const { return static_cast<int64_t>(items.size()); }
@@ -172,7 +171,7 @@ class Store final : public WaitOwner {
     std::vector<std::string> queues;
     int64_t newer_than = 0;
     bool or_queue = false;
-    size_t blocked_on = 0;  // index of the key or queue it stands under; the queues follow the keys
+    size_t blocked_on = 0;  // index of the key or queue of S5; the queues follow the keys
 
     size_t size() const { return keys.size() + queues.size(); }
     bool on_key() const { return blocked_on < keys.size(); }
@@ -194,7 +193,7 @@ class Store final : public WaitOwner {
   };
   using ParkedCalls = std::map<CallId, Parked>;
 
-  // Why something is due at an instant: a key (sequence 0) or a queue item.
+  // A key (sequence 0) or a queue item, and the instant when it expires.
   struct Due {
     Instant at;
     std::string name;
@@ -206,13 +205,13 @@ class Store final : public WaitOwner {
 
   enum class Deletion { kAsked, kExpired };
 
-  // Every entry point is one of these: what is due goes first, those who wait for the outcome are
-  // told last.
+  // The frame of every entry point: it removes due keys and items first, and answers woken calls
+  // last.
   class Turn {
    public:
     Turn(Store& store, Step& step) : store_(store), step_(step) {
       store_.CatchUp(step_);
-      store_.AnswerWoken(step_);  // before a limit may cost the history they read from
+      store_.AnswerWoken(step_);  // before a limit may drop the events that they read
     }
     ~Turn() { store_.Settle(step_); }
     Turn(const Turn&) = delete;
@@ -225,76 +224,77 @@ class Store final : public WaitOwner {
 
   // --- store.cc: time, limits, parking
   int64_t NextNumber() { return ++*last_number_; }
-  // Removes what is due.
+  // Removes the keys, items and events that are due.
   void CatchUp(Step& step);
-  // Answers the watches that something happened for and sets the timer.
+  // Answers the woken watches and sets the timer.
   void Settle(Step& step);
   void ArmTimer();
   template <typename R>
   void AnswerFirst(Step& step, CallId id, const Caller& caller, uint64_t fingerprint, R answer);
-  // Whether a value of `size` bytes may take the place of one of `old_size`, with `around` more for what
-  // keeps it. May drop history.
+  // Whether a value of `size` bytes may replace one of `old_size`, with `around` bytes of
+  // structures. May drop events.
   absl::Status CheckValue(MemoryKind kind, int64_t size, int64_t old_size, int64_t around);
-  // The parts of CheckValue: of one value, and of `count` values that have `size` bytes together.
+  // The parts of CheckValue: for one value, and for `count` values of `size` bytes together.
   absl::Status CheckValueSize(int64_t size) const;
   absl::Status CheckRoom(MemoryKind kind, int64_t count, int64_t size, int64_t old_size,
                          int64_t around);
-  // The end of every change of a tenant's store: whether it can go is decided when the step ends.
+  // Called after every change of a tenant's store. The end of the step decides whether to destroy
+  // it.
   void NoteIdle();
   void Park(Step& step, CallId id, const Caller& caller, absl::Duration wait,
             std::variant<ParkedGet, ParkedPop, ParkedWatch> what);
-  // Takes a call off every list.
+  // Removes a call from every list.
   Parked Unpark(ParkedCalls::iterator call);
-  // Its texts; the rest is the shard's WaitTable's.
+  // The memory of the call's texts; the shard's WaitTable charges the rest.
   static int64_t CostOfParked(const Parked& parked);
   void FailIf(Step& step, const absl::Status& status, std::shared_ptr<const ErrorContext> context,
               const Id128* session);
 
   // --- store_keys.cc
-  // Gives the key this value (revisions aside) and returns the new revision. The caller wakes the
-  // gets when the step has written all of its keys.
+  // Writes the key with `entry`, whose revisions it ignores, and returns the new revision. The
+  // caller wakes the gets when the step has written all of its keys.
   int64_t WriteKey(Step& step, const std::string& key, Key entry);
   // Returns the next key. Precondition: `it` is not end.
   Keys::iterator DeleteKey(Step& step, Keys::iterator it, Deletion why);
-  // Whether the key at `it`, or a new one if that is end, may have a value of `size` bytes.
+  // Whether the key at `it`, or a new one if `it` is end, may have a value of `size` bytes.
   absl::Status CheckKey(const std::string& key, Keys::const_iterator it, int64_t size);
-  // Whether all keys of the put may be written; `it` is where its first key is.
+  // Whether all keys of the put may be written; `it` is its first key.
   absl::Status CheckPut(const PutCall& call, Keys::const_iterator it);
   absl::Status CheckKeyCount(int64_t more) const;
-  // Beyond the value, of a key that is new.
+  // The memory of a new key beyond its value.
   static int64_t CostOfNewKey(const std::string& key);
-  // The key of the first condition that does not hold; null when all hold.
+  // The key of the first condition that does not hold; null: all hold.
   const std::string* FirstUnmet(const PutCall& call, Keys::const_iterator it) const;
   static int64_t CostOfKey(const std::string& key, const Key& entry);
   void Index(const std::string& key, const Key& entry);
   void Unindex(const std::string& key, const Key& entry);
   KeyValue Show(Instant now, const std::string& key, const Key& entry) const;
-  // The index of the first key or queue, from `from` round, that does not satisfy the get; its size
-  // if there is none.
+  // The index of the first key or queue, cyclically from `from`, that does not satisfy the get. If
+  // all satisfy it: get.size().
   size_t FirstUnsatisfied(const ParkedGet& get, size_t from) const;
   absl::StatusOr<GetReply> Read(Instant now, const ParkedGet& get) const;
   void AnswerGet(Step& step, CallId id, const ParkedGet& get) const;
-  // Put the get on the lists of what it stands under, and take it off.
+  // Add the get to the list of the key or queue of S5, and remove it.
   void Stand(CallId id, const ParkedGet& get);
   void Unstand(CallId id, const ParkedGet& get);
   using GetsByName = absl::flat_hash_map<std::string, absl::btree_set<CallId>>;
-  // Answers the gets under the name that are satisfied now. `gets` is one of the two below.
+  // Answers the gets of this name that are now satisfied. `gets` is gets_by_key_ or gets_by_queue_.
   void WakeGets(Step& step, const GetsByName& gets, const std::string& name);
   void WakeKey(Step& step, const std::string& key) { WakeGets(step, gets_by_key_, key); }
 
   // --- store_queues.cc
-  // Of the values that no consumer has taken.
+  // The number of values that no consumer has taken.
   int64_t LengthOf(const std::string& queue) const;
   static int64_t CostOfItem(const std::string& name);
   void AddItem(Queue& queue, const std::string& name, int64_t sequence, Item item);
-  // An item is in the namespace from CountItem to RemoveItem, wherever it is meanwhile.
+  // An item counts from CountItem to RemoveItem, whether or not it is handed out meanwhile.
   void CountItem(const std::string& name, int64_t sequence, const Item& item);
   void RemoveItem(Step& step, const std::string& name, int64_t sequence, const Item& item);
-  // Takes the head for a caller. Precondition: there is one.
+  // Hands the head to a caller. Precondition: the queue has an item.
   QueuePopReply HandOut(Step& step, Queues::iterator queue, const Id128& operation);
   void KeepHandedOut(Queues::iterator queue, int64_t receipt, HandedOut handed);
   void DropHandedOut(Step& step, std::map<int64_t, HandedOut>::iterator handed);
-  // The caller of this operation waited in vain: its other copies end with it.
+  // The pop of this operation timed out: its other copies end with it.
   void EndPop(Step& step, const Id128& operation);
   // Restores S3; the queue may be gone afterwards.
   void Serve(Step& step, Queues::iterator queue);
@@ -335,15 +335,15 @@ class Store final : public WaitOwner {
   int64_t history_bytes_ = 0;
 
   ParkedCalls parked_;
-  int64_t watch_count_ = 0;  // of those parked
+  int64_t watch_count_ = 0;  // of parked watches
   int64_t last_arrival_ = 0;
   GetsByName gets_by_key_;
   GetsByName gets_by_queue_;
   absl::btree_set<std::pair<Id128, CallId>> pops_by_operation_;
-  // By length of the prefix, then prefix: an event looks up its key's beginning once per length in
-  // use.
+  // By length of the prefix, then by prefix: an event looks up the beginning of its key once for
+  // each length in use.
   std::map<size_t, absl::flat_hash_map<std::string, absl::btree_set<CallId>>> watches_;
-  // Watches to answer when the step settles, and from which revision.
+  // Watches to answer when the step settles, and the revision from which each reads.
   std::map<CallId, int64_t> woken_;
 
   Charge keys_charge_;
@@ -352,7 +352,7 @@ class Store final : public WaitOwner {
   Charge parked_charge_;
 };
 
-// The id of a queue item's row: such ids sort by queue, then by age.
+// The id of a queue item's row. These ids sort by queue, then by age.
 std::string QueueItemId(const std::string& queue, int64_t sequence);
 
 }  // namespace cohort::coordinator

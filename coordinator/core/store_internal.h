@@ -1,4 +1,4 @@
-// What the files of the store share.
+// Helpers that the files of the store share.
 #ifndef COHORT_COORDINATOR_CORE_STORE_INTERNAL_H_
 #define COHORT_COORDINATOR_CORE_STORE_INTERNAL_H_
 
@@ -19,7 +19,7 @@ inline absl::Status OverLimit(absl::string_view limit, int64_t value, absl::stri
       absl::StrCat("the limit ", limit, " is ", value, ": ", current));
 }
 
-// Of the request, where a repeat of it may come.
+// The fingerprint of a request that may be repeated; 0: it has no operation id.
 template <typename C>
 uint64_t FingerprintOf(const Caller& caller, const C& call) {
   return caller.operation_id.empty() ? 0 : Fingerprint(call);

@@ -1,5 +1,5 @@
-// Who is missing in operations on tensors. The coordinator takes no part in them: it knows what each rank last reported
-// with a keep-alive, and puts that together.
+// The ranks that are missing in operations on tensors. The coordinator takes no part in those: it
+// combines the last reports of all ranks, which come with their keep-alives.
 #ifndef COHORT_COORDINATOR_CORE_TENSOR_WAITS_H_
 #define COHORT_COORDINATOR_CORE_TENSOR_WAITS_H_
 
@@ -9,9 +9,10 @@
 
 namespace cohort::coordinator {
 
-// Fills `tensor_waits`, `ranks`, `unanswered` and `unknown`. An operation is listed if a rank is in it, and if another
-// rank has not come to it, or is waited for, or does not answer; otherwise once it takes long. An operation that began
-// just before the report moves, and is not listed.
+// Fills `tensor_waits`, `ranks`, `unanswered` and `unknown`. Lists an operation that a rank is in
+// if another rank has not begun it, is waited for, or owes a report. Lists other operations once
+// they take long. An operation that began just before its report counts as moving and is not
+// listed.
 void DescribeTensorWaits(Instant now, const GroupContext& context, WhoIsMissingReply& reply);
 
 }  // namespace cohort::coordinator

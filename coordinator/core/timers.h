@@ -1,4 +1,4 @@
-// Things to do at an instant. Pure: it holds no clock, its owner says what time it is.
+// Actions to run at an instant. It has no clock; its owner passes the time.
 #ifndef COHORT_COORDINATOR_CORE_TIMERS_H_
 #define COHORT_COORDINATOR_CORE_TIMERS_H_
 
@@ -13,7 +13,7 @@
 
 namespace cohort::coordinator {
 
-// 0 is no timer.
+// 0: no timer.
 using TimerId = int64_t;
 
 class Timers {
@@ -26,7 +26,7 @@ class Timers {
     when_.emplace(id, at);
     return id;
   }
-  // Unknown and 0 are fine. Sets `id` to 0.
+  // Unknown ids and 0 are fine. Sets `id` to 0.
   void Cancel(TimerId& id) {
     auto it = when_.find(id);
     if (it != when_.end()) {
@@ -35,7 +35,8 @@ class Timers {
     }
     id = 0;
   }
-  // Runs all that is due, in order of time; what they schedule for now or before runs too.
+  // Runs all actions that are due, in order of time, and those that they schedule for now or
+  // before.
   void Run(Step& step) {
     while (!due_.empty() && due_.begin()->first.first <= step.now()) {
       auto node = due_.extract(due_.begin());

@@ -1,4 +1,4 @@
-// The nouns of the state machine: what calls say, what replies and records repeat.
+// The types that calls, replies and records of the state machine share.
 #ifndef COHORT_COORDINATOR_CORE_TYPES_H_
 #define COHORT_COORDINATOR_CORE_TYPES_H_
 
@@ -15,10 +15,10 @@
 
 namespace cohort::coordinator {
 
-// Names one parked call between the machine and its shell; never reused, never 0.
+// Identifies one call between the state machine and its shell; never reused, never 0.
 using CallId = uint64_t;
 
-// Which namespace: tenant and group; an empty group is the tenant's own store.
+// A namespace: tenant and group. An empty group is the tenant's own store.
 struct GroupKey {
   std::string tenant;
   std::string group;
@@ -50,7 +50,7 @@ struct GroupSpec {
   std::map<std::string, std::string> labels;
 
   bool fixed() const { return min_members == max_members; }
-  // Silence after which a member with an attached stream is lost.
+  // A silent member with an attached stream is lost after this time.
   absl::Duration AttachedLease() const {
     return attached_lease > absl::ZeroDuration() ? attached_lease : lease * 4;
   }
@@ -90,13 +90,13 @@ struct Cause {
   Instant at;
 
   bool empty() const { return kind == CauseKind::kNone; }
-  // One sentence: who, what happened, in which generation.
+  // One sentence: the member, the event and the generation.
   std::string ToString() const;
-  // "member w0 (rank 0) on host-a", as much of it as is known; empty when nobody did it.
+  // The known parts of "member w0 (rank 0) on host-a"; empty: no member caused it.
   std::string Culprit() const;
 };
 
-// At most `max_bytes`, and not a part of a UTF-8 character.
+// The beginning of `text`, at most `max_bytes` long; does not cut a UTF-8 character.
 std::string CutText(const std::string& text, size_t max_bytes);
 
 struct MemberInfo {
@@ -150,7 +150,7 @@ struct MissingMember {
   absl::Duration progress_age;
 };
 
-// Who a wait is for: complete as ranges, with details for the first kDetails.
+// The ranks that a wait waits for: complete as ranges, with details of the first kDetails.
 struct MissingReport {
   static constexpr int kDetails = 64;
   int expected_count = 0;
@@ -164,15 +164,15 @@ struct MissingReport {
   absl::Duration skew;
 };
 
-// What one rank says of its operations on tensors; as TensorReport of proto/cohort/v1/group.proto.
+// One rank's report of its operations on tensors, like TensorReport of proto/cohort/v1/group.proto.
 struct TensorOperation {
   int64_t generation = 0;
   int64_t number = 0;  // 0: a transfer between some of the ranks
   std::string verb;
   std::string state;
   int peer = -1;
-  absl::Duration begun;                 // age, when it was reported
-  std::optional<absl::Duration> ended;  // age, when it was reported; absent: it is not over
+  absl::Duration begun;                 // age at the time of the report
+  std::optional<absl::Duration> ended;  // age at the time of the report; absent: it has not ended
 };
 struct TensorReport {
   bool moves_tensors = false;

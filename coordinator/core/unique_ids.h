@@ -1,4 +1,5 @@
-// Communicator ids of one generation: published once, fetched by its members, freed when all have them.
+// Communicator ids of one generation. A member publishes them once, the members fetch them, and
+// they are freed when all members have acknowledged them.
 #ifndef COHORT_COORDINATOR_CORE_UNIQUE_IDS_H_
 #define COHORT_COORDINATOR_CORE_UNIQUE_IDS_H_
 
@@ -29,7 +30,7 @@ class UniqueIds final : public WaitOwner {
 
   void MemberGone(Step& step, int rank, const Cause& cause);
   void Break(Step& step, const Cause& cause);
-  // For the next generation. Precondition: nobody waits.
+  // Forgets everything, for the next generation. Precondition: no call is parked.
   void Clear(Step& step);
   void Restore(const UniqueIdRecord& record);
 
@@ -53,10 +54,10 @@ class UniqueIds final : public WaitOwner {
     Instant at;
   };
   struct Ids {
-    // Empty: not published yet, or freed (`published` tells).
+    // Empty: not published yet or, if `published`, freed.
     std::vector<std::string> ids;
     bool published = false;
-    uint64_t digest = 0;  // of the ids, to know a repeat after they were freed
+    uint64_t digest = 0;  // of the ids, to recognise a repeat after they were freed
     int publisher = -1;
     int64_t receipt = 0;
     RankSet unacknowledged;
@@ -65,9 +66,9 @@ class UniqueIds final : public WaitOwner {
     Charge charge;
   };
 
-  // nullptr: too many names; the call was answered.
+  // Null: there are too many names, and the call was answered with an error.
   Ids* FindOrAdd(Step& step, CallId id, const std::string& name);
-  // After ids, details or the name were added.
+  // Updates the charge, after ids, details or the name were added.
   void Recharge(const std::string& name, Ids& ids);
   void Give(Step& step, CallId id, const Ids& ids);
   MissingReport Missing(Instant now, const Ids& ids) const;

@@ -1,4 +1,4 @@
-// The parked calls of a shard: who holds each, since when, until when.
+// The parked calls of a shard: the owner, the begin and the deadline of each.
 #ifndef COHORT_COORDINATOR_CORE_WAIT_TABLE_H_
 #define COHORT_COORDINATOR_CORE_WAIT_TABLE_H_
 
@@ -14,12 +14,14 @@
 
 namespace cohort::coordinator {
 
-// Something that calls wait in. It keeps its own list of those calls; the table only knows that they are its.
+// A part of the state machine in which calls wait. It keeps its own list of those calls; the table
+// knows only the owner of each call.
 class WaitOwner {
  public:
-  // The caller is gone (or is answered by somebody else): drop the call from the list, do not answer it.
+  // Removes the call from the list and does not answer it: the caller is gone, or another part has
+  // answered the call.
   virtual void Forget(Step& step, CallId id) = 0;
-  // Its wait ended: drop it and answer it.
+  // Removes the call, whose wait has ended, from the list and answers it.
   virtual void TimeOut(Step& step, CallId id) = 0;
   // Fills group, member, rank, operation and waits_on, for people.
   virtual void Explain(CallId id, ParkedCall& parked) const = 0;
@@ -30,8 +32,8 @@ class WaitOwner {
 
 class WaitTable {
  public:
-  // What a parked call costs the state machine: its entry here, its owner's, and the engine's. What
-  // gRPC holds for it is charged by the service.
+  // The memory of a parked call in the state machine: its entries in this table, in its owner and
+  // in the engine. The service charges gRPC's memory for it.
   static constexpr int64_t kParkedCallCost = 400;
 
   explicit WaitTable(Tally& tally) : charge_(tally, MemoryKind::kCalls) {}
@@ -47,7 +49,7 @@ class WaitTable {
     deadlines_.insert({deadline, id});
     charge_.Add(kParkedCallCost);
   }
-  // The owner has answered or dropped it. Unknown ids are fine.
+  // The owner has answered or dropped the call. Unknown ids are fine.
   void Done(CallId id) {
     auto it = waits_.find(id);
     if (it == waits_.end()) return;
@@ -68,7 +70,7 @@ class WaitTable {
     Done(id);
     owner->Forget(step, id);
   }
-  // Ends the waits whose time is over. An owner may answer others meanwhile.
+  // Ends the waits whose deadline has passed. An owner may answer other calls meanwhile.
   void Run(Step& step) {
     while (!deadlines_.empty() && deadlines_.begin()->first <= step.now()) {
       const CallId id = deadlines_.begin()->second;
@@ -77,7 +79,8 @@ class WaitTable {
       owner->TimeOut(step, id);
     }
   }
-  // Their callers have waited `by` longer than the core's time says.
+  // Moves all waits back by `by`: their callers have waited that much longer than the core's time
+  // says.
   void Advance(absl::Duration by) {
     deadlines_.clear();
     for (auto& [id, entry] : waits_) {
