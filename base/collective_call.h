@@ -1,4 +1,4 @@
-// A collective call as its caller describes it: with shapes, dimensions and sizes.
+// The description of a collective call: shapes, dimensions and sizes.
 #ifndef COHORT_BASE_COLLECTIVE_CALL_H_
 #define COHORT_BASE_COLLECTIVE_CALL_H_
 
@@ -13,18 +13,19 @@
 
 namespace cohort {
 
-// What all ranks of a group must agree on. It refers to the arguments of the call, which outlive
-// it.
+// The parts of a call that have to be the same on all ranks. It refers to the arguments of the
+// call, which outlive it.
 struct CollectiveCall {
   Collective collective = Collective::kBarrier;
   DataType type = DataType::kU8;
-  bool on_gpus = false;             // the tensors are in memory of GPUs
+  bool on_gpus = false;             // the tensors are in GPU memory
   bool ragged = false;              // each rank has its own extent along `dim`
-  int dim = -1;                     // 0..n-1, or -n..-1 from a caller; -1: none, once checked
+  int dim = -1;                     // 0..n-1, or -n..-1 from a caller; -1 after checks: none used
   int root = -1;                    // -1: the call has no root
   absl::Span<const int64_t> shape;  // of the tensor that every rank has
-  absl::Span<const int64_t> sizes;  // by rank, of ragged calls
-  // Only of all_to_all_v, where each rank has its own: what it receives; `sizes` is what it sends.
+  absl::Span<const int64_t> sizes;  // by rank, for ragged calls
+  // Only for all_to_all_v, where each rank has its own sizes: `sizes` are the sizes that this rank
+  // sends, these the sizes that it receives.
   absl::Span<const int64_t> output_sizes;
   Reduction reduction;  // if Reduces(collective)
 };
@@ -36,7 +37,7 @@ CollectiveCall MakeCall(Collective collective, const Tensor& input, const Tensor
 // Equal calls have equal digests. Different calls have equal digests in one of 2^32 cases.
 uint32_t Digest(const CollectiveCall& call);
 
-// Such as: all_gather_v of f32 [2, *] along dimension 1, sizes [3, 0, 4].
+// A text such as: all_gather_v of f32 [2, *] along dimension 1, sizes [3, 0, 4].
 std::string Describe(const CollectiveCall& call);
 
 // The same call on flat memory, where each rank's part has `count` elements. `collective` is the

@@ -1,4 +1,4 @@
-// The steps of a copy from one layout to another, for whoever makes them.
+// The steps of a copy from one layout to another, for code that runs them.
 #ifndef COHORT_BASE_COPY_PLAN_H_
 #define COHORT_BASE_COPY_PLAN_H_
 
@@ -10,7 +10,7 @@
 
 namespace cohort {
 
-// From one step to the next: bytes in each layout.
+// The distance from one step to the next in each layout, in bytes.
 struct CopyAxis {
   int64_t extent;
   int64_t from;
@@ -18,8 +18,9 @@ struct CopyAxis {
 };
 using CopyAxes = absl::InlinedVector<CopyAxis, 6>;
 
-// Runs of `run` bytes, one for each combination of steps along the axes, of which there are as few
-// as the two layouts need, the one of the smallest steps in `to` last. In `to` no step is negative.
+// The copy moves a run of `run` bytes for each combination of steps along the axes. There are as
+// few axes as the two layouts need; the axis with the smallest steps in `to` is the last. Steps in
+// `to` are not negative.
 struct CopyPlan {
   const char* from = nullptr;
   char* to = nullptr;
@@ -27,10 +28,10 @@ struct CopyPlan {
   CopyAxes axes;
 };
 
-// Of at least one element. Not checked: CheckCopy.
+// Preconditions: CheckCopy returns OK, and the tensors have at least one element.
 CopyPlan PlanCopy(const Tensor& from, const Tensor& to);
 
-// INVALID_ARGUMENT: another type or shape.
+// Errors: INVALID_ARGUMENT (another type or shape).
 absl::Status CheckCopy(const Tensor& from, const Tensor& to);
 
 }  // namespace cohort

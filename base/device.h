@@ -1,4 +1,4 @@
-// Where memory lies.
+// The place of memory: the host or a GPU.
 #ifndef COHORT_BASE_DEVICE_H_
 #define COHORT_BASE_DEVICE_H_
 
@@ -15,12 +15,12 @@ class Device {
  public:
   constexpr Device() = default;  // the host
   static constexpr Device Host() { return Device(); }
-  // By the number that CUDA gives it in this process.
+  // The GPU that has the number `index` in CUDA in this process.
   static constexpr Device Cuda(int index) { return Device(static_cast<int16_t>(index)); }
 
   constexpr bool is_host() const { return index_ == kHost; }
   constexpr bool is_cuda() const { return index_ != kHost; }
-  // Of a GPU.
+  // The number of the GPU. Precondition: is_cuda().
   constexpr int index() const { return index_; }
 
   // "host" or "cuda:1".
@@ -36,11 +36,11 @@ class Device {
   int16_t index_ = kHost;
 };
 
-// Which memory a group moves.
+// The memory that a group moves. The numbers travel between processes: they do not change.
 enum class Placement : uint8_t {
   kHost = 0,
-  kDevice = 1,  // of GPUs alone, one for each rank
-  kBoth = 2,    // either: each call as its tensors lie
+  kDevice = 1,  // only GPU memory; each rank has one GPU
+  kBoth = 2,    // either: the memory of each call's tensors
 };
 
 // "host", "device", "both".

@@ -1,25 +1,25 @@
-// Tensors to and from other libraries of the same process, by DLPack: nothing is copied.
+// Exchanges tensors with other libraries of the process through DLPack, without a copy.
 #ifndef COHORT_BASE_DLPACK_H_
 #define COHORT_BASE_DLPACK_H_
 
 #include "absl/status/statusor.h"
 #include "base/tensor.h"
 
-// Of <dlpack/dlpack.h>.
+// From <dlpack/dlpack.h>.
 struct DLManagedTensor;
 
 namespace cohort {
 
-// Takes `managed` whatever comes of it: its deleter is called once, when the tensor and all its
-// copies are gone, or before an error returns. Of the host, pinned or not, or of a GPU of CUDA's:
-// what was enqueued to write it is up to who gives it.
+// Takes ownership of `managed`, also if it fails: calls its deleter once, when the tensor and all
+// its copies are gone, or before it returns an error. The memory is the host's, pinned or not, or a
+// CUDA GPU's. The caller orders work on a stream that still writes the memory.
 //
-// Errors: INVALID_ARGUMENT (what no tensor can be: negative extents, more bytes than addresses, no
-// memory for elements); UNIMPLEMENTED (another device, or another type of elements; names it).
+// Errors: INVALID_ARGUMENT (negative extents, more bytes than addresses, or no memory for
+// elements), UNIMPLEMENTED (another device or type of elements; names it).
 absl::StatusOr<Tensor> FromDLPack(DLManagedTensor* managed);
 
-// Shares the elements with `tensor`, and keeps them until its deleter is called, which is up to who
-// takes it. With strides, even if contiguous: not all readers take null for them.
+// Shares the elements with `tensor` and keeps them alive until the receiver calls the deleter. The
+// result always has strides: not all readers accept null for a contiguous tensor.
 DLManagedTensor* ToDLPack(const Tensor& tensor);
 
 }  // namespace cohort

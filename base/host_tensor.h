@@ -1,4 +1,4 @@
-// New memory of this process for a tensor whose size somebody else has said.
+// Allocates host memory for a tensor whose size comes from another process or a caller.
 #ifndef COHORT_BASE_HOST_TENSOR_H_
 #define COHORT_BASE_HOST_TENSOR_H_
 
@@ -8,8 +8,8 @@
 
 namespace cohort {
 
-// As Tensor::Uninitialized. Errors: INVALID_ARGUMENT (a negative extent); RESOURCE_EXHAUSTED (more
-// than this machine has, or than there is).
+// Like Tensor::Uninitialized. Errors: INVALID_ARGUMENT (a negative extent), RESOURCE_EXHAUSTED
+// (more memory than this machine has, or than is free).
 absl::StatusOr<Tensor> NewHostTensor(DataType type, const Shape& shape);
 
 }  // namespace cohort

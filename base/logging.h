@@ -1,4 +1,4 @@
-// One line per event: text for people or JSON for machines, with named fields.
+// Logs one line per event, as text or as JSON, with named fields.
 //
 //   Log(LogLevel::kInfo, "group formed", {{"group", name}, {"world_size", 8}});
 //
@@ -25,7 +25,7 @@ struct LogOptions {
   LogFormat format = LogFormat::kText;
 };
 
-// A name and what it was. Numbers and booleans stay what they are in JSON.
+// A name and its value. Numbers and booleans are numbers and booleans in JSON.
 class LogField {
  public:
   LogField(absl::string_view key, absl::string_view value) : key_(key), text_(value) {}
@@ -48,20 +48,22 @@ class LogField {
   bool bare_ = false;
 };
 
-// Sets up standard error as the one place logs go. Before the first Log of a program, from its main
-// thread; without it lines are text at level info. Errors: INVALID_ARGUMENT (no such level).
+// Sends logs to standard error with these options. A program calls it from its main thread before
+// the first Log; without it, lines are text at level info. Errors: INVALID_ARGUMENT (no such
+// level).
 absl::Status InitLogging(const LogOptions& options);
 
-// Thread-safe. Writes at once before InitLogging; behind it a thread of its own does, which
-// inherits the signal mask of InitLogging's caller, and ends with the program after the last line.
+// Logs one line. Thread-safe. Before InitLogging it writes the line itself. Afterwards a thread
+// writes, which has the signal mask of InitLogging's caller, and which writes the last lines when
+// the program ends.
 void Log(LogLevel level, absl::string_view message, std::initializer_list<LogField> fields = {});
 
-// Writes what was logged; the last thing a program does, when nobody logs any more. False: nobody
-// read it within `patience`. Then the program must end by _exit, since exit would wait for that
-// reader.
+// Waits until all lines are written. A program calls it last, when no thread logs any more. False:
+// the reader of standard error did not read them within `patience`. The program must then end by
+// _exit, because exit would wait for that reader.
 bool FinishLogging(absl::Duration patience);
 
-// The line as Log would write it, without time; for tests.
+// The line that Log would write at `time`; for tests.
 std::string FormatLogLine(LogFormat format, absl::string_view time, LogLevel level,
                           absl::string_view message, std::initializer_list<LogField> fields);
 

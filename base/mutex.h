@@ -1,9 +1,9 @@
 // The standard library's lock and condition variable, with Abseil's interface and thread-safety
 // annotations.
 //
-// Not absl::Mutex: Debian builds it to look for deadlocks, so that every lock of a process, of
-// whichever library, goes through one graph under one spin lock. It was a quarter of a client's
-// work for a small send. ThreadSanitizer, which understands these, looks for deadlocks in tests.
+// It does not use absl::Mutex, which Debian builds with deadlock detection: every lock of a process
+// then goes through one graph under one spin lock. That was a quarter of a client's work for a
+// small send. In tests, ThreadSanitizer looks for deadlocks of these locks.
 #ifndef COHORT_BASE_MUTEX_H_
 #define COHORT_BASE_MUTEX_H_
 
@@ -30,18 +30,18 @@ class ABSL_LOCKABLE Mutex {
     mutex_.unlock();
   }
 
-  // Until `condition` is true, which only who holds the lock may change. It is looked at whenever
-  // the lock was let go; for waits that are rare and short lived.
+  // Waits until `condition` is true. Only a thread that holds the lock may change it. The waiting
+  // thread checks it after each unlock, so Await is for rare and short waits.
   void Await(const absl::Condition& condition) ABSL_EXCLUSIVE_LOCKS_REQUIRED(this) {
     AwaitWithTimeout(condition, absl::InfiniteDuration());
   }
-  // Whether it is true in the end. Never waits when `timeout` is not positive.
+  // Returns whether the condition is true at the end. Does not wait if `timeout` is not positive.
   bool AwaitWithTimeout(const absl::Condition& condition, absl::Duration timeout)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(this);
 
  private:
   friend class CondVar;
-  // Longer than this, the type of the standard's deadlines does not hold them.
+  // The standard library's type of deadlines does not hold longer ones.
   static constexpr absl::Duration kNoEnd = absl::Hours(24 * 365);
 
   void TellAwaiting() {
@@ -66,13 +66,13 @@ class ABSL_SCOPED_LOCKABLE MutexLock {
   Mutex* const mutex_;
 };
 
-// May wake without cause: wait in a loop.
+// A wait may end without a signal: wait in a loop.
 class CondVar {
  public:
   void Wait(Mutex* mutex) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
     WaitWithTimeout(mutex, absl::InfiniteDuration());
   }
-  // Whether the time has passed.
+  // Returns whether the timeout has passed.
   bool WaitWithTimeout(Mutex* mutex, absl::Duration timeout) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
     mutex->TellAwaiting();
     std::unique_lock<std::mutex> lock(mutex->mutex_, std::adopt_lock);
@@ -95,7 +95,7 @@ class CondVar {
 
 inline bool Mutex::AwaitWithTimeout(const absl::Condition& condition, absl::Duration timeout) {
   if (condition.Eval()) return true;
-  TellAwaiting();  // of what this thread has changed
+  TellAwaiting();  // this thread may have changed their conditions
   std::unique_lock<std::mutex> lock(mutex_, std::adopt_lock);
   const auto is_true = [&condition] { return condition.Eval(); };
   bool result = true;

@@ -1,4 +1,4 @@
-// An allocation that fails is an error of the call that asked for it, and ends nothing else.
+// Turns an allocation that fails into an error of the call that needed it.
 #ifndef COHORT_BASE_NO_MEMORY_H_
 #define COHORT_BASE_NO_MEMORY_H_
 
@@ -11,15 +11,15 @@
 
 namespace cohort {
 
-// RESOURCE_EXHAUSTED that names the operation, such as "cohort.v1.StoreService/Put", what it needed
-// memory for, and how many bytes that has.
+// Returns RESOURCE_EXHAUSTED. `operation` is a name such as "cohort.v1.StoreService/Put", `what`
+// the object that needs memory, and `bytes` its size.
 inline absl::Status NoMemory(absl::string_view operation, absl::string_view what, int64_t bytes) {
   return absl::ResourceExhaustedError(absl::StrCat(
       operation, ": the process has no memory left for ", what, " of ", bytes, " bytes"));
 }
 
-// The status that `body` returns, or NoMemory if an allocation in it fails. `body` has to leave its
-// objects in order when it is left by an exception.
+// Returns the status of `body`, or NoMemory if an allocation in it fails. `body` leaves its objects
+// consistent when an exception ends it.
 template <typename Body>
 absl::Status WithMemory(absl::string_view operation, absl::string_view what, int64_t bytes,
                         Body body) {

@@ -1,4 +1,4 @@
-// Who has which part of a range.
+// Allocates parts of a range of offsets.
 #ifndef COHORT_BASE_OFFSET_ALLOCATOR_H_
 #define COHORT_BASE_OFFSET_ALLOCATOR_H_
 
@@ -10,8 +10,8 @@
 
 namespace cohort {
 
-// Of offsets from 0 on; what lies there, and whether it can be touched, is the holder's affair. The
-// same calls give the same offsets. One thread at a time.
+// Allocates from the offsets 0 to `bytes`; the owner maps them to memory. The same calls give the
+// same offsets. Confined to one thread at a time.
 class OffsetAllocator {
  public:
   struct Block {
@@ -21,10 +21,10 @@ class OffsetAllocator {
 
   explicit OffsetAllocator(size_t bytes) { AddFree(0, bytes); }
 
-  // The smallest that fits, at a multiple of `alignment`, which `bytes` is one of, too. nullopt: no
-  // room.
+  // Takes from the smallest free part that fits, at a multiple of `alignment`. `bytes` is a
+  // multiple of `alignment`, too. nullopt: there is no room.
   std::optional<size_t> Take(size_t bytes, size_t alignment);
-  // Gives back what was taken at `at`, once. nullopt: nothing was.
+  // Gives back the block that was taken at `at`. nullopt: no block is taken there.
   std::optional<Block> Give(size_t at);
 
   size_t in_use() const { return in_use_; }
@@ -33,9 +33,9 @@ class OffsetAllocator {
   void AddFree(size_t at, size_t bytes);
   void RemoveFree(size_t at, size_t bytes);
 
-  // By offset; neighbours are one.
+  // Free parts by offset; neighbours are merged.
   std::map<size_t, size_t> free_;
-  // The same, as bytes and offset.
+  // The same parts as (bytes, offset).
   std::set<std::pair<size_t, size_t>> free_by_size_;
   std::map<size_t, size_t> used_;
   size_t in_use_ = 0;

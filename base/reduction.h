@@ -1,4 +1,4 @@
-// How elements of all ranks become one.
+// How a collective reduces the elements of all ranks to one.
 #ifndef COHORT_BASE_REDUCTION_H_
 #define COHORT_BASE_REDUCTION_H_
 
@@ -18,8 +18,8 @@ enum class ReduceOp : uint8_t {
   kProd = 2,       // integers wrap
   kMin = 3,        // a NaN on any rank is the result
   kMax = 4,        // a NaN on any rank is the result
-  kAvg = 5,        // the sum divided by the number of ranks; of integers, towards zero
-  kPreMulSum = 6,  // the sum of `scale` times each
+  kAvg = 5,        // the sum divided by the number of ranks; integers are rounded towards zero
+  kPreMulSum = 6,  // the sum of the elements, each multiplied by `scale` first
   kBitAnd = 7,
   kBitOr = 8,
   kBitXor = 9,
@@ -31,18 +31,19 @@ inline constexpr std::array<ReduceOp, 9> kReduceOps = {
 
 struct Reduction {
   ReduceOp op = ReduceOp::kSum;
-  double scale = 1;  // of kPreMulSum
+  double scale = 1;  // for kPreMulSum
 };
 
-// "sum", "pre_mul_sum", "bit_and", ...; of a number that is none, "no reduction".
+// "sum", "pre_mul_sum", "bit_and", ...; "no reduction" for a number that is not a ReduceOp.
 absl::string_view NameOf(ReduceOp op);
 std::optional<ReduceOp> FindReduceOp(absl::string_view name);
-// Whether a number that came from elsewhere is one of the above.
+// Whether a number from another process or program is a ReduceOp.
 bool IsReduceOp(int value);
 
-// Bool: sum, max and bit_or are "any"; prod, min and bit_and are "all"; bit_xor is "an odd number".
-// Errors: INVALID_ARGUMENT names both when elements of `type` cannot be reduced by `op`: complex
-// numbers by none, floating ones not bit by bit, integers and bool not scaled, bool not averaged.
+// Whether `op` can reduce elements of `type`. For bool, sum, max and bit_or are "any"; prod, min
+// and bit_and are "all"; bit_xor is "an odd number". Errors: INVALID_ARGUMENT (complex numbers,
+// bitwise operations on floating-point numbers, a scale for integers and bool, the average of bool;
+// names both).
 absl::Status CheckReducible(DataType type, ReduceOp op);
 
 }  // namespace cohort

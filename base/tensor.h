@@ -1,4 +1,4 @@
-// Elements in memory, with a shape: what collectives move.
+// Tensors: elements in memory, with a type, a shape and strides.
 #ifndef COHORT_BASE_TENSOR_H_
 #define COHORT_BASE_TENSOR_H_
 
@@ -15,31 +15,31 @@
 
 namespace cohort {
 
-// By dimension, the outermost first. Of no dimensions: one element.
+// The extents, the outermost dimension first. A shape without dimensions has one element.
 using Shape = absl::InlinedVector<int64_t, 6>;
 
 // "[3, 4]"
 std::string FormatShape(const Shape& shape);
-// How many elements; of a shape with an extent of 0: none. Precondition: that many fit int64_t.
+// The number of elements. Precondition: it fits int64_t.
 int64_t ElementCount(const Shape& shape);
-// Of contiguous elements.
+// The strides of contiguous elements.
 Shape ContiguousStrides(const Shape& shape);
-// -n..n-1 to 0..n-1. Errors: INVALID_ARGUMENT (also of a shape of no dimensions).
+// Converts -n..n-1 to 0..n-1. Errors: INVALID_ARGUMENT (out of range, or no dimensions).
 absl::StatusOr<int> ResolveDim(const Shape& shape, int dim);
 
-// A view of elements, and a share in what keeps them alive; cheap to copy. Copies are of the same
-// elements. Not checked: that memory is where `data` and `device` say.
+// A view of elements, with a share in their owner, which keeps them alive. Cheap to copy; a copy
+// has the same elements. The class does not check `data` and `device`.
 class Tensor {
  public:
-  Tensor() = default;  // of no elements: shape [0], u8
+  Tensor() = default;  // no elements: shape [0], u8
 
-  // Contiguous elements: the last dimension's lie next to each other, and so on.
+  // Contiguous elements, in row-major order.
   Tensor(void* data, DataType type, Shape shape, std::shared_ptr<const void> owner = nullptr,
          Device device = {});
-  // Any layout; `strides` are in elements, and may be 0 or negative. As many as extents.
+  // Any layout; `strides` are in elements, one for each dimension, and may be 0 or negative.
   static Tensor Strided(void* data, DataType type, Shape shape, Shape strides,
                         std::shared_ptr<const void> owner = nullptr, Device device = {});
-  // Contiguous, in memory of the process, at a multiple of 64 bytes; zeros, or of no defined value.
+  // Contiguous, in the process's memory, at a multiple of 64 bytes; zeros, or undefined values.
   static Tensor Zeros(DataType type, Shape shape);
   static Tensor Uninitialized(DataType type, Shape shape);
 
@@ -53,23 +53,23 @@ class Tensor {
   int dims() const { return static_cast<int>(shape_.size()); }
   int64_t count() const { return count_; }
   int64_t bytes() const { return count() * SizeOf(type_); }
-  // Strides that take nobody anywhere, of extents of 1, do not count.
+  // The strides of dimensions with the extent 1 do not count.
   bool contiguous() const { return contiguous_; }
 
-  // The elements from `begin` on, `size` of them, of dimension `dim`, which is in 0..dims()-1; not
-  // copied. Errors: INVALID_ARGUMENT (outside).
+  // A view of the `size` elements from `begin` on along `dim`, which is in 0..dims()-1. Errors:
+  // INVALID_ARGUMENT (out of range).
   absl::StatusOr<Tensor> Narrow(int dim, int64_t begin, int64_t size) const;
-  // The same elements with another shape of as many. Errors: INVALID_ARGUMENT (not as many, a
-  // negative extent, or not contiguous).
+  // A view of the same elements with another shape. Errors: INVALID_ARGUMENT (another number of
+  // elements, a negative extent, or not contiguous).
   absl::StatusOr<Tensor> Reshape(Shape shape) const;
-  // Dimension `i` of the result is dimension order[i]; not copied. `order` is a permutation.
+  // A view in which dimension `i` is dimension order[i] of this one. `order` is a permutation.
   Tensor Permute(const absl::InlinedVector<int, 6>& order) const;
 
-  // Such as: bf16 [3, 4], or, on a GPU: bf16 [3, 4] on cuda:1
+  // A text such as: bf16 [3, 4], or, on a GPU: bf16 [3, 4] on cuda:1
   std::string ToString() const;
 
  private:
-  // Of the shape and strides that it has now.
+  // Computes count_ and contiguous_ from the shape and the strides.
   void Measure();
 
   void* data_ = nullptr;
@@ -82,11 +82,12 @@ class Tensor {
   std::shared_ptr<const void> owner_;
 };
 
-// Element by element, whatever the layouts, in as long runs as they have in common; the two do not
-// overlap, unless they are the same. Errors: INVALID_ARGUMENT (another type or shape, or memory of
-// a GPU).
+// Copies element by element, between any layouts, in the longest runs that the layouts share. The
+// tensors do not overlap, unless they are the same. Errors: INVALID_ARGUMENT (another type or
+// shape, or GPU memory).
 absl::Status CopyTensor(const Tensor& from, const Tensor& to);
-// As it is if it is contiguous, else a contiguous copy in memory of the process. Of the host's.
+// Returns `tensor` if it is contiguous, else a contiguous copy in the process's memory.
+// Precondition: `tensor` is in host memory.
 Tensor Packed(const Tensor& tensor);
 
 }  // namespace cohort

@@ -25,8 +25,8 @@ class EventLoop {
   class Handler {
    public:
     virtual ~Handler() = default;
-    // On the loop's thread; `events` as epoll reports them, perhaps of a descriptor that had this
-    // number before: what a read or write says counts.
+    // Runs on the loop's thread. `events` are epoll's, and may be those of an earlier descriptor
+    // with the same number: the handler trusts only the result of its read or write.
     virtual void OnEvents(uint32_t events) = 0;
   };
 

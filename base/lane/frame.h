@@ -43,7 +43,7 @@ struct Header {
   uint32_t extra = 0;
 };
 
-// To `to`, which has room for kHeaderBytes.
+// Writes to `to`, which has room for kHeaderBytes.
 void WriteHeader(const Header& header, char* to);
 void AppendHeader(const Header& header, std::string* out);
 
@@ -58,30 +58,30 @@ class FrameReader {
   enum class Next {
     kFrame,
     kMore,      // needs more bytes
-    kTooLarge,  // `frame` has the header only; the body is skipped as it comes
+    kTooLarge,  // `frame` has the header only; the reader skips the body
     kBroken,    // not this protocol
   };
 
   explicit FrameReader(size_t max_body_bytes) : max_body_bytes_(max_body_bytes) {}
 
-  // Room for at least `bytes` more at the end of what is there; Filled says how many came.
-  // std::bad_alloc leaves everything as it was.
+  // Returns room for at least `bytes` more bytes behind those that are held. The caller reads into
+  // it and calls Filled with the number of bytes. std::bad_alloc changes nothing.
   char* Room(size_t bytes);
-  // There is no memory for the frame at the front: as kTooLarge, and what came of it is freed. False:
-  // no frame is at the front.
+  // Treats the frame at the front like kTooLarge, because there is no memory for it, and frees the
+  // part that has arrived. Returns false if no frame is at the front.
   bool GiveUpFrame(Frame* frame);
   size_t room() const { return buffer_.size() - end_; }
   void Filled(size_t bytes) { end_ += bytes; }
 
-  // The first `count` bytes, if they are there; they stay.
+  // Returns the first `count` bytes, if they have arrived, and keeps them.
   bool Peek(size_t count, absl::string_view* bytes) const;
   void Skip(size_t count) { begin_ += count; }
 
   Next Read(Frame* frame);
   size_t held() const { return end_ - begin_; }
-  // What it keeps for them.
+  // The memory of the held bytes.
   size_t memory() const { return held() == 0 ? 0 : buffer_.capacity(); }
-  // How many more bytes the frame at the front needs; 0 when that is not known.
+  // How many more bytes the frame at the front needs; 0: not known.
   size_t wanted() const;
   // Most connections are idle most of the time, and hold no memory: they borrow `spare` to read,
   // and give it back unless a good part of a frame is left in it.
@@ -93,7 +93,7 @@ class FrameReader {
   std::string buffer_;
   size_t begin_ = 0;
   size_t end_ = 0;
-  size_t skip_ = 0;  // of the body of a frame that was too large
+  size_t skip_ = 0;  // bytes left to skip of the body of a frame that was too large
 };
 
 }  // namespace cohort::lane

@@ -1,4 +1,4 @@
-// Bytes on their way into a socket that may not take them all at once.
+// A queue of bytes for a socket that may not take them all at once.
 #ifndef COHORT_BASE_LANE_SEND_QUEUE_H_
 #define COHORT_BASE_LANE_SEND_QUEUE_H_
 
@@ -16,10 +16,10 @@ class SendQueue {
  public:
   enum class Flushed { kAll, kPartly, kBroken };
 
-  // Copied.
+  // Copies `bytes`.
   void Append(absl::string_view bytes);
-  // Shared when that is cheaper; `keep` keeps `bytes` alive and unchanged. `own`: nothing else keeps
-  // them, so they are memory of this queue.
+  // Shares `bytes` where that is cheaper than a copy; `keep` keeps them alive and unchanged. `own`:
+  // only this queue keeps them, so they count in own_size().
   void AppendShared(const std::shared_ptr<const void>& keep, absl::string_view bytes,
                     bool own = false);
 
@@ -42,7 +42,7 @@ class SendQueue {
   void Drop(size_t bytes);
 
   std::deque<Chunk> chunks_;
-  size_t front_ = 0;  // bytes of the first chunk that are gone
+  size_t front_ = 0;  // bytes of the first chunk that were written
   size_t size_ = 0;
   size_t own_size_ = 0;
 };

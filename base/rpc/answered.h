@@ -1,11 +1,11 @@
-// Whose words a gRPC status is.
+// Tells a worker's gRPC status from one of the transport.
 #ifndef COHORT_BASE_RPC_ANSWERED_H_
 #define COHORT_BASE_RPC_ANSWERED_H_
 
 namespace cohort {
 
-// Trailing metadata of each answer that a worker itself gave. A status without it is the
-// transport's, whatever its code: nobody there has spoken.
+// Trailing metadata of each answer of a worker. A status without it comes from the transport,
+// whatever its code: no worker has answered.
 inline constexpr char kAnsweredKey[] = "cohort-answered";
 
 }  // namespace cohort

@@ -24,35 +24,36 @@
 
 namespace cohort {
 
-// Names a socket for as long as the machine runs, which its descriptor's number does not; 0: `fd`
-// is no socket.
+// Returns a number that identifies the socket as long as the machine runs. (The descriptor's number
+// is used again.) 0: `fd` is not a socket.
 uint64_t SocketCookie(int fd);
 
-// What the reader of a connection and the one who accepted it share.
+// The state that the reader of a connection shares with the listener that accepted it.
 struct GuardedSocket {
   // The client has sent a complete request.
   std::atomic<bool> has_request{false};
-  // The client's address has broken a limit a short while ago. Shared by all its connections.
+  // The client's address has broken a limit recently. All its connections share it.
   std::shared_ptr<const std::atomic<bool>> suspect;
-  // Of all connections of the address; null: not counted.
+  // The incoming bytes of all connections of the address; null: not counted.
   std::shared_ptr<IncomingBytes> incoming;
-  // Once, on the thread that reads, when the connection is closed for what it sent.
+  // Called once, on the thread that reads, if the guard closes the connection for the bytes that it
+  // sent.
   std::function<void(const absl::Status&)> on_offence;
-  // Has ResumeSocket called at that time. False: it cannot, so reading must go on. Null: as false.
-  // Must not call this library.
+  // Schedules a call of ResumeSocket at `at`. False, or null: it cannot, so reading goes on. It
+  // must not call this library.
   std::function<bool(int fd, uint64_t cookie, Instant at)> resume_at;
 };
 
-// From now on, until the socket is closed. Before gRPC gets `fd`. Thread-safe.
+// Guards the socket until it is closed. Call it before gRPC gets `fd`. Thread-safe.
 void GuardSocket(int fd, const Http2Limits& limits, std::shared_ptr<GuardedSocket> socket);
 
-// Frees what is kept for a socket that has been closed. Thread-safe.
+// Frees the memory of a guarded socket that has been closed. Thread-safe.
 void ForgetSocket(int fd, uint64_t cookie);
 
 // Lets gRPC read again from a socket whose reading is paused. Thread-safe.
 void ResumeSocket(int fd, uint64_t cookie);
 
-// Gives back the incoming bytes that sockets charged which have been closed since. Thread-safe.
+// Gives back the incoming bytes of guarded sockets that have been closed. Thread-safe.
 void ReclaimIncomingBytes();
 
 // Ends the connection of a socket that another owns, unless it has been closed. Thread-safe.

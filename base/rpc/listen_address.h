@@ -1,4 +1,4 @@
-// Addresses to listen on, as people write them.
+// Addresses to listen on, in the form of flags.
 #ifndef COHORT_BASE_RPC_LISTEN_ADDRESS_H_
 #define COHORT_BASE_RPC_LISTEN_ADDRESS_H_
 
@@ -16,13 +16,13 @@ struct ListenAddress {
   std::string path;  // of a Unix socket
 
   bool is_unix() const { return !path.empty(); }
-  // Only this machine can reach it: 127.0.0.0/8, ::1, localhost, Unix sockets.
+  // Whether only this machine can reach it: 127.0.0.0/8, ::1, localhost, Unix sockets.
   bool is_loopback() const;
-  // With the port that was given for 0.
+  // The address with `bound_port` as its port; a path stays as it is.
   std::string WithPort(int bound_port) const;
 };
 
-// host:port, [IPv6]:port, unix:/path. Errors: INVALID_ARGUMENT.
+// Parses host:port, [IPv6]:port or unix:/path. Errors: INVALID_ARGUMENT (another form).
 absl::StatusOr<ListenAddress> ParseListenAddress(absl::string_view text);
 
 }  // namespace cohort

@@ -10,11 +10,12 @@
 
 namespace cohort {
 
-// Does not block, and is closed with this object. Of a Unix socket, the file is removed as well.
+// A socket that does not block. The object closes it, and removes the file of a Unix socket.
 class ListenSocket {
  public:
-  // One for each address that the host's name stands for. A file that a dead server left is
-  // replaced. Errors: UNAVAILABLE (in use, not an address of this machine, not allowed; names it).
+  // Opens one socket for each address of the host's name. Replaces the file that a dead server
+  // left. Errors: UNAVAILABLE (in use, not an address of this machine, or not allowed; names the
+  // address).
   static absl::StatusOr<std::vector<ListenSocket>> Open(const ListenAddress& address);
 
   ListenSocket(ListenSocket&& other) noexcept;
@@ -34,7 +35,8 @@ class ListenSocket {
   std::string path_;
 };
 
-// Whether a connection waits to be accepted. Without descriptors accept fails before it looks for one.
+// Whether a connection waits to be accepted. (If the process has no free descriptor, accept fails
+// before it looks for a connection.)
 bool ConnectionWaits(int listening_fd);
 
 }  // namespace cohort

@@ -1,5 +1,5 @@
-// Accepts connections and tells by their first bytes who they are for: the lane, or gRPC. Bounds
-// how many there are, and what each may send in HTTP/2 (http2_guard.h).
+// Accepts connections and gives them to the lane or to gRPC, by their first bytes. Bounds their
+// number and the HTTP/2 frames that each may send (http2_guard.h).
 #ifndef COHORT_BASE_RPC_LISTENER_H_
 #define COHORT_BASE_RPC_LISTENER_H_
 
@@ -26,50 +26,51 @@
 
 namespace cohort {
 
-// What a lane knows of its client's address.
+// Facts about the address of a lane's client.
 struct LanePeer {
-  // The address has broken a limit a short while ago. Shared by all its connections.
+  // The address has broken a limit recently. All its connections share it.
   std::shared_ptr<const std::atomic<bool>> suspect = std::make_shared<std::atomic<bool>>(false);
-  // To be called once, when the lane closes a connection for what it sent. Thread-safe.
+  // The lane calls it once if it closes a connection for the bytes that it sent. Thread-safe.
   std::function<void(const absl::Status&)> on_offence = [](const absl::Status&) {};
-  // Of all connections of the address; null: not counted.
+  // The incoming bytes of all connections of the address; null: not counted.
   std::shared_ptr<IncomingBytes> incoming;
 };
 
 struct ListenerSinks {
-  // Take the descriptor, which does not block and from which nothing was read.
+  // Take ownership of the descriptor, which does not block. No byte was read from it.
   std::function<void(int fd, LanePeer peer)> lane;  // null: there is no lane
   std::function<void(int fd, int listener_fd)> grpc;
 };
 
 struct ListenerOptions {
-  // Connections at once. 0: as many as descriptors may be open, less those that are open when the
+  // The most open connections. 0: the limit of descriptors, minus those that are open when the
   // listener starts and a reserve for files and metrics.
   int max_connections = 0;
-  // Connections of one peer: one address, or one user of a Unix socket. 0: three quarters of
-  // max_connections.
+  // The most connections of one peer: one address, or one user of a Unix socket. 0: three quarters
+  // of max_connections.
   int max_connections_per_peer = 0;
-  // A connection that has not said by then what it is gets closed.
+  // A connection that has not sent its first bytes by then is closed.
   absl::Duration preface_timeout = absl::Seconds(5);
   Http2Limits http2;
-  // Requests of which a part has come, over all connections; those of one address may hold three
-  // quarters. 0: an eighth of the memory that the process may use.
+  // The most bytes of incomplete requests, over all connections. The requests of one address may
+  // have three quarters of it. 0: an eighth of the memory that the process may use.
   int64_t max_incoming_bytes = 0;
-  // Told of every change of their sum, on the thread that reads.
+  // Called with every change of their sum, on the thread that reads.
   std::function<void(int64_t more)> on_incoming_bytes;
 };
 
-// At a limit of connections, the oldest one without a complete request makes room for a new one;
-// where all have had one, the new one is refused. A connection that goes over a limit of HTTP/2, or
-// has the sum of incoming bytes go over its limit, is closed. The log has a line a minute at most for each peer.
+// At a limit of connections, the listener closes the oldest connection without a complete request
+// to make room for a new one. If all have had a complete request, it refuses the new one. It closes
+// a connection that exceeds an HTTP/2 limit, or that makes the incoming bytes exceed theirs. It
+// logs at most one line a minute for each peer.
 class Listener {
  public:
   Listener(std::vector<ListenSocket> sockets, ListenerSinks sinks, ListenerOptions options = {});
-  // Accepts nothing more. No sink runs afterwards; what gRPC was given stays guarded, but no longer
-  // waits between two reads.
+  // Accepts no more connections. No sink runs afterwards. The connections of gRPC stay guarded, but
+  // their reading does not pause any more.
   ~Listener();
 
-  // Whether it accepts. Errors: RESOURCE_EXHAUSTED (threads, descriptors).
+  // OK: it accepts connections. Errors: RESOURCE_EXHAUSTED (threads, descriptors).
   const absl::Status& status() const { return status_; }
   int max_connections() const { return max_connections_; }
 
@@ -98,17 +99,17 @@ class Listener {
   const int max_connections_;
   const int max_connections_per_peer_;
   const std::shared_ptr<IncomingBytes> incoming_;
-  // By which the threads that read reach this object, while it is there.
+  // The threads that read reach this object through the link, as long as it exists.
   const std::shared_ptr<Link> link_;
   const std::shared_ptr<ResumeTimer> resume_timer_;
-  // Touched on the loop's thread alone.
+  // Only the loop's thread uses these.
   absl::flat_hash_set<std::shared_ptr<Guest>> guests_;
   absl::Status status_;
   std::vector<int> resting_;  // doors that wait for descriptors to become free
-  // By socket cookie; with those that have been closed since the last sweep.
+  // By socket cookie, those included that were closed since the last sweep.
   Connections connections_;
   absl::flat_hash_map<std::string, std::shared_ptr<Peer>> peers_;
-  // Oldest first; with some that have gone or have had a request.
+  // Oldest first. Some are closed already or have had a request.
   std::deque<std::weak_ptr<Connection>> candidates_;
   size_t sweep_at_ = 64;
   Instant next_sweep_ = absl::InfinitePast();

@@ -1,4 +1,5 @@
-// Counts what happens against a rate per second. A burst may be of as many as may come in a second.
+// Counts events against a rate per second. A burst may have as many events as the rate allows in a
+// second.
 #ifndef COHORT_BASE_RPC_RATE_COUNT_H_
 #define COHORT_BASE_RPC_RATE_COUNT_H_
 
@@ -12,8 +13,8 @@ namespace cohort {
 // Thread-compatible.
 class RateCount {
  public:
-  // One more. False: it is over the rate. A suspect, whose address has broken a limit before, has a
-  // burst of a sixteenth.
+  // Counts one event. Returns false if it is over the rate. A suspect, whose address has broken a
+  // limit before, may have a burst of a sixteenth.
   bool Add(Instant now, double per_second, bool suspect) {
     constexpr double kSuspectShare = 16;
     if (since_ != absl::InfinitePast()) {
@@ -23,12 +24,12 @@ class RateCount {
     level_ = std::max(level_, 0.0) + 1;
     return level_ <= per_second / (suspect ? kSuspectShare : 1);
   }
-  // How many count at `now`.
+  // How many events count at `now`.
   double Level(Instant now, double per_second) const {
     if (since_ == absl::InfinitePast()) return 0;
     return std::max(level_ - absl::ToDoubleSeconds(now - since_) * per_second, 0.0);
   }
-  // `count` of them are excused.
+  // Subtracts `count` events.
   void Excuse(double count) { level_ = std::max(level_ - count, 0.0); }
 
  private:

@@ -1,4 +1,4 @@
-// Memory to allocate from, all of which other processes can map at once.
+// A heap in one shared segment, which other processes map once.
 #ifndef COHORT_BASE_SHM_HEAP_H_
 #define COHORT_BASE_SHM_HEAP_H_
 
@@ -14,24 +14,24 @@
 
 namespace cohort::shm {
 
-// One segment, far larger than what is used of it: pages take memory once they are touched. Whoever
-// has mapped it sees all that is ever allocated from it. What is allocated where is known to the
-// process that made it alone. Thread-safe.
+// The segment is far larger than the memory in use: pages take memory once they are touched. A
+// process that has mapped it sees all later allocations, too. Only the process that made the heap
+// knows its blocks. Thread-safe.
 class Heap {
  public:
-  // As much as this machine has memory.
+  // The size of this machine's memory.
   static size_t DefaultCapacity();
 
   // Errors: as Segment::Create.
   static absl::StatusOr<std::unique_ptr<Heap>> Create(const std::string& label, size_t capacity);
 
-  // At a multiple of 64 bytes, from 64 KiB on at one of a page. What is in it is what was left
-  // there. Of no bytes: an address that is nobody else's. Errors: RESOURCE_EXHAUSTED (no room left
-  // in the capacity).
+  // The address is a multiple of 64 bytes, and of a page if `bytes` is 64 KiB or more. The memory
+  // has undefined contents. Zero bytes get an address of their own. Errors: RESOURCE_EXHAUSTED (the
+  // capacity has no room left).
   absl::StatusOr<void*> Allocate(size_t bytes);
 
-  // Takes what Allocate gave, once. Up to `kKept` freed bytes keep their pages, so that the next
-  // who allocates them need not touch new ones; of more, the machine gets the pages back.
+  // Frees a block of Allocate. Up to `kKept` freed bytes keep their pages, so that later
+  // allocations need not touch new ones; the machine gets the pages of further bytes back.
   static constexpr size_t kKept = size_t{256} << 20;
   void Free(void* memory);
 
@@ -44,7 +44,7 @@ class Heap {
   const Segment segment_;
   mutable Mutex mutex_;
   OffsetAllocator blocks_ ABSL_GUARDED_BY(mutex_);
-  // About how many freed bytes have their pages still.
+  // About how many freed bytes still have their pages.
   size_t kept_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 

@@ -1,4 +1,4 @@
-// Messages, with file descriptors, between processes of one host.
+// Sends messages with file descriptors between processes of one host.
 #ifndef COHORT_BASE_SHM_LOCAL_SOCKET_H_
 #define COHORT_BASE_SHM_LOCAL_SOCKET_H_
 
@@ -17,7 +17,8 @@
 
 namespace cohort::shm {
 
-// Whole messages, in order. Movable. All that waits takes a deadline (steady time).
+// A connection that delivers whole messages in order. Movable. Methods that wait take a deadline
+// (steady time).
 class LocalSocket {
  public:
   static constexpr size_t kMaxBytes = 4096;
@@ -28,23 +29,23 @@ class LocalSocket {
     std::vector<UniqueFd> fds;
   };
   struct Peer {
-    pid_t pid = 0;  // 0: of no process that this one can see
+    pid_t pid = 0;  // 0: this process cannot see the peer's process
     uid_t uid = 0;
   };
 
   LocalSocket() = default;
-  // Errors: UNAVAILABLE (nobody listens at the name, or where this process cannot reach it).
+  // Errors: UNAVAILABLE (no process listens at the name in this network namespace).
   static absl::StatusOr<LocalSocket> Connect(absl::string_view name, Instant deadline);
 
-  // At most kMaxBytes, at least one, and kMaxFds. `fds` stay the caller's. Errors: UNAVAILABLE (the
-  // other side is gone), DEADLINE_EXCEEDED, INVALID_ARGUMENT (too much).
+  // Sends 1 to kMaxBytes bytes and at most kMaxFds descriptors, which stay the caller's. Errors:
+  // UNAVAILABLE (the other side is gone), DEADLINE_EXCEEDED, INVALID_ARGUMENT (too much).
   absl::Status Send(absl::string_view bytes, absl::Span<const int> fds, Instant deadline) const;
   // Errors: UNAVAILABLE (the other side is gone), DEADLINE_EXCEEDED.
   absl::StatusOr<Message> Receive(Instant deadline) const;
 
-  // Who is at the other end, by the kernel's word.
+  // The process and user at the other end, as the kernel reports them.
   Peer peer() const;
-  // Readable when there is a message or the other side is gone.
+  // Readable when a message has arrived or the other side is gone.
   int fd() const { return fd_.get(); }
 
  private:
@@ -54,8 +55,8 @@ class LocalSocket {
   UniqueFd fd_;
 };
 
-// Listens at a name of its own, which exists only as long as it does, and within the process's
-// network namespace.
+// Listens at a name of its own. The name exists as long as this object, in the process's network
+// namespace.
 class LocalListener {
  public:
   LocalListener() = default;

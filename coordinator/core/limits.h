@@ -20,7 +20,7 @@ struct Limits {
   int64_t max_mailbox_depth = 10000;           // undelivered objects of one (source, destination, tag)
   int64_t max_send_window = 1024;              // numbered sends of one mailbox that wait for an earlier one
   int64_t max_ordered_mailboxes = 65536;       // per group; (source, destination, tag) with numbered sends
-  int64_t max_unacknowledged = 4096;           // delivered objects that a member did not acknowledge
+  int64_t max_unacknowledged = 4096;           // objects delivered to a member, not acknowledged
   int64_t max_round_names = 4096;              // per group; the longest unused idle one is forgotten
   int64_t max_open_rounds = 1024;              // numbers open at once under one name
   int64_t max_waiters_per_group = 262144;
