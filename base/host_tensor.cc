@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::align_val_t kAlignment{64};
 
-// Of this machine.
+// The memory of this machine.
 int64_t MemoryBytes() {
   static const int64_t bytes = int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGESIZE);
   return bytes;

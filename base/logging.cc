@@ -113,10 +113,10 @@ absl::Status InitLogging(const LogOptions& options) {
         "log level \"", options.level, "\" is none of debug, info, warning, error, off"));
   }
   g_format.store(options.format, std::memory_order_relaxed);
-  // A thread writes; whoever logs never waits for a terminal or a pipe that nobody reads. Then the
-  // oldest lines are lost.
+  // A thread writes, so that Log does not wait for a slow reader of standard error. If the queue is
+  // full, the oldest lines are lost.
   constexpr size_t kQueuedLines = 8192;
-  // The library reports in exceptions; they end here.
+  // spdlog throws exceptions; none may leave this function.
   try {
     spdlog::init_thread_pool(kQueuedLines, 1);
   } catch (const std::system_error& error) {
@@ -133,9 +133,9 @@ absl::Status InitLogging(const LogOptions& options) {
 }
 
 bool FinishLogging(absl::Duration patience) {
-  // Joins the thread that writes, and so may never come back.
+  // spdlog::shutdown joins the thread that writes, which may hang, so another thread calls it.
   auto finished = std::make_shared<std::promise<void>>();
-  // Waits by the steady clock, as absl::Notification does not.
+  // The future waits by the steady clock, unlike absl::Notification.
   const std::future<void> result = finished->get_future();
   const absl::Status started = StartDetachedThread("cohort-log", [finished] {
     spdlog::shutdown();

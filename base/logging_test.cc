@@ -53,7 +53,7 @@ TEST(LoggingTest, UnknownLevelIsAnError) {
   Log(LogLevel::kError, "braces {} are text", {{"k", "{0}"}});
 }
 
-// A pipe that nobody reads and that takes nothing more, as standard error.
+// Makes standard error a full pipe without a reader.
 void BlockStandardError() {
   int ends[2];
   if (pipe(ends) != 0 || dup2(ends[1], STDERR_FILENO) < 0) _exit(9);

@@ -153,7 +153,7 @@ std::string Tensor::ToString() const {
 Tensor Packed(const Tensor& tensor) {
   if (tensor.contiguous()) return tensor;
   Tensor packed = Tensor::Uninitialized(tensor.type(), tensor.shape());
-  // Of the same type and shape, so that it cannot fail.
+  // Type and shape are the same, so that the copy cannot fail.
   CopyTensor(tensor, packed).IgnoreError();
   return packed;
 }

@@ -20,9 +20,8 @@ void CopyLine(const char* from, int64_t from_step, char* to, int64_t to_step, in
   }
 }
 
-// Pieces of kBytes, where what is next to each other on one side is far apart on the other: in
-// tiles, each through a small copy, so that every line of the cache is read whole and written whole
-// while it is there, wherever it falls.
+// Copies pieces of kBytes that are adjacent in one layout and far apart in the other. It copies
+// tile by tile through a small buffer, so that each cache line is read and written once as a whole.
 template <int64_t kBytes>
 void Transpose(const char* from, char* to, const CopyAxis& outer, const CopyAxis& inner) {
   constexpr int64_t kTile = kBytes <= 2 ? 64 : 32;

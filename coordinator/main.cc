@@ -161,7 +161,7 @@ int Main(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   const int code = cohort::coordinator::Main(argc, argv);
-  // Whoever should read standard error may have stopped to; that must not keep the process.
+  // If the reader of standard error has stopped reading, the process must end nevertheless.
   if (!cohort::FinishLogging(absl::Seconds(1))) _exit(code);
   return code;
 }

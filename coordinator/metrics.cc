@@ -26,7 +26,7 @@ constexpr const char* kCodeNames[kCodeCount] = {
 
 using Buckets = prometheus::Histogram::BucketBoundaries;
 
-// Seconds, from what a call costs to what it may wait.
+// In seconds: from the time of a call that does not wait to that of the longest wait.
 Buckets TimeBuckets() {
   return {0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100, 300, 1000};
 }

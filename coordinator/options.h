@@ -17,8 +17,8 @@ namespace cohort::coordinator {
 
 enum class JournalKind { kMemory, kSqlite };
 
-// The limits of a process that may use `memory_bytes`: all that is kept takes at most half of it, as
-// malloc, gRPC and the journal need their share.
+// The limits of a process that may use `memory_bytes`: all that is kept takes at most half of it,
+// as malloc, gRPC and the journal need their share.
 Limits DefaultLimits(int64_t memory_bytes);
 
 struct Options {
@@ -35,7 +35,7 @@ struct Options {
   absl::Duration ping_timeout = absl::Seconds(40);  // zero: no pings
   absl::Duration max_wait = absl::Hours(1);
   int64_t max_message_bytes = int64_t{4} << 20;
-  // Of connections, and of what each may send.
+  // Limits of connections and of the bytes that each may send.
   ListenerOptions listener;
   Limits limits = DefaultLimits(MemoryLimitBytes());
   std::string port_file;
@@ -56,8 +56,8 @@ absl::StatusOr<ParsedOptions> ParseOptions(int argc, const char* const* argv);
 // As `name = value` lines that --config reads back.
 std::string FormatOptions(const Options& options);
 
-// What is not by default, for people to read: "journal=sqlite journal-path=/j max_keys=5"; empty
-// when all is.
+// The options that differ from their defaults, for people: "journal=sqlite journal-path=/j
+// max_keys=5". Empty: all options have their defaults.
 std::string FormatChanges(const Options& options);
 
 }  // namespace cohort::coordinator

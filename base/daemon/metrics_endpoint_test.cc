@@ -63,7 +63,7 @@ TEST(MetricsEndpointTest, ServesAndStopsAtOnce) {
 TEST(MetricsEndpointTest, OthersWaitForNoConnectionThatSaysNothing) {
   const auto registry = std::make_shared<prometheus::Registry>();
   prometheus::BuildCounter().Name("some_total").Register(*registry).Add({}).Increment();
-  // Nobody is sent away in the time of this test.
+  // No connection times out during this test.
   auto endpoint = MetricsEndpoint::Start("127.0.0.1:0", {registry}, absl::Hours(1));
   ASSERT_TRUE(endpoint.ok()) << endpoint.status();
   std::vector<UniqueFd> silent;

@@ -10,9 +10,9 @@
 namespace cohort::lane {
 namespace {
 
-// Below this a copy is cheaper than a share and an entry of its own.
+// A copy of fewer bytes is cheaper than a shared chunk.
 constexpr size_t kSharedFrom = 2048;
-// Chunks of copies end here, so that what was sent is freed.
+// The size of a chunk of copies; a bounded chunk is freed soon after its bytes were sent.
 constexpr size_t kChunkBytes = size_t{64} << 10;
 constexpr size_t kMaxPieces = 64;
 // Room for a header and the small answer behind it.

@@ -304,7 +304,7 @@ ssize_t Receive(RecvMessage next, int fd, msghdr* message, int flags) {
       const bool slowly = slot.guard != nullptr && slot.guard->between_frames() &&
                           EndSlowly(slot, count == 0 ? 0 : error);
       if (slowly) return ReadResets(slot, fd, message);
-      // The client has gone, so gRPC drops what came of its requests.
+      // The client is gone, so gRPC drops the parts of its requests that have arrived.
       if (Owns(slot, fd)) slot.incoming.Set(0);
       errno = error;
       return count;
@@ -321,7 +321,8 @@ ssize_t Receive(RecvMessage next, int fd, msghdr* message, int flags) {
   }
 }
 
-// Whether what gRPC sends goes nowhere: an error would end all streams at once.
+// Whether to drop gRPC's bytes for a connection that is ending. (An error would end all its streams
+// at once.)
 bool DropsSent(int fd) {
   Slot& slot = *FindSlot(fd);
   if (!slot.ending.load(std::memory_order_relaxed)) return false;

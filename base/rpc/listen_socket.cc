@@ -106,9 +106,10 @@ absl::StatusOr<std::vector<ListenSocket>> ListenSocket::Open(const ListenAddress
     // A machine without IPv6 still has a localhost.
     if (result.fd_ < 0 && errno == EAFNOSUPPORT) continue;
     if (result.fd_ < 0) return CannotListen(address);
-    // A restarted server takes over from connections that are still closing; never from a live one.
+    // A restarted server can listen while connections of the old one are still closing, but not
+    // while the old one listens.
     Set(result.fd_, SOL_SOCKET, SO_REUSEADDR, 1);
-    Set(result.fd_, IPPROTO_TCP, TCP_NODELAY, 1);  // inherited by what is accepted
+    Set(result.fd_, IPPROTO_TCP, TCP_NODELAY, 1);  // accepted sockets inherit it
     // The second address of a name gets the port that the first was given.
     if (one->ai_family == AF_INET6) {
       reinterpret_cast<sockaddr_in6*>(one->ai_addr)->sin6_port = htons(port);

@@ -89,7 +89,7 @@ struct Listener::Connection {
   int fd = -1;
   uint64_t cookie = 0;
   std::shared_ptr<Peer> peer;
-  std::weak_ptr<Guest> guest;             // until it has said what it is
+  std::weak_ptr<Guest> guest;             // until its first bytes have arrived
   std::shared_ptr<GuardedSocket> socket;  // gRPC's; null: a guest, or the lane's
 
   bool alive() const { return SocketCookie(fd) == cookie; }
@@ -104,7 +104,7 @@ struct Listener::Link {
   Listener* listener ABSL_GUARDED_BY(mutex) = nullptr;
 };
 
-// A connection that has not said yet what it is.
+// A connection that has not sent its first bytes yet.
 class Listener::Guest final : public lane::EventLoop::Handler,
                               public std::enable_shared_from_this<Guest> {
  public:

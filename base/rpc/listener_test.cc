@@ -55,7 +55,7 @@ class ListenerTest : public ::testing::Test {
     return fd;
   }
 
-  // Whether the listener's side closes it in time. Drops what it sends before.
+  // Whether the listener closes the connection in time. Drops the bytes that it sends before.
   static bool Closed(const UniqueFd& fd, absl::Duration patience = kPatience) {
     while (true) {
       pollfd waited{fd.get(), POLLIN | POLLRDHUP, 0};
@@ -123,7 +123,7 @@ TEST_F(ListenerTest, AtTheLimitTheOldestWithoutARequestMakesRoom) {
   ASSERT_TRUE(Await(lanes_, 1));
   ASSERT_EQ(send(lane.get(), "a call", 6, MSG_NOSIGNAL), 6);
   char bytes[64];
-  // The listener looks at what has arrived, so it must have.
+  // The listener looks at the bytes that have arrived, so wait for them.
   while (recv(lanes_[0].get(), bytes, sizeof(bytes), MSG_PEEK) < 14) sched_yield();
   std::vector<UniqueFd> silent;
   for (int i = 0; i < 5; ++i) silent.push_back(Connect());
@@ -310,7 +310,7 @@ TEST_F(PacedReadTest, AConnectionThatEndsHasItsStreamsResetInPieces) {
   client = UniqueFd();
   std::string frames;
   while (true) {
-    // gRPC reads into what is left of a buffer, too.
+    // gRPC also reads into the rest of a buffer.
     const std::string bytes = Read(frames.empty() ? 5 : size_t{1} << 20);
     if (bytes.empty()) break;
     EXPECT_LE(bytes.size(), 32 * 13);

@@ -23,7 +23,7 @@ std::unique_ptr<Heap> MakeHeap(size_t capacity) {
   return std::move(heap).value();
 }
 
-// Of the file: what the machine gave for it.
+// The memory of the heap's pages.
 size_t PagesBytes(const Heap& heap) {
   struct stat info = {};
   EXPECT_EQ(fstat(heap.segment().fd(), &info), 0);

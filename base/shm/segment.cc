@@ -18,11 +18,10 @@ namespace {
 
 constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 
-// Of what is so large, the same offset in two segments would often have addresses that differ in
-// few high bits alone: to some processors (AMD's choose a way of their first cache by a digest of
-// 16 bits of the address) those are one place, and reading both in turn takes twice as long. So
-// each begins at another distance from a multiple of 256 MiB. In steps in which a huge page can be
-// mapped.
+// The same offset in two segments of this size or more would often have addresses that differ only
+// in a few high bits. Some processors then read both in turn only half as fast. (AMD's processors
+// choose a way of the first cache by a digest of 16 bits of the address.) Each segment therefore
+// begins at another distance from a multiple of 256 MiB, in steps that allow huge pages.
 constexpr size_t kLarge = size_t{1} << 30;
 constexpr size_t kWindow = size_t{256} << 20;
 constexpr size_t kStep = size_t{2} << 20;

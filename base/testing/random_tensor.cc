@@ -13,7 +13,7 @@ namespace {
 
 constexpr char kUntouched = '\xAA';
 
-// Of each element in order: visit(address).
+// Calls visit(address) for each element in order.
 void ForEach(const Tensor& tensor, absl::FunctionRef<void(char*)> visit) {
   Shape at(tensor.shape().size(), 0);
   for (int64_t i = 0; i < tensor.count(); ++i) {

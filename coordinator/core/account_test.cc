@@ -92,7 +92,7 @@ TEST(Account, LabelsAreCharged) {
   EXPECT_GT(bare.Held(MemoryKind::kGroups), 2 * plain + 64000);
 }
 
-// What malloc says of one kind of thing, beside what is charged for it.
+// Compares malloc's memory for objects of one kind with their charge.
 TEST(Account, EstimatesAreNoLessThanWhatMallocSays) {
   struct Case {
     const char* name;

@@ -47,7 +47,7 @@ struct Namespace {
   Store store;
   const int64_t untouched_number;  // `last_number` as long as nothing has happened
   Instant used_at;
-  TimerId timer = 0;  // drops what has become too old
+  TimerId timer = 0;  // drops answers that are too old
   const Charge charge;
 };
 
@@ -70,7 +70,7 @@ bool MayKeep(const Call& call) {
              call.body);
 }
 
-// At the end of a step, what it charged reaches the account of all shards.
+// Publishes the charges of a step to the account of all shards at the end of the step.
 class Publication {
  public:
   explicit Publication(Tally& tally) : tally_(tally) {}
@@ -395,7 +395,7 @@ void Core::Handle(Instant now, Call call, Effects& effects) {
   Step step(now, effects);
   Impl& impl = *impl_;
   const Publication publication(impl.shard.tally);
-  // What is due happened before this call.
+  // Timers and waits that are due come before this call.
   impl.shard.timers.Run(step);
   impl.shard.waits.Run(step);
   impl.Finish(step);

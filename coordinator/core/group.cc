@@ -67,7 +67,8 @@ int64_t Group::waiter_count() const {
 }
 
 void Group::Handle(Step& step, Call&& call) {
-  // Which call would be parked is not known yet; at the limit, those that never are still go through.
+  // Which call would be parked is not known yet; at the limit, those that never are still go
+  // through.
   const int64_t parked_count =
       waiter_count() + static_cast<int64_t>(watches_.size()) + store_.watch_count();
   if (parked_count >= shard_.limits.max_waiters_per_group && call.wait > absl::ZeroDuration()) {
@@ -210,11 +211,11 @@ void Group::Forget(Step& step, CallId id) {
     if (member == nullptr || member->join_call != id) return;
     member->join_call = 0;
     member->last_heard = step.now();
-    // It takes its confirmation back: nobody shall be told that the view is complete while this one is away.
+    // The cancelled Join takes its confirmation back: the generation must not complete without it.
     if (state_ == GroupState::kForming && member->state == MemberState::kActive) {
       member->state = MemberState::kJoining;
     }
-    // Without a stream, its call was all that we knew of its process.
+    // Without a stream, the call was the only sign of the member's process.
     if (member->streams.empty()) AwaitConnection(step, *member);
     return;
   }
@@ -253,7 +254,8 @@ void Group::TimeOut(Step& step, CallId id) {
   auto it = proposal_->calls.find(id);
   if (it == proposal_->calls.end()) return;
   if (proposal_->proposer_call == id) {
-    // After a sleep of the coordinator the members' acknowledgements lie unread: none of them is silent yet.
+    // After a sleep of the coordinator the members' acknowledgements lie unread: none of them is
+    // silent yet.
     const bool may_be_unread = proposal_->drop_silent && step.now() < shard_.resumed_until;
     if (!may_be_unread) {
       ProposalTimedOut(step);

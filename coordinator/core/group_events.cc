@@ -1,8 +1,8 @@
-// What happened in the group, and how its watchers hear of it.
+// The events of the group, and their delivery to its watchers.
 //
-// When a thousand members leave, each of them sooner or later hears of all the others: so that this does not take a
-// million messages, watchers hear at the end of the step, and of what nobody must act upon at once, only every so
-// often. A lone event never waits.
+// If a thousand members leave, each of them gets an event for every other. To avoid a million
+// messages, watchers get events at the end of the step, and events on which no member acts at once
+// only every kTellInterval. A single event does not wait.
 #include <algorithm>
 #include <limits>
 #include <utility>
@@ -13,14 +13,14 @@
 namespace cohort::coordinator {
 namespace {
 
-// How many events one answer brings, and how many may wait to be told.
+// The most events in one answer, and the most events that may wait for the watchers.
 constexpr int64_t kWatchBatch = 256;
-// Between two tidings that could have waited.
+// The least time between two answers with events that can wait.
 constexpr absl::Duration kTellInterval = absl::Milliseconds(50);
-// Of several who ask what the members do with tensors, the later ones within this time share the answers of the first.
+// Operators that ask for reports within this time share the reports of the first question.
 constexpr absl::Duration kAskInterval = absl::Milliseconds(200);
 
-// One for each member of the group, perhaps, and all at once.
+// Whether an event can wait, because every member may cause one at the same time.
 bool MayWait(EventKind kind) {
   switch (kind) {
     case EventKind::kJoined:
@@ -69,7 +69,7 @@ void Group::TellProposal(Step& step, EventKind kind, const ViewProposal& view, c
 }
 
 void Group::Publish(Step& step, GroupEvent event) {
-  // The log must still have all that a parked watcher has not heard.
+  // The log must keep all events that a parked watcher has not got.
   if (untold_ >= std::min(kWatchBatch, std::max<int64_t>(shard_.limits.max_event_log, 1))) TellWatchers(step);
   event.revision = context_.NextNumber();
   event.generation = context_.generation;
@@ -77,7 +77,7 @@ void Group::Publish(Step& step, GroupEvent event) {
   step.Note(context_.key, event);
   const Instant at = MayWait(event.kind) ? last_told_ + kTellInterval : step.now();
   const int64_t cost = Cost(event);
-  // A full coordinator keeps no more than its watchers have still to be told.
+  // A full coordinator keeps only the events that watchers still have to get.
   const bool full = !shard_.tally.HasRoom(cost, shard_.limits.max_bytes_held, Share::kNew);
   const size_t kept = static_cast<size_t>(
       std::max<int64_t>(full ? std::min(kWatchBatch, shard_.limits.max_event_log)
@@ -108,7 +108,7 @@ void Group::TellWatchers(Step& step) {
   last_told_ = step.now();
   const auto waiting = std::exchange(watches_, {});
   for (const auto& [id, from] : waiting) {
-    if (from >= told_revision_) {  // it came after the last event
+    if (from >= told_revision_) {  // the watch has all events
       watches_.emplace(id, from);
       continue;
     }
@@ -131,7 +131,7 @@ void Group::AskForReports(Step& step) {
     member->asked_at = step.now();
     member->report_due = true;
     const auto watch = watches_.find(member->watch_call);
-    if (watch == watches_.end()) continue;  // its next step is on its way
+    if (watch == watches_.end()) continue;  // the next step of its watch gets the request
     const int64_t from = watch->second;
     watches_.erase(watch);
     shard_.waits.Done(member->watch_call);

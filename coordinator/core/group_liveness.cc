@@ -35,7 +35,8 @@ void Group::Heard(Step& step, Member& member) {
   }
 }
 
-// An attached stream that stands is a sign of life, but a limited one: its process may hang for good.
+// An attached stream that stands is a sign of life, but a limited one: its process may hang for
+// good.
 Instant Group::LostAt(const Member& member) const {
   const Instant limit = member.last_heard + context_.spec.AttachedLease();
   if (!member.streams.empty()) return limit;
@@ -43,7 +44,7 @@ Instant Group::LostAt(const Member& member) const {
 }
 
 void Group::ScheduleLiveness(Instant now) {
-  // What is heard meanwhile only moves deadlines away, so an early look is enough.
+  // Later calls of members only postpone deadlines, so the timer may be early but not late.
   shard_.timers.Cancel(liveness_timer_);
   const absl::Duration lease = context_.spec.lease;
   Instant next = absl::InfiniteFuture();
@@ -92,8 +93,8 @@ void Group::CheckLiveness(Step& step) {
     const absl::Duration stalled = step.now() - member->progress_at;
     if (context_.spec.progress_timeout > absl::ZeroDuration() && state_ == GroupState::kActive &&
         stalled >= context_.spec.progress_timeout) {
-      // Who waits in a round cannot progress, and is not the one to blame: its clock runs again
-      // from its release.
+      // A member that waits in a round cannot progress and did not cause the stall. Its progress
+      // timeout starts again with the release.
       if (!waiting.has_value()) waiting = rounds_.WaitingRanks();
       if (member->rank >= 0 && waiting->Contains(member->rank)) {
         member->progress_at = step.now();
@@ -234,7 +235,7 @@ void Group::CloseIfEmpty(Step& step, const Cause& cause) {
   if (closed()) return;
   if (context_.roster.CountLive() > 0) return;
   if (cause.kind == CauseKind::kLeft) {
-    // The last one said good-bye: nobody is expected back.
+    // If all members have left, no member will come back.
     bool all_left = true;
     for (const auto& [name, member] : context_.roster.members()) {
       all_left = all_left && member->state == MemberState::kLeft;

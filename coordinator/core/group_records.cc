@@ -69,7 +69,7 @@ void Group::Restore(Instant now, const Record& row) {
     member->addresses = record->addresses;
     member->labels = record->labels;
     member->joined_at = member->last_heard = member->progress_at = member->operation_at = now;
-    // Nobody waits in a Join any more; who did will come again.
+    // No Join is parked after a restart; the members will call again.
     if (state_ == GroupState::kForming && member->state == MemberState::kActive) {
       member->state = MemberState::kJoining;
     }

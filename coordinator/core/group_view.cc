@@ -182,7 +182,8 @@ void Group::CommitProposal(Step& step) {
   mailboxes_.Clear(step);
   unique_ids_.Break(step, cause);
   unique_ids_.Clear(step);
-  // How the generation ended: if it broke, that is what its members shall hear, not how it was mended.
+  // How the generation ended: if it broke, that is what its members shall hear, not how it was
+  // mended.
   if (state_ != GroupState::kBroken) cause_ = cause;
   context_.gone.clear();
   ++context_.generation;
@@ -274,7 +275,7 @@ void Group::ProposalTimedOut(Step& step) {
   CommitProposal(step);
 }
 
-// Who is gone cannot acknowledge. One that was to be removed anyway does not matter.
+// A member that is gone cannot acknowledge. If the proposal removes it, its loss does not matter.
 void Group::MemberGoneFromProposal(Step& step, const Member& member, const Cause& cause) {
   if (!proposal_.has_value()) return;
   if (member.name == proposal_->view.proposer) {

@@ -1,5 +1,5 @@
-// The invariants C7 to C9 of the control plane, each as a story: members that disagree, losses, limits.
-// (C10 is the server's: server_test.cc.)
+// The invariants C7 to C9 of the control plane, each as a story: members that disagree, losses,
+// limits. (C10 is the server's: server_test.cc.)
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -13,7 +13,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using Seat = CoreHarness::Seat;
 
-// Who stays and who goes: join_spec_test.cc.
+// join_spec_test.cc tests which of the specs holds.
 TEST(InvariantC7, AJoinThatDisagreesFailsAtOnceNamingBothSides) {
   CoreHarness h;
   Seat one{"w0", 1}, two{"w1", 2};
@@ -58,7 +58,7 @@ TEST(InvariantC7, EveryDifferenceOfTheGroupsTimesIsNamed) {
   EXPECT_EQ(disagree(fixed, &GroupSpec::join_window), "parked");
 }
 
-// A group that broke keeps what it was made with: who comes back with something else is told.
+// A broken group keeps its spec: a member that comes back with another spec is refused.
 TEST(InvariantC7, ADifferenceIsNamedWhenTheGroupFormsAgainToo) {
   CoreHarness h;
   std::vector<Seat> seats = h.Form(2);

@@ -1,4 +1,5 @@
-// The invariants C1 to C6 of the control plane, each as a story. C7 to C9, of what goes wrong: invariants_fault_test.cc.
+// The invariants C1 to C6 of the control plane, each as a story. C7 to C9, of what goes wrong:
+// invariants_fault_test.cc.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -121,7 +122,7 @@ TEST(InvariantC4, AnEndedWaitSaysWhoWasMissingAndForAll) {
     EXPECT_EQ(end->missing.details[0].member, "w1");
     EXPECT_EQ(end->missing.details[0].host, "host-w1");
   }
-  // Who comes late to that number is told, and does not wait alone.
+  // A member that calls that number later gets its outcome and does not wait alone.
   EnterRoundCall late = Barrier("step");
   late.number = 1;
   const CallId too_late = h.As(seats[1], late);
@@ -148,7 +149,7 @@ TEST(InvariantC5, ObjectsGoWithTheirReadersOrExpire) {
   h.ForgetReplies();
   h.As(seats[2], KeepAliveCall{}, absl::Seconds(1), Id128{}, receipts);
   EXPECT_EQ(h.core().Stats().bytes_held, 1000);
-  // The sender dies; its object goes when its time is over, with nobody's help, and the reader is told.
+  // The sender dies. Its object expires without any call, and the reader gets DATA_LOSS.
   h.AdvanceAlive(absl::Seconds(3600), seats);
   EXPECT_EQ(h.core().Stats().bytes_held, 0);
   const CallId expired = h.As(seats[2], Receive(0, "never read"));
@@ -191,7 +192,8 @@ TEST(InvariantC6, ARepeatGetsTheFirstAnswer) {
   const CallId first = h.As(seats[0], Send(1, "once"), absl::Seconds(1), Op(7));
   const CallId again = h.As(seats[0], Send(1, "once"), absl::Seconds(1), Op(7));
   EXPECT_EQ(h.Get<SendReply>(first)->sequence, h.Get<SendReply>(again)->sequence);
-  // The receiver's answer is lost; its repeat gets the same object, also after a restart of the coordinator.
+  // The receiver's answer is lost; its repeat gets the same object, also after a restart of the
+  // coordinator.
   const CallId received = h.As(seats[1], Receive(0), absl::Seconds(1), Op(8));
   ASSERT_EQ(h.Get<ReceiveReply>(received)->payload.bytes(), "once");
   h.Restart();

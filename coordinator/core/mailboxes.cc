@@ -91,7 +91,7 @@ absl::StatusOr<int64_t> Mailboxes::Send(Step& step, int sender, HeldSend& send) 
 void Mailboxes::AwaitConsumed(Step& step, CallId id, absl::Duration wait, int64_t sequence) {
   auto it = where_.find(sequence);
   if (it == where_.end()) {
-    // Of an object of an earlier boot it is not known any more; then nothing is claimed.
+    // Whether an object of an earlier boot was consumed is not known: the answer is false.
     const bool known = sequence > (group_.shard.boot - 1) << 32;
     step.Answer(id, SendReply{sequence, known && unread_.count(sequence) == 0});
     return;
@@ -268,7 +268,7 @@ std::optional<Cause> Mailboxes::WhyNothingComes(int receiver,
 }
 
 void Mailboxes::MemberGone(Step& step, int rank, const Cause& cause) {
-  // What was sent to it, nobody will read.
+  // No rank will read the objects that were sent to this one.
   std::vector<int64_t> unreadable;
   for (const auto& [key, box] : boxes_) {
     if (key.first != rank) continue;
@@ -296,7 +296,7 @@ void Mailboxes::MemberGone(Step& step, int rank, const Cause& cause) {
     if (object.destination == rank) receipts.push_back(receipt);
   }
   for (int64_t receipt : receipts) Acknowledge(step, receipt);
-  // What it sent stays, but nobody is there to hear that it was consumed.
+  // The objects that it sent stay, but its own parked sends end.
   for (auto& [key, box] : boxes_) {
     auto queue = box.by_source.find(rank);
     if (queue == box.by_source.end()) continue;

@@ -1,4 +1,4 @@
-// What stays of objects: until they expire, what is told of those that did, journal rows.
+// The expiry of objects, reports of expired objects to readers, and journal rows.
 #include <algorithm>
 #include <vector>
 
@@ -18,7 +18,8 @@ constexpr int64_t kLostReceipt = -1;
 }  // namespace
 
 int64_t Mailboxes::CostOfObject(const std::string& tag) const {
-  // Each may be the only one in its box, and its tag is in the box's key, in `where_` and in itself.
+  // Each may be the only one in its box, and its tag is in the box's key, in `where_` and in
+  // itself.
   return NodeCost<std::pair<int64_t, Object>>() + NodeCost<std::pair<BoxKey, Box>>() +
          NodeCost<std::pair<int, std::map<int64_t, Object>>>() +
          SlotCost<std::pair<int64_t, std::pair<BoxKey, int>>>() +

@@ -1,7 +1,7 @@
-// Numbered sends: those that come before their turn wait here for their predecessors.
+// Numbered sends. A send that arrives before its predecessors is held here until they have arrived.
 //
 // A held send is not acknowledged and has no row in the journal: its caller repeats it after a
-// restart. What has been accepted has one, so the numbers go on where they were.
+// restart. The last accepted number has a row, so that the numbers continue after a restart.
 #include <utility>
 
 #include "absl/strings/str_cat.h"

@@ -129,7 +129,7 @@ TEST(Leave, EndsOnlyTheWaitsThatNeedTheLeaver) {
   EXPECT_EQ(h.StatusOf(needs_all).code(), absl::StatusCode::kAborted);
   EXPECT_TRUE(h.Parked(from1));
   EXPECT_TRUE(h.Parked(needs_two));
-  // What it sent stays readable; afterwards there is nothing to wait for.
+  // Objects that it sent stay readable; later receives from it end at once.
   EXPECT_EQ(h.Get<ReceiveReply>(h.As(seats[1], ReceiveCall{2, ""}))->payload.bytes(), "farewell");
   EXPECT_EQ(h.StatusOf(h.As(seats[1], ReceiveCall{2, ""})).code(), absl::StatusCode::kAborted);
   h.As(seats[1], two);
@@ -171,7 +171,7 @@ TEST(Close, TheNameTellsWhoClosedItWhenAndWhy) {
       text(asked()),
       "there is no group g; it was closed 1h1m ago, in generation 2, by member w0 (rank 0) on "
       "host-w0: the last member left");
-  // Of the time, a start of the coordinator leaves only that.
+  // After a restart, the coordinator knows only that the group was closed before.
   h.Restart();
   EXPECT_EQ(text(asked()),
             "there is no group g; it was closed before the coordinator's last start, in generation "

@@ -137,7 +137,7 @@ TEST_F(OperationWindowTest, EvictsOfTheClientThatHasMost) {
   EXPECT_EQ(window_.Find(Id128{8, 992}), nullptr);
   EXPECT_NE(window_.Find(Id128{8, 993}), nullptr);
   EXPECT_EQ(window_.size(), 10u);
-  // Who makes every id anew is a client each time: then the oldest goes.
+  // If every id has a first half of its own, each counts as a client: the oldest answer is dropped.
   for (uint64_t n = 100; n < 120; ++n) Remember(Id128{n, n}, AddReply{4, 4});
   EXPECT_EQ(window_.size(), 10u);
   EXPECT_NE(window_.Find(Id128{119, 119}), nullptr);

@@ -1,6 +1,6 @@
-// Entering and releasing rounds. Where each rank is: rounds_numbers.cc; with a root:
-// rounds_rooted.cc; ends that are no release: rounds_abort.cc; what is kept of ended ones, and for
-// how long: rounds_keep.cc.
+// Entering and releasing rounds. Other files of this class: rounds_numbers.cc (the next number of
+// each rank), rounds_rooted.cc (broadcast and scatter), rounds_abort.cc (ends without a release),
+// rounds_keep.cc (ended rounds that are kept).
 #include "coordinator/core/rounds.h"
 
 #include <algorithm>
@@ -161,7 +161,8 @@ void Rounds::Enter(Step& step, CallId id, Member& member, absl::Duration wait,
   }
   Round& round = it->second;
   if (round.ended) {
-    // Values are for those who were in the round. Its digest is not looked at: a restart forgets it.
+    // Values are for those who were in the round. Its digest is not looked at: a restart forgets
+    // it.
     if (call.kind != round.kind || call.root != round.root || participants != round.participants) {
       auto end = MakeEnd(step.now(), *name, round, RoundOutcome::kMismatch,
                          Mismatch(round, call, rank, participants));
@@ -243,7 +244,7 @@ void Rounds::EndWait(Step& step, int rank) {
 
 bool Rounds::Complete(const Round& round) const {
   if (round.kind != RoundKind::kAgreeAlive) return round.arrived.count() == round.participants.count();
-  // Whoever is absent must be dead.
+  // An agreement is complete when every absent participant is dead.
   for (int rank : round.participants.Minus(round.arrived).ToVector()) {
     const Member* member = group_.roster.BySeat(rank);
     if (member != nullptr && member->live()) return false;
@@ -333,13 +334,15 @@ void Rounds::End(Step& step, Name& name, Round& round, RoundOutcome outcome, std
     }
   }
   Advance(step, name, round);
-  // A barrier of all leaves its watermark. The others must give the same answer to a member whose reply was lost.
+  // A barrier of all leaves its watermark. The others must give the same answer to a member whose
+  // reply was lost.
   if (released && !watermark) {
     KeepValues(step, name, round);
   } else if (round.number <= name.ended_through) {
     Drop(step, name, round.number);
   }
-  // Else the watermark waits for an earlier number that is open, and only this round knows that it has ended.
+  // Else the watermark waits for an earlier number that is open, and only this round knows that it
+  // has ended.
 }
 
 void Rounds::AnswerEnded(Step& step, CallId id, Name& name, int64_t number, int rank) {

@@ -1,4 +1,5 @@
-// What stays of rounds: names and their watermarks, values until they are acknowledged, journal rows.
+// What stays of rounds: names and their watermarks, values until they are acknowledged, journal
+// rows.
 #include <algorithm>
 #include <utility>
 
@@ -14,7 +15,7 @@ Payload Counted(const Payload& payload, const std::shared_ptr<ByteLedger>& ledge
   return payload.has_value() ? Payload(payload.bytes(), ledger, MemoryKind::kRounds) : Payload();
 }
 
-// Of how a name's last round ended.
+// The longest reason in a RoundNameRecord.
 constexpr size_t kLongReason = 512;
 
 std::string RowId(const std::string& name, int64_t number) {
@@ -151,7 +152,8 @@ void Rounds::AllAcknowledged(Step& step, Name& name, Round& round) {
     Drop(step, name, round.number);
     return;
   }
-  // Those who get no values (a root, gather's others) acknowledge nothing, and may not have their answer yet.
+  // Those who get no values (a root, gather's others) acknowledge nothing, and may not have their
+  // answer yet.
   group_.shard.timers.Cancel(round.expiry);
   receipts_.erase(round.receipt);
   round.receipt = 0;
@@ -172,8 +174,8 @@ bool Rounds::AllWereIn(const Round& round) const {
   return true;
 }
 
-// Called when somebody arrives at `number`. It has its answers to all before; another may still come for the last one
-// it was in, and for no earlier one.
+// Called when somebody arrives at `number`. It has its answers to all before; another may still
+// come for the last one it was in, and for no earlier one.
 void Rounds::DropEndedBefore(Step& step, Name& name, int64_t number) {
   std::vector<int64_t> passed;
   RankSet in_later_ones;
@@ -246,7 +248,8 @@ void Rounds::WriteName(Step& step, const Name& name) {
   record.kind = name.last_kind;
   record.name = name.name;
   record.ended_through = name.ended_through;
-  // A later number may have ended while an earlier one is open: how it ended is not how this one did.
+  // A later number may have ended while an earlier one is open: how it ended is not how this one
+  // did.
   const bool is_last = name.last_number == name.ended_through;
   record.last_outcome = is_last ? name.last_outcome : RoundOutcome::kTimedOut;
   record.last_reason = is_last ? name.last_reason : "";

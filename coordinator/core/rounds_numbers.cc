@@ -1,5 +1,5 @@
-// Where each rank is under a name: which number is its next, and what it hears of numbers that
-// ended without it.
+// The position of each rank under a name: its next number, and the ends of numbers that ended
+// without it.
 #include <utility>
 
 #include "absl/strings/str_cat.h"

@@ -227,7 +227,7 @@ TEST(RoundNumbers, GoOnAfterAValueThatExpired) {
   EXPECT_EQ(h.Get<RoundReply>(h.As(seats[1], read))->own.bytes(), "new");
 }
 
-// What is kept for a rank that never comes does not grow with the rounds that it misses.
+// The memory for a rank that never calls does not grow with the rounds that it misses.
 TEST(RoundNumbers, OfARankThatNeverComesStayBounded) {
   CoreHarness h;
   std::vector<Seat> seats = h.Form(3);

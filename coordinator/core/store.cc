@@ -12,13 +12,13 @@
 namespace cohort::coordinator {
 namespace {
 
-// Of an answer that is kept for repeats (operation_window.h).
+// The memory of an answer that is kept for repeats (operation_window.h).
 constexpr int64_t kAnswerCost = 512;
 
 }  // namespace
 
-// The namespace takes a number before anything happens, so that its first revision is never 0:
-// "from revision 0" means from now.
+// The namespace takes a number when it begins, so that its first revision is not 0: a watch from
+// revision 0 begins with the present.
 Store::Store(Shard& shard, GroupKey key, OperationWindow& operations,
              std::shared_ptr<ByteLedger> ledger, int64_t* last_number)
     : shard_(shard),

@@ -125,7 +125,7 @@ void Store::Handle(Step& step, CallId id, const Caller& caller, absl::Duration, 
     if (!call.prefix) break;
   }
   reply.revision = revision();
-  // Also when nothing was there: a repeat must not delete what was put since.
+  // Kept even if no key was deleted: a repeat must not delete keys that were put since.
   AnswerFirst(step, id, caller, asked, reply);
 }
 

@@ -1,4 +1,5 @@
-// What holds for all calls of the store: repeats act once, refusals name their limit, restarts keep what was written.
+// Promises of all calls of the store: repeats act once, refusals name their limit, and restarts
+// keep written values.
 #include <string>
 #include <utility>
 #include <vector>

@@ -1,4 +1,4 @@
-// Watches of keys: what they tell, in which order, and from where.
+// Watches of keys: their events, their order, and the revision from which they begin.
 #include <string>
 #include <utility>
 #include <vector>

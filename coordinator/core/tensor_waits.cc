@@ -12,9 +12,10 @@ namespace {
 
 constexpr size_t kWaitsShown = 100;
 constexpr size_t kRanksShown = 64;
-// A rank reports a quarter of a second after it was asked: what hung before the question is older.
+// An operation that is younger at its report counts as moving. A rank reports a quarter of a second
+// after it was asked, so an operation that hung before the question is older.
 constexpr absl::Duration kMoves = absl::Milliseconds(200);
-// All ranks have come, and none is known to be late: so long, an operation may just be large.
+// An operation that all ranks have begun may take this long because it is large.
 constexpr absl::Duration kLong = absl::Seconds(10);
 
 class Describer {
@@ -52,7 +53,7 @@ class Describer {
     const Member* const member = context_.roster.BySeat(rank);
     return member != nullptr && member->tensors.has_value() ? &*member->tensors : nullptr;
   }
-  // Null: it said so of another generation, or of none.
+  // Null: there is no operation, or it is one of another generation.
   const TensorOperation* OfGeneration(const std::optional<TensorOperation>& operation) const {
     return operation.has_value() && operation->generation == context_.generation ? &*operation
                                                                                   : nullptr;
@@ -65,7 +66,7 @@ class Describer {
     const TensorReport* const report = ReportOf(rank);
     return report == nullptr ? nullptr : OfGeneration(report->last);
   }
-  // It was asked, and this is the answer.
+  // Whether the rank's report is the answer to a question.
   bool IsAnswer(int rank) const {
     const Member& member = *context_.roster.BySeat(rank);
     return member.asked_at != absl::InfinitePast() && !member.owes_report();
@@ -73,7 +74,7 @@ class Describer {
   absl::Duration Age(int rank, const TensorOperation& operation) const {
     return now_ - context_.roster.BySeat(rank)->tensors_at + operation.begun;
   }
-  // Of ranks inside, for whom they sleep.
+  // The ranks for which the ranks in `inside` sleep.
   RankSet WaitedFor(const RankSet& inside) const {
     RankSet waited_for;
     for (const int rank : inside.ToVector()) {
@@ -106,7 +107,7 @@ class Describer {
       is_old |= open.begun >= kMoves;
       wait.age = std::max(wait.age, Age(rank, open));
     }
-    // Reports that are no answers may be of different moments.
+    // Reports that were not asked for may be from different times.
     if (!has_answer && is_passed) return;
     if (!is_old && !is_silent) return;
     wait.waited_for = WaitedFor(inside);
@@ -121,7 +122,7 @@ class Describer {
     Add(std::move(wait));
   }
 
-  // The ranks that began the operation under another name than the first of those inside.
+  // The ranks that began another operation than the first rank inside under this number.
   std::string Mismatch(int64_t number, const std::string& verb) const {
     std::map<std::string, RankSet> others;
     for (int rank = 0; rank < context_.world_size; ++rank) {
@@ -143,7 +144,7 @@ class Describer {
     wait.inside.Add(rank);
     wait.waited_for = WaitedFor(wait.inside);
     wait.age = Age(rank, open);
-    // Both ends are in it: a large one takes time.
+    // If both ranks are in the transfer, it may just be large.
     const TensorOperation* const other =
         open.peer >= 0 && open.peer < context_.world_size ? Open(open.peer) : nullptr;
     const bool meets = other != nullptr && other->number == 0 && other->peer == rank;

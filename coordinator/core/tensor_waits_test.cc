@@ -1,4 +1,4 @@
-// Who is missing in operations on tensors, as the coordinator puts the members' reports together.
+// The ranks that are missing in operations on tensors, combined from the members' reports.
 #include "absl/strings/str_cat.h"
 #include "coordinator/core/testing/core_harness.h"
 #include "gmock/gmock.h"
@@ -222,7 +222,7 @@ TEST_F(TensorWaitsTest, AQuestionReachesAWatchThatIsBetweenTwoSteps) {
   Watch(seats[1]);
   EXPECT_TRUE(TakeQuestion(seats[1]));
   EXPECT_FALSE(TakeQuestion(seats[1])) << "once";
-  // Whoever asks at the same time hears the same answers.
+  // Questions at the same time share the answers.
   Ask();
   EXPECT_FALSE(TakeQuestion(seats[0]));
   h_.Advance(absl::Seconds(1));

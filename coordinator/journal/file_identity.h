@@ -18,7 +18,8 @@ class FileIdentity {
   static absl::StatusOr<FileIdentity> Of(const std::string& path);
 
   // Returns the size of the file if `path` still names it and it has at least `min_bytes`. Costs
-  // one stat. Errors: INTERNAL if not; the message has the path and what it names now.
+  // one stat. Errors: INTERNAL (it does not; the message has the path and the file that it names
+  // now).
   absl::StatusOr<off_t> Check(off_t min_bytes) const;
 
   const std::string& path() const { return path_; }

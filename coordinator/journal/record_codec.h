@@ -24,10 +24,10 @@ std::string DescribeRow(const GroupKey& key, RecordKind kind, absl::string_view 
 // kept.
 std::string EncodeRecord(const RecordValue& value);
 
-// Takes any bytes. What it accepts, the machine can hold: enumerations are among those known, rank
-// ranges are ordered and within kMaxRank, identifiers have their length. Payloads belong to no
-// ledger. DATA_LOSS: `bytes` is not what EncodeRecord wrote for a value of `kind`; the message says
-// what is wrong.
+// Decodes any bytes. The state machine can hold every record that it accepts: enumerations are
+// known, rank ranges are ordered and within kMaxRank, identifiers have their length. Payloads have
+// no ledger. Errors: DATA_LOSS (EncodeRecord did not write `bytes` for a value of `kind`; says what
+// is field).
 absl::StatusOr<RecordValue> DecodeRecord(RecordKind kind, absl::string_view bytes);
 
 // Far above Limits::max_members; keeps a damaged range from asking for a bitmap of 256 MiB.

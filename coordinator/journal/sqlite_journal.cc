@@ -1,4 +1,5 @@
-// One file, though long: statements and the rules by which they are repeated belong to one connection.
+// One file, though long: statements and the rules by which they are repeated belong to one
+// connection.
 #include "coordinator/journal/sqlite_journal.h"
 
 #include <errno.h>
@@ -370,7 +371,7 @@ absl::Status SqliteJournal::CheckFiles() {
     least_file_bytes_ = *file_bytes;
     status = log_->Check(0).status();
     if (status.ok()) return status;
-    // The file is ours still: it takes over what was acknowledged in the log.
+    // The file is still this journal's: copy the acknowledged pages from the log to the file.
     sqlite3_wal_checkpoint_v2(database_.get(), nullptr, SQLITE_CHECKPOINT_PASSIVE, nullptr,
                               nullptr);
   }
@@ -451,7 +452,8 @@ absl::Status SqliteJournal::Run(const Statement& statement) {
   sqlite3_reset(statement.get());
   const std::string text = absl::StrCat("journal ", path_, ": cannot append: ", error.text);
   if (error.IsFailedSync()) {
-    // The log may hold the whole batch, and the kernel may have dropped what it could not write.
+    // The log may have the whole batch, and the kernel may have dropped pages that it could not
+    // write.
     broken_ = absl::InternalError(
         absl::StrCat(text, "; whether the batch is kept shows at the next start"));
     return broken_;

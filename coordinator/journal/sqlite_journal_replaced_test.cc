@@ -63,7 +63,7 @@ TEST_F(SqliteJournalReplacedTest, NoticesThatTheFileIsMoved) {
   OpenWithOneRow();
   ASSERT_EQ(rename(path_.c_str(), Aside("").c_str()), 0);
   ExpectEnded("", "was removed or moved");
-  // Moved back: what came between is of an unknown fate all the same.
+  // After the file was moved back, the fate of appends in between is still unknown.
   ASSERT_EQ(rename(Aside("").c_str(), path_.c_str()), 0);
   EXPECT_EQ(journal_->Append({SampleKey("g", "d", "later")}).code(), absl::StatusCode::kInternal);
 }
@@ -88,7 +88,7 @@ TEST_F(SqliteJournalReplacedTest, NoticesThatTheLogIsRemoved) {
   OpenWithOneRow();
   ASSERT_EQ(unlink(Of("-wal").c_str()), 0);
   ExpectEnded("-wal", "was removed");
-  // What was acknowledged is saved from the removed log to the file.
+  // The journal copies acknowledged records from the removed log to the file.
   EXPECT_THAT(Keys(Reopen()), testing::Contains("g/a=before"));
 }
 

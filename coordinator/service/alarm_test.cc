@@ -13,7 +13,7 @@
 namespace cohort::coordinator {
 namespace {
 
-// Counts how often it rang; what it returns is when it wants to ring next.
+// Counts how often it rang. Ring returns the instant at which it rings next.
 class Bell {
  public:
   Instant Ring() {

@@ -14,7 +14,7 @@ constexpr size_t kCopyBytes = 1024;
 grpc::Slice ToSlice(const MessageBytes::Piece& piece) {
   if (piece.bytes.size() <= kCopyBytes) return grpc::Slice(piece.bytes.data(), piece.bytes.size());
   using Keep = std::shared_ptr<const void>;
-  // gRPC takes a pointer to non-const but only reads what it sends.
+  // gRPC takes a pointer to non-const but does not write to the bytes that it sends.
   return grpc::Slice(
       const_cast<char*>(piece.bytes.data()), piece.bytes.size(),
       [](void* keep) { delete static_cast<Keep*>(keep); }, new Keep(piece.keep));

@@ -25,15 +25,15 @@ namespace cohort::coordinator {
 // helps.
 class Committer {
  public:
-  // `deliver` gets answers in the order of their steps. `on_failure` runs once. Both on the
-  // committer's thread. `journal` is used by that thread alone from now on; `observer` may be null.
-  // `account` is charged for what is queued (values are charged by their owners).
+  // `deliver` gets answers in the order of their steps. `on_failure` runs once. Both run on the
+  // committer's thread. Only that thread uses `journal` from now on; `observer` may be null.
+  // `account` is charged for queued steps (the owners of values charge those).
   Committer(Journal& journal, Account& account, EngineObserver* observer,
             std::function<void(Answers)> deliver,
             std::function<void(const absl::Status&)> on_failure);
   // Whether its thread runs; nothing may be queued otherwise. Errors: RESOURCE_EXHAUSTED (threads).
   const absl::Status& status() const { return status_; }
-  // Finishes what is queued.
+  // Writes and delivers all queued steps.
   ~Committer();
   Committer(const Committer&) = delete;
   Committer& operator=(const Committer&) = delete;

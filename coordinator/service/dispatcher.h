@@ -28,11 +28,11 @@ struct DispatcherOptions {
   int64_t max_message_bytes = int64_t{4} << 20;
 };
 
-// What has to be remembered of a call until its answer is encoded.
+// The parts of a call that are needed to encode its answer.
 struct Asker {
   GroupKey key;
   Id128 session;
-  int page_size = 0;  // of ListGroups
+  int page_size = 0;  // of a ListGroups request
 };
 
 // Thread-safe.

@@ -56,7 +56,7 @@ struct EngineStats {
   int64_t boot = 0;
   bool draining = false;
   std::string journal;
-  // What is held of each kind, those of which there is nothing included, and its sum.
+  // The bytes of each kind, also of kinds with 0 bytes, and their sum.
   std::array<int64_t, kMemoryKindCount> memory{};
   int64_t charged_bytes = 0;
 };
@@ -99,11 +99,13 @@ class Engine {
   bool draining() const { return draining_.load(std::memory_order_relaxed); }
 
   EngineStats Stats() const;
-  // Of everything that callers made the coordinator keep; the service charges what it holds itself.
+  // The account of the memory that the coordinator keeps for callers. The service charges its own
+  // part itself.
   Account& account() { return *account_; }
-  // For what may outlive the engine.
+  // For objects that may outlive the engine.
   const std::shared_ptr<Account>& shared_account() const { return account_; }
-  // Whether `bytes` more may be kept. RESOURCE_EXHAUSTED names the limit, its value and what is held.
+  // Whether `bytes` more may be kept. Errors: RESOURCE_EXHAUSTED (names the limit, its value and
+  // the bytes held).
   absl::Status CheckRoom(MemoryKind kind, int64_t bytes, Share share) const;
   // Valid as long as the engine; a later SetLimits makes a new one.
   const Limits& limits() const { return *limits_.load(std::memory_order_acquire); }
@@ -138,11 +140,10 @@ class Engine {
   void MakeShards(const EngineOptions& options, int64_t boot);
   size_t ShardOf(const GroupKey& key) const;
 
-  // The head of every step: what time it is. Tells the core of a sleep first.
+  // Begins every step: returns the time. Tells the core of a sleep first.
   Instant Begin(Shard& shard) ABSL_EXCLUSIVE_LOCKS_REQUIRED(shard.mutex);
-  // The tail of every step, still under the shard's lock: finds the sinks, parks `own` when it has
-  // no reply yet, queues for the journal. What is left in `answers` may be delivered at once after
-  // unlocking.
+  // Ends every step under the shard's lock: finds the sinks, parks `own` if it has no reply yet,
+  // and queues records for the journal. The caller delivers the rest in `answers` after unlocking.
   void Route(Shard& shard, CallId own, ReplySink* own_sink, Effects& effects, Answers* answers)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(shard.mutex);
   // Runs `input(core, now, effects)` as one step without a call of its own.

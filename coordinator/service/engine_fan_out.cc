@@ -41,8 +41,8 @@ void Engine::DeliverAfter(uint64_t step, ReplySink* sink, Reply reply) {
   Answers answers;
   answers.push_back(Answer{sink, std::move(reply)});
   if (durable_ && step > committer_->durable()) {
-    // The committer keeps order, so what is queued last is delivered after all that it may have
-    // seen.
+    // The committer delivers in order, so this reply comes after all steps whose effects it may
+    // have seen.
     committer_->Enqueue({}, std::move(answers));
     return;
   }

@@ -250,7 +250,8 @@ TEST_F(LaneTest, WhoDoesNotReadIsNotReadFrom) {
   int sent = 0;
   while (sent < 1024 && client_->TrySend(many)) ++sent;
   EXPECT_LT(sent, 1024);
-  // Of answers of 200 KiB, the bound holds 41, and sockets a few more: the rest was not looked at.
+  // The bound has room for 41 answers of 200 KiB, and sockets for a few more: the server did not
+  // read the rest of the calls.
   EXPECT_LT(engine_->Stats().calls - before, 200);
   // Others are served meanwhile.
   LaneClient other(server_->addresses()[0]);
@@ -328,7 +329,7 @@ TEST_F(UnreadTest, AnswersAboveTheLimitEndTheConnectionAlone) {
   AskForMore();
   int answers = 0;
   while (client_->Next().has_value()) ++answers;
-  // It asked for thousands; the rest of what was written lay in the sockets.
+  // The client called thousands of times; the rest of the written bytes were in the sockets.
   EXPECT_LT(answers, 500) << "the connection was not closed";
   EXPECT_LE(engine_->account().held(), limits.max_bytes_held);
   LaneClient other(server_->addresses()[0]);
@@ -373,7 +374,7 @@ TEST_F(LaneTest, ASocketFileIsTakenOverFromTheDeadAlone) {
   EXPECT_THAT(std::string(second.status().message()), HasSubstr("another server"));
   server_->Shutdown(absl::ZeroDuration());
   EXPECT_NE(access(path_.c_str(), F_OK), 0) << "the file goes with its server";
-  // What a killed server leaves: a file that nobody answers.
+  // A killed server leaves a socket file without a listener.
   sockaddr_un name = {};
   name.sun_family = AF_UNIX;
   path_.copy(name.sun_path, sizeof(name.sun_path) - 1);

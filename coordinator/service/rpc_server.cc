@@ -44,7 +44,7 @@ int LaneRate(int http2_rate) {
   return static_cast<int>(
       std::min<int64_t>(int64_t{http2_rate} * kLaneCallsPerStream, std::numeric_limits<int>::max()));
 }
-// What is left for gRPC's own streams (health watches) once ours have ended.
+// The time for gRPC's own streams (health watches) after the coordinator's streams have ended.
 constexpr absl::Duration kLastGrace = absl::Milliseconds(200);
 constexpr absl::Duration kLastAnswers = absl::Seconds(30);
 
@@ -128,7 +128,7 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(const RpcServerOptio
     builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, timeout);
     builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
   }
-  // We accept, and give gRPC what is gRPC's.
+  // The listener accepts connections and gives gRPC's to gRPC.
   impl->acceptor = builder.experimental().AddExternalConnectionAcceptor(
       grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD,
       grpc::InsecureServerCredentials());

@@ -96,7 +96,7 @@ absl::Status UploadStream::TakeFirst(v1::UploadRequest& part) {
   begun_ = true;
   size_bytes_ = part.size_bytes();
   announced_crc32_ = part.crc32();
-  // What is known not to fit is refused before it is sent.
+  // A value that does not fit is refused before the client sends it.
   COHORT_RETURN_IF_ERROR(
       dispatcher_.engine().CheckRoom(MemoryKind::kUploads, size_bytes_, Share::kNew));
   bytes_.reserve(static_cast<size_t>(std::min(size_bytes_, kTrustedBytes)));

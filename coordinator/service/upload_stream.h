@@ -31,7 +31,7 @@ class UploadStream final : public grpc::ServerReadReactor<grpc::ByteBuffer>, pri
   absl::Status TakeFirst(v1::UploadRequest& part);
   absl::Status TakePart();
   absl::Status CheckWhole() const;
-  // Whether `bytes_` may grow by `more`; charges what it will hold then.
+  // Whether `bytes_` may grow by `more`; charges the memory that it then has.
   absl::Status Reserve(int64_t more);
   void Complete(const absl::Status& status);
 

@@ -16,7 +16,7 @@ namespace {
 // Names of attached streams, unique in the process.
 std::atomic<int64_t> g_last_stream{0};
 
-// For answers that nobody waits for.
+// A sink for replies that no caller needs.
 class IgnoringSink final : public ReplySink {
  public:
   void OnReply(Reply&&, DeliveryContext&) override {}

@@ -46,11 +46,11 @@ class WatchStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer>, pri
   const Method method_;
   const Instant started_;
   Asker asker_;
-  Call call_;           // the next step, as it was decoded but for its revision
-  int64_t stream_ = 0;  // not 0: attached, or to be
+  Call call_;           // the next step: the decoded call, with the next revision
+  int64_t stream_ = 0;  // not 0: attached, or going to be
   bool attaching_ = false;
-  bool by_us_ = true;  // who ends the stream, unless the caller went
-  bool last_ = false;  // the group has closed: what is being written is the end
+  bool by_us_ = true;  // the coordinator ends the stream; false: the caller went away
+  bool last_ = false;  // the group has closed: the message being written is the last
   grpc::ByteBuffer message_;
   const SharedCharge charge_;
   SharedCharge output_;  // of `message_`, until the reader's side has taken it

@@ -23,7 +23,7 @@ struct State {
   }
 };
 
-// Whether the operation can answer what it did in this state; moves the state on if so.
+// Whether the operation can have given its answer in this state. If so, applies it to the state.
 bool Apply(const KeyOperation& operation, State* state) {
   const State after_write{operation.value, operation.revision};
   switch (operation.kind) {

@@ -1,4 +1,4 @@
-// Decides whether what clients saw of one key can have happened one operation at a time.
+// Decides whether the operations on one key, as clients saw them, are linearizable.
 #ifndef COHORT_COORDINATOR_CORE_TESTING_LINEARIZABILITY_H_
 #define COHORT_COORDINATOR_CORE_TESTING_LINEARIZABILITY_H_
 
@@ -8,8 +8,8 @@
 
 namespace cohort::coordinator {
 
-// One finished operation on the key: when it was asked, when the answer came, what was asked and
-// answered. Instants are any growing numbers.
+// One finished operation on the key: its request, its answer, and their instants. Instants are any
+// growing numbers.
 struct KeyOperation {
   enum class Kind { kPut, kCompareAndPut, kGet, kAdd, kDelete };
   Kind kind = Kind::kGet;

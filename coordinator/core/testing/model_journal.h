@@ -1,4 +1,4 @@
-// A journal as a table in memory, with group commit: what was appended is durable only after
+// A journal as a table in memory, with group commit: appended records are durable only after
 // Commit.
 #ifndef COHORT_COORDINATOR_CORE_TESTING_MODEL_JOURNAL_H_
 #define COHORT_COORDINATOR_CORE_TESTING_MODEL_JOURNAL_H_
@@ -25,7 +25,7 @@ class ModelJournal {
     }
     pending_.erase(pending_.begin(), pending_.begin() + static_cast<std::ptrdiff_t>(steps));
   }
-  // The process died: what was not durable never happened.
+  // The process died: drops all records that are not durable.
   void DropPending() { pending_.clear(); }
 
   std::vector<Record> Rows() const {

@@ -1,25 +1,25 @@
-// What must hold in every simulated run. The referee sees all steps of the coordinator and all that
-// members were told, keeps a model of what that means, and fails the run at the first
-// contradiction:
+// The invariants of every simulated run. The referee sees all steps of the coordinator and all
+// answers to members. It keeps a model of them and fails the run at the first contradiction:
 //
-//   R1   The generation of a group name never goes down: not over restarts, nor over re-creation.
-//   R2   A (group, generation, rank) belongs to one life, all who are told a generation are told
-//        the same size, and the ranks of an active group are all taken.
-//   R3   No good answer goes to a session after its fence, nor to a call of a past generation.
-//   R4   A symmetric round is released to all its participants in one step, with what they brought.
-//   R5   Who was in a released round hears RELEASED, however late and often it asks.
-//   R6   Objects of (source, destination, tag): in order, none twice, none lost but those told so.
-//   R7   Consumed means handed out.
+//   R1   The generation of a group name never decreases, also over restarts and re-creation.
+//   R2   A (group, generation, rank) belongs to one incarnation, all members of a generation get the
+//        same size, and the ranks of an active group are all taken.
+//   R3   No OK answer goes to a session after its fence, nor to a call of a past generation.
+//   R4   A symmetric round is released to all its participants in one step, with their values.
+//   R5   A member of a released round gets RELEASED, however late and often it asks.
+//   R6   Objects of (source, destination, tag) arrive in order and at most once; the reader is told
+//        of lost ones.
+//   R7   A consumed object was handed out.
 //   R8   A repeat gets the first answer; revisions of a namespace only grow.
-//   R9   A queue item goes to one operation; what was pushed comes out.
-//   R10  Counters hold exactly what was added.
-//   R11  A live member was heard within its lease and a granule; one whose last stream broke,
+//   R9   A queue item goes to one operation; every item that was pushed is popped.
+//   R10  A counter is the sum of its additions.
+//   R11  A live member has called within its lease and a granule; one whose last stream broke,
 //        within its grace.
-//   R12  Events come in order, each once.
-//   R13  Agreements on who is alive are the same for all.
-//   R14  A life of a member is refused as an older one only after another one was taken in since.
-//        The order is the one in which the group took them in: a slow network may bring an older
-//        life after a newer one, and nobody can tell.
+//   R12  Events arrive in order, each once.
+//   R13  AgreeAlive has the same result for all members.
+//   R14  An incarnation is refused as older only after the group has accepted another one since it
+//        accepted this one. A slow network may bring an older incarnation after a newer one; the
+//        group cannot tell.
 #ifndef COHORT_COORDINATOR_CORE_TESTING_REFEREE_H_
 #define COHORT_COORDINATOR_CORE_TESTING_REFEREE_H_
 
@@ -43,14 +43,14 @@ class Referee {
   Referee(const Referee&) = delete;
   Referee& operator=(const Referee&) = delete;
 
-  // Watches the events of a group, and looks at it now and then.
+  // Watches the events of a group, and reads its state from time to time.
   void Observe(const std::string& group);
-  // Nothing is to be seen any more.
+  // Stops observing.
   void Rest() { observed_.clear(); }
-  // The coordinator is a new process: its watches are gone.
+  // The coordinator has restarted: the watches are gone.
   void OnStart();
 
-  // --- what members were told
+  // --- answers to members
   void Seated(const std::string& group, const std::string& member, int64_t generation,
               const Id128& session, int rank, int world_size);
   void RoundEnded(const std::string& group, int64_t generation, const std::string& name,
@@ -58,7 +58,7 @@ class Referee {
   void AgreedAlive(const std::string& group, int64_t generation, int64_t number,
                    const RoundEnd& end);
 
-  // An object's place in its stream: the sender numbers what it sends, from 1.
+  // The objects of one sender to one receiver and tag; the sender numbers them from 1.
   struct Stream {
     std::string group;
     int64_t generation = 0;
@@ -72,8 +72,8 @@ class Referee {
   };
   void Sent(const Stream& stream, int64_t count);
   void Received(const Stream& stream, int64_t count, int64_t sequence);
-  // A receive of this box ended without an answer, or told of `lost` objects: so many may be
-  // missing.
+  // A receive of this box ended without an answer, or reported `lost` objects: that many objects
+  // may be missing.
   void MayMiss(const std::string& group, int64_t generation, int destination,
                const std::string& tag, int64_t lost);
 
@@ -91,7 +91,7 @@ class Referee {
   void CheckCounter(int64_t value);
   void CheckHistories();
 
-  // Of its present generation; those whose answer nobody has.
+  // The number of receives in the present generation that ended without an answer.
   int64_t abandoned_receives(const std::string& group) const;
 
   int64_t rounds_released() const { return rounds_released_; }

@@ -138,7 +138,7 @@ void SimulatedMember::Crash() {
   const bool was_seated = seated_ && !broken_;
   for (auto& [key, operation] : open_) {
     world_.Abandon(operation.attempt);
-    // What it asked for may have happened, and nobody knows.
+    // The coordinator may have executed the operation or not.
     operation.done(nullptr);
   }
   open_.clear();

@@ -1,9 +1,9 @@
-// A member as the client library makes one, reduced to what the coordinator sees of it: it joins,
-// keeps its lease, repeats what had no answer under the same operation id and round number,
-// acknowledges receipts with its next call, and goes on in the next generation when its own is
-// over. What it does between is up to chance.
+// A member that behaves towards the coordinator like one of the client library. It joins and keeps
+// its lease. It repeats a call without an answer under the same operation id and round number. It
+// acknowledges receipts with its next call, and joins the next generation when its own has ended.
+// Its other calls are random.
 //
-// It has lanes, each with one call at a time: its program, the store, its lease, and views to
+// It has lanes with one call at a time each: its program, the store, its lease, and views to
 // acknowledge.
 #ifndef COHORT_COORDINATOR_CORE_TESTING_SIMULATED_MEMBER_H_
 #define COHORT_COORDINATOR_CORE_TESTING_SIMULATED_MEMBER_H_
@@ -97,7 +97,7 @@ class SimulatedMember {
   void Leave();
   void Unexpected(const CallBody& body, const Reply& reply);
 
-  // --- simulated_member_program.cc: what it does
+  // --- simulated_member_program.cc: its random calls
   void EnterRound();
   void CancelRound();
   void SendObject();

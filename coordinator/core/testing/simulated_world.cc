@@ -278,7 +278,7 @@ void SimulatedWorld::Release(std::vector<Answer> answers) {
       BreakAttempt(attempt, random_.Between(absl::Milliseconds(20), absl::Seconds(1)));
       continue;
     }
-    // Values of an answer count until it is sent, so what is under way must not hold them.
+    // The values of an answer count until it is sent, so an answer on its way must not hold them.
     After(Delay(), [this, attempt, reply = std::make_shared<const Reply>(std::move(answer.reply))] {
       auto it = attempts_.find(attempt);
       if (it == attempts_.end()) return;

@@ -1,9 +1,9 @@
 // A coordinator, its journal and a bad network, in one thread and in virtual time.
 //
-// The coordinator is a Core driven as its service drives it: calls and cancellations come from the
-// network, ticks from NextTick; the replies of a step wait until its records are durable; when the
-// process dies, what was not durable is gone together with those replies, and the next boot begins
-// from the table.
+// The coordinator is a Core that is driven as its service drives it. Calls and cancellations come
+// from the network, ticks from NextTick. The replies of a step wait until its records are durable.
+// When the process dies, records that are not durable are lost together with those replies, and the
+// next boot begins from the table.
 //
 // The network delays, reorders, loses and doubles. A lost request or reply, a broken connection and
 // a dead coordinator all look the same to a caller: its attempt ends without an answer.
@@ -79,7 +79,7 @@ class SimulatedWorld {
   int64_t held_bytes() const { return account_->value_bytes(); }
 
   void After(absl::Duration delay, std::function<void()> action);
-  // Runs the earliest event; false when there is none or a check failed.
+  // Runs the earliest event. False: no event is left, or a check failed.
   bool RunOne();
 
   // Sends one attempt over the network. `done` runs at most once, never inside this function.
@@ -112,7 +112,7 @@ class SimulatedWorld {
  private:
   struct Outstanding {
     std::shared_ptr<const Call> call;
-    int64_t attempt = 0;  // 0: a copy nobody waits for
+    int64_t attempt = 0;  // 0: a copy without a waiting caller
     Done direct;
     Instant deadline;
   };

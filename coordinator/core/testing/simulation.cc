@@ -215,8 +215,8 @@ class Simulation {
     CheckNothingIsLeft();
   }
 
-  // When nobody asks for anything, nothing waits, and what was received was acknowledged by a
-  // keep-alive.
+  // Once the members make no calls, no call waits, and a keep-alive has acknowledged all received
+  // objects.
   void CheckAtRest() {
     for (auto& member : members_) member->Rest();
     RunFor(absl::Seconds(10));

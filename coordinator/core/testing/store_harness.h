@@ -95,7 +95,7 @@ class StoreHarness {
       shard_.waits.Run(step);
     });
   }
-  // Time passes, but nobody looks at timers.
+  // Lets time pass without running timers.
   void Sleep(absl::Duration by) { now_ += by; }
   void Cancel(CallId id) {
     Do([&](Step& step) { shard_.waits.Cancel(step, id); });
@@ -109,7 +109,7 @@ class StoreHarness {
   absl::Status StatusOf(CallId id) const {
     return Answered(id) ? replies_.at(id).status : absl::UnknownError("no answer yet");
   }
-  // A default R when there is none, so that a test fails and does not crash.
+  // Returns a default R if there is no reply, so that a test fails and does not crash.
   template <typename R>
   R Take(CallId id) {
     auto it = replies_.find(id);

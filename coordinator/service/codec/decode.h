@@ -1,9 +1,8 @@
-// From the messages of proto/cohort/v1 to calls of the state machine: the one point where each
-// field is bounded and checked. What comes out is well formed; whether it makes sense now is the
-// machine's to say.
+// Decodes the messages of proto/cohort/v1 to calls of the state machine. Only here are fields
+// checked for form and bounds. The state machine checks the well-formed calls against its state.
 //
-// Every function fills `call` (caller, wait, body) and takes large values out of `request`. Errors:
-// INVALID_ARGUMENT names the field; RESOURCE_EXHAUSTED names the limit and its value.
+// Every function fills `call` (caller, wait, body) and moves large values out of `request`. Errors:
+// INVALID_ARGUMENT (names the field), RESOURCE_EXHAUSTED (names the limit and its value).
 #ifndef COHORT_COORDINATOR_SERVICE_CODEC_DECODE_H_
 #define COHORT_COORDINATOR_SERVICE_CODEC_DECODE_H_
 

@@ -398,7 +398,7 @@ TEST(DecodeTest, WaitsEndBeforeTheDeadline) {
   EXPECT_EQ(CapWait(absl::Seconds(3), context), absl::Seconds(3));
   context.time_left = absl::Milliseconds(100);
   EXPECT_EQ(CapWait(absl::Hours(5), context), absl::Milliseconds(95));
-  // At least half of what is left.
+  // At least half of the time that is left.
   context.time_left = absl::Milliseconds(6);
   EXPECT_EQ(CapWait(absl::Hours(5), context), absl::Milliseconds(3));
   context.time_left = absl::Milliseconds(-6);

@@ -340,7 +340,7 @@ class Encoder {
     return absl::OkStatus();
   }
 
-  // What comes before a piece of its own.
+  // Appends the fields that precede a shared piece.
   template <typename Message>
   void PutSoFar(Message& response) {
     message_.Append(response.SerializeAsString());

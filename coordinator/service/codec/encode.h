@@ -17,8 +17,9 @@
 
 namespace cohort::coordinator {
 
-// What was serialised last, so that replies which share a RoundEnd or a member list serialise it
-// once. One per batch of replies; confined to the thread that delivers the batch.
+// The object that was serialised last. Replies that share a RoundEnd or a member list then
+// serialise it once. Each batch of replies has one cache, confined to the thread that delivers the
+// batch.
 struct EncodeCache {
   std::shared_ptr<const void>
       source;  // of `first` and `second`; held so that its address is not reused
@@ -33,19 +34,20 @@ struct EncodeContext {
   int64_t max_inline_bytes = 0;
   int64_t max_message_bytes = 0;
   int64_t max_blob_bytes = 0;
-  // Who asked: owner of the blobs that the answer refers to.
+  // The caller, which owns the blobs that the answer refers to.
   const GroupKey* key = nullptr;
   Id128 session;
-  int page_size = 0;  // that ListGroups asked for
+  int page_size = 0;  // of the ListGroups request
   OutgoingBlobs* blobs = nullptr;
   EncodeCache* cache = nullptr;
-  // What many answers share is charged here until the last of them has been sent. Null: not charged.
+  // What many answers share is charged here until the last of them has been sent. Null: not
+  // charged.
   const std::shared_ptr<Account>* account = nullptr;
   int64_t max_bytes_held = 0;
 };
 
-// The response message of an OK reply. Errors: RESOURCE_EXHAUSTED (an answer over the message
-// limit, or what it shares with others over max_bytes_held).
+// Makes the response message of an OK reply. Errors: RESOURCE_EXHAUSTED (an answer over the message
+// limit, or bytes shared with other answers over max_bytes_held).
 absl::Status Encode(const Reply& reply, const EncodeContext& context, MessageBytes* message);
 
 // The status of a failed reply, with its context as ErrorDetails.

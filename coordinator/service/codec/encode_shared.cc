@@ -1,5 +1,4 @@
-// The replies of which a thousand members get the same: what they share is serialised once per
-// batch.
+// Replies that up to a thousand members get. Their common part is serialised once per batch.
 #include <memory>
 #include <string>
 #include <utility>
@@ -28,7 +27,8 @@ static_assert(v1::GatherResponse::kValuesFieldNumber == kValueField);
 static_assert(v1::BroadcastResponse::kPayloadFieldNumber == kValueField);
 static_assert(v1::ScatterResponse::kPayloadFieldNumber == kValueField);
 
-// What all members of the round get: result, and for votes and agreements what was decided.
+// Serialises the fields that all members of the round get: the result, and the decision of votes
+// and agreements.
 std::string SerializeResult(const RoundEnd& end) {
   // The vote's response has the same result field as all others, and is the largest of those
   // without values.

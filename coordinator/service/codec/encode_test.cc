@@ -191,7 +191,7 @@ TEST_F(EncodeTest, ABlobOfOneMemberIsNobodyElses) {
   EXPECT_FALSE(blobs_.Find(context_.now + OutgoingBlobs::kKept, key_, context_.session, id).ok());
 }
 
-// Found by fuzzing: without a later large value, what nobody fetched was held for good.
+// Found by fuzzing: a blob that was not fetched stayed for good if no large value followed.
 TEST_F(EncodeTest, WhatIsNotFetchedIsFreedByAnyLaterCall) {
   blobs_.Issue(context_.now, key_, context_.session, 1, {Payload("large", nullptr)}, 0, 100);
   blobs_.FreeOld(context_.now + OutgoingBlobs::kKept - absl::Nanoseconds(1));

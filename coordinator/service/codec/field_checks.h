@@ -36,15 +36,15 @@ absl::Status CheckNameOrEmpty(absl::string_view field, absl::string_view value);
 // Store keys: 1 to 1024 bytes without NUL; a prefix may be empty.
 absl::Status CheckKey(absl::string_view field, absl::string_view value);
 absl::Status CheckPrefix(absl::string_view field, absl::string_view value);
-// Free text that a caller chose, and that others see in error texts, logs and tables. Fails when it
-// is longer; else makes it printable where it stands (base/printable.h).
+// Checks a caller's free text, which others see in error texts, logs and tables. Fails if it is too
+// long; else makes it printable in place (base/printable.h).
 absl::Status CleanText(absl::string_view field, std::string* text, size_t max_characters);
 absl::Status CheckBytes(absl::string_view field, absl::string_view value, size_t max_bytes);
 absl::Status CheckNotNegative(absl::string_view field, int64_t value);
-// Of a round; 0: the next. Numbers go on counting from the largest that was ever named.
+// Checks the number of a round; 0: the next. The largest number leaves room to count on from it.
 absl::Status CheckRoundNumber(absl::string_view field, int64_t value);
 absl::Status CheckRank(absl::string_view field, int64_t rank, const DecodeContext& context);
-// At most `max_inline_bytes`, or `max_value_bytes` for what the store keeps.
+// At most `max_inline_bytes`, or `max_value_bytes` for values of the store.
 absl::Status CheckInlineSize(absl::string_view field, size_t size, const DecodeContext& context);
 absl::Status CheckValueSize(absl::string_view field, size_t size, const DecodeContext& context);
 

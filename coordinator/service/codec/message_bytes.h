@@ -1,6 +1,5 @@
-// One serialised message as pieces, so that replies to many share what they have in common and
-// large values are not copied. Concatenated in order, the pieces are the message (protobuf merges
-// its parts).
+// One serialised message in pieces, so that replies share common pieces and large values are not
+// copied. The message is the concatenation of the pieces (protobuf merges the parts of a message).
 #ifndef COHORT_COORDINATOR_SERVICE_CODEC_MESSAGE_BYTES_H_
 #define COHORT_COORDINATOR_SERVICE_CODEC_MESSAGE_BYTES_H_
 
@@ -51,7 +50,7 @@ class MessageBytes {
   }
 
   size_t size() const { return size_; }
-  // Of the pieces that are this message's alone; the others are somebody else's to count.
+  // The bytes of pieces that only this message has. The owners of shared pieces count those.
   size_t own_size() const { return own_size_; }
   const absl::InlinedVector<Piece, 2>& pieces() const { return pieces_; }
   std::string Flatten() const {

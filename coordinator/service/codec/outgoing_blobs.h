@@ -63,8 +63,8 @@ class OutgoingBlobs {
   void Acknowledge(const GroupKey& key, const Id128& session, const std::vector<int64_t>& receipts)
       ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // Frees what is too old. Every call passes here, or what the last reader never fetched would be
-  // held until the next large value. Cheap when nothing is due.
+  // Frees blobs that are too old. Every call does so, because a blob that was never fetched would
+  // otherwise stay until the next large value. Cheap when no blob is due.
   void FreeOld(Instant now) ABSL_LOCKS_EXCLUDED(mutex_);
 
   int64_t size_bytes() const { return size_bytes_.load(std::memory_order_relaxed); }

@@ -50,7 +50,7 @@ LaneConnection::LaneConnection(int fd, const LaneProtocol& protocol, lane::Event
 LaneConnection::~LaneConnection() { close(fd_); }
 
 void LaneConnection::OnEvents(uint32_t events) {
-  // Nobody is there to be answered.
+  // The client is gone: nothing can be sent any more.
   if ((events & (EPOLLHUP | EPOLLERR)) != 0) return Close();
   {
     MutexLock lock(&mutex_);
@@ -71,7 +71,7 @@ void LaneConnection::OnEvents(uint32_t events) {
       MutexLock lock(&mutex_);
       handling_ = true;
     }
-    // What was read before comes first.
+    // Bytes that were read before come first.
     const bool open = paused_ ? HandleInput() : ReadSome();
     readable = readable && paused_;
     {
@@ -88,7 +88,8 @@ bool LaneConnection::ReadSome() {
   input_.Borrow(&SpareBuffer());
   bool open = true;
   for (size_t total = 0; open && !paused_ && total < kReadBudget;) {
-    // No more room than what has come already: who declares much holds little.
+    // Room for at most as many bytes as have arrived: a client that declares a large frame does not
+    // get memory for it in advance.
     size_t size = std::max(kReadBytes, std::min({input_.wanted(), input_.held(), kReadBudget}));
     char* const room = RoomFor(size);
     if (room == nullptr) {

@@ -37,10 +37,10 @@ struct LaneProtocol {
   LaneLimits limits;
 };
 
-// Calls come in on the loop's thread; replies come from any. A client that does not read its replies
-// is not read from: at most kMaxBacklog, one reply and those of parked calls wait here. They are
-// charged to the account; at max_bytes_held the connection is closed. A client that goes over a
-// limit of LaneGuard is told so in the last reply, and its connection is closed.
+// Calls come in on the loop's thread; replies come from any. A client that does not read its
+// replies is not read from: at most kMaxBacklog, one reply and those of parked calls wait here.
+// They are charged to the account; at max_bytes_held the connection is closed. A client that goes
+// over a limit of LaneGuard is told so in the last reply, and its connection is closed.
 class LaneConnection final : public lane::EventLoop::Handler,
                              public Corked,
                              public std::enable_shared_from_this<LaneConnection> {
@@ -58,7 +58,7 @@ class LaneConnection final : public lane::EventLoop::Handler,
 
   // Cancels the calls in flight.
   void CloseSoon();
-  // Whether everything was written in time, or nobody is there to read it.
+  // Waits until all bytes are written or the client is gone. False: neither within `patience`.
   bool WaitUntilWritten(absl::Duration patience);
 
  private:
@@ -71,8 +71,8 @@ class LaneConnection final : public lane::EventLoop::Handler,
   // is to be closed.
   bool HandleFrame(const lane::Frame& frame, const absl::Status& refusal);
   absl::Status TooLarge(const lane::Frame& frame) const;
-  // Returns room for `size` more bytes. If an allocation fails, it refuses the frame and returns room
-  // for what follows the frame. Null: the connection is to be closed.
+  // Returns room for `size` more bytes. If an allocation fails, it refuses the frame and returns
+  // room for what follows the frame. Null: the connection is to be closed.
   char* RoomFor(size_t size);
   // Charges what `input_` keeps. Over the limit the frame at the front is refused. Returns false if
   // the connection is to be closed.

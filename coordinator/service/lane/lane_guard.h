@@ -11,8 +11,8 @@
 
 namespace cohort::coordinator {
 
-// Of each lane. A cancelled call costs less here than in gRPC, so these are multiples of the limits
-// of HTTP/2, whose names errors give.
+// The limits of one lane. A cancelled call costs less here than in gRPC, so these are multiples of
+// the HTTP/2 limits, by whose names errors call them.
 struct LaneLimits {
   // Calls that the client cancels less than a second after it has started them.
   int max_resets_per_second = 16000;
