@@ -1,4 +1,4 @@
-// What happens to groups, as lines of the log: what people read after an incident.
+// Logs the events of groups, for people who look into an incident.
 #ifndef COHORT_COORDINATOR_GROUP_LOG_H_
 #define COHORT_COORDINATOR_GROUP_LOG_H_
 
@@ -9,9 +9,9 @@
 
 namespace cohort::coordinator {
 
-// Tells `next` everything, too. Losses, breaks and reported errors are warnings; that a group is
-// active, changes its view, or is closed, and that a member leaves, is info; that one joins, debug. A
-// sleep of the coordinator is a warning.
+// Also forwards everything to `next`. Losses, breaks, reported errors and a sleep of the
+// coordinator are warnings. A group that becomes active, changes its view or is closed, and a
+// member that leaves, are info. A member that joins is debug.
 class GroupLog final : public EngineObserver {
  public:
   // `next` outlives it.

@@ -16,7 +16,7 @@ struct LimitName {
   int64_t Limits::*field;
   int64_t largest = int64_t{1} << 50;
 };
-// Returns what a limit counts, for help texts. Empty if there is no such limit.
+// Returns the things that a limit counts, for help texts. Empty: there is no such limit.
 absl::string_view CountedBy(absl::string_view name);
 
 // In the order of the struct; lives for ever.

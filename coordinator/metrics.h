@@ -1,4 +1,4 @@
-// What the coordinator counts, for Prometheus.
+// The coordinator's metrics, for Prometheus.
 #ifndef COHORT_COORDINATOR_METRICS_H_
 #define COHORT_COORDINATOR_METRICS_H_
 

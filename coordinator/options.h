@@ -17,8 +17,8 @@ namespace cohort::coordinator {
 
 enum class JournalKind { kMemory, kSqlite };
 
-// The limits of a process that may use `memory_bytes`: all that is kept takes at most half of it,
-// as malloc, gRPC and the journal need their share.
+// The default limits of a process that may use `memory_bytes`. max_bytes_held is half of it,
+// because malloc, gRPC and the journal need memory, too.
 Limits DefaultLimits(int64_t memory_bytes);
 
 struct Options {
@@ -42,7 +42,7 @@ struct Options {
   bool check_config = false;
 };
 
-// What the command line came to.
+// The result of the command line.
 struct ParsedOptions {
   Options options;
   // Set for --help and --version: print it and exit 0.

@@ -1,4 +1,4 @@
-// Notices that another program removed, replaced or cut a file which this one has open.
+// Detects that another program removed, replaced or truncated a file that this process has open.
 #ifndef COHORT_COORDINATOR_JOURNAL_FILE_IDENTITY_H_
 #define COHORT_COORDINATOR_JOURNAL_FILE_IDENTITY_H_
 

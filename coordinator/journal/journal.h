@@ -1,5 +1,5 @@
-// The seam for what must outlive the process. Implementations: memory (nothing does), sqlite (one
-// file).
+// The interface of journals, which keep the state that outlives the process. Implementations:
+// memory (keeps nothing), sqlite (one file).
 #ifndef COHORT_COORDINATOR_JOURNAL_JOURNAL_H_
 #define COHORT_COORDINATOR_JOURNAL_JOURNAL_H_
 
@@ -15,7 +15,8 @@
 namespace cohort::coordinator {
 
 struct JournalContents {
-  // How often this journal was opened, this time included: 1, 2, ... Durable when Open returns.
+  // How often this journal was opened, this time included: 1, 2, ... It is durable when Open
+  // returns.
   int64_t boot = 1;
   std::vector<Record> rows;
 };
@@ -25,13 +26,13 @@ class Journal {
  public:
   virtual ~Journal() = default;
 
-  // Reads everything back, row by row, so that no more than one is held here: of each group its own row
-  // (kGroup) before the others. `boot` is the same in every call. Once, before the first Append. Returns
-  // the boot, which is durable then.
+  // Reads all rows back, one by one, so that the journal holds at most one row. The row kGroup of a
+  // group comes before its other rows. `boot` is the same in every call. Call it once, before the
+  // first Append. Returns the boot, which is then durable.
   using RowSink = std::function<void(int64_t boot, Record row)>;
   virtual absl::StatusOr<int64_t> Open(const RowSink& take) = 0;
 
-  // The same with all rows at once, for tests and tools.
+  // Reads all rows at once, for tests and tools.
   absl::StatusOr<JournalContents> Open() {
     JournalContents contents;
     const absl::StatusOr<int64_t> boot =
@@ -41,14 +42,14 @@ class Journal {
     return contents;
   }
 
-  // Applies the records in order, all or none; returns when they are durable. Blocks (disk).
-  // Errors:
+  // Applies either all records, in order, or no record; returns when they are durable. Blocks
+  // (disk). Errors:
   //   UNAVAILABLE, RESOURCE_EXHAUSTED (disk full): nothing was applied; a later Append may succeed.
   //   INTERNAL: damaged, or the disk failed to sync: whether the batch is kept shows at the next
   //     start, and every later Append fails; the process should end.
   virtual absl::Status Append(const std::vector<Record>& records) = 0;
 
-  // Whether Append can be skipped altogether, because nothing is kept.
+  // True: the journal keeps no rows, and Append need not be called.
   virtual bool keeps_nothing() const = 0;
   // "memory", "sqlite".
   virtual const char* name() const = 0;

@@ -1,5 +1,5 @@
 // A journal that keeps nothing: every start is the first. For tests, laptops, and groups that may
-// be formed anew.
+// form again after a restart.
 #ifndef COHORT_COORDINATOR_JOURNAL_MEMORY_JOURNAL_H_
 #define COHORT_COORDINATOR_JOURNAL_MEMORY_JOURNAL_H_
 

@@ -10,14 +10,14 @@
 
 namespace cohort::coordinator {
 
-// "group", "member", ...; "unknown" for a number that is no kind.
+// "group", "member", ...; "unknown" for a number that is not a RecordKind.
 const char* RecordKindName(RecordKind kind);
 
-// Which kind of row holds `value`.
+// The kind of the row that holds `value`.
 RecordKind KindOf(const RecordValue& value);
 
-// Names a row in messages: its group, kind and id, with bytes that do not print escaped and a long
-// id cut.
+// The name of a row in error texts: its group, kind and id. Escapes bytes that do not print, and
+// cuts a long id.
 std::string DescribeRow(const GroupKey& key, RecordKind kind, absl::string_view id);
 
 // Durations are kept in nanoseconds; those of 292 years and more become infinite. Cause::at is not
@@ -26,8 +26,8 @@ std::string EncodeRecord(const RecordValue& value);
 
 // Decodes any bytes. The state machine can hold every record that it accepts: enumerations are
 // known, rank ranges are ordered and within kMaxRank, identifiers have their length. Payloads have
-// no ledger. Errors: DATA_LOSS (EncodeRecord did not write `bytes` for a value of `kind`; says what
-// is field).
+// no ledger. Errors: DATA_LOSS (EncodeRecord did not write `bytes` for a value of `kind`; says
+// why).
 absl::StatusOr<RecordValue> DecodeRecord(RecordKind kind, absl::string_view bytes);
 
 // Far above Limits::max_members; keeps a damaged range from asking for a bitmap of 256 MiB.

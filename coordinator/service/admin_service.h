@@ -1,4 +1,4 @@
-// Methods for people: the gRPC face of proto/cohort/v1/admin.proto.
+// Methods for operators: the gRPC service of proto/cohort/v1/admin.proto.
 #ifndef COHORT_COORDINATOR_SERVICE_ADMIN_SERVICE_H_
 #define COHORT_COORDINATOR_SERVICE_ADMIN_SERVICE_H_
 

@@ -1,4 +1,4 @@
-// A thread that does something at an instant which may be moved nearer at any time.
+// A thread that calls a function at an instant, which any thread may move nearer.
 #ifndef COHORT_COORDINATOR_SERVICE_ALARM_H_
 #define COHORT_COORDINATOR_SERVICE_ALARM_H_
 
@@ -18,8 +18,8 @@ namespace cohort::coordinator {
 // does not: a jump of the wall clock must not end leases early or late.
 class Alarm {
  public:
-  // `ring` runs on the alarm's own thread and returns when it wants to be called next (infinite
-  // future: only after a MoveTo). While it runs, MoveTo may be called by anyone.
+  // `ring` runs on the alarm's own thread and returns the instant of its next call (infinite
+  // future: only after a MoveTo). Any thread may call MoveTo while it runs.
   Alarm(const Clock& clock, std::function<Instant()> ring);
   ~Alarm();
   Alarm(const Alarm&) = delete;

@@ -10,11 +10,10 @@
 
 namespace cohort::coordinator {
 
-// A coordinator that was stopped (SIGSTOP, a debugger, no processor) or whose machine was suspended
-// finds, when it continues, that every lease has run out, while the keep-alives of live members lie
-// unread in its sockets. Leases measured by this clock do not run out meanwhile: it leaves out every
-// gap longer than `pause` in which no thread of the process has read it. So somebody must read it
-// more often than that.
+// A coordinator may be stopped (SIGSTOP, a debugger, no processor), or its machine suspended. When
+// it continues, every lease has run out by other clocks, while keep-alives of live members are
+// unread in its sockets. This clock leaves out every gap longer than `pause` in which no thread of
+// the process has read it. A thread must therefore read it more often than that.
 //
 //   AwakeClock clock(Clock::Steady(), SuspendClock(), absl::Milliseconds(200));
 //
@@ -22,13 +21,13 @@ namespace cohort::coordinator {
 // `pause` / 4 also takes a lock.
 class AwakeClock final : public Clock {
  public:
-  // `steady` may stand still while the machine is suspended; `suspend` must not. An infinite `pause`
-  // leaves nothing out. Both clocks must outlive this one.
+  // `steady` may stand still while the machine is suspended; `suspend` must not. An infinite
+  // `pause` leaves nothing out. Both clocks must outlive this one.
   AwakeClock(const Clock& steady, const Clock& suspend, absl::Duration pause);
 
   Instant Now() const override;
-  // How long the process has not run, or the machine was suspended, so far. Less than the truth by
-  // up to `pause` for each gap.
+  // How long, so far, the process has not run or the machine was suspended. The true time is longer
+  // by at most `pause` for each gap.
   absl::Duration asleep() const { return absl::Nanoseconds(asleep_.load()); }
   int64_t asleep_nanos() const { return asleep_.load(); }
 

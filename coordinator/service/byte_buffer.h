@@ -1,4 +1,4 @@
-// Between gRPC's byte buffers and ours.
+// Converts between gRPC's byte buffers and MessageBytes.
 #ifndef COHORT_COORDINATOR_SERVICE_BYTE_BUFFER_H_
 #define COHORT_COORDINATOR_SERVICE_BYTE_BUFFER_H_
 
@@ -7,7 +7,7 @@
 
 namespace cohort::coordinator {
 
-// Large pieces are shared with `message`, not copied; gRPC frees them when they are on their way.
+// Shares large pieces with `message` instead of copying them; gRPC frees them once they are sent.
 grpc::ByteBuffer ToByteBuffer(const MessageBytes& message);
 
 }  // namespace cohort::coordinator

@@ -1,4 +1,4 @@
-// What the services tell whoever counts.
+// The interface through which services report calls to metrics.
 #ifndef COHORT_COORDINATOR_SERVICE_CALL_OBSERVER_H_
 #define COHORT_COORDINATOR_SERVICE_CALL_OBSERVER_H_
 

@@ -1,5 +1,5 @@
-// Group commit: steps queue up with their answers, one write makes all of them durable, then the
-// answers go.
+// Group commit: steps queue up with their answers, one write makes all of them durable, and then
+// the answers are delivered.
 #ifndef COHORT_COORDINATOR_SERVICE_COMMITTER_H_
 #define COHORT_COORDINATOR_SERVICE_COMMITTER_H_
 
@@ -20,9 +20,8 @@
 
 namespace cohort::coordinator {
 
-// Thread-safe. When a write fails nothing is acknowledged any more: those answers and all later
-// ones become UNAVAILABLE, since memory is then ahead of the disk. Only a restart from the journal
-// helps.
+// Thread-safe. After a write has failed, its answers and all later ones become UNAVAILABLE, because
+// memory is then ahead of the disk. Only a restart from the journal recovers.
 class Committer {
  public:
   // `deliver` gets answers in the order of their steps. `on_failure` runs once. Both run on the
@@ -31,7 +30,7 @@ class Committer {
   Committer(Journal& journal, Account& account, EngineObserver* observer,
             std::function<void(Answers)> deliver,
             std::function<void(const absl::Status&)> on_failure);
-  // Whether its thread runs; nothing may be queued otherwise. Errors: RESOURCE_EXHAUSTED (threads).
+  // OK: its thread runs. Otherwise no step may be queued. Errors: RESOURCE_EXHAUSTED (threads).
   const absl::Status& status() const { return status_; }
   // Writes and delivers all queued steps.
   ~Committer();

@@ -1,5 +1,5 @@
-// From request bytes to a call, and from a reply to answer bytes: what all services share, with or
-// without a socket.
+// Converts request bytes to calls and replies to answer bytes. All services use it, with or without
+// a socket.
 #ifndef COHORT_COORDINATOR_SERVICE_DISPATCHER_H_
 #define COHORT_COORDINATOR_SERVICE_DISPATCHER_H_
 
@@ -43,14 +43,16 @@ class Dispatcher {
   Dispatcher(const Dispatcher&) = delete;
   Dispatcher& operator=(const Dispatcher&) = delete;
 
-  // For methods that have a decode function. The request has `bytes`. `time_left` is up to the
-  // caller's deadline. Errors besides those of the method: RESOURCE_EXHAUSTED (no memory for it).
+  // Decodes the request of a method that has a decode function. The request has `bytes` bytes.
+  // `time_left` is the time to the caller's deadline. Errors besides those of the method:
+  // RESOURCE_EXHAUSTED (no memory for it).
   absl::Status Decode(Method method, google::protobuf::io::ZeroCopyInputStream* request,
                       size_t bytes, absl::Duration time_left, Call* call, Asker* asker);
-  // The answer of an OK reply, or the status to fail with; also when there is no memory for it.
+  // Encodes the answer of an OK reply. Errors: the status with which the call fails: that of the
+  // reply, or RESOURCE_EXHAUSTED (no memory for the answer).
   absl::Status Encode(Method method, const Reply& reply, const Asker& asker,
                       DeliveryContext& context, MessageBytes* message);
-  // For methods without: Limits, Drain, ServerStats.
+  // Runs a method without a decode function: Limits, Drain, ServerStats.
   absl::Status Run(Method method, google::protobuf::io::ZeroCopyInputStream* request,
                    MessageBytes* message);
 
@@ -60,7 +62,7 @@ class Dispatcher {
   Instant OnStarted(Method method);
   void OnHandled(Method method, absl::StatusCode code, Instant started);
   void OnGone() {
-    // Nothing of this object is touched after the last call has gone, unless somebody awaits that.
+    // After the last call has gone, this object is not used any more, unless a thread awaits that.
     if ((active_.load() & kAwaited) != 0) {
       GoneWhileAwaited();
     } else if (active_.fetch_sub(kOneCall) == kOneCall + kAwaited) {
@@ -68,18 +70,18 @@ class Dispatcher {
     }
   }
   int64_t active() const { return active_.load() / kOneCall; }
-  // Until no call is in flight; false: some were left at the end of `timeout`. From one thread at a
-  // time.
+  // Waits until no call is in flight. False: calls were left at the end of `timeout`. Only one
+  // thread at a time may call it.
   bool AwaitIdle(absl::Duration timeout);
 
   Engine& engine() { return engine_; }
   OutgoingBlobs& blobs() { return blobs_; }
-  // What gRPC and a reactor hold for a call in progress, as measured.
+  // The measured memory of gRPC and a reactor for a call in progress.
   static constexpr int64_t kRpcCost = 14 << 10;
   int64_t max_message_bytes() const { return options_.max_message_bytes; }
 
  private:
-  // The lowest bit of `active_` says whether somebody awaits that it falls to none.
+  // The lowest bit of `active_` is set while a thread waits until no call is in flight.
   static constexpr int64_t kAwaited = 1;
   static constexpr int64_t kOneCall = 2;
   void NotifyIdle();

@@ -1,4 +1,4 @@
-// A blob in parts, straight from the memory it is kept in.
+// Streams a blob in parts, from the memory that keeps it.
 #ifndef COHORT_COORDINATOR_SERVICE_DOWNLOAD_STREAM_H_
 #define COHORT_COORDINATOR_SERVICE_DOWNLOAD_STREAM_H_
 
@@ -14,7 +14,7 @@
 
 namespace cohort::coordinator {
 
-// Owns itself: gone in OnDone.
+// Owns itself until OnDone.
 class DownloadStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer>, private ReplySink {
  public:
   static grpc::ServerWriteReactor<grpc::ByteBuffer>* Start(Dispatcher& dispatcher,

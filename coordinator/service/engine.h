@@ -1,6 +1,5 @@
-// Runs the state machine: shards of it under locks, its clock (which leaves out the time that the
-// process did not run), and the rule that nothing is
-// answered before it is durable. Knows nothing of gRPC.
+// Runs the state machine: its shards under locks, and its clock, which leaves out the time that the
+// process did not run. It delivers an answer only after the step is durable. It does not use gRPC.
 #ifndef COHORT_COORDINATOR_SERVICE_ENGINE_H_
 #define COHORT_COORDINATOR_SERVICE_ENGINE_H_
 
@@ -30,7 +29,7 @@
 
 namespace cohort::coordinator {
 
-// Names a submitted call for Cancel.
+// Identifies a submitted call for Cancel.
 struct CallHandle {
   size_t shard = 0;
   CallId id = 0;
@@ -39,7 +38,7 @@ struct CallHandle {
 struct EngineOptions {
   int shards = 4;
   Limits limits;
-  // Tells this life of the coordinator from others; 0: chosen from the wall clock.
+  // Differs from those of earlier starts of the coordinator; 0: chosen from the wall clock.
   int64_t server_incarnation = 0;
   // Leases stand still in every gap longer than this in which the process does not run. Infinite:
   // they never do, for clocks that jump.
@@ -71,13 +70,13 @@ struct DrainResult {
 class Engine {
  public:
   // Opens the journal and rebuilds the state. `observer` may be null and must outlive the engine.
-  // `on_failure` runs once, on a thread of the engine, when the journal fails: nothing is
-  // acknowledged after that, and the process should end. Errors: the journal's; INVALID_ARGUMENT.
+  // `on_failure` runs once, on a thread of the engine, when the journal fails. Afterwards all
+  // answers are UNAVAILABLE, and the process should end. Errors: the journal's; INVALID_ARGUMENT.
   static absl::StatusOr<std::unique_ptr<Engine>> Start(
       const EngineOptions& options, std::unique_ptr<Journal> journal, const Clock& clock,
       EngineObserver* observer = nullptr,
       std::function<void(const absl::Status&)> on_failure = nullptr);
-  // Every submitted call must have been answered or cancelled: Shutdown sees to that.
+  // Precondition: every submitted call was answered or cancelled, as after Shutdown.
   ~Engine();
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
@@ -87,14 +86,14 @@ class Engine {
   // ListGroups, and DumpWaits of no group, are answered from all shards.
   void Submit(Call call, ReplySink* sink, CallHandle* handle = nullptr);
 
-  // The caller went away. True: the sink will never be called. False: it was called, is being
-  // called, or will be very soon.
+  // The caller went away. True: the sink will not be called. False: it was called, is being called,
+  // or will be called soon.
   bool Cancel(const CallHandle& handle);
 
-  // Answers all parked calls UNAVAILABLE, and every later one at once.
+  // Answers all parked calls, and all later calls, with UNAVAILABLE.
   void Shutdown();
 
-  // Stops (or, with `resume`, allows again) new groups and joins, in all shards.
+  // Refuses new groups and joins in all shards or, with `resume`, allows them again.
   DrainResult Drain(bool release_waiters, bool resume);
   bool draining() const { return draining_.load(std::memory_order_relaxed); }
 
@@ -130,7 +129,7 @@ class Engine {
     bool closed ABSL_GUARDED_BY(mutex) = false;
     // NextTick, in nanoseconds, for the alarm to read without the lock.
     std::atomic<int64_t> next_tick{0};
-    // What the core was told of AwakeClock::asleep, in nanoseconds. Written under the mutex.
+    // The last AwakeClock::asleep that the core was told, in nanoseconds. Written under the mutex.
     std::atomic<int64_t> asleep{0};
   };
 
@@ -150,7 +149,7 @@ class Engine {
   template <typename Input>
   void Step(Shard& shard, Input input);
   void Prepare(Effects& effects) const;
-  // Tells the observer of what happened, and those who are answered.
+  // Gives the step's notes to the observer and the answers to their sinks.
   void Deliver(Answers answers, const Effects& effects);
   void Deliver(Answers answers);
   void UpdateTick(Shard& shard) ABSL_EXCLUSIVE_LOCKS_REQUIRED(shard.mutex);
@@ -161,8 +160,8 @@ class Engine {
   // Calls that all shards answer together.
   void ListGroups(Call call, ReplySink* sink);
   void DumpWaits(Call call, ReplySink* sink);
-  // One shard's part: its reply, which is there at once. Sets `must_wait_for` to the step it
-  // depends on.
+  // Returns one shard's reply, which is immediate. Sets `must_wait_for` to the step on which it
+  // depends.
   Reply Ask(Shard& shard, Call call, uint64_t* must_wait_for);
   void DeliverAfter(uint64_t step, ReplySink* sink, Reply reply);
 
@@ -181,7 +180,7 @@ class Engine {
   std::atomic<bool> closed_{false};
 
   Mutex limits_mutex_;
-  // Readers hold plain pointers, so all versions stay; people change limits rarely.
+  // Readers have plain pointers, so all versions stay; operators change limits rarely.
   std::vector<std::unique_ptr<const Limits>> limits_versions_ ABSL_GUARDED_BY(limits_mutex_);
   std::atomic<const Limits*> limits_{nullptr};
 

@@ -12,9 +12,9 @@
 
 namespace cohort::coordinator {
 
-// Finishes exactly once: by its reply, or by cancellation when the engine had not answered. A
-// parked call holds no thread, and little memory: its request is dropped as soon as it is decoded.
-// Owns itself: gone in OnDone.
+// Finishes exactly once: with its reply, or with a cancellation before the engine has answered. A
+// parked call holds no thread and little memory: its request is freed once it is decoded. Owns
+// itself until OnDone.
 class UnaryCall final : public grpc::ServerUnaryReactor, private ReplySink {
  public:
   // The body of a service's method. `dispatcher` outlives all calls.
@@ -33,8 +33,8 @@ class UnaryCall final : public grpc::ServerUnaryReactor, private ReplySink {
   void OnReply(Reply&& reply, DeliveryContext& context) override;
   void OnCancel() override;
   void OnDone() override;
-  // Runs OnDone and OnCancel where gRPC found that they are due, with none of our locks held.
-  // Otherwise a thread of gRPC's own frees the finished calls, and on a busy machine they pile up.
+  // gRPC runs OnDone and OnCancel on the thread that found them due, while this program holds no
+  // lock. Otherwise a thread of gRPC frees finished calls, and they pile up on a busy machine.
   bool InternalInlineable() override { return true; }
 
   Dispatcher& dispatcher_;

@@ -1,4 +1,4 @@
-// A blob that comes in parts: assembled here, checked, and then given to the state machine whole.
+// Receives a blob in parts, checks it, and gives it to the state machine as a whole.
 #ifndef COHORT_COORDINATOR_SERVICE_UPLOAD_STREAM_H_
 #define COHORT_COORDINATOR_SERVICE_UPLOAD_STREAM_H_
 
@@ -16,8 +16,8 @@
 
 namespace cohort::coordinator {
 
-// Owns itself: gone in OnDone. Reads one part at a time, so flow control holds back who sends too
-// fast.
+// Owns itself until OnDone. Reads one part at a time, so that flow control slows a fast client
+// down.
 class UploadStream final : public grpc::ServerReadReactor<grpc::ByteBuffer>, private ReplySink {
  public:
   static grpc::ServerReadReactor<grpc::ByteBuffer>* Start(Dispatcher& dispatcher,

@@ -1,5 +1,6 @@
-// A stream of batches: of group events or of changed keys. Each batch is one step of the state
-// machine, asked for when the one before is on its way, so a slow reader holds back only itself.
+// Streams batches of group events or of changes of keys. Each batch is one step of the state
+// machine. The stream submits it after the batch before was written, so that a slow reader delays
+// only itself.
 #ifndef COHORT_COORDINATOR_SERVICE_WATCH_STREAM_H_
 #define COHORT_COORDINATOR_SERVICE_WATCH_STREAM_H_
 
@@ -29,7 +30,7 @@ class WatchStream final : public grpc::ServerWriteReactor<grpc::ByteBuffer>, pri
   WatchStream(Dispatcher& dispatcher, Method method);
 
   void Begin(grpc::CallbackServerContext* context, const grpc::ByteBuffer* request);
-  // Asks for the next batch. From inside a reaction only.
+  // Submits the next step. Call it only from inside a reaction.
   void Step() ABSL_LOCKS_EXCLUDED(mutex_);
   void Submit(Call call) ABSL_LOCKS_EXCLUDED(mutex_);
   // Nothing may touch `this` afterwards, unless inside a reaction.

@@ -2,8 +2,8 @@
 // answers to members. It keeps a model of them and fails the run at the first contradiction:
 //
 //   R1   The generation of a group name never decreases, also over restarts and re-creation.
-//   R2   A (group, generation, rank) belongs to one incarnation, all members of a generation get the
-//        same size, and the ranks of an active group are all taken.
+//   R2   A (group, generation, rank) belongs to one incarnation, all members of a generation get
+//        the same size, and the ranks of an active group are all taken.
 //   R3   No OK answer goes to a session after its fence, nor to a call of a past generation.
 //   R4   A symmetric round is released to all its participants in one step, with their values.
 //   R5   A member of a released round gets RELEASED, however late and often it asks.

@@ -1,4 +1,4 @@
-// What decoding needs to know besides the message.
+// The parameters of decoding besides the message.
 #ifndef COHORT_COORDINATOR_SERVICE_CODEC_DECODE_CONTEXT_H_
 #define COHORT_COORDINATOR_SERVICE_CODEC_DECODE_CONTEXT_H_
 
@@ -9,10 +9,10 @@ namespace cohort::coordinator {
 
 struct DecodeContext {
   Limits limits;
-  // No call is parked longer, whatever it asks for.
+  // The longest time that a call is parked, whatever its `wait`.
   absl::Duration max_wait = absl::Hours(1);
-  // Until the caller's gRPC deadline. A wait ends a little before it, so that the diagnosis still
-  // arrives.
+  // The time to the caller's gRPC deadline. A wait ends a little before it, so that the diagnosis
+  // still arrives.
   absl::Duration time_left = absl::InfiniteDuration();
 };
 

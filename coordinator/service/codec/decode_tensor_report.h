@@ -1,4 +1,4 @@
-// What a member reports of its operations on tensors, checked.
+// Decodes and checks a member's report of its operations on tensors.
 #ifndef COHORT_COORDINATOR_SERVICE_CODEC_DECODE_TENSOR_REPORT_H_
 #define COHORT_COORDINATOR_SERVICE_CODEC_DECODE_TENSOR_REPORT_H_
 
@@ -9,7 +9,7 @@
 
 namespace cohort::coordinator {
 
-// Errors: INVALID_ARGUMENT names the field.
+// Errors: INVALID_ARGUMENT (names the field).
 absl::Status DecodeTensorReport(const v1::TensorReport& message, const DecodeContext& context,
                                 TensorReport* report);
 

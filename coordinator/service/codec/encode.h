@@ -1,4 +1,4 @@
-// From the state machine's answers to the bytes of the messages in proto/cohort/v1.
+// Encodes the state machine's replies to the bytes of the messages in proto/cohort/v1.
 #ifndef COHORT_COORDINATOR_SERVICE_CODEC_ENCODE_H_
 #define COHORT_COORDINATOR_SERVICE_CODEC_ENCODE_H_
 
@@ -40,8 +40,8 @@ struct EncodeContext {
   int page_size = 0;  // of the ListGroups request
   OutgoingBlobs* blobs = nullptr;
   EncodeCache* cache = nullptr;
-  // What many answers share is charged here until the last of them has been sent. Null: not
-  // charged.
+  // Bytes that many answers share are charged here until the last of them has been sent. Null: they
+  // are not charged.
   const std::shared_ptr<Account>* account = nullptr;
   int64_t max_bytes_held = 0;
 };
@@ -50,7 +50,7 @@ struct EncodeContext {
 // limit, or bytes shared with other answers over max_bytes_held).
 absl::Status Encode(const Reply& reply, const EncodeContext& context, MessageBytes* message);
 
-// The status of a failed reply, with its context as ErrorDetails.
+// Makes the status of a failed reply, with its context as ErrorDetails.
 absl::Status EncodeStatus(const Reply& reply, Instant now);
 
 }  // namespace cohort::coordinator

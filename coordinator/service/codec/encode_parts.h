@@ -22,7 +22,7 @@ namespace cohort::coordinator {
 
 using RangesMessage = google::protobuf::RepeatedPtrField<v1::RankRange>;
 
-// Infinite and overlong durations become the longest that fits.
+// Infinite and too long durations become the longest that fits.
 void Fill(absl::Duration duration, google::protobuf::Duration* message);
 void Fill(const std::vector<RankRange>& ranges, RangesMessage* message);
 void Fill(const Cause& cause, Instant now, v1::Cause* message);
@@ -37,7 +37,7 @@ void Fill(const KeyValue& key_value, v1::KeyValue* message);
 bool IsLarge(const Payload& value);
 std::string StartOfKeyValue(int field, const KeyValue& key_value);
 void AppendValue(const Payload& value, MessageBytes* message);
-// What there is on operations on tensors.
+// Encodes the fields on operations on tensors.
 void FillTensorWaits(const WhoIsMissingReply& reply, v1::WhoIsMissingResponse* message);
 
 // A length-delimited field around bytes that are already serialised: its tag and length.

@@ -1,4 +1,4 @@
-// The bounds of single fields. Every failure names the field; a limit also its name and value.
+// Checks of single fields. Every error names the field, and the name and value of a limit.
 #ifndef COHORT_COORDINATOR_SERVICE_CODEC_FIELD_CHECKS_H_
 #define COHORT_COORDINATOR_SERVICE_CODEC_FIELD_CHECKS_H_
 
@@ -57,10 +57,10 @@ absl::Status DecodeDuration(absl::string_view field, const google::protobuf::Dur
 absl::Status DecodeRanges(absl::string_view field,
                           const google::protobuf::RepeatedPtrField<v1::RankRange>& message,
                           const DecodeContext& context, std::vector<RankRange>* ranges);
-// 0 is 100; at most 1000.
+// 0 becomes 100; at most 1000.
 absl::Status DecodePageSize(absl::string_view field, int value, int* page_size);
 
-// The wait of a call: `fallback` when absent, capped by max_wait and to slightly before the
+// The wait of a call; absent: `fallback`. It is at most max_wait, and ends slightly before the
 // caller's deadline.
 absl::Status DecodeWait(bool present, const google::protobuf::Duration& message,
                         absl::Duration fallback, const DecodeContext& context,
@@ -70,7 +70,7 @@ absl::Duration CapWait(absl::Duration wait, const DecodeContext& context);
 enum class GroupName { kRequired, kOptional };
 absl::Status DecodeScope(const v1::Scope& scope, GroupName group, Caller* caller);
 
-// Takes the bytes out of `payload`.
+// Moves the bytes out of `payload`.
 absl::Status DecodePayload(absl::string_view field, v1::Payload& payload,
                            const DecodeContext& context, Value* value);
 

@@ -14,8 +14,8 @@
 
 namespace cohort::coordinator {
 
-// Appends the tag and length of a length-delimited field of `size` bytes, which then follow by
-// other means.
+// Appends the tag and length of a length-delimited field of `size` bytes. The caller appends the
+// bytes.
 inline void AppendFieldHeader(int field, size_t size, std::string* out) {
   constexpr int kLengthDelimited = 2;
   for (uint64_t value : {static_cast<uint64_t>(field) << 3 | kLengthDelimited, uint64_t{size}}) {
@@ -30,7 +30,7 @@ class MessageBytes {
     // Keeps `bytes` alive and unchanged.
     std::shared_ptr<const void> keep;
     absl::string_view bytes;
-    bool own = false;  // of this message alone
+    bool own = false;  // only this message has the piece
   };
 
   void Append(std::string bytes) {

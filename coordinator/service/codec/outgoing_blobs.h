@@ -1,9 +1,9 @@
-// Values too large to travel inline in an answer, kept until those who were told of them have
-// fetched them.
+// Values that are too large to travel inline in an answer, kept until their readers have fetched
+// them.
 //
-// An entry is freed when all its readers have acknowledged its receipt (or, without a receipt,
-// downloaded it to the end), after ten minutes, and, oldest first, when all together pass the
-// bound.
+// An entry is freed when all its readers have acknowledged its receipt (or, without a receipt, have
+// downloaded it to the end). It is also freed after ten minutes, and when the entries exceed the
+// bound together: then the oldest are freed first.
 #ifndef COHORT_COORDINATOR_SERVICE_CODEC_OUTGOING_BLOBS_H_
 #define COHORT_COORDINATOR_SERVICE_CODEC_OUTGOING_BLOBS_H_
 
@@ -38,12 +38,12 @@ class OutgoingBlobs {
  public:
   static constexpr absl::Duration kKept = absl::Minutes(10);
 
-  // Whether an id is one of these; those that members uploaded are smaller.
+  // Whether an id is one of these; the ids of uploaded blobs are smaller.
   static bool IsOutgoing(int64_t id) { return id >= kFirstId; }
 
-  // Keeps `parts` for the member of `session`; or, when that is empty, for `readers` members of the
-  // group: anyone who knows the group and the id may read, and ids cannot be guessed. Computes the
-  // checksum, outside of the lock.
+  // Keeps `parts` for the member of `session`. If `session` is empty, keeps them for `readers`
+  // members of the group: any caller that knows the group and the id may read, and ids cannot be
+  // guessed. Computes the checksum outside of the lock.
   struct Issued {
     int64_t id = 0;
     std::shared_ptr<const BlobContent> content;
@@ -52,14 +52,14 @@ class OutgoingBlobs {
                std::vector<Payload> parts, int64_t receipt, int64_t max_bytes)
       ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // Errors: NOT_FOUND (freed, never there, or another's).
+  // Errors: NOT_FOUND (freed, unknown, or another member's).
   absl::StatusOr<std::shared_ptr<const BlobContent>> Find(Instant now, const GroupKey& key,
                                                           const Id128& session, int64_t id)
       ABSL_LOCKS_EXCLUDED(mutex_);
-  // A reader has got it to the end.
+  // A reader has downloaded it to the end.
   void Downloaded(int64_t id) ABSL_LOCKS_EXCLUDED(mutex_);
-  // The member of `session` needs what these receipts stand for no more. Cheap when nothing is
-  // kept.
+  // The member of `session` does not need the values of these receipts any more. Cheap if no value
+  // is kept.
   void Acknowledge(const GroupKey& key, const Id128& session, const std::vector<int64_t>& receipts)
       ABSL_LOCKS_EXCLUDED(mutex_);
 
@@ -93,8 +93,7 @@ class OutgoingBlobs {
   uint64_t last_order_ ABSL_GUARDED_BY(mutex_) = 0;
   std::atomic<int64_t> size_bytes_{0};
   std::atomic<int64_t> count_{0};
-  // When the oldest becomes too old, in nanoseconds, or sooner; for FreeOld to read without the
-  // lock.
+  // When the oldest becomes too old, in nanoseconds, or earlier. FreeOld reads it without the lock.
   std::atomic<int64_t> due_{std::numeric_limits<int64_t>::max()};
 };
 

@@ -1,4 +1,4 @@
-// One call that came by the lane.
+// One call on the lane.
 #ifndef COHORT_COORDINATOR_SERVICE_LANE_LANE_CALL_H_
 #define COHORT_COORDINATOR_SERVICE_LANE_LANE_CALL_H_
 
@@ -16,8 +16,8 @@ namespace cohort::coordinator {
 
 class LaneConnection;
 
-// Finishes exactly once: by its reply, or by Cancel when the engine had not answered. Holds its
-// connection, and itself while the engine has it.
+// Finishes exactly once: with its reply, or with Cancel before the engine has answered. Keeps its
+// connection alive, and itself while the engine has it.
 class LaneCall final : private ReplySink, public std::enable_shared_from_this<LaneCall> {
  public:
   LaneCall(Dispatcher& dispatcher, std::shared_ptr<LaneConnection> connection, uint32_t id,
@@ -26,7 +26,7 @@ class LaneCall final : private ReplySink, public std::enable_shared_from_this<La
 
   Instant started() const { return started_; }
 
-  // Both on the connection's loop, Cancel after Start has returned. Nothing is kept of `request`.
+  // Both run on the connection's loop, Cancel after Start has returned. `request` is not kept.
   void Start(absl::string_view request, absl::Duration time_left);
   void Cancel();
 

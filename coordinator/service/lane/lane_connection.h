@@ -27,7 +27,7 @@
 
 namespace cohort::coordinator {
 
-// What all lanes of a server share.
+// The state that all lanes of a server share.
 struct LaneProtocol {
   Dispatcher& dispatcher;
   std::vector<Method> methods;  // by their number on the wire
@@ -37,10 +37,11 @@ struct LaneProtocol {
   LaneLimits limits;
 };
 
-// Calls come in on the loop's thread; replies come from any. A client that does not read its
-// replies is not read from: at most kMaxBacklog, one reply and those of parked calls wait here.
-// They are charged to the account; at max_bytes_held the connection is closed. A client that goes
-// over a limit of LaneGuard is told so in the last reply, and its connection is closed.
+// Calls arrive on the loop's thread; any thread may reply. The connection does not read from a
+// client that does not read its replies: at most kMaxBacklog bytes, one reply and those of parked
+// calls wait here. They are charged to the account; at max_bytes_held the connection is closed. A
+// client that exceeds a limit of LaneGuard gets the error in its last reply, and its connection is
+// closed.
 class LaneConnection final : public lane::EventLoop::Handler,
                              public Corked,
                              public std::enable_shared_from_this<LaneConnection> {
@@ -50,8 +51,8 @@ class LaneConnection final : public lane::EventLoop::Handler,
   ~LaneConnection() override;
 
   void OnEvents(uint32_t events) override;
-  // Any thread. With a context, replies of one delivery leave together at its end. `from` is the
-  // call that ends; null for one that never began.
+  // Any thread may call it. With a context, the replies of one delivery are sent together at its
+  // end. `from` is the call that ends; null: it never began.
   void Reply(const LaneCall* from, uint32_t id, const absl::Status& status,
              const MessageBytes& message, DeliveryContext* context);
   void Flush() override;
@@ -74,11 +75,11 @@ class LaneConnection final : public lane::EventLoop::Handler,
   // Returns room for `size` more bytes. If an allocation fails, it refuses the frame and returns
   // room for what follows the frame. Null: the connection is to be closed.
   char* RoomFor(size_t size);
-  // Charges what `input_` keeps. Over the limit the frame at the front is refused. Returns false if
-  // the connection is to be closed.
+  // Charges the memory of `input_`. Over the limit, it refuses the frame at the front. Returns
+  // false if the connection is to be closed.
   bool ChargeInput();
-  // Drops the frame at the front, and refuses its call with what `why` makes of operation and size.
-  // Returns false if no frame is there, or the connection is to be closed.
+  // Drops the frame at the front, and refuses its call with why(operation, size). Returns false if
+  // no frame is at the front, or the connection is to be closed.
   bool GiveUpFrame(const std::function<absl::Status(absl::string_view, int64_t)>& why);
   bool StartCall(const lane::Frame& frame);
   bool CancelCall(uint32_t id);
@@ -90,7 +91,7 @@ class LaneConnection final : public lane::EventLoop::Handler,
     return output_.size() >= kMaxBacklog;
   }
   void FlushLocked() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // What the socket does not take is charged. False: there is no room for it.
+  // Charges the bytes that the socket does not take. False: there is no room for them.
   bool ChargeUnread() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Break() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void UpdateEvents() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -98,9 +99,9 @@ class LaneConnection final : public lane::EventLoop::Handler,
   const int fd_;
   const LaneProtocol& protocol_;
   lane::EventLoop& loop_;
-  // On the loop's thread alone.
+  // Only the loop's thread uses these.
   lane::FrameReader input_;
-  IncomingCharge incoming_;  // of what `input_` keeps
+  IncomingCharge incoming_;  // for the memory of `input_`
   bool greeted_ = false;
   bool paused_ = false;  // with requests left in `input_`, for the backlog or for others' turn
   int frames_left_ = 0;  // of this turn

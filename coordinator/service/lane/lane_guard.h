@@ -1,5 +1,5 @@
-// Counts what the client of one lane starts and cancels, and says when no honest client does that:
-// the rule of base/rpc/http2_guard.h for plain frames.
+// Counts the calls that the client of one lane starts and cancels, and fails when no honest client
+// does that. It is the rule of base/rpc/http2_guard.h for plain frames.
 #ifndef COHORT_COORDINATOR_SERVICE_LANE_LANE_GUARD_H_
 #define COHORT_COORDINATOR_SERVICE_LANE_LANE_GUARD_H_
 
@@ -21,7 +21,7 @@ struct LaneLimits {
   int max_idle_frames_per_second = 80000;
 };
 
-// Thread-compatible. Errors of all: RESOURCE_EXHAUSTED, naming the limit and its value.
+// Thread-compatible. Errors of all methods: RESOURCE_EXHAUSTED (names the limit and its value).
 class LaneGuard {
  public:
   explicit LaneGuard(const LaneLimits& limits) : limits_(limits) {}

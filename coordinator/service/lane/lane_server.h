@@ -22,7 +22,7 @@ struct LaneServerOptions {
   LaneLimits limits;
 };
 
-// Streams go by gRPC, and so do questions about all groups: a lane's thread serves many callers.
+// Streams and questions about all groups use gRPC, because a lane's thread serves many callers.
 bool GoesByLane(Method method);
 
 // Thread-safe.
@@ -30,13 +30,13 @@ class LaneServer {
  public:
   // `dispatcher` outlives it.
   LaneServer(const LaneServerOptions& options, Dispatcher& dispatcher);
-  // Stops at once unless that has been done.
+  // Stops at once, unless it is stopped already.
   ~LaneServer();
 
   // Takes a connection that begins with the lane's preface.
   void Adopt(int fd, LanePeer peer = {});
-  // Lets replies that are on their way leave, for at most `grace`, then closes all connections and
-  // cancels the calls that are left. Adopts nothing afterwards.
+  // Sends pending replies for at most `grace`, then closes all connections and cancels the calls
+  // that are left. Adopts no connection afterwards.
   void Stop(absl::Duration grace);
 
  private:
