@@ -1,5 +1,5 @@
-// The time that waits, leases and expiries are measured in: steady, and handed in so that tests
-// drive it.
+// The clock of waits, leases and expiries. It is steady, and callers pass it in, so that tests can
+// control it.
 #ifndef COHORT_BASE_CLOCK_H_
 #define COHORT_BASE_CLOCK_H_
 
@@ -7,7 +7,7 @@
 
 namespace cohort {
 
-// A point of steady time. Differences mean something; the calendar value does not.
+// A point of steady time. Only differences are meaningful, not the calendar value.
 using Instant = absl::Time;
 
 // Thread-safe.
@@ -16,7 +16,7 @@ class Clock {
   virtual ~Clock() = default;
   virtual Instant Now() const = 0;
 
-  // The machine's steady clock; lives for ever.
+  // The machine's steady clock; it is never destroyed.
   static const Clock& Steady();
 };
 

@@ -1,4 +1,4 @@
-// A collective call as ranks compare it: on flat memory, and as 24 bytes that travel.
+// Collective calls on flat memory, and their keys of 24 bytes, which ranks compare.
 #ifndef COHORT_BASE_COLLECTIVE_H_
 #define COHORT_BASE_COLLECTIVE_H_
 
@@ -13,7 +13,7 @@
 
 namespace cohort {
 
-// Which collective a call is, in every layer. The values are those of v1.Collective; they travel
+// The collective of a call, in every layer. The values are those of v1.Collective; they travel
 // between processes and never change.
 enum class Collective : uint8_t {
   kAllReduce = 1,
@@ -37,18 +37,18 @@ enum class Collective : uint8_t {
 
 // "all_reduce", ...; "unknown collective" for a number without a name.
 absl::string_view NameOf(Collective collective);
-// Whether `value`, which another process sent, is one of the above.
+// Whether `value`, which another process sent, is a Collective.
 bool IsCollective(int value);
 
 inline bool Reduces(Collective collective) {
   return collective == Collective::kAllReduce || collective == Collective::kReduce ||
          collective == Collective::kReduceScatter || collective == Collective::kReduceScatterV;
 }
-// Whether ranks pass tensors to it: neither messages nor calls without a tensor of the caller's.
+// Whether ranks pass tensors to the collective. False for messages and for calls without tensors.
 inline bool MovesTensors(Collective collective) {
   return collective >= Collective::kAllReduce && collective <= Collective::kAllToAllV;
 }
-// Whether the ranks' parts lie along a dimension of a tensor.
+// Whether the ranks' parts are along a dimension of a tensor.
 inline bool HasDim(Collective collective) {
   return collective >= Collective::kAllGather && collective <= Collective::kAllToAllV;
 }
@@ -68,11 +68,12 @@ struct FlatCall {
   int root = 0;         // if HasRoot(collective)
   int64_t count = 0;    // elements of each rank's part
   Reduction reduction;  // if Reduces(collective)
-  // Whatever else the ranks must agree on. Communicators compare it like the count.
+  // A digest of the other parts of the call that have to be the same on all ranks. Communicators
+  // compare it like the count.
   uint32_t tag = 0;
 };
 
-// Such as: all_reduce of 4096 bf16 by sum; broadcast of 10 f32, root 3.
+// A text such as: all_reduce of 4096 bf16 by sum; broadcast of 10 f32, root 3.
 std::string Describe(const FlatCall& call);
 
 // A FlatCall in a fixed size, which ranks compare byte by byte. A key read from another process may
@@ -83,7 +84,7 @@ struct CollectiveKey {
   int64_t count = 0;
   uint64_t scale = 0;  // the bits of a double, only of ReduceOp::kPreMulSum
 
-  // The most ranks whose roots fit.
+  // The most ranks of a group whose roots fit.
   static constexpr int kMaxRanks = 1 << 15;
 
   friend bool operator==(const CollectiveKey& a, const CollectiveKey& b) {
@@ -115,9 +116,9 @@ inline CollectiveKey KeyOf(const FlatCall& call, int step = 0) {
   return key;
 }
 
-// The call that another process's key stands for; nullopt if the key stands for no call.
+// The call of a key from another process; nullopt: the key is not valid.
 std::optional<FlatCall> CallOf(const CollectiveKey& key);
-// The call, or the numbers of a key that stands for no call.
+// Describes the call of a key, or the numbers of a key that is not valid.
 std::string Describe(const CollectiveKey& key);
 
 }  // namespace cohort

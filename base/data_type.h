@@ -1,4 +1,4 @@
-// What the elements of a tensor are.
+// The types of a tensor's elements.
 #ifndef COHORT_BASE_DATA_TYPE_H_
 #define COHORT_BASE_DATA_TYPE_H_
 
@@ -38,17 +38,17 @@ inline constexpr std::array<DataType, 17> kDataTypes = {
     DataType::kBF16, DataType::kF32, DataType::kF64, DataType::kF8E4M3, DataType::kF8E5M2,
     DataType::kC64,  DataType::kC128};
 
-// By value.
+// All data types, by value.
 inline constexpr std::array<uint8_t, 18> kElementBytes = {0, 1, 1, 1, 2, 2, 4, 4, 8,
                                                           8, 2, 2, 4, 8, 1, 1, 8, 16};
-// In bytes, of one element.
+// The size of one element in bytes.
 inline constexpr int64_t SizeOf(DataType type) { return kElementBytes[static_cast<size_t>(type)]; }
 
 // "bool", "i32", "bf16", "f8_e4m3", "c64", ...
 absl::string_view NameOf(DataType type);
 std::optional<DataType> FindDataType(absl::string_view name);
 
-// Whether a number that came from elsewhere is one of the above.
+// Whether a number from another process or program is a DataType.
 bool IsDataType(int value);
 
 bool IsInteger(DataType type);   // signed or not; not bool

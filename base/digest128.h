@@ -1,5 +1,5 @@
-// A short form of longer texts that is the same in all processes: against mistakes, not against
-// malice.
+// A digest of texts that is the same in all processes. It protects against mistakes, not against
+// attacks.
 #ifndef COHORT_BASE_DIGEST128_H_
 #define COHORT_BASE_DIGEST128_H_
 

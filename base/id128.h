@@ -1,4 +1,4 @@
-// A 128-bit identifier: session tokens and operation ids. All zero means "none".
+// A 128-bit identifier: session tokens and operation ids. All zero is the empty id.
 #ifndef COHORT_BASE_ID128_H_
 #define COHORT_BASE_ID128_H_
 

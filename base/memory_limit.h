@@ -1,4 +1,4 @@
-// How much memory this process may use, as far as the machine says so.
+// The memory that this process may use, by the limits of the machine.
 #ifndef COHORT_BASE_MEMORY_LIMIT_H_
 #define COHORT_BASE_MEMORY_LIMIT_H_
 

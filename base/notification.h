@@ -1,5 +1,5 @@
 // An event that happens once. Waits use the steady clock: absl::Notification waits by the calendar
-// clock, which somebody may set back by hours.
+// clock, which an operator may set back by hours.
 #ifndef COHORT_BASE_NOTIFICATION_H_
 #define COHORT_BASE_NOTIFICATION_H_
 

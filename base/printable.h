@@ -1,4 +1,4 @@
-// Text that a peer chose, made safe to show: in error texts, logs, tables and metrics.
+// Makes text of a peer safe for error texts, logs, tables and metrics.
 #ifndef COHORT_BASE_PRINTABLE_H_
 #define COHORT_BASE_PRINTABLE_H_
 

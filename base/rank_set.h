@@ -22,24 +22,24 @@ struct RankRange {
 class RankSet {
  public:
   RankSet() = default;
-  // All of 0..world_size-1.
+  // The ranks 0..world_size-1.
   static RankSet All(int world_size);
   // Precondition: 0 <= first <= last in every range.
   static RankSet FromRanges(const std::vector<RankRange>& ranges);
 
   // Returns whether `rank` (>= 0) was new.
   bool Add(int rank);
-  // Returns whether `rank` was there.
+  // Returns whether `rank` was in the set.
   bool Remove(int rank);
   void Clear();
 
   bool Contains(int rank) const;
   int count() const { return count_; }
   bool empty() const { return count_ == 0; }
-  // The lowest, the highest; -1 when empty.
+  // The lowest and the highest rank; -1: the set is empty.
   int first() const;
   int last() const;
-  // How many members are below `rank`.
+  // The number of ranks in the set below `rank`.
   int CountBelow(int rank) const;
 
   RankSet Minus(const RankSet& other) const;
@@ -59,7 +59,7 @@ class RankSet {
 // Such as "0,3-7,9".
 std::string FormatRanges(const std::vector<RankRange>& ranges);
 
-// Such as "rank 3", "ranks 0,3-7,9".
+// A text such as "rank 3" or "ranks 0,3-7,9".
 std::string NameRanks(const std::vector<RankRange>& ranges);
 
 }  // namespace cohort

@@ -1,4 +1,4 @@
-// Sets of ranks as parts of names at the coordinator, which allow no commas.
+// Names of sets of ranks for the coordinator, whose names allow no commas.
 #ifndef COHORT_BASE_RANK_SET_NAME_H_
 #define COHORT_BASE_RANK_SET_NAME_H_
 
@@ -8,8 +8,8 @@
 
 namespace cohort {
 
-// Such as "0+3-7+9". Two sets have two names: where that is longer than 32 characters, the name is
-// a digest of it.
+// A name such as "0+3-7+9"; two sets have different names. If it would be longer than 32
+// characters, the name is its digest.
 std::string NameOf(const RankSet& ranks);
 
 }  // namespace cohort

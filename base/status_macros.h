@@ -1,4 +1,4 @@
-// The only two macros that return.
+// The only two macros that contain a return statement.
 //
 //   COHORT_RETURN_IF_ERROR(DoIt());
 //   COHORT_ASSIGN_OR_RETURN(auto group, Create(options));

@@ -1,4 +1,4 @@
-// A file descriptor that is closed with its holder.
+// A file descriptor that its owner closes when it is destroyed.
 #ifndef COHORT_BASE_UNIQUE_FD_H_
 #define COHORT_BASE_UNIQUE_FD_H_
 
@@ -21,7 +21,7 @@ class UniqueFd {
     if (fd_ >= 0) close(fd_);
   }
 
-  // Negative: none.
+  // Negative: no descriptor.
   int get() const { return fd_; }
   bool is_open() const { return fd_ >= 0; }
   int release() { return std::exchange(fd_, -1); }

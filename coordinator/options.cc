@@ -22,7 +22,7 @@ namespace {
 constexpr int64_t kMaxMessageBytes = int64_t{1} << 30;
 constexpr int kMostCounted = 1 << 24;
 
-// What CLI11 fills, before it is checked.
+// The values that CLI11 fills, before they are checked.
 struct Raw {
   std::string journal = "memory";
   std::string log_format = "text";
@@ -264,7 +264,7 @@ absl::StatusOr<ParsedOptions> ParseOptions(int argc, const char* const* argv) {
   app.set_version_flag("--version", absl::StrCat("cohort-coordinator ", kVersion));
   app.set_config("--config", "", "file with flags as name = value (ini or toml)");
   AddFlags(app, parsed.options, raw);
-  // CLI11 speaks in exceptions; they end here.
+  // CLI11 throws exceptions; none may leave this function.
   try {
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp&) {

@@ -1,4 +1,4 @@
-// How many descriptors a daemon may have open.
+// The limit of open descriptors of a daemon.
 #ifndef COHORT_BASE_DAEMON_DESCRIPTOR_LIMIT_H_
 #define COHORT_BASE_DAEMON_DESCRIPTOR_LIMIT_H_
 

@@ -1,4 +1,4 @@
-// The signals by which a daemon is asked to end.
+// The signals that ask a daemon to end.
 #ifndef COHORT_BASE_DAEMON_END_SIGNALS_H_
 #define COHORT_BASE_DAEMON_END_SIGNALS_H_
 
@@ -7,8 +7,8 @@
 
 namespace cohort {
 
-// Keeps SIGTERM and SIGINT for the one thread that waits for them by sigwait, and ignores SIGPIPE.
-// Before any thread is started: all of them inherit the mask.
+// Blocks SIGTERM and SIGINT, for the one thread that waits for them with sigwait, and ignores
+// SIGPIPE. Call it before any thread is started: all threads inherit the mask.
 inline sigset_t BlockEndSignals() {
   sigset_t signals;
   sigemptyset(&signals);

@@ -1,4 +1,4 @@
-// Where Prometheus reads what a daemon counts.
+// The HTTP endpoint from which Prometheus reads a daemon's metrics.
 #ifndef COHORT_BASE_DAEMON_METRICS_ENDPOINT_H_
 #define COHORT_BASE_DAEMON_METRICS_ENDPOINT_H_
 
@@ -23,11 +23,11 @@ class MetricsEndpoint {
   using Sources = std::vector<std::shared_ptr<prometheus::Collectable>>;
 
   // Serves http://`address`/metrics, and looks at the sources at each scrape. Port 0 picks one.
-  // Errors: INVALID_ARGUMENT (that is no host:port); UNAVAILABLE (cannot be bound; names the
-  // address); RESOURCE_EXHAUSTED (threads, descriptors).
+  // Errors: INVALID_ARGUMENT (not host:port), UNAVAILABLE (cannot be bound; names the address),
+  // RESOURCE_EXHAUSTED (threads, descriptors).
   static absl::StatusOr<std::unique_ptr<MetricsEndpoint>> Start(
       const std::string& address, Sources sources, absl::Duration patience = absl::Seconds(3));
-  // Stops, behind a scrape that runs.
+  // Stops, after a scrape that is running.
   ~MetricsEndpoint();
   MetricsEndpoint(const MetricsEndpoint&) = delete;
   MetricsEndpoint& operator=(const MetricsEndpoint&) = delete;
@@ -45,7 +45,7 @@ class MetricsEndpoint {
   const std::vector<ListenSocket> sockets_;
   const Sources sources_;
   const absl::Duration patience_;
-  // Touched on the loop's thread alone; oldest first.
+  // Only the loop's thread uses them; oldest first.
   std::list<std::shared_ptr<Scrape>> scrapes_;
   std::vector<int> resting_;  // doors that wait for descriptors to become free
   // Last: its thread ends first.

@@ -1,4 +1,4 @@
-// How scripts learn where a daemon listens that chose its port.
+// The file from which scripts read the addresses of a daemon that chose its port.
 #ifndef COHORT_BASE_DAEMON_PORT_FILE_H_
 #define COHORT_BASE_DAEMON_PORT_FILE_H_
 
@@ -9,8 +9,8 @@
 
 namespace cohort {
 
-// An address in each line. A reader sees all of them or no file. Errors: UNAVAILABLE, naming the
-// file.
+// Writes one address in each line. A reader sees either all of them or no file. Errors: UNAVAILABLE
+// (names the file).
 absl::Status WritePortFile(const std::string& path, const std::vector<std::string>& addresses);
 
 }  // namespace cohort

@@ -1,5 +1,5 @@
 // Deadlines for gRPC that follow the steady clock. A deadline on the calendar clock ends early or
-// late when somebody sets that clock.
+// late when that clock is set.
 #ifndef COHORT_BASE_RPC_GRPC_DEADLINE_H_
 #define COHORT_BASE_RPC_GRPC_DEADLINE_H_
 

@@ -1,6 +1,6 @@
-// Counts the frames of one HTTP/2 connection, and says when its client sends what no honest client
-// does. gRPC 1.51 bounds neither a header block without end nor streams that are reset at once, and
-// both cost memory and time before any of our code sees a call.
+// Counts the frames of one HTTP/2 connection, and fails when its client sends frames that no honest
+// client sends. gRPC 1.51 bounds neither endless header blocks nor streams that are reset at once.
+// Both cost memory and time before a service sees a call.
 //
 //   Http2Guard guard(limits);
 //   absl::Status status = guard.OnReceived(bytes, now, false);  // before gRPC parses them
@@ -32,23 +32,23 @@ struct Http2Limits {
   // gRPC refuses headers of more than 8 KiB by itself, once it has read all of them.
   int64_t max_header_block_bytes = int64_t{64} << 10;
   int max_header_frames = 32;
-  // Streams that neither side has ended. Above it gRPC's clients wait; 0: no limit.
+  // Streams that neither side has ended. gRPC's clients wait at this limit; 0: no limit.
   int max_concurrent_streams = 2048;
-  // Messages of which a part has come. A message in small frames counts as more.
+  // Bytes of incomplete messages. A message in small frames counts as more bytes.
   int64_t max_unfinished_bytes = int64_t{32} << 20;
-  // All three: a burst may be of as many as may come in a second.
+  // The next three are rates; a burst may have as many as a second may have.
   // Streams that the client cancels less than a second after it has opened them.
   int max_resets_per_second = 1000;
   int max_settings_per_second = 100;
   // Frames that carry little (pings, priorities, data and window updates of a few bytes), in excess
   // of four for each request or message.
   int max_idle_frames_per_second = 5000;
-  // gRPC gets so many of the resets above at once. Later bytes then wait in the socket until half
-  // of these resets are worked off, at four times max_resets_per_second.
+  // gRPC gets at most this many of the resets above at once. Later bytes then wait in the socket
+  // until gRPC has had time for half of them, at four times max_resets_per_second.
   int max_resets_at_once = 128;
 };
 
-// Finds frames in a stream of bytes that comes in any pieces. Thread-compatible.
+// Finds frames in a stream of bytes that arrives in pieces of any size. Thread-compatible.
 class Http2Frames {
  public:
   struct Header {
@@ -78,18 +78,18 @@ class Http2Guard {
  public:
   explicit Http2Guard(const Http2Limits& limits) : limits_(limits) {}
 
-  // The next bytes of the client. A suspect, whose address has broken a limit before, has shorter
-  // bursts. `catch_up` runs before a stream is refused. It may call OnSent for ends of streams that
-  // the client has seen already. After an error the guard is of no more use. Errors:
-  // INVALID_ARGUMENT (that is no HTTP/2), RESOURCE_EXHAUSTED (names the limit and its value).
+  // Takes the next bytes of the client. A suspect, whose address has broken a limit before, may
+  // have shorter bursts. `catch_up` runs before a stream is refused. It may call OnSent for ends of
+  // streams that the client has seen already. After an error the guard must not be used any more.
+  // Errors: INVALID_ARGUMENT (not HTTP/2), RESOURCE_EXHAUSTED (names the limit and its value).
   absl::Status OnReceived(absl::string_view bytes, Instant now, bool suspect,
                           absl::FunctionRef<void()> catch_up = [] {});
-  // The next bytes of the server.
+  // Takes the next bytes of the server.
   void OnSent(absl::string_view bytes);
 
   // The client has sent all headers of a request.
   bool has_request() const { return has_request_; }
-  // What gRPC keeps of messages of which a part has come.
+  // The bytes of incomplete messages that gRPC keeps.
   int64_t unfinished_bytes() const { return unfinished_bytes_; }
 
   // How many bytes to read for the next OnReceived. They bring gRPC at most 150 resets more than

@@ -17,10 +17,10 @@ namespace {
 // Enough to know why a group was closed: the names of many are remembered.
 constexpr size_t kMaxClosedDetailBytes = 256;
 constexpr size_t kMaxDumped = 10000;
-// Within this a live member connects again after the coordinator has slept.
+// A live member connects again within this time after the coordinator has slept.
 constexpr absl::Duration kReconnectTime = absl::Seconds(10);
 
-// The tenant's own store, which no group owns.
+// The tenant's own store, which belongs to no group.
 struct Namespace {
   Namespace(Shard& s, const GroupKey& key, int64_t first_number)
       : shard(s),
@@ -58,7 +58,7 @@ constexpr bool kIsStoreCall =
     std::is_same_v<T, QueuePushCall> || std::is_same_v<T, QueuePopCall> ||
     std::is_same_v<T, WatchKeysCall>;
 
-// Whether the call, on a store where there is nothing, may leave something behind.
+// Whether the call may leave keys, items or other state in an empty store.
 bool MayKeep(const Call& call) {
   return call.wait > absl::ZeroDuration() || !call.caller.operation_id.empty() ||
          std::visit(
@@ -92,7 +92,7 @@ struct Core::Impl {
 
   Shard shard;
   std::map<GroupKey, std::unique_ptr<Group>> groups;
-  // By tenant. A store that keeps nothing is dropped.
+  // By tenant. An empty store is dropped.
   std::map<std::string, std::unique_ptr<Namespace>> namespaces;
   int64_t last_number_of_dropped = 0;  // of those where something had happened
   // Generations of closed groups, so that a name that comes back goes on counting, and what ended
@@ -100,7 +100,7 @@ struct Core::Impl {
   struct Closed {
     int64_t generation = 0;
     Cause cause;
-    bool in_this_boot = true;  // else its time is not known
+    bool in_this_boot = true;  // false: the time of its end is not known
     int64_t order = 0;
   };
   std::map<GroupKey, Closed> closed;
@@ -127,7 +127,7 @@ struct Core::Impl {
     closed[key] = std::move(group);
     closed_order[last_order] = key;
     account().closed_name_count.fetch_add(1, std::memory_order_relaxed);
-    // Each shard gives up its own oldest, and keeps its newest whatever the others hold.
+    // Each shard drops its own oldest name, and keeps its newest whatever the other shards keep.
     while (closed.size() > 1 &&
            account().closed_name_count.load(std::memory_order_relaxed) >
                std::max<int64_t>(shard.limits.max_closed_names, 1)) {
@@ -196,7 +196,7 @@ struct Core::Impl {
     return text;
   }
 
-  // What ends each step: watchers hear what happened, and the groups that have ended are taken off.
+  // Ends each step: watchers get the events, and closed groups are destroyed.
   void Finish(Step& step) {
     for (Group* group : shard.telling) group->TellWatchers(step);
     shard.telling.clear();
@@ -227,8 +227,8 @@ struct Core::Impl {
     if (own.store.traceless() && own.operations.size() == 0) DropNamespace(it);
   }
 
-  // A store of this tenant that comes again counts on from here, so that a revision of this one
-  // means nothing to it.
+  // A later store of this tenant continues with these numbers, so that it does not know the
+  // revisions of this one.
   void DropNamespace(std::map<std::string, std::unique_ptr<Namespace>>::iterator it) {
     const Namespace& own = *it->second;
     if (own.last_number != own.untouched_number) {
@@ -237,8 +237,7 @@ struct Core::Impl {
     namespaces.erase(it);
   }
 
-  // First answers, and pops that must not take anything any more, keep a store until they are too
-  // old to be asked for again.
+  // First answers and spent pops keep a store until they are too old to be repeated.
   void ScheduleAging(Instant now, const std::string& tenant) {
     auto it = namespaces.find(tenant);
     if (it == namespaces.end() || it->second->timer != 0) return;
@@ -259,11 +258,11 @@ struct Core::Impl {
   }
   void HandleOwn(Step& step, Call& call);
 
-  // A call about a group that does not exist (any more).
+  // Answers a call about a group that does not exist or was closed.
   void HandleWithout(Step& step, Call& call);
   Group* Create(Step& step, const Call& call, const GroupSpec& spec);
   void List(Step& step, const Call& call, const ListGroupsCall& body);
-  // What waits in the tenant's own store.
+  // Lists the calls that wait in the tenant's own store.
   void DumpNamespace(Step& step, const Call& call);
 };
 

@@ -1,8 +1,8 @@
-// When a generation is complete, and who is missing until then.
+// When a generation is complete, and the ranks that are missing until then.
 //
-// A member is confirmed (state ACTIVE while the group is FORMING) when its Join is parked here, or was answered
-// complete. Only the last confirmation completes the generation, so whoever is told JOINED knows that all others
-// were there at that instant.
+// A member is confirmed (state ACTIVE while the group is FORMING) when its Join is parked here, or
+// was answered as complete. Only the last confirmation completes the generation. A member that gets
+// JOINED therefore knows that all others were present at that instant.
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
@@ -27,7 +27,7 @@ RankSet Group::ConfirmedSeats() const {
 }
 
 MissingReport Group::MissingSeats(Instant now) const {
-  // Members without a wish of their own are counted into the first free seats.
+  // Members that ask for no rank count into the first free seats.
   RankSet confirmed = ConfirmedSeats();
   int unseated = CountUnseated();
   for (int rank = 0; rank < context_.roster.seat_count() && unseated > 0; ++rank) {
@@ -94,7 +94,7 @@ void Group::FillSeats(Step& step) {
 void Group::MaybeComplete(Step& step) {
   if (state_ != GroupState::kForming) return;
   const int seats = context_.roster.seat_count();
-  // While FORMING, whoever is confirmed is parked here, so most joins need not count.
+  // While FORMING, every confirmed member has a parked Join, so most joins need not count.
   const int enough = context_.spec.fixed() ? seats : std::min(seats, context_.spec.min_members);
   if (static_cast<int>(joins_.size()) < enough) return;
   const int present = ConfirmedSeats().count() + CountUnseated();
@@ -119,7 +119,7 @@ void Group::Complete(Step& step) {
   shard_.timers.Cancel(join_window_timer_);
   std::vector<Member*> members;
   for (const auto& [name, member] : context_.roster.members()) members.push_back(member.get());
-  // An elastic generation does not wait for those who have not come back.
+  // An elastic generation does not wait for members that have not come back.
   for (Member* member : members) {
     if (member->confirmed() || member->state == MemberState::kCandidate) continue;
     Cause cause = CauseOf(CauseKind::kViewChanged, *member, "it did not join again in time", step.now());
@@ -127,7 +127,7 @@ void Group::Complete(Step& step) {
     EraseMember(step, *member);
     context_.roster.Remove(*member, cause);
   }
-  // Those without a wish take free seats in the order they came.
+  // Members that ask for no rank take free seats in the order of their joins.
   std::vector<Member*> unseated;
   for (const auto& [name, member] : context_.roster.members()) {
     if (member->rank < 0 && member->confirmed()) unseated.push_back(member.get());

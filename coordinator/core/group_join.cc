@@ -1,4 +1,5 @@
-// Taking seats: who may have one, and what a Join does to the generation. When it is complete: group_complete.cc.
+// Taking seats: the checks of a Join, and its effect on the generation. group_complete.cc decides
+// when the generation is complete.
 #include <algorithm>
 
 #include "absl/strings/escaping.h"
@@ -33,7 +34,7 @@ std::string Group::SpecDifference(const GroupSpec& ours, const GroupSpec& theirs
         differ_time("disconnect grace", ours.disconnect_grace, theirs.disconnect_grace),
         differ_time("data expiration", ours.data_expiration, theirs.data_expiration),
         differ_time("progress timeout", ours.progress_timeout, theirs.progress_timeout),
-        // A fixed group waits for all of its members, however long.
+        // A fixed group waits for all of its members, without a limit.
         ours.fixed() ? "" : differ_time("join window", ours.join_window, theirs.join_window)}) {
     if (!difference.empty()) return difference;
   }
@@ -52,10 +53,9 @@ std::string AndOthers(int others) {
 
 }  // namespace
 
-// A member cannot disagree with itself, and one that disagrees with the others fails alone. So: the
-// first spec stands until more members have come with another one than are here with the present
-// one. That is possible only before the first generation is complete, and for a spec that a member
-// brought.
+// A member with a different spec is refused alone. The first spec holds until more members have
+// come with another one than are present with this one. That is possible only before the first
+// generation is complete, and only for a spec that a member brought.
 absl::Status Group::AgreeOnSpec(Step& step, const JoinCall& body) {
   if (!body.spec.has_value()) return absl::OkStatus();
   const std::string difference = SpecDifference(context_.spec, *body.spec);
@@ -284,7 +284,8 @@ void Group::SeatNewcomer(Step& step, Call& call, JoinCall& body) {
   }
 
   if (state_ == GroupState::kActive) {
-    // Somebody left, or was lost without breaking the generation: the newcomer takes the seat in the next.
+    // A member left, or was lost without breaking the generation: the newcomer takes its seat in
+    // the next generation.
     Cause why = context_.gone.empty() ? Cause{} : context_.gone.begin()->second;
     if (holder != nullptr && context_.WhyGone(holder->rank) != nullptr) why = *context_.WhyGone(holder->rank);
     Break(step, why);

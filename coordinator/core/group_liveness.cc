@@ -1,4 +1,4 @@
-// Leases, streams, losses and farewells: how members go, and how a generation breaks.
+// Leases, streams, losses and leaving: how members go, and how a generation breaks.
 #include <algorithm>
 #include <optional>
 
@@ -8,7 +8,7 @@
 namespace cohort::coordinator {
 namespace {
 
-// How often leases are looked at: fine enough that a loss is told well within lease + 1 s.
+// How often leases are checked: often enough to report a loss well within lease + 1 s.
 absl::Duration Granularity(absl::Duration lease) {
   return std::clamp(lease / 64, absl::Milliseconds(10), absl::Milliseconds(250));
 }
@@ -35,8 +35,8 @@ void Group::Heard(Step& step, Member& member) {
   }
 }
 
-// An attached stream that stands is a sign of life, but a limited one: its process may hang for
-// good.
+// An open attached stream is a sign of life, but only for a limited time: the process may hang
+// forever.
 Instant Group::LostAt(const Member& member) const {
   const Instant limit = member.last_heard + context_.spec.AttachedLease();
   if (!member.streams.empty()) return limit;
@@ -118,7 +118,7 @@ void Group::CheckLiveness(Step& step) {
   }
 }
 
-// Nothing connects the member to us any more: it is lost unless something does within the grace.
+// The member has no connection any more: it is lost unless it connects again within the grace.
 void Group::AwaitConnection(Step& step, Member& member) {
   shard_.timers.Cancel(member.disconnect_timer);
   const absl::Duration grace =
@@ -134,7 +134,7 @@ void Group::AwaitConnection(Step& step, Member& member) {
       });
 }
 
-// The member is dead, or must be treated so.
+// The member is dead, or has to be treated as dead.
 void Group::Lose(Step& step, Member& member, Cause cause) {
   ++members_lost_;
   EndLife(step, member, cause);
@@ -184,7 +184,7 @@ void Group::EndLife(Step& step, Member& member, const Cause& cause) {
   member_infos_.reset();
 }
 
-// It holds its seat, but nothing will come from it in this generation.
+// The member keeps its seat, but will not act any more in this generation.
 void Group::GoneFromActive(Step& step, Member& member, const Cause& cause) {
   context_.gone.emplace(member.rank, cause);
   rounds_.MemberGone(step, member.rank, cause);
@@ -248,7 +248,8 @@ void Group::CloseIfEmpty(Step& step, const Cause& cause) {
       return;
     }
   }
-  // Lost ones may come back as the next generation; the name and its generation stay for a while.
+  // Lost members may come back in the next generation; the name and its generation stay for a
+  // while.
   ScheduleLinger(step.now());
 }
 

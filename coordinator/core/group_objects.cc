@@ -1,5 +1,5 @@
-// What members pass to each other: their calls are admitted here, their values resolved; rounds, mailboxes and unique
-// ids do the rest.
+// Calls on rounds, objects and unique ids. This file admits the calls and resolves their values;
+// Rounds, Mailboxes and UniqueIds do the rest.
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -9,7 +9,7 @@ namespace cohort::coordinator {
 namespace {
 
 constexpr absl::Duration kBlobLife = absl::Seconds(60);
-// The most that an object, a round or a blob needs beside its value.
+// The most memory that an object, a round or a blob needs beside its value.
 constexpr int64_t kAroundValue = 1024;
 
 }  // namespace
@@ -34,7 +34,7 @@ absl::StatusOr<Payload> Group::Resolve(const Member& member, Value& value, Memor
   return Payload(std::move(value.bytes), context_.ledger, kind);
 }
 
-// One value that holds several, one after the other, becomes those.
+// Cuts one value that holds several, one after the other.
 absl::Status Group::Cut(const std::vector<int64_t>& sizes, std::vector<Payload>& values) const {
   const Payload whole = values[0];
   int64_t offset = 0;
@@ -186,7 +186,7 @@ void Group::Answer(Step& step, Call& call, ExpireCall& body) {
   step.Answer(call.id, reply);
 }
 
-// --- Values that come and go in parts.
+// --- Values that travel in parts.
 
 void Group::Answer(Step& step, Call& call, PutBlobCall& body) {
   Member* member = Admit(step, call, "upload", Standing::kActiveOnly);

@@ -1,4 +1,4 @@
-// Questions about a group, from people and their tools: who is missing, what waits, how much is there.
+// Questions of operators about a group: missing ranks, waiting calls, counts.
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"

@@ -1,4 +1,4 @@
-// Journal rows of a group, out and back in.
+// Writes the journal rows of a group, and restores a group from them.
 #include "coordinator/core/group.h"
 
 namespace cohort::coordinator {

@@ -1,4 +1,4 @@
-// Proposals: how a generation is followed by the next by agreement, one at a time.
+// Proposals: how the members agree on the next generation, one proposal at a time.
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
@@ -107,7 +107,7 @@ void Group::Answer(Step& step, Call& call, ProposeViewCall& body) {
   proposal.proposer_rank = member->rank;
   proposal.calls[call.id] = member->name;
   shard_.waits.Park(call.id, this, step.now(), step.now() + call.wait);
-  // The proposer may vanish without a word; the proposal must not stay for ever.
+  // The proposer may die silently; the proposal must not stay forever.
   proposal.timer = shard_.timers.Schedule(step.now() + call.wait, [this](Step& s) {
     if (!proposal_.has_value()) return;
     proposal_->timer = 0;
@@ -182,8 +182,8 @@ void Group::CommitProposal(Step& step) {
   mailboxes_.Clear(step);
   unique_ids_.Break(step, cause);
   unique_ids_.Clear(step);
-  // How the generation ended: if it broke, that is what its members shall hear, not how it was
-  // mended.
+  // The cause of the generation's end. If it broke, members get the cause of the break, not the new
+  // view.
   if (state_ != GroupState::kBroken) cause_ = cause;
   context_.gone.clear();
   ++context_.generation;

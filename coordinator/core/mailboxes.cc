@@ -1,5 +1,5 @@
-// Objects on their way from sender to receiver. How long they stay: mailboxes_keep.cc; who waits:
-// mailboxes_waits.cc.
+// Sending and receiving objects. mailboxes_keep.cc has their expiry, mailboxes_waits.cc the parked
+// calls.
 #include "coordinator/core/mailboxes.h"
 
 #include <algorithm>
@@ -62,7 +62,7 @@ absl::StatusOr<int64_t> Mailboxes::Send(Step& step, int sender, HeldSend& send) 
   object.expiration = call.expiration.value_or(group_.spec.data_expiration);
   const int64_t sequence = object.sequence;
 
-  // FIFO: a parked receiver for this source means that the box holds nothing older of it.
+  // In order: if a receiver for this source is parked, the box has no older object of the source.
   auto receiver = std::find_if(box.receivers.begin(), box.receivers.end(), [&](const Receiver& r) {
     return !r.source.has_value() || *r.source == sender;
   });
@@ -205,7 +205,7 @@ Mailboxes::Object* Mailboxes::Next(Box& box, const std::optional<int>& source) {
 void Mailboxes::HandOut(Step& step, CallId id, const Id128& operation, const BoxKey& key,
                         Object& object) {
   AnswerConsumed(step, object, true);
-  if (operation.empty()) {  // not repeatable: handed out and gone
+  if (operation.empty()) {  // not repeatable: freed as it is handed out
     AnswerWith(step, id, object);
     EraseRow(step, object.sequence);
     return;

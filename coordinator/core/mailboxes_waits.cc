@@ -1,4 +1,4 @@
-// The parked sends and receives: how they end without an object, and what people are told of them.
+// Parked sends and receives: their ends without an object, and their descriptions for operators.
 #include <algorithm>
 #include <vector>
 

@@ -9,7 +9,7 @@
 namespace cohort::coordinator {
 namespace {
 
-// Not one for adversaries: a caller that makes two of its requests collide deceives itself alone.
+// Not cryptographic: a caller that makes two of its own requests collide harms only itself.
 class Mixer {
  public:
   explicit Mixer(uint64_t method) : state_(Mix(method ^ kFirst, kSecond)) {}

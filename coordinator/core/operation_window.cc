@@ -12,7 +12,7 @@
 namespace cohort::coordinator {
 namespace {
 
-// Where the numbers of an answer lie: one table for both directions.
+// The places of an answer's numbers: one table for both directions.
 template <typename T>
 struct Layout {
   int64_t T::*first = nullptr;
@@ -55,7 +55,7 @@ struct HasLayout : std::false_type {};
 template <typename T>
 struct HasLayout<T, std::void_t<decltype(LayoutOf(std::declval<const T&>()))>> : std::true_type {};
 
-// Returns false if the answer is not one that can be kept.
+// Returns false if the window cannot keep this kind of answer.
 template <typename T>
 bool Pack(const T& answer, OperationRecord& record) {
   if constexpr (HasLayout<T>::value) {
@@ -90,7 +90,7 @@ void Unpack(const OperationRecord& record, ViewReply& answer) {
   answer.rank = static_cast<int32_t>(static_cast<uint32_t>(record.second));
 }
 
-// The request that an answer belonged to, as far as the answer says it.
+// Describes the request of an answer, as far as the answer shows it.
 std::string DescribeAnswered(const CancelRoundReply& answer) {
   return absl::StrCat("a cancel of a barrier (of number ", answer.number, ")");
 }

@@ -19,7 +19,8 @@ MissingReport Rounds::Missing(Instant now, const Round& round) const {
   RankSet expected = round.participants;
   RankSet arrived = round.arrived;
   if (Rooted(round.kind)) {
-    // Before the root came, it is what all wait for; afterwards, those who have not read.
+    // Before the root has called, all wait for the root; afterwards, for the ranks that have not
+    // read.
     if (!round.has_root) {
       expected.Clear();
       expected.Add(round.root);
@@ -161,8 +162,7 @@ void Rounds::Enter(Step& step, CallId id, Member& member, absl::Duration wait,
   }
   Round& round = it->second;
   if (round.ended) {
-    // Values are for those who were in the round. Its digest is not looked at: a restart forgets
-    // it.
+    // Only members of the round get its values. The digest is not compared: a restart forgets it.
     if (call.kind != round.kind || call.root != round.root || participants != round.participants) {
       auto end = MakeEnd(step.now(), *name, round, RoundOutcome::kMismatch,
                          Mismatch(round, call, rank, participants));
@@ -196,7 +196,7 @@ void Rounds::Enter(Step& step, CallId id, Member& member, absl::Duration wait,
   }
   for (Waiter& waiter : round.waiters) {
     if (waiter.rank != rank) continue;
-    // A repeat: the first caller is gone, or gave up on this answer.
+    // A repeat: the first call's caller is gone, or does not wait for its answer any more.
     Unpark(waiter.id);
     step.Fail(waiter.id, absl::CancelledError("a repeat of this call took its place"));
     waiter = round.waiters.back();
@@ -334,8 +334,8 @@ void Rounds::End(Step& step, Name& name, Round& round, RoundOutcome outcome, std
     }
   }
   Advance(step, name, round);
-  // A barrier of all leaves its watermark. The others must give the same answer to a member whose
-  // reply was lost.
+  // A barrier of all members leaves only its watermark. Other rounds stay, to repeat their answer
+  // to a member whose reply was lost.
   if (released && !watermark) {
     KeepValues(step, name, round);
   } else if (round.number <= name.ended_through) {

@@ -1,4 +1,4 @@
-// Ends of rounds that are no release: cancelled, timed out, broken, without a member.
+// Ends of rounds without a release: cancelled, timed out, aborted, or without a member.
 #include <algorithm>
 #include <utility>
 
@@ -32,7 +32,7 @@ void Rounds::Forget(Step& step, CallId id) {
     const int rank = round.waiters[i].rank;
     round.waiters.erase(round.waiters.begin() + i);
     EndWait(step, rank);
-    // A root that waits for its readers has given its value all the same.
+    // A root that waits for its readers has already given its value.
     if (Rooted(round.kind) && rank == round.root) return;
     round.arrived.Remove(rank);
     if (!Rooted(round.kind) && !round.values.empty()) {
@@ -54,7 +54,7 @@ void Rounds::TimeOut(Step& step, CallId id) {
   }
   auto end = MakeEnd(step.now(), name, round, RoundOutcome::kTimedOut, "");
   for (const Waiter& waiter : round.waiters) {
-    // The reader may come again for the same number; the root's value is given already.
+    // The reader may call the same number again; the root's value stays.
     if (waiter.id == id && waiter.rank != round.root) end->next_number = round.number;
   }
   Forget(step, id);

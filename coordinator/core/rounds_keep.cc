@@ -1,5 +1,5 @@
-// What stays of rounds: names and their watermarks, values until they are acknowledged, journal
-// rows.
+// The state that rounds leave: names and their watermarks, values until they are acknowledged, and
+// journal rows.
 #include <algorithm>
 #include <utility>
 
@@ -10,7 +10,7 @@
 namespace cohort::coordinator {
 namespace {
 
-// What a journal gives back is not counted yet.
+// A value that comes from the journal has no ledger yet.
 Payload Counted(const Payload& payload, const std::shared_ptr<ByteLedger>& ledger) {
   return payload.has_value() ? Payload(payload.bytes(), ledger, MemoryKind::kRounds) : Payload();
 }
@@ -118,7 +118,7 @@ void Rounds::ValuesExpired(Step& step, const std::string& text, int64_t number) 
   if (it == name.rounds.end()) return;
   Round& round = it->second;
   round.expiry = 0;
-  if (!round.ended) {  // rooted, and somebody never came for it
+  if (!round.ended) {  // rooted, and some reader has not read it
     round.ended = true;
     name.last_kind = round.kind;
     name.last_outcome = RoundOutcome::kReleased;
@@ -152,8 +152,8 @@ void Rounds::AllAcknowledged(Step& step, Name& name, Round& round) {
     Drop(step, name, round.number);
     return;
   }
-  // Those who get no values (a root, gather's others) acknowledge nothing, and may not have their
-  // answer yet.
+  // Members that get no values (a root, gather's other ranks) acknowledge nothing, and may not have
+  // their answer yet.
   group_.shard.timers.Cancel(round.expiry);
   receipts_.erase(round.receipt);
   round.receipt = 0;
@@ -174,8 +174,8 @@ bool Rounds::AllWereIn(const Round& round) const {
   return true;
 }
 
-// Called when somebody arrives at `number`. It has its answers to all before; another may still
-// come for the last one it was in, and for no earlier one.
+// Called when a member arrives at `number`. It has its answers to all numbers before. Another
+// member may still repeat the last number that it was in, but no earlier one.
 void Rounds::DropEndedBefore(Step& step, Name& name, int64_t number) {
   std::vector<int64_t> passed;
   RankSet in_later_ones;
@@ -203,7 +203,7 @@ void Rounds::Acknowledge(Step& step, int rank, int64_t receipt) {
   round.unacknowledged.Remove(rank);
   if (round.ended) {
     if (round.unacknowledged.empty()) AllAcknowledged(step, name, round);
-  } else {  // rooted: whoever acknowledges has read, even if that was before a restart
+  } else {  // rooted: a rank that acknowledges has read, perhaps before a restart
     round.read.Add(rank);
     round.arrived.Add(rank);
     EndRootedIfRead(step, name, round);

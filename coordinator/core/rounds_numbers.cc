@@ -38,7 +38,7 @@ void Rounds::NoteLate(Name& name, int64_t from) {
 
   RankSet behind = RankSet::All(group_.world_size);
   for (const auto& [number, late] : name.late) behind = behind.Minus(late.ranks);
-  // From the newest number down: a rank that was in a later one is past those before.
+  // From the newest number down: a rank that was in a later number is past the earlier ones.
   for (auto it = name.rounds.upper_bound(to); it != name.rounds.begin();) {
     const auto& [number, round] = *--it;
     if (number <= from) break;
@@ -116,7 +116,7 @@ std::shared_ptr<const RoundEnd> Rounds::EndOf(const Name& name, int64_t number, 
     end->reason = LateReason(*end, rank);
   } else if (end->outcome == RoundOutcome::kTimedOut && end->missing.expected_count == 0 &&
              end->reason.empty()) {
-    // An answer with neither a report nor a reason would say that no rank was missing.
+    // An answer without a report and a reason would mean that no rank was missing.
     end->reason = "it timed out; who was missing is not kept";
   }
   return end;

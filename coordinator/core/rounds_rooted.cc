@@ -1,4 +1,4 @@
-// Broadcast and scatter: the root brings the values, and each of the others reads as it comes.
+// Broadcast and scatter: the root brings the values, and each other rank reads when it calls.
 #include <algorithm>
 #include <utility>
 

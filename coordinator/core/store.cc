@@ -1,4 +1,4 @@
-// Time, limits and parked calls of a store; the verbs are in store_keys.cc, store_queues.cc,
+// Expiry, limits and parked calls of a store. The calls are in store_keys.cc, store_queues.cc and
 // store_watch.cc.
 #include "coordinator/core/store.h"
 
@@ -90,14 +90,14 @@ absl::Status Store::CheckValueSize(int64_t size) const {
 absl::Status Store::CheckRoom(MemoryKind kind, int64_t count, int64_t size, int64_t old_size,
                               int64_t around) {
   const Limits& limits = shard_.limits;
-  // Beside each new value: an event of it. Beside all: a first answer.
+  // Each new value has an event, and all together have one first answer.
   around += count * (ByteLedger::kValueCost + static_cast<int64_t>(sizeof(Event))) + kAnswerCost;
   const auto fits = [&](int64_t more) {
     return ledger_->held() + more <= limits.max_group_bytes_held &&
            shard_.tally.HasRoom(more + around, limits.max_bytes_held, Share::kNew);
   };
   if (fits(size)) return absl::OkStatus();
-  // Without history the old value is freed as it is replaced, and counts no more.
+  // If no event has the old value, replacing it frees it, and it does not count any more.
   while (!history_.empty()) DropOldestEvent();
   if (fits(size - old_size)) return absl::OkStatus();
   if (ledger_->held() + size - old_size > limits.max_group_bytes_held) {

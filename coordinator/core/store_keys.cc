@@ -18,7 +18,7 @@ namespace {
 constexpr int kDefaultPage = 100;
 constexpr int kMaxPage = 1000;
 
-// SimpleAtoi forgives spaces; a counter is digits and a sign.
+// SimpleAtoi accepts spaces; a counter has only digits and a sign.
 bool ParseCounter(const std::string& text, int64_t* value) {
   if (text.empty() || absl::ascii_isspace(text.front()) || absl::ascii_isspace(text.back())) {
     return false;
@@ -90,7 +90,7 @@ void Store::Handle(Step& step, CallId id, const Caller&, absl::Duration, RangeCa
   bool more = false;
   auto it = keys_.lower_bound(call.prefix);
   if (call.prefix.empty()) {
-    // The usual listing of everything need not walk everything for each page.
+    // A listing of all keys, the usual case, need not visit every key for each page.
     reply.count = key_count();
     it = call.count_only ? keys_.end() : keys_.upper_bound(call.after);
     if (call.after.empty() && !call.count_only) it = keys_.begin();

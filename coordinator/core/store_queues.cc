@@ -1,9 +1,9 @@
-// Queues: each value goes to one consumer, in order, and is kept under a receipt until that says it
-// has it.
+// Queues: each value goes to one consumer, in order, and is kept under a receipt until the consumer
+// acknowledges it.
 //
-//   pushed -> in the queue -> handed out (receipt) -> acknowledged: gone
-//                        \--> handed out, the caller named no operation: gone at once
-//   and from everywhere: expired: gone
+//   pushed -> in the queue -> handed out (receipt) -> acknowledged: freed
+//                        \--> handed out, the call has no operation id: freed at once
+//   and in every state: expired: freed
 #include <utility>
 
 #include "absl/strings/str_cat.h"

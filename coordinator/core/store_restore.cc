@@ -1,5 +1,6 @@
-// What an earlier life left. Numbers of this life start above all of its numbers, so nothing here
-// counts; events of it are gone, and who asks for them is told so.
+// Restores the rows of an earlier boot. The numbers of this boot start above all of theirs, so
+// restoring takes no new number. Their events are gone; a watch that asks for them gets
+// OUT_OF_RANGE.
 #include "coordinator/core/store.h"
 
 namespace cohort::coordinator {

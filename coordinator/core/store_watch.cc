@@ -1,4 +1,4 @@
-// Changes of keys, for those who watch.
+// Changes of keys, for watches.
 #include <algorithm>
 #include <limits>
 #include <utility>
@@ -35,7 +35,8 @@ void Store::Emit(int64_t revision, Instant now, Event event) {
     if (length > event.key.size()) break;
     auto watching = by_prefix.find(event.key.substr(0, length));
     if (watching == by_prefix.end()) continue;
-    // It reads from just before the first event it has not seen; later ones do not move that.
+    // The watch reads from just before the first event that it has not seen; later events do not
+    // change that.
     for (const CallId id : watching->second) woken_.emplace(id, history_.newest());
   }
   history_bytes_ += event.value.size();

@@ -170,7 +170,7 @@ void UniqueIds::Restore(const UniqueIdRecord& record) {
 }
 
 MissingReport UniqueIds::Missing(Instant now, const Ids& ids) const {
-  // Any member may publish; those who wait will not.
+  // Any member may publish, except those that wait in Fetch.
   RankSet waiting;
   for (const Waiter& waiter : ids.waiters) waiting.Add(waiter.rank);
   MissingReport report = group_.roster.Missing(now, RankSet::All(group_.world_size), waiting);

@@ -1,5 +1,5 @@
-// Each kind has an Encode and a Decode of a few lines, side by side, and a bool for "this cannot be
-// right". One table in one file: a kind whose halves lie apart is a kind that is changed by half.
+// Each kind has a short Encode and Decode, side by side, and a bool that is false for invalid
+// values. All kinds are in one file, so that a change of one half does not forget the other.
 #include "coordinator/journal/record_codec.h"
 
 #include <cstdint>

@@ -62,8 +62,7 @@ void Alarm::Run() {
       }
       continue;
     }
-    // From here on whoever wants an instant must say so: what `ring` returns may be older than
-    // that.
+    // From here on, MoveTo must not be ignored: the instant that `ring` returns may be older.
     planned_.store(kNever);
     lock.unlock();
     const int64_t next = ToNanos(ring_());

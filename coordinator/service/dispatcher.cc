@@ -22,7 +22,7 @@ int64_t SumOf(const Values& values) {
   return sum;
 }
 
-// The size of the values that an answer brings to its caller.
+// The size of the values in an answer.
 struct ValueBytesOf {
   int64_t operator()(const RoundReply& reply) const {
     return reply.own.size() +
@@ -131,7 +131,7 @@ bool Dispatcher::AwaitIdle(absl::Duration timeout) {
   return mutex_.AwaitWithTimeout(absl::Condition(&idle_), timeout);
 }
 
-// Under the lock: whoever awaits the last call may destroy this as soon as it knows.
+// Notifies under the lock: the thread that awaits the last call may destroy this object afterwards.
 void Dispatcher::GoneWhileAwaited() {
   MutexLock lock(&mutex_);
   if (active_.fetch_sub(kOneCall) == kOneCall + kAwaited) idle_ = true;

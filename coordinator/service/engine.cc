@@ -14,7 +14,7 @@ namespace {
 
 constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
 constexpr int kMaxShards = 256;
-// People are told when the process has not run for as long as this.
+// The engine reports a sleep of the process that is at least this long.
 constexpr absl::Duration kAsleepTold = absl::Seconds(1);
 
 absl::Status DrainingError() {
@@ -115,7 +115,7 @@ void Engine::Submit(Call call, ReplySink* sink, CallHandle* handle) {
   Answers answers;
   Effects effects;  // outlives the lock: freeing large values takes time
   Prepare(effects);
-  effects.replies.reserve(2);  // its own, and that of one who waited for it
+  effects.replies.reserve(2);  // the call's own, and that of a call that waited for it
   CallId id = 0;
   bool refused = false;
   {
@@ -239,7 +239,7 @@ void Engine::UpdateTick(Shard& shard) {
 
 Instant Engine::TickAll() {
   const Instant now = clock_.Now();
-  // So often the clock must be looked at.
+  // The clock has to be read this often.
   int64_t next = look_interval_ == absl::InfiniteDuration()
                      ? kNever
                      : absl::ToUnixNanos(now + look_interval_);
@@ -285,7 +285,7 @@ void Engine::Shutdown() {
       shard->closed = true;
       shard->core->ReleaseAll(Begin(*shard), effects);
       Route(*shard, 0, nullptr, effects, &answers);
-      // Whatever the machine has forgotten about is answered all the same.
+      // A call that the state machine does not answer gets an answer nevertheless.
       for (const auto& [id, sink] : shard->parked) {
         answers.push_back(Answer{sink, Reply{id, DrainingError(), nullptr, EmptyReply{}}});
       }

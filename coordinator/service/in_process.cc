@@ -15,7 +15,7 @@
 namespace cohort::coordinator {
 namespace {
 
-// Encodes on the delivering thread, like a service does, and hands the result to whoever waits.
+// Encodes on the delivering thread, like a service, and hands the result to the waiting thread.
 class WaitingCall final : public InProcessCall, private ReplySink {
  public:
   WaitingCall(Dispatcher& dispatcher, Method method) : dispatcher_(dispatcher), method_(method) {}

@@ -27,7 +27,8 @@ UnaryCall::UnaryCall(Dispatcher& dispatcher, Method method, grpc::ByteBuffer* re
       charge_(dispatcher.engine().account(), MemoryKind::kCalls, Dispatcher::kRpcCost) {}
 
 void UnaryCall::Handle(grpc::CallbackServerContext* context, const grpc::ByteBuffer* request) {
-  // Not const in truth; emptied below so that a parked call does not hold its request.
+  // The buffer is not really const. It is emptied below, so that a parked call does not keep its
+  // request.
   auto* const bytes = const_cast<grpc::ByteBuffer*>(request);
   Call call;
   absl::Status status;

@@ -32,7 +32,8 @@ absl::Status DecodeOnePayload(v1::Payload& payload, const DecodeContext& context
   return DecodePayload("payload", payload, context, &body->values.emplace_back());
 }
 
-// The root's values for all: inline they are cut here; those of a blob are when it is there.
+// Decodes the root's values for all. Inline values are cut here; the values of a blob later, when
+// the blob is known.
 absl::Status DecodeValues(v1::Values& values, const DecodeContext& context, EnterRoundCall* body) {
   if (values.sizes_bytes_size() < 1 || values.sizes_bytes_size() > context.limits.max_members) {
     return InvalidField("values.sizes_bytes", absl::StrCat("must say where values are cut: 1 to ",

@@ -39,7 +39,7 @@ absl::Status DecodeConditions(Message& message, Put* put) {
 
 absl::Status CheckKeysDiffer(const v1::PutRequest& request) {
   if (request.more().empty()) return absl::OkStatus();
-  // Not constructed from a list, which would be of copies.
+  // Not constructed from an initializer list, which would copy the keys.
   absl::flat_hash_set<absl::string_view> keys;
   keys.insert(request.key());
   for (const v1::PutEntry& entry : request.more()) {

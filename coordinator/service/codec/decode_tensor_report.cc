@@ -20,7 +20,7 @@ absl::Status DecodeAge(const std::string& field, const google::protobuf::Duratio
   return DecodeDuration(field, message, absl::ZeroDuration(), absl::InfiniteDuration(), age);
 }
 
-// Others are shown it, in terminals.
+// Terminals of other users show the text.
 absl::Status CheckPrintable(const std::string& field, const std::string& text) {
   if (text.size() > kMaxVerbCharacters) {
     return InvalidField(field, absl::StrCat("longer than ", kMaxVerbCharacters, " characters"));

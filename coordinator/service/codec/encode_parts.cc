@@ -5,7 +5,7 @@
 namespace cohort::coordinator {
 namespace {
 
-// Below this a copy is cheaper than a piece of its own.
+// A copy of fewer bytes is cheaper than a piece of its own.
 constexpr int64_t kCopyBytes = 4096;
 
 void FillAllButValue(const KeyValue& key_value, v1::KeyValue* message) {
@@ -42,7 +42,7 @@ void Fill(const Cause& cause, Instant now, v1::Cause* message) {
   message->set_host(cause.host);
   message->set_detail(cause.detail);
   message->set_generation(cause.generation);
-  // What an earlier boot wrote down has no age.
+  // A cause from an earlier boot has no age.
   if (cause.at != Instant()) Fill(now - cause.at, message->mutable_age());
 }
 

@@ -1,4 +1,4 @@
-// The part of a who-is-missing answer that is on operations on tensors.
+// Encodes the fields of WhoIsMissingResponse on operations on tensors.
 #include "coordinator/service/codec/encode_parts.h"
 
 namespace cohort::coordinator {

@@ -31,7 +31,7 @@ OutgoingBlobs::Issued OutgoingBlobs::Issue(Instant now, const GroupKey& key, con
   entry.readers = readers;
   const int64_t id = kFirstId | static_cast<int64_t>(RandomBits().low >> 2);
   MutexLock lock(&mutex_);
-  // Two equal ids in 2^62 do not happen; if they did, the newer would win.
+  // Equal ids (1 in 2^62) do not occur in practice; the newer blob would replace the older one.
   auto old = entries_.find(id);
   if (old != entries_.end()) Erase(old);
   entry.order = ++last_order_;

@@ -120,7 +120,7 @@ void LaneServer::Stop(absl::Duration grace) {
     const std::shared_ptr<LaneConnection> connection = weak.lock();
     if (connection != nullptr) connection->CloseSoon();
   }
-  loops_.clear();  // after the tasks they have
+  loops_.clear();  // runs their pending tasks first
 }
 
 }  // namespace cohort::coordinator
