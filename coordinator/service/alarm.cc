@@ -62,7 +62,8 @@ void Alarm::Run() {
       }
       continue;
     }
-    // From here on, MoveTo must not be ignored: the instant that `ring` returns may be older.
+    // From here on, MoveTo has an effect: the instant that `ring` returns may be computed before
+    // it.
     planned_.store(kNever);
     lock.unlock();
     const int64_t next = ToNanos(ring_());

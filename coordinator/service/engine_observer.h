@@ -1,4 +1,4 @@
-// What the engine tells whoever counts.
+// The interface through which the engine reports to metrics and logs.
 #ifndef COHORT_COORDINATOR_SERVICE_ENGINE_OBSERVER_H_
 #define COHORT_COORDINATOR_SERVICE_ENGINE_OBSERVER_H_
 
@@ -10,7 +10,7 @@
 
 namespace cohort::coordinator {
 
-// Called on the engine's and the callers' threads, with no lock held; must be quick.
+// The engine calls it on its own and on the callers' threads, without a lock. It must be quick.
 class EngineObserver {
  public:
   virtual ~EngineObserver() = default;
@@ -20,8 +20,8 @@ class EngineObserver {
   virtual void OnGroupEvent(const GroupKey& key, const GroupEvent& event) = 0;
   // Once for each write to the journal.
   virtual void OnAppend(absl::Duration took, size_t record_count) = 0;
-  // The process did not run for so long (stopped, suspended, or without a processor). Leases were
-  // extended by it.
+  // The process did not run for this time (stopped, suspended, or without a processor). The leases
+  // were extended by it.
   virtual void OnAsleep(absl::Duration /*asleep*/) {}
 };
 

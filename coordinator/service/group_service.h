@@ -1,4 +1,4 @@
-// Membership: the gRPC face of proto/cohort/v1/group.proto.
+// Membership: the gRPC service of proto/cohort/v1/group.proto.
 #ifndef COHORT_COORDINATOR_SERVICE_GROUP_SERVICE_H_
 #define COHORT_COORDINATOR_SERVICE_GROUP_SERVICE_H_
 

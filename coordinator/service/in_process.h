@@ -1,5 +1,5 @@
-// The coordinator without sockets: request bytes in, status and answer bytes out. For fuzzing and
-// for tests of what lies between the wire and the state machine.
+// The coordinator without sockets: it takes request bytes and returns a status or answer bytes. For
+// fuzzing, and for tests of the layers between the wire and the state machine.
 #ifndef COHORT_COORDINATOR_SERVICE_IN_PROCESS_H_
 #define COHORT_COORDINATOR_SERVICE_IN_PROCESS_H_
 
@@ -20,14 +20,14 @@ namespace cohort::coordinator {
 struct InProcessOptions {
   Limits limits;
   int shards = 1;
-  // A call that is not answered within this is cancelled, as if its caller had gone.
+  // A call that is not answered within this time is cancelled, as if its caller were gone.
   absl::Duration patience = absl::ZeroDuration();
   // Must outlive the coordinator.
   const Clock* clock = &Clock::Steady();
 };
 
-// A call that waits for its answer. Must not outlive its coordinator. Destroyed without an answer:
-// cancelled, as if its caller had gone.
+// A call that waits for its answer. It must not outlive its coordinator. If it is destroyed without
+// an answer, the call is cancelled, as if its caller were gone.
 class InProcessCall {
  public:
   virtual ~InProcessCall() = default;
@@ -41,15 +41,15 @@ class InProcessCoordinator {
   explicit InProcessCoordinator(const InProcessOptions& options = {});
   ~InProcessCoordinator();
 
-  // Parse, decode, state machine, encode, for every method with one answer (and for one step of a
-  // watch). Errors: the call's; CANCELLED (not answered in time).
+  // Runs a call of any method with one answer, or one step of a watch: parses, decodes, handles and
+  // encodes. Errors: the call's; CANCELLED (not answered in time).
   absl::StatusOr<std::string> Handle(Method method, absl::string_view request_bytes);
   // By "cohort.v1.GroupService/Join". Errors besides: UNIMPLEMENTED (no such method).
   absl::StatusOr<std::string> Handle(absl::string_view method_path,
                                      absl::string_view request_bytes);
 
-  // As Handle, but leaves the call parked when it is not answered at once. An Upload is a whole
-  // blob in one part, whose checksum is not looked at.
+  // Like Handle, but leaves the call parked if it is not answered at once. An Upload is a whole
+  // blob in one part, whose checksum is not checked.
   std::unique_ptr<InProcessCall> Begin(Method method, absl::string_view request_bytes);
 
   Engine& engine() { return *engine_; }

@@ -1,4 +1,4 @@
-// Objects, rounds and barriers: the gRPC face of proto/cohort/v1/messaging.proto.
+// Objects, rounds and barriers: the gRPC service of proto/cohort/v1/messaging.proto.
 #ifndef COHORT_COORDINATOR_SERVICE_MESSAGING_SERVICE_H_
 #define COHORT_COORDINATOR_SERVICE_MESSAGING_SERVICE_H_
 

@@ -1,5 +1,4 @@
-// Every method of the coordinator: its name, how its request is decoded, which answer belongs to
-// it.
+// Every method of the coordinator: its name, its decode function, and the type of its answer.
 #ifndef COHORT_COORDINATOR_SERVICE_METHOD_H_
 #define COHORT_COORDINATOR_SERVICE_METHOD_H_
 
@@ -69,18 +68,19 @@ struct MethodInfo {
   Method method;
   const char* service;  // such as cohort.v1.GroupService
   const char* name;     // such as Join
-  // Null for Upload, whose request is a stream, and for what the shell answers itself (Limits,
-  // Drain, ServerStats). Errors besides those of the fields: INVALID_ARGUMENT (not such a message).
+  // Null for Upload, whose request is a stream, and for methods without a call of the state machine
+  // (Limits, Drain, ServerStats). Errors besides those of the fields: INVALID_ARGUMENT (not such a
+  // message).
   DecodeFunction decode;
-  // The alternative of ReplyBody that answers it. Another one can only be the kept answer to
-  // another method that was called with the same operation_id.
+  // The alternative of ReplyBody that answers the method. Another alternative is the kept answer to
+  // another method, called with the same operation_id.
   size_t reply_index;
 
   std::string path() const { return std::string(service) + "/" + name; }
 };
 
 const MethodInfo& GetMethod(Method method);
-// By "cohort.v1.GroupService/Join".
+// Finds a method by a name such as "cohort.v1.GroupService/Join".
 std::optional<Method> FindMethod(absl::string_view path);
 
 }  // namespace cohort::coordinator

@@ -1,4 +1,4 @@
-// Where the engine brings an answer.
+// The receiver of a reply of the engine.
 #ifndef COHORT_COORDINATOR_SERVICE_REPLY_SINK_H_
 #define COHORT_COORDINATOR_SERVICE_REPLY_SINK_H_
 
@@ -12,14 +12,14 @@
 
 namespace cohort::coordinator {
 
-// Output that collects what one batch has for it.
+// An output that collects the replies of one batch and sends them together.
 class Corked {
  public:
   virtual ~Corked() = default;
   virtual void Flush() = 0;
 };
 
-// What the replies of one batch share while they are delivered, on one thread.
+// The state that the replies of one batch share while one thread delivers them.
 struct DeliveryContext {
   Instant now;
   EncodeCache cache;
@@ -29,16 +29,16 @@ struct DeliveryContext {
 
 class ReplySink {
  public:
-  // Exactly once for each submitted call, unless Engine::Cancel returned true for it. On any
-  // thread, with no lock of the engine held, also from inside Engine::Submit. Must not block. The
-  // sink may end its own life.
+  // Runs exactly once for each submitted call, unless Engine::Cancel returned true for it. It runs
+  // on any thread, without a lock of the engine, perhaps inside Engine::Submit. It must not block.
+  // The sink may destroy itself.
   virtual void OnReply(Reply&& reply, DeliveryContext& context) = 0;
 
  protected:
   ~ReplySink() = default;
 };
 
-// A reply and whom it is for.
+// A reply and its receiver.
 struct Answer {
   ReplySink* sink = nullptr;
   Reply reply;

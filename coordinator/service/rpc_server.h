@@ -1,4 +1,4 @@
-// The listening side: binds, serves all services, and goes away in order.
+// The server: binds its addresses, serves all services, and shuts down in order.
 #ifndef COHORT_COORDINATOR_SERVICE_RPC_SERVER_H_
 #define COHORT_COORDINATOR_SERVICE_RPC_SERVER_H_
 
@@ -18,11 +18,11 @@ struct RpcServerOptions {
   // host:port with an IPv4 or bracketed IPv6 address or a name, port 0 for any; or unix:/path.
   std::vector<std::string> listen = {"127.0.0.1:0"};
   int max_message_bytes = 4 << 20;
-  // Limits of connections, and of what each sends. On the lane there may be
-  // 16 * listener.http2.max_concurrent_streams calls in flight on a connection.
+  // Limits of connections and of the bytes that each may send. A connection of the lane may have
+  // 16 * listener.http2.max_concurrent_streams calls in flight.
   ListenerOptions listener;
-  // A connection whose peer answers no ping for so long is closed, with its streams; pings go out
-  // after half of it without data. Zero: no pings.
+  // A connection whose peer answers no ping for this time is closed, with its streams. The server
+  // sends a ping after half of it without data. Zero: no pings.
   absl::Duration ping_timeout = absl::Seconds(40);
   bool reflection = false;
   // Threads that serve the lane (base/lane/frame.h), on the same addresses; 0: gRPC alone.
@@ -31,25 +31,25 @@ struct RpcServerOptions {
 
 class RpcServer {
  public:
-  // Listens on exactly the addresses asked for; a taken port is an error. `dispatcher` must outlive
-  // the server. Errors: INVALID_ARGUMENT (an address that makes no sense), UNAVAILABLE (cannot be
+  // Listens on exactly the given addresses; a port in use is an error. `dispatcher` must outlive
+  // the server. Errors: INVALID_ARGUMENT (a malformed address), UNAVAILABLE (an address cannot be
   // bound; names it).
   static absl::StatusOr<std::unique_ptr<RpcServer>> Start(const RpcServerOptions& options,
                                                           Dispatcher& dispatcher);
-  // Shuts down at once unless that has been done.
+  // Shuts down at once, unless it is shut down already.
   ~RpcServer();
   RpcServer(const RpcServer&) = delete;
   RpcServer& operator=(const RpcServer&) = delete;
 
-  // As asked, with port 0 replaced by the one that was given.
+  // The addresses of Start; port 0 is replaced by the bound port.
   const std::vector<std::string>& addresses() const { return addresses_; }
 
-  // What the health service says; SERVING from the start.
+  // The status of the health service; SERVING from the start.
   void SetServing(bool serving);
 
-  // Says NOT_SERVING, answers every parked call UNAVAILABLE, ends all streams, and returns when all
-  // calls are gone, or at the end of `grace` with those that were left cancelled. From one thread,
-  // once.
+  // Sets the health status NOT_SERVING, answers every parked call with UNAVAILABLE and ends all
+  // streams. Returns when all calls are gone; at the end of `grace`, it cancels the calls that are
+  // left first. Only one thread calls it, once.
   void Shutdown(absl::Duration grace);
 
  private:

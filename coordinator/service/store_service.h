@@ -1,4 +1,4 @@
-// Keys, counters and queues: the gRPC face of proto/cohort/v1/store.proto.
+// Keys, counters and queues: the gRPC service of proto/cohort/v1/store.proto.
 #ifndef COHORT_COORDINATOR_SERVICE_STORE_SERVICE_H_
 #define COHORT_COORDINATOR_SERVICE_STORE_SERVICE_H_
 

@@ -1,4 +1,4 @@
-// Communicator ids: the gRPC face of proto/cohort/v1/unique_id.proto.
+// Communicator ids: the gRPC service of proto/cohort/v1/unique_id.proto.
 #ifndef COHORT_COORDINATOR_SERVICE_UNIQUE_ID_SERVICE_H_
 #define COHORT_COORDINATOR_SERVICE_UNIQUE_ID_SERVICE_H_
 

@@ -1,4 +1,4 @@
-// Drives a Core by hand: says what time it is, makes calls as members, keeps replies and a model journal.
+// Drives a Core in tests: sets the time, makes calls as members, keeps replies and a model journal.
 #ifndef COHORT_COORDINATOR_CORE_TESTING_CORE_HARNESS_H_
 #define COHORT_COORDINATOR_CORE_TESTING_CORE_HARNESS_H_
 
@@ -70,7 +70,7 @@ class CoreHarness {
     join.spec = spec;
     return Make(join, Caller{key(), 0, seat.session, {}, {}}, wait);
   }
-  // Takes what a join was answered.
+  // Takes over the answer to a join.
   bool Seated(Seat& seat, CallId id) {
     const Reply* reply = Find(id);
     if (reply == nullptr || !reply->status.ok()) return false;

@@ -19,9 +19,9 @@ struct KeyOperation {
   int64_t expected_revision = 0;  // compare and put; 0: absent
   int64_t delta = 0;              // add
 
-  // Compare and put: whether it wrote. Get and delete: whether there was something.
+  // Compare and put: whether it wrote. Get and delete: whether the key existed.
   bool done = false;
-  // What the key holds after a put or an add; what a get saw.
+  // The key's value after a put or an add, or the value that a get read.
   std::string value;
   // The key's revision after a put or an add; the one a get saw.
   int64_t revision = 0;

@@ -1,4 +1,5 @@
-// The referee's own eyes: a watch of each group's events, and a look at each group now and then.
+// The referee's own observations: a watch of each group's events, and a read of each group from
+// time to time.
 #include "absl/strings/str_cat.h"
 #include "coordinator/core/testing/referee.h"
 

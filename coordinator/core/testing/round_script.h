@@ -1,5 +1,5 @@
-// What all members of a simulated group do in a round, worked out by each from its name and number
-// alone.
+// The calls of all members of a simulated group in a round. Each member computes them from the
+// round's name and number.
 #ifndef COHORT_COORDINATOR_CORE_TESTING_ROUND_SCRIPT_H_
 #define COHORT_COORDINATOR_CORE_TESTING_ROUND_SCRIPT_H_
 
@@ -51,7 +51,7 @@ inline RoundScript ScriptOf(const std::string& name, int64_t number, int world_s
   return script;
 }
 
-// What `rank` brings to the round; for a scatter, what the root brings for `rank`.
+// The value that `rank` brings to the round; for a scatter, the root's value for `rank`.
 inline std::string RoundValue(const std::string& group, int64_t generation, const std::string& name,
                               int64_t number, int rank) {
   return absl::StrCat(group, "/", generation, "/", name, "/", number, "/", rank);

@@ -66,7 +66,7 @@ void SimulatedMember::Try(Key key) {
       OnAnswer(key, reply);
       return;
     }
-    // It lies in the socket until somebody reads it.
+    // The reply stays in the socket until the member reads it.
     const auto kept = reply == nullptr ? nullptr : std::make_shared<const Reply>(*reply);
     Later(paused_until_ - world_.now(), [this, key, kept] { OnAnswer(key, kept.get()); });
   });

@@ -28,7 +28,7 @@ struct MemberPlan {
   std::string group;
   std::string name;
   GroupSpec spec;
-  // How often, of all steps of its program, a member does what disturbs the others.
+  // The share of a member's steps that disturb the other members.
   double disturb = 0.02;
   absl::Duration pause = absl::Milliseconds(30);  // between two steps, about
 };
@@ -41,15 +41,15 @@ class SimulatedMember {
 
   // A new process starts.
   void Start();
-  // Dies without a word; its connections break.
+  // Dies silently; its connections break.
   void Crash();
-  // Stands still (SIGSTOP): it neither sends nor hears, and its connections stay.
+  // Stops (SIGSTOP): it neither sends nor receives, and its connections stay.
   void Pause(absl::Duration how_long);
   // From now on it only keeps its place and works with the others, without disturbing them.
   void Calm() { calm_ = true; }
   // From now on it only keeps its lease.
   void Rest() { resting_ = true; }
-  // Begins nothing any more, and leaves.
+  // Begins no more calls, and leaves.
   void Finish();
 
   bool alive() const { return alive_; }

@@ -1,4 +1,4 @@
-// What a simulated member does with its group, and with the tenant's store.
+// The calls of a simulated member on its group and on the tenant's store.
 #include <utility>
 
 #include "absl/status/status.h"
@@ -9,7 +9,7 @@
 namespace cohort::coordinator {
 namespace {
 
-// Keys are changed for new ones so that the history of each stays short enough to be judged.
+// Keys are replaced by new ones, so that the history of each stays short enough to be checked.
 constexpr absl::Duration kKeyLife = absl::Seconds(2);
 
 }  // namespace

@@ -1,4 +1,4 @@
-// How simulated members agree on a next view, and on who is alive.
+// The agreements of simulated members on the next view and on the live ranks.
 #include <algorithm>
 #include <utility>
 

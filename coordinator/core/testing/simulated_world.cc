@@ -11,7 +11,7 @@ namespace cohort::coordinator {
 namespace {
 
 constexpr size_t kTraceLines = 200;
-// What tells this call from others of its kind.
+// The parts that distinguish this call from others of its kind.
 std::string Detail(const Call& call) {
   if (const auto* send = std::get_if<SendCall>(&call.body)) {
     return absl::StrCat(" to ", send->destination, " tag ", send->tag, " value ",

@@ -1,5 +1,5 @@
-// One seeded run: groups of members use a coordinator over a bad network while processes die, stand
-// still and come back; then everything is healed, must work, and must leave nothing behind.
+// One seeded run: groups of members use a coordinator over a bad network while processes die, stop
+// and come back. Then all faults end: everything must work, and no state must be left behind.
 #ifndef COHORT_COORDINATOR_CORE_TESTING_SIMULATION_H_
 #define COHORT_COORDINATOR_CORE_TESTING_SIMULATION_H_
 

@@ -11,7 +11,7 @@
 
 namespace cohort::coordinator {
 
-// A function of its arguments alone, for what all members of a group must agree on without talking.
+// A function of its arguments alone, with which all members of a group get the same number.
 inline uint64_t Mix(uint64_t x) {
   x += 0x9e3779b97f4a7c15u;
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
