@@ -28,9 +28,9 @@ absl::Status ThreadRefused(const std::string& name, const std::system_error& err
 
 // How many threads this process may have by RLIMIT_NPROC and its cgroup. INT64_MAX: no limit.
 int64_t ThreadLimit();
-// How many threads of ThreadLimit StartThread leaves to gRPC: 16, or 4 for each processor if that is
-// more, but at most a quarter of the limit; and `for_calls` more, which a daemon reserves for the
-// threads that gRPC starts for calls.
+// The number of threads of ThreadLimit that StartThread leaves to gRPC: 16, or 4 for each processor
+// if that is more, but at most a quarter of the limit; and `for_calls` more, which a daemon
+// reserves for the threads that gRPC starts for calls.
 int64_t ThreadsLeftToGrpc();
 void ReserveThreadsForCalls(int64_t for_calls);
 // Returns OK if more than ThreadsLeftToGrpc may still start. Errors: as ThreadRefused. The kernel

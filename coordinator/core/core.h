@@ -1,9 +1,10 @@
-// The control plane as a pure state machine: a call, a tick or a cancellation goes in; replies and journal
-// records come out. No thread, no lock, no clock, no I/O, no log: `now` is an argument, and the same sequence
-// of inputs gives the same outputs. One Core is one shard: everything about a (tenant, group) lives in it.
+// The control plane as a pure state machine: a call, a tick or a cancellation goes in; replies and
+// journal records come out. No thread, no lock, no clock, no I/O, no log: `now` is an argument, and
+// the same sequence of inputs gives the same outputs. One Core is one shard: everything about a
+// (tenant, group) lives in it.
 //
-// Confined to one thread at a time. Replies and records of a step belong together: a shell must make the
-// records durable before it delivers that step's replies, or any later step's.
+// Confined to one thread at a time. Replies and records of a step belong together: a shell must
+// make the records durable before it delivers that step's replies, or any later step's.
 #ifndef COHORT_COORDINATOR_CORE_CORE_H_
 #define COHORT_COORDINATOR_CORE_CORE_H_
 
@@ -32,36 +33,38 @@ struct CoreStats {
 
 class Core {
  public:
-  // `boot` counts the starts of this journal, from 1: sequence numbers, revisions and receipts of a later boot
-  // are larger than all of an earlier one. `account` is shared by shards that have one limit together; null: its own.
+  // `boot` counts the starts of this journal, from 1: sequence numbers, revisions and receipts of a
+  // later boot are larger than all of an earlier one. `account` is shared by shards that have one
+  // limit together; null: its own.
   Core(const Limits& limits, int64_t boot, std::shared_ptr<Account> account = nullptr);
   ~Core();
   Core(const Core&) = delete;
   Core& operator=(const Core&) = delete;
 
-  // Rebuilds the state of an earlier boot from its rows, in any order; before any call. Every member gets a
-  // full lease from `now`.
+  // Rebuilds the state of an earlier boot from its rows, in any order; before any call. Every
+  // member gets a full lease from `now`.
   void Restore(Instant now, const std::vector<Record>& rows);
-  // The same one row at a time, so that the rows need not be held together: first all of kind kGroup,
-  // then the others, then the end.
+  // The same one row at a time, so that the rows need not be held together: first all of kind
+  // kGroup, then the others, then the end.
   void RestoreRow(Instant now, const Record& row);
   void FinishRestore(Instant now);
 
   // Takes one call. Its reply is in `effects` now, or in those of a later input.
   void Handle(Instant now, Call call, Effects& effects);
 
-  // The caller of a parked call went away: no reply will be made. Unknown ids are fine.
+  // The caller of a parked call went away: the call gets no reply. Unknown ids are fine.
   void Cancel(Instant now, CallId id, Effects& effects);
 
-  // Does what time does: leases, expiries, ends of waits.
+  // Runs everything that is due at `now`: ends of leases, expiries, ends of waits.
   void Tick(Instant now, Effects& effects);
 
-  // The coordinator did not run for `asleep` (it was stopped, or its machine was suspended), and `now` does not
-  // count that time: leases, graces and expiries go on where they stood, because what members sent meanwhile has
-  // not been read yet. Waits of parked calls end as promised: their callers did not sleep. Before the next input.
+  // The coordinator did not run for `asleep` (it was stopped, or its machine was suspended), and
+  // `now` does not count that time. Leases, graces and expiries continue where they were, because
+  // the calls that members sent meanwhile have not been read yet. Waits of parked calls end as
+  // promised: their callers did not sleep. Call it before the next input.
   void Resume(Instant now, absl::Duration asleep);
 
-  // When Tick wants to be called next; infinite future: not before another input.
+  // The instant of the next Tick; infinite future: not before another input.
   Instant NextTick() const;
 
   // Draining: new groups and joins are refused UNAVAILABLE, and watchers are told once.

@@ -1,5 +1,5 @@
-// Keys, counters and queues, call by call; store_wait_test.cc has what waits, expires and watches, store_limits_test.cc
-// repeats, limits and restarts.
+// Keys, counters and queues, call by call; store_wait_test.cc has waits, expiries and watches,
+// store_limits_test.cc repeats, limits and restarts.
 #include "coordinator/core/store.h"
 
 #include <limits>
