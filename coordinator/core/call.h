@@ -109,7 +109,7 @@ struct EnterRoundCall {
   int64_t vote = 0;
 };
 struct CancelRoundCall {
-  std::string name;  // of a barrier
+  std::string name;  // of an open round that is no broadcast or scatter
   int64_t number = 0;
   std::string reason;
 };
