@@ -244,7 +244,8 @@ TEST_F(NcclShrinkTest, AnotherGroupsCallThatDoesNotReturnIsNamed) {
     EXPECT_TRUE(status.ok()) << status;
   });
   EXPECT_TRUE(Eventually([&] { return nccl_->functions(0).back() == "ncclBroadcast"; }));
-  for (const absl::Status& status : Shrink({1}, In(absl::Seconds(1)))) {
+  // A loaded machine takes its time to start the threads that wait for their turn.
+  for (const absl::Status& status : Shrink({1}, In(absl::Seconds(4)))) {
     EXPECT_EQ(status, absl::DeadlineExceededError(
                           "rank 0 of those who are left: another group's call of NCCL on device 0 "
                           "does not return"));
