@@ -1,6 +1,7 @@
 #include "tests/fuzz/decode_check.h"
 
 #include <algorithm>
+#include <set>
 #include <string>
 #include <variant>
 #include <vector>
@@ -88,10 +89,19 @@ class BoundsCheck {
   void operator()(const PutCall& call) {
     ExpectKey(call.key);
     Expect(call.expected_revision.value_or(0) >= 0, "expected_revision");
+    Expect(call.more.size() < 1000, "more");
+    std::set<std::string> keys = {call.key};
+    for (const PutEntry& entry : call.more) {
+      ExpectKey(entry.key);
+      Expect(keys.insert(entry.key).second, "a key of more");
+      Expect(entry.expected_revision.value_or(0) >= 0, "expected_revision of more");
+    }
   }
   void operator()(const GetCall& call) {
-    Expect(!call.keys.empty() && call.keys.size() <= 1000 && call.newer_than >= 0, "keys");
+    const size_t asked = call.keys.size() + call.queues.size();
+    Expect(asked >= 1 && asked <= 1000 && call.newer_than >= 0, "keys and queues");
     for (const std::string& key : call.keys) ExpectKey(key);
+    for (const std::string& queue : call.queues) ExpectName(queue, "queues");
   }
   void operator()(const RangeCall& call) {
     ExpectKey(call.prefix);
