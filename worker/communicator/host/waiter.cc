@@ -136,13 +136,14 @@ absl::Status Waiter::CauseOfPoison() const {
   const Instant patience = Clock::Steady().Now() + absl::Milliseconds(100);
   while (poison.state.load(std::memory_order_acquire) != Poison::kWritten) {
     if (Clock::Steady().Now() > patience) {
-      return absl::AbortedError("a rank ended the communicator");
+      return absl::AbortedError("a rank ended the communicator and died before it wrote the cause");
     }
     sched_yield();
   }
   const size_t size = std::min<size_t>(poison.size, Poison::kMaxText);
-  const std::string text(poison.text, size);
-  return absl::AbortedError(Printable(text));
+  // Another process wrote the text. An empty one would leave an error without a message.
+  if (size == 0) return absl::AbortedError("a rank ended the communicator and gave no cause");
+  return absl::AbortedError(Printable(absl::string_view(poison.text, size)));
 }
 
 }  // namespace cohort::worker

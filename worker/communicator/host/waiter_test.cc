@@ -165,6 +165,19 @@ TEST(WaiterTest, LooksAgainThoughNoRankWakesIt) {
   forgetful.join();
 }
 
+// Another process writes the cause. An error without a message would name no culprit.
+TEST(WaiterTest, ACauseWithoutTextIsAnErrorWithAMessage) {
+  const HostSpace space = *HostSpace::Create(2);
+  WaitLog log;
+  const Waiter waiter(space, 0, /*gives_way=*/true, &log);
+  waiter.SetPoison("");
+  const absl::Status status =
+      waiter.Await([] { return false; }, Clock::Steady().Now() + absl::Seconds(60),
+                   [] { return RankSet(); });
+  EXPECT_EQ(status.code(), absl::StatusCode::kAborted) << status;
+  EXPECT_EQ(status.message(), "a rank ended the communicator and gave no cause");
+}
+
 // What a rank waits for comes true, and the rank that did it leaves, between two looks of the one
 // that waits: the wait has succeeded.
 TEST(WaiterTest, WhatCameBeforeTheEndIsNotLost) {

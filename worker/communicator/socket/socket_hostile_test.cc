@@ -190,9 +190,16 @@ TEST_F(SocketHostileTest, LiesAreNamed) {
   header.kind = FrameKind::kAbort;
   header.payload_bytes = 5;
   Say(header, "\x1b[2J\n");
-  const absl::Status status = rank_->Barrier(Soon());
+  absl::Status status = rank_->Barrier(Soon());
   EXPECT_EQ(status.code(), absl::StatusCode::kAborted);
   EXPECT_EQ(status.message(), "rank 1 says: \\x1b[2J\\x0a");
+
+  Connect();
+  header.payload_bytes = 0;
+  Say(header);
+  status = rank_->Barrier(Soon());
+  EXPECT_EQ(status.code(), absl::StatusCode::kAborted);
+  EXPECT_EQ(status.message(), "rank 1 ended the communicator and gave no cause");
 }
 
 }  // namespace

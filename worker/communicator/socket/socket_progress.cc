@@ -227,9 +227,13 @@ absl::Status SocketCommunicator::OnFrame(Link& link, const FrameHeader& header) 
 }
 
 void SocketCommunicator::OnAbort(int rank, const std::string& cause) {
-  // Every cause names a rank; should this one not, it names the one that it came from.
-  Poison(absl::StartsWith(cause, "rank ") ? cause
-                                          : absl::StrCat("rank ", Name(rank), " says: ", cause));
+  // A cause that names no rank gets the rank that sent it.
+  if (cause.empty()) {
+    Poison(absl::StrCat("rank ", Name(rank), " ended the communicator and gave no cause"));
+  } else {
+    Poison(absl::StartsWith(cause, "rank ") ? cause
+                                            : absl::StrCat("rank ", Name(rank), " says: ", cause));
+  }
 }
 
 bool SocketCommunicator::Poison(absl::string_view cause) {
