@@ -3,7 +3,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "base/logging.h"
+#include "base/text/logging.h"
 
 namespace cohort::coordinator {
 namespace {

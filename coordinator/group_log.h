@@ -5,7 +5,7 @@
 #include <cstddef>
 
 #include "absl/time/time.h"
-#include "coordinator/service/engine_observer.h"
+#include "coordinator/service/engine/engine_observer.h"
 
 namespace cohort::coordinator {
 

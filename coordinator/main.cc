@@ -21,17 +21,17 @@
 #include "base/daemon/descriptor_limit.h"
 #include "base/daemon/end_signals.h"
 #include "base/daemon/port_file.h"
-#include "base/logging.h"
-#include "base/memory_limit.h"
+#include "base/memory/memory_limit.h"
 #include "base/status_macros.h"
+#include "base/text/logging.h"
 #include "base/version.h"
 #include "coordinator/group_log.h"
 #include "coordinator/journal/memory_journal.h"
 #include "coordinator/journal/sqlite_journal.h"
 #include "coordinator/metrics.h"
 #include "coordinator/options.h"
-#include "coordinator/service/dispatcher.h"
-#include "coordinator/service/engine.h"
+#include "coordinator/service/dispatch/dispatcher.h"
+#include "coordinator/service/engine/engine.h"
 #include "coordinator/service/rpc_server.h"
 #include "google/protobuf/stubs/logging.h"
 
@@ -78,7 +78,7 @@ absl::Status Serve(const Options& options, const sigset_t& signals, bool* journa
       server_options.listener.http2.max_unfinished_bytes, 8 * options.max_message_bytes);
   server_options.ping_timeout = options.ping_timeout;
   server_options.reflection = options.reflection;
-  server_options.lane_threads = options.lane_threads;
+  server_options.framed_rpc_threads = options.framed_rpc_threads;
   absl::StatusOr<std::unique_ptr<RpcServer>> server = RpcServer::Start(server_options, dispatcher);
   absl::Status status = server.status();
   if (status.ok() && !options.metrics_listen.empty()) {
@@ -123,7 +123,8 @@ int Main(int argc, char** argv) {
   }
   const Options& options = parsed->options;
   // Debian's Abseil is built without NDEBUG: it keeps a graph of all locks, gRPC's included, which
-  // grew from 1.0 to 3.4 MiB in a million barriers. Our own locks are not in it (base/mutex.h).
+  // grew from 1.0 to 3.4 MiB in a million barriers. Our own locks are not in it
+  // (base/threads/mutex.h).
   absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
   if (options.check_config) {
     std::fputs(FormatOptions(options).c_str(), stdout);
@@ -133,8 +134,8 @@ int Main(int argc, char** argv) {
   RaiseDescriptorLimit();
   const absl::Status logging = InitLogging(options.log);
   if (!logging.ok()) return kExitConfig;
-  // protobuf writes a line for every malformed string that a caller sends; the caller is told, that
-  // is enough.
+  // protobuf writes a line for every malformed string that a caller sends. The caller gets an
+  // error, which is enough.
   google::protobuf::SetLogHandler(nullptr);
   // All of it is for --check-config to print.
   const std::string changes = FormatChanges(options);

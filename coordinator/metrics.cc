@@ -78,7 +78,7 @@ class EngineGauges final : public prometheus::Collectable {
                    stats.total.objects_expired),
         MakeFamily("cohort_draining", "1 while draining.", gauge, stats.draining ? 1 : 0),
         MakeFamily("cohort_boot", "How often the journal was opened.", gauge, stats.boot),
-        MakeFamily("cohort_server_incarnation", "Names this life of the process.", gauge,
+        MakeFamily("cohort_server_incarnation", "Names this start of the process.", gauge,
                    static_cast<double>(stats.server_incarnation)),
         MakeFamily("cohort_uptime_seconds", "Since the start.", gauge,
                    absl::ToDoubleSeconds(stats.uptime)),

@@ -6,9 +6,9 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "coordinator/service/call_observer.h"
-#include "coordinator/service/engine.h"
-#include "coordinator/service/engine_observer.h"
+#include "coordinator/service/dispatch/call_observer.h"
+#include "coordinator/service/engine/engine.h"
+#include "coordinator/service/engine/engine_observer.h"
 
 namespace cohort::coordinator {
 

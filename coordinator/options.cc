@@ -9,11 +9,11 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
-#include "base/rpc/incoming_bytes.h"
-#include "base/rpc/listen_address.h"
+#include "base/rpc/listener/incoming_bytes.h"
+#include "base/rpc/listener/listen_address.h"
 #include "base/status_macros.h"
 #include "base/version.h"
-#include "coordinator/limit_names.h"
+#include "coordinator/core/interface/limit_names.h"
 
 namespace cohort::coordinator {
 namespace {
@@ -114,8 +114,8 @@ absl::Status Resolve(const Raw& raw, Options* options) {
                                 incoming, "): raise that, which is by default an eighth of the "
                                 "memory that the process may use"));
   }
-  if (options->lane_threads < 0 || options->lane_threads > 64) {
-    return absl::InvalidArgumentError("--lane-threads must be from 0 to 64");
+  if (options->framed_rpc_threads < 0 || options->framed_rpc_threads > 64) {
+    return absl::InvalidArgumentError("--framed-rpc-threads must be from 0 to 64");
   }
   for (const auto& [flag, value] :
        {std::pair<const char*, int>{"--max-connections", options->listener.max_connections},
@@ -164,7 +164,7 @@ void AddFlags(CLI::App& app, Options& options, Raw& raw) {
   app.add_option("--log-level", options.log.level, "debug, info, warning, error or off (info)");
   app.add_option("--log-format", raw.log_format, "text or json (text)");
   app.add_flag("--reflection", options.reflection, "serve gRPC reflection");
-  app.add_option("--lane-threads", options.lane_threads,
+  app.add_option("--framed-rpc-threads", options.framed_rpc_threads,
                  "threads for calls in plain frames, on the same addresses; 0: gRPC alone (1)");
   app.add_option("--drain-grace", raw.drain_grace,
                  "time between SIGTERM and the end for calls to be answered (10s)");
@@ -225,7 +225,7 @@ std::vector<Setting> SettingsOf(const Options& options) {
   add("log-level", quote(options.log.level));
   add("log-format", options.log.format == LogFormat::kJson ? "\"json\"" : "\"text\"");
   add("reflection", options.reflection ? "true" : "false");
-  add("lane-threads", options.lane_threads);
+  add("framed-rpc-threads", options.framed_rpc_threads);
   add("drain-grace", quote(absl::FormatDuration(options.drain_grace)));
   add("ping-timeout", quote(absl::FormatDuration(options.ping_timeout)));
   add("max-wait", quote(absl::FormatDuration(options.max_wait)));

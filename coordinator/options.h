@@ -8,10 +8,10 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "base/logging.h"
-#include "base/memory_limit.h"
-#include "base/rpc/listener.h"
-#include "coordinator/core/limits.h"
+#include "base/memory/memory_limit.h"
+#include "base/rpc/listener/listener.h"
+#include "base/text/logging.h"
+#include "coordinator/core/interface/limits.h"
 
 namespace cohort::coordinator {
 
@@ -30,7 +30,7 @@ struct Options {
   int shards = 4;
   LogOptions log;
   bool reflection = false;
-  int lane_threads = 1;  // 0: gRPC alone
+  int framed_rpc_threads = 1;  // 0: gRPC alone
   absl::Duration drain_grace = absl::Seconds(10);
   absl::Duration ping_timeout = absl::Seconds(40);  // zero: no pings
   absl::Duration max_wait = absl::Hours(1);

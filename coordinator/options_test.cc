@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "coordinator/limit_names.h"
+#include "coordinator/core/interface/limit_names.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 

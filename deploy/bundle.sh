@@ -13,13 +13,13 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 usage() { sed -n '2,/^set -/p' "${BASH_SOURCE[0]}" | sed -e '/^set -/d' -e 's/^# \{0,1\}//' >&2; exit 2; }
 
 options=()
-targets=(//coordinator:cohort-coordinator //worker/service:cohort-worker //worker/cli:cohort)
+targets=(//coordinator:cohort-coordinator //worker/daemon:cohort-worker //worker/cli:cohort)
 if [[ ${1:-} == --gpu-tests ]]; then
   shift
-  targets=(//worker/cuda:runtime_test //worker/cuda:ipc_process_gpu_test
+  targets=(//worker/cuda:runtime_test //worker/cuda/memory:ipc_process_gpu_test
     //worker/communicator/nccl:nccl_gpu_test //tests/gpu:ranks_gpu_test
     //worker/group/testing/rank_program:rank_program //coordinator:cohort-coordinator
-    //tests/worker:daemon_gpu_test //worker/service:cohort-worker
+    //tests/worker:daemon_gpu_test //worker/daemon:cohort-worker
     //tests/benchmark/gpu:gpu_benchmark)
   # Many programs: each library once.
   options=(--define system_libraries=shared)

@@ -16,9 +16,9 @@ for program in "$@"; do
   name=$(basename "$program")
   env -i PATH=/usr/bin:/bin "$bundle/bin/$name" --version > "$folder/version"
   grep -q '[0-9]' "$folder/version" || { echo "$name --version says nothing"; exit 1; }
-  strangers=$(env -i LD_LIBRARY_PATH="$bundle/lib" ldd "$bundle/libexec/$name" | grep '=> /' |
+  foreign=$(env -i LD_LIBRARY_PATH="$bundle/lib" ldd "$bundle/libexec/$name" | grep '=> /' |
     grep -v "=> $bundle/" | grep -vE '^\s*lib(c|m|dl|pthread|rt|resolv)\.so' || true)
-  [[ -z $strangers ]] || { echo "$name takes from the machine: $strangers"; exit 1; }
+  [[ -z $foreign ]] || { echo "$name takes from the machine: $foreign"; exit 1; }
 done
 size=$(du -sm "$bundle" | cut -f 1)
 ((size < 60)) || { echo "$size MiB"; exit 1; }

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Tells what a run on this machine has left behind: processes, named shared memory, memory and sockets
+"""Lists what a run on this machine has left behind: processes, named shared memory, memory and sockets
 without a file. Processes are known by a variable in their environment, which their children have too.
 
     deploy/left_behind.py --sockets > BEFORE                  # what is there before

@@ -52,12 +52,12 @@ trap stop_all EXIT
 
 build() {
   local cache=${COHORT_BAZEL_CACHE:-$HOME/.cache/cohort-bazel}
-  local targets=(//coordinator:cohort-coordinator //worker/service:cohort-worker //worker/cli:cohort)
+  local targets=(//coordinator:cohort-coordinator //worker/daemon:cohort-worker //worker/cli:cohort)
   # Its server stays for the next build, and is none of ours.
   env -u COHORT_QUICKSTART -u TMPDIR bazel build --config=opt "--disk_cache=$cache" --noshow_progress "${targets[@]}"
   local bin
   bin=$(env -u COHORT_QUICKSTART -u TMPDIR bazel info --config=opt bazel-bin 2> /dev/null)
-  cp "$bin/coordinator/cohort-coordinator" "$bin/worker/service/cohort-worker" "$bin/worker/cli/cohort" "$scratch/"
+  cp "$bin/coordinator/cohort-coordinator" "$bin/worker/daemon/cohort-worker" "$bin/worker/cli/cohort" "$scratch/"
 }
 
 # Starts it on a port of its own choice, or on the one it had.
@@ -219,7 +219,7 @@ say "build"
 build
 say "coordinator with a journal on disk, and $WORLD processes"
 step "start the coordinator" start_coordinator
-step "barrier of $WORLD processes (join, meet, leave)" barrier
+step "barrier of $WORLD processes (join, barrier, leave)" barrier
 step "all-gather of an object each, compared byte by byte" all_gather
 say "$WORLD workers; all collectives of $WORLD processes beside them, each result checked"
 step "start $WORLD workers" start_workers

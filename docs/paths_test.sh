@@ -3,8 +3,8 @@
 #
 #   docs/paths_test.sh README.md
 #
-# A path begins with a folder of the first level: worker/group/seat.h. It may also name a folder, a
-# file without its ending (worker/group/seat), or several files (worker/service/*_methods.cc).
+# A path begins with a folder of the first level: worker/group/membership/rank_membership.h. It may also name a folder, a
+# file without its ending (worker/group/membership/rank_membership), or several files (worker/daemon/methods/*_methods.cc).
 set -euo pipefail
 
 root=$(dirname "$(readlink -f "$1")")

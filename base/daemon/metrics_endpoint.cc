@@ -12,7 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "base/clock.h"
-#include "base/rpc/listen_address.h"
+#include "base/rpc/listener/listen_address.h"
 #include "base/status_macros.h"
 #include "base/unique_fd.h"
 #include "prometheus/text_serializer.h"
@@ -35,7 +35,7 @@ std::string Response(absl::string_view status, absl::string_view type, absl::str
 }  // namespace
 
 // One connection: its request, then its answer.
-class MetricsEndpoint::Scrape final : public lane::EventLoop::Handler,
+class MetricsEndpoint::Scrape final : public EventLoop::Handler,
                                       public std::enable_shared_from_this<Scrape> {
  public:
   Scrape(MetricsEndpoint& endpoint, UniqueFd fd) : endpoint_(endpoint), fd_(std::move(fd)) {
@@ -59,7 +59,7 @@ class MetricsEndpoint::Scrape final : public lane::EventLoop::Handler,
   }
 
  private:
-  void Extend() { deadline_ = Clock::Steady().Now() + endpoint_.patience_; }
+  void Extend() { deadline_ = Clock::Steady().Now() + endpoint_.timeout_; }
 
   // Whether there is something to write now.
   bool ReadRequest() {
@@ -106,9 +106,9 @@ class MetricsEndpoint::Scrape final : public lane::EventLoop::Handler,
   size_t written_ = 0;
 };
 
-class MetricsEndpoint::Door final : public lane::EventLoop::Handler {
+class MetricsEndpoint::Acceptor final : public EventLoop::Handler {
  public:
-  Door(MetricsEndpoint& endpoint, int fd) : endpoint_(endpoint), fd_(fd) {}
+  Acceptor(MetricsEndpoint& endpoint, int fd) : endpoint_(endpoint), fd_(fd) {}
 
   void OnEvents(uint32_t) override {
     while (true) {
@@ -142,7 +142,7 @@ class MetricsEndpoint::Door final : public lane::EventLoop::Handler {
 
 absl::StatusOr<std::unique_ptr<MetricsEndpoint>> MetricsEndpoint::Start(const std::string& address,
                                                                         Sources sources,
-                                                                        absl::Duration patience) {
+                                                                        absl::Duration timeout) {
   COHORT_ASSIGN_OR_RETURN(const ListenAddress parsed, ParseListenAddress(address));
   if (parsed.is_unix()) return absl::InvalidArgumentError(absl::StrCat(address, " has no port"));
   absl::StatusOr<std::vector<ListenSocket>> sockets = ListenSocket::Open(parsed);
@@ -150,20 +150,20 @@ absl::StatusOr<std::unique_ptr<MetricsEndpoint>> MetricsEndpoint::Start(const st
     return absl::UnavailableError(
         absl::StrCat("cannot serve metrics: ", sockets.status().message()));
   }
-  auto endpoint = absl::WrapUnique(
-      new MetricsEndpoint(*std::move(sockets), std::move(sources), patience));
+  auto endpoint =
+      absl::WrapUnique(new MetricsEndpoint(*std::move(sockets), std::move(sources), timeout));
   COHORT_RETURN_IF_ERROR(endpoint->loop_.Start());
   return endpoint;
 }
 
 MetricsEndpoint::MetricsEndpoint(std::vector<ListenSocket> sockets, Sources sources,
-                                 absl::Duration patience)
+                                 absl::Duration timeout)
     : sockets_(std::move(sockets)),
       sources_(std::move(sources)),
-      patience_(patience),
+      timeout_(timeout),
       loop_("metrics", kTick, [this] { OnTick(); }) {
   for (const ListenSocket& socket : sockets_) {
-    loop_.Add(socket.fd(), EPOLLIN, std::make_shared<Door>(*this, socket.fd()));
+    loop_.Add(socket.fd(), EPOLLIN, std::make_shared<Acceptor>(*this, socket.fd()));
   }
 }
 

@@ -9,14 +9,14 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "base/lane/event_loop.h"
-#include "base/rpc/listen_socket.h"
+#include "base/rpc/listener/listen_socket.h"
+#include "base/threads/event_loop.h"
 #include "prometheus/collectable.h"
 
 namespace cohort {
 
 // HTTP/1.1 with one request per connection, on one thread that waits for all of them. There are at
-// most 16 connections: a new one takes the place of the oldest. Each has `patience` to send its
+// most 16 connections: a new one takes the place of the oldest. Each has `timeout` to send its
 // request, and as long to take its answer. Thread-compatible.
 class MetricsEndpoint {
  public:
@@ -26,7 +26,7 @@ class MetricsEndpoint {
   // Errors: INVALID_ARGUMENT (not host:port), UNAVAILABLE (cannot be bound; names the address),
   // RESOURCE_EXHAUSTED (threads, descriptors).
   static absl::StatusOr<std::unique_ptr<MetricsEndpoint>> Start(
-      const std::string& address, Sources sources, absl::Duration patience = absl::Seconds(3));
+      const std::string& address, Sources sources, absl::Duration timeout = absl::Seconds(3));
   // Stops, after a scrape that is running.
   ~MetricsEndpoint();
   MetricsEndpoint(const MetricsEndpoint&) = delete;
@@ -35,21 +35,21 @@ class MetricsEndpoint {
   int port() const { return sockets_.front().port(); }
 
  private:
-  class Door;
+  class Acceptor;
   class Scrape;
 
-  MetricsEndpoint(std::vector<ListenSocket> sockets, Sources sources, absl::Duration patience);
+  MetricsEndpoint(std::vector<ListenSocket> sockets, Sources sources, absl::Duration timeout);
   void OnTick();
   std::string Answer(const std::string& request) const;
 
   const std::vector<ListenSocket> sockets_;
   const Sources sources_;
-  const absl::Duration patience_;
+  const absl::Duration timeout_;
   // Only the loop's thread uses them; oldest first.
   std::list<std::shared_ptr<Scrape>> scrapes_;
-  std::vector<int> resting_;  // doors that wait for descriptors to become free
+  std::vector<int> resting_;  // acceptors that wait for descriptors to become free
   // Last: its thread ends first.
-  lane::EventLoop loop_;
+  EventLoop loop_;
 };
 
 }  // namespace cohort

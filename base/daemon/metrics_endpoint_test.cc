@@ -101,8 +101,8 @@ TEST(MetricsEndpointTest, ClosesAConnectionThatDoesNotSendItsRequestInTime) {
   ASSERT_TRUE(endpoint.ok()) << endpoint.status();
   const UniqueFd half = ConnectTo((*endpoint)->port());
   ASSERT_EQ(send(half.get(), "GET /met", 8, 0), 8);
-  const timeval patience = {20, 0};
-  setsockopt(half.get(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
+  const timeval timeout = {20, 0};
+  setsockopt(half.get(), SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout));
   char byte;
   EXPECT_EQ(recv(half.get(), &byte, 1, 0), 0);
 }

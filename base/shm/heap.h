@@ -8,9 +8,9 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
-#include "base/mutex.h"
-#include "base/offset_allocator.h"
+#include "base/memory/offset_allocator.h"
 #include "base/shm/segment.h"
+#include "base/threads/mutex.h"
 
 namespace cohort::shm {
 

@@ -54,8 +54,8 @@ absl::StatusOr<LocalSocket> LocalSocket::Connect(absl::string_view name, Instant
   // While the listener's queue is full, connecting blocks, for so long at most.
   const absl::Duration left = deadline - Clock::Steady().Now();
   if (left <= absl::ZeroDuration()) return absl::DeadlineExceededError("connecting");
-  const timeval patience = absl::ToTimeval(std::min(left, absl::Hours(1)));
-  setsockopt(fd.get(), SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
+  const timeval send_timeout = absl::ToTimeval(std::min(left, absl::Hours(1)));
+  setsockopt(fd.get(), SOL_SOCKET, SO_SNDTIMEO, &send_timeout, sizeof(send_timeout));
   sockaddr_un address;
   const socklen_t size = MakeAddress(name, address);
   if (connect(fd.get(), reinterpret_cast<sockaddr*>(&address), size) != 0) {

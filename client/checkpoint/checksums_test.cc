@@ -11,7 +11,7 @@ namespace {
 using ::testing::ElementsAre;
 
 // The check value of every CRC-32.
-TEST(ChecksumsTest, AreThoseOfTheWorld) { EXPECT_EQ(Crc32("123456789"), 0xcbf43926u); }
+TEST(ChecksumsTest, MatchPublishedValues) { EXPECT_EQ(Crc32("123456789"), 0xcbf43926u); }
 
 TEST(ChecksumsTest, DoNotDependOnHowTheBytesCome) {
   const std::string header = FormatHeader({{"a", DataType::kU8, {5}},

@@ -43,7 +43,7 @@ TEST(OutputFileTest, IsThereOnceCommitted) {
   EXPECT_FALSE(std::filesystem::exists((*file)->temporary()));
 }
 
-TEST(OutputFileTest, LeavesWhatWasThereUntilThen) {
+TEST(OutputFileTest, KeepsTheOldFileUntilCommit) {
   const std::string path = NewPath("kept");
   std::ofstream(path) << "before";
   std::string temporary;

@@ -11,8 +11,8 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
-#include "base/data_type.h"
-#include "base/tensor.h"
+#include "base/tensor/data_type.h"
+#include "base/tensor/tensor.h"
 #include "base/unique_fd.h"
 
 namespace cohort::checkpoint {

@@ -54,7 +54,7 @@ std::string Quoted(absl::string_view name) {
                       name.size() > kShown ? "..." : "", "'");
 }
 
-absl::Status Refuse(absl::string_view what, absl::string_view why) {
+absl::Status Invalid(absl::string_view what, absl::string_view why) {
   return absl::InvalidArgumentError(absl::StrCat(what, ": ", why));
 }
 
@@ -98,7 +98,7 @@ class HeaderReader final : public nlohmann::json_sax<Json> {
   enum class Place { kBegin, kTensors, kMetadata, kTensor, kEnd };
 
   bool Blame(absl::string_view what, absl::string_view why) {
-    if (status_.ok()) status_ = Refuse(what, why);
+    if (status_.ok()) status_ = Invalid(what, why);
     return false;
   }
   std::string Tensor() const { return absl::StrCat("tensor ", Quoted(tensor_.name)); }
@@ -263,13 +263,13 @@ absl::Status CheckOrder(const Layout& layout) {
   for (const TensorEntry& tensor : layout.tensors) {
     if (tensor.begin < end) {
       const std::string what = absl::StrCat("tensor ", Quoted(tensor.name));
-      return Refuse(what, absl::StrCat("begins at offset ", tensor.begin, ", inside of tensor ",
-                                       Quoted(before->name), ", which ends at ", end));
+      return Invalid(what, absl::StrCat("begins at offset ", tensor.begin, ", inside of tensor ",
+                                        Quoted(before->name), ", which ends at ", end));
     }
     if (tensor.begin > end) {
       const std::string what = absl::StrCat("tensor ", Quoted(tensor.name));
-      return Refuse(what, absl::StrCat("begins at offset ", tensor.begin,
-                                       ", and no tensor has the bytes from ", end, " on"));
+      return Invalid(what, absl::StrCat("begins at offset ", tensor.begin,
+                                        ", and no tensor has the bytes from ", end, " on"));
     }
     end = tensor.end;
     before = &tensor;
@@ -321,13 +321,13 @@ absl::StatusOr<Layout> ParseHeader(absl::string_view header, int64_t file_bytes)
   }
   layout.data_bytes = file_bytes - layout.header_bytes;
   const absl::string_view text = header.substr(kLengthBytes);
-  if (text[0] != '{') return Refuse("the header", "does not begin with '{'");
+  if (text[0] != '{') return Invalid("the header", "does not begin with '{'");
   // Bytes at which the parser would stop as if the text ended.
-  if (text.find('\0') != absl::string_view::npos) return Refuse("the header", "has a zero byte");
+  if (text.find('\0') != absl::string_view::npos) return Invalid("the header", "has a zero byte");
   HeaderReader reader(layout);
   const bool parsed = Json::sax_parse(text.begin(), text.end(), &reader);
   COHORT_RETURN_IF_ERROR(reader.status());
-  if (!parsed) return Refuse("the header", "is no JSON object");
+  if (!parsed) return Invalid("the header", "is no JSON object");
   std::sort(layout.tensors.begin(), layout.tensors.end(),
             [](const TensorEntry& a, const TensorEntry& b) {
               return std::pair(a.begin, a.end) < std::pair(b.begin, b.end);

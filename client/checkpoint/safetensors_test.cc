@@ -51,7 +51,7 @@ void ExpectRefused(const std::string& json, int64_t data_bytes, const std::strin
   EXPECT_THAT(std::string(layout.status().message()), HasSubstr(text)) << json;
 }
 
-TEST(Header, ReadsWhatTheFormatsOwnLibraryWrites) {
+TEST(Header, ReadsFilesOfTheSafetensorsLibrary) {
   // Tensors in any order; the header is padded with blanks.
   const absl::StatusOr<Layout> layout =
       Parse(absl::StrCat("{\"__metadata__\":{\"format\":\"pt\"},",
@@ -71,7 +71,7 @@ TEST(Header, ReadsWhatTheFormatsOwnLibraryWrites) {
   EXPECT_EQ(layout->data_bytes, 25);
 }
 
-TEST(Header, OfNoTensorsIsFine) {
+TEST(Header, MayHaveNoTensors) {
   const absl::StatusOr<Layout> layout = Parse("{}", 0);
   ASSERT_TRUE(layout.ok()) << layout.status();
   EXPECT_THAT(layout->tensors, IsEmpty());
@@ -179,7 +179,7 @@ TEST(Header, TensorsNeitherOverlapNorLeaveHoles) {
   ExpectRefused("{}", 1, "ends at offset 0, but the file has 1");
 }
 
-TEST(Header, WhatIsWrittenIsRead) {
+TEST(Header, IsReadAsWritten) {
   std::vector<TensorEntry> tensors;
   for (const DataType type : kDataTypes) {
     if (SafetensorsNameOf(type).empty()) continue;
@@ -288,7 +288,7 @@ TEST(FileTest, ErrorsNameTheFile) {
 }
 
 // A page that was cut off is an error of this file, and no SIGBUS of the process.
-TEST(FileTest, ReadsOfWhatWasCutOffAreErrors) {
+TEST(FileTest, ReadingATruncatedFileFails) {
   constexpr int64_t kBytes = 1 << 20;
   const std::string header = FormatHeader({{"a", DataType::kU8, {kBytes}}}, {});
   const std::string path = WriteTemporary("cut_pages", header + std::string(kBytes, 'x'));

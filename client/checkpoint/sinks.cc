@@ -5,8 +5,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
-#include "base/printable.h"
 #include "base/status_macros.h"
+#include "base/text/printable.h"
 
 namespace cohort::checkpoint {
 

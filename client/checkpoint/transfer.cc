@@ -11,8 +11,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "base/clock.h"
-#include "base/printable.h"
 #include "base/status_macros.h"
+#include "base/text/printable.h"
 #include "client/checkpoint/checksums.h"
 #include "nlohmann/json.hpp"
 
@@ -115,7 +115,8 @@ class Pieces {
 };
 
 // Ranks exchange their outcomes; returns them by rank.
-absl::StatusOr<std::vector<std::string>> TellAll(client::Group& group, const absl::Status& own) {
+absl::StatusOr<std::vector<std::string>> ExchangeOutcomes(client::Group& group,
+                                                          const absl::Status& own) {
   return group.AllGatherObjects(Format(own));
 }
 
@@ -176,7 +177,7 @@ absl::StatusOr<TransferReport> Push(client::Group& group, const absl::StatusOr<F
   const auto announced = group.BroadcastObject(Format(announcement), group.rank());
   if (!file.ok()) {
     // The other ranks may not have fetched it yet: this rank leaves once they have.
-    TellAll(group, file.status()).IgnoreError();
+    ExchangeOutcomes(group, file.status()).IgnoreError();
     return file.status();
   }
   COHORT_RETURN_IF_ERROR(announced.status());
@@ -187,9 +188,10 @@ absl::StatusOr<TransferReport> Push(client::Group& group, const absl::StatusOr<F
     group.Abort(sent);
     return sent;
   }
-  COHORT_ASSIGN_OR_RETURN(const std::vector<std::string> told, TellAll(group, absl::OkStatus()));
-  for (size_t rank = 0; rank < told.size(); ++rank) {
-    COHORT_RETURN_IF_ERROR(ParseStatus(absl::StrCat("rank ", rank), told[rank]));
+  COHORT_ASSIGN_OR_RETURN(const std::vector<std::string> outcomes,
+                          ExchangeOutcomes(group, absl::OkStatus()));
+  for (size_t rank = 0; rank < outcomes.size(); ++rank) {
+    COHORT_RETURN_IF_ERROR(ParseStatus(absl::StrCat("rank ", rank), outcomes[rank]));
   }
   return TransferReport{static_cast<int64_t>(file->layout().tensors.size()),
                         file->layout().file_bytes(), Clock::Steady().Now() - begin,
@@ -276,7 +278,7 @@ absl::StatusOr<Received> ReceiveAll(client::Group& group, int root,
   COHORT_RETURN_IF_ERROR(group.Broadcast(sums, root));
   Received received;
   received.kept = intake.End(layout, sums);
-  COHORT_RETURN_IF_ERROR(TellAll(group, received.kept).status());
+  COHORT_RETURN_IF_ERROR(ExchangeOutcomes(group, received.kept).status());
   received.report.tensors = static_cast<int64_t>(layout.tensors.size());
   received.report.bytes = layout.file_bytes();
   received.report.crc32 = intake.checksums().OfFile(header);
@@ -291,7 +293,7 @@ absl::StatusOr<TransferReport> Pull(client::Group& group, int root, Sink& sink,
   const Instant begin = Clock::Steady().Now();
   const absl::StatusOr<Announcement> announcement = ParseAnnouncement(root, text);
   if (!announcement.ok()) {
-    TellAll(group, announcement.status()).IgnoreError();
+    ExchangeOutcomes(group, announcement.status()).IgnoreError();
     return announcement.status();
   }
   absl::StatusOr<Received> received = ReceiveAll(group, root, *announcement, sink, options);

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "base/mutex.h"
+#include "base/threads/mutex.h"
 #include "client/checkpoint/checksums.h"
 #include "client/checkpoint/sinks.h"
 #include "client/collective/testing/lone_group.h"
@@ -25,14 +25,14 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr absl::Duration kPatience = absl::Seconds(30);
+constexpr absl::Duration kTimeout = absl::Seconds(30);
 
-// A meeting of a test's ranks: in each step, each rank gives a text and gets those of all.
-class Meeting {
+// An all-gather of a test's ranks: in each step, each rank gives a text and gets those of all.
+class TestAllGather {
  public:
-  explicit Meeting(int ranks) : texts_(static_cast<size_t>(ranks)) {}
+  explicit TestAllGather(int ranks) : texts_(static_cast<size_t>(ranks)) {}
 
-  absl::StatusOr<std::vector<std::string>> Meet(int rank, std::string text) {
+  absl::StatusOr<std::vector<std::string>> Gather(int rank, std::string text) {
     MutexLock lock(&mutex_);
     texts_[static_cast<size_t>(rank)] = std::move(text);
     const int64_t step = step_;
@@ -42,7 +42,7 @@ class Meeting {
       met_ = texts_;
     }
     const auto over = [&] { return step_ > step || !ended_.empty(); };
-    if (!mutex_.AwaitWithTimeout(absl::Condition(&over), kPatience)) {
+    if (!mutex_.AwaitWithTimeout(absl::Condition(&over), kTimeout)) {
       return absl::DeadlineExceededError("nobody came");
     }
     if (step_ > step) return met_;
@@ -62,10 +62,10 @@ class Meeting {
   std::string ended_;
 };
 
-class MeetingGroup : public client::LoneGroup {
+class GatheringGroup : public client::LoneGroup {
  public:
-  MeetingGroup(Meeting& meeting, int rank, int size)
-      : meeting_(meeting), rank_(rank), size_(size) {}
+  GatheringGroup(TestAllGather& gather, int rank, int size)
+      : gather_(gather), rank_(rank), size_(size) {}
 
   // The broadcast with this number, counted from 1, changes the last byte on this rank.
   int damages = 0;
@@ -78,7 +78,7 @@ class MeetingGroup : public client::LoneGroup {
     const int root = call.root;
     auto* const data = static_cast<char*>(tensor.data());
     const auto size = static_cast<size_t>(tensor.bytes());
-    const auto all = meeting_.Meet(rank_, rank_ == root ? std::string(data, size) : "");
+    const auto all = gather_.Gather(rank_, rank_ == root ? std::string(data, size) : "");
     if (!all.ok()) return all.status();
     const std::string& sent = (*all)[static_cast<size_t>(root)];
     EXPECT_EQ(sent.size(), size);
@@ -88,20 +88,20 @@ class MeetingGroup : public client::LoneGroup {
   }
   absl::StatusOr<std::string> BroadcastObject(absl::string_view object, int root,
                                               const client::CallOptions&) override {
-    const auto all = meeting_.Meet(rank_, std::string(object));
+    const auto all = gather_.Gather(rank_, std::string(object));
     if (!all.ok()) return all.status();
     return (*all)[static_cast<size_t>(root)];
   }
   absl::StatusOr<std::vector<std::string>> AllGatherObjects(absl::string_view object,
                                                             const client::CallOptions&) override {
-    return meeting_.Meet(rank_, std::string(object));
+    return gather_.Gather(rank_, std::string(object));
   }
   void Abort(const absl::Status& cause) override {
-    meeting_.End(absl::StrCat("rank ", rank_, " aborted: ", cause.message()));
+    gather_.End(absl::StrCat("rank ", rank_, " aborted: ", cause.message()));
   }
 
  private:
-  Meeting& meeting_;
+  TestAllGather& gather_;
   const int rank_;
   const int size_;
   int broadcasts_ = 0;
@@ -154,18 +154,18 @@ struct Outcome {
 void RunAll(Outcome& outcome, const absl::StatusOr<File>& file, int64_t piece_bytes,
             int damages_rank_1 = 0,
             std::function<void(int64_t, int64_t)> on_progress_of_root = nullptr) {
-  Meeting meeting(3);
+  TestAllGather gather(3);
   TransferOptions options;
   options.piece_bytes = piece_bytes;
   std::vector<std::thread> others;
   for (int i = 0; i < 2; ++i) {
     others.emplace_back([&, i] {
-      MeetingGroup group(meeting, i + 1, 3);
+      GatheringGroup group(gather, i + 1, 3);
       if (i == 0) group.damages = damages_rank_1;
       outcome.others[i] = Pull(group, 0, outcome.memory[i], options);
     });
   }
-  MeetingGroup group(meeting, 0, 3);
+  GatheringGroup group(gather, 0, 3);
   TransferOptions root_options = options;
   root_options.on_progress = std::move(on_progress_of_root);
   outcome.root = Push(group, file, root_options);
@@ -199,7 +199,7 @@ TEST(TransferTest, NoTensorsAreFine) {
   EXPECT_TRUE(outcome.others[1].ok()) << outcome.others[1].status();
 }
 
-TEST(TransferTest, ADamagedFileIsToldToAll) {
+TEST(TransferTest, AllRanksGetTheErrorOfADamagedFile) {
   Outcome outcome;
   RunAll(outcome, OpenNew(Content() + "more"), 1000);
   EXPECT_EQ(outcome.root.status().code(), absl::StatusCode::kInvalidArgument);
@@ -279,7 +279,7 @@ TEST(TransferTest, ComparingNamesTheTensorThatDiffers) {
               HasSubstr("it differs in tensor 'b', first at offset 10003"));
 }
 
-TEST(TransferTest, WhoCannotKeepItDoesNotStopTheOthers) {
+TEST(TransferTest, ARankThatCannotKeepItDoesNotStopTheOthers) {
   const std::string content = Content();
   const auto file = OpenNew(content);
   Outcome outcome;

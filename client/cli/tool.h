@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "client/cli/command.h"
+#include "client/cli/context/command_context.h"
 
 namespace cohort::cli {
 

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "client/cli/tool_run.h"
+#include "client/cli/testing/tool_run.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -371,7 +371,7 @@ TEST(Output, FullDiskIsAnError) {
   EXPECT_THAT(err.str(), HasSubstr("cannot write to standard output: No space left"));
 }
 
-TEST(Seat, IsLeftAfterSuccessAndAfterFailure) {
+TEST(MembershipTest, IsLeftAfterSuccessAndAfterFailure) {
   ToolRun tool;
   const std::vector<std::string> barrier = {"barrier", "g",    "--rank",   "1", "--world-size", "2",
                                             "--name",  "step", "--member", "me"};
@@ -386,20 +386,20 @@ TEST(Seat, IsLeftAfterSuccessAndAfterFailure) {
   EXPECT_EQ(tool.interrupt_balance, 0);
 }
 
-TEST(Seat, DoesNotWaitForACoordinatorThatIsAway) {
+TEST(MembershipTest, DoesNotWaitForACoordinatorThatIsAway) {
   ToolRun tool;
   tool.fake.error = absl::UnavailableError("away");
   EXPECT_EQ(tool({"barrier", "g", "--rank", "0", "--world-size", "1"}).code, 5);
   EXPECT_THAT(tool.fake.calls, ElementsAre("Join(g, 0, 1, )", "Barrier()"));
 }
 
-TEST(Seat, TimeoutIsOfTheWholeCommand) {
+TEST(MembershipTest, TimeoutIsOfTheWholeCommand) {
   ToolRun tool;
   tool({"barrier", "g", "--rank", "0", "--world-size", "1", "--timeout", "90s"});
-  EXPECT_EQ(tool.fake.seat.join_timeout, absl::Seconds(90));
-  EXPECT_EQ(tool.fake.seat.timeout, absl::Seconds(90));
+  EXPECT_EQ(tool.fake.join_options.join_timeout, absl::Seconds(90));
+  EXPECT_EQ(tool.fake.join_options.timeout, absl::Seconds(90));
   tool({"barrier", "g", "--rank", "0", "--world-size", "1"});
-  EXPECT_EQ(tool.fake.seat.join_timeout, absl::Seconds(30));
+  EXPECT_EQ(tool.fake.join_options.join_timeout, absl::Seconds(30));
 }
 
 }  // namespace

@@ -4,7 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "base/thread.h"
+#include "base/threads/thread.h"
 
 namespace cohort::client {
 

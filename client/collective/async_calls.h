@@ -11,7 +11,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/time/time.h"
-#include "base/mutex.h"
+#include "base/threads/mutex.h"
 #include "client/collective/group.h"
 
 namespace cohort::client {

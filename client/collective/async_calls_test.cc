@@ -19,7 +19,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-constexpr absl::Duration kPatience = absl::Seconds(60);
+constexpr absl::Duration kTimeout = absl::Seconds(60);
 
 // A call that has begun, and ends when it is released.
 struct Held {
@@ -48,11 +48,11 @@ TEST(AsyncCallsTest, RunInTheOrderInWhichTheyWereStarted) {
       return absl::OkStatus();
     });
   }
-  EXPECT_EQ(last.Wait(kPatience), absl::OkStatus());
+  EXPECT_EQ(last.Wait(kTimeout), absl::OkStatus());
   EXPECT_EQ(order, expected);
 }
 
-TEST(AsyncCallsTest, TellHowItFares) {
+TEST(AsyncCallsTest, ReportTheirState) {
   LoneGroup group;
   Held held;
   AsyncCalls calls(group);
@@ -62,12 +62,12 @@ TEST(AsyncCallsTest, TellHowItFares) {
   EXPECT_EQ(call.Wait(absl::ZeroDuration()).code(), absl::StatusCode::kDeadlineExceeded);
   EXPECT_FALSE(call.Test().has_value());
   held.let_go.Notify();
-  EXPECT_EQ(call.Wait(kPatience), absl::DataLossError("spoilt"));
+  EXPECT_EQ(call.Wait(kTimeout), absl::DataLossError("spoilt"));
   EXPECT_EQ(call.Test(), absl::DataLossError("spoilt"));
   EXPECT_EQ(PendingCall().Wait(), absl::OkStatus());
 }
 
-TEST(AsyncCallsTest, KeepWhatTheyWereGivenUntilTheyAreOver) {
+TEST(AsyncCallsTest, KeepTheirArgumentsUntilTheyEnd) {
   LoneGroup group;
   Held held;
   AsyncCalls calls(group);
@@ -78,7 +78,7 @@ TEST(AsyncCallsTest, KeepWhatTheyWereGivenUntilTheyAreOver) {
   held.begun.WaitForNotification();
   EXPECT_FALSE(watched.expired());
   held.let_go.Notify();
-  EXPECT_EQ(call.Wait(kPatience), absl::OkStatus());
+  EXPECT_EQ(call.Wait(kTimeout), absl::OkStatus());
   EXPECT_TRUE(watched.expired());
 }
 
@@ -99,7 +99,7 @@ TEST(AsyncCallsTest, GoOnWithoutAHandle) {
   held.begun.WaitForNotification();
   EXPECT_FALSE(watched.expired());
   held.let_go.Notify();
-  EXPECT_EQ(last.Wait(kPatience), absl::OkStatus());
+  EXPECT_EQ(last.Wait(kTimeout), absl::OkStatus());
   EXPECT_EQ(sum, 1000);
   EXPECT_TRUE(watched.expired());
   EXPECT_THAT(group.aborts, IsEmpty());
@@ -110,7 +110,7 @@ TEST(AsyncCallsTest, CancelAbortsTheGroupUnlessTheCallIsOver) {
   Held held;
   AsyncCalls calls(group);
   const PendingCall done = calls.Start([](Group&) { return absl::OkStatus(); });
-  EXPECT_EQ(done.Wait(kPatience), absl::OkStatus());
+  EXPECT_EQ(done.Wait(kTimeout), absl::OkStatus());
   done.Cancel();
   EXPECT_THAT(group.aborts, IsEmpty());
   const PendingCall running = calls.Start(held.Make());
@@ -118,10 +118,10 @@ TEST(AsyncCallsTest, CancelAbortsTheGroupUnlessTheCallIsOver) {
   running.Cancel();
   EXPECT_THAT(group.aborts, ElementsAre(HasSubstr("cancelled")));
   held.let_go.Notify();
-  EXPECT_EQ(running.Wait(kPatience), absl::OkStatus());
+  EXPECT_EQ(running.Wait(kTimeout), absl::OkStatus());
 }
 
-class TellingGroup : public LoneGroup {
+class RecordingGroup : public LoneGroup {
  public:
   absl::Notification aborted;
   void Abort(const absl::Status& cause) override {
@@ -130,19 +130,19 @@ class TellingGroup : public LoneGroup {
   }
 };
 
-TEST(AsyncCallsTest, WhatHasNotBegunAtTheEndIsDroppedAndOthersAreTold) {
-  TellingGroup group;
+TEST(AsyncCallsTest, DestructionDropsQueuedCallsAndAbortsTheGroup) {
+  RecordingGroup group;
   Held held;
   auto calls = std::make_unique<AsyncCalls>(group);
   const PendingCall running = calls->Start(held.Make());
   held.begun.WaitForNotification();
   const PendingCall behind = calls->Start([](Group&) { return absl::OkStatus(); });
   std::thread end([&calls] { calls.reset(); });
-  EXPECT_TRUE(group.aborted.WaitForNotificationWithTimeout(kPatience));
+  EXPECT_TRUE(group.aborted.WaitForNotificationWithTimeout(kTimeout));
   held.let_go.Notify();
   end.join();
-  EXPECT_EQ(running.Wait(kPatience), absl::OkStatus());
-  EXPECT_EQ(behind.Wait(kPatience).code(), absl::StatusCode::kCancelled);
+  EXPECT_EQ(running.Wait(kTimeout), absl::OkStatus());
+  EXPECT_EQ(behind.Wait(kTimeout).code(), absl::StatusCode::kCancelled);
   EXPECT_THAT(group.aborts, ElementsAre(HasSubstr("dropped")));
 }
 

@@ -9,7 +9,7 @@
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "base/status_macros.h"
-#include "base/tensor.h"
+#include "base/tensor/tensor.h"
 #include "client/collective/group.h"
 
 namespace cohort::client {

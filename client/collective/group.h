@@ -20,9 +20,9 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
-#include "base/collective_call.h"
-#include "base/reduction.h"
-#include "base/tensor.h"
+#include "base/collective/collective_call.h"
+#include "base/collective/reduction.h"
+#include "base/tensor/tensor.h"
 #include "client/collective/peer_stats.h"
 #include "client/collective/sequence.h"
 
@@ -201,8 +201,8 @@ class Group {
 
   // Blocks until all ranks have called it, at most for the timeout. All ranks call it, in order
   // with the other collectives: when it returns, every blocking call before it is done on every
-  // rank. Ranks meet in the data plane, always through host memory; the coordinator takes no part.
-  // Errors: those of all collectives. Source: MPI_Barrier, GroupCoordinator.barrier.
+  // rank. The barrier runs in the data plane, always through host memory; the coordinator takes no
+  // part. Errors: those of all collectives. Source: MPI_Barrier, GroupCoordinator.barrier.
   //
   // It does not wait for streams; AwaitStreams does. On a stream it is INVALID_ARGUMENT: call an
   // AllReduce of one element there, which orders the streams of all ranks.
@@ -212,10 +212,10 @@ class Group {
   absl::Status Barrier(const CallOptions& options = {});
 
   // Fails the collective that the other ranks call, because this rank cannot take part in it. This
-  // rank calls Refuse instead of the collective. All ranks get INVALID_ARGUMENT with the same text,
-  // which names this rank and `why`, and the group stays usable. If several ranks refuse, the text
-  // names two. Blocks as the collective would. Errors: those of all collectives.
-  virtual absl::Status Refuse(const absl::Status& why, const CallOptions& options = {}) = 0;
+  // rank calls FailCollective instead of the collective. All ranks get INVALID_ARGUMENT with the
+  // same text, which names this rank and `why`, and the group stays usable. If several ranks call
+  // it, the text names two. Blocks as the collective would. Errors: those of all collectives.
+  virtual absl::Status FailCollective(const absl::Status& why, const CallOptions& options = {}) = 0;
 
   // --- Between two ranks.
 

@@ -13,8 +13,8 @@
 
 namespace cohort::client {
 
-// A seat in a group, and the fields that are the same for all its ranks.
-struct GroupPlace {
+// A rank of a group, and the fields that are the same for all its ranks.
+struct PlannedRank {
   std::string name;
   int rank = 0;
   int world_size = 1;
@@ -26,8 +26,9 @@ struct GroupPlace {
 // Blocks until the group is complete. One call at a time. Errors: those of the form's Create.
 //
 // Ready ones: worker/group/local_group_factory.h, worker/group/attached_group_factory.h,
-// client/collective/remote_group_factory.h.
-using GroupFactory = std::function<absl::StatusOr<std::unique_ptr<Group>>(const GroupPlace& place)>;
+// client/collective/remote/remote_group_factory.h.
+using GroupFactory =
+    std::function<absl::StatusOr<std::unique_ptr<Group>>(const PlannedRank& place)>;
 
 }  // namespace cohort::client
 

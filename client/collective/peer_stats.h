@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "absl/types/span.h"
-#include "base/mutex.h"
+#include "base/threads/mutex.h"
 
 namespace cohort::client {
 

@@ -122,8 +122,8 @@ class Recorder final : public Group {
   absl::Status CopyAll(absl::Span<const TensorCopy>, const CallOptions&) override {
     return NotRecorded("Copy");
   }
-  absl::Status Refuse(const absl::Status&, const CallOptions&) override {
-    return NotRecorded("Refuse");
+  absl::Status FailCollective(const absl::Status&, const CallOptions&) override {
+    return NotRecorded("FailCollective");
   }
   absl::Status AwaitStreams(const CallOptions&) override { return NotRecorded("AwaitStreams"); }
   absl::StatusOr<std::unique_ptr<Sequence>> Record(absl::FunctionRef<absl::Status(Group&)>,
@@ -133,15 +133,15 @@ class Recorder final : public Group {
   absl::Status Rejoin(absl::Duration) override { return NotRecorded("Rejoin"); }
   void Abort(const absl::Status&) override { NotRecorded("Abort").IgnoreError(); }
 
-  // The first refusal, even if the body ignored its status.
-  const absl::Status& refused() const { return refused_; }
+  // The first error, even if the body ignored its status.
+  const absl::Status& first_error() const { return first_error_; }
   RecordedCalls& calls() { return calls_; }
 
  private:
   absl::Status NotRecorded(absl::string_view what) {
     const absl::Status status = absl::FailedPreconditionError(absl::StrCat(
-        what, " cannot be recorded: tensor verbs alone, without options of their own"));
-    if (refused_.ok()) refused_ = status;
+        what, " cannot be recorded: tensor collectives alone, without options of their own"));
+    if (first_error_.ok()) first_error_ = status;
     return status;
   }
 
@@ -155,7 +155,7 @@ class Recorder final : public Group {
 
   const Group& group_;
   RecordedCalls calls_;
-  absl::Status refused_;
+  absl::Status first_error_;
 };
 
 // The calls that all ranks have in common, numbered from 1; messages are not among them.
@@ -224,7 +224,7 @@ absl::StatusOr<RecordedCalls> RecordCalls(Group& group,
                                           const CallOptions& options) {
   Recorder recorder(group);
   absl::Status status = body(recorder);
-  if (status.ok()) status = recorder.refused();
+  if (status.ok()) status = recorder.first_error();
   const std::vector<absl::string_view> common = Common(recorder.calls());
   // A rank that could not record calls it, too, so that the others get an error.
   COHORT_ASSIGN_OR_RETURN(

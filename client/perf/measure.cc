@@ -5,7 +5,7 @@
 
 #include "base/status_macros.h"
 #include "client/perf/pattern.h"
-#include "client/perf/work.h"
+#include "client/perf/prepared_case.h"
 
 namespace cohort::perf {
 namespace {

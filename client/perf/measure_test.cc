@@ -35,7 +35,7 @@ TEST(MeasureTest, AllThatARankAloneCanDoIsRight) {
   }
 }
 
-TEST(MeasureTest, WhatIsWrongIsCounted) {
+TEST(MeasureTest, WrongElementsAreCounted) {
   MeasureOptions options;
   options.iterations = 10;
   options.warmup = 1;

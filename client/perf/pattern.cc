@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "base/small_float.h"
+#include "base/tensor/small_float.h"
 
 namespace cohort::perf {
 namespace {

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "base/data_type.h"
-#include "base/reduction.h"
+#include "base/collective/reduction.h"
+#include "base/tensor/data_type.h"
 
 namespace cohort::perf {
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "base/small_float.h"
+#include "base/tensor/small_float.h"
 #include "gtest/gtest.h"
 
 namespace cohort::perf {
@@ -20,7 +20,7 @@ std::vector<T> Filled(const Pattern& pattern, int rank, int64_t first = 0) {
   return elements;
 }
 
-TEST(PatternTest, WhatWasFilledIsRight) {
+TEST(PatternTest, AFilledTensorPassesTheCheck) {
   for (const DataType type : kDataTypes) {
     const Pattern pattern(type, {ReduceOp::kSum}, 3, 1);
     std::string elements(static_cast<size_t>(kCount * SizeOf(type)), '\0');

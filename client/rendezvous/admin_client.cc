@@ -6,9 +6,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "base/status_macros.h"
-#include "client/rendezvous/report_codec.h"
-#include "client/rendezvous/stream_reader.h"
-#include "client/rendezvous/telling_call.h"
+#include "client/rendezvous/call/monitored_call.h"
+#include "client/rendezvous/call/stream_reader.h"
+#include "client/rendezvous/report/report_codec.h"
 
 namespace cohort::client {
 namespace {
@@ -68,11 +68,11 @@ class AdminClientImpl final : public AdminClient {
   }
 
   absl::StatusOr<WhoIsMissingReport> WhoIsMissing(absl::string_view group,
-                                                  absl::Duration patience) override {
-    const Instant deadline = Clock::Steady().Now() + std::min(patience, timeout_);
+                                                  absl::Duration answer_timeout) override {
+    const Instant deadline = Clock::Steady().Now() + std::min(answer_timeout, timeout_);
     v1::WhoIsMissingRequest request;
     FillScope(group, request.mutable_scope());
-    request.set_ask(patience > absl::ZeroDuration());
+    request.set_ask(answer_timeout > absl::ZeroDuration());
     while (true) {
       v1::WhoIsMissingResponse response;
       COHORT_RETURN_IF_ERROR(Call(method::kWhoIsMissing, request, &response));
@@ -163,7 +163,7 @@ class AdminClientImpl final : public AdminClient {
   template <typename M>
   absl::Status Call(const M& method, typename M::Request& request, typename M::Response* response) {
     CallLimits limits{method.name, Clock::Steady().Now() + timeout_};
-    return CallTelling(*connection_, method, std::move(limits), interruption_, request, response);
+    return CallMonitored(*connection_, method, std::move(limits), interruption_, request, response);
   }
 
   const std::shared_ptr<ConnectionImpl> connection_;

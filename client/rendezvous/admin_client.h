@@ -14,8 +14,8 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
-#include "client/rendezvous/connection.h"
-#include "client/rendezvous/report.h"
+#include "client/rendezvous/call/connection.h"
+#include "client/rendezvous/report/report.h"
 
 namespace cohort::client {
 
@@ -36,7 +36,7 @@ struct ServerStats {
   std::string journal;
   std::string version;
   // The bytes that callers made the coordinator keep, by kind, the largest first; their sum; and
-  // the limit. Empty and 0 if the coordinator does not tell.
+  // the limit. Empty and 0 if the coordinator does not report them.
   std::vector<std::pair<std::string, int64_t>> memory;
   int64_t charged_bytes = 0;
   int64_t max_bytes_held = 0;
@@ -56,11 +56,11 @@ class AdminClient {
   virtual absl::Status WatchGroup(absl::string_view group, int64_t from_revision,
                                   const std::function<bool(const GroupEvent&)>& on_event,
                                   absl::Duration timeout) = 0;
-  // Asks each member now for its tensor operations and waits for the answers: at most `patience`,
-  // and a third of a second if all members run. `unanswered` lists the members that did not answer
-  // in time. Zero: returns the known reports at once.
-  virtual absl::StatusOr<WhoIsMissingReport> WhoIsMissing(absl::string_view group,
-                                                          absl::Duration patience = absl::ZeroDuration()) = 0;
+  // Asks each member now for its tensor operations and waits for the answers: at most
+  // `answer_timeout`, and a third of a second if all members run. `unanswered` lists the members
+  // that did not answer in time. Zero: returns the known reports at once.
+  virtual absl::StatusOr<WhoIsMissingReport> WhoIsMissing(
+      absl::string_view group, absl::Duration answer_timeout = absl::ZeroDuration()) = 0;
   // `group` empty: all groups of the tenant.
   virtual absl::StatusOr<std::vector<ParkedCall>> DumpWaits(absl::string_view group) = 0;
   // Sets the given ones; returns all.

@@ -4,12 +4,12 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
-#include "base/mutex.h"
 #include "base/status_macros.h"
-#include "client/rendezvous/receipts.h"
-#include "client/rendezvous/report_codec.h"
-#include "client/rendezvous/stream_reader.h"
-#include "client/rendezvous/telling_call.h"
+#include "base/threads/mutex.h"
+#include "client/rendezvous/call/monitored_call.h"
+#include "client/rendezvous/call/stream_reader.h"
+#include "client/rendezvous/report/report_codec.h"
+#include "client/rendezvous/session/receipts.h"
 
 namespace cohort::client {
 namespace {
@@ -62,7 +62,7 @@ class StoreNamespace final : public std::enable_shared_from_this<StoreNamespace>
     CallLimits limits{std::move(what), now + timeout};
     limits.wait_until = wait.has_value() ? now + *wait : absl::InfinitePast();
     absl::Status status =
-        CallTelling(*connection_, method, std::move(limits), interruption_, request, response);
+        CallMonitored(*connection_, method, std::move(limits), interruption_, request, response);
     if (!status.ok() && scope->acknowledged_receipts_size() > 0) {
       {
         MutexLock lock(&mutex_);

@@ -13,7 +13,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
-#include "client/rendezvous/connection.h"
+#include "client/rendezvous/call/connection.h"
 
 namespace cohort::client {
 

@@ -3,7 +3,7 @@
 #include <type_traits>
 #include <variant>
 
-#include "coordinator/core/wait_table.h"
+#include "coordinator/core/runtime/wait_table.h"
 
 namespace cohort::coordinator {
 namespace {
@@ -38,7 +38,7 @@ CallCost CostOf(const Call& call) {
           const int64_t names = CostOf(body.keys) + CostOf(body.queues);
           return {MemoryKind::kCalls, body.wait && parked != 0 ? parked + names : 0};
         } else if constexpr (std::is_same_v<T, ProposeViewCall>) {
-          // The proposal, its outcome, and the events that tell of both.
+          // The proposal, its outcome, and the events about both.
           return {MemoryKind::kEvents, 4 * (kEvent + CostOf(body.add)) + parked};
         } else if constexpr (std::is_same_v<T, PublishIdsCall>) {
           return {MemoryKind::kUniqueIds, kUniqueId + CostOf(body.name) + CostOf(body.ids),

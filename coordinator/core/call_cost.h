@@ -4,8 +4,8 @@
 
 #include <cstdint>
 
-#include "coordinator/core/account.h"
-#include "coordinator/core/call.h"
+#include "coordinator/core/interface/call.h"
+#include "coordinator/core/interface/memory_account.h"
 
 namespace cohort::coordinator {
 

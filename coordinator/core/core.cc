@@ -7,9 +7,9 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "coordinator/core/call_cost.h"
-#include "coordinator/core/group.h"
-#include "coordinator/core/shard.h"
-#include "coordinator/core/step.h"
+#include "coordinator/core/group/group.h"
+#include "coordinator/core/runtime/shard.h"
+#include "coordinator/core/runtime/step.h"
 
 namespace cohort::coordinator {
 namespace {
@@ -85,10 +85,10 @@ class Publication {
 }  // namespace
 
 struct Core::Impl {
-  explicit Impl(std::shared_ptr<Account> account)
+  explicit Impl(std::shared_ptr<MemoryAccount> account)
       : shard(std::move(account)), closed_charge(shard.tally, MemoryKind::kClosedNames) {}
   ~Impl() { account().closed_name_count.fetch_sub(static_cast<int64_t>(closed.size())); }
-  Account& account() { return *shard.tally.account(); }
+  MemoryAccount& account() { return *shard.tally.account(); }
 
   Shard shard;
   std::map<GroupKey, std::unique_ptr<Group>> groups;
@@ -110,7 +110,7 @@ struct Core::Impl {
   int64_t closed_floor = 0;  // of those no longer remembered one by one
   CoreStats totals;          // of groups that were closed
 
-  void NoteClosed(Step& step, const GroupKey& key, const Group& group) {
+  void OnGroupClosed(Step& step, const GroupKey& key, const Group& group) {
     totals.barriers_released += group.released_barriers();
     totals.members_lost += group.members_lost();
     totals.objects_expired += group.objects_expired();
@@ -198,16 +198,16 @@ struct Core::Impl {
 
   // Ends each step: watchers get the events, and closed groups are destroyed.
   void Finish(Step& step) {
-    for (Group* group : shard.telling) group->TellWatchers(step);
-    shard.telling.clear();
+    for (Group* group : shard.to_notify) group->NotifyWatchers(step);
+    shard.to_notify.clear();
     while (!shard.closed.empty()) {
       auto it = groups.find(shard.closed.back());
       shard.closed.pop_back();
-      NoteClosed(step, it->first, *it->second);
+      OnGroupClosed(step, it->first, *it->second);
       groups.erase(it);
     }
     while (!shard.perhaps_idle.empty()) {
-      DropIfTraceless(shard.perhaps_idle.back());
+      DropIfUnused(shard.perhaps_idle.back());
       shard.perhaps_idle.pop_back();
     }
   }
@@ -220,11 +220,11 @@ struct Core::Impl {
     return *own;
   }
 
-  void DropIfTraceless(const std::string& tenant) {
+  void DropIfUnused(const std::string& tenant) {
     auto it = namespaces.find(tenant);
     if (it == namespaces.end()) return;
     const Namespace& own = *it->second;
-    if (own.store.traceless() && own.operations.size() == 0) DropNamespace(it);
+    if (own.store.unused() && own.operations.size() == 0) DropNamespace(it);
   }
 
   // A later store of this tenant continues with these numbers, so that it does not know the
@@ -237,7 +237,7 @@ struct Core::Impl {
     namespaces.erase(it);
   }
 
-  // First answers and spent pops keep a store until they are too old to be repeated.
+  // First answers and completed pops keep a store until they are too old to be repeated.
   void ScheduleAging(Instant now, const std::string& tenant) {
     auto it = namespaces.find(tenant);
     if (it == namespaces.end() || it->second->timer != 0) return;
@@ -266,9 +266,9 @@ struct Core::Impl {
   void DumpNamespace(Step& step, const Call& call);
 };
 
-Core::Core(const Limits& limits, int64_t boot, std::shared_ptr<Account> account)
+Core::Core(const Limits& limits, int64_t boot, std::shared_ptr<MemoryAccount> account)
     : impl_(std::make_unique<Impl>(account != nullptr ? std::move(account)
-                                                      : std::make_shared<Account>())) {
+                                                      : std::make_shared<MemoryAccount>())) {
   impl_->shard.limits = limits;
   impl_->shard.boot = boot;
 }
@@ -454,10 +454,10 @@ Instant Core::NextTick() const {
 void Core::SetDraining(Instant now, bool draining, Effects& effects) {
   Step step(now, effects);
   const Publication publication(impl_->shard.tally);
-  const bool told = impl_->shard.draining;
+  const bool was_draining = impl_->shard.draining;
   impl_->shard.draining = draining;
-  if (!draining || told) return;
-  for (auto& [key, group] : impl_->groups) group->TellDraining(step);
+  if (!draining || was_draining) return;
+  for (auto& [key, group] : impl_->groups) group->NotifyOfDraining(step);
   impl_->Finish(step);
 }
 
@@ -489,7 +489,7 @@ CoreStats Core::Stats() const {
   return stats;
 }
 
-const Account& Core::account() const { return *impl_->shard.tally.account(); }
+const MemoryAccount& Core::account() const { return *impl_->shard.tally.account(); }
 
 std::vector<GroupKey> Core::GroupKeys() const {
   std::vector<GroupKey> keys;

@@ -14,10 +14,10 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "coordinator/core/account.h"
-#include "coordinator/core/call.h"
-#include "coordinator/core/effects.h"
-#include "coordinator/core/limits.h"
+#include "coordinator/core/interface/call.h"
+#include "coordinator/core/interface/effects.h"
+#include "coordinator/core/interface/limits.h"
+#include "coordinator/core/interface/memory_account.h"
 
 namespace cohort::coordinator {
 
@@ -36,7 +36,7 @@ class Core {
   // `boot` counts the starts of this journal, from 1: sequence numbers, revisions and receipts of a
   // later boot are larger than all of an earlier one. `account` is shared by shards that have one
   // limit together; null: its own.
-  Core(const Limits& limits, int64_t boot, std::shared_ptr<Account> account = nullptr);
+  Core(const Limits& limits, int64_t boot, std::shared_ptr<MemoryAccount> account = nullptr);
   ~Core();
   Core(const Core&) = delete;
   Core& operator=(const Core&) = delete;
@@ -67,14 +67,14 @@ class Core {
   // The instant of the next Tick; infinite future: not before another input.
   Instant NextTick() const;
 
-  // Draining: new groups and joins are refused UNAVAILABLE, and watchers are told once.
+  // Draining: new groups and joins are refused UNAVAILABLE, and watchers are notified once.
   void SetDraining(Instant now, bool draining, Effects& effects);
   // Answers every parked call UNAVAILABLE.
   void ReleaseAll(Instant now, Effects& effects);
 
   void SetLimits(const Limits& limits);
   CoreStats Stats() const;
-  const Account& account() const;
+  const MemoryAccount& account() const;
   // Keys of all groups (for dumps over all of them), sorted.
   std::vector<GroupKey> GroupKeys() const;
 

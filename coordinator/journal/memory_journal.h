@@ -7,7 +7,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "coordinator/core/record.h"
+#include "coordinator/core/interface/record.h"
 #include "coordinator/journal/journal.h"
 
 namespace cohort::coordinator {

@@ -6,7 +6,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "coordinator/core/record.h"
+#include "coordinator/core/interface/record.h"
 
 namespace cohort::coordinator {
 

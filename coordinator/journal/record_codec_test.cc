@@ -6,7 +6,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/escaping.h"
-#include "coordinator/journal/sample_records.h"
+#include "coordinator/journal/testing/sample_records.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 

@@ -84,7 +84,7 @@ uint32_t BootChecksum(int64_t format, int64_t boot) {
   return Extend(0, absl::StrCat("format_version,", format, ",boot,", boot));
 }
 
-// The errno behind an I/O error, or 0. SQLite tells it for the database after some calls, and
+// The errno behind an I/O error, or 0. SQLite returns it for the database after some calls, and
 // otherwise keeps it with the file that failed: the log (or the rollback journal, while the log is
 // not yet used), or the main file.
 int SystemError(sqlite3* database) {

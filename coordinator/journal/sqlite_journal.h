@@ -24,7 +24,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "coordinator/core/record.h"
+#include "coordinator/core/interface/record.h"
 #include "coordinator/journal/file_identity.h"
 #include "coordinator/journal/journal.h"
 

@@ -13,8 +13,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "benchmark/benchmark.h"
-#include "coordinator/journal/sample_records.h"
 #include "coordinator/journal/sqlite_journal.h"
+#include "coordinator/journal/testing/sample_records.h"
 
 namespace cohort::coordinator {
 namespace {

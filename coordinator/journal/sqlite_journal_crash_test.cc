@@ -1,7 +1,7 @@
 // A child process appends; the parent kills it at a random moment and opens the file. What the
 // child reported as durable must be there, and the batch it died in must be there whole or not at
-// all. The same file goes through many lives, so that the log is recovered, folded and restarted on
-// the way.
+// all. Many processes use the same file one after the other, so that the log is recovered, folded
+// and restarted on the way.
 //
 // COHORT_TEST_SEED repeats a run.
 #include <signal.h>
@@ -21,14 +21,14 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "coordinator/journal/record_codec.h"
-#include "coordinator/journal/sample_records.h"
 #include "coordinator/journal/sqlite_journal.h"
+#include "coordinator/journal/testing/sample_records.h"
 #include "gtest/gtest.h"
 
 namespace cohort::coordinator {
 namespace {
 
-constexpr int kLives = 80;
+constexpr int kProcesses = 80;
 
 uint32_t Seed() {
   uint32_t seed = 0;
@@ -120,8 +120,8 @@ TEST(SqliteJournalCrash, KeepsWhatWasReportedAndNoHalfBatch) {
   Rows expected;
   int64_t next = 1;  // the first batch that is not in `expected`
   int64_t boots = 0;
-  for (int life = 0; life < kLives; ++life) {
-    SCOPED_TRACE(absl::StrCat("life ", life));
+  for (int process = 0; process < kProcesses; ++process) {
+    SCOPED_TRACE(absl::StrCat("process ", process));
     int reports[2];
     ASSERT_EQ(pipe(reports), 0);
     const pid_t child = fork();
@@ -132,7 +132,7 @@ TEST(SqliteJournalCrash, KeepsWhatWasReportedAndNoHalfBatch) {
     }
     close(reports[1]);
 
-    // Some lives end before or inside Open, most after a few batches and a moment.
+    // Some processes end before or inside Open, most after a few batches and a moment.
     int64_t reported = next - 1;
     const int batches = random() % 8 == 0 ? 0 : random() % 40;
     for (int i = 0; i < batches; ++i) {
@@ -166,8 +166,8 @@ TEST(SqliteJournalCrash, KeepsWhatWasReportedAndNoHalfBatch) {
     }
     ASSERT_TRUE(found == expected) << "after batch " << reported << " was reported";
   }
-  std::cout << kLives << " lives, " << next - 1 << " batches kept" << std::endl;
-  EXPECT_GT(next, kLives);
+  std::cout << kProcesses << " processes, " << next - 1 << " batches kept" << std::endl;
+  EXPECT_GT(next, kProcesses);
   for (const char* suffix : {"", "-wal", "-journal"}) unlink(absl::StrCat(path, suffix).c_str());
   rmdir(folder.c_str());
 }

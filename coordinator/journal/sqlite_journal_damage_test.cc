@@ -22,8 +22,8 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "coordinator/journal/record_codec.h"
-#include "coordinator/journal/sample_records.h"
-#include "coordinator/journal/sqlite_journal_test_base.h"
+#include "coordinator/journal/testing/sample_records.h"
+#include "coordinator/journal/testing/sqlite_journal_test_base.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -278,8 +278,8 @@ bool FailSyncs() {
          prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0;
 }
 
-// An Append that came back OK without a sync would pass a power loss only by luck; this one asks
-// and hears.
+// An Append that came back OK without a sync would pass a power loss only by luck; this test makes
+// the sync fail and expects the error.
 TEST_F(SqliteJournalDamageTest, FailsForGoodOnceASyncFails) {
   const pid_t child = fork();
   if (child == 0) {

@@ -12,8 +12,8 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "coordinator/journal/sample_records.h"
-#include "coordinator/journal/sqlite_journal_test_base.h"
+#include "coordinator/journal/testing/sample_records.h"
+#include "coordinator/journal/testing/sqlite_journal_test_base.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 

@@ -13,8 +13,8 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "coordinator/journal/record_codec.h"
-#include "coordinator/journal/sample_records.h"
-#include "coordinator/journal/sqlite_journal_test_base.h"
+#include "coordinator/journal/testing/sample_records.h"
+#include "coordinator/journal/testing/sqlite_journal_test_base.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -170,7 +170,7 @@ TEST_F(SqliteJournalTest, RefusesASecondOpenerInThisProcess) {
 }
 
 TEST_F(SqliteJournalTest, RefusesASecondOpenerInAnotherProcess) {
-  // The child is forked before this process touches SQLite, and tries when told to.
+  // The child is forked before this process touches SQLite, and tries when the parent asks.
   int go[2];
   ASSERT_EQ(pipe(go), 0);
   const pid_t child = fork();

@@ -9,16 +9,16 @@
 #include "absl/time/time.h"
 #include "base/clock.h"
 #include "base/rpc/grpc_deadline.h"
-#include "base/status_macros.h"
-#include "coordinator/service/admin_service.h"
-#include "coordinator/service/group_service.h"
-#include "coordinator/service/lane/lane_server.h"
-#include "base/rpc/listener.h"
-#include "base/rpc/listen_address.h"
-#include "coordinator/service/messaging_service.h"
+#include "base/rpc/listener/listen_address.h"
+#include "base/rpc/listener/listener.h"
 #include "base/rpc/reflection.h"
-#include "coordinator/service/store_service.h"
-#include "coordinator/service/unique_id_service.h"
+#include "base/status_macros.h"
+#include "coordinator/service/framed_rpc/framed_rpc_server.h"
+#include "coordinator/service/grpc/admin_service.h"
+#include "coordinator/service/grpc/group_service.h"
+#include "coordinator/service/grpc/messaging_service.h"
+#include "coordinator/service/grpc/store_service.h"
+#include "coordinator/service/grpc/unique_id_service.h"
 #include "grpcpp/health_check_service_interface.h"
 #include "grpcpp/server.h"
 #include "grpcpp/server_builder.h"
@@ -38,11 +38,11 @@ constexpr char kServiceNames[][32] = {
 constexpr int kMinPingIntervalMs = 10000;
 // A client whose settings have not come by then is sent away.
 constexpr int kHandshakeMs = 10000;
-// A call that is parked costs gRPC 13 KB and the lane 0.3.
-constexpr int kLaneCallsPerStream = 16;
-int LaneRate(int http2_rate) {
-  return static_cast<int>(
-      std::min<int64_t>(int64_t{http2_rate} * kLaneCallsPerStream, std::numeric_limits<int>::max()));
+// A call that is parked costs gRPC 13 KB and framed RPC 0.3.
+constexpr int kFramedCallsPerStream = 16;
+int FramedRate(int http2_rate) {
+  return static_cast<int>(std::min<int64_t>(int64_t{http2_rate} * kFramedCallsPerStream,
+                                            std::numeric_limits<int>::max()));
 }
 // The time for gRPC's own streams (health watches) after the coordinator's streams have ended.
 constexpr absl::Duration kLastGrace = absl::Milliseconds(200);
@@ -61,8 +61,10 @@ struct RpcServer::Impl {
 
   void Accept(std::vector<ListenSocket> sockets, ListenerOptions options) {
     ListenerSinks sinks;
-    if (lanes != nullptr) {
-      sinks.lane = [this](int fd, LanePeer peer) { lanes->Adopt(fd, std::move(peer)); };
+    if (framed_rpc_server != nullptr) {
+      sinks.framed_rpc = [this](int fd, FramedRpcPeer peer) {
+        framed_rpc_server->Adopt(fd, std::move(peer));
+      };
     }
     sinks.grpc = [this](int fd, int listener_fd) {
       grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters connection;
@@ -83,7 +85,7 @@ struct RpcServer::Impl {
   // After the services: these go first, the last one first.
   std::unique_ptr<grpc::Server> server;
   std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> acceptor;
-  std::unique_ptr<LaneServer> lanes;
+  std::unique_ptr<FramedRpcServer> framed_rpc_server;
   std::unique_ptr<Listener> listener;
   bool stopped = false;
 };
@@ -139,15 +141,15 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(const RpcServerOptio
   builder.RegisterService(&impl->admin);
   impl->server = builder.BuildAndStart();
   if (impl->server == nullptr) return absl::InternalError("gRPC's server did not start");
-  if (options.lane_threads > 0) {
-    LaneServerOptions lane;
-    lane.threads = options.lane_threads;
-    lane.max_message_bytes = options.max_message_bytes;
-    lane.max_concurrent_calls = max_streams * kLaneCallsPerStream;
+  if (options.framed_rpc_threads > 0) {
+    FramedRpcServerOptions framed;
+    framed.threads = options.framed_rpc_threads;
+    framed.max_message_bytes = options.max_message_bytes;
+    framed.max_concurrent_calls = max_streams * kFramedCallsPerStream;
     const Http2Limits& http2 = options.listener.http2;
-    lane.limits.max_resets_per_second = LaneRate(http2.max_resets_per_second);
-    lane.limits.max_idle_frames_per_second = LaneRate(http2.max_idle_frames_per_second);
-    impl->lanes = std::make_unique<LaneServer>(lane, dispatcher);
+    framed.limits.max_resets_per_second = FramedRate(http2.max_resets_per_second);
+    framed.limits.max_idle_frames_per_second = FramedRate(http2.max_idle_frames_per_second);
+    impl->framed_rpc_server = std::make_unique<FramedRpcServer>(framed, dispatcher);
   }
 
   std::unique_ptr<RpcServer> server(new RpcServer(std::move(impl)));
@@ -182,7 +184,8 @@ void RpcServer::Shutdown(absl::Duration grace) {
   impl_->dispatcher.AwaitIdle(end - clock.Now());
   const absl::Duration rest = std::max(end - clock.Now(), absl::ZeroDuration());
   impl_->listener.reset();
-  if (impl_->lanes != nullptr) impl_->lanes->Stop(std::min(rest, kLastGrace));
+  if (impl_->framed_rpc_server != nullptr)
+    impl_->framed_rpc_server->Stop(std::min(rest, kLastGrace));
   impl_->server->Shutdown(GrpcDeadline(std::min(rest, kLastGrace)));
   impl_->server->Wait();
   // What the journal has not written yet is still on its way here.

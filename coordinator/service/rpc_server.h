@@ -9,8 +9,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "base/rpc/listener.h"
-#include "coordinator/service/dispatcher.h"
+#include "base/rpc/listener/listener.h"
+#include "coordinator/service/dispatch/dispatcher.h"
 
 namespace cohort::coordinator {
 
@@ -18,15 +18,15 @@ struct RpcServerOptions {
   // host:port with an IPv4 or bracketed IPv6 address or a name, port 0 for any; or unix:/path.
   std::vector<std::string> listen = {"127.0.0.1:0"};
   int max_message_bytes = 4 << 20;
-  // Limits of connections and of the bytes that each may send. A connection of the lane may have
+  // Limits of connections and of the bytes that each may send. A connection of framed RPC may have
   // 16 * listener.http2.max_concurrent_streams calls in flight.
   ListenerOptions listener;
   // A connection whose peer answers no ping for this time is closed, with its streams. The server
   // sends a ping after half of it without data. Zero: no pings.
   absl::Duration ping_timeout = absl::Seconds(40);
   bool reflection = false;
-  // Threads that serve the lane (base/lane/frame.h), on the same addresses; 0: gRPC alone.
-  int lane_threads = 1;
+  // Threads that serve framed RPC (base/framed_rpc/frame.h), on the same addresses; 0: gRPC alone.
+  int framed_rpc_threads = 1;
 };
 
 class RpcServer {

@@ -17,7 +17,7 @@
 #include "cohort/v1/admin.grpc.pb.h"
 #include "cohort/v1/messaging.grpc.pb.h"
 #include "cohort/v1/store.grpc.pb.h"
-#include "coordinator/service/rpc_server_test_base.h"
+#include "coordinator/service/testing/rpc_server_test_base.h"
 #include "gmock/gmock.h"
 #include "grpcpp/grpcpp.h"
 #include "gtest/gtest.h"

@@ -15,7 +15,7 @@
 #include "cohort/v1/group.grpc.pb.h"
 #include "cohort/v1/messaging.grpc.pb.h"
 #include "cohort/v1/store.grpc.pb.h"
-#include "coordinator/service/rpc_server_test_base.h"
+#include "coordinator/service/testing/rpc_server_test_base.h"
 #include "gmock/gmock.h"
 #include "grpcpp/grpcpp.h"
 #include "gtest/gtest.h"
@@ -119,7 +119,7 @@ TEST_F(RpcServerTest, NumberedSendsInFlightTogetherAreReadInOrder) {
         request.mutable_payload()->set_inline_(absl::StrCat(order));
         v1::SendResponse response;
         grpc::ClientContext context;
-        context.set_deadline(absl::ToChronoTime(absl::Now() + kPatience));
+        context.set_deadline(absl::ToChronoTime(absl::Now() + kTimeout));
         const grpc::Status status = messages->Send(&context, request, &response);
         EXPECT_TRUE(status.ok()) << order << ": " << status.error_message();
       }
@@ -279,7 +279,7 @@ TEST_F(RpcServerTest, UploadIsCheckedAndTheReceiverDownloadsIt) {
 TEST_F(RpcServerTest, AnUploadThatIsNotCompleteIsCharged) {
   const std::vector<Joined> members = Form("job", 1);
   const auto await_held = [&](auto&& fits) {
-    const Instant end = Clock::Steady().Now() + kPatience;
+    const Instant end = Clock::Steady().Now() + kTimeout;
     while (!fits(engine_->account().held(MemoryKind::kUploads))) {
       if (Clock::Steady().Now() > end) return false;
       std::this_thread::yield();
@@ -359,7 +359,7 @@ TEST_F(RpcServerTest, ACancelledCallIsForgotten) {
       v1::MessagingService::NewStub(channel_)->Receive(&context, request, &response);
   canceller.join();
   EXPECT_EQ(status.error_code(), grpc::StatusCode::CANCELLED);
-  EXPECT_TRUE(dispatcher_->AwaitIdle(kPatience));
+  EXPECT_TRUE(dispatcher_->AwaitIdle(kTimeout));
   EXPECT_EQ(engine_->Stats().total.waiter_count, 0);
 }
 

@@ -21,7 +21,7 @@ _NEW_MOUNTS, _NEW_USER, _NEW_PROCESSES, _NEW_NETWORK = 0x00020000, 0x10000000, 0
 _DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG
 _TARGETS = {
     "cohort-coordinator": "coordinator/cohort-coordinator",
-    "cohort-worker": "worker/service/cohort-worker",
+    "cohort-worker": "worker/daemon/cohort-worker",
     "cohort": "worker/cli/cohort",
     "cohort-health": "deploy/docker/cohort-health",
 }
@@ -29,7 +29,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class Failure(Exception):
-    """To be told, with the exit code."""
+    """An error message with its exit code."""
 
     def __init__(self, text, code=1):
         super().__init__(text)
@@ -89,7 +89,7 @@ def become(service, subnet, folder):
         mount_volume(source if source.startswith("/") else f"{folder}/volumes/{source}", target)
 
 
-def become_or_tell(service, subnet, folder):
+def become_or_report(service, subnet, folder):
     """Whoever starts the process learns no more than that it failed."""
     try:
         become(service, subnet, folder)
@@ -128,7 +128,7 @@ class Cluster:
                 stderr=subprocess.STDOUT if output else None,
                 # Of its own group, so that a Ctrl-C comes to this process alone, which ends all in order.
                 start_new_session=True,
-                preexec_fn=lambda: become_or_tell(service, self._subnet, self._folder),
+                preexec_fn=lambda: become_or_report(service, self._subnet, self._folder),
             )
         except (OSError, subprocess.SubprocessError) as error:
             self.show_log(service.name)

@@ -31,8 +31,8 @@ step() {
   echo "passed: $name"
 }
 
-# The flags by which a rank takes its seat.
-seat() {
+# The flags by which a rank joins.
+join_flags() {
   local rank=$1
   echo "--rank $rank --world-size $world --form $form"
   [[ $form == local ]] || echo "--worker ${workers[$rank]}"
@@ -81,7 +81,7 @@ make_checkpoint() {
 
 transfer() {
   local flags
-  read -r -d '' -a flags <<< "$(seat "$1")" || true
+  read -r -d '' -a flags <<< "$(join_flags "$1")" || true
   if [[ $1 -eq 0 ]]; then
     cohort push "$scratch/checkpoint" --group tests-checkpoint "${flags[@]}" --timeout 60s
   else

@@ -10,9 +10,9 @@ ENV COHORT_WITHOUT_GPU=1
 RUN deploy/bootstrap.sh
 COPY . .
 RUN bazel build --config=opt --spawn_strategy=local \
-      //worker/service:cohort-worker //worker/cli:cohort //deploy/docker:cohort-health && \
+      //worker/daemon:cohort-worker //worker/cli:cohort //deploy/docker:cohort-health && \
     deploy/docker/collect_runtime.sh /runtime \
-      bazel-bin/worker/service/cohort-worker bazel-bin/worker/cli/cohort bazel-bin/deploy/docker/cohort-health && \
+      bazel-bin/worker/daemon/cohort-worker bazel-bin/worker/cli/cohort bazel-bin/deploy/docker/cohort-health && \
     strip --strip-debug /runtime/usr/local/bin/* && \
     mkdir -p /runtime/run/cohort && \
     chown 65532:65532 /runtime/var/lib/cohort /runtime/run/cohort

@@ -10,8 +10,8 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/time/clock.h"
-#include "base/mutex.h"
 #include "base/status_macros.h"
+#include "base/threads/mutex.h"
 #include "tests/benchmark/fleet.h"
 #include "tests/benchmark/timing.h"
 

@@ -6,7 +6,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "client/rendezvous/connection.h"
+#include "client/rendezvous/call/connection.h"
 #include "client/rendezvous/store_client.h"
 #include "tests/benchmark/fleet.h"
 #include "tests/benchmark/timing.h"

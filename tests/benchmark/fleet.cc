@@ -37,9 +37,9 @@ absl::StatusOr<std::unique_ptr<Fleet>> Fleet::Join(const std::string& address, i
     options.rank = rank;
     options.shared_connection = fleet->connections_[rank % connections];
     client::ProcessGroup::CreateAsync(options,
-                                      [&completion, seat = &fleet->groups_[rank]](Made made) {
+                                      [&completion, group = &fleet->groups_[rank]](Made made) {
                                         const absl::Status status = made.status();
-                                        if (made.ok()) *seat = *std::move(made);
+                                        if (made.ok()) *group = *std::move(made);
                                         completion.Done(status);
                                       });
   }

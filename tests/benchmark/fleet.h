@@ -8,8 +8,8 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "client/rendezvous/connection.h"
-#include "client/rendezvous/process_group.h"
+#include "client/rendezvous/call/connection.h"
+#include "client/rendezvous/process_group/process_group.h"
 #include "tests/benchmark/implementation.h"
 
 namespace cohort::benchmark {

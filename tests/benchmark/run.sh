@@ -137,18 +137,18 @@ case $section in
   collective)
     check_collective_peers
     build //tests/benchmark/collective:collective_benchmark \
-      //tests/benchmark/collective:gloo_member //tests/benchmark/collective:limit_member \
-      //tests/benchmark/collective:openmpi_member //tests/benchmark/collective:cohort_member \
-      //tests/benchmark/collective:cohort_attached_member \
-      //tests/benchmark/collective:cohort_daemon_member \
-      //tests/benchmark/collective:cohort_tcp_member //tests/benchmark/collective:grpc_member \
+      //tests/benchmark/collective/members:gloo_member //tests/benchmark/collective/members:limit_member \
+      //tests/benchmark/collective/members:openmpi_member //tests/benchmark/collective/members:cohort_member \
+      //tests/benchmark/collective/members:cohort_attached_member \
+      //tests/benchmark/collective/members:cohort_daemon_member \
+      //tests/benchmark/collective/members:cohort_tcp_member //tests/benchmark/collective/members:grpc_member \
       //tests/benchmark/collective:busy_load \
-      //coordinator:cohort-coordinator //worker/service:cohort-worker
+      //coordinator:cohort-coordinator //worker/daemon:cohort-worker
     [[ ! -w /dev/shm ]] || memory_scratch=$(mktemp -d /dev/shm/cohort-benchmark.XXXXXX)
     run_driver "$bin/tests/benchmark/collective/collective_benchmark" --scratch "$scratch" \
       --memory-scratch "$memory_scratch" --programs "$bin/tests/benchmark/collective" \
       --mpirun "$(command -v mpirun)" --coordinator "$bin/coordinator/cohort-coordinator" \
-      --worker "$bin/worker/service/cohort-worker" "$@"
+      --worker "$bin/worker/daemon/cohort-worker" "$@"
     ;;
   patterns)
     build //tests/benchmark/patterns:patterns_benchmark //coordinator:cohort-coordinator

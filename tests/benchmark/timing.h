@@ -9,7 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "base/mutex.h"
+#include "base/threads/mutex.h"
 #include "tests/benchmark/implementation.h"
 
 namespace cohort::benchmark {

@@ -9,9 +9,9 @@
 #include <string>
 
 #include "absl/status/status.h"
-#include "base/reduction.h"
+#include "base/collective/reduction.h"
 #include "base/status_macros.h"
-#include "base/tensor.h"
+#include "base/tensor/tensor.h"
 #include "client/collective/group.h"
 #include "worker/group/local_group.h"
 

@@ -17,8 +17,8 @@
 #include "gtest/gtest.h"
 #include "tests/examples/decoder_layer.h"
 #include "tests/examples/decoder_model.h"
-#include "tests/failure/members.h"
-#include "tests/parallel/parallel_test.h"
+#include "tests/failure/testing/members.h"
+#include "tests/parallel/testing/parallel_test_base.h"
 
 namespace cohort::parallel {
 namespace {
@@ -103,10 +103,10 @@ class TensorParallelDecoder : public cohort::testing::ParallelTest {
   RankGroups FormGroups(const Split& split, const Place& place, const std::string& run);
 
   // Makes an operation on matrices from one on tensors. An error fails the test.
-  template <typename Verb>
-  Joints::Joint Through(client::Group& group, Verb verb) {
-    return [&group, verb](const Matrix& matrix) {
-      const absl::StatusOr<Tensor> result = verb(Upload(group, TensorOf(matrix)));
+  template <typename Call>
+  Joints::Joint Through(client::Group& group, Call call) {
+    return [&group, call](const Matrix& matrix) {
+      const absl::StatusOr<Tensor> result = call(Upload(group, TensorOf(matrix)));
       EXPECT_TRUE(result.ok()) << result.status();
       return result.ok() ? MatrixOf(Download(group, *result)) : Matrix(matrix.rows, matrix.columns);
     };
@@ -314,7 +314,7 @@ void TensorParallelDecoder::RunRank(const Split& split, const Place& place,
   if (!is_first) send(place.stage - 1, gradient);
 
   ExpectGradients(place, model, layer, groups);
-  // A rank that leaves ends the group for all ranks, so they meet first.
+  // A rank that leaves ends the group for all ranks, so they wait at a barrier first.
   for (client::Group* const group :
        {groups.pipeline.get(), groups.data.get(), groups.experts.get(), groups.tensor.get()}) {
     EXPECT_TRUE(group->Barrier().ok());
@@ -338,7 +338,7 @@ void TensorParallelDecoder::RunLayers(const Split& split) {
   });
 }
 
-TEST_P(TensorParallelDecoder, IsWhatOneProcessComputes) {
+TEST_P(TensorParallelDecoder, MatchesOneProcess) {
   for (const int tensor : {1, 2, 4}) RunLayers({.tensor = tensor});
 }
 

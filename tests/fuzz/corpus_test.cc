@@ -14,12 +14,12 @@
 #include "google/protobuf/stubs/logging.h"
 #include "gtest/gtest.h"
 #include "tests/fuzz/decode_check.h"
-#include "tests/fuzz/lane_check.h"
-#include "tests/fuzz/lane_mutator.h"
-#include "tests/fuzz/sample_inputs.h"
-#include "tests/fuzz/sample_lanes.h"
-#include "tests/fuzz/script_mutator.h"
-#include "tests/fuzz/script_runner.h"
+#include "tests/fuzz/framed_rpc_check.h"
+#include "tests/fuzz/mutators/framed_rpc_mutator.h"
+#include "tests/fuzz/mutators/script_mutator.h"
+#include "tests/fuzz/samples/sample_framed_rpc_scripts.h"
+#include "tests/fuzz/samples/sample_inputs.h"
+#include "tests/fuzz/scripts/script_runner.h"
 
 namespace cohort::coordinator::fuzz {
 namespace {
@@ -82,13 +82,13 @@ TEST(CorpusTest, DecodingKeepsTheBounds) {
   EXPECT_GT(accepted_methods.size(), kMethodCount / 2);
 }
 
-TEST(CorpusTest, LanesKeepTheirPromises) {
+TEST(CorpusTest, FramesKeepTheirPromises) {
   const QuietParser quiet;
-  const Inputs corpus = ReadCorpus("lane");
+  const Inputs corpus = ReadCorpus("framed_rpc");
   ASSERT_FALSE(corpus.empty());
-  LaneCounts counts;
+  FramedRpcCounts counts;
   for (const auto& [name, input] : corpus) {
-    const absl::Status status = CheckLane(ParseLaneScript(input), &counts);
+    const absl::Status status = CheckFramedRpc(ParseFramedRpcScript(input), &counts);
     EXPECT_TRUE(status.ok()) << name << ": " << status.message();
   }
   EXPECT_GT(counts.answered, 0);
@@ -96,7 +96,7 @@ TEST(CorpusTest, LanesKeepTheirPromises) {
   EXPECT_GT(counts.closed, 0);
 }
 
-TEST(CorpusTest, IsWhatTheGeneratorMakes) {
+TEST(CorpusTest, MatchesTheGenerator) {
   const auto expect_in = [](const Inputs& made, const Inputs& kept) {
     for (const auto& [name, input] : made) {
       const auto it = kept.find(name);
@@ -106,7 +106,7 @@ TEST(CorpusTest, IsWhatTheGeneratorMakes) {
   };
   expect_in(SampleDecodeInputs(), ReadCorpus("decode"));
   expect_in(SampleRequestInputs(), ReadCorpus("request"));
-  expect_in(SampleLaneInputs(), ReadCorpus("lane"));
+  expect_in(SampleFramedRpcInputs(), ReadCorpus("framed_rpc"));
 }
 
 // Every method is in the corpus, so that a new one cannot be forgotten.
@@ -122,8 +122,8 @@ TEST(ScriptTest, IsTheSameAfterARoundTrip) {
   for (const auto& [name, input] : SampleRequestInputs()) {
     EXPECT_EQ(SerializeScript(ParseScript(input)), input) << name;
   }
-  for (const auto& [name, input] : SampleLaneInputs()) {
-    EXPECT_EQ(SerializeLaneScript(ParseLaneScript(input)), input) << name;
+  for (const auto& [name, input] : SampleFramedRpcInputs()) {
+    EXPECT_EQ(SerializeFramedRpcScript(ParseFramedRpcScript(input)), input) << name;
   }
 }
 
@@ -150,15 +150,15 @@ TEST(RandomInputTest, MutatedScriptsKeepTheInvariants) {
   }
 }
 
-TEST(RandomInputTest, MutatedLanesKeepTheirPromises) {
+TEST(RandomInputTest, MutatedFramesKeepTheirPromises) {
   const QuietParser quiet;
   Random random(Seed());
-  const Inputs corpus = SampleLaneInputs();
+  const Inputs corpus = SampleFramedRpcInputs();
   for (int round = 0; round < 500; ++round) {
-    LaneScript script =
-        ParseLaneScript(std::next(corpus.begin(), random() % corpus.size())->second);
-    for (size_t n = 1 + random() % 20; n > 0; --n) MutateLaneScript(random, &script);
-    const absl::Status status = CheckLane(script);
+    FramedRpcScript script =
+        ParseFramedRpcScript(std::next(corpus.begin(), random() % corpus.size())->second);
+    for (size_t n = 1 + random() % 20; n > 0; --n) MutateFramedRpcScript(random, &script);
+    const absl::Status status = CheckFramedRpc(script);
     ASSERT_TRUE(status.ok()) << "round " << round << ": " << status.message();
   }
 }

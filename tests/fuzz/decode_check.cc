@@ -9,9 +9,9 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "cohort/v1/messaging.pb.h"
-#include "coordinator/core/call.h"
+#include "coordinator/core/interface/call.h"
 #include "coordinator/service/codec/decode.h"
-#include "coordinator/service/method.h"
+#include "coordinator/service/dispatch/method_table.h"
 #include "google/protobuf/io/zero_copy_stream_impl_lite.h"
 
 namespace cohort::coordinator::fuzz {

@@ -11,8 +11,8 @@
 
 #include "google/protobuf/stubs/logging.h"
 #include "tests/fuzz/decode_check.h"
-#include "tests/fuzz/message_mutator.h"
-#include "tests/fuzz/wire_types.h"
+#include "tests/fuzz/mutators/message_mutator.h"
+#include "tests/fuzz/scripts/wire_types.h"
 
 extern "C" size_t LLVMFuzzerMutate(uint8_t* data, size_t size, size_t max_size);
 

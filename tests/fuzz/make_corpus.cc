@@ -9,8 +9,8 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "tests/fuzz/sample_inputs.h"
-#include "tests/fuzz/sample_lanes.h"
+#include "tests/fuzz/samples/sample_framed_rpc_scripts.h"
+#include "tests/fuzz/samples/sample_inputs.h"
 
 namespace {
 
@@ -33,12 +33,12 @@ bool WriteAll(const std::string& folder, const std::map<std::string, std::string
 int main(int argc, char** argv) {
   if (argc != 2) {
     std::fprintf(stderr,
-                 "usage: make_corpus FOLDER (with folders decode, lane and request in it)\n");
+                 "usage: make_corpus FOLDER (with folders decode, framed_rpc and request in it)\n");
     return 2;
   }
   const std::string root = argv[1];
   const bool written =
-      WriteAll(root + "/lane", cohort::coordinator::fuzz::SampleLaneInputs()) &&
+      WriteAll(root + "/framed_rpc", cohort::coordinator::fuzz::SampleFramedRpcInputs()) &&
       WriteAll(root + "/decode", cohort::coordinator::fuzz::SampleDecodeInputs()) &&
       WriteAll(root + "/request", cohort::coordinator::fuzz::SampleRequestInputs());
   return written ? 0 : 1;

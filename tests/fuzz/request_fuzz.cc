@@ -10,8 +10,8 @@
 #include <string>
 
 #include "google/protobuf/stubs/logging.h"
-#include "tests/fuzz/script_mutator.h"
-#include "tests/fuzz/script_runner.h"
+#include "tests/fuzz/mutators/script_mutator.h"
+#include "tests/fuzz/scripts/script_runner.h"
 
 // libFuzzer's own, for changes that know nothing of requests.
 extern "C" size_t LLVMFuzzerMutate(uint8_t* data, size_t size, size_t max_size);

@@ -4,8 +4,8 @@
 #   tests/fuzz/run.sh [SECONDS [TARGET...]]
 #
 # SECONDS         for each target; default 60
-# TARGET          request_fuzz, lane_fuzz, decode_fuzz, record_codec_fuzz; of the data plane:
-#                 attach_fuzz, hand_over_fuzz, call_fuzz, peer_fuzz, queue_fuzz; of messages:
+# TARGET          request_fuzz, framed_rpc_fuzz, decode_fuzz, record_codec_fuzz; of the data plane:
+#                 attach_fuzz, connections_fuzz, call_fuzz, peer_fuzz, queue_fuzz; of messages:
 #                 frame_fuzz, entries_fuzz; default: all
 #
 # Exits 0 when nothing was found. Otherwise the last lines name the inputs: put one into
@@ -31,7 +31,7 @@ usage() {
 label() {
   case $1 in
     record_codec_fuzz) echo "//coordinator/journal:$1" ;;
-    attach_fuzz | hand_over_fuzz | call_fuzz | peer_fuzz | queue_fuzz) echo "//tests/fuzz/worker:$1" ;;
+    attach_fuzz | connections_fuzz | call_fuzz | peer_fuzz | queue_fuzz) echo "//tests/fuzz/worker:$1" ;;
     frame_fuzz | entries_fuzz) echo "//tests/fuzz/parallel:$1" ;;
     *) echo "//tests/fuzz:$1" ;;
   esac
@@ -82,8 +82,8 @@ main() {
     shift
   fi
   targets=("$@")
-  [[ ${#targets[@]} -gt 0 ]] || targets=(request_fuzz lane_fuzz decode_fuzz record_codec_fuzz
-    attach_fuzz hand_over_fuzz call_fuzz peer_fuzz queue_fuzz frame_fuzz entries_fuzz)
+  [[ ${#targets[@]} -gt 0 ]] || targets=(request_fuzz framed_rpc_fuzz decode_fuzz record_codec_fuzz
+    attach_fuzz connections_fuzz call_fuzz peer_fuzz queue_fuzz frame_fuzz entries_fuzz)
 
   cache=${COHORT_BAZEL_CACHE:-$HOME/.cache/cohort-bazel}
   output_base=${COHORT_FUZZ_OUTPUT_BASE:-$HOME/.cache/cohort-fuzz-build}

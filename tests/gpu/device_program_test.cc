@@ -7,8 +7,8 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tests/failure/child_process.h"
-#include "tests/failure/members.h"
+#include "tests/failure/testing/child_process.h"
+#include "tests/failure/testing/members.h"
 #include "tests/testing/coordinator_process.h"
 
 namespace cohort::testing {
@@ -25,7 +25,7 @@ class DeviceProgramTest : public ::testing::Test {
     return Line();
   }
   std::string Line() {
-    return process_->ReadLine(kPatience).value_or(absl::StrCat("nothing: ", process_->ErrorText()));
+    return process_->ReadLine(kTimeout).value_or(absl::StrCat("nothing: ", process_->ErrorText()));
   }
 
   CoordinatorProcess coordinator_{{}};
@@ -35,7 +35,7 @@ class DeviceProgramTest : public ::testing::Test {
 TEST_F(DeviceProgramTest, GoesThroughTheTableAndFormsAgain) {
   ASSERT_TRUE(coordinator_.Start().ok());
   process_ = std::make_unique<ChildProcess>(std::vector<std::string>{
-      kProgram, "--plane", "device", "--coordinator", coordinator_.address(), "--group", "one"});
+      kProgram, "--backend", "device", "--coordinator", coordinator_.address(), "--group", "one"});
   ASSERT_EQ(Line(), "joined 0 1 1");
   EXPECT_THAT(Ask(absl::StrCat("table ", static_cast<uint32_t>(TestSeed()))), StartsWith("OK "));
   EXPECT_THAT(Ask("rejoin"), "OK 0 1 2");
@@ -48,14 +48,14 @@ TEST_F(DeviceProgramTest, GoesThroughTheTableAndFormsAgain) {
   EXPECT_THAT(Ask("sum"), StartsWith("OK "));
   EXPECT_THAT(Ask("nothing"), StartsWith("INVALID_ARGUMENT"));
   process_->WriteLine("leave");
-  EXPECT_EQ(process_->Wait(kPatience).value_or(-1), 0);
+  EXPECT_EQ(process_->Wait(kTimeout).value_or(-1), 0);
 }
 
 TEST_F(DeviceProgramTest, AProbeSaysThatThereIsADevice) {
   process_ = std::make_unique<ChildProcess>(
-      std::vector<std::string>{kProgram, "--plane", "device", "--probe"});
+      std::vector<std::string>{kProgram, "--backend", "device", "--probe"});
   EXPECT_EQ(Line(), "OK device");
-  EXPECT_EQ(process_->Wait(kPatience).value_or(-1), 0);
+  EXPECT_EQ(process_->Wait(kTimeout).value_or(-1), 0);
 }
 
 // The program ends at its limit, whatever it waits for and whether or not its parent still watches
@@ -63,9 +63,9 @@ TEST_F(DeviceProgramTest, AProbeSaysThatThereIsADevice) {
 TEST_F(DeviceProgramTest, EndsByItselfAtItsLimit) {
   ASSERT_TRUE(coordinator_.Start().ok());
   process_ = std::make_unique<ChildProcess>(std::vector<std::string>{
-      kProgram, "--plane", "device", "--coordinator", coordinator_.address(), "--group", "two",
+      kProgram, "--backend", "device", "--coordinator", coordinator_.address(), "--group", "two",
       "--ranks", "2", "--limit-s", "1"});
-  EXPECT_EQ(process_->Wait(kPatience).value_or(-1), 128 + SIGALRM);
+  EXPECT_EQ(process_->Wait(kTimeout).value_or(-1), 128 + SIGALRM);
 }
 
 }  // namespace

@@ -1,7 +1,8 @@
 // Ranks in processes of their own that share one GPU, and the results when they disagree, are
 // killed or are stopped. The same tests on host memory prove the test where there is no GPU.
 //
-// The tests check results and errors, not times: ranks on one device take turns of milliseconds.
+// The tests check results and errors, not times: ranks on one device get time slices of
+// milliseconds.
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <signal.h>
@@ -20,8 +21,8 @@
 #include "base/unique_fd.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tests/failure/child_process.h"
-#include "tests/failure/members.h"
+#include "tests/failure/testing/child_process.h"
+#include "tests/failure/testing/members.h"
 #include "tests/testing/coordinator_process.h"
 
 namespace cohort::testing {
@@ -32,16 +33,16 @@ using ::testing::AnyOf;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-// The build sets COHORT_TEST_PLANE to "host" or "device".
-constexpr absl::string_view kPlane = COHORT_TEST_PLANE;
-constexpr bool kOnDevice = kPlane == "device";
+// The build sets COHORT_TEST_BACKEND to "host" or "device".
+constexpr absl::string_view kBackend = COHORT_TEST_BACKEND;
+constexpr bool kOnDevice = kBackend == "device";
 
 constexpr int kNoDevice = 3;  // exit status of a probe
 // The limit for joining, forming and the table; only a hang reaches it.
 constexpr absl::Duration kLong = absl::Seconds(150);
 // A rank's process ends itself after this time.
 constexpr int kLimitSeconds = 200;
-// How many of the table's some 2500 cells run, chosen at random; verb_table_test runs all of them.
+// How many of the table's some 2500 cells run, chosen at random. collective_table_test runs all.
 constexpr int kTableCells = 1000;
 // The timeout of calls in which a rank is missing. On a device the first call connects the ranks.
 constexpr absl::Duration kDeadline = kOnDevice ? absl::Seconds(10) : absl::Seconds(2);
@@ -53,7 +54,7 @@ std::string RankProgram() { return ProgramPath("worker/group/testing/rank_progra
 // Returns why ranks cannot run here; empty if they can.
 const std::string& WhyNotHere() {
   static const auto* const why = new std::string([] {
-    ChildProcess probe({RankProgram(), "--plane", std::string(kPlane), "--probe"});
+    ChildProcess probe({RankProgram(), "--backend", std::string(kBackend), "--probe"});
     const std::string line = probe.ReadLine(kLong).value_or("no answer");
     const absl::StatusOr<int> status = probe.Wait(kLong);
     if (status.ok() && *status == 0) return std::string();
@@ -97,10 +98,10 @@ class RanksTest : public ::testing::TestWithParam<int> {
     ranks_.clear();
     for (int rank = 0; rank < size(); ++rank) {
       ranks_.push_back(std::make_unique<ChildProcess>(std::vector<std::string>{
-          RankProgram(), "--plane", std::string(kPlane), "--coordinator", coordinator_.address(),
-          "--group", "ranks", "--rank", absl::StrCat(rank), "--ranks", absl::StrCat(size()),
-          "--deadline-ms", absl::StrCat(absl::ToInt64Milliseconds(deadline)), "--limit-s",
-          absl::StrCat(kLimitSeconds), "--ras", ras}));
+          RankProgram(), "--backend", std::string(kBackend), "--coordinator",
+          coordinator_.address(), "--group", "ranks", "--rank", absl::StrCat(rank), "--ranks",
+          absl::StrCat(size()), "--deadline-ms", absl::StrCat(absl::ToInt64Milliseconds(deadline)),
+          "--limit-s", absl::StrCat(kLimitSeconds), "--ras", ras}));
     }
     for (int rank = 0; rank < size(); ++rank) {
       ASSERT_EQ(Line(rank, kLong), absl::StrCat("joined ", rank, " ", size(), " 1"));
@@ -123,7 +124,7 @@ class RanksTest : public ::testing::TestWithParam<int> {
   }
   int AnyRank() const { return static_cast<int>(Random() % static_cast<unsigned>(size())); }
 
-  void Tell(const std::vector<int>& ranks, const std::string& command) {
+  void SendCommand(const std::vector<int>& ranks, const std::string& command) {
     for (const int rank : ranks) process(rank).WriteLine(command);
   }
   std::string Line(int rank, absl::Duration timeout) {
@@ -134,7 +135,7 @@ class RanksTest : public ::testing::TestWithParam<int> {
   }
   // Returns each rank's answer to `command`.
   std::vector<std::string> Ask(const std::vector<int>& ranks, const std::string& command) {
-    Tell(ranks, command);
+    SendCommand(ranks, command);
     std::vector<std::string> lines;
     for (const int rank : ranks) lines.push_back(Line(rank, kLong));
     return lines;
@@ -150,7 +151,7 @@ class RanksTest : public ::testing::TestWithParam<int> {
   // All ranks reduce in a loop, with one element or many.
   void StartLoops() {
     const int counts[] = {1, 1 << 16, 1 << 22};
-    Tell(All(), absl::StrCat("loop ", counts[Random() % 3]));
+    SendCommand(All(), absl::StrCat("loop ", counts[Random() % 3]));
     for (const int rank : All()) ASSERT_EQ(Line(rank, kLong), "running");
   }
 
@@ -164,7 +165,7 @@ class RanksTest : public ::testing::TestWithParam<int> {
     ExpectAlike(ranks, "sum");
   }
   void Leave(const std::vector<int>& ranks) {
-    Tell(ranks, "leave");
+    SendCommand(ranks, "leave");
     for (const int rank : ranks) {
       const absl::StatusOr<int> status = process(rank).Wait(kLong);
       EXPECT_TRUE(status.ok() && *status == 0) << "rank " << rank << ": " << status.status()
@@ -177,7 +178,7 @@ class RanksTest : public ::testing::TestWithParam<int> {
   std::vector<std::unique_ptr<ChildProcess>> ranks_;
 };
 
-TEST_P(RanksTest, EveryVerbHasTheRightResult) {
+TEST_P(RanksTest, EveryCollectiveHasTheRightResult) {
   ASSERT_NO_FATAL_FAILURE(Start(kLong));
   const std::string table =
       absl::StrCat("table ", static_cast<uint32_t>(TestSeed()), " ", kTableCells);
@@ -190,9 +191,9 @@ TEST_P(RanksTest, EveryVerbHasTheRightResult) {
   Leave(All());
 }
 
-TEST_P(RanksTest, WhoCallsDifferentThingsIsToldAndTheGroupWorksOn) {
+TEST_P(RanksTest, AMismatchIsReportedAndTheGroupWorksOn) {
   ASSERT_NO_FATAL_FAILURE(Start(kLong));
-  for (const char* const what : {"verb", "op", "type", "count", "root"}) {
+  for (const char* const what : {"collective", "op", "type", "count", "root"}) {
     SCOPED_TRACE(what);
     const std::vector<std::string> lines = Ask(All(), absl::StrCat("disagree ", what));
     for (const std::string& line : lines) {
@@ -223,7 +224,7 @@ TEST_P(RanksTest, ARankThatIsKilledIsNamedAndTheOthersGoOn) {
 
 // The group shrinks without new ids and without forming again: NCCL revokes and shrinks the
 // communicator.
-TEST_P(RanksTest, WhatIsLeftOfAGroupGoesOnAsASmallerOne) {
+TEST_P(RanksTest, SurvivorsGoOnAsASmallerGroup) {
   ASSERT_NO_FATAL_FAILURE(Start(kDeadline));
   ExpectAlike(All(), "sum");
   ASSERT_NO_FATAL_FAILURE(StartLoops());
@@ -237,7 +238,7 @@ TEST_P(RanksTest, WhatIsLeftOfAGroupGoesOnAsASmallerOne) {
   Leave(Others(victim));
 }
 
-TEST_P(RanksTest, RecordedCallsHaveTheResultsOfThoseThatAreCalled) {
+TEST_P(RanksTest, RecordedCallsMatchDirectCalls) {
   ASSERT_NO_FATAL_FAILURE(Start(kLong));
   for (int round = 0; round < 3; ++round) {
     ExpectAlike(All(), "replay");
@@ -249,8 +250,8 @@ TEST_P(RanksTest, RecordedCallsHaveTheResultsOfThoseThatAreCalled) {
 TEST_P(RanksTest, ARankThatDoesNotComeIsNamedByTheDeadline) {
   ASSERT_NO_FATAL_FAILURE(Start(kDeadline));
   const int victim = AnyRank();
-  Tell(Others(victim), "loop 65536");
-  Tell({victim}, "loop 65536 20");
+  SendCommand(Others(victim), "loop 65536");
+  SendCommand({victim}, "loop 65536 20");
   for (const int rank : All()) ASSERT_EQ(Line(rank, kLong), "running");
   const pid_t pid = process(victim).pid();
   ASSERT_TRUE(Eventually([pid] { return IsStopped(pid); }));

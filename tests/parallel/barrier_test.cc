@@ -7,8 +7,8 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "gmock/gmock.h"
-#include "tests/failure/members.h"
-#include "tests/parallel/parallel_test.h"
+#include "tests/failure/testing/members.h"
+#include "tests/parallel/testing/parallel_test_base.h"
 
 namespace cohort::testing {
 namespace {
@@ -80,11 +80,11 @@ TEST_P(BarrierTest, NeedsNoCoordinator) {
   coordinator_.Resume();
 }
 
-TEST_P(BarrierTest, NamesWhoIsMissing) {
+TEST_P(BarrierTest, NamesTheMissingRanks) {
   MakeGroup(3);
   const std::vector<absl::Status> statuses = OnRanks([](Group& group) {
     client::CallOptions options;
-    options.timeout = group.rank() == 0 ? absl::Milliseconds(100) : kPatience;
+    options.timeout = group.rank() == 0 ? absl::Milliseconds(100) : kTimeout;
     return group.rank() == 1 ? absl::OkStatus() : group.Barrier(options);
   });
   EXPECT_EQ(statuses[0].code(), absl::StatusCode::kDeadlineExceeded) << statuses[0];
@@ -97,7 +97,7 @@ TEST_P(BarrierTest, NamesWhoIsMissing) {
   ExpectOk(OnRanks([](Group& group) { return group.Barrier(); }));
 }
 
-TEST_P(BarrierTest, IsComparedWithOtherVerbs) {
+TEST_P(BarrierTest, IsComparedWithOtherCollectives) {
   MakeGroup(3);
   ExpectAlike(OnRanks([](Group& group) {
                 const Tensor tensor = Upload(group, Ones(4));
@@ -109,7 +109,7 @@ TEST_P(BarrierTest, IsComparedWithOtherVerbs) {
               }),
               absl::StatusCode::kInvalidArgument, "rank 0 barrier; rank 2 exchange_sizes");
   ExpectAlike(OnRanks([](Group& group) {
-                return group.rank() == 0 ? group.Refuse(absl::InternalError("it is ill"))
+                return group.rank() == 0 ? group.FailCollective(absl::InternalError("it is ill"))
                                          : group.Barrier();
               }),
               absl::StatusCode::kInvalidArgument, "it is ill; rank 1 barrier");

@@ -9,11 +9,11 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "client/collective/async_calls.h"
-#include "client/parallel/collectives/buffers.h"
 #include "client/parallel/collectives/by_mode.h"
-#include "client/parallel/messages/pending.h"
+#include "client/parallel/collectives/result_buffers.h"
+#include "client/parallel/messages/pending_call.h"
 #include "gmock/gmock.h"
-#include "tests/parallel/collective_rounds.h"
+#include "tests/parallel/testing/collective_rounds.h"
 
 namespace cohort::parallel {
 namespace {

@@ -1,6 +1,6 @@
 // Groups that only their members create, on groups of every form: overlapping sets, the same set
 // again, and members that do not come, fail or disagree.
-#include "client/parallel/layout/create_group.h"
+#include "client/parallel/layout/groups/create_group.h"
 
 #include <functional>
 #include <memory>
@@ -10,11 +10,11 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "base/mutex.h"
 #include "base/status_macros.h"
+#include "base/threads/mutex.h"
 #include "client/parallel/collectives/destroy.h"
 #include "gmock/gmock.h"
-#include "tests/parallel/parallel_test.h"
+#include "tests/parallel/testing/parallel_test_base.h"
 
 namespace cohort::testing {
 namespace {
@@ -126,9 +126,9 @@ TEST_P(CreateGroupTest, ACreationThatTimedOutDoesNotMisalignTheNext) {
     EXPECT_EQ(Create(rank(alone), {0, 2}, Within(kShort)).status().code(),
               absl::StatusCode::kDeadlineExceeded);
   }
-  // One rank fails after the agreement: the others wait for its seat.
+  // One rank fails after the agreement: the others wait for it to join.
   const client::GroupFactory failing =
-      [](const client::GroupPlace&) -> absl::StatusOr<std::unique_ptr<client::Group>> {
+      [](const client::PlannedRank&) -> absl::StatusOr<std::unique_ptr<client::Group>> {
     return absl::ResourceExhaustedError("no GPU");
   };
   const std::vector<absl::Status> failed = OnRanks([&](client::Group& world) -> absl::Status {

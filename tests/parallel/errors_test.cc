@@ -9,10 +9,10 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "client/rendezvous/admin_client.h"
-#include "client/rendezvous/process_group.h"
+#include "client/rendezvous/process_group/process_group.h"
 #include "gmock/gmock.h"
-#include "tests/failure/members.h"
-#include "tests/parallel/parallel_test.h"
+#include "tests/failure/testing/members.h"
+#include "tests/parallel/testing/parallel_test_base.h"
 
 namespace cohort::testing {
 namespace {
@@ -161,7 +161,7 @@ TEST_P(ErrorsTest, ExtentsThatDoNotDivide) {
   }
 }
 
-TEST_P(ErrorsTest, WhatCannotBeReduced) {
+TEST_P(ErrorsTest, TypesThatCannotBeReduced) {
   for (const int size : kSizes) {
     MakeGroup(size);
     ExpectRefused(
@@ -179,7 +179,7 @@ TEST_P(ErrorsTest, WhatCannotBeReduced) {
   }
 }
 
-TEST_P(ErrorsTest, ASeatThatIsTaken) {
+TEST_P(ErrorsTest, ARankThatIsTaken) {
   for (const int size : kSizes) {
     MakeGroup(size);
     client::ProcessGroupOptions second = Member(rank(0).name(), 1, size);
@@ -202,7 +202,7 @@ TEST_P(ErrorsTest, AGroupThatIsNotThere) {
   }
 }
 
-TEST_P(ErrorsTest, WhatIsOfAnOldGeneration) {
+TEST_P(ErrorsTest, ValuesOfAnOldGeneration) {
   for (const int size : kSizes) {
     MakeGroup(size);
     std::vector<std::unique_ptr<client::Sequence>> sequences(static_cast<size_t>(size));
@@ -213,7 +213,7 @@ TEST_P(ErrorsTest, WhatIsOfAnOldGeneration) {
           group.Record([&](client::Group& to) { return to.AllReduce(tensor, tensor, kSum); }));
       if (group.rank() == 0) group.Abort(absl::CancelledError("for the test"));
       EXPECT_FALSE(group.AllReduce(tensor, tensor, kSum).ok());
-      return group.Rejoin(kPatience);
+      return group.Rejoin(kTimeout);
     }));
     ExpectSame(absl::StatusCode::kFailedPrecondition, OnRanks([&](client::Group& group) {
                  return sequences[static_cast<size_t>(group.rank())]->Replay({});
@@ -237,7 +237,7 @@ TEST_P(ErrorsTest, ARankThatDoesNotCome) {
       EXPECT_TRUE(absl::IsDeadlineExceeded(status) || absl::IsAborted(status)) << status;
       EXPECT_THAT(std::string(status.message()), HasSubstr(absl::StrCat(late)));
     }
-    ExpectOk(OnRanks([](client::Group& group) { return group.Rejoin(kPatience); }));
+    ExpectOk(OnRanks([](client::Group& group) { return group.Rejoin(kTimeout); }));
     ExpectUsable();
   }
 }
@@ -253,7 +253,7 @@ TEST_P(ErrorsTest, ARankThatGivesUp) {
       EXPECT_EQ(status.code(), absl::StatusCode::kAborted) << status;
       EXPECT_THAT(std::string(status.message()), HasSubstr("rank 1 aborted: out of ideas"));
     }
-    ExpectOk(OnRanks([](client::Group& group) { return group.Rejoin(kPatience); }));
+    ExpectOk(OnRanks([](client::Group& group) { return group.Rejoin(kTimeout); }));
     ExpectUsable();
   }
 }
@@ -270,11 +270,11 @@ TEST_P(ErrorsTest, AnObjectThatHasExpired) {
     EXPECT_EQ(members[0]->ExpireData(absl::ZeroDuration()).value_or(-1), size - 1);
     for (int rank = 1; rank < size; ++rank) {
       client::ProcessGroup& member = *members[static_cast<size_t>(rank)];
-      const absl::Status lost = member.Receive(0, "", kPatience).status();
+      const absl::Status lost = member.Receive(0, "", kTimeout).status();
       EXPECT_EQ(lost.code(), absl::StatusCode::kDataLoss) << lost;
       EXPECT_THAT(std::string(lost.message()), HasSubstr("expired"));
       ASSERT_TRUE(members[0]->Send("new", rank).ok());
-      EXPECT_EQ(member.Receive(0, "", kPatience).value_or(""), "new");
+      EXPECT_EQ(member.Receive(0, "", kTimeout).value_or(""), "new");
     }
     ExpectUsable();
   }
@@ -329,14 +329,14 @@ TEST_P(ErrorsTest, ACoordinatorThatIsAway) {
   for (const int size : kSizes) {
     MakeGroup(size, absl::Milliseconds(500));
     coordinator_.Pause();
-    const auto meet = [](client::Group& group, const client::CallOptions& options = {}) {
+    const auto barrier = [](client::Group& group, const client::CallOptions& options = {}) {
       return group.AllGatherObjects("", options).status();
     };
     const std::vector<absl::Status> statuses =
-        OnRanks([&](client::Group& group) { return meet(group); });
+        OnRanks([&](client::Group& group) { return barrier(group); });
     // Collectives on tensors do not need the coordinator.
     client::CallOptions patient;
-    patient.timeout = kPatience;
+    patient.timeout = kTimeout;
     ExpectOk(OnRanks([&](client::Group& group) {
       return group.AllReduce(F32({64}), F32({64}), kSum, patient);
     }));
@@ -347,9 +347,9 @@ TEST_P(ErrorsTest, ACoordinatorThatIsAway) {
     ExpectOk(OnRanks([&](client::Group& group) {
       // The first exchange is still the one without an answer: at the coordinator, its time may
       // have run out for all ranks.
-      const absl::Status same = meet(group, patient);
+      const absl::Status same = barrier(group, patient);
       EXPECT_TRUE(same.ok() || absl::IsDeadlineExceeded(same)) << same;
-      return meet(group, patient);
+      return barrier(group, patient);
     }));
     ExpectUsable();
   }

@@ -10,22 +10,22 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "client/parallel/layout/colossalai_layout.h"
-#include "client/parallel/layout/create_groups.h"
-#include "client/parallel/layout/create_layout.h"
-#include "client/parallel/layout/group_facts.h"
+#include "client/parallel/layout/groups/create_groups.h"
+#include "client/parallel/layout/groups/create_layout.h"
+#include "client/parallel/layout/groups/group_facts.h"
 #include "client/parallel/layout/megatron_layout.h"
 #include "client/parallel/layout/vllm_layout.h"
 #include "gmock/gmock.h"
-#include "tests/failure/child_process.h"
-#include "tests/failure/members.h"
-#include "tests/parallel/parallel_test.h"
+#include "tests/failure/testing/child_process.h"
+#include "tests/failure/testing/members.h"
+#include "tests/parallel/testing/parallel_test_base.h"
 
 namespace cohort::parallel {
 namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
-using testing::kPatience;
+using testing::kTimeout;
 using testing::WorkerTest;
 
 class LayoutTest : public testing::ParallelTest {
@@ -67,7 +67,7 @@ class LayoutTest : public testing::ParallelTest {
     }));
   }
 
-  // Expects that the world still works after a refusal.
+  // Expects that the world still works after an error.
   void ExpectWorks() {
     RankList all(static_cast<size_t>(size()));
     std::iota(all.begin(), all.end(), 0);
@@ -78,8 +78,8 @@ class LayoutTest : public testing::ParallelTest {
   }
 
   // Expects the same error on all ranks, with these words.
-  static void ExpectAllHear(const std::vector<absl::Status>& statuses, absl::StatusCode code,
-                            const std::vector<std::string>& words) {
+  static void ExpectErrorOnAll(const std::vector<absl::Status>& statuses, absl::StatusCode code,
+                               const std::vector<std::string>& words) {
     for (const absl::Status& status : statuses) {
       EXPECT_EQ(status, statuses.front());
       EXPECT_EQ(status.code(), code) << status;
@@ -143,12 +143,12 @@ TEST_P(LayoutTest, ALayoutMayBeAPartOfTheWorld) {
   }));
 
   const Layout larger = *MegatronLayout(4, MegatronSizes());
-  ExpectAllHear(OnRanks([&](client::Group& world) {
-                  return CreateLayout(world, world.rank() == 1 ? larger : layout,
-                                      FactoryOf(world.rank()), options)
-                      .status();
-                }),
-                absl::StatusCode::kInvalidArgument, {"rank 1", "ranks 0..3", "the world 3"});
+  ExpectErrorOnAll(OnRanks([&](client::Group& world) {
+                     return CreateLayout(world, world.rank() == 1 ? larger : layout,
+                                         FactoryOf(world.rank()), options)
+                         .status();
+                   }),
+                   absl::StatusCode::kInvalidArgument, {"rank 1", "ranks 0..3", "the world 3"});
   ExpectWorks();
 }
 
@@ -190,7 +190,7 @@ TEST_P(LayoutTest, ListsMayLeaveOutOrOverlap) {
   }));
 }
 
-TEST_P(LayoutTest, AllHearWhoDiffersInWhat) {
+TEST_P(LayoutTest, AllRanksLearnWhichRankDiffersAndHow) {
   MakeGroup(3);
   struct Call {
     RankLists lists = {{0, 1}, {2}};
@@ -203,7 +203,7 @@ TEST_P(LayoutTest, AllHearWhoDiffersInWhat) {
       return CreateGroups(world, call.lists, call.role, FactoryOf(world.rank()), call.options)
           .status();
     });
-    ExpectAllHear(statuses, absl::StatusCode::kInvalidArgument, words);
+    ExpectErrorOnAll(statuses, absl::StatusCode::kInvalidArgument, words);
     ExpectWorks();
   };
   Call call;
@@ -243,7 +243,7 @@ TEST_P(LayoutTest, AllHearWhoDiffersInWhat) {
                         world.rank() == 1 ? nullptr : FactoryOf(world.rank()))
         .status();
   });
-  ExpectAllHear(statuses, absl::StatusCode::kInvalidArgument, {"rank 1", "no factory"});
+  ExpectErrorOnAll(statuses, absl::StatusCode::kInvalidArgument, {"rank 1", "no factory"});
 }
 
 TEST_P(LayoutTest, LayoutsThatDifferAreNamed) {
@@ -252,15 +252,16 @@ TEST_P(LayoutTest, LayoutsThatDifferAreNamed) {
   sizes.tensor = 4;
   VllmSizes decode = sizes;
   decode.decode_context = 2;
-  ExpectAllHear(OnRanks([&](client::Group& world) {
-                  return CreateLayout(world, *VllmLayout(4, world.rank() == 1 ? decode : sizes),
-                                      FactoryOf(world.rank()))
-                      .status();
-                }),
-                absl::StatusCode::kInvalidArgument,
-                {"ranks 0 and 1", "groups of kind decode-context [[0], [1], [2], [3]] on rank 0"});
+  ExpectErrorOnAll(
+      OnRanks([&](client::Group& world) {
+        return CreateLayout(world, *VllmLayout(4, world.rank() == 1 ? decode : sizes),
+                            FactoryOf(world.rank()))
+            .status();
+      }),
+      absl::StatusCode::kInvalidArgument,
+      {"ranks 0 and 1", "groups of kind decode-context [[0], [1], [2], [3]] on rank 0"});
   // A layout and lists of ranks differ, too.
-  ExpectAllHear(
+  ExpectErrorOnAll(
       OnRanks([&](client::Group& world) -> absl::Status {
         if (world.rank() == 3) {
           return CreateGroups(world, {{0}}, Role::kData, FactoryOf(3)).status();
@@ -276,15 +277,15 @@ TEST_P(LayoutTest, LayoutsThatDifferAreNamed) {
   });
   EXPECT_TRUE(statuses[2].ok()) << statuses[2];
   statuses.erase(statuses.begin() + 2);
-  ExpectAllHear(statuses, absl::StatusCode::kInvalidArgument, {"rank 2", "another exchange"});
+  ExpectErrorOnAll(statuses, absl::StatusCode::kInvalidArgument, {"rank 2", "another exchange"});
   ExpectWorks();
 }
 
-TEST_P(LayoutTest, OfLongListsThePartThatDiffersIsShown) {
+TEST_P(LayoutTest, ErrorsShowTheDifferingPartOfLongLists) {
   MakeGroup(2);
   CreateGroupsOptions options;
   options.overlap = true;
-  ExpectAllHear(
+  ExpectErrorOnAll(
       OnRanks([&](client::Group& world) {
         RankLists lists(500, {0, 1});
         if (world.rank() == 1) lists[400] = {1, 0};
@@ -294,14 +295,14 @@ TEST_P(LayoutTest, OfLongListsThePartThatDiffersIsShown) {
       {"the lists ...", "[0, 1], [0, 1], [0, 1]", "[0, 1], [1, 0], [0, 1]", "on rank 1"});
 }
 
-TEST_P(LayoutTest, AllHearWhoCouldNot) {
+TEST_P(LayoutTest, AllRanksLearnWhichRankFailed) {
   MakeGroup(3);
   CreateGroupsOptions options;
   options.timeout = absl::Seconds(1);
   const auto statuses = OnRanks([&](client::Group& world) {
     const client::GroupFactory real = FactoryOf(world.rank());
     const client::GroupFactory failing =
-        [&](const client::GroupPlace& place) -> absl::StatusOr<std::unique_ptr<client::Group>> {
+        [&](const client::PlannedRank& place) -> absl::StatusOr<std::unique_ptr<client::Group>> {
       // The first group is made, on both of its ranks.
       if (world.rank() == 1 && place.world_size == 3) return absl::ResourceExhaustedError("no GPU");
       return real(place);
@@ -309,8 +310,8 @@ TEST_P(LayoutTest, AllHearWhoCouldNot) {
     options.overlap = true;
     return CreateGroups(world, {{0, 1}, {0, 1, 2}}, Role::kTensor, failing, options).status();
   });
-  ExpectAllHear(statuses, absl::StatusCode::kResourceExhausted,
-                {"rank 1 of group", "no GPU", "of ranks 0,1,2", "nor could ranks 0,2"});
+  ExpectErrorOnAll(statuses, absl::StatusCode::kResourceExhausted,
+                   {"rank 1 of group", "no GPU", "of ranks 0,1,2", "nor could ranks 0,2"});
   ExpectWorks();
 }
 
@@ -319,10 +320,10 @@ TEST_F(WorkerTest, ARankThatDiesIsNamed) {
   std::vector<std::unique_ptr<testing::ChildProcess>> ranks;
   for (int rank = 0; rank < 3; ++rank) {
     ranks.push_back(std::make_unique<testing::ChildProcess>(std::vector<std::string>{
-        "tests/parallel/layout_rank_main", coordinator_.address(), absl::StrCat(rank)}));
+        "tests/parallel/testing/layout_rank_main", coordinator_.address(), absl::StrCat(rank)}));
   }
   for (const int rank : {0, 2}) {
-    const absl::StatusOr<std::string> line = ranks[static_cast<size_t>(rank)]->ReadLine(kPatience);
+    const absl::StatusOr<std::string> line = ranks[static_cast<size_t>(rank)]->ReadLine(kTimeout);
     ASSERT_TRUE(line.ok()) << line.status();
     // Rank 2's group has no other member, and rank 2 gets the error all the same.
     EXPECT_THAT(*line, AllOf(HasSubstr("ABORTED"), HasSubstr("rank-1"),

@@ -11,7 +11,7 @@
 #include "client/parallel/moe/dispatch.h"
 #include "client/parallel/moe/expert_dispatch.h"
 #include "gmock/gmock.h"
-#include "tests/parallel/parallel_test.h"
+#include "tests/parallel/testing/parallel_test_base.h"
 
 namespace cohort::testing {
 namespace {

@@ -12,7 +12,7 @@
 #include "client/parallel/moe/dispatch.h"
 #include "cuda_runtime_api.h"
 #include "gmock/gmock.h"
-#include "tests/parallel/parallel_test.h"
+#include "tests/parallel/testing/parallel_test_base.h"
 #include "worker/group/testing/tensor_model.h"
 
 namespace cohort::testing {

@@ -14,15 +14,15 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "base/small_float.h"
 #include "base/status_macros.h"
+#include "base/tensor/small_float.h"
 #include "base/testing/random_tensor.h"
 #include "client/parallel/moe/expert_dispatch.h"
 #include "gmock/gmock.h"
-#include "tests/failure/members.h"
-#include "tests/parallel/parallel_test.h"
-#include "worker/communicator/nccl/testing/fake_nccl_api.h"
-#include "worker/group/cuda_plane.h"
+#include "tests/failure/testing/members.h"
+#include "tests/parallel/testing/parallel_test_base.h"
+#include "worker/communicator/nccl/api/testing/fake_nccl_api.h"
+#include "worker/group/gpu/cuda_gpu_context.h"
 #include "worker/group/local_group.h"
 
 namespace cohort::testing {
@@ -327,7 +327,7 @@ class MoeExpertsTest : public ParallelTest {
 
 TEST_P(MoeExpertsTest, GiveEveryTokenItsSum) { RunSteps({1, 2, 3, 4}, 12); }
 
-TEST_P(MoeExpertsTest, OfManyRanksGiveEveryTokenItsSum) { RunSteps({5, 6, 7, 8}, 6); }
+TEST_P(MoeExpertsTest, ManyRanksGiveEveryTokenItsSum) { RunSteps({5, 6, 7, 8}, 6); }
 
 // Rows that do not travel together, with sums that depend on the order, give the same bits twice.
 TEST_P(MoeExpertsTest, GiveTheSameBitsEachTime) {
@@ -418,7 +418,7 @@ TEST_P(MoeExpertsTest, WorkInGroupsOfGpusAlone) {
     options.membership.rank = rank;
     options.membership.world_size = kRanks;
     options.bootstrap.placement = Placement::kDevice;
-    options.plane = std::make_shared<worker::CudaPlane>(nccl, rank);
+    options.gpu_context = std::make_shared<worker::CudaGpuContext>(nccl, rank);
     absl::StatusOr<std::unique_ptr<client::Group>> group = worker::LocalGroup::Create(options);
     EXPECT_TRUE(group.ok()) << group.status();
     if (group.ok()) groups[static_cast<size_t>(rank)] = *std::move(group);

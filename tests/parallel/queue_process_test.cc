@@ -13,7 +13,7 @@
 #include "absl/strings/str_split.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "tests/failure/child_process.h"
+#include "tests/failure/testing/child_process.h"
 #include "tests/testing/coordinator_process.h"
 
 namespace cohort::testing {
@@ -23,8 +23,8 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-constexpr absl::Duration kPatience = absl::Seconds(60);
-constexpr char kProgram[] = "tests/parallel/queue_main";
+constexpr absl::Duration kTimeout = absl::Seconds(60);
+constexpr char kProgram[] = "tests/parallel/testing/queue_main";
 constexpr int kForever = 100000000;
 
 // COHORT_TEST_SEED repeats a run.
@@ -33,7 +33,7 @@ uint64_t TestSeed() {
   return given != nullptr ? std::strtoull(given, nullptr, 10) : std::random_device()();
 }
 
-enum class Way { kMemory, kStream };
+enum class Transport { kMemory, kStream };
 
 class QueueProcessTest : public ::testing::Test {
  protected:
@@ -41,13 +41,13 @@ class QueueProcessTest : public ::testing::Test {
 
   ChildProcess& end(int rank) { return *ends_[static_cast<size_t>(rank)]; }
   std::string Line(int rank) {
-    absl::StatusOr<std::string> line = end(rank).ReadLine(kPatience);
+    absl::StatusOr<std::string> line = end(rank).ReadLine(kTimeout);
     return line.ok() ? *line : absl::StrCat("no line: ", line.status().ToString());
   }
-  void Tell(int rank, const std::string& verb, int first, int count, int most,
-            int timeout_ms = 60000) {
+  void SendCommand(int rank, const std::string& command, int first, int count, int most,
+                   int timeout_ms = 60000) {
     end(rank).WriteLine(
-        absl::StrCat(verb, " ", first, " ", count, " ", seed_, " ", most, " ", timeout_ms));
+        absl::StrCat(command, " ", first, " ", count, " ", seed_, " ", most, " ", timeout_ms));
   }
   std::string Ask(int rank, const std::string& command) {
     end(rank).WriteLine(command);
@@ -60,9 +60,10 @@ class QueueProcessTest : public ::testing::Test {
   std::vector<std::unique_ptr<ChildProcess>> ends_;
 };
 
-class QueueWaysTest : public QueueProcessTest, public ::testing::WithParamInterface<Way> {
+class QueueTransportsTest : public QueueProcessTest,
+                            public ::testing::WithParamInterface<Transport> {
  protected:
-  bool streams() const { return GetParam() == Way::kStream; }
+  bool streams() const { return GetParam() == Transport::kStream; }
 
   // Rank 0 writes; for streams, it is on another host than the rest.
   void MakeQueue(int size) {
@@ -81,24 +82,24 @@ class QueueWaysTest : public QueueProcessTest, public ::testing::WithParamInterf
   }
 };
 
-TEST_P(QueueWaysTest, AFloodOfAllSizesArrives) {
+TEST_P(QueueTransportsTest, AFloodOfAllSizesArrives) {
   MakeQueue(3);
-  for (int rank = 1; rank < 3; ++rank) Tell(rank, "read", 0, 3020, 0);
-  Tell(0, "write", 0, 3020, 0);
+  for (int rank = 1; rank < 3; ++rank) SendCommand(rank, "read", 0, 3020, 0);
+  SendCommand(0, "write", 0, 3020, 0);
   for (int rank = 1; rank < 3; ++rank) EXPECT_EQ(Line(rank), "running");
   for (int rank = 0; rank < 3; ++rank) EXPECT_EQ(Line(rank), "3020 OK ");
   // Values of up to ten times the size of the ring.
-  for (int rank = 1; rank < 3; ++rank) Tell(rank, "read", 0, 40, 10 << 20);
-  Tell(0, "write", 0, 40, 10 << 20);
+  for (int rank = 1; rank < 3; ++rank) SendCommand(rank, "read", 0, 40, 10 << 20);
+  SendCommand(0, "write", 0, 40, 10 << 20);
   for (int rank = 1; rank < 3; ++rank) EXPECT_EQ(Line(rank), "running");
   for (int rank = 0; rank < 3; ++rank) EXPECT_EQ(Line(rank), "40 OK ");
 }
 
-TEST_P(QueueWaysTest, ADeadReaderIsNotWaitedFor) {
+TEST_P(QueueTransportsTest, ADeadReaderIsNotWaitedFor) {
   MakeQueue(3);
-  Tell(0, "write", 0, 2000, 100000);
-  Tell(1, "read", 0, 2000, 100000);
-  Tell(2, "read", 0, kForever, 100000);
+  SendCommand(0, "write", 0, 2000, 100000);
+  SendCommand(1, "read", 0, 2000, 100000);
+  SendCommand(2, "read", 0, kForever, 100000);
   EXPECT_EQ(Line(2), "running");
   end(2).Kill();
   EXPECT_EQ(Line(0), "2000 OK ");
@@ -106,17 +107,17 @@ TEST_P(QueueWaysTest, ADeadReaderIsNotWaitedFor) {
   EXPECT_EQ(Line(1), "2000 OK ");
   EXPECT_THAT(Ask(0, "departures"), StartsWith("rank 2: its process is gone"));
   end(1).Kill();
-  Tell(0, "write", 0, kForever, 100000);
+  SendCommand(0, "write", 0, kForever, 100000);
   EXPECT_THAT(
       Line(0),
       AllOf(HasSubstr(" ABORTED the queue of rank 0 in group \"queue\": all readers are gone"),
             HasSubstr("rank 1 (its process is gone"), HasSubstr("rank 2 (its")));
 }
 
-TEST_P(QueueWaysTest, ADeadWriterIsNamedBehindWhatItWrote) {
+TEST_P(QueueTransportsTest, ADeadWriterIsNamedAfterItsValues) {
   MakeQueue(3);
-  Tell(0, "write", 0, kForever, 100000);
-  for (int rank = 1; rank < 3; ++rank) Tell(rank, "read", 0, kForever, 100000);
+  SendCommand(0, "write", 0, kForever, 100000);
+  for (int rank = 1; rank < 3; ++rank) SendCommand(rank, "read", 0, kForever, 100000);
   for (int rank = 1; rank < 3; ++rank) EXPECT_EQ(Line(rank), "running");
   end(0).Kill();
   std::vector<std::string> counts;
@@ -136,9 +137,9 @@ TEST_P(QueueWaysTest, ADeadWriterIsNamedBehindWhatItWrote) {
 // answer.
 TEST_F(QueueProcessTest, ADeadProcessWithAChildIsDead) {
   ChildProcess writer({kProgram, "external", "orders"});
-  ASSERT_EQ(*writer.ReadLine(kPatience), "made self");
+  ASSERT_EQ(*writer.ReadLine(kTimeout), "made self");
   writer.WriteLine("handle");
-  const std::string handle = *writer.ReadLine(kPatience);
+  const std::string handle = *writer.ReadLine(kTimeout);
   for (const char* name : {"first", "second"}) {
     ends_.push_back(
         std::make_unique<ChildProcess>(std::vector<std::string>{kProgram, "open", handle, name}));
@@ -146,29 +147,29 @@ TEST_F(QueueProcessTest, ADeadProcessWithAChildIsDead) {
   }
   EXPECT_EQ(Ask(1, "fork"), "OK ");
   end(1).Kill();
-  Tell(0, "read", 0, kForever, 100000);
+  SendCommand(0, "read", 0, kForever, 100000);
   writer.WriteLine(absl::StrCat("write 0 500 ", seed_, " 100000 60000"));
-  EXPECT_EQ(*writer.ReadLine(kPatience), "500 OK ");
+  EXPECT_EQ(*writer.ReadLine(kTimeout), "500 OK ");
   writer.WriteLine("departures");
-  EXPECT_EQ(*writer.ReadLine(kPatience), "second: its process is gone; ");
+  EXPECT_EQ(*writer.ReadLine(kTimeout), "second: its process is gone; ");
   EXPECT_EQ(Line(0), "running");
 
   writer.WriteLine("fork");
-  EXPECT_EQ(*writer.ReadLine(kPatience), "OK ");
+  EXPECT_EQ(*writer.ReadLine(kTimeout), "OK ");
   writer.Kill();
   EXPECT_THAT(Line(0), AllOf(StartsWith("500 ABORTED "),
                              HasSubstr("the writer of \"orders\", who writes it, is gone")));
-  // The writer is gone from its door, and a new reader gets that error at once.
+  // The writer no longer listens, and a new reader gets that error at once.
   ChildProcess late({kProgram, "open", handle, "late"});
-  EXPECT_THAT(*late.ReadLine(kPatience),
+  EXPECT_THAT(*late.ReadLine(kTimeout),
               AllOf(StartsWith("failed UNAVAILABLE "), HasSubstr("the writer's process is gone")));
 }
 
-TEST_P(QueueWaysTest, AStoppedReaderHoldsTheWriterBackAndIsNamed) {
+TEST_P(QueueTransportsTest, AStoppedReaderHoldsTheWriterBackAndIsNamed) {
   MakeQueue(3);
   end(2).Signal(SIGSTOP);
-  Tell(0, "write", 0, kForever, 50000, 300);
-  Tell(1, "read", 0, kForever, 50000, 300);
+  SendCommand(0, "write", 0, kForever, 50000, 300);
+  SendCommand(1, "read", 0, kForever, 50000, 300);
   const std::string stopped = Line(0);
   EXPECT_THAT(stopped, AllOf(HasSubstr(" DEADLINE_EXCEEDED "), HasSubstr("rank 2 is "),
                              ::testing::Not(HasSubstr("rank 1 is "))));
@@ -180,9 +181,9 @@ TEST_P(QueueWaysTest, AStoppedReaderHoldsTheWriterBackAndIsNamed) {
   EXPECT_EQ(read.substr(0, read.find(' ')), absl::StrCat(written));
   // The stopped reader goes on, and loses no value.
   end(2).Signal(SIGCONT);
-  Tell(2, "read", 0, written + 100, 50000);
-  Tell(1, "read", written, 100, 50000);
-  Tell(0, "write", written, 100, 50000);
+  SendCommand(2, "read", 0, written + 100, 50000);
+  SendCommand(1, "read", written, 100, 50000);
+  SendCommand(0, "write", written, 100, 50000);
   EXPECT_EQ(Line(2), "running");
   EXPECT_EQ(Line(1), "running");
   EXPECT_EQ(Line(0), "100 OK ");
@@ -190,7 +191,7 @@ TEST_P(QueueWaysTest, AStoppedReaderHoldsTheWriterBackAndIsNamed) {
   EXPECT_EQ(Line(2), absl::StrCat(written + 100, " OK "));
 }
 
-TEST_P(QueueWaysTest, WhoWaitsTakesNoProcessor) {
+TEST_P(QueueTransportsTest, AWaitingReaderUsesNoProcessor) {
   MakeQueue(3);
   const auto expect_idle = [&](int rank) {
     const std::string line = Line(rank);
@@ -207,11 +208,11 @@ TEST_P(QueueWaysTest, WhoWaitsTakesNoProcessor) {
   expect_idle(0);
 }
 
-TEST_P(QueueWaysTest, AProcessOutsideOfTheGroupWritesAndOthersRead) {
+TEST_P(QueueTransportsTest, AProcessOutsideOfTheGroupWritesAndOthersRead) {
   ChildProcess writer({kProgram, "external", "orders", "listen=127.0.0.1:0"});
-  ASSERT_EQ(*writer.ReadLine(kPatience), "made self");
+  ASSERT_EQ(*writer.ReadLine(kTimeout), "made self");
   writer.WriteLine("handle");
-  const std::string handle = *writer.ReadLine(kPatience);
+  const std::string handle = *writer.ReadLine(kTimeout);
   for (int rank = 0; rank < 2; ++rank) {
     ends_.push_back(std::make_unique<ChildProcess>(
         std::vector<std::string>{kProgram, "rank", coordinator_.address(), "queue",
@@ -221,23 +222,23 @@ TEST_P(QueueWaysTest, AProcessOutsideOfTheGroupWritesAndOthersRead) {
       std::vector<std::string>{kProgram, "open", handle, "a visitor"}));
   for (int rank = 0; rank < 3; ++rank) EXPECT_EQ(Line(rank), "made shared memory");
   writer.WriteLine("readers 3");
-  EXPECT_EQ(*writer.ReadLine(kPatience), "OK ");
-  for (int rank = 0; rank < 3; ++rank) Tell(rank, "read", 0, 50, 2 << 20);
+  EXPECT_EQ(*writer.ReadLine(kTimeout), "OK ");
+  for (int rank = 0; rank < 3; ++rank) SendCommand(rank, "read", 0, 50, 2 << 20);
   writer.WriteLine(absl::StrCat("write 0 50 ", seed_, " ", 2 << 20, " 60000"));
-  EXPECT_EQ(*writer.ReadLine(kPatience), "50 OK ");
+  EXPECT_EQ(*writer.ReadLine(kTimeout), "50 OK ");
   for (int rank = 0; rank < 3; ++rank) EXPECT_EQ(Line(rank), "running");
   for (int rank = 0; rank < 3; ++rank) EXPECT_EQ(Line(rank), "50 OK ");
   end(2).Kill();
   writer.WriteLine("shutdown the war is over");
-  EXPECT_EQ(*writer.ReadLine(kPatience), "OK ");
+  EXPECT_EQ(*writer.ReadLine(kTimeout), "OK ");
   for (int rank = 0; rank < 2; ++rank) {
-    Tell(rank, "read", 50, 1, 100);
+    SendCommand(rank, "read", 50, 1, 100);
     EXPECT_THAT(Line(rank), AllOf(StartsWith("0 CANCELLED "), HasSubstr("the war is over")));
   }
 }
 
 // All ranks know that it is on the writer's host, but the memory does not fit into its addresses.
-TEST_F(QueueProcessTest, WhoCannotMapTheMemoryReadsAStream) {
+TEST_F(QueueProcessTest, AReaderThatCannotMapTheMemoryReadsAStream) {
   for (int rank = 0; rank < 3; ++rank) {
     std::vector<std::string> command = {
         kProgram,           "rank", coordinator_.address(),         "queue",
@@ -248,15 +249,16 @@ TEST_F(QueueProcessTest, WhoCannotMapTheMemoryReadsAStream) {
   EXPECT_EQ(Line(0), "made self");
   EXPECT_EQ(Line(1), "made shared memory");
   EXPECT_THAT(Line(2), StartsWith("made stream "));
-  for (int rank = 1; rank < 3; ++rank) Tell(rank, "read", 0, 20, 1 << 20);
-  Tell(0, "write", 0, 20, 1 << 20);
+  for (int rank = 1; rank < 3; ++rank) SendCommand(rank, "read", 0, 20, 1 << 20);
+  SendCommand(0, "write", 0, 20, 1 << 20);
   for (int rank = 1; rank < 3; ++rank) EXPECT_EQ(Line(rank), "running");
   for (int rank = 0; rank < 3; ++rank) EXPECT_EQ(Line(rank), "20 OK ");
 }
 
-INSTANTIATE_TEST_SUITE_P(Ways, QueueWaysTest, ::testing::Values(Way::kMemory, Way::kStream),
+INSTANTIATE_TEST_SUITE_P(Transports, QueueTransportsTest,
+                         ::testing::Values(Transport::kMemory, Transport::kStream),
                          [](const auto& info) {
-                           return info.param == Way::kMemory ? "Memory" : "Stream";
+                           return info.param == Transport::kMemory ? "Memory" : "Stream";
                          });
 
 }  // namespace

@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "client/parallel/queue/message_queue.h"
 #include "gmock/gmock.h"
-#include "tests/parallel/parallel_test.h"
+#include "tests/parallel/testing/parallel_test_base.h"
 
 namespace cohort::testing {
 namespace {

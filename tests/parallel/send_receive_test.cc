@@ -7,8 +7,8 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "gmock/gmock.h"
-#include "tests/parallel/parallel_test.h"
-#include "tests/parallel/placed_tensor.h"
+#include "tests/parallel/testing/parallel_test_base.h"
+#include "tests/parallel/testing/placed_tensor.h"
 
 namespace cohort::parallel {
 namespace {
@@ -71,7 +71,7 @@ TEST_P(SendReceiveTest, RoundTheRing) {
   }
 }
 
-TEST_P(SendReceiveTest, WhatIsNotExpectedIsGone) {
+TEST_P(SendReceiveTest, UnexpectedTensorsAreDropped) {
   MakeGroup(2);
   std::mt19937 random(1);
   const TensorModel first = RandomModel(DataType::kF32, {2, 3}, random);
@@ -98,7 +98,7 @@ TEST_P(SendReceiveTest, WhatIsNotExpectedIsGone) {
   }));
 }
 
-TEST_P(SendReceiveTest, ToNobody) {
+TEST_P(SendReceiveTest, InvalidPeers) {
   MakeGroup(2);
   client::Group& group = rank(0);
   Messages messages(group);

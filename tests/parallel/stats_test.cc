@@ -7,7 +7,7 @@
 #include "client/collective/group.h"
 #include "client/collective/sequence.h"
 #include "gmock/gmock.h"
-#include "tests/parallel/parallel_test.h"
+#include "tests/parallel/testing/parallel_test_base.h"
 
 namespace cohort::testing {
 namespace {

@@ -15,8 +15,8 @@
 #include "client/parallel/tensor_parallel/sequence_exchange.h"
 #include "client/parallel/tensor_parallel/splits.h"
 #include "gmock/gmock.h"
-#include "tests/parallel/parallel_test.h"
-#include "tests/parallel/placed_tensor.h"
+#include "tests/parallel/testing/parallel_test_base.h"
+#include "tests/parallel/testing/placed_tensor.h"
 #include "worker/group/testing/tensor_model.h"
 
 namespace cohort::parallel {
@@ -65,10 +65,10 @@ Models Parts(const TensorModel& whole, int dim, const Sizes& sizes) {
 
 class TensorParallelTest : public cohort::testing::ParallelTest {
  protected:
-  using Verb = std::function<absl::StatusOr<Tensor>(client::Group&, const Tensor&)>;
+  using Function = std::function<absl::StatusOr<Tensor>(client::Group&, const Tensor&)>;
 
   // Returns the result of each rank's call on its own input, which stays as it is.
-  Models Call(const Models& inputs, const Verb& verb) {
+  Models Call(const Models& inputs, const Function& function) {
     Models results(inputs.size());
     const auto layouts = static_cast<uint32_t>(random_());
     ExpectOk(OnRanks([&](client::Group& group) -> absl::Status {
@@ -76,7 +76,7 @@ class TensorParallelTest : public cohort::testing::ParallelTest {
       std::mt19937 own(layouts + static_cast<uint32_t>(rank));
       const Device device = GetParam() == Form::kDevice ? group.device() : Device::Host();
       const PlacedTensor input(group, device, inputs[rank], own);
-      COHORT_ASSIGN_OR_RETURN(const Tensor result, verb(group, input.tensor()));
+      COHORT_ASSIGN_OR_RETURN(const Tensor result, function(group, input.tensor()));
       EXPECT_TRUE(input.Untouched());
       EXPECT_EQ(result.device(), device);
       EXPECT_TRUE(result.contiguous() || result.data() == input.tensor().data());
@@ -317,7 +317,7 @@ TEST_P(TensorParallelTest, IdentitiesCopyNothing) {
   }));
 }
 
-TEST_P(TensorParallelTest, WhatOneRankGivesWrongAllHear) {
+TEST_P(TensorParallelTest, OneRanksWrongArgumentFailsOnAllRanks) {
   using Body = std::function<absl::Status(client::Group&, const Tensor&)>;
   struct Case {
     Shape good, bad;
@@ -415,7 +415,7 @@ TEST_P(TensorParallelTest, WhatOneRankGivesWrongAllHear) {
 }
 
 // These errors need no other rank.
-TEST_P(TensorParallelTest, WhatIsWrongWithASlice) {
+TEST_P(TensorParallelTest, ErrorsDescribeAnInvalidSlice) {
   MakeGroup(2);
   const auto expect_wrong = [](const absl::StatusOr<Tensor>& result, const std::string& says) {
     EXPECT_EQ(result.status().code(), absl::StatusCode::kInvalidArgument);

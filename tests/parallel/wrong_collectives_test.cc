@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "client/parallel/collectives/collectives.h"
 #include "gmock/gmock.h"
-#include "tests/parallel/collective_rounds.h"
+#include "tests/parallel/testing/collective_rounds.h"
 
 namespace cohort::parallel {
 namespace {
@@ -187,7 +187,7 @@ std::vector<WrongCall> WrongCalls() {
   };
 }
 
-TEST_P(WrongCollectivesTest, WhatOneRankDoesWrongAllHear) {
+TEST_P(WrongCollectivesTest, OneRanksMistakeFailsOnAllRanks) {
   for (const int size : {2, 4}) {
     MakeGroup(size);
     const std::vector<WrongCall> calls = WrongCalls();
@@ -209,7 +209,7 @@ TEST_P(WrongCollectivesTest, WhatOneRankDoesWrongAllHear) {
   }
 }
 
-TEST_P(WrongCollectivesTest, WhatAllDoWrongAllHear) {
+TEST_P(WrongCollectivesTest, AMistakeOfAllRanksFailsOnAllRanks) {
   for (const int size : {2, 4}) {
     MakeGroup(size);
     for (const WrongCall& call : WrongCalls()) {

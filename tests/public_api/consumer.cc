@@ -1,10 +1,10 @@
 // A program outside of this tree: it sees only the public headers and links only the public
 // targets.
 #include "client/rendezvous/admin_client.h"
-#include "client/rendezvous/connection.h"
-#include "client/rendezvous/object_list.h"
-#include "client/rendezvous/process_group.h"
-#include "client/rendezvous/report.h"
+#include "client/rendezvous/call/connection.h"
+#include "client/rendezvous/process_group/object_list.h"
+#include "client/rendezvous/process_group/process_group.h"
+#include "client/rendezvous/report/report.h"
 #include "client/rendezvous/store_client.h"
 
 int main() {

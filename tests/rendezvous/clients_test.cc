@@ -10,7 +10,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/synchronization/notification.h"
 #include "client/rendezvous/admin_client.h"
-#include "client/rendezvous/process_group.h"
+#include "client/rendezvous/process_group/process_group.h"
 #include "client/rendezvous/store_client.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"

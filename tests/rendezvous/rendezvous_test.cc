@@ -12,7 +12,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/synchronization/notification.h"
 #include "client/rendezvous/admin_client.h"
-#include "client/rendezvous/process_group.h"
+#include "client/rendezvous/process_group/process_group.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/rendezvous/rendezvous_test_base.h"
@@ -24,7 +24,7 @@ using RendezvousTest = RendezvousTestBase;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-TEST_F(RendezvousTest, MembersMeetAndTalk) {
+TEST_F(RendezvousTest, MembersJoinAndTalk) {
   OnAllRanks(kMembers, [](ProcessGroup& group) {
     const int rank = group.rank();
     for (int i = 0; i < 20; ++i) EXPECT_TRUE(group.Barrier().ok());
@@ -34,9 +34,9 @@ TEST_F(RendezvousTest, MembersMeetAndTalk) {
     for (int i = 0; i < kMembers; ++i) EXPECT_EQ((*gathered)[i], absl::StrCat("from ", i));
 
     for (int root = 0; root < kMembers; ++root) {
-      auto told = group.Broadcast(rank == root ? absl::StrCat("root ", root) : "", root);
-      ASSERT_TRUE(told.ok()) << told.status();
-      EXPECT_EQ(*told, absl::StrCat("root ", root));
+      auto received = group.Broadcast(rank == root ? absl::StrCat("root ", root) : "", root);
+      ASSERT_TRUE(received.ok()) << received.status();
+      EXPECT_EQ(*received, absl::StrCat("root ", root));
     }
 
     auto collected = group.Gather(absl::StrCat(rank), 3);
@@ -111,9 +111,9 @@ TEST_F(RendezvousTest, LargeValuesArriveWhole) {
     ASSERT_TRUE(gathered.ok()) << gathered.status();
     for (int i = 0; i < 3; ++i) EXPECT_TRUE((*gathered)[i] == value(i));
 
-    auto told = group.Broadcast(rank == 1 ? value(7) : "", 1);
-    ASSERT_TRUE(told.ok()) << told.status();
-    EXPECT_TRUE(*told == value(7));
+    auto received = group.Broadcast(rank == 1 ? value(7) : "", 1);
+    ASSERT_TRUE(received.ok()) << received.status();
+    EXPECT_TRUE(*received == value(7));
 
     std::vector<std::string> parts;
     if (rank == 0) parts = {"small", value(1), value(2)};
@@ -182,7 +182,7 @@ TEST_F(RendezvousTest, NamesTheMissing) {
 
 // The others gave up on a round and are in a later one. A late member gets an error, or joins the
 // later round in the same call.
-TEST_F(RendezvousTest, ALateMemberIsToldWhatItMissedAndCatchesUp) {
+TEST_F(RendezvousTest, ALateMemberLearnsTheOutcomeAndCatchesUp) {
   std::vector<std::unique_ptr<ProcessGroup>> groups(2);
   std::vector<std::thread> threads;
   for (int rank = 0; rank < 2; ++rank) {
@@ -265,44 +265,44 @@ TEST_F(RendezvousTest, ALossAbortsAllAndTheyRejoin) {
 }
 
 TEST_F(RendezvousTest, AViewWithoutOneMember) {
-  struct Seat {
+  struct Member {
     std::unique_ptr<ProcessGroup> group;
     absl::Notification proposed;
     int64_t proposal = 0;
   };
-  std::vector<Seat> seats(3);
+  std::vector<Member> members(3);
   std::vector<std::thread> threads;
   for (int rank = 0; rank < 3; ++rank) {
     threads.emplace_back([&, rank] {
-      Seat& seat = seats[rank];
+      Member& member = members[rank];
       ProcessGroupOptions options = Options(rank, 3);
-      options.on_event = [&seat](const GroupEvent& event) {
+      options.on_event = [&member](const GroupEvent& event) {
         if (event.kind != EventKind::kViewProposed || !event.proposal.has_value()) return;
-        seat.proposal = event.proposal->id;
-        seat.proposed.Notify();
+        member.proposal = event.proposal->id;
+        member.proposed.Notify();
       };
       auto group = ProcessGroup::Create(options);
       ASSERT_TRUE(group.ok()) << group.status();
-      seat.group = *std::move(group);
-      ASSERT_TRUE(seat.group->Barrier().ok());
+      member.group = *std::move(group);
+      ASSERT_TRUE(member.group->Barrier().ok());
       if (rank == 1) return;
       absl::StatusOr<ViewResult> view;
       if (rank == 0) {
-        view = seat.group->ProposeView({{1, 1}}, {});
+        view = member.group->ProposeView({{1, 1}}, {});
       } else {
-        ASSERT_TRUE(seat.proposed.WaitForNotificationWithTimeout(kLong));
-        view = seat.group->AckView(seat.proposal, true);
+        ASSERT_TRUE(member.proposed.WaitForNotificationWithTimeout(kLong));
+        view = member.group->AckView(member.proposal, true);
       }
       ASSERT_TRUE(view.ok()) << view.status();
-      EXPECT_EQ(seat.group->world_size(), 2);
-      EXPECT_EQ(seat.group->rank(), rank == 0 ? 0 : 1);
-      EXPECT_EQ(seat.group->generation(), view->generation);
-      const absl::Status after = seat.group->Barrier();
+      EXPECT_EQ(member.group->world_size(), 2);
+      EXPECT_EQ(member.group->rank(), rank == 0 ? 0 : 1);
+      EXPECT_EQ(member.group->generation(), view->generation);
+      const absl::Status after = member.group->Barrier();
       EXPECT_TRUE(after.ok()) << after;
     });
   }
   for (std::thread& thread : threads) thread.join();
-  EXPECT_TRUE(absl::IsAborted(seats[1].group->Barrier()));
+  EXPECT_TRUE(absl::IsAborted(members[1].group->Barrier()));
 }
 
 TEST_F(RendezvousTest, NothingStaysBehind) {

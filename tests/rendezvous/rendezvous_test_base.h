@@ -12,7 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
-#include "client/rendezvous/process_group.h"
+#include "client/rendezvous/process_group/process_group.h"
 #include "gtest/gtest.h"
 #include "tests/testing/coordinator_process.h"
 

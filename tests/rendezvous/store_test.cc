@@ -16,13 +16,13 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-// The parameter: whether calls go by frames ("lane") or by gRPC.
+// The parameter: whether calls go by framed RPC or by gRPC.
 class StoreTest : public RendezvousTestBase, public ::testing::WithParamInterface<bool> {
  protected:
   std::unique_ptr<StoreClient> Store() {
     ConnectionOptions options;
     options.address = coordinator_.address();
-    options.lane = GetParam();
+    options.framed_rpc = GetParam();
     auto connection = Connection::Create(options);
     EXPECT_TRUE(connection.ok()) << connection.status();
     return StoreClient::Create(*connection, "");

@@ -13,18 +13,18 @@
 #include "absl/strings/str_cat.h"
 #include "base/clock.h"
 #include "base/shm/local_socket.h"
-#include "client/collective/attach_connection.h"
+#include "client/collective/remote/attach_connection.h"
 #include "gmock/gmock.h"
-#include "tests/failure/members.h"
+#include "tests/failure/testing/members.h"
 #include "tests/worker/worker_test_base.h"
-#include "worker/group/hand_over.h"
+#include "worker/group/connections/transfer_connections.h"
 
 namespace cohort {
 namespace {
 
 using ::testing::HasSubstr;
-using testing::kPatience;
-using testing::Way;
+using testing::kTimeout;
+using testing::Transport;
 using testing::WorkerTest;
 using Stub = v1::WorkerService::Stub;
 
@@ -69,7 +69,7 @@ class BadInputTest : public WorkerTest {
   template <typename Method, typename Request, typename Response>
   grpc::Status Call(Method method, const Request& request, Response* response) {
     grpc::ClientContext context;
-    context.set_deadline(std::chrono::system_clock::now() + absl::ToChronoSeconds(kPatience));
+    context.set_deadline(std::chrono::system_clock::now() + absl::ToChronoSeconds(kTimeout));
     return ((*stub_).*method)(&context, request, response);
   }
 
@@ -120,7 +120,7 @@ TEST_F(BadInputTest, ABarrierOfObjectsNeedsTheCoordinatorAndOneOfTensorsDoesNot)
   v1::RunObjectRequest of_objects;
   of_objects.set_session(opened_.session());
   of_objects.set_group(group_);
-  of_objects.set_verb(v1::OBJECT_VERB_BARRIER);
+  of_objects.set_operation(v1::OBJECT_OPERATION_BARRIER);
   v1::RunObjectResponse objects;
   EXPECT_TRUE(Call(&Stub::RunObject, of_objects, &objects).ok());
   coordinator_.Pause();
@@ -136,7 +136,7 @@ TEST_F(BadInputTest, ABarrierOfObjectsNeedsTheCoordinatorAndOneOfTensorsDoesNot)
   coordinator_.Resume();
 }
 
-TEST_F(BadInputTest, NamesThatNobodyHas) {
+TEST_F(BadInputTest, UnknownNames) {
   v1::RunCollectiveRequest request = AllReduce();
   request.set_session("short");
   ExpectRefused(request, grpc::StatusCode::INVALID_ARGUMENT, "5 bytes");
@@ -256,7 +256,7 @@ TEST_F(BadInputTest, TensorsLargerThanTheMachine) {
   EXPECT_EQ(Call(&Stub::FreeTensor, free, &freed).error_code(), grpc::StatusCode::NOT_FOUND);
 }
 
-TEST_F(BadInputTest, SeatsThatCannotBe) {
+TEST_F(BadInputTest, ImpossibleRanksAndSizes) {
   v1::JoinGroupRequest request;
   request.set_session(opened_.session());
   request.mutable_timeout()->set_seconds(5);
@@ -277,7 +277,7 @@ TEST_F(BadInputTest, SeatsThatCannotBe) {
 
 // The client of an attached group runs its collectives. The worker hands the connections over once.
 TEST_F(BadInputTest, AnAttachedGroupIsItsClients) {
-  const Instant deadline = Clock::Steady().Now() + kPatience;
+  const Instant deadline = Clock::Steady().Now() + kTimeout;
   v1::JoinGroupRequest request;
   request.set_session(opened_.session());
   request.mutable_timeout()->set_seconds(5);
@@ -296,27 +296,28 @@ TEST_F(BadInputTest, AnAttachedGroupIsItsClients) {
       client::AttachConnection::Connect(opened_.attach_socket(), opened_.session(), deadline);
   ASSERT_TRUE(connected.ok()) << connected.status();
   attached_ = *std::move(connected);
-  v1::AttachRequest hand_over;
-  hand_over.mutable_hand_over_group()->set_group(joined.group());
-  hand_over.mutable_hand_over_group()->set_flight_record(tensor_);  // far too small
-  EXPECT_EQ(attached_->Ask(hand_over, {}, deadline).status().code(),
+  v1::AttachRequest attach_request;
+  attach_request.mutable_send_connections()->set_group(joined.group());
+  attach_request.mutable_send_connections()->set_flight_record(tensor_);  // far too small
+  EXPECT_EQ(attached_->Ask(attach_request, {}, deadline).status().code(),
             absl::StatusCode::kInvalidArgument);
-  hand_over.mutable_hand_over_group()->set_flight_record(424242);
-  EXPECT_EQ(attached_->Ask(hand_over, {}, deadline).status().code(), absl::StatusCode::kNotFound);
-  hand_over.mutable_hand_over_group()->clear_flight_record();
+  attach_request.mutable_send_connections()->set_flight_record(424242);
+  EXPECT_EQ(attached_->Ask(attach_request, {}, deadline).status().code(),
+            absl::StatusCode::kNotFound);
+  attach_request.mutable_send_connections()->clear_flight_record();
   {
     MutexLock lock(&attached_->mutex());
-    ASSERT_TRUE(attached_->AskLocked(hand_over, {}, deadline).ok());
+    ASSERT_TRUE(attached_->AskLocked(attach_request, {}, deadline).ok());
     const absl::Status taken =
         worker::ReceiveConnections(attached_->socket(), nullptr, deadline).status();
     ASSERT_TRUE(taken.ok()) << taken;
   }
-  EXPECT_EQ(attached_->Ask(hand_over, {}, deadline).status().code(),
+  EXPECT_EQ(attached_->Ask(attach_request, {}, deadline).status().code(),
             absl::StatusCode::kFailedPrecondition);
 }
 
 TEST_F(BadInputTest, GarbageAtTheAttachSocket) {
-  const auto soon = [] { return Clock::Steady().Now() + kPatience; };
+  const auto soon = [] { return Clock::Steady().Now() + kTimeout; };
   const auto answer = [&](const std::string& hello) {
     const absl::StatusOr<shm::LocalSocket> socket =
         shm::LocalSocket::Connect(opened_.attach_socket(), soon());
@@ -347,7 +348,7 @@ TEST_F(BadInputTest, GarbageAtTheAttachSocket) {
 }
 
 TEST_F(BadInputTest, MemoryIsRegisteredIfItIsSealed) {
-  const auto soon = [] { return Clock::Steady().Now() + kPatience; };
+  const auto soon = [] { return Clock::Steady().Now() + kTimeout; };
   absl::StatusOr<std::unique_ptr<client::AttachConnection>> connected =
       client::AttachConnection::Connect(opened_.attach_socket(), opened_.session(), soon());
   ASSERT_TRUE(connected.ok()) << connected.status();
@@ -387,10 +388,10 @@ TEST_F(BadInputTest, MemoryIsRegisteredIfItIsSealed) {
   const grpc::Status status = Call(&Stub::RunCollective, collective, &response);
   EXPECT_TRUE(status.ok()) << status.error_message();
   EXPECT_EQ(elements[16 + 5], 5);
-  // A group that was not joined as attached is not handed over.
-  v1::AttachRequest hand_over;
-  hand_over.mutable_hand_over_group()->set_group(group_);
-  EXPECT_EQ(attached_->Ask(hand_over, {}, soon()).status().code(),
+  // A group that was not joined as attached is not sent to the client.
+  v1::AttachRequest attach_request;
+  attach_request.mutable_send_connections()->set_group(group_);
+  EXPECT_EQ(attached_->Ask(attach_request, {}, soon()).status().code(),
             absl::StatusCode::kFailedPrecondition);
 }
 
@@ -398,8 +399,8 @@ class CallLimitTest : public WorkerTest {};
 
 TEST_F(CallLimitTest, NamesItself) {
   StartWorker({"--max-calls", "1"});
-  auto session = Connect(0, Way::kTcp);
-  client::RemoteGroupOptions waiting = SeatOf(session, "group", 0, 2);
+  auto session = Connect(0, Transport::kTcp);
+  client::RemoteGroupOptions waiting = GroupOptionsOf(session, "group", 0, 2);
   waiting.join_timeout = absl::Seconds(3);
   absl::Status first;
   absl::Status second;

@@ -9,7 +9,7 @@
 #include <string>
 
 #include "absl/strings/numbers.h"
-#include "client/collective/remote_group.h"
+#include "client/collective/remote/remote_group.h"
 
 namespace cohort {
 namespace {

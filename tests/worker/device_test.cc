@@ -3,8 +3,6 @@
 // runtime and the fake NCCL, all ranks are in one daemon; on one GPU and the real ones, each rank
 // has a daemon. One file, though long: the fixture makes these two machines look alike, and every
 // case needs it.
-#include "worker/cuda/device.h"
-
 #include <algorithm>
 #include <memory>
 #include <string>
@@ -13,16 +11,17 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "client/collective/device_tensors.h"
-#include "client/collective/worker_session_impl.h"
+#include "client/collective/remote/device_tensors.h"
+#include "client/collective/remote/worker_session_impl.h"
 #include "client/rendezvous/admin_client.h"
 #include "gmock/gmock.h"
-#include "tests/failure/members.h"
+#include "tests/failure/testing/members.h"
 #include "tests/worker/worker_test_base.h"
-#include "worker/cuda/copy.h"
-#include "worker/cuda/stream.h"
+#include "worker/cuda/device/cuda_device.h"
+#include "worker/cuda/memory/copy.h"
+#include "worker/cuda/streams/stream.h"
 #include "worker/cuda/testing/stream_gate.h"
-#include "worker/group/cuda_gpu.h"
+#include "worker/group/shared_gpu/cuda_gpu.h"
 #include "worker/group/testing/nccl_settings.h"
 #ifndef COHORT_TEST_ON_GPU
 #include "worker/cuda/testing/fake_runtime.h"
@@ -36,7 +35,7 @@ using client::Group;
 using testing::Eventually;
 using ::testing::HasSubstr;
 using testing::OnThreads;
-using testing::Way;
+using testing::Transport;
 using worker::CudaGpu;
 using worker::cuda::StreamGate;
 
@@ -50,7 +49,7 @@ constexpr int kRanks = 3;
 constexpr float kSumOfRanks = kRanks * (kRanks + 1) / 2;
 constexpr Reduction kSum = {ReduceOp::kSum};
 
-Instant Soon() { return Clock::Steady().Now() + testing::kPatience; }
+Instant Soon() { return Clock::Steady().Now() + testing::kTimeout; }
 // The device of rank `rank`.
 int DeviceOf(int rank) { return kOnGpu ? 0 : rank; }
 
@@ -122,25 +121,26 @@ class DeviceTest : public testing::WorkerTest {
     return true;
   }
 
-  client::RemoteGroupOptions Seat(int rank, int size, const std::string& name) {
+  client::RemoteGroupOptions RankOptions(int rank, int size, const std::string& name) {
     const auto at = static_cast<size_t>(rank);
     while (sessions_.size() <= at) {
-      sessions_.push_back(Connect(kOnGpu ? static_cast<int>(sessions_.size()) : 0, Way::kUnix));
+      sessions_.push_back(
+          Connect(kOnGpu ? static_cast<int>(sessions_.size()) : 0, Transport::kUnix));
     }
-    client::RemoteGroupOptions seat = SeatOf(sessions_[at], name, rank, size);
-    seat.placement = Placement::kBoth;
-    seat.gpu = std::make_shared<CudaGpu>(DeviceOf(rank));
-    return seat;
+    client::RemoteGroupOptions rank_options = GroupOptionsOf(sessions_[at], name, rank, size);
+    rank_options.placement = Placement::kBoth;
+    rank_options.gpu = std::make_shared<CudaGpu>(DeviceOf(rank));
+    return rank_options;
   }
   void Form(int size, const std::string& name = "devices") {
-    std::vector<client::RemoteGroupOptions> seats;
-    for (int rank = 0; rank < size; ++rank) seats.push_back(Seat(rank, size, name));
+    std::vector<client::RemoteGroupOptions> rank_options;
+    for (int rank = 0; rank < size; ++rank) rank_options.push_back(RankOptions(rank, size, name));
     groups_.clear();
     groups_.resize(static_cast<size_t>(size));
     OnThreads(size, [&](int rank) {
       const auto at = static_cast<size_t>(rank);
       absl::StatusOr<std::unique_ptr<client::RemoteGroup>> group =
-          client::RemoteGroup::Create(seats[at]);
+          client::RemoteGroup::Create(rank_options[at]);
       EXPECT_TRUE(group.ok()) << group.status();
       if (group.ok()) groups_[at] = *std::move(group);
     });
@@ -351,10 +351,10 @@ TEST_F(DeviceTest, SequencesAreReplayed) {
   }));
 }
 
-TEST_F(DeviceTest, WhatCannotBeIsSaid) {
-  client::RemoteGroupOptions seat = Seat(0, 1, "alone");
-  seat.gpu = nullptr;
-  EXPECT_THAT(client::RemoteGroup::Create(seat).status().ToString(), HasSubstr("no GPU"));
+TEST_F(DeviceTest, ErrorsDescribeImpossibleCalls) {
+  client::RemoteGroupOptions rank_options = RankOptions(0, 1, "alone");
+  rank_options.gpu = nullptr;
+  EXPECT_THAT(client::RemoteGroup::Create(rank_options).status().ToString(), HasSubstr("no GPU"));
   Form(1);
   Group& group = *groups_[0];
   const absl::StatusOr<worker::cuda::Stream> stream = worker::cuda::Stream::Create(0);
@@ -379,19 +379,19 @@ TEST_F(DeviceTest, WhatCannotBeIsSaid) {
   ExpectSums();
 }
 
-TEST_F(DeviceTest, LiesOfAClientAreRefused) {
+TEST_F(DeviceTest, FalseClaimsOfAClientAreRejected) {
   Form(1);
   client::WorkerSessionImpl& session = client::WorkerSessionImpl::Of(*sessions_[0]);
   const absl::StatusOr<Tensor> tensor = Ranks(*groups_[0], groups_[0]->device());
   ASSERT_TRUE(tensor.ok());
-  const auto place = session.device_tensors().Find(*tensor);
-  ASSERT_TRUE(place.has_value());
+  const auto location = session.device_tensors().Find(*tensor);
+  ASSERT_TRUE(location.has_value());
   // The daemon itself does not touch the GPU's memory.
   char byte = 0;
   EXPECT_TRUE(
-      absl::IsInvalidArgument(session.WriteTensor(place->tensor, &byte, 1, testing::kPatience)));
+      absl::IsInvalidArgument(session.WriteTensor(location->tensor, &byte, 1, testing::kTimeout)));
   EXPECT_TRUE(
-      absl::IsInvalidArgument(session.ReadTensor(place->tensor, &byte, 1, testing::kPatience)));
+      absl::IsInvalidArgument(session.ReadTensor(location->tensor, &byte, 1, testing::kTimeout)));
   // An unknown device, and then a handle that is invalid or missing.
   v1::AttachRequest request;
   v1::RegisterDeviceMemory& memory = *request.mutable_register_device_memory();
@@ -410,14 +410,14 @@ TEST_F(DeviceTest, LiesOfAClientAreRefused) {
   call.set_collective(v1::COLLECTIVE_ALL_REDUCE);
   call.set_in_place(true);
   call.set_reduce_op(static_cast<int>(ReduceOp::kSum));
-  call.mutable_input()->set_tensor(place->tensor);
+  call.mutable_input()->set_tensor(location->tensor);
   call.mutable_input()->mutable_layout()->set_data_type(static_cast<int>(DataType::kF32));
   call.mutable_input()->mutable_layout()->add_shape(5);
   const auto run = [&](uint64_t flags, uint64_t number) {
     call.mutable_stream()->set_flags(flags);
     call.mutable_stream()->set_number(number);
     v1::RunCollectiveResponse response;
-    return session.Call(&v1::WorkerService::Stub::RunCollective, call, testing::kPatience,
+    return session.Call(&v1::WorkerService::Stub::RunCollective, call, testing::kTimeout,
                         &response);
   };
   const absl::StatusOr<Tensor> small = session.CreateTensor(DataType::kU8, {64});
@@ -427,7 +427,7 @@ TEST_F(DeviceTest, LiesOfAClientAreRefused) {
   std::fill_n(static_cast<char*>(flags->data()), flags->bytes(), '\0');
   *static_cast<uint64_t*>(flags->data()) = 1;  // as if the client's stream had come there
   EXPECT_TRUE(absl::IsNotFound(run(12345, 1)));
-  EXPECT_TRUE(absl::IsInvalidArgument(run(place->tensor, 1)));
+  EXPECT_TRUE(absl::IsInvalidArgument(run(location->tensor, 1)));
   EXPECT_TRUE(absl::IsInvalidArgument(run(session.Find(*small)->tensor, 1)));
   EXPECT_EQ(run(session.Find(*flags)->tensor, 1), absl::OkStatus());
   for (const uint64_t number : {uint64_t{1}, uint64_t{1} << 62, ~uint64_t{0}}) {
@@ -452,7 +452,7 @@ TEST_F(DeviceTest, LiesOfAClientAreRefused) {
   call.mutable_input()->mutable_layout()->set_shape(0, 2);
   v1::RunCollectiveResponse response;
   EXPECT_TRUE(absl::IsInvalidArgument(
-      session.Call(&v1::WorkerService::Stub::RunCollective, call, testing::kPatience, &response)));
+      session.Call(&v1::WorkerService::Stub::RunCollective, call, testing::kTimeout, &response)));
   EXPECT_EQ(groups_[0]->AwaitStreams(), absl::OkStatus());
 }
 

@@ -13,13 +13,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/clock.h"
-#include "client/collective/worker_client.h"
+#include "client/collective/remote/worker_client.h"
 #include "client/rendezvous/admin_client.h"
 #include "gmock/gmock.h"
 #include "grpcpp/grpcpp.h"
 #include "grpcpp/impl/codegen/client_unary_call.h"
-#include "tests/failure/child_process.h"
-#include "tests/failure/members.h"
+#include "tests/failure/testing/child_process.h"
+#include "tests/failure/testing/members.h"
 #include "tests/worker/worker_test_base.h"
 
 namespace cohort {
@@ -29,24 +29,25 @@ using ::testing::AllOf;
 using testing::ChildProcess;
 using testing::CoordinatorProcess;
 using ::testing::HasSubstr;
-using testing::kPatience;
+using testing::kTimeout;
 using ::testing::StartsWith;
-using testing::Way;
+using testing::Transport;
 using testing::WorkerTest;
 
 constexpr Reduction kMax = {ReduceOp::kMax};
 
 class EndsTest : public WorkerTest {
  protected:
-  std::unique_ptr<ChildProcess> StartClient(int worker, Way way, int rank, int size) const {
+  std::unique_ptr<ChildProcess> StartClient(int worker, Transport transport, int rank,
+                                            int size) const {
     return std::make_unique<ChildProcess>(
-        std::vector<std::string>{"tests/worker/client_main", AddressOf(worker, way), "group",
+        std::vector<std::string>{"tests/worker/client_main", AddressOf(worker, transport), "group",
                                  absl::StrCat(rank), absl::StrCat(size)});
   }
   // Returns the encoded answer of the standard health service.
   std::string Health(int index) const {
     const std::shared_ptr<grpc::Channel> channel =
-        grpc::CreateChannel(AddressOf(index, Way::kTcp), grpc::InsecureChannelCredentials());
+        grpc::CreateChannel(AddressOf(index, Transport::kTcp), grpc::InsecureChannelCredentials());
     const grpc::internal::RpcMethod method("/grpc.health.v1.Health/Check",
                                            grpc::internal::RpcMethod::NORMAL_RPC);
     grpc::ClientContext context;
@@ -62,22 +63,22 @@ class EndsTest : public WorkerTest {
     return std::string(reinterpret_cast<const char*>(answer.begin()), answer.size());
   }
   static std::string Line(ChildProcess& client) {
-    const absl::StatusOr<std::string> line = client.ReadLine(kPatience);
+    const absl::StatusOr<std::string> line = client.ReadLine(kTimeout);
     EXPECT_TRUE(line.ok()) << line.status() << "\n" << client.ErrorText();
     return line.value_or("nothing");
   }
 };
 
 TEST_F(EndsTest, AKilledClientIsNamedToTheOthersWithinASecond) {
-  for (const Way way : {Way::kUnix, Way::kTcp}) {
-    SCOPED_TRACE(static_cast<int>(way));
+  for (const Transport transport : {Transport::kUnix, Transport::kTcp}) {
+    SCOPED_TRACE(static_cast<int>(transport));
     StartWorker();
     StartWorker();
-    const int base = way == Way::kUnix ? 0 : 2;
+    const int base = transport == Transport::kUnix ? 0 : 2;
     // The third client shares the second one's worker.
-    std::unique_ptr<ChildProcess> clients[] = {StartClient(base, way, 0, 3),
-                                               StartClient(base + 1, way, 1, 3),
-                                               StartClient(base + 1, way, 2, 3)};
+    std::unique_ptr<ChildProcess> clients[] = {StartClient(base, transport, 0, 3),
+                                               StartClient(base + 1, transport, 1, 3),
+                                               StartClient(base + 1, transport, 2, 3)};
     for (const auto& client : clients) EXPECT_THAT(Line(*client), StartsWith("joined"));
     for (const auto& client : clients) EXPECT_EQ(Line(*client), "running");
     const pid_t victim = clients[2]->pid();
@@ -103,7 +104,7 @@ TEST_F(EndsTest, AKilledClientIsNamedToTheOthersWithinASecond) {
 TEST_F(EndsTest, AKilledClientIsNamedToOtherHostsWithinASecond) {
   for (const char* const host : {"a", "b", "b"}) StartWorker({"--host-identity", host});
   std::unique_ptr<ChildProcess> clients[3];
-  for (int rank = 0; rank < 3; ++rank) clients[rank] = StartClient(rank, Way::kTcp, rank, 3);
+  for (int rank = 0; rank < 3; ++rank) clients[rank] = StartClient(rank, Transport::kTcp, rank, 3);
   for (const auto& client : clients) EXPECT_THAT(Line(*client), StartsWith("joined"));
   for (const auto& client : clients) EXPECT_EQ(Line(*client), "running");
   EXPECT_THAT(Describe(0).ranks(0).paths(1), StartsWith("tcp "));
@@ -121,14 +122,14 @@ TEST_F(EndsTest, AKilledClientIsNamedToOtherHostsWithinASecond) {
   std::cout << "kill -9 of a client to the last of the others told: " << took << std::endl;
 }
 
-TEST_F(EndsTest, WhoHasGoneIsNamedByTheNextCall) {
+TEST_F(EndsTest, TheNextCallNamesARankThatLeft) {
   StartWorker();
   StartWorker();
-  auto session = Connect(1, Way::kTcp);
+  auto session = Connect(1, Transport::kTcp);
   Groups groups(1);
-  std::unique_ptr<ChildProcess> victim = StartClient(0, Way::kTcp, 0, 2);
+  std::unique_ptr<ChildProcess> victim = StartClient(0, Transport::kTcp, 0, 2);
   absl::StatusOr<std::unique_ptr<client::RemoteGroup>> group =
-      client::RemoteGroup::Create(SeatOf(session, "group", 1, 2));
+      client::RemoteGroup::Create(GroupOptionsOf(session, "group", 1, 2));
   ASSERT_TRUE(group.ok()) << group.status();
   EXPECT_THAT(Line(*victim), StartsWith("joined"));
   victim->Kill();
@@ -143,9 +144,9 @@ TEST_F(EndsTest, WhoHasGoneIsNamedByTheNextCall) {
 TEST_F(EndsTest, AKilledWorkerIsNamedToItsClientAndToTheOtherRanks) {
   StartWorker();
   StartWorker();
-  for (const Way way : {Way::kUnix, Way::kFar}) {
-    auto lost = Connect(0, way);
-    auto other = Connect(1, way);
+  for (const Transport transport : {Transport::kUnix, Transport::kRemoteTcp}) {
+    auto lost = Connect(0, transport);
+    auto other = Connect(1, transport);
     const Groups groups = JoinAll({lost, other}, "group");
     ASSERT_NE(groups[0], nullptr);
     const pid_t pid = worker(0).pid();
@@ -166,7 +167,7 @@ TEST_F(EndsTest, AKilledWorkerIsNamedToItsClientAndToTheOtherRanks) {
     });
     EXPECT_EQ(statuses[0].code(), absl::StatusCode::kAborted) << statuses[0];
     EXPECT_THAT(std::string(statuses[0].message()),
-                AllOf(HasSubstr(AddressOf(0, way)), HasSubstr(absl::StrCat("process ", pid)),
+                AllOf(HasSubstr(AddressOf(0, transport)), HasSubstr(absl::StrCat("process ", pid)),
                       HasSubstr("group")));
     EXPECT_EQ(statuses[1].code(), absl::StatusCode::kAborted) << statuses[1];
     EXPECT_THAT(std::string(statuses[1].message()), HasSubstr("rank 0"));
@@ -181,8 +182,8 @@ TEST_F(EndsTest, AKilledWorkerIsNamedToItsClientAndToTheOtherRanks) {
 TEST_F(EndsTest, RanksGoOnInTheNextGeneration) {
   StartWorker();
   StartWorker();
-  auto keeper = Connect(0, Way::kUnix);
-  auto victim = Connect(1, Way::kUnix);
+  auto keeper = Connect(0, Transport::kUnix);
+  auto victim = Connect(1, Transport::kUnix);
   Groups groups = JoinAll({keeper, victim}, "group");
   absl::StatusOr<Tensor> kept = groups[0]->Allocate(DataType::kF32, {4});
   ASSERT_TRUE(kept.ok()) << kept.status();
@@ -206,20 +207,20 @@ TEST_F(EndsTest, RanksGoOnInTheNextGeneration) {
 TEST_F(EndsTest, ARejoinEndsACallOfAnotherThread) {
   StartWorker();
   StartWorker();
-  const Groups groups = JoinAll({Connect(0, Way::kUnix), Connect(1, Way::kUnix)}, "group",
-                                {Way::kOwn, Way::kOwn});
+  const Groups groups = JoinAll({Connect(0, Transport::kUnix), Connect(1, Transport::kUnix)},
+                                "group", {Transport::kAttached, Transport::kAttached});
   absl::Status waits;
   std::thread caller([&] {
     const Tensor tensor = Tensor::Zeros(DataType::kF32, {4});
     waits = groups[0]->AllReduce(tensor, tensor, kMax);
   });
-  const auto worker = client::WorkerClient::Create(AddressOf(0, Way::kTcp), kPatience);
+  const auto worker = client::WorkerClient::Create(AddressOf(0, Transport::kTcp), kTimeout);
   EXPECT_TRUE(testing::Eventually([&] {
     const auto records = worker->ReadFlightRecords("group");
     return records.ok() && !records->empty() && !records->front().calls.empty();
   }));
-  std::thread other([&] { EXPECT_EQ(groups[1]->Rejoin(kPatience), absl::OkStatus()); });
-  EXPECT_EQ(groups[0]->Rejoin(kPatience), absl::OkStatus());
+  std::thread other([&] { EXPECT_EQ(groups[1]->Rejoin(kTimeout), absl::OkStatus()); });
+  EXPECT_EQ(groups[0]->Rejoin(kTimeout), absl::OkStatus());
   other.join();
   caller.join();
   EXPECT_EQ(waits.code(), absl::StatusCode::kAborted) << waits;
@@ -236,8 +237,8 @@ TEST_F(EndsTest, AWorkerThatDoesNotAnswerIsNamed) {
   EXPECT_THAT(std::string(nobody.message()), HasSubstr(nowhere.address));
 
   StartWorker();
-  auto session = Connect(0, Way::kTcp);
-  auto other = Connect(0, Way::kTcp);
+  auto session = Connect(0, Transport::kTcp);
+  auto other = Connect(0, Transport::kTcp);
   const Groups groups = JoinAll({session, other}, "group");
   worker(0).Pause();
   client::CallOptions soon;
@@ -251,11 +252,12 @@ TEST_F(EndsTest, AWorkerThatDoesNotAnswerIsNamed) {
 
 // The root of a broadcast and the sender of a message do not wait for the receivers. A rank that
 // leaves waits until the others have its data.
-TEST_F(EndsTest, WhatWasGivenBeforeLeavingArrives) {
+TEST_F(EndsTest, ValuesSentBeforeLeavingArrive) {
   StartWorker();
   StartWorker();
-  for (const Way way : {Way::kTcp, Way::kOwn}) {
-    Groups groups = JoinAll({Connect(0, way), Connect(1, way)}, "group", {way, way});
+  for (const Transport transport : {Transport::kTcp, Transport::kAttached}) {
+    Groups groups =
+        JoinAll({Connect(0, transport), Connect(1, transport)}, "group", {transport, transport});
     const Tensor given = Tensor::Zeros(DataType::kI32, {1});
     *static_cast<int32_t*>(given.data()) = 42;
     ASSERT_TRUE(groups[0]->Send(given, 1).ok());
@@ -278,8 +280,8 @@ TEST_F(EndsTest, WhatWasGivenBeforeLeavingArrives) {
 TEST_F(EndsTest, AWorkerThatDrainsEndsParkedCallsAfterItsGraceAndSaysWhy) {
   StartWorker({"--drain-grace", "500ms"});
   StartWorker();
-  auto session = Connect(0, Way::kTcp);
-  auto other = Connect(1, Way::kTcp);
+  auto session = Connect(0, Transport::kTcp);
+  auto other = Connect(1, Transport::kTcp);
   const Groups groups = JoinAll({session, other}, "group");
   ASSERT_TRUE(testing::Eventually([&] { return Describe(0).call_count() == 0; }));
   auto parked = std::async(std::launch::async, [&] {
@@ -287,7 +289,7 @@ TEST_F(EndsTest, AWorkerThatDrainsEndsParkedCallsAfterItsGraceAndSaysWhy) {
     return groups[0]->AllReduce(tensor, tensor, kMax, {});
   });
   ASSERT_TRUE(testing::Eventually([&] { return Describe(0).call_count() == 1; }));
-  auto ended = std::async(std::launch::async, [&] { return worker(0).Terminate(kPatience); });
+  auto ended = std::async(std::launch::async, [&] { return worker(0).Terminate(kTimeout); });
   const absl::Status status = parked.get();
   EXPECT_EQ(status.code(), absl::StatusCode::kAborted) << status;
   EXPECT_THAT(std::string(status.message()), HasSubstr("its worker is draining"));
@@ -307,8 +309,8 @@ TEST_F(EndsTest, AWorkerThatDrainsEndsParkedCallsAfterItsGraceAndSaysWhy) {
 TEST_F(EndsTest, ADrainLetsCallsFinishAndRefusesSessions) {
   StartWorker({"--drain-grace", "60s"});
   StartWorker();
-  auto session = Connect(0, Way::kTcp);
-  auto other = Connect(1, Way::kTcp);
+  auto session = Connect(0, Transport::kTcp);
+  auto other = Connect(1, Transport::kTcp);
   const Groups groups = JoinAll({session, other}, "group");
   ASSERT_TRUE(testing::Eventually([&] { return Describe(0).call_count() == 0; }));
   auto parked = std::async(std::launch::async, [&] {
@@ -316,10 +318,10 @@ TEST_F(EndsTest, ADrainLetsCallsFinishAndRefusesSessions) {
     return groups[0]->AllReduce(tensor, tensor, kMax, {});
   });
   ASSERT_TRUE(testing::Eventually([&] { return Describe(0).call_count() == 1; }));
-  auto ended = std::async(std::launch::async, [&] { return worker(0).Terminate(kPatience); });
+  auto ended = std::async(std::launch::async, [&] { return worker(0).Terminate(kTimeout); });
   ASSERT_TRUE(testing::Eventually([&] { return Describe(0).draining(); }));
   client::WorkerSessionOptions options;
-  options.address = AddressOf(0, Way::kTcp);
+  options.address = AddressOf(0, Transport::kTcp);
   const absl::Status refused = client::WorkerSession::Connect(options).status();
   EXPECT_EQ(refused.code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(std::string(refused.message()), HasSubstr("draining"));
@@ -333,43 +335,43 @@ TEST_F(EndsTest, ADrainLetsCallsFinishAndRefusesSessions) {
 
 TEST_F(EndsTest, AClientThatIsKilledWhileItWaitsMayComeAgain) {
   StartWorker();
-  std::unique_ptr<ChildProcess> first = StartClient(0, Way::kUnix, 0, 2);
+  std::unique_ptr<ChildProcess> first = StartClient(0, Transport::kUnix, 0, 2);
   ASSERT_TRUE(testing::Eventually([&] { return Describe(0).session_count() == 1; }));
   ASSERT_TRUE(testing::AwaitParked(coordinator_.address(), "group", 1));
   first->Kill();
   ASSERT_TRUE(testing::Eventually([&] { return Describe(0).session_count() == 0; }));
-  // If another rank completes the group with the killed client's seat, the generation ends at once.
-  // So the test waits until the new client has the seat.
+  // If another rank completes the group with the killed client's rank, the generation ends at once.
+  // So the test waits until the new client has the rank.
   const auto admin = client::AdminClient::Create(testing::Connect(coordinator_.address()));
   const auto incarnation = [&]() -> int64_t {
     const absl::StatusOr<client::GroupInfo> group = admin->GetGroup("group");
     return group.ok() && !group->members.empty() ? group->members[0].incarnation : 0;
   };
   const int64_t gone = incarnation();
-  std::unique_ptr<ChildProcess> again = StartClient(0, Way::kUnix, 0, 2);
+  std::unique_ptr<ChildProcess> again = StartClient(0, Transport::kUnix, 0, 2);
   ASSERT_TRUE(testing::Eventually([&] { return incarnation() != gone; }));
-  std::unique_ptr<ChildProcess> other = StartClient(0, Way::kUnix, 1, 2);
+  std::unique_ptr<ChildProcess> other = StartClient(0, Transport::kUnix, 1, 2);
   EXPECT_THAT(Line(*again), StartsWith("joined"));
   EXPECT_THAT(Line(*other), StartsWith("joined"));
   EXPECT_EQ(Line(*again), "running");
   EXPECT_EQ(Line(*other), "running");
 }
 
-// The worker gives up a seat that it is taking, and the client may ask another worker.
+// The worker cancels a join in progress, and the client may ask another worker.
 TEST_F(EndsTest, AWorkerDrainsWhileAClientWaitsForItsGroup) {
   StartWorker({"--drain-grace", "1h"});
-  std::unique_ptr<ChildProcess> client = StartClient(0, Way::kUnix, 0, 2);
+  std::unique_ptr<ChildProcess> client = StartClient(0, Transport::kUnix, 0, 2);
   ASSERT_TRUE(testing::AwaitParked(coordinator_.address(), "group", 1));
-  const absl::StatusOr<int> code = worker(0).Terminate(kPatience);
+  const absl::StatusOr<int> code = worker(0).Terminate(kTimeout);
   ASSERT_TRUE(code.ok()) << code.status();
   EXPECT_EQ(*code, 0);
   const std::string line = Line(*client);
   EXPECT_THAT(line, StartsWith("failed UNAVAILABLE"));
-  EXPECT_THAT(line, HasSubstr("rank 0 of group group takes no seat: the worker is draining"));
+  EXPECT_THAT(line, HasSubstr("rank 0 of group group does not join: the worker is draining"));
 }
 
-// The session goes on, and may take another seat.
-TEST_F(EndsTest, ACallThatIsCancelledTakesNoSeat) {
+// The session goes on, and may join again.
+TEST_F(EndsTest, ACancelledJoinTakesNoRank) {
   StartWorker();
   const std::unique_ptr<v1::WorkerService::Stub> stub = StubOf(0);
   grpc::ClientContext stream_context;
@@ -405,8 +407,8 @@ TEST_F(EndsTest, ACallThatIsCancelledTakesNoSeat) {
 // The health that a load balancer sees.
 TEST_F(EndsTest, HealthSaysThatItDrains) {
   StartWorker({"--drain-grace", "60s"});
-  auto session = Connect(0, Way::kTcp);
-  auto other = Connect(0, Way::kTcp);
+  auto session = Connect(0, Transport::kTcp);
+  auto other = Connect(0, Transport::kTcp);
   const Groups groups = JoinAll({session, other}, "group");
   EXPECT_EQ(Health(0), std::string("\x08\x01", 2));
   // A call is counted until a moment after its answer has come.
@@ -416,7 +418,7 @@ TEST_F(EndsTest, HealthSaysThatItDrains) {
     return groups[0]->AllReduce(tensor, tensor, kMax, {});
   });
   ASSERT_TRUE(testing::Eventually([&] { return Describe(0).call_count() == 1; }));
-  auto ended = std::async(std::launch::async, [&] { return worker(0).Terminate(kPatience); });
+  auto ended = std::async(std::launch::async, [&] { return worker(0).Terminate(kTimeout); });
   EXPECT_TRUE(testing::Eventually([&] { return Health(0) == std::string("\x08\x02", 2); }));
   const Tensor tensor = Tensor::Zeros(DataType::kF32, {8});
   const absl::Status last = groups[1]->AllReduce(tensor, tensor, kMax, {});
@@ -428,23 +430,23 @@ TEST_F(EndsTest, HealthSaysThatItDrains) {
 
 TEST_F(EndsTest, ALivingWorkersAddressIsNotTaken) {
   StartWorker();
-  for (const Way way : {Way::kUnix, Way::kTcp}) {
+  for (const Transport transport : {Transport::kUnix, Transport::kTcp}) {
     CoordinatorProcess::Options options;
-    options.binary = "worker/service/cohort-worker";
-    options.flags = {"--listen", AddressOf(0, way)};
+    options.binary = "worker/daemon/cohort-worker";
+    options.flags = {"--listen", AddressOf(0, transport)};
     CoordinatorProcess second(options);
     EXPECT_FALSE(second.Start().ok());
   }
-  EXPECT_NE(Connect(0, Way::kUnix), nullptr);
+  EXPECT_NE(Connect(0, Transport::kUnix), nullptr);
 }
 
 TEST_F(EndsTest, ObjectsExpireAfterTheDataExpirationOfTheGroup) {
   StartWorker();
-  const auto session = Connect(0, Way::kUnix);
+  const auto session = Connect(0, Transport::kUnix);
   const auto join = [&](const std::string& name, int rank, absl::Duration expiration) {
-    client::RemoteGroupOptions seat = SeatOf(session, name, rank, 2);
-    seat.data_expiration = expiration;
-    return client::RemoteGroup::Create(std::move(seat));
+    client::RemoteGroupOptions rank_options = GroupOptionsOf(session, name, rank, 2);
+    rank_options.data_expiration = expiration;
+    return client::RemoteGroup::Create(std::move(rank_options));
   };
   std::vector<absl::StatusOr<std::unique_ptr<client::RemoteGroup>>> ranks(2);
   testing::OnThreads(2, [&](int rank) {
@@ -488,8 +490,8 @@ TEST_F(EndsTest, ObjectsExpireAfterTheDataExpirationOfTheGroup) {
 TEST_F(EndsTest, SessionsAndGroupsOfOneWorkerAreApart) {
   StartWorker();
   // Two ranks of a group in one worker, and two groups in one session.
-  auto first = Connect(0, Way::kUnix);
-  auto second = Connect(0, Way::kUnix);
+  auto first = Connect(0, Transport::kUnix);
+  auto second = Connect(0, Transport::kUnix);
   const Groups one = JoinAll({first, second}, "one");
   Groups two = JoinAll({first, second}, "two");
   const Tensor tensor = Tensor::Zeros(DataType::kF32, {100000});

@@ -5,12 +5,12 @@
 #include <utility>
 
 #include "base/status_macros.h"
-#include "worker/communicator/nccl/testing/fake_nccl_api.h"
-#include "worker/cuda/device.h"
+#include "worker/communicator/nccl/api/testing/fake_nccl_api.h"
+#include "worker/cuda/device/cuda_device.h"
 #include "worker/cuda/testing/fake_runtime.h"
-#include "worker/group/cuda_gpu.h"
-#include "worker/group/cuda_plane.h"
-#include "worker/service/run_worker.h"
+#include "worker/daemon/run_worker.h"
+#include "worker/group/gpu/cuda_gpu_context.h"
+#include "worker/group/shared_gpu/cuda_gpu.h"
 
 int main(int argc, char** argv) {
   using namespace cohort::worker;
@@ -21,6 +21,6 @@ int main(int argc, char** argv) {
   return RunWorker(argc, argv, [nccl](const std::string& uuid) -> absl::StatusOr<GpuOfWorker> {
     COHORT_ASSIGN_OR_RETURN(const int device, cuda::FindDevice(uuid));
     return GpuOfWorker{std::make_shared<CudaGpu>(device),
-                       std::make_shared<CudaPlane>(nccl, device)};
+                       std::make_shared<CudaGpuContext>(nccl, device)};
   });
 }

@@ -8,11 +8,11 @@
 #include <string>
 #include <vector>
 
-#include "base/printable.h"
+#include "base/text/printable.h"
 #include "gmock/gmock.h"
 #include "google/protobuf/descriptor.h"
 #include "google/protobuf/message.h"
-#include "tests/failure/members.h"
+#include "tests/failure/testing/members.h"
 #include "tests/worker/worker_test_base.h"
 
 namespace cohort {
@@ -21,8 +21,8 @@ namespace {
 using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
 using ::testing::HasSubstr;
-using testing::kPatience;
-using testing::Way;
+using testing::kTimeout;
+using testing::Transport;
 using Stub = v1::WorkerService::Stub;
 
 // Clears a terminal, begins a line, and shows the rest of it in reverse (U+202E).
@@ -59,7 +59,7 @@ class HostileTextTest : public testing::WorkerTest {
 
   static std::unique_ptr<grpc::ClientContext> Context() {
     auto context = std::make_unique<grpc::ClientContext>();
-    context->set_deadline(std::chrono::system_clock::now() + absl::ToChronoSeconds(kPatience));
+    context->set_deadline(std::chrono::system_clock::now() + absl::ToChronoSeconds(kTimeout));
     return context;
   }
 

@@ -16,13 +16,13 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "base/clock.h"
-#include "base/lane/frame.h"
-#include "base/tensor.h"
+#include "base/framed_rpc/frame.h"
+#include "base/tensor/tensor.h"
 #include "base/unique_fd.h"
-#include "client/collective/worker_session_impl.h"
+#include "client/collective/remote/worker_session_impl.h"
 #include "gmock/gmock.h"
 #include "grpcpp/grpcpp.h"
-#include "tests/failure/members.h"
+#include "tests/failure/testing/members.h"
 #include "tests/worker/worker_test_base.h"
 
 namespace cohort {
@@ -30,9 +30,9 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
-using testing::kPatience;
+using testing::kTimeout;
 using testing::OnThreads;
-using testing::Way;
+using testing::Transport;
 using testing::WorkerTest;
 
 constexpr int kShare = 3;
@@ -51,7 +51,7 @@ UniqueFd ConnectTcp(const std::string& address) {
 }
 
 void SetDeadline(grpc::ClientContext& context) {
-  context.set_deadline(std::chrono::system_clock::now() + absl::ToChronoSeconds(kPatience));
+  context.set_deadline(std::chrono::system_clock::now() + absl::ToChronoSeconds(kTimeout));
 }
 
 // A client that uses the worker's stubs directly.
@@ -265,8 +265,8 @@ TEST_F(StreamLimitsTest, WritesWithoutAFirstPartAreLimitedApart) {
   EXPECT_THAT(status.error_message(),
               AllOf(HasSubstr("6 streams have not sent their first part"), HasSubstr("--max-calls")));
   // Other clients' calls, which are not streams, still work.
-  std::vector<std::shared_ptr<client::WorkerSession>> sessions = {Connect(0, Way::kTcp),
-                                                                  Connect(0, Way::kTcp)};
+  std::vector<std::shared_ptr<client::WorkerSession>> sessions = {Connect(0, Transport::kTcp),
+                                                                  Connect(0, Transport::kTcp)};
   const Groups groups = JoinAll(sessions, "group");
   ExpectOk(OnRanks(groups, [](client::Group& group) {
     const Tensor tensor = Tensor::Zeros(DataType::kF32, {4});
@@ -278,7 +278,7 @@ TEST_F(StreamLimitsTest, WritesWithoutAFirstPartAreLimitedApart) {
 TEST_F(StreamLimitsTest, MemoryThatASessionKeepsForItsCallsIsBounded) {
   constexpr int64_t kMebibyte = int64_t{1} << 20;
   Start("1h");
-  const std::shared_ptr<client::WorkerSession> session = Connect(0, Way::kTcp);
+  const std::shared_ptr<client::WorkerSession> session = Connect(0, Transport::kTcp);
   auto& wire = client::WorkerSessionImpl::Of(*session);
   std::vector<client::WorkerSessionImpl::Scratch> taken;
   for (int i = 0; i < 5; ++i) {
@@ -306,8 +306,8 @@ class DescriptorsTest : public WorkerTest {
 TEST_F(DescriptorsTest, GroupsCountUntilTheirSessionsLeaveThem) {
   // A session and one group of two have 13; the group of one rank has 8.
   StartWorker({"--max-descriptors-per-session", "20"});
-  const auto first = Connect(0, Way::kFar);
-  const auto second = Connect(0, Way::kFar);
+  const auto first = Connect(0, Transport::kRemoteTcp);
+  const auto second = Connect(0, Transport::kRemoteTcp);
   ptrdiff_t one_group = 0;
   {
     const ptrdiff_t before = OpenDescriptors();
@@ -315,15 +315,14 @@ TEST_F(DescriptorsTest, GroupsCountUntilTheirSessionsLeaveThem) {
     ASSERT_NE(groups[0], nullptr);
     one_group = OpenDescriptors() - before;
     const absl::Status refused =
-        client::RemoteGroup::Create(SeatOf(first, "another", 0, 1)).status();
+        client::RemoteGroup::Create(GroupOptionsOf(first, "another", 0, 1)).status();
     EXPECT_TRUE(absl::IsResourceExhausted(refused)) << refused;
     EXPECT_THAT(std::string(refused.message()),
                 HasSubstr("a group of 1 ranks takes 8 file descriptors; this session holds 13 of "
                           "20 (--max-descriptors-per-session)"));
   }
-  EXPECT_TRUE(testing::Eventually([&] {
-    return client::RemoteGroup::Create(SeatOf(first, "another", 0, 1)).ok();
-  }));
+  EXPECT_TRUE(testing::Eventually(
+      [&] { return client::RemoteGroup::Create(GroupOptionsOf(first, "another", 0, 1)).ok(); }));
   // The counted descriptors cover the open ones.
   EXPECT_LE(one_group, 2 * 11);
 }
@@ -334,13 +333,14 @@ TEST_F(DescriptorsTest, SocketsBetweenRanksCount) {
   StartWorker({"--max-descriptors-per-session", "32", "--host-identity", "one"});
   StartWorker({"--host-identity", "other"});
   const std::vector<std::shared_ptr<client::WorkerSession>> sessions = {
-      Connect(0, Way::kFar), Connect(0, Way::kFar), Connect(1, Way::kFar), Connect(1, Way::kFar)};
+      Connect(0, Transport::kRemoteTcp), Connect(0, Transport::kRemoteTcp),
+      Connect(1, Transport::kRemoteTcp), Connect(1, Transport::kRemoteTcp)};
   const ptrdiff_t before = OpenDescriptors();
   const Groups groups = JoinAll(sessions, "group");
   for (const auto& group : groups) ASSERT_NE(group, nullptr);
   const ptrdiff_t opened = OpenDescriptors() - before;
   const absl::Status refused =
-      client::RemoteGroup::Create(SeatOf(sessions[0], "another", 0, 1)).status();
+      client::RemoteGroup::Create(GroupOptionsOf(sessions[0], "another", 0, 1)).status();
   EXPECT_TRUE(absl::IsResourceExhausted(refused)) << refused;
   EXPECT_THAT(std::string(refused.message()), HasSubstr("this session holds 25 of 32"));
   // The counted descriptors cover the open ones, except those that a process's first group opens
@@ -385,7 +385,8 @@ class ThreadLimitTest : public WorkerTest {
     })) << "the worker does not answer";
   }
   void ExpectCollectivesWork() {
-    const Groups groups = JoinAll({Connect(0, Way::kTcp), Connect(0, Way::kFar)}, "works");
+    const Groups groups =
+        JoinAll({Connect(0, Transport::kTcp), Connect(0, Transport::kRemoteTcp)}, "works");
     ExpectOk(OnRanks(groups, [](client::Group& group) {
       const Tensor tensor = Tensor::Zeros(DataType::kF32, {4});
       return group.AllReduce(tensor, tensor, {ReduceOp::kSum});
@@ -393,14 +394,15 @@ class ThreadLimitTest : public WorkerTest {
   }
 };
 
-TEST_F(ThreadLimitTest, IdleLanesEndNothing) {
+TEST_F(ThreadLimitTest, IdleFramedConnectionsEndNothing) {
   ExpectCollectivesWork();
   {
-    std::vector<UniqueFd> lanes;
+    std::vector<UniqueFd> connections;
     for (int i = 0; i < kThreads * 2; ++i) {
-      lanes.push_back(ConnectTcp(worker(0).address()));
-      ASSERT_TRUE(lanes.back().is_open());
-      send(lanes.back().get(), lane::kPreface.data(), lane::kPreface.size(), MSG_NOSIGNAL);
+      connections.push_back(ConnectTcp(worker(0).address()));
+      ASSERT_TRUE(connections.back().is_open());
+      send(connections.back().get(), framed_rpc::kPreface.data(), framed_rpc::kPreface.size(),
+           MSG_NOSIGNAL);
     }
   }
   AwaitServing();
@@ -409,12 +411,13 @@ TEST_F(ThreadLimitTest, IdleLanesEndNothing) {
 
 TEST_F(ThreadLimitTest, JoiningIsRefusedForThatCallerAlone) {
   ExpectCollectivesWork();
-  const auto session = Connect(0, Way::kFar);
+  const auto session = Connect(0, Transport::kRemoteTcp);
   std::vector<absl::Status> statuses(kThreads * 2);
   OnThreads(static_cast<int>(statuses.size()), [&](int i) {
-    client::RemoteGroupOptions seat = SeatOf(session, absl::StrCat("group-", i), 0, 2);
-    seat.join_timeout = absl::Seconds(5);
-    statuses[static_cast<size_t>(i)] = client::RemoteGroup::Create(seat).status();
+    client::RemoteGroupOptions rank_options =
+        GroupOptionsOf(session, absl::StrCat("group-", i), 0, 2);
+    rank_options.join_timeout = absl::Seconds(5);
+    statuses[static_cast<size_t>(i)] = client::RemoteGroup::Create(rank_options).status();
   });
   int refused = 0;
   for (const absl::Status& status : statuses) {

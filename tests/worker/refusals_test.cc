@@ -7,9 +7,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "base/tensor.h"
+#include "base/tensor/tensor.h"
 #include "gmock/gmock.h"
-#include "tests/failure/members.h"
+#include "tests/failure/testing/members.h"
 #include "tests/worker/worker_test_base.h"
 
 namespace cohort {
@@ -17,9 +17,9 @@ namespace {
 
 using client::Group;
 using ::testing::HasSubstr;
-using testing::kPatience;
+using testing::kTimeout;
 using testing::OnThreads;
-using testing::Way;
+using testing::Transport;
 using Stub = v1::WorkerService::Stub;
 
 constexpr Reduction kSum = {ReduceOp::kSum};
@@ -28,7 +28,7 @@ constexpr int64_t kMany = 100000;
 
 client::CallOptions Soon() {
   client::CallOptions options;
-  options.timeout = kPatience;
+  options.timeout = kTimeout;
   return options;
 }
 
@@ -54,7 +54,8 @@ class RefusedRequestsTest : public testing::WorkerTest {
     session_ = event.opened().session();
     OnThreads(2, [this](int rank) {
       if (rank == 0) {
-        auto made = client::RemoteGroup::Create(SeatOf(Connect(0, Way::kUnix), "group", 0, 2));
+        auto made = client::RemoteGroup::Create(
+            GroupOptionsOf(Connect(0, Transport::kUnix), "group", 0, 2));
         ASSERT_TRUE(made.ok()) << made.status();
         group_ = *std::move(made);
         return;
@@ -76,16 +77,16 @@ class RefusedRequestsTest : public testing::WorkerTest {
   template <typename Method, typename Request, typename Response>
   grpc::Status Call(Method method, const Request& request, Response* response) {
     grpc::ClientContext context;
-    context.set_deadline(std::chrono::system_clock::now() + absl::ToChronoSeconds(kPatience));
+    context.set_deadline(std::chrono::system_clock::now() + absl::ToChronoSeconds(kTimeout));
     return ((*stub_).*method)(&context, request, response);
   }
-  v1::RunCollectiveRequest Request(v1::Collective verb) const {
+  v1::RunCollectiveRequest Request(v1::Collective collective) const {
     v1::RunCollectiveRequest request;
     request.set_session(session_);
     request.set_group(number_);
-    request.set_collective(verb);
+    request.set_collective(collective);
     request.set_reduce_op(static_cast<int>(ReduceOp::kSum));
-    request.mutable_timeout()->set_seconds(absl::ToInt64Seconds(kPatience));
+    request.mutable_timeout()->set_seconds(absl::ToInt64Seconds(kTimeout));
     request.set_in_place(true);
     v1::TensorLayout& layout = *request.mutable_input()->mutable_layout();
     layout.set_data_type(static_cast<int>(DataType::kF32));
@@ -135,7 +136,7 @@ class RefusedRequestsTest : public testing::WorkerTest {
   std::unique_ptr<client::RemoteGroup> group_;
 };
 
-TEST_F(RefusedRequestsTest, TensorsThatAreNoneAreToldToAll) {
+TEST_F(RefusedRequestsTest, InvalidTensorsFailOnAllRanks) {
   v1::RunCollectiveRequest request = Request(v1::COLLECTIVE_ALL_REDUCE);
   request.mutable_input()->set_tensor(99);
   ExpectAllRefused(request, Sum, "this session has no tensor 99");
@@ -176,7 +177,7 @@ class RefusedTensorsTest : public testing::WorkerTest {
     WorkerTest::SetUp();
     StartWorker();
     StartWorker();
-    groups_ = JoinAll({Connect(0, Way::kUnix), Connect(1, Way::kFar)}, "group");
+    groups_ = JoinAll({Connect(0, Transport::kUnix), Connect(1, Transport::kRemoteTcp)}, "group");
     for (const auto& group : groups_) ASSERT_NE(group, nullptr);
   }
 
@@ -186,7 +187,7 @@ class RefusedTensorsTest : public testing::WorkerTest {
 TEST_F(RefusedTensorsTest, OfAGpuInAGroupOfTheHost) {
   const Tensor of_gpu(nullptr, DataType::kF32, {kMany}, nullptr, Device::Cuda(0));
   const Tensor of_host = Tensor::Zeros(DataType::kF32, {kMany});
-  const std::vector<std::function<absl::Status(Group&, const Tensor&)>> verbs = {
+  const std::vector<std::function<absl::Status(Group&, const Tensor&)>> calls = {
       [](Group& group, const Tensor& tensor) {
         return group.AllReduce(tensor, tensor, kSum, Soon());
       },
@@ -195,10 +196,10 @@ TEST_F(RefusedTensorsTest, OfAGpuInAGroupOfTheHost) {
       },
       [](Group& group, const Tensor& tensor) { return group.Broadcast(tensor, 0, Soon()); },
   };
-  for (const auto& verb : verbs) {
+  for (const auto& call : calls) {
     for (const int strange : {0, 1}) {
       const std::vector<absl::Status> statuses = OnRanks(groups_, [&](Group& group) {
-        return verb(group, group.rank() == strange ? of_gpu : of_host);
+        return call(group, group.rank() == strange ? of_gpu : of_host);
       });
       for (const absl::Status& status : statuses) {
         EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;

@@ -16,14 +16,14 @@ using client::CallOptions;
 using client::Group;
 using client::Sequence;
 using ::testing::HasSubstr;
-using testing::Way;
+using testing::Transport;
 
 constexpr Reduction kSum = {ReduceOp::kSum};
 constexpr int kRanks = 3;
 
 float* Floats(const Tensor& tensor) { return static_cast<float*>(tensor.data()); }
 
-class SequencesTest : public testing::WorkerTest, public ::testing::WithParamInterface<Way> {
+class SequencesTest : public testing::WorkerTest, public ::testing::WithParamInterface<Transport> {
  protected:
   void SetUp() override {
     WorkerTest::SetUp();
@@ -33,7 +33,7 @@ class SequencesTest : public testing::WorkerTest, public ::testing::WithParamInt
       sessions.push_back(Connect(i, GetParam()));
       ASSERT_NE(sessions.back(), nullptr);
     }
-    groups_ = JoinAll(sessions, "sequences", std::vector<Way>(kRanks, GetParam()));
+    groups_ = JoinAll(sessions, "sequences", std::vector<Transport>(kRanks, GetParam()));
     for (const auto& group : groups_) ASSERT_NE(group, nullptr);
   }
 
@@ -41,7 +41,7 @@ class SequencesTest : public testing::WorkerTest, public ::testing::WithParamInt
 };
 
 // Each round sums other inputs over the ranks, so that the results show that the replay ran.
-TEST_P(SequencesTest, ReplayDoesWhatWasRecordedWithWhatIsThereNow) {
+TEST_P(SequencesTest, ReplayUsesThePresentContents) {
   ExpectOk(OnRanks(groups_, [](Group& group) -> absl::Status {
     const int rank = group.rank();
     COHORT_ASSIGN_OR_RETURN(const Tensor own, group.Allocate(DataType::kF32, {2, 2}));
@@ -76,7 +76,7 @@ TEST_P(SequencesTest, ReplayDoesWhatWasRecordedWithWhatIsThereNow) {
   }));
 }
 
-TEST_P(SequencesTest, WhatDiffersIsToldToAllByItsNumber) {
+TEST_P(SequencesTest, AllRanksLearnTheNumberOfADifferingCall) {
   const Tensor four = Tensor::Zeros(DataType::kF32, {4});
   const std::vector<absl::Status> statuses = OnRanks(groups_, [&](Group& group) {
     return group
@@ -100,7 +100,7 @@ TEST_P(SequencesTest, WhatDiffersIsToldToAllByItsNumber) {
   }));
 }
 
-TEST_P(SequencesTest, WhatCannotBeRecordedIsRefusedAndTheOthersHearOfIt) {
+TEST_P(SequencesTest, UnrecordableCallsFailOnAllRanks) {
   const Tensor four = Tensor::Zeros(DataType::kF32, {4});
   const std::vector<absl::Status> statuses = OnRanks(groups_, [&](Group& group) {
     return group
@@ -166,11 +166,13 @@ TEST_P(SequencesTest, AnotherGenerationNeedsAnother) {
   }));
 }
 
-INSTANTIATE_TEST_SUITE_P(Ways, SequencesTest, ::testing::Values(Way::kUnix, Way::kFar, Way::kOwn),
+INSTANTIATE_TEST_SUITE_P(Transports, SequencesTest,
+                         ::testing::Values(Transport::kUnix, Transport::kRemoteTcp,
+                                           Transport::kAttached),
                          [](const auto& info) {
-                           return info.param == Way::kUnix  ? "Near"
-                                  : info.param == Way::kFar ? "Far"
-                                                            : "Own";
+                           return info.param == Transport::kUnix        ? "Near"
+                                  : info.param == Transport::kRemoteTcp ? "Far"
+                                                                        : "Own";
                          });
 
 }  // namespace

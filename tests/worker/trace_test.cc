@@ -7,12 +7,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "client/collective/flight_record.h"
-#include "client/collective/worker_client.h"
+#include "client/collective/remote/worker_client.h"
+#include "client/collective/trace/flight_record.h"
 #include "gmock/gmock.h"
 #include "nlohmann/json.hpp"
-#include "tests/failure/child_process.h"
-#include "tests/failure/members.h"
+#include "tests/failure/testing/child_process.h"
+#include "tests/failure/testing/members.h"
 #include "tests/worker/worker_test_base.h"
 #include "worker/group/local_group.h"
 
@@ -23,8 +23,8 @@ using client::Group;
 using nlohmann::json;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-using testing::kPatience;
-using testing::Way;
+using testing::kTimeout;
+using testing::Transport;
 
 constexpr Reduction kSum = {ReduceOp::kSum};
 constexpr char kGroup[] = "weights";
@@ -37,9 +37,9 @@ class TraceTest : public testing::WorkerTest {
         "worker/cli/cohort", "trace", kGroup, "--json", "--coordinator", coordinator_.address()};
     command.insert(command.end(), more.begin(), more.end());
     testing::ChildProcess tool(std::move(command));
-    const absl::StatusOr<std::string> line = tool.ReadLine(kPatience);
+    const absl::StatusOr<std::string> line = tool.ReadLine(kTimeout);
     EXPECT_TRUE(line.ok()) << line.status() << " " << tool.ErrorText();
-    EXPECT_EQ(tool.Wait(kPatience).value_or(-1), code) << tool.ErrorText();
+    EXPECT_EQ(tool.Wait(kTimeout).value_or(-1), code) << tool.ErrorText();
     return line.ok() ? json::parse(*line) : json::object();
   }
 
@@ -54,16 +54,16 @@ absl::Status AllReduce(Group& group) {
   return group.AllReduce(tensor, tensor, kSum);
 }
 
-TEST_F(TraceTest, OfTwoDaemonsNamesWhoIsLateAndHasACallOfAllRanksInOneFile) {
+TEST_F(TraceTest, NamesTheLateRankOfTwoDaemonsInOneFile) {
   StartWorker();
   StartWorker();
   // The second rank of the first daemon runs its collectives itself.
-  const Groups groups =
-      JoinAll({Connect(0, Way::kUnix), Connect(0, Way::kTcp), Connect(1, Way::kUnix)}, kGroup,
-              {Way::kUnix, Way::kOwn, Way::kUnix});
+  const Groups groups = JoinAll(
+      {Connect(0, Transport::kUnix), Connect(0, Transport::kTcp), Connect(1, Transport::kUnix)},
+      kGroup, {Transport::kUnix, Transport::kAttached, Transport::kUnix});
   for (const auto& group : groups) ASSERT_NE(group, nullptr);
 
-  const auto worker = client::WorkerClient::Create(AddressOf(0, Way::kTcp), kPatience);
+  const auto worker = client::WorkerClient::Create(AddressOf(0, Transport::kTcp), kTimeout);
   // Waits until both ranks of the first daemon are in the call to which the third rank is late.
   constexpr int64_t kLate = 21;
   const auto both_wait = [&] {
@@ -92,7 +92,7 @@ TEST_F(TraceTest, OfTwoDaemonsNamesWhoIsLateAndHasACallOfAllRanksInOneFile) {
 
   ASSERT_EQ(while_late["in_flight"].size(), 1u) << while_late;
   const json& open = while_late["in_flight"][0];
-  EXPECT_EQ(open["verb"], "all_reduce");
+  EXPECT_EQ(open["collective"], "all_reduce");
   EXPECT_EQ(open["call"], kLate) << "a transfer between two is not counted";
   EXPECT_EQ(open["in"], json::parse("[[0,1]]"));
   EXPECT_EQ(open["has_not_come"], json::parse("[[2,2]]"));
@@ -101,9 +101,9 @@ TEST_F(TraceTest, OfTwoDaemonsNamesWhoIsLateAndHasACallOfAllRanksInOneFile) {
   const json report = Trace(0, {"--output", path});
   EXPECT_EQ(report["world_size"], 3);
   EXPECT_EQ(report["call_count"], 22);
-  EXPECT_EQ(report["ranks"][0]["from"], AddressOf(0, Way::kTcp));
+  EXPECT_EQ(report["ranks"][0]["from"], AddressOf(0, Transport::kTcp));
   EXPECT_EQ(report["ranks"][1]["call_count"], 23);
-  EXPECT_EQ(report["ranks"][2]["from"], AddressOf(1, Way::kTcp));
+  EXPECT_EQ(report["ranks"][2]["from"], AddressOf(1, Transport::kTcp));
   EXPECT_EQ(report["clocks"].size(), 1u) << "of one machine";
   const json& longest = report["longest_waits"][0];
   EXPECT_EQ(longest["call"], kLate);
@@ -132,10 +132,10 @@ TEST_F(TraceTest, OfTwoDaemonsNamesWhoIsLateAndHasACallOfAllRanksInOneFile) {
 
 TEST_F(TraceTest, ABarrierIsACallOfAllRanks) {
   StartWorker();
-  const Groups groups =
-      JoinAll({Connect(0, Way::kUnix), Connect(0, Way::kTcp)}, kGroup, {Way::kUnix, Way::kOwn});
+  const Groups groups = JoinAll({Connect(0, Transport::kUnix), Connect(0, Transport::kTcp)}, kGroup,
+                                {Transport::kUnix, Transport::kAttached});
   for (const auto& group : groups) ASSERT_NE(group, nullptr);
-  const auto worker = client::WorkerClient::Create(AddressOf(0, Way::kTcp), kPatience);
+  const auto worker = client::WorkerClient::Create(AddressOf(0, Transport::kTcp), kTimeout);
   // Waits until the first rank is in the barrier to which the other one is late.
   const auto waits = [&] {
     const auto records = worker->ReadFlightRecords(kGroup);
@@ -143,7 +143,7 @@ TEST_F(TraceTest, ABarrierIsACallOfAllRanks) {
     for (const client::FlightRecord& record : *records) {
       if (record.rank != 0 || record.calls.empty()) continue;
       const client::FlightCall& last = record.calls.back();
-      return last.verb == "barrier" && last.number == 2 && last.state == "running";
+      return last.collective == "barrier" && last.number == 2 && last.state == "running";
     }
     return false;
   };
@@ -160,14 +160,14 @@ TEST_F(TraceTest, ABarrierIsACallOfAllRanks) {
   EXPECT_EQ(report["in_flight"].size(), 0u);
 }
 
-TEST_F(TraceTest, ARankThatNobodyCanAskWritesItsRecord) {
+TEST_F(TraceTest, AnUnreachableRankWritesItsRecord) {
   StartWorker();
-  const auto session = Connect(0, Way::kUnix);
+  const auto session = Connect(0, Transport::kUnix);
   std::unique_ptr<client::RemoteGroup> remote;
   std::unique_ptr<worker::LocalGroup> local;
   testing::OnThreads(2, [&](int rank) {
     if (rank == 0) {
-      auto joined = client::RemoteGroup::Create(SeatOf(session, kGroup, 0, 2));
+      auto joined = client::RemoteGroup::Create(GroupOptionsOf(session, kGroup, 0, 2));
       ASSERT_TRUE(joined.ok()) << joined.status();
       remote = *std::move(joined);
     } else {
@@ -176,8 +176,8 @@ TEST_F(TraceTest, ARankThatNobodyCanAskWritesItsRecord) {
       options.membership.group = kGroup;
       options.membership.rank = 1;
       options.membership.world_size = 2;
-      options.membership.join_timeout = kPatience;
-      options.membership.timeout = kPatience;
+      options.membership.join_timeout = kTimeout;
+      options.membership.timeout = kTimeout;
       auto joined = worker::LocalGroup::Create(std::move(options));
       ASSERT_TRUE(joined.ok()) << joined.status();
       local = *std::move(joined);
@@ -202,7 +202,7 @@ TEST_F(TraceTest, ARankThatNobodyCanAskWritesItsRecord) {
   EXPECT_EQ(report["ranks"][1]["call_count"], 5);
   EXPECT_EQ(report["ranks"][1]["from"], path);
   // If the workers are given, the coordinator need not run.
-  report = Trace(0, {"--offline", "--worker", AddressOf(0, Way::kTcp), "--file", path});
+  report = Trace(0, {"--offline", "--worker", AddressOf(0, Transport::kTcp), "--file", path});
   EXPECT_EQ(report["world_size"], 2);
 }
 

@@ -8,16 +8,16 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "nlohmann/json.hpp"
-#include "tests/failure/child_process.h"
-#include "tests/failure/members.h"
+#include "tests/failure/testing/child_process.h"
+#include "tests/failure/testing/members.h"
 #include "tests/worker/worker_test_base.h"
 
 namespace cohort {
 namespace {
 
 using nlohmann::json;
-using testing::kPatience;
-using testing::Way;
+using testing::kTimeout;
+using testing::Transport;
 
 constexpr char kGroup[] = "weights";
 constexpr int kRanks = 3;
@@ -31,33 +31,32 @@ class WhoIsMissingTest : public testing::WorkerTest,
     std::string address = coordinator_.address();
     if (form != "local") {
       StartWorker();
-      address = AddressOf(0, Way::kUnix);
+      address = AddressOf(0, Transport::kUnix);
     }
     for (int rank = 0; rank < kRanks; ++rank) {
-      ranks_.push_back(std::make_unique<testing::ChildProcess>(std::vector<std::string>{
-          "tests/worker/told_rank_main", form, address, kGroup, absl::StrCat(rank),
-          absl::StrCat(kRanks)}));
+      ranks_.push_back(std::make_unique<testing::ChildProcess>(
+          std::vector<std::string>{"tests/worker/scripted_rank_main", form, address, kGroup,
+                                   absl::StrCat(rank), absl::StrCat(kRanks)}));
     }
     for (const auto& rank : ranks_) {
-      const absl::StatusOr<std::string> line = rank->ReadLine(kPatience);
+      const absl::StatusOr<std::string> line = rank->ReadLine(kTimeout);
       ASSERT_TRUE(line.ok()) << line.status() << " " << rank->ErrorText();
       ASSERT_EQ(*line, "joined") << rank->ErrorText();
     }
     // Runs #1 and #2 first, so that a reported number is not right by chance.
     for (int call = 0; call < 2; ++call) {
-      for (int rank = 0; rank < kRanks; ++rank) Tell(rank, "all_reduce");
+      for (int rank = 0; rank < kRanks; ++rank) SendCommand(rank, "all_reduce");
       for (int rank = 0; rank < kRanks; ++rank) ExpectDone(rank);
     }
   }
   // A stopped process can be killed as well.
   void TearDown() override { ranks_.clear(); }
 
-  void Tell(int rank, const std::string& line) {
+  void SendCommand(int rank, const std::string& line) {
     ranks_[static_cast<size_t>(rank)]->WriteLine(line);
   }
   void ExpectDone(int rank) {
-    const absl::StatusOr<std::string> line =
-        ranks_[static_cast<size_t>(rank)]->ReadLine(kPatience);
+    const absl::StatusOr<std::string> line = ranks_[static_cast<size_t>(rank)]->ReadLine(kTimeout);
     ASSERT_TRUE(line.ok()) << "rank " << rank << ": " << line.status();
     EXPECT_EQ(*line, "done OK") << "rank " << rank;
   }
@@ -70,9 +69,9 @@ class WhoIsMissingTest : public testing::WorkerTest,
   Answer Ask(const std::string& command = "who-is-missing") const {
     testing::ChildProcess tool(
         {"worker/cli/cohort", command, kGroup, "--json", "--coordinator", coordinator_.address()});
-    const absl::StatusOr<std::string> line = tool.ReadLine(kPatience);
+    const absl::StatusOr<std::string> line = tool.ReadLine(kTimeout);
     Answer answer;
-    answer.code = tool.Wait(kPatience).value_or(-1);
+    answer.code = tool.Wait(kTimeout).value_or(-1);
     EXPECT_TRUE(line.ok()) << line.status() << " " << tool.ErrorText();
     if (line.ok()) answer.report = json::parse(*line);
     return answer;
@@ -104,8 +103,8 @@ class WhoIsMissingTest : public testing::WorkerTest,
 };
 
 TEST_P(WhoIsMissingTest, NamesTheRankThatDoesNotCall) {
-  Tell(0, "all_reduce");
-  Tell(1, "all_reduce");
+  SendCommand(0, "all_reduce");
+  SendCommand(1, "all_reduce");
   const json wait = AskUntilBothHang("all_reduce #3");
   ASSERT_FALSE(wait.is_null());
   EXPECT_EQ(wait["missing"]["missing"], Ranks("[[2,2]]"));
@@ -122,7 +121,7 @@ TEST_P(WhoIsMissingTest, NamesTheRankThatDoesNotCall) {
     EXPECT_EQ(trace.report["in_flight"][0]["has_not_come"], Ranks("[[2,2]]"));
   }
 
-  Tell(2, "all_reduce");
+  SendCommand(2, "all_reduce");
   for (int rank = 0; rank < kRanks; ++rank) ExpectDone(rank);
   Answer answer;
   // The report may still have the wait for a moment.
@@ -136,9 +135,9 @@ TEST_P(WhoIsMissingTest, NamesTheRankThatDoesNotCall) {
 
 TEST_P(WhoIsMissingTest, NamesTheRankThatIsStopped) {
   Signal(2, SIGSTOP);
-  Tell(0, "all_reduce");
-  Tell(1, "all_reduce");
-  Tell(2, "all_reduce");
+  SendCommand(0, "all_reduce");
+  SendCommand(1, "all_reduce");
+  SendCommand(2, "all_reduce");
   // A daemon answers for its client, whose record it reads.
   const bool is_silent = GetParam() == std::string("local");
   const json wait =
@@ -150,7 +149,7 @@ TEST_P(WhoIsMissingTest, NamesTheRankThatIsStopped) {
 }
 
 TEST_P(WhoIsMissingTest, NamesTheRankThatIsStoppedInsideAnOperation) {
-  Tell(2, "all_reduce");
+  SendCommand(2, "all_reduce");
   ASSERT_TRUE(testing::Eventually([&] {
     const Answer answer = Ask();
     return answer.code == 3 && answer.report["tensor_waits"][0]["inside"] == Ranks("[[2,2]]");
@@ -158,8 +157,8 @@ TEST_P(WhoIsMissingTest, NamesTheRankThatIsStoppedInsideAnOperation) {
   Signal(2, SIGSTOP);
   // A rank may finish #3 with rank 2's data, but it cannot finish #4.
   for (int call = 3; call <= 4; ++call) {
-    Tell(0, "all_reduce");
-    Tell(1, "all_reduce");
+    SendCommand(0, "all_reduce");
+    SendCommand(1, "all_reduce");
   }
   Answer answer;
   EXPECT_TRUE(testing::Eventually([&] {
@@ -175,9 +174,9 @@ TEST_P(WhoIsMissingTest, NamesTheRankThatIsStoppedInsideAnOperation) {
 }
 
 TEST_P(WhoIsMissingTest, NamesTheRankThatIsInATransferMeanwhile) {
-  Tell(0, "all_reduce");
-  Tell(1, "all_reduce");
-  Tell(2, "receive 0");
+  SendCommand(0, "all_reduce");
+  SendCommand(1, "all_reduce");
+  SendCommand(2, "receive 0");
   const json wait = AskUntilBothHang("all_reduce #3");
   ASSERT_FALSE(wait.is_null());
   EXPECT_EQ(wait["missing"]["missing"], Ranks("[[2,2]]"));
@@ -189,9 +188,9 @@ TEST_P(WhoIsMissingTest, NamesTheRankThatIsInATransferMeanwhile) {
 }
 
 TEST_P(WhoIsMissingTest, NamesTheRankThatWaitsAtTheCoordinatorMeanwhile) {
-  Tell(0, "all_reduce");
-  Tell(1, "all_reduce");
-  Tell(2, "objects");
+  SendCommand(0, "all_reduce");
+  SendCommand(1, "all_reduce");
+  SendCommand(2, "objects");
   const json wait = AskUntilBothHang("all_reduce #3");
   ASSERT_FALSE(wait.is_null());
   EXPECT_EQ(wait["missing"]["missing"], Ranks("[[2,2]]"));

@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "grpcpp/create_channel.h"
 #include "grpcpp/security/credentials.h"
-#include "tests/failure/members.h"
+#include "tests/failure/testing/members.h"
 #include "worker/group/attached_group.h"
 
 namespace cohort::testing {
@@ -43,14 +43,15 @@ void WorkerTest::StartWorker(const std::vector<std::string>& flags,
   workers_.push_back(std::move(worker));
 }
 
-std::string WorkerTest::AddressOf(int index, Way way) const {
+std::string WorkerTest::AddressOf(int index, Transport transport) const {
   const Worker& worker = workers_[static_cast<size_t>(index)];
-  return way == Way::kUnix ? absl::StrCat("unix:", worker.path) : worker.process->address();
+  return transport == Transport::kUnix ? absl::StrCat("unix:", worker.path)
+                                       : worker.process->address();
 }
 
 std::unique_ptr<v1::WorkerService::Stub> WorkerTest::StubOf(int index) const {
   return v1::WorkerService::NewStub(
-      grpc::CreateChannel(AddressOf(index, Way::kTcp), grpc::InsecureChannelCredentials()));
+      grpc::CreateChannel(AddressOf(index, Transport::kTcp), grpc::InsecureChannelCredentials()));
 }
 
 v1::GetWorkerResponse WorkerTest::Describe(int index) const {
@@ -70,12 +71,12 @@ bool WorkerTest::AwaitEmpty(int index) const {
   });
 }
 
-std::shared_ptr<client::WorkerSession> WorkerTest::Connect(int index, Way way,
+std::shared_ptr<client::WorkerSession> WorkerTest::Connect(int index, Transport transport,
                                                            const std::string& name) const {
   client::WorkerSessionOptions options;
-  options.address = AddressOf(index, way);
+  options.address = AddressOf(index, transport);
   options.client_name = name;
-  options.attach = way != Way::kFar;
+  options.attach = transport != Transport::kRemoteTcp;
   absl::StatusOr<std::shared_ptr<client::WorkerSession>> session =
       client::WorkerSession::Connect(options);
   EXPECT_TRUE(session.ok()) << session.status();
@@ -85,30 +86,31 @@ std::shared_ptr<client::WorkerSession> WorkerTest::Connect(int index, Way way,
   return *std::move(session);
 }
 
-client::RemoteGroupOptions WorkerTest::SeatOf(std::shared_ptr<client::WorkerSession> session,
-                                              const std::string& group, int rank,
-                                              int world_size) const {
+client::RemoteGroupOptions WorkerTest::GroupOptionsOf(
+    std::shared_ptr<client::WorkerSession> session, const std::string& group, int rank,
+    int world_size) const {
   client::RemoteGroupOptions options;
   options.session = std::move(session);
   options.group = group;
   options.rank = rank;
   options.world_size = world_size;
-  options.join_timeout = kPatience;
-  options.timeout = kPatience;
+  options.join_timeout = kTimeout;
+  options.timeout = kTimeout;
   return options;
 }
 
 WorkerTest::Groups WorkerTest::JoinAll(
     const std::vector<std::shared_ptr<client::WorkerSession>>& sessions, const std::string& group,
-    const std::vector<Way>& ways) const {
+    const std::vector<Transport>& transports) const {
   const int size = static_cast<int>(sessions.size());
   Groups groups(sessions.size());
   OnThreads(size, [&](int rank) {
     const auto at = static_cast<size_t>(rank);
     const auto join = [&]() -> absl::StatusOr<std::unique_ptr<client::Group>> {
-      client::RemoteGroupOptions seat = SeatOf(sessions[at], group, rank, size);
-      if (at < ways.size() && ways[at] == Way::kOwn) return worker::AttachedGroup::Create(seat);
-      return client::RemoteGroup::Create(seat);
+      client::RemoteGroupOptions rank_options = GroupOptionsOf(sessions[at], group, rank, size);
+      if (at < transports.size() && transports[at] == Transport::kAttached)
+        return worker::AttachedGroup::Create(rank_options);
+      return client::RemoteGroup::Create(rank_options);
     };
     absl::StatusOr<std::unique_ptr<client::Group>> joined = join();
     EXPECT_TRUE(joined.ok()) << "rank " << rank << ": " << joined.status();

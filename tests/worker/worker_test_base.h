@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "client/collective/remote_group.h"
+#include "client/collective/remote/remote_group.h"
 #include "cohort/v1/worker.grpc.pb.h"
 #include "gtest/gtest.h"
 #include "tests/testing/coordinator_process.h"
@@ -16,11 +16,11 @@
 namespace cohort::testing {
 
 // How clients reach their workers.
-enum class Way {
-  kUnix,  // by a path, and attached
-  kTcp,   // by a port, and attached
-  kFar,   // by a port, as from another host
-  kOwn,   // attached, and runs the collectives itself
+enum class Transport {
+  kUnix,       // by a path, and attached
+  kTcp,        // by a port, and attached
+  kRemoteTcp,  // by a port, as from another host
+  kAttached,   // attached, and runs the collectives itself
 };
 
 class WorkerTest : public ::testing::Test {
@@ -33,20 +33,21 @@ class WorkerTest : public ::testing::Test {
   void StartWorker(const std::vector<std::string>& flags = {},
                    const std::vector<std::string>& environment = {});
   CoordinatorProcess& worker(int index) { return *workers_[static_cast<size_t>(index)].process; }
-  std::string AddressOf(int index, Way way) const;
+  std::string AddressOf(int index, Transport transport) const;
   std::unique_ptr<v1::WorkerService::Stub> StubOf(int index) const;
   v1::GetWorkerResponse Describe(int index) const;
   // Waits until the worker has no sessions, ranks or tensors.
   bool AwaitEmpty(int index) const;
 
-  std::shared_ptr<client::WorkerSession> Connect(int index, Way way,
+  std::shared_ptr<client::WorkerSession> Connect(int index, Transport transport,
                                                  const std::string& name = "test") const;
-  client::RemoteGroupOptions SeatOf(std::shared_ptr<client::WorkerSession> session,
-                                    const std::string& group, int rank, int world_size) const;
+  client::RemoteGroupOptions GroupOptionsOf(std::shared_ptr<client::WorkerSession> session,
+                                            const std::string& group, int rank,
+                                            int world_size) const;
   // Rank r on session r.
   using Groups = std::vector<std::unique_ptr<client::Group>>;
   Groups JoinAll(const std::vector<std::shared_ptr<client::WorkerSession>>& sessions,
-                 const std::string& group, const std::vector<Way>& ways = {}) const;
+                 const std::string& group, const std::vector<Transport>& transports = {}) const;
 
   // Runs body(0), body(1)..., each on a thread of its own, and returns the statuses.
   static std::vector<absl::Status> OnRanks(const Groups& groups,
@@ -54,7 +55,7 @@ class WorkerTest : public ::testing::Test {
   static void ExpectOk(const std::vector<absl::Status>& statuses);
 
   CoordinatorProcess coordinator_{CoordinatorProcess::Options()};
-  std::string worker_binary_ = "worker/service/cohort-worker";
+  std::string worker_binary_ = "worker/daemon/cohort-worker";
 
  private:
   struct Worker {

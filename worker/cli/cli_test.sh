@@ -117,7 +117,7 @@ expect 0 store watch watched/ --timeout 100ms
 cohort barrier pair --rank 1 --world-size 2 --timeout 20s >"$dir/r1.out" 2>"$dir/r1.err" &
 rank1=$!
 expect 0 barrier pair --rank 0 --world-size 2 --timeout 20s
-contains '2 ranks met' "$out"
+contains '2 ranks arrived' "$out"
 finished "$rank1" 0 r1
 
 cohort barrier lonely --rank 0 --world-size 2 --timeout 3s --json >"$dir/lone.out" \
@@ -211,7 +211,7 @@ echo zero | cohort object gather parts --rank 0 --world-size 2 --root 0 --timeou
 [[ $(cat "$dir/parts/rank-0" "$dir/parts/rank-1") == $'zero\none' ]] || fail "gathered objects"
 finished "$gatherer" 0 g1
 
-# --- A terminated member leaves, and the other hears it. (SIGINT is ignored by jobs of a script.)
+# --- A terminated member leaves, and the other gets the reason. (SIGINT is ignored by jobs of a script.)
 "$cohort_binary" object recv broken --rank 1 --world-size 2 --from 0 --timeout 20s \
   >"$dir/victim.out" 2>"$dir/victim.err" &
 victim=$!
@@ -239,19 +239,19 @@ expect 0 drain --resume
 expect 0 barrier late --rank 0 --world-size 1 --timeout 10s
 
 # --- An operator ends a wait: evicts the member, closes the group.
-for verb in evict close; do
-  cohort barrier "to-$verb" --rank 0 --world-size 2 --timeout 20s --json \
-    >"$dir/$verb.out" 2>"$dir/$verb.err" &
+for action in evict close; do
+  cohort barrier "to-$action" --rank 0 --world-size 2 --timeout 20s --json \
+    >"$dir/$action.out" 2>"$dir/$action.err" &
   waiter=$!
-  until_true sh -c "'$cohort_binary' waits 'to-$verb' | grep -q join"
-  if [[ $verb == evict ]]; then
+  until_true sh -c "'$cohort_binary' waits 'to-$action' | grep -q join"
+  if [[ $action == evict ]]; then
     expect 0 group evict to-evict rank-0 --reason 'by the test'
   else
     expect 0 group close to-close --reason 'by the test'
   fi
-  finished "$waiter" 6 "$verb"
-  contains 'by the test' "$(cat "$dir/$verb.err")"
-  contains '"code":"ABORTED"' "$(cat "$dir/$verb.out")"
+  finished "$waiter" 6 "$action"
+  contains 'by the test' "$(cat "$dir/$action.err")"
+  contains '"code":"ABORTED"' "$(cat "$dir/$action.out")"
 done
 
 if [[ $failures -gt 0 ]]; then

@@ -14,12 +14,12 @@
 
 #include "absl/time/clock.h"
 #include "base/clock.h"
-#include "client/cli/clients.h"
-#include "client/cli/interrupt.h"
-#include "client/cli/printer.h"
+#include "client/cli/clients/clients.h"
+#include "client/cli/context/interrupt.h"
+#include "client/cli/output/printer.h"
 #include "client/cli/tool.h"
-#include "worker/cli/group_maker.h"
-#include "worker/cli/nccl_witness.h"
+#include "worker/cli/library_group_maker.h"
+#include "worker/cli/library_nccl_ras_client.h"
 
 namespace {
 
@@ -40,7 +40,7 @@ int main(int argc, char** argv) {
 
   const std::unique_ptr<cohort::cli::Clients> clients = cohort::cli::MakeLibraryClients();
   const std::unique_ptr<cohort::cli::GroupMaker> groups = cohort::worker::MakeGroupMaker();
-  const std::unique_ptr<cohort::cli::NcclWitness> nccl = cohort::worker::MakeNcclWitness();
+  const std::unique_ptr<cohort::cli::NcclRasClient> nccl = cohort::worker::MakeNcclRasClient();
   cohort::cli::Printer printer(std::cout, std::cerr,
                                {TerminalWidth(STDOUT_FILENO), TerminalWidth(STDERR_FILENO)});
   cohort::cli::Environment environment;

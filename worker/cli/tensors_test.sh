@@ -96,7 +96,7 @@ contains 'all results are right' "$out"
 contains 'bf16' "$out"
 expect 0 perf --members 1 --sizes 64 --iterations 3 --timeout 30s
 
-# --- Ranks that are started one by one, and were told different things.
+# --- Ranks that are started one by one, with different options.
 cohort perf all_reduce --group apart --rank 1 --world-size 2 --sizes 8 --timeout 30s \
   >"$dir/apart.out" 2>"$dir/apart.err" &
 apart=$!
@@ -208,11 +208,11 @@ for damage in damaged cut; do
   ! compgen -G "$dir/refused*" || fail "$damage: the file is there"
 done
 
-# --- A file that is not there is told at once: the group of three never forms.
+# --- A file that is not there is reported at once: the group of three never forms.
 expect 4 push "$dir/absent.safetensors" --group absent --world-size 3 --timeout 300s
 contains 'absent.safetensors' "$err"
 
-# --- What one rank cannot keep does not stop the others, and the root hears of it.
+# --- What one rank cannot keep does not stop the others, and the root gets the error.
 group=unkept
 pull unkept 1 3 --verify "$dir/copy.safetensors"
 unkept=$puller

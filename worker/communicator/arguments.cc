@@ -1,7 +1,7 @@
 #include "worker/communicator/arguments.h"
 
 #include "absl/strings/str_cat.h"
-#include "worker/communicator/refusal.h"
+#include "worker/communicator/argument_error.h"
 
 namespace cohort::worker {
 namespace {
@@ -38,8 +38,8 @@ int OutputParts(Collective collective, bool is_root, int size) {
   }
 }
 
-absl::Status Refuse(const FlatCall& call, absl::string_view why) {
-  return RefusalError(absl::StrCat(NameOf(call.collective), ": ", why));
+absl::Status InvalidCall(const FlatCall& call, absl::string_view why) {
+  return ArgumentError(absl::StrCat(NameOf(call.collective), ": ", why));
 }
 
 // Where the input may begin if it lies in the output, or the other way round: in place.
@@ -72,28 +72,28 @@ absl::Status CheckArguments(const FlatCall& call, int rank, int size, const void
                             const void* output) {
   if (call.collective == Collective::kBarrier) return absl::OkStatus();
   if (call.collective > Collective::kScatter) {
-    return Refuse(call, "communicators know no such collective of flat memory");
+    return InvalidCall(call, "communicators know no such collective of flat memory");
   }
   const int64_t count = call.count;
-  if (count < 0) return Refuse(call, absl::StrCat("a count of ", count));
+  if (count < 0) return InvalidCall(call, absl::StrCat("a count of ", count));
   const int64_t element = SizeOf(call.type);
   int64_t bytes_of_all = 0;
   if (__builtin_mul_overflow(count, element * size, &bytes_of_all)) {
-    return Refuse(call, absl::StrCat(count, " elements for each of ", size, " ranks are more ",
-                                     "than memory has addresses"));
+    return InvalidCall(call, absl::StrCat(count, " elements for each of ", size, " ranks are more ",
+                                          "than memory has addresses"));
   }
   if (HasRoot(call.collective) && (call.root < 0 || call.root >= size)) {
-    return Refuse(call, absl::StrCat("root ", call.root, " is not in 0..", size - 1));
+    return InvalidCall(call, absl::StrCat("root ", call.root, " is not in 0..", size - 1));
   }
   if (Reduces(call.collective)) {
     const absl::Status reducible = CheckReducible(call.type, call.reduction.op);
-    if (!reducible.ok()) return Refuse(call, reducible.message());
+    if (!reducible.ok()) return InvalidCall(call, reducible.message());
   }
   const int64_t bytes = count * element;
   const int64_t input_bytes = InputBytes(call, rank, size);
   const int64_t output_bytes = OutputBytes(call, rank, size);
-  if (input_bytes > 0 && input == nullptr) return Refuse(call, "the input is null");
-  if (output_bytes > 0 && output == nullptr) return Refuse(call, "the output is null");
+  if (input_bytes > 0 && input == nullptr) return InvalidCall(call, "the input is null");
+  if (output_bytes > 0 && output == nullptr) return InvalidCall(call, "the output is null");
   if (input_bytes == 0 || output_bytes == 0) return absl::OkStatus();
   const auto* const from = static_cast<const char*>(input);
   const auto* const to = static_cast<const char*>(output);
@@ -101,7 +101,7 @@ absl::Status CheckArguments(const FlatCall& call, int rank, int size, const void
   const bool in_place = from == to + InPlaceOffset(call.collective, rank, bytes) &&
                         call.collective != Collective::kAllToAll;
   if (apart || in_place) return absl::OkStatus();
-  return Refuse(call, "input and output overlap, and not as \"in place\" means for it");
+  return InvalidCall(call, "input and output overlap, and not as \"in place\" means for it");
 }
 
 std::string Describe(const Transfer& transfer) {
@@ -129,13 +129,13 @@ absl::Status CheckTransfers(absl::Span<const Transfer> transfers, int rank, int 
   return absl::OkStatus();
 }
 
-absl::Status CheckNotes(absl::Span<const Transfer> notes, int rank, int size) {
-  const absl::Status status = CheckTransfers(notes, rank, size);
+absl::Status CheckControlMessages(absl::Span<const Transfer> messages, int rank, int size) {
+  const absl::Status status = CheckTransfers(messages, rank, size);
   if (!status.ok()) return status;
-  for (const Transfer& note : notes) {
-    if (note.count * SizeOf(note.type) <= kNoteBytes) continue;
-    return absl::InvalidArgumentError(
-        absl::StrCat(Describe(note), ": a note has ", kNoteBytes, " bytes at most"));
+  for (const Transfer& message : messages) {
+    if (message.count * SizeOf(message.type) <= kMaxControlMessageBytes) continue;
+    return absl::InvalidArgumentError(absl::StrCat(Describe(message), ": a control message has ",
+                                                   kMaxControlMessageBytes, " bytes at most"));
   }
   return absl::OkStatus();
 }

@@ -7,7 +7,7 @@
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
-#include "base/collective.h"
+#include "base/collective/collective.h"
 #include "worker/communicator/communicator.h"
 
 namespace cohort::worker {
@@ -16,8 +16,8 @@ namespace cohort::worker {
 int64_t InputBytes(const FlatCall& call, int rank, int size);
 int64_t OutputBytes(const FlatCall& call, int rank, int size);
 
-// Checks the arguments of Communicator::Run on this rank. Errors: INVALID_ARGUMENT, as RefusalError
-// makes it.
+// Checks the arguments of Communicator::Run on this rank. Errors: INVALID_ARGUMENT, as
+// ArgumentError makes it.
 absl::Status CheckArguments(const FlatCall& call, int rank, int size, const void* input,
                             const void* output);
 
@@ -27,8 +27,8 @@ std::string Describe(const Transfer& transfer);
 // Checks the transfers of Communicator::Exchange on this rank. Errors: INVALID_ARGUMENT (names the
 // transfer).
 absl::Status CheckTransfers(absl::Span<const Transfer> transfers, int rank, int size);
-// Like CheckTransfers; a note also has at most kNoteBytes.
-absl::Status CheckNotes(absl::Span<const Transfer> notes, int rank, int size);
+// Like CheckTransfers; a control message also has at most kMaxControlMessageBytes.
+absl::Status CheckControlMessages(absl::Span<const Transfer> messages, int rank, int size);
 
 }  // namespace cohort::worker
 

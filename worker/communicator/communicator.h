@@ -10,9 +10,9 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "base/clock.h"
-#include "base/collective.h"
-#include "base/data_type.h"
-#include "base/reduction.h"
+#include "base/collective/collective.h"
+#include "base/collective/reduction.h"
+#include "base/tensor/data_type.h"
 
 namespace cohort::worker {
 
@@ -33,8 +33,8 @@ struct Transfer {
   uint32_t tag = 0;  // the two ranks compare it like the count
 };
 
-// The most bytes of a note.
-inline constexpr int64_t kNoteBytes = 24;
+// The most bytes of a control message.
+inline constexpr int64_t kMaxControlMessageBytes = 24;
 
 // One rank of a group of ranks. A backend implements it.
 //
@@ -109,14 +109,15 @@ class Communicator {
   // Errors: DEADLINE_EXCEEDED (the communicator stays usable); ABORTED.
   virtual absl::StatusOr<int> AwaitMessage(absl::Span<const int> peers, Instant deadline) = 0;
 
-  // --- Notes: short control messages on a channel of their own. A note is never received as a
-  // message, or the reverse. Backends agree on messages with them.
+  // --- Control messages: short messages on a channel of their own. A control message is never
+  // received as a message, or the reverse. Backends agree on messages with them.
 
-  // Like Exchange, of at most kNoteBytes each. A send waits for its receive only if several notes
-  // are on the way already.
-  virtual absl::Status ExchangeNotes(absl::Span<const Transfer> notes, Instant deadline) = 0;
-  // Like HasMessage, for notes.
-  virtual absl::StatusOr<bool> HasNote(int peer) = 0;
+  // Like Exchange, of at most kMaxControlMessageBytes each. A send waits for its receive only if
+  // several control messages are on the way already.
+  virtual absl::Status ExchangeControlMessages(absl::Span<const Transfer> messages,
+                                               Instant deadline) = 0;
+  // Like HasMessage, for control messages.
+  virtual absl::StatusOr<bool> HasControlMessage(int peer) = 0;
 
   // Called before this rank leaves. Waits until the other ranks have taken the data that this rank
   // sent without waiting, until they cannot take it any more, or until `deadline`.

@@ -15,7 +15,7 @@ namespace cohort::worker {
 
 // The longest sleep before a rank determines again which ranks it waits for. A rank that arrives
 // during a sleep is charged at most this much too much.
-inline constexpr absl::Duration kNotedSleep = absl::Milliseconds(100);
+inline constexpr absl::Duration kLoggedSleep = absl::Milliseconds(100);
 
 struct WaitedFor {
   int rank = 0;
@@ -27,7 +27,7 @@ struct WaitedFor {
 // thread or process reads. The log may lie in memory that another process writes, with any values.
 class WaitLog {
  public:
-  // Ranks from here on are not noted.
+  // Ranks from here on are not logged.
   static constexpr int kRanks = 1024;
 
   void Add(const RankSet& ranks, absl::Duration time) {

@@ -5,13 +5,13 @@
 #include "absl/memory/memory.h"
 #include "absl/strings/str_cat.h"
 #include "base/clock.h"
-#include "base/mutex.h"
 #include "base/status_macros.h"
-#include "client/collective/attach_connection.h"
-#include "client/collective/worker_session_impl.h"
+#include "base/threads/mutex.h"
+#include "client/collective/remote/attach_connection.h"
+#include "client/collective/remote/worker_session_impl.h"
 #include "cohort/v1/attach.pb.h"
-#include "worker/group/hand_over.h"
-#include "worker/group/relayed_ids.h"
+#include "worker/group/bootstrap/relayed_unique_ids.h"
+#include "worker/group/connections/transfer_connections.h"
 
 namespace cohort::worker {
 namespace {
@@ -20,18 +20,19 @@ using client::AttachConnection;
 using client::WorkerSession;
 using client::WorkerSessionImpl;
 
-// The daemon has met the other ranks by then, so that the hand-over waits for no rank.
-constexpr absl::Duration kPatience = absl::Seconds(10);
+// The daemon has connected to the other ranks by then, so sending the connections waits for no
+// rank.
+constexpr absl::Duration kTimeout = absl::Seconds(10);
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<AttachedGroup>> AttachedGroup::Create(
-    client::RemoteGroupOptions options, std::shared_ptr<DevicePlane> plane) {
+    client::RemoteGroupOptions options, std::shared_ptr<GpuContext> gpu) {
   const Placement placement = options.placement;
   if (placement == Placement::kHost) {
-    plane = nullptr;
-  } else if (plane == nullptr) {
-    return NoPlane(options.group, placement);
+    gpu = nullptr;
+  } else if (gpu == nullptr) {
+    return NoGpu(options.group, placement);
   }
   if (options.session == nullptr) {
     COHORT_ASSIGN_OR_RETURN(options.session, WorkerSession::Connect(options.worker));
@@ -44,31 +45,31 @@ absl::StatusOr<std::unique_ptr<AttachedGroup>> AttachedGroup::Create(
   const absl::Duration timeout = options.timeout;
   const absl::Duration join_timeout = options.join_timeout;
   options.attached = true;
-  COHORT_ASSIGN_OR_RETURN(std::unique_ptr<client::RemoteGroup> seat,
+  COHORT_ASSIGN_OR_RETURN(std::unique_ptr<client::RemoteGroup> membership,
                           client::RemoteGroup::Create(std::move(options)));
   // The worker can read the record there, even while this process hangs.
   const auto record_bytes = static_cast<int64_t>(FlightRecorder::MemoryBytes());
-  COHORT_ASSIGN_OR_RETURN(Tensor record, seat->Allocate(DataType::kU8, {record_bytes}));
-  auto group = absl::WrapUnique(
-      new AttachedGroup(std::move(seat), timeout, std::move(record), placement, std::move(plane)));
+  COHORT_ASSIGN_OR_RETURN(Tensor record, membership->Allocate(DataType::kU8, {record_bytes}));
+  auto group = absl::WrapUnique(new AttachedGroup(std::move(membership), timeout, std::move(record),
+                                                  placement, std::move(gpu)));
   MutexLock lock(&group->call_mutex_);
-  COHORT_RETURN_IF_ERROR(group->Take(kPatience, join_timeout));
+  COHORT_RETURN_IF_ERROR(group->Take(kTimeout, join_timeout));
   return group;
 }
 
-AttachedGroup::AttachedGroup(std::unique_ptr<client::RemoteGroup> seat, absl::Duration timeout,
-                             Tensor flight_record, Placement placement,
-                             std::shared_ptr<DevicePlane> plane)
+AttachedGroup::AttachedGroup(std::unique_ptr<client::RemoteGroup> membership,
+                             absl::Duration timeout, Tensor flight_record, Placement placement,
+                             std::shared_ptr<GpuContext> gpu)
     : ExecutingGroup(timeout, std::shared_ptr<void>(flight_record.owner(), flight_record.data())),
-      seat_(std::move(seat)),
+      membership_(std::move(membership)),
       flight_record_(std::move(flight_record)),
       placement_(placement),
-      plane_(std::move(plane)) {}
+      gpu_(std::move(gpu)) {}
 
 AttachedGroup::~AttachedGroup() {
   MutexLock lock(&call_mutex_);
   Drain();
-  Disregard();
+  StopWatching();
   Drop();
 }
 
@@ -77,26 +78,26 @@ absl::Status AttachedGroup::Rejoin(absl::Duration timeout) {
   End(absl::StrCat("rank ", rank(), " goes on in the next generation"));
   MutexLock lock(&call_mutex_);
   const Instant deadline = Clock::Steady().Now() + timeout;
-  Disregard();
+  StopWatching();
   Drop();
-  COHORT_RETURN_IF_ERROR(seat_->Rejoin(timeout));
+  COHORT_RETURN_IF_ERROR(membership_->Rejoin(timeout));
   const absl::Duration left = deadline - Clock::Steady().Now();
   return Take(left, left);
 }
 
 absl::StatusOr<Tensor> AttachedGroup::Allocate(DataType type, const Shape& shape, Device device) {
-  if (device.is_host()) return seat_->Allocate(type, shape);
-  return AllocateOn(plane_.get(), type, shape, device);
+  if (device.is_host()) return membership_->Allocate(type, shape);
+  return AllocateOn(gpu_.get(), type, shape, device);
 }
 
 absl::Status AttachedGroup::Take(absl::Duration timeout, absl::Duration forming_timeout) {
   const Instant deadline = Clock::Steady().Now() + timeout;
   const std::shared_ptr<WorkerSessionImpl> session =
-      WorkerSessionImpl::Of(seat_->session()).shared_from_this();
+      WorkerSessionImpl::Of(membership_->session()).shared_from_this();
   AttachConnection& attached = *session->attached();
   v1::AttachRequest request;
-  request.mutable_hand_over_group()->set_group(seat_->number());
-  request.mutable_hand_over_group()->set_flight_record(session->Find(flight_record_)->tensor);
+  request.mutable_send_connections()->set_group(membership_->number());
+  request.mutable_send_connections()->set_flight_record(session->Find(flight_record_)->tensor);
   const auto take = [&]() -> absl::StatusOr<Connections> {
     MutexLock lock(&attached.mutex());
     COHORT_RETURN_IF_ERROR(attached.AskLocked(request, {}, deadline).status());
@@ -104,24 +105,25 @@ absl::Status AttachedGroup::Take(absl::Duration timeout, absl::Duration forming_
   };
   absl::StatusOr<Connections> connections = take();
   if (!connections.ok()) {
-    return absl::Status(connections.status().code(),
-                        absl::StrCat(session->worker(), " handing over group ", name(), ", rank ",
-                                     rank(), ": ", connections.status().message()));
+    return absl::Status(
+        connections.status().code(),
+        absl::StrCat(session->worker(), " sending the connections of group ", name(), ", rank ",
+                     rank(), ": ", connections.status().message()));
   }
   COHORT_RETURN_IF_ERROR(Begin(*std::move(connections)));
   session->AwaitEnd(
-      seat_->number(), generation(),
+      membership_->number(), generation(),
       [this, rank = rank()](const std::string& cause, bool session_ended) {
         // Other ranks get this text too, so it names the rank.
         End(session_ended ? absl::StrCat("rank ", rank, " lost its worker: ", cause) : cause);
       });
   if (placement_ == Placement::kHost) return absl::OkStatus();
-  RelayedIds ids(seat_.get());
-  return BeginOnDevice(*plane_, ids, forming_timeout);
+  RelayedUniqueIds ids(membership_.get());
+  return BeginOnDevice(*gpu_, ids, forming_timeout);
 }
 
-void AttachedGroup::Disregard() {
-  WorkerSessionImpl::Of(seat_->session()).AwaitEnd(seat_->number(), 0, nullptr);
+void AttachedGroup::StopWatching() {
+  WorkerSessionImpl::Of(membership_->session()).AwaitEnd(membership_->number(), 0, nullptr);
 }
 
 }  // namespace cohort::worker

@@ -1,4 +1,4 @@
-// A group whose seat a worker daemon keeps, and whose calls the calling thread executes.
+// A group whose membership a worker daemon keeps, and whose calls the calling thread executes.
 #ifndef COHORT_WORKER_GROUP_ATTACHED_GROUP_H_
 #define COHORT_WORKER_GROUP_ATTACHED_GROUP_H_
 
@@ -11,14 +11,14 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "client/collective/remote_group.h"
-#include "worker/group/device_plane.h"
+#include "client/collective/remote/remote_group.h"
 #include "worker/group/executing_group.h"
+#include "worker/group/gpu/gpu_context.h"
 
 namespace cohort::worker {
 
-// As fast as LocalGroup, with the supervision of a daemon. The daemon joins the group, meets the
-// other ranks, renews the lease and watches all ranks and this process. It hands over memory and
+// As fast as LocalGroup, with the supervision of a daemon. The daemon joins the group, connects to
+// the other ranks, renews the lease and watches all ranks and this process. It sends memory and
 // sockets, and reports the end of a generation. So the daemon runs on the host of its client and as
 // the same user.
 //
@@ -26,66 +26,66 @@ namespace cohort::worker {
 // with ABORTED, which names the daemon; the group then needs another session.
 class AttachedGroup final : public ExecutingGroup {
  public:
-  // `plane` is this rank's GPU, on which this process computes; the host placement ignores it.
-  // Errors: those of RemoteGroup::Create, ReceiveConnections and DevicePlane::Form;
+  // `gpu` is this rank's GPU, on which this process computes; the host placement ignores it.
+  // Errors: those of RemoteGroup::Create, ReceiveConnections and GpuContext::Form;
   // FAILED_PRECONDITION (no memory is shared with the worker, with the reason; a placement on
-  // devices without a plane).
+  // devices without a GPU).
   static absl::StatusOr<std::unique_ptr<AttachedGroup>> Create(
-      client::RemoteGroupOptions options, std::shared_ptr<DevicePlane> plane = nullptr);
+      client::RemoteGroupOptions options, std::shared_ptr<GpuContext> gpu = nullptr);
   // Leaves the group.
   ~AttachedGroup() override;
 
   // Like LocalGroup::Rejoin.
   absl::Status Rejoin(absl::Duration timeout = absl::Seconds(60)) override;
 
-  const std::string& name() const override { return seat_->name(); }
-  int64_t generation() const override { return seat_->generation(); }
-  int rank() const override { return seat_->rank(); }
-  int size() const override { return seat_->size(); }
+  const std::string& name() const override { return membership_->name(); }
+  int64_t generation() const override { return membership_->generation(); }
+  int rank() const override { return membership_->rank(); }
+  int size() const override { return membership_->size(); }
 
   Placement placement() const override { return placement_; }
-  Device device() const override { return plane_ == nullptr ? Device::Host() : plane_->device(); }
+  Device device() const override { return gpu_ == nullptr ? Device::Host() : gpu_->device(); }
 
   absl::StatusOr<Tensor> Allocate(DataType type, const Shape& shape, Device device = {}) override;
 
   absl::Status SendObject(absl::string_view object, int destination,
                           const client::CallOptions& options) override {
-    return seat_->SendObject(object, destination, options);
+    return membership_->SendObject(object, destination, options);
   }
   absl::StatusOr<std::string> ReceiveObject(int source,
                                             const client::CallOptions& options) override {
-    return seat_->ReceiveObject(source, options);
+    return membership_->ReceiveObject(source, options);
   }
   absl::StatusOr<std::string> BroadcastObject(absl::string_view object, int root,
                                               const client::CallOptions& options) override {
-    return seat_->BroadcastObject(object, root, options);
+    return membership_->BroadcastObject(object, root, options);
   }
   absl::StatusOr<std::vector<std::string>> AllGatherObjects(
       absl::string_view object, const client::CallOptions& options) override {
-    return seat_->AllGatherObjects(object, options);
+    return membership_->AllGatherObjects(object, options);
   }
   absl::StatusOr<std::vector<std::string>> AllGatherObjectsOf(
       absl::Span<const int> members, absl::string_view object,
       const client::CallOptions& options) override {
-    return seat_->AllGatherObjectsOf(members, object, options);
+    return membership_->AllGatherObjectsOf(members, object, options);
   }
 
  private:
-  AttachedGroup(std::unique_ptr<client::RemoteGroup> seat, absl::Duration timeout,
-                Tensor flight_record, Placement placement, std::shared_ptr<DevicePlane> plane);
+  AttachedGroup(std::unique_ptr<client::RemoteGroup> membership, absl::Duration timeout,
+                Tensor flight_record, Placement placement, std::shared_ptr<GpuContext> gpu);
 
-  DevicePlane* plane() const override { return plane_.get(); }
+  GpuContext* gpu_context() const override { return gpu_.get(); }
   // Takes over the worker's connections of the present generation. If the placement includes
   // devices, forms the group there too.
   absl::Status Take(absl::Duration timeout, absl::Duration forming_timeout)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(call_mutex_);
   // Stops the reports of the generation's end.
-  void Disregard();
+  void StopWatching();
 
-  const std::unique_ptr<client::RemoteGroup> seat_;
+  const std::unique_ptr<client::RemoteGroup> membership_;
   const Tensor flight_record_;
   const Placement placement_;
-  const std::shared_ptr<DevicePlane> plane_;
+  const std::shared_ptr<GpuContext> gpu_;
 };
 
 }  // namespace cohort::worker

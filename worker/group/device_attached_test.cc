@@ -1,22 +1,22 @@
-// Ranks with GPUs whose seats a daemon keeps. The daemon meets the other ranks and relays NCCL's
-// ids; the client computes. One more rank keeps its own seat.
+// Ranks with GPUs whose memberships a daemon keeps. The daemon connects to the other ranks and
+// relays NCCL's ids; the client computes. One more rank keeps its own membership.
 #include <memory>
 #include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
-#include "base/tensor.h"
-#include "client/collective/worker_session_impl.h"
+#include "base/tensor/tensor.h"
+#include "client/collective/remote/worker_session_impl.h"
 #include "client/rendezvous/admin_client.h"
-#include "client/rendezvous/connection.h"
+#include "client/rendezvous/call/connection.h"
 #include "cohort/v1/worker.grpc.pb.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/testing/coordinator_process.h"
-#include "worker/cuda/stream.h"
+#include "worker/cuda/streams/stream.h"
 #include "worker/group/attached_group.h"
-#include "worker/group/relayed_ids.h"
+#include "worker/group/bootstrap/relayed_unique_ids.h"
 #include "worker/group/testing/device_groups.h"
 
 namespace cohort::worker {
@@ -39,7 +39,7 @@ class DeviceAttachedTest : public DeviceGroups {
   void SetUp() override {
     DeviceGroups::SetUp();
     cohort::testing::CoordinatorProcess::Options options;
-    options.binary = "worker/service/cohort-worker";
+    options.binary = "worker/daemon/cohort-worker";
     options.flags = {"--coordinator", coordinator_.address()};
     worker_ = std::make_unique<cohort::testing::CoordinatorProcess>(options);
     const absl::Status started = worker_->Start();
@@ -55,7 +55,7 @@ class DeviceAttachedTest : public DeviceGroups {
     EXPECT_TRUE(session.ok()) << session.status();
     return session.ok() ? *std::move(session) : nullptr;
   }
-  RemoteGroupOptions SeatOf(int rank, Placement placement) {
+  RemoteGroupOptions OptionsOf(int rank, Placement placement) {
     RemoteGroupOptions options;
     options.session = Connect();
     options.group = "devices";
@@ -67,13 +67,13 @@ class DeviceAttachedTest : public DeviceGroups {
   }
   MadeGroup Make(int rank, Placement placement) override {
     if (rank >= kAttached) return DeviceGroups::Make(rank, placement);
-    return AttachedGroup::Create(SeatOf(rank, placement), PlaneOf(rank));
+    return AttachedGroup::Create(OptionsOf(rank, placement), GpuOf(rank));
   }
 
   std::unique_ptr<cohort::testing::CoordinatorProcess> worker_;
 };
 
-TEST_F(DeviceAttachedTest, ComputesAloneAndBesideRanksWithSeatsOfTheirOwn) {
+TEST_F(DeviceAttachedTest, ComputesAloneAndBesideRanksWithTheirOwnMembership) {
   for (const int ranks : {1, 2, 3}) {
     for (const Placement placement : {Placement::kBoth, Placement::kDevice}) {
       groups_.clear();
@@ -90,7 +90,7 @@ TEST_F(DeviceAttachedTest, ComputesAloneAndBesideRanksWithSeatsOfTheirOwn) {
   }
 }
 
-// The hand-over includes the board.
+// The connections include the operation log.
 TEST_F(DeviceAttachedTest, WhatDiffersOnStreamsIsFoundWithoutAnotherCall) {
   Form(Placement::kBoth);
   for (const absl::Status& status : Run([](Group& group) -> absl::Status {
@@ -150,21 +150,22 @@ TEST_F(DeviceAttachedTest, PlacementsThatDifferAreToldToAllAndWithoutAGpuThereIs
     EXPECT_THAT(std::string(rank.status().message()),
                 HasSubstr("want different placements: rank 0 both, rank 1 host"));
   }
-  EXPECT_EQ(AttachedGroup::Create(SeatOf(0, Placement::kDevice)).status().code(),
+  EXPECT_EQ(AttachedGroup::Create(OptionsOf(0, Placement::kDevice)).status().code(),
             absl::StatusCode::kFailedPrecondition);
-  EXPECT_EQ(AttachedGroup::Create(SeatOf(0, static_cast<Placement>(9)), PlaneOf(0)).status().code(),
-            absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(
+      AttachedGroup::Create(OptionsOf(0, static_cast<Placement>(9)), GpuOf(0)).status().code(),
+      absl::StatusCode::kInvalidArgument);
 }
 
 // Ids are a secret of the generation: the worker returns them only to the session that owns the
 // rank.
 TEST_F(DeviceAttachedTest, IdsAreRelayedForTheOwnersOfARankInItsGeneration) {
   size_ = 1;
-  RemoteGroupOptions options = SeatOf(0, Placement::kHost);
+  RemoteGroupOptions options = OptionsOf(0, Placement::kHost);
   options.attached = true;
-  const auto seat = RemoteGroup::Create(options);
-  ASSERT_TRUE(seat.ok()) << seat.status();
-  RelayedIds ids(seat->get());
+  const auto joined = RemoteGroup::Create(options);
+  ASSERT_TRUE(joined.ok()) << joined.status();
+  RelayedUniqueIds ids(joined->get());
   EXPECT_EQ(ids.group(), "devices");
   EXPECT_EQ(ids.size(), 1);
   const std::vector<std::string> some = {std::string("\0id\xff", 4)};
@@ -172,39 +173,39 @@ TEST_F(DeviceAttachedTest, IdsAreRelayedForTheOwnersOfARankInItsGeneration) {
   EXPECT_EQ(*ids.Fetch("mine", kLong), some);
   EXPECT_EQ(ids.Fetch("nobodys", absl::Milliseconds(50)).status().code(),
             absl::StatusCode::kDeadlineExceeded);
-  EXPECT_TRUE(ids.Report("mine", IdExchange::Phase::kDone, "").ok());
+  EXPECT_TRUE(ids.Report("mine", UniqueIdExchange::Phase::kDone, "").ok());
 
   using Stub = v1::WorkerService::Stub;
   v1::FetchUniqueIdsRequest request;
-  request.set_group((*seat)->number());
-  request.set_generation((*seat)->generation());
+  request.set_group((*joined)->number());
+  request.set_generation((*joined)->generation());
   request.set_name("mine");
   v1::FetchUniqueIdsResponse response;
-  const std::shared_ptr<WorkerSession> stranger = Connect();
-  EXPECT_EQ(WorkerSessionImpl::Of(*stranger)
+  const std::shared_ptr<WorkerSession> other_session = Connect();
+  EXPECT_EQ(WorkerSessionImpl::Of(*other_session)
                 .Call(&Stub::FetchUniqueIds, request, kLong, &response)
                 .code(),
             absl::StatusCode::kNotFound);
   v1::ReportGroupInitRequest report;
-  report.set_group((*seat)->number());
-  report.set_generation((*seat)->generation());
+  report.set_group((*joined)->number());
+  report.set_generation((*joined)->generation());
   v1::ReportGroupInitResponse reported;
-  EXPECT_EQ(WorkerSessionImpl::Of((*seat)->session())
+  EXPECT_EQ(WorkerSessionImpl::Of((*joined)->session())
                 .Call(&Stub::ReportGroupInit, report, kLong, &reported)
                 .code(),
             absl::StatusCode::kInvalidArgument)
       << "no phase";
 
-  ASSERT_TRUE((*seat)->Rejoin().ok());
+  ASSERT_TRUE((*joined)->Rejoin().ok());
   const absl::Status late = ids.Fetch("mine", kLong).status();
   EXPECT_EQ(late.code(), absl::StatusCode::kAborted) << late;
   EXPECT_THAT(std::string(late.message()), HasSubstr("generation"));
 
-  RemoteGroupOptions others = SeatOf(0, Placement::kHost);
+  RemoteGroupOptions others = OptionsOf(0, Placement::kHost);
   others.group = "run-by-the-worker";
   const auto run = RemoteGroup::Create(others);
   ASSERT_TRUE(run.ok()) << run.status();
-  RelayedIds refused(run->get());
+  RelayedUniqueIds refused(run->get());
   EXPECT_EQ(refused.Publish("mine", some).code(), absl::StatusCode::kFailedPrecondition);
 }
 

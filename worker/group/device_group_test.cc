@@ -6,10 +6,10 @@
 #include <string>
 #include <vector>
 
-#include "base/tensor.h"
+#include "base/tensor/tensor.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "worker/cuda/stream.h"
+#include "worker/cuda/streams/stream.h"
 #include "worker/cuda/testing/stream_gate.h"
 #include "worker/group/testing/device_groups.h"
 
@@ -40,7 +40,7 @@ TEST_F(DeviceGroupTest, BothKindsOfTensorsAndObjects) {
 }
 
 // A barrier works in a group without tensors on the host. It does not wait for the work of streams.
-TEST_F(DeviceGroupTest, ABarrierMeetsOnTheHost) {
+TEST_F(DeviceGroupTest, ABarrierRunsOnTheHost) {
   Form(Placement::kDevice);
   std::atomic<int> arrived{0};
   for (const absl::Status& status : Run([&](Group& group) -> absl::Status {
@@ -449,7 +449,7 @@ TEST_F(DeviceGroupTest, PlacementsThatDifferAreToldToAll) {
 
 TEST_F(DeviceGroupTest, WithoutAGpuThereIsNoPlacementOnIt) {
   LocalGroupOptions options = Options(0, Placement::kDevice);
-  options.plane = nullptr;
+  options.gpu_context = nullptr;
   const absl::Status status = LocalGroup::Create(std::move(options)).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
 }

@@ -4,10 +4,10 @@
 #include <utility>
 #include <vector>
 
-#include "base/tensor.h"
+#include "base/tensor/tensor.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "worker/cuda/stream.h"
+#include "worker/cuda/streams/stream.h"
 #include "worker/group/testing/device_groups.h"
 
 namespace cohort::worker {
@@ -31,7 +31,7 @@ class DeviceHeapTest : public DeviceGroups {
     EXPECT_THAT(nccl_->leaks(), IsEmpty());
   }
   void GiveHeaps(std::vector<size_t> bytes) {
-    for (size_t rank = 0; rank < bytes.size(); ++rank) planes_[rank].heap_bytes = bytes[rank];
+    for (size_t rank = 0; rank < bytes.size(); ++rank) gpu_options_[rank].heap_bytes = bytes[rank];
   }
   // Allocates one more tensor on each rank, and checks the sum over them.
   void ExpectSumOfNew() {
@@ -80,16 +80,16 @@ TEST_F(DeviceHeapTest, IsRegisteredAsTheGroupFormsAndFilledUpAndThenThereIsOther
     ExpectSums(false);
     // On each rank three tensors lie one after the other in the heap, and two do not.
     for (int rank = 0; rank < ranks; ++rank) {
-      std::vector<const char*> places;
+      std::vector<const char*> addresses;
       for (const Tensor& tensor : tensors_) {
         if (tensor.device() == Device::Cuda(rank)) {
-          places.push_back(static_cast<const char*>(tensor.data()));
+          addresses.push_back(static_cast<const char*>(tensor.data()));
         }
       }
-      ASSERT_EQ(places.size(), 5u);
-      EXPECT_EQ(places[1], places[0] + kBytes);
-      EXPECT_EQ(places[2], places[0] + 2 * kBytes);
-      EXPECT_NE(places[3], places[0] + 3 * kBytes);
+      ASSERT_EQ(addresses.size(), 5u);
+      EXPECT_EQ(addresses[1], addresses[0] + kBytes);
+      EXPECT_EQ(addresses[2], addresses[0] + 2 * kBytes);
+      EXPECT_NE(addresses[3], addresses[0] + 3 * kBytes);
     }
   }
   EXPECT_EQ(Windows(), 2 + 3);

@@ -6,10 +6,10 @@
 #include <vector>
 
 #include "base/status_macros.h"
-#include "base/tensor.h"
+#include "base/tensor/tensor.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "worker/cuda/stream.h"
+#include "worker/cuda/streams/stream.h"
 #include "worker/group/testing/device_groups.h"
 
 namespace cohort::worker {
@@ -103,25 +103,25 @@ TEST_F(DeviceNumbersTest, WhatIsCapturedIsNotCounted) {
   ExpectSameNumbers();
 }
 
-// A plane whose calls do not meet on the host, as with NcclAgreement::kOff.
-class NoMeetings final : public DevicePlane {
+// A GPU context whose calls do not meet on the host, as with NcclAgreement::kOff.
+class NoHostBarrier final : public GpuContext {
  public:
-  explicit NoMeetings(std::shared_ptr<DevicePlane> plane) : plane_(std::move(plane)) {}
+  explicit NoHostBarrier(std::shared_ptr<GpuContext> gpu) : gpu_(std::move(gpu)) {}
 
-  Device device() const override { return plane_->device(); }
+  Device device() const override { return gpu_->device(); }
   absl::StatusOr<Tensor> Allocate(DataType type, const Shape& shape) override {
-    return plane_->Allocate(type, shape);
+    return gpu_->Allocate(type, shape);
   }
   absl::Status Copy(absl::Span<const client::TensorCopy> copies, std::optional<void*> stream,
                     absl::Duration timeout) override {
-    return plane_->Copy(copies, stream, timeout);
+    return gpu_->Copy(copies, stream, timeout);
   }
-  absl::StatusOr<std::unique_ptr<DeviceSide>> Form(IdExchange& ids, Communicator& host,
-                                                   std::shared_ptr<const NcclBoard> board,
-                                                   DeviceProgress* progress,
-                                                   absl::Duration timeout) override {
+  absl::StatusOr<std::unique_ptr<DeviceSide>> Form(
+      UniqueIdExchange& ids, Communicator& host,
+      std::shared_ptr<const NcclOperationLog> operation_log, DeviceProgress* progress,
+      absl::Duration timeout) override {
     COHORT_ASSIGN_OR_RETURN(std::unique_ptr<DeviceSide> side,
-                            plane_->Form(ids, host, std::move(board), progress, timeout));
+                            gpu_->Form(ids, host, std::move(operation_log), progress, timeout));
     return std::make_unique<Side>(std::move(side));
   }
 
@@ -130,10 +130,10 @@ class NoMeetings final : public DevicePlane {
    public:
     explicit Side(std::unique_ptr<DeviceSide> side) : side_(std::move(side)) {}
     Communicator& communicator() override { return side_->communicator(); }
-    TensorVerbs& verbs() override { return side_->verbs(); }
-    bool meets() const override { return false; }
+    TensorCollectives& collectives() override { return side_->collectives(); }
+    bool has_host_barrier() const override { return false; }
     absl::Status OnStream(void* stream, absl::Duration timeout,
-                          absl::FunctionRef<absl::Status(TensorVerbs&)> body) override {
+                          absl::FunctionRef<absl::Status(TensorCollectives&)> body) override {
       return side_->OnStream(stream, timeout, body);
     }
     absl::StatusOr<std::shared_ptr<DeviceReplay>> Capture(
@@ -146,19 +146,19 @@ class NoMeetings final : public DevicePlane {
     const std::unique_ptr<DeviceSide> side_;
   };
 
-  const std::shared_ptr<DevicePlane> plane_;
+  const std::shared_ptr<GpuContext> gpu_;
 };
 
-class NoMeetingsTest : public DeviceNumbersTest {
+class NoHostBarrierTest : public DeviceNumbersTest {
  protected:
   MadeGroup Make(int rank, Placement placement) override {
     LocalGroupOptions options = Options(rank, placement);
-    options.plane = std::make_shared<NoMeetings>(options.plane);
+    options.gpu_context = std::make_shared<NoHostBarrier>(options.gpu_context);
     return LocalGroup::Create(std::move(options));
   }
 };
 
-TEST_F(NoMeetingsTest, WhereNobodyCanBeToldARefusalWaitsForNobody) {
+TEST_F(NoHostBarrierTest, WithoutAHostBarrierAFailedCollectiveWaitsForNobody) {
   Form(Placement::kBoth, 2);
   {
     Group& group = *groups_[1];
@@ -173,7 +173,7 @@ TEST_F(NoMeetingsTest, WhereNobodyCanBeToldARefusalWaitsForNobody) {
     EXPECT_THAT(std::string(own.message()), HasSubstr("the output is"));
   }
   ExpectSameNumbers();
-  // All ranks meet through the host.
+  // All ranks wait for each other through the host.
   for (const absl::Status& status : Run([](Group& group) {
          const Tensor four = Tensor::Zeros(DataType::kF32, {4});
          const Tensor three = Tensor::Zeros(DataType::kF32, {3});

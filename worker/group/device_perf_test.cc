@@ -6,13 +6,13 @@
 #include <utility>
 #include <vector>
 
+#include "client/perf/cases.h"
 #include "client/perf/measure.h"
-#include "client/perf/plan.h"
 #include "gtest/gtest.h"
 #include "tests/testing/coordinator_process.h"
-#include "worker/communicator/nccl/testing/fake_nccl_api.h"
+#include "worker/communicator/nccl/api/testing/fake_nccl_api.h"
 #include "worker/cuda/testing/fake_runtime.h"
-#include "worker/group/cuda_plane.h"
+#include "worker/group/gpu/cuda_gpu_context.h"
 #include "worker/group/local_group.h"
 
 namespace cohort::worker {
@@ -40,14 +40,14 @@ class DevicePerfTest : public ::testing::Test {
     std::vector<std::thread> threads;
     for (int rank = 0; rank < kRanks; ++rank) {
       threads.emplace_back([&, rank] {
-        auto plane = std::make_shared<CudaPlane>(nccl_, rank);
+        auto gpu = std::make_shared<CudaGpuContext>(nccl_, rank);
         LocalGroupOptions options;
         options.membership.connection.address = coordinator_.address();
         options.membership.group = "perf";
         options.membership.rank = rank;
         options.membership.world_size = kRanks;
         options.bootstrap.placement = Placement::kBoth;
-        options.plane = plane;
+        options.gpu_context = gpu;
         const auto group = LocalGroup::Create(std::move(options));
         ASSERT_TRUE(group.ok()) << group.status();
         perf::MeasureOptions measure;
@@ -57,7 +57,7 @@ class DevicePerfTest : public ::testing::Test {
           EXPECT_NE(from.device(), to.device());
           EXPECT_EQ((from.device().is_host() ? to : from).device(), Device::Cuda(rank));
           ++copies_;
-          const absl::Status status = plane->Copy({{from, to}}, std::nullopt, absl::Minutes(1));
+          const absl::Status status = gpu->Copy({{from, to}}, std::nullopt, absl::Minutes(1));
           if (spoils && to.device().is_host()) ++*static_cast<char*>(to.data());
           return status;
         };
@@ -65,8 +65,8 @@ class DevicePerfTest : public ::testing::Test {
           rows[static_cast<size_t>(rank)].push_back(
               perf::Measure(**group, run, measure, Clock::Steady()));
         }
-        const absl::Status met = (*group)->Barrier({});
-        EXPECT_TRUE(met.ok()) << met;
+        const absl::Status ran = (*group)->Barrier({});
+        EXPECT_TRUE(ran.ok()) << ran;
       });
     }
     for (std::thread& thread : threads) thread.join();
@@ -115,11 +115,11 @@ TEST_F(DevicePerfTest, WhatIsWrongOnTheGpuIsCounted) {
 }
 
 TEST_F(DevicePerfTest, CopiesThatFitNowhereAreRefused) {
-  CudaPlane plane(nccl_, 0);
-  const auto device = plane.Allocate(DataType::kF32, {4});
+  CudaGpuContext gpu(nccl_, 0);
+  const auto device = gpu.Allocate(DataType::kF32, {4});
   ASSERT_TRUE(device.ok()) << device.status();
   const auto copy = [&](const Tensor& from, const Tensor& to) {
-    return plane.Copy({{from, to}}, std::nullopt, absl::Minutes(1));
+    return gpu.Copy({{from, to}}, std::nullopt, absl::Minutes(1));
   };
   const Tensor host = Tensor::Zeros(DataType::kF32, {5});
   EXPECT_EQ(copy(*device, host).code(), absl::StatusCode::kInvalidArgument);

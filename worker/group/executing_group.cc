@@ -7,7 +7,7 @@
 #include "base/clock.h"
 #include "base/status_macros.h"
 #include "client/collective/copy_here.h"
-#include "worker/communicator/refusal.h"
+#include "worker/communicator/argument_error.h"
 
 namespace cohort::worker {
 namespace {
@@ -32,19 +32,19 @@ absl::Status ExecutingGroup::Begin(Connections connections) {
   paths_ = connections.paths;
   hosts_ = connections.machines;
   why_not_ = connections.why_not;
-  board_ = std::move(connections.board);
+  operation_log_ = std::move(connections.operation_log);
   connections.waits = &flight_recorder_.waits();
   COHORT_ASSIGN_OR_RETURN(communicator_, MakeCommunicator(std::move(connections)));
-  verbs_ = std::make_unique<TensorVerbs>(communicator_.get(), &host_place_);
+  collectives_ = std::make_unique<TensorCollectives>(communicator_.get(), &host_location_);
   MutexLock lock(&end_mutex_);
   current_ = communicator_.get();
   return absl::OkStatus();
 }
 
-absl::Status ExecutingGroup::BeginOnDevice(DevicePlane& plane, IdExchange& ids,
+absl::Status ExecutingGroup::BeginOnDevice(GpuContext& gpu, UniqueIdExchange& ids,
                                            absl::Duration timeout) {
   absl::StatusOr<std::unique_ptr<DeviceSide>> side =
-      plane.Form(ids, *communicator_, std::move(board_), &flight_recorder_, timeout);
+      gpu.Form(ids, *communicator_, std::move(operation_log_), &flight_recorder_, timeout);
   if (!side.ok()) {
     Drop();
     return side.status();
@@ -55,24 +55,24 @@ absl::Status ExecutingGroup::BeginOnDevice(DevicePlane& plane, IdExchange& ids,
   return absl::OkStatus();
 }
 
-absl::Status ExecutingGroup::NoPlane(absl::string_view group, Placement placement) {
+absl::Status ExecutingGroup::NoGpu(absl::string_view group, Placement placement) {
   return absl::FailedPreconditionError(
       absl::StrCat("group ", group, " is to have tensors on GPUs (placement ", NameOf(placement),
                    "), and this rank has none"));
 }
 
-absl::StatusOr<Tensor> ExecutingGroup::AllocateOn(DevicePlane* plane, DataType type,
+absl::StatusOr<Tensor> ExecutingGroup::AllocateOn(GpuContext* gpu, DataType type,
                                                   const Shape& shape, Device device) const {
-  if (plane != nullptr && device == plane->device()) return plane->Allocate(type, shape);
+  if (gpu != nullptr && device == gpu->device()) return gpu->Allocate(type, shape);
   return absl::InvalidArgumentError(
       absl::StrCat("no tensor on ", device.ToString(), ": rank ", rank(), " of group ", name(),
-                   plane == nullptr ? " has no GPU" : " has another GPU, ",
-                   plane == nullptr ? "" : plane->device().ToString()));
+                   gpu == nullptr ? " has no GPU" : " has another GPU, ",
+                   gpu == nullptr ? "" : gpu->device().ToString()));
 }
 
 void ExecutingGroup::Drain() {
-  constexpr absl::Duration kPatience = absl::Seconds(1);
-  if (communicator_ != nullptr) communicator_->Drain(Clock::Steady().Now() + kPatience);
+  constexpr absl::Duration kTimeout = absl::Seconds(1);
+  if (communicator_ != nullptr) communicator_->Drain(Clock::Steady().Now() + kTimeout);
 }
 
 void ExecutingGroup::Drop() {
@@ -82,7 +82,7 @@ void ExecutingGroup::Drop() {
     current_on_device_ = nullptr;
   }
   device_side_.reset();
-  verbs_.reset();
+  collectives_.reset();
   communicator_.reset();
 }
 
@@ -96,49 +96,49 @@ void ExecutingGroup::Abort(const absl::Status& cause) {
   End(absl::StrCat("rank ", rank(), " aborted: ", cause.message()));
 }
 
-TensorVerbs* ExecutingGroup::VerbsFor(Collective verb, const Tensor& tensor) {
+TensorCollectives* ExecutingGroup::CollectivesFor(Collective collective, const Tensor& tensor) {
   if (tensor.device().is_host()) {
     // These calls move no tensor: they go through the host in every placement.
-    const bool of_all = verb == Collective::kExchangeSizes || verb == Collective::kFail ||
-                        verb == Collective::kBarrier;
-    return moves_host_memory_ || of_all ? verbs_.get() : nullptr;
+    const bool of_all = collective == Collective::kExchangeSizes ||
+                        collective == Collective::kFail || collective == Collective::kBarrier;
+    return moves_host_memory_ || of_all ? collectives_.get() : nullptr;
   }
-  return device_side_ == nullptr ? nullptr : &device_side_->verbs();
+  return device_side_ == nullptr ? nullptr : &device_side_->collectives();
 }
 
-absl::Status ExecutingGroup::NoVerbs(Collective verb, const Tensor& tensor) {
-  if (verbs_ == nullptr) {
+absl::Status ExecutingGroup::NoCollectives(Collective collective, const Tensor& tensor) {
+  if (collectives_ == nullptr) {
     return absl::AbortedError("the group has not been formed again: Rejoin has failed");
   }
-  return RefusalError(absl::StrCat(NameOf(verb), " of ", tensor.ToString(),
-                                   tensor.device().is_host() ? ", in memory of the host" : "",
-                                   ": the placement of group ", name(), " is ",
-                                   NameOf(placement())));
+  return ArgumentError(absl::StrCat(NameOf(collective), " of ", tensor.ToString(),
+                                    tensor.device().is_host() ? ", in memory of the host" : "",
+                                    ": the placement of group ", name(), " is ",
+                                    NameOf(placement())));
 }
 
 template <typename Body, typename Count>
-absl::Status ExecutingGroup::RunRecorded(Collective verb, const Tensor& tensor, int64_t bytes,
+absl::Status ExecutingGroup::RunRecorded(Collective collective, const Tensor& tensor, int64_t bytes,
                                          int root, const CallOptions& options, Body&& body,
                                          Count&& count) {
   MutexLock lock(&call_mutex_);
-  TensorVerbs* const verbs = VerbsFor(verb, tensor);
+  TensorCollectives* const collectives = CollectivesFor(collective, tensor);
   const int64_t ticks = TickClock::Ticks();
-  // Calls without verbs are recorded too: other ranks make them, and all ranks count the same
+  // Calls without collectives are recorded too: other ranks make them, and all ranks count the same
   // calls.
-  flight_recorder_.Begin(generation_, verb, tensor.type(), bytes, root, ticks,
+  flight_recorder_.Begin(generation_, collective, tensor.type(), bytes, root, ticks,
                          options.stream.has_value());
   const Instant deadline = clock_.JustBefore(ticks) + TimeoutOf(options);
   absl::Status status;
-  if (ABSL_PREDICT_FALSE(verbs == nullptr)) {
-    status = NoVerbs(verb, tensor);
+  if (ABSL_PREDICT_FALSE(collectives == nullptr)) {
+    status = NoCollectives(collective, tensor);
   } else if (ABSL_PREDICT_TRUE(!options.stream.has_value())) {
-    status = body(*verbs, deadline);
+    status = body(*collectives, deadline);
   } else {
-    status = OnStream(verb, tensor, options,
-                      [&](TensorVerbs& on_stream) { return body(on_stream, deadline); });
+    status = OnStream(collective, tensor, options,
+                      [&](TensorCollectives& on_stream) { return body(on_stream, deadline); });
   }
   if (ABSL_PREDICT_FALSE(!status.ok())) {
-    status = TellRefusal(verb, tensor, std::move(status), options, deadline);
+    status = FailOnAllRanks(collective, tensor, std::move(status), options, deadline);
   }
   if (ABSL_PREDICT_FALSE(options.stream.has_value() && captured_stream_ != nullptr &&
                          *options.stream == captured_stream_)) {
@@ -150,55 +150,56 @@ absl::Status ExecutingGroup::RunRecorded(Collective verb, const Tensor& tensor, 
   return status;
 }
 
-absl::Status ExecutingGroup::TellRefusal(Collective verb, const Tensor& tensor,
-                                         absl::Status refusal, const CallOptions& options,
-                                         Instant deadline) {
-  if (!IsRefusal(refusal)) return refusal;
-  refusal = Unmarked(std::move(refusal));
+absl::Status ExecutingGroup::FailOnAllRanks(Collective collective, const Tensor& tensor,
+                                            absl::Status error, const CallOptions& options,
+                                            Instant deadline) {
+  if (!IsArgumentError(error)) return error;
+  error = Unmarked(std::move(error));
   // A message's other rank is not told: it is unknown, or gets the same error.
-  if (verb == Collective::kExchange) return refusal;
-  // On streams, and if only the devices meet, no rank waits on the host.
+  if (collective == Collective::kExchange) return error;
+  // On streams, and if there is no barrier on the host, no rank waits there.
   const bool by_device =
       device_side_ != nullptr && (!tensor.device().is_host() || !moves_host_memory_);
-  if (options.stream.has_value() || (by_device && !device_side_->meets())) {
+  if (options.stream.has_value() || (by_device && !device_side_->has_host_barrier())) {
     flight_recorder_.TakeNumberBack();
-    return refusal;
+    return error;
   }
-  return verbs_->TellRefusal(refusal.message(), deadline);
+  return collectives_->FailOnAllRanks(error.message(), deadline);
 }
 
-absl::Status ExecutingGroup::Refuse(const absl::Status& why, const CallOptions& options) {
+absl::Status ExecutingGroup::FailCollective(const absl::Status& why, const CallOptions& options) {
   {
     MutexLock lock(&call_mutex_);
-    // If only the devices meet, no rank waits on the host.
-    if (!moves_host_memory_ && device_side_ != nullptr && !device_side_->meets()) return why;
+    // If there is no barrier on the host, no rank waits there.
+    if (!moves_host_memory_ && device_side_ != nullptr && !device_side_->has_host_barrier())
+      return why;
   }
   CallOptions blocking;
   blocking.timeout = options.timeout;
   return RunRecorded(
       Collective::kFail, Tensor(), 0, kNoRoot, blocking,
-      [&](TensorVerbs& verbs, Instant deadline) {
-        return verbs.TellRefusal(why.message(), deadline);
+      [&](TensorCollectives& collectives, Instant deadline) {
+        return collectives.FailOnAllRanks(why.message(), deadline);
       },
       kCountsNothing);
 }
 
 absl::Status ExecutingGroup::CopyAll(absl::Span<const client::TensorCopy> copies,
                                      const CallOptions& options) {
-  return client::CopyHere(plane(), copies, options, TimeoutOf(options));
+  return client::CopyHere(gpu_context(), copies, options, TimeoutOf(options));
 }
 
-absl::Status ExecutingGroup::OnStream(Collective verb, const Tensor& tensor,
+absl::Status ExecutingGroup::OnStream(Collective collective, const Tensor& tensor,
                                       const CallOptions& options,
-                                      absl::FunctionRef<absl::Status(TensorVerbs&)> body) {
-  if (verb == Collective::kBarrier) {
-    return RefusalError(
-        "barrier on a stream: the ranks' threads meet in a barrier; an all_reduce of one element "
+                                      absl::FunctionRef<absl::Status(TensorCollectives&)> body) {
+  if (collective == Collective::kBarrier) {
+    return ArgumentError(
+        "barrier on a stream: a barrier is of the ranks' threads; an all_reduce of one element "
         "orders streams");
   }
   if (tensor.device().is_host()) {
-    return RefusalError(absl::StrCat(NameOf(verb), " of ", tensor.ToString(),
-                                     " on a stream: those are for tensors on GPUs"));
+    return ArgumentError(absl::StrCat(NameOf(collective), " of ", tensor.ToString(),
+                                      " on a stream: those are for tensors on GPUs"));
   }
   return device_side_->OnStream(*options.stream, TimeoutOf(options), body);
 }
@@ -215,8 +216,8 @@ absl::Status ExecutingGroup::Run(const CollectiveCall& call, const Tensor& input
   const Tensor& tensor = call.collective == Collective::kScatter ? output : input;
   return RunRecorded(
       call.collective, tensor, Larger(input, output), call.root, options,
-      [&](TensorVerbs& verbs, Instant deadline) {
-        return verbs.Run(call, input, output, deadline);
+      [&](TensorCollectives& collectives, Instant deadline) {
+        return collectives.Run(call, input, output, deadline);
       },
       [&](client::PeerCounters& peers) { client::CountCollective(call, input, output, peers); });
 }
@@ -235,7 +236,9 @@ absl::Status ExecutingGroup::Exchange(absl::Span<const client::TensorTransfer> t
   const int peer = transfers.size() == 1 ? transfers[0].peer : kNoRoot;
   return RunRecorded(
       Collective::kExchange, first, bytes, peer, options,
-      [&](TensorVerbs& verbs, Instant deadline) { return verbs.Exchange(transfers, deadline); },
+      [&](TensorCollectives& collectives, Instant deadline) {
+        return collectives.Exchange(transfers, deadline);
+      },
       [&](client::PeerCounters& peers) { client::CountTransfers(transfers, peers); });
 }
 
@@ -247,8 +250,8 @@ absl::StatusOr<int> ExecutingGroup::AwaitMessage(absl::Span<const int> peers,
   int first = kNoRoot;
   COHORT_RETURN_IF_ERROR(RunRecorded(
       Collective::kExchange, Tensor(), 0, peers.size() == 1 ? peers[0] : kNoRoot, options,
-      [&](TensorVerbs& verbs, Instant deadline) -> absl::Status {
-        COHORT_ASSIGN_OR_RETURN(first, verbs.AwaitMessage(peers, deadline));
+      [&](TensorCollectives& collectives, Instant deadline) -> absl::Status {
+        COHORT_ASSIGN_OR_RETURN(first, collectives.AwaitMessage(peers, deadline));
         return absl::OkStatus();
       },
       kCountsNothing));
@@ -257,10 +260,10 @@ absl::StatusOr<int> ExecutingGroup::AwaitMessage(absl::Span<const int> peers,
 
 absl::StatusOr<int> ExecutingGroup::LookForMessage(absl::Span<const int> peers) {
   MutexLock lock(&call_mutex_);
-  if (ABSL_PREDICT_FALSE(verbs_ == nullptr || !moves_host_memory_)) {
-    return Unmarked(NoVerbs(Collective::kExchange, Tensor()));
+  if (ABSL_PREDICT_FALSE(collectives_ == nullptr || !moves_host_memory_)) {
+    return Unmarked(NoCollectives(Collective::kExchange, Tensor()));
   }
-  return verbs_->AwaitMessage(peers, absl::InfinitePast());
+  return collectives_->AwaitMessage(peers, absl::InfinitePast());
 }
 
 }  // namespace cohort::worker

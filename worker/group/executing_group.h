@@ -14,15 +14,15 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
-#include "base/mutex.h"
+#include "base/threads/mutex.h"
 #include "client/collective/group.h"
-#include "worker/group/connections.h"
-#include "worker/group/device_plane.h"
-#include "worker/group/flight_recorder.h"
-#include "worker/group/id_exchange.h"
+#include "worker/group/bootstrap/unique_id_exchange.h"
+#include "worker/group/collectives/tensor_collectives.h"
+#include "worker/group/connections/connections.h"
+#include "worker/group/flight_recorder/flight_recorder.h"
+#include "worker/group/flight_recorder/tick_clock.h"
+#include "worker/group/gpu/gpu_context.h"
 #include "worker/group/recorded_sequence.h"
-#include "worker/group/tensor_verbs.h"
-#include "worker/group/tick_clock.h"
 
 namespace cohort::worker {
 
@@ -44,7 +44,7 @@ class ExecutingGroup : public client::Group {
                         const client::CallOptions& options) final;
   absl::StatusOr<int> AwaitMessage(absl::Span<const int> peers,
                                    const client::CallOptions& options) final;
-  absl::Status Refuse(const absl::Status& why, const client::CallOptions& options) final;
+  absl::Status FailCollective(const absl::Status& why, const client::CallOptions& options) final;
   absl::Status AwaitStreams(const client::CallOptions& options) final;
   absl::Status CopyAll(absl::Span<const client::TensorCopy> copies,
                        const client::CallOptions& options) final;
@@ -62,15 +62,15 @@ class ExecutingGroup : public client::Group {
 
   // Begins a generation.
   absl::Status Begin(Connections connections) ABSL_EXCLUSIVE_LOCKS_REQUIRED(call_mutex_);
-  // Adds tensors on `plane`, which outlives the group; all ranks call it after Begin. Errors: those
-  // of DevicePlane::Form; the generation is then over.
-  absl::Status BeginOnDevice(DevicePlane& plane, IdExchange& ids, absl::Duration timeout)
+  // Adds tensors on `gpu`, which outlives the group; all ranks call it after Begin. Errors: those
+  // of GpuContext::Form; the generation is then over.
+  absl::Status BeginOnDevice(GpuContext& gpu, UniqueIdExchange& ids, absl::Duration timeout)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(call_mutex_);
   // The error of a rank without a GPU in a group that is placed on devices.
-  static absl::Status NoPlane(absl::string_view group, Placement placement);
-  // Allocates on the rank's GPU; `plane` may be null. Errors: INVALID_ARGUMENT (`device` is not the
-  // rank's), those of DevicePlane::Allocate.
-  absl::StatusOr<Tensor> AllocateOn(DevicePlane* plane, DataType type, const Shape& shape,
+  static absl::Status NoGpu(absl::string_view group, Placement placement);
+  // Allocates on the rank's GPU; `gpu` may be null. Errors: INVALID_ARGUMENT (`device` is not the
+  // rank's), those of GpuContext::Allocate.
+  absl::StatusOr<Tensor> AllocateOn(GpuContext* gpu, DataType type, const Shape& shape,
                                     Device device) const;
   // Waits at most one second, before this rank leaves, until the other ranks have received its
   // broadcasts and messages that are still on their way.
@@ -81,7 +81,7 @@ class ExecutingGroup : public client::Group {
   void End(absl::string_view cause);
 
   // This rank's GPU; null if it has none.
-  virtual DevicePlane* plane() const = 0;
+  virtual GpuContext* gpu_context() const = 0;
 
   absl::Duration TimeoutOf(const client::CallOptions& options) const {
     return options.timeout.value_or(timeout_);
@@ -90,33 +90,34 @@ class ExecutingGroup : public client::Group {
   Mutex call_mutex_;  // held by the running call
 
  private:
-  // Calls body(verbs, deadline) with the verbs of the memory in which `tensor` lies, and records
-  // the call. If the call succeeds, `count` adds the payload that it has moved.
+  // Calls body(collectives, deadline) with the collectives of the memory in which `tensor` lies,
+  // and records the call. If the call succeeds, `count` adds the payload that it has moved.
   template <typename Body, typename Count>
-  absl::Status RunRecorded(Collective verb, const Tensor& tensor, int64_t bytes, int root,
+  absl::Status RunRecorded(Collective collective, const Tensor& tensor, int64_t bytes, int root,
                            const client::CallOptions& options, Body&& body, Count&& count);
-  absl::Status OnStream(Collective verb, const Tensor& tensor, const client::CallOptions& options,
-                        absl::FunctionRef<absl::Status(TensorVerbs&)> body)
+  absl::Status OnStream(Collective collective, const Tensor& tensor,
+                        const client::CallOptions& options,
+                        absl::FunctionRef<absl::Status(TensorCollectives&)> body)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(call_mutex_);
   // Null: the capture has ended.
   void SetCaptured(void* stream);
   // Captures the steps on the GPU. All ranks call it.
   absl::Status Capture(std::vector<RecordedStep>& steps, const client::CallOptions& options);
-  // The verbs of the memory in which `tensor` lies. Null: NoVerbs returns the reason.
-  TensorVerbs* VerbsFor(Collective verb, const Tensor& tensor)
+  // The collectives of the memory in which `tensor` lies. Null: NoCollectives returns the reason.
+  TensorCollectives* CollectivesFor(Collective collective, const Tensor& tensor)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(call_mutex_);
-  absl::Status NoVerbs(Collective verb, const Tensor& tensor)
+  absl::Status NoCollectives(Collective collective, const Tensor& tensor)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(call_mutex_);
-  // Completes a call that failed because of this rank's arguments, before it met the other ranks.
-  // Tells the other ranks if they wait on the host.
-  absl::Status TellRefusal(Collective verb, const Tensor& tensor, absl::Status refusal,
-                           const client::CallOptions& options, Instant deadline)
+  // Completes a call that failed because of this rank's arguments, before it waited for the other
+  // ranks. Tells the other ranks if they wait on the host.
+  absl::Status FailOnAllRanks(Collective collective, const Tensor& tensor, absl::Status error,
+                              const client::CallOptions& options, Instant deadline)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(call_mutex_);
   // AwaitMessage with a timeout of zero. Programs poll with it, so it leaves no record.
   absl::StatusOr<int> LookForMessage(absl::Span<const int> peers);
 
   const absl::Duration timeout_;
-  HostPlace host_place_{
+  HostLocation host_location_{
       [this](DataType type, const Shape& shape) { return Allocate(type, shape, Device::Host()); }};
   std::vector<std::string> paths_;
   std::vector<std::string> hosts_;
@@ -124,10 +125,10 @@ class ExecutingGroup : public client::Group {
   FlightRecorder flight_recorder_;  // communicators write to it too
   client::PeerCounters peers_;      // written by the running call
   std::unique_ptr<Communicator> communicator_ ABSL_GUARDED_BY(call_mutex_);
-  std::unique_ptr<TensorVerbs> verbs_ ABSL_GUARDED_BY(call_mutex_);
+  std::unique_ptr<TensorCollectives> collectives_ ABSL_GUARDED_BY(call_mutex_);
   bool moves_host_memory_ ABSL_GUARDED_BY(call_mutex_) = true;
-  // The board, until BeginOnDevice passes it on.
-  std::shared_ptr<const NcclBoard> board_ ABSL_GUARDED_BY(call_mutex_);
+  // The operation log, until BeginOnDevice passes it on.
+  std::shared_ptr<const NcclOperationLog> operation_log_ ABSL_GUARDED_BY(call_mutex_);
   // This rank's GPU in the generation, if the placement includes devices; it uses `communicator_`.
   std::unique_ptr<DeviceSide> device_side_ ABSL_GUARDED_BY(call_mutex_);
   // The stream of a running capture, whose calls run only at a replay; null: no capture.

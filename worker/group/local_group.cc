@@ -5,12 +5,12 @@
 #include "absl/memory/memory.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
-#include "base/mutex.h"
 #include "base/shm/heap.h"
 #include "base/status_macros.h"
-#include "worker/group/flight_export.h"
-#include "worker/group/id_exchange.h"
-#include "worker/group/member_objects.h"
+#include "base/threads/mutex.h"
+#include "worker/group/bootstrap/unique_id_exchange.h"
+#include "worker/group/flight_recorder/flight_export.h"
+#include "worker/group/membership/member_objects.h"
 
 namespace cohort::worker {
 namespace {
@@ -40,9 +40,9 @@ client::RoundOptions RoundOf(absl::Duration timeout) {
 
 absl::StatusOr<std::unique_ptr<LocalGroup>> LocalGroup::Create(LocalGroupOptions options) {
   if (options.bootstrap.placement == Placement::kHost) {
-    options.plane = nullptr;
-  } else if (options.plane == nullptr) {
-    return NoPlane(options.membership.group, options.bootstrap.placement);
+    options.gpu_context = nullptr;
+  } else if (options.gpu_context == nullptr) {
+    return NoGpu(options.membership.group, options.bootstrap.placement);
   }
   if (options.bootstrap.heap == nullptr) {
     COHORT_ASSIGN_OR_RETURN(options.bootstrap.heap, ProcessHeap());
@@ -56,8 +56,10 @@ absl::StatusOr<std::unique_ptr<LocalGroup>> LocalGroup::Create(LocalGroupOptions
                                 recorder.ReadWaits(WaitLog::kRanks, WaitLog::kRanks)};
   });
   const LocalGroupOptions& kept = group->options_;
-  COHORT_ASSIGN_OR_RETURN(group->seat_, Seat::Take({kept.membership, kept.bootstrap}));
-  COHORT_ASSIGN_OR_RETURN(Connections connections, group->seat_->Meet(kept.bootstrap.timeout));
+  COHORT_ASSIGN_OR_RETURN(group->membership_,
+                          RankMembership::Join({kept.membership, kept.bootstrap}));
+  COHORT_ASSIGN_OR_RETURN(Connections connections,
+                          group->membership_->Connect(kept.bootstrap.timeout));
   MutexLock lock(&group->call_mutex_);
   COHORT_RETURN_IF_ERROR(group->Form(std::move(connections)));
   return group;
@@ -65,32 +67,33 @@ absl::StatusOr<std::unique_ptr<LocalGroup>> LocalGroup::Create(LocalGroupOptions
 
 LocalGroup::~LocalGroup() {
   reporter_->Stop();
-  if (seat_ == nullptr) return;
+  if (membership_ == nullptr) return;
   MutexLock lock(&call_mutex_);
   Drain();
   // The other ranks learn that this rank leaves before its connections close.
-  seat_->Disregard();
+  membership_->StopWatching();
   Drop();
-  seat_.reset();
+  membership_.reset();
 }
 
 absl::Status LocalGroup::Form(Connections connections) {
   connections.gives_way = options_.gives_way;
   COHORT_RETURN_IF_ERROR(Begin(std::move(connections)));
-  seat_->Attend([this, generation = generation()](const std::string& cause) {
+  membership_->NotifyOnEnd([this, generation = generation()](const std::string& cause) {
     End(cause);
     if (options_.on_end != nullptr) options_.on_end(generation, cause);
   });
   if (placement() == Placement::kHost) return absl::OkStatus();
-  IdsOfMember ids(&membership());
-  return BeginOnDevice(*options_.plane, ids, options_.bootstrap.timeout);
+  MemberUniqueIds ids(&membership());
+  return BeginOnDevice(*options_.gpu_context, ids, options_.bootstrap.timeout);
 }
 
 client::FlightRecord LocalGroup::ExportFlightRecord() const {
-  const client::ProcessGroupOptions& seat = options_.membership;
+  const client::ProcessGroupOptions& membership = options_.membership;
   client::FlightRecord record = worker::ExportFlightRecord(flight_recorder().Read());
-  record.tenant = seat.shared_connection == nullptr ? seat.connection.tenant
-                                                    : seat.shared_connection->options().tenant;
+  record.tenant = membership.shared_connection == nullptr
+                      ? membership.connection.tenant
+                      : membership.shared_connection->options().tenant;
   record.group = name();
   record.generation = generation();
   record.rank = rank();
@@ -102,14 +105,14 @@ absl::Status LocalGroup::Rejoin(absl::Duration timeout) {
   // A rank that still waits in the old generation must not wait for this rank.
   End(absl::StrCat("rank ", rank(), " goes on in the next generation"));
   MutexLock lock(&call_mutex_);
-  seat_->Disregard();
+  membership_->StopWatching();
   Drop();
-  COHORT_ASSIGN_OR_RETURN(Connections connections, seat_->Rejoin(timeout));
+  COHORT_ASSIGN_OR_RETURN(Connections connections, membership_->Rejoin(timeout));
   return Form(std::move(connections));
 }
 
 absl::StatusOr<Tensor> LocalGroup::Allocate(DataType type, const Shape& shape, Device device) {
-  if (!device.is_host()) return AllocateOn(options_.plane.get(), type, shape, device);
+  if (!device.is_host()) return AllocateOn(options_.gpu_context.get(), type, shape, device);
   const std::shared_ptr<shm::Heap>& heap = options_.bootstrap.heap;
   for (const int64_t extent : shape) {
     if (extent < 0) {
@@ -154,7 +157,7 @@ void LocalGroup::Abort(const absl::Status& cause) {
   const std::string why = absl::StrCat("rank ", rank(), " aborted: ", cause.message());
   End(why);
   // Ranks that are in no call learn it too.
-  seat_->Tell(why);
+  membership_->NotifyHost(why);
 }
 
 }  // namespace cohort::worker

@@ -13,23 +13,23 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "client/collective/flight_record.h"
-#include "client/rendezvous/process_group.h"
+#include "client/collective/trace/flight_record.h"
+#include "client/rendezvous/process_group/process_group.h"
+#include "worker/group/bootstrap/group_bootstrap.h"
 #include "worker/group/executing_group.h"
-#include "worker/group/group_bootstrap.h"
-#include "worker/group/seat.h"
-#include "worker/group/tensor_reporter.h"
+#include "worker/group/flight_recorder/tensor_reporter.h"
+#include "worker/group/membership/rank_membership.h"
 
 namespace cohort::worker {
 
 struct LocalGroupOptions {
-  // The rank's place: coordinator, name of the group, rank, world size, lease and so on.
+  // The membership: coordinator, name of the group, rank, world size, lease and so on.
   client::ProcessGroupOptions membership;
   // How ranks find each other. Without a heap: the heap of the process.
   BootstrapOptions bootstrap;
   absl::Duration timeout = absl::Seconds(300);  // for calls without their own
   // This rank's GPU; the host placement ignores it.
-  std::shared_ptr<DevicePlane> plane;
+  std::shared_ptr<GpuContext> gpu_context;
   // For a process that runs calls for others: a waiting rank yields the processor to the threads
   // that bring the next call.
   bool gives_way = false;
@@ -46,8 +46,8 @@ struct LocalGroupOptions {
 class LocalGroup final : public ExecutingGroup {
  public:
   // Joins the group, waits until it is complete, and connects the ranks. Errors: those of
-  // ProcessGroup::Create, MeetRanks and DevicePlane::Form; FAILED_PRECONDITION (a placement on
-  // devices without a plane).
+  // ProcessGroup::Create, ConnectRanks and GpuContext::Form; FAILED_PRECONDITION (a placement on
+  // devices without a GPU).
   static absl::StatusOr<std::unique_ptr<LocalGroup>> Create(LocalGroupOptions options);
   // Leaves. Before that it waits at most one second until its messages and broadcasts have arrived.
   ~LocalGroup() override;
@@ -59,16 +59,16 @@ class LocalGroup final : public ExecutingGroup {
   // this process does not serve them. Any thread may call it, also during another call.
   client::FlightRecord ExportFlightRecord() const;
 
-  client::ProcessGroup& membership() { return seat_->membership(); }
+  client::ProcessGroup& membership() { return membership_->process_group(); }
 
-  const std::string& name() const override { return seat_->membership().group(); }
-  int64_t generation() const override { return seat_->membership().generation(); }
-  int rank() const override { return seat_->membership().rank(); }
-  int size() const override { return seat_->membership().world_size(); }
+  const std::string& name() const override { return membership_->process_group().group(); }
+  int64_t generation() const override { return membership_->process_group().generation(); }
+  int rank() const override { return membership_->process_group().rank(); }
+  int size() const override { return membership_->process_group().world_size(); }
 
   Placement placement() const override { return options_.bootstrap.placement; }
   Device device() const override {
-    return options_.plane == nullptr ? Device::Host() : options_.plane->device();
+    return options_.gpu_context == nullptr ? Device::Host() : options_.gpu_context->device();
   }
 
   absl::StatusOr<Tensor> Allocate(DataType type, const Shape& shape, Device device = {}) override;
@@ -90,12 +90,12 @@ class LocalGroup final : public ExecutingGroup {
   explicit LocalGroup(LocalGroupOptions options)
       : ExecutingGroup(options.timeout), options_(std::move(options)) {}
 
-  DevicePlane* plane() const override { return options_.plane.get(); }
+  GpuContext* gpu_context() const override { return options_.gpu_context.get(); }
   absl::Status Form(Connections connections) ABSL_EXCLUSIVE_LOCKS_REQUIRED(call_mutex_);
 
   LocalGroupOptions options_;
   const std::shared_ptr<TensorReporter> reporter_ = std::make_shared<TensorReporter>();
-  std::unique_ptr<Seat> seat_;
+  std::unique_ptr<RankMembership> membership_;
 };
 
 }  // namespace cohort::worker

@@ -1,4 +1,4 @@
-// Makes groups in which this process is a rank, at the places of a plan.
+// Makes groups in which this process is a rank that a plan gives it.
 #ifndef COHORT_WORKER_GROUP_LOCAL_GROUP_FACTORY_H_
 #define COHORT_WORKER_GROUP_LOCAL_GROUP_FACTORY_H_
 
@@ -7,7 +7,7 @@
 
 namespace cohort::worker {
 
-// `options` apply to every group, except its place and the time that it may take to form. Without a
+// `options` apply to every group, except its rank and the time that it may take to form. Without a
 // shared connection, all groups share one to `options.membership.connection`.
 client::GroupFactory LocalGroupFactory(LocalGroupOptions options);
 

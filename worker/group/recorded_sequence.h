@@ -11,7 +11,7 @@
 #include "absl/status/statusor.h"
 #include "client/collective/recording.h"
 #include "client/collective/sequence.h"
-#include "worker/group/device_plane.h"
+#include "worker/group/gpu/gpu_context.h"
 
 namespace cohort::worker {
 
@@ -25,7 +25,7 @@ struct RecordedStep {
   std::shared_ptr<DeviceReplay> replay;
 };
 
-// Splits the calls into steps, at the same places on all ranks. All ranks have the same calls,
+// Splits the calls into steps, at the same calls on all ranks. All ranks have the same calls,
 // except messages. Messages on GPUs join the step of the calls around them. Errors:
 // FAILED_PRECONDITION (messages of host memory between calls on GPUs, which are one step on other
 // ranks).

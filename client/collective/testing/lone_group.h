@@ -44,7 +44,7 @@ class LoneGroup : public Group {
     for (const TensorCopy& copy : copies) status.Update(CopyTensor(copy.from, copy.to));
     return status;
   }
-  absl::Status Refuse(const absl::Status& why, const CallOptions&) override {
+  absl::Status FailCollective(const absl::Status& why, const CallOptions&) override {
     return absl::InvalidArgumentError(why.message());
   }
 

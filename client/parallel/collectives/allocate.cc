@@ -5,8 +5,8 @@
 #include <new>
 
 #include "absl/strings/str_cat.h"
-#include "base/data_type.h"
 #include "base/status_macros.h"
+#include "base/tensor/data_type.h"
 
 namespace cohort::parallel {
 

@@ -21,7 +21,7 @@ absl::Status TryAllocate(const Shape& shape) {
   return Allocate(group, DataType::kF32, shape).status();
 }
 
-TEST(AllocateTest, WhatFitsIsThere) {
+TEST(AllocateTest, AllocatesTheShape) {
   client::LoneGroup group;
   const absl::StatusOr<Tensor> tensor = Allocate(group, DataType::kI16, {3, 0, 5});
   ASSERT_TRUE(tensor.ok()) << tensor.status();
@@ -29,7 +29,7 @@ TEST(AllocateTest, WhatFitsIsThere) {
   EXPECT_TRUE(TryAllocate({}).ok());
 }
 
-TEST(AllocateTest, WhatCannotBeCountedIsRefused) {
+TEST(AllocateTest, RejectsSizesThatOverflow) {
   for (const Shape& shape :
        {Shape{int64_t{1} << 32, int64_t{1} << 32}, Shape{0, int64_t{1} << 40, int64_t{1} << 40},
         Shape{int64_t{1} << 40, int64_t{1} << 40, 0}, Shape{kMost}, Shape{kMost, 0}}) {

@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "absl/status/statusor.h"
-#include "base/tensor.h"
+#include "base/tensor/tensor.h"
 #include "client/collective/group.h"
 #include "client/parallel/collectives/collectives.h"
 #include "client/parallel/layout/role.h"

@@ -20,11 +20,11 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "base/reduction.h"
-#include "base/tensor.h"
+#include "base/collective/reduction.h"
+#include "base/tensor/tensor.h"
 #include "client/collective/group.h"
-#include "client/parallel/collectives/buffers.h"
-#include "client/parallel/collectives/results.h"
+#include "client/parallel/collectives/result_buffers.h"
+#include "client/parallel/collectives/result_shapes.h"
 
 namespace cohort::parallel {
 

@@ -3,8 +3,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "base/notification.h"
-#include "base/thread.h"
+#include "base/threads/notification.h"
+#include "base/threads/thread.h"
 
 namespace cohort::parallel {
 

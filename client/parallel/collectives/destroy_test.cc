@@ -6,7 +6,7 @@
 #include "absl/status/status.h"
 #include "absl/synchronization/notification.h"
 #include "client/collective/testing/lone_group.h"
-#include "client/parallel/layout/create_groups.h"
+#include "client/parallel/layout/groups/create_groups.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 

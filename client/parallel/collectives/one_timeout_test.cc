@@ -46,14 +46,14 @@ void ExpectOneTimeout(const TimedGroup& group, size_t calls) {
   }
 }
 
-TEST(OneTimeoutTest, OfScatteredParts) {
+TEST(OneTimeoutTest, ScatterHasOneTimeout) {
   TimedGroup group;
   const std::vector<Tensor> parts = {Tensor::Zeros(DataType::kF32, {4})};
   ASSERT_TRUE(Scatter(group, parts, {.call = {kTimeout}}).ok());
   ExpectOneTimeout(group, 2);
 }
 
-TEST(OneTimeoutTest, OfABroadcastThatKeepsItsInput) {
+TEST(OneTimeoutTest, ABroadcastThatKeepsItsInputHasOneTimeout) {
   TimedGroup group;
   ASSERT_TRUE(Broadcast(group, Tensor::Zeros(DataType::kF32, {4}), {.call = {kTimeout}}).ok());
   ExpectOneTimeout(group, 2);

@@ -4,27 +4,28 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "client/parallel/collectives/budget.h"
 #include "client/parallel/collectives/collectives.h"
-#include "client/parallel/collectives/refusal.h"
+#include "client/parallel/collectives/fail_collective.h"
+#include "client/parallel/collectives/shared_timeout.h"
 
 namespace cohort::parallel {
 namespace {
 
-absl::StatusOr<int64_t> ExtentOf(absl::string_view verb, const Tensor& input, int dim) {
+absl::StatusOr<int64_t> ExtentOf(absl::string_view collective, const Tensor& input, int dim) {
   const absl::StatusOr<int> along = ResolveDim(input.shape(), dim);
   if (along.ok()) return input.shape()[static_cast<size_t>(*along)];
   return absl::InvalidArgumentError(
-      absl::StrCat(verb, " of ", input.ToString(), ": ", along.status().message()));
+      absl::StrCat(collective, " of ", input.ToString(), ": ", along.status().message()));
 }
 
 // The given sizes, or those that the ranks exchange.
-absl::StatusOr<Sizes> SizesOf(client::Group& group, absl::string_view verb, const Tensor& input,
-                              int dim, const std::optional<Sizes>& given, const Budget& budget) {
+absl::StatusOr<Sizes> SizesOf(client::Group& group, absl::string_view collective,
+                              const Tensor& input, int dim, const std::optional<Sizes>& given,
+                              const SharedTimeout& shared_timeout) {
   if (given.has_value()) return *given;
-  const absl::StatusOr<int64_t> own = ExtentOf(verb, input, dim);
-  if (!own.ok()) return Refuse(group, own.status(), budget.LeftOnHost());
-  return group.ExchangeSizes(*own, budget.LeftOnHost());
+  const absl::StatusOr<int64_t> own = ExtentOf(collective, input, dim);
+  if (!own.ok()) return FailCollective(group, own.status(), shared_timeout.LeftOnHost());
+  return group.ExchangeSizes(*own, shared_timeout.LeftOnHost());
 }
 
 // Ranks exchange a list's number of tensors and their common extent as one number.
@@ -47,25 +48,27 @@ absl::StatusOr<int64_t> DescribeList(absl::Span<const Tensor> inputs, int dim) {
 
 absl::StatusOr<Tensor> AllGatherV(client::Group& group, const Tensor& input,
                                   const AllGatherVOptions& options) {
-  const Budget budget(options.call);
-  COHORT_ASSIGN_OR_RETURN(
-      const Sizes sizes, SizesOf(group, "all_gather_v", input, options.dim, options.sizes, budget));
+  const SharedTimeout shared_timeout(options.call);
+  COHORT_ASSIGN_OR_RETURN(const Sizes sizes, SizesOf(group, "all_gather_v", input, options.dim,
+                                                     options.sizes, shared_timeout));
   COHORT_ASSIGN_OR_RETURN(
       const Tensor result,
-      AllocateResult(group, AllGatherVResult(SpecOf(input), SeatOf(group), options.dim, sizes),
-                     options.buffers, budget.Left()));
-  COHORT_RETURN_IF_ERROR(group.AllGatherV(input, result, options.dim, sizes, budget.Left()));
+      AllocateResult(group,
+                     AllGatherVResult(SpecOf(input), RankAndSizeOf(group), options.dim, sizes),
+                     options.buffers, shared_timeout.Left()));
+  COHORT_RETURN_IF_ERROR(
+      group.AllGatherV(input, result, options.dim, sizes, shared_timeout.Left()));
   return result;
 }
 
 absl::StatusOr<std::vector<Tensor>> AllGatherV(client::Group& group,
                                                absl::Span<const Tensor> inputs,
                                                const AllGatherVOptions& options) {
-  const Budget budget(options.call);
+  const SharedTimeout shared_timeout(options.call);
   const absl::StatusOr<int64_t> own = DescribeList(inputs, options.dim);
-  if (!own.ok()) return Refuse(group, own.status(), budget.LeftOnHost());
+  if (!own.ok()) return FailCollective(group, own.status(), shared_timeout.LeftOnHost());
   // Also with given sizes: with lists of different lengths, some ranks would wait in vain.
-  COHORT_ASSIGN_OR_RETURN(Sizes sizes, group.ExchangeSizes(*own, budget.LeftOnHost()));
+  COHORT_ASSIGN_OR_RETURN(Sizes sizes, group.ExchangeSizes(*own, shared_timeout.LeftOnHost()));
   for (size_t rank = 0; rank < sizes.size(); ++rank) {
     if (sizes[rank] / kMostRows != sizes[0] / kMostRows) {
       return absl::InvalidArgumentError(absl::StrCat("all_gather_v of lists: rank 0 gives ",
@@ -80,13 +83,14 @@ absl::StatusOr<std::vector<Tensor>> AllGatherV(client::Group& group,
   for (const Tensor& input : inputs) {
     COHORT_ASSIGN_OR_RETURN(
         Tensor result,
-        AllocateResult(group, AllGatherVResult(SpecOf(input), SeatOf(group), options.dim, sizes),
-                       options.buffers, budget.Left()));
+        AllocateResult(group,
+                       AllGatherVResult(SpecOf(input), RankAndSizeOf(group), options.dim, sizes),
+                       options.buffers, shared_timeout.Left()));
     results.push_back(std::move(result));
   }
   for (size_t i = 0; i < inputs.size(); ++i) {
     COHORT_RETURN_IF_ERROR(
-        group.AllGatherV(inputs[i], results[i], options.dim, sizes, budget.Left()));
+        group.AllGatherV(inputs[i], results[i], options.dim, sizes, shared_timeout.Left()));
   }
   return results;
 }
@@ -103,8 +107,8 @@ absl::StatusOr<Tensor> ReduceScatterV(client::Group& group, const Tensor& input,
   COHORT_ASSIGN_OR_RETURN(
       const Tensor result,
       AllocateResult(group,
-                     ReduceScatterVResult(SpecOf(input), SeatOf(group), options.dim, *options.sizes,
-                                          options.reduction),
+                     ReduceScatterVResult(SpecOf(input), RankAndSizeOf(group), options.dim,
+                                          *options.sizes, options.reduction),
                      options.buffers, options.call));
   COHORT_RETURN_IF_ERROR(group.ReduceScatterV(input, result, options.dim, *options.sizes,
                                               options.reduction, options.call));
@@ -113,18 +117,19 @@ absl::StatusOr<Tensor> ReduceScatterV(client::Group& group, const Tensor& input,
 
 absl::StatusOr<std::optional<Tensor>> GatherV(client::Group& group, const Tensor& input,
                                               const GatherVOptions& options) {
-  const Budget budget(options.call);
-  COHORT_ASSIGN_OR_RETURN(const Sizes sizes,
-                          SizesOf(group, "gather_v", input, options.dim, options.sizes, budget));
+  const SharedTimeout shared_timeout(options.call);
+  COHORT_ASSIGN_OR_RETURN(const Sizes sizes, SizesOf(group, "gather_v", input, options.dim,
+                                                     options.sizes, shared_timeout));
   std::optional<Tensor> result;
   if (group.rank() == options.root) {
-    COHORT_ASSIGN_OR_RETURN(result, AllocateResult(group,
-                                                   GatherVResult(SpecOf(input), SeatOf(group),
-                                                                 options.dim, sizes, options.root),
-                                                   options.buffers, budget.Left()));
+    COHORT_ASSIGN_OR_RETURN(
+        result, AllocateResult(group,
+                               GatherVResult(SpecOf(input), RankAndSizeOf(group), options.dim,
+                                             sizes, options.root),
+                               options.buffers, shared_timeout.Left()));
   }
   COHORT_RETURN_IF_ERROR(group.GatherV(input, result.value_or(Tensor()), options.dim, sizes,
-                                       options.root, budget.Left()));
+                                       options.root, shared_timeout.Left()));
   return result;
 }
 
@@ -133,17 +138,17 @@ absl::StatusOr<Tensor> AllToAllV(client::Group& group, const Tensor& input,
   Sizes even;
   if (!options.input_sizes.has_value() || !options.output_sizes.has_value()) {
     // A wrong shape or a remainder gets the error text of AllToAll.
-    const absl::StatusOr<TensorSpec> same = AllToAllResult(SpecOf(input), SeatOf(group));
-    if (!same.ok()) return Refuse(group, same.status(), options.call);
+    const absl::StatusOr<TensorSpec> same = AllToAllResult(SpecOf(input), RankAndSizeOf(group));
+    if (!same.ok()) return FailCollective(group, same.status(), options.call);
     even.assign(static_cast<size_t>(group.size()), input.shape()[0] / group.size());
   }
   const Sizes& input_sizes = options.input_sizes.has_value() ? *options.input_sizes : even;
   const Sizes& output_sizes = options.output_sizes.has_value() ? *options.output_sizes : even;
   COHORT_ASSIGN_OR_RETURN(
       const Tensor result,
-      AllocateResult(group,
-                     AllToAllVResult(SpecOf(input), SeatOf(group), input_sizes, output_sizes),
-                     options.buffers, options.call));
+      AllocateResult(
+          group, AllToAllVResult(SpecOf(input), RankAndSizeOf(group), input_sizes, output_sizes),
+          options.buffers, options.call));
   COHORT_RETURN_IF_ERROR(group.AllToAllV(input, input_sizes, result, output_sizes, options.call));
   return result;
 }

@@ -6,10 +6,10 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "client/parallel/collectives/allocate.h"
-#include "client/parallel/collectives/budget.h"
 #include "client/parallel/collectives/collectives.h"
-#include "client/parallel/collectives/outlive.h"
-#include "client/parallel/collectives/refusal.h"
+#include "client/parallel/collectives/fail_collective.h"
+#include "client/parallel/collectives/keep_alive.h"
+#include "client/parallel/collectives/shared_timeout.h"
 
 namespace cohort::parallel {
 namespace {
@@ -22,7 +22,7 @@ absl::Status CheckIsRoot(const client::Group& group, const ScatterOptions& optio
 
 // Concatenates all parts in one tensor of the group.
 absl::StatusOr<Tensor> Join(client::Group& group, absl::Span<const Tensor> parts,
-                            const ScatterOptions& options, const Budget& budget) {
+                            const ScatterOptions& options, const SharedTimeout& shared_timeout) {
   const auto wrong = [&](absl::string_view what, const Tensor& tensor) {
     return absl::InvalidArgumentError(
         absl::StrCat("scatter from root ", options.root, ": ", what, tensor.ToString()));
@@ -44,7 +44,7 @@ absl::StatusOr<Tensor> Join(client::Group& group, absl::Span<const Tensor> parts
                  *other);
   }
   COHORT_ASSIGN_OR_RETURN(const TensorSpec whole,
-                          AllGatherResult(SpecOf(parts[0]), SeatOf(group), options.dim));
+                          AllGatherResult(SpecOf(parts[0]), RankAndSizeOf(group), options.dim));
   COHORT_ASSIGN_OR_RETURN(const int dim, ResolveDim(whole.shape, options.dim));
   COHORT_ASSIGN_OR_RETURN(const Tensor joined,
                           Allocate(group, whole.type, whole.shape, whole.device));
@@ -55,7 +55,7 @@ absl::StatusOr<Tensor> Join(client::Group& group, absl::Span<const Tensor> parts
                             joined.Narrow(dim, static_cast<int64_t>(rank) * extent, extent));
     copies.push_back({parts[rank], to});
   }
-  COHORT_RETURN_IF_ERROR(group.CopyAll(copies, budget.Left()));
+  COHORT_RETURN_IF_ERROR(group.CopyAll(copies, shared_timeout.Left()));
   return joined;
 }
 
@@ -64,7 +64,7 @@ absl::StatusOr<Tensor> Join(client::Group& group, absl::Span<const Tensor> parts
 absl::StatusOr<Tensor> Scatter(client::Group& group, const Tensor& whole,
                                const ScatterOptions& options) {
   absl::StatusOr<TensorSpec> part =
-      ScatterResult(SpecOf(whole), SeatOf(group), options.dim, options.root);
+      ScatterResult(SpecOf(whole), RankAndSizeOf(group), options.dim, options.root);
   const absl::Status is_root = CheckIsRoot(group, options);
   if (part.ok() && !is_root.ok()) part = is_root;
   COHORT_ASSIGN_OR_RETURN(const Tensor result,
@@ -75,23 +75,23 @@ absl::StatusOr<Tensor> Scatter(client::Group& group, const Tensor& whole,
 
 absl::StatusOr<Tensor> Scatter(client::Group& group, absl::Span<const Tensor> parts,
                                const ScatterOptions& options) {
-  const Budget budget(options.call);
-  const absl::StatusOr<Tensor> whole = Join(group, parts, options, budget);
+  const SharedTimeout shared_timeout(options.call);
+  const absl::StatusOr<Tensor> whole = Join(group, parts, options, shared_timeout);
   ScatterOptions rest = options;
-  rest.call = budget.Left();
-  if (!whole.ok()) return Refuse(group, whole.status(), rest.call);
+  rest.call = shared_timeout.Left();
+  if (!whole.ok()) return FailCollective(group, whole.status(), rest.call);
   const absl::StatusOr<Tensor> part = Scatter(group, *whole, rest);
-  COHORT_RETURN_IF_ERROR(Outlive(group, *whole, part.status(), options.call));
+  COHORT_RETURN_IF_ERROR(AwaitLastUse(group, *whole, part.status(), options.call));
   return part;
 }
 
 absl::StatusOr<Tensor> Scatter(client::Group& group, const TensorSpec& part,
                                const ScatterOptions& options) {
   if (group.rank() == options.root) {
-    return Refuse(group,
-                  absl::InvalidArgumentError(absl::StrCat("scatter from root ", options.root,
-                                                          ": the root gives no tensor")),
-                  options.call);
+    return FailCollective(group,
+                          absl::InvalidArgumentError(absl::StrCat(
+                              "scatter from root ", options.root, ": the root gives no tensor")),
+                          options.call);
   }
   COHORT_ASSIGN_OR_RETURN(const Tensor result,
                           AllocateResult(group, part, options.buffers, options.call));

@@ -51,7 +51,7 @@ void ExpectPartitions(const Layout& layout) {
   }
 }
 
-TEST(LayoutTest, SaysWhatIsNotThere) {
+TEST(LayoutTest, NamesMissingRolesAndRanks) {
   Layout layout =
       Get(MakeLayout(4, {{Axis::kTensor, 2}, {Axis::kData, 2}}, {Axis::kTensor, Axis::kData}));
   EXPECT_EQ(layout.Lists(Role::kEmbedding).status().code(), absl::StatusCode::kFailedPrecondition);
@@ -414,7 +414,7 @@ TEST(ColossalaiLayoutTest, SequenceDoesNotMixStages) {
               ElementsAre(RankList{0, 1, 4, 5}, RankList{2, 3, 6, 7}));
 }
 
-TEST(ColossalaiLayoutTest, ExpertsAndRefusals) {
+TEST(ColossalaiLayoutTest, ExpertsAndErrors) {
   ColossalaiSizes sizes;
   sizes.data = 4;
   sizes.expert = 2;

@@ -1,4 +1,5 @@
-// Which layers each stage of a pipeline holds. Experts: client/parallel/moe/placement.h.
+// Which layers each stage of a pipeline holds. Experts:
+// client/parallel/moe/routing/expert_placement.h.
 #ifndef COHORT_CLIENT_PARALLEL_LAYOUT_SPLIT_H_
 #define COHORT_CLIENT_PARALLEL_LAYOUT_SPLIT_H_
 

@@ -281,15 +281,15 @@ absl::Status MessageCall::OnFrame(Wire::Came came) {
     case FrameKind::kFailed:
       return OnMessage(std::move(came));
     case FrameKind::kGrant:
-    case FrameKind::kRefusal:
+    case FrameKind::kReject:
       return OnAnswer(came);
     case FrameKind::kGo:
       return OnGo(came);
   }
-  return OutOfTurn(came);
+  return OutOfSequence(came);
 }
 
-absl::Status MessageCall::OutOfTurn(const Wire::Came& came) const {
+absl::Status MessageCall::OutOfSequence(const Wire::Came& came) const {
   return absl::InvalidArgumentError(
       absl::StrCat("rank ", came.peer, " answers what nobody asked: kind ",
                    static_cast<int>(came.frame.kind), " of message ", came.frame.number));

@@ -28,9 +28,9 @@
 #include "absl/strings/string_view.h"
 #include "base/clock.h"
 #include "client/collective/group.h"
-#include "client/parallel/messages/frame.h"
+#include "client/parallel/messages/frame_transport.h"
+#include "client/parallel/messages/message_frame.h"
 #include "client/parallel/messages/messages.h"
-#include "client/parallel/messages/wire.h"
 
 namespace cohort::parallel {
 
@@ -169,7 +169,7 @@ class MessageCall {
   Ranks Open();
   absl::Status OnFrame(Wire::Came came);
   absl::Status OnAnswer(const Wire::Came& came);
-  absl::Status OutOfTurn(const Wire::Came& came) const;
+  absl::Status OutOfSequence(const Wire::Came& came) const;
   // Ends this call with the error. Later calls end, too, unless this call only waited.
   void Break(const absl::Status& status);
   absl::Status Ended(const absl::Status& why) const;

@@ -4,9 +4,9 @@
 
 #include <string>
 
-#include "base/data_type.h"
-#include "base/device.h"
-#include "base/tensor.h"
+#include "base/tensor/data_type.h"
+#include "base/tensor/device.h"
+#include "base/tensor/tensor.h"
 
 namespace cohort::parallel {
 

@@ -12,8 +12,8 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "client/parallel/collectives/allocate.h"
-#include "client/parallel/moe/agreement.h"
-#include "client/parallel/moe/gather_rows.h"
+#include "client/parallel/moe/routing/moe_agreement.h"
+#include "client/parallel/moe/rows/gather_rows.h"
 
 namespace cohort::parallel {
 namespace {
@@ -53,7 +53,7 @@ absl::Status CheckRows(const TokenBatch& batch) {
   }
   COHORT_RETURN_IF_ERROR(CheckCountable(batch.hidden.type(), batch.hidden.shape()));
   const int64_t rows = batch.hidden.shape()[0];
-  if (rows > kMostNoted) {
+  if (rows > kMaxOwnNumber) {
     return absl::InvalidArgumentError(absl::StrCat("hidden has ", rows, " rows"));
   }
   const auto check = [rows](const std::vector<Tensor>& tensors, const char* what) -> absl::Status {
@@ -102,7 +102,7 @@ absl::StatusOr<DispatchedBatch> Dispatch(client::Group& group, const TokenBatch&
                                          const DispatchOptions& options) {
   const TimeLeft time(options.call);
   absl::StatusOr<client::Sizes> given = GivenSizes(group, batch, options);
-  if (!given.ok()) return RefuseAs(group, given.status(), time);
+  if (!given.ok()) return FailCollective(group, given.status(), time);
   DispatchedBatch result;
   const bool asks = !options.sizes.has_value();
   const TensorList all = AllOf(batch);
@@ -145,7 +145,7 @@ absl::StatusOr<Tensor> Combine(client::Group& group, const Tensor& hidden, const
     return std::make_pair(std::move(by_rank), std::move(output));
   };
   const auto prepared = prepare();
-  if (!prepared.ok()) return RefuseAs(group, prepared.status(), time);
+  if (!prepared.ok()) return FailCollective(group, prepared.status(), time);
   const auto& [by_rank, output] = *prepared;
   COHORT_RETURN_IF_ERROR(
       group.ReduceScatterV(hidden, output, 0, by_rank, Reduction{}, time.Options()));

@@ -17,9 +17,9 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "base/tensor.h"
+#include "base/tensor/tensor.h"
 #include "client/collective/group.h"
-#include "client/parallel/moe/sizes.h"
+#include "client/parallel/moe/rows/row_counts.h"
 
 namespace cohort::parallel {
 

@@ -6,14 +6,14 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "base/data_type.h"
 #include "base/status_macros.h"
+#include "base/tensor/data_type.h"
 #include "client/parallel/collectives/allocate.h"
-#include "client/parallel/moe/agreement.h"
 #include "client/parallel/moe/expert_dispatch.h"
 #include "client/parallel/moe/expert_routes.h"
-#include "client/parallel/moe/row_moves.h"
-#include "client/parallel/moe/row_sums.h"
+#include "client/parallel/moe/routing/moe_agreement.h"
+#include "client/parallel/moe/rows/row_moves.h"
+#include "client/parallel/moe/rows/row_sums.h"
 
 namespace cohort::parallel {
 namespace {
@@ -103,7 +103,7 @@ absl::StatusOr<Tensor> CombineFromExperts(client::Group& group, const ExpertBatc
   };
   const absl::StatusOr<Prepared> prepared = prepare();
   if (!prepared.ok()) {
-    const absl::Status told = RefuseAs(group, prepared.status(), time);
+    const absl::Status told = FailCollective(group, prepared.status(), time);
     return absl::IsUnimplemented(prepared.status()) ? prepared.status() : told;
   }
   const ExpertRoutes& routes = *batch.routes;

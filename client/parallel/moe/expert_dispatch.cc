@@ -12,26 +12,26 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "client/parallel/collectives/allocate.h"
-#include "client/parallel/moe/agreement.h"
-#include "client/parallel/moe/costs.h"
-#include "client/parallel/moe/exchange_rows.h"
 #include "client/parallel/moe/expert_routes.h"
-#include "client/parallel/moe/gather_rows.h"
-#include "client/parallel/moe/packed_rows.h"
-#include "client/parallel/moe/row_moves.h"
+#include "client/parallel/moe/routing/moe_agreement.h"
+#include "client/parallel/moe/routing/path_costs.h"
+#include "client/parallel/moe/rows/exchange_rows.h"
+#include "client/parallel/moe/rows/gather_rows.h"
+#include "client/parallel/moe/rows/packed_rows.h"
+#include "client/parallel/moe/rows/row_moves.h"
 
 namespace cohort::parallel {
 namespace {
 
 // The numbers that a rank sends to each other rank before rows move.
-enum Note : size_t {
+enum RouteField : size_t {
   kRows = 0,  // rows from this rank to that one
   kTokens,    // tokens of this rank
   kAllRows,   // rows from this rank to all
   kMeans,     // a fingerprint of this rank's call
-  kNotes,
+  kRouteFields,
 };
-using Notes = std::array<int64_t, kNotes>;
+using RouteSummary = std::array<int64_t, kRouteFields>;
 
 absl::Status Bad(const std::string& why) { return absl::InvalidArgumentError(why); }
 
@@ -84,41 +84,42 @@ std::string Describe(const ExpertTokens& tokens, const ExpertPlacement& placemen
   return text;
 }
 
-// By rank: the notes of that rank for this one.
-absl::StatusOr<std::vector<Notes>> ExchangeNotes(client::Group& group, const RoutePlan& plan,
-                                                 int64_t tokens, uint32_t means,
-                                                 const TimeLeft& time) {
-  const Device device = MeetingPlace(group);
-  const Shape shape = {group.size(), kNotes};
+// By rank: the summaries of that rank for this one.
+absl::StatusOr<std::vector<RouteSummary>> ExchangeRouteSummaries(client::Group& group,
+                                                                 const RoutePlan& plan,
+                                                                 int64_t tokens, uint32_t means,
+                                                                 const TimeLeft& time) {
+  const Device device = CommonDevice(group);
+  const Shape shape = {group.size(), kRouteFields};
   const auto prepare = [&]() -> absl::StatusOr<Tensor> {
     COHORT_ASSIGN_OR_RETURN(Tensor own, Allocate(group, DataType::kI64, shape));
-    auto* const notes = static_cast<int64_t*>(own.data());
+    auto* const summaries = static_cast<int64_t*>(own.data());
     const auto all_rows = static_cast<int64_t>(plan.tokens.size());
     for (size_t rank = 0; rank < plan.rows.size(); ++rank) {
-      const Notes one = {plan.rows[rank], tokens, all_rows, means};
-      std::copy(one.begin(), one.end(), notes + rank * kNotes);
+      const RouteSummary one = {plan.rows[rank], tokens, all_rows, means};
+      std::copy(one.begin(), one.end(), summaries + rank * kRouteFields);
     }
     return OnDevice(group, own, device, time.Options());
   };
   const absl::StatusOr<Tensor> own = prepare();
   const absl::StatusOr<Tensor> all = Allocate(group, DataType::kI64, shape, device);
-  if (!own.ok()) return RefuseAs(group, own.status(), time);
-  if (!all.ok()) return RefuseAs(group, all.status(), time);
+  if (!own.ok()) return FailCollective(group, own.status(), time);
+  if (!all.ok()) return FailCollective(group, all.status(), time);
   COHORT_RETURN_IF_ERROR(group.AllToAll(*own, *all, time.Options()));
   COHORT_ASSIGN_OR_RETURN(const Tensor host, OnHost(group, *all, time.Options()));
-  std::vector<Notes> notes(plan.rows.size());
+  std::vector<RouteSummary> summaries(plan.rows.size());
   const auto* from = static_cast<const int64_t*>(host.data());
-  for (Notes& one : notes) {
-    std::copy(from, from + kNotes, one.begin());
-    from += kNotes;
+  for (RouteSummary& one : summaries) {
+    std::copy(from, from + kRouteFields, one.begin());
+    from += kRouteFields;
   }
-  return notes;
+  return summaries;
 }
 
-client::Sizes Column(const std::vector<Notes>& notes, Note note) {
+client::Sizes Column(const std::vector<RouteSummary>& summaries, RouteField field) {
   client::Sizes column;
-  column.reserve(notes.size());
-  for (const Notes& one : notes) column.push_back(one[note]);
+  column.reserve(summaries.size());
+  for (const RouteSummary& one : summaries) column.push_back(one[field]);
   return column;
 }
 
@@ -128,7 +129,7 @@ int64_t Sum(const client::Sizes& sizes) {
 
 // Chosen from values that all ranks know, so that all choose the same.
 ExpertForm Choose(const client::Group& group, const ExpertTokens& tokens,
-                  const std::vector<Notes>& notes, ExpertForm wanted) {
+                  const std::vector<RouteSummary>& summaries, ExpertForm wanted) {
   if (wanted != ExpertForm::kAuto) return wanted;
   if (tokens.hidden.device().is_cuda()) return ExpertForm::kGathered;
   const bool one_host =
@@ -137,8 +138,8 @@ ExpertForm Choose(const client::Group& group, const ExpertTokens& tokens,
   if (!one_host) return ExpertForm::kRouted;
   ExchangeShape shape;
   shape.ranks = group.size();
-  shape.tokens = Sum(Column(notes, kTokens));
-  shape.routed_rows = Sum(Column(notes, kAllRows));
+  shape.tokens = Sum(Column(summaries, kTokens));
+  shape.routed_rows = Sum(Column(summaries, kAllRows));
   shape.combine_row_bytes = RowBytes(tokens.hidden);
   shape.row_bytes = shape.combine_row_bytes + RowBytes(tokens.extras) +
                     LabelWidth(tokens.ids.shape()[1]) * SizeOf(DataType::kI32);
@@ -172,7 +173,7 @@ absl::StatusOr<std::vector<Tensor>> Outgoing(client::Group& group, const ExpertT
     WriteLabels(plan, ids, weights, placement, labels);
   }
   COHORT_ASSIGN_OR_RETURN(Tensor there,
-                          OnDevice(group, labels, MeetingPlace(group), time.Options()));
+                          OnDevice(group, labels, CommonDevice(group), time.Options()));
   outgoing.push_back(std::move(there));
   return outgoing;
 }
@@ -232,35 +233,35 @@ absl::StatusOr<ExpertBatch> DispatchToExperts(client::Group& group, const Expert
     return absl::OkStatus();
   };
   const absl::Status planned = plan();
-  if (!planned.ok()) return RefuseAs(group, planned, time);
+  if (!planned.ok()) return FailCollective(group, planned, time);
 
   const std::string description = Describe(tokens, placement, options.form);
   const auto text = [&description] { return description; };
   const Meaning meaning = {FingerprintOf(description), text};
   COHORT_ASSIGN_OR_RETURN(
-      const std::vector<Notes> notes,
-      ExchangeNotes(group, routes->sent, ids.shape()[0], meaning.fingerprint, time));
-  for (const Notes& one : notes) {
-    if (one[kMeans] != notes[0][kMeans]) return ExplainDifference(group, meaning, time);
+      const std::vector<RouteSummary> summaries,
+      ExchangeRouteSummaries(group, routes->sent, ids.shape()[0], meaning.fingerprint, time));
+  for (const RouteSummary& one : summaries) {
+    if (one[kMeans] != summaries[0][kMeans]) return ExplainDifference(group, meaning, time);
   }
   ExpertBatch batch;
-  batch.form = Choose(group, tokens, notes, options.form);
+  batch.form = Choose(group, tokens, summaries, options.form);
   const bool gathered = batch.form == ExpertForm::kGathered;
   routes->rank = group.rank();
-  routes->tokens = Column(notes, kTokens);
-  routes->received = gathered ? routes->tokens : Column(notes, kRows);
+  routes->tokens = Column(summaries, kTokens);
+  routes->received = gathered ? routes->tokens : Column(summaries, kRows);
 
   const absl::StatusOr<std::vector<Tensor>> outgoing =
       Outgoing(group, tokens, ids, weights, placement, routes->sent, gathered, time);
-  if (!outgoing.ok()) return RefuseAs(group, outgoing.status(), time);
+  if (!outgoing.ok()) return FailCollective(group, outgoing.status(), time);
   const absl::Status room = MakeRoom(group, tokens, *routes, batch);
-  if (!room.ok()) return RefuseAs(group, room, time);
+  if (!room.ok()) return FailCollective(group, room, time);
   std::vector<const Tensor*> tensors;
   for (const Tensor& tensor : *outgoing) tensors.push_back(&tensor);
   const auto exchange = [&] {
     return gathered ? GatherRows(group, tensors, routes->tokens, meaning, /*agreed=*/true, time)
                     : ExchangeRows(group, *outgoing, routes->sent.rows, routes->received,
-                                   Sum(Column(notes, kAllRows)), time);
+                                   Sum(Column(summaries, kAllRows)), time);
   };
   COHORT_ASSIGN_OR_RETURN(std::vector<Tensor> came, exchange());
   const Tensor labels = std::move(came.back());

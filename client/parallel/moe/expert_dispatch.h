@@ -21,10 +21,10 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "base/tensor.h"
+#include "base/tensor/tensor.h"
 #include "client/collective/group.h"
-#include "client/parallel/moe/placement.h"
-#include "client/parallel/moe/routing.h"
+#include "client/parallel/moe/routing/expert_placement.h"
+#include "client/parallel/moe/routing/routing.h"
 
 namespace cohort::parallel {
 
@@ -37,7 +37,7 @@ struct ExpertTokens {
 };
 
 enum class ExpertForm {
-  kAuto,  // the form that moves less, by costs.h; on a GPU kGathered
+  kAuto,  // the form that moves less, by path_costs.h; on a GPU kGathered
   // Rows go to the ranks that have their experts. On a GPU, one copy for each row puts them in
   // order, and the way back is that of kGathered.
   kRouted,

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "client/collective/group.h"
-#include "client/parallel/moe/routing.h"
+#include "client/parallel/moe/routing/routing.h"
 
 namespace cohort::parallel {
 

@@ -4,10 +4,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "client/parallel/collectives/outlive.h"
-#include "client/parallel/messages/frame.h"
+#include "client/parallel/collectives/keep_alive.h"
+#include "client/parallel/messages/message_frame.h"
 #include "client/parallel/pipeline/reception.h"
-#include "client/parallel/pipeline/scatter.h"
+#include "client/parallel/pipeline/tensor_slices.h"
 
 namespace cohort::parallel {
 namespace {
@@ -184,7 +184,7 @@ absl::StatusOr<Pipeline::Received> Pipeline::Run(const Transfers& transfers,
 
   absl::Status exchanged = messages_.Exchange(sends, receives, deadline.LeftOnGpu()).status();
   for (const Tensor& copy : copies) {
-    exchanged = Outlive(group, copy, exchanged, deadline.LeftOnGpu());
+    exchanged = AwaitLastUse(group, copy, exchanged, deadline.LeftOnGpu());
   }
   // The other members of the tensor group wait for this one, with or without slices.
   const bool awaited = tensor_group != nullptr && tensor_group->size() > 1 && !receives.empty();
@@ -198,7 +198,7 @@ absl::StatusOr<Pipeline::Received> Pipeline::Run(const Transfers& transfers,
       if (gradient.placed()) {
         messages_.Receive(next, ChannelOf(false), at_once).IgnoreError();
       }
-      tensor_group->Refuse(exchanged, deadline.Left()).IgnoreError();
+      tensor_group->FailCollective(exchanged, deadline.Left()).IgnoreError();
     }
     return exchanged;
   }

@@ -12,10 +12,10 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "base/tensor.h"
+#include "base/tensor/tensor.h"
 #include "client/collective/group.h"
 #include "client/parallel/messages/messages.h"
-#include "client/parallel/messages/pending.h"
+#include "client/parallel/messages/pending_call.h"
 #include "client/parallel/messages/tensor_meta.h"
 #include "client/parallel/tensor_map/deadline.h"
 

@@ -11,7 +11,7 @@
 #include "client/collective/group.h"
 #include "client/parallel/messages/messages.h"
 #include "client/parallel/pipeline/pipeline.h"
-#include "client/parallel/pipeline/scatter.h"
+#include "client/parallel/pipeline/tensor_slices.h"
 #include "client/parallel/tensor_map/deadline.h"
 
 namespace cohort::parallel {

@@ -3,7 +3,7 @@
 #define COHORT_CLIENT_PARALLEL_PIPELINE_RING_SHIFT_H_
 
 #include "absl/status/statusor.h"
-#include "base/tensor.h"
+#include "base/tensor/tensor.h"
 #include "client/collective/group.h"
 #include "client/parallel/messages/messages.h"
 

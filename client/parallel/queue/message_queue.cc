@@ -8,11 +8,11 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "base/clock.h"
-#include "base/printable.h"
 #include "base/status_macros.h"
+#include "base/text/printable.h"
+#include "client/parallel/queue/connections/handshake.h"
 #include "client/parallel/queue/queue_ends.h"
-#include "client/parallel/queue/terms.h"
-#include "client/parallel/queue/wire_text.h"
+#include "client/parallel/queue/ring/wire_text.h"
 #include "cohort/v1/queue.pb.h"
 
 namespace cohort::parallel {
@@ -56,9 +56,9 @@ std::string HostOfPath(absl::string_view path) {
 }
 
 // Creates the queues of a group's ranks, step by step.
-class Formation {
+class QueueBootstrap {
  public:
-  Formation(client::Group& group, Plan plan, const QueueOptions& options)
+  QueueBootstrap(client::Group& group, Plan plan, const QueueOptions& options)
       : group_(group),
         plan_(std::move(plan)),
         options_(options),
@@ -70,7 +70,7 @@ class Formation {
   absl::StatusOr<Ends> Run(absl::Status own) {
     if (own.ok()) own = MakeOwn();
     COHORT_RETURN_IF_ERROR(Exchange(own));
-    COHORT_RETURN_IF_ERROR(CheckTerms());
+    COHORT_RETURN_IF_ERROR(CheckSameQueue());
     std::set<int> unserved;
     absl::Status reached = Reach(&unserved);
     COHORT_RETURN_IF_ERROR(Exchange(reached, unserved));
@@ -110,7 +110,7 @@ class Formation {
   absl::Status Exchange(const absl::Status& own, const std::set<int>& needs_stream = {}) {
     v1::QueueOffer offer;
     Put(own, &offer);
-    offer.set_terms(plan_.kind);
+    offer.set_kind(plan_.kind);
     offer.set_handle(ends_.own != nullptr ? ends_.own->handle() : options_.external_writer);
     offer.mutable_needs_stream()->Add(needs_stream.begin(), needs_stream.end());
     client::CallOptions call;
@@ -130,12 +130,12 @@ class Formation {
     return absl::OkStatus();
   }
 
-  absl::Status CheckTerms() const {
+  absl::Status CheckSameQueue() const {
     for (size_t rank = 1; rank < offers_.size(); ++rank) {
-      if (offers_[rank].terms() != offers_[0].terms()) {
+      if (offers_[rank].kind() != offers_[0].kind()) {
         return absl::InvalidArgumentError(absl::StrCat("ranks make different queues: rank 0 ",
-                                                       offers_[0].terms(), ", rank ", rank, " ",
-                                                       offers_[rank].terms()));
+                                                       offers_[0].kind(), ", rank ", rank, " ",
+                                                       offers_[rank].kind()));
       }
       if (!options_.external_writer.empty() && offers_[rank].handle() != offers_[0].handle()) {
         return absl::InvalidArgumentError(
@@ -161,15 +161,15 @@ class Formation {
           const v1::QueueHandle handle,
           ParseHandle(external ? options_.external_writer
                                : offers_[static_cast<size_t>(writer)].handle()));
-      ReaderQueue::Way way;
+      ReaderQueue::Route route;
       if (!external) {
         const auto at = static_cast<size_t>(writer);
-        way.memory = group_.hosts()[at] == group_.hosts()[static_cast<size_t>(group_.rank())];
-        way.reached_at = HostOfPath(group_.paths()[at]);
+        route.memory = group_.hosts()[at] == group_.hosts()[static_cast<size_t>(group_.rank())];
+        route.reached_at = HostOfPath(group_.paths()[at]);
       }
       bool no_stream = false;
       absl::StatusOr<std::unique_ptr<ReaderQueue>> queue = ReaderQueue::Open(
-          handle, absl::StrCat("rank ", group_.rank()), way, options_, limit, &no_stream);
+          handle, absl::StrCat("rank ", group_.rank()), route, options_, limit, &no_stream);
       if (queue.ok()) {
         ends_.read[i] = *std::move(queue);
       } else if (no_stream && !external && !last) {
@@ -189,7 +189,7 @@ class Formation {
   std::vector<v1::QueueOffer> offers_;  // of the last exchange
 };
 
-std::string Terms(const QueueOptions& options) {
+std::string RingOptionsText(const QueueOptions& options) {
   return absl::StrCat(" with a ring of ", options.blocks, " times ", options.block_bytes,
                       " bytes for values up to ", options.max_value_bytes);
 }
@@ -220,13 +220,14 @@ absl::StatusOr<std::unique_ptr<MessageQueue>> MessageQueue::Create(client::Group
     plan.reads = {-1};
   } else {
     if (own.ok()) own = CheckRank(group, "writer_rank", options.writer_rank);
-    plan.kind = absl::StrCat("has rank ", options.writer_rank, " write one queue", Terms(options));
+    plan.kind = absl::StrCat("has rank ", options.writer_rank, " write one queue",
+                             RingOptionsText(options));
     plan.writes = group.rank() == options.writer_rank;
     plan.alone = group.size() == 1;
     plan.readers = AllBut(options.writer_rank, group.size());
     if (!plan.writes) plan.reads = {options.writer_rank};
   }
-  COHORT_ASSIGN_OR_RETURN(Ends ends, Formation(group, std::move(plan), options).Run(own));
+  COHORT_ASSIGN_OR_RETURN(Ends ends, QueueBootstrap(group, std::move(plan), options).Run(own));
   if (ends.own != nullptr) return std::unique_ptr<MessageQueue>(std::move(ends.own));
   return std::move(ends.read[0]);
 }
@@ -238,11 +239,12 @@ absl::StatusOr<SingleReaderQueues> CreateSingleReaderQueues(client::Group& group
   absl::Status own = CheckOptions(options);
   if (own.ok()) own = CheckRank(group, "reader_rank", reader_rank);
   Plan plan;
-  plan.kind = absl::StrCat("has rank ", reader_rank, " read a queue of each", Terms(options));
+  plan.kind =
+      absl::StrCat("has rank ", reader_rank, " read a queue of each", RingOptionsText(options));
   plan.writes = true;
   plan.readers = {reader_rank};
   if (group.rank() == reader_rank) plan.reads = AllBut(-1, group.size());
-  COHORT_ASSIGN_OR_RETURN(Ends ends, Formation(group, std::move(plan), options).Run(own));
+  COHORT_ASSIGN_OR_RETURN(Ends ends, QueueBootstrap(group, std::move(plan), options).Run(own));
   return SingleReaderQueues{std::move(ends.own), std::move(ends.read)};
 }
 
@@ -262,7 +264,7 @@ absl::StatusOr<std::unique_ptr<MessageQueue>> MessageQueue::Open(const std::stri
   COHORT_ASSIGN_OR_RETURN(const v1::QueueHandle parsed, ParseHandle(handle));
   bool no_stream = false;
   COHORT_ASSIGN_OR_RETURN(std::unique_ptr<ReaderQueue> queue,
-                          ReaderQueue::Open(parsed, reader, ReaderQueue::Way(), options,
+                          ReaderQueue::Open(parsed, reader, ReaderQueue::Route(), options,
                                             options.join_timeout == absl::InfiniteDuration()
                                                 ? absl::InfiniteFuture()
                                                 : Clock::Steady().Now() + options.join_timeout,

@@ -29,7 +29,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "client/collective/group.h"
-#include "client/rendezvous/cancellation.h"
+#include "client/rendezvous/call/cancellation.h"
 
 namespace cohort::parallel {
 

@@ -58,18 +58,18 @@ bool Eventually(const std::function<bool()>& done) {
   return true;
 }
 
-enum class Way { kMemory, kStream, kStream6 };
+enum class Transport { kMemory, kStream, kStream6 };
 
-class MessageQueueTest : public ::testing::TestWithParam<Way> {
+class MessageQueueTest : public ::testing::TestWithParam<Transport> {
  protected:
-  bool streams() const { return GetParam() != Way::kMemory; }
+  bool streams() const { return GetParam() != Transport::kMemory; }
 
   void MakeWriter(int64_t bytes = 256 << 10) {
     QueueOptions options;
     options.block_bytes = bytes;
     options.blocks = 1;
     options.max_value_bytes = 16 << 20;
-    if (streams()) options.listen = GetParam() == Way::kStream ? "127.0.0.1:0" : "[::1]:0";
+    if (streams()) options.listen = GetParam() == Transport::kStream ? "127.0.0.1:0" : "[::1]:0";
     auto writer = MessageQueue::CreateExternal("weights", options);
     ASSERT_TRUE(writer.ok()) << writer.status();
     writer_ = *std::move(writer);
@@ -132,14 +132,14 @@ TEST_P(MessageQueueTest, EveryReaderGetsEveryValueInOrder) {
   EXPECT_EQ(writer_->readers().size(), 3U);
   for (const QueueReader& reader : writer_->readers()) {
     EXPECT_THAT(reader.path,
-                ::testing::StartsWith(GetParam() == Way::kMemory   ? "shared memory"
-                                      : GetParam() == Way::kStream ? "stream 127.0.0.1:"
-                                                                   : "stream [::1]:"));
+                ::testing::StartsWith(GetParam() == Transport::kMemory   ? "shared memory"
+                                      : GetParam() == Transport::kStream ? "stream 127.0.0.1:"
+                                                                         : "stream [::1]:"));
   }
   EXPECT_TRUE(writer_->departures().empty());
 }
 
-TEST_P(MessageQueueTest, NothingIsDroppedForWhoLags) {
+TEST_P(MessageQueueTest, NoValueIsDroppedForALaggingReader) {
   MakeWriter(64 << 10);
   const auto reader = NewReader("slow");
   const std::string value(1000, 'x');
@@ -171,7 +171,7 @@ TEST_P(MessageQueueTest, AValueThatCameInPartIsFinishedLater) {
   EXPECT_TRUE(*read == value);
 }
 
-TEST_P(MessageQueueTest, WhoLeavesIsNotWaitedFor) {
+TEST_P(MessageQueueTest, TheWriterDoesNotWaitForAReaderThatLeft) {
   MakeWriter(64 << 10);
   auto stays = NewReader("stays");
   auto leaves = NewReader("leaves");
@@ -280,7 +280,7 @@ TEST_P(MessageQueueTest, AReaderThatWasShutDownIsNotWaitedFor) {
   }
 }
 
-TEST_P(MessageQueueTest, WhatIsLookedAtStaysWhenItsReaderIsShutDown) {
+TEST_P(MessageQueueTest, AViewStaysValidWhenItsReaderIsShutDown) {
   MakeWriter(64 << 10);
   const auto reader = NewReader();
   const std::string value(20000, 'x');
@@ -328,7 +328,7 @@ TEST_P(MessageQueueTest, AViewIsReadHoweverItEnds) {
   EXPECT_EQ(*reader->Dequeue(), "next");
 }
 
-TEST_P(MessageQueueTest, WithoutTheTokenNobodyReads) {
+TEST_P(MessageQueueTest, AReaderNeedsTheToken) {
   MakeWriter();
   v1::QueueHandle stolen = Parsed(handle_);
   stolen.set_token(std::string(16, 'x'));
@@ -356,12 +356,13 @@ TEST_P(MessageQueueTest, CallsOfTheOtherEndAreRefused) {
   EXPECT_THAT(std::string(large.message()), HasSubstr("max_value_bytes is 16777216"));
 }
 
-INSTANTIATE_TEST_SUITE_P(Ways, MessageQueueTest,
-                         ::testing::Values(Way::kMemory, Way::kStream, Way::kStream6),
+INSTANTIATE_TEST_SUITE_P(Transports, MessageQueueTest,
+                         ::testing::Values(Transport::kMemory, Transport::kStream,
+                                           Transport::kStream6),
                          [](const auto& info) {
-                           return info.param == Way::kMemory   ? "Memory"
-                                  : info.param == Way::kStream ? "Stream"
-                                                               : "StreamIPv6";
+                           return info.param == Transport::kMemory   ? "Memory"
+                                  : info.param == Transport::kStream ? "Stream"
+                                                                     : "StreamIPv6";
                          });
 
 }  // namespace

@@ -7,13 +7,13 @@
 #include "absl/memory/memory.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "base/printable.h"
 #include "base/status_macros.h"
-#include "client/parallel/queue/local_reader.h"
-#include "client/parallel/queue/memory_room.h"
-#include "client/parallel/queue/stream_reader.h"
-#include "client/parallel/queue/terms.h"
-#include "client/parallel/queue/wire_text.h"
+#include "base/text/printable.h"
+#include "client/parallel/queue/connections/handshake.h"
+#include "client/parallel/queue/connections/local_reader.h"
+#include "client/parallel/queue/connections/stream_reader.h"
+#include "client/parallel/queue/ring/available_memory.h"
+#include "client/parallel/queue/ring/wire_text.h"
 
 namespace cohort::parallel {
 namespace {
@@ -24,7 +24,7 @@ constexpr int64_t kMostValueBytes = int64_t{1} << 40;
 // Limits one address, so that one that does not answer leaves time for those after it.
 constexpr absl::Duration kOneAddress = absl::Seconds(5);
 
-Patience PatienceOf(const QueueCall& call, absl::Duration usual) {
+WaitLimit WaitLimitOf(const QueueCall& call, absl::Duration usual) {
   return {call.timeout.value_or(usual), call.cancellation};
 }
 
@@ -33,9 +33,9 @@ absl::Status About(const std::string& name, const absl::Status& status) {
   return absl::Status(status.code(), absl::StrCat(name, ": ", status.message()));
 }
 
-absl::Status NotA(const std::string& name, const char* who, const char* verb) {
+absl::Status NotA(const std::string& name, const char* who, const char* call) {
   return absl::FailedPreconditionError(
-      absl::StrCat(name, ": ", verb, " is not a call of its ", who));
+      absl::StrCat(name, ": ", call, " is not a call of its ", who));
 }
 
 std::string WithPort(const std::string& host, uint32_t port) {
@@ -76,7 +76,7 @@ absl::StatusOr<std::unique_ptr<WriterQueue>> WriterQueue::Make(const std::string
                                                                const QueueOptions& options) {
   COHORT_RETURN_IF_ERROR(CheckOptions(options));
   const int64_t bytes = options.block_bytes * options.blocks;
-  const absl::Status room = CheckMemoryRoom(static_cast<uint64_t>(bytes));
+  const absl::Status room = CheckAvailableMemory(static_cast<uint64_t>(bytes));
   if (!room.ok()) {
     return absl::ResourceExhaustedError(absl::StrCat(name, " (", options.blocks, " blocks of ",
                                                      options.block_bytes, "): ", room.message()));
@@ -92,10 +92,11 @@ absl::StatusOr<std::unique_ptr<WriterQueue>> WriterQueue::Make(const std::string
   handle.set_max_value_bytes(options.max_value_bytes);
   auto ring = std::make_shared<RingWriter>(*std::move(memory), alone);
   auto queue = absl::WrapUnique(new WriterQueue(options, std::move(ring), std::move(handle)));
-  absl::StatusOr<std::unique_ptr<LocalDoor>> door = LocalDoor::Open(queue->ring_, queue->handle_);
-  if (!door.ok()) return About(name, door.status());
-  queue->door_ = *std::move(door);
-  queue->handle_.set_local(queue->door_->name());
+  absl::StatusOr<std::unique_ptr<LocalAcceptor>> acceptor =
+      LocalAcceptor::Open(queue->ring_, queue->handle_);
+  if (!acceptor.ok()) return About(name, acceptor.status());
+  queue->acceptor_ = *std::move(acceptor);
+  queue->handle_.set_local(queue->acceptor_->name());
   if (!options.listen.empty()) COHORT_RETURN_IF_ERROR(queue->Listen());
   return queue;
 }
@@ -127,7 +128,7 @@ absl::Status WriterQueue::Enqueue(absl::string_view value, const QueueCall& call
                                                      " bytes, max_value_bytes is ",
                                                      options_.max_value_bytes));
   }
-  return About(name(), ring_->Write(value, PatienceOf(call, options_.timeout)));
+  return About(name(), ring_->Write(value, WaitLimitOf(call, options_.timeout)));
 }
 
 absl::StatusOr<std::string> WriterQueue::Broadcast(absl::string_view value, const QueueCall& call) {
@@ -161,10 +162,10 @@ std::vector<QueueDeparture> WriterQueue::departures() const {
 }
 
 absl::Status WriterQueue::AwaitReaders(int count, const QueueCall& call) {
-  const Patience patience = PatienceOf(call, options_.timeout);
+  const WaitLimit limit = WaitLimitOf(call, options_.timeout);
   const auto there = [&] { return ring_->readers().size(); };
   if (ring_->AwaitChange([&] { return there() >= static_cast<size_t>(std::max(count, 0)); },
-                         patience)) {
+                         limit)) {
     return absl::OkStatus();
   }
   if (ring_->ended()) return absl::CancelledError(absl::StrCat(name(), ": it was shut down"));
@@ -187,13 +188,13 @@ ReaderQueue::ReaderQueue(const v1::QueueHandle& handle, const QueueOptions& opti
 
 absl::StatusOr<std::unique_ptr<ReaderQueue>> ReaderQueue::Open(const v1::QueueHandle& handle,
                                                                const std::string& reader,
-                                                               const Way& way,
+                                                               const Route& route,
                                                                const QueueOptions& options,
                                                                Instant deadline, bool* no_stream) {
   *no_stream = false;
   std::string why;
-  absl::Status last = absl::UnavailableError("no way was tried");
-  if (way.memory) {
+  absl::Status last = absl::UnavailableError("no route was tried");
+  if (route.memory) {
     absl::StatusOr<std::unique_ptr<ByteSource>> source = OpenLocalReader(handle, reader, deadline);
     if (source.ok()) {
       return absl::WrapUnique(new ReaderQueue(handle, options, *std::move(source)));
@@ -204,8 +205,8 @@ absl::StatusOr<std::unique_ptr<ReaderQueue>> ReaderQueue::Open(const v1::QueueHa
     if (last.code() == absl::StatusCode::kFailedPrecondition) return About(handle.name(), last);
   }
   std::vector<std::string> addresses(handle.addresses().begin(), handle.addresses().end());
-  if (handle.port() != 0 && !way.reached_at.empty()) {
-    addresses.insert(addresses.begin(), WithPort(way.reached_at, handle.port()));
+  if (handle.port() != 0 && !route.reached_at.empty()) {
+    addresses.insert(addresses.begin(), WithPort(route.reached_at, handle.port()));
   }
   for (size_t i = 0; i < addresses.size(); ++i) {
     const bool is_last = i + 1 == addresses.size();
@@ -274,7 +275,7 @@ absl::Status ReaderQueue::Explain(const absl::Status& status, const QueueCall& c
 absl::StatusOr<std::string> ReaderQueue::Dequeue(const QueueCall& call) {
   COHORT_RETURN_IF_ERROR(Enter());
   const absl::Cleanup leave = [this] { Exit(); };
-  absl::StatusOr<std::string> value = records_.Next(PatienceOf(call, timeout_));
+  absl::StatusOr<std::string> value = records_.Next(WaitLimitOf(call, timeout_));
   if (!value.ok()) return Explain(value.status(), call);
   return value;
 }
@@ -289,7 +290,7 @@ absl::Status ReaderQueue::DequeueView(absl::FunctionRef<absl::Status(absl::strin
         used = true;
         return use(value);
       },
-      PatienceOf(call, timeout_));
+      WaitLimitOf(call, timeout_));
   return used ? status : Explain(status, call);
 }
 

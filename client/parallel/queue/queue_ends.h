@@ -8,13 +8,13 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
-#include "base/mutex.h"
-#include "client/parallel/queue/byte_source.h"
-#include "client/parallel/queue/local_door.h"
+#include "base/threads/mutex.h"
+#include "client/parallel/queue/connections/local_acceptor.h"
+#include "client/parallel/queue/connections/stream_server.h"
 #include "client/parallel/queue/message_queue.h"
-#include "client/parallel/queue/record_reader.h"
-#include "client/parallel/queue/ring_writer.h"
-#include "client/parallel/queue/stream_server.h"
+#include "client/parallel/queue/ring/byte_source.h"
+#include "client/parallel/queue/ring/record_reader.h"
+#include "client/parallel/queue/ring/ring_writer.h"
 #include "cohort/v1/queue.pb.h"
 
 namespace cohort::parallel {
@@ -55,13 +55,13 @@ class WriterQueue final : public MessageQueue {
   const QueueOptions options_;
   const std::shared_ptr<RingWriter> ring_;
   v1::QueueHandle handle_;
-  std::unique_ptr<LocalDoor> door_;
+  std::unique_ptr<LocalAcceptor> acceptor_;
   std::unique_ptr<StreamServer> server_;
 };
 
 class ReaderQueue final : public MessageQueue {
  public:
-  struct Way {
+  struct Route {
     bool memory = true;      // whether to try the writer's memory
     std::string reached_at;  // a host where the writer's process has been reached; or empty
   };
@@ -69,7 +69,7 @@ class ReaderQueue final : public MessageQueue {
   // writer serves no stream to try.
   static absl::StatusOr<std::unique_ptr<ReaderQueue>> Open(const v1::QueueHandle& handle,
                                                            const std::string& reader,
-                                                           const Way& way,
+                                                           const Route& route,
                                                            const QueueOptions& options,
                                                            Instant deadline, bool* no_stream);
   ~ReaderQueue() override = default;

@@ -11,7 +11,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-TEST(QueueOptionsTest, AGroupOfOneHasNobodyToWaitFor) {
+TEST(QueueOptionsTest, AGroupOfOneWaitsForNoReader) {
   client::LoneGroup group;
   QueueOptions options;
   options.blocks = 1;
@@ -29,34 +29,34 @@ TEST(QueueOptionsTest, AGroupOfOneHasNobodyToWaitFor) {
 
 TEST(QueueOptionsTest, OptionsThatMakeNoSense) {
   client::LoneGroup group;
-  const auto refusal = [&](const QueueOptions& options) {
+  const auto error_of = [&](const QueueOptions& options) {
     const absl::Status status = MessageQueue::Create(group, options).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
     return std::string(status.message());
   };
   QueueOptions options;
   options.writer_rank = 1;
-  EXPECT_THAT(refusal(options), HasSubstr("writer_rank 1 is no rank of a group of 1"));
+  EXPECT_THAT(error_of(options), HasSubstr("writer_rank 1 is no rank of a group of 1"));
   options = {};
   options.writer_rank = -1;
-  EXPECT_THAT(refusal(options), HasSubstr("writer_rank -1"));
+  EXPECT_THAT(error_of(options), HasSubstr("writer_rank -1"));
   options = {};
   options.blocks = 0;
-  EXPECT_THAT(refusal(options), HasSubstr("blocks 0"));
+  EXPECT_THAT(error_of(options), HasSubstr("blocks 0"));
   options = {};
   options.max_value_bytes = 0;
-  EXPECT_THAT(refusal(options), HasSubstr("max_value_bytes 0"));
+  EXPECT_THAT(error_of(options), HasSubstr("max_value_bytes 0"));
   options = {};
   options.external_writer = "no handle";
-  EXPECT_THAT(refusal(options), HasSubstr("not the handle of a queue"));
+  EXPECT_THAT(error_of(options), HasSubstr("not the handle of a queue"));
   options = {};
   options.listen = "nonsense";
-  EXPECT_THAT(refusal(options), HasSubstr("nonsense"));
+  EXPECT_THAT(error_of(options), HasSubstr("nonsense"));
   options.listen = "nonsense \xFF";
-  EXPECT_THAT(refusal(options), HasSubstr("nonsense ?"));
+  EXPECT_THAT(error_of(options), HasSubstr("nonsense ?"));
   options = {};
   options.advertise = "\xFF";
-  EXPECT_THAT(refusal(options), HasSubstr("advertise"));
+  EXPECT_THAT(error_of(options), HasSubstr("advertise"));
 }
 
 TEST(QueueOptionsTest, TooMuchMemoryIsSaidBeforeItIsTaken) {

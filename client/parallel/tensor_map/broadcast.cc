@@ -64,7 +64,7 @@ class Broadcast {
     if (refused.ok()) {
       front = parcel->front;
     } else {
-      text = MakeRefusal(refused);
+      text = EncodeError(refused);
       front = Tensor(text.data(), DataType::kU8, {static_cast<int64_t>(text.size())});
     }
     const bool has_more = refused.ok() && parcel->packing.has_more();
@@ -166,12 +166,12 @@ class Broadcast {
     }
     absl::StatusOr<Tensor> front = AllocateSmall(group_, bytes);
     // It is large, then: in its broadcast all wait for each other.
-    if (!front.ok()) return group_.Refuse(Named(front.status()), deadline_.Left());
+    if (!front.ok()) return group_.FailCollective(Named(front.status()), deadline_.Left());
     COHORT_RETURN_IF_ERROR(group_.Broadcast(*front, root_, deadline_.Left()));
     return front;
   }
 
-  // Errors: the root's refusal; why this rank cannot take the map.
+  // Errors: the root's error; why this rank cannot take the map.
   absl::Status Unpack(const Tensor& front, DecodedMap& decoded, Parcel& parcel) const {
     COHORT_ASSIGN_OR_RETURN(const absl::string_view entries, EntriesIn(front));
     COHORT_ASSIGN_OR_RETURN(decoded, DecodedMap::Parse(entries));
@@ -240,7 +240,7 @@ class Broadcast {
   // wait.
   absl::Status AllAreReady(const absl::Status& own) const {
     if (!on_stream_) {
-      return own.ok() ? own : group_.Refuse(Named(own), deadline_.Left());
+      return own.ok() ? own : group_.FailCollective(Named(own), deadline_.Left());
     }
     COHORT_ASSIGN_OR_RETURN(const client::Sizes ready,
                             group_.ExchangeSizes(own.ok() ? 1 : 0, deadline_.Left()));

@@ -5,7 +5,7 @@
 #include "absl/status/statusor.h"
 #include "client/collective/async_calls.h"
 #include "client/collective/group.h"
-#include "client/parallel/messages/pending.h"
+#include "client/parallel/messages/pending_call.h"
 #include "client/parallel/tensor_map/tensor_map.h"
 
 namespace cohort::parallel {

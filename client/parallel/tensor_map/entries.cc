@@ -96,18 +96,19 @@ class EntryWriter {
   }
 
   absl::Status Add(const Tensor& tensor) {
-    if (parts_ == nullptr) return Refuse("is a tensor, where plain values alone can go");
+    if (parts_ == nullptr) return Invalid("is a tensor, where plain values alone can go");
     TensorEntry entry = {tensor.type(), tensor.device().is_cuda(), 1, tensor.shape()};
     if (tensor.data() == nullptr && tensor.count() > 0) {
-      return Refuse(absl::StrCat(tensor.ToString(), " has no memory"));
+      return Invalid(absl::StrCat(tensor.ToString(), " has no memory"));
     }
-    if (tensor.dims() > kMaxDims) return Refuse(absl::StrCat("has ", tensor.dims(), " dimensions"));
+    if (tensor.dims() > kMaxDims)
+      return Invalid(absl::StrCat("has ", tensor.dims(), " dimensions"));
     COHORT_ASSIGN_OR_RETURN(const int64_t bytes, CheckedBytes(entry.type, entry.shape));
     if ((bytes_ += bytes) > kMaxTensorBytes) return TooMuch("bytes of tensors", kMaxTensorBytes);
     COHORT_ASSIGN_OR_RETURN(entry.parts, (*parts_)([this] { return path(); }, tensor));
     if (entry.parts < 1 || entry.parts > kMaxParts || tensor.count() % entry.parts != 0) {
-      return Refuse(absl::StrCat("is ", tensor.ToString(), ", whose ", tensor.count(),
-                                 " elements do not divide into ", entry.parts, " parts"));
+      return Invalid(absl::StrCat("is ", tensor.ToString(), ", whose ", tensor.count(),
+                                  " elements do not divide into ", entry.parts, " parts"));
     }
     AddByte(static_cast<int>(entry.type));
     AddByte(entry.on_gpu ? 1 : 0);
@@ -121,13 +122,13 @@ class EntryWriter {
 
   absl::Status Enter(size_t count) {
     if (++depth_ > kMaxDepth) {
-      return Refuse(absl::StrCat("is nested deeper than ", kMaxDepth, " maps and lists"));
+      return Invalid(absl::StrCat("is nested deeper than ", kMaxDepth, " maps and lists"));
     }
     AddVarint(count);
     return absl::OkStatus();
   }
 
-  absl::Status Refuse(absl::string_view why) const {
+  absl::Status Invalid(absl::string_view why) const {
     return absl::InvalidArgumentError(absl::StrCat("entry ", FormatPath(path()), " ", why));
   }
   Path path() const {

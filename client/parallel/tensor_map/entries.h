@@ -27,7 +27,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "base/tensor.h"
+#include "base/tensor/tensor.h"
 #include "client/parallel/tensor_map/tensor_map.h"
 
 namespace cohort::parallel {

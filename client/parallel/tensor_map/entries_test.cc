@@ -46,7 +46,7 @@ Value Nested(int levels) {
   return value;
 }
 
-TEST(EntriesTest, WhatGoesInComesOut) {
+TEST(EntriesTest, EntriesRoundTrip) {
   std::mt19937 random(Seed());
   for (int round = 0; round < 300; ++round) {
     const TensorMap map = RandomMap(random, 4, [&random] { return RandomHostTensor(random); });
@@ -76,7 +76,7 @@ TEST(EntriesTest, PlacesAndPartsTravel) {
   EXPECT_EQ(decoded->tensors()[0].ToString(), "bf16 [4, 3] on a GPU in 6 parts");
 }
 
-TEST(EntriesTest, WhatIsCutOffIsRefused) {
+TEST(EntriesTest, TruncatedEntriesAreRejected) {
   std::mt19937 random(Seed());
   const TensorMap map = RandomMap(random, 4, [&random] { return RandomHostTensor(random); });
   const auto encoded = EncodeMap(map);
@@ -135,7 +135,7 @@ TEST(EntriesTest, KeysAreNotRepeated) {
                 "have a key twice");
 }
 
-TEST(EntriesTest, WhoSendsAndWhoReceivesDrawTheSameLine) {
+TEST(EntriesTest, SenderAndReceiverHaveTheSameLimit) {
   // The map itself is a level.
   const auto most = EncodeMap({{"top", Nested(kMaxDepth - 1)}});
   ASSERT_TRUE(most.ok()) << most.status();

@@ -9,7 +9,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
-#include "base/tensor.h"
+#include "base/tensor/tensor.h"
 #include "client/parallel/tensor_map/entries.h"
 
 namespace cohort::parallel {

@@ -32,7 +32,7 @@ class EntryReader {
     uint8_t version = 0;
     if (!ReadByte(&version)) return false;
     if (version == kEntriesVersion) return true;
-    return Refuse(
+    return Invalid(
         absl::StrCat("are of version ", version, ", and this rank knows ", kEntriesVersion));
   }
 
@@ -45,7 +45,7 @@ class EntryReader {
       Value value;
       if (!ReadText(&key) || !ReadValue(&value)) return false;
       map->Set(key, std::move(value));
-      if (map->size() != i + 1) return Refuse("have a key twice");
+      if (map->size() != i + 1) return Invalid("have a key twice");
     }
     --depth_;
     return true;
@@ -62,7 +62,7 @@ class EntryReader {
       case ValueKind::kBool: {
         uint8_t byte = 0;
         if (!ReadByte(&byte)) return false;
-        if (byte > 1) return Refuse("have a bool that is neither 0 nor 1");
+        if (byte > 1) return Invalid("have a bool that is neither 0 nor 1");
         value->value_ = byte == 1;
         return true;
       }
@@ -108,12 +108,12 @@ class EntryReader {
         return true;
       }
     }
-    return Refuse(absl::StrCat("have a value of kind ", kind, ", which nobody knows"));
+    return Invalid(absl::StrCat("have a value of kind ", kind, ", which nobody knows"));
   }
 
   bool ReadEnd() {
     if (bytes_.empty()) return true;
-    return Refuse(absl::StrCat("have ", bytes_.size(), " bytes behind their end"));
+    return Invalid(absl::StrCat("have ", bytes_.size(), " bytes behind their end"));
   }
 
   TensorMap* map() { return &out_.map_; }
@@ -134,29 +134,29 @@ class EntryReader {
   }
 
   bool ReadTensor(Value* value) {
-    if (!has_tensors_) return Refuse("have a tensor, where plain values alone can be");
+    if (!has_tensors_) return Invalid("have a tensor, where plain values alone can be");
     TensorEntry& entry = out_.tensors_.emplace_back();
     entry.shape.clear();
     uint8_t type = 0;
     if (!ReadByte(&type)) return false;
-    if (!IsDataType(type)) return Refuse(absl::StrCat("have a tensor of type ", type));
+    if (!IsDataType(type)) return Invalid(absl::StrCat("have a tensor of type ", type));
     entry.type = static_cast<DataType>(type);
     uint8_t place = 0;
     if (!ReadByte(&place)) return false;
-    if (place > 1) return Refuse(absl::StrCat("have a tensor in place ", place));
+    if (place > 1) return Invalid(absl::StrCat("have a tensor in place ", place));
     entry.on_gpu = place == 1;
     uint64_t parts = 0;
     if (!ReadVarint(&parts)) return false;
-    if (parts < 1 || parts > kMaxParts) return Refuse(absl::StrCat("have ", parts, " parts"));
+    if (parts < 1 || parts > kMaxParts) return Invalid(absl::StrCat("have ", parts, " parts"));
     entry.parts = static_cast<int>(parts);
     uint64_t dims = 0;
     if (!ReadVarint(&dims)) return false;
-    if (dims > kMaxDims) return Refuse(absl::StrCat("have a tensor of ", dims, " dimensions"));
+    if (dims > kMaxDims) return Invalid(absl::StrCat("have a tensor of ", dims, " dimensions"));
     for (uint64_t i = 0; i < dims; ++i) {
       uint64_t extent = 0;
       if (!ReadVarint(&extent)) return false;
       if (extent > uint64_t{std::numeric_limits<int64_t>::max()}) {
-        return Refuse(absl::StrCat("have an extent of ", extent));
+        return Invalid(absl::StrCat("have an extent of ", extent));
       }
       entry.shape.push_back(static_cast<int64_t>(extent));
     }
@@ -166,7 +166,7 @@ class EntryReader {
       return Fail(TooMuch("bytes of tensors", kMaxTensorBytes));
     }
     if (*bytes / SizeOf(entry.type) % entry.parts != 0) {
-      return Refuse(absl::StrCat("have a tensor, ", entry.ToString(), ", that does not divide"));
+      return Invalid(absl::StrCat("have a tensor, ", entry.ToString(), ", that does not divide"));
     }
     auto& slot = out_.slots_.emplace_back(std::make_shared<Tensor>());
     value->value_ = std::shared_ptr<const Tensor>(slot);
@@ -176,18 +176,18 @@ class EntryReader {
   // Enters a map or list and reads its count of values, of at least a byte each.
   bool Enter(size_t* count) {
     if (++depth_ > kMaxDepth) {
-      return Refuse(absl::StrCat("are nested deeper than ", kMaxDepth, " maps and lists"));
+      return Invalid(absl::StrCat("are nested deeper than ", kMaxDepth, " maps and lists"));
     }
     uint64_t claimed = 0;
     if (!ReadVarint(&claimed)) return false;
-    if (claimed > bytes_.size()) return Refuse(Short(claimed, "values"));
+    if (claimed > bytes_.size()) return Invalid(Short(claimed, "values"));
     if (claimed > uint64_t{kMaxValues}) return Fail(TooMuch("values", kMaxValues));
     *count = claimed;
     return true;
   }
 
   bool ReadByte(uint8_t* byte) {
-    if (bytes_.empty()) return Refuse(Short(1, "bytes"));
+    if (bytes_.empty()) return Invalid(Short(1, "bytes"));
     *byte = static_cast<uint8_t>(bytes_[0]);
     bytes_.remove_prefix(1);
     return true;
@@ -202,14 +202,14 @@ class EntryReader {
       *number |= bits << shift;
       if (byte < 0x80) return true;
     }
-    return Refuse("have a number that is too large");
+    return Invalid("have a number that is too large");
   }
   bool ReadText(absl::string_view* text) {
     uint64_t size = 0;
     return ReadVarint(&size) && ReadBytes(size, text);
   }
   bool ReadBytes(uint64_t size, absl::string_view* read) {
-    if (size > bytes_.size()) return Refuse(Short(size, "bytes"));
+    if (size > bytes_.size()) return Invalid(Short(size, "bytes"));
     *read = bytes_.substr(0, size);
     bytes_.remove_prefix(size);
     return true;
@@ -218,7 +218,7 @@ class EntryReader {
   std::string Short(uint64_t count, absl::string_view what) const {
     return absl::StrCat("should have ", count, " more ", what, ", and end after ", bytes_.size());
   }
-  bool Refuse(absl::string_view why) {
+  bool Invalid(absl::string_view why) {
     return Fail(absl::InvalidArgumentError(
         absl::StrCat("the entries ", why, " (byte ", all_ - bytes_.size(), " of ", all_, ")")));
   }

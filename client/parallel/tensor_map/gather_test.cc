@@ -57,7 +57,7 @@ TEST(GatherTest, NothingGoesInPartsUnlessItIsAskedFor) {
                 "entry 'b'/'c' cannot go in parts: i32 [9] has 9 elements, which do not divide");
 }
 
-TEST(GatherTest, WithoutOthersAllGoesWhole) {
+TEST(GatherTest, WithoutOtherRanksTensorsTravelWhole) {
   MapGatherOptions options;
   options.all = true;
   EXPECT_EQ(*Parts(options, {"a"}, Count({8})), 1);

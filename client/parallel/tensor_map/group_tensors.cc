@@ -3,8 +3,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "base/host_tensor.h"
 #include "base/status_macros.h"
+#include "base/tensor/host_tensor.h"
 #include "client/parallel/tensor_map/packing.h"
 
 namespace cohort::parallel {

@@ -137,7 +137,7 @@ absl::StatusOr<Value> DecodeObject(client::Group& group, absl::string_view objec
   if (!object.empty() && object[0] == kValueWithTensors) {
     return DecodeWithTensors(group, object.substr(1), options);
   }
-  return RefusalIn(object);
+  return DecodeError(object);
 }
 
 }  // namespace
@@ -172,7 +172,7 @@ absl::Status SendObject(client::Group& group, const Value& value, int to,
   COHORT_RETURN_IF_ERROR(CheckPeer(group, to));
   const absl::StatusOr<std::string> object = EncodeObject(group, value, options);
   if (object.ok()) return group.SendObject(*object, to, options);
-  COHORT_RETURN_IF_ERROR(group.SendObject(MakeRefusal(object.status()), to, options));
+  COHORT_RETURN_IF_ERROR(group.SendObject(EncodeError(object.status()), to, options));
   return object.status();
 }
 

@@ -1,5 +1,5 @@
 // Objects with tensors as bytes: they arrive as sent, and no bytes do harm. Between ranks of every
-// form: tests/parallel/objects_test.cc.
+// form: tests/parallel/tensor_map/objects_test.cc.
 #include "client/parallel/tensor_map/objects.h"
 
 #include <deque>
@@ -77,7 +77,7 @@ TEST(ObjectsTest, TheMostThatTravelsIsNamedToBoth) {
   }
 }
 
-TEST(ObjectsTest, NoBytesOfAnybodyDoHarm) {
+TEST(ObjectsTest, HostileBytesAreRejected) {
   TwoRanks group;
   ASSERT_TRUE(SendObject(group, Sample(), 1).ok());
   const std::string object = group.objects.front();

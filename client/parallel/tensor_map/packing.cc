@@ -60,24 +60,24 @@ void WriteEntries(absl::string_view entries, const Tensor& front) {
   std::memcpy(to + kHeadBytes, entries.data(), entries.size());
 }
 
-std::string MakeRefusal(const absl::Status& why) {
-  std::string refusal(kCodeBytes, '\0');
-  refusal[0] = static_cast<char>(why.code());
-  refusal.append(why.message().data(), why.message().size());
-  return refusal;
+std::string EncodeError(const absl::Status& why) {
+  std::string error(kCodeBytes, '\0');
+  error[0] = static_cast<char>(why.code());
+  error.append(why.message().data(), why.message().size());
+  return error;
 }
 
-absl::Status RefusalIn(absl::string_view refusal) {
-  if (refusal.size() < kCodeBytes || refusal[0] == 0) {
+absl::Status DecodeError(absl::string_view error) {
+  if (error.size() < kCodeBytes || error[0] == 0) {
     return absl::InvalidArgumentError("what came is no map");
   }
-  return absl::Status(static_cast<absl::StatusCode>(refusal[0]), refusal.substr(kCodeBytes));
+  return absl::Status(static_cast<absl::StatusCode>(error[0]), error.substr(kCodeBytes));
 }
 
 absl::StatusOr<absl::string_view> EntriesIn(const Tensor& front) {
   const absl::string_view bytes(static_cast<const char*>(front.data()),
                                 static_cast<size_t>(front.bytes()));
-  if (!bytes.empty() && bytes[0] != 0) return RefusalIn(bytes);
+  if (!bytes.empty() && bytes[0] != 0) return DecodeError(bytes);
   uint64_t size = 0;
   if (bytes.size() >= kHeadBytes) {
     for (size_t i = 0; i < kSizeBytes; ++i) {

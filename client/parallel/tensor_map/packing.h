@@ -15,7 +15,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "base/tensor.h"
+#include "base/tensor/tensor.h"
 #include "client/parallel/tensor_map/entries.h"
 
 namespace cohort::parallel {
@@ -57,9 +57,9 @@ class Packing {
 
 // Precondition: `front` has room for the entries.
 void WriteEntries(absl::string_view entries, const Tensor& front);
-std::string MakeRefusal(const absl::Status& why);
+std::string EncodeError(const absl::Status& why);
 // Parses untrusted bytes; never OK.
-absl::Status RefusalIn(absl::string_view refusal);
+absl::Status DecodeError(absl::string_view error);
 // Parses untrusted bytes. Errors: the root's, if it refused; INVALID_ARGUMENT (not a front).
 absl::StatusOr<absl::string_view> EntriesIn(const Tensor& front);
 

@@ -41,23 +41,23 @@ TEST(PackingTest, TwoSmallOnesOnAGpuGoTogether) {
   EXPECT_TRUE(packing.is_alone(1));
 }
 
-TEST(PackingTest, NothingComesBehindWhatIsSmall) {
+TEST(PackingTest, SmallTensorsNeedNoSecondTransfer) {
   EXPECT_FALSE(Packing::Of(7, {}).has_more());
   EXPECT_FALSE(Packing::Of(7, {Host(8), Host(0), Gpu(0)}).has_more());
   EXPECT_TRUE(Packing::Of(7, {Gpu(8)}).has_more());
 }
 
-TEST(PackingTest, AFrontHasEntriesOrARefusal) {
+TEST(PackingTest, AFrontHasEntriesOrAnError) {
   const Tensor front = Tensor::Zeros(DataType::kU8, {100});
   WriteEntries("entries", front);
   EXPECT_EQ(*EntriesIn(front), "entries");
 
-  std::string refusal = MakeRefusal(absl::ResourceExhaustedError("it is too large"));
-  const Tensor told(refusal.data(), DataType::kU8, {static_cast<int64_t>(refusal.size())});
+  std::string error = EncodeError(absl::ResourceExhaustedError("it is too large"));
+  const Tensor told(error.data(), DataType::kU8, {static_cast<int64_t>(error.size())});
   EXPECT_EQ(EntriesIn(told).status(), absl::ResourceExhaustedError("it is too large"));
 }
 
-TEST(PackingTest, WhatIsNoFrontIsRefused) {
+TEST(PackingTest, AnInvalidFrontIsRejected) {
   for (const int64_t size : {0, 1, 8, 15}) {
     EXPECT_FALSE(EntriesIn(Tensor::Zeros(DataType::kU8, {size})).ok()) << size;
   }

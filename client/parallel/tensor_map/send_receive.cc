@@ -7,7 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "client/parallel/collectives/outlive.h"
+#include "client/parallel/collectives/keep_alive.h"
 #include "client/parallel/tensor_map/deadline.h"
 #include "client/parallel/tensor_map/entries.h"
 #include "client/parallel/tensor_map/group_tensors.h"
@@ -16,7 +16,7 @@ namespace cohort::parallel {
 namespace {
 
 // The time in which ranks tell each other their outcome after the timeout.
-constexpr absl::Duration kToTell = absl::Seconds(1);
+constexpr absl::Duration kErrorReserve = absl::Seconds(1);
 
 absl::Status CheckNotAlone(const client::Group& group, absl::string_view what) {
   if (group.size() > 1) return absl::OkStatus();
@@ -39,7 +39,7 @@ absl::Status Prepare(client::Group& group, const TensorMap& map, const MapGather
   const bool checks = gather.check && gather.group != nullptr;
   if (!result.ok()) {
     // The other ranks of that group are about to compare.
-    if (checks) gather.group->Refuse(result.status(), deadline.Left()).IgnoreError();
+    if (checks) gather.group->FailCollective(result.status(), deadline.Left()).IgnoreError();
     return result.status();
   }
   EncodedMap& encoded = *result;
@@ -100,8 +100,8 @@ class Reception {
 
   absl::StatusOr<TensorMap> Finish(absl::StatusOr<Message> message) {
     if (gathers_in_ != nullptr) {
-      COHORT_RETURN_IF_ERROR(
-          AllHaveParts(*gathers_in_, message.status(), map_.tensors(), deadline_.Left(kToTell)));
+      COHORT_RETURN_IF_ERROR(AllHaveParts(*gathers_in_, message.status(), map_.tensors(),
+                                          deadline_.Left(kErrorReserve)));
     }
     COHORT_RETURN_IF_ERROR(message.status());
     size_t gathered = 0;
@@ -198,7 +198,7 @@ absl::Status SendTensorMap(Messages& messages, const TensorMap& map,
   absl::Status status = messages.Exchange(sends, {}, deadline.LeftOnGpu()).status();
   // Parts of strided tensors are copies, which are freed with this call.
   for (const Tensor& tensor : send.message.tensors) {
-    if (send.awaited) status = Outlive(group, tensor, status, deadline.LeftOnGpu());
+    if (send.awaited) status = AwaitLastUse(group, tensor, status, deadline.LeftOnGpu());
   }
   return status;
 }

@@ -9,7 +9,7 @@
 #include "client/collective/async_calls.h"
 #include "client/collective/group.h"
 #include "client/parallel/messages/messages.h"
-#include "client/parallel/messages/pending.h"
+#include "client/parallel/messages/pending_call.h"
 #include "client/parallel/tensor_map/gather.h"
 #include "client/parallel/tensor_map/tensor_map.h"
 

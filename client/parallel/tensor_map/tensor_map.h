@@ -15,7 +15,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "base/tensor.h"
+#include "base/tensor/tensor.h"
 
 namespace cohort::parallel {
 

@@ -39,7 +39,7 @@ TEST(TensorMapTest, FindsAmongManyAsAmongFew) {
   EXPECT_EQ(map.Find("key100"), nullptr);
 }
 
-TEST(TensorMapTest, ValuesAreWhatTheyWereMadeOf) {
+TEST(TensorMapTest, ValuesKeepTheirKindAndContent) {
   EXPECT_EQ(Value().kind(), ValueKind::kNull);
   EXPECT_EQ(Value(true).kind(), ValueKind::kBool);
   EXPECT_EQ(Value(1).kind(), ValueKind::kInt);
@@ -62,7 +62,7 @@ TEST(TensorMapTest, TensorsAndInnerMapsAreShared) {
   EXPECT_EQ(inner->Get<Tensor>("tensor")->data(), tensor.data());
 }
 
-TEST(TensorMapTest, SaysWhatIsNotThere) {
+TEST(TensorMapTest, NamesAMissingKey) {
   const TensorMap map = {{"number", 1}};
   const absl::Status missing = map.Get<Tensor>("tensor").status();
   EXPECT_TRUE(absl::IsNotFound(missing)) << missing;

@@ -35,10 +35,10 @@
 #include <utility>
 
 #include "absl/status/statusor.h"
-#include "base/tensor.h"
+#include "base/tensor/tensor.h"
 #include "client/collective/group.h"
-#include "client/parallel/collectives/buffers.h"
-#include "client/parallel/collectives/results.h"
+#include "client/parallel/collectives/result_buffers.h"
+#include "client/parallel/collectives/result_shapes.h"
 
 namespace cohort::parallel {
 

@@ -9,16 +9,16 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "client/parallel/collectives/allocate.h"
-#include "client/parallel/collectives/outlive.h"
-#include "client/parallel/collectives/refusal.h"
-#include "client/parallel/collectives/results.h"
+#include "client/parallel/collectives/fail_collective.h"
+#include "client/parallel/collectives/keep_alive.h"
+#include "client/parallel/collectives/result_shapes.h"
 #include "client/parallel/tensor_parallel/views.h"
 
 namespace cohort::parallel {
 namespace {
 
-absl::Status Wrong(const Tensor& input, absl::string_view verb, absl::string_view why) {
-  return absl::InvalidArgumentError(absl::StrCat(verb, " of ", input.ToString(), ": ", why));
+absl::Status Wrong(const Tensor& input, absl::string_view collective, absl::string_view why) {
+  return absl::InvalidArgumentError(absl::StrCat(collective, " of ", input.ToString(), ": ", why));
 }
 
 // A view with dimension `dim` first and the others in order.
@@ -43,35 +43,35 @@ Matrix AsMatrix(const Shape& shape) {
 }
 
 absl::StatusOr<TensorSpec> HiddenOf(const Tensor& input, int ranks) {
-  constexpr absl::string_view kVerb = "sequence_to_hidden";
-  if (input.dims() == 0) return Wrong(input, kVerb, "it has no dimension");
+  constexpr absl::string_view kCollective = "sequence_to_hidden";
+  if (input.dims() == 0) return Wrong(input, kCollective, "it has no dimension");
   COHORT_RETURN_IF_ERROR(CheckCountable(input.type(), input.shape()));
   Matrix matrix = AsMatrix(input.shape());
   if (matrix.columns % ranks != 0) {
-    return Wrong(input, kVerb,
+    return Wrong(input, kCollective,
                  absl::StrCat("its ", matrix.columns, " columns are not a multiple of the ", ranks,
                               " ranks"));
   }
   int64_t rows = 0;
   if (__builtin_mul_overflow(matrix.rows, ranks, &rows)) {
-    return Wrong(input, kVerb, "the result has more rows than can be counted");
+    return Wrong(input, kCollective, "the result has more rows than can be counted");
   }
   return TensorSpec{input.type(), {rows, matrix.columns / ranks}, input.device()};
 }
 
 absl::StatusOr<TensorSpec> SequenceOf(const Tensor& input, int ranks) {
-  constexpr absl::string_view kVerb = "hidden_to_sequence";
-  if (input.dims() == 0) return Wrong(input, kVerb, "it has no dimension");
+  constexpr absl::string_view kCollective = "hidden_to_sequence";
+  if (input.dims() == 0) return Wrong(input, kCollective, "it has no dimension");
   COHORT_RETURN_IF_ERROR(CheckCountable(input.type(), input.shape()));
   Matrix matrix = AsMatrix(input.shape());
   if (matrix.rows % ranks != 0) {
     return Wrong(
-        input, kVerb,
+        input, kCollective,
         absl::StrCat("its ", matrix.rows, " rows are not a multiple of the ", ranks, " ranks"));
   }
   int64_t columns = 0;
   if (__builtin_mul_overflow(matrix.columns, ranks, &columns)) {
-    return Wrong(input, kVerb, "the result has more columns than can be counted");
+    return Wrong(input, kCollective, "the result has more columns than can be counted");
   }
   return TensorSpec{input.type(), {matrix.rows / ranks, columns}, input.device()};
 }
@@ -111,14 +111,14 @@ absl::StatusOr<Tensor> HiddenToSequence(client::Group& group, const Tensor& inpu
   if (!rows.has_value()) {
     const absl::Status status = CopyOf(group, input, options.call, copy);
     if (!status.ok()) {
-      return Refuse(group, Outlive(group, copy, status, options.call), options.call);
+      return FailCollective(group, AwaitLastUse(group, copy, status, options.call), options.call);
     }
     rows = WithRowsMerged(copy);
   }
   const Tensor blocks = WithDimSplit(*rows, 0, ranks, output.shape()[1]);
   const absl::Status exchanged = group.AllToAll(blocks, output, options.call);
   // The copy lives until it has been read, or will not be read.
-  COHORT_RETURN_IF_ERROR(Outlive(group, copy, exchanged, options.call));
+  COHORT_RETURN_IF_ERROR(AwaitLastUse(group, copy, exchanged, options.call));
   return result;
 }
 

@@ -4,9 +4,9 @@
 #define COHORT_CLIENT_PARALLEL_TENSOR_PARALLEL_SEQUENCE_EXCHANGE_H_
 
 #include "absl/status/statusor.h"
-#include "base/tensor.h"
+#include "base/tensor/tensor.h"
 #include "client/collective/group.h"
-#include "client/parallel/collectives/buffers.h"
+#include "client/parallel/collectives/result_buffers.h"
 
 namespace cohort::parallel {
 

@@ -17,22 +17,22 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 // A group with a GPU whose memory is the process's; it records the order of its operations.
-class TellingGroup : public client::LoneGroup {
+class RecordingGroup : public client::LoneGroup {
  public:
-  std::vector<std::string> told;
+  std::vector<std::string> calls;
   absl::Status exchange;
 
   Device device() const override { return Device::Cuda(0); }
   absl::StatusOr<Tensor> Allocate(DataType type, const Shape& shape, Device device) override {
     const Tensor memory = Tensor::Zeros(type, shape);
     std::shared_ptr<const void> owner(
-        memory.data(), [this, kept = memory.owner()](const void*) { told.push_back("free"); });
+        memory.data(), [this, kept = memory.owner()](const void*) { calls.push_back("free"); });
     return Tensor(memory.data(), type, shape, std::move(owner), device);
   }
   absl::Status CopyAll(absl::Span<const client::TensorCopy> copies,
                        const client::CallOptions& call) override {
     for (const client::TensorCopy& copy : copies) {
-      told.push_back(copy.to.device().is_host() ? "copy to the host" : "copy");
+      calls.push_back(copy.to.device().is_host() ? "copy to the host" : "copy");
     }
     EXPECT_TRUE(call.stream.has_value());
     return absl::OkStatus();
@@ -40,11 +40,11 @@ class TellingGroup : public client::LoneGroup {
   absl::Status Run(const CollectiveCall& call, const Tensor&, const Tensor&,
                    const client::CallOptions&) override {
     EXPECT_EQ(call.collective, Collective::kAllToAll);
-    told.push_back("exchange");
+    calls.push_back("exchange");
     return exchange;
   }
   absl::Status AwaitStreams(const client::CallOptions&) override {
-    told.push_back("await");
+    calls.push_back("await");
     return absl::OkStatus();
   }
 };
@@ -63,19 +63,19 @@ SequenceExchangeOptions OnStream() {
 }
 
 TEST(SequenceExchangeTest, ACopyLivesUntilTheExchangeHasReadIt) {
-  TellingGroup group;
+  RecordingGroup group;
   absl::StatusOr<Tensor> result = HiddenToSequence(group, Uneven(), OnStream());
   ASSERT_TRUE(result.ok()) << result.status();
-  EXPECT_THAT(group.told, ElementsAre("copy", "exchange", "await", "free"));
+  EXPECT_THAT(group.calls, ElementsAre("copy", "exchange", "await", "free"));
   result = absl::UnknownError("");
 }
 
-TEST(SequenceExchangeTest, ACopyLivesUntilItIsMadeWhereNobodyWillReadIt) {
-  TellingGroup group;
+TEST(SequenceExchangeTest, ACopyThatIsNotReadLivesUntilItIsMade) {
+  RecordingGroup group;
   group.exchange = absl::AbortedError("rank 1 is lost");
   EXPECT_TRUE(absl::IsAborted(HiddenToSequence(group, Uneven(), OnStream()).status()));
   // The result's memory is freed, too.
-  EXPECT_THAT(group.told, ElementsAre("copy", "exchange", "copy to the host", "free", "free"));
+  EXPECT_THAT(group.calls, ElementsAre("copy", "exchange", "copy to the host", "free", "free"));
 }
 
 TEST(SequenceExchangeTest, RowsThatCannotBeCounted) {

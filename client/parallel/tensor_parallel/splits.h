@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "base/tensor.h"
+#include "base/tensor/tensor.h"
 #include "client/collective/group.h"
-#include "client/parallel/collectives/buffers.h"
+#include "client/parallel/collectives/result_buffers.h"
 
 namespace cohort::parallel {
 

@@ -33,7 +33,7 @@ TEST(SplitsTest, EqualViews) {
   }
 }
 
-TEST(SplitsTest, WhatIsNotEqualIsRefused) {
+TEST(SplitsTest, UnequalPartsAreRejected) {
   const Tensor tensor = Tensor::Zeros(DataType::kF32, {2, 6});
   ExpectWrong(SplitEvenly(tensor, -1, 4),
               "a split of f32 [2, 6]: the extent of dimension 1, 6, is not a multiple of 4");

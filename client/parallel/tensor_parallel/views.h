@@ -6,7 +6,7 @@
 #include <optional>
 #include <vector>
 
-#include "base/tensor.h"
+#include "base/tensor/tensor.h"
 #include "client/collective/group.h"
 
 namespace cohort::parallel {

@@ -5,8 +5,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/rpc/grpc_deadline.h"
-#include "client/rendezvous/blob_transfer.h"
-#include "client/rendezvous/report_codec.h"
+#include "client/rendezvous/report/report_codec.h"
+#include "client/rendezvous/session/blob_transfer.h"
 #include "grpcpp/security/server_credentials.h"
 #include "grpcpp/server_builder.h"
 
@@ -279,9 +279,9 @@ void FakeCoordinator::Stop() {
   server_.reset();
 }
 
-void FakeCoordinator::Refuse(const std::string& method, std::vector<grpc::Status> statuses) {
+void FakeCoordinator::FailNext(const std::string& method, std::vector<grpc::Status> statuses) {
   MutexLock lock(&mutex_);
-  refusals_[method].assign(statuses.begin(), statuses.end());
+  failures_[method].assign(statuses.begin(), statuses.end());
 }
 void FakeCoordinator::EndRounds(std::vector<v1::RoundResult> results) {
   MutexLock lock(&mutex_);
@@ -374,10 +374,10 @@ grpc::Status FakeCoordinator::Note(grpc::ServerContext* context, SeenCall call) 
     mutex_.AwaitWithTimeout(absl::Condition(&released), kLook);
   }
   if (stopping_) return grpc::Status(grpc::StatusCode::UNAVAILABLE, "stopping");
-  std::deque<grpc::Status>& refusals = refusals_[method];
-  if (refusals.empty()) return grpc::Status::OK;
-  grpc::Status status = refusals.front();
-  refusals.pop_front();
+  std::deque<grpc::Status>& failures = failures_[method];
+  if (failures.empty()) return grpc::Status::OK;
+  grpc::Status status = failures.front();
+  failures.pop_front();
   return status;
 }
 

@@ -13,7 +13,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/time/time.h"
-#include "base/mutex.h"
+#include "base/threads/mutex.h"
 #include "cohort/v1/admin.grpc.pb.h"
 #include "cohort/v1/group.grpc.pb.h"
 #include "cohort/v1/messaging.grpc.pb.h"
@@ -46,7 +46,7 @@ class FakeCoordinator {
 
   // --- The script.
   // The next calls of `method` are refused with these, one each.
-  void Refuse(const std::string& method, std::vector<grpc::Status> statuses);
+  void FailNext(const std::string& method, std::vector<grpc::Status> statuses);
   // Answers of the next rounds, one each; then RELEASED.
   void EndRounds(std::vector<v1::RoundResult> results);
   // Calls of `method` are parked while this holds (or until they are cancelled).
@@ -98,7 +98,7 @@ class FakeCoordinator {
 
   mutable Mutex mutex_;
   std::vector<SeenCall> seen_ ABSL_GUARDED_BY(mutex_);
-  std::map<std::string, std::deque<grpc::Status>> refusals_ ABSL_GUARDED_BY(mutex_);
+  std::map<std::string, std::deque<grpc::Status>> failures_ ABSL_GUARDED_BY(mutex_);
   std::deque<v1::RoundResult> results_ ABSL_GUARDED_BY(mutex_);
   std::map<std::string, bool> held_ ABSL_GUARDED_BY(mutex_);
   absl::Duration lease_ ABSL_GUARDED_BY(mutex_) = absl::Seconds(30);

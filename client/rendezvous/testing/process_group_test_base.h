@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "absl/time/time.h"
-#include "client/rendezvous/process_group.h"
+#include "client/rendezvous/process_group/process_group.h"
 #include "client/rendezvous/testing/fake_coordinator.h"
 #include "gtest/gtest.h"
 

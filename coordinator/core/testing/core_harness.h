@@ -18,7 +18,7 @@ namespace cohort::coordinator {
 class CoreHarness {
  public:
   // A member's side of the wire.
-  struct Seat {
+  struct TestMember {
     std::string name;
     int64_t incarnation = 0;
     Id128 session;
@@ -55,51 +55,52 @@ class CoreHarness {
     Take(effects);
     return id;
   }
-  CallId As(const Seat& seat, CallBody body, absl::Duration wait = absl::Seconds(30), Id128 operation = {},
-            std::vector<int64_t> acknowledged = {}) {
-    return Make(std::move(body),
-                Caller{key(), seat.generation, seat.session, operation, std::move(acknowledged)}, wait);
+  CallId As(const TestMember& member, CallBody body, absl::Duration wait = absl::Seconds(30),
+            Id128 operation = {}, std::vector<int64_t> acknowledged = {}) {
+    return Make(
+        std::move(body),
+        Caller{key(), member.generation, member.session, operation, std::move(acknowledged)}, wait);
   }
-  CallId Join(Seat& seat, const GroupSpec& spec, std::optional<int> rank,
+  CallId Join(TestMember& member, const GroupSpec& spec, std::optional<int> rank,
               absl::Duration wait = absl::Seconds(300)) {
     JoinCall join;
-    join.member = seat.name;
-    join.incarnation = seat.incarnation;
+    join.member = member.name;
+    join.incarnation = member.incarnation;
     join.rank = rank;
-    join.host = absl::StrCat("host-", seat.name);
+    join.host = absl::StrCat("host-", member.name);
     join.spec = spec;
-    return Make(join, Caller{key(), 0, seat.session, {}, {}}, wait);
+    return Make(join, Caller{key(), 0, member.session, {}, {}}, wait);
   }
   // Takes over the answer to a join.
-  bool Seated(Seat& seat, CallId id) {
+  bool JoinAnswered(TestMember& member, CallId id) {
     const Reply* reply = Find(id);
     if (reply == nullptr || !reply->status.ok()) return false;
     const auto& join = std::get<JoinReply>(reply->body);
     if (join.timed_out) return false;
-    seat.session = join.session;
-    seat.rank = join.rank;
-    seat.world_size = join.world_size;
-    seat.generation = join.generation;
+    member.session = join.session;
+    member.rank = join.rank;
+    member.world_size = join.world_size;
+    member.generation = join.generation;
     return true;
   }
   // A complete group of w0, w1, ... in order of rank.
-  std::vector<Seat> Form(int world_size) { return Form(Fixed(world_size)); }
-  std::vector<Seat> Form(const GroupSpec& spec) {
-    std::vector<Seat> seats(spec.max_members);
+  std::vector<TestMember> Form(int world_size) { return Form(Fixed(world_size)); }
+  std::vector<TestMember> Form(const GroupSpec& spec) {
+    std::vector<TestMember> members(spec.max_members);
     std::vector<CallId> joins;
     for (int rank = 0; rank < spec.max_members; ++rank) {
-      seats[rank].name = absl::StrCat("w", rank);
-      seats[rank].incarnation = 100 + rank;
-      joins.push_back(Join(seats[rank], spec, rank));
+      members[rank].name = absl::StrCat("w", rank);
+      members[rank].incarnation = 100 + rank;
+      joins.push_back(Join(members[rank], spec, rank));
     }
-    for (int rank = 0; rank < spec.max_members; ++rank) Seated(seats[rank], joins[rank]);
-    return seats;
+    for (int rank = 0; rank < spec.max_members; ++rank) JoinAnswered(members[rank], joins[rank]);
+    return members;
   }
-  // The same seats in the generation after a break.
-  void Reform(std::vector<Seat>& seats, const GroupSpec& spec) {
+  // The same members in the generation after a break.
+  void Reform(std::vector<TestMember>& members, const GroupSpec& spec) {
     std::vector<CallId> joins;
-    for (Seat& seat : seats) joins.push_back(Join(seat, spec, std::nullopt));
-    for (size_t i = 0; i < seats.size(); ++i) Seated(seats[i], joins[i]);
+    for (TestMember& member : members) joins.push_back(Join(member, spec, std::nullopt));
+    for (size_t i = 0; i < members.size(); ++i) JoinAnswered(members[i], joins[i]);
   }
 
   void Cancel(CallId id) {
@@ -123,9 +124,9 @@ class CoreHarness {
     Take(effects);
   }
   // Keeps all of them alive while time passes.
-  void AdvanceAlive(absl::Duration duration, const std::vector<Seat>& alive) {
+  void AdvanceAlive(absl::Duration duration, const std::vector<TestMember>& alive) {
     for (absl::Duration passed; passed < duration; passed += absl::Seconds(5)) {
-      for (const Seat& seat : alive) As(seat, KeepAliveCall{});
+      for (const TestMember& member : alive) As(member, KeepAliveCall{});
       Advance(std::min(absl::Seconds(5), duration - passed));
     }
   }

@@ -13,9 +13,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "base/id128.h"
-#include "coordinator/core/call.h"
-#include "coordinator/core/effects.h"
-#include "coordinator/core/reply.h"
+#include "coordinator/core/interface/call.h"
+#include "coordinator/core/interface/effects.h"
+#include "coordinator/core/interface/reply.h"
 #include "coordinator/core/testing/store_harness.h"
 #include "gtest/gtest.h"
 
@@ -83,7 +83,7 @@ TEST(IsLinearizable, RejectsADeleteThatMissedAnEarlierPut) {
 
 // Clients that call a store over a bad network: calls arrive late, in any order and more than once;
 // answers are late or lost, and the client then asks again under the same operation id. A client is
-// told what the first answer to reach it says.
+// given what the first answer to reach it says.
 class Clients {
  public:
   explicit Clients(uint32_t seed) : random_(seed) {}

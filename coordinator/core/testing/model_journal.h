@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "coordinator/core/record.h"
+#include "coordinator/core/interface/record.h"
 
 namespace cohort::coordinator {
 

@@ -8,8 +8,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/rank_set.h"
+#include "coordinator/core/interface/types.h"
 #include "coordinator/core/testing/simulation_random.h"
-#include "coordinator/core/types.h"
 
 namespace cohort::coordinator {
 

@@ -12,27 +12,28 @@ constexpr absl::Duration kMargin = absl::Seconds(5);
 
 }  // namespace
 
-SimulatedMember::SimulatedMember(SimulatedWorld& world, Referee& referee, MemberPlan plan)
-    : world_(world), referee_(referee), random_(world.random()), plan_(std::move(plan)) {}
+SimulatedMember::SimulatedMember(SimulatedWorld& world, InvariantChecker& checker, MemberPlan plan)
+    : world_(world), checker_(checker), random_(world.random()), plan_(std::move(plan)) {}
 
 void SimulatedMember::Later(absl::Duration delay, std::function<void()> action) {
-  world_.After(delay, [this, life = life_, action = std::move(action)]() mutable {
-    if (life != life_) return;
-    if (paused_until_ > world_.now()) {
-      Later(paused_until_ - world_.now(), std::move(action));
-    } else {
-      action();
-    }
-  });
+  world_.After(delay,
+               [this, process_number = process_number_, action = std::move(action)]() mutable {
+                 if (process_number != process_number_) return;
+                 if (paused_until_ > world_.now()) {
+                   Later(paused_until_ - world_.now(), std::move(action));
+                 } else {
+                   action();
+                 }
+               });
 }
 
 // --- Calls.
 
-void SimulatedMember::Begin(Lane lane, CallBody body, absl::Duration wait,
+void SimulatedMember::Begin(CallSlot slot, CallBody body, absl::Duration wait,
                             std::function<void(const Reply*)> done) {
   const Key key = ++last_key_;
   Operation& operation = open_[key];
-  operation.lane = lane;
+  operation.slot = slot;
   operation.body = std::move(body);
   operation.wait = wait;
   operation.deadline = world_.now() + wait + kMargin;
@@ -40,7 +41,7 @@ void SimulatedMember::Begin(Lane lane, CallBody body, absl::Duration wait,
   Caller& caller = operation.caller;
   caller.key = GroupKey{"t", plan_.group};
   caller.operation_id = random_.Id();
-  if (lane == kTenantStore) {
+  if (slot == kTenantStore) {
     caller.key.group.clear();
     caller.acknowledged = std::exchange(store_receipts_, {});
   } else if (!std::holds_alternative<JoinCall>(operation.body)) {
@@ -60,16 +61,17 @@ void SimulatedMember::Try(Key key) {
   call.body = operation.body;
   call.wait = std::min(operation.wait,
                        std::max(operation.deadline - kMargin - world_.now(), absl::ZeroDuration()));
-  operation.attempt = world_.Send(std::move(call), [this, key, life = life_](const Reply* reply) {
-    if (life != life_) return;
-    if (paused_until_ <= world_.now()) {
-      OnAnswer(key, reply);
-      return;
-    }
-    // The reply stays in the socket until the member reads it.
-    const auto kept = reply == nullptr ? nullptr : std::make_shared<const Reply>(*reply);
-    Later(paused_until_ - world_.now(), [this, key, kept] { OnAnswer(key, kept.get()); });
-  });
+  operation.attempt = world_.Send(
+      std::move(call), [this, key, process_number = process_number_](const Reply* reply) {
+        if (process_number != process_number_) return;
+        if (paused_until_ <= world_.now()) {
+          OnAnswer(key, reply);
+          return;
+        }
+        // The reply stays in the socket until the member reads it.
+        const auto kept = reply == nullptr ? nullptr : std::make_shared<const Reply>(*reply);
+        Later(paused_until_ - world_.now(), [this, key, kept] { OnAnswer(key, kept.get()); });
+      });
 }
 
 void SimulatedMember::OnAnswer(Key key, const Reply* reply) {
@@ -87,14 +89,14 @@ void SimulatedMember::OnAnswer(Key key, const Reply* reply) {
   const bool failed = again || !reply->status.ok();
   const bool present =
       operation.caller.session == session_ && operation.caller.generation == generation_;
-  if (failed && (present || operation.lane == kTenantStore)) {
+  if (failed && (present || operation.slot == kTenantStore)) {
     // They go with another call.
-    auto& receipts = operation.lane == kTenantStore ? store_receipts_ : receipts_;
+    auto& receipts = operation.slot == kTenantStore ? store_receipts_ : receipts_;
     receipts.insert(receipts.begin(), operation.caller.acknowledged.begin(),
                     operation.caller.acknowledged.end());
   }
-  // What the lease is told about an earlier generation is not acted upon.
-  const bool outdated = !present && (operation.lane == kLease || operation.lane == kView);
+  // An answer to a lease renewal about an earlier generation has no effect.
+  const bool outdated = !present && (operation.slot == kLease || operation.slot == kView);
   operation.done(again || outdated ? nullptr : reply);
 }
 
@@ -111,12 +113,12 @@ void SimulatedMember::Unexpected(const CallBody& body, const Reply& reply) {
                            ": ", reply.status.ToString()));
 }
 
-// --- The life.
+// --- From the start of the process to its end.
 
 void SimulatedMember::Start() {
-  ++life_;
+  ++process_number_;
   alive_ = true;
-  finishing_ = seated_ = broken_ = false;
+  finishing_ = is_joined_ = broken_ = false;
   paused_until_ = absl::InfinitePast();
   incarnation_ = static_cast<int64_t>(random_.Next() >> 2) + 1;
   session_ = Id128{};
@@ -134,8 +136,8 @@ void SimulatedMember::Start() {
 void SimulatedMember::Crash() {
   if (!alive_) return;
   alive_ = false;
-  ++life_;
-  const bool was_seated = seated_ && !broken_;
+  ++process_number_;
+  const bool was_joined = is_joined_ && !broken_;
   for (auto& [key, operation] : open_) {
     world_.Abandon(operation.attempt);
     // The coordinator may have executed the operation or not.
@@ -148,7 +150,7 @@ void SimulatedMember::Crash() {
   closed.caller.session = session_;
   closed.body = AttachCall{stream_, true};
   // Copies of its last calls may still be under way where the network doubles them.
-  const bool certain = was_seated && world_.faults().duplicate == 0;
+  const bool certain = was_joined && world_.faults().duplicate == 0;
   world_.After(random_.Between(absl::ZeroDuration(), absl::Milliseconds(50)),
                [this, closed, certain] {
                  world_.Ask(closed, [this, certain](const Reply* reply) {
@@ -160,8 +162,8 @@ void SimulatedMember::Crash() {
 
 void SimulatedMember::CheckMissed(int64_t boot) {
   const absl::Duration allowed = plan_.spec.disconnect_grace + absl::Milliseconds(50);
-  world_.After(allowed, [this, boot, life = life_, incarnation = incarnation_] {
-    if (boot != world_.boot() || life != life_ || !world_.up()) return;
+  world_.After(allowed, [this, boot, process_number = process_number_, incarnation = incarnation_] {
+    if (boot != world_.boot() || process_number != process_number_ || !world_.up()) return;
     Call call;
     call.caller.key = GroupKey{"t", plan_.group};
     call.body = GetGroupCall{};
@@ -199,12 +201,12 @@ void SimulatedMember::Step() {
   }
   ++progress_;
   if (resting_) return NextStep();
-  if (!seated_) {
+  if (!is_joined_) {
     Join();
     return;
   }
   if (broken_) {
-    // The survivors either meet again in Join, or agree on a view without the lost.
+    // The survivors either join again, or agree on a view without the lost.
     const int way = calm_ ? 9 : random_.Below(10);
     if (way == 0) return AgreeAlive();
     if (way == 1) return ProposeView();
@@ -257,7 +259,7 @@ void SimulatedMember::OnJoin(const Reply* reply) {
   if (reply == nullptr) return NextStep();
   if (!reply->status.ok()) {
     if (absl::IsAborted(reply->status)) {
-      // Replaced, or lost: only a new life can come back.
+      // Replaced, or lost: only a new process can come back.
       if (reply->context != nullptr && reply->context->cause.kind == CauseKind::kReplaced) {
         Over(*reply);
       }
@@ -266,12 +268,12 @@ void SimulatedMember::OnJoin(const Reply* reply) {
                !absl::IsResourceExhausted(reply->status)) {
       Unexpected(JoinCall{}, *reply);
     }
-    seated_ = false;
+    is_joined_ = false;
     return NextStep();
   }
   const auto& joined = std::get<JoinReply>(reply->body);
   if (joined.timed_out) {
-    seated_ = false;
+    is_joined_ = false;
     session_ = joined.session;
     generation_ = 0;
     return NextStep();
@@ -292,7 +294,7 @@ void SimulatedMember::OnJoin(const Reply* reply) {
 
 void SimulatedMember::Adopt(int64_t generation, const Id128& session, int rank, int world_size) {
   const bool is_new = generation != generation_ || session != session_;
-  seated_ = true;
+  is_joined_ = true;
   broken_ = false;
   if (!is_new) return;
   generation_ = generation;
@@ -303,7 +305,7 @@ void SimulatedMember::Adopt(int64_t generation, const Id128& session, int rank, 
   next_number_.clear();
   sent_.clear();
   published_.clear();
-  referee_.Seated(plan_.group, plan_.name, generation, session, rank, world_size);
+  checker_.OnJoined(plan_.group, plan_.name, generation, session, rank, world_size);
 }
 
 void SimulatedMember::RenewLease() {
@@ -322,29 +324,29 @@ void SimulatedMember::RenewLease() {
             return;
           }
           const auto& kept = std::get<KeepAliveReply>(reply->body);
-          if (!seated_) return;
+          if (!is_joined_) return;
           if (kept.generation > generation_ || kept.state == GroupState::kBroken) broken_ = true;
           if (kept.proposal.has_value()) AckView(*kept.proposal);
         });
 }
 
 void SimulatedMember::Leave() {
-  if (!seated_ && session_.empty()) {
+  if (!is_joined_ && session_.empty()) {
     if (finishing_) return;
     return NextStep();
   }
   Begin(kProgram, LeaveCall{"done"}, absl::ZeroDuration(), [this](const Reply* reply) {
     if (!alive_) return;
-    const bool told = reply != nullptr;
-    seated_ = false;
-    if (told) session_ = Id128{};
+    const bool answered = reply != nullptr;
+    is_joined_ = false;
+    if (answered) session_ = Id128{};
     if (!finishing_) {
-      // The process goes, and another comes in its place.
+      // The process ends, and another one replaces it.
       Crash();
       world_.After(random_.Between(absl::Milliseconds(50), absl::Seconds(1)), [this] {
         if (!alive_ && !finishing_) Start();
       });
-    } else if (!told) {
+    } else if (!answered) {
       NextStep();
     }
   });

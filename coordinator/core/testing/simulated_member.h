@@ -3,7 +3,7 @@
 // acknowledges receipts with its next call, and joins the next generation when its own has ended.
 // Its other calls are random.
 //
-// It has lanes with one call at a time each: its program, the store, its lease, and views to
+// It has slots with one call at a time each: its program, the store, its lease, and views to
 // acknowledge.
 #ifndef COHORT_COORDINATOR_CORE_TESTING_SIMULATED_MEMBER_H_
 #define COHORT_COORDINATOR_CORE_TESTING_SIMULATED_MEMBER_H_
@@ -16,9 +16,9 @@
 #include <string>
 #include <vector>
 
-#include "coordinator/core/call.h"
-#include "coordinator/core/reply.h"
-#include "coordinator/core/testing/referee.h"
+#include "coordinator/core/interface/call.h"
+#include "coordinator/core/interface/reply.h"
+#include "coordinator/core/testing/invariant_checker.h"
 #include "coordinator/core/testing/round_script.h"
 #include "coordinator/core/testing/simulated_world.h"
 
@@ -35,7 +35,7 @@ struct MemberPlan {
 
 class SimulatedMember {
  public:
-  SimulatedMember(SimulatedWorld& world, Referee& referee, MemberPlan plan);
+  SimulatedMember(SimulatedWorld& world, InvariantChecker& checker, MemberPlan plan);
   SimulatedMember(const SimulatedMember&) = delete;
   SimulatedMember& operator=(const SimulatedMember&) = delete;
 
@@ -45,7 +45,7 @@ class SimulatedMember {
   void Crash();
   // Stops (SIGSTOP): it neither sends nor receives, and its connections stay.
   void Pause(absl::Duration how_long);
-  // From now on it only keeps its place and works with the others, without disturbing them.
+  // From now on it only stays a member and works with the others, without disturbing them.
   void Calm() { calm_ = true; }
   // From now on it only keeps its lease.
   void Rest() { resting_ = true; }
@@ -53,15 +53,15 @@ class SimulatedMember {
   void Finish();
 
   bool alive() const { return alive_; }
-  bool seated() const { return alive_ && seated_ && !broken_; }
-  bool gone() const { return !alive_ || (finishing_ && !seated_ && open_.empty()); }
+  bool is_joined() const { return alive_ && is_joined_ && !broken_; }
+  bool gone() const { return !alive_ || (finishing_ && !is_joined_ && open_.empty()); }
   int64_t generation() const { return generation_; }
   const MemberPlan& plan() const { return plan_; }
 
  private:
-  enum Lane { kProgram, kTenantStore, kGroupStore, kLease, kView };
+  enum CallSlot { kProgram, kTenantStore, kGroupStore, kLease, kView };
   struct Operation {
-    Lane lane = kProgram;
+    CallSlot slot = kProgram;
     CallBody body;
     Caller caller;
     absl::Duration wait;
@@ -71,15 +71,16 @@ class SimulatedMember {
   };
   using Key = int64_t;
 
-  // Runs `action` after `delay`, later when paused, never in another life.
+  // Runs `action` after `delay`, later when paused, never in another process.
   void Later(absl::Duration delay, std::function<void()> action);
-  void Begin(Lane lane, CallBody body, absl::Duration wait, std::function<void(const Reply*)> done);
+  void Begin(CallSlot slot, CallBody body, absl::Duration wait,
+             std::function<void(const Reply*)> done);
   void Try(Key key);
   void OnAnswer(Key key, const Reply* reply);
-  // Whether the answer says that this member's generation or life is over; notes it.
+  // Whether the answer says that this member's generation or process is over; remembers it.
   bool Over(const Reply& reply);
 
-  // --- simulated_member.cc: the life
+  // --- simulated_member.cc: from start to end of the process
   void Step();
   void NextStep();
   void Join();
@@ -110,13 +111,13 @@ class SimulatedMember {
   void UseGroupStore();
 
   SimulatedWorld& world_;
-  Referee& referee_;
+  InvariantChecker& checker_;
   SimulationRandom& random_;
   const MemberPlan plan_;
   bool calm_ = false;
   bool resting_ = false;
 
-  int64_t life_ = 0;
+  int64_t process_number_ = 0;
   bool alive_ = false;
   bool finishing_ = false;
   Instant paused_until_;
@@ -124,7 +125,7 @@ class SimulatedMember {
 
   int64_t incarnation_ = 0;
   Id128 session_;
-  bool seated_ = false;
+  bool is_joined_ = false;
   bool broken_ = false;
   int64_t generation_ = 0;
   int rank_ = -1;

@@ -54,7 +54,7 @@ void SimulatedMember::EnterRound() {
           int64_t& at = next_number_[name];
           if (round.end->next_number > number) at = std::max(at, round.end->next_number);
           if (round.end->receipt != 0) receipts_.push_back(round.end->receipt);
-          referee_.RoundEnded(plan_.group, generation, name, number, rank_, round);
+          checker_.RoundEnded(plan_.group, generation, name, number, rank_, round);
         });
 }
 
@@ -77,13 +77,14 @@ void SimulatedMember::SendObject() {
   send.value = Value{absl::StrCat(count), 0, true};
   send.wait_consumed = random_.Chance(0.1);
   if (random_.Chance(0.05)) send.expiration = absl::Milliseconds(700);
-  const Referee::Stream stream{plan_.group, generation_, rank_, send.destination, send.tag};
+  const InvariantChecker::Stream stream{plan_.group, generation_, rank_, send.destination,
+                                        send.tag};
   Begin(kProgram, std::move(send), absl::Seconds(1), [this, stream, count](const Reply* reply) {
     if (!alive_) return;
     NextStep();
     if (reply == nullptr) return;
     if (reply->status.ok()) {
-      referee_.Sent(stream, count);
+      checker_.Sent(stream, count);
     } else if (stream.generation == generation_ && !Over(*reply)) {
       Unexpected(SendCall{}, *reply);
     }
@@ -99,7 +100,7 @@ void SimulatedMember::ReceiveObject() {
   const absl::Duration wait = random_.Between(absl::ZeroDuration(), absl::Milliseconds(400));
   Begin(kProgram, receive, wait,
         [this, tag = receive.tag, generation = generation_, rank = rank_](const Reply* reply) {
-          if (reply == nullptr) referee_.MayMiss(plan_.group, generation, rank, tag, 1);
+          if (reply == nullptr) checker_.MayMiss(plan_.group, generation, rank, tag, 1);
           if (!alive_) return;
           NextStep();
           if (reply == nullptr || generation != generation_) return;
@@ -107,7 +108,7 @@ void SimulatedMember::ReceiveObject() {
             int64_t lost = 0;
             const std::string text(reply->status.message());
             static_cast<void>(absl::SimpleAtoi(text.substr(0, text.find(' ')), &lost));
-            referee_.MayMiss(plan_.group, generation, rank, tag, lost);
+            checker_.MayMiss(plan_.group, generation, rank, tag, lost);
             return;
           }
           if (!reply->status.ok()) {
@@ -119,7 +120,7 @@ void SimulatedMember::ReceiveObject() {
           receipts_.push_back(object.receipt);
           int64_t count = 0;
           static_cast<void>(absl::SimpleAtoi(object.payload.bytes(), &count));
-          referee_.Received({plan_.group, generation, object.source, rank, tag}, count,
+          checker_.Received({plan_.group, generation, object.source, rank, tag}, count,
                             object.sequence);
         });
 }
@@ -178,7 +179,7 @@ void SimulatedMember::StoreStep() {
   if (!alive_ || finishing_ || resting_) return;
   again();
   for (const auto& [key, operation] : open_) {
-    if (operation.lane == kTenantStore || operation.lane == kGroupStore) return;
+    if (operation.slot == kTenantStore || operation.slot == kGroupStore) return;
   }
   switch (random_.Below(5)) {
     case 0:
@@ -193,7 +194,7 @@ void SimulatedMember::StoreStep() {
 }
 
 void SimulatedMember::UseGroupStore() {
-  if (!seated_) return;
+  if (!is_joined_) return;
   CallBody body;
   absl::Duration wait;
   switch (random_.Below(4)) {
@@ -232,7 +233,7 @@ void SimulatedMember::UseQueue() {
   if (random_.Chance(0.5)) {
     Begin(kTenantStore, QueuePushCall{"queue", value}, absl::ZeroDuration(),
           [this, value](const Reply* reply) {
-            if (reply != nullptr && reply->status.ok()) referee_.Pushed(value);
+            if (reply != nullptr && reply->status.ok()) checker_.Pushed(value);
           });
     return;
   }
@@ -240,14 +241,14 @@ void SimulatedMember::UseQueue() {
         random_.Between(absl::ZeroDuration(), absl::Seconds(1)),
         [this, operation = last_key_ + 1](const Reply* reply) {
           if (reply == nullptr) {
-            referee_.PopAbandoned();
+            checker_.PopAbandoned();
             return;
           }
           if (!reply->status.ok()) return;
           const auto& popped = std::get<QueuePopReply>(reply->body);
           if (!popped.found) return;
           store_receipts_.push_back(popped.receipt);
-          referee_.Popped(popped.value.bytes(), Id128{static_cast<uint64_t>(incarnation_),
+          checker_.Popped(popped.value.bytes(), Id128{static_cast<uint64_t>(incarnation_),
                                                       static_cast<uint64_t>(operation)});
         });
 }
@@ -258,9 +259,9 @@ void SimulatedMember::UseKey(bool shared) {
     Begin(kTenantStore, AddCall{"counter", delta}, absl::ZeroDuration(),
           [this, delta](const Reply* reply) {
             if (reply == nullptr) {
-              referee_.AddAbandoned(delta);
+              checker_.AddAbandoned(delta);
             } else if (reply->status.ok()) {
-              referee_.Added(delta);
+              checker_.Added(delta);
             }
           });
     return;
@@ -304,7 +305,7 @@ void SimulatedMember::UseKey(bool shared) {
   Begin(kTenantStore, std::move(body), absl::ZeroDuration(),
         [this, key, seen](const Reply* reply) mutable {
           if (reply == nullptr || !reply->status.ok()) {
-            referee_.KeyUnknown(key);
+            checker_.KeyUnknown(key);
             return;
           }
           seen.responded = world_.steps() * 2 + 1;
@@ -327,7 +328,7 @@ void SimulatedMember::UseKey(bool shared) {
             }
           }
           if (seen.revision != 0) key_revisions_[key] = seen.revision;
-          referee_.KeySeen(key, seen);
+          checker_.KeySeen(key, seen);
         });
 }
 

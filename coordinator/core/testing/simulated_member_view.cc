@@ -10,7 +10,7 @@ namespace cohort::coordinator {
 
 void SimulatedMember::AckView(const ViewProposal& proposal) {
   for (const auto& [key, operation] : open_) {
-    if (operation.lane == kView) return;
+    if (operation.slot == kView) return;
   }
   AckViewCall ack;
   ack.proposal = proposal.id;
@@ -21,7 +21,7 @@ void SimulatedMember::AckView(const ViewProposal& proposal) {
       return;
     }
     const auto& view = std::get<ViewReply>(reply->body);
-    if (view.outcome == ViewReply::Outcome::kCommitted) broken_ = true;  // Join tells the seat
+    if (view.outcome == ViewReply::Outcome::kCommitted) broken_ = true;  // Join returns the rank
   });
 }
 
@@ -67,7 +67,7 @@ void SimulatedMember::Propose(ProposeViewCall propose) {
     const auto& view = std::get<ViewReply>(reply->body);
     if (view.outcome == ViewReply::Outcome::kCommitted) {
       if (view.rank < 0) {
-        seated_ = false;
+        is_joined_ = false;
       } else {
         Adopt(view.generation, session_, view.rank, view.world_size);
       }
@@ -91,7 +91,7 @@ void SimulatedMember::AgreeAlive() {
           }
           const RoundEnd& end = *std::get<RoundReply>(reply->body).end;
           next_number_["alive"] = std::max(number + 1, end.next_number);
-          referee_.AgreedAlive(plan_.group, generation_, number, end);
+          checker_.AgreedAlive(plan_.group, generation_, number, end);
         });
 }
 

@@ -25,7 +25,7 @@ std::string Detail(const Call& call) {
     return absl::StrCat(" ", RoundKindName(enter->kind), " ", enter->name, " #", enter->number);
   }
   if (const auto* join = std::get_if<JoinCall>(&call.body)) {
-    return absl::StrCat(" ", join->member, " life ", join->incarnation % 1000);
+    return absl::StrCat(" ", join->member, " incarnation ", join->incarnation % 1000);
   }
   return "";
 }
@@ -52,7 +52,7 @@ SimulatedWorld::SimulatedWorld(const Options& options)
     : options_(options),
       random_(options.seed),
       now_(absl::UnixEpoch() + absl::Hours(1)),
-      account_(std::make_shared<Account>()) {
+      account_(std::make_shared<MemoryAccount>()) {
   Start();
 }
 

@@ -21,12 +21,12 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "coordinator/core/call.h"
 #include "coordinator/core/core.h"
-#include "coordinator/core/effects.h"
-#include "coordinator/core/limits.h"
-#include "coordinator/core/payload.h"
-#include "coordinator/core/reply.h"
+#include "coordinator/core/interface/call.h"
+#include "coordinator/core/interface/effects.h"
+#include "coordinator/core/interface/limits.h"
+#include "coordinator/core/interface/payload.h"
+#include "coordinator/core/interface/reply.h"
 #include "coordinator/core/testing/model_journal.h"
 #include "coordinator/core/testing/simulation_random.h"
 
@@ -84,7 +84,8 @@ class SimulatedWorld {
 
   // Sends one attempt over the network. `done` runs at most once, never inside this function.
   int64_t Send(Call call, Done done);
-  // The caller lost interest: `done` will not run, and the coordinator hears of it later, or never.
+  // The caller lost interest: `done` will not run, and the coordinator learns of it later, or
+  // never.
   void Abandon(int64_t attempt);
   // A call from inside the process, which nothing can disturb but a crash; then `done` runs with
   // null.
@@ -148,7 +149,7 @@ class SimulatedWorld {
   std::vector<Event> events_;
   int64_t last_order_ = 0;
 
-  std::shared_ptr<Account> account_;
+  std::shared_ptr<MemoryAccount> account_;
   std::unique_ptr<Core> core_;
   int64_t boot_ = 0;
   CallId last_id_ = 0;

@@ -7,7 +7,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "base/rank_set.h"
-#include "coordinator/core/testing/referee.h"
+#include "coordinator/core/testing/invariant_checker.h"
 #include "coordinator/core/testing/simulated_member.h"
 #include "coordinator/core/testing/simulated_world.h"
 
@@ -19,8 +19,8 @@ constexpr absl::Duration kConvergence = absl::Seconds(90);
 class Simulation {
  public:
   explicit Simulation(const SimulationOptions& options)
-      : options_(options), world_(WorldOptions(options)), referee_(world_) {
-    world_.on_start = [this] { referee_.OnStart(); };
+      : options_(options), world_(WorldOptions(options)), checker_(world_) {
+    world_.on_start = [this] { checker_.OnStart(); };
   }
 
   SimulationResult Run() {
@@ -39,10 +39,10 @@ class Simulation {
     result.trace = world_.TraceText();
     result.steps = world_.steps();
     result.boots = world_.boot();
-    result.generations = referee_.generations();
-    result.rounds_released = referee_.rounds_released();
-    result.objects_received = referee_.objects_received();
-    result.pops = referee_.pops();
+    result.generations = checker_.generations();
+    result.rounds_released = checker_.rounds_released();
+    result.objects_received = checker_.objects_received();
+    result.pops = checker_.pops();
     return result;
   }
 
@@ -90,9 +90,9 @@ class Simulation {
       groups_.push_back(plan);
       for (int m = 0; m < size; ++m) {
         plan.name = absl::StrCat(plan.group, "-m", m);
-        members_.push_back(std::make_unique<SimulatedMember>(world_, referee_, plan));
+        members_.push_back(std::make_unique<SimulatedMember>(world_, checker_, plan));
       }
-      referee_.Observe(plan.group);
+      checker_.Observe(plan.group);
     }
   }
 
@@ -181,19 +181,19 @@ class Simulation {
   std::string WhyNotTogether() {
     if (!world_.up()) return "the coordinator is down";
     for (const MemberPlan& group : groups_) {
-      int seated = 0, together = 0;
+      int joined = 0, together = 0;
       int64_t newest = 0;
       for (const auto& member : members_) {
         if (member->plan().group == group.group) newest = std::max(newest, member->generation());
       }
       for (const auto& member : members_) {
         if (member->plan().group != group.group) continue;
-        seated += member->seated() ? 1 : 0;
-        together += member->seated() && member->generation() == newest ? 1 : 0;
+        joined += member->is_joined() ? 1 : 0;
+        together += member->is_joined() && member->generation() == newest ? 1 : 0;
       }
-      if (seated != group.spec.max_members || together != seated) {
-        return absl::StrCat(seated, " of ", group.spec.max_members, " members of ", group.group,
-                            " are seated, ", together, " of them in generation ", newest);
+      if (joined != group.spec.max_members || together != joined) {
+        return absl::StrCat(joined, " of ", group.spec.max_members, " members of ", group.group,
+                            " have joined, ", together, " of them in generation ", newest);
       }
     }
     return "";
@@ -209,7 +209,7 @@ class Simulation {
     for (const MemberPlan& group : groups_) CloseGroup(group.group);
     RunFor(absl::Seconds(1));
     CheckTenantStore();
-    referee_.Rest();
+    checker_.Rest();
     // Items that were handed to the dead expire.
     RunFor(absl::Hours(2));
     CheckNothingIsLeft();
@@ -224,7 +224,7 @@ class Simulation {
       Ask(group.group, DumpWaitsCall{}, [&](const Reply* reply) {
         if (reply == nullptr || !reply->status.ok()) return;
         for (const ParkedCall& call : std::get<DumpWaitsReply>(reply->body).calls) {
-          if (call.operation == "watch of events") continue;  // the referee's
+          if (call.operation == "watch of events") continue;  // the checker's
           world_.Fail(absl::StrCat(call.operation, " of ", call.member, " waits at rest, for ",
                                    FormatRanges(call.waits_on), " since ",
                                    absl::FormatDuration(call.age)));
@@ -233,7 +233,7 @@ class Simulation {
       Ask(group.group, StatsCall{}, [&](const Reply* reply) {
         if (reply == nullptr || !reply->status.ok()) return;
         const auto& stats = std::get<StatsReply>(reply->body);
-        const int64_t allowed = referee_.abandoned_receives(group.group);
+        const int64_t allowed = checker_.abandoned_receives(group.group);
         if (stats.unacknowledged_count > allowed) {
           world_.Fail(absl::StrCat(stats.unacknowledged_count, " objects of ", group.group,
                                    " are not acknowledged at rest; ", allowed, " may be"));
@@ -250,22 +250,22 @@ class Simulation {
       Ask("", QueuePopCall{"queue"}, [&](const Reply* reply) {
         const auto& popped = std::get<QueuePopReply>(reply->body);
         if (!popped.found) return;
-        referee_.Popped(popped.value.bytes(), Id128{1, static_cast<uint64_t>(popped.sequence)});
+        checker_.Popped(popped.value.bytes(), Id128{1, static_cast<uint64_t>(popped.sequence)});
         empty = false;
       });
       RunFor(absl::Milliseconds(20));
     }
-    referee_.CheckQueueDrained();
+    checker_.CheckQueueDrained();
     Ask("", GetCall{{"counter"}}, [&](const Reply* reply) {
       int64_t value = 0;
       for (const KeyValue& found : std::get<GetReply>(reply->body).values) {
         static_cast<void>(absl::SimpleAtoi(found.value.bytes(), &value));
       }
-      referee_.CheckCounter(value);
+      checker_.CheckCounter(value);
     });
     Ask("", DeleteCall{"", true}, [](const Reply*) {});
     RunFor(absl::Seconds(1));
-    referee_.CheckHistories();
+    checker_.CheckHistories();
   }
 
   void CheckNothingIsLeft() {
@@ -288,7 +288,7 @@ class Simulation {
 
   const SimulationOptions options_;
   SimulatedWorld world_;
-  Referee referee_;
+  InvariantChecker checker_;
   std::vector<MemberPlan> groups_;
   std::vector<std::unique_ptr<SimulatedMember>> members_;
   bool healed_ = false;

@@ -12,7 +12,7 @@
 #include "cohort/v1/messaging.pb.h"
 #include "cohort/v1/store.pb.h"
 #include "cohort/v1/unique_id.pb.h"
-#include "coordinator/core/call.h"
+#include "coordinator/core/interface/call.h"
 #include "coordinator/service/codec/decode_context.h"
 
 namespace cohort::coordinator {

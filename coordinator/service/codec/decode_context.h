@@ -3,7 +3,7 @@
 #define COHORT_COORDINATOR_SERVICE_CODEC_DECODE_CONTEXT_H_
 
 #include "absl/time/time.h"
-#include "coordinator/core/limits.h"
+#include "coordinator/core/interface/limits.h"
 
 namespace cohort::coordinator {
 

@@ -5,8 +5,8 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
-#include "base/printable.h"
 #include "base/status_macros.h"
+#include "base/text/printable.h"
 #include "coordinator/service/codec/decode.h"
 #include "coordinator/service/codec/field_checks.h"
 

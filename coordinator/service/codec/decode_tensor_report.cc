@@ -11,7 +11,7 @@
 namespace cohort::coordinator {
 namespace {
 
-constexpr size_t kMaxVerbCharacters = 32;
+constexpr size_t kMaxCollectiveCharacters = 32;
 // The coordinator keeps them for each member; a rank waits for few others at a time.
 constexpr int kMaxWaitsFor = 64;
 
@@ -22,8 +22,9 @@ absl::Status DecodeAge(const std::string& field, const google::protobuf::Duratio
 
 // Terminals of other users show the text.
 absl::Status CheckPrintable(const std::string& field, const std::string& text) {
-  if (text.size() > kMaxVerbCharacters) {
-    return InvalidField(field, absl::StrCat("longer than ", kMaxVerbCharacters, " characters"));
+  if (text.size() > kMaxCollectiveCharacters) {
+    return InvalidField(field,
+                        absl::StrCat("longer than ", kMaxCollectiveCharacters, " characters"));
   }
   if (std::all_of(text.begin(), text.end(), absl::ascii_isprint)) return absl::OkStatus();
   return InvalidField(field, "has other than printable ASCII characters");
@@ -31,12 +32,12 @@ absl::Status CheckPrintable(const std::string& field, const std::string& text) {
 
 absl::Status DecodeTensorOperation(absl::string_view field, const v1::TensorOperation& message,
                                    TensorOperation* operation) {
-  COHORT_RETURN_IF_ERROR(CheckPrintable(absl::StrCat(field, ".verb"), message.verb()));
+  COHORT_RETURN_IF_ERROR(CheckPrintable(absl::StrCat(field, ".collective"), message.collective()));
   COHORT_RETURN_IF_ERROR(CheckPrintable(absl::StrCat(field, ".state"), message.state()));
   COHORT_RETURN_IF_ERROR(CheckNotNegative(absl::StrCat(field, ".number"), message.number()));
   operation->generation = message.generation();
   operation->number = message.number();
-  operation->verb = message.verb();
+  operation->collective = message.collective();
   operation->state = message.state();
   operation->peer = message.peer();
   COHORT_RETURN_IF_ERROR(

@@ -4,7 +4,7 @@
 
 #include "absl/status/status.h"
 #include "cohort/v1/group.pb.h"
-#include "coordinator/core/types.h"
+#include "coordinator/core/interface/types.h"
 #include "coordinator/service/codec/decode_context.h"
 
 namespace cohort::coordinator {

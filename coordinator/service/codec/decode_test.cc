@@ -105,19 +105,19 @@ TEST(DecodeTest, KeepAliveWithATensorReport) {
   R base = Base<R>();
   v1::TensorOperation& open = *base.mutable_tensors()->mutable_open();
   open.set_number(42);
-  open.set_verb("all_reduce");
+  open.set_collective("all_reduce");
   open.set_state("running on the device");
   open.mutable_begun()->set_seconds(3);
   Check<R>(
       base,
-      {{"verb", [](R& r) { r.mutable_tensors()->mutable_open()->set_verb(std::string(33, 'a')); },
-        kInvalid, "tensors.open.verb: longer than 32"},
-       {"control", [](R& r) { r.mutable_tensors()->mutable_last()->set_state("\x1b[2J"); }, kInvalid,
-        "tensors.last.state"},
+      {{"collective",
+        [](R& r) { r.mutable_tensors()->mutable_open()->set_collective(std::string(33, 'a')); },
+        kInvalid, "tensors.open.collective: longer than 32"},
+       {"control", [](R& r) { r.mutable_tensors()->mutable_last()->set_state("\x1b[2J"); },
+        kInvalid, "tensors.last.state"},
        {"number", [](R& r) { r.mutable_tensors()->mutable_open()->set_number(-1); }, kInvalid,
         "tensors.open.number"},
-       {"age",
-        [](R& r) { r.mutable_tensors()->mutable_open()->mutable_begun()->set_seconds(-1); },
+       {"age", [](R& r) { r.mutable_tensors()->mutable_open()->mutable_begun()->set_seconds(-1); },
         kInvalid, "tensors.open.begun"},
        {"64 ranges",
         [](R& r) {

@@ -9,9 +9,9 @@
 #include "absl/status/status.h"
 #include "base/clock.h"
 #include "base/id128.h"
-#include "coordinator/core/account.h"
-#include "coordinator/core/reply.h"
-#include "coordinator/core/types.h"
+#include "coordinator/core/interface/memory_account.h"
+#include "coordinator/core/interface/reply.h"
+#include "coordinator/core/interface/types.h"
 #include "coordinator/service/codec/message_bytes.h"
 #include "coordinator/service/codec/outgoing_blobs.h"
 
@@ -42,7 +42,7 @@ struct EncodeContext {
   EncodeCache* cache = nullptr;
   // Bytes that many answers share are charged here until the last of them has been sent. Null: they
   // are not charged.
-  const std::shared_ptr<Account>* account = nullptr;
+  const std::shared_ptr<MemoryAccount>* account = nullptr;
   int64_t max_bytes_held = 0;
 };
 

@@ -13,8 +13,8 @@
 #include "cohort/v1/common.pb.h"
 #include "cohort/v1/group.pb.h"
 #include "cohort/v1/store.pb.h"
-#include "coordinator/core/reply.h"
-#include "coordinator/core/types.h"
+#include "coordinator/core/interface/reply.h"
+#include "coordinator/core/interface/types.h"
 #include "coordinator/service/codec/encode.h"
 #include "coordinator/service/codec/message_bytes.h"
 

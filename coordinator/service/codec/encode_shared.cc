@@ -87,11 +87,11 @@ std::string SerializeValues(const RoundEnd& end, const EncodeContext& context) {
 
 // Bytes with their charge, until the last message that has them is gone.
 struct ChargedBytes {
-  ChargedBytes(std::shared_ptr<Account> in, std::string text)
+  ChargedBytes(std::shared_ptr<MemoryAccount> in, std::string text)
       : account(std::move(in)),
         bytes(std::move(text)),
         charge(*account, MemoryKind::kOutput, CostOf(bytes)) {}
-  const std::shared_ptr<Account> account;
+  const std::shared_ptr<MemoryAccount> account;
   const std::string bytes;
   const SharedCharge charge;
 };
@@ -105,7 +105,7 @@ absl::Status ShareBytes(std::string bytes, const EncodeContext& context,
     *shared = std::make_shared<const std::string>(std::move(bytes));
     return absl::OkStatus();
   }
-  const Account& account = **context.account;
+  const MemoryAccount& account = **context.account;
   const int64_t cost = CostOf(bytes);
   if (account.held() + cost > Ceiling(context.max_bytes_held, Share::kGoingOn)) {
     return OverMaxBytesHeld(context.max_bytes_held, Share::kGoingOn, account.held(),

@@ -63,7 +63,7 @@ class EncodeTest : public testing::Test {
   MessageBytes message_;
 };
 
-TEST_F(EncodeTest, ALateMemberIsToldSo) {
+TEST_F(EncodeTest, ALateMemberGetsAnErrorThatSaysSo) {
   auto end = EndWith({});
   end->outcome = RoundOutcome::kTimedOut;
   EXPECT_FALSE(Encoded<v1::BarrierResponse>(RoundReply{end, false, Payload()}).result().late());
@@ -94,7 +94,7 @@ TEST_F(EncodeTest, ValuesAreSerialisedOnceForAll) {
 
 // Serialised once, it is charged once, until the last member's answer has been sent.
 TEST_F(EncodeTest, WhatAnswersShareIsChargedUntilTheLastIsGone) {
-  const auto account = std::make_shared<Account>();
+  const auto account = std::make_shared<MemoryAccount>();
   context_.account = &account;
   context_.max_bytes_held = 10000;
   context_.max_inline_bytes = 4000;
@@ -128,7 +128,7 @@ TEST_F(EncodeTest, WhatAnswersShareIsChargedUntilTheLastIsGone) {
 }
 
 TEST_F(EncodeTest, WhatAnswersShareIsRefusedOverMaxBytesHeld) {
-  const auto account = std::make_shared<Account>();
+  const auto account = std::make_shared<MemoryAccount>();
   context_.account = &account;
   context_.max_bytes_held = 10000;
   context_.max_inline_bytes = 4000;
@@ -237,7 +237,7 @@ TEST_F(EncodeTest, ARangePageEndsBeforeItIsTooLarge) {
   EXPECT_EQ(response.next_page_token(), "b");
 }
 
-TEST_F(EncodeTest, AJoinTellsHowLargeValuesTravelInline) {
+TEST_F(EncodeTest, AJoinReturnsTheLimitOfInlineValues) {
   EXPECT_EQ(Encoded<v1::JoinResponse>(JoinReply()).max_inline_bytes(), 1000);
 }
 

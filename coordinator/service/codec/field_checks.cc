@@ -5,8 +5,8 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
-#include "base/printable.h"
 #include "base/status_macros.h"
+#include "base/text/printable.h"
 
 namespace cohort::coordinator {
 namespace {

@@ -13,7 +13,7 @@
 #include "base/id128.h"
 #include "base/rank_set.h"
 #include "cohort/v1/common.pb.h"
-#include "coordinator/core/call.h"
+#include "coordinator/core/interface/call.h"
 #include "coordinator/service/codec/decode_context.h"
 #include "google/protobuf/duration.pb.h"
 
@@ -37,7 +37,7 @@ absl::Status CheckNameOrEmpty(absl::string_view field, absl::string_view value);
 absl::Status CheckKey(absl::string_view field, absl::string_view value);
 absl::Status CheckPrefix(absl::string_view field, absl::string_view value);
 // Checks a caller's free text, which others see in error texts, logs and tables. Fails if it is too
-// long; else makes it printable in place (base/printable.h).
+// long; else makes it printable in place (base/text/printable.h).
 absl::Status CleanText(absl::string_view field, std::string* text, size_t max_characters);
 absl::Status CheckBytes(absl::string_view field, absl::string_view value, size_t max_bytes);
 absl::Status CheckNotNegative(absl::string_view field, int64_t value);

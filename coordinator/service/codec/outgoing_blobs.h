@@ -20,9 +20,9 @@
 #include "absl/time/time.h"
 #include "base/clock.h"
 #include "base/id128.h"
-#include "base/mutex.h"
-#include "coordinator/core/payload.h"
-#include "coordinator/core/types.h"
+#include "base/threads/mutex.h"
+#include "coordinator/core/interface/payload.h"
+#include "coordinator/core/interface/types.h"
 
 namespace cohort::coordinator {
 

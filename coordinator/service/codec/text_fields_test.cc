@@ -7,7 +7,7 @@
 #include <variant>
 #include <vector>
 
-#include "base/printable.h"
+#include "base/text/printable.h"
 #include "coordinator/service/codec/decode.h"
 #include "gmock/gmock.h"
 #include "google/protobuf/descriptor.h"
@@ -48,7 +48,7 @@ const std::map<std::string, Kind>& Fields() {
       {"JoinRequest.LabelsEntry.value", Kind::kText},
       {"LeaveRequest.reason", Kind::kText},
       {"KeepAliveRequest.progress_operation", Kind::kText},
-      {"TensorOperation.verb", Kind::kName},
+      {"TensorOperation.collective", Kind::kName},
       {"TensorOperation.state", Kind::kName},
       {"ListGroupsRequest.page_token", Kind::kName},
       {"ProposeViewRequest.add", Kind::kName},

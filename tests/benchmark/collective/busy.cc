@@ -10,7 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "base/status_macros.h"
-#include "tests/benchmark/collective/stop_signal.h"
+#include "tests/benchmark/collective/processes/stop_signal.h"
 
 namespace cohort::benchmark {
 namespace {
@@ -27,7 +27,7 @@ constexpr int kFirstId = 1'000'000;
 struct Run {
   Entrant* entrant = nullptr;
   std::string implementation;
-  bool tells_memory = false;
+  bool names_memory = false;
   int id = 0;
   int64_t batch = kMinBatch;
   absl::Status status;
@@ -46,7 +46,7 @@ std::vector<Run> RunsOf(const std::vector<Result>& best, std::vector<Entrant>& e
     Run run;
     run.entrant = &*found;
     run.implementation = result.implementation;
-    run.tells_memory = result.tells_memory;
+    run.names_memory = result.names_memory;
     run.id = ++last_id;
     const double batch = kBatchSeconds / std::max(Median(result.seconds), 1e-9);
     run.batch = std::clamp(static_cast<int64_t>(batch), kMinBatch, kMaxBatch);
@@ -55,9 +55,9 @@ std::vector<Run> RunsOf(const std::vector<Result>& best, std::vector<Entrant>& e
   return runs;
 }
 
-absl::Status TakeTurn(const BusyOptions& options, Beside beside, Run& run) {
+absl::Status RunSlice(const BusyOptions& options, Beside beside, Run& run) {
   Team& team = *run.entrant->team;
-  const absl::Time end = absl::Now() + options.turn;
+  const absl::Time end = absl::Now() + options.slice;
   do {
     if (StopSignal() != 0) return absl::CancelledError("stopped");
     COHORT_RETURN_IF_ERROR(team.Sample(run.id, run.batch, NameOf(beside)));
@@ -103,7 +103,7 @@ absl::Status PrintTimes(const Run& run, Collective collective, int64_t bytes, bo
     row["members"] = run.entrant->team->members();
     row["bytes"] = bytes;
     row["implementation"] = run.implementation;
-    if (run.tells_memory) row["memory"] = MemoryName(run.entrant->memory);
+    if (run.names_memory) row["memory"] = MemoryName(run.entrant->memory);
     row["beside"] = NameOf(beside);
     row["median_us"] = Rounded(times.median_us, 3);
     row["p99_us"] = Rounded(times.p99_us, 3);
@@ -163,7 +163,7 @@ int RunBusy(const BusyOptions& options, Background& background, Collective colle
       for (Run& run : runs) {
         if (!run.status.ok()) continue;
         run.status = background.Set(beside);
-        if (run.status.ok()) run.status = TakeTurn(options, beside, run);
+        if (run.status.ok()) run.status = RunSlice(options, beside, run);
         // The members that are not timed sleep, and the background does, too.
         run.status.Update(background.Set(Beside::kNothing));
       }

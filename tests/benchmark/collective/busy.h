@@ -13,8 +13,8 @@
 #include "tests/benchmark/child_process.h"
 #include "tests/benchmark/collective/contest.h"
 #include "tests/benchmark/collective/field.h"
+#include "tests/benchmark/collective/processes/work.h"
 #include "tests/benchmark/collective/rival.h"
-#include "tests/benchmark/collective/work.h"
 #include "tests/benchmark/report.h"
 
 namespace cohort::benchmark {
@@ -28,11 +28,11 @@ std::string NameOf(Beside beside);
 struct BusyOptions {
   std::string load;    // the program busy_load
   double share = 0.3;  // that it takes of one processor
-  uint32_t seed = 1;   // of its turns
+  uint32_t seed = 1;   // of its time slices
   FieldOptions field;  // of the other group
   int rounds = 5;
   // The time of one entrant in one round, for each background.
-  absl::Duration turn = absl::Milliseconds(300);
+  absl::Duration slice = absl::Milliseconds(300);
 };
 
 // The background: the load and the other group, which rest unless Set runs them.

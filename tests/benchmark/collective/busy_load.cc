@@ -1,5 +1,5 @@
 // Takes a share of one processor until it is killed, like a neighbour on the same machine. It works
-// and sleeps in turns whose lengths come from a seed, and touches little memory.
+// and sleeps in time slices whose lengths come from a seed, and touches little memory.
 //
 //   busy_load --share 0.3 --seed 1
 #include <time.h>
@@ -24,10 +24,11 @@ std::chrono::nanoseconds ProcessorTime() {
 
 [[noreturn]] void Run(double share, uint32_t seed) {
   std::mt19937 random(seed);
-  // A turn of work and the sleep behind it, in milliseconds: from below a time slice to several.
-  std::uniform_real_distribution<double> turn(1, 20);
+  // A time slice of work and the sleep behind it, in milliseconds: from below a time slice to
+  // several.
+  std::uniform_real_distribution<double> slice(1, 20);
   while (true) {
-    const std::chrono::duration<double, std::milli> length(turn(random));
+    const std::chrono::duration<double, std::milli> length(slice(random));
     const auto end = ProcessorTime() + length * share;
     while (ProcessorTime() < end) {
     }
@@ -43,7 +44,7 @@ int main(int argc, char** argv) {
   uint32_t seed = 1;
   CLI::App app("Takes a share of one processor");
   app.add_option("--share", share, "of one processor")->check(CLI::Range(0.01, 1.0));
-  app.add_option("--seed", seed, "of the lengths of its turns");
+  app.add_option("--seed", seed, "of the lengths of its time slices");
   CLI11_PARSE(app, argc, argv);
   cohort::benchmark::Run(share, seed);
 }

@@ -29,7 +29,7 @@ void AddCohort(const FieldOptions& options, Field& field) {
           const std::string folder = FolderOf(arguments);
           const std::string coordinator = absl::StrCat("unix:", folder, "/coordinator");
           std::vector<Command> commands = OneForEachRank(
-              absl::StrCat(options.programs, "/", program), options.members, arguments);
+              absl::StrCat(options.programs, "/members/", program), options.members, arguments);
           commands.push_back({options.coordinator, "--listen", coordinator, "--metrics-listen", "",
                               "--journal", "memory"});
           for (int rank = 0; workers && rank < options.members; ++rank) {
@@ -41,10 +41,10 @@ void AddCohort(const FieldOptions& options, Field& field) {
         },
         field);
     entrant.collectives = AllCollectives();
-    entrant.tells_memory = true;
+    entrant.names_memory = true;
     if (name == "grpc") {
       // The floor of small calls.
-      entrant.tells_memory = false;
+      entrant.names_memory = false;
       entrant.collectives = {Collective::kAllReduce};
       entrant.max_bytes = 4 << 10;
       field.entrants.push_back(entrant);

@@ -30,9 +30,9 @@
 #include "tests/benchmark/collective/busy.h"
 #include "tests/benchmark/collective/contest.h"
 #include "tests/benchmark/collective/field.h"
-#include "tests/benchmark/collective/stop_signal.h"
+#include "tests/benchmark/collective/processes/stop_signal.h"
 #include "tests/benchmark/collective/table.h"
-#include "tests/failure/host_network.h"
+#include "tests/failure/testing/host_network.h"
 
 namespace cohort::benchmark {
 namespace {
@@ -61,7 +61,7 @@ void AddFlags(CLI::App& app, Flags& flags) {
                "and all_reduce and broadcast unless said otherwise");
   app.add_option("--load", flags.beside.share, "with --busy: what that process takes")
       ->check(CLI::Range(0.01, 1.0));
-  app.add_option("--seed", flags.beside.seed, "with --busy: of its turns");
+  app.add_option("--seed", flags.beside.seed, "with --busy: of its time slices");
   app.add_option("--members", flags.field.members, "how many ranks")->check(CLI::Range(2, 64));
   app.add_option("--sizes", flags.sizes, "in bytes; 64K and 1M are understood")
       ->transform(CLI::AsSizeValue(false))
@@ -121,7 +121,7 @@ int RunAllBusy(Flags flags) {
   flags.beside.field = flags.field;
   if (flags.quick) {
     flags.beside.rounds = 2;
-    flags.beside.turn = absl::Milliseconds(50);
+    flags.beside.slice = absl::Milliseconds(50);
   }
   const auto background = Background::Start(flags.beside);
   if (!background.ok()) {

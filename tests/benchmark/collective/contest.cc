@@ -6,7 +6,7 @@
 
 #include "absl/status/statusor.h"
 #include "base/status_macros.h"
-#include "tests/benchmark/collective/stop_signal.h"
+#include "tests/benchmark/collective/processes/stop_signal.h"
 #include "tests/benchmark/report.h"
 
 namespace cohort::benchmark {
@@ -75,7 +75,7 @@ absl::Status Try(const ContestOptions& options, Run& run) {
   return absl::OkStatus();
 }
 
-absl::Status TakeTurn(Run& run) {
+absl::Status RunSlice(Run& run) {
   COHORT_RETURN_IF_ERROR(MakeReady(run));
   COHORT_ASSIGN_OR_RETURN(const double seconds, run.entrant->team->Run(run.id, run.iterations));
   run.seconds.push_back(seconds);
@@ -159,7 +159,7 @@ std::vector<Result> ResultsOf(std::vector<Run>& runs) {
         Result result;
         result.implementation = implementation;
         result.memory = memory;
-        result.tells_memory = run.entrant->tells_memory;
+        result.names_memory = run.entrant->names_memory;
         found = results.insert(results.end(), std::move(result));
       }
       if (!run.status.ok()) found->status.Update(run.status);
@@ -191,7 +191,7 @@ std::vector<Result> RunContest(const ContestOptions& options, Collective collect
       if (StopSignal() != 0) return {};
       const bool is_done =
           round >= options.min_rounds && run.spent > absl::ToDoubleSeconds(options.budget);
-      if (run.IsIn() && !is_done) Note(TakeTurn(run), run);
+      if (run.IsIn() && !is_done) Note(RunSlice(run), run);
     }
     if (round + 1 == kSureAfter) DropThoseBehind(kBehind, runs);
   }

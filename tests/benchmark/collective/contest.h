@@ -9,13 +9,14 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "tests/benchmark/collective/field.h"
-#include "tests/benchmark/collective/work.h"
+#include "tests/benchmark/collective/processes/work.h"
 
 namespace cohort::benchmark {
 
 struct ContestOptions {
-  absl::Duration burst = absl::Milliseconds(25);  // how long one turn of one entrant takes, about
-  int64_t min_iterations = 3;                     // in each turn, however long that takes
+  absl::Duration burst =
+      absl::Milliseconds(25);  // how long one time slice of one entrant takes, about
+  int64_t min_iterations = 3;  // in each time slice, however long that takes
   int rounds = 9;
   int min_rounds = 3;
   // An entrant that has run this long drops out once it has `min_rounds`.
@@ -25,7 +26,7 @@ struct ContestOptions {
 // A row of the table: the best entrant of an implementation.
 struct Result {
   std::string implementation;
-  bool tells_memory = false;
+  bool names_memory = false;
   Memory memory = Memory::kPlain;
   std::string label;  // of the best, where there were several
   int64_t iterations = 0;

@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "absl/time/time.h"
-#include "tests/benchmark/collective/team.h"
-#include "tests/benchmark/collective/work.h"
-#include "tests/failure/host_network.h"
+#include "tests/benchmark/collective/processes/team.h"
+#include "tests/benchmark/collective/processes/work.h"
+#include "tests/failure/testing/host_network.h"
 
 namespace cohort::benchmark {
 
@@ -27,7 +27,7 @@ struct Entrant {
   std::vector<Collective> collectives;
   int64_t max_bytes = std::numeric_limits<int64_t>::max();
   Memory memory = Memory::kPlain;
-  bool tells_memory = false;  // whether the row has a field "memory"
+  bool names_memory = false;  // whether the row has a field "memory"
   std::string way;            // as the member knows it
 
   int failures = 0;  // so far

@@ -53,8 +53,8 @@ void AddGloo(const FieldOptions& options, Field& field) {
   entrant.team = AddTeam(
       options, "gloo",
       [options](const Command& arguments) {
-        return OneForEachRank(absl::StrCat(options.programs, "/gloo_member"), options.members,
-                              arguments);
+        return OneForEachRank(absl::StrCat(options.programs, "/members/gloo_member"),
+                              options.members, arguments);
       },
       field);
   const auto add = [&](const Algorithm& algorithm, const std::string& mode) {

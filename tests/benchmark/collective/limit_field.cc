@@ -13,8 +13,8 @@ void AddLimit(const FieldOptions& options, Field& field) {
   entrant.team = AddTeam(
       options, "limit",
       [options](const Command& arguments) {
-        return OneForEachRank(absl::StrCat(options.programs, "/limit_member"), options.members,
-                              arguments);
+        return OneForEachRank(absl::StrCat(options.programs, "/members/limit_member"),
+                              options.members, arguments);
       },
       field);
   for (const char* way : {"cached", "streaming"}) {

@@ -51,7 +51,7 @@ Command Mpirun(const FieldOptions& options, const Setting& setting) {
                     folder, "-x", absl::StrCat("UCX_POSIX_DIR=", folder)});
   }
   command.insert(command.end(), setting.flags.begin(), setting.flags.end());
-  command.push_back(absl::StrCat(options.programs, "/openmpi_member"));
+  command.push_back(absl::StrCat(options.programs, "/members/openmpi_member"));
   return command;
 }
 

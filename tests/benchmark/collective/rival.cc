@@ -6,7 +6,7 @@
 
 #include "absl/memory/memory.h"
 #include "base/status_macros.h"
-#include "tests/benchmark/collective/work.h"
+#include "tests/benchmark/collective/processes/work.h"
 
 namespace cohort::benchmark {
 namespace {

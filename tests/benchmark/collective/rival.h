@@ -9,7 +9,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "base/mutex.h"
+#include "base/threads/mutex.h"
 #include "tests/benchmark/collective/field.h"
 
 namespace cohort::benchmark {

@@ -70,7 +70,7 @@ Row Table::MakeRow(const Work& work, const Result& result, double limit_us) cons
   row["members"] = members_;
   row["bytes"] = work.bytes;
   row["implementation"] = result.implementation;
-  if (result.tells_memory) row["memory"] = MemoryName(result.memory);
+  if (result.names_memory) row["memory"] = MemoryName(result.memory);
   row["median_us"] = Rounded(median_us, 3);
   row["min_us"] = Rounded(*min * 1e6, 3);
   row["max_us"] = Rounded(*max * 1e6, 3);

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "tests/benchmark/collective/contest.h"
-#include "tests/benchmark/collective/work.h"
+#include "tests/benchmark/collective/processes/work.h"
 #include "tests/benchmark/report.h"
 
 namespace cohort::benchmark {

@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "base/status_macros.h"
-#include "tests/failure/child_process.h"
+#include "tests/failure/testing/child_process.h"
 
 namespace cohort::benchmark {
 namespace {
@@ -15,7 +15,7 @@ namespace {
 using testing::ChildProcess;
 
 // Long, because the process imports PyTorch first.
-constexpr absl::Duration kPatience = absl::Minutes(2);
+constexpr absl::Duration kTimeout = absl::Minutes(2);
 
 class TorchContender final : public DeviceContender {
  public:
@@ -46,7 +46,7 @@ class TorchContender final : public DeviceContender {
     return Answer(numbers);
   }
   absl::StatusOr<std::vector<double>> Answer(size_t numbers) {
-    COHORT_ASSIGN_OR_RETURN(const std::string line, process_->ReadLine(kPatience));
+    COHORT_ASSIGN_OR_RETURN(const std::string line, process_->ReadLine(kTimeout));
     const std::vector<std::string> words = absl::StrSplit(line, ' ');
     std::vector<double> result;
     for (size_t i = 1; i < words.size(); ++i) {

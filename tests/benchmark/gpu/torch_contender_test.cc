@@ -26,7 +26,7 @@ TEST(TorchContenderTest, AsksAndUnderstands) {
   EXPECT_TRUE(absl::IsUnavailable(torch.Verify())) << "it has ended";
 }
 
-TEST(TorchContenderTest, OneThatDoesNotBeginIsNone) {
+TEST(TorchContenderTest, AContenderThatDoesNotStartIsUnavailable) {
   EXPECT_TRUE(absl::IsUnavailable(MakeTorchContender({"/bin/false", ""}, 64).status()));
 }
 

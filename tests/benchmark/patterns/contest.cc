@@ -45,8 +45,8 @@ absl::StatusOr<std::vector<Row>> Run(client::Group& group, const Contest& contes
   }
   std::vector<std::vector<absl::Duration>> samples(count);
   for (int round = 0; round < options.rounds; ++round) {
-    for (size_t turn = 0; turn < count; ++turn) {
-      const size_t i = (turn + static_cast<size_t>(round)) % count;
+    for (size_t step = 0; step < count; ++step) {
+      const size_t i = (step + static_cast<size_t>(round)) % count;
       COHORT_ASSIGN_OR_RETURN(const absl::Duration taken,
                               Time(group, contest.contenders[i], steps[i]));
       samples[i].push_back(taken / steps[i]);

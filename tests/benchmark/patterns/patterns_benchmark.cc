@@ -50,14 +50,14 @@ absl::StatusOr<std::vector<Contest>> ContestsOf(const std::string& pattern, clie
 }
 
 absl::Status RunRank(const Flags& flags) {
-  worker::LocalGroupOptions seat;
-  seat.membership.connection.address = flags.coordinator;
-  seat.membership.group = absl::StrCat("patterns-", flags.patterns[0], "-", flags.size);
-  seat.membership.rank = flags.rank;
-  seat.membership.world_size = flags.size;
-  seat.timeout = kCall;
+  worker::LocalGroupOptions rank_options;
+  rank_options.membership.connection.address = flags.coordinator;
+  rank_options.membership.group = absl::StrCat("patterns-", flags.patterns[0], "-", flags.size);
+  rank_options.membership.rank = flags.rank;
+  rank_options.membership.world_size = flags.size;
+  rank_options.timeout = kCall;
   COHORT_ASSIGN_OR_RETURN(const std::unique_ptr<client::Group> group,
-                          worker::LocalGroup::Create(seat));
+                          worker::LocalGroup::Create(rank_options));
   ContestOptions options;
   if (flags.quick) {
     options.rounds = 5;

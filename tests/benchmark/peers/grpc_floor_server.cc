@@ -19,7 +19,7 @@
 
 #include "CLI/CLI.hpp"
 #include "absl/base/thread_annotations.h"
-#include "base/mutex.h"
+#include "base/threads/mutex.h"
 #include "tests/benchmark/peers/echo.grpc.pb.h"
 
 namespace cohort::benchmark {

@@ -15,11 +15,11 @@ constexpr size_t kMostText = 2048;
 
 absl::Status Broken(absl::string_view what) { return absl::InternalError(what); }
 
-absl::Status CheckRefusal(const absl::Status& refusal) {
-  if (!absl::IsInvalidArgument(refusal) && !absl::IsResourceExhausted(refusal)) {
-    return Broken(refusal.ToString());
+absl::Status CheckError(const absl::Status& error) {
+  if (!absl::IsInvalidArgument(error) && !absl::IsResourceExhausted(error)) {
+    return Broken(error.ToString());
   }
-  if (refusal.message().size() > kMostText) return Broken("a refusal is too long");
+  if (error.message().size() > kMostText) return Broken("an error is too long");
   return absl::OkStatus();
 }
 
@@ -57,10 +57,10 @@ absl::StatusOr<std::string> EncodeAgain(DecodedMap decoded) {
 
 absl::Status CheckEntries(absl::string_view input, bool* accepted) {
   if (const absl::StatusOr<Value> value = DecodeValue(input); !value.ok()) {
-    COHORT_RETURN_IF_ERROR(CheckRefusal(value.status()));
+    COHORT_RETURN_IF_ERROR(CheckError(value.status()));
   }
   absl::StatusOr<DecodedMap> decoded = DecodedMap::Parse(input);
-  if (!decoded.ok()) return CheckRefusal(decoded.status());
+  if (!decoded.ok()) return CheckError(decoded.status());
   COHORT_RETURN_IF_ERROR(CheckTensors(decoded->tensors()));
   // Equal keys are merged, and numbers may be encoded longer than necessary. So the first encoding
   // is the one that must round-trip.

@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "client/parallel/messages/frame.h"
+#include "client/parallel/messages/message_frame.h"
 
 namespace cohort::parallel::fuzz {
 namespace {
@@ -15,9 +15,9 @@ constexpr size_t kMostText = 2048;
 
 absl::Status Broken(absl::string_view what) { return absl::InternalError(what); }
 
-absl::Status CheckRefusal(const absl::Status& refusal) {
-  if (!absl::IsInvalidArgument(refusal)) return Broken(refusal.ToString());
-  if (refusal.message().size() > kMostText) return Broken("a refusal is too long");
+absl::Status CheckError(const absl::Status& error) {
+  if (!absl::IsInvalidArgument(error)) return Broken(error.ToString());
+  if (error.message().size() > kMostText) return Broken("an error is too long");
   return absl::OkStatus();
 }
 
@@ -65,7 +65,7 @@ std::string Sample(FrameKind kind, absl::string_view note, const std::vector<Ten
 absl::Status CheckFrame(absl::string_view input, bool* accepted) {
   if (input.size() < kHeader) return absl::OkStatus();  // callers never pass less
   absl::StatusOr<Frame> frame = DecodeFrameHeader(input);
-  if (!frame.ok()) return CheckRefusal(frame.status());
+  if (!frame.ok()) return CheckError(frame.status());
   if (EncodedBytes(*frame) < kFrameHeaderBytes) return Broken("a frame shorter than its header");
   absl::string_view body = input.substr(kHeader);
   if (frame->body_bytes > body.size()) return absl::OkStatus();  // the rest has not come yet
@@ -78,7 +78,7 @@ absl::Status CheckFrame(absl::string_view input, bool* accepted) {
   if (encoded != input.substr(0, encoded.size())) return Broken("another frame when encoded again");
 
   const absl::StatusOr<Body> decoded = DecodeBody(*frame, body);
-  if (!decoded.ok()) return CheckRefusal(decoded.status());
+  if (!decoded.ok()) return CheckError(decoded.status());
   COHORT_RETURN_IF_ERROR(CheckBody(*frame, body, *decoded));
   if (accepted != nullptr) *accepted = true;
   return absl::OkStatus();
@@ -90,9 +90,9 @@ std::vector<std::string> SampleFrames() {
   Frame grant;
   grant.kind = FrameKind::kGrant;
   grant.number = 4;
-  Frame refusal = grant;
-  refusal.kind = FrameKind::kRefusal;
-  refusal.bytes = EncodeStatus(absl::ResourceExhaustedError("too large"));
+  Frame error = grant;
+  error.kind = FrameKind::kReject;
+  error.bytes = EncodeStatus(absl::ResourceExhaustedError("too large"));
   Frame later = grant;
   later.kind = FrameKind::kMessage;
   later.body_later = true;
@@ -102,7 +102,7 @@ std::vector<std::string> SampleFrames() {
           Sample(FrameKind::kMessage, "a note", {small, small}, Elements::kLater),
           Sample(FrameKind::kMessage, "behind", {small, small}, Elements::kBehind),
           EncodeFrame(grant),
-          EncodeFrame(refusal),
+          EncodeFrame(error),
           EncodeFrame(later)};
 }
 

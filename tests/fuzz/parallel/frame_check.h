@@ -1,4 +1,4 @@
-// Bytes that another rank may send in place of a message: client/parallel/messages/frame.h.
+// Bytes that another rank may send in place of a message: client/parallel/messages/message_frame.h.
 #ifndef COHORT_TESTS_FUZZ_PARALLEL_FRAME_CHECK_H_
 #define COHORT_TESTS_FUZZ_PARALLEL_FRAME_CHECK_H_
 

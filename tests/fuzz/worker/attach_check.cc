@@ -13,21 +13,21 @@
 #include "cohort/v1/attach.pb.h"
 #include "tests/fuzz/worker/descriptors.h"
 #include "tests/fuzz/worker/fuzz_gpu.h"
-#include "worker/service/attach_server.h"
-#include "worker/service/session_table.h"
+#include "worker/daemon/server/attach_server.h"
+#include "worker/daemon/sessions/session_table.h"
 
 namespace cohort::worker::fuzz {
 namespace {
 
 using shm::LocalSocket;
 
-constexpr absl::Duration kPatience = absl::Seconds(10);
-// The server's own descriptors, sockets of guests that are leaving, and those that a run of the
+constexpr absl::Duration kTimeout = absl::Seconds(10);
+// The server's own descriptors, sockets of clients that are leaving, and those that a run of the
 // fuzzer has open.
 constexpr int kMostFds = 200;
-enum Form { kBare, kHello, kRegistration, kHandOver, kDeviceRegistration, kForms };
+enum Form { kBare, kHello, kRegistration, kSendConnections, kDeviceRegistration, kForms };
 
-Instant Soon() { return Clock::Steady().Now() + kPatience; }
+Instant Soon() { return Clock::Steady().Now() + kTimeout; }
 
 struct World {
   FuzzGpu gpu = MakeFuzzGpu();
@@ -45,9 +45,9 @@ World& TheWorld() {
   return *world;
 }
 
-class Guest {
+class AttachingClient {
  public:
-  Guest(Input input, AttachCounts& counts) : input_(input), counts_(counts) {}
+  AttachingClient(Input input, AttachCounts& counts) : input_(input), counts_(counts) {}
 
   absl::Status Run() {
     World& world = TheWorld();
@@ -62,7 +62,7 @@ class Guest {
     }
     if (status.ok() && greeted_) {
       pollfd ended = {session_->ended_fd(), POLLIN, 0};
-      if (poll(&ended, 1, static_cast<int>(absl::ToInt64Milliseconds(kPatience))) != 1) {
+      if (poll(&ended, 1, static_cast<int>(absl::ToInt64Milliseconds(kTimeout))) != 1) {
         status = absl::InternalError("the session outlives its client");
       }
     }
@@ -118,8 +118,8 @@ class Guest {
       case kRegistration:
         request.mutable_register_memory()->set_bytes(kHeapBytes);
         return absl::StrCat(request.SerializeAsString(), body);
-      case kHandOver:
-        request.mutable_hand_over_group()->set_group(1);
+      case kSendConnections:
+        request.mutable_send_connections()->set_group(1);
         return absl::StrCat(request.SerializeAsString(), body);
       case kDeviceRegistration: {
         v1::RegisterDeviceMemory& memory = *request.mutable_register_device_memory();
@@ -159,7 +159,7 @@ class Guest {
 
 absl::Status CheckAttach(absl::string_view input, AttachCounts* counts) {
   AttachCounts own;
-  return Guest(Input(input), counts != nullptr ? *counts : own).Run();
+  return AttachingClient(Input(input), counts != nullptr ? *counts : own).Run();
 }
 
 std::vector<std::string> SampleAttaches() {
@@ -179,7 +179,7 @@ std::vector<std::string> SampleAttaches() {
       message(kRegistration, {FdKind::kHeap}),        // before the hello
       hello + message(kRegistration, {}),
       hello + message(kRegistration, {FdKind::kHeap, FdKind::kHeap}),
-      hello + message(kHandOver, {}),
+      hello + message(kSendConnections, {}),
       hello + hello,
       hello + message(kBare, {FdKind::kHeap}, "\377\377"),
       // 2^64-1 bytes, and one.

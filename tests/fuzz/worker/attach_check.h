@@ -1,4 +1,4 @@
-// Messages that a client may send to the attach socket: worker/service/attach_server.h.
+// Messages that a client may send to the attach socket: worker/daemon/server/attach_server.h.
 #ifndef COHORT_TESTS_FUZZ_WORKER_ATTACH_CHECK_H_
 #define COHORT_TESTS_FUZZ_WORKER_ATTACH_CHECK_H_
 
@@ -15,7 +15,7 @@ struct AttachCounts {
   int refused = 0;
 };
 
-// An input: messages, each with its form (1 byte: bare, hello, registration, hand-over, device
+// An input: messages, each with its form (1 byte: bare, hello, registration, connections, device
 // registration), its descriptors (see ReadFds), its length (1 byte) and body. Errors: INTERNAL
 // names the violated rule. The server answers each message, or closes. No client can change the
 // size of registered memory. The session ends with its client, and nothing of it stays.

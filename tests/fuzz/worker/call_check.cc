@@ -7,9 +7,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "cohort/v1/worker.pb.h"
+#include "worker/daemon/methods/collective_request.h"
+#include "worker/daemon/tensors/tensor_table.h"
 #include "worker/group/executing_group.h"
-#include "worker/service/collective_request.h"
-#include "worker/service/tensor_table.h"
 
 namespace cohort::worker::fuzz {
 namespace {
@@ -37,7 +37,7 @@ class LoneRank final : public ExecutingGroup {
   int64_t generation() const override { return 1; }
   int rank() const override { return 0; }
   int size() const override { return 1; }
-  DevicePlane* plane() const override { return nullptr; }
+  GpuContext* gpu_context() const override { return nullptr; }
   absl::Status Rejoin(absl::Duration) override { return Never(); }
   absl::StatusOr<Tensor> Allocate(DataType type, const Shape& shape, Device) override {
     if (ElementCount(shape) * SizeOf(type) > kMaxScratch) {
@@ -149,11 +149,11 @@ std::vector<std::string> SampleCalls() {
       {{2, 2}, {1, 1}, 0},
   };
   std::vector<std::string> samples;
-  for (int verb = 0; verb <= v1::Collective_MAX; ++verb) {
+  for (int collective = 0; collective <= v1::Collective_MAX; ++collective) {
     for (const Form& form : forms) {
       for (const bool is_inline : {false, true}) {
         v1::RunCollectiveRequest request;
-        request.set_collective(static_cast<v1::Collective>(verb));
+        request.set_collective(static_cast<v1::Collective>(collective));
         request.set_reduce_op(1);
         v1::TensorRef ref;
         ref.mutable_layout()->set_data_type(static_cast<int>(DataType::kF32));

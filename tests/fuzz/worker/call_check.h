@@ -1,4 +1,4 @@
-// Tensor descriptors of a client's calls: worker/service/collective_request.h.
+// Tensor descriptors of a client's calls: worker/daemon/methods/collective_request.h.
 #ifndef COHORT_TESTS_FUZZ_WORKER_CALL_CHECK_H_
 #define COHORT_TESTS_FUZZ_WORKER_CALL_CHECK_H_
 

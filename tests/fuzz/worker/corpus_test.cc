@@ -11,7 +11,7 @@
 #include "gtest/gtest.h"
 #include "tests/fuzz/worker/attach_check.h"
 #include "tests/fuzz/worker/call_check.h"
-#include "tests/fuzz/worker/hand_over_check.h"
+#include "tests/fuzz/worker/connections_check.h"
 #include "tests/fuzz/worker/peer_check.h"
 #include "tests/fuzz/worker/queue_check.h"
 
@@ -29,7 +29,7 @@ std::vector<std::string> Inputs(std::vector<std::string> samples, const std::str
   return samples;
 }
 
-TEST(CorpusTest, GuestsAreAnsweredAndLeaveNothing) {
+TEST(CorpusTest, AttachingClientsGetAnswersAndLeaveNothing) {
   AttachCounts counts;
   for (const std::string& input : Inputs(SampleAttaches(), "attach")) {
     const absl::Status status = CheckAttach(input, &counts);
@@ -41,9 +41,9 @@ TEST(CorpusTest, GuestsAreAnsweredAndLeaveNothing) {
 
 TEST(CorpusTest, WhatIsHandedOverIsTakenOrRefused) {
   int taken_in_all = 0;
-  for (const std::string& input : Inputs(SampleHandOvers(), "hand_over")) {
+  for (const std::string& input : Inputs(SampleConnections(), "connections")) {
     bool taken = false;
-    const absl::Status status = CheckHandOver(input, &taken);
+    const absl::Status status = CheckReceiveConnections(input, &taken);
     EXPECT_TRUE(status.ok()) << testing::PrintToString(input) << ": " << status.message();
     taken_in_all += taken ? 1 : 0;
   }
@@ -72,7 +72,7 @@ TEST(CorpusTest, APeerCanOnlyEndTheCall) {
   EXPECT_GT(done, 0);
 }
 
-TEST(CorpusTest, TheOtherEndOfAQueueIsNotBelieved) {
+TEST(CorpusTest, AQueueChecksTheBytesOfItsPeer) {
   auto* const before = google::protobuf::SetLogHandler(nullptr);
   int done = 0;
   for (const std::string& input : Inputs(SampleQueues(), "queue")) {

@@ -12,7 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/shm/segment.h"
-#include "worker/communicator/host/host_space.h"
+#include "worker/communicator/host/shared/host_space.h"
 
 namespace cohort::worker::fuzz {
 namespace {

@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "worker/service/gpu_table.h"
+#include "worker/daemon/gpu/gpu_table.h"
 
 namespace cohort::worker::fuzz {
 

@@ -2,9 +2,9 @@
 
 #include "base/status_macros.h"
 #include "tests/fuzz/worker/fuzz_gpu.h"
-#include "worker/cuda/device.h"
+#include "worker/cuda/device/cuda_device.h"
 #include "worker/cuda/testing/fake_runtime.h"
-#include "worker/group/cuda_gpu.h"
+#include "worker/group/shared_gpu/cuda_gpu.h"
 
 namespace cohort::worker::fuzz {
 

@@ -24,20 +24,20 @@ namespace {
 //                     bit 2: input and output lie in the heap; bit 3: the root; bit 4: in place
 //   collective, type, reduction, count (1 byte each)
 //   stage (1 byte)    of the other's second line, if its lines are proper
-//   places (16 bytes) of the other's tensors, as its lines claim
+//   offsets (16 bytes) of the other's tensors, as its lines claim
 //   writes            area (1 byte), offset (2 bytes), length (1 byte), bytes
 constexpr int kOwnRankBit = 1;
 constexpr int kProperBit = 2;
 constexpr int kHeapBit = 4;
 constexpr int kRootBit = 8;
 constexpr int kInPlaceBit = 16;
-constexpr int kVerbs = 10;
+constexpr int kCollectiveCount = 10;
 // The collectives of flat memory, by the number in an input. The last one stands for messages.
-constexpr Collective kCollectives[kVerbs] = {Collective::kAllReduce,     Collective::kReduce,
-                                             Collective::kBroadcast,     Collective::kAllGather,
-                                             Collective::kReduceScatter, Collective::kAllToAll,
-                                             Collective::kGather,        Collective::kScatter,
-                                             Collective::kBarrier,       Collective::kExchange};
+constexpr Collective kCollectives[kCollectiveCount] = {
+    Collective::kAllReduce, Collective::kReduce,        Collective::kBroadcast,
+    Collective::kAllGather, Collective::kReduceScatter, Collective::kAllToAll,
+    Collective::kGather,    Collective::kScatter,       Collective::kBarrier,
+    Collective::kExchange};
 
 constexpr std::array<int64_t, 16> kCounts = {
     0, 1, 3, 4, 8, 33, 65, 1000, 2048, 4097, 8192, 9000, 70000, 200001, 700000, 3000000};
@@ -93,15 +93,15 @@ class Call {
     proper_ = (who & kProperBit) != 0;
     in_heap_ = (who & kHeapBit) != 0;
     in_place_ = (who & kInPlaceBit) != 0;
-    verb_ = input_.Byte() % kVerbs;
-    operation_.collective = kCollectives[verb_];
+    collective_ = input_.Byte() % kCollectiveCount;
+    operation_.collective = kCollectives[collective_];
     operation_.type = kDataTypes[input_.Byte() % kDataTypes.size()];
     operation_.reduction.op = kReduceOps[input_.Byte() % kReduceOps.size()];
     operation_.count = kCounts[input_.Byte() % kCounts.size()];
     while (operation_.count * SizeOf(operation_.type) > kMostBytes) operation_.count /= 2;
     operation_.root = HasRoot(operation_.collective) && (who & kRootBit) != 0 ? 1 : 0;
     stage_ = input_.Byte() % 8;
-    places_ = input_.Bytes(16);
+    offsets_ = input_.Bytes(16);
     writes_ = input_.Rest();
   }
 
@@ -120,8 +120,8 @@ class Call {
     heaps[static_cast<size_t>(1 - own_)] = *other_heap;
     HostCommunicator rank(HostMemory{*std::move(space), std::move(heaps)}, own_);
     PlaceTensors(**own_heap);
-    for (uint64_t turn = 1; turn <= 3; turn += 2) {
-      if (proper_) Prepare(*lines, turn);
+    for (uint64_t sequence = 1; sequence <= 3; sequence += 2) {
+      if (proper_) Prepare(*lines, sequence);
       Write(*lines, *others);
       const Instant begin = Clock::Steady().Now();
       const absl::Status status = Do(rank, begin);
@@ -159,31 +159,31 @@ class Call {
     if (in_place_) input_data_ = output_;
   }
 
-  // Writes the lines as the other rank would, for a call with one meeting or two.
-  void Prepare(const HostSpace& space, uint64_t turn) const {
-    for (uint64_t next = turn; next < turn + 2; ++next) {
+  // Writes the lines as the other rank would, for a call with one barrier or two.
+  void Prepare(const HostSpace& space, uint64_t sequence) const {
+    for (uint64_t next = sequence; next < sequence + 2; ++next) {
       ArrivalLine& line = space.line(1 - own_, next);
-      line.key = KeyOf(operation_, next == turn ? 0 : stage_);
-      std::memcpy(line.data, places_.data(), places_.size());
-      line.turn.store(next);
+      line.key = KeyOf(operation_, next == sequence ? 0 : stage_);
+      std::memcpy(line.data, offsets_.data(), offsets_.size());
+      line.sequence.store(next);
     }
     Channel& channel = space.channel(1 - own_, own_);
-    for (uint64_t number = turn; number < turn + Channel::kFragments; ++number) {
+    for (uint64_t number = sequence; number < sequence + Channel::kFragments; ++number) {
       FragmentLine& line = channel.line(number);
       line.count = operation_.count;
       line.type = static_cast<uint8_t>(operation_.type);
       line.tag = 0;
-      line.place = 0;
-      std::memcpy(&line.place, places_.data(), std::min(places_.size(), sizeof(line.place)));
-      // A place beyond the buffer can only mean the heap.
-      const bool in_heap = line.place >= space.fragment_bytes();
+      line.offset = 0;
+      std::memcpy(&line.offset, offsets_.data(), std::min(offsets_.size(), sizeof(line.offset)));
+      // An offset beyond the buffer can only mean the heap.
+      const bool in_heap = line.offset >= space.fragment_bytes();
       line.bytes = static_cast<uint32_t>(
           in_heap ? 0
                   : std::min<int64_t>(operation_.count * SizeOf(operation_.type),
                                       Channel::kSmallBytes));
       line.number.store(number);
     }
-    space.channel(own_, 1 - own_).taken.number.store(turn == 1 ? 8 : 16);
+    space.channel(own_, 1 - own_).taken.number.store(sequence == 1 ? 8 : 16);
   }
 
   void Write(const HostSpace& space, const shm::Segment& whole) const {
@@ -228,10 +228,10 @@ class Call {
   bool proper_ = false;
   bool in_heap_ = false;
   bool in_place_ = false;
-  int verb_ = 0;
+  int collective_ = 0;
   FlatCall operation_;
   int stage_ = 0;
-  absl::string_view places_;
+  absl::string_view offsets_;
   absl::string_view writes_;
   std::unique_ptr<char[]> memory_[2];
   char* input_data_ = nullptr;
@@ -250,25 +250,29 @@ std::vector<std::string> SamplePeers() {
   const auto number = [](int64_t value) {
     return std::string(reinterpret_cast<const char*>(&value), sizeof(value));
   };
-  const int64_t places[] = {0, -1, 64, int64_t{kHeapBytes} - 64, int64_t{1} << 62};
-  for (int verb = 0; verb < kVerbs; ++verb) {
+  const int64_t offsets[] = {0, -1, 64, int64_t{kHeapBytes} - 64, int64_t{1} << 62};
+  for (int collective = 0; collective < kCollectiveCount; ++collective) {
     for (const int who :
          {kProperBit, kProperBit | kOwnRankBit | kHeapBit, kProperBit | kHeapBit | kRootBit}) {
       for (const int count : {3, 8, 12, 15}) {
-        for (const int64_t place : places) {
-          const char head[] = {
-              static_cast<char>(who), static_cast<char>(verb), 11, 0, static_cast<char>(count), 3};
-          samples.push_back(std::string(head, sizeof(head)) + number(place) + number(place));
+        for (const int64_t offset : offsets) {
+          const char head[] = {static_cast<char>(who),
+                               static_cast<char>(collective),
+                               11,
+                               0,
+                               static_cast<char>(count),
+                               3};
+          samples.push_back(std::string(head, sizeof(head)) + number(offset) + number(offset));
         }
       }
     }
   }
   // Impossible counts of taken fragments, such as a negative one: area 7.
   for (int64_t taken : {int64_t{-5}, int64_t{1} << 62, int64_t{5}}) {
-    for (int turn = 0; turn < 2; ++turn) {
+    for (int sequence = 0; sequence < 2; ++sequence) {
       const char head[] = {kProperBit | kOwnRankBit | kHeapBit, 0, 11, 0, 15, 3};
       std::string sample = std::string(head, sizeof(head)) + number(0) + number(int64_t{24} << 20);
-      sample += std::string({7, static_cast<char>(turn * 64), 0, 8});
+      sample += std::string({7, static_cast<char>(sequence * 64), 0, 8});
       samples.push_back(sample + number(taken));
     }
   }

@@ -11,26 +11,26 @@
 #include "base/clock.h"
 #include "base/shm/local_socket.h"
 #include "base/status_macros.h"
-#include "client/parallel/queue/local_door.h"
-#include "client/parallel/queue/local_reader.h"
-#include "client/parallel/queue/record_reader.h"
-#include "client/parallel/queue/ring_source.h"
-#include "client/parallel/queue/ring_writer.h"
-#include "client/parallel/queue/terms.h"
-#include "client/parallel/queue/wire_text.h"
+#include "client/parallel/queue/connections/handshake.h"
+#include "client/parallel/queue/connections/local_acceptor.h"
+#include "client/parallel/queue/connections/local_reader.h"
+#include "client/parallel/queue/ring/record_reader.h"
+#include "client/parallel/queue/ring/ring_source.h"
+#include "client/parallel/queue/ring/ring_writer.h"
+#include "client/parallel/queue/ring/wire_text.h"
 #include "cohort/v1/queue.pb.h"
 #include "tests/fuzz/worker/input.h"
 
 namespace cohort::worker::fuzz {
 namespace {
 
-using parallel::LocalDoor;
+using parallel::LocalAcceptor;
 using parallel::PageMemory;
-using parallel::Patience;
 using parallel::RecordHeader;
 using parallel::RingMemory;
 using parallel::RingSource;
 using parallel::RingWriter;
+using parallel::WaitLimit;
 
 // An input begins with one byte, its kind modulo 4:
 //   a writer    shift (8 bytes), then steps, each: how (1 byte: bit 0, it ends; bit 1, the reader
@@ -39,7 +39,7 @@ using parallel::RingWriter;
 //   readers     steps, each: the page (1 byte), the field (1 byte), the number written to it
 //               (8 bytes), the size of the writer's next value (2 bytes)
 //   messages    any bytes: a handle, a hello, a welcome, a text
-//   guests      packets, each: length (1 byte), bytes; a length of 0xFF: a proper hello
+//   readers     packets, each: length (1 byte), bytes; a length of 0xFF: a proper hello
 constexpr int kKinds = 4;
 constexpr int kWriter = 0;
 constexpr int kReaders = 1;
@@ -52,8 +52,8 @@ constexpr absl::Duration kSoon = absl::Seconds(10);
 const char kToken[] = "0123456789abcdef";
 
 absl::Status Violation(absl::string_view what) { return absl::InternalError(what); }
-Patience AtOnce() { return Patience(absl::ZeroDuration(), nullptr); }
-Patience Soon() { return Patience(kSoon, nullptr); }
+WaitLimit AtOnce() { return WaitLimit(absl::ZeroDuration(), nullptr); }
+WaitLimit Soon() { return WaitLimit(kSoon, nullptr); }
 
 bool CanTravel(absl::string_view text) { return parallel::WireText(text, text.size()) == text; }
 
@@ -125,19 +125,19 @@ absl::Status CheckWriter(Input input, int* done) {
   return absl::OkStatus();
 }
 
-class PlainSeat final : public parallel::ReaderSeat {
+class PlainSlot final : public parallel::ReaderSlot {
  public:
-  PlainSeat(std::string name, std::shared_ptr<PageMemory> page)
-      : ReaderSeat(std::move(name), "here"), page_(std::move(page)) {}
+  PlainSlot(std::string name, std::shared_ptr<PageMemory> page)
+      : ReaderSlot(std::move(name), "here"), page_(std::move(page)) {}
   parallel::ReaderPage& page() override { return page_->page(); }
   void Admitted() override {}
   void Wake() override { page().reader_sleeps.store(0); }
-  void Left(absl::string_view why) override { told_ = CanTravel(why) && !why.empty(); }
-  bool told() const { return told_; }
+  void Left(absl::string_view why) override { left_ = CanTravel(why) && !why.empty(); }
+  bool left() const { return left_; }
 
  private:
   const std::shared_ptr<PageMemory> page_;
-  bool told_ = false;
+  bool left_ = false;
 };
 
 // Checks a writer whose readers write arbitrary numbers into their pages. The last reader is
@@ -145,19 +145,19 @@ class PlainSeat final : public parallel::ReaderSeat {
 absl::Status CheckReaders(Input input, int* done) {
   COHORT_ASSIGN_OR_RETURN(const std::shared_ptr<RingMemory> ring, RingMemory::Create(kRing));
   RingWriter writer(ring, false);
-  std::vector<std::shared_ptr<PlainSeat>> seats;
+  std::vector<std::shared_ptr<PlainSlot>> slots;
   for (const char* name : {"liar 1", "liar 2", "honest"}) {
     COHORT_ASSIGN_OR_RETURN(std::shared_ptr<PageMemory> page, PageMemory::Create());
-    seats.push_back(std::make_shared<PlainSeat>(name, std::move(page)));
-    writer.Admit(seats.back());
+    slots.push_back(std::make_shared<PlainSlot>(name, std::move(page)));
+    writer.Admit(slots.back());
   }
   COHORT_ASSIGN_OR_RETURN(std::shared_ptr<PageMemory> page, PageMemory::Create());
-  page->page().head.store(seats[2]->page().head.load());
+  page->page().head.store(slots[2]->page().head.load());
   RingSource source(ring, page, "rank 0");
   parallel::RecordReader records(source, kMostValue);
   ring->header().parties.store(1000);  // so that no process spins
   for (int step = 0; step < kMostSteps && !input.empty(); ++step) {
-    parallel::ReaderPage& other = seats[input.Byte() % 2]->page();
+    parallel::ReaderPage& other = slots[input.Byte() % 2]->page();
     const uint8_t field = input.Byte() % 5;
     const auto number = input.Number<uint64_t>();
     if (field == 0) other.head.store(number);
@@ -171,7 +171,7 @@ absl::Status CheckReaders(Input input, int* done) {
     // A value this large passes through the ring in parts, which no thread here reads meanwhile.
     if (value.size() >= kRing / 4) return absl::OkStatus();
     const absl::StatusOr<std::string> read = records.Next(AtOnce());
-    seats[2]->page().head.store(page->page().head.load());
+    slots[2]->page().head.store(page->page().head.load());
     if (status.ok() != read.ok() || (read.ok() && *read != value)) {
       return Violation(
           absl::StrCat("an honest reader gets something else: ", read.status().ToString()));
@@ -179,9 +179,9 @@ absl::Status CheckReaders(Input input, int* done) {
     if (status.ok()) ++*done;
   }
   for (size_t i = 0; i < 2; ++i) {
-    if (seats[i]->gone() != seats[i]->told()) return Violation("a reader that is not told why");
+    if (slots[i]->gone() != slots[i]->left()) return Violation("a reader that is not told why");
   }
-  if (seats[2]->gone()) return Violation("an honest reader lost its seat");
+  if (slots[2]->gone()) return Violation("an honest reader lost its slot");
   return absl::OkStatus();
 }
 
@@ -213,22 +213,23 @@ absl::Status CheckMessages(absl::string_view bytes) {
   return absl::OkStatus();
 }
 
-absl::Status CheckGuests(Input input, int* done) {
+absl::Status CheckConnections(Input input, int* done) {
   v1::QueueHandle handle = Handle();
   COHORT_ASSIGN_OR_RETURN(std::shared_ptr<RingMemory> ring, RingMemory::Create(kRing));
   const auto writer = std::make_shared<RingWriter>(std::move(ring), true);
-  COHORT_ASSIGN_OR_RETURN(const std::unique_ptr<LocalDoor> door, LocalDoor::Open(writer, handle));
-  handle.set_local(door->name());
+  COHORT_ASSIGN_OR_RETURN(const std::unique_ptr<LocalAcceptor> acceptor,
+                          LocalAcceptor::Open(writer, handle));
+  handle.set_local(acceptor->name());
   const Instant deadline = Clock::Steady().Now() + kSoon;
-  COHORT_ASSIGN_OR_RETURN(const shm::LocalSocket guest,
+  COHORT_ASSIGN_OR_RETURN(const shm::LocalSocket connection,
                           shm::LocalSocket::Connect(handle.local(), deadline));
   for (int packet = 0; packet < kMostSteps && !input.empty(); ++packet) {
     const uint8_t length = input.Byte();
     v1::QueueLocalStep hello;
-    *hello.mutable_hello() = parallel::HelloTo(handle, "a guest");
+    *hello.mutable_hello() = parallel::HelloTo(handle, "a reader");
     const std::string bytes =
         length == 0xFF ? hello.SerializeAsString() : std::string(input.Bytes(length));
-    if (bytes.empty() || !guest.Send(bytes, {}, absl::InfinitePast()).ok()) break;
+    if (bytes.empty() || !connection.Send(bytes, {}, absl::InfinitePast()).ok()) break;
   }
   COHORT_ASSIGN_OR_RETURN(const auto source,
                           parallel::OpenLocalReader(handle, "a proper reader", deadline));
@@ -264,7 +265,7 @@ absl::Status CheckQueue(absl::string_view bytes, int* done) {
     case kMessages:
       return CheckMessages(input.Rest());
     default:
-      return CheckGuests(input, done);
+      return CheckConnections(input, done);
   }
 }
 

@@ -1,5 +1,5 @@
-// The bytes that the other end of a message queue may leave in shared memory or send to the door:
-// client/parallel/queue.
+// The bytes that the other end of a message queue may leave in shared memory or send to the
+// acceptor: client/parallel/queue.
 #ifndef COHORT_TESTS_FUZZ_WORKER_QUEUE_CHECK_H_
 #define COHORT_TESTS_FUZZ_WORKER_QUEUE_CHECK_H_
 
@@ -15,7 +15,7 @@ namespace cohort::worker::fuzz {
 //
 // Errors: INTERNAL names the violated rule. Calls end at their deadlines, with an error of the
 // queue's contract, whose text can travel. No value is longer than was agreed. A writer only waits
-// for readers that are there. The door admits every proper reader, whatever came before. `done`
+// for readers that are there. The acceptor admits every proper reader, whatever came before. `done`
 // (may be null): the number of values read and written.
 absl::Status CheckQueue(absl::string_view input, int* done = nullptr);
 

@@ -1,5 +1,5 @@
 // Fuzzes the bytes that the other end of a message queue leaves in shared memory or sends to the
-// door. queue_check.cc has the input's format, and queue_check.h the rules.
+// acceptor. queue_check.cc has the input's format, and queue_check.h the rules.
 //
 //   tests/fuzz/run.sh 60 queue_fuzz
 #include "tests/fuzz/worker/fuzz_target.h"

@@ -43,24 +43,24 @@ Instant Later(Instant deadline) {
 HierarchicalCommunicator::HierarchicalCommunicator(Levels levels, Hosts hosts)
     : levels_(std::move(levels)),
       hosts_(std::move(hosts)),
-      places_(PlacesOf(hosts_)),
-      own_(places_[static_cast<size_t>(levels_.mesh->rank())]),
+      positions_(PositionsOf(hosts_)),
+      own_(positions_[static_cast<size_t>(levels_.mesh->rank())]),
       even_(std::all_of(hosts_.begin(), hosts_.end(), [this](const std::vector<int>& ranks) {
         return ranks.size() == hosts_[0].size();
       })) {}
 
-std::vector<HierarchicalCommunicator::Place> HierarchicalCommunicator::PlacesOf(
+std::vector<HierarchicalCommunicator::HostPosition> HierarchicalCommunicator::PositionsOf(
     const Hosts& hosts) {
   size_t ranks = 0;
   for (const std::vector<int>& host : hosts) ranks += host.size();
-  std::vector<Place> places(ranks);
+  std::vector<HostPosition> positions(ranks);
   for (size_t host = 0; host < hosts.size(); ++host) {
     for (size_t index = 0; index < hosts[host].size(); ++index) {
-      places[static_cast<size_t>(hosts[host][index])] = {static_cast<int>(host),
-                                                         static_cast<int>(index)};
+      positions[static_cast<size_t>(hosts[host][index])] = {static_cast<int>(host),
+                                                            static_cast<int>(index)};
     }
   }
-  return places;
+  return positions;
 }
 
 absl::Status HierarchicalCommunicator::Agree(const FlatCall& call, Instant deadline) {
@@ -144,7 +144,7 @@ absl::Status HierarchicalCommunicator::BroadcastInLevels(const FlatCall& call, c
                                                          void* output, Instant deadline) {
   const int64_t element = SizeOf(call.type);
   const Instant far = Sooner(deadline);
-  const Place from = places_[static_cast<size_t>(call.root)];
+  const HostPosition from = positions_[static_cast<size_t>(call.root)];
   const bool at_root = own_.host == from.host;
   if (!even_) {
     if (at_root) {
@@ -177,16 +177,17 @@ absl::Status HierarchicalCommunicator::AllGatherInLevels(const FlatCall& call, c
   const Instant far = Sooner(deadline);
   const int64_t bytes = call.count * SizeOf(call.type);
   const int64_t column = levels_.across->size() * bytes;
-  // One column for each place on a host, with the inputs of the ranks at that place on all hosts.
+  // One column for each position on a host, with the inputs of the ranks at that position on all
+  // hosts.
   scratch_.resize(static_cast<size_t>(size() * bytes));
   char* const own = scratch_.data() + own_.index * column;
   COHORT_RETURN_IF_ERROR(levels_.across->AllGather(input, own, call.count, call.type, far));
   COHORT_RETURN_IF_ERROR(levels_.inside->AllGather(
       own, scratch_.data(), call.count * levels_.across->size(), call.type, Later(deadline)));
   for (int rank = 0; rank < size(); ++rank) {
-    const Place& place = places_[static_cast<size_t>(rank)];
+    const HostPosition& position = positions_[static_cast<size_t>(rank)];
     std::memcpy(At(output, rank * bytes),
-                scratch_.data() + place.index * column + place.host * bytes,
+                scratch_.data() + position.index * column + position.host * bytes,
                 static_cast<size_t>(bytes));
   }
   return absl::OkStatus();
@@ -200,8 +201,8 @@ absl::Status HierarchicalCommunicator::ReduceScatterInLevels(const FlatCall& cal
   const int64_t column = levels_.across->size() * bytes;
   scratch_.resize(static_cast<size_t>(size() * bytes));
   for (int rank = 0; rank < size(); ++rank) {
-    const Place& place = places_[static_cast<size_t>(rank)];
-    std::memcpy(scratch_.data() + place.index * column + place.host * bytes,
+    const HostPosition& position = positions_[static_cast<size_t>(rank)];
+    std::memcpy(scratch_.data() + position.index * column + position.host * bytes,
                 At(input, rank * bytes), static_cast<size_t>(bytes));
   }
   char* const own = scratch_.data() + own_.index * column;

@@ -22,8 +22,8 @@ struct Levels {
   // The ranks of this host, through shared memory, in their order in Hosts.
   std::unique_ptr<Communicator> inside;
   // One rank of each host, over sockets, in the order of hosts. If all hosts have equally many
-  // ranks, the ranks with this rank's place on its host; otherwise the first of each host, and null
-  // on the others.
+  // ranks, the ranks with this rank's position on its host; otherwise the first of each host, and
+  // null on the others.
   std::unique_ptr<Communicator> across;
 };
 
@@ -53,20 +53,23 @@ class HierarchicalCommunicator final : public Communicator {
   absl::StatusOr<int> AwaitMessage(absl::Span<const int> peers, Instant deadline) override {
     return levels_.mesh->AwaitMessage(peers, deadline);
   }
-  absl::Status ExchangeNotes(absl::Span<const Transfer> notes, Instant deadline) override {
-    return levels_.mesh->ExchangeNotes(notes, deadline);
+  absl::Status ExchangeControlMessages(absl::Span<const Transfer> messages,
+                                       Instant deadline) override {
+    return levels_.mesh->ExchangeControlMessages(messages, deadline);
   }
-  absl::StatusOr<bool> HasNote(int peer) override { return levels_.mesh->HasNote(peer); }
+  absl::StatusOr<bool> HasControlMessage(int peer) override {
+    return levels_.mesh->HasControlMessage(peer);
+  }
   void Drain(Instant deadline) override { levels_.inside->Drain(deadline); }
   void Abort(absl::string_view cause) override;
 
  private:
-  struct Place {
+  struct HostPosition {
     int host = 0;
     int index = 0;  // among its ranks
   };
 
-  static std::vector<Place> PlacesOf(const Hosts& hosts);
+  static std::vector<HostPosition> PositionsOf(const Hosts& hosts);
 
   // Whether the call is worth two levels.
   bool TakesLevels(const FlatCall& call) const;
@@ -85,8 +88,8 @@ class HierarchicalCommunicator final : public Communicator {
 
   const Levels levels_;
   const Hosts hosts_;
-  const std::vector<Place> places_;  // by rank
-  const Place own_;
+  const std::vector<HostPosition> positions_;  // by rank
+  const HostPosition own_;
   const bool even_;  // as many ranks on each host
   std::vector<char> scratch_;
 };

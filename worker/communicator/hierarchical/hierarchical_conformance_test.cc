@@ -4,8 +4,8 @@
 
 #include "worker/communicator/hierarchical/hierarchical_communicator.h"
 #include "worker/communicator/host/host_communicator.h"
-#include "worker/communicator/host/host_space.h"
-#include "worker/communicator/socket/listener.h"
+#include "worker/communicator/host/shared/host_space.h"
+#include "worker/communicator/socket/mesh/rank_listener.h"
 #include "worker/communicator/socket/socket_communicator.h"
 #include "worker/communicator/testing/conformance.h"
 

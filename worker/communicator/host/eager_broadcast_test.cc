@@ -17,13 +17,13 @@
 #include "base/clock.h"
 #include "gtest/gtest.h"
 #include "worker/communicator/host/host_communicator.h"
-#include "worker/communicator/host/host_space.h"
+#include "worker/communicator/host/shared/host_space.h"
 #include "worker/communicator/mismatch.h"
 
 namespace cohort::worker {
 namespace {
 
-constexpr int kAhead = HostSpace::kLines / 2;
+constexpr int kMaxLead = HostSpace::kLines / 2;
 constexpr absl::Duration kShort = absl::Milliseconds(50);
 
 Instant In(absl::Duration duration) { return Clock::Steady().Now() + duration; }
@@ -76,11 +76,11 @@ void ExpectWorks(HostCommunicator& rank) {
 
 TEST(EagerBroadcastTest, TheRootGoesOnAndNothingIsLost) {
   auto ranks = MakeRanks(2);
-  for (int32_t i = 0; i < kAhead; ++i) {
+  for (int32_t i = 0; i < kMaxLead; ++i) {
     int32_t value = 1000 + i;
     ASSERT_TRUE(BroadcastOne(*ranks[0], value, 0, In(absl::ZeroDuration())).ok()) << i;
   }
-  for (int32_t i = 0; i < kAhead; ++i) {
+  for (int32_t i = 0; i < kMaxLead; ++i) {
     int32_t value = 0;
     ASSERT_TRUE(BroadcastOne(*ranks[1], value, 0).ok());
     EXPECT_EQ(value, 1000 + i);
@@ -92,11 +92,11 @@ TEST(EagerBroadcastTest, TheRootWaitsForWhoIsTooFarBehindAndNamesIt) {
   int32_t value = 7;
   absl::Status status;
   int calls = 0;
-  while (status.ok() && calls <= 2 * kAhead) {
+  while (status.ok() && calls <= 2 * kMaxLead) {
     status = BroadcastOne(*ranks[0], value, 0, In(kShort));
     ++calls;
   }
-  EXPECT_EQ(calls, kAhead + 1);
+  EXPECT_EQ(calls, kMaxLead + 1);
   EXPECT_TRUE(absl::IsDeadlineExceeded(status)) << status;
   EXPECT_TRUE(absl::StrContains(status.message(), "rank 1 did not come")) << status;
   EXPECT_TRUE(absl::IsAborted(BroadcastOne(*ranks[1], value, 0)));
@@ -144,12 +144,12 @@ TEST(EagerBroadcastTest, WhoCalledSomethingElseHearsAtOnceAndTheRootWithItsNextC
     value = 21;
     ASSERT_TRUE(Sum(rank, value).ok());
     EXPECT_EQ(value, 42);
-    const absl::Status overdue = rank.TakeDeferredError();
+    const absl::Status deferred = rank.TakeDeferredError();
     if (rank.rank() == 0) {
-      EXPECT_TRUE(absl::IsInvalidArgument(overdue)) << overdue;
-      EXPECT_TRUE(absl::StrContains(overdue.message(), "rank 1 all_reduce of 1 i32")) << overdue;
+      EXPECT_TRUE(absl::IsInvalidArgument(deferred)) << deferred;
+      EXPECT_TRUE(absl::StrContains(deferred.message(), "rank 1 all_reduce of 1 i32")) << deferred;
     } else {
-      EXPECT_TRUE(overdue.ok()) << overdue;
+      EXPECT_TRUE(deferred.ok()) << deferred;
     }
     EXPECT_TRUE(rank.TakeDeferredError().ok());
     ExpectWorks(rank);
@@ -197,9 +197,9 @@ TEST(EagerBroadcastTest, OfTwoRootsBothHear) {
     int32_t value = 1;
     ASSERT_TRUE(BroadcastOne(rank, value, rank.rank()).ok());
     ASSERT_TRUE(Sum(rank, value).ok());
-    const absl::Status overdue = rank.TakeDeferredError();
-    EXPECT_TRUE(absl::IsInvalidArgument(overdue)) << overdue;
-    EXPECT_TRUE(absl::StrContains(overdue.message(), "root 1")) << overdue;
+    const absl::Status deferred = rank.TakeDeferredError();
+    EXPECT_TRUE(absl::IsInvalidArgument(deferred)) << deferred;
+    EXPECT_TRUE(absl::StrContains(deferred.message(), "root 1")) << deferred;
     ExpectWorks(rank);
   });
 }
@@ -211,7 +211,7 @@ TEST(EagerBroadcastTest, WhoWasToldIsNotToldAgain) {
     const absl::Status status =
         rank.EagerBroadcast(values, values, rank.rank() == 1 ? 2 : 1, DataType::kI32, 0, Soon());
     EXPECT_EQ(status.ok(), rank.rank() != 1) << status;
-    for (int i = 0; i < kAhead + 2; ++i) ASSERT_TRUE(BroadcastOne(rank, values[0], 0).ok());
+    for (int i = 0; i < kMaxLead + 2; ++i) ASSERT_TRUE(BroadcastOne(rank, values[0], 0).ok());
     EXPECT_EQ(absl::IsInvalidArgument(rank.TakeDeferredError()), rank.rank() != 1);
     EXPECT_TRUE(rank.TakeDeferredError().ok());
     ExpectWorks(rank);

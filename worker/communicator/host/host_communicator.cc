@@ -8,7 +8,7 @@ namespace cohort::worker {
 namespace {
 
 // Up to this size every rank reduces all of a chunk itself; above, each reduces its slice, and they
-// meet again.
+// wait at the barrier again.
 constexpr int64_t kOneShotBytes = int64_t{16} << 10;
 
 const char* At(const void* from, int64_t bytes) { return static_cast<const char*>(from) + bytes; }
@@ -45,7 +45,7 @@ absl::Status HostCommunicator::Run(const FlatCall& call, const void* input, void
     case Collective::kScatter:
       return RunScatter(call, input, output, deadline);
     default:
-      return meeting_.Meet(call, kPut, deadline);
+      return barrier_.ArriveAndWait(call, kPut, deadline);
   }
 }
 
@@ -88,11 +88,11 @@ absl::Status HostCommunicator::RunAllReduce(const FlatCall& call, const void* in
                     return Done();
                   }
                   const Slice own = SliceOf(rank_, chunk_bytes);
-                  // The place of this rank's slice is free for the result.
+                  // The buffer of this rank's slice is free for the result.
                   void* const slices[] = {At(buffer(rank_), own.begin), At(result, own.begin)};
                   reduce(DepositsAnd(At(input, chunk.at * element + own.begin), own.begin), slices,
                          own.size / element, put_.best());
-                  COHORT_RETURN_IF_ERROR(meeting_.Meet(call, kReduced, deadline));
+                  COHORT_RETURN_IF_ERROR(barrier_.ArriveAndWait(call, kReduced, deadline));
                   for (int step = 1; step < size(); ++step) {
                     const int owner = (rank_ + step) % size();
                     const Slice slice = SliceOf(owner, chunk_bytes);
@@ -171,17 +171,17 @@ absl::Status HostCommunicator::RunBroadcast(const FlatCall& call, const void* in
 absl::Status HostCommunicator::RunEagerBroadcast(const FlatCall& call, const void* input,
                                                  void* output, Instant deadline) {
   const int64_t bytes = call.count * SizeOf(call.type);
-  if (bytes > space_.ahead_bytes()) {
+  if (bytes > space_.eager_broadcast_bytes()) {
     return RunBroadcast(call, input, output, deadline);
   }
   const bool in_line = bytes <= static_cast<int64_t>(ArrivalLine::kDataBytes);
   if (rank_ == call.root) {
-    CopyOne(in_line ? meeting_.own_data() : space_.ahead(call.root, meeting_.turn() + 1), input,
-            bytes);
+    CopyOne(in_line ? barrier_.own_data() : space_.eager_slot(call.root, barrier_.sequence() + 1),
+            input, bytes);
   }
-  COHORT_RETURN_IF_ERROR(meeting_.Follow(call, call.root, deadline));
+  COHORT_RETURN_IF_ERROR(barrier_.Follow(call, call.root, deadline));
   const void* const data =
-      in_line ? meeting_.data(call.root) : space_.ahead(call.root, meeting_.turn());
+      in_line ? barrier_.data(call.root) : space_.eager_slot(call.root, barrier_.sequence());
   CopyOne(output, rank_ == call.root ? input : data, bytes);
   return Done();
 }
@@ -371,16 +371,17 @@ absl::Status HostCommunicator::Exchange(absl::Span<const Transfer> transfers, In
   return mailbox_.Exchange(transfers, deadline);
 }
 
-absl::Status HostCommunicator::ExchangeNotes(absl::Span<const Transfer> notes, Instant deadline) {
-  static_assert(kNoteBytes <= static_cast<int64_t>(FragmentLine::kDataBytes));
-  COHORT_RETURN_IF_ERROR(CheckNotes(notes, rank_, size()));
-  return notes_.Exchange(notes, deadline);
+absl::Status HostCommunicator::ExchangeControlMessages(absl::Span<const Transfer> messages,
+                                                       Instant deadline) {
+  static_assert(kMaxControlMessageBytes <= static_cast<int64_t>(FragmentLine::kDataBytes));
+  COHORT_RETURN_IF_ERROR(CheckControlMessages(messages, rank_, size()));
+  return control_mailbox_.Exchange(messages, deadline);
 }
 
 void HostCommunicator::Drain(Instant deadline) {
-  meeting_.Drain(deadline);
+  barrier_.Drain(deadline);
   mailbox_.Drain(deadline);
-  notes_.Drain(deadline);
+  control_mailbox_.Drain(deadline);
 }
 
 void HostCommunicator::Abort(absl::string_view cause) { waiter_.SetPoison(cause); }

@@ -10,11 +10,11 @@
 #include "worker/communicator/arguments.h"
 #include "worker/communicator/communicator.h"
 #include "worker/communicator/host/host_mailbox.h"
-#include "worker/communicator/host/host_space.h"
-#include "worker/communicator/host/meeting.h"
-#include "worker/communicator/host/reduce_kernel.h"
-#include "worker/communicator/host/store_choice.h"
-#include "worker/communicator/host/waiter.h"
+#include "worker/communicator/host/reduce/reduce_kernel.h"
+#include "worker/communicator/host/reduce/store_choice.h"
+#include "worker/communicator/host/shared/arrival_barrier.h"
+#include "worker/communicator/host/shared/futex_waiter.h"
+#include "worker/communicator/host/shared/host_space.h"
 
 namespace cohort::worker {
 
@@ -28,13 +28,15 @@ struct HostMemory {
   bool gives_way = false;    // waits without spinning, as where ranks outnumber processors
 };
 
-// There are three ways, by size and by the place of the tensors:
+// There are three paths, by size and by the memory of the tensors:
 //
 // - small: each rank copies the data that others need into its arrival line or its buffer, and all
-//   meet once. Each rank then reads the data that it needs and computes its own result.
-// - direct: all tensors that other ranks touch lie in the ranks' heaps. The ranks meet and exchange
-//   the places of their tensors. Each rank does its slice of the work, from all inputs to all
-//   outputs, and they meet again. A rank's traffic for an all_reduce is twice the tensor's size.
+//   wait at one barrier. Each rank then reads the data that it needs and computes its own result.
+// - direct: all tensors that other ranks touch lie in the ranks' heaps. The ranks wait at a barrier
+// and exchange
+//   the heap offsets of their tensors. Each rank does its slice of the work, from all inputs to all
+//   outputs, and they wait at a barrier again. A rank's traffic for an all_reduce is twice the
+//   tensor's size.
 // - staged: all other calls. Like small, with one chunk of the buffers at a time.
 //
 // The calling thread does its rank's share; the communicator has no threads.
@@ -48,19 +50,22 @@ class HostCommunicator final : public Communicator {
 
   absl::Status Run(const FlatCall& call, const void* input, void* output,
                    Instant deadline) override;
-  absl::Status TakeDeferredError() override { return meeting_.TakeDeferredError(); }
+  absl::Status TakeDeferredError() override { return barrier_.TakeDeferredError(); }
   absl::Status Exchange(absl::Span<const Transfer> transfers, Instant deadline) override;
   absl::StatusOr<bool> HasMessage(int peer) override { return mailbox_.HasMessage(peer); }
   absl::StatusOr<int> AwaitMessage(absl::Span<const int> peers, Instant deadline) override {
     return mailbox_.AwaitMessage(peers, deadline);
   }
-  absl::Status ExchangeNotes(absl::Span<const Transfer> notes, Instant deadline) override;
-  absl::StatusOr<bool> HasNote(int peer) override { return notes_.HasMessage(peer); }
+  absl::Status ExchangeControlMessages(absl::Span<const Transfer> messages,
+                                       Instant deadline) override;
+  absl::StatusOr<bool> HasControlMessage(int peer) override {
+    return control_mailbox_.HasMessage(peer);
+  }
   void Drain(Instant deadline) override;
   void Abort(absl::string_view cause) override;
 
  private:
-  // The stages of one operation's meetings.
+  // The stages of one operation's barriers.
   static constexpr int kPut = 0;
   static constexpr int kPutLate = 1;
   static constexpr int kReduced = 2;
@@ -71,10 +76,10 @@ class HostCommunicator final : public Communicator {
     int64_t at = 0;
     int64_t size = 0;
   };
-  // The steps of a large operation. `direct` is the direct way; `put` and `take` are the staged
-  // way.
-  struct Ways {
-    // Whether the inputs or the outputs must lie in heaps for the direct way.
+  // The steps of a large operation. `direct` is the direct path; `put` and `take` are the staged
+  // path.
+  struct Paths {
+    // Whether the inputs or the outputs must lie in heaps for the direct path.
     bool needs_inputs = false;
     bool needs_outputs = false;
     // How many chunks lie side by side in one buffer.
@@ -99,24 +104,24 @@ class HostCommunicator final : public Communicator {
   absl::Status RunGather(const FlatCall& call, const void* input, void* output, Instant deadline);
   absl::Status RunScatter(const FlatCall& call, const void* input, void* output, Instant deadline);
 
-  // Copies `bytes` to where all ranks can read them, and meets. deposit(rank) is then a rank's
-  // copy, until the next deposit. `bytes_of_all` is the largest number of bytes of any rank, where
-  // they differ.
+  // Copies `bytes` to where all ranks can read them, and waits at the barrier. deposit(rank) is
+  // then a rank's copy, until the next deposit. `bytes_of_all` is the largest number of bytes of
+  // any rank, where they differ.
   absl::Status Deposit(const FlatCall& call, const void* data, int64_t bytes, Instant deadline,
                        int64_t bytes_of_all = 0);
-  absl::Status MeetForBuffers(const FlatCall& call, int stage, Instant deadline);
-  const char* deposit(int rank) const { return in_line_ ? meeting_.data(rank) : buffer(rank); }
+  absl::Status ArriveForBuffers(const FlatCall& call, int stage, Instant deadline);
+  const char* deposit(int rank) const { return in_line_ ? barrier_.data(rank) : buffer(rank); }
   // Returns the deposits of all ranks, by rank, each from byte `offset` on.
   const std::vector<const void*>& Deposits(int64_t offset);
   // Like Deposits; this rank's own data, which it has not deposited, is at `own`.
   const std::vector<const void*>& DepositsAnd(const void* own, int64_t offset);
 
-  absl::Status Large(const FlatCall& call, const void* input, void* output, const Ways& ways,
+  absl::Status Large(const FlatCall& call, const void* input, void* output, const Paths& paths,
                      Instant deadline);
   enum class Agreed { kDirect, kStaged, kMixed };
-  // Reads from the last meeting where the tensors of all ranks lie.
-  absl::StatusOr<Agreed> LearnPlaces(const FlatCall& call, const Ways& ways);
-  Chunk FirstChunk(const FlatCall& call, const Ways& ways) const;
+  // Reads from the last barrier where the tensors of all ranks lie.
+  absl::StatusOr<Agreed> ReadHeapOffsets(const FlatCall& call, const Paths& paths);
+  Chunk FirstChunk(const FlatCall& call, const Paths& paths) const;
 
   // Copies into this rank's buffer, for others to read.
   void Put(void* to, const void* from, int64_t bytes);
@@ -134,7 +139,7 @@ class HostCommunicator final : public Communicator {
   // each byte in other ranks' memory. Runs `body` for each slice that this rank takes.
   void ForShare(int64_t bytes, int copies, int64_t touched,
                 absl::FunctionRef<void(Slice, Stores)> body);
-  // The tensors of the direct way, each from byte `offset` on.
+  // The tensors of the direct path, each from byte `offset` on.
   const std::vector<const void*>& Inputs(int64_t offset);
   const std::vector<void*>& Outputs(int64_t offset) { return OutputsBut(nullptr, offset); }
   // Like Outputs, without the output that is `input` itself.
@@ -151,17 +156,17 @@ class HostCommunicator final : public Communicator {
   const std::vector<int> names_;
   const int rank_;
   const int64_t stream_from_;
-  Waiter waiter_;
-  Meeting meeting_;
+  FutexWaiter waiter_;
+  ArrivalBarrier barrier_;
   HostMailbox mailbox_;
-  HostMailbox notes_;
+  HostMailbox control_mailbox_;
   int which_ = 0;                       // the buffer of this rank that was used last
   int64_t at_ = 0;                      // where its data begins
   Stores taken_out_ = Stores::kCached;  // how data that was read from buffers is stored
   StoreChoice put_;                     // for data that goes into buffers
   StoreChoice direct_;                  // for data that goes into other ranks' tensors
   bool in_line_ = false;                // whether the last deposits are in arrival lines
-  std::vector<const char*> inputs_;     // by rank, of the direct way
+  std::vector<const char*> inputs_;     // by rank, of the direct path
   std::vector<char*> outputs_;
   std::vector<const void*> from_;
   std::vector<void*> to_;

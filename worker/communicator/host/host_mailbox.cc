@@ -5,7 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "worker/communicator/arguments.h"
-#include "worker/communicator/host/reduce_kernel.h"
+#include "worker/communicator/host/reduce/reduce_kernel.h"
 
 namespace cohort::worker {
 namespace {
@@ -25,13 +25,13 @@ int64_t PieceBytes(int64_t message, int64_t most) {
   return std::clamp(message / kPieces, Channel::kSmallBytes, most);
 }
 
-// The place of a piece in its buffer. It moves on from ring to ring: memory that is rewritten soon
+// The offset of a piece in its buffer. It moves on from ring to ring: memory that is rewritten soon
 // must first be fetched from the reader's cache.
-int64_t PlaceOf(uint64_t fragment, int64_t piece, int64_t room) {
+int64_t OffsetOf(uint64_t fragment, int64_t piece, int64_t room) {
   constexpr auto kUnit = static_cast<int64_t>(kApart);
   const int64_t step = (piece + kUnit - 1) / kUnit * kUnit;
-  const int64_t places = std::max<int64_t>(room / step, 1);
-  return static_cast<int64_t>(fragment / Channel::kFragments) % places * step;
+  const int64_t offsets = std::max<int64_t>(room / step, 1);
+  return static_cast<int64_t>(fragment / Channel::kFragments) % offsets * step;
 }
 
 int64_t BytesOf(const Transfer& transfer) { return transfer.count * SizeOf(transfer.type); }
@@ -64,7 +64,7 @@ int64_t WholeOf(int64_t count, int type) {
 
 }  // namespace
 
-HostMailbox::HostMailbox(const HostSpace& space, const RankHeaps& heaps, const Waiter& waiter,
+HostMailbox::HostMailbox(const HostSpace& space, const RankHeaps& heaps, const FutexWaiter& waiter,
                          int rank, Mail mail)
     : space_(space),
       heaps_(heaps),
@@ -76,11 +76,11 @@ HostMailbox::HostMailbox(const HostSpace& space, const RankHeaps& heaps, const W
 absl::Status HostMailbox::Exchange(absl::Span<const Transfer> transfers, Instant deadline) {
   if (waiter_.poisoned()) return waiter_.CauseOfPoison();
   LineUp(transfers);
-  refusals_.clear();
+  mismatches_.clear();
   Pass(transfers);
   // The condition must stay true once it is: a pass that moves something may be followed by one
   // that does not.
-  while (!turns_.empty()) {
+  while (!current_.empty()) {
     bool moved = false;
     const absl::Status status = waiter_.Await([&] { return moved = Pass(transfers) || moved; },
                                               deadline, [&] { return PeersOfTheRest(transfers); });
@@ -88,10 +88,10 @@ absl::Status HostMailbox::Exchange(absl::Span<const Transfer> transfers, Instant
     if (!status.ok()) return status;
     if (waiter_.poisoned()) return waiter_.CauseOfPoison();
     // Only its sender knows how long a refused message is: it may never end.
-    if (!refusals_.empty() && Clock::Steady().Now() >= deadline) return GiveUp(transfers);
+    if (!mismatches_.empty() && Clock::Steady().Now() >= deadline) return GiveUp(transfers);
   }
-  return refusals_.empty() ? absl::OkStatus()
-                           : absl::InvalidArgumentError(absl::StrJoin(refusals_, "; "));
+  return mismatches_.empty() ? absl::OkStatus()
+                             : absl::InvalidArgumentError(absl::StrJoin(mismatches_, "; "));
 }
 
 absl::StatusOr<bool> HostMailbox::HasMessage(int peer) const {
@@ -130,48 +130,48 @@ bool HostMailbox::Begun(int peer) const {
 
 void HostMailbox::LineUp(absl::Span<const Transfer> transfers) {
   ++exchange_;
-  turns_.clear();
+  current_.clear();
   progress_.assign(transfers.size(), Progress());
   for (int i = 0; i < static_cast<int>(transfers.size()); ++i) {
     const Transfer& transfer = transfers[static_cast<size_t>(i)];
     Peer& peer = peers_[static_cast<size_t>(transfer.peer)];
-    Lane& lane = transfer.sends ? peer.sends : peer.receives;
-    if (lane.exchange == exchange_) {
-      progress_[static_cast<size_t>(lane.last)].next = i;
+    Queue& queue = transfer.sends ? peer.sends : peer.receives;
+    if (queue.exchange == exchange_) {
+      progress_[static_cast<size_t>(queue.last)].next = i;
     } else {
-      lane.exchange = exchange_;
-      turns_.push_back(i);
+      queue.exchange = exchange_;
+      current_.push_back(i);
     }
-    lane.last = i;
+    queue.last = i;
   }
 }
 
 RankSet HostMailbox::PeersOfTheRest(absl::Span<const Transfer> transfers) const {
   RankSet peers;
-  for (const int turn : turns_) peers.Add(transfers[static_cast<size_t>(turn)].peer);
+  for (const int index : current_) peers.Add(transfers[static_cast<size_t>(index)].peer);
   return peers;
 }
 
 bool HostMailbox::Pass(absl::Span<const Transfer> transfers) {
   bool moved = false;
   size_t waiting = 0;
-  for (int turn : turns_) {
-    while (turn != kNone) {
-      const Transfer& transfer = transfers[static_cast<size_t>(turn)];
-      Progress& progress = progress_[static_cast<size_t>(turn)];
+  for (int index : current_) {
+    while (index != kNone) {
+      const Transfer& transfer = transfers[static_cast<size_t>(index)];
+      Progress& progress = progress_[static_cast<size_t>(index)];
       // Wakes the peers before this rank copies much.
-      if (!owed_.empty() && BytesOf(transfer) > Channel::kSmallBytes) Tell();
+      if (!owed_.empty() && BytesOf(transfer) > Channel::kSmallBytes) WakePeers();
       if (transfer.sends ? Send(transfer, progress) : Receive(transfer, progress)) {
         moved = true;
         Owe(transfer.peer);
       }
       if (!progress.done) break;
-      turn = progress.next;
+      index = progress.next;
     }
-    if (turn != kNone) turns_[waiting++] = turn;
+    if (index != kNone) current_[waiting++] = index;
   }
-  turns_.resize(waiting);
-  if (!owed_.empty()) Tell();
+  current_.resize(waiting);
+  if (!owed_.empty()) WakePeers();
   return moved;
 }
 
@@ -181,7 +181,7 @@ void HostMailbox::Owe(int peer) {
   owed = true;
 }
 
-void HostMailbox::Tell() {
+void HostMailbox::WakePeers() {
   const bool somebody = waiter_.SomebodySleeps();
   for (const int peer : owed_) {
     if (somebody) waiter_.WakeNow(peer);
@@ -190,7 +190,7 @@ void HostMailbox::Tell() {
   owed_.clear();
 }
 
-int64_t HostMailbox::PlaceInHeap(const Transfer& transfer) const {
+int64_t HostMailbox::OffsetInHeap(const Transfer& transfer) const {
   const shm::Segment* const heap = heaps_[static_cast<size_t>(rank_)].get();
   if (heap == nullptr) return -1;
   return heap->OffsetOf(transfer.data, static_cast<size_t>(BytesOf(transfer))).value_or(-1);
@@ -201,10 +201,10 @@ bool HostMailbox::Send(const Transfer& transfer, Progress& progress) {
   Channel& channel = ChannelTo(transfer.peer);
   const int64_t bytes = BytesOf(transfer);
   // The sender does not wait for the receiver of a message that the channel holds.
-  const bool ahead = bytes <= Channel::kSmallBytes ||
-                     (bytes <= space_.sent_ahead_bytes() && PlaceInHeap(transfer) < 0);
+  const bool eager = bytes <= Channel::kSmallBytes ||
+                     (bytes <= space_.eager_send_bytes() && OffsetInHeap(transfer) < 0);
   // The receiver writes this line all the time; reading it costs both ranks.
-  if (!ahead || peer.sent - peer.seen_taken >= Channel::kFragments) {
+  if (!eager || peer.sent - peer.seen_taken >= Channel::kFragments) {
     peer.seen_taken = channel.taken.number.load(std::memory_order_acquire);
   }
   bool moved = false;
@@ -217,17 +217,17 @@ bool HostMailbox::Send(const Transfer& transfer, Progress& progress) {
     line.type = static_cast<uint8_t>(transfer.type);
     line.tag = transfer.tag;
     line.count = transfer.count;
-    line.place = ahead ? -1 : PlaceInHeap(transfer);
+    line.offset = eager ? -1 : OffsetInHeap(transfer);
     const char* const data = static_cast<const char*>(transfer.data) + progress.bytes;
     int64_t piece = std::min(bytes - progress.bytes, PieceBytes(bytes, space_.fragment_bytes()));
-    if (line.place >= 0) {
+    if (line.offset >= 0) {
       piece = bytes;
       line.bytes = 0;
     } else {
       void* room = line.data;
       if (piece > static_cast<int64_t>(FragmentLine::kDataBytes)) {
-        line.place = PlaceOf(number, piece, space_.fragment_bytes());
-        room = space_.fragment(rank_, transfer.peer, number) + line.place;
+        line.offset = OffsetOf(number, piece, space_.fragment_bytes());
+        room = space_.fragment(rank_, transfer.peer, number) + line.offset;
       }
       store_choice_.Run(
           piece, [&](Stores stores) { Copy(data, absl::MakeConstSpan(&room, 1), piece, stores); });
@@ -240,14 +240,14 @@ bool HostMailbox::Send(const Transfer& transfer, Progress& progress) {
   }
   if (moved) PrefetchToWrite(&channel.line(peer.sent + 1));
   if (!progress.begun || progress.bytes < bytes) return moved;
-  if (ahead) {
+  if (eager) {
     progress.done = true;
   } else if (peer.seen_taken >= peer.sent) {
     // While the message is not done, no fragment after its last one is on the way.
     progress.done = true;
     moved = true;
-    if (channel.taken.refused == progress.first) {
-      refusals_.push_back(absl::StrCat(
+    if (channel.taken.mismatched == progress.first) {
+      mismatches_.push_back(absl::StrCat(
           Describe(transfer), ": it expected ",
           DescribeMessage(transfer, channel.taken.expected_count, channel.taken.expected_type)));
     }
@@ -271,13 +271,13 @@ bool HostMailbox::Receive(const Transfer& transfer, Progress& progress) {
       const uint8_t type = ReadOnce(line.type);
       if (count != transfer.count || type != static_cast<uint8_t>(transfer.type) ||
           ReadOnce(line.tag) != transfer.tag) {
-        progress.refused = true;
+        progress.mismatched = true;
         progress.whole = WholeOf(count, type);
-        refusals_.push_back(
+        mismatches_.push_back(
             absl::StrCat(Describe(transfer), ": it sent ", DescribeMessage(transfer, count, type)));
         channel.taken.expected_count = transfer.count;
         channel.taken.expected_type = static_cast<uint8_t>(transfer.type);
-        channel.taken.refused = number;
+        channel.taken.mismatched = number;
       }
     }
     if (!Take(transfer, line, space_.fragment(transfer.peer, rank_, number), progress)) {
@@ -286,24 +286,24 @@ bool HostMailbox::Receive(const Transfer& transfer, Progress& progress) {
     peer.taken = number;
     channel.taken.number.store(number, std::memory_order_release);
     // Leaves the loop now and then, so that Exchange checks the deadline.
-    if (progress.refused && number % Channel::kFragments == 0) break;
+    if (progress.mismatched && number % Channel::kFragments == 0) break;
   }
   return moved;
 }
 
 bool HostMailbox::Take(const Transfer& transfer, const FragmentLine& line, const char* buffer,
                        Progress& progress) {
-  const int64_t place = ReadOnce(line.place);
+  const int64_t offset = ReadOnce(line.offset);
   const int64_t piece = ReadOnce(line.bytes);
-  const int64_t whole = progress.refused ? progress.whole : BytesOf(transfer);
-  if (place >= 0 && piece == 0) {
-    if (progress.refused) {
+  const int64_t whole = progress.mismatched ? progress.whole : BytesOf(transfer);
+  if (offset >= 0 && piece == 0) {
+    if (progress.mismatched) {
       progress.done = true;
       return true;
     }
     const auto& heap = heaps_[static_cast<size_t>(transfer.peer)];
     const char* const from =
-        heap == nullptr ? nullptr : heap->At(place, static_cast<size_t>(whole));
+        heap == nullptr ? nullptr : heap->At(offset, static_cast<size_t>(whole));
     if (from == nullptr) {
       Poison(transfer.peer, "names memory that it does not have");
       return false;
@@ -313,15 +313,15 @@ bool HostMailbox::Take(const Transfer& transfer, const FragmentLine& line, const
     return true;
   }
   const bool inside = piece <= static_cast<int64_t>(FragmentLine::kDataBytes);
-  const int64_t room = mail_ == Mail::kNotes ? 0 : space_.fragment_bytes();
-  const bool fits = inside || (place >= 0 && place <= room - piece);
+  const int64_t room = mail_ == Mail::kControlMessages ? 0 : space_.fragment_bytes();
+  const bool fits = inside || (offset >= 0 && offset <= room - piece);
   if (!fits || piece > whole - progress.bytes || (piece == 0 && whole > 0)) {
     Poison(transfer.peer, "sends what is no piece of its message");
     return false;
   }
-  if (!progress.refused && piece > 0) {
-    CopyOne(static_cast<char*>(transfer.data) + progress.bytes, inside ? line.data : buffer + place,
-            piece, whole);
+  if (!progress.mismatched && piece > 0) {
+    CopyOne(static_cast<char*>(transfer.data) + progress.bytes,
+            inside ? line.data : buffer + offset, piece, whole);
   }
   progress.bytes += piece;
   progress.done = progress.bytes == whole;

@@ -13,9 +13,9 @@
 #include "base/clock.h"
 #include "base/shm/segment.h"
 #include "worker/communicator/communicator.h"
-#include "worker/communicator/host/host_space.h"
-#include "worker/communicator/host/store_choice.h"
-#include "worker/communicator/host/waiter.h"
+#include "worker/communicator/host/reduce/store_choice.h"
+#include "worker/communicator/host/shared/futex_waiter.h"
+#include "worker/communicator/host/shared/host_space.h"
 #include "worker/communicator/no_message.h"
 
 namespace cohort::worker {
@@ -24,14 +24,15 @@ namespace cohort::worker {
 // has none.
 using RankHeaps = std::vector<std::shared_ptr<const shm::Segment>>;
 
-// One rank's mailbox, for messages or for notes. A message travels in fragments through the channel
-// from its sender to its receiver. A fragment holds its data in its line or in a buffer of the
-// channel. A sender does not wait if the channel can hold the message. A larger message that lies
-// in the sender's heap is one fragment that names its place; the receiver copies it from there.
+// One rank's mailbox, for messages or for control messages. A message travels in fragments through
+// the channel from its sender to its receiver. A fragment holds its data in its line or in a buffer
+// of the channel. A sender does not wait if the channel can hold the message. A larger message that
+// lies in the sender's heap is one fragment that names its heap offset; the receiver copies it from
+// there.
 class HostMailbox {
  public:
   // The arguments outlive the mailbox.
-  HostMailbox(const HostSpace& space, const RankHeaps& heaps, const Waiter& waiter, int rank,
+  HostMailbox(const HostSpace& space, const RankHeaps& heaps, const FutexWaiter& waiter, int rank,
               Mail mail = Mail::kMessages);
 
   // Like Communicator::Exchange, for transfers that CheckTransfers accepts.
@@ -53,12 +54,12 @@ class HostMailbox {
     bool done = false;
     uint64_t first = 0;  // the number of the message's first fragment
     int64_t bytes = 0;   // of the message that were sent or received
-    bool refused = false;
-    int64_t whole = 0;  // bytes of the refused message, as its sender stated them
+    bool mismatched = false;
+    int64_t whole = 0;  // bytes of the mismatched message, as its sender stated them
     int next = kNone;   // the transfer after it, of the same peer and direction
   };
   // The transfers of one peer and direction, in the exchange of that number.
-  struct Lane {
+  struct Queue {
     uint64_t exchange = 0;
     int last = kNone;
   };
@@ -67,8 +68,8 @@ class HostMailbox {
     uint64_t sent = 0;
     uint64_t seen_taken = 0;  // of those sent, at this rank's last look
     uint64_t taken = 0;
-    Lane sends;
-    Lane receives;
+    Queue sends;
+    Queue receives;
     bool owed = false;  // the peer is to be woken
   };
 
@@ -80,16 +81,16 @@ class HostMailbox {
   void LineUp(absl::Span<const Transfer> transfers);
   // Moves as much as it can. Returns whether anything moved.
   bool Pass(absl::Span<const Transfer> transfers);
-  // Notes that something moved for the peer, which may sleep.
+  // Records that something moved for the peer, which may sleep.
   void Owe(int peer);
-  // Wakes the peers that Owe noted.
-  void Tell();
+  // Wakes the peers that Owe recorded.
+  void WakePeers();
   // Where in this rank's heap the message lies; -1: elsewhere.
-  int64_t PlaceInHeap(const Transfer& transfer) const;
+  int64_t OffsetInHeap(const Transfer& transfer) const;
   bool Send(const Transfer& transfer, Progress& progress);
   bool Receive(const Transfer& transfer, Progress& progress);
   // Copies a fragment's data to the transfer's memory. Returns false, and poisons the space, if the
-  // fragment's place or size is impossible.
+  // fragment's offset or size is impossible.
   bool Take(const Transfer& transfer, const FragmentLine& line, const char* buffer,
             Progress& progress);
   absl::Status GiveUp(absl::Span<const Transfer> transfers);
@@ -98,15 +99,15 @@ class HostMailbox {
 
   const HostSpace& space_;
   const RankHeaps& heaps_;
-  const Waiter& waiter_;
+  const FutexWaiter& waiter_;
   const int rank_;
   const Mail mail_;
   std::vector<Peer> peers_;
   std::vector<Progress> progress_;  // of the exchange at work
   uint64_t exchange_ = 0;
-  std::vector<int> turns_;  // the current transfer of each peer and direction
+  std::vector<int> current_;  // the current transfer of each peer and direction
   std::vector<int> owed_;   // peers
-  std::vector<std::string> refusals_;
+  std::vector<std::string> mismatches_;
   StoreChoice store_choice_;  // for pieces
   NoMessage no_message_;
 };

@@ -24,7 +24,7 @@ class HostMailboxTest : public ::testing::Test {
 
   const HostSpace space_;
   const RankHeaps heaps_{kRanks};
-  const Waiter waiter_{space_, 0};
+  const FutexWaiter waiter_{space_, 0};
   HostMailbox mailbox_{space_, heaps_, waiter_, 0};
 };
 
@@ -57,7 +57,7 @@ TEST_F(HostMailboxTest, APeerIsWokenWhenWhatItSentIsTaken) {
   FragmentLine& line = space_.channel(1, 0, Mail::kMessages).line(1);
   line.count = 1;
   line.type = static_cast<uint8_t>(DataType::kU8);
-  line.place = -1;
+  line.offset = -1;
   line.bytes = 1;
   line.number.store(1);
   char byte = 0;
@@ -73,17 +73,17 @@ TEST_F(HostMailboxTest, ANoteHasNoMoreThanItsLine) {
   for (const int64_t count : {int64_t{16}, int64_t{100000}}) {
     const HostSpace space = *HostSpace::Create(2);
     const RankHeaps heaps(2);
-    const Waiter waiter(space, 0);
-    HostMailbox notes(space, heaps, waiter, 0, Mail::kNotes);
-    FragmentLine& line = space.channel(1, 0, Mail::kNotes).line(1);
+    const FutexWaiter waiter(space, 0);
+    HostMailbox control_mailbox(space, heaps, waiter, 0, Mail::kControlMessages);
+    FragmentLine& line = space.channel(1, 0, Mail::kControlMessages).line(1);
     line.count = count;
     line.type = static_cast<uint8_t>(DataType::kU8);
-    line.place = 0;
+    line.offset = 0;
     line.bytes = 1000;
     line.number.store(1);
-    char note[16];
-    const Transfer receive = Transfer::Receive(1, note, sizeof(note), DataType::kU8);
-    const absl::Status status = notes.Exchange(absl::MakeConstSpan(&receive, 1), Soon());
+    char message[16];
+    const Transfer receive = Transfer::Receive(1, message, sizeof(message), DataType::kU8);
+    const absl::Status status = control_mailbox.Exchange(absl::MakeConstSpan(&receive, 1), Soon());
     EXPECT_EQ(status, absl::AbortedError("rank 1 sends what is no piece of its message"));
   }
 }
@@ -92,12 +92,12 @@ TEST_F(HostMailboxTest, ANoteHasNoMoreThanItsLine) {
 TEST_F(HostMailboxTest, AMessageThatStopsHalfwayEndsTheCommunicator) {
   const HostSpace space = *HostSpace::Create(2);
   const RankHeaps heaps(2);
-  const Waiter waiter(space, 0);
+  const FutexWaiter waiter(space, 0);
   HostMailbox mailbox(space, heaps, waiter, 0);
   FragmentLine& line = space.channel(1, 0, Mail::kMessages).line(1);
   line.count = 20000;
   line.type = static_cast<uint8_t>(DataType::kU8);
-  line.place = -1;
+  line.offset = -1;
   line.bytes = 10;
   line.number.store(1);
   std::vector<char> message(20000);

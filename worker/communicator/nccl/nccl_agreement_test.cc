@@ -1,4 +1,4 @@
-// Ranks that do not call the same, by how they were told to agree.
+// Ranks that call different operations, by their NcclAgreement.
 #include <string>
 #include <vector>
 
@@ -17,12 +17,12 @@ using ::testing::Not;
 
 class NcclAgreementTest : public NcclGroupTest {
  protected:
-  void FormAndConnect(int size, NcclAgreement agreement, bool board) {
+  void FormAndConnect(int size, NcclAgreement agreement, bool operation_log) {
     NcclRanksOptions options;
     options.agreement = agreement;
-    options.board = board;
-    options.differ = [this](int rank, NcclFormation& formation) {
-      if (rank == 0) board_ = formation.board;
+    options.operation_log = operation_log;
+    options.differ = [this](int rank, NcclCommunicatorInit& init) {
+      if (rank == 0) operation_log_ = init.operation_log;
     };
     Form(size, options);
     numbers_.assign(static_cast<size_t>(size), std::vector<float>(4, 1));
@@ -64,11 +64,11 @@ class NcclAgreementTest : public NcclGroupTest {
         "sum on a stream; rank ", size() - 1, " all_reduce of 4 f32 by sum on a stream");
   }
 
-  std::shared_ptr<const NcclBoard> board_;
+  std::shared_ptr<const NcclOperationLog> operation_log_;
   std::vector<std::vector<float>> numbers_;
 };
 
-TEST_P(NcclAgreementTest, ByTheBoardADifferenceOnStreamsIsFoundWhileItHangs) {
+TEST_P(NcclAgreementTest, ByTheOperationLogADifferenceOnStreamsIsFoundWhileItHangs) {
   FormAndConnect(GetParam(), NcclAgreement::kAsync, true);
   misuse_ = "ranks called different things";
   // The last to enqueue may be told at once.
@@ -82,7 +82,7 @@ TEST_P(NcclAgreementTest, ByTheBoardADifferenceOnStreamsIsFoundWhileItHangs) {
                        HasSubstr("all_reduce of 4 f32 by sum"), HasSubstr("formed anew")));
 }
 
-TEST_P(NcclAgreementTest, ByTheBoardADifferenceIsFoundThatDevicesDoNotNotice) {
+TEST_P(NcclAgreementTest, ByTheOperationLogADifferenceIsFoundThatDevicesDoNotNotice) {
   FormAndConnect(GetParam(), NcclAgreement::kAsync, true);
   // To NCCL they are the same.
   Run([&](NcclCommunicator& group) {
@@ -94,7 +94,7 @@ TEST_P(NcclAgreementTest, ByTheBoardADifferenceIsFoundThatDevicesDoNotNotice) {
   ExpectAllEnded(absl::StatusCode::kInvalidArgument, HasSubstr(", of another tag"));
 }
 
-TEST_P(NcclAgreementTest, WithoutABoardTheNextMeetingFindsTheDifference) {
+TEST_P(NcclAgreementTest, WithoutAnOperationLogTheNextBarrierFindsTheDifference) {
   FormAndConnect(GetParam(), NcclAgreement::kAsync, false);
   misuse_ = "ranks called different things";
   RunWell([&](NcclCommunicator& group) { return Enqueue(group, CountOf(group)); });
@@ -105,7 +105,7 @@ TEST_P(NcclAgreementTest, WithoutABoardTheNextMeetingFindsTheDifference) {
   ExpectAllEnded(absl::StatusCode::kInvalidArgument, HasSubstr(Differing()));
 }
 
-TEST_P(NcclAgreementTest, WithoutABoardTheNextMeetingFindsWhatOneLacks) {
+TEST_P(NcclAgreementTest, WithoutAnOperationLogTheNextBarrierFindsWhatOneLacks) {
   FormAndConnect(GetParam(), NcclAgreement::kAsync, false);
   RunWell([&](NcclCommunicator& group) {
     return group.rank() == size() - 1 ? absl::OkStatus() : Enqueue(group, 1);
@@ -131,12 +131,12 @@ TEST_P(NcclAgreementTest, StrictlyADifferenceOnStreamsIsFoundBeforeAnythingIsEnq
   });
 }
 
-TEST_P(NcclAgreementTest, OperationsThatBlockMeetAndWorkOn) {
-  for (const bool board : {false, true}) {
-    SCOPED_TRACE(board);
+TEST_P(NcclAgreementTest, OperationsThatBlockHaveABarrierAndWorkOn) {
+  for (const bool operation_log : {false, true}) {
+    SCOPED_TRACE(operation_log);
     streams_.clear();
     ranks_.clear();
-    FormAndConnect(GetParam(), NcclAgreement::kAsync, board);
+    FormAndConnect(GetParam(), NcclAgreement::kAsync, operation_log);
     for (const absl::Status& status :
          Run([&](NcclCommunicator& group) { return Sum(group, CountOf(group)); })) {
       EXPECT_TRUE(IsMismatch(status)) << status;
@@ -151,7 +151,7 @@ TEST_P(NcclAgreementTest, OperationsThatBlockMeetAndWorkOn) {
   }
 }
 
-TEST_P(NcclAgreementTest, OffNobodyMeetsAndAllWorks) {
+TEST_P(NcclAgreementTest, OffThereIsNoBarrierAndAllWorks) {
   FormAndConnect(GetParam(), NcclAgreement::kOff, true);
   const int n = GetParam();
   RunWell([&](NcclCommunicator& group) {
@@ -179,7 +179,7 @@ TEST_P(NcclAgreementTest, OffNobodyMeetsAndAllWorks) {
   }
 }
 
-TEST_P(NcclAgreementTest, TheBoardNamesWhoHasNotCome) {
+TEST_P(NcclAgreementTest, TheOperationLogNamesWhoHasNotCome) {
   FormAndConnect(GetParam(), NcclAgreement::kAsync, true);
   RunWell([&](NcclCommunicator& group) {
     const bool comes = group.rank() < size() - 1;
@@ -193,7 +193,7 @@ TEST_P(NcclAgreementTest, TheBoardNamesWhoHasNotCome) {
                                               "all_reduce of 1 f32 by sum on a stream"))));
 }
 
-TEST_P(NcclAgreementTest, ByTheBoardOneThatGivesUpFreesTheStreamsOfAll) {
+TEST_P(NcclAgreementTest, ByTheOperationLogOneThatGivesUpFreesTheStreamsOfAll) {
   FormAndConnect(GetParam(), NcclAgreement::kAsync, true);
   nccl_->HangNext();
   RunWell([&](NcclCommunicator& group) {
@@ -207,7 +207,7 @@ TEST_P(NcclAgreementTest, ByTheBoardOneThatGivesUpFreesTheStreamsOfAll) {
 
 INSTANTIATE_TEST_SUITE_P(Worlds, NcclAgreementTest, ::testing::Values(2, 3, 5));
 
-TEST_F(NcclAgreementTest, TheBoardTellsWhoHasNotBegunFromWhoIsInIt) {
+TEST_F(NcclAgreementTest, TheOperationLogTellsWhoHasNotBegunFromWhoIsInIt) {
   FormAndConnect(3, NcclAgreement::kAsync, true);
   cuda::StreamGate own, other;
   ASSERT_EQ(own.Close(stream(0)), cudaSuccess);
@@ -215,7 +215,7 @@ TEST_F(NcclAgreementTest, TheBoardTellsWhoHasNotBegunFromWhoIsInIt) {
   RunWell([&](NcclCommunicator& group) {
     return Enqueue(group, 1, group.rank() == 0 ? absl::Milliseconds(50) : absl::Seconds(60));
   });
-  EXPECT_TRUE(Eventually([&] { return board_->progress(2).started == 2; }));
+  EXPECT_TRUE(Eventually([&] { return operation_log_->progress(2).started == 2; }));
   own.Open();
   EXPECT_TRUE(Eventually([&] { return !rank(0).Check().ok(); }));
   other.Open();
@@ -243,7 +243,7 @@ TEST_F(NcclAgreementTest, StrictlyMessagesAreCompared) {
   EXPECT_EQ(received[1], 2);
 }
 
-// More notes than there is room for between two ranks.
+// More control messages than there is room for between two ranks.
 TEST_F(NcclAgreementTest, ManyMessagesBothWays) {
   constexpr size_t kMessages = 100;
   FormAndConnect(2, NcclAgreement::kAsync, false);
@@ -286,13 +286,14 @@ TEST_F(NcclAgreementTest, ManyMessagesAroundARing) {
 
 TEST_F(NcclAgreementTest, RanksThatAreToAgreeDifferentlyDoNotForm) {
   NcclRanksOptions options;
-  options.differ = [](int rank, NcclFormation& formation) {
-    if (rank == 1) formation.agreement = NcclAgreement::kOff;
+  options.differ = [](int rank, NcclCommunicatorInit& init) {
+    if (rank == 1) init.agreement = NcclAgreement::kOff;
   };
   for (const NcclRank& rank : FormNcclRanks(nccl_, 2, Soon(), options)) {
-    EXPECT_EQ(rank.nccl.status(),
-              absl::InvalidArgumentError("ranks form different groups: rank 0 kAsync, no board; "
-                                         "rank 1 kOff, no board"));
+    EXPECT_EQ(
+        rank.nccl.status(),
+        absl::InvalidArgumentError("ranks form different groups: rank 0 kAsync, no operation log; "
+                                   "rank 1 kOff, no operation log"));
   }
 }
 

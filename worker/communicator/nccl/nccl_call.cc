@@ -2,9 +2,9 @@
 
 #include <cstring>
 
-#include "base/small_float.h"
 #include "base/status_macros.h"
-#include "worker/communicator/nccl/nccl_types.h"
+#include "base/tensor/small_float.h"
+#include "worker/communicator/nccl/api/nccl_types.h"
 
 namespace cohort::worker {
 namespace {
@@ -126,12 +126,12 @@ ncclResult_t CallNccl(NcclApi& nccl, absl::Span<const Transfer> transfers,
   return result == ncclSuccess ? ended : result;
 }
 
-std::vector<size_t> FilledPlaces(absl::Span<const Transfer> transfers) {
-  std::vector<size_t> places;
+std::vector<size_t> FilledIndices(absl::Span<const Transfer> transfers) {
+  std::vector<size_t> indices;
   for (size_t i = 0; i < transfers.size(); ++i) {
-    if (transfers[i].count > 0) places.push_back(i);
+    if (transfers[i].count > 0) indices.push_back(i);
   }
-  return places;
+  return indices;
 }
 
 }  // namespace cohort::worker

@@ -9,7 +9,7 @@
 #include "absl/types/span.h"
 #include "worker/communicator/arguments.h"
 #include "worker/communicator/communicator.h"
-#include "worker/communicator/nccl/nccl_api.h"
+#include "worker/communicator/nccl/api/nccl_api.h"
 
 namespace cohort::worker {
 
@@ -25,7 +25,7 @@ struct NcclOperands {
 absl::StatusOr<NcclOperands> OperandsOf(const FlatCall& call, int compute_capability);
 
 // "ncclAllReduce", ...; of a barrier, which NCCL does not have, "".
-const char* NcclFunction(Collective verb);
+const char* NcclFunction(Collective collective);
 
 // Makes the sum of elements that `call` scales. The caller destroys `op`.
 ncclResult_t MakeScaledSum(NcclApi& nccl, const FlatCall& call, ncclDataType_t type,
@@ -35,10 +35,10 @@ ncclResult_t MakeScaledSum(NcclApi& nccl, const FlatCall& call, ncclDataType_t t
 ncclResult_t CallNccl(NcclApi& nccl, const FlatCall& call, const NcclOperands& operands,
                       const void* input, void* output, ncclComm_t comm, cudaStream_t stream);
 
-// The places of the transfers that have elements.
-std::vector<size_t> FilledPlaces(absl::Span<const Transfer> transfers);
+// The indices of the transfers that have elements.
+std::vector<size_t> FilledIndices(absl::Span<const Transfer> transfers);
 
-// Calls the transfers at the places `which`, in one group. Empty ones are left out.
+// Calls the transfers at the indices `which`, in one group. Empty ones are left out.
 ncclResult_t CallNccl(NcclApi& nccl, absl::Span<const Transfer> transfers,
                       const std::vector<size_t>& which, ncclComm_t comm, cudaStream_t stream);
 

@@ -9,24 +9,24 @@
 #include "base/rank_set.h"
 #include "base/status_macros.h"
 #include "worker/communicator/mismatch.h"
+#include "worker/communicator/nccl/api/nccl_error.h"
+#include "worker/communicator/nccl/clique/nccl_device_lock.h"
 #include "worker/communicator/nccl/nccl_call.h"
-#include "worker/communicator/nccl/nccl_error.h"
-#include "worker/communicator/nccl/nccl_lane.h"
-#include "worker/cuda/device.h"
-#include "worker/cuda/wait.h"
+#include "worker/cuda/device/cuda_device.h"
+#include "worker/cuda/streams/poll_until.h"
 
 namespace cohort::worker {
 namespace {}  // namespace
 
-absl::StatusOr<std::unique_ptr<NcclCommunicator>> NcclCommunicator::Form(NcclFormation formation,
+absl::StatusOr<std::unique_ptr<NcclCommunicator>> NcclCommunicator::Form(NcclCommunicatorInit init,
                                                                          Instant deadline) {
   NcclCliqueOptions options;
-  options.device = formation.device;
-  options.rank = formation.host->rank();
-  options.size = formation.host->size();
-  options.ids = formation.ids;
-  options.name = formation.name;
-  COHORT_ASSIGN_OR_RETURN(std::unique_ptr<NcclCommunicator> result, Prepare(std::move(formation)));
+  options.device = init.device;
+  options.rank = init.host->rank();
+  options.size = init.host->size();
+  options.ids = init.ids;
+  options.name = init.name;
+  COHORT_ASSIGN_OR_RETURN(std::unique_ptr<NcclCommunicator> result, Prepare(std::move(init)));
   absl::StatusOr<std::unique_ptr<NcclClique>> clique =
       NcclClique::Form(result->nccl_, options, deadline, [&] { return result->Standing(); });
   if (!clique.ok()) {
@@ -36,39 +36,40 @@ absl::StatusOr<std::unique_ptr<NcclCommunicator>> NcclCommunicator::Form(NcclFor
     return clique.status();
   }
   result->clique_ = *std::move(clique);
-  COHORT_RETURN_IF_ERROR(result->AgreeOnFormation(deadline));
+  COHORT_RETURN_IF_ERROR(result->AgreeOnInit(deadline));
   return result;
 }
 
 absl::StatusOr<std::unique_ptr<NcclCommunicator>> NcclCommunicator::Prepare(
-    NcclFormation formation) {
-  const int ranks = formation.host->size();
-  if (formation.board != nullptr && formation.board->ranks() != ranks) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("a board for ", formation.board->ranks(), " ranks in a group of ", ranks));
+    NcclCommunicatorInit init) {
+  const int ranks = init.host->size();
+  if (init.operation_log != nullptr && init.operation_log->ranks() != ranks) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "an operation log for ", init.operation_log->ranks(), " ranks in a group of ", ranks));
   }
-  COHORT_ASSIGN_OR_RETURN(cuda::Stream stream, cuda::Stream::Create(formation.device));
-  COHORT_ASSIGN_OR_RETURN(cuda::Event done, cuda::Event::Create(formation.device));
-  COHORT_ASSIGN_OR_RETURN(NcclBoard board, NcclBoard::Create(ranks));
-  return absl::WrapUnique(new NcclCommunicator(std::move(formation), std::move(board),
+  COHORT_ASSIGN_OR_RETURN(cuda::Stream stream, cuda::Stream::Create(init.device));
+  COHORT_ASSIGN_OR_RETURN(cuda::Event done, cuda::Event::Create(init.device));
+  COHORT_ASSIGN_OR_RETURN(NcclOperationLog operation_log, NcclOperationLog::Create(ranks));
+  return absl::WrapUnique(new NcclCommunicator(std::move(init), std::move(operation_log),
                                                std::move(stream), std::move(done)));
 }
 
-NcclCommunicator::NcclCommunicator(NcclFormation formation, NcclBoard own_board,
+NcclCommunicator::NcclCommunicator(NcclCommunicatorInit init, NcclOperationLog own_log,
                                    cuda::Stream stream, cuda::Event done)
-    : nccl_(std::move(formation.nccl)),
-      compute_capability_(formation.compute_capability),
-      host_(formation.host),
+    : nccl_(std::move(init.nccl)),
+      compute_capability_(init.compute_capability),
+      host_(init.host),
       stream_(std::move(stream)),
       done_(std::move(done)),
-      mode_(formation.agreement),
-      member_(formation.device),
-      progress_(formation.progress),
-      board_(formation.board != nullptr ? formation.board
-                                        : std::make_shared<const NcclBoard>(std::move(own_board))),
-      board_is_shared_(formation.board != nullptr),
-      agreement_(host_, board_.get()),
-      flight_(formation.device, formation.progress) {}
+      mode_(init.agreement),
+      issuing_group_(init.device),
+      progress_(init.progress),
+      operation_log_(init.operation_log != nullptr
+                         ? init.operation_log
+                         : std::make_shared<const NcclOperationLog>(std::move(own_log))),
+      log_is_shared_(init.operation_log != nullptr),
+      agreement_(host_, operation_log_.get()),
+      flight_(init.device, init.progress) {}
 
 NcclCommunicator::~NcclCommunicator() {
   NcclWatchdog::OfProcess().Forget(this);
@@ -78,23 +79,24 @@ NcclCommunicator::~NcclCommunicator() {
   flight_.Clear(absl::StatusCode::kCancelled);
 }
 
-absl::Status NcclCommunicator::AgreeOnFormation(Instant deadline) {
+absl::Status NcclCommunicator::AgreeOnInit(Instant deadline) {
   const std::string modes[] = {"kOff", "kAsync", "kStrict"};
   const auto name = [&](int32_t given) {
     const auto mode = static_cast<size_t>(given / 2);
     return absl::StrCat(mode < 3 ? modes[mode] : "what nobody knows", ", ",
-                        given % 2 == 0 ? "no board" : "a board");
+                        given % 2 == 0 ? "no operation log" : "an operation log");
   };
   struct Given {
     int32_t mode = 0;
     uint32_t key = 0;
   };
   static_assert(sizeof(Given) == 8);
-  const Given own = {static_cast<int32_t>(mode_) * 2 + (board_is_shared_ ? 1 : 0),
+  const Given own = {static_cast<int32_t>(mode_) * 2 + (log_is_shared_ ? 1 : 0),
                      std::random_device()()};
   std::vector<Given> all(static_cast<size_t>(size()));
-  const absl::Status met = host_->AllGather(&own, all.data(), sizeof(own), DataType::kU8, deadline);
-  if (!met.ok()) return Break(met);
+  const absl::Status gathered =
+      host_->AllGather(&own, all.data(), sizeof(own), DataType::kU8, deadline);
+  if (!gathered.ok()) return Break(gathered);
   for (size_t rank = 1; rank < all.size(); ++rank) {
     if (all[rank].mode == all[0].mode) continue;
     return absl::InvalidArgumentError(absl::StrCat("ranks form different groups: rank 0 ",
@@ -107,7 +109,7 @@ absl::Status NcclCommunicator::AgreeOnFormation(Instant deadline) {
 
 absl::Status NcclCommunicator::Broken() {
   MutexLock lock(&mutex_);
-  if (broken_.ok() && board_is_shared_) broken_ = board_->verdict();
+  if (broken_.ok() && log_is_shared_) broken_ = operation_log_->error();
   return broken_;
 }
 
@@ -132,7 +134,7 @@ void NcclCommunicator::Abort(absl::string_view cause) {
     MutexLock lock(&mutex_);
     if (broken_.ok()) broken_ = absl::AbortedError(cause);
   }
-  board_->Condemn(absl::AbortedError(cause));
+  operation_log_->Fail(absl::AbortedError(cause));
   // A thread that waits for the device notices, and ends the operation; so does the watchdog.
   host_->Abort(cause);
 }
@@ -152,7 +154,7 @@ absl::Status NcclCommunicator::Blame(const absl::Status& status) {
   return told.ok() && *told ? cause : status;
 }
 
-absl::Status NcclCommunicator::Break(const absl::Status& status, NcclClique::Patience patience) {
+absl::Status NcclCommunicator::Break(const absl::Status& status, NcclClique::Wait wait) {
   absl::Status cause = Broken();
   const absl::Status answer = cause.ok() ? status : cause;
   if (cause.ok()) {
@@ -160,15 +162,15 @@ absl::Status NcclCommunicator::Break(const absl::Status& status, NcclClique::Pat
                 ? status
                 : absl::AbortedError(absl::StrCat("rank ", rank(), " gave up: ", status.message()));
     // If several ranks report at once, the first cause stays for all.
-    board_->Condemn(cause);
-    const absl::Status verdict = board_->verdict();
+    operation_log_->Fail(cause);
+    const absl::Status error = operation_log_->error();
     MutexLock lock(&mutex_);
-    if (broken_.ok()) broken_ = verdict.ok() ? cause : verdict;
+    if (broken_.ok()) broken_ = error.ok() ? cause : error;
     cause = broken_;
   }
   host_->Abort(cause.message());
   flight_.Clear(cause.code());
-  if (clique_ != nullptr) clique_->Revoke(patience);
+  if (clique_ != nullptr) clique_->Revoke(wait);
   return answer;
 }
 
@@ -179,22 +181,22 @@ absl::Status NcclCommunicator::Run(const FlatCall& call, const void* input, void
   COHORT_ASSIGN_OR_RETURN(const NcclOperands operands, OperandsOf(call, compute_capability_));
   COHORT_RETURN_IF_ERROR(Stand());
   const OperationLine line = LineFor(call, input, output);
-  COHORT_RETURN_IF_ERROR(Meet(line, false, deadline));
+  COHORT_RETURN_IF_ERROR(HostBarrier(line, false, deadline));
   const int64_t sequence = Post(line, false);
   if (call.count == 0) return absl::OkStatus();
   absl::Status status;
   {
-    COHORT_ASSIGN_OR_RETURN(const auto turn, TakeTurn(Meets(false), deadline));
+    COHORT_ASSIGN_OR_RETURN(const auto ticket, TakeTicket(HasHostBarrier(false), deadline));
     status = Issue(call, operands, input, output, stream_.get(), deadline);
   }
   if (!status.ok()) return Break(Blame(status));
-  board_->Advance(rank(), {sequence, 0});
+  operation_log_->Advance(rank(), {sequence, 0});
   NcclWork work;
   work.sequence = sequence;
   work.call = call;
   status = AwaitDevice(work, deadline);
   if (!status.ok()) return Break(Blame(status));
-  board_->Advance(rank(), {sequence, sequence});
+  operation_log_->Advance(rank(), {sequence, sequence});
   return status;
 }
 
@@ -205,34 +207,36 @@ OperationLine NcclCommunicator::LineFor(const FlatCall& call, const void* input,
   return line;
 }
 
-absl::Status NcclCommunicator::Meet(const OperationLine& line, bool on_stream, Instant deadline) {
-  if (!Meets(on_stream)) return absl::OkStatus();
-  const absl::Status status = agreement_.OnOperation(line, member_.is_one_of_many(), deadline);
+absl::Status NcclCommunicator::HostBarrier(const OperationLine& line, bool on_stream,
+                                           Instant deadline) {
+  if (!HasHostBarrier(on_stream)) return absl::OkStatus();
+  const absl::Status status =
+      agreement_.OnOperation(line, issuing_group_.is_one_of_many(), deadline);
   return status.ok() || IsMismatch(status) ? status : Break(status);
 }
 
-absl::StatusOr<std::optional<IssueOrder::Turn>> NcclCommunicator::TakeTurn(bool met,
-                                                                           Instant deadline) {
-  if (!met || !agreement_.is_device_shared()) return std::nullopt;
-  std::optional<IssueOrder::Turn> turn(member_.order().Propose(key_));
-  const int64_t proposed = turn->proposed();
+absl::StatusOr<std::optional<IssueOrder::Ticket>> NcclCommunicator::TakeTicket(bool arrived,
+                                                                               Instant deadline) {
+  if (!arrived || !agreement_.is_device_shared()) return std::nullopt;
+  std::optional<IssueOrder::Ticket> ticket(issuing_group_.order().Propose(key_));
+  const int64_t proposed = ticket->proposed();
   int64_t agreed = 0;
   absl::Status status =
       host_->AllReduce(&proposed, &agreed, 1, DataType::kI64, Reduction{ReduceOp::kMax}, deadline);
   if (status.ok())
-    status = turn->Await(
+    status = ticket->Await(
         agreed, [this] { return Standing(); }, deadline);
-  if (status.ok()) return turn;
+  if (status.ok()) return ticket;
   // Blame takes a moment, in which other groups go on.
-  turn.reset();
+  ticket.reset();
   return Break(Blame(status));
 }
 
 int64_t NcclCommunicator::Post(OperationLine line, bool on_stream) {
   line.on_stream = on_stream && mode_ == NcclAgreement::kAsync ? 1 : 0;
   if (mode_ != NcclAgreement::kOff) chain_ = Chained(chain_, line);
-  board_->Post(rank(), {line, chain_});
-  return board_->posted(rank());
+  operation_log_->Post(rank(), {line, chain_});
+  return operation_log_->posted(rank());
 }
 
 absl::Status NcclCommunicator::Issue(const FlatCall& call, NcclOperands operands, const void* input,
@@ -267,8 +271,8 @@ absl::Status NcclCommunicator::RunIssued(const char* call, Instant deadline,
                                          absl::FunctionRef<ncclResult_t()> issue) {
   COHORT_ASSIGN_OR_RETURN(const cuda::CurrentDevice current,
                           cuda::CurrentDevice::Set(clique_->device()));
-  COHORT_ASSIGN_OR_RETURN(const NcclLane::Turn turn,
-                          NcclLane::Of(clique_->device()).Enter(deadline));
+  COHORT_ASSIGN_OR_RETURN(const NcclDeviceLock::Guard guard,
+                          NcclDeviceLock::Of(clique_->device()).Acquire(deadline));
   return NcclError(*nccl_, issue(), call);
 }
 
@@ -301,7 +305,7 @@ absl::Status NcclCommunicator::AwaitDevice(const NcclWork& work, Instant deadlin
   COHORT_RETURN_IF_ERROR(done.status());
   return absl::DeadlineExceededError(absl::StrCat(
       Describe(work), ": ", mode_ == NcclAgreement::kOff ? "" : "all ranks have come, and ",
-      "the devices do not finish", board_is_shared_ ? Others(work) : ""));
+      "the devices do not finish", log_is_shared_ ? Others(work) : ""));
 }
 
 absl::Status NcclCommunicator::Exchange(absl::Span<const Transfer> transfers, Instant deadline) {
@@ -314,7 +318,7 @@ absl::Status NcclCommunicator::Exchange(absl::Span<const Transfer> transfers, In
   };
   absl::Status agreed;
   if (mode_ == NcclAgreement::kOff) {
-    const std::vector<size_t> filled = FilledPlaces(transfers);
+    const std::vector<size_t> filled = FilledIndices(transfers);
     if (filled.empty()) return absl::OkStatus();
     const absl::Status issued = post(filled);
     if (!issued.ok()) return Break(Blame(issued));
@@ -333,7 +337,7 @@ absl::Status NcclCommunicator::Exchange(absl::Span<const Transfer> transfers, In
 absl::Status NcclCommunicator::RunBarrier(const FlatCall& call, Instant deadline) {
   COHORT_RETURN_IF_ERROR(Stand());
   if (mode_ != NcclAgreement::kOff) {
-    return Meet(LineOf(call), false, deadline);
+    return HostBarrier(LineOf(call), false, deadline);
   }
   const absl::Status status = host_->Run(call, nullptr, nullptr, deadline);
   return status.ok() || IsMismatch(status) ? status : Break(status);

@@ -12,22 +12,22 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
-#include "base/mutex.h"
+#include "base/threads/mutex.h"
 #include "worker/communicator/arguments.h"
 #include "worker/communicator/communicator.h"
 #include "worker/communicator/device_progress.h"
-#include "worker/communicator/nccl/agreement.h"
-#include "worker/communicator/nccl/issue_order.h"
-#include "worker/communicator/nccl/nccl_api.h"
-#include "worker/communicator/nccl/nccl_board.h"
+#include "worker/communicator/nccl/agreement/issue_order.h"
+#include "worker/communicator/nccl/agreement/nccl_operation_log.h"
+#include "worker/communicator/nccl/agreement/operation_agreement.h"
+#include "worker/communicator/nccl/agreement/operation_line.h"
+#include "worker/communicator/nccl/api/nccl_api.h"
+#include "worker/communicator/nccl/clique/nccl_clique.h"
+#include "worker/communicator/nccl/clique/nccl_memory.h"
 #include "worker/communicator/nccl/nccl_call.h"
-#include "worker/communicator/nccl/nccl_clique.h"
-#include "worker/communicator/nccl/nccl_flight.h"
-#include "worker/communicator/nccl/nccl_memory.h"
-#include "worker/communicator/nccl/nccl_watchdog.h"
-#include "worker/communicator/nccl/operation_line.h"
-#include "worker/cuda/event.h"
-#include "worker/cuda/stream.h"
+#include "worker/communicator/nccl/watchdog/nccl_in_flight.h"
+#include "worker/communicator/nccl/watchdog/nccl_watchdog.h"
+#include "worker/cuda/streams/event.h"
+#include "worker/cuda/streams/stream.h"
 
 namespace cohort::worker {
 
@@ -36,16 +36,18 @@ namespace cohort::worker {
 enum class NcclAgreement {
   // They do not. A difference, or a rank that does not come, is found when time runs out.
   kOff,
-  // Operations that block meet on the host before they begin. Operations on streams go ahead. The
-  // board compares them a few milliseconds later, and the next operation that meets compares them,
+  // Operations that block begin with a barrier on the host. Operations on streams go ahead. The
+  // operation log compares them a few milliseconds later, and the next operation with a host
+  // barrier compares them,
   // too. A difference then cannot be taken back, and ends the group.
   kAsync,
-  // All operations meet: a difference is found before anything is enqueued, and the group stays
+  // All operations have a host barrier: a difference is found before anything is enqueued, and the
+  // group stays
   // usable.
   kStrict,
 };
 
-struct NcclFormation {
+struct NcclCommunicatorInit {
   std::shared_ptr<NcclApi> nccl;
   int device = 0;
   int compute_capability = 0;  // of the device: 90 is 9.0
@@ -60,11 +62,11 @@ struct NcclFormation {
   // Gets the device's progress with this rank's calls; may be null. It outlives the group that is
   // formed, and the groups that are shrunk from it.
   DeviceProgress* progress = nullptr;
-  // A board of the same ranks, for this formation alone, if the ranks share memory; all ranks have
-  // it, or none has. With it a difference between operations on streams is found soon. All ranks
-  // learn immediately that a rank gave up, and errors name the ranks that have not come to an
-  // operation.
-  std::shared_ptr<const NcclBoard> board;
+  // An operation log of the same ranks, for this communicator alone, if the ranks share memory; all
+  // ranks have it, or none has. With it a difference between operations on streams is found soon.
+  // All ranks learn immediately that a rank gave up, and errors name the ranks that have not come
+  // to an operation.
+  std::shared_ptr<const NcclOperationLog> operation_log;
 };
 
 // A group of the ranks that are left of another group.
@@ -72,17 +74,17 @@ struct NcclRemainder {
   // Ranks of the other group that are not in it: in any order, some, and not all.
   std::vector<int> gone;
   std::string name;  // in NCCL's own logs
-  // As in NcclFormation. The ranks of `host` are those that are left, in their order.
+  // As in NcclCommunicatorInit. The ranks of `host` are those that are left, in their order.
   Communicator* host = nullptr;
   NcclAgreement agreement = NcclAgreement::kAsync;
-  std::shared_ptr<const NcclBoard> board;
+  std::shared_ptr<const NcclOperationLog> operation_log;
 };
 
 struct NcclCallOptions {
   // A stream of the group's device; null: its default stream.
   cudaStream_t stream = nullptr;
   // The longest time that the operation may take on the device, including the wait for other ranks.
-  // It counts from the operation's turn there, not from now.
+  // It counts from when the device comes to the operation, not from now.
   absl::Duration timeout = absl::Minutes(10);
   // The stream is being captured for an NcclReplay. Ranks will agree on the replay, not on this
   // call.
@@ -102,17 +104,17 @@ struct NcclReplay {
 // devices ends the group: the group is revoked, and no rank waits for it beyond the deadline.
 //
 // In this process, operations of all groups on a device are issued one after the other, under one
-// lock. If several groups are on the same devices, all ranks issue the operations that meet in the
-// same order, whichever threads call them. For messages, and for operations on streams without a
-// meeting, the callers must keep that order.
+// lock. If several groups are on the same devices, all ranks issue the operations with a host
+// barrier in the same order, whichever threads call them. For messages, and for operations on
+// streams without a host barrier, the callers must keep that order.
 //
 // Differences from other backends: nccl_types.h; bitwise reductions and those of 16-bit integers
 // are UNIMPLEMENTED.
-class NcclCommunicator final : public Communicator, private NcclWatchdog::Ward {
+class NcclCommunicator final : public Communicator, private NcclWatchdog::Watched {
  public:
   // All ranks call it. Errors: DEADLINE_EXCEEDED (not all ranks have come, or NCCL does not get
   // on), ABORTED, those of CUDA and NCCL.
-  static absl::StatusOr<std::unique_ptr<NcclCommunicator>> Form(NcclFormation formation,
+  static absl::StatusOr<std::unique_ptr<NcclCommunicator>> Form(NcclCommunicatorInit init,
                                                                 Instant deadline);
   // Waits for other ranks for a moment at most.
   ~NcclCommunicator() override;
@@ -121,8 +123,8 @@ class NcclCommunicator final : public Communicator, private NcclWatchdog::Ward {
   // enqueued on it runs between them.
   cudaStream_t stream() const { return stream_.get(); }
 
-  // Whether operations that block meet before they begin.
-  bool meets() const { return Meets(/*on_stream=*/false); }
+  // Whether operations that block have a host barrier before they begin.
+  bool has_host_barrier() const { return HasHostBarrier(/*on_stream=*/false); }
 
   int rank() const override { return host_->rank(); }
   int size() const override { return host_->size(); }
@@ -136,10 +138,13 @@ class NcclCommunicator final : public Communicator, private NcclWatchdog::Ward {
   absl::StatusOr<int> AwaitMessage(absl::Span<const int> peers, Instant deadline) override {
     return agreement_.AwaitOffer(peers, deadline);
   }
-  absl::Status ExchangeNotes(absl::Span<const Transfer> notes, Instant deadline) override {
-    return host_->ExchangeNotes(notes, deadline);
+  absl::Status ExchangeControlMessages(absl::Span<const Transfer> messages,
+                                       Instant deadline) override {
+    return host_->ExchangeControlMessages(messages, deadline);
   }
-  absl::StatusOr<bool> HasNote(int peer) override { return host_->HasNote(peer); }
+  absl::StatusOr<bool> HasControlMessage(int peer) override {
+    return host_->HasControlMessage(peer);
+  }
   void Drain(Instant deadline) override { host_->Drain(deadline); }
   void Abort(absl::string_view cause) override;
 
@@ -218,12 +223,12 @@ class NcclCommunicator final : public Communicator, private NcclWatchdog::Ward {
   // within milliseconds; that of a host takes too long to wait for.
   static constexpr absl::Duration kBlame = absl::Milliseconds(300);
 
-  NcclCommunicator(NcclFormation formation, NcclBoard own_board, cuda::Stream stream,
+  NcclCommunicator(NcclCommunicatorInit init, NcclOperationLog own_log, cuda::Stream stream,
                    cuda::Event done);
-  // Checks that all ranks were given the same mode, and a board or none.
-  absl::Status AgreeOnFormation(Instant deadline);
+  // Checks that all ranks were given the same mode, and an operation log or none.
+  absl::Status AgreeOnInit(Instant deadline);
   // Makes the group without NCCL's communicator.
-  static absl::StatusOr<std::unique_ptr<NcclCommunicator>> Prepare(NcclFormation formation);
+  static absl::StatusOr<std::unique_ptr<NcclCommunicator>> Prepare(NcclCommunicatorInit init);
 
   absl::Status RunBarrier(const FlatCall& call, Instant deadline);
   // Returns when NCCL has put the work on `stream`.
@@ -247,16 +252,16 @@ class NcclCommunicator final : public Communicator, private NcclWatchdog::Ward {
       absl::StatusOr<std::shared_ptr<NcclMemory>> memory, Instant deadline);
   // Posts the next operation of this rank. Returns its number.
   int64_t Post(OperationLine line, bool on_stream);
-  // Whether all ranks meet before the operation.
-  bool Meets(bool on_stream) const {
+  // Whether all ranks wait at a barrier before the operation.
+  bool HasHostBarrier(bool on_stream) const {
     return mode_ == NcclAgreement::kStrict || (mode_ == NcclAgreement::kAsync && !on_stream);
   }
-  // Waits for the turn of an operation that ranks have met for, among those of other groups on the
-  // device. The turn ends when the operation is issued. Absent: there are no other groups, or no
-  // meeting.
-  absl::StatusOr<std::optional<IssueOrder::Turn>> TakeTurn(bool met, Instant deadline);
-  // Meets all ranks for the operation, if Meets says so.
-  absl::Status Meet(const OperationLine& line, bool on_stream, Instant deadline);
+  // Waits until an operation at whose barrier all ranks arrived comes next, among those of other
+  // groups on the device. The ticket is held until the operation is issued. Absent: there are no
+  // other groups, or no host barrier.
+  absl::StatusOr<std::optional<IssueOrder::Ticket>> TakeTicket(bool arrived, Instant deadline);
+  // Waits at the host barrier of the operation, if HasHostBarrier says so.
+  absl::Status HostBarrier(const OperationLine& line, bool on_stream, Instant deadline);
   // Text for an error: the ranks that have not come to an operation, or are not done with it.
   std::string Others(const NcclWork& work) const;
   // Whether something is in flight; does not wait. Errors: the cause that ends the group. If it is
@@ -282,7 +287,7 @@ class NcclCommunicator final : public Communicator, private NcclWatchdog::Ward {
   // Ends the group, on this rank and the others, because work failed on its way to the device or on
   // it. Returns `status`, or the cause if the group had ended before. Any thread may call it.
   absl::Status Break(const absl::Status& status,
-                     NcclClique::Patience patience = NcclClique::Patience::kAMoment);
+                     NcclClique::Wait wait = NcclClique::Wait::kBriefly);
   // Called by the watchdog.
   bool Look() override;
 
@@ -292,14 +297,14 @@ class NcclCommunicator final : public Communicator, private NcclWatchdog::Ward {
   const cuda::Stream stream_;
   cuda::Event done_;
   const NcclAgreement mode_;
-  const IssueOrder::Member member_;
+  const IssueOrder::IssuingGroup issuing_group_;
   uint64_t key_ = 0;  // the group's key in the issue order
   DeviceProgress* const progress_;
-  // The formation's board, or one of this rank alone.
-  const std::shared_ptr<const NcclBoard> board_;
-  const bool board_is_shared_;
+  // The operation log of NcclCommunicatorInit, or one of this rank alone.
+  const std::shared_ptr<const NcclOperationLog> operation_log_;
+  const bool log_is_shared_;
   Agreement agreement_;
-  NcclFlight flight_;
+  NcclInFlight flight_;
   uint64_t chain_ = 0;  // a digest of the entries that were posted
   std::unique_ptr<NcclClique> clique_;
   int looks_at_ = 0;  // the rank that Standing asked last

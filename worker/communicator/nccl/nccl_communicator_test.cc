@@ -93,7 +93,7 @@ TEST_F(NcclCommunicatorTest, AnErrorOnOneDeviceEndsAllAndNamesTheRank) {
   ExpectEnded("ncclRemoteError");
 }
 
-// NCCL meets the closed connection of a process that died before the host says whose it was.
+// NCCL sees the closed connection of a process that died before the host says whose it was.
 TEST_F(NcclCommunicatorTest, WhoIsGoneIsNamedThoughNcclFailedFirst) {
   Form();
   ExpectWorks();
@@ -222,7 +222,7 @@ TEST_F(NcclCommunicatorTest, LargeGroupsStartFromSeveralRoots) {
 
 // Two groups on the same devices, called from two threads of each rank: NCCL is called by one at a
 // time, which the fake would tell.
-TEST_F(NcclCommunicatorTest, GroupsOfADeviceTakeTurns) {
+TEST_F(NcclCommunicatorTest, GroupsOfADeviceTakeTickets) {
   Form();
   NcclRanks others = FormNcclRanks(nccl_, kRanks, Soon());
   std::vector<std::thread> threads;

@@ -3,7 +3,7 @@
 #include <utility>
 #include <vector>
 
-#include "worker/communicator/nccl/nccl_types.h"
+#include "worker/communicator/nccl/api/nccl_types.h"
 #include "worker/communicator/nccl/testing/hosted.h"
 #include "worker/communicator/nccl/testing/nccl_ranks.h"
 #include "worker/communicator/testing/conformance.h"
@@ -39,7 +39,7 @@ Backend Fake() {
   backend.reduces = [](DataType type, ReduceOp op) {
     return ReductionFor(type, op, kFakeComputeCapability).ok();
   };
-  backend.uses_notes = true;
+  backend.uses_control_messages = true;
   backend.rounds_at_each_step = true;
   return backend;
 }

@@ -7,11 +7,11 @@
 #include "absl/strings/str_cat.h"
 #include "base/rank_set.h"
 #include "base/status_macros.h"
+#include "worker/communicator/nccl/clique/nccl_device_lock.h"
 #include "worker/communicator/nccl/nccl_call.h"
 #include "worker/communicator/nccl/nccl_communicator.h"
-#include "worker/communicator/nccl/nccl_lane.h"
-#include "worker/cuda/device.h"
-#include "worker/cuda/wait.h"
+#include "worker/cuda/device/cuda_device.h"
+#include "worker/cuda/streams/poll_until.h"
 
 namespace cohort::worker {
 namespace {
@@ -31,7 +31,7 @@ bool NcclCommunicator::Look() {
     if (in_flight.ok()) return *in_flight;
     status = in_flight.status();
   }
-  Break(status, NcclClique::Patience::kDoNotWait).IgnoreError();
+  Break(status, NcclClique::Wait::kNot).IgnoreError();
   return false;
 }
 
@@ -47,7 +47,7 @@ absl::Status NcclCommunicator::Enqueue(const FlatCall& call, const void* input, 
   const auto agree = [&]() -> absl::StatusOr<int64_t> {
     // Ranks agree on the replay instead: a rank whose recording fails has not come to all of it.
     if (options.is_recorded) return 0;
-    COHORT_RETURN_IF_ERROR(Meet(line, true, deadline));
+    COHORT_RETURN_IF_ERROR(HostBarrier(line, true, deadline));
     return Post(line, true);
   };
   if (call.count == 0) {
@@ -75,7 +75,7 @@ absl::Status NcclCommunicator::Enqueue(absl::Span<const Transfer> transfers,
     return IssueMessages(transfers, which, options.stream, deadline);
   };
   if (mode_ != NcclAgreement::kStrict) {
-    const std::vector<size_t> filled = FilledPlaces(transfers);
+    const std::vector<size_t> filled = FilledIndices(transfers);
     if (filled.empty()) return absl::OkStatus();
     return Launch(work, options, deadline, no_meeting, [&] { return post(filled); });
   }
@@ -95,7 +95,7 @@ absl::Status NcclCommunicator::Enqueue(const NcclReplay& replay, const NcclCallO
   NcclWork work;
   work.replayed = replay.calls;
   const auto agree = [&]() -> absl::StatusOr<int64_t> {
-    COHORT_RETURN_IF_ERROR(Meet(line, true, deadline));
+    COHORT_RETURN_IF_ERROR(HostBarrier(line, true, deadline));
     return Post(line, true);
   };
   return Launch(work, options, deadline, agree,
@@ -105,20 +105,20 @@ absl::Status NcclCommunicator::Enqueue(const NcclReplay& replay, const NcclCallO
 absl::Status NcclCommunicator::Run(const NcclReplay& replay, Instant deadline) {
   COHORT_RETURN_IF_ERROR(Stand());
   const OperationLine line = LineOfReplay(replay.calls, replay.digest);
-  COHORT_RETURN_IF_ERROR(Meet(line, false, deadline));
+  COHORT_RETURN_IF_ERROR(HostBarrier(line, false, deadline));
   NcclWork work;
   work.sequence = Post(line, false);
   work.replayed = replay.calls;
   absl::Status status;
   {
-    COHORT_ASSIGN_OR_RETURN(const auto turn, TakeTurn(Meets(false), deadline));
+    COHORT_ASSIGN_OR_RETURN(const auto ticket, TakeTicket(HasHostBarrier(false), deadline));
     status = Issue(replay, stream_.get(), deadline);
   }
   if (!status.ok()) return Break(Blame(status));
-  board_->Advance(rank(), {work.sequence, 0});
+  operation_log_->Advance(rank(), {work.sequence, 0});
   status = AwaitDevice(work, deadline);
   if (!status.ok()) return Break(Blame(status));
-  board_->Advance(rank(), {work.sequence, work.sequence});
+  operation_log_->Advance(rank(), {work.sequence, work.sequence});
   return status;
 }
 
@@ -126,8 +126,8 @@ absl::Status NcclCommunicator::Issue(const NcclReplay& replay, cudaStream_t stre
                                      Instant deadline) {
   COHORT_ASSIGN_OR_RETURN(const cuda::CurrentDevice current,
                           cuda::CurrentDevice::Set(clique_->device()));
-  COHORT_ASSIGN_OR_RETURN(const NcclLane::Turn turn,
-                          NcclLane::Of(clique_->device()).Enter(deadline));
+  COHORT_ASSIGN_OR_RETURN(const NcclDeviceLock::Guard guard,
+                          NcclDeviceLock::Of(clique_->device()).Acquire(deadline));
   return replay.launch(stream);
 }
 
@@ -142,9 +142,9 @@ absl::Status NcclCommunicator::Launch(NcclWork work, const NcclCallOptions& opti
   COHORT_RETURN_IF_ERROR(AwaitRoom(deadline));
   // A captured operation cannot be queried, and may run any number of times.
   COHORT_ASSIGN_OR_RETURN(const bool captured, cuda::IsCaptured(options.stream));
-  std::optional<NcclFlight::Marks> marks;
+  std::optional<NcclInFlight::Marks> marks;
   if (!captured) {
-    COHORT_ASSIGN_OR_RETURN(NcclFlight::Marks taken, flight_.TakeMarks());
+    COHORT_ASSIGN_OR_RETURN(NcclInFlight::Marks taken, flight_.TakeMarks());
     COHORT_RETURN_IF_ERROR(taken.start.Record(options.stream));
     marks.emplace(std::move(taken));
   }
@@ -152,8 +152,8 @@ absl::Status NcclCommunicator::Launch(NcclWork work, const NcclCallOptions& opti
   COHORT_ASSIGN_OR_RETURN(work.sequence, agree());
   absl::Status status;
   {
-    const bool meets = work.messages == 0 && Meets(true) && !options.is_recorded;
-    COHORT_ASSIGN_OR_RETURN(const auto turn, TakeTurn(meets, deadline));
+    const bool has_barrier = work.messages == 0 && HasHostBarrier(true) && !options.is_recorded;
+    COHORT_ASSIGN_OR_RETURN(const auto ticket, TakeTicket(has_barrier, deadline));
     status = issue();
   }
   if (status.ok() && !captured) status = marks->end.Record(options.stream);
@@ -206,10 +206,11 @@ absl::StatusOr<bool> NcclCommunicator::LookAtFlight() {
 }
 
 absl::StatusOr<bool> NcclCommunicator::FindInFlight() {
-  COHORT_ASSIGN_OR_RETURN(const std::optional<NcclFlight::First> first, flight_.Look());
-  board_->Advance(rank(), {flight_.started(), flight_.finished()});
-  if (board_is_shared_ && mode_ != NcclAgreement::kOff) {
-    const std::optional<NcclBoard::Difference> difference = board_->FindDifference(rank());
+  COHORT_ASSIGN_OR_RETURN(const std::optional<NcclInFlight::First> first, flight_.Look());
+  operation_log_->Advance(rank(), {flight_.started(), flight_.finished()});
+  if (log_is_shared_ && mode_ != NcclAgreement::kOff) {
+    const std::optional<NcclOperationLog::Difference> difference =
+        operation_log_->FindDifference(rank());
     if (difference.has_value()) return DifferenceError(rank(), *difference);
   }
   if (!first.has_value()) return false;
@@ -225,16 +226,16 @@ absl::StatusOr<bool> NcclCommunicator::FindInFlight() {
 
 std::string NcclCommunicator::Others(const NcclWork& work) const {
   if (size() == 1 || work.messages > 0) return "";
-  if (!board_is_shared_) return "; who has not come to it is not known, without a board";
+  if (!log_is_shared_) return "; who has not come to it is not known, without an operation log";
   RankSet absent, waiting, inside;
   std::string last;
   for (int other = 0; other < size(); ++other) {
     if (other == rank()) continue;
-    const NcclBoard::Progress progress = board_->progress(other);
-    const int64_t posted = board_->posted(other);
+    const NcclOperationLog::Progress progress = operation_log_->progress(other);
+    const int64_t posted = operation_log_->posted(other);
     if (posted < work.sequence) {
       if (absent.Add(other) && absent.count() == 1) {
-        const auto entry = board_->Read(other, posted);
+        const auto entry = operation_log_->Read(other, posted);
         last = entry.has_value() ? absl::StrCat(", rank ", other, " has come to operation ", posted,
                                                 " and no further: ", Describe(entry->line))
                                  : "";
@@ -269,7 +270,7 @@ absl::Status NcclCommunicator::Await(Instant deadline) {
   const auto is_done = [&]() -> absl::StatusOr<bool> {
     if (++looks % kLooksAlone == 1) COHORT_RETURN_IF_ERROR(Check());
     COHORT_RETURN_IF_ERROR(Broken());
-    const absl::StatusOr<std::optional<NcclFlight::First>> first = flight_.Look();
+    const absl::StatusOr<std::optional<NcclInFlight::First>> first = flight_.Look();
     if (first.ok() && Suspected().ok()) return !first->has_value();
     // Check returns the error in time.
     COHORT_RETURN_IF_ERROR(Check());
@@ -280,7 +281,7 @@ absl::Status NcclCommunicator::Await(Instant deadline) {
   if (done) return Broken();
   const absl::Status suspected = Suspected();
   if (!suspected.ok()) return Break(Blame(suspected));
-  const absl::StatusOr<std::optional<NcclFlight::First>> first = flight_.Look();
+  const absl::StatusOr<std::optional<NcclInFlight::First>> first = flight_.Look();
   if (!first.ok()) return Break(Blame(first.status()));
   if (!first->has_value()) return Broken();
   return absl::DeadlineExceededError(absl::StrCat(

@@ -6,17 +6,17 @@
 #include <string>
 #include <utility>
 
-#include "worker/communicator/nccl/loaded_nccl_api.h"
-#include "worker/communicator/nccl/nccl_clique.h"
+#include "worker/communicator/nccl/api/loaded_nccl_api.h"
+#include "worker/communicator/nccl/api/nccl_types.h"
+#include "worker/communicator/nccl/clique/nccl_clique.h"
 #include "worker/communicator/nccl/nccl_communicator.h"
-#include "worker/communicator/nccl/nccl_types.h"
 #include "worker/communicator/nccl/testing/hosted.h"
 #include "worker/communicator/single/single_communicator.h"
 #include "worker/communicator/testing/conformance.h"
-#include "worker/cuda/copy.h"
-#include "worker/cuda/device.h"
-#include "worker/cuda/pinned_memory.h"
-#include "worker/cuda/stream.h"
+#include "worker/cuda/device/cuda_device.h"
+#include "worker/cuda/memory/copy.h"
+#include "worker/cuda/memory/pinned_memory.h"
+#include "worker/cuda/streams/stream.h"
 
 namespace cohort::worker {
 namespace {
@@ -53,18 +53,18 @@ int ComputeCapability() {
 
 // One rank, on the first device.
 std::unique_ptr<NcclCommunicator> FormAlone(Communicator* host) {
-  NcclFormation formation;
+  NcclCommunicatorInit init;
   absl::StatusOr<std::shared_ptr<NcclApi>> nccl = LoadNccl();
   EXPECT_TRUE(nccl.ok()) << nccl.status();
-  formation.nccl = *std::move(nccl);
-  formation.compute_capability = ComputeCapability();
-  absl::StatusOr<std::string> id = NewNcclId(*formation.nccl);
+  init.nccl = *std::move(nccl);
+  init.compute_capability = ComputeCapability();
+  absl::StatusOr<std::string> id = NewNcclId(*init.nccl);
   EXPECT_TRUE(id.ok()) << id.status();
-  formation.ids = {*std::move(id)};
-  formation.name = "conformance";
-  formation.host = host;
+  init.ids = {*std::move(id)};
+  init.name = "conformance";
+  init.host = host;
   absl::StatusOr<std::unique_ptr<NcclCommunicator>> formed =
-      NcclCommunicator::Form(std::move(formation), ConformanceTest::Soon());
+      NcclCommunicator::Form(std::move(init), ConformanceTest::Soon());
   EXPECT_TRUE(formed.ok()) << formed.status();
   return *std::move(formed);
 }

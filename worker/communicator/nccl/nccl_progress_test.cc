@@ -3,8 +3,8 @@
 #include <optional>
 #include <vector>
 
-#include "base/mutex.h"
 #include "base/status_macros.h"
+#include "base/threads/mutex.h"
 #include "worker/communicator/device_progress.h"
 #include "worker/communicator/nccl/testing/nccl_group_test.h"
 #include "worker/cuda/testing/stream_gate.h"
@@ -12,7 +12,7 @@
 namespace cohort::worker {
 namespace {
 
-struct Told {
+struct Reported {
   std::optional<Instant> begun;  // as told first
   std::optional<Instant> began;
   std::optional<Instant> ended;
@@ -20,12 +20,12 @@ struct Told {
 };
 
 // Each piece of work as a call of its own, from 1.
-class Notes final : public DeviceProgress {
+class RecordedProgress final : public DeviceProgress {
  public:
   int64_t Put() override {
     MutexLock lock(&mutex_);
-    told_.emplace_back();
-    return static_cast<int64_t>(told_.size());
+    reported_.emplace_back();
+    return static_cast<int64_t>(reported_.size());
   }
   void Begun(int64_t call, Instant at) override {
     MutexLock lock(&mutex_);
@@ -41,18 +41,18 @@ class Notes final : public DeviceProgress {
     Of(call).given_up = why;
     Of(call).ended = at;
   }
-  std::vector<Told> told() const {
+  std::vector<Reported> reported() const {
     MutexLock lock(&mutex_);
-    return told_;
+    return reported_;
   }
 
  private:
-  Told& Of(int64_t call) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    return told_[static_cast<size_t>(call) - 1];
+  Reported& Of(int64_t call) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return reported_[static_cast<size_t>(call) - 1];
   }
 
   mutable Mutex mutex_;
-  std::vector<Told> told_ ABSL_GUARDED_BY(mutex_);
+  std::vector<Reported> reported_ ABSL_GUARDED_BY(mutex_);
 };
 
 class NcclProgressTest : public NcclGroupTest {
@@ -60,8 +60,8 @@ class NcclProgressTest : public NcclGroupTest {
   // Well until now: connected, and idle.
   void FormAndConnect(int size) {
     NcclRanksOptions options;
-    options.differ = [&](int rank, NcclFormation& formation) {
-      formation.progress = &notes_[static_cast<size_t>(rank)];
+    options.differ = [&](int rank, NcclCommunicatorInit& init) {
+      init.progress = &progress_[static_cast<size_t>(rank)];
     };
     Form(size, options);
     numbers_.assign(static_cast<size_t>(size), 1);
@@ -73,9 +73,11 @@ class NcclProgressTest : public NcclGroupTest {
   float& number(const NcclCommunicator& group) {
     return numbers_[static_cast<size_t>(group.rank())];
   }
-  std::vector<Told> told(int rank) const { return notes_[static_cast<size_t>(rank)].told(); }
+  std::vector<Reported> reported(int rank) const {
+    return progress_[static_cast<size_t>(rank)].reported();
+  }
 
-  std::vector<Notes> notes_{kMostRanks};
+  std::vector<RecordedProgress> progress_{kMostRanks};
   std::vector<float> numbers_;
 };
 
@@ -90,35 +92,35 @@ TEST_F(NcclProgressTest, WhatIsDoneHasTakenSomeTimeInThatOrder) {
   });
   const Instant after = Clock::Steady().Now();
   for (int rank = 0; rank < size(); ++rank) {
-    const std::vector<Told> told = this->told(rank);
-    ASSERT_EQ(told.size(), 5u);
+    const std::vector<Reported> reported = this->reported(rank);
+    ASSERT_EQ(reported.size(), 5u);
     Instant last = before;
-    for (size_t at = 1; at < told.size(); ++at) {
-      ASSERT_TRUE(told[at].begun.has_value() && told[at].began.has_value()) << at;
-      EXPECT_FALSE(told[at].given_up.has_value()) << at;
-      EXPECT_GT(*told[at].ended - *told[at].began, absl::ZeroDuration()) << at;
-      EXPECT_GE(*told[at].began, before) << at;
-      EXPECT_GE(*told[at].ended, last) << at;
-      EXPECT_LE(*told[at].ended, after) << at;
-      last = *told[at].ended;
+    for (size_t at = 1; at < reported.size(); ++at) {
+      ASSERT_TRUE(reported[at].begun.has_value() && reported[at].began.has_value()) << at;
+      EXPECT_FALSE(reported[at].given_up.has_value()) << at;
+      EXPECT_GT(*reported[at].ended - *reported[at].began, absl::ZeroDuration()) << at;
+      EXPECT_GE(*reported[at].began, before) << at;
+      EXPECT_GE(*reported[at].ended, last) << at;
+      EXPECT_LE(*reported[at].ended, after) << at;
+      last = *reported[at].ended;
     }
   }
 }
 
-TEST_F(NcclProgressTest, WhatHasNotItsTurnHasNotBegun) {
+TEST_F(NcclProgressTest, AnOperationBehindAnotherHasNotBegun) {
   FormAndConnect(1);
   cuda::StreamGate gate;
   ASSERT_EQ(gate.Close(stream(0)), cudaSuccess);
   ASSERT_EQ(EnqueueSum(rank(0), &numbers_[0]), absl::OkStatus());
   const Instant enqueued = Clock::Steady().Now();
   EXPECT_EQ(rank(0).Check(), absl::OkStatus());
-  EXPECT_FALSE(told(0)[1].begun.has_value());
+  EXPECT_FALSE(reported(0)[1].begun.has_value());
   const Instant opened = Clock::Steady().Now();
   gate.Open();
   EXPECT_EQ(rank(0).Await(Soon()), absl::OkStatus());
-  ASSERT_TRUE(told(0)[1].began.has_value());
-  EXPECT_GE(*told(0)[1].began, enqueued);
-  EXPECT_GE(*told(0)[1].ended, opened);
+  ASSERT_TRUE(reported(0)[1].began.has_value());
+  EXPECT_GE(*reported(0)[1].began, enqueued);
+  EXPECT_GE(*reported(0)[1].ended, opened);
 }
 
 // It is seen to run; when its time is over it has ended, too.
@@ -127,14 +129,14 @@ TEST_F(NcclProgressTest, WhatHangsHasBegunAndEndsWhenItIsGivenUp) {
   nccl_->HangNext();
   RunWell([&](NcclCommunicator& group) { return EnqueueSum(group, &number(group)); });
   for (int r = 0; r < size(); ++r) {
-    EXPECT_TRUE(Eventually([&] { return told(r)[1].begun.has_value(); }));
-    EXPECT_FALSE(told(r)[1].ended.has_value());
+    EXPECT_TRUE(Eventually([&] { return reported(r)[1].begun.has_value(); }));
+    EXPECT_FALSE(reported(r)[1].ended.has_value());
   }
   for (int r = 0; r < size(); ++r) rank(r).Abort("rank 7 is gone");
   for (int r = 0; r < size(); ++r) {
-    EXPECT_TRUE(Eventually([&] { return told(r)[1].ended.has_value(); }));
-    EXPECT_EQ(told(r)[1].given_up, absl::StatusCode::kAborted);
-    EXPECT_GE(*told(r)[1].ended, *told(r)[1].begun);
+    EXPECT_TRUE(Eventually([&] { return reported(r)[1].ended.has_value(); }));
+    EXPECT_EQ(reported(r)[1].given_up, absl::StatusCode::kAborted);
+    EXPECT_GE(*reported(r)[1].ended, *reported(r)[1].begun);
   }
 }
 
@@ -149,9 +151,9 @@ TEST_F(NcclProgressTest, ACallThatBlocksIsGivenUpAtItsDeadline) {
     EXPECT_FALSE(status.ok());
   }
   for (int r = 0; r < size(); ++r) {
-    ASSERT_EQ(told(r).size(), 2u);
-    EXPECT_TRUE(told(r)[1].begun.has_value());
-    EXPECT_TRUE(told(r)[1].given_up.has_value());
+    ASSERT_EQ(reported(r).size(), 2u);
+    EXPECT_TRUE(reported(r)[1].begun.has_value());
+    EXPECT_TRUE(reported(r)[1].given_up.has_value());
   }
 }
 
@@ -160,7 +162,7 @@ TEST_F(NcclProgressTest, WhatIsInFlightAtTheEndHasAnEnd) {
   nccl_->HangNext();
   ASSERT_EQ(EnqueueSum(rank(0), &numbers_[0]), absl::OkStatus());
   ranks_.clear();
-  EXPECT_TRUE(told(0)[1].ended.has_value());
+  EXPECT_TRUE(reported(0)[1].ended.has_value());
 }
 
 }  // namespace

@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "worker/communicator/nccl/nccl_communicator.h"
-#include "worker/cuda/device.h"
+#include "worker/cuda/device/cuda_device.h"
 
 namespace cohort::worker {
 namespace {
@@ -79,10 +79,10 @@ absl::StatusOr<std::shared_ptr<NcclMemory>> NcclCommunicator::RegisterOnAll(
     absl::StatusOr<std::shared_ptr<NcclMemory>> memory, Instant deadline) {
   const auto hear = [&](const Word& own) -> absl::StatusOr<std::vector<Word>> {
     std::vector<Word> words(static_cast<size_t>(size()));
-    const absl::Status met =
+    const absl::Status gathered =
         host_->AllGather(&own, words.data(), sizeof(own), DataType::kU8, deadline);
-    if (met.ok()) return words;
-    return Break(met);
+    if (gathered.ok()) return words;
+    return Break(gathered);
   };
   const int device = clique_->device();
   absl::Status status = memory.status();
@@ -142,20 +142,21 @@ uint32_t NcclCommunicator::Registered(const FlatCall& call, const void* input,
   const bool all_have_output =
       call.collective != Collective::kReduce && call.collective != Collective::kGather;
   uint32_t which = 0;
-  uint64_t place = 0;
+  uint64_t offset = 0;
   const auto add = [&](uint32_t flag, const void* memory, int64_t bytes) {
     const auto found = clique_->Find(memory, static_cast<size_t>(bytes));
     if (!found.has_value()) return;
     which |= flag;
     if (found->window == 0) return;
     for (const int64_t number : {int64_t{flag}, found->window, found->offset}) {
-      place = Mixed(place, static_cast<uint64_t>(number));
+      offset = Mixed(offset, static_cast<uint64_t>(number));
     }
   };
   if (all_have_input) add(kInputRegistered, input, InputBytes(call, rank(), size()));
   if (all_have_output) add(kOutputRegistered, output, OutputBytes(call, rank(), size()));
-  if (place != 0) place = std::max<uint64_t>(place << kPlaceShift & UINT32_MAX, 1 << kPlaceShift);
-  return which | static_cast<uint32_t>(place);
+  if (offset != 0)
+    offset = std::max<uint64_t>(offset << kOffsetShift & UINT32_MAX, 1 << kOffsetShift);
+  return which | static_cast<uint32_t>(offset);
 }
 
 }  // namespace cohort::worker

@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "worker/communicator/mismatch.h"
-#include "worker/communicator/nccl/nccl_memory.h"
+#include "worker/communicator/nccl/clique/nccl_memory.h"
 #include "worker/communicator/nccl/testing/nccl_group_test.h"
 #include "worker/cuda/testing/stream_gate.h"
 
@@ -203,9 +203,10 @@ TEST_F(NcclRegistrationTest, SomeRegisteredAndSomeNotIsADifference) {
          return Sum(group, group.rank() == 1 ? &number : registered(group));
        })) {
     EXPECT_TRUE(IsMismatch(status)) << status;
-    EXPECT_THAT(std::string(status.message()),
-                AllOf(HasSubstr("rank 0 all_reduce of 1 f32 by sum, registered memory at place "),
-                      EndsWith("; rank 1 all_reduce of 1 f32 by sum")));
+    EXPECT_THAT(
+        std::string(status.message()),
+        AllOf(HasSubstr("rank 0 all_reduce of 1 f32 by sum, registered memory at offset digest "),
+              EndsWith("; rank 1 all_reduce of 1 f32 by sum")));
   }
   // What the root alone has may be anything.
   RunWell([&](NcclCommunicator& group) {
@@ -233,7 +234,7 @@ TEST_F(NcclRegistrationTest, OtherPlacesInAWindowAreADifferenceAndElsewhereNone)
       }
       EXPECT_TRUE(IsMismatch(status)) << status;
       EXPECT_THAT(std::string(status.message()),
-                  HasSubstr("all_reduce of 1 f32 by sum, registered memory at place "));
+                  HasSubstr("all_reduce of 1 f32 by sum, registered memory at offset digest "));
     }
     // It stands, and what the root alone has may lie anywhere.
     RunWell([&](NcclCommunicator& group) {

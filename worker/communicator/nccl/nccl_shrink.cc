@@ -26,31 +26,32 @@ struct Word {
   std::string said() const { return std::string(text, strnlen(text, kMaxText)); }
 };
 
-absl::StatusOr<std::vector<Word>> Hear(Communicator& host, const Word& own, Instant deadline) {
+absl::StatusOr<std::vector<Word>> GatherWords(Communicator& host, const Word& own,
+                                              Instant deadline) {
   std::vector<Word> words(static_cast<size_t>(host.size()));
   COHORT_RETURN_IF_ERROR(host.AllGather(&own, words.data(), sizeof(own), DataType::kU8, deadline));
   return words;
 }
 
 // A rank that fails sends each of the others a byte, so that no rank goes on waiting for it.
-absl::Status TellFailure(Communicator& host, Instant deadline) {
+absl::Status ReportFailure(Communicator& host, Instant deadline) {
   const char byte = 1;
-  std::vector<Transfer> notes;
+  std::vector<Transfer> messages;
   for (int peer = 0; peer < host.size(); ++peer) {
-    if (peer != host.rank()) notes.push_back(Transfer::Send(peer, &byte, 1, DataType::kU8));
+    if (peer != host.rank()) messages.push_back(Transfer::Send(peer, &byte, 1, DataType::kU8));
   }
-  return host.Exchange(notes, deadline);
+  return host.Exchange(messages, deadline);
 }
 
 // Receives the bytes of the ranks that failed, so that no message is left behind.
 absl::Status TakeFailures(Communicator& host, const std::vector<Word>& words, Instant deadline) {
   std::vector<char> bytes(words.size());
-  std::vector<Transfer> notes;
+  std::vector<Transfer> messages;
   for (size_t peer = 0; peer < words.size(); ++peer) {
     if (words[peer].code == 0 || static_cast<int>(peer) == host.rank()) continue;
-    notes.push_back(Transfer::Receive(static_cast<int>(peer), &bytes[peer], 1, DataType::kU8));
+    messages.push_back(Transfer::Receive(static_cast<int>(peer), &bytes[peer], 1, DataType::kU8));
   }
-  return host.Exchange(notes, deadline);
+  return host.Exchange(messages, deadline);
 }
 
 absl::Status AnyFailed(Communicator& host) {
@@ -78,10 +79,10 @@ absl::Status CheckRemainder(const NcclRemainder& remainder, const RankSet& gone,
     return absl::InvalidArgumentError(absl::StrCat("rank ", rank, " itself is among them"));
   }
   const int left = size - gone.count();
-  const int place = rank - gone.CountBelow(rank);
-  if (remainder.host->size() == left && remainder.host->rank() == place) return absl::OkStatus();
+  const int new_rank = rank - gone.CountBelow(rank);
+  if (remainder.host->size() == left && remainder.host->rank() == new_rank) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      absl::StrCat("rank ", rank, " is to be rank ", place, " of ", left, ", and comes as rank ",
+      absl::StrCat("rank ", rank, " is to be rank ", new_rank, " of ", left, ", and comes as rank ",
                    remainder.host->rank(), " of ", remainder.host->size()));
 }
 
@@ -103,7 +104,7 @@ absl::StatusOr<std::unique_ptr<NcclCommunicator>> NcclCommunicator::Shrink(
   const Instant begin = Clock::Steady().Now();
   const absl::Status standing = valid.ok() ? Await(begin + (deadline - begin) / 2) : Broken();
   own.broken = standing.ok() ? 0 : 1;
-  COHORT_ASSIGN_OR_RETURN(const std::vector<Word> words, Hear(host, own, deadline));
+  COHORT_ASSIGN_OR_RETURN(const std::vector<Word> words, GatherWords(host, own, deadline));
   bool broken = false;
   for (size_t r = 0; r < words.size(); ++r) {
     broken = broken || words[r].broken != 0;
@@ -128,16 +129,16 @@ absl::StatusOr<std::unique_ptr<NcclCommunicator>> NcclCommunicator::Shrink(
     MutexLock lock(&mutex_);
     broken_ = ended;
   }
-  NcclFormation formation;
-  formation.nccl = nccl_;
-  formation.device = clique_->device();
-  formation.compute_capability = compute_capability_;
-  formation.name = remainder.name;
-  formation.host = remainder.host;
-  formation.agreement = remainder.agreement;
-  formation.progress = progress_;
-  formation.board = remainder.board;
-  absl::StatusOr<std::unique_ptr<NcclCommunicator>> result = Prepare(std::move(formation));
+  NcclCommunicatorInit init;
+  init.nccl = nccl_;
+  init.device = clique_->device();
+  init.compute_capability = compute_capability_;
+  init.name = remainder.name;
+  init.host = remainder.host;
+  init.agreement = remainder.agreement;
+  init.progress = progress_;
+  init.operation_log = remainder.operation_log;
+  absl::StatusOr<std::unique_ptr<NcclCommunicator>> result = Prepare(std::move(init));
   absl::Status status = result.status();
   if (status.ok()) {
     absl::StatusOr<std::unique_ptr<NcclClique>> shrunk = clique_->Shrink(
@@ -148,8 +149,8 @@ absl::StatusOr<std::unique_ptr<NcclCommunicator>> NcclCommunicator::Shrink(
   Word outcome;
   outcome.code = static_cast<int32_t>(status.code());
   outcome.Say(status.message());
-  if (!status.ok()) COHORT_RETURN_IF_ERROR(TellFailure(host, deadline));
-  absl::StatusOr<std::vector<Word>> outcomes = Hear(host, outcome, deadline);
+  if (!status.ok()) COHORT_RETURN_IF_ERROR(ReportFailure(host, deadline));
+  absl::StatusOr<std::vector<Word>> outcomes = GatherWords(host, outcome, deadline);
   absl::Status failure = outcomes.status();
   if (outcomes.ok()) {
     COHORT_RETURN_IF_ERROR(TakeFailures(host, *outcomes, deadline));
@@ -166,7 +167,7 @@ absl::StatusOr<std::unique_ptr<NcclCommunicator>> NcclCommunicator::Shrink(
     }
   }
   if (failure.ok()) {
-    COHORT_RETURN_IF_ERROR((*result)->AgreeOnFormation(deadline));
+    COHORT_RETURN_IF_ERROR((*result)->AgreeOnInit(deadline));
     return result;
   }
   if (result.ok() && (*result)->clique_ != nullptr) (*result)->clique_->Revoke();

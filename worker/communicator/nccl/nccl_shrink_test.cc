@@ -19,9 +19,9 @@ class NcclShrinkTest : public NcclGroupTest {
  protected:
   ~NcclShrinkTest() override { left_.clear(); }
 
-  void FormAndConnect(int size, bool board = false) {
+  void FormAndConnect(int size, bool operation_log = false) {
     NcclRanksOptions options;
-    options.board = board;
+    options.operation_log = operation_log;
     Form(size, options);
     numbers_.assign(static_cast<size_t>(size), 1);
     RunWell([&](NcclCommunicator& group) {
@@ -44,16 +44,16 @@ class NcclShrinkTest : public NcclGroupTest {
     left_.resize(old_ranks.size());
     std::vector<absl::Status> statuses(old_ranks.size());
     std::vector<std::thread> threads;
-    for (size_t place = 0; place < old_ranks.size(); ++place) {
-      threads.emplace_back([&, place] {
+    for (size_t index = 0; index < old_ranks.size(); ++index) {
+      threads.emplace_back([&, index] {
         NcclRemainder remainder;
         remainder.gone = gone;
-        remainder.host = hosts_[place].get();
-        differ(static_cast<int>(place), remainder);
+        remainder.host = hosts_[index].get();
+        differ(static_cast<int>(index), remainder);
         if (remainder.host == nullptr) return;  // it does not come
-        Formed formed = (*ranks_[old_ranks[place]].nccl)->Shrink(remainder, deadline);
-        statuses[place] = formed.status();
-        if (formed.ok()) left_[place] = *std::move(formed);
+        Formed formed = (*ranks_[old_ranks[index]].nccl)->Shrink(remainder, deadline);
+        statuses[index] = formed.status();
+        if (formed.ok()) left_[index] = *std::move(formed);
       });
     }
     for (std::thread& thread : threads) thread.join();
@@ -89,13 +89,13 @@ class NcclShrinkTest : public NcclGroupTest {
 };
 
 TEST_P(NcclShrinkTest, ARankDiesInTheMiddleOfAnOperationAndTheOthersGoOn) {
-  for (const bool board : {false, true}) {
-    SCOPED_TRACE(board);
+  for (const bool operation_log : {false, true}) {
+    SCOPED_TRACE(operation_log);
     left_.clear();
     hosts_.clear();
     ranks_.clear();
     streams_.clear();
-    FormAndConnect(GetParam(), board);
+    FormAndConnect(GetParam(), operation_log);
     const int dead = size() / 2;
     // It has enqueued it, and its device never comes to it.
     cuda::StreamGate grave;
@@ -153,9 +153,9 @@ INSTANTIATE_TEST_SUITE_P(Worlds, NcclShrinkTest, ::testing::Values(2, 3, 5));
 
 TEST_F(NcclShrinkTest, ThoseWhoDoNotAgreeAreAllToldAndCanTryAgain) {
   FormAndConnect(5);
-  for (const absl::Status& status : Shrink({1, 3}, Soon(), [](int place, NcclRemainder&remainder) {
-         // To each its place is right.
-         if (place == 2) remainder.gone = {0, 3};
+  for (const absl::Status& status : Shrink({1, 3}, Soon(), [](int index, NcclRemainder&remainder) {
+         // For each rank its own index is right.
+         if (index == 2) remainder.gone = {0, 3};
        })) {
     EXPECT_EQ(status, absl::InvalidArgumentError(
                           "those who are left do not agree on who is gone: rank 0 of them goes on "
@@ -179,8 +179,8 @@ TEST_F(NcclShrinkTest, ListsThatMakeNoSenseAreToldToAll) {
   };
   for (const auto& [gone, text] : lists) {
     for (const absl::Status& status :
-         Shrink({2}, Soon(), [&list = gone](int place, NcclRemainder&remainder) {
-           if (place == 0) remainder.gone = list;
+         Shrink({2}, Soon(), [&list = gone](int index, NcclRemainder&remainder) {
+           if (index == 0) remainder.gone = list;
          })) {
       EXPECT_EQ(status, absl::InvalidArgumentError(
                             absl::StrCat("rank 0 of those who are left goes on ", text)));
@@ -205,17 +205,17 @@ TEST_F(NcclShrinkTest, WhatFailsOnOneFailsOnAllInTimeAndTheyCanFormAnew) {
   const absl::StatusOr<std::string> id = NewNcclId(*nccl_);
   ASSERT_TRUE(id.ok());
   std::vector<std::thread> threads;
-  for (size_t place = 0; place < hosts_.size(); ++place) {
-    threads.emplace_back([&, place] {
-      NcclFormation formation;
-      formation.nccl = nccl_;
-      formation.device = static_cast<int>(place);
-      formation.compute_capability = kFakeComputeCapability;
-      formation.ids = {*id};
-      formation.host = hosts_[place].get();
-      Formed formed = NcclCommunicator::Form(std::move(formation), Soon());
+  for (size_t index = 0; index < hosts_.size(); ++index) {
+    threads.emplace_back([&, index] {
+      NcclCommunicatorInit init;
+      init.nccl = nccl_;
+      init.device = static_cast<int>(index);
+      init.compute_capability = kFakeComputeCapability;
+      init.ids = {*id};
+      init.host = hosts_[index].get();
+      Formed formed = NcclCommunicator::Form(std::move(init), Soon());
       ASSERT_TRUE(formed.ok()) << formed.status();
-      left_[place] = *std::move(formed);
+      left_[index] = *std::move(formed);
     });
   }
   for (std::thread& thread : threads) thread.join();
@@ -226,8 +226,8 @@ TEST_F(NcclShrinkTest, WhoDoesNotComeIsNamed) {
   FormAndConnect(3);
   rank(0).Abort("enough");
   const std::vector<absl::Status> statuses =
-      Shrink({1}, In(absl::Milliseconds(200)), [](int place, NcclRemainder& remainder) {
-        if (place == 1) remainder.host = nullptr;
+      Shrink({1}, In(absl::Milliseconds(200)), [](int index, NcclRemainder& remainder) {
+        if (index == 1) remainder.host = nullptr;
       });
   EXPECT_EQ(statuses[0].code(), absl::StatusCode::kDeadlineExceeded) << statuses[0];
   EXPECT_THAT(std::string(statuses[0].message()), HasSubstr("1"));
@@ -244,7 +244,7 @@ TEST_F(NcclShrinkTest, AnotherGroupsCallThatDoesNotReturnIsNamed) {
     EXPECT_TRUE(status.ok()) << status;
   });
   EXPECT_TRUE(Eventually([&] { return nccl_->functions(0).back() == "ncclBroadcast"; }));
-  // A loaded machine takes its time to start the threads that wait for their turn.
+  // A loaded machine takes its time to start the threads that wait for the device lock.
   for (const absl::Status& status : Shrink({1}, In(absl::Seconds(4)))) {
     EXPECT_EQ(status, absl::DeadlineExceededError(
                           "rank 0 of those who are left: another group's call of NCCL on device 0 "

@@ -34,10 +34,13 @@ class NcclStreamCommunicator final : public Communicator {
   absl::StatusOr<int> AwaitMessage(absl::Span<const int> peers, Instant deadline) override {
     return group_.AwaitMessage(peers, deadline);
   }
-  absl::Status ExchangeNotes(absl::Span<const Transfer> notes, Instant deadline) override {
-    return group_.ExchangeNotes(notes, deadline);
+  absl::Status ExchangeControlMessages(absl::Span<const Transfer> messages,
+                                       Instant deadline) override {
+    return group_.ExchangeControlMessages(messages, deadline);
   }
-  absl::StatusOr<bool> HasNote(int peer) override { return group_.HasNote(peer); }
+  absl::StatusOr<bool> HasControlMessage(int peer) override {
+    return group_.HasControlMessage(peer);
+  }
   void Drain(Instant deadline) override { group_.Drain(deadline); }
   void Abort(absl::string_view cause) override { group_.Abort(cause); }
 

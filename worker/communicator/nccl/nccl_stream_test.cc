@@ -6,7 +6,7 @@
 
 #include "base/status_macros.h"
 #include "worker/communicator/nccl/testing/nccl_group_test.h"
-#include "worker/cuda/copy.h"
+#include "worker/cuda/memory/copy.h"
 #include "worker/cuda/testing/stream_gate.h"
 
 namespace cohort::worker {
@@ -35,7 +35,7 @@ TEST_P(NcclStreamTest, OperationsRunOneAfterTheOtherAndTheCallerWaitsForNone) {
   for (const float number : numbers) EXPECT_EQ(number, std::pow(GetParam(), 5));
 }
 
-TEST_P(NcclStreamTest, EveryVerb) {
+TEST_P(NcclStreamTest, EveryCollective) {
   Form(GetParam());
   const int n = GetParam();
   RunWell([&](NcclCommunicator& group) {

@@ -1,4 +1,4 @@
-#include "worker/communicator/nccl/nccl_watchdog.h"
+#include "worker/communicator/nccl/watchdog/nccl_watchdog.h"
 
 #include <algorithm>
 #include <atomic>
@@ -60,7 +60,7 @@ class NcclWatchdogTest : public NcclGroupTest {
   std::vector<float> numbers_;
 };
 
-struct CountingWard final : NcclWatchdog::Ward {
+struct CountingWatched final : NcclWatchdog::Watched {
   bool Look() override {
     ++looks;
     return in_flight;
@@ -72,7 +72,7 @@ struct CountingWard final : NcclWatchdog::Ward {
 TEST_F(NcclWatchdogTest, LooksAtThoseInFlightAloneAndEndsWithTheLast) {
   NcclWatchdog watchdog;
   EXPECT_FALSE(watchdog.runs());
-  CountingWard idle, busy;
+  CountingWatched idle, busy;
   busy.in_flight = true;
   ASSERT_EQ(watchdog.Enlist(&idle), absl::OkStatus());
   ASSERT_EQ(watchdog.Enlist(&busy), absl::OkStatus());
@@ -99,7 +99,7 @@ TEST_F(NcclWatchdogTest, LooksAtThoseInFlightAloneAndEndsWithTheLast) {
 }
 
 // A look that begins, and ends when the test lets it go.
-struct HeldWard final : NcclWatchdog::Ward {
+struct HeldWatched final : NcclWatchdog::Watched {
   bool Look() override {
     if (!begun.HasBeenNotified()) begun.Notify();
     let_go.WaitForNotificationWithTimeout(absl::Seconds(60));
@@ -109,12 +109,12 @@ struct HeldWard final : NcclWatchdog::Ward {
   absl::Notification let_go;
 };
 
-TEST_F(NcclWatchdogTest, ForgettingAWardWaitsForTheLookThatIsInIt) {
+TEST_F(NcclWatchdogTest, ForgetWaitsForTheLookThatIsInIt) {
   for (const bool is_last : {true, false}) {
-    SCOPED_TRACE(is_last ? "the last ward" : "one of two wards");
+    SCOPED_TRACE(is_last ? "the last one" : "one of two");
     NcclWatchdog watchdog;
-    CountingWard other;
-    HeldWard held;
+    CountingWatched other;
+    HeldWatched held;
     ASSERT_EQ(watchdog.Enlist(&held), absl::OkStatus());
     if (!is_last) {
       ASSERT_EQ(watchdog.Enlist(&other), absl::OkStatus());
@@ -128,7 +128,7 @@ TEST_F(NcclWatchdogTest, ForgettingAWardWaitsForTheLookThatIsInIt) {
     });
     // Long enough for a Forget that does not wait.
     EXPECT_FALSE(forgotten.WaitForNotificationWithTimeout(absl::Milliseconds(100)))
-        << "Forget returned while the watchdog was in Look: the ward would be destroyed under it";
+        << "Forget returned while the watchdog was in Look: the object would be destroyed under it";
     held.let_go.Notify();
     EXPECT_TRUE(forgotten.WaitForNotificationWithTimeout(absl::Seconds(60)))
         << "Forget still waits, though the look has ended";
@@ -139,18 +139,18 @@ TEST_F(NcclWatchdogTest, ForgettingAWardWaitsForTheLookThatIsInIt) {
 
 TEST_F(NcclWatchdogTest, WithoutAThreadEnlistingFailsAndMayBeTriedAgain) {
   NcclWatchdog watchdog;
-  CountingWard ward;
+  CountingWatched watched;
   {
     const cohort::testing::NoNewThreads refuse;
-    const absl::Status status = watchdog.Enlist(&ward);
+    const absl::Status status = watchdog.Enlist(&watched);
     EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
     EXPECT_THAT(std::string(status.message()), HasSubstr("cohort-nccl-dog"));
     EXPECT_FALSE(watchdog.runs());
   }
-  ASSERT_EQ(watchdog.Enlist(&ward), absl::OkStatus());
-  watchdog.Watch(&ward);
-  EXPECT_TRUE(Eventually([&] { return ward.looks > 0; }));
-  watchdog.Forget(&ward);
+  ASSERT_EQ(watchdog.Enlist(&watched), absl::OkStatus());
+  watchdog.Watch(&watched);
+  EXPECT_TRUE(Eventually([&] { return watched.looks > 0; }));
+  watchdog.Forget(&watched);
 }
 
 // The operation is not on the device then, and no other rank was told of it.
@@ -223,11 +223,11 @@ TEST_P(NcclWatchdogTest, ErrorsOfNcclEndTheGroupAndAreNamed) {
 
 // NCCL sees the closed connection of a rank that is gone before any rank knows whose it is.
 TEST_F(NcclWatchdogTest, ErrorsOfNcclWaitAMomentForTheName) {
-  for (const bool board : {false, true}) {
+  for (const bool operation_log : {false, true}) {
     ranks_.clear();
     streams_.clear();
     NcclRanksOptions options;
-    options.board = board;
+    options.operation_log = operation_log;
     FormAndConnect(3, options);
     nccl_->HangNext();
     RunWell([&](NcclCommunicator& group) { return EnqueueSum(group, &number(group)); });
@@ -240,8 +240,9 @@ TEST_F(NcclWatchdogTest, ErrorsOfNcclWaitAMomentForTheName) {
     nccl_->HangNext();
     RunWell([&](NcclCommunicator& group) { return EnqueueSum(group, &number(group)); });
     InjectAndAwaitThatItIsSeen();
-    // With a board it is enough that one rank knows.
-    for (int r = board ? 1 : 0; r < 2; ++r) rank(r).Abort("rank 2 is gone: its process 47 ended");
+    // With an operation log it is enough that one rank knows.
+    for (int r = operation_log ? 1 : 0; r < 2; ++r)
+      rank(r).Abort("rank 2 is gone: its process 47 ended");
     const absl::Status status = rank(0).Await(Soon());
     EXPECT_EQ(status, absl::AbortedError("rank 2 is gone: its process 47 ended"));
     for (int r = 0; r < 2; ++r) {

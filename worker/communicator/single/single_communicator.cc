@@ -4,7 +4,7 @@
 
 #include "base/status_macros.h"
 #include "worker/communicator/arguments.h"
-#include "worker/communicator/host/reduce_kernel.h"
+#include "worker/communicator/host/reduce/reduce_kernel.h"
 
 namespace cohort::worker {
 
@@ -37,11 +37,12 @@ absl::StatusOr<int> SingleCommunicator::AwaitMessage(absl::Span<const int>, Inst
   return absl::InvalidArgumentError("a rank alone awaits no message");
 }
 
-absl::Status SingleCommunicator::ExchangeNotes(absl::Span<const Transfer> notes, Instant deadline) {
-  return Exchange(notes, deadline);
+absl::Status SingleCommunicator::ExchangeControlMessages(absl::Span<const Transfer> messages,
+                                                         Instant deadline) {
+  return Exchange(messages, deadline);
 }
 
-absl::StatusOr<bool> SingleCommunicator::HasNote(int peer) { return HasMessage(peer); }
+absl::StatusOr<bool> SingleCommunicator::HasControlMessage(int peer) { return HasMessage(peer); }
 
 void SingleCommunicator::Abort(absl::string_view cause) {
   MutexLock lock(&mutex_);

@@ -3,7 +3,7 @@
 #define COHORT_WORKER_COMMUNICATOR_SINGLE_SINGLE_COMMUNICATOR_H_
 
 #include "absl/base/thread_annotations.h"
-#include "base/mutex.h"
+#include "base/threads/mutex.h"
 #include "worker/communicator/communicator.h"
 
 namespace cohort::worker {
@@ -19,8 +19,9 @@ class SingleCommunicator final : public Communicator {
   absl::Status Exchange(absl::Span<const Transfer> transfers, Instant deadline) override;
   absl::StatusOr<bool> HasMessage(int peer) override;
   absl::StatusOr<int> AwaitMessage(absl::Span<const int> peers, Instant deadline) override;
-  absl::Status ExchangeNotes(absl::Span<const Transfer> notes, Instant deadline) override;
-  absl::StatusOr<bool> HasNote(int peer) override;
+  absl::Status ExchangeControlMessages(absl::Span<const Transfer> messages,
+                                       Instant deadline) override;
+  absl::StatusOr<bool> HasControlMessage(int peer) override;
   void Drain(Instant) override {}
   void Abort(absl::string_view cause) override;
 

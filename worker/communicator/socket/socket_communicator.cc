@@ -11,9 +11,9 @@
 #include "absl/container/inlined_vector.h"
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
-#include "worker/communicator/host/reduce_kernel.h"
+#include "worker/communicator/host/reduce/reduce_kernel.h"
 #include "worker/communicator/mismatch.h"
-#include "worker/communicator/socket/plan.h"
+#include "worker/communicator/socket/transfer/transfer_plan.h"
 
 namespace cohort::worker {
 namespace {
@@ -128,7 +128,7 @@ absl::Status SocketCommunicator::Run(const FlatCall& flat, const void* input, vo
   COHORT_RETURN_IF_ERROR(CheckArguments(call.flat, rank_, size(), input, output));
   call.bytes = flat.count * SizeOf(flat.type);
   const bool direct = call.bytes <= direct_bytes_ || size() == 1;
-  COHORT_RETURN_IF_ERROR(Meet(call, direct, deadline));
+  COHORT_RETURN_IF_ERROR(ArriveAndWait(call, direct, deadline));
   if (direct) {
     Finish(call);
     return absl::OkStatus();
@@ -146,12 +146,12 @@ absl::Status SocketCommunicator::Run(const FlatCall& flat, const void* input, vo
   return status;
 }
 
-absl::Status SocketCommunicator::Meet(const Call& call, bool direct, Instant deadline) {
+absl::Status SocketCommunicator::ArriveAndWait(const Call& call, bool direct, Instant deadline) {
   if (poisoned_.load(std::memory_order_acquire)) return Poisoned();
-  ++turn_;
+  ++sequence_;
   FrameHeader header;
   header.kind = FrameKind::kOperation;
-  header.number = turn_;
+  header.number = sequence_;
   header.key = KeyOf(call.flat);
   ForEachPeer([&](Peer& peer) {
     const bool with_part = direct && Needs(call.flat, peer.link.rank(), rank_);
@@ -162,14 +162,14 @@ absl::Status SocketCommunicator::Meet(const Call& call, bool direct, Instant dea
   });
   missing_ = 0;
   ForEachPeer([&](Peer& peer) { missing_ += Here(peer.link.rank()) ? 0 : 1; });
-  meeting_ = true;
+  in_barrier_ = true;
   const absl::Status status = Drive([this] { return missing_ == 0; },
                                     [&] {
                                       return absl::StrCat(Describe(call.flat), ": rank ",
                                                           Names(Missing()), " did not come");
                                     },
                                     deadline);
-  meeting_ = false;
+  in_barrier_ = false;
   COHORT_RETURN_IF_ERROR(status);
   COHORT_RETURN_IF_ERROR(Compare(header.key));
   return CheckParts(call, direct);
@@ -177,7 +177,7 @@ absl::Status SocketCommunicator::Meet(const Call& call, bool direct, Instant dea
 
 absl::Status SocketCommunicator::Compare(const CollectiveKey& own) const {
   const auto key = [&](int rank) -> const CollectiveKey& {
-    return rank == rank_ ? own : arrival(rank, turn_).key;
+    return rank == rank_ ? own : arrival(rank, sequence_).key;
   };
   for (int rank = 1; rank < size(); ++rank) {
     if (key(rank) == key(0)) continue;
@@ -190,7 +190,7 @@ absl::Status SocketCommunicator::CheckParts(const Call& call, bool direct) {
   for (int rank = 0; rank < size(); ++rank) {
     if (rank == rank_) continue;
     const bool with_part = direct && Needs(call.flat, rank_, rank);
-    if (arrival(rank, turn_).payload_bytes == (with_part ? call.bytes : 0)) continue;
+    if (arrival(rank, sequence_).payload_bytes == (with_part ? call.bytes : 0)) continue;
     Poison(absl::StrCat("rank ", Name(rank), " broke the protocol: a part of another size"));
     return Poisoned();
   }
@@ -200,7 +200,7 @@ absl::Status SocketCommunicator::CheckParts(const Call& call, bool direct) {
 void SocketCommunicator::Finish(const Call& call) {
   const FlatCall& flat = call.flat;
   const auto part_of = [&](int rank) {
-    return rank == rank_ ? PartFor(call, rank) : arrival(rank, turn_).payload.data();
+    return rank == rank_ ? PartFor(call, rank) : arrival(rank, sequence_).payload.data();
   };
   if (Reduces(flat.collective)) {
     if (!Needs(flat, rank_, rank_)) return;
@@ -212,8 +212,9 @@ void SocketCommunicator::Finish(const Call& call) {
   }
   for (int rank = 0; rank < size(); ++rank) {
     if (!Needs(flat, rank_, rank)) continue;
-    char* const place = PlaceOf(call, rank);
-    if (place != part_of(rank)) std::memcpy(place, part_of(rank), static_cast<size_t>(call.bytes));
+    char* const output = OutputFor(call, rank);
+    if (output != part_of(rank))
+      std::memcpy(output, part_of(rank), static_cast<size_t>(call.bytes));
   }
 }
 
@@ -221,8 +222,8 @@ absl::StatusOr<bool> SocketCommunicator::HasMessage(int rank) {
   return HasArrival(rank, &Peer::mailbox);
 }
 
-absl::StatusOr<bool> SocketCommunicator::HasNote(int rank) {
-  return HasArrival(rank, &Peer::notes);
+absl::StatusOr<bool> SocketCommunicator::HasControlMessage(int rank) {
+  return HasArrival(rank, &Peer::control_mailbox);
 }
 
 absl::StatusOr<bool> SocketCommunicator::HasArrival(int rank, Mailbox Peer::*box) {
@@ -264,9 +265,10 @@ absl::Status SocketCommunicator::Exchange(absl::Span<const Transfer> transfers, 
   return Exchange(transfers, &Peer::mailbox, deadline);
 }
 
-absl::Status SocketCommunicator::ExchangeNotes(absl::Span<const Transfer> notes, Instant deadline) {
-  COHORT_RETURN_IF_ERROR(CheckNotes(notes, rank_, size()));
-  return Exchange(notes, &Peer::notes, deadline);
+absl::Status SocketCommunicator::ExchangeControlMessages(absl::Span<const Transfer> messages,
+                                                         Instant deadline) {
+  COHORT_RETURN_IF_ERROR(CheckControlMessages(messages, rank_, size()));
+  return Exchange(messages, &Peer::control_mailbox, deadline);
 }
 
 absl::Status SocketCommunicator::Exchange(absl::Span<const Transfer> transfers, Mailbox Peer::*box,
@@ -285,9 +287,9 @@ absl::Status SocketCommunicator::Exchange(absl::Span<const Transfer> transfers, 
       Drive([&] { return open == 0; },
             [&] {
               for (const Posted& posted : all) {
-                if (posted.settled && !traffic_.Needs(posted.transfer.peer)) continue;
+                if (posted.completed && !traffic_.Needs(posted.transfer.peer)) continue;
                 return absl::StrCat(Describe(posted.transfer), ": rank ", posted.transfer.peer,
-                                    posted.settled ? " did not finish" : " did not come");
+                                    posted.completed ? " did not finish" : " did not come");
               }
               return std::string("the rest of what was sent");
             },

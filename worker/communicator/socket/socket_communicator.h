@@ -16,18 +16,18 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "base/id128.h"
-#include "base/mutex.h"
 #include "base/rank_set.h"
+#include "base/threads/mutex.h"
 #include "base/unique_fd.h"
 #include "worker/communicator/arguments.h"
 #include "worker/communicator/communicator.h"
 #include "worker/communicator/no_message.h"
-#include "worker/communicator/socket/link.h"
-#include "worker/communicator/socket/listener.h"
-#include "worker/communicator/socket/mailbox.h"
-#include "worker/communicator/socket/mesh.h"
-#include "worker/communicator/socket/part.h"
-#include "worker/communicator/socket/traffic.h"
+#include "worker/communicator/socket/mesh/mesh.h"
+#include "worker/communicator/socket/mesh/rank_listener.h"
+#include "worker/communicator/socket/transfer/collective_part.h"
+#include "worker/communicator/socket/transfer/link.h"
+#include "worker/communicator/socket/transfer/socket_mailbox.h"
+#include "worker/communicator/socket/transfer/traffic.h"
 #include "worker/communicator/wait_log.h"
 
 namespace cohort::worker {
@@ -75,15 +75,16 @@ class SocketCommunicator final : public Communicator, private Link::Handler {
   absl::Status Exchange(absl::Span<const Transfer> transfers, Instant deadline) override;
   absl::StatusOr<bool> HasMessage(int peer) override;
   absl::StatusOr<int> AwaitMessage(absl::Span<const int> peers, Instant deadline) override;
-  absl::Status ExchangeNotes(absl::Span<const Transfer> notes, Instant deadline) override;
-  absl::StatusOr<bool> HasNote(int peer) override;
+  absl::Status ExchangeControlMessages(absl::Span<const Transfer> messages,
+                                       Instant deadline) override;
+  absl::StatusOr<bool> HasControlMessage(int peer) override;
   void Drain(Instant) override {}
   void Abort(absl::string_view cause) override;
 
  private:
   // A rank has come to an operation.
   struct Arrival {
-    uint64_t turn = 0;
+    uint64_t sequence = 0;
     CollectiveKey key;
     uint32_t payload_bytes = 0;
     std::vector<char> payload;
@@ -93,10 +94,10 @@ class SocketCommunicator final : public Communicator, private Link::Handler {
     Peer(int rank, UniqueFd fd, Traffic* traffic, int64_t window)
         : link(rank, std::move(fd)),
           mailbox(&link, traffic, window),
-          notes(Mailbox::OfNotes(&link, traffic)) {}
+          control_mailbox(Mailbox::OfControlMessages(&link, traffic)) {}
     Link link;
     Mailbox mailbox;
-    Mailbox notes;
+    Mailbox control_mailbox;
     Arrival arrivals[2];
     char abort_text[kMaxAbortBytes];
   };
@@ -112,18 +113,18 @@ class SocketCommunicator final : public Communicator, private Link::Handler {
     }
   }
   absl::Status Exchange(absl::Span<const Transfer> transfers, Mailbox Peer::*box, Instant deadline);
-  // Whether a message or note has arrived, or begun to, that was not received.
+  // Whether a message or control message has arrived, or begun to, that was not received.
   absl::StatusOr<bool> HasArrival(int rank, Mailbox Peer::*box);
   // Ranks exchange their calls and small parts. All ranks find out whether the calls differ.
-  absl::Status Meet(const Call& call, bool direct, Instant deadline);
+  absl::Status ArriveAndWait(const Call& call, bool direct, Instant deadline);
   absl::Status Compare(const CollectiveKey& own) const;
   absl::Status CheckParts(const Call& call, bool direct);
   // Computes the result from the small parts that arrived.
   void Finish(const Call& call);
-  Arrival& arrival(int rank, uint64_t turn) const {
-    return peers_[static_cast<size_t>(rank)]->arrivals[turn % 2];
+  Arrival& arrival(int rank, uint64_t sequence) const {
+    return peers_[static_cast<size_t>(rank)]->arrivals[sequence % 2];
   }
-  bool Here(int rank) const { return arrival(rank, turn_).turn == turn_; }
+  bool Here(int rank) const { return arrival(rank, sequence_).sequence == sequence_; }
   RankSet Missing() const;
   // The ranks whose next frames the call at work needs, as errors name them.
   RankSet Awaited();
@@ -167,11 +168,11 @@ class SocketCommunicator final : public Communicator, private Link::Handler {
   const UniqueFd event_;                      // readable once there is a cause
   int64_t direct_bytes_ = 0;                  // parts up to here are small
 
-  uint64_t turn_ = 0;  // of operations
-  bool meeting_ = false;
+  uint64_t sequence_ = 0;  // of operations
+  bool in_barrier_ = false;
   absl::Span<const int> watched_;  // peers whose messages are awaited
   NoMessage no_message_;
-  int missing_ = 0;  // ranks that have not come to this turn
+  int missing_ = 0;  // ranks that have not come to this sequence
   std::vector<char> landing_;
   std::vector<char> scratch_;
   std::vector<pollfd> polled_;

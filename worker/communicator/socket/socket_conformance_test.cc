@@ -1,4 +1,4 @@
-#include "worker/communicator/socket/testing_group.h"
+#include "worker/communicator/socket/testing/socket_group.h"
 #include "worker/communicator/testing/conformance.h"
 
 namespace cohort::worker {

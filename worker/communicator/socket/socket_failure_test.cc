@@ -12,8 +12,8 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "worker/communicator/socket/mesh.h"
-#include "worker/communicator/socket/testing_group.h"
+#include "worker/communicator/socket/mesh/mesh.h"
+#include "worker/communicator/socket/testing/socket_group.h"
 
 namespace cohort::worker {
 namespace {
@@ -70,7 +70,7 @@ struct Child {
     said = UniqueFd(ends[0]);
   }
   // Returns an empty text if nothing arrives in time, or no more will.
-  std::string Hear(Instant deadline) const {
+  std::string ReadLine(Instant deadline) const {
     pollfd readable = {said.get(), POLLIN, 0};
     const absl::Duration left = deadline - Clock::Steady().Now();
     if (poll(&readable, 1, static_cast<int>(absl::ToInt64Milliseconds(left))) <= 0) return "";
@@ -86,13 +86,13 @@ TEST(SocketFailureTest, AKilledRankIsNamedToAllOthersAtOnce) {
   std::vector<Child> children;
   for (int rank = 0; rank < 3; ++rank) children.emplace_back(group, rank);
   // All are at it.
-  for (const Child& child : children) ASSERT_NE(child.Hear(Soon()), "");
+  for (const Child& child : children) ASSERT_NE(child.ReadLine(Soon()), "");
   ASSERT_EQ(kill(children[1].pid, SIGKILL), 0);
   const Instant killed = Clock::Steady().Now();
   for (const int rank : {0, 2}) {
     std::string text;
     while (!absl::StrContains(text, "ABORTED")) {
-      const std::string more = children[static_cast<size_t>(rank)].Hear(Soon());
+      const std::string more = children[static_cast<size_t>(rank)].ReadLine(Soon());
       ASSERT_NE(more, "") << "rank " << rank << ": " << text;
       text += more;
     }

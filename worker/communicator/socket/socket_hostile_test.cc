@@ -10,8 +10,8 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "worker/communicator/socket/mesh.h"
-#include "worker/communicator/socket/testing_group.h"
+#include "worker/communicator/socket/mesh/mesh.h"
+#include "worker/communicator/socket/testing/socket_group.h"
 
 namespace cohort::worker {
 namespace {
@@ -148,7 +148,7 @@ TEST_F(SocketHostileTest, LiesAreNamed) {
   Connect();
   header.number = 3;
   Say(header);
-  ExpectBroken("an operation out of turn");
+  ExpectBroken("an operation out of sequence");
 
   Connect();
   header.number = 1;
@@ -169,12 +169,12 @@ TEST_F(SocketHostileTest, LiesAreNamed) {
   ExpectBroken("more credit than was used");
 
   Connect();
-  header.kind = FrameKind::kNoteCredit;
+  header.kind = FrameKind::kControlCredit;
   Say(header);
   ExpectBroken("more credit than was used");
 
   Connect();
-  header.kind = FrameKind::kNote;
+  header.kind = FrameKind::kControlMessage;
   header.key = KeyOf(Transfer::Send(0, nullptr, 1 << 20, DataType::kF64));
   Say(header);
   ExpectBroken("a message of another size than it says");

@@ -8,10 +8,10 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "base/printable.h"
 #include "base/status_macros.h"
+#include "base/text/printable.h"
+#include "worker/communicator/socket/mesh/poll_until.h"
 #include "worker/communicator/socket/socket_communicator.h"
-#include "worker/communicator/socket/wait.h"
 
 namespace cohort::worker {
 namespace {
@@ -54,8 +54,8 @@ bool SocketCommunicator::Flushed() {
 }
 
 bool SocketCommunicator::Waits(const Peer& peer) const {
-  return (meeting_ && !Here(peer.link.rank())) || peer.mailbox.waits() || peer.notes.waits() ||
-         absl::c_linear_search(watched_, peer.link.rank());
+  return (in_barrier_ && !Here(peer.link.rank())) || peer.mailbox.waits() ||
+         peer.control_mailbox.waits() || absl::c_linear_search(watched_, peer.link.rank());
 }
 
 RankSet SocketCommunicator::Awaited() {
@@ -141,7 +141,7 @@ absl::Status SocketCommunicator::DriveUntil(absl::FunctionRef<bool()> finished, 
       Sleep(deadline);
     } else {
       const RankSet awaited = Awaited();
-      Sleep(std::min(deadline, now + kNotedSleep));
+      Sleep(std::min(deadline, now + kLoggedSleep));
       waits_->Add(awaited, Clock::Steady().Now() - now);
     }
   }
@@ -176,8 +176,9 @@ absl::Status SocketCommunicator::OnHeader(Link& link, const FrameHeader& header,
   switch (header.kind) {
     case FrameKind::kOperation: {
       Arrival& arrival = peer.arrivals[header.number % 2];
-      if (header.number < turn_ || header.number > turn_ + 1 || arrival.turn >= header.number) {
-        return absl::InternalError("an operation out of turn");
+      if (header.number < sequence_ || header.number > sequence_ + 1 ||
+          arrival.sequence >= header.number) {
+        return absl::InternalError("an operation out of sequence");
       }
       if (header.payload_bytes > direct_bytes_) return absl::InternalError("too large a part");
       if (header.payload_bytes > 0 && arrival.payload.empty()) {
@@ -193,9 +194,9 @@ absl::Status SocketCommunicator::OnHeader(Link& link, const FrameHeader& header,
     case FrameKind::kGoodbye:
       return header.payload_bytes == 0 ? absl::OkStatus()
                                        : absl::InternalError("too long a goodbye");
-    case FrameKind::kNote:
-    case FrameKind::kNoteCredit:
-      return peer.notes.OnHeader(header, sink);
+    case FrameKind::kControlMessage:
+    case FrameKind::kControlCredit:
+      return peer.control_mailbox.OnHeader(header, sink);
     default:
       return peer.mailbox.OnHeader(header, sink);
   }
@@ -206,10 +207,10 @@ absl::Status SocketCommunicator::OnFrame(Link& link, const FrameHeader& header) 
   switch (header.kind) {
     case FrameKind::kOperation: {
       Arrival& arrival = peer.arrivals[header.number % 2];
-      arrival.turn = header.number;
+      arrival.sequence = header.number;
       arrival.key = header.key;
       arrival.payload_bytes = header.payload_bytes;
-      if (meeting_ && header.number == turn_) --missing_;
+      if (in_barrier_ && header.number == sequence_) --missing_;
       return absl::OkStatus();
     }
     case FrameKind::kAbort:
@@ -218,9 +219,9 @@ absl::Status SocketCommunicator::OnFrame(Link& link, const FrameHeader& header) 
     case FrameKind::kGoodbye:
       link.set_leaving();
       return absl::OkStatus();
-    case FrameKind::kNote:
-    case FrameKind::kNoteCredit:
-      return peer.notes.OnFrame(header);
+    case FrameKind::kControlMessage:
+    case FrameKind::kControlCredit:
+      return peer.control_mailbox.OnFrame(header);
     default:
       return peer.mailbox.OnFrame(header);
   }

@@ -12,8 +12,8 @@
 #include "base/unique_fd.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "worker/communicator/socket/mesh.h"
-#include "worker/communicator/socket/testing_group.h"
+#include "worker/communicator/socket/mesh/mesh.h"
+#include "worker/communicator/socket/testing/socket_group.h"
 
 namespace cohort::worker {
 namespace {

@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "base/small_float.h"
-#include "worker/communicator/host/reduce_kernel.h"
+#include "base/tensor/small_float.h"
+#include "worker/communicator/host/reduce/reduce_kernel.h"
 
 namespace cohort::worker {
 namespace {

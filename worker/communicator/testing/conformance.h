@@ -31,8 +31,8 @@ struct Backend {
   bool every_second = false;                 // tensor lies there, and the others do not
   // Which reductions it has; null: all that CheckReducible allows.
   std::function<bool(DataType, ReduceOp)> reduces;
-  // It announces messages by the notes of the backend below it.
-  bool uses_notes = false;
+  // It announces messages by the control messages of the backend below it.
+  bool uses_control_messages = false;
   // Rounds at each step, in any order, and keeps the value of a bool that is true.
   bool rounds_at_each_step = false;
 };
@@ -75,7 +75,7 @@ class ConformanceTest : public ::testing::TestWithParam<Backend> {
   static bool Has(DataType type, ReduceOp op);
   static Bytes Part(const Bytes& bytes, int64_t at, int64_t count, DataType type);
 
-  // None, one, odd ones, and those around where a backend may change its ways.
+  // None, one, odd ones, and those around where a backend may change its algorithm.
   static std::vector<int64_t> Counts(DataType type);
   static std::vector<int64_t> SmallCounts() { return {0, 1, 37}; }
 

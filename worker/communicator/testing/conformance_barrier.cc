@@ -61,7 +61,7 @@ TEST_P(ConformanceTest, BarrierWaitsForRanksThatAreBehindInBroadcasts) {
   });
 }
 
-TEST_P(ConformanceTest, BarrierIsInOrderWithOtherVerbs) {
+TEST_P(ConformanceTest, BarrierIsInOrderWithOtherCollectives) {
   constexpr uint32_t kSeed = 20261122;
   ForEachWorld([](World& world) {
     std::atomic<int> arrived{0};
@@ -107,7 +107,7 @@ TEST_P(ConformanceTest, BarrierIsInOrderWithOtherVerbs) {
   });
 }
 
-TEST_P(ConformanceTest, ABarrierIsToldFromEveryOtherVerb) {
+TEST_P(ConformanceTest, ABarrierIsToldFromEveryOtherCollective) {
   if (!HasSize(3)) GTEST_SKIP() << "the backend has no group of three";
   World world = MakeWorld(3);
   for (const int64_t count : {int64_t{9}, int64_t{300000}}) {
@@ -116,45 +116,48 @@ TEST_P(ConformanceTest, ABarrierIsToldFromEveryOtherVerb) {
     const auto input = [&](Communicator& group) { return memory[group.rank()].data(); };
     const auto output = [&](Communicator& group) { return input(group) + count * 4; };
     const DataType type = DataType::kF32;
-    const std::vector<std::pair<std::string, std::function<absl::Status(Communicator&)>>> verbs = {
-        {"all_reduce",
-         [&](Communicator& group) {
-           return group.AllReduce(input(group), output(group), count, type, kSum, Soon());
-         }},
-        {"reduce",
-         [&](Communicator& group) {
-           return group.Reduce(input(group), output(group), count, type, kSum, 2, Soon());
-         }},
-        {"broadcast",
-         [&](Communicator& group) {
-           return group.Broadcast(input(group), output(group), count, type, 2, Soon());
-         }},
-        {"all_gather",
-         [&](Communicator& group) {
-           return group.AllGather(input(group), output(group), count, type, Soon());
-         }},
-        {"reduce_scatter",
-         [&](Communicator& group) {
-           return group.ReduceScatter(input(group), input(group) + 3 * count * 4, count, type, kSum,
-                                      Soon());
-         }},
-        {"all_to_all",
-         [&](Communicator& group) {
-           const int64_t part = count / 3;
-           return group.AllToAll(input(group), output(group), part, type, Soon());
-         }},
-        {"gather",
-         [&](Communicator& group) {
-           return group.Gather(input(group), output(group), count, type, 2, Soon());
-         }},
-        {"scatter", [&](Communicator& group) {
-           return group.Scatter(input(group), input(group) + 3 * count * 4, count, type, 2, Soon());
-         }}};
-    for (const auto& [name, verb] : verbs) {
+    const std::vector<std::pair<std::string, std::function<absl::Status(Communicator&)>>>
+        collectives = {
+            {"all_reduce",
+             [&](Communicator& group) {
+               return group.AllReduce(input(group), output(group), count, type, kSum, Soon());
+             }},
+            {"reduce",
+             [&](Communicator& group) {
+               return group.Reduce(input(group), output(group), count, type, kSum, 2, Soon());
+             }},
+            {"broadcast",
+             [&](Communicator& group) {
+               return group.Broadcast(input(group), output(group), count, type, 2, Soon());
+             }},
+            {"all_gather",
+             [&](Communicator& group) {
+               return group.AllGather(input(group), output(group), count, type, Soon());
+             }},
+            {"reduce_scatter",
+             [&](Communicator& group) {
+               return group.ReduceScatter(input(group), input(group) + 3 * count * 4, count, type,
+                                          kSum, Soon());
+             }},
+            {"all_to_all",
+             [&](Communicator& group) {
+               const int64_t part = count / 3;
+               return group.AllToAll(input(group), output(group), part, type, Soon());
+             }},
+            {"gather",
+             [&](Communicator& group) {
+               return group.Gather(input(group), output(group), count, type, 2, Soon());
+             }},
+            {"scatter", [&](Communicator& group) {
+               return group.Scatter(input(group), input(group) + 3 * count * 4, count, type, 2,
+                                    Soon());
+             }}};
+    for (const auto& [name, collective] : collectives) {
       SCOPED_TRACE(absl::StrCat(name, " of ", count));
-      const std::vector<absl::Status> statuses = world.Run([&, call = verb](Communicator& group) {
-        return group.rank() == 1 ? group.Barrier(Soon()) : call(group);
-      });
+      const std::vector<absl::Status> statuses =
+          world.Run([&, call = collective](Communicator& group) {
+            return group.rank() == 1 ? group.Barrier(Soon()) : call(group);
+          });
       for (const absl::Status& status : statuses) {
         EXPECT_TRUE(IsMismatch(status)) << status;
         EXPECT_EQ(status.message(), statuses[0].message());
@@ -177,8 +180,8 @@ TEST_P(ConformanceTest, ABarrierNamesWhoDidNotCome) {
   ExpectOk(world.Run([](Communicator& group) { return group.Barrier(Soon()); }), "barrier");
   const std::vector<absl::Status> statuses = world.Run([](Communicator& group) {
     if (group.rank() == 1) return absl::OkStatus();  // is elsewhere
-    const absl::Duration patience = absl::Milliseconds(group.rank() == 0 ? 50 : 20000);
-    return group.Barrier(Clock::Steady().Now() + patience);
+    const absl::Duration timeout = absl::Milliseconds(group.rank() == 0 ? 50 : 20000);
+    return group.Barrier(Clock::Steady().Now() + timeout);
   });
   EXPECT_EQ(statuses[0].code(), absl::StatusCode::kDeadlineExceeded) << statuses[0];
   EXPECT_THAT(std::string(statuses[0].message()), HasSubstr("rank 1 did not come"));

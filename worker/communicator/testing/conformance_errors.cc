@@ -118,8 +118,8 @@ TEST_P(ConformanceTest, ADeadlineNamesWhoDidNotCome) {
   ExpectOk(world.Run([](Communicator& group) { return group.Barrier(Soon()); }), "barrier");
   const std::vector<absl::Status> statuses = world.Run([](Communicator& group) {
     if (group.rank() == 1) return absl::OkStatus();  // is elsewhere
-    const absl::Duration patience = absl::Milliseconds(group.rank() == 0 ? 50 : 20000);
-    return SumOf(group, 10, DataType::kF32, Clock::Steady().Now() + patience);
+    const absl::Duration timeout = absl::Milliseconds(group.rank() == 0 ? 50 : 20000);
+    return SumOf(group, 10, DataType::kF32, Clock::Steady().Now() + timeout);
   });
   EXPECT_EQ(statuses[0].code(), absl::StatusCode::kDeadlineExceeded) << statuses[0];
   EXPECT_THAT(std::string(statuses[0].message()), HasSubstr("rank 1 did not come"));
@@ -171,7 +171,7 @@ TEST_P(ConformanceTest, ArgumentsWithoutSenseAreRefusedAtOnce) {
   refuse(group.Broadcast(data, data, 4, DataType::kF32, group.size(), Soon()), "root");
   refuse(group.Gather(data, data, 4, DataType::kF32, -1, Soon()), "root -1");
   refuse(group.AllToAll(data, data, 4, DataType::kF32, Soon()), "overlap");
-  // None of these calls took a turn: the communicator stays usable.
+  // None of these calls took a sequence number: the communicator stays usable.
   ExpectOk(world.Run([](Communicator& rank) { return rank.Barrier(Soon()); }), "barrier");
 }
 

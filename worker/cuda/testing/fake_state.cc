@@ -25,7 +25,7 @@ bool& InHostFunction() {
   return inside;
 }
 
-cudaError_t Refusal(const char* function) {
+cudaError_t InjectedError(const char* function) {
   if (InHostFunction()) return cudaErrorNotPermitted;
   MutexLock lock(&state().mutex);
   if (state().machine.missing != cudaSuccess) return state().machine.missing;

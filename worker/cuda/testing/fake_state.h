@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
-#include "base/mutex.h"
+#include "base/threads/mutex.h"
 #include "cuda.h"
 #include "cuda_runtime_api.h"
 #include "worker/cuda/testing/fake_runtime.h"
@@ -94,13 +94,13 @@ cudaError_t& LastError();
 bool& InHostFunction();
 
 // Returns the error with which `function` must fail, or cudaSuccess.
-cudaError_t Refusal(const char* function);
+cudaError_t InjectedError(const char* function);
 
 // Makes a call of the runtime: runs `body` unless the call must fail, and keeps the thread's last
 // error.
 template <typename Body>
 cudaError_t Call(const char* function, Body body) {
-  cudaError_t result = Refusal(function);
+  cudaError_t result = InjectedError(function);
   if (result == cudaSuccess) result = body();
   if (result != cudaSuccess) LastError() = result;
   return result;
@@ -109,7 +109,7 @@ cudaError_t Call(const char* function, Body body) {
 // Makes a call of the driver, which keeps no last error. Its results have the runtime's numbers.
 template <typename Body>
 CUresult DriverCall(const char* function, Body body) {
-  const cudaError_t refused = Refusal(function);
+  const cudaError_t refused = InjectedError(function);
   return refused == cudaSuccess ? body() : static_cast<CUresult>(refused);
 }
 

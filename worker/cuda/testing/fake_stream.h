@@ -10,7 +10,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "base/clock.h"
-#include "base/mutex.h"
+#include "base/threads/mutex.h"
 #include "cuda_runtime_api.h"
 
 namespace cohort::worker::cuda::fake {

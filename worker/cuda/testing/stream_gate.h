@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
-#include "base/mutex.h"
+#include "base/threads/mutex.h"
 #include "cuda_runtime_api.h"
 
 namespace cohort::worker::cuda {

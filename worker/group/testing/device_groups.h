@@ -11,13 +11,13 @@
 #include <utility>
 #include <vector>
 
-#include "base/tensor.h"
+#include "base/tensor/tensor.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/testing/coordinator_process.h"
-#include "worker/communicator/nccl/testing/fake_nccl_api.h"
+#include "worker/communicator/nccl/api/testing/fake_nccl_api.h"
 #include "worker/cuda/testing/fake_runtime.h"
-#include "worker/group/cuda_plane.h"
+#include "worker/group/gpu/cuda_gpu_context.h"
 #include "worker/group/local_group.h"
 
 namespace cohort::worker {
@@ -42,8 +42,8 @@ class DeviceGroups : public ::testing::Test {
     ASSERT_TRUE(started.ok()) << started;
   }
 
-  std::shared_ptr<DevicePlane> PlaneOf(int rank) {
-    return std::make_shared<CudaPlane>(nccl_, rank, planes_[static_cast<size_t>(rank)]);
+  std::shared_ptr<GpuContext> GpuOf(int rank) {
+    return std::make_shared<CudaGpuContext>(nccl_, rank, gpu_options_[static_cast<size_t>(rank)]);
   }
   LocalGroupOptions Options(int rank, Placement placement) {
     LocalGroupOptions options;
@@ -53,7 +53,7 @@ class DeviceGroups : public ::testing::Test {
     options.membership.world_size = size_;
     options.bootstrap.placement = placement;
     if (!hosts_.empty()) options.bootstrap.host_identity = hosts_[static_cast<size_t>(rank)];
-    if (placement != Placement::kHost) options.plane = PlaneOf(rank);
+    if (placement != Placement::kHost) options.gpu_context = GpuOf(rank);
     return options;
   }
 
@@ -108,7 +108,7 @@ class DeviceGroups : public ::testing::Test {
 
   cohort::testing::CoordinatorProcess coordinator_{{}};
   int size_ = kMostRanks;
-  std::vector<DevicePlaneOptions> planes_{kMostRanks};  // by rank
+  std::vector<GpuContextOptions> gpu_options_{kMostRanks};  // by rank
   std::vector<std::string> hosts_;                      // by rank: its host identity
   std::shared_ptr<FakeNcclApi> nccl_;
   std::vector<std::unique_ptr<client::Group>> groups_;

@@ -4,18 +4,18 @@
 
 #include "base/status_macros.h"
 #include "gtest/gtest.h"
+#include "worker/communicator/nccl/api/nccl_types.h"
 #include "worker/communicator/nccl/nccl_stream_communicator.h"
-#include "worker/communicator/nccl/nccl_types.h"
 #include "worker/cuda/testing/fake_runtime.h"
 
 namespace cohort::worker {
 
 struct DeviceWorld::Parts {
   std::vector<std::unique_ptr<Communicator>> hosts;
-  std::vector<std::unique_ptr<NcclCommunicator>> groups;  // for verbs on streams
+  std::vector<std::unique_ptr<NcclCommunicator>> groups;  // for collectives on streams
   std::vector<cuda::Stream> streams;
   std::vector<std::unique_ptr<Communicator>> communicators;
-  std::vector<std::unique_ptr<TensorPlace>> places;
+  std::vector<std::unique_ptr<TensorLocation>> locations;
 };
 
 DeviceWorld::DeviceWorld(int size, Calls calls)
@@ -31,9 +31,9 @@ DeviceWorld::DeviceWorld(int size, Calls calls)
           std::unique_ptr<NcclCommunicator> group = *std::move(formed.nccl);
           parts.hosts.push_back(std::move(formed.host));
           if (calls == Calls::kBlock) {
-            auto place = CudaPlace::Create(rank, group->stream());
-            EXPECT_TRUE(place.ok()) << place.status();
-            parts.places.push_back(*std::move(place));
+            auto location = CudaLocation::Create(rank, group->stream());
+            EXPECT_TRUE(location.ok()) << location.status();
+            parts.locations.push_back(*std::move(location));
             parts.communicators.push_back(std::move(group));
             continue;
           }
@@ -44,7 +44,7 @@ DeviceWorld::DeviceWorld(int size, Calls calls)
           options.timeout = absl::Seconds(60);
           parts.communicators.push_back(
               std::make_unique<NcclStreamCommunicator>(group.get(), options));
-          parts.places.push_back(std::make_unique<CudaStreamPlace>(rank, stream->get()));
+          parts.locations.push_back(std::make_unique<CudaStreamLocation>(rank, stream->get()));
           parts.groups.push_back(std::move(group));
           parts.streams.push_back(*std::move(stream));
         }
@@ -52,19 +52,19 @@ DeviceWorld::DeviceWorld(int size, Calls calls)
       }()) {}
 
 DeviceWorld::DeviceWorld(Parts parts)
-    : VerbsWorld(Medium::kProcess, std::move(parts.communicators)),
+    : CollectiveWorld(Medium::kProcess, std::move(parts.communicators)),
       hosts_(std::move(parts.hosts)),
       groups_(std::move(parts.groups)),
       streams_(std::move(parts.streams)),
-      places_(std::move(parts.places)) {
+      locations_(std::move(parts.locations)) {
   for (size_t rank = 0; rank < hosts_.size(); ++rank) {
     const int number = static_cast<int>(rank);
-    verbs().push_back(std::make_unique<TensorVerbs>(&communicator(number), places_[rank].get(),
-                                                    Device::Cuda(number), hosts_[rank].get()));
+    collectives().push_back(std::make_unique<TensorCollectives>(
+        &communicator(number), locations_[rank].get(), Device::Cuda(number), hosts_[rank].get()));
   }
 }
 
-// Verbs and communicators end before the objects that they use.
+// Collectives and communicators end before the objects that they use.
 DeviceWorld::~DeviceWorld() { Clear(); }
 
 absl::Status DeviceWorld::Await(int rank) {

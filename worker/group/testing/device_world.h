@@ -5,19 +5,19 @@
 #include <memory>
 #include <vector>
 
-#include "base/tensor.h"
-#include "worker/communicator/nccl/testing/fake_nccl_api.h"
+#include "base/tensor/tensor.h"
+#include "worker/communicator/nccl/api/testing/fake_nccl_api.h"
 #include "worker/communicator/nccl/testing/nccl_ranks.h"
-#include "worker/cuda/stream.h"
-#include "worker/group/cuda_place.h"
-#include "worker/group/testing/verbs_world.h"
+#include "worker/cuda/streams/stream.h"
+#include "worker/group/gpu/cuda_location.h"
+#include "worker/group/testing/collective_world.h"
 
 namespace cohort::worker {
 
 // Starts the fake machine anew. This process can read the memory of its devices.
-class DeviceWorld final : public VerbsWorld {
+class DeviceWorld final : public CollectiveWorld {
  public:
-  // Verbs block, or enqueue work on each rank's stream.
+  // Collectives block, or enqueue work on each rank's stream.
   enum class Calls { kBlock, kOnStreams };
   explicit DeviceWorld(int size, Calls calls = Calls::kBlock);
   ~DeviceWorld() override;
@@ -37,7 +37,7 @@ class DeviceWorld final : public VerbsWorld {
   const std::vector<std::unique_ptr<Communicator>> hosts_;
   const std::vector<std::unique_ptr<NcclCommunicator>> groups_;
   std::vector<cuda::Stream> streams_;
-  std::vector<std::unique_ptr<TensorPlace>> places_;
+  std::vector<std::unique_ptr<TensorLocation>> locations_;
 };
 
 }  // namespace cohort::worker

@@ -12,9 +12,9 @@ namespace cohort::testing {
 
 // Returns NCCL's variables for the process of one rank. NCCL takes each rank for another host, and
 // connects the ranks by sockets. Kernels are small enough for those of all ranks to run at once.
-inline std::vector<std::pair<std::string, std::string>> NcclSettingsOnOneGpu(int seat) {
+inline std::vector<std::pair<std::string, std::string>> NcclSettingsOnOneGpu(int rank) {
   return {
-      {"NCCL_HOSTID", absl::StrCat("cohort-rank-", seat)},
+      {"NCCL_HOSTID", absl::StrCat("cohort-rank-", rank)},
       {"NCCL_SOCKET_IFNAME", "lo"},
       {"NCCL_NET", "Socket"},
       {"NCCL_IB_DISABLE", "1"},

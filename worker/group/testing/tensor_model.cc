@@ -1,7 +1,7 @@
 #include "worker/group/testing/tensor_model.h"
 
-#include "base/small_float.h"
-#include "worker/communicator/host/reduce_kernel.h"
+#include "base/tensor/small_float.h"
+#include "worker/communicator/host/reduce/reduce_kernel.h"
 
 namespace cohort::worker {
 namespace {

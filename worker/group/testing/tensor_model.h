@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "base/data_type.h"
-#include "base/reduction.h"
-#include "base/tensor.h"
+#include "base/collective/reduction.h"
+#include "base/tensor/data_type.h"
+#include "base/tensor/tensor.h"
 
 namespace cohort::worker {
 

@@ -1,4 +1,4 @@
-// The collectives of TensorVerbs with typed arguments, like those of client::Group.
+// The collectives of TensorCollectives with typed arguments, like those of client::Group.
 #ifndef COHORT_WORKER_GROUP_TESTING_TYPED_COLLECTIVES_H_
 #define COHORT_WORKER_GROUP_TESTING_TYPED_COLLECTIVES_H_
 
@@ -8,108 +8,112 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "base/clock.h"
-#include "base/collective_call.h"
-#include "base/tensor.h"
+#include "base/collective/collective_call.h"
+#include "base/tensor/tensor.h"
 #include "client/collective/group.h"
-#include "worker/group/tensor_verbs.h"
+#include "worker/group/collectives/tensor_collectives.h"
 
 namespace cohort::worker {
 
-inline absl::Status AllReduce(TensorVerbs& verbs, const Tensor& input, const Tensor& output,
-                              const Reduction& reduction, Instant deadline) {
+inline absl::Status AllReduce(TensorCollectives& collectives, const Tensor& input,
+                              const Tensor& output, const Reduction& reduction, Instant deadline) {
   CollectiveCall call = MakeCall(Collective::kAllReduce, input, output);
   call.reduction = reduction;
-  return verbs.Run(call, input, output, deadline);
+  return collectives.Run(call, input, output, deadline);
 }
-inline absl::Status Reduce(TensorVerbs& verbs, const Tensor& input, const Tensor& output,
-                           const Reduction& reduction, int root, Instant deadline) {
+inline absl::Status Reduce(TensorCollectives& collectives, const Tensor& input,
+                           const Tensor& output, const Reduction& reduction, int root,
+                           Instant deadline) {
   CollectiveCall call = MakeCall(Collective::kReduce, input, output);
   call.reduction = reduction;
   call.root = root;
-  return verbs.Run(call, input, output, deadline);
+  return collectives.Run(call, input, output, deadline);
 }
-inline absl::Status Broadcast(TensorVerbs& verbs, const Tensor& tensor, int root,
+inline absl::Status Broadcast(TensorCollectives& collectives, const Tensor& tensor, int root,
                               Instant deadline) {
   CollectiveCall call = MakeCall(Collective::kBroadcast, tensor, tensor);
   call.root = root;
-  return verbs.Run(call, tensor, tensor, deadline);
+  return collectives.Run(call, tensor, tensor, deadline);
 }
-inline absl::Status AllGather(TensorVerbs& verbs, const Tensor& input, const Tensor& output,
-                              int dim, Instant deadline) {
+inline absl::Status AllGather(TensorCollectives& collectives, const Tensor& input,
+                              const Tensor& output, int dim, Instant deadline) {
   CollectiveCall call = MakeCall(Collective::kAllGather, input, output);
   call.dim = dim;
-  return verbs.Run(call, input, output, deadline);
+  return collectives.Run(call, input, output, deadline);
 }
-inline absl::Status ReduceScatter(TensorVerbs& verbs, const Tensor& input, const Tensor& output,
-                                  int dim, const Reduction& reduction, Instant deadline) {
+inline absl::Status ReduceScatter(TensorCollectives& collectives, const Tensor& input,
+                                  const Tensor& output, int dim, const Reduction& reduction,
+                                  Instant deadline) {
   CollectiveCall call = MakeCall(Collective::kReduceScatter, input, output);
   call.dim = dim;
   call.reduction = reduction;
-  return verbs.Run(call, input, output, deadline);
+  return collectives.Run(call, input, output, deadline);
 }
-inline absl::Status AllToAll(TensorVerbs& verbs, const Tensor& input, const Tensor& output,
-                             Instant deadline) {
+inline absl::Status AllToAll(TensorCollectives& collectives, const Tensor& input,
+                             const Tensor& output, Instant deadline) {
   CollectiveCall call = MakeCall(Collective::kAllToAll, input, output);
-  return verbs.Run(call, input, output, deadline);
+  return collectives.Run(call, input, output, deadline);
 }
-inline absl::Status Gather(TensorVerbs& verbs, const Tensor& input, const Tensor& output, int dim,
-                           int root, Instant deadline) {
+inline absl::Status Gather(TensorCollectives& collectives, const Tensor& input,
+                           const Tensor& output, int dim, int root, Instant deadline) {
   CollectiveCall call = MakeCall(Collective::kGather, input, output);
   call.dim = dim;
   call.root = root;
-  return verbs.Run(call, input, output, deadline);
+  return collectives.Run(call, input, output, deadline);
 }
-inline absl::Status Scatter(TensorVerbs& verbs, const Tensor& input, const Tensor& output, int dim,
-                            int root, Instant deadline) {
+inline absl::Status Scatter(TensorCollectives& collectives, const Tensor& input,
+                            const Tensor& output, int dim, int root, Instant deadline) {
   CollectiveCall call = MakeCall(Collective::kScatter, input, output);
   call.dim = dim;
   call.root = root;
-  return verbs.Run(call, input, output, deadline);
+  return collectives.Run(call, input, output, deadline);
 }
-inline absl::Status AllGatherV(TensorVerbs& verbs, const Tensor& input, const Tensor& output,
-                               int dim, absl::Span<const int64_t> sizes, Instant deadline) {
+inline absl::Status AllGatherV(TensorCollectives& collectives, const Tensor& input,
+                               const Tensor& output, int dim, absl::Span<const int64_t> sizes,
+                               Instant deadline) {
   CollectiveCall call = MakeCall(Collective::kAllGatherV, input, output);
   call.dim = dim;
   call.sizes = sizes;
-  return verbs.Run(call, input, output, deadline);
+  return collectives.Run(call, input, output, deadline);
 }
-inline absl::Status ReduceScatterV(TensorVerbs& verbs, const Tensor& input, const Tensor& output,
-                                   int dim, absl::Span<const int64_t> sizes,
+inline absl::Status ReduceScatterV(TensorCollectives& collectives, const Tensor& input,
+                                   const Tensor& output, int dim, absl::Span<const int64_t> sizes,
                                    const Reduction& reduction, Instant deadline) {
   CollectiveCall call = MakeCall(Collective::kReduceScatterV, input, output);
   call.dim = dim;
   call.sizes = sizes;
   call.reduction = reduction;
-  return verbs.Run(call, input, output, deadline);
+  return collectives.Run(call, input, output, deadline);
 }
-inline absl::Status GatherV(TensorVerbs& verbs, const Tensor& input, const Tensor& output, int dim,
-                            absl::Span<const int64_t> sizes, int root, Instant deadline) {
+inline absl::Status GatherV(TensorCollectives& collectives, const Tensor& input,
+                            const Tensor& output, int dim, absl::Span<const int64_t> sizes,
+                            int root, Instant deadline) {
   CollectiveCall call = MakeCall(Collective::kGatherV, input, output);
   call.dim = dim;
   call.sizes = sizes;
   call.root = root;
-  return verbs.Run(call, input, output, deadline);
+  return collectives.Run(call, input, output, deadline);
 }
-inline absl::Status AllToAllV(TensorVerbs& verbs, const Tensor& input,
+inline absl::Status AllToAllV(TensorCollectives& collectives, const Tensor& input,
                               absl::Span<const int64_t> input_sizes, const Tensor& output,
                               absl::Span<const int64_t> output_sizes, Instant deadline) {
   CollectiveCall call = MakeCall(Collective::kAllToAllV, input, output);
   call.sizes = input_sizes;
   call.output_sizes = output_sizes;
-  return verbs.Run(call, input, output, deadline);
+  return collectives.Run(call, input, output, deadline);
 }
-inline absl::StatusOr<client::Sizes> ExchangeSizes(TensorVerbs& verbs, int64_t own,
+inline absl::StatusOr<client::Sizes> ExchangeSizes(TensorCollectives& collectives, int64_t own,
                                                    Instant deadline) {
-  client::Sizes sizes(static_cast<size_t>(verbs.size()));
+  client::Sizes sizes(static_cast<size_t>(collectives.size()));
   const Tensor input(&own, DataType::kI64, {1});
-  const Tensor output(sizes.data(), DataType::kI64, {verbs.size()});
+  const Tensor output(sizes.data(), DataType::kI64, {collectives.size()});
   const absl::Status status =
-      verbs.Run(MakeCall(Collective::kExchangeSizes, input, output), input, output, deadline);
+      collectives.Run(MakeCall(Collective::kExchangeSizes, input, output), input, output, deadline);
   if (!status.ok()) return status;
   return sizes;
 }
-inline absl::Status Barrier(TensorVerbs& verbs, Instant deadline) {
-  return verbs.Run(CollectiveCall(), Tensor(), Tensor(), deadline);
+inline absl::Status Barrier(TensorCollectives& collectives, Instant deadline) {
+  return collectives.Run(CollectiveCall(), Tensor(), Tensor(), deadline);
 }
 
 }  // namespace cohort::worker

@@ -6,7 +6,7 @@
 #include <random>
 #include <string>
 
-#include "base/tensor.h"
+#include "base/tensor/tensor.h"
 #include "client/parallel/tensor_map/tensor_map.h"
 
 namespace cohort::parallel {

@@ -4,12 +4,12 @@
 #include "base/status_macros.h"
 #include "worker/communicator/nccl/benchmark/device_buffers.h"
 #include "worker/communicator/nccl/benchmark/device_contender.h"
-#include "worker/communicator/nccl/nccl_clique.h"
+#include "worker/communicator/nccl/clique/nccl_clique.h"
 #include "worker/communicator/nccl/nccl_communicator.h"
 #include "worker/communicator/single/single_communicator.h"
-#include "worker/cuda/device.h"
-#include "worker/cuda/error.h"
-#include "worker/cuda/stream.h"
+#include "worker/cuda/device/cuda_device.h"
+#include "worker/cuda/device/cuda_error.h"
+#include "worker/cuda/streams/stream.h"
 
 namespace cohort::benchmark {
 namespace {
@@ -110,18 +110,17 @@ absl::StatusOr<std::unique_ptr<DeviceContender>> MakeCohortContender(
   COHORT_ASSIGN_OR_RETURN(const worker::cuda::DeviceInfo device,
                           worker::cuda::DescribeDevice(kBenchmarkDevice));
   COHORT_ASSIGN_OR_RETURN(DeviceBuffers buffers, DeviceBuffers::Allocate(most_bytes));
-  worker::NcclFormation formation;
-  formation.device = kBenchmarkDevice;
-  formation.compute_capability =
-      device.compute_capability.first * 10 + device.compute_capability.second;
+  worker::NcclCommunicatorInit init;
+  init.device = kBenchmarkDevice;
+  init.compute_capability = device.compute_capability.first * 10 + device.compute_capability.second;
   COHORT_ASSIGN_OR_RETURN(std::string id, worker::NewNcclId(*nccl));
-  formation.ids = {std::move(id)};
-  formation.nccl = std::move(nccl);
-  formation.name = "benchmark";
+  init.ids = {std::move(id)};
+  init.nccl = std::move(nccl);
+  init.name = "benchmark";
   auto host = std::make_unique<worker::SingleCommunicator>();
-  formation.host = host.get();
+  init.host = host.get();
   COHORT_ASSIGN_OR_RETURN(std::unique_ptr<NcclCommunicator> group,
-                          NcclCommunicator::Form(std::move(formation), Soon()));
+                          NcclCommunicator::Form(std::move(init), Soon()));
   COHORT_ASSIGN_OR_RETURN(worker::cuda::Stream stream,
                           worker::cuda::Stream::Create(kBenchmarkDevice));
   return std::make_unique<CohortContender>(std::move(buffers), std::move(stream), std::move(host),

@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/clock.h"
 #include "base/status_macros.h"
-#include "worker/cuda/copy.h"
+#include "worker/cuda/memory/copy.h"
 
 namespace cohort::benchmark {
 namespace {

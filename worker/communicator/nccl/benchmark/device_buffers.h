@@ -6,8 +6,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "worker/cuda/device_memory.h"
-#include "worker/cuda/stream.h"
+#include "worker/cuda/memory/device_memory.h"
+#include "worker/cuda/streams/stream.h"
 
 namespace cohort::benchmark {
 

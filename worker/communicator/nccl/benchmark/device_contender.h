@@ -10,7 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "worker/communicator/nccl/nccl_api.h"
+#include "worker/communicator/nccl/api/nccl_api.h"
 
 namespace cohort::benchmark {
 

@@ -2,11 +2,11 @@
 
 #include "base/clock.h"
 #include "base/status_macros.h"
+#include "worker/communicator/nccl/api/nccl_error.h"
 #include "worker/communicator/nccl/benchmark/device_buffers.h"
 #include "worker/communicator/nccl/benchmark/device_contender.h"
-#include "worker/communicator/nccl/nccl_error.h"
-#include "worker/cuda/device.h"
-#include "worker/cuda/error.h"
+#include "worker/cuda/device/cuda_device.h"
+#include "worker/cuda/device/cuda_error.h"
 
 namespace cohort::benchmark {
 namespace {

@@ -1,5 +1,5 @@
+#include "worker/communicator/nccl/api/loaded_nccl_api.h"
 #include "worker/communicator/nccl/benchmark/nccl_source.h"
-#include "worker/communicator/nccl/loaded_nccl_api.h"
 
 namespace cohort::benchmark {
 

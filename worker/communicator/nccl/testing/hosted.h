@@ -32,10 +32,13 @@ class Hosted final : public Communicator {
   absl::StatusOr<int> AwaitMessage(absl::Span<const int> peers, Instant deadline) override {
     return communicator_->AwaitMessage(peers, deadline);
   }
-  absl::Status ExchangeNotes(absl::Span<const Transfer> notes, Instant deadline) override {
-    return communicator_->ExchangeNotes(notes, deadline);
+  absl::Status ExchangeControlMessages(absl::Span<const Transfer> messages,
+                                       Instant deadline) override {
+    return communicator_->ExchangeControlMessages(messages, deadline);
   }
-  absl::StatusOr<bool> HasNote(int peer) override { return communicator_->HasNote(peer); }
+  absl::StatusOr<bool> HasControlMessage(int peer) override {
+    return communicator_->HasControlMessage(peer);
+  }
   void Drain(Instant deadline) override { communicator_->Drain(deadline); }
   void Abort(absl::string_view cause) override { communicator_->Abort(cause); }
 

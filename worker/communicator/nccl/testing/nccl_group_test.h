@@ -12,7 +12,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "worker/communicator/nccl/testing/nccl_ranks.h"
-#include "worker/cuda/stream.h"
+#include "worker/cuda/streams/stream.h"
 #include "worker/cuda/testing/fake_runtime.h"
 
 namespace cohort::worker {
@@ -83,9 +83,9 @@ class NcclGroupTest : public ::testing::TestWithParam<int> {
     return true;
   }
 
-  static FlatCall Of(Collective verb, int64_t count, int root = 0) {
+  static FlatCall Of(Collective collective, int64_t count, int root = 0) {
     FlatCall operation;
-    operation.collective = verb;
+    operation.collective = collective;
     operation.count = count;
     operation.type = DataType::kF32;
     operation.root = root;

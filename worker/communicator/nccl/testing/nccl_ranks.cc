@@ -28,8 +28,8 @@ std::vector<std::unique_ptr<Communicator>> MakeHosts(int size) {
 NcclRanks FormNcclRanks(const std::shared_ptr<FakeNcclApi>& nccl, int size, Instant deadline,
                         const NcclRanksOptions& options) {
   std::vector<std::unique_ptr<Communicator>> hosts = MakeHosts(size);
-  const absl::StatusOr<NcclBoard> board = NcclBoard::Create(size);
-  EXPECT_TRUE(board.ok()) << board.status();
+  const absl::StatusOr<NcclOperationLog> operation_log = NcclOperationLog::Create(size);
+  EXPECT_TRUE(operation_log.ok()) << operation_log.status();
   const absl::StatusOr<std::string> id = NewNcclId(*nccl);
   EXPECT_TRUE(id.ok()) << id.status();
   NcclRanks ranks(static_cast<size_t>(size));
@@ -39,23 +39,24 @@ NcclRanks FormNcclRanks(const std::shared_ptr<FakeNcclApi>& nccl, int size, Inst
       continue;
     }
     threads.emplace_back([&, rank] {
-      NcclFormation formation;
-      formation.nccl = nccl;
-      formation.device = rank;
-      formation.compute_capability = kFakeComputeCapability;
-      formation.ids = {*id};
-      formation.name = "test";
+      NcclCommunicatorInit init;
+      init.nccl = nccl;
+      init.device = rank;
+      init.compute_capability = kFakeComputeCapability;
+      init.ids = {*id};
+      init.name = "test";
       NcclRank& formed = ranks[static_cast<size_t>(rank)];
       formed.host = std::move(hosts[static_cast<size_t>(rank)]);
-      formation.host = formed.host.get();
-      formation.agreement = options.agreement;
-      if (options.board) {
-        absl::StatusOr<NcclBoard> attached = NcclBoard::Attach(dup(board->fd()), size);
+      init.host = formed.host.get();
+      init.agreement = options.agreement;
+      if (options.operation_log) {
+        absl::StatusOr<NcclOperationLog> attached =
+            NcclOperationLog::Attach(dup(operation_log->fd()), size);
         EXPECT_TRUE(attached.ok()) << attached.status();
-        formation.board = std::make_shared<const NcclBoard>(*std::move(attached));
+        init.operation_log = std::make_shared<const NcclOperationLog>(*std::move(attached));
       }
-      options.differ(rank, formation);
-      formed.nccl = NcclCommunicator::Form(std::move(formation), deadline);
+      options.differ(rank, init);
+      formed.nccl = NcclCommunicator::Form(std::move(init), deadline);
     });
   }
   for (std::thread& thread : threads) thread.join();

@@ -8,8 +8,8 @@
 
 #include "absl/status/statusor.h"
 #include "base/clock.h"
+#include "worker/communicator/nccl/api/testing/fake_nccl_api.h"
 #include "worker/communicator/nccl/nccl_communicator.h"
-#include "worker/communicator/nccl/testing/fake_nccl_api.h"
 
 namespace cohort::worker {
 
@@ -28,9 +28,9 @@ std::vector<std::unique_ptr<Communicator>> MakeHosts(int size);
 struct NcclRanksOptions {
   std::vector<int> absent;  // they do not come
   NcclAgreement agreement = NcclAgreement::kAsync;
-  bool board = false;
-  // By what a rank's formation differs from the others'.
-  std::function<void(int, NcclFormation&)> differ = [](int, NcclFormation&) {};
+  bool operation_log = false;
+  // Changes what one rank's communicator is made of.
+  std::function<void(int, NcclCommunicatorInit&)> differ = [](int, NcclCommunicatorInit&) {};
 };
 
 // The fake machine has as many devices.

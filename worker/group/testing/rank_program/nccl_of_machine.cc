@@ -1,4 +1,4 @@
-#include "worker/communicator/nccl/loaded_nccl_api.h"
+#include "worker/communicator/nccl/api/loaded_nccl_api.h"
 #include "worker/group/testing/rank_program/nccl_of_program.h"
 
 namespace cohort::testing {

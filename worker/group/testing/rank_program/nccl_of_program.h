@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "absl/status/statusor.h"
-#include "worker/communicator/nccl/nccl_api.h"
+#include "worker/communicator/nccl/api/nccl_api.h"
 
 namespace cohort::testing {
 

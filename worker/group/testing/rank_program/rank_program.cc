@@ -1,16 +1,16 @@
 // A rank under test, in a process of its own: several of them share one GPU.
 //
-//   rank_program --plane device --probe
+//   rank_program --backend device --probe
 //     says whether there is a GPU with an NCCL; exits with 3 without a GPU
-//   rank_program --plane host|device --coordinator ADDRESS --group NAME --rank R --ranks N
+//   rank_program --backend host|device --coordinator ADDRESS --group NAME --rank R --ranks N
 //
 // Prints `joined RANK RANKS GENERATION`, or `failed CODE TEXT` and ends. Then runs commands, one in
 // each line, and prints `CODE TEXT` for each:
 //
-//   table SEED [CELLS]     runs all verbs, or so many of them, and verifies each result:
+//   table SEED [CELLS]     runs all collectives, or so many of them, and verifies each result:
 //                          `OK N cells, digest D`, the same on all ranks
 //   sum                    runs one all_reduce, and verifies its result
-//   disagree WHAT          the last rank calls another verb, op, type, count or root
+//   disagree WHAT          the last rank calls another collective, op, type, count or root
 //   loop COUNT [TIMES]     repeats an all_reduce of COUNT i32 until one fails; prints `running`
 //                          after a few. The process stops itself (SIGSTOP) after TIMES calls
 //   ras                    asks NCCL's RAS threads: `OK N communicators, N ranks, N missing`, and
@@ -40,23 +40,23 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "base/status_macros.h"
-#include "worker/communicator/nccl/ras.h"
-#include "worker/group/testing/rank_program/plane.h"
-#include "worker/group/testing/rank_program/seated_rank.h"
-#include "worker/group/testing/rank_program/verb_table.h"
+#include "worker/communicator/nccl/ras/ras.h"
+#include "worker/group/testing/rank_program/backend.h"
+#include "worker/group/testing/rank_program/collective_table.h"
+#include "worker/group/testing/rank_program/joined_rank.h"
 
 namespace cohort::testing {
 namespace {
 
 constexpr int kNoDevice = 3;
 constexpr int kIterationsToRun = 3;
-constexpr absl::Duration kRasPatience = absl::Seconds(10);
+constexpr absl::Duration kRasTimeout = absl::Seconds(10);
 constexpr int64_t kMostCount = int64_t{1} << 24;  // in a loop
 
 struct Options {
-  std::string plane = "host";
+  std::string backend = "host";
   bool probe = false;
-  SeatedRankOptions seat;
+  JoinedRankOptions join;
   std::string ras;          // the address of NCCL's RAS threads; empty: RAS is off
   int deadline_ms = 60000;  // of a call
   int limit_s = 300;
@@ -65,8 +65,8 @@ struct Options {
 // Runs the commands.
 class Commands {
  public:
-  Commands(Plane& plane, SeatedRank& rank, const Options& options)
-      : plane_(plane),
+  Commands(Backend& backend, JoinedRank& rank, const Options& options)
+      : backend_(backend),
         rank_(rank),
         ras_(options.ras),
         deadline_(absl::Milliseconds(options.deadline_ms)) {}
@@ -75,13 +75,13 @@ class Commands {
   absl::StatusOr<std::string> Follow(const std::vector<std::string>& words) {
     if (words[0] == "rejoin") {
       COHORT_RETURN_IF_ERROR(rank_.Rejoin());
-      return Place();
+      return Position();
     }
     if (words[0] == "shrink") {
       COHORT_RETURN_IF_ERROR(rank_.Shrink());
-      return Place();
+      return Position();
     }
-    if (!rank_.has_verbs()) return absl::FailedPreconditionError("the last rejoin failed");
+    if (!rank_.has_communicator()) return absl::FailedPreconditionError("the last rejoin failed");
     if (words[0] == "table") return RunTable(words);
     if (words[0] == "sum") return Sum();
     if (words[0] == "replay") return Replay();
@@ -91,8 +91,8 @@ class Commands {
     return absl::InvalidArgumentError("no such command");
   }
 
-  std::string Place() {
-    return absl::StrCat(rank_.verbs().rank(), " ", rank_.verbs().size(), " ",
+  std::string Position() {
+    return absl::StrCat(rank_.communicator().rank(), " ", rank_.communicator().size(), " ",
                         rank_.membership().generation());
   }
 
@@ -105,10 +105,10 @@ class Commands {
       return absl::InvalidArgumentError("table SEED [CELLS]");
     }
     std::vector<Cell> table =
-        MakeTable(seed, rank_.verbs().size(),
-                  [this](DataType type, ReduceOp op) { return plane_.Reduces(type, op); });
+        MakeTable(seed, rank_.communicator().size(),
+                  [this](DataType type, ReduceOp op) { return backend_.Reduces(type, op); });
     if (cells > 0 && cells < table.size()) table.resize(cells);
-    TableRun run(plane_, rank_.verbs(), seed, deadline_);
+    TableRun run(backend_, rank_.communicator(), seed, deadline_);
     for (const Cell& cell : table) COHORT_RETURN_IF_ERROR(run.Run(cell));
     return absl::StrCat(table.size(), " cells, digest ", absl::Hex(run.digest()));
   }
@@ -118,7 +118,7 @@ class Commands {
     cell.operation.collective = Collective::kAllReduce;
     cell.operation.type = DataType::kF32;
     cell.operation.count = 12345;
-    TableRun run(plane_, rank_.verbs(), 1, deadline_);
+    TableRun run(backend_, rank_.communicator(), 1, deadline_);
     COHORT_RETURN_IF_ERROR(run.Run(cell));
     return absl::StrCat("digest ", absl::Hex(run.digest()));
   }
@@ -133,22 +133,22 @@ class Commands {
     std::string values(kBytes, '\0');
     for (int64_t i = 0; i < kCount; ++i) {
       const float value =
-          0.1f * static_cast<float>(i % 97) + static_cast<float>(rank_.verbs().rank());
+          0.1f * static_cast<float>(i % 97) + static_cast<float>(rank_.communicator().rank());
       std::memcpy(&values[static_cast<size_t>(i) * sizeof(float)], &value, sizeof(float));
     }
-    COHORT_RETURN_IF_ERROR(plane_.Write(values, input, deadline));
-    const auto calls = [&](worker::Communicator& verbs) -> absl::Status {
-      COHORT_RETURN_IF_ERROR(
-          verbs.AllReduce(input, output, kCount, DataType::kF32, {ReduceOp::kSum}, deadline));
-      COHORT_RETURN_IF_ERROR(
-          verbs.AllReduce(output, output, kCount, DataType::kF32, {ReduceOp::kMax}, deadline));
-      return verbs.Broadcast(output, output, kCount, DataType::kF32, 0, deadline);
+    COHORT_RETURN_IF_ERROR(backend_.Write(values, input, deadline));
+    const auto calls = [&](worker::Communicator& communicator) -> absl::Status {
+      COHORT_RETURN_IF_ERROR(communicator.AllReduce(input, output, kCount, DataType::kF32,
+                                                    {ReduceOp::kSum}, deadline));
+      COHORT_RETURN_IF_ERROR(communicator.AllReduce(output, output, kCount, DataType::kF32,
+                                                    {ReduceOp::kMax}, deadline));
+      return communicator.Broadcast(output, output, kCount, DataType::kF32, 0, deadline);
     };
-    COHORT_RETURN_IF_ERROR(calls(rank_.verbs()));
-    COHORT_ASSIGN_OR_RETURN(const std::string called, plane_.Read(output, kBytes, deadline));
-    COHORT_RETURN_IF_ERROR(plane_.Write(std::string(kBytes, '\0'), output, deadline));
-    COHORT_RETURN_IF_ERROR(plane_.RunRecorded(rank_.verbs(), 3, calls, kTimes, deadline));
-    COHORT_ASSIGN_OR_RETURN(const std::string replayed, plane_.Read(output, kBytes, deadline));
+    COHORT_RETURN_IF_ERROR(calls(rank_.communicator()));
+    COHORT_ASSIGN_OR_RETURN(const std::string called, backend_.Read(output, kBytes, deadline));
+    COHORT_RETURN_IF_ERROR(backend_.Write(std::string(kBytes, '\0'), output, deadline));
+    COHORT_RETURN_IF_ERROR(backend_.RunRecorded(rank_.communicator(), 3, calls, kTimes, deadline));
+    COHORT_ASSIGN_OR_RETURN(const std::string replayed, backend_.Read(output, kBytes, deadline));
     if (replayed != called) return absl::DataLossError("replayed calls have other results");
     uint64_t digest = 1469598103934665603u;
     for (const char byte : called) digest = (digest ^ static_cast<uint8_t>(byte)) * 1099511628211u;
@@ -157,22 +157,22 @@ class Commands {
 
   absl::StatusOr<std::string> Disagree(const std::string& what) {
     COHORT_ASSIGN_OR_RETURN(char* const memory, Memory(1000));
-    worker::Communicator& verbs = rank_.verbs();
-    const bool differs = verbs.rank() == verbs.size() - 1;
+    worker::Communicator& communicator = rank_.communicator();
+    const bool differs = communicator.rank() == communicator.size() - 1;
     const Instant deadline = Clock::Steady().Now() + deadline_;
     if (what == "root") {
       COHORT_RETURN_IF_ERROR(
-          verbs.Broadcast(memory, memory, 100, DataType::kF32, differs ? 1 : 0, deadline));
+          communicator.Broadcast(memory, memory, 100, DataType::kF32, differs ? 1 : 0, deadline));
       return std::string("nobody minds");
     }
-    if (what == "verb" && differs) {
-      COHORT_RETURN_IF_ERROR(verbs.Barrier(deadline));
+    if (what == "collective" && differs) {
+      COHORT_RETURN_IF_ERROR(communicator.Barrier(deadline));
       return std::string("nobody minds");
     }
     const DataType type = what == "type" && differs ? DataType::kI32 : DataType::kF32;
     const ReduceOp op = what == "op" && differs ? ReduceOp::kMax : ReduceOp::kSum;
     const int64_t count = what == "count" && differs ? 101 : 100;
-    COHORT_RETURN_IF_ERROR(verbs.AllReduce(memory, memory, count, type, {op}, deadline));
+    COHORT_RETURN_IF_ERROR(communicator.AllReduce(memory, memory, count, type, {op}, deadline));
     return std::string("nobody minds");
   }
 
@@ -186,9 +186,9 @@ class Commands {
     COHORT_ASSIGN_OR_RETURN(char* const memory, Memory(count));
     for (int64_t iteration = 0;; ++iteration) {
       if (iteration == stops_before) std::raise(SIGSTOP);
-      COHORT_RETURN_IF_ERROR(rank_.verbs().AllReduce(memory, memory, count, DataType::kI32,
-                                                     {ReduceOp::kMax},
-                                                     Clock::Steady().Now() + deadline_));
+      COHORT_RETURN_IF_ERROR(rank_.communicator().AllReduce(memory, memory, count, DataType::kI32,
+                                                            {ReduceOp::kMax},
+                                                            Clock::Steady().Now() + deadline_));
       if (iteration == kIterationsToRun) std::cout << "running" << std::endl;
     }
   }
@@ -196,7 +196,7 @@ class Commands {
   absl::StatusOr<std::string> AskRas() const {
     COHORT_ASSIGN_OR_RETURN(
         const worker::NcclRasReport report,
-        worker::AskNcclRas({ras_}, Clock::Steady().Now() + std::min(deadline_, kRasPatience)));
+        worker::AskNcclRas({ras_}, Clock::Steady().Now() + std::min(deadline_, kRasTimeout)));
     size_t ranks = 0;
     size_t missing = 0;
     std::string findings;
@@ -214,20 +214,21 @@ class Commands {
   // Allocates `count` zeros of i32.
   absl::StatusOr<char*> Memory(int64_t count) {
     const std::string zeros(static_cast<size_t>(count) * sizeof(int32_t), '\0');
-    COHORT_ASSIGN_OR_RETURN(char* const memory, plane_.Allocate(std::max<size_t>(zeros.size(), 1)));
-    COHORT_RETURN_IF_ERROR(plane_.Write(zeros, memory, Clock::Steady().Now() + deadline_));
+    COHORT_ASSIGN_OR_RETURN(char* const memory,
+                            backend_.Allocate(std::max<size_t>(zeros.size(), 1)));
+    COHORT_RETURN_IF_ERROR(backend_.Write(zeros, memory, Clock::Steady().Now() + deadline_));
     return memory;
   }
 
-  Plane& plane_;
-  SeatedRank& rank_;
+  Backend& backend_;
+  JoinedRank& rank_;
   const std::string ras_;
   const absl::Duration deadline_;
 };
 
-absl::StatusOr<std::unique_ptr<Plane>> MakePlane(const Options& options) {
-  if (options.plane == "host") return MakeHostPlane();
-  return MakeDevicePlane(options.seat.rank, options.ras);
+absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(const Options& options) {
+  if (options.backend == "host") return MakeHostBackend();
+  return MakeDeviceBackend(options.join.rank, options.ras);
 }
 
 void Say(const std::string& before, const absl::Status& status, const std::string& text = "") {
@@ -236,22 +237,23 @@ void Say(const std::string& before, const absl::Status& status, const std::strin
 }
 
 int Run(const Options& options) {
-  const absl::StatusOr<std::unique_ptr<Plane>> plane = MakePlane(options);
-  if (!plane.ok()) {
-    Say("failed ", plane.status());
+  const absl::StatusOr<std::unique_ptr<Backend>> backend = MakeBackend(options);
+  if (!backend.ok()) {
+    Say("failed ", backend.status());
     return CheckForDevice().ok() ? 1 : kNoDevice;
   }
   if (options.probe) {
-    Say("", absl::OkStatus(), options.plane);
+    Say("", absl::OkStatus(), options.backend);
     return 0;
   }
-  const absl::StatusOr<std::unique_ptr<SeatedRank>> rank = SeatedRank::Join(**plane, options.seat);
+  const absl::StatusOr<std::unique_ptr<JoinedRank>> rank =
+      JoinedRank::Join(**backend, options.join);
   if (!rank.ok()) {
     Say("failed ", rank.status());
     return 1;
   }
-  Commands commands(**plane, **rank, options);
-  std::cout << "joined " << commands.Place() << std::endl;
+  Commands commands(**backend, **rank, options);
+  std::cout << "joined " << commands.Position() << std::endl;
   std::string line;
   while (std::getline(std::cin, line) && line != "leave") {
     const absl::StatusOr<std::string> said = commands.Follow(absl::StrSplit(line, ' '));
@@ -264,18 +266,18 @@ int Main(int argc, char** argv) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   Options options;
   CLI::App app("A rank under test, in a process of its own.");
-  app.add_option("--plane", options.plane)->check(CLI::IsMember({"host", "device"}));
+  app.add_option("--backend", options.backend)->check(CLI::IsMember({"host", "device"}));
   app.add_flag("--probe", options.probe);
-  app.add_option("--coordinator", options.seat.coordinator);
-  app.add_option("--group", options.seat.group);
-  app.add_option("--rank", options.seat.rank);
-  app.add_option("--ranks", options.seat.ranks);
+  app.add_option("--coordinator", options.join.coordinator);
+  app.add_option("--group", options.join.group);
+  app.add_option("--rank", options.join.rank);
+  app.add_option("--ranks", options.join.ranks);
   app.add_option("--ras", options.ras);
   app.add_option("--deadline-ms", options.deadline_ms);
   app.add_option("--limit-s", options.limit_s);
   CLI11_PARSE(app, argc, argv);
   // The ranks create their contexts on one device one after the other.
-  options.seat.join_window = absl::Seconds(options.plane == "host" ? 3 : 10);
+  options.join.join_window = absl::Seconds(options.backend == "host" ? 3 : 10);
   // Work that hangs on a device never ends: SIGALRM ends the process.
   alarm(static_cast<unsigned>(options.limit_s));
   const int status = Run(options);

@@ -7,7 +7,7 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
-#include "base/small_float.h"
+#include "base/tensor/small_float.h"
 
 namespace cohort::testing {
 namespace {

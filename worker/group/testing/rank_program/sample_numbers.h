@@ -8,8 +8,8 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
-#include "base/data_type.h"
-#include "base/reduction.h"
+#include "base/collective/reduction.h"
+#include "base/tensor/data_type.h"
 
 namespace cohort::testing {
 

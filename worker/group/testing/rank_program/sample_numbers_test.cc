@@ -6,7 +6,7 @@
 #include "absl/types/span.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "worker/communicator/host/reduce_kernel.h"
+#include "worker/communicator/host/reduce/reduce_kernel.h"
 
 namespace cohort::testing {
 namespace {
@@ -62,7 +62,7 @@ TEST(SampleNumbersTest, FindsWhatIsWrong) {
   }
 }
 
-TEST(SampleNumbersTest, RanksSeedsAndPlacesDiffer) {
+TEST(SampleNumbersTest, RanksSeedsAndOffsetsDiffer) {
   for (const DataType type : kDataTypes) {
     const SampleSet set = {7, 3, type};
     const std::string sample = Sample(set, 0, 0, 100);

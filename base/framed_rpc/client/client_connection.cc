@@ -1,0 +1,373 @@
+// A connection at work; client_connection_connect.cc connects it.
+#include "base/framed_rpc/client/client_connection.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/framed_rpc/client/client_event_loop.h"
+
+namespace cohort::framed_rpc {
+namespace {
+
+constexpr size_t kReadBytes = size_t{16} << 10;
+constexpr size_t kMaxReadBytes = size_t{1} << 20;
+
+grpc::Status Unavailable(absl::string_view why) {
+  return grpc::Status(grpc::StatusCode::UNAVAILABLE, std::string(why));
+}
+
+}  // namespace
+
+ClientConnection::ClientConnection(std::vector<SocketAddress> addresses,
+                                   const ChannelOptions& options, std::function<void()> on_ready,
+                                   std::function<void(End)> on_end)
+    : addresses_(std::move(addresses)),
+      options_(options),
+      connect_until_(Clock::Steady().Now() + options.connect_timeout),
+      on_ready_(std::move(on_ready)),
+      on_end_(std::move(on_end)),
+      input_(options.max_message_bytes) {}
+
+ClientConnection::~ClientConnection() {
+  if (fd_ >= 0) close(fd_);
+}
+
+int ClientConnection::Number(absl::string_view path) const {
+  const auto it = numbers_->find(path);
+  return it == numbers_->end() ? -1 : it->second;
+}
+
+void ClientConnection::OnEvents(uint32_t events) {
+  State state;
+  {
+    MutexLock lock(&mutex_);
+    state = state_;
+  }
+  switch (state) {
+    case State::kEnded:
+      return;
+    case State::kConnecting:
+      return OnConnected();
+    case State::kGreeting: {
+      if ((events & EPOLLOUT) != 0) {
+        MutexLock lock(&mutex_);
+        blocked_ = false;
+        Write("");
+      }
+      if (!ReadGreeting()) return;
+      {
+        MutexLock lock(&mutex_);
+        state_ = State::kReady;
+        UpdateEvents(true);
+      }
+      const std::function<void()> on_ready = std::exchange(on_ready_, nullptr);
+      if (on_ready != nullptr) on_ready();
+      return;
+    }
+    case State::kReady:
+      break;
+  }
+  {
+    MutexLock lock(&mutex_);
+    if ((events & EPOLLOUT) != 0) {
+      blocked_ = false;
+      Write("");
+    }
+    if ((events & ~static_cast<uint32_t>(EPOLLOUT)) == 0 || reading_) return;
+    reading_ = true;
+  }
+  const bool open = ReadOnce();
+  {
+    MutexLock lock(&mutex_);
+    reading_ = false;
+    PassOn();
+  }
+  if (!open) Finish(End::kBroken, "the connection broke");
+}
+
+uint32_t ClientConnection::Add(uint16_t method, Pending pending, absl::Duration timeout,
+                               std::string& frame) {
+  do {
+    ++last_id_;
+  } while (calls_.contains(last_id_));
+  if (pending.waiter != nullptr) ++started_;
+  calls_.emplace(last_id_, std::move(pending));
+  Header header;
+  header.body_bytes = static_cast<uint32_t>(frame.size() - kHeaderBytes);
+  header.call = last_id_;
+  header.kind = Kind::kCall;
+  header.method = method;
+  header.extra = static_cast<uint32_t>(
+      std::clamp<int64_t>(absl::ToInt64Milliseconds(timeout), 0, kNoTimeout - 1));
+  WriteHeader(header, &frame[0]);
+  return last_id_;
+}
+
+void ClientConnection::Write(absl::string_view bytes) {
+  if (state_ == State::kEnded) return;
+  // Most of the time no bytes wait, and the socket takes all of them.
+  if (!blocked_ && output_.size() == 0 && !bytes.empty()) {
+    const ssize_t sent = send(fd_, bytes.data(), bytes.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+    if (sent > 0) bytes.remove_prefix(static_cast<size_t>(sent));
+  }
+  output_.Append(bytes);
+  if (!blocked_ && output_.size() > 0) {
+    const SendQueue::Flushed flushed = output_.Flush(fd_);
+    blocked_ = flushed == SendQueue::Flushed::kPartly;
+    // The socket tells the thread that reads.
+    if (flushed == SendQueue::Flushed::kBroken) shutdown(fd_, SHUT_RDWR);
+  }
+  UpdateEvents(want_input_);
+}
+
+void ClientConnection::UpdateEvents(bool want_input) {
+  want_input_ = want_input;
+  uint32_t events = EPOLLRDHUP;
+  if (want_input) events |= EPOLLIN;
+  if (blocked_) events |= EPOLLOUT;
+  if (events == events_) return;
+  events_ = events;
+  ClientEventLoop().Modify(fd_, events);
+}
+
+bool ClientConnection::Start(uint16_t method, std::string frame, absl::Duration timeout,
+                             std::shared_ptr<Waiter> waiter, uint32_t* id) {
+  Pending pending;
+  pending.waiter = std::move(waiter);
+  pending.deadline = Clock::Steady().Now() + timeout;
+  MutexLock lock(&mutex_);
+  if (state_ != State::kReady) return false;
+  *id = Add(method, std::move(pending), timeout, frame);
+  Write(frame);
+  if (!want_input_ && !reading_) UpdateEvents(true);
+  ClientEventLoop().SetTicking(true);
+  return true;
+}
+
+bool ClientConnection::Call(uint16_t method, std::string frame, absl::Duration timeout,
+                            Waiter& waiter) {
+  Blocked self;
+  self.waiter = &waiter;
+  const Instant deadline = Clock::Steady().Now() + timeout;
+  Pending pending;
+  pending.blocked = &self;
+  pending.deadline = deadline;
+  {
+    MutexLock lock(&mutex_);
+    if (state_ != State::kReady) return false;
+    const uint32_t id = Add(method, std::move(pending), timeout, frame);
+    Write(frame);
+    // `calls_` borrows `self`; so does a thread that took it from there, until it is answered.
+    while (!self.answered) {
+      const absl::Duration left = deadline - Clock::Steady().Now();
+      if (left <= absl::ZeroDuration()) {
+        if (calls_.erase(id) > 0) {
+          SendCancel(id);
+          break;
+        }
+        self.changed.Wait(&mutex_);
+      } else if (reading_ || state_ != State::kReady) {
+        queue_.push_back(&self);
+        self.changed.WaitWithTimeout(&mutex_, left);
+        queue_.erase(std::find(queue_.begin(), queue_.end(), &self));
+      } else {
+        ReadForAll(left);
+      }
+    }
+    PassOn();
+  }
+  if (!self.answered) {
+    waiter.OnReply(grpc::Status(grpc::StatusCode::DEADLINE_EXCEEDED, "Deadline Exceeded"), "");
+  }
+  return true;
+}
+
+void ClientConnection::ReadForAll(absl::Duration longest) {
+  reading_ = true;
+  if (want_input_) UpdateEvents(false);
+  mutex_.Unlock();
+  pollfd ready = {fd_, POLLIN, 0};
+  const absl::Duration timeout = std::min(longest + absl::Milliseconds(1), absl::Hours(1));
+  const int count = poll(&ready, 1, static_cast<int>(absl::ToInt64Milliseconds(timeout)));
+  const bool open = count <= 0 || ReadOnce();
+  if (!open) Finish(End::kBroken, "the connection broke");
+  mutex_.Lock();
+  reading_ = false;
+}
+
+// Passes the reading to the next blocked caller; without one, to the loop, if answers may come.
+void ClientConnection::PassOn() {
+  if (reading_ || state_ != State::kReady) return;
+  if (!queue_.empty()) {
+    queue_.front()->changed.Signal();
+  } else if (started_ > 0 && !want_input_) {
+    UpdateEvents(true);
+  }
+}
+
+bool ClientConnection::ReadOnce() {
+  const size_t size = std::max(kReadBytes, std::min(input_.wanted(), kMaxReadBytes));
+  char* const room = input_.Room(size);
+  const ssize_t count = recv(fd_, room, size, MSG_DONTWAIT);
+  if (count < 0) return errno == EAGAIN || errno == EINTR;
+  if (count == 0) return false;
+  input_.Filled(static_cast<size_t>(count));
+  return HandleInput();
+}
+
+bool ClientConnection::HandleInput() {
+  Frame frame;
+  while (true) {
+    switch (input_.Read(&frame)) {
+      case FrameReader::Next::kMore:
+        return true;
+      case FrameReader::Next::kBroken:
+        return false;
+      case FrameReader::Next::kTooLarge:
+      case FrameReader::Next::kFrame:
+        if (frame.header.kind != Kind::kReply) return false;
+        HandleReply(frame, frame.body.size() != frame.header.body_bytes);
+    }
+  }
+}
+
+void ClientConnection::HandleReply(const Frame& frame, bool too_large) {
+  Pending pending;
+  {
+    MutexLock lock(&mutex_);
+    auto it = calls_.find(frame.header.call);
+    if (it == calls_.end()) return;  // the call was given up before
+    pending = std::move(it->second);
+    calls_.erase(it);
+    if (pending.waiter != nullptr) --started_;
+  }
+  if (too_large) {
+    Deliver(std::move(pending),
+            grpc::Status(grpc::StatusCode::RESOURCE_EXHAUSTED,
+                         absl::StrCat("an answer of ", frame.header.body_bytes,
+                                      " bytes is over max_message_bytes (",
+                                      options_.max_message_bytes, ")")),
+            "");
+  } else if (frame.header.code == 0) {
+    Deliver(std::move(pending), grpc::Status::OK, frame.body);
+  } else {
+    const size_t text = std::min<size_t>(frame.header.extra, frame.body.size());
+    Deliver(
+        std::move(pending),
+        grpc::Status(static_cast<grpc::StatusCode>(frame.header.code),
+                     std::string(frame.body.substr(0, text)), std::string(frame.body.substr(text))),
+        frame.body);
+  }
+}
+
+void ClientConnection::Deliver(Pending pending, const grpc::Status& status,
+                               absl::string_view body) {
+  if (pending.waiter != nullptr) {
+    pending.waiter->OnReply(status, body);
+    return;
+  }
+  pending.blocked->waiter->OnReply(status, body);
+  MutexLock lock(&mutex_);
+  pending.blocked->answered = true;
+  pending.blocked->changed.Signal();
+}
+
+void ClientConnection::SendCancel(uint32_t id) {
+  Header header;
+  header.call = id;
+  header.kind = Kind::kCancel;
+  std::string frame;
+  AppendHeader(header, &frame);
+  Write(frame);
+}
+
+void ClientConnection::Cancel(uint32_t id) {
+  Pending pending;
+  {
+    MutexLock lock(&mutex_);
+    auto it = calls_.find(id);
+    if (it == calls_.end() || it->second.waiter == nullptr) return;
+    pending = std::move(it->second);
+    calls_.erase(it);
+    --started_;
+    SendCancel(id);
+  }
+  ClientEventLoop().Post([waiter = std::move(pending.waiter)] {
+    waiter->OnReply(grpc::Status(grpc::StatusCode::CANCELLED, "cancelled by the caller"), "");
+  });
+}
+
+bool ClientConnection::Expire(Instant now) {
+  std::vector<std::shared_ptr<Waiter>> late;
+  bool unready = false;
+  bool waiting = false;
+  {
+    MutexLock lock(&mutex_);
+    std::vector<uint32_t> ids;
+    for (const auto& [id, pending] : calls_) {
+      if (pending.waiter != nullptr && pending.deadline < now) ids.push_back(id);
+    }
+    for (const uint32_t id : ids) {
+      late.push_back(std::move(calls_.find(id)->second.waiter));
+      calls_.erase(id);
+      --started_;
+      SendCancel(id);
+    }
+    unready = state_ == State::kConnecting || state_ == State::kGreeting;
+    waiting = started_ > 0 || unready;
+  }
+  for (const std::shared_ptr<Waiter>& waiter : late) {
+    waiter->OnReply(grpc::Status(grpc::StatusCode::DEADLINE_EXCEEDED, "Deadline Exceeded"), "");
+  }
+  if (unready && now > connect_until_) Finish(End::kBroken, "no greeting in time");
+  return waiting;
+}
+
+bool ClientConnection::ended() {
+  MutexLock lock(&mutex_);
+  return state_ == State::kEnded;
+}
+
+// Until a connection is ready, its descriptor may change, and only the loop uses it.
+void ClientConnection::Close() {
+  ClientEventLoop().Post([self = shared_from_this()] { self->Finish(End::kBroken, "closed"); });
+}
+
+void ClientConnection::Finish(End end, const std::string& why) {
+  absl::flat_hash_map<uint32_t, Pending> calls;
+  {
+    MutexLock lock(&mutex_);
+    if (state_ == State::kEnded) return;
+    state_ = State::kEnded;
+    calls.swap(calls_);
+    started_ = 0;
+  }
+  if (fd_ >= 0) {
+    ClientEventLoop().Remove(fd_);
+    shutdown(fd_, SHUT_RDWR);  // wakes the thread that reads; closed with this object
+  }
+  std::vector<std::shared_ptr<Waiter>> waiters;
+  for (auto& [id, pending] : calls) {
+    if (pending.blocked != nullptr) {
+      Deliver(std::move(pending), Unavailable(why), "");
+    } else {
+      waiters.push_back(std::move(pending.waiter));
+    }
+  }
+  ClientEventLoop().Post([self = shared_from_this(), waiters = std::move(waiters), end, why] {
+    for (const std::shared_ptr<Waiter>& waiter : waiters) {
+      waiter->OnReply(Unavailable(why), "");
+    }
+    self->on_ready_ = nullptr;
+    const std::function<void(End)> on_end = std::exchange(self->on_end_, nullptr);
+    if (on_end != nullptr) on_end(end);
+  });
+}
+
+}  // namespace cohort::framed_rpc

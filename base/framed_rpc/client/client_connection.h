@@ -1,0 +1,151 @@
+// The client's end of one framed RPC connection (base/framed_rpc/frame.h): a socket, the calls in
+// flight on it, and the thread that reads from it.
+#ifndef COHORT_BASE_FRAMED_RPC_CLIENT_CLIENT_CONNECTION_H_
+#define COHORT_BASE_FRAMED_RPC_CLIENT_CLIENT_CONNECTION_H_
+
+#include <sys/socket.h>
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/container/flat_hash_map.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "base/clock.h"
+#include "base/framed_rpc/frame.h"
+#include "base/framed_rpc/send_queue.h"
+#include "base/threads/event_loop.h"
+#include "base/threads/mutex.h"
+#include "grpcpp/support/status.h"
+
+namespace cohort::framed_rpc {
+
+struct SocketAddress {
+  sockaddr_storage storage = {};
+  socklen_t size = 0;
+};
+
+struct ChannelOptions {
+  absl::Duration connect_timeout = absl::Seconds(2);
+  absl::Duration keepalive = absl::Seconds(30);
+  size_t max_message_bytes = size_t{8} << 20;
+};
+
+// Thread-safe. A caller that blocks reads from the socket itself, so no thread has to wake it with
+// its answer. If several callers block, one reads for all. The loop reads when no caller does.
+class ClientConnection final : public EventLoop::Handler,
+                               public std::enable_shared_from_this<ClientConnection> {
+ public:
+  // Waits for one answer.
+  class Waiter {
+   public:
+    virtual ~Waiter() = default;
+    // Once, with no lock held. `body` is valid in here alone; empty with an error that the server
+    // has not sent. On a thread that reads for others: nothing of the user's may run in here.
+    virtual void OnReply(const grpc::Status& status, absl::string_view body) = 0;
+  };
+  enum class End {
+    kNotOurs,  // the process that listens there does not speak this protocol
+    kBroken,   // no process listens, or the connection broke
+  };
+  using Numbers = absl::flat_hash_map<std::string, uint16_t>;
+
+  // Tries the addresses in order. `on_ready` runs once greeted, `on_end` once at the end, both on
+  // the loop's thread.
+  static std::shared_ptr<ClientConnection> Connect(std::vector<SocketAddress> addresses,
+                                                   const ChannelOptions& options,
+                                                   std::function<void()> on_ready,
+                                                   std::function<void(End)> on_end);
+  ~ClientConnection() override;
+
+  // The method's number on this connection, once it is ready; -1: the server has no such method.
+  int Number(absl::string_view path) const;
+
+  // `frame` has room for a header in front of the request. False, and `waiter` is not called,
+  // when the connection is not ready.
+  bool Start(uint16_t method, std::string frame, absl::Duration timeout,
+             std::shared_ptr<Waiter> waiter, uint32_t* id);
+  // Asks for an early end: `waiter` gets CANCELLED, unless its answer is on its way.
+  void Cancel(uint32_t id);
+  // In this thread. False as in Start; else `waiter`, which is borrowed, has been called.
+  bool Call(uint16_t method, std::string frame, absl::Duration timeout, Waiter& waiter);
+
+  void Close();
+  // Ends calls of Start whose time has passed; whether there are others. On the loop's thread.
+  bool Expire(Instant now);
+  bool ended();
+
+  void OnEvents(uint32_t events) override;
+
+ private:
+  enum class State { kConnecting, kGreeting, kReady, kEnded };
+  struct Blocked {
+    Waiter* waiter = nullptr;
+    bool answered = false;
+    CondVar changed;
+  };
+  struct Pending {
+    std::shared_ptr<Waiter> waiter;  // of Start
+    Blocked* blocked = nullptr;      // of Call
+    Instant deadline;
+  };
+
+  ClientConnection(std::vector<SocketAddress> addresses, const ChannelOptions& options,
+                   std::function<void()> on_ready, std::function<void(End)> on_end);
+
+  void ConnectNext();
+  void OnConnected();
+  bool ReadGreeting();
+
+  uint32_t Add(uint16_t method, Pending pending, absl::Duration timeout, std::string& frame)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Write(absl::string_view bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void SendCancel(uint32_t id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void UpdateEvents(bool want_input) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  // Takes the reading, and lets go of the lock meanwhile.
+  void ReadForAll(absl::Duration longest) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // While `reading_` is this thread's.
+  bool ReadOnce();
+  bool HandleInput();
+  void HandleReply(const Frame& frame, bool too_large);
+  void PassOn() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Deliver(Pending pending, const grpc::Status& status, absl::string_view body);
+  void Finish(End end, const std::string& why);
+
+  const std::vector<SocketAddress> addresses_;
+  const ChannelOptions options_;
+  const Instant connect_until_;
+  // On the loop's thread alone.
+  std::function<void()> on_ready_;
+  std::function<void(End)> on_end_;
+  size_t next_address_ = 0;
+
+  // Only for the thread that reads.
+  FrameReader input_;
+  // Written before the connection is ready.
+  std::shared_ptr<const Numbers> numbers_;
+
+  Mutex mutex_;
+  State state_ ABSL_GUARDED_BY(mutex_) = State::kConnecting;
+  int fd_ =
+      -1;  // changes on the loop's thread and before the connection is ready; then stays to the end
+  SendQueue output_ ABSL_GUARDED_BY(mutex_);
+  absl::flat_hash_map<uint32_t, Pending> calls_ ABSL_GUARDED_BY(mutex_);
+  uint32_t last_id_ ABSL_GUARDED_BY(mutex_) = 0;
+  int64_t started_ ABSL_GUARDED_BY(mutex_) = 0;  // calls of Start in flight
+  bool reading_ ABSL_GUARDED_BY(mutex_) = false;
+  std::deque<Blocked*> queue_ ABSL_GUARDED_BY(mutex_);  // the callers that read next
+  bool blocked_ ABSL_GUARDED_BY(mutex_) = false;        // the socket takes no more now
+  bool want_input_ ABSL_GUARDED_BY(mutex_) = false;
+  uint32_t events_ ABSL_GUARDED_BY(mutex_) = 0;
+};
+
+}  // namespace cohort::framed_rpc
+
+#endif  // COHORT_BASE_FRAMED_RPC_CLIENT_CLIENT_CONNECTION_H_

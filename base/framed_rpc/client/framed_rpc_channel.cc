@@ -1,0 +1,131 @@
+#include "base/framed_rpc/client/framed_rpc_channel.h"
+
+#include <netdb.h>
+#include <string.h>
+#include <sys/un.h>
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/strip.h"
+#include "base/framed_rpc/client/client_event_loop.h"
+
+namespace cohort::framed_rpc {
+namespace {
+
+constexpr absl::Duration kFirstPause = absl::Milliseconds(100);
+constexpr absl::Duration kLongestPause = absl::Seconds(10);
+
+// `flags`: AI_NUMERICHOST looks up no name. Empty if the name does not resolve.
+std::vector<SocketAddress> Resolve(absl::string_view address, int flags) {
+  std::vector<SocketAddress> result;
+  if (absl::ConsumePrefix(&address, "unix:")) {
+    absl::ConsumePrefix(&address, "//");
+    sockaddr_un name = {};
+    name.sun_family = AF_UNIX;
+    if (address.size() >= sizeof(name.sun_path)) return result;
+    memcpy(name.sun_path, address.data(), address.size());
+    memcpy(&result.emplace_back().storage, &name, sizeof(name));
+    result.back().size = sizeof(name);
+    return result;
+  }
+  const size_t colon = address.rfind(':');
+  if (colon == absl::string_view::npos) return result;
+  absl::string_view host = address.substr(0, colon);
+  if (absl::ConsumePrefix(&host, "[")) absl::ConsumeSuffix(&host, "]");
+  addrinfo hints = {};
+  hints.ai_flags = flags | AI_NUMERICSERV;
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* found = nullptr;
+  if (getaddrinfo(std::string(host).c_str(), std::string(address.substr(colon + 1)).c_str(), &hints,
+                  &found) != 0) {
+    return result;
+  }
+  for (const addrinfo* one = found; one != nullptr; one = one->ai_next) {
+    if (one->ai_addrlen > sizeof(sockaddr_storage)) continue;
+    memcpy(&result.emplace_back().storage, one->ai_addr, one->ai_addrlen);
+    result.back().size = one->ai_addrlen;
+  }
+  freeaddrinfo(found);
+  return result;
+}
+
+}  // namespace
+
+Channel::~Channel() {
+  if (connection_ != nullptr) connection_->Close();
+}
+
+Route Channel::RouteOf(absl::string_view path) {
+  Route route;
+  {
+    MutexLock lock(&mutex_);
+    if (state_ == State::kReady) {
+      const int number = connection_->Number(path);
+      if (number < 0) return route;
+      route.connection = connection_;
+      route.method = static_cast<uint16_t>(number);
+      return route;
+    }
+    if (!std::exchange(used_, true)) return route;
+    if (state_ != State::kNone || Clock::Steady().Now() < retry_at_) return route;
+    state_ = State::kConnecting;
+  }
+  Connect();
+  return route;
+}
+
+bool Channel::ready() const {
+  MutexLock lock(&mutex_);
+  return state_ == State::kReady;
+}
+
+void Channel::Connect() {
+  const auto connect = [weak = weak_from_this(),
+                        options = options_](std::vector<SocketAddress> addresses) {
+    const std::shared_ptr<Channel> self = weak.lock();
+    if (self == nullptr) return;
+    std::shared_ptr<ClientConnection> connection = ClientConnection::Connect(
+        std::move(addresses), options,
+        [weak] {
+          if (const auto self = weak.lock(); self != nullptr) self->OnReady();
+        },
+        [weak](ClientConnection::End end) {
+          if (const auto self = weak.lock(); self != nullptr) self->OnEnd(end);
+        });
+    // The loop's thread reports the connection's events, after this task at the earliest.
+    MutexLock lock(&self->mutex_);
+    self->connection_ = std::move(connection);
+  };
+  std::vector<SocketAddress> numeric = Resolve(address_, AI_NUMERICHOST);
+  if (!numeric.empty()) {
+    ClientEventLoop().Post([connect, numeric = std::move(numeric)] { connect(numeric); });
+    return;
+  }
+  RunAside([connect, address = address_] {
+    ClientEventLoop().Post([connect, found = Resolve(address, 0)] { connect(found); });
+  });
+}
+
+void Channel::OnReady() {
+  MutexLock lock(&mutex_);
+  state_ = State::kReady;
+  pause_ = absl::ZeroDuration();
+}
+
+void Channel::OnEnd(ClientConnection::End end) {
+  std::shared_ptr<ClientConnection> ended;  // outlives the lock
+  MutexLock lock(&mutex_);
+  ended = std::move(connection_);
+  if (end == ClientConnection::End::kNotOurs) {
+    state_ = State::kRefused;
+    return;
+  }
+  state_ = State::kNone;
+  pause_ = pause_ == absl::ZeroDuration() ? kFirstPause : std::min(pause_ * 2, kLongestPause);
+  retry_at_ = Clock::Steady().Now() + pause_;
+}
+
+}  // namespace cohort::framed_rpc

@@ -1,0 +1,59 @@
+// A framed RPC channel to a server: a connection that is renewed when it breaks. Calls go through
+// gRPC as long as there is no connection.
+#ifndef COHORT_BASE_FRAMED_RPC_CLIENT_FRAMED_RPC_CHANNEL_H_
+#define COHORT_BASE_FRAMED_RPC_CLIENT_FRAMED_RPC_CHANNEL_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "base/clock.h"
+#include "base/framed_rpc/client/client_connection.h"
+#include "base/threads/mutex.h"
+
+namespace cohort::framed_rpc {
+
+// Where one call goes.
+struct Route {
+  std::shared_ptr<ClientConnection> connection;  // null: by gRPC
+  uint16_t method = 0;
+};
+
+// Thread-safe.
+class Channel final : public std::enable_shared_from_this<Channel> {
+ public:
+  // With `enabled` false there never is a connection.
+  Channel(std::string address, const ChannelOptions& options, bool enabled)
+      : address_(std::move(address)),
+        options_(options),
+        state_(enabled ? State::kNone : State::kRefused) {}
+  ~Channel();
+
+  // For a method such as "cohort.v1.MessagingService/Send". Begins to connect, in the background,
+  // when there is no connection; not for the first call, which may be the only one.
+  Route RouteOf(absl::string_view path);
+  bool ready() const;
+
+ private:
+  enum class State { kNone, kConnecting, kReady, kRefused };
+
+  void Connect();
+  void OnReady();
+  void OnEnd(ClientConnection::End end);
+
+  const std::string address_;
+  const ChannelOptions options_;
+  mutable Mutex mutex_;
+  State state_ ABSL_GUARDED_BY(mutex_);
+  bool used_ ABSL_GUARDED_BY(mutex_) = false;
+  std::shared_ptr<ClientConnection> connection_ ABSL_GUARDED_BY(mutex_);
+  Instant retry_at_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();
+  absl::Duration pause_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace cohort::framed_rpc
+
+#endif  // COHORT_BASE_FRAMED_RPC_CLIENT_FRAMED_RPC_CHANNEL_H_

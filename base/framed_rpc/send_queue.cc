@@ -1,0 +1,78 @@
+#include "base/framed_rpc/send_queue.h"
+
+#include <errno.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+#include <algorithm>
+#include <array>
+
+namespace cohort::framed_rpc {
+namespace {
+
+// A copy of fewer bytes is cheaper than a shared chunk.
+constexpr size_t kSharedFrom = 2048;
+// The size of a chunk of copies; a bounded chunk is freed soon after its bytes were sent.
+constexpr size_t kChunkBytes = size_t{64} << 10;
+constexpr size_t kMaxPieces = 64;
+// Room for a header and the small answer behind it.
+constexpr size_t kFirstBytes = 256;
+
+}  // namespace
+
+void SendQueue::Append(absl::string_view bytes) {
+  if (bytes.empty()) return;
+  if (chunks_.empty() || chunks_.back().keep != nullptr ||
+      chunks_.back().own.size() + bytes.size() > kChunkBytes) {
+    chunks_.emplace_back().own.reserve(std::max(bytes.size(), kFirstBytes));
+  }
+  chunks_.back().own.append(bytes.data(), bytes.size());
+  chunks_.back().own_size += bytes.size();
+  size_ += bytes.size();
+  own_size_ += bytes.size();
+}
+
+void SendQueue::AppendShared(const std::shared_ptr<const void>& keep, absl::string_view bytes,
+                             bool own) {
+  if (bytes.size() < kSharedFrom || keep == nullptr) return Append(bytes);
+  Chunk& chunk = chunks_.emplace_back();
+  chunk.keep = keep;
+  chunk.shared = bytes;
+  chunk.own_size = own ? bytes.size() : 0;
+  size_ += bytes.size();
+  own_size_ += chunk.own_size;
+}
+
+SendQueue::Flushed SendQueue::Flush(int fd) {
+  while (size_ > 0) {
+    std::array<iovec, kMaxPieces> pieces;
+    const size_t count = std::min(chunks_.size(), kMaxPieces);
+    for (size_t i = 0; i < count; ++i) {
+      absl::string_view bytes = chunks_[i].bytes();
+      if (i == 0) bytes.remove_prefix(front_);
+      pieces[i] = iovec{const_cast<char*>(bytes.data()), bytes.size()};
+    }
+    msghdr message = {};
+    message.msg_iov = pieces.data();
+    message.msg_iovlen = count;
+    const ssize_t sent = sendmsg(fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+    if (sent < 0) {
+      if (errno == EINTR) continue;
+      return errno == EAGAIN || errno == EWOULDBLOCK ? Flushed::kPartly : Flushed::kBroken;
+    }
+    Drop(static_cast<size_t>(sent));
+  }
+  return Flushed::kAll;
+}
+
+void SendQueue::Drop(size_t bytes) {
+  size_ -= bytes;
+  front_ += bytes;
+  while (!chunks_.empty() && front_ >= chunks_.front().bytes().size()) {
+    front_ -= chunks_.front().bytes().size();
+    own_size_ -= chunks_.front().own_size;
+    chunks_.pop_front();
+  }
+}
+
+}  // namespace cohort::framed_rpc

@@ -1,0 +1,67 @@
+#include "base/rpc/listener/listen_address.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+
+namespace cohort {
+namespace {
+
+// sun_path holds 108 bytes, the final NUL included.
+constexpr size_t kMaxPathBytes = 107;
+
+absl::Status Malformed(absl::string_view text, absl::string_view why) {
+  return absl::InvalidArgumentError(absl::StrCat("listen address \"", text, "\": ", why));
+}
+
+}  // namespace
+
+bool ListenAddress::is_loopback() const {
+  if (is_unix() || host == "localhost") return true;
+  in_addr v4;
+  if (inet_pton(AF_INET, host.c_str(), &v4) == 1) return (ntohl(v4.s_addr) >> 24) == 127;
+  in6_addr v6;
+  return inet_pton(AF_INET6, host.c_str(), &v6) == 1 && IN6_IS_ADDR_LOOPBACK(&v6);
+}
+
+std::string ListenAddress::WithPort(int bound_port) const {
+  if (is_unix()) return text;
+  if (absl::StrContains(host, ':')) return absl::StrCat("[", host, "]:", bound_port);
+  return absl::StrCat(host, ":", bound_port);
+}
+
+absl::StatusOr<ListenAddress> ParseListenAddress(absl::string_view text) {
+  ListenAddress address;
+  address.text = std::string(text);
+  if (absl::StartsWith(text, "unix:")) {
+    address.path = std::string(absl::StripPrefix(text, "unix:"));
+    if (!absl::StartsWith(address.path, "/")) return Malformed(text, "unix: needs a full path");
+    if (address.path.size() > kMaxPathBytes) return Malformed(text, "the path is too long");
+    return address;
+  }
+  const size_t colon = text.rfind(':');
+  if (colon == absl::string_view::npos) return Malformed(text, "needs host:port");
+  absl::string_view host = text.substr(0, colon);
+  if (absl::StartsWith(host, "[")) {
+    if (!absl::EndsWith(host, "]")) return Malformed(text, "has no closing bracket");
+    host = host.substr(1, host.size() - 2);
+    in6_addr v6;
+    const std::string plain(host.substr(0, host.find('%')));
+    if (inet_pton(AF_INET6, plain.c_str(), &v6) != 1) return Malformed(text, "is not IPv6");
+  } else if (absl::StrContains(host, ':')) {
+    return Malformed(text, "an IPv6 address needs brackets: [::1]:7700");
+  }
+  if (host.empty()) return Malformed(text, "has no host; for all, write 0.0.0.0 or [::]");
+  const absl::string_view port = text.substr(colon + 1);
+  if (!absl::SimpleAtoi(port, &address.port) || address.port < 0 || address.port > 65535) {
+    return Malformed(text, "the port must be from 0 to 65535");
+  }
+  address.host = std::string(host);
+  return address;
+}
+
+}  // namespace cohort

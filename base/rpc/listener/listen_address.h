@@ -1,0 +1,30 @@
+// Addresses to listen on, in the form of flags.
+#ifndef COHORT_BASE_RPC_LISTENER_LISTEN_ADDRESS_H_
+#define COHORT_BASE_RPC_LISTENER_LISTEN_ADDRESS_H_
+
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace cohort {
+
+struct ListenAddress {
+  std::string text;  // as it was written
+  std::string host;  // without brackets; empty for a path
+  int port = 0;
+  std::string path;  // of a Unix socket
+
+  bool is_unix() const { return !path.empty(); }
+  // Whether only this machine can reach it: 127.0.0.0/8, ::1, localhost, Unix sockets.
+  bool is_loopback() const;
+  // The address with `bound_port` as its port; a path stays as it is.
+  std::string WithPort(int bound_port) const;
+};
+
+// Parses host:port, [IPv6]:port or unix:/path. Errors: INVALID_ARGUMENT (another form).
+absl::StatusOr<ListenAddress> ParseListenAddress(absl::string_view text);
+
+}  // namespace cohort
+
+#endif  // COHORT_BASE_RPC_LISTENER_LISTEN_ADDRESS_H_

@@ -1,0 +1,434 @@
+#include "base/rpc/listener/listener.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <linux/tcp.h>  // the C library's has no tcpi_bytes_received
+#include <malloc.h>
+#include <netinet/in.h>
+#include <sys/epoll.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/clock.h"
+#include "base/framed_rpc/frame.h"
+#include "base/rpc/listener/peer_address.h"
+#include "base/text/logging.h"
+
+namespace cohort {
+namespace {
+
+constexpr absl::Duration kTick = absl::Milliseconds(500);
+// A line of the log about one peer, at most.
+constexpr absl::Duration kBetweenLines = absl::Minutes(1);
+constexpr absl::Duration kSuspicion = absl::Minutes(1);
+// gRPC frees what an offender cost within this; then the heap goes back to the system.
+constexpr absl::Duration kBeforeTrim = absl::Seconds(2);
+// Sweeps take one part in so many of the thread's time at most.
+constexpr int kSweepShare = 10;
+constexpr int kFewestConnections = 8;
+constexpr int kAcceptsPerIteration = 64;
+// More connections than this need --max-connections: each costs gRPC tens of KiB.
+constexpr rlim_t kMostDescriptors = 65536;
+
+// Empty settings, and GOAWAY with PROTOCOL_ERROR.
+constexpr absl::string_view kNotHttp2("\0\0\0\4\0\0\0\0\0"
+                                      "\0\0\10\7\0\0\0\0\0\0\0\0\0\0\0\0\1",
+                                      26);
+
+int OpenDescriptors() {
+  DIR* const folder = opendir("/proc/self/fd");
+  if (folder == nullptr) return 0;
+  int count = -3;  // its own, "." and ".."
+  while (readdir(folder) != nullptr) ++count;
+  closedir(folder);
+  return std::max(count, 0);
+}
+
+int MostConnections(int asked) {
+  if (asked > 0) return asked;
+  rlimit limit = {};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return 1024;
+  const int most = static_cast<int>(std::min<rlim_t>(limit.rlim_cur, kMostDescriptors));
+  const int reserve = std::max(16, most / 16);
+  return std::max(most - reserve - OpenDescriptors(), kFewestConnections);
+}
+
+int MostPerPeer(int asked, int most) {
+  return asked > 0 ? std::min(asked, most) : std::max(most * 3 / 4, 1);
+}
+
+// Whether a framed RPC client has sent more than the preface.
+bool HasSpoken(int fd) {
+  tcp_info info = {};
+  socklen_t size = sizeof(info);
+  if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) != 0) return true;  // a Unix socket
+  return info.tcpi_bytes_received > framed_rpc::kPreface.size();
+}
+
+}  // namespace
+
+// One address, over all of its connections.
+struct Listener::Peer {
+  std::string name;
+  int connections = 0;
+  std::deque<std::weak_ptr<Connection>> candidates;  // as in Listener
+  std::shared_ptr<std::atomic<bool>> suspect = std::make_shared<std::atomic<bool>>(false);
+  Instant suspect_until = absl::InfinitePast();
+  Instant next_line = absl::InfinitePast();
+  int64_t unlogged = 0;
+  std::shared_ptr<IncomingBytes> incoming;
+};
+
+struct Listener::Connection {
+  int fd = -1;
+  uint64_t cookie = 0;
+  std::shared_ptr<Peer> peer;
+  std::weak_ptr<PendingConnection> pending;  // until its first bytes have arrived
+  std::shared_ptr<GuardedSocket> socket;     // gRPC's; null: pending, or of framed RPC
+
+  bool alive() const { return SocketCookie(fd) == cookie; }
+  bool has_request() const {
+    if (socket != nullptr) return socket->has_request.load(std::memory_order_relaxed);
+    return pending.expired() && HasSpoken(fd);
+  }
+};
+
+struct Listener::Link {
+  Mutex mutex;
+  Listener* listener ABSL_GUARDED_BY(mutex) = nullptr;
+};
+
+// A connection that has not sent its first bytes yet.
+class Listener::PendingConnection final : public EventLoop::Handler,
+                                          public std::enable_shared_from_this<PendingConnection> {
+ public:
+  PendingConnection(Listener& listener, int fd, int listener_fd,
+                    std::shared_ptr<Connection> connection)
+      : listener_(listener),
+        fd_(fd),
+        listener_fd_(listener_fd),
+        connection_(std::move(connection)) {}
+  ~PendingConnection() override {
+    if (fd_ >= 0) close(fd_);
+  }
+
+  void OnEvents(uint32_t) override {
+    if (fd_ < 0) return;
+    char first[kHttp2Preface.size()];
+    const ssize_t count = recv(fd_, first, sizeof(first), MSG_PEEK | MSG_DONTWAIT);
+    if (count < 0 && (errno == EAGAIN || errno == EINTR)) return;
+    const absl::string_view seen(first, count > 0 ? static_cast<size_t>(count) : 0);
+    if (seen.empty()) return Leave();
+    const bool is_framed =
+        listener_.sinks_.framed_rpc != nullptr && Begins(seen, framed_rpc::kPreface);
+    if (!is_framed && !Begins(seen, kHttp2Preface)) return Reject();
+    const absl::string_view preface = is_framed ? framed_rpc::kPreface : kHttp2Preface;
+    if (seen.size() < preface.size()) return;  // called again when there is more
+    const int fd = std::exchange(fd_, -1);
+    listener_.loop_.Remove(fd);
+    const auto self = shared_from_this();
+    listener_.pending_.erase(self);
+    connection_->pending.reset();
+    listener_.PassToServer(*connection_, fd, listener_fd_, is_framed);
+  }
+
+  bool silent(Instant now) const { return now - since_ > listener_.options_.preface_timeout; }
+  void Leave() {
+    const auto self = shared_from_this();
+    listener_.loop_.Remove(fd_);
+    listener_.pending_.erase(self);
+    listener_.Remove(*connection_);
+    close(std::exchange(fd_, -1));
+  }
+
+ private:
+  // Answers in HTTP/2 that the protocol is unknown. A framed RPC client learns from it that
+  // the server has no framed RPC.
+  void Reject() {
+    // Unread bytes would make the kernel drop the answer.
+    char ignored[4096];
+    (void)recv(fd_, ignored, sizeof(ignored), MSG_DONTWAIT);
+    (void)send(fd_, kNotHttp2.data(), kNotHttp2.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+    Leave();
+  }
+
+  static bool Begins(absl::string_view seen, absl::string_view preface) {
+    const size_t size = std::min(seen.size(), preface.size());
+    return seen.substr(0, size) == preface.substr(0, size);
+  }
+
+  Listener& listener_;
+  int fd_;
+  const int listener_fd_;
+  const std::shared_ptr<Connection> connection_;
+  const Instant since_ = Clock::Steady().Now();
+};
+
+class Listener::Acceptor final : public EventLoop::Handler {
+ public:
+  Acceptor(Listener& listener, int fd) : listener_(listener), fd_(fd) {}
+
+  void OnEvents(uint32_t) override {
+    // A flood of connections leaves the thread to those that have come before.
+    for (int i = 0; i < kAcceptsPerIteration; ++i) {
+      const int fd = accept4(fd_, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
+      if (fd < 0) {
+        const int error = errno;
+        if (error == ECONNABORTED || error == EINTR) continue;
+        if (error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM) Rest();
+        return;
+      }
+      const std::shared_ptr<Peer> peer = listener_.FindPeer(PeerAddressOf(fd));
+      if (listener_.MakeRoom(*peer)) {
+        listener_.Accepted(fd, fd_, peer);
+      } else {
+        close(fd);
+      }
+    }
+  }
+
+ private:
+  // New connections wait meanwhile in the kernel's queue.
+  void Rest() {
+    if (!ConnectionWaits(fd_)) return;
+    listener_.CloseOldest(listener_.candidates_);
+    const Instant now = Clock::Steady().Now();
+    if (now - listener_.last_rest_log_ > kBetweenLines) {
+      listener_.last_rest_log_ = now;
+      Log(LogLevel::kWarning, "too many open files: accepting no connections for a moment",
+          {{"connections", static_cast<int64_t>(listener_.connections_.size())}});
+    }
+    listener_.loop_.Modify(fd_, 0);
+    listener_.resting_.push_back(fd_);
+    listener_.loop_.SetTicking(true);
+  }
+
+  Listener& listener_;
+  const int fd_;
+};
+
+Listener::Listener(std::vector<ListenSocket> sockets, ListenerSinks sinks, ListenerOptions options)
+    : sinks_(std::move(sinks)),
+      options_(std::move(options)),
+      sockets_(std::move(sockets)),
+      max_connections_(MostConnections(options_.max_connections)),
+      max_connections_per_peer_(MostPerPeer(options_.max_connections_per_peer, max_connections_)),
+      incoming_(std::make_shared<IncomingBytes>("max_incoming_bytes",
+                                                MaxIncomingBytes(options_.max_incoming_bytes))),
+      link_(std::make_shared<Link>()),
+      resume_timer_(std::make_shared<ResumeTimer>()),
+      loop_("listener", kTick, [this] { OnTick(); }) {
+  incoming_->on_change = options_.on_incoming_bytes;
+  incoming_->reclaim = ReclaimIncomingBytes;
+  {
+    MutexLock lock(&link_->mutex);
+    link_->listener = this;
+  }
+  status_ = loop_.Start();
+  if (status_.ok() && !loop_.Add(resume_timer_->fd(), EPOLLIN, resume_timer_)) {
+    status_ = absl::ResourceExhaustedError("the system has no timer for the listener");
+  }
+  for (const ListenSocket& socket : sockets_) {
+    if (!status_.ok()) return;
+    if (!loop_.Add(socket.fd(), EPOLLIN, std::make_shared<Acceptor>(*this, socket.fd()))) {
+      status_ = absl::ResourceExhaustedError("the system does not watch a listening socket");
+    }
+  }
+}
+
+Listener::~Listener() {
+  MutexLock lock(&link_->mutex);
+  link_->listener = nullptr;
+}
+
+std::shared_ptr<Listener::Peer> Listener::FindPeer(const std::string& name) {
+  std::shared_ptr<Peer>& peer = peers_[name];
+  if (peer == nullptr) {
+    peer = std::make_shared<Peer>();
+    peer->name = name;
+    // One address leaves others a quarter.
+    peer->incoming = std::make_shared<IncomingBytes>("max_incoming_bytes_per_peer",
+                                                     incoming_->limit() / 4 * 3, incoming_);
+  }
+  return peer;
+}
+
+void Listener::Accepted(int fd, int listener_fd, std::shared_ptr<Peer> peer) {
+  auto connection = std::make_shared<Connection>();
+  connection->fd = fd;
+  connection->cookie = SocketCookie(fd);
+  connection->peer = std::move(peer);
+  auto pending = std::make_shared<PendingConnection>(*this, fd, listener_fd, connection);
+  connection->pending = pending;
+  pending_.insert(pending);
+  ++connection->peer->connections;
+  connection->peer->candidates.push_back(connection);
+  candidates_.push_back(connection);
+  connections_.emplace(connection->cookie, connection);
+  loop_.SetTicking(true);
+  // Edge-triggered: half a preface must not wake us again and again.
+  if (!loop_.Add(fd, EPOLLIN | EPOLLRDHUP | EPOLLET, pending)) pending->Leave();
+}
+
+bool Listener::MakeRoom(Peer& peer) {
+  const auto full = [&] { return static_cast<int>(connections_.size()) >= max_connections_; };
+  const auto peer_full = [&] { return peer.connections >= max_connections_per_peer_; };
+  if (connections_.size() >= sweep_at_ || full() || peer_full()) Sweep();
+  // A connection that is shut down no longer counts, also before its owner closes it.
+  if (peer_full() && !CloseOldest(peer.candidates)) {
+    LogOnce(peer, "refused a connection",
+            absl::ResourceExhaustedError(
+                absl::StrCat("max_connections_per_peer (", max_connections_per_peer_, ")")));
+    return false;
+  }
+  if (full() && !CloseOldest(candidates_)) {
+    LogOnce(peer, "refused a connection",
+            absl::ResourceExhaustedError(absl::StrCat("max_connections (", max_connections_, ")")));
+    return false;
+  }
+  return true;
+}
+
+bool Listener::CloseOldest(std::deque<std::weak_ptr<Connection>>& candidates) {
+  while (!candidates.empty()) {
+    const std::shared_ptr<Connection> oldest = candidates.front().lock();
+    candidates.pop_front();
+    if (oldest == nullptr || connections_.count(oldest->cookie) == 0) continue;
+    if (!oldest->alive()) {
+      if (oldest->socket != nullptr) ForgetSocket(oldest->fd, oldest->cookie);
+      Remove(*oldest);
+      return true;
+    }
+    if (oldest->has_request()) continue;
+    if (const std::shared_ptr<PendingConnection> pending = oldest->pending.lock();
+        pending != nullptr) {
+      pending->Leave();
+    } else {
+      ShutDownSocket(oldest->fd, oldest->cookie);
+      Remove(*oldest);
+    }
+    return true;
+  }
+  return false;
+}
+
+void Listener::Sweep() {
+  const Instant start = Clock::Steady().Now();
+  if (start < next_sweep_) return;
+  std::vector<std::shared_ptr<Connection>> gone;
+  for (const auto& [cookie, connection] : connections_) {
+    if (!connection->alive()) gone.push_back(connection);
+  }
+  for (const std::shared_ptr<Connection>& connection : gone) {
+    if (connection->socket != nullptr) ForgetSocket(connection->fd, connection->cookie);
+    Remove(*connection);
+  }
+  const auto drop_gone = [this](std::deque<std::weak_ptr<Connection>>& candidates) {
+    candidates.erase(std::remove_if(candidates.begin(), candidates.end(),
+                                    [this](const std::weak_ptr<Connection>& weak) {
+                                      const std::shared_ptr<Connection> one = weak.lock();
+                                      return one == nullptr || connections_.count(one->cookie) == 0;
+                                    }),
+                     candidates.end());
+  };
+  drop_gone(candidates_);
+  for (auto it = peers_.begin(); it != peers_.end();) {
+    Peer& peer = *it->second;
+    drop_gone(peer.candidates);
+    // A peer without connections is kept until its penalty and its log pause are over.
+    const bool forget = peer.connections == 0 && it->second.use_count() == 1 &&
+                        start > std::max(peer.suspect_until, peer.next_line);
+    if (forget) {
+      peers_.erase(it++);
+    } else {
+      ++it;
+    }
+  }
+  sweep_at_ = std::max<size_t>(64, connections_.size() * 2);
+  const Instant end = Clock::Steady().Now();
+  next_sweep_ = end + (end - start) * kSweepShare;
+}
+
+void Listener::Remove(const Connection& connection) {
+  Peer& peer = *connection.peer;
+  if (connections_.erase(connection.cookie) > 0) --peer.connections;
+}
+
+void Listener::PassToServer(Connection& connection, int fd, int listener_fd, bool is_framed) {
+  const auto on_offence = [link = link_, peer = connection.peer](const absl::Status& status) {
+    peer->suspect->store(true, std::memory_order_relaxed);
+    MutexLock lock(&link->mutex);
+    Listener* const listener = link->listener;
+    if (listener == nullptr) return;
+    listener->loop_.Post([listener, peer, status] { listener->OnOffence(peer, status); });
+  };
+  if (is_framed) {
+    return sinks_.framed_rpc(fd, {connection.peer->suspect, on_offence, connection.peer->incoming});
+  }
+  connection.socket = std::make_shared<GuardedSocket>();
+  connection.socket->suspect = connection.peer->suspect;
+  connection.socket->incoming = connection.peer->incoming;
+  connection.socket->on_offence = on_offence;
+  connection.socket->resume_at = [link = link_](int paused_fd, uint64_t cookie, Instant at) {
+    MutexLock lock(&link->mutex);
+    Listener* const listener = link->listener;
+    return listener != nullptr && listener->resume_timer_->ResumeAt(paused_fd, cookie, at);
+  };
+  GuardSocket(fd, options_.http2, connection.socket);
+  sinks_.grpc(fd, listener_fd);
+}
+
+void Listener::OnOffence(const std::shared_ptr<Peer>& peer, const absl::Status& status) {
+  const Instant now = Clock::Steady().Now();
+  peer->suspect_until = now + kSuspicion;
+  peer->suspect->store(true, std::memory_order_relaxed);
+  if (trim_at_ == absl::InfiniteFuture()) trim_at_ = now + kBeforeTrim;
+  LogOnce(*peer, "closed a connection", status);
+  loop_.SetTicking(true);
+}
+
+void Listener::LogOnce(Peer& peer, const char* what, const absl::Status& status) {
+  ++peer.unlogged;
+  const Instant now = Clock::Steady().Now();
+  if (now < peer.next_line) return;
+  peer.next_line = now + kBetweenLines;
+  Log(LogLevel::kWarning, what,
+      {{"peer", peer.name},
+       {"why", std::string(status.message())},
+       {"connections_of_peer", peer.connections},
+       {"times", std::exchange(peer.unlogged, 0)}});
+}
+
+void Listener::OnTick() {
+  for (const int fd : std::exchange(resting_, {})) loop_.Modify(fd, EPOLLIN);
+  const Instant now = Clock::Steady().Now();
+  std::vector<std::shared_ptr<PendingConnection>> silent;
+  for (const std::shared_ptr<PendingConnection>& pending : pending_) {
+    if (pending->silent(now)) silent.push_back(pending);
+  }
+  for (const std::shared_ptr<PendingConnection>& pending : silent) pending->Leave();
+  bool suspects = false;
+  for (const auto& [name, peer] : peers_) {
+    if (!peer->suspect->load(std::memory_order_relaxed)) continue;
+    if (now > peer->suspect_until) {
+      peer->suspect->store(false, std::memory_order_relaxed);
+    } else {
+      suspects = true;
+    }
+  }
+  if (now > trim_at_) {
+    trim_at_ = absl::InfiniteFuture();
+    Sweep();
+    malloc_trim(0);
+  }
+  loop_.SetTicking(!pending_.empty() || !resting_.empty() || suspects ||
+                   trim_at_ < absl::InfiniteFuture());
+}
+
+}  // namespace cohort

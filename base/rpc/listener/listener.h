@@ -1,0 +1,125 @@
+// Accepts connections and gives them to framed RPC or to gRPC, by their first bytes. Bounds their
+// number and the HTTP/2 frames that each may send (http2_guard.h).
+#ifndef COHORT_BASE_RPC_LISTENER_LISTENER_H_
+#define COHORT_BASE_RPC_LISTENER_LISTENER_H_
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "base/clock.h"
+#include "base/rpc/listener/guarded_socket.h"
+#include "base/rpc/listener/http2_guard.h"
+#include "base/rpc/listener/incoming_bytes.h"
+#include "base/rpc/listener/listen_socket.h"
+#include "base/rpc/listener/resume_timer.h"
+#include "base/threads/event_loop.h"
+#include "base/threads/mutex.h"
+
+namespace cohort {
+
+// Facts about the address of a framed RPC client.
+struct FramedRpcPeer {
+  // The address has broken a limit recently. All its connections share it.
+  std::shared_ptr<const std::atomic<bool>> suspect = std::make_shared<std::atomic<bool>>(false);
+  // The framed RPC server calls it once if it closes a connection for the bytes that it sent.
+  // Thread-safe.
+  std::function<void(const absl::Status&)> on_offence = [](const absl::Status&) {};
+  // The incoming bytes of all connections of the address; null: not counted.
+  std::shared_ptr<IncomingBytes> incoming;
+};
+
+struct ListenerSinks {
+  // Take ownership of the descriptor, which does not block. No byte was read from it.
+  std::function<void(int fd, FramedRpcPeer peer)> framed_rpc;  // null: the server has none
+  std::function<void(int fd, int listener_fd)> grpc;
+};
+
+struct ListenerOptions {
+  // The most open connections. 0: the limit of descriptors, minus those that are open when the
+  // listener starts and a reserve for files and metrics.
+  int max_connections = 0;
+  // The most connections of one peer: one address, or one user of a Unix socket. 0: three quarters
+  // of max_connections.
+  int max_connections_per_peer = 0;
+  // A connection that has not sent its first bytes by then is closed.
+  absl::Duration preface_timeout = absl::Seconds(5);
+  Http2Limits http2;
+  // The most bytes of incomplete requests, over all connections. The requests of one address may
+  // have three quarters of it. 0: an eighth of the memory that the process may use.
+  int64_t max_incoming_bytes = 0;
+  // Called with every change of their sum, on the thread that reads.
+  std::function<void(int64_t more)> on_incoming_bytes;
+};
+
+// At a limit of connections, the listener closes the oldest connection without a complete request
+// to make room for a new one. If all have had a complete request, it refuses the new one. It closes
+// a connection that exceeds an HTTP/2 limit, or that makes the incoming bytes exceed theirs. It
+// logs at most one line a minute for each peer.
+class Listener {
+ public:
+  Listener(std::vector<ListenSocket> sockets, ListenerSinks sinks, ListenerOptions options = {});
+  // Accepts no more connections. No sink runs afterwards. The connections of gRPC stay guarded, but
+  // their reading does not pause any more.
+  ~Listener();
+
+  // OK: it accepts connections. Errors: RESOURCE_EXHAUSTED (threads, descriptors).
+  const absl::Status& status() const { return status_; }
+  int max_connections() const { return max_connections_; }
+
+ private:
+  class Acceptor;
+  class PendingConnection;
+  struct Peer;
+  struct Connection;
+  struct Link;
+  using Connections = absl::flat_hash_map<uint64_t, std::shared_ptr<Connection>>;
+
+  void OnTick();
+  void Accepted(int fd, int listener_fd, std::shared_ptr<Peer> peer);
+  std::shared_ptr<Peer> FindPeer(const std::string& name);
+  bool MakeRoom(Peer& peer);
+  bool CloseOldest(std::deque<std::weak_ptr<Connection>>& candidates);
+  void Sweep();
+  void Remove(const Connection& connection);
+  void PassToServer(Connection& connection, int fd, int listener_fd, bool is_framed);
+  void OnOffence(const std::shared_ptr<Peer>& peer, const absl::Status& status);
+  void LogOnce(Peer& peer, const char* what, const absl::Status& status);
+
+  const ListenerSinks sinks_;
+  const ListenerOptions options_;
+  const std::vector<ListenSocket> sockets_;
+  const int max_connections_;
+  const int max_connections_per_peer_;
+  const std::shared_ptr<IncomingBytes> incoming_;
+  // The threads that read reach this object through the link, as long as it exists.
+  const std::shared_ptr<Link> link_;
+  const std::shared_ptr<ResumeTimer> resume_timer_;
+  // Only the loop's thread uses these.
+  absl::flat_hash_set<std::shared_ptr<PendingConnection>> pending_;
+  absl::Status status_;
+  std::vector<int> resting_;  // acceptors that wait for descriptors to become free
+  // By socket cookie, those included that were closed since the last sweep.
+  Connections connections_;
+  absl::flat_hash_map<std::string, std::shared_ptr<Peer>> peers_;
+  // Oldest first. Some are closed already or have had a request.
+  std::deque<std::weak_ptr<Connection>> candidates_;
+  size_t sweep_at_ = 64;
+  Instant next_sweep_ = absl::InfinitePast();
+  Instant trim_at_ = absl::InfiniteFuture();
+  Instant last_rest_log_ = absl::InfinitePast();
+  // Last: its thread ends first.
+  EventLoop loop_;
+};
+
+}  // namespace cohort
+
+#endif  // COHORT_BASE_RPC_LISTENER_LISTENER_H_

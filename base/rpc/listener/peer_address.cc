@@ -1,0 +1,41 @@
+#include "base/rpc/listener/peer_address.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include "absl/strings/str_cat.h"
+
+namespace cohort {
+
+std::string PeerAddressOf(int fd) {
+  sockaddr_storage peer = {};
+  socklen_t size = sizeof(peer);
+  if (getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &size) != 0) return "unknown";
+  char text[INET6_ADDRSTRLEN] = {};
+  switch (peer.ss_family) {
+    case AF_INET:
+      inet_ntop(AF_INET, &reinterpret_cast<const sockaddr_in*>(&peer)->sin_addr, text,
+                sizeof(text));
+      return text;
+    case AF_INET6: {
+      const in6_addr& address = reinterpret_cast<const sockaddr_in6*>(&peer)->sin6_addr;
+      if (IN6_IS_ADDR_V4MAPPED(&address)) {
+        inet_ntop(AF_INET, &address.s6_addr[12], text, sizeof(text));
+      } else {
+        inet_ntop(AF_INET6, &address, text, sizeof(text));
+      }
+      return text;
+    }
+    default: {
+      ucred credentials = {};
+      socklen_t credentials_size = sizeof(credentials);
+      if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &credentials, &credentials_size) != 0) {
+        return "unknown";
+      }
+      return absl::StrCat("user ", credentials.uid);
+    }
+  }
+}
+
+}  // namespace cohort

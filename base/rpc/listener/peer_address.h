@@ -1,0 +1,15 @@
+// The address of a socket's peer, for limits and logs.
+#ifndef COHORT_BASE_RPC_LISTENER_PEER_ADDRESS_H_
+#define COHORT_BASE_RPC_LISTENER_PEER_ADDRESS_H_
+
+#include <string>
+
+namespace cohort {
+
+// Returns the address without a port ("10.0.0.3", "fd00::3"). For a Unix socket it returns
+// "user 1000", and "unknown" if the peer has closed the connection.
+std::string PeerAddressOf(int fd);
+
+}  // namespace cohort
+
+#endif  // COHORT_BASE_RPC_LISTENER_PEER_ADDRESS_H_

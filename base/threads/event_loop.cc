@@ -1,0 +1,173 @@
+#include "base/threads/event_loop.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <utility>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "base/clock.h"
+#include "base/threads/thread.h"
+
+namespace cohort {
+namespace {
+
+constexpr int kMaxEvents = 64;
+
+}  // namespace
+
+EventLoop::EventLoop(const std::string& name, absl::Duration tick, std::function<void()> on_tick)
+    : name_(name), tick_(tick), on_tick_(std::move(on_tick)) {
+  Start().IgnoreError();
+}
+
+EventLoop::~EventLoop() {
+  std::thread ended;
+  {
+    MutexLock lock(&mutex_);
+    stop_.store(true);
+    ended = std::move(thread_);
+  }
+  if (!ended.joinable()) return;
+  Wake();
+  ended.join();
+}
+
+absl::Status EventLoop::Start() {
+  MutexLock lock(&mutex_);
+  return StartLocked();
+}
+
+absl::Status EventLoop::StartLocked() {
+  if (thread_.joinable() || stop_.load()) return absl::OkStatus();
+  if (!epoll_.is_open()) epoll_ = UniqueFd(epoll_create1(EPOLL_CLOEXEC));
+  if (!wake_.is_open()) wake_ = UniqueFd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  epoll_event event = {};
+  event.events = EPOLLIN;
+  event.data.fd = wake_.get();
+  if (!epoll_.is_open() || !wake_.is_open() ||
+      (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, wake_.get(), &event) != 0 && errno != EEXIST)) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("cannot start thread ", name_,
+                     ": its descriptors: ", absl::ErrnoToStatus(errno, "").message()));
+  }
+  // The process's signals are not for this thread.
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  absl::StatusOr<std::thread> thread = StartThread(name_, [this] { Run(); });
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  if (thread.ok()) thread_ = *std::move(thread);
+  return thread.status();
+}
+
+bool EventLoop::Add(int fd, uint32_t events, std::shared_ptr<Handler> handler) {
+  {
+    MutexLock lock(&mutex_);
+    if (!StartLocked().ok()) return false;
+    handlers_[fd] = std::move(handler);
+  }
+  epoll_event event = {};
+  event.events = events;
+  event.data.fd = fd;
+  if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) == 0) return true;
+  MutexLock lock(&mutex_);
+  handlers_.erase(fd);
+  return false;
+}
+
+void EventLoop::Modify(int fd, uint32_t events) {
+  epoll_event event = {};
+  event.events = events;
+  event.data.fd = fd;
+  epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, fd, &event);
+}
+
+void EventLoop::Remove(int fd) {
+  epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr);
+  std::shared_ptr<Handler> dropped;  // outside of the lock
+  MutexLock lock(&mutex_);
+  auto it = handlers_.find(fd);
+  if (it == handlers_.end()) return;
+  dropped = std::move(it->second);
+  handlers_.erase(it);
+}
+
+void EventLoop::Post(std::function<void()> task) {
+  bool first = false;
+  {
+    MutexLock lock(&mutex_);
+    first = tasks_.empty();
+    tasks_.push_back(std::move(task));
+    if (!StartLocked().ok()) return;
+  }
+  if (first && !InLoop()) Wake();
+}
+
+void EventLoop::SetTicking(bool ticking) {
+  if (ticking_.exchange(ticking) == ticking || !ticking) return;
+  // A loop that starts now looks at it by itself.
+  if (Start().ok()) Wake();
+}
+
+void EventLoop::Wake() {
+  const uint64_t one = 1;
+  // Full means that it is awake already.
+  [[maybe_unused]] const ssize_t written = write(wake_.get(), &one, sizeof(one));
+}
+
+bool EventLoop::HasTasks() {
+  MutexLock lock(&mutex_);
+  return !tasks_.empty();
+}
+
+void EventLoop::RunTasks() {
+  std::vector<std::function<void()>> tasks;
+  {
+    MutexLock lock(&mutex_);
+    tasks.swap(tasks_);
+  }
+  for (std::function<void()>& task : tasks) task();
+}
+
+void EventLoop::Run() {
+  running_.store(std::this_thread::get_id(), std::memory_order_relaxed);
+  std::array<epoll_event, kMaxEvents> events;
+  Instant next_tick = absl::InfinitePast();
+  while (!stop_.load()) {
+    const bool ticking = ticking_.load() && tick_ < absl::InfiniteDuration();
+    int timeout = ticking ? static_cast<int>(absl::ToInt64Milliseconds(tick_)) : -1;
+    if (HasTasks()) timeout = 0;  // posted by tasks
+    const int count = epoll_wait(epoll_.get(), events.data(), kMaxEvents, timeout);
+    for (int i = 0; i < count; ++i) {
+      const int fd = events[i].data.fd;
+      if (fd == wake_.get()) {
+        uint64_t ignored = 0;
+        [[maybe_unused]] const ssize_t got = read(wake_.get(), &ignored, sizeof(ignored));
+        continue;
+      }
+      std::shared_ptr<Handler> handler;
+      {
+        MutexLock lock(&mutex_);
+        auto it = handlers_.find(fd);
+        if (it != handlers_.end()) handler = it->second;
+      }
+      if (handler != nullptr) handler->OnEvents(events[i].events);
+    }
+    RunTasks();
+    if (!ticking) continue;
+    const Instant now = Clock::Steady().Now();
+    if (now < next_tick) continue;
+    next_tick = now + tick_;
+    on_tick_();
+  }
+  RunTasks();
+}
+
+}  // namespace cohort

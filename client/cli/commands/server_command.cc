@@ -1,0 +1,99 @@
+#include "client/cli/commands/server_command.h"
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "CLI/CLI.hpp"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "base/status_macros.h"
+#include "client/cli/output/format.h"
+#include "client/cli/output/table.h"
+
+namespace cohort::cli {
+namespace {
+
+absl::StatusOr<ExitCode> Server(Context& context) {
+  COHORT_ASSIGN_OR_RETURN(auto admin, context.Admin());
+  COHORT_ASSIGN_OR_RETURN(const client::ServerStats stats, admin->Stats());
+  if (context.json()) {
+    context.printer().PrintJson(ToJson(stats));
+    return ExitCode::kOk;
+  }
+  context.printer().PrintText(FormatFacts({
+      {"coordinator", context.options().coordinator},
+      {"version", stats.version},
+      {"incarnation", absl::StrCat(stats.server_incarnation)},
+      {"state", stats.draining ? "draining" : "serving"},
+      {"up for", ShortDuration(stats.uptime)},
+      {"journal", stats.journal},
+      {"groups", absl::StrCat(stats.group_count)},
+      {"members", absl::StrCat(stats.member_count)},
+      {"parked calls", absl::StrCat(stats.waiter_count)},
+      {"held", FormatBytes(stats.bytes_held)},
+      {"calls", absl::StrCat(stats.calls_total)},
+  }));
+  if (stats.memory.empty()) return ExitCode::kOk;
+  Table table({"MEMORY", ">BYTES"});
+  for (const auto& [kind, bytes] : stats.memory) {
+    if (bytes != 0) table.AddRow({kind, absl::StrCat(bytes)});
+  }
+  table.AddRow({"all", absl::StrCat(stats.charged_bytes)});
+  table.AddRow({"max_bytes_held", absl::StrCat(stats.max_bytes_held)});
+  context.printer().PrintText(absl::StrCat("\n", table.ToString()));
+  return ExitCode::kOk;
+}
+
+absl::StatusOr<std::map<std::string, int64_t>> ParseLimits(
+    const std::vector<std::string>& settings) {
+  std::map<std::string, int64_t> limits;
+  for (const std::string& setting : settings) {
+    const std::vector<std::string> parts = absl::StrSplit(setting, absl::MaxSplits('=', 1));
+    int64_t value = 0;
+    if (parts.size() != 2 || parts[0].empty() || !absl::SimpleAtoi(parts[1], &value)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("'", setting, "' is no NAME=VALUE with a whole number"));
+    }
+    limits[parts[0]] = value;
+  }
+  return limits;
+}
+
+absl::StatusOr<ExitCode> Limits(Context& context, const std::vector<std::string>& settings) {
+  COHORT_ASSIGN_OR_RETURN(const auto set, ParseLimits(settings));
+  COHORT_ASSIGN_OR_RETURN(auto admin, context.Admin());
+  COHORT_ASSIGN_OR_RETURN(const auto limits, admin->Limits(set));
+  if (context.json()) {
+    context.printer().PrintJson({{"limits", limits}});
+    return ExitCode::kOk;
+  }
+  Table table({"LIMIT", ">VALUE"});
+  for (const auto& [name, value] : limits) table.AddRow({name, absl::StrCat(value)});
+  context.printer().PrintText(table.ToString());
+  return ExitCode::kOk;
+}
+
+}  // namespace
+
+void AddServerCommand(CLI::App& parent, Context& context) {
+  AddCommand(parent, context, "server", "Totals of the coordinator, and the memory that callers made it keep, by kind",
+             "cohort server\n"
+             "cohort server --coordinator 10.0.0.7:7700 --json",
+             [&context] { return Server(context); });
+}
+
+void AddLimitsCommand(CLI::App& parent, Context& context) {
+  const auto settings = std::make_shared<std::vector<std::string>>();
+  AddCommand(parent, context, "limits",
+             "The limits in force; those given are set until the coordinator's next start",
+             "cohort limits\n"
+             "cohort limits max_inline_bytes=2097152",
+             [&context, settings] { return Limits(context, *settings); })
+      ->add_option("SETTING", *settings, "NAME=VALUE of a limit to set");
+}
+
+}  // namespace cohort::cli

@@ -1,0 +1,44 @@
+// How durations, sizes, ranks and foreign text look to people.
+#ifndef COHORT_CLIENT_CLI_OUTPUT_FORMAT_H_
+#define COHORT_CLIENT_CLI_OUTPUT_FORMAT_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "base/text/printable.h"
+#include "client/rendezvous/report/report.h"
+
+namespace cohort::cli {
+
+// Two units at most: "0s", "350ms", "4.2s", "42s", "3m12s", "2h5m", "3d4h"; "never" when infinite.
+std::string ShortDuration(absl::Duration duration);
+
+// "4.2s ago"; "never" when infinite or absent.
+std::string FormatAge(absl::Duration age);
+std::string FormatAge(const std::optional<absl::Duration>& age);
+
+// "0 B", "512 B", "1.5 KiB", "20.0 MiB".
+std::string FormatBytes(int64_t size_bytes);
+
+// "1 rank", "2 ranks".
+std::string Counted(int64_t count, absl::string_view noun);
+
+// "rank 3 (rank-3 on host-a)", as much of it as is known; "" when nothing is.
+std::string FormatMember(const std::optional<int>& rank, absl::string_view member,
+                         absl::string_view host);
+
+// "lease_expired, rank 3 (rank-3 on host-a), 4.2s ago: detail"; "" when there is no cause.
+std::string FormatCause(const client::Cause& cause);
+
+// "the coordinator at 10.0.0.7:7700 cannot be reached (Connection refused); trying for 9.0s more".
+std::string FormatAway(const client::AwayReport& away);
+
+// "id 4 by rank-0 on generation 2: removes rank 3, adds worker-9, world size 8".
+std::string FormatProposal(const client::ViewProposal& proposal);
+
+}  // namespace cohort::cli
+
+#endif  // COHORT_CLIENT_CLI_OUTPUT_FORMAT_H_

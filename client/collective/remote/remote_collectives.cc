@@ -1,0 +1,147 @@
+// The collectives of RemoteGroup: each is a request with its tensors.
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "base/threads/mutex.h"
+#include "client/collective/remote/call_tensors.h"
+#include "client/collective/remote/remote_group.h"
+#include "cohort/v1/worker.pb.h"
+
+namespace cohort::client {
+namespace {
+
+v1::RunCollectiveRequest MakeRequest(v1::Collective collective) {
+  v1::RunCollectiveRequest request;
+  request.set_collective(collective);
+  return request;
+}
+
+void SetSizes(absl::Span<const int64_t> sizes, google::protobuf::RepeatedField<int64_t>* to) {
+  to->Add(sizes.begin(), sizes.end());
+}
+
+bool SameElements(const Tensor& a, const Tensor& b) {
+  return a.data() == b.data() && a.type() == b.type() && a.shape() == b.shape() &&
+         a.strides() == b.strides();
+}
+
+}  // namespace
+
+absl::Status RemoteGroup::Run(const CollectiveCall& call, const Tensor& input, const Tensor& output,
+                              const CallOptions& options) {
+  COHORT_RETURN_IF_ERROR(Standing());
+  v1::RunCollectiveRequest request = MakeRequest(static_cast<v1::Collective>(call.collective));
+  CallTensors tensors = TensorsOf(options);
+  if (MovesTensors(call.collective)) {
+    request.set_dim(call.dim);
+    if (HasRoot(call.collective)) request.set_root(call.root);
+    if (Reduces(call.collective)) {
+      request.set_reduce_op(static_cast<int>(call.reduction.op));
+      request.set_scale(call.reduction.scale);
+    }
+    SetSizes(call.sizes, request.mutable_sizes());
+    SetSizes(call.output_sizes, request.mutable_output_sizes());
+    const absl::Status added = AddTensors(call, input, output, tensors, request);
+    if (!added.ok()) return FailOnAllRanks(added, options);
+  } else if (call.collective == Collective::kExchangeSizes) {
+    request.set_own_size(*static_cast<const int64_t*>(input.data()));
+  }
+  v1::RunCollectiveResponse response;
+  COHORT_RETURN_IF_ERROR(RunRequest(request, tensors, options, &response));
+  if (call.collective == Collective::kExchangeSizes) {
+    if (response.sizes_size() != output.count()) {
+      return absl::InternalError(absl::StrCat(session().worker(), " answered exchange_sizes with ",
+                                              response.sizes_size(), " sizes, expected ",
+                                              output.count()));
+    }
+    std::copy(response.sizes().begin(), response.sizes().end(),
+              static_cast<int64_t*>(output.data()));
+    return absl::OkStatus();
+  }
+  if (!MovesTensors(call.collective)) return absl::OkStatus();
+  COHORT_RETURN_IF_ERROR(tensors.Finish({&response.output()}));
+  MutexLock lock(&count_mutex_);
+  CountCollective(call, input, output, peers_);
+  return absl::OkStatus();
+}
+
+absl::Status RemoteGroup::AddTensors(const CollectiveCall& call, const Tensor& input,
+                                     const Tensor& output, CallTensors& tensors,
+                                     v1::RunCollectiveRequest& request) const {
+  const bool is_root = call.root == rank_;
+  if (call.collective == Collective::kBroadcast) {
+    return is_root ? tensors.AddInput(input, request.mutable_input())
+                   : tensors.AddOutput(output, request.mutable_input());
+  }
+  const bool to_root = call.collective == Collective::kReduce ||
+                       call.collective == Collective::kGather ||
+                       call.collective == Collective::kGatherV;
+  const bool has_input = call.collective != Collective::kScatter || is_root;
+  const bool has_output = !to_root || is_root;
+  if (has_input && has_output && SameElements(input, output)) {
+    request.set_in_place(true);
+    return tensors.AddInOut(input, request.mutable_input());
+  }
+  if (has_input) COHORT_RETURN_IF_ERROR(tensors.AddInput(input, request.mutable_input()));
+  if (has_output) COHORT_RETURN_IF_ERROR(tensors.AddOutput(output, request.mutable_output()));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<int> RemoteGroup::AwaitMessage(absl::Span<const int> peers,
+                                              const CallOptions& options) {
+  COHORT_RETURN_IF_ERROR(Standing());
+  v1::RunCollectiveRequest request = MakeRequest(v1::COLLECTIVE_AWAIT_MESSAGE);
+  SetSizes(Sizes(peers.begin(), peers.end()), request.mutable_sizes());
+  CallTensors none = TensorsOf(options);
+  v1::RunCollectiveResponse response;
+  COHORT_RETURN_IF_ERROR(RunRequest(request, none, options, &response));
+  const bool one_of_them =
+      response.sizes_size() == 1 && std::count(peers.begin(), peers.end(), response.sizes(0)) > 0;
+  if (!one_of_them) return absl::InternalError(absl::StrCat(session().worker(), " named nobody"));
+  return static_cast<int>(response.sizes(0));
+}
+
+absl::Status RemoteGroup::FailCollective(const absl::Status& why, const CallOptions& options) {
+  constexpr size_t kMostSaid = 4096;
+  COHORT_RETURN_IF_ERROR(Standing());
+  v1::RunCollectiveRequest request = MakeRequest(v1::COLLECTIVE_FAIL);
+  // The text may come from any source; only printable characters travel.
+  std::string text(why.message().substr(0, kMostSaid));
+  std::replace_if(
+      text.begin(), text.end(), [](char c) { return c < ' ' || c > '~'; }, '?');
+  request.set_why(std::move(text));
+  CallOptions blocking;
+  blocking.timeout = options.timeout;
+  CallTensors none = TensorsOf(blocking);
+  v1::RunCollectiveResponse response;
+  return RunRequest(request, none, blocking, &response);
+}
+
+absl::Status RemoteGroup::Exchange(absl::Span<const TensorTransfer> transfers,
+                                   const CallOptions& options) {
+  COHORT_RETURN_IF_ERROR(Standing());
+  v1::RunCollectiveRequest request = MakeRequest(v1::COLLECTIVE_EXCHANGE);
+  CallTensors tensors = TensorsOf(options);
+  for (const TensorTransfer& transfer : transfers) {
+    v1::TensorTransfer& one = *request.add_transfers();
+    one.set_sends(transfer.sends);
+    one.set_peer(transfer.peer);
+    COHORT_RETURN_IF_ERROR(transfer.sends
+                               ? tensors.AddInput(transfer.tensor, one.mutable_tensor())
+                               : tensors.AddOutput(transfer.tensor, one.mutable_tensor()));
+  }
+  v1::RunCollectiveResponse response;
+  COHORT_RETURN_IF_ERROR(RunRequest(request, tensors, options, &response));
+  std::vector<const std::string*> received;
+  for (const std::string& bytes : response.received()) received.push_back(&bytes);
+  COHORT_RETURN_IF_ERROR(tensors.Finish(received));
+  MutexLock lock(&count_mutex_);
+  CountTransfers(transfers, peers_);
+  return absl::OkStatus();
+}
+
+}  // namespace cohort::client

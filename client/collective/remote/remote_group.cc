@@ -1,0 +1,285 @@
+#include "client/collective/remote/remote_group.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/memory/memory.h"
+#include "absl/strings/str_cat.h"
+#include "base/clock.h"
+#include "base/status_macros.h"
+#include "base/tensor/host_tensor.h"
+#include "client/collective/copy_here.h"
+#include "client/collective/remote/call_tensors.h"
+#include "client/collective/remote/framed_collective_client.h"
+#include "client/collective/remote/stream_calls.h"
+#include "client/collective/remote/worker_session_impl.h"
+#include "cohort/v1/worker.grpc.pb.h"
+
+namespace cohort::client {
+namespace {
+
+using Stub = v1::WorkerService::Stub;
+
+constexpr absl::Duration kGoodBye = absl::Seconds(1);
+constexpr absl::Duration kShortTimeout = absl::Seconds(5);
+// The longest duration that a daemon accepts.
+constexpr absl::Duration kLongestDuration = absl::Hours(24);
+
+void SetDuration(absl::Duration duration, google::protobuf::Duration* to) {
+  const absl::Duration bounded =
+      std::min(std::max(duration, absl::ZeroDuration()), kLongestDuration);
+  const int64_t nanoseconds = absl::ToInt64Nanoseconds(bounded);
+  to->set_seconds(nanoseconds / 1000000000);
+  to->set_nanos(static_cast<int32_t>(nanoseconds % 1000000000));
+}
+
+}  // namespace
+
+RemoteGroup::RemoteGroup(RemoteGroupOptions options) : options_(std::move(options)) {}
+
+WorkerSessionImpl& RemoteGroup::wire() const { return WorkerSessionImpl::Of(session()); }
+
+absl::StatusOr<std::unique_ptr<RemoteGroup>> RemoteGroup::Create(RemoteGroupOptions options) {
+  if (options.data_expiration.has_value() && (*options.data_expiration <= absl::ZeroDuration() ||
+                                              *options.data_expiration > kLongestDuration)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("group ", options.group, ": the data expiration is ",
+                     absl::FormatDuration(*options.data_expiration),
+                     "; it must be above 0 and at most ", absl::FormatDuration(kLongestDuration)));
+  }
+  if (options.session == nullptr) {
+    COHORT_ASSIGN_OR_RETURN(options.session, WorkerSession::Connect(options.worker));
+  }
+  auto group = absl::WrapUnique(new RemoteGroup(std::move(options)));
+  group->framed_client_ = group->wire().MakeFramedClient();
+  const RemoteGroupOptions& wanted = group->options_;
+  v1::JoinGroupRequest request;
+  request.set_coordinator(wanted.coordinator);
+  request.set_tenant(wanted.tenant);
+  request.set_group(wanted.group);
+  if (wanted.rank.has_value()) request.set_rank(*wanted.rank);
+  request.set_world_size(wanted.world_size);
+  request.set_member(wanted.member);
+  request.set_parameters_digest(wanted.parameters_digest);
+  request.set_attached(wanted.attached);
+  if (wanted.lease.has_value()) SetDuration(*wanted.lease, request.mutable_lease());
+  if (wanted.data_expiration.has_value()) {
+    SetDuration(*wanted.data_expiration, request.mutable_data_expiration());
+  }
+  SetDuration(wanted.join_timeout, request.mutable_timeout());
+  request.set_placement(static_cast<int>(wanted.placement));
+  if (wanted.placement != Placement::kHost && !wanted.attached) {
+    if (wanted.gpu == nullptr) {
+      return absl::FailedPreconditionError(absl::StrCat("group ", wanted.group, " is placed on ",
+                                                        NameOf(wanted.placement),
+                                                        ", and this rank has been given no GPU"));
+    }
+    COHORT_ASSIGN_OR_RETURN(*request.mutable_device_uuid(), wanted.gpu->Uuid());
+    group->streams_ = std::make_unique<StreamCalls>(group->wire(), wanted.gpu);
+    // The end of a generation ends the work that the worker has enqueued. If the worker is gone,
+    // only this process can release the streams that wait for it.
+    group->wire().AwaitSessionEnd(group.get(),
+                                  [streams = group->streams_.get()] { streams->Release(); });
+  }
+  v1::JoinGroupResponse response;
+  bool answered = false;
+  // The group forms after joining has ended, and each of the two has the whole timeout.
+  COHORT_RETURN_IF_ERROR(group->Explain(
+      group->wire().Call(&Stub::JoinGroup, request, 2 * wanted.join_timeout, &response, &answered),
+      answered));
+  group->Adopt(response);
+  return group;
+}
+
+RemoteGroup::~RemoteGroup() {
+  if (streams_ != nullptr) wire().AwaitSessionEnd(this, nullptr);
+  if (group_ == 0 || !wire().Standing(0, 0).ok()) return;
+  v1::LeaveGroupRequest request;
+  request.set_group(group_);
+  v1::LeaveGroupResponse response;
+  // If LeaveGroup is lost, ending the session leaves the group.
+  wire().Call(&Stub::LeaveGroup, request, kGoodBye, &response).IgnoreError();
+}
+
+absl::Status RemoteGroup::Rejoin(absl::Duration timeout) {
+  COHORT_RETURN_IF_ERROR(Explain(wire().Standing(0, 0), false));
+  v1::RejoinGroupRequest request;
+  request.set_group(group_);
+  SetDuration(timeout, request.mutable_timeout());
+  v1::JoinGroupResponse response;
+  bool answered = false;
+  COHORT_RETURN_IF_ERROR(
+      Explain(wire().Call(&Stub::RejoinGroup, request, timeout, &response, &answered), answered));
+  Adopt(response);
+  return absl::OkStatus();
+}
+
+void RemoteGroup::Adopt(const v1::JoinGroupResponse& joined) {
+  group_ = joined.group();
+  generation_ = joined.generation();
+  rank_ = joined.rank();
+  world_size_ = joined.world_size();
+  paths_.assign(joined.paths().begin(), joined.paths().end());
+  hosts_.assign(joined.machines().begin(), joined.machines().end());
+  why_not_ = joined.why_not();
+  MutexLock lock(&count_mutex_);
+  peers_.Reset(rank_, world_size_);
+}
+
+absl::Duration RemoteGroup::TimeoutOf(const CallOptions& options) const {
+  return options.timeout.value_or(options_.timeout);
+}
+
+absl::Status RemoteGroup::Standing() const {
+  const absl::Status session = wire().Standing(0, 0);
+  if (!session.ok()) return Explain(session, false);
+  return wire().Standing(group_, generation_);
+}
+
+absl::Status RemoteGroup::Explain(const absl::Status& status, bool answered) const {
+  if (status.ok() || answered) return status;
+  return absl::Status(status.code(), absl::StrCat(status.message(), "; group ", options_.group,
+                                                  world_size_ > 0 ? absl::StrCat(", rank ", rank_)
+                                                                  : std::string()));
+}
+
+absl::StatusOr<Tensor> RemoteGroup::Allocate(DataType type, const Shape& shape, Device device) {
+  if (device.is_cuda()) {
+    if (device != this->device()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("no tensor on ", device.ToString(), ": this rank's GPU is ",
+                       options_.gpu == nullptr ? "none" : this->device().ToString()));
+    }
+    return wire().device_tensors().Allocate(*options_.gpu, type, shape);
+  }
+  if (wire().attached() != nullptr) return wire().CreateTensor(type, shape);
+  return NewHostTensor(type, shape);
+}
+
+absl::Status RemoteGroup::FailOnAllRanks(const absl::Status& why, const CallOptions& options) {
+  if (options.stream.has_value()) return why;
+  switch (why.code()) {
+    case absl::StatusCode::kInvalidArgument:
+    case absl::StatusCode::kFailedPrecondition:
+    case absl::StatusCode::kResourceExhausted:
+      break;
+    default:
+      return why;  // the worker is gone, or late
+  }
+  const absl::Status told = FailCollective(why, options);
+  return absl::IsInvalidArgument(told) ? absl::Status(why.code(), told.message()) : told;
+}
+
+CallTensors RemoteGroup::TensorsOf(const CallOptions& options) const {
+  return CallTensors(wire(), options_.gpu.get(), options.stream.has_value(),
+                     Clock::Steady().Now() + TimeoutOf(options));
+}
+
+absl::Status RemoteGroup::RunRequest(v1::RunCollectiveRequest& request, CallTensors& tensors,
+                                     const CallOptions& options,
+                                     v1::RunCollectiveResponse* response) {
+  request.set_group(group_);
+  const absl::Duration timeout = TimeoutOf(options);
+  SetDuration(timeout, request.mutable_timeout());
+  bool answered = false;
+  const auto run = [&] {
+    const absl::Status status =
+        wire().RunCollective(*framed_client_, request, timeout, response, &answered);
+    if (!status.ok()) tensors.Fail(answered);
+    return Explain(status, answered);
+  };
+  if (!options.stream.has_value()) return run();
+  if (streams_ == nullptr) {
+    return absl::InvalidArgumentError(
+        "a stream is for tensors on GPUs: this group moves memory of the host");
+  }
+  return streams_->Run(*options.stream, [&](const v1::StreamOrder& order) {
+    *request.mutable_stream() = order;
+    return run();
+  });
+}
+
+absl::Status RemoteGroup::AwaitStreams(const CallOptions& options) {
+  if (streams_ == nullptr) return absl::OkStatus();
+  COHORT_RETURN_IF_ERROR(Standing());
+  v1::RunCollectiveRequest request;
+  request.set_collective(v1::COLLECTIVE_AWAIT_STREAMS);
+  CallOptions blocking;
+  blocking.timeout = options.timeout;
+  CallTensors none = TensorsOf(blocking);
+  v1::RunCollectiveResponse response;
+  return RunRequest(request, none, blocking, &response);
+}
+
+absl::Status RemoteGroup::CopyAll(absl::Span<const TensorCopy> copies, const CallOptions& options) {
+  return CopyHere(options_.gpu.get(), copies, options, TimeoutOf(options));
+}
+
+absl::StatusOr<std::vector<std::string>> RemoteGroup::RunObject(v1::ObjectOperation operation,
+                                                                absl::string_view object, int peer,
+                                                                const CallOptions& options,
+                                                                absl::Span<const int> members) {
+  COHORT_RETURN_IF_ERROR(Standing());
+  v1::RunObjectRequest request;
+  request.set_group(group_);
+  request.set_operation(operation);
+  request.set_object(std::string(object));
+  request.set_peer(peer);
+  request.mutable_members()->Add(members.begin(), members.end());
+  const absl::Duration timeout = TimeoutOf(options);
+  SetDuration(timeout, request.mutable_timeout());
+  v1::RunObjectResponse response;
+  bool answered = false;
+  // The worker's own call to the coordinator has a margin, too.
+  const absl::Status status =
+      wire().Call(&Stub::RunObject, request, timeout + kShortTimeout, &response, &answered);
+  COHORT_RETURN_IF_ERROR(Explain(status, answered));
+  return std::vector<std::string>(std::make_move_iterator(response.mutable_objects()->begin()),
+                                  std::make_move_iterator(response.mutable_objects()->end()));
+}
+
+absl::StatusOr<std::string> RemoteGroup::OneObject(v1::ObjectOperation operation,
+                                                   absl::string_view object, int peer,
+                                                   const CallOptions& options) {
+  COHORT_ASSIGN_OR_RETURN(std::vector<std::string> objects,
+                          RunObject(operation, object, peer, options));
+  if (objects.size() != 1) {
+    return absl::InternalError(absl::StrCat(session().worker(), " sent no object"));
+  }
+  return std::move(objects[0]);
+}
+
+absl::Status RemoteGroup::SendObject(absl::string_view object, int destination,
+                                     const CallOptions& options) {
+  return RunObject(v1::OBJECT_OPERATION_SEND, object, destination, options).status();
+}
+
+absl::StatusOr<std::string> RemoteGroup::ReceiveObject(int source, const CallOptions& options) {
+  return OneObject(v1::OBJECT_OPERATION_RECEIVE, "", source, options);
+}
+
+absl::StatusOr<std::string> RemoteGroup::BroadcastObject(absl::string_view object, int root,
+                                                         const CallOptions& options) {
+  return OneObject(v1::OBJECT_OPERATION_BROADCAST, object, root, options);
+}
+
+absl::StatusOr<std::vector<std::string>> RemoteGroup::AllGatherObjects(absl::string_view object,
+                                                                       const CallOptions& options) {
+  return RunObject(v1::OBJECT_OPERATION_ALL_GATHER, object, 0, options);
+}
+
+absl::StatusOr<std::vector<std::string>> RemoteGroup::AllGatherObjectsOf(
+    absl::Span<const int> members, absl::string_view object, const CallOptions& options) {
+  if (members.empty()) return absl::InvalidArgumentError("objects of members: there is no member");
+  return RunObject(v1::OBJECT_OPERATION_ALL_GATHER, object, 0, options, members);
+}
+
+void RemoteGroup::Abort(const absl::Status& cause) {
+  v1::AbortGroupRequest request;
+  request.set_group(group_);
+  request.set_cause(std::string(cause.message()));
+  v1::AbortGroupResponse response;
+  wire().Call(&Stub::AbortGroup, request, kGoodBye, &response).IgnoreError();
+}
+
+}  // namespace cohort::client

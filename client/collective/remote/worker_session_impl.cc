@@ -1,0 +1,428 @@
+// One file, though long: one lock guards everything that a session opens, calls, listens to and
+// gives back.
+#include "client/collective/remote/worker_session_impl.h"
+
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "base/rpc/answered.h"
+#include "base/rpc/grpc_deadline.h"
+#include "base/rpc/status_conversion.h"
+#include "base/status_macros.h"
+#include "base/threads/thread.h"
+#include "grpcpp/create_channel.h"
+#include "grpcpp/security/credentials.h"
+#include "grpcpp/support/channel_arguments.h"
+
+namespace cohort::client {
+namespace {
+
+using Stub = v1::WorkerService::Stub;
+
+// The worker's answer to an expired timeout arrives within this time.
+constexpr absl::Duration kMargin = absl::Seconds(2);
+// Limits calls that do not wait for other ranks.
+constexpr absl::Duration kShortTimeout = absl::Seconds(10);
+constexpr absl::Duration kGoodBye = absl::Seconds(1);
+constexpr absl::Duration kEndOnItsWay = absl::Milliseconds(500);
+constexpr int64_t kPartBytes = int64_t{1} << 20;
+constexpr int64_t kMinScratch = int64_t{64} << 10;
+// After both, a worker's host that vanished is noticed.
+constexpr int kPingMs = 20000;
+constexpr int kPingTimeoutMs = 10000;
+constexpr int kConnectTimeoutMs = 2000;
+// sun_path without its last byte, which is 0.
+constexpr size_t kMaxPathBytes = sizeof(sockaddr_un::sun_path) - 1;
+constexpr size_t kShownAddress = 256;
+
+std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address) {
+  grpc::ChannelArguments arguments;
+  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+  arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 50);
+  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, kConnectTimeoutMs);
+  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1000);
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, kPingMs);
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kPingTimeoutMs);
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+  arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
+  arguments.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);
+  arguments.SetMaxReceiveMessageSize(-1);
+  arguments.SetMaxSendMessageSize(-1);
+  return grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);
+}
+
+// Refuses addresses that gRPC would try until the timeout, or take for another kind of name. Host
+// names are left to the resolver.
+absl::Status CheckAddress(absl::string_view address) {
+  const auto refuse = [&](absl::string_view why) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the worker's address \"", absl::CHexEscape(address.substr(0, kShownAddress)),
+                     address.size() > kShownAddress ? "..." : "", "\": ", why));
+  };
+  if (absl::StartsWith(address, "unix:")) {
+    absl::string_view path = absl::StripPrefix(address, "unix:");
+    // "unix:///path" is the same.
+    if (absl::StartsWith(path, "//")) path.remove_prefix(2);
+    if (path.empty()) return refuse("it has no path");
+    if (path.size() > kMaxPathBytes) {
+      return refuse(absl::StrCat("its path has ", path.size(), " bytes; that of a Unix socket has ",
+                                 kMaxPathBytes, " at most"));
+    }
+    if (path.find('\0') != absl::string_view::npos) return refuse("its path has a byte 0");
+    return absl::OkStatus();
+  }
+  const size_t colon = address.rfind(':');
+  int port = 0;
+  if (colon == absl::string_view::npos || colon == 0 ||
+      !absl::SimpleAtoi(address.substr(colon + 1), &port) || port < 1 || port > 65535) {
+    return refuse("it is not host:port, [ipv6]:port or unix:/path");
+  }
+  return absl::OkStatus();
+}
+
+std::string HostName() {
+  char name[256] = {};
+  gethostname(name, sizeof(name) - 1);
+  return name;
+}
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<WorkerSession>> WorkerSession::Connect(
+    const WorkerSessionOptions& options) {
+  COHORT_RETURN_IF_ERROR(CheckAddress(options.address));
+  auto session = std::make_shared<WorkerSessionImpl>(options);
+  COHORT_RETURN_IF_ERROR(session->Open());
+  return session;
+}
+
+WorkerSessionImpl::WorkerSessionImpl(const WorkerSessionOptions& options)
+    : options_(options),
+      stub_(v1::WorkerService::NewStub(MakeChannel(options.address))),
+      worker_(absl::StrCat("the worker at ", options.address)) {}
+
+WorkerSessionImpl::~WorkerSessionImpl() {
+  // The worker frees the rest.
+  stream_context_.TryCancel();
+  if (listener_.joinable()) listener_.join();
+}
+
+absl::Status WorkerSessionImpl::Open() {
+  const Instant deadline = Clock::Steady().Now() + options_.connect_timeout;
+  stream_context_.set_wait_for_ready(true);
+  COHORT_ASSIGN_OR_RETURN(listener_, StartThread("cohort-session", [this] { Listen(); }));
+  {
+    MutexLock lock(&mutex_);
+    const auto decided = [this]() ABSL_NO_THREAD_SAFETY_ANALYSIS {
+      return opened_yet_ || ended_.has_value();
+    };
+    if (!mutex_.AwaitWithTimeout(absl::Condition(&decided), deadline - Clock::Steady().Now())) {
+      return absl::UnavailableError(absl::StrCat(worker_, " does not answer within ",
+                                                 absl::FormatDuration(options_.connect_timeout)));
+    }
+    if (ended_.has_value()) return *ended_;
+    absl::StrAppend(&worker_, " (process ", opened_.pid(), " on ", opened_.host(), ")");
+  }
+  if (!options_.attach) {
+    why_not_attached_ = "it was not asked for";
+    return absl::OkStatus();
+  }
+  absl::StatusOr<std::unique_ptr<AttachConnection>> attached = AttachConnection::Connect(
+      opened_.attach_socket(), opened_.session(), Clock::Steady().Now() + kShortTimeout);
+  if (attached.ok()) {
+    attached_ = *std::move(attached);
+  } else {
+    why_not_attached_ = std::string(attached.status().message());
+  }
+  return absl::OkStatus();
+}
+
+void WorkerSessionImpl::Listen() {
+  v1::OpenSessionRequest request;
+  request.set_client(options_.client_name.empty() ? program_invocation_short_name
+                                                  : options_.client_name);
+  request.set_pid(getpid());
+  request.set_host(HostName());
+  const std::unique_ptr<grpc::ClientReader<v1::SessionEvent>> reader =
+      stub_->OpenSession(&stream_context_, request);
+  v1::SessionEvent event;
+  while (reader->Read(&event)) {
+    MutexLock lock(&mutex_);
+    if (event.has_opened() && !opened_yet_) {
+      opened_ = event.opened();
+      opened_yet_ = true;
+    } else if (event.has_group_ended()) {
+      GroupEnd& end = group_ends_[event.group_ended().group()];
+      if (event.group_ended().generation() > end.generation) {
+        end = {event.group_ended().generation(), event.group_ended().cause()};
+        const auto awaited = awaited_.find(event.group_ended().group());
+        if (awaited != awaited_.end() && awaited->second.generation == end.generation) {
+          const OnEnd on_end = std::move(awaited->second.on_end);
+          awaited_.erase(awaited);
+          on_end(end.cause, false);
+        }
+      }
+    }
+  }
+  const grpc::Status status = reader->Finish();
+  bool answered = stream_context_.GetServerTrailingMetadata().count(kAnsweredKey) > 0;
+  MutexLock lock(&mutex_);
+  if (answered && !opened_yet_) {
+    ended_ = FromGrpcStatus(status);  // refused
+  } else if (!opened_yet_) {
+    ended_ = absl::UnavailableError(
+        absl::StrCat(worker_, " cannot be reached: ", status.error_message()));
+  } else {
+    ended_ = absl::AbortedError(absl::StrCat(worker_, " is gone: ", status.error_message()));
+  }
+  for (const auto& [group, awaited] : awaited_)
+    awaited.on_end(std::string(ended_->message()), true);
+  awaited_.clear();
+  for (const auto& [owner, body] : session_ends_) body();
+  session_ends_.clear();
+}
+
+void WorkerSessionImpl::AwaitSessionEnd(const void* owner, std::function<void()> body) {
+  MutexLock lock(&mutex_);
+  session_ends_.erase(owner);
+  if (body == nullptr) return;
+  if (ended_.has_value()) return body();
+  session_ends_[owner] = std::move(body);
+}
+
+void WorkerSessionImpl::AwaitEnd(uint64_t group, int64_t generation, OnEnd on_end) {
+  MutexLock lock(&mutex_);
+  awaited_.erase(group);
+  if (on_end == nullptr) return;
+  const auto end = group_ends_.find(group);
+  if (ended_.has_value()) return on_end(std::string(ended_->message()), true);
+  if (end != group_ends_.end() && end->second.generation == generation) {
+    return on_end(end->second.cause, false);
+  }
+  awaited_[group] = {generation, std::move(on_end)};
+}
+
+void WorkerSessionImpl::SetDeadline(grpc::ClientContext& context, absl::Duration timeout) {
+  context.set_deadline(GrpcDeadline(timeout + kMargin));
+}
+
+std::unique_ptr<FramedCollectiveClient> WorkerSessionImpl::MakeFramedClient() const {
+  return std::make_unique<FramedCollectiveClient>(options_.address, max_message_bytes());
+}
+
+absl::Status WorkerSessionImpl::RunCollective(FramedCollectiveClient& framed,
+                                              v1::RunCollectiveRequest& request,
+                                              absl::Duration timeout,
+                                              v1::RunCollectiveResponse* response, bool* answered) {
+  request.set_session(opened_.session());
+  FramedCollectiveClient::Answer answer;
+  if (!framed.Run(request, timeout + kMargin, response, &answer)) {
+    return Call(&Stub::RunCollective, request, timeout, response, answered);
+  }
+  return Read(answer.status, answer.from_worker, answered);
+}
+
+absl::Status WorkerSessionImpl::Read(const grpc::ClientContext& context, const grpc::Status& status,
+                                 bool* answered) const {
+  return Read(status, context.GetServerTrailingMetadata().count(kAnsweredKey) > 0, answered);
+}
+
+absl::Status WorkerSessionImpl::Read(const grpc::Status& status, bool from_worker,
+                                     bool* answered) const {
+  if (answered != nullptr) *answered = status.ok() || from_worker;
+  if (status.ok()) return absl::OkStatus();
+  if (from_worker) {
+    absl::Status said = FromGrpcStatus(status);
+    // The worker does not know a session that has ended. The reason of its end tells more, and may
+    // be on its way.
+    if (!absl::IsNotFound(said)) return said;
+    MutexLock lock(&mutex_);
+    const auto known = [this]() ABSL_NO_THREAD_SAFETY_ANALYSIS { return ended_.has_value(); };
+    return mutex_.AwaitWithTimeout(absl::Condition(&known), kEndOnItsWay) ? *ended_ : said;
+  }
+  {
+    // The stream and the call break together, and either may be seen first.
+    MutexLock lock(&mutex_);
+    if (ended_.has_value()) return *ended_;
+  }
+  if (status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED) {
+    return absl::DeadlineExceededError(absl::StrCat(worker_, " has not answered in time"));
+  }
+  if (status.error_code() == grpc::StatusCode::UNAVAILABLE) {
+    return absl::AbortedError(absl::StrCat(worker_, " is gone: ", status.error_message()));
+  }
+  // For example a message that is larger than the worker accepts.
+  return absl::Status(FromGrpcStatus(status).code(),
+                      absl::StrCat(worker_, ": ", status.error_message()));
+}
+
+absl::Status WorkerSessionImpl::WriteTensor(uint64_t tensor, const void* from, int64_t bytes,
+                                        absl::Duration timeout) {
+  grpc::ClientContext context;
+  SetDeadline(context, timeout);
+  v1::WriteTensorResponse response;
+  const std::unique_ptr<grpc::ClientWriter<v1::WriteTensorRequest>> writer =
+      stub_->WriteTensor(&context, &response);
+  const int64_t part_bytes = std::min(kPartBytes, max_message_bytes() / 2);
+  const char* at = static_cast<const char*>(from);
+  v1::WriteTensorRequest part;
+  part.set_session(opened_.session());
+  part.set_tensor(tensor);
+  for (int64_t left = bytes; left > 0;) {
+    const int64_t size = std::min(left, part_bytes);
+    part.set_bytes(at, static_cast<size_t>(size));
+    if (!writer->Write(part)) break;  // Finish returns the error
+    at += size;
+    left -= size;
+    part.Clear();
+  }
+  writer->WritesDone();
+  return Read(context, writer->Finish(), nullptr);
+}
+
+absl::Status WorkerSessionImpl::ReadTensor(uint64_t tensor, void* to, int64_t bytes,
+                                       absl::Duration timeout) {
+  grpc::ClientContext context;
+  SetDeadline(context, timeout);
+  v1::ReadTensorRequest request;
+  request.set_session(opened_.session());
+  request.set_tensor(tensor);
+  request.set_size(static_cast<uint64_t>(bytes));
+  const std::unique_ptr<grpc::ClientReader<v1::ReadTensorResponse>> reader =
+      stub_->ReadTensor(&context, request);
+  auto* at = static_cast<char*>(to);
+  int64_t left = bytes;
+  v1::ReadTensorResponse part;
+  while (reader->Read(&part)) {
+    const auto size = static_cast<int64_t>(part.bytes().size());
+    if (size > left) {
+      context.TryCancel();
+      break;
+    }
+    std::copy(part.bytes().begin(), part.bytes().end(), at);
+    at += size;
+    left -= size;
+  }
+  COHORT_RETURN_IF_ERROR(Read(context, reader->Finish(), nullptr));
+  if (left > 0) {
+    return absl::DataLossError(
+        absl::StrCat(worker_, " sent ", bytes - left, " of ", bytes, " bytes"));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Tensor> WorkerSessionImpl::CreateTensor(DataType type, const Shape& shape) {
+  v1::CreateTensorRequest request;
+  request.mutable_layout()->set_data_type(static_cast<int>(type));
+  for (const int64_t extent : shape) request.mutable_layout()->add_shape(extent);
+  v1::CreateTensorResponse response;
+  COHORT_RETURN_IF_ERROR(Call(&Stub::CreateTensor, request, kShortTimeout, &response));
+  const auto offset = static_cast<int64_t>(response.offset());
+  const int64_t bytes = ElementCount(shape) * SizeOf(type);
+  char* const data = attached_->segment().At(offset, static_cast<size_t>(bytes));
+  if (data == nullptr) {
+    return absl::InternalError(absl::StrCat(worker_, " gave memory that is not its own"));
+  }
+  {
+    MutexLock lock(&mutex_);
+    blocks_[offset] = {response.tensor(), bytes};
+  }
+  std::shared_ptr<const void> owner(
+      data, [session = shared_from_this(), offset, tensor = response.tensor()](const void*) {
+        {
+          MutexLock lock(&session->mutex_);
+          session->blocks_.erase(offset);
+        }
+        session->FreeTensor(tensor);
+      });
+  return Tensor(data, type, shape, std::move(owner));
+}
+
+void WorkerSessionImpl::FreeTensor(uint64_t tensor) {
+  {
+    MutexLock lock(&mutex_);
+    if (ended_.has_value()) return;
+  }
+  v1::FreeTensorRequest request;
+  request.set_tensor(tensor);
+  v1::FreeTensorResponse response;
+  Call(&Stub::FreeTensor, request, kGoodBye, &response).IgnoreError();
+}
+
+std::optional<WorkerSessionImpl::Location> WorkerSessionImpl::Find(const Tensor& tensor) const {
+  if (attached_ == nullptr) return std::nullopt;
+  const std::optional<int64_t> offset = attached_->segment().OffsetOf(tensor.data(), 1);
+  if (!offset.has_value()) return std::nullopt;
+  MutexLock lock(&mutex_);
+  auto block = blocks_.upper_bound(*offset);
+  if (block == blocks_.begin()) return std::nullopt;
+  --block;
+  const int64_t at = *offset - block->first;
+  const int64_t element = SizeOf(tensor.type());
+  if (at >= block->second.bytes || at % element != 0) return std::nullopt;
+  return Location{block->second.tensor, at / element};
+}
+
+absl::StatusOr<WorkerSessionImpl::Scratch> WorkerSessionImpl::TakeScratch(int64_t bytes) {
+  {
+    // The smallest scratch that is large enough.
+    MutexLock lock(&mutex_);
+    auto best = scratch_.end();
+    for (auto one = scratch_.begin(); one != scratch_.end(); ++one) {
+      if (one->bytes >= bytes && (best == scratch_.end() || one->bytes < best->bytes)) best = one;
+    }
+    if (best != scratch_.end()) {
+      const Scratch taken = *best;
+      scratch_.erase(best);
+      scratch_bytes_ -= taken.bytes;
+      return taken;
+    }
+  }
+  // Sizes grow in steps, so that calls of about the same size share scratch.
+  int64_t size = kMinScratch;
+  while (size < bytes && size < kPartBytes) size *= 2;
+  size = std::max(size, (bytes + kPartBytes - 1) / kPartBytes * (size < bytes ? kPartBytes : 0));
+  v1::CreateTensorRequest request;
+  request.mutable_layout()->set_data_type(static_cast<int>(DataType::kU8));
+  request.mutable_layout()->add_shape(size);
+  v1::CreateTensorResponse response;
+  COHORT_RETURN_IF_ERROR(Call(&Stub::CreateTensor, request, kShortTimeout, &response));
+  Scratch scratch = {response.tensor(), size, nullptr};
+  if (attached_ != nullptr) {
+    scratch.data =
+        attached_->segment().At(static_cast<int64_t>(response.offset()), static_cast<size_t>(size));
+  }
+  return scratch;
+}
+
+void WorkerSessionImpl::GiveBack(const Scratch& scratch, bool reusable) {
+  {
+    MutexLock lock(&mutex_);
+    if (reusable && scratch_bytes_ + scratch.bytes <= kKeptScratch) {
+      scratch_.push_back(scratch);
+      scratch_bytes_ += scratch.bytes;
+      return;
+    }
+  }
+  FreeTensor(scratch.tensor);
+}
+
+absl::Status WorkerSessionImpl::Standing(uint64_t group, int64_t generation) const {
+  MutexLock lock(&mutex_);
+  if (ended_.has_value()) return *ended_;
+  const auto end = group_ends_.find(group);
+  if (end == group_ends_.end() || end->second.generation < generation) return absl::OkStatus();
+  return absl::AbortedError(end->second.cause);
+}
+
+}  // namespace cohort::client

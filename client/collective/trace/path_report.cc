@@ -1,0 +1,47 @@
+#include "client/collective/trace/path_report.h"
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "base/rank_set.h"
+#include "nlohmann/json.hpp"
+
+namespace cohort::client {
+
+std::string EncodePathReport(const PathReport& note) {
+  const nlohmann::json json = {
+      {"generation", note.generation}, {"hosts", note.hosts}, {"why_not", note.why_not}};
+  // Texts of other ranks may not be UTF-8.
+  return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+std::optional<PathReport> DecodePathReport(absl::string_view bytes) {
+  const auto json = nlohmann::json::parse(bytes.begin(), bytes.end(), nullptr, false);
+  if (!json.is_object()) return std::nullopt;
+  try {
+    PathReport note;
+    json.at("generation").get_to(note.generation);
+    json.at("hosts").get_to(note.hosts);
+    json.at("why_not").get_to(note.why_not);
+    return note;
+  } catch (const nlohmann::json::exception&) {
+    return std::nullopt;
+  }
+}
+
+std::string FormatPathReport(const PathReport& note) {
+  std::vector<std::string> sharing;
+  size_t ranks = 0;
+  for (const std::vector<int>& host : note.hosts) {
+    ranks += host.size();
+    if (host.size() < 2) continue;
+    RankSet set;
+    for (const int rank : host) set.Add(rank);
+    sharing.push_back(absl::StrCat("ranks ", set.ToString()));
+  }
+  if (ranks < 2) return "one rank alone";
+  if (sharing.empty()) return "TCP between all ranks";
+  const std::string memory = absl::StrCat("shared memory: ", absl::StrJoin(sharing, "; "));
+  return note.hosts.size() == 1 ? memory : absl::StrCat(memory, ". TCP between all others");
+}
+
+}  // namespace cohort::client

@@ -1,0 +1,285 @@
+#include "client/parallel/messages/frame_transport.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+
+namespace cohort::parallel {
+namespace {
+
+using client::CallOptions;
+using client::TensorTransfer;
+
+// How long it waits for an object of one peer before it tries the next peer. The coordinator does
+// not tell which object came first.
+constexpr absl::Duration kGlance = absl::Milliseconds(5);
+// Limits receives of objects without a timeout of their own; the same as the group's.
+constexpr absl::Duration kTimeout = absl::Seconds(300);
+
+absl::Status Of(int peer, const absl::Status& status) {
+  return absl::Status(status.code(), absl::StrCat("from rank ", peer, ": ", status.message()));
+}
+
+Tensor BytesOf(std::string* bytes, size_t begin, size_t size) {
+  return Tensor(&(*bytes)[begin], DataType::kU8, {static_cast<int64_t>(size)});
+}
+
+constexpr int64_t kKiB = 1024;
+
+bool IsByMemory(const client::Group& group) {
+  const auto& paths = group.paths();
+  return std::all_of(paths.begin(), paths.end(), [](const std::string& path) {
+    return path == "self" || path == "shared memory";
+  });
+}
+
+// Through shared memory, a first piece and three more go without waiting. Over sockets, a frame is
+// at most a quarter of the bytes that may be under way to a peer. That limit is lower in large
+// groups, and a sender learns of taken bytes only by halves of it.
+int64_t EagerLimitOf(const client::Group& group) {
+  constexpr int kPiecesMore = 3;
+  if (IsByMemory(group)) return kFrameBytes + kPiecesMore * kPieceBytes;
+  if (group.size() <= 16) return kFrameBytes + 8 * kKiB;
+  return kFrameBytes + (group.size() <= 64 ? 2 * kKiB : 1 * kKiB);
+}
+
+int64_t PiecesOf(int64_t bytes) { return (bytes + kPieceBytes - 1) / kPieceBytes; }
+
+// Adds a tensor in pieces, as it travels behind a frame.
+template <typename Transfers>
+void AddBehind(bool sends, int peer, const Tensor& tensor, Transfers* transfers) {
+  auto* const bytes = static_cast<char*>(tensor.data());
+  for (int64_t at = 0; at < tensor.bytes(); at += kPieceBytes) {
+    const int64_t piece = std::min(tensor.bytes() - at, kPieceBytes);
+    transfers->push_back({sends, peer, Tensor(bytes + at, DataType::kU8, {piece})});
+  }
+}
+
+// `most`: the most bytes of a frame.
+int64_t FirstPieceFor(int64_t bytes, int64_t most) {
+  const int64_t units = (bytes + kPieceUnit - 1) / kPieceUnit;
+  return std::clamp(units * kPieceUnit, kFrameBytes, std::min(kPieceBytes, most - kFrameBytes));
+}
+
+// If a frame has begun to arrive, its rest arrives soon, or its sender is lost.
+constexpr absl::Duration kToEnd = absl::Seconds(1);
+
+}  // namespace
+
+// The time left for several waits of one call.
+class Wire::Left {
+ public:
+  explicit Left(const CallOptions& options) : options_(options) {
+    if (options.timeout.has_value()) end_ = Clock::Steady().Now() + *options.timeout;
+  }
+  const CallOptions& operator()(absl::Duration least = absl::ZeroDuration()) {
+    if (options_.timeout.has_value()) {
+      options_.timeout = std::max(end_ - Clock::Steady().Now(), least);
+    }
+    return options_;
+  }
+
+ private:
+  CallOptions options_;
+  Instant end_;
+};
+
+Wire::Wire(client::Group& group)
+    : group_(group), by_exchange_(group.placement() != Placement::kDevice) {}
+
+void Wire::Begin() {
+  by_memory_ = IsByMemory(group_);
+  eager_limit_ = EagerLimitOf(group_);
+  peers_.assign(static_cast<size_t>(group_.size()), Peer());
+  torn_ = false;
+}
+
+int Wire::RoomFor(int peer, const Frame& frame) const {
+  const auto bytes = std::max(static_cast<int64_t>(frame.bytes.size()), kFrameHeaderBytes);
+  const int64_t first = peers_[static_cast<size_t>(peer)].piece_to;
+  if (!by_memory_) return std::max(first, bytes) > kFrameBytes ? 2 : 1;
+  int64_t pieces = 1 + PiecesOf(std::max<int64_t>(bytes - first, 0));
+  for (const Tensor* const tensor : frame.behind) pieces += PiecesOf(tensor->bytes());
+  return static_cast<int>(pieces);
+}
+
+void Wire::AddPieces(int to, Frame frame, std::string* encoded,
+                     std::vector<TensorTransfer>* transfers) {
+  const auto first = static_cast<size_t>(peer(to).piece_to);
+  // An announced message is usually followed by messages of its kind; an answer is not.
+  if (frame.kind == FrameKind::kMessage) {
+    const auto bytes = static_cast<int64_t>(frame.bytes.size());
+    peer(to).piece_to = FirstPieceFor(frame.body_later ? kFrameHeaderBytes : bytes, eager_limit_);
+  }
+  frame.next_piece = peer(to).piece_to;
+  const auto behind = std::move(frame.behind);
+  *encoded = EncodeFrame(std::move(frame));
+  if (encoded->size() < first) encoded->resize(first);
+  transfers->push_back({true, to, BytesOf(encoded, 0, first)});
+  constexpr auto kMost = static_cast<size_t>(kPieceBytes);
+  for (size_t at = first; at < encoded->size(); at += kMost) {
+    const size_t piece = std::min(encoded->size() - at, kMost);
+    transfers->push_back({true, to, BytesOf(encoded, at, piece)});
+  }
+  for (const Tensor* const tensor : behind) AddBehind(/*sends=*/true, to, *tensor, transfers);
+}
+
+absl::Status Wire::Put(absl::Span<const int> peers, absl::Span<Frame> frames,
+                       const CallOptions& options) {
+  if (!by_exchange_) {
+    Left left(options);
+    for (size_t i = 0; i < peers.size(); ++i) {
+      COHORT_RETURN_IF_ERROR(
+          group_.SendObject(EncodeFrame(std::move(frames[i])), peers[i], left()));
+    }
+    return absl::OkStatus();
+  }
+  absl::InlinedVector<std::string, 2> encoded(frames.size());
+  std::vector<TensorTransfer> transfers;
+  for (size_t i = 0; i < peers.size(); ++i) {
+    AddPieces(peers[i], std::move(frames[i]), &encoded[i], &transfers);
+  }
+  torn_ = true;  // unless all of them go
+  COHORT_RETURN_IF_ERROR(group_.Exchange(transfers, options));
+  torn_ = false;
+  return absl::OkStatus();
+}
+
+absl::Status Wire::Go(int peer, Frame frame, absl::Span<const Tensor* const> tensors,
+                      const CallOptions& options) {
+  Left left(options);
+  std::string bytes;
+  std::vector<TensorTransfer> on_host;
+  if (by_exchange_) {
+    on_host.reserve(tensors.size() + 1);
+    AddPieces(peer, std::move(frame), &bytes, &on_host);
+  } else {
+    CallOptions by_host = left();
+    by_host.stream.reset();
+    COHORT_RETURN_IF_ERROR(group_.SendObject(EncodeFrame(std::move(frame)), peer, by_host));
+  }
+  torn_ = true;  // unless all of it goes
+  COHORT_RETURN_IF_ERROR(Move(/*sends=*/true, peer, tensors, std::move(on_host), left));
+  torn_ = false;
+  return absl::OkStatus();
+}
+
+absl::Status Wire::TakeTensors(int peer, absl::Span<const Tensor* const> tensors,
+                               const CallOptions& options) {
+  Left left(options);
+  std::vector<TensorTransfer> on_host;
+  on_host.reserve(tensors.size());
+  return Move(/*sends=*/false, peer, tensors, std::move(on_host), left);
+}
+
+absl::Status Wire::Move(bool sends, int peer, absl::Span<const Tensor* const> tensors,
+                        std::vector<TensorTransfer> on_host, Left& left) {
+  std::vector<TensorTransfer> on_device;
+  for (const Tensor* const tensor : tensors) {
+    (tensor->device().is_host() ? on_host : on_device).push_back({sends, peer, *tensor});
+  }
+  if (!on_host.empty()) {
+    CallOptions by_host = left();
+    by_host.stream.reset();
+    COHORT_RETURN_IF_ERROR(group_.Exchange(on_host, by_host));
+  }
+  return on_device.empty() ? absl::OkStatus() : group_.Exchange(on_device, left());
+}
+
+absl::StatusOr<Wire::Came> Wire::Get(absl::Span<const int> peers, int64_t max_bytes,
+                                     const CallOptions& options) {
+  if (!by_exchange_) return GetObject(peers, max_bytes, options);
+  Left left(options);
+  Came came;
+  came.peer = peers[0];
+  absl::Duration least;
+  if (peers.size() > 1) {
+    COHORT_ASSIGN_OR_RETURN(came.peer, group_.AwaitMessage(peers, left()));
+    least = kToEnd;
+  }
+  Peer& from = peer(came.peer);
+  const auto first = static_cast<size_t>(from.piece_from);
+  std::string bytes(first, '\0');
+  COHORT_RETURN_IF_ERROR(group_.Receive(BytesOf(&bytes, 0, first), came.peer, left(least)));
+  torn_ = true;  // unless all of it comes, and is a frame
+  absl::StatusOr<Frame> frame = DecodeFrameHeader(bytes);
+  if (!frame.ok()) return Of(came.peer, frame.status());
+  const int64_t size = EncodedBytes(*frame);
+  if (size > eager_limit_) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "from rank ", came.peer, ": a malformed message: ", size, " bytes that nobody asked for"));
+  }
+  from.piece_from = frame->next_piece;
+  bytes.resize(static_cast<size_t>(size));
+  if (bytes.size() > first) COHORT_RETURN_IF_ERROR(GetRest(came.peer, first, &bytes, left(kToEnd)));
+  torn_ = false;
+  came.frame = *std::move(frame);
+  came.frame.bytes = std::move(bytes);
+  return came;
+}
+
+absl::Status Wire::GetRest(int from, size_t at, std::string* bytes, const CallOptions& options) {
+  constexpr auto kMost = static_cast<size_t>(kPieceBytes);
+  absl::InlinedVector<TensorTransfer, 4> transfers;
+  for (; at < bytes->size(); at += kMost) {
+    transfers.push_back({false, from, BytesOf(bytes, at, std::min(bytes->size() - at, kMost))});
+  }
+  return group_.Exchange(transfers, options);
+}
+
+absl::Status Wire::TakeBehind(int peer, absl::Span<const Tensor* const> tensors,
+                              const CallOptions& options) {
+  Left left(options);
+  absl::InlinedVector<TensorTransfer, 4> transfers;
+  for (const Tensor* const tensor : tensors) {
+    AddBehind(/*sends=*/false, peer, *tensor, &transfers);
+  }
+  torn_ = true;  // unless all of it comes
+  COHORT_RETURN_IF_ERROR(group_.Exchange(transfers, left(kToEnd)));
+  torn_ = false;
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Wire::Came> Wire::GetObject(absl::Span<const int> peers, int64_t max_bytes,
+                                           const CallOptions& options) {
+  const Instant deadline = Clock::Steady().Now() + options.timeout.value_or(kTimeout);
+  CallOptions glance = options;
+  if (peers.size() > 1) glance.timeout = kGlance;
+  for (size_t attempt = 0;; ++attempt) {
+    Came came;
+    came.peer = peers[attempt % peers.size()];
+    absl::StatusOr<std::string> object = group_.ReceiveObject(came.peer, glance);
+    if (absl::IsDeadlineExceeded(object.status()) && Clock::Steady().Now() < deadline) continue;
+    if (!object.ok()) return object.status();
+    absl::StatusOr<Frame> frame = DecodeFrameHeader(*object);
+    if (!frame.ok()) return Of(came.peer, frame.status());
+    const int64_t size = EncodedBytes(*frame);
+    if (size != static_cast<int64_t>(object->size()) || size > max_bytes) {
+      return absl::InvalidArgumentError(absl::StrCat("from rank ", came.peer,
+                                                     ": a malformed message: ", object->size(),
+                                                     " bytes that should be ", size));
+    }
+    came.frame = *std::move(frame);
+    came.frame.bytes = *std::move(object);
+    return came;
+  }
+}
+
+absl::StatusOr<bool> Wire::Look(int peer) {
+  COHORT_ASSIGN_OR_RETURN(const int come, LookAt(absl::MakeConstSpan(&peer, 1)));
+  return come == peer;
+}
+
+absl::StatusOr<int> Wire::LookAt(absl::Span<const int> peers) {
+  constexpr int kNobody = -1;
+  if (!by_exchange_) return kNobody;
+  CallOptions at_once;
+  at_once.timeout = absl::ZeroDuration();
+  const absl::StatusOr<int> come = group_.AwaitMessage(peers, at_once);
+  if (absl::IsDeadlineExceeded(come.status())) return kNobody;
+  return come;
+}
+
+}  // namespace cohort::parallel

@@ -1,0 +1,63 @@
+// How ranks find out, before data moves, that they mean different things, and all hear of it.
+#ifndef COHORT_CLIENT_PARALLEL_MOE_ROUTING_MOE_AGREEMENT_H_
+#define COHORT_CLIENT_PARALLEL_MOE_ROUTING_MOE_AGREEMENT_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "base/clock.h"
+#include "base/tensor/tensor.h"
+#include "client/collective/group.h"
+#include "client/parallel/moe/routing/fingerprint.h"
+
+namespace cohort::parallel {
+
+// The time left of a call's timeout, for each collective that the call makes.
+class TimeLeft {
+ public:
+  explicit TimeLeft(const client::CallOptions& call);
+  client::CallOptions Options() const;
+
+ private:
+  client::CallOptions call_;
+  std::optional<Instant> deadline_;
+};
+
+// Called instead of a collective of all ranks: tells them why this rank cannot take part. Returns
+// the error that all ranks get.
+absl::Status FailCollective(client::Group& group, const absl::Status& why, const TimeLeft& time);
+
+// "bf16 [*, 64]": a tensor without its number of rows, which differs from rank to rank.
+std::string DescribeRows(const Tensor& tensor);
+
+// A description of a rank's call, as a number that ranks compare and as text.
+struct Meaning {
+  uint32_t fingerprint = 0;               // differs if the text differs
+  absl::FunctionRef<std::string()> text;  // called if there is a difference to explain
+};
+
+// A fingerprint in 31 bits.
+uint32_t FingerprintOf(const Fingerprint& said);
+uint32_t FingerprintOf(absl::string_view description);
+// Adds everything that DescribeRows tells.
+void AddRows(const Tensor& tensor, Fingerprint& fingerprint);
+
+// Returns every rank's `own`, by rank, which is in 0..kMaxOwnNumber, if the meaning of all ranks is
+// the same. One exchange. Errors: those of ExplainDifference and Group::ExchangeSizes.
+inline constexpr int64_t kMaxOwnNumber = 0xffffffff;
+absl::StatusOr<client::Sizes> ExchangeAgreed(client::Group& group, int64_t own,
+                                             const Meaning& meaning, const TimeLeft& time);
+
+// Called by all ranks after their fingerprints differed: returns the two meanings as text, the same
+// on all ranks. Errors: INVALID_ARGUMENT; those of Group::AllGatherObjects.
+absl::Status ExplainDifference(client::Group& group, const Meaning& meaning, const TimeLeft& time);
+
+}  // namespace cohort::parallel
+
+#endif  // COHORT_CLIENT_PARALLEL_MOE_ROUTING_MOE_AGREEMENT_H_

@@ -1,0 +1,88 @@
+#include "client/parallel/moe/rows/exchange_rows.h"
+
+#include <cstddef>
+#include <numeric>
+
+#include "base/status_macros.h"
+#include "client/parallel/collectives/allocate.h"
+#include "client/parallel/moe/rows/gather_rows.h"
+#include "client/parallel/moe/rows/packed_rows.h"
+
+namespace cohort::parallel {
+namespace {
+
+int64_t Sum(const client::Sizes& sizes) {
+  return std::accumulate(sizes.begin(), sizes.end(), int64_t{0});
+}
+
+client::Sizes Times(const client::Sizes& sizes, int64_t bytes) {
+  client::Sizes result;
+  result.reserve(sizes.size());
+  for (const int64_t size : sizes) result.push_back(size * bytes);
+  return result;
+}
+
+absl::Status ExchangePacked(client::Group& group, const std::vector<const Tensor*>& inputs,
+                            const std::vector<Tensor>& outputs, const client::Sizes& to,
+                            const client::Sizes& from, const TimeLeft& time) {
+  const int64_t row = RowBytes(outputs);
+  const absl::StatusOr<Tensor> sent = Allocate(group, DataType::kU8, {Sum(to) * row});
+  const absl::StatusOr<Tensor> came = Allocate(group, DataType::kU8, {Sum(from) * row});
+  if (!sent.ok()) return FailCollective(group, sent.status(), time);
+  if (!came.ok()) return FailCollective(group, came.status(), time);
+  auto* block = static_cast<char*>(sent->data());
+  int64_t begin = 0;
+  for (const int64_t rows : to) {
+    const absl::Status packed = PackRows(inputs, begin, rows, block);
+    if (!packed.ok()) return FailCollective(group, packed, time);
+    begin += rows;
+    block += rows * row;
+  }
+  COHORT_RETURN_IF_ERROR(
+      group.AllToAllV(*sent, Times(to, row), *came, Times(from, row), time.Options()));
+  block = static_cast<char*>(came->data());
+  begin = 0;
+  for (const int64_t rows : from) {
+    COHORT_RETURN_IF_ERROR(UnpackRows(block, begin, rows, outputs));
+    begin += rows;
+    block += rows * row;
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<Tensor>> ExchangeRows(client::Group& group,
+                                                 const std::vector<Tensor>& tensors,
+                                                 const client::Sizes& to, const client::Sizes& from,
+                                                 int64_t all_rows, const TimeLeft& time) {
+  std::vector<Tensor> outputs;
+  std::vector<size_t> alone;
+  std::vector<const Tensor*> packed_inputs;
+  std::vector<Tensor> packed_outputs;
+  for (const Tensor& tensor : tensors) {
+    Shape shape = tensor.shape();
+    shape[0] = Sum(from);
+    absl::StatusOr<Tensor> output = Allocate(group, tensor.type(), shape, tensor.device());
+    if (!output.ok()) return FailCollective(group, output.status(), time);
+    // Each rank alone counts its own; all rows together may be more than can be counted.
+    int64_t all_bytes = 0;
+    const bool is_countable = !__builtin_mul_overflow(all_rows, RowBytes(tensor), &all_bytes);
+    if (tensor.device().is_host() && is_countable && all_bytes <= kPackedBytes) {
+      packed_inputs.push_back(&tensor);
+      packed_outputs.push_back(*output);
+    } else {
+      alone.push_back(outputs.size());
+    }
+    outputs.push_back(*std::move(output));
+  }
+  if (!packed_inputs.empty()) {
+    COHORT_RETURN_IF_ERROR(ExchangePacked(group, packed_inputs, packed_outputs, to, from, time));
+  }
+  for (const size_t at : alone) {
+    COHORT_RETURN_IF_ERROR(group.AllToAllV(tensors[at], to, outputs[at], from, time.Options()));
+  }
+  return outputs;
+}
+
+}  // namespace cohort::parallel

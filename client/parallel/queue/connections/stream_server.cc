@@ -1,0 +1,170 @@
+#include "client/parallel/queue/connections/stream_server.h"
+
+#include <arpa/inet.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netinet/in.h>
+
+#include <utility>
+
+#include "absl/memory/memory.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "base/rpc/grpc_deadline.h"
+#include "base/rpc/listener/listen_address.h"
+#include "base/rpc/listener/listen_socket.h"
+#include "base/rpc/listener/listener.h"
+#include "base/status_macros.h"
+#include "client/parallel/queue/connections/writer_stream.h"
+#include "cohort/v1/queue.grpc.pb.h"
+#include "grpcpp/server.h"
+#include "grpcpp/server_builder.h"
+
+namespace cohort::parallel {
+namespace {
+
+// After both, a host that vanished is noticed.
+constexpr int kPingMs = 20000;
+constexpr int kPingTimeoutMs = 10000;
+// A reader that pings more often than this, without data, is disconnected.
+constexpr int kMinPingIntervalMs = 5000;
+constexpr int kMostRequestBytes = 4096;
+// The time in which cancelled streams end.
+constexpr absl::Duration kLastGrace = absl::Seconds(2);
+
+std::string HostAndPort(absl::string_view host, int port) {
+  const bool plain = !absl::StrContains(host, ':') || absl::StartsWith(host, "[");
+  return plain ? absl::StrCat(host, ":", port) : absl::StrCat("[", host, "]:", port);
+}
+
+// This host's addresses for others, IPv4 first, then its local ones.
+std::vector<std::string> HostAddresses() {
+  std::vector<std::string> near, v4, v6;
+  ifaddrs* all = nullptr;
+  if (getifaddrs(&all) != 0) return {"127.0.0.1"};
+  for (const ifaddrs* entry = all; entry != nullptr; entry = entry->ifa_next) {
+    if (entry->ifa_addr == nullptr || (entry->ifa_flags & IFF_UP) == 0) continue;
+    const bool loopback = (entry->ifa_flags & IFF_LOOPBACK) != 0;
+    char text[INET6_ADDRSTRLEN] = {};
+    if (entry->ifa_addr->sa_family == AF_INET) {
+      const auto* const address = reinterpret_cast<const sockaddr_in*>(entry->ifa_addr);
+      inet_ntop(AF_INET, &address->sin_addr, text, sizeof(text));
+      (loopback ? near : v4).push_back(text);
+    } else if (entry->ifa_addr->sa_family == AF_INET6) {
+      const auto* const address = reinterpret_cast<const sockaddr_in6*>(entry->ifa_addr);
+      if (IN6_IS_ADDR_LINKLOCAL(&address->sin6_addr)) continue;
+      inet_ntop(AF_INET6, &address->sin6_addr, text, sizeof(text));
+      (loopback ? near : v6).push_back(text);
+    }
+  }
+  freeifaddrs(all);
+  v4.insert(v4.end(), v6.begin(), v6.end());
+  v4.insert(v4.end(), near.begin(), near.end());
+  return v4;
+}
+
+// Opens sockets on all addresses; on a machine without IPv6, on all IPv4 addresses.
+absl::StatusOr<std::vector<ListenSocket>> OpenSockets(const std::string& listen) {
+  if (!listen.empty()) {
+    COHORT_ASSIGN_OR_RETURN(const ListenAddress address, ParseListenAddress(listen));
+    return ListenSocket::Open(address);
+  }
+  for (const char* everywhere : {"[::]:0", "0.0.0.0:0"}) {
+    COHORT_ASSIGN_OR_RETURN(const ListenAddress address, ParseListenAddress(everywhere));
+    absl::StatusOr<std::vector<ListenSocket>> sockets = ListenSocket::Open(address);
+    if (sockets.ok()) return sockets;
+  }
+  return absl::UnavailableError("no port of this host can be listened at");
+}
+
+class Service final
+    : public v1::QueueService::WithRawCallbackMethod_Read<v1::QueueService::Service> {
+ public:
+  Service(std::shared_ptr<RingWriter> writer, const v1::QueueHandle& handle)
+      : writer_(std::move(writer)), handle_(handle) {}
+
+  WriterStream::Reactor* Read(grpc::CallbackServerContext* context) override {
+    return WriterStream::Start(writer_, handle_, count_, context);
+  }
+  StreamCount& count() { return *count_; }
+
+ private:
+  const std::shared_ptr<RingWriter> writer_;
+  const v1::QueueHandle handle_;
+  const std::shared_ptr<StreamCount> count_ = std::make_shared<StreamCount>();
+};
+
+}  // namespace
+
+struct StreamServer::Impl {
+  Impl(std::shared_ptr<RingWriter> writer, const v1::QueueHandle& handle)
+      : service(std::move(writer), handle) {}
+
+  Service service;
+  std::unique_ptr<grpc::Server> server;
+  std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> acceptor;
+  std::unique_ptr<::cohort::Listener> listener;
+};
+
+StreamServer::StreamServer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+
+absl::StatusOr<std::unique_ptr<StreamServer>> StreamServer::Start(
+    const StreamServerOptions& options, std::shared_ptr<RingWriter> writer,
+    const v1::QueueHandle& handle) {
+  COHORT_ASSIGN_OR_RETURN(std::vector<ListenSocket> sockets, OpenSockets(options.listen));
+  const int port = sockets.front().port();
+  if (port == 0) return absl::InvalidArgumentError("queues listen at ports, not at paths");
+
+  auto impl = std::make_unique<Impl>(std::move(writer), handle);
+  grpc::ServerBuilder builder;
+  builder.SetMaxReceiveMessageSize(kMostRequestBytes);
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS,
+                             kMinPingIntervalMs);
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kPingMs);
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kPingTimeoutMs);
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
+  // This server accepts connections and hands them to gRPC, so it binds exactly the given address.
+  impl->acceptor = builder.experimental().AddExternalConnectionAcceptor(
+      grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD,
+      grpc::InsecureServerCredentials());
+  builder.RegisterService(&impl->service);
+  impl->server = builder.BuildAndStart();
+  if (impl->server == nullptr) return absl::InternalError("gRPC's server did not start");
+  ListenerSinks sinks;
+  sinks.grpc = [acceptor = impl->acceptor.get()](int fd, int listener_fd) {
+    grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters connection;
+    connection.listener_fd = listener_fd;
+    connection.fd = fd;
+    acceptor->HandleNewConnection(&connection);
+  };
+  impl->listener = std::make_unique<::cohort::Listener>(std::move(sockets), std::move(sinks));
+  COHORT_RETURN_IF_ERROR(impl->listener->status());
+
+  auto result = absl::WrapUnique(new StreamServer(std::move(impl)));
+  result->port_ = port;
+  if (!options.advertise.empty()) {
+    result->addresses_.push_back(HostAndPort(options.advertise, port));
+    return result;
+  }
+  std::vector<std::string> hosts = HostAddresses();
+  if (!options.listen.empty()) {
+    COHORT_ASSIGN_OR_RETURN(const ListenAddress address, ParseListenAddress(options.listen));
+    if (!address.host.empty() && address.host != "0.0.0.0" && address.host != "::") {
+      hosts = {address.host};
+    }
+  }
+  for (const std::string& host : hosts) result->addresses_.push_back(HostAndPort(host, port));
+  return result;
+}
+
+void StreamServer::Finish(absl::Duration linger) { impl_->service.count().AwaitNoReaders(linger); }
+
+StreamServer::~StreamServer() {
+  impl_->listener.reset();
+  impl_->server->Shutdown(GrpcDeadline(absl::ZeroDuration()));
+  impl_->service.count().AwaitNone(kLastGrace);
+  impl_->server->Wait();
+}
+
+}  // namespace cohort::parallel

@@ -1,0 +1,138 @@
+// Time and failures of one logical call: how long each attempt may take, when to try again, and the
+// error at the end. Both ways of calling (call.h) go through it.
+#ifndef COHORT_CLIENT_RENDEZVOUS_CALL_CALL_RETRIES_H_
+#define COHORT_CLIENT_RENDEZVOUS_CALL_CALL_RETRIES_H_
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <type_traits>
+#include <utility>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "base/clock.h"
+#include "base/rpc/grpc_deadline.h"
+#include "base/threads/mutex.h"
+#include "client/rendezvous/call/connection.h"
+#include "client/rendezvous/report/report_codec.h"
+#include "grpcpp/client_context.h"
+#include "grpcpp/support/status.h"
+
+namespace cohort::client {
+
+// How much longer than its `wait` a call may take, so that a TIMED_OUT answer arrives with its
+// diagnosis.
+inline constexpr absl::Duration kDeadlineMargin = absl::Seconds(2);
+// The coordinator parks no call longer than this.
+inline constexpr absl::Duration kMaxWait = absl::Hours(1);
+
+struct CallLimits {
+  std::string what;  // for texts, such as barrier "step" #812
+  Instant deadline;
+  // Requests that have a `wait` get the time that is left until here; InfinitePast: they get none.
+  Instant wait_until = absl::InfiniteFuture();
+  bool repeat = true;
+  bool use_framed_rpc = true;  // false: by gRPC alone
+  // Called before each pause, with the last error and the length of the pause, on the thread that
+  // got the error.
+  std::function<void(const grpc::Status&, absl::Duration)> on_repeat;
+};
+
+// Whether requests of this kind may ask the coordinator to wait.
+template <typename Request, typename = void>
+struct HasWait : std::false_type {};
+template <typename Request>
+struct HasWait<Request, decltype(std::declval<Request&>().mutable_wait(), void())>
+    : std::true_type {};
+template <typename Request>
+struct HasWait<Request, decltype(std::declval<Request&>().mutable_round(), void())>
+    : std::true_type {};
+
+// Pauses that grow from the shortest to the longest, each with 20 % jitter. Confined to one thread
+// at a time.
+class Backoff {
+ public:
+  Backoff(absl::Duration shortest, absl::Duration longest)
+      : shortest_(shortest), longest_(longest) {}
+  absl::Duration Next();
+  void Reset() { next_ = absl::ZeroDuration(); }
+
+ private:
+  absl::Duration shortest_;
+  absl::Duration longest_;
+  absl::Duration next_;
+};
+
+// Whether the coordinator cannot have refused: it was away, or the connection broke.
+bool IsAway(const grpc::Status& status);
+// Whether it is there, and takes nothing new.
+bool IsDraining(const grpc::Status& status);
+
+// Confined to one thread at a time.
+class CallRetries {
+ public:
+  CallRetries(const ConnectionOptions& connection, CallLimits limits);
+
+  // Sets this attempt's `wait`, and returns how long it may take: both shrink from attempt to
+  // attempt.
+  template <typename Request>
+  absl::Duration Prepare(Request& request) {
+    ++count_;
+    const Instant now = Clock::Steady().Now();
+    if (limits_.wait_until > absl::InfinitePast()) {
+      const Instant until = std::min(limits_.wait_until, limits_.deadline);
+      SetWait(std::clamp(until - now, absl::Milliseconds(1), kMaxWait), request, 0);
+    }
+    return std::max(limits_.deadline - now, absl::ZeroDuration()) + kDeadlineMargin;
+  }
+  // Whether an attempt may use framed RPC in place of gRPC.
+  bool use_framed_rpc() const { return limits_.use_framed_rpc; }
+
+  // The pause before the next attempt; absent when the call has ended, with `result`.
+  std::optional<absl::Duration> Judge(const grpc::Status& status, absl::Status* result);
+
+ private:
+  // Requests differ in where they keep their `wait`, if they have one.
+  template <typename Request>
+  static auto SetWait(absl::Duration wait, Request& request, int)
+      -> decltype(request.mutable_wait(), void()) {
+    ToProto(wait, request.mutable_wait());
+  }
+  template <typename Request>
+  static auto SetWait(absl::Duration wait, Request& request, int)
+      -> decltype(request.mutable_round(), void()) {
+    ToProto(wait, request.mutable_round()->mutable_wait());
+  }
+  template <typename Request>
+  static void SetWait(absl::Duration, Request&, long) {}  // NOLINT: the worse overload
+
+  absl::Status Refused(const grpc::Status& status) const;
+  absl::Status GaveUp(const grpc::Status& last) const;
+
+  const std::string& address_;
+  const CallLimits limits_;
+  const Instant started_;
+  Backoff backoff_;
+  int count_ = 0;
+};
+
+// Lets threads pause, and ends all pauses, now and later, for one reason. Thread-safe.
+class Interruption {
+ public:
+  // OK when `pause` passed; the reason when interrupted before.
+  absl::Status Sleep(absl::Duration pause);
+  void Raise(absl::Status reason);
+  // OK until raised.
+  absl::Status reason() const;
+
+ private:
+  mutable Mutex mutex_;
+  CondVar raised_;
+  absl::Status reason_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace cohort::client
+
+#endif  // COHORT_CLIENT_RENDEZVOUS_CALL_CALL_RETRIES_H_

@@ -1,0 +1,72 @@
+#include "client/rendezvous/call/call_retries.h"
+
+#include <string>
+#include <thread>
+
+#include "absl/synchronization/notification.h"
+#include "base/clock.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace cohort::client {
+namespace {
+
+using ::testing::HasSubstr;
+
+ConnectionOptions Patient() {
+  ConnectionOptions options;
+  options.address = "coordinator:7700";
+  options.min_backoff = absl::Seconds(600);
+  options.max_backoff = absl::Seconds(600);
+  return options;
+}
+
+const grpc::Status kAway(grpc::StatusCode::UNAVAILABLE, "connection refused");
+
+TEST(CallRetriesTest, APauseNeverOutlivesTheDeadline) {
+  constexpr absl::Duration kLeft = absl::Seconds(60);
+  const Instant deadline = Clock::Steady().Now() + kLeft;
+  absl::Duration reported;
+  CallLimits limits{"barrier", deadline};
+  limits.on_repeat = [&reported](const grpc::Status&, absl::Duration pause) { reported = pause; };
+  const ConnectionOptions options = Patient();
+  CallRetries retries(options, limits);
+  absl::Status result;
+  const std::optional<absl::Duration> pause = retries.Judge(kAway, &result);
+  ASSERT_TRUE(pause.has_value()) << result;
+  EXPECT_LE(*pause, kLeft);
+  EXPECT_GT(*pause, absl::ZeroDuration());
+  EXPECT_EQ(reported, *pause);
+}
+
+TEST(CallRetriesTest, AfterTheDeadlineTheCallGivesUpAndSaysWhy) {
+  const ConnectionOptions options = Patient();
+  CallRetries retries(options, CallLimits{"barrier", Clock::Steady().Now()});
+  absl::Status result;
+  EXPECT_FALSE(retries.Judge(kAway, &result).has_value());
+  EXPECT_EQ(result.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(result.message()), HasSubstr("coordinator:7700 is away: barrier"));
+}
+
+TEST(InterruptionTest, EndsAPauseAtOnce) {
+  // The pause has begun in most of the rounds, not in all.
+  for (int round = 0; round < 50; ++round) {
+    Interruption interruption;
+    absl::Notification about_to_sleep;
+    absl::Status slept;
+    std::thread sleeper([&] {
+      about_to_sleep.Notify();
+      slept = interruption.Sleep(absl::Seconds(60));
+    });
+    about_to_sleep.WaitForNotification();
+    std::this_thread::yield();
+    const Instant raised = Clock::Steady().Now();
+    interruption.Raise(absl::CancelledError("left"));
+    sleeper.join();
+    EXPECT_EQ(slept, absl::CancelledError("left"));
+    ASSERT_LT(Clock::Steady().Now() - raised, absl::Seconds(30)) << "the pause went on";
+  }
+}
+
+}  // namespace
+}  // namespace cohort::client

@@ -1,0 +1,37 @@
+#include "client/rendezvous/call/cancellation.h"
+
+#include <utility>
+
+namespace cohort::client {
+
+void Cancellation::Cancel(const absl::Status& reason) {
+  MutexLock lock(&mutex_);
+  if (!reason_.ok()) return;
+  reason_ = reason;
+  for (const Listener* listener : listeners_) listener->on_cancel_(reason_);
+  listeners_.clear();
+}
+
+absl::Status Cancellation::reason() const {
+  MutexLock lock(&mutex_);
+  return reason_;
+}
+
+Cancellation::Listener::Listener(Cancellation& cancellation,
+                                 std::function<void(const absl::Status& reason)> on_cancel)
+    : cancellation_(cancellation), on_cancel_(std::move(on_cancel)) {
+  MutexLock lock(&cancellation_.mutex_);
+  if (cancellation_.reason_.ok()) {
+    cancellation_.listeners_.insert(this);
+  } else {
+    on_cancel_(cancellation_.reason_);
+  }
+}
+
+Cancellation::Listener::~Listener() {
+  // Waits for a running Cancel.
+  MutexLock lock(&cancellation_.mutex_);
+  cancellation_.listeners_.erase(this);
+}
+
+}  // namespace cohort::client

@@ -1,0 +1,49 @@
+// How one thread ends the waits of another.
+#ifndef COHORT_CLIENT_RENDEZVOUS_CALL_CANCELLATION_H_
+#define COHORT_CLIENT_RENDEZVOUS_CALL_CANCELLATION_H_
+
+#include <functional>
+#include <set>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "base/threads/mutex.h"
+
+namespace cohort::client {
+
+// Ends the calls that it was given to, now and later, with its reason. Thread-safe.
+class Cancellation {
+ public:
+  Cancellation() = default;
+  Cancellation(const Cancellation&) = delete;
+  Cancellation& operator=(const Cancellation&) = delete;
+
+  // `reason` is an error; the first reason stays.
+  void Cancel(const absl::Status& reason);
+  // OK: it is not cancelled.
+  absl::Status reason() const;
+
+  // Runs `on_cancel` when it is cancelled, at once if it has been; on the thread that cancels.
+  // `on_cancel` must not block, nor use the cancellation. Once this is destroyed, it does not run.
+  class Listener {
+   public:
+    Listener(Cancellation& cancellation, std::function<void(const absl::Status& reason)> on_cancel);
+    ~Listener();
+    Listener(const Listener&) = delete;
+    Listener& operator=(const Listener&) = delete;
+
+   private:
+    friend class Cancellation;
+    Cancellation& cancellation_;
+    const std::function<void(const absl::Status&)> on_cancel_;
+  };
+
+ private:
+  mutable Mutex mutex_;
+  absl::Status reason_ ABSL_GUARDED_BY(mutex_);
+  std::set<const Listener*> listeners_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace cohort::client
+
+#endif  // COHORT_CLIENT_RENDEZVOUS_CALL_CANCELLATION_H_

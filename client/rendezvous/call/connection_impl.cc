@@ -1,0 +1,158 @@
+#include "client/rendezvous/call/connection_impl.h"
+
+#include <sys/random.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "base/framed_rpc/client/client_event_loop.h"
+#include "base/id128.h"
+#include "base/text/printable.h"
+#include "client/rendezvous/report/report_codec.h"
+#include "grpcpp/create_channel.h"
+#include "grpcpp/security/credentials.h"
+#include "grpcpp/support/channel_arguments.h"
+
+namespace cohort::client {
+namespace {
+
+constexpr int kConnectTimeoutMs = 2000;
+constexpr int kFirstReconnectMs = 50;
+constexpr int kMaxReconnectMs = 1000;
+constexpr int kPingTimeoutMs = 10000;
+
+bool IsName(absl::string_view name) {
+  constexpr absl::string_view kMarks = "._:/@+-";
+  return !name.empty() && name.size() <= 128 && std::all_of(name.begin(), name.end(), [&](char c) {
+    return absl::ascii_isalnum(c) || absl::StrContains(kMarks, absl::string_view(&c, 1));
+  });
+}
+
+absl::Status CheckAddress(absl::string_view address) {
+  if (absl::StartsWith(address, "unix:")) {
+    if (address.size() > sizeof("unix:") - 1) return absl::OkStatus();
+    return absl::InvalidArgumentError("address \"unix:\" has no path");
+  }
+  const size_t colon = address.rfind(':');
+  const absl::string_view host = colon == absl::string_view::npos ? "" : address.substr(0, colon);
+  const bool bracketed = absl::StartsWith(host, "[") && absl::EndsWith(host, "]");
+  uint32_t port = 0;
+  if (host.empty() || (absl::StrContains(host, ":") && !bracketed) ||
+      !absl::SimpleAtoi(address.substr(colon + 1), &port) || port == 0 || port > 65535) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("address \"", Printable(address.substr(0, 256)),
+                     "\" is not host:port, [ipv6]:port or unix:/path"));
+  }
+  return absl::OkStatus();
+}
+
+// gRPC 1.51 runs the callbacks of all channels on shared threads, and joins them with the last of
+// these channels. That is fatal if a callback drops the last channel, and here any callback may
+// drop the last share of a connection. So one channel without an address lives for ever and keeps
+// those threads.
+void KeepCallbackThreads() {
+  // Volatile, or the compiler drops a pointer that is never read, and leak checkers miss it.
+  static const void* volatile const kept = [] {
+    struct Keeper {
+      std::shared_ptr<grpc::Channel> channel =
+          grpc::CreateCustomChannel("", nullptr, grpc::ChannelArguments());
+      std::unique_ptr<v1::GroupService::StubInterface> stub = v1::GroupService::NewStub(channel);
+      grpc::ClientContext context;
+      v1::GetGroupRequest request;
+      v1::GetGroupResponse response;
+    };
+    auto* const keeper = new Keeper;
+    // A channel takes part in the threads from its first call on; this one fails at once.
+    keeper->stub->async()->GetGroup(&keeper->context, &keeper->request, &keeper->response,
+                                    [](const grpc::Status&) {});
+    return keeper;
+  }();
+  (void)kept;
+}
+
+std::shared_ptr<grpc::Channel> MakeChannel(const ConnectionOptions& options) {
+  KeepCallbackThreads();
+  grpc::ChannelArguments arguments;
+  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+  arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, options.use_http_proxy ? 1 : 0);
+  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, kFirstReconnectMs);
+  // Despite its name this one also bounds a single attempt to connect.
+  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, kConnectTimeoutMs);
+  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, kMaxReconnectMs);
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS,
+                   static_cast<int>(absl::ToInt64Milliseconds(options.keepalive_ping)));
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kPingTimeoutMs);
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+  arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
+  // The client makes its own retries: with the operation id, and with a shrinking deadline.
+  arguments.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);
+  arguments.SetMaxReceiveMessageSize(options.max_message_bytes);
+  arguments.SetMaxSendMessageSize(options.max_message_bytes);
+  return grpc::CreateCustomChannel(options.address, grpc::InsecureChannelCredentials(), arguments);
+}
+
+std::shared_ptr<framed_rpc::Channel> MakeFramedChannel(const ConnectionOptions& options) {
+  framed_rpc::ChannelOptions framed;
+  framed.keepalive = options.keepalive_ping;
+  framed.max_message_bytes = static_cast<size_t>(options.max_message_bytes);
+  return std::make_shared<framed_rpc::Channel>(options.address, framed,
+                                               options.framed_rpc && !options.use_http_proxy);
+}
+
+ConnectionOptions WithDefaults(ConnectionOptions options) {
+  if (options.tenant.empty()) options.tenant = "default";
+  return options;
+}
+
+}  // namespace
+
+uint64_t RandomBits() {
+  uint64_t bits = 0;
+  do {
+    // Below 256 bytes getrandom neither fails nor returns less, once the system is up.
+    if (getrandom(&bits, sizeof(bits), 0) != sizeof(bits)) bits = 0;
+  } while (bits == 0);
+  return bits;
+}
+
+ConnectionImpl::ConnectionImpl(const ConnectionOptions& options)
+    : options_(WithDefaults(options)),
+      operation_prefix_(RandomBits()),
+      channel_(MakeChannel(options_)),
+      framed_channel_(MakeFramedChannel(options_)),
+      stubs_(v1::GroupService::NewStub(channel_), v1::MessagingService::NewStub(channel_),
+             v1::StoreService::NewStub(channel_), v1::UniqueIdService::NewStub(channel_),
+             v1::AdminService::NewStub(channel_)) {
+  PrintErrorDetailsAsText();
+}
+
+std::string ConnectionImpl::NewOperationId() {
+  return Id128{operation_prefix_, operation_count_.fetch_add(1, std::memory_order_relaxed) + 1}
+      .ToBytes();
+}
+
+absl::StatusOr<std::shared_ptr<Connection>> Connection::Create(const ConnectionOptions& options) {
+  if (absl::Status status = CheckAddress(options.address); !status.ok()) return status;
+  if (!options.tenant.empty() && !IsName(options.tenant)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("tenant \"", Printable(options.tenant.substr(0, 256)), "\" is not a name"));
+  }
+  if (options.max_message_bytes <= 0 || options.min_backoff <= absl::ZeroDuration() ||
+      options.max_backoff < options.min_backoff || options.keepalive_ping <= absl::ZeroDuration()) {
+    return absl::InvalidArgumentError(
+        "connection options: sizes and times are above zero, and min_backoff is not above "
+        "max_backoff");
+  }
+  if (absl::Status started = framed_rpc::StartClientEventLoops(); !started.ok()) return started;
+  auto connection = std::make_shared<ConnectionImpl>(options);
+  if (absl::Status started = connection->timers().status(); !started.ok()) return started;
+  return std::shared_ptr<Connection>(std::move(connection));
+}
+
+}  // namespace cohort::client

@@ -1,0 +1,68 @@
+// The connection behind connection.h: one channel, a stub per service, one thread.
+#ifndef COHORT_CLIENT_RENDEZVOUS_CALL_CONNECTION_IMPL_H_
+#define COHORT_CLIENT_RENDEZVOUS_CALL_CONNECTION_IMPL_H_
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <tuple>
+
+#include "base/framed_rpc/client/framed_rpc_channel.h"
+#include "client/rendezvous/call/connection.h"
+#include "client/rendezvous/call/methods.h"
+#include "client/rendezvous/call/timer_queue.h"
+#include "grpcpp/channel.h"
+
+namespace cohort::client {
+
+// Thread-safe. Every call in flight holds a share, so that it always ends.
+class ConnectionImpl final : public Connection,
+                             public std::enable_shared_from_this<ConnectionImpl> {
+ public:
+  explicit ConnectionImpl(const ConnectionOptions& options);
+
+  // All connections of this library are made by Connection::Create, so they are of this class.
+  static std::shared_ptr<ConnectionImpl> Of(const std::shared_ptr<Connection>& connection) {
+    return std::static_pointer_cast<ConnectionImpl>(connection);
+  }
+
+  const ConnectionOptions& options() const override { return options_; }
+  TimerQueue& timers() { return timers_; }
+  // Framed RPC, for unary calls.
+  framed_rpc::Channel& framed_channel() { return *framed_channel_; }
+  // Whether there is a connection now, by framed RPC or gRPC.
+  bool reached() const {
+    return framed_channel_->ready() ||
+           channel_->GetState(/*try_to_connect=*/false) == GRPC_CHANNEL_READY;
+  }
+
+  template <typename Service>
+  typename Service::StubInterface& stub() {
+    return *std::get<std::unique_ptr<typename Service::StubInterface>>(stubs_);
+  }
+
+  // 16 bytes that no other call uses.
+  std::string NewOperationId();
+
+ private:
+  const ConnectionOptions options_;
+  const uint64_t operation_prefix_;
+  std::atomic<uint64_t> operation_count_{0};
+  const std::shared_ptr<grpc::Channel> channel_;
+  const std::shared_ptr<framed_rpc::Channel> framed_channel_;
+  std::tuple<std::unique_ptr<v1::GroupService::StubInterface>,
+             std::unique_ptr<v1::MessagingService::StubInterface>,
+             std::unique_ptr<v1::StoreService::StubInterface>,
+             std::unique_ptr<v1::UniqueIdService::StubInterface>,
+             std::unique_ptr<v1::AdminService::StubInterface>>
+      stubs_;
+  TimerQueue timers_;
+};
+
+// 64 bits of the system's randomness; never 0.
+uint64_t RandomBits();
+
+}  // namespace cohort::client
+
+#endif  // COHORT_CLIENT_RENDEZVOUS_CALL_CONNECTION_IMPL_H_

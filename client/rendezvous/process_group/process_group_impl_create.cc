@@ -1,0 +1,236 @@
+// Joins a group, for the first time and in later generations.
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "client/rendezvous/process_group/process_group_impl.h"
+
+namespace cohort::client {
+namespace {
+
+constexpr absl::Duration kGiveUp = absl::Seconds(1);
+
+std::string HostName() {
+  std::array<char, 257> name{};
+  if (gethostname(name.data(), name.size() - 1) != 0) return "unknown";
+  return name.data();
+}
+
+std::string MemberName(const ProcessGroupOptions& options) {
+  if (!options.member.empty()) return options.member;
+  if (options.rank.has_value()) return absl::StrCat("rank-", *options.rank);
+  return absl::StrCat(HostName(), "-", getpid());
+}
+
+absl::Status Check(const ProcessGroupOptions& options) {
+  if (options.group.empty()) return absl::InvalidArgumentError("the group has no name");
+  if (options.world_size < 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("group ", options.group, ": world_size ", options.world_size, " is below 1"));
+  }
+  if (options.min_world_size < 0 || options.min_world_size > options.world_size) {
+    return absl::InvalidArgumentError(absl::StrCat("group ", options.group, ": min_world_size ",
+                                                   options.min_world_size, " is not in 0..",
+                                                   options.world_size));
+  }
+  if (options.rank.has_value() && (*options.rank < 0 || *options.rank >= options.world_size)) {
+    return absl::InvalidArgumentError(absl::StrCat("group ", options.group, ": rank ",
+                                                   *options.rank, " is not in 0..",
+                                                   options.world_size - 1));
+  }
+  return absl::OkStatus();
+}
+
+int64_t NewIncarnation() { return static_cast<int64_t>(RandomBits() >> 1) | 1; }
+
+struct Joining {
+  ProcessGroupOptions options;  // with defaults for unset fields
+  std::shared_ptr<GroupSession> session;
+  v1::JoinRequest request;
+  CallSpec spec;
+};
+
+absl::StatusOr<std::unique_ptr<Joining>> Prepare(const ProcessGroupOptions& options) {
+  COHORT_RETURN_IF_ERROR(Check(options));
+  std::shared_ptr<Connection> connection = options.shared_connection;
+  if (connection == nullptr) {
+    COHORT_ASSIGN_OR_RETURN(connection, Connection::Create(options.connection));
+  }
+  auto joining = std::make_unique<Joining>();
+  joining->options = options;
+  if (options.incarnation == 0) joining->options.incarnation = NewIncarnation();
+  joining->session = std::make_shared<GroupSession>(
+      ConnectionImpl::Of(connection), options.group, MemberName(options), options.on_event,
+      options.progress_timeout > absl::ZeroDuration() ? options.progress_timeout
+                                                      : absl::InfiniteDuration(),
+      options.report_tensors);
+  joining->request =
+      MakeJoinRequest(joining->options, joining->session->member(), joining->options.incarnation);
+  joining->spec = JoinSpec(joining->options, options.join_timeout);
+  return joining;
+}
+
+// Called after a cancelled join. The coordinator gives up a membership whose join was cancelled,
+// but the group may have become complete meanwhile. Then this leaves the group at once; otherwise
+// the others would wait until its lease ends.
+void GiveUp(Joining& joining, absl::Status status, v1::JoinResponse& response) {
+  GroupSession& session = *joining.session;
+  if (!status.ok()) {
+    CallSpec spec;
+    spec.what = "get_group";
+    spec.deadline = Clock::Steady().Now() + kGiveUp;
+    spec.read = spec.any_generation = true;
+    v1::GetGroupRequest question;
+    v1::GetGroupResponse group;
+    if (!session.Call(method::kGetGroup, question, &group, spec).ok()) return;
+    const auto& members = group.group().members();
+    const bool has_joined =
+        std::any_of(members.begin(), members.end(), [&](const v1::Member& member) {
+          return member.name() == session.member() &&
+                 member.incarnation() == joining.options.incarnation;
+        });
+    if (group.group().state() != v1::GROUP_STATE_ACTIVE || !has_joined) return;
+    // Asks once more for the lost answer.
+    spec = JoinSpec(joining.options, kGiveUp);
+    spec.cancellation = nullptr;
+    spec.on_waiting = nullptr;
+    status = session.Call(method::kJoin, joining.request, &response, spec);
+  }
+  if (ReadJoin(status, response, session).ok()) {
+    session.Destroy(joining.options.cancellation->reason().message());
+  }
+}
+
+}  // namespace
+
+v1::JoinRequest MakeJoinRequest(const ProcessGroupOptions& options, const std::string& member,
+                                int64_t incarnation) {
+  v1::JoinRequest request;
+  request.set_member(member);
+  request.set_incarnation(incarnation);
+  if (options.rank.has_value()) request.set_rank(*options.rank);
+  request.set_host(options.host.empty() ? HostName() : options.host);
+  for (const std::string& address : options.addresses) request.add_addresses(address);
+  request.mutable_labels()->insert(options.labels.begin(), options.labels.end());
+
+  v1::GroupSpec* spec = request.mutable_spec();
+  spec->set_min_members(options.min_world_size != 0 ? options.min_world_size : options.world_size);
+  spec->set_max_members(options.world_size);
+  spec->set_fate(options.share_fate ? v1::FATE_SHARE : v1::FATE_REPORT);
+  ToProto(options.lease, spec->mutable_lease());
+  if (options.attached_lease > absl::ZeroDuration()) {
+    ToProto(options.attached_lease, spec->mutable_attached_lease());
+  }
+  ToProto(options.disconnect_grace, spec->mutable_disconnect_grace());
+  ToProto(options.data_expiration, spec->mutable_data_expiration());
+  if (options.progress_timeout > absl::ZeroDuration()) {
+    ToProto(options.progress_timeout, spec->mutable_progress_timeout());
+  }
+  ToProto(options.join_window, spec->mutable_join_window());
+  spec->set_parameters_digest(options.parameters_digest);
+  return request;
+}
+
+CallSpec JoinSpec(const ProcessGroupOptions& options, absl::Duration timeout) {
+  CallSpec spec;
+  spec.what = "join";
+  spec.deadline =
+      Clock::Steady().Now() + (timeout > absl::ZeroDuration() ? timeout : options.join_timeout);
+  spec.in_any_state = true;
+  spec.any_generation = true;
+  spec.on_waiting = &options.on_waiting;
+  spec.cancellation = options.cancellation;
+  return spec;
+}
+
+absl::Status ReadJoin(const absl::Status& status, const v1::JoinResponse& response,
+                      GroupSession& session) {
+  COHORT_RETURN_IF_ERROR(status);
+  if (response.outcome() != v1::JOIN_OUTCOME_JOINED) {
+    return TimedOut(session.group(), response.generation(), "join", response.missing());
+  }
+  Membership membership;
+  membership.generation = response.generation();
+  membership.rank = response.rank();
+  membership.world_size = response.world_size();
+  membership.session = response.session();
+  membership.revision = response.revision();
+  if (const absl::Duration lease = FromProto(response.lease()); lease > absl::ZeroDuration()) {
+    membership.lease = lease;
+  }
+  session.Adopt(std::move(membership));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<ProcessGroup>> ProcessGroup::Create(
+    const ProcessGroupOptions& options) {
+  COHORT_ASSIGN_OR_RETURN(const std::unique_ptr<Joining> joining, Prepare(options));
+  v1::JoinResponse response;
+  const absl::Status status =
+      joining->session->Call(method::kJoin, joining->request, &response, joining->spec);
+  if (options.cancellation != nullptr && !options.cancellation->reason().ok()) {
+    GiveUp(*joining, status, response);
+    return options.cancellation->reason();
+  }
+  COHORT_RETURN_IF_ERROR(ReadJoin(status, response, *joining->session));
+  return std::unique_ptr<ProcessGroup>(
+      std::make_unique<ProcessGroupImpl>(std::move(joining->options), joining->session));
+}
+
+void ProcessGroup::CreateAsync(
+    const ProcessGroupOptions& options,
+    std::function<void(absl::StatusOr<std::unique_ptr<ProcessGroup>>)> done) {
+  absl::StatusOr<std::unique_ptr<Joining>> prepared = Prepare(options);
+  if (!prepared.ok()) {
+    // Without a connection this is the only thread.
+    if (options.shared_connection == nullptr) {
+      done(prepared.status());
+    } else {
+      ConnectionImpl::Of(options.shared_connection)
+          ->timers()
+          .Post([done = std::move(done), status = prepared.status()] { done(status); });
+    }
+    return;
+  }
+  const std::shared_ptr<Joining> joining = *std::move(prepared);
+  joining->spec.on_waiting = nullptr;
+  joining->session->CallAsync(
+      method::kJoin, std::move(joining->request), joining->spec,
+      [joining, done = std::move(done)](const absl::Status& answer, v1::JoinResponse& response) {
+        const absl::Status status = ReadJoin(answer, response, *joining->session);
+        joining->session->connection()->timers().Post([joining, status, done] {
+          if (!status.ok()) {
+            done(status);
+          } else {
+            done(std::unique_ptr<ProcessGroup>(
+                std::make_unique<ProcessGroupImpl>(std::move(joining->options), joining->session)));
+          }
+        });
+      });
+}
+
+absl::Status ProcessGroupImpl::Rejoin(absl::Duration timeout) {
+  const Membership membership = session_->membership();
+  CallSpec spec = JoinSpec(options_, timeout);
+
+  // A surviving member keeps its membership by its session, even if its rank has changed.
+  v1::JoinResponse response;
+  v1::JoinRequest request = MakeJoinRequest(options_, session_->member(), incarnation_);
+  if (options_.rank != membership.rank) request.clear_rank();
+  absl::Status status = session_->Call(method::kJoin, request, &response, spec);
+  if (absl::IsNotFound(status) || absl::IsAborted(status)) {
+    // The session is gone: this member was lost, or the coordinator lost its state. It joins as a
+    // new incarnation.
+    incarnation_ = NewIncarnation();
+    spec.new_life = true;
+    request = MakeJoinRequest(options_, session_->member(), incarnation_);
+    response.Clear();
+    status = session_->Call(method::kJoin, request, &response, spec);
+  }
+  return ReadJoin(status, response, *session_);
+}
+
+}  // namespace cohort::client

@@ -1,0 +1,204 @@
+// Rounds: their numbers, the meaning of their ends, barriers and votes.
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "client/rendezvous/process_group/process_group_impl.h"
+
+namespace cohort::client {
+namespace {
+
+// The timeout of barriers and votes; object rounds have the group's timeout.
+constexpr absl::Duration kAgreementTimeout = absl::Seconds(30);
+constexpr char kAliveName[] = "alive";
+
+v1::VoteOp ToProto(VoteOp op) {
+  switch (op) {
+    case VoteOp::kAnd:
+      return v1::VOTE_OP_AND;
+    case VoteOp::kOr:
+      return v1::VOTE_OP_OR;
+    case VoteOp::kSum:
+      return v1::VOTE_OP_SUM;
+    case VoteOp::kMin:
+      return v1::VOTE_OP_MIN;
+    case VoteOp::kMax:
+      return v1::VOTE_OP_MAX;
+    case VoteOp::kEqual:
+      return v1::VOTE_OP_EQUAL;
+  }
+  return v1::VOTE_OP_UNSPECIFIED;
+}
+
+const char* OutcomeText(v1::RoundOutcome outcome) {
+  switch (outcome) {
+    case v1::ROUND_OUTCOME_RELEASED:
+      return "released";
+    case v1::ROUND_OUTCOME_TIMED_OUT:
+      return "timed out";
+    case v1::ROUND_OUTCOME_CANCELLED:
+      return "cancelled";
+    case v1::ROUND_OUTCOME_MISMATCH:
+      return "mismatch";
+    default:
+      return "ended in a way unknown to this client";
+  }
+}
+
+// The error text for a round that ended without this member.
+std::string LateText(const v1::RoundResult& result) {
+  return absl::StrCat(result.missing().expected_count() > 0
+                          ? absl::StrCat(": ", ToString(FromProto(result.missing())))
+                          : "",
+                      "; this member came late, and its next call takes part in #",
+                      result.next_number());
+}
+
+v1::ErrorDetails DetailsOf(absl::string_view group, int64_t generation,
+                           const std::string& operation) {
+  v1::ErrorDetails details;
+  details.set_group(std::string(group));
+  details.set_current_generation(generation);
+  details.set_operation(operation);
+  return details;
+}
+
+}  // namespace
+
+absl::Status TimedOut(absl::string_view group, int64_t generation, const std::string& operation,
+                      const v1::MissingReport& missing) {
+  return StatusWithDetails(
+      absl::StatusCode::kDeadlineExceeded,
+      absl::StrCat(operation, " of group ", group, ": ", ToString(FromProto(missing))),
+      DetailsOf(group, generation, operation));
+}
+
+absl::Status ReadRoundResult(const v1::RoundResult& result, absl::string_view group,
+                             const RoundPlan& plan, RoundReport* report) {
+  if (report != nullptr) {
+    report->number = result.number();
+    report->skew = FromProto(result.skew());
+    if (result.has_missing()) report->missing = FromProto(result.missing());
+    if (result.late()) report->missed_number = result.number();
+  }
+  const std::string& operation = plan.spec.what;
+  const int64_t generation = plan.ticket.generation;
+  absl::StatusCode code = absl::StatusCode::kInternal;
+  switch (result.outcome()) {
+    case v1::ROUND_OUTCOME_RELEASED:
+      return absl::OkStatus();
+    case v1::ROUND_OUTCOME_TIMED_OUT:
+      // A round that ended before this member came has a reason, but perhaps no report.
+      if (!result.late() && (result.missing().expected_count() > 0 || result.reason().empty())) {
+        return TimedOut(group, generation, operation, result.missing());
+      }
+      code = absl::StatusCode::kDeadlineExceeded;
+      break;
+    case v1::ROUND_OUTCOME_CANCELLED:
+      code = absl::StatusCode::kCancelled;
+      break;
+    case v1::ROUND_OUTCOME_MISMATCH:
+      code = absl::StatusCode::kFailedPrecondition;
+      break;
+    default:
+      break;
+  }
+  return StatusWithDetails(
+      code,
+      absl::StrCat(operation, " of group ", group, ": ", OutcomeText(result.outcome()), ": ",
+                   result.reason(), result.late() ? LateText(result) : ""),
+      DetailsOf(group, generation, operation));
+}
+
+RoundPlan ProcessGroupImpl::Plan(absl::string_view kind, const RoundOptions& options,
+                                 absl::Duration fallback) const {
+  RoundPlan plan;
+  plan.ticket = session_->TakeNumber(options.name);
+  plan.spec = Spec(absl::StrCat(kind, " \"", options.name, "\" #", plan.ticket.number),
+                   options.timeout > absl::ZeroDuration() ? options.timeout : fallback);
+  plan.spec.on_waiting = &options.on_waiting;
+  plan.spec.cancellation = options.cancellation;
+  return plan;
+}
+
+absl::Status ProcessGroupImpl::Barrier(const RoundOptions& options, RoundReport* report) {
+  return RunRound("barrier", options, kAgreementTimeout, report,
+                  [&](const RoundPlan& plan, RoundReport* end) {
+                    v1::BarrierRequest request;
+                    FillRound(plan, options, request.mutable_round());
+                    v1::BarrierResponse response;
+                    return EndRound(session_->Call(method::kBarrier, request, &response, plan.spec),
+                                    response, plan, end);
+                  });
+}
+
+void ProcessGroupImpl::BarrierAsync(const RoundOptions& options,
+                                    std::function<void(absl::Status, RoundReport)> done) {
+  RoundPlan plan = Plan("barrier", options, kAgreementTimeout);
+  plan.spec.on_waiting = nullptr;
+  v1::BarrierRequest request;
+  FillRound(plan, options, request.mutable_round());
+  session_->CallAsync(
+      method::kBarrier, std::move(request), plan.spec,
+      [session = session_, plan, done = std::move(done)](absl::Status status,
+                                                         v1::BarrierResponse& response) {
+        RoundReport report;
+        report.number = plan.ticket.number;
+        ReturnNumber(*session, plan.ticket, status, response.result());
+        if (status.ok()) {
+          status = ReadRoundResult(response.result(), session->group(), plan, &report);
+        }
+        done(std::move(status), std::move(report));
+      });
+}
+
+absl::Status ProcessGroupImpl::CancelBarrier(absl::string_view name, absl::string_view reason) {
+  v1::CancelBarrierRequest request;
+  request.set_name(std::string(name));
+  request.set_reason(std::string(reason));
+  v1::CancelBarrierResponse response;
+  return session_->Call(method::kCancelBarrier, request, &response,
+                        Spec(absl::StrCat("cancel_barrier \"", name, "\"")));
+}
+
+absl::StatusOr<VoteResult> ProcessGroupImpl::Vote(int64_t value, VoteOp op,
+                                                  const RoundOptions& options) {
+  if (!options.digest.empty()) {
+    return absl::InvalidArgumentError("vote: a digest is not compared in votes");
+  }
+  VoteResult result;
+  const auto attempt = [&](const RoundPlan& plan, RoundReport* end) {
+    v1::VoteRequest request;
+    request.set_name(options.name);
+    request.set_number(plan.ticket.number);
+    request.set_op(ToProto(op));
+    request.set_value(value);
+    RangesToProto(options.participants, request.mutable_participants());
+    v1::VoteResponse response;
+    COHORT_RETURN_IF_ERROR(EndRound(session_->Call(method::kVote, request, &response, plan.spec),
+                                    response, plan, end));
+    session_->AddReceipt(plan.ticket.generation, response.result().receipt());
+    result = VoteResult{response.value(), RangesFromProto(response.dissenting())};
+    return absl::OkStatus();
+  };
+  COHORT_RETURN_IF_ERROR(RunRound("vote", options, kAgreementTimeout, nullptr, attempt));
+  return result;
+}
+
+absl::StatusOr<std::vector<RankRange>> ProcessGroupImpl::AgreeAlive(absl::Duration timeout) {
+  RoundOptions options;
+  options.name = kAliveName;
+  options.timeout = timeout;
+  RoundPlan plan = Plan("agree_alive", options, kAgreementTimeout);
+  plan.spec.in_any_state = true;
+  v1::AgreeAliveRequest request;
+  request.set_name(options.name);
+  request.set_number(plan.ticket.number);
+  v1::AgreeAliveResponse response;
+  RoundReport report;
+  COHORT_RETURN_IF_ERROR(EndRound(
+      session_->Call(method::kAgreeAlive, request, &response, plan.spec), response, plan, &report));
+  session_->AddReceipt(plan.ticket.generation, response.result().receipt());
+  return RangesFromProto(response.alive());
+}
+
+}  // namespace cohort::client

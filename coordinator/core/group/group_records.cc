@@ -1,0 +1,110 @@
+// Writes the journal rows of a group, and restores a group from them.
+#include "coordinator/core/group/group.h"
+
+namespace cohort::coordinator {
+
+Group::Group(Shard& shard, GroupKey key, const GroupRecord& record)
+    : shard_(shard),
+      context_(shard, key),
+      operations_(&shard.tally),
+      store_(shard, key, operations_, context_.ledger, &context_.last_number),
+      rounds_(context_),
+      mailboxes_(context_),
+      unique_ids_(context_),
+      events_(context_.last_number),
+      charge_(shard.tally, MemoryKind::kGroups, Cost(context_.key, record.spec)),
+      events_charge_(shard.tally, MemoryKind::kEvents) {
+  shard.tally.account()->group_count.fetch_add(1, std::memory_order_relaxed);
+  context_.spec = record.spec;
+  context_.generation = record.generation;
+  context_.world_size = record.world_size;
+  context_.roster.Resize(record.world_size);
+  state_ = record.state;
+  cause_ = record.cause;
+  creator_ = record.creator;
+  store_.set_data_expiration(record.spec.data_expiration);
+}
+
+void Group::WriteGroup(Step& step) {
+  if (!step.keeps_records()) return;
+  GroupRecord record;
+  record.spec = context_.spec;
+  record.generation = context_.generation;
+  record.state = state_;
+  record.cause = cause_;
+  record.world_size = context_.world_size;
+  record.creator = creator_;
+  step.Write(context_.key, RecordKind::kGroup, "", std::move(record));
+}
+
+void Group::WriteMember(Step& step, const Member& member) {
+  if (!step.keeps_records()) return;
+  MemberRecord record;
+  record.incarnation = member.incarnation;
+  record.rank = member.rank;
+  record.state = member.state;
+  record.session = member.session;
+  record.name = member.name;
+  record.host = member.host;
+  record.addresses = member.addresses;
+  record.labels = member.labels;
+  step.Write(context_.key, RecordKind::kMember, member.name, std::move(record));
+}
+
+void Group::EraseMember(Step& step, const Member& member) {
+  step.Erase(context_.key, RecordKind::kMember, member.name);
+}
+
+void Group::Restore(Instant now, const Record& row) {
+  if (!row.value.has_value()) return;
+  const RecordValue& value = *row.value;
+  if (const auto* record = std::get_if<MemberRecord>(&value)) {
+    auto member = std::make_unique<Member>();
+    member->name = record->name;
+    member->incarnation = record->incarnation;
+    member->rank = record->rank;
+    member->state = record->state;
+    member->session = record->session;
+    member->host = record->host;
+    member->addresses = record->addresses;
+    member->labels = record->labels;
+    member->joined_at = member->last_heard = member->progress_at = member->operation_at = now;
+    // No Join is parked after a restart; the members will call again.
+    if (state_ == GroupState::kForming && member->state == MemberState::kActive) {
+      member->state = MemberState::kJoining;
+    }
+    context_.roster.Add(std::move(member));
+  } else if (const auto* object = std::get_if<ObjectRecord>(&value)) {
+    if (object->generation == context_.generation) mailboxes_.Restore(now, *object);
+  } else if (const auto* order = std::get_if<SendOrderRecord>(&value)) {
+    if (order->generation == context_.generation) mailboxes_.Restore(*order);
+  } else if (const auto* name = std::get_if<RoundNameRecord>(&value)) {
+    if (name->generation == context_.generation) rounds_.Restore(now, *name);
+  } else if (const auto* end = std::get_if<RoundEndRecord>(&value)) {
+    if (end->generation == context_.generation) rounds_.Restore(now, *end);
+  } else if (const auto* key = std::get_if<KeyRecord>(&value)) {
+    store_.Restore(now, *key);
+  } else if (const auto* item = std::get_if<QueueItemRecord>(&value)) {
+    store_.Restore(now, *item);
+  } else if (const auto* operation = std::get_if<OperationRecord>(&value)) {
+    operations_.Restore(*operation, now);
+  } else if (const auto* ids = std::get_if<UniqueIdRecord>(&value)) {
+    if (ids->generation == context_.generation) unique_ids_.Restore(*ids);
+  }
+}
+
+void Group::FinishRestore(Instant now) {
+  last_arrival_ = now;
+  for (const auto& [rank, member] : context_.roster.by_rank()) {
+    if (member->live() || state_ == GroupState::kForming) continue;
+    Cause cause = CauseOf(member->state == MemberState::kLeft ? CauseKind::kLeft : CauseKind::kLeaseExpired,
+                          *member, "before the coordinator was restarted", now);
+    if (cause_.member == member->name) cause = cause_;
+    context_.gone.emplace(rank, cause);
+  }
+  cause_.at = now;
+  if (context_.roster.CountLive() == 0) ScheduleLinger(now);
+  ScheduleLiveness(now);
+}
+
+}  // namespace cohort::coordinator

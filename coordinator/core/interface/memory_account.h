@@ -1,0 +1,241 @@
+// The account of memory. All memory that the coordinator keeps for its callers is charged here, by
+// kind.
+//
+// One MemoryAccount serves all shards, and Limits::max_bytes_held bounds its sum. A shard charges
+// its own Tally, whose plain numbers reach the account once per step: a call needs no lock, and at
+// most a few atomic additions. Values are charged directly (payload.h), because replies in flight
+// may free them on other threads. Sizes of structures are estimates, rounded up;
+// memory_account_test.cc compares them with malloc's.
+#ifndef COHORT_COORDINATOR_CORE_INTERFACE_MEMORY_ACCOUNT_H_
+#define COHORT_COORDINATOR_CORE_INTERFACE_MEMORY_ACCOUNT_H_
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+
+namespace cohort::coordinator {
+
+enum class MemoryKind : uint8_t {
+  kGroups,       // groups without members: specs and labels
+  kMembers,      // members, and sessions that were fenced
+  kObjects,      // objects between two ranks
+  kRounds,       // names, open numbers, values until they are acknowledged
+  kKeys,
+  kKeyEvents,    // changes of keys, kept for watchers
+  kQueues,       // items, handed out or not
+  kNamespaces,   // stores of tenants
+  kAnswers,      // first answers, kept for repeated calls
+  kCalls,        // parked calls, and gRPC's memory for each call in progress
+  kOutput,       // bytes written to streams and answers that the reader has not taken yet
+  kEvents,       // events of groups, kept for watchers
+  kUploads,      // uploads in progress, or complete and not used yet
+  kUniqueIds,
+  kClosedNames,  // closed groups whose generation is remembered
+  kJournal,      // records that wait for the journal, and the answers that wait for them
+  kRequests,     // the parts of incomplete requests that have arrived
+};
+inline constexpr int kMemoryKindCount = 17;
+
+inline const char* MemoryKindName(MemoryKind kind) {
+  constexpr const char* kNames[kMemoryKindCount] = {
+      "groups",     "members", "objects", "rounds", "keys",   "key_events", "queues",
+      "namespaces", "answers", "calls",   "output", "events", "uploads",    "unique_ids",
+      "closed_names", "journal", "requests"};
+  return kNames[static_cast<int>(kind)];
+}
+
+// Thread-safe. All shards of a coordinator share one.
+class MemoryAccount {
+ public:
+  void Add(MemoryKind kind, int64_t bytes) {
+    by_kind_[static_cast<int>(kind)].fetch_add(bytes, std::memory_order_relaxed);
+    held_.fetch_add(bytes, std::memory_order_relaxed);
+  }
+  // Charges a value of `bytes` bytes, and `around` bytes of structures that hold it.
+  void AddValue(MemoryKind kind, int64_t bytes, int64_t around) {
+    Add(kind, bytes + around);
+    value_bytes_.fetch_add(bytes, std::memory_order_relaxed);
+  }
+  int64_t held() const { return held_.load(std::memory_order_relaxed); }
+  // The bytes of values alone, without structures.
+  int64_t value_bytes() const { return value_bytes_.load(std::memory_order_relaxed); }
+  int64_t held(MemoryKind kind) const {
+    return by_kind_[static_cast<int>(kind)].load(std::memory_order_relaxed);
+  }
+
+  // Counts that have a limit over all shards.
+  std::atomic<int64_t> group_count{0};
+  std::atomic<int64_t> closed_name_count{0};
+
+ private:
+  std::atomic<int64_t> held_{0};
+  std::atomic<int64_t> value_bytes_{0};
+  std::array<std::atomic<int64_t>, kMemoryKindCount> by_kind_{};
+};
+
+// How much of the limit a request may use. Calls that wait, and calls with which members continue
+// work that they have begun, may use all of it. All other requests leave an eighth free for them.
+// Members of a full coordinator can then still receive and pass barriers, which frees memory.
+enum class Share { kGoingOn, kNew };
+
+inline int64_t Ceiling(int64_t max_bytes_held, Share share) {
+  return share == Share::kNew ? max_bytes_held - max_bytes_held / 8 : max_bytes_held;
+}
+
+inline absl::Status OverMaxBytesHeld(int64_t max_bytes_held, Share share, int64_t held,
+                                     MemoryKind kind, int64_t kind_held, int64_t bytes) {
+  return absl::ResourceExhaustedError(absl::StrCat(
+      "the limit max_bytes_held is ", max_bytes_held,
+      share == Share::kNew ? ", an eighth of it reserved for calls that wait" : "",
+      ": the coordinator holds ", held, " bytes, ", kind_held, " of them for ",
+      MemoryKindName(kind), ", and this request needs ", bytes, " more for ",
+      MemoryKindName(kind)));
+}
+
+// The part of one shard. Confined to the thread that has the shard; outlives every Charge on it.
+class Tally {
+ public:
+  explicit Tally(std::shared_ptr<MemoryAccount> account) : account_(std::move(account)) {}
+  ~Tally() { Publish(); }
+  Tally(const Tally&) = delete;
+  Tally& operator=(const Tally&) = delete;
+
+  void Add(MemoryKind kind, int64_t bytes) {
+    pending_by_kind_[static_cast<int>(kind)] += bytes;
+    pending_ += bytes;
+    changed_ |= 1u << static_cast<int>(kind);
+  }
+  // Moves the charges to the account, at the end of each step. Cheap when nothing changed.
+  void Publish() {
+    for (; changed_ != 0; changed_ &= changed_ - 1) {
+      const int kind = __builtin_ctz(changed_);
+      const int64_t bytes = std::exchange(pending_by_kind_[kind], 0);
+      if (bytes != 0) account_->Add(static_cast<MemoryKind>(kind), bytes);
+    }
+    pending_ = 0;
+  }
+
+  // The bytes of all shards, this step included.
+  int64_t held() const { return account_->held() + pending_; }
+  int64_t held(MemoryKind kind) const {
+    return account_->held(kind) + pending_by_kind_[static_cast<int>(kind)];
+  }
+  bool HasRoom(int64_t bytes, int64_t max_bytes_held, Share share) const {
+    return held() + bytes <= Ceiling(max_bytes_held, share);
+  }
+  // Errors: RESOURCE_EXHAUSTED (names the limit, its value, the kind and the bytes held).
+  absl::Status CheckRoom(MemoryKind kind, int64_t bytes, int64_t max_bytes_held,
+                         Share share) const {
+    if (HasRoom(bytes, max_bytes_held, share)) return absl::OkStatus();
+    return OverMaxBytesHeld(max_bytes_held, share, held(), kind, held(kind), bytes);
+  }
+
+  const std::shared_ptr<MemoryAccount>& account() const { return account_; }
+
+ private:
+  const std::shared_ptr<MemoryAccount> account_;
+  std::array<int64_t, kMemoryKindCount> pending_by_kind_{};
+  int64_t pending_ = 0;
+  uint32_t changed_ = 0;  // a bit for each kind
+};
+
+// The charge of one container. It is given back when the container is destroyed.
+class Charge {
+ public:
+  Charge() = default;
+  Charge(Tally& tally, MemoryKind kind, int64_t bytes = 0) : tally_(&tally), kind_(kind) {
+    Add(bytes);
+  }
+  Charge(Charge&& other) noexcept { *this = std::move(other); }
+  Charge& operator=(Charge&& other) noexcept {
+    if (this == &other) return *this;
+    Set(0);
+    tally_ = std::exchange(other.tally_, nullptr);
+    kind_ = other.kind_;
+    bytes_ = std::exchange(other.bytes_, 0);
+    return *this;
+  }
+  ~Charge() { Set(0); }
+
+  // Without a tally (a default Charge) nothing is charged.
+  void Add(int64_t bytes) {
+    if (tally_ == nullptr || bytes == 0) return;
+    tally_->Add(kind_, bytes);
+    bytes_ += bytes;
+  }
+  void Set(int64_t bytes) { Add(bytes - bytes_); }
+  int64_t bytes() const { return bytes_; }
+
+ private:
+  Tally* tally_ = nullptr;
+  MemoryKind kind_ = MemoryKind::kGroups;
+  int64_t bytes_ = 0;
+};
+
+// Like Charge, but directly on the account, for objects that any thread may hold.
+class SharedCharge {
+ public:
+  SharedCharge(MemoryAccount& account, MemoryKind kind, int64_t bytes = 0)
+      : account_(account), kind_(kind) {
+    Set(bytes);
+  }
+  ~SharedCharge() { Set(0); }
+  SharedCharge(const SharedCharge&) = delete;
+  SharedCharge& operator=(const SharedCharge&) = delete;
+
+  void Set(int64_t bytes) {
+    if (bytes == bytes_) return;
+    account_.Add(kind_, bytes - bytes_);
+    bytes_ = bytes;
+  }
+  int64_t bytes() const { return bytes_; }
+
+ private:
+  MemoryAccount& account_;
+  const MemoryKind kind_;
+  int64_t bytes_ = 0;
+};
+
+// --- Estimates. A block of malloc costs 8 bytes and is rounded up to 16.
+
+inline int64_t BlockCost(size_t bytes) { return static_cast<int64_t>((bytes + 8 + 15) & ~size_t{15}); }
+// The memory of a string beyond its own object. A short string needs none.
+inline int64_t CostOf(const std::string& text) {
+  return text.size() < 16 ? 0 : BlockCost(text.size() + 1);
+}
+inline int64_t CostOf(const std::vector<std::string>& texts) {
+  if (texts.empty()) return 0;
+  int64_t cost = BlockCost(texts.size() * sizeof(std::string));
+  for (const std::string& text : texts) cost += CostOf(text);
+  return cost;
+}
+// A node of std::map, std::set or std::list that holds a T.
+template <typename T>
+constexpr int64_t NodeCost() {
+  return static_cast<int64_t>((sizeof(T) + 32 + 8 + 15) & ~size_t{15});
+}
+// A slot of absl::flat_hash_map or absl::btree for a T, if the table is half full.
+template <typename T>
+constexpr int64_t SlotCost() {
+  return static_cast<int64_t>(2 * sizeof(T) + 2);
+}
+inline int64_t CostOf(const std::map<std::string, std::string>& texts) {
+  int64_t cost = 0;
+  for (const auto& [key, value] : texts) {
+    cost += NodeCost<std::pair<std::string, std::string>>() + CostOf(key) + CostOf(value);
+  }
+  return cost;
+}
+
+}  // namespace cohort::coordinator
+
+#endif  // COHORT_COORDINATOR_CORE_INTERFACE_MEMORY_ACCOUNT_H_

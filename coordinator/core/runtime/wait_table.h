@@ -1,0 +1,111 @@
+// The parked calls of a shard: the owner, the begin and the deadline of each.
+#ifndef COHORT_COORDINATOR_CORE_RUNTIME_WAIT_TABLE_H_
+#define COHORT_COORDINATOR_CORE_RUNTIME_WAIT_TABLE_H_
+
+#include <utility>
+#include <vector>
+
+#include "absl/container/btree_set.h"
+#include "absl/container/flat_hash_map.h"
+#include "base/clock.h"
+#include "coordinator/core/interface/memory_account.h"
+#include "coordinator/core/interface/reply.h"
+#include "coordinator/core/runtime/step.h"
+
+namespace cohort::coordinator {
+
+// A part of the state machine in which calls wait. It keeps its own list of those calls; the table
+// knows only the owner of each call.
+class WaitOwner {
+ public:
+  // Removes the call from the list and does not answer it: the caller is gone, or another part has
+  // answered the call.
+  virtual void Forget(Step& step, CallId id) = 0;
+  // Removes the call, whose wait has ended, from the list and answers it.
+  virtual void TimeOut(Step& step, CallId id) = 0;
+  // Fills group, member, rank, operation and waits_on, for people.
+  virtual void Explain(CallId id, ParkedCall& parked) const = 0;
+
+ protected:
+  ~WaitOwner() = default;
+};
+
+class WaitTable {
+ public:
+  // The memory of a parked call in the state machine: its entries in this table, in its owner and
+  // in the engine. The service charges gRPC's memory for it.
+  static constexpr int64_t kParkedCallCost = 400;
+
+  explicit WaitTable(Tally& tally) : charge_(tally, MemoryKind::kCalls) {}
+
+  struct Entry {
+    WaitOwner* owner = nullptr;
+    Instant since;
+    Instant deadline;
+  };
+
+  void Park(CallId id, WaitOwner* owner, Instant since, Instant deadline) {
+    waits_[id] = Entry{owner, since, deadline};
+    deadlines_.insert({deadline, id});
+    charge_.Add(kParkedCallCost);
+  }
+  // The owner has answered or dropped the call. Unknown ids are fine.
+  void Done(CallId id) {
+    auto it = waits_.find(id);
+    if (it == waits_.end()) return;
+    deadlines_.erase({it->second.deadline, id});
+    waits_.erase(it);
+    charge_.Add(-kParkedCallCost);
+  }
+  const Entry* Find(CallId id) const {
+    auto it = waits_.find(id);
+    return it == waits_.end() ? nullptr : &it->second;
+  }
+
+  // The caller went away.
+  void Cancel(Step& step, CallId id) {
+    const Entry* entry = Find(id);
+    if (entry == nullptr) return;
+    WaitOwner* owner = entry->owner;
+    Done(id);
+    owner->Forget(step, id);
+  }
+  // Ends the waits whose deadline has passed. An owner may answer other calls meanwhile.
+  void Run(Step& step) {
+    while (!deadlines_.empty() && deadlines_.begin()->first <= step.now()) {
+      const CallId id = deadlines_.begin()->second;
+      WaitOwner* owner = waits_.at(id).owner;
+      Done(id);
+      owner->TimeOut(step, id);
+    }
+  }
+  // Moves all waits back by `by`: their callers have waited that much longer than the core's time
+  // says.
+  void Advance(absl::Duration by) {
+    deadlines_.clear();
+    for (auto& [id, entry] : waits_) {
+      entry.since -= by;
+      entry.deadline -= by;
+      deadlines_.insert({entry.deadline, id});
+    }
+  }
+  Instant Next() const {
+    return deadlines_.empty() ? absl::InfiniteFuture() : deadlines_.begin()->first;
+  }
+  size_t size() const { return waits_.size(); }
+  std::vector<CallId> Ids() const {
+    std::vector<CallId> ids;
+    ids.reserve(waits_.size());
+    for (const auto& [deadline, id] : deadlines_) ids.push_back(id);
+    return ids;
+  }
+
+ private:
+  absl::flat_hash_map<CallId, Entry> waits_;
+  absl::btree_set<std::pair<Instant, CallId>> deadlines_;
+  Charge charge_;
+};
+
+}  // namespace cohort::coordinator
+
+#endif  // COHORT_COORDINATOR_CORE_RUNTIME_WAIT_TABLE_H_

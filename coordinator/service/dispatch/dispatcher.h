@@ -1,0 +1,101 @@
+// Converts request bytes to calls and replies to answer bytes. All services use it, with or without
+// a socket.
+#ifndef COHORT_COORDINATOR_SERVICE_DISPATCH_DISPATCHER_H_
+#define COHORT_COORDINATOR_SERVICE_DISPATCH_DISPATCHER_H_
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "base/id128.h"
+#include "base/threads/mutex.h"
+#include "coordinator/core/interface/call.h"
+#include "coordinator/core/interface/reply.h"
+#include "coordinator/service/codec/message_bytes.h"
+#include "coordinator/service/codec/outgoing_blobs.h"
+#include "coordinator/service/dispatch/call_observer.h"
+#include "coordinator/service/dispatch/method_table.h"
+#include "coordinator/service/engine/engine.h"
+#include "coordinator/service/engine/reply_sink.h"
+#include "google/protobuf/io/zero_copy_stream.h"
+
+namespace cohort::coordinator {
+
+struct DispatcherOptions {
+  absl::Duration max_wait = absl::Hours(1);
+  int64_t max_message_bytes = int64_t{4} << 20;
+};
+
+// The parts of a call that are needed to encode its answer.
+struct Asker {
+  GroupKey key;
+  Id128 session;
+  int page_size = 0;  // of a ListGroups request
+};
+
+// Thread-safe.
+class Dispatcher {
+ public:
+  // `engine` and `observer` (may be null) must outlive it.
+  Dispatcher(const DispatcherOptions& options, Engine& engine, CallObserver* observer);
+  Dispatcher(const Dispatcher&) = delete;
+  Dispatcher& operator=(const Dispatcher&) = delete;
+
+  // Decodes the request of a method that has a decode function. The request has `bytes` bytes.
+  // `time_left` is the time to the caller's deadline. Errors besides those of the method:
+  // RESOURCE_EXHAUSTED (no memory for it).
+  absl::Status Decode(Method method, google::protobuf::io::ZeroCopyInputStream* request,
+                      size_t bytes, absl::Duration time_left, Call* call, Asker* asker);
+  // Encodes the answer of an OK reply. Errors: the status with which the call fails: that of the
+  // reply, or RESOURCE_EXHAUSTED (no memory for the answer).
+  absl::Status Encode(Method method, const Reply& reply, const Asker& asker,
+                      DeliveryContext& context, MessageBytes* message);
+  // Runs a method without a decode function: Limits, Drain, ServerStats.
+  absl::Status Run(Method method, google::protobuf::io::ZeroCopyInputStream* request,
+                   MessageBytes* message);
+
+  DecodeContext MakeDecodeContext(absl::Duration time_left) const;
+
+  // Counts calls in flight; pair OnStarted and OnGone.
+  Instant OnStarted(Method method);
+  void OnHandled(Method method, absl::StatusCode code, Instant started);
+  void OnGone() {
+    // After the last call has gone, this object is not used any more, unless a thread awaits that.
+    if ((active_.load() & kAwaited) != 0) {
+      GoneWhileAwaited();
+    } else if (active_.fetch_sub(kOneCall) == kOneCall + kAwaited) {
+      NotifyIdle();
+    }
+  }
+  int64_t active() const { return active_.load() / kOneCall; }
+  // Waits until no call is in flight. False: calls were left at the end of `timeout`. Only one
+  // thread at a time may call it.
+  bool AwaitIdle(absl::Duration timeout);
+
+  Engine& engine() { return engine_; }
+  OutgoingBlobs& blobs() { return blobs_; }
+  // The measured memory of gRPC and a reactor for a call in progress.
+  static constexpr int64_t kRpcCost = 14 << 10;
+  int64_t max_message_bytes() const { return options_.max_message_bytes; }
+
+ private:
+  // The lowest bit of `active_` is set while a thread waits until no call is in flight.
+  static constexpr int64_t kAwaited = 1;
+  static constexpr int64_t kOneCall = 2;
+  void NotifyIdle();
+  void GoneWhileAwaited();
+
+  const DispatcherOptions options_;
+  Engine& engine_;
+  CallObserver* const observer_;
+  OutgoingBlobs blobs_;
+  std::atomic<int64_t> active_{0};
+  Mutex mutex_;
+  bool idle_ ABSL_GUARDED_BY(mutex_) = false;
+};
+
+}  // namespace cohort::coordinator
+
+#endif  // COHORT_COORDINATOR_SERVICE_DISPATCH_DISPATCHER_H_

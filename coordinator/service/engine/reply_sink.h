@@ -1,0 +1,50 @@
+// The receiver of a reply of the engine.
+#ifndef COHORT_COORDINATOR_SERVICE_ENGINE_REPLY_SINK_H_
+#define COHORT_COORDINATOR_SERVICE_ENGINE_REPLY_SINK_H_
+
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "base/clock.h"
+#include "coordinator/core/interface/reply.h"
+#include "coordinator/service/codec/encode.h"
+
+namespace cohort::coordinator {
+
+// An output that collects the replies of one batch and sends them together.
+class Corked {
+ public:
+  virtual ~Corked() = default;
+  virtual void Flush() = 0;
+};
+
+// The state that the replies of one batch share while one thread delivers them.
+struct DeliveryContext {
+  Instant now;
+  EncodeCache cache;
+  // Flushed when all have been delivered.
+  std::vector<std::shared_ptr<Corked>> corked;
+};
+
+class ReplySink {
+ public:
+  // Runs exactly once for each submitted call, unless Engine::Cancel returned true for it. It runs
+  // on any thread, without a lock of the engine, perhaps inside Engine::Submit. It must not block.
+  // The sink may destroy itself.
+  virtual void OnReply(Reply&& reply, DeliveryContext& context) = 0;
+
+ protected:
+  ~ReplySink() = default;
+};
+
+// A reply and its receiver.
+struct Answer {
+  ReplySink* sink = nullptr;
+  Reply reply;
+};
+using Answers = std::vector<Answer>;
+
+}  // namespace cohort::coordinator
+
+#endif  // COHORT_COORDINATOR_SERVICE_ENGINE_REPLY_SINK_H_

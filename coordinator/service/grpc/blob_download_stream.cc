@@ -1,0 +1,136 @@
+#include "coordinator/service/grpc/blob_download_stream.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/memory/no_memory.h"
+#include "base/rpc/grpc_deadline.h"
+#include "base/rpc/status_conversion.h"
+#include "cohort/v1/messaging.pb.h"
+#include "coordinator/service/grpc/byte_buffer.h"
+#include "grpcpp/support/proto_buffer_reader.h"
+
+namespace cohort::coordinator {
+namespace {
+
+constexpr int64_t kPartBytes = 512 << 10;
+
+}  // namespace
+
+grpc::ServerWriteReactor<grpc::ByteBuffer>* BlobDownloadStream::Start(
+    Dispatcher& dispatcher, grpc::CallbackServerContext* context, const grpc::ByteBuffer* request) {
+  auto* const stream = new BlobDownloadStream(dispatcher);
+  stream->Begin(context, request);
+  return stream;
+}
+
+BlobDownloadStream::BlobDownloadStream(Dispatcher& dispatcher)
+    : dispatcher_(dispatcher),
+      started_(dispatcher.OnStarted(Method::kDownload)),
+      charge_(dispatcher.engine().account(), MemoryKind::kCalls, Dispatcher::kRpcCost) {}
+
+void BlobDownloadStream::Begin(grpc::CallbackServerContext* context,
+                               const grpc::ByteBuffer* request) {
+  const absl::Status read = WithMemory(
+      "cohort.v1.MessagingService/Download", "a request", static_cast<int64_t>(request->Length()),
+      [&] {
+        grpc::ByteBuffer copy(*request);
+        grpc::ProtoBufferReader reader(&copy);
+        v1::DownloadRequest message;
+        if (!reader.status().ok() || !message.ParseFromZeroCopyStream(&reader)) {
+          return absl::InvalidArgumentError("the request is not a DownloadRequest");
+        }
+        offset_ = message.offset();
+        blob_ = message.blob();
+        return absl::OkStatus();
+      });
+  if (!read.ok()) return Complete(read);
+  Call call;
+  {
+    grpc::ByteBuffer again(*request);
+    grpc::ProtoBufferReader reader(&again);
+    const absl::Status status =
+        dispatcher_.Decode(Method::kDownload, &reader, again.Length(),
+                           TimeLeft(context->raw_deadline()), &call, &asker_);
+    if (!status.ok()) return Complete(status);
+  }
+  if (!OutgoingBlobs::IsOutgoing(blob_)) {
+    // Never parked, so a cancelled caller need not be looked after here.
+    dispatcher_.engine().Submit(std::move(call), this);
+    return;
+  }
+  auto content = dispatcher_.blobs().Find(dispatcher_.engine().clock().Now(), asker_.key,
+                                          asker_.session, blob_);
+  if (!content.ok()) return Complete(content.status());
+  Open(*std::move(content));
+}
+
+void BlobDownloadStream::OnReply(Reply&& reply, DeliveryContext& context) {
+  auto* const found = std::get_if<GetBlobReply>(&reply.body);
+  if (!reply.status.ok() || found == nullptr) {
+    return Complete(reply.status.ok() ? absl::InternalError("a blob was answered by something else")
+                                      : EncodeStatus(reply, context.now));
+  }
+  auto content = std::make_shared<BlobContent>();
+  content->size_bytes = found->payload.size();
+  content->parts.push_back(std::move(found->payload));
+  Open(std::move(content));
+}
+
+void BlobDownloadStream::Open(std::shared_ptr<const BlobContent> content) {
+  if (offset_ > content->size_bytes) {
+    return Complete(absl::OutOfRangeError("offset: is behind the end of the blob"));
+  }
+  content_ = std::move(content);
+  part_offset_ = offset_;
+  while (part_ < content_->parts.size() && part_offset_ >= content_->parts[part_].size()) {
+    part_offset_ -= content_->parts[part_++].size();
+  }
+  WriteNext();
+}
+
+void BlobDownloadStream::WriteNext() {
+  if (offset_ >= content_->size_bytes) {
+    dispatcher_.blobs().Downloaded(blob_);
+    return Complete(absl::OkStatus());
+  }
+  const Payload& payload = content_->parts[part_];
+  const int64_t size = std::min(kPartBytes, payload.size() - part_offset_);
+  v1::DownloadResponse head;
+  head.set_offset(offset_);
+  MessageBytes message;
+  // The `data` field by hand, so that its bytes are not copied.
+  std::string header = head.SerializeAsString();
+  AppendFieldHeader(v1::DownloadResponse::kDataFieldNumber, static_cast<size_t>(size), &header);
+  message.Append(std::move(header));
+  message.AppendShared(content_,
+                       absl::string_view(payload.bytes())
+                           .substr(static_cast<size_t>(part_offset_), static_cast<size_t>(size)));
+  offset_ += size;
+  part_offset_ += size;
+  while (part_ < content_->parts.size() && part_offset_ >= content_->parts[part_].size()) {
+    part_offset_ = 0;
+    ++part_;
+  }
+  message_ = ToByteBuffer(message);
+  StartWrite(&message_);
+}
+
+void BlobDownloadStream::OnWriteDone(bool ok) {
+  message_.Clear();
+  if (!ok) return Complete(absl::CancelledError("the caller went away"));
+  WriteNext();
+}
+
+void BlobDownloadStream::Complete(const absl::Status& status) {
+  dispatcher_.OnHandled(Method::kDownload, status.code(), started_);
+  Finish(ToGrpcStatus(status));
+}
+
+void BlobDownloadStream::OnDone() {
+  Dispatcher& dispatcher = dispatcher_;
+  delete this;
+  dispatcher.OnGone();
+}
+
+}  // namespace cohort::coordinator

@@ -1,0 +1,81 @@
+#include "coordinator/service/grpc/unary_call.h"
+
+#include <utility>
+
+#include "base/rpc/grpc_deadline.h"
+#include "base/rpc/status_conversion.h"
+#include "coordinator/service/grpc/byte_buffer.h"
+#include "grpcpp/support/proto_buffer_reader.h"
+
+namespace cohort::coordinator {
+
+grpc::ServerUnaryReactor* UnaryCall::Start(Dispatcher& dispatcher, Method method,
+                                           grpc::CallbackServerContext* context,
+                                           const grpc::ByteBuffer* request,
+                                           grpc::ByteBuffer* response) {
+  auto* const call = new UnaryCall(dispatcher, method, response);
+  // gRPC deletes nothing before this function has returned, even when the call is finished in here.
+  call->Handle(context, request);
+  return call;
+}
+
+UnaryCall::UnaryCall(Dispatcher& dispatcher, Method method, grpc::ByteBuffer* response)
+    : dispatcher_(dispatcher),
+      method_(method),
+      started_(dispatcher.OnStarted(method)),
+      response_(response),
+      charge_(dispatcher.engine().account(), MemoryKind::kCalls, Dispatcher::kRpcCost) {}
+
+void UnaryCall::Handle(grpc::CallbackServerContext* context, const grpc::ByteBuffer* request) {
+  // The buffer is not really const. It is emptied below, so that a parked call does not keep its
+  // request.
+  auto* const bytes = const_cast<grpc::ByteBuffer*>(request);
+  Call call;
+  absl::Status status;
+  {
+    grpc::ProtoBufferReader reader(bytes);
+    if (!reader.status().ok()) {
+      status = absl::InternalError("the request could not be read");
+    } else if (GetMethod(method_).decode == nullptr) {
+      MessageBytes message;
+      status = dispatcher_.Run(method_, &reader, &message);
+      if (status.ok()) *response_ = ToByteBuffer(message);
+      return Complete(status);
+    } else {
+      status = dispatcher_.Decode(method_, &reader, bytes->Length(),
+                                  TimeLeft(context->raw_deadline()), &call, &asker_);
+    }
+  }
+  bytes->Clear();
+  if (!status.ok()) return Complete(status);
+  dispatcher_.engine().Submit(std::move(call), this, &handle_);
+}
+
+void UnaryCall::OnReply(Reply&& reply, DeliveryContext& context) {
+  MessageBytes message;
+  const absl::Status status = dispatcher_.Encode(method_, reply, asker_, context, &message);
+  if (status.ok()) {
+    charge_.Set(Dispatcher::kRpcCost + static_cast<int64_t>(message.own_size()));
+    *response_ = ToByteBuffer(message);
+  }
+  Complete(status);
+}
+
+void UnaryCall::Complete(const absl::Status& status) {
+  dispatcher_.OnHandled(method_, status.code(), started_);
+  Finish(ToGrpcStatus(status));
+}
+
+void UnaryCall::OnCancel() {
+  if (dispatcher_.engine().Cancel(handle_)) {
+    Complete(absl::CancelledError("the caller went away"));
+  }
+}
+
+void UnaryCall::OnDone() {
+  Dispatcher& dispatcher = dispatcher_;
+  delete this;
+  dispatcher.OnGone();
+}
+
+}  // namespace cohort::coordinator

@@ -1,0 +1,202 @@
+#include "coordinator/service/grpc/watch_server_stream.h"
+
+#include <atomic>
+#include <utility>
+
+#include "base/memory/no_memory.h"
+#include "base/rpc/grpc_deadline.h"
+#include "base/rpc/status_conversion.h"
+#include "cohort/v1/group.pb.h"
+#include "coordinator/service/grpc/byte_buffer.h"
+#include "grpcpp/support/proto_buffer_reader.h"
+
+namespace cohort::coordinator {
+namespace {
+
+// Names of attached streams, unique in the process.
+std::atomic<int64_t> g_last_stream{0};
+
+// A sink for replies that no caller needs.
+class IgnoringSink final : public ReplySink {
+ public:
+  void OnReply(Reply&&, DeliveryContext&) override {}
+};
+
+ReplySink* Ignore() {
+  static IgnoringSink* const kSink = new IgnoringSink;
+  return kSink;
+}
+
+// Whether a WatchGroupRequest asks to stand for its member. Parsed a second time: streams are few.
+bool WantsAttach(const grpc::ByteBuffer& request) {
+  grpc::ByteBuffer copy(request);
+  grpc::ProtoBufferReader reader(&copy);
+  v1::WatchGroupRequest message;
+  return reader.status().ok() && message.ParseFromZeroCopyStream(&reader) && message.attach();
+}
+
+}  // namespace
+
+grpc::ServerWriteReactor<grpc::ByteBuffer>* WatchServerStream::Start(
+    Dispatcher& dispatcher, Method method, grpc::CallbackServerContext* context,
+    const grpc::ByteBuffer* request) {
+  auto* const stream = new WatchServerStream(dispatcher, method);
+  stream->Begin(context, request);
+  return stream;
+}
+
+WatchServerStream::WatchServerStream(Dispatcher& dispatcher, Method method)
+    : dispatcher_(dispatcher),
+      method_(method),
+      started_(dispatcher.OnStarted(method)),
+      charge_(dispatcher.engine().account(), MemoryKind::kCalls, Dispatcher::kRpcCost),
+      output_(dispatcher.engine().account(), MemoryKind::kOutput) {}
+
+void WatchServerStream::Begin(grpc::CallbackServerContext* context,
+                              const grpc::ByteBuffer* request) {
+  absl::Status status = absl::InternalError("the request could not be read");
+  {
+    grpc::ByteBuffer copy(*request);
+    grpc::ProtoBufferReader reader(&copy);
+    if (reader.status().ok()) {
+      status = dispatcher_.Decode(method_, &reader, copy.Length(), TimeLeft(context->raw_deadline()),
+                                  &call_, &asker_);
+    }
+  }
+  bool attach = false;
+  if (status.ok() && method_ == Method::kWatchGroup) {
+    status = WithMemory("cohort.v1.GroupService/WatchGroup", "a request",
+                        static_cast<int64_t>(request->Length()), [&] {
+                          attach = WantsAttach(*request);
+                          return absl::OkStatus();
+                        });
+  }
+  if (!status.ok()) return Complete(status);
+  // Receipts are acknowledged by the first step alone.
+  if (!attach) {
+    StartSendInitialMetadata();
+    return;
+  }
+  stream_ = g_last_stream.fetch_add(1) + 1;
+  attaching_ = true;
+  Call call;
+  call.caller = call_.caller;
+  call.body = AttachCall{stream_, false};
+  Submit(std::move(call));
+}
+
+void WatchServerStream::Step() {
+  Call call = call_;
+  call_.caller.acknowledged.clear();
+  Submit(std::move(call));
+}
+
+void WatchServerStream::Submit(Call call) {
+  bool cancelled = false;
+  {
+    MutexLock lock(&mutex_);
+    cancelled = cancelled_;
+    waiting_ = !cancelled;
+  }
+  if (cancelled) return CallerWent();
+  CallHandle handle;
+  dispatcher_.engine().Submit(std::move(call), this, &handle);
+  {
+    MutexLock lock(&mutex_);
+    handle_ = handle;
+    cancelled = cancelled_;
+  }
+  // OnCancel may have come in between and not have known the handle. Handles are never reused, so
+  // if the reply was faster, this finds nothing.
+  if (cancelled && dispatcher_.engine().Cancel(handle)) {
+    CallerWent();
+  }
+}
+
+void WatchServerStream::OnReply(Reply&& reply, DeliveryContext& context) {
+  bool cancelled = false;
+  {
+    MutexLock lock(&mutex_);
+    waiting_ = false;
+    cancelled = cancelled_;
+  }
+  if (attaching_) {
+    attaching_ = false;
+    if (!reply.status.ok()) {
+      stream_ = 0;
+      return Complete(EncodeStatus(reply, context.now));
+    }
+    if (cancelled) return CallerWent();
+    // The first step is taken in the reaction to this. It also shows the caller that the watch
+    // stands.
+    StartSendInitialMetadata();
+    return;
+  }
+  if (cancelled) return CallerWent();
+  MessageBytes message;
+  const absl::Status status = dispatcher_.Encode(method_, reply, asker_, context, &message);
+  if (!status.ok()) return Complete(status);
+  const auto size = static_cast<int64_t>(message.own_size());
+  const absl::Status room =
+      dispatcher_.engine().CheckRoom(MemoryKind::kOutput, size, Share::kGoingOn);
+  if (!room.ok()) return Complete(room);
+  output_.Set(size);
+  if (const auto* group = std::get_if<WatchGroupReply>(&reply.body)) {
+    std::get<WatchGroupCall>(call_.body).from_revision = group->revision;
+    last_ = group->closed;
+  } else if (const auto* keys = std::get_if<WatchKeysReply>(&reply.body)) {
+    std::get<WatchKeysCall>(call_.body).from_revision = keys->revision;
+  }
+  message_ = ToByteBuffer(message);
+  StartWrite(&message_);
+}
+
+void WatchServerStream::OnSendInitialMetadataDone(bool ok) {
+  if (!ok) return CallerWent();
+  Step();
+}
+
+void WatchServerStream::OnWriteDone(bool ok) {
+  message_.Clear();
+  output_.Set(0);
+  if (!ok) return CallerWent();
+  if (last_) return Complete(absl::OkStatus());
+  Step();
+}
+
+void WatchServerStream::OnCancel() {
+  CallHandle handle;
+  {
+    MutexLock lock(&mutex_);
+    cancelled_ = true;
+    if (waiting_) handle = handle_;
+  }
+  if (dispatcher_.engine().Cancel(handle)) {
+    CallerWent();
+  }
+}
+
+void WatchServerStream::CallerWent() {
+  by_us_ = false;
+  Complete(absl::CancelledError("the caller went away"));
+}
+
+void WatchServerStream::Complete(const absl::Status& status) {
+  if (stream_ != 0) {
+    Call call;
+    call.caller = call_.caller;
+    call.caller.acknowledged.clear();
+    call.body = AttachCall{stream_, true, by_us_};
+    dispatcher_.engine().Submit(std::move(call), Ignore());
+  }
+  dispatcher_.OnHandled(method_, status.code(), started_);
+  Finish(ToGrpcStatus(status));
+}
+
+void WatchServerStream::OnDone() {
+  Dispatcher& dispatcher = dispatcher_;
+  delete this;
+  dispatcher.OnGone();
+}
+
+}  // namespace cohort::coordinator

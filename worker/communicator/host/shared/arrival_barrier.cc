@@ -1,0 +1,161 @@
+#include "worker/communicator/host/shared/arrival_barrier.h"
+
+#include <atomic>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "worker/communicator/mismatch.h"
+
+namespace cohort::worker {
+namespace {
+
+static_assert(HostSpace::kMaxRanks <= CollectiveKey::kMaxRanks);
+
+// The step of ranks that follow a root; the steps of collectives are below it.
+constexpr int kFollows = 7;
+
+}  // namespace
+
+ArrivalBarrier::ArrivalBarrier(const HostSpace& space, const FutexWaiter& waiter,
+                               const std::vector<int>& names, int rank)
+    : space_(space), waiter_(waiter), names_(names), rank_(rank) {}
+
+absl::Status ArrivalBarrier::ArriveAndWait(const FlatCall& call, int stage, Instant deadline) {
+  if (waiter_.poisoned()) return waiter_.CauseOfPoison();
+  if (sequence_ + 1 > compared_ + kMaxLead) {
+    COHORT_RETURN_IF_ERROR(CatchUp(sequence_ + 1 - kMaxLead, call, deadline));
+  }
+  Arrive(call, stage);
+  // At least one of the last ranks to arrive sees that all are here.
+  if (waiter_.SomebodySleeps() && AllHere(sequence_)) waiter_.WakeAllNow();
+  COHORT_RETURN_IF_ERROR(AwaitAll(sequence_, call, deadline));
+  PrefetchToWrite(&space_.line(rank_, sequence_ + 1));
+  if (compared_ + 1 < sequence_) COHORT_RETURN_IF_ERROR(CatchUp(sequence_ - 1, call, deadline));
+  compared_ = sequence_;
+  const std::optional<int> different = FirstDifferent(sequence_);
+  if (!different.has_value()) return absl::OkStatus();
+  // A rank that follows has gone on and does not get this error now, so it has no mark.
+  if (SomebodyFollows(sequence_)) return Differ(sequence_, 0, *different);
+  return MismatchError(Describe(space_.line(0, sequence_).key), *different,
+                       Describe(space_.line(*different, sequence_).key));
+}
+
+absl::Status ArrivalBarrier::Follow(const FlatCall& call, int root, Instant deadline) {
+  if (waiter_.poisoned()) return waiter_.CauseOfPoison();
+  if (sequence_ + 1 > compared_ + kMaxLead) {
+    COHORT_RETURN_IF_ERROR(CatchUp(sequence_ + 1 - kMaxLead, call, deadline));
+  }
+  Arrive(call, kFollows);
+  // Another rank may wait for this rank alone.
+  if (waiter_.SomebodySleeps()) waiter_.WakeAllNow();
+  PrefetchToWrite(&space_.line(rank_, sequence_ + 1));
+  if (rank_ == root) return absl::OkStatus();
+  const auto root_here = [&] { return Here(root, sequence_); };
+  if (!waiter_.Glance(root_here)) {
+    RankSet missing;
+    missing.Add(names_[static_cast<size_t>(root)]);
+    const absl::Status status = waiter_.Await(root_here, deadline, [&] { return missing; });
+    if (absl::IsDeadlineExceeded(status)) return GiveUp(missing, call);
+    if (!status.ok()) return status;
+  }
+  return space_.line(root, sequence_).key == space_.line(rank_, sequence_).key
+             ? absl::OkStatus()
+             : Differ(sequence_, root, rank_);
+}
+
+void ArrivalBarrier::Drain(Instant deadline) const {
+  if (compared_ == sequence_) return;
+  waiter_
+      .Await([this] { return AllHere(sequence_); }, deadline, [this] { return Missing(sequence_); })
+      .IgnoreError();
+}
+
+void ArrivalBarrier::Arrive(const FlatCall& call, int stage) {
+  ++sequence_;
+  ArrivalLine& own = space_.line(rank_, sequence_);
+  own.key = KeyOf(call, stage);
+  own.sequence.store(sequence_, std::memory_order_release);
+}
+
+absl::Status ArrivalBarrier::CatchUp(uint64_t last, const FlatCall& call, Instant deadline) {
+  // Compares every sequence number at which all ranks have arrived: reading many lines takes hardly
+  // longer than one.
+  while (compared_ < last || (compared_ < sequence_ && AllHere(compared_ + 1))) {
+    const uint64_t sequence = compared_ + 1;
+    COHORT_RETURN_IF_ERROR(AwaitAll(sequence, call, deadline));
+    compared_ = sequence;
+    const std::optional<int> different = FirstDifferent(sequence);
+    // Only the first of several mismatches is reported.
+    if (!different.has_value() || !deferred_error_.ok()) continue;
+    // Skips a mismatch that this rank's own call has returned.
+    const ArrivalLine& own = space_.line(rank_, sequence);
+    if (own.key.step() != kFollows) continue;
+    const int root = own.key.root();
+    if (root < space_.ranks() && space_.line(root, sequence).key != own.key) continue;
+    deferred_error_ =
+        absl::InvalidArgumentError(absl::StrCat("a call before this one, which was done itself: ",
+                                                Differ(sequence, 0, *different).message()));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ArrivalBarrier::AwaitAll(uint64_t sequence, const FlatCall& call,
+                                      Instant deadline) const {
+  for (int rank = 0; rank < space_.ranks(); ++rank) {
+    if (waiter_.Glance([&] { return Here(rank, sequence); })) continue;
+    const absl::Status status = waiter_.Await([&] { return AllHere(sequence); }, deadline,
+                                              [&] { return Missing(sequence); });
+    if (absl::IsDeadlineExceeded(status)) return GiveUp(Missing(sequence), call);
+    if (!status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+bool ArrivalBarrier::AllHere(uint64_t sequence) const {
+  for (int rank = 0; rank < space_.ranks(); ++rank) {
+    if (!Here(rank, sequence)) return false;
+  }
+  return true;
+}
+
+RankSet ArrivalBarrier::Missing(uint64_t sequence) const {
+  RankSet missing;
+  for (int rank = 0; rank < space_.ranks(); ++rank) {
+    if (!Here(rank, sequence)) missing.Add(names_[static_cast<size_t>(rank)]);
+  }
+  return missing;
+}
+
+std::optional<int> ArrivalBarrier::FirstDifferent(uint64_t sequence) const {
+  const ArrivalLine& first = space_.line(0, sequence);
+  for (int rank = 1; rank < space_.ranks(); ++rank) {
+    if (space_.line(rank, sequence).key != first.key) return rank;
+  }
+  return std::nullopt;
+}
+
+bool ArrivalBarrier::SomebodyFollows(uint64_t sequence) const {
+  for (int rank = 0; rank < space_.ranks(); ++rank) {
+    if (space_.line(rank, sequence).key.step() == kFollows) return true;
+  }
+  return false;
+}
+
+absl::Status ArrivalBarrier::Differ(uint64_t sequence, int one, int other) const {
+  const std::string first = Describe(space_.line(one, sequence).key);
+  const std::string second = Describe(space_.line(other, sequence).key);
+  return absl::InvalidArgumentError(
+      absl::StrCat("ranks called different things: rank ", names_[static_cast<size_t>(one)], " ",
+                   first, "; rank ", names_[static_cast<size_t>(other)], " ", second,
+                   first == second ? ", of another shape" : ""));
+}
+
+absl::Status ArrivalBarrier::GiveUp(const RankSet& missing, const FlatCall& call) const {
+  const std::string text =
+      absl::StrCat(Describe(call), ": rank ", missing.ToString(), " did not come");
+  waiter_.SetPoison(absl::StrCat("rank ", names_[static_cast<size_t>(rank_)], " gave up ", text));
+  return absl::DeadlineExceededError(text);
+}
+
+}  // namespace cohort::worker

@@ -1,0 +1,98 @@
+// A barrier of ranks that share memory. It compares their calls and names the ranks that do not
+// come.
+#ifndef COHORT_WORKER_COMMUNICATOR_HOST_SHARED_ARRIVAL_BARRIER_H_
+#define COHORT_WORKER_COMMUNICATOR_HOST_SHARED_ARRIVAL_BARRIER_H_
+
+#include <cstdint>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "base/clock.h"
+#include "base/collective/collective.h"
+#include "base/rank_set.h"
+#include "worker/communicator/host/shared/futex_waiter.h"
+#include "worker/communicator/host/shared/host_space.h"
+
+namespace cohort::worker {
+
+// One rank's side. A rank that arrives at sequence number t no longer reads data of earlier
+// numbers, and has compared the calls of all ranks up to number t - kMaxLead. So a line may be
+// rewritten 2 * kMaxLead numbers later, and nothing is ever reset.
+class ArrivalBarrier {
+ public:
+  // The arguments outlive the barrier. `names`: the ranks' numbers in errors, by rank.
+  ArrivalBarrier(const HostSpace& space, const FutexWaiter& waiter, const std::vector<int>& names,
+                 int rank);
+
+  // The data that this rank brings to its next barrier: ArrivalLine::kDataBytes bytes.
+  char* own_data() const { return space_.line(rank_, sequence_ + 1).data; }
+  // The data that a rank brought to the last barrier. It stays until this rank comes to the next
+  // one.
+  const char* data(int rank) const { return space_.line(rank, sequence_).data; }
+
+  // Waits until all ranks have arrived at this sequence number. `stage` distinguishes the barriers
+  // of one operation. Writes before the barrier are visible to all ranks after it.
+  //
+  // Errors: INVALID_ARGUMENT (the ranks called different collectives; all ranks get it),
+  // DEADLINE_EXCEEDED (names the ranks that did not come, and poisons the space), ABORTED (the
+  // cause of the poison).
+  absl::Status ArriveAndWait(const FlatCall& call, int stage, Instant deadline);
+
+  // Waits until `root` has arrived at this sequence number; the root does not wait. A rank that is
+  // kMaxLead numbers ahead first waits for the ranks behind it. The other ranks' calls are compared
+  // at a later number: see TakeDeferredError.
+  //
+  // Errors: INVALID_ARGUMENT without the mark (this rank and the root called different
+  // collectives); others as ArriveAndWait.
+  absl::Status Follow(const FlatCall& call, int root, Instant deadline);
+  // Returns, once, a mismatch at an earlier sequence number that this rank had already left
+  // (INVALID_ARGUMENT).
+  absl::Status TakeDeferredError() {
+    return deferred_error_.ok() ? absl::OkStatus()
+                                : std::exchange(deferred_error_, absl::OkStatus());
+  }
+
+  // Waits until all ranks have arrived at this rank's last sequence number, until they cannot any
+  // more, or until `deadline`.
+  void Drain(Instant deadline) const;
+
+  // The number of barriers that this rank has arrived at.
+  uint64_t sequence() const { return sequence_; }
+
+ private:
+  // How many barriers a rank that follows may be ahead of others.
+  static constexpr uint64_t kMaxLead = HostSpace::kLines / 2;
+
+  bool Here(int rank, uint64_t sequence) const {
+    return space_.line(rank, sequence).sequence.load(std::memory_order_acquire) == sequence;
+  }
+  bool AllHere(uint64_t sequence) const;
+  RankSet Missing(uint64_t sequence) const;
+
+  void Arrive(const FlatCall& call, int stage);
+  // Compares the calls of all ranks at the sequence numbers that it has not compared yet, up to
+  // `last`, and waits for the ranks. Goes on past `last` while all ranks have come.
+  absl::Status CatchUp(uint64_t last, const FlatCall& call, Instant deadline);
+  absl::Status AwaitAll(uint64_t sequence, const FlatCall& call, Instant deadline) const;
+  // Returns the first rank whose call at `sequence` differs from rank 0's; absent: all are equal.
+  // All ranks have arrived at `sequence`.
+  std::optional<int> FirstDifferent(uint64_t sequence) const;
+  // Whether a rank came to Follow, which does not wait for all ranks.
+  bool SomebodyFollows(uint64_t sequence) const;
+  absl::Status Differ(uint64_t sequence, int one, int other) const;
+  absl::Status GiveUp(const RankSet& missing, const FlatCall& call) const;
+
+  const HostSpace& space_;
+  const FutexWaiter& waiter_;
+  const std::vector<int>& names_;
+  const int rank_;
+  uint64_t sequence_ = 0;
+  uint64_t compared_ = 0;  // up to this sequence number
+  absl::Status deferred_error_;
+};
+
+}  // namespace cohort::worker
+
+#endif  // COHORT_WORKER_COMMUNICATOR_HOST_SHARED_ARRIVAL_BARRIER_H_

@@ -1,0 +1,109 @@
+// How a rank waits for a change that another rank makes in shared memory: it looks, then sleeps.
+// Poison wakes all ranks when the communicator ends.
+#ifndef COHORT_WORKER_COMMUNICATOR_HOST_SHARED_FUTEX_WAITER_H_
+#define COHORT_WORKER_COMMUNICATOR_HOST_SHARED_FUTEX_WAITER_H_
+
+#include <atomic>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "base/clock.h"
+#include "base/rank_set.h"
+#include "worker/communicator/host/shared/host_space.h"
+#include "worker/communicator/wait_log.h"
+
+namespace cohort::worker {
+
+// A full fence: a store before it and a load after it are not reordered. GCC's ThreadSanitizer does
+// not know fences; there, an atomic operation that is a fence on the machine replaces it.
+inline void FullFence() {
+#if defined(__SANITIZE_THREAD__)
+  static std::atomic<int> nothing{0};
+  nothing.fetch_add(0, std::memory_order_seq_cst);
+#else
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+#endif
+}
+
+// Fetches the cache line for a later store, while there is something else to do.
+inline void PrefetchToWrite(const void* line) {
+#if defined(__x86_64__)
+  asm volatile("prefetchw %0" : : "m"(*static_cast<const char*>(line)));
+#else
+  __builtin_prefetch(line, 1);
+#endif
+}
+
+// Pauses between two looks. Every look takes the cache line away from the rank that writes it.
+inline void Pause() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+// One rank's waiter. Await and Glance are called by one thread at a time, the other methods by any.
+class FutexWaiter {
+ public:
+  // `space` outlives the waiter. `gives_way`: the rank does not spin before it yields the
+  // processor, as where ranks outnumber processors. `log` (may be null) gets the ranks for which it
+  // sleeps.
+  FutexWaiter(const HostSpace& space, int rank, bool gives_way = false, WaitLog* log = nullptr);
+
+  // Waits until `done`. The rank that makes it true calls SomebodySleeps afterwards. Before each
+  // sleep that is logged, `absent` returns the ranks that have to come, as errors name them.
+  // Errors: ABORTED (the cause of the poison), DEADLINE_EXCEEDED (without a text).
+  absl::Status Await(absl::FunctionRef<bool()> done, Instant deadline,
+                     absl::FunctionRef<RankSet()> absent) const;
+  // Looks at `done` a few times, without the cost of Await. Returns false if it is not true yet.
+  // Looks once if the awaited rank cannot run meanwhile.
+  template <typename Done>
+  bool Glance(const Done& done) const {
+    if (done()) return true;
+    if (gives_way_ || shared_waits_ > 0) return false;
+    for (int look = 1; look < kGlances; ++look) {
+      Pause();
+      if (done()) return true;
+    }
+    return false;
+  }
+
+  // Called after a store. A rank that is awake sees the store; a rank that sleeps has to be woken.
+  bool SomebodySleeps() const {
+    // Either this rank sees the sleeper, or the sleeper sees the store.
+    FullFence();
+    return space_.sleepers().load(std::memory_order_relaxed) != 0;
+  }
+  void WakeNow(int rank) const;
+  void WakeAllNow() const;
+
+  // Ends all present and later waits. The first cause stays.
+  void SetPoison(absl::string_view cause) const;
+  bool poisoned() const {
+    return space_.poison().state.load(std::memory_order_acquire) != Poison::kNone;
+  }
+  // ABORTED with the cause. The space is poisoned.
+  absl::Status CauseOfPoison() const;
+
+ private:
+  static constexpr int kGlances = 30;
+
+  // Stores on which processor this rank runs. True if another rank that is awake was last seen
+  // there: then it cannot run while this one looks.
+  bool SharesProcessor() const;
+  void Sleep(absl::FunctionRef<bool()> done, Instant deadline) const;
+
+  const HostSpace& space_;
+  const int rank_;
+  // Where ranks outnumber processors, a rank that spins keeps the awaited rank from running.
+  const bool gives_way_;
+  // Waits in a row that found another rank on this rank's processor.
+  mutable int shared_waits_ = 0;
+  WaitLog* const log_;
+};
+
+}  // namespace cohort::worker
+
+#endif  // COHORT_WORKER_COMMUNICATOR_HOST_SHARED_FUTEX_WAITER_H_

@@ -1,0 +1,54 @@
+#include "worker/communicator/nccl/agreement/operation_line.h"
+
+#include <array>
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+
+namespace cohort::worker {
+
+OperationLine LineOfReplay(int calls, uint32_t digest) {
+  FlatCall call;
+  call.collective = Collective::kReplay;
+  call.count = calls;
+  call.tag = digest;
+  return LineOf(call);
+}
+
+OperationLine LineOf(const FlatCall& call) {
+  OperationLine line;
+  line.key = KeyOf(call);
+  return line;
+}
+
+bool Same(const OperationLine& a, const OperationLine& b) {
+  return std::memcmp(&a, &b, sizeof(a)) == 0;
+}
+
+std::string Describe(const OperationLine& line) {
+  const uint32_t which = line.registered & (kInputRegistered | kOutputRegistered);
+  const char* const memory = which == 0                   ? ""
+                             : which == kInputRegistered  ? ", registered input"
+                             : which == kOutputRegistered ? ", registered output"
+                                                          : ", registered memory";
+  const uint32_t offset = line.registered >> kOffsetShift;
+  return absl::StrCat(Describe(line.key), line.on_stream != 0 ? " on a stream" : "", memory,
+                      offset == 0 ? "" : absl::StrCat(" at offset digest ", absl::Hex(offset)));
+}
+
+uint64_t Mixed(uint64_t digest, uint64_t number) {
+  // As SplitMix64 mixes; the same in every process, as no hash of the standard library need be.
+  digest = (digest ^ number) + 0x9e3779b97f4a7c15;
+  digest = (digest ^ (digest >> 30)) * 0xbf58476d1ce4e5b9;
+  digest = (digest ^ (digest >> 27)) * 0x94d049bb133111eb;
+  return digest ^ (digest >> 31);
+}
+
+uint64_t Chained(uint64_t chain, const OperationLine& line) {
+  std::array<uint64_t, sizeof(line) / sizeof(uint64_t)> words;
+  std::memcpy(words.data(), &line, sizeof(line));
+  for (const uint64_t word : words) chain = Mixed(chain, word);
+  return chain;
+}
+
+}  // namespace cohort::worker

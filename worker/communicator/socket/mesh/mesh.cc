@@ -1,0 +1,297 @@
+#include "worker/communicator/socket/mesh/mesh.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <list>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "base/rank_set.h"
+#include "base/status_macros.h"
+#include "worker/communicator/socket/mesh/handshake.h"
+#include "worker/communicator/socket/mesh/poll_until.h"
+#include "worker/communicator/socket/mesh/tuning.h"
+
+namespace cohort::worker {
+namespace {
+
+// How many connections of unknown ranks are kept, besides those that are missing. One more, and the
+// oldest is dropped.
+constexpr size_t kMaxPending = 256;
+
+// A connection to a rank below.
+struct Outgoing {
+  int rank = 0;
+  int stream = 0;
+  UniqueFd fd;
+  bool connected = false;
+  bool done = false;
+  Welcome welcome;
+  size_t got = 0;
+};
+
+// A connection whose rank is not known yet.
+struct PendingConnection {
+  UniqueFd fd;
+  Hello hello;
+  size_t got = 0;
+};
+
+bool IsOutOfDescriptors(int error) {
+  return error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM;
+}
+
+absl::Status OutOfDescriptors(absl::string_view operation, int error) {
+  rlimit limit = {};
+  getrlimit(RLIMIT_NOFILE, &limit);
+  return absl::ResourceExhaustedError(
+      absl::StrCat(operation, ": ", strerror(error), "; the limit of open files (RLIMIT_NOFILE) is ",
+                   limit.rlim_cur));
+}
+
+class Builder {
+ public:
+  Builder(const Listener& listener, const MeshOptions& options, Instant deadline)
+      : listener_(listener),
+        options_(options),
+        started_(Clock::Steady().Now()),
+        deadline_(deadline),
+        self_{options.rank, static_cast<int>(options.addresses.size()), options.streams,
+              options.secret} {}
+
+  absl::StatusOr<Mesh> Run();
+
+ private:
+  absl::Status Start(int rank, int stream, const SocketAddress& address);
+  absl::Status Advance(Outgoing& outgoing);
+  absl::Status Say(Outgoing& outgoing);
+  // Returns whether the connection has been accepted or rejected, or has gone.
+  bool Advance(PendingConnection& pending);
+  // Errors: RESOURCE_EXHAUSTED (file descriptors).
+  absl::Status Accept();
+  bool DropSilentConnection();
+  absl::Status Wait();
+  absl::Status GiveUp() const;
+  absl::Status Failed(int rank, absl::string_view why) const {
+    return absl::UnavailableError(absl::StrCat(
+        "rank ", Name(rank), " at ", options_.addresses[static_cast<size_t>(rank)], ": ", why));
+  }
+  int Name(int rank) const {
+    return options_.names.empty() ? rank : options_.names[static_cast<size_t>(rank)];
+  }
+  UniqueFd& slot(int rank, int stream) {
+    return mesh_.streams[static_cast<size_t>(rank)][static_cast<size_t>(stream)];
+  }
+
+  const Listener& listener_;
+  const MeshOptions& options_;
+  const Instant started_;
+  const Instant deadline_;
+  const Membership self_;
+  Mesh mesh_;
+  std::vector<Outgoing> outgoing_;
+  std::list<PendingConnection> pending_;
+  int missing_ = 0;  // connections
+  int rejected_ = 0;
+  std::string last_rejection_;
+  std::vector<pollfd> polled_;
+};
+
+absl::Status Builder::Start(int rank, int stream, const SocketAddress& address) {
+  Outgoing outgoing;
+  outgoing.rank = rank;
+  outgoing.stream = stream;
+  outgoing.fd =
+      UniqueFd(socket(address.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  if (!outgoing.fd.is_open()) {
+    const int error = errno;
+    if (!IsOutOfDescriptors(error)) return Failed(rank, strerror(error));
+    return OutOfDescriptors(absl::StrCat("connecting to rank ", Name(rank)), error);
+  }
+  if (connect(outgoing.fd.get(), address.get(), address.size) != 0 && errno != EINPROGRESS) {
+    return Failed(rank, strerror(errno));
+  }
+  outgoing_.push_back(std::move(outgoing));
+  return absl::OkStatus();
+}
+
+absl::Status Builder::Say(Outgoing& outgoing) {
+  int error = 0;
+  socklen_t size = sizeof(error);
+  getsockopt(outgoing.fd.get(), SOL_SOCKET, SO_ERROR, &error, &size);
+  if (error != 0) return Failed(outgoing.rank, strerror(error));
+  TuneConnection(outgoing.fd.get(), outgoing.stream, options_.link_timeout);
+  const Hello hello = MakeHello(self_, outgoing.rank, outgoing.stream);
+  // The first bytes of a connection always find room.
+  const ssize_t sent = send(outgoing.fd.get(), &hello, sizeof(hello), MSG_NOSIGNAL);
+  if (sent != static_cast<ssize_t>(sizeof(hello))) return Failed(outgoing.rank, strerror(errno));
+  outgoing.connected = true;
+  return absl::OkStatus();
+}
+
+absl::Status Builder::Advance(Outgoing& outgoing) {
+  if (!outgoing.connected) return Say(outgoing);
+  const ssize_t got =
+      recv(outgoing.fd.get(), reinterpret_cast<char*>(&outgoing.welcome) + outgoing.got,
+           sizeof(Welcome) - outgoing.got, 0);
+  if (got == 0) return Failed(outgoing.rank, "closed the connection without an answer");
+  if (got < 0) {
+    if (errno == EAGAIN || errno == EINTR) return absl::OkStatus();
+    return Failed(outgoing.rank, strerror(errno));
+  }
+  outgoing.got += static_cast<size_t>(got);
+  if (outgoing.got < sizeof(Welcome)) return absl::OkStatus();
+  const absl::string_view rejection = RejectionOf(outgoing.welcome, self_);
+  if (!rejection.empty()) return Failed(outgoing.rank, rejection);
+  slot(outgoing.rank, outgoing.stream) = std::move(outgoing.fd);
+  outgoing.done = true;
+  --missing_;
+  return absl::OkStatus();
+}
+
+bool Builder::DropSilentConnection() {
+  const auto silent =
+      std::find_if(pending_.begin(), pending_.end(),
+                   [](const PendingConnection& pending) { return pending.got == 0; });
+  if (silent == pending_.end()) return false;
+  pending_.erase(silent);
+  return true;
+}
+
+absl::Status Builder::Accept() {
+  while (true) {
+    const int fd = accept4(listener_.fd(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    if (fd < 0) {
+      // The connection stays in the queue, so a wait for the next one would end at once.
+      if (!IsOutOfDescriptors(errno)) return absl::OkStatus();
+      const int error = errno;
+      if (DropSilentConnection()) continue;
+      return OutOfDescriptors("accepting the connections of ranks", error);
+    }
+    if (pending_.size() >= kMaxPending + static_cast<size_t>(missing_)) pending_.pop_front();
+    pending_.emplace_back().fd = UniqueFd(fd);
+  }
+}
+
+bool Builder::Advance(PendingConnection& pending) {
+  const ssize_t got = recv(pending.fd.get(), reinterpret_cast<char*>(&pending.hello) + pending.got,
+                           sizeof(Hello) - pending.got, 0);
+  if (got == 0) return true;
+  if (got < 0) return errno != EAGAIN && errno != EINTR;
+  pending.got += static_cast<size_t>(got);
+  // A peer that is not a rank may never send as many bytes as a rank does.
+  const bool other = pending.got >= sizeof(uint64_t) && pending.hello.magic != kHandshakeMagic;
+  if (pending.got < sizeof(Hello) && !other) return false;
+  Answer answer = Judge(pending.hello, self_);
+  UniqueFd* free_slot = nullptr;
+  if (answer == Answer::kWelcome) {
+    free_slot = &slot(static_cast<int>(pending.hello.from), static_cast<int>(pending.hello.stream));
+    if (free_slot->is_open()) answer = Answer::kDuplicate;
+  }
+  const Welcome welcome = MakeWelcome(self_, answer);
+  const ssize_t sent = send(pending.fd.get(), &welcome, sizeof(welcome), MSG_NOSIGNAL);
+  if (answer != Answer::kWelcome) {
+    ++rejected_;
+    last_rejection_ = std::string(Describe(answer));
+    return true;
+  }
+  if (sent != static_cast<ssize_t>(sizeof(welcome))) return true;
+  TuneConnection(pending.fd.get(), static_cast<int>(pending.hello.stream), options_.link_timeout);
+  *free_slot = std::move(pending.fd);
+  --missing_;
+  return true;
+}
+
+absl::Status Builder::GiveUp() const {
+  const absl::Duration timeout = deadline_ - started_;
+  std::vector<std::string> parts;
+  for (const Outgoing& outgoing : outgoing_) {
+    if (outgoing.done) continue;
+    // Most of the ranks below are missed for the same reason; the first is named.
+    parts.push_back(absl::StrCat("rank ", Name(outgoing.rank), " at ",
+                                 options_.addresses[static_cast<size_t>(outgoing.rank)],
+                                 outgoing.connected ? ": did not answer" : ": cannot be reached"));
+    break;
+  }
+  RankSet absent;
+  for (int rank = self_.rank + 1; rank < self_.size; ++rank) {
+    for (const UniqueFd& fd : mesh_.streams[static_cast<size_t>(rank)]) {
+      if (!fd.is_open()) absent.Add(Name(rank));
+    }
+  }
+  if (!absent.empty()) {
+    parts.push_back(absl::StrCat("rank ", absent.ToString(), " did not connect"));
+  }
+  std::string text = absl::StrCat(
+      parts.empty() ? "" : parts[0], parts.size() > 1 ? "; " : "", parts.size() > 1 ? parts[1] : "",
+      " within ", absl::FormatDuration(absl::Trunc(timeout, absl::Milliseconds(1))));
+  if (rejected_ > 0) {
+    absl::StrAppend(&text, " (", rejected_, " others were rejected; the last: ", last_rejection_,
+                    ")");
+  }
+  return absl::DeadlineExceededError(text);
+}
+
+absl::Status Builder::Wait() {
+  polled_.clear();
+  polled_.push_back({listener_.fd(), POLLIN, 0});
+  for (const Outgoing& outgoing : outgoing_) {
+    if (outgoing.done) continue;
+    const short events = outgoing.connected ? POLLIN : POLLOUT;
+    polled_.push_back({outgoing.fd.get(), events, 0});
+  }
+  for (const PendingConnection& pending : pending_)
+    polled_.push_back({pending.fd.get(), POLLIN, 0});
+  return PollUntil(polled_, deadline_) ? absl::OkStatus() : GiveUp();
+}
+
+absl::StatusOr<Mesh> Builder::Run() {
+  mesh_.streams.resize(static_cast<size_t>(self_.size));
+  for (int rank = 0; rank < self_.size; ++rank) {
+    if (rank == self_.rank) continue;
+    mesh_.streams[static_cast<size_t>(rank)].resize(static_cast<size_t>(self_.streams));
+    missing_ += self_.streams;
+  }
+  for (int rank = 0; rank < self_.rank; ++rank) {
+    absl::StatusOr<SocketAddress> address =
+        ResolveAddress(options_.addresses[static_cast<size_t>(rank)]);
+    if (!address.ok()) return Failed(rank, address.status().message());
+    for (int stream = 0; stream < self_.streams; ++stream) {
+      COHORT_RETURN_IF_ERROR(Start(rank, stream, *address));
+    }
+  }
+  while (missing_ > 0) {
+    COHORT_RETURN_IF_ERROR(Wait());
+    size_t at = 0;
+    const bool knocked = polled_[at++].revents != 0;
+    for (Outgoing& outgoing : outgoing_) {
+      if (outgoing.done || polled_[at++].revents == 0) continue;
+      COHORT_RETURN_IF_ERROR(Advance(outgoing));
+    }
+    for (auto it = pending_.begin(); it != pending_.end();) {
+      const bool ready = polled_[at++].revents != 0;
+      it = ready && Advance(*it) ? pending_.erase(it) : std::next(it);
+    }
+    if (knocked) COHORT_RETURN_IF_ERROR(Accept());
+  }
+  return std::move(mesh_);
+}
+
+}  // namespace
+
+absl::StatusOr<Mesh> ConnectMesh(const Listener& listener, const MeshOptions& options,
+                                 Instant deadline) {
+  const int size = static_cast<int>(options.addresses.size());
+  if (options.rank < 0 || options.rank >= size || options.streams < 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("rank ", options.rank, " of ", size, " with ", options.streams, " streams"));
+  }
+  return Builder(listener, options, deadline).Run();
+}
+
+}  // namespace cohort::worker

@@ -1,0 +1,292 @@
+#include "worker/communicator/socket/mesh/mesh.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "worker/communicator/socket/mesh/handshake.h"
+
+namespace cohort::worker {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+constexpr Id128 kSecret = {0x1122334455667788, 0x99AABBCCDDEEFF00};
+
+Instant In(absl::Duration duration) { return Clock::Steady().Now() + duration; }
+Instant Soon() { return In(absl::Seconds(60)); }
+
+class MeshTest : public ::testing::Test {
+ protected:
+  void Listen(int size, const std::string& host = "127.0.0.1") {
+    for (int rank = 0; rank < size; ++rank) {
+      absl::StatusOr<Listener> listener = Listener::Open(host, 0);
+      ASSERT_TRUE(listener.ok()) << listener.status();
+      addresses_.push_back(listener->address());
+      listeners_.push_back(*std::move(listener));
+    }
+  }
+  MeshOptions Options(int rank, int streams = 2) const {
+    MeshOptions options;
+    options.rank = rank;
+    options.addresses = addresses_;
+    options.secret = kSecret;
+    options.streams = streams;
+    return options;
+  }
+  absl::StatusOr<Mesh> Connect(const MeshOptions& options, Instant deadline) const {
+    return ConnectMesh(listeners_[static_cast<size_t>(options.rank)], options, deadline);
+  }
+  // Ranks 0..size-1, each on a thread, while `meanwhile` runs on this one.
+  std::vector<absl::StatusOr<Mesh>> ConnectAll(
+      const std::vector<MeshOptions>& options, const std::function<void()>& meanwhile = [] {}) {
+    std::vector<absl::StatusOr<Mesh>> meshes(options.size());
+    std::vector<std::thread> threads;
+    for (size_t i = 0; i < options.size(); ++i) {
+      threads.emplace_back([&, i] { meshes[i] = Connect(options[i], Soon()); });
+    }
+    meanwhile();
+    for (std::thread& thread : threads) thread.join();
+    return meshes;
+  }
+  UniqueFd Knock(int rank) const {
+    const absl::StatusOr<SocketAddress> address =
+        ResolveAddress(addresses_[static_cast<size_t>(rank)]);
+    UniqueFd fd(socket(address->storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    EXPECT_EQ(connect(fd.get(), address->get(), address->size), 0) << strerror(errno);
+    return fd;
+  }
+
+  std::vector<std::string> addresses_;
+  std::vector<Listener> listeners_;
+};
+
+void Send(const UniqueFd& fd, const void* bytes, size_t count) {
+  EXPECT_EQ(send(fd.get(), bytes, count, MSG_NOSIGNAL), static_cast<ssize_t>(count));
+}
+
+// Returns the answer, until the connection is closed.
+std::string ReadAll(const UniqueFd& fd) {
+  std::string all;
+  char bytes[256];
+  while (true) {
+    const ssize_t got = recv(fd.get(), bytes, sizeof(bytes), 0);
+    if (got <= 0) return all;
+    all.append(bytes, static_cast<size_t>(got));
+  }
+}
+
+Answer AnswerTo(const UniqueFd& fd, const Hello& hello) {
+  Send(fd, &hello, sizeof(hello));
+  const std::string answer = ReadAll(fd);
+  EXPECT_EQ(answer.size(), sizeof(Welcome));
+  Welcome welcome;
+  memcpy(&welcome, answer.data(), std::min(answer.size(), sizeof(welcome)));
+  EXPECT_EQ(welcome.secret, 0) << "an unidentified connection got the secret";
+  return welcome.answer;
+}
+
+// Says `out` on one end of each connection, and hears it on the other.
+void ExpectConnected(const std::vector<absl::StatusOr<Mesh>>& meshes) {
+  for (size_t from = 0; from < meshes.size(); ++from) {
+    ASSERT_TRUE(meshes[from].ok()) << meshes[from].status();
+    for (size_t to = 0; to < meshes.size(); ++to) {
+      if (to == from) continue;
+      for (size_t stream = 0; stream < meshes[from]->streams[to].size(); ++stream) {
+        const std::string out = absl::StrCat(from, " to ", to, " by ", stream);
+        Send(meshes[from]->streams[to][stream], out.data(), out.size());
+        std::string in(out.size(), '\0');
+        pollfd readable = {meshes[to]->streams[from][stream].get(), POLLIN, 0};
+        ASSERT_EQ(poll(&readable, 1, 60000), 1);
+        ASSERT_EQ(recv(readable.fd, &in[0], in.size(), 0), static_cast<ssize_t>(in.size()));
+        EXPECT_EQ(in, out);
+      }
+    }
+  }
+}
+
+TEST_F(MeshTest, ConnectsAllRanksByAllStreams) {
+  Listen(5);
+  std::vector<MeshOptions> options;
+  for (int rank = 0; rank < 5; ++rank) options.push_back(Options(rank, 3));
+  ExpectConnected(ConnectAll(options));
+}
+
+TEST_F(MeshTest, ConnectsOverIpv6) {
+  if (!Listener::Open("::1", 0).ok()) GTEST_SKIP() << "no IPv6 here";
+  Listen(2, "::1");
+  EXPECT_THAT(addresses_[0], StartsWith("[::1]:"));
+  ExpectConnected(ConnectAll({Options(0), Options(1)}));
+}
+
+TEST_F(MeshTest, RejectsUnidentifiedConnectionsAndHarmsNobody) {
+  Listen(2);
+  const unsigned seed = std::random_device()();
+  SCOPED_TRACE(absl::StrCat("seed ", seed));
+  std::mt19937 random(seed);
+  Hello good;
+  good.size = 2;
+  good.secret = kSecret.high;
+  good.from = 1;
+  good.to = 0;
+  good.streams = 2;
+  // Rank 0 waits for rank 1 while others knock.
+  absl::StatusOr<Mesh> first;
+  std::thread waiting([&] { first = Connect(Options(0), Soon()); });
+  const auto answer_to = [&](const std::function<void(Hello&)>& change) {
+    Hello hello = good;
+    change(hello);
+    return AnswerTo(Knock(0), hello);
+  };
+  EXPECT_EQ(answer_to([](Hello& hello) { hello.version = 1; }), Answer::kOtherVersion);
+  EXPECT_EQ(answer_to([](Hello& hello) { hello.secret ^= 1; }), Answer::kOtherSecret);
+  EXPECT_EQ(answer_to([](Hello& hello) { hello.from = 0; }), Answer::kOtherShape);
+  EXPECT_EQ(answer_to([](Hello& hello) { hello.from = 7; }), Answer::kOtherShape);
+  EXPECT_EQ(answer_to([](Hello& hello) { hello.to = 1; }), Answer::kOtherShape);
+  EXPECT_EQ(answer_to([](Hello& hello) { hello.stream = 2; }), Answer::kOtherShape);
+  EXPECT_EQ(answer_to([](Hello& hello) { hello.size = 3; }), Answer::kOtherShape);
+  for (int i = 0; i < 50; ++i) {
+    const UniqueFd unidentified = Knock(0);
+    std::string garbage(random() % 100, '\0');
+    for (char& byte : garbage) byte = static_cast<char>(random());
+    Send(unidentified, garbage.data(), garbage.size());
+    if (garbage.size() >= sizeof(uint64_t)) {
+      EXPECT_LE(ReadAll(unidentified).size(), sizeof(Welcome));
+    }
+  }
+  // More silent connections than are kept at once.
+  std::vector<UniqueFd> silent;
+  for (int i = 0; i < 300; ++i) silent.push_back(Knock(0));
+  // One that comes twice.
+  const UniqueFd early = Knock(0);
+  Send(early, &good, sizeof(good));
+  Welcome welcome;
+  ASSERT_EQ(recv(early.get(), &welcome, sizeof(welcome), MSG_WAITALL),
+            static_cast<ssize_t>(sizeof(welcome)));
+  EXPECT_EQ(welcome.answer, Answer::kWelcome);
+  EXPECT_EQ(welcome.secret, kSecret.low);
+  EXPECT_EQ(AnswerTo(Knock(0), good), Answer::kDuplicate);
+  good.stream = 1;
+  const UniqueFd second = Knock(0);
+  Send(second, &good, sizeof(good));
+  waiting.join();
+  EXPECT_TRUE(first.ok()) << first.status();
+}
+
+TEST_F(MeshTest, WhoIsNotThereIsNamedWithItsAddress) {
+  Listen(2);
+  listeners_[0] = Listener();
+  const absl::Status status = Connect(Options(1), Soon()).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
+  EXPECT_EQ(status.message(), absl::StrCat("rank 0 at ", addresses_[0], ": Connection refused"));
+}
+
+// The ranks of a crossing of hosts have other numbers in the group, and people know those.
+TEST_F(MeshTest, ARankThatDoesNotConnectHasItsNameInTheGroup) {
+  Listen(2);
+  MeshOptions options = Options(0);
+  options.names = {3, 7};
+  const absl::Status status = Connect(options, In(absl::Milliseconds(50))).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded) << status;
+  EXPECT_THAT(std::string(status.message()), StartsWith("rank 7 did not connect"));
+}
+
+TEST_F(MeshTest, WhoDoesNotComeIsNamed) {
+  Listen(4);
+  const absl::Status above = Connect(Options(0), In(absl::Milliseconds(50))).status();
+  EXPECT_EQ(above.code(), absl::StatusCode::kDeadlineExceeded) << above;
+  EXPECT_THAT(std::string(above.message()), StartsWith("rank 1-3 did not connect within "));
+  // Rank 0 listens, and does no more.
+  const absl::Status below = Connect(Options(3), In(absl::Milliseconds(50))).status();
+  EXPECT_EQ(below.code(), absl::StatusCode::kDeadlineExceeded) << below;
+  EXPECT_THAT(std::string(below.message()),
+              StartsWith(absl::StrCat("rank 0 at ", addresses_[0], ": did not answer within ")));
+}
+
+TEST_F(MeshTest, WhoBelongsToAnotherGenerationIsToldSo) {
+  Listen(2);
+  MeshOptions other = Options(1);
+  other.secret.high ^= 1;
+  absl::Status refused;
+  std::thread waiting([&] { refused = Connect(Options(0), In(absl::Seconds(1))).status(); });
+  const absl::Status status = Connect(other, Soon()).status();
+  waiting.join();
+  EXPECT_EQ(status.message(),
+            absl::StrCat("rank 0 at ", addresses_[0], ": another group or generation"));
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("rank 1 did not connect"));
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("the last: another group or generation"));
+}
+
+// An impostor does not know the half of the secret that it was not told.
+TEST_F(MeshTest, WhoAnswersMustBelongToTheGroup) {
+  Listen(2);
+  absl::Status status;
+  std::thread connecting([&] { status = Connect(Options(1), Soon()).status(); });
+  pollfd knocked = {listeners_[0].fd(), POLLIN, 0};
+  ASSERT_EQ(poll(&knocked, 1, 60000), 1);
+  const UniqueFd impostor(accept(listeners_[0].fd(), nullptr, nullptr));
+  Welcome welcome;
+  welcome.secret = kSecret.high;
+  Send(impostor, &welcome, sizeof(welcome));
+  connecting.join();
+  EXPECT_THAT(std::string(status.message()), HasSubstr("another group or generation"));
+}
+
+// While it lives, the process cannot open more descriptors.
+class NoMoreDescriptors {
+ public:
+  NoMoreDescriptors() {
+    getrlimit(RLIMIT_NOFILE, &before_);
+    const int next = dup(0);
+    close(next);
+    rlimit limit = before_;
+    limit.rlim_cur = static_cast<rlim_t>(next);
+    EXPECT_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    value_ = next;
+  }
+  ~NoMoreDescriptors() { setrlimit(RLIMIT_NOFILE, &before_); }
+  int value() const { return value_; }
+
+ private:
+  rlimit before_ = {};
+  int value_ = 0;
+};
+
+TEST_F(MeshTest, WithoutADescriptorForARankItFailsAtOnceAndNamesTheLimit) {
+  Listen(2);
+  const UniqueFd waiting = Knock(0);
+  const NoMoreDescriptors none;
+  const std::string limit =
+      absl::StrCat("the limit of open files (RLIMIT_NOFILE) is ", none.value());
+  const absl::Status accepting = Connect(Options(0), In(absl::Seconds(5))).status();
+  EXPECT_EQ(accepting.code(), absl::StatusCode::kResourceExhausted) << accepting;
+  EXPECT_THAT(std::string(accepting.message()), StartsWith("accepting the connections of ranks"));
+  EXPECT_THAT(std::string(accepting.message()), HasSubstr(limit));
+  const absl::Status connecting = Connect(Options(1), In(absl::Seconds(5))).status();
+  EXPECT_EQ(connecting.code(), absl::StatusCode::kResourceExhausted) << connecting;
+  EXPECT_THAT(std::string(connecting.message()), StartsWith("connecting to rank 0"));
+  EXPECT_THAT(std::string(connecting.message()), HasSubstr(limit));
+}
+
+TEST_F(MeshTest, AnAddressThatIsNoneIsNamed) {
+  Listen(2);
+  for (const char* address : {"", "localhost", "1.2.3.4:0", "1.2.3.4:99999", ":80", "[::1]"}) {
+    addresses_[0] = address;
+    const absl::Status status = Connect(Options(1), Soon()).status();
+    EXPECT_THAT(std::string(status.message()), StartsWith(absl::StrCat("rank 0 at ", address)));
+  }
+}
+
+}  // namespace
+}  // namespace cohort::worker

@@ -1,0 +1,33 @@
+#include "worker/daemon/methods/answer.h"
+
+#include <unistd.h>
+
+#include "absl/strings/str_cat.h"
+
+namespace cohort::worker {
+namespace {
+
+constexpr absl::Duration kLongest = absl::Hours(24);
+
+}  // namespace
+
+absl::StatusOr<absl::Duration> ReadTimeout(bool present, const google::protobuf::Duration& timeout,
+                                           absl::Duration otherwise) {
+  if (!present) return otherwise;
+  const absl::Duration duration =
+      absl::Seconds(timeout.seconds()) + absl::Nanoseconds(timeout.nanos());
+  if (duration < absl::ZeroDuration() || duration > kLongest) {
+    return absl::InvalidArgumentError(absl::StrCat("a timeout of ", absl::FormatDuration(duration),
+                                                   "; it must be from 0 to ",
+                                                   absl::FormatDuration(kLongest)));
+  }
+  return duration;
+}
+
+std::string HostName() {
+  char name[256] = {};
+  gethostname(name, sizeof(name) - 1);
+  return name;
+}
+
+}  // namespace cohort::worker

@@ -1,0 +1,170 @@
+// Collectives and calls on objects. The thread of the call does the rank's share of the work.
+#include <algorithm>
+#include <new>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "base/memory/no_memory.h"
+#include "base/status_macros.h"
+#include "worker/daemon/methods/answer.h"
+#include "worker/daemon/methods/collective_request.h"
+#include "worker/daemon/methods/worker_service.h"
+#include "worker/group/membership/member_objects.h"
+
+namespace cohort::worker {
+namespace {
+
+constexpr absl::Duration kTimeout = absl::Seconds(300);
+constexpr char kRunCollective[] = "cohort.v1.WorkerService/RunCollective";
+
+}  // namespace
+
+grpc::Status WorkerService::RunCollective(grpc::ServerContext* context,
+                                          const v1::RunCollectiveRequest* request,
+                                          v1::RunCollectiveResponse* response) {
+  return Answer(context, RunCollective(*request, response));
+}
+
+absl::Status WorkerService::RunCollective(const v1::RunCollectiveRequest& request,
+                                          v1::RunCollectiveResponse* response) {
+  const Instant started = Clock::Steady().Now();
+  int64_t bytes = 0;
+  const auto run = [&]() -> absl::Status {
+    COHORT_ASSIGN_OR_RETURN(const std::shared_ptr<Session> session,
+                            sessions_.Find(request.session()));
+    COHORT_ASSIGN_OR_RETURN(const std::shared_ptr<GroupEntry> entry,
+                            session->FindGroup(request.group()));
+    COHORT_ASSIGN_OR_RETURN(const absl::Duration timeout,
+                            ReadTimeout(request.has_timeout(), request.timeout(), kTimeout));
+    COHORT_ASSIGN_OR_RETURN(const CallGate::Pass pass, gate_.Enter(session->calls()));
+    CollectiveRequest call(session->tensors(), options_.max_message_bytes, request, response);
+    LocalGroup* const group = entry->local();
+    if (group == nullptr) {
+      return absl::FailedPreconditionError(absl::StrCat("group ", entry->facts().group,
+                                                        " is attached: its client runs its tensor ",
+                                                        "collectives itself"));
+    }
+    const int64_t generation = group->generation();
+    client::CallOptions options;
+    options.timeout = timeout;
+    const auto enqueue = [&](void* stream, StreamOrder::Owners* owners) {
+      options.stream = stream;
+      const absl::Status enqueued = call.Run(*group, options);
+      *owners = call.TakeOwners();
+      return enqueued;
+    };
+    absl::Status status;
+    if (!request.has_stream()) {
+      const size_t kept = entry->kept();
+      try {
+        status = call.Run(*group, options);
+      } catch (const std::bad_alloc&) {
+        // Other ranks may wait for data that this one has not sent.
+        status = NoMemory(kRunCollective, "a call", static_cast<int64_t>(request.ByteSizeLong()));
+        group->Abort(status);
+      }
+      // After a failed call, its device may still use the tensors. It is done with them once a
+      // later call on it is done.
+      std::vector<std::shared_ptr<const void>> owners = call.TakeOwners();
+      if (status.ok() && !owners.empty()) entry->LetGo(kept);
+      if (!status.ok()) entry->Keep(std::move(owners));
+    } else if (entry->streams() == nullptr) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("a stream is for tensors on GPUs: group ", group->name(), " has none"));
+    } else {
+      COHORT_ASSIGN_OR_RETURN(const TensorMemory flags,
+                              session->tensors().Find(request.stream().flags()));
+      status =
+          entry->streams()->Run(flags, request.stream(), Clock::Steady().Now() + timeout, enqueue);
+    }
+    const bool waits = request.collective() == v1::COLLECTIVE_AWAIT_STREAMS;
+    if (waits && entry->streams() != nullptr) entry->streams()->Sweep();
+    // A timeout while waiting for streams, for room on a stream or for a message ends no
+    // generation.
+    const bool looks = request.collective() == v1::COLLECTIVE_AWAIT_MESSAGE;
+    if (!(waits || looks || request.has_stream()) || !absl::IsDeadlineExceeded(status)) {
+      entry->NoteResult(generation, status);
+    }
+    bytes = call.bytes();
+    return status;
+  };
+  absl::Status status;
+  try {
+    status = run();
+  } catch (const std::bad_alloc&) {
+    status = NoMemory(kRunCollective, "a call", static_cast<int64_t>(request.ByteSizeLong()));
+  }
+  metrics_.OnCall(NameOf(request.collective()), bytes, Clock::Steady().Now() - started,
+                  status.code());
+  return status;
+}
+
+grpc::Status WorkerService::RunObject(grpc::ServerContext* context,
+                                      const v1::RunObjectRequest* request,
+                                      v1::RunObjectResponse* response) {
+  const Instant started = Clock::Steady().Now();
+  const auto run = [&]() -> absl::Status {
+    COHORT_ASSIGN_OR_RETURN(const std::shared_ptr<Session> session,
+                            sessions_.Find(request->session()));
+    COHORT_ASSIGN_OR_RETURN(const std::shared_ptr<GroupEntry> entry,
+                            session->FindGroup(request->group()));
+    COHORT_ASSIGN_OR_RETURN(const CallGate::Pass pass, gate_.Enter(session->calls()));
+    return RunObject(*entry, *request, response);
+  };
+  const absl::Status status = WithMemory("cohort.v1.WorkerService/RunObject", "an object",
+                                         static_cast<int64_t>(request->object().size()), run);
+  auto bytes = static_cast<int64_t>(request->object().size());
+  for (const std::string& object : response->objects()) {
+    bytes = std::max(bytes, static_cast<int64_t>(object.size()));
+  }
+  metrics_.OnCall(NameOf(request->operation()), bytes, Clock::Steady().Now() - started,
+                  status.code());
+  return Answer(context, status);
+}
+
+absl::Status WorkerService::RunObject(GroupEntry& entry, const v1::RunObjectRequest& request,
+                                      v1::RunObjectResponse* response) {
+  client::ProcessGroup& member = entry.membership();
+  COHORT_ASSIGN_OR_RETURN(const absl::Duration timeout,
+                          ReadTimeout(request.has_timeout(), request.timeout(), kTimeout));
+  client::RoundOptions round;
+  round.timeout = timeout;
+  switch (request.operation()) {
+    case v1::OBJECT_OPERATION_SEND:
+      return member.Send(request.object(), request.peer(), "", timeout);
+    case v1::OBJECT_OPERATION_RECEIVE: {
+      COHORT_ASSIGN_OR_RETURN(*response->add_objects(),
+                              member.Receive(request.peer(), "", timeout));
+      return absl::OkStatus();
+    }
+    case v1::OBJECT_OPERATION_BROADCAST: {
+      COHORT_ASSIGN_OR_RETURN(*response->add_objects(),
+                              member.Broadcast(request.object(), request.peer(), round));
+      return absl::OkStatus();
+    }
+    case v1::OBJECT_OPERATION_ALL_GATHER: {
+      if (request.members_size() > 0) {
+        const std::vector<int> members(request.members().begin(), request.members().end());
+        COHORT_ASSIGN_OR_RETURN(std::vector<std::string> objects,
+                                AllGatherObjectsOf(member, members, request.object(), timeout));
+        for (std::string& object : objects) response->add_objects(std::move(object));
+        return absl::OkStatus();
+      }
+      COHORT_ASSIGN_OR_RETURN(const client::ObjectList objects,
+                              member.AllGather(request.object(), round));
+      for (size_t rank = 0; rank < objects.size(); ++rank) {
+        response->add_objects(std::string(objects[rank]));
+      }
+      return absl::OkStatus();
+    }
+    case v1::OBJECT_OPERATION_BARRIER:
+      return member.Barrier(round);
+    default:
+      return absl::InvalidArgumentError(
+          absl::StrCat(request.operation(), " is not an operation on objects"));
+  }
+}
+
+}  // namespace cohort::worker

@@ -1,0 +1,248 @@
+#include "worker/daemon/methods/collective_request.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "base/text/printable.h"
+#include "worker/daemon/tensors/tensor_layout.h"
+
+namespace cohort::worker {
+namespace {
+
+using client::CallOptions;
+using client::Sizes;
+using client::TensorTransfer;
+
+constexpr int kMaxTransfers = 65536;
+constexpr size_t kMostSaid = 4096;
+
+Sizes ToSizes(const google::protobuf::RepeatedField<int64_t>& sizes) {
+  return Sizes(sizes.begin(), sizes.end());
+}
+
+// Converts numbers to ranks. A number that is no rank in any group does not become one.
+std::vector<int> ToRanks(const google::protobuf::RepeatedField<int64_t>& numbers) {
+  constexpr int64_t kMost = std::numeric_limits<int>::max();
+  std::vector<int> ranks;
+  for (const int64_t number : numbers) {
+    ranks.push_back(static_cast<int>(std::clamp<int64_t>(number, -1, kMost)));
+  }
+  return ranks;
+}
+
+}  // namespace
+
+CollectiveRequest::CollectiveRequest(const TensorTable& tensors, int64_t max_inline_bytes,
+                                     const v1::RunCollectiveRequest& request,
+                                     v1::RunCollectiveResponse* response)
+    : tensors_(tensors), inline_left_(max_inline_bytes), request_(request), response_(response) {}
+
+absl::Status CollectiveRequest::Run(client::Group& group, const CallOptions& options) {
+  device_ = group.device();
+  const absl::Status read = ReadArguments(group.rank());
+  if (read.ok()) return RunCollective(group, options);
+  owners_.clear();  // the call reaches no device
+  return FailOnAllRanks(group, read, options);
+}
+
+absl::Status CollectiveRequest::FailOnAllRanks(client::Group& group, const absl::Status& why,
+                                               const CallOptions& options) {
+  // On a stream the other ranks do not wait for this one here.
+  if (options.stream.has_value()) return why;
+  const absl::Status told = group.FailCollective(why, options);
+  // This rank keeps its own code; the other ranks get INVALID_ARGUMENT.
+  const bool by_code = absl::IsResourceExhausted(why) && absl::IsInvalidArgument(told);
+  return by_code ? absl::ResourceExhaustedError(told.message()) : told;
+}
+
+absl::Status CollectiveRequest::ReadArguments(int rank) {
+  if (request_.collective() == v1::COLLECTIVE_BROADCAST) {
+    COHORT_ASSIGN_OR_RETURN(input_, BroadcastTensor(request_.root() == rank));
+    output_ = input_;
+    return absl::OkStatus();
+  }
+  const auto collective = static_cast<Collective>(request_.collective());
+  if (!MovesTensors(collective)) return absl::OkStatus();
+  if (Reduces(collective)) {
+    COHORT_ASSIGN_OR_RETURN(reduction_, ReadReduction());
+  }
+  COHORT_ASSIGN_OR_RETURN(input_, Input());
+  COHORT_ASSIGN_OR_RETURN(output_, Output());
+  return absl::OkStatus();
+}
+
+absl::Status CollectiveRequest::RunCollective(client::Group& group, const CallOptions& options) {
+  const v1::RunCollectiveRequest& request = request_;
+  const auto collective = static_cast<Collective>(request.collective());
+  if (MovesTensors(collective)) {
+    const Sizes sizes = ToSizes(request.sizes());
+    const Sizes output_sizes = ToSizes(request.output_sizes());
+    CollectiveCall call = MakeCall(collective, input_, output_);
+    call.dim = request.dim();
+    if (HasRoot(collective)) call.root = request.root();
+    call.reduction = reduction_;
+    call.sizes = sizes;
+    call.output_sizes = output_sizes;
+    return group.Run(call, input_, output_, options);
+  }
+  switch (request.collective()) {
+    case v1::COLLECTIVE_EXCHANGE_SIZES: {
+      COHORT_ASSIGN_OR_RETURN(const Sizes sizes, group.ExchangeSizes(request.own_size(), options));
+      response_->mutable_sizes()->Add(sizes.begin(), sizes.end());
+      return absl::OkStatus();
+    }
+    case v1::COLLECTIVE_BARRIER:
+      return group.Barrier(options);
+    case v1::COLLECTIVE_EXCHANGE:
+      return Exchange(group, options);
+    case v1::COLLECTIVE_AWAIT_STREAMS:
+      return group.AwaitStreams(options);
+    case v1::COLLECTIVE_AWAIT_MESSAGE: {
+      COHORT_ASSIGN_OR_RETURN(const int peer,
+                              group.AwaitMessage(ToRanks(request.sizes()), options));
+      response_->add_sizes(peer);
+      return absl::OkStatus();
+    }
+    case v1::COLLECTIVE_FAIL:
+      if (request.why().size() > kMostSaid) {
+        return absl::InvalidArgumentError(absl::StrCat("why: ", request.why().size(), " bytes"));
+      }
+      return group.FailCollective(absl::InvalidArgumentError(Printable(request.why())), options);
+    default:
+      return absl::InvalidArgumentError(
+          absl::StrCat(request.collective(), " is not the number of a collective"));
+  }
+}
+
+absl::Status CollectiveRequest::Exchange(client::Group& group, const CallOptions& options) {
+  if (request_.transfers_size() > kMaxTransfers) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(request_.transfers_size(), " transfers; at most ", kMaxTransfers));
+  }
+  std::vector<TensorTransfer> transfers;
+  for (const v1::TensorTransfer& one : request_.transfers()) {
+    const bool is_inline =
+        one.tensor().where_case() == v1::TensorRef::kInline && !one.tensor().on_device();
+    absl::StatusOr<Tensor> tensor =
+        one.sends() ? ReadOnly(one.tensor())
+                    : Writable(one.tensor(), is_inline ? response_->add_received() : nullptr);
+    if (!tensor.ok()) {
+      owners_.clear();  // the call reaches no device
+      return tensor.status();
+    }
+    transfers.push_back({one.sends(), one.peer(), *std::move(tensor)});
+  }
+  return group.Exchange(transfers, options);
+}
+
+absl::StatusOr<Tensor> CollectiveRequest::Input() {
+  if (!request_.has_input()) return Tensor();
+  return ReadOnly(request_.input());
+}
+
+absl::StatusOr<Tensor> CollectiveRequest::Output() {
+  if (!request_.in_place()) {
+    if (!request_.has_output()) return Tensor();
+    return Writable(request_.output(), response_->mutable_output());
+  }
+  if (request_.input().where_case() != v1::TensorRef::kInline) return ReadOnly(request_.input());
+  return Writable(request_.input(), response_->mutable_output());
+}
+
+absl::StatusOr<Tensor> CollectiveRequest::BroadcastTensor(bool root) {
+  return root ? ReadOnly(request_.input())
+              : Writable(request_.input(), response_->mutable_output());
+}
+
+absl::StatusOr<Tensor> CollectiveRequest::ReadOnly(const v1::TensorRef& ref) {
+  if (ref.where_case() != v1::TensorRef::kInline) return Resident(ref);
+  if (ref.on_device()) return Empty(ref);
+  COHORT_ASSIGN_OR_RETURN(const TensorLayout layout, ReadLayout(ref.layout()));
+  if (!layout.contiguous || static_cast<size_t>(layout.bytes) != ref.inline_().size()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "an inline tensor of ", NameOf(layout.type), " ", FormatShape(layout.shape),
+        " is contiguous and has ", layout.bytes, " bytes; ", ref.inline_().size(), " came"));
+  }
+  bytes_ = std::max(bytes_, layout.bytes);
+  // Only inputs lie in a request, and collectives do not write to inputs.
+  return Tensor(const_cast<char*>(ref.inline_().data()), layout.type, layout.shape);
+}
+
+absl::StatusOr<Tensor> CollectiveRequest::Writable(const v1::TensorRef& ref,
+                                                   std::string* inline_bytes) {
+  if (ref.where_case() != v1::TensorRef::kInline) return Resident(ref);
+  if (ref.on_device()) return Empty(ref);
+  COHORT_ASSIGN_OR_RETURN(const TensorLayout layout, ReadLayout(ref.layout()));
+  if (!layout.contiguous) {
+    return absl::InvalidArgumentError("an inline tensor is contiguous");
+  }
+  if (layout.bytes > inline_left_) {
+    return absl::ResourceExhaustedError(absl::StrCat("an inline output of ", layout.bytes,
+                                                     " bytes, where --max-message-bytes ",
+                                                     "leaves room for ", inline_left_));
+  }
+  inline_left_ -= layout.bytes;
+  bytes_ = std::max(bytes_, layout.bytes);
+  inline_bytes->resize(static_cast<size_t>(layout.bytes));
+  return Tensor(&(*inline_bytes)[0], layout.type, layout.shape);
+}
+
+absl::StatusOr<Tensor> CollectiveRequest::Resident(const v1::TensorRef& ref) {
+  if (ref.where_case() != v1::TensorRef::kTensor) {
+    return absl::InvalidArgumentError("a tensor is neither inline nor one of the session's");
+  }
+  COHORT_ASSIGN_OR_RETURN(const TensorLayout layout, ReadLayout(ref.layout()));
+  COHORT_ASSIGN_OR_RETURN(TensorMemory memory, tensors_.Find(ref.tensor()));
+  bytes_ = std::max(bytes_, layout.bytes);
+  if (request_.has_stream() || memory.device.is_cuda()) owners_.push_back(memory.owner);
+  return ViewOf(memory.data, memory.bytes, layout, ref.first(), std::move(memory.owner),
+                memory.device);
+}
+
+absl::StatusOr<Tensor> CollectiveRequest::Empty(const v1::TensorRef& ref) const {
+  COHORT_ASSIGN_OR_RETURN(const TensorLayout layout, ReadLayout(ref.layout()));
+  if (layout.bytes > 0) {
+    return absl::InvalidArgumentError("an inline tensor on a device has no elements");
+  }
+  return Tensor::Strided(nullptr, layout.type, layout.shape, layout.strides, nullptr, device_);
+}
+
+absl::StatusOr<Reduction> CollectiveRequest::ReadReduction() const {
+  if (!IsReduceOp(request_.reduce_op())) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(request_.reduce_op(), " is not the number of a reduction"));
+  }
+  Reduction reduction{static_cast<ReduceOp>(request_.reduce_op())};
+  // Only this operation has a scale; for others programs may leave it unset.
+  if (reduction.op == ReduceOp::kPreMulSum) reduction.scale = request_.scale();
+  return reduction;
+}
+
+const char* NameOf(v1::Collective collective) {
+  if (collective == v1::COLLECTIVE_AWAIT_STREAMS) return "await_streams";
+  if (collective == v1::COLLECTIVE_AWAIT_MESSAGE) return "await_message";
+  if (!v1::Collective_IsValid(collective) || !IsCollective(collective)) return "unknown";
+  return NameOf(static_cast<Collective>(collective)).data();
+}
+
+const char* NameOf(v1::ObjectOperation operation) {
+  switch (operation) {
+    case v1::OBJECT_OPERATION_SEND:
+      return "send_object";
+    case v1::OBJECT_OPERATION_RECEIVE:
+      return "receive_object";
+    case v1::OBJECT_OPERATION_BROADCAST:
+      return "broadcast_object";
+    case v1::OBJECT_OPERATION_ALL_GATHER:
+      return "all_gather_objects";
+    case v1::OBJECT_OPERATION_BARRIER:
+      return "object_barrier";
+    default:
+      return "unknown";
+  }
+}
+
+}  // namespace cohort::worker

@@ -1,0 +1,286 @@
+// Methods that join, rejoin, leave and abort a group.
+#include <unistd.h>
+
+#include <algorithm>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/status_macros.h"
+#include "base/tensor/device.h"
+#include "base/text/logging.h"
+#include "base/text/printable.h"
+#include "base/threads/thread.h"
+#include "client/collective/remote/worker_client.h"
+#include "worker/daemon/limits/descriptor_quota.h"
+#include "worker/daemon/methods/answer.h"
+#include "worker/daemon/methods/served_addresses.h"
+#include "worker/daemon/methods/worker_service.h"
+#include "worker/daemon/sessions/attached_entry.h"
+#include "worker/daemon/sessions/local_entry.h"
+
+namespace cohort::worker {
+namespace {
+
+constexpr absl::Duration kJoinTimeout = absl::Seconds(300);
+constexpr absl::Duration kRejoinTimeout = absl::Seconds(60);
+
+void Fill(uint64_t group, const GroupFacts& facts, v1::JoinGroupResponse* response) {
+  response->set_group(group);
+  response->set_generation(facts.generation);
+  response->set_rank(facts.rank);
+  response->set_world_size(facts.world_size);
+  for (const std::string& path : facts.paths) response->add_paths(path);
+  for (const std::string& machine : facts.machines) response->add_machines(machine);
+  response->set_why_not(facts.why_not);
+}
+
+absl::StatusOr<Placement> ReadPlacement(int placement) {
+  if (placement >= 0 && placement <= static_cast<int>(Placement::kBoth)) {
+    return static_cast<Placement>(placement);
+  }
+  return absl::InvalidArgumentError(absl::StrCat(placement, " is not the number of a placement"));
+}
+
+void LogMembership(absl::string_view what, const Session& session, const GroupFacts& facts) {
+  Log(LogLevel::kInfo, what,
+      {{"group", facts.group},
+       {"generation", facts.generation},
+       {"rank", facts.rank},
+       {"world_size", facts.world_size},
+       {"client", session.client().name},
+       {"pid", session.client().pid}});
+}
+
+// Joins a group on a thread of its own, until its caller goes away. Deletes itself in OnDone, which
+// gRPC calls last.
+class JoinReactor final : public grpc::ServerUnaryReactor {
+ public:
+  using Body = std::function<absl::Status(const std::shared_ptr<client::Cancellation>&)>;
+
+  // `pass` counts for `session`.
+  JoinReactor(grpc::CallbackServerContext* context, std::shared_ptr<Session> session,
+              CallGate::Pass pass, Body body)
+      : context_(context),
+        session_(std::move(session)),
+        pass_(std::move(pass)),
+        body_(std::move(body)) {
+    const absl::Status started =
+        StartDetachedThread("cohort-join", [this] { Finish(Answer(context_, body_(joining_))); });
+    if (!started.ok()) Finish(Answer(context_, started));
+  }
+
+  void OnCancel() override {
+    joining_->Cancel(absl::CancelledError("its caller has cancelled the call, or is gone"));
+  }
+  void OnDone() override { delete this; }
+
+ private:
+  grpc::CallbackServerContext* const context_;
+  const std::shared_ptr<Session> session_;
+  const CallGate::Pass pass_;
+  const Body body_;
+  const std::shared_ptr<client::Cancellation> joining_ = std::make_shared<client::Cancellation>();
+};
+
+// Returns `entry` with its descriptors, which are given back when it goes.
+std::shared_ptr<GroupEntry> Holding(std::shared_ptr<HeldDescriptors> descriptors,
+                                    std::shared_ptr<GroupEntry> entry) {
+  struct Holder {
+    std::shared_ptr<HeldDescriptors> descriptors;
+    std::shared_ptr<GroupEntry> entry;  // destroyed first
+  };
+  auto holder = std::make_shared<Holder>();
+  holder->descriptors = std::move(descriptors);
+  holder->entry = std::move(entry);
+  return std::shared_ptr<GroupEntry>(holder, holder->entry.get());
+}
+
+// The error of a join that was cancelled.
+absl::Status NotJoined(absl::string_view rank, absl::string_view group, const absl::Status& why) {
+  return absl::Status(why.code(), absl::StrCat("rank ", rank, " of group ", Printable(group),
+                                               " does not join: ", why.message()));
+}
+
+}  // namespace
+
+grpc::ServerUnaryReactor* WorkerService::JoinGroup(grpc::CallbackServerContext* context,
+                                                   const v1::JoinGroupRequest* request,
+                                                   v1::JoinGroupResponse* response) {
+  const auto refuse = [context](const absl::Status& why) {
+    grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
+    reactor->Finish(Answer(context, why));
+    return reactor;
+  };
+  if (const absl::Status serving = sessions_.CheckServing(); !serving.ok()) return refuse(serving);
+  const absl::StatusOr<std::shared_ptr<Session>> session = sessions_.Find(request->session());
+  if (!session.ok()) return refuse(session.status());
+  absl::StatusOr<CallGate::Pass> pass = gate_.Enter((*session)->calls());
+  if (!pass.ok()) return refuse(pass.status());
+  return new JoinReactor(context, *session, *std::move(pass),
+                         [this, session = *session, request, response](const auto& joining) {
+                           return Join(session, *request, joining, response);
+                         });
+}
+
+absl::Status WorkerService::Join(const std::shared_ptr<Session>& session,
+                                 const v1::JoinGroupRequest& request,
+                                 const std::shared_ptr<client::Cancellation>& joining,
+                                 v1::JoinGroupResponse* response) {
+  COHORT_ASSIGN_OR_RETURN(const absl::Duration timeout,
+                          ReadTimeout(request.has_timeout(), request.timeout(), kJoinTimeout));
+  const client::Cancellation::Listener end_of_session(
+      session->joining(), [&](const absl::Status& why) { joining->Cancel(why); });
+  LocalGroupOptions options;
+  client::ProcessGroupOptions& membership = options.membership;
+  membership.connection.address =
+      request.coordinator().empty() ? options_.coordinator : request.coordinator();
+  membership.connection.tenant = request.tenant();
+  membership.group = request.group();
+  if (request.has_rank()) membership.rank = request.rank();
+  membership.world_size = request.world_size();
+  membership.member = request.member();
+  membership.parameters_digest = request.parameters_digest();
+  if (request.has_lease()) {
+    COHORT_ASSIGN_OR_RETURN(membership.lease, ReadTimeout(true, request.lease(), membership.lease));
+  }
+  if (request.has_data_expiration()) {
+    COHORT_ASSIGN_OR_RETURN(
+        membership.data_expiration,
+        ReadTimeout(true, request.data_expiration(), membership.data_expiration));
+  }
+  // With these, a client that collects all flight records of a group finds the ranks in this
+  // worker.
+  membership.addresses =
+      AddressesForOthers(addresses_, options_.advertised_host, membership.connection.address);
+  membership.labels[std::string(client::kWorkerLabel)] = absl::StrCat(getpid());
+  membership.join_timeout = timeout;
+  membership.timeout = timeout;
+  membership.cancellation = joining;
+  options.gives_way = true;
+  options.bootstrap.advertised_host = options_.advertised_host;
+  options.bootstrap.host_identity = options_.host_identity;
+  options.bootstrap.timeout = timeout;
+  options.bootstrap.cancellation = joining;
+  COHORT_ASSIGN_OR_RETURN(options.bootstrap.heap, session->heap());
+  COHORT_ASSIGN_OR_RETURN(options.bootstrap.placement, ReadPlacement(request.placement()));
+  std::shared_ptr<SharedGpu> gpu;
+  if (options.bootstrap.placement != Placement::kHost && !request.attached()) {
+    COHORT_ASSIGN_OR_RETURN(GpuOfWorker found, gpus_.Find(request.device_uuid()));
+    options.gpu_context = std::move(found.gpu_context);
+    gpu = std::move(found.gpu);
+  }
+
+  // The exact number is known in each generation once the ranks have met; until then this is the
+  // most.
+  const auto of_ranks = [](int size) { return absl::StrCat("a group of ", size, " ranks"); };
+  COHORT_ASSIGN_OR_RETURN(
+      HeldDescriptors taken,
+      HeldDescriptors::Take(session->descriptors(), MostDescriptorsOfGroup(request.world_size()),
+                            of_ranks(request.world_size())));
+  auto descriptors = std::make_shared<HeldDescriptors>(std::move(taken));
+  options.bootstrap.take_descriptors = [descriptors, of_ranks](int size, int count) {
+    return descriptors->Resize(count, of_ranks(size));
+  };
+  const uint64_t group = session->NextGroup();
+  const auto on_ended = [weak = std::weak_ptr<Session>(session), group](int64_t generation,
+                                                                        const std::string& cause) {
+    const std::shared_ptr<Session> live_session = weak.lock();
+    if (live_session == nullptr) return;
+    v1::SessionEvent event;
+    event.mutable_group_ended()->set_group(group);
+    event.mutable_group_ended()->set_generation(generation);
+    event.mutable_group_ended()->set_cause(cause);
+    live_session->Notify(event);
+  };
+  const absl::StatusOr<std::shared_ptr<GroupEntry>> entered =
+      request.attached()
+          ? AttachedEntry::Join({std::move(options.membership), std::move(options.bootstrap)},
+                                on_ended)
+          : LocalEntry::Join(std::move(options), std::move(gpu), on_ended);
+  const absl::StatusOr<std::shared_ptr<GroupEntry>> joined =
+      entered.ok() ? Holding(std::move(descriptors), *entered) : entered;
+  absl::Status cancelled = joining->reason();
+  if (joined.ok() && cancelled.ok()) cancelled = session->AddGroup(group, *joined);
+  if (!cancelled.ok()) {
+    if (joined.ok()) {
+      // The client went while its rank joined: the other ranks must not wait for it.
+      (*joined)->Abort(cancelled.message());
+      (*joined)->Leave(cancelled.message());
+    }
+    return NotJoined(request.has_rank() ? absl::StrCat(request.rank()) : "?", request.group(),
+                     cancelled);
+  }
+  COHORT_ASSIGN_OR_RETURN(const std::shared_ptr<GroupEntry> entry, joined);
+  const GroupFacts facts = entry->facts();
+  LogMembership("joined", *session, facts);
+  Fill(group, facts, response);
+  return absl::OkStatus();
+}
+
+grpc::Status WorkerService::RejoinGroup(grpc::ServerContext* context,
+                                        const v1::RejoinGroupRequest* request,
+                                        v1::JoinGroupResponse* response) {
+  return Answer(context, Rejoin(*request, response));
+}
+
+absl::Status WorkerService::Rejoin(const v1::RejoinGroupRequest& request,
+                                   v1::JoinGroupResponse* response) {
+  COHORT_RETURN_IF_ERROR(sessions_.CheckServing());
+  COHORT_ASSIGN_OR_RETURN(const std::shared_ptr<Session> session,
+                          sessions_.Find(request.session()));
+  COHORT_ASSIGN_OR_RETURN(const std::shared_ptr<GroupEntry> entry,
+                          session->FindGroup(request.group()));
+  COHORT_ASSIGN_OR_RETURN(const absl::Duration timeout,
+                          ReadTimeout(request.has_timeout(), request.timeout(), kRejoinTimeout));
+  COHORT_ASSIGN_OR_RETURN(const CallGate::Pass pass, gate_.Enter(session->calls()));
+  const client::Cancellation::Listener end_of_session(
+      session->joining(), [&](const absl::Status& why) { entry->joining().Cancel(why); });
+  const absl::Status rejoined = entry->Rejoin(timeout);
+  const GroupFacts facts = entry->facts();
+  if (const absl::Status cancelled = entry->joining().reason(); !cancelled.ok()) {
+    return NotJoined(absl::StrCat(facts.rank), facts.group, cancelled);
+  }
+  COHORT_RETURN_IF_ERROR(rejoined);
+  LogMembership("joined again", *session, facts);
+  Fill(request.group(), facts, response);
+  return absl::OkStatus();
+}
+
+grpc::Status WorkerService::LeaveGroup(grpc::ServerContext* context,
+                                       const v1::LeaveGroupRequest* request,
+                                       v1::LeaveGroupResponse*) {
+  const auto leave = [&]() -> absl::Status {
+    COHORT_ASSIGN_OR_RETURN(const std::shared_ptr<Session> session,
+                            sessions_.Find(request->session()));
+    COHORT_ASSIGN_OR_RETURN(const std::shared_ptr<GroupEntry> entry,
+                            session->TakeGroup(request->group()));
+    LogMembership("left", *session, entry->facts());
+    // If other calls still use the group, they are ended. Otherwise it ends here, and its
+    // destructor tells the other ranks that this rank leaves.
+    if (entry.use_count() > 1) {
+      entry->Abort("it leaves the group");
+      entry->joining().Cancel(absl::AbortedError("it leaves the group"));
+    }
+    return absl::OkStatus();
+  };
+  return Answer(context, leave());
+}
+
+grpc::Status WorkerService::AbortGroup(grpc::ServerContext* context,
+                                       const v1::AbortGroupRequest* request,
+                                       v1::AbortGroupResponse*) {
+  const auto abort = [&]() -> absl::Status {
+    COHORT_ASSIGN_OR_RETURN(const std::shared_ptr<Session> session,
+                            sessions_.Find(request->session()));
+    COHORT_ASSIGN_OR_RETURN(const std::shared_ptr<GroupEntry> entry,
+                            session->FindGroup(request->group()));
+    entry->Abort(Printable(request->cause()));
+    return absl::OkStatus();
+  };
+  return Answer(context, abort());
+}
+
+}  // namespace cohort::worker

@@ -1,0 +1,88 @@
+#include "worker/daemon/methods/read_stream.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/memory/no_memory.h"
+#include "base/status_macros.h"
+#include "base/text/logging.h"
+#include "worker/daemon/methods/answer.h"
+#include "worker/daemon/methods/write_stream.h"
+
+namespace cohort::worker {
+
+grpc::ServerWriteReactor<v1::ReadTensorResponse>* ReadStream::Start(
+    grpc::CallbackServerContext* context, const v1::ReadTensorRequest* request, int64_t part_bytes,
+    SessionTable& sessions, CallGate& gate, IdleStreamWatch& watch) {
+  const std::shared_ptr<ReadStream> stream(new ReadStream(context, part_bytes, watch));
+  stream->self_ = stream;
+  absl::Status begun = stream->Begin(*request, sessions, gate);
+  if (begun.ok()) begun = watch.AddNamed(stream);
+  if (begun.ok()) {
+    stream->Continue();
+  } else {
+    stream->Finish(Answer(context, begun));
+  }
+  return stream.get();
+}
+
+absl::Status ReadStream::Begin(const v1::ReadTensorRequest& request, SessionTable& sessions,
+                               CallGate& gate) {
+  COHORT_ASSIGN_OR_RETURN(session_, sessions.Find(request.session()));
+  COHORT_ASSIGN_OR_RETURN(memory_, session_->tensors().Find(request.tensor()));
+  COHORT_RETURN_IF_ERROR(CheckRange(memory_, request.offset(), request.size()));
+  COHORT_ASSIGN_OR_RETURN(CallGate::Pass pass, gate.Enter(session_->calls()));
+  pass_.emplace(std::move(pass));
+  at_ = memory_.data + request.offset();
+  left_ = static_cast<int64_t>(request.size());
+  return absl::OkStatus();
+}
+
+void ReadStream::Continue() {
+  if (left_ > 0) {
+    const int64_t bytes = std::min(left_, part_bytes_);
+    const absl::Status filled =
+        WithMemory("cohort.v1.WorkerService/ReadTensor", "a part", bytes, [&] {
+          part_.set_bytes(at_, static_cast<size_t>(bytes));
+          return absl::OkStatus();
+        });
+    if (!filled.ok()) return End(filled);
+    at_ += bytes;
+    left_ -= bytes;
+    StartWrite(&part_);
+    return;
+  }
+  End(absl::OkStatus());
+}
+
+void ReadStream::End(const absl::Status& status) {
+  {
+    MutexLock lock(&mutex_);
+    ended_ = true;
+  }
+  Finish(Answer(context_, status));
+}
+
+void ReadStream::OnWriteDone(bool ok) {
+  Touch();
+  if (ok) return Continue();
+  End(absl::CancelledError("the reader is gone"));
+}
+
+void ReadStream::OnIdle(absl::Duration limit) {
+  MutexLock lock(&mutex_);
+  if (std::exchange(ended_, true)) return;
+  Log(LogLevel::kWarning, "ReadTensor cancelled: its client takes no part",
+      {{"client", session_->client().name},
+       {"pid", session_->client().pid},
+       {"stream-idle-limit", absl::FormatDuration(limit)}});
+  context_->TryCancel();
+}
+
+void ReadStream::OnDone() {
+  watch_.Remove(this);
+  const std::shared_ptr<ReadStream> self = std::move(self_);  // unless the watch holds the last
+}
+
+}  // namespace cohort::worker

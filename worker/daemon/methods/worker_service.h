@@ -1,0 +1,121 @@
+// cohort.v1.WorkerService: the requests of clients to the daemon.
+#ifndef COHORT_WORKER_DAEMON_METHODS_WORKER_SERVICE_H_
+#define COHORT_WORKER_DAEMON_METHODS_WORKER_SERVICE_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "base/clock.h"
+#include "client/rendezvous/call/cancellation.h"
+#include "cohort/v1/worker.grpc.pb.h"
+#include "worker/daemon/gpu/gpu_table.h"
+#include "worker/daemon/limits/call_gate.h"
+#include "worker/daemon/limits/idle_stream_watch.h"
+#include "worker/daemon/methods/metrics.h"
+#include "worker/daemon/sessions/session_table.h"
+
+namespace cohort::worker {
+
+struct WorkerServiceOptions {
+  std::string coordinator;      // for groups whose request has none
+  std::string advertised_host;  // see BootstrapOptions
+  std::string host_identity;    // see BootstrapOptions
+  int64_t max_message_bytes = 0;
+  std::string attach_socket;  // at which clients of this host get memory
+  absl::Duration stream_idle_limit = absl::Seconds(30);  // for ReadTensor and WriteTensor
+};
+
+// Collectives and most other calls use the synchronous API: each runs to its end on the thread on
+// which gRPC read it. Passing it to another thread would cost more than a small collective. Four
+// methods use the callback API. OpenSession and JoinGroup must notice at once that their caller is
+// gone. The parts of WriteTensor and ReadTensor may never come or be taken.
+class WorkerService final
+    : public v1::WorkerService::WithCallbackMethod_OpenSession<
+          v1::WorkerService::WithCallbackMethod_JoinGroup<
+              v1::WorkerService::WithCallbackMethod_WriteTensor<
+                  v1::WorkerService::WithCallbackMethod_ReadTensor<v1::WorkerService::Service>>>> {
+ public:
+  // All references outlive it.
+  WorkerService(WorkerServiceOptions options, SessionTable& sessions, GpuTable& gpus,
+                CallGate& gate, Metrics& metrics);
+
+  // Sets the addresses at which it is served, as bound. Called once, before a client's first call.
+  void ServeAt(std::vector<std::string> addresses) { addresses_ = std::move(addresses); }
+
+  // worker_service.cc
+  grpc::ServerWriteReactor<v1::SessionEvent>* OpenSession(
+      grpc::CallbackServerContext* context, const v1::OpenSessionRequest* request) override;
+  grpc::Status GetWorker(grpc::ServerContext* context, const v1::GetWorkerRequest* request,
+                         v1::GetWorkerResponse* response) override;
+  grpc::Status GetFlightRecord(grpc::ServerContext* context,
+                               const v1::GetFlightRecordRequest* request,
+                               v1::GetFlightRecordResponse* response) override;
+
+  // group_methods.cc
+  grpc::ServerUnaryReactor* JoinGroup(grpc::CallbackServerContext* context,
+                                      const v1::JoinGroupRequest* request,
+                                      v1::JoinGroupResponse* response) override;
+  grpc::Status RejoinGroup(grpc::ServerContext* context, const v1::RejoinGroupRequest* request,
+                           v1::JoinGroupResponse* response) override;
+  grpc::Status LeaveGroup(grpc::ServerContext* context, const v1::LeaveGroupRequest* request,
+                          v1::LeaveGroupResponse* response) override;
+  grpc::Status AbortGroup(grpc::ServerContext* context, const v1::AbortGroupRequest* request,
+                          v1::AbortGroupResponse* response) override;
+
+  // unique_id_methods.cc
+  grpc::Status PublishUniqueIds(grpc::ServerContext* context,
+                                const v1::PublishUniqueIdsRequest* request,
+                                v1::PublishUniqueIdsResponse* response) override;
+  grpc::Status FetchUniqueIds(grpc::ServerContext* context,
+                              const v1::FetchUniqueIdsRequest* request,
+                              v1::FetchUniqueIdsResponse* response) override;
+  grpc::Status ReportGroupInit(grpc::ServerContext* context,
+                               const v1::ReportGroupInitRequest* request,
+                               v1::ReportGroupInitResponse* response) override;
+
+  // tensor_methods.cc
+  grpc::Status CreateTensor(grpc::ServerContext* context, const v1::CreateTensorRequest* request,
+                            v1::CreateTensorResponse* response) override;
+  grpc::Status FreeTensor(grpc::ServerContext* context, const v1::FreeTensorRequest* request,
+                          v1::FreeTensorResponse* response) override;
+  grpc::ServerReadReactor<v1::WriteTensorRequest>* WriteTensor(
+      grpc::CallbackServerContext* context, v1::WriteTensorResponse* response) override;
+  grpc::ServerWriteReactor<v1::ReadTensorResponse>* ReadTensor(
+      grpc::CallbackServerContext* context, const v1::ReadTensorRequest* request) override;
+
+  // collective_methods.cc
+  grpc::Status RunCollective(grpc::ServerContext* context, const v1::RunCollectiveRequest* request,
+                             v1::RunCollectiveResponse* response) override;
+  // The same for both ways of a request: gRPC and plain frames.
+  absl::Status RunCollective(const v1::RunCollectiveRequest& request,
+                             v1::RunCollectiveResponse* response);
+  grpc::Status RunObject(grpc::ServerContext* context, const v1::RunObjectRequest* request,
+                         v1::RunObjectResponse* response) override;
+
+ private:
+  // Joins a group until `joining` is cancelled.
+  absl::Status Join(const std::shared_ptr<Session>& session, const v1::JoinGroupRequest& request,
+                    const std::shared_ptr<client::Cancellation>& joining,
+                    v1::JoinGroupResponse* response);
+  absl::Status Rejoin(const v1::RejoinGroupRequest& request, v1::JoinGroupResponse* response);
+  absl::Status RunObject(GroupEntry& entry, const v1::RunObjectRequest& request,
+                         v1::RunObjectResponse* response);
+
+  const WorkerServiceOptions options_;
+  const Instant started_;
+  std::vector<std::string> addresses_;
+  SessionTable& sessions_;
+  GpuTable& gpus_;
+  CallGate& gate_;
+  Metrics& metrics_;
+  IdleStreamWatch streams_;
+};
+
+}  // namespace cohort::worker
+
+#endif  // COHORT_WORKER_DAEMON_METHODS_WORKER_SERVICE_H_

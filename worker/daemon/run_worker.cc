@@ -1,0 +1,179 @@
+#include "worker/daemon/run_worker.h"
+
+#include <signal.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "base/clock.h"
+#include "base/daemon/descriptor_limit.h"
+#include "base/daemon/end_signals.h"
+#include "base/daemon/port_file.h"
+#include "base/status_macros.h"
+#include "base/text/logging.h"
+#include "base/version.h"
+#include "google/protobuf/stubs/logging.h"
+#include "worker/daemon/limits/call_gate.h"
+#include "worker/daemon/limits/descriptor_quota.h"
+#include "worker/daemon/methods/metrics.h"
+#include "worker/daemon/methods/worker_service.h"
+#include "worker/daemon/options.h"
+#include "worker/daemon/server/attach_server.h"
+#include "worker/daemon/server/worker_server.h"
+#include "worker/daemon/sessions/session_table.h"
+
+namespace cohort::worker {
+namespace {
+
+constexpr int kExitStart = 1;
+constexpr int kExitConfig = 2;
+// For ended calls to return, and for sessions to leave their groups.
+constexpr absl::Duration kLastAnswers = absl::Seconds(2);
+constexpr absl::Duration kLastGrace = absl::Milliseconds(200);
+
+// Returns false if a call or a leave is still in progress. The process then ends without waiting
+// for it.
+bool Drain(absl::Duration grace, SessionTable& sessions, CallGate& gate, WorkerServer& server) {
+  sessions.Drain();
+  server.SetServing(false);
+  const bool finished = gate.AwaitIdle(Clock::Steady().Now() + grace);
+  if (!finished) {
+    Log(LogLevel::kWarning, "calls are still in flight at the end of the grace",
+        {{"calls", gate.active()}});
+  }
+  for (const std::shared_ptr<Session>& session : sessions.All()) {
+    sessions.End(session, "its worker is draining");
+  }
+  const Instant end = Clock::Steady().Now() + kLastAnswers;
+  const bool answered = gate.AwaitIdle(end);
+  const bool left = sessions.AwaitLeft(end);
+  if (!answered) return false;
+  server.Shutdown(kLastGrace);
+  return left;
+}
+
+// Shares of the process's file descriptors. The rest is for files, for connections to coordinators,
+// and for descriptors in messages.
+struct DescriptorShares {
+  int connections = 0;  // half, including framed RPC
+  // A quarter. A client that gets no connection for collectives calls by gRPC.
+  int framed_connections = 0;
+  int sessions = 0;  // three eighths
+};
+
+DescriptorShares ShareDescriptors() {
+  // With half as many connections, gRPC takes gigabytes.
+  constexpr rlim_t kMost = 131072;
+  rlimit limit = {};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) limit.rlim_cur = 1024;
+  const int all = static_cast<int>(std::min(limit.rlim_cur, kMost));
+  return {all / 2, all / 4, all / 8 * 3};
+}
+
+absl::Status Serve(const Options& options, const sigset_t& signals, GpuTable::Opener open_gpu) {
+  GpuTable gpus(std::move(open_gpu));
+  const DescriptorShares shares = ShareDescriptors();
+  DescriptorLimits descriptors;
+  descriptors.max_in_all = options.max_descriptors > 0 ? options.max_descriptors : shares.sessions;
+  descriptors.max_per_session = options.max_descriptors_per_session > 0
+                                    ? options.max_descriptors_per_session
+                                    : descriptors.max_in_all / 2;
+  SessionTable sessions(descriptors);
+  CallGate gate(options.max_calls, options.max_calls_per_session);
+  Metrics metrics;
+  COHORT_ASSIGN_OR_RETURN(const std::unique_ptr<AttachServer> attach,
+                          AttachServer::Start(sessions, gpus));
+  WorkerServiceOptions service_options;
+  service_options.coordinator = options.coordinator;
+  service_options.advertised_host = options.advertise;
+  service_options.host_identity = options.host_identity;
+  service_options.max_message_bytes = options.max_message_bytes;
+  service_options.attach_socket = attach->name();
+  service_options.stream_idle_limit = options.stream_idle_limit;
+  WorkerService service(service_options, sessions, gpus, gate, metrics);
+  WorkerServerOptions server_options;
+  server_options.listen = options.listen;
+  server_options.max_message_bytes = options.max_message_bytes;
+  server_options.reflection = options.reflection;
+  server_options.max_framed_connections = std::min(options.max_calls, shares.framed_connections);
+  server_options.max_calls = options.max_calls;
+  server_options.max_connections = shares.connections;
+  COHORT_ASSIGN_OR_RETURN(const std::unique_ptr<WorkerServer> server,
+                          WorkerServer::Start(server_options, service));
+  if (!options.metrics_listen.empty()) {
+    COHORT_RETURN_IF_ERROR(metrics.Serve(options.metrics_listen, sessions));
+  }
+  if (!options.port_file.empty()) {
+    COHORT_RETURN_IF_ERROR(WritePortFile(options.port_file, server->addresses()));
+  }
+  Log(LogLevel::kInfo, "serving",
+      {{"addresses", absl::StrJoin(server->addresses(), ",")},
+       {"metrics_port", metrics.port()},
+       {"coordinator", options.coordinator}});
+
+  int signal_number = 0;
+  sigwait(&signals, &signal_number);
+  Log(LogLevel::kInfo, "ending", {{"signal", signal_number}, {"calls", gate.active()}});
+  const bool drained = Drain(options.drain_grace, sessions, gate, *server);
+  metrics.Stop();
+  Log(LogLevel::kInfo, "ended", {{"calls_left", gate.active()}});
+  if (!drained) {
+    // A join or a leave waits for a coordinator that may be away.
+    FinishLogging(absl::Seconds(1));
+    _exit(0);
+  }
+  return absl::OkStatus();
+}
+
+int Main(int argc, char** argv, GpuTable::Opener open_gpu) {
+  absl::StatusOr<ParsedOptions> parsed = ParseOptions(argc, argv);
+  if (!parsed.ok()) {
+    std::fprintf(stderr, "cohort-worker: %s\n", std::string(parsed.status().message()).c_str());
+    return kExitConfig;
+  }
+  if (!parsed->message.empty()) {
+    std::fputs(parsed->message.c_str(), stdout);
+    return 0;
+  }
+  const Options& options = parsed->options;
+  // As in the coordinator: Debian's Abseil keeps a graph of all locks, including gRPC's.
+  absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
+  if (options.check_config) {
+    std::fputs(FormatOptions(options).c_str(), stdout);
+    return 0;
+  }
+  const sigset_t signals = BlockEndSignals();
+  RaiseDescriptorLimit();
+  if (!InitLogging(options.log).ok()) return kExitConfig;
+  // protobuf logs every malformed string that a caller sends; the caller gets an error anyway.
+  google::protobuf::SetLogHandler(nullptr);
+  const std::string changes = FormatChanges(options);
+  Log(LogLevel::kInfo, "cohort-worker",
+      {{"version", kVersion}, {"config", changes.empty() ? "default" : changes}});
+  const absl::Status status = Serve(options, signals, std::move(open_gpu));
+  if (!status.ok()) {
+    Log(LogLevel::kError, "could not start", {{"error", status.ToString()}});
+    return kExitStart;
+  }
+  return 0;
+}
+
+}  // namespace
+
+int RunWorker(int argc, char** argv, GpuTable::Opener open_gpu) {
+  const int code = Main(argc, argv, std::move(open_gpu));
+  // The reader of standard error may have stopped; the process must end nevertheless.
+  if (!FinishLogging(absl::Seconds(1))) _exit(code);
+  return code;
+}
+
+}  // namespace cohort::worker

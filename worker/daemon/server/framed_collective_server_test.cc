@@ -1,0 +1,308 @@
+#include "worker/daemon/server/framed_collective_server.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <iterator>
+#include <memory>
+#include <random>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include "absl/time/clock.h"
+#include "base/clock.h"
+#include "base/rpc/listener/incoming_bytes.h"
+#include "base/testing/no_new_threads.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace cohort::worker {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr int64_t kMaxMessageBytes = 4096;
+constexpr absl::Duration kSoon = absl::Seconds(20);
+
+class FramedCollectiveServerTest : public ::testing::Test {
+ protected:
+  // Returns the client's end of a connection.
+  UniqueFd Connect(std::shared_ptr<IncomingBytes> incoming = nullptr) {
+    int ends[2];
+    EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends), 0);
+    framed_server_.Adopt(ends[0], std::move(incoming));
+    fcntl(ends[1], F_SETFL, 0);
+    return UniqueFd(ends[1]);
+  }
+  UniqueFd ConnectAndGreet(std::shared_ptr<IncomingBytes> incoming = nullptr) {
+    UniqueFd fd = Connect(std::move(incoming));
+    Send(fd, std::string(framed_rpc::kPreface));
+    EXPECT_EQ(Read(fd, framed_rpc::kPreface.size()), framed_rpc::kPreface);
+    const framed_rpc::Header hello = ReadHeader(fd);
+    EXPECT_EQ(hello.kind, framed_rpc::Kind::kHello);
+    EXPECT_EQ(Read(fd, hello.body_bytes), "cohort.v1.WorkerService/RunCollective\n");
+    return fd;
+  }
+
+  static void Send(const UniqueFd& fd, const std::string& bytes) {
+    EXPECT_EQ(send(fd.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL),
+              static_cast<ssize_t>(bytes.size()));
+  }
+  static std::string Call(uint32_t id, uint16_t method, const std::string& body) {
+    framed_rpc::Header header;
+    header.kind = framed_rpc::Kind::kCall;
+    header.call = id;
+    header.method = method;
+    header.body_bytes = static_cast<uint32_t>(body.size());
+    header.extra = framed_rpc::kNoTimeout;
+    std::string frame;
+    framed_rpc::AppendHeader(header, &frame);
+    return frame + body;
+  }
+  // Returns fewer bytes if the connection is closed.
+  static std::string Read(const UniqueFd& fd, size_t bytes) {
+    std::string read;
+    while (read.size() < bytes) {
+      pollfd ready = {fd.get(), POLLIN, 0};
+      if (poll(&ready, 1, static_cast<int>(absl::ToInt64Milliseconds(kSoon))) != 1) {
+        ADD_FAILURE() << "nothing came in time";
+        break;
+      }
+      char part[4096];
+      const ssize_t count = recv(fd.get(), part, std::min(sizeof(part), bytes - read.size()), 0);
+      if (count <= 0) break;
+      read.append(part, static_cast<size_t>(count));
+    }
+    return read;
+  }
+  static framed_rpc::Header ReadHeader(const UniqueFd& fd) {
+    const std::string bytes = Read(fd, framed_rpc::kHeaderBytes);
+    framed_rpc::FrameReader reader(kMaxMessageBytes * 2);
+    bytes.copy(reader.Room(bytes.size()), bytes.size());
+    reader.Filled(bytes.size());
+    const size_t wanted = reader.wanted();
+    if (wanted > 0) {
+      reader.Room(wanted);
+      reader.Filled(wanted);
+    }
+    framed_rpc::Frame frame;
+    EXPECT_EQ(reader.Read(&frame), framed_rpc::FrameReader::Next::kFrame);
+    return frame.header;
+  }
+  static std::string ReadError(const UniqueFd& fd, uint32_t id, absl::StatusCode code) {
+    const framed_rpc::Header header = ReadHeader(fd);
+    EXPECT_EQ(header.kind, framed_rpc::Kind::kReply);
+    EXPECT_EQ(header.call, id);
+    EXPECT_EQ(header.code, static_cast<int>(code));
+    return Read(fd, header.body_bytes).substr(0, header.extra);
+  }
+  static bool Closed(const UniqueFd& fd) { return Read(fd, 1).empty(); }
+
+  GpuTable gpus_{[](const std::string&) { return absl::FailedPreconditionError("no GPU here"); }};
+  SessionTable sessions_;
+  CallGate gate_{8, 8};
+  Metrics metrics_;
+  WorkerService service_{
+      WorkerServiceOptions{"", "", "", kMaxMessageBytes, "", absl::Seconds(30)}, sessions_, gpus_,
+      gate_, metrics_};
+  FramedCollectiveServer framed_server_{service_, kMaxMessageBytes, 3};
+};
+
+TEST_F(FramedCollectiveServerTest, AnswersAsGrpcDoes) {
+  const UniqueFd fd = ConnectAndGreet();
+  v1::RunCollectiveRequest request;
+  request.set_session(std::string(16, 'x'));
+  Send(fd, Call(7, 0, request.SerializeAsString()));
+  EXPECT_THAT(ReadError(fd, 7, absl::StatusCode::kNotFound), HasSubstr("session"));
+  // Two calls, sent in two pieces.
+  const std::string both = Call(8, 0, request.SerializeAsString()) + Call(9, 0, "");
+  Send(fd, both.substr(0, 5));
+  Send(fd, both.substr(5));
+  ReadError(fd, 8, absl::StatusCode::kNotFound);
+  EXPECT_THAT(ReadError(fd, 9, absl::StatusCode::kInvalidArgument), HasSubstr("session"));
+}
+
+// Each connection keeps a buffer for its incomplete request.
+TEST_F(FramedCollectiveServerTest, IncompleteRequestsHaveALimitOverAllConnections) {
+  constexpr int64_t kLimit = 100000;
+  const auto incoming = std::make_shared<IncomingBytes>("max_incoming_bytes", kLimit);
+  const auto await_held = [&](const std::function<bool(int64_t)>& enough) {
+    const Instant deadline = Clock::Steady().Now() + kSoon;
+    while (!enough(incoming->held()) && Clock::Steady().Now() < deadline) std::this_thread::yield();
+    return enough(incoming->held());
+  };
+  const std::string request = Call(1, 0, std::string(4000, 'x'));
+  UniqueFd first = ConnectAndGreet(incoming);
+  Send(first, request.substr(0, 2000));
+  ASSERT_TRUE(await_held([](int64_t held) { return held > kLimit / 2; }));
+  const UniqueFd second = ConnectAndGreet(incoming);
+  Send(second, request.substr(0, 2000));
+  const std::string error = ReadError(second, 1, absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(error, HasSubstr("no room for a request of 4000 bytes"));
+  EXPECT_THAT(error, HasSubstr("max_incoming_bytes (100000)"));
+  // The rest of the refused request is skipped.
+  Send(second, request.substr(2000) + Call(2, 5, ""));
+  EXPECT_EQ(ReadError(second, 2, absl::StatusCode::kUnimplemented), "no method 5");
+  first = UniqueFd();
+  EXPECT_TRUE(await_held([](int64_t held) { return held == 0; })) << incoming->held();
+}
+
+// Tests with requests that are large compared with the process's memory limit.
+class NoMemoryTest : public FramedCollectiveServerTest {
+ protected:
+  static constexpr int64_t kLarge = 24 << 20;
+
+  ~NoMemoryTest() override { LimitData(-1); }
+  // Limits data to `room` bytes more than the process has now; a negative `room` removes the limit.
+  static void LimitData(int64_t room) {
+    rlimit limit;
+    ASSERT_EQ(getrlimit(RLIMIT_DATA, &limit), 0);
+    int64_t pages[6] = {};
+    std::ifstream file("/proc/self/statm");
+    for (int64_t& count : pages) file >> count;
+    limit.rlim_cur = room < 0 ? limit.rlim_max
+                              : static_cast<rlim_t>(pages[5] * sysconf(_SC_PAGESIZE) + room);
+    ASSERT_EQ(setrlimit(RLIMIT_DATA, &limit), 0);
+  }
+
+  FramedCollectiveServer server_for_large_{service_, 64 << 20, 3};
+};
+
+TEST_F(NoMemoryTest, ARequestWithoutMemoryIsRefusedAndTheNextIsServed) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "the sanitizer's allocator ends the process where an allocation fails";
+#endif
+  int ends[2];
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
+  server_for_large_.Adopt(ends[0]);
+  const UniqueFd fd(ends[1]);
+  Send(fd, std::string(framed_rpc::kPreface));
+  Read(fd, framed_rpc::kPreface.size());
+  Read(fd, ReadHeader(fd).body_bytes);
+  const std::string large = Call(1, 0, std::string(kLarge, 'x'));
+  ASSERT_NO_FATAL_FAILURE(LimitData(kLarge * 2 / 3));
+  Send(fd, large);
+  EXPECT_EQ(ReadError(fd, 1, absl::StatusCode::kResourceExhausted),
+            "cohort.v1.WorkerService/RunCollective: the process has no memory left for a request "
+            "of 25165824 bytes");
+  Send(fd, Call(2, 9, ""));
+  EXPECT_EQ(ReadError(fd, 2, absl::StatusCode::kUnimplemented), "no method 9");
+  ASSERT_NO_FATAL_FAILURE(LimitData(-1));
+  Send(fd, large);
+  EXPECT_THAT(ReadError(fd, 1, absl::StatusCode::kInvalidArgument), HasSubstr("session"));
+}
+
+TEST_F(FramedCollectiveServerTest, AnInvalidCallIsRejectedAndTheNextIsServed) {
+  const UniqueFd fd = ConnectAndGreet();
+  Send(fd, Call(1, 3, ""));
+  EXPECT_EQ(ReadError(fd, 1, absl::StatusCode::kUnimplemented), "no method 3");
+  Send(fd, Call(2, 0, std::string(kMaxMessageBytes + 1, 'x')));
+  EXPECT_THAT(ReadError(fd, 2, absl::StatusCode::kResourceExhausted), HasSubstr("4097 bytes"));
+  Send(fd, Call(3, 0, std::string(100, '\xff')));
+  EXPECT_THAT(ReadError(fd, 3, absl::StatusCode::kInvalidArgument), HasSubstr("no message"));
+  framed_rpc::Header cancel;
+  cancel.kind = framed_rpc::Kind::kCancel;
+  std::string frame;
+  framed_rpc::AppendHeader(cancel, &frame);
+  Send(fd, frame + Call(4, 9, ""));
+  EXPECT_EQ(ReadError(fd, 4, absl::StatusCode::kUnimplemented), "no method 9");
+}
+
+TEST_F(FramedCollectiveServerTest, OtherUsersAreSentAway) {
+  const UniqueFd no_preface = Connect();
+  Send(no_preface, "GET / HTTP/1.1\r\n");
+  EXPECT_TRUE(Closed(no_preface));
+
+  const UniqueFd server = ConnectAndGreet();
+  framed_rpc::Header header;
+  header.kind = framed_rpc::Kind::kReply;
+  std::string frame;
+  framed_rpc::AppendHeader(header, &frame);
+  Send(server, frame);
+  EXPECT_TRUE(Closed(server));
+}
+
+TEST_F(FramedCollectiveServerTest, GarbageDoesNotHarmOtherConnections) {
+  const auto seed = static_cast<uint32_t>(absl::ToUnixNanos(absl::Now()));
+  SCOPED_TRACE(::testing::Message() << "seed " << seed);
+  std::mt19937 random(seed);
+  for (int round = 0; round < 200; ++round) {
+    const UniqueFd fd = Connect();
+    std::string bytes(framed_rpc::kPreface);
+    for (int i = 0; i < 100; ++i) bytes += static_cast<char>(random() % (round % 2 ? 256 : 4));
+    Send(fd, bytes);
+    shutdown(fd.get(), SHUT_WR);
+    Read(fd, size_t{1} << 20);  // until the server closes it
+  }
+  const UniqueFd fd = ConnectAndGreet();
+  Send(fd, Call(1, 5, ""));
+  EXPECT_EQ(ReadError(fd, 1, absl::StatusCode::kUnimplemented), "no method 5");
+}
+
+TEST_F(FramedCollectiveServerTest, MoreThanItTakesAreClosedAndPlacesBecomeFree) {
+  UniqueFd first = ConnectAndGreet();
+  const UniqueFd second = ConnectAndGreet();
+  const UniqueFd third = ConnectAndGreet();
+  EXPECT_TRUE(Closed(Connect()));
+  first = UniqueFd();
+  const Instant deadline = Clock::Steady().Now() + kSoon;
+  // Retries until the first connection's thread has ended.
+  while (true) {
+    const UniqueFd next = Connect();
+    send(next.get(), framed_rpc::kPreface.data(), framed_rpc::kPreface.size(), MSG_NOSIGNAL);
+    if (Read(next, framed_rpc::kPreface.size()) == framed_rpc::kPreface) break;
+    ASSERT_LT(Clock::Steady().Now(), deadline);
+  }
+}
+
+TEST_F(FramedCollectiveServerTest, ConnectionsThatEndGiveTheirDescriptorsBackAtOnce) {
+  const auto open = [] {
+    return std::distance(std::filesystem::directory_iterator("/proc/self/fd"), {});
+  };
+  const ptrdiff_t before = open();
+  {
+    const UniqueFd first = ConnectAndGreet();
+    const UniqueFd second = ConnectAndGreet();
+    const UniqueFd third = ConnectAndGreet();
+    EXPECT_EQ(open(), before + 6);
+  }
+  // No other connection comes meanwhile.
+  const Instant deadline = Clock::Steady().Now() + kSoon;
+  while (open() != before) {
+    ASSERT_LT(Clock::Steady().Now(), deadline) << open() << " descriptors are open; there were " << before;
+    absl::SleepFor(absl::Milliseconds(1));
+  }
+}
+
+TEST_F(FramedCollectiveServerTest, WithoutAThreadTheConnectionIsClosedAndTheNextIsServed) {
+  {
+    const testing::NoNewThreads refuse;
+    for (int i = 0; i < 5; ++i) EXPECT_TRUE(Closed(Connect()));
+  }
+  const UniqueFd fd = ConnectAndGreet();
+  Send(fd, Call(1, 5, ""));
+  EXPECT_EQ(ReadError(fd, 1, absl::StatusCode::kUnimplemented), "no method 5");
+}
+
+TEST_F(FramedCollectiveServerTest, StopEndsIdleConnectionsAtOnce) {
+  const UniqueFd greeted = ConnectAndGreet();
+  const UniqueFd silent = Connect();
+  const Instant begin = Clock::Steady().Now();
+  framed_server_.Stop(absl::Seconds(10));
+  EXPECT_LT(Clock::Steady().Now() - begin, absl::Seconds(8));
+  EXPECT_TRUE(Closed(greeted));
+  EXPECT_TRUE(Closed(silent));
+  EXPECT_TRUE(Closed(Connect()));
+}
+
+}  // namespace
+}  // namespace cohort::worker

@@ -1,0 +1,152 @@
+#include "worker/daemon/sessions/session.h"
+
+#include <sys/eventfd.h>
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/rpc/random_bits.h"
+#include "base/status_macros.h"
+#include "base/text/printable.h"
+
+namespace cohort::worker {
+namespace {
+
+// A limit, because clients' names are shown to people.
+constexpr size_t kMaxNameBytes = 64;
+// `ended_fd_` and the heap.
+constexpr int kOwnDescriptors = 2;
+
+absl::Status UnknownGroup(uint64_t group) {
+  return absl::NotFoundError(absl::StrCat("this session has no group ", group));
+}
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<Session>> Session::Create(
+    Client client, const std::shared_ptr<DescriptorQuota>& quota) {
+  auto descriptors = std::make_shared<DescriptorShare>(quota);
+  COHORT_ASSIGN_OR_RETURN(HeldDescriptors own,
+                          HeldDescriptors::Take(descriptors, kOwnDescriptors, "a session"));
+  UniqueFd ended(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (ended.get() < 0) return absl::ResourceExhaustedError("no file descriptors are left");
+  client.name = Printable(absl::string_view(client.name).substr(0, kMaxNameBytes));
+  client.host = Printable(absl::string_view(client.host).substr(0, kMaxNameBytes));
+  return std::shared_ptr<Session>(new Session(
+      std::move(client), std::move(ended), std::move(descriptors), std::move(own)));
+}
+
+Session::Session(Client client, UniqueFd ended_fd, std::shared_ptr<DescriptorShare> descriptors,
+                 HeldDescriptors own)
+    : id_(RandomBits()),
+      client_(std::move(client)),
+      ended_fd_(std::move(ended_fd)),
+      descriptors_(std::move(descriptors)),
+      own_descriptors_(std::move(own)) {}
+
+std::string Session::Describe() const {
+  return absl::StrCat(client_.name.empty() ? "a program without a name" : client_.name,
+                      ", process ", client_.pid,
+                      client_.host.empty() ? "" : absl::StrCat(" on ", client_.host));
+}
+
+absl::StatusOr<std::shared_ptr<shm::Heap>> Session::heap() {
+  MutexLock lock(&mutex_);
+  if (heap_ == nullptr) {
+    COHORT_ASSIGN_OR_RETURN(heap_,
+                            shm::Heap::Create("cohort-session", shm::Heap::DefaultCapacity()));
+  }
+  return heap_;
+}
+
+absl::StatusOr<TensorMemory> Session::Allocate(int64_t bytes) {
+  COHORT_ASSIGN_OR_RETURN(std::shared_ptr<shm::Heap> heap, this->heap());
+  COHORT_ASSIGN_OR_RETURN(void* const data, heap->Allocate(static_cast<size_t>(bytes)));
+  TensorMemory memory;
+  memory.data = static_cast<char*>(data);
+  memory.bytes = bytes;
+  memory.owner = std::shared_ptr<const void>(
+      data, [heap](const void* freed) { heap->Free(const_cast<void*>(freed)); });
+  return memory;
+}
+
+uint64_t Session::NextGroup() {
+  MutexLock lock(&mutex_);
+  return ++last_group_;
+}
+
+absl::Status Session::AddGroup(uint64_t group, std::shared_ptr<GroupEntry> entry) {
+  MutexLock lock(&mutex_);
+  if (ended_) return absl::AbortedError(absl::StrCat("the session has ended: ", cause_));
+  groups_[group] = std::move(entry);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::shared_ptr<GroupEntry>> Session::FindGroup(uint64_t group) const {
+  MutexLock lock(&mutex_);
+  const auto found = groups_.find(group);
+  if (found == groups_.end()) return UnknownGroup(group);
+  return found->second;
+}
+
+absl::StatusOr<std::shared_ptr<GroupEntry>> Session::TakeGroup(uint64_t group) {
+  MutexLock lock(&mutex_);
+  const auto found = groups_.find(group);
+  if (found == groups_.end()) return UnknownGroup(group);
+  std::shared_ptr<GroupEntry> entry = std::move(found->second);
+  groups_.erase(found);
+  return entry;
+}
+
+std::map<uint64_t, std::shared_ptr<GroupEntry>> Session::groups() const {
+  MutexLock lock(&mutex_);
+  return groups_;
+}
+
+void Session::SetListener(Listener* listener) {
+  MutexLock lock(&listener_mutex_);
+  listener_ = listener;
+}
+
+void Session::Notify(const v1::SessionEvent& event) {
+  MutexLock lock(&listener_mutex_);
+  if (listener_ != nullptr) listener_->OnEvent(event);
+}
+
+bool Session::End(absl::string_view cause) {
+  {
+    MutexLock lock(&mutex_);
+    if (ended_) return false;
+    ended_ = true;
+    cause_ = std::string(cause);
+  }
+  eventfd_write(ended_fd_.get(), 1);
+  joining_.Cancel(absl::AbortedError(absl::StrCat("the session has ended: ", cause)));
+  for (const auto& [number, entry] : groups()) entry->Abort(cause);
+  MutexLock lock(&listener_mutex_);
+  if (listener_ != nullptr) listener_->OnEnded(cause);
+  return true;
+}
+
+void Session::Leave() {
+  std::map<uint64_t, std::shared_ptr<GroupEntry>> groups;
+  std::string cause;
+  {
+    MutexLock lock(&mutex_);
+    groups.swap(groups_);
+    cause = cause_;
+  }
+  // Calls in flight hold the tensors that they still need.
+  tensors_.Close();
+  for (const auto& [number, entry] : groups) entry->Leave(cause);
+  groups.clear();
+  MutexLock lock(&mutex_);
+  heap_.reset();
+}
+
+bool Session::ended() const {
+  MutexLock lock(&mutex_);
+  return ended_;
+}
+
+}  // namespace cohort::worker

@@ -1,0 +1,120 @@
+// A client's session, and everything that the client made in it.
+#ifndef COHORT_WORKER_DAEMON_SESSIONS_SESSION_H_
+#define COHORT_WORKER_DAEMON_SESSIONS_SESSION_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "base/id128.h"
+#include "base/shm/heap.h"
+#include "base/threads/mutex.h"
+#include "base/unique_fd.h"
+#include "client/rendezvous/call/cancellation.h"
+#include "cohort/v1/worker.pb.h"
+#include "worker/daemon/limits/call_gate.h"
+#include "worker/daemon/limits/descriptor_quota.h"
+#include "worker/daemon/sessions/group_entry.h"
+#include "worker/daemon/tensors/tensor_table.h"
+
+namespace cohort::worker {
+
+// Calls in flight share the session; its objects live until the last call returns. Thread-safe.
+class Session {
+ public:
+  struct Client {
+    std::string name;
+    int pid = 0;
+    std::string host;
+  };
+
+  // Errors: RESOURCE_EXHAUSTED (descriptors).
+  static absl::StatusOr<std::shared_ptr<Session>> Create(
+      Client client, const std::shared_ptr<DescriptorQuota>& quota =
+                         std::make_shared<DescriptorQuota>(DescriptorLimits()));
+
+  const Id128& id() const { return id_; }
+  const Client& client() const { return client_; }
+  // Such as: trainer, process 4711 on host-a.
+  std::string Describe() const;
+
+  CallGate::Share& calls() { return calls_; }
+  const std::shared_ptr<DescriptorShare>& descriptors() const { return descriptors_; }
+
+  // --- Memory.
+
+  // Creates the heap on the first call. Errors: RESOURCE_EXHAUSTED.
+  absl::StatusOr<std::shared_ptr<shm::Heap>> heap();
+  TensorTable& tensors() { return tensors_; }
+  // Allocates from the heap. Errors: RESOURCE_EXHAUSTED.
+  absl::StatusOr<TensorMemory> Allocate(int64_t bytes);
+
+  // --- Groups, by numbers that are never reused.
+
+  uint64_t NextGroup();
+  // Errors: ABORTED (the session has ended meanwhile).
+  absl::Status AddGroup(uint64_t group, std::shared_ptr<GroupEntry> entry);
+  // Errors: NOT_FOUND.
+  absl::StatusOr<std::shared_ptr<GroupEntry>> FindGroup(uint64_t group) const;
+  absl::StatusOr<std::shared_ptr<GroupEntry>> TakeGroup(uint64_t group);
+  std::map<uint64_t, std::shared_ptr<GroupEntry>> groups() const;
+
+  // Its cancellation ends all joins of the session, and no later join succeeds.
+  client::Cancellation& joining() { return joining_; }
+
+  // --- Events.
+
+  // Must not block, and not call the session.
+  class Listener {
+   public:
+    virtual ~Listener() = default;
+    virtual void OnEvent(const v1::SessionEvent& event) = 0;
+    virtual void OnEnded(absl::string_view cause) = 0;
+  };
+  // Null: no listener. Once it returns, the previous listener is not called any more.
+  void SetListener(Listener* listener);
+  void Notify(const v1::SessionEvent& event);
+
+  // --- The end.
+
+  // Ends all calls in flight, on all ranks, with `cause`; runs once. Never blocks. Returns false if
+  // the session had ended before.
+  bool End(absl::string_view cause);
+  // Leaves all groups, after End. Blocks while their coordinator is away.
+  void Leave();
+  bool ended() const;
+  // Readable once the session has ended.
+  int ended_fd() const { return ended_fd_.get(); }
+
+ private:
+  Session(Client client, UniqueFd ended_fd, std::shared_ptr<DescriptorShare> descriptors,
+          HeldDescriptors own);
+
+  const Id128 id_;
+  const Client client_;
+  const UniqueFd ended_fd_;
+  CallGate::Share calls_;
+  const std::shared_ptr<DescriptorShare> descriptors_;
+  const HeldDescriptors own_descriptors_;  // `ended_fd_` and the heap
+  TensorTable tensors_;
+  client::Cancellation joining_;
+
+  mutable Mutex mutex_;
+  std::shared_ptr<shm::Heap> heap_ ABSL_GUARDED_BY(mutex_);
+  uint64_t last_group_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::map<uint64_t, std::shared_ptr<GroupEntry>> groups_ ABSL_GUARDED_BY(mutex_);
+  bool ended_ ABSL_GUARDED_BY(mutex_) = false;
+  std::string cause_ ABSL_GUARDED_BY(mutex_);
+
+  Mutex listener_mutex_;
+  Listener* listener_ ABSL_GUARDED_BY(listener_mutex_) = nullptr;
+};
+
+}  // namespace cohort::worker
+
+#endif  // COHORT_WORKER_DAEMON_SESSIONS_SESSION_H_

@@ -1,0 +1,87 @@
+// All sessions of the daemon.
+#ifndef COHORT_WORKER_DAEMON_SESSIONS_SESSION_TABLE_H_
+#define COHORT_WORKER_DAEMON_SESSIONS_SESSION_TABLE_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "base/clock.h"
+#include "base/id128.h"
+#include "base/threads/mutex.h"
+#include "worker/daemon/limits/descriptor_quota.h"
+#include "worker/daemon/sessions/session.h"
+
+namespace cohort::worker {
+
+struct WorkerStats {
+  int64_t sessions = 0;
+  int64_t groups = 0;
+  int64_t tensors = 0;
+  int64_t tensor_bytes = 0;
+};
+
+// Thread-safe.
+class SessionTable {
+ public:
+  explicit SessionTable(DescriptorLimits descriptors = {})
+      : descriptors_(std::make_shared<DescriptorQuota>(descriptors)),
+        state_(std::make_shared<State>()) {}
+  ~SessionTable();
+
+  // Errors: UNAVAILABLE (draining), RESOURCE_EXHAUSTED (sessions, descriptors, threads).
+  static constexpr size_t kMaxSessions = 4096;
+  absl::StatusOr<std::shared_ptr<Session>> Open(Session::Client client);
+  // Errors: INVALID_ARGUMENT (no id of a session), NOT_FOUND.
+  absl::StatusOr<std::shared_ptr<Session>> Find(absl::string_view id) const;
+  // Aborts the session's groups at once, with `cause`, and leaves them on a thread of their own. If
+  // the system refuses that thread, one thread leaves all such sessions in turn. Never blocks.
+  void End(const std::shared_ptr<Session>& session, absl::string_view cause);
+  // Counts descriptors that belong to no session yet.
+  std::shared_ptr<DescriptorShare> NewDescriptorShare() const {
+    return std::make_shared<DescriptorShare>(descriptors_,
+                                             "clients that have not said their session hold");
+  }
+  std::vector<std::shared_ptr<Session>> All() const;
+  // Includes sessions whose groups are still being left. A count that stays above zero after all
+  // sessions have ended shows a leak.
+  WorkerStats Stats() const;
+
+  // Refuses new sessions and groups from now on, and cancels joins that are in progress.
+  void Drain();
+  // Errors: UNAVAILABLE.
+  absl::Status CheckServing() const;
+  bool draining() const { return !CheckServing().ok(); }
+  // Waits until all ended sessions have left their groups. Returns false at `deadline`.
+  bool AwaitLeft(Instant deadline) const;
+
+ private:
+  // Shared with the threads that leave.
+  struct State {
+    mutable Mutex mutex;
+    bool draining ABSL_GUARDED_BY(mutex) = false;
+    std::map<Id128, std::shared_ptr<Session>> sessions ABSL_GUARDED_BY(mutex);
+    std::map<Id128, std::shared_ptr<Session>> leaving ABSL_GUARDED_BY(mutex);
+    // The sessions of `leaving` that have no thread of their own. The thread that leaves them
+    // starts before the first session and ends with the table.
+    bool has_leaver ABSL_GUARDED_BY(mutex) = false;
+    bool ended ABSL_GUARDED_BY(mutex) = false;
+    std::vector<std::shared_ptr<Session>> in_turn ABSL_GUARDED_BY(mutex);
+  };
+
+  absl::Status StartLeaver();
+  static void LeaveInTurn(const std::shared_ptr<State>& state);
+  static void Leave(const std::shared_ptr<State>& state, std::shared_ptr<Session> session);
+
+  const std::shared_ptr<DescriptorQuota> descriptors_;
+  const std::shared_ptr<State> state_;
+};
+
+}  // namespace cohort::worker
+
+#endif  // COHORT_WORKER_DAEMON_SESSIONS_SESSION_TABLE_H_

@@ -1,0 +1,260 @@
+#include "worker/group/bootstrap/group_bootstrap.h"
+
+#include <sys/random.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/clock.h"
+#include "base/id128.h"
+#include "base/status_macros.h"
+#include "base/text/printable.h"
+#include "cohort/v1/rank_info.pb.h"
+#include "worker/communicator/nccl/agreement/nccl_operation_log.h"
+#include "worker/communicator/socket/mesh/rank_listener.h"
+#include "worker/communicator/socket/socket_communicator.h"
+#include "worker/group/bootstrap/host_bootstrap.h"
+#include "worker/group/bootstrap/host_identity.h"
+
+namespace cohort::worker {
+namespace {
+
+// The version of the infos, and of all that ranks then send each other.
+constexpr uint32_t kVersion = 5;
+// The names of the rounds through the coordinator.
+constexpr char kRankInfo[] = "cohort.bootstrap.rank_info";
+constexpr char kReach[] = "cohort.bootstrap.reach";
+constexpr char kMeshed[] = "cohort.bootstrap.meshed";
+
+std::string HostName() {
+  char name[256] = {};
+  gethostname(name, sizeof(name) - 1);
+  return name;
+}
+
+absl::StatusOr<std::string> RandomSecret() {
+  std::string secret(Id128::kBytes, '\0');
+  if (getrandom(&secret[0], secret.size(), 0) != static_cast<ssize_t>(secret.size())) {
+    return absl::ErrnoToStatus(errno, "getrandom");
+  }
+  return secret;
+}
+
+class Bootstrap {
+ public:
+  Bootstrap(client::ProcessGroup& group, const BootstrapOptions& options)
+      : group_(group), options_(options), deadline_(Clock::Steady().Now() + options.timeout) {}
+
+  absl::StatusOr<ConnectedRanks> Run(const std::string& coordinator_address) {
+    ConnectedRanks connected;
+    Connections& connections = connected.connections;
+    connections.rank = group_.rank();
+    COHORT_RETURN_IF_ERROR(TakeDescriptors(MostDescriptorsOfGroup(group_.world_size())));
+    if (group_.world_size() == 1) {
+      connections.hosts = {{0}};
+      connections.paths = {"self"};
+      connections.machines = {Machine()};
+      return connected;
+    }
+    COHORT_RETURN_IF_ERROR(ExchangeRankInfo(coordinator_address));
+    COHORT_ASSIGN_OR_RETURN(HostMembers members, ShareMemoryOnHost());
+    COHORT_ASSIGN_OR_RETURN(connections.hosts, ExchangeReach(members, connected));
+    COHORT_RETURN_IF_ERROR(TakeDescriptors(DescriptorsOfGroup(connections.hosts, group_.rank())));
+    connections.why_not = members.why_not;
+    connections.paths = PathsOf(members);
+    for (const v1::RankInfo& info : infos_) connections.machines.push_back(info.machine());
+    connections.memory = std::move(members.memory);
+    connected.links = std::move(members.links);
+    if (members.common.size() > 0) {
+      COHORT_ASSIGN_OR_RETURN(
+          NcclOperationLog operation_log,
+          NcclOperationLog::Over(std::move(members.common), group_.world_size()));
+      connections.operation_log =
+          std::make_shared<const NcclOperationLog>(std::move(operation_log));
+    }
+    const size_t hosts = connections.hosts.size();
+    if (hosts == 1) return connected;
+    COHORT_ASSIGN_OR_RETURN(connections.mesh, BySockets());
+    if (hosts == infos_.size()) return connected;
+    // Waits until every rank has its mesh, because the next connections use the same listeners.
+    COHORT_RETURN_IF_ERROR(AllGather("", kMeshed).status());
+    COHORT_RETURN_IF_ERROR(Cross(connections));
+    return connected;
+  }
+
+ private:
+  absl::Status TakeDescriptors(int count) const {
+    if (options_.take_descriptors == nullptr) return absl::OkStatus();
+    return options_.take_descriptors(group_.world_size(), count);
+  }
+
+  absl::Duration Left() const {
+    return std::max(deadline_ - Clock::Steady().Now(), absl::Milliseconds(1));
+  }
+
+  absl::StatusOr<client::ObjectList> AllGather(const std::string& object, const char* name) {
+    client::RoundOptions round;
+    round.name = name;
+    round.timeout = Left();
+    round.cancellation = options_.cancellation;
+    return group_.AllGather(object, round);
+  }
+
+  std::string Machine() const {
+    return options_.host_identity.empty() ? MachineIdentity() : options_.host_identity;
+  }
+
+  absl::Status ExchangeRankInfo(const std::string& coordinator_address) {
+    COHORT_ASSIGN_OR_RETURN(local_listener_, shm::LocalListener::Create());
+    const std::string host = options_.advertised_host.empty()
+                                 ? LocalAddressTowards(coordinator_address)
+                                 : options_.advertised_host;
+    COHORT_ASSIGN_OR_RETURN(listener_, Listener::Open(host, 0));
+    v1::RankInfo info;
+    info.set_version(kVersion);
+    info.set_host(options_.host_identity.empty() ? HostIdentity() : options_.host_identity);
+    info.set_machine(Machine());
+    info.set_local_socket(local_listener_.name());
+    info.set_heap_bytes(options_.heap->segment().size());
+    info.set_address(listener_->address());
+    COHORT_ASSIGN_OR_RETURN(*info.mutable_secret(), RandomSecret());
+    info.set_host_name(HostName());
+    info.set_pid(getpid());
+    info.set_placement(static_cast<uint32_t>(options_.placement));
+    COHORT_ASSIGN_OR_RETURN(const client::ObjectList infos,
+                            AllGather(info.SerializeAsString(), kRankInfo));
+    for (size_t rank = 0; rank < infos.size(); ++rank) {
+      v1::RankInfo other;
+      if (!other.ParseFromArray(infos[rank].data(), static_cast<int>(infos[rank].size())) ||
+          other.version() != kVersion || other.secret().size() != Id128::kBytes) {
+        return absl::FailedPreconditionError(
+            absl::StrCat("rank ", rank, " (", other.host_name(), ", process ", other.pid(),
+                         ") speaks version ", other.version(), ", this one ", kVersion));
+      }
+      MakePrintable(*other.mutable_host_name());
+      MakePrintable(*other.mutable_machine());
+      infos_.push_back(std::move(other));
+    }
+    COHORT_RETURN_IF_ERROR(CheckPlacements());
+    secret_ = Id128::FromBytes(infos_[0].secret());
+    return absl::OkStatus();
+  }
+
+  absl::Status CheckPlacements() const {
+    const auto placement_of = [&](size_t rank) {
+      return NameOf(static_cast<Placement>(infos_[rank].placement()));
+    };
+    for (size_t rank = 1; rank < infos_.size(); ++rank) {
+      if (infos_[rank].placement() == infos_[0].placement()) continue;
+      return absl::InvalidArgumentError(
+          absl::StrCat("ranks of group ", group_.group(), " want different placements: rank 0 ",
+                       placement_of(0), ", rank ", rank, " ", placement_of(rank)));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<HostMembers> ShareMemoryOnHost() {
+    HostBootstrapOptions options;
+    options.rank = group_.rank();
+    options.secret = secret_;
+    options.listener = &local_listener_;
+    options.heap = {options_.heap, &options_.heap->segment()};
+    options.window = options_.host_window;
+    for (size_t rank = 0; rank < infos_.size(); ++rank) {
+      const v1::RankInfo& info = infos_[rank];
+      if (info.host() != infos_[static_cast<size_t>(group_.rank())].host()) continue;
+      options.candidates.push_back(
+          {static_cast<int>(rank), info.local_socket(), info.heap_bytes()});
+    }
+    // An operation log needs all ranks on this host.
+    if (options_.placement != Placement::kHost && options.candidates.size() == infos_.size() &&
+        group_.world_size() <= NcclOperationLog::kMaxRanks) {
+      options.common_bytes = NcclOperationLog::Bytes(group_.world_size());
+    }
+    return BootstrapHost(options, deadline_);
+  }
+
+  // Returns which ranks share memory, as all of them report.
+  absl::StatusOr<Hosts> ExchangeReach(const HostMembers& members, ConnectedRanks& connected) {
+    v1::RankReach reach;
+    for (const int rank : members.ranks) reach.add_shares_memory_with(rank);
+    reach.set_why_not(members.why_not);
+    COHORT_ASSIGN_OR_RETURN(const client::ObjectList all,
+                            AllGather(reach.SerializeAsString(), kReach));
+    Hosts hosts;
+    for (size_t rank = 0; rank < all.size(); ++rank) {
+      v1::RankReach other;
+      const bool understood =
+          other.ParseFromArray(all[rank].data(), static_cast<int>(all[rank].size()));
+      const auto& ranks = other.shares_memory_with();
+      if (!understood ||
+          std::find(ranks.begin(), ranks.end(), static_cast<int>(rank)) == ranks.end()) {
+        return absl::FailedPreconditionError(
+            absl::StrCat("rank ", rank, " says what nobody understands"));
+      }
+      std::vector<std::string>& reasons = connected.why_not_of_all;
+      if (!other.why_not().empty() &&
+          std::find(reasons.begin(), reasons.end(), other.why_not()) == reasons.end()) {
+        reasons.push_back(other.why_not());
+      }
+      if (ranks[0] == static_cast<int>(rank)) hosts.emplace_back(ranks.begin(), ranks.end());
+    }
+    size_t placed = 0;
+    for (const std::vector<int>& host : hosts) placed += host.size();
+    if (placed != all.size()) {
+      return absl::FailedPreconditionError("the ranks do not agree on who shares memory");
+    }
+    return hosts;
+  }
+
+  std::vector<std::string> PathsOf(const HostMembers& members) const {
+    std::vector<std::string> paths;
+    for (const v1::RankInfo& info : infos_) paths.push_back(absl::StrCat("tcp ", info.address()));
+    for (const int rank : members.ranks) paths[static_cast<size_t>(rank)] = "shared memory";
+    paths[static_cast<size_t>(group_.rank())] = "self";
+    return paths;
+  }
+
+  absl::StatusOr<Mesh> BySockets() {
+    std::vector<std::string> addresses;
+    for (const v1::RankInfo& info : infos_) addresses.push_back(info.address());
+    return SocketCommunicator::ConnectLinks(group_.rank(), *listener_, addresses, secret_,
+                                            OptionsOfMesh(), deadline_);
+  }
+
+  absl::Status Cross(Connections& connections) {
+    const Crossing crossing = CrossingOf(connections.hosts, group_.rank());
+    if (!crossing.crosses) return absl::OkStatus();
+    std::vector<std::string> addresses;
+    for (const int rank : crossing.ranks) {
+      addresses.push_back(infos_[static_cast<size_t>(rank)].address());
+    }
+    const Id128 secret = {secret_.high, secret_.low + 1 + crossing.index};
+    COHORT_ASSIGN_OR_RETURN(
+        connections.across,
+        SocketCommunicator::ConnectLinks(static_cast<int>(crossing.host), *listener_, addresses,
+                                         secret, OptionsOfCrossing(crossing), deadline_));
+    return absl::OkStatus();
+  }
+
+  client::ProcessGroup& group_;
+  const BootstrapOptions& options_;
+  const Instant deadline_;
+  shm::LocalListener local_listener_;
+  std::optional<Listener> listener_;
+  std::vector<v1::RankInfo> infos_;  // by rank
+  Id128 secret_;
+};
+
+}  // namespace
+
+absl::StatusOr<ConnectedRanks> ConnectRanks(client::ProcessGroup& group,
+                                            const std::string& coordinator_address,
+                                            const BootstrapOptions& options) {
+  return Bootstrap(group, options).Run(coordinator_address);
+}
+
+}  // namespace cohort::worker

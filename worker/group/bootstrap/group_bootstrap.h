@@ -1,0 +1,64 @@
+// Connects the ranks that the coordinator brought together.
+#ifndef COHORT_WORKER_GROUP_BOOTSTRAP_GROUP_BOOTSTRAP_H_
+#define COHORT_WORKER_GROUP_BOOTSTRAP_GROUP_BOOTSTRAP_H_
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "base/shm/heap.h"
+#include "base/tensor/device.h"
+#include "client/rendezvous/call/cancellation.h"
+#include "client/rendezvous/process_group/process_group.h"
+#include "worker/group/bootstrap/host_bootstrap.h"
+#include "worker/group/connections/connections.h"
+
+namespace cohort::worker {
+
+struct BootstrapOptions {
+  // The heap from which this rank's tensors are allocated; it outlives the communicator.
+  std::shared_ptr<shm::Heap> heap;
+  // The address to which other hosts connect, without a port. Empty: the local address of this host
+  // towards the coordinator.
+  std::string advertised_host;
+  // Ranks with different names share no memory. Empty: this machine and its network namespace.
+  std::string host_identity;
+  // The same on all ranks.
+  Placement placement = Placement::kHost;
+  absl::Duration timeout = absl::Seconds(30);
+  // How long ranks of one host wait for each other before they go on by sockets.
+  absl::Duration host_window = absl::Seconds(5);
+  // Ends waits at the coordinator early, with its reason. May be null.
+  std::shared_ptr<client::Cancellation> cancellation;
+  // Called with the most file descriptors that the rank opens for the group: first before it opens
+  // any. The second call comes once it is known which ranks share memory; its count is never
+  // larger. An error ends ConnectRanks. May be null.
+  std::function<absl::Status(int world_size, int descriptors)> take_descriptors;
+};
+
+struct ConnectedRanks {
+  Connections connections;
+  // Connections to ranks of this host: each closes when the process at its other end ends.
+  std::vector<HostLink> links;
+  // Why ranks that might share memory do not, as reported by any rank; each text once.
+  std::vector<std::string> why_not_of_all;
+};
+
+// Connects all ranks of `group`'s generation; all call it. Blocks for at most the timeout. The
+// first round through the coordinator exchanges how each rank can be reached. After ranks of one
+// host have connected, the second exchanges which ranks share memory. A third follows if there are
+// several hosts and ranks that share memory. Errors: those of ProcessGroup::AllGather (naming the
+// missing ranks); FAILED_PRECONDITION (ranks of another version); INVALID_ARGUMENT, on all ranks
+// alike (different placements); UNAVAILABLE, DEADLINE_EXCEEDED and RESOURCE_EXHAUSTED name the rank
+// that could not be connected.
+absl::StatusOr<ConnectedRanks> ConnectRanks(client::ProcessGroup& group,
+                                            const std::string& coordinator_address,
+                                            const BootstrapOptions& options);
+
+}  // namespace cohort::worker
+
+#endif  // COHORT_WORKER_GROUP_BOOTSTRAP_GROUP_BOOTSTRAP_H_

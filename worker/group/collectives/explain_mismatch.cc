@@ -1,0 +1,60 @@
+#include "worker/group/collectives/explain_mismatch.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "worker/communicator/mismatch.h"
+
+namespace cohort::worker {
+namespace {
+
+// The most bytes of a call's text that a rank sends, and that an error quotes. A call with the
+// sizes of many ranks has a long text.
+constexpr size_t kTextBytes = 4096;
+constexpr size_t kQuoted = 600;
+
+// No other call has this tag.
+constexpr uint32_t kExplainTag = 0x3A77B0C5;
+
+// Returns the text, or if it is too long the part around `at`.
+std::string Quote(absl::string_view text, size_t at) {
+  if (text.size() <= kQuoted) return std::string(text);
+  const size_t begin = at < kQuoted / 2 ? 0 : std::min(at - kQuoted / 2, text.size() - kQuoted);
+  return absl::StrCat(begin > 0 ? "..." : "", text.substr(begin, kQuoted),
+                      begin + kQuoted < text.size() ? "..." : "");
+}
+
+}  // namespace
+
+absl::Status ExplainMismatch(Communicator& communicator, const std::string& own,
+                             const absl::Status& mismatch, Instant deadline) {
+  std::string own_text(kTextBytes, '\0');
+  std::memcpy(&own_text[0], own.data(), std::min(own.size(), kTextBytes));
+  const auto ranks = static_cast<size_t>(communicator.size());
+  std::string all(ranks * kTextBytes, '\0');
+  FlatCall call;
+  call.collective = Collective::kAllGather;
+  call.type = DataType::kU8;
+  call.count = static_cast<int64_t>(kTextBytes);
+  call.tag = kExplainTag;
+  const absl::Status status = communicator.Run(call, own_text.data(), &all[0], deadline);
+  if (!status.ok()) return mismatch;
+  const auto text_of = [&](size_t rank) {
+    const absl::string_view text = absl::string_view(all).substr(rank * kTextBytes, kTextBytes);
+    return text.substr(0, text.find('\0'));
+  };
+  const absl::string_view first = text_of(0);
+  for (size_t rank = 1; rank < ranks; ++rank) {
+    const absl::string_view other = text_of(rank);
+    if (other == first) continue;
+    const auto ends = std::mismatch(first.begin(), first.end(), other.begin(), other.end());
+    const auto at = static_cast<size_t>(ends.first - first.begin());
+    return MismatchError(Quote(first, at), static_cast<int>(rank), Quote(other, at));
+  }
+  return mismatch;
+}
+
+}  // namespace cohort::worker

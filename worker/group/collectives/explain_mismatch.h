@@ -1,0 +1,22 @@
+// Explains to ranks that they called different collectives.
+#ifndef COHORT_WORKER_GROUP_COLLECTIVES_EXPLAIN_MISMATCH_H_
+#define COHORT_WORKER_GROUP_COLLECTIVES_EXPLAIN_MISMATCH_H_
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "base/clock.h"
+#include "worker/communicator/communicator.h"
+
+namespace cohort::worker {
+
+// All ranks call it after a collective has failed on all of them with `mismatch`, which only knows
+// digests. Each rank sends `own`, the text of its call. All ranks return the same error, which
+// names two ranks that differ. Returns `mismatch` if the texts cannot be exchanged or do not
+// differ.
+absl::Status ExplainMismatch(Communicator& communicator, const std::string& own,
+                             const absl::Status& mismatch, Instant deadline);
+
+}  // namespace cohort::worker
+
+#endif  // COHORT_WORKER_GROUP_COLLECTIVES_EXPLAIN_MISMATCH_H_

@@ -1,0 +1,169 @@
+#include "worker/group/membership/rank_membership.h"
+
+#include <optional>
+#include <utility>
+
+#include "absl/memory/memory.h"
+#include "absl/strings/str_cat.h"
+#include "base/clock.h"
+#include "base/status_macros.h"
+#include "client/collective/trace/path_report.h"
+#include "client/rendezvous/store_client.h"
+#include "worker/group/membership/supervisor.h"
+
+namespace cohort::worker {
+namespace {
+
+using client::EventKind;
+
+constexpr absl::Duration kNoteTimeout = absl::Seconds(2);
+
+// Such as: rank 3 (trainer-3 on host-a) ended the generation: LEASE_EXPIRED, nothing heard for 30s.
+std::string Describe(const client::GroupEvent& event) {
+  const client::Cause& cause = event.cause;
+  std::string text;
+  const std::optional<int> rank = cause.rank.has_value() ? cause.rank : event.rank;
+  const std::string& member = cause.member.empty() ? event.member : cause.member;
+  if (rank.has_value()) absl::StrAppend(&text, "rank ", *rank, " ");
+  if (!member.empty()) {
+    absl::StrAppend(&text, "(", member, cause.host.empty() ? "" : absl::StrCat(" on ", cause.host),
+                    ") ");
+  }
+  absl::StrAppend(&text, text.empty() ? "the group: " : "ended the generation: ",
+                  client::CauseKindName(cause.kind));
+  if (!cause.detail.empty()) absl::StrAppend(&text, ", ", cause.detail);
+  return text;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<RankMembership>> RankMembership::Join(
+    RankMembershipOptions options) {
+  auto rank_membership = absl::WrapUnique(new RankMembership(std::move(options)));
+  client::ProcessGroupOptions& membership = rank_membership->options_.membership;
+  if (membership.shared_connection == nullptr) {
+    COHORT_ASSIGN_OR_RETURN(membership.shared_connection,
+                            client::Connection::Create(membership.connection));
+  }
+  rank_membership->connection_ = membership.shared_connection;
+  membership.on_event = [rank_membership = rank_membership.get(),
+                         next = membership.on_event](const client::GroupEvent& event) {
+    rank_membership->OnEvent(event);
+    if (next != nullptr) next(event);
+  };
+  COHORT_ASSIGN_OR_RETURN(rank_membership->process_group_,
+                          client::ProcessGroup::Create(membership));
+  rank_membership->MarkComplete();
+  return rank_membership;
+}
+
+RankMembership::~RankMembership() {
+  StopWatching();
+  process_group_.reset();
+}
+
+absl::StatusOr<Connections> RankMembership::Connect(absl::Duration timeout) {
+  StopWatching();
+  BootstrapOptions bootstrap = options_.bootstrap;
+  bootstrap.timeout = timeout;
+  COHORT_ASSIGN_OR_RETURN(ConnectedRanks connected,
+                          ConnectRanks(*process_group_, connection_->options().address, bootstrap));
+  if (process_group_->rank() == 0) StorePaths(connected);
+  if (connected.links.empty()) return std::move(connected.connections);
+  // The watch begins here, so that it sees connections that close before NotifyOnEnd.
+  COHORT_ASSIGN_OR_RETURN(std::shared_ptr<Supervisor> supervisor, Supervisor::Shared());
+  MutexLock lock(&watch_mutex_);
+  watch_ = std::make_unique<HostWatch>(std::move(supervisor), std::move(connected.links),
+                                       [this, generation = process_group_->generation()](
+                                           const std::string& cause) { End(generation, cause); });
+  return std::move(connected.connections);
+}
+
+void RankMembership::NotifyOnEnd(std::function<void(const std::string&)> on_end) {
+  MutexLock lock(&mutex_);
+  // The generation may have ended before this call.
+  if (ended_generation_ == generation_) return on_end(cause_);
+  on_end_ = std::move(on_end);
+}
+
+void RankMembership::StopWatching() {
+  {
+    MutexLock lock(&mutex_);
+    on_end_ = nullptr;
+  }
+  MutexLock lock(&watch_mutex_);
+  watch_.reset();
+}
+
+absl::StatusOr<Connections> RankMembership::Rejoin(absl::Duration timeout) {
+  const Instant deadline = Clock::Steady().Now() + timeout;
+  const auto left = [deadline] { return deadline - Clock::Steady().Now(); };
+  const std::string why =
+      absl::StrCat("rank ", process_group_->rank(), " goes on in the next generation");
+  while (true) {
+    StopWatching();
+    // Ranks of one host notice a death long before the coordinator, for which the generation may
+    // still be complete. ABORTED means that it has ended there already, which is no error.
+    const absl::Status reported = process_group_->ReportError(why, /*fatal=*/true);
+    if (!reported.ok() && !absl::IsAborted(reported)) return reported;
+    COHORT_RETURN_IF_ERROR(process_group_->Rejoin(left()));
+    MarkComplete();
+    absl::StatusOr<Connections> connected = Connect(left());
+    // The next generation may end as well, before its ranks are connected.
+    if (!absl::IsAborted(connected.status()) || left() <= absl::ZeroDuration()) return connected;
+  }
+}
+
+void RankMembership::NotifyHost(const std::string& why) {
+  MutexLock lock(&watch_mutex_);
+  if (watch_ != nullptr) watch_->SayGoodbye(why);
+}
+
+void RankMembership::StorePaths(const ConnectedRanks& connected) {
+  const client::PathReport note = {process_group_->generation(), connected.connections.hosts,
+                                   connected.why_not_of_all};
+  // The note is for people; the group works without it.
+  client::StoreClient::Create(connection_, process_group_->group())
+      ->Put(client::kPathReportKey, client::EncodePathReport(note), {}, kNoteTimeout)
+      .IgnoreError();
+}
+
+void RankMembership::OnEvent(const client::GroupEvent& event) {
+  const bool closes = event.kind == EventKind::kBroken || event.kind == EventKind::kClosed;
+  const bool goes = event.kind == EventKind::kLost || event.kind == EventKind::kLeft;
+  if (!closes && !goes) return;
+  MutexLock lock(&mutex_);
+  if (closes) return EndLocked(event.generation, Describe(event));
+  // While a generation forms, a member may leave its rank to another member.
+  if (event.generation > generation_) {
+    early_.push_back({event.generation, event.revision, Describe(event)});
+  } else if (event.revision > revision_) {
+    EndLocked(event.generation, Describe(event));
+  }
+}
+
+void RankMembership::MarkComplete() {
+  MutexLock lock(&mutex_);
+  generation_ = process_group_->generation();
+  revision_ = process_group_->revision();
+  for (const Early& early : early_) {
+    if (early.revision > revision_) EndLocked(early.generation, early.cause);
+  }
+  early_.clear();
+}
+
+void RankMembership::End(int64_t generation, const std::string& cause) {
+  MutexLock lock(&mutex_);
+  EndLocked(generation, cause);
+}
+
+void RankMembership::EndLocked(int64_t generation, const std::string& cause) {
+  // A late event of an old generation does not end the present one, even if the old one showed its
+  // end by a deadline alone. The first cause stays.
+  if (generation <= ended_generation_ || generation < generation_) return;
+  ended_generation_ = generation;
+  cause_ = cause;
+  if (on_end_ != nullptr) std::exchange(on_end_, nullptr)(cause_);
+}
+
+}  // namespace cohort::worker
