@@ -20,7 +20,7 @@ PUBLIC_TARGETS = [
     "//client/parallel/collectives:allocate",
     "//client/parallel/collectives:shared_timeout",
     "//client/parallel/collectives:result_buffers",
-    "//client/parallel/collectives:by_mode",
+    "//client/parallel/collectives:by_parallel_mode",
     "//client/parallel/collectives:destroy",
     "//client/parallel/collectives:keep_alive",
     "//client/parallel/collectives:fail_collective",

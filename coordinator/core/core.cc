@@ -43,7 +43,7 @@ struct Namespace {
   Shard& shard;
   std::shared_ptr<ByteLedger> ledger;
   int64_t last_number;
-  OperationWindow operations;
+  FirstAnswers operations;
   Store store;
   const int64_t untouched_number;  // `last_number` as long as nothing has happened
   Instant used_at;
@@ -242,14 +242,14 @@ struct Core::Impl {
     auto it = namespaces.find(tenant);
     if (it == namespaces.end() || it->second->timer != 0) return;
     it->second->timer = shard.timers.Schedule(
-        now + OperationWindow::kMaxAge + absl::Seconds(1), [this, tenant](Step& step) {
+        now + FirstAnswers::kMaxAge + absl::Seconds(1), [this, tenant](Step& step) {
           auto found = namespaces.find(tenant);
           if (found == namespaces.end()) return;
           Namespace& own = *found->second;
           own.timer = 0;
           own.operations.DropOld(step, GroupKey{tenant, ""});
           if (own.store.idle() && own.operations.size() == 0 &&
-              own.used_at + OperationWindow::kMaxAge <= step.now()) {
+              own.used_at + FirstAnswers::kMaxAge <= step.now()) {
             DropNamespace(found);
           } else {
             ScheduleAging(step.now(), tenant);

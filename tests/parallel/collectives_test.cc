@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "client/collective/async_calls.h"
-#include "client/parallel/collectives/by_mode.h"
+#include "client/parallel/collectives/by_parallel_mode.h"
 #include "client/parallel/collectives/result_buffers.h"
 #include "client/parallel/messages/pending_call.h"
 #include "gmock/gmock.h"

@@ -10,7 +10,7 @@
 #include "client/collective/remote/attach_connection.h"
 #include "client/collective/remote/worker_session_impl.h"
 #include "cohort/v1/attach.pb.h"
-#include "worker/group/bootstrap/relayed_unique_ids.h"
+#include "worker/group/bootstrap/worker_relayed_unique_ids.h"
 #include "worker/group/connections/transfer_connections.h"
 
 namespace cohort::worker {
@@ -60,7 +60,7 @@ absl::StatusOr<std::unique_ptr<AttachedGroup>> AttachedGroup::Create(
 AttachedGroup::AttachedGroup(std::unique_ptr<client::RemoteGroup> membership,
                              absl::Duration timeout, Tensor flight_record, Placement placement,
                              std::shared_ptr<GpuContext> gpu)
-    : ExecutingGroup(timeout, std::shared_ptr<void>(flight_record.owner(), flight_record.data())),
+    : InProcessGroup(timeout, std::shared_ptr<void>(flight_record.owner(), flight_record.data())),
       membership_(std::move(membership)),
       flight_record_(std::move(flight_record)),
       placement_(placement),
@@ -118,7 +118,7 @@ absl::Status AttachedGroup::Take(absl::Duration timeout, absl::Duration forming_
         End(session_ended ? absl::StrCat("rank ", rank, " lost its worker: ", cause) : cause);
       });
   if (placement_ == Placement::kHost) return absl::OkStatus();
-  RelayedUniqueIds ids(membership_.get());
+  WorkerRelayedUniqueIds ids(membership_.get());
   return BeginOnDevice(*gpu_, ids, forming_timeout);
 }
 

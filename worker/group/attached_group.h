@@ -12,8 +12,8 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "client/collective/remote/remote_group.h"
-#include "worker/group/executing_group.h"
 #include "worker/group/gpu/gpu_context.h"
+#include "worker/group/in_process_group.h"
 
 namespace cohort::worker {
 
@@ -24,7 +24,7 @@ namespace cohort::worker {
 //
 // When this process dies, the daemon names it to the other ranks. When the daemon dies, calls end
 // with ABORTED, which names the daemon; the group then needs another session.
-class AttachedGroup final : public ExecutingGroup {
+class AttachedGroup final : public InProcessGroup {
  public:
   // `gpu` is this rank's GPU, on which this process computes; the host placement ignores it.
   // Errors: those of RemoteGroup::Create, ReceiveConnections and GpuContext::Form;

@@ -16,7 +16,7 @@
 #include "tests/testing/coordinator_process.h"
 #include "worker/cuda/streams/stream.h"
 #include "worker/group/attached_group.h"
-#include "worker/group/bootstrap/relayed_unique_ids.h"
+#include "worker/group/bootstrap/worker_relayed_unique_ids.h"
 #include "worker/group/testing/device_groups.h"
 
 namespace cohort::worker {
@@ -165,7 +165,7 @@ TEST_F(DeviceAttachedTest, IdsAreRelayedForTheOwnersOfARankInItsGeneration) {
   options.attached = true;
   const auto joined = RemoteGroup::Create(options);
   ASSERT_TRUE(joined.ok()) << joined.status();
-  RelayedUniqueIds ids(joined->get());
+  WorkerRelayedUniqueIds ids(joined->get());
   EXPECT_EQ(ids.group(), "devices");
   EXPECT_EQ(ids.size(), 1);
   const std::vector<std::string> some = {std::string("\0id\xff", 4)};
@@ -205,7 +205,7 @@ TEST_F(DeviceAttachedTest, IdsAreRelayedForTheOwnersOfARankInItsGeneration) {
   others.group = "run-by-the-worker";
   const auto run = RemoteGroup::Create(others);
   ASSERT_TRUE(run.ok()) << run.status();
-  RelayedUniqueIds refused(run->get());
+  WorkerRelayedUniqueIds refused(run->get());
   EXPECT_EQ(refused.Publish("mine", some).code(), absl::StatusCode::kFailedPrecondition);
 }
 

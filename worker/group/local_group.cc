@@ -10,7 +10,7 @@
 #include "base/threads/mutex.h"
 #include "worker/group/bootstrap/unique_id_exchange.h"
 #include "worker/group/flight_recorder/flight_export.h"
-#include "worker/group/membership/member_objects.h"
+#include "worker/group/membership/gather_member_objects.h"
 
 namespace cohort::worker {
 namespace {
@@ -52,8 +52,8 @@ absl::StatusOr<std::unique_ptr<LocalGroup>> LocalGroup::Create(LocalGroupOptions
     return reporter->Report();
   };
   group->reporter_->Start([&recorder = group->flight_recorder()] {
-    return TensorReporter::Look{recorder.Read(),
-                                recorder.ReadWaits(WaitLog::kRanks, WaitLog::kRanks)};
+    return TensorWaitReporter::Look{recorder.Read(),
+                                    recorder.ReadWaits(WaitLog::kRanks, WaitLog::kRanks)};
   });
   const LocalGroupOptions& kept = group->options_;
   COHORT_ASSIGN_OR_RETURN(group->membership_,

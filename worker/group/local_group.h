@@ -16,8 +16,8 @@
 #include "client/collective/trace/flight_record.h"
 #include "client/rendezvous/process_group/process_group.h"
 #include "worker/group/bootstrap/group_bootstrap.h"
-#include "worker/group/executing_group.h"
-#include "worker/group/flight_recorder/tensor_reporter.h"
+#include "worker/group/flight_recorder/tensor_wait_reporter.h"
+#include "worker/group/in_process_group.h"
 #include "worker/group/membership/rank_membership.h"
 
 namespace cohort::worker {
@@ -43,7 +43,7 @@ struct LocalGroupOptions {
 // When a rank dies, its connections show it, within milliseconds on the same host, and the
 // coordinator notices too. Calls of all other ranks then end with ABORTED, which names that rank.
 // Rejoin forms the next generation from the ranks that join it.
-class LocalGroup final : public ExecutingGroup {
+class LocalGroup final : public InProcessGroup {
  public:
   // Joins the group, waits until it is complete, and connects the ranks. Errors: those of
   // ProcessGroup::Create, ConnectRanks and GpuContext::Form; FAILED_PRECONDITION (a placement on
@@ -88,13 +88,13 @@ class LocalGroup final : public ExecutingGroup {
 
  private:
   explicit LocalGroup(LocalGroupOptions options)
-      : ExecutingGroup(options.timeout), options_(std::move(options)) {}
+      : InProcessGroup(options.timeout), options_(std::move(options)) {}
 
   GpuContext* gpu_context() const override { return options_.gpu_context.get(); }
   absl::Status Form(Connections connections) ABSL_EXCLUSIVE_LOCKS_REQUIRED(call_mutex_);
 
   LocalGroupOptions options_;
-  const std::shared_ptr<TensorReporter> reporter_ = std::make_shared<TensorReporter>();
+  const std::shared_ptr<TensorWaitReporter> reporter_ = std::make_shared<TensorWaitReporter>();
   std::unique_ptr<RankMembership> membership_;
 };
 

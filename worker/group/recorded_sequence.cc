@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/clock.h"
-#include "worker/group/executing_group.h"
+#include "worker/group/in_process_group.h"
 
 namespace cohort::worker {
 namespace {
@@ -48,7 +48,7 @@ absl::StatusOr<std::vector<RecordedStep>> StepsOf(client::RecordedCalls calls) {
   return steps;
 }
 
-RecordedSequence::RecordedSequence(ExecutingGroup* group, std::vector<RecordedStep> steps, int size)
+RecordedSequence::RecordedSequence(InProcessGroup* group, std::vector<RecordedStep> steps, int size)
     : group_(*group), steps_(std::move(steps)), size_(size), generation_(group->generation()) {}
 
 absl::Status RecordedSequence::Replay(const CallOptions& options) {

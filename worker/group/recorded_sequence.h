@@ -15,7 +15,7 @@
 
 namespace cohort::worker {
 
-class ExecutingGroup;
+class InProcessGroup;
 
 // Consecutive calls, all on the host or all on the GPU. Those on the GPU are captured, and launched
 // as one.
@@ -34,13 +34,13 @@ absl::StatusOr<std::vector<RecordedStep>> StepsOf(client::RecordedCalls calls);
 class RecordedSequence final : public client::Sequence {
  public:
   // `group` outlives it.
-  RecordedSequence(ExecutingGroup* group, std::vector<RecordedStep> steps, int size);
+  RecordedSequence(InProcessGroup* group, std::vector<RecordedStep> steps, int size);
 
   int size() const override { return size_; }
   absl::Status Replay(const client::CallOptions& options) override;
 
  private:
-  ExecutingGroup& group_;
+  InProcessGroup& group_;
   const std::vector<RecordedStep> steps_;
   const int size_;
   const int64_t generation_;

@@ -14,7 +14,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
-#include "base/rpc/answered.h"
+#include "base/rpc/answered_by_worker.h"
 #include "base/rpc/grpc_deadline.h"
 #include "base/rpc/status_conversion.h"
 #include "base/status_macros.h"

@@ -17,7 +17,7 @@ namespace cohort::parallel {
 // frees the group, on a thread of its own, because a GPU's library may hold memory that captured
 // work still uses. No other rank takes part; their calls end with ABORTED, which names this rank.
 // It must not run beside calls of this rank. If another object keeps a share, as ParallelGroups
-// keeps the world's, the group is not freed. Seed: destroy.
+// keeps the world's, the group is not freed. Source: destroy.
 //
 // Errors: DEADLINE_EXCEEDED, with the group's name and this rank: then the rest goes on in the
 // background, and the program may go on or exit. FAILED_PRECONDITION: the group has other owners,

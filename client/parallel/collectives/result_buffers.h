@@ -14,7 +14,7 @@
 namespace cohort::parallel {
 
 // Tensors of a group's memory, which collectives use for their results: see the options in
-// collectives.h. Seed: prepare_communication_buffer_for_model.
+// collectives.h. Source: prepare_communication_buffer_for_model.
 //
 // A tensor comes back to the buffers when its last copy is gone, and not before: no two results
 // share memory. A caller that uses a tensor on a stream keeps it until the stream's work is done.

@@ -29,12 +29,12 @@ struct ReceiveOptions {
 };
 
 // Sends a tensor with its type and shape. Rules and further errors are those of Messages: a rank
-// does not send to itself. Seed: send.
+// does not send to itself. Source: send.
 absl::Status Send(Messages& messages, const Tensor& tensor, const SendOptions& options = {});
 
 // Returns a new contiguous tensor of the group's memory, on this rank's GPU if the sender's tensor
 // was on a GPU. Errors besides: INVALID_ARGUMENT (the tensor is not the expected one and is
-// dropped; names both; the sender gets the error, too, if it still waits). Seed: recv.
+// dropped; names both; the sender gets the error, too, if it still waits). Source: recv.
 absl::StatusOr<Tensor> Receive(Messages& messages, const ReceiveOptions& options = {});
 
 }  // namespace cohort::parallel

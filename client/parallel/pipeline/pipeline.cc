@@ -6,7 +6,7 @@
 #include "base/status_macros.h"
 #include "client/parallel/collectives/keep_alive.h"
 #include "client/parallel/messages/message_frame.h"
-#include "client/parallel/pipeline/reception.h"
+#include "client/parallel/pipeline/slice_receiver.h"
 #include "client/parallel/pipeline/tensor_slices.h"
 
 namespace cohort::parallel {
@@ -21,8 +21,8 @@ bool IsOwnFault(const absl::Status& status) {
 
 // Checks that all members of the tensor group have received the same number in each direction. All
 // of them call it.
-absl::Status CompareNumbers(client::Group& tensor_group, const Reception& input,
-                            const Reception& gradient, const client::CallOptions& options) {
+absl::Status CompareNumbers(client::Group& tensor_group, const SliceReceiver& input,
+                            const SliceReceiver& gradient, const client::CallOptions& options) {
   constexpr int kBits = 31;
   static_assert(kMostNumber < uint32_t{1} << kBits, "two of them are one size");
   const int64_t own = int64_t{input.number()} << kBits | gradient.number();
@@ -170,10 +170,10 @@ absl::StatusOr<Pipeline::Received> Pipeline::Run(const Transfers& transfers,
   }
   client::Group& group = messages_.group();
   client::Group* const tensor_group = call.scatter_gather_tensors ? options_.tensor_group : nullptr;
-  Reception input(group, tensor_group, transfers.input, previous);
-  Reception gradient(group, tensor_group, transfers.output_gradient, next);
+  SliceReceiver input(group, tensor_group, transfers.input, previous);
+  SliceReceiver gradient(group, tensor_group, transfers.output_gradient, next);
   std::vector<MessageReceive> receives;
-  const auto receive = [&](int peer, bool forward, Reception& reception) {
+  const auto receive = [&](int peer, bool forward, SliceReceiver& reception) {
     receives.push_back({peer, ChannelOf(forward),
                         [&](const std::string& note, const std::vector<TensorMeta>& metas) {
                           return reception.Place(note, metas);

@@ -106,7 +106,7 @@ class MessageQueue {
   // INVALID_ARGUMENT (options make no sense or differ; names ranks), RESOURCE_EXHAUSTED (no memory
   // for the ring: names the bytes needed and available), UNAVAILABLE (a reader cannot reach the
   // writer; names it), DEADLINE_EXCEEDED (ranks did not come; names them), and those of
-  // Group::AllGatherObjects. Seed: GroupCoordinator.create_mq_broadcaster.
+  // Group::AllGatherObjects. Source: GroupCoordinator.create_mq_broadcaster.
   static absl::StatusOr<std::unique_ptr<MessageQueue>> Create(client::Group& group,
                                                               const QueueOptions& options = {});
 
@@ -137,11 +137,12 @@ class MessageQueue {
 
   // Appends the value. Returns once the value is in the ring, however far readers are. Errors
   // besides: RESOURCE_EXHAUSTED (more than max_value_bytes; names it), FAILED_PRECONDITION (no
-  // reader has come yet). After an error no reader ever gets the value. Seed: MessageQueue.enqueue.
+  // reader has come yet). After an error no reader ever gets the value. Source:
+  // MessageQueue.enqueue.
   virtual absl::Status Enqueue(absl::string_view value, const QueueCall& call = {}) = 0;
 
   // Returns the next value. If a part of it has come when the timeout passes, the next call gets
-  // the value. Seed: MessageQueue.dequeue.
+  // the value. Source: MessageQueue.dequeue.
   virtual absl::StatusOr<std::string> Dequeue(const QueueCall& call = {}) = 0;
   // Calls `use` with the next value: in place, without a copy, if it came in one piece; else with a
   // copy. The writer gets the value's place back when `use` has returned or thrown, not before.
@@ -149,14 +150,14 @@ class MessageQueue {
   virtual absl::Status DequeueView(absl::FunctionRef<absl::Status(absl::string_view)> use,
                                    const QueueCall& call = {}) = 0;
 
-  // The writer enqueues the value and returns it; a reader dequeues, and `value` is ignored. Seed:
-  // MessageQueue.broadcast_object.
+  // The writer enqueues the value and returns it; a reader dequeues, and `value` is ignored.
+  // Source: MessageQueue.broadcast_object.
   virtual absl::StatusOr<std::string> Broadcast(absl::string_view value,
                                                 const QueueCall& call = {}) = 0;
 
   // On a writer: ends the queue. Readers read the values that are there, then get CANCELLED with
   // `reason`. On a reader: it reads no more, and its calls get CANCELLED. The writer stops waiting
-  // for it once no call looks at a value. Ends calls that wait. Seed: MessageQueue.shutdown.
+  // for it once no call looks at a value. Ends calls that wait. Source: MessageQueue.shutdown.
   virtual void Shutdown(absl::string_view reason) = 0;
 
   // On a writer: the current readers, and the last thousand that left while the queue went on.
@@ -173,7 +174,7 @@ struct SingleReaderQueues {
 };
 
 // All ranks call it: each writes a queue of its own, and `reader_rank` reads all of them. The
-// options writer_rank and external_writer are ignored. Errors: those of Create. Seed:
+// options writer_rank and external_writer are ignored. Errors: those of Create. Source:
 // GroupCoordinator.create_single_reader_mq_broadcasters.
 absl::StatusOr<SingleReaderQueues> CreateSingleReaderQueues(client::Group& group, int reader_rank,
                                                             const QueueOptions& options = {});

@@ -11,7 +11,7 @@
 #include "base/text/printable.h"
 #include "client/parallel/queue/connections/handshake.h"
 #include "client/parallel/queue/connections/local_reader.h"
-#include "client/parallel/queue/connections/stream_reader.h"
+#include "client/parallel/queue/connections/remote_reader.h"
 #include "client/parallel/queue/ring/available_memory.h"
 #include "client/parallel/queue/ring/wire_text.h"
 

@@ -42,7 +42,7 @@ struct BroadcastMapOptions {
 //   RESOURCE_EXHAUSTED  The root's map exceeds the limits of entries.h.
 // And those of Group.
 //
-// Seed: GroupCoordinator.broadcast_tensor_dict.
+// Source: GroupCoordinator.broadcast_tensor_dict.
 absl::StatusOr<TensorMap> BroadcastTensorMap(client::Group& group, const TensorMap* map,
                                              const BroadcastMapOptions& options = {});
 

@@ -14,10 +14,10 @@ namespace cohort::parallel {
 // tensors included, under the rules and with the errors of BroadcastTensorMap. All ranks call it;
 // it blocks. `list` is the root's; it is ignored on other ranks and may be null there.
 //
-// Seed: GroupCoordinator.broadcast_object_list.
+// Source: GroupCoordinator.broadcast_object_list.
 absl::StatusOr<List> BroadcastObjectList(client::Group& group, const List* list,
                                          const BroadcastMapOptions& options = {});
-// The same for one value. Seed: GroupCoordinator.broadcast_object.
+// The same for one value. Source: GroupCoordinator.broadcast_object.
 absl::StatusOr<Value> BroadcastObject(client::Group& group, const Value* value,
                                       const BroadcastMapOptions& options = {});
 
@@ -31,12 +31,12 @@ absl::StatusOr<Value> BroadcastObject(client::Group& group, const Value* value,
 //                       receiver gets the error instead of the value.
 //   RESOURCE_EXHAUSTED  Above the limits of entries.h; tensors and the rest together have at most
 //                       kMaxEntryBytes. The receiver gets the error, too.
-// And those of Group::SendObject. Seed: GroupCoordinator.send_object.
+// And those of Group::SendObject. Source: GroupCoordinator.send_object.
 absl::Status SendObject(client::Group& group, const Value& value, int to,
                         const client::CallOptions& options = {});
 // Blocks until the value has arrived. Errors: INVALID_ARGUMENT (`from` is not another rank of the
 // group; the object is not a value, for example one of Group::SendObject); the sender's error, if
-// its value could not be sent; those of Allocate and of Group::ReceiveObject. Seed:
+// its value could not be sent; those of Allocate and of Group::ReceiveObject. Source:
 // GroupCoordinator.recv_object.
 absl::StatusOr<Value> ReceiveObject(client::Group& group, int from,
                                     const client::CallOptions& options = {});

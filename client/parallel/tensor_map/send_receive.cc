@@ -65,9 +65,9 @@ absl::Status Prepare(client::Group& group, const TensorMap& map, const MapGather
 }
 
 // A map that is being received.
-class Reception {
+class SliceReceiver {
  public:
-  Reception(client::Group& group, client::Group* gathers_in, int peer, const Deadline& deadline)
+  SliceReceiver(client::Group& group, client::Group* gathers_in, int peer, const Deadline& deadline)
       : group_(group), gathers_in_(gathers_in), peer_(peer), deadline_(deadline) {}
 
   // For Messages: the places of the tensors.
@@ -208,7 +208,7 @@ absl::StatusOr<TensorMap> ReceiveTensorMap(Messages& messages, const ReceiveMapO
   COHORT_RETURN_IF_ERROR(CheckNotAlone(group, "receive"));
   const Deadline deadline(options.call);
   const int from = options.from.value_or((group.rank() + group.size() - 1) % group.size());
-  Reception reception(group, options.gather.group, from, deadline);
+  SliceReceiver reception(group, options.gather.group, from, deadline);
   return reception.Finish(
       messages.Receive(from, options.channel, deadline.LeftOnGpu(),
                        [&reception](const std::string& note, const std::vector<TensorMeta>& metas) {

@@ -46,7 +46,7 @@ struct ReceiveMapOptions {
 //   FAILED_PRECONDITION  A group of one rank has no other rank to send to.
 // And those of Messages. If they name the peer's rank as wrong, the other rank gets no error.
 //
-// Seed: GroupCoordinator.send_tensor_dict (isend_tensor_dict: StartSendTensorMap).
+// Source: GroupCoordinator.send_tensor_dict (isend_tensor_dict: StartSendTensorMap).
 absl::Status SendTensorMap(Messages& messages, const TensorMap& map,
                            const SendMapOptions& options = {});
 
@@ -63,7 +63,7 @@ absl::Status SendTensorMap(Messages& messages, const TensorMap& map,
 // message is not a map; or the map is sent in parts, and this rank does not gather, or in a group
 // of another size. Then the map is dropped, and the next one can be received.
 //
-// Seed: GroupCoordinator.recv_tensor_dict (irecv_tensor_dict: StartReceiveTensorMap).
+// Source: GroupCoordinator.recv_tensor_dict (irecv_tensor_dict: StartReceiveTensorMap).
 absl::StatusOr<TensorMap> ReceiveTensorMap(Messages& messages,
                                            const ReceiveMapOptions& options = {});
 

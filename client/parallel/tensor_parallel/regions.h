@@ -69,7 +69,7 @@ class Region {
   RegionOptions options_;
 };
 
-// Before a layer whose weights are cut by columns. Seed: copy_to_tensor_model_parallel_region,
+// Before a layer whose weights are cut by columns. Source: copy_to_tensor_model_parallel_region,
 // _CopyToModelParallelRegion.
 class CopyRegion : private Region {
  public:
@@ -79,7 +79,7 @@ class CopyRegion : private Region {
   absl::StatusOr<Tensor> Backward(const Tensor& gradient) const { return Sum(gradient); }
 };
 
-// After a layer whose weights are cut by rows. Seed: reduce_from_tensor_model_parallel_region.
+// After a layer whose weights are cut by rows. Source: reduce_from_tensor_model_parallel_region.
 class ReduceRegion : private Region {
  public:
   explicit ReduceRegion(client::Group& group, RegionOptions options = {})
@@ -90,7 +90,7 @@ class ReduceRegion : private Region {
 };
 
 // All ranks have the same input, and each takes its part of the last dimension, without a
-// reduction. Seed: scatter_to_tensor_model_parallel_region.
+// reduction. Source: scatter_to_tensor_model_parallel_region.
 class ScatterRegion : private Region {
  public:
   explicit ScatterRegion(client::Group& group, RegionOptions options = {})
@@ -100,7 +100,7 @@ class ScatterRegion : private Region {
   absl::StatusOr<Tensor> Backward(const Tensor& gradient) const { return Join(gradient, -1); }
 };
 
-// Seed: gather_from_tensor_model_parallel_region.
+// Source: gather_from_tensor_model_parallel_region.
 class GatherRegion : private Region {
  public:
   explicit GatherRegion(client::Group& group, RegionOptions options = {})
@@ -110,7 +110,7 @@ class GatherRegion : private Region {
   absl::StatusOr<Tensor> Backward(const Tensor& gradient) const { return Slice(gradient, -1); }
 };
 
-// Like ScatterRegion, along the first dimension, the sequence's. Seed:
+// Like ScatterRegion, along the first dimension, the sequence's. Source:
 // scatter_to_sequence_parallel_region.
 class SequenceScatter : private Region {
  public:
@@ -131,7 +131,7 @@ struct SequenceGatherOptions {
   const Buffers* buffers = nullptr;
 };
 
-// Seed: gather_from_sequence_parallel_region.
+// Source: gather_from_sequence_parallel_region.
 class SequenceGather : private Region {
  public:
   explicit SequenceGather(client::Group& group, SequenceGatherOptions options = {})
@@ -155,7 +155,7 @@ struct SequenceReduceScatterOptions {
   const Buffers* buffers = nullptr;
 };
 
-// Seed: reduce_scatter_to_sequence_parallel_region.
+// Source: reduce_scatter_to_sequence_parallel_region.
 class SequenceReduceScatter : private Region {
  public:
   explicit SequenceReduceScatter(client::Group& group, SequenceReduceScatterOptions options = {})
@@ -170,7 +170,7 @@ class SequenceReduceScatter : private Region {
   std::optional<Sizes> sizes_;
 };
 
-// Unlike GatherRegion, each rank has its own gradient. Seed:
+// Unlike GatherRegion, each rank has its own gradient. Source:
 // all_gather_last_dim_from_tensor_parallel_region.
 class AllGatherLastDim : private Region {
  public:
@@ -181,7 +181,7 @@ class AllGatherLastDim : private Region {
   absl::StatusOr<Tensor> Backward(const Tensor& gradient) const { return SumSlice(gradient, -1); }
 };
 
-// Seed: reduce_scatter_last_dim_to_tensor_parallel_region.
+// Source: reduce_scatter_last_dim_to_tensor_parallel_region.
 class ReduceScatterLastDim : private Region {
  public:
   explicit ReduceScatterLastDim(client::Group& group, RegionOptions options = {})
@@ -201,7 +201,7 @@ struct AllToAllRegionOptions {
   const Buffers* buffers = nullptr;
 };
 
-// Seed: all_to_all.
+// Source: all_to_all.
 class AllToAllRegion : private Region {
  public:
   explicit AllToAllRegion(client::Group& group, AllToAllRegionOptions options = {})

@@ -22,12 +22,12 @@ struct SequenceExchangeOptions {
 // dimension); those of Group::AllToAll.
 
 // Takes this rank's rows, [n/T, H] on T ranks, and returns its columns of all rows, [n, H/T], the
-// rows of rank 0 first. T divides H. Seed: all_to_all_sp2hp.
+// rows of rank 0 first. T divides H. Source: all_to_all_sp2hp.
 absl::StatusOr<Tensor> SequenceToHidden(client::Group& group, const Tensor& input,
                                         const SequenceExchangeOptions& options = {});
 
 // Takes this rank's columns of all rows, [n, H/T], and returns all columns of its rows, [n/T, H]. T
-// divides n. Seed: all_to_all_hp2sp.
+// divides n. Source: all_to_all_hp2sp.
 absl::StatusOr<Tensor> HiddenToSequence(client::Group& group, const Tensor& input,
                                         const SequenceExchangeOptions& options = {});
 

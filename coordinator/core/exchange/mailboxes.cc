@@ -7,7 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "coordinator/core/exchange/mailboxes_text.h"
-#include "coordinator/core/idempotency/operation_window.h"
+#include "coordinator/core/idempotency/first_answers.h"
 
 namespace cohort::coordinator {
 namespace {
@@ -130,9 +130,9 @@ void Mailboxes::Receive(Step& step, CallId id, const Member& receiver, const Id1
         const auto title = [&](int rank, std::optional<int> source, const std::string& tag) {
           return Title(Receiver{0, rank, source, operation_id, step.now()}, tag);
         };
-        step.Fail(id, OperationWindow::UsedBefore(operation_id,
-                                                  title(first.destination, first.source, first.tag),
-                                                  title(receiver.rank, call.source, call.tag)));
+        step.Fail(id, FirstAnswers::UsedBefore(operation_id,
+                                               title(first.destination, first.source, first.tag),
+                                               title(receiver.rank, call.source, call.tag)));
         return;
       }
       AnswerWith(step, id, handed_out_.at(again->second));

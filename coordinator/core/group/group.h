@@ -8,7 +8,7 @@
 //   group_events.cc     events for watchers
 //   group_join.cc       how members join and get ranks
 //   group_complete.cc   when a generation is complete
-//   group_liveness.cc   leases, streams, losses, leaving: how a generation breaks
+//   group_leases.cc   leases, streams, losses, leaving: how a generation breaks
 //   group_view.cc       proposals: how the next generation begins without a break
 //   group_records.cc    journal rows
 #ifndef COHORT_COORDINATOR_CORE_GROUP_GROUP_H_
@@ -27,7 +27,7 @@
 #include "coordinator/core/exchange/mailboxes.h"
 #include "coordinator/core/exchange/rounds.h"
 #include "coordinator/core/exchange/unique_ids.h"
-#include "coordinator/core/idempotency/operation_window.h"
+#include "coordinator/core/idempotency/first_answers.h"
 #include "coordinator/core/interface/call.h"
 #include "coordinator/core/members/group_context.h"
 #include "coordinator/core/runtime/event_log.h"
@@ -105,7 +105,7 @@ class Group final : public WaitOwner {
   void Answer(Step& step, Call& call, WatchGroupCall& body);
   // --- group_join.cc
   void Answer(Step& step, Call& call, JoinCall& body);
-  // --- group_liveness.cc
+  // --- group_leases.cc
   void Answer(Step& step, Call& call, LeaveCall& body);
   void Answer(Step& step, Call& call, KeepAliveCall& body);
   void Answer(Step& step, Call& call, AttachCall& body);
@@ -231,7 +231,7 @@ class Group final : public WaitOwner {
     Instant at;
   };
   std::deque<RefusedJoin> refused_joins_;
-  OperationWindow operations_;
+  FirstAnswers operations_;
   Store store_;
   Rounds rounds_;
   Mailboxes mailboxes_;

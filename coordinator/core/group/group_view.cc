@@ -17,8 +17,8 @@ void Group::Answer(Step& step, Call& call, ProposeViewCall& body) {
   const uint64_t asked = Fingerprint(body);
   if (operations_.Repeated<ViewReply>(step, call.id, operation, asked, body)) return;
   const auto used_before = [&] {
-    step.Fail(call.id, OperationWindow::UsedBefore(operation, "another view proposal",
-                                                   DescribeRequest(body)));
+    step.Fail(call.id,
+              FirstAnswers::UsedBefore(operation, "another view proposal", DescribeRequest(body)));
   };
   for (const auto& [id, decided] : decided_) {
     if (operation.empty() || decided.operation != operation) continue;

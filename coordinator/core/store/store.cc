@@ -12,14 +12,14 @@
 namespace cohort::coordinator {
 namespace {
 
-// The memory of an answer that is kept for repeats (operation_window.h).
+// The memory of an answer that is kept for repeats (first_answers.h).
 constexpr int64_t kAnswerCost = 512;
 
 }  // namespace
 
 // The namespace takes a number when it begins, so that its first revision is not 0: a watch from
 // revision 0 begins with the present.
-Store::Store(Shard& shard, GroupKey key, OperationWindow& operations,
+Store::Store(Shard& shard, GroupKey key, FirstAnswers& operations,
              std::shared_ptr<ByteLedger> ledger, int64_t* last_number)
     : shard_(shard),
       key_(std::move(key)),

@@ -22,7 +22,7 @@
 #include "base/clock.h"
 #include "base/id128.h"
 #include "coordinator/core/idempotency/completed_operations.h"
-#include "coordinator/core/idempotency/operation_window.h"
+#include "coordinator/core/idempotency/first_answers.h"
 #include "coordinator/core/interface/call.h"
 #include "coordinator/core/interface/payload.h"
 #include "coordinator/core/interface/record.h"
@@ -60,7 +60,7 @@ class Store final : public WaitOwner {
   // `last_number` is the group's counter: the last number that it gave out, at first
   // shard.FirstNumber(). All references outlive the store. `ledger` counts the bytes of this
   // namespace.
-  Store(Shard& shard, GroupKey key, OperationWindow& operations, std::shared_ptr<ByteLedger> ledger,
+  Store(Shard& shard, GroupKey key, FirstAnswers& operations, std::shared_ptr<ByteLedger> ledger,
         int64_t* last_number);
   // Drops its parked calls without answers; FailAll answers them.
   ~Store();
@@ -312,7 +312,7 @@ class Store final : public WaitOwner {
 
   Shard& shard_;
   const GroupKey key_;
-  OperationWindow& operations_;
+  FirstAnswers& operations_;
   const std::shared_ptr<ByteLedger> ledger_;
   int64_t* const last_number_;
   absl::Duration data_expiration_ = absl::Seconds(3600);

@@ -70,7 +70,7 @@ void Store::Handle(Step& step, CallId id, const Caller& caller, absl::Duration w
     const HandedOut& handed = handed_out_.at(receipt->second);
     if (handed.queue != call.queue) {
       return step.Fail(
-          id, OperationWindow::UsedBefore(operation, pop_of(handed.queue), pop_of(call.queue)));
+          id, FirstAnswers::UsedBefore(operation, pop_of(handed.queue), pop_of(call.queue)));
     }
     return step.Answer(id,
                        QueuePopReply{true, handed.item.value, handed.sequence, receipt->second});

@@ -243,7 +243,7 @@ TEST(Store, ExplainsWhatACallWaitsFor) {
 
 TEST(Store, LeavesNoTimersAndWaitsBehind) {
   Shard shard;
-  OperationWindow operations;
+  FirstAnswers operations;
   int64_t last_number = 0;
   Effects effects;
   Step step(absl::UnixEpoch(), effects);

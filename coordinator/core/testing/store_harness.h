@@ -15,7 +15,7 @@
 #include "absl/time/time.h"
 #include "base/clock.h"
 #include "base/id128.h"
-#include "coordinator/core/idempotency/operation_window.h"
+#include "coordinator/core/idempotency/first_answers.h"
 #include "coordinator/core/interface/call.h"
 #include "coordinator/core/interface/effects.h"
 #include "coordinator/core/interface/payload.h"
@@ -152,7 +152,7 @@ class StoreHarness {
   Store& store() { return *store_; }
   Shard& shard() { return shard_; }
   Limits& limits() { return shard_.limits; }
-  OperationWindow& operations() { return operations_; }
+  FirstAnswers& operations() { return operations_; }
   ByteLedger& ledger() { return *ledger_; }
   const Rows& rows() const { return rows_; }
   int record_count() const { return record_count_; }
@@ -162,7 +162,7 @@ class StoreHarness {
   Instant now_ = absl::UnixEpoch() + absl::Hours(1);
   Shard shard_;
   std::shared_ptr<ByteLedger> ledger_;
-  OperationWindow operations_{&shard_.tally};
+  FirstAnswers operations_{&shard_.tally};
   int64_t last_number_ = 0;
   Rows rows_;
   Caller caller_;

@@ -9,7 +9,7 @@
 #include "cohort/v1/worker.pb.h"
 #include "worker/daemon/methods/collective_request.h"
 #include "worker/daemon/tensors/tensor_table.h"
-#include "worker/group/executing_group.h"
+#include "worker/group/in_process_group.h"
 
 namespace cohort::worker::fuzz {
 namespace {
@@ -20,9 +20,9 @@ constexpr int64_t kMaxScratch = int64_t{1} << 20;
 constexpr int64_t kTensorBytes[] = {0, 64, 4100};
 
 // The collectives of a single rank.
-class LoneRank final : public ExecutingGroup {
+class LoneRank final : public InProcessGroup {
  public:
-  LoneRank() : ExecutingGroup(absl::Seconds(5)) {}
+  LoneRank() : InProcessGroup(absl::Seconds(5)) {}
 
   absl::Status Start() {
     Connections connections;

@@ -12,7 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/shm/segment.h"
-#include "worker/communicator/host/shared/host_space.h"
+#include "worker/communicator/host/shared/host_shared_memory.h"
 
 namespace cohort::worker::fuzz {
 namespace {
@@ -38,7 +38,7 @@ UniqueFd Socket(int type) {
 UniqueFd MakeFd(FdKind kind) {
   switch (kind) {
     case FdKind::kSpace:
-      return UniqueFd(dup(HostSpace::Create(2)->fd()));
+      return UniqueFd(dup(HostSharedMemory::Create(2)->fd()));
     case FdKind::kHeap:
       return MemoryFile(kHeapBytes, kAllSeals);
     case FdKind::kLoose:

@@ -111,9 +111,9 @@ class Call {
     if (*own_heap == nullptr || *other_heap == nullptr) {
       return absl::InternalError("no room for a heap");
     }
-    absl::StatusOr<HostSpace> space = HostSpace::Create(2);
+    absl::StatusOr<HostSharedMemory> space = HostSharedMemory::Create(2);
     absl::StatusOr<shm::Segment> others = shm::Segment::Map(dup(space->fd()), SizeOfSpace(*space));
-    absl::StatusOr<HostSpace> lines = HostSpace::Attach(dup(space->fd()), 2);
+    absl::StatusOr<HostSharedMemory> lines = HostSharedMemory::Attach(dup(space->fd()), 2);
     if (!others.ok() || !lines.ok()) return absl::InternalError("no space");
     RankHeaps heaps(2);
     heaps[static_cast<size_t>(own_)] = *own_heap;
@@ -137,7 +137,7 @@ class Call {
   }
 
  private:
-  static size_t SizeOfSpace(const HostSpace& space) {
+  static size_t SizeOfSpace(const HostSharedMemory& space) {
     return static_cast<size_t>(lseek(space.fd(), 0, SEEK_END));
   }
 
@@ -160,7 +160,7 @@ class Call {
   }
 
   // Writes the lines as the other rank would, for a call with one barrier or two.
-  void Prepare(const HostSpace& space, uint64_t sequence) const {
+  void Prepare(const HostSharedMemory& space, uint64_t sequence) const {
     for (uint64_t next = sequence; next < sequence + 2; ++next) {
       ArrivalLine& line = space.line(1 - own_, next);
       line.key = KeyOf(operation_, next == sequence ? 0 : stage_);
@@ -186,7 +186,7 @@ class Call {
     space.channel(own_, 1 - own_).taken.number.store(sequence == 1 ? 8 : 16);
   }
 
-  void Write(const HostSpace& space, const shm::Segment& whole) const {
+  void Write(const HostSharedMemory& space, const shm::Segment& whole) const {
     // The poison lies in the first page.
     const auto begin = reinterpret_cast<uintptr_t>(&space.poison()) / kPage * kPage;
     const auto place = [&](const auto* field) {

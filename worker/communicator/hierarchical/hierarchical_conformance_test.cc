@@ -4,7 +4,7 @@
 
 #include "worker/communicator/hierarchical/hierarchical_communicator.h"
 #include "worker/communicator/host/host_communicator.h"
-#include "worker/communicator/host/shared/host_space.h"
+#include "worker/communicator/host/shared/host_shared_memory.h"
 #include "worker/communicator/socket/mesh/rank_listener.h"
 #include "worker/communicator/socket/socket_communicator.h"
 #include "worker/communicator/testing/conformance.h"
@@ -52,11 +52,12 @@ Communicators CreateWith(int size, int per_host) {
   bool even = true;
   for (const std::vector<int>& host : hosts) {
     even = even && host.size() == hosts[0].size();
-    absl::StatusOr<HostSpace> space = HostSpace::Create(static_cast<int>(host.size()));
+    absl::StatusOr<HostSharedMemory> space =
+        HostSharedMemory::Create(static_cast<int>(host.size()));
     EXPECT_TRUE(space.ok()) << space.status();
     for (size_t index = 0; index < host.size(); ++index) {
-      absl::StatusOr<HostSpace> own =
-          HostSpace::Attach(dup(space->fd()), static_cast<int>(host.size()));
+      absl::StatusOr<HostSharedMemory> own =
+          HostSharedMemory::Attach(dup(space->fd()), static_cast<int>(host.size()));
       EXPECT_TRUE(own.ok()) << own.status();
       levels[static_cast<size_t>(host[index])].inside = std::make_unique<HostCommunicator>(
           HostMemory{*std::move(own), RankHeaps(host.size()), host}, static_cast<int>(index));

@@ -17,13 +17,13 @@
 #include "base/clock.h"
 #include "gtest/gtest.h"
 #include "worker/communicator/host/host_communicator.h"
-#include "worker/communicator/host/shared/host_space.h"
+#include "worker/communicator/host/shared/host_shared_memory.h"
 #include "worker/communicator/mismatch.h"
 
 namespace cohort::worker {
 namespace {
 
-constexpr int kMaxLead = HostSpace::kLines / 2;
+constexpr int kMaxLead = HostSharedMemory::kLines / 2;
 constexpr absl::Duration kShort = absl::Milliseconds(50);
 
 Instant In(absl::Duration duration) { return Clock::Steady().Now() + duration; }
@@ -32,10 +32,10 @@ Instant Soon() { return In(absl::Seconds(60)); }
 // The ranks have no heaps: large data goes through buffers.
 std::vector<std::unique_ptr<HostCommunicator>> MakeRanks(int size) {
   std::vector<std::unique_ptr<HostCommunicator>> ranks;
-  absl::StatusOr<HostSpace> space = HostSpace::Create(size);
+  absl::StatusOr<HostSharedMemory> space = HostSharedMemory::Create(size);
   EXPECT_TRUE(space.ok()) << space.status();
   for (int rank = 0; rank < size; ++rank) {
-    absl::StatusOr<HostSpace> mapped = HostSpace::Attach(dup(space->fd()), size);
+    absl::StatusOr<HostSharedMemory> mapped = HostSharedMemory::Attach(dup(space->fd()), size);
     EXPECT_TRUE(mapped.ok()) << mapped.status();
     HostMemory memory{*std::move(mapped), RankHeaps(static_cast<size_t>(size)), {}};
     ranks.push_back(std::make_unique<HostCommunicator>(std::move(memory), rank));
@@ -103,9 +103,9 @@ TEST(EagerBroadcastTest, TheRootWaitsForWhoIsTooFarBehindAndNamesIt) {
 }
 
 TEST(EagerBroadcastTest, TheRootWakesARankThatSleeps) {
-  absl::StatusOr<HostSpace> space = HostSpace::Create(2);
+  absl::StatusOr<HostSharedMemory> space = HostSharedMemory::Create(2);
   ASSERT_TRUE(space.ok()) << space.status();
-  absl::StatusOr<HostSpace> mapped = HostSpace::Attach(dup(space->fd()), 2);
+  absl::StatusOr<HostSharedMemory> mapped = HostSharedMemory::Attach(dup(space->fd()), 2);
   ASSERT_TRUE(mapped.ok()) << mapped.status();
   HostCommunicator root(HostMemory{*std::move(mapped), RankHeaps(2), {}}, 0);
   // To the root, rank 1 seems to sleep.

@@ -10,7 +10,7 @@
 #include "base/clock.h"
 #include "gtest/gtest.h"
 #include "worker/communicator/host/host_communicator.h"
-#include "worker/communicator/host/shared/host_space.h"
+#include "worker/communicator/host/shared/host_shared_memory.h"
 
 namespace cohort::worker {
 namespace {
@@ -24,11 +24,11 @@ Instant In(absl::Duration duration) { return Clock::Steady().Now() + duration; }
 // Rank 0 waits in a collective and rank 1 for a message until rank 2 aborts. Returns whether the abort
 // woke both: a rank that is between two of its sleeps is not woken, and sees the abort itself.
 bool AbortWakesBoth() {
-  absl::StatusOr<HostSpace> space = HostSpace::Create(kRanks);
+  absl::StatusOr<HostSharedMemory> space = HostSharedMemory::Create(kRanks);
   EXPECT_TRUE(space.ok()) << space.status();
   std::vector<std::unique_ptr<HostCommunicator>> ranks;
   for (int rank = 0; rank < kRanks; ++rank) {
-    absl::StatusOr<HostSpace> mapped = HostSpace::Attach(dup(space->fd()), kRanks);
+    absl::StatusOr<HostSharedMemory> mapped = HostSharedMemory::Attach(dup(space->fd()), kRanks);
     EXPECT_TRUE(mapped.ok()) << mapped.status();
     HostMemory memory{*std::move(mapped), RankHeaps(kRanks), {}};
     ranks.push_back(std::make_unique<HostCommunicator>(std::move(memory), rank));

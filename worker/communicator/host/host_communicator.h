@@ -11,16 +11,16 @@
 #include "worker/communicator/communicator.h"
 #include "worker/communicator/host/host_mailbox.h"
 #include "worker/communicator/host/reduce/reduce_kernel.h"
-#include "worker/communicator/host/reduce/store_choice.h"
+#include "worker/communicator/host/reduce/store_mode_choice.h"
 #include "worker/communicator/host/shared/arrival_barrier.h"
 #include "worker/communicator/host/shared/futex_waiter.h"
-#include "worker/communicator/host/shared/host_space.h"
+#include "worker/communicator/host/shared/host_shared_memory.h"
 
 namespace cohort::worker {
 
 // The memory that the ranks of one host share, as one of them has mapped it.
 struct HostMemory {
-  HostSpace space;
+  HostSharedMemory space;
   RankHeaps heaps;
   // The ranks' numbers in errors, by rank, if they are part of a larger group; otherwise empty.
   std::vector<int> names;
@@ -151,7 +151,7 @@ class HostCommunicator final : public Communicator {
   void NextBuffer(int64_t bytes);
   char* buffer(int rank) const { return space_.buffer(rank, which_) + at_; }
 
-  const HostSpace space_;
+  const HostSharedMemory space_;
   const RankHeaps heaps_;
   const std::vector<int> names_;
   const int rank_;
@@ -163,8 +163,8 @@ class HostCommunicator final : public Communicator {
   int which_ = 0;                       // the buffer of this rank that was used last
   int64_t at_ = 0;                      // where its data begins
   Stores taken_out_ = Stores::kCached;  // how data that was read from buffers is stored
-  StoreChoice put_;                     // for data that goes into buffers
-  StoreChoice direct_;                  // for data that goes into other ranks' tensors
+  StoreModeChoice put_;                 // for data that goes into buffers
+  StoreModeChoice direct_;              // for data that goes into other ranks' tensors
   bool in_line_ = false;                // whether the last deposits are in arrival lines
   std::vector<const char*> inputs_;     // by rank, of the direct path
   std::vector<char*> outputs_;

@@ -64,8 +64,8 @@ int64_t WholeOf(int64_t count, int type) {
 
 }  // namespace
 
-HostMailbox::HostMailbox(const HostSpace& space, const RankHeaps& heaps, const FutexWaiter& waiter,
-                         int rank, Mail mail)
+HostMailbox::HostMailbox(const HostSharedMemory& space, const RankHeaps& heaps,
+                         const FutexWaiter& waiter, int rank, Mail mail)
     : space_(space),
       heaps_(heaps),
       waiter_(waiter),

@@ -13,10 +13,10 @@
 #include "base/clock.h"
 #include "base/shm/segment.h"
 #include "worker/communicator/communicator.h"
-#include "worker/communicator/host/reduce/store_choice.h"
+#include "worker/communicator/host/reduce/store_mode_choice.h"
 #include "worker/communicator/host/shared/futex_waiter.h"
-#include "worker/communicator/host/shared/host_space.h"
-#include "worker/communicator/no_message.h"
+#include "worker/communicator/host/shared/host_shared_memory.h"
+#include "worker/communicator/no_message_error.h"
 
 namespace cohort::worker {
 
@@ -32,8 +32,8 @@ using RankHeaps = std::vector<std::shared_ptr<const shm::Segment>>;
 class HostMailbox {
  public:
   // The arguments outlive the mailbox.
-  HostMailbox(const HostSpace& space, const RankHeaps& heaps, const FutexWaiter& waiter, int rank,
-              Mail mail = Mail::kMessages);
+  HostMailbox(const HostSharedMemory& space, const RankHeaps& heaps, const FutexWaiter& waiter,
+              int rank, Mail mail = Mail::kMessages);
 
   // Like Communicator::Exchange, for transfers that CheckTransfers accepts.
   absl::Status Exchange(absl::Span<const Transfer> transfers, Instant deadline);
@@ -97,7 +97,7 @@ class HostMailbox {
   RankSet PeersOfTheRest(absl::Span<const Transfer> transfers) const;
   void Poison(int culprit, absl::string_view what);
 
-  const HostSpace& space_;
+  const HostSharedMemory& space_;
   const RankHeaps& heaps_;
   const FutexWaiter& waiter_;
   const int rank_;
@@ -108,8 +108,8 @@ class HostMailbox {
   std::vector<int> current_;  // the current transfer of each peer and direction
   std::vector<int> owed_;   // peers
   std::vector<std::string> mismatches_;
-  StoreChoice store_choice_;  // for pieces
-  NoMessage no_message_;
+  StoreModeChoice store_choice_;  // for pieces
+  NoMessageError no_message_;
 };
 
 }  // namespace cohort::worker

@@ -14,7 +14,7 @@ constexpr int kRanks = 200;
 
 class HostMailboxTest : public ::testing::Test {
  protected:
-  HostMailboxTest() : space_(*HostSpace::Create(kRanks)) {
+  HostMailboxTest() : space_(*HostSharedMemory::Create(kRanks)) {
     EXPECT_TRUE(space_.crowded());
     // All other ranks seem to sleep.
     space_.sleepers().store(kRanks - 1);
@@ -22,7 +22,7 @@ class HostMailboxTest : public ::testing::Test {
   }
   uint32_t WakesOf(int rank) const { return space_.sleep_words(rank).event.load(); }
 
-  const HostSpace space_;
+  const HostSharedMemory space_;
   const RankHeaps heaps_{kRanks};
   const FutexWaiter waiter_{space_, 0};
   HostMailbox mailbox_{space_, heaps_, waiter_, 0};
@@ -71,7 +71,7 @@ TEST_F(HostMailboxTest, APeerIsWokenWhenWhatItSentIsTaken) {
 // What another process has written, which may be anything.
 TEST_F(HostMailboxTest, ANoteHasNoMoreThanItsLine) {
   for (const int64_t count : {int64_t{16}, int64_t{100000}}) {
-    const HostSpace space = *HostSpace::Create(2);
+    const HostSharedMemory space = *HostSharedMemory::Create(2);
     const RankHeaps heaps(2);
     const FutexWaiter waiter(space, 0);
     HostMailbox control_mailbox(space, heaps, waiter, 0, Mail::kControlMessages);
@@ -90,7 +90,7 @@ TEST_F(HostMailboxTest, ANoteHasNoMoreThanItsLine) {
 
 // The rest of the message may come later, and would be taken for the next one.
 TEST_F(HostMailboxTest, AMessageThatStopsHalfwayEndsTheCommunicator) {
-  const HostSpace space = *HostSpace::Create(2);
+  const HostSharedMemory space = *HostSharedMemory::Create(2);
   const RankHeaps heaps(2);
   const FutexWaiter waiter(space, 0);
   HostMailbox mailbox(space, heaps, waiter, 0);

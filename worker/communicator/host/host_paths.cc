@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status_macros.h"
 #include "worker/communicator/host/host_communicator.h"
-#include "worker/communicator/host/reduce/last_cache.h"
+#include "worker/communicator/host/reduce/last_level_cache.h"
 
 namespace cohort::worker {
 namespace {
@@ -37,7 +37,7 @@ std::vector<int> Counted(int ranks) {
 // An operation larger than most of the last-level cache loses its results from it before they are
 // read. Below that size, stores past the cache cost three times as much.
 int64_t StreamFrom() {
-  static const int64_t most = std::max(LastCacheBytes(), int64_t{8} << 20) / 8 * 7;
+  static const int64_t most = std::max(LastLevelCacheBytes(), int64_t{8} << 20) / 8 * 7;
   return most;
 }
 
@@ -76,7 +76,7 @@ void HostCommunicator::NextBuffer(int64_t bytes) {
   if (in_line_) return;
   // The offset moves on: memory that is rewritten soon must first be fetched from the reader's
   // cache.
-  constexpr auto kRoom = static_cast<int64_t>(HostSpace::kBufferBytes);
+  constexpr auto kRoom = static_cast<int64_t>(HostSharedMemory::kBufferBytes);
   constexpr auto kUnit = static_cast<int64_t>(kApart);
   const int64_t step = std::max((bytes + kUnit - 1) / kUnit * kUnit, kUnit);
   // The sequence number gives the offset: all ranks agree on the number, whatever they call.
@@ -147,7 +147,7 @@ absl::Status HostCommunicator::Large(const FlatCall& call, const void* input, vo
 HostCommunicator::Chunk HostCommunicator::FirstChunk(const FlatCall& call,
                                                      const Paths& paths) const {
   const int64_t room =
-      static_cast<int64_t>(HostSpace::kBufferBytes) / paths.parts / SizeOf(call.type);
+      static_cast<int64_t>(HostSharedMemory::kBufferBytes) / paths.parts / SizeOf(call.type);
   return {0, std::min(room, call.count)};
 }
 

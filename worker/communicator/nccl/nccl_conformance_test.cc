@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "worker/communicator/nccl/api/nccl_types.h"
-#include "worker/communicator/nccl/testing/hosted.h"
+#include "worker/communicator/nccl/testing/communicator_with_host.h"
 #include "worker/communicator/nccl/testing/nccl_ranks.h"
 #include "worker/communicator/testing/conformance.h"
 #include "worker/cuda/testing/fake_runtime.h"
@@ -29,7 +29,8 @@ Communicators Create(int size) {
   Communicators ranks;
   for (NcclRank& formed : FormNcclRanks(Nccl(), size, ConformanceTest::Soon())) {
     EXPECT_TRUE(formed.nccl.ok()) << formed.nccl.status();
-    ranks.push_back(std::make_unique<Hosted>(std::move(formed.host), *std::move(formed.nccl)));
+    ranks.push_back(
+        std::make_unique<CommunicatorWithHost>(std::move(formed.host), *std::move(formed.nccl)));
   }
   return ranks;
 }

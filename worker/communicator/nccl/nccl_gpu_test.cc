@@ -10,7 +10,7 @@
 #include "worker/communicator/nccl/api/nccl_types.h"
 #include "worker/communicator/nccl/clique/nccl_clique.h"
 #include "worker/communicator/nccl/nccl_communicator.h"
-#include "worker/communicator/nccl/testing/hosted.h"
+#include "worker/communicator/nccl/testing/communicator_with_host.h"
 #include "worker/communicator/single/single_communicator.h"
 #include "worker/communicator/testing/conformance.h"
 #include "worker/cuda/device/cuda_device.h"
@@ -74,7 +74,7 @@ Communicators Create(int size) {
   auto host = std::make_unique<SingleCommunicator>();
   std::unique_ptr<NcclCommunicator> formed = FormAlone(host.get());
   Communicators ranks;
-  ranks.push_back(std::make_unique<Hosted>(std::move(host), std::move(formed)));
+  ranks.push_back(std::make_unique<CommunicatorWithHost>(std::move(host), std::move(formed)));
   return ranks;
 }
 

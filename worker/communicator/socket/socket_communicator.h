@@ -21,7 +21,7 @@
 #include "base/unique_fd.h"
 #include "worker/communicator/arguments.h"
 #include "worker/communicator/communicator.h"
-#include "worker/communicator/no_message.h"
+#include "worker/communicator/no_message_error.h"
 #include "worker/communicator/socket/mesh/mesh.h"
 #include "worker/communicator/socket/mesh/rank_listener.h"
 #include "worker/communicator/socket/transfer/collective_part.h"
@@ -171,7 +171,7 @@ class SocketCommunicator final : public Communicator, private Link::Handler {
   uint64_t sequence_ = 0;  // of operations
   bool in_barrier_ = false;
   absl::Span<const int> watched_;  // peers whose messages are awaited
-  NoMessage no_message_;
+  NoMessageError no_message_;
   int missing_ = 0;  // ranks that have not come to this sequence
   std::vector<char> landing_;
   std::vector<char> scratch_;

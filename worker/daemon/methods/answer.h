@@ -6,7 +6,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "base/rpc/answered.h"
+#include "base/rpc/answered_by_worker.h"
 #include "base/rpc/status_conversion.h"
 #include "cohort/v1/worker.pb.h"
 #include "grpcpp/server_context.h"

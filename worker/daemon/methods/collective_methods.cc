@@ -11,7 +11,7 @@
 #include "worker/daemon/methods/answer.h"
 #include "worker/daemon/methods/collective_request.h"
 #include "worker/daemon/methods/worker_service.h"
-#include "worker/group/membership/member_objects.h"
+#include "worker/group/membership/gather_member_objects.h"
 
 namespace cohort::worker {
 namespace {
@@ -34,7 +34,7 @@ absl::Status WorkerService::RunCollective(const v1::RunCollectiveRequest& reques
   const auto run = [&]() -> absl::Status {
     COHORT_ASSIGN_OR_RETURN(const std::shared_ptr<Session> session,
                             sessions_.Find(request.session()));
-    COHORT_ASSIGN_OR_RETURN(const std::shared_ptr<GroupEntry> entry,
+    COHORT_ASSIGN_OR_RETURN(const std::shared_ptr<ClientRank> entry,
                             session->FindGroup(request.group()));
     COHORT_ASSIGN_OR_RETURN(const absl::Duration timeout,
                             ReadTimeout(request.has_timeout(), request.timeout(), kTimeout));
@@ -108,7 +108,7 @@ grpc::Status WorkerService::RunObject(grpc::ServerContext* context,
   const auto run = [&]() -> absl::Status {
     COHORT_ASSIGN_OR_RETURN(const std::shared_ptr<Session> session,
                             sessions_.Find(request->session()));
-    COHORT_ASSIGN_OR_RETURN(const std::shared_ptr<GroupEntry> entry,
+    COHORT_ASSIGN_OR_RETURN(const std::shared_ptr<ClientRank> entry,
                             session->FindGroup(request->group()));
     COHORT_ASSIGN_OR_RETURN(const CallGate::Pass pass, gate_.Enter(session->calls()));
     return RunObject(*entry, *request, response);
@@ -124,7 +124,7 @@ grpc::Status WorkerService::RunObject(grpc::ServerContext* context,
   return Answer(context, status);
 }
 
-absl::Status WorkerService::RunObject(GroupEntry& entry, const v1::RunObjectRequest& request,
+absl::Status WorkerService::RunObject(ClientRank& entry, const v1::RunObjectRequest& request,
                                       v1::RunObjectResponse* response) {
   client::ProcessGroup& member = entry.membership();
   COHORT_ASSIGN_OR_RETURN(const absl::Duration timeout,

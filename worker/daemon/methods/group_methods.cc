@@ -18,8 +18,8 @@
 #include "worker/daemon/methods/answer.h"
 #include "worker/daemon/methods/served_addresses.h"
 #include "worker/daemon/methods/worker_service.h"
-#include "worker/daemon/sessions/attached_entry.h"
-#include "worker/daemon/sessions/local_entry.h"
+#include "worker/daemon/sessions/attached_rank.h"
+#include "worker/daemon/sessions/executed_rank.h"
 
 namespace cohort::worker {
 namespace {
@@ -86,16 +86,16 @@ class JoinReactor final : public grpc::ServerUnaryReactor {
 };
 
 // Returns `entry` with its descriptors, which are given back when it goes.
-std::shared_ptr<GroupEntry> Holding(std::shared_ptr<HeldDescriptors> descriptors,
-                                    std::shared_ptr<GroupEntry> entry) {
+std::shared_ptr<ClientRank> Holding(std::shared_ptr<HeldDescriptors> descriptors,
+                                    std::shared_ptr<ClientRank> entry) {
   struct Holder {
     std::shared_ptr<HeldDescriptors> descriptors;
-    std::shared_ptr<GroupEntry> entry;  // destroyed first
+    std::shared_ptr<ClientRank> entry;  // destroyed first
   };
   auto holder = std::make_shared<Holder>();
   holder->descriptors = std::move(descriptors);
   holder->entry = std::move(entry);
-  return std::shared_ptr<GroupEntry>(holder, holder->entry.get());
+  return std::shared_ptr<ClientRank>(holder, holder->entry.get());
 }
 
 // The error of a join that was cancelled.
@@ -195,12 +195,12 @@ absl::Status WorkerService::Join(const std::shared_ptr<Session>& session,
     event.mutable_group_ended()->set_cause(cause);
     live_session->Notify(event);
   };
-  const absl::StatusOr<std::shared_ptr<GroupEntry>> entered =
+  const absl::StatusOr<std::shared_ptr<ClientRank>> entered =
       request.attached()
-          ? AttachedEntry::Join({std::move(options.membership), std::move(options.bootstrap)},
-                                on_ended)
-          : LocalEntry::Join(std::move(options), std::move(gpu), on_ended);
-  const absl::StatusOr<std::shared_ptr<GroupEntry>> joined =
+          ? AttachedRank::Join({std::move(options.membership), std::move(options.bootstrap)},
+                               on_ended)
+          : ExecutedRank::Join(std::move(options), std::move(gpu), on_ended);
+  const absl::StatusOr<std::shared_ptr<ClientRank>> joined =
       entered.ok() ? Holding(std::move(descriptors), *entered) : entered;
   absl::Status cancelled = joining->reason();
   if (joined.ok() && cancelled.ok()) cancelled = session->AddGroup(group, *joined);
@@ -213,7 +213,7 @@ absl::Status WorkerService::Join(const std::shared_ptr<Session>& session,
     return NotJoined(request.has_rank() ? absl::StrCat(request.rank()) : "?", request.group(),
                      cancelled);
   }
-  COHORT_ASSIGN_OR_RETURN(const std::shared_ptr<GroupEntry> entry, joined);
+  COHORT_ASSIGN_OR_RETURN(const std::shared_ptr<ClientRank> entry, joined);
   const GroupFacts facts = entry->facts();
   LogMembership("joined", *session, facts);
   Fill(group, facts, response);
@@ -231,7 +231,7 @@ absl::Status WorkerService::Rejoin(const v1::RejoinGroupRequest& request,
   COHORT_RETURN_IF_ERROR(sessions_.CheckServing());
   COHORT_ASSIGN_OR_RETURN(const std::shared_ptr<Session> session,
                           sessions_.Find(request.session()));
-  COHORT_ASSIGN_OR_RETURN(const std::shared_ptr<GroupEntry> entry,
+  COHORT_ASSIGN_OR_RETURN(const std::shared_ptr<ClientRank> entry,
                           session->FindGroup(request.group()));
   COHORT_ASSIGN_OR_RETURN(const absl::Duration timeout,
                           ReadTimeout(request.has_timeout(), request.timeout(), kRejoinTimeout));
@@ -255,7 +255,7 @@ grpc::Status WorkerService::LeaveGroup(grpc::ServerContext* context,
   const auto leave = [&]() -> absl::Status {
     COHORT_ASSIGN_OR_RETURN(const std::shared_ptr<Session> session,
                             sessions_.Find(request->session()));
-    COHORT_ASSIGN_OR_RETURN(const std::shared_ptr<GroupEntry> entry,
+    COHORT_ASSIGN_OR_RETURN(const std::shared_ptr<ClientRank> entry,
                             session->TakeGroup(request->group()));
     LogMembership("left", *session, entry->facts());
     // If other calls still use the group, they are ended. Otherwise it ends here, and its
@@ -275,7 +275,7 @@ grpc::Status WorkerService::AbortGroup(grpc::ServerContext* context,
   const auto abort = [&]() -> absl::Status {
     COHORT_ASSIGN_OR_RETURN(const std::shared_ptr<Session> session,
                             sessions_.Find(request->session()));
-    COHORT_ASSIGN_OR_RETURN(const std::shared_ptr<GroupEntry> entry,
+    COHORT_ASSIGN_OR_RETURN(const std::shared_ptr<ClientRank> entry,
                             session->FindGroup(request->group()));
     entry->Abort(Printable(request->cause()));
     return absl::OkStatus();

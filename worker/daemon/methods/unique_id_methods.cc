@@ -20,14 +20,14 @@ constexpr absl::Duration kFetchTimeout = absl::Seconds(300);
 
 struct Attached {
   std::shared_ptr<Session> session;
-  std::shared_ptr<GroupEntry> entry;
+  std::shared_ptr<ClientRank> entry;
 };
 
 // Finds the group of a request: in its session, attached, and in the request's generation.
 template <typename Request>
 absl::StatusOr<Attached> FindAttached(SessionTable& sessions, const Request& request) {
   COHORT_ASSIGN_OR_RETURN(std::shared_ptr<Session> session, sessions.Find(request.session()));
-  COHORT_ASSIGN_OR_RETURN(std::shared_ptr<GroupEntry> entry, session->FindGroup(request.group()));
+  COHORT_ASSIGN_OR_RETURN(std::shared_ptr<ClientRank> entry, session->FindGroup(request.group()));
   const GroupFacts facts = entry->facts();
   if (!facts.attached) {
     return absl::FailedPreconditionError(

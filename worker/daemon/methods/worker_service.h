@@ -103,7 +103,7 @@ class WorkerService final
                     const std::shared_ptr<client::Cancellation>& joining,
                     v1::JoinGroupResponse* response);
   absl::Status Rejoin(const v1::RejoinGroupRequest& request, v1::JoinGroupResponse* response);
-  absl::Status RunObject(GroupEntry& entry, const v1::RunObjectRequest& request,
+  absl::Status RunObject(ClientRank& entry, const v1::RunObjectRequest& request,
                          v1::RunObjectResponse* response);
 
   const WorkerServiceOptions options_;

@@ -253,7 +253,7 @@ void AttachServer::AnswerRequest(const shm::LocalSocket& client, Session& sessio
 
 absl::Status AttachServer::SendToClient(const shm::LocalSocket& client, Session& session,
                                         const v1::SendConnections& request) {
-  COHORT_ASSIGN_OR_RETURN(const std::shared_ptr<GroupEntry> entry,
+  COHORT_ASSIGN_OR_RETURN(const std::shared_ptr<ClientRank> entry,
                           session.FindGroup(request.group()));
   TensorMemory record;
   if (request.flight_record() != 0) {

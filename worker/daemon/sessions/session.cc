@@ -75,30 +75,30 @@ uint64_t Session::NextGroup() {
   return ++last_group_;
 }
 
-absl::Status Session::AddGroup(uint64_t group, std::shared_ptr<GroupEntry> entry) {
+absl::Status Session::AddGroup(uint64_t group, std::shared_ptr<ClientRank> entry) {
   MutexLock lock(&mutex_);
   if (ended_) return absl::AbortedError(absl::StrCat("the session has ended: ", cause_));
   groups_[group] = std::move(entry);
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::shared_ptr<GroupEntry>> Session::FindGroup(uint64_t group) const {
+absl::StatusOr<std::shared_ptr<ClientRank>> Session::FindGroup(uint64_t group) const {
   MutexLock lock(&mutex_);
   const auto found = groups_.find(group);
   if (found == groups_.end()) return UnknownGroup(group);
   return found->second;
 }
 
-absl::StatusOr<std::shared_ptr<GroupEntry>> Session::TakeGroup(uint64_t group) {
+absl::StatusOr<std::shared_ptr<ClientRank>> Session::TakeGroup(uint64_t group) {
   MutexLock lock(&mutex_);
   const auto found = groups_.find(group);
   if (found == groups_.end()) return UnknownGroup(group);
-  std::shared_ptr<GroupEntry> entry = std::move(found->second);
+  std::shared_ptr<ClientRank> entry = std::move(found->second);
   groups_.erase(found);
   return entry;
 }
 
-std::map<uint64_t, std::shared_ptr<GroupEntry>> Session::groups() const {
+std::map<uint64_t, std::shared_ptr<ClientRank>> Session::groups() const {
   MutexLock lock(&mutex_);
   return groups_;
 }
@@ -129,7 +129,7 @@ bool Session::End(absl::string_view cause) {
 }
 
 void Session::Leave() {
-  std::map<uint64_t, std::shared_ptr<GroupEntry>> groups;
+  std::map<uint64_t, std::shared_ptr<ClientRank>> groups;
   std::string cause;
   {
     MutexLock lock(&mutex_);

@@ -19,7 +19,7 @@
 #include "cohort/v1/worker.pb.h"
 #include "worker/daemon/limits/call_gate.h"
 #include "worker/daemon/limits/descriptor_quota.h"
-#include "worker/daemon/sessions/group_entry.h"
+#include "worker/daemon/sessions/client_rank.h"
 #include "worker/daemon/tensors/tensor_table.h"
 
 namespace cohort::worker {
@@ -58,11 +58,11 @@ class Session {
 
   uint64_t NextGroup();
   // Errors: ABORTED (the session has ended meanwhile).
-  absl::Status AddGroup(uint64_t group, std::shared_ptr<GroupEntry> entry);
+  absl::Status AddGroup(uint64_t group, std::shared_ptr<ClientRank> entry);
   // Errors: NOT_FOUND.
-  absl::StatusOr<std::shared_ptr<GroupEntry>> FindGroup(uint64_t group) const;
-  absl::StatusOr<std::shared_ptr<GroupEntry>> TakeGroup(uint64_t group);
-  std::map<uint64_t, std::shared_ptr<GroupEntry>> groups() const;
+  absl::StatusOr<std::shared_ptr<ClientRank>> FindGroup(uint64_t group) const;
+  absl::StatusOr<std::shared_ptr<ClientRank>> TakeGroup(uint64_t group);
+  std::map<uint64_t, std::shared_ptr<ClientRank>> groups() const;
 
   // Its cancellation ends all joins of the session, and no later join succeeds.
   client::Cancellation& joining() { return joining_; }
@@ -107,7 +107,7 @@ class Session {
   mutable Mutex mutex_;
   std::shared_ptr<shm::Heap> heap_ ABSL_GUARDED_BY(mutex_);
   uint64_t last_group_ ABSL_GUARDED_BY(mutex_) = 0;
-  std::map<uint64_t, std::shared_ptr<GroupEntry>> groups_ ABSL_GUARDED_BY(mutex_);
+  std::map<uint64_t, std::shared_ptr<ClientRank>> groups_ ABSL_GUARDED_BY(mutex_);
   bool ended_ ABSL_GUARDED_BY(mutex_) = false;
   std::string cause_ ABSL_GUARDED_BY(mutex_);
 

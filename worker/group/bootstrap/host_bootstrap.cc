@@ -259,7 +259,7 @@ class HostBootstrap {
 
   absl::Status HandOut(HostMembers& members, const RankHeaps& heaps) {
     const int count = static_cast<int>(members.ranks.size());
-    COHORT_ASSIGN_OR_RETURN(HostSpace space, HostSpace::Create(count));
+    COHORT_ASSIGN_OR_RETURN(HostSharedMemory space, HostSharedMemory::Create(count));
     if (HasCommon(members)) {
       COHORT_ASSIGN_OR_RETURN(members.common,
                               shm::Segment::Create("cohort-common", options_.common_bytes));
@@ -368,8 +368,8 @@ class HostBootstrap {
       if (more->fds.empty()) return strange;
       for (UniqueFd& fd : more->fds) fds.push_back(std::move(fd));
     }
-    COHORT_ASSIGN_OR_RETURN(HostSpace space,
-                            HostSpace::Attach(fds[0].release(), static_cast<int>(count)));
+    COHORT_ASSIGN_OR_RETURN(HostSharedMemory space,
+                            HostSharedMemory::Attach(fds[0].release(), static_cast<int>(count)));
     RankHeaps heaps;
     for (size_t i = 0; i < count; ++i) {
       const int rank = members.ranks[i];

@@ -144,7 +144,7 @@ TEST_F(HostBootstrapTest, WhatIsCommonAndNoSealedMemoryOfThatSizeIsRefused) {
   const UniqueFd loose(memfd_create("loose", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   ASSERT_EQ(ftruncate(loose.get(), 8192), 0);
   const absl::StatusOr<shm::Segment> small = shm::Segment::Create("small", 64);
-  const absl::StatusOr<HostSpace> space = HostSpace::Create(2);
+  const absl::StatusOr<HostSharedMemory> space = HostSharedMemory::Create(2);
   ASSERT_TRUE(small.ok() && space.ok());
   const std::pair<int, std::string> strange[] = {{loose.get(), "its size is not sealed"},
                                                  {small->fd(), "another size"},

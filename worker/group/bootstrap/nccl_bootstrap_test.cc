@@ -53,7 +53,7 @@ class NcclBootstrapTest : public ::testing::Test {
       });
     }
     for (std::thread& thread : threads) thread.join();
-    space_.emplace(*HostSpace::Create(kRanks));
+    space_.emplace(*HostSharedMemory::Create(kRanks));
   }
 
   std::vector<Formed> Form(absl::Duration timeout, int absent = -1) {
@@ -69,7 +69,8 @@ class NcclBootstrapTest : public ::testing::Test {
         options.timeout = timeout;
         std::unique_ptr<Communicator>& host = hosts_[static_cast<size_t>(rank)];
         host = std::make_unique<HostCommunicator>(
-            HostMemory{*HostSpace::Attach(dup(space_->fd()), kRanks), RankHeaps(kRanks)}, rank);
+            HostMemory{*HostSharedMemory::Attach(dup(space_->fd()), kRanks), RankHeaps(kRanks)},
+            rank);
         MemberUniqueIds ids(groups_[static_cast<size_t>(rank)].get());
         formed[static_cast<size_t>(rank)] = BootstrapNccl(ids, host.get(), options);
       });
@@ -86,7 +87,7 @@ class NcclBootstrapTest : public ::testing::Test {
   cohort::testing::CoordinatorProcess coordinator_{{}};
   std::shared_ptr<FakeNcclApi> nccl_;
   std::vector<std::unique_ptr<client::ProcessGroup>> groups_;
-  std::optional<HostSpace> space_;
+  std::optional<HostSharedMemory> space_;
   std::vector<std::unique_ptr<Communicator>> hosts_{kRanks};
 };
 

@@ -13,7 +13,7 @@
 #include "gtest/gtest.h"
 #include "worker/communicator/hierarchical/hierarchical_communicator.h"
 #include "worker/communicator/host/host_communicator.h"
-#include "worker/communicator/host/shared/host_space.h"
+#include "worker/communicator/host/shared/host_shared_memory.h"
 #include "worker/communicator/socket/mesh/rank_listener.h"
 
 namespace cohort::worker {
@@ -45,8 +45,8 @@ std::vector<Mesh> ConnectAll(int size, int streams) {
   return meshes;
 }
 
-std::unique_ptr<HostMemory> Attach(const HostSpace& space) {
-  absl::StatusOr<HostSpace> own = HostSpace::Attach(dup(space.fd()), 2);
+std::unique_ptr<HostMemory> Attach(const HostSharedMemory& space) {
+  absl::StatusOr<HostSharedMemory> own = HostSharedMemory::Attach(dup(space.fd()), 2);
   EXPECT_TRUE(own.ok()) << own.status();
   return std::make_unique<HostMemory>(HostMemory{*std::move(own), RankHeaps(2), {}});
 }
@@ -73,8 +73,8 @@ TEST(ConnectionsTest, WaitsAcrossHostsAreLogged) {
   const int streams = OptionsOfMesh().streams + 1;  // one for headers
   std::vector<Mesh> mesh = ConnectAll(3, streams);
   std::vector<Mesh> across = ConnectAll(2, streams);
-  const HostSpace space = *HostSpace::Create(2);
-  const HostSpace never_complete = *HostSpace::Create(2);
+  const HostSharedMemory space = *HostSharedMemory::Create(2);
+  const HostSharedMemory never_complete = *HostSharedMemory::Create(2);
   const auto log = std::make_unique<WaitLog>();
   std::vector<std::unique_ptr<Communicator>> ranks;
   for (int rank = 0; rank < 2; ++rank) {

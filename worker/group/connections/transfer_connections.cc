@@ -113,8 +113,9 @@ class ConnectionsReceiver {
       return Strange("not the heaps of this host");
     }
     COHORT_ASSIGN_OR_RETURN(UniqueFd space_fd, Next());
-    COHORT_ASSIGN_OR_RETURN(HostSpace space,
-                            HostSpace::Attach(space_fd.release(), static_cast<int>(ranks.size())));
+    COHORT_ASSIGN_OR_RETURN(
+        HostSharedMemory space,
+        HostSharedMemory::Attach(space_fd.release(), static_cast<int>(ranks.size())));
     RankHeaps heaps;
     for (size_t i = 0; i < ranks.size(); ++i) {
       COHORT_ASSIGN_OR_RETURN(UniqueFd fd, Next());

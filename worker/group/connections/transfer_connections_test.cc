@@ -46,7 +46,8 @@ class TransferConnectionsTest : public testing::Test {
     for (int rank = 0; rank < kRanks; ++rank) {
       heaps_.push_back(*shm::Heap::Create("test-heap", size_t{1} << 24));
     }
-    for (size_t host = 0; host < kHosts.size(); ++host) spaces_.push_back(*HostSpace::Create(2));
+    for (size_t host = 0; host < kHosts.size(); ++host)
+      spaces_.push_back(*HostSharedMemory::Create(2));
   }
 
   std::shared_ptr<const shm::Segment> HeapOf(int rank) const {
@@ -65,8 +66,8 @@ class TransferConnectionsTest : public testing::Test {
     const Crossing crossing = CrossingOf(kHosts, rank);
     RankHeaps heaps;
     for (const int other : kHosts[crossing.host]) heaps.push_back(HeapOf(other));
-    connections.memory = std::make_unique<HostMemory>(
-        HostMemory{*HostSpace::Attach(dup(spaces_[crossing.host].fd()), 2), std::move(heaps)});
+    connections.memory = std::make_unique<HostMemory>(HostMemory{
+        *HostSharedMemory::Attach(dup(spaces_[crossing.host].fd()), 2), std::move(heaps)});
     connections.mesh =
         *SocketCommunicator::ConnectLinks(rank, mesh.listeners[static_cast<size_t>(rank)],
                                           mesh.addresses, kTestSecret, OptionsOfMesh(), Soon());
@@ -78,7 +79,7 @@ class TransferConnectionsTest : public testing::Test {
   }
 
   std::vector<std::shared_ptr<shm::Heap>> heaps_;
-  std::vector<HostSpace> spaces_;
+  std::vector<HostSharedMemory> spaces_;
 };
 
 TEST_F(TransferConnectionsTest, WhatIsHandedOverWorks) {
@@ -174,7 +175,7 @@ TEST_F(TransferConnectionsTest, AnOperationLogIsHandedOverWithTheMemoryOfAllRank
     connections.machines = {"here", "here"};
     if (on_one_host) {
       connections.memory = std::make_unique<HostMemory>(
-          HostMemory{*HostSpace::Attach(dup(spaces_[0].fd()), 2), {HeapOf(0), HeapOf(1)}});
+          HostMemory{*HostSharedMemory::Attach(dup(spaces_[0].fd()), 2), {HeapOf(0), HeapOf(1)}});
     }
     connections.operation_log = std::make_shared<const NcclOperationLog>(
         *NcclOperationLog::Attach(dup(operation_log->fd()), 2));

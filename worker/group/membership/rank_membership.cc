@@ -9,7 +9,7 @@
 #include "base/status_macros.h"
 #include "client/collective/trace/path_report.h"
 #include "client/rendezvous/store_client.h"
-#include "worker/group/membership/supervisor.h"
+#include "worker/group/membership/watch_thread.h"
 
 namespace cohort::worker {
 namespace {
@@ -71,11 +71,12 @@ absl::StatusOr<Connections> RankMembership::Connect(absl::Duration timeout) {
   if (process_group_->rank() == 0) StorePaths(connected);
   if (connected.links.empty()) return std::move(connected.connections);
   // The watch begins here, so that it sees connections that close before NotifyOnEnd.
-  COHORT_ASSIGN_OR_RETURN(std::shared_ptr<Supervisor> supervisor, Supervisor::Shared());
+  COHORT_ASSIGN_OR_RETURN(std::shared_ptr<WatchThread> watch_thread, WatchThread::Shared());
   MutexLock lock(&watch_mutex_);
-  watch_ = std::make_unique<HostWatch>(std::move(supervisor), std::move(connected.links),
-                                       [this, generation = process_group_->generation()](
-                                           const std::string& cause) { End(generation, cause); });
+  watch_ =
+      std::make_unique<PeerProcessWatch>(std::move(watch_thread), std::move(connected.links),
+                                         [this, generation = process_group_->generation()](
+                                             const std::string& cause) { End(generation, cause); });
   return std::move(connected.connections);
 }
 

@@ -18,7 +18,7 @@
 #include "client/rendezvous/process_group/process_group.h"
 #include "worker/group/bootstrap/group_bootstrap.h"
 #include "worker/group/connections/connections.h"
-#include "worker/group/membership/host_watch.h"
+#include "worker/group/membership/peer_process_watch.h"
 
 namespace cohort::worker {
 
@@ -74,7 +74,7 @@ class RankMembership {
   std::unique_ptr<client::ProcessGroup> process_group_;
 
   Mutex watch_mutex_;
-  std::unique_ptr<HostWatch> watch_ ABSL_GUARDED_BY(watch_mutex_);
+  std::unique_ptr<PeerProcessWatch> watch_ ABSL_GUARDED_BY(watch_mutex_);
 
   Mutex mutex_;
   std::function<void(const std::string&)> on_end_ ABSL_GUARDED_BY(mutex_);

@@ -37,7 +37,7 @@ absl::StatusOr<Tensor> FromProcess(DataType type, const Shape& shape) {
 // Each rank has mappings of its own, as in a process of its own.
 Communicators SharingMemory(int size) {
   Communicators ranks;
-  absl::StatusOr<HostSpace> space = HostSpace::Create(size);
+  absl::StatusOr<HostSharedMemory> space = HostSharedMemory::Create(size);
   EXPECT_TRUE(space.ok()) << space.status();
   const shm::Segment& own = TestHeap().segment();
   for (int rank = 0; rank < size; ++rank) {
@@ -45,7 +45,7 @@ Communicators SharingMemory(int size) {
     EXPECT_TRUE(other.ok()) << other.status();
     RankHeaps heaps(static_cast<size_t>(size), std::make_shared<shm::Segment>(*std::move(other)));
     heaps[static_cast<size_t>(rank)] = {std::shared_ptr<void>(), &own};
-    absl::StatusOr<HostSpace> mapped = HostSpace::Attach(dup(space->fd()), size);
+    absl::StatusOr<HostSharedMemory> mapped = HostSharedMemory::Attach(dup(space->fd()), size);
     EXPECT_TRUE(mapped.ok()) << mapped.status();
     ranks.push_back(
         std::make_unique<HostCommunicator>(HostMemory{*std::move(mapped), std::move(heaps)}, rank));

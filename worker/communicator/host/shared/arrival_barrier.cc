@@ -10,14 +10,14 @@
 namespace cohort::worker {
 namespace {
 
-static_assert(HostSpace::kMaxRanks <= CollectiveKey::kMaxRanks);
+static_assert(HostSharedMemory::kMaxRanks <= CollectiveKey::kMaxRanks);
 
 // The step of ranks that follow a root; the steps of collectives are below it.
 constexpr int kFollows = 7;
 
 }  // namespace
 
-ArrivalBarrier::ArrivalBarrier(const HostSpace& space, const FutexWaiter& waiter,
+ArrivalBarrier::ArrivalBarrier(const HostSharedMemory& space, const FutexWaiter& waiter,
                                const std::vector<int>& names, int rank)
     : space_(space), waiter_(waiter), names_(names), rank_(rank) {}
 

@@ -13,7 +13,7 @@
 #include "base/collective/collective.h"
 #include "base/rank_set.h"
 #include "worker/communicator/host/shared/futex_waiter.h"
-#include "worker/communicator/host/shared/host_space.h"
+#include "worker/communicator/host/shared/host_shared_memory.h"
 
 namespace cohort::worker {
 
@@ -23,8 +23,8 @@ namespace cohort::worker {
 class ArrivalBarrier {
  public:
   // The arguments outlive the barrier. `names`: the ranks' numbers in errors, by rank.
-  ArrivalBarrier(const HostSpace& space, const FutexWaiter& waiter, const std::vector<int>& names,
-                 int rank);
+  ArrivalBarrier(const HostSharedMemory& space, const FutexWaiter& waiter,
+                 const std::vector<int>& names, int rank);
 
   // The data that this rank brings to its next barrier: ArrivalLine::kDataBytes bytes.
   char* own_data() const { return space_.line(rank_, sequence_ + 1).data; }
@@ -63,7 +63,7 @@ class ArrivalBarrier {
 
  private:
   // How many barriers a rank that follows may be ahead of others.
-  static constexpr uint64_t kMaxLead = HostSpace::kLines / 2;
+  static constexpr uint64_t kMaxLead = HostSharedMemory::kLines / 2;
 
   bool Here(int rank, uint64_t sequence) const {
     return space_.line(rank, sequence).sequence.load(std::memory_order_acquire) == sequence;
@@ -84,7 +84,7 @@ class ArrivalBarrier {
   absl::Status Differ(uint64_t sequence, int one, int other) const;
   absl::Status GiveUp(const RankSet& missing, const FlatCall& call) const;
 
-  const HostSpace& space_;
+  const HostSharedMemory& space_;
   const FutexWaiter& waiter_;
   const std::vector<int>& names_;
   const int rank_;

@@ -28,7 +28,7 @@ constexpr int kYieldsBetween = 8;
 
 }  // namespace
 
-FutexWaiter::FutexWaiter(const HostSpace& space, int rank, bool gives_way, WaitLog* log)
+FutexWaiter::FutexWaiter(const HostSharedMemory& space, int rank, bool gives_way, WaitLog* log)
     : space_(space), rank_(rank), gives_way_(gives_way || space.crowded()), log_(log) {}
 
 absl::Status FutexWaiter::Await(absl::FunctionRef<bool()> done, Instant deadline,

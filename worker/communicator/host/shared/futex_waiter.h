@@ -10,7 +10,7 @@
 #include "absl/strings/string_view.h"
 #include "base/clock.h"
 #include "base/rank_set.h"
-#include "worker/communicator/host/shared/host_space.h"
+#include "worker/communicator/host/shared/host_shared_memory.h"
 #include "worker/communicator/wait_log.h"
 
 namespace cohort::worker {
@@ -50,7 +50,8 @@ class FutexWaiter {
   // `space` outlives the waiter. `gives_way`: the rank does not spin before it yields the
   // processor, as where ranks outnumber processors. `log` (may be null) gets the ranks for which it
   // sleeps.
-  FutexWaiter(const HostSpace& space, int rank, bool gives_way = false, WaitLog* log = nullptr);
+  FutexWaiter(const HostSharedMemory& space, int rank, bool gives_way = false,
+              WaitLog* log = nullptr);
 
   // Waits until `done`. The rank that makes it true calls SomebodySleeps afterwards. Before each
   // sleep that is logged, `absent` returns the ranks that have to come, as errors name them.
@@ -95,7 +96,7 @@ class FutexWaiter {
   bool SharesProcessor() const;
   void Sleep(absl::FunctionRef<bool()> done, Instant deadline) const;
 
-  const HostSpace& space_;
+  const HostSharedMemory& space_;
   const int rank_;
   // Where ranks outnumber processors, a rank that spins keeps the awaited rank from running.
   const bool gives_way_;

@@ -39,7 +39,7 @@ class Pin {
 // Two ranks on one processor: the rank that looks keeps the other from running.
 TEST(FutexWaiterTest, OffersTheProcessorToARankThatWaitsOnTheSameOne) {
   if (sched_getcpu() < 0) GTEST_SKIP() << "the kernel does not tell the processor's number";
-  const HostSpace space = *HostSpace::Create(2);
+  const HostSharedMemory space = *HostSharedMemory::Create(2);
   if (space.crowded()) GTEST_SKIP() << "one processor: ranks never look for long there";
   const int processor = sched_getcpu();
   std::atomic<bool> waits{false};
@@ -81,7 +81,7 @@ TEST(FutexWaiterTest, OffersTheProcessorToARankThatWaitsOnTheSameOne) {
 
 TEST(FutexWaiterTest, StoresWhereItRunsAndKeepsLookingBesideARankElsewhere) {
   if (sched_getcpu() < 0) GTEST_SKIP() << "the kernel does not tell the processor's number";
-  const HostSpace space = *HostSpace::Create(2);
+  const HostSharedMemory space = *HostSharedMemory::Create(2);
   if (space.crowded()) GTEST_SKIP() << "one processor: ranks never look for long there";
   const int processor = sched_getcpu();
   const Pin pin(processor);
@@ -96,7 +96,7 @@ TEST(FutexWaiterTest, StoresWhereItRunsAndKeepsLookingBesideARankElsewhere) {
 // A rank that shares its processor looks in vain until it offers the processor.
 TEST(FutexWaiterTest, GlancesOnceAfterAWaitBesideARankOnTheSameProcessor) {
   if (sched_getcpu() < 0) GTEST_SKIP() << "the kernel does not tell the processor's number";
-  const HostSpace space = *HostSpace::Create(2);
+  const HostSharedMemory space = *HostSharedMemory::Create(2);
   if (space.crowded()) GTEST_SKIP() << "one processor: ranks never look for long there";
   const int processor = sched_getcpu();
   const Pin pin(processor);
@@ -126,7 +126,7 @@ TEST(FutexWaiterTest, GlancesOnceAfterAWaitBesideARankOnTheSameProcessor) {
 // The kernel places a rank that is woken on an idle processor.
 TEST(FutexWaiterTest, SleepsOnceAfterManyWaitsBesideARankOnTheSameProcessor) {
   if (sched_getcpu() < 0) GTEST_SKIP() << "the kernel does not tell the processor's number";
-  const HostSpace space = *HostSpace::Create(2);
+  const HostSharedMemory space = *HostSharedMemory::Create(2);
   if (space.crowded()) GTEST_SKIP() << "one processor: ranks never look for long there";
   const int processor = sched_getcpu();
   const Pin pin(processor);
@@ -151,7 +151,7 @@ TEST(FutexWaiterTest, SleepsOnceAfterManyWaitsBesideARankOnTheSameProcessor) {
 
 // A wake-up that is lost costs a fraction of a second, not the whole timeout.
 TEST(FutexWaiterTest, LooksAgainThoughNoRankWakesIt) {
-  const HostSpace space = *HostSpace::Create(2);
+  const HostSharedMemory space = *HostSharedMemory::Create(2);
   const FutexWaiter waiter(space, 0);
   std::atomic<bool> done{false};
   std::thread forgetful([&] {
@@ -167,7 +167,7 @@ TEST(FutexWaiterTest, LooksAgainThoughNoRankWakesIt) {
 
 // Another process writes the cause. An error without a message would name no culprit.
 TEST(FutexWaiterTest, ACauseWithoutTextIsAnErrorWithAMessage) {
-  const HostSpace space = *HostSpace::Create(2);
+  const HostSharedMemory space = *HostSharedMemory::Create(2);
   WaitLog log;
   const FutexWaiter waiter(space, 0, /*gives_way=*/true, &log);
   waiter.SetPoison("");
@@ -184,7 +184,7 @@ TEST(FutexWaiterTest, WhatCameBeforeTheEndIsNotLost) {
   const Instant deadline = Clock::Steady().Now() + absl::Seconds(60);
   // The look before it sleeps, and the one behind.
   for (const int last : {1, 2}) {
-    const HostSpace space = *HostSpace::Create(2);
+    const HostSharedMemory space = *HostSharedMemory::Create(2);
     WaitLog log;
     const FutexWaiter waiter(space, 0, /*gives_way=*/true, &log);
     bool sleeps = false;

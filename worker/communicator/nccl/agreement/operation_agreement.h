@@ -17,7 +17,7 @@
 #include "worker/communicator/communicator.h"
 #include "worker/communicator/nccl/agreement/nccl_operation_log.h"
 #include "worker/communicator/nccl/agreement/operation_line.h"
-#include "worker/communicator/no_message.h"
+#include "worker/communicator/no_message_error.h"
 
 namespace cohort::worker {
 
@@ -95,7 +95,7 @@ class Agreement {
   absl::Span<const Transfer> transfers_;
   std::vector<size_t> ready_;
   std::vector<std::string> mismatches_;
-  NoMessage no_message_;
+  NoMessageError no_message_;
 };
 
 }  // namespace cohort::worker

@@ -13,11 +13,11 @@
 namespace cohort::worker {
 
 std::vector<std::unique_ptr<Communicator>> MakeHosts(int size) {
-  absl::StatusOr<HostSpace> space = HostSpace::Create(size);
+  absl::StatusOr<HostSharedMemory> space = HostSharedMemory::Create(size);
   EXPECT_TRUE(space.ok()) << space.status();
   std::vector<std::unique_ptr<Communicator>> hosts;
   for (int rank = 0; rank < size; ++rank) {
-    absl::StatusOr<HostSpace> mapped = HostSpace::Attach(dup(space->fd()), size);
+    absl::StatusOr<HostSharedMemory> mapped = HostSharedMemory::Attach(dup(space->fd()), size);
     EXPECT_TRUE(mapped.ok()) << mapped.status();
     hosts.push_back(std::make_unique<HostCommunicator>(
         HostMemory{*std::move(mapped), RankHeaps(static_cast<size_t>(size))}, rank));

@@ -1,0 +1,53 @@
+// A communicator together with the communicator that it uses, as one object: for tests that hold
+// nothing else of a rank.
+#ifndef COHORT_WORKER_COMMUNICATOR_NCCL_TESTING_COMMUNICATOR_WITH_HOST_H_
+#define COHORT_WORKER_COMMUNICATOR_NCCL_TESTING_COMMUNICATOR_WITH_HOST_H_
+
+#include <cstdint>
+#include <memory>
+#include <utility>
+
+#include "worker/communicator/communicator.h"
+
+namespace cohort::worker {
+
+// `communicator` ends before `host`.
+class CommunicatorWithHost final : public Communicator {
+ public:
+  CommunicatorWithHost(std::unique_ptr<Communicator> host,
+                       std::unique_ptr<Communicator> communicator)
+      : host_(std::move(host)), communicator_(std::move(communicator)) {}
+
+  int rank() const override { return communicator_->rank(); }
+  int size() const override { return communicator_->size(); }
+
+  absl::Status Run(const FlatCall& call, const void* input, void* output,
+                   Instant deadline) override {
+    return communicator_->Run(call, input, output, deadline);
+  }
+  absl::Status TakeDeferredError() override { return communicator_->TakeDeferredError(); }
+  absl::Status Exchange(absl::Span<const Transfer> transfers, Instant deadline) override {
+    return communicator_->Exchange(transfers, deadline);
+  }
+  absl::StatusOr<bool> HasMessage(int peer) override { return communicator_->HasMessage(peer); }
+  absl::StatusOr<int> AwaitMessage(absl::Span<const int> peers, Instant deadline) override {
+    return communicator_->AwaitMessage(peers, deadline);
+  }
+  absl::Status ExchangeControlMessages(absl::Span<const Transfer> messages,
+                                       Instant deadline) override {
+    return communicator_->ExchangeControlMessages(messages, deadline);
+  }
+  absl::StatusOr<bool> HasControlMessage(int peer) override {
+    return communicator_->HasControlMessage(peer);
+  }
+  void Drain(Instant deadline) override { communicator_->Drain(deadline); }
+  void Abort(absl::string_view cause) override { communicator_->Abort(cause); }
+
+ private:
+  const std::unique_ptr<Communicator> host_;
+  const std::unique_ptr<Communicator> communicator_;
+};
+
+}  // namespace cohort::worker
+
+#endif  // COHORT_WORKER_COMMUNICATOR_NCCL_TESTING_COMMUNICATOR_WITH_HOST_H_

@@ -1,0 +1,52 @@
+// A client's rank whose collectives this worker executes.
+#ifndef COHORT_WORKER_DAEMON_SESSIONS_EXECUTED_RANK_H_
+#define COHORT_WORKER_DAEMON_SESSIONS_EXECUTED_RANK_H_
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "worker/daemon/sessions/client_rank.h"
+#include "worker/group/local_group.h"
+
+namespace cohort::worker {
+
+class ExecutedRank final : public ClientRank {
+ public:
+  // Blocks like LocalGroup::Create. `gpu` is the client's, if the group is placed on devices; else
+  // null. Errors: those of LocalGroup::Create.
+  static absl::StatusOr<std::shared_ptr<ClientRank>> Join(LocalGroupOptions options,
+                                                          std::shared_ptr<SharedGpu> gpu,
+                                                          OnEnded on_ended);
+  ~ExecutedRank() override;
+
+  client::ProcessGroup& membership() override { return group_->membership(); }
+  LocalGroup* local() override { return group_.get(); }
+  StreamOrder* streams() override { return streams_.get(); }
+  absl::Status Rejoin(absl::Duration timeout) override;
+  void Abort(absl::string_view cause) override;
+  void Leave(absl::string_view reason) override;
+  absl::Status SendToClient(const shm::LocalSocket& client, TensorMemory flight_record,
+                            Instant deadline) override;
+  std::vector<FlightEntry> ReadFlightRecord() const override {
+    return group_->flight_recorder().Read();
+  }
+  std::vector<WaitedFor> ReadWaits() const override {
+    return group_->flight_recorder().ReadWaits(facts().world_size, kMostWaits);
+  }
+
+ private:
+  ExecutedRank(std::shared_ptr<client::Cancellation> joining, OnEnded on_ended)
+      : ClientRank(std::move(joining), std::move(on_ended)) {}
+  void TakeFacts();
+
+  std::string tenant_;
+  std::unique_ptr<StreamOrder> streams_;
+  std::unique_ptr<LocalGroup> group_;
+};
+
+}  // namespace cohort::worker
+
+#endif  // COHORT_WORKER_DAEMON_SESSIONS_EXECUTED_RANK_H_

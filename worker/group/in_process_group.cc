@@ -1,0 +1,269 @@
+#include "worker/group/in_process_group.h"
+
+#include <algorithm>
+
+#include "absl/base/optimization.h"
+#include "absl/strings/str_cat.h"
+#include "base/clock.h"
+#include "base/status_macros.h"
+#include "client/collective/copy_here.h"
+#include "worker/communicator/argument_error.h"
+
+namespace cohort::worker {
+namespace {
+
+using client::CallOptions;
+
+constexpr int kNoRoot = -1;
+// For calls without payload.
+constexpr auto kCountsNothing = [](client::PeerCounters&) {};
+
+int64_t Larger(const Tensor& input, const Tensor& output) {
+  return std::max(input.bytes(), output.bytes());
+}
+
+}  // namespace
+
+absl::Status InProcessGroup::Begin(Connections connections) {
+  Drop();
+  generation_ = generation();
+  peers_.Reset(rank(), size());
+  moves_host_memory_ = placement() != Placement::kDevice;
+  paths_ = connections.paths;
+  hosts_ = connections.machines;
+  why_not_ = connections.why_not;
+  operation_log_ = std::move(connections.operation_log);
+  connections.waits = &flight_recorder_.waits();
+  COHORT_ASSIGN_OR_RETURN(communicator_, MakeCommunicator(std::move(connections)));
+  collectives_ = std::make_unique<TensorCollectives>(communicator_.get(), &host_location_);
+  MutexLock lock(&end_mutex_);
+  current_ = communicator_.get();
+  return absl::OkStatus();
+}
+
+absl::Status InProcessGroup::BeginOnDevice(GpuContext& gpu, UniqueIdExchange& ids,
+                                           absl::Duration timeout) {
+  absl::StatusOr<std::unique_ptr<DeviceSide>> side =
+      gpu.Form(ids, *communicator_, std::move(operation_log_), &flight_recorder_, timeout);
+  if (!side.ok()) {
+    Drop();
+    return side.status();
+  }
+  device_side_ = *std::move(side);
+  MutexLock lock(&end_mutex_);
+  current_on_device_ = &device_side_->communicator();
+  return absl::OkStatus();
+}
+
+absl::Status InProcessGroup::NoGpu(absl::string_view group, Placement placement) {
+  return absl::FailedPreconditionError(
+      absl::StrCat("group ", group, " is to have tensors on GPUs (placement ", NameOf(placement),
+                   "), and this rank has none"));
+}
+
+absl::StatusOr<Tensor> InProcessGroup::AllocateOn(GpuContext* gpu, DataType type,
+                                                  const Shape& shape, Device device) const {
+  if (gpu != nullptr && device == gpu->device()) return gpu->Allocate(type, shape);
+  return absl::InvalidArgumentError(
+      absl::StrCat("no tensor on ", device.ToString(), ": rank ", rank(), " of group ", name(),
+                   gpu == nullptr ? " has no GPU" : " has another GPU, ",
+                   gpu == nullptr ? "" : gpu->device().ToString()));
+}
+
+void InProcessGroup::Drain() {
+  constexpr absl::Duration kTimeout = absl::Seconds(1);
+  if (communicator_ != nullptr) communicator_->Drain(Clock::Steady().Now() + kTimeout);
+}
+
+void InProcessGroup::Drop() {
+  {
+    MutexLock lock(&end_mutex_);
+    current_ = nullptr;
+    current_on_device_ = nullptr;
+  }
+  device_side_.reset();
+  collectives_.reset();
+  communicator_.reset();
+}
+
+void InProcessGroup::End(absl::string_view cause) {
+  MutexLock lock(&end_mutex_);
+  if (current_ != nullptr) current_->Abort(cause);
+  if (current_on_device_ != nullptr) current_on_device_->Abort(cause);
+}
+
+void InProcessGroup::Abort(const absl::Status& cause) {
+  End(absl::StrCat("rank ", rank(), " aborted: ", cause.message()));
+}
+
+TensorCollectives* InProcessGroup::CollectivesFor(Collective collective, const Tensor& tensor) {
+  if (tensor.device().is_host()) {
+    // These calls move no tensor: they go through the host in every placement.
+    const bool of_all = collective == Collective::kExchangeSizes ||
+                        collective == Collective::kFail || collective == Collective::kBarrier;
+    return moves_host_memory_ || of_all ? collectives_.get() : nullptr;
+  }
+  return device_side_ == nullptr ? nullptr : &device_side_->collectives();
+}
+
+absl::Status InProcessGroup::NoCollectives(Collective collective, const Tensor& tensor) {
+  if (collectives_ == nullptr) {
+    return absl::AbortedError("the group has not been formed again: Rejoin has failed");
+  }
+  return ArgumentError(absl::StrCat(NameOf(collective), " of ", tensor.ToString(),
+                                    tensor.device().is_host() ? ", in memory of the host" : "",
+                                    ": the placement of group ", name(), " is ",
+                                    NameOf(placement())));
+}
+
+template <typename Body, typename Count>
+absl::Status InProcessGroup::RunRecorded(Collective collective, const Tensor& tensor, int64_t bytes,
+                                         int root, const CallOptions& options, Body&& body,
+                                         Count&& count) {
+  MutexLock lock(&call_mutex_);
+  TensorCollectives* const collectives = CollectivesFor(collective, tensor);
+  const int64_t ticks = TickClock::Ticks();
+  // Calls without collectives are recorded too: other ranks make them, and all ranks count the same
+  // calls.
+  flight_recorder_.Begin(generation_, collective, tensor.type(), bytes, root, ticks,
+                         options.stream.has_value());
+  const Instant deadline = clock_.JustBefore(ticks) + TimeoutOf(options);
+  absl::Status status;
+  if (ABSL_PREDICT_FALSE(collectives == nullptr)) {
+    status = NoCollectives(collective, tensor);
+  } else if (ABSL_PREDICT_TRUE(!options.stream.has_value())) {
+    status = body(*collectives, deadline);
+  } else {
+    status = OnStream(collective, tensor, options,
+                      [&](TensorCollectives& on_stream) { return body(on_stream, deadline); });
+  }
+  if (ABSL_PREDICT_FALSE(!status.ok())) {
+    status = FailOnAllRanks(collective, tensor, std::move(status), options, deadline);
+  }
+  if (ABSL_PREDICT_FALSE(options.stream.has_value() && captured_stream_ != nullptr &&
+                         *options.stream == captured_stream_)) {
+    flight_recorder_.TakeNumberBack();
+  } else if (ABSL_PREDICT_TRUE(status.ok())) {
+    count(peers_);
+  }
+  flight_recorder_.End(status.code());
+  return status;
+}
+
+absl::Status InProcessGroup::FailOnAllRanks(Collective collective, const Tensor& tensor,
+                                            absl::Status error, const CallOptions& options,
+                                            Instant deadline) {
+  if (!IsArgumentError(error)) return error;
+  error = Unmarked(std::move(error));
+  // A message's other rank is not told: it is unknown, or gets the same error.
+  if (collective == Collective::kExchange) return error;
+  // On streams, and if there is no barrier on the host, no rank waits there.
+  const bool by_device =
+      device_side_ != nullptr && (!tensor.device().is_host() || !moves_host_memory_);
+  if (options.stream.has_value() || (by_device && !device_side_->has_host_barrier())) {
+    flight_recorder_.TakeNumberBack();
+    return error;
+  }
+  return collectives_->FailOnAllRanks(error.message(), deadline);
+}
+
+absl::Status InProcessGroup::FailCollective(const absl::Status& why, const CallOptions& options) {
+  {
+    MutexLock lock(&call_mutex_);
+    // If there is no barrier on the host, no rank waits there.
+    if (!moves_host_memory_ && device_side_ != nullptr && !device_side_->has_host_barrier())
+      return why;
+  }
+  CallOptions blocking;
+  blocking.timeout = options.timeout;
+  return RunRecorded(
+      Collective::kFail, Tensor(), 0, kNoRoot, blocking,
+      [&](TensorCollectives& collectives, Instant deadline) {
+        return collectives.FailOnAllRanks(why.message(), deadline);
+      },
+      kCountsNothing);
+}
+
+absl::Status InProcessGroup::CopyAll(absl::Span<const client::TensorCopy> copies,
+                                     const CallOptions& options) {
+  return client::CopyHere(gpu_context(), copies, options, TimeoutOf(options));
+}
+
+absl::Status InProcessGroup::OnStream(Collective collective, const Tensor& tensor,
+                                      const CallOptions& options,
+                                      absl::FunctionRef<absl::Status(TensorCollectives&)> body) {
+  if (collective == Collective::kBarrier) {
+    return ArgumentError(
+        "barrier on a stream: a barrier is of the ranks' threads; an all_reduce of one element "
+        "orders streams");
+  }
+  if (tensor.device().is_host()) {
+    return ArgumentError(absl::StrCat(NameOf(collective), " of ", tensor.ToString(),
+                                      " on a stream: those are for tensors on GPUs"));
+  }
+  return device_side_->OnStream(*options.stream, TimeoutOf(options), body);
+}
+
+absl::Status InProcessGroup::AwaitStreams(const CallOptions& options) {
+  MutexLock lock(&call_mutex_);
+  if (device_side_ == nullptr) return absl::OkStatus();
+  return device_side_->AwaitStreams(Clock::Steady().Now() + TimeoutOf(options));
+}
+
+absl::Status InProcessGroup::Run(const CollectiveCall& call, const Tensor& input,
+                                 const Tensor& output, const CallOptions& options) {
+  // A tensor that every rank passes.
+  const Tensor& tensor = call.collective == Collective::kScatter ? output : input;
+  return RunRecorded(
+      call.collective, tensor, Larger(input, output), call.root, options,
+      [&](TensorCollectives& collectives, Instant deadline) {
+        return collectives.Run(call, input, output, deadline);
+      },
+      [&](client::PeerCounters& peers) { client::CountCollective(call, input, output, peers); });
+}
+
+absl::Status InProcessGroup::Exchange(absl::Span<const client::TensorTransfer> transfers,
+                                      const CallOptions& options) {
+  int64_t bytes = 0;
+  for (const client::TensorTransfer& transfer : transfers) {
+    bytes = std::max(bytes, transfer.tensor.bytes());
+  }
+  // An empty exchange counts as one in the memory where the group's tensors lie.
+  const bool on_gpu = placement() == Placement::kDevice ||
+                      (placement() == Placement::kBoth && options.stream.has_value());
+  const Tensor none(nullptr, DataType::kU8, {0}, nullptr, on_gpu ? device() : Device::Host());
+  const Tensor& first = transfers.empty() ? none : transfers[0].tensor;
+  const int peer = transfers.size() == 1 ? transfers[0].peer : kNoRoot;
+  return RunRecorded(
+      Collective::kExchange, first, bytes, peer, options,
+      [&](TensorCollectives& collectives, Instant deadline) {
+        return collectives.Exchange(transfers, deadline);
+      },
+      [&](client::PeerCounters& peers) { client::CountTransfers(transfers, peers); });
+}
+
+absl::StatusOr<int> InProcessGroup::AwaitMessage(absl::Span<const int> peers,
+                                                 const CallOptions& options) {
+  if (TimeoutOf(options) <= absl::ZeroDuration() && !options.stream.has_value()) {
+    return LookForMessage(peers);
+  }
+  int first = kNoRoot;
+  COHORT_RETURN_IF_ERROR(RunRecorded(
+      Collective::kExchange, Tensor(), 0, peers.size() == 1 ? peers[0] : kNoRoot, options,
+      [&](TensorCollectives& collectives, Instant deadline) -> absl::Status {
+        COHORT_ASSIGN_OR_RETURN(first, collectives.AwaitMessage(peers, deadline));
+        return absl::OkStatus();
+      },
+      kCountsNothing));
+  return first;
+}
+
+absl::StatusOr<int> InProcessGroup::LookForMessage(absl::Span<const int> peers) {
+  MutexLock lock(&call_mutex_);
+  if (ABSL_PREDICT_FALSE(collectives_ == nullptr || !moves_host_memory_)) {
+    return Unmarked(NoCollectives(Collective::kExchange, Tensor()));
+  }
+  return collectives_->AwaitMessage(peers, absl::InfinitePast());
+}
+
+}  // namespace cohort::worker
